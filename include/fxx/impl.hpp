@@ -1,0 +1,13 @@
+// All function bodies of the light layers, for the one translation unit of a compiled build (FXX_COMPILED_LIB).
+// Cost: about 3 s; include it once.
+#pragma once
+
+#if !defined(FXX_COMPILED_LIB)
+#error "fxx/impl.hpp holds the bodies for a compiled build; define FXX_COMPILED_LIB everywhere, or include fxx/fxx.hpp instead"
+#endif
+
+#include "fxx/ir/argument.ipp"
+#include "fxx/ir/graph.ipp"
+#include "fxx/ir/parse.ipp"
+#include "fxx/ir/print.ipp"
+#include "fxx/ops/registry.ipp"

@@ -1,0 +1,88 @@
+// What a Graph owns. Private to ir/.
+// Cost: light.
+#pragma once
+
+#include <deque>
+#include <set>
+
+#include "fxx/ir/detail/arena.hpp"
+#include "fxx/ir/detail/names.hpp"
+#include "fxx/ir/graph.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+struct GraphStorage {
+  explicit GraphStorage(Graph* owner_graph) : graph(owner_graph) {
+    root.previous_ = root.next_ = &root;
+    root.storage_ = this;
+    before = &root;
+  }
+  GraphStorage(const GraphStorage&) = delete;
+  GraphStorage& operator=(const GraphStorage&) = delete;
+  ~GraphStorage() {
+    for (Node* n = root.next_; n != &root;) {
+      Node* next = n->next_;
+      destroy(n);
+      n = next;
+    }
+    for (Node* n : erased) destroy(n);
+  }
+
+  // --- links between nodes and their inputs ------------------------------------------------------------------------
+  void link(Edge& edge) {
+    Node* input = edge.input;
+    edge.next = nullptr;
+    edge.previous = input->last_user_;
+    (input->last_user_ ? input->last_user_->next : input->first_user_) = &edge;
+    input->last_user_ = &edge;
+    ++input->users_size_;
+  }
+  void unlink(Edge& edge) {
+    Node* input = edge.input;
+    (edge.previous ? edge.previous->next : input->first_user_) = edge.next;
+    (edge.next ? edge.next->previous : input->last_user_) = edge.previous;
+    --input->users_size_;
+  }
+  void check_input(const Node* user, const Node* input) const;
+  /// Gives `node` these arguments. What may throw happens before anything changes.
+  void assign(Node* node, std::span<const Argument> args, std::span<const KeywordArgument> kwargs);
+  void drop_arguments(Node* node);
+  /// Rebuilds the edges of `node` after its arguments changed in place.
+  void relink(Node* node);
+  void collect_inputs(Node* node, std::span<const Argument> args, std::span<const KeywordArgument> kwargs,
+                      std::vector<Node*>& inputs);
+
+  // --- the list ----------------------------------------------------------------------------------------------------
+  void insert_before(Node* node, Node* place);
+  void take_out(Node* node) {
+    node->previous_->next_ = node->next_;
+    node->next_->previous_ = node->previous_;
+  }
+  void make_room(Node* after);
+
+  Node* allocate() { return new (arena.allocate(sizeof(Node))) Node(); }
+  void destroy(Node* node) {
+    for (std::uint32_t i = 0; i < node->args_size_; ++i) node->args_[i].~Argument();
+    for (std::uint32_t i = 0; i < node->kwargs_size_; ++i) node->kwargs_[i].~KeywordArgument();
+    delete node->meta_;
+    node->~Node();
+  }
+  const TensorMeta* keep(const TensorMeta& meta);
+  std::string_view intern(std::string_view text);
+
+  Arena arena;
+  Graph* graph;
+  const Owner* owner = nullptr;
+  Node root;            // both ends of the list
+  Node* before;         // new nodes go before it
+  Node* output = nullptr;
+  std::size_t size = 0;
+  std::uint32_t epoch = 0, next_index = 0;
+  std::vector<Node*> erased;
+  NameTable names;
+  std::deque<TensorMeta> metas;
+  std::set<std::string_view> texts;
+  std::vector<Node*> inputs;  // scratch
+};
+
+}  // namespace fxx::inline FXX_ABI::detail

@@ -1,0 +1,30 @@
+// Text as a template argument, and the hash that names operators, captures and rules.
+// Main names: fixed_string, hash_of. Cost: light.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "fxx/config.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+/// Text usable as a template argument: `rule<"silu">`.
+template <std::size_t N>
+struct fixed_string {
+  char text[N]{};
+  consteval fixed_string(const char (&source)[N]) {
+    for (std::size_t i = 0; i < N; ++i) text[i] = source[i];
+  }
+  constexpr std::string_view view() const { return {text, N - 1}; }
+};
+
+/// FNV-1a, 64 bits. 0 never names anything: it stands for "no operator".
+constexpr std::uint64_t hash_of(std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return hash;
+}
+
+}  // namespace fxx::inline FXX_ABI
