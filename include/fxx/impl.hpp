@@ -10,4 +10,7 @@
 #include "fxx/ir/graph.ipp"
 #include "fxx/ir/parse.ipp"
 #include "fxx/ir/print.ipp"
+#include "fxx/ops/effects.ipp"
 #include "fxx/ops/registry.ipp"
+#include "fxx/rewrite/matcher.ipp"
+#include "fxx/rewrite/rewriter.ipp"

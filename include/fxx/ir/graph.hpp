@@ -19,6 +19,7 @@
 
 #include "fxx/ir/node.hpp"
 #include "fxx/ir/owner.hpp"
+#include "fxx/ir/print.hpp"
 
 namespace fxx::inline FXX_ABI {
 

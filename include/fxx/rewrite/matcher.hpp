@@ -1,0 +1,121 @@
+// Running a decision tree on a node: the interpreter, and the match that guards and replacements see.
+//
+// Main names: RuleTable, Match, match_node. One copy of this code serves every rule set. Matching allocates nothing and costs
+// O(tests on the way). Cost: light.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "fxx/ir/graph.hpp"
+#include "fxx/rewrite/pattern.hpp"
+#include "fxx/rewrite/tree.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+class Match;
+/// A guard: does the rule apply to this match?
+using Ask = bool (*)(const void* rule, const Match&);
+/// A callable replacement: the new value, or None to decline; for siblings one value a member.
+using Build = Argument (*)(const void* rule, const Match&);
+
+/// What the engine needs of a rule set: plain pointers to constants, so the engine is compiled once.
+struct RuleTable {
+  const State* states;
+  const Branch* edges;
+  const CapturePlace* captures;
+  const Branch* slots;  // root table
+  std::uint64_t mask;
+  const Ask* asks;                // per rule; null: no guard
+  const Build* builds;            // per rule; null: built from terms
+  const Term* const* results;     // per rule; null: a callable builds
+  const RuleTable* const* alone;  // per rule: its own tree, for siblings; null otherwise
+  const std::uint64_t* shared;    // per rule: the capture that siblings share
+  const std::string_view* names;
+  const void* const* objects;     // the rules themselves, for guards and callables
+  int count, depth;
+  bool uses_once;
+
+  std::uint16_t root(std::uint64_t op) const { return find_root(slots, mask, op); }
+};
+
+/// A rule that matched: its root, the nodes under it, what its captures hold.
+class Match {
+ public:
+  Graph& graph() const { return *graph_; }
+  Node* root() const { return nodes_[0]; }
+  /// The nodes that the pattern's calls matched, root first.
+  std::span<Node* const> nodes() const { return {nodes_, static_cast<std::size_t>(nodes_count_)}; }
+  int rule() const { return rule_; }
+
+  /// What a capture holds; the default of the schema when the argument was left out.
+  template <fixed_string Name, Term::Kind What>
+  Argument operator[](capture<Name, What>) const {
+    return get(capture<Name, What>::id);
+  }
+  /// The same, which must be a node. Throws GraphError (E112) when it is not.
+  template <fixed_string Name, Term::Kind What>
+  Node* node(capture<Name, What>) const {
+    return get(capture<Name, What>::id).node();
+  }
+  Argument get(std::uint64_t capture) const;
+  /// The arguments that captures hold, in the order of the pattern's tests.
+  std::vector<Argument> captures() const;
+
+  /// A new node before the root of the match. Called by replacements; when they decline in the end, it is removed again.
+  Node* call(const Operator& op, Arguments args, KeywordArguments kwargs = {}) const { return graph_->call_function(op, args, kwargs); }
+
+  /// For siblings: all members in the order of the graph, this one first; else only this one.
+  std::span<const Match> members() const { return group_ ? std::span<const Match>(*group_) : std::span<const Match>(this, 1); }
+
+ private:
+  friend class MatchEngine;
+  Graph* graph_ = nullptr;
+  Node* nodes_[max_registers] = {};
+  const CapturePlace* captures_ = nullptr;
+  int captures_count_ = 0, nodes_count_ = 0, rule_ = -1;
+  const std::vector<Match>* group_ = nullptr;
+};
+
+/// Numbers the stretches of a graph between mutations that others can see; a rule never matches across two of them.
+/// A mutation of a fresh temporary that only it uses is invisible and splits nothing.
+class Regions {
+ public:
+  /// O(nodes).
+  explicit Regions(const Graph& graph);
+  bool none() const { return numbers_.empty(); }
+  std::uint32_t of(const Node& node) const { return numbers_[node.index()]; }
+  /// A node made while rewriting belongs where it was put.
+  void place(const Node& fresh, const Node& beside);
+
+ private:
+  std::vector<std::uint32_t> numbers_;
+};
+
+class MatchEngine {
+ public:
+  MatchEngine(Graph& graph, const RuleTable& rules, const Regions& regions) : graph_(graph), rules_(rules), regions_(regions) {}
+  /// Walks the tree for `root`; the lowest rule that matches and whose guard agrees ends up in `match`.
+  bool match_node(Node* root, Match& match);
+
+ private:
+  bool run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only);
+  bool accept(const RuleTable& table, const State& state, Node* const* regs, Match& match, int rule);
+  bool collect_siblings(Match& match, int rule);
+  bool one_region(Node* const* regs, int count) const;
+
+  Graph& graph_;
+  const RuleTable& rules_;
+  const Regions& regions_;
+  std::vector<Match> group_;
+};
+
+/// Does the value depend on parameters, buffers and constants alone? Looks through pure operators to a bounded depth.
+bool is_constant_value(const Node& node, int depth = 32);
+
+}  // namespace fxx::inline FXX_ABI::rewrite
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rewrite/matcher.ipp"
+#endif

@@ -1,0 +1,198 @@
+// Bodies of rewrite/matcher.hpp.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include "fxx/ops/effects.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/rewrite/matcher.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+namespace detail {
+/// The argument at a place; null when it was left out, or there is no such item.
+FXX_INLINE const Argument* at(Place place, Node* const* regs) {
+  const Node& n = *regs[place.reg];
+  const Argument* whole = argument_of(n, *n.operation(), place.arg);
+  if (place.item == Place::whole || !whole) return whole;
+  if (!whole->is_sequence() || place.item >= whole->items().size()) return nullptr;
+  return &whole->items()[place.item];
+}
+FXX_INLINE std::uint64_t operator_id(const Node& node) {
+  const Operator* op = node.operation();
+  return op ? op->id : 0;
+}
+FXX_INLINE Node* operand(const Test& t, Node* const* regs) {
+  const Argument* a = at(t.place, regs);
+  return a && a->is_node() ? a->node() : nullptr;
+}
+FXX_INLINE Argument value_at(Place place, Node* const* regs) {
+  if (const Argument* a = at(place, regs)) return *a;
+  const Parameter& p = regs[place.reg]->operation()->parameters[place.arg];
+  return place.item == Place::whole ? to_argument(p.standard) : Argument();
+}
+FXX_INLINE bool holds(const Test& t, Node* const* regs) {
+  using K = Test::Kind;
+  if (t.kind == K::once) return regs[t.place.reg]->num_users() == 1;
+  const Argument* a = at(t.place, regs);
+  if (t.kind == K::equal) return value_at(t.place, regs) == value_at(t.other, regs);
+  if (!a) return t.left_out;
+  switch (t.kind) {
+    case K::number:
+      if (a->kind() == Argument::Kind::boolean) return false;
+      if (a->is_number()) return a->number() == std::bit_cast<double>(t.payload);
+      [[fallthrough]];  // a list of one number over and over
+    case K::literal:
+      return same_value(*a, *t.literal, regs[t.place.reg]->operation()->parameters[t.place.arg].type);
+    case K::near: return a->is_number() && is_near(a->number(), std::bit_cast<double>(t.payload));
+    case K::node: return a->is_node();
+    case K::optional: return a->is_node() || a->is_none();
+    case K::constant: return a->is_node() && is_constant_value(*a->node());
+    case K::scalar: return a->is_number();
+    case K::list: return a->is_sequence() && a->items().size() == t.payload;
+    default: return false;
+  }
+}
+}  // namespace detail
+
+FXX_INLINE bool is_constant_value(const Node& node, int depth) {
+  if (node.opcode() == Opcode::get_attr) return true;
+  const Operator* op = node.operation();
+  if (depth == 0 || !op || is_impure(node) || has(op->traits, Trait::random)) return false;
+  for (const Node* input : node.all_input_nodes())
+    if (!is_constant_value(*input, depth - 1)) return false;
+  return true;
+}
+
+FXX_INLINE Argument Match::get(std::uint64_t capture) const {
+  for (int i = 0; i < captures_count_; ++i)
+    if (captures_[i].id == capture) return detail::value_at(captures_[i].place, nodes_);
+  return {};
+}
+
+FXX_INLINE std::vector<Argument> Match::captures() const {
+  std::vector<Argument> values;
+  for (int i = 0; i < captures_count_; ++i) values.push_back(detail::value_at(captures_[i].place, nodes_));
+  return values;
+}
+
+FXX_INLINE Regions::Regions(const Graph& graph) {
+  bool any = false;
+  for (const Node* n : graph.nodes()) any = any || is_barrier(*n);
+  if (!any) return;
+  numbers_.resize(graph.index_bound());
+  std::uint32_t region = 0;
+  for (const Node* n : graph.nodes()) {
+    region += is_barrier(*n);
+    numbers_[n->index()] = region;
+  }
+}
+FXX_INLINE void Regions::place(const Node& fresh, const Node& beside) {
+  if (none()) return;
+  if (fresh.index() >= numbers_.size()) numbers_.resize(fresh.index() + 1);
+  numbers_[fresh.index()] = numbers_[beside.index()];
+}
+
+FXX_INLINE bool MatchEngine::one_region(Node* const* regs, int count) const {
+  for (int i = 1; i < count; ++i)
+    if (regions_.of(*regs[i]) != regions_.of(*regs[0])) return false;
+  return true;
+}
+
+FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, Node* const* regs, Match& match, int rule) {
+  const int registers = state.other.reg;
+  if (!regions_.none() && !one_region(regs, registers)) return false;
+  Match candidate;
+  candidate.graph_ = &graph_;
+  std::copy(regs, regs + registers, candidate.nodes_);
+  candidate.nodes_count_ = registers;
+  candidate.captures_ = table.captures + state.payload;
+  candidate.captures_count_ = state.other.arg;
+  candidate.rule_ = rule;
+  if (rules_.alone[rule] && &table == &rules_ && !collect_siblings(candidate, rule)) return false;
+  if (rules_.asks[rule] && &table == &rules_ && !rules_.asks[rule](rules_.objects[rule], candidate)) return false;
+  match = candidate;
+  return true;
+}
+
+FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
+  const Argument shared = match.get(rules_.shared[rule]);
+  if (!shared.is_node()) return false;
+  const RuleTable& alone = *rules_.alone[rule];
+  std::vector<Match> found;
+  for (Node* user : shared.node()->users()) {
+    const std::uint16_t pc = alone.root(detail::operator_id(*user));
+    Match member;
+    if (!pc || !run(alone, pc, user, member, rule)) continue;
+    if (!(member.get(rules_.shared[rule]) == shared)) continue;
+    if (!regions_.none() && regions_.of(*user) != regions_.of(*match.root())) continue;
+    found.push_back(member);
+  }
+  std::sort(found.begin(), found.end(), [](const Match& a, const Match& b) { return a.root()->is_before(*b.root()); });
+  // What takes the place of all stands before the first, so the captures of the others must be there, or be constants
+  // that can be moved there.
+  // The first member speaks for all, so that one group is found once.
+  const Node* first = match.root();
+  if (found.empty() || found[0].root() != first) return false;
+  std::erase_if(found, [&](const Match& member) {
+    bool late = false;
+    for (const Argument& bound : member.captures())
+      for_each_node(bound, [&](const Node* n) { late = late || (!n->is_before(*first) && !is_constant_value(*n)); });
+    return late;
+  });
+  if (found.size() < 2) return false;
+  group_ = std::move(found);
+  match.group_ = &group_;
+  return true;
+}
+
+FXX_INLINE bool MatchEngine::match_node(Node* root, Match& match) {
+  const std::uint16_t pc = rules_.root(detail::operator_id(*root));
+  return pc && run(rules_, pc, root, match, -1);
+}
+
+FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only) {
+  using K = Test::Kind;
+  constexpr int none = 1 << 16;
+  Node* regs[max_registers];
+  regs[0] = root;
+  int best = none;
+  for (;;) {
+    const State& s = table.states[pc];
+    switch (s.kind) {
+      case K::op: {
+        Node* n = s.rule < best ? detail::operand(s, regs) : nullptr;
+        if (n && detail::operator_id(*n) == s.payload) {
+          regs[s.other.reg] = n;
+          ++pc;
+        } else {
+          pc = s.fail;
+        }
+        continue;
+      }
+      case K::select: {
+        Node* n = detail::operand(s, regs);
+        pc = s.fail;
+        if (!n) continue;
+        const std::uint64_t id = detail::operator_id(*n);
+        const Branch *first = table.edges + s.payload, *last = first + s.edges;
+        const Branch* found = std::lower_bound(first, last, id, [](const Branch& b, std::uint64_t op) { return b.op < op; });
+        if (found != last && found->op == id) {
+          regs[s.other.reg] = n;
+          pc = found->state;
+        }
+        continue;
+      }
+      case K::jump: pc = s.fail; continue;
+      case K::halt: return best < none;
+      case K::accept:
+        ++pc;
+        if (s.rule < best && accept(table, s, regs, match, only >= 0 ? only : s.rule)) best = s.rule;
+        continue;
+      default: pc = s.rule < best && detail::holds(s, regs) ? static_cast<std::uint16_t>(pc + 1) : s.fail;
+    }
+  }
+}
+
+}  // namespace fxx::inline FXX_ABI::rewrite

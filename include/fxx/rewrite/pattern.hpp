@@ -1,0 +1,432 @@
+// The pattern language: captures, literals, wildcards, calls, alternatives, lists, as empty types.
+//
+//   tensor<"x">    a node                          scalar<"s">   a number                _     anything
+//   optional<"b">  a node, or None, or left out    value<"v">    whatever is there       0_c   a number: 0_c, 0.5_c
+//   constant<"w">  a node that the inputs do not reach            lit<false>, text<"tanh">, ints<1, 1>, near(1.41421356_c)
+//   p | q          either                          list(p, q)    a list of these items
+//   relu(x), conv2d(x, w, b), arg<"dim">(-1_c)     calls, positional or by keyword (rewrite/functions.hpp)
+//   p.once()       the call's result has one user  siblings(x, linear(x, w, b))  all such users of x together
+//
+// A parameter that a pattern leaves out must have its default value in the graph. The same capture twice must bind equal
+// arguments. Commutative operators match in either order.
+// Main names: Pattern, call_operator, flat. Cost: light.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <type_traits>
+
+#include "fxx/meta/fixed_string.hpp"
+#include "fxx/ops/operation.hpp"
+#include "fxx/rewrite/term.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+struct pattern_base {
+  static constexpr bool mistaken = false;  // a mistake in it was reported already, so no later check speaks of it
+};
+template <class P>
+concept Pattern = std::is_base_of_v<pattern_base, P>;
+
+/// Binds an argument.
+template <fixed_string Name, Term::Kind What>
+struct capture : pattern_base {
+  static constexpr int size = 1;
+  static constexpr Term::Kind kind = What;
+  static constexpr std::uint64_t id = hash_of(Name.view());
+  static constexpr void emit(Term*& out) { *out++ = {.kind = What, .id = id, .name = Name.view()}; }
+};
+
+struct wildcard : pattern_base {
+  static constexpr int size = 1;
+  static constexpr Term::Kind kind = Term::Kind::any;
+  static constexpr void emit(Term*& out) { *out++ = {.kind = Term::Kind::any}; }
+};
+
+/// Stands for what a reported mistake leaves behind, so that one mistake gives one error.
+struct mistake : wildcard {
+  static constexpr bool mistaken = true;
+};
+
+/// A real number as a template argument. Its bits, since clang 16 takes no double there.
+struct real_bits {
+  std::uint64_t bits;
+  constexpr explicit real_bits(double value) : bits(std::bit_cast<std::uint64_t>(value)) {}
+  constexpr explicit real_bits(std::uint64_t b) : bits(b) {}
+  constexpr double value() const { return std::bit_cast<double>(bits); }
+  constexpr real_bits operator-() const { return real_bits(-value()); }
+};
+
+/// A constant: a boolean, an integer or a real.
+template <auto Value, Term::Kind Kind = Term::Kind::literal>
+struct literal : pattern_base {
+  static constexpr int size = 1;
+  static constexpr Term::Kind kind = Kind;
+  static constexpr Literal value = [] {
+    if constexpr (requires { Value.bits; }) return Literal::of(Value.value());
+    else return Literal::of(Value);
+  }();
+  static constexpr void emit(Term*& out) { *out++ = {.kind = Kind, .value = value}; }
+};
+template <fixed_string Text>
+struct text_literal : pattern_base {
+  static constexpr int size = 1;
+  static constexpr Term::Kind kind = Term::Kind::literal;
+  static constexpr Literal value = Literal::of(Text.view());
+  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = value}; }
+};
+template <std::int64_t... Items>
+struct integers_literal : pattern_base {
+  static_assert(sizeof...(Items) <= Literal::max_items, "fxx::ints: a list of numbers in a pattern holds four at most");
+  static constexpr int size = 1;
+  static constexpr Term::Kind kind = Term::Kind::literal;
+  static constexpr Literal value{.kind = Literal::Kind::integers, .count = sizeof...(Items), .items = {Items...}};
+  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = value}; }
+};
+struct none_literal : pattern_base {
+  static constexpr int size = 1;
+  static constexpr Term::Kind kind = Term::Kind::literal;
+  static constexpr Literal value{.kind = Literal::Kind::none};
+  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = value}; }
+};
+
+template <class P>
+struct single : pattern_base {
+  static constexpr bool mistaken = P::mistaken;
+  static constexpr Term::Kind kind = Term::Kind::call;
+  static constexpr int size = P::size;
+  using tag = typename P::tag;
+  static constexpr void emit(Term*& out) {
+    Term* self = out;
+    P::emit(out);
+    self->once = true;
+  }
+};
+
+/// `arg<"dim">(p)`: an argument by its name in the schema.
+template <fixed_string Name, class P>
+struct keyword : pattern_base {
+  static constexpr bool mistaken = P::mistaken;
+  static constexpr Term::Kind kind = P::kind;
+  static constexpr std::string_view name = Name.view();
+  static constexpr int size = P::size;
+  using pattern = P;
+};
+template <class P>
+inline constexpr bool is_keyword = false;
+template <fixed_string Name, class P>
+inline constexpr bool is_keyword<keyword<Name, P>> = true;
+
+namespace detail {
+/// What argument of the pattern stands for parameter `i`: its position among Args, or -1 for the default.
+template <class Tag, class... Args>
+constexpr int source_of(int i) {
+  int at = 0, found = -1;
+  const auto look = [&]<class A>() {
+    if constexpr (is_keyword<A>) {
+      if (info_of<Tag>.index_of(A::name) == i) found = at;
+    } else if (at == i) {
+      found = at;
+    }
+    ++at;
+  };
+  (look.template operator()<Args>(), ...);
+  return found;
+}
+template <class P>
+constexpr void emit_argument(Term*& out) {
+  if constexpr (is_keyword<P>) P::pattern::emit(out);
+  else P::emit(out);
+}
+}  // namespace detail
+
+template <class Tag, class... Args>
+struct call : pattern_base {
+  using tag = Tag;
+  static constexpr bool mistaken = (false || ... || Args::mistaken);
+  static constexpr Term::Kind kind = Term::Kind::call;
+  static constexpr int size = 1 + (0 + ... + Args::size) + (info_of<Tag>.arity() - int(sizeof...(Args)));
+  static constexpr void emit(Term*& out) {
+    constexpr const Operator& op = info_of<Tag>;
+    *out++ = {.kind = kind, .children = std::uint8_t(op.arity()), .size = size, .id = op.id, .op = &op};
+    constexpr void (*emitters[])(Term*&) = {&detail::emit_argument<Args>..., nullptr};
+    for (int i = 0; i < op.arity(); ++i) {
+      const int source = detail::source_of<Tag, Args...>(i);
+      if (source >= 0) emitters[source](out);
+      else *out++ = {.kind = Term::Kind::standard, .value = op.parameters[std::size_t(i)].standard};
+    }
+  }
+  /// Matches only where this call's result has one user.
+  consteval single<call> once() const { return {}; }
+};
+
+template <class... Ps>
+struct either : pattern_base {
+  static constexpr bool mistaken = (false || ... || Ps::mistaken);
+  static constexpr Term::Kind kind = Term::Kind::alternatives;
+  static constexpr int size = 1 + (Ps::size + ...);
+  static constexpr void emit(Term*& out) {
+    *out++ = {.kind = kind, .children = sizeof...(Ps), .size = size};
+    (Ps::emit(out), ...);
+  }
+};
+template <class... Ps, Pattern Q>
+consteval either<Ps..., Q> operator|(either<Ps...>, Q) { return {}; }
+template <Pattern P, Pattern Q>
+consteval either<P, Q> operator|(P, Q) { return {}; }
+
+template <class... Ps>
+struct list_of : pattern_base {
+  static constexpr bool mistaken = (false || ... || Ps::mistaken);
+  static constexpr Term::Kind kind = Term::Kind::list;
+  static constexpr int size = 1 + (0 + ... + Ps::size);
+  static constexpr void emit(Term*& out) {
+    *out++ = {.kind = kind, .children = sizeof...(Ps), .size = size};
+    (Ps::emit(out), ...);
+  }
+};
+/// A list argument with exactly these items: `cat(list(x, y), 1_c)`.
+template <Pattern... Ps>
+consteval list_of<Ps...> list(Ps...) { return {}; }
+
+/// All users of `shared` that match `P` alone, two or more, as one match; the replacement is a callable.
+template <class Shared, class P>
+struct siblings_of : pattern_base {
+  static constexpr bool mistaken = P::mistaken;
+  static constexpr Term::Kind kind = Term::Kind::call;
+  static constexpr int size = P::size;
+  static constexpr std::uint64_t shared = Shared::id;
+  using member = P;
+  static constexpr void emit(Term*& out) { P::emit(out); }
+};
+template <class P>
+inline constexpr bool is_siblings = false;
+template <class Shared, class P>
+inline constexpr bool is_siblings<siblings_of<Shared, P>> = true;
+
+template <fixed_string Name, Term::Kind What, Pattern P>
+consteval auto siblings(capture<Name, What>, P) {
+  static_assert(What == Term::Kind::tensor, "fxx::siblings: the first argument is the tensor that they share: a capture tensor<\"x\">");
+  return siblings_of<capture<Name, What>, P>{};
+}
+
+namespace detail {
+
+// --- which overload a call means --------------------------------------------------------------------------------------
+
+/// What the compiler knows of an argument before it chooses an overload.
+struct Given {
+  Term::Kind kind = Term::Kind::any;
+  Literal::Kind literal = Literal::Kind::absent;
+  std::string_view keyword = {};
+};
+template <class P>
+constexpr Given given() {
+  Given g{.kind = P::kind};
+  if constexpr (is_keyword<P>) {
+    g = given<typename P::pattern>();
+    g.keyword = P::name;
+  } else if constexpr (requires { P::value.kind; }) {
+    g.literal = P::value.kind;
+  }
+  return g;
+}
+
+constexpr bool could_be(Given g, const Type& type) {
+  using K = Term::Kind;
+  using L = Literal::Kind;
+  const bool number = type.base == ValueType::scalar || type.base == ValueType::integer || type.base == ValueType::real;
+  switch (g.kind) {
+    case K::tensor:
+    case K::constant:
+    case K::call: return type.base == ValueType::other || (type.base == ValueType::tensor && !type.list) || (type.list && type.base == ValueType::tensor && g.kind == K::call);
+    case K::optional: return type.base == ValueType::tensor && !type.list;
+    case K::scalar:
+    case K::near: return (number || type.base == ValueType::other) && (!type.list || type.list_size > 0);
+    case K::list: return type.list || type.base == ValueType::other;
+    case K::literal:
+      if (type.base == ValueType::other) return true;
+      switch (g.literal) {
+        case L::none: return type.optional;
+        case L::boolean: return type.base == ValueType::boolean || type.base == ValueType::scalar;
+        case L::integer: return number && (!type.list || type.list_size > 0);
+        case L::real: return type.base == ValueType::scalar || type.base == ValueType::real;
+        case L::string: return type.base == ValueType::string;
+        case L::integers: return type.list && type.base == ValueType::integer;
+        default: return true;
+      }
+    default: return true;
+  }
+}
+
+enum class Misfit : std::uint8_t { none, too_few, too_many, keyword, kind };
+
+constexpr Misfit misfit(const Operator& op, const Given* args, int count) {
+  bool seen[64]{};
+  for (int i = 0; i < count; ++i) {
+    int at = i;
+    if (!args[i].keyword.empty()) {
+      at = op.index_of(args[i].keyword);
+      if (at < 0) return Misfit::keyword;
+    }
+    if (at >= op.arity()) return Misfit::too_many;
+    if (seen[at]) return Misfit::keyword;
+    seen[at] = true;
+    if (!could_be(args[i], op.parameters[std::size_t(at)].type)) return Misfit::kind;
+  }
+  for (int i = 0; i < op.arity(); ++i)
+    if (!seen[i] && !op.parameters[std::size_t(i)].has_default()) return Misfit::too_few;
+  return Misfit::none;
+}
+
+/// Their names show the operator and the numbers in the compiler's message.
+template <class Operator, int Given, int Least, int Most, bool Fits>
+consteval void wrong_arity() {
+  static_assert(Fits, "fxx::op: wrong number of arguments for this operator; its schema says how many it takes");
+}
+template <class Operator, bool Fits>
+consteval void wrong_keyword() {
+  static_assert(Fits, "fxx::op: the operator has no parameter of that name, or it is given twice; its schema names them");
+}
+template <class Operator, bool Fits>
+consteval void wrong_kind() {
+  static_assert(Fits, "fxx::op: no overload of this operator takes arguments of these kinds; tensors are tensor<\"x\">, numbers scalar<\"s\"> or 1_c");
+}
+template <class Argument>
+consteval void not_a_pattern() {
+  static_assert(Pattern<Argument>, "fxx::op: an argument is not a pattern; write numbers as 0_c and captures as tensor<\"x\">");
+}
+
+struct Selected {
+  int overload = -1;
+  Misfit misfit = Misfit::none;
+};
+template <class... Tags, class... Args>
+constexpr Selected select(std::type_identity<void (*)(Args...)>) {
+  constexpr Given args[] = {given<Args>()..., Given{}};
+  Selected s;
+  int at = 0;
+  const auto look = [&]<class Tag>() {
+    const Misfit m = misfit(info_of<Tag>, args, int(sizeof...(Args)));
+    if (m == Misfit::none && s.overload < 0) s.overload = at;
+    else if (s.misfit == Misfit::none || (m == Misfit::kind && s.misfit != Misfit::none)) s.misfit = m;
+    ++at;
+  };
+  (look.template operator()<Tags>(), ...);
+  return s;
+}
+
+template <int I, class Tag, class... Tags>
+struct pick {
+  using type = typename pick<I - 1, Tags...>::type;
+};
+template <class Tag, class... Tags>
+struct pick<0, Tag, Tags...> {
+  using type = Tag;
+};
+
+}  // namespace detail
+
+/// A call of the first overload among Tags that takes these patterns; one sentence when there is none.
+template <class... Tags, class... Args>
+consteval auto call_operator(Args...) {
+  using First = typename detail::pick<0, Tags...>::type;
+  if constexpr (!(Pattern<Args> && ...)) {
+    (detail::not_a_pattern<Args>(), ...);
+    return mistake{};
+  } else if constexpr ((Args::mistaken || ...)) {
+    return mistake{};
+  } else {
+    constexpr detail::Selected s = detail::select<Tags...>(std::type_identity<void (*)(Args...)>{});
+    if constexpr (s.overload >= 0) {
+      return call<typename detail::pick<s.overload, Tags...>::type, Args...>{};
+    } else {
+      using detail::Misfit;
+      if constexpr (s.misfit == Misfit::kind) detail::wrong_kind<First, false>();
+      else if constexpr (s.misfit == Misfit::keyword) detail::wrong_keyword<First, false>();
+      else detail::wrong_arity<First, int(sizeof...(Args)), info_of<First>.required, info_of<First>.arity(), false>();
+      return mistake{};
+    }
+  }
+}
+
+template <class... Tags>
+struct choice {
+  template <class... Args>
+  consteval auto operator()(Args... args) const {
+    return either<decltype(call_operator<Tags>(args...))...>{};
+  }
+};
+/// One of several operators with the same arguments: `any_of(ops::relu, ops::sigmoid)(x)`.
+template <class... Tags>
+consteval choice<Tags...> any_of(Operation<Tags>...) { return {}; }
+
+/// A call of an operator that has no function here: `apply(op<"my::rotate(Tensor x) -> Tensor">, x)`.
+template <class Tag, class... Args>
+consteval auto apply(Operation<Tag>, Args... args) { return call_operator<Tag>(args...); }
+
+template <fixed_string Name>
+inline constexpr capture<Name, Term::Kind::tensor> tensor{};
+template <fixed_string Name>
+inline constexpr capture<Name, Term::Kind::optional> optional{};
+template <fixed_string Name>
+inline constexpr capture<Name, Term::Kind::constant> constant{};
+template <fixed_string Name>
+inline constexpr capture<Name, Term::Kind::scalar> scalar{};
+template <fixed_string Name>
+inline constexpr capture<Name, Term::Kind::value> value{};
+inline constexpr wildcard _{};
+template <auto Value>
+inline constexpr literal<Value> lit{};
+template <fixed_string Text>
+inline constexpr text_literal<Text> text{};
+template <std::int64_t... Items>
+inline constexpr integers_literal<Items...> ints{};
+inline constexpr none_literal none{};
+/// A number that rounding may have changed, as in 1.4142135 for sqrt(2): within one part in a million. `near(1.4142135_c)`.
+template <auto Value>
+consteval literal<Value, Term::Kind::near> near(literal<Value>) { return {}; }
+namespace detail {
+template <fixed_string Name>
+struct keyword_maker {
+  template <Pattern P>
+  consteval keyword<Name, P> operator()(P) const { return {}; }
+};
+}  // namespace detail
+template <fixed_string Name>
+inline constexpr detail::keyword_maker<Name> arg{};
+
+namespace literals {
+namespace detail {
+template <char... C>
+struct number {
+  static constexpr char text[] = {C...};
+  static constexpr Literal value = parse_literal({text, sizeof...(C)});
+};
+}  // namespace detail
+/// `0_c`, `0.5_c`: numbers that the compiler can compare.
+template <char... C>
+consteval auto operator""_c() {
+  constexpr Literal v = detail::number<C...>::value;
+  static_assert(v.is_number(), "fxx::_c: not a decimal number");
+  if constexpr (v.kind == Literal::Kind::real) return literal<real_bits(v.real)>{};
+  else return literal<v.integer>{};
+}
+}  // namespace literals
+
+/// The negative of a number: `-1_c`.
+template <auto Value>
+consteval auto operator-(literal<Value>) { return literal<-Value>{}; }
+
+/// The terms of one pattern, computed once a type.
+template <class P>
+constexpr auto flatten() {
+  std::array<Term, P::size> terms{};
+  Term* out = terms.data();
+  P::emit(out);
+  return terms;
+}
+template <class P>
+inline constexpr auto flat = flatten<P>();
+
+}  // namespace fxx::inline FXX_ABI::rewrite

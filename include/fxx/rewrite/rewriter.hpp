@@ -1,0 +1,51 @@
+// Applying a rule set to a graph until nothing matches.
+//
+// One sweep from the end, so that the largest pattern is seen first, then a work list of what the changes touched. Linear in
+// nodes plus rewrites. Ends after `limit` rewrites at the latest; the graph is equivalent to what it was at every moment.
+// Main names: RewriteOptions, RewriteReport, rewrite_graph. Cost: light.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "fxx/ir/fwd.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+struct RuleTable;
+
+struct RewriteOptions {
+  /// Rewrites after which to stop; 0: 1000 + 100 for every node.
+  std::size_t limit = 0;
+};
+
+struct RewriteReport {
+  struct Fired {
+    std::string rule;
+    std::size_t times = 0;
+  };
+  std::size_t rewrites = 0, visited = 0;
+  std::size_t nodes_before = 0, nodes_after = 0;
+  bool stopped_at_limit = false;
+  std::vector<Fired> fired;  // one per rule, in their order
+
+  /// How often the rule fired; 0 for a name that is not there.
+  std::size_t operator[](std::string_view rule) const {
+    for (const Fired& f : fired)
+      if (f.rule == rule) return f.times;
+    return 0;
+  }
+  /// "fold batch norm: 20, relu twice: 1": the rules that fired.
+  std::string to_string() const;
+};
+
+/// Throws whatever a guard or a callable replacement throws, after removing what the callable built; RuleError (E402) when a
+/// replacement returns something that cannot stand for the matched node.
+RewriteReport rewrite_graph(Graph& graph, const RuleTable& rules, const RewriteOptions& options);
+
+}  // namespace fxx::inline FXX_ABI::rewrite
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rewrite/rewriter.ipp"
+#endif

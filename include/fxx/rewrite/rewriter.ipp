@@ -1,0 +1,216 @@
+// Bodies of rewrite/rewriter.hpp.
+#pragma once
+
+#include "fxx/error.hpp"
+#include "fxx/ir/print.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/rewrite/matcher.hpp"
+#include "fxx/rewrite/rewriter.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+namespace detail {
+
+class Rewriter {
+ public:
+  Rewriter(Graph& graph, const RuleTable& rules, const RewriteOptions& options)
+      : graph_(graph), rules_(rules), regions_((resolve(graph), graph)), engine_(graph, rules, regions_) {
+    report_.fired.resize(static_cast<std::size_t>(rules.count));
+    for (int i = 0; i < rules.count; ++i) report_.fired[static_cast<std::size_t>(i)].rule = rules.names[i];
+    report_.nodes_before = graph.size();
+    limit_ = options.limit ? options.limit : 1000 + 100 * graph.size();
+    queued_.resize(graph.index_bound());
+  }
+
+  RewriteReport run() {
+    for (Node* n : graph_.nodes().reversed()) visit(n);
+    for (std::vector<Node*> round; !work_.empty() && !report_.stopped_at_limit;) {
+      round.swap(work_);
+      for (Node* n : round) {
+        queued_[n->index()] = false;
+        if (!n->is_erased()) visit(n);
+      }
+      round.clear();
+    }
+    report_.nodes_after = graph_.size();
+    return std::move(report_);
+  }
+
+ private:
+  /// Methods are matched as the operators that they mean.
+  static void resolve(const Graph& graph) {
+    for (const Node* n : graph.nodes())
+      if (n->opcode() == Opcode::call_method) operator_of(*n);
+  }
+
+  void visit(Node* n) {
+    ++report_.visited;
+    if (report_.stopped_at_limit) return;
+    Match m;
+    if (!engine_.match_node(n, m)) return;
+    if (report_.rewrites == limit_) {
+      report_.stopped_at_limit = true;
+      return;
+    }
+    const auto rule = static_cast<std::size_t>(m.rule());
+    const std::uint32_t first_fresh = graph_.index_bound();
+    std::vector<Argument> results;
+    if (rules_.alone[rule])
+      for (const Match& member : m.members())
+        for (const Argument& bound : member.captures())
+          for_each_node(bound, [&](Node* value) { hoist(value, n); });
+    {
+      const InsertPoint point = graph_.inserting_before(n);
+      if (const Term* t = rules_.results[rule]) {
+        results.push_back(build(t, m));
+      } else {
+        try {
+          results = results_of(rules_.builds[rule](rules_.objects[rule], m), m);
+        } catch (...) {
+          drop_fresh(n, first_fresh);
+          throw;
+        }
+      }
+    }
+    if (results.empty()) return drop_fresh(n, first_fresh);
+    ++report_.rewrites;
+    ++report_.fired[rule].times;
+    queued_.resize(graph_.index_bound());
+    for (Node* fresh = n->prev(); fresh && fresh->index() >= first_fresh; fresh = fresh->prev()) {
+      regions_.place(*fresh, *n);
+      push(fresh);
+    }
+    std::vector<Node*> roots;
+    for (const Match& member : m.members()) roots.push_back(member.root());
+    for (std::size_t i = 0; i < roots.size(); ++i) replace(roots[i], results[i].node(), first_fresh);
+  }
+
+  /// Moves a constant, and what it is computed from, in front of `place`.
+  static void hoist(Node* constant, Node* place) {
+    if (constant->is_before(*place)) return;
+    for (Node* input : constant->all_input_nodes()) hoist(input, place);
+    place->prepend(constant);
+  }
+
+  /// One node per member, or nothing when the callable declined.
+  std::vector<Argument> results_of(Argument built, const Match& m) const {
+    const std::size_t members = m.members().size();
+    if (built.is_none() || (built.is_node() && built.node() == m.root())) return {};
+    std::vector<Argument> results;
+    if (built.is_sequence() && rules_.alone[m.rule()]) results.assign(built.items().begin(), built.items().end());
+    else results.push_back(std::move(built));
+    bool fits = results.size() == members;
+    for (const Argument& r : results) fits = fits && r.is_node();
+    if (!fits)
+      throw RuleError(ErrorId::replacement_invalid,
+                      "rewrite: rule '" + std::string(rules_.names[m.rule()]) + "' returned " + to_text(results) + "; a replacement is a node, or for " +
+                          "siblings a list of as many nodes as there are members (" + std::to_string(members) + "), or None to decline",
+                      {format_node(*m.root())});
+    return results;
+  }
+  static std::string to_text(const std::vector<Argument>& values) { return fxx::to_string(Argument::list(values)); }
+
+  Argument build(const Term*& t, const Match& m) {
+    using K = Term::Kind;
+    const Term& self = *t++;
+    switch (self.kind) {
+      case K::call: {
+        std::vector<Argument> args;
+        std::vector<KeywordArgument> kwargs;
+        bool gap = false;  // after a parameter left out, the rest goes by name
+        for (std::size_t i = 0; i < self.children; ++i) {
+          if (t->kind == K::standard) {
+            gap = true;
+            ++t;
+            continue;
+          }
+          const Parameter& p = self.op->parameters[i];
+          Argument value = build(t, m);
+          if (gap || p.keyword_only) kwargs.push_back({p.name, std::move(value)});
+          else args.push_back(std::move(value));
+        }
+        return graph_.call_function(*self.op, args, kwargs);
+      }
+      case K::list: {
+        std::vector<Argument> items;
+        for (int i = 0; i < self.children; ++i) items.push_back(build(t, m));
+        return Argument::list(std::move(items));
+      }
+      case K::literal:
+      case K::near: return to_argument(self.value);
+      default: return m.get(self.id);
+    }
+  }
+
+  void replace(Node* old, Node* fresh, std::uint32_t first_fresh) {
+    push_users(old, rules_.depth - 1);
+    if (fresh->index() >= first_fresh) {
+      // The new node stands for the old one: what is known of the value stays known.
+      if (old->tensor_meta() && !fresh->tensor_meta()) fresh->set_tensor_meta(*old->tensor_meta());
+      if (!old->type().empty()) fresh->set_type(old->type());
+      fresh->set_location(old->location());
+      if (old->has_meta()) fresh->meta() = old->meta();
+    }
+    old->replace_all_uses_with(fresh);
+    remove(old);
+  }
+  void drop_fresh(Node* before, std::uint32_t first_fresh) {
+    for (Node* n = before->prev(); n && n->index() >= first_fresh;) {
+      Node* previous = n->prev();
+      if (n->num_users() == 0) graph_.erase_node(n);
+      n = previous;
+    }
+  }
+  void push(Node* n) {
+    if (queued_[n->index()] || !n->operation()) return;
+    queued_[n->index()] = true;
+    work_.push_back(n);
+  }
+  void push_users(Node* n, int levels) {
+    if (levels <= 0) return;
+    for (Node* user : n->users()) {
+      push(user);
+      push_users(user, levels - 1);
+    }
+  }
+  /// Drops a node nobody uses, and what only it used. A mutation of its own temporary is dropped with the value that it
+  /// returned: nobody else could see it.
+  void remove(Node* n) {
+    std::vector<Node*> pending = {n};
+    while (!pending.empty()) {
+      Node* node = pending.back();
+      pending.pop_back();
+      if (node->is_erased() || node->num_users() || node->opcode() == Opcode::placeholder || is_barrier(*node)) continue;
+      const std::vector<Node*> inputs(node->all_input_nodes().snapshot());
+      graph_.erase_node(node);
+      for (Node* input : inputs) {
+        if (input->num_users() == 0) pending.push_back(input);
+        else if (rules_.uses_once && input->num_users() == 1) push_users(input, rules_.depth - 1);
+      }
+    }
+  }
+
+  Graph& graph_;
+  const RuleTable& rules_;
+  Regions regions_;
+  MatchEngine engine_;
+  std::size_t limit_ = 0;
+  std::vector<Node*> work_;
+  std::vector<bool> queued_;
+  RewriteReport report_;
+};
+
+}  // namespace detail
+
+FXX_INLINE RewriteReport rewrite_graph(Graph& graph, const RuleTable& rules, const RewriteOptions& options) {
+  return detail::Rewriter(graph, rules, options).run();
+}
+
+FXX_INLINE std::string RewriteReport::to_string() const {
+  std::string text;
+  for (const Fired& f : fired)
+    if (f.times) text += (text.empty() ? "" : ", ") + f.rule + ": " + std::to_string(f.times);
+  return text;
+}
+
+}  // namespace fxx::inline FXX_ABI::rewrite

@@ -1,0 +1,139 @@
+// A rule: pattern >> replacement, where the replacement is an expression or a callable that takes the match.
+//
+// Refused, in one sentence each: a capture in the replacement that the pattern does not bind, a replacement with holes, a
+// rule that its own result matches again.
+// Main names: rule<"name">(pattern >> replacement, guard). Cost: light.
+#pragma once
+
+#include "fxx/rewrite/pattern.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+class Match;
+
+namespace detail {
+
+/// Index of the first capture in `r` that `p` does not bind, or -1.
+constexpr int first_unbound(const Term* p, const Term* r) {
+  for (int i = 0; i < r->size; ++i) {
+    if (!is_capture(r[i])) continue;
+    bool found = false;
+    for (int k = 0; k < p->size && !found; ++k) found = is_capture(p[k]) && p[k].id == r[i].id;
+    if (!found) return i;
+  }
+  return -1;
+}
+/// Index of a capture that stands for two kinds of argument, or -1.
+constexpr int first_of_two_kinds(const Term* p) {
+  for (int i = 0; i < p->size; ++i)
+    for (int k = 0; k < i; ++k)
+      if (is_capture(p[i]) && is_capture(p[k]) && p[i].id == p[k].id && p[i].kind != p[k].kind) return i;
+  return -1;
+}
+constexpr bool has_hole(const Term* r) {
+  for (int i = 0; i < r->size; ++i)
+    if (r[i].kind == Term::Kind::any || r[i].kind == Term::Kind::alternatives) return true;
+  return false;
+}
+/// Some part of the result `r` is matched by `p` whatever the captures hold.
+constexpr bool matches_own_result(const Term* p, const Term* r) {
+  for (int i = 0; i < r->size; ++i)
+    if (r[i].kind == Term::Kind::call && covers(p, r + i)) return true;
+  return false;
+}
+constexpr bool starts_with_call(const Term* p) {
+  if (p->kind != Term::Kind::alternatives) return p->kind == Term::Kind::call;
+  const Term* child = p + 1;
+  for (int i = 0; i < p->children; ++i, child += child->size)
+    if (!starts_with_call(child)) return false;
+  return true;
+}
+
+template <std::size_t N>
+struct word {
+  char text[N + 1]{};
+  constexpr word(std::string_view v) {
+    for (std::size_t i = 0; i < N; ++i) text[i] = v[i];
+  }
+};
+/// Their names show the capture in the compiler's message.
+template <word Name, bool Bound>
+consteval void capture_is_bound() {
+  static_assert(Bound, "fxx::rule: the replacement uses a capture that the pattern does not bind; bind it in the pattern or drop it from the replacement");
+}
+template <word Name, bool OneKind>
+consteval void capture_has_one_kind() {
+  static_assert(OneKind, "fxx::rule: the pattern uses one name for captures of two kinds; give each its own name");
+}
+
+template <class P>
+consteval bool check_pattern() {
+  constexpr int two = first_of_two_kinds(flat<P>.data());
+  if constexpr (two >= 0) {
+    capture_has_one_kind<word<flat<P>[two].name.size()>(flat<P>[two].name), false>();
+    return false;
+  } else {
+    static_assert(starts_with_call(flat<P>.data()), "fxx::rule: the pattern does not start with an operator, so it would match everything; begin with a call");
+    return starts_with_call(flat<P>.data());
+  }
+}
+template <class P, class R>
+consteval void check_replacement() {
+  constexpr int at = first_unbound(flat<P>.data(), flat<R>.data());
+  if constexpr (at >= 0) {
+    capture_is_bound<word<flat<R>[at].name.size()>(flat<R>[at].name), false>();
+  } else {
+    static_assert(!has_hole(flat<R>.data()), "fxx::rule: the replacement holds a wildcard or alternatives, so there is nothing definite to build; name a capture instead");
+  }
+}
+
+}  // namespace detail
+
+template <class P, class R>
+struct arrow {
+  using pattern = P;
+  using replacement = R;
+  [[no_unique_address]] R value;
+};
+
+template <Pattern P, class R>
+consteval arrow<P, R> operator>>(P, R r) {
+  if constexpr (!P::mistaken) {
+    constexpr bool well_formed = detail::check_pattern<P>();
+    if constexpr (well_formed && Pattern<R>) {
+      if constexpr (!R::mistaken) detail::check_replacement<P, R>();
+    }
+  }
+  return {r};
+}
+
+struct always {};
+
+template <fixed_string Name, class P, class R, class Guard>
+struct rule_of {
+  using pattern = P;
+  using replacement = R;
+  static constexpr std::string_view name = Name.view();
+  static constexpr std::uint64_t id = hash_of(Name.view());
+  static constexpr bool builds = !Pattern<R>;  // a callable builds the result
+  static constexpr bool guarded = !std::is_same_v<Guard, always>;
+  static constexpr bool grouped = is_siblings<P>;
+  static constexpr bool conditional = builds || guarded;  // may decline a match
+  [[no_unique_address]] R build;
+  [[no_unique_address]] Guard guard;
+};
+
+/// One rewrite. The guard is a callable that takes the match and says whether the rule applies.
+template <fixed_string Name, class P, class R, class Guard = always>
+consteval rule_of<Name, P, R, Guard> rule(arrow<P, R> a, Guard guard = {}) {
+  if constexpr (Pattern<R>) {
+    static_assert(!is_siblings<P>, "fxx::rule: siblings are replaced by a callable that returns one value each, not by an expression");
+    if constexpr (std::is_same_v<Guard, always> && !is_siblings<P> && !P::mistaken && !R::mistaken) {
+      constexpr bool again = detail::matches_own_result(flat<P>.data(), flat<R>.data());
+      static_assert(!again, "fxx::rule: the rule matches its own replacement, so rewriting would never end; make the replacement smaller or add a guard");
+    }
+  }
+  return {a.value, guard};
+}
+
+}  // namespace fxx::inline FXX_ABI::rewrite

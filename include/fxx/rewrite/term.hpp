@@ -1,0 +1,161 @@
+// A pattern as plain data: the form in which patterns are compared, merged and built.
+//
+// The types of rewrite/pattern.hpp write themselves into arrays of Term; from there on all is ordinary constexpr code.
+// Terms stand in prefix order; `size` counts a term with everything below it.
+// Main names: Term, same, covers, Choices. Cost: light.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "fxx/ir/operator.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+struct Term {
+  enum class Kind : std::uint8_t {
+    call,
+    alternatives,
+    list,      // a list of exactly these items
+    tensor,    // captures a node
+    optional,  // captures a node or None
+    constant,  // captures a node whose value does not depend on the inputs
+    scalar,    // captures a number
+    value,     // captures whatever is there
+    any,
+    literal,
+    near,      // a number, up to rounding
+    standard,  // a parameter left out of the pattern: its default
+  };
+  Kind kind = Kind::any;
+  bool once = false;              // calls: the node has a single user
+  std::uint8_t children = 0;      // calls: one per parameter; alternatives and lists: one per member
+  std::uint16_t size = 1;
+  std::uint64_t id = 0;           // calls: operator; captures: hash of the name
+  const Operator* op = nullptr;
+  Literal value = {};             // literals, and defaults of parameters left out
+  std::string_view name = {};     // captures
+};
+
+constexpr bool is_capture(const Term& t) { return t.kind >= Term::Kind::tensor && t.kind <= Term::Kind::value; }
+constexpr bool is_constant(const Term& t) { return t.kind == Term::Kind::literal || t.kind == Term::Kind::standard; }
+/// Equal up to rounding in single precision.
+constexpr bool is_near(double a, double b) {
+  const double difference = a > b ? a - b : b - a, size = b < 0 ? -b : b;
+  return difference <= 1e-6 * size;
+}
+
+/// Same pattern, letter for letter. Wildcards stand for unknown values, so they equal nothing.
+constexpr bool same(const Term* a, const Term* b) {
+  if (a->size != b->size) return false;
+  for (int i = 0; i < a->size; ++i) {
+    if (is_constant(a[i]) && is_constant(b[i])) {
+      if (!(a[i].value == b[i].value)) return false;
+    } else if (a[i].kind != b[i].kind || a[i].id != b[i].id || a[i].kind == Term::Kind::any || a[i].children != b[i].children ||
+               (a[i].kind == Term::Kind::near && a[i].value.number() != b[i].value.number())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+inline constexpr int max_choices = 24;  // commutative operators and alternatives in one pattern
+
+/// One way of reading a pattern: which order each commutative call takes, which alternative is chosen.
+struct Choices {
+  std::uint8_t taken[max_choices]{}, options[max_choices]{};
+  int count = 0, fixed = 0;
+
+  constexpr int take(int among) {
+    if (count >= fixed) taken[count] = 0;
+    options[count] = static_cast<std::uint8_t>(among);
+    return taken[count++];
+  }
+  /// The next reading; false after the last one.
+  constexpr bool advance() {
+    int i = count - 1;
+    while (i >= 0 && taken[i] + 1 >= options[i]) --i;
+    if (i < 0) return false;
+    ++taken[i];
+    fixed = i + 1;
+    count = 0;
+    return true;
+  }
+};
+
+constexpr bool two_orders(const Term* t) {
+  return t->kind == Term::Kind::call && has(t->op->traits, Trait::commutative) && !same(t + 1, t + 1 + t[1].size);
+}
+
+struct CaptureBinding {
+  std::uint64_t id;
+  const Term* to;
+};
+
+/// Does every node that `t` describes match `p`, in the reading `c`? Captures of `t` are unknown values.
+constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* bound, int& n) {
+  using K = Term::Kind;
+  const auto bind = [&] {
+    for (int i = 0; i < n; ++i)
+      if (bound[i].id == p->id) return same(bound[i].to, t);
+    bound[n++] = {p->id, t};
+    return true;
+  };
+  const bool node = t->kind == K::tensor || t->kind == K::constant || t->kind == K::call;
+  switch (p->kind) {
+    case K::any: return true;
+    case K::value: return bind();
+    case K::tensor: return node && bind();
+    case K::optional:
+      return (node || t->kind == K::optional || (is_constant(*t) && t->value.kind == Literal::Kind::none)) && bind();
+    case K::constant: return t->kind == K::constant && bind();
+    case K::scalar: return (t->kind == K::scalar || t->kind == K::near || (is_constant(*t) && t->value.is_number())) && bind();
+    case K::literal:
+    case K::standard: return is_constant(*t) && p->value == t->value;
+    case K::near:
+      return ((is_constant(*t) && t->value.is_number()) || t->kind == K::near) && is_near(t->value.number(), p->value.number());
+    case K::alternatives: {
+      int k = c.take(p->children);
+      const Term* child = p + 1;
+      while (k--) child += child->size;
+      return covers(child, t, c, bound, n);
+    }
+    case K::list: {
+      if (t->kind != K::list || t->children != p->children) return false;
+      const Term *pc = p + 1, *tc = t + 1;
+      for (int i = 0; i < p->children; ++i, pc += pc->size, tc += tc->size)
+        if (!covers(pc, tc, c, bound, n)) return false;
+      return true;
+    }
+    case K::call: {
+      if (t->kind != K::call || t->id != p->id || (p->once && !t->once)) return false;
+      const Term *pc = p + 1, *tc = t + 1;
+      int i = 0;
+      if (two_orders(p)) {
+        const Term *first = tc, *second = tc + tc->size;
+        const bool swapped = c.take(2) == 1;
+        if (!covers(pc, swapped ? second : first, c, bound, n)) return false;
+        if (!covers(pc + pc->size, swapped ? first : second, c, bound, n)) return false;
+        for (; i < 2; ++i) pc += pc->size, tc += tc->size;
+      }
+      for (; i < p->children; ++i, pc += pc->size, tc += tc->size)
+        if (!covers(pc, tc, c, bound, n)) return false;
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Some reading of `p` covers `t` as it stands.
+constexpr bool covers(const Term* p, const Term* t) {
+  if (p->kind == Term::Kind::call && (t->kind != Term::Kind::call || p->id != t->id)) return false;
+  Choices c;
+  do {
+    CaptureBinding bound[32];
+    int n = 0;
+    if (covers(p, t, c, bound, n)) return true;
+  } while (c.advance());
+  return false;
+}
+
+}  // namespace fxx::inline FXX_ABI::rewrite

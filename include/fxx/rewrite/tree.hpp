@@ -1,0 +1,363 @@
+// The decision tree of a rule set, made at compile time by ordinary constexpr code over Term arrays.
+//
+// States stand in preorder: a test that holds goes on to the next state, one that fails jumps to `fail`. Each state holds
+// the lowest rule below it, so tests shared by several rules keep their order of priority exact. Tests that many patterns
+// make of one argument's operator become one binary search (`select`).
+// Main names: Place, Test, State, Tree, Builder. Cost: light; merging N rules costs O(tests x fan-out).
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "fxx/rewrite/term.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+/// An argument of a node already matched: parameter `arg` of the node in register `reg`, or one item of that list.
+struct Place {
+  static constexpr std::uint8_t whole = 255;
+  std::uint8_t reg = 0, arg = 0, item = whole;
+  constexpr bool operator==(const Place&) const = default;
+};
+
+struct Test {
+  enum class Kind : std::uint8_t { op, once, number, near, literal, node, optional, constant, scalar, list, equal, accept, jump, select, halt };
+  Kind kind = Kind::halt;
+  Place place = {};        // what is tested
+  Place other = {};        // equal: the other argument; op, select: `reg` is where the node goes; accept: registers, captures
+  bool left_out = false;   // an argument that was left out holds too
+  std::uint64_t payload = 0;        // op: id; number, near: bits of the double; list: items; select: first edge; accept: first capture
+  const Literal* literal = nullptr;
+
+  constexpr bool operator==(const Test& t) const {
+    return kind == t.kind && payload == t.payload && place == t.place && other == t.other && left_out == t.left_out &&
+           (literal == t.literal || (literal && t.literal && *literal == *t.literal));
+  }
+};
+
+struct State : Test {
+  std::uint16_t fail = 0;   // where to go when the test does not hold
+  std::uint16_t rule = 0;   // accept: the rule; other tests: the lowest rule below
+  std::uint16_t edges = 0;  // select: how many
+};
+/// Of a select, or of the root table: sorted by op.
+struct Branch {
+  std::uint64_t op = 0;
+  std::uint16_t state = 0;
+};
+struct CapturePlace {
+  std::uint64_t id = 0;
+  Place place;
+};
+
+inline constexpr int max_registers = 24, max_tests = 96, max_captures = 32, max_states = 65535;
+
+namespace detail {
+
+/// One reading of a pattern as a line of tests, level by level, operators first.
+struct Line {
+  Test tests[max_tests];
+  CapturePlace captures[max_captures];
+  int tests_count = 0, captures_count = 0, registers = 1;
+  std::uint64_t root = 0;
+  bool too_large = false;
+
+  constexpr void test(const Test& t) {
+    if (tests_count == max_tests) too_large = true;
+    else tests[tests_count++] = t;
+  }
+};
+
+constexpr const Term* chosen(const Term* t, Choices& c) {
+  while (t->kind == Term::Kind::alternatives) {
+    int k = c.take(t->children);
+    ++t;
+    while (k--) t += t->size;
+  }
+  return t;
+}
+
+struct Pending {
+  const Term* term;
+  std::uint8_t reg;
+};
+struct Queue {
+  Pending items[max_registers];
+  int head = 0, tail = 0;
+};
+
+constexpr void line_up_value(const Term& t, Place place, const Parameter& parameter, Line& out) {
+  using K = Term::Kind;
+  if (is_constant(t)) {
+    const bool left_out = place.item == Place::whole && parameter.standard == t.value;
+    if (t.value.is_number())
+      out.test({.kind = Test::Kind::number, .place = place, .left_out = left_out, .payload = std::bit_cast<std::uint64_t>(t.value.number()), .literal = &t.value});
+    else  // an unreadable default equals nothing but "left out"
+      out.test({.kind = Test::Kind::literal, .place = place, .left_out = left_out || t.value.kind == Literal::Kind::other, .literal = &t.value});
+    return;
+  }
+  if (t.kind == K::near)
+    return out.test({.kind = Test::Kind::near, .place = place, .payload = std::bit_cast<std::uint64_t>(t.value.number())});
+  if (!is_capture(t)) return;
+  for (int k = 0; k < out.captures_count; ++k)
+    if (out.captures[k].id == t.id) return out.test({.kind = Test::Kind::equal, .place = place, .other = out.captures[k].place});
+  if (t.kind == K::tensor) out.test({.kind = Test::Kind::node, .place = place});
+  if (t.kind == K::optional) out.test({.kind = Test::Kind::optional, .place = place, .left_out = parameter.standard.kind == Literal::Kind::none});
+  if (t.kind == K::constant) out.test({.kind = Test::Kind::constant, .place = place});
+  if (t.kind == K::scalar) out.test({.kind = Test::Kind::scalar, .place = place, .left_out = parameter.standard.is_number()});
+  if (out.captures_count == max_captures) out.too_large = true;
+  else out.captures[out.captures_count++] = {t.id, place};
+}
+
+constexpr void line_up_call(const Term* t, Place place, Line& out, Queue& queue) {
+  if (queue.tail == max_registers) return void(out.too_large = true);
+  const auto to = static_cast<std::uint8_t>(out.registers++);
+  out.test({.kind = Test::Kind::op, .place = place, .other = {.reg = to}, .payload = t->id});
+  queue.items[queue.tail++] = {t, to};
+}
+
+constexpr void linearise(const Term* root, Choices& c, Line& out) {
+  out.tests_count = out.captures_count = 0;
+  out.registers = 1;
+  out.too_large = false;
+  Queue queue;
+  queue.items[queue.tail++] = {chosen(root, c), 0};
+  out.root = queue.items[0].term->id;
+  while (queue.head < queue.tail) {
+    const Term* t = queue.items[queue.head].term;
+    const std::uint8_t reg = queue.items[queue.head++].reg;
+    const Term* children[64]{};
+    const Term* next = t + 1;
+    for (int i = 0; i < t->children; ++i, next += next->size) children[i] = chosen(next, c);
+    if (two_orders(t) && c.take(2) == 1) {
+      const Term* first = children[0];
+      children[0] = children[1];
+      children[1] = first;
+    }
+    if (t->once && reg) out.test({.kind = Test::Kind::once, .place = {.reg = reg}});
+    for (int i = 0; i < t->children; ++i) {
+      const Place place{reg, static_cast<std::uint8_t>(i)};
+      if (children[i]->kind == Term::Kind::call) {
+        line_up_call(children[i], place, out, queue);
+      } else if (children[i]->kind == Term::Kind::list) {
+        out.test({.kind = Test::Kind::list, .place = place, .payload = children[i]->children});
+        const Term* item = children[i] + 1;
+        for (int k = 0; k < children[i]->children; ++k, item += item->size) {
+          const Term* one = chosen(item, c);
+          if (one->kind == Term::Kind::call) line_up_call(one, {reg, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(k)}, out, queue);
+        }
+      }
+    }
+    for (int i = 0; i < t->children; ++i) {
+      const Parameter& parameter = t->op->parameters[static_cast<std::size_t>(i)];
+      if (children[i]->kind == Term::Kind::list) {
+        const Term* item = children[i] + 1;
+        for (int k = 0; k < children[i]->children; ++k, item += item->size)
+          line_up_value(*item, {reg, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(k)}, parameter, out);
+      } else {
+        line_up_value(*children[i], {reg, static_cast<std::uint8_t>(i)}, parameter, out);
+      }
+    }
+  }
+}
+
+constexpr Test root_test(std::uint64_t op) { return {.kind = Test::Kind::op, .payload = op}; }
+
+}  // namespace detail
+
+/// Collects lines into a trie, then lays it out. Transient: lives only inside a constant evaluation.
+class Builder {
+ public:
+  constexpr Builder(int capacity, bool share)
+      : trie_(new Trie[static_cast<std::size_t>(capacity)]), captures_(new CapturePlace[static_cast<std::size_t>(capacity)]), share_(share) {}
+  constexpr ~Builder() {
+    delete[] trie_;
+    delete[] captures_;
+  }
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+
+  /// At most this many trie nodes come of one pattern.
+  static constexpr int bound(const Term* p) {
+    int readings = 1;
+    for (int i = 0; i < p->size; ++i) {
+      if (p[i].kind == Term::Kind::alternatives) readings *= p[i].children;
+      else if (p[i].kind == Term::Kind::call && has(p[i].op->traits, Trait::commutative)) readings *= 2;
+    }
+    return readings * (2 * p->size + 2);
+  }
+
+  constexpr void add(const Term* root, std::uint16_t rule) {
+    Choices c;
+    do {
+      detail::Line line;
+      detail::linearise(root, c, line);
+      too_large_ |= line.too_large;
+      int at = step(0, detail::root_test(line.root), rule, true);
+      for (int i = 0; i < line.tests_count; ++i) at = step(at, line.tests[i], rule, share_);
+      const Test leaf{.kind = Test::Kind::accept,
+                      .other = {static_cast<std::uint8_t>(line.registers), static_cast<std::uint8_t>(line.captures_count)},
+                      .payload = static_cast<std::uint64_t>(captures_count_)};
+      step(at, leaf, rule, false);
+      for (int i = 0; i < line.captures_count; ++i) captures_[captures_count_++] = line.captures[i];
+      tests_before_ += line.tests_count + 1;
+    } while (c.advance());
+  }
+
+  struct Size {
+    int states, edges, captures, roots, tests_before;
+    bool too_large;
+  };
+  constexpr Size size() const {
+    Size s{1, 0, captures_count_, 0, tests_before_, too_large_};
+    for (int n = trie_[0].child; n >= 0; n = trie_[n].sibling) {
+      ++s.roots;
+      count(n, s);
+      ++s.states;  // halt
+    }
+    s.too_large |= s.states > max_states;
+    return s;
+  }
+
+  template <class Tree>
+  constexpr void lay_out(Tree& t) const {
+    int states = 1, edges = 0, roots = 0;  // state 0 halts
+    for (int n = trie_[0].child; n >= 0; n = trie_[n].sibling) {
+      int i = roots++;
+      for (; i > 0 && t.roots[i - 1].op > trie_[n].test.payload; --i) t.roots[i] = t.roots[i - 1];
+      t.roots[i] = {trie_[n].test.payload, static_cast<std::uint16_t>(states)};
+      emit_children(t, n, states, edges);
+      t.states[states++] = State{};
+    }
+    for (int i = 0; i < captures_count_; ++i) t.captures[i] = captures_[i];
+  }
+
+  static constexpr int select_from = 4;  // this many operators tested on one argument become one select
+
+ private:
+  struct Trie {
+    Test test{};
+    std::int32_t child = -1, last = -1, sibling = -1;
+    std::uint16_t rule = 0;
+  };
+
+  constexpr int step(int at, const Test& test, std::uint16_t rule, bool share) {
+    if (share) {
+      for (int n = trie_[at].child; n >= 0; n = trie_[n].sibling)
+        if (trie_[n].test.payload == test.payload && trie_[n].test == test) return n;
+    }
+    const int fresh = count_++;
+    trie_[fresh] = {test, -1, -1, -1, rule};
+    (trie_[at].last >= 0 ? trie_[trie_[at].last].sibling : trie_[at].child) = fresh;
+    trie_[at].last = fresh;
+    return fresh;
+  }
+  static constexpr bool same_place(const Test& a, const Test& b) {
+    return a.kind == Test::Kind::op && b.kind == Test::Kind::op && a.place == b.place && a.other == b.other;
+  }
+  /// How many children of `n` test the operator of the same argument as child `c`; negative when an earlier child does.
+  constexpr int group(int n, int c) const {
+    if (trie_[c].test.kind != Test::Kind::op || !share_) return 1;
+    int members = 0;
+    for (int k = trie_[n].child; k >= 0; k = trie_[k].sibling) {
+      if (!same_place(trie_[k].test, trie_[c].test)) continue;
+      if (members == 0 && k != c) return -1;
+      ++members;
+    }
+    return members;
+  }
+  constexpr bool in_select(int n, int c) const {
+    int members = 0;
+    for (int k = trie_[n].child; k >= 0; k = trie_[k].sibling) members += same_place(trie_[k].test, trie_[c].test);
+    return members >= select_from;
+  }
+  constexpr void count(int n, Size& s) const {
+    for (int c = trie_[n].child; c >= 0; c = trie_[c].sibling) {
+      const int members = group(n, c);
+      if (members < 0) {
+        s.edges += in_select(n, c);
+        ++s.states;
+      } else if (members >= select_from) {
+        s.states += 2;  // select, jump
+        ++s.edges;
+      } else {
+        ++s.states;
+      }
+      count(c, s);
+    }
+  }
+
+  template <class Tree>
+  constexpr void emit_children(Tree& t, int n, int& states, int& edges) const {
+    for (int c = trie_[n].child; c >= 0; c = trie_[c].sibling) {
+      const int members = group(n, c);
+      if (members < 0 && in_select(n, c)) continue;  // already part of a select
+      if (members < select_from) {
+        const int at = states++;
+        emit_children(t, c, states, edges);
+        t.states[at] = {trie_[c].test, static_cast<std::uint16_t>(states), trie_[c].rule, 0};
+        continue;
+      }
+      const int select = states++, first = edges;
+      Test test = trie_[c].test;
+      test.kind = Test::Kind::select;
+      test.payload = static_cast<std::uint64_t>(first);
+      t.states[select] = {test, 0, trie_[c].rule, static_cast<std::uint16_t>(members)};
+      edges += members;
+      int filled = 0, jumps[256];
+      for (int k = c; k >= 0; k = trie_[k].sibling) {
+        if (!same_place(trie_[k].test, trie_[c].test)) continue;
+        int i = first + filled;
+        for (; i > first && t.edges[i - 1].op > trie_[k].test.payload; --i) t.edges[i] = t.edges[i - 1];
+        t.edges[i] = {trie_[k].test.payload, static_cast<std::uint16_t>(states)};
+        emit_children(t, k, states, edges);
+        jumps[filled++] = states;
+        t.states[states++] = {{.kind = Test::Kind::jump}, 0, 0, 0};
+      }
+      for (int i = 0; i < filled; ++i) t.states[jumps[i]].fail = static_cast<std::uint16_t>(states);
+      t.states[select].fail = static_cast<std::uint16_t>(states);
+    }
+  }
+
+  Trie* trie_;
+  CapturePlace* captures_;
+  int count_ = 1, captures_count_ = 0, tests_before_ = 0;
+  bool share_, too_large_ = false;
+};
+
+/// The finished tree: constant data, no code.
+template <int States, int Edges, int Captures, int Roots>
+struct Tree {
+  State states[States];
+  Branch edges[Edges ? Edges : 1];
+  Branch roots[Roots];
+  CapturePlace captures[Captures ? Captures : 1];
+};
+
+/// Root operators in an open-addressed table, a quarter full: about one load a node. An id is a hash already.
+template <int Size>
+struct RootTable {
+  Branch slots[Size];
+};
+constexpr int root_table_size(int roots) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(roots) * 4u)); }
+template <int Size>
+constexpr RootTable<Size> hash_roots(const Branch* roots, int n) {
+  RootTable<Size> t{};
+  for (int i = 0; i < n; ++i) {
+    int at = static_cast<int>(roots[i].op & (Size - 1));
+    while (t.slots[at].op) at = (at + 1) & (Size - 1);
+    t.slots[at] = roots[i];
+  }
+  return t;
+}
+/// First state for an operator, 0 when no rule starts with it.
+constexpr std::uint16_t find_root(const Branch* slots, std::uint64_t mask, std::uint64_t op) {
+  std::uint64_t at = op & mask;
+  while (slots[at].op != op) {
+    if (!slots[at].op) return 0;
+    at = (at + 1) & mask;
+  }
+  return slots[at].state;
+}
+
+}  // namespace fxx::inline FXX_ABI::rewrite

@@ -1,0 +1,59 @@
+// Runs another program and waits for it: what it printed, how it ended, all within a time limit.
+//
+// A program is a list of words and is started directly. No shell takes part, so no word needs quoting. It gets an empty
+// standard input, none of our open files, default signals, and a process group of its own, which is what a time-out ends.
+// Safe beside other threads, which is why it is built on posix_spawn: nothing runs between fork and exec.
+// Main names: run_process, ProcessOptions, ProcessResult, find_program, command_line. Cost: light.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fxx/config.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+struct ProcessOptions {
+  std::string working_directory = {};  // empty: ours
+  /// Variables set for the program beside those it inherits, or in their place.
+  std::vector<std::pair<std::string, std::string>> environment = {};
+  double timeout_seconds = 0;                     // 0: no limit
+  std::size_t output_limit = std::size_t{1} << 20;  // bytes kept: half from the start, half from the end
+};
+
+struct ProcessResult {
+  int exit_status = -1;   // -1 when a signal ended it
+  int signal = 0;         // that signal, or 0
+  bool timed_out = false;
+  std::string output;     // standard output and error as they came; a line in the middle says how much was left out
+  std::size_t output_size = 0;  // bytes printed in all
+  double seconds = 0;
+
+  bool ok() const { return exit_status == 0 && !timed_out; }
+};
+
+/// Runs `argv` to its end. argv[0] is a path, seen from our current folder, or a name looked for in PATH.
+/// A process that the program leaves running behind it is not waited for, nor read from any more.
+/// Errors: process_failed (E606) when it cannot be started (it does not exist, is no program, the working directory is
+/// missing), or when other code of this process took its exit status. A program that runs and fails is no error.
+/// Cost: about 1 ms; no polling while the program prints, a check every 10 ms while it is silent.
+ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOptions& options = {});
+
+/// Path of an executable file: `name` itself when it has a slash, else the first of that name in PATH. Empty elements of
+/// PATH are passed over: no program is ever taken from the current folder because of a stray colon.
+std::optional<std::string> find_program(std::string_view name);
+
+/// The words as one would type them in a shell, for messages.
+std::string command_line(const std::vector<std::string>& argv);
+
+/// "ended with status 1", "was ended by signal 11 (Segmentation fault)", "was stopped after 10 s, its time limit".
+std::string describe(const ProcessResult& result);
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/runtime/process.ipp"
+#endif
