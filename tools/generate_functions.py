@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes the overload sets that follow from the operator table (include/fxx/ops/table.inc).
 
-ops/functions.inc: FXX_FUNCTION(name, tag::operator...), one line per function name, for patterns and for dispatch by name.
+ops/functions.inc: FXX_FUNCTION(name, tag::operator...), one line per function name: patterns.
+trace/functions_{declared,defined}.inc: free functions over Proxy, one per operator that takes a tensor.
+trace/methods_{declared,defined}.inc: members of Proxy, one per operator that torch::Tensor has as a member.
 
 Run it after changing the table; `--check` says whether the files are up to date instead (the tests do).
 """
@@ -12,6 +14,16 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "include" / "fxx"
 LINE = re.compile(r'^FXX_OP\((\w+), (\w+), R"\((.*)\)", ([\w| ]+)\)$')
 HEAD = "// Made from ops/table.inc by tools/generate_functions.py; change the table, not this file.\n// clang-format off\n"
+
+BASE = {"Tensor": "Tensor", "Scalar": "Scalar", "int": "Int", "SymInt": "Int", "float": "Real", "bool": "Bool",
+        "str": "String", "ScalarType": "Dtype", "Layout": "Layout", "MemoryFormat": "MemoryFormat", "Device": "Device"}
+# Overloads that LibTorch tells apart by leaving out a default, and one that C++ cannot tell from its siblings.
+NO_DEFAULT = {("std", "unbiased"), ("var", "unbiased"), ("std_mean", "unbiased"), ("var_mean", "unbiased"),
+              ("std_dim", "unbiased"), ("var_dim", "unbiased"), ("std_mean_dim", "unbiased"), ("var_mean_dim", "unbiased"),
+              ("any_dims", "dim"), ("all_dims", "dim"),
+              *((f"conv{n}d_padding", name) for n in (1, 2, 3) for name in ("bias", "stride", "padding"))}
+SKIP = {"to_dtype_layout", "index_Tensor", "operator_getitem"}
+KEYWORDS = {"and", "or", "xor", "not", "union", "new", "default", "register", "signed", "template"}
 
 
 def read_table():
@@ -26,6 +38,82 @@ def read_table():
     return operators
 
 
+def split(text):
+    """Pieces between commas outside brackets and quotes."""
+    pieces, depth, quote, start = [], 0, "", 0
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "\"'":
+            quote = c
+        elif c in "([":
+            depth += 1
+        elif c in ")]":
+            depth -= 1
+        elif c == "," and depth == 0:
+            pieces.append(text[start:i].strip())
+            start = i + 1
+    return pieces + ([text[start:].strip()] if text[start:].strip() else [])
+
+
+def cpp_type(schema_type):
+    """The parameter class for a type of the schema; None when C++ callers never pass it."""
+    text = re.sub(r"\([^)]*\)", "", schema_type)
+    match = re.fullmatch(r"(\w+)(\?)?(\[(\d*)\])?(\?)?", text)
+    name, inner_optional, is_list, size, outer_optional = match.groups()
+    if name not in BASE:
+        return None
+    base = BASE[name]
+    if is_list:
+        return (("Optional" if outer_optional else "") + ("Sized" if size else "") + base + "List" +
+                ("OfOptional" if inner_optional else "") + "Arg")
+    return ("Optional" if inner_optional else "") + base + "Arg"
+
+
+def result_type(text):
+    """The C++ type that recording gives; None for results that have no proxy."""
+    text = re.sub(r"\(\w!?\)", "", text)
+    if text == "()":
+        return "void"
+    if text.startswith("("):
+        types = [result_type(piece.split()[0]) for piece in split(text[1:-1])]
+        return None if None in types else f"std::tuple<{', '.join(types)}>"
+    return {"Tensor": "Proxy", "Tensor[]": "ListProxy", "int": "ScalarProxy", "SymInt": "ScalarProxy", "Scalar": "ScalarProxy",
+            "float": "ScalarProxy", "bool": "ScalarProxy"}.get(text)
+
+
+def signature(tag, schema):
+    """(result, [(type, name, has default)], takes a tensor), or None when the operator gets no function."""
+    head, result = schema.rsplit(") -> ", 1) if not schema.endswith(")") or ") -> (" not in schema else (
+        schema[:schema.index(") -> (")], schema[schema.index(") -> (") + 5:])
+    result = result_type(result)
+    if result is None:
+        return None
+    parameters, takes_tensor = [], False
+    for piece in split(head[head.index("(") + 1:]):
+        if piece == "*":
+            continue
+        kind, rest = re.match(r"((?:\w+)(?:\([^)]*\))?[\[\]\d?]*) (.*)", piece).groups()
+        name, has_default = rest.split("=")[0], "=" in rest
+        if kind.startswith("Generator"):
+            if not has_default:
+                return None
+            continue
+        cpp = cpp_type(kind)
+        if cpp is None:
+            return None
+        takes_tensor |= "Tensor" in cpp
+        if (tag, name) in NO_DEFAULT:
+            has_default = False
+        parameters.append((cpp, name + "_" if name in KEYWORDS else name, has_default))
+    # A default before a parameter without one is no default in C++.
+    needed = False
+    for i in range(len(parameters) - 1, -1, -1):
+        needed |= not parameters[i][2]
+        parameters[i] = parameters[i][:2] + (not needed,)
+    return result, parameters, takes_tensor
+
+
 def functions(operators):
     by_name = {}
     for function, tag, _, _ in operators:
@@ -33,9 +121,48 @@ def functions(operators):
     return HEAD + "".join(f"FXX_FUNCTION({name}, {', '.join('tag::' + t for t in tags)})\n" for name, tags in by_name.items())
 
 
+def overloads(operators):
+    declared, defined, methods_declared, methods_defined = [], [], [], []
+    for name, tag, schema, traits in operators:
+        if name.startswith("_") or tag in SKIP or not schema.startswith(("aten::", "fxx::")):
+            continue
+        made = signature(tag, schema)
+        if made is None or not made[2]:
+            continue
+        result, parameters, _ = made
+        traits = traits.split(" | ")
+
+        def text(items, defaults):
+            return ", ".join(f"const {kind}& {n}{' = {}' if default and defaults else ''}" for kind, n, default in items)
+
+        arguments = ", ".join("&" + n for _, n, _ in parameters)
+        if "function" in traits:
+            declared.append(f"{result} {name}({text(parameters, True)});\n")
+            defined.append(f"FXX_INLINE {result} {name}({text(parameters, False)}) {{ "
+                           f"return fxx::detail::function(OperatorIndex::{tag}, {{{arguments}}}); }}\n")
+        # Members take the tensor as the object; `self` is not always the first parameter (where).
+        selves = [i for i, p in enumerate(parameters) if p[1] == "self" and p[0] == "TensorArg"]
+        if "method" in traits and selves:
+            rest = [p for i, p in enumerate(parameters) if i != selves[0]]
+            arguments = ", ".join("&" + n for _, n, _ in parameters)
+            location = "std::source_location where"
+            comma = ", " if rest else ""
+            if any(not p[2] for p in rest) or all(p[2] for p in rest):
+                methods_declared.append(f"{result} {name}({text(rest, True)}{comma}{location} = std::source_location::current()) const;\n")
+                methods_defined.append(f"FXX_INLINE {result} Proxy::{name}({text(rest, False)}{comma}{location}) const {{ "
+                                       f"const TensorArg self(*this, where); "
+                                       f"return detail::method(\"{name}\", OperatorIndex::{tag}, {{{arguments}}}, where); }}\n")
+    return declared, defined, methods_declared, methods_defined
+
+
 def main():
     operators = read_table()
-    files = {ROOT / "ops" / "functions.inc": functions(operators)}
+    declared, defined, methods_declared, methods_defined = overloads(operators)
+    files = {ROOT / "ops" / "functions.inc": functions(operators),
+             ROOT / "trace" / "functions_declared.inc": HEAD + "".join(declared),
+             ROOT / "trace" / "functions_defined.inc": HEAD + "".join(defined),
+             ROOT / "trace" / "methods_declared.inc": HEAD + "".join(methods_declared),
+             ROOT / "trace" / "methods_defined.inc": HEAD + "".join(methods_defined)}
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv:
         for path in stale:

@@ -43,8 +43,9 @@ inline BertConfig BertConfig::read(const std::string& path) {
   try {
     const auto json = nlohmann::json::parse(file);
     const auto size = [&](const char* key, std::int64_t& value) {
-      value = json.at(key).get<std::int64_t>();
-      if (value < 1) throw std::runtime_error(std::string(key) + " is " + std::to_string(value) + ", less than 1");
+      const auto& entry = json.at(key);
+      value = entry.is_number_integer() ? entry.get<std::int64_t>() : 0;
+      if (value < 1) throw std::runtime_error(std::string(key) + " is " + entry.dump() + ", not a whole number above 0");
     };
     const auto word = [&](const char* key, const std::string& only) {
       const auto value = json.value(key, only);
@@ -96,7 +97,7 @@ struct BertEmbeddingsImpl : torch::nn::Module {
   }
 
   torch::Tensor forward(torch::Tensor input_ids) {
-    // In C++ `module->to(torch::kFloat64)` converts integer buffers too, and an embedding wants its indices as integers.
+    // In C++ `module->to(torch::kFloat64)` converts integer buffers too, and an embedding wants integers as indices.
     auto positions = position_ids.slice(1, 0, input_ids.size(1)).to(torch::kLong);
     auto x = word_embeddings(input_ids) + token_type_embeddings(torch::zeros_like(input_ids));
     x = x + position_embeddings(positions);

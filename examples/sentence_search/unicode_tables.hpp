@@ -188,7 +188,7 @@ inline constexpr LowerCase lower_case[] = {
     {0x1E900, 0x1E921, 1, 34},
 };
 
-/// Letters with accents by the letter without, the way BERT lower-cases and strips; any order.
+/// Letters with accents by the letter without, the way BERT lower-cases and strips; in no order.
 inline constexpr Fold folds[] = {
     {U";", U"\u037E"}, {U"<", U"\u226E"}, {U"=", U"\u2260"}, {U">", U"\u226F"}, {U"`", U"\u1FEF"},
     {U"a", U"ÀÁÂÃÄÅàáâãäåĀāĂăĄąǍǎǞǟǠǡǺǻȀȁȂȃȦȧḀḁẠạẢảẤấẦầẨẩẪẫẬậẮắẰằẲẳẴẵẶặ\u212B"}, {U"b", U"ḂḃḄḅḆḇ"},

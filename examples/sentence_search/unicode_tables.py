@@ -121,8 +121,8 @@ def print_folds(folds):
             line += x
         return "\n     ".join(parts + [line + '"}'])
 
-    print_table("Letters with accents by the letter without, the way BERT lower-cases and strips; any order.", "Fold folds",
-                (item(base, composed) for base, composed in sorted(folds.items())))
+    print_table("Letters with accents by the letter without, the way BERT lower-cases and strips; in no order.",
+                "Fold folds", (item(base, composed) for base, composed in sorted(folds.items())))
 
 
 def main():

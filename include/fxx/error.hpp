@@ -66,6 +66,7 @@ enum class ErrorId : std::uint16_t {
   file_malformed = 802,
   weights_mismatch = 803,
   drawing_failed = 804,
+  file_unwritable = 805,
   // bugs
   internal = 901,
 };

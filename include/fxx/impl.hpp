@@ -14,3 +14,6 @@
 #include "fxx/ops/registry.ipp"
 #include "fxx/rewrite/matcher.ipp"
 #include "fxx/rewrite/rewriter.ipp"
+#include "fxx/trace/proxy.ipp"
+#include "fxx/trace/symbolic.ipp"
+#include "fxx/trace/tracer.ipp"

@@ -5,7 +5,7 @@ An implementation of its own, in float64, of the published architecture (Devlin 
 ids come from the `tokenizers` package.
 
 Needs Python 3.9 or newer, torch 2.13.0, numpy 2.4.6, tokenizers 0.23.3 (other versions should do), and a folder with
-the model's model.safetensors, config.json and vocab.txt.
+the model's model.safetensors, config.json and vocab.txt (tools/setup --model makes it).
 Run: python3 tests/oracle/minilm.py [--model build/models/all-MiniLM-L6-v2] [--digits 7] [--output FILE]
 """
 
@@ -23,13 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 MAX_TOKENS = 256
 
 LONG = " ".join(
-    f"On day {day} the caravan crossed {place}, where the guide pointed out {thing} and told us, not for the first time, "
-    "how his grandfather had lost a camel there."
+    f"On day {day} the caravan crossed {place}, where the guide pointed out {thing} and told us, not for the first "
+    "time, how his grandfather had lost a camel there."
     for day, place, thing in [
         (1, "a dry riverbed", "the tracks of foxes"), (2, "the salt flats", "a mirage of palm trees"),
-        (3, "a field of black stones", "the nest of an eagle"), (4, "the ruins of a caravanserai", "a well without water"),
-        (5, "a pass between two hills", "the first clouds for weeks"), (6, "the edge of the dunes", "a half-buried wheel"),
-        (7, "a village of mud brick", "the house of his cousin"), (8, "an orchard of apricots", "the old water channels"),
+        (3, "a field of black stones", "the nest of an eagle"), (4, "the ruins of an inn", "a well without water"),
+        (5, "a pass between two hills", "the first clouds for weeks"), (6, "the last dunes", "a half-buried wheel"),
+        (7, "a village of mud brick", "the house of his cousin"), (8, "an orchard", "the old water channels"),
         (9, "the stone bridge", "the lights of the city")])
 
 TEXTS = [

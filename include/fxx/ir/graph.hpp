@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
+#include "fxx/error.hpp"
 #include "fxx/ir/node.hpp"
 #include "fxx/ir/owner.hpp"
-#include "fxx/ir/print.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -175,6 +175,8 @@ class Graph {
 bool same_structure(const Graph& a, const Graph& b);
 
 }  // namespace fxx::inline FXX_ABI
+
+#include "fxx/ir/print.hpp"  // who has a graph can print it
 
 #if defined(FXX_HEADER_ONLY)
 #include "fxx/ir/graph.ipp"

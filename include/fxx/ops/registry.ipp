@@ -27,6 +27,8 @@ class Registry {
     const auto found = by_id_.find(hash_of(name));
     return found == by_id_.end() || found->second->name != name ? nullptr : found->second;
   }
+  /// The table is there from the start and stays, so no lock is needed.
+  const Operator& of_table(OperatorIndex index) const { return *table_[static_cast<std::size_t>(index)]; }
   std::vector<const Operator*> overloads(std::string_view base) {
     std::lock_guard lock(mutex_);
     const auto found = by_base_.find(base);
@@ -75,7 +77,8 @@ class Registry {
 #undef FXX_OP
     };
     by_id_.reserve(2 * std::size(table));
-    for (const Line& line : table) insert(line.schema, line.traits);
+    table_.reserve(std::size(table));
+    for (const Line& line : table) table_.push_back(&insert(line.schema, line.traits));
   }
 
   const Operator& insert(std::string_view schema, Trait traits) {
@@ -97,6 +100,7 @@ class Registry {
 
   std::mutex mutex_;
   std::deque<Entry> entries_;
+  std::vector<const Operator*> table_;
   std::unordered_map<std::uint64_t, const Operator*> by_id_;
   std::unordered_map<std::string_view, std::vector<const Operator*>> by_base_;
   std::unordered_map<std::string_view, std::unique_ptr<UserFunction>> functions_;
@@ -149,6 +153,7 @@ FXX_INLINE bool accepts(const Operator& op, std::span<const Argument> args, std:
 }  // namespace detail
 
 FXX_INLINE const Operator* find_operator(std::string_view name) { return detail::Registry::instance().find(name); }
+FXX_INLINE const Operator& table_operator(OperatorIndex index) { return detail::Registry::instance().of_table(index); }
 FXX_INLINE const Operator& get_operator(std::string_view name) {
   if (const Operator* op = find_operator(name)) return *op;
   throw OperatorError(ErrorId::operator_unknown,

@@ -20,15 +20,15 @@ struct ProcessOptions {
   std::string working_directory = {};  // empty: ours
   /// Variables set for the program beside those it inherits, or in their place.
   std::vector<std::pair<std::string, std::string>> environment = {};
-  double timeout_seconds = 0;                     // 0: no limit
+  double timeout_seconds = 0;                       // 0: no limit
   std::size_t output_limit = std::size_t{1} << 20;  // bytes kept: half from the start, half from the end
 };
 
 struct ProcessResult {
-  int exit_status = -1;   // -1 when a signal ended it
-  int signal = 0;         // that signal, or 0
+  int exit_status = -1;         // -1 when a signal ended it
+  int signal = 0;               // that signal, or 0
   bool timed_out = false;
-  std::string output;     // standard output and error as they came; a line in the middle says how much was left out
+  std::string output;           // standard output and error as they came; a line in the middle says how much is left out
   std::size_t output_size = 0;  // bytes printed in all
   double seconds = 0;
 
@@ -49,7 +49,8 @@ std::optional<std::string> find_program(std::string_view name);
 /// The words as one would type them in a shell, for messages.
 std::string command_line(const std::vector<std::string>& argv);
 
-/// "ended with status 1", "was ended by signal 11 (Segmentation fault)", "was stopped after 10 s, its time limit".
+/// "ended with status 1", "was ended by signal 11 (Segmentation fault)", "ran over its time limit and was
+/// stopped after 10 s".
 std::string describe(const ProcessResult& result);
 
 }  // namespace fxx::inline FXX_ABI

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -175,9 +176,11 @@ FXX_INLINE pid_t spawn(const std::string& program, const std::vector<std::string
   if (!error) error = ::posix_spawn_file_actions_adddup2(&actions, output, 2);
   if (!error && !options.working_directory.empty())
     error = ::posix_spawn_file_actions_addchdir_np(&actions, options.working_directory.c_str());
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
+#if defined(__GLIBC__)
+#if __GLIBC_PREREQ(2, 34)
   // Files that other code opened without close-on-exec: a server that the program leaves behind would hold them open.
   if (!error) error = ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+#endif
 #endif
   sigset_t none, all;
   ::sigemptyset(&none);
@@ -273,7 +276,7 @@ FXX_INLINE std::string command_line(const std::vector<std::string>& argv) {
 }
 
 FXX_INLINE std::string describe(const ProcessResult& result) {
-  if (result.timed_out) return "was stopped after " + detail::seconds_text(result.seconds) + " s, its time limit";
+  if (result.timed_out) return "ran over its time limit and was stopped after " + detail::seconds_text(result.seconds) + " s";
   if (result.signal == 0) return "ended with status " + std::to_string(result.exit_status);
   const char* name = ::strsignal(result.signal);
   return "was ended by signal " + std::to_string(result.signal) + (name ? " (" + std::string(name) + ")" : "");

@@ -1,0 +1,64 @@
+// Large files of models: read where they lie, written so that the old one stays until the new one is whole.
+// Main names: MappedFile, AsideFile. Cost: light.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "fxx/config.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+/// A file in memory as long as the object lives, read by the system as it is used. The file must not shrink meanwhile.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  /// `call` begins the message of the fault.
+  /// Errors: FileError file_unreadable (E801) when it does not exist, may not be read, or is no regular file.
+  explicit MappedFile(const std::string& path, std::string_view call = "MappedFile");
+  MappedFile(MappedFile&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~MappedFile();
+
+  /// Begins at a page, so it is aligned for every type.
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// A file written beside `path` and put in its place by commit(); without that, nothing stays of it.
+/// Errors, of all members: FileError file_unwritable (E805) with the system's reason.
+class AsideFile {
+ public:
+  explicit AsideFile(std::string path, std::string_view call = "AsideFile");
+  AsideFile(const AsideFile&) = delete;
+  AsideFile& operator=(const AsideFile&) = delete;
+  ~AsideFile();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Waits until the content is on the disk, then takes the place of what was there. Called once, last.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(int error) const;
+
+  std::string path_, aside_, call_;
+  int file_ = -1;
+};
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/io/file.ipp"
+#endif

@@ -1,0 +1,187 @@
+// Bodies of runtime/toolchain.hpp.
+#pragma once
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <map>
+#include <mutex>
+
+#include "fxx/runtime/files.hpp"
+#include "fxx/runtime/toolchain.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+FXX_INLINE std::vector<std::string> split_at_blanks(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r\n";
+  std::vector<std::string> words;
+  for (std::size_t at = text.find_first_not_of(blanks); at != text.npos;) {
+    const std::size_t end = std::min(text.find_first_of(blanks, at), text.size());
+    words.emplace_back(text.substr(at, end - at));
+    at = text.find_first_not_of(blanks, end);
+  }
+  return words;
+}
+
+FXX_INLINE std::vector<std::string> words_of_variable(const char* name) {
+  const char* value = ::getenv(name);
+  return split_at_blanks(value ? value : "");
+}
+
+/// At most `count` lines of at most `width` bytes, and how many more there are.
+FXX_INLINE std::string first_lines(std::string_view text, std::size_t count, std::size_t width) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  std::string out;
+  for (std::size_t line = 0; !text.empty(); ++line) {
+    if (line == count) {
+      std::size_t more = 1;
+      for (char c : text) more += c == '\n';
+      return out + "\n... and " + std::to_string(more) + " more lines";
+    }
+    const std::size_t end = text.find('\n');
+    const std::string_view all = text.substr(0, end);
+    if (line) out += '\n';
+    out += all.substr(0, width);
+    if (all.size() > width) out += "...";
+    text = end == text.npos ? std::string_view{} : text.substr(end + 1);
+  }
+  return out;
+}
+
+/// Resolved path, size and time of change of the programs in a command; "ccache g++ -m32" has two.
+FXX_INLINE std::string programs_of(const std::vector<std::string>& command) {
+  std::string out;
+  for (const std::string& word : command) {
+    if (word.starts_with('-')) break;
+    const std::optional<std::string> program = find_program(word);
+    if (!program) continue;
+    const std::string path = files::resolved_path(*program);
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) continue;
+    if (!out.empty()) out += "; ";
+    out += path + " " + std::to_string(status.st_size) + " bytes, changed " + std::to_string(status.st_mtim.tv_sec) + "." +
+           std::to_string(1000000000 + status.st_mtim.tv_nsec).substr(1);
+  }
+  return out;
+}
+
+/// What `--version` prints first. Asked once a process of each compiler, known by its files.
+FXX_INLINE std::string version_of(const std::vector<std::string>& command, const std::string& programs) {
+  static std::mutex mutex;
+  static std::map<std::string, std::string> known;
+  const std::lock_guard lock(mutex);
+  const std::string key = command_line(command) + '\n' + programs;
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  std::vector<std::string> argv = command;
+  argv.push_back("--version");
+  const ProcessResult result = run_process(argv, {.environment = {{"LC_ALL", "C"}}, .timeout_seconds = 60});
+  if (result.timed_out)
+    throw CompileError(ErrorId::compile_timeout, "Toolchain: '" + command_line(argv) + "' " + describe(result) +
+                                                     "; a compiler must answer at once. Name another one in FXX_CXX");
+  const std::string version = result.ok() ? result.output.substr(0, result.output.find('\n')) : "";
+  return known.emplace(key, version).first->second;
+}
+
+FXX_INLINE std::string compose_build_error(const std::vector<std::string>& argv, const ProcessResult& result,
+                                           const std::string& folder) {
+  std::string what = "the compiler " + describe(result);
+  if (result.ok()) what = "the compiler reported success but wrote no library";
+  if (result.signal == 9 && !result.timed_out) what += ", perhaps because memory ran out";
+  return "Toolchain::build: " + what + "; " +
+         (result.timed_out ? "raise timeout_seconds or ask for less optimisation"
+                           : "the source must compile with the flags given") +
+         ". The source is kept in " + folder + "/source.cpp; the command, run in that folder, was: " + command_line(argv);
+}
+
+}  // namespace detail
+
+FXX_INLINE BuildError::BuildError(std::vector<std::string> argv, ProcessResult result, std::string folder)
+    : CompileError(result.timed_out ? ErrorId::compile_timeout : ErrorId::compile_failed,
+                   detail::compose_build_error(argv, result, folder), detail::first_lines(result.output, 20, 500)),
+      argv_(std::move(argv)),
+      result_(std::move(result)),
+      folder_(std::move(folder)) {}
+
+FXX_INLINE Toolchain::Toolchain(std::vector<std::string> command) : command_(std::move(command)) {
+  if (command_.empty() || !find_program(command_[0]))
+    throw CompileError(ErrorId::compiler_missing,
+                       "Toolchain: there is no program '" + (command_.empty() ? "" : command_[0]) +
+                           "'; the first word of the command must be a C++ compiler or a program that starts one. Name one in "
+                           "FXX_CXX; until then modules keep working, interpreted");
+  const std::string programs = detail::programs_of(command_);
+  try {
+    version_ = detail::version_of(command_, programs);
+  } catch (const CompileError& error) {
+    if (error.id() != ErrorId::process_failed) throw;
+    throw CompileError(ErrorId::compiler_missing,
+                       "Toolchain: '" + command_line(command_) +
+                           "' cannot be run; a C++ compiler was expected. Name one in FXX_CXX; until then modules keep working, "
+                           "interpreted",
+                       error.what());
+  }
+  identity_ = command_line(command_) + "; " + version_ + "; " + programs;
+}
+
+FXX_INLINE Toolchain Toolchain::find() {
+  std::string tried;
+  std::vector<std::string> words = detail::words_of_variable("FXX_CXX");
+  if (!words.empty()) {
+    // The user named it, so another one must not take its place unnoticed.
+    if (find_program(words[0])) return Toolchain(std::move(words));
+    tried = "FXX_CXX=" + command_line(words) + ", which is no program";
+  } else {
+    tried = "the variable FXX_CXX (not set)";
+    words = detail::words_of_variable("CXX");
+    if (!words.empty() && find_program(words[0])) return Toolchain(std::move(words));
+    tried += words.empty() ? ", CXX (not set)" : ", CXX=" + command_line(words) + " (no program)";
+    for (const char* name : {"c++", "g++", "clang++"})
+      if (find_program(name)) return Toolchain({name});
+    const char* path = ::getenv("PATH");
+    tried += ", and c++, g++ and clang++ in PATH=" + std::string(path ? path : "(not set)");
+  }
+  throw CompileError(ErrorId::compiler_missing,
+                     "Toolchain::find: there is no C++ compiler; looked for " + tried +
+                         ". Install one or name one in FXX_CXX; until then modules keep working, interpreted");
+}
+
+FXX_INLINE std::vector<std::string> Toolchain::build_command(const BuildRequest& request, const std::string& library) const {
+  std::vector<std::string> argv = command_;
+  argv.insert(argv.end(), {"-shared", "-fPIC"});
+  argv.insert(argv.end(), request.flags.begin(), request.flags.end());
+  for (const std::string& folder : request.include_folders) argv.push_back("-I" + files::absolute_path(folder));
+  // Which headers the source includes, those of the system aside: the cache looks whether they have changed.
+  argv.insert(argv.end(), {"-MMD", "-MF", "headers.d", "source.cpp", "-o", library});
+  for (const std::string& folder : request.library_folders) argv.push_back("-L" + files::absolute_path(folder));
+  for (const std::string& name : request.libraries)
+    argv.push_back(name.find('/') != name.npos ? files::absolute_path(name) : "-l" + name);
+  // Word by word: -Wl would split a path at its commas.
+  for (const std::string& path : request.rpaths)
+    argv.insert(argv.end(), {"-Xlinker", "-rpath", "-Xlinker", path.starts_with('$') ? path : files::absolute_path(path)});
+  return argv;
+}
+
+FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string& folder, const std::string& library) const {
+  const std::string place = files::absolute_path(folder);
+  const auto write = [&](const std::string& name, std::string_view content) {
+    const std::string path = place + "/" + name;
+    if (const int error = files::write_file(path, content))
+      throw CompileError(ErrorId::cache_unwritable, "Toolchain::build: " + path + " cannot be written, " +
+                                                        files::error_text(error) + "; make room there or choose another folder");
+  };
+  write("source.cpp", request.source);
+  std::vector<std::string> argv = build_command(request, library);
+  // Temporary files go to the folder too, so that those of a killed compiler are removed with it.
+  ProcessResult result = run_process(argv, {.working_directory = place,
+                                            .environment = {{"TMPDIR", place}},
+                                            .timeout_seconds = request.timeout_seconds,
+                                            .output_limit = std::size_t{4} << 20});
+  write("log", command_line(argv) + "\n" + result.output);
+  struct stat status {};
+  const bool built = ::stat((place + "/" + library).c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
+  if (!result.ok() || !built) throw BuildError(std::move(argv), std::move(result), place);
+}
+
+}  // namespace fxx::inline FXX_ABI

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Compile budgets: what including one header may cost a user, in memory, which repeats to within 1 %.
+
+usage: budget.py measure RESULT DEPFILE HEADER COMPILER ARGUMENT...   compiles a file that includes HEADER alone
+       budget.py check RESULT...                                      prints the table; exit status 1 when a limit is passed
+HEADER `std` is the yardstick: <string> <variant> <vector> <memory>. Times are processor time, shown as a ratio to it and
+never checked.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+import results  # noqa: E402
+
+# Headers (the first pattern that fits counts) and the most megabytes that compiling one may take, with g++ 12, in a compiled
+# build (FXX_COMPILED_LIB), syntax only.
+LIMITS = [
+    (r'fxx/fxx\.hpp', 180),
+    (r'fxx/(ir|ops|meta|runtime|io|viz|passes|trace)/.*', 130),
+]
+GXX = 12  # the limits hold for this major version
+
+
+def limit_of(header):
+    return next((limit for pattern, limit in LIMITS if re.fullmatch(pattern, header)), None)
+
+
+def measure(result, depfile, header, *command):
+    includes = ['string', 'variant', 'vector', 'memory'] if header == 'std' else [header]
+    with tempfile.TemporaryDirectory() as scratch:
+        source, log = os.path.join(scratch, 'one.cpp'), os.path.join(scratch, 'log')
+        pathlib.Path(source).write_text(''.join(f'#include <{i}>\n' for i in includes))
+        with open(log, 'w') as output:
+            child = subprocess.Popen([*command, '-fsyntax-only', '-MD', '-MF', depfile, '-MT', result, source],
+                                     stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+        text = pathlib.Path(log).read_text()
+    # The scratch file is gone when the build looks at what this depends on.
+    if os.path.exists(depfile):
+        pathlib.Path(depfile).write_text(pathlib.Path(depfile).read_text().replace(source, ''))
+    megabytes, limit = usage.ru_maxrss / 1024, limit_of(header)
+    problems = []
+    if child.returncode != 0:
+        problems = [f'it does not compile:\n{text[:2000]}']
+    results.store(result, depfile, header, problems, megabytes=megabytes, seconds=usage.ru_utime + usage.ru_stime, limit=limit)
+
+
+def check(*files):
+    measured = [results.load(f) for f in files]
+    yardstick = next(m for m in measured if m['name'] == 'std')
+    major = int(subprocess.run(['g++', '-dumpversion'], capture_output=True, text=True).stdout.split('.')[0])
+    print(f'{"header":44} {"MB":>5} {"limit":>5}  ratio to std of processor time')
+    for m in sorted(measured, key=lambda m: m['megabytes'], reverse=True):
+        if not m['problems'] and m['limit'] and m['megabytes'] > m['limit'] and major == GXX:
+            m['problems'] = [f'compiling it takes {m["megabytes"]:.0f} MB; at most {m["limit"]} MB are allowed']
+        print(f'{m["name"]:44} {m["megabytes"]:5.0f} {m["limit"] or "-":>5}  {m["seconds"] / yardstick["seconds"]:.1f}')
+    if major != GXX:
+        print(f'note: the limits are for g++ {GXX}; this is g++ {major}, so they are shown and not checked')
+    return results.summarise(measured)
+
+
+if __name__ == '__main__':
+    sys.exit({'measure': measure, 'check': check}[sys.argv[1]](*sys.argv[2:]))

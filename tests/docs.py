@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Checks that the documents keep step with the code: error ids, links, the version.
+
+usage: docs.py SOURCE_FOLDER
+"""
+
+import pathlib
+import re
+import sys
+
+root = pathlib.Path(sys.argv[1])
+
+
+def error_ids():
+    """docs/errors.md has one heading for each ErrorId and no other."""
+    source = (root / 'include/fxx/error.hpp').read_text()
+    body = re.search(r'enum class ErrorId[^{]*\{(.*?)\};', source, re.DOTALL)[1]
+    in_code = {f'E{number} {name}' for name, number in re.findall(r'^\s*(\w+) = (\d+),', body, re.MULTILINE)}
+    text = (root / 'docs/errors.md').read_text()
+    headings = re.findall(r'^## (E\d+ .*)$', text, re.MULTILINE)
+    for heading in sorted(in_code - set(headings)):
+        yield f'docs/errors.md has no section "## {heading}"'
+    for heading in sorted(set(headings) - in_code):
+        yield f'docs/errors.md: "## {heading}" is no ErrorId of include/fxx/error.hpp'
+    for heading in sorted({h for h in headings if headings.count(h) > 1}):
+        yield f'docs/errors.md: "## {heading}" stands twice'
+    if headings != sorted(headings):
+        yield 'docs/errors.md: the sections are not in the order of their numbers'
+    for section in re.split(r'^## ', text, flags=re.MULTILINE)[1:]:
+        heading, _, rest = section.partition('\n')
+        if len(rest.split()) < 15:
+            yield f'docs/errors.md: the section "{heading}" says nothing'
+
+
+def anchor(heading):
+    """The anchor that a Markdown heading gets on the usual hosts."""
+    words = re.sub(r'[`*]|\[([^]]*)\]\([^)]*\)', lambda m: m[1] or '', heading).strip().lower()
+    return re.sub(r'[^\w\- ]', '', words).replace(' ', '-')
+
+
+def prose(text):
+    """Without code, where brackets mean something else."""
+    return re.sub(r'```.*?```|`[^`\n]*`', '', text, flags=re.DOTALL)
+
+
+def links():
+    """Local links of README.md, CHANGELOG.md and docs/ point at files and headings that exist."""
+    for page in [root / 'README.md', root / 'CHANGELOG.md', *sorted((root / 'docs').rglob('*.md'))]:
+        for target in re.findall(r'\]\(([^)\s]+)\)', prose(page.read_text())):
+            if re.match(r'[a-z]+:', target):
+                continue
+            path, _, fragment = target.partition('#')
+            file = (page.parent / path).resolve() if path else page
+            name = page.relative_to(root).as_posix()
+            if not file.exists():
+                yield f'{name}: the link to {target} leads nowhere'
+            elif fragment and file.suffix == '.md':
+                if fragment not in {anchor(h) for h in re.findall(r'^#+ (.*)$', file.read_text(), re.MULTILINE)}:
+                    yield f'{name}: the link to {target} names a heading that does not exist'
+
+
+def version():
+    """meson.build and include/fxx/version.hpp state one version."""
+    header = (root / 'include/fxx/version.hpp').read_text()
+    numbers = '.'.join(re.search(rf'#define FXX_VERSION_{p} (\d+)', header)[1] for p in ('MAJOR', 'MINOR', 'PATCH'))
+    text = re.search(r'#define FXX_VERSION_TEXT "(.*)"', header)[1]
+    build = re.search(r"project\(.*?version: '([^']*)'", (root / 'meson.build').read_text(), re.DOTALL)[1]
+    if not numbers == text == build:
+        yield f'version.hpp says {numbers} and "{text}", meson.build says {build}'
+
+
+def main():
+    passed = failed = 0
+    for check in (error_ids, links, version):
+        problems = list(check())
+        print(*problems, sep='\n' if problems else '', end='\n' if problems else '')
+        passed, failed = passed + (not problems), failed + bool(problems)
+    print(f'{passed} passed, {failed} failed')
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Checks one file that must not compile: that it is refused for the right reason, in few words; and that its twin compiles.
+
+A case is tests/reject/<folder>/<case>.cpp. Its first line reads `// expect: words`. As it stands the compiler must refuse
+it with exactly one error, which has these words, in at most 30 lines of output. With FXX_CONTROL defined, the file is a
+legal twin and must compile without a word, which shows that nothing else in it was wrong.
+
+usage: reject.py CASE RESULT DEPFILE 'COMPILER ARGUMENT...'...
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+import results  # noqa: E402
+
+MAX_LINES = 30
+
+
+def compile_case(command, case, *more):
+    done = subprocess.run([*command, '-fsyntax-only', *more, case], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, env={**os.environ, 'LC_ALL': 'C'})
+    return done.returncode, done.stdout
+
+
+def problems_of(words, case, command, depfile, result):
+    compiler = pathlib.Path(command[0]).name
+    status, output = compile_case(command, case, '-DFXX_CONTROL', '-MD', '-MF', depfile, '-MT', result)
+    if status != 0 or output.strip():
+        return [f'{compiler}: the legal twin (FXX_CONTROL) does not compile without a word:\n{output[:3000]}']
+    status, output = compile_case(command, case)
+    if status == 0:
+        return [f'{compiler}: it compiles, but should not']
+    problems = []
+    errors = [line for line in output.splitlines() if re.search(r'\b(fatal )?error: ', line)]
+    if not errors or words not in errors[0]:
+        problems.append(f'{compiler}: the first error does not say "{words}"')
+    if len(errors) != 1:
+        problems.append(f'{compiler}: {len(errors)} errors; one mistake should give one')
+    lines = len(output.strip().splitlines())
+    if lines > MAX_LINES:
+        problems.append(f'{compiler}: {lines} lines of output; at most {MAX_LINES} are borne')
+    if problems:
+        problems[-1] += '\n' + output[:3000]
+    return problems
+
+
+def main(argv):
+    case, result, depfile, *commands = argv[1:]
+    name = '/'.join(pathlib.Path(case).parts[-2:])
+    first = pathlib.Path(case).read_text().split('\n', 1)[0]
+    match = re.fullmatch(r'// expect: (.+)', first.strip())
+    problems = []
+    if not match:
+        problems.append('the first line is not "// expect: words"')
+    else:
+        for command in commands:
+            problems += problems_of(match[1], case, command.split(), depfile, result)
+    results.store(result, depfile, name, problems)
+
+
+if __name__ == '__main__':
+    main(sys.argv)

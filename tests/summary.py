@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Adds up what the tests of one `meson test` printed: a line a test, the output of those that failed, the count last.
+
+usage: summary.py TESTLOG_JSON       exit status 1 when something failed
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+COUNTS = (
+    re.compile(r'^\[doctest\] test cases: +\d+ \| +(?P<passed>\d+) passed \| +(?P<failed>\d+) failed', re.MULTILINE),
+    re.compile(r'^(?P<passed>\d+) passed, (?P<failed>\d+) failed$', re.MULTILINE),
+)
+
+
+def plain(text):
+    return re.sub(r'\x1b\[[0-9;]*m', '', text)
+
+
+def main(log):
+    passed = failed = 0
+    failures, notes, rows = [], [], []
+    for line in pathlib.Path(log).read_text().splitlines():
+        test = json.loads(line)
+        name = test['name'].split(' / ')[-1].removeprefix('fxx:')
+        output = plain(test.get('stdout') or '')
+        found = [m for pattern in COUNTS for m in pattern.finditer(output)]
+        good, bad = (int(found[-1]['passed']), int(found[-1]['failed'])) if found else (0, 0)
+        if test['result'] != 'OK' and bad == 0 or not found:
+            bad += 1  # it crashed, hung, or never said how it went
+        if bad:
+            failures.append((name, test, output))
+        passed, failed = passed + good, failed + bad
+        notes += [f'{name}: {m}' for m in re.findall(r'^note: .*$', output, re.MULTILINE)]
+        rows.append(f'  {"FAILED" if bad else "ok":6}  {name:26} {good:5} passed, {bad} failed')
+    for name, test, output in failures:
+        print(f'--- {name}: {test["result"]}, exit status {test["returncode"]}')
+        print(output.rstrip()[-20000:])
+        errors = plain(test.get('stderr') or '').rstrip()
+        if errors:
+            print(errors[-8000:])
+    print(*sorted(rows), sep='\n')
+    for note in notes:
+        print(note)
+    print(f'{passed} passed, {failed} failed')
+    return 1 if failed or not passed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(*sys.argv[1:]))
