@@ -147,11 +147,12 @@ def overloads(operators):
             arguments = ", ".join("&" + n for _, n, _ in parameters)
             location = "std::source_location where"
             comma = ", " if rest else ""
-            if any(not p[2] for p in rest) or all(p[2] for p in rest):
-                methods_declared.append(f"{result} {name}({text(rest, True)}{comma}{location} = std::source_location::current()) const;\n")
-                methods_defined.append(f"FXX_INLINE {result} Proxy::{name}({text(rest, False)}{comma}{location}) const {{ "
-                                       f"const TensorArg self(*this, where); "
-                                       f"return detail::method(\"{name}\", OperatorIndex::{tag}, {{{arguments}}}, where); }}\n")
+            # The object comes first in a call_method; where it does not in the schema, the call is one of the function.
+            record = (f"detail::method(\"{name}\", OperatorIndex::{tag}, {{{arguments}}}, where)" if selves[0] == 0 else
+                      f"detail::function(OperatorIndex::{tag}, {{{arguments}}})")
+            methods_declared.append(f"{result} {name}({text(rest, True)}{comma}{location} = std::source_location::current()) const;\n")
+            methods_defined.append(f"FXX_INLINE {result} Proxy::{name}({text(rest, False)}{comma}{location}) const {{ "
+                                   f"const TensorArg self(*this, where); return {record}; }}\n")
     return declared, defined, methods_declared, methods_defined
 
 

@@ -107,6 +107,8 @@ class Graph {
   std::size_t size() const;
   /// Above every Node::index() of this graph.
   std::uint32_t index_bound() const;
+  /// Changes with every edit, so that what was derived from the graph can tell whether it still holds.
+  std::uint64_t version() const;
   /// The output node. Throws GraphError (E107) when the last node is not one.
   Node* output_node() const;
   /// The nodes of one opcode, and of one target when it is given, in order. O(nodes).

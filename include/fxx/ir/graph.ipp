@@ -6,11 +6,10 @@
 
 #include "fxx/error.hpp"
 #include "fxx/ir/detail/storage.hpp"
+#include "fxx/ir/names.hpp"
 #include "fxx/ir/print.hpp"
 
 namespace fxx::inline FXX_ABI {
-
-namespace detail {
 
 // --- names -----------------------------------------------------------------------------------------------------------
 
@@ -50,6 +49,8 @@ FXX_INLINE bool is_reserved_name(std::string_view name) {
       "device", "inf", "nan", "range", "slice"};
   return std::find(std::begin(words), std::end(words), name) != std::end(words);
 }
+
+namespace detail {
 
 FXX_INLINE std::size_t NameTable::find(std::string_view name, std::uint32_t hash) const {
   std::size_t at = hash & (slots_.size() - 1);
@@ -136,6 +137,7 @@ FXX_INLINE void GraphStorage::drop_arguments(Node* node) {
 
 FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args, std::span<const KeywordArgument> kwargs) {
   collect_inputs(node, args, kwargs, inputs);
+  ++version;
   auto* new_args = static_cast<Argument*>(arena.allocate(args.size_bytes()));
   auto* new_kwargs = static_cast<KeywordArgument*>(arena.allocate(kwargs.size_bytes()));
   auto* new_edges = static_cast<Edge*>(arena.allocate(inputs.size() * sizeof(Edge)));
@@ -188,6 +190,7 @@ FXX_INLINE void GraphStorage::make_room(Node* after) {
 }
 
 FXX_INLINE void GraphStorage::insert_before(Node* node, Node* place) {
+  ++version;
   constexpr std::uint64_t top = std::uint64_t{1} << 62, step = std::uint64_t{1} << 20, room_before_output = step << 20;
   node->next_ = place;
   node->previous_ = place->previous_;
@@ -248,6 +251,7 @@ FXX_INLINE void Node::set_op(Op op) {
     throw GraphError(ErrorId::output_misplaced,
                      "Node::set_op: an output cannot become another node, nor another node an output; erase it and create one",
                      {format_node(*this)});
+  ++storage_->version;
   op_ = std::move(op);
   operation_ = nullptr;
   if (const auto* call = std::get_if<CallFunction>(&op_))
@@ -318,6 +322,7 @@ FXX_INLINE void Node::replace_input_with(Node* old_input, Node* new_input) {
     if (edges_[i].input == new_input) joins = true;
   }
   if (!from) return;
+  ++storage_->version;
   for (std::uint32_t i = 0; i < args_size_; ++i)
     if (args_[i].is_node() || args_[i].is_container()) args_[i] = map_nodes(args_[i], swap_node);
   for (std::uint32_t i = 0; i < kwargs_size_; ++i)
@@ -361,6 +366,10 @@ FXX_INLINE void Node::append(Node* node) {
 
 FXX_INLINE void Node::set_type(std::string_view type) { type_ = storage_->intern(type); }
 FXX_INLINE void Node::set_tensor_meta(const TensorMeta& meta) { tensor_meta_ = storage_->keep(meta); }
+FXX_INLINE std::string Node::source() const {
+  if (!meta().stack_trace.empty()) return meta().stack_trace;
+  return location_.line() == 0 ? std::string() : std::string(location_.file_name()) + ":" + std::to_string(location_.line());
+}
 FXX_INLINE NodeMeta& Node::meta() {
   if (!meta_) meta_ = new NodeMeta;
   return *meta_;
@@ -399,6 +408,7 @@ FXX_INLINE NodeList Graph::nodes() const {
   return storage_->size ? NodeList(root.next_, root.previous_, storage_->size) : NodeList(nullptr, nullptr, 0);
 }
 FXX_INLINE std::size_t Graph::size() const { return storage_->size; }
+FXX_INLINE std::uint64_t Graph::version() const { return storage_->version; }
 FXX_INLINE std::uint32_t Graph::index_bound() const { return storage_->next_index; }
 
 FXX_INLINE Node* Graph::output_node() const {
@@ -501,6 +511,7 @@ FXX_INLINE void Graph::erase_node(Node* node) {
                          " user(s) in the graph (" + names + "); a node must have none. Replace its uses first",
                      {format_node(*node)});
   }
+  ++s.version;
   if (s.before == node) s.before = node->next_;
   s.drop_arguments(node);
   s.take_out(node);

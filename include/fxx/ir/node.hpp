@@ -195,6 +195,8 @@ class Node {
   /// Where the user's code made it; line 0 when unknown.
   std::source_location location() const { return location_; }
   void set_location(std::source_location where) { location_ = where; }
+  /// The user's line as text, from the stack trace or the location; empty when neither is known.
+  std::string source() const;
   bool has_meta() const { return meta_ != nullptr; }
   NodeMeta& meta();
   const NodeMeta& meta() const;

@@ -98,6 +98,7 @@ enum class Trait : std::uint16_t {
   reduction = 32,
   fresh_view = 64,   // may return its input itself: contiguous, to, reshape
   impure = 128,      // has an effect that the schema does not show
+  idle_in_eval = 512,        // does nothing when its `train` is false
   updates_statistics = 256,  // writes its running statistics when told that it is training
 };
 constexpr Trait operator|(Trait a, Trait b) { return static_cast<Trait>(static_cast<int>(a) | static_cast<int>(b)); }

@@ -274,9 +274,9 @@ FXX_INLINE bool same_value(const Argument& argument, const Literal& literal, Typ
 
 FXX_INLINE bool is_impure(const Node& node) {
   const auto operator_is_impure = [](const Operator& op, auto&& argument) {
-    if (!op.pure()) return true;
-    if (!has(op.traits, Trait::updates_statistics)) return false;
-    for (const char* name : {"training", "use_input_stats"})
+    const bool conditional = has(op.traits, Trait::updates_statistics) || has(op.traits, Trait::idle_in_eval);
+    if (!conditional) return !op.pure();
+    for (const char* name : {"training", "use_input_stats", "train"})
       if (const int i = op.index_of(name); i >= 0) {
         const Argument flag = argument(i);
         return !(flag.kind() == Argument::Kind::boolean && !flag.boolean());

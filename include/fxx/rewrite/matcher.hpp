@@ -75,6 +75,7 @@ class Match {
   Node* nodes_[max_registers] = {};
   const CapturePlace* captures_ = nullptr;
   int captures_count_ = 0, nodes_count_ = 0, rule_ = -1;
+  std::uint32_t changed_over_ = 0;  // commutative calls whose arguments were taken the other way round, by register
   const std::vector<Match>* group_ = nullptr;
 };
 
@@ -101,7 +102,7 @@ class MatchEngine {
 
  private:
   bool run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only);
-  bool accept(const RuleTable& table, const State& state, Node* const* regs, Match& match, int rule);
+  bool accept(const RuleTable& table, const State& state, Node* const* regs, std::uint32_t changed_over, Match& match, int rule);
   bool collect_siblings(Match& match, int rule);
   bool one_region(Node* const* regs, int count) const;
 

@@ -11,32 +11,41 @@
 namespace fxx::inline FXX_ABI::rewrite {
 
 namespace detail {
+/// What has been matched so far.
+struct Registers {
+  Node* nodes[max_registers];
+  std::uint32_t changed_over = 0;
+};
+FXX_INLINE int parameter_at(Place place, std::uint32_t changed_over) {
+  return place.arg < 2 && ((changed_over >> place.reg) & 1) ? 1 - place.arg : place.arg;
+}
 /// The argument at a place; null when it was left out, or there is no such item.
-FXX_INLINE const Argument* at(Place place, Node* const* regs) {
-  const Node& n = *regs[place.reg];
-  const Argument* whole = argument_of(n, *n.operation(), place.arg);
+FXX_INLINE const Argument* at(Place place, Node* const* nodes, std::uint32_t changed_over) {
+  const Node& n = *nodes[place.reg];
+  const Argument* whole = argument_of(n, *n.operation(), parameter_at(place, changed_over));
   if (place.item == Place::whole || !whole) return whole;
   if (!whole->is_sequence() || place.item >= whole->items().size()) return nullptr;
   return &whole->items()[place.item];
+}
+FXX_INLINE const Argument* at(Place place, const Registers& regs) { return at(place, regs.nodes, regs.changed_over); }
+FXX_INLINE Argument value_at(Place place, Node* const* nodes, std::uint32_t changed_over) {
+  if (const Argument* a = at(place, nodes, changed_over)) return *a;
+  const Parameter& p = nodes[place.reg]->operation()->parameters[static_cast<std::size_t>(parameter_at(place, changed_over))];
+  return place.item == Place::whole ? to_argument(p.standard) : Argument();
 }
 FXX_INLINE std::uint64_t operator_id(const Node& node) {
   const Operator* op = node.operation();
   return op ? op->id : 0;
 }
-FXX_INLINE Node* operand(const Test& t, Node* const* regs) {
+FXX_INLINE Node* operand(const Test& t, const Registers& regs) {
   const Argument* a = at(t.place, regs);
   return a && a->is_node() ? a->node() : nullptr;
 }
-FXX_INLINE Argument value_at(Place place, Node* const* regs) {
-  if (const Argument* a = at(place, regs)) return *a;
-  const Parameter& p = regs[place.reg]->operation()->parameters[place.arg];
-  return place.item == Place::whole ? to_argument(p.standard) : Argument();
-}
-FXX_INLINE bool holds(const Test& t, Node* const* regs) {
+FXX_INLINE bool holds(const Test& t, const Registers& regs) {
   using K = Test::Kind;
-  if (t.kind == K::once) return regs[t.place.reg]->num_users() == 1;
+  if (t.kind == K::once) return regs.nodes[t.place.reg]->num_users() == 1;
+  if (t.kind == K::equal) return value_at(t.place, regs.nodes, regs.changed_over) == value_at(t.other, regs.nodes, regs.changed_over);
   const Argument* a = at(t.place, regs);
-  if (t.kind == K::equal) return value_at(t.place, regs) == value_at(t.other, regs);
   if (!a) return t.left_out;
   switch (t.kind) {
     case K::number:
@@ -44,7 +53,7 @@ FXX_INLINE bool holds(const Test& t, Node* const* regs) {
       if (a->is_number()) return a->number() == std::bit_cast<double>(t.payload);
       [[fallthrough]];  // a list of one number over and over
     case K::literal:
-      return same_value(*a, *t.literal, regs[t.place.reg]->operation()->parameters[t.place.arg].type);
+      return same_value(*a, *t.literal, regs.nodes[t.place.reg]->operation()->parameters[t.place.arg].type);
     case K::near: return a->is_number() && is_near(a->number(), std::bit_cast<double>(t.payload));
     case K::node: return a->is_node();
     case K::optional: return a->is_node() || a->is_none();
@@ -67,13 +76,13 @@ FXX_INLINE bool is_constant_value(const Node& node, int depth) {
 
 FXX_INLINE Argument Match::get(std::uint64_t capture) const {
   for (int i = 0; i < captures_count_; ++i)
-    if (captures_[i].id == capture) return detail::value_at(captures_[i].place, nodes_);
+    if (captures_[i].id == capture) return detail::value_at(captures_[i].place, nodes_, changed_over_);
   return {};
 }
 
 FXX_INLINE std::vector<Argument> Match::captures() const {
   std::vector<Argument> values;
-  for (int i = 0; i < captures_count_; ++i) values.push_back(detail::value_at(captures_[i].place, nodes_));
+  for (int i = 0; i < captures_count_; ++i) values.push_back(detail::value_at(captures_[i].place, nodes_, changed_over_));
   return values;
 }
 
@@ -100,13 +109,14 @@ FXX_INLINE bool MatchEngine::one_region(Node* const* regs, int count) const {
   return true;
 }
 
-FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, Node* const* regs, Match& match, int rule) {
+FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, Node* const* regs, std::uint32_t changed_over, Match& match, int rule) {
   const int registers = state.other.reg;
   if (!regions_.none() && !one_region(regs, registers)) return false;
   Match candidate;
   candidate.graph_ = &graph_;
   std::copy(regs, regs + registers, candidate.nodes_);
   candidate.nodes_count_ = registers;
+  candidate.changed_over_ = changed_over;
   candidate.captures_ = table.captures + state.payload;
   candidate.captures_count_ = state.other.arg;
   candidate.rule_ = rule;
@@ -155,8 +165,8 @@ FXX_INLINE bool MatchEngine::match_node(Node* root, Match& match) {
 FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only) {
   using K = Test::Kind;
   constexpr int none = 1 << 16;
-  Node* regs[max_registers];
-  regs[0] = root;
+  detail::Registers regs;
+  regs.nodes[0] = root;
   int best = none;
   for (;;) {
     const State& s = table.states[pc];
@@ -164,7 +174,7 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
       case K::op: {
         Node* n = s.rule < best ? detail::operand(s, regs) : nullptr;
         if (n && detail::operator_id(*n) == s.payload) {
-          regs[s.other.reg] = n;
+          regs.nodes[s.other.reg] = n;
           ++pc;
         } else {
           pc = s.fail;
@@ -179,16 +189,24 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
         const Branch *first = table.edges + s.payload, *last = first + s.edges;
         const Branch* found = std::lower_bound(first, last, id, [](const Branch& b, std::uint64_t op) { return b.op < op; });
         if (found != last && found->op == id) {
-          regs[s.other.reg] = n;
+          regs.nodes[s.other.reg] = n;
           pc = found->state;
         }
         continue;
       }
+      case K::order:
+        regs.changed_over &= ~(1u << s.place.reg);
+        pc = s.rule < best ? static_cast<std::uint16_t>(pc + 1) : s.fail;
+        continue;
+      case K::again:
+        regs.changed_over ^= 1u << s.place.reg;
+        pc = (regs.changed_over >> s.place.reg) & 1 ? s.fail : static_cast<std::uint16_t>(pc + 1);
+        continue;
       case K::jump: pc = s.fail; continue;
       case K::halt: return best < none;
       case K::accept:
         ++pc;
-        if (s.rule < best && accept(table, s, regs, match, only >= 0 ? only : s.rule)) best = s.rule;
+        if (s.rule < best && accept(table, s, regs.nodes, regs.changed_over, match, only >= 0 ? only : s.rule)) best = s.rule;
         continue;
       default: pc = s.rule < best && detail::holds(s, regs) ? static_cast<std::uint16_t>(pc + 1) : s.fail;
     }

@@ -2,7 +2,8 @@
 //
 // States stand in preorder: a test that holds goes on to the next state, one that fails jumps to `fail`. Each state holds
 // the lowest rule below it, so tests shared by several rules keep their order of priority exact. Tests that many patterns
-// make of one argument's operator become one binary search (`select`).
+// make of one argument's operator become one binary search (`select`). A commutative call is a loop: what is below its
+// `order` state is tried with its two arguments as they stand, then, from the `again` state at the end, changed over.
 // Main names: Place, Test, State, Tree, Builder. Cost: light; merging N rules costs O(tests x fan-out).
 #pragma once
 
@@ -13,7 +14,8 @@
 
 namespace fxx::inline FXX_ABI::rewrite {
 
-/// An argument of a node already matched: parameter `arg` of the node in register `reg`, or one item of that list.
+/// An argument of a node already matched: parameter `arg` of the node in register `reg`, or one item of that list. Of a
+/// commutative call that is changed over, 0 means 1 and 1 means 0.
 struct Place {
   static constexpr std::uint8_t whole = 255;
   std::uint8_t reg = 0, arg = 0, item = whole;
@@ -21,7 +23,7 @@ struct Place {
 };
 
 struct Test {
-  enum class Kind : std::uint8_t { op, once, number, near, literal, node, optional, constant, scalar, list, equal, accept, jump, select, halt };
+  enum class Kind : std::uint8_t { op, once, number, near, literal, node, optional, constant, scalar, list, equal, order, again, accept, jump, select, halt };
   Kind kind = Kind::halt;
   Place place = {};        // what is tested
   Place other = {};        // equal: the other argument; op, select: `reg` is where the node goes; accept: registers, captures
@@ -36,7 +38,7 @@ struct Test {
 };
 
 struct State : Test {
-  std::uint16_t fail = 0;   // where to go when the test does not hold
+  std::uint16_t fail = 0;   // where to go when the test does not hold; again: where the loop starts
   std::uint16_t rule = 0;   // accept: the rule; other tests: the lowest rule below
   std::uint16_t edges = 0;  // select: how many
 };
@@ -129,11 +131,7 @@ constexpr void linearise(const Term* root, Choices& c, Line& out) {
     const Term* children[64]{};
     const Term* next = t + 1;
     for (int i = 0; i < t->children; ++i, next += next->size) children[i] = chosen(next, c);
-    if (two_orders(t) && c.take(2) == 1) {
-      const Term* first = children[0];
-      children[0] = children[1];
-      children[1] = first;
-    }
+    if (two_orders(t)) out.test({.kind = Test::Kind::order, .place = {.reg = reg}});
     if (t->once && reg) out.test({.kind = Test::Kind::once, .place = {.reg = reg}});
     for (int i = 0; i < t->children; ++i) {
       const Place place{reg, static_cast<std::uint8_t>(i)};
@@ -180,11 +178,9 @@ class Builder {
   /// At most this many trie nodes come of one pattern.
   static constexpr int bound(const Term* p) {
     int readings = 1;
-    for (int i = 0; i < p->size; ++i) {
+    for (int i = 0; i < p->size; ++i)
       if (p[i].kind == Term::Kind::alternatives) readings *= p[i].children;
-      else if (p[i].kind == Term::Kind::call && has(p[i].op->traits, Trait::commutative)) readings *= 2;
-    }
-    return readings * (2 * p->size + 2);
+    return readings * (3 * p->size + 2);
   }
 
   constexpr void add(const Term* root, std::uint16_t rule) {
@@ -283,6 +279,7 @@ class Builder {
       } else {
         ++s.states;
       }
+      s.states += trie_[c].test.kind == Test::Kind::order;  // again
       count(c, s);
     }
   }
@@ -295,6 +292,8 @@ class Builder {
       if (members < select_from) {
         const int at = states++;
         emit_children(t, c, states, edges);
+        if (trie_[c].test.kind == Test::Kind::order)
+          t.states[states++] = {{.kind = Test::Kind::again, .place = trie_[c].test.place}, static_cast<std::uint16_t>(at + 1), trie_[c].rule, 0};
         t.states[at] = {trie_[c].test, static_cast<std::uint16_t>(states), trie_[c].rule, 0};
         continue;
       }

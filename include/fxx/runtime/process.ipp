@@ -157,12 +157,6 @@ FXX_INLINE std::vector<char*> merged_environment(const std::vector<std::pair<std
   return out;
 }
 
-/// A descriptor above the three standard ones, so that putting it in their place cannot overwrite it first.
-FXX_INLINE void move_above_standard(files::Descriptor& descriptor) {
-  if (descriptor.get() > 2) return;
-  descriptor = files::Descriptor(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 3));
-}
-
 [[noreturn]] FXX_INLINE void process_failed(const std::string& text) {
   throw CompileError(ErrorId::process_failed, "run_process: " + text);
 }
@@ -289,7 +283,6 @@ FXX_INLINE ProcessResult run_process(const std::vector<std::string>& argv, const
     detail::process_failed("'" + argv[0] + "' cannot be started: no pipe for its output, " + files::error_text(errno) +
                            "; close files or raise their limit");
   files::Descriptor from_program(ends[0]), to_us(ends[1]);
-  detail::move_above_standard(to_us);
   ::fcntl(from_program.get(), F_SETFL, O_NONBLOCK);
 
   const double start = detail::monotonic_seconds();

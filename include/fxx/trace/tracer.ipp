@@ -128,7 +128,7 @@ FXX_INLINE Node* Tracer::call_method(std::string_view method, const Operator* re
 
 FXX_INLINE Node* Tracer::item(Node* node, int index) {
   Node*& known = items_[(static_cast<std::uint64_t>(node->index()) << 32) | static_cast<std::uint32_t>(index)];
-  if (!known) known = create_node(CallFunction{&table_operator(OperatorIndex::operator_getitem)}, {node, index});
+  if (!known || known->is_erased()) known = create_node(CallFunction{&table_operator(OperatorIndex::operator_getitem)}, {node, index});
   return known;
 }
 

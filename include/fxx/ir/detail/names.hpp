@@ -1,6 +1,6 @@
 // Unique names of one graph: valid C++ identifiers in snake case, numbered when taken.
 //
-// Main names: NameTable, snake_case. Lookup and insertion: O(1), 16 bytes a name and its slot's slack. Names are never
+// Main names: NameTable. Lookup and insertion: O(1), 16 bytes a name and its slot's slack. Names are never
 // given back: a name that an erased node had stays taken, as in torch.fx. After torch.fx graph.py _Namespace, 2.13.
 // Cost: light.
 #pragma once
@@ -15,11 +15,6 @@
 #include "fxx/meta/fixed_string.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
-
-/// "SelfAttention.fc1" -> "self_attention_fc1": lower case, what no identifier may hold becomes `_`.
-std::string snake_case(std::string_view text);
-/// Words that generated C++, or the graph's own text, cannot use as a variable.
-bool is_reserved_name(std::string_view name);
 
 class NameTable {
  public:

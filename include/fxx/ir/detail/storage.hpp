@@ -78,6 +78,7 @@ struct GraphStorage {
   Node* output = nullptr;
   std::size_t size = 0;
   std::uint32_t epoch = 0, next_index = 0;
+  std::uint64_t version = 0;
   std::vector<Node*> erased;
   NameTable names;
   std::deque<TensorMeta> metas;

@@ -1,0 +1,32 @@
+// C++ spellings of names and constants. Whatever text they are given, what they return is one token or one literal: names that
+// come from a model file cannot become code.
+// Main names: cpp_identifier, cpp_string, cpp_double, is_cpp_name, is_cpp_type. Cost: light.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fxx/ir/dtype.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+/// "layer1.0.conv1" -> "layer1_0_conv1": a valid identifier, `_` for what an identifier may not hold. Not unique.
+std::string cpp_identifier(std::string_view name);
+/// A string literal with its quotes: every byte but plain ASCII is an octal escape.
+std::string cpp_string(std::string_view text);
+/// A literal that reads back as the same double: 1.0, 1e-05, -std::numeric_limits<double>::infinity().
+std::string cpp_double(double value);
+/// An integer literal of 64 bits: 3, -9223372036854775807 - 1.
+std::string cpp_integer(std::int64_t value);
+/// "torch::kFloat32".
+std::string cpp_dtype(Dtype dtype);
+/// Is the text a name, with or without qualification: "a", "std::abs"? Nothing else.
+bool is_cpp_name(std::string_view text);
+/// Is the text made only of what types are made of: names, `::`, `<`, `>`, `,`, `&`, `*`, blanks?
+bool is_cpp_type(std::string_view text);
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/codegen/cpp.ipp"
+#endif

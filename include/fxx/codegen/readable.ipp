@@ -1,0 +1,607 @@
+// Bodies of codegen/readable.hpp.
+#pragma once
+
+#include <algorithm>
+#include <set>
+
+#include "fxx/codegen/cpp.hpp"
+#include "fxx/codegen/readable.hpp"
+#include "fxx/error.hpp"
+#include "fxx/ir/print.hpp"
+#include "fxx/ops/effects.hpp"
+#include "fxx/ops/registry.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+[[noreturn]] FXX_INLINE void no_cpp(const Node& node, const std::string& what) {
+  throw CodegenError(ErrorId::no_cpp_spelling, "forward_code: " + what, {format_node(node), node.source()});
+}
+
+// --- members ---------------------------------------------------------------------------------------------------------
+
+/// The members that a class for a graph has: one per called module, one per attribute that is not inside one of them.
+class Members {
+ public:
+  struct Member {
+    std::string name;        // qualified, as in the graph
+    std::string identifier;  // in C++
+    const ModuleInfo* module = nullptr;
+    const AttributeInfo* attribute = nullptr;
+  };
+
+  Members(const Graph& graph, const Owner& owner) {
+    for (const Node* node : graph.nodes())
+      if (const auto* call = std::get_if<CallModule>(&node->op())) add(call->target, owner.find_module(call->target), nullptr);
+    for (const Node* node : graph.nodes())
+      if (const auto* get = std::get_if<GetAttr>(&node->op()); get && !holder(get->target))
+        add(get->target, nullptr, owner.find_attribute(get->target));
+  }
+
+  const std::vector<Member>& all() const { return members_; }
+
+  std::string expression(const std::string& name) const {
+    if (const Member* own = find(name)) return "this->" + own->identifier;
+    const Member& module = *holder(name);
+    const std::string inner = name.substr(module.name.size() + 1);
+    // Members of the modules that are one operator are public and named as they are registered.
+    if (module.module && module.module->operation && is_cpp_name(inner)) return "this->" + module.identifier + "->" + inner;
+    return "torch::Tensor(this->" + module.identifier + "->named_parameters()[" + cpp_string(inner) + "])";
+  }
+
+ private:
+  const Member* find(std::string_view name) const {
+    for (const Member& m : members_)
+      if (m.name == name) return &m;
+    return nullptr;
+  }
+  /// The called module that the attribute is inside of.
+  const Member* holder(std::string_view name) const {
+    for (const Member& m : members_)
+      if (m.module && name.size() > m.name.size() && name.starts_with(m.name) && name[m.name.size()] == '.') return &m;
+    return nullptr;
+  }
+  void add(const std::string& name, const ModuleInfo* module, const AttributeInfo* attribute) {
+    if (find(name)) return;
+    std::string identifier = cpp_identifier(name);
+    for (int i = 1; !taken_.insert(identifier).second; ++i) identifier = cpp_identifier(name) + "_" + std::to_string(i);
+    members_.push_back({name, identifier, module, attribute});
+  }
+
+  std::vector<Member> members_;
+  std::set<std::string> taken_ = {"forward"};
+};
+
+// --- types -----------------------------------------------------------------------------------------------------------
+
+FXX_INLINE std::string cpp_type_of(const Type& type) {
+  std::string base;
+  switch (type.base) {
+    case ValueType::tensor: base = "torch::Tensor"; break;
+    case ValueType::integer: base = "int64_t"; break;
+    case ValueType::real: base = "double"; break;
+    case ValueType::boolean: base = "bool"; break;
+    case ValueType::scalar: base = "torch::Scalar"; break;
+    case ValueType::string: base = "std::string"; break;
+    default: return "auto";
+  }
+  return type.list ? "std::vector<" + base + ">" : base;
+}
+
+/// Type of one item that getitem takes out of a container's type: "std::tuple<A, B>" and 1 give B.
+FXX_INLINE std::string item_type(const std::string& container, std::int64_t index) {
+  if (container.starts_with("std::vector<")) return container.substr(12, container.size() - 13);
+  if (!container.starts_with("std::tuple<")) return container;  // a tensor's part is a tensor
+  int depth = 0;
+  std::size_t start = 11;
+  for (std::size_t i = start; i < container.size(); ++i) {
+    const char c = container[i];
+    depth += (c == '<') - (c == '>');
+    if ((c == ',' && depth == 0) || depth < 0) {
+      if (index-- == 0) return container.substr(start, i - start);
+      start = i + 2;
+    }
+  }
+  return "auto";
+}
+
+// --- writing ---------------------------------------------------------------------------------------------------------
+
+/// A piece of an expression and how tightly it binds.
+struct Expression {
+  enum Strength { comparison = 1, bit_or, bit_xor, bit_and, sum, product, unary, primary };
+  std::string text;
+  int strength = primary;
+};
+
+class ForwardWriter {
+ public:
+  ForwardWriter(const Graph& graph, const Owner& owner, const Members& members, const CodeOptions& options)
+      : graph_(graph), owner_(owner), members_(members), options_(options) {}
+
+  /// "torch::Tensor x, double p = 0.5", without defaults in a definition.
+  std::string parameters(bool with_defaults) const {
+    std::string list;
+    for (const Node* node : graph_.nodes()) {
+      if (node->opcode() != Opcode::placeholder) continue;
+      if (!node->target().empty() && node->target()[0] == '*') no_cpp(*node, "a variadic input has no C++ form; give the inputs one by one");
+      std::string type(node->type());
+      if (type.empty()) type = node->args().empty() || node->arg(0).is_none() ? "torch::Tensor" : fxx::cpp_type_of(node->arg(0), owner_);
+      if (!is_cpp_type(type)) no_cpp(*node, "the type " + repr(std::string_view(type)) + " of input '" + std::string(node->name()) + "' is no C++ type");
+      list += (list.empty() ? "" : ", ") + type + " " + std::string(node->name());
+      if (with_defaults && !node->args().empty()) list += " = " + (node->arg(0).is_none() ? "{}" : immediate(node->arg(0), {}, *node));
+    }
+    return list;
+  }
+
+  std::string result_type() const {
+    const Node* output = graph_.output_node();
+    if (!output->type().empty() && is_cpp_type(output->type())) return std::string(output->type());
+    return output->arg(0).is_none() ? "void" : fxx::cpp_type_of(output->arg(0), owner_);
+  }
+
+  std::string body(const std::string& indent) {
+    plan_releases();
+    std::string text;
+    for (const Node* node : graph_.nodes()) {
+      const std::string line = statement(*node);
+      if (!line.empty()) text += indent + line + "\n";
+    }
+    return text;
+  }
+
+ private:
+  // --- statements ----------------------------------------------------------------------------------------------------
+
+  void plan_releases() {
+    last_user_.assign(graph_.index_bound(), nullptr);
+    has_effect_after_.assign(graph_.index_bound(), false);
+    barrier_of_.assign(graph_.index_bound(), 0);
+    occurrences_.assign(graph_.index_bound(), 0);
+    std::size_t barriers = 0;
+    for (const Node* node : graph_.nodes()) {
+      for (Node* input : node->all_input_nodes()) last_user_[input->index()] = node;
+      const auto count = [&](Node* input) { ++occurrences_[input->index()]; };
+      for (const Argument& a : node->args()) for_each_node(a, count);
+      for (const KeywordArgument& k : node->kwargs()) for_each_node(k.value, count);
+      barrier_of_[node->index()] = barriers;
+      has_effect_after_[node->index()] = is_barrier(*node) || (node->operation() && node->operation()->mutates);
+      if (has_effect_after_[node->index()]) ++barriers;
+    }
+  }
+
+  bool nests(const Node& node) const {
+    if (node.opcode() == Opcode::get_attr) return options_.nest_expressions;
+    if (!options_.nest_expressions || node.opcode() == Opcode::placeholder || node.num_users() != 1 || occurrences_[node.index()] != 1) return false;
+    const Node& user = *node.users().front();
+    if (has_effect_after_[node.index()] || barrier_of_[user.index()] != barrier_of_[node.index()]) return false;
+    const Operator* op = operator_of(node);
+    if (op && has(op->traits, Trait::random)) return false;
+    if (node.opcode() == Opcode::call_module || !op) {
+      // A module may hold anything; it is nested only into what directly follows it.
+      if (node.next() != &user && owner_.find_module(node.target()) && !owner_.find_module(node.target())->operation) return false;
+    }
+    return cpp_type_of(node, owner_) == "torch::Tensor";
+  }
+
+  std::string statement(const Node& node) {
+    if (node.opcode() == Opcode::placeholder) return {};
+    if (node.opcode() == Opcode::output) return node.arg(0).is_none() ? std::string() : "return " + returned(node.arg(0), node) + ";";
+    Expression made = expression(node);
+    if (nests(node) && (node.opcode() == Opcode::get_attr || made.text.size() <= 72)) {
+      nested_[&node] = std::move(made);
+      return {};
+    }
+    std::string line = node.num_users() ? "auto " + std::string(node.name()) + " = " + made.text + ";" : made.text + ";";
+    if (options_.release_values) line += releases(node);
+    return line;
+  }
+
+  std::string releases(const Node& node) const {
+    std::string text;
+    for (const Node* input : node.all_input_nodes()) {
+      if (last_user_[input->index()] != &node || nested_.contains(input)) continue;
+      const std::string type = input->opcode() == Opcode::placeholder && !input->type().empty() ? std::string(input->type()) : cpp_type_of(*input, owner_);
+      if (type == "torch::Tensor") text += " " + std::string(input->name()) + ".reset();";
+      else if (type.starts_with("std::vector<torch::Tensor") || type.starts_with("std::tuple<")) text += " " + std::string(input->name()) + " = {};";
+    }
+    return text.empty() ? text : " " + text;
+  }
+
+  // --- expressions ---------------------------------------------------------------------------------------------------
+
+  std::string text_of(const Node& node, int least = 0) const {
+    const auto nested = nested_.find(&node);
+    if (nested == nested_.end()) return std::string(node.name());
+    return nested->second.strength < least ? "(" + nested->second.text + ")" : nested->second.text;
+  }
+  std::string operand(const Argument& argument, const Type& type, const Node& node, int least) const {
+    if (argument.is_node()) return text_of(*argument.node(), least);
+    const std::string text = this->argument(argument, type, node);
+    return text.starts_with('-') && least > Expression::unary ? "(" + text + ")" : text;
+  }
+
+  Expression expression(const Node& node) const {
+    return match(
+        node.op(), [&](const Placeholder&) { return Expression{std::string(node.name())}; },
+        [&](const GetAttr& o) { return Expression{members_.expression(o.target)}; },
+        [&](const CallFunction& o) {
+          if (const auto* function = std::get_if<const UserFunction*>(&o.target)) {
+            if (!is_cpp_name((*function)->name)) no_cpp(node, "'" + (*function)->name + "' is no C++ name");
+            return Expression{(*function)->name + "(" + arguments(node, node.args()) + ")"};
+          }
+          return call(node, *std::get<const Operator*>(o.target), false);
+        },
+        [&](const CallMethod& o) {
+          if (!is_cpp_name(o.target) || o.target.find(':') != std::string::npos) no_cpp(node, repr(std::string_view(o.target)) + " is no name of a method");
+          if (const Operator* op = operator_of(node)) return call(node, *op, true);
+          if (node.args().empty() || !node.arg(0).is_node()) no_cpp(node, "a method needs an object as its first argument");
+          return Expression{text_of(*node.arg(0).node(), Expression::primary) + "." + o.target + "(" + arguments(node, node.args().subspan(1)) + ")"};
+        },
+        [&](const CallModule& o) { return Expression{members_.expression(o.target) + "(" + arguments(node, node.args()) + ")"}; },
+        [&](const Output&) { return Expression{}; });
+  }
+
+  std::string arguments(const Node& node, std::span<const Argument> args) const {
+    std::string list;
+    for (const Argument& a : args) list += (list.empty() ? "" : ", ") + argument(a, {}, node);
+    for (const KeywordArgument& k : node.kwargs()) list += (list.empty() ? "" : ", ") + argument(k.value, {}, node);
+    return list;
+  }
+
+  /// Infix operators where C++'s means exactly the operator.
+  std::optional<Expression> infix(const Node& node, const Operator& op) const {
+    struct Infix {
+      std::string_view base, symbol;
+      int strength;
+      std::size_t arity;
+    };
+    static constexpr Infix table[] = {
+        {"add", "+", Expression::sum, 2},         {"sub", "-", Expression::sum, 2},         {"mul", "*", Expression::product, 2},
+        {"div", "/", Expression::product, 2},     {"lt", "<", Expression::comparison, 2},   {"le", "<=", Expression::comparison, 2},
+        {"gt", ">", Expression::comparison, 2},   {"ge", ">=", Expression::comparison, 2},  {"eq", "==", Expression::comparison, 2},
+        {"ne", "!=", Expression::comparison, 2},  {"bitwise_and", "&", Expression::bit_and, 2}, {"bitwise_or", "|", Expression::bit_or, 2},
+        {"bitwise_xor", "^", Expression::bit_xor, 2}};
+    if (!node.kwargs().empty() || node.args().size() != 2 || !node.arg(0).is_node()) return std::nullopt;
+    const std::string_view overload = op.overload_name();
+    const bool python = op.name_space() == "operator";
+    if (!python && overload != "Tensor" && overload != "Scalar") return std::nullopt;
+    for (const Infix& i : table) {
+      if (op.base_name() != i.base && !(python && i.base == "div" && op.base_name() == "floordiv") && !(python && op.base_name() == "mod" && i.base == "mul")) continue;
+      const std::string_view symbol = op.base_name() == "mod" ? "%" : i.symbol;
+      // The right side binds tighter: a - (b - c).
+      return Expression{operand(node.arg(0), op.parameters[0].type, node, i.strength) + " " + std::string(symbol) + " " +
+                            operand(node.arg(1), op.parameters[1].type, node, i.strength + 1),
+                        i.strength};
+    }
+    return std::nullopt;
+  }
+
+  Expression call(const Node& node, const Operator& op, bool as_method) const {
+    const std::string_view space = op.name_space();
+    if (op.name == "fxx::identity") return {text_of(*node.arg(0).node()), Expression::primary};
+    if (op.name == "operator::getitem") return {get_item(node)};
+    if (!as_method)
+      if (auto made = infix(node, op)) return *made;
+    if (space == "operator" && op.base_name() == "neg") return {"-" + operand(node.arg(0), {}, node, Expression::unary), Expression::unary};
+    if (space == "operator" && op.base_name() == "truediv")
+      return {"static_cast<double>(" + operand(node.arg(0), {}, node, 0) + ") / " + operand(node.arg(1), {}, node, Expression::unary), Expression::product};
+    if (space == "operator") return {scalar_infix(node, op)};
+    if (space == "math") {
+      const std::string inner = "std::" + std::string(op.base_name()) + "(" + argument(node.arg(0), {}, node) + ")";
+      return {op.base_name() == "sqrt" ? inner : "static_cast<int64_t>(" + inner + ")"};
+    }
+    if (space != "aten") no_cpp(node, "'" + std::string(op.name) + "' has no C++ function; wrap one with fxx::wrap, or keep the graph interpreted");
+    if (op.name == "aten::neg" && !as_method) return {"-" + operand(node.arg(0), {}, node, Expression::unary), Expression::unary};
+    if (op.base_name() == "index" || op.base_name() == "index_put" || op.base_name() == "index_put_") return {indexed(node, op)};
+    const bool function = has(op.traits, Trait::function), method = has(op.traits, Trait::method);
+    if (as_method ? method : (method && !function)) {
+      const Argument* self = argument_of(node, op, 0);
+      if (self && self->is_node())
+        return {text_of(*self->node(), Expression::primary) + "." + std::string(op.base_name()) + "(" + schema_arguments(node, op, 1) + ")"};
+    }
+    if (function) return {"torch::" + std::string(op.base_name()) + "(" + schema_arguments(node, op, 0) + ")"};
+    return {exact_call(node, op)};
+  }
+  std::string scalar_infix(const Node& node, const Operator& op) const {
+    const char* symbol = op.base_name() == "add" ? " + " : op.base_name() == "sub" ? " - " : op.base_name() == "mul" ? " * " : op.base_name() == "mod" ? " % " : " / ";
+    return "(" + operand(node.arg(0), {}, node, 0) + symbol + operand(node.arg(1), {}, node, Expression::primary) + ")";
+  }
+
+  /// Arguments of a function of LibTorch's C++ API from parameter `first` on; trailing defaults are left out, dtype, layout, device
+  /// and pin_memory become TensorOptions.
+  std::string schema_arguments(const Node& node, const Operator& op, int first) const {
+    std::vector<std::string> list;
+    std::size_t needed = 0;
+    for (int i = first; i < op.arity(); ++i) {
+      const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
+      if (parameter.type.base == ValueType::generator) continue;
+      const Argument* given = argument_of(node, op, i);
+      if (parameter.name == "dtype" && i + 3 < op.arity() && op.parameters[static_cast<std::size_t>(i) + 3].name == "pin_memory") {
+        bool any = false;
+        list.push_back(tensor_options(node, op, i, any));
+        if (any) needed = list.size();
+        i += 3;
+        continue;
+      }
+      const bool standard = !given || (parameter.has_default() && same_value(*given, parameter.standard, parameter.type));
+      if (!given && !parameter.has_default()) no_cpp(node, "argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
+      list.push_back(argument(given ? *given : to_argument(parameter.standard), parameter.type, node));
+      if (!standard || !parameter.has_default()) needed = list.size();
+    }
+    std::string text;
+    for (std::size_t i = 0; i < needed; ++i) text += (i ? ", " : "") + list[i];
+    return text;
+  }
+  std::string tensor_options(const Node& node, const Operator& op, int first, bool& any) const {
+    std::string text = "torch::TensorOptions()";
+    static constexpr const char* setters[] = {".dtype(", ".layout(", ".device(", ".pinned_memory("};
+    for (int i = 0; i < 4; ++i) {
+      const Argument* given = argument_of(node, op, first + i);
+      if (!given || given->is_none() || (i == 3 && given->kind() == Argument::Kind::boolean && !given->boolean())) continue;
+      text += setters[i] + argument(*given, op.parameters[static_cast<std::size_t>(first + i)].type, node) + ")";
+      any = true;
+    }
+    return text;
+  }
+
+  /// The operator itself, every argument given: for what the C++ API has no name of its own.
+  std::string exact_call(const Node& node, const Operator& op) const {
+    std::string name(op.base_name());
+    if (!op.overload_name().empty()) name += "_" + std::string(op.overload_name());
+    if (!is_cpp_name(name)) no_cpp(node, "'" + std::string(op.name) + "' is no C++ name");
+    std::string text = "at::_ops::" + name + "::call(";
+    for (int i = 0; i < op.arity(); ++i) {
+      const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
+      const Argument* given = argument_of(node, op, i);
+      if (!given && !parameter.has_default()) no_cpp(node, "argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
+      text += (i ? ", " : "") + argument(given ? *given : to_argument(parameter.standard), parameter.type, node);
+    }
+    return text + ")";
+  }
+
+  std::string index_part(const Argument& part, bool none_is_slice, const Node& node) const {
+    switch (part.kind()) {
+      case Argument::Kind::none: return none_is_slice ? "torch::indexing::Slice()" : "torch::indexing::None";
+      case Argument::Kind::ellipsis: return "torch::indexing::Ellipsis";
+      case Argument::Kind::slice: {
+        const auto end = [&](const Argument& a) { return a.is_none() ? std::string("torch::indexing::None") : argument(a, {}, node); };
+        const Slice& slice = part.slice();
+        if (slice.start.is_none() && slice.stop.is_none() && slice.step.is_none()) return "torch::indexing::Slice()";
+        return "torch::indexing::Slice(" + end(slice.start) + ", " + end(slice.stop) + (slice.step.is_none() ? "" : ", " + end(slice.step)) + ")";
+      }
+      default: return argument(part, {}, node);
+    }
+  }
+  std::string index_list(const Argument& index, bool none_is_slice, const Node& node) const {
+    std::string text = "{";
+    if (!index.is_sequence()) return text + index_part(index, none_is_slice, node) + "}";
+    for (const Argument& part : index.items()) text += (text.size() > 1 ? ", " : "") + index_part(part, none_is_slice, node);
+    return text + "}";
+  }
+  std::string indexed(const Node& node, const Operator& op) const {
+    std::string text = operand(argument_or_default(node, op, 0), op.parameters[0].type, node, Expression::primary) + "." + std::string(op.base_name()) + "(" +
+                       index_list(argument_or_default(node, op, 1), true, node);
+    for (int i = 2; i < op.arity() && i < 4; ++i) text += ", " + argument(argument_or_default(node, op, i), op.parameters[static_cast<std::size_t>(i)].type, node);
+    return text + ")";
+  }
+  std::string get_item(const Node& node) const {
+    const Node& container = *node.arg(0).node();
+    const Argument& index = node.arg(1);
+    const std::string type = cpp_type_of(container, owner_), object = text_of(container, Expression::primary);
+    if (type.starts_with("std::tuple<")) return "std::get<" + cpp_integer(index.integer()) + ">(" + text_of(container) + ")";
+    if (type.starts_with("std::vector<") || (index.kind() == Argument::Kind::integer && type == "torch::Tensor")) return object + "[" + argument(index, {}, node) + "]";
+    if (type == "torch::Tensor") return object + ".index(" + index_list(index, false, node) + ")";
+    no_cpp(node, "what '" + std::string(container.name()) + "' is in C++ is not known, so neither is an item of it");
+  }
+
+  std::string argument(const Argument& argument, const Type& type, const Node& node) const {
+    if (argument.is_node()) return text_of(*argument.node());
+    return immediate(argument, type, node);
+  }
+  /// A constant, or a container that may hold nodes, for a parameter of this type.
+  std::string immediate(const Argument& value, const Type& type, const Node& node) const {
+    const Type item{.base = type.base, .optional = type.optional_items};
+    if (type.list && !value.is_sequence() && !value.is_none()) return "{" + immediate(value, item, node) + "}";
+    const auto items = [&](std::span<const Argument> list) {
+      std::string text;
+      for (const Argument& a : list) text += (text.empty() ? "" : ", ") + argument(a, item, node);
+      return text;
+    };
+    return visit(
+        value, [&](None) -> std::string { return type.base == ValueType::tensor || type.base == ValueType::other ? "{}" : "std::nullopt"; },
+        [&](Node* n) { return text_of(*n); }, [](bool v) { return std::string(v ? "true" : "false"); },
+        [&](std::int64_t v) { return type.base == ValueType::real ? cpp_double(static_cast<double>(v)) : cpp_integer(v); },
+        [](double v) { return cpp_double(v); }, [](Dtype v) { return cpp_dtype(v); },
+        [](Layout v) { return "c10::Layout::" + std::string(c10_name_of(v)); },
+        [](MemoryFormat v) { return "c10::MemoryFormat::" + std::string(c10_name_of(v)); },
+        [](Device v) {
+          return v.index < 0 ? "torch::Device(c10::DeviceType::" + std::string(c10_name_of(v.type)) + ")"
+                             : "torch::Device(c10::DeviceType::" + std::string(c10_name_of(v.type)) + ", " + std::to_string(v.index) + ")";
+        },
+        [](Ellipsis) { return std::string("torch::indexing::Ellipsis"); },
+        [](Complex v) { return "c10::complex<double>(" + cpp_double(v.real) + ", " + cpp_double(v.imag) + ")"; },
+        [](const std::string& v) { return cpp_string(v); },
+        [&](const Enumerator& v) {
+          if (!is_cpp_name(v.type) || !is_cpp_name(v.name)) no_cpp(node, "the enumerator " + to_string(Argument(v)) + " is no C++ name");
+          return v.type + "::" + v.name;
+        },
+        [&](const Range&) -> std::string { no_cpp(node, "a range has no C++ form; give the list of its numbers"); },
+        [&](const Slice&) { return index_part(value, false, node); },
+        [&](ListView list) -> std::string {
+          if (type.list && type.optional_items) return "c10::List<std::optional<at::Tensor>>({" + items(list.items) + "})";
+          if (list.items.empty() && type.list) return type.base == ValueType::tensor ? "at::TensorList()" : "at::IntArrayRef()";
+          const std::string text = "{" + items(list.items) + "}";
+          // A leading 0 is a null pointer to overloads that take names of dimensions.
+          if (type.list && type.optional && text.starts_with("{0")) return "at::IntArrayRef(" + text + ")";
+          if (!type.list) return fxx::cpp_type_of(value, owner_) + text;
+          return text;
+        },
+        [&](TupleView tuple) -> std::string { return type.list ? "{" + items(tuple.items) + "}" : "std::make_tuple(" + items(tuple.items) + ")"; },
+        [&](DictView dict) {
+          std::string text;
+          for (const DictEntry& entry : dict.entries) text += (text.empty() ? "{" : ", {") + immediate(entry.key, {}, node) + ", " + argument(entry.value, {}, node) + "}";
+          return fxx::cpp_type_of(value, owner_) + "{" + text + "}";
+        });
+  }
+
+  std::string returned(const Argument& value, const Node& node) const { return argument(value, {}, node); }
+
+  std::string cpp_type_of(const Node& node, const Owner& owner) const { return fxx::cpp_type_of(node, owner); }
+
+  const Graph& graph_;
+  const Owner& owner_;
+  const Members& members_;
+  const CodeOptions& options_;
+  std::vector<const Node*> last_user_;
+  std::vector<bool> has_effect_after_;
+  std::vector<std::size_t> barrier_of_, occurrences_;
+  std::map<const Node*, Expression> nested_;
+};
+
+}  // namespace detail
+
+FXX_INLINE std::string cpp_type_of(const Node& node, const Owner& owner) {
+  return match(
+      node.op(), [&](const Placeholder&) { return node.type().empty() ? std::string("torch::Tensor") : std::string(node.type()); },
+      [](const GetAttr&) { return std::string("torch::Tensor"); },
+      [&](const CallFunction&) -> std::string {
+        const Operator* op = node.operation();
+        if (!op) return node.type().empty() ? "auto" : std::string(node.type());
+        if (op->name == "operator::getitem" && node.args().size() == 2 && node.arg(0).is_node())
+          return detail::item_type(cpp_type_of(*node.arg(0).node(), owner), node.arg(1).kind() == Argument::Kind::integer ? node.arg(1).integer() : 0);
+        if (op->name == "fxx::identity" && !node.args().empty() && node.arg(0).is_node()) return cpp_type_of(*node.arg(0).node(), owner);
+        if (op->name_space() == "operator") {
+          for (const Node* input : node.all_input_nodes())
+            if (cpp_type_of(*input, owner) == "double") return "double";
+          return op->base_name() == "truediv" ? "double" : "int64_t";
+        }
+        if (op->returns.size() == 1) return detail::cpp_type_of(op->returns[0].type);
+        std::string tuple;
+        for (const Return& r : op->returns) tuple += (tuple.empty() ? "std::tuple<" : ", ") + detail::cpp_type_of(r.type);
+        return tuple.empty() ? "void" : tuple + ">";
+      },
+      [&](const CallMethod& call) -> std::string {
+        if (const Operator* op = operator_of(node); op && op->returns.size() == 1) return detail::cpp_type_of(op->returns[0].type);
+        if (call.target == "dim" || call.target == "numel") return "int64_t";
+        return node.type().empty() ? "torch::Tensor" : std::string(node.type());
+      },
+      [&](const CallModule& call) {
+        const ModuleInfo* module = owner.find_module(call.target);
+        return module ? module->result : std::string("torch::Tensor");
+      },
+      [](const Output&) { return std::string("void"); });
+}
+
+FXX_INLINE std::string cpp_type_of(const Argument& value, const Owner& owner) {
+  return visit(
+      value, [](None) { return std::string("torch::Tensor"); }, [&](Node* node) { return cpp_type_of(*node, owner); },
+      [](bool) { return std::string("bool"); }, [](std::int64_t) { return std::string("int64_t"); }, [](double) { return std::string("double"); },
+      [](Dtype) { return std::string("torch::Dtype"); }, [](Layout) { return std::string("torch::Layout"); },
+      [](MemoryFormat) { return std::string("torch::MemoryFormat"); }, [](Device) { return std::string("torch::Device"); },
+      [](Ellipsis) { return std::string("auto"); }, [](Complex) { return std::string("c10::complex<double>"); },
+      [](const std::string&) { return std::string("std::string"); }, [](const Enumerator& e) { return e.type; },
+      [](const Range&) { return std::string("auto"); }, [](const Slice&) { return std::string("auto"); },
+      [&](ListView list) {
+        // Items of one type make a vector; others have only a tuple.
+        std::set<std::string> types;
+        std::string tuple;
+        for (const Argument& item : list.items) {
+          types.insert(cpp_type_of(item, owner));
+          tuple += (tuple.empty() ? "" : ", ") + cpp_type_of(item, owner);
+        }
+        return types.size() <= 1 ? "std::vector<" + (types.empty() ? std::string("torch::Tensor") : *types.begin()) + ">" : "std::tuple<" + tuple + ">";
+      },
+      [&](TupleView view) {
+        std::string tuple;
+        for (const Argument& item : view.items) tuple += (tuple.empty() ? "" : ", ") + cpp_type_of(item, owner);
+        return "std::tuple<" + tuple + ">";
+      },
+      [&](DictView dict) {
+        const std::string type = dict.entries.empty() ? "torch::Tensor" : cpp_type_of(dict.entries[0].value, owner);
+        const std::string key = dict.entries.empty() ? "std::string" : cpp_type_of(dict.entries[0].key, owner);
+        return "std::map<" + key + ", " + type + ">";
+      });
+}
+
+FXX_INLINE std::string forward_code(const Graph& graph, const Owner& owner, const CodeOptions& options) {
+  const detail::Members members(graph, owner);
+  detail::ForwardWriter writer(graph, owner, members, options);
+  return writer.result_type() + " forward(" + writer.parameters(true) + ") {\n" + writer.body("  ") + "}\n";
+}
+
+FXX_INLINE ModuleSource module_source(const Graph& graph, const Owner& owner, const std::string& name, const std::string& header_file) {
+  if (!is_cpp_name(name) || name.find(':') != std::string::npos)
+    throw CodegenError(ErrorId::no_cpp_spelling, "module_source: " + repr(std::string_view(name)) + " cannot name a class; give a C++ identifier");
+  const detail::Members members(graph, owner);
+  detail::ForwardWriter writer(graph, owner, members, {.release_values = false, .nest_expressions = true});
+  ModuleSource out;
+  std::string declarations, registrations;
+  for (const auto& member : members.all()) {
+    if (member.module) {
+      if (!member.module->type.starts_with("torch::nn::") || !is_cpp_name(member.module->type))
+        throw CodegenError(ErrorId::no_cpp_spelling, "module_source: module '" + member.name + "' is a " + member.module->type +
+                                                         ", whose source is not known here; trace through it instead of keeping it as a leaf");
+      declarations += "  " + member.module->type + " " + member.identifier + "{nullptr};\n";
+      registrations += "  " + member.identifier + " = add(" + cpp_string(member.name) + ", " + member.module->type + "(" + member.module->construct + "));\n";
+    } else if (member.attribute) {
+      const TensorMeta& meta = member.attribute->meta;
+      std::string shape;
+      for (std::int64_t size : meta.shape) shape += (shape.empty() ? "" : ", ") + cpp_integer(size);
+      const bool parameter = member.attribute->kind == AttributeInfo::Kind::parameter;
+      declarations += "  torch::Tensor " + member.identifier + ";\n";
+      registrations += "  " + member.identifier + " = add_" + (parameter ? "parameter(" : "buffer(") + cpp_string(member.name) + ", torch::empty({" + shape + "}, " +
+                       cpp_dtype(meta.dtype) + ")" + (parameter ? std::string(", ") + (meta.requires_grad ? "true" : "false") : "") + ");\n";
+    } else {
+      throw CodegenError(ErrorId::no_cpp_spelling, "module_source: " + owner.class_name() + " has no attribute or module '" + member.name + "'");
+    }
+  }
+  std::set<std::string> includes;
+  for (const Node* node : graph.nodes())
+    if (const auto* call = std::get_if<CallFunction>(&node->op()))
+      if (const auto* function = std::get_if<const UserFunction*>(&call->target); function && !(*function)->header.empty()) includes.insert((*function)->header);
+  out.includes.assign(includes.begin(), includes.end());
+
+  const std::string result = writer.result_type();
+  if (result.find("auto") != std::string::npos)
+    throw CodegenError(ErrorId::no_cpp_spelling, "module_source: the type that the graph returns is not known; annotate the output with set_type",
+                       {format_node(*graph.output_node())});
+  out.header = "// " + owner.class_name() + ", traced and written as C++.\n#pragma once\n\n#include <torch/torch.h>\n\n#include <map>\n#include <string>\n#include <tuple>\n#include <vector>\n\n";
+  out.header += "struct " + name + "Impl : torch::nn::Module {\n  " + name + "Impl();\n  " + result + " forward(" + writer.parameters(true) + ");\n\n" + declarations;
+  out.header +=
+      "\n private:\n"
+      "  /// Registers under a dotted path, making the modules in between.\n"
+      "  template <class Holder>\n"
+      "  Holder add(const std::string& path, Holder module) {\n"
+      "    return parent(path).register_module(last(path), module), module;\n"
+      "  }\n"
+      "  torch::Tensor add_parameter(const std::string& path, torch::Tensor value, bool requires_grad);\n"
+      "  torch::Tensor add_buffer(const std::string& path, torch::Tensor value);\n"
+      "  torch::nn::Module& parent(const std::string& path);\n"
+      "  static std::string last(const std::string& path) { return path.substr(path.rfind('.') + 1); }\n"
+      "};\nTORCH_MODULE(" + name + ");\n";
+  out.source = "#include \"" + header_file + "\"\n\n#include <cmath>\n#include <limits>\n";
+  for (const std::string& include : out.includes) out.source += "#include " + include + "\n";
+  out.source += "\n" + name + "Impl::" + name + "Impl() {\n" + registrations + "}\n\n";
+  out.source += result + " " + name + "Impl::forward(" + writer.parameters(false) + ") {\n" + writer.body("  ") + "}\n\n";
+  out.source += "torch::Tensor " + name +
+                "Impl::add_parameter(const std::string& path, torch::Tensor value, bool requires_grad) {\n"
+                "  return parent(path).register_parameter(last(path), value, requires_grad);\n}\n\n"
+                "torch::Tensor " + name +
+                "Impl::add_buffer(const std::string& path, torch::Tensor value) {\n"
+                "  return parent(path).register_buffer(last(path), value);\n}\n\n"
+                "torch::nn::Module& " + name +
+                "Impl::parent(const std::string& path) {\n"
+                "  torch::nn::Module* at = this;\n"
+                "  for (size_t start = 0, dot; (dot = path.find('.', start)) != std::string::npos; start = dot + 1) {\n"
+                "    const std::string step = path.substr(start, dot - start);\n"
+                "    const auto children = at->named_children();\n"
+                "    const auto* child = children.find(step);\n"
+                "    at = child ? child->get() : at->register_module(step, std::make_shared<torch::nn::Module>()).get();\n"
+                "  }\n"
+                "  return *at;\n}\n";
+  return out;
+}
+
+}  // namespace fxx::inline FXX_ABI

@@ -1,0 +1,21 @@
+// What a node may be called.
+// Main names: snake_case, is_reserved_name. Cost: light.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fxx/config.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+/// "SelfAttention.fc1" -> "self_attention_fc1": lower case, what no identifier may hold becomes `_`. Not unique.
+std::string snake_case(std::string_view text);
+/// Words that generated C++, or the graph's own text, cannot use as a variable.
+bool is_reserved_name(std::string_view name);
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/ir/graph.hpp"  // whose bodies hold these too
+#endif

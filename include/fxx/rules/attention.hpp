@@ -1,0 +1,71 @@
+// Attention that was written by hand, recognised as scaled_dot_product_attention.
+// Main names: rules::attention. Cost: light.
+#pragma once
+
+#include "fxx/rewrite/functions.hpp"
+#include "fxx/rules/guards.hpp"
+
+namespace fxx::inline FXX_ABI::rules {
+
+namespace attention_rules {
+using namespace pattern;
+inline constexpr auto q = tensor<"q">;
+inline constexpr auto k = tensor<"k">;
+inline constexpr auto v = tensor<"v">;
+inline constexpr auto mask = tensor<"mask">;
+inline constexpr auto i = value<"i">;
+inline constexpr auto j = value<"j">;
+inline constexpr auto dim = value<"dim">;
+inline constexpr auto scale = scalar<"scale">;
+
+/// The keys are transposed in their last two dimensions, softmax runs over the keys.
+inline constexpr auto is_attention = [](const Match& m) {
+  return are_last_two(m[i], m[j], m[k]) && (is_last_dimension(m[dim], m[q]) || is_last_dimension(m[dim], m[v]));
+};
+inline double scale_of(const Match& m, bool divided) { return divided ? 1 / m[scale].number() : m[scale].number(); }
+
+template <bool Divided>
+inline constexpr auto build = [](const Match& m) -> Argument {
+  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v]}, {{"scale", scale_of(m, Divided)}});
+};
+/// What was added to the scores is added by the operator too, but a boolean mask would mean something else to it.
+template <bool Divided, bool Scaled = true>
+inline constexpr auto build_masked = [](const Match& m) -> Argument {
+  Argument added = m[mask];
+  const TensorMeta *mask_meta = m.node(mask)->tensor_meta(), *query_meta = m.node(q)->tensor_meta();
+  if (!mask_meta || !query_meta || mask_meta->dtype != query_meta->dtype) added = m.call(ops::to_other, {added, m[q]});
+  const double factor = [&] {
+    if constexpr (Scaled) return scale_of(m, Divided);
+    else return 1.0;
+  }();
+  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v], added}, {{"scale", factor}});
+};
+inline constexpr auto build_unscaled = [](const Match& m) -> Argument {
+  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v]}, {{"scale", 1.0}});
+};
+}  // namespace attention_rules
+
+/// Law: softmax(q k^T c + mask) v = scaled_dot_product_attention(q, k, v, mask, scale = c), up to rounding.
+/// Needs: shapes on the nodes where dimensions are counted from the front. Dropout on the weights must be gone (rules::inference).
+inline constexpr auto attention = [] {
+  using namespace pattern;
+  using namespace attention_rules;
+  constexpr auto scores = matmul(q, transpose(k, i, j));
+  constexpr auto divided = div(scores, scale);
+  constexpr auto multiplied = mul(scores, scale);
+  constexpr auto scaled_query = matmul(mul(q, scale), transpose(k, i, j));
+  constexpr auto divided_query = matmul(div(q, scale), transpose(k, i, j));
+  return ruleset(
+      rule<"attention, divided, masked">(matmul(softmax(add(divided, mask), dim), v) >> build_masked<true>, is_attention),
+      rule<"attention, scaled, masked">(matmul(softmax(add(multiplied, mask), dim), v) >> build_masked<false>, is_attention),
+      rule<"attention, scaled query, masked">(matmul(softmax(add(scaled_query, mask), dim), v) >> build_masked<false>, is_attention),
+      rule<"attention, divided query, masked">(matmul(softmax(add(divided_query, mask), dim), v) >> build_masked<true>, is_attention),
+      rule<"attention, unscaled, masked">(matmul(softmax(add(scores, mask), dim), v) >> build_masked<false, false>, is_attention),
+      rule<"attention, divided">(matmul(softmax(divided, dim), v) >> build<true>, is_attention),
+      rule<"attention, scaled">(matmul(softmax(multiplied, dim), v) >> build<false>, is_attention),
+      rule<"attention, scaled query">(matmul(softmax(scaled_query, dim), v) >> build<false>, is_attention),
+      rule<"attention, divided query">(matmul(softmax(divided_query, dim), v) >> build<true>, is_attention),
+      rule<"attention, unscaled">(matmul(softmax(scores, dim), v) >> build_unscaled, is_attention));
+}();
+
+}  // namespace fxx::inline FXX_ABI::rules

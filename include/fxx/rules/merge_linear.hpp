@@ -1,0 +1,65 @@
+// Linears that read the same value, computed as one.
+// Main names: rules::merge_linear. Cost: light.
+#pragma once
+
+#include "fxx/ops/registry.hpp"
+#include "fxx/rewrite/functions.hpp"
+#include "fxx/rules/guards.hpp"
+
+namespace fxx::inline FXX_ABI::rules {
+
+namespace merge_linear_rules {
+using namespace pattern;
+inline constexpr auto weight = constant<"weight">;
+inline constexpr auto bias = optional<"bias">;
+
+/// Rows of a 2-D weight; -1 when they are not known.
+inline std::int64_t rows_of(const Match& member) {
+  const TensorMeta* meta = member.node(weight)->tensor_meta();
+  return meta && meta->dim() == 2 ? meta->shape[0] : -1;
+}
+inline constexpr auto can_merge = [](const Match& m) {
+  const Match& first = m.members()[0];
+  for (const Match& member : m.members()) {
+    if (rows_of(member) <= 0 || !is_constant_or_none(member[bias]) || member[bias].is_none() != first[bias].is_none()) return false;
+    if (member.node(weight)->tensor_meta()->dtype != first.node(weight)->tensor_meta()->dtype) return false;
+  }
+  return true;
+};
+
+/// A part of a larger result has gaps, over which `view` may not reach; `reshape` does the same and copies where it must.
+inline void views_become_reshapes(Node* value) {
+  for (Node* user : value->users()) {
+    const Operator* op = user->operation();
+    if (!op || !op->aliases) continue;
+    if (op->name == "aten::view") user->set_op(CallFunction{&table_operator(OperatorIndex::reshape)});
+    views_become_reshapes(user);
+  }
+}
+
+inline constexpr auto merge = [](const Match& m) -> Argument {
+  std::vector<Argument> weights, biases, sizes, parts;
+  for (const Match& member : m.members()) {
+    weights.push_back(member[weight]);
+    biases.push_back(member[bias]);
+    sizes.push_back(rows_of(member));
+  }
+  Node* merged_weight = m.call(ops::cat, {Argument::list(weights)});
+  Node* merged = m[bias].is_none() ? m.call(ops::linear, {m[x], merged_weight})
+                                   : m.call(ops::linear, {m[x], merged_weight, m.call(ops::cat, {Argument::list(biases)})});
+  Node* split = m.call(ops::split_with_sizes, {merged, Argument::list(sizes), -1});
+  for (std::size_t i = 0; i < sizes.size(); ++i) parts.push_back(m.call(ops::operator_getitem, {split, i}));
+  for (const Match& member : m.members()) views_become_reshapes(member.root());
+  return Argument::list(parts);
+};
+}  // namespace merge_linear_rules
+
+/// Queries, keys and values of attention, gate and up projection of an MLP: one matrix product instead of several.
+/// Law: linear(x, [w1; w2], [b1; b2]) = [linear(x, w1, b1), linear(x, w2, b2)], exact. Needs: constant weights whose shapes are known.
+inline constexpr auto merge_linear = [] {
+  using namespace pattern;
+  using namespace merge_linear_rules;
+  return ruleset(rule<"merge linears">(siblings(x, linear(x, weight, bias)) >> merge, can_merge));
+}();
+
+}  // namespace fxx::inline FXX_ABI::rules

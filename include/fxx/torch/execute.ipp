@@ -1,0 +1,236 @@
+// Bodies of torch/execute.hpp.
+#pragma once
+
+#include <ATen/TensorIndexing.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "fxx/error.hpp"
+#include "fxx/ir/print.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/torch/execute.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+FXX_INLINE bool both_integers(const Values& v) { return v[0].isInt() && v[1].isInt(); }
+FXX_INLINE double number(const c10::IValue& v) { return v.isInt() ? static_cast<double>(v.toInt()) : v.isBool() ? v.toBool() : v.toDouble(); }
+
+/// Methods that no operator of the dispatcher stands for.
+FXX_INLINE HostCall find_host_method(std::string_view name) {
+  static const std::map<std::string_view, HostCall> calls = {
+      {"dim", [](Values& v) { return c10::IValue(v[0].toTensor().dim()); }},
+      {"numel", [](Values& v) { return c10::IValue(v[0].toTensor().numel()); }},
+      {"size", [](Values& v) { return v.size() > 1 ? c10::IValue(v[0].toTensor().size(v[1].toInt())) : c10::IValue(v[0].toTensor().sizes().vec()); }},
+  };
+  const auto found = calls.find(name);
+  return found == calls.end() ? nullptr : found->second;
+}
+
+/// A value made to fit its parameter as LibTorch's own callers would: 1 for a float, one number for `int[2]`.
+FXX_INLINE void adapt(c10::IValue& value, const Type& type) {
+  if (value.isNone() || value.isTensor()) return;
+  if (type.list) {
+    if (!value.isList() && type.list_size > 0) value = to_list(Values(type.list_size, value), type);
+    else if (value.isList() && value.toListRef().empty()) value = to_list({}, type);
+    else if (value.isList() && type.base == ValueType::real && !value.isDoubleList()) {
+      Values items;
+      for (const c10::IValue& item : value.toListRef()) items.push_back(number(item));
+      value = to_list(std::move(items), type);
+    }
+  } else if (type.base == ValueType::real && !value.isDouble()) {
+    value = number(value);
+  } else if (type.base == ValueType::tensor && (value.isInt() || value.isDouble() || value.isBool())) {
+    value = to_ivalue(to_argument(value, Type{}), type);
+  }
+}
+
+FXX_INLINE at::indexing::TensorIndex tensor_index(const Argument& index, const std::function<c10::IValue(Node*)>& value_of) {
+  using at::indexing::TensorIndex;
+  const auto end = [&](const Argument& a) -> std::optional<c10::SymInt> {
+    if (a.is_none()) return std::nullopt;
+    return c10::SymInt(a.is_node() ? value_of(a.node()).toInt() : a.integer());
+  };
+  switch (index.kind()) {
+    case Argument::Kind::none: return at::indexing::None;
+    case Argument::Kind::ellipsis: return at::indexing::Ellipsis;
+    case Argument::Kind::boolean: return TensorIndex(index.boolean());
+    case Argument::Kind::integer: return TensorIndex(index.integer());
+    case Argument::Kind::slice: return at::indexing::Slice(end(index.slice().start), end(index.slice().stop), end(index.slice().step));
+    case Argument::Kind::node: {
+      const c10::IValue value = value_of(index.node());
+      return value.isTensor() ? TensorIndex(value.toTensor()) : TensorIndex(value.toInt());
+    }
+    default: throw RunError(ErrorId::input_mismatch, "operator.getitem: " + to_string(index) + " cannot index a tensor; use numbers, slices, None, Ellipsis or tensors");
+  }
+}
+
+class UserCalls {
+ public:
+  static UserCalls& instance() {
+    static UserCalls calls;
+    return calls;
+  }
+  void add(const UserFunction& function, UserCall call) {
+    std::lock_guard lock(mutex_);
+    calls_[&function] = std::move(call);
+  }
+  UserCall find(const UserFunction& function) {
+    std::lock_guard lock(mutex_);
+    const auto found = calls_.find(&function);
+    return found == calls_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const UserFunction*, UserCall> calls_;
+};
+
+}  // namespace detail
+
+FXX_INLINE HostCall find_host_call(std::string_view name) {
+  static const std::map<std::string_view, HostCall> calls = {
+      {"operator::add", [](Values& v) { return detail::both_integers(v) ? c10::IValue(v[0].toInt() + v[1].toInt()) : c10::IValue(detail::number(v[0]) + detail::number(v[1])); }},
+      {"operator::sub", [](Values& v) { return detail::both_integers(v) ? c10::IValue(v[0].toInt() - v[1].toInt()) : c10::IValue(detail::number(v[0]) - detail::number(v[1])); }},
+      {"operator::mul", [](Values& v) { return detail::both_integers(v) ? c10::IValue(v[0].toInt() * v[1].toInt()) : c10::IValue(detail::number(v[0]) * detail::number(v[1])); }},
+      {"operator::truediv", [](Values& v) { return c10::IValue(detail::number(v[0]) / detail::number(v[1])); }},
+      {"operator::floordiv",
+       [](Values& v) {
+         if (!detail::both_integers(v)) return c10::IValue(std::floor(detail::number(v[0]) / detail::number(v[1])));
+         const std::int64_t a = v[0].toInt(), b = v[1].toInt();
+         if (b == 0) throw RunError(ErrorId::run_failed, "operator.floordiv: division of " + std::to_string(a) + " by zero");
+         return c10::IValue(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+       }},
+      {"operator::mod",
+       [](Values& v) {
+         if (!detail::both_integers(v)) {
+           const double a = detail::number(v[0]), b = detail::number(v[1]);
+           return c10::IValue(a - b * std::floor(a / b));
+         }
+         const std::int64_t a = v[0].toInt(), b = v[1].toInt();
+         if (b == 0) throw RunError(ErrorId::run_failed, "operator.mod: " + std::to_string(a) + " modulo zero");
+         return c10::IValue(((a % b) + b) % b);
+       }},
+      {"operator::neg", [](Values& v) { return v[0].isInt() ? c10::IValue(-v[0].toInt()) : c10::IValue(-detail::number(v[0])); }},
+      {"math::sqrt", [](Values& v) { return c10::IValue(std::sqrt(detail::number(v[0]))); }},
+      {"math::floor", [](Values& v) { return c10::IValue(static_cast<std::int64_t>(std::floor(detail::number(v[0])))); }},
+      {"math::ceil", [](Values& v) { return c10::IValue(static_cast<std::int64_t>(std::ceil(detail::number(v[0])))); }},
+      {"fxx::identity", [](Values& v) { return std::move(v[0]); }},
+  };
+  const auto found = calls.find(name);
+  return found == calls.end() ? nullptr : found->second;
+}
+
+FXX_INLINE std::optional<c10::OperatorHandle> find_handle(const Operator& op) {
+  const std::string_view name = op.name;
+  return c10::Dispatcher::singleton().findSchema({std::string(name.substr(0, name.find('.'))), std::string(op.overload_name())});
+}
+
+FXX_INLINE const Operator& operator_of(const c10::OperatorHandle& handle) {
+  // By the address of the schema, which stays as long as the operator is registered.
+  thread_local std::unordered_map<const void*, const Operator*> known;
+  const c10::FunctionSchema& schema = handle.schema();
+  const Operator*& op = known[&schema];
+  if (op) return *op;
+  std::string name = schema.name();
+  if (!schema.overload_name().empty()) name += "." + schema.overload_name();
+  if (const Operator* listed = find_operator(name)) return *(op = listed);
+  Trait traits = Trait::none;
+  if (handle.hasTag(at::Tag::nondeterministic_seeded)) traits = traits | Trait::random;
+  if (handle.hasTag(at::Tag::pointwise)) traits = traits | Trait::pointwise;
+  return *(op = &register_operator(c10::str(schema), traits));
+}
+
+FXX_INLINE c10::IValue call_operator(const Operator& op, Values args, const KeywordValues& kwargs) {
+  if (HostCall call = find_host_call(op.name)) return call(args);
+  const std::optional<c10::OperatorHandle> handle = find_handle(op);
+  if (!handle)
+    throw RunError(ErrorId::run_failed, "call_operator: LibTorch has no operator '" + std::string(op.name) +
+                                            "'; load the library that registers it before the graph runs");
+  const auto mismatch = [&](const std::string& what) {
+    throw RunError(ErrorId::input_mismatch, "call_operator: " + what + "; the schema is " + std::string(op.schema));
+  };
+  if (args.size() > op.parameters.size())
+    mismatch(std::to_string(args.size()) + " arguments were given to '" + std::string(op.name) + "', which takes " + std::to_string(op.parameters.size()));
+  std::vector<bool> given(op.parameters.size());
+  for (std::size_t i = 0; i < args.size(); ++i) given[i] = true;
+  args.resize(op.parameters.size());
+  for (const auto& [key, value] : kwargs) {
+    const int i = op.index_of(key);
+    if (i < 0 || given[static_cast<std::size_t>(i)]) mismatch("'" + key + "' is not a parameter of '" + std::string(op.name) + "', or is given twice");
+    args[static_cast<std::size_t>(i)] = value;
+    given[static_cast<std::size_t>(i)] = true;
+  }
+  const auto& schema = handle->schema().arguments();
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    if (given[i]) {
+      detail::adapt(args[i], op.parameters[i].type);
+    } else {
+      if (!schema[i].default_value()) mismatch("'" + std::string(op.parameters[i].name) + "' is missing");
+      args[i] = *schema[i].default_value();
+    }
+  }
+  handle->callBoxed(args);
+  if (args.size() == 1) return std::move(args[0]);
+  if (args.empty()) return {};
+  return c10::ivalue::Tuple::create(std::move(args));
+}
+
+FXX_INLINE c10::IValue call_method(const std::string& name, Values args, const KeywordValues& kwargs) {
+  // The overload follows from what the values are: immediates as they are, tensors as nodes of unknown producers.
+  Graph scratch;
+  const auto stand_in = [&](const c10::IValue& value, auto&& self) -> Argument {
+    if (value.isTensor()) return scratch.get_attr("t");
+    if (value.isList()) {
+      std::vector<Argument> items;
+      for (const c10::IValue& v : value.toListRef()) items.push_back(self(v, self));
+      return Argument::list(std::move(items));
+    }
+    return to_argument(value, Type{});
+  };
+  std::vector<Argument> kinds;
+  std::vector<KeywordArgument> keywords;
+  for (const c10::IValue& v : args) kinds.push_back(stand_in(v, stand_in));
+  for (const auto& [key, value] : kwargs) keywords.push_back({key, stand_in(value, stand_in)});
+  if (const Operator* op = resolve_overload("aten::" + name, kinds, keywords)) return call_operator(*op, std::move(args), kwargs);
+  if (HostCall call = detail::find_host_method(name)) return call(args);
+  std::string given;
+  for (const c10::IValue& v : args) given += (given.empty() ? "" : ", ") + describe(v);
+  throw RunError(ErrorId::run_failed, "call_method: no method '" + name + "' takes (" + given + "); check the name and the arguments");
+}
+
+FXX_INLINE c10::IValue get_item(const c10::IValue& container, const Argument& index, const std::function<c10::IValue(Node*)>& value_of) {
+  if (container.isTensor()) {
+    std::vector<at::indexing::TensorIndex> indices;
+    if (index.is_sequence())
+      for (const Argument& item : index.items()) indices.push_back(detail::tensor_index(item, value_of));
+    else
+      indices.push_back(detail::tensor_index(index, value_of));
+    return container.toTensor().index(indices);
+  }
+  const c10::IValue key = index.is_node() ? value_of(index.node()) : to_ivalue(index);
+  if (container.isGenericDict()) {
+    const auto dict = container.toGenericDict();
+    const auto found = dict.find(key);
+    if (found == dict.end()) throw RunError(ErrorId::input_mismatch, "operator.getitem: the dictionary has no key " + to_string(index));
+    return found->value();
+  }
+  const std::int64_t size = static_cast<std::int64_t>(container.isTuple() ? container.toTupleRef().elements().size() : container.toListRef().size());
+  const std::int64_t given = key.toInt(), at = given < 0 ? given + size : given;
+  if (at < 0 || at >= size)
+    throw RunError(ErrorId::input_mismatch, "operator.getitem: index " + std::to_string(given) + " is outside a container of " + std::to_string(size) + " items");
+  if (container.isTuple()) return container.toTupleRef().elements()[static_cast<std::size_t>(at)];
+  return container.toListRef()[static_cast<std::size_t>(at)];
+}
+
+FXX_INLINE void register_user_call(const UserFunction& function, UserCall call) { detail::UserCalls::instance().add(function, std::move(call)); }
+FXX_INLINE c10::IValue call_user_function(const UserFunction& function, Values args) {
+  if (const UserCall call = detail::UserCalls::instance().find(function)) return call(std::move(args));
+  throw RunError(ErrorId::run_failed, "call_user_function: nothing says how to run '" + function.name + "'; wrap the function with fxx::wrap in this program");
+}
+
+}  // namespace fxx::inline FXX_ABI

@@ -1,0 +1,146 @@
+// A graph as a module: a real torch::nn::Module whose forward is what the graph says.
+//
+// It holds what the graph refers to, by reference: parameters are shared with the module it was traced from, autograd goes
+// through it, it fits into Sequential, it can be saved, cloned, moved, put in eval mode. It runs at once, without a compiler,
+// and follows edits of its graph by itself.
+// Main names: GraphModule. Cost: heavy (torch/nn/module.h). After torch.fx graph_module.py, 2.13.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "fxx/ir/graph.hpp"
+#include "fxx/rewrite/rewriter.hpp"
+#include "fxx/torch/module_owner.hpp"
+#include "fxx/torch/plan.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+class GraphModule : public torch::nn::Module {
+ public:
+  using Attribute = std::variant<at::Tensor, std::shared_ptr<torch::nn::Module>>;
+
+  /// Takes from `root` the attributes and modules that the graph refers to, with their names. Throws GraphError (E108) when one
+  /// is missing.
+  GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name = {});
+  /// Likewise, with tensors and modules beside those of `root`, such as constants that tracing met.
+  GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name, const std::map<std::string, Attribute>& more);
+  /// Likewise from a mapping of qualified names (torch.fx: root given as a dict).
+  GraphModule(const std::map<std::string, Attribute>& root, Graph graph, std::string class_name = "GraphModule");
+
+  Graph& graph() { return graph_; }
+  const Graph& graph() const { return graph_; }
+  /// Replaces the graph; attributes that it refers to must be there already.
+  void set_graph(Graph graph);
+  /// Not needed: edits are noticed at the next call. Checks the graph and makes it ready now (torch.fx: recompile).
+  void recompile();
+
+  /// Forward as C++ source, one statement a node.
+  std::string code() const;
+
+  // --- running -------------------------------------------------------------------------------------------------------
+  /// The tensors that the graph takes, in order; the tensor that it returns. This is what Sequential and AnyModule call. Throws
+  /// RunError (E701) when inputs do not fit, or the graph returns something else: call() gives that.
+  at::Tensor forward(const at::Tensor& input0 = {}, const at::Tensor& input1 = {}, const at::Tensor& input2 = {}, const at::Tensor& input3 = {},
+                     const at::Tensor& input4 = {}, const at::Tensor& input5 = {}, const at::Tensor& input6 = {}, const at::Tensor& input7 = {});
+  template <class... A>
+  at::Tensor operator()(A&&... inputs) {
+    return call<at::Tensor>(std::forward<A>(inputs)...);
+  }
+  /// Any inputs, any result: `auto [values, indices] = gm->call<std::tuple<at::Tensor, at::Tensor>>(x)`.
+  template <class R = at::Tensor, class... A>
+  R call(A&&... inputs) {
+    return detail::Unboxed<R>(checked(run({c10::IValue(std::forward<A>(inputs))...}), std::is_same_v<R, at::Tensor>)).get();
+  }
+  /// The general form. Values are freed after their last use, those of `inputs` too.
+  c10::IValue run(std::vector<c10::IValue> inputs);
+
+  // --- attributes and modules, by qualified name ---------------------------------------------------------------------
+  /// The tensor of that name. Throws GraphError (E108) when there is none.
+  at::Tensor attribute(std::string_view name) const;
+  /// Registers a tensor; `parameter` ones are trained. Throws GraphError (E108) when the name is taken.
+  void register_attribute(const std::string& name, at::Tensor tensor, bool parameter = false);
+  /// A name that is not taken: `stem`0, `stem`1, ...
+  std::string fresh_name(std::string_view stem) const;
+  /// Null when there is none.
+  std::shared_ptr<torch::nn::Module> submodule(std::string_view name) const;
+  /// Makes the modules in between as needed. False when the name is taken.
+  bool add_submodule(const std::string& name, std::shared_ptr<torch::nn::Module> module);
+  /// False when there is none.
+  bool delete_submodule(const std::string& name);
+  /// Drops modules and attributes that the graph no longer refers to; those directly in this module stay, since LibTorch has
+  /// no way to unregister a tensor.
+  void delete_all_unused_submodules();
+
+  const ModuleOwner& owner() const;
+  /// The class of the module that was traced.
+  const std::string& class_name() const { return class_name_; }
+
+  /// Deep: graph, parameters, buffers, submodules; nothing is shared.
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& device = std::nullopt) const override;
+  void pretty_print(std::ostream& stream) const override;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({0, torch::nn::AnyValue(at::Tensor())}, {1, torch::nn::AnyValue(at::Tensor())}, {2, torch::nn::AnyValue(at::Tensor())},
+                           {3, torch::nn::AnyValue(at::Tensor())}, {4, torch::nn::AnyValue(at::Tensor())}, {5, torch::nn::AnyValue(at::Tensor())},
+                           {6, torch::nn::AnyValue(at::Tensor())}, {7, torch::nn::AnyValue(at::Tensor())})
+
+ private:
+  void take(std::string_view name, const Attribute& attribute, bool parameter);
+  void take_from(const torch::nn::Module& root, const std::map<std::string, Attribute>& more);
+  c10::IValue checked(c10::IValue result, bool tensor) const;
+  std::shared_ptr<const Plan> plan();
+  void changed();
+
+  Graph graph_;
+  std::string class_name_;
+  mutable std::mutex mutex_;  // guards what is made on demand
+  mutable std::shared_ptr<ModuleOwner> owner_;
+  std::shared_ptr<const Plan> plan_;
+};
+
+/// Applies a rule set: calls of leaf modules are matched as the operators that they are, and stay calls where no rule fired.
+template <class Ruleset>
+rewrite::RewriteReport apply_rules(GraphModule& module, const Ruleset& rules, const rewrite::RewriteOptions& options);
+
+namespace detail {
+/// Opens leaf modules for rewriting and closes what is left of them afterwards.
+class ModuleExpansion {
+ public:
+  explicit ModuleExpansion(GraphModule& module);
+  ~ModuleExpansion();
+
+ private:
+  GraphModule& module_;
+  std::map<std::string, std::string, std::less<>> parameterless_;
+};
+}  // namespace detail
+
+template <class Ruleset>
+rewrite::RewriteReport apply_rules(GraphModule& module, const Ruleset& rules, const rewrite::RewriteOptions& options) {
+  const std::size_t before = module.graph().size();
+  rewrite::RewriteReport report;
+  {
+    const detail::ModuleExpansion expansion(module);
+    report = rules.apply(module.graph(), options);
+  }
+  report.nodes_before = before;
+  report.nodes_after = module.graph().size();
+  return report;
+}
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/graph_module.ipp"
+#endif

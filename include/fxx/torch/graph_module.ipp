@@ -1,0 +1,260 @@
+// Bodies of torch/graph_module.hpp.
+#pragma once
+
+#include <ostream>
+
+#include "fxx/codegen/readable.hpp"
+#include "fxx/error.hpp"
+#include "fxx/passes/leaf_modules.hpp"
+#include "fxx/torch/graph_module.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+/// A module that only holds others: the steps of a dotted path.
+struct Container : torch::nn::Module {
+  Container() : torch::nn::Module("Container") {}
+};
+
+FXX_INLINE std::pair<std::string, std::string> split_name(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == name.npos) return {"", std::string(name)};
+  return {std::string(name.substr(0, dot)), std::string(name.substr(dot + 1))};
+}
+
+FXX_INLINE torch::nn::Module* find_child(torch::nn::Module& module, const std::string& name) {
+  for (const auto& child : module.named_children())
+    if (child.key() == name) return child.value().get();
+  return nullptr;
+}
+/// The module at a path, made of containers where there is none.
+FXX_INLINE torch::nn::Module& module_at(torch::nn::Module& root, std::string_view path) {
+  torch::nn::Module* at = &root;
+  while (!path.empty()) {
+    const std::size_t dot = path.find('.');
+    const std::string name(path.substr(0, dot));
+    torch::nn::Module* child = find_child(*at, name);
+    if (!child) {
+      // While it has no children, train() reaches nobody else: modules that are shared keep their own flags.
+      auto container = std::make_shared<Container>();
+      container->train(at->is_training());
+      child = at->register_module(name, std::move(container)).get();
+    }
+    at = child;
+    path = dot == path.npos ? std::string_view() : path.substr(dot + 1);
+  }
+  return *at;
+}
+
+FXX_INLINE at::Tensor clone_tensor(const at::Tensor& tensor, const std::optional<torch::Device>& device) {
+  if (!tensor.defined()) return tensor;
+  at::NoGradGuard no_grad;
+  at::Tensor copy = device ? tensor.detach().to(*device, tensor.scalar_type(), false, true) : tensor.detach().clone();
+  return copy.set_requires_grad(tensor.requires_grad());
+}
+/// Copies tensors and children of `from` into `to`, which is empty.
+FXX_INLINE void clone_members(const torch::nn::Module& from, torch::nn::Module& to, const std::optional<torch::Device>& device) {
+  for (const auto& item : from.named_parameters(false))
+    to.register_parameter(item.key(), clone_tensor(item.value(), device), item.value().requires_grad());
+  for (const auto& item : from.named_buffers(false)) to.register_buffer(item.key(), clone_tensor(item.value(), device));
+  for (const auto& child : from.named_children()) {
+    if (dynamic_cast<const Container*>(child.value().get())) {
+      auto copy = std::make_shared<Container>();
+      copy->train(child.value()->is_training());
+      clone_members(*child.value(), *copy, device);
+      to.register_module(child.key(), std::move(copy));
+    } else {
+      to.register_module(child.key(), child.value()->clone(device));
+    }
+  }
+}
+
+/// Names that a graph refers to.
+FXX_INLINE std::set<std::string> referred_names(const Graph& graph) {
+  std::set<std::string> names;
+  for (const Node* node : graph.nodes()) {
+    if (const auto* attribute = std::get_if<GetAttr>(&node->op())) names.insert(attribute->target);
+    if (const auto* call = std::get_if<CallModule>(&node->op())) names.insert(call->target);
+  }
+  return names;
+}
+
+}  // namespace detail
+
+FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name)
+    : GraphModule(root, std::move(graph), std::move(class_name), {}) {}
+FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name, const std::map<std::string, Attribute>& more)
+    : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(class_name.empty() ? module_type_name(root) : std::move(class_name)) {
+  train(root.is_training());  // before there are children, whose flags are their own
+  take_from(root, more);
+  graph_.set_owning_module(&owner());
+}
+FXX_INLINE GraphModule::GraphModule(const std::map<std::string, Attribute>& root, Graph graph, std::string class_name)
+    : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(std::move(class_name)) {
+  const std::set<std::string> names = detail::referred_names(graph_);
+  // Modules first: attributes inside them need no registering.
+  for (const auto& [name, attribute] : root)
+    if (names.contains(name) && std::holds_alternative<std::shared_ptr<torch::nn::Module>>(attribute)) take(name, attribute, false);
+  for (const auto& [name, attribute] : root)
+    if (const auto* tensor = std::get_if<at::Tensor>(&attribute); tensor && names.contains(name)) take(name, attribute, tensor->requires_grad());
+  graph_.set_owning_module(&owner());
+}
+
+FXX_INLINE void GraphModule::take_from(const torch::nn::Module& root, const std::map<std::string, Attribute>& more) {
+  const ModuleOwner from(root);
+  const std::set<std::string> names = detail::referred_names(graph_);
+  for (const std::string& name : names)
+    if (const auto module = from.module(name)) take(name, module, false);
+  for (const std::string& name : names) {
+    if (from.module(name)) continue;
+    if (const auto extra = more.find(name); extra != more.end()) {
+      take(name, extra->second, false);
+      continue;
+    }
+    const AttributeInfo* info = from.find_attribute(name);
+    if (!info)
+      throw GraphError(ErrorId::attribute_missing, "GraphModule: the graph refers to '" + name + "', which " + from.class_name() +
+                                                       " does not have; register it as a parameter, buffer or module");
+    take(name, from.tensor(name), info->kind == AttributeInfo::Kind::parameter);
+  }
+}
+
+FXX_INLINE void GraphModule::take(std::string_view name, const Attribute& attribute, bool parameter) {
+  const auto [path, last] = detail::split_name(name);
+  torch::nn::Module& parent = detail::module_at(*this, path);
+  if (const auto* module = std::get_if<std::shared_ptr<torch::nn::Module>>(&attribute)) {
+    if (!detail::find_child(parent, last)) parent.register_module(last, *module);
+    return;
+  }
+  const at::Tensor& tensor = std::get<at::Tensor>(attribute);
+  if (parent.named_parameters(false).contains(last) || parent.named_buffers(false).contains(last)) return;
+  if (parameter) parent.register_parameter(last, tensor, tensor.requires_grad());
+  else parent.register_buffer(last, tensor);
+}
+
+FXX_INLINE void GraphModule::changed() {
+  std::lock_guard lock(mutex_);
+  owner_.reset();
+  plan_.reset();
+}
+
+FXX_INLINE const ModuleOwner& GraphModule::owner() const {
+  std::lock_guard lock(mutex_);
+  if (!owner_) owner_ = std::make_shared<ModuleOwner>(*this, class_name_);
+  return *owner_;
+}
+
+FXX_INLINE void GraphModule::set_graph(Graph graph) {
+  graph.set_owning_module(&owner());
+  graph.lint();
+  graph_ = std::move(graph);
+  std::lock_guard lock(mutex_);
+  plan_.reset();
+}
+
+FXX_INLINE void GraphModule::recompile() {
+  graph_.set_owning_module(&owner());
+  graph_.lint();
+  (void)plan();
+}
+
+FXX_INLINE std::string GraphModule::code() const { return forward_code(graph_, owner()); }
+
+FXX_INLINE std::shared_ptr<const Plan> GraphModule::plan() {
+  const ModuleOwner& owner = this->owner();
+  std::lock_guard lock(mutex_);
+  if (!plan_ || plan_->version() != graph_.version()) plan_ = std::make_shared<const Plan>(graph_, owner);
+  return plan_;
+}
+
+FXX_INLINE c10::IValue GraphModule::run(std::vector<c10::IValue> inputs) { return plan()->run(inputs); }
+
+FXX_INLINE c10::IValue GraphModule::checked(c10::IValue result, bool tensor) const {
+  if (tensor && !result.isTensor())
+    throw RunError(ErrorId::input_mismatch, "GraphModule::forward: the graph returns " + describe(result) +
+                                                ", not one tensor; call<R>() or run() gives other results");
+  return result;
+}
+
+FXX_INLINE at::Tensor GraphModule::forward(const at::Tensor& input0, const at::Tensor& input1, const at::Tensor& input2, const at::Tensor& input3,
+                                           const at::Tensor& input4, const at::Tensor& input5, const at::Tensor& input6, const at::Tensor& input7) {
+  const at::Tensor* all[] = {&input0, &input1, &input2, &input3, &input4, &input5, &input6, &input7};
+  std::size_t given = std::size(all);
+  while (given > 0 && !all[given - 1]->defined()) --given;
+  std::vector<c10::IValue> inputs;
+  for (std::size_t i = 0; i < given; ++i) inputs.emplace_back(*all[i]);
+  return checked(run(std::move(inputs)), true).toTensor();
+}
+
+FXX_INLINE at::Tensor GraphModule::attribute(std::string_view name) const {
+  const at::Tensor tensor = owner().tensor(name);
+  if (!tensor.defined()) throw GraphError(ErrorId::attribute_missing, "GraphModule::attribute: there is no tensor '" + std::string(name) + "' in " + class_name_);
+  return tensor;
+}
+FXX_INLINE void GraphModule::register_attribute(const std::string& name, at::Tensor tensor, bool parameter) {
+  if (owner().tensor(name).defined() || owner().module(name))
+    throw GraphError(ErrorId::attribute_missing, "GraphModule::register_attribute: the name '" + name + "' is taken; fresh_name() gives one that is not");
+  take(name, tensor, parameter);
+  changed();
+  graph_.set_owning_module(&owner());
+}
+FXX_INLINE std::string GraphModule::fresh_name(std::string_view stem) const {
+  for (std::size_t i = 0;; ++i) {
+    std::string name = std::string(stem) + std::to_string(i);
+    if (!owner().tensor(name).defined() && !owner().module(name)) return name;
+  }
+}
+FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::submodule(std::string_view name) const { return owner().module(name); }
+
+FXX_INLINE bool GraphModule::add_submodule(const std::string& name, std::shared_ptr<torch::nn::Module> module) {
+  if (owner().module(name) || owner().tensor(name).defined()) return false;
+  take(name, module, false);
+  changed();
+  graph_.set_owning_module(&owner());
+  return true;
+}
+FXX_INLINE bool GraphModule::delete_submodule(const std::string& name) {
+  if (!owner().module(name)) return false;
+  const auto [path, last] = detail::split_name(name);
+  detail::module_at(*this, path).unregister_module(last);
+  changed();
+  graph_.set_owning_module(&owner());
+  return true;
+}
+
+FXX_INLINE void GraphModule::delete_all_unused_submodules() {
+  // Containers are rebuilt from what the graph refers to; leaf modules keep what is inside them.
+  const std::set<std::string> names = detail::referred_names(graph_);
+  const ModuleOwner from(*this, class_name_);
+  for (const std::string& child : named_children().keys()) unregister_module(child);
+  for (const std::string& name : names)
+    if (const auto module = from.module(name)) take(name, module, false);
+  for (const std::string& name : names)
+    if (const AttributeInfo* info = from.find_attribute(name); info && !from.module(name))
+      take(name, from.tensor(name), info->kind == AttributeInfo::Kind::parameter);
+  for (const std::string& parameter : named_parameters(false).keys())
+    if (!names.contains(parameter)) parameters_.erase(parameter);
+  changed();
+  graph_.set_owning_module(&owner());
+}
+
+FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::clone(const std::optional<torch::Device>& device) const {
+  auto copy = std::make_shared<GraphModule>(std::map<std::string, Attribute>{}, Graph(), class_name_);
+  copy->train(is_training());
+  detail::clone_members(*this, *copy, device);
+  copy->graph_ = graph_;
+  copy->changed();
+  copy->graph_.set_owning_module(&copy->owner());
+  return copy;
+}
+
+FXX_INLINE void GraphModule::pretty_print(std::ostream& stream) const { stream << class_name_; }
+
+FXX_INLINE detail::ModuleExpansion::ModuleExpansion(GraphModule& module) : module_(module) {
+  parameterless_ = parameterless_calls(module.graph(), module.owner());
+  expand_modules(module.graph(), module.owner());
+}
+FXX_INLINE detail::ModuleExpansion::~ModuleExpansion() { reroll_modules(module_.graph(), module_.owner(), parameterless_); }
+
+}  // namespace fxx::inline FXX_ABI

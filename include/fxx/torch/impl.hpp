@@ -1,0 +1,16 @@
+// All function bodies of the LibTorch wing, for the one translation unit of a compiled build (FXX_COMPILED_LIB).
+// Cost: about 30 s and 1.4 GB; include it once.
+#pragma once
+
+#if !defined(FXX_COMPILED_LIB)
+#error "fxx/torch/impl.hpp holds the bodies for a compiled build; define FXX_COMPILED_LIB everywhere, or include fxx/torch.hpp instead"
+#endif
+
+#include "fxx/torch/execute.ipp"
+#include "fxx/torch/graph_module.ipp"
+#include "fxx/torch/interpreter.ipp"
+#include "fxx/torch/leaf_modules.ipp"
+#include "fxx/torch/module_owner.ipp"
+#include "fxx/torch/plan.ipp"
+#include "fxx/torch/trace.ipp"
+#include "fxx/torch/values.ipp"

@@ -1,0 +1,333 @@
+// Bodies of torch/plan.hpp.
+#pragma once
+
+#include <algorithm>
+
+#include "fxx/error.hpp"
+#include "fxx/ir/print.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/torch/plan.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+/// Makes a plan from a graph in two walks: who uses what last, then one step a node.
+class Plan::Maker {
+ public:
+  Maker(Plan& plan, const Graph& graph, const ModuleOwner& owner) : plan_(plan), graph_(graph), owner_(owner) {
+    registers_.assign(graph.index_bound(), -1);
+    last_use_.assign(graph.index_bound(), nullptr);
+    uses_left_.assign(graph.index_bound(), 0);
+  }
+
+  void make() {
+    for (const Node* node : graph_.nodes())
+      for (Node* input : node->all_input_nodes()) last_use_[input->index()] = node;
+    for (const Node* node : graph_.nodes()) {
+      node_ = node;
+      add(*node);
+    }
+    plan_.registers_ = next_register_;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw RunError(ErrorId::run_failed, "Plan: " + what, {format_node(*node_), node_->source()});
+  }
+  int register_of(const Node& node) {
+    int& at = registers_[node.index()];
+    if (at < 0) at = next_register_++;
+    return at;
+  }
+
+  Source value_of(const Node& node) {
+    if (const auto* attribute = std::get_if<GetAttr>(&node.op())) {
+      // Tensors of a module keep their identity when they are moved or trained, so the handle is as good as the name.
+      const at::Tensor tensor = owner_.tensor(attribute->target);
+      if (!tensor.defined()) fail("the module has no tensor '" + attribute->target + "'; register it before the graph runs");
+      return {.kind = Source::Kind::constant, .constant = tensor};
+    }
+    const bool last = last_use_[node.index()] == node_ && --uses_left_[node.index()] == 0;
+    return {.kind = last ? Source::Kind::last_use : Source::Kind::value, .at = register_of(node)};
+  }
+
+  Source source(const Argument& argument, const Type& type) {
+    bool any = false;
+    for_each_node(argument, [&](Node*) { any = true; });
+    if (!any) return {.kind = Source::Kind::constant, .constant = to_ivalue(argument, type)};
+    if (argument.is_node()) {
+      if (type.list && type.list_size > 0 && node_is_number(*argument.node())) {
+        // One number for all of `int[2]`, known only at run time.
+        Source list{.kind = Source::Kind::list, .type = type};
+        for (int i = 0; i < type.list_size; ++i) list.items.push_back({.kind = Source::Kind::value, .at = register_of(*argument.node())});
+        return list;
+      }
+      return value_of(*argument.node());
+    }
+    Source made;
+    const Type item{.base = type.base, .optional = type.optional_items};
+    switch (argument.kind()) {
+      case Argument::Kind::list:
+      case Argument::Kind::tuple:
+        made.kind = type.list || argument.kind() == Argument::Kind::list ? Source::Kind::list : Source::Kind::tuple;
+        made.type = type;
+        for (const Argument& a : argument.items()) made.items.push_back(source(a, type.list ? item : Type{}));
+        return made;
+      case Argument::Kind::dict:
+        made.kind = Source::Kind::dict;
+        for (const DictEntry& entry : argument.entries()) {
+          made.items.push_back({.kind = Source::Kind::constant, .constant = to_ivalue(entry.key)});
+          made.items.push_back(source(entry.value, {}));
+        }
+        return made;
+      default: fail("an argument of kind '" + std::string(name_of(argument.kind())) + "' that holds nodes cannot be passed here");
+    }
+  }
+  static bool node_is_number(const Node& node) {
+    const Operator* op = operator_of(node);
+    return op && op->returns.size() == 1 && !op->returns[0].type.list && op->returns[0].type.base != ValueType::tensor &&
+           op->returns[0].type.base != ValueType::other;
+  }
+
+  /// Arguments in the order of the schema, defaults filled in by the dispatcher's own.
+  void bind(Step& step, const Node& node, const Operator& op) {
+    if (node.args().size() > op.parameters.size())
+      fail("'" + std::string(op.name) + "' takes " + std::to_string(op.parameters.size()) + " arguments; the node has " + std::to_string(node.args().size()));
+    for (const KeywordArgument& k : node.kwargs())
+      if (const int i = op.index_of(k.key); i < 0 || static_cast<std::size_t>(i) < node.args().size())
+        fail("'" + std::string(k.key) + "' is not a parameter of '" + std::string(op.name) + "', or is given twice; the schema is " + std::string(op.schema));
+    for (int i = 0; i < op.arity(); ++i) {
+      const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
+      if (const Argument* given = argument_of(node, op, i)) {
+        step.args.push_back(source(*given, parameter.type));
+      } else if (step.handle) {
+        const auto& standard = step.handle->schema().arguments()[static_cast<std::size_t>(i)].default_value();
+        if (!standard) fail("argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
+        step.args.push_back({.kind = Source::Kind::constant, .constant = *standard});
+      } else if (parameter.has_default()) {
+        step.args.push_back({.kind = Source::Kind::constant, .constant = to_ivalue(to_argument(parameter.standard), parameter.type)});
+      } else {
+        fail("argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
+      }
+    }
+  }
+
+  void add(const Node& node) {
+    count_uses(node);
+    Step step;
+    step.node = &node;
+    match(
+        node.op(),
+        [&](const Placeholder& o) {
+          Input input{o.target, register_of(node), !node.args().empty(), {}};
+          if (input.has_default) input.standard = to_ivalue(node.arg(0));
+          plan_.inputs_.push_back(std::move(input));
+        },
+        [](const GetAttr&) {},
+        [&](const CallFunction& o) {
+          if (const auto* function = std::get_if<const UserFunction*>(&o.target)) {
+            step.kind = Step::Kind::user;
+            step.function = *function;
+            positional(step, node);
+            finish(std::move(step), node);
+          } else {
+            call(std::move(step), node, *std::get<const Operator*>(o.target));
+          }
+        },
+        [&](const CallMethod& o) {
+          if (const Operator* op = operator_of(node)) return call(std::move(step), node, *op);
+          step.kind = Step::Kind::method;
+          step.method = o.target;
+          positional(step, node);
+          finish(std::move(step), node);
+        },
+        [&](const CallModule& o) {
+          step.kind = Step::Kind::module;
+          step.module = owner_.module(o.target);
+          if (!step.module) fail("there is no module '" + o.target + "'; add it before the graph runs");
+          positional(step, node);
+          finish(std::move(step), node);
+        },
+        [&](const Output&) { plan_.output_ = source(node.arg(0), {}); });
+  }
+
+  void positional(Step& step, const Node& node) {
+    if (!node.kwargs().empty()) fail("keyword arguments are known for operators only; pass '" + std::string(node.kwargs()[0].key) + "' by position");
+    for (const Argument& a : node.args()) step.args.push_back(source(a, {}));
+  }
+
+  void call(Step step, const Node& node, const Operator& op) {
+    if (op.name == "operator::getitem") {
+      if (node.args().size() != 2) fail("getitem takes a container and an index");
+      const Node* container = node.arg(0).is_node() ? node.arg(0).node() : nullptr;
+      if (container && taken_apart(*container)) return;  // the producer writes the item's register itself
+      step.kind = Step::Kind::item;
+      step.args.push_back(source(node.arg(0), {}));
+      step.args.push_back({.kind = Source::Kind::index, .argument = node.arg(1)});
+      // Nodes in an index are read through their registers when the step runs.
+      for_each_node(node.arg(1), [&](Node* n) {
+        step.args.push_back(value_of(*n));
+        step.args.back().argument = Argument(n);
+      });
+      return finish(std::move(step), node);
+    }
+    if (HostCall host = find_host_call(op.name)) {
+      step.host = host;
+      step.kind = Step::Kind::host;
+      bind(step, node, op);
+      return finish(std::move(step), node);
+    }
+    step.kind = Step::Kind::dispatch;
+    step.handle = find_handle(op);
+    if (!step.handle) fail("LibTorch has no operator '" + std::string(op.name) + "'; load the library that registers it before the graph runs");
+    bind(step, node, op);
+    if (op.returns.size() > 1 && taken_apart(node)) {
+      step.results.assign(op.returns.size(), -1);
+      for (const Node* user : node.users()) {
+        const auto item = static_cast<std::size_t>(user->arg(1).integer());
+        step.results[item] = register_of(*user);
+      }
+      plan_.steps_.push_back(std::move(step));
+      return;
+    }
+    finish(std::move(step), node);
+  }
+
+  /// Are all users of a node with several results getitem calls with a number, each item taken once?
+  static bool taken_apart(const Node& node) {
+    const Operator* op = operator_of(node);
+    if (!op || op->returns.size() < 2 || node.num_users() == 0) return false;
+    std::vector<bool> taken(op->returns.size());
+    for (const Node* user : node.users()) {
+      const Operator* get = user->operation();
+      if (!get || get->name != "operator::getitem" || user->args().size() != 2 || !(user->arg(0) == Argument(const_cast<Node*>(&node))) ||
+          user->arg(1).kind() != Argument::Kind::integer)
+        return false;
+      const std::int64_t item = user->arg(1).integer();
+      if (item < 0 || item >= static_cast<std::int64_t>(taken.size()) || taken[static_cast<std::size_t>(item)]) return false;
+      taken[static_cast<std::size_t>(item)] = true;
+    }
+    return true;
+  }
+
+  void finish(Step step, const Node& node) {
+    step.results = {node.num_users() ? register_of(node) : -1};
+    plan_.steps_.push_back(std::move(step));
+  }
+
+  /// How often each input stands among the arguments: only the last occurrence may move the value.
+  void count_uses(const Node& node) {
+    for (const Node* input : node.all_input_nodes()) uses_left_[input->index()] = 0;
+    const auto count = [&](Node* input) { ++uses_left_[input->index()]; };
+    for (const Argument& a : node.args()) for_each_node(a, count);
+    for (const KeywordArgument& k : node.kwargs()) for_each_node(k.value, count);
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  const ModuleOwner& owner_;
+  const Node* node_ = nullptr;
+  std::vector<int> registers_;
+  std::vector<const Node*> last_use_;
+  std::vector<int> uses_left_;
+  int next_register_ = 0;
+};
+
+FXX_INLINE Plan::Plan(const Graph& graph, const ModuleOwner& owner) : version_(graph.version()) { Maker(*this, graph, owner).make(); }
+
+FXX_INLINE c10::IValue Plan::load(const Source& source, std::vector<c10::IValue>& registers) const {
+  switch (source.kind) {
+    case Source::Kind::constant: return source.constant;
+    case Source::Kind::value: return registers[static_cast<std::size_t>(source.at)];
+    case Source::Kind::last_use: return std::move(registers[static_cast<std::size_t>(source.at)]);
+    case Source::Kind::dict: {
+      c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+      for (std::size_t i = 0; i < source.items.size(); i += 2) dict.insert(load(source.items[i], registers), load(source.items[i + 1], registers));
+      return dict;
+    }
+    default: {
+      std::vector<c10::IValue> items;
+      items.reserve(source.items.size());
+      for (const Source& item : source.items) items.push_back(load(item, registers));
+      if (source.kind == Source::Kind::tuple) return c10::ivalue::Tuple::create(std::move(items));
+      return to_list(std::move(items), source.type);
+    }
+  }
+}
+
+FXX_INLINE void Plan::execute(const Step& step, std::vector<c10::IValue>& registers, std::vector<c10::IValue>& stack) const {
+  const auto only = [&](c10::IValue result) {
+    stack.clear();
+    stack.push_back(std::move(result));
+  };
+  stack.clear();
+  if (step.kind == Step::Kind::item) {
+    const auto value_of = [&](Node* node) -> c10::IValue {
+      for (std::size_t i = 2; i < step.args.size(); ++i)
+        if (step.args[i].argument == Argument(node)) return load(step.args[i], registers);
+      return {};
+    };
+    const c10::IValue container = load(step.args[0], registers);
+    stack.push_back(get_item(container, step.args[1].argument, value_of));
+  } else {
+    for (const Source& arg : step.args) stack.push_back(load(arg, registers));
+    switch (step.kind) {
+      case Step::Kind::dispatch: step.handle->callBoxed(stack); break;
+      case Step::Kind::host: only(step.host(stack)); break;
+      case Step::Kind::module: only(call_module(*step.module, std::move(stack))); break;
+      case Step::Kind::user: only(call_user_function(*step.function, std::move(stack))); break;
+      default: only(call_method(step.method, std::move(stack)));
+    }
+  }
+  if (step.results.size() == 1) {
+    if (step.results[0] < 0) return;
+    if (stack.size() > 1) {
+      c10::IValue tuple = c10::ivalue::Tuple::create(std::move(stack));
+      stack.clear();
+      registers[static_cast<std::size_t>(step.results[0])] = std::move(tuple);
+    } else if (stack.size() == 1) {
+      registers[static_cast<std::size_t>(step.results[0])] = std::move(stack[0]);
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < step.results.size(); ++i)
+    if (step.results[i] >= 0) registers[static_cast<std::size_t>(step.results[i])] = std::move(stack[i]);
+}
+
+/// Adds the node to the exception that is in flight.
+FXX_INLINE void Plan::explain(const Step& step) const {
+  const std::string text = format_node(*step.node), source = step.node->source();
+  const std::string where = "While executing " + text + (source.empty() ? "" : "\nOriginal code: " + source);
+  try {
+    throw;
+  } catch (c10::Error& e) {
+    e.add_context(where);
+    throw;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw RunError(ErrorId::run_failed, "GraphModule: " + std::string(e.what()), {text, source});
+  }
+}
+
+FXX_INLINE c10::IValue Plan::run(std::span<c10::IValue> inputs) const {
+  if (inputs.size() > inputs_.size())
+    throw RunError(ErrorId::input_mismatch, "GraphModule: " + std::to_string(inputs.size()) + " inputs were given; the graph takes " + std::to_string(inputs_.size()));
+  std::vector<c10::IValue> registers(static_cast<std::size_t>(registers_));
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const bool given = i < inputs.size() && !(inputs[i].isTensor() && !inputs[i].toTensor().defined());
+    if (!given && !inputs_[i].has_default)
+      throw RunError(ErrorId::input_mismatch, "GraphModule: input '" + inputs_[i].name + "' (number " + std::to_string(i) + ") is missing; the graph takes " +
+                                                  std::to_string(inputs_.size()) + " inputs");
+    registers[static_cast<std::size_t>(inputs_[i].at)] = given ? std::move(inputs[i]) : inputs_[i].standard;
+  }
+  std::vector<c10::IValue> stack;
+  const Step* step = nullptr;
+  try {
+    for (const Step& s : steps_) execute(*(step = &s), registers, stack);
+  } catch (...) {
+    explain(*step);
+  }
+  return load(output_, registers);
+}
+
+}  // namespace fxx::inline FXX_ABI

@@ -1,0 +1,125 @@
+// Tracing of unmodified LibTorch code: run a module once, record every operator at the dispatcher.
+//
+// Main names: trace, TraceOptions, DispatchTracer. Any torch::nn::Module with a forward over tensors, a holder of one, a shared
+// pointer to one, or a callable. The module runs with the given inputs, without autograd. Sizes read in C++ become constants.
+// Data-dependent control flow raises TraceError with the user's function.
+// Cost: heavy (torch/nn/module.h, ATen/core/dispatch/Dispatcher.h); tracing costs about 2 us a node on top of running it.
+// After torch.fx experimental/proxy_tensor.py make_fx, 2.13.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "fxx/torch/graph_module.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+struct TraceOptions {
+  /// Names of the inputs; C++ keeps none. x for a single one, arg0, arg1, ... otherwise.
+  std::vector<std::string> input_names = {};
+  /// Turns what LibTorch's front end takes apart (t and addmm) back into what the user wrote (linear).
+  bool reroll_operators = true;
+  /// Turns operators back into calls of the leaf modules whose parameters they use.
+  bool leaf_modules = true;
+  /// Notes the user's source line of every node: 20 us a node for symbols.
+  bool record_stack_traces = false;
+};
+
+/// Records the operators that a thread calls, from construction to destruction.
+class DispatchTracer {
+ public:
+  /// Tensors of `owner` become attributes by their names; all others that were not made by the trace become constants.
+  DispatchTracer(Graph& graph, const ModuleOwner& owner, const TraceOptions& options = {});
+  ~DispatchTracer();
+  DispatchTracer(const DispatchTracer&) = delete;
+  DispatchTracer& operator=(const DispatchTracer&) = delete;
+
+  /// A placeholder for the tensor; later uses of it refer to that.
+  void add_input(const at::Tensor& tensor, const std::string& name);
+  /// Stops recording.
+  void stop();
+  /// The argument for a value that the traced code returned.
+  Argument argument_for(const c10::IValue& value);
+  /// Constants met on the way, with the names that get_attr nodes have for them.
+  const std::vector<std::pair<std::string, at::Tensor>>& constants() const;
+
+  class Implementation;
+
+ private:
+  std::unique_ptr<Implementation> implementation_;
+};
+
+namespace detail {
+
+/// The module in a holder, a pointer, or the module itself.
+template <class M>
+decltype(auto) unwrap_module(M& module) {
+  if constexpr (requires { module.ptr(); *module; }) return *module;
+  else if constexpr (requires { *module; module.get(); }) return *module;
+  else return (module);
+}
+
+inline constexpr std::size_t max_trace_inputs = 12;
+
+template <std::size_t>
+using TensorAt = at::Tensor;
+template <class M, std::size_t... I>
+constexpr bool takes_tensors(std::index_sequence<I...>) {
+  if constexpr (requires(M& m) { m.forward(std::declval<TensorAt<I>>()...); }) return true;
+  else return std::is_invocable_v<M&, TensorAt<I>...>;
+}
+
+/// Calls forward (or the callable) with as many tensors as there are; false when it takes no such number.
+template <class M, std::size_t N = 0>
+bool call_with_tensors(M& module, std::span<const at::Tensor> inputs, c10::IValue& result) {
+  if constexpr (N <= max_trace_inputs) {
+    if (inputs.size() != N) return call_with_tensors<M, N + 1>(module, inputs, result);
+    if constexpr (takes_tensors<M>(std::make_index_sequence<N>())) {
+      const auto call = [&]<std::size_t... I>(std::index_sequence<I...>) -> decltype(auto) {
+        if constexpr (requires { module.forward(inputs[I]...); }) return module.forward(inputs[I]...);
+        else return module(inputs[I]...);
+      };
+      using Result = decltype(call(std::make_index_sequence<N>()));
+      if constexpr (std::is_void_v<Result>) call(std::make_index_sequence<N>());
+      else result = box_result(call(std::make_index_sequence<N>()));
+      return true;
+    }
+  }
+  return false;
+}
+
+using RunTraced = std::function<c10::IValue(std::span<const at::Tensor>)>;
+std::shared_ptr<GraphModule> trace_module(const torch::nn::Module& root, const RunTraced& run, std::vector<at::Tensor> inputs, const TraceOptions& options);
+
+}  // namespace detail
+
+/// The module as a graph: `auto gm = fxx::trace(net, {image});`. The result equals the module's on the traced inputs, and on
+/// others of the same shapes. Throws TraceError (E301) where the code branches on values, and the module's own errors.
+template <class M>
+std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor> inputs, const TraceOptions& options = {}) {
+  auto& module = detail::unwrap_module(module_or_holder);
+  using Module = std::remove_reference_t<decltype(module)>;
+  const detail::RunTraced run = [&](std::span<const at::Tensor> tensors) {
+    c10::IValue result;
+    if (!detail::call_with_tensors(module, tensors, result))
+      throw TraceError(ErrorId::unsupported_argument, "trace: forward cannot be called with " + std::to_string(tensors.size()) +
+                                                          " tensors; give as many inputs as it takes");
+    return result;
+  };
+  if constexpr (std::derived_from<Module, torch::nn::Module>) {
+    return detail::trace_module(module, run, std::move(inputs), options);
+  } else {
+    const torch::nn::Module root("Function");
+    return detail::trace_module(root, run, std::move(inputs), options);
+  }
+}
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/trace.ipp"
+#endif

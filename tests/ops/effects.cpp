@@ -1,0 +1,88 @@
+// ops/effects.hpp: which writes other nodes can see.
+#include "fxx/ops/effects.hpp"
+
+#include <doctest/doctest.h>
+
+#include "fxx/ops/operation.hpp"
+#include "fxx/ops/registry.hpp"
+
+using namespace fxx;
+
+namespace {
+struct Fresh {
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* made = g.call_function(ops::add_Tensor, {x, 1});
+};
+}  // namespace
+
+TEST_CASE("writing to a value that was made for it is nobody's business") {
+  Fresh f;
+  Node* n = f.g.call_function(ops::relu_, {f.made});
+  CHECK(mutates_own_temporary(*n));
+  CHECK_FALSE(is_barrier(*n));
+  CHECK(is_impure(*n));
+  Node* method = f.g.call_method("mul_", {f.g.call_function(ops::neg, {f.x}), 2});
+  CHECK(mutates_own_temporary(*method));
+}
+
+TEST_CASE("a second user of the value sees the write") {
+  Fresh f;
+  Node* n = f.g.call_function(ops::relu_, {f.made});
+  f.g.call_function(ops::neg, {f.made});
+  CHECK_FALSE(mutates_own_temporary(*n));
+  CHECK(is_barrier(*n));
+}
+
+TEST_CASE("one write after another to the same temporary is seen by nobody either, to an input by all") {
+  Fresh f;
+  Node* n = f.made;
+  for (int i = 0; i < 4; ++i) n = f.g.call_function(ops::relu_, {n});
+  CHECK(mutates_own_temporary(*n));
+  n = f.x;
+  for (int i = 0; i < 4; ++i) n = f.g.call_function(ops::relu_, {n});
+  CHECK_FALSE(mutates_own_temporary(*n));
+}
+
+TEST_CASE("inputs, attributes, views and results of unknown calls are memory that others may see") {
+  Fresh f;
+  Graph& g = f.g;
+  for (Node* seen : {f.x, g.get_attr("weight"), g.call_function(ops::view, {f.made, Argument::list({-1})}),
+                     g.call_function(ops::contiguous, {f.made}), g.call_function(ops::reshape, {f.made, Argument::list({-1})}),
+                     g.call_module("layer", {f.x}), g.call_function(register_function("tests::any"), {f.x}),
+                     g.call_method("no_such_method", {f.x})}) {
+    CAPTURE(format_node(*seen));
+    Node* n = g.call_function(ops::relu_, {seen});
+    CHECK_FALSE(mutates_own_temporary(*n));
+    CHECK(is_barrier(*n));
+  }
+}
+
+TEST_CASE("one of several results is not a value of its own") {
+  Fresh f;
+  Node* pieces = f.g.call_function(ops::chunk, {f.made, 2});
+  Node* first = f.g.call_function(ops::operator_getitem, {pieces, 0});
+  CHECK_FALSE(mutates_own_temporary(*f.g.call_function(ops::relu_, {first})));
+}
+
+TEST_CASE("what does not write mutates nothing") {
+  Fresh f;
+  CHECK_FALSE(mutates_own_temporary(*f.made));
+  CHECK_FALSE(mutates_own_temporary(*f.x));
+  CHECK_FALSE(mutates_own_temporary(*f.g.call_function(ops::relu_, {})));
+}
+
+TEST_CASE("barriers are impure calls; inputs, attributes and the output are none") {
+  Fresh f;
+  Graph& g = f.g;
+  CHECK_FALSE(is_barrier(*f.x));
+  CHECK_FALSE(is_barrier(*g.get_attr("weight")));
+  CHECK_FALSE(is_barrier(*f.made));
+  CHECK_FALSE(is_barrier(*g.call_function(ops::dropout, {f.made, 0.5, true})));
+  CHECK(is_barrier(*g.call_module("unknown", {f.made})));
+  CHECK(is_barrier(*g.call_method("unknown_", {f.made})));
+  CHECK(is_barrier(*g.call_function(register_function("tests::effect", {}, true), {f.made})));
+  CHECK(is_barrier(*g.call_function(ops::batch_norm, {f.made, {}, {}, {}, {}, true, 0.1, 1e-5, false})));
+  CHECK_FALSE(is_barrier(*g.call_function(ops::batch_norm, {f.made, {}, {}, {}, {}, false, 0.1, 1e-5, false})));
+  CHECK_FALSE(is_barrier(*g.output(f.made)));
+}

@@ -1,0 +1,274 @@
+// ops/schema.hpp: schemas and literals taken apart, at compile time and while running.
+#include "fxx/ops/schema.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fxx/ops/registry.hpp"
+#include "support.hpp"
+
+using namespace fxx;
+using Kind = Literal::Kind;
+
+namespace {
+
+/// A schema with the room that its parts need. The text is copied to a block of its exact size, so that the sanitized build
+/// sees a step beyond it.
+struct Parsed {
+  explicit Parsed(std::string_view schema, Trait traits = Trait::none) : size(schema.size()), text(new char[schema.size()]) {
+    std::memcpy(text.get(), schema.data(), size);
+    const std::string_view exact(text.get(), size);
+    const SchemaSize measured = measure_schema(exact);
+    well_formed = measured.well_formed;
+    if (!well_formed) return;
+    parameters.resize(measured.parameters);
+    returns.resize(measured.returns);
+    well_formed = parse_schema(exact, traits, parameters.data(), returns.data(), op);
+  }
+  std::size_t size;
+  std::unique_ptr<char[]> text;
+  std::vector<Parameter> parameters;
+  std::vector<Return> returns;
+  Operator op;
+  bool well_formed = false;
+};
+
+Type type_of(const std::string& text) {
+  const Parsed p("t::f(" + text + " x) -> ()");
+  REQUIRE(p.well_formed);
+  return p.op.parameters[0].type;
+}
+
+constexpr Parameter first_parameter(std::string_view schema) {
+  Parameter parameters[4];
+  Return returns[4];
+  Operator op;
+  return measure_schema(schema).well_formed && parse_schema(schema, Trait::none, parameters, returns, op) ? parameters[0] : Parameter{};
+}
+
+}  // namespace
+
+TEST_CASE("a schema is taken apart") {
+  const Parsed p("my::conv.overload(Tensor(a!) self, Tensor? bias=None, SymInt[2] stride=[1, 2], *, Scalar alpha=1, str mode=\"a, b) -> c\") -> "
+                 "(Tensor(a!), Tensor[] rest)",
+                 Trait::random);
+  REQUIRE(p.well_formed);
+  const Operator& op = p.op;
+  CHECK(op.name == "my::conv.overload");
+  CHECK(op.id == hash_of("my::conv.overload"));
+  CHECK(op.name_space() == "my");
+  CHECK(op.base_name() == "conv");
+  CHECK(op.overload_name() == "overload");
+  CHECK(op.schema.size() == p.size);
+  CHECK(op.arity() == 5);
+  CHECK(op.required == 1);
+  CHECK(op.positional == 3);
+  CHECK(op.traits == Trait::random);
+  CHECK(op.mutates);
+  CHECK(op.aliases);
+  CHECK_FALSE(op.pure());
+  CHECK(op.index_of("stride") == 2);
+  CHECK(op.index_of("nothing") == -1);
+
+  CHECK(op.parameters[0].name == "self");
+  CHECK(op.parameters[0].written);
+  CHECK(op.parameters[0].alias == 'a');
+  CHECK_FALSE(op.parameters[0].has_default());
+  CHECK(op.parameters[1].type == Type{.base = ValueType::tensor, .optional = true});
+  CHECK(op.parameters[1].standard.kind == Kind::none);
+  CHECK(op.parameters[2].type == Type{.base = ValueType::integer, .list = true, .list_size = 2});
+  CHECK(op.parameters[2].default_text == "[1, 2]");
+  CHECK(op.parameters[2].standard.count == 2);
+  CHECK_FALSE(op.parameters[2].keyword_only);
+  CHECK(op.parameters[3].keyword_only);
+  CHECK(op.parameters[3].standard == Literal::of(1));
+  CHECK(op.parameters[4].standard == Literal::of(std::string_view("a, b) -> c")));
+
+  REQUIRE(op.returns.size() == 2);
+  CHECK(op.returns[0].written);
+  CHECK(op.returns[1].name == "rest");
+  CHECK(op.returns[1].type == Type{.base = ValueType::tensor, .list = true});
+}
+
+TEST_CASE("every type of a schema is told apart") {
+  CHECK(type_of("Tensor") == Type{.base = ValueType::tensor});
+  CHECK(type_of("Tensor?") == Type{.base = ValueType::tensor, .optional = true});
+  CHECK(type_of("Tensor[]") == Type{.base = ValueType::tensor, .list = true});
+  CHECK(type_of("Tensor?[]") == Type{.base = ValueType::tensor, .list = true, .optional_items = true});
+  CHECK(type_of("Tensor[]?") == Type{.base = ValueType::tensor, .list = true, .optional = true});
+  CHECK(type_of("int[2]?") == Type{.base = ValueType::integer, .list = true, .optional = true, .list_size = 2});
+  CHECK(type_of("SymInt[1]") == Type{.base = ValueType::integer, .list = true, .list_size = 1});
+  CHECK(type_of("Scalar") == Type{.base = ValueType::scalar});
+  CHECK(type_of("float") == Type{.base = ValueType::real});
+  CHECK(type_of("bool[3]") == Type{.base = ValueType::boolean, .list = true, .list_size = 3});
+  CHECK(type_of("str?") == Type{.base = ValueType::string, .optional = true});
+  CHECK(type_of("ScalarType") == Type{.base = ValueType::dtype});
+  CHECK(type_of("Layout") == Type{.base = ValueType::layout});
+  CHECK(type_of("MemoryFormat") == Type{.base = ValueType::memory_format});
+  CHECK(type_of("Device") == Type{.base = ValueType::device});
+  CHECK(type_of("Generator?") == Type{.base = ValueType::generator, .optional = true});
+  CHECK(type_of("Any").base == ValueType::other);
+  CHECK(type_of("Stream").base == ValueType::other);
+  CHECK(type_of("Tensor(a -> *)") == Type{.base = ValueType::tensor});
+}
+
+TEST_CASE("schemas are parsed by the compiler") {
+  static_assert(measure_schema("a::b(Tensor x, *, int y=3) -> (Tensor, int)").parameters == 2);
+  static_assert(measure_schema("a::b(Tensor x, *, int y=3) -> (Tensor, int)").returns == 2);
+  static_assert(measure_schema("a::b() -> ()").well_formed);
+  static_assert(measure_schema("a::b() -> ()").returns == 0);
+  static_assert(first_parameter("a::b(Tensor(a!)? self=None) -> ()").written);
+  static_assert(first_parameter("a::b(float eps=1e-05) -> ()").standard.real == 1e-05);
+  static_assert(first_parameter("a::b(int[2] stride=[1, 1]) -> ()").standard.items[1] == 1);
+}
+
+TEST_CASE("purity and aliasing follow from the schema and the traits") {
+  CHECK(Parsed("t::f(Tensor a) -> Tensor").op.pure());
+  CHECK(Parsed("t::f(Tensor a) -> Tensor", Trait::random).op.pure());
+  CHECK_FALSE(Parsed("t::f(Tensor a) -> Tensor", Trait::impure).op.pure());
+  CHECK_FALSE(Parsed("t::f(Tensor(a!) a) -> Tensor(a!)").op.pure());
+  CHECK_FALSE(Parsed("t::f(Tensor a, *, Tensor(a!) out) -> Tensor(a!)").op.pure());
+  CHECK(Parsed("t::f(Tensor(a) a) -> Tensor(a)").op.aliases);
+  CHECK(Parsed("t::f(Tensor(a) a) -> Tensor(a)").op.pure());
+  CHECK_FALSE(Parsed("t::f(Tensor a) -> Tensor").op.aliases);
+  CHECK(Parsed("t::f(Tensor(a -> *) a) -> Tensor(a)[]").op.aliases);
+  CHECK(Parsed("t::f(Tensor(a) a) -> (Tensor, Tensor(a) b)").op.aliases);
+}
+
+TEST_CASE("texts that are no schema are refused") {
+  for (const std::string text :
+       {"", "f", "a::b", "a::b(", "a::b()", "a::b() ->", "a::b() -> ", "a::b) -> ()", "(", "()", "::", "a::", "::b() -> ()", "b() -> ()",
+        "a::() -> ()", "a::b(Tensor) -> Tensor", "a::b(Tensor x, ) -> Tensor", "a::b(Tensor x y) -> Tensor",
+        "a::b(Tensor x Tensor y) -> Tensor", "a::b(Tensor( x) -> Tensor", "a::b(int[ x) -> Tensor", "a::b(int[z] x) -> Tensor",
+        "a::b(Tensor x-y) -> Tensor", "a::b(Tensor x) - Tensor", "a::b(Tensor x)-> Tensor", "a::b(=3) -> Tensor",
+        "a::b(, Tensor x) -> Tensor"}) {
+    CAPTURE(text);
+    CHECK_FALSE(Parsed(text).well_formed);
+  }
+  const std::string whole = "my::f(Tensor(a!) self, SymInt[2] stride=[1, 2], *, str mode=\"a, b\") -> Tensor(a!)";
+  CHECK(Parsed(whole).well_formed);
+  for (std::size_t size = 0; size < whole.find("-> ") + 4; ++size) {
+    CAPTURE(size);
+    CHECK_FALSE(Parsed(whole.substr(0, size)).well_formed);
+  }
+}
+
+// Fails at present: what follows "->" is hardly looked at. Some of these read one character beyond the text.
+TEST_CASE("results that are none are refused") {
+  for (const std::string text :
+       {"a::b(Tensor x) -> (", "a::b(Tensor x) -> (Tensor", "a::b(Tensor x) -> (Tensor,", "a::b(Tensor x) -> (Tensor, ",
+        "a::b(Tensor x) -> Tensor,", "a::b(Tensor x) -> Tensor Tensor", "a::b(Tensor x) -> (Tensor, )", "a::b(Tensor x) -> (Tensor) x",
+        "a::b(Tensor x) -> (Tensor]", "a::b(Tensor x) -> (Tensor a b)", "!::b() -> ()", "a b::c() -> ()"}) {
+    CAPTURE(text);
+    CHECK(test::holds_in_child([&] { return !Parsed(text).well_formed; }));
+  }
+}
+
+// Fails at present: measure_schema never ends.
+TEST_CASE("a closing bracket that nothing opened is refused") {
+  CHECK(test::holds_in_child([] {
+    alarm(10);  // it takes no time, or for ever
+    return !Parsed("a::b(Tensor x] -> Tensor").well_formed;
+  }));
+}
+
+// Fails at present: a quote inside an alias hides the comma from measure_schema, so parse_schema writes a second result where
+// there is room for one.
+TEST_CASE("as many results are written as were measured") {
+  std::vector<Parameter> parameters(8);
+  std::vector<Return> returns(8);
+  Operator op;
+  const std::string_view text = "a::f() -> (Tensor(\"!), Tensor b)";
+  const SchemaSize size = measure_schema(text);
+  if (size.well_formed && parse_schema(text, Trait::none, parameters.data(), returns.data(), op))
+    CHECK(op.returns.size() == size.returns);
+}
+
+// Fails at present, for the reasons of the three cases above.
+TEST_CASE("changed schemas are read or refused, within their text") {
+  CHECK(test::holds_in_child([] {
+    alarm(60);
+    test::Random random(41);
+    const std::string schemas[] = {
+        "my::f(Tensor(a!) self, SymInt[2] stride=[1, 2], *, str mode=\"a, b\") -> (Tensor(a!), Tensor? b)",
+        "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1]) -> Tensor",
+        "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]", "a::b() -> ()"};
+    const std::string_view tokens[] = {"(", ")", "[", "]", ",", " ", "=", "?", "!", "\"", "'", ":", "::", "*", "->", " -> ", "Tensor", "9", "a", ")(", "()"};
+    int accepted = 0;
+    const int rounds = test::repeats(100000, 30000);
+    for (int i = 0; i < rounds; ++i) {
+      std::string text = schemas[random.below(std::size(schemas))];
+      for (std::size_t changes = 1 + random.below(3); changes > 0; --changes) {
+        const std::size_t at = random.below(text.size() + 1);
+        switch (random.below(4)) {
+          case 0: text.erase(at, random.below(5)); break;
+          case 1: text.insert(at, tokens[random.below(std::size(tokens))]); break;
+          case 2: text.resize(at); break;
+          default:
+            if (at < text.size()) text[at] = static_cast<char>(random.next());
+        }
+      }
+      accepted += Parsed(text).well_formed;
+    }
+    return accepted > rounds / 50 && accepted < rounds - rounds / 50;
+  }));
+}
+
+TEST_CASE("literals are read") {
+  static_assert(parse_literal("None").kind == Kind::none);
+  static_assert(parse_literal("True") == Literal::of(true));
+  static_assert(parse_literal("False") == Literal::of(false));
+  static_assert(parse_literal("3") == Literal::of(3));
+  static_assert(parse_literal("-17") == Literal::of(-17));
+  static_assert(parse_literal("0.5").real == 0.5);
+  static_assert(parse_literal("1.").kind == Kind::real);
+  static_assert(parse_literal("1e-05").real == 1e-05);
+  static_assert(parse_literal("-1.5e-3").real == -1.5e-3);
+  static_assert(parse_literal("1e10").real == 1e10);
+  static_assert(parse_literal("2E+3").real == 2000.0);
+  static_assert(parse_literal("\"none\"").string == "none");
+  static_assert(parse_literal("'a'").string == "a");
+  static_assert(parse_literal("\"\"").kind == Kind::string);
+  static_assert(parse_literal("[]").kind == Kind::integers && parse_literal("[]").count == 0);
+  static_assert(parse_literal("[0, -1]").count == 2 && parse_literal("[0, -1]").items[1] == -1);
+  static_assert(parse_literal("[1,2,3,4]").count == 4);
+  for (const std::string text : {"", "-", "+", "abc", "contiguous_format", "[1, 2, 3, 4, 5]", "[1.5]", "[a]", "[1", "1]", "\"open", "'a\"", "\"", "1.2.3", "1e",
+                           "0x10", "1 2", "99999999999999999999", "Mean", "none", "true"}) {
+    CAPTURE(text);
+    CHECK(parse_literal(text).kind == Kind::other);
+  }
+}
+
+// Fails at present: an exponent without digits in front of it is read as 0.
+TEST_CASE("an exponent alone is no number") {
+  CHECK(parse_literal("e5").kind == Kind::other);
+  CHECK(parse_literal("-e5").kind == Kind::other);
+  CHECK(parse_literal(".").kind == Kind::other);
+}
+
+TEST_CASE("defaults of real numbers are the nearest doubles") {
+  CHECK(parse_literal("0.1").real == 0.1);
+  CHECK(parse_literal("0.33333333333333331").real == 0.33333333333333331);
+  CHECK(parse_literal("0.125").real == 0.125);
+  CHECK(parse_literal("0.01").real == 0.01);
+  CHECK(parse_literal("1e-08").real == 1e-08);
+  CHECK(parse_literal("1e-12").real == 1e-12);
+}
+
+TEST_CASE("literals are equal as PyTorch sees it") {
+  CHECK(Literal::of(1) == Literal::of(1.0));
+  CHECK_FALSE(Literal::of(1) == Literal::of(true));
+  CHECK_FALSE(Literal::of(1) == Literal::of(2));
+  CHECK(Literal::of(std::string_view("a")) == Literal::of(std::string_view("a")));
+  CHECK_FALSE(Literal::of(std::string_view("a")) == Literal::of(std::string_view("b")));
+  CHECK(parse_literal("[1, 2]") == parse_literal("[1,2]"));
+  CHECK_FALSE(parse_literal("[1, 2]") == parse_literal("[1, 3]"));
+  CHECK_FALSE(parse_literal("[1]") == parse_literal("[1, 1]"));
+  CHECK_FALSE(parse_literal("what?") == parse_literal("what?"));  // an unreadable default equals nothing
+  CHECK(parse_literal("None") == parse_literal("None"));
+}

@@ -1,0 +1,271 @@
+// runtime/toolchain.hpp: which compiler is taken, what it is told, and how its failures arrive.
+#include "fxx/runtime/toolchain.hpp"
+
+#include <doctest/doctest.h>
+#include <utime.h>
+
+#include <algorithm>
+
+#include "fxx/runtime/library.hpp"
+#include "support.hpp"
+
+namespace {
+
+using fxx::BuildError;
+using fxx::BuildRequest;
+using fxx::CompileError;
+using fxx::ErrorId;
+using fxx::Toolchain;
+using support::contains;
+using support::fault_of;
+using support::TemporaryFolder;
+using support::Variable;
+
+/// A script in the place of a compiler: it answers --version, else does `body`, in which $out is the file to build.
+std::string fake_compiler(const TemporaryFolder& folder, const std::string& name, const std::string& body,
+                          const std::string& version = "fake 1.0") {
+  return folder.script(name, "case \"$*\" in *--version) echo '" + version + "'; echo second line; exit 0;; esac\n"
+                             "out=; next=; for word; do [ -n \"$next\" ] && { out=$word; next=; }; [ \"$word\" = -o ] && next=1; done\n" +
+                                 body + "\n");
+}
+
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n');
+  return text.substr(text.rfind('\n', end) + 1, end - text.rfind('\n', end));
+}
+
+}  // namespace
+
+TEST_CASE("the compiler that FXX_CXX names goes first, then CXX, then those in PATH") {
+  const TemporaryFolder folder;
+  const std::string one = fake_compiler(folder, "one", ""), two = fake_compiler(folder, "two", "");
+  const std::string clang = fake_compiler(folder, "path/clang++", "");
+  const Variable path("PATH", (folder / "path") + ":/bin:/usr/bin");
+  {
+    const Variable fxx_cxx("FXX_CXX", "  " + one + "  --first\t-m64 "), cxx("CXX", two);
+    CHECK(Toolchain::find().command() == std::vector<std::string>{one, "--first", "-m64"});
+  }
+  {
+    const Variable fxx_cxx("FXX_CXX", std::nullopt), cxx("CXX", two);
+    CHECK(Toolchain::find().command() == std::vector<std::string>{two});
+  }
+  {
+    const Variable fxx_cxx("FXX_CXX", " \t"), cxx("CXX", two);
+    CHECK(Toolchain::find().command() == std::vector<std::string>{two});
+  }
+  const Variable fxx_cxx("FXX_CXX", std::nullopt);
+  const Variable only("PATH", folder / "path");
+  const auto in_path = [&] { return Toolchain::find().command().at(0); };
+  // The scripts need /bin/sh only, which is named by its path.
+  {
+    const Variable cxx("CXX", "fxx-no-such-compiler");
+    CHECK(in_path() == "clang++");
+  }
+  const Variable cxx("CXX", std::nullopt);
+  CHECK(in_path() == "clang++");
+  fake_compiler(folder, "path/g++", "");
+  CHECK(in_path() == "g++");
+  fake_compiler(folder, "path/c++", "");
+  CHECK(in_path() == "c++");
+}
+
+TEST_CASE("without a compiler the fault says what was looked for and what to do") {
+  const TemporaryFolder folder;
+  const Variable path("PATH", folder.path());
+  const auto message = [](const std::optional<std::string>& fxx_cxx_value, const std::optional<std::string>& cxx_value) {
+    const Variable fxx_cxx("FXX_CXX", fxx_cxx_value), cxx("CXX", cxx_value);
+    const CompileError error = fault_of<CompileError>([] { (void)Toolchain::find(); });
+    CHECK(error.id() == ErrorId::compiler_missing);
+    CHECK(contains(error.what(), "FXX_CXX; until then modules keep working, interpreted [E601]"));
+    return std::string(error.what());
+  };
+  const std::string none = message(std::nullopt, std::nullopt);
+  CHECK(contains(none, "FXX_CXX (not set), CXX (not set), and c++, g++ and clang++ in PATH=" + folder.path()));
+  CHECK(contains(message(std::nullopt, "gone --x"), "CXX=gone --x (no program)"));
+  // What the user named is not replaced unnoticed, whatever else there is.
+  const std::string other = fake_compiler(folder, "g++", "");
+  CHECK(contains(message("/no/such/compiler -m32", other), "FXX_CXX=/no/such/compiler -m32, which is no program"));
+}
+
+TEST_CASE("a compiler that cannot be run is missing too") {
+  const TemporaryFolder folder;
+  const std::string broken = folder.file("broken", "#!/fxx/no/such/interpreter\n");
+  std::filesystem::permissions(broken, std::filesystem::perms::owner_all);
+  const CompileError error = fault_of<CompileError>([&] { (void)Toolchain({broken}); });
+  CHECK(error.id() == ErrorId::compiler_missing);
+  CHECK(contains(error.what(), "'" + broken + "' cannot be run"));
+  CHECK(fault_of<CompileError>([] { (void)Toolchain(std::vector<std::string>{}); }).id() == ErrorId::compiler_missing);
+  CHECK(fault_of<CompileError>([] { (void)Toolchain({""}); }).id() == ErrorId::compiler_missing);
+  CHECK(fault_of<CompileError>([&] { (void)Toolchain({folder.path()}); }).id() == ErrorId::compiler_missing);
+}
+
+TEST_CASE("the identity holds command, version and files of all programs in the command") {
+  const TemporaryFolder folder;
+  const std::string compiler = fake_compiler(folder, "real", ""), wrapper = folder.script("wrapper", "exec \"$@\"");
+  std::filesystem::create_symlink("real", folder / "link");
+  const Toolchain toolchain({wrapper, folder / "link", "-m64"});
+  CHECK(toolchain.version() == "fake 1.0");
+  CHECK(contains(toolchain.identity(), wrapper + " " + (folder / "link") + " -m64; fake 1.0; "));
+  for (const std::string& program : {wrapper, compiler})
+    CHECK(contains(toolchain.identity(), program + " " + std::to_string(std::filesystem::file_size(program)) + " bytes, changed "));
+  CHECK(Toolchain({wrapper, folder / "link"}).identity() != toolchain.identity());
+  CHECK(Toolchain({wrapper, folder / "link", "-m64"}).identity() == toolchain.identity());
+}
+
+TEST_CASE("the identity changes with the compiler's file") {
+  const TemporaryFolder folder;
+  const std::string compiler = fake_compiler(folder, "cc", "");
+  const std::string first = Toolchain({compiler}).identity();
+  const struct utimbuf times {1000000000, 1000000000};
+  REQUIRE(::utime(compiler.c_str(), &times) == 0);
+  const std::string second = Toolchain({compiler}).identity();
+  CHECK(second != first);
+  CHECK(contains(second, "changed 1000000000.0"));
+  fake_compiler(folder, "cc", "# longer", "fake 2.0");
+  REQUIRE(::utime(compiler.c_str(), &times) == 0);
+  CHECK(Toolchain({compiler}).identity() != second);
+  CHECK(Toolchain({compiler}).version() == "fake 2.0");
+}
+
+TEST_CASE("--version is run once for each compiler") {
+  const TemporaryFolder folder;
+  const std::string compiler = folder.script("cc", "echo \"$LC_ALL\" >> " + (folder / "runs") + "\necho fake 3");
+  for (int i = 0; i < 5; ++i) CHECK(Toolchain({compiler}).version() == "fake 3");
+  CHECK(support::content_of(folder / "runs") == "C\n");
+}
+
+TEST_CASE("a compiler without --version is known by its file") {
+  const TemporaryFolder folder;
+  const Toolchain toolchain({folder.script("cc", "echo unknown option; exit 1")});
+  CHECK(toolchain.version() == "");
+  CHECK(contains(toolchain.identity(), (folder / "cc") + " "));
+}
+
+TEST_CASE("the real compiler builds a library that works") {
+  const TemporaryFolder folder;
+  folder.file("include folder/header.hpp", "inline int from_header() { return 40; }\n");
+  folder.file("more/second.hpp", "");
+  const Toolchain toolchain = Toolchain::find();
+  CHECK(!toolchain.version().empty());
+  std::filesystem::create_directories(folder / "other");
+  toolchain.build({.source = "extern \"C\" int other() { return 1; }"}, folder / "other", "libother.so");
+  std::filesystem::create_directories(folder / "main");
+  toolchain.build({.source = "#include \"header.hpp\"\n#include <second.hpp>\nextern \"C\" int other();\n"
+                             "extern \"C\" int run() { return from_header() + other() + EXTRA; }",
+                   .flags = {"-std=c++20", "-O1", "-DEXTRA=1", "-I" + (folder / "more")},
+                   .include_folders = {folder / "include folder"},
+                   .library_folders = {folder / "other"},
+                   .libraries = {"other", folder / "other/libother.so"},
+                   .rpaths = {folder / "other", folder / "comma,folder", "$ORIGIN"}},
+                  folder / "main");
+  const fxx::Library library(folder / "main/module.so");
+  CHECK(library.symbol<int()>("run")() == 42);
+  CHECK(support::content_of(folder / "main/source.cpp").starts_with("#include \"header.hpp\""));
+  CHECK(support::content_of(folder / "main/log").starts_with(fxx::command_line(toolchain.command())));
+  CHECK(contains(support::content_of(folder / "main/headers.d"), "include\\ folder/header.hpp"));
+}
+
+TEST_CASE("the command holds every part of the request, paths made absolute") {
+  const TemporaryFolder folder;
+  const Toolchain toolchain({fake_compiler(folder, "cc", ""), "-m64"});
+  const std::string here = std::filesystem::current_path().string();
+  const std::vector<std::string> command = toolchain.build_command({.source = "",
+                                                                    .flags = {"-O3", "a flag"},
+                                                                    .include_folders = {"/a b", "relative"},
+                                                                    .library_folders = {"/l", "m"},
+                                                                    .libraries = {"torch", "/x/liby.so", "./z.so"},
+                                                                    .rpaths = {"/r,s", "$ORIGIN/lib", "t"}},
+                                                                   "out.so");
+  CHECK(command == std::vector<std::string>{folder / "cc", "-m64", "-shared", "-fPIC", "-O3", "a flag", "-I/a b",
+                                            "-I" + here + "/relative", "-MMD", "-MF", "headers.d", "source.cpp", "-o", "out.so",
+                                            "-L/l", "-L" + here + "/m", "-ltorch", "/x/liby.so", here + "/./z.so", "-Xlinker",
+                                            "-rpath", "-Xlinker", "/r,s", "-Xlinker", "-rpath", "-Xlinker", "$ORIGIN/lib",
+                                            "-Xlinker", "-rpath", "-Xlinker", here + "/t"});
+}
+
+TEST_CASE("a compile that fails carries all that is needed to look into it") {
+  const TemporaryFolder folder;
+  const Toolchain toolchain({fake_compiler(folder, "cc", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23; "
+                                                         "do echo \"complaint $i\" >&2; done; exit 3")});
+  const BuildError error = fault_of<BuildError>([&] { toolchain.build({.source = "int x = y;"}, folder.path()); });
+  CHECK(error.id() == ErrorId::compile_failed);
+  CHECK(error.exit_status() == 3);
+  CHECK(error.result().exit_status == 3);
+  CHECK(error.argv() == toolchain.build_command({.source = ""}, "module.so"));
+  CHECK(error.folder() == folder.path());
+  CHECK(error.source_path() == folder / "source.cpp");
+  CHECK(support::content_of(error.source_path()) == "int x = y;");
+  CHECK(contains(error.log(), "complaint 1\n"));
+  CHECK(contains(error.log(), "complaint 23\n"));
+  CHECK(last_line(support::content_of(folder / "log")) == "complaint 23");
+  const std::string message = error.what();
+  CHECK(message.starts_with("fxx::Toolchain::build: the compiler ended with status 3; "));
+  CHECK(message.ends_with(" [E602]"));
+  CHECK(contains(message, folder / "source.cpp"));
+  CHECK(contains(message, fxx::command_line(error.argv())));
+  CHECK(contains(message, "\ncomplaint 20\n... and 3 more lines\n"));
+  CHECK(!contains(message, "complaint 21"));
+  // Seen as its base, it has the lines of the message.
+  const CompileError& base = error;
+  CHECK(last_line(base.log()) == "... and 3 more lines");
+}
+
+TEST_CASE("a line without end does not fill the message") {
+  const TemporaryFolder folder;
+  const Toolchain toolchain({fake_compiler(folder, "cc", "head -c 100000 /dev/zero | tr '\\0' x; exit 1")});
+  const BuildError error = fault_of<BuildError>([&] { toolchain.build({.source = ""}, folder.path()); });
+  CHECK(error.log().size() == 100000);
+  CHECK(std::string_view(error.what()).size() < 2000);
+}
+
+TEST_CASE("a real mistake is reported with the compiler's words") {
+  const TemporaryFolder folder;
+  const BuildError error =
+      fault_of<BuildError>([&] { Toolchain::find().build({.source = "int f() { return unknown_name; }\n"}, folder.path()); });
+  CHECK(error.id() == ErrorId::compile_failed);
+  CHECK(contains(error.what(), "source.cpp:1:"));
+  CHECK(contains(error.what(), "unknown_name"));
+}
+
+TEST_CASE("a compile that takes too long is stopped") {
+  const TemporaryFolder folder;
+  const Toolchain toolchain({fake_compiler(folder, "cc", "echo started; while :; do sleep 1; done")});
+  const BuildError error =
+      fault_of<BuildError>([&] { toolchain.build({.source = "int x;", .timeout_seconds = 0.2}, folder.path()); });
+  CHECK(error.id() == ErrorId::compile_timeout);
+  CHECK(error.result().timed_out);
+  CHECK(contains(error.what(), "time limit"));
+  CHECK(contains(error.what(), "timeout_seconds"));
+  CHECK(support::content_of(error.source_path()) == "int x;");
+}
+
+TEST_CASE("a compiler that is killed, or builds nothing, has failed") {
+  const TemporaryFolder folder;
+  const auto failure = [&](const std::string& body) {
+    const Toolchain toolchain({fake_compiler(folder, "cc", body)});
+    const BuildError error = fault_of<BuildError>([&] { toolchain.build({.source = ""}, folder.path()); });
+    CHECK(error.id() == ErrorId::compile_failed);
+    return std::string(error.what());
+  };
+  CHECK(contains(failure("kill -KILL $$"), "was ended by signal 9"));
+  CHECK(contains(failure("kill -KILL $$"), "memory"));
+  CHECK(contains(failure("exit 0"), "reported success but wrote no library"));
+  CHECK(contains(failure(": > \"$out\""), "reported success but wrote no library"));
+  CHECK(contains(failure("rm -f \"$out\"; mkdir \"$out\""), "reported success but wrote no library"));
+}
+
+TEST_CASE("temporary files of the compiler go to the folder") {
+  const TemporaryFolder folder;
+  const Toolchain toolchain({fake_compiler(folder, "cc", "echo \"$TMPDIR\" > \"$out\"")});
+  std::filesystem::create_directories(folder / "build");
+  toolchain.build({.source = ""}, folder / "build");
+  CHECK(support::content_of(folder / "build/module.so") == (folder / "build") + "\n");
+}
+
+TEST_CASE("a folder that cannot be written is a fault") {
+  const TemporaryFolder folder;
+  const Toolchain toolchain({fake_compiler(folder, "cc", "")});
+  const CompileError error = fault_of<CompileError>([&] { toolchain.build({.source = ""}, folder.file("file", "") + "/x"); });
+  CHECK(error.id() == ErrorId::cache_unwritable);
+  CHECK(contains(error.what(), folder / "file/x/source.cpp"));
+}
