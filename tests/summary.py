@@ -24,7 +24,7 @@ def main(log):
     failures, notes, rows = [], [], []
     for line in pathlib.Path(log).read_text().splitlines():
         test = json.loads(line)
-        name = test['name'].split(' / ')[-1].removeprefix('fxx:')
+        name = test['name'].split(' - ')[-1].split(':')[-1]
         output = plain(test.get('stdout') or '')
         found = [m for pattern in COUNTS for m in pattern.finditer(output)]
         good, bad = (int(found[-1]['passed']), int(found[-1]['failed'])) if found else (0, 0)

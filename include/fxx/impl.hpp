@@ -6,6 +6,7 @@
 #error "fxx/impl.hpp holds the bodies for a compiled build; define FXX_COMPILED_LIB everywhere, or include fxx/fxx.hpp instead"
 #endif
 
+#include "fxx/codegen/built.ipp"
 #include "fxx/codegen/cpp.ipp"
 #include "fxx/codegen/readable.ipp"
 #include "fxx/io/file.ipp"

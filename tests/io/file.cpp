@@ -132,7 +132,7 @@ TEST_CASE("a disk without room is a fault, and the old file stays") {
   struct rlimit old {};
   ::getrlimit(RLIMIT_FSIZE, &old);
   auto* handler = std::signal(SIGXFSZ, SIG_IGN);
-  const struct rlimit small {100000, old.rlim_max};
+  const struct rlimit small = {100000, old.rlim_max};
   ::setrlimit(RLIMIT_FSIZE, &small);
   std::string message;
   try {

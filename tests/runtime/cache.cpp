@@ -36,7 +36,8 @@ struct Workplace {
       : compiler(folder.script("compiler", "case \"$*\" in *--version) echo version >> " + (folder / "runs") +
                                                "; echo fake 1.0; exit 0;; esac\necho build >> " + (folder / "runs") +
                                                "\nout=; next=; for word; do [ -n \"$next\" ] && { out=$word; next=; }; "
-                                               "[ \"$word\" = -o ] && next=1; done\n" + body + "\n")),
+                                               "[ \"$word\" = -o ] && next=1; done\n" +
+                                               body + "\n")),
         toolchain({compiler}),
         cache(folder / "cache") {}
 
@@ -54,7 +55,9 @@ struct Workplace {
     for (std::size_t at = 0; (at = runs.find("build\n", at)) != runs.npos; ++at) ++count;
     return count;
   }
-  std::string entry(const BuildRequest& request) const { return cache.folder() + "/" + BuildCache::entry_name(toolchain, request); }
+  std::string entry(const BuildRequest& request) const {
+    return cache.folder() + "/" + BuildCache::entry_name(toolchain, request);
+  }
   /// The library in an entry.
   std::string library(const BuildRequest& request) const {
     for (const auto& file : std::filesystem::directory_iterator(entry(request)))
@@ -93,14 +96,17 @@ int run_in_processes(int count, const std::function<void(int)>& work) {
 
 /// A body of a compiler that waits until `count` of them run, so that they overlap for certain.
 std::string all_at_once(const TemporaryFolder& folder, int count) {
-  return "mkdir -p " + (folder / "started") + "; : > " + (folder / "started") + "/$$; "
-         "while [ $(ls " + (folder / "started") + " | wc -l) -lt " + std::to_string(count) + " ]; do sleep 0.01; done; "
+  return "mkdir -p " + (folder / "started") + "; : > " + (folder / "started") +
+         "/$$; "
+         "while [ $(ls " +
+         (folder / "started") + " | wc -l) -lt " + std::to_string(count) +
+         " ]; do sleep 0.01; done; "
          "cp source.cpp \"$out\"";
 }
 
 void make_older(const std::string& path, double seconds) {
-  std::filesystem::last_write_time(
-      path, std::filesystem::file_time_type::clock::now() - std::chrono::milliseconds(static_cast<long>(1000 * seconds)));
+  std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() -
+                                             std::chrono::milliseconds(static_cast<long>(1000 * seconds)));
 }
 
 }  // namespace
@@ -135,7 +141,8 @@ TEST_CASE("all that decides the result is part of the key") {
   const BuildRequest base{.source = "text", .flags = {"-a", "-b"}, .extra = {"x"}};
   std::set<std::string> names = {BuildCache::entry_name(place.toolchain, base)};
   const auto differs = [&](const BuildRequest& request) {
-    CHECK_MESSAGE(names.insert(BuildCache::entry_name(place.toolchain, request)).second, "change number ", names.size());
+    CHECK_MESSAGE(names.insert(BuildCache::entry_name(place.toolchain, request)).second, "change number ",
+                  names.size());
   };
   const auto changed = [&](auto change) {
     BuildRequest request = base;
@@ -176,7 +183,8 @@ TEST_CASE("all that decides the result is part of the key") {
 
 TEST_CASE("a module for the processor it is built on is found on such processors only") {
   Workplace place;
-  const BuildRequest general{.source = "text", .flags = {"-O3"}}, native{.source = "text", .flags = {"-O3", "-march=native"}};
+  const BuildRequest general{.source = "text", .flags = {"-O3"}},
+      native{.source = "text", .flags = {"-O3", "-march=native"}};
   place.get(general);
   place.get(native);
   CHECK(!contains(support::content_of(place.entry(general) + "/key"), "\nprocessor "));
@@ -209,17 +217,20 @@ TEST_CASE("a damaged entry is built again") {
   rebuilt_after("empty library", [&] { std::filesystem::resize_file(place.library(request), 0); });
   rebuilt_after("truncated library", [&] { std::filesystem::resize_file(place.library(request), 3); });
   rebuilt_after("longer library", [&] { std::filesystem::resize_file(place.library(request), 5); });
-  rebuilt_after("another key", [&] { place.folder.file("cache/" + BuildCache::entry_name(place.toolchain, request) + "/key", "other"); });
+  rebuilt_after("another key", [&] {
+    place.folder.file("cache/" + BuildCache::entry_name(place.toolchain, request) + "/key", "other");
+  });
   rebuilt_after("no key", [&] { std::filesystem::remove(entry + "/key"); });
   rebuilt_after("no manifest", [&] { std::filesystem::remove(entry + "/manifest"); });
   const auto manifest = [&](const std::string& text) {
     place.folder.file("cache/" + BuildCache::entry_name(place.toolchain, request) + "/manifest", text);
   };
   const std::string name = std::filesystem::path(place.library(request)).filename().string();
-  for (const std::string& text : {std::string(), std::string("\n"), std::string("rubbish\n"), std::string("fxx entry 1\nlibrary "),
-                                  std::string("fxx entry 1\nlibrary \nend\n"), std::string("fxx entry 1\nlibrary 4\nend\n"),
-                                  std::string("fxx entry 2\nlibrary 4 x.so\nend\n"), "fxx entry 1\nlibrary 4 " + name + "\n",
-                                  "fxx entry 1\nlibrary 4 " + name + "\nheader 00 \nend\n"})
+  for (const std::string& text :
+       {std::string(), std::string("\n"), std::string("rubbish\n"), std::string("fxx entry 1\nlibrary "),
+        std::string("fxx entry 1\nlibrary \nend\n"), std::string("fxx entry 1\nlibrary 4\nend\n"),
+        std::string("fxx entry 2\nlibrary 4 x.so\nend\n"), "fxx entry 1\nlibrary 4 " + name + "\n",
+        "fxx entry 1\nlibrary 4 " + name + "\nheader 00 \nend\n"})
     rebuilt_after(text.c_str(), [&] { manifest(text); });
   rebuilt_after("a file in the place of the entry", [&] {
     std::filesystem::remove_all(entry);
@@ -234,8 +245,9 @@ TEST_CASE("a damaged entry is built again") {
 
 TEST_CASE("an entry is stale when a header that it included has changed") {
   // The compiler says which headers it read, as make wants to know it.
-  Workplace place("cp \"$FXX_TEST_HEADER\" \"$out\"\n"
-                  "printf '%s: source.cpp \\\\\\n %s\\n' \"$out\" \"$FXX_TEST_ESCAPED\" > headers.d");
+  Workplace place(
+      "cp \"$FXX_TEST_HEADER\" \"$out\"\n"
+      "printf '%s: source.cpp \\\\\\n %s\\n' \"$out\" \"$FXX_TEST_ESCAPED\" > headers.d");
   const std::string header = place.folder.file("a folder/of#$many.hpp", "first");
   std::string escaped = place.folder / "a\\ folder/of\\#$$many.hpp";
   const Variable path("FXX_TEST_HEADER", header), words("FXX_TEST_ESCAPED", escaped);
@@ -256,8 +268,9 @@ TEST_CASE("an entry is stale when a header that it included has changed") {
 }
 
 TEST_CASE("a header that changes while the compiler runs makes the entry stale") {
-  Workplace place("cp \"$FXX_TEST_HEADER\" \"$out\"; sleep 0.05; printf later > \"$FXX_TEST_HEADER\"\n"
-                  "printf '%s: source.cpp %s\\n' \"$out\" \"$FXX_TEST_HEADER\" > headers.d");
+  Workplace place(
+      "cp \"$FXX_TEST_HEADER\" \"$out\"; sleep 0.05; printf later > \"$FXX_TEST_HEADER\"\n"
+      "printf '%s: source.cpp %s\\n' \"$out\" \"$FXX_TEST_HEADER\" > headers.d");
   const std::string header = place.folder.file("header.hpp", "first");
   const Variable path("FXX_TEST_HEADER", header);
   CHECK(place.get({.source = "text"}).first == "first");
@@ -334,7 +347,8 @@ TEST_CASE("a builder that is killed leaves nothing that would be taken") {
   const TemporaryFolder folder;
   // The compiler has written half of its result when the process that waits for it dies.
   Workplace place("printf half > \"$out\"; [ -e " + (folder / "go") + " ] || { : > " + (folder / "half") +
-                  "; while :; do sleep 0.01; [ -e " + (folder / "half") + " ] || exit 1; done; }; cp source.cpp \"$out\"");
+                  "; while :; do sleep 0.01; [ -e " + (folder / "half") +
+                  " ] || exit 1; done; }; cp source.cpp \"$out\"");
   const BuildRequest request{.source = "text"};
   const pid_t child = ::fork();
   if (child == 0) {
@@ -365,7 +379,8 @@ TEST_CASE("a compile that fails leaves no entry, but its source and log") {
   CHECK(contains(error.what(), error.source_path()));
   CHECK(!place.cache.find(place.toolchain, bad));
   // Failing again does not pile up.
-  CHECK(fault_of<BuildError>([&] { place.cache.get_or_build(place.toolchain, bad); }).source_path() == error.source_path());
+  CHECK(fault_of<BuildError>([&] { place.cache.get_or_build(place.toolchain, bad); }).source_path() ==
+        error.source_path());
   CHECK(count_entries(place.cache.folder(), "failed-") == 1);
   CHECK(count_entries(place.cache.folder(), "aside-") == 0);
   CHECK(place.get({.source = "good"}).first == "good\n");
@@ -374,7 +389,8 @@ TEST_CASE("a compile that fails leaves no entry, but its source and log") {
 TEST_CASE("a compile that takes too long leaves no entry") {
   Workplace place("printf half > \"$out\"; while :; do sleep 1; done");
   const BuildRequest request{.source = "text", .timeout_seconds = 0.2};
-  CHECK(fault_of<BuildError>([&] { place.cache.get_or_build(place.toolchain, request); }).id() == ErrorId::compile_timeout);
+  CHECK(fault_of<BuildError>([&] { place.cache.get_or_build(place.toolchain, request); }).id() ==
+        ErrorId::compile_timeout);
   CHECK(!place.cache.find(place.toolchain, request));
   CHECK(count_entries(place.cache.folder(), "aside-") == 0);
 }
@@ -478,7 +494,9 @@ TEST_CASE("the cache is the user's alone, and entries have its rights") {
   Workplace place;
   const BuildRequest request{.source = "text"};
   place.get(request);
-  const auto mode = [](const std::string& path) { return static_cast<int>(std::filesystem::status(path).permissions()); };
+  const auto mode = [](const std::string& path) {
+    return static_cast<int>(std::filesystem::status(path).permissions());
+  };
   CHECK(mode(place.cache.folder()) == 0700);
   CHECK(mode(place.entry(request)) == 0700);
   std::filesystem::permissions(place.cache.folder(), std::filesystem::perms(0755));

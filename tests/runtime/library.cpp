@@ -63,7 +63,8 @@ TEST_CASE("a library that cannot be loaded is a fault with the linker's reason")
     return std::string(error.what());
   };
   CHECK(contains(reason(folder / "missing.so"), "No such file"));
-  CHECK(contains(reason(folder.file("text.so", "this is no library, but long enough for a header of one ............")), "ELF header"));
+  CHECK(contains(reason(folder.file("text.so", "this is no library, but long enough for a header of one ............")),
+                 "ELF header"));
   CHECK(contains(reason(folder.file("empty.so", "")), "file too short"));
   CHECK(contains(reason(""), "the path is empty"));
   // Half of a library, as a full disk leaves it.
@@ -73,7 +74,8 @@ TEST_CASE("a library that cannot be loaded is a fault with the linker's reason")
 
 TEST_CASE("what is undefined is found when loading, not when calling") {
   const support::TemporaryFolder folder;
-  fxx::Toolchain::find().build({.source = "void nobody_has_this(); extern \"C\" void f() { nobody_has_this(); }"}, folder.path());
+  fxx::Toolchain::find().build({.source = "void nobody_has_this(); extern \"C\" void f() { nobody_has_this(); }"},
+                               folder.path());
   const LoadError error = fault_of<LoadError>([&] { (void)Library(folder / "module.so"); });
   CHECK(contains(error.what(), "nobody_has_this"));
 }

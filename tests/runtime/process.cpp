@@ -71,8 +71,19 @@ TEST_CASE("a program ended by a signal says which") {
 TEST_CASE("exit status 127 is a status like others") { CHECK(shell("exit 127").exit_status == 127); }
 
 TEST_CASE("words reach the program as they are") {
-  const std::vector<std::string> words = {"",  "a b", "$HOME", "`id`", "\"x\"", "it's", "line\nbreak", "*", "-n",
-                                          "\\", ";",   "\xff\xfe", std::string(100000, 'x')};
+  const std::vector<std::string> words = {"",
+                                          "a b",
+                                          "$HOME",
+                                          "`id`",
+                                          "\"x\"",
+                                          "it's",
+                                          "line\nbreak",
+                                          "*",
+                                          "-n",
+                                          "\\",
+                                          ";",
+                                          "\xff\xfe",
+                                          std::string(100000, 'x')};
   std::vector<std::string> argv = {"printf", "[%s]"};
   argv.insert(argv.end(), words.begin(), words.end());
   std::string expected;
@@ -81,7 +92,8 @@ TEST_CASE("words reach the program as they are") {
 }
 
 TEST_CASE("command_line gives what a shell reads back") {
-  const std::vector<std::string> argv = {"printf", "[%s]", "", "a b", "it's", "$HOME", "--flag=/a,b", "line\nbreak", "\\"};
+  const std::vector<std::string> argv = {"printf",      "[%s]",        "",  "a b", "it's", "$HOME",
+                                         "--flag=/a,b", "line\nbreak", "\\"};
   CHECK(shell(fxx::command_line(argv)).output == "[][a b][it's][$HOME][--flag=/a,b][line\nbreak][\\]");
   CHECK(fxx::command_line({"g++", "-O2", "a b.cpp"}) == "g++ -O2 'a b.cpp'");
 }
@@ -114,7 +126,8 @@ TEST_CASE("the first and the last part of long output are kept") {
   CHECK(all.size() > 200000);
   const ProcessResult result = shell(script, {.output_limit = 1001});
   CHECK(result.output_size == all.size());
-  CHECK(result.output.starts_with(all.substr(0, 501) + "\n[... " + std::to_string(all.size() - 1001) + " bytes left out ...]\n"));
+  CHECK(result.output.starts_with(all.substr(0, 501) + "\n[... " + std::to_string(all.size() - 1001) +
+                                  " bytes left out ...]\n"));
   CHECK(result.output.ends_with("\n" + all.substr(all.size() - 500)));
   CHECK(shell("printf 12345", {.output_limit = 5}).output == "12345");
   CHECK(shell("printf 123456", {.output_limit = 5}).output == "123\n[... 1 bytes left out ...]\n56");
@@ -131,8 +144,9 @@ TEST_CASE("output with zero bytes and more than a pipe holds arrives whole") {
 TEST_CASE("a time-out ends the program and all that it started") {
   const TemporaryFolder folder;
   // Both ignore the polite signal. The limit grows until they had the time to say who they are.
-  const std::string script = "trap '' TERM; (trap '' TERM; sh -c 'echo $PPID > inner.new; mv inner.new inner'; sleep 1000) & "
-                             "echo $$ > outer; wait; sleep 1000";
+  const std::string script =
+      "trap '' TERM; (trap '' TERM; sh -c 'echo $PPID > inner.new; mv inner.new inner'; sleep 1000) & "
+      "echo $$ > outer; wait; sleep 1000";
   ProcessResult result;
   for (double limit = 0.2; limit < 100; limit *= 2) {
     result = shell(script, {.working_directory = folder.path(), .timeout_seconds = limit});
@@ -141,7 +155,8 @@ TEST_CASE("a time-out ends the program and all that it started") {
     if (std::filesystem::exists(folder / "inner")) break;
   }
   CHECK(result.signal == SIGKILL);
-  const pid_t outer = std::stoi(support::content_of(folder / "outer")), inner = std::stoi(support::content_of(folder / "inner"));
+  const pid_t outer = std::stoi(support::content_of(folder / "outer")),
+              inner = std::stoi(support::content_of(folder / "inner"));
   CHECK(outer != inner);
   CHECK(gone(outer));
   CHECK(gone(inner));
@@ -206,7 +221,7 @@ TEST_CASE("a program that cannot be started is a fault with the reason") {
   const std::string no_interpreter = folder.file("no_interpreter", "#!/fxx/no/such/interpreter\n");
   std::filesystem::permissions(no_interpreter, std::filesystem::perms::owner_all);
   CHECK(contains(failure_of({no_interpreter}).what(), "cannot be started"));
-  const std::string no_program = folder.file("no_program", std::string("\x7f" "ELF\0\0\0", 7));
+  const std::string no_program = folder.file("no_program", std::string("\177ELF\0\0\0", 7));
   std::filesystem::permissions(no_program, std::filesystem::perms::owner_all);
   CHECK(contains(failure_of({no_program}).what(), "cannot be started"));
 }
@@ -215,7 +230,8 @@ TEST_CASE("requests that no program could receive are refused") {
   const std::string zero("a\0b", 3);
   CHECK(contains(failure_of({"true", zero}).what(), "zero byte"));
   CHECK(contains(failure_of({"true"}, {.environment = {{"A", zero}}}).what(), "zero byte"));
-  CHECK(contains(failure_of({"true"}, {.environment = {{"A=B", "c"}}}).what(), "'A=B' cannot be an environment variable"));
+  CHECK(contains(failure_of({"true"}, {.environment = {{"A=B", "c"}}}).what(),
+                 "'A=B' cannot be an environment variable"));
   CHECK(contains(failure_of({"true"}, {.environment = {{"", "c"}}}).what(), "cannot be an environment variable"));
   CHECK(contains(failure_of({"true"}, {.working_directory = "/fxx/no/such"}).what(), "'/fxx/no/such' is not a folder"));
   std::vector<std::string> long_line(40, std::string(100000, 'x'));
@@ -224,7 +240,8 @@ TEST_CASE("requests that no program could receive are refused") {
 }
 
 TEST_CASE("an exit status that other code took is a fault") {
-  struct sigaction ignore {}, old {};
+  struct sigaction ignore {};
+  struct sigaction old {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGCHLD, &ignore, &old);
   try {
@@ -266,7 +283,8 @@ TEST_CASE("our open files are not passed on") {
 #endif
 
 TEST_CASE("the program starts with default signals and its own group") {
-  struct sigaction ignore {}, old {};
+  struct sigaction ignore {};
+  struct sigaction old {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &old);
   sigset_t blocked, mask;
@@ -274,7 +292,8 @@ TEST_CASE("the program starts with default signals and its own group") {
   ::sigaddset(&blocked, SIGUSR1);
   ::sigaddset(&blocked, SIGTERM);
   ::pthread_sigmask(SIG_BLOCK, &blocked, &mask);
-  const ProcessResult result = fxx::run_process({"sed", "-n", "s/^Sig\\(Blk\\|Ign\\):[^0-9a-f]*//p", "/proc/self/status"});
+  const ProcessResult result =
+      fxx::run_process({"sed", "-n", "s/^Sig\\(Blk\\|Ign\\):[^0-9a-f]*//p", "/proc/self/status"});
   ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   ::sigaction(SIGPIPE, &old, nullptr);
   std::istringstream sets(result.output);
@@ -337,7 +356,8 @@ TEST_CASE("describe says how a program ended") {
 
 TEST_CASE("find_program looks through PATH") {
   const TemporaryFolder folder;
-  const std::string first = folder.script("first/tool", "echo first"), second = folder.script("second/tool", "echo second");
+  const std::string first = folder.script("first/tool", "echo first"),
+                    second = folder.script("second/tool", "echo second");
   std::filesystem::create_directories(folder / "folder/tool");
   folder.file("text/tool", "no program");
   const auto search = [&](const std::string& path) {
@@ -346,7 +366,8 @@ TEST_CASE("find_program looks through PATH") {
   };
   CHECK(search((folder / "first") + ":" + (folder / "second")) == first);
   CHECK(search((folder / "second/") + ":" + (folder / "first")) == second);
-  CHECK(search((folder / "missing") + ":" + (folder / "folder") + ":" + (folder / "text") + ":" + (folder / "first")) == first);
+  CHECK(search((folder / "missing") + ":" + (folder / "folder") + ":" + (folder / "text") + ":" + (folder / "first")) ==
+        first);
   CHECK(search(folder / "text") == "none");
   CHECK(search("") == "none");
   CHECK(fxx::find_program(first) == first);

@@ -1,4 +1,5 @@
-// What the tests of runtime/, io/ and viz/ share: folders that go away again, variables that are set back, faults as values.
+// What the tests of runtime/, io/ and viz/ share: folders that go away again, variables that are set back, faults as
+// values.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -24,9 +24,12 @@ using support::Variable;
 /// A script in the place of a compiler: it answers --version, else does `body`, in which $out is the file to build.
 std::string fake_compiler(const TemporaryFolder& folder, const std::string& name, const std::string& body,
                           const std::string& version = "fake 1.0") {
-  return folder.script(name, "case \"$*\" in *--version) echo '" + version + "'; echo second line; exit 0;; esac\n"
-                             "out=; next=; for word; do [ -n \"$next\" ] && { out=$word; next=; }; [ \"$word\" = -o ] && next=1; done\n" +
-                                 body + "\n");
+  return folder.script(
+      name,
+      "case \"$*\" in *--version) echo '" + version +
+          "'; echo second line; exit 0;; esac\n"
+          "out=; next=; for word; do [ -n \"$next\" ] && { out=$word; next=; }; [ \"$word\" = -o ] && next=1; done\n" +
+          body + "\n");
 }
 
 std::string last_line(const std::string& text) {
@@ -72,7 +75,8 @@ TEST_CASE("the compiler that FXX_CXX names goes first, then CXX, then those in P
 TEST_CASE("without a compiler the fault says what was looked for and what to do") {
   const TemporaryFolder folder;
   const Variable path("PATH", folder.path());
-  const auto message = [](const std::optional<std::string>& fxx_cxx_value, const std::optional<std::string>& cxx_value) {
+  const auto message = [](const std::optional<std::string>& fxx_cxx_value,
+                          const std::optional<std::string>& cxx_value) {
     const Variable fxx_cxx("FXX_CXX", fxx_cxx_value), cxx("CXX", cxx_value);
     const CompileError error = fault_of<CompileError>([] { (void)Toolchain::find(); });
     CHECK(error.id() == ErrorId::compiler_missing);
@@ -107,7 +111,8 @@ TEST_CASE("the identity holds command, version and files of all programs in the 
   CHECK(toolchain.version() == "fake 1.0");
   CHECK(contains(toolchain.identity(), wrapper + " " + (folder / "link") + " -m64; fake 1.0; "));
   for (const std::string& program : {wrapper, compiler})
-    CHECK(contains(toolchain.identity(), program + " " + std::to_string(std::filesystem::file_size(program)) + " bytes, changed "));
+    CHECK(contains(toolchain.identity(),
+                   program + " " + std::to_string(std::filesystem::file_size(program)) + " bytes, changed "));
   CHECK(Toolchain({wrapper, folder / "link"}).identity() != toolchain.identity());
   CHECK(Toolchain({wrapper, folder / "link", "-m64"}).identity() == toolchain.identity());
 }
@@ -116,7 +121,7 @@ TEST_CASE("the identity changes with the compiler's file") {
   const TemporaryFolder folder;
   const std::string compiler = fake_compiler(folder, "cc", "");
   const std::string first = Toolchain({compiler}).identity();
-  const struct utimbuf times {1000000000, 1000000000};
+  const struct utimbuf times = {1000000000, 1000000000};
   REQUIRE(::utime(compiler.c_str(), &times) == 0);
   const std::string second = Toolchain({compiler}).identity();
   CHECK(second != first);
@@ -176,17 +181,21 @@ TEST_CASE("the command holds every part of the request, paths made absolute") {
                                                                     .libraries = {"torch", "/x/liby.so", "./z.so"},
                                                                     .rpaths = {"/r,s", "$ORIGIN/lib", "t"}},
                                                                    "out.so");
-  CHECK(command == std::vector<std::string>{folder / "cc", "-m64", "-shared", "-fPIC", "-O3", "a flag", "-I/a b",
-                                            "-I" + here + "/relative", "-MMD", "-MF", "headers.d", "source.cpp", "-o", "out.so",
-                                            "-L/l", "-L" + here + "/m", "-ltorch", "/x/liby.so", here + "/./z.so", "-Xlinker",
-                                            "-rpath", "-Xlinker", "/r,s", "-Xlinker", "-rpath", "-Xlinker", "$ORIGIN/lib",
-                                            "-Xlinker", "-rpath", "-Xlinker", here + "/t"});
+  CHECK(command == std::vector<std::string>{folder / "cc", "-m64",       "-shared",        "-fPIC",
+                                            "-O3",         "a flag",     "-I/a b",         "-I" + here + "/relative",
+                                            "-MMD",        "-MF",        "headers.d",      "source.cpp",
+                                            "-o",          "out.so",     "-L/l",           "-L" + here + "/m",
+                                            "-ltorch",     "/x/liby.so", here + "/./z.so", "-Xlinker",
+                                            "-rpath",      "-Xlinker",   "/r,s",           "-Xlinker",
+                                            "-rpath",      "-Xlinker",   "$ORIGIN/lib",    "-Xlinker",
+                                            "-rpath",      "-Xlinker",   here + "/t"});
 }
 
 TEST_CASE("a compile that fails carries all that is needed to look into it") {
   const TemporaryFolder folder;
-  const Toolchain toolchain({fake_compiler(folder, "cc", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23; "
-                                                         "do echo \"complaint $i\" >&2; done; exit 3")});
+  const Toolchain toolchain({fake_compiler(folder, "cc",
+                                           "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23; "
+                                           "do echo \"complaint $i\" >&2; done; exit 3")});
   const BuildError error = fault_of<BuildError>([&] { toolchain.build({.source = "int x = y;"}, folder.path()); });
   CHECK(error.id() == ErrorId::compile_failed);
   CHECK(error.exit_status() == 3);
@@ -220,8 +229,8 @@ TEST_CASE("a line without end does not fill the message") {
 
 TEST_CASE("a real mistake is reported with the compiler's words") {
   const TemporaryFolder folder;
-  const BuildError error =
-      fault_of<BuildError>([&] { Toolchain::find().build({.source = "int f() { return unknown_name; }\n"}, folder.path()); });
+  const BuildError error = fault_of<BuildError>(
+      [&] { Toolchain::find().build({.source = "int f() { return unknown_name; }\n"}, folder.path()); });
   CHECK(error.id() == ErrorId::compile_failed);
   CHECK(contains(error.what(), "source.cpp:1:"));
   CHECK(contains(error.what(), "unknown_name"));
@@ -265,7 +274,8 @@ TEST_CASE("temporary files of the compiler go to the folder") {
 TEST_CASE("a folder that cannot be written is a fault") {
   const TemporaryFolder folder;
   const Toolchain toolchain({fake_compiler(folder, "cc", "")});
-  const CompileError error = fault_of<CompileError>([&] { toolchain.build({.source = ""}, folder.file("file", "") + "/x"); });
+  const CompileError error =
+      fault_of<CompileError>([&] { toolchain.build({.source = ""}, folder.file("file", "") + "/x"); });
   CHECK(error.id() == ErrorId::cache_unwritable);
   CHECK(contains(error.what(), folder / "file/x/source.cpp"));
 }

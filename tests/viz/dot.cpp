@@ -41,8 +41,8 @@ std::string label_of(const std::string& dot, const Node* node) {
 bool drawable(const std::string& dot) {
   if (!fxx::find_program("dot")) return true;
   const support::TemporaryFolder folder;
-  const fxx::ProcessResult result =
-      fxx::run_process({"dot", "-Tsvg", "-o", folder / "out.svg", folder.file("in.dot", dot)}, {.timeout_seconds = 300});
+  const fxx::ProcessResult result = fxx::run_process(
+      {"dot", "-Tsvg", "-o", folder / "out.svg", folder.file("in.dot", dot)}, {.timeout_seconds = 300});
   if (!result.output.empty()) MESSAGE(result.output);
   return result.ok() && result.output.empty();
 }
@@ -72,7 +72,8 @@ TEST_CASE("a graph becomes boxes with their arrows, in order") {
   CHECK(label_of(dot, size) == "size\\n(_, 0)");
   CHECK(label_of(dot, layer) == "layer");
   CHECK(label_of(dot, out) == "output");
-  const std::string arrows[] = {"n0 -> n3", "n1 -> n3", "n3 -> n4", "n2 -> n4", "n4 -> n5", "n4 -> n6", "n6 -> n7", "n5 -> n7"};
+  const std::string arrows[] = {"n0 -> n3", "n1 -> n3", "n3 -> n4", "n2 -> n4",
+                                "n4 -> n5", "n4 -> n6", "n6 -> n7", "n5 -> n7"};
   std::size_t at = 0;
   for (const std::string& arrow : arrows) {
     CAPTURE(arrow);
@@ -98,8 +99,12 @@ TEST_CASE("a node that is used twice has two arrows") {
 TEST_CASE("each opcode has its own colour") {
   Graph graph;
   Node* x = graph.placeholder("x");
-  std::vector<const Node*> nodes = {x, graph.get_attr("w"), graph.call_function(fxx::ops::relu, {x}),
-                                    graph.call_method("relu", {x}), graph.call_module("m", {x}), graph.output(x)};
+  std::vector<const Node*> nodes = {x,
+                                    graph.get_attr("w"),
+                                    graph.call_function(fxx::ops::relu, {x}),
+                                    graph.call_method("relu", {x}),
+                                    graph.call_module("m", {x}),
+                                    graph.output(x)};
   const std::string dot = fxx::to_dot(graph);
   std::vector<std::string> colours;
   for (const Node* node : nodes) {
@@ -200,7 +205,8 @@ TEST_CASE("names cannot break out of their quotes") {
 TEST_CASE("random texts are always drawable") {
   std::mt19937 random(3);
   const auto text = [&] {
-    static constexpr std::string_view pieces[] = {"\"", "\\", "\n", "<", ">", "&", "&#60;", "{", "|", "]", ";", "->", "\xff", "\xc3", "\xa9", "a"};
+    static constexpr std::string_view pieces[] = {"\"", "\\", "\n", "<",  ">",    "&",    "&#60;", "{",
+                                                  "|",  "]",  ";",  "->", "\xff", "\xc3", "\xa9",  "a"};
     std::string out;
     for (auto size = random() % 20; size > 0; --size) {
       if (random() % 4 == 0) out += static_cast<char>(random());

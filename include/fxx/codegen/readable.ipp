@@ -229,7 +229,8 @@ class ForwardWriter {
         [&](const CallFunction& o) {
           if (const auto* function = std::get_if<const UserFunction*>(&o.target)) {
             if (!is_cpp_name((*function)->name)) no_cpp(node, "'" + (*function)->name + "' is no C++ name");
-            return Expression{(*function)->name + "(" + arguments(node, node.args()) + ")"};
+            // From the outermost scope: a variable of this function may have the same name.
+            return Expression{"::" + (*function)->name + "(" + arguments(node, node.args()) + ")"};
           }
           return call(node, *std::get<const Operator*>(o.target), false);
         },
@@ -453,7 +454,7 @@ class ForwardWriter {
   const Graph& graph_;
   const Owner& owner_;
   const Members& members_;
-  const CodeOptions& options_;
+  CodeOptions options_;
   std::vector<const Node*> last_user_;
   std::vector<bool> has_effect_after_;
   std::vector<std::size_t> barrier_of_, occurrences_;

@@ -18,8 +18,8 @@ namespace fxx::inline FXX_ABI {
 
 FXX_INLINE MappedFile::MappedFile(const std::string& path, std::string_view call) {
   const auto fail = [&](const std::string& reason) {
-    throw FileError(ErrorId::file_unreadable,
-                    std::string(call) + ": '" + path + "' cannot be read, " + reason + "; the path of a file was expected");
+    throw FileError(ErrorId::file_unreadable, std::string(call) + ": '" + path + "' cannot be read, " + reason +
+                                                  "; the path of a file was expected");
   };
   // O_NONBLOCK: opening a named pipe by mistake must not wait for a writer.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -82,9 +82,9 @@ FXX_INLINE void AsideFile::commit() {
 }
 
 FXX_INLINE void AsideFile::fail(int error) const {
-  throw FileError(ErrorId::file_unwritable, call_ + ": '" + path_ + "' cannot be written, " +
-                                                std::generic_category().message(error) +
-                                                "; nothing has been changed. Make room, or choose a place that can be written");
+  throw FileError(ErrorId::file_unwritable,
+                  call_ + ": '" + path_ + "' cannot be written, " + std::generic_category().message(error) +
+                      "; nothing has been changed. Make room, or choose a place that can be written");
 }
 
 }  // namespace fxx::inline FXX_ABI

@@ -153,7 +153,8 @@ class HeaderReader {
   bool end_object() {
     if (place_ == Place::tensor) {
       const HeaderEntry& entry = entries.back();
-      if (!entry.dtype || !entry.shape || !entry.offsets) return fail("it lacks its dtype, its shape or its data_offsets");
+      if (!entry.dtype || !entry.shape || !entry.offsets)
+        return fail("it lacks its dtype, its shape or its data_offsets");
     }
     place_ = place_ == Place::top ? Place::end : Place::top;
     return true;
@@ -171,7 +172,8 @@ class HeaderReader {
     return true;
   }
   bool end_array() {
-    if (place_ == Place::offset_items && entries.back().offsets->size() != 2) return fail("data_offsets has fewer than two numbers");
+    if (place_ == Place::offset_items && entries.back().offsets->size() != 2)
+      return fail("data_offsets has fewer than two numbers");
     place_ = Place::tensor;
     return true;
   }
@@ -238,7 +240,8 @@ class HeaderReader {
 /// The length and the JSON, checked against the size of the file.
 FXX_INLINE std::string_view safetensors_header(std::span<const std::byte> bytes, std::string_view name) {
   if (bytes.size() < 8)
-    safetensors_malformed(name, "it has " + std::to_string(bytes.size()) + " bytes, fewer than the 8 of the header's length");
+    safetensors_malformed(name,
+                          "it has " + std::to_string(bytes.size()) + " bytes, fewer than the 8 of the header's length");
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
   if (length > largest_safetensors_header)
@@ -249,6 +252,9 @@ FXX_INLINE std::string_view safetensors_header(std::span<const std::byte> bytes,
                                     std::to_string(bytes.size() - 8) + " follow");
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);
   if (!text.starts_with('{')) safetensors_malformed(name, "byte 8: the header does not begin with '{'");
+  // The parser would take it for the end and believe whatever follows.
+  if (const std::size_t zero = text.find('\0'); zero != text.npos)
+    safetensors_malformed(name, "byte " + std::to_string(zero + 1) + " of the header: a zero byte");
   return text;
 }
 
@@ -280,15 +286,17 @@ FXX_INLINE void SafetensorsFile::read(std::span<const std::byte> bytes, std::str
     entry.dtype = *read.dtype;
     entry.shape = std::move(*read.shape);
     const std::int64_t begin = (*read.offsets)[0], end = (*read.offsets)[1];
-    const auto wrong = [&](const std::string& problem) { malformed("tensor " + detail::quoted_name(entry.name) + ": " + problem); };
+    const auto wrong = [&](const std::string& problem) {
+      malformed("tensor " + detail::quoted_name(entry.name) + ": " + problem);
+    };
     const std::string offsets = "data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "]";
     if (begin > end || end > size)
       wrong(offsets + " do not lie in the data, which has " + std::to_string(size) + " bytes");
     const std::optional<std::int64_t> needed = detail::bytes_of(entry.shape, entry.dtype);
     if (!needed) wrong("shape " + detail::shape_text(entry.shape) + " has more elements than can be counted");
     if (end - begin != *needed)
-      wrong(offsets + " hold " + std::to_string(end - begin) + " bytes, but shape " + detail::shape_text(entry.shape) + " of " +
-            std::string(name_of(entry.dtype)) + " takes " + std::to_string(*needed));
+      wrong(offsets + " hold " + std::to_string(end - begin) + " bytes, but shape " + detail::shape_text(entry.shape) +
+            " of " + std::string(name_of(entry.dtype)) + " takes " + std::to_string(*needed));
     entry.data = data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
   }
 
@@ -302,7 +310,9 @@ FXX_INLINE void SafetensorsFile::read(std::span<const std::byte> bytes, std::str
 
   // Every byte of the data belongs to one tensor.
   const auto begin_of = [&](std::uint32_t i) { return entries_[i].data.data() - data.data(); };
-  const auto end_of = [&](std::uint32_t i) { return begin_of(i) + static_cast<std::ptrdiff_t>(entries_[i].data.size()); };
+  const auto end_of = [&](std::uint32_t i) {
+    return begin_of(i) + static_cast<std::ptrdiff_t>(entries_[i].data.size());
+  };
   std::sort(by_place.begin(), by_place.end(), [&](auto a, auto b) {
     return begin_of(a) != begin_of(b) ? begin_of(a) < begin_of(b) : end_of(a) < end_of(b);
   });
@@ -310,7 +320,8 @@ FXX_INLINE void SafetensorsFile::read(std::span<const std::byte> bytes, std::str
   for (std::uint32_t i : by_place) {
     if (begin_of(i) != at)
       malformed("tensor " + detail::quoted_name(entries_[i].name) + " begins at byte " + std::to_string(begin_of(i)) +
-                " of the data, " + (begin_of(i) < at ? "inside the one before it, which ends" : "behind a gap that begins") + " at " +
+                " of the data, " +
+                (begin_of(i) < at ? "inside the one before it, which ends" : "behind a gap that begins") + " at " +
                 std::to_string(at));
     at = end_of(i);
   }
@@ -325,8 +336,9 @@ FXX_INLINE void SafetensorsFile::read(std::span<const std::byte> bytes, std::str
 }
 
 FXX_INLINE const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
-                                      [&](std::uint32_t i, std::string_view wanted) { return entries_[i].name < wanted; });
+  const auto found =
+      std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                       [&](std::uint32_t i, std::string_view wanted) { return entries_[i].name < wanted; });
   return found != by_name_.end() && entries_[*found].name == name ? &entries_[*found] : nullptr;
 }
 
@@ -347,7 +359,8 @@ FXX_INLINE void write_safetensors(const std::string& path, std::span<const Safet
   const auto unique = [&](std::vector<std::string_view> names, const char* what) {
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
-    if (twice != names.end()) refuse(std::string(what) + " " + detail::quoted_name(*twice) + " is given twice; rename one");
+    if (twice != names.end())
+      refuse(std::string(what) + " " + detail::quoted_name(*twice) + " is given twice; rename one");
   };
 
   std::vector<std::string_view> names;
@@ -359,9 +372,9 @@ FXX_INLINE void write_safetensors(const std::string& path, std::span<const Safet
       refuse(quoted + " has dtype " + std::string(name_of(entry.dtype)) + ", which the format lacks; convert it first");
     const std::optional<std::int64_t> needed = detail::bytes_of(entry.shape, entry.dtype);
     if (!needed || static_cast<std::uint64_t>(*needed) != entry.data.size())
-      refuse(quoted + " has " + std::to_string(entry.data.size()) + " bytes, but shape " + detail::shape_text(entry.shape) +
-             " of " + std::string(name_of(entry.dtype)) + " takes " + (needed ? std::to_string(*needed) : "more than can be counted") +
-             "; give all of its data, contiguous");
+      refuse(quoted + " has " + std::to_string(entry.data.size()) + " bytes, but shape " +
+             detail::shape_text(entry.shape) + " of " + std::string(name_of(entry.dtype)) + " takes " +
+             (needed ? std::to_string(*needed) : "more than can be counted") + "; give all of its data, contiguous");
     names.push_back(entry.name);
   }
   unique(std::move(names), "tensor");
@@ -369,8 +382,8 @@ FXX_INLINE void write_safetensors(const std::string& path, std::span<const Safet
   for (const auto& [key, value] : metadata) names.push_back(key);
   unique(std::move(names), "metadata");
 
-  // The header keeps the caller's order. The data goes by falling element size, so that each tensor is aligned in the file
-  // without gaps, which the format forbids.
+  // The header keeps the caller's order. The data goes by falling element size, so that each tensor is aligned in the
+  // file without gaps, which the format forbids.
   std::vector<std::size_t> order(entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -399,17 +412,20 @@ FXX_INLINE void write_safetensors(const std::string& path, std::span<const Safet
     header += json_text(entry.name) + ":{\"dtype\":\"" + std::string(known->name) + "\",\"shape\":[";
     for (std::size_t axis = 0; axis < entry.shape.size(); ++axis)
       header += (axis ? "," : "") + std::to_string(entry.shape[axis]);
-    header += "],\"data_offsets\":[" + std::to_string(begins[i]) + "," + std::to_string(begins[i] + entry.data.size()) + "]}";
+    header +=
+        "],\"data_offsets\":[" + std::to_string(begins[i]) + "," + std::to_string(begins[i] + entry.data.size()) + "]}";
   }
   header += "}";
   header.append((8 - header.size() % 8) % 8, ' ');
   if (header.size() > detail::largest_safetensors_header)
     refuse("its header would have " + std::to_string(header.size()) + " bytes, more than the " +
-           std::to_string(detail::largest_safetensors_header) + " that the format allows; split the tensors over several files");
+           std::to_string(detail::largest_safetensors_header) +
+           " that the format allows; split the tensors over several files");
 
   AsideFile file(path, call);
   std::byte length[8];
-  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<std::byte>(static_cast<std::uint64_t>(header.size()) >> (8 * i));
+  for (std::size_t i = 0; i < 8; ++i)
+    length[i] = static_cast<std::byte>(static_cast<std::uint64_t>(header.size()) >> (8 * i));
   file.write(length);
   file.write(header);
   for (std::size_t i : order) file.write(entries[i].data);

@@ -264,6 +264,11 @@ FXX_INLINE void Node::rename(std::string_view name) {
   if (name != name_) name_ = storage_->names.create(name, storage_->arena);
 }
 
+FXX_INLINE void Node::take_name(const Node& erased) {
+  // The table has the name already; the erased node only shows it from now on.
+  if (erased.erased_ && erased.storage_ == storage_) name_ = erased.name_;
+}
+
 FXX_INLINE void Node::set_args(Arguments args) { set_args_kwargs(args, kwargs()); }
 FXX_INLINE void Node::set_kwargs(KeywordArguments kwargs) { set_args_kwargs(args(), kwargs); }
 FXX_INLINE void Node::set_args_kwargs(Arguments args, KeywordArguments kwargs) {

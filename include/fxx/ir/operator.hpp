@@ -35,6 +35,7 @@ struct Type {
   bool list = false;
   bool optional = false;
   bool optional_items = false;
+  bool symbolic = false;       // SymInt: what LibTorch's C++ takes as c10::SymInt
   std::uint8_t list_size = 0;  // of `int[2]`, where one number may stand for all; 0: any
   constexpr bool operator==(const Type&) const = default;
 };

@@ -56,7 +56,7 @@ constexpr bool parse_type(std::string_view text, std::size_t& at, Type& type, ch
   if (name.empty()) return false;
   if (name == "Tensor") type.base = ValueType::tensor;
   else if (name == "Scalar") type.base = ValueType::scalar;
-  else if (name == "int" || name == "SymInt") type.base = ValueType::integer;
+  else if (name == "int" || name == "SymInt") type.base = ValueType::integer, type.symbolic = name == "SymInt";
   else if (name == "float") type.base = ValueType::real;
   else if (name == "bool") type.base = ValueType::boolean;
   else if (name == "str") type.base = ValueType::string;

@@ -80,9 +80,18 @@ class Rewriter {
       regions_.place(*fresh, *n);
       push(fresh);
     }
-    std::vector<Node*> roots;
-    for (const Match& member : m.members()) roots.push_back(member.root());
-    for (std::size_t i = 0; i < roots.size(); ++i) replace(roots[i], results[i].node(), first_fresh);
+    const std::vector<Match> members(m.members().begin(), m.members().end());
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      Node* fresh = results[i].node();
+      replace(members[i].root(), fresh, first_fresh);
+      // What does the same as a node that went goes on under its name: a folded convolution is still conv1.
+      if (fresh->index() < first_fresh) continue;
+      for (const Node* gone : members[i].nodes())
+        if (gone->is_erased() && gone->operation() && fresh->operation() && *gone->operation() == *fresh->operation()) {
+          fresh->take_name(*gone);
+          break;
+        }
+    }
   }
 
   /// Moves a constant, and what it is computed from, in front of `place`.

@@ -1,8 +1,8 @@
 // Where a call came from: return addresses taken cheaply, names and source lines looked up only when somebody asks.
 //
-// Names come from the dynamic linker; for functions that it does not know (static ones, those of a program linked without
-// -rdynamic) from the symbol table of the file that is mapped, read with every bound checked. Source lines need the
-// program addr2line and debug information; without them frames just have no line.
+// Names come from the dynamic linker; for functions that it does not know (static ones, those of a program linked
+// without -rdynamic) from the symbol table of the file that is mapped, read with every bound checked. Source lines need
+// the program addr2line and debug information; without them frames just have no line.
 // Main names: Backtrace, Frame, symbolise, user_frames, user_stack. Cost: light.
 #pragma once
 
@@ -51,12 +51,12 @@ class Backtrace {
 };
 
 struct Frame {
-  void* address = nullptr;
-  std::string object = {};    // path of the program or library; empty for an address that is in none
+  void* address = nullptr;    // texts stay empty when they are unknown
+  std::string object = {};    // path of the program or library
   std::size_t offset = 0;     // of the call in `object`, as its symbol table counts
-  std::string symbol = {};    // as the linker spells it, of the user's function when that was inlined; empty when unknown
+  std::string symbol = {};    // as the linker spells it; of the user's function, when one was inlined there
   std::string function = {};  // as C++ spells it: "Net::forward(at::Tensor)"
-  std::string file = {};      // empty when unknown
+  std::string file = {};
   int line = 0;
 };
 
@@ -71,8 +71,8 @@ inline std::vector<Frame> symbolise(const Backtrace& backtrace, SourceLines line
   return symbolise(backtrace.addresses(), lines);
 }
 
-/// Is the function the user's: not in namespace at, c10, torch, fxx, std or __gnu_cxx, nor in a library of LibTorch, the
-/// compiler or the system?
+/// Is the function the user's: not in namespace at, c10, torch, fxx, std or __gnu_cxx, nor in a library of LibTorch,
+/// the compiler or the system?
 bool is_user_frame(const Frame& frame);
 /// The user's frames, innermost first.
 std::vector<Frame> user_frames(const Backtrace& backtrace, SourceLines lines = SourceLines::of_user);

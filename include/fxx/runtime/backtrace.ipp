@@ -84,9 +84,9 @@ FXX_INLINE bool parse_place(std::string_view text, std::string_view& file, int& 
   return status == std::errc{} && stop == last;
 }
 
-/// Reads what `addr2line -afi` prints: an address; then, innermost first, the name and the place of each function that was
-/// inlined there, and of the one that they were inlined into. The frame gets the first that is not of a library: the line
-/// of the model, not that of the operator's inline wrapper.
+/// Reads what `addr2line -afi` prints: an address; then, innermost first, the name and the place of each function that
+/// was inlined there, and of the one that they were inlined into. The frame gets the first that is not of a library:
+/// the line of the model, not that of the operator's inline wrapper.
 FXX_INLINE void read_lines(std::string_view text, const std::map<std::uintptr_t, const Query*>& queries) {
   const Query* current = nullptr;
   std::string_view function;
@@ -187,7 +187,8 @@ FXX_INLINE std::vector<Frame> symbolise(std::span<void* const> addresses, Source
         for (Frame* frame : merged[i].frames)
           if (frame->symbol.empty()) frame->symbol = symbols[i];
     }
-    const bool asked = lines == SourceLines::all || (lines == SourceLines::of_user && !detail::is_library_object(object->name));
+    const bool asked =
+        lines == SourceLines::all || (lines == SourceLines::of_user && !detail::is_library_object(object->name));
     if (asked && file.has_source_lines()) detail::find_lines(object->content, merged);
   }
   for (Frame& frame : frames) frame.function = detail::demangled(frame.symbol);
@@ -210,7 +211,8 @@ FXX_INLINE std::string format_frame(const Frame& frame) {
   if (out.empty()) {
     char digits[16];
     const auto end = std::to_chars(digits, digits + sizeof digits, frame.offset, 16).ptr;
-    out = std::string(frame.object.empty() ? "unknown" : detail::file_name(frame.object)) + "+0x" + std::string(digits, end);
+    out = std::string(frame.object.empty() ? "unknown" : detail::file_name(frame.object)) + "+0x" +
+          std::string(digits, end);
   }
   if (!frame.file.empty()) ((out += " at ") += detail::file_name(frame.file)) += ":" + std::to_string(frame.line);
   return out;

@@ -1,10 +1,11 @@
 // Built libraries kept on disk, found again by all that decides what the compiler makes.
 //
-// An entry is a folder named by a hash of its key: the source, the flags, the compiler, the version of this library, the
-// variables that compilers read, the processor when the flags ask for the native one, and the caller's extra texts. The
-// whole key is stored and compared, and so are the headers that the source included, so no entry is taken for another one.
-// Entries are built aside and renamed into place: any number of threads and processes may ask for the same one at once, and
-// one that is killed leaves nothing that would be taken for an entry. Beside the library lie source.cpp and log.
+// An entry is a folder named by a hash of its key: the source, the flags, the compiler, the version of this library,
+// the variables that compilers read, the processor when the flags ask for the native one, and the caller's extra texts.
+// The whole key is stored and compared, and so are the headers that the source included, so no entry is taken for
+// another one. Entries are built aside and renamed into place: any number of threads and processes may ask for the same
+// one at once, and one that is killed leaves nothing that would be taken for an entry. Beside the library lie
+// source.cpp and log.
 // Main names: BuildCache. Invariant: a folder with an entry's name was complete when it got that name. Cost: light.
 #pragma once
 
@@ -22,16 +23,16 @@ class BuildCache {
   /// Nothing is created before something is built.
   explicit BuildCache(std::string folder);
 
-  /// The variable FXX_CACHE_DIR; else fxx in XDG_CACHE_HOME; else .cache/fxx in HOME; else a folder in /tmp that belongs to
-  /// this user alone.
+  /// The variable FXX_CACHE_DIR; else fxx in XDG_CACHE_HOME; else .cache/fxx in HOME; else a folder in /tmp that
+  /// belongs to this user alone.
   /// Errors: cache_unwritable (E604) when that last one belongs to somebody else.
   static std::string default_folder();
 
   const std::string& folder() const { return folder_; }
 
-  /// Path of the built library, built now unless an entry is there; `was_hit` tells which. The compiler is not started for
-  /// an entry that is there, nor is anything written.
-  /// Errors: BuildError (E602, E603), whose folder keeps source and log; cache_unwritable (E604); those of Toolchain::find.
+  /// Path of the built library, built now unless an entry is there; `was_hit` tells which. The compiler is not started
+  /// for an entry that is there, nor is anything written.
+  /// Errors: BuildError (E602, E603), whose folder keeps source and log; cache_unwritable (E604); as Toolchain::find.
   /// Cost of a hit: about 0.1 ms, more with large headers.
   std::string get_or_build(const BuildRequest& request, bool* was_hit = nullptr) const {
     return get_or_build(Toolchain::find(), request, was_hit);
@@ -43,8 +44,8 @@ class BuildCache {
   /// The folder, in folder(), of the entry for a request, whether it is there or not.
   static std::string entry_name(const Toolchain& toolchain, const BuildRequest& request);
 
-  /// Removes what builds that were killed or failed left behind, when it is older than `seconds`. get_or_build does so for
-  /// what is older than a day.
+  /// Removes what builds that were killed or failed left behind, when it is older than `seconds`. get_or_build does so
+  /// for what is older than a day.
   void remove_leftovers(double seconds) const;
 
  private:

@@ -47,8 +47,8 @@ FXX_INLINE const std::string& processor_identity() {
       const std::size_t end = std::min(first.find('\n', at), first.size());
       const std::string_view line = first.substr(at, end - at);
       const std::string_view name = line.substr(0, line.find_first_of("\t:"));
-      for (std::string_view wanted : {"vendor_id", "cpu family", "model", "flags", "Features", "CPU implementer", "CPU variant",
-                                      "CPU part", "isa", "cpu"})
+      for (std::string_view wanted : {"vendor_id", "cpu family", "model", "flags", "Features", "CPU implementer",
+                                      "CPU variant", "CPU part", "isa", "cpu"})
         if (name == wanted) (out += line) += '\n';
       at = end + 1;
     }
@@ -71,7 +71,8 @@ FXX_INLINE std::string cache_key(const Toolchain& toolchain, const BuildRequest&
   add("compiler", toolchain.identity());
   add_all("word", toolchain.build_command(request, "library"));  // holds flags, folders and libraries
   add_all("extra", request.extra);
-  for (const char* name : {"CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SDKROOT"})
+  for (const char* name :
+       {"CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SDKROOT"})
     if (const char* value = ::getenv(name)) add(name, value);
   const auto native = [](const std::string& flag) { return flag.find("=native") != flag.npos; };
   if (std::any_of(request.flags.begin(), request.flags.end(), native) ||
@@ -114,7 +115,8 @@ FXX_INLINE std::vector<std::string> headers_of_rule(std::string_view rule) {
 ///   header 0123456789abcdef0123456789abcdef /path/of/header.hpp
 ///   end
 FXX_INLINE std::string manifest_of(const std::string& folder, const std::string& library) {
-  struct stat built {}, source {};
+  struct stat built {};
+  struct stat source {};
   ::stat((folder + "/" + library).c_str(), &built);
   ::stat((folder + "/source.cpp").c_str(), &source);
   std::string out = "fxx entry 1\nlibrary " + std::to_string(built.st_size) + " " + library + "\n";
@@ -122,8 +124,9 @@ FXX_INLINE std::string manifest_of(const std::string& folder, const std::string&
     struct stat status {};
     const bool there = ::stat(header.c_str(), &status) == 0;
     // One that changed while the compiler ran may have been read before that, so it counts as changed ever after.
-    const bool changed = !there || status.st_mtim.tv_sec > source.st_mtim.tv_sec ||
-                         (status.st_mtim.tv_sec == source.st_mtim.tv_sec && status.st_mtim.tv_nsec > source.st_mtim.tv_nsec);
+    const bool changed =
+        !there || status.st_mtim.tv_sec > source.st_mtim.tv_sec ||
+        (status.st_mtim.tv_sec == source.st_mtim.tv_sec && status.st_mtim.tv_nsec > source.st_mtim.tv_nsec);
     out += "header " + (changed ? "changed" : hash_of_file(header)) + " " + header + "\n";
   }
   return out + "end\n";
@@ -132,7 +135,8 @@ FXX_INLINE std::string manifest_of(const std::string& folder, const std::string&
 /// The library of an entry; nothing when the entry is missing, damaged, of another key, or its headers have changed.
 FXX_INLINE std::optional<std::string> valid_library(const std::string& entry, const std::string& key) {
   const std::optional<std::string> manifest = files::read_file(entry + "/manifest");
-  if (!manifest || !manifest->starts_with("fxx entry 1\nlibrary ") || !manifest->ends_with("\nend\n")) return std::nullopt;
+  if (!manifest || !manifest->starts_with("fxx entry 1\nlibrary ") || !manifest->ends_with("\nend\n"))
+    return std::nullopt;
   std::string library;
   std::string_view lines = *manifest;
   for (lines.remove_prefix(lines.find('\n') + 1); !lines.empty(); lines.remove_prefix(lines.find('\n') + 1)) {
@@ -157,10 +161,10 @@ FXX_INLINE std::optional<std::string> valid_library(const std::string& entry, co
 }
 
 [[noreturn]] FXX_INLINE void cache_unwritable(const std::string& folder, int error) {
-  throw CompileError(ErrorId::cache_unwritable, "BuildCache: the folder " + folder + " cannot be written, " +
-                                                    files::error_text(error) +
-                                                    "; built modules are kept there. Make it writable, make room, or name another "
-                                                    "folder in FXX_CACHE_DIR");
+  throw CompileError(ErrorId::cache_unwritable,
+                     "BuildCache: the folder " + folder + " cannot be written, " + files::error_text(error) +
+                         "; built modules are kept there. Make it writable, make room, or name another "
+                         "folder in FXX_CACHE_DIR");
 }
 
 /// A folder of our own in the cache, with the rights that the cache has; removed unless it is kept.
@@ -186,15 +190,15 @@ class Aside {
   std::string path_;
 };
 
-/// Puts the finished folder in the place of the entry, and returns the library that is there then: ours, or that of somebody
-/// who was earlier.
+/// Puts the finished folder in the place of the entry, and returns the library that is there then: ours, or that of
+/// somebody who was earlier.
 FXX_INLINE std::string publish(Aside& aside, const std::string& cache, const std::string& entry, const std::string& key,
                                const std::string& library) {
-  // One at a time, so that a broken entry, once seen, is still the one that is moved away. Where there are no locks, the
-  // worst is that a good entry is replaced by an equal one.
+  // One at a time, so that a broken entry, once seen, is still the one that is moved away. Where there are no locks,
+  // the worst is that a good entry is replaced by an equal one.
   const files::Descriptor lock(::open((cache + "/lock").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0666));
   if (!lock) cache_unwritable(cache, errno);
-  while (::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {}
+  while (::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) continue;
   if (std::optional<std::string> earlier = valid_library(entry, key)) return *earlier;
 
   const std::string old = aside.path() + "-old";
@@ -231,9 +235,10 @@ FXX_INLINE std::string BuildCache::default_folder() {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) detail::cache_unwritable(folder, errno);
   if (::lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() ||
       (status.st_mode & 077) != 0)
-    throw CompileError(ErrorId::cache_unwritable, "BuildCache: " + folder +
-                                                      " is not a folder that only this user may enter; remove it, or name "
-                                                      "another folder in FXX_CACHE_DIR");
+    throw CompileError(ErrorId::cache_unwritable,
+                       "BuildCache: " + folder +
+                           " is not a folder that only this user may enter; remove it, or name "
+                           "another folder in FXX_CACHE_DIR");
   return folder;
 }
 
@@ -246,8 +251,10 @@ FXX_INLINE std::optional<std::string> BuildCache::find(const Toolchain& toolchai
   return detail::valid_library(folder_ + "/" + detail::wide_hash(key), key);
 }
 
-FXX_INLINE std::string BuildCache::get_or_build(const Toolchain& toolchain, const BuildRequest& request, bool* was_hit) const {
-  const std::string key = detail::cache_key(toolchain, request), name = detail::wide_hash(key), entry = folder_ + "/" + name;
+FXX_INLINE std::string BuildCache::get_or_build(const Toolchain& toolchain, const BuildRequest& request,
+                                                bool* was_hit) const {
+  const std::string key = detail::cache_key(toolchain, request), name = detail::wide_hash(key),
+                    entry = folder_ + "/" + name;
   std::optional<std::string> there = detail::valid_library(entry, key);
   if (was_hit) *was_hit = there.has_value();
   if (there) return *there;

@@ -1,7 +1,7 @@
 // Small files and folders, by POSIX calls: what running programs, building and caching need of them.
 //
-// Not <filesystem>, which costs half a second of every file that includes it. Nothing here throws but for lack of memory:
-// a call gives 0 or an errno, and error_text says it in words.
+// Not <filesystem>, which costs half a second of every file that includes it. Nothing here throws but for lack of
+// memory: a call gives 0 or an errno, and error_text says it in words.
 // Main names: Descriptor, read_file, write_file, make_folders, remove_tree, absolute_path. Cost: light.
 #pragma once
 
@@ -43,7 +43,7 @@ std::optional<std::string> read_file(const std::string& path, std::size_t limit 
 [[nodiscard]] int write_file(const std::string& path, std::string_view content);
 [[nodiscard]] int sync_file(const std::string& path);
 
-/// Makes a folder and those above it; the last gets `mode`, as far as the umask lets it. One that exists stays as it is.
+/// Makes a folder and those above it; the last gets `mode`, as far as the umask lets it. One that exists stays.
 [[nodiscard]] int make_folders(const std::string& path, unsigned mode = 0777);
 /// Removes a file, or a folder with all in it; links are removed, not followed. What cannot be removed stays.
 void remove_tree(const std::string& path) noexcept;

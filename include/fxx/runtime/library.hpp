@@ -13,8 +13,8 @@ namespace fxx::inline FXX_ABI {
 class Library {
  public:
   Library() = default;
-  /// Loads at once with all that it needs, and keeps its names from other libraries (RTLD_NOW, RTLD_LOCAL). A name without
-  /// a slash is looked for where the dynamic linker looks.
+  /// Loads at once with all that it needs, and keeps its names from other libraries (RTLD_NOW, RTLD_LOCAL). A name
+  /// without a slash is looked for where the dynamic linker looks.
   /// Errors: LoadError load_failed (E605) with the linker's reason.
   explicit Library(std::string path);
   Library(Library&& other) noexcept : path_(std::move(other.path_)), handle_(std::exchange(other.handle_, nullptr)) {}
@@ -29,8 +29,8 @@ class Library {
   explicit operator bool() const { return handle_ != nullptr; }
   const std::string& path() const { return path_; }
 
-  /// A function or an object by its C name: `symbol<int(float)>("run")` is a pointer to function. That the type is right
-  /// is the caller's word.
+  /// A function or an object by its C name: `symbol<int(float)>("run")` is a pointer to function. That the type is
+  /// right is the caller's word.
   /// Errors: LoadError load_failed (E605) when the library has no such name.
   template <class T>
   T* symbol(const char* name) const {

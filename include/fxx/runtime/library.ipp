@@ -34,10 +34,9 @@ FXX_INLINE void* Library::find_address(const char* name) const { return handle_ 
 FXX_INLINE void* Library::address(const char* name) const {
   void* found = find_address(name);
   if (!found)
-    throw LoadError(ErrorId::load_failed,
-                    "Library::symbol: '" + path_ + "' has no '" + name + "', " +
-                        (handle_ ? detail::linker_reason() : "no library is loaded") +
-                        "; declare it extern \"C\" and visible, or build the library anew");
+    throw LoadError(ErrorId::load_failed, "Library::symbol: '" + path_ + "' has no '" + name + "', " +
+                                              (handle_ ? detail::linker_reason() : "no library is loaded") +
+                                              "; declare it extern \"C\" and visible, or build the library anew");
   return found;
 }
 

@@ -1,8 +1,8 @@
 // Runs another program and waits for it: what it printed, how it ended, all within a time limit.
 //
 // A program is a list of words and is started directly. No shell takes part, so no word needs quoting. It gets an empty
-// standard input, none of our open files, default signals, and a process group of its own, which is what a time-out ends.
-// Safe beside other threads, which is why it is built on posix_spawn: nothing runs between fork and exec.
+// standard input, none of our open files, default signals, and a process group of its own, which is what a time-out
+// ends. Safe beside other threads, which is why it is built on posix_spawn: nothing runs between fork and exec.
 // Main names: run_process, ProcessOptions, ProcessResult, find_program, command_line. Cost: light.
 #pragma once
 
@@ -25,10 +25,10 @@ struct ProcessOptions {
 };
 
 struct ProcessResult {
-  int exit_status = -1;         // -1 when a signal ended it
-  int signal = 0;               // that signal, or 0
+  int exit_status = -1;  // -1 when a signal ended it
+  int signal = 0;        // that signal, or 0
   bool timed_out = false;
-  std::string output;           // standard output and error as they came; a line in the middle says how much is left out
+  std::string output;           // standard output and error as they came; a line tells of what is left out
   std::size_t output_size = 0;  // bytes printed in all
   double seconds = 0;
 
@@ -42,8 +42,8 @@ struct ProcessResult {
 /// Cost: about 1 ms; no polling while the program prints, a check every 10 ms while it is silent.
 ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOptions& options = {});
 
-/// Path of an executable file: `name` itself when it has a slash, else the first of that name in PATH. Empty elements of
-/// PATH are passed over: no program is ever taken from the current folder because of a stray colon.
+/// Path of an executable file: `name` itself when it has a slash, else the first of that name in PATH. Empty elements
+/// of PATH are passed over: no program is ever taken from the current folder because of a stray colon.
 std::optional<std::string> find_program(std::string_view name);
 
 /// The words as one would type them in a shell, for messages.

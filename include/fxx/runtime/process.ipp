@@ -186,8 +186,8 @@ FXX_INLINE pid_t spawn(const std::string& program, const std::vector<std::string
   if (!error) error = ::posix_spawnattr_setsigmask(&attributes, &none);
   if (!error) error = ::posix_spawnattr_setsigdefault(&attributes, &all);
   if (!error)
-    error = ::posix_spawnattr_setflags(
-        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    error =
+        ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
@@ -211,9 +211,10 @@ FXX_INLINE std::string program_of(const std::vector<std::string>& argv, const Pr
     process_failed("a word for '" + std::string(argv[0].c_str()) + "' holds a zero byte; no program can receive one");
   for (const auto& [name, value] : options.environment)
     if (name.empty() || name.find('=') != name.npos || has_zero(name) || has_zero(value))
-      process_failed("'" + std::string(name.c_str()) +
-                     "' cannot be an environment variable; a name has no '=' and is not empty, and neither it nor the value "
-                     "holds a zero byte");
+      process_failed(
+          "'" + std::string(name.c_str()) +
+          "' cannot be an environment variable; a name has no '=' and is not empty, and neither it nor the value "
+          "holds a zero byte");
   if (!options.working_directory.empty() && !files::is_folder(options.working_directory))
     process_failed("the working directory '" + options.working_directory + "' is not a folder; create it first");
   std::optional<std::string> program = find_program(argv[0]);
@@ -225,8 +226,8 @@ FXX_INLINE std::string program_of(const std::vector<std::string>& argv, const Pr
                    "; give the path of a program");
   }
   const char* path = ::getenv("PATH");
-  process_failed("'" + argv[0] + "' cannot be started: no program of this name is in PATH=" + (path ? path : "(not set)") +
-                 "; install it or give its path");
+  process_failed("'" + argv[0] + "' cannot be started: no program of this name is in PATH=" +
+                 (path ? path : "(not set)") + "; install it or give its path");
 }
 
 }  // namespace detail
@@ -256,8 +257,9 @@ FXX_INLINE std::string command_line(const std::vector<std::string>& argv) {
   std::string out;
   for (const std::string& word : argv) {
     if (!out.empty()) out += ' ';
-    const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                               "0123456789_-+=./,:@%") == word.npos;
+    const bool plain = !word.empty() && word.find_first_not_of(
+                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                            "0123456789_-+=./,:@%") == word.npos;
     if (plain) {
       out += word;
       continue;
@@ -270,7 +272,8 @@ FXX_INLINE std::string command_line(const std::vector<std::string>& argv) {
 }
 
 FXX_INLINE std::string describe(const ProcessResult& result) {
-  if (result.timed_out) return "ran over its time limit and was stopped after " + detail::seconds_text(result.seconds) + " s";
+  if (result.timed_out)
+    return "ran over its time limit and was stopped after " + detail::seconds_text(result.seconds) + " s";
   if (result.signal == 0) return "ended with status " + std::to_string(result.exit_status);
   const char* name = ::strsignal(result.signal);
   return "was ended by signal " + std::to_string(result.signal) + (name ? " (" + std::string(name) + ")" : "");
@@ -316,9 +319,10 @@ FXX_INLINE ProcessResult run_process(const std::vector<std::string>& argv, const
 
   int status = 0;
   if (!child.reap(status))
-    detail::process_failed("the exit status of '" + argv[0] +
-                           "' was taken by other code; this process must not ignore SIGCHLD, nor wait for children that it did "
-                           "not start");
+    detail::process_failed(
+        "the exit status of '" + argv[0] +
+        "' was taken by other code; this process must not ignore SIGCHLD, nor wait for children that it did "
+        "not start");
   result.seconds = detail::monotonic_seconds() - start;
   if (WIFEXITED(status)) result.exit_status = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);

@@ -15,18 +15,18 @@ namespace fxx::inline FXX_ABI {
 /// A shared library to be built from one source text. The compiler runs in a folder of its own: relative folders and
 /// libraries in the lists are taken from our current folder; paths inside `flags` should be absolute.
 struct BuildRequest {
-  std::string source;                              // C++
-  std::vector<std::string> flags = {};             // "-std=c++20", "-O3"; `-shared -fPIC` are always given
+  std::string source;                   // C++
+  std::vector<std::string> flags = {};  // "-std=c++20", "-O3"; `-shared -fPIC` are always given
   std::vector<std::string> include_folders = {};
   std::vector<std::string> library_folders = {};
-  std::vector<std::string> libraries = {};         // "torch_cpu", or a path, which has a slash
-  std::vector<std::string> rpaths = {};            // may begin with $ORIGIN
-  std::vector<std::string> extra = {};             // what else decides the result; only the cache reads it
+  std::vector<std::string> libraries = {};  // "torch_cpu", or a path, which has a slash
+  std::vector<std::string> rpaths = {};     // may begin with $ORIGIN
+  std::vector<std::string> extra = {};      // what else decides the result; only the cache reads it
   double timeout_seconds = 300;
 };
 
-/// The compiler ran and built nothing: compile_failed (E602) or compile_timeout (E603). The message holds the first 20 lines
-/// of the log.
+/// The compiler ran and built nothing: compile_failed (E602) or compile_timeout (E603). The message holds the first 20
+/// lines of the log.
 class BuildError : public CompileError {
  public:
   /// `folder`: where source and log are.
@@ -50,8 +50,8 @@ class BuildError : public CompileError {
 
 class Toolchain {
  public:
-  /// The compiler that the variable FXX_CXX names; else CXX, when it names one that exists; else the first of c++, g++ and
-  /// clang++ in PATH. The variables may hold arguments, separated by blanks: "ccache g++ -m64".
+  /// The compiler that the variable FXX_CXX names; else CXX, when it names one that exists; else the first of c++, g++
+  /// and clang++ in PATH. The variables may hold arguments, separated by blanks: "ccache g++ -m64".
   /// Errors: compiler_missing (E601), which says what was looked for.
   /// Cost: a few file look-ups; once in a process and compiler, `--version` is run.
   static Toolchain find();
@@ -65,10 +65,10 @@ class Toolchain {
   /// time of change.
   const std::string& identity() const { return identity_; }
 
-  /// The command that builds `library`, a file name, from source.cpp, when run in their folder. It also writes headers.d.
+  /// The command that builds `library`, a file name, from source.cpp in the current folder. It also writes headers.d.
   std::vector<std::string> build_command(const BuildRequest& request, const std::string& library) const;
 
-  /// Writes source.cpp into `folder`, which exists, builds `library` there, and keeps what the compiler prints in `log`.
+  /// Writes source.cpp into `folder`, which exists, builds `library` there, and keeps the compiler's words in `log`.
   /// Errors: BuildError; cache_unwritable (E604) when files cannot be written there.
   void build(const BuildRequest& request, const std::string& folder, const std::string& library = "module.so") const;
 

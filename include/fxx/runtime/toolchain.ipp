@@ -61,8 +61,8 @@ FXX_INLINE std::string programs_of(const std::vector<std::string>& command) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) continue;
     if (!out.empty()) out += "; ";
-    out += path + " " + std::to_string(status.st_size) + " bytes, changed " + std::to_string(status.st_mtim.tv_sec) + "." +
-           std::to_string(1000000000 + status.st_mtim.tv_nsec).substr(1);
+    out += path + " " + std::to_string(status.st_size) + " bytes, changed " + std::to_string(status.st_mtim.tv_sec) +
+           "." + std::to_string(1000000000 + status.st_mtim.tv_nsec).substr(1);
   }
   return out;
 }
@@ -93,7 +93,8 @@ FXX_INLINE std::string compose_build_error(const std::vector<std::string>& argv,
   return "Toolchain::build: " + what + "; " +
          (result.timed_out ? "raise timeout_seconds or ask for less optimisation"
                            : "the source must compile with the flags given") +
-         ". The source is kept in " + folder + "/source.cpp; the command, run in that folder, was: " + command_line(argv);
+         ". The source is kept in " + folder +
+         "/source.cpp; the command, run in that folder, was: " + command_line(argv);
 }
 
 }  // namespace detail
@@ -107,20 +108,22 @@ FXX_INLINE BuildError::BuildError(std::vector<std::string> argv, ProcessResult r
 
 FXX_INLINE Toolchain::Toolchain(std::vector<std::string> command) : command_(std::move(command)) {
   if (command_.empty() || !find_program(command_[0]))
-    throw CompileError(ErrorId::compiler_missing,
-                       "Toolchain: there is no program '" + (command_.empty() ? "" : command_[0]) +
-                           "'; the first word of the command must be a C++ compiler or a program that starts one. Name one in "
-                           "FXX_CXX; until then modules keep working, interpreted");
+    throw CompileError(
+        ErrorId::compiler_missing,
+        "Toolchain: there is no program '" + (command_.empty() ? "" : command_[0]) +
+            "'; the first word of the command must be a C++ compiler or a program that starts one. Name one in "
+            "FXX_CXX; until then modules keep working, interpreted");
   const std::string programs = detail::programs_of(command_);
   try {
     version_ = detail::version_of(command_, programs);
   } catch (const CompileError& error) {
     if (error.id() != ErrorId::process_failed) throw;
-    throw CompileError(ErrorId::compiler_missing,
-                       "Toolchain: '" + command_line(command_) +
-                           "' cannot be run; a C++ compiler was expected. Name one in FXX_CXX; until then modules keep working, "
-                           "interpreted",
-                       error.what());
+    throw CompileError(
+        ErrorId::compiler_missing,
+        "Toolchain: '" + command_line(command_) +
+            "' cannot be run; a C++ compiler was expected. Name one in FXX_CXX; until then modules keep working, "
+            "interpreted",
+        error.what());
   }
   identity_ = command_line(command_) + "; " + version_ + "; " + programs;
 }
@@ -147,7 +150,8 @@ FXX_INLINE Toolchain Toolchain::find() {
                          ". Install one or name one in FXX_CXX; until then modules keep working, interpreted");
 }
 
-FXX_INLINE std::vector<std::string> Toolchain::build_command(const BuildRequest& request, const std::string& library) const {
+FXX_INLINE std::vector<std::string> Toolchain::build_command(const BuildRequest& request,
+                                                             const std::string& library) const {
   std::vector<std::string> argv = command_;
   argv.insert(argv.end(), {"-shared", "-fPIC"});
   argv.insert(argv.end(), request.flags.begin(), request.flags.end());
@@ -159,17 +163,20 @@ FXX_INLINE std::vector<std::string> Toolchain::build_command(const BuildRequest&
     argv.push_back(name.find('/') != name.npos ? files::absolute_path(name) : "-l" + name);
   // Word by word: -Wl would split a path at its commas.
   for (const std::string& path : request.rpaths)
-    argv.insert(argv.end(), {"-Xlinker", "-rpath", "-Xlinker", path.starts_with('$') ? path : files::absolute_path(path)});
+    argv.insert(argv.end(),
+                {"-Xlinker", "-rpath", "-Xlinker", path.starts_with('$') ? path : files::absolute_path(path)});
   return argv;
 }
 
-FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string& folder, const std::string& library) const {
+FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string& folder,
+                                 const std::string& library) const {
   const std::string place = files::absolute_path(folder);
   const auto write = [&](const std::string& name, std::string_view content) {
     const std::string path = place + "/" + name;
     if (const int error = files::write_file(path, content))
       throw CompileError(ErrorId::cache_unwritable, "Toolchain::build: " + path + " cannot be written, " +
-                                                        files::error_text(error) + "; make room there or choose another folder");
+                                                        files::error_text(error) +
+                                                        "; make room there or choose another folder");
   };
   write("source.cpp", request.source);
   std::vector<std::string> argv = build_command(request, library);
@@ -180,7 +187,8 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
                                             .output_limit = std::size_t{4} << 20});
   write("log", command_line(argv) + "\n" + result.output);
   struct stat status {};
-  const bool built = ::stat((place + "/" + library).c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
+  const bool built =
+      ::stat((place + "/" + library).c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
   if (!result.ok() || !built) throw BuildError(std::move(argv), std::move(result), place);
 }
 

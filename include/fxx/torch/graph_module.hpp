@@ -63,7 +63,7 @@ class GraphModule : public torch::nn::Module {
     return detail::Unboxed<R>(checked(run({c10::IValue(std::forward<A>(inputs))...}), std::is_same_v<R, at::Tensor>)).get();
   }
   /// The general form. Values are freed after their last use, those of `inputs` too.
-  c10::IValue run(std::vector<c10::IValue> inputs);
+  virtual c10::IValue run(std::vector<c10::IValue> inputs);
 
   // --- attributes and modules, by qualified name ---------------------------------------------------------------------
   /// The tensor of that name. Throws GraphError (E108) when there is none.
@@ -114,6 +114,14 @@ template <class Ruleset>
 rewrite::RewriteReport apply_rules(GraphModule& module, const Ruleset& rules, const rewrite::RewriteOptions& options);
 
 namespace detail {
+/// The module in a holder, a pointer, or the module itself.
+template <class M>
+decltype(auto) unwrap_module(M& module) {
+  if constexpr (requires { module.ptr(); *module; }) return *module;
+  else if constexpr (requires { *module; module.get(); }) return *module;
+  else return (module);
+}
+
 /// Opens leaf modules for rewriting and closes what is left of them afterwards.
 class ModuleExpansion {
  public:

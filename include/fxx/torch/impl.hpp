@@ -6,11 +6,16 @@
 #error "fxx/torch/impl.hpp holds the bodies for a compiled build; define FXX_COMPILED_LIB everywhere, or include fxx/torch.hpp instead"
 #endif
 
+#include "fxx/torch/compile.ipp"
 #include "fxx/torch/execute.ipp"
+#include "fxx/torch/fold_constants.ipp"
 #include "fxx/torch/graph_module.ipp"
 #include "fxx/torch/interpreter.ipp"
 #include "fxx/torch/leaf_modules.ipp"
 #include "fxx/torch/module_owner.ipp"
 #include "fxx/torch/plan.ipp"
+#include "fxx/torch/symbolic_trace.ipp"
+#include "fxx/torch/to_folder.ipp"
 #include "fxx/torch/trace.ipp"
 #include "fxx/torch/values.ipp"
+#include "fxx/torch/weights.ipp"

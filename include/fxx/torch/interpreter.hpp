@@ -49,6 +49,8 @@ class Interpreter {
   /// The value of an argument, nodes replaced by their values; for a parameter of this type.
   c10::IValue value_of(const Argument& argument, const Type& type = {}) const;
   const Environment& environment() const { return values_; }
+  /// Runs one node by itself; `values` holds its inputs.
+  c10::IValue run_one(Node& node, Environment values);
 
  private:
   std::shared_ptr<const ModuleOwner> owner_;

@@ -45,6 +45,12 @@ FXX_INLINE c10::IValue Interpreter::run(Values inputs, Environment initial) {
   return result;
 }
 
+FXX_INLINE c10::IValue Interpreter::run_one(Node& node, Environment values) {
+  values_ = std::move(values);
+  node_ = &node;
+  return run_node(node);
+}
+
 FXX_INLINE c10::IValue Interpreter::value_of(const Argument& argument, const Type& type) const {
   bool any = false;
   for_each_node(argument, [&](Node*) { any = true; });

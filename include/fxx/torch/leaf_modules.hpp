@@ -58,6 +58,15 @@ struct Unboxed {
   Unboxed() : value() {}
   T& get() { return value; }
 };
+/// Numbers as C++ converts them: an int where a double is wanted.
+template <class T>
+  requires std::is_arithmetic_v<T>
+struct Unboxed<T> {
+  T value{};
+  Unboxed() = default;
+  explicit Unboxed(const c10::IValue& v) : value(v.isBool() ? static_cast<T>(v.toBool()) : v.isInt() ? static_cast<T>(v.toInt()) : static_cast<T>(v.toDouble())) {}
+  T& get() { return value; }
+};
 template <class... Ts>
 struct Unboxed<std::tuple<Ts...>> {
   std::tuple<Ts...> value;

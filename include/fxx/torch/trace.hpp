@@ -55,14 +55,6 @@ class DispatchTracer {
 
 namespace detail {
 
-/// The module in a holder, a pointer, or the module itself.
-template <class M>
-decltype(auto) unwrap_module(M& module) {
-  if constexpr (requires { module.ptr(); *module; }) return *module;
-  else if constexpr (requires { *module; module.get(); }) return *module;
-  else return (module);
-}
-
 inline constexpr std::size_t max_trace_inputs = 12;
 
 template <std::size_t>

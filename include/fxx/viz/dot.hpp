@@ -20,8 +20,8 @@ struct DotOptions {
   std::size_t longest_line = 60;  // bytes of a target, the immediates, a type or a shape; the rest becomes "..."
 };
 
-/// Whatever names, targets and texts hold, the result is a well-formed drawing in UTF-8: what is not printable is shown as
-/// \n or \x1b.
+/// Whatever names, targets and texts hold, the result is a well-formed drawing in UTF-8: what is not printable is shown
+/// as \n or \x1b.
 std::string to_dot(const Graph& graph, const DotOptions& options = {});
 
 }  // namespace fxx::inline FXX_ABI

@@ -15,7 +15,10 @@ FXX_INLINE std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
   if (first < 0x80) return 1;
-  const std::size_t size = first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+  const std::size_t size = first >= 0xc2 && first < 0xe0   ? 2
+                           : first >= 0xe0 && first < 0xf0 ? 3
+                           : first >= 0xf0 && first < 0xf5 ? 4
+                                                           : 0;
   if (size == 0 || text.size() < size) return 0;
   for (std::size_t i = 1; i < size; ++i)
     if ((byte(i) & 0xc0) != 0x80) return 0;
@@ -78,7 +81,8 @@ FXX_INLINE std::string without_nodes(const Argument& argument) {
     }
     case Argument::Kind::slice: {
       const Slice& slice = argument.slice();
-      return "slice(" + without_nodes(slice.start) + ", " + without_nodes(slice.stop) + ", " + without_nodes(slice.step) + ")";
+      return "slice(" + without_nodes(slice.start) + ", " + without_nodes(slice.stop) + ", " +
+             without_nodes(slice.step) + ")";
     }
     default: return "_";
   }
@@ -118,7 +122,9 @@ FXX_INLINE std::string_view fill_colour(Opcode opcode) {
 
 FXX_INLINE std::string dot_label(const Node& node, const DotOptions& options) {
   std::string label = dot_escaped(node.name());
-  const auto add_line = [&](const std::string& text) { label += "\\n" + dot_escaped(shortened(text, options.longest_line)); };
+  const auto add_line = [&](const std::string& text) {
+    label += "\\n" + dot_escaped(shortened(text, options.longest_line));
+  };
   const Opcode opcode = node.opcode();
   std::string target = node.target();
   if (target.starts_with("torch.ops.")) target.erase(0, 10);
@@ -140,17 +146,21 @@ FXX_INLINE std::string dot_label(const Node& node, const DotOptions& options) {
 
 FXX_INLINE std::string to_dot(const Graph& graph, const DotOptions& options) {
   const auto drawn = [&](const Node* node) { return options.attributes || node->opcode() != Opcode::get_attr; };
-  std::string out = "digraph \"" + detail::dot_escaped(options.title) + "\" {\n  charset=\"UTF-8\"\n  ordering=\"in\"\n";
+  std::string out =
+      "digraph \"" + detail::dot_escaped(options.title) + "\" {\n  charset=\"UTF-8\"\n  ordering=\"in\"\n";
   if (options.left_to_right) out += "  rankdir=\"LR\"\n";
   if (!options.title.empty()) out += "  label=\"" + detail::dot_escaped(options.title) + "\"\n  labelloc=\"t\"\n";
-  out += "  node [shape=box, style=\"filled,rounded\", color=\"#666666\", fontname=\"Helvetica\", fontsize=11, margin=\"0.12,0.05\"]\n"
-         "  edge [color=\"#666666\", arrowsize=0.6]\n";
+  out +=
+      "  node [shape=box, style=\"filled,rounded\", color=\"#666666\", fontname=\"Helvetica\", fontsize=11, "
+      "margin=\"0.12,0.05\"]\n"
+      "  edge [color=\"#666666\", arrowsize=0.6]\n";
   for (const Node* node : graph.nodes()) {
     if (!drawn(node)) continue;
     const std::string name = "n" + std::to_string(node->index());
     out += "  " + name + " [label=\"" + detail::dot_label(*node, options) + "\", fillcolor=\"" +
            std::string(detail::fill_colour(node->opcode())) + "\"";
-    if (node->opcode() == Opcode::get_attr) out += ", shape=note, style=filled, fontsize=8, height=0.2, margin=\"0.06,0.03\"";
+    if (node->opcode() == Opcode::get_attr)
+      out += ", shape=note, style=filled, fontsize=8, height=0.2, margin=\"0.06,0.03\"";
     out += "]\n";
     const auto draw_edge = [&](Node* input) {
       if (drawn(input)) out += "  n" + std::to_string(input->index()) + " -> " + name + "\n";

@@ -13,14 +13,17 @@
 
 namespace fxx::inline FXX_ABI {
 
-FXX_INLINE void write_svg(const Graph& graph, const std::string& path, const DotOptions& options, double timeout_seconds) {
+FXX_INLINE void write_svg(const Graph& graph, const std::string& path, const DotOptions& options,
+                          double timeout_seconds) {
   const auto fail = [&](const std::string& problem) {
     throw FileError(ErrorId::drawing_failed, "write_svg: '" + path + "' is not drawn: " + problem);
   };
   const std::optional<std::string> dot = find_program("dot");
   if (!dot)
-    fail("there is no program 'dot' in PATH; drawing needs Graphviz. Install graphviz, or draw the text that to_dot gives "
-         "elsewhere");
+    fail(
+        "there is no program 'dot' in PATH; drawing needs Graphviz. Install graphviz, or draw the text that to_dot "
+        "gives "
+        "elsewhere");
 
   // Both files go beside the result, so that renaming works, and away again whatever happens.
   struct Aside {
@@ -46,7 +49,8 @@ FXX_INLINE void write_svg(const Graph& graph, const std::string& path, const Dot
     result = run_process({*dot, "-Tsvg", "-o", aside.drawing, aside.text},
                          {.timeout_seconds = timeout_seconds, .output_limit = 4096});
   } catch (const CompileError& error) {
-    fail(std::string("'dot' cannot be run, ") + error.what() + "; install graphviz, or draw the text that to_dot gives elsewhere");
+    fail(std::string("'dot' cannot be run, ") + error.what() +
+         "; install graphviz, or draw the text that to_dot gives elsewhere");
   }
   if (!result.ok())
     fail("'dot' " + describe(result) + (result.output.empty() ? "" : ", saying: " + result.output) +

@@ -35,7 +35,8 @@ class ElfFile {
   std::string read_text(const Section& section) const;
   static std::string_view text_at(const std::string& table, std::uint64_t offset);
   void read_sections();
-  void name_from(const Section& section, std::span<const std::uintptr_t> addresses, std::vector<std::string>& names) const;
+  void name_from(const Section& section, std::span<const std::uintptr_t> addresses,
+                 std::vector<std::string>& names) const;
 
   files::Descriptor file_;
   std::uint64_t size_ = 0;

@@ -59,15 +59,17 @@ FXX_INLINE std::string_view file_name(std::string_view path) { return path.subst
 
 FXX_INLINE bool is_library_header(std::string_view file) {
   if (file.starts_with("/usr/include/") || file.starts_with("/usr/lib/")) return true;
-  for (std::string_view folder : {"/include/c++/", "/include/ATen/", "/include/c10/", "/include/torch/", "/include/fxx/"})
+  for (std::string_view folder :
+       {"/include/c++/", "/include/ATen/", "/include/c10/", "/include/torch/", "/include/fxx/"})
     if (file.find(folder) != file.npos) return true;
   return false;
 }
 
 FXX_INLINE bool is_library_object(std::string_view path) {
   const std::string_view object = file_name(path);
-  for (std::string_view library : {"libtorch", "libc10", "libc.so", "libc-", "libm.so", "libpthread", "libdl.so", "libgcc_s",
-                                   "libstdc++", "libc++", "libgomp", "libomp", "libiomp", "ld-", "ld.so", "linux-vdso"})
+  for (std::string_view library :
+       {"libtorch", "libc10", "libc.so", "libc-", "libm.so", "libpthread", "libdl.so", "libgcc_s", "libstdc++",
+        "libc++", "libgomp", "libomp", "libiomp", "ld-", "ld.so", "linux-vdso"})
     if (object.starts_with(library)) return true;
   return false;
 }
@@ -79,11 +81,14 @@ FXX_INLINE std::string short_function(std::string_view function) {
   bool seen_parameters = false, seen_operator = false;
   for (std::size_t i = 0; i < function.size(); ++i) {
     const char c = function[i];
-    if (depth == 0 && function.substr(i).starts_with("operator") && (i == 0 || function[i - 1] == ':' || function[i - 1] == ' ')) {
+    if (depth == 0 && function.substr(i).starts_with("operator") &&
+        (i == 0 || function[i - 1] == ':' || function[i - 1] == ' ')) {
       // The symbols that follow are no brackets, and the words of a conversion no return type.
       std::size_t end = i + 8;
       if (function.substr(end).starts_with("()")) end += 2;
-      while (end < function.size() && function[end] != '(' && std::string_view("<>=!+-*/%^&|~,[]").find(function[end]) != function.npos) ++end;
+      while (end < function.size() && function[end] != '(' &&
+             std::string_view("<>=!+-*/%^&|~,[]").find(function[end]) != function.npos)
+        ++end;
       out += function.substr(i, end - i);
       i = end - 1;
       seen_operator = true;

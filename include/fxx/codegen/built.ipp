@@ -1,0 +1,304 @@
+// Bodies of codegen/built.hpp.
+#pragma once
+
+#include <algorithm>
+#include <set>
+
+#include "fxx/codegen/built.hpp"
+#include "fxx/codegen/cpp.hpp"
+#include "fxx/codegen/readable.hpp"
+#include "fxx/error.hpp"
+#include "fxx/ir/print.hpp"
+#include "fxx/ops/registry.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+class BuiltWriter {
+ public:
+  BuiltWriter(const Graph& graph, const Owner& owner, const HeaderFinder& headers) : graph_(graph), owner_(owner), finder_(headers) {}
+
+  BuiltSource write() {
+    last_user_.assign(graph_.index_bound(), nullptr);
+    for (const Node* node : graph_.nodes())
+      for (const Node* input : node->all_input_nodes()) last_user_[input->index()] = node;
+    std::string body;
+    for (const Node* node : graph_.nodes()) {
+      node_ = node;
+      out_.nodes.push_back(node);
+      out_.called_back.push_back(false);
+      const std::string line = statement(*node);
+      if (!line.empty()) body += "    " + line + "\n";
+    }
+    out_.headers.assign(headers_.begin(), headers_.end());
+    std::string text = "// Forward of " + comment(owner_.class_name()) + ", made by fxx for a quick build. Parameters are handed in.\n#include <ATen/core/Tensor.h>\n\n";
+    for (const std::string& header : out_.headers) text += "#include <" + header + ">\n";
+    text +=
+        "\n#include <cmath>\n#include <exception>\n#include <limits>\n#include <vector>\n\n"
+        "struct ForwardCall {\n"
+        "  const void* const* inputs;\n  const void* const* attributes;\n  void* results;\n"
+        "  int (*call_back)(ForwardCall* call, int node, const void* const* inputs, void* results);\n"
+        "  void* host;\n  void* exception;\n  int node;\n};\n\n"
+        "extern \"C\" int fxx_forward(ForwardCall* call) noexcept {\n"
+        "  const auto input = [&](int i) -> const at::Tensor& { return *static_cast<const at::Tensor*>(call->inputs[i]); };\n"
+        "  const auto attribute = [&](int i) -> const at::Tensor& { return *static_cast<const at::Tensor*>(call->attributes[i]); };\n"
+        "  const auto give = [&](std::vector<at::Tensor> values) {\n"
+        "    static_cast<std::vector<std::vector<at::Tensor>>*>(call->results)->push_back(std::move(values));\n  };\n"
+        "  (void)input, (void)attribute, (void)give;\n"
+        "  try {\n" +
+        body +
+        "    return 0;\n"
+        "  } catch (...) {\n"
+        "    *static_cast<std::exception_ptr*>(call->exception) = std::current_exception();\n"
+        "    return 1;\n  }\n}\n";
+    out_.text = std::move(text);
+    return std::move(out_);
+  }
+
+ private:
+  enum class Value { tensor, tensors, tuple, number };
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw CodegenError(ErrorId::no_cpp_spelling, "built_source: " + what, {format_node(*node_), node_->source()});
+  }
+  /// A class name in a comment must not end it.
+  static std::string comment(std::string name) {
+    for (char& c : name)
+      if (c == '\n' || c == '\r' || c == '\\') c = ' ';
+    return name;
+  }
+  Value value_of(const Node& node) const {
+    const std::string type = cpp_type_of(node, owner_);
+    if (type == "torch::Tensor") return Value::tensor;
+    if (type == "std::vector<torch::Tensor>") return Value::tensors;
+    if (type.starts_with("std::tuple<")) return Value::tuple;
+    return Value::number;
+  }
+
+  std::string statement(const Node& node) {
+    const std::string at = "call->node = " + std::to_string(out_.nodes.size() - 1) + ";  ", name(node.name());
+    return match(
+        node.op(),
+        [&](const Placeholder&) {
+          if (value_of(node) != Value::tensor) fail("input '" + name + "' is a " + std::string(node.type()) + "; a built module takes tensors");
+          // A handle of its own, so that what in-place operators return can take its place.
+          return "at::Tensor " + name + " = input(" + std::to_string(inputs_++) + ");";
+        },
+        [&](const GetAttr& o) {
+          std::size_t i = 0;
+          while (i < out_.attributes.size() && out_.attributes[i] != o.target) ++i;
+          if (i == out_.attributes.size()) out_.attributes.push_back(o.target);
+          return "at::Tensor " + name + " = attribute(" + std::to_string(i) + ");";
+        },
+        [&](const CallFunction& o) {
+          const auto* op = std::get_if<const Operator*>(&o.target);
+          const std::string made = op ? expression(node, **op) : std::string();
+          return made.empty() ? at + call_back(node) : at + assign(node, made);
+        },
+        [&](const CallMethod& o) {
+          const Operator* op = operator_of(node);
+          std::string made = op ? expression(node, *op) : std::string();
+          if (!op && node.args().size() == 1 && node.arg(0).is_node() && (o.target == "dim" || o.target == "numel")) made = argument(node.arg(0), {}) + "." + o.target + "()";
+          return made.empty() ? at + call_back(node) : at + assign(node, made);
+        },
+        [&](const CallModule&) { return at + call_back(node); },
+        [&](const Output&) {
+          std::string text;
+          out_.result = result(node.arg(0), text);
+          return text;
+        });
+  }
+
+  std::string assign(const Node& node, const std::string& expression) const {
+    return (node.num_users() ? "auto " + std::string(node.name()) + " = " + expression + ";" : expression + ";") + releases(node);
+  }
+  std::string releases(const Node& node) const {
+    std::string text;
+    for (const Node* input : node.all_input_nodes()) {
+      if (last_user_[input->index()] != &node || input->opcode() == Opcode::get_attr) continue;
+      if (value_of(*input) == Value::tensor) text += " " + std::string(input->name()) + ".reset();";
+      else if (value_of(*input) != Value::number) text += " " + std::string(input->name()) + " = {};";
+    }
+    return text;
+  }
+
+  /// Runs the node in the host: tensors in, tensors out.
+  std::string call_back(const Node& node) {
+    std::string inputs;
+    for (const Node* input : node.all_input_nodes()) {
+      if (value_of(*input) != Value::tensor) fail("it runs in the program itself, but its input '" + std::string(input->name()) + "' is no tensor");
+      inputs += (inputs.empty() ? "&" : ", &") + std::string(input->name());
+    }
+    out_.called_back.back() = true;
+    const std::string name(node.name()), given = name + "_results", index = std::to_string(out_.nodes.size() - 1);
+    std::string text = "std::vector<at::Tensor> " + given + "; { const void* const given[] = {" + (inputs.empty() ? "nullptr" : inputs) +
+                       "}; if (call->call_back(call, " + index + ", given, &" + given + ")) return 1; }";
+    if (!node.num_users()) return text;
+    switch (value_of(node)) {
+      case Value::tensor: text += " auto " + name + " = " + given + "[0];"; break;
+      case Value::tensors: text += " auto& " + name + " = " + given + ";"; break;
+      case Value::tuple: {
+        // Flat tuples of tensors only; their parts are taken by number.
+        std::string parts;
+        const std::string type = cpp_type_of(node, owner_);
+        const std::size_t count = static_cast<std::size_t>(std::count(type.begin(), type.end(), ',')) + 1;
+        if (type.find("std::tuple<", 1) != std::string::npos || type.find("std::vector") != std::string::npos) fail("it returns nested values, which a built module cannot take from the program");
+        for (std::size_t i = 0; i < count; ++i) parts += (i ? ", " : "") + given + "[" + std::to_string(i) + "]";
+        text += " auto " + name + " = std::make_tuple(" + parts + ");";
+        break;
+      }
+      default: fail("it runs in the program itself, but its value is no tensor");
+    }
+    return text + releases(node);
+  }
+
+  ResultShape result(const Argument& value, std::string& text) {
+    using Kind = ResultShape::Kind;
+    const auto items = [&](std::span<const Argument> list, Kind kind) {
+      ResultShape shape{.kind = kind};
+      for (const Argument& item : list) shape.items.push_back(result(item, text));
+      return shape;
+    };
+    switch (value.kind()) {
+      case Argument::Kind::node: {
+        const Node& node = *value.node();
+        const std::string name(node.name());
+        switch (value_of(node)) {
+          case Value::tensor: text += "give({" + name + "}); "; return {.kind = Kind::tensor};
+          case Value::tensors: text += "give(" + name + "); "; return {.kind = Kind::list_of_tensors};
+          case Value::tuple: {
+            const Operator* op = operator_of(node);
+            if (!op) fail("a tuple of '" + name + "' cannot be returned whole; take its parts");
+            ResultShape shape{.kind = Kind::tuple};
+            for (std::size_t i = 0; i < op->returns.size(); ++i) {
+              if (op->returns[i].type != Type{.base = ValueType::tensor}) fail("a tuple of '" + name + "' holds more than tensors");
+              text += "give({std::get<" + std::to_string(i) + ">(" + name + ")}); ";
+              shape.items.push_back({.kind = Kind::tensor});
+            }
+            return shape;
+          }
+          default: fail("'" + name + "' is a number; a built module returns tensors");
+        }
+      }
+      case Argument::Kind::none: return {.kind = Kind::none};
+      case Argument::Kind::list: return items(value.items(), Kind::list);
+      case Argument::Kind::tuple: return items(value.items(), Kind::tuple);
+      case Argument::Kind::dict: {
+        ResultShape shape{.kind = Kind::dict};
+        for (const DictEntry& entry : value.entries()) {
+          shape.keys.push_back(entry.key);
+          shape.items.push_back(result(entry.value, text));
+        }
+        return shape;
+      }
+      default: return {.kind = Kind::constant, .constant = value};
+    }
+  }
+
+  // --- expressions ---------------------------------------------------------------------------------------------------
+
+  /// Empty when the operator has no narrow header, or an argument no spelling with it.
+  std::string expression(const Node& node, const Operator& op) {
+    const std::string_view space = op.name_space();
+    if (op.name == "fxx::identity" && node.args().size() == 1 && node.arg(0).is_node()) return std::string(node.arg(0).node()->name());
+    if (op.name == "operator::getitem") return get_item(node);
+    if (space == "operator" || space == "math") return number(node, op);
+    if (space != "aten") return {};
+    // The one operator whose narrow header needs a wide one besides; this is the same under another name.
+    const std::string base(op.name == "aten::cat" ? "concat" : op.base_name());
+    for (const Parameter& p : op.parameters)
+      if (p.type.optional_items) return {};  // c10::List needs ivalue.h
+    // In-place operators are declared beside the others: relu_ in relu_ops.h.
+    std::string header = "ATen/ops/" + base + "_ops.h";
+    if (!finder_.has(header) && base.ends_with('_')) header = "ATen/ops/" + base.substr(0, base.size() - 1) + "_ops.h";
+    if (!is_cpp_name(base) || !finder_.has(header)) return {};
+    headers_.insert(header);
+    std::string text = "at::_ops::" + base;
+    if (!op.overload_name().empty()) text += "_" + std::string(op.overload_name());
+    text += "::call(";
+    for (int i = 0; i < op.arity(); ++i) {
+      const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
+      const Argument* given = argument_of(node, op, i);
+      if (!given && !parameter.has_default()) fail("argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
+      if (!given && parameter.standard.kind == Literal::Kind::other) return {};
+      text += (i ? ", " : "") + argument(given ? *given : to_argument(parameter.standard), parameter.type);
+    }
+    return text + ")";
+  }
+
+  std::string get_item(const Node& node) {
+    if (node.args().size() != 2 || !node.arg(0).is_node() || node.arg(1).kind() != Argument::Kind::integer) return {};
+    const Node& container = *node.arg(0).node();
+    const std::string name(container.name()), index = cpp_integer(node.arg(1).integer());
+    switch (value_of(container)) {
+      case Value::tuple: return "std::get<" + index + ">(" + name + ")";
+      case Value::tensors: return name + ".at(" + (node.arg(1).integer() < 0 ? name + ".size() " + index : index) + ")";
+      case Value::tensor: headers_.insert("ATen/ops/select_ops.h"); return "at::_ops::select_int::call(" + name + ", 0, " + index + ")";
+      default: return {};
+    }
+  }
+
+  std::string number(const Node& node, const Operator& op) const {
+    const std::string_view base = op.base_name();
+    const std::string a = argument(node.arg(0), {});
+    if (base == "neg") return "-(" + a + ")";
+    if (base == "sqrt") return "std::sqrt(static_cast<double>(" + a + "))";
+    if (base == "floor" || base == "ceil") return "static_cast<int64_t>(std::" + std::string(base) + "(" + a + "))";
+    const std::string b = argument(node.arg(1), {});
+    if (base == "truediv") return "static_cast<double>(" + a + ") / (" + b + ")";
+    const char* symbol = base == "add" ? " + " : base == "sub" ? " - " : base == "mul" ? " * " : base == "mod" ? " % " : " / ";
+    return "(" + a + ")" + symbol + "(" + b + ")";
+  }
+
+  std::string argument(const Argument& value, const Type& type) const {
+    const Type item{.base = type.base, .optional = type.optional_items, .symbolic = type.symbolic};
+    if (type.list && !value.is_sequence() && !value.is_none() && !(value.is_node() && value_of(*value.node()) == Value::tensors))
+      return array({argument(value, item)}, type);  // one number for all
+    return visit(
+        value, [&](None) -> std::string { return type.base == ValueType::tensor && !type.list ? "{}" : "std::nullopt"; },
+        [&](Node* node) { return std::string(node->name()); }, [](bool v) { return std::string(v ? "true" : "false"); },
+        [&](std::int64_t v) { return type.base == ValueType::real ? cpp_double(static_cast<double>(v)) : cpp_integer(v); },
+        [](double v) { return cpp_double(v); }, [](Dtype v) { return "c10::ScalarType::" + std::string(c10_name_of(v)); },
+        [](Layout v) { return "c10::Layout::" + std::string(c10_name_of(v)); },
+        [](MemoryFormat v) { return "c10::MemoryFormat::" + std::string(c10_name_of(v)); },
+        [](Device v) { return "c10::Device(c10::DeviceType::" + std::string(c10_name_of(v.type)) + ", " + std::to_string(v.index) + ")"; },
+        [&](Ellipsis) -> std::string { fail("an Ellipsis cannot be passed to an operator"); },
+        [](Complex v) { return "c10::complex<double>(" + cpp_double(v.real) + ", " + cpp_double(v.imag) + ")"; },
+        [](const std::string& v) { return cpp_string(v); }, [&](const Enumerator& v) { return cpp_integer(v.value); },
+        [&](const Range&) -> std::string { fail("a range cannot be passed to an operator"); },
+        [&](const Slice&) -> std::string { fail("a slice cannot be passed to an operator"); },
+        [&](ListView list) { return array(texts(list.items, item), type); }, [&](TupleView list) { return array(texts(list.items, item), type); },
+        [&](DictView) -> std::string { fail("a dictionary cannot be passed to an operator"); });
+  }
+  std::vector<std::string> texts(std::span<const Argument> items, const Type& item) const {
+    std::vector<std::string> list;
+    for (const Argument& a : items) list.push_back(argument(a, item));
+    return list;
+  }
+  static std::string array(std::vector<std::string> items, const Type& type) {
+    if (type.list_size > 1 && items.size() == 1) items.resize(type.list_size, std::string(items[0]));
+    const char* array = type.base == ValueType::tensor ? "at::TensorList" : type.base == ValueType::real ? "at::ArrayRef<double>" : type.base == ValueType::boolean ? "at::ArrayRef<bool>"
+                        : type.symbolic                ? "c10::SymIntArrayRef" : "at::IntArrayRef";
+    std::string text;
+    for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
+    return items.empty() ? std::string(array) + "()" : std::string(array) + "({" + text + "})";
+  }
+
+  const Graph& graph_;
+  const Owner& owner_;
+  const HeaderFinder& finder_;
+  const Node* node_ = nullptr;
+  std::vector<const Node*> last_user_;
+  std::set<std::string> headers_;
+  std::size_t inputs_ = 0;
+  BuiltSource out_;
+};
+
+}  // namespace detail
+
+FXX_INLINE BuiltSource built_source(const Graph& graph, const Owner& owner, const HeaderFinder& headers) {
+  return detail::BuiltWriter(graph, owner, headers).write();
+}
+
+}  // namespace fxx::inline FXX_ABI

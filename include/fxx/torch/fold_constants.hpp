@@ -1,0 +1,36 @@
+// Computing once what does not depend on the inputs.
+//
+// Main names: fold_constants, optimize_for_inference. Cost: heavy (torch/nn/module.h). After torch.fx experimental/const_fold.py and
+// experimental/optimization.py, 2.13.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fxx/torch/graph_module.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+/// Evaluates every largest expression of parameters, buffers and constants, keeps its value as a buffer `_folded.<user>_<parameter>`,
+/// and drops what the graph no longer refers to. Random operators and attributes that the graph writes to are left alone.
+/// The folded values no longer follow the parameters they came from. Returns how many expressions were folded. When an operator
+/// fails, its exception passes and the module is as it was.
+std::size_t fold_constants(GraphModule& module);
+
+struct OptimizeReport {
+  struct Stage {
+    std::string name;
+    std::size_t nodes_before = 0, nodes_after = 0;
+    std::string fired;  // "dropout: 13, gelu: 6"
+  };
+  std::vector<Stage> stages;
+};
+/// The rules for inference, activations, attention and merged linears, then constants folded: what a module in eval mode can
+/// do without. Results stay equal up to rounding.
+OptimizeReport optimize_for_inference(GraphModule& module);
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/fold_constants.ipp"
+#endif

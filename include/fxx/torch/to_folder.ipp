@@ -1,0 +1,151 @@
+// Bodies of torch/to_folder.hpp.
+#pragma once
+
+#include <torch/serialize.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "fxx/codegen/readable.hpp"
+#include "fxx/error.hpp"
+#include "fxx/ir/names.hpp"
+#include "fxx/torch/compile.hpp"
+#include "fxx/torch/to_folder.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+inline constexpr const char* folder_meson = R"meson(project('@FILE@', 'cpp', default_options: ['cpp_std=c++20', 'buildtype=release'])
+
+# LibTorch: the option, else the variables that CMake users set, else the torch package of python3.
+torch = run_command('python3', '-c', '''
+import os, sys
+def found(folder):
+    while folder and folder != os.path.dirname(folder):
+        if os.path.exists(os.path.join(folder, "include", "ATen", "core", "Tensor.h")):
+            print(folder)
+            sys.exit()
+        folder = os.path.dirname(folder)
+for name in [sys.argv[1], os.environ.get("Torch_DIR", ""), *os.environ.get("CMAKE_PREFIX_PATH", "").split(":")]:
+    found(os.path.abspath(name) if name else "")
+try:
+    import torch
+    found(os.path.dirname(torch.__file__))
+except ImportError:
+    pass
+sys.exit("LibTorch was not found; give its folder with -Dtorch=...")
+''', get_option('torch'), check: true).stdout().strip()
+
+cpp = meson.get_compiler('cpp')
+torch_dep = declare_dependency(
+  compile_args: ['-isystem' + torch / 'include', '-isystem' + torch / 'include/torch/csrc/api/include'],
+  link_args: ['-L' + torch / 'lib', '-Wl,--no-as-needed', '-ltorch', '-ltorch_cpu', '-lc10', '-Wl,-rpath,' + torch / 'lib'],
+)
+executable('@FILE@', ['@FILE@.cpp', 'main.cpp'], dependencies: torch_dep)
+)meson";
+
+inline constexpr const char* folder_main = R"cpp(#include <iostream>
+#include <string>
+
+#include "@FILE@.h"
+
+// Loads the weights and runs the model on the inputs that were kept with it.
+// usage: @FILE@ [folder with weights.pt]
+int main(int argc, char** argv) {
+  const std::string folder = argc > 1 ? argv[1] : ".";
+  try {
+    @NAME@ model;
+    torch::load(model, folder + "/weights.pt");
+    model->eval();
+    torch::NoGradGuard no_grad;
+    std::cout << "loaded " << model->parameters().size() << " parameters" << std::endl;
+@CHECK@    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << std::endl;
+    return 1;
+  }
+}
+)cpp";
+
+FXX_INLINE std::string filled(std::string text, const std::vector<std::pair<std::string, std::string>>& values) {
+  for (const auto& [key, value] : values)
+    for (std::size_t at = 0; (at = text.find(key, at)) != text.npos; at += value.size()) text.replace(at, key.size(), value);
+  return text;
+}
+
+FXX_INLINE void write_aside(const std::filesystem::path& path, const std::string& text) {
+  const std::filesystem::path aside = path.string() + ".new";
+  {
+    std::ofstream file(aside, std::ios::binary);
+    file << text;
+    file.flush();
+    if (!file) throw CodegenError(ErrorId::folder_not_written, "to_folder: '" + path.string() + "' cannot be written; check the folder and the space on it");
+  }
+  std::filesystem::rename(aside, path);
+}
+
+}  // namespace detail
+
+FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const std::string& name, const FolderOptions& options) {
+  // Everything that can fail for the graph's sake comes first.
+  const std::string file = snake_case(name);
+  const ModuleSource source = module_source(module.graph(), module.owner(), name, file + ".h");
+  std::string check;
+  std::vector<at::Tensor> inputs = options.example_inputs, outputs;
+  if (!inputs.empty()) {
+    const at::NoGradGuard no_grad;
+    std::vector<c10::IValue> boxed;
+    for (const at::Tensor& input : inputs) boxed.emplace_back(input.clone());
+    const c10::IValue result = module.run(std::move(boxed));
+    detail::flatten(result, outputs);
+    std::string arguments;
+    for (std::size_t i = 0; i < inputs.size(); ++i) arguments += (i ? ", inputs[" : "inputs[") + std::to_string(i) + "]";
+    check = "    std::vector<torch::Tensor> inputs, expected;\n"
+            "    torch::load(inputs, folder + \"/example_inputs.pt\");\n"
+            "    torch::load(expected, folder + \"/example_outputs.pt\");\n"
+            "    const auto result = model->forward(" + arguments + ");\n";
+    check += result.isTensor() ? "    const std::vector<torch::Tensor> results = {result};\n" : "";
+    if (!result.isTensor()) {
+      // Tuples are unpacked, lists are what they are.
+      check += result.isTuple() ? "    std::vector<torch::Tensor> results;\n    std::apply([&](const auto&... parts) { (results.push_back(parts), ...); }, result);\n"
+                                : "    const std::vector<torch::Tensor> results(result.begin(), result.end());\n";
+    }
+    check += "    for (size_t i = 0; i < results.size(); ++i) {\n"
+             "      const double error = (results[i] - expected[i]).abs().max().item<double>();\n"
+             "      std::cout << \"result \" << i << \": \" << results[i].sizes() << \", largest difference \" << error << std::endl;\n"
+             "      if (!(error <= 1e-4)) throw std::runtime_error(\"the results differ from those of the traced model\");\n"
+             "    }\n";
+  }
+  const std::vector<std::pair<std::string, std::string>> values = {{"@FILE@", file}, {"@NAME@", name}, {"@CHECK@", check}};
+
+  namespace fs = std::filesystem;
+  try {
+    const fs::path to(folder);
+    fs::create_directories(to);
+    detail::write_aside(to / (file + ".h"), source.header);
+    detail::write_aside(to / (file + ".cpp"), source.source);
+    detail::write_aside(to / "main.cpp", detail::filled(detail::folder_main, values));
+    detail::write_aside(to / "meson.build", detail::filled(detail::folder_meson, values));
+    detail::write_aside(to / "meson.options", "option('torch', type: 'string', value: '', description: 'folder of LibTorch, with include and lib')\n");
+    detail::write_aside(to / "README.md", "# " + name + "\n\nWritten by fxx from a traced model. Build and run:\n\n    meson setup build && meson compile -C build && ./build/" + file +
+                                              " .\n\nMeson finds LibTorch by `-Dtorch=<folder>`, `Torch_DIR`, `CMAKE_PREFIX_PATH` or the torch package of python3.\n");
+    const auto save = [&](const auto& value, const char* file_name) {
+      const fs::path path = to / file_name, aside = path.string() + ".new";
+      torch::save(value, aside.string());
+      fs::rename(aside, path);
+    };
+    torch::serialize::OutputArchive archive;
+    module.save(archive);
+    archive.save_to((to / "weights.pt.new").string());
+    fs::rename(to / "weights.pt.new", to / "weights.pt");
+    if (!inputs.empty()) {
+      save(inputs, "example_inputs.pt");
+      save(outputs, "example_outputs.pt");
+    }
+  } catch (const fs::filesystem_error& e) {
+    throw CodegenError(ErrorId::folder_not_written, "to_folder: '" + folder + "' cannot be written (" + e.code().message() + "); check the path and its permissions");
+  }
+}
+
+}  // namespace fxx::inline FXX_ABI
