@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compile budgets: what including one header may cost a user, in memory, which repeats to within 1 %.
+"""Compile budgets: every header compiles alone in a compiled build, and what that may cost a user in memory, which repeats to
+within 1 %.
 
 usage: budget.py measure RESULT DEPFILE HEADER COMPILER ARGUMENT...   compiles a file that includes HEADER alone
        budget.py check RESULT...                                      prints the table; exit status 1 when a limit is passed

@@ -23,6 +23,7 @@ NO_DEFAULT = {("std", "unbiased"), ("var", "unbiased"), ("std_mean", "unbiased")
               ("any_dims", "dim"), ("all_dims", "dim"),
               *((f"conv{n}d_padding", name) for n in (1, 2, 3) for name in ("bias", "stride", "padding"))}
 SKIP = {"to_dtype_layout", "index_Tensor", "operator_getitem"}
+BY_HAND = {"size_int", "stride_int", "dim", "numel"}  # members written in trace/proxy.hpp
 KEYWORDS = {"and", "or", "xor", "not", "union", "new", "default", "register", "signed", "template"}
 
 
@@ -142,7 +143,7 @@ def overloads(operators):
                            f"return fxx::detail::function(OperatorIndex::{tag}, {{{arguments}}}); }}\n")
         # Members take the tensor as the object; `self` is not always the first parameter (where).
         selves = [i for i, p in enumerate(parameters) if p[1] == "self" and p[0] == "TensorArg"]
-        if "method" in traits and selves:
+        if "method" in traits and selves and tag not in BY_HAND:
             rest = [p for i, p in enumerate(parameters) if i != selves[0]]
             arguments = ", ".join("&" + n for _, n, _ in parameters)
             location = "std::source_location where"

@@ -99,7 +99,7 @@ class BuiltWriter {
         [&](const CallMethod& o) {
           const Operator* op = operator_of(node);
           std::string made = op ? expression(node, *op) : std::string();
-          if (!op && node.args().size() == 1 && node.arg(0).is_node() && (o.target == "dim" || o.target == "numel")) made = argument(node.arg(0), {}) + "." + o.target + "()";
+          if (made.empty() && node.args().size() == 1 && node.arg(0).is_node() && (o.target == "dim" || o.target == "numel")) made = argument(node.arg(0), {}) + "." + o.target + "()";
           return made.empty() ? at + call_back(node) : at + assign(node, made);
         },
         [&](const CallModule&) { return at + call_back(node); },
@@ -222,7 +222,7 @@ class BuiltWriter {
       const Argument* given = argument_of(node, op, i);
       if (!given && !parameter.has_default()) fail("argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
       if (!given && parameter.standard.kind == Literal::Kind::other) return {};
-      text += (i ? ", " : "") + argument(given ? *given : to_argument(parameter.standard), parameter.type);
+      text += (i ? ", " : "") + argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type);
     }
     return text + ")";
   }

@@ -328,7 +328,7 @@ class ForwardWriter {
       }
       const bool standard = !given || (parameter.has_default() && same_value(*given, parameter.standard, parameter.type));
       if (!given && !parameter.has_default()) no_cpp(node, "argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
-      list.push_back(argument(given ? *given : to_argument(parameter.standard), parameter.type, node));
+      list.push_back(argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type, node));
       if (!standard || !parameter.has_default()) needed = list.size();
     }
     std::string text;
@@ -357,7 +357,7 @@ class ForwardWriter {
       const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
       const Argument* given = argument_of(node, op, i);
       if (!given && !parameter.has_default()) no_cpp(node, "argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
-      text += (i ? ", " : "") + argument(given ? *given : to_argument(parameter.standard), parameter.type, node);
+      text += (i ? ", " : "") + argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type, node);
     }
     return text + ")";
   }

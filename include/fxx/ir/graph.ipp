@@ -30,6 +30,13 @@ FXX_INLINE std::string snake_case(std::string_view text) {
   return out;
 }
 
+FXX_INLINE bool is_made_from(std::string_view name, std::string_view base) {
+  const std::string stem = snake_case(base);
+  if (!name.starts_with(stem)) return false;
+  name.remove_prefix(stem.size());
+  return name.empty() || (name.size() > 1 && name[0] == '_' && name.find_first_not_of("0123456789", 1) == name.npos);
+}
+
 FXX_INLINE bool is_reserved_name(std::string_view name) {
   static constexpr std::string_view words[] = {
       // C++ keywords and alternative tokens
@@ -264,9 +271,12 @@ FXX_INLINE void Node::rename(std::string_view name) {
   if (name != name_) name_ = storage_->names.create(name, storage_->arena);
 }
 
-FXX_INLINE void Node::take_name(const Node& erased) {
-  // The table has the name already; the erased node only shows it from now on.
-  if (erased.erased_ && erased.storage_ == storage_) name_ = erased.name_;
+FXX_INLINE void Node::swap_names(Node& other) {
+  if (storage_ != other.storage_)
+    throw GraphError(ErrorId::node_not_in_graph, "Node::swap_names: '" + std::string(other.name_) + "' belongs to another graph than '" +
+                                                     std::string(name_) + "'; names are exchanged within one");
+  std::swap(name_, other.name_);
+  ++storage_->version;
 }
 
 FXX_INLINE void Node::set_args(Arguments args) { set_args_kwargs(args, kwargs()); }

@@ -130,8 +130,8 @@ class Node {
   std::string_view name() const { return name_; }
   /// Gives the name, or `name_1` and so on when it is taken.
   void rename(std::string_view name);
-  /// Takes over the name of an erased node of the same graph: it goes on in this node's place. Ignored while that one lives.
-  void take_name(const Node& erased);
+  /// Exchanges the names of two nodes of one graph, erased ones too: who replaces a node can go on under its name.
+  void swap_names(Node& other);
 
   std::span<const Argument> args() const { return {args_, args_size_}; }
   std::span<const KeywordArgument> kwargs() const { return {kwargs_, kwargs_size_}; }

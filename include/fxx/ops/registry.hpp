@@ -53,7 +53,8 @@ const Operator* operator_of(const Node& node);
 const Argument* argument_of(const Node& node, const Operator& op, int i);
 /// The argument for parameter `i`, or the default of the schema. Lists of the default are Argument::list.
 Argument argument_or_default(const Node& node, const Operator& op, int i);
-Argument to_argument(const Literal& literal);
+/// What a default of a schema says, for a parameter of this type: schemas write dtypes, layouts and memory formats as numbers.
+Argument to_argument(const Literal& literal, Type type = {});
 /// Does `argument` say what `literal` says? 1 == 1.0, a number stands for a list of two of it when `type` has that size.
 bool same_value(const Argument& argument, const Literal& literal, Type type = {});
 /// Could a value of this kind be passed for a parameter of this type?

@@ -222,11 +222,17 @@ FXX_INLINE const Argument* argument_of(const Node& node, const Operator& op, int
   return node.kwarg(op.parameters[at].name);
 }
 
-FXX_INLINE Argument to_argument(const Literal& literal) {
+FXX_INLINE Argument to_argument(const Literal& literal, Type type) {
   using Kind = Literal::Kind;
   switch (literal.kind) {
     case Kind::boolean: return literal.integer != 0;
-    case Kind::integer: return literal.integer;
+    case Kind::integer:
+      switch (type.base) {
+        case ValueType::dtype: return static_cast<Dtype>(literal.integer);
+        case ValueType::layout: return static_cast<Layout>(literal.integer);
+        case ValueType::memory_format: return static_cast<MemoryFormat>(literal.integer);
+        default: return literal.integer;
+      }
     case Kind::real: return literal.real;
     case Kind::string: return literal.string;
     case Kind::integers: return Argument::list({literal.items, literal.items + literal.count});
@@ -235,7 +241,8 @@ FXX_INLINE Argument to_argument(const Literal& literal) {
 }
 FXX_INLINE Argument argument_or_default(const Node& node, const Operator& op, int i) {
   if (const Argument* given = argument_of(node, op, i)) return *given;
-  return to_argument(op.parameters[static_cast<std::size_t>(i)].standard);
+  const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
+  return to_argument(parameter.standard, parameter.type);
 }
 
 FXX_INLINE bool same_value(const Argument& argument, const Literal& literal, Type type) {
@@ -246,6 +253,8 @@ FXX_INLINE bool same_value(const Argument& argument, const Literal& literal, Typ
     case Kind::integer:
     case Kind::real:
       if (argument.is_number() && argument.kind() != Argument::Kind::boolean) return argument.number() == literal.number();
+      if (type.base == ValueType::dtype || type.base == ValueType::layout || type.base == ValueType::memory_format)
+        return argument == to_argument(literal, type);
       if (!argument.is_sequence() || type.list_size == 0) return false;
       for (const Argument& item : argument.items())
         if (!same_value(item, literal)) return false;

@@ -134,7 +134,7 @@ FXX_INLINE std::size_t reroll_modules(Graph& graph, const Owner& owner,
       if (!(*module.operation == *op) || !detail::calls_like(*node, module, inputs)) return false;
       const std::vector<Node*> before(node->all_input_nodes().snapshot());
       // A name that only says which operator it was gives way to the module's.
-      if (node->name().starts_with(snake_case(op->base_name()))) node->rename(module.name);
+      if (is_made_from(node->name(), op->base_name())) node->rename(module.name);
       node->set_op(CallModule{module.name});
       node->set_args_kwargs(inputs, {});
       for (Node* input : before)

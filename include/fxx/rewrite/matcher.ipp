@@ -31,7 +31,7 @@ FXX_INLINE const Argument* at(Place place, const Registers& regs) { return at(pl
 FXX_INLINE Argument value_at(Place place, Node* const* nodes, std::uint32_t changed_over) {
   if (const Argument* a = at(place, nodes, changed_over)) return *a;
   const Parameter& p = nodes[place.reg]->operation()->parameters[static_cast<std::size_t>(parameter_at(place, changed_over))];
-  return place.item == Place::whole ? to_argument(p.standard) : Argument();
+  return place.item == Place::whole ? to_argument(p.standard, p.type) : Argument();
 }
 FXX_INLINE std::uint64_t operator_id(const Node& node) {
   const Operator* op = node.operation();

@@ -1,7 +1,12 @@
 // Bodies of rewrite/rewriter.hpp.
 #pragma once
 
+#include <algorithm>
+#include <map>
+#include <numeric>
+
 #include "fxx/error.hpp"
+#include "fxx/ir/names.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/rewrite/matcher.hpp"
@@ -14,7 +19,7 @@ namespace detail {
 class Rewriter {
  public:
   Rewriter(Graph& graph, const RuleTable& rules, const RewriteOptions& options)
-      : graph_(graph), rules_(rules), regions_((resolve(graph), graph)), engine_(graph, rules, regions_) {
+      : graph_(graph), rules_(rules), regions_((resolve(graph), graph)), engine_(graph, rules, regions_), first_of_run_(graph.index_bound()) {
     report_.fired.resize(static_cast<std::size_t>(rules.count));
     for (int i = 0; i < rules.count; ++i) report_.fired[static_cast<std::size_t>(i)].rule = rules.names[i];
     report_.nodes_before = graph.size();
@@ -32,11 +37,36 @@ class Rewriter {
       }
       round.clear();
     }
+    number_in_order();
     report_.nodes_after = graph_.size();
     return std::move(report_);
   }
 
  private:
+  /// Nodes that were made from the end to the start exchange names, so that they count up: relu, relu_1, relu_2.
+  void number_in_order() {
+    std::map<std::string_view, std::vector<Node*>> same_stem;
+    for (Node* n : graph_.nodes())
+      if (n->index() >= first_of_run_ && n->operation() && is_made_from(n->name(), n->operation()->base_name()))
+        same_stem[n->operation()->base_name()].push_back(n);
+    const auto by_number = [](const Node* a, const Node* b) {
+      return a->name().size() != b->name().size() ? a->name().size() < b->name().size() : a->name() < b->name();
+    };
+    for (auto& [stem, nodes] : same_stem) {
+      // The node whose name is i-th gives it to the i-th node: a permutation, walked cycle by cycle.
+      std::vector<std::size_t> giver(nodes.size());
+      std::iota(giver.begin(), giver.end(), std::size_t{0});
+      std::sort(giver.begin(), giver.end(), [&](std::size_t a, std::size_t b) { return by_number(nodes[a], nodes[b]); });
+      for (std::size_t i = 0; i < nodes.size(); ++i)
+        for (std::size_t at = i; giver[at] != at;) {
+          const std::size_t from = std::exchange(giver[at], at);
+          if (from == i) break;
+          nodes[at]->swap_names(*nodes[from]);
+          at = from;
+        }
+    }
+  }
+
   /// Methods are matched as the operators that they mean.
   static void resolve(const Graph& graph) {
     for (const Node* n : graph.nodes())
@@ -86,9 +116,9 @@ class Rewriter {
       replace(members[i].root(), fresh, first_fresh);
       // What does the same as a node that went goes on under its name: a folded convolution is still conv1.
       if (fresh->index() < first_fresh) continue;
-      for (const Node* gone : members[i].nodes())
+      for (Node* gone : members[i].nodes())
         if (gone->is_erased() && gone->operation() && fresh->operation() && *gone->operation() == *fresh->operation()) {
-          fresh->take_name(*gone);
+          fresh->swap_names(*gone);
           break;
         }
     }
@@ -204,6 +234,7 @@ class Rewriter {
   Regions regions_;
   MatchEngine engine_;
   std::size_t limit_ = 0;
+  const std::uint32_t first_of_run_;  // nodes with a higher index are made here
   std::vector<Node*> work_;
   std::vector<bool> queued_;
   RewriteReport report_;

@@ -120,6 +120,7 @@ class Proxy : public ProxyBase {
 
   // Sizes stay symbolic: they are nodes of the graph.
   ScalarProxy size(const IntArg& dim, std::source_location where = std::source_location::current()) const;
+  ScalarProxy stride(const IntArg& dim, std::source_location where = std::source_location::current()) const;
   ScalarProxy dim(std::source_location where = std::source_location::current()) const;
   ScalarProxy numel(std::source_location where = std::source_location::current()) const;
 

@@ -47,6 +47,10 @@ FXX_INLINE ScalarProxy Proxy::size(const IntArg& dim, std::source_location where
   const TensorArg self(*this, where);
   return detail::method("size", OperatorIndex::size_int, {&self, &dim}, where);
 }
+FXX_INLINE ScalarProxy Proxy::stride(const IntArg& dim, std::source_location where) const {
+  const TensorArg self(*this, where);
+  return detail::method("stride", OperatorIndex::stride_int, {&self, &dim}, where);
+}
 FXX_INLINE ScalarProxy Proxy::dim(std::source_location where) const {
   const TensorArg self(*this, where);
   return detail::plain_method("dim", {&self}, where);
