@@ -17,5 +17,6 @@
 #include "fxx/torch/symbolic_trace.ipp"
 #include "fxx/torch/to_folder.ipp"
 #include "fxx/torch/trace.ipp"
+#include "fxx/torch/unboxed.ipp"
 #include "fxx/torch/values.ipp"
 #include "fxx/torch/weights.ipp"

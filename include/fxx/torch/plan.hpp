@@ -2,7 +2,8 @@
 //
 // What GraphModule runs on. A plan holds for one version of a graph, which outlives it, and is immutable, so threads may
 // share it.
-// Main names: Plan. Making one: O(nodes); running: the operators plus some tens of nanoseconds a node.
+// Main names: Plan. Making one: O(nodes); running: the operators plus some ten nanoseconds a node; calls that have to be boxed
+// cost 0.2 us.
 // Cost: heavy (torch/nn/module.h, ATen/core/dispatch/Dispatcher.h).
 #pragma once
 
@@ -14,6 +15,7 @@
 #include "fxx/ir/graph.hpp"
 #include "fxx/torch/execute.hpp"
 #include "fxx/torch/module_owner.hpp"
+#include "fxx/torch/unboxed.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -40,7 +42,8 @@ class Plan {
     std::vector<Source> items = {};
     Argument argument = {};      // index: of getitem
   };
-  struct Step {
+  /// What runs boxed, or outside the dispatcher.
+  struct Call {
     enum class Kind : std::uint8_t { dispatch, host, module, user, method, item };
     Kind kind = Kind::host;
     std::optional<c10::OperatorHandle> handle = {};
@@ -50,7 +53,14 @@ class Plan {
     std::string method = {};
     std::vector<Source> args = {};
     std::vector<int> results = {};  // a register for each result of the operator, or one for all; -1: not used
-    const Node* node = nullptr;     // for messages
+  };
+  /// One node. Small, since ten thousand of them are walked in a row.
+  struct Step {
+    UnboxedOperator::Call unboxed = nullptr;  // null: calls_[call]
+    const void* handle = nullptr;
+    std::uint32_t call = 0;                      // or the first of its arguments in args_
+    std::uint32_t releases = 0, releases_end = 0;  // registers, in releases_, that are read for the last time
+    std::int32_t result = -1;
   };
   struct Input {
     std::string name;
@@ -61,11 +71,16 @@ class Plan {
   class Maker;
 
   c10::IValue load(const Source& source, std::vector<c10::IValue>& registers) const;
-  void execute(const Step& step, std::vector<c10::IValue>& registers, std::vector<c10::IValue>& stack) const;
-  [[noreturn]] void explain(const Step& step) const;
+  void execute(const Call& call, std::vector<c10::IValue>& registers, std::vector<c10::IValue>& stack) const;
+  [[noreturn]] void explain(const Node& node) const;
 
   std::vector<Input> inputs_;
   std::vector<Step> steps_;
+  std::vector<const Node*> nodes_;  // of the steps, for messages
+  std::vector<Call> calls_;
+  std::vector<std::int32_t> args_, releases_;
+  std::vector<Constant> constants_;
+  std::vector<std::shared_ptr<const void>> handles_;
   Source output_;
   int registers_ = 0;
   std::uint64_t version_;

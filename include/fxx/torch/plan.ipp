@@ -2,6 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <map>
+#include <unordered_map>
 
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
@@ -35,7 +38,10 @@ class Plan::Maker {
   }
   int register_of(const Node& node) {
     int& at = registers_[node.index()];
-    if (at < 0) at = next_register_++;
+    if (at < 0) {
+      if (free_.empty()) at = next_register_++;
+      else at = free_.back(), free_.pop_back();
+    }
     return at;
   }
 
@@ -47,7 +53,9 @@ class Plan::Maker {
       return {.kind = Source::Kind::constant, .constant = tensor};
     }
     const bool last = last_use_[node.index()] == node_ && --uses_left_[node.index()] == 0;
-    return {.kind = last ? Source::Kind::last_use : Source::Kind::value, .at = register_of(node)};
+    const int at = register_of(node);
+    if (last) free_.push_back(at);  // for the results of this step, which are stored when all arguments are loaded
+    return {.kind = last ? Source::Kind::last_use : Source::Kind::value, .at = at};
   }
 
   Source source(const Argument& argument, const Type& type) {
@@ -89,7 +97,7 @@ class Plan::Maker {
   }
 
   /// Arguments in the order of the schema, defaults filled in by the dispatcher's own.
-  void bind(Step& step, const Node& node, const Operator& op) {
+  void bind(Call& step, const Node& node, const Operator& op) {
     if (node.args().size() > op.parameters.size())
       fail("'" + std::string(op.name) + "' takes " + std::to_string(op.parameters.size()) + " arguments; the node has " + std::to_string(node.args().size()));
     for (const KeywordArgument& k : node.kwargs())
@@ -113,8 +121,7 @@ class Plan::Maker {
 
   void add(const Node& node) {
     count_uses(node);
-    Step step;
-    step.node = &node;
+    Call step;
     match(
         node.op(),
         [&](const Placeholder& o) {
@@ -125,7 +132,7 @@ class Plan::Maker {
         [](const GetAttr&) {},
         [&](const CallFunction& o) {
           if (const auto* function = std::get_if<const UserFunction*>(&o.target)) {
-            step.kind = Step::Kind::user;
+            step.kind = Call::Kind::user;
             step.function = *function;
             positional(step, node);
             finish(std::move(step), node);
@@ -135,13 +142,13 @@ class Plan::Maker {
         },
         [&](const CallMethod& o) {
           if (const Operator* op = operator_of(node)) return call(std::move(step), node, *op);
-          step.kind = Step::Kind::method;
+          step.kind = Call::Kind::method;
           step.method = o.target;
           positional(step, node);
           finish(std::move(step), node);
         },
         [&](const CallModule& o) {
-          step.kind = Step::Kind::module;
+          step.kind = Call::Kind::module;
           step.module = owner_.module(o.target);
           if (!step.module) fail("there is no module '" + o.target + "'; add it before the graph runs");
           positional(step, node);
@@ -150,17 +157,17 @@ class Plan::Maker {
         [&](const Output&) { plan_.output_ = source(node.arg(0), {}); });
   }
 
-  void positional(Step& step, const Node& node) {
+  void positional(Call& step, const Node& node) {
     if (!node.kwargs().empty()) fail("keyword arguments are known for operators only; pass '" + std::string(node.kwargs()[0].key) + "' by position");
     for (const Argument& a : node.args()) step.args.push_back(source(a, {}));
   }
 
-  void call(Step step, const Node& node, const Operator& op) {
+  void call(Call step, const Node& node, const Operator& op) {
     if (op.name == "operator::getitem") {
       if (node.args().size() != 2) fail("getitem takes a container and an index");
       const Node* container = node.arg(0).is_node() ? node.arg(0).node() : nullptr;
       if (container && taken_apart(*container)) return;  // the producer writes the item's register itself
-      step.kind = Step::Kind::item;
+      step.kind = Call::Kind::item;
       step.args.push_back(source(node.arg(0), {}));
       step.args.push_back({.kind = Source::Kind::index, .argument = node.arg(1)});
       // Nodes in an index are read through their registers when the step runs.
@@ -172,12 +179,13 @@ class Plan::Maker {
     }
     if (HostCall host = find_host_call(op.name)) {
       step.host = host;
-      step.kind = Step::Kind::host;
+      step.kind = Call::Kind::host;
       bind(step, node, op);
       return finish(std::move(step), node);
     }
-    step.kind = Step::Kind::dispatch;
+    step.kind = Call::Kind::dispatch;
     step.handle = find_handle(op);
+    if (step.handle && unboxed(*step.handle, node, op)) return;
     if (!step.handle) fail("LibTorch has no operator '" + std::string(op.name) + "'; load the library that registers it before the graph runs");
     bind(step, node, op);
     if (op.returns.size() > 1 && taken_apart(node)) {
@@ -186,8 +194,7 @@ class Plan::Maker {
         const auto item = static_cast<std::size_t>(user->arg(1).integer());
         step.results[item] = register_of(*user);
       }
-      plan_.steps_.push_back(std::move(step));
-      return;
+      return add_call(std::move(step));
     }
     finish(std::move(step), node);
   }
@@ -209,9 +216,73 @@ class Plan::Maker {
     return true;
   }
 
-  void finish(Step step, const Node& node) {
+  void finish(Call step, const Node& node) {
     step.results = {node.num_users() ? register_of(node) : -1};
-    plan_.steps_.push_back(std::move(step));
+    add_call(std::move(step));
+  }
+  void add_call(Call step) {
+    plan_.steps_.push_back({.call = static_cast<std::uint32_t>(plan_.calls_.size())});
+    plan_.calls_.push_back(std::move(step));
+    plan_.nodes_.push_back(node_);
+  }
+
+  std::int32_t constant(c10::IValue value) {
+    const auto add = [&] {
+      Constant constant{.value = std::move(value)};
+      if (constant.value.isIntList()) constant.integers = constant.value.toIntVector();
+      if (constant.value.isTensor()) constant.tensor = constant.value.toTensor();
+      plan_.constants_.push_back(std::move(constant));
+      return static_cast<std::int32_t>(plan_.constants_.size() - 1);
+    };
+    std::pair<int, std::uint64_t> key;
+    if (value.isNone()) key = {0, 0};
+    else if (value.isBool()) key = {1, value.toBool()};
+    else if (value.isInt()) key = {2, static_cast<std::uint64_t>(value.toInt())};
+    else if (value.isDouble()) key = {3, std::bit_cast<std::uint64_t>(value.toDouble())};
+    else return add();
+    const auto [at, fresh] = plain_constants_.try_emplace(key);
+    if (fresh) at->second = add();
+    return at->second;
+  }
+
+  /// A step that calls the operator without boxing; false when it has no such form.
+  bool unboxed(const c10::OperatorHandle& handle, const Node& node, const Operator& op) {
+    // Handles and plain constants are shared: what ten thousand steps read should fit into the cache.
+    const auto known = unboxed_.try_emplace(&op);
+    if (known.second) {
+      known.first->second = find_unboxed(handle, op);
+      plan_.handles_.push_back(known.first->second.handle);
+    }
+    const UnboxedOperator& call = known.first->second;
+    if (!call) return false;
+    const auto is_value = [](const Argument& a) { return a.is_node() && a.node()->opcode() != Opcode::get_attr; };
+    for (int i = 0; i < op.arity(); ++i) {
+      const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
+      const Argument* given = argument_of(node, op, i);
+      if (!given) continue;
+      bool nodes = false;
+      if (!given->is_node()) for_each_node(*given, [&](Node*) { nodes = true; });
+      if (nodes || (parameter.type.list && is_value(*given))) return false;  // lists that are made at run time
+    }
+    Call bound;
+    bound.handle = handle;
+    bind(bound, node, op);
+    Step step{.unboxed = call.call, .handle = call.handle.get(), .call = static_cast<std::uint32_t>(plan_.args_.size())};
+    step.result = node.num_users() ? register_of(node) : -1;
+    step.releases = static_cast<std::uint32_t>(plan_.releases_.size());
+    for (Source& source : bound.args) {
+      if (source.kind != Source::Kind::constant) {
+        plan_.args_.push_back(source.at);
+        // Storing the result releases what was in its place.
+        if (source.kind == Source::Kind::last_use && source.at != step.result) plan_.releases_.push_back(source.at);
+        continue;
+      }
+      plan_.args_.push_back(~constant(std::move(source.constant)));
+    }
+    step.releases_end = static_cast<std::uint32_t>(plan_.releases_.size());
+    plan_.steps_.push_back(step);
+    plan_.nodes_.push_back(node_);
+    return true;
   }
 
   /// How often each input stands among the arguments: only the last occurrence may move the value.
@@ -229,7 +300,10 @@ class Plan::Maker {
   std::vector<int> registers_;
   std::vector<const Node*> last_use_;
   std::vector<int> uses_left_;
+  std::vector<int> free_;  // registers whose value was read for the last time
   int next_register_ = 0;
+  std::unordered_map<const Operator*, UnboxedOperator> unboxed_;
+  std::map<std::pair<int, std::uint64_t>, std::int32_t> plain_constants_;
 };
 
 FXX_INLINE Plan::Plan(const Graph& graph, const ModuleOwner& owner) : version_(graph.version()) { Maker(*this, graph, owner).make(); }
@@ -254,48 +328,48 @@ FXX_INLINE c10::IValue Plan::load(const Source& source, std::vector<c10::IValue>
   }
 }
 
-FXX_INLINE void Plan::execute(const Step& step, std::vector<c10::IValue>& registers, std::vector<c10::IValue>& stack) const {
+FXX_INLINE void Plan::execute(const Call& call, std::vector<c10::IValue>& registers, std::vector<c10::IValue>& stack) const {
   const auto only = [&](c10::IValue result) {
     stack.clear();
     stack.push_back(std::move(result));
   };
   stack.clear();
-  if (step.kind == Step::Kind::item) {
+  if (call.kind == Call::Kind::item) {
     const auto value_of = [&](Node* node) -> c10::IValue {
-      for (std::size_t i = 2; i < step.args.size(); ++i)
-        if (step.args[i].argument == Argument(node)) return load(step.args[i], registers);
+      for (std::size_t i = 2; i < call.args.size(); ++i)
+        if (call.args[i].argument == Argument(node)) return load(call.args[i], registers);
       return {};
     };
-    const c10::IValue container = load(step.args[0], registers);
-    stack.push_back(get_item(container, step.args[1].argument, value_of));
+    const c10::IValue container = load(call.args[0], registers);
+    stack.push_back(get_item(container, call.args[1].argument, value_of));
   } else {
-    for (const Source& arg : step.args) stack.push_back(load(arg, registers));
-    switch (step.kind) {
-      case Step::Kind::dispatch: step.handle->callBoxed(stack); break;
-      case Step::Kind::host: only(step.host(stack)); break;
-      case Step::Kind::module: only(call_module(*step.module, std::move(stack))); break;
-      case Step::Kind::user: only(call_user_function(*step.function, std::move(stack))); break;
-      default: only(call_method(step.method, std::move(stack)));
+    for (const Source& arg : call.args) stack.push_back(load(arg, registers));
+    switch (call.kind) {
+      case Call::Kind::dispatch: call.handle->callBoxed(stack); break;
+      case Call::Kind::host: only(call.host(stack)); break;
+      case Call::Kind::module: only(call_module(*call.module, std::move(stack))); break;
+      case Call::Kind::user: only(call_user_function(*call.function, std::move(stack))); break;
+      default: only(call_method(call.method, std::move(stack)));
     }
   }
-  if (step.results.size() == 1) {
-    if (step.results[0] < 0) return;
+  if (call.results.size() == 1) {
+    if (call.results[0] < 0) return;
     if (stack.size() > 1) {
       c10::IValue tuple = c10::ivalue::Tuple::create(std::move(stack));
       stack.clear();
-      registers[static_cast<std::size_t>(step.results[0])] = std::move(tuple);
+      registers[static_cast<std::size_t>(call.results[0])] = std::move(tuple);
     } else if (stack.size() == 1) {
-      registers[static_cast<std::size_t>(step.results[0])] = std::move(stack[0]);
+      registers[static_cast<std::size_t>(call.results[0])] = std::move(stack[0]);
     }
     return;
   }
-  for (std::size_t i = 0; i < step.results.size(); ++i)
-    if (step.results[i] >= 0) registers[static_cast<std::size_t>(step.results[i])] = std::move(stack[i]);
+  for (std::size_t i = 0; i < call.results.size(); ++i)
+    if (call.results[i] >= 0) registers[static_cast<std::size_t>(call.results[i])] = std::move(stack[i]);
 }
 
 /// Adds the node to the exception that is in flight.
-FXX_INLINE void Plan::explain(const Step& step) const {
-  const std::string text = format_node(*step.node), source = step.node->source();
+FXX_INLINE void Plan::explain(const Node& node) const {
+  const std::string text = format_node(node), source = node.source();
   const std::string where = "While executing " + text + (source.empty() ? "" : "\nOriginal code: " + source);
   try {
     throw;
@@ -321,11 +395,20 @@ FXX_INLINE c10::IValue Plan::run(std::span<c10::IValue> inputs) const {
     registers[static_cast<std::size_t>(inputs_[i].at)] = given ? std::move(inputs[i]) : inputs_[i].standard;
   }
   std::vector<c10::IValue> stack;
-  const Step* step = nullptr;
+  std::size_t at = 0;
   try {
-    for (const Step& s : steps_) execute(*(step = &s), registers, stack);
+    for (; at < steps_.size(); ++at) {
+      const Step& step = steps_[at];
+      if (!step.unboxed) {
+        execute(calls_[step.call], registers, stack);
+        continue;
+      }
+      c10::IValue result = step.unboxed(step.handle, args_.data() + step.call, {registers.data(), constants_.data()});
+      for (std::uint32_t i = step.releases; i < step.releases_end; ++i) registers[static_cast<std::size_t>(releases_[i])] = c10::IValue();
+      if (step.result >= 0) registers[static_cast<std::size_t>(step.result)] = std::move(result);
+    }
   } catch (...) {
-    explain(*step);
+    explain(*nodes_[at]);
   }
   return load(output_, registers);
 }
