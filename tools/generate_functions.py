@@ -23,6 +23,8 @@ NO_DEFAULT = {("std", "unbiased"), ("var", "unbiased"), ("std_mean", "unbiased")
               ("any_dims", "dim"), ("all_dims", "dim"),
               *((f"conv{n}d_padding", name) for n in (1, 2, 3) for name in ("bias", "stride", "padding"))}
 SKIP = {"to_dtype_layout", "index_Tensor", "operator_getitem"}
+TAKES_A_NUMBER = {"IntArg", "OptionalIntArg", "ScalarArg", "OptionalScalarArg", "RealArg", "OptionalRealArg", "SizedIntListArg",
+                  "OptionalSizedIntListArg"}
 BY_HAND = {"size_int", "stride_int", "dim", "numel"}  # members written in trace/proxy.hpp
 KEYWORDS = {"and", "or", "xor", "not", "union", "new", "default", "register", "signed", "template"}
 
@@ -122,15 +124,20 @@ def functions(operators):
     return HEAD + "".join(f"FXX_FUNCTION({name}, {', '.join('tag::' + t for t in tags)})\n" for name, tags in by_name.items())
 
 
+def one_for_a_list(made):
+    """Where LibTorch's `view(-1)` takes one number as a list of one, so does a proxy, unless another overload wants a number there."""
+    numbers = {(name, i) for name, _, (_, parameters, _), _ in made for i, p in enumerate(parameters) if p[0] in TAKES_A_NUMBER}
+    for name, tag, (result, parameters, takes_tensor), traits in made:
+        widened = [(("IntListOrOneArg" if kind == "IntListArg" and (name, i) not in numbers else kind), n, default)
+                   for i, (kind, n, default) in enumerate(parameters)]
+        yield name, tag, (result, widened, takes_tensor), traits
+
+
 def overloads(operators):
     declared, defined, methods_declared, methods_defined = [], [], [], []
-    for name, tag, schema, traits in operators:
-        if name.startswith("_") or tag in SKIP or not schema.startswith(("aten::", "fxx::")):
-            continue
-        made = signature(tag, schema)
-        if made is None or not made[2]:
-            continue
-        result, parameters, _ = made
+    made = [(name, tag, signature(tag, schema), traits) for name, tag, schema, traits in operators
+            if not name.startswith("_") and tag not in SKIP and schema.startswith(("aten::", "fxx::"))]
+    for name, tag, (result, parameters, _), traits in one_for_a_list([m for m in made if m[2] is not None and m[2][2]]):
         traits = traits.split(" | ")
 
         def text(items, defaults):

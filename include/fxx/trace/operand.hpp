@@ -208,11 +208,6 @@ class Single : public Operand {
     if (value) set(*value, where);
     else set_none(where);
   }
-  Single(const char* value, std::source_location where = std::source_location::current())
-    requires(Base == ValueType::string)
-  {
-    set(std::string_view(value), where);
-  }
   Single(const Single& other, std::source_location) : Single(other) {}
   Single(const Single&) = default;
 };
@@ -253,6 +248,18 @@ class List : public Operand {
   }
 };
 
+/// A list for which one value may be given, as LibTorch's ArrayRef has it: `x.view(-1)` is `x.view({-1})`.
+template <ValueType Base>
+class ListOrOne : public List<Base> {
+ public:
+  using List<Base>::List;
+  template <class T>
+    requires detail::Fits<T, Base>
+  ListOrOne(const T& one, std::source_location where = std::source_location::current()) {
+    this->template set_items<Single<Base>>(std::span<const T>(&one, 1), where);
+  }
+};
+
 namespace functional {
 // The parameters of the overload set, by the schema's types: Tensor, Scalar, int, float, bool, str, ScalarType, ...
 using TensorArg = Single<ValueType::tensor>;
@@ -277,6 +284,7 @@ using OptionalDeviceArg = Single<ValueType::device, true>;
 using TensorListArg = List<ValueType::tensor>;
 using TensorListOfOptionalArg = List<ValueType::tensor, false, false, true>;
 using IntListArg = List<ValueType::integer>;
+using IntListOrOneArg = ListOrOne<ValueType::integer>;
 using SizedIntListArg = List<ValueType::integer, false, true>;
 using OptionalIntListArg = List<ValueType::integer, true>;
 using OptionalSizedIntListArg = List<ValueType::integer, true, true>;

@@ -2,7 +2,8 @@
 //
 // Proxy stands for a tensor and has the members of torch::Tensor, made from the operator table. ScalarProxy stands for a number
 // that is known only when the graph runs (`x.size(0)`), ListProxy for a list of tensors (`x.chunk(2)`). Functions over them
-// (`relu(x)`, `cat({x, y}, 1)`, `x + 1`) are found by argument-dependent lookup.
+// (`relu(x)`, `x + 1`) are found by argument-dependent lookup; braces have no namespace, so `cat({x, y}, 1)` needs
+// `using fxx::functional::cat`.
 // Main names: Proxy, ScalarProxy, ListProxy, IndexArg. Cost: light. After torch.fx proxy.py, 2.13.
 #pragma once
 
@@ -21,7 +22,17 @@ class ScalarProxy : public ProxyBase {
   static constexpr ValueType proxy_type = ValueType::scalar;
   ScalarProxy(Tracer& tracer, Node* node, int item = -1) : ProxyBase(tracer, node, item) {}
 
-  // C++ code that needs the number cannot be traced: these throw TraceError (E301), as torch.fx does.
+  // Like a number of C++, the variable gets a new value.
+  template <detail::Fits<ValueType::scalar> T>
+  ScalarProxy& operator+=(const T& other) { return *this = *this + other; }
+  template <detail::Fits<ValueType::scalar> T>
+  ScalarProxy& operator-=(const T& other) { return *this = *this - other; }
+  template <detail::Fits<ValueType::scalar> T>
+  ScalarProxy& operator*=(const T& other) { return *this = *this * other; }
+  template <detail::Fits<ValueType::scalar> T>
+  ScalarProxy& operator/=(const T& other) { return *this = *this / other; }
+
+  // C++ code that needs the number cannot be traced: these, and comparisons, throw TraceError (E301), as torch.fx does.
   explicit operator bool() const { return tracer().to_bool(*this); }
   template <class T>
     requires(std::is_arithmetic_v<T> && !std::same_as<T, bool>)
@@ -84,6 +95,7 @@ class Proxy : public ProxyBase {
   using DtypeArg = functional::DtypeArg;
   using IntArg = functional::IntArg;
   using IntListArg = functional::IntListArg;
+  using IntListOrOneArg = functional::IntListOrOneArg;
   using MemoryFormatArg = functional::MemoryFormatArg;
   using OptionalBoolArg = functional::OptionalBoolArg;
   using OptionalDeviceArg = functional::OptionalDeviceArg;
@@ -109,6 +121,12 @@ class Proxy : public ProxyBase {
  public:
   static constexpr ValueType proxy_type = ValueType::tensor;
   Proxy(Tracer& tracer, Node* node, int item = -1) : ProxyBase(tracer, node, item) {}
+
+  Proxy(const Proxy&) = default;
+  Proxy& operator=(const Proxy&) & = default;
+  // As for a tensor, what is assigned to a part goes into the part: `x[0] = y` is copy_, `x[0] = 1` fill_.
+  Proxy& operator=(const Proxy& other) &&;
+  Proxy& operator=(const ScalarArg& value) &&;
 
   /// A tensor cannot decide a branch while tracing: throws TraceError (E301), as torch.fx does.
   explicit operator bool() const { return tracer().to_bool(*this); }
@@ -138,6 +156,9 @@ class Proxy : public ProxyBase {
   Proxy& operator*=(const ScalarArg& other);
   Proxy& operator/=(const TensorArg& other);
   Proxy& operator/=(const ScalarArg& other);
+  Proxy& operator&=(const TensorArg& other);
+  Proxy& operator|=(const TensorArg& other);
+  Proxy& operator^=(const TensorArg& other);
 
 #include "fxx/trace/methods_declared.inc"
 };
@@ -177,22 +198,32 @@ FXX_BINARY_OPERATOR(^)
 #undef FXX_BINARY_OPERATOR
 Proxy operator-(const TensorArg& a);
 Proxy operator~(const TensorArg& a);
-Proxy operator!(const TensorArg& a);
 
 // Numbers: recorded as Python's operators. Templates, since exact matches must win over the conversion to a C++ number.
-// C++ divides integers towards zero, and sizes are not negative: `/` is recorded as floordiv.
+// C++ divides integers towards zero, and sizes are not negative: `/` is recorded as floordiv, with a real number on either
+// side as truediv. The nodes have no line: an operator has no parameter that could take it.
 namespace detail {
 ScalarProxy scalar_operation(OperatorIndex index, const ScalarArg& a, const ScalarArg& b);
+template <class T>
+ScalarArg scalar_argument(const T& value) {
+  return {value, std::source_location()};
 }
-#define FXX_SCALAR_OPERATOR(symbol, index)                                                        \
-  template <fxx::detail::Fits<ValueType::scalar> T>                                               \
-  ScalarProxy operator symbol(const ScalarProxy& a, const T& b) {                                 \
-    return detail::scalar_operation(OperatorIndex::index, a, b);                                  \
-  }                                                                                               \
-  template <fxx::detail::Fits<ValueType::scalar> T>                                               \
-    requires(!std::same_as<T, ScalarProxy>)                                                       \
-  ScalarProxy operator symbol(const T& a, const ScalarProxy& b) {                                 \
-    return detail::scalar_operation(OperatorIndex::index, a, b);                                  \
+/// The number that a comparison needs: a traced one throws TraceError (E301), or is what the tracer says.
+template <class T>
+auto comparable(const T& value) {
+  if constexpr (std::same_as<T, ScalarProxy>) return value.tracer().to_number(value).number();
+  else return value;
+}
+}  // namespace detail
+#define FXX_SCALAR_OPERATOR(symbol, index)                                                                            \
+  template <fxx::detail::Fits<ValueType::scalar> T>                                                                   \
+  ScalarProxy operator symbol(const ScalarProxy& a, const T& b) {                                                     \
+    return detail::scalar_operation(OperatorIndex::index, detail::scalar_argument(a), detail::scalar_argument(b));    \
+  }                                                                                                                   \
+  template <fxx::detail::Fits<ValueType::scalar> T>                                                                   \
+    requires(!std::same_as<T, ScalarProxy>)                                                                           \
+  ScalarProxy operator symbol(const T& a, const ScalarProxy& b) {                                                     \
+    return detail::scalar_operation(OperatorIndex::index, detail::scalar_argument(a), detail::scalar_argument(b));    \
   }
 FXX_SCALAR_OPERATOR(+, operator_add)
 FXX_SCALAR_OPERATOR(-, operator_sub)
@@ -200,8 +231,25 @@ FXX_SCALAR_OPERATOR(*, operator_mul)
 FXX_SCALAR_OPERATOR(/, operator_floordiv)
 FXX_SCALAR_OPERATOR(%, operator_mod)
 #undef FXX_SCALAR_OPERATOR
+#define FXX_SCALAR_COMPARISON(symbol)                                \
+  template <fxx::detail::Fits<ValueType::scalar> T>                  \
+  bool operator symbol(const ScalarProxy& a, const T& b) {           \
+    return detail::comparable(a) symbol detail::comparable(b);       \
+  }                                                                  \
+  template <fxx::detail::Fits<ValueType::scalar> T>                  \
+    requires(!std::same_as<T, ScalarProxy>)                          \
+  bool operator symbol(const T& a, const ScalarProxy& b) {           \
+    return detail::comparable(a) symbol detail::comparable(b);       \
+  }
+FXX_SCALAR_COMPARISON(<)
+FXX_SCALAR_COMPARISON(<=)
+FXX_SCALAR_COMPARISON(>)
+FXX_SCALAR_COMPARISON(>=)
+FXX_SCALAR_COMPARISON(==)
+FXX_SCALAR_COMPARISON(!=)
+#undef FXX_SCALAR_COMPARISON
 ScalarProxy operator-(const ScalarProxy& a);
-ScalarProxy sqrt(const ScalarProxy& a);
+ScalarProxy sqrt(const ScalarProxy& a, std::source_location where = std::source_location::current());
 
 }  // namespace functional
 

@@ -1,6 +1,8 @@
 // Bodies of trace/proxy.hpp: every function and member of the overload set records one call.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/trace/proxy.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -71,19 +73,31 @@ FXX_INLINE Proxy Proxy::index(const functional::IndexListArg& indices, std::sour
                                          {node(), Argument::tuple(std::move(items))}, {}, {}, where)};
 }
 
-#define FXX_IN_PLACE(symbol, tensor_operator, scalar_operator)                             \
-  FXX_INLINE Proxy& Proxy::operator symbol(const TensorArg& other) {                       \
-    const TensorArg self(*this, other.location());                                         \
-    return *this = detail::function(OperatorIndex::tensor_operator, {&self, &other});      \
-  }                                                                                        \
-  FXX_INLINE Proxy& Proxy::operator symbol(const ScalarArg& other) {                       \
-    const TensorArg self(*this, other.location());                                         \
-    return *this = detail::function(OperatorIndex::scalar_operator, {&self, &other});      \
+FXX_INLINE Proxy& Proxy::operator=(const Proxy& other) && {
+  const TensorArg self(*this, std::source_location()), value(other, std::source_location());
+  return *this = detail::method("copy_", OperatorIndex::copy_, {&self, &value}, {});
+}
+FXX_INLINE Proxy& Proxy::operator=(const ScalarArg& value) && {
+  const TensorArg self(*this, value.location());
+  return *this = detail::method("fill_", OperatorIndex::fill__Scalar, {&self, &value}, value.location());
+}
+
+#define FXX_IN_PLACE(symbol, Operand, index)                                  \
+  FXX_INLINE Proxy& Proxy::operator symbol(const Operand& other) {            \
+    const TensorArg self(*this, other.location());                            \
+    return *this = detail::function(OperatorIndex::index, {&self, &other});   \
   }
-FXX_IN_PLACE(+=, add__Tensor, add__Scalar)
-FXX_IN_PLACE(-=, sub__Tensor, sub__Scalar)
-FXX_IN_PLACE(*=, mul__Tensor, mul__Scalar)
-FXX_IN_PLACE(/=, div__Tensor, div__Scalar)
+FXX_IN_PLACE(+=, TensorArg, add__Tensor)
+FXX_IN_PLACE(+=, ScalarArg, add__Scalar)
+FXX_IN_PLACE(-=, TensorArg, sub__Tensor)
+FXX_IN_PLACE(-=, ScalarArg, sub__Scalar)
+FXX_IN_PLACE(*=, TensorArg, mul__Tensor)
+FXX_IN_PLACE(*=, ScalarArg, mul__Scalar)
+FXX_IN_PLACE(/=, TensorArg, div__Tensor)
+FXX_IN_PLACE(/=, ScalarArg, div__Scalar)
+FXX_IN_PLACE(&=, TensorArg, bitwise_and__Tensor)
+FXX_IN_PLACE(|=, TensorArg, bitwise_or__Tensor)
+FXX_IN_PLACE(^=, TensorArg, bitwise_xor__Tensor)
 #undef FXX_IN_PLACE
 
 // clang-format off
@@ -95,6 +109,14 @@ namespace functional {
 // clang-format off
 #include "fxx/trace/functions_defined.inc"
 // clang-format on
+
+namespace detail {
+FXX_INLINE Proxy number_over_tensor(const ScalarArg& a, const TensorArg& b) {
+  const Proxy numerator = fxx::detail::function(OperatorIndex::full_like, {&b, &a});
+  const TensorArg left(numerator, b.location());
+  return fxx::detail::function(OperatorIndex::div_Tensor, {&left, &b});
+}
+}  // namespace detail
 
 // A number on the left: LibTorch's own operators turn it into a tensor or swap the sides; so do these.
 #define FXX_BINARY(symbol, tensor_operator, scalar_operator, swapped)                                          \
@@ -108,7 +130,7 @@ namespace functional {
 FXX_BINARY(+, add_Tensor, add_Scalar, fxx::detail::function(OperatorIndex::add_Scalar, {&b, &a}))
 FXX_BINARY(-, sub_Tensor, sub_Scalar, fxx::detail::function(OperatorIndex::rsub_Scalar, {&b, &a}))
 FXX_BINARY(*, mul_Tensor, mul_Scalar, fxx::detail::function(OperatorIndex::mul_Scalar, {&b, &a}))
-FXX_BINARY(/, div_Tensor, div_Scalar, div(full_like(b, a), b))
+FXX_BINARY(/, div_Tensor, div_Scalar, detail::number_over_tensor(a, b))
 FXX_BINARY(%, remainder_Tensor, remainder_Scalar, fxx::detail::function(OperatorIndex::remainder_Scalar_Tensor, {&a, &b}))
 FXX_BINARY(<, lt_Tensor, lt_Scalar, fxx::detail::function(OperatorIndex::gt_Scalar, {&b, &a}))
 FXX_BINARY(<=, le_Tensor, le_Scalar, fxx::detail::function(OperatorIndex::ge_Scalar, {&b, &a}))
@@ -123,17 +145,36 @@ FXX_BINARY(^, bitwise_xor_Tensor, bitwise_xor_Scalar, fxx::detail::function(Oper
 
 FXX_INLINE Proxy operator-(const TensorArg& a) { return fxx::detail::function(OperatorIndex::neg, {&a}); }
 FXX_INLINE Proxy operator~(const TensorArg& a) { return fxx::detail::function(OperatorIndex::bitwise_not, {&a}); }
-FXX_INLINE Proxy operator!(const TensorArg& a) { return fxx::detail::function(OperatorIndex::logical_not, {&a}); }
+
+namespace detail {
+/// Is the number real whatever the inputs are? Looks through arithmetic, at each node once.
+FXX_INLINE bool is_real(const Operand& value) {
+  if (!value.proxy()) return value.immediate().kind() == Argument::Kind::real;
+  std::vector<const Node*> reached = {value.proxy()->node()};
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    const Operator* op = operator_of(*reached[i]);
+    if (!op || op->returns.size() != 1) continue;
+    if (op->returns[0].type.base == ValueType::real || op->id == table_operator(OperatorIndex::operator_truediv).id) return true;
+    if (op->name_space() != "operator" || op->base_name() == "getitem") continue;
+    for (const Argument& a : reached[i]->args()) {
+      if (a.kind() == Argument::Kind::real) return true;
+      if (a.is_node() && std::find(reached.begin(), reached.end(), a.node()) == reached.end()) reached.push_back(a.node());
+    }
+  }
+  return false;
+}
+}  // namespace detail
 
 FXX_INLINE ScalarProxy detail::scalar_operation(OperatorIndex index, const ScalarArg& a, const ScalarArg& b) {
+  if (index == OperatorIndex::operator_floordiv && (is_real(a) || is_real(b))) index = OperatorIndex::operator_truediv;
   return fxx::detail::function(index, {&a, &b});
 }
 FXX_INLINE ScalarProxy operator-(const ScalarProxy& a) {
-  const ScalarArg value(a);
+  const ScalarArg value = detail::scalar_argument(a);
   return fxx::detail::function(OperatorIndex::operator_neg, {&value});
 }
-FXX_INLINE ScalarProxy sqrt(const ScalarProxy& a) {
-  const ScalarArg value(a);
+FXX_INLINE ScalarProxy sqrt(const ScalarProxy& a, std::source_location where) {
+  const ScalarArg value(a, where);
   return fxx::detail::function(OperatorIndex::math_sqrt, {&value});
 }
 

@@ -18,7 +18,7 @@ template <class T>
 inline constexpr bool is_tuple = requires { std::tuple_size<T>::value; };
 
 template <std::size_t>
-using ProxyAt = Proxy;
+using ProxyAt = const Proxy&;
 
 template <class F, class Indices>
 inline constexpr bool takes_proxies = false;
@@ -41,7 +41,7 @@ consteval int proxy_arity() {
 template <class T>
 Argument to_argument(Tracer& tracer, const T& value) {
   if constexpr (std::derived_from<T, ProxyBase>) {
-    return value.node();
+    return tracer.node_of(value);
   } else if constexpr (detail::ExternalTensor<T>) {
     return tracer.attribute(&value);
   } else if constexpr (requires { argument_traits<T>::convert(value); }) {
@@ -78,7 +78,7 @@ Argument to_argument(Tracer& tracer, const T& value) {
 
 /// Calls `f` with `sizeof...(I)` placeholders named `names` and gives `tracer`'s graph its output.
 template <class F, std::size_t... I>
-void trace_into(Tracer& tracer, F&& f, std::span<const std::string> names, std::index_sequence<I...>) {
+void trace_into(Tracer& tracer, F&& f, [[maybe_unused]] std::span<const std::string> names, std::index_sequence<I...>) {
   const std::array<Proxy, sizeof...(I)> inputs{tracer.placeholder(names[I])...};
   using Result = std::invoke_result_t<F, detail::ProxyAt<I>...>;
   if constexpr (std::is_void_v<Result>) {

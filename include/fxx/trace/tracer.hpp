@@ -37,7 +37,8 @@ class Tracer {
   virtual bool to_bool(const ProxyBase& value);
   /// A proxy is iterated or asked for its length. Throws TraceError (E302) that names the user's function.
   virtual void iter(const ProxyBase& value);
-  /// A proxy stands where C++ wants a number: `int64_t n = x.size(0)`. Throws TraceError (E301).
+  /// A proxy stands where C++ wants a number: `int64_t n = x.size(0)`, `x.size(0) > 1`. Throws TraceError (E301) that names the
+  /// user's function; an override may know the number.
   virtual Argument to_number(const ProxyBase& value);
 
   // --- recording -----------------------------------------------------------------------------------------------------
@@ -50,12 +51,14 @@ class Tracer {
                     std::source_location where);
   /// The value of item `index` of a node that returns several. One getitem node an item, made when first asked for.
   Node* item(Node* node, int index);
+  /// The node of a proxy of this trace. Throws TraceError (E304) for one of another.
+  Node* node_of(const ProxyBase& value) const;
   /// The output of several items of one node, all of them in order, is the node itself, as in torch.fx.
   Argument collapse_items(std::span<const ProxyBase* const> values);
 
  protected:
-  /// "user_function(...) at model.cpp:41", as far as symbols tell.
-  static std::string user_source();
+  /// "user_function(...) at model.cpp:41", as far as symbols tell; else with the line that made `value`, when that is known.
+  static std::string user_source(const Node* value = nullptr);
 
  private:
   void bind(const Operator* op, std::span<const Operand* const> operands, std::vector<Argument>& args,

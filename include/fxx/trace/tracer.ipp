@@ -22,13 +22,7 @@ FXX_INLINE Node* Tracer::create_node(Op op, Arguments args, KeywordArguments kwa
 }
 
 FXX_INLINE Argument Tracer::create_arg(const Operand& value) {
-  if (const ProxyBase* proxy = value.proxy()) {
-    if (&proxy->tracer() != this)
-      throw TraceError(ErrorId::proxy_of_other_tracer,
-                       "Tracer::create_arg: the value belongs to another trace; a proxy is good only within the trace that made it",
-                       {format_node(*proxy->node())});
-    return proxy->node();
-  }
+  if (const ProxyBase* proxy = value.proxy()) return node_of(*proxy);
   if (value.external_tensor()) return attribute(value.external_tensor());
   if (const std::vector<Operand>* items = value.items()) {
     std::vector<Argument> list;
@@ -51,26 +45,29 @@ FXX_INLINE bool Tracer::to_bool(const ProxyBase& value) {
                    "Tracer::to_bool: symbolically traced variables cannot be used as inputs to control flow; the branch depends on "
                    "a value that is known only when the graph runs. Decide it before tracing, or compute both sides and select with "
                    "where()",
-                   {format_node(*value.node()), user_source()});
+                   {format_node(*value.node()), user_source(value.node())});
 }
 
 FXX_INLINE void Tracer::iter(const ProxyBase& value) {
   throw TraceError(ErrorId::not_iterable,
                    "Tracer::iter: a traced list cannot be iterated, its length is known only when the graph runs; unpack<N>() takes "
                    "a fixed number of items",
-                   {format_node(*value.node()), user_source()});
+                   {format_node(*value.node()), user_source(value.node())});
 }
 
 FXX_INLINE Argument Tracer::to_number(const ProxyBase& value) {
   throw TraceError(ErrorId::data_dependent,
                    "Tracer::to_number: a traced value cannot become a number of C++, it is known only when the graph runs; keep it "
-                   "as it is (auto n = x.size(0)) and compute with that",
-                   {format_node(*value.node()), user_source()});
+                   "as it is (auto n = x.size(0)) and compute with that, or decide before tracing",
+                   {format_node(*value.node()), user_source(value.node())});
 }
 
-FXX_INLINE std::string Tracer::user_source() {
+FXX_INLINE std::string Tracer::user_source(const Node* value) {
   const std::vector<Frame> frames = user_frames(Backtrace::capture(1));
-  return frames.empty() ? std::string() : format_frame(frames.front());
+  std::string text = frames.empty() ? std::string() : format_frame(frames.front());
+  if (value && !value->source().empty() && (frames.empty() || frames.front().file.empty()))
+    text += (text.empty() ? "the value of " : ", with the value of ") + value->source();
+  return text;
 }
 
 // --- recording -------------------------------------------------------------------------------------------------------
@@ -132,7 +129,17 @@ FXX_INLINE Node* Tracer::item(Node* node, int index) {
   return known;
 }
 
+FXX_INLINE Node* Tracer::node_of(const ProxyBase& value) const {
+  if (&value.tracer() != this)
+    throw TraceError(ErrorId::proxy_of_other_tracer,
+                     "Tracer: the value belongs to another trace; a proxy is good only within the trace that made it",
+                     {format_node(*value.node()), user_source(value.node())});
+  return value.node();
+}
+
 FXX_INLINE Argument Tracer::collapse_items(std::span<const ProxyBase* const> values) {
+  for (const ProxyBase* value : values)
+    if (value->tracer_ != this) node_of(*value);
   const Node* producer = values.empty() ? nullptr : values[0]->node_;
   bool whole = producer && producer->operation() && producer->operation()->returns.size() == values.size() && values.size() > 1;
   for (std::size_t i = 0; i < values.size() && whole; ++i)

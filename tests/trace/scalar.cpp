@@ -1,0 +1,149 @@
+// Numbers that are known only when the graph runs: what is recorded of them, and that nothing of C++ can look at them.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "trace/recorded.hpp"
+
+using namespace fxx;
+using test::fault_of;
+using test::recorded;
+
+TEST_CASE("sizes, strides and counts are nodes") {
+  CHECK(recorded([](auto x) {
+          const auto a = x.size(-1);
+          const auto b = x.stride(0);
+          const auto c = x.dim();
+          const auto d = x.numel();
+          return std::make_tuple(a, b, c, d);
+        }) == "size = .size(%x, -1)\nstride = .stride(%x, 0)\ndim = .dim(%x)\nnumel = .numel(%x)\nreturn (%size, %stride, %dim, %numel)\n");
+}
+
+TEST_CASE("arithmetic on numbers records Python's operators, on either side of a constant") {
+  const auto with_size = [](auto f) { return recorded([f](auto x) { return f(x.size(0)); }); };
+  CHECK(with_size([](auto n) { return n + 1; }) == "size = .size(%x, 0)\nadd = operator::add(%size, 1)\nreturn %add\n");
+  CHECK(with_size([](auto n) { return 1 + n; }) == "size = .size(%x, 0)\nadd = operator::add(1, %size)\nreturn %add\n");
+  CHECK(with_size([](auto n) { return n - n; }) == "size = .size(%x, 0)\nsub = operator::sub(%size, %size)\nreturn %sub\n");
+  CHECK(with_size([](auto n) { return n * 2.5; }) == "size = .size(%x, 0)\nmul = operator::mul(%size, 2.5)\nreturn %mul\n");
+  CHECK(with_size([](auto n) { return n % 4; }) == "size = .size(%x, 0)\nmod = operator::mod(%size, 4)\nreturn %mod\n");
+  CHECK(with_size([](auto n) { return -n; }) == "size = .size(%x, 0)\nneg = operator::neg(%size)\nreturn %neg\n");
+  CHECK(with_size([](auto n) { return sqrt(n); }) == "size = .size(%x, 0)\nsqrt = math::sqrt(%size)\nreturn %sqrt\n");
+  CHECK(with_size([](auto n) {
+          n += 1;
+          n -= 2;
+          n *= n;
+          n /= 3;
+          return n;
+        }) ==
+        "size = .size(%x, 0)\nadd = operator::add(%size, 1)\nsub = operator::sub(%add, 2)\nmul = operator::mul(%sub, %sub)\n"
+        "floordiv = operator::floordiv(%mul, 3)\nreturn %floordiv\n");
+}
+
+TEST_CASE("division is C++'s: of integers without a remainder, of real numbers exact") {
+  const auto divides = [](auto f) { return recorded([f](auto x) { return f(x.size(0)); }).find("operator::floordiv(") != std::string::npos; };
+  CHECK(divides([](auto n) { return n / 2; }));
+  CHECK(divides([](auto n) { return 100 / n; }));
+  CHECK(divides([](auto n) { return (n * 3 + n) / (n % 5); }));
+  CHECK_FALSE(divides([](auto n) { return n / 2.0; }));
+  CHECK_FALSE(divides([](auto n) { return 1.0 / n; }));
+  CHECK_FALSE(divides([](auto n) { return 1 / sqrt(n); }));
+  CHECK_FALSE(divides([](auto n) { return (n * 0.5) / 2; }));
+  CHECK_FALSE(divides([](auto n) { return n / (-(n + 0.5f) % 3); }));
+  // What was divided exactly is real from then on.
+  CHECK(recorded([](auto x) { return 1.0 / x.size(0) / 2; }) ==
+        "size = .size(%x, 0)\ntruediv = operator::truediv(1.0, %size)\ntruediv_1 = operator::truediv(%truediv, 2)\nreturn %truediv_1\n");
+}
+
+TEST_CASE("a long chain of numbers is looked through once, not along every path") {
+  const Graph g = symbolic_graph([](auto x) {
+    auto a = x.size(0), b = x.size(1);
+    for (int i = 0; i < 200; ++i) {
+      const auto sum = a + b;
+      a = b, b = sum;
+    }
+    return b / 2;
+  });
+  CHECK(g.output_node()->arg(0).node()->operation()->name == "operator::floordiv");
+}
+
+TEST_CASE("numbers go where operators take numbers") {
+  CHECK(recorded([](auto x) { return x * x.size(0); }) == "size = .size(%x, 0)\nmul = aten::mul.Scalar(%x, %size)\nreturn %mul\n");
+  CHECK(recorded([](auto x) { return x.size(0) - x; }) == "size = .size(%x, 0)\nrsub = aten::rsub.Scalar(%x, %size)\nreturn %rsub\n");
+  CHECK(recorded([](auto x) { return x.narrow(0, 0, x.size(0) / 2); }) ==
+        "size = .size(%x, 0)\nfloordiv = operator::floordiv(%size, 2)\nnarrow = .narrow(%x, 0, 0, %floordiv)\nreturn %narrow\n");
+  CHECK(recorded([](auto x) { return x.slice(0, std::nullopt, x.size(0)); }) ==
+        "size = .size(%x, 0)\nslice_1 = .slice(%x, 0, None, %size)\nreturn %slice_1\n");
+}
+
+// --- what cannot be recorded ----------------------------------------------------------------------------------------------
+
+namespace {
+// Functions with names and lines, so that messages can be checked for both.
+Proxy branch_on_tensor(Proxy x) {
+  if (x.sum() > 0) return x;
+  return -x;
+}
+Proxy negate_tensor(Proxy x) { return !x ? x : -x; }
+Proxy size_as_number(Proxy x) {
+  const std::int64_t n = x.size(0);
+  return x.view({n});
+}
+Proxy loop_to_size(Proxy x) {
+  for (int i = 0; i < x.size(0); ++i) x = relu(x);
+  return x;
+}
+Proxy compare_sizes(Proxy x) { return x.size(0) == x.size(1) ? x : -x; }
+Proxy number_of_item(Proxy x) { return x * x.item<double>(); }
+Proxy round_a_size(Proxy x) { return x * std::sqrt(static_cast<double>(x.size(0))); }
+Proxy walk_over_list(Proxy x) {
+  for (const Proxy& part : x.chunk(2)) x = x + part;
+  return x;
+}
+Proxy count_list(Proxy x) { return x * static_cast<double>(x.chunk(2).size()); }
+Proxy list_as_condition(Proxy x) { return x.dim() ? x : -x; }
+}  // namespace
+
+TEST_CASE("C++ that needs a traced value is told so, with the function, the line that made the value, and what to do") {
+  struct Case {
+    Proxy (*function)(Proxy);
+    const char* name;
+    int id;
+    std::vector<std::string> says;
+  };
+  const std::string here = "trace/scalar.cpp:";
+  for (const Case& c : std::initializer_list<Case>{
+           {branch_on_tensor, "branch_on_tensor", 301, {"control flow", "where()", "node %gt", here}},
+           {negate_tensor, "negate_tensor", 301, {"control flow", "node %x"}},
+           {size_as_number, "size_as_number", 301, {"a number of C++", "auto n = x.size(0)", "node %size", here}},
+           {loop_to_size, "loop_to_size", 301, {"a number of C++", "node %size", here}},
+           {compare_sizes, "compare_sizes", 301, {"a number of C++", "decide before tracing", here}},
+           {number_of_item, "number_of_item", 301, {"a number of C++", "node %x"}},
+           {round_a_size, "round_a_size", 301, {"a number of C++", here}},
+           {list_as_condition, "list_as_condition", 301, {"node %dim", here}},
+           {walk_over_list, "walk_over_list", 302, {"cannot be iterated", "unpack<N>()", "node %chunk", here}},
+           {count_list, "count_list", 302, {"cannot be iterated", "length", "node %chunk", here}}}) {
+    CAPTURE(c.name);
+    const auto fault = fault_of<TraceError>([&] { (void)symbolic_graph(c.function); });
+    CAPTURE(fault.text);
+    CHECK(fault.id == c.id);
+    CHECK(fault.says(std::string(c.name) + "("));
+    for (const std::string& words : c.says) {
+      CAPTURE(words);
+      CHECK(fault.says(words));
+    }
+  }
+}
+
+TEST_CASE("every comparison with a number of C++ is one that needs the number") {
+  const auto refused = [](auto f) { return fault_of<TraceError>([&] { (void)symbolic_graph([f](auto x) { return f(x.size(0)) ? x : -x; }); }).id == 301; };
+  CHECK(refused([](auto n) { return n < 3; }));
+  CHECK(refused([](auto n) { return n <= 3; }));
+  CHECK(refused([](auto n) { return n > 3L; }));
+  CHECK(refused([](auto n) { return n >= 3u; }));
+  CHECK(refused([](auto n) { return n == 3; }));
+  CHECK(refused([](auto n) { return n != 3.5; }));
+  CHECK(refused([](auto n) { return 3 < n; }));
+  CHECK(refused([](auto n) { return 3 == n; }));
+  CHECK(refused([](auto n) { return n == n; }));
+  CHECK(refused([](auto n) { return static_cast<bool>(n); }));
+}
