@@ -21,7 +21,7 @@ MAY_INCLUDE = {
     'viz': {'ir', 'runtime'},
     'io': {'ops', 'ir', 'meta'},
     'passes': {'ops', 'ir'},
-    'trace': {'ops', 'ir', 'runtime'},
+    'trace': {'ops', 'ir', 'runtime/backtrace'},
     'rewrite': {'trace', 'passes', 'ops', 'ir'},
     'rules': {'rewrite'},
     'codegen': {'rules', 'passes', 'ir', 'ops', 'runtime/abi'},

@@ -93,6 +93,13 @@ TEST_CASE("complex numbers keep the sign of a zero") {
   CHECK(value("(1-0j)") == Argument(Complex{1, -0.0}));
 }
 
+// Fails at present: the first parenthesis is taken for that of the number.
+TEST_CASE("a tuple may begin with a complex number") {
+  CHECK(value("((1+2j),)") == Argument::tuple({Complex{1, 2}}));
+  CHECK(value("((1+2j), 3)") == Argument::tuple({Complex{1, 2}, 3}));
+  CHECK(value("(((1+2j), 3), (4-5j))") == Argument::tuple({Argument::tuple({Complex{1, 2}, 3}), Complex{4, -5}}));
+}
+
 TEST_CASE("names, not only kinds, are read: every dtype, layout, format and device") {
 #define FXX_CHECK_ROUND_TRIP(name, c10_name, number, ...) CHECK(value(to_string(Argument(Type_::name))) == Argument(Type_::name));
   {

@@ -81,7 +81,7 @@ TEST_CASE("a schema is taken apart") {
   CHECK_FALSE(op.parameters[0].has_default());
   CHECK(op.parameters[1].type == Type{.base = ValueType::tensor, .optional = true});
   CHECK(op.parameters[1].standard.kind == Kind::none);
-  CHECK(op.parameters[2].type == Type{.base = ValueType::integer, .list = true, .list_size = 2});
+  CHECK(op.parameters[2].type == Type{.base = ValueType::integer, .list = true, .symbolic = true, .list_size = 2});
   CHECK(op.parameters[2].default_text == "[1, 2]");
   CHECK(op.parameters[2].standard.count == 2);
   CHECK_FALSE(op.parameters[2].keyword_only);
@@ -102,7 +102,7 @@ TEST_CASE("every type of a schema is told apart") {
   CHECK(type_of("Tensor?[]") == Type{.base = ValueType::tensor, .list = true, .optional_items = true});
   CHECK(type_of("Tensor[]?") == Type{.base = ValueType::tensor, .list = true, .optional = true});
   CHECK(type_of("int[2]?") == Type{.base = ValueType::integer, .list = true, .optional = true, .list_size = 2});
-  CHECK(type_of("SymInt[1]") == Type{.base = ValueType::integer, .list = true, .list_size = 1});
+  CHECK(type_of("SymInt[1]") == Type{.base = ValueType::integer, .list = true, .symbolic = true, .list_size = 1});
   CHECK(type_of("Scalar") == Type{.base = ValueType::scalar});
   CHECK(type_of("float") == Type{.base = ValueType::real});
   CHECK(type_of("bool[3]") == Type{.base = ValueType::boolean, .list = true, .list_size = 3});

@@ -6,7 +6,7 @@ ids come from the `tokenizers` package.
 
 Needs Python 3.9 or newer, torch 2.13.0, numpy 2.4.6, tokenizers 0.23.3 (other versions should do), and a folder with
 the model's model.safetensors, config.json and vocab.txt (tools/setup --model makes it).
-Run: python3 tests/oracle/minilm.py [--model build/models/all-MiniLM-L6-v2] [--digits 7] [--output FILE]
+Run: python3 tests/oracle/minilm.py [--model build/models/all-MiniLM-L6-v2] [--digits 12] [--output FILE]
 """
 
 import argparse
@@ -115,7 +115,7 @@ def embed(ids, w, config):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, default=ROOT / "build/models/all-MiniLM-L6-v2")
-    parser.add_argument("--digits", type=int, default=7, help="significant digits of each number")
+    parser.add_argument("--digits", type=int, default=12, help="significant digits of each number")
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
 

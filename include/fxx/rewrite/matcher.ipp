@@ -33,9 +33,22 @@ FXX_INLINE Argument value_at(Place place, Node* const* nodes, std::uint32_t chan
   const Parameter& p = nodes[place.reg]->operation()->parameters[static_cast<std::size_t>(parameter_at(place, changed_over))];
   return place.item == Place::whole ? to_argument(p.standard, p.type) : Argument();
 }
+/// `mul.Tensor(x, 2)`, as torch.fx and torch.export write it, is mul.Scalar.
+FXX_INLINE std::uint64_t id_of_overload_for_numbers(const Node& node, const Operator& op) {
+  const Operator* other = resolve_overload(op.name.substr(0, op.name.find('.')), node.args(), node.kwargs());
+  if (!other || other->parameters.size() != op.parameters.size()) return op.id;
+  for (std::size_t i = 0; i < op.parameters.size(); ++i)
+    if (other->parameters[i].name != op.parameters[i].name) return op.id;
+  return other->id;
+}
 FXX_INLINE std::uint64_t operator_id(const Node& node) {
-  const Operator* op = node.operation();
-  return op ? op->id : 0;
+  const Operator* op = operator_of(node);
+  if (!op) return 0;
+  if (op->parameters.size() > 1 && op->parameters[1].type == Type{.base = ValueType::tensor}) [[unlikely]] {
+    const Argument* second = argument_of(node, *op, 1);
+    if (second && second->is_number()) return id_of_overload_for_numbers(node, *op);
+  }
+  return op->id;
 }
 FXX_INLINE Node* operand(const Test& t, const Registers& regs) {
   const Argument* a = at(t.place, regs);

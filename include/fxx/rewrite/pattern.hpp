@@ -219,18 +219,29 @@ struct Given {
   Term::Kind kind = Term::Kind::any;
   Literal::Kind literal = Literal::Kind::absent;
   std::string_view keyword = {};
+  const Given* members = nullptr;  // of alternatives, which must all fit
+  int count = 0;
 };
+template <class P>
+struct givens;
 template <class P>
 constexpr Given given() {
   Given g{.kind = P::kind};
   if constexpr (is_keyword<P>) {
     g = given<typename P::pattern>();
     g.keyword = P::name;
+  } else if constexpr (P::kind == Term::Kind::alternatives) {
+    g.members = givens<P>::all;
+    g.count = sizeof(givens<P>::all) / sizeof(Given);
   } else if constexpr (requires { P::value.kind; }) {
     g.literal = P::value.kind;
   }
   return g;
 }
+template <class... Ps>
+struct givens<either<Ps...>> {
+  static constexpr Given all[] = {given<Ps>()...};
+};
 
 constexpr bool could_be(Given g, const Type& type) {
   using K = Term::Kind;
@@ -255,6 +266,10 @@ constexpr bool could_be(Given g, const Type& type) {
         case L::integers: return type.list && type.base == ValueType::integer;
         default: return true;
       }
+    case K::alternatives:
+      for (int i = 0; i < g.count; ++i)
+        if (!could_be(g.members[i], type)) return false;
+      return true;
     default: return true;
   }
 }

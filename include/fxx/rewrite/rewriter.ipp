@@ -201,7 +201,7 @@ class Rewriter {
     }
   }
   void push(Node* n) {
-    if (queued_[n->index()] || !n->operation()) return;
+    if (queued_[n->index()] || !operator_of(*n)) return;
     queued_[n->index()] = true;
     work_.push_back(n);
   }
@@ -224,7 +224,7 @@ class Rewriter {
       graph_.erase_node(node);
       for (Node* input : inputs) {
         if (input->num_users() == 0) pending.push_back(input);
-        else if (rules_.uses_once && input->num_users() == 1) push_users(input, rules_.depth - 1);
+        else if (rules_.uses_once && input->num_users() == 1) push(input), push_users(input, rules_.depth - 1);
       }
     }
   }

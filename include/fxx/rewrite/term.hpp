@@ -51,7 +51,7 @@ constexpr bool same(const Term* a, const Term* b) {
   for (int i = 0; i < a->size; ++i) {
     if (is_constant(a[i]) && is_constant(b[i])) {
       if (!(a[i].value == b[i].value)) return false;
-    } else if (a[i].kind != b[i].kind || a[i].id != b[i].id || a[i].kind == Term::Kind::any || a[i].children != b[i].children ||
+    } else if (a[i].kind != b[i].kind || a[i].id != b[i].id || a[i].kind == Term::Kind::any || a[i].children != b[i].children || a[i].once != b[i].once ||
                (a[i].kind == Term::Kind::near && a[i].value.number() != b[i].value.number())) {
       return false;
     }
@@ -83,8 +83,21 @@ struct Choices {
   }
 };
 
+/// May the first two arguments of the call change places, and does that make a difference? Not when it takes more than two
+/// and one of the others is not what it is by default: in `x + 2 y` the factor belongs to y.
 constexpr bool two_orders(const Term* t) {
-  return t->kind == Term::Kind::call && has(t->op->traits, Trait::commutative) && !same(t + 1, t + 1 + t[1].size);
+  if (t->kind != Term::Kind::call || !has(t->op->traits, Trait::commutative) || same(t + 1, t + 1 + t[1].size)) return false;
+  const Term* rest = t + 1 + t[1].size;
+  rest += rest->size;
+  for (int i = 2; i < t->children; ++i, rest += rest->size)
+    if (!is_constant(*rest) || !(rest->value == t->op->parameters[static_cast<std::size_t>(i)].standard)) return false;
+  return true;
+}
+
+constexpr bool has_call(const Term* t) {
+  for (int i = 0; i < t->size; ++i)
+    if (t[i].kind == Term::Kind::call) return true;
+  return false;
 }
 
 struct CaptureBinding {
@@ -96,8 +109,9 @@ struct CaptureBinding {
 constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* bound, int& n) {
   using K = Term::Kind;
   const auto bind = [&] {
+    // Two calls that read the same are two nodes all the same, for all that is known.
     for (int i = 0; i < n; ++i)
-      if (bound[i].id == p->id) return same(bound[i].to, t);
+      if (bound[i].id == p->id) return !has_call(t) && same(bound[i].to, t);
     bound[n++] = {p->id, t};
     return true;
   };

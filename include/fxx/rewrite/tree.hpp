@@ -132,7 +132,7 @@ constexpr void linearise(const Term* root, Choices& c, Line& out) {
     const Term* next = t + 1;
     for (int i = 0; i < t->children; ++i, next += next->size) children[i] = chosen(next, c);
     if (two_orders(t)) out.test({.kind = Test::Kind::order, .place = {.reg = reg}});
-    if (t->once && reg) out.test({.kind = Test::Kind::once, .place = {.reg = reg}});
+    if (t->once) out.test({.kind = Test::Kind::once, .place = {.reg = reg}});
     for (int i = 0; i < t->children; ++i) {
       const Place place{reg, static_cast<std::uint8_t>(i)};
       if (children[i]->kind == Term::Kind::call) {

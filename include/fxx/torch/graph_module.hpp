@@ -122,6 +122,8 @@ decltype(auto) unwrap_module(M& module) {
   else return (module);
 }
 
+std::string class_name_of(const torch::nn::Module& module);
+
 /// Opens leaf modules for rewriting and closes what is left of them afterwards.
 class ModuleExpansion {
  public:

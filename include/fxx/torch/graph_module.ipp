@@ -70,6 +70,12 @@ FXX_INLINE void clone_members(const torch::nn::Module& from, torch::nn::Module& 
   }
 }
 
+/// What the module calls itself: a graph goes by the name of the class that it was traced from.
+FXX_INLINE std::string class_name_of(const torch::nn::Module& module) {
+  const auto* graph_module = dynamic_cast<const GraphModule*>(&module);
+  return graph_module ? graph_module->class_name() : module_type_name(module);
+}
+
 /// Names that a graph refers to.
 FXX_INLINE std::set<std::string> referred_names(const Graph& graph) {
   std::set<std::string> names;
@@ -85,7 +91,7 @@ FXX_INLINE std::set<std::string> referred_names(const Graph& graph) {
 FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name)
     : GraphModule(root, std::move(graph), std::move(class_name), {}) {}
 FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name, const std::map<std::string, Attribute>& more)
-    : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(class_name.empty() ? module_type_name(root) : std::move(class_name)) {
+    : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(class_name.empty() ? detail::class_name_of(root) : std::move(class_name)) {
   train(root.is_training());  // before there are children, whose flags are their own
   take_from(root, more);
   graph_.set_owning_module(&owner());

@@ -6,9 +6,10 @@
 
 #include <torch/nn/module.h>
 
-#include <map>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -19,6 +20,12 @@ namespace fxx::inline FXX_ABI {
 
 class ModuleOwner final : public Owner {
  public:
+  struct Tensor {
+    std::string name;
+    at::Tensor tensor;
+    AttributeInfo::Kind kind;
+  };
+
   /// Reads names; keeps tensors and submodules alive, not the root.
   explicit ModuleOwner(const torch::nn::Module& root, std::string class_name = {});
 
@@ -36,22 +43,31 @@ class ModuleOwner final : public Owner {
   std::string name_of(const at::Tensor& tensor) const;
   /// Null when it is not in the hierarchy; the root's name is "".
   const std::string* name_of(const torch::nn::Module* module) const;
-  /// Every tensor with its first name, parameters before buffers.
-  const std::vector<std::pair<std::string, at::Tensor>>& tensors() const { return tensors_; }
+  /// Every tensor under every name, parameters before buffers.
+  const std::deque<Tensor>& tensors() const { return tensors_; }
+
+  /// Notes a tensor that was registered in the module after the walk.
+  void add(const std::string& name, const at::Tensor& tensor, AttributeInfo::Kind kind);
 
  private:
-  const ModuleInfo& describe(const std::string& name, const torch::nn::Module& module) const;
+  struct Submodule {
+    std::string name;
+    std::shared_ptr<torch::nn::Module> module;
+    bool first;                             // of the names that it has
+    std::optional<ModuleInfo> info = {};  // made when it is asked for
+  };
+  const ModuleInfo& describe(Submodule& submodule) const;
 
-  std::string class_name_;
-  std::vector<std::pair<std::string, at::Tensor>> tensors_;
-  std::map<std::string, AttributeInfo, std::less<>> attributes_;  // by every name
-  std::map<std::string, at::Tensor, std::less<>> by_name_;
-  std::unordered_map<const c10::TensorImpl*, std::string> tensor_names_;
-  std::vector<std::pair<std::string, std::shared_ptr<torch::nn::Module>>> modules_;
-  std::map<std::string, std::shared_ptr<torch::nn::Module>, std::less<>> modules_by_name_;
-  std::unordered_map<const torch::nn::Module*, std::string> module_names_;
-  mutable std::mutex mutex_;  // guards infos_
-  mutable std::map<std::string, ModuleInfo, std::less<>> infos_;
+  std::string class_name_, root_name_;
+  const torch::nn::Module* root_;  // compared, never followed
+  std::deque<Tensor> tensors_;     // whose elements stay where they are: the maps refer to them
+  std::unordered_map<std::string_view, const Tensor*> by_name_;
+  std::unordered_map<const c10::TensorImpl*, const Tensor*> by_tensor_;
+  mutable std::deque<Submodule> modules_;
+  std::unordered_map<std::string_view, Submodule*> modules_by_name_;
+  std::unordered_map<const torch::nn::Module*, Submodule*> by_module_;
+  mutable std::mutex mutex_;  // guards what is made on demand
+  mutable std::unordered_map<std::string_view, AttributeInfo> infos_;
 };
 
 }  // namespace fxx::inline FXX_ABI

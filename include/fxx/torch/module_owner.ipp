@@ -6,63 +6,69 @@
 namespace fxx::inline FXX_ABI {
 
 FXX_INLINE ModuleOwner::ModuleOwner(const torch::nn::Module& root, std::string class_name)
-    : class_name_(class_name.empty() ? module_type_name(root) : std::move(class_name)) {
-  const auto add = [&](const std::string& name, const at::Tensor& tensor, AttributeInfo::Kind kind) {
-    if (!tensor.defined()) return;
-    by_name_.emplace(name, tensor);
-    attributes_.emplace(name, AttributeInfo{name, kind, tensor_meta_of(tensor)});
-    if (tensor_names_.emplace(tensor.unsafeGetTensorImpl(), name).second) tensors_.emplace_back(name, tensor);
-  };
+    : class_name_(class_name.empty() ? module_type_name(root) : std::move(class_name)), root_(&root) {
   for (const auto& item : root.named_parameters()) add(item.key(), item.value(), AttributeInfo::Kind::parameter);
   for (const auto& item : root.named_buffers()) add(item.key(), item.value(), AttributeInfo::Kind::buffer);
-  module_names_.emplace(&root, "");
   for (const auto& item : root.named_modules({}, false)) {
-    modules_by_name_.emplace(item.key(), item.value());
-    if (module_names_.emplace(item.value().get(), item.key()).second) modules_.emplace_back(item.key(), item.value());
+    Submodule& submodule = modules_.emplace_back(Submodule{item.key(), item.value(), true});
+    submodule.first = by_module_.emplace(item.value().get(), &submodule).second;
+    modules_by_name_.emplace(submodule.name, &submodule);
   }
 }
 
+FXX_INLINE void ModuleOwner::add(const std::string& name, const at::Tensor& tensor, AttributeInfo::Kind kind) {
+  if (!tensor.defined()) return;
+  const Tensor& entry = tensors_.emplace_back(Tensor{name, tensor, kind});
+  by_name_.emplace(entry.name, &entry);
+  by_tensor_.emplace(tensor.unsafeGetTensorImpl(), &entry);
+}
+
 FXX_INLINE const AttributeInfo* ModuleOwner::find_attribute(std::string_view name) const {
-  const auto found = attributes_.find(name);
-  return found == attributes_.end() ? nullptr : &found->second;
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) return nullptr;
+  const Tensor& entry = *found->second;
+  std::lock_guard lock(mutex_);
+  const auto known = infos_.find(entry.name);
+  if (known != infos_.end()) return &known->second;
+  return &infos_.emplace(entry.name, AttributeInfo{entry.name, entry.kind, tensor_meta_of(entry.tensor)}).first->second;
 }
 FXX_INLINE const ModuleInfo* ModuleOwner::find_module(std::string_view name) const {
   const auto found = modules_by_name_.find(name);
-  return found == modules_by_name_.end() ? nullptr : &describe(found->first, *found->second);
+  return found == modules_by_name_.end() ? nullptr : &describe(*found->second);
 }
 FXX_INLINE std::vector<const ModuleInfo*> ModuleOwner::leaf_modules() const {
   std::vector<const ModuleInfo*> leaves;
-  for (const auto& [name, module] : modules_)
-    if (is_leaf_module(*module)) leaves.push_back(&describe(name, *module));
+  for (Submodule& submodule : modules_)
+    if (submodule.first && is_leaf_module(*submodule.module)) leaves.push_back(&describe(submodule));
   return leaves;
 }
 
-FXX_INLINE const ModuleInfo& ModuleOwner::describe(const std::string& name, const torch::nn::Module& module) const {
+FXX_INLINE const ModuleInfo& ModuleOwner::describe(Submodule& submodule) const {
   std::lock_guard lock(mutex_);
-  const auto known = infos_.find(name);
-  if (known != infos_.end() && known->second.training == module.is_training()) return known->second;
+  if (submodule.info && submodule.info->training == submodule.module->is_training()) return *submodule.info;
   // Members of a shared module carry the names under which they were met first.
-  ModuleInfo info = describe_module(module, name, [&](const at::Tensor& tensor) { return name_of(tensor); });
+  ModuleInfo info = describe_module(*submodule.module, submodule.name, [&](const at::Tensor& tensor) { return name_of(tensor); });
   for (const ModuleInfo::Part& part : info.parts)
     if (part.kind == ModuleInfo::Part::Kind::attribute && part.attribute.empty()) info.operation = nullptr;  // replaced behind our back
-  return infos_[name] = std::move(info);
+  return submodule.info.emplace(std::move(info));
 }
 
 FXX_INLINE at::Tensor ModuleOwner::tensor(std::string_view name) const {
   const auto found = by_name_.find(name);
-  return found == by_name_.end() ? at::Tensor() : found->second;
+  return found == by_name_.end() ? at::Tensor() : found->second->tensor;
 }
 FXX_INLINE std::shared_ptr<torch::nn::Module> ModuleOwner::module(std::string_view name) const {
   const auto found = modules_by_name_.find(name);
-  return found == modules_by_name_.end() ? nullptr : found->second;
+  return found == modules_by_name_.end() ? nullptr : found->second->module;
 }
 FXX_INLINE std::string ModuleOwner::name_of(const at::Tensor& tensor) const {
-  const auto found = tensor_names_.find(tensor.unsafeGetTensorImpl());
-  return found == tensor_names_.end() ? std::string() : found->second;
+  const auto found = by_tensor_.find(tensor.unsafeGetTensorImpl());
+  return found == by_tensor_.end() ? std::string() : found->second->name;
 }
 FXX_INLINE const std::string* ModuleOwner::name_of(const torch::nn::Module* module) const {
-  const auto found = module_names_.find(module);
-  return found == module_names_.end() ? nullptr : &found->second;
+  if (module == root_) return &root_name_;
+  const auto found = by_module_.find(module);
+  return found == by_module_.end() ? nullptr : &found->second->name;
 }
 
 }  // namespace fxx::inline FXX_ABI

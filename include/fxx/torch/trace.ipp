@@ -53,8 +53,8 @@ class DispatchTracer::Implementation {
   Implementation(Graph& graph, const ModuleOwner& owner, const TraceOptions& options)
       : owner_(owner), options_(options), tracer_(graph), previous_(detail::current_tracer()), include_(detail::trace_key) {
     detail::current_tracer() = this;
-    for (const auto& [name, tensor] : owner.tensors())
-      if (tensor.has_storage()) attribute_storages_.emplace(tensor.storage().unsafeGetStorageImpl(), name);
+    for (const ModuleOwner::Tensor& entry : owner.tensors())
+      if (entry.tensor.has_storage()) attribute_storages_.emplace(entry.tensor.storage().unsafeGetStorageImpl(), entry.name);
   }
   ~Implementation() { stop(); }
 
@@ -343,7 +343,7 @@ FXX_INLINE const std::vector<std::pair<std::string, at::Tensor>>& DispatchTracer
 
 FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(const torch::nn::Module& root, const RunTraced& run, std::vector<at::Tensor> inputs,
                                                              const TraceOptions& options) {
-  const ModuleOwner owner(root);
+  const ModuleOwner owner(root, class_name_of(root));
   const std::vector<std::string> names = input_names(options.input_names, inputs.size());
   Graph graph;
   std::map<std::string, GraphModule::Attribute> constants;

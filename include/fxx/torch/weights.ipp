@@ -38,6 +38,9 @@ FXX_INLINE std::vector<std::string> load_safetensors(torch::nn::Module& module, 
       for (std::int64_t size : entry->shape) shape += (shape.empty() ? "" : ", ") + std::to_string(size);
       fail("has '" + name + "' with shape [" + shape + "]; the module's is " + describe(tensor));
     }
+    // Converting must keep the numbers, up to precision: no fractions into integers, no complex numbers into real ones.
+    if (!c10::canCast(to_scalar_type(entry->dtype), tensor.scalar_type()))
+      fail("has '" + name + "' with dtype " + std::string(name_of(entry->dtype)) + ", which does not convert; the module's is " + describe(tensor));
     copies.emplace_back(tensor, entry);
   }
   std::vector<std::string> unused;

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks and their peers in turns, and prints a line a figure.
+
+usage: report.py FOLDER [--only NAME[,NAME]] [--json]      FOLDER holds the built programs; bench/run calls this
+A NAME is a figure or the start of some: trace, graph/lint. Both sides of a figure are timed in this run: three rounds, in each
+first our programs, then the peers; the fastest of each counts. As JSON, a line is an object with the keys bench, unit, fxx,
+peer, peer_value, ratio (fxx / peer: lower is better); the last two are null when the peer is not installed.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+ROUNDS = 3
+HERE = pathlib.Path(__file__).resolve().parent
+FX = 'torch.fx symbolic_trace'
+
+
+@dataclass
+class Figure:
+    """Microseconds a node. `fxx` and `same_run` name benchmarks of our programs, what follows a minus is taken off."""
+    name: str
+    program: str
+    fxx: str
+    peer: str
+    same_run: str = ''   # the peer is another benchmark of the same program ...
+    python: str = ''     # ... or a figure of peers/torch_fx.py
+    unit: str = field(default='us/node')
+
+
+def figures():
+    for model in ('deep10k', 'resnet18', 'encoder'):
+        yield Figure(f'trace/{model}/path1', 'trace', f'trace/{model}/path1', FX, python=f'trace/{model}')
+        # Path 2 runs the model; what it computes is no cost of tracing.
+        yield Figure(f'trace/{model}/path2', 'trace', f'trace/{model}/path2 - eager/{model}', FX, python=f'trace/{model}')
+    for model in ('deep10k', 'resnet18', 'encoder'):
+        yield Figure(f'interpreter/{model}', 'trace', f'interpreter/{model}', 'eager C++ forward', same_run=f'eager/{model}')
+    # The interpreter with a function to override per opcode, over what the operators themselves take.
+    yield Figure('interpreter/deep10k/hooks', 'trace', 'hooks/deep10k - eager/deep10k', 'torch.fx Interpreter', python='interpreter/deep10k')
+    for operation in ('build', 'copy', 'lint', 'print', 'replace_all_uses', 'eliminate_dead_code'):
+        yield Figure(f'graph/{operation}', 'graph', f'graph/{operation}', 'torch.fx Graph', python=f'graph/{operation}')
+    yield Figure('graph/parse', 'graph', 'graph/parse', 'fxx printing', same_run='graph/print')
+
+
+def parts(expression):
+    return [part.strip() for part in expression.split(' - ')]
+
+
+def run_program(path, names, best):
+    """Microseconds a node of the benchmarks `names`, the fastest of some turns in random order."""
+    pattern = '^(' + '|'.join(sorted(names)) + ')$'
+    done = subprocess.run([path, f'--benchmark_filter={pattern}', '--benchmark_format=json', '--benchmark_min_time=0.05',
+                           '--benchmark_repetitions=7', '--benchmark_enable_random_interleaving=true'],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f'bench: {path} failed:\n{done.stderr[-2000:]}')
+    units = {'ns': 1e-3, 'us': 1.0, 'ms': 1e3, 's': 1e6}
+    for entry in json.loads(done.stdout)['benchmarks']:
+        if entry.get('run_type') == 'iteration':
+            value = entry['real_time'] * units[entry['time_unit']] / entry['nodes']
+            best[entry['run_name']] = min(best.get(entry['run_name'], value), value)
+
+
+def find_python():
+    """A Python that has torch, or None."""
+    for python in (HERE.parent / 'build/peers/bin/python', os.environ.get('FXX_PYTHON', ''), 'python3'):
+        try:
+            if python and subprocess.run([python, '-c', 'import torch.fx'], capture_output=True).returncode == 0:
+                return str(python)
+        except OSError:
+            continue
+    return None
+
+
+def run_peer(python, names, best):
+    done = subprocess.run([python, HERE / 'peers/torch_fx.py', *sorted(names)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f'bench: peers/torch_fx.py failed:\n{done.stderr[-2000:]}')
+    for name, value in json.loads(done.stdout).items():
+        best[name] = min(best.get(name, value), value)
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(prog='bench/run', description='Prints fxx beside its peers, a line a figure.')
+    parser.add_argument('folder', help=argparse.SUPPRESS)
+    parser.add_argument('--only', default='', metavar='NAME[,NAME]', help='figures, or what their names start with')
+    parser.add_argument('--json', action='store_true', help='a JSON object a line')
+    options = parser.parse_args(argv[1:])
+
+    chosen = list(figures())
+    if options.only:
+        wanted = options.only.split(',')
+        unknown = [w for w in wanted if not any(f.name == w or f.name.startswith(w + '/') for f in chosen)]
+        if unknown:
+            parser.error(f'no figure is called {", ".join(unknown)}; there are: {" ".join(f.name for f in chosen)}')
+        chosen = [f for f in chosen if any(f.name == w or f.name.startswith(w + '/') for w in wanted)]
+
+    ours = {}
+    for f in chosen:
+        ours.setdefault(f.program, set()).update(parts(f.fxx) + ([f.same_run] if f.same_run else []))
+    peers = {f.python for f in chosen if f.python}
+    python = find_python() if peers else None
+    if peers and not python:
+        print("note: no Python with torch is installed, so torch.fx is left out; bench/run --setup installs it", file=sys.stderr)
+    best, peer_best = {}, {}
+    for round_ in range(ROUNDS):
+        print(f'round {round_ + 1} of {ROUNDS}', file=sys.stderr)
+        for program, names in ours.items():
+            run_program(pathlib.Path(options.folder) / f'bench_{program}', names, best)
+        if python:
+            run_peer(python, peers, peer_best)
+
+    if not options.json:
+        print(f'{"figure":28} {"unit":8} {"fxx":>8}   {"peer":24} {"value":>8} {"ratio":>8}')
+    for f in chosen:
+        first, *rest = (best[name] for name in parts(f.fxx))
+        value = first - sum(rest)
+        peer = best[f.same_run] if f.same_run else peer_best.get(f.python)
+        ratio = None if peer is None else value / peer
+        if options.json:
+            print(json.dumps({'bench': f.name, 'unit': f.unit, 'fxx': round(value, 4), 'peer': f.peer,
+                              'peer_value': None if peer is None else round(peer, 4), 'ratio': None if ratio is None else round(ratio, 4)}))
+        else:
+            print(f'{f.name:28} {f.unit:8} {value:8.3f}   {f.peer:24} {"-" if peer is None else f"{peer:.3f}":>8} '
+                  f'{"-" if ratio is None else f"{ratio:.4f}":>8}')
+
+
+if __name__ == '__main__':
+    main(sys.argv)

@@ -1,0 +1,170 @@
+// Rewriting beside memory that changes: nothing is matched across a mutation that others can see, and no value comes to stand for
+// memory that is written to later.
+#include <doctest/doctest.h>
+
+#include "rewrite/rewritten.hpp"
+
+using namespace fxx;
+using namespace fxx::pattern;
+using test::body_of;
+using test::fires;
+using test::rewritten;
+
+namespace {
+constexpr auto silu_rule = ruleset(rule<"silu">(mul(sigmoid(x), x) >> silu(x)));
+constexpr auto nothing = ruleset(rule<"double negation">(neg(neg(x)) >> x));
+}  // namespace
+
+// --- matching ------------------------------------------------------------------------------------------------------------------
+
+TEST_CASE("a rule never matches across a mutation that others can see") {
+  CHECK_FALSE(fires(silu_rule, [](auto x) {
+    const auto s = x.sigmoid();
+    x.add_(1);
+    return s * x;
+  }));
+  CHECK_FALSE(fires(silu_rule, [](auto x) {  // of other memory, for all that is known
+    const auto s = x.sigmoid();
+    x.view({-1}).mul_(2);
+    return s * x;
+  }));
+  CHECK_FALSE(fires(silu_rule, [](auto x) {
+    const auto s = x.sigmoid();
+    x[0] = 1;
+    return s * x;
+  }));
+  CHECK(fires(silu_rule, [](auto x) {  // after all of it
+    x.add_(1);
+    return x.sigmoid() * x;
+  }));
+  CHECK(rewritten(silu_rule, [](auto x) {  // before it
+          const auto y = x.sigmoid() * x;
+          x.add_(1);
+          return y;
+        }) == "silu = aten::silu(%x)\nadd_ = .add_(%x, 1)\nreturn %silu\n");
+}
+
+TEST_CASE("unknown modules and functions with effects are mutations too") {
+  const auto with = [](auto effect) {
+    Graph g;
+    Node *x = g.placeholder("x"), *s = g.call_function(ops::sigmoid, {x});
+    effect(g, x);
+    g.output(g.call_function(ops::mul_Tensor, {s, x}));
+    return silu_rule.apply(g).rewrites == 1;
+  };
+  CHECK_FALSE(with([](Graph& g, Node* x) { g.call_module("unknown", {x}); }));
+  CHECK_FALSE(with([](Graph& g, Node* x) { g.call_method("unknown_", {x}); }));
+  CHECK_FALSE(with([](Graph& g, Node* x) { g.call_function(register_function("tests::mutation::effect", {}, true), {x}); }));
+  CHECK_FALSE(with([](Graph& g, Node* x) { g.call_function(ops::batch_norm, {x, {}, {}, x, x, true, 0.1, 1e-5, false}); }));
+  CHECK(with([](Graph& g, Node* x) { g.call_function(ops::batch_norm, {x, {}, {}, x, x, false, 0.1, 1e-5, false}); }));
+  CHECK(with([](Graph& g, Node* x) { g.call_function(register_function("tests::mutation::pure"), {x}); }));
+}
+
+TEST_CASE("a write to a temporary that only the write sees hides nothing") {
+  CHECK(rewritten(silu_rule, [](auto x) {
+          const auto s = x.sigmoid();
+          const auto t = x.add(1).relu_();
+          const auto y = s * x;
+          return y + t;
+        }) == "add = .add(%x, 1)\nrelu_ = .relu_(%add)\nsilu = aten::silu(%x)\nadd_1 = aten::add.Tensor(%silu, %relu_)\nreturn %add_1\n");
+}
+
+TEST_CASE("a visible mutation is no part of a match: it cannot be taken away") {
+  constexpr auto functional = ruleset(rule<"r">(relu_(x) >> relu(x)), rule<"s">(neg(neg_(x)) >> x), rule<"t">(tanh(add_(x, y)) >> tanh(add(x, y))));
+  CHECK_FALSE(fires(functional, [](auto x) { return x.relu_(); }));
+  CHECK_FALSE(fires(functional, [](auto x) { return -x.neg_(); }));
+  CHECK_FALSE(fires(functional, [](auto x, auto y) { return x.add_(y).tanh(); }));
+}
+
+TEST_CASE("an invisible one is, with its temporary") {
+  constexpr auto functional = ruleset(rule<"r">(relu_(x) >> relu(x)), rule<"s">(neg(neg_(x)) >> x), rule<"t">(tanh(add_(x, y)) >> tanh(add(x, y))));
+  CHECK(rewritten(functional, [](auto x) { return x.add(1).relu_(); }) == "add = .add(%x, 1)\nrelu = aten::relu(%add)\nreturn %relu\n");
+  CHECK(rewritten(functional, [](auto x) { return -x.add(1).neg_(); }) == "add = .add(%x, 1)\nreturn %add\n");
+  CHECK(rewritten(functional, [](auto x, auto y) { return x.add(1).add_(y).tanh(); }) ==
+        "add = .add(%x, 1)\nadd_1 = aten::add.Tensor(%add, %y)\ntanh_1 = aten::tanh(%add_1)\nreturn %tanh_1\n");
+}
+
+TEST_CASE("an invisible mutation whose result is used elsewhere too stays as it is") {
+  constexpr auto rules = ruleset(rule<"s">(neg(neg_(x)) >> x), rule<"t">(tanh(add_(x, y)) >> tanh(add(x, y))));
+  CHECK_FALSE(fires(rules, [](auto x) {
+    const auto n = x.add(1).neg_();
+    return -n + n;
+  }));
+  CHECK_FALSE(fires(rules, [](auto x, auto y) {
+    const auto n = x.add(1).add_(y);
+    return tanh(n) + n;
+  }));
+}
+
+TEST_CASE("in place operators that are idle are no mutations") {
+  constexpr auto rules = ruleset(rule<"r">(dropout_(x, _, lit<false>) >> x));
+  CHECK(rewritten(rules, [](auto x) { return dropout_(x, 0.5, false); }) == "return %x\n");
+  CHECK_FALSE(fires(rules, [](auto x) { return dropout_(x, 0.5, true); }));
+}
+
+// --- values that come to share memory ----------------------------------------------------------------------------------------------
+
+TEST_CASE("a value that is written to is not replaced by one that others see") {
+  CHECK_FALSE(fires(nothing, [](auto x) { return (-(-x)).add_(1); }));  // would change the input
+  CHECK_FALSE(fires(nothing, [](auto x) {
+    auto y = -(-x);
+    y += 1;
+    return y * x;
+  }));
+  CHECK_FALSE(fires(nothing, [](auto x) {
+    const auto y = -(-x);
+    y[0] = 5;
+    return y * x;
+  }));
+  CHECK_FALSE(fires(nothing, [](auto x) { return (-(-x)).view({-1}).relu_(); }));
+  CHECK_FALSE(fires(nothing, [](auto x) { return (-(-x)).chunk(2)[0].relu_(); }));
+  CHECK_FALSE(fires(nothing, [](auto x) { return (-(-x)).contiguous().relu_(); }));
+  CHECK(rewritten(nothing, [](auto x) { return (-(-x)).add(1).add_(1); }) == "add = .add(%x, 1)\nadd_ = .add_(%add, 1)\nreturn %add_\n");
+}
+
+TEST_CASE("a value that is read after a mutation is not replaced by memory that the mutation may have changed") {
+  CHECK_FALSE(fires(nothing, [](auto x) {
+    const auto y = -(-x);
+    x.add_(1);
+    return y;
+  }));
+  CHECK_FALSE(fires(nothing, [](auto x) {
+    const auto y = (-(-x)).view({-1}).t();
+    x.add_(1);
+    return y;
+  }));
+  CHECK(rewritten(nothing, [](auto x) {
+          const auto y = (-(-x)).relu();
+          x.add_(1);
+          return y;
+        }) == "relu = .relu(%x)\nadd_ = .add_(%x, 1)\nreturn %relu\n");
+}
+
+TEST_CASE("a view that a rule builds where a copy was, and the other way round") {
+  constexpr auto to_view = ruleset(rule<"r">(mul(view(x, value<"size">), 1_c) >> view(x, value<"size">)));
+  CHECK(fires(to_view, [](auto x) { return x.view({-1}) * 1; }));
+  CHECK_FALSE(fires(to_view, [](auto x) { return (x.view({-1}) * 1).relu_(); }));
+  constexpr auto to_copy = ruleset(rule<"r">(view(x, value<"size">) >> add(x, 0_c)));
+  CHECK(fires(to_copy, [](auto x) { return x.view({-1}).relu(); }));
+  CHECK_FALSE(fires(to_copy, [](auto x) {
+    x.view({-1}).relu_();
+    return x;
+  }));
+  constexpr auto same_memory = ruleset(rule<"r">(transpose(transpose(x, 0_c, 1_c), 0_c, 1_c) >> x));
+  CHECK(rewritten(same_memory, [](auto x) {  // whoever writes to the one writes to the other
+          x.transpose(0, 1).transpose(0, 1).add_(1);
+          return x;
+        }) == "add_ = .add_(%x, 1)\nreturn %x\n");
+}
+
+TEST_CASE("where nothing is written there is nothing to mind") {
+  CHECK(rewritten(nothing, [](auto x) { return (-(-x)).view({-1}); }) == "view = .view(%x, [-1])\nreturn %view\n");
+  CHECK(rewritten(nothing, [](auto x) {
+          const auto y = -(-x);
+          return y.chunk(2)[0] + y.relu();
+        }).find("neg") == std::string::npos);
+}
+
+TEST_CASE("what the output shares with an input after a rewrite is memory that the graph does not write to") {
+  CHECK(rewritten(nothing, [](auto x) { return -(-x); }) == "return %x\n");
+}

@@ -1,0 +1,138 @@
+// Rule sets: which rule wins, when rewriting ends, what is reported, sets put together.
+#include "fxx/rewrite/ruleset.hpp"
+
+#include <doctest/doctest.h>
+
+#include "rewrite/rewritten.hpp"
+
+using namespace fxx;
+using namespace fxx::pattern;
+using test::body_of;
+using test::fires;
+using test::rewritten;
+
+TEST_CASE("the earlier rule wins where several match") {
+  constexpr auto specific = ruleset(rule<"one">(relu(neg(x)) >> abs(x)), rule<"all">(relu(x) >> sigmoid(x)));
+  Graph g = symbolic_graph([](auto x) { return relu(-x) + relu(x); });
+  const auto report = specific.apply(g);
+  CHECK(report["one"] == 1);
+  CHECK(report["all"] == 1);
+  constexpr auto guarded = ruleset(rule<"never">(relu(x) >> tanh(x), [](const Match&) { return false; }), rule<"all">(relu(x) >> sigmoid(x)));
+  CHECK(rewritten(guarded, [](auto x) { return relu(x); }) == "sigmoid = aten::sigmoid(%x)\nreturn %sigmoid\n");
+  constexpr auto declines = ruleset(rule<"first">(relu(x) >> tanh(x), [](const Match& m) { return m.node(x)->opcode() == Opcode::placeholder; }),
+                                    rule<"second">(relu(x) >> sigmoid(x)));
+  CHECK(rewritten(declines, [](auto x) { return relu(relu(x)); }) == "tanh = aten::tanh(%x)\nsigmoid = aten::sigmoid(%tanh)\nreturn %sigmoid\n");
+}
+
+TEST_CASE("the earlier rule wins when a later one is tried first because it shares tests") {
+  constexpr auto yes = [](const Match&) { return true; };
+  constexpr auto rules = ruleset(rule<"a">(sub(relu(neg(x)), y) >> x), rule<"b">(sub(x, tanh(y)) >> y, yes), rule<"c">(sub(relu(abs(x)), y) >> x));
+  Graph g = symbolic_graph([](auto x, auto y) { return relu(abs(x)) - tanh(y); });
+  CHECK(rules.apply(g).to_string() == "b: 1");
+}
+
+TEST_CASE("largest patterns are seen first: the sweep goes from the end") {
+  constexpr auto rules = ruleset(rule<"inner">(sigmoid(x) >> tanh(x)), rule<"outer">(mul(x, sigmoid(x)) >> silu(x)));
+  CHECK(rewritten(rules, [](auto x) { return x * sigmoid(x); }) == "silu = aten::silu(%x)\nreturn %silu\n");
+}
+
+TEST_CASE("what a rewrite makes possible is done too, up and down the graph, through functions and methods") {
+  constexpr auto rules = ruleset(rule<"inner">(tanh(x) >> abs(x)), rule<"outer">(relu(abs(x)) >> abs(x)), rule<"square">(mul(abs(x), abs(x)) >> mul(x, x)),
+                                 rule<"flat">(flatten(mul(x, x), _, _) >> flatten(x)));
+  CHECK(rewritten(rules, [](auto x) { return relu(tanh(x)); }) == "abs = aten::abs(%x)\nreturn %abs\n");
+  CHECK(rewritten(rules, [](auto x) { return x.tanh().relu(); }) == "abs = aten::abs(%x)\nreturn %abs\n");
+  CHECK(rewritten(rules, [](auto x) {
+          const auto t = x.tanh().relu();
+          return t.mul(t).flatten(1);
+        }) == "flatten_1 = aten::flatten.using_ints(%x)\nreturn %flatten_1\n");
+}
+
+TEST_CASE("a thousand rewrites in a row, each made possible by the one before") {
+  constexpr auto rules = ruleset(rule<"double negation">(neg(neg(x)) >> x));
+  Graph g = symbolic_graph([](auto x) {
+    for (int i = 0; i < 2001; ++i) x = -x;
+    return x;
+  });
+  const auto report = rules.apply(g);
+  CHECK(report.rewrites == 1000);
+  CHECK(g.size() == 3);
+  g.lint();
+}
+
+TEST_CASE("the report counts what fired, visited nodes, and nodes before and after") {
+  constexpr auto rules = ruleset(rule<"double negation">(neg(neg(x)) >> x), rule<"relu, twice">(relu(relu(x)) >> relu(x)), rule<"unused">(tanh(tanh(x)) >> x));
+  Graph g = symbolic_graph([](auto x) { return relu(relu(relu(-(-x)))); });
+  const auto report = rules.apply(g);
+  CHECK(report.rewrites == 3);
+  CHECK(report.nodes_before == 7);
+  CHECK(report.nodes_after == 3);
+  CHECK(report.visited >= 7);
+  CHECK_FALSE(report.stopped_at_limit);
+  REQUIRE(report.fired.size() == 3);
+  CHECK(report["double negation"] == 1);
+  CHECK(report["relu, twice"] == 2);
+  CHECK(report["unused"] == 0);
+  CHECK(report["no such rule"] == 0);
+  CHECK(report.to_string() == "double negation: 1, relu, twice: 2");
+  CHECK(rules.apply(g).to_string() == "");
+}
+
+TEST_CASE("rules that make work for each other stop at the limit, with a graph that is whole") {
+  // A cycle of three is longer than what the compiler looks for.
+  constexpr auto rules = ruleset(rule<"a">(relu(x) >> tanh(x)), rule<"b">(tanh(x) >> sigmoid(x)), rule<"c">(sigmoid(x) >> relu(x)));
+  Graph g = symbolic_graph([](auto x) { return relu(x); });
+  const auto limited = rules.apply(g, {.limit = 10});
+  CHECK(limited.stopped_at_limit);
+  CHECK(limited.rewrites == 10);
+  CHECK(g.size() == 3);
+  g.lint();
+  const auto unlimited = rules.apply(g);
+  CHECK(unlimited.stopped_at_limit);
+  CHECK(unlimited.rewrites == 1000 + 100 * 3);
+  g.lint();
+}
+
+TEST_CASE("a limit that is just enough is no stop") {
+  constexpr auto rules = ruleset(rule<"r">(relu(x) >> tanh(x)));
+  Graph g = symbolic_graph([](auto x) { return relu(relu(x)); });
+  const auto report = rules.apply(g, {.limit = 2});
+  CHECK(report.rewrites == 2);
+  CHECK_FALSE(report.stopped_at_limit);
+}
+
+TEST_CASE("a graph without nodes, without output, or with nothing to do is left alone") {
+  constexpr auto rules = ruleset(rule<"r">(relu(x) >> tanh(x)));
+  Graph empty;
+  CHECK(rules.apply(empty).rewrites == 0);
+  Graph g;
+  g.call_function(ops::relu, {g.placeholder("x")});
+  CHECK(rules.apply(g).rewrites == 1);
+  const std::uint64_t version = g.version();
+  CHECK(rules.apply(g).rewrites == 0);
+  CHECK(g.version() == version);
+}
+
+TEST_CASE("two sets put together are one, the left one first") {
+  constexpr auto first = ruleset(rule<"a">(relu(x) >> tanh(x)));
+  constexpr auto second = ruleset(rule<"b">(relu(x) >> sigmoid(x)), rule<"c">(neg(neg(x)) >> x));
+  constexpr auto both = first + ruleset(rule<"c">(neg(neg(x)) >> x));
+  static_assert(both.count == 2);
+  CHECK(rewritten(both, [](auto x) { return relu(-(-x)); }) == "tanh = aten::tanh(%x)\nreturn %tanh\n");
+  constexpr auto three = second + ruleset(rule<"d">(abs(abs(x)) >> abs(x)));
+  CHECK(rewritten(three, [](auto x) { return relu(abs(abs(x))); }).ends_with("sigmoid = aten::sigmoid(%abs_1)\nreturn %sigmoid\n"));
+}
+
+TEST_CASE("many rules on one argument's operator") {
+  // Four and more become one binary search in the tree.
+  constexpr auto rules = ruleset(rule<"1">(relu(neg(x)) >> x), rule<"2">(relu(abs(x)) >> x), rule<"3">(relu(tanh(x)) >> x), rule<"4">(relu(sigmoid(x)) >> x),
+                                 rule<"5">(relu(exp(x)) >> x), rule<"6">(relu(log(neg(x))) >> x), rule<"7">(relu(log(abs(x))) >> x), rule<"8">(relu(y) >> abs(y)));
+  CHECK(rewritten(rules, [](auto x) { return relu(-x); }) == "return %x\n");
+  CHECK(rewritten(rules, [](auto x) { return relu(x.abs()); }) == "return %x\n");
+  CHECK(rewritten(rules, [](auto x) { return relu(x.tanh()); }) == "return %x\n");
+  CHECK(rewritten(rules, [](auto x) { return relu(x.sigmoid()); }) == "return %x\n");
+  CHECK(rewritten(rules, [](auto x) { return relu(x.exp()); }) == "return %x\n");
+  CHECK(rewritten(rules, [](auto x) { return relu((-x).log()); }) == "return %x\n");
+  CHECK(rewritten(rules, [](auto x) { return relu(x.abs().log()); }) == "return %x\n");
+  CHECK(rewritten(rules, [](auto x) { return relu(x.log()); }) == "log = .log(%x)\nabs = aten::abs(%log)\nreturn %abs\n");
+  CHECK(rewritten(rules, [](auto x) { return relu(x); }) == "abs = aten::abs(%x)\nreturn %abs\n");
+}
