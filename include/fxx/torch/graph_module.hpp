@@ -35,6 +35,8 @@ class GraphModule : public torch::nn::Module {
   GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name = {});
   /// Likewise, with tensors and modules beside those of `root`, such as constants that tracing met.
   GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name, const std::map<std::string, Attribute>& more);
+  /// Likewise, from a module that was walked already; `training` is its mode.
+  GraphModule(const ModuleOwner& root, bool training, Graph graph, const std::map<std::string, Attribute>& more = {});
   /// Likewise from a mapping of qualified names (torch.fx: root given as a dict).
   GraphModule(const std::map<std::string, Attribute>& root, Graph graph, std::string class_name = "GraphModule");
 
@@ -96,8 +98,8 @@ class GraphModule : public torch::nn::Module {
                            {6, torch::nn::AnyValue(at::Tensor())}, {7, torch::nn::AnyValue(at::Tensor())})
 
  private:
-  void take(std::string_view name, const Attribute& attribute, bool parameter);
-  void take_from(const torch::nn::Module& root, const std::map<std::string, Attribute>& more);
+  class Registration;
+  void take_from(const ModuleOwner& root, const std::map<std::string, Attribute>& more);
   c10::IValue checked(c10::IValue result, bool tensor) const;
   std::shared_ptr<const Plan> plan();
   void changed();
@@ -107,6 +109,7 @@ class GraphModule : public torch::nn::Module {
   mutable std::mutex mutex_;  // guards what is made on demand
   mutable std::shared_ptr<ModuleOwner> owner_;
   std::shared_ptr<const Plan> plan_;
+  mutable std::map<std::string, std::size_t> next_names_;  // the numbers that fresh_name() tries first
 };
 
 /// Applies a rule set: calls of leaf modules are matched as the operators that they are, and stay calls where no rule fired.

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <ostream>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "fxx/codegen/readable.hpp"
 #include "fxx/error.hpp"
@@ -27,24 +29,6 @@ FXX_INLINE torch::nn::Module* find_child(torch::nn::Module& module, const std::s
   for (const auto& child : module.named_children())
     if (child.key() == name) return child.value().get();
   return nullptr;
-}
-/// The module at a path, made of containers where there is none.
-FXX_INLINE torch::nn::Module& module_at(torch::nn::Module& root, std::string_view path) {
-  torch::nn::Module* at = &root;
-  while (!path.empty()) {
-    const std::size_t dot = path.find('.');
-    const std::string name(path.substr(0, dot));
-    torch::nn::Module* child = find_child(*at, name);
-    if (!child) {
-      // While it has no children, train() reaches nobody else: modules that are shared keep their own flags.
-      auto container = std::make_shared<Container>();
-      container->train(at->is_training());
-      child = at->register_module(name, std::move(container)).get();
-    }
-    at = child;
-    path = dot == path.npos ? std::string_view() : path.substr(dot + 1);
-  }
-  return *at;
 }
 
 FXX_INLINE at::Tensor clone_tensor(const at::Tensor& tensor, const std::optional<torch::Device>& device) {
@@ -88,55 +72,98 @@ FXX_INLINE std::set<std::string> referred_names(const Graph& graph) {
 
 }  // namespace detail
 
+/// Registers by qualified name, making the modules in between. LibTorch copies all children to look one up, so what was made
+/// here is remembered: ten thousand names cost what ten thousand insertions do.
+class GraphModule::Registration {
+ public:
+  explicit Registration(GraphModule& module) {
+    made_.emplace("", &module);
+    empty_ = module.children().empty() && module.parameters(false).empty() && module.buffers(false).empty();
+  }
+
+  /// Passed over where something of that name is registered already.
+  void add(std::string_view name, const std::shared_ptr<torch::nn::Module>& module) {
+    const auto [path, last] = detail::split_name(name);
+    torch::nn::Module& parent = at(path);
+    if (!known(path) && detail::find_child(parent, last)) return;
+    if (!made_.emplace(name, module.get()).second) return;
+    given_.emplace(name);
+    parent.register_module(last, module);
+  }
+  void add(std::string_view name, const at::Tensor& tensor, bool parameter) {
+    const auto [path, last] = detail::split_name(name);
+    torch::nn::Module& parent = at(path);
+    if (!known(path) && (parent.named_parameters(false).contains(last) || parent.named_buffers(false).contains(last))) return;
+    if (parameter) parent.register_parameter(last, tensor, tensor.requires_grad());
+    else parent.register_buffer(last, tensor);
+  }
+
+ private:
+  /// Is everything in the module at this path what was added here?
+  bool known(const std::string& path) const { return empty_ && !given_.contains(path) && made_.contains(path); }
+
+  torch::nn::Module& at(const std::string& path) {
+    if (const auto found = made_.find(path); found != made_.end()) return *found->second;
+    const auto [parent_path, name] = detail::split_name(path);
+    torch::nn::Module& parent = at(parent_path);
+    if (!known(parent_path))
+      if (torch::nn::Module* child = detail::find_child(parent, name)) {
+        given_.emplace(path);
+        return *made_.emplace(path, child).first->second;
+      }
+    // While it has no children, train() reaches nobody else: modules that are shared keep their own flags.
+    auto container = std::make_shared<detail::Container>();
+    container->train(parent.is_training());
+    return *made_.emplace(path, parent.register_module(name, std::move(container)).get()).first->second;
+  }
+
+  std::unordered_map<std::string, torch::nn::Module*> made_;
+  std::unordered_set<std::string> given_;  // of those: modules that have members of their own
+  bool empty_;                             // at the start
+};
+
 FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name)
     : GraphModule(root, std::move(graph), std::move(class_name), {}) {}
 FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name, const std::map<std::string, Attribute>& more)
-    : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(class_name.empty() ? detail::class_name_of(root) : std::move(class_name)) {
-  train(root.is_training());  // before there are children, whose flags are their own
+    : GraphModule(ModuleOwner(root, class_name.empty() ? detail::class_name_of(root) : std::move(class_name)), root.is_training(), std::move(graph), more) {}
+FXX_INLINE GraphModule::GraphModule(const ModuleOwner& root, bool training, Graph graph, const std::map<std::string, Attribute>& more)
+    : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(root.class_name()) {
+  train(training);  // before there are children, whose flags are their own
   take_from(root, more);
   graph_.set_owning_module(&owner());
 }
 FXX_INLINE GraphModule::GraphModule(const std::map<std::string, Attribute>& root, Graph graph, std::string class_name)
     : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(std::move(class_name)) {
   const std::set<std::string> names = detail::referred_names(graph_);
+  Registration into(*this);
   // Modules first: attributes inside them need no registering.
   for (const auto& [name, attribute] : root)
-    if (names.contains(name) && std::holds_alternative<std::shared_ptr<torch::nn::Module>>(attribute)) take(name, attribute, false);
+    if (const auto* module = std::get_if<std::shared_ptr<torch::nn::Module>>(&attribute); module && names.contains(name)) into.add(name, *module);
   for (const auto& [name, attribute] : root)
-    if (const auto* tensor = std::get_if<at::Tensor>(&attribute); tensor && names.contains(name)) take(name, attribute, tensor->requires_grad());
+    if (const auto* tensor = std::get_if<at::Tensor>(&attribute); tensor && names.contains(name)) into.add(name, *tensor, tensor->requires_grad());
   graph_.set_owning_module(&owner());
 }
 
-FXX_INLINE void GraphModule::take_from(const torch::nn::Module& root, const std::map<std::string, Attribute>& more) {
-  const ModuleOwner from(root);
+FXX_INLINE void GraphModule::take_from(const ModuleOwner& root, const std::map<std::string, Attribute>& more) {
   const std::set<std::string> names = detail::referred_names(graph_);
+  Registration into(*this);
   for (const std::string& name : names)
-    if (const auto module = from.module(name)) take(name, module, false);
+    if (const auto module = root.module(name)) into.add(name, module);
   for (const std::string& name : names) {
-    if (from.module(name)) continue;
+    if (root.module(name)) continue;
     if (const auto extra = more.find(name); extra != more.end()) {
-      take(name, extra->second, false);
+      std::visit([&](const auto& value) {
+        if constexpr (std::is_same_v<decltype(value), const at::Tensor&>) into.add(name, value, false);
+        else into.add(name, value);
+      }, extra->second);
       continue;
     }
-    const AttributeInfo* info = from.find_attribute(name);
-    if (!info)
-      throw GraphError(ErrorId::attribute_missing, "GraphModule: the graph refers to '" + name + "', which " + from.class_name() +
+    const at::Tensor tensor = root.tensor(name);
+    if (!tensor.defined())
+      throw GraphError(ErrorId::attribute_missing, "GraphModule: the graph refers to '" + name + "', which " + root.class_name() +
                                                        " does not have; register it as a parameter, buffer or module");
-    take(name, from.tensor(name), info->kind == AttributeInfo::Kind::parameter);
+    into.add(name, tensor, root.is_parameter(name));
   }
-}
-
-FXX_INLINE void GraphModule::take(std::string_view name, const Attribute& attribute, bool parameter) {
-  const auto [path, last] = detail::split_name(name);
-  torch::nn::Module& parent = detail::module_at(*this, path);
-  if (const auto* module = std::get_if<std::shared_ptr<torch::nn::Module>>(&attribute)) {
-    if (!detail::find_child(parent, last)) parent.register_module(last, *module);
-    return;
-  }
-  const at::Tensor& tensor = std::get<at::Tensor>(attribute);
-  if (parent.named_parameters(false).contains(last) || parent.named_buffers(false).contains(last)) return;
-  if (parameter) parent.register_parameter(last, tensor, tensor.requires_grad());
-  else parent.register_buffer(last, tensor);
 }
 
 FXX_INLINE void GraphModule::changed() {
@@ -201,13 +228,17 @@ FXX_INLINE at::Tensor GraphModule::attribute(std::string_view name) const {
 FXX_INLINE void GraphModule::register_attribute(const std::string& name, at::Tensor tensor, bool parameter) {
   if (owner().tensor(name).defined() || owner().module(name))
     throw GraphError(ErrorId::attribute_missing, "GraphModule::register_attribute: the name '" + name + "' is taken; fresh_name() gives one that is not");
-  take(name, tensor, parameter);
-  changed();
-  graph_.set_owning_module(&owner());
+  Registration(*this).add(name, tensor, parameter);
+  owner_->add(name, tensor, parameter ? AttributeInfo::Kind::parameter : AttributeInfo::Kind::buffer);
 }
 FXX_INLINE std::string GraphModule::fresh_name(std::string_view stem) const {
-  for (std::size_t i = 0;; ++i) {
-    std::string name = std::string(stem) + std::to_string(i);
+  std::size_t* next = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    next = &next_names_[std::string(stem)];
+  }
+  for (;; ++*next) {
+    std::string name = std::string(stem) + std::to_string(*next);
     if (!owner().tensor(name).defined() && !owner().module(name)) return name;
   }
 }
@@ -215,7 +246,7 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::submodule(std::string
 
 FXX_INLINE bool GraphModule::add_submodule(const std::string& name, std::shared_ptr<torch::nn::Module> module) {
   if (owner().module(name) || owner().tensor(name).defined()) return false;
-  take(name, module, false);
+  Registration(*this).add(name, module);
   changed();
   graph_.set_owning_module(&owner());
   return true;
@@ -223,7 +254,7 @@ FXX_INLINE bool GraphModule::add_submodule(const std::string& name, std::shared_
 FXX_INLINE bool GraphModule::delete_submodule(const std::string& name) {
   if (!owner().module(name)) return false;
   const auto [path, last] = detail::split_name(name);
-  detail::module_at(*this, path).unregister_module(last);
+  (path.empty() ? *this : *owner().module(path)).unregister_module(last);
   changed();
   graph_.set_owning_module(&owner());
   return true;
@@ -234,11 +265,11 @@ FXX_INLINE void GraphModule::delete_all_unused_submodules() {
   const std::set<std::string> names = detail::referred_names(graph_);
   const ModuleOwner from(*this, class_name_);
   for (const std::string& child : named_children().keys()) unregister_module(child);
+  Registration into(*this);
   for (const std::string& name : names)
-    if (const auto module = from.module(name)) take(name, module, false);
+    if (const auto module = from.module(name)) into.add(name, module);
   for (const std::string& name : names)
-    if (const AttributeInfo* info = from.find_attribute(name); info && !from.module(name))
-      take(name, from.tensor(name), info->kind == AttributeInfo::Kind::parameter);
+    if (const at::Tensor tensor = from.tensor(name); tensor.defined()) into.add(name, tensor, from.is_parameter(name));
   for (const std::string& parameter : named_parameters(false).keys())
     if (!names.contains(parameter)) parameters_.erase(parameter);
   changed();

@@ -28,7 +28,8 @@ using TensorNames = std::function<std::string(const at::Tensor&)>;
 bool is_leaf_module(const torch::nn::Module& module);
 /// What is known of a leaf module. The operation is null for types that are more than one operator, and for user types.
 ModuleInfo describe_module(const torch::nn::Module& module, const std::string& name, const TensorNames& names);
-/// Runs forward. Throws RunError (E702) for a type that nobody registered.
+/// What runs forward of this type of module; stays valid. Throws RunError (E702) for a type that nobody registered.
+const ModuleCall& module_call_of(const torch::nn::Module& module);
 c10::IValue call_module(torch::nn::Module& module, std::vector<c10::IValue> args);
 
 /// "torch::nn::LinearImpl" -> "torch::nn::Linear", "geometry::NetImpl" -> "geometry::Net": the type as users write it.

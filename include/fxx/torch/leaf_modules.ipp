@@ -432,7 +432,8 @@ class LeafTable {
   }
   void add_call(std::type_index type, ModuleCall call) {
     std::lock_guard lock(mutex_);
-    entries_[type].call = std::move(call);  // references to entries stay good
+    LeafEntry& entry = entries_[type];  // references to entries stay good, and so do calls
+    if (!entry.call) entry.call = std::move(call);
   }
 
  private:
@@ -499,12 +500,13 @@ FXX_INLINE ModuleInfo describe_module(const torch::nn::Module& module, const std
   return info;
 }
 
-FXX_INLINE c10::IValue call_module(torch::nn::Module& module, std::vector<c10::IValue> args) {
+FXX_INLINE const ModuleCall& module_call_of(const torch::nn::Module& module) {
   const detail::leaf::LeafEntry* entry = detail::leaf::LeafTable::instance().find(module);
   if (!entry || !entry->call)
-    throw RunError(ErrorId::run_failed, "call_module: a graph does not know how to call '" + module_type_name(module) +
+    throw RunError(ErrorId::run_failed, "module_call_of: a graph does not know how to call '" + module_type_name(module) +
                                             "'; register the type with fxx::register_leaf<" + module_type_name(module) + "Impl>() before it runs");
-  return entry->call(module, std::move(args));
+  return entry->call;
 }
+FXX_INLINE c10::IValue call_module(torch::nn::Module& module, std::vector<c10::IValue> args) { return module_call_of(module)(module, std::move(args)); }
 
 }  // namespace fxx::inline FXX_ABI

@@ -37,6 +37,8 @@ class ModuleOwner final : public Owner {
 
   /// Undefined when there is none of that name.
   at::Tensor tensor(std::string_view name) const;
+  /// Otherwise it is a buffer, or there is none of that name.
+  bool is_parameter(std::string_view name) const;
   /// Null when there is none of that name; the root is "".
   std::shared_ptr<torch::nn::Module> module(std::string_view name) const;
   /// Empty when the tensor is none of the module's.

@@ -57,6 +57,10 @@ FXX_INLINE at::Tensor ModuleOwner::tensor(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? at::Tensor() : found->second->tensor;
 }
+FXX_INLINE bool ModuleOwner::is_parameter(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found != by_name_.end() && found->second->kind == AttributeInfo::Kind::parameter;
+}
 FXX_INLINE std::shared_ptr<torch::nn::Module> ModuleOwner::module(std::string_view name) const {
   const auto found = modules_by_name_.find(name);
   return found == modules_by_name_.end() ? nullptr : found->second->module;

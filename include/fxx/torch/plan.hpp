@@ -50,6 +50,7 @@ class Plan {
     HostCall host = nullptr;
     const UserFunction* function = nullptr;
     std::shared_ptr<torch::nn::Module> module = {};
+    const ModuleCall* module_call = nullptr;
     std::string method = {};
     std::vector<Source> args = {};
     std::vector<int> results = {};  // a register for each result of the operator, or one for all; -1: not used

@@ -151,6 +151,7 @@ class Plan::Maker {
           step.kind = Call::Kind::module;
           step.module = owner_.module(o.target);
           if (!step.module) fail("there is no module '" + o.target + "'; add it before the graph runs");
+          step.module_call = &module_call_of(*step.module);
           positional(step, node);
           finish(std::move(step), node);
         },
@@ -255,15 +256,6 @@ class Plan::Maker {
     }
     const UnboxedOperator& call = known.first->second;
     if (!call) return false;
-    const auto is_value = [](const Argument& a) { return a.is_node() && a.node()->opcode() != Opcode::get_attr; };
-    for (int i = 0; i < op.arity(); ++i) {
-      const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
-      const Argument* given = argument_of(node, op, i);
-      if (!given) continue;
-      bool nodes = false;
-      if (!given->is_node()) for_each_node(*given, [&](Node*) { nodes = true; });
-      if (nodes || (parameter.type.list && is_value(*given))) return false;  // lists that are made at run time
-    }
     Call bound;
     bound.handle = handle;
     bind(bound, node, op);
@@ -271,18 +263,27 @@ class Plan::Maker {
     step.result = node.num_users() ? register_of(node) : -1;
     step.releases = static_cast<std::uint32_t>(plan_.releases_.size());
     for (Source& source : bound.args) {
-      if (source.kind != Source::Kind::constant) {
-        plan_.args_.push_back(source.at);
-        // Storing the result releases what was in its place.
-        if (source.kind == Source::Kind::last_use && source.at != step.result) plan_.releases_.push_back(source.at);
-        continue;
-      }
-      plan_.args_.push_back(~constant(std::move(source.constant)));
+      const std::int32_t at = unboxed_argument(source, step);
+      plan_.args_.push_back(at);
     }
     step.releases_end = static_cast<std::uint32_t>(plan_.releases_.size());
     plan_.steps_.push_back(step);
     plan_.nodes_.push_back(node_);
     return true;
+  }
+
+  /// The place of an argument: a register, or ~constant.
+  std::int32_t unboxed_argument(Source& source, const Step& step) {
+    if (source.kind == Source::Kind::constant) return ~constant(std::move(source.constant));
+    if (source.kind == Source::Kind::list) {  // of integers, some of which are known only at run time
+      Constant list;
+      for (Source& item : source.items) list.items.push_back(unboxed_argument(item, step));
+      plan_.constants_.push_back(std::move(list));
+      return ~static_cast<std::int32_t>(plan_.constants_.size() - 1);
+    }
+    // Storing the result releases what was in its place.
+    if (source.kind == Source::Kind::last_use && source.at != step.result) plan_.releases_.push_back(source.at);
+    return source.at;
   }
 
   /// How often each input stands among the arguments: only the last occurrence may move the value.
@@ -347,7 +348,7 @@ FXX_INLINE void Plan::execute(const Call& call, std::vector<c10::IValue>& regist
     switch (call.kind) {
       case Call::Kind::dispatch: call.handle->callBoxed(stack); break;
       case Call::Kind::host: only(call.host(stack)); break;
-      case Call::Kind::module: only(call_module(*call.module, std::move(stack))); break;
+      case Call::Kind::module: only((*call.module_call)(*call.module, std::move(stack))); break;
       case Call::Kind::user: only(call_user_function(*call.function, std::move(stack))); break;
       default: only(call_method(call.method, std::move(stack)));
     }

@@ -63,7 +63,7 @@ std::shared_ptr<GraphModule> symbolic_trace_with(M& module, std::vector<std::str
     trace_into(tracer, detail::forward_of(module), detail::input_names(input_names, arity), std::make_index_sequence<arity>());
     for (Node* node : graph.nodes())
       if (node->opcode() == Opcode::placeholder && node->type().empty()) node->set_type("torch::Tensor");
-    return std::make_shared<GraphModule>(module, std::move(graph), tracer.owner().class_name(), tracer.constants());
+    return std::make_shared<GraphModule>(tracer.owner(), module.is_training(), std::move(graph), tracer.constants());
   } else {
     return nullptr;
   }

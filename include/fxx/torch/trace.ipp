@@ -370,7 +370,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(const torch::nn::Mo
     const bool memory = node->operation() && node->operation()->base_name() == "empty";
     if ((memory || node->opcode() == Opcode::get_attr) && node->num_users() == 0) graph.erase_node(node);
   }
-  return std::make_shared<GraphModule>(root, std::move(graph), owner.class_name(), constants);
+  return std::make_shared<GraphModule>(owner, root.is_training(), std::move(graph), constants);
 }
 
 }  // namespace fxx::inline FXX_ABI

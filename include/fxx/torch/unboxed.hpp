@@ -16,11 +16,12 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// An immediate in all forms in which an operator may take it.
+/// An immediate in all forms in which an operator may take it, or a list of integers that is put together for each call.
 struct Constant {
   c10::IValue value = {};
-  std::vector<std::int64_t> integers = {};    // of a list of integers
-  std::optional<at::Tensor> tensor = {};  // of a tensor
+  std::vector<std::int64_t> integers = {};  // of a list of integers
+  std::vector<std::int32_t> items = {};     // where the integers come from, when some are known only then: as in `args` below
+  std::optional<at::Tensor> tensor = {};    // of a tensor
 };
 
 /// What an argument is read from: a register that holds a value, or a constant.

@@ -22,7 +22,28 @@ struct UnboxedArgument {
   const c10::IValue& value() const { return at < 0 ? frame.constants[~at].value : frame.registers[at]; }
 };
 
-/// One letter of a signature: the type that the operator takes, and how it is read. Lists of integers are constants.
+/// A list of integers, and the place for those that are known only when the call runs.
+struct Integers {
+  explicit Integers(const UnboxedArgument& argument) {
+    if (!argument.is_constant()) {
+      for (const c10::IValue& item : argument.value().toListRef()) gathered.push_back(item.toInt());
+    } else if (const Constant& constant = argument.constant(); constant.items.empty()) {
+      all = constant.integers;
+      return;
+    } else {
+      for (std::int32_t at : constant.items) gathered.push_back(UnboxedArgument{argument.frame, at}.value().toInt());
+    }
+    all = at::IntArrayRef(gathered.data(), gathered.size());
+  }
+  Integers(const Integers&) = delete;
+
+  c10::SmallVector<std::int64_t, 6> gathered;
+  at::IntArrayRef all;
+  operator at::IntArrayRef() const { return all; }
+  operator c10::SymIntArrayRef() const { return c10::fromIntArrayRefSlow(all); }
+};
+
+/// One letter of a signature: the type that the operator takes, and how it is read.
 template <char>
 struct Slot;
 #define FXX_SLOT(letter, Type, ...)                                        \
@@ -41,16 +62,34 @@ FXX_SLOT('N', std::optional<c10::SymInt>, argument.value().isNone() ? std::nullo
 FXX_SLOT('b', bool, argument.value().toBool())
 FXX_SLOT('d', double, argument.value().toDouble())
 FXX_SLOT('e', std::optional<double>, argument.value().isNone() ? std::nullopt : std::optional(argument.value().toDouble()))
-FXX_SLOT('l', at::IntArrayRef, argument.constant().integers)
-FXX_SLOT('L', c10::SymIntArrayRef, c10::fromIntArrayRefSlow(argument.constant().integers))
-FXX_SLOT('o', at::OptionalIntArrayRef,
-         argument.constant().value.isNone() ? at::OptionalIntArrayRef() : at::OptionalIntArrayRef(argument.constant().integers))
 FXX_SLOT('D', std::optional<at::ScalarType>, argument.value().toOptional<at::ScalarType>())
 FXX_SLOT('t', at::ScalarType, argument.value().toScalarType())
 FXX_SLOT('m', at::MemoryFormat, argument.value().toMemoryFormat())
 FXX_SLOT('M', std::optional<at::MemoryFormat>, argument.value().toOptional<at::MemoryFormat>())
 FXX_SLOT('c', std::string_view, argument.value().toStringRef())
 #undef FXX_SLOT
+template <>
+struct Slot<'l'> {
+  using type = at::IntArrayRef;
+  static Integers read(const UnboxedArgument& argument) { return Integers(argument); }
+};
+template <>
+struct Slot<'L'> {
+  using type = c10::SymIntArrayRef;
+  static Integers read(const UnboxedArgument& argument) { return Integers(argument); }
+};
+template <>
+struct Slot<'o'> {
+  using type = at::OptionalIntArrayRef;
+  struct Held {
+    std::optional<Integers> integers;
+    explicit Held(const UnboxedArgument& argument) {
+      if (!argument.is_constant() || !argument.constant().items.empty() || !argument.value().isNone()) integers.emplace(argument);
+    }
+    operator at::OptionalIntArrayRef() const { return integers ? at::OptionalIntArrayRef(integers->all) : at::OptionalIntArrayRef(); }
+  };
+  static Held read(const UnboxedArgument& argument) { return Held(argument); }
+};
 template <>
 struct Slot<'w'> {
   using type = at::Tensor&;
