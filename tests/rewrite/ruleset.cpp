@@ -37,14 +37,17 @@ TEST_CASE("largest patterns are seen first: the sweep goes from the end") {
 }
 
 TEST_CASE("what a rewrite makes possible is done too, up and down the graph, through functions and methods") {
-  constexpr auto rules = ruleset(rule<"inner">(tanh(x) >> abs(x)), rule<"outer">(relu(abs(x)) >> abs(x)), rule<"square">(mul(abs(x), abs(x)) >> mul(x, x)),
-                                 rule<"flat">(flatten(mul(x, x), _, _) >> flatten(x)));
+  constexpr auto rules = ruleset(rule<"inner">(tanh(x) >> abs(x)), rule<"outer">(relu(abs(x)) >> abs(x)),
+                                 rule<"square">(mul(abs(x), abs(x)) >> mul(x, x)), rule<"sign">(neg(neg(x)) >> x),
+                                 rule<"flat">(flatten(flatten(x, _, _), _, _) >> flatten(x)));
   CHECK(rewritten(rules, [](auto x) { return relu(tanh(x)); }) == "abs = aten::abs(%x)\nreturn %abs\n");
   CHECK(rewritten(rules, [](auto x) { return x.tanh().relu(); }) == "abs = aten::abs(%x)\nreturn %abs\n");
   CHECK(rewritten(rules, [](auto x) {
           const auto t = x.tanh().relu();
-          return t.mul(t).flatten(1);
-        }) == "flatten_1 = aten::flatten.using_ints(%x)\nreturn %flatten_1\n");
+          return -t.mul(t).neg();
+        }) == "mul = aten::mul.Tensor(%x, %x)\nreturn %mul\n");
+  CHECK(rewritten(rules, [](auto x) { return (-(-x.flatten(1))).flatten(); }) ==
+        "flatten_1 = aten::flatten.using_ints(%x)\nreturn %flatten_1\n");
 }
 
 TEST_CASE("a thousand rewrites in a row, each made possible by the one before") {
@@ -75,6 +78,54 @@ TEST_CASE("the report counts what fired, visited nodes, and nodes before and aft
   CHECK(report["no such rule"] == 0);
   CHECK(report.to_string() == "double negation: 1, relu, twice: 2");
   CHECK(rules.apply(g).to_string() == "");
+}
+
+TEST_CASE("the work grows with the graph and not faster, whatever its shape") {
+  constexpr auto rules = ruleset(rule<"sign">(neg(neg(x)) >> x), rule<"silu">(mul(sigmoid(x), x) >> silu(x)),
+                                 rule<"once">(relu(abs(x).once()) >> abs(x)));
+  const auto deep = [](int n) {  // every rewrite makes the next possible
+    return symbolic_graph([=](auto x) {
+      for (int i = 0; i < n; ++i) x = -(x.abs().relu() * sigmoid(x.abs().relu()));
+      return -(-x);
+    });
+  };
+  const auto wide = [](int n) {  // one value with many users
+    Graph g;
+    Node* x = g.placeholder("x");
+    std::vector<Argument> all;
+    for (int i = 0; i < n; ++i) all.push_back(g.call_function(ops::neg, {g.call_function(ops::neg, {x})}));
+    g.output(Argument::list(all));
+    return g;
+  };
+  const auto ladder = [](int n) {  // every value has two users, so there are 2^n ways through
+    return symbolic_graph([=](auto x) {
+      for (int i = 0; i < n; ++i) x = (-(-x)) * sigmoid(x);
+      return x;
+    });
+  };
+  const auto looks_a_node = [&](Graph g) {
+    const auto report = rules.apply(g);
+    g.lint();
+    CHECK(report.rewrites > 0);
+    return static_cast<double>(report.visited) / static_cast<double>(report.nodes_before + report.rewrites);
+  };
+  for (const int n : {10, 100, test::repeats(10000, 1000)}) {
+    CAPTURE(n);
+    CHECK(looks_a_node(deep(n)) < 4);
+    CHECK(looks_a_node(wide(n)) < 4);
+    CHECK(looks_a_node(ladder(n)) < 4);
+  }
+}
+
+TEST_CASE("a constant is known as one by a bounded look at what it is made of") {
+  constexpr auto rules = ruleset(rule<"r">(mul(constant<"c">, x) >> add(x, constant<"c">)));
+  Graph g;
+  Node *x = g.placeholder("x"), *made = g.get_attr("w");
+  for (int i = 0; i < 60; ++i)  // 3^60 ways through
+    made = g.call_function(ops::cat, {Argument::list({g.call_function(ops::neg, {made}), g.call_function(ops::abs, {made}), made})});
+  g.output(g.call_function(ops::mul_Tensor, {x, made}));
+  CHECK(rules.apply(g).visited < 1000);
+  g.lint();
 }
 
 TEST_CASE("rules that make work for each other stop at the limit, with a graph that is whole") {

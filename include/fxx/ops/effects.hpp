@@ -1,7 +1,9 @@
 // What running a node does to memory that other nodes can see.
 //
-// Main names: is_barrier, mutates_own_temporary. Cost: light.
+// Main names: is_barrier, mutates_own_temporary, Memory, memory_of, memory_written_by. Cost: light.
 #pragma once
+
+#include <vector>
 
 #include "fxx/ir/graph.hpp"
 
@@ -15,6 +17,22 @@ bool mutates_own_temporary(const Node& node);
 /// something that might (an unknown method ending in `_`, an unknown module, a user function marked impure, a batch norm
 /// that trains). Rewrites do not look across a barrier.
 bool is_barrier(const Node& node);
+
+/// The memory that a value may lie in, as far as the operators' schemas tell.
+struct Memory {
+  std::vector<const Node*> makers;  // the nodes whose results it is or may be
+  bool shared = false;              // some of it came from outside: inputs, attributes, results of unknown calls
+  bool anywhere = false;            // too many views and in-place calls lie between: it could be any memory
+  bool certain = true;              // the value lies there for certain; false: it may also be a copy
+};
+/// O(views and in-place calls between the node and its memory), and no more than 64 of them.
+Memory memory_of(const Node& node);
+/// Memory that running the node changes, or may change; without makers when it changes none.
+Memory memory_written_by(const Node& node);
+/// Could the two be the same memory? Two values from outside could.
+bool may_overlap(const Memory& a, const Memory& b);
+/// Does, or may, the user's result lie in the memory of its argument `value`?
+bool passes_on_memory(const Node& user, const Node& value);
 
 }  // namespace fxx::inline FXX_ABI
 

@@ -1,6 +1,8 @@
 // Bodies of ops/effects.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
 
@@ -27,6 +29,105 @@ FXX_INLINE bool is_barrier(const Node& node) {
   const Opcode opcode = node.opcode();
   if (opcode == Opcode::placeholder || opcode == Opcode::get_attr || opcode == Opcode::output) return false;
   return is_impure(node) && !mutates_own_temporary(node);
+}
+
+namespace detail {
+
+/// May the result of the operator lie in the memory of what is given for parameter `i`? Where a schema says nothing of
+/// an operator that may return its input, it is the first.
+FXX_INLINE bool may_return(const Operator& op, int i) {
+  const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
+  if (op.aliases) return parameter.alias != 0;
+  if (has(op.traits, Trait::fresh_view)) return i == 0;
+  return parameter.type == Type{} && op.returns[0].type == Type{};  // of any type, so a tensor or a list of them too
+}
+/// Calls `f(parameter, argument)` for every argument whose memory the result may lie in.
+template <class F>
+void for_each_returned(const Node& node, const Operator& op, F&& f) {
+  if (op.returns.empty()) return;
+  for (int i = 0; i < op.arity(); ++i)
+    if (may_return(op, i))
+      if (const Argument* given = argument_of(node, op, i)) f(*given);
+}
+
+struct MemorySearch {
+  Memory found;
+  int steps = 64;
+
+  void add(const Argument& argument) {
+    for_each_node(argument, [&](const Node* n) { add(*n); });
+  }
+  void add(const Node& node) {
+    if (std::find(found.makers.begin(), found.makers.end(), &node) != found.makers.end()) return;
+    if (steps-- <= 0) {
+      found.anywhere = true;
+      found.certain = false;
+      return;
+    }
+    const Operator* op = operator_of(node);
+    if (!op) {
+      found.makers.push_back(&node);
+      found.shared = true;
+      if (node.opcode() == Opcode::placeholder || node.opcode() == Opcode::get_attr) return;
+      found.certain = false;
+      for (const Node* input : node.all_input_nodes()) add(*input);
+      return;
+    }
+    bool passed_on = false;
+    for_each_returned(node, *op, [&](const Argument& given) {
+      passed_on = true;
+      add(given);
+    });
+    // What is returned as it came is the same memory; what only may be is the operator's own too.
+    const bool same = passed_on && op->aliases && !has(op->traits, Trait::fresh_view);
+    if (same) return;
+    found.makers.push_back(&node);
+    found.certain = found.certain && !passed_on;
+  }
+};
+
+}  // namespace detail
+
+FXX_INLINE Memory memory_of(const Node& node) {
+  detail::MemorySearch search;
+  search.add(node);
+  return std::move(search.found);
+}
+
+FXX_INLINE Memory memory_written_by(const Node& node) {
+  if (node.opcode() == Opcode::placeholder || node.opcode() == Opcode::output || !is_impure(node)) return {};
+  detail::MemorySearch search;
+  search.found.certain = false;
+  const Operator* op = operator_of(node);
+  const bool statistics = op && has(op->traits, Trait::updates_statistics), known = statistics || (op && op->mutates);
+  for (int i = 0; known && i < op->arity(); ++i) {
+    const Parameter& parameter = op->parameters[static_cast<std::size_t>(i)];
+    if (!parameter.written && !(statistics && parameter.name.starts_with("running_"))) continue;
+    if (const Argument* given = argument_of(node, *op, i)) search.add(*given);
+  }
+  if (known) return std::move(search.found);
+  // An unknown call may write to what it is given and to whatever it holds itself.
+  search.found.shared = true;
+  for (const Node* input : node.all_input_nodes()) search.add(*input);
+  return std::move(search.found);
+}
+
+FXX_INLINE bool may_overlap(const Memory& a, const Memory& b) {
+  if ((a.shared && b.shared) || a.anywhere || b.anywhere) return true;
+  return std::any_of(a.makers.begin(), a.makers.end(), [&](const Node* maker) {
+    return std::find(b.makers.begin(), b.makers.end(), maker) != b.makers.end();
+  });
+}
+
+FXX_INLINE bool passes_on_memory(const Node& user, const Node& value) {
+  if (user.opcode() == Opcode::output) return false;
+  const Operator* op = operator_of(user);
+  if (!op) return true;
+  bool passed_on = false;
+  detail::for_each_returned(user, *op, [&](const Argument& given) {
+    for_each_node(given, [&](const Node* n) { passed_on = passed_on || n == &value; });
+  });
+  return passed_on;
 }
 
 }  // namespace fxx::inline FXX_ABI

@@ -86,13 +86,20 @@ class Regions {
   /// O(nodes).
   explicit Regions(const Graph& graph);
   bool none() const { return numbers_.empty(); }
+  /// All nodes with effects, visible or not, in the order of the graph; erased ones too.
+  const std::vector<const Node*>& effects() const { return effects_; }
   std::uint32_t of(const Node& node) const { return numbers_[node.index()]; }
   /// A node made while rewriting belongs where it was put.
   void place(const Node& fresh, const Node& beside);
 
  private:
   std::vector<std::uint32_t> numbers_;
+  std::vector<const Node*> effects_;
 };
+
+namespace detail {
+struct Registers;
+}
 
 class MatchEngine {
  public:
@@ -101,19 +108,24 @@ class MatchEngine {
   bool match_node(Node* root, Match& match);
 
  private:
-  bool run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only);
-  bool accept(const RuleTable& table, const State& state, Node* const* regs, std::uint32_t changed_over, Match& match, int rule);
+  /// Looks only for members of a family when `shared` is given: matches of rule `only` that share this argument.
+  bool run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only, const Argument* shared);
+  bool accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
+              const Argument* shared, Match& match);
   bool collect_siblings(Match& match, int rule);
-  bool one_region(Node* const* regs, int count) const;
+  bool can_be_taken_out(std::span<Node* const> nodes) const;
 
   Graph& graph_;
   const RuleTable& rules_;
   const Regions& regions_;
-  std::vector<Match> group_;
+  std::vector<Match> group_, candidates_;  // siblings: of the match so far, of the one being looked at
 };
 
-/// Does the value depend on parameters, buffers and constants alone? Looks through pure operators to a bounded depth.
-bool is_constant_value(const Node& node, int depth = 32);
+/// Is every user of `node` one of `nodes`, which are all replaced?
+bool used_within(const Node& node, std::span<Node* const> nodes);
+
+/// Does the value depend on parameters, buffers and constants alone? Looks through a bounded number of pure operators.
+bool is_constant_value(const Node& node);
 
 }  // namespace fxx::inline FXX_ABI::rewrite
 

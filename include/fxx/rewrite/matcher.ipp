@@ -78,13 +78,19 @@ FXX_INLINE bool holds(const Test& t, const Registers& regs) {
 }
 }  // namespace detail
 
-FXX_INLINE bool is_constant_value(const Node& node, int depth) {
+namespace detail {
+FXX_INLINE bool is_constant_within(const Node& node, int& steps) {
   if (node.opcode() == Opcode::get_attr) return true;
   const Operator* op = node.operation();
-  if (depth == 0 || !op || is_impure(node) || has(op->traits, Trait::random)) return false;
+  if (steps-- <= 0 || !op || is_impure(node) || has(op->traits, Trait::random)) return false;
   for (const Node* input : node.all_input_nodes())
-    if (!is_constant_value(*input, depth - 1)) return false;
+    if (!is_constant_within(*input, steps)) return false;
   return true;
+}
+}  // namespace detail
+FXX_INLINE bool is_constant_value(const Node& node) {
+  int steps = 256;
+  return detail::is_constant_within(node, steps);
 }
 
 FXX_INLINE Argument Match::get(std::uint64_t capture) const {
@@ -100,9 +106,13 @@ FXX_INLINE std::vector<Argument> Match::captures() const {
 }
 
 FXX_INLINE Regions::Regions(const Graph& graph) {
-  bool any = false;
-  for (const Node* n : graph.nodes()) any = any || is_barrier(*n);
-  if (!any) return;
+  bool visible = false;
+  for (const Node* n : graph.nodes()) {
+    if (n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output || !is_impure(*n)) continue;
+    effects_.push_back(n);
+    visible = visible || is_barrier(*n);
+  }
+  if (!visible) return;
   numbers_.resize(graph.index_bound());
   std::uint32_t region = 0;
   for (const Node* n : graph.nodes()) {
@@ -111,30 +121,59 @@ FXX_INLINE Regions::Regions(const Graph& graph) {
   }
 }
 FXX_INLINE void Regions::place(const Node& fresh, const Node& beside) {
+  if (is_impure(fresh)) {
+    const auto is_before = [](const Node* a, const Node* b) { return a->is_before(*b); };
+    effects_.insert(std::upper_bound(effects_.begin(), effects_.end(), &fresh, is_before), &fresh);
+  }
   if (none()) return;
   if (fresh.index() >= numbers_.size()) numbers_.resize(fresh.index() + 1);
   numbers_[fresh.index()] = numbers_[beside.index()];
 }
 
-FXX_INLINE bool MatchEngine::one_region(Node* const* regs, int count) const {
-  for (int i = 1; i < count; ++i)
-    if (regions_.of(*regs[i]) != regions_.of(*regs[0])) return false;
+FXX_INLINE bool used_within(const Node& node, std::span<Node* const> nodes) {
+  for (const Node* user : node.users())
+    if (std::find(nodes.begin(), nodes.end(), user) == nodes.end()) return false;
   return true;
 }
 
-FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, Node* const* regs, std::uint32_t changed_over, Match& match, int rule) {
+/// Nothing visible happens between the nodes or in them, and what they do to temporaries goes with them: of the nodes
+/// below the root, one that mutates and all that come after it are used by no others.
+FXX_INLINE bool MatchEngine::can_be_taken_out(std::span<Node* const> nodes) const {
+  if (regions_.effects().empty()) return true;
+  const Node* first_effect = nullptr;
+  for (const Node* n : nodes) {
+    if (!regions_.none() && regions_.of(*n) != regions_.of(*nodes[0])) return false;
+    if (!is_impure(*n)) continue;
+    if (is_barrier(*n)) return false;
+    if (n != nodes[0] && (!first_effect || n->is_before(*first_effect))) first_effect = n;
+  }
+  if (!first_effect) return true;
+  return std::all_of(nodes.begin() + 1, nodes.end(),
+                     [&](const Node* n) { return n->is_before(*first_effect) || used_within(*n, nodes); });
+}
+
+FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
+                                    const Argument* shared, Match& match) {
   const int registers = state.other.reg;
-  if (!regions_.none() && !one_region(regs, registers)) return false;
+  if (!can_be_taken_out({regs.nodes, static_cast<std::size_t>(registers)})) return false;
   Match candidate;
   candidate.graph_ = &graph_;
-  std::copy(regs, regs + registers, candidate.nodes_);
+  std::copy(regs.nodes, regs.nodes + registers, candidate.nodes_);
   candidate.nodes_count_ = registers;
-  candidate.changed_over_ = changed_over;
+  candidate.changed_over_ = regs.changed_over;
   candidate.captures_ = table.captures + state.payload;
   candidate.captures_count_ = state.other.arg;
   candidate.rule_ = rule;
-  if (rules_.alone[rule] && &table == &rules_ && !collect_siblings(candidate, rule)) return false;
-  if (rules_.asks[rule] && &table == &rules_ && !rules_.asks[rule](rules_.objects[rule], candidate)) return false;
+  if (shared) {
+    if (!(candidate.get(rules_.shared[rule]) == *shared)) return false;
+  } else {
+    if (rules_.alone[rule] && !collect_siblings(candidate, rule)) return false;
+    if (rules_.asks[rule] && !rules_.asks[rule](rules_.objects[rule], candidate)) return false;
+    if (candidate.group_) {
+      group_.swap(candidates_);
+      candidate.group_ = &group_;
+    }
+  }
   match = candidate;
   return true;
 }
@@ -143,39 +182,40 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
   const Argument shared = match.get(rules_.shared[rule]);
   if (!shared.is_node()) return false;
   const RuleTable& alone = *rules_.alone[rule];
-  std::vector<Match> found;
+  // The first member speaks for all, so that one group is found once. Users mostly stand in the order of the graph, so
+  // any other member sees the first at once.
+  const Node* first = match.root();
+  std::vector<Match>& found = candidates_;
+  found.clear();
   for (Node* user : shared.node()->users()) {
     const std::uint16_t pc = alone.root(detail::operator_id(*user));
     Match member;
-    if (!pc || !run(alone, pc, user, member, rule)) continue;
-    if (!(member.get(rules_.shared[rule]) == shared)) continue;
-    if (!regions_.none() && regions_.of(*user) != regions_.of(*match.root())) continue;
+    if (!pc || !run(alone, pc, user, member, rule, &shared)) continue;
+    if (!regions_.none() && regions_.of(*user) != regions_.of(*first)) continue;
+    if (user->is_before(*first)) return false;
     found.push_back(member);
   }
-  std::sort(found.begin(), found.end(), [](const Match& a, const Match& b) { return a.root()->is_before(*b.root()); });
   // What takes the place of all stands before the first, so the captures of the others must be there, or be constants
   // that can be moved there.
-  // The first member speaks for all, so that one group is found once.
-  const Node* first = match.root();
-  if (found.empty() || found[0].root() != first) return false;
+  std::sort(found.begin(), found.end(), [](const Match& a, const Match& b) { return a.root()->is_before(*b.root()); });
   std::erase_if(found, [&](const Match& member) {
     bool late = false;
     for (const Argument& bound : member.captures())
       for_each_node(bound, [&](const Node* n) { late = late || (!n->is_before(*first) && !is_constant_value(*n)); });
     return late;
   });
-  if (found.size() < 2) return false;
-  group_ = std::move(found);
-  match.group_ = &group_;
+  if (found.size() < 2 || found[0].root() != first) return false;
+  match.group_ = &found;
   return true;
 }
 
 FXX_INLINE bool MatchEngine::match_node(Node* root, Match& match) {
   const std::uint16_t pc = rules_.root(detail::operator_id(*root));
-  return pc && run(rules_, pc, root, match, -1);
+  return pc && run(rules_, pc, root, match, -1, nullptr);
 }
 
-FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only) {
+FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only,
+                                 const Argument* shared) {
   using K = Test::Kind;
   constexpr int none = 1 << 16;
   detail::Registers regs;
@@ -219,7 +259,7 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
       case K::halt: return best < none;
       case K::accept:
         ++pc;
-        if (s.rule < best && accept(table, s, regs.nodes, regs.changed_over, match, only >= 0 ? only : s.rule)) best = s.rule;
+        if (s.rule < best && accept(table, s, regs, only >= 0 ? only : s.rule, shared, match)) best = s.rule;
         continue;
       default: pc = s.rule < best && detail::holds(s, regs) ? static_cast<std::uint16_t>(pc + 1) : s.fail;
     }

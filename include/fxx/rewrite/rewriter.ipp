@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <unordered_set>
 
 #include "fxx/error.hpp"
 #include "fxx/ir/names.hpp"
 #include "fxx/ir/print.hpp"
+#include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/rewrite/matcher.hpp"
 #include "fxx/rewrite/rewriter.hpp"
@@ -85,35 +87,36 @@ class Rewriter {
     const auto rule = static_cast<std::size_t>(m.rule());
     const std::uint32_t first_fresh = graph_.index_bound();
     std::vector<Argument> results;
-    if (rules_.alone[rule])
-      for (const Match& member : m.members())
-        for (const Argument& bound : member.captures())
-          for_each_node(bound, [&](Node* value) { hoist(value, n); });
     {
       const InsertPoint point = graph_.inserting_before(n);
-      if (const Term* t = rules_.results[rule]) {
-        results.push_back(build(t, m));
-      } else {
-        try {
-          results = results_of(rules_.builds[rule](rules_.objects[rule], m), m);
-        } catch (...) {
-          drop_fresh(n, first_fresh);
-          throw;
+      try {
+        if (const Term* t = rules_.results[rule]) {
+          results = results_of(build(t, m), m, false);
+        } else {
+          results = results_of(rules_.builds[rule](rules_.objects[rule], m), m, true);
+          for (const Argument& result : results) check_order(*result.node(), m, first_fresh);
         }
+      } catch (...) {
+        drop_fresh(n, first_fresh);
+        throw;
       }
     }
+    const std::vector<Match> members(m.members().begin(), m.members().end());
+    const auto keeps = [&](std::size_t i) { return keeps_memory(members[i], *results[i].node(), first_fresh, members.size() > 1); };
+    for (std::size_t i = 0; i < results.size() && !regions_.effects().empty(); ++i)
+      if (!keeps(i)) results.clear();
     if (results.empty()) return drop_fresh(n, first_fresh);
     ++report_.rewrites;
     ++report_.fired[rule].times;
     queued_.resize(graph_.index_bound());
     for (Node* fresh = n->prev(); fresh && fresh->index() >= first_fresh; fresh = fresh->prev()) {
+      for (Node* input : fresh->all_input_nodes()) hoist(input, fresh);
       regions_.place(*fresh, *n);
       push(fresh);
     }
-    const std::vector<Match> members(m.members().begin(), m.members().end());
     for (std::size_t i = 0; i < members.size(); ++i) {
       Node* fresh = results[i].node();
-      replace(members[i].root(), fresh, first_fresh);
+      replace(members[i], fresh, first_fresh);
       // What does the same as a node that went goes on under its name: a folded convolution is still conv1.
       if (fresh->index() < first_fresh) continue;
       for (Node* gone : members[i].nodes())
@@ -124,17 +127,80 @@ class Rewriter {
     }
   }
 
-  /// Moves a constant, and what it is computed from, in front of `place`.
-  static void hoist(Node* constant, Node* place) {
-    if (constant->is_before(*place)) return;
-    for (Node* input : constant->all_input_nodes()) hoist(input, place);
-    place->prepend(constant);
+  /// Throws RuleError when what was built uses the node that it replaces, or values that are not there yet.
+  void check_order(const Node& result, const Match& m, std::uint32_t first_fresh) const {
+    std::vector<const Node*> pending = {&result};
+    std::unordered_set<const Node*> seen = {&result};
+    for (std::size_t i = 0; i < pending.size(); ++i) {
+      const Node& node = *pending[i];
+      const bool late = !node.is_before(*m.root()) && !(m.members().size() > 1 && is_constant_value(node));
+      if (&node.graph() != &graph_ || node.is_erased() || late)
+        throw RuleError(ErrorId::replacement_invalid,
+                        "rewrite: the replacement of rule '" + std::string(rules_.names[m.rule()]) + "' uses '" + std::string(node.name()) +
+                            "', which is not in the graph before the node that is replaced; build it from what the pattern captures",
+                        {format_node(*m.root())});
+      if (node.index() < first_fresh) continue;
+      for (const Node* input : node.all_input_nodes())
+        if (seen.insert(input).second) pending.push_back(input);
+    }
+  }
+
+  /// Whether the users of the matched node see the same values in `result`: neither has memory that is written to while
+  /// they read it, unless nobody else can see that memory or both have the same.
+  bool keeps_memory(const Match& m, const Node& result, std::uint32_t first_fresh, bool one_of_many) const {
+    const Node& old = *m.root();
+    const Memory before = memory_of(old), after = memory_of(result);
+    const auto is_own = [&](const Memory& memory) {
+      return !memory.shared && !memory.anywhere && std::all_of(memory.makers.begin(), memory.makers.end(), [&](const Node* maker) {
+        return maker == &old || maker->index() >= first_fresh || is_used_up(*maker, m, first_fresh);
+      });
+    };
+    const bool apart = !one_of_many || (after.makers.size() == 1 && after.makers[0] == &result);
+    if (apart && is_own(before) && is_own(after)) return true;
+    if (before.certain && after.certain && before.makers.size() == 1 && before.makers == after.makers) return true;
+    const Node* last = last_reader(old);
+    const auto& effects = regions_.effects();
+    const auto is_before = [](const Node& a, const Node* b) { return a.is_before(*b); };
+    for (auto at = std::upper_bound(effects.begin(), effects.end(), old, is_before); at != effects.end(); ++at) {
+      if (last->is_before(**at)) break;
+      if ((*at)->is_erased()) continue;
+      const Memory written = memory_written_by(**at);
+      if (may_overlap(written, before) || may_overlap(written, after)) return false;
+    }
+    return true;
+  }
+  /// Does nobody use the node but what is replaced and what replaces it?
+  static bool is_used_up(const Node& node, const Match& m, std::uint32_t first_fresh) {
+    for (const Node* user : node.users()) {
+      if (user == m.root() || user->index() >= first_fresh) continue;
+      if (std::find(m.nodes().begin(), m.nodes().end(), user) == m.nodes().end() || !used_within(*user, m.nodes())) return false;
+    }
+    return true;
+  }
+  /// The last node that reads the memory of `value`, itself when there is none.
+  static const Node* last_reader(const Node& value) {
+    std::vector<const Node*> sharing = {&value};
+    std::unordered_set<const Node*> seen = {&value};
+    const Node* last = &value;
+    for (std::size_t i = 0; i < sharing.size(); ++i)
+      for (const Node* user : sharing[i]->users()) {
+        if (last->is_before(*user)) last = user;
+        if (passes_on_memory(*user, *sharing[i]) && seen.insert(user).second) sharing.push_back(user);
+      }
+    return last;
+  }
+
+  /// Moves a value that stands behind `place`, and what it is computed from, in front of it: the constants of siblings.
+  static void hoist(Node* value, Node* place) {
+    if (value->is_before(*place)) return;
+    for (Node* input : value->all_input_nodes()) hoist(input, place);
+    place->prepend(value);
   }
 
   /// One node per member, or nothing when the callable declined.
-  std::vector<Argument> results_of(Argument built, const Match& m) const {
+  std::vector<Argument> results_of(Argument built, const Match& m, bool may_decline) const {
     const std::size_t members = m.members().size();
-    if (built.is_none() || (built.is_node() && built.node() == m.root())) return {};
+    if (may_decline && (built.is_none() || (built.is_node() && built.node() == m.root()))) return {};
     std::vector<Argument> results;
     if (built.is_sequence() && rules_.alone[m.rule()]) results.assign(built.items().begin(), built.items().end());
     else results.push_back(std::move(built));
@@ -149,7 +215,8 @@ class Rewriter {
   }
   static std::string to_text(const std::vector<Argument>& values) { return fxx::to_string(Argument::list(values)); }
 
-  Argument build(const Term*& t, const Match& m) {
+  Argument build(const Term* t, const Match& m) { return build_next(t, m); }
+  Argument build_next(const Term*& t, const Match& m) {
     using K = Term::Kind;
     const Term& self = *t++;
     switch (self.kind) {
@@ -164,7 +231,7 @@ class Rewriter {
             continue;
           }
           const Parameter& p = self.op->parameters[i];
-          Argument value = build(t, m);
+          Argument value = build_next(t, m);
           if (gap || p.keyword_only) kwargs.push_back({p.name, std::move(value)});
           else args.push_back(std::move(value));
         }
@@ -172,7 +239,7 @@ class Rewriter {
       }
       case K::list: {
         std::vector<Argument> items;
-        for (int i = 0; i < self.children; ++i) items.push_back(build(t, m));
+        for (int i = 0; i < self.children; ++i) items.push_back(build_next(t, m));
         return Argument::list(std::move(items));
       }
       case K::literal:
@@ -181,7 +248,8 @@ class Rewriter {
     }
   }
 
-  void replace(Node* old, Node* fresh, std::uint32_t first_fresh) {
+  void replace(const Match& m, Node* fresh, std::uint32_t first_fresh) {
+    Node* old = m.root();
     push_users(old, rules_.depth - 1);
     if (fresh->index() >= first_fresh) {
       // The new node stands for the old one: what is known of the value stays known.
@@ -191,7 +259,7 @@ class Rewriter {
       if (old->has_meta()) fresh->meta() = old->meta();
     }
     old->replace_all_uses_with(fresh);
-    remove(old);
+    remove(m);
   }
   void drop_fresh(Node* before, std::uint32_t first_fresh) {
     for (Node* n = before->prev(); n && n->index() >= first_fresh;) {
@@ -212,14 +280,16 @@ class Rewriter {
       push_users(user, levels - 1);
     }
   }
-  /// Drops a node nobody uses, and what only it used. A mutation of its own temporary is dropped with the value that it
-  /// returned: nobody else could see it.
-  void remove(Node* n) {
-    std::vector<Node*> pending = {n};
+  /// Drops the matched node, which nobody uses any more, and what only it used. A mutation that was matched is one of a
+  /// temporary that nobody else could see; so is any other that is not a barrier.
+  void remove(const Match& m) {
+    const std::span<Node* const> matched = m.nodes();
+    std::vector<Node*> pending = {m.root()};
     while (!pending.empty()) {
       Node* node = pending.back();
       pending.pop_back();
-      if (node->is_erased() || node->num_users() || node->opcode() == Opcode::placeholder || is_barrier(*node)) continue;
+      if (node->is_erased() || node->num_users() || node->opcode() == Opcode::placeholder) continue;
+      if (std::find(matched.begin(), matched.end(), node) == matched.end() && is_barrier(*node)) continue;
       const std::vector<Node*> inputs(node->all_input_nodes().snapshot());
       graph_.erase_node(node);
       for (Node* input : inputs) {
