@@ -93,6 +93,28 @@ constexpr bool parse_type(std::string_view text, std::size_t& at, Type& type, ch
   return true;
 }
 
+/// What stands behind `->`: one type, or several in brackets, each with a name or without. Calls `f(type, alias, written, name)`
+/// for each; false when the text is nothing of the kind.
+template <class F>
+constexpr bool parse_results(std::string_view text, F&& f) {
+  if (text == "()") return true;
+  const bool several = !text.empty() && text[0] == '(';
+  for (std::size_t at = several ? 1 : 0;; ++at) {
+    while (several && at < text.size() && text[at] == ' ') ++at;
+    Type type;
+    char alias = 0;
+    bool written = false;
+    if (!parse_type(text, at, type, alias, written)) return false;
+    std::size_t name = at;
+    if (several && at < text.size() && text[at] == ' ')
+      for (name = ++at; at < text.size() && is_word(text[at]);) ++at;
+    f(type, alias, written, text.substr(name, at - name));
+    if (!several || at >= text.size()) return !several && at == text.size();
+    if (text[at] == ')') return at + 1 == text.size();
+    if (text[at] != ',') return false;
+  }
+}
+
 }  // namespace detail
 
 /// A default value or a number in a pattern: None, True, 3, -1.5e-3, "text", [1, 1]. Anything else is Kind::other.
@@ -122,10 +144,11 @@ constexpr Literal parse_literal(std::string_view text) {
   // Digits as a whole number with a power of ten apart, so that 0.1 is the double nearest to 0.1.
   std::int64_t whole = 0;
   int power = 0;
-  bool real = false, fraction = false;
+  bool real = false, fraction = false, digits = false;
   for (; i < text.size(); ++i) {
     const char c = text[i];
     if (detail::is_digit(c)) {
+      digits = true;
       if (whole > 900'000'000'000'000'000) return unreadable;
       whole = whole * 10 + (c - '0');
       if (fraction) --power;
@@ -144,6 +167,7 @@ constexpr Literal parse_literal(std::string_view text) {
       return unreadable;
     }
   }
+  if (!digits) return unreadable;
   if (!real) return Literal::of(negative ? -whole : whole);
   double scale = 1;
   for (int k = power < 0 ? -power : power; k > 0; --k) scale *= 10;
@@ -156,22 +180,17 @@ constexpr SchemaSize measure_schema(std::string_view text) {
   SchemaSize size;
   const std::size_t open = text.find('('), space = text.find("::");
   if (open == text.npos || space == text.npos || space == 0 || space + 2 >= open || space > open) return size;
+  for (char c : text.substr(0, open))
+    if (!detail::is_word(c) && c != ':' && c != '.') return size;
   std::size_t at = open + 1;
   while (at < text.size() && text[at] != ')') {
     const std::size_t end = detail::end_of_piece(text, at);
-    if (end == text.npos) return size;
+    if (end == text.npos || text[end] == ']') return size;
     if (detail::trimmed(text.substr(at, end - at)) != "*") ++size.parameters;
     at = text[end] == ',' ? end + 1 : end;
   }
   if (at >= text.size() || !text.substr(at).starts_with(") -> ")) return size;
-  const std::string_view result = text.substr(at + 5);
-  if (result.empty()) return size;
-  if (result != "()") {
-    ++size.returns;
-    if (result[0] == '(')
-      for (std::size_t i = 1; (i = detail::end_of_piece(result, i)) != result.npos && result[i] == ','; ++i) ++size.returns;
-  }
-  size.well_formed = true;
+  size.well_formed = detail::parse_results(text.substr(at + 5), [&](auto&&...) { ++size.returns; });
   return size;
 }
 
@@ -212,23 +231,12 @@ constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* para
     if (!keyword_only) op.positional = static_cast<std::uint8_t>(count);
     op.mutates |= p.written;
   }
-  std::string_view result = text.substr(at + 5);
   std::size_t results = 0;
-  if (result != "()") {
-    const bool several = result[0] == '(';
-    for (std::size_t i = several ? 1 : 0; i < result.size();) {
-      while (result[i] == ' ') ++i;
-      Return& r = returns[results++];
-      if (!detail::parse_type(result, i, r.type, r.alias, r.written)) return false;
-      op.aliases |= r.alias != 0;
-      if (!several) break;
-      const std::size_t end = detail::end_of_piece(result, i);
-      if (end == result.npos) return false;
-      r.name = detail::trimmed(result.substr(i, end - i));
-      if (result[end] == ')') break;
-      i = end + 1;
-    }
-  }
+  const auto add = [&](const Type& type, char alias, bool written, std::string_view name) {
+    returns[results++] = {name, type, written, alias};
+    op.aliases |= alias != 0;
+  };
+  if (!detail::parse_results(text.substr(at + 5), add)) return false;
   op.parameters = {parameters, count};
   op.returns = {returns, results};
   return true;
