@@ -70,7 +70,8 @@ class GraphModule : public torch::nn::Module {
   // --- attributes and modules, by qualified name ---------------------------------------------------------------------
   /// The tensor of that name. Throws GraphError (E108) when there is none.
   at::Tensor attribute(std::string_view name) const;
-  /// Registers a tensor; `parameter` ones are trained. Throws GraphError (E108) when the name is taken.
+  /// Registers a tensor, making the modules in between; `parameter` ones require gradients from then on. Throws GraphError (E108)
+  /// when the name is taken.
   void register_attribute(const std::string& name, at::Tensor tensor, bool parameter = false);
   /// A name that is not taken: `stem`0, `stem`1, ...
   std::string fresh_name(std::string_view stem) const;
@@ -80,8 +81,8 @@ class GraphModule : public torch::nn::Module {
   bool add_submodule(const std::string& name, std::shared_ptr<torch::nn::Module> module);
   /// False when there is none.
   bool delete_submodule(const std::string& name);
-  /// Drops modules and attributes that the graph no longer refers to; those directly in this module stay, since LibTorch has
-  /// no way to unregister a tensor.
+  /// Drops modules and attributes that the graph no longer refers to; buffers directly in this module stay, since LibTorch has
+  /// no way to unregister them.
   void delete_all_unused_submodules();
 
   const ModuleOwner& owner() const;

@@ -228,8 +228,13 @@ FXX_INLINE at::Tensor GraphModule::attribute(std::string_view name) const {
 FXX_INLINE void GraphModule::register_attribute(const std::string& name, at::Tensor tensor, bool parameter) {
   if (owner().tensor(name).defined() || owner().module(name))
     throw GraphError(ErrorId::attribute_missing, "GraphModule::register_attribute: the name '" + name + "' is taken; fresh_name() gives one that is not");
+  if (parameter) tensor.set_requires_grad(true);
+  const std::string path = detail::split_name(name).first;
+  const bool makes_modules = !path.empty() && !owner().module(path);
   Registration(*this).add(name, tensor, parameter);
-  owner_->add(name, tensor, parameter ? AttributeInfo::Kind::parameter : AttributeInfo::Kind::buffer);
+  if (!makes_modules) return owner_->add(name, tensor, parameter ? AttributeInfo::Kind::parameter : AttributeInfo::Kind::buffer);
+  changed();  // the modules in between have names that are taken now
+  graph_.set_owning_module(&owner());
 }
 FXX_INLINE std::string GraphModule::fresh_name(std::string_view stem) const {
   std::size_t* next = nullptr;

@@ -22,8 +22,8 @@ class Interpreter {
   using Environment = std::unordered_map<const Node*, c10::IValue>;
 
   /// Runs every node in order and returns what the output returns. Nodes in `initial` are not run, their values are taken from
-  /// there. Values are dropped after their last use when `garbage_collect_values` is set. Throws RunError (E701) naming an input
-  /// that is missing; what a node throws gets "While executing %node".
+  /// there. Values are dropped after their last use when `garbage_collect_values` is set. Throws RunError (E701) when
+  /// inputs are too many, or naming the one that is missing; what a node throws gets "While executing %node".
   c10::IValue run(Values inputs, Environment initial = {});
   bool garbage_collect_values = true;
 

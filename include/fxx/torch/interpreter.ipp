@@ -14,6 +14,12 @@ FXX_INLINE Interpreter::Interpreter(const torch::nn::Module& module, Graph& grap
     : owner_(std::make_shared<ModuleOwner>(module)), graph_(&graph) {}
 
 FXX_INLINE c10::IValue Interpreter::run(Values inputs, Environment initial) {
+  std::size_t placeholders = 0;
+  bool takes_the_rest = false;
+  for (const Node* node : graph_->nodes())
+    if (const auto* placeholder = std::get_if<Placeholder>(&node->op())) ++placeholders, takes_the_rest |= placeholder->target.starts_with('*');
+  if (inputs.size() > placeholders && !takes_the_rest)
+    throw RunError(ErrorId::input_mismatch, "Interpreter: " + std::to_string(inputs.size()) + " inputs were given; the graph takes " + std::to_string(placeholders));
   inputs_ = std::move(inputs);
   next_input_ = 0;
   values_ = std::move(initial);
