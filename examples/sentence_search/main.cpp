@@ -67,23 +67,18 @@ struct Tokens {
   std::vector<at::Tensor> row(std::int64_t i) const { return {ids.narrow(0, i, 1), mask.narrow(0, i, 1)}; }
 };
 
-/// Embeddings of all texts, one after the other: [texts, hidden size]; the seconds a text of the fastest of three turns.
+/// Embeddings of all texts, one after the other, [texts, hidden size]. `best` becomes the seconds a text when that is less.
 template <class Module>
-std::pair<at::Tensor, double> embed(Module& module, const Tokens& tokens) {
+at::Tensor embed(Module& module, const Tokens& tokens, double& best) {
   const torch::NoGradGuard no_grad;
-  at::Tensor result;
-  double best = std::numeric_limits<double>::infinity();
-  for (int turn = 0; turn < 3; ++turn) {
-    std::vector<at::Tensor> rows;
-    const auto start = Clock::now();
-    for (std::int64_t i = 0; i < tokens.ids.size(0); ++i) {
-      const auto inputs = tokens.row(i);
-      rows.push_back(module->forward(inputs[0], inputs[1]));
-    }
-    best = std::min(best, seconds_since(start) / static_cast<double>(rows.size()));
-    result = torch::cat(rows);
+  std::vector<at::Tensor> rows;
+  const auto start = Clock::now();
+  for (std::int64_t i = 0; i < tokens.ids.size(0); ++i) {
+    const auto inputs = tokens.row(i);
+    rows.push_back(module->forward(inputs[0], inputs[1]));
   }
-  return {result, best};
+  best = std::min(best, seconds_since(start) / static_cast<double>(rows.size()));
+  return torch::cat(rows);
 }
 
 void answer(const std::string& question, const at::Tensor& embedding, const std::vector<std::string>& sentences, const at::Tensor& embeddings) {
@@ -144,8 +139,12 @@ void search_sentences(const std::string& model_folder, const std::string& output
          std::string(compiled->was_cached() ? "loaded from the cache" : "built and loaded") + ", " + std::to_string(compiled->called_back().size()) +
              " nodes called back");
 
-  const auto [by_eager, eager_seconds] = embed(encoder, tokens);
-  const auto [by_compiled, compiled_seconds] = embed(compiled, tokens);
+  at::Tensor by_eager, by_compiled;
+  double eager_seconds = std::numeric_limits<double>::infinity(), compiled_seconds = eager_seconds;
+  for (int turn = 0; turn < 3; ++turn) {  // in turns, so that a busy machine is busy for both
+    by_eager = embed(encoder, tokens, eager_seconds);
+    by_compiled = embed(compiled, tokens, compiled_seconds);
+  }
   report("embed", milliseconds(eager_seconds), "a text, eager, of " + std::to_string(texts.size()) + " texts");
   report("", milliseconds(compiled_seconds), "a text, compiled");
   at::Tensor unpadded;
