@@ -88,13 +88,24 @@ void answer(const std::string& question, const at::Tensor& embedding, const std:
     std::printf("  %5.2f  %s\n", scores[i].item<double>(), sentences[static_cast<std::size_t>(order[i].item<std::int64_t>())].c_str());
 }
 
+/// Errors: std::runtime_error when there is nothing to look for, or more than the model was trained to read.
+void check_question(const std::string& question, const WordPiece& tokenizer) {
+  constexpr std::size_t max_tokens = 256;
+  if (tokenizer.words(question).empty()) throw std::runtime_error("the question is empty; ask something like \"how do I bake bread\"");
+  const std::size_t tokens = tokenizer.encode(question).size();
+  if (tokens > max_tokens)
+    throw std::runtime_error("the question has " + std::to_string(tokens) + " tokens; the model reads at most " + std::to_string(max_tokens));
+}
+
 void search_sentences(const std::string& model_folder, const std::string& output_folder, const std::vector<std::string>& questions) {
   const std::vector<std::string> sentences = read_lines(FXX_SENTENCES);
   std::filesystem::create_directories(output_folder);
 
   auto start = Clock::now();
   SentenceEncoder encoder(BertConfig::read(model_folder + "/config.json"));
-  const WordPiece tokenizer(model_folder + "/vocab.txt");
+  // A question is refused rather than cut to what the model reads, so the tokenizer has no limit of its own.
+  const WordPiece tokenizer(model_folder + "/vocab.txt", std::numeric_limits<std::size_t>::max());
+  for (const std::string& question : questions) check_question(question, tokenizer);
   // The file has the weights of a head besides, which sentence embeddings do without.
   fxx::load_safetensors(*encoder, model_folder + "/model.safetensors", {.allow_unused = true});
   encoder->eval();
@@ -176,10 +187,6 @@ int main(int argc, char** argv) {
   if (argc > 3) {
     std::string question = argv[3];
     for (int i = 4; i < argc; ++i) question += std::string(" ") + argv[i];
-    if (question.find_first_not_of(" \t\r\n") == question.npos) {
-      std::fprintf(stderr, "sentence_search: the question is empty; ask something like \"how do I bake bread\"\n");
-      return 2;
-    }
     questions = {question};
   } else {
     questions = {"how do I bake bread", "why was the plane late", "my code has a memory error", "what happens to bonds when rates go up"};
