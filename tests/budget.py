@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compile budgets: every header compiles alone in a compiled build, and what that may cost a user in memory, which repeats to
-within 1 %.
+"""Compile budgets: every header compiles alone in a compiled build, and what that may cost a user in memory, which
+repeats to within 1 %.
 
 usage: budget.py measure RESULT DEPFILE HEADER COMPILER ARGUMENT...   compiles a file that includes HEADER alone
-       budget.py check RESULT...                                      prints the table; exit status 1 when a limit is passed
-HEADER `std` is the yardstick: <string> <variant> <vector> <memory>. Times are processor time, shown as a ratio to it and
-never checked.
+       budget.py check RESULT...      prints the table; exit status 1 when a limit is passed
+HEADER `std` is the yardstick: <string> <variant> <vector> <memory>. Times are processor time, shown as a ratio to it
+and never checked.
 """
 
 import json
@@ -19,8 +19,8 @@ import tempfile
 sys.dont_write_bytecode = True
 import results  # noqa: E402
 
-# Headers (the first pattern that fits counts) and the most megabytes that compiling one may take, with g++ 12, in a compiled
-# build (FXX_COMPILED_LIB), syntax only.
+# Headers (the first pattern that fits counts) and the most megabytes that compiling one may take, with g++ 12, in a
+# compiled build (FXX_COMPILED_LIB), syntax only.
 LIMITS = [
     (r'fxx/fxx\.hpp', 180),
     (r'fxx/(ir|ops|meta|runtime|io|viz|passes|trace)/.*', 130),
@@ -50,7 +50,8 @@ def measure(result, depfile, header, *command):
     problems = []
     if child.returncode != 0:
         problems = [f'it does not compile:\n{text[:2000]}']
-    results.store(result, depfile, header, problems, megabytes=megabytes, seconds=usage.ru_utime + usage.ru_stime, limit=limit)
+    results.store(result, depfile, header, problems, megabytes=megabytes, seconds=usage.ru_utime + usage.ru_stime,
+                  limit=limit)
 
 
 def check(*files):

@@ -29,7 +29,8 @@ class Failed(Exception):
 
 def run(*command, **more):
     command = [str(c) for c in command]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, **more)
     if done.returncode != 0:
         raise Failed(f'`{shlex.join(command)}` gave status {done.returncode}:\n{done.stdout[-3000:]}')
     return done.stdout
@@ -64,8 +65,9 @@ def installed(source, torch, scratch):
     environment = {**os.environ, 'PKG_CONFIG_PATH': str(prefix / 'lib/pkgconfig')}
 
     def build(program, package):
-        flags = run('pkg-config', '--cflags', '--libs', package, env=environment).split()
-        run('g++', '-std=c++20', '-Wall', '-Wextra', '-Werror', source / f'tests/consumer/{program}.cpp', '-o', scratch / program, *flags)
+        flags = shlex.split(run('pkg-config', '--cflags', '--libs', package, env=environment))
+        run('g++', '-std=c++20', '-Wall', '-Wextra', '-Werror', source / f'tests/consumer/{program}.cpp',
+            '-o', scratch / program, *flags)
         return scratch / program
 
     expect_graph(build('main', 'fxx'))

@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 
-# What a folder of include/fxx may include directly, as in docs/design.md; whatever those may include is allowed as well.
+# What a folder of include/fxx may include directly, as in docs/design.md; what those may include is allowed as well.
 # 'runtime/abi' stands for the files whose path starts so.
 MAY_INCLUDE = {
     'kernels': set(),
@@ -72,8 +72,8 @@ def check_include(path, name):
         return None
     target = name[4:]
     if path in UMBRELLAS:
-        light = path in LIGHT_UMBRELLAS
-        return f'{target} would bring LibTorch into {path}' if light and target.startswith((WING + '/', 'torch.hpp')) else None
+        heavy = target.startswith((WING + '/', 'torch.hpp'))
+        return f'{target} would bring LibTorch into {path}' if heavy and path in LIGHT_UMBRELLAS else None
     if target in UMBRELLAS:
         return f'{target} is an umbrella, for users; include what is needed'
     if folder is None:
@@ -126,10 +126,10 @@ def breaches(include):
             elif name.startswith('fxx/') and not (root / name[4:]).is_file():
                 found.append(f'{path}:{number}: there is no {name}')
     # A compiled build has only the bodies that impl.hpp reaches.
-    for impl, ours in (('impl.hpp', lambda p: not p.startswith(WING + '/')), (f'{WING}/impl.hpp', lambda p: p.startswith(WING + '/'))):
+    for impl in ('impl.hpp', f'{WING}/impl.hpp'):
         if (root / impl).is_file():
             bodies = {p.relative_to(root).as_posix() for p in files if p.suffix == '.ipp'}
-            for path in sorted(b for b in bodies - reached(root, impl) if ours(b)):
+            for path in sorted(b for b in bodies - reached(root, impl) if b.startswith(WING + '/') == ('/' in impl)):
                 found.append(f'{path}:1: {impl} does not reach these bodies, so a compiled build lacks them')
     return found
 
@@ -164,11 +164,13 @@ WRONG = [
 # A tree that keeps every rule.
 RIGHT = {
     'config.hpp': GOOD, 'version.hpp': GOOD, 'impl.hpp': GOOD + '#include "fxx/ir/b.ipp"\n',
-    'fxx.hpp': GOOD + '#include "fxx/ops/b.hpp"\n', 'torch.hpp': GOOD + '#include "fxx/fxx.hpp"\n#include "fxx/torch/b.hpp"\n',
+    'fxx.hpp': GOOD + '#include "fxx/ops/b.hpp"\n',
+    'torch.hpp': GOOD + '#include "fxx/fxx.hpp"\n#include "fxx/torch/b.hpp"\n',
     'ir/b.hpp': GOOD + '#include "fxx/config.hpp"\n#include "fxx/ir/detail/b.hpp"\n#include "fxx/meta/b.hpp"\n',
     'ir/b.ipp': GOOD + '#include <sstream>\n#include "fxx/ir/b.hpp"\n', 'ir/detail/b.hpp': GOOD, 'meta/b.hpp': GOOD,
     'ops/b.hpp': GOOD + '#include "fxx/ir/b.hpp"\n', 'ops/b.inc': '// A list.\n', 'runtime/abi.hpp': GOOD,
-    'runtime/process.hpp': GOOD, 'kernels/b.hpp': GOOD, 'codegen/b.hpp': GOOD + '#include "fxx/runtime/abi.hpp"\n#include "fxx/meta/b.hpp"\n',
+    'runtime/process.hpp': GOOD, 'kernels/b.hpp': GOOD,
+    'codegen/b.hpp': GOOD + '#include "fxx/runtime/abi.hpp"\n#include "fxx/meta/b.hpp"\n',
     'torch/b.hpp': GOOD + '#include <ATen/core/Tensor.h>\n#include <functional>\n#include "fxx/codegen/b.hpp"\n',
 }
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks one file that must not compile: that it is refused for the right reason, in few words; and that its twin compiles.
+"""Checks a file that must not compile: it is refused for the right reason, in few words, and its legal twin compiles.
 
-A case is tests/reject/<folder>/<case>.cpp. Its first line reads `// expect: words`. As it stands the compiler must refuse
-it with exactly one error, which has these words, in at most 30 lines of output. With FXX_CONTROL defined, the file is a
-legal twin and must compile without a word, which shows that nothing else in it was wrong.
+A case is tests/reject/<folder>/<case>.cpp. Its first line reads `// expect: words`. As it stands the compiler must
+refuse it with exactly one error, which has these words, in at most 30 lines of output. With FXX_CONTROL defined, the
+file is a legal twin and must compile without a word, which shows that nothing else in it was wrong.
 
-usage: reject.py CASE RESULT DEPFILE 'COMPILER ARGUMENT...'...
+usage: reject.py CASE RESULT DEPFILE COMPILER... -- ARGUMENT...      each compiler gets the same arguments
 """
 
 import os
@@ -49,7 +49,8 @@ def problems_of(words, case, command, depfile, result):
 
 
 def main(argv):
-    case, result, depfile, *commands = argv[1:]
+    case, result, depfile, *rest = argv[1:]
+    compilers, arguments = rest[:rest.index('--')], rest[rest.index('--') + 1:]
     name = '/'.join(pathlib.Path(case).parts[-2:])
     first = pathlib.Path(case).read_text().split('\n', 1)[0]
     match = re.fullmatch(r'// expect: (.+)', first.strip())
@@ -57,8 +58,8 @@ def main(argv):
     if not match:
         problems.append('the first line is not "// expect: words"')
     else:
-        for command in commands:
-            problems += problems_of(match[1], case, command.split(), depfile, result)
+        for compiler in compilers:
+            problems += problems_of(match[1], case, [compiler, *arguments], depfile, result)
     results.store(result, depfile, name, problems)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lists the files under a folder that end in one of the given suffixes, sorted, one a line: what Meson cannot do itself.
+"""Lists the files under a folder that end in one of the given suffixes, sorted, one a line, which Meson cannot do.
 
 usage: list.py FOLDER SUFFIX...      e.g.  list.py include .hpp .ipp
 """
