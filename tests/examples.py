@@ -96,7 +96,7 @@ def search(program, model):
             refused(name, folder, ['how do I bake bread'], words)
         for question in [''], [' \t '], ['\u3000\u00a0'], ['', '', '']:
             refused(f'question {question}', model, question, 'the question is empty')
-        refused('question, very long', model, ['how do I bake bread ' * 2000], 'the question has 10002 tokens')
+        refused('question, very long', model, ['how do I bake bread ' * 2000], 'the question has 12002 tokens')
         blocked = pathlib.Path(scratch) / 'file'
         blocked.write_text('')
         checks += 1
