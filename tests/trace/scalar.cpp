@@ -110,7 +110,7 @@ TEST_CASE("C++ that needs a traced value is told so, with the function, the line
     int id;
     std::vector<std::string> says;
   };
-  const std::string here = "trace/scalar.cpp:";
+  const std::string here = "scalar.cpp:";  // with its folder, or without where it comes from debug information
   for (const Case& c : std::initializer_list<Case>{
            {branch_on_tensor, "branch_on_tensor", 301, {"control flow", "where()", "node %gt", here}},
            {negate_tensor, "negate_tensor", 301, {"control flow", "node %x"}},
