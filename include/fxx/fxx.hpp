@@ -3,6 +3,7 @@
 #pragma once
 
 #include "fxx/codegen/built.hpp"
+#include "fxx/codegen/module_source.hpp"
 #include "fxx/codegen/readable.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/graph.hpp"

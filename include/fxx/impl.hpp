@@ -8,7 +8,10 @@
 
 #include "fxx/codegen/built.ipp"
 #include "fxx/codegen/cpp.ipp"
+#include "fxx/codegen/members.ipp"
+#include "fxx/codegen/module_source.ipp"
 #include "fxx/codegen/readable.ipp"
+#include "fxx/codegen/types.ipp"
 #include "fxx/io/file.ipp"
 #include "fxx/io/safetensors.ipp"
 #include "fxx/ir/argument.ipp"

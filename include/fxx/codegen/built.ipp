@@ -2,11 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "fxx/codegen/built.hpp"
 #include "fxx/codegen/cpp.hpp"
-#include "fxx/codegen/readable.hpp"
+#include "fxx/codegen/types.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
@@ -17,7 +18,7 @@ namespace detail {
 
 class BuiltWriter {
  public:
-  BuiltWriter(const Graph& graph, const Owner& owner, const HeaderFinder& headers) : graph_(graph), owner_(owner), finder_(headers) {}
+  BuiltWriter(const Graph& graph, const Owner& owner, const HeaderFinder& headers) : graph_(graph), owner_(owner), finder_(headers), types_(graph, owner) {}
 
   BuiltSource write() {
     last_user_.assign(graph_.index_bound(), nullptr);
@@ -32,7 +33,7 @@ class BuiltWriter {
       if (!line.empty()) body += "    " + line + "\n";
     }
     out_.headers.assign(headers_.begin(), headers_.end());
-    std::string text = "// Forward of " + comment(owner_.class_name()) + ", made by fxx for a quick build. Parameters are handed in.\n#include <ATen/core/Tensor.h>\n\n";
+    std::string text = "// Forward of " + cpp_comment(owner_.class_name()) + ", made by fxx for a quick build. Parameters are handed in.\n#include <ATen/core/Tensor.h>\n\n";
     for (const std::string& header : out_.headers) text += "#include <" + header + ">\n";
     text +=
         "\n#include <cmath>\n#include <exception>\n#include <limits>\n#include <vector>\n\n"
@@ -62,14 +63,8 @@ class BuiltWriter {
   [[noreturn]] void fail(const std::string& what) const {
     throw CodegenError(ErrorId::no_cpp_spelling, "built_source: " + what, {format_node(*node_), node_->source()});
   }
-  /// A class name in a comment must not end it.
-  static std::string comment(std::string name) {
-    for (char& c : name)
-      if (c == '\n' || c == '\r' || c == '\\') c = ' ';
-    return name;
-  }
   Value value_of(const Node& node) const {
-    const std::string type = cpp_type_of(node, owner_);
+    const std::string type = types_.of(node);
     if (type == "torch::Tensor") return Value::tensor;
     if (type == "std::vector<torch::Tensor>") return Value::tensors;
     if (type.starts_with("std::tuple<")) return Value::tuple;
@@ -86,10 +81,9 @@ class BuiltWriter {
           return "at::Tensor " + name + " = input(" + std::to_string(inputs_++) + ");";
         },
         [&](const GetAttr& o) {
-          std::size_t i = 0;
-          while (i < out_.attributes.size() && out_.attributes[i] != o.target) ++i;
-          if (i == out_.attributes.size()) out_.attributes.push_back(o.target);
-          return "at::Tensor " + name + " = attribute(" + std::to_string(i) + ");";
+          const auto [known, fresh] = attributes_.try_emplace(o.target, out_.attributes.size());
+          if (fresh) out_.attributes.push_back(o.target);
+          return "at::Tensor " + name + " = attribute(" + std::to_string(known->second) + ");";
         },
         [&](const CallFunction& o) {
           const auto* op = std::get_if<const Operator*>(&o.target);
@@ -141,7 +135,7 @@ class BuiltWriter {
       case Value::tuple: {
         // Flat tuples of tensors only; their parts are taken by number.
         std::string parts;
-        const std::string type = cpp_type_of(node, owner_);
+        const std::string type = types_.of(node);
         const std::size_t count = static_cast<std::size_t>(std::count(type.begin(), type.end(), ',')) + 1;
         if (type.find("std::tuple<", 1) != std::string::npos || type.find("std::vector") != std::string::npos) fail("it returns nested values, which a built module cannot take from the program");
         for (std::size_t i = 0; i < count; ++i) parts += (i ? ", " : "") + given + "[" + std::to_string(i) + "]";
@@ -288,10 +282,12 @@ class BuiltWriter {
   const Graph& graph_;
   const Owner& owner_;
   const HeaderFinder& finder_;
+  CppTypes types_;
   const Node* node_ = nullptr;
   std::vector<const Node*> last_user_;
   std::set<std::string> headers_;
   std::size_t inputs_ = 0;
+  std::map<std::string, std::size_t> attributes_;  // by name, their place
   BuiltSource out_;
 };
 

@@ -1,6 +1,6 @@
 // C++ spellings of names and constants. Whatever text they are given, what they return is one token or one literal: names that
 // come from a model file cannot become code.
-// Main names: cpp_identifier, cpp_string, cpp_double, is_cpp_name, is_cpp_type. Cost: light.
+// Main names: cpp_identifier, cpp_string, cpp_double, cpp_comment, is_cpp_name, is_cpp_type. Cost: light.
 #pragma once
 
 #include <string>
@@ -20,6 +20,8 @@ std::string cpp_double(double value);
 std::string cpp_integer(std::int64_t value);
 /// "torch::kFloat32".
 std::string cpp_dtype(Dtype dtype);
+/// What may stand behind `//`: nothing in it ends the line or runs on to the next.
+std::string cpp_comment(std::string_view text);
 /// Is the text a name, with or without qualification: "a", "std::abs"? Nothing else.
 bool is_cpp_name(std::string_view text);
 /// Is the text made only of what types are made of: names, `::`, `<`, `>`, `,`, `&`, `*`, blanks?

@@ -78,6 +78,12 @@ FXX_INLINE bool is_cpp_name(std::string_view text) {
     text.remove_prefix(colons + 2);
   }
 }
+FXX_INLINE std::string cpp_comment(std::string_view text) {
+  std::string line(text);
+  for (char& c : line)
+    if (static_cast<unsigned char>(c) < ' ' || c == '\\' || c == '?') c = ' ';  // `??/` is a backslash to old compilers
+  return line;
+}
 FXX_INLINE bool is_cpp_type(std::string_view text) {
   if (text.empty()) return false;
   int depth = 0;

@@ -1,11 +1,10 @@
 // Readable C++ from a graph: ordinary LibTorch calls, one statement a node, as torch.fx prints Python.
 //
-// Main names: forward_code, CodeOptions, module_source, ModuleSource. Every name that comes from a model is made a plain
+// Main names: forward_code, CodeOptions. Every name that comes from a model is made a plain
 // identifier or a string literal first. Deterministic; linear in the graph. Cost: light. After torch.fx graph.py CodeGen, 2.13.
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "fxx/ir/graph.hpp"
 
@@ -21,20 +20,6 @@ struct CodeOptions {
 /// `torch::Tensor forward(torch::Tensor x) { ... }`. Members are written `this->linear`, attributes of leaf modules that the graph
 /// calls `this->linear->weight`. Throws CodegenError (E501), naming the node, for what has no C++ form.
 std::string forward_code(const Graph& graph, const Owner& owner, const CodeOptions& options = {});
-
-/// A class that is the graph: declaration and definition, with members for what it refers to.
-struct ModuleSource {
-  std::string header, source;
-  std::vector<std::string> includes;  // that wrapped functions need, with their quotes or brackets
-};
-/// The class is called `name`, its holder is made with TORCH_MODULE as LibTorch users do. Parameters keep their qualified names,
-/// so that torch::load fits. `header_file` is what the source includes.
-ModuleSource module_source(const Graph& graph, const Owner& owner, const std::string& name, const std::string& header_file);
-
-/// What C++ calls the value of a node: "torch::Tensor", "std::vector<torch::Tensor>", "std::tuple<...>", "int64_t"; "auto" when
-/// nothing tells.
-std::string cpp_type_of(const Node& node, const Owner& owner);
-std::string cpp_type_of(const Argument& value, const Owner& owner);
 
 }  // namespace fxx::inline FXX_ABI
 

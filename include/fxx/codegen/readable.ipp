@@ -5,7 +5,9 @@
 #include <set>
 
 #include "fxx/codegen/cpp.hpp"
+#include "fxx/codegen/members.hpp"
 #include "fxx/codegen/readable.hpp"
+#include "fxx/codegen/types.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/effects.hpp"
@@ -17,93 +19,6 @@ namespace detail {
 
 [[noreturn]] FXX_INLINE void no_cpp(const Node& node, const std::string& what) {
   throw CodegenError(ErrorId::no_cpp_spelling, "forward_code: " + what, {format_node(node), node.source()});
-}
-
-// --- members ---------------------------------------------------------------------------------------------------------
-
-/// The members that a class for a graph has: one per called module, one per attribute that is not inside one of them.
-class Members {
- public:
-  struct Member {
-    std::string name;        // qualified, as in the graph
-    std::string identifier;  // in C++
-    const ModuleInfo* module = nullptr;
-    const AttributeInfo* attribute = nullptr;
-  };
-
-  Members(const Graph& graph, const Owner& owner) {
-    for (const Node* node : graph.nodes())
-      if (const auto* call = std::get_if<CallModule>(&node->op())) add(call->target, owner.find_module(call->target), nullptr);
-    for (const Node* node : graph.nodes())
-      if (const auto* get = std::get_if<GetAttr>(&node->op()); get && !holder(get->target))
-        add(get->target, nullptr, owner.find_attribute(get->target));
-  }
-
-  const std::vector<Member>& all() const { return members_; }
-
-  std::string expression(const std::string& name) const {
-    if (const Member* own = find(name)) return "this->" + own->identifier;
-    const Member& module = *holder(name);
-    const std::string inner = name.substr(module.name.size() + 1);
-    // Members of the modules that are one operator are public and named as they are registered.
-    if (module.module && module.module->operation && is_cpp_name(inner)) return "this->" + module.identifier + "->" + inner;
-    return "torch::Tensor(this->" + module.identifier + "->named_parameters()[" + cpp_string(inner) + "])";
-  }
-
- private:
-  const Member* find(std::string_view name) const {
-    for (const Member& m : members_)
-      if (m.name == name) return &m;
-    return nullptr;
-  }
-  /// The called module that the attribute is inside of.
-  const Member* holder(std::string_view name) const {
-    for (const Member& m : members_)
-      if (m.module && name.size() > m.name.size() && name.starts_with(m.name) && name[m.name.size()] == '.') return &m;
-    return nullptr;
-  }
-  void add(const std::string& name, const ModuleInfo* module, const AttributeInfo* attribute) {
-    if (find(name)) return;
-    std::string identifier = cpp_identifier(name);
-    for (int i = 1; !taken_.insert(identifier).second; ++i) identifier = cpp_identifier(name) + "_" + std::to_string(i);
-    members_.push_back({name, identifier, module, attribute});
-  }
-
-  std::vector<Member> members_;
-  std::set<std::string> taken_ = {"forward"};
-};
-
-// --- types -----------------------------------------------------------------------------------------------------------
-
-FXX_INLINE std::string cpp_type_of(const Type& type) {
-  std::string base;
-  switch (type.base) {
-    case ValueType::tensor: base = "torch::Tensor"; break;
-    case ValueType::integer: base = "int64_t"; break;
-    case ValueType::real: base = "double"; break;
-    case ValueType::boolean: base = "bool"; break;
-    case ValueType::scalar: base = "torch::Scalar"; break;
-    case ValueType::string: base = "std::string"; break;
-    default: return "auto";
-  }
-  return type.list ? "std::vector<" + base + ">" : base;
-}
-
-/// Type of one item that getitem takes out of a container's type: "std::tuple<A, B>" and 1 give B.
-FXX_INLINE std::string item_type(const std::string& container, std::int64_t index) {
-  if (container.starts_with("std::vector<")) return container.substr(12, container.size() - 13);
-  if (!container.starts_with("std::tuple<")) return container;  // a tensor's part is a tensor
-  int depth = 0;
-  std::size_t start = 11;
-  for (std::size_t i = start; i < container.size(); ++i) {
-    const char c = container[i];
-    depth += (c == '<') - (c == '>');
-    if ((c == ',' && depth == 0) || depth < 0) {
-      if (index-- == 0) return container.substr(start, i - start);
-      start = i + 2;
-    }
-  }
-  return "auto";
 }
 
 // --- writing ---------------------------------------------------------------------------------------------------------
@@ -118,7 +33,7 @@ struct Expression {
 class ForwardWriter {
  public:
   ForwardWriter(const Graph& graph, const Owner& owner, const Members& members, const CodeOptions& options)
-      : graph_(graph), owner_(owner), members_(members), options_(options) {}
+      : graph_(graph), owner_(owner), members_(members), options_(options), types_(graph, owner) {}
 
   /// "torch::Tensor x, double p = 0.5", without defaults in a definition.
   std::string parameters(bool with_defaults) const {
@@ -127,7 +42,7 @@ class ForwardWriter {
       if (node->opcode() != Opcode::placeholder) continue;
       if (!node->target().empty() && node->target()[0] == '*') no_cpp(*node, "a variadic input has no C++ form; give the inputs one by one");
       std::string type(node->type());
-      if (type.empty()) type = node->args().empty() || node->arg(0).is_none() ? "torch::Tensor" : fxx::cpp_type_of(node->arg(0), owner_);
+      if (type.empty()) type = node->args().empty() || node->arg(0).is_none() ? "torch::Tensor" : types_.of(node->arg(0));
       if (!is_cpp_type(type)) no_cpp(*node, "the type " + repr(std::string_view(type)) + " of input '" + std::string(node->name()) + "' is no C++ type");
       list += (list.empty() ? "" : ", ") + type + " " + std::string(node->name());
       if (with_defaults && !node->args().empty()) list += " = " + (node->arg(0).is_none() ? "{}" : immediate(node->arg(0), {}, *node));
@@ -138,7 +53,7 @@ class ForwardWriter {
   std::string result_type() const {
     const Node* output = graph_.output_node();
     if (!output->type().empty() && is_cpp_type(output->type())) return std::string(output->type());
-    return output->arg(0).is_none() ? "void" : fxx::cpp_type_of(output->arg(0), owner_);
+    return output->arg(0).is_none() ? "void" : types_.of(output->arg(0));
   }
 
   std::string body(const std::string& indent) {
@@ -182,7 +97,7 @@ class ForwardWriter {
       // A module may hold anything; it is nested only into what directly follows it.
       if (node.next() != &user && owner_.find_module(node.target()) && !owner_.find_module(node.target())->operation) return false;
     }
-    return cpp_type_of(node, owner_) == "torch::Tensor";
+    return types_.of(node) == "torch::Tensor";
   }
 
   std::string statement(const Node& node) {
@@ -202,7 +117,7 @@ class ForwardWriter {
     std::string text;
     for (const Node* input : node.all_input_nodes()) {
       if (last_user_[input->index()] != &node || nested_.contains(input)) continue;
-      const std::string type = input->opcode() == Opcode::placeholder && !input->type().empty() ? std::string(input->type()) : cpp_type_of(*input, owner_);
+      const std::string type = input->opcode() == Opcode::placeholder && !input->type().empty() ? std::string(input->type()) : types_.of(*input);
       if (type == "torch::Tensor") text += " " + std::string(input->name()) + ".reset();";
       else if (type.starts_with("std::vector<torch::Tensor") || type.starts_with("std::tuple<")) text += " " + std::string(input->name()) + " = {};";
     }
@@ -390,7 +305,7 @@ class ForwardWriter {
   std::string get_item(const Node& node) const {
     const Node& container = *node.arg(0).node();
     const Argument& index = node.arg(1);
-    const std::string type = cpp_type_of(container, owner_), object = text_of(container, Expression::primary);
+    const std::string type = types_.of(container), object = text_of(container, Expression::primary);
     if (type.starts_with("std::tuple<")) return "std::get<" + cpp_integer(index.integer()) + ">(" + text_of(container) + ")";
     if (type.starts_with("std::vector<") || (index.kind() == Argument::Kind::integer && type == "torch::Tensor")) return object + "[" + argument(index, {}, node) + "]";
     if (type == "torch::Tensor") return object + ".index(" + index_list(index, false, node) + ")";
@@ -436,25 +351,25 @@ class ForwardWriter {
           const std::string text = "{" + items(list.items) + "}";
           // A leading 0 is a null pointer to overloads that take names of dimensions.
           if (type.list && type.optional && text.starts_with("{0")) return "at::IntArrayRef(" + text + ")";
-          if (!type.list) return fxx::cpp_type_of(value, owner_) + text;
+          if (!type.list) return types_.of(value) + text;
           return text;
         },
         [&](TupleView tuple) -> std::string { return type.list ? "{" + items(tuple.items) + "}" : "std::make_tuple(" + items(tuple.items) + ")"; },
         [&](DictView dict) {
           std::string text;
           for (const DictEntry& entry : dict.entries) text += (text.empty() ? "{" : ", {") + immediate(entry.key, {}, node) + ", " + argument(entry.value, {}, node) + "}";
-          return fxx::cpp_type_of(value, owner_) + "{" + text + "}";
+          return types_.of(value) + "{" + text + "}";
         });
   }
 
   std::string returned(const Argument& value, const Node& node) const { return argument(value, {}, node); }
 
-  std::string cpp_type_of(const Node& node, const Owner& owner) const { return fxx::cpp_type_of(node, owner); }
 
   const Graph& graph_;
   const Owner& owner_;
   const Members& members_;
   CodeOptions options_;
+  CppTypes types_;
   std::vector<const Node*> last_user_;
   std::vector<bool> has_effect_after_;
   std::vector<std::size_t> barrier_of_, occurrences_;
@@ -463,146 +378,10 @@ class ForwardWriter {
 
 }  // namespace detail
 
-FXX_INLINE std::string cpp_type_of(const Node& node, const Owner& owner) {
-  return match(
-      node.op(), [&](const Placeholder&) { return node.type().empty() ? std::string("torch::Tensor") : std::string(node.type()); },
-      [](const GetAttr&) { return std::string("torch::Tensor"); },
-      [&](const CallFunction&) -> std::string {
-        const Operator* op = node.operation();
-        if (!op) return node.type().empty() ? "auto" : std::string(node.type());
-        if (op->name == "operator::getitem" && node.args().size() == 2 && node.arg(0).is_node())
-          return detail::item_type(cpp_type_of(*node.arg(0).node(), owner), node.arg(1).kind() == Argument::Kind::integer ? node.arg(1).integer() : 0);
-        if (op->name == "fxx::identity" && !node.args().empty() && node.arg(0).is_node()) return cpp_type_of(*node.arg(0).node(), owner);
-        if (op->name_space() == "operator") {
-          for (const Node* input : node.all_input_nodes())
-            if (cpp_type_of(*input, owner) == "double") return "double";
-          return op->base_name() == "truediv" ? "double" : "int64_t";
-        }
-        if (op->returns.size() == 1) return detail::cpp_type_of(op->returns[0].type);
-        std::string tuple;
-        for (const Return& r : op->returns) tuple += (tuple.empty() ? "std::tuple<" : ", ") + detail::cpp_type_of(r.type);
-        return tuple.empty() ? "void" : tuple + ">";
-      },
-      [&](const CallMethod& call) -> std::string {
-        if (const Operator* op = operator_of(node); op && op->returns.size() == 1) return detail::cpp_type_of(op->returns[0].type);
-        if (call.target == "dim" || call.target == "numel") return "int64_t";
-        return node.type().empty() ? "torch::Tensor" : std::string(node.type());
-      },
-      [&](const CallModule& call) {
-        const ModuleInfo* module = owner.find_module(call.target);
-        return module ? module->result : std::string("torch::Tensor");
-      },
-      [](const Output&) { return std::string("void"); });
-}
-
-FXX_INLINE std::string cpp_type_of(const Argument& value, const Owner& owner) {
-  return visit(
-      value, [](None) { return std::string("torch::Tensor"); }, [&](Node* node) { return cpp_type_of(*node, owner); },
-      [](bool) { return std::string("bool"); }, [](std::int64_t) { return std::string("int64_t"); }, [](double) { return std::string("double"); },
-      [](Dtype) { return std::string("torch::Dtype"); }, [](Layout) { return std::string("torch::Layout"); },
-      [](MemoryFormat) { return std::string("torch::MemoryFormat"); }, [](Device) { return std::string("torch::Device"); },
-      [](Ellipsis) { return std::string("auto"); }, [](Complex) { return std::string("c10::complex<double>"); },
-      [](const std::string&) { return std::string("std::string"); }, [](const Enumerator& e) { return e.type; },
-      [](const Range&) { return std::string("auto"); }, [](const Slice&) { return std::string("auto"); },
-      [&](ListView list) {
-        // Items of one type make a vector; others have only a tuple.
-        std::set<std::string> types;
-        std::string tuple;
-        for (const Argument& item : list.items) {
-          types.insert(cpp_type_of(item, owner));
-          tuple += (tuple.empty() ? "" : ", ") + cpp_type_of(item, owner);
-        }
-        return types.size() <= 1 ? "std::vector<" + (types.empty() ? std::string("torch::Tensor") : *types.begin()) + ">" : "std::tuple<" + tuple + ">";
-      },
-      [&](TupleView view) {
-        std::string tuple;
-        for (const Argument& item : view.items) tuple += (tuple.empty() ? "" : ", ") + cpp_type_of(item, owner);
-        return "std::tuple<" + tuple + ">";
-      },
-      [&](DictView dict) {
-        const std::string type = dict.entries.empty() ? "torch::Tensor" : cpp_type_of(dict.entries[0].value, owner);
-        const std::string key = dict.entries.empty() ? "std::string" : cpp_type_of(dict.entries[0].key, owner);
-        return "std::map<" + key + ", " + type + ">";
-      });
-}
-
 FXX_INLINE std::string forward_code(const Graph& graph, const Owner& owner, const CodeOptions& options) {
-  const detail::Members members(graph, owner);
+  const Members members(graph, owner);
   detail::ForwardWriter writer(graph, owner, members, options);
   return writer.result_type() + " forward(" + writer.parameters(true) + ") {\n" + writer.body("  ") + "}\n";
-}
-
-FXX_INLINE ModuleSource module_source(const Graph& graph, const Owner& owner, const std::string& name, const std::string& header_file) {
-  if (!is_cpp_name(name) || name.find(':') != std::string::npos)
-    throw CodegenError(ErrorId::no_cpp_spelling, "module_source: " + repr(std::string_view(name)) + " cannot name a class; give a C++ identifier");
-  const detail::Members members(graph, owner);
-  detail::ForwardWriter writer(graph, owner, members, {.release_values = false, .nest_expressions = true});
-  ModuleSource out;
-  std::string declarations, registrations;
-  for (const auto& member : members.all()) {
-    if (member.module) {
-      if (!member.module->type.starts_with("torch::nn::") || !is_cpp_name(member.module->type))
-        throw CodegenError(ErrorId::no_cpp_spelling, "module_source: module '" + member.name + "' is a " + member.module->type +
-                                                         ", whose source is not known here; trace through it instead of keeping it as a leaf");
-      declarations += "  " + member.module->type + " " + member.identifier + "{nullptr};\n";
-      registrations += "  " + member.identifier + " = add(" + cpp_string(member.name) + ", " + member.module->type + "(" + member.module->construct + "));\n";
-    } else if (member.attribute) {
-      const TensorMeta& meta = member.attribute->meta;
-      std::string shape;
-      for (std::int64_t size : meta.shape) shape += (shape.empty() ? "" : ", ") + cpp_integer(size);
-      const bool parameter = member.attribute->kind == AttributeInfo::Kind::parameter;
-      declarations += "  torch::Tensor " + member.identifier + ";\n";
-      registrations += "  " + member.identifier + " = add_" + (parameter ? "parameter(" : "buffer(") + cpp_string(member.name) + ", torch::empty({" + shape + "}, " +
-                       cpp_dtype(meta.dtype) + ")" + (parameter ? std::string(", ") + (meta.requires_grad ? "true" : "false") : "") + ");\n";
-    } else {
-      throw CodegenError(ErrorId::no_cpp_spelling, "module_source: " + owner.class_name() + " has no attribute or module '" + member.name + "'");
-    }
-  }
-  std::set<std::string> includes;
-  for (const Node* node : graph.nodes())
-    if (const auto* call = std::get_if<CallFunction>(&node->op()))
-      if (const auto* function = std::get_if<const UserFunction*>(&call->target); function && !(*function)->header.empty()) includes.insert((*function)->header);
-  out.includes.assign(includes.begin(), includes.end());
-
-  const std::string result = writer.result_type();
-  if (result.find("auto") != std::string::npos)
-    throw CodegenError(ErrorId::no_cpp_spelling, "module_source: the type that the graph returns is not known; annotate the output with set_type",
-                       {format_node(*graph.output_node())});
-  out.header = "// " + owner.class_name() + ", traced and written as C++.\n#pragma once\n\n#include <torch/torch.h>\n\n#include <map>\n#include <string>\n#include <tuple>\n#include <vector>\n\n";
-  out.header += "struct " + name + "Impl : torch::nn::Module {\n  " + name + "Impl();\n  " + result + " forward(" + writer.parameters(true) + ");\n\n" + declarations;
-  out.header +=
-      "\n private:\n"
-      "  /// Registers under a dotted path, making the modules in between.\n"
-      "  template <class Holder>\n"
-      "  Holder add(const std::string& path, Holder module) {\n"
-      "    return parent(path).register_module(last(path), module), module;\n"
-      "  }\n"
-      "  torch::Tensor add_parameter(const std::string& path, torch::Tensor value, bool requires_grad);\n"
-      "  torch::Tensor add_buffer(const std::string& path, torch::Tensor value);\n"
-      "  torch::nn::Module& parent(const std::string& path);\n"
-      "  static std::string last(const std::string& path) { return path.substr(path.rfind('.') + 1); }\n"
-      "};\nTORCH_MODULE(" + name + ");\n";
-  out.source = "#include \"" + header_file + "\"\n\n#include <cmath>\n#include <limits>\n";
-  for (const std::string& include : out.includes) out.source += "#include " + include + "\n";
-  out.source += "\n" + name + "Impl::" + name + "Impl() {\n" + registrations + "}\n\n";
-  out.source += result + " " + name + "Impl::forward(" + writer.parameters(false) + ") {\n" + writer.body("  ") + "}\n\n";
-  out.source += "torch::Tensor " + name +
-                "Impl::add_parameter(const std::string& path, torch::Tensor value, bool requires_grad) {\n"
-                "  return parent(path).register_parameter(last(path), value, requires_grad);\n}\n\n"
-                "torch::Tensor " + name +
-                "Impl::add_buffer(const std::string& path, torch::Tensor value) {\n"
-                "  return parent(path).register_buffer(last(path), value);\n}\n\n"
-                "torch::nn::Module& " + name +
-                "Impl::parent(const std::string& path) {\n"
-                "  torch::nn::Module* at = this;\n"
-                "  for (size_t start = 0, dot; (dot = path.find('.', start)) != std::string::npos; start = dot + 1) {\n"
-                "    const std::string step = path.substr(start, dot - start);\n"
-                "    const auto children = at->named_children();\n"
-                "    const auto* child = children.find(step);\n"
-                "    at = child ? child->get() : at->register_module(step, std::make_shared<torch::nn::Module>()).get();\n"
-                "  }\n"
-                "  return *at;\n}\n";
-  return out;
 }
 
 }  // namespace fxx::inline FXX_ABI

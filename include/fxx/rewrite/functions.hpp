@@ -48,3 +48,8 @@ inline constexpr auto b = optional<"b">;
 inline constexpr auto s = scalar<"s">;
 
 }  // namespace fxx::inline FXX_ABI::pattern
+
+namespace fxx::inline FXX_ABI {
+using rewrite::rule;
+using rewrite::ruleset;
+}  // namespace fxx::inline FXX_ABI

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "fxx/codegen/readable.hpp"
+#include "fxx/codegen/module_source.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/names.hpp"
 #include "fxx/torch/compile.hpp"

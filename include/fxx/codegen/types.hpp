@@ -1,0 +1,30 @@
+// What C++ calls the values of a graph.
+// Main names: CppTypes. Linear in the graph. Cost: light.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fxx/ir/graph.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+/// "torch::Tensor", "std::vector<torch::Tensor>", "std::tuple<...>", "int64_t"; "auto" when nothing tells.
+class CppTypes {
+ public:
+  CppTypes(const Graph& graph, const Owner& owner);
+
+  const std::string& of(const Node& node) const { return types_[node.index()]; }
+  std::string of(const Argument& value) const;
+
+ private:
+  std::string find(const Node& node, const Owner& owner) const;
+
+  std::vector<std::string> types_;
+};
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/codegen/types.ipp"
+#endif
