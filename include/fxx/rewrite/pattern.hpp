@@ -77,7 +77,6 @@ struct text_literal : pattern_base {
 };
 template <std::int64_t... Items>
 struct integers_literal : pattern_base {
-  static_assert(sizeof...(Items) <= Literal::max_items, "fxx::ints: a list of numbers in a pattern holds four at most");
   static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value{.kind = Literal::Kind::integers, .count = sizeof...(Items), .items = {Items...}};
@@ -189,6 +188,24 @@ struct list_of : pattern_base {
 template <Pattern... Ps>
 consteval list_of<Ps...> list(Ps...) { return {}; }
 
+/// The terms of one pattern, computed once a type.
+template <class P>
+constexpr auto flatten() {
+  std::array<Term, P::size> terms{};
+  Term* out = terms.data();
+  P::emit(out);
+  return terms;
+}
+template <class P>
+inline constexpr auto flat = flatten<P>();
+/// Does some capture of the pattern have this id?
+template <class P>
+consteval bool binds(std::uint64_t id) {
+  for (const Term& t : flat<P>)
+    if (is_capture(t) && t.id == id) return true;
+  return false;
+}
+
 /// All users of `shared` that match `P` alone, two or more, as one match; the replacement is a callable.
 template <class Shared, class P>
 struct siblings_of : pattern_base {
@@ -206,8 +223,13 @@ inline constexpr bool is_siblings<siblings_of<Shared, P>> = true;
 
 template <fixed_string Name, Term::Kind What, Pattern P>
 consteval auto siblings(capture<Name, What>, P) {
-  static_assert(What == Term::Kind::tensor, "fxx::siblings: the first argument is the tensor that they share: a capture tensor<\"x\">");
-  return siblings_of<capture<Name, What>, P>{};
+  using Shared = capture<Name, What>;
+  constexpr bool tensor = What == Term::Kind::tensor, bound = P::mistaken || binds<P>(Shared::id);
+  static_assert(tensor, "fxx::siblings: the first argument is the tensor that they share: a capture tensor<\"x\">");
+  static_assert(bound || !tensor, "fxx::siblings: the pattern of the siblings does not use the tensor that they share; "
+                                  "capture it under the same name");
+  if constexpr (tensor && bound) return siblings_of<Shared, P>{};
+  else return mistake{};
 }
 
 namespace detail {
@@ -395,8 +417,17 @@ template <auto Value>
 inline constexpr literal<Value> lit{};
 template <fixed_string Text>
 inline constexpr text_literal<Text> text{};
+namespace detail {
 template <std::int64_t... Items>
-inline constexpr integers_literal<Items...> ints{};
+consteval auto integers() {
+  constexpr bool fits = sizeof...(Items) <= Literal::max_items;
+  static_assert(fits, "fxx::ints: a list of numbers in a pattern holds four at most");
+  if constexpr (fits) return integers_literal<Items...>{};
+  else return mistake{};
+}
+}  // namespace detail
+template <std::int64_t... Items>
+inline constexpr auto ints = detail::integers<Items...>();
 inline constexpr none_literal none{};
 /// A number that rounding may have changed, as in 1.4142135 for sqrt(2): within one part in a million. `near(1.4142135_c)`.
 template <auto Value>
@@ -432,16 +463,5 @@ consteval auto operator""_c() {
 /// The negative of a number: `-1_c`.
 template <auto Value>
 consteval auto operator-(literal<Value>) { return literal<-Value>{}; }
-
-/// The terms of one pattern, computed once a type.
-template <class P>
-constexpr auto flatten() {
-  std::array<Term, P::size> terms{};
-  Term* out = terms.data();
-  P::emit(out);
-  return terms;
-}
-template <class P>
-inline constexpr auto flat = flatten<P>();
 
 }  // namespace fxx::inline FXX_ABI::rewrite

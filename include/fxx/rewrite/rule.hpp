@@ -5,6 +5,7 @@
 // Main names: rule<"name">(pattern >> replacement, guard). Cost: light.
 #pragma once
 
+#include "fxx/ir/argument.hpp"
 #include "fxx/rewrite/pattern.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
@@ -66,6 +67,26 @@ consteval void capture_has_one_kind() {
   static_assert(OneKind, "fxx::rule: the pattern uses one name for captures of two kinds; give each its own name");
 }
 
+template <bool WithCall>
+consteval void begins_with_call() {
+  static_assert(WithCall, "fxx::rule: the pattern does not start with an operator, so it would match everything; "
+                          "begin with a call");
+}
+template <class R>
+inline constexpr bool is_replacement = [] {
+  if constexpr (std::is_invocable_v<const R&, const Match&>)
+    return std::is_constructible_v<Argument, std::invoke_result_t<const R&, const Match&>>;
+  else
+    return Pattern<R>;
+}();
+template <class Guard>
+inline constexpr bool is_guard = [] {
+  if constexpr (std::is_invocable_v<const Guard&, const Match&>)
+    return std::is_same_v<std::remove_cvref_t<std::invoke_result_t<const Guard&, const Match&>>, bool>;
+  else
+    return false;
+}();
+
 template <class P>
 consteval bool check_pattern() {
   constexpr int two = first_of_two_kinds(flat<P>.data());
@@ -73,8 +94,9 @@ consteval bool check_pattern() {
     capture_has_one_kind<word<flat<P>[two].name.size()>(flat<P>[two].name), false>();
     return false;
   } else {
-    static_assert(starts_with_call(flat<P>.data()), "fxx::rule: the pattern does not start with an operator, so it would match everything; begin with a call");
-    return starts_with_call(flat<P>.data());
+    constexpr bool with_call = starts_with_call(flat<P>.data());
+    begins_with_call<with_call>();
+    return with_call;
   }
 }
 template <class P, class R>
@@ -123,13 +145,22 @@ struct rule_of {
   [[no_unique_address]] Guard guard;
 };
 
+template <class R>
+inline constexpr bool is_rule = false;
+template <fixed_string Name, class P, class R, class Guard>
+inline constexpr bool is_rule<rule_of<Name, P, R, Guard>> = true;
+
 /// One rewrite. The guard is a callable that takes the match and says whether the rule applies.
 template <fixed_string Name, class P, class R, class Guard = always>
 consteval rule_of<Name, P, R, Guard> rule(arrow<P, R> a, Guard guard = {}) {
+  static_assert(detail::is_replacement<R>, "fxx::rule: the replacement is neither a pattern nor a callable that takes the match "
+                                           "and returns a value");
+  static_assert(std::is_same_v<Guard, always> || detail::is_guard<Guard>,
+                "fxx::rule: the guard is not a callable that takes the match and says true or false");
   if constexpr (Pattern<R>) {
     static_assert(!is_siblings<P>, "fxx::rule: siblings are replaced by a callable that returns one value each, not by an expression");
     if constexpr (std::is_same_v<Guard, always> && !is_siblings<P> && !P::mistaken && !R::mistaken) {
-      constexpr bool again = detail::matches_own_result(flat<P>.data(), flat<R>.data());
+      constexpr bool again = detail::starts_with_call(flat<P>.data()) && detail::matches_own_result(flat<P>.data(), flat<R>.data());
       static_assert(!again, "fxx::rule: the rule matches its own replacement, so rewriting would never end; make the replacement smaller or add a guard");
     }
   }

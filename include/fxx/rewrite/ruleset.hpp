@@ -156,7 +156,7 @@ consteval void check_distinct() {
     rules_are_distinct<word<entries[f.later].name.size()>(entries[f.later].name),
                        word<entries[f.earlier].name.size()>(entries[f.earlier].name), f.kind>();
   } else {
-    static_assert(!fused<Rules...>::size.too_large, "fxx::ruleset: a pattern has more than 23 calls, 96 tests or 32 captures, or the set more than 65535 states; split it");
+    static_assert(!fused<Rules...>::size.too_large, "fxx::ruleset: a pattern has more than 24 calls, 96 tests or 32 captures, or the set more than 65535 states; split it");
   }
 }
 
@@ -233,10 +233,16 @@ class Ruleset {
 
 /// All rules in one decision tree; the earlier rule wins where several match.
 template <class... Rules>
-consteval Ruleset<Rules...> ruleset(Rules... rules) {
+consteval auto ruleset(Rules... rules) {
+  constexpr bool all_rules = (true && ... && is_rule<Rules>);
   static_assert(sizeof...(Rules) > 0, "fxx::ruleset: give at least one rule");
-  detail::check_distinct<Rules...>();
-  return {{rules...}};
+  static_assert(all_rules, "fxx::ruleset: an argument is not a rule; write rule<\"name\">(pattern >> replacement)");
+  if constexpr (all_rules && sizeof...(Rules) > 0) {
+    detail::check_distinct<Rules...>();
+    return Ruleset<Rules...>{{rules...}};
+  } else {
+    return mistake{};
+  }
 }
 
 /// The rules of both sets, those of `a` first.

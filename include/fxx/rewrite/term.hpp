@@ -67,6 +67,7 @@ struct Choices {
   int count = 0, fixed = 0;
 
   constexpr int take(int among) {
+    if (count == max_choices) return 0;  // of more than that, only the first is considered
     if (count >= fixed) taken[count] = 0;
     options[count] = static_cast<std::uint8_t>(among);
     return taken[count++];

@@ -72,7 +72,9 @@ Argument to_argument(Tracer& tracer, const T& value) {
         },
         value);
   } else {
-    static_assert(std::same_as<T, void>, "fxx::symbolic_trace: the function returns a type that a graph cannot hold; return tensors, numbers, text, or tuples, vectors and maps of them");
+    static_assert(std::same_as<T, void>, "fxx::symbolic_trace: the function returns a type that a graph cannot hold; "
+                                         "return tensors, numbers, text, or tuples, vectors and maps of them");
+    return {};
   }
 }
 

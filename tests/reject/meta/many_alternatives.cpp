@@ -1,0 +1,13 @@
+// expect: the variant has more alternatives than the switch has cases
+#include "fxx/meta/match.hpp"
+
+template <int I>
+struct Case {};
+#ifdef FXX_CONTROL
+using Cases = std::variant<Case<0>, Case<1>, Case<2>, Case<3>, Case<4>, Case<5>, Case<6>, Case<7>>;
+#else
+using Cases = std::variant<Case<0>, Case<1>, Case<2>, Case<3>, Case<4>, Case<5>, Case<6>, Case<7>, Case<8>>;
+#endif
+int number_of(const Cases& c) {
+  return fxx::match(c, []<int I>(Case<I>) { return I; });
+}

@@ -1,0 +1,10 @@
+// expect: the replacement is neither a pattern nor a callable that takes the match
+#include "fxx/rewrite/functions.hpp"
+
+using namespace fxx::pattern;
+
+#ifdef FXX_CONTROL
+inline constexpr auto r = rule<"r">(relu(x) >> [](const Match& m) { return m.node(x); });
+#else
+inline constexpr auto r = rule<"r">(relu(x) >> [](const Match&) {});
+#endif
