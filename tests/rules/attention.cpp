@@ -1,0 +1,117 @@
+// rules::attention: ways of writing attention, and what it must not take for one.
+#include "fxx/rules/attention.hpp"
+
+#include <doctest/doctest.h>
+
+#include "fxx/rules/inference.hpp"
+#include "rules/shaped.hpp"
+
+using namespace fxx;
+using namespace fxx::functional;
+using test::fires;
+using test::rewritten;
+using test::rewritten_graph;
+using test::shaped;
+
+namespace {
+const auto made_of = [](auto formula) { return rewritten(rules::attention, formula); };
+std::string attention(const char* rest) {
+  return std::string("scaled_dot_product_attention = aten::scaled_dot_product_attention(%x, %y, %z, ") + rest +
+         ")\nreturn %scaled_dot_product_attention\n";
+}
+}  // namespace
+
+TEST_CASE("the scores, or the queries, are divided, multiplied or left as they are") {
+  CHECK(made_of([](auto q, auto k, auto v) { return softmax(matmul(q, k.transpose(-2, -1)) / 8, -1).matmul(v); }) ==
+        attention("scale=0.125"));
+  CHECK(made_of([](auto q, auto k, auto v) { return matmul(softmax(q.matmul(k.transpose(-1, -2)) * 0.25, -1), v); }) ==
+        attention("scale=0.25"));
+  CHECK(made_of([](auto q, auto k, auto v) { return matmul(softmax(matmul(q * 0.5, k.transpose(-2, -1)), -1), v); }) ==
+        attention("scale=0.5"));
+  CHECK(made_of([](auto q, auto k, auto v) { return matmul(softmax(matmul(q / 4.0, k.transpose(-2, -1)), -1), v); }) ==
+        attention("scale=0.25"));
+  CHECK(made_of([](auto q, auto k, auto v) { return matmul(softmax(matmul(q, k.transpose(-2, -1)), -1), v); }) ==
+        attention("scale=1.0"));
+}
+
+TEST_CASE("what is added to the scores is the mask, in the type of the queries") {
+  const auto masked = [](auto scores, Dtype mask_type) {
+    return rewritten_graph(rules::attention, [&](Graph& g) {
+      Node *q = shaped(g.placeholder("q"), {2, 4, 8}), *k = shaped(g.placeholder("k"), {2, 4, 8});
+      Node *v = g.placeholder("v"), *mask = shaped(g.placeholder("mask"), {4, 4}, mask_type);
+      Node* s = scores(g, q, g.call_function(ops::transpose_int, {k, -2, -1}));
+      Node* weights = g.call_function(ops::softmax_int, {g.call_function(ops::add_Tensor, {s, mask}), -1});
+      return g.call_function(ops::matmul, {weights, v});
+    });
+  };
+  const auto product = [](Graph& g, Argument a, Node* b) { return g.call_function(ops::matmul, {a, b}); };
+  const auto after = [&](const Operator& op, int factor) {
+    return [&, factor](Graph& g, Node* q, Node* k) { return g.call_function(op, {product(g, q, k), factor}); };
+  };
+  const auto before = [&](const Operator& op, int factor) {
+    return [&, factor](Graph& g, Node* q, Node* k) { return product(g, g.call_function(op, {q, factor}), k); };
+  };
+  const auto expected = [](const char* mask, const char* scale) {
+    return std::string("scaled_dot_product_attention = aten::scaled_dot_product_attention(%q, %k, %v, ") + mask +
+           ", scale=" + scale + ")\nreturn %scaled_dot_product_attention\n";
+  };
+  CHECK(masked(after(ops::div_Scalar, 4), Dtype::float32) == expected("%mask", "0.25"));
+  CHECK(masked(after(ops::mul_Scalar, 2), Dtype::float32) == expected("%mask", "2.0"));
+  CHECK(masked(before(ops::div_Scalar, 2), Dtype::float32) == expected("%mask", "0.5"));
+  CHECK(masked(before(ops::mul_Scalar, 2), Dtype::float32) == expected("%mask", "2.0"));
+  CHECK(masked(product, Dtype::float32) == expected("%mask", "1.0"));
+  // A boolean that is added is 0 or 1; as a mask it would hide.
+  CHECK(masked(product, Dtype::boolean) == "to = aten::to.other(%mask, %q)\n" + expected("%to", "1.0"));
+}
+
+TEST_CASE("dimensions counted from the front are known where the rank is") {
+  const auto with_rank = [](std::vector<std::int64_t> shape) {
+    return rewritten_graph(rules::attention, [&](Graph& g) {
+      Node *q = g.placeholder("x"), *k = g.placeholder("y"), *v = g.placeholder("z");
+      if (!shape.empty())
+        for (Node* n : {q, k, v}) shaped(n, shape);
+      Node* scores = g.call_function(ops::matmul, {q, g.call_function(ops::transpose_int, {k, 1, 2})});
+      return g.call_function(ops::matmul, {g.call_function(ops::softmax_int, {scores, 2}), v});
+    });
+  };
+  CHECK(with_rank({2, 5, 8}) == attention("scale=1.0"));
+  CHECK(with_rank({2, 5, 8, 8}).find("attention") == std::string::npos);
+  CHECK(with_rank({}).find("attention") == std::string::npos);
+}
+
+TEST_CASE("what is no attention is left alone") {
+  const auto stays = [](auto formula) { return !fires(rules::attention, formula); };
+  CHECK(stays([](auto q, auto k, auto v) { return matmul(softmax(matmul(q, k.transpose(-2, -1)), -2), v); }));
+  CHECK(stays([](auto q, auto k, auto v) { return matmul(softmax(matmul(q, k.transpose(-1, -3)), -1), v); }));
+  CHECK(stays([](auto q, auto k, auto v) { return matmul(softmax(matmul(q, k), -1), v); }));
+  CHECK(stays([](auto q, auto k, auto v) { return matmul(v, softmax(matmul(q, k.transpose(-2, -1)), -1)); }));
+  CHECK(stays([](auto q, auto k, auto v) { return matmul(relu(matmul(q, k.transpose(-2, -1))), v); }));
+}
+
+TEST_CASE("dropout on the weights stands in the way until inference takes it away") {
+  const auto formula = [](bool train) {
+    return [=](auto q, auto k, auto v) {
+      return dropout(softmax(matmul(q, k.transpose(-2, -1)), -1), 0.1, train).matmul(v);
+    };
+  };
+  Graph training = symbolic_graph(formula(true), {"x", "y", "z"});
+  Graph eval = symbolic_graph(formula(false), {"x", "y", "z"});
+  for (Graph* g : {&training, &eval}) {
+    CHECK(rules::attention.apply(*g).rewrites == 0);
+    rules::inference.apply(*g);
+  }
+  CHECK(rules::attention.apply(training).rewrites == 0);
+  CHECK(rewritten(rules::attention, eval) == attention("scale=1.0"));
+}
+
+TEST_CASE("weights that are returned too are still computed") {
+  CHECK(rewritten_graph(rules::attention, [](Graph& g) {
+          Node *q = g.placeholder("x"), *k = g.placeholder("y"), *v = g.placeholder("z");
+          Node* scores = g.call_function(ops::matmul, {q, g.call_function(ops::transpose_int, {k, -1, -2})});
+          Node* weights = g.call_function(ops::softmax_int, {scores, -1});
+          return Argument::tuple({g.call_function(ops::matmul, {weights, v}), weights});
+        }) == "transpose = aten::transpose.int(%y, -1, -2)\nmatmul = aten::matmul(%x, %transpose)\n"
+              "softmax = aten::softmax.int(%matmul, -1)\n"
+              "scaled_dot_product_attention = aten::scaled_dot_product_attention(%x, %y, %z, scale=1.0)\n"
+              "return (%scaled_dot_product_attention, %softmax)\n");
+}

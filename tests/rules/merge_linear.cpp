@@ -1,0 +1,105 @@
+// rules::merge_linear: linears over one value become one.
+#include "fxx/rules/merge_linear.hpp"
+
+#include <doctest/doctest.h>
+
+#include "rules/shaped.hpp"
+
+using namespace fxx;
+using test::attribute;
+using test::fired_on;
+using test::rewritten_graph;
+
+namespace {
+struct Layer {
+  const char* name;
+  std::int64_t rows = 4;
+  bool bias = true;
+  Dtype dtype = Dtype::float32;
+};
+/// Linears of the layers over x.
+Argument linears(Graph& g, std::vector<Layer> layers) {
+  Node* x = g.placeholder("x");
+  std::vector<Argument> results;
+  for (const Layer& l : layers) {
+    const std::string name = l.name;
+    Node* weight = attribute(g, name + ".weight", {l.rows, 8}, l.dtype);
+    const Argument bias = l.bias ? attribute(g, name + ".bias", {l.rows}, l.dtype) : Argument();
+    results.push_back(g.call_function(ops::linear, {x, weight, bias}));
+  }
+  return Argument::list(results);
+}
+std::string fired(std::vector<Layer> layers) {
+  return fired_on(rules::merge_linear, [&](Graph& g) { return linears(g, layers); });
+}
+}  // namespace
+
+TEST_CASE("queries, keys and values are one product, split into as many rows as each had") {
+  CHECK(rewritten_graph(rules::merge_linear, [](Graph& g) {
+          return linears(g, {{"q", 8}, {"k", 2}, {"v", 2}});
+        }) == R"(q_weight = attribute q.weight
+q_bias = attribute q.bias
+k_weight = attribute k.weight
+v_weight = attribute v.weight
+cat = aten::cat([%q_weight, %k_weight, %v_weight])
+k_bias = attribute k.bias
+v_bias = attribute v.bias
+cat_1 = aten::cat([%q_bias, %k_bias, %v_bias])
+linear_3 = aten::linear(%x, %cat, %cat_1)
+split_with_sizes = aten::split_with_sizes(%linear_3, [8, 2, 2], -1)
+getitem = operator::getitem(%split_with_sizes, 0)
+getitem_1 = operator::getitem(%split_with_sizes, 1)
+getitem_2 = operator::getitem(%split_with_sizes, 2)
+return [%getitem, %getitem_1, %getitem_2]
+)");
+}
+
+TEST_CASE("without bias") {
+  CHECK(rewritten_graph(rules::merge_linear, [](Graph& g) {
+          return linears(g, {{"gate", 4, false}, {"up", 4, false}});
+        }) == R"(gate_weight = attribute gate.weight
+up_weight = attribute up.weight
+cat = aten::cat([%gate_weight, %up_weight])
+linear_2 = aten::linear(%x, %cat)
+split_with_sizes = aten::split_with_sizes(%linear_2, [4, 4], -1)
+getitem = operator::getitem(%split_with_sizes, 0)
+getitem_1 = operator::getitem(%split_with_sizes, 1)
+return [%getitem, %getitem_1]
+)");
+}
+
+TEST_CASE("views of a part become reshapes, whatever lies between") {
+  const std::string text = rewritten_graph(rules::merge_linear, [](Graph& g) {
+    const Argument both = linears(g, {{"a"}, {"b"}});
+    Node *a = both.items()[0].node(), *b = both.items()[1].node();
+    Node* seen = g.call_method("view", {g.call_function(ops::transpose_int, {a, 0, 1}), Argument::list({-1})});
+    Node* copied = g.call_function(ops::view, {g.call_function(ops::relu, {b}), Argument::list({-1})});
+    return Argument::list({seen, copied});
+  });
+  CHECK(text.find("view = aten::reshape(%transpose, [-1])") != std::string::npos);
+  CHECK(text.find("view_1 = aten::view(%relu, [-1])") != std::string::npos);
+}
+
+TEST_CASE("what does not go together stays apart") {
+  CHECK(fired({{"a"}, {"b"}}) == "merge linears: 1");
+  CHECK(fired({{"a"}}) == "");
+  CHECK(fired({{"a"}, {"b", 4, false}}) == "");
+  CHECK(fired({{"a"}, {"b", 4, true, Dtype::float16}}) == "");
+  CHECK(fired_on(rules::merge_linear, [](Graph& g) {  // two values
+          Node *x = g.placeholder("x"), *y = g.placeholder("y"), *w = attribute(g, "w", {4, 8});
+          return Argument::list({g.call_function(ops::linear, {x, w}), g.call_function(ops::linear, {y, w})});
+        }) == "");
+  CHECK(fired_on(rules::merge_linear, [](Graph& g) {  // shapes that are not known
+          Node *x = g.placeholder("x"), *w = g.get_attr("w");
+          return Argument::list({g.call_function(ops::linear, {x, w}), g.call_function(ops::linear, {x, w})});
+        }) == "");
+  CHECK(fired_on(rules::merge_linear, [](Graph& g) {  // weights that the inputs reach
+          Node *x = g.placeholder("x"), *w = test::shaped(g.placeholder("w"), {4, 8});
+          return Argument::list({g.call_function(ops::linear, {x, w}), g.call_function(ops::linear, {x, w})});
+        }) == "");
+  CHECK(fired_on(rules::merge_linear, [](Graph& g) {  // parts of one result are views of it: nobody may write to them
+          const Argument both = linears(g, {{"a"}, {"b"}});
+          g.call_function(ops::relu_, {both.items()[0]});
+          return both;
+        }) == "");
+}

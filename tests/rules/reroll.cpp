@@ -1,0 +1,73 @@
+// rules::reroll: linears and differences that LibTorch took apart are whole again.
+#include "fxx/rules/reroll.hpp"
+
+#include <doctest/doctest.h>
+
+#include "rules/shaped.hpp"
+
+using namespace fxx;
+using test::attribute;
+using test::fired_on;
+using test::rewritten_graph;
+using test::shaped;
+
+namespace {
+/// The way of writing a linear over `x` with weights of 4 x 8 and a bias of this shape, by the operator that adds it.
+std::string linear_with(const Operator& add, std::vector<std::int64_t> bias, Dtype dtype = Dtype::float32) {
+  return rewritten_graph(rules::reroll, [&](Graph& g) {
+    Node *x = g.placeholder("x"), *w = attribute(g, "w", {4, 8}), *b = attribute(g, "b", bias, dtype);
+    Node* t = g.call_function(ops::t, {w});
+    if (add == ops::addmm.info()) return g.call_function(add, {b, x, t});
+    return g.call_function(add, {g.call_function(ops::matmul, {x, t}), b});
+  });
+}
+const std::string linear = "w = attribute w\nb = attribute b\nlinear = aten::linear(%x, %w, %b)\nreturn %linear\n";
+}  // namespace
+
+TEST_CASE("a linear, as the dispatcher sees it for inputs of two dimensions, of more, and as people write it") {
+  CHECK(linear_with(ops::addmm, {4}) == linear);
+  CHECK(linear_with(ops::add__Tensor, {4}) == linear);
+  CHECK(linear_with(ops::add_Tensor, {4}) == linear);
+}
+
+TEST_CASE("what is added is a bias only when it is one number a row, of the same type") {
+  CHECK(linear_with(ops::addmm, {1}).find("addmm") != std::string::npos);
+  CHECK(linear_with(ops::addmm, {3, 4}).find("addmm") != std::string::npos);
+  CHECK(linear_with(ops::addmm, {4}, Dtype::float64).find("addmm") != std::string::npos);
+  // The product alone is a linear all the same.
+  CHECK(linear_with(ops::add_Tensor, {3, 4}) ==
+        "w = attribute w\nb = attribute b\nlinear = aten::linear(%x, %w)\n"
+        "add = aten::add.Tensor(%linear, %b)\nreturn %add\n");
+}
+
+TEST_CASE("a linear without bias") {
+  for (const Operator* op : {&ops::matmul.info(), &ops::mm.info()})
+    CHECK(rewritten_graph(rules::reroll, [&](Graph& g) {
+            Node* x = g.placeholder("x");
+            return g.call_function(*op, {x, g.call_function(ops::t, {g.get_attr("w")})});
+          }) == "w = attribute w\nlinear = aten::linear(%x, %w)\nreturn %linear\n");
+}
+
+TEST_CASE("scaled sums and products that are used elsewhere too are not taken for one") {
+  CHECK(fired_on(rules::reroll, [](Graph& g) {
+          Node *x = g.placeholder("x"), *t = g.call_function(ops::t, {attribute(g, "w", {4, 8})});
+          return g.call_function(ops::addmm, {attribute(g, "b", {4}), x, t}, {{"alpha", 2}});
+        }) == "");
+  CHECK(fired_on(rules::reroll, [](Graph& g) {
+          Node *x = g.placeholder("x"), *t = g.call_function(ops::t, {attribute(g, "w", {4, 8})});
+          Node* product = g.call_function(ops::matmul, {x, t});
+          return Argument::list({g.call_function(ops::add_Tensor, {product, attribute(g, "b", {4})}), product});
+        }) == "linear without bias: 1");
+}
+
+TEST_CASE("a number minus a tensor") {
+  const auto difference = [](Dtype dtype) {
+    return rewritten_graph(rules::reroll, [=](Graph& g) {
+      Node* y = shaped(g.placeholder("y"), {3}, dtype);
+      Node* memory = g.call_function(ops::empty_like, {y}, {{"memory_format", MemoryFormat::preserve_format}});
+      return g.call_function(ops::sub__Tensor, {g.call_function(ops::fill__Scalar, {memory, 2}), y});
+    });
+  };
+  CHECK(difference(Dtype::float32) == "rsub = aten::rsub.Scalar(%y, 2)\nreturn %rsub\n");
+  CHECK(difference(Dtype::int64).find("rsub") == std::string::npos);
+}
