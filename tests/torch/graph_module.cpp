@@ -33,7 +33,7 @@ std::set<std::string> buffer_names(const M& module) {
   return {keys.begin(), keys.end()};
 }
 
-/// A module with all that a module may have: leaf modules at two depths, one without parameters, a parameter and a buffer
+/// A module with all that a module may have: leaf modules at two depths, a parameter and a buffer
 /// of its own, a submodule and a parameter that forward does not use.
 struct BlockImpl : torch::nn::Module {
   torch::nn::Linear inner = register_module("inner", torch::nn::Linear(4, 4));

@@ -109,7 +109,10 @@ class Rewriter {
     ++report_.rewrites;
     ++report_.fired[rule].times;
     queued_.resize(graph_.index_bound());
-    for (Node* fresh = n->prev(); fresh && fresh->index() >= first_fresh; fresh = fresh->prev()) {
+    // Hoisting puts old nodes between the new ones, so these are gathered first.
+    std::vector<Node*> built;
+    for (Node* fresh = n->prev(); fresh && fresh->index() >= first_fresh; fresh = fresh->prev()) built.push_back(fresh);
+    for (Node* fresh : built) {
       for (Node* input : fresh->all_input_nodes()) hoist(input, fresh);
       regions_.place(*fresh, *n);
       push(fresh);

@@ -27,6 +27,12 @@ inline bool are_last_two(const Argument& a, const Argument& b, const Argument& v
   return (first == -1 && second == -2) || (first == -2 && second == -1);
 }
 
+/// Of floating-point values, as far as is known.
+inline bool may_be_floating(const Argument& value) {
+  const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
+  return !meta || is_floating_point(meta->dtype);
+}
+
 /// None, or a value that the inputs do not reach.
 inline bool is_constant_or_none(const Argument& value) {
   return value.is_none() || (value.is_node() && rewrite::is_constant_value(*value.node()));
