@@ -21,9 +21,16 @@ import results  # noqa: E402
 
 # Headers (the first pattern that fits counts) and the most megabytes that compiling one may take, with g++ 12, in a
 # compiled build (FXX_COMPILED_LIB), syntax only.
+# Measured, and a tenth on top. A graph and the table of operators take 165 MB together, rules 5 to 60 MB more; LibTorch's
+# own headers are nearly all of what the wing takes.
 LIMITS = [
-    (r'fxx/fxx\.hpp', 180),
-    (r'fxx/(ir|ops|meta|runtime|io|viz|passes|trace)/.*', 130),
+    (r'fxx/torch\.hpp', 1490),
+    (r'fxx/torch/nn\.hpp', 1360),
+    (r'fxx/torch/.*', 1080),
+    (r'fxx/fxx\.hpp', 330),
+    (r'fxx/rules/.*', 260),
+    (r'fxx/rewrite/.*', 200),
+    (r'fxx/[^/]*\.hpp|fxx/(codegen|io|ir|meta|ops|passes|runtime|trace|viz)/.*', 130),
 ]
 GXX = 12  # the limits hold for this major version
 
@@ -50,6 +57,8 @@ def measure(result, depfile, header, *command):
     problems = []
     if child.returncode != 0:
         problems = [f'it does not compile:\n{text[:2000]}']
+    elif limit is None and header != 'std':
+        problems = ['there is no limit for it in tests/budget.py']
     results.store(result, depfile, header, problems, megabytes=megabytes, seconds=usage.ru_utime + usage.ru_stime,
                   limit=limit)
 
