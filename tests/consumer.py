@@ -52,7 +52,10 @@ def installed(source, torch, scratch):
     """Plain g++ with the flags that pkg-config gives."""
     copy_release(source, scratch / 'fxx')
     prefix = scratch / 'prefix'
-    wing = [f'-Dtorch={torch}', '-Dwing=enabled'] if torch else ['-Dwing=disabled']
+    wing = ['-Dwing=disabled']
+    if torch:  # by a path without spaces, which pkg-config cannot pass on
+        (scratch / 'libtorch').symlink_to(torch)
+        wing = [f'-Dtorch={scratch / "libtorch"}', '-Dwing=enabled']
     run(*MESON, 'setup', scratch / 'build', scratch / 'fxx', f'--prefix={prefix}', '--libdir=lib', *wing)
     run(*MESON, 'install', '-C', scratch / 'build', '--quiet')
     shutil.rmtree(scratch / 'fxx')
