@@ -176,6 +176,7 @@ def main():
     if "--check" in sys.argv:
         for path in stale:
             print(f"{path.relative_to(ROOT.parent.parent)} is not what ops/table.inc gives; run tools/generate_functions.py")
+        print(f"{len(files) - len(stale)} passed, {len(stale)} failed")
         sys.exit(bool(stale))
     for path in stale:
         path.write_text(files[path])

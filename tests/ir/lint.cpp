@@ -5,46 +5,11 @@
 
 #include "fxx/ir/graph.hpp"
 #include "fxx/ops/operation.hpp"
+#include "listed_owner.hpp"
 #include "support.hpp"
 
 using namespace fxx;
 using test::fault_of;
-
-namespace {
-
-/// A module as a plain list of names.
-class ListedOwner final : public Owner {
- public:
-  ListedOwner(std::vector<std::string> attributes, std::vector<std::string> modules) {
-    for (std::string& name : attributes) attributes_.push_back({std::move(name), AttributeInfo::Kind::parameter, {}});
-    for (std::string& name : modules) {
-      modules_.emplace_back();
-      modules_.back().name = std::move(name);
-    }
-  }
-  const AttributeInfo* find_attribute(std::string_view name) const override {
-    for (const AttributeInfo& a : attributes_)
-      if (a.name == name) return &a;
-    return nullptr;
-  }
-  const ModuleInfo* find_module(std::string_view name) const override {
-    for (const ModuleInfo& m : modules_)
-      if (m.name == name) return &m;
-    return nullptr;
-  }
-  std::vector<const ModuleInfo*> leaf_modules() const override {
-    std::vector<const ModuleInfo*> all;
-    for (const ModuleInfo& m : modules_) all.push_back(&m);
-    return all;
-  }
-  std::string class_name() const override { return "Net"; }
-
- private:
-  std::vector<AttributeInfo> attributes_;
-  std::vector<ModuleInfo> modules_;
-};
-
-}  // namespace
 
 TEST_CASE("a use before its definition is named, with what to do") {
   Graph g;
@@ -102,7 +67,7 @@ TEST_CASE("an output with more than one argument is refused") {
 }
 
 TEST_CASE("attributes and modules that the owner lacks are named; without an owner nothing is asked") {
-  const ListedOwner owner({"linear.weight"}, {"linear", "linear.activation"});
+  const test::ListedOwner owner({"linear.weight"}, {"linear", "linear.activation"});
   Graph g;
   Node* x = g.placeholder("x");
   g.get_attr("linear.weight");

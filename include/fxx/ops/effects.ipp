@@ -36,10 +36,8 @@ namespace detail {
 /// May the result of the operator lie in the memory of what is given for parameter `i`? Where a schema says nothing of
 /// an operator that may return its input, it is the first.
 FXX_INLINE bool may_return(const Operator& op, int i) {
-  const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
-  if (op.aliases) return parameter.alias != 0;
-  if (has(op.traits, Trait::fresh_view)) return i == 0;
-  return parameter.type == Type{} && op.returns[0].type == Type{};  // of any type, so a tensor or a list of them too
+  if (op.aliases) return op.parameters[static_cast<std::size_t>(i)].alias != 0;
+  return has(op.traits, Trait::fresh_view) && i == 0;
 }
 /// Calls `f(parameter, argument)` for every argument whose memory the result may lie in.
 template <class F>

@@ -21,7 +21,9 @@ FXX_INLINE std::size_t erase_unread_memory(Graph& graph) {
   std::size_t erased = 0;
   for (Node* fresh : graph.nodes()) {
     const Operator* maker = fresh->operation();
-    if (!maker || !maker->pure() || maker->aliases || fresh->num_users() == 0) continue;
+    if (!maker || !maker->pure() || fresh->num_users() == 0) continue;
+    const Memory memory = memory_of(*fresh);
+    if (memory.shared || memory.anywhere || memory.makers != std::vector<const Node*>{fresh}) continue;
     // Everything that the memory reaches: what aliases it or writes to it, and pure reads that nobody uses.
     std::vector<Node*> reached = {fresh};
     std::unordered_set<const Node*> in = {fresh};
@@ -30,7 +32,7 @@ FXX_INLINE std::size_t erase_unread_memory(Graph& graph) {
       for (Node* user : reached[i]->users()) {
         if (in.contains(user)) continue;
         const Operator* op = operator_of(*user);
-        unread = op && (op->mutates || op->aliases || (op->pure() && user->num_users() == 0));
+        unread = op && (op->mutates || passes_on_memory(*user, *reached[i]) || (op->pure() && user->num_users() == 0));
         if (unread && op->mutates)
           for (int k = 0; k < op->arity() && unread; ++k) {
             const Argument* written = op->parameters[static_cast<std::size_t>(k)].written ? argument_of(*user, *op, k) : nullptr;
