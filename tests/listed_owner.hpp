@@ -9,7 +9,7 @@
 
 namespace fxx::test {
 
-class ListedOwner final : public Owner {
+class ListedOwner : public Owner {
  public:
   ListedOwner() = default;
   ListedOwner(std::vector<std::string> attributes, std::vector<std::string> modules) {

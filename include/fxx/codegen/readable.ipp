@@ -200,7 +200,7 @@ class ForwardWriter {
     if (op.name == "operator::getitem") return {get_item(node)};
     if (!as_method)
       if (auto made = infix(node, op)) return *made;
-    if (space == "operator" && op.base_name() == "neg") return {"-" + operand(node.arg(0), {}, node, Expression::unary), Expression::unary};
+    if (space == "operator" && op.base_name() == "neg") return {"-" + operand(node.arg(0), {}, node, Expression::primary), Expression::unary};
     if (space == "operator" && op.base_name() == "truediv")
       return {"static_cast<double>(" + operand(node.arg(0), {}, node, 0) + ") / " + operand(node.arg(1), {}, node, Expression::unary), Expression::product};
     if (space == "operator") return {scalar_infix(node, op)};
@@ -209,7 +209,7 @@ class ForwardWriter {
       return {op.base_name() == "sqrt" ? inner : "static_cast<int64_t>(" + inner + ")"};
     }
     if (space != "aten") no_cpp(node, "'" + std::string(op.name) + "' has no C++ function; wrap one with fxx::wrap, or keep the graph interpreted");
-    if (op.name == "aten::neg" && !as_method) return {"-" + operand(node.arg(0), {}, node, Expression::unary), Expression::unary};
+    if (op.name == "aten::neg" && !as_method) return {"-" + operand(node.arg(0), {}, node, Expression::primary), Expression::unary};
     if (op.base_name() == "index" || op.base_name() == "index_put" || op.base_name() == "index_put_") return {indexed(node, op)};
     const bool function = has(op.traits, Trait::function), method = has(op.traits, Trait::method);
     if (as_method ? method : (method && !function)) {

@@ -25,6 +25,14 @@ FXX_INLINE std::string cpp_type_of(const Type& type) {
   return type.list ? "std::vector<" + base + ">" : base;
 }
 
+/// What a call of the operator returns: several results are a tuple.
+FXX_INLINE std::string cpp_result_of(const Operator& op) {
+  if (op.returns.size() == 1) return cpp_type_of(op.returns[0].type);
+  std::string tuple;
+  for (const Return& r : op.returns) tuple += (tuple.empty() ? "std::tuple<" : ", ") + cpp_type_of(r.type);
+  return tuple.empty() ? "void" : tuple + ">";
+}
+
 /// Type of one item that getitem takes out of a container's type: "std::tuple<A, B>" and 1 give B.
 FXX_INLINE std::string item_type(const std::string& container, std::int64_t index) {
   if (container.starts_with("std::vector<")) return container.substr(12, container.size() - 13);
@@ -63,13 +71,10 @@ FXX_INLINE std::string CppTypes::find(const Node& node, const Owner& owner) cons
             if (of(*input) == "double") return "double";
           return op->base_name() == "truediv" ? "double" : "int64_t";
         }
-        if (op->returns.size() == 1) return detail::cpp_type_of(op->returns[0].type);
-        std::string tuple;
-        for (const Return& r : op->returns) tuple += (tuple.empty() ? "std::tuple<" : ", ") + detail::cpp_type_of(r.type);
-        return tuple.empty() ? "void" : tuple + ">";
+        return detail::cpp_result_of(*op);
       },
       [&](const CallMethod& call) -> std::string {
-        if (const Operator* op = operator_of(node); op && op->returns.size() == 1) return detail::cpp_type_of(op->returns[0].type);
+        if (const Operator* op = operator_of(node)) return detail::cpp_result_of(*op);
         if (call.target == "dim" || call.target == "numel") return "int64_t";
         return node.type().empty() ? "torch::Tensor" : std::string(node.type());
       },

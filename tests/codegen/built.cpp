@@ -1,0 +1,150 @@
+// The quickly built form: one C function, narrow headers, call-backs for the rest.
+#include "fxx/codegen/built.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "fxx/ops/operation.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/trace/symbolic.hpp"
+#include "listed_owner.hpp"
+#include "support.hpp"
+
+using namespace fxx;
+
+namespace {
+
+class Installed final : public HeaderFinder {
+ public:
+  explicit Installed(std::set<std::string> missing = {}) : missing_(std::move(missing)) {}
+  bool has(const std::string& name) const override { return !missing_.contains(name) && !name.ends_with("__ops.h"); }
+
+ private:
+  std::set<std::string> missing_;
+};
+const test::ListedOwner nobody;
+
+/// The statements of the function.
+std::string body_of(const BuiltSource& source) {
+  const std::size_t from = source.text.find("  try {\n") + 8, to = source.text.find("    return 0;\n");
+  return source.text.substr(from, to - from);
+}
+template <class F>
+BuiltSource built(F f, const Installed& headers = Installed()) {
+  std::vector<std::string> names = {"x", "y"};
+  names.resize(static_cast<std::size_t>(detail::proxy_arity<F>()));
+  static Graph graph;
+  graph = symbolic_graph(f, names);
+  return built_source(graph, nobody, headers);
+}
+
+}  // namespace
+
+TEST_CASE("operators are called by their narrow headers; each statement says which node runs") {
+  const BuiltSource source = built([](auto x, auto y) { return relu(x.add(y)) * 2.5; });
+  CHECK(source.headers == std::vector<std::string>{"ATen/ops/add_ops.h", "ATen/ops/mul_ops.h", "ATen/ops/relu_ops.h"});
+  CHECK(body_of(source) ==
+        "    at::Tensor x = input(0);\n    at::Tensor y = input(1);\n"
+        "    call->node = 2;  auto add = at::_ops::add_Tensor::call(x, y, 1); x.reset(); y.reset();\n"
+        "    call->node = 3;  auto relu = at::_ops::relu::call(add); add.reset();\n"
+        "    call->node = 4;  auto mul = at::_ops::mul_Scalar::call(relu, 2.5); relu.reset();\n"
+        "    give({mul}); \n");
+  CHECK(source.text.starts_with("// Forward of Net, made by fxx"));
+  CHECK(source.nodes.size() == 6);
+  CHECK(source.result.kind == ResultShape::Kind::tensor);
+}
+
+TEST_CASE("attributes are handed in, each once") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* first = g.call_function(ops::linear, {x, g.get_attr("fc.weight"), g.get_attr("fc.bias")});
+  g.output(g.call_function(ops::linear, {first, g.get_attr("fc.weight")}));
+  const BuiltSource source = built_source(g, nobody, Installed());
+  CHECK(source.attributes == std::vector<std::string>{"fc.weight", "fc.bias"});
+  CHECK(body_of(source).find("at::Tensor fc_weight_1 = attribute(0);") != std::string::npos);
+}
+
+TEST_CASE("what has no narrow header, modules and functions of the user's are called back") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* module = g.call_module("layer", {x});
+  Node* own = g.call_function(register_function("tests::built"), {module, x});
+  own->set_type("torch::Tensor");
+  g.output(g.call_function(ops::relu, {own}));
+  const BuiltSource source = built_source(g, nobody, Installed({"ATen/ops/relu_ops.h"}));
+  CHECK(source.headers.empty());
+  CHECK(source.called_back == std::vector<bool>{false, true, true, true, false});
+  CHECK(
+      body_of(source).find(
+          "const void* const given[] = {&layer, &x}; if (call->call_back(call, 2, given, &built_results)) return 1;") !=
+      std::string::npos);
+}
+
+TEST_CASE(
+    "in place operators are declared beside the others, cat under another name, lists of optional tensors nowhere") {
+  CHECK(built([](auto x) { return x.relu_(); }).headers == std::vector<std::string>{"ATen/ops/relu_ops.h"});
+  CHECK(built([](auto x) {
+          return cat(std::vector{x, x});
+        }).headers == std::vector<std::string>{"ATen/ops/concat_ops.h"});
+  Graph g;
+  Node* x = g.placeholder("x");
+  g.output(g.call_function(ops::index_Tensor, {x, Argument::list({x})}));
+  CHECK(built_source(g, nobody, Installed()).called_back[1]);
+}
+
+TEST_CASE("results of several kinds keep their shape") {
+  const BuiltSource source = built([](auto x) {
+    const auto parts = x.chunk(2);
+    return std::make_tuple(x.relu(), parts, 3, "text", std::vector{x, x}, std::nullopt);
+  });
+  using Kind = ResultShape::Kind;
+  REQUIRE(source.result.kind == Kind::tuple);
+  std::vector<Kind> kinds;
+  for (const ResultShape& item : source.result.items) kinds.push_back(item.kind);
+  CHECK(kinds ==
+        std::vector<Kind>{Kind::tensor, Kind::list_of_tensors, Kind::constant, Kind::constant, Kind::list, Kind::none});
+  CHECK(body_of(source).ends_with("    give({relu}); give(chunk); give({x}); give({x}); \n"));
+}
+
+TEST_CASE("numbers that the graph computes go from node to node") {
+  const BuiltSource source = built([](auto x) { return x.view({x.dim() * 2 - 1, -1}); });
+  CHECK(body_of(source).find("auto mul = (dim) * (2);") != std::string::npos);
+  CHECK(body_of(source).find("auto sub = (mul) - (1);") != std::string::npos);
+  CHECK(body_of(source).find("at::_ops::view::call(x, c10::SymIntArrayRef({sub, -1}))") != std::string::npos);
+}
+
+TEST_CASE("inputs and results that are no tensors are refused, with the node") {
+  const auto refused = [](const Graph& g, std::string_view words) {
+    const auto fault = test::fault_of<CodegenError>([&] { (void)built_source(g, nobody, Installed()); });
+    return fault.id == 501 && fault.says(words) && !fault.node.empty();
+  };
+  Graph number;
+  number.placeholder("n", {}, "int64_t");
+  number.output({});
+  CHECK(refused(number, "input 'n' is a int64_t; a built module takes tensors"));
+  Graph result;
+  result.output(result.call_method("dim", {result.placeholder("x")}));
+  CHECK(refused(result, "'dim' is a number; a built module returns tensors"));
+  Graph missing;
+  missing.output(missing.call_function(ops::softmax_int, {missing.placeholder("x")}));
+  CHECK(refused(missing, "argument 'dim' of 'aten::softmax.int' is missing"));
+}
+
+TEST_CASE("nothing from a model becomes code") {
+  class Named final : public test::ListedOwner {
+   public:
+    std::string class_name() const override { return "Net\n#include <evil>\\"; }
+  };
+  Graph g;
+  Node* x = g.placeholder("x; evil()");
+  Node* attribute = g.get_attr("w\"); evil(\"");
+  Node* text =
+      g.call_function(ops::gelu, {g.call_function(ops::add_Tensor, {x, attribute})}, {{"approximate", "no\"ne\n"}});
+  g.output(text);
+  const BuiltSource source = built_source(g, Named(), Installed());
+  CHECK(source.text.find("evil()") == std::string::npos);
+  CHECK(source.text.find("\n#include <evil>") == std::string::npos);
+  CHECK(source.text.find(R"("no\"ne\012")") != std::string::npos);
+  CHECK(source.attributes == std::vector<std::string>{"w\"); evil(\""});
+}

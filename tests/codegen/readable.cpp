@@ -1,0 +1,266 @@
+// Readable forward functions: what each kind of node and value is written as, and that nothing from a model becomes code.
+#include "fxx/codegen/readable.hpp"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "fxx/ops/operation.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/trace/symbolic.hpp"
+#include "listed_owner.hpp"
+#include "support.hpp"
+
+using namespace fxx;
+using test::fault_of;
+
+namespace {
+
+const test::ListedOwner nobody;
+
+template <class F>
+std::string code(F f, const CodeOptions& options = {.release_values = false}) {
+  std::vector<std::string> names = {"x", "y", "z"};
+  names.resize(static_cast<std::size_t>(detail::proxy_arity<F>()));
+  return forward_code(symbolic_graph(f, names), nobody, options);
+}
+/// The expression that the only call of a traced function is written as.
+template <class F>
+std::string expression(F f) {
+  const std::string text = code(f), start = "  auto ";
+  const std::size_t at = text.rfind(" = ", text.rfind(";\n  return"));
+  return text.substr(at + 3, text.rfind(";\n  return") - at - 3);
+}
+/// The same in one line: everything that is used once stands where it is used.
+template <class F>
+std::string nested(F f) {
+  const std::string text = code(f, {.release_values = false, .nest_expressions = true});
+  const std::size_t at = text.find("  return ");
+  return text.substr(at + 9, text.rfind(";\n}") - at - 9);
+}
+/// How a value is returned.
+std::string returned(Argument value) {
+  Graph g;
+  g.output(std::move(value));
+  const std::string text = forward_code(g, nobody);
+  const std::size_t at = text.find("return ");
+  return text.substr(0, text.find(' ')) + "|" + text.substr(at + 7, text.rfind(";\n}") - at - 7);
+}
+/// The number of the fault and whether it speaks of the name.
+bool refused(const Graph& g, std::string_view words) {
+  const auto fault = fault_of<CodegenError>([&] { (void)forward_code(g, nobody); });
+  return fault.id == 501 && fault.says(words);
+}
+
+}  // namespace
+
+// --- whole functions -----------------------------------------------------------------------------------------------------
+
+TEST_CASE("one statement a node; values are given up after their last use") {
+  CHECK(code([](auto x, auto y) { return relu(x.matmul(y)) + x; }, {}) ==
+        "torch::Tensor forward(torch::Tensor x, torch::Tensor y) {\n"
+        "  auto matmul = x.matmul(y);  y.reset();\n"
+        "  auto relu = torch::relu(matmul);  matmul.reset();\n"
+        "  auto add = relu + x;  relu.reset(); x.reset();\n"
+        "  return add;\n"
+        "}\n");
+}
+
+TEST_CASE("modules, their attributes and attributes of the graph's own") {
+  test::ListedOwner owner({"scale", "block.fc.weight", "0.weird name"}, {});
+  owner.add(
+      ModuleInfo{.name = "block.fc", .type = "torch::nn::Linear", .construct = {}, .operation = &ops::linear.info()});
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* fc = g.call_module("block.fc", {x});
+  Node* product = g.call_function(ops::mul_Tensor, {fc, g.get_attr("scale")});
+  Node* sum = g.call_function(
+      ops::add_Tensor,
+      {g.call_function(ops::mul_Tensor, {product, g.get_attr("block.fc.weight")}), g.get_attr("0.weird name")});
+  g.output(sum);
+  g.set_owning_module(&owner);
+  CHECK(forward_code(g, owner, {.release_values = false, .nest_expressions = true}) ==
+        "torch::Tensor forward(torch::Tensor x) {\n"
+        "  auto add = this->block_fc(x) * this->scale * this->block_fc->weight + this->m_0_weird_name;\n"
+        "  return add;\n"
+        "}\n");
+}
+
+TEST_CASE("inputs with defaults and types, results of several kinds") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  g.placeholder("mask", Argument());
+  g.placeholder("p", 0.5);
+  g.placeholder("sizes", {}, "std::vector<int64_t>");
+  g.output(Argument::tuple({x, Argument::list({x, x})}));
+  CHECK(forward_code(g, nobody, {.release_values = false}) ==
+        "std::tuple<torch::Tensor, std::vector<torch::Tensor>> forward(torch::Tensor x, torch::Tensor mask = {}, "
+        "double p = 0.5, "
+        "std::vector<int64_t> sizes) {\n"
+        "  return std::make_tuple(x, std::vector<torch::Tensor>{x, x});\n"
+        "}\n");
+}
+
+TEST_CASE("what nobody uses is a statement; nothing returned is void") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  g.call_function(ops::relu_, {x});
+  g.output({});
+  CHECK(forward_code(g, nobody, {.release_values = false}) ==
+        "void forward(torch::Tensor x) {\n  torch::relu_(x);\n}\n");
+}
+
+// --- calls ---------------------------------------------------------------------------------------------------------------
+
+TEST_CASE("functions and methods as people call them, trailing defaults left out") {
+  CHECK(expression([](auto x) { return softmax(x, -1); }) == "torch::softmax(x, -1)");
+  CHECK(expression([](auto x) { return x.flatten(1, -1); }) == "x.flatten(1)");
+  CHECK(expression([](auto x) { return gelu(x, "tanh"); }) == "torch::gelu(x, \"tanh\")");
+  CHECK(expression([](auto x) { return conv2d(x, x, {}, 2, 1); }) == "torch::conv2d(x, x, {}, {2}, {1})");
+  CHECK(expression([](auto x) { return x.clamp(std::nullopt, 6.0); }) == "x.clamp(std::nullopt, 6.0)");
+  CHECK(expression([](auto x) { return x.to(Dtype::bfloat16); }) == "x.to(torch::kBFloat16)");
+  CHECK(expression([](auto x) { return zeros_like(x, Dtype::float64); }) ==
+        "torch::zeros_like(x, torch::TensorOptions().dtype(torch::kFloat64))");
+  CHECK(expression([](auto x) { return cat(std::vector{x, x}, 1); }) == "torch::cat({x, x}, 1)");
+}
+
+TEST_CASE("parts of tensors, lists and tuples") {
+  CHECK(expression([](auto x) { return x[2]; }) == "x[2]");
+  CHECK(expression([](auto x) {
+          return x.index({Ellipsis{}, std::nullopt, 0, Slice{1, std::nullopt, 2}, Slice{}});
+        }) ==
+        "x.index({torch::indexing::Ellipsis, torch::indexing::None, 0, torch::indexing::Slice(1, "
+        "torch::indexing::None, 2), "
+        "torch::indexing::Slice()})");
+  CHECK(nested([](auto x) { return x.chunk(2)[1]; }) == "chunk[1]");
+  CHECK(nested([](auto x) { return std::get<1>(x.max(0)); }) == "std::get<1>(max)");
+  CHECK(nested([](auto x) { return std::get<0>(topk(x, 3)); }) == "std::get<0>(topk)");
+}
+
+TEST_CASE("operators bind as in C++") {
+  CHECK(nested([](auto x, auto y, auto z) { return (x + y) * z; }) == "(x + y) * z");
+  CHECK(nested([](auto x, auto y, auto z) { return x + y * z; }) == "x + y * z");
+  CHECK(nested([](auto x, auto y, auto z) { return x - (y - z); }) == "x - (y - z)");
+  CHECK(nested([](auto x, auto y, auto z) { return x - y - z; }) == "x - y - z");
+  CHECK(nested([](auto x, auto y, auto z) { return x / (y * z); }) == "x / (y * z)");
+  CHECK(nested([](auto x, auto y) { return -(x + y); }) == "-(x + y)");
+  CHECK(nested([](auto x) { return -(-x); }) == "-(-x)");
+  CHECK(nested([](auto x) { return x - -2; }) == "x - -2");
+  CHECK(nested([](auto x, auto y) { return (x + y).relu(); }) == "(x + y).relu()");
+  CHECK(nested([](auto x, auto y) { return (x < y) & (x > 0); }) == "(x < y) & (x > 0)");
+  CHECK(nested([](auto x) { return (-x).abs(); }) == "(-x).abs()");
+}
+
+TEST_CASE("an expression is not nested across what changes memory, nor when it is used twice") {
+  CHECK(code(
+            [](auto x) {
+              const auto y = x + 1;
+              x.mul_(2);
+              return y * x;
+            },
+            {.release_values = false, .nest_expressions = true}) ==
+        "torch::Tensor forward(torch::Tensor x) {\n  auto add = x + 1;\n  x.mul_(2);\n  return add * x;\n}\n");
+  CHECK(code(
+            [](auto x) {
+              const auto y = x + 1;
+              return y * y;
+            },
+            {.release_values = false, .nest_expressions = true}) ==
+        "torch::Tensor forward(torch::Tensor x) {\n  auto add = x + 1;\n  return add * add;\n}\n");
+}
+
+// --- values --------------------------------------------------------------------------------------------------------------
+
+TEST_CASE("values of every kind") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  CHECK(returned(3) == "int64_t|3");
+  CHECK(returned(std::numeric_limits<std::int64_t>::min()) == "int64_t|(-9223372036854775807 - 1)");
+  CHECK(returned(-0.0) == "double|-0.0");
+  CHECK(returned(std::numeric_limits<double>::quiet_NaN()) == "double|std::numeric_limits<double>::quiet_NaN()");
+  CHECK(returned(-infinity) == "double|-std::numeric_limits<double>::infinity()");
+  CHECK(returned(true) == "bool|true");
+  CHECK(returned("a\"b\n\\") == R"(std::string|"a\"b\012\\")");
+  CHECK(returned(Complex{-0.0, infinity}) ==
+        "c10::complex<double>|c10::complex<double>(-0.0, std::numeric_limits<double>::infinity())");
+  CHECK(returned(Dtype::int8) == "torch::Dtype|torch::kInt8");
+  CHECK(returned(Argument::list({1, 2})) == "std::vector<int64_t>|std::vector<int64_t>{1, 2}");
+  CHECK(returned(Argument::dict({{"a\"", 1}, {"b", 2}})).ends_with(R"({{"a\"", 1}, {"b", 2}})"));
+}
+
+TEST_CASE("containers in containers") {
+  const std::string text = returned(Argument::tuple({1, Argument::tuple({2.5, "x"}), Argument::list({})}));
+  CHECK(text.find("std::make_tuple(1, std::make_tuple(2.5, \"x\"), ") != std::string::npos);
+}
+
+TEST_CASE("odd values as arguments") {
+  CHECK(expression([](auto x) { return x.mul(std::numeric_limits<double>::infinity()); }) ==
+        "x.mul(std::numeric_limits<double>::infinity())");
+  CHECK(expression([](auto x) { return x * -0.0; }) == "x * -0.0");
+  CHECK(expression([](auto x) { return x.add(std::numeric_limits<std::int64_t>::min()); }) ==
+        "x.add((-9223372036854775807 - 1))");
+  CHECK(expression([](auto x) { return x.reshape({}); }) == "x.reshape(at::IntArrayRef())");
+  CHECK(expression([](auto x) { return x.sum({0, 1}); }).find("{0, 1}") != std::string::npos);
+  CHECK(expression([](auto x) {
+          return einsum("i,j->ij", std::vector{x, x});
+        }) == "torch::einsum(\"i,j->ij\", {x, x})");
+}
+
+// --- what comes from a model never becomes code ---------------------------------------------------------------------------
+
+TEST_CASE("names of nodes and attributes that hold code, keywords, quotes and line ends are plain identifiers") {
+  const char* evil[] = {"x; std::abort()", "int",   "a\"b", "a\nb", "a//b", "a\\", "if",
+                        "forward",         "torch", "R\"(", "",     "this"};
+  test::ListedOwner owner;
+  for (const char* name : evil) owner.add(AttributeInfo{.name = name, .kind = AttributeInfo::Kind::buffer, .meta = {}});
+  Graph g;
+  Node* sum = g.placeholder("x; evil()");
+  for (const char* name : evil) {
+    Node* attribute = g.get_attr(name);
+    sum = g.create_node(CallFunction{&ops::add_Tensor.info()}, {sum, attribute}, {}, name);
+  }
+  g.output(sum);
+  const std::string text = forward_code(g, owner, {.release_values = false});
+  CAPTURE(text);
+  CHECK(text.find("abort()") == std::string::npos);
+  CHECK(text.find("evil()") == std::string::npos);
+  CHECK(text.find_first_of("\"\\/") == std::string::npos);
+  std::size_t lines = 0;
+  for (char c : text) lines += c == '\n';
+  CHECK(lines == 3 + 2 * std::size(evil));
+  for (const char* keyword :
+       {"auto int ", "auto if ", "auto this ", "this->int ", "this->int;", "this->if;", "this->forward;"})
+    CHECK(text.find(keyword) == std::string::npos);
+}
+
+TEST_CASE("targets and types that are no C++ names are refused, with the node") {
+  const auto with = [](auto make) {
+    Graph g;
+    Node* x = g.placeholder("x");
+    g.output(make(g, x));
+    return g;
+  };
+  CHECK(refused(with([](Graph& g, Node* x) { return g.call_method("relu(); evil", {x}); }),
+                "'relu(); evil' is no name of a method"));
+  CHECK(refused(with([](Graph& g, Node* x) { return g.call_method("a::b", {x}); }), "is no name of a method"));
+  CHECK(refused(with([](Graph& g, Node*) { return g.call_method("own", {3}); }), "a method needs an object"));
+  CHECK(refused(with([](Graph& g, Node* x) { return g.call_function(register_function("evil(); f"), {x}); }),
+                "is no C++ name"));
+  CHECK(refused(with([](Graph& g, Node* x) {
+                  return g.call_function(register_operator("tests::code(Tensor x) -> Tensor"), {x});
+                }),
+                "'tests::code' has no C++ function"));
+  CHECK(refused(with([](Graph& g, Node* x) { return g.placeholder("y", {}, "int; evil()"), x; }), "is no C++ type"));
+  CHECK(refused(with([](Graph& g, Node* x) { return g.create_node(Placeholder{"*args"}), x; }), "a variadic input"));
+  CHECK(refused(
+      with([](Graph& g, Node* x) {
+        return g.call_function(register_function("f"), {x, Enumerator{.type = "A", .name = "b(); evil", .value = 1}});
+      }),
+      "is no C++ name"));
+}
+
+TEST_CASE("a wrapped function is called from the outermost scope, so that no variable hides it") {
+  Graph g;
+  Node* x = g.placeholder("mine");
+  g.output(g.call_function(register_function("mine"), {x, "text\""}));
+  CHECK(forward_code(g, nobody, {.release_values = false}).find("::mine(mine, \"text\\\"\")") != std::string::npos);
+}
