@@ -7,7 +7,7 @@
 namespace fxx::inline FXX_ABI {
 
 FXX_INLINE ModuleSource module_source(const Graph& graph, const Owner& owner, const std::string& name, const std::string& header_file) {
-  if (!is_cpp_name(name) || name.find(':') != std::string::npos)
+  if (name.empty() || cpp_identifier(name) != name)
     throw CodegenError(ErrorId::no_cpp_spelling, "module_source: " + repr(std::string_view(name)) + " cannot name a class; give a C++ identifier");
   const Members members(graph, owner);
   detail::ForwardWriter writer(graph, owner, members, {.release_values = false, .nest_expressions = true});

@@ -47,8 +47,20 @@ executable('@FILE@', ['@FILE@.cpp', 'main.cpp'], dependencies: torch_dep)
 
 inline constexpr const char* folder_main = R"cpp(#include <iostream>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "@FILE@.h"
+
+// All tensors of a result, in order.
+template <class T>
+void add_tensors(std::vector<torch::Tensor>& to, const T& value) {
+  if constexpr (std::is_convertible_v<const T&, torch::Tensor>) to.push_back(value);
+  else if constexpr (requires { std::tuple_size<T>::value; }) std::apply([&](const auto&... parts) { (add_tensors(to, parts), ...); }, value);
+  else if constexpr (requires { value.begin()->value(); }) for (const auto& entry : value) add_tensors(to, entry.value());
+  else if constexpr (requires { value.begin()->second; }) for (const auto& entry : value) add_tensors(to, entry.second);
+  else if constexpr (requires { value.begin(); }) for (const auto& item : value) add_tensors(to, item);
+}
 
 // Loads the weights and runs the model on the inputs that were kept with it.
 // usage: @FILE@ [folder with weights.pt]
@@ -89,6 +101,13 @@ FXX_INLINE void write_aside(const std::filesystem::path& path, const std::string
 
 FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const std::string& name, const FolderOptions& options) {
   // Everything that can fail for the graph's sake comes first.
+  // LibTorch writes names into the text of its archives as they are: these end a string there, and what follows is code.
+  for (const std::vector<std::string>& names : {module.named_modules({}, false).keys(), module.named_parameters().keys(), module.named_buffers().keys()})
+    for (const std::string& text : names)
+      for (const char c : text)
+        if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ')
+          throw CodegenError(ErrorId::no_cpp_spelling, "to_folder: " + repr(std::string_view(text)) +
+                                                           " cannot name a tensor or module in a file of weights; register it under a name without quotes, backslashes and line ends");
   const std::string file = snake_case(name);
   const ModuleSource source = module_source(module.graph(), module.owner(), name, file + ".h");
   std::string check;
@@ -104,18 +123,15 @@ FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const 
     check = "    std::vector<torch::Tensor> inputs, expected;\n"
             "    torch::load(inputs, folder + \"/example_inputs.pt\");\n"
             "    torch::load(expected, folder + \"/example_outputs.pt\");\n"
-            "    const auto result = model->forward(" + arguments + ");\n";
-    check += result.isTensor() ? "    const std::vector<torch::Tensor> results = {result};\n" : "";
-    if (!result.isTensor()) {
-      // Tuples are unpacked, lists are what they are.
-      check += result.isTuple() ? "    std::vector<torch::Tensor> results;\n    std::apply([&](const auto&... parts) { (results.push_back(parts), ...); }, result);\n"
-                                : "    const std::vector<torch::Tensor> results(result.begin(), result.end());\n";
-    }
-    check += "    for (size_t i = 0; i < results.size(); ++i) {\n"
-             "      const double error = (results[i] - expected[i]).abs().max().item<double>();\n"
-             "      std::cout << \"result \" << i << \": \" << results[i].sizes() << \", largest difference \" << error << std::endl;\n"
-             "      if (!(error <= 1e-4)) throw std::runtime_error(\"the results differ from those of the traced model\");\n"
-             "    }\n";
+            "    std::vector<torch::Tensor> results;\n"
+            "    add_tensors(results, model->forward(" + arguments + "));\n"
+            "    if (results.size() != expected.size()) throw std::runtime_error(\"there are not as many results as the traced model has\");\n"
+            "    for (size_t i = 0; i < results.size(); ++i) {\n"
+            "      const torch::Tensor a = results[i].to(torch::kDouble), b = expected[i].to(torch::kDouble);\n"
+            "      const bool same = a.sizes() == b.sizes() && torch::allclose(a, b, 1e-4, 1e-4, /*equal_nan=*/true);\n"
+            "      std::cout << \"result \" << i << \": \" << results[i].sizes() << (same ? \", as expected\" : \", not as expected\") << std::endl;\n"
+            "      if (!same) throw std::runtime_error(\"the results differ from those of the traced model\");\n"
+            "    }\n";
   }
   const std::vector<std::pair<std::string, std::string>> values = {{"@FILE@", file}, {"@NAME@", name}, {"@CHECK@", check}};
 

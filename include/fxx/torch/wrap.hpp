@@ -70,7 +70,9 @@ class Wrapped {
       std::vector<const Operand*> all;
       for (const AnyArg& operand : operands) all.push_back(&operand);
       Tracer& tracer = tracer_of(all);
-      return traced_result<typename Traits::result>(tracer, tracer.call_function(*target_, all));
+      Node* node = tracer.call_function(*target_, all);
+      if constexpr (std::is_same_v<std::remove_cvref_t<typename Traits::result>, at::Tensor>) node->set_type("torch::Tensor");
+      return traced_result<typename Traits::result>(tracer, node);
     } else {
       return function_(args...);
     }
