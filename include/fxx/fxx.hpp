@@ -13,6 +13,7 @@
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/leaf_modules.hpp"
+#include "fxx/rewrite/describe.hpp"
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/activations.hpp"
 #include "fxx/rules/attention.hpp"

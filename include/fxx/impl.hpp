@@ -22,6 +22,7 @@
 #include "fxx/ops/registry.ipp"
 #include "fxx/passes/dead_code.ipp"
 #include "fxx/passes/leaf_modules.ipp"
+#include "fxx/rewrite/describe.ipp"
 #include "fxx/rewrite/matcher.ipp"
 #include "fxx/rewrite/rewriter.ipp"
 #include "fxx/runtime/backtrace.ipp"

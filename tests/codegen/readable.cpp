@@ -1,4 +1,4 @@
-// Readable forward functions: what each kind of node and value is written as, and that nothing from a model becomes code.
+// Readable forward functions: what each kind of node and value is written as; nothing from a model becomes code.
 #include "fxx/codegen/readable.hpp"
 
 #include <doctest/doctest.h>
@@ -54,7 +54,7 @@ bool refused(const Graph& g, std::string_view words) {
 
 }  // namespace
 
-// --- whole functions -----------------------------------------------------------------------------------------------------
+// --- whole functions ------------------------------------------------------------------------------------------------
 
 TEST_CASE("one statement a node; values are given up after their last use") {
   CHECK(code([](auto x, auto y) { return relu(x.matmul(y)) + x; }, {}) ==
@@ -110,7 +110,7 @@ TEST_CASE("what nobody uses is a statement; nothing returned is void") {
         "void forward(torch::Tensor x) {\n  torch::relu_(x);\n}\n");
 }
 
-// --- calls ---------------------------------------------------------------------------------------------------------------
+// --- calls ----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("functions and methods as people call them, trailing defaults left out") {
   CHECK(expression([](auto x) { return softmax(x, -1); }) == "torch::softmax(x, -1)");
@@ -169,7 +169,7 @@ TEST_CASE("an expression is not nested across what changes memory, nor when it i
         "torch::Tensor forward(torch::Tensor x) {\n  auto add = x + 1;\n  return add * add;\n}\n");
 }
 
-// --- values --------------------------------------------------------------------------------------------------------------
+// --- values ---------------------------------------------------------------------------------------------------------
 
 TEST_CASE("values of every kind") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -205,7 +205,7 @@ TEST_CASE("odd values as arguments") {
         }) == "torch::einsum(\"i,j->ij\", {x, x})");
 }
 
-// --- what comes from a model never becomes code ---------------------------------------------------------------------------
+// --- what comes from a model never becomes code ---------------------------------------------------------------------
 
 TEST_CASE("names of nodes and attributes that hold code, keywords, quotes and line ends are plain identifiers") {
   const char* evil[] = {"x; std::abort()", "int",   "a\"b", "a\nb", "a//b", "a\\", "if",
