@@ -80,23 +80,21 @@ FXX_INLINE void NameTable::insert(std::string_view name) {
 
 FXX_INLINE std::string_view NameTable::create(std::string_view candidate, Arena& arena) {
   std::string name = snake_case(candidate);
-  if (taken(name) || is_reserved_name(name)) {
-    // "x_3" counts on from 3 with base "x".
-    std::size_t end = name.find_last_not_of("0123456789");
-    std::uint64_t number = 0;
-    if (end != name.npos && end > 0 && name[end] == '_' && end + 1 < name.size() && name[end + 1] != '0' &&
-        name.size() - end < 12) {
-      for (char c : std::string_view(name).substr(end + 1)) number = number * 10 + static_cast<std::uint64_t>(c - '0');
-      name.erase(end);
-    }
-    auto highest = highest_.find(name);
-    if (highest == highest_.end()) highest = highest_.emplace(name, 0).first;
-    number = std::max(number, highest->second);
-    const std::string base = name;
-    do name = base + '_' + std::to_string(++number);
-    while (taken(name));
-    highest->second = number;
+  // "x_3" is number 3 of the base "x". Whatever number a base had last, it counts on from there.
+  const std::size_t end = name.find_last_not_of("0123456789");
+  const bool numbered = end != name.npos && end > 0 && name[end] == '_' && end + 1 < name.size() && name.size() - end < 19;
+  const std::string base = numbered ? name.substr(0, end) : name;
+  const auto last = last_number_.find(base);
+  std::uint64_t number = 0;
+  if (!numbered || taken(name)) {
+    number = last == last_number_.end() ? 0 : last->second;
+    if (is_reserved_name(name)) name = base + '_' + std::to_string(++number);
+  } else {
+    for (char c : std::string_view(name).substr(end + 1)) number = number * 10 + static_cast<std::uint64_t>(c - '0');
   }
+  while (taken(name)) name = base + '_' + std::to_string(++number);
+  if (last != last_number_.end()) last->second = number;
+  else if (number) last_number_.emplace(base, number);
   const std::string_view kept = arena.store(name);
   insert(kept);
   return kept;
@@ -357,6 +355,7 @@ FXX_INLINE std::vector<Node*> Node::replace_all_uses_with(Node* replacement) {
 }
 
 FXX_INLINE void Node::prepend(Node* node) {
+  storage_->check_input(nullptr, this);
   storage_->check_input(this, node);
   if (node == this || node->next_ == this) return;
   if (node == storage_->output)
@@ -367,6 +366,7 @@ FXX_INLINE void Node::prepend(Node* node) {
 }
 
 FXX_INLINE void Node::append(Node* node) {
+  storage_->check_input(nullptr, this);
   if (node == this) return;
   if (this == storage_->output)
     throw GraphError(ErrorId::output_misplaced, "Node::append: nothing can follow the output; use prepend", {format_node(*this)});

@@ -18,6 +18,7 @@ class GraphParser {
   Graph run() {
     skip_space();
     expect("graph():");
+    if (at_end()) return std::move(graph_);  // how a graph without nodes prints
     for (;;) {
       skip_space();
       if (at_end()) fail("the text ends without a return line or a node; the graph is cut off", true);
@@ -312,13 +313,13 @@ class GraphParser {
 
   /// A tuple, or a complex number: `(1+2j)`.
   Argument parse_parenthesis(int depth) {
-    const std::size_t close = text_.find_first_of("),[{' ", at_);
+    const std::size_t close = text_.find_first_of("(),[{' ", at_ + 1);
     if (close != text_.npos && text_[close] == ')' && text_[close - 1] == 'j') {
       ++at_;
       Complex value;
-      value.real = parse_number().number();
+      value.real = real_number();
       take("+");
-      value.imag = parse_number().number();
+      value.imag = real_number();
       expect("j)");
       return value;
     }
@@ -344,6 +345,10 @@ class GraphParser {
     std::size_t end = digits;
     while (end < text_.size() && text_[end] >= '0' && text_[end] <= '9') ++end;
     if (end == text_.size() || (text_[end] != '.' && text_[end] != 'e')) return integer();
+    return real_number();
+  }
+  /// Also inf and nan, and -0 with its sign.
+  double real_number() {
     double value = 0;
     const auto [stop, status] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
     if (status != std::errc{}) fail("expected a number");

@@ -102,7 +102,7 @@ FXX_INLINE void append_node(std::string& out, const Node& node) {
   const std::string_view type = node.type();
   if (node.opcode() == Opcode::output) {
     out += "return ";
-    append(out, node.arg(0), "");
+    if (!node.args().empty()) append(out, node.args()[0], "");  // messages print broken graphs too
     if (!type.empty()) (out += " : ") += type;
     return;
   }

@@ -34,7 +34,7 @@ class NameTable {
 
   std::vector<Slot> slots_;  // open addressing; the size is a power of two
   std::size_t used_ = 0;
-  std::map<std::string, std::uint64_t, std::less<>> highest_;  // number last given, per base name
+  std::map<std::string, std::uint64_t, std::less<>> last_number_;  // by base name; none: 0
 };
 
 }  // namespace fxx::inline FXX_ABI::detail
