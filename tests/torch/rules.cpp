@@ -16,7 +16,6 @@ namespace F = torch::nn::functional;
 
 namespace {
 
-using Function = std::function<c10::IValue(const Tensors&)>;
 using Apply = std::function<rewrite::RewriteReport(GraphModule&)>;
 const Apply inference = [](GraphModule& m) { return rules::inference.apply(m); };
 const Apply activations = [](GraphModule& m) { return rules::activations.apply(m); };
@@ -29,18 +28,8 @@ Tensor weight(std::vector<std::int64_t> sizes) { return randn(std::move(sizes)).
 /// Positive numbers over many magnitudes.
 Tensor variances(std::int64_t size) { return torch::exp(torch::linspace(-9, 6, size, torch::kDouble)); }
 
-std::shared_ptr<GraphModule> traced(const Function& f, const Tensors& inputs, const TraceOptions& options = {}) {
-  const torch::nn::Module root("Function");
-  return fxx::detail::trace_module(
-      root,
-      [&](std::span<const Tensor> in) {
-        return f({in.begin(), in.end()});
-      },
-      cloned(inputs), options);
-}
-
 /// Gradients of a weighted sum of the results, for all that require one.
-Tensors gradients_for(const Function& f, const Tensors& inputs, const Tensors& weights) {
+Tensors gradients_for(const Forward& f, const Tensors& inputs, const Tensors& weights) {
   Tensors of = weights, leaves;
   for (const Tensor& in : inputs) leaves.push_back(in.detach().clone().set_requires_grad(in.is_floating_point()));
   for (const Tensor& leaf : leaves)
@@ -54,7 +43,7 @@ Tensors gradients_for(const Function& f, const Tensors& inputs, const Tensors& w
 
 struct Sample {
   std::string fired;  // report of the rules; empty: none may fire
-  Function f;
+  Forward f;
   Tensors inputs;
   Tensors weights = {};  // captured by f
   double tolerance = 1e-12;
@@ -69,7 +58,7 @@ std::shared_ptr<GraphModule> check(const Apply& apply, const Sample& sample) {
   const std::string after = to_string(gm->graph());
   CAPTURE(after);
   gm->graph().lint();
-  const Function by_graph = [&](const Tensors& in) { return gm->run(boxed(in)); };
+  const Forward by_graph = [&](const Tensors& in) { return gm->run(boxed(in)); };
   for (int round = 0; round < 2; ++round) {  // the inputs that were traced, then others
     Tensors inputs = cloned(sample.inputs);
     if (round == 1)
@@ -93,7 +82,7 @@ std::shared_ptr<GraphModule> check(const Apply& apply, const Sample& sample) {
   return gm;
 }
 /// Nothing may fire, and nothing may change.
-void check_untouched(const Apply& apply, const Function& f, const Tensors& inputs, const Tensors& weights = {}) {
+void check_untouched(const Apply& apply, const Forward& f, const Tensors& inputs, const Tensors& weights = {}) {
   check(apply, {"", f, inputs, weights});
 }
 
@@ -245,7 +234,7 @@ TEST_CASE("one convolution called twice, each call with a batch norm of its own"
   torch::manual_seed(5);
   const Tensor w = weight({3, 3, 3}), b = weight({3});
   const Tensor mean1 = randn({3}), mean2 = randn({3}), var1 = variances(3), var2 = variances(3) * 3;
-  const Function f = [&](const Tensors& t) {
+  const Forward f = [&](const Tensors& t) {
     const Tensor y = normalised(torch::conv1d(t[0], w, b, 1, 1), {}, {}, mean1, var1);
     return normalised(torch::conv1d(y, w, b, 1, 1), {}, {}, mean2, var2);
   };
@@ -311,7 +300,7 @@ TEST_CASE("dropout of every kind goes in evaluation, at any rate, in place or no
 TEST_CASE("dropout stays in training, where it draws the same numbers as before") {
   const Tensors in{randn({3, 4, 5})};
   for (const double p : {0.0, 0.5, 1.0}) {
-    const Function f = [&](const Tensors& t) {
+    const Forward f = [&](const Tensors& t) {
       return torch::dropout(t[0], p, true) + torch::alpha_dropout(t[0], 0.2, true);
     };
     const auto gm = traced(f, in);
@@ -488,7 +477,7 @@ TEST_CASE("attention under masks of every shape that adds to the scores") {
   for (const auto& size : sizes) {
     CAPTURE(size);
     const Tensor mask = randn(size) * 3;
-    const auto f = [&](const Tensor& added) -> Function {
+    const auto f = [&](const Tensor& added) -> Forward {
       return [=](const Tensors& t) {
         return torch::matmul(torch::softmax(torch::matmul(t[0], t[1].transpose(-1, -2)) / 2.0 + added, -1), t[2]);
       };
@@ -522,7 +511,7 @@ TEST_CASE("a query that is masked from all keys gets zeros of the operator, nan 
   Tensor mask = torch::zeros({2, 3}, torch::kDouble);
   mask[1].fill_(-std::numeric_limits<double>::infinity());
   const Tensors in{randn({1, 2, 2, 4}), randn({1, 2, 3, 4}), randn({1, 2, 3, 4})};
-  const Function f = [&](const Tensors& t) {
+  const Forward f = [&](const Tensors& t) {
     return torch::matmul(torch::softmax(torch::matmul(t[0], t[1].transpose(-1, -2)) * 0.5 + mask, -1), t[2]);
   };
   const auto gm = traced(f, in);
@@ -540,8 +529,8 @@ TEST_CASE("operands of attention that broadcast, and a mask with more dimensions
     if (added.defined()) scores = scores + added;
     return torch::matmul(torch::softmax(scores, -1), v);
   };
-  const Function plain = [&](const Tensors& t) { return f(t[0], t[1], t[2], {}); };
-  const Function masked = [&](const Tensors& t) { return f(t[0], t[1], t[2], t[3]); };
+  const Forward plain = [&](const Tensors& t) { return f(t[0], t[1], t[2], {}); };
+  const Forward masked = [&](const Tensors& t) { return f(t[0], t[1], t[2], t[3]); };
   // Whether or not these are recognised, they have to stay right.
   for (const Tensors& in : {Tensors{randn({2, 3, 5, 4}), randn({1, 3, 6, 4}), randn({2, 1, 6, 4})},
                             Tensors{randn({2, 3, 5, 4}), randn({6, 4}), randn({6, 4})},
@@ -681,7 +670,7 @@ TEST_CASE("a merged linear whose parts are written to gives the same results and
   torch::manual_seed(12);
   const Tensor w1 = weight({4, 3}), w2 = weight({4, 3}), b1 = weight({4}), b2 = weight({4});
   // relu_ on the result of a linear is what ReLU(inplace) is.
-  const Function f = [&](const Tensors& t) {
+  const Forward f = [&](const Tensors& t) {
     Tensor y = F::linear(t[0], w1, b1), z = F::linear(t[0], w2, b2);
     y.relu_();
     return y * z;
@@ -703,7 +692,7 @@ TEST_CASE("a merged linear whose parts are written to gives the same results and
 TEST_CASE("what LibTorch takes apart is put together again, exactly") {
   torch::manual_seed(13);
   const Tensor w = weight({4, 3}), b = weight({4}), narrow = weight({1, 3}), one_bias = weight({1});
-  const auto sample = [&](const std::string& rule, const Function& f, const Tensors& in, const Tensors& weights = {}) {
+  const auto sample = [&](const std::string& rule, const Forward& f, const Tensors& in, const Tensors& weights = {}) {
     Sample s{rule, f, in, weights, 1e-14};
     s.options.reroll_operators = false;
     check(reroll, s);
@@ -745,7 +734,7 @@ TEST_CASE("a linear whose product is wanted too stays taken apart where it has t
   torch::manual_seed(14);
   const Tensor w = weight({4, 3}), b = weight({4});
   for (const bool in_place : {false, true}) {
-    const Function f = [&](const Tensors& t) {
+    const Forward f = [&](const Tensors& t) {
       Tensor product = torch::matmul(t[0], w.t());
       const Tensor before = product * 1;
       const Tensor sum = in_place ? product.add_(b) : product + b;

@@ -91,6 +91,17 @@ inline Tensors cloned(const Tensors& inputs) {
 /// A forward of any inputs and results. One type for all modules, so that what follows is compiled once a file.
 using Forward = std::function<c10::IValue(const Tensors&)>;
 
+/// A function traced with copies of the inputs.
+inline std::shared_ptr<GraphModule> traced(const Forward& f, const Tensors& inputs, const TraceOptions& options = {}) {
+  const torch::nn::Module root("Function");
+  return fxx::detail::trace_module(
+      root,
+      [&](std::span<const at::Tensor> in) {
+        return f({in.begin(), in.end()});
+      },
+      cloned(inputs), options);
+}
+
 /// Calls a module, a callable or a graph with copies of the inputs: in-place operators write to those.
 template <class M>
 Forward forward_of(M& module) {

@@ -4,6 +4,7 @@
 // composite operators decompose. Facts and pitfalls behind each step are in docs/design.md, "Tracing at the dispatcher".
 #pragma once
 
+#include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
@@ -250,7 +251,14 @@ class DispatchTracer::Implementation {
       for (const c10::IValue& v : value.toListRef()) items.push_back(v.isNone() ? Argument() : tensor(v.toTensor()));
       return Argument::list(std::move(items));
     }
-    if (value.isGenerator()) return {};  // the default generator; others have no name in a graph
+    if (value.isGenerator()) {
+      const at::Generator& generator = value.toGenerator();
+      if (generator.defined() && generator != at::globalContext().defaultGenerator(generator.device()))
+        throw TraceError(ErrorId::unsupported_argument,
+                         "trace: random numbers are drawn from a generator of its own, which a graph has no name for; seed the default generator",
+                         {{}, user_place()});
+      return {};
+    }
     return to_argument(value, parameter.type);
   }
 

@@ -1,0 +1,489 @@
+// Tracing at the dispatcher where it is easily got wrong: code that cannot be a graph, code that fails, writes, makes
+// views, or runs in several threads; and the table of operators against what LibTorch registers.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <sstream>
+#include <thread>
+
+#include "fxx/ops/operation.hpp"
+#include "fxx/ops/registry.hpp"
+#include "torch/support.hpp"
+
+using namespace fxx;
+using namespace fxx::test;
+using torch::Tensor;
+
+namespace {
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
+/// Nothing is left switched on in this thread.
+bool is_off() {
+  return !c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::DeferredInit) &&
+         !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::DeferredInit) && c10::GradMode::is_enabled();
+}
+/// Traced with the first inputs, a function gives the same results for all.
+void check_function(const Forward& f, const std::vector<Tensors>& inputs) {
+  const auto gm = traced(f, inputs[0]);
+  CHECK(is_off());
+  check_forward([&](const Tensors& in) { return f(cloned(in)); }, nullptr, *gm, inputs);  // f may write to its inputs
+}
+void check_function(const Forward& f, const std::vector<std::int64_t>& sizes) {
+  check_function(f, {{torch::randn(sizes)}, {torch::randn(sizes)}});
+}
+
+// --- control flow that depends on data -----------------------------------------------------------------------------
+
+Tensor decides_by_value(const Tensor& x) { return x.sum().item<double>() > 0 ? x : -x; }
+Tensor calls_what_decides(const Tensor& x) { return decides_by_value(x * 2) + 1; }
+
+TEST_CASE("code that asks for a traced value is refused, naming the user's function and the value") {
+  const Tensor x = torch::rand({3});
+  const Fault fault =
+      fault_of<TraceError>([&] { traced([](const Tensors& t) { return calls_what_decides(t[0]); }, {x}); });
+  CHECK(fault.id == 301);
+  CHECK(fault.says("decides_by_value"));
+  CHECK(contains(fault.node, "%sum"));
+  CHECK(is_off());
+  const std::vector<std::pair<const char*, Forward>> asking = {
+      {"item", [](const Tensors& t) { return t[0] * t[0].max().item<float>(); }},
+      {"item", [](const Tensors& t) { return t[0].narrow(0, 0, t[0].argmax().item<std::int64_t>() + 1); }},
+      {"is_nonzero", [](const Tensors& t) { return t[0].mean().is_nonzero() ? t[0] : -t[0]; }},
+      {"equal", [](const Tensors& t) { return torch::equal(t[0], t[0].clone()) ? t[0] : -t[0]; }},
+      {"allclose", [](const Tensors& t) { return torch::allclose(t[0], torch::zeros({3})) ? t[0] : -t[0]; }},
+      {"item", [](const Tensors& t) { return torch::rand({}).item<double>() > 0.5 ? t[0] : -t[0]; }}};
+  for (const auto& [name, f] : asking) {
+    CAPTURE(name);
+    const Fault refused = fault_of<TraceError>([&, &g = f] { traced(g, {x}); });
+    CHECK(refused.id == 301);
+    CHECK(refused.says(name));
+    CHECK(is_off());
+  }
+  struct Gate : torch::nn::Module {
+    Tensor gate = register_parameter("gate", torch::ones({1}));
+    Tensor forward(Tensor t) { return gate.item<float>() > 0 ? t : -t; }
+  } gate;
+  const Fault by_parameter = fault_of<TraceError>([&] { trace(gate, {x}); });
+  CHECK(by_parameter.id == 301);
+  CHECK(by_parameter.says("Gate"));
+}
+
+TEST_CASE("questions that do not depend on the inputs are answered: sizes, dtypes, constants, a tensor and itself") {
+  check_function(
+      [](const Tensors& t) {
+        Tensor y = t[0];
+        if (y.dim() == 2 && y.size(1) > 2 && y.is_contiguous() && y.scalar_type() == torch::kFloat) y = y.t();
+        if (torch::tensor({3}).item<int>() == 3 && torch::arange(4).sum().item<int>() == 6) y = y + 1;
+        return torch::equal(t[0], t[0]) ? y * y.numel() : y;
+      },
+      {2, 3});
+}
+
+// --- code that fails -----------------------------------------------------------------------------------------------
+
+TEST_CASE("what forward throws passes as it is, the tracer is off afterwards, and the next trace works") {
+  const Tensor x = torch::rand({3});
+  struct Mine {
+    int number;
+  };
+  int caught = 0;
+  try {
+    traced(
+        [](const Tensors& t) -> c10::IValue {
+          (void)(t[0] + 1);
+          throw Mine{7};
+        },
+        {x});
+  } catch (const Mine& e) {
+    caught = e.number;
+  }
+  CHECK(caught == 7);
+  CHECK(is_off());
+  std::string text;
+  try {
+    traced([](const Tensors& t) { return torch::matmul(t[0], torch::ones({4})); }, {x});
+  } catch (const c10::Error& e) {
+    text = e.what();
+  }
+  CHECK(contains(text, "size"));
+  CHECK(is_off());
+  const Tensor unseen = x * 2 + 1;
+  const auto gm = traced([](const Tensors& t) { return t[0].exp(); }, {x});
+  CHECK(gm->graph().size() == 3);
+  CHECK(same((*gm)(x), x.exp()));
+}
+
+TEST_CASE("wrong inputs to trace: too many, too few, undefined, more than a call can take") {
+  const Tensor x = torch::rand({3});
+  const auto f = [](Tensor a, Tensor b) { return a + b; };
+  CHECK(fault_of<TraceError>([&] { trace(f, {x}); }).id == 305);
+  CHECK(fault_of<TraceError>([&] { trace(f, {x, x, x}); }).id == 305);
+  const Fault fault = fault_of<TraceError>([&] { trace(f, {x, Tensor()}, {.input_names = {"left", "right"}}); });
+  CHECK(fault.id == 305);
+  CHECK(fault.says("'right'"));
+  CHECK(fault_of<TraceError>([&] { trace(f, Tensors(13, x)); }).id == 305);
+  CHECK(is_off());
+  // Names that are the same, or mean something else in C++.
+  const auto gm = trace(f, {x, x + 1}, {.input_names = {"int", "int"}});
+  CHECK(same((*gm)(x, x + 1), x + (x + 1)));
+  CHECK_FALSE(contains(gm->code(), "Tensor int,"));
+}
+
+// --- inputs and results --------------------------------------------------------------------------------------------
+
+TEST_CASE("one tensor given twice is two inputs; inputs may share memory, or be parameters") {
+  const Tensor x = torch::rand({3});
+  const auto gm = traced([](const Tensors& t) { return t[0] - t[1]; }, {x, x});
+  CHECK(same((*gm)(x, x * 3), x - x * 3));
+  struct Scales : torch::nn::Module {
+    Tensor w = register_parameter("w", torch::rand({3}));
+    Tensor forward(Tensor t) { return t * w; }
+  } scales;
+  const auto of_parameter = trace(scales, {scales.w});
+  CHECK(same((*of_parameter)(x), x * scales.w));
+  const Tensor matrix = torch::rand({2, 3});
+  const auto of_views = trace([](Tensor a, Tensor b) { return a + b; }, {matrix, matrix[0]});
+  CHECK(same((*of_views)(matrix, x), matrix + x));
+}
+
+TEST_CASE("results: inputs, parameters, constants, one value twice, nothing, numbers and texts, nested") {
+  const Tensor captured = torch::rand({2, 3});
+  check_function([](const Tensors& t) { return t[0]; }, {2, 3});
+  check_function([](const Tensors& t) { return std::vector<Tensor>{t[0], t[0], t[0] + 1, t[0]}; }, {2, 3});
+  check_function([&](const Tensors&) { return captured; }, {2, 3});
+  check_function([](const Tensors& t) { return t[0].chunk(2, 1)[1]; }, {2, 3});
+  const auto nested = [](Tensor t) {
+    const Tensor y = t.relu();
+    return std::tuple(std::map<std::string, std::vector<Tensor>>{{"b", {y, t}}, {"a", {}}}, std::optional<Tensor>(), 3,
+                      2.5, true, std::string("text \"quoted\"\n"), std::pair(y, std::tuple(t.sum())),
+                      std::optional<Tensor>(y));
+  };
+  const auto gm = trace(nested, {captured});
+  check_traced(nested, *gm, {{captured}, {captured - 0.5}});
+  const auto elements = gm->run({captured}).toTupleRef().elements().vec();
+  CHECK(elements[1].isNone());
+  CHECK(elements[2].toInt() == 3);
+  CHECK(elements[3].toDouble() == 2.5);
+  CHECK(elements[4].toBool());
+  CHECK(elements[5].toStringRef() == "text \"quoted\"\n");
+  CHECK(elements[6].toTupleRef().elements()[1].isTuple());
+  // Forward that gives nothing back.
+  struct Writes : torch::nn::Module {
+    Tensor seen = register_buffer("seen", torch::zeros({2, 3}));
+    void forward(Tensor t) { seen.copy_(t); }
+  } writes;
+  const auto writing = trace(writes, {captured});
+  CHECK(writing->run({captured * 2}).isNone());
+  CHECK(same(writes.seen, captured * 2));
+}
+
+// --- writing and views ---------------------------------------------------------------------------------------------
+
+TEST_CASE("in-place operators, views, and writing through views are what they were") {
+  using torch::indexing::Slice;
+  const std::vector<Forward> writing = {[](const Tensors& t) {
+                                          t[0].add_(1);
+                                          return t[0];
+                                        },
+                                        [](const Tensors& t) {
+                                          Tensor y = t[0].clone();
+                                          y.mul_(2).relu_();
+                                          return std::vector<Tensor>{y, t[0]};
+                                        },
+                                        [](const Tensors& t) {
+                                          Tensor y = t[0].view(-1);
+                                          y.mul_(2);
+                                          return std::vector<Tensor>{t[0], y.sum()};
+                                        },
+                                        [](const Tensors& t) {
+                                          Tensor y = t[0] * 1;
+                                          y[0] = 5;
+                                          y.index_put_({Slice(), 1}, 7);
+                                          return y;
+                                        },
+                                        [](const Tensors& t) {
+                                          Tensor y = t[0] * 1;
+                                          const Tensor before = y + 0;
+                                          y.t().select(0, 2).zero_();
+                                          return std::vector<Tensor>{before, y};
+                                        },
+                                        [](const Tensors& t) {
+                                          Tensor y = torch::empty({4, 3});
+                                          torch::add_out(y, t[0], t[0] * 2);
+                                          return y;
+                                        },
+                                        [](const Tensors& t) {
+                                          Tensor y = torch::zeros({4, 3});
+                                          y.copy_(t[0]);
+                                          y.index({Slice(1, 3)}).copy_(t[0].index({Slice(0, 2)}));
+                                          return y;
+                                        },
+                                        [](const Tensors& t) {
+                                          Tensor y = t[0].detach().clone();
+                                          y.masked_fill_(y > 0, -1).clamp_min_(-0.5);
+                                          return y;
+                                        },
+                                        [](const Tensors& t) {
+                                          const auto parts = t[0].clone().unbind(0);
+                                          parts[1].add_(parts[0]);
+                                          return torch::stack(parts);
+                                        },
+                                        [](const Tensors& t) {
+                                          Tensor y = t[0].expand({2, 4, 3}).contiguous();
+                                          y.select(0, 1).neg_();
+                                          return y.permute({2, 0, 1});
+                                        },
+                                        [](const Tensors& t) {
+                                          Tensor y = t[0] + 0;
+                                          y.t_();
+                                          y.unsqueeze_(0);
+                                          return y.contiguous();
+                                        },
+                                        [](const Tensors& t) {
+                                          Tensor y = t[0] + 0;
+                                          for (int i = 0; i < 4; ++i) y[i] += y[(i + 1) % 4];
+                                          return y;
+                                        }};
+  for (std::size_t i = 0; i < writing.size(); ++i) {
+    CAPTURE(i);
+    check_function(writing[i], {4, 3});
+  }
+  // The caller's tensor is written to, by the graph as by the code.
+  const Tensor x = torch::rand({4, 3});
+  const auto gm = traced(writing[0], {x});
+  Tensor given = x.clone();
+  const Tensor result = (*gm)(given);
+  CHECK(same(given, x + 1));
+  CHECK(result.is_alias_of(given));
+}
+
+TEST_CASE("inputs of other kinds: complex, whole and boolean numbers, halves, without elements or dimensions") {
+  const auto kinds = [](at::ScalarType type, const Forward& f) {
+    for (const auto& sizes : std::vector<std::vector<std::int64_t>>{{2, 3}, {0, 3}, {}})
+      check_function(f, {{(torch::randn(sizes) * 3).to(type)}, {(torch::randn(sizes) * 3).to(type)}});
+  };
+  kinds(torch::kComplexDouble, [](const Tensors& t) { return torch::real(t[0] * c10::complex<double>(1, 2)) + 1; });
+  kinds(torch::kLong,
+        [](const Tensors& t) { return (t[0] * 3 / 2 + torch::bitwise_right_shift(t[0], 1)).to(torch::kInt) - 1; });
+  kinds(torch::kBool,
+        [](const Tensors& t) { return torch::where(~t[0], t[0].to(torch::kFloat) * 2, torch::full({}, 5.0)); });
+  kinds(torch::kBFloat16,
+        [](const Tensors& t) { return torch::softmax(t[0] / 3, -1) * std::numeric_limits<double>::infinity(); });
+  kinds(torch::kByte, [](const Tensors& t) { return t[0].sum() + t[0]; });
+}
+
+// --- memory that the tracer does not see ---------------------------------------------------------------------------
+
+TEST_CASE("data() of a traced value would freeze it, and is refused; that of a parameter is read") {
+  const Tensor x = torch::rand({3});
+  const Forward data = [](const Tensors& t) { return (t[0] + 1).data() * 2; };
+  Fault fault = fault_of<TraceError>([&] { traced(data, {x}); });
+  CHECK(fault.id == 307);
+  CHECK(fault.says("detach()"));
+  CHECK(is_off());
+  CHECK(fault_of<TraceError>([&] { traced([](const Tensors& t) { return t[0].variable_data() * 2; }, {x}); }).id ==
+        307);
+  struct ReadsData : torch::nn::Module {
+    Tensor w = register_parameter("w", torch::rand({3}));
+    Tensor forward(Tensor t) { return t * w.data() + w; }
+  } reads;
+  const auto gm = trace(reads, {x});
+  check_traced(reads, *gm, {{x}});
+  {
+    const torch::NoGradGuard no_grad;
+    reads.w.fill_(3);
+  }
+  CHECK(same((*gm)(x), x * 3 + 3));
+}
+
+TEST_CASE("a generator of one's own has no place in a graph; the default one has") {
+  const Tensor x = torch::rand({3});
+  const auto own = at::make_generator<at::CPUGeneratorImpl>(5);
+  const Fault fault =
+      fault_of<TraceError>([&] { traced([&](const Tensors& t) { return t[0] + torch::rand({3}, own); }, {x}); });
+  CHECK(fault.id == 305);
+  CHECK(fault.says("generator"));
+  const auto standard = at::detail::getDefaultCPUGenerator();
+  const auto gm = traced([&](const Tensors& t) { return t[0] + torch::rand({3}, standard); }, {x});
+  CHECK_FALSE(same((*gm)(x), (*gm)(x)));
+}
+
+// --- random numbers ------------------------------------------------------------------------------------------------
+
+TEST_CASE("dropout in training draws the numbers that the module draws, and others at each call") {
+  struct Drops : torch::nn::Module {
+    torch::nn::Linear fc = register_module("fc", torch::nn::Linear(8, 8));
+    torch::nn::Dropout drop = register_module("drop", torch::nn::Dropout(0.4));
+    Tensor forward(Tensor t) { return drop(fc(drop(t))) + 0.1 * torch::randn_like(t); }
+  } drops;
+  const Tensor x = torch::randn({4, 8});
+  torch::manual_seed(1);
+  const auto gm = trace(drops, {x});
+  const torch::NoGradGuard no_grad;
+  for (int seed = 0; seed < 3; ++seed) {
+    torch::manual_seed(seed);
+    const Tensor expected = drops.forward(x);
+    torch::manual_seed(seed);
+    CHECK(same((*gm)(x), expected));
+    CHECK_FALSE(same((*gm)(x), expected));
+  }
+}
+
+// --- traces in traces, threads -------------------------------------------------------------------------------------
+
+TEST_CASE("a trace inside a trace: both graphs are whole") {
+  std::shared_ptr<GraphModule> inner;
+  const Forward f = [&](const Tensors& t) {
+    const Tensor y = t[0].exp();
+    inner = traced([](const Tensors& u) { return u[0].neg() * 2; }, {torch::ones({3})});
+    const Tensor z = (*inner)(y);
+    // One that fails on the way.
+    CHECK(fault_of<TraceError>([&] {
+            traced([](const Tensors& u) { return u[0] * u[0].item<float>(); }, {torch::ones({})});
+          }).id == 301);
+    return z + 1;
+  };
+  const Tensor x = torch::rand({3});
+  const auto outer = traced(f, {x});
+  CHECK(is_off());
+  CHECK(same((*outer)(x), x.exp().neg() * 2 + 1));
+  CHECK(same((*inner)(x), x.neg() * 2));
+  CHECK(outer->buffers().empty());
+  CHECK(count_of(inner->graph(), ops::neg) == 1);
+  CHECK(count_of(outer->graph(), ops::neg) == 1);
+  CHECK(count_of(inner->graph(), ops::exp) == 0);
+}
+
+TEST_CASE("threads trace at once, while others compute unwatched") {
+  const Tensor x = torch::rand({16});
+  std::atomic<int> wrong = 0;
+  std::atomic<bool> done = false;
+  std::thread unwatched([&] {
+    while (!done) wrong += !same(x + x, x * 2);
+  });
+  std::vector<std::thread> tracing;
+  for (int n = 1; n <= 4; ++n)
+    tracing.emplace_back([&, n] {
+      for (int round = 0; round < 10; ++round) {
+        const auto gm = traced(
+            [&](const Tensors& t) {
+              Tensor y = t[0];
+              for (int i = 0; i < n * 10; ++i) y = y * 1.01 + n;
+              return y;
+            },
+            {x});
+        wrong += gm->graph().size() != static_cast<std::size_t>(20 * n + 2);
+        Tensor y = x;
+        for (int i = 0; i < n * 10; ++i) y = y * 1.01 + n;
+        wrong += !same((*gm)(x), y);
+      }
+    });
+  for (std::thread& thread : tracing) thread.join();
+  done = true;
+  unwatched.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("what another thread does is not seen: memory that it shares is refused, its other results are constants") {
+  const Tensor x = torch::rand({3});
+  const Forward shares = [](const Tensors& t) {
+    Tensor y;
+    std::thread([&] { y = t[0].view({3, 1}); }).join();
+    return y * 2;
+  };
+  CHECK(fault_of<TraceError>([&] { traced(shares, {x}); }).id == 307);
+  const Forward computes = [](const Tensors& t) {
+    Tensor y;
+    std::thread([&] { y = t[0] * 2; }).join();
+    return y + t[0];
+  };
+  const auto gm = traced(computes, {x});
+  CHECK(same(gm->attribute("_tensor_constant0"), x * 2));
+}
+
+// --- sizes of traces, options --------------------------------------------------------------------------------------
+
+TEST_CASE("a long trace: addresses of tensors that are gone come again and mean something else") {
+  check_function(
+      [](const Tensors& t) {
+        Tensor y = t[0], kept = t[0].sin();
+        for (int i = 0; i < 3000; ++i) {
+          y = (y * 0.999).add_(0.001);
+          if (i % 500 == 0) y = y + kept;
+        }
+        return y;
+      },
+      std::vector<std::int64_t>{3});
+}
+
+TEST_CASE("options: operators as the dispatcher sees them, no leaf modules, lines of the user's code") {
+  struct Net : torch::nn::Module {
+    torch::nn::Linear fc = register_module("fc", torch::nn::Linear(3, 2));
+    Tensor forward(Tensor t) { return torch::relu(fc(t)); }
+  } net;
+  const Tensor x = torch::rand({4, 3});
+  const auto leaves = trace(net, {x});
+  const auto operators = trace(net, {x}, {.leaf_modules = false});
+  const auto raw = trace(net, {x}, {.reroll_operators = false, .leaf_modules = false});
+  CHECK(called_modules(leaves->graph()) == std::set<std::string>{"fc"});
+  CHECK(called_modules(operators->graph()).empty());
+  CHECK(count_of(operators->graph(), ops::linear) == 1);
+  CHECK(count_of(raw->graph(), ops::addmm) == 1);
+  for (const auto& gm : {leaves, operators, raw}) check_traced(net, *gm, {{x}, {torch::randn({4, 3})}});
+  const auto lines = trace(net, {x}, {.record_stack_traces = true});
+  for (const Node* node : lines->graph().find_nodes(Opcode::call_function)) {
+    CAPTURE(format_node(*node));
+    CHECK(contains(node->meta().stack_trace, "forward"));
+  }
+}
+
+// --- the table of operators ----------------------------------------------------------------------------------------
+
+constexpr std::string_view schemas[] = {
+#define FXX_OP(function_, name_, schema_, traits_) schema_,
+#include "fxx/ops/table.inc"
+#undef FXX_OP
+};
+
+TEST_CASE("schemas of the table are those that LibTorch registers") {
+  std::size_t compared = 0;
+  for (const std::string_view text : schemas) {
+    const fxx::Operator& op = *fxx::find_operator(text.substr(0, text.find('(')));
+    if (op.name_space() != "aten") continue;  // Python's operators and our own
+    CAPTURE(std::string(text));
+    const auto found = c10::Dispatcher::singleton().findSchema(
+        {"aten::" + std::string(op.base_name()), std::string(op.overload_name())});
+    REQUIRE(found.has_value());
+    std::ostringstream registered;
+    registered << found->schema();
+    CHECK(registered.str() == text);
+    ++compared;
+  }
+  CHECK(compared > 800);
+}
+
+TEST_CASE("what fxx reads from a schema is what LibTorch reads") {
+  for (const std::string_view text : schemas) {
+    const fxx::Operator& op = *fxx::find_operator(text.substr(0, text.find('(')));
+    if (op.name_space() != "aten") continue;
+    CAPTURE(std::string(text));
+    const auto found = c10::Dispatcher::singleton().findSchema(
+        {"aten::" + std::string(op.base_name()), std::string(op.overload_name())});
+    REQUIRE(found.has_value());
+    const c10::FunctionSchema& schema = found->schema();
+    REQUIRE(schema.arguments().size() == op.parameters.size());
+    CHECK(schema.returns().size() == op.returns.size());
+    CHECK(schema.is_mutable() == op.mutates);
+    for (std::size_t i = 0; i < op.parameters.size(); ++i) {
+      const c10::Argument& theirs = schema.arguments()[i];
+      const fxx::Parameter& ours = op.parameters[i];
+      CHECK(theirs.name() == ours.name);
+      CHECK(theirs.kwarg_only() == ours.keyword_only);
+      CHECK(theirs.default_value().has_value() == ours.has_default());
+      CHECK((theirs.alias_info() && theirs.alias_info()->isWrite()) == ours.written);
+      CHECK((theirs.type()->kind() == c10::TypeKind::OptionalType) == ours.type.optional);
+    }
+  }
+}
+
+}  // namespace
