@@ -1,5 +1,5 @@
-// Rewriting beside memory that changes: nothing is matched across a mutation that others can see, and no value comes to stand for
-// memory that is written to later.
+// Rewriting beside memory that changes: nothing is matched across a mutation that others can see, and no value comes to
+// stand for memory that is written to later.
 #include <doctest/doctest.h>
 
 #include "rewrite/rewritten.hpp"
@@ -15,7 +15,7 @@ constexpr auto silu_rule = ruleset(rule<"silu">(mul(sigmoid(x), x) >> silu(x)));
 constexpr auto nothing = ruleset(rule<"double negation">(neg(neg(x)) >> x));
 }  // namespace
 
-// --- matching ------------------------------------------------------------------------------------------------------------------
+// --- matching --------------------------------------------------------------------------------------------------------
 
 TEST_CASE("a rule never matches across a mutation that others can see") {
   CHECK_FALSE(fires(silu_rule, [](auto x) {
@@ -54,31 +54,40 @@ TEST_CASE("unknown modules and functions with effects are mutations too") {
   };
   CHECK_FALSE(with([](Graph& g, Node* x) { g.call_module("unknown", {x}); }));
   CHECK_FALSE(with([](Graph& g, Node* x) { g.call_method("unknown_", {x}); }));
-  CHECK_FALSE(with([](Graph& g, Node* x) { g.call_function(register_function("tests::mutation::effect", {}, true), {x}); }));
-  CHECK_FALSE(with([](Graph& g, Node* x) { g.call_function(ops::batch_norm, {x, {}, {}, x, x, true, 0.1, 1e-5, false}); }));
+  CHECK_FALSE(
+      with([](Graph& g, Node* x) { g.call_function(register_function("tests::mutation::effect", {}, true), {x}); }));
+  CHECK_FALSE(with([](Graph& g, Node* x) {
+    g.call_function(ops::batch_norm, {x, {}, {}, x, x, true, 0.1, 1e-5, false});
+  }));
   CHECK(with([](Graph& g, Node* x) { g.call_function(ops::batch_norm, {x, {}, {}, x, x, false, 0.1, 1e-5, false}); }));
   CHECK(with([](Graph& g, Node* x) { g.call_function(register_function("tests::mutation::pure"), {x}); }));
 }
 
 TEST_CASE("a write to a temporary that only the write sees hides nothing") {
-  CHECK(rewritten(silu_rule, [](auto x) {
-          const auto s = x.sigmoid();
-          const auto t = x.add(1).relu_();
-          const auto y = s * x;
-          return y + t;
-        }) == "add = .add(%x, 1)\nrelu_ = .relu_(%add)\nsilu = aten::silu(%x)\nadd_1 = aten::add.Tensor(%silu, %relu_)\nreturn %add_1\n");
+  CHECK(rewritten(silu_rule,
+                  [](auto x) {
+                    const auto s = x.sigmoid();
+                    const auto t = x.add(1).relu_();
+                    const auto y = s * x;
+                    return y + t;
+                  }) ==
+        "add = .add(%x, 1)\nrelu_ = .relu_(%add)\nsilu = aten::silu(%x)\nadd_1 = aten::add.Tensor(%silu, "
+        "%relu_)\nreturn %add_1\n");
 }
 
 TEST_CASE("a visible mutation is no part of a match: it cannot be taken away") {
-  constexpr auto functional = ruleset(rule<"r">(relu_(x) >> relu(x)), rule<"s">(neg(neg_(x)) >> x), rule<"t">(tanh(add_(x, y)) >> tanh(add(x, y))));
+  constexpr auto functional = ruleset(rule<"r">(relu_(x) >> relu(x)), rule<"s">(neg(neg_(x)) >> x),
+                                      rule<"t">(tanh(add_(x, y)) >> tanh(add(x, y))));
   CHECK_FALSE(fires(functional, [](auto x) { return x.relu_(); }));
   CHECK_FALSE(fires(functional, [](auto x) { return -x.neg_(); }));
   CHECK_FALSE(fires(functional, [](auto x, auto y) { return x.add_(y).tanh(); }));
 }
 
 TEST_CASE("an invisible one is, with its temporary") {
-  constexpr auto functional = ruleset(rule<"r">(relu_(x) >> relu(x)), rule<"s">(neg(neg_(x)) >> x), rule<"t">(tanh(add_(x, y)) >> tanh(add(x, y))));
-  CHECK(rewritten(functional, [](auto x) { return x.add(1).relu_(); }) == "add = .add(%x, 1)\nrelu = aten::relu(%add)\nreturn %relu\n");
+  constexpr auto functional = ruleset(rule<"r">(relu_(x) >> relu(x)), rule<"s">(neg(neg_(x)) >> x),
+                                      rule<"t">(tanh(add_(x, y)) >> tanh(add(x, y))));
+  CHECK(rewritten(functional, [](auto x) { return x.add(1).relu_(); }) ==
+        "add = .add(%x, 1)\nrelu = aten::relu(%add)\nreturn %relu\n");
   CHECK(rewritten(functional, [](auto x) { return -x.add(1).neg_(); }) == "add = .add(%x, 1)\nreturn %add\n");
   CHECK(rewritten(functional, [](auto x, auto y) { return x.add(1).add_(y).tanh(); }) ==
         "add = .add(%x, 1)\nadd_1 = aten::add.Tensor(%add, %y)\ntanh = aten::tanh(%add_1)\nreturn %tanh\n");
@@ -102,7 +111,7 @@ TEST_CASE("in place operators that are idle are no mutations") {
   CHECK_FALSE(fires(rules, [](auto x) { return dropout_(x, 0.5, true); }));
 }
 
-// --- values that come to share memory ----------------------------------------------------------------------------------------------
+// --- values that come to share memory --------------------------------------------------------------------------------
 
 TEST_CASE("a value that is written to is not replaced by one that others see") {
   CHECK_FALSE(fires(nothing, [](auto x) { return (-(-x)).add_(1); }));  // would change the input
@@ -119,7 +128,8 @@ TEST_CASE("a value that is written to is not replaced by one that others see") {
   CHECK_FALSE(fires(nothing, [](auto x) { return (-(-x)).view({-1}).relu_(); }));
   CHECK_FALSE(fires(nothing, [](auto x) { return (-(-x)).chunk(2)[0].relu_(); }));
   CHECK_FALSE(fires(nothing, [](auto x) { return (-(-x)).contiguous().relu_(); }));
-  CHECK(rewritten(nothing, [](auto x) { return (-(-x)).add(1).add_(1); }) == "add = .add(%x, 1)\nadd_ = .add_(%add, 1)\nreturn %add_\n");
+  CHECK(rewritten(nothing, [](auto x) { return (-(-x)).add(1).add_(1); }) ==
+        "add = .add(%x, 1)\nadd_ = .add_(%add, 1)\nreturn %add_\n");
 }
 
 TEST_CASE("a value that is read after a mutation is not replaced by memory that the mutation may have changed") {

@@ -11,7 +11,8 @@
 
 namespace fxx::test {
 
-/// What the rules make of a graph, without its inputs. Every result is checked, and must be one where no rule fires again.
+/// What the rules make of a graph, without its inputs. Every result is checked, and must be one where no rule fires
+/// again.
 template <class Rules>
 std::string rewritten(const Rules& rules, Graph& graph) {
   const auto report = rules.apply(graph);
@@ -22,7 +23,8 @@ std::string rewritten(const Rules& rules, Graph& graph) {
 }
 /// The same for what a function of proxies records.
 template <class Rules, class F>
-  requires std::is_invocable_v<F, Proxy> || std::is_invocable_v<F, Proxy, Proxy> || std::is_invocable_v<F, Proxy, Proxy, Proxy>
+  requires std::is_invocable_v<F, Proxy> || std::is_invocable_v<F, Proxy, Proxy> ||
+           std::is_invocable_v<F, Proxy, Proxy, Proxy>
 std::string rewritten(const Rules& rules, F f) {
   std::vector<std::string> names = {"x", "y", "z"};
   names.resize(static_cast<std::size_t>(detail::proxy_arity<F>()));

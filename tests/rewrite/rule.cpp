@@ -15,7 +15,7 @@ using test::fires;
 using test::rewritten;
 using test::text_of;
 
-// --- what is built -----------------------------------------------------------------------------------------------------------
+// --- what is built ---------------------------------------------------------------------------------------------------
 
 TEST_CASE("a replacement is built before the node that it replaces, arguments in order, what was left out left out") {
   constexpr auto rules = ruleset(rule<"r">(relu(x) >> add(mul(x, 2_c), neg(x), arg<"alpha">(0.5_c))));
@@ -32,9 +32,9 @@ TEST_CASE("a replacement may be a capture: the value that is there already") {
 }
 
 TEST_CASE("lists, literals of every kind and None are built as such") {
-  constexpr auto rules = ruleset(rule<"r">(
-      relu(x) >> conv2d(cat(list(x, x), -1_c), x, none, ints<2, 1>, arg<"groups">(3_c))),
-      rule<"s">(sigmoid(x) >> dropout(gelu(x, arg<"approximate">(text<"tanh">)), 0.25_c, lit<true>)));
+  constexpr auto rules =
+      ruleset(rule<"r">(relu(x) >> conv2d(cat(list(x, x), -1_c), x, none, ints<2, 1>, arg<"groups">(3_c))),
+              rule<"s">(sigmoid(x) >> dropout(gelu(x, arg<"approximate">(text<"tanh">)), 0.25_c, lit<true>)));
   CHECK(rewritten(rules, [](auto x) { return relu(x); }) ==
         "cat = aten::cat([%x, %x], -1)\nconv2d = aten::conv2d(%cat, %x, None, [2, 1], groups=3)\nreturn %conv2d\n");
   CHECK(rewritten(rules, [](auto x) { return sigmoid(x); }) ==
@@ -43,14 +43,18 @@ TEST_CASE("lists, literals of every kind and None are built as such") {
 
 TEST_CASE("what nobody uses any more goes, everything else stays") {
   constexpr auto rules = ruleset(rule<"r">(relu(add(x, y)) >> mul(x, y)));
-  CHECK(rewritten(rules, [](auto x, auto y) {
-          const auto sum = x.abs() + y;
-          const auto kept = sum.tanh();
-          return relu(sum) * kept;
-        }) == "abs = .abs(%x)\nadd = aten::add.Tensor(%abs, %y)\ntanh = .tanh(%add)\nmul_1 = aten::mul.Tensor(%abs, %y)\n"
-              "mul = aten::mul.Tensor(%mul_1, %tanh)\nreturn %mul\n");
-  CHECK(rewritten(rules, [](auto x, auto y) { return relu(x + y); }) == "mul = aten::mul.Tensor(%x, %y)\nreturn %mul\n");
-  constexpr auto drop = ruleset(rule<"r">(mul(_, 0_c) >> [](const Match& m) -> Argument { return m.graph().nodes().front(); }));
+  CHECK(rewritten(rules,
+                  [](auto x, auto y) {
+                    const auto sum = x.abs() + y;
+                    const auto kept = sum.tanh();
+                    return relu(sum) * kept;
+                  }) ==
+        "abs = .abs(%x)\nadd = aten::add.Tensor(%abs, %y)\ntanh = .tanh(%add)\nmul_1 = aten::mul.Tensor(%abs, %y)\n"
+        "mul = aten::mul.Tensor(%mul_1, %tanh)\nreturn %mul\n");
+  CHECK(rewritten(rules, [](auto x, auto y) { return relu(x + y); }) ==
+        "mul = aten::mul.Tensor(%x, %y)\nreturn %mul\n");
+  constexpr auto drop =
+      ruleset(rule<"r">(mul(_, 0_c) >> [](const Match& m) -> Argument { return m.graph().nodes().front(); }));
   CHECK(rewritten(drop, [](auto x) { return x.relu().tanh().chunk(2)[1].neg() * 0; }) == "return %x\n");
 }
 
@@ -60,7 +64,8 @@ TEST_CASE("what is known of the value goes over to what takes its place; a value
   Node* x = g.placeholder("x");
   Node* relu = g.call_function(ops::relu, {x});
   g.output(relu);
-  const TensorMeta meta{.shape = {2, 3}, .stride = {3, 1}, .dtype = Dtype::float16, .device = {}, .requires_grad = true};
+  const TensorMeta meta{
+      .shape = {2, 3}, .stride = {3, 1}, .dtype = Dtype::float16, .device = {}, .requires_grad = true};
   relu->set_tensor_meta(meta);
   relu->set_type("torch::Tensor");
   relu->set_location(std::source_location::current());
@@ -109,12 +114,15 @@ TEST_CASE("new nodes of one operator count up in the order of the graph") {
         "relu = aten::relu(%x)\nrelu_1 = aten::relu(%relu)\nrelu_2 = aten::relu(%relu_1)\nreturn %relu_2\n");
 }
 
-// --- guards ------------------------------------------------------------------------------------------------------------------
+// --- guards ----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("a guard sees captures and nodes, and decides") {
-  constexpr auto positive = [](const Match& m) { return m[s].number() > 0 && m.root() == m.nodes()[0] && m.node(x) == m[x].node(); };
+  constexpr auto positive = [](const Match& m) {
+    return m[s].number() > 0 && m.root() == m.nodes()[0] && m.node(x) == m[x].node();
+  };
   constexpr auto rules = ruleset(rule<"r">(mul(relu(x), s) >> relu(mul(x, s)), positive));
-  CHECK(rewritten(rules, [](auto x) { return relu(x) * 2; }) == "mul_1 = aten::mul.Scalar(%x, 2)\nrelu = aten::relu(%mul_1)\nreturn %relu\n");
+  CHECK(rewritten(rules, [](auto x) { return relu(x) * 2; }) ==
+        "mul_1 = aten::mul.Scalar(%x, 2)\nrelu = aten::relu(%mul_1)\nreturn %relu\n");
   CHECK_FALSE(fires(rules, [](auto x) { return relu(x) * -2; }));
 }
 
@@ -138,10 +146,13 @@ TEST_CASE("captures() has what they hold; a name that the pattern does not bind 
 }
 
 TEST_CASE("a guard may look at shapes") {
-  constexpr auto rules = ruleset(rule<"r">(relu(x) >> abs(x), [](const Match& m) { return m.root()->tensor_meta() && m.root()->tensor_meta()->dim() == 2; }));
+  constexpr auto rules = ruleset(rule<"r">(relu(x) >> abs(x), [](const Match& m) {
+    return m.root()->tensor_meta() && m.root()->tensor_meta()->dim() == 2;
+  }));
   Graph g;
   Node* x = g.placeholder("x");
-  Node *flat = g.call_function(ops::relu, {x}), *square = g.call_function(ops::relu, {flat}), *unknown = g.call_function(ops::relu, {square});
+  Node *flat = g.call_function(ops::relu, {x}), *square = g.call_function(ops::relu, {flat}),
+       *unknown = g.call_function(ops::relu, {square});
   flat->set_tensor_meta({.shape = {4}, .stride = {}});
   square->set_tensor_meta({.shape = {2, 2}, .stride = {}});
   g.output(unknown);
@@ -149,7 +160,7 @@ TEST_CASE("a guard may look at shapes") {
   CHECK(body_of(g) == "relu = aten::relu(%x)\nabs = aten::abs(%relu)\nrelu_2 = aten::relu(%abs)\nreturn %relu_2\n");
 }
 
-// --- callables -----------------------------------------------------------------------------------------------------------------
+// --- callables -------------------------------------------------------------------------------------------------------
 
 TEST_CASE("a callable builds what it likes from the match") {
   constexpr auto power = [](const Match& m) -> Argument {
@@ -157,7 +168,8 @@ TEST_CASE("a callable builds what it likes from the match") {
     for (int i = 1; i < m[s].number(); ++i) value = m.call(ops::mul_Tensor, {value, m[x]});
     return value;
   };
-  constexpr auto rules = ruleset(rule<"power">(pow(x, s) >> power, [](const Match& m) { return m[s].number() >= 1 && m[s].number() <= 4; }));
+  constexpr auto rules = ruleset(
+      rule<"power">(pow(x, s) >> power, [](const Match& m) { return m[s].number() >= 1 && m[s].number() <= 4; }));
   CHECK(rewritten(rules, [](auto x) { return x.pow(3); }) ==
         "mul = aten::mul.Tensor(%x, %x)\nmul_1 = aten::mul.Tensor(%mul, %x)\nreturn %mul_1\n");
   CHECK(rewritten(rules, [](auto x) { return x.pow(1); }) == "return %x\n");
@@ -187,23 +199,31 @@ TEST_CASE("what a callable built before it declined, threw or returned something
               m.call(ops::neg, {m.call(ops::abs, {m[x]})});
               m.call(ops::relu_, {m[x]});
               return {};
-            })), 0);
+            })),
+            0);
   unchanged(ruleset(rule<"r">(relu(x) >> [](const Match& m) -> Argument {
               m.call(ops::neg, {m[x]});
               throw RuleError(ErrorId::rewrite_limit, "test: on purpose");
-            })), 401);
-  const auto fault = unchanged(ruleset(rule<"the rule">(relu(x) >> [](const Match& m) -> Argument { return m.call(ops::neg, {m[x]}), 3; })), 402);
+            })),
+            401);
+  const auto fault = unchanged(
+      ruleset(rule<"the rule">(relu(x) >> [](const Match& m) -> Argument { return m.call(ops::neg, {m[x]}), 3; })),
+      402);
   CHECK(fault.says("'the rule'"));
   CHECK(fault.says("[3]"));
   CHECK(fault.says("None to decline"));
   CHECK(fault.says("node %relu"));
-  unchanged(ruleset(rule<"r">(relu(x) >> [](const Match& m) -> Argument { return Argument::list({m[x], m[x]}); })), 402);
+  unchanged(ruleset(rule<"r">(relu(x) >> [](const Match& m) -> Argument {
+              return Argument::list({m[x], m[x]});
+            })),
+            402);
   unchanged(ruleset(rule<"r">(relu(x) >> [](const Match&) -> Argument { return "text"; })), 402);
 }
 
 TEST_CASE("other exceptions of guards and callables come through, with the graph whole") {
   Graph g = symbolic_graph([](auto x) { return relu(x); });
-  constexpr auto guard = ruleset(rule<"r">(relu(x) >> x, [](const Match&) -> bool { throw std::runtime_error("guard"); }));
+  constexpr auto guard =
+      ruleset(rule<"r">(relu(x) >> x, [](const Match&) -> bool { throw std::runtime_error("guard"); }));
   CHECK_THROWS_WITH_AS(guard.apply(g), "guard", std::runtime_error);
   constexpr auto callable = ruleset(rule<"r">(relu(x) >> [](const Match&) -> Argument { throw 7; }));
   CHECK_THROWS_AS(callable.apply(g), int);
@@ -212,7 +232,8 @@ TEST_CASE("other exceptions of guards and callables come through, with the graph
 }
 
 TEST_CASE("rewrites before the one that failed stay done") {
-  constexpr auto rules = ruleset(rule<"r">(tanh(x) >> abs(x)), rule<"fails">(relu(x) >> [](const Match&) -> Argument { return 1; }));
+  constexpr auto rules =
+      ruleset(rule<"r">(tanh(x) >> abs(x)), rule<"fails">(relu(x) >> [](const Match&) -> Argument { return 1; }));
   Graph g = symbolic_graph([](auto x) { return relu(x).tanh(); });
   CHECK(fault_of<RuleError>([&] { rules.apply(g); }).id == 402);
   CHECK(body_of(g) == "relu = aten::relu(%x)\nabs = aten::abs(%relu)\nreturn %abs\n");
@@ -233,9 +254,11 @@ TEST_CASE("a replacement that uses the node it replaces is refused, and one that
     return fault.id == 402 && fault.says("'r'") && fault.says("node %relu");
   };
   CHECK(refused(ruleset(rule<"r">(relu(x) >> [](const Match& m) { return m.call(ops::neg, {m.root()}); }))));
-  CHECK(refused(ruleset(rule<"r">(relu(x) >> [](const Match& m) { return m.call(ops::neg, {m.call(ops::abs, {m.root()})}); }))));
+  CHECK(refused(
+      ruleset(rule<"r">(relu(x) >> [](const Match& m) { return m.call(ops::neg, {m.call(ops::abs, {m.root()})}); }))));
   CHECK(refused(ruleset(rule<"r">(relu(x) >> [](const Match& m) { return m.root()->users().front(); }))));
-  CHECK(refused(ruleset(rule<"r">(relu(x) >> [](const Match& m) { return m.call(ops::neg, {m.root()->users().front()}); }))));
+  CHECK(refused(
+      ruleset(rule<"r">(relu(x) >> [](const Match& m) { return m.call(ops::neg, {m.root()->users().front()}); }))));
   static Graph other;
   static Node* foreign = other.placeholder("x");
   CHECK(refused(ruleset(rule<"r">(relu(x) >> [](const Match&) { return foreign; }))));

@@ -17,16 +17,20 @@ TEST_CASE("the earlier rule wins where several match") {
   const auto report = specific.apply(g);
   CHECK(report["one"] == 1);
   CHECK(report["all"] == 1);
-  constexpr auto guarded = ruleset(rule<"never">(relu(x) >> tanh(x), [](const Match&) { return false; }), rule<"all">(relu(x) >> sigmoid(x)));
+  constexpr auto guarded = ruleset(rule<"never">(relu(x) >> tanh(x), [](const Match&) { return false; }),
+                                   rule<"all">(relu(x) >> sigmoid(x)));
   CHECK(rewritten(guarded, [](auto x) { return relu(x); }) == "sigmoid = aten::sigmoid(%x)\nreturn %sigmoid\n");
-  constexpr auto declines = ruleset(rule<"first">(relu(x) >> tanh(x), [](const Match& m) { return m.node(x)->opcode() == Opcode::placeholder; }),
-                                    rule<"second">(relu(x) >> sigmoid(x)));
-  CHECK(rewritten(declines, [](auto x) { return relu(relu(x)); }) == "tanh = aten::tanh(%x)\nsigmoid = aten::sigmoid(%tanh)\nreturn %sigmoid\n");
+  constexpr auto declines = ruleset(
+      rule<"first">(relu(x) >> tanh(x), [](const Match& m) { return m.node(x)->opcode() == Opcode::placeholder; }),
+      rule<"second">(relu(x) >> sigmoid(x)));
+  CHECK(rewritten(declines, [](auto x) { return relu(relu(x)); }) ==
+        "tanh = aten::tanh(%x)\nsigmoid = aten::sigmoid(%tanh)\nreturn %sigmoid\n");
 }
 
 TEST_CASE("the earlier rule wins when a later one is tried first because it shares tests") {
   constexpr auto yes = [](const Match&) { return true; };
-  constexpr auto rules = ruleset(rule<"a">(sub(relu(neg(x)), y) >> x), rule<"b">(sub(x, tanh(y)) >> y, yes), rule<"c">(sub(relu(abs(x)), y) >> x));
+  constexpr auto rules = ruleset(rule<"a">(sub(relu(neg(x)), y) >> x), rule<"b">(sub(x, tanh(y)) >> y, yes),
+                                 rule<"c">(sub(relu(abs(x)), y) >> x));
   Graph g = symbolic_graph([](auto x, auto y) { return relu(abs(x)) - tanh(y); });
   CHECK(rules.apply(g).to_string() == "b: 1");
 }
@@ -63,7 +67,8 @@ TEST_CASE("a thousand rewrites in a row, each made possible by the one before") 
 }
 
 TEST_CASE("the report counts what fired, visited nodes, and nodes before and after") {
-  constexpr auto rules = ruleset(rule<"double negation">(neg(neg(x)) >> x), rule<"relu, twice">(relu(relu(x)) >> relu(x)), rule<"unused">(tanh(tanh(x)) >> x));
+  constexpr auto rules = ruleset(rule<"double negation">(neg(neg(x)) >> x),
+                                 rule<"relu, twice">(relu(relu(x)) >> relu(x)), rule<"unused">(tanh(tanh(x)) >> x));
   Graph g = symbolic_graph([](auto x) { return relu(relu(relu(-(-x)))); });
   const auto report = rules.apply(g);
   CHECK(report.rewrites == 3);
@@ -122,7 +127,8 @@ TEST_CASE("a constant is known as one by a bounded look at what it is made of") 
   Graph g;
   Node *x = g.placeholder("x"), *made = g.get_attr("w");
   for (int i = 0; i < 60; ++i)  // 3^60 ways through
-    made = g.call_function(ops::cat, {Argument::list({g.call_function(ops::neg, {made}), g.call_function(ops::abs, {made}), made})});
+    made = g.call_function(
+        ops::cat, {Argument::list({g.call_function(ops::neg, {made}), g.call_function(ops::abs, {made}), made})});
   g.output(g.call_function(ops::mul_Tensor, {x, made}));
   CHECK(rules.apply(g).visited < 1000);
   g.lint();
@@ -130,7 +136,8 @@ TEST_CASE("a constant is known as one by a bounded look at what it is made of") 
 
 TEST_CASE("rules that make work for each other stop at the limit, with a graph that is whole") {
   // A cycle of three is longer than what the compiler looks for.
-  constexpr auto rules = ruleset(rule<"a">(relu(x) >> tanh(x)), rule<"b">(tanh(x) >> sigmoid(x)), rule<"c">(sigmoid(x) >> relu(x)));
+  constexpr auto rules =
+      ruleset(rule<"a">(relu(x) >> tanh(x)), rule<"b">(tanh(x) >> sigmoid(x)), rule<"c">(sigmoid(x) >> relu(x)));
   Graph g = symbolic_graph([](auto x) { return relu(x); });
   const auto limited = rules.apply(g, {.limit = 10});
   CHECK(limited.stopped_at_limit);
@@ -170,13 +177,17 @@ TEST_CASE("two sets put together are one, the left one first") {
   static_assert(both.count == 2);
   CHECK(rewritten(both, [](auto x) { return relu(-(-x)); }) == "tanh = aten::tanh(%x)\nreturn %tanh\n");
   constexpr auto three = second + ruleset(rule<"d">(abs(abs(x)) >> abs(x)));
-  CHECK(rewritten(three, [](auto x) { return relu(abs(abs(x))); }).ends_with("sigmoid = aten::sigmoid(%abs_1)\nreturn %sigmoid\n"));
+  CHECK(rewritten(three, [](auto x) {
+          return relu(abs(abs(x)));
+        }).ends_with("sigmoid = aten::sigmoid(%abs_1)\nreturn %sigmoid\n"));
 }
 
 TEST_CASE("many rules on one argument's operator") {
   // Four and more become one binary search in the tree.
-  constexpr auto rules = ruleset(rule<"1">(relu(neg(x)) >> x), rule<"2">(relu(abs(x)) >> x), rule<"3">(relu(tanh(x)) >> x), rule<"4">(relu(sigmoid(x)) >> x),
-                                 rule<"5">(relu(exp(x)) >> x), rule<"6">(relu(log(neg(x))) >> x), rule<"7">(relu(log(abs(x))) >> x), rule<"8">(relu(y) >> abs(y)));
+  constexpr auto rules =
+      ruleset(rule<"1">(relu(neg(x)) >> x), rule<"2">(relu(abs(x)) >> x), rule<"3">(relu(tanh(x)) >> x),
+              rule<"4">(relu(sigmoid(x)) >> x), rule<"5">(relu(exp(x)) >> x), rule<"6">(relu(log(neg(x))) >> x),
+              rule<"7">(relu(log(abs(x))) >> x), rule<"8">(relu(y) >> abs(y)));
   CHECK(rewritten(rules, [](auto x) { return relu(-x); }) == "return %x\n");
   CHECK(rewritten(rules, [](auto x) { return relu(x.abs()); }) == "return %x\n");
   CHECK(rewritten(rules, [](auto x) { return relu(x.tanh()); }) == "return %x\n");
@@ -184,6 +195,7 @@ TEST_CASE("many rules on one argument's operator") {
   CHECK(rewritten(rules, [](auto x) { return relu(x.exp()); }) == "return %x\n");
   CHECK(rewritten(rules, [](auto x) { return relu((-x).log()); }) == "return %x\n");
   CHECK(rewritten(rules, [](auto x) { return relu(x.abs().log()); }) == "return %x\n");
-  CHECK(rewritten(rules, [](auto x) { return relu(x.log()); }) == "log = .log(%x)\nabs = aten::abs(%log)\nreturn %abs\n");
+  CHECK(rewritten(rules, [](auto x) { return relu(x.log()); }) ==
+        "log = .log(%x)\nabs = aten::abs(%log)\nreturn %abs\n");
   CHECK(rewritten(rules, [](auto x) { return relu(x); }) == "abs = aten::abs(%x)\nreturn %abs\n");
 }

@@ -40,7 +40,8 @@ TEST_CASE("all users of a value that match are replaced at once, in the order of
 }
 
 TEST_CASE("one user alone has no siblings; users of two values are two families") {
-  CHECK(rewritten(ruleset(rule<"r">(siblings(x, neg(x)) >> [](const Match&) -> Argument { return {}; })), [](auto x) { return -x; }) == "neg = aten::neg(%x)\nreturn %neg\n");
+  CHECK(rewritten(ruleset(rule<"r">(siblings(x, neg(x)) >> [](const Match&) -> Argument { return {}; })),
+                  [](auto x) { return -x; }) == "neg = aten::neg(%x)\nreturn %neg\n");
   Graph g;
   Node *x = g.placeholder("x"), *y = g.placeholder("y");
   std::vector<Argument> all;
@@ -52,7 +53,8 @@ TEST_CASE("one user alone has no siblings; users of two values are two families"
 }
 
 TEST_CASE("a guard sees all members") {
-  constexpr auto three = ruleset(rule<"r">(siblings(x, mul(x, factor)) >> together, [](const Match& m) { return m.members().size() == 3; }));
+  constexpr auto three = ruleset(
+      rule<"r">(siblings(x, mul(x, factor)) >> together, [](const Match& m) { return m.members().size() == 3; }));
   const auto with = [&](int users) {
     Graph g;
     Node* x = g.placeholder("x");
@@ -99,7 +101,8 @@ TEST_CASE("members need what stands before the first of them; constants are move
   CHECK(linears.apply(h).rewrites == 1);
   h.lint();
   CHECK(body_of(h) ==
-        "first = attribute first\nsecond = attribute second\nrelu = aten::relu(%second)\ncat = aten::cat([%first, %relu])\n"
+        "first = attribute first\nsecond = attribute second\nrelu = aten::relu(%second)\ncat = aten::cat([%first, "
+        "%relu])\n"
         "mm = aten::mm(%x, %cat)\nmm_1 = aten::mm(%x, %cat)\nreturn [%mm, %mm_1]\n");
 }
 
@@ -114,10 +117,16 @@ TEST_CASE("the wrong values, or the wrong number of them, are refused and leave 
     g.lint();
     return fault.id == 402 && fault.says(words);
   };
-  CHECK(refused(ruleset(rule<"r">(siblings(x, mul(x, factor)) >> [](const Match& m) -> Argument { return m.call(ops::relu, {m[x]}); }))));
-  CHECK(refused(ruleset(rule<"r">(siblings(x, mul(x, factor)) >> [](const Match& m) -> Argument { return Argument::list({m[x]}); }))));
-  CHECK(refused(ruleset(rule<"r">(siblings(x, mul(x, factor)) >> [](const Match& m) -> Argument { return Argument::list({m[x], 2}); }))));
-  CHECK(refused(ruleset(rule<"r">(siblings(x, mul(x, factor)) >> [](const Match& m) -> Argument { return Argument::list({m[x], m.members()[1].root()}); })),
+  CHECK(refused(ruleset(
+      rule<"r">(siblings(x, mul(x, factor)) >> [](const Match& m) -> Argument { return m.call(ops::relu, {m[x]}); }))));
+  CHECK(refused(ruleset(
+      rule<"r">(siblings(x, mul(x, factor)) >> [](const Match& m) -> Argument { return Argument::list({m[x]}); }))));
+  CHECK(refused(ruleset(rule<"r">(siblings(x, mul(x, factor)) >> [](const Match& m) -> Argument {
+    return Argument::list({m[x], 2});
+  }))));
+  CHECK(refused(ruleset(rule<"r">(siblings(x, mul(x, factor)) >> [](const Match& m) -> Argument {
+                  return Argument::list({m[x], m.members()[1].root()});
+                })),
                 "'mul_1', which is not in the graph before"));
 }
 
@@ -129,11 +138,12 @@ TEST_CASE("two families of siblings in one set keep apart, whichever is tried fi
     return Argument::list(parts);
   };
   constexpr auto declines = [](const Match& m) -> Argument { return m.members().empty() ? m[x] : Argument(); };
-  constexpr auto rules = ruleset(rule<"a">(siblings(x, mul(x, relu(abs(y)))) >> declines),
-                                 rule<"b">(siblings(x, mul(x, tanh(y))) >> declines, [](const Match&) { return false; }),
-                                 rule<"c">(siblings(x, mul(x, relu(neg(y)))) >> maxima));
+  constexpr auto rules =
+      ruleset(rule<"a">(siblings(x, mul(x, relu(abs(y)))) >> declines),
+              rule<"b">(siblings(x, mul(x, tanh(y))) >> declines, [](const Match&) { return false; }),
+              rule<"c">(siblings(x, mul(x, relu(neg(y)))) >> maxima));
   Graph g;
-  Node *in = g.placeholder("x");
+  Node* in = g.placeholder("x");
   Node *t = g.call_function(ops::tanh, {in}), *r = g.call_function(ops::relu, {g.call_function(ops::neg, {in})});
   Node* first = g.call_function(ops::mul_Tensor, {t, r});
   Node* of_c = g.call_function(ops::mul_Tensor, {t, g.call_function(ops::relu, {g.call_function(ops::neg, {t})})});

@@ -9,13 +9,13 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// Whether the node writes only to a value that was made for it: the written argument comes from an operator that returns
-/// fresh memory, and no other node uses it. Then nobody can tell the call from its functional twin.
+/// Whether the node writes only to a value that was made for it: the written argument comes from an operator that
+/// returns fresh memory, and no other node uses it. Then nobody can tell the call from its functional twin.
 bool mutates_own_temporary(const Node& node);
 
 /// Whether reads before the node and reads after it may see different memory: it mutates something visible, or calls
-/// something that might (an unknown method ending in `_`, an unknown module, a user function marked impure, a batch norm
-/// that trains). Rewrites do not look across a barrier.
+/// something that might (an unknown method ending in `_`, an unknown module, a user function marked impure, a batch
+/// norm that trains). Rewrites do not look across a barrier.
 bool is_barrier(const Node& node);
 
 /// The memory that a value may lie in, as far as the operators' schemas tell.

@@ -17,10 +17,14 @@ FXX_INLINE bool mutates_own_temporary(const Node& node) {
     if (!given || !given->is_node()) return false;
     const Node& written = *given->node();
     const Operator* maker = operator_of(written);
-    // A result that aliases an input, or may be the input itself, is memory that others see; so is one of several results.
-    if (!maker || maker->returns.size() != 1 || maker->returns[0].type != Type{.base = ValueType::tensor} || written.num_users() != 1) return false;
+    // A result that aliases an input, or may be the input itself, is memory that others see; so is one of several
+    // results.
+    if (!maker || maker->returns.size() != 1 || maker->returns[0].type != Type{.base = ValueType::tensor} ||
+        written.num_users() != 1)
+      return false;
     // One mutation of the temporary after the other: `empty_like(x).fill_(2).sub_(x)`.
-    if (maker->mutates ? !mutates_own_temporary(written) : maker->aliases || has(maker->traits, Trait::fresh_view)) return false;
+    if (maker->mutates ? !mutates_own_temporary(written) : maker->aliases || has(maker->traits, Trait::fresh_view))
+      return false;
   }
   return true;
 }

@@ -35,7 +35,8 @@ FXX_INLINE std::size_t erase_unread_memory(Graph& graph) {
         unread = op && (op->mutates || passes_on_memory(*user, *reached[i]) || (op->pure() && user->num_users() == 0));
         if (unread && op->mutates)
           for (int k = 0; k < op->arity() && unread; ++k) {
-            const Argument* written = op->parameters[static_cast<std::size_t>(k)].written ? argument_of(*user, *op, k) : nullptr;
+            const Argument* written =
+                op->parameters[static_cast<std::size_t>(k)].written ? argument_of(*user, *op, k) : nullptr;
             if (written) unread = written->is_node() && in.contains(written->node());
           }
         if (!unread) break;

@@ -21,13 +21,17 @@ struct TreeView {
 std::string describe_tree(const TreeView& tree);
 }  // namespace detail
 
-/// One line a test, those that follow when it holds indented below it; `=> name` where a rule matches, with what its captures
-/// hold. %0 is the node that is looked at, %1 and up are what was found below it.
+/// One line a test, those that follow when it holds indented below it; `=> name` where a rule matches, with what its
+/// captures hold. %0 is the node that is looked at, %1 and up are what was found below it.
 template <class... Rules>
 std::string describe(const Ruleset<Rules...>&) {
   using F = detail::fused<Rules...>;
-  return detail::describe_tree({F::tree.states, {F::tree.edges, F::size.edges}, F::tree.roots,
-                                {F::tree.captures, F::size.captures}, F::entries, F::size.tests_before});
+  return detail::describe_tree({F::tree.states,
+                                {F::tree.edges, F::size.edges},
+                                F::tree.roots,
+                                {F::tree.captures, F::size.captures},
+                                F::entries,
+                                F::size.tests_before});
 }
 
 }  // namespace fxx::inline FXX_ABI::rewrite

@@ -20,7 +20,8 @@ class TreePrinter {
       return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
     };
     text_ = counted(tree_.rules.size(), "rule") + " on " + counted(tree_.roots.size(), "operator") + ": " +
-            counted(static_cast<std::size_t>(tree_.tests_before), "test") + " in " + counted(tree_.states.size(), "state") + "\n";
+            counted(static_cast<std::size_t>(tree_.tests_before), "test") + " in " +
+            counted(tree_.states.size(), "state") + "\n";
     for (const Branch& root : tree_.roots) {
       enter(0, root.op);
       line(0, "%0 is " + std::string(operators_[0]->name));
@@ -67,7 +68,8 @@ class TreePrinter {
   /// "%1.input", "%0.tensors[2]".
   std::string name(Place place) const {
     const std::string parameter(operators_[place.reg]->parameters[place.arg].name);
-    return "%" + std::to_string(place.reg) + "." + parameter + (place.item == Place::whole ? "" : "[" + std::to_string(place.item) + "]");
+    return "%" + std::to_string(place.reg) + "." + parameter +
+           (place.item == Place::whole ? "" : "[" + std::to_string(place.item) + "]");
   }
 
   std::string test(const State& s) const {
@@ -80,7 +82,8 @@ class TreePrinter {
       case K::number: return name(s.place) + " == " + number() + left_out;
       case K::near: return name(s.place) + " is near " + number();
       case K::literal:
-        if (s.literal->kind == Literal::Kind::other || s.literal->kind == Literal::Kind::absent) return name(s.place) + " left out";
+        if (s.literal->kind == Literal::Kind::other || s.literal->kind == Literal::Kind::absent)
+          return name(s.place) + " left out";
         return name(s.place) + " == " + to_string(to_argument(*s.literal)) + left_out;
       case K::node: return name(s.place) + " is a node";
       case K::optional: return name(s.place) + " is a node or None" + left_out;
@@ -98,7 +101,8 @@ class TreePrinter {
     for (const CapturePlace& capture : tree_.captures.subspan(s.payload, s.other.arg))
       for (int i = 0; i < entry.pattern->size; ++i)
         if (is_capture(entry.pattern[i]) && entry.pattern[i].id == capture.id) {
-          captures += (captures.empty() ? ": " : ", ") + std::string(entry.pattern[i].name) + " = " + name(capture.place);
+          captures +=
+              (captures.empty() ? ": " : ", ") + std::string(entry.pattern[i].name) + " = " + name(capture.place);
           break;
         }
     return std::string(entry.name) + captures + (entry.conditional ? ", may decline" : "");

@@ -10,10 +10,10 @@ namespace fxx::inline FXX_ABI::pattern {
 
 namespace tag = ops::tag;
 
-#define FXX_FUNCTION(name_, ...)                       \
-  template <class... Args>                             \
-    requires(rewrite::Pattern<Args> || ...)            \
-  consteval auto name_(Args... args) {                 \
+#define FXX_FUNCTION(name_, ...)                         \
+  template <class... Args>                               \
+    requires(rewrite::Pattern<Args> || ...)              \
+  consteval auto name_(Args... args) {                   \
     return rewrite::call_operator<__VA_ARGS__>(args...); \
   }
 #include "fxx/ops/functions.inc"

@@ -1,7 +1,7 @@
 // Running a decision tree on a node: the interpreter, and the match that guards and replacements see.
 //
-// Main names: RuleTable, Match, match_node. One copy of this code serves every rule set. Matching allocates nothing and costs
-// O(tests on the way). Cost: light.
+// Main names: RuleTable, Match, match_node. One copy of this code serves every rule set. Matching allocates nothing and
+// costs O(tests on the way). Cost: light.
 #pragma once
 
 #include <initializer_list>
@@ -33,7 +33,7 @@ struct RuleTable {
   const RuleTable* const* alone;  // per rule: its own tree, for siblings; null otherwise
   const std::uint64_t* shared;    // per rule: the capture that siblings share
   const std::string_view* names;
-  const void* const* objects;     // the rules themselves, for guards and callables
+  const void* const* objects;  // the rules themselves, for guards and callables
   int count, depth;
   bool uses_once;
 
@@ -63,11 +63,16 @@ class Match {
   /// The arguments that captures hold, in the order of the pattern's tests.
   std::vector<Argument> captures() const;
 
-  /// A new node before the root of the match. Called by replacements; when they decline in the end, it is removed again.
-  Node* call(const Operator& op, Arguments args, KeywordArguments kwargs = {}) const { return graph_->call_function(op, args, kwargs); }
+  /// A new node before the root of the match. Called by replacements; when they decline in the end, it is removed
+  /// again.
+  Node* call(const Operator& op, Arguments args, KeywordArguments kwargs = {}) const {
+    return graph_->call_function(op, args, kwargs);
+  }
 
   /// For siblings: all members in the order of the graph, this one first; else only this one.
-  std::span<const Match> members() const { return group_ ? std::span<const Match>(*group_) : std::span<const Match>(this, 1); }
+  std::span<const Match> members() const {
+    return group_ ? std::span<const Match>(*group_) : std::span<const Match>(this, 1);
+  }
 
  private:
   friend class MatchEngine;
@@ -103,7 +108,8 @@ struct Registers;
 
 class MatchEngine {
  public:
-  MatchEngine(Graph& graph, const RuleTable& rules, const Regions& regions) : graph_(graph), rules_(rules), regions_(regions) {}
+  MatchEngine(Graph& graph, const RuleTable& rules, const Regions& regions)
+      : graph_(graph), rules_(rules), regions_(regions) {}
   /// Walks the tree for `root`; the lowest rule that matches and whose guard agrees ends up in `match`.
   bool match_node(Node* root, Match& match);
 

@@ -30,7 +30,8 @@ FXX_INLINE const Argument* at(Place place, Node* const* nodes, std::uint32_t cha
 FXX_INLINE const Argument* at(Place place, const Registers& regs) { return at(place, regs.nodes, regs.changed_over); }
 FXX_INLINE Argument value_at(Place place, Node* const* nodes, std::uint32_t changed_over) {
   if (const Argument* a = at(place, nodes, changed_over)) return *a;
-  const Parameter& p = nodes[place.reg]->operation()->parameters[static_cast<std::size_t>(parameter_at(place, changed_over))];
+  const Parameter& p =
+      nodes[place.reg]->operation()->parameters[static_cast<std::size_t>(parameter_at(place, changed_over))];
   return place.item == Place::whole ? to_argument(p.standard, p.type) : Argument();
 }
 /// `mul.Tensor(x, 2)`, as torch.fx and torch.export write it, is mul.Scalar.
@@ -57,7 +58,8 @@ FXX_INLINE Node* operand(const Test& t, const Registers& regs) {
 FXX_INLINE bool holds(const Test& t, const Registers& regs) {
   using K = Test::Kind;
   if (t.kind == K::once) return regs.nodes[t.place.reg]->num_users() == 1;
-  if (t.kind == K::equal) return value_at(t.place, regs.nodes, regs.changed_over) == value_at(t.other, regs.nodes, regs.changed_over);
+  if (t.kind == K::equal)
+    return value_at(t.place, regs.nodes, regs.changed_over) == value_at(t.other, regs.nodes, regs.changed_over);
   const Argument* a = at(t.place, regs);
   if (!a) return t.left_out;
   switch (t.kind) {
@@ -101,7 +103,8 @@ FXX_INLINE Argument Match::get(std::uint64_t capture) const {
 
 FXX_INLINE std::vector<Argument> Match::captures() const {
   std::vector<Argument> values;
-  for (int i = 0; i < captures_count_; ++i) values.push_back(detail::value_at(captures_[i].place, nodes_, changed_over_));
+  for (int i = 0; i < captures_count_; ++i)
+    values.push_back(detail::value_at(captures_[i].place, nodes_, changed_over_));
   return values;
 }
 
@@ -240,7 +243,8 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
         if (!n) continue;
         const std::uint64_t id = detail::operator_id(*n);
         const Branch *first = table.edges + s.payload, *last = first + s.edges;
-        const Branch* found = std::lower_bound(first, last, id, [](const Branch& b, std::uint64_t op) { return b.op < op; });
+        const Branch* found =
+            std::lower_bound(first, last, id, [](const Branch& b, std::uint64_t op) { return b.op < op; });
         if (found != last && found->op == id) {
           regs.nodes[s.other.reg] = n;
           pc = found->state;

@@ -2,13 +2,13 @@
 //
 //   tensor<"x">    a node                          scalar<"s">   a number                _     anything
 //   optional<"b">  a node, or None, or left out    value<"v">    whatever is there       0_c   a number: 0_c, 0.5_c
-//   constant<"w">  a node that the inputs do not reach            lit<false>, text<"tanh">, ints<1, 1>, near(1.41421356_c)
+//   constant<"w">  a node that the inputs do not reach    lit<false>, text<"tanh">, ints<1, 1>, near(1.41421356_c)
 //   p | q          either                          list(p, q)    a list of these items
 //   relu(x), conv2d(x, w, b), arg<"dim">(-1_c)     calls, positional or by keyword (rewrite/functions.hpp)
 //   p.once()       the call's result has one user  siblings(x, linear(x, w, b))  all such users of x together
 //
-// A parameter that a pattern leaves out must have its default value in the graph. The same capture twice must bind equal
-// arguments. Commutative operators match in either order.
+// A parameter that a pattern leaves out must have its default value in the graph. The same capture twice must bind
+// equal arguments. Commutative operators match in either order.
 // Main names: Pattern, call_operator, flat. Cost: light.
 #pragma once
 
@@ -170,9 +170,13 @@ struct either : pattern_base {
   }
 };
 template <class... Ps, Pattern Q>
-consteval either<Ps..., Q> operator|(either<Ps...>, Q) { return {}; }
+consteval either<Ps..., Q> operator|(either<Ps...>, Q) {
+  return {};
+}
 template <Pattern P, Pattern Q>
-consteval either<P, Q> operator|(P, Q) { return {}; }
+consteval either<P, Q> operator|(P, Q) {
+  return {};
+}
 
 template <class... Ps>
 struct list_of : pattern_base {
@@ -186,7 +190,9 @@ struct list_of : pattern_base {
 };
 /// A list argument with exactly these items: `cat(list(x, y), 1_c)`.
 template <Pattern... Ps>
-consteval list_of<Ps...> list(Ps...) { return {}; }
+consteval list_of<Ps...> list(Ps...) {
+  return {};
+}
 
 /// The terms of one pattern, computed once a type.
 template <class P>
@@ -226,15 +232,16 @@ consteval auto siblings(capture<Name, What>, P) {
   using Shared = capture<Name, What>;
   constexpr bool tensor = What == Term::Kind::tensor, bound = P::mistaken || binds<P>(Shared::id);
   static_assert(tensor, "fxx::siblings: the first argument is the tensor that they share: a capture tensor<\"x\">");
-  static_assert(bound || !tensor, "fxx::siblings: the pattern of the siblings does not use the tensor that they share; "
-                                  "capture it under the same name");
+  static_assert(bound || !tensor,
+                "fxx::siblings: the pattern of the siblings does not use the tensor that they share; "
+                "capture it under the same name");
   if constexpr (tensor && bound) return siblings_of<Shared, P>{};
   else return mistake{};
 }
 
 namespace detail {
 
-// --- which overload a call means --------------------------------------------------------------------------------------
+// --- which overload a call means -------------------------------------------------------------------------------------
 
 /// What the compiler knows of an argument before it chooses an overload.
 struct Given {
@@ -272,7 +279,9 @@ constexpr bool could_be(Given g, const Type& type) {
   switch (g.kind) {
     case K::tensor:
     case K::constant:
-    case K::call: return type.base == ValueType::other || (type.base == ValueType::tensor && !type.list) || (type.list && type.base == ValueType::tensor && g.kind == K::call);
+    case K::call:
+      return type.base == ValueType::other || (type.base == ValueType::tensor && !type.list) ||
+             (type.list && type.base == ValueType::tensor && g.kind == K::call);
     case K::optional: return type.base == ValueType::tensor && !type.list;
     case K::scalar:
     case K::near: return (number || type.base == ValueType::other) && (!type.list || type.list_size > 0);
@@ -323,15 +332,19 @@ consteval void wrong_arity() {
 }
 template <class Operator, bool Fits>
 consteval void wrong_keyword() {
-  static_assert(Fits, "fxx::op: the operator has no parameter of that name, or it is given twice; its schema names them");
+  static_assert(Fits,
+                "fxx::op: the operator has no parameter of that name, or it is given twice; its schema names them");
 }
 template <class Operator, bool Fits>
 consteval void wrong_kind() {
-  static_assert(Fits, "fxx::op: no overload of this operator takes arguments of these kinds; tensors are tensor<\"x\">, numbers scalar<\"s\"> or 1_c");
+  static_assert(Fits,
+                "fxx::op: no overload of this operator takes arguments of these kinds; tensors are tensor<\"x\">, "
+                "numbers scalar<\"s\"> or 1_c");
 }
 template <class Argument>
 consteval void not_a_pattern() {
-  static_assert(Pattern<Argument>, "fxx::op: an argument is not a pattern; write numbers as 0_c and captures as tensor<\"x\">");
+  static_assert(Pattern<Argument>,
+                "fxx::op: an argument is not a pattern; write numbers as 0_c and captures as tensor<\"x\">");
 }
 
 struct Selected {
@@ -396,11 +409,15 @@ struct choice {
 };
 /// One of several operators with the same arguments: `any_of(ops::relu, ops::sigmoid)(x)`.
 template <class... Tags>
-consteval choice<Tags...> any_of(Operation<Tags>...) { return {}; }
+consteval choice<Tags...> any_of(Operation<Tags>...) {
+  return {};
+}
 
 /// A call of an operator that has no function here: `apply(op<"my::rotate(Tensor x) -> Tensor">, x)`.
 template <class Tag, class... Args>
-consteval auto apply(Operation<Tag>, Args... args) { return call_operator<Tag>(args...); }
+consteval auto apply(Operation<Tag>, Args... args) {
+  return call_operator<Tag>(args...);
+}
 
 template <fixed_string Name>
 inline constexpr capture<Name, Term::Kind::tensor> tensor{};
@@ -429,14 +446,19 @@ consteval auto integers() {
 template <std::int64_t... Items>
 inline constexpr auto ints = detail::integers<Items...>();
 inline constexpr none_literal none{};
-/// A number that rounding may have changed, as in 1.4142135 for sqrt(2): within one part in a million. `near(1.4142135_c)`.
+/// A number that rounding may have changed, as in 1.4142135 for sqrt(2): within one part in a million.
+/// `near(1.4142135_c)`.
 template <auto Value>
-consteval literal<Value, Term::Kind::near> near(literal<Value>) { return {}; }
+consteval literal<Value, Term::Kind::near> near(literal<Value>) {
+  return {};
+}
 namespace detail {
 template <fixed_string Name>
 struct keyword_maker {
   template <Pattern P>
-  consteval keyword<Name, P> operator()(P) const { return {}; }
+  consteval keyword<Name, P> operator()(P) const {
+    return {};
+  }
 };
 }  // namespace detail
 template <fixed_string Name>
@@ -462,6 +484,8 @@ consteval auto operator""_c() {
 
 /// The negative of a number: `-1_c`.
 template <auto Value>
-consteval auto operator-(literal<Value>) { return literal<-Value>{}; }
+consteval auto operator-(literal<Value>) {
+  return literal<-Value>{};
+}
 
 }  // namespace fxx::inline FXX_ABI::rewrite

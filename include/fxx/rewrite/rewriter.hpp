@@ -1,7 +1,8 @@
 // Applying a rule set to a graph until nothing matches.
 //
-// One sweep from the end, so that the largest pattern is seen first, then a work list of what the changes touched. Linear in
-// nodes plus rewrites. Ends after `limit` rewrites at the latest; the graph is equivalent to what it was at every moment.
+// One sweep from the end, so that the largest pattern is seen first, then a work list of what the changes touched.
+// Linear in nodes plus rewrites. Ends after `limit` rewrites at the latest; the graph is equivalent to what it was at
+// every moment.
 // Main names: RewriteOptions, RewriteReport, rewrite_graph. Cost: light.
 #pragma once
 
@@ -40,8 +41,8 @@ struct RewriteReport {
   std::string to_string() const;
 };
 
-/// Throws whatever a guard or a callable replacement throws, after removing what the callable built; RuleError (E402) when a
-/// replacement returns something that cannot stand for the matched node.
+/// Throws whatever a guard or a callable replacement throws, after removing what the callable built; RuleError (E402)
+/// when a replacement returns something that cannot stand for the matched node.
 RewriteReport rewrite_graph(Graph& graph, const RuleTable& rules, const RewriteOptions& options);
 
 }  // namespace fxx::inline FXX_ABI::rewrite

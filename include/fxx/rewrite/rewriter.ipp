@@ -21,7 +21,11 @@ namespace detail {
 class Rewriter {
  public:
   Rewriter(Graph& graph, const RuleTable& rules, const RewriteOptions& options)
-      : graph_(graph), rules_(rules), regions_((resolve(graph), graph)), engine_(graph, rules, regions_), first_of_run_(graph.index_bound()) {
+      : graph_(graph),
+        rules_(rules),
+        regions_((resolve(graph), graph)),
+        engine_(graph, rules, regions_),
+        first_of_run_(graph.index_bound()) {
     report_.fired.resize(static_cast<std::size_t>(rules.count));
     for (int i = 0; i < rules.count; ++i) report_.fired[static_cast<std::size_t>(i)].rule = rules.names[i];
     report_.nodes_before = graph.size();
@@ -58,7 +62,8 @@ class Rewriter {
       // The node whose name is i-th gives it to the i-th node: a permutation, walked cycle by cycle.
       std::vector<std::size_t> giver(nodes.size());
       std::iota(giver.begin(), giver.end(), std::size_t{0});
-      std::sort(giver.begin(), giver.end(), [&](std::size_t a, std::size_t b) { return by_number(nodes[a], nodes[b]); });
+      std::sort(giver.begin(), giver.end(),
+                [&](std::size_t a, std::size_t b) { return by_number(nodes[a], nodes[b]); });
       for (std::size_t i = 0; i < nodes.size(); ++i)
         for (std::size_t at = i; giver[at] != at;) {
           const std::size_t from = std::exchange(giver[at], at);
@@ -102,7 +107,9 @@ class Rewriter {
       }
     }
     const std::vector<Match> members(m.members().begin(), m.members().end());
-    const auto keeps = [&](std::size_t i) { return keeps_memory(members[i], *results[i].node(), first_fresh, members.size() > 1); };
+    const auto keeps = [&](std::size_t i) {
+      return keeps_memory(members[i], *results[i].node(), first_fresh, members.size() > 1);
+    };
     for (std::size_t i = 0; i < results.size() && !regions_.effects().empty(); ++i)
       if (!keeps(i)) results.clear();
     if (results.empty()) return drop_fresh(n, first_fresh);
@@ -139,8 +146,10 @@ class Rewriter {
       const bool late = !node.is_before(*m.root()) && !(m.members().size() > 1 && is_constant_value(node));
       if (&node.graph() != &graph_ || node.is_erased() || late)
         throw RuleError(ErrorId::replacement_invalid,
-                        "rewrite: the replacement of rule '" + std::string(rules_.names[m.rule()]) + "' uses '" + std::string(node.name()) +
-                            "', which is not in the graph before the node that is replaced; build it from what the pattern captures",
+                        "rewrite: the replacement of rule '" + std::string(rules_.names[m.rule()]) + "' uses '" +
+                            std::string(node.name()) +
+                            "', which is not in the graph before the node that is replaced; build it from what the "
+                            "pattern captures",
                         {format_node(*m.root())});
       if (node.index() < first_fresh) continue;
       for (const Node* input : node.all_input_nodes())
@@ -154,9 +163,10 @@ class Rewriter {
     const Node& old = *m.root();
     const Memory before = memory_of(old), after = memory_of(result);
     const auto is_own = [&](const Memory& memory) {
-      return !memory.shared && !memory.anywhere && std::all_of(memory.makers.begin(), memory.makers.end(), [&](const Node* maker) {
-        return maker == &old || maker->index() >= first_fresh || is_used_up(*maker, m, first_fresh);
-      });
+      return !memory.shared && !memory.anywhere &&
+             std::all_of(memory.makers.begin(), memory.makers.end(), [&](const Node* maker) {
+               return maker == &old || maker->index() >= first_fresh || is_used_up(*maker, m, first_fresh);
+             });
     };
     const bool apart = !one_of_many || (after.makers.size() == 1 && after.makers[0] == &result);
     if (apart && is_own(before) && is_own(after)) return true;
@@ -176,7 +186,8 @@ class Rewriter {
   static bool is_used_up(const Node& node, const Match& m, std::uint32_t first_fresh) {
     for (const Node* user : node.users()) {
       if (user == m.root() || user->index() >= first_fresh) continue;
-      if (std::find(m.nodes().begin(), m.nodes().end(), user) == m.nodes().end() || !used_within(*user, m.nodes())) return false;
+      if (std::find(m.nodes().begin(), m.nodes().end(), user) == m.nodes().end() || !used_within(*user, m.nodes()))
+        return false;
     }
     return true;
   }
@@ -211,8 +222,10 @@ class Rewriter {
     for (const Argument& r : results) fits = fits && r.is_node();
     if (!fits)
       throw RuleError(ErrorId::replacement_invalid,
-                      "rewrite: rule '" + std::string(rules_.names[m.rule()]) + "' returned " + to_text(results) + "; a replacement is a node, or for " +
-                          "siblings a list of as many nodes as there are members (" + std::to_string(members) + "), or None to decline",
+                      "rewrite: rule '" + std::string(rules_.names[m.rule()]) + "' returned " + to_text(results) +
+                          "; a replacement is a node, or for " +
+                          "siblings a list of as many nodes as there are members (" + std::to_string(members) +
+                          "), or None to decline",
                       {format_node(*m.root())});
     return results;
   }

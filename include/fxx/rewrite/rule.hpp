@@ -1,7 +1,7 @@
 // A rule: pattern >> replacement, where the replacement is an expression or a callable that takes the match.
 //
-// Refused, in one sentence each: a capture in the replacement that the pattern does not bind, a replacement with holes, a
-// rule that its own result matches again.
+// Refused, in one sentence each: a capture in the replacement that the pattern does not bind, a replacement with holes,
+// a rule that its own result matches again.
 // Main names: rule<"name">(pattern >> replacement, guard). Cost: light.
 #pragma once
 
@@ -60,7 +60,9 @@ struct word {
 /// Their names show the capture in the compiler's message.
 template <word Name, bool Bound>
 consteval void capture_is_bound() {
-  static_assert(Bound, "fxx::rule: the replacement uses a capture that the pattern does not bind; bind it in the pattern or drop it from the replacement");
+  static_assert(Bound,
+                "fxx::rule: the replacement uses a capture that the pattern does not bind; bind it in the pattern or "
+                "drop it from the replacement");
 }
 template <word Name, bool OneKind>
 consteval void capture_has_one_kind() {
@@ -69,22 +71,21 @@ consteval void capture_has_one_kind() {
 
 template <bool WithCall>
 consteval void begins_with_call() {
-  static_assert(WithCall, "fxx::rule: the pattern does not start with an operator, so it would match everything; "
-                          "begin with a call");
+  static_assert(WithCall,
+                "fxx::rule: the pattern does not start with an operator, so it would match everything; "
+                "begin with a call");
 }
 template <class R>
 inline constexpr bool is_replacement = [] {
   if constexpr (std::is_invocable_v<const R&, const Match&>)
     return std::is_constructible_v<Argument, std::invoke_result_t<const R&, const Match&>>;
-  else
-    return Pattern<R>;
+  else return Pattern<R>;
 }();
 template <class Guard>
 inline constexpr bool is_guard = [] {
   if constexpr (std::is_invocable_v<const Guard&, const Match&>)
     return std::is_same_v<std::remove_cvref_t<std::invoke_result_t<const Guard&, const Match&>>, bool>;
-  else
-    return false;
+  else return false;
 }();
 
 template <class P>
@@ -105,7 +106,9 @@ consteval void check_replacement() {
   if constexpr (at >= 0) {
     capture_is_bound<word<flat<R>[at].name.size()>(flat<R>[at].name), false>();
   } else {
-    static_assert(!has_hole(flat<R>.data()), "fxx::rule: the replacement holds a wildcard or alternatives, so there is nothing definite to build; name a capture instead");
+    static_assert(!has_hole(flat<R>.data()),
+                  "fxx::rule: the replacement holds a wildcard or alternatives, so there is nothing definite to build; "
+                  "name a capture instead");
   }
 }
 
@@ -153,15 +156,20 @@ inline constexpr bool is_rule<rule_of<Name, P, R, Guard>> = true;
 /// One rewrite. The guard is a callable that takes the match and says whether the rule applies.
 template <fixed_string Name, class P, class R, class Guard = always>
 consteval rule_of<Name, P, R, Guard> rule(arrow<P, R> a, Guard guard = {}) {
-  static_assert(detail::is_replacement<R>, "fxx::rule: the replacement is neither a pattern nor a callable that takes the match "
-                                           "and returns a value");
+  static_assert(detail::is_replacement<R>,
+                "fxx::rule: the replacement is neither a pattern nor a callable that takes the match "
+                "and returns a value");
   static_assert(std::is_same_v<Guard, always> || detail::is_guard<Guard>,
                 "fxx::rule: the guard is not a callable that takes the match and says true or false");
   if constexpr (Pattern<R>) {
-    static_assert(!is_siblings<P>, "fxx::rule: siblings are replaced by a callable that returns one value each, not by an expression");
+    static_assert(!is_siblings<P>,
+                  "fxx::rule: siblings are replaced by a callable that returns one value each, not by an expression");
     if constexpr (std::is_same_v<Guard, always> && !is_siblings<P> && !P::mistaken && !R::mistaken) {
-      constexpr bool again = detail::starts_with_call(flat<P>.data()) && detail::matches_own_result(flat<P>.data(), flat<R>.data());
-      static_assert(!again, "fxx::rule: the rule matches its own replacement, so rewriting would never end; make the replacement smaller or add a guard");
+      constexpr bool again =
+          detail::starts_with_call(flat<P>.data()) && detail::matches_own_result(flat<P>.data(), flat<R>.data());
+      static_assert(!again,
+                    "fxx::rule: the rule matches its own replacement, so rewriting would never end; make the "
+                    "replacement smaller or add a guard");
     }
   }
   return {a.value, guard};

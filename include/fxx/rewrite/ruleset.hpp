@@ -1,9 +1,9 @@
 // Many rules merged at compile time into one decision tree.
 //
-// Refused: a rule that an earlier one always shadows, duplicates, two rules of one name, pairs that undo each other, sets
-// too large for the tables.
-// Main names: ruleset(rules...), Ruleset, RewriteReport. Cost: light; merging O(tests x fan-out), checks O(pairs with the same
-// root operator). One rule more costs 5-9 ms and 0.7 MB.
+// Refused: a rule that an earlier one always shadows, duplicates, two rules of one name, pairs that undo each other,
+// sets too large for the tables.
+// Main names: ruleset(rules...), Ruleset, RewriteReport. Cost: light; merging O(tests x fan-out), checks O(pairs with
+// the same root operator). One rule more costs 5-9 ms and 0.7 MB.
 #pragma once
 
 #include <boost/hana/concat.hpp>
@@ -60,7 +60,8 @@ constexpr Fault diagnose(const Entry* rules, int n) {
       } else if (const std::uint64_t other = ids[n + earlier]; other == root || other == 0 || root == 0) {
         const Entry& a = rules[earlier];
         if (a.conditional || !covers_all(a.pattern, b.pattern)) continue;
-        fault = {!b.conditional && covers_all(b.pattern, a.pattern) ? Fault::Kind::duplicate : Fault::Kind::shadowed, later, earlier};
+        fault = {!b.conditional && covers_all(b.pattern, a.pattern) ? Fault::Kind::duplicate : Fault::Kind::shadowed,
+                 later, earlier};
       } else if (ids[2 * n + earlier] == root && result == other) {
         const Entry& a = rules[earlier];
         if (covers(b.pattern, a.result) && covers(a.pattern, b.result)) fault = {Fault::Kind::undone, later, earlier};
@@ -93,16 +94,23 @@ constexpr bool has_once(const Term* t) {
 template <word Later, word Earlier, Fault::Kind Kind>
 consteval void rules_are_distinct() {
   using K = Fault::Kind;
-  static_assert(Kind != K::shadowed, "fxx::ruleset: a rule can never fire, because an earlier rule matches everything that it matches; move it up or drop it");
-  static_assert(Kind != K::duplicate, "fxx::ruleset: two rules have the same pattern, so the later one can never fire; drop one of them");
+  static_assert(Kind != K::shadowed,
+                "fxx::ruleset: a rule can never fire, because an earlier rule matches everything that it matches; move "
+                "it up or drop it");
+  static_assert(Kind != K::duplicate,
+                "fxx::ruleset: two rules have the same pattern, so the later one can never fire; drop one of them");
   static_assert(Kind != K::same_name, "fxx::ruleset: two rules have the same name; give each its own");
-  static_assert(Kind != K::undone, "fxx::ruleset: two rules undo each other, so rewriting would never end; drop one of them or add a guard");
+  static_assert(
+      Kind != K::undone,
+      "fxx::ruleset: two rules undo each other, so rewriting would never end; drop one of them or add a guard");
 }
 
 template <class Rule>
 constexpr Entry entry() {
   if constexpr (Rule::builds) return {flat<typename Rule::pattern>.data(), nullptr, Rule::name, Rule::id, true};
-  else return {flat<typename Rule::pattern>.data(), flat<typename Rule::replacement>.data(), Rule::name, Rule::id, Rule::conditional};
+  else
+    return {flat<typename Rule::pattern>.data(), flat<typename Rule::replacement>.data(), Rule::name, Rule::id,
+            Rule::conditional};
 }
 
 /// Everything about a rule set that its types decide.
@@ -156,7 +164,9 @@ consteval void check_distinct() {
     rules_are_distinct<word<entries[f.later].name.size()>(entries[f.later].name),
                        word<entries[f.earlier].name.size()>(entries[f.earlier].name), f.kind>();
   } else {
-    static_assert(!fused<Rules...>::size.too_large, "fxx::ruleset: a pattern has more than 24 calls, 96 tests or 32 captures, or the set more than 65535 states; split it");
+    static_assert(!fused<Rules...>::size.too_large,
+                  "fxx::ruleset: a pattern has more than 24 calls, 96 tests or 32 captures, or the set more than 65535 "
+                  "states; split it");
   }
 }
 
@@ -186,11 +196,12 @@ constexpr std::uint64_t shared_of() {
 }
 
 template <class... Rules>
-constexpr RuleTable table_of(const Ask* asks, const Build* builds, const RuleTable* const* alone, const std::uint64_t* shared,
-                             const void* const* objects) {
+constexpr RuleTable table_of(const Ask* asks, const Build* builds, const RuleTable* const* alone,
+                             const std::uint64_t* shared, const void* const* objects) {
   using F = fused<Rules...>;
-  return {F::tree.states, F::tree.edges, F::tree.captures, F::roots.slots, F::roots_size - 1, asks, builds, F::results,
-          alone, shared, F::names, objects, F::count, F::depth, F::uses_once};
+  return {F::tree.states, F::tree.edges, F::tree.captures, F::roots.slots, F::roots_size - 1,
+          asks,           builds,        F::results,       alone,          shared,
+          F::names,       objects,       F::count,         F::depth,       F::uses_once};
 }
 template <class Rule>
 inline constexpr RuleTable alone_table = table_of<Rule>(nullptr, nullptr, nullptr, nullptr, nullptr);
@@ -248,7 +259,8 @@ consteval auto ruleset(Rules... rules) {
 /// The rules of both sets, those of `a` first.
 template <class... A, class... B>
 consteval auto operator+(const Ruleset<A...>& a, const Ruleset<B...>& b) {
-  return boost::hana::unpack(boost::hana::concat(a.rules, b.rules), [](auto... rules) { return Ruleset<decltype(rules)...>{{rules...}}; });
+  return boost::hana::unpack(boost::hana::concat(a.rules, b.rules),
+                             [](auto... rules) { return Ruleset<decltype(rules)...>{{rules...}}; });
 }
 
 }  // namespace fxx::inline FXX_ABI::rewrite

@@ -28,13 +28,13 @@ struct Term {
     standard,  // a parameter left out of the pattern: its default
   };
   Kind kind = Kind::any;
-  bool once = false;              // calls: the node has a single user
-  std::uint8_t children = 0;      // calls: one per parameter; alternatives and lists: one per member
+  bool once = false;          // calls: the node has a single user
+  std::uint8_t children = 0;  // calls: one per parameter; alternatives and lists: one per member
   std::uint16_t size = 1;
-  std::uint64_t id = 0;           // calls: operator; captures: hash of the name
+  std::uint64_t id = 0;  // calls: operator; captures: hash of the name
   const Operator* op = nullptr;
-  Literal value = {};             // literals, and defaults of parameters left out
-  std::string_view name = {};     // captures
+  Literal value = {};          // literals, and defaults of parameters left out
+  std::string_view name = {};  // captures
 };
 
 constexpr bool is_capture(const Term& t) { return t.kind >= Term::Kind::tensor && t.kind <= Term::Kind::value; }
@@ -51,7 +51,8 @@ constexpr bool same(const Term* a, const Term* b) {
   for (int i = 0; i < a->size; ++i) {
     if (is_constant(a[i]) && is_constant(b[i])) {
       if (!(a[i].value == b[i].value)) return false;
-    } else if (a[i].kind != b[i].kind || a[i].id != b[i].id || a[i].kind == Term::Kind::any || a[i].children != b[i].children || a[i].once != b[i].once ||
+    } else if (a[i].kind != b[i].kind || a[i].id != b[i].id || a[i].kind == Term::Kind::any ||
+               a[i].children != b[i].children || a[i].once != b[i].once ||
                (a[i].kind == Term::Kind::near && a[i].value.number() != b[i].value.number())) {
       return false;
     }
@@ -84,10 +85,11 @@ struct Choices {
   }
 };
 
-/// May the first two arguments of the call change places, and does that make a difference? Not when it takes more than two
-/// and one of the others is not what it is by default: in `x + 2 y` the factor belongs to y.
+/// May the first two arguments of the call change places, and does that make a difference? Not when it takes more than
+/// two and one of the others is not what it is by default: in `x + 2 y` the factor belongs to y.
 constexpr bool two_orders(const Term* t) {
-  if (t->kind != Term::Kind::call || !has(t->op->traits, Trait::commutative) || same(t + 1, t + 1 + t[1].size)) return false;
+  if (t->kind != Term::Kind::call || !has(t->op->traits, Trait::commutative) || same(t + 1, t + 1 + t[1].size))
+    return false;
   const Term* rest = t + 1 + t[1].size;
   rest += rest->size;
   for (int i = 2; i < t->children; ++i, rest += rest->size)
@@ -124,11 +126,13 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
     case K::optional:
       return (node || t->kind == K::optional || (is_constant(*t) && t->value.kind == Literal::Kind::none)) && bind();
     case K::constant: return t->kind == K::constant && bind();
-    case K::scalar: return (t->kind == K::scalar || t->kind == K::near || (is_constant(*t) && t->value.is_number())) && bind();
+    case K::scalar:
+      return (t->kind == K::scalar || t->kind == K::near || (is_constant(*t) && t->value.is_number())) && bind();
     case K::literal:
     case K::standard: return is_constant(*t) && p->value == t->value;
     case K::near:
-      return ((is_constant(*t) && t->value.is_number()) || t->kind == K::near) && is_near(t->value.number(), p->value.number());
+      return ((is_constant(*t) && t->value.is_number()) || t->kind == K::near) &&
+             is_near(t->value.number(), p->value.number());
     case K::alternatives: {
       int k = c.take(p->children);
       const Term* child = p + 1;

@@ -1,9 +1,10 @@
 // The decision tree of a rule set, made at compile time by ordinary constexpr code over Term arrays.
 //
-// States stand in preorder: a test that holds goes on to the next state, one that fails jumps to `fail`. Each state holds
-// the lowest rule below it, so tests shared by several rules keep their order of priority exact. Tests that many patterns
-// make of one argument's operator become one binary search (`select`). A commutative call is a loop: what is below its
-// `order` state is tried with its two arguments as they stand, then, from the `again` state at the end, changed over.
+// States stand in preorder: a test that holds goes on to the next state, one that fails jumps to `fail`. Each state
+// holds the lowest rule below it, so tests shared by several rules keep their order of priority exact. Tests that many
+// patterns make of one argument's operator become one binary search (`select`). A commutative call is a loop: what is
+// below its `order` state is tried with its two arguments as they stand, then, from the `again` state at the end,
+// changed over.
 // Main names: Place, Test, State, Tree, Builder. Cost: light; merging N rules costs O(tests x fan-out).
 #pragma once
 
@@ -23,12 +24,31 @@ struct Place {
 };
 
 struct Test {
-  enum class Kind : std::uint8_t { op, once, number, near, literal, node, optional, constant, scalar, list, equal, order, again, accept, jump, select, halt };
+  enum class Kind : std::uint8_t {
+    op,
+    once,
+    number,
+    near,
+    literal,
+    node,
+    optional,
+    constant,
+    scalar,
+    list,
+    equal,
+    order,
+    again,
+    accept,
+    jump,
+    select,
+    halt
+  };
   Kind kind = Kind::halt;
-  Place place = {};        // what is tested
-  Place other = {};        // equal: the other argument; op, select: `reg` is where the node goes; accept: registers, captures
-  bool left_out = false;   // an argument that was left out holds too
-  std::uint64_t payload = 0;        // op: id; number, near: bits of the double; list: items; select: first edge; accept: first capture
+  Place place = {};  // what is tested
+  Place other = {};  // equal: the other argument; op, select: `reg` is where the node goes; accept: registers, captures
+  bool left_out = false;  // an argument that was left out holds too
+  std::uint64_t payload =
+      0;  // op: id; number, near: bits of the double; list: items; select: first edge; accept: first capture
   const Literal* literal = nullptr;
 
   constexpr bool operator==(const Test& t) const {
@@ -93,20 +113,32 @@ constexpr void line_up_value(const Term& t, Place place, const Parameter& parame
   if (is_constant(t)) {
     const bool left_out = place.item == Place::whole && parameter.standard == t.value;
     if (t.value.is_number())
-      out.test({.kind = Test::Kind::number, .place = place, .left_out = left_out, .payload = std::bit_cast<std::uint64_t>(t.value.number()), .literal = &t.value});
+      out.test({.kind = Test::Kind::number,
+                .place = place,
+                .left_out = left_out,
+                .payload = std::bit_cast<std::uint64_t>(t.value.number()),
+                .literal = &t.value});
     else  // an unreadable default equals nothing but "left out"
-      out.test({.kind = Test::Kind::literal, .place = place, .left_out = left_out || t.value.kind == Literal::Kind::other, .literal = &t.value});
+      out.test({.kind = Test::Kind::literal,
+                .place = place,
+                .left_out = left_out || t.value.kind == Literal::Kind::other,
+                .literal = &t.value});
     return;
   }
   if (t.kind == K::near)
-    return out.test({.kind = Test::Kind::near, .place = place, .payload = std::bit_cast<std::uint64_t>(t.value.number())});
+    return out.test(
+        {.kind = Test::Kind::near, .place = place, .payload = std::bit_cast<std::uint64_t>(t.value.number())});
   if (!is_capture(t)) return;
   for (int k = 0; k < out.captures_count; ++k)
-    if (out.captures[k].id == t.id) return out.test({.kind = Test::Kind::equal, .place = place, .other = out.captures[k].place});
+    if (out.captures[k].id == t.id)
+      return out.test({.kind = Test::Kind::equal, .place = place, .other = out.captures[k].place});
   if (t.kind == K::tensor) out.test({.kind = Test::Kind::node, .place = place});
-  if (t.kind == K::optional) out.test({.kind = Test::Kind::optional, .place = place, .left_out = parameter.standard.kind == Literal::Kind::none});
+  if (t.kind == K::optional)
+    out.test(
+        {.kind = Test::Kind::optional, .place = place, .left_out = parameter.standard.kind == Literal::Kind::none});
   if (t.kind == K::constant) out.test({.kind = Test::Kind::constant, .place = place});
-  if (t.kind == K::scalar) out.test({.kind = Test::Kind::scalar, .place = place, .left_out = parameter.standard.is_number()});
+  if (t.kind == K::scalar)
+    out.test({.kind = Test::Kind::scalar, .place = place, .left_out = parameter.standard.is_number()});
   if (out.captures_count == max_captures) out.too_large = true;
   else out.captures[out.captures_count++] = {t.id, place};
 }
@@ -142,7 +174,8 @@ constexpr void linearise(const Term* root, Choices& c, Line& out) {
         const Term* item = children[i] + 1;
         for (int k = 0; k < children[i]->children; ++k, item += item->size) {
           const Term* one = chosen(item, c);
-          if (one->kind == Term::Kind::call) line_up_call(one, {reg, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(k)}, out, queue);
+          if (one->kind == Term::Kind::call)
+            line_up_call(one, {reg, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(k)}, out, queue);
         }
       }
     }
@@ -167,7 +200,9 @@ constexpr Test root_test(std::uint64_t op) { return {.kind = Test::Kind::op, .pa
 class Builder {
  public:
   constexpr Builder(int capacity, bool share)
-      : trie_(new Trie[static_cast<std::size_t>(capacity)]), captures_(new CapturePlace[static_cast<std::size_t>(capacity)]), share_(share) {}
+      : trie_(new Trie[static_cast<std::size_t>(capacity)]),
+        captures_(new CapturePlace[static_cast<std::size_t>(capacity)]),
+        share_(share) {}
   constexpr ~Builder() {
     delete[] trie_;
     delete[] captures_;
@@ -191,9 +226,10 @@ class Builder {
       too_large_ |= line.too_large;
       int at = step(0, detail::root_test(line.root), rule, true);
       for (int i = 0; i < line.tests_count; ++i) at = step(at, line.tests[i], rule, share_);
-      const Test leaf{.kind = Test::Kind::accept,
-                      .other = {static_cast<std::uint8_t>(line.registers), static_cast<std::uint8_t>(line.captures_count)},
-                      .payload = static_cast<std::uint64_t>(captures_count_)};
+      const Test leaf{
+          .kind = Test::Kind::accept,
+          .other = {static_cast<std::uint8_t>(line.registers), static_cast<std::uint8_t>(line.captures_count)},
+          .payload = static_cast<std::uint64_t>(captures_count_)};
       step(at, leaf, rule, false);
       for (int i = 0; i < line.captures_count; ++i) captures_[captures_count_++] = line.captures[i];
       tests_before_ += line.tests_count + 1;
@@ -293,7 +329,10 @@ class Builder {
         const int at = states++;
         emit_children(t, c, states, edges);
         if (trie_[c].test.kind == Test::Kind::order)
-          t.states[states++] = {{.kind = Test::Kind::again, .place = trie_[c].test.place}, static_cast<std::uint16_t>(at + 1), trie_[c].rule, 0};
+          t.states[states++] = {{.kind = Test::Kind::again, .place = trie_[c].test.place},
+                                static_cast<std::uint16_t>(at + 1),
+                                trie_[c].rule,
+                                0};
         t.states[at] = {trie_[c].test, static_cast<std::uint16_t>(states), trie_[c].rule, 0};
         continue;
       }
