@@ -48,9 +48,9 @@ TEST_CASE("inputs, attributes, views and results of unknown calls are memory tha
   Fresh f;
   Graph& g = f.g;
   for (Node* seen : {f.x, g.get_attr("weight"), g.call_function(ops::view, {f.made, Argument::list({-1})}),
-                     g.call_function(ops::contiguous, {f.made}), g.call_function(ops::reshape, {f.made, Argument::list({-1})}),
-                     g.call_module("layer", {f.x}), g.call_function(register_function("tests::any"), {f.x}),
-                     g.call_method("no_such_method", {f.x})}) {
+                     g.call_function(ops::contiguous, {f.made}),
+                     g.call_function(ops::reshape, {f.made, Argument::list({-1})}), g.call_module("layer", {f.x}),
+                     g.call_function(register_function("tests::any"), {f.x}), g.call_method("no_such_method", {f.x})}) {
     CAPTURE(format_node(*seen));
     Node* n = g.call_function(ops::relu_, {seen});
     CHECK_FALSE(mutates_own_temporary(*n));
@@ -85,4 +85,77 @@ TEST_CASE("barriers are impure calls; inputs, attributes and the output are none
   CHECK(is_barrier(*g.call_function(ops::batch_norm, {f.made, {}, {}, {}, {}, true, 0.1, 1e-5, false})));
   CHECK_FALSE(is_barrier(*g.call_function(ops::batch_norm, {f.made, {}, {}, {}, {}, false, 0.1, 1e-5, false})));
   CHECK_FALSE(is_barrier(*g.output(f.made)));
+}
+
+// --- memory ---------------------------------------------------------------------------------------------------------
+
+TEST_CASE("the memory of a value is that of the node that made it, through views, parts and calls in place") {
+  Fresh f;
+  Graph& g = f.g;
+  Node* parts = g.call_function(ops::chunk, {f.made, 2});
+  Node* in_place = g.call_function(ops::relu_, {g.call_function(ops::view, {f.made, Argument::list({-1})})});
+  for (const Node* n : {f.made, parts, in_place, g.call_function(ops::fxx_identity, {in_place})}) {
+    CAPTURE(format_node(*n));
+    const Memory memory = memory_of(*n);
+    CHECK(memory.makers == std::vector<const Node*>{f.made});
+    CHECK(memory.certain);
+    CHECK_FALSE(memory.shared);
+  }
+  for (Node* n : {g.call_function(ops::contiguous, {f.made}), g.call_function(ops::operator_getitem, {parts, 0}),
+                  g.call_function(ops::dropout, {f.made, 0.5, false}),
+                  g.call_function(ops::einsum, {"i", Argument::list({f.made})})}) {
+    CAPTURE(format_node(*n));
+    const Memory memory = memory_of(*n);
+    CHECK_FALSE(memory.certain);  // a copy, perhaps
+    CHECK(may_overlap(memory, memory_of(*f.made)));
+  }
+}
+
+TEST_CASE("memory from outside may be the same, fresh memory is not") {
+  Fresh f;
+  Graph& g = f.g;
+  Node *attribute = g.get_attr("w"), *unknown = g.call_module("layer", {f.made});
+  Node* other = g.call_function(ops::neg, {f.x});
+  for (const Node* outside : {f.x, attribute, unknown}) {
+    CHECK(memory_of(*outside).shared);
+    CHECK(may_overlap(memory_of(*outside), memory_of(*f.x)));
+    CHECK_FALSE(may_overlap(memory_of(*outside), memory_of(*other)));
+  }
+  CHECK(may_overlap(memory_of(*unknown), memory_of(*f.made)));  // it may return what it was given
+  CHECK_FALSE(may_overlap(memory_of(*f.made), memory_of(*other)));
+}
+
+TEST_CASE("too long a chain could lie anywhere") {
+  Fresh f;
+  Node* n = f.made;
+  for (int i = 0; i < 1000; ++i) n = f.g.call_function(ops::t, {n});
+  CHECK(memory_of(*n).anywhere);
+  CHECK(may_overlap(memory_of(*n), memory_of(*f.g.call_function(ops::neg, {f.x}))));
+}
+
+TEST_CASE("what a call writes to") {
+  Fresh f;
+  Graph& g = f.g;
+  Node* view = g.call_function(ops::view, {f.made, Argument::list({-1})});
+  CHECK(memory_written_by(*g.call_function(ops::copy_, {view, f.x})).makers == std::vector<const Node*>{f.made});
+  CHECK(memory_written_by(*f.made).makers.empty());
+  CHECK(memory_written_by(*g.call_function(ops::dropout_, {f.made, 0.5, false})).makers.empty());
+  Node* mean = g.get_attr("mean");
+  const Memory norm =
+      memory_written_by(*g.call_function(ops::batch_norm, {f.made, {}, {}, mean, mean, true, 0.1, 1e-5, false}));
+  CHECK(norm.makers == std::vector<const Node*>{mean});
+  const Memory unknown = memory_written_by(*g.call_module("layer", {f.made}));
+  CHECK(unknown.shared);
+  CHECK(may_overlap(unknown, memory_of(*f.made)));
+}
+
+TEST_CASE("a user passes memory on when its result lies in it") {
+  Fresh f;
+  Graph& g = f.g;
+  Node* copied = g.call_function(ops::copy_, {f.made, f.x});
+  CHECK(passes_on_memory(*copied, *f.made));
+  CHECK_FALSE(passes_on_memory(*copied, *f.x));
+  CHECK_FALSE(passes_on_memory(*g.call_function(ops::relu, {f.x}), *f.x));
+  CHECK(passes_on_memory(*g.call_module("layer", {f.x}), *f.x));
+  CHECK_FALSE(passes_on_memory(*g.output(f.x), *f.x));
 }

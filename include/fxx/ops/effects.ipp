@@ -37,13 +37,15 @@ FXX_INLINE bool is_barrier(const Node& node) {
 
 namespace detail {
 
-/// May the result of the operator lie in the memory of what is given for parameter `i`? Where a schema says nothing of
-/// an operator that may return its input, it is the first.
+/// May the result of the operator lie in the memory of what is given for parameter `i`? Where a schema says nothing of an
+/// operator that may return its input, it is the first that takes tensors.
 FXX_INLINE bool may_return(const Operator& op, int i) {
   if (op.aliases) return op.parameters[static_cast<std::size_t>(i)].alias != 0;
-  return has(op.traits, Trait::fresh_view) && i == 0;
+  if (!has(op.traits, Trait::fresh_view)) return false;
+  const auto takes_tensors = [](const Parameter& p) { return p.type.base == ValueType::tensor; };
+  return std::find_if(op.parameters.begin(), op.parameters.end(), takes_tensors) == op.parameters.begin() + i;
 }
-/// Calls `f(parameter, argument)` for every argument whose memory the result may lie in.
+/// Calls `f(argument)` for every argument whose memory the result may lie in.
 template <class F>
 void for_each_returned(const Node& node, const Operator& op, F&& f) {
   if (op.returns.empty()) return;
