@@ -21,8 +21,8 @@ import results  # noqa: E402
 
 # Headers (the first pattern that fits counts) and the most megabytes that compiling one may take, with g++ 12, in a
 # compiled build (FXX_COMPILED_LIB), syntax only.
-# Measured, and a tenth on top. A graph and the table of operators take 165 MB together, rules 5 to 60 MB more; LibTorch's
-# own headers are nearly all of what the wing takes.
+# Measured, and a tenth on top. A graph and the table of operators take 165 MB together, rules 5 to 60 MB more; most of
+# what the wing takes are LibTorch's own headers.
 LIMITS = [
     (r'fxx/torch\.hpp', 1490),
     (r'fxx/torch/nn\.hpp', 1360),

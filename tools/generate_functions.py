@@ -13,18 +13,20 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "include" / "fxx"
 LINE = re.compile(r'^FXX_OP\((\w+), (\w+), R"\((.*)\)", ([\w| ]+)\)$')
-HEAD = "// Made from ops/table.inc by tools/generate_functions.py; change the table, not this file.\n// clang-format off\n"
+HEAD = ("// Made from ops/table.inc by tools/generate_functions.py; change the table, not this file.\n"
+        "// clang-format off\n")
 
 BASE = {"Tensor": "Tensor", "Scalar": "Scalar", "int": "Int", "SymInt": "Int", "float": "Real", "bool": "Bool",
         "str": "String", "ScalarType": "Dtype", "Layout": "Layout", "MemoryFormat": "MemoryFormat", "Device": "Device"}
 # Overloads that LibTorch tells apart by leaving out a default, and one that C++ cannot tell from its siblings.
 NO_DEFAULT = {("std", "unbiased"), ("var", "unbiased"), ("std_mean", "unbiased"), ("var_mean", "unbiased"),
-              ("std_dim", "unbiased"), ("var_dim", "unbiased"), ("std_mean_dim", "unbiased"), ("var_mean_dim", "unbiased"),
+              ("std_dim", "unbiased"), ("var_dim", "unbiased"), ("std_mean_dim", "unbiased"),
+              ("var_mean_dim", "unbiased"),
               ("any_dims", "dim"), ("all_dims", "dim"),
               *((f"conv{n}d_padding", name) for n in (1, 2, 3) for name in ("bias", "stride", "padding"))}
 SKIP = {"to_dtype_layout", "index_Tensor", "operator_getitem"}
-TAKES_A_NUMBER = {"IntArg", "OptionalIntArg", "ScalarArg", "OptionalScalarArg", "RealArg", "OptionalRealArg", "SizedIntListArg",
-                  "OptionalSizedIntListArg"}
+TAKES_A_NUMBER = {"IntArg", "OptionalIntArg", "ScalarArg", "OptionalScalarArg", "RealArg", "OptionalRealArg",
+                  "SizedIntListArg", "OptionalSizedIntListArg"}
 BY_HAND = {"size_int", "stride_int", "dim", "numel"}  # members written in trace/proxy.hpp
 KEYWORDS = {"and", "or", "xor", "not", "union", "new", "default", "register", "signed", "template"}
 
@@ -81,8 +83,8 @@ def result_type(text):
     if text.startswith("("):
         types = [result_type(piece.split()[0]) for piece in split(text[1:-1])]
         return None if None in types else f"std::tuple<{', '.join(types)}>"
-    return {"Tensor": "Proxy", "Tensor[]": "ListProxy", "int": "ScalarProxy", "SymInt": "ScalarProxy", "Scalar": "ScalarProxy",
-            "float": "ScalarProxy", "bool": "ScalarProxy"}.get(text)
+    return {"Tensor": "Proxy", "Tensor[]": "ListProxy", "int": "ScalarProxy", "SymInt": "ScalarProxy",
+            "Scalar": "ScalarProxy", "float": "ScalarProxy", "bool": "ScalarProxy"}.get(text)
 
 
 def signature(tag, schema):
@@ -121,12 +123,15 @@ def functions(operators):
     by_name = {}
     for function, tag, _, _ in operators:
         by_name.setdefault(function, []).append(tag)
-    return HEAD + "".join(f"FXX_FUNCTION({name}, {', '.join('tag::' + t for t in tags)})\n" for name, tags in by_name.items())
+    return HEAD + "".join(f"FXX_FUNCTION({name}, {', '.join('tag::' + t for t in tags)})\n"
+                          for name, tags in by_name.items())
 
 
 def one_for_a_list(made):
-    """Where LibTorch's `view(-1)` takes one number as a list of one, so does a proxy, unless another overload wants a number there."""
-    numbers = {(name, i) for name, _, (_, parameters, _), _ in made for i, p in enumerate(parameters) if p[0] in TAKES_A_NUMBER}
+    """Where LibTorch's `view(-1)` takes one number as a list of one, so does a proxy, unless another overload wants a
+    number there."""
+    numbers = {(name, i) for name, _, (_, parameters, _), _ in made
+               for i, p in enumerate(parameters) if p[0] in TAKES_A_NUMBER}
     for name, tag, (result, parameters, takes_tensor), traits in made:
         widened = [(("IntListOrOneArg" if kind == "IntListArg" and (name, i) not in numbers else kind), n, default)
                    for i, (kind, n, default) in enumerate(parameters)]
@@ -141,7 +146,8 @@ def overloads(operators):
         traits = traits.split(" | ")
 
         def text(items, defaults):
-            return ", ".join(f"const {kind}& {n}{' = {}' if default and defaults else ''}" for kind, n, default in items)
+            return ", ".join(f"const {kind}& {n}{' = {}' if default and defaults else ''}"
+                             for kind, n, default in items)
 
         arguments = ", ".join("&" + n for _, n, _ in parameters)
         if "function" in traits:
@@ -158,7 +164,8 @@ def overloads(operators):
             # The object comes first in a call_method; where it does not in the schema, the call is one of the function.
             record = (f"detail::method(\"{name}\", OperatorIndex::{tag}, {{{arguments}}}, where)" if selves[0] == 0 else
                       f"detail::function(OperatorIndex::{tag}, {{{arguments}}})")
-            methods_declared.append(f"{result} {name}({text(rest, True)}{comma}{location} = std::source_location::current()) const;\n")
+            methods_declared.append(f"{result} {name}({text(rest, True)}{comma}{location} = "
+                                    f"std::source_location::current()) const;\n")
             methods_defined.append(f"FXX_INLINE {result} Proxy::{name}({text(rest, False)}{comma}{location}) const {{ "
                                    f"const TensorArg self(*this, where); return {record}; }}\n")
     return declared, defined, methods_declared, methods_defined
@@ -175,7 +182,8 @@ def main():
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv:
         for path in stale:
-            print(f"{path.relative_to(ROOT.parent.parent)} is not what ops/table.inc gives; run tools/generate_functions.py")
+            print(f"{path.relative_to(ROOT.parent.parent)} is not what ops/table.inc gives; "
+                  f"run tools/generate_functions.py")
         print(f"{len(files) - len(stale)} passed, {len(stale)} failed")
         sys.exit(bool(stale))
     for path in stale:
