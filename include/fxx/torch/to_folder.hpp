@@ -16,7 +16,7 @@ struct FolderOptions {
   std::vector<at::Tensor> example_inputs = {};
 };
 
-/// Writes `name`.h, `name`.cpp (in lower case), main.cpp, weights.pt, meson.build, meson.options, README.md into `folder`, made when it is
+/// Writes `name`.h, `name`.cpp (in snake case), main.cpp, weights.pt, meson.build, meson.options, README.md into `folder`, made when it is
 /// not there. It builds with `meson setup build && meson compile -C build`. Files are written aside and renamed; others in the
 /// folder stay. Throws CodegenError (E501) for what has no C++ form, before anything is written; (E502) when the folder cannot be
 /// written.
