@@ -1,7 +1,8 @@
 // What a graph costs: building, copying, checking, printing, reading and editing a chain of 10,000 binary operators.
+#include "fxx/ir/graph.hpp"
+
 #include <benchmark/benchmark.h>
 
-#include "fxx/ir/graph.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"

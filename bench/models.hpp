@@ -1,4 +1,5 @@
-// The models that the figures are taken on, written once for tensors and proxies; peers/torch_fx.py has the same in Python.
+// The models that the figures are taken on, written once for tensors and proxies; peers/torch_fx.py has the same in
+// Python.
 #pragma once
 
 #include <torch/torch.h>
@@ -29,7 +30,8 @@ struct BasicBlockImpl : torch::nn::Module {
 
   BasicBlockImpl(std::int64_t in, std::int64_t out, std::int64_t stride) {
     const auto convolution = [&](const char* name, std::int64_t from, std::int64_t size, std::int64_t by) {
-      return register_module(name, fxx::nn::Conv2d(torch::nn::Conv2dOptions(from, out, size).stride(by).padding(size / 2).bias(false)));
+      return register_module(
+          name, fxx::nn::Conv2d(torch::nn::Conv2dOptions(from, out, size).stride(by).padding(size / 2).bias(false)));
     };
     conv1 = convolution("conv1", in, 3, stride);
     conv2 = convolution("conv2", out, 3, 1);
@@ -77,12 +79,15 @@ struct ResNet18 : torch::nn::Module {
 
 struct EncoderLayerImpl : torch::nn::Module {
   static constexpr std::int64_t width = 128, heads = 4;
-  fxx::nn::Linear query{width, width}, key{width, width}, value{width, width}, out{width, width}, up{width, 4 * width}, down{4 * width, width};
+  fxx::nn::Linear query{width, width}, key{width, width}, value{width, width}, out{width, width}, up{width, 4 * width},
+      down{4 * width, width};
   fxx::nn::LayerNorm norm1{torch::nn::LayerNormOptions({width})}, norm2{torch::nn::LayerNormOptions({width})};
 
   EncoderLayerImpl() {
-    register_module("query", query), register_module("key", key), register_module("value", value), register_module("out", out);
-    register_module("up", up), register_module("down", down), register_module("norm1", norm1), register_module("norm2", norm2);
+    register_module("query", query), register_module("key", key), register_module("value", value),
+        register_module("out", out);
+    register_module("up", up), register_module("down", down), register_module("norm1", norm1),
+        register_module("norm2", norm2);
   }
   template <class T>
   T forward(T x) {

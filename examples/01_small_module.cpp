@@ -47,5 +47,6 @@ int main() {
   std::cout << "\nRewritten (" << report.to_string() << "):\n\n" << graph_module->code();
 
   const auto compiled = fxx::compile(*graph_module, {x});
-  std::cout << "\nCompiled, the largest difference from eager is " << (compiled->forward(x) - plain->forward(x)).abs().max().item<double>() << "\n";
+  std::cout << "\nCompiled, the largest difference from eager is "
+            << (compiled->forward(x) - plain->forward(x)).abs().max().item<double>() << "\n";
 }

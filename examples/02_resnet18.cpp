@@ -42,7 +42,8 @@ int main(int argc, char** argv) {
     eager = std::min(eager, milliseconds(resnet, images));
     built = std::min(built, milliseconds(compiled, images));
   }
-  std::cout << "eager " << eager << " ms, compiled " << built << " ms, built in " << compiled->build_seconds() << " s\n";
+  std::cout << "eager " << eager << " ms, compiled " << built << " ms, built in " << compiled->build_seconds()
+            << " s\n";
 
   if (argc > 1) {
     fxx::to_folder(*graph_module, argv[1], "ResNet18", {.example_inputs = {images}});

@@ -15,7 +15,8 @@ inline std::string text_of(const Node& node) {
   for (const Argument& a : node.args()) add(to_string(a));
   for (const KeywordArgument& k : node.kwargs()) add(std::string(k.key) + "=" + to_string(k.value));
   return match(
-      node.op(), [&](const Placeholder& o) { return "input " + o.target + (arguments.empty() ? "" : " = " + arguments); },
+      node.op(),
+      [&](const Placeholder& o) { return "input " + o.target + (arguments.empty() ? "" : " = " + arguments); },
       [&](const GetAttr& o) { return "attribute " + o.target; },
       [&](const CallFunction& o) {
         const auto* op = std::get_if<const Operator*>(&o.target);
@@ -30,7 +31,8 @@ inline std::string text_of(const Node& node) {
 inline std::string text_of(const Graph& graph) {
   std::string text;
   for (const Node* node : graph.nodes()) {
-    const bool plain = node->opcode() == Opcode::output || (node->opcode() == Opcode::placeholder && node->target() == node->name());
+    const bool plain =
+        node->opcode() == Opcode::output || (node->opcode() == Opcode::placeholder && node->target() == node->name());
     text += (plain ? "" : std::string(node->name()) + " = ") + text_of(*node) + "\n";
   }
   return text;

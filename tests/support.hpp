@@ -49,12 +49,14 @@ class Random {
   std::uint64_t state_;
 };
 
-/// Whether `f` gives true in a process of its own: a crash there, or a loop without end, is false and stops no other test.
+/// Whether `f` gives true in a process of its own: a crash there, or a loop without end, is false and stops no other
+/// test.
 template <class F>
 bool holds_in_child(F&& f) {
   const pid_t child = fork();
   if (child == 0) {
-    for (int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL}) std::signal(signal, SIG_DFL);  // doctest would report it as its own
+    for (int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL})
+      std::signal(signal, SIG_DFL);  // doctest would report it as its own
     alarm(300);
     _exit(f() ? 0 : 1);
   }

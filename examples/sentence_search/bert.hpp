@@ -13,10 +13,9 @@
 #include <cstdint>
 #include <exception>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-
-#include <nlohmann/json.hpp>
 
 /// The sizes of a BERT model, named as in its config.json. The defaults are those of all-MiniLM-L6-v2.
 struct BertConfig {
@@ -45,7 +44,8 @@ inline BertConfig BertConfig::read(const std::string& path) {
     const auto size = [&](const char* key, std::int64_t& value) {
       const auto& entry = json.at(key);
       value = entry.is_number_integer() ? entry.get<std::int64_t>() : 0;
-      if (value < 1) throw std::runtime_error(std::string(key) + " is " + entry.dump() + ", not a whole number above 0");
+      if (value < 1)
+        throw std::runtime_error(std::string(key) + " is " + entry.dump() + ", not a whole number above 0");
     };
     const auto word = [&](const char* key, const std::string& only) {
       const auto value = json.value(key, only);
@@ -132,9 +132,7 @@ struct BertSelfAttentionImpl : torch::nn::Module {
   }
 
   /// [batch, length, hidden_size] -> [batch, heads, length, head_size].
-  torch::Tensor split(torch::Tensor x) {
-    return x.view({x.size(0), x.size(1), heads, head_size}).transpose(1, 2);
-  }
+  torch::Tensor split(torch::Tensor x) { return x.view({x.size(0), x.size(1), heads, head_size}).transpose(1, 2); }
 };
 TORCH_MODULE(BertSelfAttention);
 

@@ -2,8 +2,8 @@
 // turns into C++ and compiles.
 //
 // usage: sentence_search MODEL_FOLDER OUTPUT_FOLDER [WORD...]
-//   MODEL_FOLDER has model.safetensors, config.json and vocab.txt of all-MiniLM-L6-v2; before.svg, after.svg and forward.cpp are
-//   written into OUTPUT_FOLDER; the words are the question, without any a few are asked.
+//   MODEL_FOLDER has model.safetensors, config.json and vocab.txt of all-MiniLM-L6-v2; before.svg, after.svg and
+//   forward.cpp are written into OUTPUT_FOLDER; the words are the question, without any a few are asked.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -35,7 +35,9 @@ void report(const char* stage, const std::string& took, const std::string& did) 
   std::fflush(stdout);
 }
 
-std::string nodes(std::size_t before, std::size_t after) { return std::to_string(before) + " -> " + std::to_string(after) + " nodes"; }
+std::string nodes(std::size_t before, std::size_t after) {
+  return std::to_string(before) + " -> " + std::to_string(after) + " nodes";
+}
 
 std::vector<std::string> read_lines(const std::string& path) {
   std::ifstream file(path);
@@ -58,7 +60,8 @@ struct Tokens {
   Tokens(const WordPiece& tokenizer, const std::vector<std::string>& texts, std::size_t length = 0) {
     const TokenBatch batch = tokenizer.encode_batch(texts, length);
     const auto matrix = [&](const std::vector<std::int64_t>& values) {
-      return torch::tensor(values).view({static_cast<std::int64_t>(batch.rows), static_cast<std::int64_t>(batch.columns)});
+      return torch::tensor(values).view(
+          {static_cast<std::int64_t>(batch.rows), static_cast<std::int64_t>(batch.columns)});
     };
     ids = matrix(batch.input_ids);
     mask = matrix(batch.attention_mask);
@@ -67,7 +70,8 @@ struct Tokens {
   std::vector<at::Tensor> row(std::int64_t i) const { return {ids.narrow(0, i, 1), mask.narrow(0, i, 1)}; }
 };
 
-/// Embeddings of all texts, one after the other, [texts, hidden size]. `best` becomes the seconds a text when that is less.
+/// Embeddings of all texts, one after the other, [texts, hidden size]. `best` becomes the seconds a text when that is
+/// less.
 template <class Module>
 at::Tensor embed(Module& module, const Tokens& tokens, double& best) {
   const torch::NoGradGuard no_grad;
@@ -81,23 +85,28 @@ at::Tensor embed(Module& module, const Tokens& tokens, double& best) {
   return torch::cat(rows);
 }
 
-void answer(const std::string& question, const at::Tensor& embedding, const std::vector<std::string>& sentences, const at::Tensor& embeddings) {
+void answer(const std::string& question, const at::Tensor& embedding, const std::vector<std::string>& sentences,
+            const at::Tensor& embeddings) {
   const auto [scores, order] = torch::mv(embeddings, embedding).topk(3);
   std::printf("\n\"%s\"\n", question.c_str());
   for (std::int64_t i = 0; i < 3; ++i)
-    std::printf("  %5.2f  %s\n", scores[i].item<double>(), sentences[static_cast<std::size_t>(order[i].item<std::int64_t>())].c_str());
+    std::printf("  %5.2f  %s\n", scores[i].item<double>(),
+                sentences[static_cast<std::size_t>(order[i].item<std::int64_t>())].c_str());
 }
 
 /// Errors: std::runtime_error when there is nothing to look for, or more than the model was trained to read.
 void check_question(const std::string& question, const WordPiece& tokenizer) {
   constexpr std::size_t max_tokens = 256;
-  if (tokenizer.words(question).empty()) throw std::runtime_error("the question is empty; ask something like \"how do I bake bread\"");
+  if (tokenizer.words(question).empty())
+    throw std::runtime_error("the question is empty; ask something like \"how do I bake bread\"");
   const std::size_t tokens = tokenizer.encode(question).size();
   if (tokens > max_tokens)
-    throw std::runtime_error("the question has " + std::to_string(tokens) + " tokens; the model reads at most " + std::to_string(max_tokens));
+    throw std::runtime_error("the question has " + std::to_string(tokens) + " tokens; the model reads at most " +
+                             std::to_string(max_tokens));
 }
 
-void search_sentences(const std::string& model_folder, const std::string& output_folder, const std::vector<std::string>& questions) {
+void search_sentences(const std::string& model_folder, const std::string& output_folder,
+                      const std::vector<std::string>& questions) {
   const std::vector<std::string> sentences = read_lines(FXX_SENTENCES);
   std::filesystem::create_directories(output_folder);
 
@@ -113,7 +122,8 @@ void search_sentences(const std::string& model_folder, const std::string& output
   for (const at::Tensor& parameter : encoder->parameters()) weights += parameter.numel();
   report("load", milliseconds(seconds_since(start)), std::to_string(weights) + " weights");
 
-  // Sizes become constants in a trace, so all texts are padded to one length. Rounded up, most questions need no new library.
+  // Sizes become constants in a trace, so all texts are padded to one length. Rounded up, most questions need no new
+  // library.
   std::vector<std::string> texts = sentences;
   texts.insert(texts.end(), questions.begin(), questions.end());
   const Tokens longest(tokenizer, texts);
@@ -122,7 +132,8 @@ void search_sentences(const std::string& model_folder, const std::string& output
 
   start = Clock::now();
   const auto graph_module = fxx::trace(encoder, tokens.row(0));
-  report("trace", milliseconds(seconds_since(start)), std::to_string(graph_module->graph().size()) + " nodes, two inputs of [1, " + std::to_string(length) + "]");
+  report("trace", milliseconds(seconds_since(start)),
+         std::to_string(graph_module->graph().size()) + " nodes, two inputs of [1, " + std::to_string(length) + "]");
   const auto draw = [&](const char* name, const char* title) {
     start = Clock::now();
     const std::string path = output_folder + "/" + name;
@@ -133,22 +144,27 @@ void search_sentences(const std::string& model_folder, const std::string& output
 
   start = Clock::now();
   const fxx::OptimizeReport optimized = fxx::optimize_for_inference(*graph_module);
-  report("rewrite", milliseconds(seconds_since(start)), nodes(optimized.stages.front().nodes_before, optimized.stages.back().nodes_after));
+  report("rewrite", milliseconds(seconds_since(start)),
+         nodes(optimized.stages.front().nodes_before, optimized.stages.back().nodes_after));
   for (const auto& stage : optimized.stages)
-    report("", "", stage.name + ", " + nodes(stage.nodes_before, stage.nodes_after) + (stage.fired.empty() ? "" : ": " + stage.fired));
+    report("", "",
+           stage.name + ", " + nodes(stage.nodes_before, stage.nodes_after) +
+               (stage.fired.empty() ? "" : ": " + stage.fired));
   draw("after.svg", "all-MiniLM-L6-v2 as rewritten");
 
   start = Clock::now();
   const std::string code = graph_module->code();
   const double generated = seconds_since(start);
   write_file(output_folder + "/forward.cpp", code);
-  report("generate", milliseconds(generated), output_folder + "/forward.cpp, " + std::to_string(std::count(code.begin(), code.end(), '\n')) + " lines of C++");
+  report(
+      "generate", milliseconds(generated),
+      output_folder + "/forward.cpp, " + std::to_string(std::count(code.begin(), code.end(), '\n')) + " lines of C++");
 
   start = Clock::now();
   const auto compiled = fxx::compile(*graph_module, tokens.row(0));
   report("compile", milliseconds(seconds_since(start)),
-         std::string(compiled->was_cached() ? "loaded from the cache" : "built and loaded") + ", " + std::to_string(compiled->called_back().size()) +
-             " nodes called back");
+         std::string(compiled->was_cached() ? "loaded from the cache" : "built and loaded") + ", " +
+             std::to_string(compiled->called_back().size()) + " nodes called back");
 
   at::Tensor by_eager, by_compiled;
   double eager_seconds = std::numeric_limits<double>::infinity(), compiled_seconds = eager_seconds;
@@ -189,7 +205,8 @@ int main(int argc, char** argv) {
     for (int i = 4; i < argc; ++i) question += std::string(" ") + argv[i];
     questions = {question};
   } else {
-    questions = {"how do I bake bread", "why was the plane late", "my code has a memory error", "what happens to bonds when rates go up"};
+    questions = {"how do I bake bread", "why was the plane late", "my code has a memory error",
+                 "what happens to bonds when rates go up"};
   }
   try {
     search_sentences(argv[1], argv[2], questions);

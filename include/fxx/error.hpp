@@ -1,8 +1,9 @@
 // Faults, of three kinds: the caller's (Error and its classes), ours (InternalError), the environment's
 // (CompileError, LoadError: a compiler, a file or a cache that does not do its part).
 //
-// Every message reads `fxx::<call>: <what is wrong, with values>; <what was expected>. <what to do> [E103, node ..., from
-// ...]`. docs/errors.md has a heading for each id. Nothing is lost when one is thrown: graphs and files stay as they were.
+// Every message reads `fxx::<call>: <what is wrong, with values>; <what was expected>. <what to do> [E103, node ...,
+// from ...]`. docs/errors.md has a heading for each id. Nothing is lost when one is thrown: graphs and files stay as
+// they were.
 // Cost: light.
 #pragma once
 

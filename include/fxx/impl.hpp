@@ -3,7 +3,8 @@
 #pragma once
 
 #if !defined(FXX_COMPILED_LIB)
-#error "fxx/impl.hpp holds the bodies for a compiled build; define FXX_COMPILED_LIB everywhere, or include fxx/fxx.hpp instead"
+#error \
+    "fxx/impl.hpp is for compiled builds: define FXX_COMPILED_LIB everywhere, or include fxx/fxx.hpp instead"
 #endif
 
 #include "fxx/codegen/built.ipp"

@@ -72,7 +72,8 @@ TEST_CASE("asking for another kind is an error that names both") {
   for (const Argument& value : one_of_each(x)) {
     const Kind kind = value.kind();
     const auto refused = [&](Kind asked, auto&& get) {
-      if (kind == asked || (asked == Kind::list && value.is_sequence()) || (asked == Kind::real && value.is_number())) return;
+      if (kind == asked || (asked == Kind::list && value.is_sequence()) || (asked == Kind::real && value.is_number()))
+        return;
       const auto fault = fault_of<GraphError>(get);
       CHECK(fault.id == 112);
       CHECK(fault.says("'" + std::string(name_of(kind)) + "'"));
@@ -161,7 +162,8 @@ TEST_CASE("equality sees what text would lose") {
   CHECK_FALSE(Argument::dict({{"a", 1}, {"b", 2}}) == Argument::dict({{"b", 2}, {"a", 1}}));
   CHECK_FALSE(Argument(Slice{1, 2, 3}) == Argument(Slice{1, 2, 4}));
   CHECK_FALSE(Argument(Device{DeviceType::cuda}) == Argument(Device{DeviceType::cuda, 0}));
-  CHECK(Argument::list({Argument::dict({{"k", Slice{1, {}, {}}}})}) == Argument::list({Argument::dict({{"k", Slice{1, {}, {}}}})}));
+  CHECK(Argument::list({Argument::dict({{"k", Slice{1, {}, {}}}})}) ==
+        Argument::list({Argument::dict({{"k", Slice{1, {}, {}}}})}));
 }
 
 TEST_CASE("copies share one immutable payload") {
@@ -218,12 +220,14 @@ TEST_CASE("visit hands over the value in the type of its kind") {
   const auto kind_seen = [](const Argument& argument) {
     return visit(
         argument, [](None) { return Kind::none; }, [](Node*) { return Kind::node; }, [](bool) { return Kind::boolean; },
-        [](std::int64_t) { return Kind::integer; }, [](double) { return Kind::real; }, [](Dtype) { return Kind::dtype; },
-        [](Layout) { return Kind::layout; }, [](MemoryFormat) { return Kind::memory_format; },
-        [](Device) { return Kind::device; }, [](Ellipsis) { return Kind::ellipsis; }, [](Complex) { return Kind::complex; },
+        [](std::int64_t) { return Kind::integer; }, [](double) { return Kind::real; },
+        [](Dtype) { return Kind::dtype; }, [](Layout) { return Kind::layout; },
+        [](MemoryFormat) { return Kind::memory_format; }, [](Device) { return Kind::device; },
+        [](Ellipsis) { return Kind::ellipsis; }, [](Complex) { return Kind::complex; },
         [](const std::string&) { return Kind::string; }, [](const Enumerator&) { return Kind::enumerator; },
         [](const Range&) { return Kind::range; }, [](const Slice&) { return Kind::slice; },
-        [](ListView) { return Kind::list; }, [](TupleView) { return Kind::tuple; }, [](DictView) { return Kind::dict; });
+        [](ListView) { return Kind::list; }, [](TupleView) { return Kind::tuple; },
+        [](DictView) { return Kind::dict; });
   };
   for (const Argument& value : one_of_each(x)) CHECK(kind_seen(value) == value.kind());
 }
@@ -231,8 +235,8 @@ TEST_CASE("visit hands over the value in the type of its kind") {
 TEST_CASE("for_each_node meets every node, nested ones too, from left to right, repeats included") {
   Graph g;
   Node *x = g.placeholder("x"), *y = g.placeholder("y");
-  const Argument nested = Argument::list({y, Argument::tuple({x, 1, Argument::dict({{"a", x}, {"b", Argument::list({y})}})}),
-                                          Slice{x, {}, y}, "x", x});
+  const Argument nested = Argument::list(
+      {y, Argument::tuple({x, 1, Argument::dict({{"a", x}, {"b", Argument::list({y})}})}), Slice{x, {}, y}, "x", x});
   std::vector<Node*> seen;
   for_each_node(nested, [&](Node* n) { seen.push_back(n); });
   CHECK(seen == std::vector<Node*>{y, x, x, y, x, y, x});
@@ -242,9 +246,11 @@ TEST_CASE("for_each_node meets every node, nested ones too, from left to right, 
 TEST_CASE("map_nodes replaces nodes and keeps everything else") {
   Graph g;
   Node *x = g.placeholder("x"), *y = g.placeholder("y");
-  const Argument before = Argument::list({x, 1, Argument::tuple({x, "a"}), Argument::dict({{"k", x}, {2, y}}), Slice{x, 3, {}}});
+  const Argument before =
+      Argument::list({x, 1, Argument::tuple({x, "a"}), Argument::dict({{"k", x}, {2, y}}), Slice{x, 3, {}}});
   const Argument after = map_nodes(before, [&](Node* n) { return n == x ? Argument(y) : Argument(7); });
-  CHECK(after == Argument::list({y, 1, Argument::tuple({y, "a"}), Argument::dict({{"k", y}, {2, 7}}), Slice{y, 3, {}}}));
+  CHECK(after ==
+        Argument::list({y, 1, Argument::tuple({y, "a"}), Argument::dict({{"k", y}, {2, 7}}), Slice{y, 3, {}}}));
   CHECK(before.items()[0].node() == x);
   CHECK(map_nodes(Argument(x), [](Node*) { return Argument(); }).is_none());
 }
@@ -285,5 +291,6 @@ TEST_CASE("dtypes, layouts, formats and devices have PyTorch's names, numbers an
   CHECK(to_string(Device{DeviceType::cpu}) == "cpu");
   CHECK(to_string(Device{DeviceType::cuda, 1}) == "cuda:1");
   // Every dtype has a name and a size.
-  for (int i = 0; i < 128; ++i) CHECK((name_of(static_cast<Dtype>(i)) == "") == (element_size(static_cast<Dtype>(i)) == 0));
+  for (int i = 0; i < 128; ++i)
+    CHECK((name_of(static_cast<Dtype>(i)) == "") == (element_size(static_cast<Dtype>(i)) == 0));
 }

@@ -189,7 +189,7 @@ TEST_CASE("copying nodes without mapping their inputs is refused at once") {
   to.lint();
 }
 
-// --- graphs into graphs ------------------------------------------------------------------------------------------------
+// --- graphs into graphs ----------------------------------------------------------------------------------------------
 
 TEST_CASE("a graph is inlined: its placeholder is mapped to the other's value") {
   Graph second;
@@ -261,7 +261,7 @@ TEST_CASE("a graph without an output gives None") {
   CHECK(g.size() == 1);
 }
 
-// --- same_structure ----------------------------------------------------------------------------------------------------
+// --- same_structure --------------------------------------------------------------------------------------------------
 
 TEST_CASE("graphs of one structure are the same whatever their names") {
   const Graph g = rich();

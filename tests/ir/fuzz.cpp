@@ -27,10 +27,52 @@ bool taken(const std::string& text) {
 
 TEST_CASE("mutated texts: changed, missing, doubled and exchanged pieces") {
   test::Random random(23);
-  const std::string_view tokens[] = {"%", "[", "]", "(", ")", "{", "}", ",", ", ", ": ", " : ", "=", "'", "\"", "\\", "\n", "-", "0", "e", ".",
-                                     "None", "True", "torch.", "device(type='", "slice(", "range(", "enum(", "inf", "nan", "return ",
-                                     "graph():", "[num_users=", "] = ", "call_function", "placeholder", "output", "[target=", "args = (",
-                                     "kwargs = {", "(default=", "9223372036854775808", "\\x", "j)", std::string_view("\0", 1), "\xff", "%x"};
+  const std::string_view tokens[] = {"%",
+                                     "[",
+                                     "]",
+                                     "(",
+                                     ")",
+                                     "{",
+                                     "}",
+                                     ",",
+                                     ", ",
+                                     ": ",
+                                     " : ",
+                                     "=",
+                                     "'",
+                                     "\"",
+                                     "\\",
+                                     "\n",
+                                     "-",
+                                     "0",
+                                     "e",
+                                     ".",
+                                     "None",
+                                     "True",
+                                     "torch.",
+                                     "device(type='",
+                                     "slice(",
+                                     "range(",
+                                     "enum(",
+                                     "inf",
+                                     "nan",
+                                     "return ",
+                                     "graph():",
+                                     "[num_users=",
+                                     "] = ",
+                                     "call_function",
+                                     "placeholder",
+                                     "output",
+                                     "[target=",
+                                     "args = (",
+                                     "kwargs = {",
+                                     "(default=",
+                                     "9223372036854775808",
+                                     "\\x",
+                                     "j)",
+                                     std::string_view("\0", 1),
+                                     "\xff",
+                                     "%x"};
   int accepted = 0;
   const int rounds = test::repeats(60000, 8000);
   for (int i = 0; i < rounds; ++i) {
@@ -62,8 +104,11 @@ TEST_CASE("mutated texts: changed, missing, doubled and exchanged pieces") {
 
 TEST_CASE("texts of tokens in any order") {
   test::Random random(29);
-  const std::string_view tokens[] = {"graph():\n", "    ", "%x", "%y", " : ", "[num_users=1] = ", "placeholder", "call_method", "[target=x]",
-                                     "(args = (", "), kwargs = {", "})", "\n", "1", "'a'", ", ", "return ", "x", "[", "]", "(", ")", "(default="};
+  const std::string_view tokens[] = {
+      "graph():\n",  "    ",        "%x",         "%y",        " : ",           "[num_users=1] = ",
+      "placeholder", "call_method", "[target=x]", "(args = (", "), kwargs = {", "})",
+      "\n",          "1",           "'a'",        ", ",        "return ",       "x",
+      "[",           "]",           "(",          ")",         "(default="};
   for (int i = 0; i < test::repeats(60000, 10000); ++i) {
     std::string text = "graph():\n    %x : [num_users=1] = placeholder[target=x]\n";
     for (std::size_t k = random.below(20); k > 0; --k) text += tokens[random.below(std::size(tokens))];

@@ -241,7 +241,8 @@ TEST_CASE("several inserts in one scope keep their order") {
   }
   CHECK(order(g) == "x neg tanh relu output");
   g.lint();
-  CHECK(format_node(*relu) == "%relu : [num_users=1] = call_function[target=torch.ops.aten.relu.default](args = (%tanh,), kwargs = {})");
+  CHECK(format_node(*relu) ==
+        "%relu : [num_users=1] = call_function[target=torch.ops.aten.relu.default](args = (%tanh,), kwargs = {})");
 }
 
 TEST_CASE("create_node takes every opcode and a name") {
@@ -434,7 +435,7 @@ TEST_CASE("iterators go both ways, compare, and are counted") {
   CHECK((*it++)->name() == "x");
   CHECK((*it)->name() == "x_1");
   CHECK(it != g.nodes().end());
-  ++++it;
+  ++ ++it;
   CHECK(it == g.nodes().end());
   CHECK(g.nodes().size() == 3);
 }
@@ -516,7 +517,8 @@ TEST_CASE("print_tabular prints a row a node") {
   std::istringstream text(out.str());
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   REQUIRE(lines.size() == 5);
-  for (const std::string title : {"opcode", "name", "target", "args", "kwargs"}) CHECK(lines[0].find(title) != std::string::npos);
+  for (const std::string title : {"opcode", "name", "target", "args", "kwargs"})
+    CHECK(lines[0].find(title) != std::string::npos);
   for (const std::string cell : {"call_function", "add", "aten.add.Tensor", "(x, 1)", "{'alpha': 2}"})
     CHECK(lines[3].find(cell) != std::string::npos);
   CHECK(lines[2].find("placeholder") == 0);

@@ -1,7 +1,7 @@
 // A graph of a million nodes: what it costs in memory, and that every walk over it grows in proportion.
 //
-// A program of its own, without sanitizers: it counts every allocation. Growth is judged by counts of allocations and bytes,
-// which are the same in every run, never by time.
+// A program of its own, without sanitizers: it counts every allocation. Growth is judged by counts of allocations and
+// bytes, which are the same in every run, never by time.
 #include <doctest/doctest.h>
 #include <malloc.h>
 
@@ -97,14 +97,17 @@ TEST_CASE("a million nodes take at most 400 bytes each, and every walk grows in 
   measure(1000);  // the registry is filled once, here
   const Costs few = measure(small), many = measure(large);
   const auto show = [&](const char* what, const Cost& a, const Cost& b) {
-    std::printf("%-6s a node: %.2f allocations, %.0f bytes taken, %.0f kept; with ten times the nodes %.2f, %.0f, %.0f\n", what,
-                static_cast<double>(a.allocations) / small, static_cast<double>(a.taken) / small, static_cast<double>(a.kept) / small,
-                static_cast<double>(b.allocations) / large, static_cast<double>(b.taken) / large, static_cast<double>(b.kept) / large);
+    std::printf(
+        "%-6s a node: %.2f allocations, %.0f bytes taken, %.0f kept; with ten times the nodes %.2f, %.0f, %.0f\n", what,
+        static_cast<double>(a.allocations) / small, static_cast<double>(a.taken) / small,
+        static_cast<double>(a.kept) / small, static_cast<double>(b.allocations) / large,
+        static_cast<double>(b.taken) / large, static_cast<double>(b.kept) / large);
   };
   const auto grows_in_proportion = [&](const char* what, const Cost& a, const Cost& b) {
     CAPTURE(what);
     show(what, a, b);
-    // Tables double when they are full, so a step may cost up to twice its share; anything quadratic would cost ten times.
+    // Tables double when they are full, so a step may cost up to twice its share; anything quadratic would cost ten
+    // times.
     CHECK(b.allocations <= 11 * a.allocations + 100);
     CHECK(b.taken <= 20 * a.taken);
   };

@@ -1,9 +1,11 @@
-// ir/detail/names.hpp through the graph: names are snake case, unique, C++ identifiers, numbered as torch.fx numbers them.
+// ir/detail/names.hpp through the graph: names are snake case, unique, C++ identifiers, numbered as torch.fx numbers
+// them.
+#include "fxx/ir/names.hpp"
+
 #include <doctest/doctest.h>
 
 #include <set>
 
-#include "fxx/ir/names.hpp"
 #include "fxx/ir/graph.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
@@ -49,7 +51,8 @@ TEST_CASE("characters that no identifier has become underscores") {
   CHECK(name_for("a-b+c") == "a_b_c");
   CHECK(name_for("1x") == "_1x");
   CHECK(name_for("0") == "_0");
-  for (const std::string candidate : {"", "_", "__", "\n", "\xc3\xa9", "%", "é", "a\"b", "x\\", "(", "日本", "7", "_7", "__7", "...."}) {
+  for (const std::string candidate :
+       {"", "_", "__", "\n", "\xc3\xa9", "%", "é", "a\"b", "x\\", "(", "日本", "7", "_7", "__7", "...."}) {
     CAPTURE(candidate);
     CHECK(is_identifier(name_for(candidate)));
   }
@@ -83,8 +86,9 @@ TEST_CASE("numbers count on from every number given before, as in torch.fx") {
 }
 
 TEST_CASE("words of C++, of generated code and of the printed form name no node") {
-  for (const std::string word : {"for", "class", "int", "auto", "and", "not_eq", "co_await", "nullptr", "torch", "at", "std", "fxx",
-                           "forward", "main", "assert", "errno", "unix", "device", "inf", "nan", "slice", "range", "return"}) {
+  for (const std::string word : {"for",   "class",  "int", "auto", "and",     "not_eq", "co_await", "nullptr",
+                                 "torch", "at",     "std", "fxx",  "forward", "main",   "assert",   "errno",
+                                 "unix",  "device", "inf", "nan",  "slice",   "range",  "return"}) {
     CAPTURE(word);
     CHECK(names_for({word, word}) == Texts{std::string(word) + "_1", std::string(word) + "_2"});
   }
@@ -142,7 +146,8 @@ TEST_CASE("names live as long as the graph") {
 TEST_CASE("very long names and very high numbers are fine") {
   const std::string name(100000, 'n');
   CHECK(names_for({name, name}) == Texts{name, name + "_1"});
-  const Texts high = names_for({"x_99999999999", "x_99999999999", "x_18446744073709551615", "x_18446744073709551615", "x"});
+  const Texts high =
+      names_for({"x_99999999999", "x_99999999999", "x_18446744073709551615", "x_18446744073709551615", "x"});
   CHECK(std::set<std::string>(high.begin(), high.end()).size() == high.size());
   for (const std::string& n : high) CHECK(is_identifier(n));
 }

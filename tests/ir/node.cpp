@@ -34,9 +34,8 @@ struct Three {
 
 TEST_CASE("inputs come in order of appearance, each once, kwargs after args, nested ones too") {
   Three t;
-  Node* n = t.g.call_function(
-      ops::relu, {Argument::list({t.z, t.x, Argument::tuple({t.z})}), Slice{t.y, t.x, {}}},
-      {{"k", Argument::dict({{"a", t.y}, {"b", t.x}})}});
+  Node* n = t.g.call_function(ops::relu, {Argument::list({t.z, t.x, Argument::tuple({t.z})}), Slice{t.y, t.x, {}}},
+                              {{"k", Argument::dict({{"a", t.y}, {"b", t.x}})}});
   CHECK(inputs(n) == Nodes{t.z, t.x, t.y});
   CHECK(n->all_input_nodes().size() == 3);
   CHECK(n->all_input_nodes().front() == t.z);
@@ -91,7 +90,8 @@ TEST_CASE("set_args and set_kwargs rewrite the links both ways") {
 
 TEST_CASE("a node's own arguments may be given back to it") {
   Three t;
-  Node* n = t.g.call_function(ops::relu, {t.x, Argument::list({t.y, "a text too long for a small string"}), t.z}, {{"k", t.y}});
+  Node* n = t.g.call_function(ops::relu, {t.x, Argument::list({t.y, "a text too long for a small string"}), t.z},
+                              {{"k", t.y}});
   n->set_args(n->args());
   CHECK(inputs(n) == Nodes{t.x, t.y, t.z});
   n->set_args(n->args().subspan(1));

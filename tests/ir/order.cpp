@@ -1,4 +1,5 @@
-// Positions of nodes: is_before agrees with the list whatever the order of insertion, which make_room must keep affordable.
+// Positions of nodes: is_before agrees with the list whatever the order of insertion, which make_room must keep
+// affordable.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -19,7 +19,8 @@ Fault refusal(std::string_view text) {
 
 /// The argument of a call that is printed so.
 Argument value(const std::string& text) {
-  const Graph g = parse_graph("graph():\n    %f : [num_users=0] = call_method[target=f](args = (" + text + ",), kwargs = {})\n");
+  const Graph g =
+      parse_graph("graph():\n    %f : [num_users=0] = call_method[target=f](args = (" + text + ",), kwargs = {})\n");
   return g.nodes().back()->arg(0);
 }
 
@@ -28,14 +29,15 @@ const std::string head = "graph():\n    %x : [num_users=1] = placeholder[target=
 }  // namespace
 
 TEST_CASE("a printed graph reads back as the same text") {
-  const std::string text = head +
-                           "    %y : std::vector<torch::Tensor> [num_users=0] = placeholder[target=y](default=None)\n"
-                           "    %layer_weight : [num_users=1] = get_attr[target=layer.weight]\n"
-                           "    %add : [num_users=2] = call_function[target=torch.ops.aten.add.Tensor](args = (%x, %layer_weight), "
-                           "kwargs = {alpha: 2})\n"
-                           "    %layer : [num_users=1] = call_module[target=layer](args = (%add,), kwargs = {})\n"
-                           "    %view : torch::Tensor [num_users=1] = call_method[target=view](args = (%layer, -1, 4), kwargs = {})\n"
-                           "    return {'a': view, 2: [add, (1, 'b')]} : Result";
+  const std::string text =
+      head +
+      "    %y : std::vector<torch::Tensor> [num_users=0] = placeholder[target=y](default=None)\n"
+      "    %layer_weight : [num_users=1] = get_attr[target=layer.weight]\n"
+      "    %add : [num_users=2] = call_function[target=torch.ops.aten.add.Tensor](args = (%x, %layer_weight), "
+      "kwargs = {alpha: 2})\n"
+      "    %layer : [num_users=1] = call_module[target=layer](args = (%add,), kwargs = {})\n"
+      "    %view : torch::Tensor [num_users=1] = call_method[target=view](args = (%layer, -1, 4), kwargs = {})\n"
+      "    return {'a': view, 2: [add, (1, 'b')]} : Result";
   const Graph g = parse_graph(text);
   CHECK(to_string(g) == text);
   g.lint();
@@ -81,7 +83,8 @@ TEST_CASE("every kind of value is read") {
   CHECK(value("[]") == Argument::list({}));
   CHECK(value("()") == Argument::tuple({}));
   CHECK(value("(1,)") == Argument::tuple({1}));
-  CHECK(value("[1, (2, [3]), {'a': 4}]") == Argument::list({1, Argument::tuple({2, Argument::list({3})}), Argument::dict({{"a", 4}})}));
+  CHECK(value("[1, (2, [3]), {'a': 4}]") ==
+        Argument::list({1, Argument::tuple({2, Argument::list({3})}), Argument::dict({{"a", 4}})}));
   CHECK(value("{}") == Argument::dict({}));
   CHECK(value("{1: 'a', True: None, 'k': {'l': 2.5}}") ==
         Argument::dict({{1, "a"}, {true, {}}, {"k", Argument::dict({{"l", 2.5}})}}));
@@ -99,7 +102,8 @@ TEST_CASE("a tuple may begin with a complex number") {
 }
 
 TEST_CASE("names, not only kinds, are read: every dtype, layout, format and device") {
-#define FXX_CHECK_ROUND_TRIP(name, c10_name, number, ...) CHECK(value(to_string(Argument(Type_::name))) == Argument(Type_::name));
+#define FXX_CHECK_ROUND_TRIP(name, c10_name, number, ...) \
+  CHECK(value(to_string(Argument(Type_::name))) == Argument(Type_::name));
   {
     using Type_ = Dtype;
     FXX_DTYPES(FXX_CHECK_ROUND_TRIP)
@@ -121,7 +125,8 @@ TEST_CASE("names, not only kinds, are read: every dtype, layout, format and devi
 
 TEST_CASE("blank space around the graph is fine") {
   const std::string body = "graph():\n    %x : [num_users=1] = placeholder[target=x]\n    return x";
-  for (const std::string& text : {body, body + "\n", "\n\n  " + body + "\n\n", body + "  \r\n"}) CHECK(same_structure(parse_graph(text), parse_graph(body)));
+  for (const std::string& text : {body, body + "\n", "\n\n  " + body + "\n\n", body + "  \r\n"})
+    CHECK(same_structure(parse_graph(text), parse_graph(body)));
 }
 
 TEST_CASE("quoted targets are read") {
@@ -138,9 +143,7 @@ TEST_CASE("a graph without an output reads back") {
   CHECK(fault_of([&] { g.output_node(); }).id == 107);
 }
 
-TEST_CASE("an empty graph reads back") {
-  CHECK(parse_graph(to_string(Graph())).size() == 0);
-}
+TEST_CASE("an empty graph reads back") { CHECK(parse_graph(to_string(Graph())).size() == 0); }
 
 TEST_CASE("user counts of the text are not believed") {
   const Graph g = parse_graph("graph():\n    %x : [num_users=77] = placeholder[target=x]\n    return x");
@@ -149,11 +152,12 @@ TEST_CASE("user counts of the text are not believed") {
 
 TEST_CASE("Python's modules and the user's functions are found") {
   register_function("tests::parsed");
-  const Graph g = parse_graph(head +
-                              "    %getitem : [num_users=1] = call_function[target=operator.getitem](args = (%x, 0), kwargs = {})\n"
-                              "    %sqrt : [num_users=1] = call_function[target=math.sqrt](args = (%getitem,), kwargs = {})\n"
-                              "    %parsed : [num_users=1] = call_function[target=tests::parsed](args = (%sqrt,), kwargs = {})\n"
-                              "    return parsed");
+  const Graph g =
+      parse_graph(head +
+                  "    %getitem : [num_users=1] = call_function[target=operator.getitem](args = (%x, 0), kwargs = {})\n"
+                  "    %sqrt : [num_users=1] = call_function[target=math.sqrt](args = (%getitem,), kwargs = {})\n"
+                  "    %parsed : [num_users=1] = call_function[target=tests::parsed](args = (%sqrt,), kwargs = {})\n"
+                  "    return parsed");
   CHECK(*g.find_nodes(Opcode::call_function)[0]->operation() == ops::operator_getitem.info());
   CHECK(*g.find_nodes(Opcode::call_function)[1]->operation() == ops::math_sqrt.info());
   CHECK(g.find_nodes(Opcode::call_function)[2]->operation() == nullptr);
@@ -161,20 +165,25 @@ TEST_CASE("Python's modules and the user's functions are found") {
 
 TEST_CASE("another resolver may be given") {
   struct Only final : TargetResolver {
-    const Operator* find_operator(std::string_view name) const override { return name == "my::op" ? &ops::neg.info() : nullptr; }
+    const Operator* find_operator(std::string_view name) const override {
+      return name == "my::op" ? &ops::neg.info() : nullptr;
+    }
     const UserFunction* find_function(std::string_view) const override { return nullptr; }
   } only;
-  const std::string text = "graph():\n    %f : [num_users=0] = call_function[target=torch.ops.my.op.default](args = (), kwargs = {})\n";
+  const std::string text =
+      "graph():\n    %f : [num_users=0] = call_function[target=torch.ops.my.op.default](args = (), kwargs = {})\n";
   CHECK(parse_graph(text, only).nodes().front()->operation() == &ops::neg.info());
   CHECK(refusal(text).id == 201);
 }
 
 TEST_CASE("a target that nobody registered is an operator error that names it") {
   const auto call = [](const std::string& target) {
-    return fault_of<OperatorError>([&] { parse_graph(head + "    %f : [num_users=0] = call_function[target=" + target + "](args = (), kwargs = {})\n"); });
+    return fault_of<OperatorError>([&] {
+      parse_graph(head + "    %f : [num_users=0] = call_function[target=" + target + "](args = (), kwargs = {})\n");
+    });
   };
-  for (const std::string target : {"torch.ops.aten.no_such_operator.default", "torch.ops.aten.add.NoSuchOverload", "operator.no_such",
-                             "no_such_function", "''", "'relu'"}) {
+  for (const std::string target : {"torch.ops.aten.no_such_operator.default", "torch.ops.aten.add.NoSuchOverload",
+                                   "operator.no_such", "no_such_function", "''", "'relu'"}) {
     const Fault fault = call(target);
     CHECK(fault.id == 201);
     CHECK(fault.says("register it"));
@@ -274,7 +283,8 @@ TEST_CASE("malformed texts are refused with line and column") {
 
 TEST_CASE("a text cut off anywhere is refused or gives a shorter graph, never the whole one") {
   const std::string text = head +
-                           "    %add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%x, %x), kwargs = {alpha: 2})\n"
+                           "    %add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%x, "
+                           "%x), kwargs = {alpha: 2})\n"
                            "    return (add, 'text')";
   for (std::size_t size = 0; size < text.size(); ++size) {
     CAPTURE(size);
@@ -308,7 +318,8 @@ TEST_CASE("a dictionary key that is a node is refused") {
 
 TEST_CASE("characters that no text holds are refused, not misread") {
   for (int c = 0; c < 256; ++c) {
-    const std::string text = std::string("graph():\n    ") + static_cast<char>(c) + "x : [num_users=1] = placeholder[target=x]\n    return x";
+    const std::string text = std::string("graph():\n    ") + static_cast<char>(c) +
+                             "x : [num_users=1] = placeholder[target=x]\n    return x";
     if (c == '%') CHECK(parse_graph(text).size() == 2);
     else CHECK(refusal(text).id == 111);
   }

@@ -146,7 +146,8 @@ TEST_CASE("each kind of value has its notation") {
 }
 
 TEST_CASE("every dtype, layout, memory format and device type prints under its name") {
-#define FXX_CHECK_NAME(name, c10_name, number, ...) CHECK(to_string(Argument(Type_::name)).find(#name) != std::string::npos);
+#define FXX_CHECK_NAME(name, c10_name, number, ...) \
+  CHECK(to_string(Argument(Type_::name)).find(#name) != std::string::npos);
   {
     using Type_ = Layout;
     FXX_LAYOUTS(FXX_CHECK_NAME)
@@ -156,7 +157,8 @@ TEST_CASE("every dtype, layout, memory format and device type prints under its n
     FXX_MEMORY_FORMATS(FXX_CHECK_NAME)
   }
 #undef FXX_CHECK_NAME
-#define FXX_CHECK_NAME(name, c10_name, number, ...) CHECK(to_string(Argument(Device{DeviceType::name})) == "device(type='" #name "')");
+#define FXX_CHECK_NAME(name, c10_name, number, ...) \
+  CHECK(to_string(Argument(Device{DeviceType::name})) == "device(type='" #name "')");
   FXX_DEVICE_TYPES(FXX_CHECK_NAME)
 #undef FXX_CHECK_NAME
 }
@@ -170,7 +172,8 @@ TEST_CASE("each opcode has its line") {
   Node* m = g.call_module("layer", {x});
   Node* add = g.call_function(ops::add_Tensor, {m, w}, {{"alpha", 2}});
   Node* item = g.call_function(ops::operator_getitem, {typed, 0});
-  Node* user = g.call_function(register_function("geometry::rotate"), {add}, {{"angle", number}, {"centre", Argument::tuple({0, 0})}});
+  Node* user = g.call_function(register_function("geometry::rotate"), {add},
+                               {{"angle", number}, {"centre", Argument::tuple({0, 0})}});
   Node* method = g.call_method("view", {user, -1, 4});
   method->set_type("torch::Tensor");
   Node* none = g.call_method("noop");
@@ -182,10 +185,13 @@ TEST_CASE("each opcode has its line") {
   CHECK(format_node(*w) == "%layer_weight : [num_users=1] = get_attr[target=layer.weight]");
   CHECK(format_node(*m) == "%layer : [num_users=1] = call_module[target=layer](args = (%x,), kwargs = {})");
   CHECK(format_node(*add) ==
-        "%add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%layer, %layer_weight), kwargs = {alpha: 2})");
-  CHECK(format_node(*item) == "%getitem : [num_users=1] = call_function[target=operator.getitem](args = (%y, 0), kwargs = {})");
+        "%add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%layer, %layer_weight), kwargs "
+        "= {alpha: 2})");
+  CHECK(format_node(*item) ==
+        "%getitem : [num_users=1] = call_function[target=operator.getitem](args = (%y, 0), kwargs = {})");
   CHECK(format_node(*user) ==
-        "%rotate : [num_users=1] = call_function[target=geometry::rotate](args = (%add,), kwargs = {angle: %scale, centre: (0, 0)})");
+        "%rotate : [num_users=1] = call_function[target=geometry::rotate](args = (%add,), kwargs = {angle: %scale, "
+        "centre: (0, 0)})");
   CHECK(format_node(*method) ==
         "%view : torch::Tensor [num_users=1] = call_method[target=view](args = (%rotate, -1, 4), kwargs = {})");
   CHECK(format_node(*none) == "%noop : [num_users=0] = call_method[target=noop](args = (), kwargs = {})");

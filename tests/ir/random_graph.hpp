@@ -44,7 +44,9 @@ inline Argument random_argument(Random& random, const std::vector<Node*>& nodes,
     }
     case 6: return static_cast<Layout>(random.below(8));
     case 7: return static_cast<MemoryFormat>(random.below(4));
-    case 8: return Device{static_cast<DeviceType>(random.below(21)), static_cast<std::int8_t>(static_cast<int>(random.below(9)) - 1)};
+    case 8:
+      return Device{static_cast<DeviceType>(random.below(21)),
+                    static_cast<std::int8_t>(static_cast<int>(random.below(9)) - 1)};
     case 9: return Ellipsis{};
     case 10: return Complex{random_real(random), random_real(random)};
     case 11: return random_text(random);
@@ -66,7 +68,8 @@ inline Argument random_argument(Random& random, const std::vector<Node*>& nodes,
 }
 
 inline Graph random_graph(Random& random, std::size_t size) {
-  const Operator* operators[] = {&ops::relu.info(), &ops::add_Tensor.info(), &ops::cat.info(), &ops::operator_getitem.info(),
+  const Operator* operators[] = {&ops::relu.info(),   &ops::add_Tensor.info(),
+                                 &ops::cat.info(),    &ops::operator_getitem.info(),
                                  &ops::conv2d.info(), &ops::math_sqrt.info()};
   const UserFunction& user = register_function("tests::random_function");
   const char* types[] = {"", "", "", "torch::Tensor", "std::vector<torch::Tensor>", "int", "std::tuple<int, float>"};
@@ -81,7 +84,8 @@ inline Graph random_graph(Random& random, std::size_t size) {
     Node* n = nullptr;
     switch (random.below(7)) {
       case 0:
-        n = random.chance(2) ? g.placeholder("x", random_argument(random, {})) : g.placeholder("input." + std::to_string(i));
+        n = random.chance(2) ? g.placeholder("x", random_argument(random, {}))
+                             : g.placeholder("input." + std::to_string(i));
         break;
       case 1: n = g.get_attr(random.chance(4) ? random_text(random) : "layer.weight"); break;
       case 2: n = g.call_method(random.chance(4) ? random_text(random) : "view", args, kwargs); break;

@@ -1,5 +1,5 @@
-// Laws of graphs, on random ones: what is printed reads back as the same structure and prints as the same text again; a copy
-// is the same structure.
+// Laws of graphs, on random ones: what is printed reads back as the same structure and prints as the same text again; a
+// copy is the same structure.
 //
 // These fail at present, because a tuple that begins with a complex number does not read back; see ir/parse.cpp.
 #include <doctest/doctest.h>

@@ -13,8 +13,8 @@ template <int N>
 struct alternative {
   int value = N;
 };
-using Eight = std::variant<alternative<0>, alternative<1>, alternative<2>, alternative<3>, alternative<4>, alternative<5>,
-                           alternative<6>, alternative<7>>;
+using Eight = std::variant<alternative<0>, alternative<1>, alternative<2>, alternative<3>, alternative<4>,
+                           alternative<5>, alternative<6>, alternative<7>>;
 }  // namespace
 
 TEST_CASE("match calls the overload of the alternative that is held") {
@@ -41,18 +41,22 @@ TEST_CASE("every one of eight alternatives is reached") {
 
 TEST_CASE("match works in constant expressions") {
   constexpr std::variant<int, char> v = 'x';
-  static_assert(match(v, [](int) { return 1; }, [](char) { return 2; }) == 2);
+  static_assert(match(
+                    v, [](int) { return 1; }, [](char) { return 2; }) == 2);
 }
 
 TEST_CASE("match gives a reference when the overloads do, and can change what is held") {
   std::variant<int, int*> v = 1;
-  match(v, [](int& i) { i = 7; }, [](int*&) {});
+  match(
+      v, [](int& i) { i = 7; }, [](int*&) {});
   CHECK(std::get<int>(v) == 7);
-  int& inside = match(v, [](int& i) -> int& { return i; }, [](int*& p) -> int& { return *p; });
+  int& inside = match(
+      v, [](int& i) -> int& { return i; }, [](int*& p) -> int& { return *p; });
   CHECK(&inside == std::get_if<int>(&v));
 }
 
 TEST_CASE("overloads that cannot be copied are taken by move") {
   std::variant<int, char> v = 1;
-  CHECK(match(v, [p = std::make_unique<int>(5)](int) { return *p; }, [](char) { return 0; }) == 5);
+  CHECK(match(
+            v, [p = std::make_unique<int>(5)](int) { return *p; }, [](char) { return 0; }) == 5);
 }

@@ -33,7 +33,7 @@ Argument parameter(const Node& node, std::string_view name) {
 
 }  // namespace
 
-// --- finding and registering -------------------------------------------------------------------------------------------
+// --- finding and registering -----------------------------------------------------------------------------------------
 
 TEST_CASE("operators are found by qualified name") {
   CHECK(find_operator("aten::add.Tensor")->schema == ops::add_Tensor.info().schema);
@@ -82,8 +82,8 @@ TEST_CASE("a name is not given to two schemas") {
 }
 
 TEST_CASE("a text that is no schema is refused, and registers nothing") {
-  for (const std::string text : {"", "tests::broken", "tests::broken(", "tests::broken(Tensor) -> Tensor", "broken(Tensor x) -> Tensor",
-                                 "tests::broken(Tensor x)"}) {
+  for (const std::string text : {"", "tests::broken", "tests::broken(", "tests::broken(Tensor) -> Tensor",
+                                 "broken(Tensor x) -> Tensor", "tests::broken(Tensor x)"}) {
     CAPTURE(text);
     const auto fault = fault_of<OperatorError>([&] { register_operator(text); });
     CHECK(fault.id == 202);
@@ -150,12 +150,12 @@ TEST_CASE("keywords, defaults and positions are held against the schema") {
   Two two;
   CHECK(resolved("aten::add", {two.t, two.t}, {{"alpha", 2}}) == "aten::add.Tensor");
   CHECK(resolved("aten::add", {two.t}, {{"other", two.t}}) == "aten::add.Tensor");
-  CHECK(resolved("aten::add", {two.t, two.t, 2}) == "none");                        // alpha is a keyword there
-  CHECK(resolved("aten::add", {two.t, 1, 2}) == "aten::add.Scalar");               // and a position here
-  CHECK(resolved("aten::add", {two.t}) == "none");                                  // too few
-  CHECK(resolved("aten::add", {two.t, two.t}, {{"other", two.t}}) == "none");       // given twice
-  CHECK(resolved("aten::add", {two.t, two.t}, {{"beta", 1}}) == "none");            // unknown
-  CHECK(resolved("aten::add", {two.t, two.t}, {{"alpha", "two"}}) == "none");       // of another kind
+  CHECK(resolved("aten::add", {two.t, two.t, 2}) == "none");                   // alpha is a keyword there
+  CHECK(resolved("aten::add", {two.t, 1, 2}) == "aten::add.Scalar");           // and a position here
+  CHECK(resolved("aten::add", {two.t}) == "none");                             // too few
+  CHECK(resolved("aten::add", {two.t, two.t}, {{"other", two.t}}) == "none");  // given twice
+  CHECK(resolved("aten::add", {two.t, two.t}, {{"beta", 1}}) == "none");       // unknown
+  CHECK(resolved("aten::add", {two.t, two.t}, {{"alpha", "two"}}) == "none");  // of another kind
   CHECK(resolved("aten::softmax", {two.t, -1}, {{"dtype", Argument()}}) == "aten::softmax.int");
   CHECK(resolved("aten::no_such_operator", {two.t}) == "none");
 }
@@ -183,7 +183,8 @@ TEST_CASE("fits: which kinds a parameter takes") {
   CHECK(fits(1.5, real));
   CHECK(fits(true, boolean));
   CHECK_FALSE(fits(1, boolean));
-  for (const Argument& number : {Argument(1), Argument(1.5), Argument(true), Argument(Complex{1, 2})}) CHECK(fits(number, scalar));
+  for (const Argument& number : {Argument(1), Argument(1.5), Argument(true), Argument(Complex{1, 2})})
+    CHECK(fits(number, scalar));
   CHECK_FALSE(fits("1", scalar));
   CHECK_FALSE(fits(1, tensor));
   CHECK(fits("a", string));
@@ -197,7 +198,8 @@ TEST_CASE("fits: which kinds a parameter takes") {
 }
 
 TEST_CASE("fits: lists, one number for all of a sized list, optional items") {
-  const Type any{.base = ValueType::integer, .list = true}, two{.base = ValueType::integer, .list = true, .list_size = 2},
+  const Type any{.base = ValueType::integer, .list = true},
+      two{.base = ValueType::integer, .list = true, .list_size = 2},
       optional_tensors{.base = ValueType::tensor, .list = true, .optional_items = true};
   Graph g;
   Node* t = g.call_function(ops::zeros, {Argument::list({1})});
@@ -214,7 +216,7 @@ TEST_CASE("fits: lists, one number for all of a sized list, optional items") {
   CHECK(fits({}, {.base = ValueType::tensor, .list = true, .optional = true}));
 }
 
-// --- what a node calls -------------------------------------------------------------------------------------------------
+// --- what a node calls -----------------------------------------------------------------------------------------------
 
 TEST_CASE("operator_of gives the operator behind every spelling, and remembers it") {
   Two two;
@@ -273,7 +275,8 @@ TEST_CASE("same_value: what says the same as a default") {
   CHECK(same_value("a", Literal::of(std::string_view("a"))));
   CHECK_FALSE(same_value(1, Literal{}));  // there is no default
   const Literal pair = parse_literal("[1, 1]"), mixed = parse_literal("[1, 2]");
-  const Type two{.base = ValueType::integer, .list = true, .list_size = 2}, any{.base = ValueType::integer, .list = true};
+  const Type two{.base = ValueType::integer, .list = true, .list_size = 2},
+      any{.base = ValueType::integer, .list = true};
   CHECK(same_value(Argument::list({1, 1}), pair, two));
   CHECK(same_value(Argument::tuple({1, 1}), pair, any));
   CHECK(same_value(1, pair, two));
@@ -290,7 +293,7 @@ TEST_CASE("same_value: what says the same as a default") {
   CHECK_FALSE(same_value(Argument::list({}), Literal::of(0), two));
 }
 
-// --- effects -----------------------------------------------------------------------------------------------------------
+// --- effects ---------------------------------------------------------------------------------------------------------
 
 TEST_CASE("what must stay although nobody uses it") {
   Two two;

@@ -17,10 +17,11 @@ using Kind = Literal::Kind;
 
 namespace {
 
-/// A schema with the room that its parts need. The text is copied to a block of its exact size, so that the sanitized build
-/// sees a step beyond it.
+/// A schema with the room that its parts need. The text is copied to a block of its exact size, so that the sanitized
+/// build sees a step beyond it.
 struct Parsed {
-  explicit Parsed(std::string_view schema, Trait traits = Trait::none) : size(schema.size()), text(new char[schema.size()]) {
+  explicit Parsed(std::string_view schema, Trait traits = Trait::none)
+      : size(schema.size()), text(new char[schema.size()]) {
     std::memcpy(text.get(), schema.data(), size);
     const std::string_view exact(text.get(), size);
     const SchemaSize measured = measure_schema(exact);
@@ -48,15 +49,19 @@ constexpr Parameter first_parameter(std::string_view schema) {
   Parameter parameters[4];
   Return returns[4];
   Operator op;
-  return measure_schema(schema).well_formed && parse_schema(schema, Trait::none, parameters, returns, op) ? parameters[0] : Parameter{};
+  return measure_schema(schema).well_formed && parse_schema(schema, Trait::none, parameters, returns, op)
+             ? parameters[0]
+             : Parameter{};
 }
 
 }  // namespace
 
 TEST_CASE("a schema is taken apart") {
-  const Parsed p("my::conv.overload(Tensor(a!) self, Tensor? bias=None, SymInt[2] stride=[1, 2], *, Scalar alpha=1, str mode=\"a, b) -> c\") -> "
-                 "(Tensor(a!), Tensor[] rest)",
-                 Trait::random);
+  const Parsed p(
+      "my::conv.overload(Tensor(a!) self, Tensor? bias=None, SymInt[2] stride=[1, 2], *, Scalar alpha=1, str mode=\"a, "
+      "b) -> c\") -> "
+      "(Tensor(a!), Tensor[] rest)",
+      Trait::random);
   REQUIRE(p.well_formed);
   const Operator& op = p.op;
   CHECK(op.name == "my::conv.overload");
@@ -141,12 +146,33 @@ TEST_CASE("purity and aliasing follow from the schema and the traits") {
 }
 
 TEST_CASE("texts that are no schema are refused") {
-  for (const std::string text :
-       {"", "f", "a::b", "a::b(", "a::b()", "a::b() ->", "a::b() -> ", "a::b) -> ()", "(", "()", "::", "a::", "::b() -> ()", "b() -> ()",
-        "a::() -> ()", "a::b(Tensor) -> Tensor", "a::b(Tensor x, ) -> Tensor", "a::b(Tensor x y) -> Tensor",
-        "a::b(Tensor x Tensor y) -> Tensor", "a::b(Tensor( x) -> Tensor", "a::b(int[ x) -> Tensor", "a::b(int[z] x) -> Tensor",
-        "a::b(Tensor x-y) -> Tensor", "a::b(Tensor x) - Tensor", "a::b(Tensor x)-> Tensor", "a::b(=3) -> Tensor",
-        "a::b(, Tensor x) -> Tensor"}) {
+  for (const std::string text : {"",
+                                 "f",
+                                 "a::b",
+                                 "a::b(",
+                                 "a::b()",
+                                 "a::b() ->",
+                                 "a::b() -> ",
+                                 "a::b) -> ()",
+                                 "(",
+                                 "()",
+                                 "::",
+                                 "a::",
+                                 "::b() -> ()",
+                                 "b() -> ()",
+                                 "a::() -> ()",
+                                 "a::b(Tensor) -> Tensor",
+                                 "a::b(Tensor x, ) -> Tensor",
+                                 "a::b(Tensor x y) -> Tensor",
+                                 "a::b(Tensor x Tensor y) -> Tensor",
+                                 "a::b(Tensor( x) -> Tensor",
+                                 "a::b(int[ x) -> Tensor",
+                                 "a::b(int[z] x) -> Tensor",
+                                 "a::b(Tensor x-y) -> Tensor",
+                                 "a::b(Tensor x) - Tensor",
+                                 "a::b(Tensor x)-> Tensor",
+                                 "a::b(=3) -> Tensor",
+                                 "a::b(, Tensor x) -> Tensor"}) {
     CAPTURE(text);
     CHECK_FALSE(Parsed(text).well_formed);
   }
@@ -161,8 +187,9 @@ TEST_CASE("texts that are no schema are refused") {
 TEST_CASE("results that are none are refused") {
   for (const std::string text :
        {"a::b(Tensor x) -> (", "a::b(Tensor x) -> (Tensor", "a::b(Tensor x) -> (Tensor,", "a::b(Tensor x) -> (Tensor, ",
-        "a::b(Tensor x) -> Tensor,", "a::b(Tensor x) -> Tensor Tensor", "a::b(Tensor x) -> (Tensor, )", "a::b(Tensor x) -> (Tensor) x",
-        "a::b(Tensor x) -> (Tensor]", "a::b(Tensor x) -> (Tensor a b)", "!::b() -> ()", "a b::c() -> ()"}) {
+        "a::b(Tensor x) -> Tensor,", "a::b(Tensor x) -> Tensor Tensor", "a::b(Tensor x) -> (Tensor, )",
+        "a::b(Tensor x) -> (Tensor) x", "a::b(Tensor x) -> (Tensor]", "a::b(Tensor x) -> (Tensor a b)", "!::b() -> ()",
+        "a b::c() -> ()"}) {
     CAPTURE(text);
     CHECK(test::holds_in_child([&] { return !Parsed(text).well_formed; }));
   }
@@ -193,7 +220,8 @@ TEST_CASE("changed schemas are read or refused, within their text") {
         "my::f(Tensor(a!) self, SymInt[2] stride=[1, 2], *, str mode=\"a, b\") -> (Tensor(a!), Tensor? b)",
         "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1]) -> Tensor",
         "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]", "a::b() -> ()"};
-    const std::string_view tokens[] = {"(", ")", "[", "]", ",", " ", "=", "?", "!", "\"", "'", ":", "::", "*", "->", " -> ", "Tensor", "9", "a", ")(", "()"};
+    const std::string_view tokens[] = {"(", ")",  "[", "]",  ",",    " ",      "=", "?", "!",  "\"", "'",
+                                       ":", "::", "*", "->", " -> ", "Tensor", "9", "a", ")(", "()"};
     int accepted = 0;
     const int rounds = test::repeats(100000, 30000);
     for (int i = 0; i < rounds; ++i) {
@@ -232,8 +260,27 @@ TEST_CASE("literals are read") {
   static_assert(parse_literal("[]").kind == Kind::integers && parse_literal("[]").count == 0);
   static_assert(parse_literal("[0, -1]").count == 2 && parse_literal("[0, -1]").items[1] == -1);
   static_assert(parse_literal("[1,2,3,4]").count == 4);
-  for (const std::string text : {"", "-", "+", "abc", "contiguous_format", "[1, 2, 3, 4, 5]", "[1.5]", "[a]", "[1", "1]", "\"open", "'a\"", "\"", "1.2.3", "1e",
-                           "0x10", "1 2", "99999999999999999999", "Mean", "none", "true"}) {
+  for (const std::string text : {"",
+                                 "-",
+                                 "+",
+                                 "abc",
+                                 "contiguous_format",
+                                 "[1, 2, 3, 4, 5]",
+                                 "[1.5]",
+                                 "[a]",
+                                 "[1",
+                                 "1]",
+                                 "\"open",
+                                 "'a\"",
+                                 "\"",
+                                 "1.2.3",
+                                 "1e",
+                                 "0x10",
+                                 "1 2",
+                                 "99999999999999999999",
+                                 "Mean",
+                                 "none",
+                                 "true"}) {
     CAPTURE(text);
     CHECK(parse_literal(text).kind == Kind::other);
   }

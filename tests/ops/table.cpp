@@ -127,9 +127,9 @@ TEST_CASE("an in-place operator has its functional twin in the table") {
   std::set<std::string_view> names;
   for (const Line& line : table()) names.insert(line.op.base_name());
   // Those that only fill: there is nothing to compute from.
-  const std::set<std::string_view> alone = {"fill_",  "zero_",   "copy_",        "uniform_", "random_", "exponential_", "geometric_",
-                                            "cauchy_", "normal_", "log_normal_", "detach_",  "resize_", "set_", "requires_grad_",
-                                            "embedding_renorm_"};
+  const std::set<std::string_view> alone = {
+      "fill_",   "zero_",       "copy_",   "uniform_", "random_", "exponential_",   "geometric_",       "cauchy_",
+      "normal_", "log_normal_", "detach_", "resize_",  "set_",    "requires_grad_", "embedding_renorm_"};
   for (const Line& line : table()) {
     if (!line.op.mutates || alone.contains(line.op.base_name())) continue;
     std::string_view twin = line.op.base_name();

@@ -50,8 +50,9 @@ TEST_CASE("what is used elsewhere too stays") {
   CHECK(made_of([](auto x) {
           const auto gate = sigmoid(x);
           return x * gate + gate;
-        }) == "sigmoid = aten::sigmoid(%x)\nsilu = aten::silu(%x)\n"
-              "add = aten::add.Tensor(%silu, %sigmoid)\nreturn %add\n");
+        }) ==
+        "sigmoid = aten::sigmoid(%x)\nsilu = aten::silu(%x)\n"
+        "add = aten::add.Tensor(%silu, %sigmoid)\nreturn %add\n");
 }
 
 TEST_CASE("formulas that only look alike are left alone") {

@@ -105,13 +105,16 @@ TEST_CASE("dropout on the weights stands in the way until inference takes it awa
 }
 
 TEST_CASE("weights that are returned too are still computed") {
-  CHECK(rewritten_graph(rules::attention, [](Graph& g) {
-          Node *q = g.placeholder("x"), *k = g.placeholder("y"), *v = g.placeholder("z");
-          Node* scores = g.call_function(ops::matmul, {q, g.call_function(ops::transpose_int, {k, -1, -2})});
-          Node* weights = g.call_function(ops::softmax_int, {scores, -1});
-          return Argument::tuple({g.call_function(ops::matmul, {weights, v}), weights});
-        }) == "transpose = aten::transpose.int(%y, -1, -2)\nmatmul = aten::matmul(%x, %transpose)\n"
-              "softmax = aten::softmax.int(%matmul, -1)\n"
-              "scaled_dot_product_attention = aten::scaled_dot_product_attention(%x, %y, %z, scale=1.0)\n"
-              "return (%scaled_dot_product_attention, %softmax)\n");
+  CHECK(rewritten_graph(
+            rules::attention,
+            [](Graph& g) {
+              Node *q = g.placeholder("x"), *k = g.placeholder("y"), *v = g.placeholder("z");
+              Node* scores = g.call_function(ops::matmul, {q, g.call_function(ops::transpose_int, {k, -1, -2})});
+              Node* weights = g.call_function(ops::softmax_int, {scores, -1});
+              return Argument::tuple({g.call_function(ops::matmul, {weights, v}), weights});
+            }) ==
+        "transpose = aten::transpose.int(%y, -1, -2)\nmatmul = aten::matmul(%x, %transpose)\n"
+        "softmax = aten::softmax.int(%matmul, -1)\n"
+        "scaled_dot_product_attention = aten::scaled_dot_product_attention(%x, %y, %z, scale=1.0)\n"
+        "return (%scaled_dot_product_attention, %softmax)\n");
 }

@@ -145,9 +145,8 @@ TEST_CASE("what must not fold") {
 }
 
 TEST_CASE("what follows in place stays behind the folded convolution") {
-  const std::string text = rewritten_graph(rules::inference, [](Graph& g) {
-    return g.call_function(ops::relu_, {batch_norm_of(g, conv2d_of(g))});
-  });
+  const std::string text = rewritten_graph(
+      rules::inference, [](Graph& g) { return g.call_function(ops::relu_, {batch_norm_of(g, conv2d_of(g))}); });
   CHECK(text.find("batch_norm") == std::string::npos);
   CHECK(text.ends_with("relu_ = aten::relu_(%conv2d)\nreturn %relu_\n"));
 }

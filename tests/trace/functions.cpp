@@ -27,7 +27,7 @@ struct Scaled {
 };
 }  // namespace
 
-// --- inputs --------------------------------------------------------------------------------------------------------------
+// --- inputs ----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("functions, templates, callable objects and generic lambdas are traced") {
   CHECK(recorded(plain, {"a", "b"}) == "sub = aten::sub.Tensor(%a, %b)\nreturn %sub\n");
@@ -50,8 +50,10 @@ TEST_CASE("a function is run once, whatever it does besides") {
 
 TEST_CASE("inputs are called as asked, x when there is one, arg0 and so on when there are several") {
   CHECK(text_of(symbolic_graph([](auto x) { return x; })) == "input x\nreturn %x\n");
-  CHECK(text_of(symbolic_graph([](auto, auto b, auto) { return b; })) == "input arg0\ninput arg1\ninput arg2\nreturn %arg1\n");
-  CHECK(text_of(symbolic_graph([](auto, auto b) { return b; }, {"image"})) == "input image\ninput arg1\nreturn %arg1\n");
+  CHECK(text_of(symbolic_graph([](auto, auto b, auto) { return b; })) ==
+        "input arg0\ninput arg1\ninput arg2\nreturn %arg1\n");
+  CHECK(text_of(symbolic_graph([](auto, auto b) { return b; }, {"image"})) ==
+        "input image\ninput arg1\nreturn %arg1\n");
   CHECK(text_of(symbolic_graph([] { return 1; })) == "return 1\n");
 }
 
@@ -61,7 +63,8 @@ TEST_CASE("names that clash, or are no identifiers, still give inputs of their o
   const Graph odd = symbolic_graph([](auto a, auto b) { return a - b; }, {"x y; system()", "return"});
   odd.lint();
   for (const Node* n : odd.nodes())
-    if (n->opcode() == Opcode::placeholder) CHECK(n->name().find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789") == std::string_view::npos);
+    if (n->opcode() == Opcode::placeholder)
+      CHECK(n->name().find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789") == std::string_view::npos);
 }
 
 TEST_CASE("more names than inputs are refused") {
@@ -72,7 +75,8 @@ TEST_CASE("more names than inputs are refused") {
 }
 
 TEST_CASE("sixteen inputs are taken") {
-  const auto sixteen = [](auto a, auto b, auto c, auto d, auto e, auto f, auto g, auto h, auto i, auto j, auto k, auto l, auto m, auto n, auto o,
+  const auto sixteen = [](auto a, auto b, auto c, auto d, auto e, auto f, auto g, auto h, auto i, auto j, auto k,
+                          auto l, auto m, auto n, auto o,
                           auto p) { return a + b + c + d + e + f + g + h + i + j + k + l + m + n + o + p; };
   CHECK(symbolic_graph(sixteen).find_nodes(Opcode::placeholder).size() == 16);
 }
@@ -92,7 +96,7 @@ TEST_CASE("what the function throws comes through, and no graph is left half-mad
   CHECK_THROWS_AS((void)symbolic_graph([](auto x) -> Proxy { throw x.node() ? 7 : 8; }), int);
 }
 
-// --- outputs ---------------------------------------------------------------------------------------------------------------
+// --- outputs ---------------------------------------------------------------------------------------------------------
 
 TEST_CASE("tensors, numbers, text and None are returned as they are") {
   CHECK(recorded([](auto x) { return x; }) == "return %x\n");
@@ -115,11 +119,14 @@ TEST_CASE("tuples, pairs, vectors, arrays, optionals and maps of them, nested") 
   CHECK(recorded([](auto x) { return std::array{x, x}; }) == "return [%x, %x]\n");
   CHECK(recorded([](auto x) { return std::optional(x); }) == "return %x\n");
   CHECK(recorded([](auto) { return std::optional<Proxy>(); }) == "return None\n");
-  CHECK(recorded([](auto x) { return std::map<std::string, Proxy>{{"b", x}, {"a", x}}; }) == "return {'a': %x, 'b': %x}\n");
+  CHECK(recorded([](auto x) {
+          return std::map<std::string, Proxy>{{"b", x}, {"a", x}};
+        }) == "return {'a': %x, 'b': %x}\n");
   CHECK(recorded([](auto x) { return std::unordered_map<std::string, Proxy>{{"a", x}}; }) == "return {'a': %x}\n");
   CHECK(recorded([](auto x) { return std::map<int, Proxy>{{3, x}}; }) == "return {3: %x}\n");
   CHECK(recorded([](auto x) {
-          return std::make_tuple(std::vector<std::optional<Proxy>>{x, std::nullopt}, std::map<std::string, std::vector<double>>{{"k", {0.5}}});
+          return std::make_tuple(std::vector<std::optional<Proxy>>{x, std::nullopt},
+                                 std::map<std::string, std::vector<double>>{{"k", {0.5}}});
         }) == "return ([%x, None], {'k': [0.5]})\n");
 }
 
@@ -133,7 +140,9 @@ TEST_CASE("lists and several results are returned whole; all items in order are 
   CHECK(recorded([](auto x) {
           const auto [values, indices] = x.max(1);
           return std::make_tuple(indices, values);
-        }) == "max = .max(%x, 1)\ngetitem = operator::getitem(%max, 1)\ngetitem_1 = operator::getitem(%max, 0)\nreturn (%getitem, %getitem_1)\n");
+        }) ==
+        "max = .max(%x, 1)\ngetitem = operator::getitem(%max, 1)\ngetitem_1 = operator::getitem(%max, 0)\nreturn "
+        "(%getitem, %getitem_1)\n");
   CHECK(recorded([](auto x) { return std::make_tuple(std::get<0>(x.max(1))); }) ==
         "max = .max(%x, 1)\ngetitem = operator::getitem(%max, 0)\nreturn (%getitem,)\n");
   // Of a list nobody knows the length, so the first two items are not the whole.

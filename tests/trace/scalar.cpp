@@ -16,15 +16,19 @@ TEST_CASE("sizes, strides and counts are nodes") {
           const auto c = x.dim();
           const auto d = x.numel();
           return std::make_tuple(a, b, c, d);
-        }) == "size = .size(%x, -1)\nstride = .stride(%x, 0)\ndim = .dim(%x)\nnumel = .numel(%x)\nreturn (%size, %stride, %dim, %numel)\n");
+        }) ==
+        "size = .size(%x, -1)\nstride = .stride(%x, 0)\ndim = .dim(%x)\nnumel = .numel(%x)\nreturn (%size, %stride, "
+        "%dim, %numel)\n");
 }
 
 TEST_CASE("arithmetic on numbers records Python's operators, on either side of a constant") {
   const auto with_size = [](auto f) { return recorded([f](auto x) { return f(x.size(0)); }); };
   CHECK(with_size([](auto n) { return n + 1; }) == "size = .size(%x, 0)\nadd = operator::add(%size, 1)\nreturn %add\n");
   CHECK(with_size([](auto n) { return 1 + n; }) == "size = .size(%x, 0)\nadd = operator::add(1, %size)\nreturn %add\n");
-  CHECK(with_size([](auto n) { return n - n; }) == "size = .size(%x, 0)\nsub = operator::sub(%size, %size)\nreturn %sub\n");
-  CHECK(with_size([](auto n) { return n * 2.5; }) == "size = .size(%x, 0)\nmul = operator::mul(%size, 2.5)\nreturn %mul\n");
+  CHECK(with_size([](auto n) { return n - n; }) ==
+        "size = .size(%x, 0)\nsub = operator::sub(%size, %size)\nreturn %sub\n");
+  CHECK(with_size([](auto n) { return n * 2.5; }) ==
+        "size = .size(%x, 0)\nmul = operator::mul(%size, 2.5)\nreturn %mul\n");
   CHECK(with_size([](auto n) { return n % 4; }) == "size = .size(%x, 0)\nmod = operator::mod(%size, 4)\nreturn %mod\n");
   CHECK(with_size([](auto n) { return -n; }) == "size = .size(%x, 0)\nneg = operator::neg(%size)\nreturn %neg\n");
   CHECK(with_size([](auto n) { return sqrt(n); }) == "size = .size(%x, 0)\nsqrt = math::sqrt(%size)\nreturn %sqrt\n");
@@ -35,12 +39,15 @@ TEST_CASE("arithmetic on numbers records Python's operators, on either side of a
           n /= 3;
           return n;
         }) ==
-        "size = .size(%x, 0)\nadd = operator::add(%size, 1)\nsub = operator::sub(%add, 2)\nmul = operator::mul(%sub, %sub)\n"
+        "size = .size(%x, 0)\nadd = operator::add(%size, 1)\nsub = operator::sub(%add, 2)\nmul = operator::mul(%sub, "
+        "%sub)\n"
         "floordiv = operator::floordiv(%mul, 3)\nreturn %floordiv\n");
 }
 
 TEST_CASE("division is C++'s: of integers without a remainder, of real numbers exact") {
-  const auto divides = [](auto f) { return recorded([f](auto x) { return f(x.size(0)); }).find("operator::floordiv(") != std::string::npos; };
+  const auto divides = [](auto f) {
+    return recorded([f](auto x) { return f(x.size(0)); }).find("operator::floordiv(") != std::string::npos;
+  };
   CHECK(divides([](auto n) { return n / 2; }));
   CHECK(divides([](auto n) { return 100 / n; }));
   CHECK(divides([](auto n) { return (n * 3 + n) / (n % 5); }));
@@ -51,7 +58,8 @@ TEST_CASE("division is C++'s: of integers without a remainder, of real numbers e
   CHECK_FALSE(divides([](auto n) { return n / (-(n + 0.5f) % 3); }));
   // What was divided exactly is real from then on.
   CHECK(recorded([](auto x) { return 1.0 / x.size(0) / 2; }) ==
-        "size = .size(%x, 0)\ntruediv = operator::truediv(1.0, %size)\ntruediv_1 = operator::truediv(%truediv, 2)\nreturn %truediv_1\n");
+        "size = .size(%x, 0)\ntruediv = operator::truediv(1.0, %size)\ntruediv_1 = operator::truediv(%truediv, "
+        "2)\nreturn %truediv_1\n");
 }
 
 TEST_CASE("a long chain of numbers is looked through once, not along every path") {
@@ -67,15 +75,18 @@ TEST_CASE("a long chain of numbers is looked through once, not along every path"
 }
 
 TEST_CASE("numbers go where operators take numbers") {
-  CHECK(recorded([](auto x) { return x * x.size(0); }) == "size = .size(%x, 0)\nmul = aten::mul.Scalar(%x, %size)\nreturn %mul\n");
-  CHECK(recorded([](auto x) { return x.size(0) - x; }) == "size = .size(%x, 0)\nrsub = aten::rsub.Scalar(%x, %size)\nreturn %rsub\n");
+  CHECK(recorded([](auto x) { return x * x.size(0); }) ==
+        "size = .size(%x, 0)\nmul = aten::mul.Scalar(%x, %size)\nreturn %mul\n");
+  CHECK(recorded([](auto x) { return x.size(0) - x; }) ==
+        "size = .size(%x, 0)\nrsub = aten::rsub.Scalar(%x, %size)\nreturn %rsub\n");
   CHECK(recorded([](auto x) { return x.narrow(0, 0, x.size(0) / 2); }) ==
-        "size = .size(%x, 0)\nfloordiv = operator::floordiv(%size, 2)\nnarrow = .narrow(%x, 0, 0, %floordiv)\nreturn %narrow\n");
+        "size = .size(%x, 0)\nfloordiv = operator::floordiv(%size, 2)\nnarrow = .narrow(%x, 0, 0, %floordiv)\nreturn "
+        "%narrow\n");
   CHECK(recorded([](auto x) { return x.slice(0, std::nullopt, x.size(0)); }) ==
         "size = .size(%x, 0)\nslice_1 = .slice(%x, 0, None, %size)\nreturn %slice_1\n");
 }
 
-// --- what cannot be recorded ----------------------------------------------------------------------------------------------
+// --- what cannot be recorded -----------------------------------------------------------------------------------------
 
 namespace {
 // Functions with names and lines, so that messages can be checked for both.
@@ -135,7 +146,9 @@ TEST_CASE("C++ that needs a traced value is told so, with the function, the line
 }
 
 TEST_CASE("every comparison with a number of C++ is one that needs the number") {
-  const auto refused = [](auto f) { return fault_of<TraceError>([&] { (void)symbolic_graph([f](auto x) { return f(x.size(0)) ? x : -x; }); }).id == 301; };
+  const auto refused = [](auto f) {
+    return fault_of<TraceError>([&] { (void)symbolic_graph([f](auto x) { return f(x.size(0)) ? x : -x; }); }).id == 301;
+  };
   CHECK(refused([](auto n) { return n < 3; }));
   CHECK(refused([](auto n) { return n <= 3; }));
   CHECK(refused([](auto n) { return n > 3L; }));

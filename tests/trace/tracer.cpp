@@ -38,15 +38,17 @@ struct argument_traits<Size2> {
 };
 }  // namespace fxx::inline FXX_ABI
 
-// --- hooks -----------------------------------------------------------------------------------------------------------------
+// --- hooks -----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("every node passes through create_node, which may change it") {
   struct Counting : Tracer {
     using Tracer::Tracer;
     int made = 0;
-    Node* create_node(Op op, Arguments args, KeywordArguments kwargs, std::string_view name, std::source_location where) override {
+    Node* create_node(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
+                      std::source_location where) override {
       ++made;
-      if (const auto* method = std::get_if<CallMethod>(&op); method && method->target == "relu") op = CallFunction{&ops::gelu.info()};
+      if (const auto* method = std::get_if<CallMethod>(&op); method && method->target == "relu")
+        op = CallFunction{&ops::gelu.info()};
       Node* node = Tracer::create_node(std::move(op), args, kwargs, name, where);
       node->meta().module_stack = {"scope"};
       return node;
@@ -59,7 +61,8 @@ TEST_CASE("every node passes through create_node, which may change it") {
   tracer.create_node(Output{}, {y.node()}, {}, {}, {});
   CHECK(tracer.made == static_cast<int>(g.size()));
   CHECK(body_of(g) ==
-        "gelu = aten::gelu(%x)\nadd = aten::add.Scalar(%gelu, 1)\nchunk = .chunk(%add, 2)\ngetitem = operator::getitem(%chunk, 1)\n"
+        "gelu = aten::gelu(%x)\nadd = aten::add.Scalar(%gelu, 1)\nchunk = .chunk(%add, 2)\ngetitem = "
+        "operator::getitem(%chunk, 1)\n"
         "getitem_1 = operator::getitem(%getitem, 0)\nreturn %getitem_1\n");
   for (const Node* n : g.nodes()) CHECK(n->meta().module_stack == std::vector<std::string>{"scope"});
 }
@@ -100,14 +103,16 @@ TEST_CASE("create_arg says what each value becomes") {
   const Proxy x = tracer.placeholder("x");
   x.view({3, 4}).add(5).index({6}).softmax(-1);
   CHECK(body_of(g) ==
-        "view = .view(%x, [6, 8])\nadd = .add(%view, 10)\ngetitem = operator::getitem(%add, (12,))\nsoftmax = .softmax(%getitem, -2)\n");
+        "view = .view(%x, [6, 8])\nadd = .add(%view, 10)\ngetitem = operator::getitem(%add, (12,))\nsoftmax = "
+        ".softmax(%getitem, -2)\n");
 }
 
 TEST_CASE("a tensor of the host library is an attribute, where the tracer has a module to keep it") {
   struct Keeping : Tracer {
     using Tracer::Tracer;
     Node* attribute(const void* tensor) override {
-      return create_node(GetAttr{"constant" + std::to_string(static_cast<const ForeignTensor*>(tensor)->number)}, {}, {}, {}, {});
+      return create_node(GetAttr{"constant" + std::to_string(static_cast<const ForeignTensor*>(tensor)->number)}, {},
+                         {}, {}, {});
     }
   };
   const ForeignTensor tensor{7};
@@ -135,7 +140,7 @@ TEST_CASE("types of the user's become arguments by argument_traits") {
   CHECK(to_argument(tracer, std::make_tuple(Size2{1, 2}, x)) == Argument::tuple({Argument::list({1, 2}), x.node()}));
 }
 
-// --- appending ---------------------------------------------------------------------------------------------------------------
+// --- appending -------------------------------------------------------------------------------------------------------
 
 TEST_CASE("GraphAppendingTracer records at the insertion point of an existing graph") {
   Graph g = symbolic_graph([](auto x) { return x.relu(); });
@@ -172,7 +177,7 @@ TEST_CASE("placeholders take defaults and types") {
   CHECK(g.nodes().front()->next()->type() == "double");
 }
 
-// --- functions of the user's ---------------------------------------------------------------------------------------------------
+// --- functions of the user's -----------------------------------------------------------------------------------------
 
 TEST_CASE("a function of the user's is recorded with all arguments by position") {
   const UserFunction& blend = register_function("tests::trace::blend", "\"blend.hpp\"");
@@ -190,7 +195,8 @@ TEST_CASE("a function of the user's is recorded with all arguments by position")
 }
 
 TEST_CASE("an operator that the table does not have is recorded like one that it has") {
-  const Operator& rotate = register_operator("tests::trace_rotate(Tensor x, float angle=0.5, *, bool degrees=False) -> Tensor");
+  const Operator& rotate =
+      register_operator("tests::trace_rotate(Tensor x, float angle=0.5, *, bool degrees=False) -> Tensor");
   Graph g;
   Tracer tracer(g);
   const Proxy x = tracer.placeholder("x");
@@ -202,7 +208,7 @@ TEST_CASE("an operator that the table does not have is recorded like one that it
   CHECK(text_of(*tracer.call_function(rotate, gap)) == "tests::trace_rotate(%x, degrees=True)");
 }
 
-// --- values of other traces ------------------------------------------------------------------------------------------------------
+// --- values of other traces ------------------------------------------------------------------------------------------
 
 TEST_CASE("a value of one trace is refused in another, as an argument, inside lists, and as a result") {
   Graph first, second;

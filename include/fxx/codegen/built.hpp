@@ -1,7 +1,7 @@
 // C++ that is quick to compile: a graph's forward as one C function over handed-in tensors.
 //
-// Needs only ATen/core/Tensor.h and one narrow header for each operator, so a compiler is done in about two seconds. What has no
-// such header is called back in the program that loaded it.
+// Needs only ATen/core/Tensor.h and one narrow header for each operator, so a compiler is done in about two seconds.
+// What has no such header is called back in the program that loaded it.
 // Main names: BuiltSource, built_source. Deterministic; linear in the graph. Cost: light.
 #pragma once
 
@@ -16,9 +16,9 @@ namespace fxx::inline FXX_ABI {
 struct ResultShape {
   enum class Kind { tensor, list_of_tensors, none, list, tuple, dict, constant };
   Kind kind = Kind::none;
-  Argument constant = {};            // Kind::constant
+  Argument constant = {};  // Kind::constant
   std::vector<ResultShape> items = {};
-  std::vector<Argument> keys = {};   // Kind::dict
+  std::vector<Argument> keys = {};  // Kind::dict
 };
 
 struct BuiltSource {
@@ -37,9 +37,8 @@ class HeaderFinder {
   virtual bool has(const std::string& name) const = 0;
 };
 
-/// `graph` without calls of leaf modules that are one operator (expand_modules). Inputs and results are tensors, or lists, tuples
-/// and dicts of them. Throws CodegenError (E501), naming the
-/// node, for values of other kinds.
+/// `graph` without calls of leaf modules that are one operator (expand_modules). Inputs and results are tensors, or
+/// lists, tuples and dicts of them. Throws CodegenError (E501), naming the node, for values of other kinds.
 BuiltSource built_source(const Graph& graph, const Owner& owner, const HeaderFinder& headers);
 
 }  // namespace fxx::inline FXX_ABI

@@ -18,7 +18,8 @@ namespace detail {
 
 class BuiltWriter {
  public:
-  BuiltWriter(const Graph& graph, const Owner& owner, const HeaderFinder& headers) : graph_(graph), owner_(owner), finder_(headers), types_(graph, owner) {}
+  BuiltWriter(const Graph& graph, const Owner& owner, const HeaderFinder& headers)
+      : graph_(graph), owner_(owner), finder_(headers), types_(graph, owner) {}
 
   BuiltSource write() {
     last_user_.assign(graph_.index_bound(), nullptr);
@@ -33,7 +34,8 @@ class BuiltWriter {
       if (!line.empty()) body += "    " + line + "\n";
     }
     out_.headers.assign(headers_.begin(), headers_.end());
-    std::string text = "// Forward of " + cpp_comment(owner_.class_name()) + ", made by fxx for a quick build. Parameters are handed in.\n#include <ATen/core/Tensor.h>\n\n";
+    std::string text = "// Forward of " + cpp_comment(owner_.class_name()) +
+                       ", made by fxx for a quick build. Parameters are handed in.\n#include <ATen/core/Tensor.h>\n\n";
     for (const std::string& header : out_.headers) text += "#include <" + header + ">\n";
     text +=
         "\n#include <cmath>\n#include <exception>\n#include <limits>\n#include <vector>\n\n"
@@ -42,8 +44,10 @@ class BuiltWriter {
         "  int (*call_back)(ForwardCall* call, int node, const void* const* inputs, void* results);\n"
         "  void* host;\n  void* exception;\n  int node;\n};\n\n"
         "extern \"C\" int fxx_forward(ForwardCall* call) noexcept {\n"
-        "  const auto input = [&](int i) -> const at::Tensor& { return *static_cast<const at::Tensor*>(call->inputs[i]); };\n"
-        "  const auto attribute = [&](int i) -> const at::Tensor& { return *static_cast<const at::Tensor*>(call->attributes[i]); };\n"
+        "  const auto input = [&](int i) -> const at::Tensor& { return *static_cast<const "
+        "at::Tensor*>(call->inputs[i]); };\n"
+        "  const auto attribute = [&](int i) -> const at::Tensor& { return *static_cast<const "
+        "at::Tensor*>(call->attributes[i]); };\n"
         "  const auto give = [&](std::vector<at::Tensor> values) {\n"
         "    static_cast<std::vector<std::vector<at::Tensor>>*>(call->results)->push_back(std::move(values));\n  };\n"
         "  (void)input, (void)attribute, (void)give;\n"
@@ -76,7 +80,8 @@ class BuiltWriter {
     return match(
         node.op(),
         [&](const Placeholder&) {
-          if (value_of(node) != Value::tensor) fail("input '" + name + "' is a " + std::string(node.type()) + "; a built module takes tensors");
+          if (value_of(node) != Value::tensor)
+            fail("input '" + name + "' is a " + std::string(node.type()) + "; a built module takes tensors");
           // A handle of its own, so that what in-place operators return can take its place.
           return "at::Tensor " + name + " = input(" + std::to_string(inputs_++) + ");";
         },
@@ -93,7 +98,9 @@ class BuiltWriter {
         [&](const CallMethod& o) {
           const Operator* op = operator_of(node);
           std::string made = op ? expression(node, *op) : std::string();
-          if (made.empty() && node.args().size() == 1 && node.arg(0).is_node() && (o.target == "dim" || o.target == "numel")) made = argument(node.arg(0), {}) + "." + o.target + "()";
+          if (made.empty() && node.args().size() == 1 && node.arg(0).is_node() &&
+              (o.target == "dim" || o.target == "numel"))
+            made = argument(node.arg(0), {}) + "." + o.target + "()";
           return made.empty() ? at + call_back(node) : at + assign(node, made);
         },
         [&](const CallModule&) { return at + call_back(node); },
@@ -105,7 +112,8 @@ class BuiltWriter {
   }
 
   std::string assign(const Node& node, const std::string& expression) const {
-    return (node.num_users() ? "auto " + std::string(node.name()) + " = " + expression + ";" : expression + ";") + releases(node);
+    return (node.num_users() ? "auto " + std::string(node.name()) + " = " + expression + ";" : expression + ";") +
+           releases(node);
   }
   std::string releases(const Node& node) const {
     std::string text;
@@ -121,13 +129,15 @@ class BuiltWriter {
   std::string call_back(const Node& node) {
     std::string inputs;
     for (const Node* input : node.all_input_nodes()) {
-      if (value_of(*input) != Value::tensor) fail("it runs in the program itself, but its input '" + std::string(input->name()) + "' is no tensor");
+      if (value_of(*input) != Value::tensor)
+        fail("it runs in the program itself, but its input '" + std::string(input->name()) + "' is no tensor");
       inputs += (inputs.empty() ? "&" : ", &") + std::string(input->name());
     }
     out_.called_back.back() = true;
     const std::string name(node.name()), given = name + "_results", index = std::to_string(out_.nodes.size() - 1);
-    std::string text = "std::vector<at::Tensor> " + given + "; { const void* const given[] = {" + (inputs.empty() ? "nullptr" : inputs) +
-                       "}; if (call->call_back(call, " + index + ", given, &" + given + ")) return 1; }";
+    std::string text = "std::vector<at::Tensor> " + given + "; { const void* const given[] = {" +
+                       (inputs.empty() ? "nullptr" : inputs) + "}; if (call->call_back(call, " + index + ", given, &" +
+                       given + ")) return 1; }";
     if (!node.num_users()) return text;
     switch (value_of(node)) {
       case Value::tensor: text += " auto " + name + " = " + given + "[0];"; break;
@@ -137,7 +147,8 @@ class BuiltWriter {
         std::string parts;
         const std::string type = types_.of(node);
         const std::size_t count = static_cast<std::size_t>(std::count(type.begin(), type.end(), ',')) + 1;
-        if (type.find("std::tuple<", 1) != std::string::npos || type.find("std::vector") != std::string::npos) fail("it returns nested values, which a built module cannot take from the program");
+        if (type.find("std::tuple<", 1) != std::string::npos || type.find("std::vector") != std::string::npos)
+          fail("it returns nested values, which a built module cannot take from the program");
         for (std::size_t i = 0; i < count; ++i) parts += (i ? ", " : "") + given + "[" + std::to_string(i) + "]";
         text += " auto " + name + " = std::make_tuple(" + parts + ");";
         break;
@@ -166,7 +177,8 @@ class BuiltWriter {
             if (!op) fail("a tuple of '" + name + "' cannot be returned whole; take its parts");
             ResultShape shape{.kind = Kind::tuple};
             for (std::size_t i = 0; i < op->returns.size(); ++i) {
-              if (op->returns[i].type != Type{.base = ValueType::tensor}) fail("a tuple of '" + name + "' holds more than tensors");
+              if (op->returns[i].type != Type{.base = ValueType::tensor})
+                fail("a tuple of '" + name + "' holds more than tensors");
               text += "give({std::get<" + std::to_string(i) + ">(" + name + ")}); ";
               shape.items.push_back({.kind = Kind::tensor});
             }
@@ -195,7 +207,8 @@ class BuiltWriter {
   /// Empty when the operator has no narrow header, or an argument no spelling with it.
   std::string expression(const Node& node, const Operator& op) {
     const std::string_view space = op.name_space();
-    if (op.name == "fxx::identity" && node.args().size() == 1 && node.arg(0).is_node()) return std::string(node.arg(0).node()->name());
+    if (op.name == "fxx::identity" && node.args().size() == 1 && node.arg(0).is_node())
+      return std::string(node.arg(0).node()->name());
     if (op.name == "operator::getitem") return get_item(node);
     if (space == "operator" || space == "math") return number(node, op);
     if (space != "aten") return {};
@@ -214,9 +227,11 @@ class BuiltWriter {
     for (int i = 0; i < op.arity(); ++i) {
       const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
       const Argument* given = argument_of(node, op, i);
-      if (!given && !parameter.has_default()) fail("argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
+      if (!given && !parameter.has_default())
+        fail("argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
       if (!given && parameter.standard.kind == Literal::Kind::other) return {};
-      text += (i ? ", " : "") + argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type);
+      text +=
+          (i ? ", " : "") + argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type);
     }
     return text + ")";
   }
@@ -228,7 +243,9 @@ class BuiltWriter {
     switch (value_of(container)) {
       case Value::tuple: return "std::get<" + index + ">(" + name + ")";
       case Value::tensors: return name + ".at(" + (node.arg(1).integer() < 0 ? name + ".size() " + index : index) + ")";
-      case Value::tensor: headers_.insert("ATen/ops/select_ops.h"); return "at::_ops::select_int::call(" + name + ", 0, " + index + ")";
+      case Value::tensor:
+        headers_.insert("ATen/ops/select_ops.h");
+        return "at::_ops::select_int::call(" + name + ", 0, " + index + ")";
       default: return {};
     }
   }
@@ -241,28 +258,41 @@ class BuiltWriter {
     if (base == "floor" || base == "ceil") return "static_cast<int64_t>(std::" + std::string(base) + "(" + a + "))";
     const std::string b = argument(node.arg(1), {});
     if (base == "truediv") return "static_cast<double>(" + a + ") / (" + b + ")";
-    const char* symbol = base == "add" ? " + " : base == "sub" ? " - " : base == "mul" ? " * " : base == "mod" ? " % " : " / ";
+    const char* symbol = base == "add"   ? " + "
+                         : base == "sub" ? " - "
+                         : base == "mul" ? " * "
+                         : base == "mod" ? " % "
+                                         : " / ";
     return "(" + a + ")" + symbol + "(" + b + ")";
   }
 
   std::string argument(const Argument& value, const Type& type) const {
     const Type item{.base = type.base, .optional = type.optional_items, .symbolic = type.symbolic};
-    if (type.list && !value.is_sequence() && !value.is_none() && !(value.is_node() && value_of(*value.node()) == Value::tensors))
+    if (type.list && !value.is_sequence() && !value.is_none() &&
+        !(value.is_node() && value_of(*value.node()) == Value::tensors))
       return array({argument(value, item)}, type);  // one number for all
     return visit(
-        value, [&](None) -> std::string { return type.base == ValueType::tensor && !type.list ? "{}" : "std::nullopt"; },
+        value,
+        [&](None) -> std::string { return type.base == ValueType::tensor && !type.list ? "{}" : "std::nullopt"; },
         [&](Node* node) { return std::string(node->name()); }, [](bool v) { return std::string(v ? "true" : "false"); },
-        [&](std::int64_t v) { return type.base == ValueType::real ? cpp_double(static_cast<double>(v)) : cpp_integer(v); },
-        [](double v) { return cpp_double(v); }, [](Dtype v) { return "c10::ScalarType::" + std::string(c10_name_of(v)); },
+        [&](std::int64_t v) {
+          return type.base == ValueType::real ? cpp_double(static_cast<double>(v)) : cpp_integer(v);
+        },
+        [](double v) { return cpp_double(v); },
+        [](Dtype v) { return "c10::ScalarType::" + std::string(c10_name_of(v)); },
         [](Layout v) { return "c10::Layout::" + std::string(c10_name_of(v)); },
         [](MemoryFormat v) { return "c10::MemoryFormat::" + std::string(c10_name_of(v)); },
-        [](Device v) { return "c10::Device(c10::DeviceType::" + std::string(c10_name_of(v.type)) + ", " + std::to_string(v.index) + ")"; },
+        [](Device v) {
+          return "c10::Device(c10::DeviceType::" + std::string(c10_name_of(v.type)) + ", " + std::to_string(v.index) +
+                 ")";
+        },
         [&](Ellipsis) -> std::string { fail("an Ellipsis cannot be passed to an operator"); },
         [](Complex v) { return "c10::complex<double>(" + cpp_double(v.real) + ", " + cpp_double(v.imag) + ")"; },
         [](const std::string& v) { return cpp_string(v); }, [&](const Enumerator& v) { return cpp_integer(v.value); },
         [&](const Range&) -> std::string { fail("a range cannot be passed to an operator"); },
         [&](const Slice&) -> std::string { fail("a slice cannot be passed to an operator"); },
-        [&](ListView list) { return array(texts(list.items, item), type); }, [&](TupleView list) { return array(texts(list.items, item), type); },
+        [&](ListView list) { return array(texts(list.items, item), type); },
+        [&](TupleView list) { return array(texts(list.items, item), type); },
         [&](DictView) -> std::string { fail("a dictionary cannot be passed to an operator"); });
   }
   std::vector<std::string> texts(std::span<const Argument> items, const Type& item) const {
@@ -272,8 +302,11 @@ class BuiltWriter {
   }
   static std::string array(std::vector<std::string> items, const Type& type) {
     if (type.list_size > 1 && items.size() == 1) items.resize(type.list_size, std::string(items[0]));
-    const char* array = type.base == ValueType::tensor ? "at::TensorList" : type.base == ValueType::real ? "at::ArrayRef<double>" : type.base == ValueType::boolean ? "at::ArrayRef<bool>"
-                        : type.symbolic                ? "c10::SymIntArrayRef" : "at::IntArrayRef";
+    const char* array = type.base == ValueType::tensor    ? "at::TensorList"
+                        : type.base == ValueType::real    ? "at::ArrayRef<double>"
+                        : type.base == ValueType::boolean ? "at::ArrayRef<bool>"
+                        : type.symbolic                   ? "c10::SymIntArrayRef"
+                                                          : "at::IntArrayRef";
     std::string text;
     for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
     return items.empty() ? std::string(array) + "()" : std::string(array) + "({" + text + "})";

@@ -1,5 +1,5 @@
-// C++ spellings of names and constants. Whatever text they are given, what they return is one token or one literal: names that
-// come from a model file cannot become code.
+// C++ spellings of names and constants. Whatever text they are given, what they return is one token or one literal:
+// names that come from a model file cannot become code.
 // Main names: cpp_identifier, cpp_string, cpp_double, cpp_comment, is_cpp_name, is_cpp_type. Cost: light.
 #pragma once
 

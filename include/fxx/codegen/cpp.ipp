@@ -22,7 +22,9 @@ FXX_INLINE std::string cpp_identifier(std::string_view name) {
     if (next == '_' && out.ends_with('_')) continue;  // two underscores belong to the compiler
     out += next;
   }
-  if (out.empty() || (out[0] >= '0' && out[0] <= '9') || (out[0] == '_' && out.size() > 1 && out[1] >= 'A' && out[1] <= 'Z')) out.insert(0, "m_");
+  if (out.empty() || (out[0] >= '0' && out[0] <= '9') ||
+      (out[0] == '_' && out.size() > 1 && out[1] >= 'A' && out[1] <= 'Z'))
+    out.insert(0, "m_");
   if (is_reserved_name(out)) out += '_';
   return out;
 }
@@ -33,7 +35,9 @@ FXX_INLINE std::string cpp_string(std::string_view text) {
     const auto code = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') (out += '\\') += c;
     else if (code >= 0x20 && code < 0x7f && c != '?') out += c;  // no trigraphs
-    else ((((out += '\\') += static_cast<char>('0' + (code >> 6))) += static_cast<char>('0' + ((code >> 3) & 7))) += static_cast<char>('0' + (code & 7)));
+    else
+      ((((out += '\\') += static_cast<char>('0' + (code >> 6))) += static_cast<char>('0' + ((code >> 3) & 7))) +=
+       static_cast<char>('0' + (code & 7)));
   }
   return out += '"';
 }

@@ -1,4 +1,5 @@
-// What a class for a graph has to have: a member for each module that it calls and each attribute that is in none of those.
+// What a class for a graph has to have: a member for each module that it calls and each attribute that is in none of
+// those.
 // Main names: Members. Linear in the graph. Cost: light.
 #pragma once
 

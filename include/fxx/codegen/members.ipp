@@ -8,7 +8,8 @@ namespace fxx::inline FXX_ABI {
 
 FXX_INLINE Members::Members(const Graph& graph, const Owner& owner) {
   for (const Node* node : graph.nodes())
-    if (const auto* call = std::get_if<CallModule>(&node->op())) add(call->target, owner.find_module(call->target), nullptr);
+    if (const auto* call = std::get_if<CallModule>(&node->op()))
+      add(call->target, owner.find_module(call->target), nullptr);
   for (const Node* node : graph.nodes())
     if (const auto* get = std::get_if<GetAttr>(&node->op()); get && !holder(get->target))
       add(get->target, nullptr, owner.find_attribute(get->target));
@@ -19,7 +20,8 @@ FXX_INLINE std::string Members::expression(const std::string& name) const {
   const Member& module = *holder(name);
   const std::string inner = name.substr(module.name.size() + 1);
   // Members of the modules that are one operator are public and named as they are registered.
-  if (module.module && module.module->operation && is_cpp_name(inner)) return "this->" + module.identifier + "->" + inner;
+  if (module.module && module.module->operation && is_cpp_name(inner))
+    return "this->" + module.identifier + "->" + inner;
   return "torch::Tensor(this->" + module.identifier + "->named_parameters()[" + cpp_string(inner) + "])";
 }
 

@@ -1,7 +1,7 @@
 // Readable C++ from a graph: ordinary LibTorch calls, one statement a node, as torch.fx prints Python.
 //
-// Main names: forward_code, CodeOptions. Every name that comes from a model is made a plain
-// identifier or a string literal first. Deterministic; linear in the graph. Cost: light. After torch.fx graph.py CodeGen, 2.13.
+// Main names: forward_code, CodeOptions. Every name that comes from a model is made a plain identifier or a string
+// literal first. Deterministic; linear in the graph. Cost: light. After torch.fx graph.py CodeGen, 2.13.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ struct CodeOptions {
   bool nest_expressions = false;
 };
 
-/// `torch::Tensor forward(torch::Tensor x) { ... }`. Members are written `this->linear`, attributes of leaf modules that the graph
-/// calls `this->linear->weight`. Throws CodegenError (E501), naming the node, for what has no C++ form.
+/// `torch::Tensor forward(torch::Tensor x) { ... }`. Members are written `this->linear`, attributes of leaf modules
+/// that the graph calls `this->linear->weight`. Throws CodegenError (E501), naming the node, for what has no C++ form.
 std::string forward_code(const Graph& graph, const Owner& owner, const CodeOptions& options = {});
 
 }  // namespace fxx::inline FXX_ABI

@@ -40,12 +40,17 @@ class ForwardWriter {
     std::string list;
     for (const Node* node : graph_.nodes()) {
       if (node->opcode() != Opcode::placeholder) continue;
-      if (!node->target().empty() && node->target()[0] == '*') no_cpp(*node, "a variadic input has no C++ form; give the inputs one by one");
+      if (!node->target().empty() && node->target()[0] == '*')
+        no_cpp(*node, "a variadic input has no C++ form; give the inputs one by one");
       std::string type(node->type());
-      if (type.empty()) type = node->args().empty() || node->arg(0).is_none() ? "torch::Tensor" : types_.of(node->arg(0));
-      if (!is_cpp_type(type)) no_cpp(*node, "the type " + repr(std::string_view(type)) + " of input '" + std::string(node->name()) + "' is no C++ type");
+      if (type.empty())
+        type = node->args().empty() || node->arg(0).is_none() ? "torch::Tensor" : types_.of(node->arg(0));
+      if (!is_cpp_type(type))
+        no_cpp(*node, "the type " + repr(std::string_view(type)) + " of input '" + std::string(node->name()) +
+                          "' is no C++ type");
       list += (list.empty() ? "" : ", ") + type + " " + std::string(node->name());
-      if (with_defaults && !node->args().empty()) list += " = " + (node->arg(0).is_none() ? "{}" : immediate(node->arg(0), {}, *node));
+      if (with_defaults && !node->args().empty())
+        list += " = " + (node->arg(0).is_none() ? "{}" : immediate(node->arg(0), {}, *node));
     }
     return list;
   }
@@ -86,29 +91,47 @@ class ForwardWriter {
     }
   }
 
+  /// Does an operator write to the value? It takes a variable then, no expression.
+  static bool is_written(const Node& node) {
+    for (const Node* user : node.users()) {
+      const Operator* op = operator_of(*user);
+      for (int i = 0; op && op->mutates && i < op->arity(); ++i) {
+        const Argument* given =
+            op->parameters[static_cast<std::size_t>(i)].written ? argument_of(*user, *op, i) : nullptr;
+        if (given && *given == Argument(const_cast<Node*>(&node))) return true;
+      }
+    }
+    return false;
+  }
   bool nests(const Node& node) const {
+    if (options_.nest_expressions && is_written(node)) return false;
     if (node.opcode() == Opcode::get_attr) return options_.nest_expressions;
-    if (!options_.nest_expressions || node.opcode() == Opcode::placeholder || node.num_users() != 1 || occurrences_[node.index()] != 1) return false;
+    if (!options_.nest_expressions || node.opcode() == Opcode::placeholder || node.num_users() != 1 ||
+        occurrences_[node.index()] != 1)
+      return false;
     const Node& user = *node.users().front();
     if (has_effect_after_[node.index()] || barrier_of_[user.index()] != barrier_of_[node.index()]) return false;
     const Operator* op = operator_of(node);
     if (op && has(op->traits, Trait::random)) return false;
     if (node.opcode() == Opcode::call_module || !op) {
       // A module may hold anything; it is nested only into what directly follows it.
-      if (node.next() != &user && owner_.find_module(node.target()) && !owner_.find_module(node.target())->operation) return false;
+      if (node.next() != &user && owner_.find_module(node.target()) && !owner_.find_module(node.target())->operation)
+        return false;
     }
     return types_.of(node) == "torch::Tensor";
   }
 
   std::string statement(const Node& node) {
     if (node.opcode() == Opcode::placeholder) return {};
-    if (node.opcode() == Opcode::output) return node.arg(0).is_none() ? std::string() : "return " + returned(node.arg(0), node) + ";";
+    if (node.opcode() == Opcode::output)
+      return node.arg(0).is_none() ? std::string() : "return " + returned(node.arg(0), node) + ";";
     Expression made = expression(node);
     if (nests(node) && (node.opcode() == Opcode::get_attr || made.text.size() <= 72)) {
       nested_[&node] = std::move(made);
       return {};
     }
-    std::string line = node.num_users() ? "auto " + std::string(node.name()) + " = " + made.text + ";" : made.text + ";";
+    std::string line =
+        node.num_users() ? "auto " + std::string(node.name()) + " = " + made.text + ";" : made.text + ";";
     if (options_.release_values) line += releases(node);
     return line;
   }
@@ -117,9 +140,12 @@ class ForwardWriter {
     std::string text;
     for (const Node* input : node.all_input_nodes()) {
       if (last_user_[input->index()] != &node || nested_.contains(input)) continue;
-      const std::string type = input->opcode() == Opcode::placeholder && !input->type().empty() ? std::string(input->type()) : types_.of(*input);
+      const std::string type = input->opcode() == Opcode::placeholder && !input->type().empty()
+                                   ? std::string(input->type())
+                                   : types_.of(*input);
       if (type == "torch::Tensor") text += " " + std::string(input->name()) + ".reset();";
-      else if (type.starts_with("std::vector<torch::Tensor") || type.starts_with("std::tuple<")) text += " " + std::string(input->name()) + " = {};";
+      else if (type.starts_with("std::vector<torch::Tensor") || type.starts_with("std::tuple<"))
+        text += " " + std::string(input->name()) + " = {};";
     }
     return text.empty() ? text : " " + text;
   }
@@ -150,12 +176,17 @@ class ForwardWriter {
           return call(node, *std::get<const Operator*>(o.target), false);
         },
         [&](const CallMethod& o) {
-          if (!is_cpp_name(o.target) || o.target.find(':') != std::string::npos) no_cpp(node, repr(std::string_view(o.target)) + " is no name of a method");
+          if (!is_cpp_name(o.target) || o.target.find(':') != std::string::npos)
+            no_cpp(node, repr(std::string_view(o.target)) + " is no name of a method");
           if (const Operator* op = operator_of(node)) return call(node, *op, true);
-          if (node.args().empty() || !node.arg(0).is_node()) no_cpp(node, "a method needs an object as its first argument");
-          return Expression{text_of(*node.arg(0).node(), Expression::primary) + "." + o.target + "(" + arguments(node, node.args().subspan(1)) + ")"};
+          if (node.args().empty() || !node.arg(0).is_node())
+            no_cpp(node, "a method needs an object as its first argument");
+          return Expression{text_of(*node.arg(0).node(), Expression::primary) + "." + o.target + "(" +
+                            arguments(node, node.args().subspan(1)) + ")"};
         },
-        [&](const CallModule& o) { return Expression{members_.expression(o.target) + "(" + arguments(node, node.args()) + ")"}; },
+        [&](const CallModule& o) {
+          return Expression{members_.expression(o.target) + "(" + arguments(node, node.args()) + ")"};
+        },
         [&](const Output&) { return Expression{}; });
   }
 
@@ -173,22 +204,31 @@ class ForwardWriter {
       int strength;
       std::size_t arity;
     };
-    static constexpr Infix table[] = {
-        {"add", "+", Expression::sum, 2},         {"sub", "-", Expression::sum, 2},         {"mul", "*", Expression::product, 2},
-        {"div", "/", Expression::product, 2},     {"lt", "<", Expression::comparison, 2},   {"le", "<=", Expression::comparison, 2},
-        {"gt", ">", Expression::comparison, 2},   {"ge", ">=", Expression::comparison, 2},  {"eq", "==", Expression::comparison, 2},
-        {"ne", "!=", Expression::comparison, 2},  {"bitwise_and", "&", Expression::bit_and, 2}, {"bitwise_or", "|", Expression::bit_or, 2},
-        {"bitwise_xor", "^", Expression::bit_xor, 2}};
+    static constexpr Infix table[] = {{"add", "+", Expression::sum, 2},
+                                      {"sub", "-", Expression::sum, 2},
+                                      {"mul", "*", Expression::product, 2},
+                                      {"div", "/", Expression::product, 2},
+                                      {"lt", "<", Expression::comparison, 2},
+                                      {"le", "<=", Expression::comparison, 2},
+                                      {"gt", ">", Expression::comparison, 2},
+                                      {"ge", ">=", Expression::comparison, 2},
+                                      {"eq", "==", Expression::comparison, 2},
+                                      {"ne", "!=", Expression::comparison, 2},
+                                      {"bitwise_and", "&", Expression::bit_and, 2},
+                                      {"bitwise_or", "|", Expression::bit_or, 2},
+                                      {"bitwise_xor", "^", Expression::bit_xor, 2}};
     if (!node.kwargs().empty() || node.args().size() != 2 || !node.arg(0).is_node()) return std::nullopt;
     const std::string_view overload = op.overload_name();
     const bool python = op.name_space() == "operator";
     if (!python && overload != "Tensor" && overload != "Scalar") return std::nullopt;
     for (const Infix& i : table) {
-      if (op.base_name() != i.base && !(python && i.base == "div" && op.base_name() == "floordiv") && !(python && op.base_name() == "mod" && i.base == "mul")) continue;
+      if (op.base_name() != i.base && !(python && i.base == "div" && op.base_name() == "floordiv") &&
+          !(python && op.base_name() == "mod" && i.base == "mul"))
+        continue;
       const std::string_view symbol = op.base_name() == "mod" ? "%" : i.symbol;
       // The right side binds tighter: a - (b - c).
-      return Expression{operand(node.arg(0), op.parameters[0].type, node, i.strength) + " " + std::string(symbol) + " " +
-                            operand(node.arg(1), op.parameters[1].type, node, i.strength + 1),
+      return Expression{operand(node.arg(0), op.parameters[0].type, node, i.strength) + " " + std::string(symbol) +
+                            " " + operand(node.arg(1), op.parameters[1].type, node, i.strength + 1),
                         i.strength};
     }
     return std::nullopt;
@@ -200,33 +240,45 @@ class ForwardWriter {
     if (op.name == "operator::getitem") return {get_item(node)};
     if (!as_method)
       if (auto made = infix(node, op)) return *made;
-    if (space == "operator" && op.base_name() == "neg") return {"-" + operand(node.arg(0), {}, node, Expression::primary), Expression::unary};
+    if (space == "operator" && op.base_name() == "neg")
+      return {"-" + operand(node.arg(0), {}, node, Expression::primary), Expression::unary};
     if (space == "operator" && op.base_name() == "truediv")
-      return {"static_cast<double>(" + operand(node.arg(0), {}, node, 0) + ") / " + operand(node.arg(1), {}, node, Expression::unary), Expression::product};
+      return {"static_cast<double>(" + operand(node.arg(0), {}, node, 0) + ") / " +
+                  operand(node.arg(1), {}, node, Expression::unary),
+              Expression::product};
     if (space == "operator") return {scalar_infix(node, op)};
     if (space == "math") {
       const std::string inner = "std::" + std::string(op.base_name()) + "(" + argument(node.arg(0), {}, node) + ")";
       return {op.base_name() == "sqrt" ? inner : "static_cast<int64_t>(" + inner + ")"};
     }
-    if (space != "aten") no_cpp(node, "'" + std::string(op.name) + "' has no C++ function; wrap one with fxx::wrap, or keep the graph interpreted");
-    if (op.name == "aten::neg" && !as_method) return {"-" + operand(node.arg(0), {}, node, Expression::primary), Expression::unary};
-    if (op.base_name() == "index" || op.base_name() == "index_put" || op.base_name() == "index_put_") return {indexed(node, op)};
+    if (space != "aten")
+      no_cpp(node, "'" + std::string(op.name) +
+                       "' has no C++ function; wrap one with fxx::wrap, or keep the graph interpreted");
+    if (op.name == "aten::neg" && !as_method)
+      return {"-" + operand(node.arg(0), {}, node, Expression::primary), Expression::unary};
+    if (op.base_name() == "index" || op.base_name() == "index_put" || op.base_name() == "index_put_")
+      return {indexed(node, op)};
     const bool function = has(op.traits, Trait::function), method = has(op.traits, Trait::method);
     if (as_method ? method : (method && !function)) {
       const Argument* self = argument_of(node, op, 0);
       if (self && self->is_node())
-        return {text_of(*self->node(), Expression::primary) + "." + std::string(op.base_name()) + "(" + schema_arguments(node, op, 1) + ")"};
+        return {text_of(*self->node(), Expression::primary) + "." + std::string(op.base_name()) + "(" +
+                schema_arguments(node, op, 1) + ")"};
     }
     if (function) return {"torch::" + std::string(op.base_name()) + "(" + schema_arguments(node, op, 0) + ")"};
     return {exact_call(node, op)};
   }
   std::string scalar_infix(const Node& node, const Operator& op) const {
-    const char* symbol = op.base_name() == "add" ? " + " : op.base_name() == "sub" ? " - " : op.base_name() == "mul" ? " * " : op.base_name() == "mod" ? " % " : " / ";
+    const char* symbol = op.base_name() == "add"   ? " + "
+                         : op.base_name() == "sub" ? " - "
+                         : op.base_name() == "mul" ? " * "
+                         : op.base_name() == "mod" ? " % "
+                                                   : " / ";
     return "(" + operand(node.arg(0), {}, node, 0) + symbol + operand(node.arg(1), {}, node, Expression::primary) + ")";
   }
 
-  /// Arguments of a function of LibTorch's C++ API from parameter `first` on; trailing defaults are left out, dtype, layout, device
-  /// and pin_memory become TensorOptions.
+  /// Arguments of a function of LibTorch's C++ API from parameter `first` on; trailing defaults are left out, dtype,
+  /// layout, device and pin_memory become TensorOptions.
   std::string schema_arguments(const Node& node, const Operator& op, int first) const {
     std::vector<std::string> list;
     std::size_t needed = 0;
@@ -234,15 +286,18 @@ class ForwardWriter {
       const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
       if (parameter.type.base == ValueType::generator) continue;
       const Argument* given = argument_of(node, op, i);
-      if (parameter.name == "dtype" && i + 3 < op.arity() && op.parameters[static_cast<std::size_t>(i) + 3].name == "pin_memory") {
+      if (parameter.name == "dtype" && i + 3 < op.arity() &&
+          op.parameters[static_cast<std::size_t>(i) + 3].name == "pin_memory") {
         bool any = false;
         list.push_back(tensor_options(node, op, i, any));
         if (any) needed = list.size();
         i += 3;
         continue;
       }
-      const bool standard = !given || (parameter.has_default() && same_value(*given, parameter.standard, parameter.type));
-      if (!given && !parameter.has_default()) no_cpp(node, "argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
+      const bool standard =
+          !given || (parameter.has_default() && same_value(*given, parameter.standard, parameter.type));
+      if (!given && !parameter.has_default())
+        no_cpp(node, "argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
       list.push_back(argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type, node));
       if (!standard || !parameter.has_default()) needed = list.size();
     }
@@ -255,7 +310,8 @@ class ForwardWriter {
     static constexpr const char* setters[] = {".dtype(", ".layout(", ".device(", ".pinned_memory("};
     for (int i = 0; i < 4; ++i) {
       const Argument* given = argument_of(node, op, first + i);
-      if (!given || given->is_none() || (i == 3 && given->kind() == Argument::Kind::boolean && !given->boolean())) continue;
+      if (!given || given->is_none() || (i == 3 && given->kind() == Argument::Kind::boolean && !given->boolean()))
+        continue;
       text += setters[i] + argument(*given, op.parameters[static_cast<std::size_t>(first + i)].type, node) + ")";
       any = true;
     }
@@ -271,8 +327,10 @@ class ForwardWriter {
     for (int i = 0; i < op.arity(); ++i) {
       const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
       const Argument* given = argument_of(node, op, i);
-      if (!given && !parameter.has_default()) no_cpp(node, "argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
-      text += (i ? ", " : "") + argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type, node);
+      if (!given && !parameter.has_default())
+        no_cpp(node, "argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
+      text += (i ? ", " : "") +
+              argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type, node);
     }
     return text + ")";
   }
@@ -282,10 +340,13 @@ class ForwardWriter {
       case Argument::Kind::none: return none_is_slice ? "torch::indexing::Slice()" : "torch::indexing::None";
       case Argument::Kind::ellipsis: return "torch::indexing::Ellipsis";
       case Argument::Kind::slice: {
-        const auto end = [&](const Argument& a) { return a.is_none() ? std::string("torch::indexing::None") : argument(a, {}, node); };
+        const auto end = [&](const Argument& a) {
+          return a.is_none() ? std::string("torch::indexing::None") : argument(a, {}, node);
+        };
         const Slice& slice = part.slice();
         if (slice.start.is_none() && slice.stop.is_none() && slice.step.is_none()) return "torch::indexing::Slice()";
-        return "torch::indexing::Slice(" + end(slice.start) + ", " + end(slice.stop) + (slice.step.is_none() ? "" : ", " + end(slice.step)) + ")";
+        return "torch::indexing::Slice(" + end(slice.start) + ", " + end(slice.stop) +
+               (slice.step.is_none() ? "" : ", " + end(slice.step)) + ")";
       }
       default: return argument(part, {}, node);
     }
@@ -293,21 +354,26 @@ class ForwardWriter {
   std::string index_list(const Argument& index, bool none_is_slice, const Node& node) const {
     std::string text = "{";
     if (!index.is_sequence()) return text + index_part(index, none_is_slice, node) + "}";
-    for (const Argument& part : index.items()) text += (text.size() > 1 ? ", " : "") + index_part(part, none_is_slice, node);
+    for (const Argument& part : index.items())
+      text += (text.size() > 1 ? ", " : "") + index_part(part, none_is_slice, node);
     return text + "}";
   }
   std::string indexed(const Node& node, const Operator& op) const {
-    std::string text = operand(argument_or_default(node, op, 0), op.parameters[0].type, node, Expression::primary) + "." + std::string(op.base_name()) + "(" +
+    std::string text = operand(argument_or_default(node, op, 0), op.parameters[0].type, node, Expression::primary) +
+                       "." + std::string(op.base_name()) + "(" +
                        index_list(argument_or_default(node, op, 1), true, node);
-    for (int i = 2; i < op.arity() && i < 4; ++i) text += ", " + argument(argument_or_default(node, op, i), op.parameters[static_cast<std::size_t>(i)].type, node);
+    for (int i = 2; i < op.arity() && i < 4; ++i)
+      text += ", " + argument(argument_or_default(node, op, i), op.parameters[static_cast<std::size_t>(i)].type, node);
     return text + ")";
   }
   std::string get_item(const Node& node) const {
     const Node& container = *node.arg(0).node();
     const Argument& index = node.arg(1);
     const std::string type = types_.of(container), object = text_of(container, Expression::primary);
-    if (type.starts_with("std::tuple<")) return "std::get<" + cpp_integer(index.integer()) + ">(" + text_of(container) + ")";
-    if (type.starts_with("std::vector<") || (index.kind() == Argument::Kind::integer && type == "torch::Tensor")) return object + "[" + argument(index, {}, node) + "]";
+    if (type.starts_with("std::tuple<"))
+      return "std::get<" + cpp_integer(index.integer()) + ">(" + text_of(container) + ")";
+    if (type.starts_with("std::vector<") || (index.kind() == Argument::Kind::integer && type == "torch::Tensor"))
+      return object + "[" + argument(index, {}, node) + "]";
     if (type == "torch::Tensor") return object + ".index(" + index_list(index, false, node) + ")";
     no_cpp(node, "what '" + std::string(container.name()) + "' is in C++ is not known, so neither is an item of it");
   }
@@ -326,44 +392,56 @@ class ForwardWriter {
       return text;
     };
     return visit(
-        value, [&](None) -> std::string { return type.base == ValueType::tensor || type.base == ValueType::other ? "{}" : "std::nullopt"; },
+        value,
+        [&](None) -> std::string {
+          return type.base == ValueType::tensor || type.base == ValueType::other ? "{}" : "std::nullopt";
+        },
         [&](Node* n) { return text_of(*n); }, [](bool v) { return std::string(v ? "true" : "false"); },
-        [&](std::int64_t v) { return type.base == ValueType::real ? cpp_double(static_cast<double>(v)) : cpp_integer(v); },
+        [&](std::int64_t v) {
+          return type.base == ValueType::real ? cpp_double(static_cast<double>(v)) : cpp_integer(v);
+        },
         [](double v) { return cpp_double(v); }, [](Dtype v) { return cpp_dtype(v); },
         [](Layout v) { return "c10::Layout::" + std::string(c10_name_of(v)); },
         [](MemoryFormat v) { return "c10::MemoryFormat::" + std::string(c10_name_of(v)); },
         [](Device v) {
           return v.index < 0 ? "torch::Device(c10::DeviceType::" + std::string(c10_name_of(v.type)) + ")"
-                             : "torch::Device(c10::DeviceType::" + std::string(c10_name_of(v.type)) + ", " + std::to_string(v.index) + ")";
+                             : "torch::Device(c10::DeviceType::" + std::string(c10_name_of(v.type)) + ", " +
+                                   std::to_string(v.index) + ")";
         },
         [](Ellipsis) { return std::string("torch::indexing::Ellipsis"); },
         [](Complex v) { return "c10::complex<double>(" + cpp_double(v.real) + ", " + cpp_double(v.imag) + ")"; },
         [](const std::string& v) { return cpp_string(v); },
         [&](const Enumerator& v) {
-          if (!is_cpp_name(v.type) || !is_cpp_name(v.name)) no_cpp(node, "the enumerator " + to_string(Argument(v)) + " is no C++ name");
+          if (!is_cpp_name(v.type) || !is_cpp_name(v.name))
+            no_cpp(node, "the enumerator " + to_string(Argument(v)) + " is no C++ name");
           return v.type + "::" + v.name;
         },
         [&](const Range&) -> std::string { no_cpp(node, "a range has no C++ form; give the list of its numbers"); },
         [&](const Slice&) { return index_part(value, false, node); },
         [&](ListView list) -> std::string {
-          if (type.list && type.optional_items) return "c10::List<std::optional<at::Tensor>>({" + items(list.items) + "})";
-          if (list.items.empty() && type.list) return type.base == ValueType::tensor ? "at::TensorList()" : "at::IntArrayRef()";
+          if (type.list && type.optional_items)
+            return "c10::List<std::optional<at::Tensor>>({" + items(list.items) + "})";
+          if (list.items.empty() && type.list)
+            return type.base == ValueType::tensor ? "at::TensorList()" : "at::IntArrayRef()";
           const std::string text = "{" + items(list.items) + "}";
           // A leading 0 is a null pointer to overloads that take names of dimensions.
           if (type.list && type.optional && text.starts_with("{0")) return "at::IntArrayRef(" + text + ")";
           if (!type.list) return types_.of(value) + text;
           return text;
         },
-        [&](TupleView tuple) -> std::string { return type.list ? "{" + items(tuple.items) + "}" : "std::make_tuple(" + items(tuple.items) + ")"; },
+        [&](TupleView tuple) -> std::string {
+          return type.list ? "{" + items(tuple.items) + "}" : "std::make_tuple(" + items(tuple.items) + ")";
+        },
         [&](DictView dict) {
           std::string text;
-          for (const DictEntry& entry : dict.entries) text += (text.empty() ? "{" : ", {") + immediate(entry.key, {}, node) + ", " + argument(entry.value, {}, node) + "}";
+          for (const DictEntry& entry : dict.entries)
+            text += (text.empty() ? "{" : ", {") + immediate(entry.key, {}, node) + ", " +
+                    argument(entry.value, {}, node) + "}";
           return types_.of(value) + "{" + text + "}";
         });
   }
 
   std::string returned(const Argument& value, const Node& node) const { return argument(value, {}, node); }
-
 
   const Graph& graph_;
   const Owner& owner_;

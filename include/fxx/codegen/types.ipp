@@ -58,14 +58,17 @@ FXX_INLINE CppTypes::CppTypes(const Graph& graph, const Owner& owner) : types_(g
 
 FXX_INLINE std::string CppTypes::find(const Node& node, const Owner& owner) const {
   return match(
-      node.op(), [&](const Placeholder&) { return node.type().empty() ? std::string("torch::Tensor") : std::string(node.type()); },
+      node.op(),
+      [&](const Placeholder&) { return node.type().empty() ? std::string("torch::Tensor") : std::string(node.type()); },
       [](const GetAttr&) { return std::string("torch::Tensor"); },
       [&](const CallFunction&) -> std::string {
         const Operator* op = node.operation();
         if (!op) return node.type().empty() ? "auto" : std::string(node.type());
         if (op->name == "operator::getitem" && node.args().size() == 2 && node.arg(0).is_node())
-          return detail::item_type(of(*node.arg(0).node()), node.arg(1).kind() == Argument::Kind::integer ? node.arg(1).integer() : 0);
-        if (op->name == "fxx::identity" && !node.args().empty() && node.arg(0).is_node()) return of(*node.arg(0).node());
+          return detail::item_type(of(*node.arg(0).node()),
+                                   node.arg(1).kind() == Argument::Kind::integer ? node.arg(1).integer() : 0);
+        if (op->name == "fxx::identity" && !node.args().empty() && node.arg(0).is_node())
+          return of(*node.arg(0).node());
         if (op->name_space() == "operator") {
           for (const Node* input : node.all_input_nodes())
             if (of(*input) == "double") return "double";
@@ -88,10 +91,12 @@ FXX_INLINE std::string CppTypes::find(const Node& node, const Owner& owner) cons
 FXX_INLINE std::string CppTypes::of(const Argument& value) const {
   return visit(
       value, [](None) { return std::string("torch::Tensor"); }, [&](Node* node) { return of(*node); },
-      [](bool) { return std::string("bool"); }, [](std::int64_t) { return std::string("int64_t"); }, [](double) { return std::string("double"); },
-      [](Dtype) { return std::string("torch::Dtype"); }, [](Layout) { return std::string("torch::Layout"); },
-      [](MemoryFormat) { return std::string("torch::MemoryFormat"); }, [](Device) { return std::string("torch::Device"); },
-      [](Ellipsis) { return std::string("auto"); }, [](Complex) { return std::string("c10::complex<double>"); },
+      [](bool) { return std::string("bool"); }, [](std::int64_t) { return std::string("int64_t"); },
+      [](double) { return std::string("double"); }, [](Dtype) { return std::string("torch::Dtype"); },
+      [](Layout) { return std::string("torch::Layout"); },
+      [](MemoryFormat) { return std::string("torch::MemoryFormat"); },
+      [](Device) { return std::string("torch::Device"); }, [](Ellipsis) { return std::string("auto"); },
+      [](Complex) { return std::string("c10::complex<double>"); },
       [](const std::string&) { return std::string("std::string"); }, [](const Enumerator& e) { return e.type; },
       [](const Range&) { return std::string("auto"); }, [](const Slice&) { return std::string("auto"); },
       [&](ListView list) {
@@ -103,7 +108,9 @@ FXX_INLINE std::string CppTypes::of(const Argument& value) const {
           types.insert(type);
           tuple += (tuple.empty() ? "" : ", ") + type;
         }
-        return types.size() <= 1 ? "std::vector<" + (types.empty() ? std::string("torch::Tensor") : *types.begin()) + ">" : "std::tuple<" + tuple + ">";
+        return types.size() <= 1
+                   ? "std::vector<" + (types.empty() ? std::string("torch::Tensor") : *types.begin()) + ">"
+                   : "std::tuple<" + tuple + ">";
       },
       [&](TupleView view) {
         std::string tuple;

@@ -225,9 +225,9 @@ struct DictView {
   std::span<const DictEntry> entries;
 };
 
-/// Calls the overload for the kind that `argument` has: None, Node*, bool, int64_t, double, Dtype, Layout, MemoryFormat,
-/// Device, Ellipsis, Complex, const string&, const Enumerator&, const Range&, const Slice&, ListView, TupleView,
-/// DictView. A kind that no overload takes is a compile error.
+/// Calls the overload for the kind that `argument` has: None, Node*, bool, int64_t, double, Dtype, Layout,
+/// MemoryFormat, Device, Ellipsis, Complex, const string&, const Enumerator&, const Range&, const Slice&, ListView,
+/// TupleView, DictView. A kind that no overload takes is a compile error.
 template <class... Fs>
 decltype(auto) visit(const Argument& argument, Fs&&... fs) {
   overloaded f{std::forward<Fs>(fs)...};

@@ -25,8 +25,9 @@ FXX_INLINE Argument Argument::dict(std::vector<DictEntry> entries) {
     bool holds_node = false;
     for_each_node(entry.key, [&](Node*) { holds_node = true; });
     if (holds_node)
-      throw GraphError(ErrorId::dict_key_is_node,
-                       "Argument::dict: a key of a dictionary cannot contain a Node; keys are strings, numbers or booleans");
+      throw GraphError(
+          ErrorId::dict_key_is_node,
+          "Argument::dict: a key of a dictionary cannot contain a Node; keys are strings, numbers or booleans");
   }
   return {Kind::dict, new detail::BoxOf<detail::Entries>(std::move(entries))};
 }
@@ -35,9 +36,7 @@ FXX_INLINE std::span<const Argument> Argument::items() const {
   if (!is_sequence()) wrong_kind(Kind::list);
   return static_cast<const detail::BoxOf<detail::Items>*>(box())->value;
 }
-FXX_INLINE std::span<const DictEntry> Argument::entries() const {
-  return unbox<detail::Entries>(Kind::dict);
-}
+FXX_INLINE std::span<const DictEntry> Argument::entries() const { return unbox<detail::Entries>(Kind::dict); }
 FXX_INLINE double Argument::number() const {
   if (!is_number()) wrong_kind(Kind::real);
   return kind_ == Kind::real ? as_real() : static_cast<double>(as_integer());
@@ -92,9 +91,9 @@ FXX_INLINE void Argument::wrong_kind(Kind wanted) const {
 }
 
 FXX_INLINE std::string_view name_of(Argument::Kind kind) {
-  constexpr std::string_view names[] = {"none",   "node",     "boolean",  "integer", "real",   "dtype",
-                                        "layout", "memory format", "device", "ellipsis", "complex", "string",
-                                        "enumerator", "range", "slice", "list", "tuple", "dict"};
+  constexpr std::string_view names[] = {"none",       "node",          "boolean", "integer",  "real",    "dtype",
+                                        "layout",     "memory format", "device",  "ellipsis", "complex", "string",
+                                        "enumerator", "range",         "slice",   "list",     "tuple",   "dict"};
   return names[static_cast<int>(kind)];
 }
 

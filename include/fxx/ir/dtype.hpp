@@ -13,45 +13,45 @@
 namespace fxx::inline FXX_ABI {
 
 // dtype, c10's enumerator, number, bytes an element
-#define FXX_DTYPES(X)            \
-  X(uint8, Byte, 0, 1)           \
-  X(int8, Char, 1, 1)            \
-  X(int16, Short, 2, 2)          \
-  X(int32, Int, 3, 4)            \
-  X(int64, Long, 4, 8)           \
-  X(float16, Half, 5, 2)         \
-  X(float32, Float, 6, 4)        \
-  X(float64, Double, 7, 8)       \
-  X(complex32, ComplexHalf, 8, 4)      \
-  X(complex64, ComplexFloat, 9, 8)     \
-  X(complex128, ComplexDouble, 10, 16) \
-  X(boolean, Bool, 11, 1)        \
-  X(qint8, QInt8, 12, 1)         \
-  X(quint8, QUInt8, 13, 1)       \
-  X(qint32, QInt32, 14, 4)       \
-  X(bfloat16, BFloat16, 15, 2)   \
+#define FXX_DTYPES(X)                        \
+  X(uint8, Byte, 0, 1)                       \
+  X(int8, Char, 1, 1)                        \
+  X(int16, Short, 2, 2)                      \
+  X(int32, Int, 3, 4)                        \
+  X(int64, Long, 4, 8)                       \
+  X(float16, Half, 5, 2)                     \
+  X(float32, Float, 6, 4)                    \
+  X(float64, Double, 7, 8)                   \
+  X(complex32, ComplexHalf, 8, 4)            \
+  X(complex64, ComplexFloat, 9, 8)           \
+  X(complex128, ComplexDouble, 10, 16)       \
+  X(boolean, Bool, 11, 1)                    \
+  X(qint8, QInt8, 12, 1)                     \
+  X(quint8, QUInt8, 13, 1)                   \
+  X(qint32, QInt32, 14, 4)                   \
+  X(bfloat16, BFloat16, 15, 2)               \
   X(float8_e5m2, Float8_e5m2, 23, 1)         \
   X(float8_e4m3fn, Float8_e4m3fn, 24, 1)     \
   X(float8_e5m2fnuz, Float8_e5m2fnuz, 25, 1) \
   X(float8_e4m3fnuz, Float8_e4m3fnuz, 26, 1) \
-  X(uint16, UInt16, 27, 2)       \
-  X(uint32, UInt32, 28, 4)       \
+  X(uint16, UInt16, 27, 2)                   \
+  X(uint32, UInt32, 28, 4)                   \
   X(uint64, UInt64, 29, 8)
 
-#define FXX_LAYOUTS(X)            \
-  X(strided, Strided, 0)          \
-  X(sparse_coo, Sparse, 1)        \
-  X(sparse_csr, SparseCsr, 2)     \
-  X(mkldnn, Mkldnn, 3)            \
-  X(sparse_csc, SparseCsc, 4)     \
-  X(sparse_bsr, SparseBsr, 5)     \
-  X(sparse_bsc, SparseBsc, 6)     \
+#define FXX_LAYOUTS(X)        \
+  X(strided, Strided, 0)      \
+  X(sparse_coo, Sparse, 1)    \
+  X(sparse_csr, SparseCsr, 2) \
+  X(mkldnn, Mkldnn, 3)        \
+  X(sparse_csc, SparseCsc, 4) \
+  X(sparse_bsr, SparseBsr, 5) \
+  X(sparse_bsc, SparseBsc, 6) \
   X(jagged, Jagged, 7)
 
-#define FXX_MEMORY_FORMATS(X)                \
-  X(contiguous_format, Contiguous, 0)        \
-  X(preserve_format, Preserve, 1)            \
-  X(channels_last, ChannelsLast, 2)          \
+#define FXX_MEMORY_FORMATS(X)         \
+  X(contiguous_format, Contiguous, 0) \
+  X(preserve_format, Preserve, 1)     \
+  X(channels_last, ChannelsLast, 2)   \
   X(channels_last_3d, ChannelsLast3d, 3)
 
 #define FXX_DEVICE_TYPES(X) \

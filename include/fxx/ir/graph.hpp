@@ -1,13 +1,13 @@
 // A program as an ordered list of nodes: what a module's forward does.
 //
 // Semantics. Nodes run in list order; a node's arguments stand before it. Values are tensors, numbers and containers of
-// them. Nothing may be reordered across a mutation of memory that it reads or writes; which nodes mutate follows from the
-// operators' schemas. Results may alias their inputs when the schema says so. Arithmetic is what the operators say: no
-// rewrite may assume that floating-point addition associates unless a rule states it.
+// them. Nothing may be reordered across a mutation of memory that it reads or writes; which nodes mutate follows from
+// the operators' schemas. Results may alias their inputs when the schema says so. Arithmetic is what the operators say:
+// no rewrite may assume that floating-point addition associates unless a rule states it.
 //
-// Main names: Graph, InsertPoint. Invariant: use-def links hold after every call, names are unique, at most one output, last.
-// Creating, inserting, erasing, comparing positions: O(1) a node and argument. Copying, linting, printing: linear.
-// A Graph moves in O(1); copying is deep. Nodes are addressed by pointer and never move.
+// Main names: Graph, InsertPoint. Invariant: use-def links hold after every call, names are unique, at most one output,
+// last. Creating, inserting, erasing, comparing positions: O(1) a node and argument. Copying, linting, printing:
+// linear. A Graph moves in O(1); copying is deep. Nodes are addressed by pointer and never move.
 // Cost: light. After torch.fx graph.py, 2.13.
 #pragma once
 
@@ -26,7 +26,8 @@ namespace fxx::inline FXX_ABI {
 /// Where a graph puts new nodes until this guard ends; then the place that was set before holds again.
 class [[nodiscard]] InsertPoint {
  public:
-  InsertPoint(InsertPoint&& other) noexcept : storage_(std::exchange(other.storage_, nullptr)), before_(other.before_) {}
+  InsertPoint(InsertPoint&& other) noexcept
+      : storage_(std::exchange(other.storage_, nullptr)), before_(other.before_) {}
   InsertPoint& operator=(InsertPoint&&) = delete;
   ~InsertPoint();
 
@@ -122,7 +123,8 @@ class Graph {
   Node* call_function(const UserFunction& function, Arguments args = {}, KeywordArguments kwargs = {});
   Node* call_method(std::string_view method, Arguments args = {}, KeywordArguments kwargs = {});
   Node* call_module(std::string_view qualified_name, Arguments args = {}, KeywordArguments kwargs = {});
-  /// The value returned. Throws GraphError (E107) when the graph has an output already: unlike torch.fx, two are refused.
+  /// The value returned. Throws GraphError (E107) when the graph has an output already: unlike torch.fx, two are
+  /// refused.
   Node* output(Argument value, std::string_view type = {});
   /// The general form. Throws GraphError when an argument is a node of another graph or an erased one.
   Node* create_node(Op op, Arguments args = {}, KeywordArguments kwargs = {}, std::string_view name = {});
@@ -132,8 +134,8 @@ class Graph {
   /// New nodes go after `node`; at the end when it is null.
   InsertPoint inserting_after(Node* node);
 
-  /// Removes a node. Throws GraphError (E102) while it has users, (E101) when it is not in this graph, (E103) when it was
-  /// erased before. O(arguments).
+  /// Removes a node. Throws GraphError (E102) while it has users, (E101) when it is not in this graph, (E103) when it
+  /// was erased before. O(arguments).
   void erase_node(Node* node);
   /// Frees the memory of erased nodes; pointers to them end here. Nothing else reuses their memory.
   void collect_erased();
@@ -152,8 +154,8 @@ class Graph {
   /// copies. Nodes already in `values` are taken from there instead, which inlines one graph into another.
   Argument graph_copy(const Graph& other, std::map<const Node*, Argument>& values);
 
-  /// Checks every invariant. Throws GraphError that names the node, the argument, what is wrong and what to do. O(nodes).
-  /// With an owner it also checks that attributes and modules exist.
+  /// Checks every invariant. Throws GraphError that names the node, the argument, what is wrong and what to do.
+  /// O(nodes). With an owner it also checks that attributes and modules exist.
   void lint() const;
 
   /// The module that this graph belongs to, or null.
@@ -173,7 +175,8 @@ class Graph {
   detail::GraphStorage* storage_;
 };
 
-/// Every node has the same opcode, target, arguments (up to the correspondence of nodes), type; names may differ. O(nodes).
+/// Every node has the same opcode, target, arguments (up to the correspondence of nodes), type; names may differ.
+/// O(nodes).
 bool same_structure(const Graph& a, const Graph& b);
 
 }  // namespace fxx::inline FXX_ABI

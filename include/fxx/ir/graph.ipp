@@ -45,13 +45,13 @@ FXX_INLINE bool is_reserved_name(std::string_view name) {
       "const_cast", "consteval", "constexpr", "constinit", "continue", "decltype", "default", "delete", "do", "double",
       "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
       "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or",
-      "or_eq", "private", "protected", "public", "register", "reinterpret_cast", "requires", "return", "short", "signed",
-      "sizeof", "static", "static_assert", "static_cast", "struct", "switch", "template", "this", "thread_local", "throw",
-      "true", "try", "typedef", "typeid", "typename", "typeof", "union", "unsigned", "using", "virtual", "void", "volatile",
-      "wchar_t", "while", "xor", "xor_eq",
+      "or_eq", "private", "protected", "public", "register", "reinterpret_cast", "requires", "return", "short",
+      "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch", "template", "this",
+      "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof", "union", "unsigned", "using",
+      "virtual", "void", "volatile", "wchar_t", "while", "xor", "xor_eq",
       // names that generated code uses, and macros in lower case
-      "assert", "at", "c10", "errno", "fxx", "forward", "int64_t", "linux", "main", "major", "makedev", "minor", "stderr",
-      "stdin", "stdout", "std", "torch", "unix",
+      "assert", "at", "c10", "errno", "fxx", "forward", "int64_t", "linux", "main", "major", "makedev", "minor",
+      "stderr", "stdin", "stdout", "std", "torch", "unix",
       // words of the printed form
       "device", "inf", "nan", "range", "slice"};
   return std::find(std::begin(words), std::end(words), name) != std::end(words);
@@ -82,7 +82,8 @@ FXX_INLINE std::string_view NameTable::create(std::string_view candidate, Arena&
   std::string name = snake_case(candidate);
   // "x_3" is number 3 of the base "x". Whatever number a base had last, it counts on from there.
   const std::size_t end = name.find_last_not_of("0123456789");
-  const bool numbered = end != name.npos && end > 0 && name[end] == '_' && end + 1 < name.size() && name.size() - end < 19;
+  const bool numbered =
+      end != name.npos && end > 0 && name[end] == '_' && end + 1 < name.size() && name.size() - end < 19;
   const std::string base = numbered ? name.substr(0, end) : name;
   const auto last = last_number_.find(base);
   std::uint64_t number = 0;
@@ -140,14 +141,16 @@ FXX_INLINE void GraphStorage::drop_arguments(Node* node) {
   node->args_size_ = node->kwargs_size_ = node->edges_size_ = 0;
 }
 
-FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args, std::span<const KeywordArgument> kwargs) {
+FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args,
+                                     std::span<const KeywordArgument> kwargs) {
   collect_inputs(node, args, kwargs, inputs);
   ++version;
   auto* new_args = static_cast<Argument*>(arena.allocate(args.size_bytes()));
   auto* new_kwargs = static_cast<KeywordArgument*>(arena.allocate(kwargs.size_bytes()));
   auto* new_edges = static_cast<Edge*>(arena.allocate(inputs.size() * sizeof(Edge)));
   std::uninitialized_copy(args.begin(), args.end(), new_args);  // before the old ones go: they may be the same
-  for (std::size_t i = 0; i < kwargs.size(); ++i) new (new_kwargs + i) KeywordArgument{intern(kwargs[i].key), kwargs[i].value};
+  for (std::size_t i = 0; i < kwargs.size(); ++i)
+    new (new_kwargs + i) KeywordArgument{intern(kwargs[i].key), kwargs[i].value};
   drop_arguments(node);
   node->args_ = new_args;
   node->kwargs_ = new_kwargs;
@@ -253,9 +256,10 @@ FXX_INLINE Node* Node::prev() const { return previous_ == &storage_->root ? null
 
 FXX_INLINE void Node::set_op(Op op) {
   if (std::holds_alternative<Output>(op) != std::holds_alternative<Output>(op_))
-    throw GraphError(ErrorId::output_misplaced,
-                     "Node::set_op: an output cannot become another node, nor another node an output; erase it and create one",
-                     {format_node(*this)});
+    throw GraphError(
+        ErrorId::output_misplaced,
+        "Node::set_op: an output cannot become another node, nor another node an output; erase it and create one",
+        {format_node(*this)});
   ++storage_->version;
   op_ = std::move(op);
   operation_ = nullptr;
@@ -271,8 +275,9 @@ FXX_INLINE void Node::rename(std::string_view name) {
 
 FXX_INLINE void Node::swap_names(Node& other) {
   if (storage_ != other.storage_)
-    throw GraphError(ErrorId::node_not_in_graph, "Node::swap_names: '" + std::string(other.name_) + "' belongs to another graph than '" +
-                                                     std::string(name_) + "'; names are exchanged within one");
+    throw GraphError(ErrorId::node_not_in_graph, "Node::swap_names: '" + std::string(other.name_) +
+                                                     "' belongs to another graph than '" + std::string(name_) +
+                                                     "'; names are exchanged within one");
   std::swap(name_, other.name_);
   ++storage_->version;
 }
@@ -339,7 +344,8 @@ FXX_INLINE void Node::replace_input_with(Node* old_input, Node* new_input) {
   for (std::uint32_t i = 0; i < args_size_; ++i)
     if (args_[i].is_node() || args_[i].is_container()) args_[i] = map_nodes(args_[i], swap_node);
   for (std::uint32_t i = 0; i < kwargs_size_; ++i)
-    if (kwargs_[i].value.is_node() || kwargs_[i].value.is_container()) kwargs_[i].value = map_nodes(kwargs_[i].value, swap_node);
+    if (kwargs_[i].value.is_node() || kwargs_[i].value.is_container())
+      kwargs_[i].value = map_nodes(kwargs_[i].value, swap_node);
   if (op_.index() == static_cast<std::size_t>(Opcode::call_method)) operation_ = nullptr;
   if (joins) return storage_->relink(this);
   storage_->unlink(*from);
@@ -359,7 +365,8 @@ FXX_INLINE void Node::prepend(Node* node) {
   storage_->check_input(this, node);
   if (node == this || node->next_ == this) return;
   if (node == storage_->output)
-    throw GraphError(ErrorId::output_misplaced, "Node::prepend: the output stays the last node; move the other node instead",
+    throw GraphError(ErrorId::output_misplaced,
+                     "Node::prepend: the output stays the last node; move the other node instead",
                      {format_node(*this)});
   storage_->take_out(node);
   storage_->insert_before(node, this);
@@ -369,7 +376,8 @@ FXX_INLINE void Node::append(Node* node) {
   storage_->check_input(nullptr, this);
   if (node == this) return;
   if (this == storage_->output)
-    throw GraphError(ErrorId::output_misplaced, "Node::append: nothing can follow the output; use prepend", {format_node(*this)});
+    throw GraphError(ErrorId::output_misplaced, "Node::append: nothing can follow the output; use prepend",
+                     {format_node(*this)});
   if (next_ == &storage_->root) {
     storage_->check_input(this, node);
     storage_->take_out(node);
@@ -383,7 +391,8 @@ FXX_INLINE void Node::set_type(std::string_view type) { type_ = storage_->intern
 FXX_INLINE void Node::set_tensor_meta(const TensorMeta& meta) { tensor_meta_ = storage_->keep(meta); }
 FXX_INLINE std::string Node::source() const {
   if (!meta().stack_trace.empty()) return meta().stack_trace;
-  return location_.line() == 0 ? std::string() : std::string(location_.file_name()) + ":" + std::to_string(location_.line());
+  return location_.line() == 0 ? std::string()
+                               : std::string(location_.file_name()) + ":" + std::to_string(location_.line());
 }
 FXX_INLINE NodeMeta& Node::meta() {
   if (!meta_) meta_ = new NodeMeta;
@@ -439,13 +448,16 @@ FXX_INLINE std::vector<Node*> Graph::find_nodes(Opcode opcode, std::string_view 
   return found;
 }
 
-FXX_INLINE Node* Graph::placeholder(std::string_view name, std::optional<Argument> default_value, std::string_view type) {
+FXX_INLINE Node* Graph::placeholder(std::string_view name, std::optional<Argument> default_value,
+                                    std::string_view type) {
   Node* n = default_value ? create_node(Placeholder{std::string(name)}, {*default_value})
                           : create_node(Placeholder{std::string(name)});
   n->set_type(type);
   return n;
 }
-FXX_INLINE Node* Graph::get_attr(std::string_view qualified_name) { return create_node(GetAttr{std::string(qualified_name)}); }
+FXX_INLINE Node* Graph::get_attr(std::string_view qualified_name) {
+  return create_node(GetAttr{std::string(qualified_name)});
+}
 FXX_INLINE Node* Graph::call_function(const Operator& op, Arguments args, KeywordArguments kwargs) {
   return create_node(CallFunction{&op}, args, kwargs);
 }
@@ -468,7 +480,8 @@ FXX_INLINE Node* Graph::create_node(Op op, Arguments args, KeywordArguments kwar
   detail::GraphStorage& s = *storage_;
   const bool is_output = std::holds_alternative<Output>(op);
   if (is_output && s.output)
-    throw GraphError(ErrorId::output_misplaced, "Graph::output: the graph has an output already; change its argument instead",
+    throw GraphError(ErrorId::output_misplaced,
+                     "Graph::output: the graph has an output already; change its argument instead",
                      {format_node(*s.output)});
   Node* place = is_output || (s.output && s.before == &s.root) ? &s.root : s.before;
   if (!is_output && s.output && place == &s.root) place = s.output;  // nothing follows the output
@@ -522,8 +535,9 @@ FXX_INLINE void Graph::erase_node(Node* node) {
     }
     if (node->users_size_ > 5) names += ", ...";
     throw GraphError(ErrorId::node_has_users,
-                     "Graph::erase_node: '" + std::string(node->name_) + "' still has " + std::to_string(node->users_size_) +
-                         " user(s) in the graph (" + names + "); a node must have none. Replace its uses first",
+                     "Graph::erase_node: '" + std::string(node->name_) + "' still has " +
+                         std::to_string(node->users_size_) + " user(s) in the graph (" + names +
+                         "); a node must have none. Replace its uses first",
                      {format_node(*node)});
   }
   ++s.version;
@@ -574,12 +588,14 @@ FXX_INLINE bool same_structure(const Graph& a, const Graph& b) {
   };
   for (auto x = a.nodes().begin(), y = b.nodes().begin(); x != a.nodes().end(); ++x, ++y) {
     const Node &p = **x, &q = **y;
-    if (!(p.op() == q.op()) || p.type() != q.type() || p.args().size() != q.args().size() || p.kwargs().size() != q.kwargs().size())
+    if (!(p.op() == q.op()) || p.type() != q.type() || p.args().size() != q.args().size() ||
+        p.kwargs().size() != q.kwargs().size())
       return false;
     for (std::size_t i = 0; i < p.args().size(); ++i)
       if (!(translated(p.args()[i]) == q.args()[i])) return false;
     for (std::size_t i = 0; i < p.kwargs().size(); ++i)
-      if (p.kwargs()[i].key != q.kwargs()[i].key || !(translated(p.kwargs()[i].value) == q.kwargs()[i].value)) return false;
+      if (p.kwargs()[i].key != q.kwargs()[i].key || !(translated(p.kwargs()[i].value) == q.kwargs()[i].value))
+        return false;
     partner[p.index()] = *y;
   }
   return true;

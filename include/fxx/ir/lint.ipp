@@ -20,20 +20,24 @@ FXX_INLINE void Graph::lint() const {
       throw GraphError(id, "Graph::lint: " + text, {format_node(*node)});
     };
     const std::string quoted = "'" + std::string(node->name()) + "'";
-    if (&node->graph() != this) fail(ErrorId::node_not_in_graph, "node " + quoted + " does not belong to this Graph; copy it with node_copy");
+    if (&node->graph() != this)
+      fail(ErrorId::node_not_in_graph, "node " + quoted + " does not belong to this Graph; copy it with node_copy");
     if (node->is_erased()) fail(ErrorId::node_erased, "node " + quoted + " was erased but is still in the list");
-    if (before && !before->is_before(*node)) fail(ErrorId::broken_links, "the position of node " + quoted + " is not after its predecessor's");
+    if (before && !before->is_before(*node))
+      fail(ErrorId::broken_links, "the position of node " + quoted + " is not after its predecessor's");
     before = node;
     ++count;
-    if (!names.insert(node->name()).second) fail(ErrorId::duplicate_name, "two nodes are called " + quoted + "; rename one of them");
+    if (!names.insert(node->name()).second)
+      fail(ErrorId::duplicate_name, "two nodes are called " + quoted + "; rename one of them");
 
     // Inputs: in this graph, defined earlier, linked exactly once.
     std::vector<const Node*> inputs;
     const auto check_input = [&](Node* input) {
       s.check_input(node, input);
       if (!seen[input->index()])
-        fail(ErrorId::used_before_defined, "argument '" + std::string(input->name()) + "' of node " + quoted +
-                                               " was used before it has been defined; move its definition up or the use down");
+        fail(ErrorId::used_before_defined,
+             "argument '" + std::string(input->name()) + "' of node " + quoted +
+                 " was used before it has been defined; move its definition up or the use down");
       if (std::find(inputs.begin(), inputs.end(), input) == inputs.end()) inputs.push_back(input);
     };
     for (const Argument& a : node->args()) for_each_node(a, check_input);
@@ -46,12 +50,15 @@ FXX_INLINE void Graph::lint() const {
 
     if (node->opcode() == Opcode::output) {
       if (node->next()) fail(ErrorId::output_misplaced, "the output is not the last node");
-      if (node->args().size() != 1) fail(ErrorId::output_misplaced, "the output has " + std::to_string(node->args().size()) + " arguments; it takes one");
+      if (node->args().size() != 1)
+        fail(ErrorId::output_misplaced,
+             "the output has " + std::to_string(node->args().size()) + " arguments; it takes one");
     }
     if (s.owner) {
       const auto missing = [&](const std::string& target, const char* what) {
         fail(ErrorId::attribute_missing, "node " + quoted + " refers to " + what + " '" + target + "', which " +
-                                             s.owner->class_name() + " does not have; register it or change the target");
+                                             s.owner->class_name() +
+                                             " does not have; register it or change the target");
       };
       match(
           node->op(), [](const Placeholder&) {},
@@ -65,16 +72,24 @@ FXX_INLINE void Graph::lint() const {
           [](const Output&) {});
     }
   }
-  if (count != s.size) throw GraphError(ErrorId::broken_links, "Graph::lint: the graph counts " + std::to_string(s.size) + " nodes but holds " + std::to_string(count));
+  if (count != s.size)
+    throw GraphError(ErrorId::broken_links, "Graph::lint: the graph counts " + std::to_string(s.size) +
+                                                " nodes but holds " + std::to_string(count));
   for (const Node* node : nodes()) {
     std::size_t listed = 0;
     for (const Node* user : node->users()) {
       ++listed;
       if (!user->all_input_nodes().contains(node))
-        throw GraphError(ErrorId::broken_links, "Graph::lint: '" + std::string(user->name()) + "' is listed as a user but does not use this node", {format_node(*node)});
+        throw GraphError(
+            ErrorId::broken_links,
+            "Graph::lint: '" + std::string(user->name()) + "' is listed as a user but does not use this node",
+            {format_node(*node)});
     }
     if (listed != node->num_users() || listed != uses[node->index()])
-      throw GraphError(ErrorId::broken_links, "Graph::lint: the node lists " + std::to_string(listed) + " users but " + std::to_string(uses[node->index()]) + " nodes use it", {format_node(*node)});
+      throw GraphError(ErrorId::broken_links,
+                       "Graph::lint: the node lists " + std::to_string(listed) + " users but " +
+                           std::to_string(uses[node->index()]) + " nodes use it",
+                       {format_node(*node)});
   }
 }
 

@@ -14,8 +14,8 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// A function of the user's that tracing records instead of following (torch.fx: wrap). One object per function, made by
-/// the registry and alive till the program ends.
+/// A function of the user's that tracing records instead of following (torch.fx: wrap). One object per function, made
+/// by the registry and alive till the program ends.
 struct UserFunction {
   std::string name;     // as C++ spells it from outside: "geometry::rotate"
   std::string header;   // what generated code includes for it, with its quotes or brackets; may be empty
@@ -66,7 +66,8 @@ enum class Opcode : unsigned char { placeholder, get_attr, call_function, call_m
 
 /// "call_function".
 constexpr std::string_view name_of(Opcode opcode) {
-  constexpr std::string_view names[] = {"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"};
+  constexpr std::string_view names[] = {"placeholder", "get_attr",    "call_function",
+                                        "call_method", "call_module", "output"};
   return names[static_cast<int>(opcode)];
 }
 

@@ -1,8 +1,9 @@
 // What is known of one operator: its schema, taken apart.
 //
-// Plain data, so that an Operator can be a compile-time constant (ops/table.hpp), an entry made at run time from a schema that
-// LibTorch or a user registered (ops/registry.hpp), and a thing that nodes point to.
-// Main names: ValueType, Type, Literal, Parameter, Return, Operator. Two Operators are the same one when their ids are equal.
+// Plain data, so that an Operator can be a compile-time constant (ops/operation.hpp), an entry made at run time from a
+// schema that LibTorch or a user registered (ops/registry.hpp), and a thing that nodes point to.
+// Main names: ValueType, Type, Literal, Parameter, Return, Operator. Two Operators are the same one when their ids are
+// equal.
 // Cost: light.
 #pragma once
 
@@ -29,7 +30,8 @@ enum class ValueType : std::uint8_t {
   other,
 };
 
-/// Type of a parameter or a result: `Tensor?[]` is {tensor, list, optional_items}, `int[2]?` {integer, list, optional, size 2}.
+/// Type of a parameter or a result: `Tensor?[]` is {tensor, list, optional_items}, `int[2]?` {integer, list, optional,
+/// size 2}.
 struct Type {
   ValueType base = ValueType::other;
   bool list = false;
@@ -91,14 +93,14 @@ struct Return {
 /// Properties that a schema does not tell. Combined with `|`.
 enum class Trait : std::uint16_t {
   none = 0,
-  commutative = 1,   // the first two arguments may change places
-  pointwise = 2,     // one result element depends on one element of each (broadcast) input
-  random = 4,        // draws from a generator, so two calls differ
-  method = 8,        // torch::Tensor has a member of this name
-  function = 16,     // at:: has a function of this name
+  commutative = 1,  // the first two arguments may change places
+  pointwise = 2,    // one result element depends on one element of each (broadcast) input
+  random = 4,       // draws from a generator, so two calls differ
+  method = 8,       // torch::Tensor has a member of this name
+  function = 16,    // at:: has a function of this name
   reduction = 32,
-  fresh_view = 64,   // may return its input itself: contiguous, to, reshape
-  impure = 128,      // has an effect that the schema does not show
+  fresh_view = 64,           // may return its input itself: contiguous, to, reshape
+  impure = 128,              // has an effect that the schema does not show
   idle_in_eval = 512,        // does nothing when its `train` is false
   updates_statistics = 256,  // writes its running statistics when told that it is training
 };
@@ -106,9 +108,9 @@ constexpr Trait operator|(Trait a, Trait b) { return static_cast<Trait>(static_c
 constexpr bool has(Trait set, Trait one) { return (static_cast<int>(set) & static_cast<int>(one)) != 0; }
 
 struct Operator {
-  std::uint64_t id = 0;      // hash_of(name)
-  std::string_view name = {};     // "aten::add.Tensor"
-  std::string_view schema = {};   // the whole text
+  std::uint64_t id = 0;          // hash_of(name)
+  std::string_view name = {};    // "aten::add.Tensor"
+  std::string_view schema = {};  // the whole text
   std::span<const Parameter> parameters = {};
   std::span<const Return> returns = {};
   std::uint8_t required = 0;    // leading parameters without a default

@@ -30,12 +30,12 @@ struct ModuleInfo {
     std::string attribute = {};  // Kind::attribute: qualified name
     Argument constant = {};      // Kind::constant
   };
-  std::string name;       // qualified
-  std::string type;       // as C++ spells it: "torch::nn::Conv2d"
+  std::string name;                      // qualified
+  std::string type;                      // as C++ spells it: "torch::nn::Conv2d"
   std::string result = "torch::Tensor";  // what forward returns, as C++ spells it
-  std::string construct;  // constructor arguments: "torch::nn::Conv2dOptions(3, 64, 7).stride(2)"
-  const Operator* operation = nullptr;  // null when forward is more than one operator
-  std::vector<Part> parts = {};         // one per parameter of `operation`
+  std::string construct;                 // constructor arguments: "torch::nn::Conv2dOptions(3, 64, 7).stride(2)"
+  const Operator* operation = nullptr;   // null when forward is more than one operator
+  std::vector<Part> parts = {};          // one per parameter of `operation`
   bool training = false;
 };
 

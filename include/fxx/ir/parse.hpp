@@ -20,7 +20,8 @@ class TargetResolver {
   virtual const UserFunction* find_function(std::string_view name) const = 0;
 };
 
-/// Throws GraphError (E111) when the text is not what to_string(graph) writes, OperatorError (E201) when a target is unknown.
+/// Throws GraphError (E111) when the text is not what to_string(graph) writes, OperatorError (E201) when a target is
+/// unknown.
 Graph parse_graph(std::string_view text, const TargetResolver& targets);
 
 }  // namespace fxx::inline FXX_ABI

@@ -59,13 +59,13 @@ class GraphParser {
       if (text_[i] == '\n') ++line, column = 1;
     }
     const std::string near = whole || at_end() ? "" : ", at " + repr(text_.substr(at_, 24));
-    throw GraphError(ErrorId::text_malformed,
-                     "parse_graph: line " + std::to_string(line) + ", column " + std::to_string(column) + near + ": " + what);
+    throw GraphError(ErrorId::text_malformed, "parse_graph: line " + std::to_string(line) + ", column " +
+                                                  std::to_string(column) + near + ": " + what);
   }
   std::string_view word() {
     const std::size_t start = at_;
-    while (!at_end() && ((peek() >= 'a' && peek() <= 'z') || (peek() >= 'A' && peek() <= 'Z') || (peek() >= '0' && peek() <= '9') ||
-                         peek() == '_'))
+    while (!at_end() && ((peek() >= 'a' && peek() <= 'z') || (peek() >= 'A' && peek() <= 'Z') ||
+                         (peek() >= '0' && peek() <= '9') || peek() == '_'))
       ++at_;
     if (start == at_) fail("expected a name");
     return text_.substr(start, at_ - start);
@@ -125,7 +125,8 @@ class GraphParser {
     Node* node = graph_.create_node(std::move(op), args, kwargs, name);
     if (node->name() != name) {
       at_ = name_at;
-      fail("'" + std::string(name) + "' cannot name a node; a name is a lower-case C++ identifier that is not reserved");
+      fail("'" + std::string(name) +
+           "' cannot name a node; a name is a lower-case C++ identifier that is not reserved");
     }
     node->set_type(type);
     nodes_.emplace(node->name(), node);
@@ -157,11 +158,13 @@ class GraphParser {
   Function find_function(std::string_view target) const {
     std::string name;
     for (std::string_view module : {"operator.", "math.", "builtins."})
-      if (target.starts_with(module)) name = std::string(module.substr(0, module.size() - 1)) + "::" + std::string(target.substr(module.size()));
+      if (target.starts_with(module))
+        name = std::string(module.substr(0, module.size() - 1)) + "::" + std::string(target.substr(module.size()));
     if (target.starts_with("torch.ops.")) {
       name = target.substr(10);
       const std::size_t first = name.find('.'), last = name.rfind('.');
-      if (first == name.npos || first == last) fail("'" + std::string(target) + "' is not of the form torch.ops.namespace.name.overload");
+      if (first == name.npos || first == last)
+        fail("'" + std::string(target) + "' is not of the form torch.ops.namespace.name.overload");
       if (name.substr(last) == ".default") name.resize(last);
       name.replace(first, 1, "::");
     }
@@ -170,8 +173,8 @@ class GraphParser {
     } else if (const UserFunction* function = targets_.find_function(target)) {
       return function;
     }
-    throw OperatorError(ErrorId::operator_unknown, "parse_graph: there is no operator or function '" + std::string(target) +
-                                                       "'; register it before the text is read");
+    throw OperatorError(ErrorId::operator_unknown, "parse_graph: there is no operator or function '" +
+                                                       std::string(target) + "'; register it before the text is read");
   }
 
   // --- values --------------------------------------------------------------------------------------------------------
@@ -272,12 +275,11 @@ class GraphParser {
   Argument parse_enum(std::size_t start) {
     const std::string_view name = word();
     if (name == "bool") return Dtype::boolean;
-    // A name that both a layout and a device have is the layout: devices are written device(...).
+      // A name that both a layout and a device have is the layout: devices are written device(...).
 #define FXX_PARSE_ENUMERATOR(spelling, c10_name, number, ...) \
   if (name == #spelling) return static_cast<Type_>(number);
     using Type_ = Dtype;
-    FXX_DTYPES(FXX_PARSE_ENUMERATOR)
-    {
+    FXX_DTYPES(FXX_PARSE_ENUMERATOR) {
       using Type_ = Layout;
       FXX_LAYOUTS(FXX_PARSE_ENUMERATOR)
     }
@@ -382,7 +384,8 @@ class GraphParser {
           int code = 0;
           const std::string_view hex = text_.substr(at_ < text_.size() ? at_ : text_.size(), 2);
           const auto [end, status] = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
-          if (status != std::errc{} || hex.size() != 2 || end != hex.data() + 2) fail("expected two hexadecimal digits");
+          if (status != std::errc{} || hex.size() != 2 || end != hex.data() + 2)
+            fail("expected two hexadecimal digits");
           out += static_cast<char>(code);
           at_ += 2;
           break;

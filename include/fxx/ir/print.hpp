@@ -20,7 +20,8 @@ class Graph;
 
 /// `graph():`, a line a node, `return ...`.
 std::string to_string(const Graph& graph);
-/// Python's notation: `[1, %x]`, `'text'`, `torch.float32`, `slice(None, 3, None)`. `node_prefix` stands before node names.
+/// Python's notation: `[1, %x]`, `'text'`, `torch.float32`, `slice(None, 3, None)`. `node_prefix` stands before node
+/// names.
 std::string to_string(const Argument& argument, std::string_view node_prefix = "%");
 /// `%add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%x, %y), kwargs = {})`.
 std::string format_node(const Node& node);

@@ -15,8 +15,8 @@ namespace detail {
 FXX_INLINE bool plain_target(std::string_view text) {
   if (text.empty()) return false;
   for (char c : text)
-    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == ':' ||
-          c == '*'))
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+          c == ':' || c == '*'))
       return false;
   return true;
 }
@@ -56,11 +56,12 @@ FXX_INLINE void append(std::string& out, const Argument& argument, std::string_v
       [&](Ellipsis) { out += "Ellipsis"; }, [&](Complex value) { out += complex_repr(value); },
       [&](const std::string& value) { out += fxx::repr(std::string_view(value)); },
       [&](const Enumerator& value) {
-        out += "enum(" + fxx::repr(std::string_view(value.type)) + ", " + fxx::repr(std::string_view(value.name)) + ", " +
-               std::to_string(value.value) + ")";
+        out += "enum(" + fxx::repr(std::string_view(value.type)) + ", " + fxx::repr(std::string_view(value.name)) +
+               ", " + std::to_string(value.value) + ")";
       },
       [&](const Range& value) {
-        out += "range(" + std::to_string(value.start) + ", " + std::to_string(value.stop) + ", " + std::to_string(value.step) + ")";
+        out += "range(" + std::to_string(value.start) + ", " + std::to_string(value.stop) + ", " +
+               std::to_string(value.step) + ")";
       },
       [&](const Slice& value) {
         out += "slice(";
@@ -165,7 +166,8 @@ FXX_INLINE std::string repr(double value) {
   } else if (count <= exponent + 1) {
     ((out += digits) += std::string(static_cast<std::size_t>(exponent + 1 - count), '0')) += ".0";
   } else {
-    ((out += digits.substr(0, static_cast<std::size_t>(exponent + 1))) += '.') += digits.substr(static_cast<std::size_t>(exponent + 1));
+    ((out += digits.substr(0, static_cast<std::size_t>(exponent + 1))) += '.') +=
+        digits.substr(static_cast<std::size_t>(exponent + 1));
   }
   return out;
 }
@@ -256,7 +258,8 @@ FXX_INLINE void Graph::print_tabular(std::ostream& out) const {
     }
     std::string target = node->target();
     if (target.starts_with("torch.ops.")) target.erase(0, 10);
-    cells.insert(cells.end(), {std::string(name_of(node->opcode())), std::string(node->name()), target, args, kwargs + "}"});
+    cells.insert(cells.end(),
+                 {std::string(name_of(node->opcode())), std::string(node->name()), target, args, kwargs + "}"});
   }
   std::size_t width[columns] = {};
   for (std::size_t i = 0; i < cells.size(); ++i) width[i % columns] = std::max(width[i % columns], cells[i].size());

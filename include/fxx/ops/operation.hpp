@@ -61,13 +61,13 @@ struct Operation {
 
 /// Tags of the operators in the table. Types of patterns carry them, so their names stay short.
 namespace ops::tag {
-#define FXX_OP(function_, name_, schema_, traits_)          \
-  struct name_ {                                            \
-    static constexpr ::std::string_view schema = schema_;   \
-    static constexpr Trait traits = [] {                    \
-      using enum Trait;                                     \
-      return traits_;                                       \
-    }();                                                    \
+#define FXX_OP(function_, name_, schema_, traits_)        \
+  struct name_ {                                          \
+    static constexpr ::std::string_view schema = schema_; \
+    static constexpr Trait traits = [] {                  \
+      using enum Trait;                                   \
+      return traits_;                                     \
+    }();                                                  \
   };
 #include "fxx/ops/table.inc"
 #undef FXX_OP
@@ -87,7 +87,8 @@ struct schema_tag {
 };
 }  // namespace detail
 
-/// An operator from its schema, for those that the table does not list: `op<"my::rotate(Tensor x, float angle) -> Tensor">`.
+/// An operator from its schema, for those that the table does not list: `op<"my::rotate(Tensor x, float angle) ->
+/// Tensor">`.
 template <fixed_string Schema, Trait Traits = Trait::none>
 inline constexpr Operation<detail::schema_tag<Schema, Traits>> op{};
 

@@ -1,8 +1,8 @@
 // Operators by name while the program runs: those of the table, those that LibTorch knows beside them, the user's own.
 //
-// Main names: find_operator, overloads_of, register_operator, register_function, operator_of, resolve_overload, argument_of,
-// parse_graph(text). Entries live until the program ends and are never changed, so pointers to them may be kept. All
-// functions may be called from any thread. Lookup: O(1).
+// Main names: find_operator, overloads_of, register_operator, register_function, operator_of, resolve_overload,
+// argument_of, parse_graph(text). Entries live until the program ends and are never changed, so pointers to them may be
+// kept. All functions may be called from any thread. Lookup: O(1).
 // Cost: light.
 #pragma once
 
@@ -31,8 +31,9 @@ const Operator& table_operator(OperatorIndex index);
 /// All overloads of "aten::add", those of the table first, in its order.
 std::vector<const Operator*> overloads_of(std::string_view qualified_base_name);
 
-/// Makes an operator known: "my::rotate(Tensor x, float angle=0) -> Tensor". Registering the same schema again gives the first
-/// entry. Throws OperatorError (E202) when the text is no schema, (E204) when the name is taken by another schema.
+/// Makes an operator known: "my::rotate(Tensor x, float angle=0) -> Tensor". Registering the same schema again gives
+/// the first entry. Throws OperatorError (E202) when the text is no schema, (E204) when the name is taken by another
+/// schema.
 const Operator& register_operator(std::string_view schema, Trait traits = Trait::none);
 
 /// Makes a function of the user's known by the name that C++ calls it with. The same name gives the same object.
@@ -40,29 +41,33 @@ const UserFunction& register_function(std::string_view name, std::string_view he
 /// Null when nobody registered it.
 const UserFunction* find_function(std::string_view name);
 
-/// The overload of `qualified_base_name` that takes these arguments: the first in the table's order whose parameters fit the
-/// kinds of the values; null when none does. A node fits by what its producer returns, or any parameter when unknown.
+/// The overload of `qualified_base_name` that takes these arguments: the first in the table's order whose parameters
+/// fit the kinds of the values; null when none does. A node fits by what its producer returns, or any parameter when
+/// unknown.
 const Operator* resolve_overload(std::string_view qualified_base_name, std::span<const Argument> args,
                                  std::span<const KeywordArgument> kwargs);
 
-/// The operator that a node calls, whichever way it is spelled: the target of a call_function, or the aten operator that
-/// a call_method means by its name and arguments (remembered in the node). Null for all else.
+/// The operator that a node calls, whichever way it is spelled: the target of a call_function, or the aten operator
+/// that a call_method means by its name and arguments (remembered in the node). Null for all else.
 const Operator* operator_of(const Node& node);
 
 /// The argument for parameter `i` of `op`, given by position or by name; null when it was left out.
 const Argument* argument_of(const Node& node, const Operator& op, int i);
 /// The argument for parameter `i`, or the default of the schema. Lists of the default are Argument::list.
 Argument argument_or_default(const Node& node, const Operator& op, int i);
-/// What a default of a schema says, for a parameter of this type: schemas write dtypes, layouts and memory formats as numbers.
+/// What a default of a schema says, for a parameter of this type: schemas write dtypes, layouts and memory formats as
+/// numbers.
 Argument to_argument(const Literal& literal, Type type = {});
-/// Does `argument` say what `literal` says? 1 == 1.0, a number stands for a list of two of it when `type` has that size.
+/// Does `argument` say what `literal` says? 1 == 1.0, a number stands for a list of two of it when `type` has that
+/// size.
 bool same_value(const Argument& argument, const Literal& literal, Type type = {});
 /// Could a value of this kind be passed for a parameter of this type?
 bool fits(const Argument& argument, Type type);
 
 /// Whether running the node has an effect besides its result, so that it must stay although nobody uses it: outputs,
-/// placeholders, mutations, statistics of a batch norm that trains, user functions marked impure. Calls of modules count
-/// as pure when their owner says which operator they are and that operator is; else as impure. (torch.fx: is_impure.)
+/// placeholders, mutations, statistics of a batch norm that trains, user functions marked impure. Calls of modules
+/// count as pure when their owner says which operator they are and that operator is; else as impure. (torch.fx:
+/// is_impure.)
 bool is_impure(const Node& node);
 
 /// The resolver over the registry.

@@ -39,9 +39,10 @@ class Registry {
     const auto known = by_id_.find(hash_of(schema.substr(0, schema.find('('))));
     if (known == by_id_.end()) return insert(schema, traits);
     if (known->second->schema == schema) return *known->second;
-    throw OperatorError(ErrorId::operator_registered_twice,
-                        "register_operator: '" + std::string(known->second->name) + "' is registered with another schema, " +
-                            std::string(known->second->schema) + "; choose another name or use that schema");
+    throw OperatorError(ErrorId::operator_registered_twice, "register_operator: '" + std::string(known->second->name) +
+                                                                "' is registered with another schema, " +
+                                                                std::string(known->second->schema) +
+                                                                "; choose another name or use that schema");
   }
   const UserFunction& add_function(std::string_view name, std::string_view header, bool impure) {
     std::lock_guard lock(mutex_);
@@ -90,8 +91,9 @@ class Registry {
     Entry& kept = entries_.emplace_back(std::move(entry));
     if (!size.well_formed || !parse_schema(kept.schema, traits, kept.parameters.get(), kept.returns.get(), kept.op)) {
       entries_.pop_back();
-      throw OperatorError(ErrorId::schema_malformed, "register_operator: " + repr(schema) +
-                                                         " is not of the form \"ns::name(Type arg=default, ...) -> Type\"");
+      throw OperatorError(
+          ErrorId::schema_malformed,
+          "register_operator: " + repr(schema) + " is not of the form \"ns::name(Type arg=default, ...) -> Type\"");
     }
     by_id_.emplace(kept.op.id, &kept.op);
     by_base_[kept.op.name.substr(0, kept.op.name.find('.'))].push_back(&kept.op);
@@ -108,7 +110,9 @@ class Registry {
 
 class RegisteredTargets final : public TargetResolver {
   const Operator* find_operator(std::string_view name) const override { return Registry::instance().find(name); }
-  const UserFunction* find_function(std::string_view name) const override { return Registry::instance().find_function(name); }
+  const UserFunction* find_function(std::string_view name) const override {
+    return Registry::instance().find_function(name);
+  }
 };
 
 /// What a node's value is, as far as its producer tells.
@@ -142,7 +146,8 @@ FXX_INLINE bool accepts(const Operator& op, std::span<const Argument> args, std:
   }
   for (const KeywordArgument& k : kwargs) {
     const int i = op.index_of(k.key);
-    if (i < 0 || given[static_cast<std::size_t>(i)] || !fits(k.value, op.parameters[static_cast<std::size_t>(i)].type)) return false;
+    if (i < 0 || given[static_cast<std::size_t>(i)] || !fits(k.value, op.parameters[static_cast<std::size_t>(i)].type))
+      return false;
     given[static_cast<std::size_t>(i)] = true;
   }
   for (std::size_t i = 0; i < given.size(); ++i)
@@ -156,17 +161,21 @@ FXX_INLINE const Operator* find_operator(std::string_view name) { return detail:
 FXX_INLINE const Operator& table_operator(OperatorIndex index) { return detail::Registry::instance().of_table(index); }
 FXX_INLINE const Operator& get_operator(std::string_view name) {
   if (const Operator* op = find_operator(name)) return *op;
-  throw OperatorError(ErrorId::operator_unknown,
-                      "get_operator: there is no operator '" + std::string(name) + "'; register it with register_operator");
+  throw OperatorError(ErrorId::operator_unknown, "get_operator: there is no operator '" + std::string(name) +
+                                                     "'; register it with register_operator");
 }
-FXX_INLINE std::vector<const Operator*> overloads_of(std::string_view base) { return detail::Registry::instance().overloads(base); }
+FXX_INLINE std::vector<const Operator*> overloads_of(std::string_view base) {
+  return detail::Registry::instance().overloads(base);
+}
 FXX_INLINE const Operator& register_operator(std::string_view schema, Trait traits) {
   return detail::Registry::instance().add(schema, traits);
 }
 FXX_INLINE const UserFunction& register_function(std::string_view name, std::string_view header, bool impure) {
   return detail::Registry::instance().add_function(name, header, impure);
 }
-FXX_INLINE const UserFunction* find_function(std::string_view name) { return detail::Registry::instance().find_function(name); }
+FXX_INLINE const UserFunction* find_function(std::string_view name) {
+  return detail::Registry::instance().find_function(name);
+}
 
 FXX_INLINE bool fits(const Argument& argument, Type type) {
   using Kind = Argument::Kind;
@@ -249,10 +258,12 @@ FXX_INLINE bool same_value(const Argument& argument, const Literal& literal, Typ
   using Kind = Literal::Kind;
   switch (literal.kind) {
     case Kind::none: return argument.is_none();
-    case Kind::boolean: return argument.kind() == Argument::Kind::boolean && argument.boolean() == (literal.integer != 0);
+    case Kind::boolean:
+      return argument.kind() == Argument::Kind::boolean && argument.boolean() == (literal.integer != 0);
     case Kind::integer:
     case Kind::real:
-      if (argument.is_number() && argument.kind() != Argument::Kind::boolean) return argument.number() == literal.number();
+      if (argument.is_number() && argument.kind() != Argument::Kind::boolean)
+        return argument.number() == literal.number();
       if (type.base == ValueType::dtype || type.base == ValueType::layout || type.base == ValueType::memory_format)
         return argument == to_argument(literal, type);
       if (!argument.is_sequence() || type.list_size == 0) return false;

@@ -93,8 +93,8 @@ constexpr bool parse_type(std::string_view text, std::size_t& at, Type& type, ch
   return true;
 }
 
-/// What stands behind `->`: one type, or several in brackets, each with a name or without. Calls `f(type, alias, written, name)`
-/// for each; false when the text is nothing of the kind.
+/// What stands behind `->`: one type, or several in brackets, each with a name or without. Calls `f(type, alias,
+/// written, name)` for each; false when the text is nothing of the kind.
 template <class F>
 constexpr bool parse_results(std::string_view text, F&& f) {
   if (text == "()") return true;
@@ -194,7 +194,8 @@ constexpr SchemaSize measure_schema(std::string_view text) {
   return size;
 }
 
-/// Fills `op`, `parameters` and `returns`, which have the room that measure_schema told. False when the text is no schema.
+/// Fills `op`, `parameters` and `returns`, which have the room that measure_schema told. False when the text is no
+/// schema.
 constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* parameters, Return* returns, Operator& op) {
   op.schema = text;
   op.traits = traits;

@@ -1,7 +1,8 @@
 // Removing what nobody uses.
 //
-// Main names: eliminate_dead_code, erase_unread_memory. O(nodes). Cost: light. After torch.fx graph.py eliminate_dead_code, 2.13; differs: a
-// mutation is never removed, whichever way it is spelled (`x.mul_()` is lost upstream).
+// Main names: eliminate_dead_code, erase_unread_memory. O(nodes). Cost: light. After torch.fx graph.py
+// eliminate_dead_code, 2.13; differs: a mutation is never removed, whichever way it is spelled (`x.mul_()` is lost
+// upstream).
 #pragma once
 
 #include "fxx/ir/graph.hpp"
@@ -15,8 +16,8 @@ std::size_t eliminate_dead_code(Graph& graph);
 template <class F>
 std::size_t eliminate_dead_code(Graph& graph, F&& is_impure_node);
 
-/// Erases memory that is made and written but never read: a fresh tensor, views of it and mutations of those, when none of their
-/// values is used by anything else. Returns how many nodes were erased. O(nodes).
+/// Erases memory that is made and written but never read: a fresh tensor, views of it and mutations of those, when none
+/// of their values is used by anything else. Returns how many nodes were erased. O(nodes).
 std::size_t erase_unread_memory(Graph& graph);
 
 namespace detail {
@@ -28,7 +29,8 @@ std::size_t eliminate_dead_code(Graph& graph, F&& is_impure_node) {
   graph.lint();
   std::size_t erased = 0;
   for (Node* node : graph.nodes().reversed()) {
-    if (node->num_users() || !detail::may_be_dropped(*node) || is_impure_node(static_cast<const Node&>(*node))) continue;
+    if (node->num_users() || !detail::may_be_dropped(*node) || is_impure_node(static_cast<const Node&>(*node)))
+      continue;
     graph.erase_node(node);
     ++erased;
   }

@@ -1,8 +1,8 @@
 // Between calls of leaf modules and the operators that they amount to.
 //
-// `conv1(x)` and `conv2d(x, conv1.weight, conv1.bias, [2, 2], ...)` say the same. Rules are written over operators, people
-// read and train modules: expand_modules goes one way, reroll_modules back wherever an operator still is what a module of the
-// owner does. Nodes keep their identity and name.
+// `conv1(x)` and `conv2d(x, conv1.weight, conv1.bias, [2, 2], ...)` say the same. Rules are written over operators,
+// people read and train modules: expand_modules goes one way, reroll_modules back wherever an operator still is what a
+// module of the owner does. Nodes keep their identity and name.
 // Main names: expand_modules, reroll_modules. O(nodes + leaf modules). Cost: light.
 #pragma once
 
@@ -10,17 +10,18 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// Turns every call_module of a module that is one operator into a call_function with get_attr nodes for its parameters.
-/// What depends on the training flag is taken as it is now. Returns how many calls were turned.
+/// Turns every call_module of a module that is one operator into a call_function with get_attr nodes for its
+/// parameters. What depends on the training flag is taken as it is now. Returns how many calls were turned.
 std::size_t expand_modules(Graph& graph, const Owner& owner);
 
-/// Turns every operator call whose attributes and constants are those of one leaf module into a call_module; attributes that
-/// are no longer used go. Modules without parameters leave no trace to tell them by, so calls of them stay operators
-/// unless `parameterless` maps the operator's node (by name) to the module, as it was before expand_modules.
+/// Turns every operator call whose attributes and constants are those of one leaf module into a call_module; attributes
+/// that are no longer used go. Modules without parameters leave no trace to tell them by, so calls of them stay
+/// operators unless `parameterless` maps the operator's node (by name) to the module, as it was before expand_modules.
 std::size_t reroll_modules(Graph& graph, const Owner& owner,
                            const std::map<std::string, std::string, std::less<>>& parameterless = {});
 
-/// Names of the nodes that call a module without attributes, with the module's name: what reroll_modules cannot find out.
+/// Names of the nodes that call a module without attributes, with the module's name: what reroll_modules cannot find
+/// out.
 std::map<std::string, std::string, std::less<>> parameterless_calls(const Graph& graph, const Owner& owner);
 
 }  // namespace fxx::inline FXX_ABI

@@ -14,7 +14,8 @@ namespace detail {
 using Part = ModuleInfo::Part;
 
 FXX_INLINE std::size_t input_count(const ModuleInfo& module) {
-  return static_cast<std::size_t>(std::count_if(module.parts.begin(), module.parts.end(), [](const Part& p) { return p.kind == Part::Kind::input; }));
+  return static_cast<std::size_t>(std::count_if(module.parts.begin(), module.parts.end(),
+                                                [](const Part& p) { return p.kind == Part::Kind::input; }));
 }
 FXX_INLINE const std::string* first_attribute(const ModuleInfo& module) {
   for (const Part& part : module.parts)
@@ -34,7 +35,8 @@ FXX_INLINE bool is_default(const ModuleInfo& module, std::size_t i) {
 
 /// The same value, as far as the operator can tell: `2` for `[2, 2]`, defaults written out or not.
 FXX_INLINE bool same_constant(const Argument& a, const Argument& b, Type type) {
-  if (a == b || (a.is_number() && b.is_number() && a.kind() != Argument::Kind::boolean && b.kind() != Argument::Kind::boolean && a.number() == b.number()))
+  if (a == b || (a.is_number() && b.is_number() && a.kind() != Argument::Kind::boolean &&
+                 b.kind() != Argument::Kind::boolean && a.number() == b.number()))
     return true;
   if (!type.list) return false;
   const auto item = [](const Argument& list, std::size_t i) -> const Argument& {
@@ -79,7 +81,8 @@ FXX_INLINE std::size_t expand_modules(Graph& graph, const Owner& owner) {
   for (Node* node : graph.nodes()) {
     const auto* call = std::get_if<CallModule>(&node->op());
     const ModuleInfo* module = call ? owner.find_module(call->target) : nullptr;
-    if (!module || !module->operation || !node->kwargs().empty() || node->args().size() != detail::input_count(*module)) continue;
+    if (!module || !module->operation || !node->kwargs().empty() || node->args().size() != detail::input_count(*module))
+      continue;
     const InsertPoint point = graph.inserting_before(node);
     std::vector<Argument> args;
     std::vector<KeywordArgument> kwargs;
@@ -113,7 +116,8 @@ FXX_INLINE std::map<std::string, std::string, std::less<>> parameterless_calls(c
   std::map<std::string, std::string, std::less<>> calls;
   for (const Node* node : graph.nodes())
     if (const auto* call = std::get_if<CallModule>(&node->op()))
-      if (const ModuleInfo* module = owner.find_module(call->target); module && module->operation && !detail::first_attribute(*module))
+      if (const ModuleInfo* module = owner.find_module(call->target);
+          module && module->operation && !detail::first_attribute(*module))
         calls.emplace(node->name(), call->target);
   return calls;
 }

@@ -7,9 +7,10 @@
 
 namespace fxx::inline FXX_ABI::rules {
 
-/// Law: gelu(x) = x/2 (1 + erf(x / sqrt 2)); gelu(x, tanh) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); silu(x) = x sigmoid(x)
-/// = x / (1 + exp(-x)). Equal up to rounding; the written form may overflow where the operator does not. Needs: floating-point
-/// values, which is what x is taken for when its dtype is not known; the operators know no others.
+/// Law: gelu(x) = x/2 (1 + erf(x / sqrt 2)); gelu(x, tanh) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); silu(x) = x
+/// sigmoid(x) = x / (1 + exp(-x)). Equal up to rounding; the written form may overflow where the operator does not.
+/// Needs: floating-point values, which is what x is taken for when its dtype is not known; the operators know no
+/// others.
 inline constexpr auto activations = [] {
   using namespace pattern;
   constexpr auto half = mul(x, 0.5_c) | div(x, 2_c);
@@ -23,7 +24,9 @@ inline constexpr auto activations = [] {
       rule<"gelu, halved last">((mul(mul(x, erf_part), 0.5_c) | div(mul(x, erf_part), 2_c)) >> gelu(x), floating),
       rule<"gelu, half of the sum">(mul(x, mul(erf_part, 0.5_c)) >> gelu(x), floating),
       rule<"gelu, tanh">(mul(half, tanh_part) >> gelu(x, arg<"approximate">(text<"tanh">)), floating),
-      rule<"gelu, tanh, halved last">((mul(mul(x, tanh_part), 0.5_c) | div(mul(x, tanh_part), 2_c)) >> gelu(x, arg<"approximate">(text<"tanh">)), floating),
+      rule<"gelu, tanh, halved last">(
+          (mul(mul(x, tanh_part), 0.5_c) | div(mul(x, tanh_part), 2_c)) >> gelu(x, arg<"approximate">(text<"tanh">)),
+          floating),
       rule<"silu">(mul(x, sigmoid(x)) >> silu(x), floating),
       rule<"silu, divided">(div(x, add(exp(neg(x)), 1_c)) >> silu(x), floating));
 }();

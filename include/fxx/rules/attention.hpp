@@ -26,14 +26,20 @@ inline constexpr auto is_attention = [](const Match& m) {
 };
 /// A mask that the operator takes: it adds two dimensions or more to scores that are as large as the sum.
 inline constexpr auto is_masked_attention = [](const Match& m) {
-  const TensorMeta *query = m.node(q)->tensor_meta(), *key = m.node(k)->tensor_meta(), *added = m.node(mask)->tensor_meta();
+  const TensorMeta *query = m.node(q)->tensor_meta(), *key = m.node(k)->tensor_meta(),
+                   *added = m.node(mask)->tensor_meta();
   if (!is_attention(m) || !query || !key || !added) return false;
   const std::int64_t rank = std::max(query->dim(), key->dim()), mask_rank = added->dim();
   if (query->dim() < 2 || key->dim() < 2 || mask_rank < 2 || mask_rank > rank) return false;
   // Counted from the end: sizes of the scores, which are queries by keys in dimensions that both broadcast to.
-  const auto size = [](const TensorMeta& meta, std::int64_t i) { return i <= meta.dim() ? meta.shape[static_cast<std::size_t>(meta.dim() - i)] : 1; };
+  const auto size = [](const TensorMeta& meta, std::int64_t i) {
+    return i <= meta.dim() ? meta.shape[static_cast<std::size_t>(meta.dim() - i)] : 1;
+  };
   for (std::int64_t i = 1; i <= mask_rank; ++i) {
-    const std::int64_t scores = i == 1 ? size(*key, 2) : i == 2 ? size(*query, 2) : size(*query, i) == 1 ? size(*key, i) : size(*query, i);
+    const std::int64_t scores = i == 1                 ? size(*key, 2)
+                                : i == 2               ? size(*query, 2)
+                                : size(*query, i) == 1 ? size(*key, i)
+                                                       : size(*query, i);
     if (size(*added, i) != 1 && size(*added, i) != scores) return false;
   }
   return true;
@@ -61,10 +67,10 @@ inline constexpr auto build_unscaled = [](const Match& m) -> Argument {
 };
 }  // namespace attention_rules
 
-/// Law: softmax(q k^T c + mask) v = scaled_dot_product_attention(q, k, v, mask, scale = c), up to rounding.
-/// A query that is masked from all keys gets zeros of the operator, and nan of the written form. Needs: shapes on the nodes where
-/// dimensions are counted from the front, and of query, key and mask where there is one. Dropout on the weights must be gone
-/// (rules::inference).
+/// Law: softmax(q k^T c + mask) v = scaled_dot_product_attention(q, k, v, mask, scale = c), up to rounding. A query
+/// that is masked from all keys gets zeros of the operator, and nan of the written form. Needs: shapes on the nodes
+/// where dimensions are counted from the front, and of query, key and mask where there is one. Dropout on the weights
+/// must be gone (rules::inference).
 inline constexpr auto attention = [] {
   using namespace pattern;
   using namespace attention_rules;
@@ -73,17 +79,21 @@ inline constexpr auto attention = [] {
   constexpr auto multiplied = mul(scores, scale);
   constexpr auto scaled_query = matmul(mul(q, scale), transpose(k, i, j));
   constexpr auto divided_query = matmul(div(q, scale), transpose(k, i, j));
-  return ruleset(
-      rule<"attention, divided, masked">(matmul(softmax(add(divided, mask), dim), v) >> build_masked<true>, is_masked_attention),
-      rule<"attention, scaled, masked">(matmul(softmax(add(multiplied, mask), dim), v) >> build_masked<false>, is_masked_attention),
-      rule<"attention, scaled query, masked">(matmul(softmax(add(scaled_query, mask), dim), v) >> build_masked<false>, is_masked_attention),
-      rule<"attention, divided query, masked">(matmul(softmax(add(divided_query, mask), dim), v) >> build_masked<true>, is_masked_attention),
-      rule<"attention, unscaled, masked">(matmul(softmax(add(scores, mask), dim), v) >> build_masked<false, false>, is_masked_attention),
-      rule<"attention, divided">(matmul(softmax(divided, dim), v) >> build<true>, is_attention),
-      rule<"attention, scaled">(matmul(softmax(multiplied, dim), v) >> build<false>, is_attention),
-      rule<"attention, scaled query">(matmul(softmax(scaled_query, dim), v) >> build<false>, is_attention),
-      rule<"attention, divided query">(matmul(softmax(divided_query, dim), v) >> build<true>, is_attention),
-      rule<"attention, unscaled">(matmul(softmax(scores, dim), v) >> build_unscaled, is_attention));
+  return ruleset(rule<"attention, divided, masked">(matmul(softmax(add(divided, mask), dim), v) >> build_masked<true>,
+                                                    is_masked_attention),
+                 rule<"attention, scaled, masked">(
+                     matmul(softmax(add(multiplied, mask), dim), v) >> build_masked<false>, is_masked_attention),
+                 rule<"attention, scaled query, masked">(
+                     matmul(softmax(add(scaled_query, mask), dim), v) >> build_masked<false>, is_masked_attention),
+                 rule<"attention, divided query, masked">(
+                     matmul(softmax(add(divided_query, mask), dim), v) >> build_masked<true>, is_masked_attention),
+                 rule<"attention, unscaled, masked">(
+                     matmul(softmax(add(scores, mask), dim), v) >> build_masked<false, false>, is_masked_attention),
+                 rule<"attention, divided">(matmul(softmax(divided, dim), v) >> build<true>, is_attention),
+                 rule<"attention, scaled">(matmul(softmax(multiplied, dim), v) >> build<false>, is_attention),
+                 rule<"attention, scaled query">(matmul(softmax(scaled_query, dim), v) >> build<false>, is_attention),
+                 rule<"attention, divided query">(matmul(softmax(divided_query, dim), v) >> build<true>, is_attention),
+                 rule<"attention, unscaled">(matmul(softmax(scores, dim), v) >> build_unscaled, is_attention));
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules

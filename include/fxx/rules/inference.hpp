@@ -34,13 +34,14 @@ inline constexpr auto constant_and_one_group = [](const Match& m) {
 struct Folded {
   Node *weight, *bias;
 };
-/// weight' = weight scale, bias' = (bias - mean) scale + beta, with scale = gamma / sqrt(var + eps); `shape` lays the scale out over
-/// the weight. The fold keeps the weight's own dtype.
+/// weight' = weight scale, bias' = (bias - mean) scale + beta, with scale = gamma / sqrt(var + eps); `shape` lays the
+/// scale out over the weight. The fold keeps the weight's own dtype.
 inline Folded fold(const Match& m, std::initializer_list<Argument> shape) {
   Node* scale = m.call(ops::rsqrt, {m.call(ops::add_Scalar, {m[running_var], m[eps]})});
   if (m[gamma].is_node()) scale = m.call(ops::mul_Tensor, {scale, m[gamma]});
   Node* new_weight = m.call(ops::mul_Tensor, {m[weight], m.call(ops::view, {scale, Argument::list(shape)})});
-  Node* shift = m[bias].is_node() ? m.call(ops::sub_Tensor, {m[bias], m[running_mean]}) : m.call(ops::neg, {m[running_mean]});
+  Node* shift =
+      m[bias].is_node() ? m.call(ops::sub_Tensor, {m[bias], m[running_mean]}) : m.call(ops::neg, {m[running_mean]});
   Node* new_bias = m.call(ops::mul_Tensor, {shift, scale});
   if (m[beta].is_node()) new_bias = m.call(ops::add_Tensor, {new_bias, m[beta]});
   const TensorMeta *from = m.node(weight)->tensor_meta(), *statistics = m.node(running_mean)->tensor_meta();
@@ -52,13 +53,18 @@ inline Folded fold(const Match& m, std::initializer_list<Argument> shape) {
 }
 template <auto Convolution, int Dimensions>
 inline constexpr auto fold_convolution = [](const Match& m) -> Argument {
-  const Folded folded = Dimensions == 1 ? fold(m, {-1, 1, 1}) : Dimensions == 2 ? fold(m, {-1, 1, 1, 1}) : fold(m, {-1, 1, 1, 1, 1});
+  const Folded folded = Dimensions == 1   ? fold(m, {-1, 1, 1})
+                        : Dimensions == 2 ? fold(m, {-1, 1, 1, 1})
+                                          : fold(m, {-1, 1, 1, 1, 1});
   return m.call(Convolution, {m[x], folded.weight, folded.bias, m[stride], m[padding], m[dilation], m[groups]});
 };
 template <auto Convolution, int Dimensions>
 inline constexpr auto fold_transposed = [](const Match& m) -> Argument {
-  const Folded folded = Dimensions == 1 ? fold(m, {1, -1, 1}) : Dimensions == 2 ? fold(m, {1, -1, 1, 1}) : fold(m, {1, -1, 1, 1, 1});
-  return m.call(Convolution, {m[x], folded.weight, folded.bias, m[stride], m[padding], m[output_padding], m[groups], m[dilation]});
+  const Folded folded = Dimensions == 1   ? fold(m, {1, -1, 1})
+                        : Dimensions == 2 ? fold(m, {1, -1, 1, 1})
+                                          : fold(m, {1, -1, 1, 1, 1});
+  return m.call(Convolution,
+                {m[x], folded.weight, folded.bias, m[stride], m[padding], m[output_padding], m[groups], m[dilation]});
 };
 inline constexpr auto fold_linear = [](const Match& m) -> Argument {
   const Folded folded = fold(m, {-1, 1});
@@ -74,28 +80,40 @@ consteval auto normalised(P p) {
 }
 }  // namespace inference_rules
 
-/// Law: batch_norm(conv(x, w, b)) = conv(x, w', b') with w' = w gamma / sqrt(var + eps), b' = (b - mean) gamma / sqrt(var + eps) + beta,
-/// up to rounding; dropout(x, p, false) = x. Needs: eval mode; constant weights and statistics; the convolution used once.
-/// The new weights stay expressions of the old ones: gradients reach them, and fold_constants computes them once.
+/// Law: batch_norm(conv(x, w, b)) = conv(x, w', b') with w' = w gamma / sqrt(var + eps), b' = (b - mean) gamma /
+/// sqrt(var + eps) + beta, up to rounding; dropout(x, p, false) = x. Needs: eval mode; constant weights and statistics;
+/// the convolution used once. The new weights stay expressions of the old ones: gradients reach them, and
+/// fold_constants computes them once.
 inline constexpr auto inference = [] {
   using namespace pattern;
   using namespace inference_rules;
   return ruleset(
-      rule<"fold batch norm, conv1d">(normalised(conv1d(x, weight, bias, stride, padding, dilation, groups).once()) >> fold_convolution<ops::conv1d, 1>, all_constant),
-      rule<"fold batch norm, conv2d">(normalised(conv2d(x, weight, bias, stride, padding, dilation, groups).once()) >> fold_convolution<ops::conv2d, 2>, all_constant),
-      rule<"fold batch norm, conv3d">(normalised(conv3d(x, weight, bias, stride, padding, dilation, groups).once()) >> fold_convolution<ops::conv3d, 3>, all_constant),
+      rule<"fold batch norm, conv1d">(normalised(conv1d(x, weight, bias, stride, padding, dilation, groups).once()) >>
+                                          fold_convolution<ops::conv1d, 1>,
+                                      all_constant),
+      rule<"fold batch norm, conv2d">(normalised(conv2d(x, weight, bias, stride, padding, dilation, groups).once()) >>
+                                          fold_convolution<ops::conv2d, 2>,
+                                      all_constant),
+      rule<"fold batch norm, conv3d">(normalised(conv3d(x, weight, bias, stride, padding, dilation, groups).once()) >>
+                                          fold_convolution<ops::conv3d, 3>,
+                                      all_constant),
       rule<"fold batch norm, conv_transpose1d">(
-          normalised(conv_transpose1d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >> fold_transposed<ops::conv_transpose1d, 1>,
+          normalised(conv_transpose1d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >>
+              fold_transposed<ops::conv_transpose1d, 1>,
           constant_and_one_group),
       rule<"fold batch norm, conv_transpose2d">(
-          normalised(conv_transpose2d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >> fold_transposed<ops::conv_transpose2d_input, 2>,
+          normalised(conv_transpose2d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >>
+              fold_transposed<ops::conv_transpose2d_input, 2>,
           constant_and_one_group),
       rule<"fold batch norm, conv_transpose3d">(
-          normalised(conv_transpose3d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >> fold_transposed<ops::conv_transpose3d_input, 3>,
+          normalised(conv_transpose3d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >>
+              fold_transposed<ops::conv_transpose3d_input, 3>,
           constant_and_one_group),
       rule<"fold batch norm, linear">(normalised(linear(x, weight, bias).once()) >> fold_linear, constant_and_2d),
-      rule<"dropout">(any_of(ops::dropout, ops::dropout_, ops::feature_dropout, ops::feature_dropout_, ops::alpha_dropout, ops::alpha_dropout_,
-                             ops::feature_alpha_dropout, ops::feature_alpha_dropout_)(x, _, lit<false>) >> x),
+      rule<"dropout">(any_of(ops::dropout, ops::dropout_, ops::feature_dropout, ops::feature_dropout_,
+                             ops::alpha_dropout, ops::alpha_dropout_, ops::feature_alpha_dropout,
+                             ops::feature_alpha_dropout_)(x, _, lit<false>) >>
+                      x),
       rule<"identity">(identity(x) >> x));
 }();
 

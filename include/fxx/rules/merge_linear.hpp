@@ -21,13 +21,15 @@ inline std::int64_t rows_of(const Match& member) {
 inline constexpr auto can_merge = [](const Match& m) {
   const Match& first = m.members()[0];
   for (const Match& member : m.members()) {
-    if (rows_of(member) <= 0 || !is_constant_or_none(member[bias]) || member[bias].is_none() != first[bias].is_none()) return false;
+    if (rows_of(member) <= 0 || !is_constant_or_none(member[bias]) || member[bias].is_none() != first[bias].is_none())
+      return false;
     if (member.node(weight)->tensor_meta()->dtype != first.node(weight)->tensor_meta()->dtype) return false;
   }
   return true;
 };
 
-/// A part of a larger result has gaps, over which `view` may not reach; `reshape` does the same and copies where it must.
+/// A part of a larger result has gaps, over which `view` may not reach; `reshape` does the same and copies where it
+/// must.
 inline void views_become_reshapes(Node* value) {
   for (Node* user : value->users()) {
     const Operator* op = user->operation();
@@ -45,8 +47,9 @@ inline constexpr auto merge = [](const Match& m) -> Argument {
     sizes.push_back(rows_of(member));
   }
   Node* merged_weight = m.call(ops::cat, {Argument::list(weights)});
-  Node* merged = m[bias].is_none() ? m.call(ops::linear, {m[x], merged_weight})
-                                   : m.call(ops::linear, {m[x], merged_weight, m.call(ops::cat, {Argument::list(biases)})});
+  Node* merged = m[bias].is_none()
+                     ? m.call(ops::linear, {m[x], merged_weight})
+                     : m.call(ops::linear, {m[x], merged_weight, m.call(ops::cat, {Argument::list(biases)})});
   Node* split = m.call(ops::split_with_sizes, {merged, Argument::list(sizes), -1});
   for (std::size_t i = 0; i < sizes.size(); ++i) parts.push_back(m.call(ops::operator_getitem, {split, i}));
   for (const Match& member : m.members()) views_become_reshapes(member.root());
@@ -55,7 +58,8 @@ inline constexpr auto merge = [](const Match& m) -> Argument {
 }  // namespace merge_linear_rules
 
 /// Queries, keys and values of attention, gate and up projection of an MLP: one matrix product instead of several.
-/// Law: linear(x, [w1; w2], [b1; b2]) = [linear(x, w1, b1), linear(x, w2, b2)], exact. Needs: constant weights whose shapes are known.
+/// Law: linear(x, [w1; w2], [b1; b2]) = [linear(x, w1, b1), linear(x, w2, b2)], exact. Needs: constant weights whose
+/// shapes are known.
 inline constexpr auto merge_linear = [] {
   using namespace pattern;
   using namespace merge_linear_rules;

@@ -1,7 +1,7 @@
 // What passes between a program and the forward function that it built: the one C function of such a library.
 //
-// Tensors cross by pointer, so both sides must be built against one LibTorch; the cache sees to that. Exceptions do not cross:
-// they are handed over as values.
+// Tensors cross by pointer, so both sides must be built against one LibTorch; the cache sees to that. Exceptions do not
+// cross: they are handed over as values.
 // Main names: ForwardCall, forward_symbol. Cost: light.
 #pragma once
 
@@ -18,12 +18,12 @@ inline constexpr const char* forward_symbol = "fxx_forward";
 struct ForwardCall {
   const void* const* inputs;      // const at::Tensor*, one for each placeholder
   const void* const* attributes;  // const at::Tensor*, in the order that the source was made with
-  void* results;                  // std::vector<std::vector<at::Tensor>>*: one list for each value that the graph returns
+  void* results;  // std::vector<std::vector<at::Tensor>>*: one list for each value that the graph returns
   /// Runs node `node` in the program that loaded the library. 0, or 1 when `exception` was set.
   int (*call_back)(ForwardCall* call, int node, const void* const* inputs, void* results);
-  void* host;                     // for call_back
-  void* exception;                // std::exception_ptr*
-  int node;                       // the node that runs, for messages
+  void* host;       // for call_back
+  void* exception;  // std::exception_ptr*
+  int node;         // the node that runs, for messages
 };
 
 }  // namespace fxx::inline FXX_ABI

@@ -1,7 +1,7 @@
 // What may be passed where an operator is called with a Proxy: the parameter types of the generated overload set.
 //
-// One class per kind of schema parameter. Each takes the C++ values that LibTorch takes there, proxies of them, and braces;
-// what does not fit is a compile error at the call. A parameter left out stays left out in the graph.
+// One class per kind of schema parameter. Each takes the C++ values that LibTorch takes there, proxies of them, and
+// braces; what does not fit is a compile error at the call. A parameter left out stays left out in the graph.
 // Main names: Operand, Single, List, argument_traits. Cost: light.
 #pragma once
 
@@ -220,9 +220,12 @@ class List : public Operand {
  public:
   using Item = Single<Base, OptionalItems>;
   List() = default;
-  List(std::initializer_list<Item> items, std::source_location where = std::source_location::current()) { set_items<Item>(items, where); }
+  List(std::initializer_list<Item> items, std::source_location where = std::source_location::current()) {
+    set_items<Item>(items, where);
+  }
   template <detail::Sequence T>
-    requires(std::constructible_from<Item, const typename T::value_type&, std::source_location> && !detail::HasTraits<T>)
+    requires(std::constructible_from<Item, const typename T::value_type&, std::source_location> &&
+             !detail::HasTraits<T>)
   List(const T& items, std::source_location where = std::source_location::current()) {
     set_items<Item>(items, where);
   }

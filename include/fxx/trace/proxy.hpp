@@ -1,9 +1,9 @@
 // Values that record what is done with them: the stand-ins of symbolic tracing.
 //
-// Proxy stands for a tensor and has the members of torch::Tensor, made from the operator table. ScalarProxy stands for a number
-// that is known only when the graph runs (`x.size(0)`), ListProxy for a list of tensors (`x.chunk(2)`). Functions over them
-// (`relu(x)`, `x + 1`) are found by argument-dependent lookup; braces have no namespace, so `cat({x, y}, 1)` needs
-// `using fxx::functional::cat`.
+// Proxy stands for a tensor and has the members of torch::Tensor, made from the operator table. ScalarProxy stands for
+// a number that is known only when the graph runs (`x.size(0)`), ListProxy for a list of tensors (`x.chunk(2)`).
+// Functions over them (`relu(x)`, `x + 1`) are found by argument-dependent lookup; braces have no namespace, so
+// `cat({x, y}, 1)` needs `using fxx::functional::cat`.
 // Main names: Proxy, ScalarProxy, ListProxy, IndexArg. Cost: light. After torch.fx proxy.py, 2.13.
 #pragma once
 
@@ -24,13 +24,21 @@ class ScalarProxy : public ProxyBase {
 
   // Like a number of C++, the variable gets a new value.
   template <detail::Fits<ValueType::scalar> T>
-  ScalarProxy& operator+=(const T& other) { return *this = *this + other; }
+  ScalarProxy& operator+=(const T& other) {
+    return *this = *this + other;
+  }
   template <detail::Fits<ValueType::scalar> T>
-  ScalarProxy& operator-=(const T& other) { return *this = *this - other; }
+  ScalarProxy& operator-=(const T& other) {
+    return *this = *this - other;
+  }
   template <detail::Fits<ValueType::scalar> T>
-  ScalarProxy& operator*=(const T& other) { return *this = *this * other; }
+  ScalarProxy& operator*=(const T& other) {
+    return *this = *this * other;
+  }
   template <detail::Fits<ValueType::scalar> T>
-  ScalarProxy& operator/=(const T& other) { return *this = *this / other; }
+  ScalarProxy& operator/=(const T& other) {
+    return *this = *this / other;
+  }
 
   // C++ code that needs the number cannot be traced: these, and comparisons, throw TraceError (E301), as torch.fx does.
   explicit operator bool() const { return tracer().to_bool(*this); }
@@ -66,11 +74,14 @@ namespace functional {
 class IndexArg : public Operand {
  public:
   template <class T>
-    requires(detail::Fits<T, ValueType::tensor> || detail::Fits<T, ValueType::scalar> || detail::Fits<T, ValueType::boolean>)
+    requires(detail::Fits<T, ValueType::tensor> || detail::Fits<T, ValueType::scalar> ||
+             detail::Fits<T, ValueType::boolean>)
   IndexArg(const T& value, std::source_location where = std::source_location::current()) {
     set(value, where);
   }
-  IndexArg(Slice slice, std::source_location where = std::source_location::current()) { set(Argument(std::move(slice)), where); }
+  IndexArg(Slice slice, std::source_location where = std::source_location::current()) {
+    set(Argument(std::move(slice)), where);
+  }
   IndexArg(Ellipsis, std::source_location where = std::source_location::current()) { set(Argument(Ellipsis{}), where); }
   IndexArg(std::nullopt_t, std::source_location where = std::source_location::current()) { set_none(where); }
   template <class T>
@@ -83,8 +94,12 @@ class IndexArg : public Operand {
 };
 class IndexListArg : public Operand {
  public:
-  IndexListArg(std::initializer_list<IndexArg> items, std::source_location where = std::source_location::current()) { set_items<IndexArg>(items, where); }
-  IndexListArg(const std::vector<IndexArg>& items, std::source_location where = std::source_location::current()) { set_items<IndexArg>(items, where); }
+  IndexListArg(std::initializer_list<IndexArg> items, std::source_location where = std::source_location::current()) {
+    set_items<IndexArg>(items, where);
+  }
+  IndexListArg(const std::vector<IndexArg>& items, std::source_location where = std::source_location::current()) {
+    set_items<IndexArg>(items, where);
+  }
 };
 }  // namespace functional
 
@@ -145,7 +160,8 @@ class Proxy : public ProxyBase {
   /// `x[0]`.
   Proxy operator[](const functional::IndexArg& index) const;
   /// `x.index({Slice{}, 0, "..."})`, recorded as getitem.
-  Proxy index(const functional::IndexListArg& indices, std::source_location where = std::source_location::current()) const;
+  Proxy index(const functional::IndexListArg& indices,
+              std::source_location where = std::source_location::current()) const;
 
   // In place, as in LibTorch; the proxy then stands for the result. (torch.fx records `x += 1` as a new value.)
   Proxy& operator+=(const TensorArg& other);
@@ -177,9 +193,9 @@ namespace functional {
 #include "fxx/trace/functions_declared.inc"
 
 // Arithmetic and comparison. A torch::Tensor or a number may stand on either side.
-#define FXX_BINARY_OPERATOR(symbol)                                  \
-  Proxy operator symbol(const TensorArg& a, const TensorArg& b);     \
-  Proxy operator symbol(const TensorArg& a, const ScalarArg& b);     \
+#define FXX_BINARY_OPERATOR(symbol)                              \
+  Proxy operator symbol(const TensorArg& a, const TensorArg& b); \
+  Proxy operator symbol(const TensorArg& a, const ScalarArg& b); \
   Proxy operator symbol(const ScalarArg& a, const TensorArg& b);
 FXX_BINARY_OPERATOR(+)
 FXX_BINARY_OPERATOR(-)
@@ -200,8 +216,8 @@ Proxy operator-(const TensorArg& a);
 Proxy operator~(const TensorArg& a);
 
 // Numbers: recorded as Python's operators. Templates, since exact matches must win over the conversion to a C++ number.
-// C++ divides integers towards zero, and sizes are not negative: `/` is recorded as floordiv, with a real number on either
-// side as truediv. The nodes have no line: an operator has no parameter that could take it.
+// C++ divides integers towards zero, and sizes are not negative: `/` is recorded as floordiv, with a real number on
+// either side as truediv. The nodes have no line: an operator has no parameter that could take it.
 namespace detail {
 ScalarProxy scalar_operation(OperatorIndex index, const ScalarArg& a, const ScalarArg& b);
 template <class T>
@@ -215,15 +231,15 @@ auto comparable(const T& value) {
   else return value;
 }
 }  // namespace detail
-#define FXX_SCALAR_OPERATOR(symbol, index)                                                                            \
-  template <fxx::detail::Fits<ValueType::scalar> T>                                                                   \
-  ScalarProxy operator symbol(const ScalarProxy& a, const T& b) {                                                     \
-    return detail::scalar_operation(OperatorIndex::index, detail::scalar_argument(a), detail::scalar_argument(b));    \
-  }                                                                                                                   \
-  template <fxx::detail::Fits<ValueType::scalar> T>                                                                   \
-    requires(!std::same_as<T, ScalarProxy>)                                                                           \
-  ScalarProxy operator symbol(const T& a, const ScalarProxy& b) {                                                     \
-    return detail::scalar_operation(OperatorIndex::index, detail::scalar_argument(a), detail::scalar_argument(b));    \
+#define FXX_SCALAR_OPERATOR(symbol, index)                                                                         \
+  template <fxx::detail::Fits<ValueType::scalar> T>                                                                \
+  ScalarProxy operator symbol(const ScalarProxy& a, const T& b) {                                                  \
+    return detail::scalar_operation(OperatorIndex::index, detail::scalar_argument(a), detail::scalar_argument(b)); \
+  }                                                                                                                \
+  template <fxx::detail::Fits<ValueType::scalar> T>                                                                \
+    requires(!std::same_as<T, ScalarProxy>)                                                                        \
+  ScalarProxy operator symbol(const T& a, const ScalarProxy& b) {                                                  \
+    return detail::scalar_operation(OperatorIndex::index, detail::scalar_argument(a), detail::scalar_argument(b)); \
   }
 FXX_SCALAR_OPERATOR(+, operator_add)
 FXX_SCALAR_OPERATOR(-, operator_sub)
@@ -231,15 +247,15 @@ FXX_SCALAR_OPERATOR(*, operator_mul)
 FXX_SCALAR_OPERATOR(/, operator_floordiv)
 FXX_SCALAR_OPERATOR(%, operator_mod)
 #undef FXX_SCALAR_OPERATOR
-#define FXX_SCALAR_COMPARISON(symbol)                                \
-  template <fxx::detail::Fits<ValueType::scalar> T>                  \
-  bool operator symbol(const ScalarProxy& a, const T& b) {           \
-    return detail::comparable(a) symbol detail::comparable(b);       \
-  }                                                                  \
-  template <fxx::detail::Fits<ValueType::scalar> T>                  \
-    requires(!std::same_as<T, ScalarProxy>)                          \
-  bool operator symbol(const T& a, const ScalarProxy& b) {           \
-    return detail::comparable(a) symbol detail::comparable(b);       \
+#define FXX_SCALAR_COMPARISON(symbol)                          \
+  template <fxx::detail::Fits<ValueType::scalar> T>            \
+  bool operator symbol(const ScalarProxy& a, const T& b) {     \
+    return detail::comparable(a) symbol detail::comparable(b); \
+  }                                                            \
+  template <fxx::detail::Fits<ValueType::scalar> T>            \
+    requires(!std::same_as<T, ScalarProxy>)                    \
+  bool operator symbol(const T& a, const ScalarProxy& b) {     \
+    return detail::comparable(a) symbol detail::comparable(b); \
   }
 FXX_SCALAR_COMPARISON(<)
 FXX_SCALAR_COMPARISON(<=)

@@ -82,10 +82,10 @@ FXX_INLINE Proxy& Proxy::operator=(const ScalarArg& value) && {
   return *this = detail::method("fill_", OperatorIndex::fill__Scalar, {&self, &value}, value.location());
 }
 
-#define FXX_IN_PLACE(symbol, Operand, index)                                  \
-  FXX_INLINE Proxy& Proxy::operator symbol(const Operand& other) {            \
-    const TensorArg self(*this, other.location());                            \
-    return *this = detail::function(OperatorIndex::index, {&self, &other});   \
+#define FXX_IN_PLACE(symbol, Operand, index)                                \
+  FXX_INLINE Proxy& Proxy::operator symbol(const Operand& other) {          \
+    const TensorArg self(*this, other.location());                          \
+    return *this = detail::function(OperatorIndex::index, {&self, &other}); \
   }
 FXX_IN_PLACE(+=, TensorArg, add__Tensor)
 FXX_IN_PLACE(+=, ScalarArg, add__Scalar)
@@ -119,28 +119,31 @@ FXX_INLINE Proxy number_over_tensor(const ScalarArg& a, const TensorArg& b) {
 }  // namespace detail
 
 // A number on the left: LibTorch's own operators turn it into a tensor or swap the sides; so do these.
-#define FXX_BINARY(symbol, tensor_operator, scalar_operator, swapped)                                          \
-  FXX_INLINE Proxy operator symbol(const TensorArg& a, const TensorArg& b) {                                   \
-    return fxx::detail::function(OperatorIndex::tensor_operator, {&a, &b});                                         \
-  }                                                                                                            \
-  FXX_INLINE Proxy operator symbol(const TensorArg& a, const ScalarArg& b) {                                   \
-    return fxx::detail::function(OperatorIndex::scalar_operator, {&a, &b});                                         \
-  }                                                                                                            \
+#define FXX_BINARY(symbol, tensor_operator, scalar_operator, swapped)        \
+  FXX_INLINE Proxy operator symbol(const TensorArg& a, const TensorArg& b) { \
+    return fxx::detail::function(OperatorIndex::tensor_operator, {&a, &b});  \
+  }                                                                          \
+  FXX_INLINE Proxy operator symbol(const TensorArg& a, const ScalarArg& b) { \
+    return fxx::detail::function(OperatorIndex::scalar_operator, {&a, &b});  \
+  }                                                                          \
   FXX_INLINE Proxy operator symbol(const ScalarArg& a, const TensorArg& b) { return swapped; }
 FXX_BINARY(+, add_Tensor, add_Scalar, fxx::detail::function(OperatorIndex::add_Scalar, {&b, &a}))
 FXX_BINARY(-, sub_Tensor, sub_Scalar, fxx::detail::function(OperatorIndex::rsub_Scalar, {&b, &a}))
 FXX_BINARY(*, mul_Tensor, mul_Scalar, fxx::detail::function(OperatorIndex::mul_Scalar, {&b, &a}))
 FXX_BINARY(/, div_Tensor, div_Scalar, detail::number_over_tensor(a, b))
-FXX_BINARY(%, remainder_Tensor, remainder_Scalar, fxx::detail::function(OperatorIndex::remainder_Scalar_Tensor, {&a, &b}))
+FXX_BINARY(%, remainder_Tensor, remainder_Scalar,
+           fxx::detail::function(OperatorIndex::remainder_Scalar_Tensor, {&a, &b}))
 FXX_BINARY(<, lt_Tensor, lt_Scalar, fxx::detail::function(OperatorIndex::gt_Scalar, {&b, &a}))
 FXX_BINARY(<=, le_Tensor, le_Scalar, fxx::detail::function(OperatorIndex::ge_Scalar, {&b, &a}))
 FXX_BINARY(>, gt_Tensor, gt_Scalar, fxx::detail::function(OperatorIndex::lt_Scalar, {&b, &a}))
 FXX_BINARY(>=, ge_Tensor, ge_Scalar, fxx::detail::function(OperatorIndex::le_Scalar, {&b, &a}))
 FXX_BINARY(==, eq_Tensor, eq_Scalar, fxx::detail::function(OperatorIndex::eq_Scalar, {&b, &a}))
 FXX_BINARY(!=, ne_Tensor, ne_Scalar, fxx::detail::function(OperatorIndex::ne_Scalar, {&b, &a}))
-FXX_BINARY(&, bitwise_and_Tensor, bitwise_and_Scalar, fxx::detail::function(OperatorIndex::bitwise_and_Scalar, {&b, &a}))
+FXX_BINARY(&, bitwise_and_Tensor, bitwise_and_Scalar,
+           fxx::detail::function(OperatorIndex::bitwise_and_Scalar, {&b, &a}))
 FXX_BINARY(|, bitwise_or_Tensor, bitwise_or_Scalar, fxx::detail::function(OperatorIndex::bitwise_or_Scalar, {&b, &a}))
-FXX_BINARY(^, bitwise_xor_Tensor, bitwise_xor_Scalar, fxx::detail::function(OperatorIndex::bitwise_xor_Scalar, {&b, &a}))
+FXX_BINARY(^, bitwise_xor_Tensor, bitwise_xor_Scalar,
+           fxx::detail::function(OperatorIndex::bitwise_xor_Scalar, {&b, &a}))
 #undef FXX_BINARY
 
 FXX_INLINE Proxy operator-(const TensorArg& a) { return fxx::detail::function(OperatorIndex::neg, {&a}); }
@@ -154,11 +157,13 @@ FXX_INLINE bool is_real(const Operand& value) {
   for (std::size_t i = 0; i < reached.size(); ++i) {
     const Operator* op = operator_of(*reached[i]);
     if (!op || op->returns.size() != 1) continue;
-    if (op->returns[0].type.base == ValueType::real || op->id == table_operator(OperatorIndex::operator_truediv).id) return true;
+    if (op->returns[0].type.base == ValueType::real || op->id == table_operator(OperatorIndex::operator_truediv).id)
+      return true;
     if (op->name_space() != "operator" || op->base_name() == "getitem") continue;
     for (const Argument& a : reached[i]->args()) {
       if (a.kind() == Argument::Kind::real) return true;
-      if (a.is_node() && std::find(reached.begin(), reached.end(), a.node()) == reached.end()) reached.push_back(a.node());
+      if (a.is_node() && std::find(reached.begin(), reached.end(), a.node()) == reached.end())
+        reached.push_back(a.node());
     }
   }
   return false;

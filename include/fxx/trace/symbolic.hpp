@@ -1,7 +1,7 @@
 // Symbolic tracing of a callable: run it once with proxies, keep what it did as a graph.
 //
-// Main names: symbolic_graph, to_argument (outputs), traceable. The LibTorch wing adds modules, attributes and a GraphModule
-// on top (torch/symbolic_trace.hpp).
+// Main names: symbolic_graph, to_argument (outputs), traceable. The LibTorch wing adds modules, attributes and a
+// GraphModule on top (torch/symbolic_trace.hpp).
 // Cost: light, plus what the callable's own templates cost. After torch.fx _symbolic_trace.py, 2.13.
 #pragma once
 
@@ -50,7 +50,10 @@ Argument to_argument(Tracer& tracer, const T& value) {
     return std::string_view(value);
   } else if constexpr (std::is_arithmetic_v<T> || std::same_as<T, Argument> || std::same_as<T, std::nullopt_t>) {
     return Argument(value);
-  } else if constexpr (requires { value.has_value(); *value; }) {
+  } else if constexpr (requires {
+                         value.has_value();
+                         *value;
+                       }) {
     return value ? to_argument(tracer, *value) : Argument();
   } else if constexpr (requires { typename T::mapped_type; }) {
     std::vector<DictEntry> entries;
@@ -63,7 +66,8 @@ Argument to_argument(Tracer& tracer, const T& value) {
   } else if constexpr (detail::is_tuple<T>) {
     return std::apply(
         [&](const auto&... items) {
-          if constexpr ((std::derived_from<std::remove_cvref_t<decltype(items)>, ProxyBase> && ...) && sizeof...(items) > 0) {
+          if constexpr ((std::derived_from<std::remove_cvref_t<decltype(items)>, ProxyBase> && ...) &&
+                        sizeof...(items) > 0) {
             const ProxyBase* const proxies[] = {&items...};
             return tracer.collapse_items(proxies);
           } else {
@@ -72,8 +76,9 @@ Argument to_argument(Tracer& tracer, const T& value) {
         },
         value);
   } else {
-    static_assert(std::same_as<T, void>, "fxx::symbolic_trace: the function returns a type that a graph cannot hold; "
-                                         "return tensors, numbers, text, or tuples, vectors and maps of them");
+    static_assert(std::same_as<T, void>,
+                  "fxx::symbolic_trace: the function returns a type that a graph cannot hold; "
+                  "return tensors, numbers, text, or tuples, vectors and maps of them");
     return {};
   }
 }
@@ -102,7 +107,9 @@ std::vector<std::string> input_names(std::span<const std::string> given, std::si
 template <class F>
 Graph symbolic_graph(F&& f, std::vector<std::string> names = {}) {
   constexpr int arity = detail::proxy_arity<F>();
-  static_assert(arity >= 0, "fxx::symbolic_trace: the function cannot be called with proxies; take its tensors as `auto`, as a template parameter, or as fxx::Proxy");
+  static_assert(arity >= 0,
+                "fxx::symbolic_trace: the function cannot be called with proxies; take its tensors as `auto`, as a "
+                "template parameter, or as fxx::Proxy");
   Graph graph;
   if constexpr (arity >= 0) {
     Tracer tracer(graph);

@@ -1,7 +1,7 @@
 // Recording: turns operations on proxies into nodes of a graph.
 //
-// Main names: Tracer, GraphAppendingTracer. Everything that is recorded passes through the virtual functions, whose names are
-// torch.fx's; override them to change what tracing does.
+// Main names: Tracer, GraphAppendingTracer. Everything that is recorded passes through the virtual functions, whose
+// names are torch.fx's; override them to change what tracing does.
 // Cost: light; recording one call costs well under a microsecond. After torch.fx proxy.py TracerBase, 2.13.
 #pragma once
 
@@ -32,13 +32,13 @@ class Tracer {
   virtual Argument create_arg(const Operand& value);
   /// The get_attr node of a tensor of the host library. Throws TraceError (E305) here: a bare tracer has no module.
   virtual Node* attribute(const void* tensor);
-  /// A proxy stands where C++ wants a bool: `if (x.sum() > 0)`. Throws TraceError (E301) that names the user's function;
-  /// an override may decide instead.
+  /// A proxy stands where C++ wants a bool: `if (x.sum() > 0)`. Throws TraceError (E301) that names the user's
+  /// function; an override may decide instead.
   virtual bool to_bool(const ProxyBase& value);
   /// A proxy is iterated or asked for its length. Throws TraceError (E302) that names the user's function.
   virtual void iter(const ProxyBase& value);
-  /// A proxy stands where C++ wants a number: `int64_t n = x.size(0)`, `x.size(0) > 1`. Throws TraceError (E301) that names the
-  /// user's function; an override may know the number.
+  /// A proxy stands where C++ wants a number: `int64_t n = x.size(0)`, `x.size(0) > 1`. Throws TraceError (E301) that
+  /// names the user's function; an override may know the number.
   virtual Argument to_number(const ProxyBase& value);
 
   // --- recording -----------------------------------------------------------------------------------------------------
@@ -57,7 +57,8 @@ class Tracer {
   Argument collapse_items(std::span<const ProxyBase* const> values);
 
  protected:
-  /// "user_function(...) at model.cpp:41", as far as symbols tell; else with the line that made `value`, when that is known.
+  /// "user_function(...) at model.cpp:41", as far as symbols tell; else with the line that made `value`, when that is
+  /// known.
   static std::string user_source(const Node* value = nullptr);
 
  private:
@@ -75,7 +76,8 @@ class GraphAppendingTracer : public Tracer {
 };
 
 namespace detail {
-/// The tracer of a call: that of its first proxy. Throws TraceError (E308) when there is none, (E304) when there are two.
+/// The tracer of a call: that of its first proxy. Throws TraceError (E308) when there is none, (E304) when there are
+/// two.
 Tracer& tracer_of(std::span<const Operand* const> operands);
 Node* record_function(const Operator& op, std::initializer_list<const Operand*> operands);
 Node* record_method(std::string_view name, const Operator& op, std::initializer_list<const Operand*> operands,

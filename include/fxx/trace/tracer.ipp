@@ -41,25 +41,28 @@ FXX_INLINE Node* Tracer::attribute(const void*) {
 }
 
 FXX_INLINE bool Tracer::to_bool(const ProxyBase& value) {
-  throw TraceError(ErrorId::data_dependent,
-                   "Tracer::to_bool: symbolically traced variables cannot be used as inputs to control flow; the branch depends on "
-                   "a value that is known only when the graph runs. Decide it before tracing, or compute both sides and select with "
-                   "where()",
-                   {format_node(*value.node()), user_source(value.node())});
+  throw TraceError(
+      ErrorId::data_dependent,
+      "Tracer::to_bool: symbolically traced variables cannot be used as inputs to control flow; the branch depends on "
+      "a value that is known only when the graph runs. Decide it before tracing, or compute both sides and select with "
+      "where()",
+      {format_node(*value.node()), user_source(value.node())});
 }
 
 FXX_INLINE void Tracer::iter(const ProxyBase& value) {
-  throw TraceError(ErrorId::not_iterable,
-                   "Tracer::iter: a traced list cannot be iterated, its length is known only when the graph runs; unpack<N>() takes "
-                   "a fixed number of items",
-                   {format_node(*value.node()), user_source(value.node())});
+  throw TraceError(
+      ErrorId::not_iterable,
+      "Tracer::iter: a traced list cannot be iterated, its length is known only when the graph runs; unpack<N>() takes "
+      "a fixed number of items",
+      {format_node(*value.node()), user_source(value.node())});
 }
 
 FXX_INLINE Argument Tracer::to_number(const ProxyBase& value) {
-  throw TraceError(ErrorId::data_dependent,
-                   "Tracer::to_number: a traced value cannot become a number of C++, it is known only when the graph runs; keep it "
-                   "as it is (auto n = x.size(0)) and compute with that, or decide before tracing",
-                   {format_node(*value.node()), user_source(value.node())});
+  throw TraceError(
+      ErrorId::data_dependent,
+      "Tracer::to_number: a traced value cannot become a number of C++, it is known only when the graph runs; keep it "
+      "as it is (auto n = x.size(0)) and compute with that, or decide before tracing",
+      {format_node(*value.node()), user_source(value.node())});
 }
 
 FXX_INLINE std::string Tracer::user_source(const Node* value) {
@@ -72,7 +75,8 @@ FXX_INLINE std::string Tracer::user_source(const Node* value) {
 
 // --- recording -------------------------------------------------------------------------------------------------------
 
-FXX_INLINE Proxy Tracer::placeholder(std::string_view name, std::optional<Argument> default_value, std::string_view type) {
+FXX_INLINE Proxy Tracer::placeholder(std::string_view name, std::optional<Argument> default_value,
+                                     std::string_view type) {
   Node* node = default_value ? create_node(Placeholder{std::string(name)}, {*default_value})
                              : create_node(Placeholder{std::string(name)}, {});
   node->set_type(type);
@@ -103,18 +107,20 @@ FXX_INLINE Node* Tracer::call_function(const Operator& op, std::span<const Opera
   std::vector<Argument> args;
   std::vector<KeywordArgument> kwargs;
   bind(&op, operands, args, kwargs);
-  return create_node(CallFunction{&op}, args, kwargs, {}, operands.empty() ? std::source_location() : operands[0]->location());
+  return create_node(CallFunction{&op}, args, kwargs, {},
+                     operands.empty() ? std::source_location() : operands[0]->location());
 }
 
 FXX_INLINE Node* Tracer::call_function(const UserFunction& function, std::span<const Operand* const> operands) {
   std::vector<Argument> args;
   std::vector<KeywordArgument> kwargs;
   bind(nullptr, operands, args, kwargs);
-  return create_node(CallFunction{&function}, args, kwargs, {}, operands.empty() ? std::source_location() : operands[0]->location());
+  return create_node(CallFunction{&function}, args, kwargs, {},
+                     operands.empty() ? std::source_location() : operands[0]->location());
 }
 
-FXX_INLINE Node* Tracer::call_method(std::string_view method, const Operator* resolved, std::span<const Operand* const> operands,
-                                     std::source_location where) {
+FXX_INLINE Node* Tracer::call_method(std::string_view method, const Operator* resolved,
+                                     std::span<const Operand* const> operands, std::source_location where) {
   std::vector<Argument> args;
   std::vector<KeywordArgument> kwargs;
   bind(resolved, operands, args, kwargs);
@@ -125,7 +131,8 @@ FXX_INLINE Node* Tracer::call_method(std::string_view method, const Operator* re
 
 FXX_INLINE Node* Tracer::item(Node* node, int index) {
   Node*& known = items_[(static_cast<std::uint64_t>(node->index()) << 32) | static_cast<std::uint32_t>(index)];
-  if (!known || known->is_erased()) known = create_node(CallFunction{&table_operator(OperatorIndex::operator_getitem)}, {node, index});
+  if (!known || known->is_erased())
+    known = create_node(CallFunction{&table_operator(OperatorIndex::operator_getitem)}, {node, index});
   return known;
 }
 
@@ -141,7 +148,8 @@ FXX_INLINE Argument Tracer::collapse_items(std::span<const ProxyBase* const> val
   for (const ProxyBase* value : values)
     if (value->tracer_ != this) node_of(*value);
   const Node* producer = values.empty() ? nullptr : values[0]->node_;
-  bool whole = producer && producer->operation() && producer->operation()->returns.size() == values.size() && values.size() > 1;
+  bool whole =
+      producer && producer->operation() && producer->operation()->returns.size() == values.size() && values.size() > 1;
   for (std::size_t i = 0; i < values.size() && whole; ++i)
     whole = values[i]->node_ == producer && values[i]->item_ == static_cast<int>(i);
   if (whole) return values[0]->node_;
@@ -155,9 +163,10 @@ namespace detail {
 FXX_INLINE Tracer& tracer_of(std::span<const Operand* const> operands) {
   for (const Operand* operand : operands)
     if (operand->tracer()) return *operand->tracer();
-  throw TraceError(ErrorId::no_tracer,
-                   "functional: none of the arguments is a traced value, so there is nothing to record into; call the function of "
-                   "torch:: instead");
+  throw TraceError(
+      ErrorId::no_tracer,
+      "functional: none of the arguments is a traced value, so there is nothing to record into; call the function of "
+      "torch:: instead");
 }
 
 }  // namespace detail

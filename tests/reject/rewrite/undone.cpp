@@ -4,9 +4,9 @@
 using namespace fxx::pattern;
 
 #ifdef FXX_CONTROL
-inline constexpr auto rules = ruleset(rule<"split">(sub(x, y) >> add(x, neg(y))),
-                                      rule<"join">(mul(x, neg(y)) >> neg(mul(x, y))));
+inline constexpr auto rules =
+    ruleset(rule<"split">(sub(x, y) >> add(x, neg(y))), rule<"join">(mul(x, neg(y)) >> neg(mul(x, y))));
 #else
-inline constexpr auto rules = ruleset(rule<"split">(sub(x, y) >> add(x, neg(y))),
-                                      rule<"join">(add(x, neg(y)) >> sub(x, y)));
+inline constexpr auto rules =
+    ruleset(rule<"split">(sub(x, y) >> add(x, neg(y))), rule<"join">(add(x, neg(y)) >> sub(x, y)));
 #endif

@@ -4,7 +4,11 @@
 #include "fxx/trace/symbolic.hpp"
 
 #ifdef FXX_CONTROL
-[[maybe_unused]] static void f() { (void)fxx::symbolic_graph([](auto x) { return relu(x); }); }
+[[maybe_unused]] static void f() {
+  (void)fxx::symbolic_graph([](auto x) { return relu(x); });
+}
 #else
-[[maybe_unused]] static void f() { (void)fxx::symbolic_graph([](std::string x) { return x.size(); }); }
+[[maybe_unused]] static void f() {
+  (void)fxx::symbolic_graph([](std::string x) { return x.size(); });
+}
 #endif

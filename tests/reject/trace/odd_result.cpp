@@ -7,10 +7,14 @@
 struct Pair {
   fxx::Proxy a;
 };
-[[maybe_unused]] static void f() { (void)fxx::symbolic_graph([](auto x) { return Pair{x}.a; }); }
+[[maybe_unused]] static void f() {
+  (void)fxx::symbolic_graph([](auto x) { return Pair{x}.a; });
+}
 #else
 struct Pair {
   fxx::Proxy a;
 };
-[[maybe_unused]] static void f() { (void)fxx::symbolic_graph([](auto x) { return Pair{x}; }); }
+[[maybe_unused]] static void f() {
+  (void)fxx::symbolic_graph([](auto x) { return Pair{x}; });
+}
 #endif

@@ -73,8 +73,8 @@ struct GraphStorage {
   Arena arena;
   Graph* graph;
   const Owner* owner = nullptr;
-  Node root;            // both ends of the list
-  Node* before;         // new nodes go before it
+  Node root;     // both ends of the list
+  Node* before;  // new nodes go before it
   Node* output = nullptr;
   std::size_t size = 0;
   std::uint32_t epoch = 0, next_index = 0;
