@@ -293,11 +293,15 @@ struct HostileImpl : torch::nn::Module {
     parameter = register_parameter(parameter_name, torch::randn({2}));
     buffer = register_buffer(buffer_name, torch::randn({2}));
   }
-  std::tuple<Tensor, Tensor> forward(Tensor x, Tensor y) {
-    const Tensor z = children->forward(F::gelu(fc(x))) * parameter + buffer;
-    return {z + y, torch::tensor({1.5f, -2.5f}) * z};
+  std::tuple<Tensor, std::vector<Tensor>, std::map<std::string, Tensor>> forward(Tensor x, Tensor y) {
+    Tensor h = fc(x);
+    h.clamp_(-2, 2);
+    const Tensor z = children->forward(F::gelu(h)) * parameter + buffer;
+    const Tensor masked = z.masked_fill(z < 0, -std::numeric_limits<float>::infinity());
+    return {z + y, {torch::tensor({1.5f, -2.5f}) * z, masked}, {{"a \"key\"\n", z > 0}}};
   }
 };
+
 const std::vector<std::string> hostile_inputs = {"x); std::abort(); (", "class"};
 
 TEST_CASE("names that hold code stay names: in the text of a graph, in its C++, in what is built of it") {
@@ -358,7 +362,8 @@ TEST_CASE("a folder that Meson builds computes the same, and says when it does n
   const std::string said = run({to + "/build/hostile_net"});
   CHECK(contains(said, "loaded 9 parameters"));
   CHECK(contains(said, "result 0: [5, 2], as expected"));
-  CHECK(contains(said, "result 1: [5, 2], as expected"));
+  CHECK(contains(said, "result 2: [5, 2], as expected"));
+  CHECK(contains(said, "result 3: [5, 2], as expected"));
 
   // Other weights give other results, and the program says so.
   {
