@@ -1,6 +1,6 @@
 // The rules that ship, with numbers: each is applied to a traced function, and results and gradients are compared with
 // those of the function itself in double precision, over sizes that are easily got wrong. What only looks like a rule's
-// pattern is left alone.
+// pattern is left alone. One long file: each that includes LibTorch takes 20 s and 1.3 GB to compile.
 #include "fxx/rules/activations.hpp"
 #include "fxx/rules/attention.hpp"
 #include "fxx/rules/inference.hpp"

@@ -1,8 +1,8 @@
 // A graph built into a shared library and loaded: a torch::nn::Module again.
 //
-// The forward is generated as C++ over handed-in parameters, compiled by the machine's compiler behind a cache, and called
-// through one C function. Autograd goes through it, parameters stay shared. When something it was built for changes (the graph,
-// a training flag), it runs interpreted instead, so results are always the graph's.
+// The forward is generated as C++ over handed-in parameters, compiled by the machine's compiler behind a cache, and
+// called through one C function. Autograd goes through it, parameters stay shared. When something it was built for
+// changes (the graph, a training flag), it runs interpreted instead, so results are always the graph's.
 // Main names: compile, CompileOptions, CompiledModule. Cost: heavy (torch/nn/module.h).
 #pragma once
 
@@ -18,8 +18,9 @@
 namespace fxx::inline FXX_ABI {
 
 struct CompileOptions {
-  /// Largest error against the interpreter on the example inputs, relative to the largest magnitude of each result; beyond it,
-  /// compile throws. The built operators are the same as the interpreted ones, so 0 is met by deterministic ones.
+  /// Largest error against the interpreter on the example inputs, relative to the largest magnitude of each result;
+  /// beyond it, compile throws. The built operators are the same as the interpreted ones, so 0 is met by deterministic
+  /// ones.
   double tolerance = 1e-6;
   /// Where built libraries are kept; the default folder of BuildCache when empty.
   std::string cache_folder = {};
@@ -35,8 +36,8 @@ class CompiledModule : public GraphModule {
   /// Will the next call go through the built library?
   bool is_current() const;
 
-  /// Largest error against the interpreter, as in CompileOptions::tolerance; nan when it could not be measured, since running
-  /// the graph changes its attributes.
+  /// Largest error against the interpreter, as in CompileOptions::tolerance; nan when it could not be measured, since
+  /// running the graph changes its attributes.
   double max_error() const { return max_error_; }
   bool was_cached() const { return was_cached_; }
   /// Seconds from the start of the compiler to the loaded library.
@@ -47,7 +48,8 @@ class CompiledModule : public GraphModule {
   std::vector<std::string> called_back() const;
 
  private:
-  friend std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs, const CompileOptions& options);
+  friend std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
+                                                 const CompileOptions& options);
   c10::IValue run_built(std::vector<c10::IValue>& inputs);
   void verify(const std::vector<at::Tensor>& example_inputs, double tolerance);
 
@@ -64,13 +66,14 @@ class CompiledModule : public GraphModule {
   bool was_cached_ = false;
 };
 
-/// Generates, builds, loads, checks. Errors, after which `module` works as before: CodegenError (E501) for a graph that has no such
-/// form; CompileError for a missing compiler (E601), a failed (E602) or late (E603) compile, a cache that cannot be written
-/// (E604), with the log; LoadError (E605), (E607) when results differ more than the tolerance.
-std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs, const CompileOptions& options = {});
+/// Generates, builds, loads, checks. Errors, after which `module` works as before: CodegenError (E501) for a graph that
+/// has no such form; CompileError for a missing compiler (E601), a failed (E602) or late (E603) compile, a cache that
+/// cannot be written (E604), with the log; LoadError (E605), (E607) when results differ more than the tolerance.
+std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
+                                        const CompileOptions& options = {});
 
-/// Where the running LibTorch is installed: the folder with `include` and `lib`. Throws CompileError (E601) when that cannot be told
-/// from the loaded libraries; the variable Torch_DIR or CMAKE_PREFIX_PATH then names it.
+/// Where the running LibTorch is installed: the folder with `include` and `lib`. Throws CompileError (E601) when that
+/// cannot be told from the loaded libraries; the variable Torch_DIR or CMAKE_PREFIX_PATH then names it.
 std::string torch_folder();
 
 }  // namespace fxx::inline FXX_ABI

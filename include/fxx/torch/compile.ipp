@@ -66,7 +66,8 @@ FXX_INLINE void flatten(const c10::IValue& value, std::vector<at::Tensor>& out) 
     for (const auto& entry : value.toGenericDict()) flatten(entry.value(), out);
 }
 
-FXX_INLINE c10::IValue assemble(const ResultShape& shape, std::vector<std::vector<at::Tensor>>& values, std::size_t& next) {
+FXX_INLINE c10::IValue assemble(const ResultShape& shape, std::vector<std::vector<at::Tensor>>& values,
+                                std::size_t& next) {
   using Kind = ResultShape::Kind;
   switch (shape.kind) {
     case Kind::tensor: return std::move(values[next++][0]);
@@ -75,7 +76,8 @@ FXX_INLINE c10::IValue assemble(const ResultShape& shape, std::vector<std::vecto
     case Kind::constant: return to_ivalue(shape.constant);
     case Kind::dict: {
       c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
-      for (std::size_t i = 0; i < shape.items.size(); ++i) dict.insert(to_ivalue(shape.keys[i]), assemble(shape.items[i], values, next));
+      for (std::size_t i = 0; i < shape.items.size(); ++i)
+        dict.insert(to_ivalue(shape.keys[i]), assemble(shape.items[i], values, next));
       return dict;
     }
     default: {
@@ -87,7 +89,8 @@ FXX_INLINE c10::IValue assemble(const ResultShape& shape, std::vector<std::vecto
   }
 }
 
-/// Largest difference of two sets of results, relative to the largest magnitude of the second; infinite when they do not compare.
+/// Largest difference of two sets of results, relative to the largest magnitude of the second; infinite when they do
+/// not compare.
 FXX_INLINE double relative_error(const c10::IValue& given, const c10::IValue& expected) {
   std::vector<at::Tensor> a, b;
   flatten(given, a);
@@ -95,7 +98,8 @@ FXX_INLINE double relative_error(const c10::IValue& given, const c10::IValue& ex
   if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
   double worst = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i].sizes() != b[i].sizes() || a[i].scalar_type() != b[i].scalar_type()) return std::numeric_limits<double>::infinity();
+    if (a[i].sizes() != b[i].sizes() || a[i].scalar_type() != b[i].scalar_type())
+      return std::numeric_limits<double>::infinity();
     if (a[i].numel() == 0) continue;
     const at::Tensor x = a[i].detach().to(at::kDouble), y = b[i].detach().to(at::kDouble);
     // nan where nan is expected is no difference, nor is the same infinity.
@@ -114,19 +118,24 @@ FXX_INLINE double relative_error(const c10::IValue& given, const c10::IValue& ex
 FXX_INLINE std::string torch_folder() {
   // The library that the tensor type lives in tells where the headers are.
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(static_cast<void (*)(const char*, const char*, std::uint32_t, const char*)>(&c10::detail::torchCheckFail)), &info) &&
+  if (dladdr(reinterpret_cast<const void*>(static_cast<void (*)(const char*, const char*, std::uint32_t, const char*)>(
+                 &c10::detail::torchCheckFail)),
+             &info) &&
       info.dli_fname) {
     std::error_code ignored;
     const auto library = std::filesystem::canonical(info.dli_fname, ignored);
-    if (!ignored && detail::is_torch_folder(library.parent_path().parent_path())) return library.parent_path().parent_path().string();
+    if (!ignored && detail::is_torch_folder(library.parent_path().parent_path()))
+      return library.parent_path().parent_path().string();
   }
   for (const char* variable : {"Torch_DIR", "CMAKE_PREFIX_PATH"}) {
     const char* value = std::getenv(variable);
-    for (std::filesystem::path folder = value ? value : ""; !folder.empty() && folder.has_relative_path(); folder = folder.parent_path())
+    for (std::filesystem::path folder = value ? value : ""; !folder.empty() && folder.has_relative_path();
+         folder = folder.parent_path())
       if (detail::is_torch_folder(folder)) return folder.string();
   }
   throw CompileError(ErrorId::compiler_missing,
-                     "torch_folder: LibTorch's headers were not found beside the library that is loaded; set Torch_DIR to the folder that holds include/ATen. "
+                     "torch_folder: LibTorch's headers were not found beside the library that is loaded; set Torch_DIR "
+                     "to the folder that holds include/ATen. "
                      "The module keeps working interpreted");
 }
 
@@ -199,7 +208,9 @@ FXX_INLINE c10::IValue CompiledModule::run_built(std::vector<c10::IValue>& input
     try {
       auto& self = *static_cast<CompiledModule*>(call->host);
       std::vector<at::Tensor> values;
-      detail::flatten(detail::NodeRunner(self, self.expanded_).run_with(const_cast<Node&>(*self.built_.nodes[static_cast<std::size_t>(node)]), inputs), values);
+      detail::flatten(detail::NodeRunner(self, self.expanded_)
+                          .run_with(const_cast<Node&>(*self.built_.nodes[static_cast<std::size_t>(node)]), inputs),
+                      values);
       *static_cast<std::vector<at::Tensor>*>(results) = std::move(values);
       return 0;
     } catch (...) {
@@ -212,7 +223,8 @@ FXX_INLINE c10::IValue CompiledModule::run_built(std::vector<c10::IValue>& input
     try {
       std::rethrow_exception(exception);
     } catch (c10::Error& e) {
-      e.add_context("While executing " + format_node(node) + (node.source().empty() ? "" : "\nOriginal code: " + node.source()));
+      e.add_context("While executing " + format_node(node) +
+                    (node.source().empty() ? "" : "\nOriginal code: " + node.source()));
       throw;
     }
   }
@@ -229,7 +241,8 @@ FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_in
   const at::NoGradGuard no_grad;
   const auto inputs = [&] {
     std::vector<c10::IValue> copies;
-    for (const at::Tensor& input : example_inputs) copies.emplace_back(input.clone());  // the graph may write to its inputs
+    for (const at::Tensor& input : example_inputs)
+      copies.emplace_back(input.clone());  // the graph may write to its inputs
     return copies;
   };
   // Both runs draw the same random numbers.
@@ -242,16 +255,19 @@ FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_in
   generator.set_state(state);
   max_error_ = detail::relative_error(got, expected);
   if (!(max_error_ <= tolerance))
-    throw LoadError(ErrorId::result_differs, "compile: the built module differs from the interpreter by " + repr(max_error_) + " of the largest magnitude; the tolerance is " +
+    throw LoadError(ErrorId::result_differs, "compile: the built module differs from the interpreter by " +
+                                                 repr(max_error_) + " of the largest magnitude; the tolerance is " +
                                                  repr(tolerance) + ". The library is at " + library_.path());
 }
 
-FXX_INLINE std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs, const CompileOptions& options) {
+FXX_INLINE std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
+                                                   const CompileOptions& options) {
   module.graph().lint();
   auto compiled = std::make_shared<CompiledModule>(module, options);
   if (example_inputs.size() == compiled->placeholders_) compiled->verify(example_inputs, options.tolerance);
   else
-    throw RunError(ErrorId::input_mismatch, "compile: " + std::to_string(example_inputs.size()) + " example inputs were given; the graph takes " +
+    throw RunError(ErrorId::input_mismatch, "compile: " + std::to_string(example_inputs.size()) +
+                                                " example inputs were given; the graph takes " +
                                                 std::to_string(compiled->placeholders_));
   return compiled;
 }

@@ -30,13 +30,16 @@ std::optional<c10::OperatorHandle> find_handle(const Operator& op);
 /// An operator that LibTorch has registered, from its handle: taken from the registry, or put there.
 const Operator& operator_of(const c10::OperatorHandle& handle);
 
-/// Calls an operator with positional values in the order of its schema, then by name; defaults fill the rest. Several results
-/// come as one tuple. Throws RunError (E701) when the values do not fit the schema, what LibTorch throws when it fails.
+/// Calls an operator with positional values in the order of its schema, then by name; defaults fill the rest. Several
+/// results come as one tuple. Throws RunError (E701) when the values do not fit the schema, what LibTorch throws when
+/// it fails.
 c10::IValue call_operator(const Operator& op, Values args, const KeywordValues& kwargs = {});
 /// Calls a method of the first value by name, choosing the overload by the values.
 c10::IValue call_method(const std::string& name, Values args, const KeywordValues& kwargs = {});
-/// `container[index]` as Python means it: tuples, lists, dicts, and tensors with numbers, slices, `...`, None and tensors.
-c10::IValue get_item(const c10::IValue& container, const Argument& index, const std::function<c10::IValue(Node*)>& value_of);
+/// `container[index]` as Python means it: tuples, lists, dicts, and tensors with numbers, slices, `...`, None and
+/// tensors.
+c10::IValue get_item(const c10::IValue& container, const Argument& index,
+                     const std::function<c10::IValue(Node*)>& value_of);
 
 /// What a wrapped function of the user's does with boxed values.
 using UserCall = std::function<c10::IValue(Values)>;

@@ -18,14 +18,20 @@ namespace fxx::inline FXX_ABI {
 namespace detail {
 
 FXX_INLINE bool both_integers(const Values& v) { return v[0].isInt() && v[1].isInt(); }
-FXX_INLINE double number(const c10::IValue& v) { return v.isInt() ? static_cast<double>(v.toInt()) : v.isBool() ? v.toBool() : v.toDouble(); }
+FXX_INLINE double number(const c10::IValue& v) {
+  return v.isInt() ? static_cast<double>(v.toInt()) : v.isBool() ? v.toBool() : v.toDouble();
+}
 
 /// Methods that no operator of the dispatcher stands for.
 FXX_INLINE HostCall find_host_method(std::string_view name) {
   static const std::map<std::string_view, HostCall> calls = {
       {"dim", [](Values& v) { return c10::IValue(v[0].toTensor().dim()); }},
       {"numel", [](Values& v) { return c10::IValue(v[0].toTensor().numel()); }},
-      {"size", [](Values& v) { return v.size() > 1 ? c10::IValue(v[0].toTensor().size(v[1].toInt())) : c10::IValue(v[0].toTensor().sizes().vec()); }},
+      {"size",
+       [](Values& v) {
+         return v.size() > 1 ? c10::IValue(v[0].toTensor().size(v[1].toInt()))
+                             : c10::IValue(v[0].toTensor().sizes().vec());
+       }},
   };
   const auto found = calls.find(name);
   return found == calls.end() ? nullptr : found->second;
@@ -49,7 +55,8 @@ FXX_INLINE void adapt(c10::IValue& value, const Type& type) {
   }
 }
 
-FXX_INLINE at::indexing::TensorIndex tensor_index(const Argument& index, const std::function<c10::IValue(Node*)>& value_of) {
+FXX_INLINE at::indexing::TensorIndex tensor_index(const Argument& index,
+                                                  const std::function<c10::IValue(Node*)>& value_of) {
   using at::indexing::TensorIndex;
   const auto end = [&](const Argument& a) -> std::optional<c10::SymInt> {
     if (a.is_none()) return std::nullopt;
@@ -60,12 +67,16 @@ FXX_INLINE at::indexing::TensorIndex tensor_index(const Argument& index, const s
     case Argument::Kind::ellipsis: return at::indexing::Ellipsis;
     case Argument::Kind::boolean: return TensorIndex(index.boolean());
     case Argument::Kind::integer: return TensorIndex(index.integer());
-    case Argument::Kind::slice: return at::indexing::Slice(end(index.slice().start), end(index.slice().stop), end(index.slice().step));
+    case Argument::Kind::slice:
+      return at::indexing::Slice(end(index.slice().start), end(index.slice().stop), end(index.slice().step));
     case Argument::Kind::node: {
       const c10::IValue value = value_of(index.node());
       return value.isTensor() ? TensorIndex(value.toTensor()) : TensorIndex(value.toInt());
     }
-    default: throw RunError(ErrorId::input_mismatch, "operator.getitem: " + to_string(index) + " cannot index a tensor; use numbers, slices, None, Ellipsis or tensors");
+    default:
+      throw RunError(ErrorId::input_mismatch,
+                     "operator.getitem: " + to_string(index) +
+                         " cannot index a tensor; use numbers, slices, None, Ellipsis or tensors");
   }
 }
 
@@ -94,15 +105,28 @@ class UserCalls {
 
 FXX_INLINE HostCall find_host_call(std::string_view name) {
   static const std::map<std::string_view, HostCall> calls = {
-      {"operator::add", [](Values& v) { return detail::both_integers(v) ? c10::IValue(v[0].toInt() + v[1].toInt()) : c10::IValue(detail::number(v[0]) + detail::number(v[1])); }},
-      {"operator::sub", [](Values& v) { return detail::both_integers(v) ? c10::IValue(v[0].toInt() - v[1].toInt()) : c10::IValue(detail::number(v[0]) - detail::number(v[1])); }},
-      {"operator::mul", [](Values& v) { return detail::both_integers(v) ? c10::IValue(v[0].toInt() * v[1].toInt()) : c10::IValue(detail::number(v[0]) * detail::number(v[1])); }},
+      {"operator::add",
+       [](Values& v) {
+         return detail::both_integers(v) ? c10::IValue(v[0].toInt() + v[1].toInt())
+                                         : c10::IValue(detail::number(v[0]) + detail::number(v[1]));
+       }},
+      {"operator::sub",
+       [](Values& v) {
+         return detail::both_integers(v) ? c10::IValue(v[0].toInt() - v[1].toInt())
+                                         : c10::IValue(detail::number(v[0]) - detail::number(v[1]));
+       }},
+      {"operator::mul",
+       [](Values& v) {
+         return detail::both_integers(v) ? c10::IValue(v[0].toInt() * v[1].toInt())
+                                         : c10::IValue(detail::number(v[0]) * detail::number(v[1]));
+       }},
       {"operator::truediv", [](Values& v) { return c10::IValue(detail::number(v[0]) / detail::number(v[1])); }},
       {"operator::floordiv",
        [](Values& v) {
          if (!detail::both_integers(v)) return c10::IValue(std::floor(detail::number(v[0]) / detail::number(v[1])));
          const std::int64_t a = v[0].toInt(), b = v[1].toInt();
-         if (b == 0) throw RunError(ErrorId::run_failed, "operator.floordiv: division of " + std::to_string(a) + " by zero");
+         if (b == 0)
+           throw RunError(ErrorId::run_failed, "operator.floordiv: division of " + std::to_string(a) + " by zero");
          return c10::IValue(a / b - (a % b != 0 && (a < 0) != (b < 0)));
        }},
       {"operator::mod",
@@ -115,9 +139,11 @@ FXX_INLINE HostCall find_host_call(std::string_view name) {
          if (b == 0) throw RunError(ErrorId::run_failed, "operator.mod: " + std::to_string(a) + " modulo zero");
          return c10::IValue(((a % b) + b) % b);
        }},
-      {"operator::neg", [](Values& v) { return v[0].isInt() ? c10::IValue(-v[0].toInt()) : c10::IValue(-detail::number(v[0])); }},
+      {"operator::neg",
+       [](Values& v) { return v[0].isInt() ? c10::IValue(-v[0].toInt()) : c10::IValue(-detail::number(v[0])); }},
       {"math::sqrt", [](Values& v) { return c10::IValue(std::sqrt(detail::number(v[0]))); }},
-      {"math::floor", [](Values& v) { return c10::IValue(static_cast<std::int64_t>(std::floor(detail::number(v[0])))); }},
+      {"math::floor",
+       [](Values& v) { return c10::IValue(static_cast<std::int64_t>(std::floor(detail::number(v[0])))); }},
       {"math::ceil", [](Values& v) { return c10::IValue(static_cast<std::int64_t>(std::ceil(detail::number(v[0])))); }},
       {"fxx::identity", [](Values& v) { return std::move(v[0]); }},
   };
@@ -127,7 +153,8 @@ FXX_INLINE HostCall find_host_call(std::string_view name) {
 
 FXX_INLINE std::optional<c10::OperatorHandle> find_handle(const Operator& op) {
   const std::string_view name = op.name;
-  return c10::Dispatcher::singleton().findSchema({std::string(name.substr(0, name.find('.'))), std::string(op.overload_name())});
+  return c10::Dispatcher::singleton().findSchema(
+      {std::string(name.substr(0, name.find('.'))), std::string(op.overload_name())});
 }
 
 FXX_INLINE const Operator& operator_of(const c10::OperatorHandle& handle) {
@@ -155,13 +182,15 @@ FXX_INLINE c10::IValue call_operator(const Operator& op, Values args, const Keyw
     throw RunError(ErrorId::input_mismatch, "call_operator: " + what + "; the schema is " + std::string(op.schema));
   };
   if (args.size() > op.parameters.size())
-    mismatch(std::to_string(args.size()) + " arguments were given to '" + std::string(op.name) + "', which takes " + std::to_string(op.parameters.size()));
+    mismatch(std::to_string(args.size()) + " arguments were given to '" + std::string(op.name) + "', which takes " +
+             std::to_string(op.parameters.size()));
   std::vector<bool> given(op.parameters.size());
   for (std::size_t i = 0; i < args.size(); ++i) given[i] = true;
   args.resize(op.parameters.size());
   for (const auto& [key, value] : kwargs) {
     const int i = op.index_of(key);
-    if (i < 0 || given[static_cast<std::size_t>(i)]) mismatch("'" + key + "' is not a parameter of '" + std::string(op.name) + "', or is given twice");
+    if (i < 0 || given[static_cast<std::size_t>(i)])
+      mismatch("'" + key + "' is not a parameter of '" + std::string(op.name) + "', or is given twice");
     args[static_cast<std::size_t>(i)] = value;
     given[static_cast<std::size_t>(i)] = true;
   }
@@ -196,41 +225,49 @@ FXX_INLINE c10::IValue call_method(const std::string& name, Values args, const K
   std::vector<KeywordArgument> keywords;
   for (const c10::IValue& v : args) kinds.push_back(stand_in(v, stand_in));
   for (const auto& [key, value] : kwargs) keywords.push_back({key, stand_in(value, stand_in)});
-  if (const Operator* op = resolve_overload("aten::" + name, kinds, keywords)) return call_operator(*op, std::move(args), kwargs);
+  if (const Operator* op = resolve_overload("aten::" + name, kinds, keywords))
+    return call_operator(*op, std::move(args), kwargs);
   if (HostCall call = detail::find_host_method(name)) return call(args);
   std::string given;
   for (const c10::IValue& v : args) given += (given.empty() ? "" : ", ") + describe(v);
-  throw RunError(ErrorId::run_failed, "call_method: no method '" + name + "' takes (" + given + "); check the name and the arguments");
+  throw RunError(ErrorId::run_failed,
+                 "call_method: no method '" + name + "' takes (" + given + "); check the name and the arguments");
 }
 
-FXX_INLINE c10::IValue get_item(const c10::IValue& container, const Argument& index, const std::function<c10::IValue(Node*)>& value_of) {
+FXX_INLINE c10::IValue get_item(const c10::IValue& container, const Argument& index,
+                                const std::function<c10::IValue(Node*)>& value_of) {
   if (container.isTensor()) {
     std::vector<at::indexing::TensorIndex> indices;
     if (index.is_sequence())
       for (const Argument& item : index.items()) indices.push_back(detail::tensor_index(item, value_of));
-    else
-      indices.push_back(detail::tensor_index(index, value_of));
+    else indices.push_back(detail::tensor_index(index, value_of));
     return container.toTensor().index(indices);
   }
   const c10::IValue key = index.is_node() ? value_of(index.node()) : to_ivalue(index);
   if (container.isGenericDict()) {
     const auto dict = container.toGenericDict();
     const auto found = dict.find(key);
-    if (found == dict.end()) throw RunError(ErrorId::input_mismatch, "operator.getitem: the dictionary has no key " + to_string(index));
+    if (found == dict.end())
+      throw RunError(ErrorId::input_mismatch, "operator.getitem: the dictionary has no key " + to_string(index));
     return found->value();
   }
-  const std::int64_t size = static_cast<std::int64_t>(container.isTuple() ? container.toTupleRef().elements().size() : container.toListRef().size());
+  const std::int64_t size = static_cast<std::int64_t>(container.isTuple() ? container.toTupleRef().elements().size()
+                                                                          : container.toListRef().size());
   const std::int64_t given = key.toInt(), at = given < 0 ? given + size : given;
   if (at < 0 || at >= size)
-    throw RunError(ErrorId::input_mismatch, "operator.getitem: index " + std::to_string(given) + " is outside a container of " + std::to_string(size) + " items");
+    throw RunError(ErrorId::input_mismatch, "operator.getitem: index " + std::to_string(given) +
+                                                " is outside a container of " + std::to_string(size) + " items");
   if (container.isTuple()) return container.toTupleRef().elements()[static_cast<std::size_t>(at)];
   return container.toListRef()[static_cast<std::size_t>(at)];
 }
 
-FXX_INLINE void register_user_call(const UserFunction& function, UserCall call) { detail::UserCalls::instance().add(function, std::move(call)); }
+FXX_INLINE void register_user_call(const UserFunction& function, UserCall call) {
+  detail::UserCalls::instance().add(function, std::move(call));
+}
 FXX_INLINE c10::IValue call_user_function(const UserFunction& function, Values args) {
   if (const UserCall call = detail::UserCalls::instance().find(function)) return call(std::move(args));
-  throw RunError(ErrorId::run_failed, "call_user_function: nothing says how to run '" + function.name + "'; wrap the function with fxx::wrap in this program");
+  throw RunError(ErrorId::run_failed, "call_user_function: nothing says how to run '" + function.name +
+                                          "'; wrap the function with fxx::wrap in this program");
 }
 
 }  // namespace fxx::inline FXX_ABI

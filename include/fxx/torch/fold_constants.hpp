@@ -1,7 +1,7 @@
 // Computing once what does not depend on the inputs.
 //
-// Main names: fold_constants, optimize_for_inference. Cost: heavy (torch/nn/module.h). After torch.fx experimental/const_fold.py and
-// experimental/optimization.py, 2.13.
+// Main names: fold_constants, optimize_for_inference. Cost: heavy (torch/nn/module.h). After torch.fx
+// experimental/const_fold.py and experimental/optimization.py, 2.13.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// Evaluates every largest expression of parameters, buffers and constants, keeps its value as a buffer `_folded.<user>_<parameter>`,
-/// and drops what the graph no longer refers to. Random operators and attributes that the graph writes to are left alone.
-/// The folded values no longer follow the parameters they came from. Returns how many expressions were folded. When an operator
-/// fails, its exception passes and the module is as it was.
+/// Evaluates every largest expression of parameters, buffers and constants, keeps its value as a buffer
+/// `_folded.<user>_<parameter>`, and drops what the graph no longer refers to. Random operators and attributes that the
+/// graph writes to are left alone. The folded values no longer follow the parameters they came from. Returns how many
+/// expressions were folded. When an operator fails, its exception passes and the module is as it was.
 std::size_t fold_constants(GraphModule& module);
 
 struct OptimizeReport {
@@ -25,8 +25,8 @@ struct OptimizeReport {
   };
   std::vector<Stage> stages;
 };
-/// The rules for inference, activations, attention and merged linears, then constants folded: what a module in eval mode can
-/// do without. Results stay equal up to rounding.
+/// The rules for inference, activations, attention and merged linears, then constants folded: what a module in eval
+/// mode can do without. Results stay equal up to rounding.
 OptimizeReport optimize_for_inference(GraphModule& module);
 
 }  // namespace fxx::inline FXX_ABI

@@ -73,7 +73,9 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module) {
     const Operator* op = operator_of(*node);
     if (!constant[node->index()] || node->opcode() == Opcode::get_attr) continue;
     // Tensors only; a tuple or list is folded by the items that are taken from it.
-    if (op->name != "operator::getitem" && (op->returns.size() != 1 || op->returns[0].type != Type{.base = ValueType::tensor})) continue;
+    if (op->name != "operator::getitem" &&
+        (op->returns.size() != 1 || op->returns[0].type != Type{.base = ValueType::tensor}))
+      continue;
     for (const Node* user : node->users())
       if (!constant[user->index()]) {
         to_fold.push_back(node);
@@ -106,7 +108,8 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module) {
     const InsertPoint point = graph.inserting_before(node);
     Node* read = graph.get_attr(name);
     read->set_tensor_meta(tensor_meta_of(values[i]));
-    node->replace_all_uses_with(read, [&](Node* user) { return user->index() >= constant.size() || !constant[user->index()]; });
+    node->replace_all_uses_with(
+        read, [&](Node* user) { return user->index() >= constant.size() || !constant[user->index()]; });
   }
   eliminate_dead_code(graph);
   module.delete_all_unused_submodules();
@@ -124,7 +127,8 @@ FXX_INLINE OptimizeReport optimize_for_inference(GraphModule& module) {
   apply("attention", rules::attention);
   apply("merge linears", rules::merge_linear);
   const std::size_t before = module.graph().size(), folded = fold_constants(module);
-  report.stages.push_back({"fold constants", before, module.graph().size(), folded ? "folded: " + std::to_string(folded) : ""});
+  report.stages.push_back(
+      {"fold constants", before, module.graph().size(), folded ? "folded: " + std::to_string(folded) : ""});
   return report;
 }
 

@@ -1,8 +1,8 @@
 // A graph as a module: a real torch::nn::Module whose forward is what the graph says.
 //
-// It holds what the graph refers to, by reference: parameters are shared with the module it was traced from, autograd goes
-// through it, it fits into Sequential, it can be saved, cloned, moved, put in eval mode. It runs at once, without a compiler,
-// and follows edits of its graph by itself.
+// It holds what the graph refers to, by reference: parameters are shared with the module it was traced from, autograd
+// goes through it, it fits into Sequential, it can be saved, cloned, moved, put in eval mode. It runs at once, without
+// a compiler, and follows edits of its graph by itself.
 // Main names: GraphModule. Cost: heavy (torch/nn/module.h). After torch.fx graph_module.py, 2.13.
 #pragma once
 
@@ -30,11 +30,12 @@ class GraphModule : public torch::nn::Module {
  public:
   using Attribute = std::variant<at::Tensor, std::shared_ptr<torch::nn::Module>>;
 
-  /// Takes from `root` the attributes and modules that the graph refers to, with their names. Throws GraphError (E108) when one
-  /// is missing.
+  /// Takes from `root` the attributes and modules that the graph refers to, with their names. Throws GraphError (E108)
+  /// when one is missing.
   GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name = {});
   /// Likewise, with tensors and modules beside those of `root`, such as constants that tracing met.
-  GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name, const std::map<std::string, Attribute>& more);
+  GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name,
+              const std::map<std::string, Attribute>& more);
   /// Likewise, from a module that was walked already; `training` is its mode.
   GraphModule(const ModuleOwner& root, bool training, Graph graph, const std::map<std::string, Attribute>& more = {});
   /// Likewise from a mapping of qualified names (torch.fx: root given as a dict).
@@ -51,10 +52,11 @@ class GraphModule : public torch::nn::Module {
   std::string code() const;
 
   // --- running -------------------------------------------------------------------------------------------------------
-  /// The tensors that the graph takes, in order; the tensor that it returns. This is what Sequential and AnyModule call. Throws
-  /// RunError (E701) when inputs do not fit, or the graph returns something else: call() gives that.
-  at::Tensor forward(const at::Tensor& input0 = {}, const at::Tensor& input1 = {}, const at::Tensor& input2 = {}, const at::Tensor& input3 = {},
-                     const at::Tensor& input4 = {}, const at::Tensor& input5 = {}, const at::Tensor& input6 = {}, const at::Tensor& input7 = {});
+  /// The tensors that the graph takes, in order; the tensor that it returns. This is what Sequential and AnyModule
+  /// call. Throws RunError (E701) when inputs do not fit, or the graph returns something else: call() gives that.
+  at::Tensor forward(const at::Tensor& input0 = {}, const at::Tensor& input1 = {}, const at::Tensor& input2 = {},
+                     const at::Tensor& input3 = {}, const at::Tensor& input4 = {}, const at::Tensor& input5 = {},
+                     const at::Tensor& input6 = {}, const at::Tensor& input7 = {});
   template <class... A>
   at::Tensor operator()(A&&... inputs) {
     return call<at::Tensor>(std::forward<A>(inputs)...);
@@ -62,7 +64,8 @@ class GraphModule : public torch::nn::Module {
   /// Any inputs, any result: `auto [values, indices] = gm->call<std::tuple<at::Tensor, at::Tensor>>(x)`.
   template <class R = at::Tensor, class... A>
   R call(A&&... inputs) {
-    return detail::Unboxed<R>(checked(run({c10::IValue(std::forward<A>(inputs))...}), std::is_same_v<R, at::Tensor>)).get();
+    return detail::Unboxed<R>(checked(run({c10::IValue(std::forward<A>(inputs))...}), std::is_same_v<R, at::Tensor>))
+        .get();
   }
   /// The general form. Values are freed after their last use, those of `inputs` too.
   virtual c10::IValue run(std::vector<c10::IValue> inputs);
@@ -70,8 +73,8 @@ class GraphModule : public torch::nn::Module {
   // --- attributes and modules, by qualified name ---------------------------------------------------------------------
   /// The tensor of that name. Throws GraphError (E108) when there is none.
   at::Tensor attribute(std::string_view name) const;
-  /// Registers a tensor, making the modules in between; `parameter` ones require gradients from then on. Throws GraphError (E108)
-  /// when the name is taken.
+  /// Registers a tensor, making the modules in between; `parameter` ones require gradients from then on. Throws
+  /// GraphError (E108) when the name is taken.
   void register_attribute(const std::string& name, at::Tensor tensor, bool parameter = false);
   /// A name that is not taken: `stem`0, `stem`1, ...
   std::string fresh_name(std::string_view stem) const;
@@ -81,8 +84,8 @@ class GraphModule : public torch::nn::Module {
   bool add_submodule(const std::string& name, std::shared_ptr<torch::nn::Module> module);
   /// False when there is none.
   bool delete_submodule(const std::string& name);
-  /// Drops modules and attributes that the graph no longer refers to; buffers directly in this module stay, since LibTorch has
-  /// no way to unregister them.
+  /// Drops modules and attributes that the graph no longer refers to; buffers directly in this module stay, since
+  /// LibTorch has no way to unregister them.
   void delete_all_unused_submodules();
 
   const ModuleOwner& owner() const;
@@ -94,8 +97,9 @@ class GraphModule : public torch::nn::Module {
   void pretty_print(std::ostream& stream) const override;
 
  protected:
-  FORWARD_HAS_DEFAULT_ARGS({0, torch::nn::AnyValue(at::Tensor())}, {1, torch::nn::AnyValue(at::Tensor())}, {2, torch::nn::AnyValue(at::Tensor())},
-                           {3, torch::nn::AnyValue(at::Tensor())}, {4, torch::nn::AnyValue(at::Tensor())}, {5, torch::nn::AnyValue(at::Tensor())},
+  FORWARD_HAS_DEFAULT_ARGS({0, torch::nn::AnyValue(at::Tensor())}, {1, torch::nn::AnyValue(at::Tensor())},
+                           {2, torch::nn::AnyValue(at::Tensor())}, {3, torch::nn::AnyValue(at::Tensor())},
+                           {4, torch::nn::AnyValue(at::Tensor())}, {5, torch::nn::AnyValue(at::Tensor())},
                            {6, torch::nn::AnyValue(at::Tensor())}, {7, torch::nn::AnyValue(at::Tensor())})
 
  private:
@@ -113,7 +117,8 @@ class GraphModule : public torch::nn::Module {
   mutable std::map<std::string, std::size_t> next_names_;  // the numbers that fresh_name() tries first
 };
 
-/// Applies a rule set: calls of leaf modules are matched as the operators that they are, and stay calls where no rule fired.
+/// Applies a rule set: calls of leaf modules are matched as the operators that they are, and stay calls where no rule
+/// fired.
 template <class Ruleset>
 rewrite::RewriteReport apply_rules(GraphModule& module, const Ruleset& rules, const rewrite::RewriteOptions& options);
 
@@ -121,8 +126,16 @@ namespace detail {
 /// The module in a holder, a pointer, or the module itself.
 template <class M>
 decltype(auto) unwrap_module(M& module) {
-  if constexpr (requires { module.ptr(); *module; }) return *module;
-  else if constexpr (requires { *module; module.get(); }) return *module;
+  if constexpr (requires {
+                  module.ptr();
+                  *module;
+                })
+    return *module;
+  else if constexpr (requires {
+                       *module;
+                       module.get();
+                     })
+    return *module;
   else return (module);
 }
 

@@ -38,7 +38,8 @@ FXX_INLINE at::Tensor clone_tensor(const at::Tensor& tensor, const std::optional
   return copy.set_requires_grad(tensor.requires_grad());
 }
 /// Copies tensors and children of `from` into `to`, which is empty.
-FXX_INLINE void clone_members(const torch::nn::Module& from, torch::nn::Module& to, const std::optional<torch::Device>& device) {
+FXX_INLINE void clone_members(const torch::nn::Module& from, torch::nn::Module& to,
+                              const std::optional<torch::Device>& device) {
   for (const auto& item : from.named_parameters(false))
     to.register_parameter(item.key(), clone_tensor(item.value(), device), item.value().requires_grad());
   for (const auto& item : from.named_buffers(false)) to.register_buffer(item.key(), clone_tensor(item.value(), device));
@@ -72,8 +73,8 @@ FXX_INLINE std::set<std::string> referred_names(const Graph& graph) {
 
 }  // namespace detail
 
-/// Registers by qualified name, making the modules in between. LibTorch copies all children to look one up, so what was made
-/// here is remembered: ten thousand names cost what ten thousand insertions do.
+/// Registers by qualified name, making the modules in between. LibTorch copies all children to look one up, so what was
+/// made here is remembered: ten thousand names cost what ten thousand insertions do.
 class GraphModule::Registration {
  public:
   explicit Registration(GraphModule& module) {
@@ -93,7 +94,8 @@ class GraphModule::Registration {
   void add(std::string_view name, const at::Tensor& tensor, bool parameter) {
     const auto [path, last] = detail::split_name(name);
     torch::nn::Module& parent = at(path);
-    if (!known(path) && (parent.named_parameters(false).contains(last) || parent.named_buffers(false).contains(last))) return;
+    if (!known(path) && (parent.named_parameters(false).contains(last) || parent.named_buffers(false).contains(last)))
+      return;
     if (parameter) parent.register_parameter(last, tensor, tensor.requires_grad());
     else parent.register_buffer(last, tensor);
   }
@@ -124,9 +126,12 @@ class GraphModule::Registration {
 
 FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name)
     : GraphModule(root, std::move(graph), std::move(class_name), {}) {}
-FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name, const std::map<std::string, Attribute>& more)
-    : GraphModule(ModuleOwner(root, class_name.empty() ? detail::class_name_of(root) : std::move(class_name)), root.is_training(), std::move(graph), more) {}
-FXX_INLINE GraphModule::GraphModule(const ModuleOwner& root, bool training, Graph graph, const std::map<std::string, Attribute>& more)
+FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name,
+                                    const std::map<std::string, Attribute>& more)
+    : GraphModule(ModuleOwner(root, class_name.empty() ? detail::class_name_of(root) : std::move(class_name)),
+                  root.is_training(), std::move(graph), more) {}
+FXX_INLINE GraphModule::GraphModule(const ModuleOwner& root, bool training, Graph graph,
+                                    const std::map<std::string, Attribute>& more)
     : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(root.class_name()) {
   train(training);  // before there are children, whose flags are their own
   take_from(root, more);
@@ -138,9 +143,12 @@ FXX_INLINE GraphModule::GraphModule(const std::map<std::string, Attribute>& root
   Registration into(*this);
   // Modules first: attributes inside them need no registering.
   for (const auto& [name, attribute] : root)
-    if (const auto* module = std::get_if<std::shared_ptr<torch::nn::Module>>(&attribute); module && names.contains(name)) into.add(name, *module);
+    if (const auto* module = std::get_if<std::shared_ptr<torch::nn::Module>>(&attribute);
+        module && names.contains(name))
+      into.add(name, *module);
   for (const auto& [name, attribute] : root)
-    if (const auto* tensor = std::get_if<at::Tensor>(&attribute); tensor && names.contains(name)) into.add(name, *tensor, tensor->requires_grad());
+    if (const auto* tensor = std::get_if<at::Tensor>(&attribute); tensor && names.contains(name))
+      into.add(name, *tensor, tensor->requires_grad());
   graph_.set_owning_module(&owner());
 }
 
@@ -152,15 +160,18 @@ FXX_INLINE void GraphModule::take_from(const ModuleOwner& root, const std::map<s
   for (const std::string& name : names) {
     if (root.module(name)) continue;
     if (const auto extra = more.find(name); extra != more.end()) {
-      std::visit([&](const auto& value) {
-        if constexpr (std::is_same_v<decltype(value), const at::Tensor&>) into.add(name, value, false);
-        else into.add(name, value);
-      }, extra->second);
+      std::visit(
+          [&](const auto& value) {
+            if constexpr (std::is_same_v<decltype(value), const at::Tensor&>) into.add(name, value, false);
+            else into.add(name, value);
+          },
+          extra->second);
       continue;
     }
     const at::Tensor tensor = root.tensor(name);
     if (!tensor.defined())
-      throw GraphError(ErrorId::attribute_missing, "GraphModule: the graph refers to '" + name + "', which " + root.class_name() +
+      throw GraphError(ErrorId::attribute_missing, "GraphModule: the graph refers to '" + name + "', which " +
+                                                       root.class_name() +
                                                        " does not have; register it as a parameter, buffer or module");
     into.add(name, tensor, root.is_parameter(name));
   }
@@ -210,8 +221,9 @@ FXX_INLINE c10::IValue GraphModule::checked(c10::IValue result, bool tensor) con
   return result;
 }
 
-FXX_INLINE at::Tensor GraphModule::forward(const at::Tensor& input0, const at::Tensor& input1, const at::Tensor& input2, const at::Tensor& input3,
-                                           const at::Tensor& input4, const at::Tensor& input5, const at::Tensor& input6, const at::Tensor& input7) {
+FXX_INLINE at::Tensor GraphModule::forward(const at::Tensor& input0, const at::Tensor& input1, const at::Tensor& input2,
+                                           const at::Tensor& input3, const at::Tensor& input4, const at::Tensor& input5,
+                                           const at::Tensor& input6, const at::Tensor& input7) {
   const at::Tensor* all[] = {&input0, &input1, &input2, &input3, &input4, &input5, &input6, &input7};
   std::size_t given = std::size(all);
   while (given > 0 && !all[given - 1]->defined()) --given;
@@ -222,17 +234,21 @@ FXX_INLINE at::Tensor GraphModule::forward(const at::Tensor& input0, const at::T
 
 FXX_INLINE at::Tensor GraphModule::attribute(std::string_view name) const {
   const at::Tensor tensor = owner().tensor(name);
-  if (!tensor.defined()) throw GraphError(ErrorId::attribute_missing, "GraphModule::attribute: there is no tensor '" + std::string(name) + "' in " + class_name_);
+  if (!tensor.defined())
+    throw GraphError(ErrorId::attribute_missing,
+                     "GraphModule::attribute: there is no tensor '" + std::string(name) + "' in " + class_name_);
   return tensor;
 }
 FXX_INLINE void GraphModule::register_attribute(const std::string& name, at::Tensor tensor, bool parameter) {
   if (owner().tensor(name).defined() || owner().module(name))
-    throw GraphError(ErrorId::attribute_missing, "GraphModule::register_attribute: the name '" + name + "' is taken; fresh_name() gives one that is not");
+    throw GraphError(ErrorId::attribute_missing, "GraphModule::register_attribute: the name '" + name +
+                                                     "' is taken; fresh_name() gives one that is not");
   if (parameter) tensor.set_requires_grad(true);
   const std::string path = detail::split_name(name).first;
   const bool makes_modules = !path.empty() && !owner().module(path);
   Registration(*this).add(name, tensor, parameter);
-  if (!makes_modules) return owner_->add(name, tensor, parameter ? AttributeInfo::Kind::parameter : AttributeInfo::Kind::buffer);
+  if (!makes_modules)
+    return owner_->add(name, tensor, parameter ? AttributeInfo::Kind::parameter : AttributeInfo::Kind::buffer);
   changed();  // the modules in between have names that are taken now
   graph_.set_owning_module(&owner());
 }
@@ -247,7 +263,9 @@ FXX_INLINE std::string GraphModule::fresh_name(std::string_view stem) const {
     if (!owner().tensor(name).defined() && !owner().module(name)) return name;
   }
 }
-FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::submodule(std::string_view name) const { return owner().module(name); }
+FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::submodule(std::string_view name) const {
+  return owner().module(name);
+}
 
 FXX_INLINE bool GraphModule::add_submodule(const std::string& name, std::shared_ptr<torch::nn::Module> module) {
   if (owner().module(name) || owner().tensor(name).defined()) return false;
@@ -297,6 +315,8 @@ FXX_INLINE detail::ModuleExpansion::ModuleExpansion(GraphModule& module) : modul
   parameterless_ = parameterless_calls(module.graph(), module.owner());
   expand_modules(module.graph(), module.owner());
 }
-FXX_INLINE detail::ModuleExpansion::~ModuleExpansion() { reroll_modules(module_.graph(), module_.owner(), parameterless_); }
+FXX_INLINE detail::ModuleExpansion::~ModuleExpansion() {
+  reroll_modules(module_.graph(), module_.owner(), parameterless_);
+}
 
 }  // namespace fxx::inline FXX_ABI

@@ -3,7 +3,8 @@
 #pragma once
 
 #if !defined(FXX_COMPILED_LIB)
-#error "fxx/torch/impl.hpp holds the bodies for a compiled build; define FXX_COMPILED_LIB everywhere, or include fxx/torch.hpp instead"
+#error \
+    "fxx/torch/impl.hpp is for compiled builds: define FXX_COMPILED_LIB everywhere, or include fxx/torch.hpp instead"
 #endif
 
 #include "fxx/torch/compile.ipp"

@@ -1,7 +1,7 @@
 // Running a graph node by node, with one overridable function per opcode.
 //
-// For analyses and experiments: overrides see every value. GraphModule's own forward runs a prepared plan instead, which is
-// faster and does the same.
+// For analyses and experiments: overrides see every value. GraphModule's own forward runs a prepared plan instead,
+// which is faster and does the same.
 // Main names: Interpreter, ShapeProp. Cost: heavy (torch/nn/module.h). After torch.fx interpreter.py, 2.13.
 #pragma once
 
@@ -21,9 +21,10 @@ class Interpreter {
 
   using Environment = std::unordered_map<const Node*, c10::IValue>;
 
-  /// Runs every node in order and returns what the output returns. Nodes in `initial` are not run, their values are taken from
-  /// there. Values are dropped after their last use when `garbage_collect_values` is set. Throws RunError (E701) when
-  /// inputs are too many, or naming the one that is missing; what a node throws gets "While executing %node".
+  /// Runs every node in order and returns what the output returns. Nodes in `initial` are not run, their values are
+  /// taken from there. Values are dropped after their last use when `garbage_collect_values` is set. Throws RunError
+  /// (E701) when inputs are too many, or naming the one that is missing; what a node throws gets "While executing
+  /// %node".
   c10::IValue run(Values inputs, Environment initial = {});
   bool garbage_collect_values = true;
 

@@ -17,9 +17,11 @@ FXX_INLINE c10::IValue Interpreter::run(Values inputs, Environment initial) {
   std::size_t placeholders = 0;
   bool takes_the_rest = false;
   for (const Node* node : graph_->nodes())
-    if (const auto* placeholder = std::get_if<Placeholder>(&node->op())) ++placeholders, takes_the_rest |= placeholder->target.starts_with('*');
+    if (const auto* placeholder = std::get_if<Placeholder>(&node->op()))
+      ++placeholders, takes_the_rest |= placeholder->target.starts_with('*');
   if (inputs.size() > placeholders && !takes_the_rest)
-    throw RunError(ErrorId::input_mismatch, "Interpreter: " + std::to_string(inputs.size()) + " inputs were given; the graph takes " + std::to_string(placeholders));
+    throw RunError(ErrorId::input_mismatch, "Interpreter: " + std::to_string(inputs.size()) +
+                                                " inputs were given; the graph takes " + std::to_string(placeholders));
   inputs_ = std::move(inputs);
   next_input_ = 0;
   values_ = std::move(initial);
@@ -39,7 +41,8 @@ FXX_INLINE c10::IValue Interpreter::run(Values inputs, Environment initial) {
         if (node->opcode() == Opcode::output) result = value;
         values_[node] = std::move(value);
       } catch (c10::Error& e) {
-        e.add_context("While executing " + format_node(*node) + (node->source().empty() ? "" : "\nOriginal code: " + node->source()));
+        e.add_context("While executing " + format_node(*node) +
+                      (node->source().empty() ? "" : "\nOriginal code: " + node->source()));
         throw;
       }
     } else if (node->opcode() == Opcode::placeholder) {
@@ -70,7 +73,8 @@ FXX_INLINE c10::IValue Interpreter::value_of(const Argument& argument, const Typ
     return dict;
   }
   if (!argument.is_sequence())
-    throw RunError(ErrorId::input_mismatch, "Interpreter: " + to_string(argument) + " cannot be passed as a value", {format_node(*node_)});
+    throw RunError(ErrorId::input_mismatch, "Interpreter: " + to_string(argument) + " cannot be passed as a value",
+                   {format_node(*node_)});
   for (const Argument& a : argument.items()) items.push_back(value_of(a, item));
   if (argument.kind() == Argument::Kind::tuple && !type.list) return c10::ivalue::Tuple::create(std::move(items));
   return to_list(std::move(items), type);
@@ -90,7 +94,8 @@ FXX_INLINE c10::IValue Interpreter::run_node(Node& node) {
     kwargs.emplace_back(k.key, value_of(k.value, i >= 0 ? op->parameters[static_cast<std::size_t>(i)].type : Type{}));
   }
   return match(
-      node.op(), [&](const Placeholder& o) { return placeholder(o, std::move(args)); }, [&](const GetAttr& o) { return get_attr(o); },
+      node.op(), [&](const Placeholder& o) { return placeholder(o, std::move(args)); },
+      [&](const GetAttr& o) { return get_attr(o); },
       [&](const CallFunction& o) { return call_function(o, std::move(args), std::move(kwargs)); },
       [&](const CallMethod& o) { return call_method(o, std::move(args), std::move(kwargs)); },
       [&](const CallModule& o) { return call_module(o, std::move(args), std::move(kwargs)); },
@@ -106,22 +111,26 @@ FXX_INLINE c10::IValue Interpreter::placeholder(const Placeholder& op, Values ar
   const std::size_t at = next_input_++;
   if (at < inputs_.size()) return std::move(inputs_[at]);
   if (!args.empty()) return std::move(args[0]);
-  throw RunError(ErrorId::input_mismatch, "Interpreter: expected positional argument for parameter '" + op.target + "', but one was not passed in; the graph got " +
-                                              std::to_string(inputs_.size()) + " inputs",
+  throw RunError(ErrorId::input_mismatch,
+                 "Interpreter: expected positional argument for parameter '" + op.target +
+                     "', but one was not passed in; the graph got " + std::to_string(inputs_.size()) + " inputs",
                  {format_node(*node_)});
 }
 
 FXX_INLINE at::Tensor Interpreter::fetch_attr(const std::string& name) const {
   const at::Tensor tensor = owner_->tensor(name);
   if (!tensor.defined())
-    throw RunError(ErrorId::run_failed, "Interpreter: node references nonexistent attribute '" + name + "' of " + owner_->class_name(), {format_node(*node_)});
+    throw RunError(ErrorId::run_failed,
+                   "Interpreter: node references nonexistent attribute '" + name + "' of " + owner_->class_name(),
+                   {format_node(*node_)});
   return tensor;
 }
 
 FXX_INLINE c10::IValue Interpreter::get_attr(const GetAttr& op) { return fetch_attr(op.target); }
 
 FXX_INLINE c10::IValue Interpreter::call_function(const CallFunction& op, Values args, KeywordValues kwargs) {
-  if (const auto* function = std::get_if<const UserFunction*>(&op.target)) return call_user_function(**function, std::move(args));
+  if (const auto* function = std::get_if<const UserFunction*>(&op.target))
+    return call_user_function(**function, std::move(args));
   return call_operator(*std::get<const Operator*>(op.target), std::move(args), kwargs);
 }
 FXX_INLINE c10::IValue Interpreter::call_method(const CallMethod& op, Values args, KeywordValues kwargs) {
@@ -129,7 +138,10 @@ FXX_INLINE c10::IValue Interpreter::call_method(const CallMethod& op, Values arg
 }
 FXX_INLINE c10::IValue Interpreter::call_module(const CallModule& op, Values args, KeywordValues) {
   const auto module = owner_->module(op.target);
-  if (!module) throw RunError(ErrorId::run_failed, "Interpreter: there is no module '" + op.target + "' in " + owner_->class_name(), {format_node(*node_)});
+  if (!module)
+    throw RunError(ErrorId::run_failed,
+                   "Interpreter: there is no module '" + op.target + "' in " + owner_->class_name(),
+                   {format_node(*node_)});
   return fxx::call_module(*module, std::move(args));
 }
 FXX_INLINE c10::IValue Interpreter::output(const Output&, Values args) { return std::move(args[0]); }

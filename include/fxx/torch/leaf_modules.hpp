@@ -1,7 +1,7 @@
 // Leaf modules: what a module of torch::nn is as an operator, how C++ constructs it, how to call it with boxed values.
 //
-// LibTorch's modules share no virtual forward, so each type that a graph may call is known here by its dynamic type. Users add
-// their own with register_leaf<Net>().
+// LibTorch's modules share no virtual forward, so each type that a graph may call is known here by its dynamic type.
+// Users add their own with register_leaf<Net>().
 // Main names: describe_module, call_module, is_leaf_module, register_leaf. Cost: heavy (torch/nn/module.h).
 #pragma once
 
@@ -39,7 +39,7 @@ namespace detail {
 
 void register_leaf_call(const std::type_info& type, ModuleCall call);
 
-// --- calling forward by its signature ---------------------------------------------------------------------------------
+// --- calling forward by its signature --------------------------------------------------------------------------------
 
 template <class F>
 struct forward_traits;
@@ -65,7 +65,10 @@ template <class T>
 struct Unboxed<T> {
   T value{};
   Unboxed() = default;
-  explicit Unboxed(const c10::IValue& v) : value(v.isBool() ? static_cast<T>(v.toBool()) : v.isInt() ? static_cast<T>(v.toInt()) : static_cast<T>(v.toDouble())) {}
+  explicit Unboxed(const c10::IValue& v)
+      : value(v.isBool()  ? static_cast<T>(v.toBool())
+              : v.isInt() ? static_cast<T>(v.toInt())
+                          : static_cast<T>(v.toDouble())) {}
   T& get() { return value; }
 };
 template <class... Ts>
@@ -75,7 +78,9 @@ struct Unboxed<std::tuple<Ts...>> {
   explicit Unboxed(const c10::IValue& v) {
     const auto& elements = v.toTupleRef().elements();
     std::size_t i = 0;
-    std::apply([&](auto&... parts) { ((parts = elements[i++].template to<std::remove_cvref_t<decltype(parts)>>()), ...); }, value);
+    std::apply(
+        [&](auto&... parts) { ((parts = elements[i++].template to<std::remove_cvref_t<decltype(parts)>>()), ...); },
+        value);
   }
   std::tuple<Ts...>& get() { return value; }
 };
@@ -112,19 +117,25 @@ struct Unboxed<std::optional<at::IntArrayRef>> {
 template <class T>
 c10::IValue box_result(const T& value) {
   if constexpr (requires { std::tuple_size<T>::value; }) {
-    return std::apply([](const auto&... parts) { return c10::IValue(c10::ivalue::Tuple::create({box_result(parts)...})); }, value);
+    return std::apply(
+        [](const auto&... parts) { return c10::IValue(c10::ivalue::Tuple::create({box_result(parts)...})); }, value);
   } else if constexpr (requires { typename T::mapped_type; }) {
     c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
     for (const auto& [key, mapped] : value) dict.insert(box_result(key), box_result(mapped));
     return dict;
-  } else if constexpr (requires { value.has_value(); *value; } && !std::is_same_v<T, at::Tensor>) {
+  } else if constexpr (requires {
+                         value.has_value();
+                         *value;
+                       } && !std::is_same_v<T, at::Tensor>) {
     return value ? box_result(*value) : c10::IValue();
   } else if constexpr (Sequence<T> && !HasTraits<T>) {
     std::vector<c10::IValue> items;
     for (const auto& item : value) items.push_back(box_result(item));
     return to_list(std::move(items), {});
   } else {
-    static_assert(std::constructible_from<c10::IValue, const T&>, "fxx: a module returns a type that a graph cannot hold; return tensors, numbers, text, or tuples, vectors and maps of them");
+    static_assert(std::constructible_from<c10::IValue, const T&>,
+                  "fxx: a module returns a type that a graph cannot hold; return tensors, numbers, text, or tuples, "
+                  "vectors and maps of them");
     return c10::IValue(value);
   }
 }
@@ -162,7 +173,10 @@ c10::IValue call_typed(torch::nn::Module& module, std::vector<c10::IValue> args)
 template <class Impl>
 void register_leaf() {
   static_assert(std::derived_from<Impl, torch::nn::Module>, "fxx::register_leaf: the type is not a torch::nn::Module");
-  static_assert(requires { &Impl::forward; }, "fxx::register_leaf: the type has no plain member function forward; overloads and templates cannot be called by a graph");
+  static_assert(
+      requires { &Impl::forward; },
+      "fxx::register_leaf: the type has no plain member function forward; overloads and templates cannot be called by "
+      "a graph");
   detail::register_leaf_call(typeid(Impl), &detail::call_typed<Impl>);
 }
 

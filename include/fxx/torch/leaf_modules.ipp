@@ -33,7 +33,9 @@ class Describer {
   }
   Describer& input() { return part({.kind = ModuleInfo::Part::Kind::input}); }
   Describer& training() { return part({.kind = ModuleInfo::Part::Kind::training}); }
-  Describer& constant(Argument value) { return part({.kind = ModuleInfo::Part::Kind::constant, .constant = std::move(value)}); }
+  Describer& constant(Argument value) {
+    return part({.kind = ModuleInfo::Part::Kind::constant, .constant = std::move(value)});
+  }
   Describer& tensor(const at::Tensor& value) {
     if (!value.defined()) return constant({});
     return part({.kind = ModuleInfo::Part::Kind::attribute, .attribute = names_(value)});
@@ -107,23 +109,31 @@ Argument to_list_argument(const torch::ExpandingArray<D, T>& values) {
 FXX_INLINE void describe(const LinearImpl& m, Describer& d) {
   d.operation(OperatorIndex::linear).input().tensor(m.weight).tensor(m.bias);
   if (m.options.bias()) d.construct("", m.options.in_features(), m.options.out_features());
-  else d.construct("torch::nn::LinearOptions", m.options.in_features(), m.options.out_features()).with("bias", false, true);
+  else
+    d.construct("torch::nn::LinearOptions", m.options.in_features(), m.options.out_features())
+        .with("bias", false, true);
 }
 FXX_INLINE void describe(const BilinearImpl& m, Describer& d) {
   d.operation(OperatorIndex::bilinear).input().input().tensor(m.weight).tensor(m.bias);
-  d.construct("torch::nn::BilinearOptions", m.options.in1_features(), m.options.in2_features(), m.options.out_features())
+  d.construct("torch::nn::BilinearOptions", m.options.in1_features(), m.options.in2_features(),
+              m.options.out_features())
       .with("bias", m.options.bias(), true);
 }
-FXX_INLINE void describe(const IdentityImpl&, Describer& d) { d.operation(OperatorIndex::fxx_identity).input().construct(""); }
+FXX_INLINE void describe(const IdentityImpl&, Describer& d) {
+  d.operation(OperatorIndex::fxx_identity).input().construct("");
+}
 FXX_INLINE void describe(const FlattenImpl& m, Describer& d) {
   d.operation(OperatorIndex::flatten_using_ints).input().constant(m.options.start_dim()).constant(m.options.end_dim());
-  d.construct("torch::nn::FlattenOptions").with("start_dim", m.options.start_dim(), 1).with("end_dim", m.options.end_dim(), -1);
+  d.construct("torch::nn::FlattenOptions")
+      .with("start_dim", m.options.start_dim(), 1)
+      .with("end_dim", m.options.end_dim(), -1);
 }
 
 // --- convolution -----------------------------------------------------------------------------------------------------
 
 template <std::size_t D, class Impl>
-void describe_convolution(const Impl& m, Describer& d, OperatorIndex plain, OperatorIndex padded, const char* options_type) {
+void describe_convolution(const Impl& m, Describer& d, OperatorIndex plain, OperatorIndex padded,
+                          const char* options_type) {
   const auto& o = m.options;
   d.construct(options_type, o.in_channels(), o.out_channels(), o.kernel_size())
       .with("stride", o.stride(), 1)
@@ -136,11 +146,21 @@ void describe_convolution(const Impl& m, Describer& d, OperatorIndex plain, Oper
   if (std::holds_alternative<enumtype::kCircular>(o.padding_mode())) d.with("padding_mode", "torch::kCircular", "");
   if (const auto* padding = std::get_if<torch::ExpandingArray<D>>(&o.padding())) {
     d.with("padding", *padding, 0);
-    d.operation(plain).input().tensor(m.weight).tensor(m.bias).constant(to_list_argument(o.stride())).constant(to_list_argument(*padding));
+    d.operation(plain)
+        .input()
+        .tensor(m.weight)
+        .tensor(m.bias)
+        .constant(to_list_argument(o.stride()))
+        .constant(to_list_argument(*padding));
   } else {
     const bool same = std::holds_alternative<enumtype::kSame>(o.padding());
     d.with("padding", same ? "torch::kSame" : "torch::kValid", "");
-    d.operation(padded).input().tensor(m.weight).tensor(m.bias).constant(to_list_argument(o.stride())).constant(same ? "same" : "valid");
+    d.operation(padded)
+        .input()
+        .tensor(m.weight)
+        .tensor(m.bias)
+        .constant(to_list_argument(o.stride()))
+        .constant(same ? "same" : "valid");
   }
   d.constant(to_list_argument(o.dilation())).constant(o.groups());
   if (!zeros) d.no_operation();  // pads first
@@ -158,7 +178,12 @@ template <std::size_t D, class Impl>
 void describe_transposed(const Impl& m, Describer& d, OperatorIndex op, const char* options_type) {
   const auto& o = m.options;
   const auto& padding = std::get<torch::ExpandingArray<D>>(o.padding());
-  d.operation(op).input().tensor(m.weight).tensor(m.bias).constant(to_list_argument(o.stride())).constant(to_list_argument(padding));
+  d.operation(op)
+      .input()
+      .tensor(m.weight)
+      .tensor(m.bias)
+      .constant(to_list_argument(o.stride()))
+      .constant(to_list_argument(padding));
   d.constant(to_list_argument(o.output_padding())).constant(o.groups()).constant(to_list_argument(o.dilation()));
   d.construct(options_type, o.in_channels(), o.out_channels(), o.kernel_size())
       .with("stride", o.stride(), 1)
@@ -184,7 +209,12 @@ template <class Impl>
 void describe_batch_norm(const Impl& m, Describer& d) {
   const auto& o = m.options;
   // In training with statistics it counts batches too, so it is more than the operator; the flag tells which it is.
-  d.operation(OperatorIndex::batch_norm).input().tensor(m.weight).tensor(m.bias).tensor(m.running_mean).tensor(m.running_var);
+  d.operation(OperatorIndex::batch_norm)
+      .input()
+      .tensor(m.weight)
+      .tensor(m.bias)
+      .tensor(m.running_mean)
+      .tensor(m.running_var);
   if (o.track_running_stats()) d.training();
   else d.constant(true);
   d.constant(o.momentum().value_or(0.0)).constant(o.eps()).constant(at::globalContext().userEnabledCuDNN());
@@ -201,7 +231,12 @@ FXX_INLINE void describe(const BatchNorm3dImpl& m, Describer& d) { describe_batc
 template <class Impl>
 void describe_instance_norm(const Impl& m, Describer& d) {
   const auto& o = m.options;
-  d.operation(OperatorIndex::instance_norm).input().tensor(m.weight).tensor(m.bias).tensor(m.running_mean).tensor(m.running_var);
+  d.operation(OperatorIndex::instance_norm)
+      .input()
+      .tensor(m.weight)
+      .tensor(m.bias)
+      .tensor(m.running_mean)
+      .tensor(m.running_var);
   if (o.track_running_stats()) d.training();
   else d.constant(true);
   d.constant(o.momentum()).constant(o.eps()).constant(at::globalContext().userEnabledCuDNN());
@@ -216,15 +251,26 @@ FXX_INLINE void describe(const InstanceNorm2dImpl& m, Describer& d) { describe_i
 FXX_INLINE void describe(const InstanceNorm3dImpl& m, Describer& d) { describe_instance_norm(m, d); }
 FXX_INLINE void describe(const LayerNormImpl& m, Describer& d) {
   const auto& o = m.options;
-  d.operation(OperatorIndex::layer_norm).input().constant(Argument::list({o.normalized_shape().begin(), o.normalized_shape().end()}));
+  d.operation(OperatorIndex::layer_norm)
+      .input()
+      .constant(Argument::list({o.normalized_shape().begin(), o.normalized_shape().end()}));
   d.tensor(m.weight).tensor(m.bias).constant(o.eps()).constant(true);
-  d.construct("torch::nn::LayerNormOptions", o.normalized_shape()).with("eps", o.eps(), 1e-5).with("elementwise_affine", o.elementwise_affine(), true);
+  d.construct("torch::nn::LayerNormOptions", o.normalized_shape())
+      .with("eps", o.eps(), 1e-5)
+      .with("elementwise_affine", o.elementwise_affine(), true);
 }
 FXX_INLINE void describe(const GroupNormImpl& m, Describer& d) {
   const auto& o = m.options;
-  d.operation(OperatorIndex::group_norm).input().constant(o.num_groups()).tensor(m.weight).tensor(m.bias).constant(o.eps());
+  d.operation(OperatorIndex::group_norm)
+      .input()
+      .constant(o.num_groups())
+      .tensor(m.weight)
+      .tensor(m.bias)
+      .constant(o.eps());
   d.constant(at::globalContext().userEnabledCuDNN());
-  d.construct("torch::nn::GroupNormOptions", o.num_groups(), o.num_channels()).with("eps", o.eps(), 1e-5).with("affine", o.affine(), true);
+  d.construct("torch::nn::GroupNormOptions", o.num_groups(), o.num_channels())
+      .with("eps", o.eps(), 1e-5)
+      .with("affine", o.affine(), true);
 }
 
 // --- embedding -------------------------------------------------------------------------------------------------------
@@ -244,20 +290,18 @@ FXX_INLINE void describe(const EmbeddingImpl& m, Describer& d) {
 
 // --- pointwise -------------------------------------------------------------------------------------------------------
 
-#define FXX_PLAIN(Impl, index)                                  \
-  FXX_INLINE void describe(const Impl&, Describer& d) {         \
-    d.operation(OperatorIndex::index).input().construct("");    \
-  }
+#define FXX_PLAIN(Impl, index) \
+  FXX_INLINE void describe(const Impl&, Describer& d) { d.operation(OperatorIndex::index).input().construct(""); }
 FXX_PLAIN(SigmoidImpl, sigmoid)
 FXX_PLAIN(TanhImpl, tanh)
 FXX_PLAIN(SiLUImpl, silu)
 FXX_PLAIN(MishImpl, mish)
 FXX_PLAIN(LogSigmoidImpl, log_sigmoid)
 #undef FXX_PLAIN
-#define FXX_IN_PLACE(Impl, index, options_type)                                                              \
-  FXX_INLINE void describe(const Impl& m, Describer& d) {                                                    \
-    d.operation(m.options.inplace() ? OperatorIndex::index##_ : OperatorIndex::index).input();               \
-    if (m.options.inplace()) d.construct(options_type).with("inplace", true, false);                         \
+#define FXX_IN_PLACE(Impl, index, options_type)                                                \
+  FXX_INLINE void describe(const Impl& m, Describer& d) {                                      \
+    d.operation(m.options.inplace() ? OperatorIndex::index##_ : OperatorIndex::index).input(); \
+    if (m.options.inplace()) d.construct(options_type).with("inplace", true, false);           \
   }
 FXX_IN_PLACE(ReLUImpl, relu, "torch::nn::ReLUOptions")
 FXX_IN_PLACE(ReLU6Impl, relu6, "torch::nn::ReLU6Options")
@@ -269,34 +313,51 @@ FXX_INLINE void describe(const GELUImpl& m, Describer& d) {
 }
 FXX_INLINE void describe(const ELUImpl& m, Describer& d) {
   d.operation(m.options.inplace() ? OperatorIndex::elu_ : OperatorIndex::elu).input().constant(m.options.alpha());
-  d.construct("torch::nn::ELUOptions").with("alpha", m.options.alpha(), 1.0).with("inplace", m.options.inplace(), false);
+  d.construct("torch::nn::ELUOptions")
+      .with("alpha", m.options.alpha(), 1.0)
+      .with("inplace", m.options.inplace(), false);
 }
 FXX_INLINE void describe(const LeakyReLUImpl& m, Describer& d) {
-  d.operation(m.options.inplace() ? OperatorIndex::leaky_relu_ : OperatorIndex::leaky_relu).input().constant(m.options.negative_slope());
-  d.construct("torch::nn::LeakyReLUOptions").with("negative_slope", m.options.negative_slope(), 1e-2).with("inplace", m.options.inplace(), false);
+  d.operation(m.options.inplace() ? OperatorIndex::leaky_relu_ : OperatorIndex::leaky_relu)
+      .input()
+      .constant(m.options.negative_slope());
+  d.construct("torch::nn::LeakyReLUOptions")
+      .with("negative_slope", m.options.negative_slope(), 1e-2)
+      .with("inplace", m.options.inplace(), false);
 }
 FXX_INLINE void describe(const HardtanhImpl& m, Describer& d) {
   d.operation(m.options.inplace() ? OperatorIndex::hardtanh_ : OperatorIndex::hardtanh).input();
   d.constant(m.options.min_val()).constant(m.options.max_val());
-  d.construct("torch::nn::HardtanhOptions").with("min_val", m.options.min_val(), -1.0).with("max_val", m.options.max_val(), 1.0)
+  d.construct("torch::nn::HardtanhOptions")
+      .with("min_val", m.options.min_val(), -1.0)
+      .with("max_val", m.options.max_val(), 1.0)
       .with("inplace", m.options.inplace(), false);
 }
 FXX_INLINE void describe(const SoftplusImpl& m, Describer& d) {
   d.operation(OperatorIndex::softplus).input().constant(m.options.beta()).constant(m.options.threshold());
-  d.construct("torch::nn::SoftplusOptions").with("beta", m.options.beta(), 1.0).with("threshold", m.options.threshold(), 20.0);
+  d.construct("torch::nn::SoftplusOptions")
+      .with("beta", m.options.beta(), 1.0)
+      .with("threshold", m.options.threshold(), 20.0);
 }
 FXX_INLINE void describe(const PReLUImpl& m, Describer& d) {
   d.operation(OperatorIndex::prelu).input().tensor(m.weight);
-  d.construct("torch::nn::PReLUOptions").with("num_parameters", m.options.num_parameters(), 1).with("init", m.options.init(), 0.25);
+  d.construct("torch::nn::PReLUOptions")
+      .with("num_parameters", m.options.num_parameters(), 1)
+      .with("init", m.options.init(), 0.25);
 }
 FXX_INLINE void describe(const SoftmaxImpl& m, Describer& d) {
   d.operation(OperatorIndex::softmax_int).input().constant(m.options.dim()).constant({}).construct("", m.options.dim());
 }
 FXX_INLINE void describe(const LogSoftmaxImpl& m, Describer& d) {
-  d.operation(OperatorIndex::log_softmax_int).input().constant(m.options.dim()).constant({}).construct("", m.options.dim());
+  d.operation(OperatorIndex::log_softmax_int)
+      .input()
+      .constant(m.options.dim())
+      .constant({})
+      .construct("", m.options.dim());
 }
 template <class Impl>
-void describe_dropout(const Impl& m, Describer& d, OperatorIndex plain, OperatorIndex in_place, const char* options_type) {
+void describe_dropout(const Impl& m, Describer& d, OperatorIndex plain, OperatorIndex in_place,
+                      const char* options_type) {
   d.operation(m.options.inplace() ? in_place : plain).input().constant(m.options.p()).training();
   d.construct(options_type).with("p", m.options.p(), 0.5).with("inplace", m.options.inplace(), false);
 }
@@ -304,10 +365,12 @@ FXX_INLINE void describe(const DropoutImpl& m, Describer& d) {
   describe_dropout(m, d, OperatorIndex::dropout, OperatorIndex::dropout_, "torch::nn::DropoutOptions");
 }
 FXX_INLINE void describe(const Dropout2dImpl& m, Describer& d) {
-  describe_dropout(m, d, OperatorIndex::feature_dropout, OperatorIndex::feature_dropout_, "torch::nn::Dropout2dOptions");
+  describe_dropout(m, d, OperatorIndex::feature_dropout, OperatorIndex::feature_dropout_,
+                   "torch::nn::Dropout2dOptions");
 }
 FXX_INLINE void describe(const Dropout3dImpl& m, Describer& d) {
-  describe_dropout(m, d, OperatorIndex::feature_dropout, OperatorIndex::feature_dropout_, "torch::nn::Dropout3dOptions");
+  describe_dropout(m, d, OperatorIndex::feature_dropout, OperatorIndex::feature_dropout_,
+                   "torch::nn::Dropout3dOptions");
 }
 FXX_INLINE void describe(const AlphaDropoutImpl& m, Describer& d) {
   describe_dropout(m, d, OperatorIndex::alpha_dropout, OperatorIndex::alpha_dropout_, "torch::nn::AlphaDropoutOptions");
@@ -320,29 +383,55 @@ void describe_max_pool(const Impl& m, Describer& d, OperatorIndex op, const char
   const auto& o = m.options;
   d.operation(op).input().constant(to_list_argument(o.kernel_size())).constant(to_list_argument(o.stride()));
   d.constant(to_list_argument(o.padding())).constant(to_list_argument(o.dilation())).constant(o.ceil_mode());
-  d.construct(options_type, o.kernel_size()).with("stride", o.stride(), o.kernel_size()).with("padding", o.padding(), 0)
-      .with("dilation", o.dilation(), 1).with("ceil_mode", o.ceil_mode(), false);
+  d.construct(options_type, o.kernel_size())
+      .with("stride", o.stride(), o.kernel_size())
+      .with("padding", o.padding(), 0)
+      .with("dilation", o.dilation(), 1)
+      .with("ceil_mode", o.ceil_mode(), false);
 }
-FXX_INLINE void describe(const MaxPool1dImpl& m, Describer& d) { describe_max_pool(m, d, OperatorIndex::max_pool1d, "torch::nn::MaxPool1dOptions"); }
-FXX_INLINE void describe(const MaxPool2dImpl& m, Describer& d) { describe_max_pool(m, d, OperatorIndex::max_pool2d, "torch::nn::MaxPool2dOptions"); }
-FXX_INLINE void describe(const MaxPool3dImpl& m, Describer& d) { describe_max_pool(m, d, OperatorIndex::max_pool3d, "torch::nn::MaxPool3dOptions"); }
+FXX_INLINE void describe(const MaxPool1dImpl& m, Describer& d) {
+  describe_max_pool(m, d, OperatorIndex::max_pool1d, "torch::nn::MaxPool1dOptions");
+}
+FXX_INLINE void describe(const MaxPool2dImpl& m, Describer& d) {
+  describe_max_pool(m, d, OperatorIndex::max_pool2d, "torch::nn::MaxPool2dOptions");
+}
+FXX_INLINE void describe(const MaxPool3dImpl& m, Describer& d) {
+  describe_max_pool(m, d, OperatorIndex::max_pool3d, "torch::nn::MaxPool3dOptions");
+}
 template <class Impl>
 void describe_average_pool(const Impl& m, Describer& d, OperatorIndex op, const char* options_type) {
   const auto& o = m.options;
-  d.operation(op).input().constant(to_list_argument(o.kernel_size())).constant(to_list_argument(o.stride())).constant(to_list_argument(o.padding()));
+  d.operation(op)
+      .input()
+      .constant(to_list_argument(o.kernel_size()))
+      .constant(to_list_argument(o.stride()))
+      .constant(to_list_argument(o.padding()));
   d.constant(o.ceil_mode()).constant(o.count_include_pad()).constant(Argument(o.divisor_override()));
-  d.construct(options_type, o.kernel_size()).with("stride", o.stride(), o.kernel_size()).with("padding", o.padding(), 0)
-      .with("ceil_mode", o.ceil_mode(), false).with("count_include_pad", o.count_include_pad(), true)
+  d.construct(options_type, o.kernel_size())
+      .with("stride", o.stride(), o.kernel_size())
+      .with("padding", o.padding(), 0)
+      .with("ceil_mode", o.ceil_mode(), false)
+      .with("count_include_pad", o.count_include_pad(), true)
       .with("divisor_override", o.divisor_override(), std::optional<std::int64_t>());
 }
-FXX_INLINE void describe(const AvgPool2dImpl& m, Describer& d) { describe_average_pool(m, d, OperatorIndex::avg_pool2d, "torch::nn::AvgPool2dOptions"); }
-FXX_INLINE void describe(const AvgPool3dImpl& m, Describer& d) { describe_average_pool(m, d, OperatorIndex::avg_pool3d, "torch::nn::AvgPool3dOptions"); }
+FXX_INLINE void describe(const AvgPool2dImpl& m, Describer& d) {
+  describe_average_pool(m, d, OperatorIndex::avg_pool2d, "torch::nn::AvgPool2dOptions");
+}
+FXX_INLINE void describe(const AvgPool3dImpl& m, Describer& d) {
+  describe_average_pool(m, d, OperatorIndex::avg_pool3d, "torch::nn::AvgPool3dOptions");
+}
 FXX_INLINE void describe(const AvgPool1dImpl& m, Describer& d) {
   const auto& o = m.options;
-  d.operation(OperatorIndex::avg_pool1d).input().constant(to_list_argument(o.kernel_size())).constant(to_list_argument(o.stride()));
+  d.operation(OperatorIndex::avg_pool1d)
+      .input()
+      .constant(to_list_argument(o.kernel_size()))
+      .constant(to_list_argument(o.stride()));
   d.constant(to_list_argument(o.padding())).constant(o.ceil_mode()).constant(o.count_include_pad());
-  d.construct("torch::nn::AvgPool1dOptions", o.kernel_size()).with("stride", o.stride(), o.kernel_size()).with("padding", o.padding(), 0)
-      .with("ceil_mode", o.ceil_mode(), false).with("count_include_pad", o.count_include_pad(), true);
+  d.construct("torch::nn::AvgPool1dOptions", o.kernel_size())
+      .with("stride", o.stride(), o.kernel_size())
+      .with("padding", o.padding(), 0)
+      .with("ceil_mode", o.ceil_mode(), false)
+      .with("count_include_pad", o.count_include_pad(), true);
 }
 /// Sizes that the module takes from its input cannot be constants of the operator.
 template <std::size_t D, class Impl>
@@ -371,18 +460,28 @@ FXX_INLINE void describe(const AdaptiveAvgPool3dImpl& m, Describer& d) {
   describe_adaptive_pool<3>(m, d, OperatorIndex::adaptive_avg_pool3d, "torch::nn::AdaptiveAvgPool3dOptions");
 }
 FXX_INLINE void describe(const PixelShuffleImpl& m, Describer& d) {
-  d.operation(OperatorIndex::pixel_shuffle).input().constant(m.options.upscale_factor()).construct("", m.options.upscale_factor());
+  d.operation(OperatorIndex::pixel_shuffle)
+      .input()
+      .constant(m.options.upscale_factor())
+      .construct("", m.options.upscale_factor());
 }
 FXX_INLINE void describe(const PixelUnshuffleImpl& m, Describer& d) {
-  d.operation(OperatorIndex::pixel_unshuffle).input().constant(m.options.downscale_factor()).construct("", m.options.downscale_factor());
+  d.operation(OperatorIndex::pixel_unshuffle)
+      .input()
+      .constant(m.options.downscale_factor())
+      .construct("", m.options.downscale_factor());
 }
 
-// --- recurrence and attention: more than one operator -----------------------------------------------------------------
+// --- recurrence and attention: more than one operator ----------------------------------------------------------------
 
 template <class Options>
 void describe_recurrent(const Options& o, Describer& d, const char* options_type) {
-  d.construct(options_type, o.input_size(), o.hidden_size()).with("num_layers", o.num_layers(), 1).with("bias", o.bias(), true)
-      .with("batch_first", o.batch_first(), false).with("dropout", o.dropout(), 0.0).with("bidirectional", o.bidirectional(), false);
+  d.construct(options_type, o.input_size(), o.hidden_size())
+      .with("num_layers", o.num_layers(), 1)
+      .with("bias", o.bias(), true)
+      .with("batch_first", o.batch_first(), false)
+      .with("dropout", o.dropout(), 0.0)
+      .with("bidirectional", o.bidirectional(), false);
 }
 FXX_INLINE void describe(const LSTMImpl& m, Describer& d) {
   describe_recurrent(m.options_base, d, "torch::nn::LSTMOptions");
@@ -400,9 +499,13 @@ FXX_INLINE void describe(const RNNImpl& m, Describer& d) {
 }
 FXX_INLINE void describe(const MultiheadAttentionImpl& m, Describer& d) {
   const auto& o = m.options;
-  d.construct("torch::nn::MultiheadAttentionOptions", o.embed_dim(), o.num_heads()).with("dropout", o.dropout(), 0.0).with("bias", o.bias(), true)
-      .with("add_bias_kv", o.add_bias_kv(), false).with("add_zero_attn", o.add_zero_attn(), false)
-      .with("kdim", o.kdim(), o.embed_dim()).with("vdim", o.vdim(), o.embed_dim());
+  d.construct("torch::nn::MultiheadAttentionOptions", o.embed_dim(), o.num_heads())
+      .with("dropout", o.dropout(), 0.0)
+      .with("bias", o.bias(), true)
+      .with("add_bias_kv", o.add_bias_kv(), false)
+      .with("add_zero_attn", o.add_zero_attn(), false)
+      .with("kdim", o.kdim(), o.embed_dim())
+      .with("vdim", o.vdim(), o.embed_dim());
   d.result("std::tuple<torch::Tensor, torch::Tensor>");
 }
 
@@ -439,7 +542,9 @@ class LeafTable {
  private:
   template <class... Impls>
   void described() {
-    (entries_.emplace(typeid(Impls), LeafEntry{[](const torch::nn::Module& m, Describer& d) { describe(dynamic_cast<const Impls&>(m), d); },
+    (entries_.emplace(typeid(Impls), LeafEntry{[](const torch::nn::Module& m, Describer& d) {
+                                                 describe(dynamic_cast<const Impls&>(m), d);
+                                               },
                                                &call_typed<Impls>}),
      ...);
   }
@@ -448,19 +553,23 @@ class LeafTable {
     (entries_.emplace(typeid(Impls), LeafEntry{nullptr, &call_typed<Impls>}), ...);
   }
   LeafTable() {
-    described<LinearImpl, BilinearImpl, IdentityImpl, FlattenImpl, Conv1dImpl, Conv2dImpl, Conv3dImpl, ConvTranspose1dImpl, ConvTranspose2dImpl,
-              ConvTranspose3dImpl, BatchNorm1dImpl, BatchNorm2dImpl, BatchNorm3dImpl, InstanceNorm1dImpl, InstanceNorm2dImpl, InstanceNorm3dImpl,
-              LayerNormImpl, GroupNormImpl, EmbeddingImpl, SigmoidImpl, TanhImpl, SiLUImpl, MishImpl, LogSigmoidImpl, ReLUImpl, ReLU6Impl, SELUImpl,
-              GELUImpl, ELUImpl, LeakyReLUImpl, HardtanhImpl, SoftplusImpl, PReLUImpl, SoftmaxImpl, LogSoftmaxImpl, DropoutImpl, Dropout2dImpl,
-              Dropout3dImpl, AlphaDropoutImpl, MaxPool1dImpl, MaxPool2dImpl, MaxPool3dImpl, AvgPool1dImpl, AvgPool2dImpl, AvgPool3dImpl,
-              AdaptiveAvgPool1dImpl, AdaptiveAvgPool2dImpl, AdaptiveAvgPool3dImpl, PixelShuffleImpl, PixelUnshuffleImpl, LSTMImpl, GRUImpl, RNNImpl,
+    described<LinearImpl, BilinearImpl, IdentityImpl, FlattenImpl, Conv1dImpl, Conv2dImpl, Conv3dImpl,
+              ConvTranspose1dImpl, ConvTranspose2dImpl, ConvTranspose3dImpl, BatchNorm1dImpl, BatchNorm2dImpl,
+              BatchNorm3dImpl, InstanceNorm1dImpl, InstanceNorm2dImpl, InstanceNorm3dImpl, LayerNormImpl, GroupNormImpl,
+              EmbeddingImpl, SigmoidImpl, TanhImpl, SiLUImpl, MishImpl, LogSigmoidImpl, ReLUImpl, ReLU6Impl, SELUImpl,
+              GELUImpl, ELUImpl, LeakyReLUImpl, HardtanhImpl, SoftplusImpl, PReLUImpl, SoftmaxImpl, LogSoftmaxImpl,
+              DropoutImpl, Dropout2dImpl, Dropout3dImpl, AlphaDropoutImpl, MaxPool1dImpl, MaxPool2dImpl, MaxPool3dImpl,
+              AvgPool1dImpl, AvgPool2dImpl, AvgPool3dImpl, AdaptiveAvgPool1dImpl, AdaptiveAvgPool2dImpl,
+              AdaptiveAvgPool3dImpl, PixelShuffleImpl, PixelUnshuffleImpl, LSTMImpl, GRUImpl, RNNImpl,
               MultiheadAttentionImpl>();
-    callable<UnflattenImpl, EmbeddingBagImpl, FeatureAlphaDropoutImpl, HardshrinkImpl, SoftminImpl, Softmax2dImpl, RReLUImpl, CELUImpl, GLUImpl,
-             SoftshrinkImpl, SoftsignImpl, TanhshrinkImpl, ThresholdImpl, AdaptiveMaxPool1dImpl, AdaptiveMaxPool2dImpl, AdaptiveMaxPool3dImpl,
-             LPPool1dImpl, LPPool2dImpl, LPPool3dImpl, LocalResponseNormImpl, ReflectionPad1dImpl, ReflectionPad2dImpl, ReflectionPad3dImpl,
-             ReplicationPad1dImpl, ReplicationPad2dImpl, ReplicationPad3dImpl, ZeroPad1dImpl, ZeroPad2dImpl, ZeroPad3dImpl, ConstantPad1dImpl,
-             ConstantPad2dImpl, ConstantPad3dImpl, UpsampleImpl, FoldImpl, UnfoldImpl, CosineSimilarityImpl, PairwiseDistanceImpl, RNNCellImpl,
-             LSTMCellImpl, GRUCellImpl, TransformerEncoderLayerImpl, TransformerEncoderImpl, TransformerDecoderLayerImpl, TransformerDecoderImpl,
+    callable<UnflattenImpl, EmbeddingBagImpl, FeatureAlphaDropoutImpl, HardshrinkImpl, SoftminImpl, Softmax2dImpl,
+             RReLUImpl, CELUImpl, GLUImpl, SoftshrinkImpl, SoftsignImpl, TanhshrinkImpl, ThresholdImpl,
+             AdaptiveMaxPool1dImpl, AdaptiveMaxPool2dImpl, AdaptiveMaxPool3dImpl, LPPool1dImpl, LPPool2dImpl,
+             LPPool3dImpl, LocalResponseNormImpl, ReflectionPad1dImpl, ReflectionPad2dImpl, ReflectionPad3dImpl,
+             ReplicationPad1dImpl, ReplicationPad2dImpl, ReplicationPad3dImpl, ZeroPad1dImpl, ZeroPad2dImpl,
+             ZeroPad3dImpl, ConstantPad1dImpl, ConstantPad2dImpl, ConstantPad3dImpl, UpsampleImpl, FoldImpl, UnfoldImpl,
+             CosineSimilarityImpl, PairwiseDistanceImpl, RNNCellImpl, LSTMCellImpl, GRUCellImpl,
+             TransformerEncoderLayerImpl, TransformerEncoderImpl, TransformerDecoderLayerImpl, TransformerDecoderImpl,
              TransformerImpl>();
     entries_[typeid(MultiheadAttentionImpl)].call = &call_attention;
   }
@@ -485,7 +594,8 @@ FXX_INLINE bool is_leaf_module(const torch::nn::Module& module) {
   return detail::leaf::LeafTable::instance().find(module) != nullptr;
 }
 
-FXX_INLINE ModuleInfo describe_module(const torch::nn::Module& module, const std::string& name, const TensorNames& names) {
+FXX_INLINE ModuleInfo describe_module(const torch::nn::Module& module, const std::string& name,
+                                      const TensorNames& names) {
   ModuleInfo info;
   info.name = name;
   info.type = module_type_name(module);
@@ -503,10 +613,13 @@ FXX_INLINE ModuleInfo describe_module(const torch::nn::Module& module, const std
 FXX_INLINE const ModuleCall& module_call_of(const torch::nn::Module& module) {
   const detail::leaf::LeafEntry* entry = detail::leaf::LeafTable::instance().find(module);
   if (!entry || !entry->call)
-    throw RunError(ErrorId::run_failed, "module_call_of: a graph does not know how to call '" + module_type_name(module) +
-                                            "'; register the type with fxx::register_leaf<" + module_type_name(module) + "Impl>() before it runs");
+    throw RunError(ErrorId::run_failed, "module_call_of: a graph does not know how to call '" +
+                                            module_type_name(module) + "'; register the type with fxx::register_leaf<" +
+                                            module_type_name(module) + "Impl>() before it runs");
   return entry->call;
 }
-FXX_INLINE c10::IValue call_module(torch::nn::Module& module, std::vector<c10::IValue> args) { return module_call_of(module)(module, std::move(args)); }
+FXX_INLINE c10::IValue call_module(torch::nn::Module& module, std::vector<c10::IValue> args) {
+  return module_call_of(module)(module, std::move(args));
+}
 
 }  // namespace fxx::inline FXX_ABI

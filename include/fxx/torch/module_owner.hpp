@@ -1,6 +1,7 @@
 // What a real module owns, as graphs see it: tensors and leaf modules by qualified name, and the way back by identity.
 //
-// Main names: ModuleOwner. Built in one walk over the module; a tensor or module reachable by several names has the first one.
+// Main names: ModuleOwner. Built in one walk over the module; a tensor or module reachable by several names has the
+// first one.
 // Cost: heavy (torch/nn/module.h).
 #pragma once
 
@@ -55,7 +56,7 @@ class ModuleOwner final : public Owner {
   struct Submodule {
     std::string name;
     std::shared_ptr<torch::nn::Module> module;
-    bool first;                             // of the names that it has
+    bool first;                           // of the names that it has
     std::optional<ModuleInfo> info = {};  // made when it is asked for
   };
   const ModuleInfo& describe(Submodule& submodule) const;

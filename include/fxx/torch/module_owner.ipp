@@ -47,9 +47,11 @@ FXX_INLINE const ModuleInfo& ModuleOwner::describe(Submodule& submodule) const {
   std::lock_guard lock(mutex_);
   if (submodule.info && submodule.info->training == submodule.module->is_training()) return *submodule.info;
   // Members of a shared module carry the names under which they were met first.
-  ModuleInfo info = describe_module(*submodule.module, submodule.name, [&](const at::Tensor& tensor) { return name_of(tensor); });
+  ModuleInfo info =
+      describe_module(*submodule.module, submodule.name, [&](const at::Tensor& tensor) { return name_of(tensor); });
   for (const ModuleInfo::Part& part : info.parts)
-    if (part.kind == ModuleInfo::Part::Kind::attribute && part.attribute.empty()) info.operation = nullptr;  // replaced behind our back
+    if (part.kind == ModuleInfo::Part::Kind::attribute && part.attribute.empty())
+      info.operation = nullptr;  // replaced behind our back
   return submodule.info.emplace(std::move(info));
 }
 

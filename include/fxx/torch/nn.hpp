@@ -1,7 +1,7 @@
 // Drop-in leaf modules: torch::nn's own, which a symbolic trace records as call_module.
 //
-// `fxx::nn::Linear fc{4, 5};` is a torch::nn::Linear in every way: it registers, trains, saves, is called with tensors. Called with
-// a proxy, it records the call. `fxx::nn::leaf<Holder>` makes one of any module holder.
+// `fxx::nn::Linear fc{4, 5};` is a torch::nn::Linear in every way: it registers, trains, saves, is called with tensors.
+// Called with a proxy, it records the call. `fxx::nn::leaf<Holder>` makes one of any module holder.
 // Main names: nn::leaf, nn::Linear and so on. Cost: heavy (torch/nn/modules.h).
 #pragma once
 
@@ -15,7 +15,8 @@ namespace fxx::inline FXX_ABI::nn {
 
 namespace detail {
 
-/// What may be passed to a module: a tensor, a number, a list of tensors. Without a line: a variadic call has no place to take it from.
+/// What may be passed to a module: a tensor, a number, a list of tensors. Without a line: a variadic call has no place
+/// to take it from.
 class ModuleArg : public Operand {
  public:
   template <class T>
@@ -32,8 +33,8 @@ inline constexpr bool any_proxy = (std::derived_from<std::remove_cvref_t<A>, Pro
 
 }  // namespace detail
 
-/// A module holder that records calls with proxies. It hides ModuleHolder::operator(): that one's return type does not compile
-/// with a proxy.
+/// A module holder that records calls with proxies. It hides ModuleHolder::operator(): that one's return type does not
+/// compile with a proxy.
 template <class Holder>
 struct leaf : Holder {
   using Holder::Holder;
@@ -53,9 +54,13 @@ struct leaf : Holder {
     Tracer& tracer = fxx::detail::tracer_of(all);
     auto* module_tracer = dynamic_cast<ModuleTracer*>(&tracer);
     if (!module_tracer)
-      throw TraceError(ErrorId::module_not_in_root, "nn::leaf: a " + module_type_name(*this->get()) + " is called while a plain callable is traced; trace a module that it is registered in");
+      throw TraceError(ErrorId::module_not_in_root,
+                       "nn::leaf: a " + module_type_name(*this->get()) +
+                           " is called while a plain callable is traced; trace a module that it is registered in");
     const std::string name = module_tracer->path_of_module(*this->get());
-    if constexpr (requires { { (*this)->forward(inputs...) } -> std::convertible_to<Proxy>; }) {
+    if constexpr (requires {
+                    { (*this)->forward(inputs...) } -> std::convertible_to<Proxy>;
+                  }) {
       if (!module_tracer->is_leaf_module(*this->get(), name)) return (*this)->forward(inputs...);
     }
     return {tracer, module_tracer->call_module(name, all)};
@@ -63,17 +68,22 @@ struct leaf : Holder {
 };
 
 // The modules of torch::nn under their own names.
-#define FXX_LEAF_MODULES(X)                                                                                                            \
-  X(Linear) X(Bilinear) X(Identity) X(Flatten) X(Unflatten) X(Conv1d) X(Conv2d) X(Conv3d) X(ConvTranspose1d) X(ConvTranspose2d)       \
-  X(ConvTranspose3d) X(BatchNorm1d) X(BatchNorm2d) X(BatchNorm3d) X(InstanceNorm1d) X(InstanceNorm2d) X(InstanceNorm3d) X(LayerNorm)   \
-  X(GroupNorm) X(LocalResponseNorm) X(Embedding) X(EmbeddingBag) X(Dropout) X(Dropout2d) X(Dropout3d) X(AlphaDropout)                  \
-  X(FeatureAlphaDropout) X(ReLU) X(ReLU6) X(GELU) X(SiLU) X(Mish) X(Sigmoid) X(Tanh) X(ELU) X(SELU) X(CELU) X(GLU) X(LeakyReLU)        \
-  X(PReLU) X(RReLU) X(Hardtanh) X(Hardshrink) X(Softplus) X(Softshrink) X(Softsign) X(Tanhshrink) X(Threshold) X(LogSigmoid)           \
-  X(Softmax) X(Softmin) X(Softmax2d) X(LogSoftmax) X(MaxPool1d) X(MaxPool2d) X(MaxPool3d) X(AvgPool1d) X(AvgPool2d) X(AvgPool3d)       \
-  X(AdaptiveAvgPool1d) X(AdaptiveAvgPool2d) X(AdaptiveAvgPool3d) X(AdaptiveMaxPool1d) X(AdaptiveMaxPool2d) X(AdaptiveMaxPool3d)        \
-  X(LPPool1d) X(LPPool2d) X(PixelShuffle) X(PixelUnshuffle) X(Upsample) X(ReflectionPad1d) X(ReflectionPad2d) X(ReplicationPad1d)      \
-  X(ReplicationPad2d) X(ReplicationPad3d) X(ZeroPad2d) X(ConstantPad1d) X(ConstantPad2d) X(ConstantPad3d) X(Fold) X(Unfold)            \
-  X(CosineSimilarity) X(PairwiseDistance)
+#define FXX_LEAF_MODULES(X)                                                                                           \
+  X(Linear)                                                                                                           \
+  X(Bilinear) X(Identity) X(Flatten) X(Unflatten) X(Conv1d) X(Conv2d) X(Conv3d) X(ConvTranspose1d) X(ConvTranspose2d) \
+      X(ConvTranspose3d) X(BatchNorm1d) X(BatchNorm2d) X(BatchNorm3d) X(InstanceNorm1d) X(InstanceNorm2d)             \
+          X(InstanceNorm3d) X(LayerNorm) X(GroupNorm) X(LocalResponseNorm) X(Embedding) X(EmbeddingBag) X(Dropout)    \
+              X(Dropout2d) X(Dropout3d) X(AlphaDropout) X(FeatureAlphaDropout) X(ReLU) X(ReLU6) X(GELU) X(SiLU)       \
+                  X(Mish) X(Sigmoid) X(Tanh) X(ELU) X(SELU) X(CELU) X(GLU) X(LeakyReLU) X(PReLU) X(RReLU) X(Hardtanh) \
+                      X(Hardshrink) X(Softplus) X(Softshrink) X(Softsign) X(Tanhshrink) X(Threshold) X(LogSigmoid)    \
+                          X(Softmax) X(Softmin) X(Softmax2d) X(LogSoftmax) X(MaxPool1d) X(MaxPool2d) X(MaxPool3d)     \
+                              X(AvgPool1d) X(AvgPool2d) X(AvgPool3d) X(AdaptiveAvgPool1d) X(AdaptiveAvgPool2d)        \
+                                  X(AdaptiveAvgPool3d) X(AdaptiveMaxPool1d) X(AdaptiveMaxPool2d) X(AdaptiveMaxPool3d) \
+                                      X(LPPool1d) X(LPPool2d) X(PixelShuffle) X(PixelUnshuffle) X(Upsample)           \
+                                          X(ReflectionPad1d) X(ReflectionPad2d) X(ReplicationPad1d)                   \
+                                              X(ReplicationPad2d) X(ReplicationPad3d) X(ZeroPad2d) X(ConstantPad1d)   \
+                                                  X(ConstantPad2d) X(ConstantPad3d) X(Fold) X(Unfold)                 \
+                                                      X(CosineSimilarity) X(PairwiseDistance)
 #define FXX_LEAF(name) using name = leaf<torch::nn::name>;
 FXX_LEAF_MODULES(FXX_LEAF)
 #undef FXX_LEAF

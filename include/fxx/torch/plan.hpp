@@ -1,9 +1,9 @@
 // A graph made ready to run: operator handles looked up, immediates boxed, registers assigned, last uses known.
 //
-// What GraphModule runs on. A plan holds for one version of a graph, which outlives it, and is immutable, so threads may
-// share it.
-// Main names: Plan. Making one: O(nodes); running: the operators plus some ten nanoseconds a node; calls that have to be boxed
-// cost 0.2 us.
+// What GraphModule runs on. A plan holds for one version of a graph, which outlives it, and is immutable, so threads
+// may share it.
+// Main names: Plan. Making one: O(nodes); running: the operators plus some ten nanoseconds a node; calls that have to
+// be boxed cost 0.2 us.
 // Cost: heavy (torch/nn/module.h, ATen/core/dispatch/Dispatcher.h).
 #pragma once
 
@@ -24,8 +24,8 @@ class Plan {
   /// Throws RunError (E702), naming the node, when something in the graph cannot be run.
   Plan(const Graph& graph, const ModuleOwner& owner);
 
-  /// Runs the graph. Inputs beyond those with defaults must be there; throws RunError (E701) naming the input otherwise. Values are
-  /// freed after their last use. What an operator throws gets the node that it came from.
+  /// Runs the graph. Inputs beyond those with defaults must be there; throws RunError (E701) naming the input
+  /// otherwise. Values are freed after their last use. What an operator throws gets the node that it came from.
   c10::IValue run(std::span<c10::IValue> inputs) const;
 
   std::size_t inputs() const { return inputs_.size(); }
@@ -36,11 +36,11 @@ class Plan {
   struct Source {
     enum class Kind : std::uint8_t { constant, value, last_use, list, tuple, dict, index };
     Kind kind = Kind::constant;
-    int at = -1;                 // register of a value
+    int at = -1;  // register of a value
     c10::IValue constant = {};
-    Type type = {};              // of a list
+    Type type = {};  // of a list
     std::vector<Source> items = {};
-    Argument argument = {};      // index: of getitem
+    Argument argument = {};  // index: of getitem
   };
   /// What runs boxed, or outside the dispatcher.
   struct Call {
@@ -59,7 +59,7 @@ class Plan {
   struct Step {
     UnboxedOperator::Call unboxed = nullptr;  // null: calls_[call]
     const void* handle = nullptr;
-    std::uint32_t call = 0;                      // or the first of its arguments in args_
+    std::uint32_t call = 0;                        // or the first of its arguments in args_
     std::uint32_t releases = 0, releases_end = 0;  // registers, in releases_, that are read for the last time
     std::int32_t result = -1;
   };

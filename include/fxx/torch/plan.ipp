@@ -49,7 +49,8 @@ class Plan::Maker {
     if (const auto* attribute = std::get_if<GetAttr>(&node.op())) {
       // Tensors of a module keep their identity when they are moved or trained, so the handle is as good as the name.
       const at::Tensor tensor = owner_.tensor(attribute->target);
-      if (!tensor.defined()) fail("the module has no tensor '" + attribute->target + "'; register it before the graph runs");
+      if (!tensor.defined())
+        fail("the module has no tensor '" + attribute->target + "'; register it before the graph runs");
       return {.kind = Source::Kind::constant, .constant = tensor};
     }
     const bool last = last_use_[node.index()] == node_ && --uses_left_[node.index()] == 0;
@@ -66,7 +67,8 @@ class Plan::Maker {
       if (type.list && type.list_size > 0 && node_is_number(*argument.node())) {
         // One number for all of `int[2]`, known only at run time.
         Source list{.kind = Source::Kind::list, .type = type};
-        for (int i = 0; i < type.list_size; ++i) list.items.push_back({.kind = Source::Kind::value, .at = register_of(*argument.node())});
+        for (int i = 0; i < type.list_size; ++i)
+          list.items.push_back({.kind = Source::Kind::value, .at = register_of(*argument.node())});
         return list;
       }
       return value_of(*argument.node());
@@ -87,32 +89,38 @@ class Plan::Maker {
           made.items.push_back(source(entry.value, {}));
         }
         return made;
-      default: fail("an argument of kind '" + std::string(name_of(argument.kind())) + "' that holds nodes cannot be passed here");
+      default:
+        fail("an argument of kind '" + std::string(name_of(argument.kind())) +
+             "' that holds nodes cannot be passed here");
     }
   }
   static bool node_is_number(const Node& node) {
     const Operator* op = operator_of(node);
-    return op && op->returns.size() == 1 && !op->returns[0].type.list && op->returns[0].type.base != ValueType::tensor &&
-           op->returns[0].type.base != ValueType::other;
+    return op && op->returns.size() == 1 && !op->returns[0].type.list &&
+           op->returns[0].type.base != ValueType::tensor && op->returns[0].type.base != ValueType::other;
   }
 
   /// Arguments in the order of the schema, defaults filled in by the dispatcher's own.
   void bind(Call& step, const Node& node, const Operator& op) {
     if (node.args().size() > op.parameters.size())
-      fail("'" + std::string(op.name) + "' takes " + std::to_string(op.parameters.size()) + " arguments; the node has " + std::to_string(node.args().size()));
+      fail("'" + std::string(op.name) + "' takes " + std::to_string(op.parameters.size()) +
+           " arguments; the node has " + std::to_string(node.args().size()));
     for (const KeywordArgument& k : node.kwargs())
       if (const int i = op.index_of(k.key); i < 0 || static_cast<std::size_t>(i) < node.args().size())
-        fail("'" + std::string(k.key) + "' is not a parameter of '" + std::string(op.name) + "', or is given twice; the schema is " + std::string(op.schema));
+        fail("'" + std::string(k.key) + "' is not a parameter of '" + std::string(op.name) +
+             "', or is given twice; the schema is " + std::string(op.schema));
     for (int i = 0; i < op.arity(); ++i) {
       const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
       if (const Argument* given = argument_of(node, op, i)) {
         step.args.push_back(source(*given, parameter.type));
       } else if (step.handle) {
         const auto& standard = step.handle->schema().arguments()[static_cast<std::size_t>(i)].default_value();
-        if (!standard) fail("argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
+        if (!standard)
+          fail("argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
         step.args.push_back({.kind = Source::Kind::constant, .constant = *standard});
       } else if (parameter.has_default()) {
-        step.args.push_back({.kind = Source::Kind::constant, .constant = to_ivalue(to_argument(parameter.standard), parameter.type)});
+        step.args.push_back(
+            {.kind = Source::Kind::constant, .constant = to_ivalue(to_argument(parameter.standard), parameter.type)});
       } else {
         fail("argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
       }
@@ -159,7 +167,9 @@ class Plan::Maker {
   }
 
   void positional(Call& step, const Node& node) {
-    if (!node.kwargs().empty()) fail("keyword arguments are known for operators only; pass '" + std::string(node.kwargs()[0].key) + "' by position");
+    if (!node.kwargs().empty())
+      fail("keyword arguments are known for operators only; pass '" + std::string(node.kwargs()[0].key) +
+           "' by position");
     for (const Argument& a : node.args()) step.args.push_back(source(a, {}));
   }
 
@@ -187,7 +197,9 @@ class Plan::Maker {
     step.kind = Call::Kind::dispatch;
     step.handle = find_handle(op);
     if (step.handle && unboxed(*step.handle, node, op)) return;
-    if (!step.handle) fail("LibTorch has no operator '" + std::string(op.name) + "'; load the library that registers it before the graph runs");
+    if (!step.handle)
+      fail("LibTorch has no operator '" + std::string(op.name) +
+           "'; load the library that registers it before the graph runs");
     bind(step, node, op);
     if (op.returns.size() > 1 && taken_apart(node)) {
       step.results.assign(op.returns.size(), -1);
@@ -207,11 +219,12 @@ class Plan::Maker {
     std::vector<bool> taken(op->returns.size());
     for (const Node* user : node.users()) {
       const Operator* get = user->operation();
-      if (!get || get->name != "operator::getitem" || user->args().size() != 2 || !(user->arg(0) == Argument(const_cast<Node*>(&node))) ||
-          user->arg(1).kind() != Argument::Kind::integer)
+      if (!get || get->name != "operator::getitem" || user->args().size() != 2 ||
+          !(user->arg(0) == Argument(const_cast<Node*>(&node))) || user->arg(1).kind() != Argument::Kind::integer)
         return false;
       const std::int64_t item = user->arg(1).integer();
-      if (item < 0 || item >= static_cast<std::int64_t>(taken.size()) || taken[static_cast<std::size_t>(item)]) return false;
+      if (item < 0 || item >= static_cast<std::int64_t>(taken.size()) || taken[static_cast<std::size_t>(item)])
+        return false;
       taken[static_cast<std::size_t>(item)] = true;
     }
     return true;
@@ -259,7 +272,8 @@ class Plan::Maker {
     Call bound;
     bound.handle = handle;
     bind(bound, node, op);
-    Step step{.unboxed = call.call, .handle = call.handle.get(), .call = static_cast<std::uint32_t>(plan_.args_.size())};
+    Step step{
+        .unboxed = call.call, .handle = call.handle.get(), .call = static_cast<std::uint32_t>(plan_.args_.size())};
     step.result = node.num_users() ? register_of(node) : -1;
     step.releases = static_cast<std::uint32_t>(plan_.releases_.size());
     for (Source& source : bound.args) {
@@ -307,7 +321,9 @@ class Plan::Maker {
   std::map<std::pair<int, std::uint64_t>, std::int32_t> plain_constants_;
 };
 
-FXX_INLINE Plan::Plan(const Graph& graph, const ModuleOwner& owner) : version_(graph.version()) { Maker(*this, graph, owner).make(); }
+FXX_INLINE Plan::Plan(const Graph& graph, const ModuleOwner& owner) : version_(graph.version()) {
+  Maker(*this, graph, owner).make();
+}
 
 FXX_INLINE c10::IValue Plan::load(const Source& source, std::vector<c10::IValue>& registers) const {
   switch (source.kind) {
@@ -316,7 +332,8 @@ FXX_INLINE c10::IValue Plan::load(const Source& source, std::vector<c10::IValue>
     case Source::Kind::last_use: return std::move(registers[static_cast<std::size_t>(source.at)]);
     case Source::Kind::dict: {
       c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
-      for (std::size_t i = 0; i < source.items.size(); i += 2) dict.insert(load(source.items[i], registers), load(source.items[i + 1], registers));
+      for (std::size_t i = 0; i < source.items.size(); i += 2)
+        dict.insert(load(source.items[i], registers), load(source.items[i + 1], registers));
       return dict;
     }
     default: {
@@ -329,7 +346,8 @@ FXX_INLINE c10::IValue Plan::load(const Source& source, std::vector<c10::IValue>
   }
 }
 
-FXX_INLINE void Plan::execute(const Call& call, std::vector<c10::IValue>& registers, std::vector<c10::IValue>& stack) const {
+FXX_INLINE void Plan::execute(const Call& call, std::vector<c10::IValue>& registers,
+                              std::vector<c10::IValue>& stack) const {
   const auto only = [&](c10::IValue result) {
     stack.clear();
     stack.push_back(std::move(result));
@@ -386,12 +404,15 @@ FXX_INLINE void Plan::explain(const Node& node) const {
 
 FXX_INLINE c10::IValue Plan::run(std::span<c10::IValue> inputs) const {
   if (inputs.size() > inputs_.size())
-    throw RunError(ErrorId::input_mismatch, "GraphModule: " + std::to_string(inputs.size()) + " inputs were given; the graph takes " + std::to_string(inputs_.size()));
+    throw RunError(ErrorId::input_mismatch, "GraphModule: " + std::to_string(inputs.size()) +
+                                                " inputs were given; the graph takes " +
+                                                std::to_string(inputs_.size()));
   std::vector<c10::IValue> registers(static_cast<std::size_t>(registers_));
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const bool given = i < inputs.size() && !(inputs[i].isTensor() && !inputs[i].toTensor().defined());
     if (!given && !inputs_[i].has_default)
-      throw RunError(ErrorId::input_mismatch, "GraphModule: input '" + inputs_[i].name + "' (number " + std::to_string(i) + ") is missing; the graph takes " +
+      throw RunError(ErrorId::input_mismatch, "GraphModule: input '" + inputs_[i].name + "' (number " +
+                                                  std::to_string(i) + ") is missing; the graph takes " +
                                                   std::to_string(inputs_.size()) + " inputs");
     registers[static_cast<std::size_t>(inputs_[i].at)] = given ? std::move(inputs[i]) : inputs_[i].standard;
   }
@@ -405,7 +426,8 @@ FXX_INLINE c10::IValue Plan::run(std::span<c10::IValue> inputs) const {
         continue;
       }
       c10::IValue result = step.unboxed(step.handle, args_.data() + step.call, {registers.data(), constants_.data()});
-      for (std::uint32_t i = step.releases; i < step.releases_end; ++i) registers[static_cast<std::size_t>(releases_[i])] = c10::IValue();
+      for (std::uint32_t i = step.releases; i < step.releases_end; ++i)
+        registers[static_cast<std::size_t>(releases_[i])] = c10::IValue();
       if (step.result >= 0) registers[static_cast<std::size_t>(step.result)] = std::move(result);
     }
   } catch (...) {

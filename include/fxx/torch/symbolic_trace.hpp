@@ -1,7 +1,7 @@
 // Symbolic tracing of LibTorch modules: a templated forward run once with proxies, without any input.
 //
-// Parameters and buffers become get_attr nodes by identity, drop-in leaf modules (torch/nn.hpp) call_module nodes; all other
-// submodules are traced through. Sizes stay symbolic.
+// Parameters and buffers become get_attr nodes by identity, drop-in leaf modules (torch/nn.hpp) call_module nodes; all
+// other submodules are traced through. Sizes stay symbolic.
 // Main names: symbolic_trace, ModuleTracer. Cost: heavy (torch/nn/module.h); under a microsecond a node. After torch.fx
 // _symbolic_trace.py, 2.13.
 #pragma once
@@ -55,12 +55,15 @@ concept Traceable = detail::proxy_arity<decltype(detail::forward_of(std::declval
 /// Traces with a tracer of the caller's own; `make(graph, root)` returns it by value or pointer.
 template <class TracerType, class M>
 std::shared_ptr<GraphModule> symbolic_trace_with(M& module, std::vector<std::string> input_names = {}) {
-  static_assert(Traceable<M>, "fxx::symbolic_trace: forward cannot be called with proxies; write it as a template, template <class T> T forward(T x), or use fxx::trace(module, inputs), which takes it as it is");
+  static_assert(Traceable<M>,
+                "fxx::symbolic_trace: forward cannot be called with proxies; write it as a template, template <class "
+                "T> T forward(T x), or use fxx::trace(module, inputs), which takes it as it is");
   if constexpr (Traceable<M>) {
     constexpr int arity = detail::proxy_arity<decltype(detail::forward_of(module))>();
     Graph graph;
     TracerType tracer(graph, module);
-    trace_into(tracer, detail::forward_of(module), detail::input_names(input_names, arity), std::make_index_sequence<arity>());
+    trace_into(tracer, detail::forward_of(module), detail::input_names(input_names, arity),
+               std::make_index_sequence<arity>());
     for (Node* node : graph.nodes())
       if (node->opcode() == Opcode::placeholder && node->type().empty()) node->set_type("torch::Tensor");
     return std::make_shared<GraphModule>(tracer.owner(), module.is_training(), std::move(graph), tracer.constants());
@@ -69,23 +72,30 @@ std::shared_ptr<GraphModule> symbolic_trace_with(M& module, std::vector<std::str
   }
 }
 
-/// The module as a graph: `auto gm = fxx::symbolic_trace(net);`. Throws TraceError where forward branches on traced values.
+/// The module as a graph: `auto gm = fxx::symbolic_trace(net);`. Throws TraceError where forward branches on traced
+/// values.
 template <class M>
-  requires std::derived_from<std::remove_reference_t<decltype(detail::unwrap_module(std::declval<M&>()))>, torch::nn::Module>
+  requires std::derived_from<std::remove_reference_t<decltype(detail::unwrap_module(std::declval<M&>()))>,
+                             torch::nn::Module>
 std::shared_ptr<GraphModule> symbolic_trace(M&& module, std::vector<std::string> input_names = {}) {
   return symbolic_trace_with<ModuleTracer>(detail::unwrap_module(module), std::move(input_names));
 }
 
-/// A callable as a graph; tensors that it captured become constants: `fxx::symbolic_trace([](auto x) { return relu(x); })`.
+/// A callable as a graph; tensors that it captured become constants: `fxx::symbolic_trace([](auto x) { return relu(x);
+/// })`.
 template <class F>
-  requires(!std::derived_from<std::remove_reference_t<decltype(detail::unwrap_module(std::declval<F&>()))>, torch::nn::Module>)
+  requires(!std::derived_from<std::remove_reference_t<decltype(detail::unwrap_module(std::declval<F&>()))>,
+                              torch::nn::Module>)
 std::shared_ptr<GraphModule> symbolic_trace(F&& function, std::vector<std::string> input_names = {}) {
   constexpr int arity = detail::proxy_arity<F&>();
-  static_assert(arity >= 0, "fxx::symbolic_trace: the function cannot be called with proxies; take its tensors as `auto`, as a template parameter, or as fxx::Proxy");
+  static_assert(arity >= 0,
+                "fxx::symbolic_trace: the function cannot be called with proxies; take its tensors as `auto`, as a "
+                "template parameter, or as fxx::Proxy");
   const torch::nn::Module root("Function");
   Graph graph;
   ModuleTracer tracer(graph, root);
-  if constexpr (arity >= 0) trace_into(tracer, function, detail::input_names(input_names, arity), std::make_index_sequence<arity>());
+  if constexpr (arity >= 0)
+    trace_into(tracer, function, detail::input_names(input_names, arity), std::make_index_sequence<arity>());
   return std::make_shared<GraphModule>(root, std::move(graph), "Function", tracer.constants());
 }
 

@@ -16,7 +16,8 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-inline constexpr const char* folder_meson = R"meson(project('@FILE@', 'cpp', default_options: ['cpp_std=c++20', 'buildtype=release'])
+inline constexpr const char* folder_meson =
+    R"meson(project('@FILE@', 'cpp', default_options: ['cpp_std=c++20', 'buildtype=release'])
 
 # LibTorch: the option, else the variables that CMake users set, else the torch package of python3.
 torch = run_command('python3', '-c', '''
@@ -45,7 +46,7 @@ torch_dep = declare_dependency(
 executable('@FILE@', ['@FILE@.cpp', 'main.cpp'], dependencies: torch_dep)
 )meson";
 
-inline constexpr const char* folder_main = R"cpp(#include <iostream>
+inline constexpr const char* folder_main = R"program(#include <iostream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -78,11 +79,12 @@ int main(int argc, char** argv) {
     return 1;
   }
 }
-)cpp";
+)program";
 
 FXX_INLINE std::string filled(std::string text, const std::vector<std::pair<std::string, std::string>>& values) {
   for (const auto& [key, value] : values)
-    for (std::size_t at = 0; (at = text.find(key, at)) != text.npos; at += value.size()) text.replace(at, key.size(), value);
+    for (std::size_t at = 0; (at = text.find(key, at)) != text.npos; at += value.size())
+      text.replace(at, key.size(), value);
   return text;
 }
 
@@ -92,22 +94,28 @@ FXX_INLINE void write_aside(const std::filesystem::path& path, const std::string
     std::ofstream file(aside, std::ios::binary);
     file << text;
     file.flush();
-    if (!file) throw CodegenError(ErrorId::folder_not_written, "to_folder: '" + path.string() + "' cannot be written; check the folder and the space on it");
+    if (!file)
+      throw CodegenError(ErrorId::folder_not_written,
+                         "to_folder: '" + path.string() + "' cannot be written; check the folder and the space on it");
   }
   std::filesystem::rename(aside, path);
 }
 
 }  // namespace detail
 
-FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const std::string& name, const FolderOptions& options) {
-  // Everything that can fail for the graph's sake comes first.
-  // LibTorch writes names into the text of its archives as they are: these end a string there, and what follows is code.
-  for (const std::vector<std::string>& names : {module.named_modules({}, false).keys(), module.named_parameters().keys(), module.named_buffers().keys()})
+FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const std::string& name,
+                          const FolderOptions& options) {
+  // Everything that can fail for the graph's sake comes first. LibTorch writes names into the text of its archives as
+  // they are: these end a string there, and what follows is code.
+  for (const std::vector<std::string>& names :
+       {module.named_modules({}, false).keys(), module.named_parameters().keys(), module.named_buffers().keys()})
     for (const std::string& text : names)
       for (const char c : text)
         if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ')
-          throw CodegenError(ErrorId::no_cpp_spelling, "to_folder: " + repr(std::string_view(text)) +
-                                                           " cannot name a tensor or module in a file of weights; register it under a name without quotes, backslashes and line ends");
+          throw CodegenError(ErrorId::no_cpp_spelling,
+                             "to_folder: " + repr(std::string_view(text)) +
+                                 " cannot name a tensor or module in a file of weights; register it under a name "
+                                 "without quotes, backslashes and line ends");
   const std::string file = snake_case(name);
   const ModuleSource source = module_source(module.graph(), module.owner(), name, file + ".h");
   std::string check;
@@ -119,21 +127,28 @@ FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const 
     const c10::IValue result = module.run(std::move(boxed));
     detail::flatten(result, outputs);
     std::string arguments;
-    for (std::size_t i = 0; i < inputs.size(); ++i) arguments += (i ? ", inputs[" : "inputs[") + std::to_string(i) + "]";
-    check = "    std::vector<torch::Tensor> inputs, expected;\n"
-            "    torch::load(inputs, folder + \"/example_inputs.pt\");\n"
-            "    torch::load(expected, folder + \"/example_outputs.pt\");\n"
-            "    std::vector<torch::Tensor> results;\n"
-            "    add_tensors(results, model->forward(" + arguments + "));\n"
-            "    if (results.size() != expected.size()) throw std::runtime_error(\"there are not as many results as the traced model has\");\n"
-            "    for (size_t i = 0; i < results.size(); ++i) {\n"
-            "      const torch::Tensor a = results[i].to(torch::kDouble), b = expected[i].to(torch::kDouble);\n"
-            "      const bool same = a.sizes() == b.sizes() && torch::allclose(a, b, 1e-4, 1e-4, /*equal_nan=*/true);\n"
-            "      std::cout << \"result \" << i << \": \" << results[i].sizes() << (same ? \", as expected\" : \", not as expected\") << std::endl;\n"
-            "      if (!same) throw std::runtime_error(\"the results differ from those of the traced model\");\n"
-            "    }\n";
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      arguments += (i ? ", inputs[" : "inputs[") + std::to_string(i) + "]";
+    check =
+        "    std::vector<torch::Tensor> inputs, expected;\n"
+        "    torch::load(inputs, folder + \"/example_inputs.pt\");\n"
+        "    torch::load(expected, folder + \"/example_outputs.pt\");\n"
+        "    std::vector<torch::Tensor> results;\n"
+        "    add_tensors(results, model->forward(" +
+        arguments +
+        "));\n"
+        "    if (results.size() != expected.size()) throw std::runtime_error(\"there are not as many results as the "
+        "traced model has\");\n"
+        "    for (size_t i = 0; i < results.size(); ++i) {\n"
+        "      const torch::Tensor a = results[i].to(torch::kDouble), b = expected[i].to(torch::kDouble);\n"
+        "      const bool same = a.sizes() == b.sizes() && torch::allclose(a, b, 1e-4, 1e-4, /*equal_nan=*/true);\n"
+        "      std::cout << \"result \" << i << \": \" << results[i].sizes() << (same ? \", as expected\" : \", not as "
+        "expected\") << std::endl;\n"
+        "      if (!same) throw std::runtime_error(\"the results differ from those of the traced model\");\n"
+        "    }\n";
   }
-  const std::vector<std::pair<std::string, std::string>> values = {{"@FILE@", file}, {"@NAME@", name}, {"@CHECK@", check}};
+  const std::vector<std::pair<std::string, std::string>> values = {
+      {"@FILE@", file}, {"@NAME@", name}, {"@CHECK@", check}};
 
   namespace fs = std::filesystem;
   try {
@@ -143,9 +158,15 @@ FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const 
     detail::write_aside(to / (file + ".cpp"), source.source);
     detail::write_aside(to / "main.cpp", detail::filled(detail::folder_main, values));
     detail::write_aside(to / "meson.build", detail::filled(detail::folder_meson, values));
-    detail::write_aside(to / "meson.options", "option('torch', type: 'string', value: '', description: 'folder of LibTorch, with include and lib')\n");
-    detail::write_aside(to / "README.md", "# " + name + "\n\nWritten by fxx from a traced model. Build and run:\n\n    meson setup build && meson compile -C build && ./build/" + file +
-                                              " .\n\nMeson finds LibTorch by `-Dtorch=<folder>`, `Torch_DIR`, `CMAKE_PREFIX_PATH` or the torch package of python3.\n");
+    detail::write_aside(
+        to / "meson.options",
+        "option('torch', type: 'string', value: '', description: 'folder of LibTorch, with include and lib')\n");
+    detail::write_aside(to / "README.md", "# " + name +
+                                              "\n\nWritten by fxx from a traced model. Build and run:\n\n    meson "
+                                              "setup build && meson compile -C build && ./build/" +
+                                              file +
+                                              " .\n\nMeson finds LibTorch by `-Dtorch=<folder>`, `Torch_DIR`, "
+                                              "`CMAKE_PREFIX_PATH` or the torch package of python3.\n");
     const auto save = [&](const auto& value, const char* file_name) {
       const fs::path path = to / file_name, aside = path.string() + ".new";
       torch::save(value, aside.string());
@@ -160,7 +181,8 @@ FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const 
       save(outputs, "example_outputs.pt");
     }
   } catch (const fs::filesystem_error& e) {
-    throw CodegenError(ErrorId::folder_not_written, "to_folder: '" + folder + "' cannot be written (" + e.code().message() + "); check the path and its permissions");
+    throw CodegenError(ErrorId::folder_not_written, "to_folder: '" + folder + "' cannot be written (" +
+                                                        e.code().message() + "); check the path and its permissions");
   }
 }
 

@@ -1,10 +1,10 @@
 // Tracing of unmodified LibTorch code: run a module once, record every operator at the dispatcher.
 //
-// Main names: trace, TraceOptions, DispatchTracer. Any torch::nn::Module with a forward over tensors, a holder of one, a shared
-// pointer to one, or a callable. The module runs with the given inputs, without autograd. Sizes read in C++ become constants.
-// Data-dependent control flow raises TraceError with the user's function.
-// Cost: heavy (torch/nn/module.h, ATen/core/dispatch/Dispatcher.h); tracing costs about 2 us a node on top of running it.
-// After torch.fx experimental/proxy_tensor.py make_fx, 2.13.
+// Main names: trace, TraceOptions, DispatchTracer. Any torch::nn::Module with a forward over tensors, a holder of one,
+// a shared pointer to one, or a callable. The module runs with the given inputs, without autograd. Sizes read in C++
+// become constants. Data-dependent control flow raises TraceError with the user's function.
+// Cost: heavy (torch/nn/module.h, ATen/core/dispatch/Dispatcher.h); tracing costs about 2 us a node on top of running
+// it. After torch.fx experimental/proxy_tensor.py make_fx, 2.13.
 #pragma once
 
 #include <concepts>
@@ -85,20 +85,24 @@ bool call_with_tensors(M& module, std::span<const at::Tensor> inputs, c10::IValu
 }
 
 using RunTraced = std::function<c10::IValue(std::span<const at::Tensor>)>;
-std::shared_ptr<GraphModule> trace_module(const torch::nn::Module& root, const RunTraced& run, std::vector<at::Tensor> inputs, const TraceOptions& options);
+std::shared_ptr<GraphModule> trace_module(const torch::nn::Module& root, const RunTraced& run,
+                                          std::vector<at::Tensor> inputs, const TraceOptions& options);
 
 }  // namespace detail
 
-/// The module as a graph: `auto gm = fxx::trace(net, {image});`. The result equals the module's on the traced inputs, and on
-/// others of the same shapes. Throws TraceError (E301) where the code branches on values, and the module's own errors.
+/// The module as a graph: `auto gm = fxx::trace(net, {image});`. The result equals the module's on the traced inputs,
+/// and on others of the same shapes. Throws TraceError (E301) where the code branches on values, and the module's own
+/// errors.
 template <class M>
-std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor> inputs, const TraceOptions& options = {}) {
+std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor> inputs,
+                                   const TraceOptions& options = {}) {
   auto& module = detail::unwrap_module(module_or_holder);
   using Module = std::remove_reference_t<decltype(module)>;
   const detail::RunTraced run = [&](std::span<const at::Tensor> tensors) {
     c10::IValue result;
     if (!detail::call_with_tensors(module, tensors, result))
-      throw TraceError(ErrorId::unsupported_argument, "trace: forward cannot be called with " + std::to_string(tensors.size()) +
+      throw TraceError(ErrorId::unsupported_argument, "trace: forward cannot be called with " +
+                                                          std::to_string(tensors.size()) +
                                                           " tensors; give as many inputs as it takes");
     return result;
   };

@@ -1,7 +1,8 @@
 // Bodies of torch/trace.hpp: the tracer behind the dispatcher's DeferredInit key.
 //
-// A boxed fallback on one mode key, switched on for a thread by an include guard, sees every operator above autograd and before
-// composite operators decompose. Facts and pitfalls behind each step are in docs/design.md, "Tracing at the dispatcher".
+// A boxed fallback on one mode key, switched on for a thread by an include guard, sees every operator above autograd
+// and before composite operators decompose. Facts and pitfalls behind each step are in docs/design.md, "Tracing at the
+// dispatcher".
 #pragma once
 
 #include <ATen/Context.h>
@@ -52,10 +53,15 @@ FXX_INLINE void register_trace_fallback() {
 class DispatchTracer::Implementation {
  public:
   Implementation(Graph& graph, const ModuleOwner& owner, const TraceOptions& options)
-      : owner_(owner), options_(options), tracer_(graph), previous_(detail::current_tracer()), include_(detail::trace_key) {
+      : owner_(owner),
+        options_(options),
+        tracer_(graph),
+        previous_(detail::current_tracer()),
+        include_(detail::trace_key) {
     detail::current_tracer() = this;
     for (const ModuleOwner::Tensor& entry : owner.tensors())
-      if (entry.tensor.has_storage()) attribute_storages_.emplace(entry.tensor.storage().unsafeGetStorageImpl(), entry.name);
+      if (entry.tensor.has_storage())
+        attribute_storages_.emplace(entry.tensor.storage().unsafeGetStorageImpl(), entry.name);
   }
   ~Implementation() { stop(); }
 
@@ -81,7 +87,8 @@ class DispatchTracer::Implementation {
     }
     if (value.isGenericDict()) {
       std::vector<DictEntry> entries;
-      for (const auto& entry : value.toGenericDict()) entries.push_back({to_argument(entry.key(), Type{}), argument_for(entry.value())});
+      for (const auto& entry : value.toGenericDict())
+        entries.push_back({to_argument(entry.key(), Type{}), argument_for(entry.value())});
       return Argument::dict(std::move(entries));
     }
     if (value.isList()) {
@@ -108,7 +115,8 @@ class DispatchTracer::Implementation {
     for (std::size_t i = 0; i < count; ++i) {
       all[i] = argument(values[i], op.parameters[i], given, depends_on_inputs);
       const Parameter& parameter = op.parameters[i];
-      const bool standard = parameter.has_default() && (same_value(all[i], parameter.standard, parameter.type) || is_default(values[i], handle, i));
+      const bool standard = parameter.has_default() && (same_value(all[i], parameter.standard, parameter.type) ||
+                                                        is_default(values[i], handle, i));
       if (!standard && !parameter.keyword_only) written = i + 1;
       if (!standard && parameter.keyword_only) kwargs.push_back({parameter.name, all[i]});
     }
@@ -207,7 +215,8 @@ class DispatchTracer::Implementation {
       if (const auto parameter = attribute_storages_.find(storage); parameter != attribute_storages_.end()) {
         // Parameter::data() and the like: the same memory under a new handle.
         const at::Tensor original = owner_.tensor(parameter->second);
-        if (original.sizes() == tensor.sizes() && original.strides() == tensor.strides() && original.storage_offset() == tensor.storage_offset()) {
+        if (original.sizes() == tensor.sizes() && original.strides() == tensor.strides() &&
+            original.storage_offset() == tensor.storage_offset()) {
           Node* read = get_attr(parameter->second, tensor);
           Node* detached = tracer_.create_node(CallFunction{&table_operator(OperatorIndex::detach)}, {read});
           detached->set_tensor_meta(tensor_meta_of(tensor));
@@ -215,10 +224,12 @@ class DispatchTracer::Implementation {
           return values_.at(tensor.unsafeGetTensorImpl()).value;
         }
       }
-      // Memory that the inputs do not reach may be a constant: torch::tensor({1, 2}) fills an empty tensor behind the dispatcher.
+      // Memory that the inputs do not reach may be a constant: torch::tensor({1, 2}) fills an empty tensor behind the
+      // dispatcher.
       if (const auto memory = storages_.find(storage); memory != storages_.end() && memory->second.depends_on_inputs)
         throw TraceError(ErrorId::untraced_alias,
-                         "trace: a tensor shares memory with a traced value but was made without the dispatcher (.data(), variable_data(), another "
+                         "trace: a tensor shares memory with a traced value but was made without the dispatcher "
+                         "(.data(), variable_data(), another "
                          "thread); the graph would freeze its contents. Use detach() instead",
                          {{}, user_place()});
     }
@@ -237,7 +248,8 @@ class DispatchTracer::Implementation {
     return node;
   }
 
-  Argument argument(const c10::IValue& value, const Parameter& parameter, std::vector<const c10::TensorImpl*>& given, bool& depends) {
+  Argument argument(const c10::IValue& value, const Parameter& parameter, std::vector<const c10::TensorImpl*>& given,
+                    bool& depends) {
     const auto tensor = [&](const at::Tensor& t) -> Argument {
       if (!t.defined()) return {};
       given.push_back(t.unsafeGetTensorImpl());
@@ -255,7 +267,8 @@ class DispatchTracer::Implementation {
       const at::Generator& generator = value.toGenerator();
       if (generator.defined() && generator != at::globalContext().defaultGenerator(generator.device()))
         throw TraceError(ErrorId::unsupported_argument,
-                         "trace: random numbers are drawn from a generator of its own, which a graph has no name for; seed the default generator",
+                         "trace: random numbers are drawn from a generator of its own, which a graph has no name for; "
+                         "seed the default generator",
                          {{}, user_place()});
       return {};
     }
@@ -264,12 +277,15 @@ class DispatchTracer::Implementation {
 
   static bool is_default(const c10::IValue& value, const c10::OperatorHandle& handle, std::size_t i) {
     const auto& standard = handle.schema().arguments()[i].default_value();
-    return standard && !value.isTensor() && !standard->isTensor() && !value.isList() && value.tagKind() == standard->tagKind() && value == *standard;
+    return standard && !value.isTensor() && !standard->isTensor() && !value.isList() &&
+           value.tagKind() == standard->tagKind() && value == *standard;
   }
 
   /// Operators that give C++ a number or a boolean. Known answers are given, questions about traced values refused.
-  bool answers_data_question(const c10::OperatorHandle& handle, const Operator& op, torch::jit::Stack& stack, std::size_t count) {
-    static const std::unordered_set<std::string_view> questions = {"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose"};
+  bool answers_data_question(const c10::OperatorHandle& handle, const Operator& op, torch::jit::Stack& stack,
+                             std::size_t count) {
+    static const std::unordered_set<std::string_view> questions = {"aten::item", "aten::_local_scalar_dense",
+                                                                   "aten::is_nonzero", "aten::equal", "aten::allclose"};
     if (!questions.contains(op.name)) return false;
     const auto args = torch::jit::last(stack, count);
     if (op.name == "aten::equal" && args[0].toTensor().is_same(args[1].toTensor())) {
@@ -284,10 +300,12 @@ class DispatchTracer::Implementation {
       if (!find_if_known(tensor) && owner_.name_of(tensor).empty()) continue;
       const Value known = find(tensor);
       if (!known.depends_on_inputs) continue;
-      throw TraceError(ErrorId::data_dependent,
-                       "trace: '" + std::string(op.name) + "' asks for the value of a traced tensor, so the code that follows would depend on the data; "
-                       "decide before tracing, or compute both sides and select with torch::where",
-                       {format_node(*known.node), user_place()});
+      throw TraceError(
+          ErrorId::data_dependent,
+          "trace: '" + std::string(op.name) +
+              "' asks for the value of a traced tensor, so the code that follows would depend on the data; "
+              "decide before tracing, or compute both sides and select with torch::where",
+          {format_node(*known.node), user_place()});
     }
     handle.callBoxed(stack);
     return true;
@@ -302,7 +320,9 @@ class DispatchTracer::Implementation {
     for (std::size_t i = 0; i < elements.size(); ++i) {
       if (!elements[i].isTensor()) return tuple;
       const auto known = values_.find(elements[i].toTensor().unsafeGetTensorImpl());
-      if (known == values_.end() || known->second.value.item != static_cast<int>(i) || (producer && known->second.value.node != producer)) return tuple;
+      if (known == values_.end() || known->second.value.item != static_cast<int>(i) ||
+          (producer && known->second.value.node != producer))
+        return tuple;
       producer = known->second.value.node;
     }
     if (!producer->operation() || producer->operation()->returns.size() != elements.size()) return tuple;
@@ -341,15 +361,22 @@ FXX_INLINE void detail::trace_fallback(const c10::OperatorHandle& op, c10::Dispa
 FXX_INLINE DispatchTracer::DispatchTracer(Graph& graph, const ModuleOwner& owner, const TraceOptions& options)
     : implementation_((detail::register_trace_fallback(), std::make_unique<Implementation>(graph, owner, options))) {}
 FXX_INLINE DispatchTracer::~DispatchTracer() = default;
-FXX_INLINE void DispatchTracer::add_input(const at::Tensor& tensor, const std::string& name) { implementation_->add_input(tensor, name); }
+FXX_INLINE void DispatchTracer::add_input(const at::Tensor& tensor, const std::string& name) {
+  implementation_->add_input(tensor, name);
+}
 FXX_INLINE void DispatchTracer::stop() {
   implementation_->stop();
   implementation_->finish_traces();
 }
-FXX_INLINE Argument DispatchTracer::argument_for(const c10::IValue& value) { return implementation_->argument_for(value); }
-FXX_INLINE const std::vector<std::pair<std::string, at::Tensor>>& DispatchTracer::constants() const { return implementation_->constants(); }
+FXX_INLINE Argument DispatchTracer::argument_for(const c10::IValue& value) {
+  return implementation_->argument_for(value);
+}
+FXX_INLINE const std::vector<std::pair<std::string, at::Tensor>>& DispatchTracer::constants() const {
+  return implementation_->constants();
+}
 
-FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(const torch::nn::Module& root, const RunTraced& run, std::vector<at::Tensor> inputs,
+FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(const torch::nn::Module& root, const RunTraced& run,
+                                                             std::vector<at::Tensor> inputs,
                                                              const TraceOptions& options) {
   const ModuleOwner owner(root, class_name_of(root));
   const std::vector<std::string> names = input_names(options.input_names, inputs.size());
@@ -359,7 +386,8 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(const torch::nn::Mo
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i].defined())
-        throw TraceError(ErrorId::unsupported_argument, "trace: input '" + names[i] + "' is an undefined tensor; give an example of it");
+        throw TraceError(ErrorId::unsupported_argument,
+                         "trace: input '" + names[i] + "' is an undefined tensor; give an example of it");
       // A handle of its own for every input: the same tensor given twice stays two inputs.
       inputs[i] = at::_ops::alias::call(inputs[i]);
     }

@@ -1,7 +1,7 @@
 // LibTorch's plain types and ours: dtype, layout, device, memory format, numbers, lists, tensors.
 //
-// Main names: to_dtype, to_scalar_type and the like; tensor_meta_of; argument_traits of LibTorch's types, so that they can be
-// passed where proxies are. Cost: tensor (ATen/core/Tensor.h).
+// Main names: to_dtype, to_scalar_type and the like; tensor_meta_of; argument_traits of LibTorch's types, so that they
+// can be passed where proxies are. Cost: tensor (ATen/core/Tensor.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,16 +11,19 @@
 namespace fxx::inline FXX_ABI {
 
 namespace detail {
-#define FXX_SAME_NUMBER(name, c10_name, number, ...) static_assert(static_cast<int>(at::ScalarType::c10_name) == number);
+#define FXX_SAME_NUMBER(name, c10_name, number, ...) \
+  static_assert(static_cast<int>(at::ScalarType::c10_name) == number);
 FXX_DTYPES(FXX_SAME_NUMBER)
 #undef FXX_SAME_NUMBER
 #define FXX_SAME_NUMBER(name, c10_name, number, ...) static_assert(static_cast<int>(at::Layout::c10_name) == number);
 FXX_LAYOUTS(FXX_SAME_NUMBER)
 #undef FXX_SAME_NUMBER
-#define FXX_SAME_NUMBER(name, c10_name, number, ...) static_assert(static_cast<int>(at::MemoryFormat::c10_name) == number);
+#define FXX_SAME_NUMBER(name, c10_name, number, ...) \
+  static_assert(static_cast<int>(at::MemoryFormat::c10_name) == number);
 FXX_MEMORY_FORMATS(FXX_SAME_NUMBER)
 #undef FXX_SAME_NUMBER
-#define FXX_SAME_NUMBER(name, c10_name, number, ...) static_assert(static_cast<int>(at::DeviceType::c10_name) == number);
+#define FXX_SAME_NUMBER(name, c10_name, number, ...) \
+  static_assert(static_cast<int>(at::DeviceType::c10_name) == number);
 FXX_DEVICE_TYPES(FXX_SAME_NUMBER)
 #undef FXX_SAME_NUMBER
 }  // namespace detail
@@ -29,7 +32,9 @@ inline Dtype to_dtype(at::ScalarType type) { return static_cast<Dtype>(type); }
 inline at::ScalarType to_scalar_type(Dtype dtype) { return static_cast<at::ScalarType>(dtype); }
 inline Layout to_layout(at::Layout layout) { return static_cast<Layout>(layout); }
 inline MemoryFormat to_memory_format(at::MemoryFormat format) { return static_cast<MemoryFormat>(format); }
-inline Device to_device(at::Device device) { return {static_cast<DeviceType>(device.type()), static_cast<std::int8_t>(device.index())}; }
+inline Device to_device(at::Device device) {
+  return {static_cast<DeviceType>(device.type()), static_cast<std::int8_t>(device.index())};
+}
 inline at::Device to_torch(Device device) { return {static_cast<at::DeviceType>(device.type), device.index}; }
 
 /// A number that is known. Symbolic ones have no place here: they throw from within LibTorch.

@@ -46,22 +46,26 @@ struct Integers {
 /// One letter of a signature: the type that the operator takes, and how it is read.
 template <char>
 struct Slot;
-#define FXX_SLOT(letter, Type, ...)                                        \
-  template <>                                                              \
-  struct Slot<letter> {                                                    \
-    using type = Type;                                                     \
+#define FXX_SLOT(letter, Type, ...)                                           \
+  template <>                                                                 \
+  struct Slot<letter> {                                                       \
+    using type = Type;                                                        \
     static type read(const UnboxedArgument& argument) { return __VA_ARGS__; } \
   };
 FXX_SLOT('T', const at::Tensor&, argument.value().toTensor())
 FXX_SLOT('S', at::Scalar, argument.value().toScalar())
-FXX_SLOT('s', std::optional<at::Scalar>, argument.value().isNone() ? std::nullopt : std::optional(argument.value().toScalar()))
+FXX_SLOT('s', std::optional<at::Scalar>,
+         argument.value().isNone() ? std::nullopt : std::optional(argument.value().toScalar()))
 FXX_SLOT('i', std::int64_t, argument.value().toInt())
 FXX_SLOT('I', c10::SymInt, argument.value().toInt())
-FXX_SLOT('n', std::optional<std::int64_t>, argument.value().isNone() ? std::nullopt : std::optional(argument.value().toInt()))
-FXX_SLOT('N', std::optional<c10::SymInt>, argument.value().isNone() ? std::nullopt : std::optional(c10::SymInt(argument.value().toInt())))
+FXX_SLOT('n', std::optional<std::int64_t>,
+         argument.value().isNone() ? std::nullopt : std::optional(argument.value().toInt()))
+FXX_SLOT('N', std::optional<c10::SymInt>,
+         argument.value().isNone() ? std::nullopt : std::optional(c10::SymInt(argument.value().toInt())))
 FXX_SLOT('b', bool, argument.value().toBool())
 FXX_SLOT('d', double, argument.value().toDouble())
-FXX_SLOT('e', std::optional<double>, argument.value().isNone() ? std::nullopt : std::optional(argument.value().toDouble()))
+FXX_SLOT('e', std::optional<double>,
+         argument.value().isNone() ? std::nullopt : std::optional(argument.value().toDouble()))
 FXX_SLOT('D', std::optional<at::ScalarType>, argument.value().toOptional<at::ScalarType>())
 FXX_SLOT('t', at::ScalarType, argument.value().toScalarType())
 FXX_SLOT('m', at::MemoryFormat, argument.value().toMemoryFormat())
@@ -84,9 +88,12 @@ struct Slot<'o'> {
   struct Held {
     std::optional<Integers> integers;
     explicit Held(const UnboxedArgument& argument) {
-      if (!argument.is_constant() || !argument.constant().items.empty() || !argument.value().isNone()) integers.emplace(argument);
+      if (!argument.is_constant() || !argument.constant().items.empty() || !argument.value().isNone())
+        integers.emplace(argument);
     }
-    operator at::OptionalIntArrayRef() const { return integers ? at::OptionalIntArrayRef(integers->all) : at::OptionalIntArrayRef(); }
+    operator at::OptionalIntArrayRef() const {
+      return integers ? at::OptionalIntArrayRef(integers->all) : at::OptionalIntArrayRef();
+    }
   };
   static Held read(const UnboxedArgument& argument) { return Held(argument); }
 };
@@ -108,8 +115,9 @@ struct Slot<'O'> {
 };
 /// Scalars are passed by reference.
 template <char Letter>
-using SlotType = std::conditional_t<Letter == 'S', const at::Scalar&,
-                                    std::conditional_t<Letter == 's', const std::optional<at::Scalar>&, typename Slot<Letter>::type>>;
+using SlotType = std::conditional_t<
+    Letter == 'S', const at::Scalar&,
+    std::conditional_t<Letter == 's', const std::optional<at::Scalar>&, typename Slot<Letter>::type>>;
 
 inline constexpr char no_letter = '?';
 
@@ -136,7 +144,9 @@ constexpr char letter_of(const Parameter& p) {
 /// "TTS" for add.Tensor; in place, "wTS".
 inline std::string letters_of(const Operator& op) {
   const bool in_place = !op.parameters.empty() && op.parameters[0].written;
-  if (op.returns.size() != 1 || op.returns[0].type != Type{.base = ValueType::tensor} || op.returns[0].written != in_place) return {};
+  if (op.returns.size() != 1 || op.returns[0].type != Type{.base = ValueType::tensor} ||
+      op.returns[0].written != in_place)
+    return {};
   std::string letters;
   for (const Parameter& p : op.parameters) letters += letter_of(p);
   return letters.find(no_letter) == letters.npos ? letters : std::string();
@@ -170,21 +180,25 @@ struct UnboxedEntry {
 };
 template <fixed_string... Letters>
 constexpr auto unboxed_entries() {
-  return std::array{UnboxedEntry{Signature<Letters>::letters, &Signature<Letters>::Function::call, &Signature<Letters>::Function::make}...};
+  return std::array{UnboxedEntry{Signature<Letters>::letters, &Signature<Letters>::Function::call,
+                                 &Signature<Letters>::Function::make}...};
 }
 
 }  // namespace detail
 
 FXX_INLINE UnboxedOperator find_unboxed(const c10::OperatorHandle& handle, const Operator& op) {
-  // The signatures that two operators of the table or more have, and those of the operators that models spend most calls on.
+  // The signatures that two operators of the table or more have, and those of the operators that models spend most
+  // calls on.
   static constexpr auto entries =
-      detail::unboxed_entries<"T", "TT", "TTT", "TS", "TTS", "TSS", "ST", "Tss", "Ti", "Tii", "Tiii", "TI", "TL", "Tl", "TLb", "Tb", "Tc", "Tdb",
-                              "w", "wT", "wS", "wTS", "wSS", "wTT", "wss", "wi", "TTO", "TTOL", "TTi", "TTIbb", "TTSS", "TTTS", "TTTSS", "TiI",
-                              "TiD", "TD", "TobD", "Tlb", "Tib", "Tm", "TtbbM", "TiT", "TiTT", "TiTb", "TiNNI", "TTOLLLI", "TTOLLLIL",
-                              "TOOOObddb", "TLOOdb", "TiOOdb", "TTTOdbeb", "Tllllb", "Tlllbbn">();
+      detail::unboxed_entries<"T", "TT", "TTT", "TS", "TTS", "TSS", "ST", "Tss", "Ti", "Tii", "Tiii", "TI", "TL", "Tl",
+                              "TLb", "Tb", "Tc", "Tdb", "w", "wT", "wS", "wTS", "wSS", "wTT", "wss", "wi", "TTO",
+                              "TTOL", "TTi", "TTIbb", "TTSS", "TTTS", "TTTSS", "TiI", "TiD", "TD", "TobD", "Tlb", "Tib",
+                              "Tm", "TtbbM", "TiT", "TiTT", "TiTb", "TiNNI", "TTOLLLI", "TTOLLLIL", "TOOOObddb",
+                              "TLOOdb", "TiOOdb", "TTTOdbeb", "Tllllb", "Tlllbbn">();
   const std::string letters = detail::letters_of(op);
   if (letters.empty()) return {};
-  const auto found = std::find_if(entries.begin(), entries.end(), [&](const detail::UnboxedEntry& e) { return e.letters == letters; });
+  const auto found =
+      std::find_if(entries.begin(), entries.end(), [&](const detail::UnboxedEntry& e) { return e.letters == letters; });
   if (found == entries.end()) return {};
   try {
     return {found->call, found->make(handle)};

@@ -1,7 +1,7 @@
 // Between a graph's arguments and LibTorch's boxed values.
 //
-// Main names: to_ivalue, to_argument, IValueText. A schema type decides what an immediate becomes: 1 is an int for `int`, a
-// double for `float`, [1, 1] for `int[2]`. Cost: tensor (ATen/core/ivalue.h).
+// Main names: to_ivalue, to_argument, IValueText. A schema type decides what an immediate becomes: 1 is an int for
+// `int`, a double for `float`, [1, 1] for `int[2]`. Cost: tensor (ATen/core/ivalue.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -12,8 +12,9 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// The boxed value of an argument without nodes, for a parameter of this type; ValueType::other: as it comes (torch.fx's
-/// containers become lists, tuples and dicts). Throws RunError (E701) when the argument cannot be passed there.
+/// The boxed value of an argument without nodes, for a parameter of this type; ValueType::other: as it comes
+/// (torch.fx's containers become lists, tuples and dicts). Throws RunError (E701) when the argument cannot be passed
+/// there.
 c10::IValue to_ivalue(const Argument& argument, const Type& type = {});
 
 /// The boxed list for a parameter of this type out of its items, which are boxed already.

@@ -35,7 +35,8 @@ FXX_INLINE c10::IValue to_list(std::vector<c10::IValue> items, const Type& type)
     case ValueType::tensor:
       if (type.optional_items) {
         c10::List<std::optional<at::Tensor>> list;
-        for (c10::IValue& item : items) list.push_back(item.isNone() ? std::nullopt : std::optional(std::move(item).toTensor()));
+        for (c10::IValue& item : items)
+          list.push_back(item.isNone() ? std::nullopt : std::optional(std::move(item).toTensor()));
         return list;
       } else {
         c10::List<at::Tensor> list;
@@ -78,8 +79,7 @@ FXX_INLINE c10::IValue to_ivalue(const Argument& argument, const Type& type) {
       for (const Argument& a : argument.items()) items.push_back(to_ivalue(a, item));
     else if (type.list_size > 0)  // one number for all, as LibTorch expands it
       items.assign(type.list_size, to_ivalue(argument, item));
-    else
-      detail::cannot_pass(argument, "a list");
+    else detail::cannot_pass(argument, "a list");
     if (items.size() == 1 && type.list_size > 1) items.resize(type.list_size, c10::IValue(items[0]));
     return to_list(std::move(items), type);
   }
@@ -118,7 +118,8 @@ FXX_INLINE c10::IValue to_ivalue(const Argument& argument, const Type& type) {
       [](const Enumerator& value) { return c10::IValue(value.value); },
       [](const Range& range) {
         c10::List<std::int64_t> list;
-        for (std::int64_t i = range.start; range.step > 0 ? i < range.stop : i > range.stop; i += range.step) list.push_back(i);
+        for (std::int64_t i = range.start; range.step > 0 ? i < range.stop : i > range.stop; i += range.step)
+          list.push_back(i);
         return c10::IValue(list);
       },
       [&](const Slice&) -> c10::IValue { detail::cannot_pass(argument, "a value"); },

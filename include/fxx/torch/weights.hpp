@@ -18,10 +18,11 @@ struct LoadOptions {
   bool allow_missing = false;
 };
 
-/// Copies every entry of a safetensors file into the parameter or buffer of the same qualified name, converting dtypes. Returns the
-/// names that were passed over. Throws FileError: (E801, E802) for the file, (E803) naming what is missing, unused, of another shape, or
-/// of a dtype that does not convert; then the module is as it was.
-std::vector<std::string> load_safetensors(torch::nn::Module& module, const std::string& path, const LoadOptions& options = {});
+/// Copies every entry of a safetensors file into the parameter or buffer of the same qualified name, converting dtypes.
+/// Returns the names that were passed over. Throws FileError: (E801, E802) for the file, (E803) naming what is missing,
+/// unused, of another shape, or of a dtype that does not convert; then the module is as it was.
+std::vector<std::string> load_safetensors(torch::nn::Module& module, const std::string& path,
+                                          const LoadOptions& options = {});
 
 }  // namespace fxx::inline FXX_ABI
 

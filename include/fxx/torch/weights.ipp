@@ -15,7 +15,8 @@
 
 namespace fxx::inline FXX_ABI {
 
-FXX_INLINE std::vector<std::string> load_safetensors(torch::nn::Module& module, const std::string& path, const LoadOptions& options) {
+FXX_INLINE std::vector<std::string> load_safetensors(torch::nn::Module& module, const std::string& path,
+                                                     const LoadOptions& options) {
   const SafetensorsFile file(path);
   const auto fail = [&](const std::string& what) {
     throw FileError(ErrorId::weights_mismatch, "load_safetensors: '" + path + "' " + what);
@@ -40,18 +41,22 @@ FXX_INLINE std::vector<std::string> load_safetensors(torch::nn::Module& module, 
     }
     // Converting must keep the numbers, up to precision: no fractions into integers, no complex numbers into real ones.
     if (!c10::canCast(to_scalar_type(entry->dtype), tensor.scalar_type()))
-      fail("has '" + name + "' with dtype " + std::string(name_of(entry->dtype)) + ", which does not convert; the module's is " + describe(tensor));
+      fail("has '" + name + "' with dtype " + std::string(name_of(entry->dtype)) +
+           ", which does not convert; the module's is " + describe(tensor));
     copies.emplace_back(tensor, entry);
   }
   std::vector<std::string> unused;
   for (const SafetensorsEntry& entry : file.entries())
     if (!names.contains(entry.name)) unused.push_back(entry.name);
-  if (!unused.empty() && !options.allow_unused) fail("has an entry '" + unused[0] + "' that the module has no place for; allow_unused passes over such entries");
+  if (!unused.empty() && !options.allow_unused)
+    fail("has an entry '" + unused[0] + "' that the module has no place for; allow_unused passes over such entries");
 
   const at::NoGradGuard no_grad;
   for (auto& [tensor, entry] : copies) {
     // The data may not be aligned, so it goes through a tensor of its own.
-    at::Tensor staged = at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow(entry->shape), to_scalar_type(entry->dtype), std::nullopt, at::kCPU, std::nullopt, std::nullopt);
+    at::Tensor staged =
+        at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow(entry->shape), to_scalar_type(entry->dtype),
+                                            std::nullopt, at::kCPU, std::nullopt, std::nullopt);
     if (!entry->data.empty()) std::memcpy(staged.mutable_data_ptr(), entry->data.data(), entry->data.size());
     tensor.copy_(staged);
   }

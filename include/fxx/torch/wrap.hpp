@@ -2,8 +2,8 @@
 //
 //   inline const auto len = fxx::wrap<"geometry::len">([](const torch::Tensor& x) { return x.size(0); }, "\"geometry.hpp\"");
 //
-// `len(x)` calls the function when x is a tensor and records one call_function when it is a proxy. Generated code includes the
-// header and calls it by the name given.
+// `len(x)` calls the function when x is a tensor and records one call_function when it is a proxy. Generated code
+// includes the header and calls it by the name given.
 // Main names: wrap. Cost: heavy (ATen/core/dispatch/Dispatcher.h). After torch.fx wrap, 2.13.
 #pragma once
 
@@ -60,7 +60,9 @@ class Wrapped {
  public:
   Wrapped(std::string_view name, F function, std::string_view header, bool impure)
       : function_(std::move(function)), target_(&register_function(name, header, impure)) {
-    register_user_call(*target_, [f = function_](Values args) { return call(f, args, std::type_identity<typename Traits::arguments>{}); });
+    register_user_call(*target_, [f = function_](Values args) {
+      return call(f, args, std::type_identity<typename Traits::arguments>{});
+    });
   }
 
   template <class... A>
@@ -71,7 +73,8 @@ class Wrapped {
       for (const AnyArg& operand : operands) all.push_back(&operand);
       Tracer& tracer = tracer_of(all);
       Node* node = tracer.call_function(*target_, all);
-      if constexpr (std::is_same_v<std::remove_cvref_t<typename Traits::result>, at::Tensor>) node->set_type("torch::Tensor");
+      if constexpr (std::is_same_v<std::remove_cvref_t<typename Traits::result>, at::Tensor>)
+        node->set_type("torch::Tensor");
       return traced_result<typename Traits::result>(tracer, node);
     } else {
       return function_(args...);
@@ -83,7 +86,8 @@ class Wrapped {
   template <class... A>
   static c10::IValue call(const F& function, Values& args, std::type_identity<std::tuple<A...>>) {
     if (args.size() != sizeof...(A))
-      throw RunError(ErrorId::input_mismatch, "wrap: a wrapped function that takes " + std::to_string(sizeof...(A)) + " arguments got " + std::to_string(args.size()));
+      throw RunError(ErrorId::input_mismatch, "wrap: a wrapped function that takes " + std::to_string(sizeof...(A)) +
+                                                  " arguments got " + std::to_string(args.size()));
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       std::tuple<Unboxed<std::remove_cvref_t<A>>...> held{Unboxed<std::remove_cvref_t<A>>(args[I])...};
       return box_result(function(std::get<I>(held).get()...));
@@ -96,8 +100,9 @@ class Wrapped {
 
 }  // namespace detail
 
-/// Wraps a function or a lambda with declared parameters. `Name` is what generated code calls, `header` what it includes, with quotes
-/// or brackets. Wrapping the same name twice is harmless. `impure` functions are never removed as dead code.
+/// Wraps a function or a lambda with declared parameters. `Name` is what generated code calls, `header` what it
+/// includes, with quotes or brackets. Wrapping the same name twice is harmless. `impure` functions are never removed as
+/// dead code.
 template <fixed_string Name, class F>
 detail::Wrapped<std::decay_t<F>> wrap(F&& function, std::string_view header = {}, bool impure = false) {
   return {Name.view(), std::forward<F>(function), header, impure};
