@@ -158,3 +158,30 @@ TEST_CASE("a name that only says which operator it was gives way to the module's
   g.lint();
   CHECK(body_of(g) == "fc_bias = attribute fc.bias\nfc = fc(%x)\nmine = fc(%fc)\nreturn [%mine, %fc_bias]\n");
 }
+
+TEST_CASE("a batch norm in training counts its calls: the count goes into the call, and both together are the call") {
+  ListedOwner owner;
+  ModuleInfo bn = *net(true).find_module("bn");
+  bn.counter = "bn.count";
+  owner.add(bn);
+  const auto traced = [](std::optional<int> added) {
+    Graph g;
+    Node *x = g.placeholder("x"), *count = g.get_attr("bn.count");
+    if (added) g.call_function(ops::add__Scalar, {count, *added});
+    std::vector<Argument> args = {x};
+    for (const char* name : {"bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"})
+      args.push_back(g.get_attr(name));
+    for (const Argument& constant : {Argument(true), Argument(0.1), Argument(1e-5), Argument(true)})
+      args.push_back(constant);
+    g.output(g.call_function(ops::batch_norm, args));
+    return g;
+  };
+  Graph whole = traced(1);
+  CHECK(reroll_modules(whole, owner) == 1);
+  CHECK(body_of(whole) == "bn = bn(%x)\nreturn %bn\n");
+  CHECK(expand_modules(whole, owner) == 0);
+  for (const std::optional<int> added : {std::optional<int>(), std::optional(2)}) {
+    Graph other = traced(added);
+    CHECK(reroll_modules(other, owner) == 0);
+  }
+}

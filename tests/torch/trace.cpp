@@ -8,6 +8,7 @@
 
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/rules/inference.hpp"
 #include "torch/support.hpp"
 
 using namespace fxx;
@@ -330,6 +331,34 @@ TEST_CASE("dropout in training draws the numbers that the module draws, and othe
 }
 
 // --- traces in traces, threads -------------------------------------------------------------------------------------
+
+TEST_CASE("batch norm in training is the call of its module, counts with it, and follows eval()") {
+  struct Net : torch::nn::Module {
+    torch::nn::Conv2d conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(2, 3, 3).bias(false)));
+    torch::nn::BatchNorm2d norm = register_module("norm", torch::nn::BatchNorm2d(3));
+    torch::Tensor forward(torch::Tensor x) { return torch::relu(norm(conv(x))); }
+  } net;
+  const torch::Tensor x = torch::randn({4, 2, 6, 6});
+  const auto gm = trace(net, {x});
+  CHECK(called_modules(gm->graph()) == std::set<std::string>{"conv", "norm"});
+  CHECK(gm->graph().size() == 5);
+  CHECK(net.norm->num_batches_tracked.item<std::int64_t>() == 1);  // tracing ran it
+
+  const auto before = net.norm->running_mean.clone();
+  const auto eager = [&] {
+    const auto result = net.forward(x);
+    net.norm->running_mean.copy_(before);
+    return result;
+  };
+  net.norm->running_mean.copy_(before);
+  CHECK(same((*gm)(x), eager()));
+  CHECK(net.norm->num_batches_tracked.item<std::int64_t>() == 3);
+  CHECK(rules::inference.apply(*gm).rewrites == 0);
+  gm->eval();
+  CHECK_FALSE(net.norm->is_training());
+  CHECK(same((*gm)(x), net.forward(x)));
+  CHECK(net.norm->num_batches_tracked.item<std::int64_t>() == 3);
+}
 
 TEST_CASE("a trace inside a trace: both graphs are whole") {
   std::shared_ptr<GraphModule> inner;

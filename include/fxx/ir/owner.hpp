@@ -37,6 +37,7 @@ struct ModuleInfo {
   const Operator* operation = nullptr;   // null when forward is more than one operator
   std::vector<Part> parts = {};          // one per parameter of `operation`
   bool training = false;
+  std::string counter = {};  // attribute that a call adds one to besides: batch norm's, in training
 };
 
 class Owner {

@@ -15,8 +15,9 @@ namespace fxx::inline FXX_ABI {
 std::size_t expand_modules(Graph& graph, const Owner& owner);
 
 /// Turns every operator call whose attributes and constants are those of one leaf module into a call_module; attributes
-/// that are no longer used go. Modules without parameters leave no trace to tell them by, so calls of them stay
-/// operators unless `parameterless` maps the operator's node (by name) to the module, as it was before expand_modules.
+/// that are no longer used go, and so does the count in front of a batch norm in training. Modules without parameters
+/// leave no trace to tell them by, so calls of them stay operators unless `parameterless` maps the operator's node (by
+/// name) to the module, as it was before expand_modules.
 std::size_t reroll_modules(Graph& graph, const Owner& owner,
                            const std::map<std::string, std::string, std::less<>>& parameterless = {});
 

@@ -73,6 +73,17 @@ FXX_INLINE bool calls_like(const Node& node, const ModuleInfo& module, std::vect
   return true;
 }
 
+/// The node that adds one to the counter, just in front of the operation; null when there is none.
+FXX_INLINE Node* count_before(const Node& node, const std::string& counter) {
+  Node* count = node.prev();
+  while (count && count->opcode() == Opcode::get_attr) count = count->prev();
+  const Operator* op = count ? operator_of(*count) : nullptr;
+  if (!op || op->base_name() != "add_" || count->num_users() != 0 || count->args().size() != 2) return nullptr;
+  const Argument &target = count->arg(0), &by = count->arg(1);
+  const auto* attribute = target.is_node() ? std::get_if<GetAttr>(&target.node()->op()) : nullptr;
+  return attribute && attribute->target == counter && by.is_number() && by.number() == 1 ? count : nullptr;
+}
+
 }  // namespace detail
 
 FXX_INLINE std::size_t expand_modules(Graph& graph, const Owner& owner) {
@@ -81,7 +92,8 @@ FXX_INLINE std::size_t expand_modules(Graph& graph, const Owner& owner) {
   for (Node* node : graph.nodes()) {
     const auto* call = std::get_if<CallModule>(&node->op());
     const ModuleInfo* module = call ? owner.find_module(call->target) : nullptr;
-    if (!module || !module->operation || !node->kwargs().empty() || node->args().size() != detail::input_count(*module))
+    if (!module || !module->operation || !module->counter.empty() || !node->kwargs().empty() ||
+        node->args().size() != detail::input_count(*module))
       continue;
     const InsertPoint point = graph.inserting_before(node);
     std::vector<Argument> args;
@@ -136,7 +148,13 @@ FXX_INLINE std::size_t reroll_modules(Graph& graph, const Owner& owner,
     if (!op) continue;
     const auto turn = [&](const ModuleInfo& module) {
       if (!(*module.operation == *op) || !detail::calls_like(*node, module, inputs)) return false;
-      const std::vector<Node*> before(node->all_input_nodes().snapshot());
+      std::vector<Node*> before(node->all_input_nodes().snapshot());
+      if (!module.counter.empty()) {
+        Node* count = detail::count_before(*node, module.counter);
+        if (!count) return false;
+        before.push_back(count->arg(0).node());
+        graph.erase_node(count);
+      }
       // A name that only says which operator it was gives way to the module's.
       if (is_made_from(node->name(), op->base_name())) node->rename(module.name);
       node->set_op(CallModule{module.name});

@@ -40,6 +40,11 @@ class Describer {
     if (!value.defined()) return constant({});
     return part({.kind = ModuleInfo::Part::Kind::attribute, .attribute = names_(value)});
   }
+  /// A call adds one to this tensor besides.
+  Describer& counts(const at::Tensor& value) {
+    if (value.defined()) info_.counter = names_(value);
+    return *this;
+  }
   /// More than one operator after all.
   Describer& no_operation() {
     info_.operation = nullptr;
@@ -208,7 +213,6 @@ FXX_INLINE void describe(const ConvTranspose3dImpl& m, Describer& d) {
 template <class Impl>
 void describe_batch_norm(const Impl& m, Describer& d) {
   const auto& o = m.options;
-  // In training with statistics it counts batches too, so it is more than the operator; the flag tells which it is.
   d.operation(OperatorIndex::batch_norm)
       .input()
       .tensor(m.weight)
@@ -223,7 +227,9 @@ void describe_batch_norm(const Impl& m, Describer& d) {
       .with("momentum", o.momentum(), 0.1)
       .with("affine", o.affine(), true)
       .with("track_running_stats", o.track_running_stats(), true);
-  if (m.is_training() && o.track_running_stats()) d.no_operation();
+  if (!m.is_training() || !o.track_running_stats()) return;
+  d.counts(m.num_batches_tracked);
+  if (!o.momentum()) d.no_operation();  // the share of a batch follows from the count
 }
 FXX_INLINE void describe(const BatchNorm1dImpl& m, Describer& d) { describe_batch_norm(m, d); }
 FXX_INLINE void describe(const BatchNorm2dImpl& m, Describer& d) { describe_batch_norm(m, d); }
