@@ -32,9 +32,10 @@ void check_model(M& module, const Tensors& traced, const Tensors& other, const E
     const auto gm = trace(module, cloned(traced));
     CHECK(called_modules(gm->graph()) == expected.modules);
     check_forward(forward_of(module), &module, *gm, {traced, other}, expected.tolerance);
+    const auto originals = module.named_parameters();
     for (const auto& item : gm->named_parameters()) {
       CAPTURE(item.key());
-      const Tensor* original = module.named_parameters().find(item.key());
+      const Tensor* original = originals.find(item.key());
       REQUIRE(original != nullptr);
       CHECK(original->is_same(item.value()));
     }
