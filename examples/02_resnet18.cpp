@@ -29,9 +29,7 @@ int main(int argc, char** argv) {
   const auto graph_module = fxx::trace(resnet, {images});
   std::cout << "traced: " << graph_module->graph().size() << " nodes\n";
 
-  for (const auto& stage : fxx::optimize_for_inference(*graph_module).stages)
-    std::cout << stage.name << ": " << stage.nodes_before << " -> " << stage.nodes_after << " nodes"
-              << (stage.fired.empty() ? "" : ", " + stage.fired) << "\n";
+  std::cout << fxx::optimize_for_inference(*graph_module).to_string();
 
   const auto compiled = fxx::compile(*graph_module, {images});
   const double error = ((compiled->forward(images) - expected).abs().max() / expected.abs().max()).item<double>();

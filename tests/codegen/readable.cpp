@@ -246,9 +246,9 @@ TEST_CASE("targets and types that are no C++ names are refused, with the node") 
   CHECK(refused(with([](Graph& g, Node* x) { return g.call_function(register_function("evil(); f"), {x}); }),
                 "is no C++ name"));
   CHECK(refused(with([](Graph& g, Node* x) {
-                  return g.call_function(register_operator("tests::code(Tensor x) -> Tensor"), {x});
+                  return g.call_function(register_operator("tests::code(Tensor x, Generator? g=None) -> Tensor"), {x});
                 }),
-                "'tests::code' has no C++ function"));
+                "has a parameter or a result of a type without a C++ form"));
   CHECK(refused(with([](Graph& g, Node* x) { return g.placeholder("y", {}, "int; evil()"), x; }), "is no C++ type"));
   CHECK(refused(with([](Graph& g, Node* x) { return g.create_node(Placeholder{"*args"}), x; }), "a variadic input"));
   CHECK(refused(
@@ -256,6 +256,20 @@ TEST_CASE("targets and types that are no C++ names are refused, with the node") 
         return g.call_function(register_function("f"), {x, Enumerator{.type = "A", .name = "b(); evil", .value = 1}});
       }),
       "is no C++ name"));
+}
+
+TEST_CASE("an operator that somebody registered is asked of the dispatcher, by its signature") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  const Operator& mix = register_operator(
+      "tests::mix.two(Tensor x, Tensor? y, float[] w, SymInt[2] size, str mode=\"a\", *, int? k=None) -> (Tensor, "
+      "int)");
+  g.output(g.call_function(mix, {x, Argument(), Argument::list({0.5, 1.5}), Argument::list({2, 3})}));
+  CHECK(
+      forward_code(g, test::ListedOwner())
+          .find("c10::Dispatcher::singleton().findSchemaOrThrow(\"tests::mix\", \"two\").typed<std::tuple<at::Tensor, "
+                "int64_t>(const at::Tensor&, const std::optional<at::Tensor>&, at::ArrayRef<double>, "
+                "c10::SymIntArrayRef, std::string_view, std::optional<int64_t>)>().call(x, ") != std::string::npos);
 }
 
 TEST_CASE("a wrapped function is called from the outermost scope, so that no variable hides it") {

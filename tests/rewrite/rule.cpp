@@ -279,3 +279,12 @@ TEST_CASE("a capture that turns out to be no tensor cannot take the place of one
   CHECK(fault.says("[None]"));
   CHECK(to_string(g) == before);
 }
+
+TEST_CASE("a pattern may be written with + - * /; a number on the left of + and * is taken on the right") {
+  using namespace fxx::pattern;
+  constexpr auto rules =
+      ruleset(rule<"silu">(x * sigmoid(x) >> silu(x)), rule<"silu, divided">(x / (1_c + exp(neg(x))) >> silu(x)),
+              rule<"halves">(2_c * (x - y) >> sub(x, y) * 2.5_c));
+  Graph g = symbolic_graph([](auto a, auto b) { return a / (exp(-a) + 1) + b * sigmoid(b) + (a - b) * 2; });
+  CHECK(rules.apply(g).to_string() == "silu: 1, silu, divided: 1, halves: 1");
+}

@@ -153,7 +153,10 @@ class BuiltWriter {
         text += " auto " + name + " = std::make_tuple(" + parts + ");";
         break;
       }
-      default: fail("it runs in the program itself, but its value is no tensor");
+      default:
+        fail("'" + name +
+             "' is a number that code of yours computes; a built module takes only tensors from it, so let it "
+             "return one, or run the graph interpreted");
     }
     return text + releases(node);
   }

@@ -70,6 +70,14 @@ FXX_INLINE ModuleSource module_source(const Graph& graph, const Owner& owner, co
       "};\nTORCH_MODULE(" +
       name + ");\n";
   out.source = "#include \"" + header_file + "\"\n\n#include <cmath>\n#include <limits>\n";
+  const auto is_registered = [](const Node* node) {
+    const Operator* op = operator_of(*node);
+    return op && op->name_space() != "aten" && op->name_space() != "operator" && op->name_space() != "math" &&
+           op->name_space() != "fxx";
+  };
+  const auto nodes = graph.nodes();
+  if (std::any_of(nodes.begin(), nodes.end(), is_registered))
+    out.source += "#include <ATen/core/dispatch/Dispatcher.h>\n";
   for (const std::string& include : out.includes) out.source += "#include " + include + "\n";
   out.source += "\n" + name + "Impl::" + name + "Impl() {\n" + registrations + "}\n\n";
   out.source +=

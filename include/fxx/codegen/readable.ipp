@@ -251,9 +251,7 @@ class ForwardWriter {
       const std::string inner = "std::" + std::string(op.base_name()) + "(" + argument(node.arg(0), {}, node) + ")";
       return {op.base_name() == "sqrt" ? inner : "static_cast<int64_t>(" + inner + ")"};
     }
-    if (space != "aten")
-      no_cpp(node, "'" + std::string(op.name) +
-                       "' has no C++ function; wrap one with fxx::wrap, or keep the graph interpreted");
+    if (space != "aten") return {dispatcher_call(node, op)};
     if (op.name == "aten::neg" && !as_method)
       return {"-" + operand(node.arg(0), {}, node, Expression::primary), Expression::unary};
     if (op.base_name() == "index" || op.base_name() == "index_put" || op.base_name() == "index_put_")
@@ -323,7 +321,50 @@ class ForwardWriter {
     std::string name(op.base_name());
     if (!op.overload_name().empty()) name += "_" + std::string(op.overload_name());
     if (!is_cpp_name(name)) no_cpp(node, "'" + std::string(op.name) + "' is no C++ name");
-    std::string text = "at::_ops::" + name + "::call(";
+    return "at::_ops::" + name + "::call(" + all_arguments(node, op) + ")";
+  }
+  /// An operator that somebody registered: it has no function of its own, but the dispatcher knows it.
+  std::string dispatcher_call(const Node& node, const Operator& op) const {
+    std::string result, parameters;
+    for (const Return& r : op.returns)
+      result +=
+          (result.empty() ? "" : ", ") + std::string(r.written ? "at::Tensor&" : signature_type(node, op, r.type));
+    if (op.returns.size() != 1) result = result.empty() ? "void" : "std::tuple<" + result + ">";
+    for (const Parameter& p : op.parameters)
+      parameters += (parameters.empty() ? "" : ", ") +
+                    std::string(p.written ? "at::Tensor&" : signature_type(node, op, p.type, true));
+    const std::string name = std::string(op.name_space()) + "::" + std::string(op.base_name());
+    return "c10::Dispatcher::singleton().findSchemaOrThrow(" + cpp_string(name) + ", " +
+           cpp_string(op.overload_name()) + ").typed<" + result + "(" + parameters + ")>().call(" +
+           all_arguments(node, op) + ")";
+  }
+  /// How the dispatcher's C++ signatures spell a type.
+  std::string signature_type(const Node& node, const Operator& op, const Type& type, bool parameter = false) const {
+    std::string base;
+    switch (type.base) {
+      case ValueType::tensor: base = "at::Tensor"; break;
+      case ValueType::scalar: base = "at::Scalar"; break;
+      case ValueType::integer: base = type.symbolic ? "c10::SymInt" : "int64_t"; break;
+      case ValueType::real: base = "double"; break;
+      case ValueType::boolean: base = "bool"; break;
+      case ValueType::string: base = parameter ? "std::string_view" : "std::string"; break;
+      case ValueType::dtype: base = "at::ScalarType"; break;
+      case ValueType::layout: base = "at::Layout"; break;
+      case ValueType::device: base = "at::Device"; break;
+      case ValueType::memory_format: base = "at::MemoryFormat"; break;
+      default: no_cpp(node, "'" + std::string(op.name) + "' has a parameter or a result of a type without a C++ form");
+    }
+    const bool by_reference = parameter && !type.list && (base == "at::Tensor" || base == "at::Scalar");
+    if (type.list && type.optional_items) base = "const c10::List<std::optional<" + base + ">>&";
+    else if (type.list)
+      base = !parameter              ? "std::vector<" + base + ">"
+             : base == "c10::SymInt" ? "c10::SymIntArrayRef"
+                                     : "at::ArrayRef<" + base + ">";
+    if (type.optional) base = "std::optional<" + base + ">";
+    return by_reference ? "const " + base + "&" : base;
+  }
+  std::string all_arguments(const Node& node, const Operator& op) const {
+    std::string text;
     for (int i = 0; i < op.arity(); ++i) {
       const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
       const Argument* given = argument_of(node, op, i);
@@ -332,7 +373,7 @@ class ForwardWriter {
       text += (i ? ", " : "") +
               argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type, node);
     }
-    return text + ")";
+    return text;
   }
 
   std::string index_part(const Argument& part, bool none_is_slice, const Node& node) const {

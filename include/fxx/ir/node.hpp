@@ -207,6 +207,9 @@ class Node {
   /// The operator that a call stands for: the target of a call_function, or what a call_method was resolved to. Null
   /// for all else, and for a method that nobody has resolved yet (ops/registry.hpp does).
   const Operator* operation() const { return operation_; }
+  /// Is it a call of this operator, `node->calls(ops::relu)`? One operator may be at two addresses, so pointers do not
+  /// tell.
+  bool calls(const Operator& op) const { return operation_ && *operation_ == op; }
   /// Remembers which operator a call_method means; forgotten when the node changes.
   void set_resolved(const Operator* op) const { operation_ = op; }
 

@@ -53,3 +53,25 @@ namespace fxx::inline FXX_ABI {
 using rewrite::rule;
 using rewrite::ruleset;
 }  // namespace fxx::inline FXX_ABI
+
+/// `x * sigmoid(x) + 1_c`, found where one side is a pattern. A number on the left of + and * goes to the right, where
+/// operators take it.
+namespace fxx::inline FXX_ABI::rewrite {
+template <class P>
+inline constexpr bool is_number = false;
+template <class P>
+  requires requires { P::kind; }
+inline constexpr bool is_number<P> = P::kind == Term::Kind::literal || P::kind == Term::Kind::scalar;
+#define FXX_INFIX(symbol, name, commutes)                                                       \
+  template <class A, class B>                                                                   \
+    requires(Pattern<A> || Pattern<B>)                                                          \
+  consteval auto operator symbol(A a, B b) {                                                    \
+    if constexpr (commutes && is_number<A> && !is_number<B>) return ::fxx::pattern::name(b, a); \
+    else return ::fxx::pattern::name(a, b);                                                     \
+  }
+FXX_INFIX(+, add, true)
+FXX_INFIX(-, sub, false)
+FXX_INFIX(*, mul, true)
+FXX_INFIX(/, div, false)
+#undef FXX_INFIX
+}  // namespace fxx::inline FXX_ABI::rewrite

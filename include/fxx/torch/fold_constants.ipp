@@ -116,6 +116,13 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module) {
   return to_fold.size();
 }
 
+FXX_INLINE std::string OptimizeReport::to_string() const {
+  std::string text;
+  for (const Stage& stage : stages)
+    text += stage.name + ": " + std::to_string(stage.nodes_before) + " -> " + std::to_string(stage.nodes_after) +
+            " nodes" + (stage.fired.empty() ? "" : ", " + stage.fired) + "\n";
+  return text;
+}
 FXX_INLINE OptimizeReport optimize_for_inference(GraphModule& module) {
   OptimizeReport report;
   const auto apply = [&](const char* name, const auto& rules) {

@@ -64,8 +64,10 @@ class GraphModule : public torch::nn::Module {
   /// Any inputs, any result: `auto [values, indices] = gm->call<std::tuple<at::Tensor, at::Tensor>>(x)`.
   template <class R = at::Tensor, class... A>
   R call(A&&... inputs) {
-    return detail::Unboxed<R>(checked(run({c10::IValue(std::forward<A>(inputs))...}), std::is_same_v<R, at::Tensor>))
-        .get();
+    int results = any_result;
+    if constexpr (std::is_same_v<R, at::Tensor>) results = one_tensor;
+    else if constexpr (requires { std::tuple_size<R>::value; }) results = static_cast<int>(std::tuple_size_v<R>);
+    return detail::Unboxed<R>(checked(run({c10::IValue(std::forward<A>(inputs))...}), results)).get();
   }
   /// The general form. Values are freed after their last use, those of `inputs` too.
   virtual c10::IValue run(std::vector<c10::IValue> inputs);
@@ -105,7 +107,9 @@ class GraphModule : public torch::nn::Module {
  private:
   class Registration;
   void take_from(const ModuleOwner& root, const std::map<std::string, Attribute>& more);
-  c10::IValue checked(c10::IValue result, bool tensor) const;
+  static constexpr int any_result = -2, one_tensor = -1;
+  /// Throws RunError (E701) unless the result is of that kind, or a tuple of so many.
+  c10::IValue checked(c10::IValue result, int results) const;
   std::shared_ptr<const Plan> plan();
   void changed();
 

@@ -214,10 +214,14 @@ FXX_INLINE std::shared_ptr<const Plan> GraphModule::plan() {
 
 FXX_INLINE c10::IValue GraphModule::run(std::vector<c10::IValue> inputs) { return plan()->run(inputs); }
 
-FXX_INLINE c10::IValue GraphModule::checked(c10::IValue result, bool tensor) const {
-  if (tensor && !result.isTensor())
+FXX_INLINE c10::IValue GraphModule::checked(c10::IValue result, int results) const {
+  if (results == one_tensor && !result.isTensor())
     throw RunError(ErrorId::input_mismatch, "GraphModule::forward: the graph returns " + describe(result) +
                                                 ", not one tensor; call<R>() or run() gives other results");
+  if (results >= 0 && !(result.isTuple() && result.toTupleRef().size() == static_cast<std::size_t>(results)))
+    throw RunError(ErrorId::input_mismatch, "GraphModule::call: the graph returns " + describe(result) +
+                                                ", not a tuple of " + std::to_string(results) +
+                                                "; ask for what its output is, or take run()");
   return result;
 }
 
@@ -229,7 +233,7 @@ FXX_INLINE at::Tensor GraphModule::forward(const at::Tensor& input0, const at::T
   while (given > 0 && !all[given - 1]->defined()) --given;
   std::vector<c10::IValue> inputs;
   for (std::size_t i = 0; i < given; ++i) inputs.emplace_back(*all[i]);
-  return checked(run(std::move(inputs)), true).toTensor();
+  return checked(run(std::move(inputs)), one_tensor).toTensor();
 }
 
 FXX_INLINE at::Tensor GraphModule::attribute(std::string_view name) const {

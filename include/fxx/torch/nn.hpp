@@ -58,10 +58,11 @@ struct leaf : Holder {
                        "nn::leaf: a " + module_type_name(*this->get()) +
                            " is called while a plain callable is traced; trace a module that it is registered in");
     const std::string name = module_tracer->path_of_module(*this->get());
+    [[maybe_unused]] const bool leaf_module = module_tracer->is_leaf_module(*this->get(), name);
     if constexpr (requires {
                     { (*this)->forward(inputs...) } -> std::convertible_to<Proxy>;
                   }) {
-      if (!module_tracer->is_leaf_module(*this->get(), name)) return (*this)->forward(inputs...);
+      if (!leaf_module) return (*this)->forward(inputs...);
     }
     return {tracer, module_tracer->call_module(name, all)};
   }
@@ -70,20 +71,22 @@ struct leaf : Holder {
 // The modules of torch::nn under their own names.
 #define FXX_LEAF_MODULES(X)                                                                                           \
   X(Linear)                                                                                                           \
-  X(Bilinear) X(Identity) X(Flatten) X(Unflatten) X(Conv1d) X(Conv2d) X(Conv3d) X(ConvTranspose1d) X(ConvTranspose2d) \
-      X(ConvTranspose3d) X(BatchNorm1d) X(BatchNorm2d) X(BatchNorm3d) X(InstanceNorm1d) X(InstanceNorm2d)             \
-          X(InstanceNorm3d) X(LayerNorm) X(GroupNorm) X(LocalResponseNorm) X(Embedding) X(EmbeddingBag) X(Dropout)    \
-              X(Dropout2d) X(Dropout3d) X(AlphaDropout) X(FeatureAlphaDropout) X(ReLU) X(ReLU6) X(GELU) X(SiLU)       \
-                  X(Mish) X(Sigmoid) X(Tanh) X(ELU) X(SELU) X(CELU) X(GLU) X(LeakyReLU) X(PReLU) X(RReLU) X(Hardtanh) \
-                      X(Hardshrink) X(Softplus) X(Softshrink) X(Softsign) X(Tanhshrink) X(Threshold) X(LogSigmoid)    \
-                          X(Softmax) X(Softmin) X(Softmax2d) X(LogSoftmax) X(MaxPool1d) X(MaxPool2d) X(MaxPool3d)     \
-                              X(AvgPool1d) X(AvgPool2d) X(AvgPool3d) X(AdaptiveAvgPool1d) X(AdaptiveAvgPool2d)        \
-                                  X(AdaptiveAvgPool3d) X(AdaptiveMaxPool1d) X(AdaptiveMaxPool2d) X(AdaptiveMaxPool3d) \
-                                      X(LPPool1d) X(LPPool2d) X(PixelShuffle) X(PixelUnshuffle) X(Upsample)           \
-                                          X(ReflectionPad1d) X(ReflectionPad2d) X(ReplicationPad1d)                   \
-                                              X(ReplicationPad2d) X(ReplicationPad3d) X(ZeroPad2d) X(ConstantPad1d)   \
-                                                  X(ConstantPad2d) X(ConstantPad3d) X(Fold) X(Unfold)                 \
-                                                      X(CosineSimilarity) X(PairwiseDistance)
+  X(Bilinear)                                                                                                         \
+  X(Identity)                                                                                                         \
+  X(Flatten) X(Unflatten) X(Conv1d) X(Conv2d) X(Conv3d) X(ConvTranspose1d) X(ConvTranspose2d) X(ConvTranspose3d)      \
+      X(BatchNorm1d) X(BatchNorm2d) X(BatchNorm3d) X(InstanceNorm1d) X(InstanceNorm2d) X(InstanceNorm3d) X(LayerNorm) \
+          X(GroupNorm) X(LocalResponseNorm) X(Embedding) X(EmbeddingBag) X(Dropout) X(Dropout2d) X(Dropout3d)         \
+              X(AlphaDropout) X(FeatureAlphaDropout) X(ReLU) X(ReLU6) X(GELU) X(SiLU) X(Mish) X(Sigmoid) X(Tanh)      \
+                  X(ELU) X(SELU) X(CELU) X(GLU) X(LeakyReLU) X(PReLU) X(RReLU) X(Hardtanh) X(Hardshrink) X(Softplus)  \
+                      X(Softshrink) X(Softsign) X(Tanhshrink) X(Threshold) X(LogSigmoid) X(Softmax) X(Softmin)        \
+                          X(Softmax2d) X(LogSoftmax) X(MaxPool1d) X(MaxPool2d) X(MaxPool3d) X(AvgPool1d) X(AvgPool2d) \
+                              X(AvgPool3d) X(AdaptiveAvgPool1d) X(AdaptiveAvgPool2d) X(AdaptiveAvgPool3d)             \
+                                  X(AdaptiveMaxPool1d) X(AdaptiveMaxPool2d) X(AdaptiveMaxPool3d) X(LPPool1d)          \
+                                      X(LPPool2d) X(PixelShuffle) X(PixelUnshuffle) X(Upsample) X(ReflectionPad1d)    \
+                                          X(ReflectionPad2d) X(ReplicationPad1d) X(ReplicationPad2d)                  \
+                                              X(ReplicationPad3d) X(ZeroPad2d) X(ConstantPad1d) X(ConstantPad2d)      \
+                                                  X(ConstantPad3d) X(Fold) X(Unfold) X(CosineSimilarity)              \
+                                                      X(PairwiseDistance)
 #define FXX_LEAF(name) using name = leaf<torch::nn::name>;
 FXX_LEAF_MODULES(FXX_LEAF)
 #undef FXX_LEAF

@@ -22,7 +22,8 @@ class ModuleTracer : public Tracer {
   /// Both outlive the tracer.
   ModuleTracer(Graph& graph, const torch::nn::Module& root) : Tracer(graph), owner_(root) {}
 
-  /// Is the module one call_module node? By default every module of torch.nn but containers is.
+  /// Is the module one call_module node? By default every module of torch.nn but containers is. One whose forward takes
+  /// tensors only is one whatever the answer: there is no way through it.
   virtual bool is_leaf_module(const torch::nn::Module& module, const std::string& qualified_name);
   /// The module's name under the root. Throws TraceError (E303) when it is not registered there.
   virtual std::string path_of_module(const torch::nn::Module& module);
@@ -52,13 +53,16 @@ auto forward_of(M& module) {
 template <class M>
 concept Traceable = detail::proxy_arity<decltype(detail::forward_of(std::declval<M&>()))>() >= 0;
 
-/// Traces with a tracer of the caller's own; `make(graph, root)` returns it by value or pointer.
+/// Traces with a tracer of the caller's own, derived from ModuleTracer: `symbolic_trace_with<MyTracer>(net)`.
 template <class TracerType, class M>
-std::shared_ptr<GraphModule> symbolic_trace_with(M& module, std::vector<std::string> input_names = {}) {
-  static_assert(Traceable<M>,
-                "fxx::symbolic_trace: forward cannot be called with proxies; write it as a template, template <class "
-                "T> T forward(T x), or use fxx::trace(module, inputs), which takes it as it is");
-  if constexpr (Traceable<M>) {
+std::shared_ptr<GraphModule> symbolic_trace_with(M&& module_or_holder, std::vector<std::string> input_names = {}) {
+  auto& module = detail::unwrap_module(module_or_holder);
+  constexpr bool traceable = Traceable<std::remove_reference_t<decltype(module)>>;
+  static_assert(
+      traceable,
+      "fxx::symbolic_trace: forward cannot be called with proxies for all of its parameters; write it as a "
+      "template, template <class T> T forward(T x), or use fxx::trace(module, inputs), which takes it as it is");
+  if constexpr (traceable) {
     constexpr int arity = detail::proxy_arity<decltype(detail::forward_of(module))>();
     Graph graph;
     TracerType tracer(graph, module);

@@ -65,6 +65,21 @@ constexpr bool takes_tensors(std::index_sequence<I...>) {
   else return std::is_invocable_v<M&, TensorAt<I>...>;
 }
 
+/// What to say when forward cannot be called with so many tensors.
+template <class M, std::size_t N = 0>
+std::string wrong_input_count(std::size_t given, std::string takes = {}) {
+  if constexpr (N <= max_trace_inputs) {
+    if constexpr (takes_tensors<M>(std::make_index_sequence<N>()))
+      takes += (takes.empty() ? "" : " or ") + std::to_string(N);
+    return wrong_input_count<M, N + 1>(given, std::move(takes));
+  } else {
+    return "trace: " + std::to_string(given) + " inputs were given; forward takes " +
+           (takes.empty() ? "more than tensors: trace a callable that fills in the rest, [&](torch::Tensor x) { return "
+                            "net->forward(x, 2.0); }"
+                          : takes + " tensors");
+  }
+}
+
 /// Calls forward (or the callable) with as many tensors as there are; false when it takes no such number.
 template <class M, std::size_t N = 0>
 bool call_with_tensors(M& module, std::span<const at::Tensor> inputs, c10::IValue& result) {
@@ -101,9 +116,7 @@ std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor>
   const detail::RunTraced run = [&](std::span<const at::Tensor> tensors) {
     c10::IValue result;
     if (!detail::call_with_tensors(module, tensors, result))
-      throw TraceError(ErrorId::unsupported_argument, "trace: forward cannot be called with " +
-                                                          std::to_string(tensors.size()) +
-                                                          " tensors; give as many inputs as it takes");
+      throw TraceError(ErrorId::unsupported_argument, detail::wrong_input_count<Module>(tensors.size()));
     return result;
   };
   if constexpr (std::derived_from<Module, torch::nn::Module>) {
