@@ -781,3 +781,111 @@ TEST_CASE("what follows from constants alone is computed once; what is random, w
 }
 
 }  // namespace
+
+// --- where memory and shapes matter --------------------------------------------------------------------------------
+
+namespace {
+/// Optimised for inference, the function gives what it gives, twice.
+template <class F>
+std::string optimised_alike(F f, std::vector<Tensor> inputs) {
+  for (Tensor& input : inputs) input = input.to(torch::kDouble);
+  const auto gm = trace(f, inputs);
+  std::string fired;
+  for (const auto& stage : optimize_for_inference(*gm).stages) fired += stage.fired + ";";
+  for (int i = 0; i < 2; ++i) {
+    const Tensor expected = f(inputs[0], inputs[1]);
+    const Tensor result = gm->run({inputs.begin(), inputs.end()}).toTensor();
+    CHECK(relative_difference(result, expected) <= 1e-12);
+    result.zero_();  // whoever gets a result may write to it
+  }
+  return fired;
+}
+}  // namespace
+
+TEST_CASE("attention whose result is seen through its memory is left alone, or its views become reshapes") {
+  const auto attention = [](const Tensor& x, const Tensor& y) {
+    const Tensor q = x.transpose(1, 2), k = y.transpose(1, 2);
+    return torch::matmul(torch::softmax(torch::matmul(q, k.transpose(-2, -1)) / 2., -1), k);
+  };
+  const std::vector<Tensor> in = {randn({2, 5, 2, 8}), randn({2, 5, 2, 8})};
+  const auto fired = [&](auto after) {
+    return optimised_alike([&](Tensor x, Tensor y) { return after(attention(x, y)); }, in).find("attention") !=
+           std::string::npos;
+  };
+  CHECK(fired([](Tensor o) { return o.transpose(1, 2).contiguous().view({2, 5, 16}); }));
+  CHECK(fired([](Tensor o) { return o.view({-1}); }));
+  CHECK_FALSE(fired([](Tensor o) { return o.reshape({-1}).mul_(2), o; }));
+  CHECK_FALSE(fired([](Tensor o) { return o.transpose(1, 2).contiguous().mul_(2), o; }));
+  CHECK_FALSE(fired([](Tensor o) { return o.as_strided({4, 4}, {4, 1}); }));
+}
+
+TEST_CASE("attention runs its softmax over the keys, and takes matrices") {
+  const auto over = [](std::int64_t dim) {
+    return [dim](Tensor q, Tensor k) {
+      return torch::matmul(torch::softmax(torch::matmul(q, k.transpose(-1, -2)) / 2., dim), k);
+    };
+  };
+  CHECK(optimised_alike(over(2), {randn({2, 5, 8}), randn({2, 2, 5, 8})}) == ";;;;;");
+  CHECK(optimised_alike(over(-1), {randn({8}), randn({5, 8})}) == ";;;;;");
+}
+
+TEST_CASE("merged linears are not seen by their strides; view_as becomes reshape_as") {
+  struct Pair : torch::nn::Module {
+    torch::nn::Linear a = register_module("a", torch::nn::Linear(3, 4)),
+                      b = register_module("b", torch::nn::Linear(3, 4));
+    bool strided = false;
+    Tensor forward(Tensor x) {
+      const Tensor q = a(x), k = b(x);
+      if (strided) return q.as_strided({2, 6}, {6, 1}) + k.as_strided({2, 6}, {6, 1});
+      return q.view_as(k) + k.view({-1}).view({3, 4});
+    }
+  };
+  for (bool strided : {false, true}) {
+    Pair pair;
+    pair.strided = strided;
+    const Tensor x = torch::randn({3, 3});
+    const auto gm = trace(pair, {x});
+    CHECK((optimize_for_inference(*gm).stages[3].fired == "merge linears: 1") == !strided);
+    CHECK(relative_difference((*gm)(x), pair.forward(x)) <= 1e-6);
+  }
+}
+
+TEST_CASE("a convolution without a batch puts its channels where a batch norm does not look for them") {
+  struct Net : torch::nn::Module {
+    torch::nn::Conv1d conv = register_module("conv", torch::nn::Conv1d(3, 4, 3));
+    torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(4));
+    Tensor forward(Tensor x) { return norm(conv(x)); }
+  } net;
+  torch::nn::init::uniform_(net.norm->running_mean);
+  net.eval();
+  for (const Tensor& x : {torch::randn({3, 6}), torch::randn({2, 3, 6})}) {
+    const auto gm = trace(net, {x});
+    CHECK(optimize_for_inference(*gm).stages[0].fired.empty() == (x.dim() == 2));
+    CHECK(relative_difference((*gm)(x), net.forward(x)) <= 1e-5);
+  }
+}
+
+TEST_CASE("what is written to later is not folded, by whatever name; folded results are handed out as copies") {
+  struct Net : torch::nn::Module {
+    Tensor h = register_buffer("h", torch::randn({8})), same_memory = register_buffer("same_memory", h.view({2, 4}));
+    int way = 0;
+    Tensor forward(Tensor x) {
+      if (way == 0) return h.clone().add_(x.sum());
+      if (way == 1) return h.add_(x.sum() * 0 + 1), same_memory * 2 + x.sum();
+      return h * 2;
+    }
+  };
+  for (int way = 0; way < 3; ++way) {
+    Net net;
+    net.way = way;
+    const Tensor start = net.h.clone(), x = torch::randn({3});
+    const auto gm = trace(net, {x});
+    optimize_for_inference(*gm);
+    net.h.copy_(start);
+    const Tensor first = (*gm)(x).clone(), second = (*gm)(x).zero_().clone(), third = (*gm)(x).clone();
+    net.h.copy_(start);
+    CHECK(same(first, net.forward(x)));
+    net.forward(x);
+    CHECK(same(third, net.forward(x)));
+  }
+}

@@ -360,6 +360,74 @@ TEST_CASE("batch norm in training is the call of its module, counts with it, and
   CHECK(net.norm->num_batches_tracked.item<std::int64_t>() == 3);
 }
 
+TEST_CASE("constants are kept as they are when they are met: memory of others, what is written to, what C++ filled") {
+  const auto same_again = [](auto f) {
+    const auto gm = trace(f, {torch::randn({4})});
+    for (int i = 0; i < 2; ++i) {
+      const torch::Tensor x = torch::randn({4});
+      CHECK(same((*gm)(x), f(x)));
+    }
+  };
+  same_again([](torch::Tensor x) {
+    std::vector<float> values = {1, 2, 3, 4};
+    return x * torch::from_blob(values.data(), {4});
+  });
+  same_again([](torch::Tensor x) {
+    torch::Tensor h = torch::tensor({1.f, 2.f, 3.f, 4.f});
+    h += x;
+    return h;
+  });
+  same_again([](torch::Tensor x) {
+    torch::Tensor order = torch::empty({4}, torch::kLong);
+    for (std::int64_t i = 0; i < 4; ++i) order.data_ptr<std::int64_t>()[i] = 3 - i;
+    return x.index_select(0, order);
+  });
+  same_again([](torch::Tensor x) {
+    torch::Tensor order = torch::empty({4}, torch::kInt);
+    for (int i = 0; i < 4; ++i) order.data_ptr<int>()[i] = 3 - i;
+    return x.index_select(0, order.to(torch::kLong));
+  });
+  same_again([](torch::Tensor x) {
+    torch::Tensor weights = torch::empty({4});
+    for (int i = 0; i < 4; ++i) weights.data_ptr<float>()[i] = static_cast<float>(i);
+    return x * weights.add_(1);
+  });
+  // What operators write is no constant.
+  same_again([](torch::Tensor x) {
+    torch::Tensor m = torch::empty({2, 4});
+    m[0].copy_(x), m[1].fill_(2);
+    return m * 2;
+  });
+}
+
+TEST_CASE("set_data of a traced value is refused") {
+  const auto f = [](torch::Tensor x) {
+    torch::Tensor o = x.clone();
+    o.set_data(x * 2);
+    return o * 2;
+  };
+  CHECK(fault_of([&] { trace(f, {torch::randn({4})}); }).says("set_data()"));
+}
+
+TEST_CASE("what nobody uses but has an effect stays: statistics of a batch norm, the next random numbers") {
+  struct Net : torch::nn::Module {
+    torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(4));
+    torch::Tensor forward(torch::Tensor x) { return norm(x * 2), x * 2; }
+  } net;
+  const torch::Tensor x = torch::randn({3, 4});
+  const auto gm = trace(net, {x});
+  const torch::Tensor before = net.norm->running_mean.clone();
+  (*gm)(x);
+  CHECK_FALSE(torch::equal(net.norm->running_mean, before));
+
+  const auto draws = [](torch::Tensor x) { return torch::randn({3, 8}).mul(2), torch::rand_like(x); };
+  const auto drawing = trace(draws, {x});
+  torch::manual_seed(1);
+  const torch::Tensor expected = draws(x);
+  torch::manual_seed(1);
+  CHECK(same((*drawing)(x), expected));
+}
+
 TEST_CASE("a trace inside a trace: both graphs are whole") {
   std::shared_ptr<GraphModule> inner;
   const Forward f = [&](const Tensors& t) {

@@ -17,11 +17,18 @@ FXX_INLINE std::size_t eliminate_dead_code(Graph& graph) {
   return eliminate_dead_code(graph, [](const Node&) { return false; });
 }
 
+namespace detail {
+/// Does running it matter to nobody but the users of its result? What draws random numbers matters to the next that does.
+FXX_INLINE bool is_plain(const Node& node) {
+  const Operator* op = operator_of(node);
+  return op && !is_impure(node) && !has(op->traits, Trait::random);
+}
+}  // namespace detail
+
 FXX_INLINE std::size_t erase_unread_memory(Graph& graph) {
   std::size_t erased = 0;
   for (Node* fresh : graph.nodes()) {
-    const Operator* maker = fresh->operation();
-    if (!maker || !maker->pure() || fresh->num_users() == 0) continue;
+    if (!fresh->operation() || !detail::is_plain(*fresh) || fresh->num_users() == 0) continue;
     const Memory memory = memory_of(*fresh);
     if (memory.shared || memory.anywhere || memory.makers != std::vector<const Node*>{fresh}) continue;
     // Everything that the memory reaches: what aliases it or writes to it, and pure reads that nobody uses.
@@ -32,7 +39,9 @@ FXX_INLINE std::size_t erase_unread_memory(Graph& graph) {
       for (Node* user : reached[i]->users()) {
         if (in.contains(user)) continue;
         const Operator* op = operator_of(*user);
-        unread = op && (op->mutates || passes_on_memory(*user, *reached[i]) || (op->pure() && user->num_users() == 0));
+        const bool writes = op && op->mutates && !has(op->traits, Trait::random);
+        unread = op && (writes || (passes_on_memory(*user, *reached[i]) && !has(op->traits, Trait::random)) ||
+                        (detail::is_plain(*user) && user->num_users() == 0));
         if (unread && op->mutates)
           for (int k = 0; k < op->arity() && unread; ++k) {
             const Argument* written =

@@ -20,9 +20,14 @@ inline constexpr auto j = value<"j">;
 inline constexpr auto dim = value<"dim">;
 inline constexpr auto scale = scalar<"scale">;
 
-/// The keys are transposed in their last two dimensions, softmax runs over the keys.
+/// The keys are transposed in their last two dimensions, softmax runs over the keys: the last dimension of the scores,
+/// which have as many as the larger of query and keys. Nobody depends on how the result lies in memory.
 inline constexpr auto is_attention = [](const Match& m) {
-  return are_last_two(m[i], m[j], m[k]) && (is_last_dimension(m[dim], m[q]) || is_last_dimension(m[dim], m[v]));
+  const std::int64_t query = rank_of(m[q]), key = rank_of(m[k]), value = rank_of(m[v]);
+  if (query == 1 || key == 1 || value == 1 || m[dim].kind() != Argument::Kind::integer) return false;
+  const bool over_keys =
+      m[dim].integer() == -1 || (query > 0 && key > 0 && m[dim].integer() == std::max(query, key) - 1);
+  return over_keys && are_last_two(m[i], m[j], m[k]) && layout_is_free(*m.root());
 };
 /// A mask that the operator takes: it adds two dimensions or more to scores that are as large as the sum.
 inline constexpr auto is_masked_attention = [](const Match& m) {
@@ -48,6 +53,7 @@ inline double scale_of(const Match& m, bool divided) { return divided ? 1 / m[sc
 
 template <bool Divided>
 inline constexpr auto build = [](const Match& m) -> Argument {
+  views_become_reshapes(*m.root());
   return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v]}, {{"scale", scale_of(m, Divided)}});
 };
 /// What was added to the scores is added by the operator too, but a boolean mask would mean something else to it.
@@ -60,9 +66,11 @@ inline constexpr auto build_masked = [](const Match& m) -> Argument {
     if constexpr (Scaled) return scale_of(m, Divided);
     else return 1.0;
   }();
+  views_become_reshapes(*m.root());
   return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v], added}, {{"scale", factor}});
 };
 inline constexpr auto build_unscaled = [](const Match& m) -> Argument {
+  views_become_reshapes(*m.root());
   return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v]}, {{"scale", 1.0}});
 };
 }  // namespace attention_rules

@@ -2,6 +2,11 @@
 // Cost: light.
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
+#include "fxx/ops/effects.hpp"
+#include "fxx/ops/registry.hpp"
 #include "fxx/rewrite/matcher.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
@@ -10,12 +15,6 @@ namespace fxx::inline FXX_ABI::rules {
 inline std::int64_t rank_of(const Argument& value) {
   const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
   return meta ? meta->dim() : -1;
-}
-
-/// Is `dim` the last dimension of `value`, counted from either end?
-inline bool is_last_dimension(const Argument& dim, const Argument& value) {
-  if (dim.kind() != Argument::Kind::integer) return false;
-  return dim.integer() == -1 || (rank_of(value) > 0 && dim.integer() == rank_of(value) - 1);
 }
 
 /// Do `a` and `b` name the last two dimensions of `value`, in either order?
@@ -31,6 +30,44 @@ inline bool are_last_two(const Argument& a, const Argument& b, const Argument& v
 inline bool may_be_floating(const Argument& value) {
   const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
   return !meta || is_floating_point(meta->dtype);
+}
+
+/// The nodes that have, or may have, the memory of `value`, itself first; no more than 64.
+inline std::vector<Node*> sharing_memory(Node& value) {
+  std::vector<Node*> sharing = {&value};
+  for (std::size_t i = 0; i < sharing.size() && sharing.size() < 64; ++i)
+    for (Node* user : sharing[i]->users())
+      if (passes_on_memory(*user, *sharing[i]) && std::find(sharing.begin(), sharing.end(), user) == sharing.end())
+        sharing.push_back(user);
+  return sharing;
+}
+/// May the value lie in memory in another order, or with gaps? Not where somebody takes it apart by strides, or writes
+/// to it or to what may be a copy of it or itself. Views may, when they become reshapes.
+inline bool layout_is_free(Node& value) {
+  const std::vector<Node*> sharing = sharing_memory(value);
+  if (sharing.size() >= 64) return false;
+  for (Node* node : sharing)
+    for (Node* user : node->users()) {
+      const Operator* op = operator_of(*user);
+      if (user->opcode() == Opcode::output) continue;
+      if (!op || op->mutates || op->base_name() == "as_strided") return false;
+      if (op->base_name() == "view" && op->name != "aten::view") return false;  // as another dtype
+    }
+  return true;
+}
+/// `view` may not reach over gaps; `reshape` does the same and copies where it must.
+inline void views_become_reshapes(Node& value) {
+  for (Node* node : sharing_memory(value)) {
+    const Operator* op = operator_of(*node);
+    if (node == &value || !op) continue;
+    const bool view = op->name == "aten::view";
+    if (!view && op->name != "aten::view_as") continue;
+    const std::vector<Argument> args(node->args().begin(), node->args().end());
+    const std::vector<KeywordArgument> kwargs(node->kwargs().begin(), node->kwargs().end());
+    if (view && !kwargs.empty()) continue;
+    node->set_op(CallFunction{&table_operator(view ? OperatorIndex::reshape : OperatorIndex::reshape_as)});
+    node->set_args_kwargs(args, kwargs);
+  }
 }
 
 /// None, or a value that the inputs do not reach.

@@ -26,9 +26,13 @@ inline constexpr auto output_padding = value<"output_padding">;
 inline constexpr auto all_constant = [](const Match& m) {
   return is_constant_or_none(m[bias]) && is_constant_or_none(m[gamma]) && is_constant_or_none(m[beta]);
 };
+/// Without a batch a convolution puts its channels first, and a batch norm takes them second all the same.
+template <int Dimensions>
+inline constexpr auto foldable = [](const Match& m) { return all_constant(m) && rank_of(m[x]) != Dimensions + 1; };
 /// In a transposed convolution the output channels are the weight's second dimension, unless groups split them.
-inline constexpr auto constant_and_one_group = [](const Match& m) {
-  return all_constant(m) && m[groups].kind() == Argument::Kind::integer && m[groups].integer() == 1;
+template <int Dimensions>
+inline constexpr auto foldable_transposed = [](const Match& m) {
+  return foldable<Dimensions>(m) && m[groups].kind() == Argument::Kind::integer && m[groups].integer() == 1;
 };
 
 struct Folded {
@@ -90,25 +94,25 @@ inline constexpr auto inference = [] {
   return ruleset(
       rule<"fold batch norm, conv1d">(normalised(conv1d(x, weight, bias, stride, padding, dilation, groups).once()) >>
                                           fold_convolution<ops::conv1d, 1>,
-                                      all_constant),
+                                      foldable<1>),
       rule<"fold batch norm, conv2d">(normalised(conv2d(x, weight, bias, stride, padding, dilation, groups).once()) >>
                                           fold_convolution<ops::conv2d, 2>,
-                                      all_constant),
+                                      foldable<2>),
       rule<"fold batch norm, conv3d">(normalised(conv3d(x, weight, bias, stride, padding, dilation, groups).once()) >>
                                           fold_convolution<ops::conv3d, 3>,
-                                      all_constant),
+                                      foldable<3>),
       rule<"fold batch norm, conv_transpose1d">(
           normalised(conv_transpose1d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >>
               fold_transposed<ops::conv_transpose1d, 1>,
-          constant_and_one_group),
+          foldable_transposed<1>),
       rule<"fold batch norm, conv_transpose2d">(
           normalised(conv_transpose2d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >>
               fold_transposed<ops::conv_transpose2d_input, 2>,
-          constant_and_one_group),
+          foldable_transposed<2>),
       rule<"fold batch norm, conv_transpose3d">(
           normalised(conv_transpose3d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >>
               fold_transposed<ops::conv_transpose3d_input, 3>,
-          constant_and_one_group),
+          foldable_transposed<3>),
       rule<"fold batch norm, linear">(normalised(linear(x, weight, bias).once()) >> fold_linear, constant_and_2d),
       rule<"dropout">(any_of(ops::dropout, ops::dropout_, ops::feature_dropout, ops::feature_dropout_,
                              ops::alpha_dropout, ops::alpha_dropout_, ops::feature_alpha_dropout,

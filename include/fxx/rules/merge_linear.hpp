@@ -2,7 +2,6 @@
 // Main names: rules::merge_linear. Cost: light.
 #pragma once
 
-#include "fxx/ops/registry.hpp"
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"
 
@@ -24,20 +23,10 @@ inline constexpr auto can_merge = [](const Match& m) {
     if (rows_of(member) <= 0 || !is_constant_or_none(member[bias]) || member[bias].is_none() != first[bias].is_none())
       return false;
     if (member.node(weight)->tensor_meta()->dtype != first.node(weight)->tensor_meta()->dtype) return false;
+    if (!layout_is_free(*member.root())) return false;  // a part of a larger result has gaps
   }
   return true;
 };
-
-/// A part of a larger result has gaps, over which `view` may not reach; `reshape` does the same and copies where it
-/// must.
-inline void views_become_reshapes(Node* value) {
-  for (Node* user : value->users()) {
-    const Operator* op = user->operation();
-    if (!op || !op->aliases) continue;
-    if (op->name == "aten::view") user->set_op(CallFunction{&table_operator(OperatorIndex::reshape)});
-    views_become_reshapes(user);
-  }
-}
 
 inline constexpr auto merge = [](const Match& m) -> Argument {
   std::vector<Argument> weights, biases, sizes, parts;
@@ -52,7 +41,7 @@ inline constexpr auto merge = [](const Match& m) -> Argument {
                      : m.call(ops::linear, {m[x], merged_weight, m.call(ops::cat, {Argument::list(biases)})});
   Node* split = m.call(ops::split_with_sizes, {merged, Argument::list(sizes), -1});
   for (std::size_t i = 0; i < sizes.size(); ++i) parts.push_back(m.call(ops::operator_getitem, {split, i}));
-  for (const Match& member : m.members()) views_become_reshapes(member.root());
+  for (const Match& member : m.members()) views_become_reshapes(*member.root());
   return Argument::list(parts);
 };
 }  // namespace merge_linear_rules

@@ -1,10 +1,12 @@
 // Bodies of torch/fold_constants.hpp.
 #pragma once
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "fxx/ops/effects.hpp"
+#include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/rules/activations.hpp"
@@ -18,21 +20,51 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-/// Attributes whose memory the graph writes to, directly or through views.
-FXX_INLINE std::unordered_set<std::string> written_attributes(const Graph& graph) {
-  std::unordered_map<const Node*, std::string> memory_of;  // what a node's value may share with an attribute
-  std::unordered_set<std::string> written;
-  for (const Node* node : graph.nodes()) {
-    if (const auto* attribute = std::get_if<GetAttr>(&node->op())) memory_of[node] = attribute->target;
-    const Operator* op = operator_of(*node);
-    for (const Node* input : node->all_input_nodes()) {
-      const auto memory = memory_of.find(input);
-      if (memory == memory_of.end()) continue;
-      if (op ? op->aliases || op->mutates : true) memory_of.emplace(node, memory->second);
-      if (is_barrier(*node)) written.insert(memory->second);
+/// What the graph writes to: nodes that make memory, and storages of attributes, which several attributes may share.
+class WrittenMemory {
+ public:
+  explicit WrittenMemory(const GraphModule& module) : module_(module) {
+    for (const Node* node : module.graph().nodes()) {
+      const Memory memory = memory_written_by(*node);
+      anywhere_ = anywhere_ || memory.anywhere;
+      for (const Node* maker : memory.makers) {
+        makers_.insert(maker);
+        if (const void* storage = storage_of(*maker)) storages_.insert(storage);
+      }
     }
   }
-  return written;
+  bool holds(const Node& node) const {
+    if (anywhere_) return true;
+    if (makers_.empty()) return false;
+    const Memory memory = memory_of(node);
+    return memory.anywhere || std::any_of(memory.makers.begin(), memory.makers.end(), [&](const Node* maker) {
+             const void* storage = storage_of(*maker);
+             return makers_.contains(maker) || (storage && storages_.contains(storage));
+           });
+  }
+
+ private:
+  const void* storage_of(const Node& node) const {
+    const auto* attribute = std::get_if<GetAttr>(&node.op());
+    const at::Tensor tensor = attribute ? module_.owner().tensor(attribute->target) : at::Tensor();
+    return tensor.defined() && tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
+  }
+  const GraphModule& module_;
+  std::unordered_set<const Node*> makers_;
+  std::unordered_set<const void*> storages_;
+  bool anywhere_ = false;
+};
+
+/// Does the value itself, or a view of it, leave the graph?
+FXX_INLINE bool reaches_output(const Node& value) {
+  std::vector<const Node*> sharing = {&value};
+  std::unordered_set<const Node*> seen = {&value};
+  for (std::size_t i = 0; i < sharing.size(); ++i)
+    for (const Node* user : sharing[i]->users()) {
+      if (user->opcode() == Opcode::output) return true;
+      if (passes_on_memory(*user, *sharing[i]) && seen.insert(user).second) sharing.push_back(user);
+    }
+  return false;
 }
 
 /// Evaluates nodes whose inputs are attributes, on demand.
@@ -55,17 +87,17 @@ class ConstantEvaluator : public Interpreter {
 
 FXX_INLINE std::size_t fold_constants(GraphModule& module) {
   Graph& graph = module.graph();
-  const std::unordered_set<std::string> written = detail::written_attributes(graph);
+  const detail::WrittenMemory written(module);
   std::vector<bool> constant(graph.index_bound());
   std::vector<Node*> to_fold;
   for (Node* node : graph.nodes()) {
-    if (const auto* attribute = std::get_if<GetAttr>(&node->op())) {
-      constant[node->index()] = !written.contains(attribute->target);
+    if (node->opcode() == Opcode::get_attr) {
+      constant[node->index()] = !written.holds(*node);
       continue;
     }
     const Operator* op = operator_of(*node);
     if (!op || is_impure(*node) || has(op->traits, Trait::random) || node->all_input_nodes().empty()) continue;
-    bool all = true;
+    bool all = !written.holds(*node);
     for (const Node* input : node->all_input_nodes()) all = all && constant[input->index()];
     constant[node->index()] = all;
   }
@@ -108,6 +140,8 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module) {
     const InsertPoint point = graph.inserting_before(node);
     Node* read = graph.get_attr(name);
     read->set_tensor_meta(tensor_meta_of(values[i]));
+    // Who gets a result may write to it, as to any fresh tensor.
+    if (detail::reaches_output(*node)) read = graph.call_function(ops::clone, {read});
     node->replace_all_uses_with(
         read, [&](Node* user) { return user->index() >= constant.size() || !constant[user->index()]; });
   }

@@ -11,12 +11,15 @@
 
 // after the tensor's own header
 #include <ATen/ops/alias_ops.h>
+#include <ATen/ops/clone_ops.h>
+#include <ATen/ops/detach_ops.h>
 
 #include <unordered_map>
 #include <unordered_set>
 
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
+#include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/leaf_modules.hpp"
@@ -36,6 +39,7 @@ FXX_INLINE DispatchTracer::Implementation*& current_tracer() {
   thread_local DispatchTracer::Implementation* tracer = nullptr;
   return tracer;
 }
+void copy_written_constants(Graph& graph, const std::map<std::string, GraphModule::Attribute>& constants);
 FXX_INLINE void trace_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
 /// The fallback is registered once per process, when the first trace starts.
@@ -113,7 +117,7 @@ class DispatchTracer::Implementation {
     std::size_t written = 0;
     std::vector<Argument> all(count);
     for (std::size_t i = 0; i < count; ++i) {
-      all[i] = argument(values[i], op.parameters[i], given, depends_on_inputs);
+      all[i] = argument(values[i], op, op.parameters[i], given, depends_on_inputs);
       const Parameter& parameter = op.parameters[i];
       const bool standard = parameter.has_default() && (same_value(all[i], parameter.standard, parameter.type) ||
                                                         is_default(values[i], handle, i));
@@ -125,6 +129,12 @@ class DispatchTracer::Implementation {
     if (options_.record_stack_traces) where = Backtrace::capture(2);
 
     handle.callBoxed(stack);
+
+    // A copy that `to` or `contiguous` made of memory that no recorded operator wrote is as unknown to the graph.
+    bool unwritten = op.base_name().starts_with("empty") || op.base_name().starts_with("new_empty");
+    if (has(op.traits, Trait::fresh_view))
+      for (const c10::TensorImpl* t : given)
+        unwritten = unwritten || (t->has_storage() && unwritten_.contains(t->storage().unsafeGetStorageImpl()));
 
     Node* node = tracer_.create_node(CallFunction{&op}, args, kwargs);
     if (options_.record_stack_traces) traces_.emplace_back(node, where);
@@ -141,6 +151,7 @@ class DispatchTracer::Implementation {
           }
           if (item < 0) node->set_tensor_meta(tensor_meta_of(tensor));
           bind(tensor, {node, item, depends_on_inputs});
+          if (unwritten && tensor.numel() > 0) unwritten_.insert(storage_of(tensor));
         }
       } else if (result.isTensorList()) {
         int k = 0;
@@ -173,6 +184,7 @@ class DispatchTracer::Implementation {
   struct Tracked {
     Value value;
     WeakTensor tensor;
+    const c10::StorageImpl* storage = nullptr;  // compared only: set_data() puts another in its place
   };
 
   struct TrackedMemory {
@@ -180,9 +192,21 @@ class DispatchTracer::Implementation {
     bool depends_on_inputs;
   };
 
+  static const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+    return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
+  }
+  [[noreturn]] static void refuse_alias() {
+    throw TraceError(ErrorId::untraced_alias,
+                     "trace: a tensor has memory that it got without the dispatcher (.data(), set_data(), "
+                     "variable_data(), another thread), so the graph would freeze its contents. Use detach(), or "
+                     "operators, instead",
+                     {{}, user_place()});
+  }
+
   void bind(const at::Tensor& tensor, Value value) {
     if (!tensor.defined()) return;
-    values_.insert_or_assign(tensor.unsafeGetTensorImpl(), Tracked{value, WeakTensor(tensor.getIntrusivePtr())});
+    values_.insert_or_assign(tensor.unsafeGetTensorImpl(),
+                             Tracked{value, WeakTensor(tensor.getIntrusivePtr()), storage_of(tensor)});
     if (!tensor.has_storage()) return;
     const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
     if (attribute_storages_.contains(storage)) return;
@@ -196,18 +220,23 @@ class DispatchTracer::Implementation {
     if (values_.size() < next_sweep_) return;
     std::erase_if(values_, [](const auto& entry) { return entry.second.tensor.use_count() == 0; });
     std::erase_if(storages_, [](const auto& entry) { return entry.second.storage.use_count() == 0; });
+    std::erase_if(unwritten_, [&](const c10::StorageImpl* storage) { return !storages_.contains(storage); });
     next_sweep_ = std::max<std::size_t>(1024, 2 * values_.size());
   }
 
   Argument argument(const at::Tensor& tensor) {
     if (!tensor.defined()) return {};
+    freeze_if_unwritten(tensor);
     const Value value = find(tensor);
     return value.item < 0 ? value.node : tracer_.item(value.node, value.item);
   }
 
   Value find(const at::Tensor& tensor) {
     const auto known = values_.find(tensor.unsafeGetTensorImpl());
-    if (known != values_.end()) return known->second.value;
+    if (known != values_.end()) {
+      if (known->second.storage != storage_of(tensor)) refuse_alias();
+      return known->second.value;
+    }
     std::string name = owner_.name_of(tensor);
     bool attribute = !name.empty();
     if (!attribute && tensor.has_storage()) {
@@ -227,19 +256,48 @@ class DispatchTracer::Implementation {
       // Memory that the inputs do not reach may be a constant: torch::tensor({1, 2}) fills an empty tensor behind the
       // dispatcher.
       if (const auto memory = storages_.find(storage); memory != storages_.end() && memory->second.depends_on_inputs)
-        throw TraceError(ErrorId::untraced_alias,
-                         "trace: a tensor shares memory with a traced value but was made without the dispatcher "
-                         "(.data(), variable_data(), another "
-                         "thread); the graph would freeze its contents. Use detach() instead",
-                         {{}, user_place()});
+        refuse_alias();
     }
-    if (!attribute) {
-      do name = "_tensor_constant" + std::to_string(next_constant_++);
-      while (owner_.tensor(name).defined());
-      constants_.emplace_back(name, tensor);
-    }
+    if (!attribute) name = add_constant(tensor, false);
     bind(tensor, {get_attr(name, tensor), -1, attribute});
     return values_.at(tensor.unsafeGetTensorImpl()).value;
+  }
+
+  /// Kept by reference, as a tensor that a callable captured, unless its memory is somebody else's (from_blob).
+  std::string add_constant(const at::Tensor& tensor, bool copied) {
+    std::string name;
+    do name = "_tensor_constant" + std::to_string(next_constant_++);
+    while (owner_.tensor(name).defined());
+    copied = copied || (tensor.has_storage() && !tensor.storage().resizable());
+    if (!copied && tensor.has_storage()) constant_storages_[storage_of(tensor)].push_back(constants_.size());
+    constants_.emplace_back(name, copied ? copy_of(tensor) : tensor);
+    return name;
+  }
+  /// The memory is about to be written: constants in it keep the values that they have.
+  void keep_constants_in(const c10::StorageImpl* storage) {
+    const auto found = constant_storages_.find(storage);
+    if (found == constant_storages_.end()) return;
+    for (std::size_t i : found->second) constants_[i].second = copy_of(constants_[i].second);
+    constant_storages_.erase(found);
+  }
+  /// Does the operator give the argument all of its values, whatever they were?
+  static bool overwrites(const Operator& op, const Parameter& parameter) {
+    static const std::unordered_set<std::string_view> names = {"fill_", "zero_", "copy_", "set_", "resize_"};
+    return parameter.name == "out" || has(op.traits, Trait::random) || names.contains(op.base_name());
+  }
+  /// An empty tensor that is read before any operator wrote to it was filled in C++ (data_ptr, accessor): it is a
+  /// constant with the values that it has now.
+  void freeze_if_unwritten(const at::Tensor& tensor) {
+    if (unwritten_.empty() || !unwritten_.contains(storage_of(tensor))) return;
+    bind(tensor, {get_attr(add_constant(tensor, true), tensor), -1, false});
+  }
+
+  /// A constant as it is now.
+  static at::Tensor copy_of(const at::Tensor& tensor) {
+    const at::NoGradGuard no_grad;
+    const c10::impl::ExcludeDispatchKeyGuard unwatched(detail::trace_key);
+    return at::_ops::clone::call(at::_ops::detach::call(tensor), std::nullopt)
+        .set_requires_grad(tensor.requires_grad());
   }
 
   Node* get_attr(const std::string& name, const at::Tensor& tensor) {
@@ -248,12 +306,15 @@ class DispatchTracer::Implementation {
     return node;
   }
 
-  Argument argument(const c10::IValue& value, const Parameter& parameter, std::vector<const c10::TensorImpl*>& given,
-                    bool& depends) {
+  Argument argument(const c10::IValue& value, const Operator& op, const Parameter& parameter,
+                    std::vector<const c10::TensorImpl*>& given, bool& depends) {
     const auto tensor = [&](const at::Tensor& t) -> Argument {
       if (!t.defined()) return {};
       given.push_back(t.unsafeGetTensorImpl());
+      if (parameter.written ? !overwrites(op, parameter) : !op.aliases) freeze_if_unwritten(t);
+      if (parameter.written) unwritten_.erase(storage_of(t));
       const Value v = find(t);
+      if (parameter.written) keep_constants_in(storage_of(t));
       depends = depends || v.depends_on_inputs;
       return v.item < 0 ? v.node : tracer_.item(v.node, v.item);
     };
@@ -346,7 +407,9 @@ class DispatchTracer::Implementation {
   std::unordered_map<const c10::TensorImpl*, Tracked> values_;
   std::unordered_map<const c10::StorageImpl*, TrackedMemory> storages_;
   std::unordered_map<const c10::StorageImpl*, std::string> attribute_storages_;
+  std::unordered_set<const c10::StorageImpl*> unwritten_;  // made by empty(), and by no recorded operator written since
   std::vector<std::pair<std::string, at::Tensor>> constants_;
+  std::unordered_map<const c10::StorageImpl*, std::vector<std::size_t>> constant_storages_;  // of those not copied
   std::vector<std::pair<Node*, Backtrace>> traces_;
   std::size_t next_constant_ = 0, next_sweep_ = 1024;
 };
@@ -375,6 +438,22 @@ FXX_INLINE const std::vector<std::pair<std::string, at::Tensor>>& DispatchTracer
   return implementation_->constants();
 }
 
+/// A constant that the code made and then wrote to is made anew in every run: the graph writes to a copy of it.
+FXX_INLINE void detail::copy_written_constants(Graph& graph,
+                                               const std::map<std::string, GraphModule::Attribute>& constants) {
+  std::unordered_set<const Node*> written;
+  for (const Node* node : graph.nodes())
+    for (const Node* maker : memory_written_by(*node).makers) written.insert(maker);
+  for (Node* node : graph.nodes()) {
+    const auto* attribute = std::get_if<GetAttr>(&node->op());
+    if (!attribute || !constants.contains(attribute->target) || !written.contains(node)) continue;
+    const InsertPoint point = graph.inserting_after(node);
+    Node* copy = graph.call_function(table_operator(OperatorIndex::clone), {node});
+    if (node->tensor_meta()) copy->set_tensor_meta(*node->tensor_meta());
+    node->replace_all_uses_with(copy, [&](Node* user) { return user != copy; });
+  }
+}
+
 FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(const torch::nn::Module& root, const RunTraced& run,
                                                              std::vector<at::Tensor> inputs,
                                                              const TraceOptions& options) {
@@ -398,6 +477,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(const torch::nn::Mo
     graph.output(tracer.argument_for(result));
     for (const auto& [name, tensor] : tracer.constants()) constants.emplace(name, tensor);
   }
+  copy_written_constants(graph, constants);
   if (options.reroll_operators) rules::reroll.apply(graph);
   if (options.leaf_modules) reroll_modules(graph, owner);
   // Left over: memory that became a constant, reads that re-rolling made needless.
