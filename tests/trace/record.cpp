@@ -257,9 +257,10 @@ TEST_CASE("several results: items that nobody uses make no node") {
 TEST_CASE("every node knows the line of the user's that made it, and never one of this library's") {
   int line = 0;
   const Graph g = symbolic_graph([&](auto x) {
-    line = __LINE__ + 1;
-    return relu(x + 1).mul(x) / (2 / x.index({0})) + x.chunk(2)[0] + x.size(0) * 2 + sqrt(x.size(1)) -
-           (x += 1).select(0, 0);
+    line = __LINE__ + 2;
+    // clang-format off
+    return relu(x + 1).mul(x) / (2 / x.index({0})) + x.chunk(2)[0] + x.size(0) * 2 + sqrt(x.size(1)) - (x += 1).select(0, 0);
+    // clang-format on
   });
   std::set<std::string> without;
   for (const Node* n : g.nodes()) {
