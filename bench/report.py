@@ -2,8 +2,9 @@
 """Runs the benchmarks and their peers in turns, and prints a line a figure.
 
 usage: report.py FOLDER [--only NAME[,NAME]] [--json]      FOLDER holds the built programs; bench/run calls this
-A NAME is a figure or the start of some: trace, graph/lint. Both sides of a figure are timed in this run: three rounds, in each
-first our programs, then the peers; the fastest of each counts. As JSON, a line is an object with the keys bench, unit, fxx,
+A NAME is a figure or the start of some: trace, graph/lint. Both sides of a figure are timed in this run: three rounds,
+in each first our programs, then the peers; the fastest of each counts. As JSON, a line is an object with the keys
+bench, unit, fxx,
 peer, peer_value, ratio (fxx / peer: lower is better); the last two are null when the peer is not installed.
 """
 
@@ -36,11 +37,14 @@ def figures():
     for model in ('deep10k', 'resnet18', 'encoder'):
         yield Figure(f'trace/{model}/path1', 'trace', f'trace/{model}/path1', FX, python=f'trace/{model}')
         # Path 2 runs the model; what it computes is no cost of tracing.
-        yield Figure(f'trace/{model}/path2', 'trace', f'trace/{model}/path2 - eager/{model}', FX, python=f'trace/{model}')
+        yield Figure(f'trace/{model}/path2', 'trace', f'trace/{model}/path2 - eager/{model}', FX,
+                     python=f'trace/{model}')
     for model in ('deep10k', 'resnet18', 'encoder'):
-        yield Figure(f'interpreter/{model}', 'trace', f'interpreter/{model}', 'eager C++ forward', same_run=f'eager/{model}')
+        yield Figure(f'interpreter/{model}', 'trace', f'interpreter/{model}', 'eager C++ forward',
+                     same_run=f'eager/{model}')
     # The interpreter with a function to override per opcode, over what the operators themselves take.
-    yield Figure('interpreter/deep10k/hooks', 'trace', 'hooks/deep10k - eager/deep10k', 'torch.fx Interpreter', python='interpreter/deep10k')
+    yield Figure('interpreter/deep10k/hooks', 'trace', 'hooks/deep10k - eager/deep10k', 'torch.fx Interpreter',
+                 python='interpreter/deep10k')
     for operation in ('build', 'copy', 'lint', 'print', 'replace_all_uses', 'eliminate_dead_code'):
         yield Figure(f'graph/{operation}', 'graph', f'graph/{operation}', 'torch.fx Graph', python=f'graph/{operation}')
     yield Figure('graph/parse', 'graph', 'graph/parse', 'fxx printing', same_run='graph/print')
@@ -53,7 +57,8 @@ def parts(expression):
 def run_program(path, names, best):
     """Microseconds a node of the benchmarks `names`, the fastest of some turns in random order."""
     pattern = '^(' + '|'.join(sorted(names)) + ')$'
-    done = subprocess.run([path, f'--benchmark_filter={pattern}', '--benchmark_format=json', '--benchmark_min_time=0.05',
+    done = subprocess.run([path, f'--benchmark_filter={pattern}', '--benchmark_format=json',
+                           '--benchmark_min_time=0.05',
                            '--benchmark_repetitions=7', '--benchmark_enable_random_interleaving=true'],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
@@ -77,7 +82,8 @@ def find_python():
 
 
 def run_peer(python, names, best):
-    done = subprocess.run([python, HERE / 'peers/torch_fx.py', *sorted(names)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run([python, HERE / 'peers/torch_fx.py', *sorted(names)], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f'bench: peers/torch_fx.py failed:\n{done.stderr[-2000:]}')
     for name, value in json.loads(done.stdout).items():
@@ -105,7 +111,8 @@ def main(argv):
     peers = {f.python for f in chosen if f.python}
     python = find_python() if peers else None
     if peers and not python:
-        print("note: no Python with torch is installed, so torch.fx is left out; bench/run --setup installs it", file=sys.stderr)
+        print('note: no Python with torch is installed, so torch.fx is left out; bench/run --setup installs it',
+              file=sys.stderr)
     best, peer_best = {}, {}
     for round_ in range(ROUNDS):
         print(f'round {round_ + 1} of {ROUNDS}', file=sys.stderr)
@@ -123,7 +130,8 @@ def main(argv):
         ratio = None if peer is None else value / peer
         if options.json:
             print(json.dumps({'bench': f.name, 'unit': f.unit, 'fxx': round(value, 4), 'peer': f.peer,
-                              'peer_value': None if peer is None else round(peer, 4), 'ratio': None if ratio is None else round(ratio, 4)}))
+                              'peer_value': None if peer is None else round(peer, 4),
+                              'ratio': None if ratio is None else round(ratio, 4)}))
         else:
             print(f'{f.name:28} {f.unit:8} {value:8.3f}   {f.peer:24} {"-" if peer is None else f"{peer:.3f}":>8} '
                   f'{"-" if ratio is None else f"{ratio:.4f}":>8}')

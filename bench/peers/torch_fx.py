@@ -139,7 +139,8 @@ def replace_uses(graph):
     b.replace_all_uses_with(a, lambda user: user is not b)
 
 
-GRAPH = {'build': chain, 'copy': copy.deepcopy, 'lint': torch.fx.Graph.lint, 'print': str, 'replace_all_uses': replace_uses,
+GRAPH = {'build': chain, 'copy': copy.deepcopy, 'lint': torch.fx.Graph.lint, 'print': str,
+         'replace_all_uses': replace_uses,
          'eliminate_dead_code': torch.fx.Graph.eliminate_dead_code}
 
 
