@@ -2,7 +2,7 @@
 // (CompileError, LoadError: a compiler, a file or a cache that does not do its part).
 //
 // Every message reads `fxx::<call>: <what is wrong, with values>; <what was expected>. <what to do> [E103, node ...,
-// from ...]`. docs/errors.md has a heading for each id. Nothing is lost when one is thrown: graphs and files stay as
+// from ..., in ...]`. docs/errors.md has a heading for each id. Nothing is lost when one is thrown: graphs and files stay as
 // they were.
 // Cost: light.
 #pragma once
@@ -72,10 +72,12 @@ enum class ErrorId : std::uint16_t {
   internal = 901,
 };
 
-/// Where a fault happened: the node as format_node prints it, and a line of source or a function of the user's.
+/// Where a fault happened: the node as format_node prints it, a line of source or a function of the user's, and the
+/// modules that were being traced, outermost first ("Net > encoder (Encoder) > encoder.0 (Layer)").
 struct ErrorContext {
   std::string node = {};
   std::string source = {};
+  std::string modules = {};
 };
 
 /// A mistake of the caller's, or the root of all faults when caught by this type.
@@ -87,12 +89,14 @@ class Error : public std::runtime_error {
   ErrorId id() const noexcept { return id_; }
   const std::string& node() const noexcept { return context_.node; }
   const std::string& source() const noexcept { return context_.source; }
+  const std::string& modules() const noexcept { return context_.modules; }
 
  private:
   static std::string compose(ErrorId id, const std::string& sentence, const ErrorContext& context) {
     std::string text = "fxx::" + sentence + " [E" + std::to_string(static_cast<int>(id));
     if (!context.node.empty()) text += ", node " + context.node;
     if (!context.source.empty()) text += ", from " + context.source;
+    if (!context.modules.empty()) text += ", in " + context.modules;
     return text + "]";
   }
 

@@ -35,6 +35,7 @@
 #include "fxx/runtime/process.ipp"
 #include "fxx/runtime/toolchain.ipp"
 #include "fxx/trace/proxy.ipp"
+#include "fxx/trace/scope.ipp"
 #include "fxx/trace/symbolic.ipp"
 #include "fxx/trace/tracer.ipp"
 #include "fxx/viz/dot.ipp"

@@ -16,7 +16,7 @@ FXX_INLINE std::string ModuleTracer::path_of_module(const torch::nn::Module& mod
                    "ModuleTracer::path_of_module: a " + module_type_name(module) +
                        " is called that is not installed as a submodule of " + owner_.class_name() +
                        "; register it with register_module",
-                   {{}, user_source()});
+                   context());
 }
 
 FXX_INLINE Node* ModuleTracer::call_module(const std::string& qualified_name,
@@ -32,7 +32,7 @@ FXX_INLINE Node* ModuleTracer::attribute(const void* pointer) {
   if (!tensor.defined())
     throw TraceError(ErrorId::unsupported_argument,
                      "ModuleTracer::attribute: an undefined tensor is passed to an operator; leave the argument out",
-                     {{}, user_source()});
+                     context());
   Node*& node = attributes_[tensor.unsafeGetTensorImpl()];
   if (node) return node;
   std::string name = owner_.name_of(tensor);

@@ -57,6 +57,8 @@ class Tracer {
   Argument collapse_items(std::span<const ProxyBase* const> values);
 
  protected:
+  /// Where a fault happens: the node of a value, the user's function or line, the modules being traced.
+  static ErrorContext context(const Node* value = nullptr);
   /// "user_function(...) at model.cpp:41", as far as symbols tell; else with the line that made `value`, when that is
   /// known.
   static std::string user_source(const Node* value = nullptr);

@@ -6,6 +6,7 @@
 #include "fxx/ops/registry.hpp"
 #include "fxx/runtime/backtrace.hpp"
 #include "fxx/trace/proxy.hpp"
+#include "fxx/trace/scope.hpp"
 #include "fxx/trace/tracer.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -37,7 +38,7 @@ FXX_INLINE Node* Tracer::attribute(const void*) {
   throw TraceError(ErrorId::unsupported_argument,
                    "Tracer::attribute: a tensor was met, but this tracer has no module to keep it as an attribute of; "
                    "trace a module, or make the tensor an input",
-                   {{}, user_source()});
+                   context());
 }
 
 FXX_INLINE bool Tracer::to_bool(const ProxyBase& value) {
@@ -46,7 +47,7 @@ FXX_INLINE bool Tracer::to_bool(const ProxyBase& value) {
       "Tracer::to_bool: symbolically traced variables cannot be used as inputs to control flow; the branch depends on "
       "a value that is known only when the graph runs. Decide it before tracing, or compute both sides and select with "
       "where()",
-      {format_node(*value.node()), user_source(value.node())});
+      context(value.node()));
 }
 
 FXX_INLINE void Tracer::iter(const ProxyBase& value) {
@@ -54,7 +55,7 @@ FXX_INLINE void Tracer::iter(const ProxyBase& value) {
       ErrorId::not_iterable,
       "Tracer::iter: a traced list cannot be iterated, its length is known only when the graph runs; unpack<N>() takes "
       "a fixed number of items",
-      {format_node(*value.node()), user_source(value.node())});
+      context(value.node()));
 }
 
 FXX_INLINE Argument Tracer::to_number(const ProxyBase& value) {
@@ -62,7 +63,11 @@ FXX_INLINE Argument Tracer::to_number(const ProxyBase& value) {
       ErrorId::data_dependent,
       "Tracer::to_number: a traced value cannot become a number of C++, it is known only when the graph runs; keep it "
       "as it is (auto n = x.size(0)) and compute with that, or decide before tracing",
-      {format_node(*value.node()), user_source(value.node())});
+      context(value.node()));
+}
+
+FXX_INLINE ErrorContext Tracer::context(const Node* value) {
+  return {value ? format_node(*value) : std::string(), user_source(value), traced_modules()};
 }
 
 FXX_INLINE std::string Tracer::user_source(const Node* value) {
@@ -140,7 +145,7 @@ FXX_INLINE Node* Tracer::node_of(const ProxyBase& value) const {
   if (&value.tracer() != this)
     throw TraceError(ErrorId::proxy_of_other_tracer,
                      "Tracer: the value belongs to another trace; a proxy is good only within the trace that made it",
-                     {format_node(*value.node()), user_source(value.node())});
+                     context(value.node()));
   return value.node();
 }
 
