@@ -45,6 +45,9 @@ enum class ErrorId : std::uint16_t {
   unsupported_output = 306,
   untraced_alias = 307,
   no_tracer = 308,
+  traces_differ = 309,
+  size_not_solved = 310,
+  dynamic_dim_invalid = 311,
   // rewriting
   rewrite_limit = 401,
   replacement_invalid = 402,

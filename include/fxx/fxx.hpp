@@ -20,6 +20,7 @@
 #include "fxx/rules/inference.hpp"
 #include "fxx/rules/merge_linear.hpp"
 #include "fxx/rules/reroll.hpp"
+#include "fxx/trace/sizes.hpp"
 #include "fxx/trace/symbolic.hpp"
 #include "fxx/version.hpp"
 #include "fxx/viz/dot.hpp"

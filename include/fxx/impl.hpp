@@ -36,6 +36,7 @@
 #include "fxx/runtime/toolchain.ipp"
 #include "fxx/trace/proxy.ipp"
 #include "fxx/trace/scope.ipp"
+#include "fxx/trace/sizes.ipp"
 #include "fxx/trace/symbolic.ipp"
 #include "fxx/trace/tracer.ipp"
 #include "fxx/viz/dot.ipp"

@@ -134,11 +134,8 @@ FXX_INLINE std::string dot_label(const Node& node, const DotOptions& options) {
     if (!immediates.empty()) add_line(opcode == Opcode::placeholder ? "= " + without_nodes(node.arg(0)) : immediates);
   }
   if (!node.type().empty()) add_line(std::string(node.type()));
-  if (const TensorMeta* meta = node.tensor_meta(); meta && options.shapes) {
-    std::string shape;
-    for (std::int64_t size : meta->shape) shape += (shape.empty() ? "" : ", ") + std::to_string(size);
-    add_line(std::string(name_of(meta->dtype)) + "[" + shape + "]");
-  }
+  if (const TensorMeta* meta = node.tensor_meta(); meta && options.shapes)
+    add_line(std::string(name_of(meta->dtype)) + "[" + meta->shape_text() + "]");
   return label;
 }
 
