@@ -119,9 +119,32 @@ TEST_CASE("functions and methods as people call them, trailing defaults left out
   CHECK(expression([](auto x) { return conv2d(x, x, {}, 2, 1); }) == "torch::conv2d(x, x, {}, {2}, {1})");
   CHECK(expression([](auto x) { return x.clamp(std::nullopt, 6.0); }) == "x.clamp(std::nullopt, 6.0)");
   CHECK(expression([](auto x) { return x.to(Dtype::bfloat16); }) == "x.to(torch::kBFloat16)");
-  CHECK(expression([](auto x) { return zeros_like(x, Dtype::float64); }) ==
-        "torch::zeros_like(x, torch::TensorOptions().dtype(torch::kFloat64))");
+  CHECK(expression([](auto x) { return zeros_like(x, Dtype::float64); }) == "torch::zeros_like(x, torch::kFloat64)");
   CHECK(expression([](auto x) { return cat(std::vector{x, x}, 1); }) == "torch::cat({x, x}, 1)");
+}
+
+TEST_CASE("how a tensor is to be made") {
+  const auto made = [](const auto& op, std::vector<Argument> arguments, std::vector<KeywordArgument> options) {
+    Graph g;
+    Node* x = g.placeholder("x");
+    if (&op.info() == &ops::zeros_like.info()) arguments.insert(arguments.begin(), Argument(x));
+    g.output(g.call_function(op, arguments, options));
+    const std::string code = forward_code(g, nobody, {.release_values = false, .nest_expressions = true});
+    const auto from = code.find("return ") + 7;
+    return code.substr(from, code.find(';') - from);
+  };
+  const Argument size = Argument::list({2}), strided = Layout::strided, cpu = Device{DeviceType::cpu, -1};
+  CHECK(made(ops::zeros, {size}, {{"dtype", Dtype::int64}}) == "torch::zeros({2}, torch::kInt64)");
+  CHECK(made(ops::zeros, {size}, {{"layout", strided}}) == "torch::zeros({2})");
+  CHECK(made(ops::zeros, {size}, {{"device", cpu}}) == "torch::zeros({2}, torch::kCPU)");
+  CHECK(made(ops::zeros, {size}, {{"dtype", Dtype::float32}, {"layout", strided}, {"device", cpu}}) ==
+        "torch::zeros({2}, torch::dtype(torch::kFloat32).device(torch::kCPU))");
+  CHECK(made(ops::zeros, {size}, {{"layout", Layout::sparse_coo}}) ==
+        "torch::zeros({2}, torch::layout(c10::Layout::Sparse))");
+  CHECK(made(ops::zeros, {size}, {{"pin_memory", true}}) == "torch::zeros({2}, torch::pinned_memory(true))");
+  // The layout of the other tensor is the default here.
+  CHECK(made(ops::zeros_like, {}, {{"layout", strided}}) ==
+        "torch::zeros_like(x, torch::layout(c10::Layout::Strided))");
 }
 
 TEST_CASE("parts of tensors, lists and tuples") {

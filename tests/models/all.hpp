@@ -208,8 +208,8 @@ inline const std::vector<Entry>& models() {
   return list;
 }
 
-/// A model with weights that are the same in every run, in evaluation mode. Statistics of batch norms, scales and biases
-/// are away from the zeros and ones that they start with, which would hide mistakes.
+/// A model with weights that are the same in every run, in evaluation mode. Statistics of batch norms, scales and
+/// biases are away from the zeros and ones that they start with, which would hide mistakes.
 inline Model build(const Entry& entry, Size size = Size::small) {
   torch::manual_seed(20);
   auto model = entry.make(size == Size::full);

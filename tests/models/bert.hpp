@@ -1,6 +1,6 @@
-// BERT-base with both heads of its pretraining (Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for
-// Language Understanding", 2018), with Hugging Face's names of parameters. The word embeddings are also the weight of the
-// masked language model's last layer.
+// BERT-base with both heads of its pretraining (Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers
+// for Language Understanding", 2018), named after Hugging Face's. The word embeddings are also the weight of the masked
+// language model's last layer.
 #pragma once
 
 #include <torch/torch.h>
@@ -22,22 +22,20 @@ struct BertConfig {
 };
 
 struct BertEmbeddingsImpl : torch::nn::Module {
-  torch::nn::Embedding word_embeddings, position_embeddings, token_type_embeddings;
-  torch::nn::LayerNorm norm;
-  torch::nn::Dropout dropout;
+  torch::nn::Embedding word_embeddings{nullptr}, position_embeddings{nullptr}, token_type_embeddings{nullptr};
+  torch::nn::LayerNorm norm{nullptr};
+  torch::nn::Dropout dropout{nullptr};
   Tensor position_ids;
 
-  explicit BertEmbeddingsImpl(const BertConfig& c)
-      : word_embeddings(torch::nn::EmbeddingOptions(c.vocab_size, c.hidden_size).padding_idx(0)),
-        position_embeddings(c.max_position_embeddings, c.hidden_size),
-        token_type_embeddings(c.type_vocab_size, c.hidden_size),
-        norm(c.norm()),
-        dropout(c.hidden_dropout_prob) {
-    register_module("word_embeddings", word_embeddings);
-    register_module("position_embeddings", position_embeddings);
-    register_module("token_type_embeddings", token_type_embeddings);
-    register_module("LayerNorm", norm);
-    register_module("dropout", dropout);
+  explicit BertEmbeddingsImpl(const BertConfig& c) {
+    const auto options = torch::nn::EmbeddingOptions(c.vocab_size, c.hidden_size).padding_idx(0);
+    word_embeddings = register_module("word_embeddings", torch::nn::Embedding(options));
+    position_embeddings =
+        register_module("position_embeddings", torch::nn::Embedding(c.max_position_embeddings, c.hidden_size));
+    token_type_embeddings =
+        register_module("token_type_embeddings", torch::nn::Embedding(c.type_vocab_size, c.hidden_size));
+    norm = register_module("LayerNorm", torch::nn::LayerNorm(c.norm()));
+    dropout = register_module("dropout", torch::nn::Dropout(c.hidden_dropout_prob));
     position_ids = register_buffer("position_ids", torch::arange(c.max_position_embeddings).expand({1, -1}));
   }
 
@@ -51,20 +49,15 @@ TORCH_MODULE(BertEmbeddings);
 
 struct BertSelfAttentionImpl : torch::nn::Module {
   int64_t heads, head_size;
-  torch::nn::Linear query, key, value;
-  torch::nn::Dropout dropout;
+  torch::nn::Linear query{nullptr}, key{nullptr}, value{nullptr};
+  torch::nn::Dropout dropout{nullptr};
 
   explicit BertSelfAttentionImpl(const BertConfig& c)
-      : heads(c.num_attention_heads),
-        head_size(c.hidden_size / c.num_attention_heads),
-        query(c.hidden_size, c.hidden_size),
-        key(c.hidden_size, c.hidden_size),
-        value(c.hidden_size, c.hidden_size),
-        dropout(c.attention_probs_dropout_prob) {
-    register_module("query", query);
-    register_module("key", key);
-    register_module("value", value);
-    register_module("dropout", dropout);
+      : heads(c.num_attention_heads), head_size(c.hidden_size / c.num_attention_heads) {
+    query = register_module("query", torch::nn::Linear(c.hidden_size, c.hidden_size));
+    key = register_module("key", torch::nn::Linear(c.hidden_size, c.hidden_size));
+    value = register_module("value", torch::nn::Linear(c.hidden_size, c.hidden_size));
+    dropout = register_module("dropout", torch::nn::Dropout(c.attention_probs_dropout_prob));
   }
 
   Tensor transpose_for_scores(const Tensor& x) const {
@@ -122,25 +115,20 @@ struct BertLayerImpl : torch::nn::Module {
 TORCH_MODULE(BertLayer);
 
 struct BertForPreTrainingImpl : torch::nn::Module {
-  BertEmbeddings embeddings;
+  BertEmbeddings embeddings{nullptr};
   torch::nn::ModuleList layer;
-  torch::nn::Linear pooler, transform, seq_relationship;
-  torch::nn::LayerNorm transform_norm;
+  torch::nn::Linear pooler{nullptr}, transform{nullptr}, seq_relationship{nullptr};
+  torch::nn::LayerNorm transform_norm{nullptr};
   Tensor decoder_bias;
 
-  explicit BertForPreTrainingImpl(const BertConfig& c = {})
-      : embeddings(c),
-        pooler(c.hidden_size, c.hidden_size),
-        transform(c.hidden_size, c.hidden_size),
-        seq_relationship(c.hidden_size, 2),
-        transform_norm(c.norm()) {
-    register_module("embeddings", embeddings);
+  explicit BertForPreTrainingImpl(const BertConfig& c = {}) {
+    embeddings = register_module("embeddings", BertEmbeddings(c));
     for (int64_t i = 0; i < c.num_hidden_layers; ++i) layer->push_back(BertLayer(c));
     register_module("layer", layer);
-    register_module("pooler", pooler);
-    register_module("transform", transform);
-    register_module("transform_norm", transform_norm);
-    register_module("seq_relationship", seq_relationship);
+    pooler = register_module("pooler", torch::nn::Linear(c.hidden_size, c.hidden_size));
+    transform = register_module("transform", torch::nn::Linear(c.hidden_size, c.hidden_size));
+    transform_norm = register_module("transform_norm", torch::nn::LayerNorm(c.norm()));
+    seq_relationship = register_module("seq_relationship", torch::nn::Linear(c.hidden_size, 2));
     decoder_bias = register_parameter("decoder_bias", torch::zeros({c.vocab_size}));
   }
 

@@ -1,5 +1,6 @@
-// DenseNet-121 (Huang et al., "Densely Connected Convolutional Networks", 2016), with torchvision's names of parameters.
-// Every layer gets the concatenation of all results before it, and drops some of its own, as in the paper's CIFAR runs.
+// DenseNet-121 (Huang et al., "Densely Connected Convolutional Networks", 2016), with torchvision's names of
+// parameters. Every layer gets the concatenation of all results before it, and drops some of its own, as in the paper's
+// CIFAR runs.
 #pragma once
 
 #include <torch/torch.h>

@@ -1,6 +1,6 @@
 // The denoising U-Net of latent diffusion (Rombach et al., "High-Resolution Image Synthesis with Latent Diffusion
-// Models", 2021) with the sizes of Stable Diffusion 1: blocks with the time's embedding, self-attention, cross-attention
-// to a text, gated feed-forward.
+// Models", 2021) with the sizes of Stable Diffusion 1: blocks with the time's embedding, self-attention,
+// cross-attention to a text, gated feed-forward.
 #pragma once
 
 #include <torch/torch.h>
@@ -30,17 +30,16 @@ inline Tensor timestep_embedding(const Tensor& timesteps, int64_t dim, at::Scala
 }
 
 struct ResBlockImpl : torch::nn::Module {
-  torch::nn::GroupNorm norm1, norm2;
-  torch::nn::Conv2d conv1, conv2, skip{nullptr};
-  torch::nn::Linear time;
+  torch::nn::GroupNorm norm1{nullptr}, norm2{nullptr};
+  torch::nn::Conv2d conv1{nullptr}, conv2{nullptr}, skip{nullptr};
+  torch::nn::Linear time{nullptr};
 
-  ResBlockImpl(int64_t in, int64_t out, int64_t time_dim, int64_t groups)
-      : norm1(groups, in), norm2(groups, out), conv1(conv3x3(in, out)), conv2(conv3x3(out, out)), time(time_dim, out) {
-    register_module("norm1", norm1);
-    register_module("conv1", conv1);
-    register_module("time", time);
-    register_module("norm2", norm2);
-    register_module("conv2", conv2);
+  ResBlockImpl(int64_t in, int64_t out, int64_t time_dim, int64_t groups) {
+    norm1 = register_module("norm1", torch::nn::GroupNorm(groups, in));
+    conv1 = register_module("conv1", conv3x3(in, out));
+    time = register_module("time", torch::nn::Linear(time_dim, out));
+    norm2 = register_module("norm2", torch::nn::GroupNorm(groups, out));
+    conv2 = register_module("conv2", conv3x3(out, out));
     if (in != out) skip = register_module("skip", torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 1)));
   }
 
@@ -55,20 +54,13 @@ TORCH_MODULE(ResBlock);
 
 struct CrossAttentionImpl : torch::nn::Module {
   int64_t heads;
-  double scale;
-  torch::nn::Linear to_q, to_k, to_v, to_out;
+  torch::nn::Linear to_q{nullptr}, to_k{nullptr}, to_v{nullptr}, to_out{nullptr};
 
-  CrossAttentionImpl(int64_t dim, int64_t context, int64_t heads)
-      : heads(heads),
-        scale(std::pow(dim / heads, -0.5)),
-        to_q(torch::nn::LinearOptions(dim, dim).bias(false)),
-        to_k(torch::nn::LinearOptions(context, dim).bias(false)),
-        to_v(torch::nn::LinearOptions(context, dim).bias(false)),
-        to_out(dim, dim) {
-    register_module("to_q", to_q);
-    register_module("to_k", to_k);
-    register_module("to_v", to_v);
-    register_module("to_out", to_out);
+  CrossAttentionImpl(int64_t dim, int64_t context, int64_t heads) : heads(heads) {
+    to_q = register_module("to_q", torch::nn::Linear(torch::nn::LinearOptions(dim, dim).bias(false)));
+    to_k = register_module("to_k", torch::nn::Linear(torch::nn::LinearOptions(context, dim).bias(false)));
+    to_v = register_module("to_v", torch::nn::Linear(torch::nn::LinearOptions(context, dim).bias(false)));
+    to_out = register_module("to_out", torch::nn::Linear(dim, dim));
   }
 
   Tensor forward(const Tensor& x, const Tensor& context = {}) {
@@ -79,6 +71,7 @@ struct CrossAttentionImpl : torch::nn::Module {
           .reshape({t.size(0) * heads, t.size(1), -1});
     };
     const auto q = split(to_q(x)), k = split(to_k(source)), v = split(to_v(source));
+    const auto scale = std::pow(q.size(-1), -0.5);
     const auto attention = (torch::einsum("bid,bjd->bij", {q, k}) * scale).softmax(-1);
     const auto y = torch::einsum("bij,bjd->bid", {attention, v});
     return to_out(y.view({x.size(0), heads, x.size(1), -1}).permute({0, 2, 1, 3}).reshape(x.sizes()));
@@ -87,33 +80,23 @@ struct CrossAttentionImpl : torch::nn::Module {
 TORCH_MODULE(CrossAttention);
 
 struct SpatialTransformerImpl : torch::nn::Module {
-  torch::nn::GroupNorm norm;
-  torch::nn::Conv2d proj_in, proj_out;
-  torch::nn::LayerNorm norm1, norm2, norm3;
-  CrossAttention attn1, attn2;
-  torch::nn::Linear gate, out;
+  torch::nn::GroupNorm norm{nullptr};
+  torch::nn::Conv2d proj_in{nullptr}, proj_out{nullptr};
+  torch::nn::LayerNorm norm1{nullptr}, norm2{nullptr}, norm3{nullptr};
+  CrossAttention attn1{nullptr}, attn2{nullptr};
+  torch::nn::Linear gate{nullptr}, out{nullptr};
 
-  SpatialTransformerImpl(int64_t dim, const DiffusionConfig& c)
-      : norm(torch::nn::GroupNormOptions(c.groups, dim).eps(1e-6)),
-        proj_in(torch::nn::Conv2dOptions(dim, dim, 1)),
-        proj_out(torch::nn::Conv2dOptions(dim, dim, 1)),
-        norm1(torch::nn::LayerNormOptions({dim})),
-        norm2(torch::nn::LayerNormOptions({dim})),
-        norm3(torch::nn::LayerNormOptions({dim})),
-        attn1(dim, dim, c.heads),
-        attn2(dim, c.context, c.heads),
-        gate(dim, 8 * dim),
-        out(4 * dim, dim) {
-    register_module("norm", norm);
-    register_module("proj_in", proj_in);
-    register_module("norm1", norm1);
-    register_module("attn1", attn1);
-    register_module("norm2", norm2);
-    register_module("attn2", attn2);
-    register_module("norm3", norm3);
-    register_module("gate", gate);
-    register_module("out", out);
-    register_module("proj_out", proj_out);
+  SpatialTransformerImpl(int64_t dim, const DiffusionConfig& c) {
+    norm = register_module("norm", torch::nn::GroupNorm(torch::nn::GroupNormOptions(c.groups, dim).eps(1e-6)));
+    proj_in = register_module("proj_in", torch::nn::Conv2d(torch::nn::Conv2dOptions(dim, dim, 1)));
+    norm1 = register_module("norm1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({dim})));
+    attn1 = register_module("attn1", CrossAttention(dim, dim, c.heads));
+    norm2 = register_module("norm2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({dim})));
+    attn2 = register_module("attn2", CrossAttention(dim, c.context, c.heads));
+    norm3 = register_module("norm3", torch::nn::LayerNorm(torch::nn::LayerNormOptions({dim})));
+    gate = register_module("gate", torch::nn::Linear(dim, 8 * dim));
+    out = register_module("out", torch::nn::Linear(4 * dim, dim));
+    proj_out = register_module("proj_out", torch::nn::Conv2d(torch::nn::Conv2dOptions(dim, dim, 1)));
   }
 
   Tensor forward(const Tensor& image, const Tensor& context) {
@@ -147,20 +130,15 @@ TORCH_MODULE(DiffusionStep);
 
 struct DiffusionUNetImpl : torch::nn::Module {
   DiffusionConfig config;
-  torch::nn::Sequential time_embed;
-  torch::nn::Conv2d conv_in, conv_out;
+  torch::nn::Sequential time_embed{nullptr};
+  torch::nn::Conv2d conv_in{nullptr}, conv_out{nullptr};
   torch::nn::ModuleList down, downsample, up, upsample;
   DiffusionStep middle1{nullptr};
   ResBlock middle2{nullptr};
-  torch::nn::GroupNorm norm_out;
+  torch::nn::GroupNorm norm_out{nullptr};
 
-  explicit DiffusionUNetImpl(const DiffusionConfig& c = {})
-      : config(c),
-        time_embed(torch::nn::Linear(c.width, 4 * c.width), torch::nn::SiLU(),
-                   torch::nn::Linear(4 * c.width, 4 * c.width)),
-        conv_in(conv3x3(c.latent, c.width)),
-        conv_out(conv3x3(c.width, c.latent)),
-        norm_out(c.groups, c.width) {
+  explicit DiffusionUNetImpl(const DiffusionConfig& c = {}) : config(c) {
+    const auto time_dim = 4 * c.width;
     const auto levels = c.multipliers.size();
     std::vector<int64_t> skips{c.width};
     auto channels = c.width;
@@ -174,8 +152,8 @@ struct DiffusionUNetImpl : torch::nn::Module {
       downsample->push_back(conv3x3(channels, channels, /*stride=*/2));
       skips.push_back(channels);
     }
-    middle1 = DiffusionStep(channels, channels, true, c);
-    middle2 = ResBlock(channels, channels, 4 * c.width, c.groups);
+    middle1 = register_module("middle1", DiffusionStep(channels, channels, true, c));
+    middle2 = register_module("middle2", ResBlock(channels, channels, time_dim, c.groups));
     for (size_t level = levels; level-- > 0;) {
       const auto out = c.width * c.multipliers[level];
       for (int64_t i = 0; i <= c.blocks; ++i) {
@@ -185,19 +163,19 @@ struct DiffusionUNetImpl : torch::nn::Module {
       }
       if (level > 0) upsample->push_back(conv3x3(channels, channels));
     }
-    register_module("time_embed", time_embed);
-    register_module("conv_in", conv_in);
     register_module("down", down);
     register_module("downsample", downsample);
-    register_module("middle1", middle1);
-    register_module("middle2", middle2);
     register_module("up", up);
     register_module("upsample", upsample);
-    register_module("norm_out", norm_out);
-    register_module("conv_out", conv_out);
+    time_embed =
+        register_module("time_embed", torch::nn::Sequential(torch::nn::Linear(c.width, time_dim), torch::nn::SiLU(),
+                                                            torch::nn::Linear(time_dim, time_dim)));
+    conv_in = register_module("conv_in", conv3x3(c.latent, c.width));
+    norm_out = register_module("norm_out", torch::nn::GroupNorm(c.groups, c.width));
+    conv_out = register_module("conv_out", conv3x3(c.width, c.latent));
   }
 
-  /// latents [batch, latent, height, width], timesteps [batch], context [batch, words, context] -> the noise in latents.
+  /// latents [batch, latent, height, width], timesteps [batch], context [batch, words, context]: the noise in latents.
   Tensor forward(const Tensor& latents, const Tensor& timesteps, const Tensor& context) {
     const auto embedding = time_embed->forward(timestep_embedding(timesteps, config.width, latents.scalar_type()));
     const auto levels = config.multipliers.size(), blocks = static_cast<size_t>(config.blocks);

@@ -1,5 +1,5 @@
 // Graph networks on a list of edges: GCN (Kipf and Welling, "Semi-Supervised Classification with Graph Convolutional
-// Networks", 2016) and GAT (Velickovic et al., "Graph Attention Networks", 2017), with the sizes of both papers for Cora.
+// Networks", 2016) and GAT (Velickovic et al., "Graph Attention Networks", 2017), with both papers' sizes for Cora.
 #pragma once
 
 #include <torch/torch.h>

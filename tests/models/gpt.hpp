@@ -1,5 +1,6 @@
 // GPT-2 small with a cache of keys and values (Radford et al., "Language Models are Unsupervised Multitask Learners",
-// 2019), with Hugging Face's names of parameters. The cache is one tensor, [layers, 2, batch, heads, length, head size].
+// 2019), named after Hugging Face's. The cache is one tensor, [layers, 2, batch, heads, length, head size]; the last
+// layer's weight is the embedding's.
 #pragma once
 
 #include <torch/torch.h>

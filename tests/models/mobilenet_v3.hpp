@@ -1,5 +1,5 @@
-// MobileNetV3-Large (Howard et al., "Searching for MobileNetV3", 2019), layer by layer as torchvision has it. Images come
-// with values from 0 to 1: the model normalises them itself, with constants made in forward.
+// MobileNetV3-Large (Howard et al., "Searching for MobileNetV3", 2019), layer by layer and name by name as torchvision
+// has it. Images come with values from 0 to 1: the model normalises them itself, with constants made in forward.
 #pragma once
 
 #include <torch/torch.h>

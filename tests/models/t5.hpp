@@ -1,6 +1,6 @@
 // T5-small (Raffel et al., "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer", 2019):
-// encoder and decoder with relative positions in buckets, scores that are not scaled, norms without a mean. Embedding and
-// last layer share their weight. Unlike Hugging Face's, the norm stays in the precision of its input.
+// encoder and decoder with relative positions in buckets, scores that are not scaled, norms without a mean. The
+// embedding's weight is the last layer's too. Unlike Hugging Face's, the norm stays in the precision of its input.
 #pragma once
 
 #include <torch/torch.h>
@@ -34,20 +34,17 @@ TORCH_MODULE(T5LayerNorm);
 struct T5AttentionImpl : torch::nn::Module {
   T5Config c;
   bool bidirectional;
-  torch::nn::Linear q, k, v, o;
+  torch::nn::Linear q{nullptr}, k{nullptr}, v{nullptr}, o{nullptr};
   torch::nn::Embedding relative_attention_bias{nullptr};  // of the first layer; the others get its result
 
-  T5AttentionImpl(const T5Config& c, bool bidirectional, bool has_bias = false)
-      : c(c),
-        bidirectional(bidirectional),
-        q(torch::nn::LinearOptions(c.d_model, c.num_heads * c.d_kv).bias(false)),
-        k(torch::nn::LinearOptions(c.d_model, c.num_heads * c.d_kv).bias(false)),
-        v(torch::nn::LinearOptions(c.d_model, c.num_heads * c.d_kv).bias(false)),
-        o(torch::nn::LinearOptions(c.num_heads * c.d_kv, c.d_model).bias(false)) {
-    register_module("q", q);
-    register_module("k", k);
-    register_module("v", v);
-    register_module("o", o);
+  T5AttentionImpl(const T5Config& c, bool bidirectional, bool has_bias = false) : c(c), bidirectional(bidirectional) {
+    const auto linear = [&](const char* name, int64_t in, int64_t out) {
+      return register_module(name, torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(false)));
+    };
+    q = linear("q", c.d_model, c.num_heads * c.d_kv);
+    k = linear("k", c.d_model, c.num_heads * c.d_kv);
+    v = linear("v", c.d_model, c.num_heads * c.d_kv);
+    o = linear("o", c.num_heads * c.d_kv, c.d_model);
     if (has_bias) {
       relative_attention_bias =
           register_module("relative_attention_bias", torch::nn::Embedding(c.num_buckets, c.num_heads));
@@ -94,28 +91,25 @@ struct T5AttentionImpl : torch::nn::Module {
 TORCH_MODULE(T5Attention);
 
 struct T5BlockImpl : torch::nn::Module {
-  T5Attention self_attention, cross_attention{nullptr};
-  T5LayerNorm self_norm, cross_norm{nullptr}, ff_norm;
+  T5Attention self_attention{nullptr}, cross_attention{nullptr};
+  T5LayerNorm self_norm{nullptr}, cross_norm{nullptr}, ff_norm{nullptr};
   torch::nn::Sequential ff;
-  torch::nn::Dropout dropout;
+  torch::nn::Dropout dropout{nullptr};
 
-  T5BlockImpl(const T5Config& c, bool is_decoder, bool has_bias)
-      : self_attention(c, !is_decoder, has_bias),
-        self_norm(c.d_model),
-        ff_norm(c.d_model),
-        ff(torch::nn::Linear(torch::nn::LinearOptions(c.d_model, c.d_ff).bias(false)), torch::nn::ReLU(),
-           torch::nn::Dropout(c.dropout_rate),
-           torch::nn::Linear(torch::nn::LinearOptions(c.d_ff, c.d_model).bias(false))),
-        dropout(c.dropout_rate) {
-    register_module("self_attention", self_attention);
-    register_module("self_norm", self_norm);
+  T5BlockImpl(const T5Config& c, bool is_decoder, bool has_bias) {
+    self_attention = register_module("self_attention", T5Attention(c, !is_decoder, has_bias));
+    self_norm = register_module("self_norm", T5LayerNorm(c.d_model));
     if (is_decoder) {
       cross_attention = register_module("cross_attention", T5Attention(c, true));
       cross_norm = register_module("cross_norm", T5LayerNorm(c.d_model));
     }
-    register_module("ff_norm", ff_norm);
+    ff_norm = register_module("ff_norm", T5LayerNorm(c.d_model));
+    ff->push_back(torch::nn::Linear(torch::nn::LinearOptions(c.d_model, c.d_ff).bias(false)));
+    ff->push_back(torch::nn::ReLU());
+    ff->push_back(torch::nn::Dropout(c.dropout_rate));
+    ff->push_back(torch::nn::Linear(torch::nn::LinearOptions(c.d_ff, c.d_model).bias(false)));
     register_module("ff", ff);
-    register_module("dropout", dropout);
+    dropout = register_module("dropout", torch::nn::Dropout(c.dropout_rate));
   }
 
   Tensor forward(Tensor x, const Tensor& bias, const Tensor& memory = {}, const Tensor& memory_bias = {}) {

@@ -1,5 +1,5 @@
-// ViT-B/16 (Dosovitskiy et al., "An Image is Worth 16x16 Words", 2020), with timm's names of parameters; dropout as in
-// the paper's training on ImageNet.
+// ViT-B/16 (Dosovitskiy et al., "An Image is Worth 16x16 Words", 2020), named after timm's; dropout as in the paper's
+// training on ImageNet.
 #pragma once
 
 #include <torch/torch.h>

@@ -71,3 +71,35 @@ TEST_CASE("a number minus a tensor") {
   CHECK(difference(Dtype::float32) == "rsub = aten::rsub.Scalar(%y, 2)\nreturn %rsub\n");
   CHECK(difference(Dtype::int64).find("rsub") == std::string::npos);
 }
+
+TEST_CASE("padding by the number of its mode, as torch::nn::functional::pad calls it") {
+  const auto padded = [](std::int64_t mode, Argument value) {
+    return rewritten_graph(rules::reroll, [&](Graph& g) {
+      Node* x = g.placeholder("x");
+      std::vector<Argument> arguments{x, Argument::list({1, 0}), mode};
+      if (!value.is_none()) arguments.push_back(value);
+      return g.call_function(ops::_pad_enum, arguments);
+    });
+  };
+  const auto expected = [](const std::string& rest) {
+    return "pad = aten::pad(%x, [1, 0]" + rest + ")\nreturn %pad\n";
+  };
+  CHECK(padded(3, {}) == expected(""));
+  CHECK(padded(3, 0.5) == expected(", 'constant', 0.5"));
+  CHECK(padded(0, {}) == expected(", 'reflect'"));
+  CHECK(padded(1, {}) == expected(", 'replicate'"));
+  CHECK(padded(2, {}) == expected(", 'circular'"));
+  CHECK(padded(4, {}).find("_pad_enum") != std::string::npos);
+}
+
+TEST_CASE("slices without an end, which torch::indexing::Slice spells as the largest number") {
+  const auto sliced = [](std::vector<Argument> rest) {
+    return rewritten_graph(rules::reroll, [&](Graph& g) {
+      rest.insert(rest.begin(), Argument(g.placeholder("x")));
+      return g.call_function(ops::slice_Tensor, rest);
+    });
+  };
+  CHECK(sliced({1, 2, 4611686018427387903}) == "slice_1 = aten::slice.Tensor(%x, 1, 2)\nreturn %slice_1\n");
+  CHECK(sliced({1, 2, 4611686018427387903, 2}) == "slice_1 = aten::slice.Tensor(%x, 1, 2, None, 2)\nreturn %slice_1\n");
+  CHECK(sliced({1, 2, 5}) == "slice_1 = aten::slice.Tensor(%x, 1, 2, 5)\nreturn %slice_1\n");
+}

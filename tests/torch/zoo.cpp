@@ -1,6 +1,6 @@
-// The zoo of models (tests/models), traced as they are, in double precision: results, gradients and random numbers of the
-// graphs are those of the modules; graphs are sound, print, parse and copy; their C++, the readable form and the one
-// that compile() builds, is compiled and computes the same.
+// The zoo of models (tests/models), traced as they are, in double precision: results, gradients and random numbers of
+// the graphs are those of the modules; graphs are sound, print, parse and copy; their C++, both the readable form and
+// the one that compile() builds, is compiled and computes the same.
 //
 // All models have their full depth; few channels and small inputs keep one in milliseconds. What the compiler makes is
 // kept in FXX_CACHE_DIR.
@@ -172,6 +172,7 @@ Library readable_models(const std::vector<std::shared_ptr<GraphModule>>& graphs)
   request.library_folders = {torch + "/lib"};
   request.libraries = {"torch", "torch_cpu", "c10"};
   request.rpaths = {torch + "/lib"};
+  request.timeout_seconds = 600;
   return Library(BuildCache().get_or_build(request));
 }
 

@@ -303,17 +303,24 @@ class ForwardWriter {
     for (std::size_t i = 0; i < needed; ++i) text += (i ? ", " : "") + list[i];
     return text;
   }
+  /// `torch::kFloat32`, `torch::kCPU`, `torch::dtype(torch::kFloat32).device(torch::kCPU)`.
   std::string tensor_options(const Node& node, const Operator& op, int first, bool& any) const {
-    std::string text = "torch::TensorOptions()";
-    static constexpr const char* setters[] = {".dtype(", ".layout(", ".device(", ".pinned_memory("};
+    static constexpr const char* setters[] = {"dtype(", "layout(", "device(", "pinned_memory("};
+    const bool like_another = op.parameters[0].type.base == ValueType::tensor;
+    std::string text, only;
     for (int i = 0; i < 4; ++i) {
       const Argument* given = argument_of(node, op, first + i);
-      if (!given || given->is_none() || (i == 3 && given->kind() == Argument::Kind::boolean && !given->boolean()))
-        continue;
-      text += setters[i] + argument(*given, op.parameters[static_cast<std::size_t>(first + i)].type, node) + ")";
+      if (!given || given->is_none()) continue;
+      if (i == 1 && !like_another && *given == Argument(Layout::strided)) continue;
+      if (i == 3 && given->kind() == Argument::Kind::boolean && !given->boolean()) continue;
+      const std::string value = argument(*given, op.parameters[static_cast<std::size_t>(first + i)].type, node);
+      only = any || i % 2 ? std::string() : value;
+      text += (any ? "." : "torch::") + std::string(setters[i]) + value + ")";
       any = true;
     }
-    return text;
+    // A node's value may be an optional, which is no TensorOptions by itself.
+    if (!only.empty() && only.starts_with("torch::k")) return only;
+    return text.empty() ? "torch::TensorOptions()" : text;
   }
 
   /// The operator itself, every argument given: for what the C++ API has no name of its own.
@@ -445,9 +452,12 @@ class ForwardWriter {
         [](Layout v) { return "c10::Layout::" + std::string(c10_name_of(v)); },
         [](MemoryFormat v) { return "c10::MemoryFormat::" + std::string(c10_name_of(v)); },
         [](Device v) {
-          return v.index < 0 ? "torch::Device(c10::DeviceType::" + std::string(c10_name_of(v.type)) + ")"
-                             : "torch::Device(c10::DeviceType::" + std::string(c10_name_of(v.type)) + ", " +
-                                   std::to_string(v.index) + ")";
+          static constexpr DeviceType named[] = {DeviceType::cpu, DeviceType::cuda, DeviceType::xpu, DeviceType::mps,
+                                                 DeviceType::meta};
+          const bool short_name = std::find(std::begin(named), std::end(named), v.type) != std::end(named);
+          const std::string type = (short_name ? "torch::k" : "c10::DeviceType::") + std::string(c10_name_of(v.type));
+          if (v.index < 0) return short_name ? type : "torch::Device(" + type + ")";
+          return "torch::Device(" + type + ", " + std::to_string(v.index) + ")";
         },
         [](Ellipsis) { return std::string("torch::indexing::Ellipsis"); },
         [](Complex v) { return "c10::complex<double>(" + cpp_double(v.real) + ", " + cpp_double(v.imag) + ")"; },
