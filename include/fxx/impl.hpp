@@ -34,6 +34,8 @@
 #include "fxx/runtime/library.ipp"
 #include "fxx/runtime/process.ipp"
 #include "fxx/runtime/toolchain.ipp"
+#include "fxx/trace/detail/size_expressions.ipp"
+#include "fxx/trace/detail/size_fit.ipp"
 #include "fxx/trace/proxy.ipp"
 #include "fxx/trace/scope.ipp"
 #include "fxx/trace/sizes.ipp"

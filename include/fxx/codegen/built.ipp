@@ -213,7 +213,7 @@ class BuiltWriter {
     if (op.name == "fxx::identity" && node.args().size() == 1 && node.arg(0).is_node())
       return std::string(node.arg(0).node()->name());
     if (op.name == "operator::getitem") return get_item(node);
-    if (space == "operator" || space == "math") return number(node, op);
+    if (space == "operator" || space == "math" || space == "builtins") return number(node, op);
     if (space != "aten") return {};
     // The one operator whose narrow header needs a wide one besides; this is the same under another name.
     const std::string base(op.name == "aten::cat" ? "concat" : op.base_name());
@@ -260,6 +260,8 @@ class BuiltWriter {
     if (base == "sqrt") return "std::sqrt(static_cast<double>(" + a + "))";
     if (base == "floor" || base == "ceil") return "static_cast<int64_t>(std::" + std::string(base) + "(" + a + "))";
     const std::string b = argument(node.arg(1), {});
+    if (base == "min" || base == "max")
+      return "std::" + std::string(base) + "<" + types_.of(node) + ">(" + a + ", " + b + ")";
     if (base == "truediv") return "static_cast<double>(" + a + ") / (" + b + ")";
     const char* symbol = base == "add"   ? " + "
                          : base == "sub" ? " - "

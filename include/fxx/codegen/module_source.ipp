@@ -73,7 +73,7 @@ FXX_INLINE ModuleSource module_source(const Graph& graph, const Owner& owner, co
   const auto is_registered = [](const Node* node) {
     const Operator* op = operator_of(*node);
     return op && op->name_space() != "aten" && op->name_space() != "operator" && op->name_space() != "math" &&
-           op->name_space() != "fxx";
+           op->name_space() != "builtins" && op->name_space() != "fxx";
   };
   const auto nodes = graph.nodes();
   if (std::any_of(nodes.begin(), nodes.end(), is_registered))

@@ -247,6 +247,9 @@ class ForwardWriter {
                   operand(node.arg(1), {}, node, Expression::unary),
               Expression::product};
     if (space == "operator") return {scalar_infix(node, op)};
+    if (space == "builtins")
+      return {"std::" + std::string(op.base_name()) + "<" + types_.of(node) + ">(" + operand(node.arg(0), {}, node, 0) +
+              ", " + operand(node.arg(1), {}, node, 0) + ")"};
     if (space == "math") {
       const std::string inner = "std::" + std::string(op.base_name()) + "(" + argument(node.arg(0), {}, node) + ")";
       return {op.base_name() == "sqrt" ? inner : "static_cast<int64_t>(" + inner + ")"};

@@ -69,9 +69,9 @@ FXX_INLINE std::string CppTypes::find(const Node& node, const Owner& owner) cons
                                    node.arg(1).kind() == Argument::Kind::integer ? node.arg(1).integer() : 0);
         if (op->name == "fxx::identity" && !node.args().empty() && node.arg(0).is_node())
           return of(*node.arg(0).node());
-        if (op->name_space() == "operator") {
-          for (const Node* input : node.all_input_nodes())
-            if (of(*input) == "double") return "double";
+        if (op->name_space() == "operator" || op->name_space() == "builtins") {
+          for (const Argument& a : node.args())
+            if (a.kind() == Argument::Kind::real || (a.is_node() && of(*a.node()) == "double")) return "double";
           return op->base_name() == "truediv" ? "double" : "int64_t";
         }
         return detail::cpp_result_of(*op);

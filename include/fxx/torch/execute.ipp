@@ -141,6 +141,8 @@ FXX_INLINE HostCall find_host_call(std::string_view name) {
        }},
       {"operator::neg",
        [](Values& v) { return v[0].isInt() ? c10::IValue(-v[0].toInt()) : c10::IValue(-detail::number(v[0])); }},
+      {"builtins::min", [](Values& v) { return detail::number(v[1]) < detail::number(v[0]) ? v[1] : v[0]; }},
+      {"builtins::max", [](Values& v) { return detail::number(v[1]) > detail::number(v[0]) ? v[1] : v[0]; }},
       {"math::sqrt", [](Values& v) { return c10::IValue(std::sqrt(detail::number(v[0]))); }},
       {"math::floor",
        [](Values& v) { return c10::IValue(static_cast<std::int64_t>(std::floor(detail::number(v[0])))); }},

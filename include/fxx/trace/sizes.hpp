@@ -40,10 +40,9 @@ struct SizedTrace {
   /// there when the graph runs.
   struct Read {
     const Node* node = nullptr;
-    int item = -1;                   // of a node with several results; -1: the node's own
-    std::int64_t dim = 0;            // not negative
-    std::int64_t value = 0;          // what the code was told
-    std::uint32_t nodes_before = 0;  // nodes that the graph had when the code asked
+    int item = -1;           // of a node with several results; -1: the node's own
+    std::int64_t dim = 0;    // not negative
+    std::int64_t value = 0;  // what the code was told
   };
 
   Graph graph;              // the nodes' tensor_meta has the shapes of this trace, where it is known

@@ -1,0 +1,752 @@
+// Bodies of trace/detail/size_fit.hpp.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "fxx/trace/detail/size_fit.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+/// Sums and products of int64 without overflow.
+__extension__ typedef __int128 WideInteger;
+
+FXX_INLINE std::size_t count_distinct(SizeValues values) {
+  std::sort(values.begin(), values.end());
+  return static_cast<std::size_t>(std::unique(values.begin(), values.end()) - values.begin());
+}
+
+// --- what is known of the traces -------------------------------------------------------------------------------------
+
+FXX_INLINE SizeFit::SizeFit(std::span<const SizeSymbol> symbols, std::vector<std::vector<std::int64_t>> sets)
+    : symbols_(symbols), sets_(std::move(sets)), expressions_(sets_.size()) {
+  using Kind = SizeExpressions::Kind;
+  for (std::size_t i = 0; i < symbols_.size(); ++i) {
+    SizeValues values;
+    for (const auto& set : sets_) values.push_back(set[i]);
+    const SizeSymbol& s = symbols_[i];
+    covered_.push_back(static_cast<std::int64_t>(count_distinct(values)) > (s.maximum - s.minimum) / s.multiple_of);
+    leaves_.push_back(expressions_.leaf(Kind::symbol, static_cast<std::int64_t>(i), std::move(values)));
+  }
+  const std::size_t n = leaves_.size();
+  monomials_ = leaves_;
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = i; j < n; ++j) monomials_.push_back(expressions_.make(Kind::mul, leaves_[i], leaves_[j]));
+  const std::size_t pairs = monomials_.size();
+  for (std::size_t k = n, i = 0; i < n; ++i)
+    for (std::size_t j = i; j < n; ++j, ++k)
+      for (std::size_t l = j; l < n && k < pairs; ++l)
+        monomials_.push_back(expressions_.make(Kind::mul, monomials_[k], leaves_[l]));
+  std::erase(monomials_, none);
+}
+
+/// Was every allowed size of its symbols traced?
+FXX_INLINE bool SizeFit::covered(int e) const {
+  bool all = !expressions_.reads(e);
+  expressions_.for_each_symbol(e, [&](std::size_t i) { all = all && covered_[i]; });
+  return all;
+}
+/// Is there a value more than the unknowns that were solved for, so that it confirms them?
+FXX_INLINE bool SizeFit::enough(int e, std::size_t unknowns) const {
+  return count_distinct(expressions_.values(e)) > unknowns || covered(e);
+}
+
+FXX_INLINE bool SizeFit::enough_sets() const {
+  return std::find(covered_.begin(), covered_.end(), false) == covered_.end() || sets_.size() >= leaves_.size() + 2;
+}
+
+/// Solves values = sum of factors * columns (+ a constant) in integers. The elimination only has to come close: what
+/// counts is that the rounded factors give every value exactly.
+FXX_INLINE std::optional<std::vector<std::int64_t>> solve_linear(std::span<const SizeValues* const> columns,
+                                                                 const SizeValues& values, bool with_constant) {
+  const std::size_t rows = values.size(), n = columns.size() + with_constant;
+  if (n > rows) return std::nullopt;
+  const auto entry = [&](std::size_t t, std::size_t c) { return c < columns.size() ? (*columns[c])[t] : 1; };
+  std::vector<long double> m(rows * (n + 1));
+  const auto at = [&](std::size_t t, std::size_t c) -> long double& { return m[t * (n + 1) + c]; };
+  long double largest = 0;
+  for (std::size_t t = 0; t < rows; ++t) {
+    for (std::size_t c = 0; c < n; ++c) at(t, c) = static_cast<long double>(entry(t, c));
+    at(t, n) = static_cast<long double>(values[t]);
+  }
+  std::vector<std::size_t> row_of(n);
+  std::vector<bool> used(rows);
+  for (std::size_t c = 0; c < n; ++c) {
+    std::size_t best = rows;
+    for (std::size_t t = 0; t < rows; ++t)
+      if (!used[t] && (best == rows || std::fabs(at(t, c)) > std::fabs(at(best, c)))) best = t;
+    largest = 0;
+    for (std::size_t t = 0; t < rows; ++t)
+      largest = std::max(largest, std::fabs(static_cast<long double>(entry(t, c))));
+    if (best == rows || std::fabs(at(best, c)) <= largest * 1e-12L) return std::nullopt;  // dependent columns
+    used[best] = true;
+    row_of[c] = best;
+    for (std::size_t t = 0; t < rows; ++t) {
+      if (t == best) continue;
+      const long double factor = at(t, c) / at(best, c);
+      for (std::size_t k = c; k <= n; ++k) at(t, k) -= factor * at(best, k);
+    }
+  }
+  std::vector<std::int64_t> factors(n);
+  for (std::size_t c = 0; c < n; ++c) {
+    const long double factor = at(row_of[c], n) / at(row_of[c], c), rounded = std::round(factor);
+    if (!(std::fabs(rounded) < 4e18L) || std::fabs(factor - rounded) > 1e-3L * std::max(1.0L, std::fabs(factor)))
+      return std::nullopt;
+    factors[c] = static_cast<std::int64_t>(rounded);
+  }
+  for (std::size_t t = 0; t < rows; ++t) {
+    WideInteger sum = 0;
+    for (std::size_t c = 0; c < n; ++c) {
+      const WideInteger product = static_cast<WideInteger>(factors[c]) * entry(t, c);
+      // More than a hundred numbers of this size can be added.
+      if (product > (static_cast<WideInteger>(1) << 120) || product < -(static_cast<WideInteger>(1) << 120))
+        return std::nullopt;
+      sum += product;
+    }
+    if (sum != values[t]) return std::nullopt;
+  }
+  return factors;
+}
+
+FXX_INLINE bool SizeFit::independent() const {
+  // The values 1, 2, 3... only fill the place: a dependence shows in the elimination before they matter. Exact
+  // independence is asked for by solving for each symbol in terms of the others.
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    std::vector<const SizeValues*> others;
+    for (std::size_t j = 0; j < leaves_.size(); ++j)
+      if (j != i) others.push_back(&expressions_.values(leaves_[j]));
+    if (count_distinct(expressions_.values(leaves_[i])) < 2) return false;
+    if (solve_linear(others, expressions_.values(leaves_[i]), true)) return false;
+  }
+  return true;
+}
+
+FXX_INLINE void SizeFit::add_read(int leaf) {
+  const SizeValues& values = expressions_.values(leaf);
+  if (count_distinct(values) < 2) return;
+  for (int atom : atoms_)
+    if (expressions_.values(atom) == values) return;
+  if (sums_and_products(values) == none) atoms_.push_back(leaf);
+}
+
+// --- integers --------------------------------------------------------------------------------------------------------
+
+FXX_INLINE SizeFit::Answer SizeFit::integer(const SizeValues& values, std::span<const int> operands) {
+  if (const auto known = known_.find(values); known != known_.end()) return known->second;
+  const auto equal = [&](std::span<const int> leaves) {
+    for (std::size_t i = leaves.size(); i-- > 0;)
+      if (expressions_.values(leaves[i]) == values) return leaves[i];
+    return none;
+  };
+  Answer answer;
+  bool atom = false;
+  if (count_distinct(values) == 1) answer = {expressions_.constant(values[0]), none, {}};
+  if (answer.expression == none) answer.expression = sums_and_products(values);
+  if (answer.expression == none) answer.expression = shifted_products(values);
+  if (answer.expression == none) {
+    atom = true;
+    answer.expression = equal(atoms_);
+    if (answer.expression == none) answer.expression = equal(operands);
+    if (answer.expression == none) answer.expression = with_atoms(values, atoms_);
+    if (answer.expression == none && !operands.empty()) {
+      std::vector<int> more(operands.begin(), operands.end());
+      more.insert(more.end(), atoms_.begin(), atoms_.end());
+      answer.expression = with_atoms(values, more);
+    }
+    if (answer.expression == none) answer = divisions(values);
+  }
+  if (answer.expression == none) return answer;
+  if (answer.ask.empty()) answer.ask = confirming(answer.expression);
+  known_.emplace(values, answer);
+  if (atom && std::find(atoms_.begin(), atoms_.end(), answer.expression) == atoms_.end())
+    atoms_.push_back(answer.expression);
+  return answer;
+}
+
+FXX_INLINE int SizeFit::description(const SizeValues& values) {
+  if (const auto known = known_.find(values); known != known_.end()) return known->second.expression;
+  const auto [at, fresh] = described_.try_emplace(values, none);
+  if (!fresh) return at->second;
+  int e = sums_and_products(values);
+  if (e == none) e = shifted_products(values);
+  if (e == none) {
+    const Answer answer = divisions(values);
+    if (answer.ask.empty()) e = answer.expression;
+  }
+  return at->second = e;
+}
+
+/// values = factor * x + added.
+FXX_INLINE bool SizeFit::affine(const SizeValues& x, const SizeValues& values, std::int64_t& factor,
+                                std::int64_t& added) const {
+  const auto [low, high] = std::minmax_element(x.begin(), x.end());
+  const auto a = static_cast<std::size_t>(low - x.begin()), b = static_cast<std::size_t>(high - x.begin());
+  const WideInteger dx = static_cast<WideInteger>(x[b]) - x[a], dv = static_cast<WideInteger>(values[b]) - values[a];
+  if (dx == 0 || dv == 0 || dv % dx != 0) return false;
+  const WideInteger f = dv / dx;
+  if (f > INT64_MAX || f < -INT64_MAX) return false;
+  const WideInteger d = values[a] - f * x[a];
+  if (d > INT64_MAX || d < -INT64_MAX) return false;
+  for (std::size_t t = 0; t < x.size(); ++t)
+    if (f * x[t] + d != values[t]) return false;
+  factor = static_cast<std::int64_t>(f);
+  added = static_cast<std::int64_t>(d);
+  return true;
+}
+FXX_INLINE int SizeFit::affine_in(int e, const SizeValues& values, bool without_constant) {
+  std::int64_t factor = 0, added = 0;
+  if (!affine(expressions_.values(e), values, factor, added) || (without_constant && added != 0)) return none;
+  if (!enough(e, (factor != 1) + (added != 0))) return none;
+  return expressions_.affine(e, factor, added);
+}
+
+/// The same in a product, which is built only when it serves.
+FXX_INLINE int SizeFit::affine_in_product(std::span<const int> factors, const SizeValues& values,
+                                          bool without_constant) {
+  SizeValues product = expressions_.values(factors[0]);
+  for (int e : factors.subspan(1))
+    for (std::size_t t = 0; t < product.size(); ++t)
+      if (__builtin_mul_overflow(product[t], expressions_.values(e)[t], &product[t])) return none;
+  std::int64_t factor = 0, added = 0;
+  if (!affine(product, values, factor, added) || (without_constant && added != 0)) return none;
+  bool all_covered = true;
+  for (int e : factors) all_covered = all_covered && covered(e);
+  if (!all_covered && count_distinct(product) <= static_cast<std::size_t>(factor != 1) + (added != 0)) return none;
+  int e = factors[0];
+  for (int other : factors.subspan(1)) e = expressions_.make(SizeExpressions::Kind::mul, e, other);
+  return expressions_.affine(e, factor, added);
+}
+
+FXX_INLINE int SizeFit::solved(std::span<const int> terms, const SizeValues& values, bool with_constant) {
+  std::vector<const SizeValues*> columns;
+  for (int e : terms) columns.push_back(&expressions_.values(e));
+  const std::size_t unknowns = terms.size() + with_constant;
+  if (unknowns >= sets_.size() && std::find(covered_.begin(), covered_.end(), false) != covered_.end()) return none;
+  auto factors = solve_linear(columns, values, with_constant);
+  if (!factors) return none;
+  std::int64_t added = 0;
+  if (with_constant) {
+    added = factors->back();
+    factors->pop_back();
+  }
+  return expressions_.sum(terms, *factors, added);
+}
+
+/// n, 2*n + 1, n*m*3, n*m + n + 1, n + m - 4.
+FXX_INLINE int SizeFit::sums_and_products(const SizeValues& values) {
+  for (int e : leaves_)
+    if (expressions_.values(e) == values) return e;
+  for (int e : leaves_)
+    if (const int found = affine_in(e, values, false); found != none) return found;
+  for (const bool without_constant : {true, false})
+    for (int e : monomials_)
+      if (const int found = affine_in(e, values, without_constant); found != none) return found;
+  const std::size_t n = monomials_.size(), pairs = std::min(n, leaves_.size() * (leaves_.size() + 3) / 2);
+  for (const bool with_constant : {false, true})
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = i + 1; j < n; ++j)
+        if (const int e = solved(std::vector{monomials_[i], monomials_[j]}, values, with_constant); e != none) return e;
+  for (const bool with_constant : {false, true})
+    for (std::size_t i = 0; i < pairs; ++i)
+      for (std::size_t j = i + 1; j < pairs; ++j)
+        for (std::size_t k = j + 1; k < pairs; ++k)
+          if (const int e = solved(std::vector{monomials_[i], monomials_[j], monomials_[k]}, values, with_constant);
+              e != none)
+            return e;
+  return leaves_.size() > 2 ? solved(leaves_, values, true) : none;
+}
+
+/// 3*(n + 1)*(m - 2), k*(n + 1)*(m + 1): what padding does to an area.
+FXX_INLINE int SizeFit::shifted_products(const SizeValues& values) {
+  using Kind = SizeExpressions::Kind;
+  constexpr std::int64_t most = 16;
+  const std::size_t traces = values.size(), n = leaves_.size();
+  const auto value = [&](std::size_t i, std::size_t t) { return expressions_.values(leaves_[i])[t]; };
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = i; j < n; ++j)
+      for (std::size_t k = 0; k <= n; ++k) {  // n: no third factor
+        if (k < n && (k == i || k == j)) continue;
+        for (std::int64_t a = -most; a <= most; ++a)
+          for (std::int64_t b = i == j ? a : -most; b <= most; ++b) {
+            WideInteger factor = 0;
+            bool fits = true;
+            for (std::size_t t = 0; t < traces && fits; ++t) {
+              WideInteger product = static_cast<WideInteger>(value(i, t) + a) * (value(j, t) + b);
+              if (k < n) product *= value(k, t);
+              if (t == 0) {
+                if (product == 0 || values[t] % product != 0) fits = false;
+                else factor = values[t] / product;
+              }
+              fits = fits && factor != 0 && product * factor == values[t];
+            }
+            if (!fits || (k == n && i == j && traces < 4)) continue;
+            int e = expressions_.make(Kind::mul, expressions_.plus(leaves_[i], a), expressions_.plus(leaves_[j], b));
+            if (k < n) e = expressions_.make(Kind::mul, e, leaves_[k]);
+            return expressions_.scaled(e, static_cast<std::int64_t>(factor));
+          }
+      }
+  return none;
+}
+
+/// 2*r + 1, n*r, r*q*3 + 1, n*r*q, r + q for sizes r, q that are read, or were found to be divisions.
+FXX_INLINE int SizeFit::with_atoms(const SizeValues& values, std::span<const int> all) {
+  if (all.empty()) return none;
+  // The latest ones: what code computes with it asked for not long ago.
+  constexpr std::size_t most = 24;
+  const std::vector<int> atoms(all.end() - static_cast<std::ptrdiff_t>(std::min(most, all.size())), all.end());
+  std::vector<int> partners = atoms;
+  partners.insert(partners.end(), leaves_.begin(), leaves_.end());
+  for (int a : atoms)
+    if (const int e = affine_in(a, values, false); e != none) return e;
+  for (const bool without_constant : {true, false})
+    for (int a : atoms)
+      for (int b : partners)
+        if (const int e = affine_in_product(std::array{b, a}, values, without_constant); e != none) return e;
+  for (const bool with_constant : {false, true})
+    for (int a : atoms)
+      for (int b : partners)
+        if (a != b)
+          if (const int e = solved(std::vector{a, b}, values, with_constant); e != none) return e;
+  for (std::size_t i = 0; i < atoms.size(); ++i)
+    for (std::size_t j = i; j < partners.size(); ++j)
+      for (std::size_t k = j; k < partners.size(); ++k)
+        if (const int e = affine_in_product(std::array{partners[k], partners[j], atoms[i]}, values, true); e != none)
+          return e;
+  return none;
+}
+
+// --- divisions -------------------------------------------------------------------------------------------------------
+
+/// Expressions that fit, and are looked at, at most.
+inline constexpr std::size_t most_candidates = 1000, most_floors = 200;
+
+/// ((n + b) // k) * factor + c: for every k the b that fit are an interval.
+FXX_INLINE void SizeFit::add_floors(int numerator, const SizeValues& given, std::int64_t factor,
+                                    std::vector<int>& found) {
+  if (numerator == none || !enough(numerator, 2)) return;
+  SizeValues values = given;
+  const std::int64_t first = factor == 1 ? 0 : given[0];
+  for (std::int64_t& v : values) v = (v - first) / factor;
+  const SizeValues n = expressions_.values(numerator);
+  constexpr std::int64_t largest = 256, far = std::int64_t{1} << 50;
+  struct Floor {
+    int rank;
+    std::int64_t divisor, added;
+    auto operator<=>(const Floor&) const = default;
+  };
+  std::vector<Floor> floors;
+  for (std::int64_t v : values)
+    if (v > far || v < -far) return;
+  for (std::int64_t x : n)
+    if (x > far || x < 0) return;
+  for (std::int64_t k = 2; k <= largest; ++k) {
+    std::int64_t low = -far * 1024, high = far * 1024;
+    for (std::size_t t = 0; t < n.size() && low <= high; ++t) {
+      low = std::max(low, values[t] * k - n[t]);
+      high = std::min(high, values[t] * k + k - 1 - n[t]);
+    }
+    for (std::int64_t b = low; b <= high; ++b) floors.push_back({b == 0 ? 0 : b == k - 1 ? 1 : 2, k, b});
+  }
+  std::sort(floors.begin(), floors.end());
+  if (floors.size() > most_floors) floors.resize(most_floors);
+  for (const Floor& f : floors) {
+    const std::int64_t rest = (f.added % f.divisor + f.divisor) % f.divisor;
+    found.push_back(expressions_.affine(expressions_.floor_divided(numerator, rest, f.divisor), factor,
+                                        (f.added - rest) / f.divisor * factor + first));
+  }
+}
+
+/// n % k, what is missing to a multiple of k: (k - n % k) % k, and the multiples themselves, below and above; a constant
+/// may be added to the first two.
+FXX_INLINE void SizeFit::add_remainders(int numerator, const SizeValues& values, std::vector<int>& found) {
+  using Kind = SizeExpressions::Kind;
+  if (numerator == none || !enough(numerator, 1)) return;
+  const SizeValues& n = expressions_.values(numerator);
+  constexpr std::int64_t far = std::int64_t{1} << 50, largest_divisor = 4096;
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  for (std::size_t t = 0; t < n.size(); ++t)
+    if (values[t] < -far || values[t] > far || n[t] < 0 || n[t] > far) return;
+  std::int64_t below = 0, above = 0, multiple = 0, most_over = INT64_MIN, most_under = INT64_MIN;
+  for (std::size_t t = 0; t < n.size(); ++t) {
+    below = std::gcd(below, (n[t] - values[t]) - (n[0] - values[0]));
+    above = std::gcd(above, (n[t] + values[t]) - (n[0] + values[0]));
+    multiple = std::gcd(multiple, values[t]);
+    most_over = std::max(most_over, values[t] - n[t]);
+    most_under = std::max(most_under, n[t] - values[t]);
+  }
+  const auto keep = [&](int e) {
+    if (e == none) return;
+    const std::int64_t added = values[0] - expressions_.values(e)[0];
+    for (std::size_t t = 0; t < n.size(); ++t)
+      if (expressions_.values(e)[t] + added != values[t]) return;
+    found.push_back(expressions_.plus(e, added));
+  };
+  for (std::int64_t k = std::max<std::int64_t>({2, most_over + 1, most_under + 1});
+       k <= std::min(multiple, largest_divisor); ++k) {
+    if (multiple % k != 0) continue;
+    if (most_under <= 0) found.push_back(expressions_.scaled(expressions_.floor_divided(numerator, k - 1, k), k));
+    if (most_over <= 0) found.push_back(expressions_.scaled(expressions_.floor_divided(numerator, 0, k), k));
+  }
+  for (std::int64_t k = std::max<std::int64_t>(2, *high - *low + 1); k <= largest_divisor; ++k) {
+    if (below != 0 && below % k == 0) keep(expressions_.make(Kind::mod, numerator, expressions_.constant(k)));
+    if (above == 0 || above % k != 0) continue;
+    const int rest = expressions_.make(Kind::mod, numerator, expressions_.constant(k));
+    const int missing = expressions_.make(Kind::sub, expressions_.constant(k), rest);
+    keep(expressions_.make(Kind::mod, missing, expressions_.constant(k)));
+  }
+}
+
+/// min(n, 16), max(n, 16), 2*min(n, m) + 1, max(n, m).
+FXX_INLINE SizeFit::Answer SizeFit::extremes(const SizeValues& values) {
+  using Kind = SizeExpressions::Kind;
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    const SizeValues n = expressions_.values(leaves_[i]);
+    for (const Kind kind : {Kind::minimum, Kind::maximum}) {
+      const std::int64_t bound = kind == Kind::minimum ? *high : *low;
+      const int e = expressions_.make(kind, leaves_[i], expressions_.constant(bound));
+      if (expressions_.values(e) != values) continue;
+      // A bound that one size alone has met could be anything: the next size beyond it tells.
+      SizeValues beyond, within;
+      for (std::int64_t x : n)
+        (kind == Kind::minimum ? x > bound : x < bound) ? beyond.push_back(x) : within.push_back(x);
+      if (count_distinct(within) < 2) continue;
+      Answer answer{e, none, {}};
+      if (count_distinct(beyond) < 2) {
+        const std::int64_t step = symbols_[i].multiple_of;
+        for (const std::int64_t x : {beyond[0] + step, beyond[0] - step})
+          if (symbols_[i].allows(x) && x > 1 && (kind == Kind::minimum ? x > bound : x < bound) &&
+              std::find(n.begin(), n.end(), x) == n.end() && answer.ask.empty()) {
+            answer.ask = sets_[0];
+            answer.ask[i] = x;
+          }
+      }
+      return answer;
+    }
+    for (std::size_t j = i + 1; j < leaves_.size(); ++j)
+      for (const Kind kind : {Kind::minimum, Kind::maximum}) {
+        const int e = expressions_.make(kind, leaves_[i], leaves_[j]);
+        if (const int fits = affine_in(e, values, false); fits != none) return {fits, none, {}};
+      }
+  }
+  return {};
+}
+
+/// n // k and (n + k - 1) // k for every symbol.
+FXX_INLINE void SizeFit::make_floors() {
+  if (!floors_.empty()) return;
+  for (std::int64_t k = 2; k <= 256; ++k)
+    for (int n : leaves_)
+      for (const std::int64_t b : {std::int64_t{0}, k - 1})
+        if (const int e = expressions_.floor_divided(n, b, k); e != none && count_distinct(expressions_.values(e)) > 1)
+          floors_.push_back(e);
+}
+
+/// 3*(n // 2)*(m // 4) + added, or that times a symbol. Every factor divides the product in every trace, which leaves
+/// few of them.
+FXX_INLINE void SizeFit::add_floor_products(const SizeValues& values, std::int64_t added, std::vector<int>& found) {
+  SizeValues product = values;
+  for (std::int64_t& v : product)
+    if (__builtin_sub_overflow(v, added, &v)) return;
+  const auto divides = [&](int e) {
+    const SizeValues& factor = expressions_.values(e);
+    for (std::size_t t = 0; t < product.size(); ++t)
+      if (factor[t] == 0 ? product[t] != 0 : product[t] % factor[t] != 0) return false;
+    return true;
+  };
+  constexpr std::size_t most = 128;
+  std::vector<int> factors;
+  for (int f : floors_)
+    if (factors.size() < most && divides(f)) factors.push_back(f);
+  for (std::size_t i = 0; i < factors.size(); ++i)
+    for (std::size_t j = i; j < factors.size(); ++j) {
+      if (const int e = affine_in_product(std::array{factors[i], factors[j]}, product, true); e != none)
+        found.push_back(expressions_.plus(e, added));
+      for (int n : leaves_)
+        if (const int e = affine_in_product(std::array{n, factors[i], factors[j]}, product, true); e != none)
+          found.push_back(expressions_.plus(e, added));
+    }
+}
+
+/// All divisions that fit, the simple ones first: whether there is one only decides between an answer and a question.
+FXX_INLINE SizeFit::Answer SizeFit::divisions(const SizeValues& values) {
+  using Kind = SizeExpressions::Kind;
+  std::vector<int> found;
+  for (int n : leaves_) add_floors(n, values, 1, found);
+  for (int n : leaves_) add_remainders(n, values, found);
+  Answer extreme = extremes(values);
+  found.push_back(extreme.expression);
+  // The same of products and sums of two symbols.
+  for (std::size_t i = leaves_.size(); i < monomials_.size(); ++i) add_floors(monomials_[i], values, 1, found);
+  for (std::size_t i = 0; i < leaves_.size(); ++i)
+    for (std::size_t j = i + 1; j < leaves_.size(); ++j) {
+      const int sum = expressions_.make(Kind::add, leaves_[i], leaves_[j]);
+      add_floors(sum, values, 1, found);
+      add_remainders(sum, values, found);
+    }
+  // 3*(n // 2) + 1: then all differences are multiples of 3.
+  std::int64_t common = 0;
+  bool close = true;
+  for (std::int64_t v : values) {
+    std::int64_t difference = 0;
+    close = close && !__builtin_sub_overflow(v, values[0], &difference) && difference != INT64_MIN;
+    if (close) common = std::gcd(common, difference);
+  }
+  for (std::int64_t divisor = 1; close && divisor <= 8; ++divisor)
+    if (common % divisor == 0 && common != 0)
+      for (int n : leaves_)
+        for (const std::int64_t factor : {common / divisor, -common / divisor})
+          if (factor != 1) add_floors(n, values, factor, found);
+  // Products of those with each other and with symbols.
+  make_floors();
+  for (int f : floors_) {
+    for (int n : leaves_) found.push_back(affine_in_product(std::array{n, f}, values, false));
+    found.push_back(affine_in_product(std::array{f, f}, values, false));
+  }
+  for (const std::int64_t added : {0, 1, -1, 2, -2}) add_floor_products(values, added, found);
+  // 3*n // 4, and n * (n + 1) // 2, which is whole.
+  for (int n : leaves_)
+    for (std::int64_t a = 2; a <= 16; ++a)
+      for (std::int64_t k = 2; k <= 64; ++k)
+        if (std::gcd(a, k) == 1)
+          for (const std::int64_t b : {std::int64_t{0}, k - 1})
+            if (const int e = expressions_.floor_divided(expressions_.scaled(n, a), b, k);
+                e != none && expressions_.values(e) == values && enough(n, 2))
+              found.push_back(e);
+  for (std::int64_t k = 2; k <= 6; ++k) {
+    SizeValues multiple = values;
+    bool fits = true;
+    for (std::int64_t& v : multiple) fits = fits && !__builtin_mul_overflow(v, k, &v);
+    if (fits) found.push_back(expressions_.floor_divided(sums_and_products(multiple), 0, k));
+  }
+  Answer answer = decide(std::move(found));
+  if (answer.ask.empty() && answer.expression == extreme.expression) return extreme;
+  return answer;
+}
+
+// --- telling expressions apart ---------------------------------------------------------------------------------------
+
+/// Sets of allowed sizes around those traced, nearest first, in the symbols that the candidates use.
+FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::trial_sets(std::span<const int> candidates) const {
+  constexpr std::int64_t upwards = 384, downwards = 128;
+  std::vector<bool> uses(symbols_.size());
+  for (int e : candidates) {
+    if (expressions_.reads(e)) uses.assign(uses.size(), true);
+    expressions_.for_each_symbol(e, [&](std::size_t i) { uses[i] = true; });
+  }
+  std::vector<std::vector<std::int64_t>> trials;
+  const std::vector<std::int64_t>& base = sets_[0];
+  const auto shifted = [&](std::size_t i, std::int64_t steps) {
+    const std::int64_t size = base[i] + steps * symbols_[i].multiple_of;
+    return symbols_[i].allows(size) && size > 1 ? size : base[i];
+  };
+  for (std::int64_t i = 1; i <= upwards + downwards; ++i) {
+    const std::int64_t step = i <= upwards ? i : upwards - i;
+    std::vector<std::int64_t> all = base;
+    for (std::size_t i = 0; i < symbols_.size(); ++i) {
+      if (!uses[i]) continue;
+      std::vector<std::int64_t> one = base;
+      one[i] = all[i] = shifted(i, step);
+      if (one != base) trials.push_back(std::move(one));
+    }
+    if (all != base && std::count(uses.begin(), uses.end(), true) > 1) trials.push_back(std::move(all));
+  }
+  return trials;
+}
+
+/// How many numbers of its own an expression has. k - 1 in (n + k - 1) // k is none.
+FXX_INLINE void SizeFit::collect_constants(int e, std::vector<std::int64_t>& found) const {
+  using Kind = SizeExpressions::Kind;
+  const SizeExpressions::Term& t = expressions_.term(e);
+  if (t.kind == Kind::constant && std::find(found.begin(), found.end(), t.value) == found.end())
+    found.push_back(t.value);
+  if (t.kind == Kind::floordiv) {
+    const SizeExpressions::Term& n = expressions_.term(t.a);
+    if (n.kind == Kind::add && expressions_.term(n.b).kind == Kind::constant &&
+        expressions_.term(n.b).value == expressions_.term(t.b).value - 1) {
+      collect_constants(n.a, found);
+      return collect_constants(t.b, found);
+    }
+  }
+  if (t.a != none) collect_constants(t.a, found);
+  if (t.b != none) collect_constants(t.b, found);
+}
+
+/// An expression with many numbers of its own fits few values easily: there have to be two more than those, or sizes
+/// are named that give another value.
+FXX_INLINE std::vector<std::int64_t> SizeFit::confirming(int e) const {
+  std::vector<std::int64_t> constants;
+  collect_constants(e, constants);
+  const SizeValues& values = expressions_.values(e);
+  if (constants.empty() || count_distinct(values) >= constants.size() + 2 || covered(e)) return {};
+  for (const auto& trial : trial_sets({&e, 1})) {
+    const auto value = expressions_.evaluate(e, trial);
+    if (std::find(sets_.begin(), sets_.end(), trial) == sets_.end() &&
+        (!value || std::find(values.begin(), values.end(), *value) == values.end()))
+      return trial;
+  }
+  return {};
+}
+
+FXX_INLINE SizeFit::Answer SizeFit::decide(std::vector<int> candidates) const {
+  std::erase(candidates, none);
+  if (candidates.empty()) return {};
+  if (candidates.size() > most_candidates) candidates.resize(most_candidates);
+  Answer answer{candidates[0], none, {}};
+  if (candidates.size() == 1) return answer;
+  // A good question leaves few candidates whatever its answer is; the nearest one that halves them will do.
+  std::size_t fewest = candidates.size();
+  std::vector<std::optional<std::int64_t>> results;
+  for (const auto& trial : trial_sets(candidates)) {
+    results.clear();
+    for (int e : candidates) results.push_back(expressions_.evaluate(e, trial));
+    std::size_t rival = 0;
+    while (rival < results.size() && results[rival] == results[0]) ++rival;
+    if (rival == results.size()) continue;
+    if (answer.rival == none) answer.rival = candidates[rival];
+    std::sort(results.begin(), results.end());
+    std::size_t largest = 0;
+    for (std::size_t i = 0, run = 0; i < results.size(); ++i) {
+      run = i && results[i] == results[i - 1] ? run + 1 : 1;
+      largest = std::max(largest, run);
+    }
+    if (largest < fewest) {
+      fewest = largest;
+      answer.ask = trial;
+    }
+    if (fewest <= (candidates.size() + 1) / 2) break;
+  }
+  return answer;
+}
+
+// --- reals -----------------------------------------------------------------------------------------------------------
+
+FXX_INLINE double SizeFit::value_of(const SizeReal& real, std::size_t trace) const {
+  double x = static_cast<double>(expressions_.values(real.e)[trace]);
+  if (real.over != none) x /= static_cast<double>(expressions_.values(real.over)[trace]);
+  if (real.root) x = std::sqrt(x);
+  switch (real.use) {
+    case SizeReal::Factor::none: break;
+    case SizeReal::Factor::times: x *= real.factor; break;
+    case SizeReal::Factor::divided_by: x /= real.factor; break;
+    case SizeReal::Factor::divides: x = real.factor / x; break;
+  }
+  return real.added == 0 ? x : x + real.added;
+}
+
+/// The number with this many digits: people write 0.1, not 0.10000000000000002.
+FXX_INLINE double rounded_to_digits(double value, int digits) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::scientific, digits - 1).ptr;
+  double rounded = value;
+  std::from_chars(text, end, rounded);
+  return rounded;
+}
+
+FXX_INLINE std::optional<SizeReal> SizeFit::real(std::span<const double> values, std::span<const int> operands) {
+  using Factor = SizeReal::Factor;
+  bool single = true, positive = true;  // computed in single precision?
+  for (double v : values) {
+    if (!std::isfinite(v) || std::fabs(v) > 1e30 || (v != 0 && std::fabs(v) < 1e-30)) return std::nullopt;
+    single = single && static_cast<double>(static_cast<float>(v)) == v;
+    positive = positive && v > 0;
+  }
+  const double tolerance = single ? 1e-6 : 1e-13;
+  std::optional<SizeReal> close;
+  // True for an exact fit; the first that is exact up to rounding is kept for when there is none.
+  const auto fits = [&](const SizeReal& candidate) {
+    if (candidate.e == none) return false;
+    bool exact = true, near = true;
+    for (std::size_t t = 0; t < values.size() && near; ++t) {
+      const double x = value_of(candidate, t);
+      exact = exact && x == values[t];
+      near = std::fabs(x - values[t]) <= tolerance * std::fabs(values[t]);
+    }
+    if (near && !close) close = candidate;
+    return near && exact;
+  };
+  // The expression for whole numbers f(0), f(1) ...; none when they are not whole.
+  const auto whole = [&](auto&& f, bool thorough) -> int {
+    SizeValues rounded;
+    for (std::size_t t = 0; t < values.size(); ++t) {
+      const double x = f(t), r = std::round(x);
+      if (!(std::fabs(r) < 1e15) || std::fabs(x - r) > std::min(0.1, tolerance * 4 * std::fabs(r))) return none;
+      rounded.push_back(static_cast<std::int64_t>(r));
+    }
+    if (!thorough) return count_distinct(rounded) > 1 ? sums_and_products(rounded) : none;
+    const Answer answer = integer(rounded, operands);
+    return answer.ask.empty() ? answer.expression : none;
+  };
+
+  for (int k = 1; k <= 16; ++k) {
+    const double factor = k, square = factor * factor;
+    const Factor divided = k == 1 ? Factor::none : Factor::divided_by;
+    SizeReal r{.e = whole([&](auto t) { return values[t] * factor; }, k == 1), .use = divided, .factor = factor};
+    if (fits(r)) return r;
+    if (!positive) continue;
+    r = {.e = whole([&](auto t) { return factor / values[t]; }, k == 1), .use = Factor::divides, .factor = factor};
+    if (fits(r)) return r;
+    r = {.e = whole([&](auto t) { return values[t] * values[t] * square; }, k == 1),
+         .root = true,
+         .use = divided,
+         .factor = factor};
+    if (fits(r)) return r;
+    r = {.e = whole([&](auto t) { return square / (values[t] * values[t]); }, k == 1),
+         .root = true,
+         .use = Factor::divides,
+         .factor = factor};
+    if (fits(r)) return r;
+  }
+
+  std::vector<int> bases = leaves_;
+  bases.insert(bases.end(), atoms_.begin(), atoms_.end());
+  bases.insert(bases.end(), operands.begin(), operands.end());
+  for (int over : bases) {
+    const SizeValues n = expressions_.values(over);
+    if (std::find(n.begin(), n.end(), 0) != n.end()) continue;
+    if (const SizeReal r{.e = whole([&](auto t) { return values[t] * static_cast<double>(n[t]); }, false),
+                         .over = over};
+        fits(r))
+      return r;
+  }
+  bases.insert(bases.end(), monomials_.begin() + static_cast<std::ptrdiff_t>(leaves_.size()), monomials_.end());
+  for (int e : bases)
+    for (const bool root : {false, true})
+      for (const bool inverse : {false, true}) {
+        const double n = static_cast<double>(expressions_.values(e)[0]);
+        if (n <= 0) continue;
+        const double x = root ? std::sqrt(n) : n, factor = inverse ? values[0] * x : values[0] / x;
+        for (const int digits : {7, 15, 17}) {
+          const SizeReal r{.e = e,
+                           .root = root,
+                           .use = inverse ? Factor::divides : Factor::times,
+                           .factor = rounded_to_digits(factor, digits)};
+          if (fits(r)) return r;
+          const SizeReal divided{
+              .e = e, .root = root, .use = Factor::divided_by, .factor = rounded_to_digits(1 / factor, digits)};
+          if (!inverse && fits(divided)) return divided;
+        }
+      }
+  for (int e : leaves_) {
+    const SizeValues& n = expressions_.values(e);
+    const auto [low, high] = std::minmax_element(n.begin(), n.end());
+    if (*low == *high || !enough(e, 2)) continue;
+    const double factor =
+        (values[static_cast<std::size_t>(high - n.begin())] - values[static_cast<std::size_t>(low - n.begin())]) /
+        static_cast<double>(*high - *low);
+    for (const int digits : {7, 15, 17}) {
+      const double f = rounded_to_digits(factor, digits);
+      const double added = values[static_cast<std::size_t>(low - n.begin())] - f * static_cast<double>(*low);
+      if (factor == 0) continue;
+      if (const SizeReal r{.e = e, .use = Factor::times, .factor = f, .added = rounded_to_digits(added, digits)};
+          fits(r))
+        return r;
+    }
+  }
+  return close;
+}
+
+}  // namespace fxx::inline FXX_ABI::detail
