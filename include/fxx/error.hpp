@@ -48,6 +48,8 @@ enum class ErrorId : std::uint16_t {
   traces_differ = 309,
   size_not_solved = 310,
   dynamic_dim_invalid = 311,
+  mutable_operation = 315,
+  gradients_switched = 316,
   // rewriting
   rewrite_limit = 401,
   replacement_invalid = 402,
@@ -65,6 +67,7 @@ enum class ErrorId : std::uint16_t {
   // running
   input_mismatch = 701,
   run_failed = 702,
+  check_failed = 703,
   // files
   file_unreadable = 801,
   file_malformed = 802,

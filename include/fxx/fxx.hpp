@@ -22,5 +22,6 @@
 #include "fxx/rules/reroll.hpp"
 #include "fxx/trace/sizes.hpp"
 #include "fxx/trace/symbolic.hpp"
+#include "fxx/trace/transformer.hpp"
 #include "fxx/version.hpp"
 #include "fxx/viz/dot.hpp"

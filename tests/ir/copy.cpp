@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "fxx/ir/graph.hpp"
+#include "fxx/ir/signature.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
 #include "support.hpp"
@@ -259,6 +260,24 @@ TEST_CASE("a graph without an output gives None") {
   std::map<const Node*, Argument> values;
   CHECK(g.graph_copy(body, values).is_none());
   CHECK(g.size() == 1);
+}
+
+TEST_CASE("a signature goes along with copies, and is none when every input is one value") {
+  const Structure a{.placeholder = "xs_1"}, b{.placeholder = "xs_2"}, y{.placeholder = "y"};
+  const Signature nested{{{"xs", {.kind = Structure::Kind::list, .items = {a, b}}}, {"y", y}}};
+  CHECK_FALSE(nested.flat());
+  CHECK(nested.leaves() == std::vector<std::string_view>{"xs_1", "xs_2", "y"});
+  Graph g;
+  CHECK(g.signature() == nullptr);
+  const auto version = g.version();
+  g.set_signature(nested);
+  CHECK(g.version() != version);
+  Graph copy = g, moved = std::move(copy);
+  REQUIRE(moved.signature());
+  CHECK(*moved.signature() == nested);
+  g.set_signature({{{"y", y}}});
+  CHECK(g.signature() == nullptr);
+  CHECK(moved.signature());
 }
 
 // --- same_structure --------------------------------------------------------------------------------------------------

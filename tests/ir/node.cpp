@@ -450,12 +450,30 @@ TEST_CASE("meta is made when it is first written") {
   CHECK_FALSE(reader.has_meta());
   CHECK(reader.meta().stack_trace.empty());
   CHECK_FALSE(reader.has_meta());
-  t.x->meta().module_stack = {"", "layer1"};
   t.x->meta().custom.emplace_back("quantised", 8);
   CHECK(reader.has_meta());
-  CHECK(reader.meta().module_stack.size() == 2);
   CHECK(std::any_cast<int>(reader.meta().custom[0].second) == 8);
   CHECK_FALSE(t.y->has_meta());
+}
+
+TEST_CASE("the calls of modules that a node came from are shared, told apart when repeated, and compared by value") {
+  Three t;
+  CHECK(t.x->module_stack().empty());
+  CHECK(t.x->module_stack().text().empty());
+  const ModuleStack encoder({}, {"encoder", "Encoder"}), again(encoder, {"encoder.0", "Layer", 1});
+  t.x->set_module_stack(again);
+  CHECK(t.x->module_stack().text() == "encoder > encoder.0@1");
+  CHECK(t.x->module_stack().innermost().type == "Layer");
+  CHECK(t.x->module_stack().outer() == encoder);
+  CHECK(again.frames() == std::vector<ModuleFrame>{{"encoder", "Encoder"}, {"encoder.0", "Layer", 1}});
+  CHECK(ModuleStack(ModuleStack({}, {"encoder", "Encoder"}), {"encoder.0", "Layer", 1}) == again);
+  CHECK_FALSE(ModuleStack(encoder, {"encoder.0", "Layer"}) == again);
+  CHECK_FALSE(encoder == again);
+  Graph copy = t.g;
+  CHECK(copy.nodes().front()->module_stack() == again);
+  t.x->set_module_stack({});
+  CHECK(t.x->module_stack().empty());
+  CHECK(copy.nodes().front()->module_stack() == again);
 }
 
 TEST_CASE("a place in the source is remembered") {

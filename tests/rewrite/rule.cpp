@@ -70,7 +70,7 @@ TEST_CASE("what is known of the value goes over to what takes its place; a value
   relu->set_type("torch::Tensor");
   relu->set_location(std::source_location::current());
   relu->meta().stack_trace = "model.cpp:41";
-  relu->meta().module_stack = {"layer1"};
+  relu->set_module_stack({{}, {"layer1"}});
   const auto line = relu->location().line();
   CHECK(rules.apply(g).rewrites == 1);
   const Node* made = g.output_node()->arg(0).node();
@@ -80,7 +80,7 @@ TEST_CASE("what is known of the value goes over to what takes its place; a value
   CHECK(made->type() == "torch::Tensor");
   CHECK(made->location().line() == line);
   CHECK(made->source() == "model.cpp:41");
-  CHECK(made->meta().module_stack == std::vector<std::string>{"layer1"});
+  CHECK(made->module_stack().text() == "layer1");
   CHECK(made->arg(0).node()->tensor_meta() == nullptr);  // of the intermediate value nothing is known
 
   Graph other;

@@ -29,8 +29,9 @@ TEST_CASE("is_tracing tells whether this thread traces, through nested traces an
 TEST_CASE("a trace that ends by an exception leaves nothing behind") {
   CHECK_THROWS_AS(
       [] {
-        const detail::TracingScope tracing;
-        const ModuleScope root("", "Net");
+        const detail::TracingScope tracing(nullptr, "Net");
+        const ModuleScope block("block", "Block");
+        const auto stage = annotate({{"stage", 1}});
         throw 1;
       }(),
       int);
@@ -40,8 +41,7 @@ TEST_CASE("a trace that ends by an exception leaves nothing behind") {
 
 TEST_CASE("the modules being traced, outermost first; a trace within a trace has its own") {
   CHECK(traced_modules().empty());
-  const detail::TracingScope tracing;
-  const ModuleScope root("", "Net");
+  const detail::TracingScope tracing(nullptr, "Net");
   CHECK(traced_modules() == "Net");
   {
     const ModuleScope encoder("encoder", "Encoder"), layer("encoder.0");
@@ -49,8 +49,8 @@ TEST_CASE("the modules being traced, outermost first; a trace within a trace has
     {
       const detail::TracingScope another;
       CHECK(traced_modules().empty());
-      const ModuleScope other("", "Other");
-      CHECK(traced_modules() == "Other");
+      const ModuleScope other("other", "Other");
+      CHECK(traced_modules() == "other (Other)");
     }
     CHECK(layer.outer() == &encoder);
     CHECK(traced_modules() == "Net > encoder (Encoder) > encoder.0");

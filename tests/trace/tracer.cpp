@@ -50,7 +50,7 @@ TEST_CASE("every node passes through create_node, which may change it") {
       if (const auto* method = std::get_if<CallMethod>(&op); method && method->target == "relu")
         op = CallFunction{&ops::gelu.info()};
       Node* node = Tracer::create_node(std::move(op), args, kwargs, name, where);
-      node->meta().module_stack = {"scope"};
+      node->set_module_stack({{}, {"scope"}});
       return node;
     }
   };
@@ -64,7 +64,7 @@ TEST_CASE("every node passes through create_node, which may change it") {
         "gelu = aten::gelu(%x)\nadd = aten::add.Scalar(%gelu, 1)\nchunk = .chunk(%add, 2)\ngetitem = "
         "operator::getitem(%chunk, 1)\n"
         "getitem_1 = operator::getitem(%getitem, 0)\nreturn %getitem_1\n");
-  for (const Node* n : g.nodes()) CHECK(n->meta().module_stack == std::vector<std::string>{"scope"});
+  for (const Node* n : g.nodes()) CHECK(n->module_stack().text() == "scope");
 }
 
 TEST_CASE("to_bool, to_number and iter may decide instead of throwing") {

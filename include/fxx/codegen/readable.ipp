@@ -236,6 +236,7 @@ class ForwardWriter {
 
   Expression call(const Node& node, const Operator& op, bool as_method) const {
     const std::string_view space = op.name_space();
+    if (op.name == "fxx::check_equal") return {check_equal(node)};
     if (op.name == "fxx::identity") return {text_of(*node.arg(0).node()), Expression::primary};
     if (op.name == "operator::getitem") return {get_item(node)};
     if (!as_method)
@@ -268,6 +269,14 @@ class ForwardWriter {
     }
     if (function) return {"torch::" + std::string(op.base_name()) + "(" + schema_arguments(node, op, 0) + ")"};
     return {exact_call(node, op)};
+  }
+  /// An input that was bound to a constant has that value.
+  std::string check_equal(const Node& node) const {
+    const std::string value = operand(node.arg(0), {}, node, Expression::unary);
+    const std::string condition = node.arg(1).is_none()
+                                      ? "!" + value + ".defined()"
+                                      : value + " == " + operand(node.arg(1), {}, node, Expression::unary);
+    return "TORCH_CHECK(" + condition + ", " + argument(node.arg(2), {}, node) + ")";
   }
   std::string scalar_infix(const Node& node, const Operator& op) const {
     const char* symbol = op.base_name() == "add"   ? " + "

@@ -15,5 +15,7 @@ struct UserFunction;
 class Node;
 class Graph;
 class Owner;
+class TracerFactory;
+struct Signature;
 
 }  // namespace fxx::inline FXX_ABI

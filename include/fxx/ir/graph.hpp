@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "fxx/error.hpp"
+#include "fxx/ir/detail/shared.hpp"
 #include "fxx/ir/node.hpp"
 #include "fxx/ir/owner.hpp"
 
@@ -161,6 +162,15 @@ class Graph {
   /// The module that this graph belongs to, or null.
   const Owner* owning_module() const;
   void set_owning_module(const Owner* owner);
+
+  /// How inputs are put together from placeholders; null when every input is one placeholder. Copied with the graph.
+  const Signature* signature() const;
+  /// A flat signature is none.
+  void set_signature(const Signature& signature);
+  /// What traces the graph again as it was traced (trace/tracer.hpp); null for a graph that was not traced. Copied with
+  /// the graph.
+  const detail::Shared<const TracerFactory>& tracer() const;
+  void set_tracer(detail::Shared<const TracerFactory> tracer);
 
   /// Prints opcode, name, target, args and kwargs in columns.
   void print_tabular(std::ostream& out) const;

@@ -156,7 +156,7 @@ FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args,
   node->kwargs_ = new_kwargs;
   node->edges_ = new_edges;
   node->args_size_ = static_cast<std::uint32_t>(args.size());
-  node->kwargs_size_ = static_cast<std::uint32_t>(kwargs.size());
+  node->kwargs_size_ = static_cast<std::uint32_t>(kwargs.size()) & 0x7fffffffu;
   node->edges_size_ = static_cast<std::uint32_t>(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) link(*new (new_edges + i) Edge{inputs[i], node, nullptr, nullptr});
 }
@@ -421,6 +421,8 @@ FXX_INLINE Graph::Graph(const Graph& other) : Graph() {
   std::vector<Node*> copies(other.index_bound());
   for (Node* n : other.nodes())
     copies[n->index()] = node_copy(*n, [&](Node* input) { return Argument(copies[input->index()]); });
+  storage_->signature = other.storage_->signature;
+  storage_->tracer = other.storage_->tracer;
 }
 FXX_INLINE Graph& Graph::operator=(const Graph& other) {
   if (this != &other) *this = Graph(other);
@@ -562,6 +564,7 @@ FXX_INLINE Node* Graph::copy_attributes(const Node& from, Node* to) {
   to->set_type(from.type());
   if (from.tensor_meta()) to->set_tensor_meta(*from.tensor_meta());
   to->location_ = from.location_;
+  to->module_stack_ = from.module_stack_;
   to->operation_ = from.operation_;
   if (from.meta_) to->meta() = *from.meta_;
   return to;
@@ -578,6 +581,17 @@ FXX_INLINE Argument Graph::graph_copy(const Graph& other, std::map<const Node*, 
 
 FXX_INLINE const Owner* Graph::owning_module() const { return storage_->owner; }
 FXX_INLINE void Graph::set_owning_module(const Owner* owner) { storage_->owner = owner; }
+FXX_INLINE const Signature* Graph::signature() const {
+  return storage_->signature ? &storage_->signature->value : nullptr;
+}
+FXX_INLINE void Graph::set_signature(const Signature& signature) {
+  ++storage_->version;
+  storage_->signature = {};
+  if (!signature.flat())
+    storage_->signature = detail::Shared<const detail::BoxOf<Signature>>(new detail::BoxOf<Signature>(signature));
+}
+FXX_INLINE const detail::Shared<const TracerFactory>& Graph::tracer() const { return storage_->tracer; }
+FXX_INLINE void Graph::set_tracer(detail::Shared<const TracerFactory> tracer) { storage_->tracer = std::move(tracer); }
 FXX_INLINE std::string_view Graph::intern(std::string_view text) { return storage_->intern(text); }
 
 FXX_INLINE bool same_structure(const Graph& a, const Graph& b) {

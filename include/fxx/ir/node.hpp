@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "fxx/ir/argument.hpp"
+#include "fxx/ir/module_stack.hpp"
 #include "fxx/ir/op.hpp"
 #include "fxx/ir/tensor_meta.hpp"
 
@@ -53,9 +54,8 @@ using KeywordArguments = detail::Borrowed<KeywordArgument>;
 
 /// What passes hang on a node besides its arguments. Copied with the node.
 struct NodeMeta {
-  std::string stack_trace;                // the user's lines, innermost last; empty when not recorded
-  std::vector<std::string> module_stack;  // qualified names of the modules it came from, outermost first
-  std::vector<std::pair<std::string, std::any>> custom;
+  std::string stack_trace;                               // the user's lines, innermost last; empty when not recorded
+  std::vector<std::pair<std::string, std::any>> custom;  // what fxx::annotate, or a pass, said of it
 };
 
 namespace detail {
@@ -200,6 +200,9 @@ class Node {
   void set_location(std::source_location where) { location_ = where; }
   /// The user's line as text, from the stack trace or the location; empty when neither is known.
   std::string source() const;
+  /// The calls of modules that it came from; empty in the root, and when not recorded.
+  const ModuleStack& module_stack() const { return module_stack_; }
+  void set_module_stack(ModuleStack stack) { module_stack_ = std::move(stack); }
   bool has_meta() const { return meta_ != nullptr; }
   NodeMeta& meta();
   const NodeMeta& meta() const;
@@ -226,15 +229,15 @@ class Node {
   Argument* args_ = nullptr;
   KeywordArgument* kwargs_ = nullptr;
   detail::Edge* edges_ = nullptr;
-  std::uint32_t args_size_ = 0, kwargs_size_ = 0, edges_size_ = 0, users_size_ = 0;
+  std::uint32_t args_size_ = 0, kwargs_size_ : 31 = 0, erased_ : 1 = 0, edges_size_ = 0, users_size_ = 0;
   detail::Edge *first_user_ = nullptr, *last_user_ = nullptr;
   std::uint64_t order_ = 0;
   const TensorMeta* tensor_meta_ = nullptr;
   NodeMeta* meta_ = nullptr;
   std::string_view type_;
   std::source_location location_ = {};
+  ModuleStack module_stack_;
   std::uint32_t index_ = 0, mark_ = 0;
-  bool erased_ = false;
 };
 
 }  // namespace fxx::inline FXX_ABI

@@ -272,6 +272,7 @@ class Rewriter {
       if (old->tensor_meta() && !fresh->tensor_meta()) fresh->set_tensor_meta(*old->tensor_meta());
       if (!old->type().empty()) fresh->set_type(old->type());
       fresh->set_location(old->location());
+      fresh->set_module_stack(old->module_stack());
       if (old->has_meta()) fresh->meta() = old->meta();
     }
     old->replace_all_uses_with(fresh);

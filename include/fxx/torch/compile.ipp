@@ -188,11 +188,11 @@ FXX_INLINE bool CompiledModule::is_current() const {
   return true;
 }
 
-FXX_INLINE c10::IValue CompiledModule::run(std::vector<c10::IValue> inputs) {
+FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs) {
   bool tensors = inputs.size() == placeholders_;
   for (const c10::IValue& input : inputs) tensors = tensors && input.isTensor() && input.toTensor().defined();
   // Inputs left out, and all else that the library was not made for, are the interpreter's business.
-  return tensors && is_current() ? run_built(inputs) : GraphModule::run(std::move(inputs));
+  return tensors && is_current() ? run_built(inputs) : GraphModule::run_flat(std::move(inputs));
 }
 
 FXX_INLINE c10::IValue CompiledModule::run_built(std::vector<c10::IValue>& inputs) {
@@ -248,7 +248,7 @@ FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_in
   // Both runs draw the same random numbers.
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   const at::Tensor state = generator.get_state();
-  const c10::IValue expected = GraphModule::run(inputs());
+  const c10::IValue expected = GraphModule::run_flat(inputs());
   generator.set_state(state);
   std::vector<c10::IValue> given = inputs();
   const c10::IValue got = run_built(given);

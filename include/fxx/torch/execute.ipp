@@ -80,6 +80,21 @@ FXX_INLINE at::indexing::TensorIndex tensor_index(const Argument& index,
   }
 }
 
+/// An input that was bound to a constant when the graph was traced has that value.
+FXX_INLINE c10::IValue check_equal(Values& v) {
+  const c10::IValue &value = v[0], &expected = v[1];
+  bool same = value.tagKind() == expected.tagKind();
+  // As C++ and Python compare: 1 is 1.0; an input left out is None.
+  if (value.isTensor() && !value.toTensor().defined()) same = expected.isNone();
+  else if ((value.isInt() || value.isDouble() || value.isBool()) &&
+           (expected.isInt() || expected.isDouble() || expected.isBool()))
+    same =
+        number(value) == number(expected) || (number(value) != number(value) && number(expected) != number(expected));
+  else if (same) same = value == expected;
+  if (!same) throw RunError(ErrorId::check_failed, "check: " + v[2].toStringRef() + " (" + describe(value) + ")");
+  return {};
+}
+
 class UserCalls {
  public:
   static UserCalls& instance() {
@@ -105,6 +120,7 @@ class UserCalls {
 
 FXX_INLINE HostCall find_host_call(std::string_view name) {
   static const std::map<std::string_view, HostCall> calls = {
+      {"fxx::check_equal", detail::check_equal},
       {"operator::add",
        [](Values& v) {
          return detail::both_integers(v) ? c10::IValue(v[0].toInt() + v[1].toInt())

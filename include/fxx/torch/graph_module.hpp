@@ -21,10 +21,35 @@
 
 #include "fxx/ir/graph.hpp"
 #include "fxx/rewrite/rewriter.hpp"
+#include "fxx/torch/box.hpp"
 #include "fxx/torch/module_owner.hpp"
 #include "fxx/torch/plan.hpp"
 
 namespace fxx::inline FXX_ABI {
+
+class GraphModule;
+class Proxy;
+
+namespace detail {
+
+template <class T>
+inline constexpr bool holds_proxy = std::derived_from<T, ProxyBase>;
+template <class T>
+  requires(Sequence<T> && !HasTraits<T>)
+inline constexpr bool holds_proxy<T> = holds_proxy<std::remove_cvref_t<typename T::value_type>>;
+template <class... T>
+inline constexpr bool holds_proxy<std::tuple<T...>> = (holds_proxy<T> || ...);
+template <class A, class B>
+inline constexpr bool holds_proxy<std::pair<A, B>> = holds_proxy<A> || holds_proxy<B>;
+
+/// A call of a GraphModule in a trace; in torch/symbolic_trace.hpp.
+template <class R, class... A>
+R call_traced(GraphModule& module, const A&... inputs);
+
+/// A boxed value for each placeholder of the graph, out of one for each input.
+std::vector<c10::IValue> flatten_inputs(const Graph& graph, std::vector<c10::IValue> inputs);
+
+}  // namespace detail
 
 class GraphModule : public torch::nn::Module {
  public:
@@ -57,20 +82,26 @@ class GraphModule : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& input0 = {}, const at::Tensor& input1 = {}, const at::Tensor& input2 = {},
                      const at::Tensor& input3 = {}, const at::Tensor& input4 = {}, const at::Tensor& input5 = {},
                      const at::Tensor& input6 = {}, const at::Tensor& input7 = {});
+  /// Called with proxies, it is traced through, or recorded where the tracer says that it is a leaf.
   template <class... A>
-  at::Tensor operator()(A&&... inputs) {
-    return call<at::Tensor>(std::forward<A>(inputs)...);
+  auto operator()(A&&... inputs) {
+    if constexpr ((detail::holds_proxy<std::remove_cvref_t<A>> || ...)) return call<Proxy>(std::forward<A>(inputs)...);
+    else return call<at::Tensor>(std::forward<A>(inputs)...);
   }
-  /// Any inputs, any result: `auto [values, indices] = gm->call<std::tuple<at::Tensor, at::Tensor>>(x)`.
+  /// Any inputs, any result, among them containers and structs as the traced function had them:
+  /// `auto [values, indices] = gm->call<std::tuple<at::Tensor, at::Tensor>>(x)`. Throws RunError (E701) when the graph
+  /// returns something else. In a trace, inputs and the result are proxies, or containers of them.
   template <class R = at::Tensor, class... A>
   R call(A&&... inputs) {
-    int results = any_result;
-    if constexpr (std::is_same_v<R, at::Tensor>) results = one_tensor;
-    else if constexpr (requires { std::tuple_size<R>::value; }) results = static_cast<int>(std::tuple_size_v<R>);
-    return detail::Unboxed<R>(checked(run({c10::IValue(std::forward<A>(inputs))...}), results)).get();
+    if constexpr ((detail::holds_proxy<std::remove_cvref_t<A>> || ...)) {
+      return detail::call_traced<R>(*this, inputs...);
+    } else {
+      return detail::unbox<R>(run({detail::box_input(std::forward<A>(inputs))...}), "GraphModule::call");
+    }
   }
-  /// The general form. Values are freed after their last use, those of `inputs` too.
-  virtual c10::IValue run(std::vector<c10::IValue> inputs);
+  /// The general form: a boxed value for each input. Containers are boxed as lists, tuples and dicts; an undefined tensor
+  /// is an input left out. Values are freed after their last use, those of `inputs` too.
+  c10::IValue run(std::vector<c10::IValue> inputs);
 
   // --- attributes and modules, by qualified name ---------------------------------------------------------------------
   /// The tensor of that name. Throws GraphError (E108) when there is none.
@@ -99,6 +130,9 @@ class GraphModule : public torch::nn::Module {
   void pretty_print(std::ostream& stream) const override;
 
  protected:
+  /// Runs the graph on a value for each placeholder.
+  virtual c10::IValue run_flat(std::vector<c10::IValue> inputs);
+
   FORWARD_HAS_DEFAULT_ARGS({0, torch::nn::AnyValue(at::Tensor())}, {1, torch::nn::AnyValue(at::Tensor())},
                            {2, torch::nn::AnyValue(at::Tensor())}, {3, torch::nn::AnyValue(at::Tensor())},
                            {4, torch::nn::AnyValue(at::Tensor())}, {5, torch::nn::AnyValue(at::Tensor())},
@@ -107,9 +141,6 @@ class GraphModule : public torch::nn::Module {
  private:
   class Registration;
   void take_from(const ModuleOwner& root, const std::map<std::string, Attribute>& more);
-  static constexpr int any_result = -2, one_tensor = -1;
-  /// Throws RunError (E701) unless the result is of that kind, or a tuple of so many.
-  c10::IValue checked(c10::IValue result, int results) const;
   std::shared_ptr<const Plan> plan();
   void changed();
 

@@ -7,6 +7,8 @@
 
 #include "fxx/codegen/readable.hpp"
 #include "fxx/error.hpp"
+#include "fxx/ir/print.hpp"
+#include "fxx/ir/signature.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/torch/graph_module.hpp"
 
@@ -212,18 +214,40 @@ FXX_INLINE std::shared_ptr<const Plan> GraphModule::plan() {
   return plan_;
 }
 
-FXX_INLINE c10::IValue GraphModule::run(std::vector<c10::IValue> inputs) { return plan()->run(inputs); }
-
-FXX_INLINE c10::IValue GraphModule::checked(c10::IValue result, int results) const {
-  if (results == one_tensor && !result.isTensor())
-    throw RunError(ErrorId::input_mismatch, "GraphModule::forward: the graph returns " + describe(result) +
-                                                ", not one tensor; call<R>() or run() gives other results");
-  if (results >= 0 && !(result.isTuple() && result.toTupleRef().size() == static_cast<std::size_t>(results)))
-    throw RunError(ErrorId::input_mismatch, "GraphModule::call: the graph returns " + describe(result) +
-                                                ", not a tuple of " + std::to_string(results) +
-                                                "; ask for what its output is, or take run()");
-  return result;
+FXX_INLINE std::vector<c10::IValue> detail::flatten_inputs(const Graph& graph, std::vector<c10::IValue> inputs) {
+  const Signature* signature = graph.signature();
+  if (!signature) return inputs;
+  std::vector<std::string> targets;
+  for (const Node* node : graph.nodes())
+    if (node->opcode() == Opcode::placeholder) targets.push_back(node->target());
+  const auto part = [](const c10::IValue& value, const Structure& structure, std::size_t i) -> c10::IValue {
+    const auto fail = [&](const std::string& wanted) {
+      throw RunError(ErrorId::input_mismatch, "GraphModule: " + describe(value) + " was given for an input that is " +
+                                                  wanted + "; give what the module was traced with");
+    };
+    const std::size_t size = structure.items.size();
+    if (value.isTensor() && !value.toTensor().defined()) return value;  // left out
+    if (structure.kind == Structure::Kind::dict) {
+      if (!value.isGenericDict()) fail("a dict of " + std::to_string(size));
+      const auto dict = value.toGenericDict();
+      const auto found = dict.find(to_ivalue(structure.keys[i]));
+      if (found == dict.end()) fail("a dict with the key " + to_string(structure.keys[i]));
+      return found->value();
+    }
+    if (value.isTuple() && value.toTupleRef().size() == size) return value.toTupleRef().elements()[i];
+    if (!value.isList() || value.toListRef().size() != size) fail("a list or tuple of " + std::to_string(size));
+    return value.toListRef()[i];
+  };
+  std::vector<c10::IValue> out;
+  for (auto& value : take_apart<c10::IValue>(*signature, targets, inputs, part))
+    out.push_back(value ? std::move(*value) : c10::IValue(at::Tensor()));
+  return out;
 }
+
+FXX_INLINE c10::IValue GraphModule::run(std::vector<c10::IValue> inputs) {
+  return run_flat(detail::flatten_inputs(graph_, std::move(inputs)));
+}
+FXX_INLINE c10::IValue GraphModule::run_flat(std::vector<c10::IValue> inputs) { return plan()->run(inputs); }
 
 FXX_INLINE at::Tensor GraphModule::forward(const at::Tensor& input0, const at::Tensor& input1, const at::Tensor& input2,
                                            const at::Tensor& input3, const at::Tensor& input4, const at::Tensor& input5,
@@ -233,7 +257,7 @@ FXX_INLINE at::Tensor GraphModule::forward(const at::Tensor& input0, const at::T
   while (given > 0 && !all[given - 1]->defined()) --given;
   std::vector<c10::IValue> inputs;
   for (std::size_t i = 0; i < given; ++i) inputs.emplace_back(*all[i]);
-  return checked(run(std::move(inputs)), one_tensor).toTensor();
+  return detail::unbox<at::Tensor>(run(std::move(inputs)), "GraphModule::forward");
 }
 
 FXX_INLINE at::Tensor GraphModule::attribute(std::string_view name) const {

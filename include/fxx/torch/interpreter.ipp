@@ -19,6 +19,7 @@ FXX_INLINE c10::IValue Interpreter::run(Values inputs, Environment initial) {
   for (const Node* node : graph_->nodes())
     if (const auto* placeholder = std::get_if<Placeholder>(&node->op()))
       ++placeholders, takes_the_rest |= placeholder->target.starts_with('*');
+  inputs = detail::flatten_inputs(*graph_, std::move(inputs));
   if (inputs.size() > placeholders && !takes_the_rest)
     throw RunError(ErrorId::input_mismatch, "Interpreter: " + std::to_string(inputs.size()) +
                                                 " inputs were given; the graph takes " + std::to_string(placeholders));
@@ -109,7 +110,8 @@ FXX_INLINE c10::IValue Interpreter::placeholder(const Placeholder& op, Values ar
     return to_list(std::move(rest), {});
   }
   const std::size_t at = next_input_++;
-  if (at < inputs_.size()) return std::move(inputs_[at]);
+  if (at < inputs_.size() && !(inputs_[at].isTensor() && !inputs_[at].toTensor().defined()))
+    return std::move(inputs_[at]);
   if (!args.empty()) return std::move(args[0]);
   throw RunError(ErrorId::input_mismatch,
                  "Interpreter: expected positional argument for parameter '" + op.target +

@@ -16,6 +16,7 @@
 
 #include "fxx/ir/owner.hpp"
 #include "fxx/torch/values.hpp"
+#include "fxx/trace/record.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -113,10 +114,18 @@ struct Unboxed<std::optional<at::IntArrayRef>> {
   std::optional<at::IntArrayRef>& get() { return value; }
 };
 
-/// A result of C++ code as a boxed value: tensors, numbers, text, optionals, tuples, pairs, vectors and maps of them.
+/// A result of C++ code as a boxed value: tensors, numbers, text, optionals, tuples, pairs, vectors, maps and structs
+/// (trace/hana.hpp) of them.
 template <class T>
 c10::IValue box_result(const T& value) {
-  if constexpr (requires { std::tuple_size<T>::value; }) {
+  if constexpr (Record<T>) {
+    c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+    record_traits<T>::apply(value, [&](const auto&... members) {
+      std::size_t i = 0;
+      (dict.insert(std::string(record_traits<T>::names[i++]), box_result(members)), ...);
+    });
+    return dict;
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
     return std::apply(
         [](const auto&... parts) { return c10::IValue(c10::ivalue::Tuple::create({box_result(parts)...})); }, value);
   } else if constexpr (requires { typename T::mapped_type; }) {

@@ -46,25 +46,18 @@ struct leaf : Holder {
   }
 
  private:
+  /// What forward returns for proxies; a Proxy, when it takes tensors only.
   template <class... A>
-  Proxy record(const A&... inputs) {
+  auto record(const A&... inputs) {
     const detail::ModuleArg operands[] = {detail::ModuleArg(inputs)...};
     std::vector<const Operand*> all;
     for (const detail::ModuleArg& operand : operands) all.push_back(&operand);
-    Tracer& tracer = fxx::detail::tracer_of(all);
-    auto* module_tracer = dynamic_cast<ModuleTracer*>(&tracer);
-    if (!module_tracer)
-      throw TraceError(ErrorId::module_not_in_root,
-                       "nn::leaf: a " + module_type_name(*this->get()) +
-                           " is called while a plain callable is traced; trace a module that it is registered in");
-    const std::string name = module_tracer->path_of_module(*this->get());
-    [[maybe_unused]] const bool leaf_module = module_tracer->is_leaf_module(*this->get(), name);
-    if constexpr (requires {
-                    { (*this)->forward(inputs...) } -> std::convertible_to<Proxy>;
-                  }) {
-      if (!leaf_module) return (*this)->forward(inputs...);
+    if constexpr (requires { (*this)->forward(inputs...); }) {
+      using Result = std::remove_cvref_t<decltype((*this)->forward(inputs...))>;
+      return fxx::detail::record_module_call<Result>(*this->get(), all, inputs...);
+    } else {
+      return fxx::detail::record_module_call<Proxy>(*this->get(), all, inputs...);
     }
-    return {tracer, module_tracer->call_module(name, all)};
   }
 };
 

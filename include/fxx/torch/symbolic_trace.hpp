@@ -2,12 +2,15 @@
 //
 // Parameters and buffers become get_attr nodes by identity, drop-in leaf modules (torch/nn.hpp) call_module nodes; all
 // other submodules are traced through. Sizes stay symbolic.
-// Main names: symbolic_trace, ModuleTracer. Cost: heavy (torch/nn/module.h); under a microsecond a node. After torch.fx
-// _symbolic_trace.py, 2.13.
+// Main names: symbolic_trace, ModuleTracer, LeafTypes. Cost: heavy (torch/nn/module.h); under a microsecond a node.
+// After torch.fx _symbolic_trace.py, 2.13.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <typeindex>
 #include <unordered_map>
 #include <vector>
 
@@ -16,92 +19,271 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// A tracer with a module. Derive from it to change what tracing does; names are torch.fx's.
-class ModuleTracer : public Tracer {
- public:
-  /// Both outlive the tracer.
-  ModuleTracer(Graph& graph, const torch::nn::Module& root) : Tracer(graph), owner_(root) {}
-
-  /// Is the module one call_module node? By default every module of torch.nn but containers is. One whose forward takes
-  /// tensors only is one whatever the answer: there is no way through it.
-  virtual bool is_leaf_module(const torch::nn::Module& module, const std::string& qualified_name);
-  /// The module's name under the root. Throws TraceError (E303) when it is not registered there.
-  virtual std::string path_of_module(const torch::nn::Module& module);
-  /// The call_module node of a leaf.
-  virtual Node* call_module(const std::string& qualified_name, std::span<const Operand* const> operands);
-
-  /// One get_attr node for each tensor and trace; a tensor that the root does not own is kept as `_tensor_constant<i>`.
-  Node* attribute(const void* tensor) override;
-
-  const ModuleOwner& owner() const { return owner_; }
-  const std::map<std::string, GraphModule::Attribute>& constants() const { return constants_; }
-
- private:
-  ModuleOwner owner_;
-  std::unordered_map<const c10::TensorImpl*, Node*> attributes_;
-  std::map<std::string, GraphModule::Attribute> constants_;
-};
-
 namespace detail {
 template <class M>
 auto forward_of(M& module) {
   return [&module](auto&&... inputs) -> decltype(module.forward(inputs...)) { return module.forward(inputs...); };
 }
+template <class M>
+using unwrapped_t = std::remove_reference_t<decltype(unwrap_module(std::declval<M&>()))>;
+template <class M>
+concept ModuleLike = std::derived_from<std::remove_cv_t<unwrapped_t<std::remove_reference_t<M>>>, torch::nn::Module>;
 }  // namespace detail
 
 /// Is forward a template that proxies can be given to?
 template <class M>
 concept Traceable = detail::proxy_arity<decltype(detail::forward_of(std::declval<M&>()))>() >= 0;
 
-/// Traces with a tracer of the caller's own, derived from ModuleTracer: `symbolic_trace_with<MyTracer>(net)`.
-template <class TracerType, class M>
-std::shared_ptr<GraphModule> symbolic_trace_with(M&& module_or_holder, std::vector<std::string> input_names = {}) {
-  auto& module = detail::unwrap_module(module_or_holder);
-  constexpr bool traceable = Traceable<std::remove_reference_t<decltype(module)>>;
-  static_assert(
-      traceable,
-      "fxx::symbolic_trace: forward cannot be called with proxies for all of its parameters; write it as a "
-      "template, template <class T> T forward(T x), or use fxx::trace(module, inputs), which takes it as it is");
-  if constexpr (traceable) {
-    constexpr int arity = detail::proxy_arity<decltype(detail::forward_of(module))>();
-    Graph graph;
-    TracerType tracer(graph, module);
-    trace_into(tracer, detail::forward_of(module), detail::input_names(input_names, arity),
-               std::make_index_sequence<arity>());
-    for (Node* node : graph.nodes())
-      if (node->opcode() == Opcode::placeholder && node->type().empty()) node->set_type("torch::Tensor");
-    return std::make_shared<GraphModule>(tracer.owner(), module.is_training(), std::move(graph), tracer.constants());
+/// Runs the forward of a module on arguments of a graph; empty for one whose forward takes tensors only.
+using ModuleForward = std::function<Argument(std::span<const Argument>)>;
+
+/// A tracer with a module. Derive from it to change what tracing does; names are torch.fx's.
+class ModuleTracer : public Tracer {
+ public:
+  /// Traces modules: trace().
+  ModuleTracer() = default;
+  /// Appends to a graph of `root`. Both outlive the tracer.
+  ModuleTracer(Graph& graph, const torch::nn::Module& root);
+  /// Settings are copied, what was traced is not.
+  ModuleTracer(const ModuleTracer& other) : Tracer(other), ignore_gradient_mode(other.ignore_gradient_mode) {}
+  ModuleTracer& operator=(const ModuleTracer& other) = delete;
+
+  /// A forward that switches gradients on or off (torch::NoGradGuard) throws TraceError (E316), since a graph has no
+  /// such switch. With this it is recorded as if the switch were not there: for graphs whose gradients do not matter.
+  bool ignore_gradient_mode = false;
+
+  /// The graph of a module's forward, or of a callable. A GraphModule is traced by running its graph with proxies.
+  /// owner() and constants() then are what the graph refers to; GraphModule takes both:
+  ///   Graph graph = tracer.trace(net);
+  ///   auto gm = std::make_shared<GraphModule>(tracer.owner(), net.is_training(), std::move(graph), tracer.constants());
+  template <class M>
+  Graph trace(M&& module_or_callable, std::vector<std::string> names = {});
+  template <class M, class... V>
+  Graph trace(M&& module_or_callable, const ConcreteArgs<V...>& inputs);
+
+  // --- hooks ---------------------------------------------------------------------------------------------------------
+  /// Is the module one call_module node? By default every module of torch.nn but containers is. One whose forward takes
+  /// tensors only is one whatever the answer: there is no way through it.
+  virtual bool is_leaf_module(const torch::nn::Module& module, const std::string& qualified_name);
+  /// The module's name under the root. Throws TraceError (E303) when it is not registered there.
+  virtual std::string path_of_module(const torch::nn::Module& module);
+  /// A submodule is called with these arguments. Gives the value of the call: a node, or containers of nodes. By default
+  /// a call_module node for a leaf, and what `forward(args)` returns, which traces through it, for others. Within it the
+  /// module is on traced_modules().
+  virtual Argument call_module(torch::nn::Module& module, const ModuleForward& forward, std::span<const Argument> args);
+  /// A name that the root, and what tracing added to it, does not have: `prefix`0, `prefix`1, ...
+  virtual std::string get_fresh_qualname(std::string_view prefix);
+  /// One get_attr node for each tensor and trace; a tensor that the root does not own is kept as `_tensor_constant<i>`.
+  Node* attribute(const void* tensor) override;
+  Node* create_node(Op op, Arguments args, KeywordArguments kwargs = {}, std::string_view name = {},
+                    std::source_location where = {}) override;
+  detail::Shared<const TracerFactory> factory() const override;
+  bool annotates_types() const override { return true; }
+
+  // --- recording -----------------------------------------------------------------------------------------------------
+  /// A call of a submodule, by the hook and within its scope.
+  Argument record_module(torch::nn::Module& module, const ModuleForward& forward, std::span<const Argument> args);
+
+  /// What is, or was last, traced.
+  const ModuleOwner& owner() const;
+  /// Tensors that the graph refers to and the root does not have.
+  const std::map<std::string, GraphModule::Attribute>& constants() const { return constants_; }
+
+ protected:
+  std::string root_name() const override { return owner_ ? owner_->class_name() : std::string(); }
+
+ private:
+  void begin(const torch::nn::Module& root);
+  Graph trace_graph_module(GraphModule& module, std::vector<InputLeaf> leaves, Signature signature);
+
+  std::optional<ModuleOwner> owner_;
+  bool gradients_ = true;
+  std::unordered_map<const c10::TensorImpl*, Node*> attributes_;
+  std::map<std::string, GraphModule::Attribute> constants_;
+  std::unordered_map<std::string, std::uint32_t> calls_;  // of each module in this trace
+  std::map<std::string, std::size_t> next_names_;         // the numbers that get_fresh_qualname() tries first
+  std::unordered_map<std::type_index, std::string> type_names_;
+};
+
+/// A tracer for which modules of these types (holders, or what they hold) are leaves beside those of torch.nn:
+/// `symbolic_trace_with<LeafTypes<Block, Attention>>(net)`. What they derive from does not count.
+template <class... Modules>
+class LeafTypes : public ModuleTracer {
+ public:
+  using ModuleTracer::ModuleTracer;
+  bool is_leaf_module(const torch::nn::Module& module, const std::string& qualified_name) override {
+    return ((typeid(module) == typeid(detail::unwrapped_t<Modules>)) || ...) ||
+           ModuleTracer::is_leaf_module(module, qualified_name);
+  }
+  detail::Shared<const TracerFactory> factory() const override { return remember(*this); }
+};
+
+namespace detail {
+
+/// A root for callables, and what was traced, as a module.
+const torch::nn::Module& function_root();
+std::shared_ptr<GraphModule> graph_module_of(const ModuleTracer& tracer, Graph graph, bool training);
+
+/// Gives the argument of a proxy back as one, all else as it was.
+template <class A>
+decltype(auto) rebuilt_input(Tracer& tracer, const A& original, const Argument& argument) {
+  if constexpr (std::derived_from<A, ProxyBase>) return from_argument<A>(tracer, argument);
+  else return (original);
+}
+
+}  // namespace detail
+
+template <class M, class... V>
+Graph ModuleTracer::trace(M&& module_or_callable, const ConcreteArgs<V...>& inputs) {
+  if constexpr (detail::ModuleLike<M>) {
+    auto& module = detail::unwrap_module(module_or_callable);
+    using Module = std::remove_cvref_t<decltype(module)>;
+    begin(module);
+    if constexpr (std::derived_from<Module, GraphModule>) {
+      detail::InputReader reader;
+      Signature signature;
+      std::vector<std::string> names = inputs.names;
+      if (names.size() < sizeof...(V)) names.resize(sizeof...(V));
+      names = detail::input_names(names, names.size());
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        (signature.inputs.push_back({names[I], reader.read(std::get<I>(inputs.values), names[I])}), ...);
+      }(std::index_sequence_for<V...>());
+      for (std::size_t i = sizeof...(V); i < names.size(); ++i)
+        signature.inputs.push_back({names[i], reader.read(PH, names[i])});
+      return trace_graph_module(module, std::move(reader.leaves), std::move(signature));
+    } else {
+      constexpr bool traceable = sizeof...(V) > 0 || Traceable<Module>;
+      static_assert(
+          traceable,
+          "fxx::symbolic_trace: forward cannot be called with proxies for all of its parameters; write it as a "
+          "template, template <class T> T forward(T x), describe inputs that are no tensors with concrete_args, or use "
+          "fxx::trace(module, inputs), which takes it as it is");
+      if constexpr (traceable) return Tracer::trace(detail::forward_of(module), detail::in_order<Module>(inputs));
+      else return {};
+    }
   } else {
-    return nullptr;
+    begin(detail::function_root());
+    return Tracer::trace(module_or_callable, inputs);
   }
 }
-
-/// The module as a graph: `auto gm = fxx::symbolic_trace(net);`. Throws TraceError where forward branches on traced
-/// values.
 template <class M>
-  requires std::derived_from<std::remove_reference_t<decltype(detail::unwrap_module(std::declval<M&>()))>,
-                             torch::nn::Module>
-std::shared_ptr<GraphModule> symbolic_trace(M&& module, std::vector<std::string> input_names = {}) {
-  return symbolic_trace_with<ModuleTracer>(detail::unwrap_module(module), std::move(input_names));
+Graph ModuleTracer::trace(M&& module_or_callable, std::vector<std::string> names) {
+  ConcreteArgs<> inputs;
+  inputs.names = std::move(names);
+  return trace(module_or_callable, inputs);
 }
 
-/// A callable as a graph; tensors that it captured become constants: `fxx::symbolic_trace([](auto x) { return relu(x);
-/// })`.
-template <class F>
-  requires(!std::derived_from<std::remove_reference_t<decltype(detail::unwrap_module(std::declval<F&>()))>,
-                              torch::nn::Module>)
-std::shared_ptr<GraphModule> symbolic_trace(F&& function, std::vector<std::string> input_names = {}) {
-  constexpr int arity = detail::proxy_arity<F&>();
-  static_assert(arity >= 0,
-                "fxx::symbolic_trace: the function cannot be called with proxies; take its tensors as `auto`, as a "
-                "template parameter, or as fxx::Proxy");
-  const torch::nn::Module root("Function");
-  Graph graph;
-  ModuleTracer tracer(graph, root);
-  if constexpr (arity >= 0)
-    trace_into(tracer, function, detail::input_names(input_names, arity), std::make_index_sequence<arity>());
-  return std::make_shared<GraphModule>(root, std::move(graph), "Function", tracer.constants());
+/// Traces with a tracer of the caller's own, derived from ModuleTracer; the graph remembers a copy of it.
+template <std::derived_from<ModuleTracer> TracerType, class M, class... V>
+std::shared_ptr<GraphModule> symbolic_trace(M&& module_or_callable, TracerType& tracer,
+                                            const ConcreteArgs<V...>& inputs) {
+  Graph graph = tracer.trace(module_or_callable, inputs);
+  if constexpr (std::copy_constructible<TracerType>) graph.set_tracer(remember(tracer));
+  bool training = true;
+  if constexpr (detail::ModuleLike<M>) training = detail::unwrap_module(module_or_callable).is_training();
+  return detail::graph_module_of(tracer, std::move(graph), training);
 }
+template <std::derived_from<ModuleTracer> TracerType, class M>
+std::shared_ptr<GraphModule> symbolic_trace(M&& module_or_callable, TracerType& tracer,
+                                            std::vector<std::string> input_names = {}) {
+  ConcreteArgs<> inputs;
+  inputs.names = std::move(input_names);
+  return symbolic_trace(module_or_callable, tracer, inputs);
+}
+/// Likewise by its type alone: `symbolic_trace_with<MyTracer>(net)`.
+template <std::derived_from<ModuleTracer> TracerType, class M>
+std::shared_ptr<GraphModule> symbolic_trace_with(M&& module_or_callable, std::vector<std::string> input_names = {}) {
+  TracerType tracer;
+  return symbolic_trace(module_or_callable, tracer, std::move(input_names));
+}
+
+/// The module as a graph: `auto gm = fxx::symbolic_trace(net);`. Or a callable; tensors that it captured become
+/// constants: `fxx::symbolic_trace([](auto x) { return relu(x); })`. A GraphModule is traced again, by the tracer that
+/// its graph remembers. Throws TraceError where forward branches on traced values.
+template <class M, class... V>
+std::shared_ptr<GraphModule> symbolic_trace(M&& module_or_callable, const ConcreteArgs<V...>& inputs) {
+  if constexpr (detail::ModuleLike<M>) {
+    auto& module = detail::unwrap_module(module_or_callable);
+    if constexpr (std::derived_from<std::remove_cvref_t<decltype(module)>, GraphModule>) {
+      const detail::Shared<const TracerFactory> factory = module.graph().tracer();
+      const detail::Shared<Tracer> made = factory ? factory->make() : detail::Shared<Tracer>();
+      if (auto* tracer = dynamic_cast<ModuleTracer*>(made.get())) {
+        Graph graph = tracer->trace(module, inputs);
+        graph.set_tracer(factory);
+        return detail::graph_module_of(*tracer, std::move(graph), module.is_training());
+      }
+    }
+  }
+  ModuleTracer tracer;
+  return symbolic_trace(module_or_callable, tracer, inputs);
+}
+template <class M>
+std::shared_ptr<GraphModule> symbolic_trace(M&& module_or_callable, std::vector<std::string> input_names = {}) {
+  ConcreteArgs<> inputs;
+  inputs.names = std::move(input_names);
+  return symbolic_trace(module_or_callable, inputs);
+}
+
+namespace detail {
+
+/// The value of a GraphModule in a trace: that of its graph, or a call_module node.
+Argument inline_graph_module(const GraphModule& module, Tracer& tracer, std::span<const Argument> inputs);
+
+template <class T>
+const ProxyBase* first_proxy(const T& value) {
+  const ProxyBase* found = nullptr;
+  if constexpr (std::derived_from<T, ProxyBase>) {
+    found = &value;
+  } else if constexpr (holds_proxy<T> && is_tuple<T>) {
+    std::apply([&](const auto&... items) { ((found = found ? found : first_proxy(items)), ...); }, value);
+  } else if constexpr (holds_proxy<T>) {
+    for (const auto& item : value) found = found ? found : first_proxy(item);
+  }
+  return found;
+}
+
+template <class R, class... A>
+R call_traced(GraphModule& module, const A&... inputs) {
+  const ProxyBase* found = nullptr;
+  ((found = found ? found : first_proxy(inputs)), ...);
+  Tracer* tracer = found ? &found->tracer() : Tracer::current();
+  if (!tracer)
+    throw TraceError(ErrorId::no_tracer,
+                     "GraphModule::call: lists of traced values are empty, so there is nothing to record into",
+                     Tracer::context());
+  const Argument args[] = {to_argument(*tracer, inputs)...};
+  return from_argument<R>(*tracer, inline_graph_module(module, *tracer, args));
+}
+
+/// Records the call of a submodule, for holders that are called with proxies (torch/nn.hpp). `Result` is what the caller
+/// gets. `operands` are `inputs`, as operands.
+template <class Result, class M, class... A>
+Result record_module_call(M& module, std::span<const Operand* const> operands, const A&... inputs) {
+  Tracer& tracer = tracer_of(operands);
+  auto* module_tracer = dynamic_cast<ModuleTracer*>(&tracer);
+  if (!module_tracer)
+    throw TraceError(ErrorId::module_not_in_root,
+                     "symbolic_trace: a " + module_type_name(module) +
+                         " is called while a plain callable is traced; trace a module that it is registered in",
+                     Tracer::context());
+  std::vector<Argument> args;
+  for (const Operand* operand : operands) args.push_back(tracer.create_arg(*operand));
+  ModuleForward forward;
+  if constexpr (requires { to_argument(tracer, module.forward(inputs...)); })
+    forward = [&](std::span<const Argument> given) {
+      if (given.size() != sizeof...(A))
+        throw TraceError(ErrorId::unsupported_argument,
+                         "ModuleTracer::call_module: forward is given " + std::to_string(given.size()) +
+                             " arguments; it was called with " + std::to_string(sizeof...(A)),
+                         Tracer::context());
+      return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return to_argument(tracer, module.forward(rebuilt_input(tracer, inputs, given[I])...));
+      }(std::index_sequence_for<A...>());
+    };
+  return from_argument<Result>(tracer, module_tracer->record_module(module, forward, args));
+}
+
+}  // namespace detail
 
 }  // namespace fxx::inline FXX_ABI
 

@@ -1,30 +1,115 @@
 // Bodies of torch/symbolic_trace.hpp.
 #pragma once
 
+#include <c10/core/GradMode.h>
+
 #include "fxx/error.hpp"
+#include "fxx/ir/signature.hpp"
 #include "fxx/torch/symbolic_trace.hpp"
+#include "fxx/trace/transformer.hpp"
 
 namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+/// The graph of a GraphModule, recorded again by a tracer whose root it is or lies within: what it refers to gets the
+/// names that the root has for it.
+class Inliner final : public Transformer {
+ public:
+  Inliner(const GraphModule& module, ModuleTracer& tracer)
+      : Transformer(module.graph()), module_(module), tracer_(tracer) {}
+
+  Argument get_attr(const GetAttr& op) override {
+    const at::Tensor tensor = module_.owner().tensor(op.target);
+    if (tensor.defined()) return tracer_.attribute(&tensor);
+    return record(GetAttr{tracer_.path_of_module(*find(op.target))}, {}, {});
+  }
+  Argument call_module(const CallModule& op, Arguments args, KeywordArguments kwargs) override {
+    const std::shared_ptr<torch::nn::Module> module = find(op.target);
+    if (!kwargs.span().empty()) return record(CallModule{tracer_.path_of_module(*module)}, args, kwargs);
+    ModuleForward forward;
+    if (const auto* graph_module = dynamic_cast<const GraphModule*>(module.get()))
+      forward = [&tracer = tracer_, graph_module](std::span<const Argument> given) {
+        return Inliner(*graph_module, tracer).inline_into(tracer, flatten_inputs(tracer, graph_module->graph(), given));
+      };
+    return tracer_.record_module(*module, forward, args.span());
+  }
+
+ private:
+  std::shared_ptr<torch::nn::Module> find(const std::string& name) const {
+    if (auto module = module_.owner().module(name)) return module;
+    throw TraceError(ErrorId::module_not_in_root,
+                     "symbolic_trace: the graph refers to '" + name + "', which " + module_.class_name() +
+                         " does not have; add it to the module before the graph is traced again",
+                     Tracer::context(&node()));
+  }
+
+  const GraphModule& module_;
+  ModuleTracer& tracer_;
+};
+
+FXX_INLINE const torch::nn::Module& function_root() {
+  static const torch::nn::Module root("Function");
+  return root;
+}
+
+FXX_INLINE std::shared_ptr<GraphModule> graph_module_of(const ModuleTracer& tracer, Graph graph, bool training) {
+  return std::make_shared<GraphModule>(tracer.owner(), training, std::move(graph), tracer.constants());
+}
+
+FXX_INLINE Argument inline_graph_module(const GraphModule& module, Tracer& tracer, std::span<const Argument> inputs) {
+  auto* module_tracer = dynamic_cast<ModuleTracer*>(&tracer);
+  if (!module_tracer)
+    throw TraceError(ErrorId::module_not_in_root,
+                     "symbolic_trace: a GraphModule of " + module.class_name() +
+                         " is called while a plain callable is traced; trace a module that it is registered in",
+                     Tracer::context());
+  const ModuleForward forward = [&](std::span<const Argument> given) {
+    return Inliner(module, *module_tracer).inline_into(tracer, flatten_inputs(tracer, module.graph(), given));
+  };
+  return module_tracer->record_module(const_cast<GraphModule&>(module), forward, inputs);
+}
+
+}  // namespace detail
+
+// --- hooks -----------------------------------------------------------------------------------------------------------
+
+FXX_INLINE ModuleTracer::ModuleTracer(Graph& graph, const torch::nn::Module& root) : Tracer(graph) { begin(root); }
 
 FXX_INLINE bool ModuleTracer::is_leaf_module(const torch::nn::Module& module, const std::string&) {
   return fxx::is_leaf_module(module);
 }
 
 FXX_INLINE std::string ModuleTracer::path_of_module(const torch::nn::Module& module) {
-  if (const std::string* name = owner_.name_of(&module)) return *name;
+  if (const std::string* name = owner().name_of(&module)) return *name;
   throw TraceError(ErrorId::module_not_in_root,
                    "ModuleTracer::path_of_module: a " + module_type_name(module) +
-                       " is called that is not installed as a submodule of " + owner_.class_name() +
+                       " is called that is not installed as a submodule of " + owner().class_name() +
                        "; register it with register_module",
                    context());
 }
 
-FXX_INLINE Node* ModuleTracer::call_module(const std::string& qualified_name,
-                                           std::span<const Operand* const> operands) {
-  std::vector<Argument> args;
-  for (const Operand* operand : operands) args.push_back(create_arg(*operand));
-  return create_node(CallModule{qualified_name}, args, {}, {},
-                     operands.empty() ? std::source_location() : operands[0]->location());
+FXX_INLINE Argument ModuleTracer::call_module(torch::nn::Module& module, const ModuleForward& forward,
+                                              std::span<const Argument> args) {
+  const std::string name = path_of_module(module);
+  if (!is_leaf_module(module, name) && forward) return forward(args);
+  return create_proxy(CallModule{name}, args);
+}
+
+FXX_INLINE Argument ModuleTracer::record_module(torch::nn::Module& module, const ModuleForward& forward,
+                                                std::span<const Argument> args) {
+  const std::string name = path_of_module(module);
+  std::string& type = type_names_[typeid(module)];
+  if (type.empty()) type = detail::class_name_of(module);
+  const ModuleScope scope(name, type, calls_[name]++);
+  return call_module(module, forward, args);
+}
+
+FXX_INLINE std::string ModuleTracer::get_fresh_qualname(std::string_view prefix) {
+  for (std::size_t& i = next_names_[std::string(prefix)];; ++i) {
+    std::string name = std::string(prefix) + std::to_string(i);
+    if (!owner().tensor(name).defined() && !owner().module(name) && !constants_.contains(name)) return name;
+  }
 }
 
 FXX_INLINE Node* ModuleTracer::attribute(const void* pointer) {
@@ -34,17 +119,99 @@ FXX_INLINE Node* ModuleTracer::attribute(const void* pointer) {
                      "ModuleTracer::attribute: an undefined tensor is passed to an operator; leave the argument out",
                      context());
   Node*& node = attributes_[tensor.unsafeGetTensorImpl()];
-  if (node) return node;
-  std::string name = owner_.name_of(tensor);
+  if (node && !node->is_erased()) return node;
+  std::string name = owner().name_of(tensor);
   if (name.empty()) {
-    std::size_t i = 0;
-    do name = "_tensor_constant" + std::to_string(i++);
-    while (owner_.tensor(name).defined() || constants_.contains(name));
+    name = get_fresh_qualname("_tensor_constant");
     constants_.emplace(name, tensor);
   }
-  node = create_node(GetAttr{name}, {});
-  node->set_tensor_meta(tensor_meta_of(tensor));
+  node = create_proxy(GetAttr{name}, {});
+  if (node->opcode() == Opcode::get_attr) node->set_tensor_meta(tensor_meta_of(tensor));
   return node;
+}
+
+FXX_INLINE Node* ModuleTracer::create_node(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
+                                           std::source_location where) {
+  if (c10::GradMode::is_enabled() != gradients_ && !ignore_gradient_mode) [[unlikely]]
+    throw TraceError(
+        ErrorId::gradients_switched,
+        "ModuleTracer::create_node: the traced code switched gradients " + std::string(gradients_ ? "off" : "on") +
+            " (NoGradGuard), and calls '" + target_text(op) +
+            "'; a graph has no such switch. Use detach() on what should have no gradient, put the guard around the "
+            "call of the whole module, or set ignore_gradient_mode of the tracer",
+        context());
+  return Tracer::create_node(std::move(op), args, kwargs, name, where);
+}
+
+FXX_INLINE detail::Shared<const TracerFactory> ModuleTracer::factory() const {
+  if (typeid(*this) != typeid(ModuleTracer)) return {};
+  return remember(*this);
+}
+
+// --- tracing ---------------------------------------------------------------------------------------------------------
+
+FXX_INLINE const ModuleOwner& ModuleTracer::owner() const {
+  if (!owner_)
+    throw TraceError(ErrorId::no_tracer, "ModuleTracer::owner: nothing was traced yet; trace() sets the root",
+                     context());
+  return *owner_;
+}
+
+FXX_INLINE void ModuleTracer::begin(const torch::nn::Module& root) {
+  owner_.emplace(root, detail::class_name_of(root));
+  gradients_ = c10::GradMode::is_enabled();
+  attributes_.clear();
+  constants_.clear();
+  calls_.clear();
+  next_names_.clear();
+}
+
+FXX_INLINE Graph ModuleTracer::trace_graph_module(GraphModule& module, std::vector<InputLeaf> leaves,
+                                                  Signature signature) {
+  const Graph& old = module.graph();
+  Graph graph;
+  Session session(*this, graph);
+  const std::vector<Node*> placeholders = old.find_nodes(Opcode::placeholder);
+  const bool as_it_was = signature.inputs.empty();
+  if (as_it_was && old.signature()) signature = *old.signature();
+  if (!as_it_was && leaves.size() > placeholders.size())
+    throw TraceError(ErrorId::unsupported_argument,
+                     "symbolic_trace: concrete_args describes " + std::to_string(leaves.size()) +
+                         " inputs; the graph takes " + std::to_string(placeholders.size()),
+                     context());
+  for (std::size_t i = leaves.size(); i < placeholders.size(); ++i) {
+    const Node& node = *placeholders[i];
+    InputLeaf leaf{.name = node.target(), .type = std::string(node.type())};
+    if (!node.args().empty()) leaf.default_value = node.arg(0);
+    if (node.has_meta()) leaf.meta = node.meta().custom;
+    leaves.push_back(std::move(leaf));
+    if (!as_it_was) signature.inputs.push_back({node.target(), {}});
+  }
+  std::vector<Node*> nodes;
+  if (as_it_was) {
+    // Leaves of a signature are found by name, whatever became of the placeholders since.
+    Signature flat;
+    for (const InputLeaf& leaf : leaves) flat.inputs.push_back({leaf.name, {}});
+    nodes = detail::make_inputs(*this, leaves, flat);
+    for (Signature::Input& input : signature.inputs)
+      input.structure.for_each_leaf([&](Structure& leaf) {
+        for (std::size_t i = 0; i < nodes.size(); ++i)
+          if (placeholders[i]->target() == leaf.placeholder) return void(leaf.placeholder = nodes[i]->target());
+      });
+  } else {
+    nodes = detail::make_inputs(*this, leaves, signature);
+  }
+  std::vector<Argument> inputs;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (placeholders[i]->tensor_meta()) nodes[i]->set_tensor_meta(*placeholders[i]->tensor_meta());
+    inputs.push_back(leaves[i].bound && leaves[i].checked ? leaves[i].constant : Argument(nodes[i]));
+  }
+  const Argument result = detail::Inliner(module, *this).inline_into(*this, inputs);
+  detail::make_output(*this, result, std::string(old.output_node()->type()));
+  session.finish();
+  detail::keep_signature(graph, std::move(signature));
+  graph.set_tracer(factory());
+  return graph;
 }
 
 }  // namespace fxx::inline FXX_ABI

@@ -1,25 +1,105 @@
 // Bodies of trace/tracer.hpp.
 #pragma once
 
+#include <algorithm>
+#include <typeinfo>
+
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/runtime/backtrace.hpp"
+#include "fxx/trace/input.hpp"
 #include "fxx/trace/proxy.hpp"
-#include "fxx/trace/scope.hpp"
 #include "fxx/trace/tracer.hpp"
 
 namespace fxx::inline FXX_ABI {
 
 FXX_INLINE Node* ProxyBase::node() const { return item_ < 0 ? node_ : tracer_->item(node_, item_); }
 
+/// Backtraces of nodes, to be looked up all at once.
+struct detail::Backtraces {
+  std::vector<std::pair<Node*, Backtrace>> all;
+
+  void write() {
+    // Most frames are shared by all nodes; a program is started for those of each library.
+    std::vector<void*> addresses;
+    for (const auto& [node, backtrace] : all)
+      addresses.insert(addresses.end(), backtrace.addresses().begin(), backtrace.addresses().end());
+    std::sort(addresses.begin(), addresses.end());
+    addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+    std::vector<std::string> lines;
+    for (const Frame& frame : symbolise(addresses, SourceLines::of_user))
+      lines.push_back(is_user_frame(frame) ? format_frame(frame) : std::string());
+    for (const auto& [node, backtrace] : all) {
+      if (node->is_erased()) continue;
+      std::string text;
+      for (std::size_t i = backtrace.addresses().size(); i-- > 0;) {
+        const auto found = std::lower_bound(addresses.begin(), addresses.end(), backtrace.addresses()[i]);
+        const std::string& line = lines[static_cast<std::size_t>(found - addresses.begin())];
+        if (!line.empty()) text += (text.empty() ? "" : "\n") + line;
+      }
+      node->meta().stack_trace = std::move(text);
+    }
+    all.clear();
+  }
+};
+
+FXX_INLINE Tracer::~Tracer() { delete backtraces_; }
+
 // --- hooks -----------------------------------------------------------------------------------------------------------
 
 FXX_INLINE Node* Tracer::create_node(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
                                      std::source_location where) {
-  Node* node = graph_->create_node(std::move(op), args, kwargs, name);
+  Node* node = graph().create_node(std::move(op), args, kwargs, name);
   node->set_location(where);
+  if (detail::in_scope()) [[unlikely]]
+    detail::note_scope(*node);
+  if (options.record_stack_traces) [[unlikely]] {
+    if (!backtraces_) backtraces_ = new detail::Backtraces;
+    if (node->opcode() != Opcode::output) backtraces_->all.emplace_back(node, Backtrace::capture());
+    if (!in_session_) backtraces_->write();
+  }
   return node;
+}
+
+FXX_INLINE Node* Tracer::create_proxy(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
+                                      std::source_location where) {
+  if (options.check_mutable_operations) [[unlikely]]
+    refuse_mutation(op, kwargs);
+  return proxy(create_node(std::move(op), args, kwargs, name, where));
+}
+
+FXX_INLINE void Tracer::refuse_mutation(const Op& op, KeywordArguments kwargs) const {
+  bool mutates = false;
+  if (const auto* call = std::get_if<CallFunction>(&op)) {
+    const auto* target = std::get_if<const Operator*>(&call->target);
+    mutates = target && (*target)->mutates;
+  } else if (const auto* call = std::get_if<CallMethod>(&op)) {
+    mutates = call->target.ends_with('_') && !call->target.ends_with("__");
+  }
+  for (const KeywordArgument& k : kwargs.span()) mutates |= k.key == "out";
+  if (!mutates) return;
+  throw TraceError(ErrorId::mutable_operation,
+                   "Tracer::create_proxy: '" + target_text(op) +
+                       "' writes to its argument, which check_mutable_operations refuses; use the operator that gives "
+                       "a new tensor",
+                   context());
+}
+
+FXX_INLINE std::vector<Node*> Tracer::create_args_for_root(std::span<const InputLeaf> inputs) {
+  std::vector<Node*> nodes;
+  for (const InputLeaf& input : inputs) {
+    Node* node = input.default_value ? create_proxy(Placeholder{input.name}, {*input.default_value})
+                                     : create_proxy(Placeholder{input.name}, {});
+    if (annotates_types()) node->set_type(input.type);
+    for (const auto& entry : input.meta) {
+      auto& custom = node->meta().custom;
+      const auto known = [&](const auto& noted) { return noted.first == entry.first; };
+      if (std::none_of(custom.begin(), custom.end(), known)) custom.push_back(entry);
+    }
+    nodes.push_back(node);
+  }
+  return nodes;
 }
 
 FXX_INLINE Argument Tracer::create_arg(const Operand& value) {
@@ -58,6 +138,14 @@ FXX_INLINE void Tracer::iter(const ProxyBase& value) {
       context(value.node()));
 }
 
+FXX_INLINE std::vector<std::string> Tracer::keys(const ProxyBase& value) {
+  throw TraceError(
+      ErrorId::not_iterable,
+      "Tracer::keys: a traced dictionary cannot be iterated, its keys are known only when the graph runs; name the "
+      "keys that you need",
+      context(value.node()));
+}
+
 FXX_INLINE Argument Tracer::to_number(const ProxyBase& value) {
   throw TraceError(
       ErrorId::data_dependent,
@@ -78,12 +166,45 @@ FXX_INLINE std::string Tracer::user_source(const Node* value) {
   return text;
 }
 
+FXX_INLINE detail::Shared<const TracerFactory> Tracer::factory() const {
+  if (typeid(*this) != typeid(Tracer)) return {};
+  return remember(*this);
+}
+
+FXX_INLINE void Tracer::no_graph() const {
+  throw TraceError(
+      ErrorId::no_tracer,
+      "Tracer::graph: the tracer has no graph to record into at the moment; it has one while trace() runs, "
+      "or when it was made for one",
+      context());
+}
+
+FXX_INLINE Tracer::Session::Session(Tracer& tracer, Graph& graph)
+    : tracer_(tracer), before_(tracer.graph_), root_(tracer.root_name()), scope_(&tracer, root_) {
+  if (tracer.in_session_)
+    throw TraceError(ErrorId::no_tracer,
+                     "Tracer::trace: the tracer is at work already; use another one for a trace within a trace",
+                     context());
+  tracer.in_session_ = true;
+  tracer.graph_ = &graph;
+  tracer.items_.clear();
+}
+FXX_INLINE Tracer::Session::~Session() {
+  tracer_.in_session_ = false;
+  tracer_.graph_ = before_;
+  tracer_.items_.clear();
+  if (tracer_.backtraces_) tracer_.backtraces_->all.clear();
+}
+FXX_INLINE void Tracer::Session::finish() {
+  if (tracer_.backtraces_) tracer_.backtraces_->write();
+}
+
 // --- recording -------------------------------------------------------------------------------------------------------
 
 FXX_INLINE Proxy Tracer::placeholder(std::string_view name, std::optional<Argument> default_value,
                                      std::string_view type) {
-  Node* node = default_value ? create_node(Placeholder{std::string(name)}, {*default_value})
-                             : create_node(Placeholder{std::string(name)}, {});
+  Node* node = default_value ? create_proxy(Placeholder{std::string(name)}, {*default_value})
+                             : create_proxy(Placeholder{std::string(name)}, {});
   node->set_type(type);
   return {*this, node};
 }
@@ -112,16 +233,16 @@ FXX_INLINE Node* Tracer::call_function(const Operator& op, std::span<const Opera
   std::vector<Argument> args;
   std::vector<KeywordArgument> kwargs;
   bind(&op, operands, args, kwargs);
-  return create_node(CallFunction{&op}, args, kwargs, {},
-                     operands.empty() ? std::source_location() : operands[0]->location());
+  return create_proxy(CallFunction{&op}, args, kwargs, {},
+                      operands.empty() ? std::source_location() : operands[0]->location());
 }
 
 FXX_INLINE Node* Tracer::call_function(const UserFunction& function, std::span<const Operand* const> operands) {
   std::vector<Argument> args;
   std::vector<KeywordArgument> kwargs;
   bind(nullptr, operands, args, kwargs);
-  return create_node(CallFunction{&function}, args, kwargs, {},
-                     operands.empty() ? std::source_location() : operands[0]->location());
+  return create_proxy(CallFunction{&function}, args, kwargs, {},
+                      operands.empty() ? std::source_location() : operands[0]->location());
 }
 
 FXX_INLINE Node* Tracer::call_method(std::string_view method, const Operator* resolved,
@@ -129,15 +250,15 @@ FXX_INLINE Node* Tracer::call_method(std::string_view method, const Operator* re
   std::vector<Argument> args;
   std::vector<KeywordArgument> kwargs;
   bind(resolved, operands, args, kwargs);
-  Node* node = create_node(CallMethod{std::string(method)}, args, kwargs, {}, where);
-  if (resolved) node->set_resolved(resolved);
+  Node* node = create_proxy(CallMethod{std::string(method)}, args, kwargs, {}, where);
+  if (resolved && node->opcode() == Opcode::call_method) node->set_resolved(resolved);
   return node;
 }
 
 FXX_INLINE Node* Tracer::item(Node* node, int index) {
   Node*& known = items_[(static_cast<std::uint64_t>(node->index()) << 32) | static_cast<std::uint32_t>(index)];
   if (!known || known->is_erased())
-    known = create_node(CallFunction{&table_operator(OperatorIndex::operator_getitem)}, {node, index});
+    known = create_proxy(CallFunction{&table_operator(OperatorIndex::operator_getitem)}, {node, index});
   return known;
 }
 

@@ -8,6 +8,8 @@
 #include "fxx/ir/detail/arena.hpp"
 #include "fxx/ir/detail/names.hpp"
 #include "fxx/ir/graph.hpp"
+#include "fxx/ir/signature.hpp"
+#include "fxx/ir/tracer_factory.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
 
@@ -73,6 +75,8 @@ struct GraphStorage {
   Arena arena;
   Graph* graph;
   const Owner* owner = nullptr;
+  Shared<const BoxOf<Signature>> signature;
+  Shared<const TracerFactory> tracer;
   Node root;     // both ends of the list
   Node* before;  // new nodes go before it
   Node* output = nullptr;
