@@ -8,6 +8,7 @@
 #include "fxx/codegen/module_source.hpp"
 #include "fxx/runtime/cache.hpp"
 #include "fxx/torch/compile.hpp"
+#include "fxx/torch/fold_constants.hpp"
 #include "torch/support.hpp"
 
 using namespace fxx;
@@ -138,6 +139,15 @@ void check_training(const zoo::Entry& entry) {
   check_gradients(by_graph, gradients(subject.model.forward, subject.module(), subject.other));
 }
 TEST_CASE("in training: the same random numbers, statistics and gradients") { for_each_model(check_training); }
+
+TEST_CASE("rewritten by every rule that ships") {
+  for_each_model([](const zoo::Entry& entry) {
+    const Subject subject(entry);
+    const auto gm = subject.trace();
+    optimize_for_inference(*gm);
+    check_forward(subject.model.forward, nullptr, *gm, {subject.inputs, subject.other}, 1e-10);
+  });
+}
 
 TEST_CASE("compile() of every model") {
   for_each_model([](const zoo::Entry& entry) {
