@@ -290,9 +290,7 @@ class SizeSolver {
   }
   std::string text(int e) { return fit_.expressions().text(e, names_, read_names_); }
   static ErrorContext context(const Node& node) {
-    std::string modules;
-    for (const std::string& module : node.meta().module_stack) modules += (modules.empty() ? "" : " > ") + module;
-    return {format_node(node), node.source(), modules};
+    return {format_node(node), node.source(), node.module_stack().text()};
   }
 
   /// Trace `t` is the first that differs from the first one.
