@@ -9,6 +9,7 @@
 
 #include "fxx/codegen/built.ipp"
 #include "fxx/codegen/cpp.ipp"
+#include "fxx/codegen/inputs.ipp"
 #include "fxx/codegen/members.ipp"
 #include "fxx/codegen/module_source.ipp"
 #include "fxx/codegen/readable.ipp"

@@ -5,10 +5,12 @@
 #include <set>
 
 #include "fxx/codegen/cpp.hpp"
+#include "fxx/codegen/inputs.hpp"
 #include "fxx/codegen/members.hpp"
 #include "fxx/codegen/readable.hpp"
 #include "fxx/codegen/types.hpp"
 #include "fxx/error.hpp"
+#include "fxx/ir/names.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
@@ -33,25 +35,27 @@ struct Expression {
 class ForwardWriter {
  public:
   ForwardWriter(const Graph& graph, const Owner& owner, const Members& members, const CodeOptions& options)
-      : graph_(graph), owner_(owner), members_(members), options_(options), types_(graph, owner) {}
+      : graph_(graph), owner_(owner), members_(members), options_(options), types_(graph, owner), inputs_(graph) {
+    for (const Node* node : graph.nodes()) names_.insert(node->name());
+  }
 
   /// "torch::Tensor x, double p = 0.5", without defaults in a definition.
   std::string parameters(bool with_defaults) const {
     std::string list;
-    for (const Node* node : graph_.nodes()) {
-      if (node->opcode() != Opcode::placeholder) continue;
-      if (!node->target().empty() && node->target()[0] == '*')
-        no_cpp(*node, "a variadic input has no C++ form; give the inputs one by one");
-      std::string type(node->type());
-      if (type.empty())
-        type = node->args().empty() || node->arg(0).is_none() ? "torch::Tensor" : types_.of(node->arg(0));
-      if (!is_cpp_type(type))
-        no_cpp(*node, "the type " + repr(std::string_view(type)) + " of input '" + std::string(node->name()) +
-                          "' is no C++ type");
-      list += (list.empty() ? "" : ", ") + type + " " + std::string(node->name());
-      if (with_defaults && !node->args().empty())
-        list += " = " + (node->arg(0).is_none() ? "{}" : immediate(node->arg(0), {}, *node));
+    std::set<std::string_view> known;  // leaves of containers, and inputs that are one value
+    if (const Signature* signature = graph_.signature()) {
+      for (const std::string_view target : signature->leaves()) known.insert(target);
+      for (const Signature::Input& input : signature->inputs) {
+        const bool leaf = input.structure.kind == Structure::Kind::leaf;
+        const Node* node = leaf ? inputs_.placeholder(input.structure.placeholder) : nullptr;
+        if (leaf && !node) continue;  // it was erased
+        list += (list.empty() ? "" : ", ") +
+                (leaf ? parameter(*node, with_defaults) : inputs_.type(input.structure) + " " + input_name(input));
+      }
     }
+    for (const Node* node : graph_.nodes())
+      if (node->opcode() == Opcode::placeholder && !known.contains(node->target()))
+        list += (list.empty() ? "" : ", ") + parameter(*node, with_defaults);
     return list;
   }
 
@@ -64,6 +68,13 @@ class ForwardWriter {
   std::string body(const std::string& indent) {
     plan_releases();
     std::string text;
+    if (const Signature* signature = graph_.signature())
+      for (const Signature::Input& input : signature->inputs) {
+        if (input.structure.kind == Structure::Kind::leaf) continue;
+        std::vector<std::string> lines;
+        inputs_.unpack(input.structure, input_name(input), lines);
+        for (const std::string& line : lines) text += indent + line + "\n";
+      }
     for (const Node* node : graph_.nodes()) {
       const std::string line = statement(*node);
       if (!line.empty()) text += indent + line + "\n";
@@ -72,6 +83,27 @@ class ForwardWriter {
   }
 
  private:
+  /// "double p = 0.5".
+  std::string parameter(const Node& node, bool with_default) const {
+    if (!node.target().empty() && node.target()[0] == '*')
+      no_cpp(node, "a variadic input has no C++ form; give the inputs one by one");
+    std::string type(node.type());
+    if (type.empty()) type = node.args().empty() || node.arg(0).is_none() ? "torch::Tensor" : types_.of(node.arg(0));
+    if (!is_cpp_type(type))
+      no_cpp(node, "the type " + repr(std::string_view(type)) + " of input '" + std::string(node.name()) +
+                       "' is no C++ type");
+    std::string text = type + " " + std::string(node.name());
+    if (with_default && !node.args().empty())
+      text += " = " + (node.arg(0).is_none() ? "{}" : immediate(node.arg(0), {}, node));
+    return text;
+  }
+  /// The name of an input that is a container: one that no node has.
+  std::string input_name(const Signature::Input& input) const {
+    std::string name = snake_case(input.name);
+    while (is_reserved_name(name) || names_.contains(name)) name += '_';
+    return name;
+  }
+
   // --- statements ----------------------------------------------------------------------------------------------------
 
   void plan_releases() {
@@ -497,10 +529,16 @@ class ForwardWriter {
         },
         [&](DictView dict) {
           std::string text;
+          const std::string made = types_.of(value);
+          if (made.starts_with("std::tuple<")) {
+            for (const DictEntry& entry : dict.entries)
+              text += (text.empty() ? "" : ", ") + argument(entry.value, {}, node);
+            return "std::make_tuple(" + text + ")";
+          }
           for (const DictEntry& entry : dict.entries)
             text += (text.empty() ? "{" : ", {") + immediate(entry.key, {}, node) + ", " +
                     argument(entry.value, {}, node) + "}";
-          return types_.of(value) + "{" + text + "}";
+          return made + "{" + text + "}";
         });
   }
 
@@ -511,6 +549,8 @@ class ForwardWriter {
   const Members& members_;
   CodeOptions options_;
   CppTypes types_;
+  InputCode inputs_;
+  std::set<std::string_view> names_;
   std::vector<const Node*> last_user_;
   std::vector<bool> has_effect_after_;
   std::vector<std::size_t> barrier_of_, occurrences_;

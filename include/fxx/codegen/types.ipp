@@ -119,6 +119,14 @@ FXX_INLINE std::string CppTypes::of(const Argument& value) const {
       },
       [&](DictView dict) {
         const std::string type = dict.entries.empty() ? "torch::Tensor" : of(dict.entries[0].value);
+        std::string tuple;  // values of several types: a struct of the user's, whose members come in order
+        bool same = true;
+        for (const DictEntry& entry : dict.entries) {
+          const std::string item = of(entry.value);
+          same = same && item == type;
+          tuple += (tuple.empty() ? "" : ", ") + item;
+        }
+        if (!same) return "std::tuple<" + tuple + ">";
         const std::string key = dict.entries.empty() ? "std::string" : of(dict.entries[0].key);
         return "std::map<" + key + ", " + type + ">";
       });

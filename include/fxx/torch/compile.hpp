@@ -32,6 +32,7 @@ class CompiledModule : public GraphModule {
   /// Use compile().
   CompiledModule(GraphModule& source, const CompileOptions& options);
 
+  c10::IValue run_flat(std::vector<c10::IValue> inputs) override;
   /// Will the next call go through the built library?
   bool is_current() const;
 
@@ -45,9 +46,6 @@ class CompiledModule : public GraphModule {
   const std::string& library_path() const { return library_.path(); }
   /// Nodes that run in this program, since they have no narrow header.
   std::vector<std::string> called_back() const;
-
- protected:
-  c10::IValue run_flat(std::vector<c10::IValue> inputs) override;
 
  private:
   friend std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,

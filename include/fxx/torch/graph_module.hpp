@@ -102,6 +102,8 @@ class GraphModule : public torch::nn::Module {
   /// The general form: a boxed value for each input. Containers are boxed as lists, tuples and dicts; an undefined tensor
   /// is an input left out. Values are freed after their last use, those of `inputs` too.
   c10::IValue run(std::vector<c10::IValue> inputs);
+  /// Likewise, with a value for each placeholder: containers are taken apart already.
+  virtual c10::IValue run_flat(std::vector<c10::IValue> inputs);
 
   // --- attributes and modules, by qualified name ---------------------------------------------------------------------
   /// The tensor of that name. Throws GraphError (E108) when there is none.
@@ -130,9 +132,6 @@ class GraphModule : public torch::nn::Module {
   void pretty_print(std::ostream& stream) const override;
 
  protected:
-  /// Runs the graph on a value for each placeholder.
-  virtual c10::IValue run_flat(std::vector<c10::IValue> inputs);
-
   FORWARD_HAS_DEFAULT_ARGS({0, torch::nn::AnyValue(at::Tensor())}, {1, torch::nn::AnyValue(at::Tensor())},
                            {2, torch::nn::AnyValue(at::Tensor())}, {3, torch::nn::AnyValue(at::Tensor())},
                            {4, torch::nn::AnyValue(at::Tensor())}, {5, torch::nn::AnyValue(at::Tensor())},

@@ -124,18 +124,15 @@ FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const 
     const at::NoGradGuard no_grad;
     std::vector<c10::IValue> boxed;
     for (const at::Tensor& input : inputs) boxed.emplace_back(input.clone());
-    const c10::IValue result = module.run(std::move(boxed));
+    const c10::IValue result = module.run_flat(std::move(boxed));
     detail::flatten(result, outputs);
-    std::string arguments;
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      arguments += (i ? ", inputs[" : "inputs[") + std::to_string(i) + "]";
     check =
         "    std::vector<torch::Tensor> inputs, expected;\n"
         "    torch::load(inputs, folder + \"/example_inputs.pt\");\n"
         "    torch::load(expected, folder + \"/example_outputs.pt\");\n"
         "    std::vector<torch::Tensor> results;\n"
         "    add_tensors(results, model->forward(" +
-        arguments +
+        forward_arguments(module.graph(), "inputs") +
         "));\n"
         "    if (results.size() != expected.size()) throw std::runtime_error(\"there are not as many results as the "
         "traced model has\");\n"
