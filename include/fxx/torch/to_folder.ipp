@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "fxx/codegen/inputs.hpp"
 #include "fxx/codegen/module_source.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/names.hpp"
