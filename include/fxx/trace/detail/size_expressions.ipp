@@ -126,8 +126,8 @@ FXX_INLINE std::string SizeExpressions::text(int e, std::span<const std::string>
       // A number stands in front, as people write it.
       const bool swapped = term(t.b).kind == Kind::constant;
       const int left = swapped ? t.b : t.a, right = swapped ? t.a : t.b;
-      const std::string all =
-          operand(left, product) + "*" + operand(right, term(right).kind == Kind::mul ? product : unary);
+      const auto factor = [&](int of) { return operand(of, term(of).kind == Kind::mul ? product : unary); };
+      const std::string all = factor(left) + "*" + factor(right);
       return least > product ? "(" + all + ")" : all;
     }
     case Kind::floordiv: return joined("//", product, t.a, t.b);

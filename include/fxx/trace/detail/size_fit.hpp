@@ -74,7 +74,7 @@ class SizeFit {
 
   void add_floors(int numerator, const SizeValues& values, std::int64_t factor, std::vector<int>& found);
   void add_remainders(int numerator, const SizeValues& values, std::vector<int>& found);
-  Answer extremes(const SizeValues& values);
+  Answer add_extremes(const SizeValues& values, std::vector<int>& found);
   void make_floors();
   void add_floor_products(const SizeValues& values, std::int64_t added, std::vector<int>& found);
   void collect_constants(int e, std::vector<std::int64_t>& found) const;
@@ -91,6 +91,7 @@ class SizeFit {
   std::vector<int> monomials_;  // products of up to three symbols
   std::vector<int> floors_;     // n // k and (n + k - 1) // k
   std::vector<int> atoms_;      // sizes that are read, and expressions found that are no sums of products
+  SizeValues scratch_;
   std::map<SizeValues, Answer> known_;
   std::map<SizeValues, int> described_;
 };

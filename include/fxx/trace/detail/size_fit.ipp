@@ -62,18 +62,21 @@ FXX_INLINE bool SizeFit::enough_sets() const {
 /// counts is that the rounded factors give every value exactly.
 FXX_INLINE std::optional<std::vector<std::int64_t>> solve_linear(std::span<const SizeValues* const> columns,
                                                                  const SizeValues& values, bool with_constant) {
-  const std::size_t rows = values.size(), n = columns.size() + with_constant;
+  constexpr std::size_t most_rows = 64;  // that the elimination looks at; all are checked in the end
+  const std::size_t rows = std::min(values.size(), most_rows), n = columns.size() + with_constant;
   if (n > rows) return std::nullopt;
   const auto entry = [&](std::size_t t, std::size_t c) { return c < columns.size() ? (*columns[c])[t] : 1; };
-  std::vector<long double> m(rows * (n + 1));
+  std::array<long double, 128> few;
+  std::vector<long double> many(rows * (n + 1) > few.size() ? rows * (n + 1) : 0);
+  long double* const m = many.empty() ? few.data() : many.data();
   const auto at = [&](std::size_t t, std::size_t c) -> long double& { return m[t * (n + 1) + c]; };
   long double largest = 0;
   for (std::size_t t = 0; t < rows; ++t) {
     for (std::size_t c = 0; c < n; ++c) at(t, c) = static_cast<long double>(entry(t, c));
     at(t, n) = static_cast<long double>(values[t]);
   }
-  std::vector<std::size_t> row_of(n);
-  std::vector<bool> used(rows);
+  std::array<std::size_t, most_rows> row_of;
+  std::array<bool, most_rows> used{};
   for (std::size_t c = 0; c < n; ++c) {
     std::size_t best = rows;
     for (std::size_t t = 0; t < rows; ++t)
@@ -97,7 +100,7 @@ FXX_INLINE std::optional<std::vector<std::int64_t>> solve_linear(std::span<const
       return std::nullopt;
     factors[c] = static_cast<std::int64_t>(rounded);
   }
-  for (std::size_t t = 0; t < rows; ++t) {
+  for (std::size_t t = 0; t < values.size(); ++t) {
     WideInteger sum = 0;
     for (std::size_t c = 0; c < n; ++c) {
       const WideInteger product = static_cast<WideInteger>(factors[c]) * entry(t, c);
@@ -145,7 +148,6 @@ FXX_INLINE SizeFit::Answer SizeFit::integer(const SizeValues& values, std::span<
   bool atom = false;
   if (count_distinct(values) == 1) answer = {expressions_.constant(values[0]), none, {}};
   if (answer.expression == none) answer.expression = sums_and_products(values);
-  if (answer.expression == none) answer.expression = shifted_products(values);
   if (answer.expression == none) {
     atom = true;
     answer.expression = equal(atoms_);
@@ -171,7 +173,6 @@ FXX_INLINE int SizeFit::description(const SizeValues& values) {
   const auto [at, fresh] = described_.try_emplace(values, none);
   if (!fresh) return at->second;
   int e = sums_and_products(values);
-  if (e == none) e = shifted_products(values);
   if (e == none) {
     const Answer answer = divisions(values);
     if (answer.ask.empty()) e = answer.expression;
@@ -189,7 +190,7 @@ FXX_INLINE bool SizeFit::affine(const SizeValues& x, const SizeValues& values, s
   const WideInteger f = dv / dx;
   if (f > INT64_MAX || f < -INT64_MAX) return false;
   const WideInteger d = values[a] - f * x[a];
-  if (d > INT64_MAX || d < -INT64_MAX) return false;
+  if (d > INT64_MAX || d < INT64_MIN) return false;
   for (std::size_t t = 0; t < x.size(); ++t)
     if (f * x[t] + d != values[t]) return false;
   factor = static_cast<std::int64_t>(f);
@@ -206,7 +207,8 @@ FXX_INLINE int SizeFit::affine_in(int e, const SizeValues& values, bool without_
 /// The same in a product, which is built only when it serves.
 FXX_INLINE int SizeFit::affine_in_product(std::span<const int> factors, const SizeValues& values,
                                           bool without_constant) {
-  SizeValues product = expressions_.values(factors[0]);
+  SizeValues& product = scratch_;
+  product = expressions_.values(factors[0]);
   for (int e : factors.subspan(1))
     for (std::size_t t = 0; t < product.size(); ++t)
       if (__builtin_mul_overflow(product[t], expressions_.values(e)[t], &product[t])) return none;
@@ -245,15 +247,18 @@ FXX_INLINE int SizeFit::sums_and_products(const SizeValues& values) {
     for (int e : monomials_)
       if (const int found = affine_in(e, values, without_constant); found != none) return found;
   const std::size_t n = monomials_.size(), pairs = std::min(n, leaves_.size() * (leaves_.size() + 3) / 2);
-  for (const bool with_constant : {false, true})
+  for (const bool with_constant : {false, true}) {
     for (std::size_t i = 0; i < n; ++i)
       for (std::size_t j = i + 1; j < n; ++j)
-        if (const int e = solved(std::vector{monomials_[i], monomials_[j]}, values, with_constant); e != none) return e;
+        if (const int e = solved(std::array{monomials_[i], monomials_[j]}, values, with_constant); e != none) return e;
+    if (!with_constant)
+      if (const int e = shifted_products(values); e != none) return e;
+  }
   for (const bool with_constant : {false, true})
     for (std::size_t i = 0; i < pairs; ++i)
       for (std::size_t j = i + 1; j < pairs; ++j)
         for (std::size_t k = j + 1; k < pairs; ++k)
-          if (const int e = solved(std::vector{monomials_[i], monomials_[j], monomials_[k]}, values, with_constant);
+          if (const int e = solved(std::array{monomials_[i], monomials_[j], monomials_[k]}, values, with_constant);
               e != none)
             return e;
   return leaves_.size() > 2 ? solved(leaves_, values, true) : none;
@@ -309,7 +314,7 @@ FXX_INLINE int SizeFit::with_atoms(const SizeValues& values, std::span<const int
     for (int a : atoms)
       for (int b : partners)
         if (a != b)
-          if (const int e = solved(std::vector{a, b}, values, with_constant); e != none) return e;
+          if (const int e = solved(std::array{a, b}, values, with_constant); e != none) return e;
   for (std::size_t i = 0; i < atoms.size(); ++i)
     for (std::size_t j = i; j < partners.size(); ++j)
       for (std::size_t k = j; k < partners.size(); ++k)
@@ -399,40 +404,37 @@ FXX_INLINE void SizeFit::add_remainders(int numerator, const SizeValues& values,
   }
 }
 
-/// min(n, 16), max(n, 16), 2*min(n, m) + 1, max(n, m).
-FXX_INLINE SizeFit::Answer SizeFit::extremes(const SizeValues& values) {
+/// min(n, 16), max(n, 16), 2*min(n, m) + 1, max(n, m). Returns the first that needs another size to be sure of its
+/// bound.
+FXX_INLINE SizeFit::Answer SizeFit::add_extremes(const SizeValues& values, std::vector<int>& found) {
   using Kind = SizeExpressions::Kind;
+  Answer doubtful;
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    const SizeValues n = expressions_.values(leaves_[i]);
+    const SizeValues& n = expressions_.values(leaves_[i]);
     for (const Kind kind : {Kind::minimum, Kind::maximum}) {
       const std::int64_t bound = kind == Kind::minimum ? *high : *low;
       const int e = expressions_.make(kind, leaves_[i], expressions_.constant(bound));
       if (expressions_.values(e) != values) continue;
-      // A bound that one size alone has met could be anything: the next size beyond it tells.
+      const auto is_beyond = [&](std::int64_t x) { return kind == Kind::minimum ? x > bound : x < bound; };
       SizeValues beyond, within;
-      for (std::int64_t x : n)
-        (kind == Kind::minimum ? x > bound : x < bound) ? beyond.push_back(x) : within.push_back(x);
+      for (std::int64_t x : n) (is_beyond(x) ? beyond : within).push_back(x);
       if (count_distinct(within) < 2) continue;
-      Answer answer{e, none, {}};
-      if (count_distinct(beyond) < 2) {
-        const std::int64_t step = symbols_[i].multiple_of;
-        for (const std::int64_t x : {beyond[0] + step, beyond[0] - step})
-          if (symbols_[i].allows(x) && x > 1 && (kind == Kind::minimum ? x > bound : x < bound) &&
-              std::find(n.begin(), n.end(), x) == n.end() && answer.ask.empty()) {
-            answer.ask = sets_[0];
-            answer.ask[i] = x;
-          }
-      }
-      return answer;
+      found.push_back(e);
+      // A bound that one size alone has met could be anything: the next size beyond it tells.
+      if (count_distinct(beyond) > 1 || doubtful.expression != none) continue;
+      const std::int64_t step = symbols_[i].multiple_of;
+      for (const std::int64_t x : {beyond[0] + step, beyond[0] - step})
+        if (symbols_[i].allows(x) && x > 1 && is_beyond(x) && doubtful.expression == none) {
+          doubtful = {e, none, sets_[0]};
+          doubtful.ask[i] = x;
+        }
     }
     for (std::size_t j = i + 1; j < leaves_.size(); ++j)
-      for (const Kind kind : {Kind::minimum, Kind::maximum}) {
-        const int e = expressions_.make(kind, leaves_[i], leaves_[j]);
-        if (const int fits = affine_in(e, values, false); fits != none) return {fits, none, {}};
-      }
+      for (const Kind kind : {Kind::minimum, Kind::maximum})
+        found.push_back(affine_in(expressions_.make(kind, leaves_[i], leaves_[j]), values, false));
   }
-  return {};
+  return doubtful;
 }
 
 /// n // k and (n + k - 1) // k for every symbol.
@@ -461,13 +463,26 @@ FXX_INLINE void SizeFit::add_floor_products(const SizeValues& values, std::int64
   std::vector<int> factors;
   for (int f : floors_)
     if (factors.size() < most && divides(f)) factors.push_back(f);
+  // Most pairs are not proportional to the product, which floating point sees at once.
+  const std::size_t first = static_cast<std::size_t>(
+      std::find_if(product.begin(), product.end(), [](auto v) { return v != 0; }) - product.begin());
+  if (first == product.size()) return;
+  const auto at = [&](int e, std::size_t t) { return static_cast<double>(expressions_.values(e)[t]); };
+  const auto try_factors = [&](std::span<const int> of) {
+    double ratio = static_cast<double>(product[first]);
+    for (int e : of) ratio /= at(e, first);
+    for (std::size_t t = 0; t < product.size(); ++t) {
+      double difference = ratio;
+      for (int e : of) difference *= at(e, t);
+      difference -= static_cast<double>(product[t]);
+      if (!(std::fabs(difference) < 0.5 + 1e-9 * std::fabs(static_cast<double>(product[t])))) return;
+    }
+    if (const int e = affine_in_product(of, product, true); e != none) found.push_back(expressions_.plus(e, added));
+  };
   for (std::size_t i = 0; i < factors.size(); ++i)
     for (std::size_t j = i; j < factors.size(); ++j) {
-      if (const int e = affine_in_product(std::array{factors[i], factors[j]}, product, true); e != none)
-        found.push_back(expressions_.plus(e, added));
-      for (int n : leaves_)
-        if (const int e = affine_in_product(std::array{n, factors[i], factors[j]}, product, true); e != none)
-          found.push_back(expressions_.plus(e, added));
+      try_factors(std::array{factors[i], factors[j]});
+      for (int n : leaves_) try_factors(std::array{n, factors[i], factors[j]});
     }
 }
 
@@ -477,8 +492,7 @@ FXX_INLINE SizeFit::Answer SizeFit::divisions(const SizeValues& values) {
   std::vector<int> found;
   for (int n : leaves_) add_floors(n, values, 1, found);
   for (int n : leaves_) add_remainders(n, values, found);
-  Answer extreme = extremes(values);
-  found.push_back(extreme.expression);
+  const Answer doubtful = add_extremes(values, found);
   // The same of products and sums of two symbols.
   for (std::size_t i = leaves_.size(); i < monomials_.size(); ++i) add_floors(monomials_[i], values, 1, found);
   for (std::size_t i = 0; i < leaves_.size(); ++i)
@@ -516,15 +530,14 @@ FXX_INLINE SizeFit::Answer SizeFit::divisions(const SizeValues& values) {
             if (const int e = expressions_.floor_divided(expressions_.scaled(n, a), b, k);
                 e != none && expressions_.values(e) == values && enough(n, 2))
               found.push_back(e);
-  for (std::int64_t k = 2; k <= 6; ++k) {
+  for (const std::int64_t k : {2, 3, 6}) {
     SizeValues multiple = values;
     bool fits = true;
     for (std::int64_t& v : multiple) fits = fits && !__builtin_mul_overflow(v, k, &v);
     if (fits) found.push_back(expressions_.floor_divided(sums_and_products(multiple), 0, k));
   }
-  Answer answer = decide(std::move(found));
-  if (answer.ask.empty() && answer.expression == extreme.expression) return extreme;
-  return answer;
+  const Answer answer = decide(std::move(found));
+  return answer.ask.empty() && answer.expression == doubtful.expression ? doubtful : answer;
 }
 
 // --- telling expressions apart ---------------------------------------------------------------------------------------
