@@ -8,12 +8,13 @@
 
 namespace bench {
 
-/// A chain of 10,000 small operators.
-struct Deep10k : torch::nn::Module {
+/// A chain of small operators, four a turn.
+template <int turns>
+struct Deep : torch::nn::Module {
   template <class T>
   T forward(T x) {
     T y = x;
-    for (int i = 0; i < 2500; ++i) {
+    for (int i = 0; i < turns; ++i) {
       y = relu(y);
       y = y + x;
       y = sigmoid(y);

@@ -2,7 +2,7 @@
 """Times Python's torch.fx on the models of bench/models.hpp and on the graph of bench/graph.cpp.
 
 usage: torch_fx.py FIGURE...    prints a JSON object: figure -> microseconds a node, the best of several turns
-Figures: trace/<model>, interpreter/<model> (over a Python forward), graph/<operation>.
+Figures: trace/<model>, make_fx/<model> (with fake tensors), interpreter/<model> (over a Python forward), graph/<operation>.
 """
 import copy
 import json
@@ -12,6 +12,7 @@ import time
 import torch
 import torch.fx
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 torch.set_num_threads(1)
 NODES = 10000
@@ -151,6 +152,12 @@ def figure(name):
         return best(GRAPH[what], prepare) / NODES
     model = MODELS[what]()
     turns = 3 if what == 'deep10k' else 30
+    if kind == 'make_fx':
+        trace = make_fx(model, tracing_mode='fake')
+        x = model.input()
+        with torch.no_grad():
+            nodes = len(trace(x).graph.nodes)
+            return best(lambda: trace(x), turns=min(turns, 3)) / nodes
     traced = torch.fx.symbolic_trace(model)
     nodes = len(traced.graph.nodes)
     if kind == 'trace':

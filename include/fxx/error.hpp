@@ -50,6 +50,13 @@ enum class ErrorId : std::uint16_t {
   dynamic_dim_invalid = 311,
   mutable_operation = 315,
   gradients_switched = 316,
+  traced_data_access = 320,
+  traced_on_other_thread = 321,
+  sizes_baked = 322,
+  mode_refused = 323,
+  constant_is_intermediate = 324,
+  gradient_in_forward = 325,
+  training_flag_unknown = 326,
   // rewriting
   rewrite_limit = 401,
   replacement_invalid = 402,

@@ -121,7 +121,7 @@ struct MobileNetImpl : torch::nn::Module {
 TEST_CASE("MobileNet") {
   MobileNetImpl net;
   make_statistics(net);
-  std::set<std::string> modules{"classifier"};
+  std::set<std::string> modules{"classifier", "dropout"};
   for (const char* block : {"features.0.", "features.1."})
     for (const char* name : {"expand", "bn1", "depthwise", "bn2", "squeeze", "excite", "project", "bn3"})
       modules.insert(std::string(block) + name);
@@ -149,8 +149,11 @@ TEST_CASE("LibTorch's own transformer encoder") {
     LibTorchEncoderImpl net(gelu);
     std::set<std::string> modules;
     for (const char* layer : {"encoder.layers.0.", "encoder.layers.1."})
-      for (const char* name : {"self_attn.out_proj", "linear1", "linear2", "norm1", "norm2"})
+      for (const char* name :
+           {"self_attn.out_proj", "linear1", "linear2", "norm1", "norm2", "dropout", "dropout1", "dropout2"})
         modules.insert(std::string(layer) + name);
+    // Attention drops out by a function that is given its module's flag.
+    modules.insert("encoder.layers.0.self_attn._dropout0"), modules.insert("encoder.layers.1.self_attn._dropout1");
     check_model(net, {torch::randn({7, 2, 16})}, {torch::randn({7, 2, 16})}, {modules, {"dropout: "}});
   }
 }
@@ -187,7 +190,7 @@ struct EncoderBlockImpl : torch::nn::Module {
 
 TEST_CASE("a transformer block written by hand") {
   EncoderBlockImpl block;
-  const std::set<std::string> modules{"norm1", "norm2", "q", "k", "v", "out", "up", "down"};
+  const std::set<std::string> modules{"norm1", "norm2", "q", "k", "v", "out", "up", "down", "dropout"};
   check_model(block, {torch::randn({2, 6, 16})}, {torch::randn({2, 6, 16})},
               {modules, {"dropout: 2", "attention, divided: 1", "silu: 1", "merge linears: 1", "folded: 2"}});
 }
@@ -197,11 +200,12 @@ TEST_CASE("BERT") {
   config.vocab_size = 50, config.hidden_size = 24, config.num_hidden_layers = 2, config.num_attention_heads = 3;
   config.intermediate_size = 40, config.max_position_embeddings = 12;
   SentenceEncoderImpl net(config);
-  std::set<std::string> modules{"embeddings.word_embeddings", "embeddings.LayerNorm"};
+  std::set<std::string> modules{"embeddings.word_embeddings", "embeddings.LayerNorm", "embeddings.dropout"};
   for (const char* layer : {"encoder.layer.0.", "encoder.layer.1."})
     for (const char* name :
-         {"attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
-          "attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"})
+         {"attention.self.query", "attention.self.key", "attention.self.value", "attention.self.dropout",
+          "attention.output.dense", "attention.output.LayerNorm", "attention.output.dropout", "intermediate.dense",
+          "output.dense", "output.LayerNorm", "output.dropout"})
       modules.insert(std::string(layer) + name);
   for (const char* name : {"embeddings.position_embeddings", "embeddings.token_type_embeddings"}) modules.insert(name);
   const auto mask = torch::ones({2, 9}, torch::kLong);

@@ -93,9 +93,9 @@ using Forward = std::function<c10::IValue(const Tensors&)>;
 
 /// A function traced with copies of the inputs.
 inline std::shared_ptr<GraphModule> traced(const Forward& f, const Tensors& inputs, const TraceOptions& options = {}) {
-  const torch::nn::Module root("Function");
+  torch::nn::Module root("Function");
   return fxx::detail::trace_module(
-      root,
+      root, false,
       [&](std::span<const at::Tensor> in) {
         return f({in.begin(), in.end()});
       },

@@ -1,6 +1,7 @@
 // Tracing at the dispatcher where it is easily got wrong: code that cannot be a graph, code that fails, writes, makes
 // views, or runs in several threads; and the table of operators against what LibTorch registers.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <sstream>
@@ -81,6 +82,20 @@ TEST_CASE("questions that do not depend on the inputs are answered: sizes, dtype
 }
 
 // --- code that fails -----------------------------------------------------------------------------------------------
+
+TEST_CASE("attention of torch::nn may be called across: it asks whether query and key are equal, and needs no answer") {
+  torch::nn::MultiheadAttention attention(8, 2);
+  const Forward across = [&](const Tensors& t) { return std::get<0>(attention(t[0], t[1], t[1])); };
+  for (const int length : {5, 7}) {
+    const Tensors in{torch::rand({5, 2, 8}), torch::rand({length, 2, 8})};
+    const auto gm = traced(across, in);
+    CHECK(difference((*gm)(in[0], in[1]), across(in).toTensor()) <= 1e-6);
+  }
+  // Asked by other code, it is a question about values, unless sizes or dtypes answer it.
+  const Forward equal = [](const Tensors& t) { return torch::equal(t[0], t[1]) ? t[0] * 2 : t[1]; };
+  CHECK(fault_of<TraceError>([&] { traced(equal, {torch::ones({2}), torch::ones({2})}); }).id == 301);
+  CHECK(traced(equal, {torch::ones({2}), torch::ones({3})})->graph().size() == 3);
+}
 
 TEST_CASE("what forward throws passes as it is, the tracer is off afterwards, and the next trace works") {
   const Tensor x = torch::rand({3});
@@ -481,24 +496,175 @@ TEST_CASE("threads trace at once, while others compute unwatched") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("what another thread does is not seen: memory that it shares is refused, its other results are constants") {
+TEST_CASE("operators that another thread calls with traced tensors are refused; its other results are constants") {
   const Tensor x = torch::rand({3});
-  const Forward shares = [](const Tensors& t) {
+  for (const bool used : {true, false}) {
+    const Forward computes = [used](const Tensors& t) {
+      Tensor y;
+      std::thread([&] { y = t[0] * 2; }).join();
+      CHECK(y.dim() == 1);  // the thread itself goes on undisturbed
+      return used ? y + t[0] : t[0];
+    };
+    const Fault fault = fault_of<TraceError>([&] { traced(computes, {x}); });
+    CHECK(fault.id == 321);
+    CHECK(fault.says("aten::mul"));
+    CHECK(is_off());
+  }
+  const Forward constant = [](const Tensors& t) {
     Tensor y;
-    std::thread([&] { y = t[0].view({3, 1}); }).join();
-    return y * 2;
-  };
-  CHECK(fault_of<TraceError>([&] { traced(shares, {x}); }).id == 307);
-  const Forward computes = [](const Tensors& t) {
-    Tensor y;
-    std::thread([&] { y = t[0] * 2; }).join();
+    std::thread([&] { y = torch::full({3}, 2.f); }).join();
     return y + t[0];
   };
-  const auto gm = traced(computes, {x});
-  CHECK(same(gm->attribute("_tensor_constant0"), x * 2));
+  const auto gm = traced(constant, {x});
+  CHECK(same((*gm)(x), x + 2));
 }
 
-// --- sizes of traces, options --------------------------------------------------------------------------------------
+TEST_CASE("elements of a traced tensor are out of C++'s reach, those of constants and parameters are not") {
+  const Tensor x = torch::rand({3});
+  const auto refused = [&](const Forward& f) {
+    const Fault fault = fault_of<TraceError>([&] { traced(f, {x}); });
+    CHECK(fault.id == 320);
+    CHECK(is_off());
+    return fault;
+  };
+  const Fault fault = refused([](const Tensors& t) { return t[0] * t[0].data_ptr<float>()[0]; });
+  CHECK(fault.says("%x"));
+  CHECK(fault.says("trace.cpp"));
+  refused([](const Tensors& t) { return t[0] * t[0].accessor<float, 1>()[1]; });
+  refused([](const Tensors& t) { return (t[0] + 1) * static_cast<double>(t[0].storage().nbytes()); });
+  refused([](const Tensors& t) {
+    const Tensor z = torch::zeros({3});  // filled by C++ over what an operator wrote
+    z.data_ptr<float>()[1] = 3;
+    return t[0] * z;
+  });
+  refused([](const Tensors& t) {
+    const Tensor z = torch::empty({3});
+    z.copy_(t[0]);
+    return t[0] * z.data_ptr<float>()[0];
+  });
+  refused([](const Tensors& t) { return t[0] + torch::from_blob(t[0].data_ptr(), {3}); });
+  struct Reads : torch::nn::Module {
+    Tensor w = register_parameter("w", torch::rand({3}));
+    Tensor forward(Tensor t) { return t * w.data_ptr<float>()[0]; }
+  } reads;
+  CHECK(same((*trace(reads, {x}))(x), x * reads.w.data_ptr<float>()[0]));
+}
+
+TEST_CASE("traced tensors that the code keeps are ordinary ones afterwards") {
+  struct Keeps : torch::nn::Module {
+    Tensor sum, view;
+    Tensor forward(Tensor x) {
+      sum = sum.defined() ? sum + x : x * 1;
+      view = sum.slice(0, 1);
+      return sum * 2;
+    }
+  } keeps;
+  const Tensor x = torch::rand({3});
+  const auto gm = trace(keeps, {x});
+  CHECK(same(keeps.sum, x));
+  CHECK(keeps.sum.is_contiguous());
+  CHECK(keeps.sum.data_ptr<float>()[2] == x[2].item<float>());
+  CHECK(keeps.view.storage().is_alias_of(keeps.sum.storage()));
+  CHECK(same(keeps.sum.data(), x));
+  keeps.view.fill_(7);
+  CHECK(keeps.sum[1].item<float>() == 7);
+  const Tensor before = keeps.sum.clone();
+  CHECK(same(keeps.forward(x), (before + x) * 2));
+  const Tensor z = keeps.sum.clone().requires_grad_();
+  (z * keeps.sum).sum().backward();
+  CHECK(same(z.grad(), keeps.sum));
+}
+
+TEST_CASE("a NoGradGuard inside forward: values the same, gradients cut off where the code cuts them") {
+  struct Cuts : torch::nn::Module {
+    Tensor w = register_parameter("w", torch::rand({3}, torch::kDouble)),
+           ema = register_buffer("ema", torch::rand({3}, torch::kDouble));
+    Tensor forward(Tensor x) {
+      Tensor scale;
+      {
+        const torch::NoGradGuard no_grad;
+        scale = (x * w).exp().sum();
+        scale += x[0];
+        ema.mul_(0.5).add_(w * 0.5);
+      }
+      return x * w / scale + ema;
+    }
+  } net;
+  const Tensor x = torch::rand({3}, torch::kDouble);
+  const Tensor before = net.ema.clone();
+  const auto gm = trace(net, {x});
+  const auto restart = [&] {
+    const torch::NoGradGuard no_grad;
+    net.ema.copy_(before);
+  };
+  const auto outcome = [&](auto&& forward) {
+    restart();
+    net.w.mutable_grad() = Tensor();
+    const Tensor in = x.clone().requires_grad_();
+    const Tensor out = forward(in);
+    (out * torch::arange(1, 4, torch::kDouble)).sum().backward();
+    return std::tuple(out.detach(), in.grad(), net.w.grad(), net.ema.clone());
+  };
+  const auto [a, b, c, d] = outcome([&](const Tensor& in) { return net.forward(in); });
+  const auto [e, f, g, h] = outcome([&](const Tensor& in) { return (*gm)(in); });
+  CHECK(same(a, e));
+  CHECK(same(b, f));
+  CHECK(same(c, g));
+  CHECK(same(d, h));
+  CHECK(count_of(gm->graph(), ops::detach) >= 2);
+  // Traced without gradients altogether, nothing is cut off.
+  const torch::NoGradGuard no_grad;
+  CHECK(count_of(trace(net, {x})->graph(), ops::detach) == 0);
+}
+
+TEST_CASE("autocast, function transforms, gradients inside forward and values computed before are refused") {
+  const Tensor x = torch::rand({3});
+  const auto id_of = [&](const Forward& f) { return fault_of<TraceError>([&] { traced(f, {x}); }).id; };
+  const auto autocast = [](bool on) { at::autocast::set_autocast_enabled(at::kCPU, on); };
+  autocast(true);
+  CHECK(id_of([](const Tensors& t) { return t[0] * 2; }) == 323);
+  autocast(false);
+  CHECK(id_of([&](const Tensors& t) {
+          autocast(true);
+          try {
+            return t[0] * 2;
+          } catch (...) {
+            autocast(false);
+            throw;
+          }
+        }) == 323);
+  CHECK(id_of([](const Tensors& t) {
+          const Tensor y = t[0] * 2;
+          y.sum().backward();
+          return y;
+        }) == 325);
+  CHECK(id_of([](const Tensors& t) {
+          const Tensor y = t[0].requires_grad_().exp();
+          return torch::autograd::grad({y.sum()}, {t[0]})[0];
+        }) == 325);
+  const Tensor w = torch::rand({3}).requires_grad_(), computed = w * 2;
+  CHECK(id_of([&](const Tensors& t) { return t[0] * computed; }) == 324);
+  CHECK(id_of([&](const Tensors& t) { return t[0] * computed.detach(); }) == 0);
+  CHECK(id_of([&](const Tensors& t) { return t[0] * w; }) == 0);
+  CHECK(is_off());
+}
+
+TEST_CASE("inference mode: traced in it, or in part, the graph computes what the module does") {
+  const Tensor x = torch::rand({3});
+  const Forward f = [](const Tensors& t) {
+    Tensor scale;
+    {
+      const c10::InferenceMode inference;
+      scale = t[0].exp();
+    }
+    return t[0] * 2 + t[0].sin();
+  };
+  CHECK(same((*traced(f, {x}))(x), f({x}).toTensor()));
+  const c10::InferenceMode inference;
+  const Tensor z = torch::rand({3});
+  const auto gm = traced([](const Tensors& t) { return (t[0] * 2).add_(1).view({3, 1}); }, {z});
+  CHECK(same((*gm)(z), (z * 2 + 1).view({3, 1})));
+}
 
 TEST_CASE("a long trace: addresses of tensors that are gone come again and mean something else") {
   check_function(

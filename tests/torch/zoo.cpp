@@ -38,7 +38,7 @@ struct Subject {
 
   const torch::nn::Module& module() const { return *model.module; }
   std::shared_ptr<GraphModule> trace() const {
-    return fxx::detail::trace_module(module(),
+    return fxx::detail::trace_module(*model.module, true,
                                      [&](std::span<const Tensor> in) {
                                        return model.forward({in.begin(), in.end()});
                                      },
@@ -62,21 +62,9 @@ void check_gradients(const Gradients& given, const Gradients& expected) {
   }
 }
 
-/// torch::nn::MultiheadAttention asks whether query and key hold the same numbers; between decoder and encoder they are
-/// two tensors, and the tracer has no answer.
-const std::set<std::string_view> refused = {"translator"};
-
-const std::vector<zoo::Entry>& traceable() {
-  static const auto entries = [] {
-    std::vector<zoo::Entry> list = zoo::models();
-    std::erase_if(list, [](const zoo::Entry& entry) { return refused.contains(entry.name); });
-    return list;
-  }();
-  return entries;
-}
 /// `check(entry)` for every model; what one throws does not keep the others from being checked.
 void for_each_model(void (*check)(const zoo::Entry&)) {
-  for (const zoo::Entry& entry : traceable()) {
+  for (const zoo::Entry& entry : zoo::models()) {
     SUBCASE(entry.name) {
       try {
         check(entry);
@@ -85,11 +73,6 @@ void for_each_model(void (*check)(const zoo::Entry&)) {
       }
     }
   }
-}
-
-TEST_CASE("models that are refused") {
-  for (const zoo::Entry& entry : zoo::models())
-    if (refused.contains(entry.name)) CHECK(fault_of<TraceError>([&] { Subject(entry).trace(); }).says("aten::equal"));
 }
 
 void check_evaluation(const zoo::Entry& entry) {
@@ -164,7 +147,7 @@ TEST_CASE("compile() of every model") {
 Library readable_models(const std::vector<std::shared_ptr<GraphModule>>& graphs) {
   BuildRequest request;
   for (std::size_t i = 0; i < graphs.size(); ++i) {
-    const std::string name = traceable()[i].name;
+    const std::string name = zoo::models()[i].name;
     const ModuleSource code = module_source(graphs[i]->graph(), graphs[i]->owner(), name, "torch/torch.h");
     std::string inputs;
     const auto count = graphs[i]->graph().find_nodes(Opcode::placeholder).size();
@@ -189,7 +172,7 @@ Library readable_models(const std::vector<std::shared_ptr<GraphModule>>& graphs)
 TEST_CASE("readable C++ of every model compiles; results and gradients are the model's") {
   static std::vector<std::shared_ptr<GraphModule>> graphs;
   if (graphs.empty())
-    for (const zoo::Entry& entry : traceable()) graphs.push_back(Subject(entry).trace());
+    for (const zoo::Entry& entry : zoo::models()) graphs.push_back(Subject(entry).trace());
   static const Library library = readable_models(graphs);
   for_each_model([](const zoo::Entry& entry) {
     const std::string name = entry.name;
@@ -197,7 +180,7 @@ TEST_CASE("readable C++ of every model compiles; results and gradients are the m
     std::shared_ptr<torch::nn::Module> module;
     library.symbol<void(std::shared_ptr<torch::nn::Module>&)>(("make_" + name).c_str())(module);
     module->eval();
-    const auto gm = graphs[static_cast<std::size_t>(&entry - traceable().data())];
+    const auto gm = graphs[static_cast<std::size_t>(&entry - zoo::models().data())];
     const auto fill = [](const auto& to, const auto& from) {
       CHECK(to.size() == from.size());
       for (const auto& item : to) {

@@ -143,6 +143,19 @@ class GraphModule : public torch::nn::Module {
   std::shared_ptr<const Plan> plan();
   void changed();
 
+  /// What the graph is told of its owner: looked up when it is asked for, which is a walk over the module.
+  struct LazyOwner final : Owner {
+    const GraphModule& module;
+    explicit LazyOwner(const GraphModule& m) : module(m) {}
+    const AttributeInfo* find_attribute(std::string_view name) const override {
+      return module.owner().find_attribute(name);
+    }
+    const ModuleInfo* find_module(std::string_view name) const override { return module.owner().find_module(name); }
+    std::vector<const ModuleInfo*> leaf_modules() const override { return module.owner().leaf_modules(); }
+    std::string class_name() const override { return module.class_name(); }
+  };
+
+  LazyOwner lazy_owner_{*this};
   Graph graph_;
   std::string class_name_;
   mutable std::mutex mutex_;  // guards what is made on demand

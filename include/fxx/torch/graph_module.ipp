@@ -137,7 +137,7 @@ FXX_INLINE GraphModule::GraphModule(const ModuleOwner& root, bool training, Grap
     : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(root.class_name()) {
   train(training);  // before there are children, whose flags are their own
   take_from(root, more);
-  graph_.set_owning_module(&owner());
+  graph_.set_owning_module(&lazy_owner_);
 }
 FXX_INLINE GraphModule::GraphModule(const std::map<std::string, Attribute>& root, Graph graph, std::string class_name)
     : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(std::move(class_name)) {
@@ -151,7 +151,7 @@ FXX_INLINE GraphModule::GraphModule(const std::map<std::string, Attribute>& root
   for (const auto& [name, attribute] : root)
     if (const auto* tensor = std::get_if<at::Tensor>(&attribute); tensor && names.contains(name))
       into.add(name, *tensor, tensor->requires_grad());
-  graph_.set_owning_module(&owner());
+  graph_.set_owning_module(&lazy_owner_);
 }
 
 FXX_INLINE void GraphModule::take_from(const ModuleOwner& root, const std::map<std::string, Attribute>& more) {
@@ -192,7 +192,7 @@ FXX_INLINE const ModuleOwner& GraphModule::owner() const {
 }
 
 FXX_INLINE void GraphModule::set_graph(Graph graph) {
-  graph.set_owning_module(&owner());
+  graph.set_owning_module(&lazy_owner_);
   graph.lint();
   graph_ = std::move(graph);
   std::lock_guard lock(mutex_);
@@ -200,7 +200,7 @@ FXX_INLINE void GraphModule::set_graph(Graph graph) {
 }
 
 FXX_INLINE void GraphModule::recompile() {
-  graph_.set_owning_module(&owner());
+  graph_.set_owning_module(&lazy_owner_);
   graph_.lint();
   (void)plan();
 }
@@ -278,7 +278,7 @@ FXX_INLINE void GraphModule::register_attribute(const std::string& name, at::Ten
   if (!makes_modules)
     return owner_->add(name, tensor, parameter ? AttributeInfo::Kind::parameter : AttributeInfo::Kind::buffer);
   changed();  // the modules in between have names that are taken now
-  graph_.set_owning_module(&owner());
+  graph_.set_owning_module(&lazy_owner_);
 }
 FXX_INLINE std::string GraphModule::fresh_name(std::string_view stem) const {
   std::size_t* next = nullptr;
@@ -299,7 +299,7 @@ FXX_INLINE bool GraphModule::add_submodule(const std::string& name, std::shared_
   if (owner().module(name) || owner().tensor(name).defined()) return false;
   Registration(*this).add(name, module);
   changed();
-  graph_.set_owning_module(&owner());
+  graph_.set_owning_module(&lazy_owner_);
   return true;
 }
 FXX_INLINE bool GraphModule::delete_submodule(const std::string& name) {
@@ -307,7 +307,7 @@ FXX_INLINE bool GraphModule::delete_submodule(const std::string& name) {
   const auto [path, last] = detail::split_name(name);
   (path.empty() ? *this : *owner().module(path)).unregister_module(last);
   changed();
-  graph_.set_owning_module(&owner());
+  graph_.set_owning_module(&lazy_owner_);
   return true;
 }
 
@@ -324,7 +324,7 @@ FXX_INLINE void GraphModule::delete_all_unused_submodules() {
   for (const std::string& parameter : named_parameters(false).keys())
     if (!names.contains(parameter)) parameters_.erase(parameter);
   changed();
-  graph_.set_owning_module(&owner());
+  graph_.set_owning_module(&lazy_owner_);
 }
 
 FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::clone(const std::optional<torch::Device>& device) const {
@@ -333,7 +333,7 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::clone(const std::opti
   detail::clone_members(*this, *copy, device);
   copy->graph_ = graph_;
   copy->changed();
-  copy->graph_.set_owning_module(&copy->owner());
+  copy->graph_.set_owning_module(&copy->lazy_owner_);
   return copy;
 }
 

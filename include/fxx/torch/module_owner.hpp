@@ -1,7 +1,7 @@
 // What a real module owns, as graphs see it: tensors and leaf modules by qualified name, and the way back by identity.
 //
-// Main names: ModuleOwner. Built in one walk over the module; a tensor or module reachable by several names has the
-// first one.
+// Main names: ModuleOwner. Built in one walk over the submodules, tensors in another when somebody asks for one; a tensor
+// or module reachable by several names has the first one.
 // Cost: heavy (torch/nn/module.h).
 #pragma once
 
@@ -12,7 +12,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
+#include <vector>
 
 #include "fxx/ir/owner.hpp"
 #include "fxx/torch/leaf_modules.hpp"
@@ -47,7 +49,7 @@ class ModuleOwner final : public Owner {
   /// Null when it is not in the hierarchy; the root's name is "".
   const std::string* name_of(const torch::nn::Module* module) const;
   /// Every tensor under every name, parameters before buffers.
-  const std::deque<Tensor>& tensors() const { return tensors_; }
+  const std::deque<Tensor>& tensors() const { return read_tensors(), tensors_; }
 
   /// Notes a tensor that was registered in the module after the walk.
   void add(const std::string& name, const at::Tensor& tensor, AttributeInfo::Kind kind);
@@ -60,15 +62,22 @@ class ModuleOwner final : public Owner {
     std::optional<ModuleInfo> info = {};  // made when it is asked for
   };
   const ModuleInfo& describe(Submodule& submodule) const;
+  Submodule* find(std::string_view name) const;
+  /// Tensors and their names: the first time that one is asked for.
+  void read_tensors() const;
+  void insert(const std::string& name, const at::Tensor& tensor, AttributeInfo::Kind kind) const;
 
   std::string class_name_, root_name_;
   const torch::nn::Module* root_;  // compared, never followed
-  std::deque<Tensor> tensors_;     // whose elements stay where they are: the maps refer to them
-  std::unordered_map<std::string_view, const Tensor*> by_name_;
-  std::unordered_map<const c10::TensorImpl*, const Tensor*> by_tensor_;
-  mutable std::deque<Submodule> modules_;
-  std::unordered_map<std::string_view, Submodule*> modules_by_name_;
+  std::vector<std::tuple<std::string, at::Tensor, AttributeInfo::Kind>> root_tensors_;
+  mutable std::once_flag read_;
+  mutable std::deque<Tensor> tensors_;  // whose elements stay where they are: the maps refer to them
+  mutable std::unordered_map<std::string_view, const Tensor*> by_name_;
+  mutable std::unordered_map<const c10::TensorImpl*, const Tensor*> by_tensor_;
+  mutable std::vector<Submodule> modules_;
   std::unordered_map<const torch::nn::Module*, Submodule*> by_module_;
+  mutable std::once_flag named_;
+  mutable std::unordered_map<std::string_view, Submodule*> modules_by_name_;
   mutable std::mutex mutex_;  // guards what is made on demand
   mutable std::unordered_map<std::string_view, AttributeInfo> infos_;
 };

@@ -7,23 +7,55 @@ namespace fxx::inline FXX_ABI {
 
 FXX_INLINE ModuleOwner::ModuleOwner(const torch::nn::Module& root, std::string class_name)
     : class_name_(class_name.empty() ? module_type_name(root) : std::move(class_name)), root_(&root) {
-  for (const auto& item : root.named_parameters()) add(item.key(), item.value(), AttributeInfo::Kind::parameter);
-  for (const auto& item : root.named_buffers()) add(item.key(), item.value(), AttributeInfo::Kind::buffer);
-  for (const auto& item : root.named_modules({}, false)) {
+  // The root's own tensors are read now, since it may be gone later; submodules are kept.
+  for (const auto& item : root.named_parameters(false))
+    root_tensors_.emplace_back(item.key(), item.value(), AttributeInfo::Kind::parameter);
+  for (const auto& item : root.named_buffers(false))
+    root_tensors_.emplace_back(item.key(), item.value(), AttributeInfo::Kind::buffer);
+  const auto modules = root.named_modules({}, false);
+  modules_.reserve(modules.size());
+  by_module_.reserve(modules.size());
+  for (const auto& item : modules) {
     Submodule& submodule = modules_.emplace_back(Submodule{item.key(), item.value(), true});
     submodule.first = by_module_.emplace(item.value().get(), &submodule).second;
-    modules_by_name_.emplace(submodule.name, &submodule);
   }
 }
 
-FXX_INLINE void ModuleOwner::add(const std::string& name, const at::Tensor& tensor, AttributeInfo::Kind kind) {
+FXX_INLINE void ModuleOwner::read_tensors() const {
+  std::call_once(read_, [this] {
+    for (const auto kind : {AttributeInfo::Kind::parameter, AttributeInfo::Kind::buffer}) {
+      for (const auto& [name, tensor, own] : root_tensors_)
+        if (own == kind) insert(name, tensor, kind);
+      for (const Submodule& submodule : modules_) {
+        const bool parameters = kind == AttributeInfo::Kind::parameter;
+        const auto own =
+            parameters ? submodule.module->named_parameters(false) : submodule.module->named_buffers(false);
+        for (const auto& item : own) insert(submodule.name + "." + item.key(), item.value(), kind);
+      }
+    }
+  });
+}
+FXX_INLINE void ModuleOwner::insert(const std::string& name, const at::Tensor& tensor, AttributeInfo::Kind kind) const {
   if (!tensor.defined()) return;
   const Tensor& entry = tensors_.emplace_back(Tensor{name, tensor, kind});
   by_name_.emplace(entry.name, &entry);
   by_tensor_.emplace(tensor.unsafeGetTensorImpl(), &entry);
 }
+FXX_INLINE void ModuleOwner::add(const std::string& name, const at::Tensor& tensor, AttributeInfo::Kind kind) {
+  read_tensors();
+  if (!by_name_.contains(name)) insert(name, tensor, kind);
+}
+FXX_INLINE ModuleOwner::Submodule* ModuleOwner::find(std::string_view name) const {
+  std::call_once(named_, [this] {
+    modules_by_name_.reserve(modules_.size());
+    for (Submodule& submodule : modules_) modules_by_name_.emplace(submodule.name, &submodule);
+  });
+  const auto found = modules_by_name_.find(name);
+  return found == modules_by_name_.end() ? nullptr : found->second;
+}
 
 FXX_INLINE const AttributeInfo* ModuleOwner::find_attribute(std::string_view name) const {
+  read_tensors();
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return nullptr;
   const Tensor& entry = *found->second;
@@ -33,8 +65,8 @@ FXX_INLINE const AttributeInfo* ModuleOwner::find_attribute(std::string_view nam
   return &infos_.emplace(entry.name, AttributeInfo{entry.name, entry.kind, tensor_meta_of(entry.tensor)}).first->second;
 }
 FXX_INLINE const ModuleInfo* ModuleOwner::find_module(std::string_view name) const {
-  const auto found = modules_by_name_.find(name);
-  return found == modules_by_name_.end() ? nullptr : &describe(*found->second);
+  Submodule* found = find(name);
+  return found ? &describe(*found) : nullptr;
 }
 FXX_INLINE std::vector<const ModuleInfo*> ModuleOwner::leaf_modules() const {
   std::vector<const ModuleInfo*> leaves;
@@ -56,18 +88,21 @@ FXX_INLINE const ModuleInfo& ModuleOwner::describe(Submodule& submodule) const {
 }
 
 FXX_INLINE at::Tensor ModuleOwner::tensor(std::string_view name) const {
+  read_tensors();
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? at::Tensor() : found->second->tensor;
 }
 FXX_INLINE bool ModuleOwner::is_parameter(std::string_view name) const {
+  read_tensors();
   const auto found = by_name_.find(name);
   return found != by_name_.end() && found->second->kind == AttributeInfo::Kind::parameter;
 }
 FXX_INLINE std::shared_ptr<torch::nn::Module> ModuleOwner::module(std::string_view name) const {
-  const auto found = modules_by_name_.find(name);
-  return found == modules_by_name_.end() ? nullptr : found->second->module;
+  const Submodule* found = find(name);
+  return found ? found->module : nullptr;
 }
 FXX_INLINE std::string ModuleOwner::name_of(const at::Tensor& tensor) const {
+  read_tensors();
   const auto found = by_tensor_.find(tensor.unsafeGetTensorImpl());
   return found == by_tensor_.end() ? std::string() : found->second->name;
 }

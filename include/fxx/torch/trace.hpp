@@ -1,22 +1,43 @@
 // Tracing of unmodified LibTorch code: run a module once, record every operator at the dispatcher.
 //
-// Main names: trace, TraceOptions, DispatchTracer. Any torch::nn::Module with a forward over tensors, a holder of one,
-// a shared pointer to one, or a callable. The module runs with the given inputs, without autograd. Sizes read in C++
-// become constants. Data-dependent control flow raises TraceError with the user's function.
+// Main names: trace, TraceOptions, TraceReport. Any torch::nn::Module with a forward over tensors, a holder of one, a
+// shared pointer to one, or a callable. The module runs with the given inputs, real or fake, without autograd. Sizes
+// that C++ reads become constants, but for those declared dynamic. Data-dependent control flow raises TraceError with
+// the user's function.
 // Cost: heavy (torch/nn/module.h, ATen/core/dispatch/Dispatcher.h); tracing costs about 2 us a node on top of running
 // it. After torch.fx experimental/proxy_tensor.py make_fx, 2.13.
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "fxx/torch/dispatch_tracer.hpp"
 #include "fxx/torch/graph_module.hpp"
+#include "fxx/trace/sizes.hpp"
 
 namespace fxx::inline FXX_ABI {
+
+/// What a trace fixed that the code computes.
+struct TraceReport {
+  /// C++ code asked a traced tensor for a size: a plain number from then on.
+  struct Size {
+    std::string value;  // "x.size(1)": the node and the dimension
+    std::int64_t size = 0;
+    std::string source;                // "Net::forward(at::Tensor) at net.cpp:41", as far as symbols tell
+    std::vector<std::string> used_by;  // "%view(size)": operators whose sizes hold that number. None when it only
+                                       // decided something, or was computed with
+  };
+  std::vector<Size> sizes;
+  /// Training flags that stay what they are, a sentence each.
+  std::vector<std::string> notes;
+
+  std::string to_string() const;
+};
 
 struct TraceOptions {
   /// Names of the inputs; C++ keeps none. x for a single one, arg0, arg1, ... otherwise.
@@ -25,32 +46,19 @@ struct TraceOptions {
   bool reroll_operators = true;
   /// Turns operators back into calls of the leaf modules whose parameters they use.
   bool leaf_modules = true;
+  /// Lets dropout follow the training flag of its module, which the operator does not name: the code is run several
+  /// times more, with other flags and fake tensors, when it calls dropout. Where the module cannot be told, the flag
+  /// stays as it is, and a warning, or `report`, says so.
+  bool training_flags = true;
   /// Notes the user's source line of every node: 20 us a node for symbols.
   bool record_stack_traces = false;
-};
-
-/// Records the operators that a thread calls, from construction to destruction.
-class DispatchTracer {
- public:
-  /// Tensors of `owner` become attributes by their names; all others that were not made by the trace become constants.
-  DispatchTracer(Graph& graph, const ModuleOwner& owner, const TraceOptions& options = {});
-  ~DispatchTracer();
-  DispatchTracer(const DispatchTracer&) = delete;
-  DispatchTracer& operator=(const DispatchTracer&) = delete;
-
-  /// A placeholder for the tensor; later uses of it refer to that.
-  void add_input(const at::Tensor& tensor, const std::string& name);
-  /// Stops recording.
-  void stop();
-  /// The argument for a value that the traced code returned.
-  Argument argument_for(const c10::IValue& value);
-  /// Constants met on the way, with the names that get_attr nodes have for them.
-  const std::vector<std::pair<std::string, at::Tensor>>& constants() const;
-
-  class Implementation;
-
- private:
-  std::unique_ptr<Implementation> implementation_;
+  /// Throws TraceError (E322) when a size of a traced tensor became a plain number of the graph, naming the lines.
+  bool strict = false;
+  /// Dimensions that may change from call to call; the code is run at several sizes. Throws TraceError (E309, E310)
+  /// when the graphs cannot be made one.
+  std::vector<DynamicDim> dynamic = {};
+  /// Filled with what the trace fixed; with it, `strict` has nothing more to say.
+  TraceReport* report = nullptr;
 };
 
 namespace detail {
@@ -100,14 +108,16 @@ bool call_with_tensors(M& module, std::span<const at::Tensor> inputs, c10::IValu
 }
 
 using RunTraced = std::function<c10::IValue(std::span<const at::Tensor>)>;
-std::shared_ptr<GraphModule> trace_module(const torch::nn::Module& root, const RunTraced& run,
+std::shared_ptr<GraphModule> trace_module(torch::nn::Module& root, bool is_module, const RunTraced& run,
                                           std::vector<at::Tensor> inputs, const TraceOptions& options);
 
 }  // namespace detail
 
 /// The module as a graph: `auto gm = fxx::trace(net, {image});`. The result equals the module's on the traced inputs,
-/// and on others of the same shapes. Throws TraceError (E301) where the code branches on values, and the module's own
-/// errors.
+/// and on others of the same shapes, or of any where dimensions are dynamic. Throws TraceError (E301) where the code
+/// branches on values, (E320, E321, E307) where it reaches elements behind the tracer's back, (E323) under autocast and
+/// in function transforms, and the module's own errors. The module is as it was before, but for what its code does to
+/// it in one run.
 template <class M>
 std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor> inputs,
                                    const TraceOptions& options = {}) {
@@ -120,11 +130,19 @@ std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor>
     return result;
   };
   if constexpr (std::derived_from<Module, torch::nn::Module>) {
-    return detail::trace_module(module, run, std::move(inputs), options);
+    return detail::trace_module(module, true, run, std::move(inputs), options);
   } else {
-    const torch::nn::Module root("Function");
-    return detail::trace_module(root, run, std::move(inputs), options);
+    torch::nn::Module root("Function");
+    return detail::trace_module(root, false, run, std::move(inputs), options);
   }
+}
+
+/// With dimensions that may change from call to call: `fxx::trace(net, {ids}, {{0, 0, "batch"}, {0, 1, "time"}})`.
+template <class M>
+std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor> inputs,
+                                   std::initializer_list<DynamicDim> dynamic, TraceOptions options = {}) {
+  options.dynamic.assign(dynamic);
+  return trace(std::forward<M>(module_or_holder), std::move(inputs), options);
 }
 
 }  // namespace fxx::inline FXX_ABI

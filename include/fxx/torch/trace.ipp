@@ -1,20 +1,18 @@
-// Bodies of torch/trace.hpp: the tracer behind the dispatcher's DeferredInit key.
-//
-// A boxed fallback on one mode key, switched on for a thread by an include guard, sees every operator above autograd
-// and before composite operators decompose. Facts and pitfalls behind each step are in docs/design.md, "Tracing at the
-// dispatcher".
+// Bodies of torch/trace.hpp.
 #pragma once
 
 #include <ATen/Context.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
+#include <torch/nn/modules/dropout.h>
 
 // after the tensor's own header
-#include <ATen/ops/alias_ops.h>
 #include <ATen/ops/clone_ops.h>
-#include <ATen/ops/detach_ops.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/empty_ops.h>
+#include <ATen/ops/equal_ops.h>
+#include <ATen/ops/index_select_ops.h>
 
-#include <unordered_map>
+#include <algorithm>
+#include <numeric>
 #include <unordered_set>
 
 #include "fxx/error.hpp"
@@ -24,423 +22,17 @@
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/rules/reroll.hpp"
-#include "fxx/runtime/backtrace.hpp"
 #include "fxx/torch/trace.hpp"
+#include "fxx/torch/training_flags.hpp"
+#include "fxx/trace/scope.hpp"
 #include "fxx/trace/symbolic.hpp"
 
 namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-/// The mode key that the tracer listens on: free in every LibTorch build, above autograd.
-inline constexpr c10::DispatchKey trace_key = c10::DispatchKey::DeferredInit;
-
-FXX_INLINE DispatchTracer::Implementation*& current_tracer() {
-  thread_local DispatchTracer::Implementation* tracer = nullptr;
-  return tracer;
-}
-void copy_written_constants(Graph& graph, const std::map<std::string, GraphModule::Attribute>& constants);
-FXX_INLINE void trace_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
-
-/// The fallback is registered once per process, when the first trace starts.
-FXX_INLINE void register_trace_fallback() {
-  static torch::Library* library = [] {
-    auto* made = new torch::Library(torch::Library::IMPL, "_", trace_key, __FILE__, __LINE__);
-    made->fallback(torch::CppFunction::makeFromBoxedFunction<&trace_fallback>());
-    return made;  // stays for the life of the process, as the dispatcher does
-  }();
-  (void)library;
-}
-
-}  // namespace detail
-
-class DispatchTracer::Implementation {
- public:
-  Implementation(Graph& graph, const ModuleOwner& owner, const TraceOptions& options)
-      : owner_(owner),
-        options_(options),
-        tracer_(graph),
-        previous_(detail::current_tracer()),
-        include_(detail::trace_key) {
-    detail::current_tracer() = this;
-    for (const ModuleOwner::Tensor& entry : owner.tensors())
-      if (entry.tensor.has_storage())
-        attribute_storages_.emplace(entry.tensor.storage().unsafeGetStorageImpl(), entry.name);
-  }
-  ~Implementation() { stop(); }
-
-  void stop() {
-    if (stopped_) return;
-    stopped_ = true;
-    detail::current_tracer() = previous_;
-    include_.reset();
-  }
-
-  void add_input(const at::Tensor& tensor, const std::string& name) {
-    const Proxy proxy = tracer_.placeholder(name, {}, "torch::Tensor");
-    proxy.node()->set_tensor_meta(tensor_meta_of(tensor));
-    bind(tensor, {proxy.node(), -1, true});
-  }
-
-  Argument argument_for(const c10::IValue& value) {
-    if (value.isTensor()) return argument(value.toTensor());
-    if (value.isTuple()) {
-      std::vector<Argument> items;
-      for (const c10::IValue& v : value.toTupleRef().elements()) items.push_back(argument_for(v));
-      return collapse(value, Argument::tuple(std::move(items)));
-    }
-    if (value.isGenericDict()) {
-      std::vector<DictEntry> entries;
-      for (const auto& entry : value.toGenericDict())
-        entries.push_back({to_argument(entry.key(), Type{}), argument_for(entry.value())});
-      return Argument::dict(std::move(entries));
-    }
-    if (value.isList()) {
-      std::vector<Argument> items;
-      for (const c10::IValue& v : value.toListRef()) items.push_back(argument_for(v));
-      return Argument::list(std::move(items));
-    }
-    return to_argument(value, Type{});
-  }
-
-  void record(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
-    const Operator& op = operator_of(handle);
-    const std::size_t count = handle.schema().arguments().size();
-    if (answers_data_question(handle, op, stack, count)) return;
-
-    // Everything about the arguments is read before the call, which consumes them.
-    std::vector<Argument> args;
-    std::vector<KeywordArgument> kwargs;
-    bool depends_on_inputs = has(op.traits, Trait::random);
-    std::vector<const c10::TensorImpl*> given;
-    const auto values = torch::jit::last(stack, count);
-    std::size_t written = 0;
-    std::vector<Argument> all(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      all[i] = argument(values[i], op, op.parameters[i], given, depends_on_inputs);
-      const Parameter& parameter = op.parameters[i];
-      const bool standard = parameter.has_default() && (same_value(all[i], parameter.standard, parameter.type) ||
-                                                        is_default(values[i], handle, i));
-      if (!standard && !parameter.keyword_only) written = i + 1;
-      if (!standard && parameter.keyword_only) kwargs.push_back({parameter.name, all[i]});
-    }
-    args.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(written));
-    Backtrace where;
-    if (options_.record_stack_traces) where = Backtrace::capture(2);
-
-    handle.callBoxed(stack);
-
-    // A copy that `to` or `contiguous` made of memory that no recorded operator wrote is as unknown to the graph.
-    bool unwritten = op.base_name().starts_with("empty") || op.base_name().starts_with("new_empty");
-    if (has(op.traits, Trait::fresh_view))
-      for (const c10::TensorImpl* t : given)
-        unwritten = unwritten || (t->has_storage() && unwritten_.contains(t->storage().unsafeGetStorageImpl()));
-
-    Node* node = tracer_.create_node(CallFunction{&op}, args, kwargs);
-    if (options_.record_stack_traces) traces_.emplace_back(node, where);
-    int item = op.returns.size() > 1 ? 0 : -1;
-    for (std::size_t at = stack.size() - handle.schema().returns().size(); at < stack.size(); ++at) {
-      c10::IValue& result = stack[at];
-      if (result.isTensor()) {
-        at::Tensor tensor = result.toTensor();
-        if (tensor.defined()) {
-          if (!op.mutates && std::find(given.begin(), given.end(), tensor.unsafeGetTensorImpl()) != given.end()) {
-            // `contiguous()` of a contiguous tensor is the tensor itself. As a value of its own it keeps the two apart.
-            tensor = at::_ops::alias::call(tensor);
-            result = tensor;
-          }
-          if (item < 0) node->set_tensor_meta(tensor_meta_of(tensor));
-          bind(tensor, {node, item, depends_on_inputs});
-          if (unwritten && tensor.numel() > 0) unwritten_.insert(storage_of(tensor));
-        }
-      } else if (result.isTensorList()) {
-        int k = 0;
-        for (const at::Tensor& tensor : result.toTensorVector()) bind(tensor, {node, k++, depends_on_inputs});
-      }
-      if (item >= 0) ++item;
-    }
-    forget_dead();
-  }
-
-  void finish_traces() {
-    for (auto& [node, backtrace] : traces_)
-      if (!node->is_erased()) node->meta().stack_trace = user_stack(backtrace);
-    traces_.clear();
-  }
-
-  const std::vector<std::pair<std::string, at::Tensor>>& constants() const { return constants_; }
-
- private:
-  using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-  using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
-
-  /// A tensor's place in the graph.
-  struct Value {
-    Node* node = nullptr;
-    int item = -1;
-    bool depends_on_inputs = false;
-  };
-  /// Weak: a strong reference would make autograd copy the tensor when it is stored.
-  struct Tracked {
-    Value value;
-    WeakTensor tensor;
-    const c10::StorageImpl* storage = nullptr;  // compared only: set_data() puts another in its place
-  };
-
-  struct TrackedMemory {
-    WeakStorage storage;
-    bool depends_on_inputs;
-  };
-
-  static const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
-    return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
-  }
-  [[noreturn]] static void refuse_alias() {
-    throw TraceError(ErrorId::untraced_alias,
-                     "trace: a tensor has memory that it got without the dispatcher (.data(), set_data(), "
-                     "variable_data(), another thread), so the graph would freeze its contents. Use detach(), or "
-                     "operators, instead",
-                     {{}, user_place()});
-  }
-
-  void bind(const at::Tensor& tensor, Value value) {
-    if (!tensor.defined()) return;
-    values_.insert_or_assign(tensor.unsafeGetTensorImpl(),
-                             Tracked{value, WeakTensor(tensor.getIntrusivePtr()), storage_of(tensor)});
-    if (!tensor.has_storage()) return;
-    const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-    if (attribute_storages_.contains(storage)) return;
-    const auto known = storages_.find(storage);
-    const bool depends = value.depends_on_inputs || (known != storages_.end() && known->second.depends_on_inputs);
-    storages_.insert_or_assign(storage, TrackedMemory{tensor.storage().getWeakStorageImpl(), depends});
-  }
-
-  /// Weak references keep the addresses of dead tensors from being used again; once in a while they are let go.
-  void forget_dead() {
-    if (values_.size() < next_sweep_) return;
-    std::erase_if(values_, [](const auto& entry) { return entry.second.tensor.use_count() == 0; });
-    std::erase_if(storages_, [](const auto& entry) { return entry.second.storage.use_count() == 0; });
-    std::erase_if(unwritten_, [&](const c10::StorageImpl* storage) { return !storages_.contains(storage); });
-    next_sweep_ = std::max<std::size_t>(1024, 2 * values_.size());
-  }
-
-  Argument argument(const at::Tensor& tensor) {
-    if (!tensor.defined()) return {};
-    freeze_if_unwritten(tensor);
-    const Value value = find(tensor);
-    return value.item < 0 ? value.node : tracer_.item(value.node, value.item);
-  }
-
-  Value find(const at::Tensor& tensor) {
-    const auto known = values_.find(tensor.unsafeGetTensorImpl());
-    if (known != values_.end()) {
-      if (known->second.storage != storage_of(tensor)) refuse_alias();
-      return known->second.value;
-    }
-    std::string name = owner_.name_of(tensor);
-    bool attribute = !name.empty();
-    if (!attribute && tensor.has_storage()) {
-      const auto* storage = tensor.storage().unsafeGetStorageImpl();
-      if (const auto parameter = attribute_storages_.find(storage); parameter != attribute_storages_.end()) {
-        // Parameter::data() and the like: the same memory under a new handle.
-        const at::Tensor original = owner_.tensor(parameter->second);
-        if (original.sizes() == tensor.sizes() && original.strides() == tensor.strides() &&
-            original.storage_offset() == tensor.storage_offset()) {
-          Node* read = get_attr(parameter->second, tensor);
-          Node* detached = tracer_.create_node(CallFunction{&table_operator(OperatorIndex::detach)}, {read});
-          detached->set_tensor_meta(tensor_meta_of(tensor));
-          bind(tensor, {detached, -1, true});
-          return values_.at(tensor.unsafeGetTensorImpl()).value;
-        }
-      }
-      // Memory that the inputs do not reach may be a constant: torch::tensor({1, 2}) fills an empty tensor behind the
-      // dispatcher.
-      if (const auto memory = storages_.find(storage); memory != storages_.end() && memory->second.depends_on_inputs)
-        refuse_alias();
-    }
-    if (!attribute) name = add_constant(tensor, false);
-    bind(tensor, {get_attr(name, tensor), -1, attribute});
-    return values_.at(tensor.unsafeGetTensorImpl()).value;
-  }
-
-  /// Kept by reference, as a tensor that a callable captured, unless its memory is somebody else's (from_blob).
-  std::string add_constant(const at::Tensor& tensor, bool copied) {
-    std::string name;
-    do name = "_tensor_constant" + std::to_string(next_constant_++);
-    while (owner_.tensor(name).defined());
-    copied = copied || (tensor.has_storage() && !tensor.storage().resizable());
-    if (!copied && tensor.has_storage()) constant_storages_[storage_of(tensor)].push_back(constants_.size());
-    constants_.emplace_back(name, copied ? copy_of(tensor) : tensor);
-    return name;
-  }
-  /// The memory is about to be written: constants in it keep the values that they have.
-  void keep_constants_in(const c10::StorageImpl* storage) {
-    const auto found = constant_storages_.find(storage);
-    if (found == constant_storages_.end()) return;
-    for (std::size_t i : found->second) constants_[i].second = copy_of(constants_[i].second);
-    constant_storages_.erase(found);
-  }
-  /// Does the operator give the argument all of its values, whatever they were?
-  static bool overwrites(const Operator& op, const Parameter& parameter) {
-    static const std::unordered_set<std::string_view> names = {"fill_", "zero_", "copy_", "set_", "resize_"};
-    return parameter.name == "out" || has(op.traits, Trait::random) || names.contains(op.base_name());
-  }
-  /// An empty tensor that is read before any operator wrote to it was filled in C++ (data_ptr, accessor): it is a
-  /// constant with the values that it has now.
-  void freeze_if_unwritten(const at::Tensor& tensor) {
-    if (unwritten_.empty() || !unwritten_.contains(storage_of(tensor))) return;
-    bind(tensor, {get_attr(add_constant(tensor, true), tensor), -1, false});
-  }
-
-  /// A constant as it is now.
-  static at::Tensor copy_of(const at::Tensor& tensor) {
-    const at::NoGradGuard no_grad;
-    const c10::impl::ExcludeDispatchKeyGuard unwatched(detail::trace_key);
-    return at::_ops::clone::call(at::_ops::detach::call(tensor), std::nullopt)
-        .set_requires_grad(tensor.requires_grad());
-  }
-
-  Node* get_attr(const std::string& name, const at::Tensor& tensor) {
-    Node* node = tracer_.create_node(GetAttr{name}, {});
-    node->set_tensor_meta(tensor_meta_of(tensor));
-    return node;
-  }
-
-  Argument argument(const c10::IValue& value, const Operator& op, const Parameter& parameter,
-                    std::vector<const c10::TensorImpl*>& given, bool& depends) {
-    const auto tensor = [&](const at::Tensor& t) -> Argument {
-      if (!t.defined()) return {};
-      given.push_back(t.unsafeGetTensorImpl());
-      if (parameter.written ? !overwrites(op, parameter) : !op.aliases) freeze_if_unwritten(t);
-      if (parameter.written) unwritten_.erase(storage_of(t));
-      const Value v = find(t);
-      if (parameter.written) keep_constants_in(storage_of(t));
-      depends = depends || v.depends_on_inputs;
-      return v.item < 0 ? v.node : tracer_.item(v.node, v.item);
-    };
-    if (value.isTensor()) return tensor(value.toTensor());
-    if (parameter.type.base == ValueType::tensor && value.isList()) {
-      std::vector<Argument> items;
-      for (const c10::IValue& v : value.toListRef()) items.push_back(v.isNone() ? Argument() : tensor(v.toTensor()));
-      return Argument::list(std::move(items));
-    }
-    if (value.isGenerator()) {
-      const at::Generator& generator = value.toGenerator();
-      if (generator.defined() && generator != at::globalContext().defaultGenerator(generator.device()))
-        throw TraceError(ErrorId::unsupported_argument,
-                         "trace: random numbers are drawn from a generator of its own, which a graph has no name for; "
-                         "seed the default generator",
-                         {{}, user_place()});
-      return {};
-    }
-    return to_argument(value, parameter.type);
-  }
-
-  static bool is_default(const c10::IValue& value, const c10::OperatorHandle& handle, std::size_t i) {
-    const auto& standard = handle.schema().arguments()[i].default_value();
-    return standard && !value.isTensor() && !standard->isTensor() && !value.isList() &&
-           value.tagKind() == standard->tagKind() && value == *standard;
-  }
-
-  /// Operators that give C++ a number or a boolean. Known answers are given, questions about traced values refused.
-  bool answers_data_question(const c10::OperatorHandle& handle, const Operator& op, torch::jit::Stack& stack,
-                             std::size_t count) {
-    static const std::unordered_set<std::string_view> questions = {"aten::item", "aten::_local_scalar_dense",
-                                                                   "aten::is_nonzero", "aten::equal", "aten::allclose"};
-    if (!questions.contains(op.name)) return false;
-    const auto args = torch::jit::last(stack, count);
-    if (op.name == "aten::equal" && args[0].toTensor().is_same(args[1].toTensor())) {
-      torch::jit::drop(stack, count);
-      stack.emplace_back(true);
-      return true;
-    }
-    for (const c10::IValue& value : args) {
-      if (!value.isTensor() || !value.toTensor().defined()) continue;
-      const at::Tensor& tensor = value.toTensor();
-      // Constants that the code made itself may be asked for; inputs, parameters and what follows from them may not.
-      if (!find_if_known(tensor) && owner_.name_of(tensor).empty()) continue;
-      const Value known = find(tensor);
-      if (!known.depends_on_inputs) continue;
-      throw TraceError(
-          ErrorId::data_dependent,
-          "trace: '" + std::string(op.name) +
-              "' asks for the value of a traced tensor, so the code that follows would depend on the data; "
-              "decide before tracing, or compute both sides and select with torch::where",
-          {format_node(*known.node), user_place()});
-    }
-    handle.callBoxed(stack);
-    return true;
-  }
-  bool find_if_known(const at::Tensor& tensor) const { return values_.contains(tensor.unsafeGetTensorImpl()); }
-
-  /// `return topk(...)`: all results of one node are the node, as in torch.fx.
-  Argument collapse(const c10::IValue& value, Argument tuple) const {
-    const auto& elements = value.toTupleRef().elements();
-    if (elements.size() < 2) return tuple;
-    Node* producer = nullptr;
-    for (std::size_t i = 0; i < elements.size(); ++i) {
-      if (!elements[i].isTensor()) return tuple;
-      const auto known = values_.find(elements[i].toTensor().unsafeGetTensorImpl());
-      if (known == values_.end() || known->second.value.item != static_cast<int>(i) ||
-          (producer && known->second.value.node != producer))
-        return tuple;
-      producer = known->second.value.node;
-    }
-    if (!producer->operation() || producer->operation()->returns.size() != elements.size()) return tuple;
-    // The getitem nodes made for the tuple have no use then.
-    for (const Argument& item : tuple.items())
-      if (item.node()->num_users() == 0) producer->graph().erase_node(item.node());
-    return producer;
-  }
-
-  static std::string user_place() {
-    const std::vector<Frame> frames = user_frames(Backtrace::capture(1));
-    return frames.empty() ? std::string() : format_frame(frames.front());
-  }
-
-  const ModuleOwner& owner_;
-  TraceOptions options_;
-  Tracer tracer_;
-  Implementation* previous_;
-  std::optional<c10::impl::IncludeDispatchKeyGuard> include_;
-  bool stopped_ = false;
-  std::unordered_map<const c10::TensorImpl*, Tracked> values_;
-  std::unordered_map<const c10::StorageImpl*, TrackedMemory> storages_;
-  std::unordered_map<const c10::StorageImpl*, std::string> attribute_storages_;
-  std::unordered_set<const c10::StorageImpl*> unwritten_;  // made by empty(), and by no recorded operator written since
-  std::vector<std::pair<std::string, at::Tensor>> constants_;
-  std::unordered_map<const c10::StorageImpl*, std::vector<std::size_t>> constant_storages_;  // of those not copied
-  std::vector<std::pair<Node*, Backtrace>> traces_;
-  std::size_t next_constant_ = 0, next_sweep_ = 1024;
-};
-
-FXX_INLINE void detail::trace_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  // Below this, operators run as if nobody watched.
-  const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
-  if (DispatchTracer::Implementation* tracer = current_tracer()) tracer->record(op, *stack);
-  else op.callBoxed(stack);
-}
-
-FXX_INLINE DispatchTracer::DispatchTracer(Graph& graph, const ModuleOwner& owner, const TraceOptions& options)
-    : implementation_((detail::register_trace_fallback(), std::make_unique<Implementation>(graph, owner, options))) {}
-FXX_INLINE DispatchTracer::~DispatchTracer() = default;
-FXX_INLINE void DispatchTracer::add_input(const at::Tensor& tensor, const std::string& name) {
-  implementation_->add_input(tensor, name);
-}
-FXX_INLINE void DispatchTracer::stop() {
-  implementation_->stop();
-  implementation_->finish_traces();
-}
-FXX_INLINE Argument DispatchTracer::argument_for(const c10::IValue& value) {
-  return implementation_->argument_for(value);
-}
-FXX_INLINE const std::vector<std::pair<std::string, at::Tensor>>& DispatchTracer::constants() const {
-  return implementation_->constants();
-}
-
 /// A constant that the code made and then wrote to is made anew in every run: the graph writes to a copy of it.
-FXX_INLINE void detail::copy_written_constants(Graph& graph,
-                                               const std::map<std::string, GraphModule::Attribute>& constants) {
+FXX_INLINE void copy_written_constants(Graph& graph, const std::map<std::string, GraphModule::Attribute>& constants) {
   std::unordered_set<const Node*> written;
   for (const Node* node : graph.nodes())
     for (const Node* maker : memory_written_by(*node).makers) written.insert(maker);
@@ -454,39 +46,379 @@ FXX_INLINE void detail::copy_written_constants(Graph& graph,
   }
 }
 
-FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(const torch::nn::Module& root, const RunTraced& run,
-                                                             std::vector<at::Tensor> inputs,
+/// What one run of the code left.
+struct Recording {
+  Graph graph;
+  std::map<std::string, GraphModule::Attribute> constants;
+  std::vector<TracedRead> reads;
+  std::vector<std::pair<Node*, Backtrace>> places;
+  bool keeps_tensors = false;  // the code holds on to values of the trace
+};
+
+FXX_INLINE Recording record_run(const ModuleOwner& owner, const RunTraced& run, std::vector<at::Tensor> inputs,
+                                std::span<const std::string> names, TraceNotes notes) {
+  Recording out;
+  DispatchTracer tracer(out.graph, owner, notes);
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = tracer.input(inputs[i], names[i]);
+  try {
+    const c10::IValue result = run(inputs);
+    out.graph.output(tracer.argument_for(result));
+    inputs.clear();
+  } catch (const c10::Error& error) {
+    // Autograd is asked without the dispatcher, and finds values without gradients.
+    const std::string_view what = error.what_without_backtrace();
+    if (what.find("does not require grad") == what.npos) throw;
+    throw TraceError(ErrorId::gradient_in_forward,
+                     "trace: the traced code asks for gradients, which a graph of operators does not have. Trace the "
+                     "part before it; autograd goes through the GraphModule");
+  }
+  out.keeps_tensors = tracer.keeps_tensors();
+  tracer.stop();
+  out.reads = tracer.reads();
+  out.places = tracer.places();
+  for (const auto& [name, tensor] : tracer.constants()) out.constants.emplace(name, tensor);
+  return out;
+}
+
+/// Buffers and the random numbers to come, as they were: for further runs of code that writes to them.
+class ModuleState {
+ public:
+  explicit ModuleState(const ModuleOwner& owner) : generator_(at::globalContext().defaultGenerator(at::kCPU).clone()) {
+    const at::NoGradGuard no_grad;
+    for (const ModuleOwner::Tensor& entry : owner.tensors())
+      if (entry.kind == AttributeInfo::Kind::buffer)
+        buffers_.emplace_back(entry.tensor, at::_ops::clone::call(entry.tensor, std::nullopt));
+  }
+  ModuleState(const ModuleState&) = delete;
+  ModuleState& operator=(const ModuleState&) = delete;
+  ~ModuleState() {
+    const at::NoGradGuard no_grad;
+    for (auto& [buffer, before] : buffers_) at::_ops::copy_::call(buffer, before, false);
+    at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+    const std::lock_guard lock(generator.mutex());
+    generator.set_state(generator_.get_state());
+  }
+
+ private:
+  at::Generator generator_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+};
+
+// --- sizes that became numbers ---------------------------------------------------------------------------------------
+
+FXX_INLINE bool holds(const Argument& argument, std::int64_t size) {
+  if (argument.kind() == Argument::Kind::integer) return argument.integer() == size;
+  if (!argument.is_sequence()) return false;
+  return std::any_of(argument.items().begin(), argument.items().end(),
+                     [&](const Argument& item) { return holds(item, size); });
+}
+
+/// What C++ asked for, and where the answers turn up again among the sizes that operators were called with.
+FXX_INLINE std::vector<TraceReport::Size> sizes_read(const Graph& graph, const std::vector<TracedRead>& reads) {
+  // These have symbolic types in the schemas, but never follow from sizes.
+  static const std::unordered_set<std::string_view> options = {"stride", "padding",        "dilation",
+                                                               "groups", "output_padding", "kernel_size"};
+  struct Use {
+    const Node* node;
+    const Parameter* parameter;
+    const Argument* value;
+  };
+  std::vector<Use> uses;
+  for (const Node* node : graph.nodes()) {
+    if (node->opcode() != Opcode::call_function || !node->operation()) continue;
+    const Operator& op = *node->operation();
+    for (std::size_t i = 0; i < node->args().size(); ++i)
+      if (op.parameters[i].type.symbolic && !options.contains(op.parameters[i].name))
+        uses.push_back({node, &op.parameters[i], &node->args()[i]});
+    for (const KeywordArgument& k : node->kwargs())
+      if (const int i = op.index_of(k.key); i >= 0 && op.parameters[static_cast<std::size_t>(i)].type.symbolic)
+        uses.push_back({node, &op.parameters[static_cast<std::size_t>(i)], &k.value});
+  }
+  std::vector<TraceReport::Size> sizes;
+  std::map<std::string, std::size_t> known;  // the same size asked for at the same place is one
+  for (const TracedRead& read : reads) {
+    TraceReport::Size size;
+    size.size = read.value;
+    size.source = user_place(read.where);
+    size.value = std::string(read.node->name()) + (read.item < 0 ? "" : "[" + std::to_string(read.item) + "]") +
+                 ".size(" + std::to_string(read.dim) + ")";
+    const auto [at, fresh] = known.emplace(size.value + " " + size.source, sizes.size());
+    if (!fresh) continue;
+    for (const Use& use : uses)
+      if (use.node->index() >= read.nodes_before && holds(*use.value, read.value))
+        size.used_by.push_back("%" + std::string(use.node->name()) + "(" + std::string(use.parameter->name) + ")");
+    sizes.push_back(std::move(size));
+  }
+  return sizes;
+}
+
+FXX_INLINE std::string describe_size(const TraceReport::Size& size) {
+  std::string text = size.value + " = " + std::to_string(size.size);
+  if (!size.source.empty()) text += ", read by " + size.source;
+  for (std::size_t i = 0; i < size.used_by.size() && i < 4; ++i) text += (i ? ", " : ", is in ") + size.used_by[i];
+  if (size.used_by.size() > 4) text += " and " + std::to_string(size.used_by.size() - 4) + " more";
+  return text;
+}
+
+FXX_INLINE void refuse_baked(const std::vector<TraceReport::Size>& sizes) {
+  std::string list;
+  std::size_t count = 0;
+  for (const TraceReport::Size& size : sizes)
+    if (!size.used_by.empty() && ++count <= 8) list += (count > 1 ? "; " : "") + describe_size(size);
+  if (count == 0) return;
+  if (count > 8) list += "; and " + std::to_string(count - 8) + " more";
+  throw TraceError(ErrorId::sizes_baked,
+                   "trace: the graph would hold for these sizes only: " + list +
+                       ". Declare the dimensions dynamic, use -1 where a size is inferred, or trace without strict");
+}
+
+// --- dynamic dimensions ----------------------------------------------------------------------------------------------
+
+/// The input with another size: its own slices again and again, so that values stay what the code can work with.
+FXX_INLINE at::Tensor resized(const at::Tensor& input, std::int64_t dim, std::int64_t size) {
+  const std::int64_t before = input.size(dim);
+  if (before == size) return input;
+  if (before == 0)
+    throw TraceError(ErrorId::dynamic_dim_invalid,
+                     "trace: a dynamic dimension of an input has size 0; give an example that is not empty");
+  at::Tensor index;
+  {
+    const c10::impl::ExcludeDispatchKeyGuard real(c10::DispatchKey::Fake);
+    index = at::_ops::empty_memory_format::call({size}, at::kLong, std::nullopt, at::kCPU, std::nullopt, std::nullopt);
+    auto* const from = index.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < size; ++i) from[i] = i % before;
+  }
+  const at::NoGradGuard no_grad;
+  return at::_ops::index_select::call(input, dim, index);
+}
+
+/// Fake ones have no values to compare.
+FXX_INLINE bool same_constant_tensor(const at::Tensor& a, const at::Tensor& b) {
+  if (a.unsafeGetTensorImpl()->is_fake() || b.unsafeGetTensorImpl()->is_fake())
+    return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
+  return a.scalar_type() == b.scalar_type() && at::_ops::equal::call(a, b);
+}
+
+/// The code's graph for all sizes: traced at several, solved.
+FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& run,
+                                    const std::vector<at::Tensor>& inputs, std::span<const std::string> names,
+                                    const TraceOptions& options) {
+  const std::vector<std::string> size_of = size_names(options.dynamic);
+  SizeSet given(size_of.size(), -1);
+  std::vector<std::size_t> which;  // the name of each dimension
+  std::vector<std::int64_t> dims;
+  for (const DynamicDim& d : options.dynamic) {
+    if (d.input >= inputs.size() || d.dim >= inputs[d.input].dim() || d.dim < -inputs[d.input].dim())
+      throw TraceError(ErrorId::dynamic_dim_invalid, "trace: dynamic dimension '" + d.name + "' is dimension " +
+                                                         std::to_string(d.dim) + " of input " +
+                                                         std::to_string(d.input) + ", which there is not");
+    dims.push_back(d.dim < 0 ? d.dim + inputs[d.input].dim() : d.dim);
+    which.push_back(static_cast<std::size_t>(std::find(size_of.begin(), size_of.end(), d.name) - size_of.begin()));
+    const std::int64_t size = inputs[d.input].size(dims.back());
+    std::int64_t& known = given[which.back()];
+    if (known >= 0 && known != size)
+      throw TraceError(ErrorId::dynamic_dim_invalid, "trace: dynamic dimension '" + d.name + "' is " +
+                                                         std::to_string(known) + " and " + std::to_string(size) +
+                                                         " in the example inputs; equal names are equal sizes");
+    known = size;
+  }
+
+  std::vector<Recording> recordings;
+  std::vector<SizedTrace> traces;
+  const auto record = [&](const SizeSet& sizes) {
+    std::vector<at::Tensor> sized = inputs;
+    for (std::size_t i = 0; i < options.dynamic.size(); ++i) {
+      at::Tensor& input = sized[options.dynamic[i].input];
+      input = resized(input, dims[i], sizes[which[i]]);
+    }
+    recordings.push_back(record_run(owner, run, std::move(sized), names, {.places = true, .reads = true}));
+    SizedTrace trace{std::move(recordings.back().graph), sizes, {}};
+    for (const TracedRead& r : recordings.back().reads)
+      trace.reads.push_back({r.node, r.item, r.dim, r.value});
+    traces.push_back(std::move(trace));
+  };
+  const std::vector<SizeSet> first{given};
+  for (const SizeSet& sizes : sizes_to_trace(options.dynamic, first)) {
+    // The first run is the one that counts; what the others do to the module is undone.
+    std::optional<ModuleState> state;
+    if (!traces.empty()) state.emplace(owner);
+    record(sizes);
+  }
+  const auto with_lines = [&](auto solve) {
+    try {
+      return solve();
+    } catch (const TraceError&) {
+      // Symbols are looked up only now that somebody reads them.
+      for (const Recording& r : recordings) write_stack_traces(r.places);
+      return solve();
+    }
+  };
+  for (;;) {
+    const auto more = with_lines([&] { return more_sizes_to_trace(traces, options.dynamic); });
+    if (more.empty()) break;
+    const ModuleState state(owner);
+    for (const SizeSet& sizes : more) record(sizes);
+  }
+  if (options.record_stack_traces) write_stack_traces(recordings[0].places);
+  Graph solved = with_lines([&] { return solve_sizes(traces, options.dynamic); });
+
+  Recording out = std::move(recordings[0]);
+  for (const auto& [name, value] : out.constants)
+    for (std::size_t i = 1; i < recordings.size(); ++i) {
+      const auto other = recordings[i].constants.find(name);
+      if (other != recordings[i].constants.end() &&
+          same_constant_tensor(std::get<at::Tensor>(value), std::get<at::Tensor>(other->second)))
+        continue;
+      throw TraceError(
+          ErrorId::traces_differ,
+          "trace: the constant '" + name +
+              "', which C++ code fills, has other values at other sizes, so it cannot be one. Make it with "
+              "operators (torch::arange, torch::full) of the sizes");
+    }
+  out.graph = std::move(solved);
+  out.reads.clear();
+  out.places.clear();
+  return out;
+}
+
+// --- training flags --------------------------------------------------------------------------------------------------
+
+/// A module that does what a dropout operator does; null for any other operator.
+FXX_INLINE std::shared_ptr<torch::nn::Module> dropout_module(const Node& node) {
+  const Operator& op = *node.operation();
+  const std::string_view name = op.name;
+  const bool in_place = name.ends_with("_");
+  const int at = op.index_of("p");
+  if (at < 0) return nullptr;
+  const Argument p = argument_or_default(node, op, at);
+  if (!p.is_number()) return nullptr;
+  const auto options = torch::nn::DropoutOptions(p.number()).inplace(in_place);
+  const auto is = [&](std::string_view base) {
+    return op.base_name() == base || (in_place && op.base_name().substr(0, op.base_name().size() - 1) == base);
+  };
+  if (is("dropout")) return torch::nn::Dropout(options).ptr();
+  if (is("alpha_dropout")) return torch::nn::AlphaDropout(options).ptr();
+  if (is("feature_alpha_dropout")) return torch::nn::FeatureAlphaDropout(options).ptr();
+  if (is("feature_dropout")) return torch::nn::Dropout2d(options).ptr();
+  return nullptr;
+}
+
+/// Lets dropout be the call of a module again, whose flag follows train() and eval(). `uses` are those of the recorded
+/// operators, before they were put together.
+FXX_INLINE void follow_training_flags(torch::nn::Module& root, bool is_module, const ModuleOwner& owner,
+                                      Recording& recorded, const std::vector<FlagUse>& uses,
+                                      const std::function<std::vector<FlagUse>()>& record,
+                                      std::vector<std::string>& notes) {
+  Graph& graph = recorded.graph;
+  std::map<std::string_view, Node*> open;
+  for (Node* node : graph.nodes())
+    if (node->opcode() == Opcode::call_function && node->operation() && flag_parameter(*node->operation()) >= 0)
+      open.emplace(node->name(), node);
+  if (open.empty()) return;
+  std::vector<FlagOwner> owners(uses.size(), {FlagOwner::Kind::unknown});
+  std::string why = "the code is no module's, so nothing says whose flag it is";
+  if (is_module) {
+    try {
+      FlagOwners found = find_flag_owners(root, owner, uses, record);
+      owners = std::move(found.of_uses);
+      if (found.own_train)
+        notes.push_back(
+            "trace: train() of the module leaves some training flags as they are; GraphModule::train() sets them all, "
+            "so parts that stay frozen have to be put in eval mode after it");
+      why = "it is made of several training flags";
+    } catch (const TraceError& error) {
+      why = error.what();
+    } catch (const c10::Error& error) {
+      why = "the code fails when it is run with other training flags: " +
+            std::string(error.what_without_backtrace()).substr(0, 200);
+    }
+  }
+  std::map<std::string, std::string, std::less<>> calls;
+  std::size_t made = 0;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const auto found = open.find(uses[i].name);
+    if (found == open.end() || owners[i].kind == FlagOwner::Kind::literal) continue;
+    Node* node = found->second;
+    if (owners[i].kind == FlagOwner::Kind::module) {
+      const ModuleInfo* info = owner.find_module(owners[i].module);
+      if (info && info->operation && *info->operation == *node->operation()) {
+        calls.emplace(node->name(), owners[i].module);
+        continue;
+      }
+      // A functional call that is given a module's flag: a module of its own beside it has the same.
+      if (std::shared_ptr<torch::nn::Module> dropout = dropout_module(*node)) {
+        const std::string path = owners[i].module.empty() ? "" : owners[i].module + ".";
+        std::string name;
+        do name = path + "_dropout" + std::to_string(made++);
+        while (owner.find_module(name));
+        dropout->train(uses[i].value);
+        recorded.constants.emplace(name, std::move(dropout));
+        const Argument input = node->arg(0);
+        node->set_op(CallModule{name});
+        node->set_args_kwargs({input}, {});
+        continue;
+      }
+    }
+    notes.push_back("trace: the training flag of " + format_node(*node) + " stays " +
+                    (uses[i].value ? "true" : "false") + " whatever train() and eval() say: " + why);
+  }
+  reroll_modules(graph, owner, calls);
+}
+
+}  // namespace detail
+
+FXX_INLINE std::string TraceReport::to_string() const {
+  std::string text;
+  for (const Size& size : sizes) text += detail::describe_size(size) + "\n";
+  for (const std::string& note : notes) text += note + "\n";
+  return text;
+}
+
+FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& root, bool is_module,
+                                                             const RunTraced& run, std::vector<at::Tensor> inputs,
                                                              const TraceOptions& options) {
   const ModuleOwner owner(root, class_name_of(root));
   const std::vector<std::string> names = input_names(options.input_names, inputs.size());
-  Graph graph;
-  std::map<std::string, GraphModule::Attribute> constants;
-  {
-    const at::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (!inputs[i].defined())
-        throw TraceError(ErrorId::unsupported_argument,
-                         "trace: input '" + names[i] + "' is an undefined tensor; give an example of it");
-      // A handle of its own for every input: the same tensor given twice stays two inputs.
-      inputs[i] = at::_ops::alias::call(inputs[i]);
-    }
-    DispatchTracer tracer(graph, owner, options);
-    for (std::size_t i = 0; i < inputs.size(); ++i) tracer.add_input(inputs[i], names[i]);
-    const c10::IValue result = run(inputs);
-    tracer.stop();
-    graph.output(tracer.argument_for(result));
-    for (const auto& [name, tensor] : tracer.constants()) constants.emplace(name, tensor);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (!inputs[i].defined())
+      throw TraceError(ErrorId::unsupported_argument,
+                       "trace: input '" + names[i] + "' is an undefined tensor; give an example of it");
+  const TracingScope tracing;
+  const std::string type = owner.class_name();
+  const ModuleScope scope("", type);
+  TraceReport report;
+  const bool watch = options.strict || options.report;
+  Recording recorded = options.dynamic.empty() ? record_run(owner, run, inputs, names,
+                                                            {.places = options.record_stack_traces, .reads = watch})
+                                               : record_dynamic(owner, run, inputs, names, options);
+  write_stack_traces(recorded.places);
+  Graph& graph = recorded.graph;
+  if (watch) {
+    report.sizes = sizes_read(graph, recorded.reads);
+    if (options.strict && !options.report) refuse_baked(report.sizes);
   }
-  copy_written_constants(graph, constants);
+  const std::vector<FlagUse> uses = flag_uses(graph);
+  copy_written_constants(graph, recorded.constants);
   if (options.reroll_operators) rules::reroll.apply(graph);
   if (options.leaf_modules) reroll_modules(graph, owner);
+  if (options.leaf_modules && options.training_flags && !uses.empty())
+    follow_training_flags(
+        root, is_module, owner, recorded, uses,
+        [&] {
+          const ModuleState state(owner);
+          return flag_uses(record_run(owner, run, inputs, names, {}).graph);
+        },
+        report.notes);
   // Left over: memory that became a constant, reads that re-rolling made needless.
   erase_unread_memory(graph);
   for (Node* node : graph.nodes().reversed()) {
     const bool memory = node->operation() && node->operation()->base_name() == "empty";
     if ((memory || node->opcode() == Opcode::get_attr) && node->num_users() == 0) graph.erase_node(node);
   }
-  return std::make_shared<GraphModule>(owner, root.is_training(), std::move(graph), constants);
+  if (options.report) *options.report = std::move(report);
+  else
+    for (const std::string& note : report.notes) TORCH_WARN(note);
+  return std::make_shared<GraphModule>(owner, root.is_training(), std::move(graph), recorded.constants);
 }
 
 }  // namespace fxx::inline FXX_ABI

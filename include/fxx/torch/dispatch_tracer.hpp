@@ -1,0 +1,65 @@
+// Records every operator that a thread calls, at LibTorch's dispatcher.
+//
+// A boxed fallback on one mode key, switched on for a thread by an include guard, sees every operator above autograd and
+// before composite operators decompose. Traced code works on TracedTensors, which the recorder opens for the call.
+// Main names: DispatchTracer. Cost: heavy (ATen/core/dispatch/Dispatcher.h); about 1.5 us an operator besides running
+// it. After torch.fx experimental/proxy_tensor.py, 2.13.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fxx/torch/graph_module.hpp"
+#include "fxx/torch/traced_tensor.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+/// What a DispatchTracer notes besides the operators. Each costs a backtrace, 2 us, where it applies.
+struct TraceNotes {
+  bool places = false;  // where each node was made
+  bool reads = false;   // sizes that C++ asked traced tensors for
+};
+
+/// Records the operators that a thread calls, from construction to stop() or destruction.
+class DispatchTracer {
+ public:
+  /// Tensors of `owner` become attributes by their names; all others that the trace did not make become constants.
+  DispatchTracer(Graph& graph, const ModuleOwner& owner, TraceNotes notes = {});
+  ~DispatchTracer();
+  DispatchTracer(const DispatchTracer&) = delete;
+  DispatchTracer& operator=(const DispatchTracer&) = delete;
+
+  /// A placeholder for the tensor; returns the traced tensor to call the code with. It shares the tensor's memory.
+  at::Tensor input(const at::Tensor& tensor, const std::string& name);
+  /// The argument for a value that the traced code returned.
+  Argument argument_for(const c10::IValue& value);
+  /// Stops recording; traced tensors that the code kept become ordinary ones. Throws TraceError (E321) when another
+  /// thread called operators with traced tensors.
+  void stop();
+
+  /// Constants met on the way, with the names that get_attr nodes have for them.
+  const std::vector<std::pair<std::string, at::Tensor>>& constants() const;
+  const std::vector<detail::TracedRead>& reads() const;
+  /// Where the nodes were made, if asked for: what Node::source() does not tell.
+  const std::vector<std::pair<Node*, Backtrace>>& places() const;
+  /// Does the code keep traced tensors beyond its results? To be asked when these are gone, before stop().
+  bool keeps_tensors() const;
+
+  class Implementation;
+
+ private:
+  std::unique_ptr<Implementation> implementation_;
+};
+
+/// Writes the user's stack into Node::meta().stack_trace. 10 ms and more, whatever the number of nodes.
+void write_stack_traces(std::span<const std::pair<Node*, Backtrace>> places);
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/dispatch_tracer.ipp"
+#endif

@@ -1,0 +1,620 @@
+// Bodies of torch/dispatch_tracer.hpp.
+//
+// Facts and pitfalls behind each step are in docs/design.md, "Tracing at the dispatcher".
+#pragma once
+
+#include <ATen/Context.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/library.h>
+
+// after the tensor's own header
+#include <ATen/ops/alias_ops.h>
+#include <ATen/ops/clone_ops.h>
+#include <ATen/ops/detach_ops.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "fxx/error.hpp"
+#include "fxx/ir/print.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/torch/dispatch_tracer.hpp"
+#include "fxx/torch/execute.hpp"
+#include "fxx/torch/values.hpp"
+#include "fxx/trace/proxy.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+FXX_INLINE DispatchTracer::Implementation*& current_tracer() {
+  thread_local DispatchTracer::Implementation* tracer = nullptr;
+  return tracer;
+}
+FXX_INLINE void trace_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+/// The fallback is registered once per process, when the first trace starts.
+FXX_INLINE void register_trace_fallback() {
+  static torch::Library* library = [] {
+    auto* made = new torch::Library(torch::Library::IMPL, "_", trace_key, __FILE__, __LINE__);
+    made->fallback(torch::CppFunction::makeFromBoxedFunction<&trace_fallback>());
+    return made;  // stays for the life of the process, as the dispatcher does
+  }();
+  (void)library;
+}
+
+/// The same value with every traced tensor replaced by what `open(tensor)` returns. Lists are copied: they may be the
+/// caller's own.
+template <class F>
+void replace_traced(c10::IValue& value, F&& open) {
+  if (value.isTensor()) {
+    if (traced(value.toTensor())) value = open(value.toTensor());
+  } else if (value.isList()) {
+    bool any = false;
+    for (const c10::IValue& item : value.toListRef()) any = any || (item.isTensor() && traced(item.toTensor()));
+    if (!any) return;
+    c10::impl::GenericList list = value.toList().copy();
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const c10::IValue item = list.get(i);
+      if (item.isTensor() && traced(item.toTensor())) list.set(i, open(item.toTensor()));
+    }
+    value = std::move(list);
+  }
+}
+
+}  // namespace detail
+
+class DispatchTracer::Implementation {
+  using TracedTensor = detail::TracedTensor;
+  using Value = detail::TracedValue;
+
+ public:
+  Implementation(Graph& graph, const ModuleOwner& owner, TraceNotes notes)
+      : owner_(owner),
+        notes_(notes),
+        tracer_(graph),
+        state_(std::make_shared<detail::SharedTrace>(graph, notes.reads)),
+        gradients_(at::GradMode::is_enabled()) {
+    refuse_modes();
+    for (const ModuleOwner::Tensor& entry : owner.tensors())
+      if (entry.tensor.has_storage())
+        attribute_storages_.emplace(entry.tensor.storage().unsafeGetStorageImpl(), entry.name);
+    previous_ = detail::current_tracer();
+    detail::current_tracer() = this;
+    include_.emplace(detail::trace_key);
+  }
+  ~Implementation() { stop(); }
+
+  void stop() {
+    if (stopped_) return;
+    stopped_ = true;
+    detail::current_tracer() = previous_;
+    include_.reset();
+    state_->release();
+  }
+  void refuse_foreign() const {
+    if (!state_->foreign()) return;
+    const auto [op, where] = state_->foreign_call();
+    throw TraceError(ErrorId::traced_on_other_thread,
+                     "trace: '" + op +
+                         "' was called with a traced tensor on another thread, whose operators a graph cannot order. "
+                         "Trace code that runs on one thread",
+                     {{}, detail::user_place(where)});
+  }
+
+  at::Tensor input(const at::Tensor& tensor, const std::string& name) {
+    const c10::impl::ExcludeDispatchKeyGuard unwatched(detail::trace_key);
+    const Proxy proxy = tracer_.placeholder(name, {}, "torch::Tensor");
+    proxy.node()->set_tensor_meta(tensor_meta_of(bare(tensor)));
+    refuse_transformed(tensor);
+    // A handle of its own for every input: the same tensor given twice stays two inputs.
+    return wrap(alias_of(tensor), {proxy.node(), -1, true});
+  }
+
+  Argument argument_for(const c10::IValue& value) {
+    if (value.isTensor()) return argument(value.toTensor());
+    if (value.isTuple()) {
+      std::vector<Argument> items;
+      for (const c10::IValue& v : value.toTupleRef().elements()) items.push_back(argument_for(v));
+      return collapse(value, Argument::tuple(std::move(items)));
+    }
+    if (value.isGenericDict()) {
+      std::vector<DictEntry> entries;
+      for (const auto& entry : value.toGenericDict())
+        entries.push_back({to_argument(entry.key(), Type{}), argument_for(entry.value())});
+      return Argument::dict(std::move(entries));
+    }
+    if (value.isList()) {
+      std::vector<Argument> items;
+      for (const c10::IValue& v : value.toListRef()) items.push_back(argument_for(v));
+      return Argument::list(std::move(items));
+    }
+    return to_argument(value, Type{});
+  }
+
+  void record(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
+    refuse_foreign();
+    const Operator& op = operator_of(handle);
+    const std::size_t count = handle.schema().arguments().size();
+    if (answers_data_question(handle, op, stack, count)) return;
+    refuse_modes(&op);
+
+    // Everything about the arguments is read before the call, which consumes them.
+    Call call{.op = op, .detached = gradients_ && !at::GradMode::is_enabled()};
+    call.depends = has(op.traits, Trait::random);
+    std::vector<KeywordArgument> kwargs;
+    std::vector<Argument> all(count);
+    std::size_t written = 0;
+    c10::IValue* const values = stack.data() + (stack.size() - count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Parameter& parameter = op.parameters[i];
+      all[i] = argument(values[i], parameter, call);
+      const bool standard = parameter.has_default() && (same_value(all[i], parameter.standard, parameter.type) ||
+                                                        is_default(values[i], handle, i));
+      if (!standard && !parameter.keyword_only) written = i + 1;
+      if (!standard && parameter.keyword_only) kwargs.push_back({parameter.name, all[i]});
+      detail::replace_traced(values[i], [&](const at::Tensor& t) { return inner_of(t); });
+    }
+    Backtrace where;
+    if (notes_.places) where = Backtrace::capture(2);
+
+    run(handle, stack, call);
+
+    // A copy that `to` or `contiguous` made of memory that no recorded operator wrote is as unknown to the graph.
+    bool unwritten = op.base_name().starts_with("empty") || op.base_name().starts_with("new_empty");
+    if (has(op.traits, Trait::fresh_view))
+      for (const Given& given : call.given) unwritten = unwritten || is_unwritten(given.inner);
+
+    Node* node = tracer_.create_node(CallFunction{&op}, std::span<const Argument>(all.data(), written), kwargs);
+    if (notes_.places) places_.emplace_back(node, where);
+    int item = op.returns.size() > 1 ? 0 : -1;
+    for (std::size_t at = stack.size() - handle.schema().returns().size(); at < stack.size(); ++at) {
+      c10::IValue& result = stack[at];
+      if (result.isTensor()) {
+        if (result.toTensor().defined()) {
+          if (item < 0) node->set_tensor_meta(tensor_meta_of(bare(result.toTensor())));
+          result = traced_result(result.toTensor(), {node, item, call.depends, call.detached}, call, unwritten);
+        }
+      } else if (result.isTensorList()) {
+        int k = 0;
+        c10::List<at::Tensor> list;
+        for (const at::Tensor& tensor : result.toTensorVector())
+          list.push_back(traced_result(tensor, {node, k++, call.depends, call.detached}, call, false));
+        result = std::move(list);
+      }
+      if (item >= 0) ++item;
+    }
+    forget_dead();
+  }
+
+  const std::vector<std::pair<std::string, at::Tensor>>& constants() const { return constants_; }
+  const std::vector<detail::TracedRead>& reads() const { return state_->reads(); }
+  const std::vector<std::pair<Node*, Backtrace>>& places() const { return places_; }
+  bool keeps_tensors() const { return state_->count() > 0; }
+
+ private:
+  using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
+  struct TrackedMemory {
+    WeakStorage storage;
+    bool depends_on_inputs;
+  };
+  /// A tensor that is no traced one, as a parameter or a constant is. Held, so that its address means it alone.
+  struct Plain {
+    Value value;
+    at::Tensor tensor;
+  };
+  /// A tensor among the arguments: what runs, and what the code passed.
+  struct Given {
+    at::Tensor inner, passed;
+  };
+  struct Call {
+    const Operator& op;
+    bool detached;
+    bool depends = false;
+    std::vector<Given> given = {};
+  };
+
+  at::Tensor inner_of(const at::Tensor& tensor) const {
+    const TracedTensor* t = detail::traced(tensor);
+    return t && &t->state() == state_.get() ? t->inner() : tensor;
+  }
+  /// With no wrapper around it, that of a trace around this one either.
+  static const at::Tensor& bare(const at::Tensor& tensor) {
+    const TracedTensor* t = detail::traced(tensor);
+    return t ? bare(t->inner()) : tensor;
+  }
+  static const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+    const at::Tensor& t = bare(tensor);
+    return t.has_storage() ? t.storage().unsafeGetStorageImpl() : nullptr;
+  }
+  bool is_unwritten(const at::Tensor& tensor) const {
+    return !unwritten_.empty() && unwritten_.contains(storage_of(tensor));
+  }
+  static std::string here() { return detail::user_place(Backtrace::capture(2)); }
+  [[noreturn]] static void refuse_alias() {
+    throw TraceError(ErrorId::untraced_alias,
+                     "trace: a tensor has memory that it got without the dispatcher (.data(), set_data(), "
+                     "variable_data(), another thread), so the graph would freeze its contents. Use detach(), or "
+                     "operators, instead",
+                     {{}, here()});
+  }
+  static void refuse_modes(const Operator* op = nullptr) {
+    const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+    const std::string what = op ? "trace: '" + std::string(op->name) + "' is called" : "trace: tracing starts";
+    if (!(c10::autocast_dispatch_keyset - keys.excluded_).empty())
+      throw TraceError(ErrorId::mode_refused,
+                       what +
+                           " while autocast is on, which a graph has no word for. Trace without autocast; the "
+                           "GraphModule may run under it",
+                       {{}, here()});
+    if (keys.included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode))
+      throw TraceError(ErrorId::mode_refused,
+                       what +
+                           " inside a function transform (vmap, grad), which a graph has no word for. Trace first, "
+                           "and transform the GraphModule",
+                       {{}, here()});
+  }
+  static void refuse_transformed(const at::Tensor& tensor) {
+    static constexpr c10::DispatchKeySet keys{c10::DispatchKey::FuncTorchBatched,
+                                              c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched,
+                                              c10::DispatchKey::BatchedNestedTensor};
+    if (!tensor.key_set().has_any(keys)) return;
+    throw TraceError(ErrorId::mode_refused,
+                     "trace: a tensor belongs to a function transform (vmap, grad), which a graph has no word for. "
+                     "Trace first, and transform the GraphModule",
+                     {{}, here()});
+  }
+
+  // --- running -------------------------------------------------------------------------------------------------------
+
+  /// Without autograd, whatever the code asked for: gradients are the graph's business when it runs.
+  void run(const c10::OperatorHandle& handle, torch::jit::Stack& stack, const Call& call) {
+    const at::NoGradGuard no_grad;
+    // What belongs to a trace around this one is recorded there.
+    const bool outer = previous_ && std::any_of(call.given.begin(), call.given.end(),
+                                                [](const Given& g) { return detail::traced(g.inner) != nullptr; });
+    if (outer) previous_->record(handle, stack);
+    else handle.callBoxed(stack);
+  }
+
+  at::Tensor alias_of(const at::Tensor& tensor) {
+    const at::NoGradGuard no_grad;
+    if (!detail::traced(tensor)) return at::_ops::alias::call(tensor);
+    torch::jit::Stack stack{tensor};
+    previous_->record(c10::Dispatcher::singleton().findSchemaOrThrow("aten::alias", ""), stack);
+    return stack[0].toTensor();
+  }
+
+  at::Tensor wrap(const at::Tensor& tensor, Value value) {
+    track(tensor, value);
+    return at::detail::make_tensor<TracedTensor>(tensor, value, state_, is_unwritten(tensor));
+  }
+  /// Notes whose values the memory holds.
+  void track(const at::Tensor& tensor, const Value& value) {
+    const at::Tensor& inside = bare(tensor);
+    if (!inside.has_storage()) return;
+    const c10::StorageImpl* storage = inside.storage().unsafeGetStorageImpl();
+    if (attribute_storages_.contains(storage)) return;
+    const auto known = storages_.find(storage);
+    if (known == storages_.end())
+      storages_.emplace(storage, TrackedMemory{inside.storage().getWeakStorageImpl(), value.depends_on_inputs});
+    else known->second.depends_on_inputs = known->second.depends_on_inputs || value.depends_on_inputs;
+  }
+
+  /// What the code gets for a result: what it passed, where an operator in place returns that; else a new traced
+  /// tensor.
+  at::Tensor traced_result(at::Tensor tensor, const Value& value, const Call& call, bool unwritten) {
+    for (const Given& given : call.given) {
+      if (!given.inner.is_same(tensor)) continue;
+      if (!call.op.mutates) {
+        // `contiguous()` of a contiguous tensor is the tensor itself. As a value of its own it keeps the two apart.
+        tensor = alias_of(tensor);
+        break;
+      }
+      // Written without gradients, its own history stays what it was.
+      if (!call.detached) rebind(given.passed, value);
+      track(tensor, value);
+      return given.passed;
+    }
+    if (unwritten && tensor.numel() > 0) unwritten_.insert(storage_of(tensor));
+    return wrap(tensor, value);
+  }
+  void rebind(const at::Tensor& passed, const Value& value) {
+    if (TracedTensor* t = own(passed)) t->value = value;
+    else plain_.insert_or_assign(passed.unsafeGetTensorImpl(), Plain{value, passed});
+  }
+  TracedTensor* own(const at::Tensor& tensor) const {
+    TracedTensor* t = detail::traced(tensor);
+    return t && &t->state() == state_.get() ? t : nullptr;
+  }
+
+  /// Weak references keep the addresses of dead memory from being used again; once in a while they are let go.
+  void forget_dead() {
+    if (storages_.size() < next_sweep_) return;
+    std::erase_if(storages_, [](const auto& entry) { return entry.second.storage.use_count() == 0; });
+    std::erase_if(unwritten_, [&](const c10::StorageImpl* storage) { return !storages_.contains(storage); });
+    next_sweep_ = std::max<std::size_t>(1024, 2 * storages_.size());
+  }
+
+  // --- tensors as arguments ------------------------------------------------------------------------------------------
+
+  Node* node_of(const Value& value) { return value.item < 0 ? value.node : tracer_.item(value.node, value.item); }
+  Argument argument(const at::Tensor& tensor) {
+    if (!tensor.defined()) return {};
+    freeze_if_unwritten(tensor);
+    return node_of(find(tensor));
+  }
+
+  Value find(const at::Tensor& tensor, bool detaches = false) {
+    if (const TracedTensor* t = own(tensor)) return t->value;
+    if (const auto known = plain_.find(tensor.unsafeGetTensorImpl()); known != plain_.end()) return known->second.value;
+    refuse_transformed(tensor);
+    const auto found = [&](Value value) {
+      plain_.insert_or_assign(tensor.unsafeGetTensorImpl(), Plain{value, tensor});
+      track(tensor, value);
+      return value;
+    };
+    const std::string name = owner_.name_of(tensor);
+    if (!name.empty()) return found({get_attr(name, tensor), -1, true, !tensor.requires_grad()});
+    const c10::StorageImpl* storage = storage_of(tensor);
+    if (const auto parameter = attribute_storages_.find(storage); storage && parameter != attribute_storages_.end()) {
+      // Parameter::data() and the like: the same memory under a new handle.
+      const at::Tensor original = owner_.tensor(parameter->second);
+      if (original.sizes() == tensor.sizes() && original.strides() == tensor.strides() &&
+          original.storage_offset() == tensor.storage_offset())
+        return found({detach(get_attr(parameter->second, tensor)), -1, true, true});
+    }
+    // Memory that the inputs do not reach may be a constant: torch::tensor({1, 2}) fills an empty tensor behind the
+    // dispatcher.
+    if (const auto memory = storages_.find(storage);
+        storage && memory != storages_.end() && memory->second.depends_on_inputs)
+      refuse_alias();
+    if (tensor.requires_grad() && !tensor.is_leaf() && !detaches)
+      throw TraceError(ErrorId::constant_is_intermediate,
+                       "trace: a tensor is used that was computed from parameters before the trace, so the graph would "
+                       "keep its present values and pass no gradients on. Compute it in forward, or pass it as an "
+                       "input, or detach() it first",
+                       {{}, here()});
+    return found({get_attr(add_constant(tensor, false), tensor), -1, false});
+  }
+
+  /// Kept by reference, as a tensor that a callable captured, unless its memory is somebody else's (from_blob).
+  std::string add_constant(const at::Tensor& tensor, bool copied) {
+    std::string name;
+    do name = "_tensor_constant" + std::to_string(next_constant_++);
+    while (owner_.tensor(name).defined());
+    const at::Tensor& inside = bare(tensor);
+    copied = copied || (inside.has_storage() && !inside.storage().resizable());
+    if (!copied && inside.has_storage()) constant_storages_[storage_of(tensor)].push_back(constants_.size());
+    constants_.emplace_back(name, copied ? copy_of(tensor) : tensor);
+    return name;
+  }
+  /// The memory is about to be written: constants in it keep the values that they have.
+  void keep_constants_in(const c10::StorageImpl* storage) {
+    const auto found = constant_storages_.find(storage);
+    if (found == constant_storages_.end()) return;
+    for (std::size_t i : found->second) constants_[i].second = copy_of(constants_[i].second);
+    constant_storages_.erase(found);
+  }
+  /// Does the operator give the argument all of its values, whatever they were?
+  static bool overwrites(const Operator& op, const Parameter& parameter) {
+    static const std::unordered_set<std::string_view> names = {"fill_", "zero_", "copy_", "set_", "resize_"};
+    return parameter.name == "out" || has(op.traits, Trait::random) || names.contains(op.base_name());
+  }
+  /// An empty tensor that is read before any operator wrote to it was filled in C++ (data_ptr, accessor): it is a
+  /// constant with the values that it has now.
+  void freeze_if_unwritten(const at::Tensor& tensor) {
+    if (!is_unwritten(tensor)) return;
+    rebind(tensor, {get_attr(add_constant(tensor, true), tensor), -1, false});
+  }
+  /// Operators write to the memory from now on: C++ may not.
+  void written(const at::Tensor& tensor) {
+    if (unwritten_.erase(storage_of(tensor)) > 0) state_->close(bare(tensor).storage());
+    keep_constants_in(storage_of(tensor));
+  }
+
+  /// A constant as it is now.
+  static at::Tensor copy_of(const at::Tensor& tensor) {
+    const at::NoGradGuard no_grad;
+    const c10::impl::ExcludeDispatchKeyGuard unwatched(detail::trace_key);
+    const at::Tensor& inside = bare(tensor);
+    return at::_ops::clone::call(at::_ops::detach::call(inside), std::nullopt)
+        .set_requires_grad(inside.requires_grad());
+  }
+
+  Node* get_attr(const std::string& name, const at::Tensor& tensor) {
+    Node* node = tracer_.create_node(GetAttr{name}, {});
+    node->set_tensor_meta(tensor_meta_of(bare(tensor)));
+    return node;
+  }
+  /// Under a NoGradGuard of the code's, operators work on detached values: the graph's way to say the same.
+  Node* detach(Node* node) {
+    Node*& known = detached_[node];
+    if (!known) {
+      known = tracer_.create_node(CallFunction{&table_operator(OperatorIndex::detach)}, {node});
+      if (node->tensor_meta()) known->set_tensor_meta(*node->tensor_meta());
+    }
+    return known;
+  }
+
+  Argument argument(const c10::IValue& value, const Parameter& parameter, Call& call) {
+    const auto tensor = [&](const at::Tensor& t) -> Argument {
+      if (!t.defined()) return {};
+      if (parameter.written ? !overwrites(call.op, parameter) : !call.op.aliases) freeze_if_unwritten(t);
+      const Value v = find(t, call.op.base_name() == "detach");
+      if (parameter.written) written(t);
+      call.given.push_back({inner_of(t), t});
+      call.depends = call.depends || v.depends_on_inputs;
+      Node* node = node_of(v);
+      return call.detached && v.depends_on_inputs && !v.without_gradient ? detach(node) : node;
+    };
+    if (value.isTensor()) return tensor(value.toTensor());
+    if (parameter.type.base == ValueType::tensor && value.isList()) {
+      std::vector<Argument> items;
+      for (const c10::IValue& v : value.toListRef()) items.push_back(v.isNone() ? Argument() : tensor(v.toTensor()));
+      return Argument::list(std::move(items));
+    }
+    if (value.isGenerator()) {
+      const at::Generator& generator = value.toGenerator();
+      if (generator.defined() && generator != at::globalContext().defaultGenerator(generator.device()))
+        throw TraceError(ErrorId::unsupported_argument,
+                         "trace: '" + std::string(call.op.name) +
+                             "' draws random numbers from a generator of its own, which a graph has no name for; "
+                             "seed the default generator",
+                         {{}, here()});
+      return {};
+    }
+    return to_argument(value, parameter.type);
+  }
+
+  static bool is_default(const c10::IValue& value, const c10::OperatorHandle& handle, std::size_t i) {
+    const auto& standard = handle.schema().arguments()[i].default_value();
+    return standard && !value.isTensor() && !standard->isTensor() && !value.isList() &&
+           value.tagKind() == standard->tagKind() && value == *standard;
+  }
+
+  // --- questions -----------------------------------------------------------------------------------------------------
+
+  /// Operators that give C++ a number or a boolean. Known answers are given, questions about traced values refused.
+  bool answers_data_question(const c10::OperatorHandle& handle, const Operator& op, torch::jit::Stack& stack,
+                             std::size_t count) {
+    static const std::unordered_set<std::string_view> questions = {"aten::item", "aten::_local_scalar_dense",
+                                                                   "aten::is_nonzero", "aten::equal", "aten::allclose"};
+    if (!questions.contains(op.name)) return false;
+    c10::IValue* const args = stack.data() + (stack.size() - count);
+    if (op.name == "aten::equal") {
+      const at::Tensor a = args[0].toTensor(), b = args[1].toTensor();
+      const bool known = a.is_same(b) || inner_of(a).sizes() != inner_of(b).sizes() ||
+                         a.scalar_type() != b.scalar_type() || asked_by_attention();
+      if (known) {
+        torch::jit::drop(stack, count);
+        stack.emplace_back(a.is_same(b));
+        return true;
+      }
+    }
+    bool outer = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!args[i].isTensor() || !args[i].toTensor().defined()) continue;
+      const at::Tensor tensor = args[i].toTensor();
+      const bool known = own(tensor) || plain_.contains(tensor.unsafeGetTensorImpl());
+      // Constants that the code made itself may be asked for; inputs, parameters and what follows from them may not.
+      if (known || !owner_.name_of(tensor).empty()) {
+        const Value value = find(tensor);
+        if (value.depends_on_inputs)
+          throw TraceError(
+              ErrorId::data_dependent,
+              "trace: '" + std::string(op.name) +
+                  "' asks for the value of a traced tensor, so the code that follows would depend on the data; "
+                  "decide before tracing, or compute both sides and select with torch::where",
+              {format_node(*value.node), here()});
+      }
+      detail::replace_traced(args[i], [&](const at::Tensor& t) { return inner_of(t); });
+      outer = outer || detail::traced(args[i].toTensor());
+    }
+    if (outer && previous_) previous_->record(handle, stack);
+    else handle.callBoxed(stack);
+    return true;
+  }
+
+  /// LibTorch's attention asks whether query, key and value are equal, to project them in one go; apart, it computes the
+  /// same. Symbols are looked up once for every place that asks.
+  static bool asked_by_attention() {
+    const Backtrace where = Backtrace::capture(2);
+    std::size_t callers = 0;
+    for (void* const address : where.addresses()) callers = callers * 31 + reinterpret_cast<std::uintptr_t>(address);
+    static std::mutex mutex;
+    static std::unordered_map<std::size_t, bool> known;
+    const std::lock_guard lock(mutex);
+    const auto [at, fresh] = known.emplace(callers, false);
+    if (fresh)
+      for (const Frame& frame : symbolise(where, SourceLines::none))
+        at->second = at->second || frame.function.find("multi_head_attention_forward") != std::string::npos ||
+                     frame.function.find("torch::nn::MultiheadAttentionImpl::forward") != std::string::npos;
+    return at->second;
+  }
+
+  /// `return topk(...)`: all results of one node are the node, as in torch.fx.
+  Argument collapse(const c10::IValue& value, Argument tuple) const {
+    const auto& elements = value.toTupleRef().elements();
+    if (elements.size() < 2) return tuple;
+    Node* producer = nullptr;
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      const TracedTensor* t = elements[i].isTensor() ? own(elements[i].toTensor()) : nullptr;
+      if (!t || t->value.item != static_cast<int>(i) || (producer && t->value.node != producer)) return tuple;
+      producer = t->value.node;
+    }
+    if (!producer->operation() || producer->operation()->returns.size() != elements.size()) return tuple;
+    // The getitem nodes made for the tuple have no use then.
+    for (const Argument& item : tuple.items())
+      if (item.node()->num_users() == 0) producer->graph().erase_node(item.node());
+    return producer;
+  }
+
+  const ModuleOwner& owner_;
+  TraceNotes notes_;
+  Tracer tracer_;
+  std::shared_ptr<detail::SharedTrace> state_;
+  bool gradients_;  // does the code run with gradients, but for guards of its own?
+  Implementation* previous_ = nullptr;
+  std::optional<c10::impl::IncludeDispatchKeyGuard> include_;
+  bool stopped_ = false;
+  std::unordered_map<const c10::TensorImpl*, Plain> plain_;
+  std::unordered_map<const c10::StorageImpl*, TrackedMemory> storages_;
+  std::unordered_map<const c10::StorageImpl*, std::string> attribute_storages_;
+  std::unordered_set<const c10::StorageImpl*> unwritten_;  // made by empty(), and by no recorded operator written since
+  std::vector<std::pair<std::string, at::Tensor>> constants_;
+  std::unordered_map<const c10::StorageImpl*, std::vector<std::size_t>> constant_storages_;  // of those not copied
+  std::unordered_map<const Node*, Node*> detached_;
+  std::vector<std::pair<Node*, Backtrace>> places_;
+  std::size_t next_constant_ = 0, next_sweep_ = 1024;
+};
+
+FXX_INLINE void detail::trace_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  // Below this, operators run as if nobody watched.
+  const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
+  if (DispatchTracer::Implementation* tracer = current_tracer()) return tracer->record(op, *stack);
+  // A traced tensor on another thread: the operator runs, and the trace learns of it.
+  const std::size_t count = op.schema().arguments().size();
+  for (std::size_t i = stack->size() - count; i < stack->size(); ++i)
+    replace_traced((*stack)[i], [&](const at::Tensor& tensor) {
+      const at::Tensor* inner = &tensor;
+      while (const TracedTensor* t = traced(*inner)) {
+        t->state().note_foreign(op.operator_name().name, Backtrace::capture(2));
+        inner = &t->inner();
+      }
+      return *inner;
+    });
+  op.callBoxed(stack);
+}
+
+FXX_INLINE DispatchTracer::DispatchTracer(Graph& graph, const ModuleOwner& owner, TraceNotes notes)
+    : implementation_((detail::register_trace_fallback(), std::make_unique<Implementation>(graph, owner, notes))) {}
+FXX_INLINE DispatchTracer::~DispatchTracer() = default;
+FXX_INLINE at::Tensor DispatchTracer::input(const at::Tensor& tensor, const std::string& name) {
+  return implementation_->input(tensor, name);
+}
+FXX_INLINE void DispatchTracer::stop() {
+  implementation_->stop();
+  implementation_->refuse_foreign();
+}
+FXX_INLINE Argument DispatchTracer::argument_for(const c10::IValue& value) {
+  return implementation_->argument_for(value);
+}
+FXX_INLINE const std::vector<std::pair<std::string, at::Tensor>>& DispatchTracer::constants() const {
+  return implementation_->constants();
+}
+FXX_INLINE const std::vector<detail::TracedRead>& DispatchTracer::reads() const { return implementation_->reads(); }
+FXX_INLINE const std::vector<std::pair<Node*, Backtrace>>& DispatchTracer::places() const {
+  return implementation_->places();
+}
+FXX_INLINE bool DispatchTracer::keeps_tensors() const { return implementation_->keeps_tensors(); }
+
+FXX_INLINE void write_stack_traces(std::span<const std::pair<Node*, Backtrace>> places) {
+  for (const auto& [node, where] : places)
+    if (!node->is_erased()) node->meta().stack_trace = user_stack(where);
+}
+
+}  // namespace fxx::inline FXX_ABI

@@ -1,0 +1,198 @@
+// Bodies of torch/traced_tensor.hpp.
+#pragma once
+
+#include "fxx/error.hpp"
+#include "fxx/ir/graph.hpp"
+#include "fxx/ir/print.hpp"
+#include "fxx/torch/traced_tensor.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+FXX_INLINE std::string user_place(const Backtrace& where) {
+  const std::vector<Frame> frames = user_frames(where);
+  return frames.empty() ? std::string() : format_frame(frames.front());
+}
+
+// --- what a trace's tensors share ------------------------------------------------------------------------------------
+
+FXX_INLINE void SharedTrace::note_foreign(std::string_view op, const Backtrace& where) {
+  const std::lock_guard lock(mutex_);
+  if (foreign_.exchange(true)) return;
+  foreign_op_ = op;
+  foreign_place_ = where;
+}
+FXX_INLINE std::pair<std::string, Backtrace> SharedTrace::foreign_call() const {
+  const std::lock_guard lock(mutex_);
+  return {foreign_op_, foreign_place_};
+}
+
+FXX_INLINE void SharedTrace::note_read(const TracedValue& value, c10::IntArrayRef sizes, std::int64_t dim) {
+  if (!watch_sizes_ || !graph_ || !on_this_thread() || !value.node) return;
+  const auto nodes = static_cast<std::uint32_t>(graph_->size());
+  const auto note = [&](std::int64_t d) {
+    const std::int64_t size = sizes[static_cast<std::size_t>(d)];
+    // A loop over the sizes reads them again and again.
+    for (std::size_t i = reads_.size(); i-- > 0 && reads_[i].nodes_before == nodes;)
+      if (reads_[i].node == value.node && reads_[i].item == value.item && reads_[i].dim == d) return;
+    reads_.push_back({value.node, value.item, d, size, nodes, Backtrace::capture(3)});
+  };
+  if (dim >= 0) return note(dim);
+  for (std::size_t d = 0; d < sizes.size(); ++d) note(static_cast<std::int64_t>(d));
+}
+
+FXX_INLINE void SharedTrace::close(const c10::Storage& storage) {
+  const std::lock_guard lock(mutex_);
+  for (TracedTensor* tensor = first_; tensor; tensor = tensor->next_) {
+    if (!tensor->open_ || !tensor->storage_.is_alias_of(storage)) continue;
+    tensor->open_ = false;
+    tensor->storage_ = {};
+  }
+}
+
+FXX_INLINE void SharedTrace::release() {
+  const std::lock_guard lock(mutex_);
+  graph_ = nullptr;
+  while (first_) {
+    TracedTensor* tensor = first_;
+    tensor->unlink();
+    tensor->become_plain();  // may move it to another trace, which has a lock of its own
+  }
+}
+
+// --- the tensor ------------------------------------------------------------------------------------------------------
+
+FXX_INLINE TracedTensor::TracedTensor(at::Tensor inner, TracedValue place, std::shared_ptr<SharedTrace> state,
+                                      bool open)
+    : c10::TensorImpl(inner.key_set(), inner.dtype(), inner.device()),
+      value(place),
+      inner_(std::move(inner)),
+      open_(open) {
+  key_set_ = inner_.key_set().add(trace_key);
+  set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
+  if (open_) {
+    storage_ = inner_.storage();
+    storage_offset_ = inner_.storage_offset();
+  }
+  link(std::move(state));
+}
+
+FXX_INLINE void TracedTensor::link(std::shared_ptr<SharedTrace> state) {
+  state_ = std::move(state);
+  const std::lock_guard lock(state_->mutex_);
+  previous_ = nullptr;
+  next_ = state_->first_;
+  if (next_) next_->previous_ = this;
+  state_->first_ = this;
+  ++state_->count_;
+  linked_ = true;
+}
+
+FXX_INLINE TracedTensor::~TracedTensor() {
+  const std::lock_guard lock(state_->mutex_);
+  unlink();
+}
+FXX_INLINE void TracedTensor::unlink() {
+  if (!linked_) return;
+  linked_ = false;
+  (previous_ ? previous_->next_ : state_->first_) = next_;
+  if (next_) next_->previous_ = previous_;
+  --state_->count_;
+}
+FXX_INLINE void TracedTensor::release_resources() {
+  {
+    const std::lock_guard lock(state_->mutex_);
+    unlink();
+  }
+  inner_.reset();
+  c10::TensorImpl::release_resources();
+}
+
+FXX_INLINE void TracedTensor::become_plain() {
+  at::Tensor inner = std::move(inner_);
+  if (const TracedTensor* outer = traced(inner)) {
+    // A tensor of a trace around this one goes on as that.
+    value = outer->value;
+    open_ = outer->open_;
+    storage_ = outer->storage_;
+    inner_ = outer->inner_;
+    link(outer->state_);
+    return;
+  }
+  open_ = false;
+  c10::TensorImpl* plain = inner.unsafeGetTensorImpl();
+  copy_tensor_metadata(plain, this, plain->version_counter(), true);
+  set_custom_sizes_strides(SizesStridesPolicy::Default);
+}
+
+FXX_INLINE void TracedTensor::refuse_data() const {
+  throw TraceError(ErrorId::traced_data_access,
+                   "trace: C++ code reads or writes the elements of a traced tensor (data_ptr, accessor, storage), so "
+                   "the graph would keep the values of this run as constants. Use operators, or wrap the function that "
+                   "needs the elements with fxx::wrap",
+                   {value.node ? format_node(*value.node) : "", user_place(Backtrace::capture(2))});
+}
+FXX_INLINE void TracedTensor::refuse_alias() const {
+  throw TraceError(ErrorId::untraced_alias,
+                   "trace: a traced tensor gets or gives its memory without the dispatcher (.data(), set_data(), "
+                   "variable_data()), so the graph would freeze its contents. Use detach(), or operators, instead",
+                   {value.node ? format_node(*value.node) : "", user_place(Backtrace::capture(2))});
+}
+
+FXX_INLINE bool TracedTensor::has_storage() const {
+  if (inner_.defined() && !open_) refuse_data();
+  return c10::TensorImpl::has_storage();
+}
+FXX_INLINE const c10::Storage& TracedTensor::storage() const {
+  if (inner_.defined() && !open_) refuse_data();
+  return c10::TensorImpl::storage();
+}
+FXX_INLINE c10::intrusive_ptr<c10::TensorImpl> TracedTensor::shallow_copy_and_detach(
+    const c10::VariableVersion& version, bool allow_change) const {
+  if (inner_.defined()) refuse_alias();
+  return c10::TensorImpl::shallow_copy_and_detach(version, allow_change);
+}
+FXX_INLINE c10::intrusive_ptr<c10::TensorImpl> TracedTensor::shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                                                     bool allow_change) const {
+  if (inner_.defined()) refuse_alias();
+  return c10::TensorImpl::shallow_copy_and_detach(std::move(version), allow_change);
+}
+FXX_INLINE void TracedTensor::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& impl) {
+  if (inner_.defined()) refuse_alias();
+  c10::TensorImpl::shallow_copy_from(impl);
+}
+
+// Strides and counts follow from the sizes.
+FXX_INLINE c10::IntArrayRef TracedTensor::sizes_custom() const {
+  state_->note_read(value, inner_.sizes(), -1);
+  return inner_.sizes();
+}
+FXX_INLINE c10::IntArrayRef TracedTensor::strides_custom() const {
+  state_->note_read(value, inner_.sizes(), -1);
+  return inner_.strides();
+}
+FXX_INLINE std::int64_t TracedTensor::size_custom(std::int64_t dim) const {
+  const std::int64_t at = c10::maybe_wrap_dim(dim, inner_.dim(), false);
+  state_->note_read(value, inner_.sizes(), at);
+  return inner_.sizes()[static_cast<std::size_t>(at)];
+}
+FXX_INLINE std::int64_t TracedTensor::numel_custom() const {
+  state_->note_read(value, inner_.sizes(), -1);
+  return inner_.numel();
+}
+FXX_INLINE c10::SymIntArrayRef TracedTensor::sym_sizes_custom() const {
+  return c10::fromIntArrayRefKnownNonNegative(sizes_custom());
+}
+FXX_INLINE c10::SymIntArrayRef TracedTensor::sym_strides_custom() const {
+  return c10::fromIntArrayRefKnownNonNegative(strides_custom());
+}
+FXX_INLINE c10::SymBool TracedTensor::sym_is_contiguous_custom(at::MemoryFormat format) const {
+  return inner_.is_contiguous(format);
+}
+FXX_INLINE c10::SymBool TracedTensor::sym_is_non_overlapping_and_dense_custom() const {
+  return inner_.is_non_overlapping_and_dense();
+}
+FXX_INLINE bool TracedTensor::is_strides_like_custom(at::MemoryFormat format) const {
+  return inner_.unsafeGetTensorImpl()->is_strides_like(format);
+}
+
+}  // namespace fxx::inline FXX_ABI::detail

@@ -1,0 +1,52 @@
+// Which module's training flag an operator's flag came from: dropout(x, p, train) alone does not say.
+//
+// The code is run again with other training flags, every module with a pattern of its own over the runs; the pattern that
+// an operator's flag then shows names the module. With n modules that takes 2 log2(n) runs.
+// Main names: FlagUse, flag_uses, find_flag_owners. Cost: heavy (torch/nn/module.h), with the runs of the code.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fxx/ir/graph.hpp"
+#include "fxx/torch/module_owner.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+/// An argument of a recorded operator that says whether the code trains.
+struct FlagUse {
+  std::string name;  // of the node
+  std::uint64_t operation;
+  bool value;
+};
+
+/// In order of the nodes.
+std::vector<FlagUse> flag_uses(const Graph& graph);
+/// The position of the parameter that says whether the code trains; -1 when there is none.
+int flag_parameter(const Operator& op);
+
+struct FlagOwner {
+  enum class Kind { literal, module, unknown };  // unknown: made of several flags, or turned around
+  Kind kind = Kind::literal;
+  std::string module = {};  // qualified; "" is the root
+};
+
+struct FlagOwners {
+  std::vector<FlagOwner> of_uses;
+  bool own_train = false;  // train() sets other flags than it is asked to: parts stay frozen
+};
+
+/// For each use where its value comes from. `record()` runs the code and returns the uses of that run. Flags are as they were afterwards. Throws
+/// TraceError (E326) when flags cannot be told from each other, and what `record` throws.
+FlagOwners find_flag_owners(torch::nn::Module& root, const ModuleOwner& owner, const std::vector<FlagUse>& uses,
+                            const std::function<std::vector<FlagUse>()>& record);
+
+}  // namespace fxx::inline FXX_ABI::detail
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/training_flags.ipp"
+#endif

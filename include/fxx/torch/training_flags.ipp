@@ -1,0 +1,130 @@
+// Bodies of torch/training_flags.hpp.
+#pragma once
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "fxx/error.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/torch/training_flags.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+FXX_INLINE int flag_parameter(const Operator& op) {
+  for (const std::string_view name : {"train", "training", "use_input_stats"})
+    if (const int i = op.index_of(name); i >= 0) return i;
+  return -1;
+}
+
+FXX_INLINE std::vector<FlagUse> flag_uses(const Graph& graph) {
+  std::vector<FlagUse> uses;
+  for (const Node* node : graph.nodes()) {
+    if (node->opcode() != Opcode::call_function || !node->operation()) continue;
+    const Operator& op = *node->operation();
+    const int i = flag_parameter(op);
+    if (i < 0) continue;
+    bool idle = false;  // dropout of nothing
+    for (const std::string_view name : {"p", "dropout"})
+      if (const int p = op.index_of(name); p >= 0) {
+        const Argument probability = argument_or_default(*node, op, p);
+        idle = idle || (probability.is_number() && probability.number() == 0);
+      }
+    if (idle) continue;
+    const Argument value = argument_or_default(*node, op, i);
+    if (value.kind() == Argument::Kind::boolean) uses.push_back({std::string(node->name()), op.id, value.boolean()});
+  }
+  return uses;
+}
+
+/// Training flags of a hierarchy, each on its own: Module::train() sets those below too, so parents come first.
+class TrainingFlags {
+ public:
+  explicit TrainingFlags(torch::nn::Module& root) : root_(&root), root_before_(root.is_training()) {
+    for (const auto& item : root.named_modules({}, false))
+      below_.push_back({item.value(), item.value()->is_training()});
+  }
+  TrainingFlags(const TrainingFlags&) = delete;
+  TrainingFlags& operator=(const TrainingFlags&) = delete;
+  ~TrainingFlags() {
+    root_->train(root_before_);
+    for (const auto& [module, before] : below_) module->train(before);
+  }
+  /// `flag(module)` for every module. False when one has a train() of its own that does something else.
+  template <class F>
+  bool set(F&& flag) {
+    root_->train(flag(root_));
+    for (const auto& [module, before] : below_) own_train_ = own_train_ || module->is_training() != flag(root_);
+    for (const auto& [module, before] : below_) module->train(flag(module.get()));
+    bool as_asked = root_->is_training() == flag(root_);
+    for (const auto& [module, before] : below_) as_asked = as_asked && module->is_training() == flag(module.get());
+    return as_asked;
+  }
+  /// Did train() of the root leave other flags than it was asked for?
+  bool own_train() const { return own_train_; }
+
+ private:
+  torch::nn::Module* root_;
+  bool root_before_;
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> below_;
+  bool own_train_ = false;
+};
+
+FXX_INLINE FlagOwners find_flag_owners(torch::nn::Module& root, const ModuleOwner& owner,
+                                       const std::vector<FlagUse>& uses,
+                                       const std::function<std::vector<FlagUse>()>& record) {
+  const auto unclear = [](const std::string& why) {
+    throw TraceError(ErrorId::training_flag_unknown,
+                     "trace: which training flags the operators follow cannot be told, " + why);
+  };
+  // Whose flag may be asked for: all but modules that are one operator which has none. Codes count from 1, since no
+  // change at all is that of a literal.
+  std::vector<std::string> names{""};
+  std::vector<bool> flags_before{root.is_training()};
+  std::unordered_map<const torch::nn::Module*, std::size_t> codes{{&root, 1}};
+  for (const auto& item : root.named_modules({}, false)) {
+    const ModuleInfo* info = is_leaf_module(*item.value()) ? owner.find_module(item.key()) : nullptr;
+    const bool follows = !info || !info->operation ||
+                         std::any_of(info->parts.begin(), info->parts.end(), [](const ModuleInfo::Part& part) {
+                           return part.kind == ModuleInfo::Part::Kind::training;
+                         });
+    if (!follows || !codes.emplace(item.value().get(), names.size() + 1).second) continue;
+    names.push_back(item.key());
+    flags_before.push_back(item.value()->is_training());
+  }
+
+  std::vector<std::size_t> spelled(uses.size());
+  std::vector<bool> turns(uses.size(), true), changes(uses.size(), false);
+  TrainingFlags flags(root);
+  std::size_t bit = 0;
+  for (; (names.size() >> bit) > 0; ++bit) {
+    std::vector<bool> shown(uses.size());
+    // The second run has every flag turned: a flag made from several does not turn with them.
+    for (const bool turned : {false, true}) {
+      if (!flags.set([&](const torch::nn::Module* module) {
+            const auto code = codes.find(module);
+            return ((code == codes.end() ? 0 : code->second >> bit & 1) != 0) != turned;
+          }))
+        unclear("a module's train() sets other flags than it is asked to");
+      const std::vector<FlagUse> now = record();
+      if (now.size() != uses.size()) unclear("the code calls other operators when it trains");
+      for (std::size_t i = 0; i < uses.size(); ++i) {
+        if (now[i].operation != uses[i].operation) unclear("the code calls other operators when it trains");
+        if (!turned) shown[i] = now[i].value;
+        else if (now[i].value == shown[i]) turns[i] = false;
+        if (now[i].value != uses[i].value) changes[i] = true;
+      }
+    }
+    for (std::size_t i = 0; i < uses.size(); ++i) spelled[i] |= static_cast<std::size_t>(shown[i]) << bit;
+  }
+  FlagOwners out{std::vector<FlagOwner>(uses.size()), flags.own_train()};
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    if (!changes[i]) continue;
+    out.of_uses[i].kind = FlagOwner::Kind::unknown;
+    if (!turns[i] || spelled[i] < 1 || spelled[i] > names.size() || flags_before[spelled[i] - 1] != uses[i].value)
+      continue;
+    out.of_uses[i] = {FlagOwner::Kind::module, names[spelled[i] - 1]};
+  }
+  return out;
+}
+
+}  // namespace fxx::inline FXX_ABI::detail

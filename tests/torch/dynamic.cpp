@@ -1,0 +1,187 @@
+// Sizes: which ones a trace fixed, and graphs for all of them.
+#include "fxx/ops/operation.hpp"
+#include "fxx/torch/compile.hpp"
+#include "torch/support.hpp"
+
+using namespace fxx;
+using namespace fxx::test;
+namespace F = torch::nn::functional;
+using torch::Tensor;
+
+namespace {
+
+/// What attention written by hand does with sizes.
+struct Attention : torch::nn::Module {
+  torch::nn::Linear qkv{16, 48}, out{16, 16};
+  std::int64_t heads = 4;
+  Attention() { register_module("qkv", qkv), register_module("out", out); }
+  Tensor forward(Tensor x) {
+    const std::int64_t batch = x.size(0), time = x.size(1), width = x.size(2);
+    const auto parts = qkv(x).view({batch, time, 3, heads, width / heads}).permute({2, 0, 3, 1, 4}).unbind(0);
+    const Tensor mask = torch::ones({time, time}, torch::kBool).tril();
+    Tensor scores = parts[0].matmul(parts[1].transpose(-2, -1)) / std::sqrt(static_cast<double>(width / heads));
+    scores = scores.masked_fill(~mask, -1e9).softmax(-1);
+    return out(scores.matmul(parts[2]).transpose(1, 2).reshape({batch, time, width})) +
+           torch::arange(time).view({time, 1});
+  }
+};
+
+TEST_CASE("strict names the sizes that became numbers, with their lines; the report lists them without failing") {
+  Attention net;
+  const Tensor x = torch::rand({2, 5, 16});
+  const Fault fault = fault_of<TraceError>([&] { trace(net, {x}, {.strict = true}); });
+  CHECK(fault.id == 322);
+  CHECK(fault.says("x.size(0) = 2"));
+  CHECK(fault.says("x.size(1) = 5"));
+  CHECK(fault.says("Attention::forward"));
+  CHECK(fault.says("dynamic.cpp:19"));
+  CHECK(fault.says("view"));
+  TraceReport report;
+  const auto gm = trace(net, {x}, {.strict = true, .report = &report});
+  CHECK(relative_difference(c10::IValue((*gm)(x)), c10::IValue(net.forward(x))) <= 1e-6);
+  REQUIRE(report.sizes.size() >= 3);
+  CHECK(report.sizes[0].value == "x.size(0)");
+  CHECK(report.sizes[0].size == 2);
+  CHECK(report.sizes[1].size == 5);
+  CHECK(report.sizes[1].used_by.size() >= 3);
+  CHECK(report.to_string().find("x.size(2) = 16") != std::string::npos);
+
+  // Code that asks for no size, and one that only checks.
+  const auto trace_strictly = [](auto f, const Tensor& input) { return trace(f, {input}, {.strict = true}); };
+  trace_strictly([](Tensor t) { return (t * 2).flatten(1).relu(); }, x);
+  trace_strictly(
+      [](Tensor t) {
+        TORCH_CHECK(t.dim() == 3, "rank");
+        return t.view({-1, 16}).sum();
+      },
+      x);
+  trace_strictly(
+      [](Tensor t) {
+        TORCH_CHECK(t.size(1) == 5, "five");
+        return t.exp();
+      },
+      x);
+  CHECK(fault_of<TraceError>([&] {
+          trace_strictly([](Tensor t) { return t.new_zeros({t.size(1)}) + t.sum(); }, x);
+        }).id == 322);
+}
+
+TEST_CASE("dynamic dimensions: the graph computes what the code does at sizes never traced") {
+  Attention net;
+  net.to(torch::kDouble);
+  const auto gm = trace(net, {torch::rand({2, 5, 16}, torch::kDouble)}, {{0, 0, "batch"}, {0, 1, "time"}});
+  CHECK(gm->graph().find_nodes(Opcode::call_function).size() > 10);
+  const std::string text = to_string(gm->graph());
+  CHECK(text.find("%batch") != std::string::npos);
+  CHECK(text.find("%time") != std::string::npos);
+  std::vector<Tensors> inputs;
+  for (const auto& [batch, time] : {std::pair<int, int>{2, 5}, {3, 7}, {8, 2}, {1, 31}, {4, 1}})
+    inputs.push_back({torch::rand({batch, time, 16}, torch::kDouble)});
+  check_traced(net, *gm, inputs, 1e-12);
+  // Compiled code, too.
+  const auto compiled = compile(*gm, {inputs[0][0]});
+  for (const Tensors& in : inputs)
+    CHECK(relative_difference(c10::IValue(compiled->forward(in[0])), c10::IValue(net.forward(in[0]))) <= 1e-12);
+}
+
+TEST_CASE("dynamic height and width through convolutions, pooling and upsampling") {
+  struct Net : torch::nn::Module {
+    torch::nn::Conv2d down{torch::nn::Conv2dOptions(3, 4, 3).stride(2).padding(1)},
+        up{torch::nn::Conv2dOptions(4, 4, 3).padding(1)};
+    Net() { register_module("down", down), register_module("up", up); }
+    Tensor forward(Tensor x) {
+      const Tensor low = torch::relu(down(x));
+      Tensor high = F::interpolate(
+          low, F::InterpolateFuncOptions().size(std::vector<std::int64_t>{x.size(2), x.size(3)}).mode(torch::kNearest));
+      high = torch::cat({up(high), x}, 1);
+      const Tensor pooled = torch::max_pool2d(high, 2).flatten(2);
+      return pooled.view({x.size(0), pooled.size(1) * pooled.size(2)}).slice(1, 0, low.size(3));
+    }
+  } net;
+  const Tensor x = torch::rand({1, 3, 16, 12});
+  const auto gm = trace(net, {x}, {{.input = 0, .dim = 2, .name = "height"}, {.input = 0, .dim = 3, .name = "width"}});
+  std::vector<Tensors> inputs;
+  for (const auto& [h, w] : {std::pair<int, int>{16, 12}, {9, 9}, {31, 40}, {64, 5}})
+    inputs.push_back({torch::rand({1, 3, h, w})});
+  check_traced(net, *gm, inputs, 1e-5);
+}
+
+TEST_CASE(
+    "a graph that differs between sizes names the node and its line; constants that differ, and wrong dimensions") {
+  const Tensor x = torch::rand({2, 6});
+  const auto fault = [&](auto f, std::vector<DynamicDim> dynamic) {
+    TraceOptions options;
+    options.dynamic = std::move(dynamic);
+    return fault_of<TraceError>([&] { trace(f, {x}, options); });
+  };
+  const Fault branch = fault([](Tensor t) { return t.size(0) > 4 ? t.exp() : t.sin() * 2; }, {{0, 0, "batch"}});
+  CHECK(branch.id == 309);
+  CHECK(branch.says("exp"));
+  CHECK(branch.says("sin"));
+  CHECK(branch.says("dynamic.cpp"));
+  const Fault loop = fault(
+      [](Tensor t) {
+        Tensor sum = t[0] * 1;
+        for (std::int64_t i = 1; i < t.size(0); ++i) sum = sum + t[i];
+        return sum;
+      },
+      {{0, 0, "batch"}});
+  CHECK(loop.id == 309);
+  const Fault constant = fault(
+      [](Tensor t) {
+        const Tensor filled = torch::empty({2});
+        filled.data_ptr<float>()[0] = static_cast<float>(t.size(0)), filled.data_ptr<float>()[1] = 2;
+        return t.sum() + filled;
+      },
+      {{0, 0, "batch"}});
+  CHECK(constant.id == 309);
+  CHECK(constant.says("_tensor_constant0"));
+  CHECK(fault([](Tensor t) { return t * 2; }, {{0, 2, "batch"}}).id == 311);
+  CHECK(fault([](Tensor t) { return t * 2; }, {{1, 0, "batch"}}).id == 311);
+  CHECK(fault([](Tensor t) { return t * 2; }, {{0, 0, "n"}, {0, 1, "n"}}).id == 311);
+}
+
+TEST_CASE("numbers that follow from sizes: in tensors made of C++ values, scales, ends of slices, repeats") {
+  const auto f = [](Tensor t) {
+    const std::int64_t n = t.size(0), m = t.size(1);
+    const Tensor made = torch::tensor({static_cast<float>(n), static_cast<float>(m * 2)});
+    const Tensor scaled = t / std::sqrt(static_cast<double>(m)) * (1.0 / static_cast<double>(n));
+    const Tensor half = scaled.slice(0, 0, n / 2), rest = scaled.slice(0, n / 2).sum(0, true);
+    return torch::cat({half, rest.repeat({n - 1, 1})}).sum() + made + torch::full({2}, static_cast<double>(n + m)) +
+           torch::arange(0, 2 * m, m).to(torch::kFloat);
+  };
+  const auto gm = trace(f, {torch::rand({6, 4})}, {{0, 0, "n"}, {0, 1, "m"}});
+  std::vector<Tensors> inputs;
+  for (const auto& [n, m] : {std::pair<int, int>{6, 4}, {2, 3}, {7, 11}, {12, 2}})
+    inputs.push_back({torch::rand({n, m})});
+  check_traced(f, *gm, inputs, 1e-6);
+}
+
+TEST_CASE("tracing at several sizes leaves the module as one run does") {
+  struct Net : torch::nn::Module {
+    torch::nn::BatchNorm1d norm{4};
+    torch::nn::Dropout drop{0.5};
+    Net() { register_module("norm", norm), register_module("drop", drop); }
+    Tensor forward(Tensor x) { return drop(norm(x)).view({x.size(0) * 2, 2}); }
+  } net, other;
+  const Tensor x = torch::rand({6, 4});
+  torch::manual_seed(1);
+  {
+    const torch::NoGradGuard no_grad;
+    other.forward(x);
+  }
+  const Tensor next = torch::rand({2});
+  torch::manual_seed(1);
+  const auto gm = trace(net, {x}, {{0, 0, "batch"}});
+  CHECK(same(torch::rand({2}), next));
+  CHECK(same(net.norm->running_mean, other.norm->running_mean));
+  CHECK(called_modules(gm->graph()) == std::set<std::string>{"norm", "drop"});
+  net.eval();
+  gm->eval();
+  for (const int batch : {2, 6, 9}) {
+    const Tensor in = torch::rand({batch, 4});
+    CHECK(same((*gm)(in), net.forward(in)));
+  }
+}
+
+}  // namespace

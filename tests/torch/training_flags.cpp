@@ -1,0 +1,170 @@
+// Whether traced code trains: flags of operators follow the modules that they came from.
+#include "fxx/ops/operation.hpp"
+#include "torch/support.hpp"
+
+using namespace fxx;
+using namespace fxx::test;
+namespace F = torch::nn::functional;
+using torch::Tensor;
+
+namespace {
+
+struct BlockImpl : torch::nn::Module {
+  torch::nn::Linear fc{6, 6};
+  torch::nn::Dropout first{0.3}, second{0.3};
+  BlockImpl() {
+    register_module("fc", fc);
+    register_module("first", first), register_module("second", second);
+  }
+  // In another order than they are registered, and one of them twice.
+  Tensor forward(Tensor x) { return second(fc(second(x))) + first(x); }
+};
+TORCH_MODULE(Block);
+
+struct Net : torch::nn::Module {
+  torch::nn::Sequential blocks{Block(), Block(), torch::nn::Dropout2d(0.3), torch::nn::AlphaDropout(0.3)};
+  torch::nn::ReLU relu{};
+  Net() { register_module("blocks", blocks), register_module("relu", relu); }
+  Tensor forward(Tensor x) {
+    x = F::dropout(x, F::DropoutFuncOptions().p(0.25).training(is_training()));
+    x = relu(blocks->forward(x.view({2, 3, 4, 6})));
+    return torch::dropout(x, 0.5, false);
+  }
+};
+
+/// The same numbers as the module, drawn in the same order.
+template <class M>
+void check_same_draws(M& net, GraphModule& gm, const Tensor& x) {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(3);
+  const Tensor expected = net.forward(x);
+  torch::manual_seed(3);
+  CHECK(same(gm(x), expected));
+}
+
+TEST_CASE("dropout is the call of its module again, traced in either mode, and follows train() and eval()") {
+  for (const bool training : {true, false}) {
+    CAPTURE(training);
+    Net net;
+    net.train(training);
+    const Tensor x = torch::rand({24, 6});
+    torch::manual_seed(7);
+    const Tensor next_number = torch::rand({3});
+    TraceReport report;
+    const auto gm = trace(net, {x}, {.report = &report});
+    CHECK(report.notes.empty());
+    CHECK(net.is_training() == training);
+    CHECK(called_modules(gm->graph()) == std::set<std::string>{"blocks.0.fc", "blocks.0.first", "blocks.0.second",
+                                                               "blocks.1.fc", "blocks.1.first", "blocks.1.second",
+                                                               "blocks.2", "blocks.3", "_dropout0"});
+    CHECK(count_of(gm->graph(), ops::dropout) == 1);  // the one with a flag of its own
+    for (const bool later : {true, false, true}) {
+      net.train(later);
+      gm->train(later);
+      check_same_draws(net, *gm, x);
+    }
+    // Parts of the model keep a mode of their own.
+    net.train();
+    gm->train();
+    net.blocks[1]->as<Block>()->second->eval();
+    gm->submodule("blocks.1.second")->eval();
+    check_same_draws(net, *gm, x);
+    CHECK(gm->code().find("_dropout0") != std::string::npos);
+    CHECK(same_structure(parse_graph(to_string(gm->graph())), gm->graph()));
+  }
+}
+
+TEST_CASE("finding out whose flags they are leaves statistics, the next random numbers and modes as they were") {
+  struct Counts : torch::nn::Module {
+    torch::nn::BatchNorm1d norm{4};
+    torch::nn::Dropout drop{0.5}, frozen{0.5};
+    int runs = 0;
+    Counts() { register_module("norm", norm), register_module("drop", drop), register_module("frozen", frozen); }
+    Tensor forward(Tensor x) { return ++runs, frozen(drop(norm(x))); }
+  } net;
+  net.frozen->eval();
+  torch::manual_seed(5);
+  const Tensor x = torch::rand({3, 4});
+  Counts other;
+  {
+    const torch::NoGradGuard no_grad;
+    other.frozen->eval();
+    torch::manual_seed(6);
+    other.forward(x);
+  }
+  const Tensor expected_next = torch::rand({2});
+  torch::manual_seed(6);
+  const auto gm = trace(net, {x});
+  CHECK(same(torch::rand({2}), expected_next));
+  CHECK(same(net.norm->running_mean, other.norm->running_mean));
+  CHECK(net.norm->num_batches_tracked.item<std::int64_t>() == 1);
+  CHECK(net.drop->is_training());
+  CHECK(!net.frozen->is_training());
+  CHECK(called_modules(gm->graph()) == std::set<std::string>{"norm", "drop", "frozen"});
+  // Without dropout, or when nobody asks for it, the code is run once.
+  const int before = net.runs;
+  trace(net, {x}, {.training_flags = false});
+  CHECK(net.runs == before + 1);
+}
+
+TEST_CASE("where the module cannot be told, the flag stays, and a note says so") {
+  const Tensor x = torch::rand({3, 4});
+  const auto notes_of = [&](auto&& module) {
+    TraceReport report;
+    const auto gm = trace(module, {x}, {.report = &report});
+    REQUIRE(report.notes.size() == 1);
+    CHECK(report.notes[0].find("dropout") != std::string::npos);
+    CHECK(report.to_string().find(report.notes[0]) != std::string::npos);
+    return report.notes[0];
+  };
+  torch::nn::Dropout captured(0.5);
+  CHECK(notes_of([&](Tensor t) { return captured(t); }).find("no module's") != std::string::npos);
+  struct Branches : torch::nn::Module {
+    torch::nn::Dropout drop{0.5};
+    Branches() { register_module("drop", drop); }
+    Tensor forward(Tensor t) { return is_training() ? torch::dropout(drop(t.exp()), 0.5, true) : drop(t); }
+  } branches;
+  branches.eval();
+  CHECK(notes_of(branches).find("other operators") != std::string::npos);
+  struct Mixes : torch::nn::Module {
+    torch::nn::Dropout drop{0.5};
+    Mixes() { register_module("drop", drop); }
+    Tensor forward(Tensor t) { return torch::dropout(t, 0.5, is_training() && drop->is_training()); }
+  } mixes;
+  CHECK(notes_of(mixes).find("several training flags") != std::string::npos);
+  struct Freezes : torch::nn::Module {
+    torch::nn::Dropout drop{0.5};
+    Freezes() { register_module("drop", drop); }
+    void train(bool on) override {
+      torch::nn::Module::train(on);
+      drop->eval();
+    }
+    Tensor forward(Tensor t) { return drop(t); }
+  } freezes;
+  TraceReport report;
+  const auto gm = trace(freezes, {x}, {.report = &report});
+  CHECK(called_modules(gm->graph()) == std::set<std::string>{"drop"});
+  REQUIRE(report.notes.size() == 1);
+  CHECK(report.notes[0].find("frozen") != std::string::npos);
+}
+
+TEST_CASE("attention of torch::nn drops out as its module says") {
+  struct Attends : torch::nn::Module {
+    torch::nn::MultiheadAttention attention{torch::nn::MultiheadAttentionOptions(8, 2).dropout(0.4)};
+    torch::nn::TransformerEncoderLayer layer{torch::nn::TransformerEncoderLayerOptions(8, 2).dropout(0.2)};
+    Attends() { register_module("attention", attention), register_module("layer", layer); }
+    Tensor forward(Tensor x) { return layer(std::get<0>(attention(x, x, x))); }
+  } net;
+  net.eval();
+  const Tensor x = torch::rand({5, 2, 8});
+  TraceReport report;
+  const auto gm = trace(net, {x}, {.report = &report});
+  CHECK(report.notes.empty());
+  for (const bool later : {true, false}) {
+    net.train(later);
+    gm->train(later);
+    check_same_draws(net, *gm, x);
+  }
+}
+
+}  // namespace
