@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "fxx/ops/operation.hpp"
+#include "fxx/trace/input.hpp"
 #include "trace/recorded.hpp"
 
 using namespace fxx;
@@ -140,6 +141,302 @@ TEST_CASE("types of the user's become arguments by argument_traits") {
   CHECK(to_argument(tracer, std::make_tuple(Size2{1, 2}, x)) == Argument::tuple({Argument::list({1, 2}), x.node()}));
 }
 
+TEST_CASE("inputs are made by a hook, which may name, type and order them in another way, but not lose one") {
+  struct Naming : Tracer {
+    bool loses = false;
+    std::vector<Node*> create_args_for_root(std::span<const InputLeaf> inputs) override {
+      std::vector<InputLeaf> changed(inputs.begin(), inputs.end());
+      for (InputLeaf& input : changed) {
+        input.name = "in_" + input.name;
+        if (!input.bound) input.default_value = 0;
+      }
+      if (loses) changed.pop_back();
+      return Tracer::create_args_for_root(changed);
+    }
+  };
+  Naming tracer;
+  const Graph g = tracer.trace([](auto x, int n) { return x + n; }, concrete_args(input("x"), 4));
+  CHECK(text_of(g).starts_with("input in_x = 0\ninput in_arg1\ncheck_equal = fxx::check_equal(%in_arg1, 4, "));
+  const Graph nested = tracer.trace([](const std::vector<Proxy>& xs) { return cat(xs); },
+                                    concrete_args(input("xs", std::vector{PH, PH})));
+  REQUIRE(nested.signature());
+  CHECK(nested.signature()->leaves() == std::vector<std::string_view>{"in_xs_1", "in_xs_2"});
+  tracer.loses = true;
+  const auto fault = fault_of<TraceError>([&] { tracer.trace([](auto x, auto y) { return x + y; }); });
+  CHECK(fault.id == 305);
+  CHECK(fault.says("1 placeholders were given back; there are 2 inputs"));
+}
+
+TEST_CASE("create_proxy makes all that the function sees, and proxy may put another node in the place of one") {
+  struct Doubling : Tracer {
+    int seen = 0;
+    Node* create_proxy(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
+                       std::source_location where) override {
+      ++seen;
+      return Tracer::create_proxy(std::move(op), args, kwargs, name, where);
+    }
+    Node* proxy(Node* node) override {
+      if (node->opcode() != Opcode::call_method) return node;
+      return create_node(CallFunction{&ops::neg.info()}, {node});
+    }
+  };
+  Doubling tracer;
+  CHECK(body_of(tracer.trace([](auto x) { return x.relu() + 1; })) ==
+        "relu = .relu(%x)\nneg = aten::neg(%relu)\nadd = aten::add.Scalar(%neg, 1)\nreturn %add\n");
+  CHECK(tracer.seen == 3);  // the input, relu, add
+}
+
+TEST_CASE("a tracer may refuse what it does not like") {
+  struct OutOfPlace : Tracer {
+    Node* create_node(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
+                      std::source_location where) override {
+      const auto* call = std::get_if<CallFunction>(&op);
+      const auto* target = call ? std::get_if<const Operator*>(&call->target) : nullptr;
+      const auto* method = std::get_if<CallMethod>(&op);
+      if ((target && (*target)->base_name().ends_with('_')) || (method && method->target.ends_with('_')))
+        throw std::runtime_error("in place");
+      return Tracer::create_node(std::move(op), args, kwargs, name, where);
+    }
+  };
+  OutOfPlace tracer;
+  CHECK_THROWS_WITH(tracer.trace([](auto x) { return x.add_(1); }), "in place");
+  CHECK_THROWS_WITH(tracer.trace([](auto x) { return functional::relu_(x); }), "in place");
+  CHECK_THROWS_WITH(tracer.trace([](auto x) { return x += 1; }), "in place");
+  CHECK(tracer.trace([](auto x) { return x + 1; }).size() == 3);
+}
+
+TEST_CASE("check_mutable_operations refuses what writes to an argument, however it is spelled") {
+  Tracer strict;
+  strict.options.check_mutable_operations = true;
+  const auto refused = [&](auto f) {
+    const auto fault = fault_of<TraceError>([&] { strict.trace(f); });
+    CAPTURE(fault.text);
+    return fault.id == 315 && fault.says("writes to its argument");
+  };
+  CHECK(refused([](auto x) { return x.add_(1); }));
+  CHECK(refused([](auto x) { return functional::relu_(x); }));
+  CHECK(refused([](auto x) { return x *= 2; }));
+  CHECK(refused([](auto x) { x[0] = 1; }));
+  CHECK_FALSE(refused([](auto x) { return (x.add(1) * 2).view({-1})[0]; }));
+  CHECK(Tracer().trace([](auto x) { return x.add_(1); }).size() == 3);
+}
+
+// --- one trace after another -----------------------------------------------------------------------------------------
+
+TEST_CASE("a tracer traces one function after another, and again after one that failed") {
+  Tracer tracer;
+  const auto relu_of = [](auto x) { return x.relu(); };
+  const Graph first = tracer.trace(relu_of);
+  CHECK(body_of(first) == "relu = .relu(%x)\nreturn %relu\n");
+  CHECK(fault_of<TraceError>([&] { tracer.trace([](auto x) { return x > 0 ? x : -x; }); }).id == 301);
+  CHECK_FALSE(is_tracing());
+  CHECK(Tracer::current() == nullptr);
+  const Graph again = tracer.trace(relu_of);
+  CHECK(same_structure(first, again));
+  CHECK(fault_of<TraceError>([&] { (void)tracer.graph(); }).id == 308);
+  bool traced = false;
+  tracer.trace([&](auto x) {
+    traced = is_tracing() && Tracer::current() == &tracer && x.tracer().graph().size() == 1;
+    return x;
+  });
+  CHECK(traced);
+}
+
+TEST_CASE("a trace within a trace has a tracer of its own") {
+  Tracer outer;
+  Graph inner;
+  const Graph g = outer.trace([&](auto x) {
+    inner = symbolic_graph([](auto y) { return y.neg(); });
+    CHECK(Tracer::current() == &outer);
+    return x.relu();
+  });
+  CHECK(body_of(g) == "relu = .relu(%x)\nreturn %relu\n");
+  CHECK(body_of(inner) == "neg = .neg(%x)\nreturn %neg\n");
+  const auto fault = fault_of<TraceError>([&] {
+    outer.trace([&](auto x) {
+      outer.trace([](auto y) { return y; });
+      return x;
+    });
+  });
+  CHECK(fault.says("at work already"));
+  CHECK(outer.trace([](auto x) { return x; }).size() == 2);
+}
+
+TEST_CASE("a copy of a tracer, before or after a trace, has its settings and traces the same") {
+  struct Tagging : Tracer {
+    std::string tag;
+    Node* create_node(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
+                      std::source_location where) override {
+      Node* node = Tracer::create_node(std::move(op), args, kwargs, name, where);
+      node->meta().custom.emplace_back("tag", tag);
+      return node;
+    }
+  };
+  const auto tags = [](const Graph& g) {
+    std::string text;
+    for (const Node* n : g.nodes()) text += std::any_cast<std::string>(n->meta().custom.at(0).second);
+    return text;
+  };
+  const auto f = [](auto x, auto y) { return (x + y).relu().sin(); };
+  Tagging tracer;
+  tracer.tag = "a";
+  tracer.options.check_mutable_operations = true;
+  Tagging before = tracer;
+  const Graph g = tracer.trace(f);
+  Tagging after = tracer;
+  for (Tagging* copy : {&before, &after}) {
+    const Graph again = copy->trace(f);
+    CHECK(same_structure(again, g));
+    CHECK(tags(again) == "aaaaaa");
+    CHECK(fault_of<TraceError>([&] { copy->trace([](auto x) { return x.add_(1); }); }).id == 315);
+  }
+  after.tag = "b";
+  CHECK(tags(after.trace(f)) == "bbbbbb");
+  CHECK(tags(tracer.trace(f)) == "aaaaaa");
+}
+
+TEST_CASE("a graph remembers how it was traced, and so do its copies") {
+  struct Own : Tracer {
+    int setting = 0;
+    detail::Shared<const TracerFactory> factory() const override { return remember(*this); }
+  };
+  Own own;
+  own.setting = 5;
+  own.options.record_stack_traces = true;
+  Graph g = own.trace([](auto x) { return x; });
+  own.setting = 6;  // of later traces
+  const Graph copy = g, moved = std::move(g);
+  for (const Graph* graph : {&copy, &moved}) {
+    REQUIRE(graph->tracer());
+    const detail::Shared<Tracer> made = graph->tracer()->make();
+    const auto* same = dynamic_cast<Own*>(made.get());
+    REQUIRE(same);
+    CHECK(same->setting == 5);
+    CHECK(same->options.record_stack_traces);
+  }
+  const Graph plain = symbolic_graph([](auto x) { return x; });
+  REQUIRE(plain.tracer());
+  CHECK(plain.tracer()->make()->options == TracerOptions());
+  struct Forgetting : Tracer {};
+  CHECK_FALSE(Forgetting().trace([](auto x) { return x; }).tracer());  // its type is known to nobody but the caller
+  CHECK_FALSE(Graph().tracer());
+}
+
+// --- what is noted on nodes ------------------------------------------------------------------------------------------
+
+namespace notes {
+[[gnu::noinline]] Proxy activation(const Proxy& x) { return relu(x) + 1; }
+}  // namespace notes
+
+TEST_CASE("with record_stack_traces, every node but the output has the user's frames, innermost last") {
+  Tracer tracer;
+  tracer.options.record_stack_traces = true;
+  const Graph g = tracer.trace([](auto x) { return notes::activation(x).size(0); });
+  for (const Node* node : g.nodes()) {
+    CAPTURE(format_node(*node));
+    const std::string& trace = node->meta().stack_trace;
+    if (node->opcode() == Opcode::output) {
+      CHECK(trace.empty());
+      continue;
+    }
+    REQUIRE_FALSE(trace.empty());
+    CHECK(("\n" + trace).find("\nfxx::") == std::string::npos);
+    CHECK(trace.find("_Unwind") == std::string::npos);
+    const std::string last = trace.substr(trace.rfind('\n') + 1);
+    const bool in_activation = node->name() == "relu" || node->name() == "add";
+    CHECK((last.find("activation") != std::string::npos) == in_activation);
+    if (last.find(" at ") != std::string::npos) CHECK(last.find("tracer.cpp:") != std::string::npos);
+    CHECK(node->source() == trace);
+  }
+  Graph appended;
+  const Node* x = appended.placeholder("x");
+  GraphAppendingTracer appending(appended);
+  appending.options.record_stack_traces = true;
+  const Node* made = notes::activation({appending, const_cast<Node*>(x)}).node();
+  CHECK(made->meta().stack_trace.find("activation") != std::string::npos);
+  CHECK(x->meta().stack_trace.empty());
+  CHECK(Tracer().trace([](auto y) { return y; }).nodes().front()->meta().stack_trace.empty());
+}
+
+TEST_CASE("annotations are noted on the nodes made within them; inner ones add, and hold under the same key") {
+  const auto noted = [](const Proxy& value) {
+    std::string text;
+    for (const auto& [key, any] : value.node()->meta().custom) text += key + std::to_string(std::any_cast<int>(any));
+    return text;
+  };
+  symbolic_graph([&](auto x) {
+    CHECK(noted(x).empty());
+    {
+      const auto outer = annotate({{"stage", 1}, {"block", 2}});
+      const Proxy a = relu(x);
+      CHECK(noted(a) == "stage1block2");
+      {
+        const auto inner = annotate({{"stage", 3}, {"part", 4}});
+        CHECK(noted(relu(a)) == "stage3part4block2");
+        CHECK(noted(symbolic_graph([](auto y) { return y; }).size() ? relu(a) : a) == "stage3part4block2");
+      }
+      CHECK(noted(a.neg()) == "stage1block2");
+    }
+    CHECK(noted(relu(x)).empty());
+    return x;
+  });
+  const auto nothing = annotate({{"stage", 1}});  // a trace is not touched by what surrounds it
+  CHECK(symbolic_graph([](auto x) { return x; }).nodes().front()->meta().custom.empty());
+}
+
+TEST_CASE("nodes know the calls of modules that they came from, and faults name them") {
+  std::string fault;
+  const Graph g = symbolic_graph([&](auto x) {
+    const ModuleScope encoder("encoder", "Encoder");
+    Proxy y = relu(x);
+    for (std::uint32_t call = 0; call < 2; ++call) {
+      const ModuleScope layer("encoder.0", "Layer", call);
+      y = relu(y);
+      y = y * 2;
+    }
+    fault = fault_of<TraceError>([&] { (void)static_cast<bool>(y > 0); }).text;
+    return y;
+  });
+  std::vector<std::string> stacks;
+  for (const Node* node : g.nodes()) stacks.push_back(node->module_stack().text());
+  CHECK(stacks == std::vector<std::string>{"", "encoder", "encoder > encoder.0", "encoder > encoder.0",
+                                           "encoder > encoder.0@1", "encoder > encoder.0@1", "encoder", ""});
+  CHECK(fault.find(", in encoder (Encoder)]") != std::string::npos);
+}
+
+// --- plain C++ around a trace ----------------------------------------------------------------------------------------
+
+TEST_CASE("branches and loops over plain values are decided while tracing: two settings give two graphs") {
+  const auto graph_with = [](int layers, bool scaled) {
+    return body_of(symbolic_graph([&](auto x) {
+      Proxy y = x;
+      for (int i = 0; i < layers; ++i) y = relu(y);
+      if (scaled) y = y * 2;
+      return y;
+    }));
+  };
+  CHECK(graph_with(1, false) == "relu = aten::relu(%x)\nreturn %relu\n");
+  CHECK(graph_with(2, true) ==
+        "relu = aten::relu(%x)\nrelu_1 = aten::relu(%relu)\nmul = aten::mul.Scalar(%relu_1, 2)\nreturn %mul\n");
+}
+
+TEST_CASE("what a wrapper around a function does is recorded, and guards in it make no difference") {
+  struct Guard {
+    bool& open;
+    explicit Guard(bool& o) : open(o) { open = true; }
+    ~Guard() { open = false; }
+  };
+  bool open = false;
+  const auto decorated = [](auto f) { return [=](auto x) { return relu(f(relu(x))); }; };
+  const Graph g = symbolic_graph(decorated([&](auto x) {
+    const Guard guard(open);
+    CHECK(open);
+    return x.neg();
+  }));
+  CHECK_FALSE(open);
+  CHECK(body_of(g) == "relu = aten::relu(%x)\nneg = .neg(%relu)\nrelu_1 = aten::relu(%neg)\nreturn %relu_1\n");
+}
+
 // --- appending -------------------------------------------------------------------------------------------------------
 
 TEST_CASE("GraphAppendingTracer records at the insertion point of an existing graph") {
@@ -152,6 +449,20 @@ TEST_CASE("GraphAppendingTracer records at the insertion point of an existing gr
     relu->replace_all_uses_with((value * 2).node(), [](const Node* user) { return user->opcode() == Opcode::output; });
   }
   CHECK(body_of(g) == "relu = .relu(%x)\nmul = aten::mul.Scalar(%relu, 2)\nreturn %mul\n");
+  g.lint();
+}
+
+TEST_CASE("appending takes no name that the graph has, and a copy of the tracer appends to the same graph") {
+  Graph g = symbolic_graph([](auto x) { return relu(x); });
+  Node* relu_node = g.nodes().front()->next();
+  GraphAppendingTracer tracer(g);
+  const GraphAppendingTracer copy = tracer;
+  const Proxy first = relu(Proxy(tracer, relu_node));
+  CHECK(first.node()->name() == "relu_1");
+  CHECK(&copy.graph() == &g);
+  CHECK(g.nodes().back()->opcode() == Opcode::output);
+  CHECK(first.node()->next() == g.output_node());
+  CHECK_FALSE(is_tracing());
   g.lint();
 }
 

@@ -141,6 +141,7 @@ FXX_INLINE std::string torch_folder() {
 
 FXX_INLINE CompiledModule::CompiledModule(GraphModule& source, const CompileOptions& options)
     : GraphModule(source, source.graph(), source.class_name()) {
+  detail::know_graph_module<CompiledModule>();
   expanded_ = graph();
   expand_modules(expanded_, owner());
   expanded_.set_owning_module(&owner());

@@ -200,6 +200,20 @@ class ModuleExpansion {
 };
 }  // namespace detail
 
+namespace detail {
+/// Graphs call GraphModules as they call modules of torch.nn.
+template <class M>
+void know_graph_module() {
+  static const bool known = [] {
+    register_module_call(typeid(M), [](torch::nn::Module& module, std::vector<c10::IValue> args) {
+      return dynamic_cast<GraphModule&>(module).run(std::move(args));
+    });
+    return true;
+  }();
+  (void)known;
+}
+}  // namespace detail
+
 template <class Ruleset>
 rewrite::RewriteReport apply_rules(GraphModule& module, const Ruleset& rules, const rewrite::RewriteOptions& options) {
   const std::size_t before = module.graph().size();

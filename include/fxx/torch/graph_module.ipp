@@ -135,12 +135,14 @@ FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, 
 FXX_INLINE GraphModule::GraphModule(const ModuleOwner& root, bool training, Graph graph,
                                     const std::map<std::string, Attribute>& more)
     : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(root.class_name()) {
+  detail::know_graph_module<GraphModule>();
   train(training);  // before there are children, whose flags are their own
   take_from(root, more);
   graph_.set_owning_module(&lazy_owner_);
 }
 FXX_INLINE GraphModule::GraphModule(const std::map<std::string, Attribute>& root, Graph graph, std::string class_name)
     : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(std::move(class_name)) {
+  detail::know_graph_module<GraphModule>();
   const std::set<std::string> names = detail::referred_names(graph_);
   Registration into(*this);
   // Modules first: attributes inside them need no registering.

@@ -39,6 +39,8 @@ std::string module_type_name(const torch::nn::Module& module);
 namespace detail {
 
 void register_leaf_call(const std::type_info& type, ModuleCall call);
+/// Makes graphs able to call modules of this type, without making it a leaf.
+void register_module_call(const std::type_info& type, ModuleCall call);
 
 // --- calling forward by its signature --------------------------------------------------------------------------------
 

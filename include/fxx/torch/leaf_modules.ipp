@@ -526,6 +526,7 @@ FXX_INLINE c10::IValue call_attention(torch::nn::Module& module, std::vector<c10
 struct LeafEntry {
   void (*describe)(const torch::nn::Module&, Describer&) = nullptr;
   ModuleCall call;
+  bool leaf = true;  // otherwise a tracer asked for it to be called
 };
 
 class LeafTable {
@@ -539,10 +540,12 @@ class LeafTable {
     const auto found = entries_.find(typeid(module));
     return found == entries_.end() ? nullptr : &found->second;
   }
-  void add_call(std::type_index type, ModuleCall call) {
+  void add_call(std::type_index type, ModuleCall call, bool leaf) {
     std::lock_guard lock(mutex_);
-    LeafEntry& entry = entries_[type];  // references to entries stay good, and so do calls
-    if (!entry.call) entry.call = std::move(call);
+    const auto [entry, fresh] = entries_.try_emplace(type);  // references to entries stay good, and so do calls
+    if (fresh) entry->second.leaf = false;
+    if (!entry->second.call) entry->second.call = std::move(call);
+    entry->second.leaf = entry->second.leaf || leaf;
   }
 
  private:
@@ -587,7 +590,10 @@ class LeafTable {
 }  // namespace detail::leaf
 
 FXX_INLINE void detail::register_leaf_call(const std::type_info& type, ModuleCall call) {
-  leaf::LeafTable::instance().add_call(type, std::move(call));
+  leaf::LeafTable::instance().add_call(type, std::move(call), true);
+}
+FXX_INLINE void detail::register_module_call(const std::type_info& type, ModuleCall call) {
+  leaf::LeafTable::instance().add_call(type, std::move(call), false);
 }
 
 FXX_INLINE std::string module_type_name(const torch::nn::Module& module) {
@@ -597,7 +603,8 @@ FXX_INLINE std::string module_type_name(const torch::nn::Module& module) {
 }
 
 FXX_INLINE bool is_leaf_module(const torch::nn::Module& module) {
-  return detail::leaf::LeafTable::instance().find(module) != nullptr;
+  const detail::leaf::LeafEntry* entry = detail::leaf::LeafTable::instance().find(module);
+  return entry && entry->leaf;
 }
 
 FXX_INLINE ModuleInfo describe_module(const torch::nn::Module& module, const std::string& name,

@@ -42,6 +42,9 @@ struct leaf : Holder {
   template <class... A>
   decltype(auto) operator()(A&&... inputs) {
     if constexpr (detail::any_proxy<A...>) return record(inputs...);
+    // The holder's own operator cannot tell what a template returns.
+    else if constexpr (requires { (*this)->forward(std::forward<A>(inputs)...); })
+      return (*this)->forward(std::forward<A>(inputs)...);
     else return Holder::operator()(std::forward<A>(inputs)...);
   }
 

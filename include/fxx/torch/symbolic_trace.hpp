@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <typeindex>
@@ -255,6 +256,72 @@ R call_traced(GraphModule& module, const A&... inputs) {
   return from_argument<R>(*tracer, inline_graph_module(module, *tracer, args));
 }
 
+/// What a module is called with when the graph runs, where tracing calls it with this; void where that is not known.
+template <class A>
+struct run_type {
+  using type = std::conditional_t<std::derived_from<A, ProxyBase>, void, A>;
+};
+template <class A>
+  requires requires { requires A::proxy_type == ValueType::tensor; }
+struct run_type<A> {
+  using type = at::Tensor;
+};
+template <>
+struct run_type<ListProxy> {
+  using type = std::vector<at::Tensor>;
+};
+template <class A>
+struct run_type<std::vector<A>> {
+  using type =
+      std::conditional_t<std::is_void_v<typename run_type<A>::type>, void, std::vector<typename run_type<A>::type>>;
+};
+
+/// Calls of one type of module, by the number of arguments.
+template <class M>
+struct ModuleCalls {
+  std::mutex mutex;
+  std::map<std::size_t, ModuleCall> by_count;
+  static ModuleCalls& instance() {
+    static ModuleCalls calls;
+    return calls;
+  }
+};
+
+/// Lets a graph call modules whose forward is a template, as a tracer may want for its leaves. Made when one is traced:
+/// only then it is known what forward is called with.
+template <class M, class... A>
+void know_module_call(const M& module) {
+  constexpr bool plain = requires { &M::forward; };
+  if constexpr (!plain && !(std::is_void_v<typename run_type<A>::type> || ...)) {
+    using Arguments = std::tuple<typename run_type<A>::type...>;
+    if constexpr (requires {
+                    box_result(std::declval<M&>().forward(std::declval<typename run_type<A>::type&>()...));
+                  }) {
+      auto& calls = ModuleCalls<M>::instance();
+      const std::lock_guard lock(calls.mutex);
+      const bool fresh = calls.by_count.empty();
+      calls.by_count.try_emplace(sizeof...(A), [](torch::nn::Module& m, std::vector<c10::IValue> args) {
+        return call_forward(dynamic_cast<M&>(m), args, std::type_identity<Arguments>());
+      });
+      if (!fresh) return;
+      register_module_call(typeid(module), [](torch::nn::Module& m, std::vector<c10::IValue> args) {
+        auto& known = ModuleCalls<M>::instance();
+        ModuleCall call;
+        {
+          const std::lock_guard hold(known.mutex);
+          const auto found = known.by_count.find(args.size());
+          if (found != known.by_count.end()) call = found->second;
+        }
+        if (!call)
+          throw RunError(ErrorId::run_failed, "call_module: " + module_type_name(m) + " was never traced with " +
+                                                  std::to_string(args.size()) +
+                                                  " arguments, so a graph cannot call it so");
+        return call(m, std::move(args));
+      });
+    }
+  }
+}
+
 /// Records the call of a submodule, for holders that are called with proxies (torch/nn.hpp). `Result` is what the caller
 /// gets. `operands` are `inputs`, as operands.
 template <class Result, class M, class... A>
@@ -269,6 +336,7 @@ Result record_module_call(M& module, std::span<const Operand* const> operands, c
   std::vector<Argument> args;
   for (const Operand* operand : operands) args.push_back(tracer.create_arg(*operand));
   ModuleForward forward;
+  know_module_call<M, A...>(module);
   if constexpr (requires { to_argument(tracer, module.forward(inputs...)); })
     forward = [&](std::span<const Argument> given) {
       if (given.size() != sizeof...(A))

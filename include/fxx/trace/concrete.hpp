@@ -129,7 +129,9 @@ class InputReader {
       if (leaf.type.empty()) leaf.type = type_of(value);
       return add(std::move(leaf));
     } else if constexpr (Immediate<V>) {
-      return add({.type = cpp_type_name<V>(), .bound = true, .constant = immediate_argument(value), .checked = true});
+      InputLeaf leaf{.type = cpp_type_name<V>(), .bound = true, .constant = immediate_argument(value), .checked = true};
+      if (leaf.constant.is_none()) leaf.default_value = leaf.constant;  // None may be said by saying nothing
+      return add(std::move(leaf));
     } else if constexpr (!InputContainer<V>) {
       static_assert(!ExternalTensor<V>,
                     "fxx::concrete_args: an input cannot be bound to a tensor; trace a callable that captures the "

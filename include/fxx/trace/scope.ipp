@@ -42,7 +42,7 @@ FXX_INLINE void detail::note_scope(Node& node) {
       for (const ModuleFrame& frame : old.module_stack().frames())
         stack = ModuleStack(stack, {std::string(around->name()) + "." + frame.name, frame.type, frame.call});
     node.set_module_stack(std::move(stack));
-    if (node.location().line() == 0) node.set_location(old.location());
+    if (old.location().line() != 0) node.set_location(old.location());
     if (old.has_meta()) {
       if (!old.meta().stack_trace.empty()) node.meta().stack_trace = old.meta().stack_trace;
       for (const auto& [key, value] : old.meta().custom) add(key, value);
