@@ -83,6 +83,36 @@ TEST_CASE("questions that do not depend on the inputs are answered: sizes, dtype
 
 // --- code that fails -----------------------------------------------------------------------------------------------
 
+TEST_CASE("faults say where: the operator, the function and line, the modules; nodes know the modules of their parameters") {
+  struct InnerImpl : torch::nn::Module {
+    torch::nn::Linear fc = register_module("fc", torch::nn::Linear(3, 3));
+    Tensor forward(Tensor x) {
+      x = fc(x);
+      return x * x.max().item<float>();
+    }
+  };
+  TORCH_MODULE(Inner);
+  struct Outer : torch::nn::Module {
+    Inner inner = register_module("inner", Inner());
+    bool asks = true;
+    Tensor forward(Tensor x) { return asks ? inner(x.exp()) : inner->fc(x.exp()); }
+  } outer;
+  const Tensor x = torch::rand({2, 3});
+  const Fault fault = fault_of<TraceError>([&] { trace(outer, {x}); });
+  CHECK(fault.id == 301);
+  CHECK(fault.says("aten::item"));
+  CHECK(fault.says("%max"));
+  CHECK(fault.says("InnerImpl::forward"));
+  CHECK(fault.says("trace.cpp"));
+  CHECK(fault.says("Outer, last in inner.fc (torch::nn::Linear)"));
+  CHECK(fault.says("decide before tracing"));
+  outer.asks = false;
+  const auto gm = trace(outer, {x});
+  const std::vector<Node*> calls = gm->graph().find_nodes(Opcode::call_module);
+  REQUIRE(calls.size() == 1);
+  CHECK(calls[0]->module_stack().text() == "inner > inner.fc");
+}
+
 TEST_CASE("attention of torch::nn may be called across: it asks whether query and key are equal, and needs no answer") {
   torch::nn::MultiheadAttention attention(8, 2);
   const Forward across = [&](const Tensors& t) { return std::get<0>(attention(t[0], t[1], t[1])); };

@@ -24,6 +24,7 @@
 #include "fxx/torch/execute.hpp"
 #include "fxx/torch/values.hpp"
 #include "fxx/trace/proxy.hpp"
+#include "fxx/trace/scope.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -101,7 +102,7 @@ class DispatchTracer::Implementation {
                      "trace: '" + op +
                          "' was called with a traced tensor on another thread, whose operators a graph cannot order. "
                          "Trace code that runs on one thread",
-                     {{}, detail::user_place(where)});
+                     {{}, detail::user_place(where), traced_modules()});
   }
 
   at::Tensor input(const at::Tensor& tensor, const std::string& name) {
@@ -168,6 +169,7 @@ class DispatchTracer::Implementation {
       for (const Given& given : call.given) unwritten = unwritten || is_unwritten(given.inner);
 
     Node* node = tracer_.create_node(CallFunction{&op}, std::span<const Argument>(all.data(), written), kwargs);
+    if (call.modules) node->set_module_stack(*call.modules);
     if (notes_.places) places_.emplace_back(node, where);
     int item = op.returns.size() > 1 ? 0 : -1;
     for (std::size_t at = stack.size() - handle.schema().returns().size(); at < stack.size(); ++at) {
@@ -215,6 +217,7 @@ class DispatchTracer::Implementation {
     bool detached;
     bool depends = false;
     std::vector<Given> given = {};
+    const ModuleStack* modules = nullptr;  // that own a parameter among the arguments
   };
 
   at::Tensor inner_of(const at::Tensor& tensor) const {
@@ -233,15 +236,21 @@ class DispatchTracer::Implementation {
   bool is_unwritten(const at::Tensor& tensor) const {
     return !unwritten_.empty() && unwritten_.contains(storage_of(tensor));
   }
-  static std::string here() { return detail::user_place(Backtrace::capture(2)); }
-  [[noreturn]] static void refuse_alias() {
+  /// Where the code is: the user's line, and the module whose parameters it used last.
+  ErrorContext here(std::string node = {}) const {
+    ErrorContext context{std::move(node), detail::user_place(Backtrace::capture(2)), traced_modules()};
+    if (last_modules_)
+      context.modules += ", last in " + last_modules_->innermost().name + " (" + last_modules_->innermost().type + ")";
+    return context;
+  }
+  [[noreturn]] void refuse_alias() const {
     throw TraceError(ErrorId::untraced_alias,
                      "trace: a tensor has memory that it got without the dispatcher (.data(), set_data(), "
                      "variable_data(), another thread), so the graph would freeze its contents. Use detach(), or "
                      "operators, instead",
-                     {{}, here()});
+                     here());
   }
-  static void refuse_modes(const Operator* op = nullptr) {
+  void refuse_modes(const Operator* op = nullptr) const {
     const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
     const std::string what = op ? "trace: '" + std::string(op->name) + "' is called" : "trace: tracing starts";
     if (!(c10::autocast_dispatch_keyset - keys.excluded_).empty())
@@ -249,15 +258,15 @@ class DispatchTracer::Implementation {
                        what +
                            " while autocast is on, which a graph has no word for. Trace without autocast; the "
                            "GraphModule may run under it",
-                       {{}, here()});
+                       here());
     if (keys.included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode))
       throw TraceError(ErrorId::mode_refused,
                        what +
                            " inside a function transform (vmap, grad), which a graph has no word for. Trace first, "
                            "and transform the GraphModule",
-                       {{}, here()});
+                       here());
   }
-  static void refuse_transformed(const at::Tensor& tensor) {
+  void refuse_transformed(const at::Tensor& tensor) const {
     static constexpr c10::DispatchKeySet keys{c10::DispatchKey::FuncTorchBatched,
                                               c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched,
                                               c10::DispatchKey::BatchedNestedTensor};
@@ -265,7 +274,7 @@ class DispatchTracer::Implementation {
     throw TraceError(ErrorId::mode_refused,
                      "trace: a tensor belongs to a function transform (vmap, grad), which a graph has no word for. "
                      "Trace first, and transform the GraphModule",
-                     {{}, here()});
+                     here());
   }
 
   // --- running -------------------------------------------------------------------------------------------------------
@@ -358,7 +367,12 @@ class DispatchTracer::Implementation {
       return value;
     };
     const std::string name = owner_.name_of(tensor);
-    if (!name.empty()) return found({get_attr(name, tensor), -1, true, !tensor.requires_grad()});
+    if (!name.empty()) {
+      Value value{get_attr(name, tensor), -1, true, !tensor.requires_grad()};
+      const std::size_t dot = name.rfind('.');
+      if (dot != name.npos) value.modules = &modules_of(name.substr(0, dot));
+      return found(value);
+    }
     const c10::StorageImpl* storage = storage_of(tensor);
     if (const auto parameter = attribute_storages_.find(storage); storage && parameter != attribute_storages_.end()) {
       // Parameter::data() and the like: the same memory under a new handle.
@@ -377,7 +391,7 @@ class DispatchTracer::Implementation {
                        "trace: a tensor is used that was computed from parameters before the trace, so the graph would "
                        "keep its present values and pass no gradients on. Compute it in forward, or pass it as an "
                        "input, or detach() it first",
-                       {{}, here()});
+                       here());
     return found({get_attr(add_constant(tensor, false), tensor), -1, false});
   }
 
@@ -425,6 +439,17 @@ class DispatchTracer::Implementation {
         .set_requires_grad(inside.requires_grad());
   }
 
+  /// A module within those around it, by its name.
+  const ModuleStack& modules_of(const std::string& name) {
+    const auto known = module_stacks_.find(name);
+    if (known != module_stacks_.end()) return known->second;
+    const std::size_t dot = name.rfind('.');
+    const ModuleStack outer = dot == name.npos ? ModuleStack() : modules_of(name.substr(0, dot));
+    const std::shared_ptr<torch::nn::Module> module = owner_.module(name);
+    return module_stacks_.emplace(name, ModuleStack(outer, {name, module ? module_type_name(*module) : ""}))
+        .first->second;
+  }
+
   Node* get_attr(const std::string& name, const at::Tensor& tensor) {
     Node* node = tracer_.create_node(GetAttr{name}, {});
     node->set_tensor_meta(tensor_meta_of(bare(tensor)));
@@ -448,6 +473,7 @@ class DispatchTracer::Implementation {
       if (parameter.written) written(t);
       call.given.push_back({inner_of(t), t});
       call.depends = call.depends || v.depends_on_inputs;
+      if (v.modules) call.modules = last_modules_ = v.modules;
       Node* node = node_of(v);
       return call.detached && v.depends_on_inputs && !v.without_gradient ? detach(node) : node;
     };
@@ -464,7 +490,7 @@ class DispatchTracer::Implementation {
                          "trace: '" + std::string(call.op.name) +
                              "' draws random numbers from a generator of its own, which a graph has no name for; "
                              "seed the default generator",
-                         {{}, here()});
+                         here());
       return {};
     }
     return to_argument(value, parameter.type);
@@ -509,7 +535,7 @@ class DispatchTracer::Implementation {
               "trace: '" + std::string(op.name) +
                   "' asks for the value of a traced tensor, so the code that follows would depend on the data; "
                   "decide before tracing, or compute both sides and select with torch::where",
-              {format_node(*value.node), here()});
+              here(format_node(*value.node)));
       }
       detail::replace_traced(args[i], [&](const at::Tensor& t) { return inner_of(t); });
       outer = outer || detail::traced(args[i].toTensor());
@@ -569,6 +595,8 @@ class DispatchTracer::Implementation {
   std::unordered_map<const c10::StorageImpl*, std::vector<std::size_t>> constant_storages_;  // of those not copied
   std::unordered_map<const Node*, Node*> detached_;
   std::vector<std::pair<Node*, Backtrace>> places_;
+  std::unordered_map<std::string, ModuleStack> module_stacks_;
+  const ModuleStack* last_modules_ = nullptr;
   std::size_t next_constant_ = 0, next_sweep_ = 1024;
 };
 

@@ -383,9 +383,8 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     if (!inputs[i].defined())
       throw TraceError(ErrorId::unsupported_argument,
                        "trace: input '" + names[i] + "' is an undefined tensor; give an example of it");
-  const TracingScope tracing;
   const std::string type = owner.class_name();
-  const ModuleScope scope("", type);
+  const TracingScope tracing(nullptr, type);
   TraceReport report;
   const bool watch = options.strict || options.report;
   Recording recorded = options.dynamic.empty() ? record_run(owner, run, inputs, names,

@@ -30,9 +30,10 @@ inline constexpr c10::DispatchKey trace_key = c10::DispatchKey::DeferredInit;
 /// A tensor's place in a graph.
 struct TracedValue {
   Node* node = nullptr;
-  int item = -1;                   // of a node with several results
-  bool depends_on_inputs = false;  // or on parameters, or on random numbers
-  bool without_gradient = false;   // computed under a NoGradGuard of the traced code
+  int item = -1;                         // of a node with several results
+  bool depends_on_inputs = false;        // or on parameters, or on random numbers
+  bool without_gradient = false;         // computed under a NoGradGuard of the traced code
+  const ModuleStack* modules = nullptr;  // of a parameter or buffer: the modules that own it
 };
 
 /// C++ code asked a traced tensor for one of its sizes.

@@ -5,6 +5,7 @@
 #include "fxx/ir/graph.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/torch/traced_tensor.hpp"
+#include "fxx/trace/scope.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
 
@@ -129,13 +130,13 @@ FXX_INLINE void TracedTensor::refuse_data() const {
                    "trace: C++ code reads or writes the elements of a traced tensor (data_ptr, accessor, storage), so "
                    "the graph would keep the values of this run as constants. Use operators, or wrap the function that "
                    "needs the elements with fxx::wrap",
-                   {value.node ? format_node(*value.node) : "", user_place(Backtrace::capture(2))});
+                   {value.node ? format_node(*value.node) : "", user_place(Backtrace::capture(2)), traced_modules()});
 }
 FXX_INLINE void TracedTensor::refuse_alias() const {
   throw TraceError(ErrorId::untraced_alias,
                    "trace: a traced tensor gets or gives its memory without the dispatcher (.data(), set_data(), "
                    "variable_data()), so the graph would freeze its contents. Use detach(), or operators, instead",
-                   {value.node ? format_node(*value.node) : "", user_place(Backtrace::capture(2))});
+                   {value.node ? format_node(*value.node) : "", user_place(Backtrace::capture(2)), traced_modules()});
 }
 
 FXX_INLINE bool TracedTensor::has_storage() const {
