@@ -83,7 +83,35 @@ TEST_CASE("questions that do not depend on the inputs are answered: sizes, dtype
 
 // --- code that fails -----------------------------------------------------------------------------------------------
 
-TEST_CASE("faults say where: the operator, the function and line, the modules; nodes know the modules of their parameters") {
+TEST_CASE("random numbers are drawn in every run, or frozen; operators that write are refused when asked") {
+  const auto f = [](Tensor x) { return x + torch::rand({3}) + torch::randn({1}).exp() + torch::rand_like(x); };
+  const Tensor x = torch::zeros({3});
+  const auto recorded = trace(f, {x});
+  CHECK(!same((*recorded)(x), (*recorded)(x)));
+  torch::manual_seed(2);
+  const Tensor expected = f(x);
+  torch::manual_seed(2);
+  CHECK(same((*recorded)(x), expected));
+  const auto frozen = trace(f, {x}, {.freeze_random = true});
+  CHECK(frozen->buffers().size() == 2);
+  CHECK(!same((*frozen)(x), (*frozen)(x)));  // rand_like is made of x
+  CHECK(count_of(frozen->graph(), ops::rand) == 0);
+
+  const auto writes = [](Tensor t) {
+    Tensor y = t.exp();
+    y.mul_(2);
+    return y;
+  };
+  const Fault fault = fault_of<TraceError>([&] { trace(writes, {x}, {.check_mutable_operations = true}); });
+  CHECK(fault.id == 315);
+  CHECK(fault.says("aten::mul_"));
+  // What LibTorch's own front end writes is put together again before.
+  torch::nn::Linear fc(3, 3);
+  CHECK(trace(fc, {torch::rand({2, 2, 3})}, {.check_mutable_operations = true})->graph().size() == 5);
+}
+
+TEST_CASE(
+    "faults say where: the operator, the function and line, the modules; nodes know the modules of their parameters") {
   struct InnerImpl : torch::nn::Module {
     torch::nn::Linear fc = register_module("fc", torch::nn::Linear(3, 3));
     Tensor forward(Tensor x) {

@@ -18,17 +18,18 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// What a DispatchTracer notes besides the operators. Each costs a backtrace, 2 us, where it applies.
-struct TraceNotes {
-  bool places = false;  // where each node was made
-  bool reads = false;   // sizes that C++ asked traced tensors for
+/// What a DispatchTracer notes besides the operators, a backtrace of 2 us each, and what it leaves out.
+struct RecordOptions {
+  bool places = false;         // where each node was made
+  bool reads = false;          // sizes that C++ asked traced tensors for
+  bool freeze_random = false;  // tensors of random numbers that are made of no other tensor become constants
 };
 
 /// Records the operators that a thread calls, from construction to stop() or destruction.
 class DispatchTracer {
  public:
   /// Tensors of `owner` become attributes by their names; all others that the trace did not make become constants.
-  DispatchTracer(Graph& graph, const ModuleOwner& owner, TraceNotes notes = {});
+  DispatchTracer(Graph& graph, const ModuleOwner& owner, RecordOptions options = {});
   ~DispatchTracer();
   DispatchTracer(const DispatchTracer&) = delete;
   DispatchTracer& operator=(const DispatchTracer&) = delete;

@@ -72,11 +72,11 @@ class DispatchTracer::Implementation {
   using Value = detail::TracedValue;
 
  public:
-  Implementation(Graph& graph, const ModuleOwner& owner, TraceNotes notes)
+  Implementation(Graph& graph, const ModuleOwner& owner, RecordOptions options)
       : owner_(owner),
-        notes_(notes),
+        options_(options),
         tracer_(graph),
-        state_(std::make_shared<detail::SharedTrace>(graph, notes.reads)),
+        state_(std::make_shared<detail::SharedTrace>(graph, options.reads)),
         gradients_(at::GradMode::is_enabled()) {
     refuse_modes();
     for (const ModuleOwner::Tensor& entry : owner.tensors())
@@ -159,9 +159,11 @@ class DispatchTracer::Implementation {
       detail::replace_traced(values[i], [&](const at::Tensor& t) { return inner_of(t); });
     }
     Backtrace where;
-    if (notes_.places) where = Backtrace::capture(2);
+    if (options_.places) where = Backtrace::capture(2);
 
     run(handle, stack, call);
+    // Known to the graph when somebody uses it, as a constant.
+    if (options_.freeze_random && has(op.traits, Trait::random) && call.given.empty()) return;
 
     // A copy that `to` or `contiguous` made of memory that no recorded operator wrote is as unknown to the graph.
     bool unwritten = op.base_name().starts_with("empty") || op.base_name().starts_with("new_empty");
@@ -170,7 +172,7 @@ class DispatchTracer::Implementation {
 
     Node* node = tracer_.create_node(CallFunction{&op}, std::span<const Argument>(all.data(), written), kwargs);
     if (call.modules) node->set_module_stack(*call.modules);
-    if (notes_.places) places_.emplace_back(node, where);
+    if (options_.places) places_.emplace_back(node, where);
     int item = op.returns.size() > 1 ? 0 : -1;
     for (std::size_t at = stack.size() - handle.schema().returns().size(); at < stack.size(); ++at) {
       c10::IValue& result = stack[at];
@@ -580,7 +582,7 @@ class DispatchTracer::Implementation {
   }
 
   const ModuleOwner& owner_;
-  TraceNotes notes_;
+  RecordOptions options_;
   Tracer tracer_;
   std::shared_ptr<detail::SharedTrace> state_;
   bool gradients_;  // does the code run with gradients, but for guards of its own?
@@ -618,8 +620,8 @@ FXX_INLINE void detail::trace_fallback(const c10::OperatorHandle& op, c10::Dispa
   op.callBoxed(stack);
 }
 
-FXX_INLINE DispatchTracer::DispatchTracer(Graph& graph, const ModuleOwner& owner, TraceNotes notes)
-    : implementation_((detail::register_trace_fallback(), std::make_unique<Implementation>(graph, owner, notes))) {}
+FXX_INLINE DispatchTracer::DispatchTracer(Graph& graph, const ModuleOwner& owner, RecordOptions options)
+    : implementation_((detail::register_trace_fallback(), std::make_unique<Implementation>(graph, owner, options))) {}
 FXX_INLINE DispatchTracer::~DispatchTracer() = default;
 FXX_INLINE at::Tensor DispatchTracer::input(const at::Tensor& tensor, const std::string& name) {
   return implementation_->input(tensor, name);

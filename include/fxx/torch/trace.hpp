@@ -50,6 +50,11 @@ struct TraceOptions {
   /// times more, with other flags and fake tensors, when it calls dropout. Where the module cannot be told, the flag
   /// stays as it is, and a warning, or `report`, says so.
   bool training_flags = true;
+  /// Tensors of random numbers that are made of no other tensor (torch::randn({3, 4})) become constants, as torch.fx has
+  /// them; else they are drawn in every run, as the code does.
+  bool freeze_random = false;
+  /// Throws TraceError (E315) when the graph has an operator that writes to its argument.
+  bool check_mutable_operations = false;
   /// Notes the user's source line of every node: 20 us a node for symbols.
   bool record_stack_traces = false;
   /// Throws TraceError (E322) when a size of a traced tensor became a plain number of the graph, naming the lines.

@@ -56,9 +56,9 @@ struct Recording {
 };
 
 FXX_INLINE Recording record_run(const ModuleOwner& owner, const RunTraced& run, std::vector<at::Tensor> inputs,
-                                std::span<const std::string> names, TraceNotes notes) {
+                                std::span<const std::string> names, RecordOptions options) {
   Recording out;
-  DispatchTracer tracer(out.graph, owner, notes);
+  DispatchTracer tracer(out.graph, owner, options);
   for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = tracer.input(inputs[i], names[i]);
   try {
     const c10::IValue result = run(inputs);
@@ -231,10 +231,10 @@ FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& r
       at::Tensor& input = sized[options.dynamic[i].input];
       input = resized(input, dims[i], sizes[which[i]]);
     }
-    recordings.push_back(record_run(owner, run, std::move(sized), names, {.places = true, .reads = true}));
+    recordings.push_back(record_run(owner, run, std::move(sized), names,
+                                    {.places = true, .reads = true, .freeze_random = options.freeze_random}));
     SizedTrace trace{std::move(recordings.back().graph), sizes, {}};
-    for (const TracedRead& r : recordings.back().reads)
-      trace.reads.push_back({r.node, r.item, r.dim, r.value});
+    for (const TracedRead& r : recordings.back().reads) trace.reads.push_back({r.node, r.item, r.dim, r.value});
     traces.push_back(std::move(trace));
   };
   const std::vector<SizeSet> first{given};
@@ -387,9 +387,11 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   const TracingScope tracing(nullptr, type);
   TraceReport report;
   const bool watch = options.strict || options.report;
-  Recording recorded = options.dynamic.empty() ? record_run(owner, run, inputs, names,
-                                                            {.places = options.record_stack_traces, .reads = watch})
-                                               : record_dynamic(owner, run, inputs, names, options);
+  Recording recorded =
+      options.dynamic.empty()
+          ? record_run(owner, run, inputs, names,
+                       {.places = options.record_stack_traces, .reads = watch, .freeze_random = options.freeze_random})
+          : record_dynamic(owner, run, inputs, names, options);
   write_stack_traces(recorded.places);
   Graph& graph = recorded.graph;
   if (watch) {
@@ -414,6 +416,14 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     const bool memory = node->operation() && node->operation()->base_name() == "empty";
     if ((memory || node->opcode() == Opcode::get_attr) && node->num_users() == 0) graph.erase_node(node);
   }
+  if (options.check_mutable_operations)
+    for (const Node* node : graph.nodes())
+      if (const Operator* op = operator_of(*node); op && op->mutates)
+        throw TraceError(ErrorId::mutable_operation,
+                         "trace: '" + std::string(op->name) +
+                             "' writes to its argument, which check_mutable_operations refuses; use the operator that "
+                             "gives a new tensor",
+                         {format_node(*node), node->source(), type});
   if (options.report) *options.report = std::move(report);
   else
     for (const std::string& note : report.notes) TORCH_WARN(note);
