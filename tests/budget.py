@@ -21,8 +21,8 @@ import results  # noqa: E402
 
 # Headers (the first pattern that fits counts) and the most megabytes that compiling one may take, with g++ 12, in a
 # compiled build (FXX_COMPILED_LIB), syntax only.
-# Measured, and a tenth on top. A graph and the table of operators take 165 MB together, rules 5 to 60 MB more; most of
-# what the wing takes are LibTorch's own headers.
+# Measured, and a tenth on top. A graph and the table of operators take 165 MB together, proxies with the members of a
+# tensor 30 MB more than a graph, rules 5 to 60 MB; most of what the wing takes are LibTorch's own headers.
 LIMITS = [
     (r'fxx/torch\.hpp', 1490),
     (r'fxx/torch/nn\.hpp', 1360),
@@ -30,7 +30,8 @@ LIMITS = [
     (r'fxx/fxx\.hpp', 330),
     (r'fxx/rules/.*', 260),
     (r'fxx/rewrite/.*', 200),
-    (r'fxx/[^/]*\.hpp|fxx/(codegen|io|ir|meta|ops|passes|runtime|trace|viz)/.*', 130),
+    (r'fxx/trace/.*', 145),
+    (r'fxx/[^/]*\.hpp|fxx/(codegen|io|ir|meta|ops|passes|runtime|viz)/.*', 130),
 ]
 GXX = 12  # the limits hold for this major version
 

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "fxx/ops/operation.hpp"
@@ -111,6 +112,52 @@ TEST_CASE("what nobody uses is a statement; nothing returned is void") {
 }
 
 // --- calls ----------------------------------------------------------------------------------------------------------
+
+TEST_CASE("numbers: arithmetic, comparison and functions as C++ has them") {
+  const auto of_size = [](auto f) { return expression([f](auto x) { return f(x.size(0)); }); };
+  using std::abs, std::floor, std::max, std::pow, std::sqrt;
+  CHECK(of_size([](auto n) { return n * 2 + 1; }) == "mul + 1");
+  CHECK(of_size([](auto n) { return 2 * n; }) == "(2 * size)");
+  CHECK(of_size([](auto n) { return n % 3; }) == "size % 3");
+  CHECK(of_size([](auto n) { return 1.0 / n; }) == "static_cast<double>(1.0) / size");
+  CHECK(of_size([](auto n) { return n > 2; }) == "size > 2");
+  CHECK(of_size([](auto n) { return 2 == n; }) == "(2 == size)");
+  CHECK(of_size([](auto n) { return sqrt(n); }) == "std::sqrt(size)");
+  CHECK(of_size([](auto n) { return pow(n, 2); }) == "std::pow(size, 2)");
+  CHECK(of_size([](auto n) { return abs(n); }) == "std::abs(size)");
+  CHECK(of_size([](auto n) { return max(n, 4); }) == "std::max<int64_t>(size, 4)");
+  CHECK(of_size([](auto n) { return max(n * 0.5, 4); }) == "std::max<double>(mul, 4)");
+  CHECK(of_size([](auto n) { return floor(n * 0.5); }) == "std::floor(mul)");
+  CHECK(of_size([](auto n) { return to_int(n * 0.5); }) == "static_cast<int64_t>(mul)");
+}
+
+TEST_CASE("what a tensor says of itself, and tensors made like it") {
+  CHECK(expression([](auto x) { return x.view(x.sizes()); }) == "x.view(sizes)");
+  CHECK(expression([](auto x) { return x.sizes(); }) == "x.sizes().vec()");
+  CHECK(expression([](auto x) { return x.sizes()[1]; }) == "sizes[1]");
+  CHECK(expression([](auto x) { return x.sizes().back(); }) == "sizes.end()[-1]");
+  CHECK(expression([](auto x) { return x.scalar_type(); }) == "x.scalar_type()");
+  CHECK(expression([](auto x) { return x.device(); }) == "x.device()");
+  CHECK(expression([](auto x) { return x.nbytes(); }) == "static_cast<int64_t>(x.nbytes())");
+  CHECK(expression([](auto x) {
+          return fxx::zeros({x.size(0), 2}, x.scalar_type());
+        }) == "torch::zeros({size, 2}, torch::dtype(dtype))");
+  CHECK(expression([](auto x) { return x.to(x.device()); }) == "x.to(torch::device(device_1))");
+  CHECK(code([](auto x) { return x.sizes(); }).starts_with("std::vector<int64_t> forward("));
+  CHECK(code([](auto x) { return x.scalar_type(); }).starts_with("torch::Dtype forward("));
+  CHECK(code([](auto x) { return x.size(0) > 2; }).starts_with("bool forward("));
+  CHECK(code([](auto x) { return x.size(0) * 0.5; }).starts_with("double forward("));
+}
+
+TEST_CASE("checks are TORCH_CHECK") {
+  const std::string text = code([](auto x) {
+    check(x.size(1) == 5, "it's five");
+    check(x.sum() > 0, "positive");
+    return x;
+  });
+  CHECK(text.find("  TORCH_CHECK(eq, \"it's five\");\n") != text.npos);
+  CHECK(text.find("  TORCH_CHECK(torch::is_nonzero(gt), \"positive\");\n") != text.npos);
+}
 
 TEST_CASE("functions and methods as people call them, trailing defaults left out") {
   CHECK(expression([](auto x) { return softmax(x, -1); }) == "torch::softmax(x, -1)");

@@ -62,6 +62,55 @@ TEST_CASE("division is C++'s: of integers without a remainder, of real numbers e
         "2)\nreturn %truediv_1\n");
 }
 
+TEST_CASE("functions of <cmath> and <algorithm> are recorded of traced numbers, and computed of others") {
+  const auto with_size = [](auto f) { return recorded([f](auto x) { return f(x.size(0)); }).substr(20); };
+  using std::abs, std::sqrt, std::exp, std::log, std::pow, std::floor, std::max, std::min, std::round;
+  CHECK(with_size([](auto n) { return exp(n); }) == "exp = math::exp(%size)\nreturn %exp\n");
+  CHECK(with_size([](auto n) { return log(n); }) == "log = math::log(%size)\nreturn %log\n");
+  CHECK(with_size([](auto n) { return abs(n); }) == "abs = operator::abs(%size)\nreturn %abs\n");
+  CHECK(with_size([](auto n) { return pow(n, 0.5); }) == "pow = math::pow(%size, 0.5)\nreturn %pow\n");
+  CHECK(with_size([](auto n) { return pow(2, n); }) == "pow = math::pow(2, %size)\nreturn %pow\n");
+  CHECK(with_size([](auto n) { return max(n, 4); }) == "max = builtins::max(%size, 4)\nreturn %max\n");
+  CHECK(with_size([](auto n) { return min(n, n); }) == "min = builtins::min(%size, %size)\nreturn %min\n");
+  CHECK(with_size([](auto n) { return to_int(n * 0.5); }) ==
+        "mul = operator::mul(%size, 0.5)\nto_int = fxx::to_int(%mul)\nreturn %to_int\n");
+  // As in C++, what is rounded stays real: dividing it is exact.
+  CHECK(with_size([](auto n) { return floor(n * 0.5) / 2; }) ==
+        "mul = operator::mul(%size, 0.5)\nfloor = std::floor(%mul)\ntruediv = operator::truediv(%floor, 2)\nreturn "
+        "%truediv\n");
+  CHECK(with_size([](auto n) { return round(n * 0.5); }).find("std::round") != std::string::npos);
+  CHECK(with_size([](auto) { return sqrt(4); }) == "return 2.0\n");
+  CHECK(with_size([](auto) { return max(2, 3); }) == "return 3\n");
+}
+
+TEST_CASE("comparisons are recorded; what is returned or passed on is the answer") {
+  const auto with_size = [](auto f) { return recorded([f](auto x) { return f(x.size(0)); }).substr(20); };
+  CHECK(with_size([](auto n) { return n == 3; }) == "eq = operator::eq(%size, 3)\nreturn %eq\n");
+  CHECK(with_size([](auto n) { return n != n; }) == "ne = operator::ne(%size, %size)\nreturn %ne\n");
+  CHECK(with_size([](auto n) { return 3 < n; }) == "lt = operator::lt(3, %size)\nreturn %lt\n");
+  CHECK(with_size([](auto n) { return n <= 2.5; }) == "le = operator::le(%size, 2.5)\nreturn %le\n");
+  CHECK(with_size([](auto n) { return (n > 1) == (n >= 2); }) ==
+        "ge = operator::ge(%size, 2)\ngt = operator::gt(%size, 1)\neq = operator::eq(%gt, %ge)\nreturn %eq\n");
+  CHECK(recorded([](auto x) {
+          return dropout(x, 0.5, x.size(0) > 3);
+        }).ends_with("dropout = aten::dropout(%x, 0.5, %gt)\nreturn %dropout\n"));
+}
+
+TEST_CASE("a tracer that knows numbers need not know comparisons") {
+  struct Knowing : Tracer {
+    using Tracer::Tracer;
+    Argument to_number(const ProxyBase&) override { return 3; }
+  };
+  Graph g;
+  Knowing tracer(g);
+  const Proxy x = tracer.placeholder("x");
+  CHECK(x.size(0) > 2);
+  CHECK(x.size(0) == 3.0);
+  CHECK_FALSE(4 <= x.size(0));
+  CHECK_FALSE(x.size(0) != x.size(1));
+  CHECK(fault_of<TraceError>([&] { (void)(x.sum() > 0 ? 1 : 2); }).id == 301);
+}
+
 TEST_CASE("a long chain of numbers is looked through once, not along every path") {
   const Graph g = symbolic_graph([](auto x) {
     auto a = x.size(0), b = x.size(1);

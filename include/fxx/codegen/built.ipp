@@ -38,7 +38,7 @@ class BuiltWriter {
                        ", made by fxx for a quick build. Parameters are handed in.\n#include <ATen/core/Tensor.h>\n\n";
     for (const std::string& header : out_.headers) text += "#include <" + header + ">\n";
     text +=
-        "\n#include <cmath>\n#include <exception>\n#include <limits>\n#include <vector>\n\n"
+        "\n#include <algorithm>\n#include <cmath>\n#include <exception>\n#include <limits>\n#include <vector>\n\n"
         "struct ForwardCall {\n"
         "  const void* const* inputs;\n  const void* const* attributes;\n  void* results;\n"
         "  int (*call_back)(ForwardCall* call, int node, const void* const* inputs, void* results);\n"
@@ -62,7 +62,7 @@ class BuiltWriter {
   }
 
  private:
-  enum class Value { tensor, tensors, tuple, number };
+  enum class Value { tensor, tensors, tuple, numbers, number };
 
   [[noreturn]] void fail(const std::string& what) const {
     throw CodegenError(ErrorId::no_cpp_spelling, "built_source: " + what, {format_node(*node_), node_->source()});
@@ -72,6 +72,7 @@ class BuiltWriter {
     if (type == "torch::Tensor") return Value::tensor;
     if (type == "std::vector<torch::Tensor>") return Value::tensors;
     if (type.starts_with("std::tuple<")) return Value::tuple;
+    if (type.starts_with("std::vector<int64_t")) return Value::numbers;
     return Value::number;
   }
 
@@ -86,6 +87,7 @@ class BuiltWriter {
           return "at::Tensor " + name + " = input(" + std::to_string(inputs_++) + ");";
         },
         [&](const GetAttr& o) {
+          if (owner_.find_module(o.target)) return std::string();  // the host passes it to what it runs
           const auto [known, fresh] = attributes_.try_emplace(o.target, out_.attributes.size());
           if (fresh) out_.attributes.push_back(o.target);
           return "at::Tensor " + name + " = attribute(" + std::to_string(known->second) + ");";
@@ -95,12 +97,9 @@ class BuiltWriter {
           const std::string made = op ? expression(node, **op) : std::string();
           return made.empty() ? at + call_back(node) : at + assign(node, made);
         },
-        [&](const CallMethod& o) {
+        [&](const CallMethod&) {
           const Operator* op = operator_of(node);
-          std::string made = op ? expression(node, *op) : std::string();
-          if (made.empty() && node.args().size() == 1 && node.arg(0).is_node() &&
-              (o.target == "dim" || o.target == "numel"))
-            made = argument(node.arg(0), {}) + "." + o.target + "()";
+          const std::string made = op ? expression(node, *op) : std::string();
           return made.empty() ? at + call_back(node) : at + assign(node, made);
         },
         [&](const CallModule&) { return at + call_back(node); },
@@ -125,10 +124,14 @@ class BuiltWriter {
     return text;
   }
 
+  bool is_module(const Node& node) const {
+    return node.opcode() == Opcode::get_attr && owner_.find_module(node.target()) != nullptr;
+  }
   /// Runs the node in the host: tensors in, tensors out.
   std::string call_back(const Node& node) {
     std::string inputs;
     for (const Node* input : node.all_input_nodes()) {
+      if (is_module(*input)) continue;
       if (value_of(*input) != Value::tensor)
         fail("it runs in the program itself, but its input '" + std::string(input->name()) + "' is no tensor");
       inputs += (inputs.empty() ? "&" : ", &") + std::string(input->name());
@@ -213,7 +216,11 @@ class BuiltWriter {
     if (op.name == "fxx::identity" && node.args().size() == 1 && node.arg(0).is_node())
       return std::string(node.arg(0).node()->name());
     if (op.name == "operator::getitem") return get_item(node);
-    if (space == "operator" || space == "math" || space == "builtins") return number(node, op);
+    if (op.name == "aten::dim" || op.name == "aten::numel")
+      return argument(node.arg(0), {}) + "." + std::string(op.base_name()) + "()";
+    if (space == "operator" || space == "math" || space == "std" || space == "builtins" || op.name == "fxx::to_int")
+      return number(node, op);
+    if (space == "prim") return property(node, op);
     if (space != "aten") return {};
     // The one operator whose narrow header needs a wide one besides; this is the same under another name.
     const std::string base(op.name == "aten::cat" ? "concat" : op.base_name());
@@ -245,7 +252,8 @@ class BuiltWriter {
     const std::string name(container.name()), index = cpp_integer(node.arg(1).integer());
     switch (value_of(container)) {
       case Value::tuple: return "std::get<" + index + ">(" + name + ")";
-      case Value::tensors: return name + ".at(" + (node.arg(1).integer() < 0 ? name + ".size() " + index : index) + ")";
+      case Value::tensors:
+      case Value::numbers: return name + ".at(" + (node.arg(1).integer() < 0 ? name + ".size() " + index : index) + ")";
       case Value::tensor:
         headers_.insert("ATen/ops/select_ops.h");
         return "at::_ops::select_int::call(" + name + ", 0, " + index + ")";
@@ -254,32 +262,46 @@ class BuiltWriter {
   }
 
   std::string number(const Node& node, const Operator& op) const {
-    const std::string_view base = op.base_name();
+    const std::string_view base = op.base_name(), space = op.name_space();
     const std::string a = argument(node.arg(0), {});
     if (base == "neg") return "-(" + a + ")";
-    if (base == "sqrt") return "std::sqrt(static_cast<double>(" + a + "))";
-    if (base == "floor" || base == "ceil") return "static_cast<int64_t>(std::" + std::string(base) + "(" + a + "))";
+    if (base == "to_int") return "static_cast<int64_t>(" + a + ")";
+    if (base == "abs") return "std::abs(" + a + ")";
+    if (node.args().size() == 1) {
+      const std::string text = "std::" + std::string(base) + "(static_cast<double>(" + a + "))";
+      return op.returns[0].type.base == ValueType::integer ? "static_cast<int64_t>(" + text + ")" : text;
+    }
     const std::string b = argument(node.arg(1), {});
-    if (base == "min" || base == "max")
-      return "std::" + std::string(base) + "<" + types_.of(node) + ">(" + a + ", " + b + ")";
+    if (space == "builtins") return "std::" + std::string(base) + "<" + types_.of(node) + ">(" + a + ", " + b + ")";
+    if (space == "math")
+      return "std::" + std::string(base) + "(static_cast<double>(" + a + "), static_cast<double>(" + b + "))";
     if (base == "truediv") return "static_cast<double>(" + a + ") / (" + b + ")";
-    const char* symbol = base == "add"   ? " + "
-                         : base == "sub" ? " - "
-                         : base == "mul" ? " * "
-                         : base == "mod" ? " % "
-                                         : " / ";
-    return "(" + a + ")" + symbol + "(" + b + ")";
+    return "(" + a + ") " + std::string(number_symbol(base)) + " (" + b + ")";
+  }
+  /// What a tensor says of itself.
+  std::string property(const Node& node, const Operator& op) const {
+    const std::string_view base = op.base_name();
+    const std::string call =
+        argument(node.arg(0), {}) + "." + (base == "dtype" ? "scalar_type" : std::string(base)) + "()";
+    if (base == "sizes" || base == "strides") return call + ".vec()";
+    return base == "itemsize" || base == "nbytes" ? "static_cast<int64_t>(" + call + ")" : call;
   }
 
   std::string argument(const Argument& value, const Type& type) const {
     const Type item{.base = type.base, .optional = type.optional_items, .symbolic = type.symbolic};
     if (type.list && !value.is_sequence() && !value.is_none() &&
-        !(value.is_node() && value_of(*value.node()) == Value::tensors))
+        !(value.is_node() && (value_of(*value.node()) == Value::tensors || value_of(*value.node()) == Value::numbers)))
       return array({argument(value, item)}, type);  // one number for all
     return visit(
         value,
         [&](None) -> std::string { return type.base == ValueType::tensor && !type.list ? "{}" : "std::nullopt"; },
-        [&](Node* node) { return std::string(node->name()); }, [](bool v) { return std::string(v ? "true" : "false"); },
+        [&](Node* node) {
+          const std::string name(node->name());
+          return type.list && type.symbolic && value_of(*node) == Value::numbers
+                     ? "c10::fromIntArrayRefSlow(" + name + ")"
+                     : name;
+        },
+        [](bool v) { return std::string(v ? "true" : "false"); },
         [&](std::int64_t v) {
           return type.base == ValueType::real ? cpp_double(static_cast<double>(v)) : cpp_integer(v);
         },

@@ -22,6 +22,8 @@ std::string cpp_integer(std::int64_t value);
 std::string cpp_dtype(Dtype dtype);
 /// What may stand behind `//`: nothing in it ends the line or runs on to the next.
 std::string cpp_comment(std::string_view text);
+/// How C++ writes an operator of Python's on numbers: "/" for floordiv, "<" for lt; "/" for one that is unknown.
+std::string_view number_symbol(std::string_view operation);
 /// Is the text a name, with or without qualification: "a", "std::abs"? Nothing else.
 bool is_cpp_name(std::string_view text);
 /// Is the text made only of what types are made of: names, `::`, `<`, `>`, `,`, `&`, `*`, blanks?

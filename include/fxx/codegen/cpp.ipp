@@ -71,6 +71,14 @@ FXX_INLINE std::string cpp_dtype(Dtype dtype) {
   }
 }
 
+FXX_INLINE std::string_view number_symbol(std::string_view operation) {
+  static constexpr std::string_view symbols[][2] = {{"add", "+"}, {"sub", "-"}, {"mul", "*"}, {"mod", "%"},
+                                                    {"eq", "=="}, {"ne", "!="}, {"lt", "<"},  {"le", "<="},
+                                                    {"gt", ">"},  {"ge", ">="}};
+  for (const auto& [name, symbol] : symbols)
+    if (name == operation) return symbol;
+  return "/";
+}
 FXX_INLINE bool is_cpp_name(std::string_view text) {
   for (;;) {
     const std::size_t colons = text.find("::");

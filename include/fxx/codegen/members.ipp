@@ -12,7 +12,7 @@ FXX_INLINE Members::Members(const Graph& graph, const Owner& owner) {
       add(call->target, owner.find_module(call->target), nullptr);
   for (const Node* node : graph.nodes())
     if (const auto* get = std::get_if<GetAttr>(&node->op()); get && !holder(get->target))
-      add(get->target, nullptr, owner.find_attribute(get->target));
+      add(get->target, owner.find_module(get->target), owner.find_attribute(get->target));
 }
 
 FXX_INLINE std::string Members::expression(const std::string& name) const {

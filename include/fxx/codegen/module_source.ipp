@@ -69,11 +69,11 @@ FXX_INLINE ModuleSource module_source(const Graph& graph, const Owner& owner, co
       "  static std::string last(const std::string& path) { return path.substr(path.rfind('.') + 1); }\n"
       "};\nTORCH_MODULE(" +
       name + ");\n";
-  out.source = "#include \"" + header_file + "\"\n\n#include <cmath>\n#include <limits>\n";
+  out.source = "#include \"" + header_file + "\"\n\n#include <algorithm>\n#include <cmath>\n#include <limits>\n";
   const auto is_registered = [](const Node* node) {
     const Operator* op = operator_of(*node);
-    return op && op->name_space() != "aten" && op->name_space() != "operator" && op->name_space() != "math" &&
-           op->name_space() != "builtins" && op->name_space() != "fxx";
+    static constexpr std::string_view written[] = {"aten", "operator", "math", "builtins", "std", "prim", "fxx"};
+    return op && std::find(std::begin(written), std::end(written), op->name_space()) == std::end(written);
   };
   const auto nodes = graph.nodes();
   if (std::any_of(nodes.begin(), nodes.end(), is_registered))

@@ -269,7 +269,7 @@ class ForwardWriter {
   Expression call(const Node& node, const Operator& op, bool as_method) const {
     const std::string_view space = op.name_space();
     if (op.name == "fxx::check_equal") return {check_equal(node)};
-    if (op.name == "fxx::identity") return {text_of(*node.arg(0).node()), Expression::primary};
+    if (op.name == "fxx::identity") return {argument(node.arg(0), {}, node), Expression::primary};
     if (op.name == "operator::getitem") return {get_item(node)};
     if (!as_method)
       if (auto made = infix(node, op)) return *made;
@@ -279,13 +279,16 @@ class ForwardWriter {
       return {"static_cast<double>(" + operand(node.arg(0), {}, node, 0) + ") / " +
                   operand(node.arg(1), {}, node, Expression::unary),
               Expression::product};
+    if (op.name == "operator::abs") return {"std::abs(" + argument(node.arg(0), {}, node) + ")"};
     if (space == "operator") return {scalar_infix(node, op)};
-    if (space == "builtins")
-      return {"std::" + std::string(op.base_name()) + "<" + types_.of(node) + ">(" + operand(node.arg(0), {}, node, 0) +
-              ", " + operand(node.arg(1), {}, node, 0) + ")"};
-    if (space == "math") {
-      const std::string inner = "std::" + std::string(op.base_name()) + "(" + argument(node.arg(0), {}, node) + ")";
-      return {op.base_name() == "sqrt" ? inner : "static_cast<int64_t>(" + inner + ")"};
+    if (space == "math" || space == "std" || space == "builtins") return {number_function(node, op)};
+    if (space == "prim") return {property(node, op)};
+    if (op.name == "fxx::to_int") return {"static_cast<int64_t>(" + argument(node.arg(0), {}, node) + ")"};
+    if (op.base_name() == "_assert_scalar" || op.name == "aten::_assert_async.msg") {
+      const std::string condition = argument(node.arg(0), {}, node), message = argument(node.arg(1), {}, node);
+      return {"TORCH_CHECK(" +
+              (op.base_name() == "_assert_scalar" ? condition : "torch::is_nonzero(" + condition + ")") + ", " +
+              message + ")"};
     }
     if (space != "aten") return {dispatcher_call(node, op)};
     if (op.name == "aten::neg" && !as_method)
@@ -311,12 +314,23 @@ class ForwardWriter {
     return "TORCH_CHECK(" + condition + ", " + argument(node.arg(2), {}, node) + ")";
   }
   std::string scalar_infix(const Node& node, const Operator& op) const {
-    const char* symbol = op.base_name() == "add"   ? " + "
-                         : op.base_name() == "sub" ? " - "
-                         : op.base_name() == "mul" ? " * "
-                         : op.base_name() == "mod" ? " % "
-                                                   : " / ";
-    return "(" + operand(node.arg(0), {}, node, 0) + symbol + operand(node.arg(1), {}, node, Expression::primary) + ")";
+    return "(" + operand(node.arg(0), {}, node, 0) + " " + std::string(number_symbol(op.base_name())) + " " +
+           operand(node.arg(1), {}, node, Expression::primary) + ")";
+  }
+  /// A function of <cmath> or <algorithm>.
+  std::string number_function(const Node& node, const Operator& op) const {
+    const bool both = op.name_space() == "builtins";
+    std::string text = "std::" + std::string(op.base_name()) + (both ? "<" + types_.of(node) + ">" : "") + "(";
+    for (std::size_t i = 0; i < node.args().size(); ++i) text += (i ? ", " : "") + argument(node.arg(i), {}, node);
+    return op.returns[0].type.base == ValueType::integer ? "static_cast<int64_t>(" + text + "))" : text + ")";
+  }
+  /// What a tensor says of itself.
+  std::string property(const Node& node, const Operator& op) const {
+    const std::string_view base = op.base_name();
+    const std::string call = operand(node.arg(0), {}, node, Expression::primary) + "." +
+                             (base == "dtype" ? "scalar_type" : std::string(base)) + "()";
+    if (base == "sizes" || base == "strides") return call + ".vec()";
+    return base == "itemsize" || base == "nbytes" ? "static_cast<int64_t>(" + call + ")" : call;
   }
 
   /// Arguments of a function of LibTorch's C++ API from parameter `first` on; trailing defaults are left out, dtype,
@@ -464,6 +478,8 @@ class ForwardWriter {
     const std::string type = types_.of(container), object = text_of(container, Expression::primary);
     if (type.starts_with("std::tuple<"))
       return "std::get<" + cpp_integer(index.integer()) + ">(" + text_of(container) + ")";
+    if (type.starts_with("std::vector<") && index.kind() == Argument::Kind::integer && index.integer() < 0)
+      return object + ".end()[" + argument(index, {}, node) + "]";
     if (type.starts_with("std::vector<") || (index.kind() == Argument::Kind::integer && type == "torch::Tensor"))
       return object + "[" + argument(index, {}, node) + "]";
     if (type == "torch::Tensor") return object + ".index(" + index_list(index, false, node) + ")";
@@ -507,8 +523,9 @@ class ForwardWriter {
         [](Complex v) { return "c10::complex<double>(" + cpp_double(v.real) + ", " + cpp_double(v.imag) + ")"; },
         [](const std::string& v) { return cpp_string(v); },
         [&](const Enumerator& v) {
-          if (!is_cpp_name(v.type) || !is_cpp_name(v.name))
+          if (!is_cpp_name(v.type) || (!v.name.empty() && !is_cpp_name(v.name)))
             no_cpp(node, "the enumerator " + to_string(Argument(v)) + " is no C++ name");
+          if (v.name.empty()) return "static_cast<" + v.type + ">(" + cpp_integer(v.value) + ")";
           return v.type + "::" + v.name;
         },
         [&](const Range&) -> std::string { no_cpp(node, "a range has no C++ form; give the list of its numbers"); },

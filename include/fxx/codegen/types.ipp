@@ -20,6 +20,9 @@ FXX_INLINE std::string cpp_type_of(const Type& type) {
     case ValueType::boolean: base = "bool"; break;
     case ValueType::scalar: base = "torch::Scalar"; break;
     case ValueType::string: base = "std::string"; break;
+    case ValueType::dtype: base = "torch::Dtype"; break;
+    case ValueType::layout: base = "torch::Layout"; break;
+    case ValueType::device: base = "torch::Device"; break;
     default: return "auto";
   }
   return type.list ? "std::vector<" + base + ">" : base;
@@ -60,7 +63,10 @@ FXX_INLINE std::string CppTypes::find(const Node& node, const Owner& owner) cons
   return match(
       node.op(),
       [&](const Placeholder&) { return node.type().empty() ? std::string("torch::Tensor") : std::string(node.type()); },
-      [](const GetAttr&) { return std::string("torch::Tensor"); },
+      [&](const GetAttr& attribute) {
+        const ModuleInfo* module = owner.find_module(attribute.target);
+        return module ? module->type : std::string("torch::Tensor");
+      },
       [&](const CallFunction&) -> std::string {
         const Operator* op = node.operation();
         if (!op) return node.type().empty() ? "auto" : std::string(node.type());
@@ -69,16 +75,18 @@ FXX_INLINE std::string CppTypes::find(const Node& node, const Owner& owner) cons
                                    node.arg(1).kind() == Argument::Kind::integer ? node.arg(1).integer() : 0);
         if (op->name == "fxx::identity" && !node.args().empty() && node.arg(0).is_node())
           return of(*node.arg(0).node());
-        if (op->name_space() == "operator" || op->name_space() == "builtins") {
-          for (const Argument& a : node.args())
-            if (a.kind() == Argument::Kind::real || (a.is_node() && of(*a.node()) == "double")) return "double";
+        // Arithmetic on numbers: real when one side is.
+        if (op->returns.size() == 1 && op->returns[0].type == Type{.base = ValueType::scalar} &&
+            op->name_space() != "aten") {
+          for (const Argument& argument : node.args())
+            if (of(argument) == "double") return "double";
           return op->base_name() == "truediv" ? "double" : "int64_t";
         }
         return detail::cpp_result_of(*op);
       },
       [&](const CallMethod& call) -> std::string {
         if (const Operator* op = operator_of(node)) return detail::cpp_result_of(*op);
-        if (call.target == "dim" || call.target == "numel") return "int64_t";
+        if (call.target == "size" && node.args().size() == 1) return "std::vector<int64_t>";
         return node.type().empty() ? "torch::Tensor" : std::string(node.type());
       },
       [&](const CallModule& call) {

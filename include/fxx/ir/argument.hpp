@@ -193,7 +193,7 @@ static_assert(sizeof(Argument) == 16);
 
 /// Python's slice; each end is None, an integer or a node.
 struct Slice {
-  Argument start, stop, step;
+  Argument start = {}, stop = {}, step = {};
   bool operator==(const Slice&) const = default;
 };
 struct DictEntry {

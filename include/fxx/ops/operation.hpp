@@ -61,13 +61,11 @@ struct Operation {
 
 /// Tags of the operators in the table. Types of patterns carry them, so their names stay short.
 namespace ops::tag {
+using enum Trait;  // here, once: a lambda an operator costs 30 KB each
 #define FXX_OP(function_, name_, schema_, traits_)        \
   struct name_ {                                          \
     static constexpr ::std::string_view schema = schema_; \
-    static constexpr Trait traits = [] {                  \
-      using enum Trait;                                   \
-      return traits_;                                     \
-    }();                                                  \
+    static constexpr Trait traits = traits_;              \
   };
 #include "fxx/ops/table.inc"
 #undef FXX_OP

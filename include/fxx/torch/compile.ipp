@@ -51,7 +51,11 @@ class NodeRunner : public Interpreter {
   c10::IValue run_with(Node& node, const void* const* inputs) {
     Environment values;
     std::size_t i = 0;
-    for (Node* input : node.all_input_nodes()) values.emplace(input, *static_cast<const at::Tensor*>(inputs[i++]));
+    for (Node* input : node.all_input_nodes()) {
+      const auto* attribute = std::get_if<GetAttr>(&input->op());
+      if (attribute && owner().module(attribute->target)) values.emplace(input, get_attr(*attribute));
+      else values.emplace(input, *static_cast<const at::Tensor*>(inputs[i++]));
+    }
     return run_one(node, std::move(values));
   }
 };

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <ATen/TensorIndexing.h>
+#include <ATen/core/class_type.h>
+#include <ATen/core/function.h>
 
 #include <cmath>
 #include <map>
@@ -25,8 +27,6 @@ FXX_INLINE double number(const c10::IValue& v) {
 /// Methods that no operator of the dispatcher stands for.
 FXX_INLINE HostCall find_host_method(std::string_view name) {
   static const std::map<std::string_view, HostCall> calls = {
-      {"dim", [](Values& v) { return c10::IValue(v[0].toTensor().dim()); }},
-      {"numel", [](Values& v) { return c10::IValue(v[0].toTensor().numel()); }},
       {"size",
        [](Values& v) {
          return v.size() > 1 ? c10::IValue(v[0].toTensor().size(v[1].toInt()))
@@ -157,12 +157,53 @@ FXX_INLINE HostCall find_host_call(std::string_view name) {
        }},
       {"operator::neg",
        [](Values& v) { return v[0].isInt() ? c10::IValue(-v[0].toInt()) : c10::IValue(-detail::number(v[0])); }},
-      {"builtins::min", [](Values& v) { return detail::number(v[1]) < detail::number(v[0]) ? v[1] : v[0]; }},
-      {"builtins::max", [](Values& v) { return detail::number(v[1]) > detail::number(v[0]) ? v[1] : v[0]; }},
-      {"math::sqrt", [](Values& v) { return c10::IValue(std::sqrt(detail::number(v[0]))); }},
+      {"operator::abs",
+       [](Values& v) {
+         return v[0].isInt() ? c10::IValue(std::abs(v[0].toInt())) : c10::IValue(std::abs(detail::number(v[0])));
+       }},
+      {"builtins::min",
+       [](Values& v) { return detail::number(v[1]) < detail::number(v[0]) ? std::move(v[1]) : std::move(v[0]); }},
+      {"builtins::max",
+       [](Values& v) { return detail::number(v[0]) < detail::number(v[1]) ? std::move(v[1]) : std::move(v[0]); }},
+#define FXX_COMPARISON(name, symbol)                                                                  \
+  {"operator::" name, [](Values& v) {                                                                 \
+     return detail::both_integers(v) ? c10::IValue(v[0].toInt() symbol v[1].toInt())                  \
+                                     : c10::IValue(detail::number(v[0]) symbol detail::number(v[1])); \
+   }},
+      FXX_COMPARISON("eq", ==) FXX_COMPARISON("ne", !=) FXX_COMPARISON("lt", <) FXX_COMPARISON("le", <=)
+      FXX_COMPARISON("gt", >) FXX_COMPARISON("ge", >=)
+#undef FXX_COMPARISON
+#define FXX_MATH(name) {"math::" #name, [](Values& v) { return c10::IValue(std::name(detail::number(v[0]))); }},
+      FXX_MATH(sqrt) FXX_MATH(exp) FXX_MATH(exp2) FXX_MATH(expm1) FXX_MATH(log) FXX_MATH(log2) FXX_MATH(log10)
+      FXX_MATH(log1p) FXX_MATH(sin) FXX_MATH(cos) FXX_MATH(tan) FXX_MATH(asin) FXX_MATH(acos) FXX_MATH(atan)
+      FXX_MATH(sinh) FXX_MATH(cosh) FXX_MATH(tanh)
+#undef FXX_MATH
+#define FXX_MATH(name) \
+  {"math::" #name, [](Values& v) { return c10::IValue(std::name(detail::number(v[0]), detail::number(v[1]))); }},
+      FXX_MATH(pow) FXX_MATH(fmod) FXX_MATH(atan2) FXX_MATH(hypot)
+#undef FXX_MATH
       {"math::floor",
        [](Values& v) { return c10::IValue(static_cast<std::int64_t>(std::floor(detail::number(v[0])))); }},
       {"math::ceil", [](Values& v) { return c10::IValue(static_cast<std::int64_t>(std::ceil(detail::number(v[0])))); }},
+#define FXX_ROUNDING(name) {"std::" #name, [](Values& v) { return c10::IValue(std::name(detail::number(v[0]))); }},
+      FXX_ROUNDING(floor) FXX_ROUNDING(ceil) FXX_ROUNDING(round) FXX_ROUNDING(trunc)
+#undef FXX_ROUNDING
+#define FXX_PROPERTY(name, ...)             \
+  {"prim::" #name, [](Values& v) {          \
+     const at::Tensor& x = v[0].toTensor(); \
+     return c10::IValue(__VA_ARGS__);       \
+   }},
+      FXX_PROPERTY(sizes, x.sizes().vec()) FXX_PROPERTY(strides, x.strides().vec())
+      FXX_PROPERTY(dtype, x.scalar_type()) FXX_PROPERTY(layout, x.layout()) FXX_PROPERTY(device, x.device())
+      FXX_PROPERTY(is_cpu, x.is_cpu()) FXX_PROPERTY(is_cuda, x.is_cuda())
+      FXX_PROPERTY(requires_grad, x.requires_grad())
+      FXX_PROPERTY(itemsize, static_cast<std::int64_t>(x.itemsize()))
+      FXX_PROPERTY(nbytes, static_cast<std::int64_t>(x.nbytes()))
+#undef FXX_PROPERTY
+      {"fxx::to_int",
+       [](Values& v) {
+         return v[0].isInt() ? std::move(v[0]) : c10::IValue(static_cast<std::int64_t>(detail::number(v[0])));
+       }},
       {"fxx::identity", [](Values& v) { return std::move(v[0]); }},
   };
   const auto found = calls.find(name);
@@ -227,7 +268,22 @@ FXX_INLINE c10::IValue call_operator(const Operator& op, Values args, const Keyw
   return c10::ivalue::Tuple::create(std::move(args));
 }
 
+namespace detail {
+/// A method of an object of TorchScript, or of a class that somebody bound to it (torch::class_); null when the value is
+/// no object, or has no such method.
+FXX_INLINE torch::jit::Function* find_object_method(const c10::IValue& value, const std::string& name) {
+  return value.isObject() ? value.toObject()->type()->findMethod(name) : nullptr;
+}
+}  // namespace detail
+
 FXX_INLINE c10::IValue call_method(const std::string& name, Values args, const KeywordValues& kwargs) {
+  if (!args.empty())
+    if (torch::jit::Function* method = detail::find_object_method(args[0], name)) {
+      std::unordered_map<std::string, c10::IValue> named(kwargs.begin(), kwargs.end());
+      method->getSchema().checkAndNormalizeInputs(args, named);
+      method->run(args);
+      return std::move(args.back());
+    }
   // The overload follows from what the values are: immediates as they are, tensors as nodes of unknown producers.
   Graph scratch;
   const auto stand_in = [&](const c10::IValue& value, auto&& self) -> Argument {

@@ -32,16 +32,6 @@ class Proxy;
 
 namespace detail {
 
-template <class T>
-inline constexpr bool holds_proxy = std::derived_from<T, ProxyBase>;
-template <class T>
-  requires(Sequence<T> && !HasTraits<T>)
-inline constexpr bool holds_proxy<T> = holds_proxy<std::remove_cvref_t<typename T::value_type>>;
-template <class... T>
-inline constexpr bool holds_proxy<std::tuple<T...>> = (holds_proxy<T> || ...);
-template <class A, class B>
-inline constexpr bool holds_proxy<std::pair<A, B>> = holds_proxy<A> || holds_proxy<B>;
-
 /// A call of a GraphModule in a trace; in torch/symbolic_trace.hpp.
 template <class R, class... A>
 R call_traced(GraphModule& module, const A&... inputs);
@@ -85,7 +75,8 @@ class GraphModule : public torch::nn::Module {
   /// Called with proxies, it is traced through, or recorded where the tracer says that it is a leaf.
   template <class... A>
   auto operator()(A&&... inputs) {
-    if constexpr ((detail::holds_proxy<std::remove_cvref_t<A>> || ...)) return call<Proxy>(std::forward<A>(inputs)...);
+    if constexpr ((detail::holds_proxies<std::remove_cvref_t<A>> || ...))
+      return call<Proxy>(std::forward<A>(inputs)...);
     else return call<at::Tensor>(std::forward<A>(inputs)...);
   }
   /// Any inputs, any result, among them containers and structs as the traced function had them:
@@ -93,7 +84,7 @@ class GraphModule : public torch::nn::Module {
   /// returns something else. In a trace, inputs and the result are proxies, or containers of them.
   template <class R = at::Tensor, class... A>
   R call(A&&... inputs) {
-    if constexpr ((detail::holds_proxy<std::remove_cvref_t<A>> || ...)) {
+    if constexpr ((detail::holds_proxies<std::remove_cvref_t<A>> || ...)) {
       return detail::call_traced<R>(*this, inputs...);
     } else {
       return detail::unbox<R>(run({detail::box_input(std::forward<A>(inputs))...}), "GraphModule::call");

@@ -15,6 +15,7 @@
 #include "fxx/torch/interpreter.ipp"
 #include "fxx/torch/leaf_modules.ipp"
 #include "fxx/torch/module_owner.ipp"
+#include "fxx/torch/nn.ipp"
 #include "fxx/torch/plan.ipp"
 #include "fxx/torch/symbolic_trace.ipp"
 #include "fxx/torch/to_folder.ipp"

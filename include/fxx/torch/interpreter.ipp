@@ -128,7 +128,10 @@ FXX_INLINE at::Tensor Interpreter::fetch_attr(const std::string& name) const {
   return tensor;
 }
 
-FXX_INLINE c10::IValue Interpreter::get_attr(const GetAttr& op) { return fetch_attr(op.target); }
+FXX_INLINE c10::IValue Interpreter::get_attr(const GetAttr& op) {
+  if (auto module = owner_->module(op.target)) return detail::hold_module(std::move(module));
+  return fetch_attr(op.target);
+}
 
 FXX_INLINE c10::IValue Interpreter::call_function(const CallFunction& op, Values args, KeywordValues kwargs) {
   if (const auto* function = std::get_if<const UserFunction*>(&op.target))

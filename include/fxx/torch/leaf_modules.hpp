@@ -7,6 +7,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 
 #include <functional>
 #include <memory>
@@ -16,9 +17,25 @@
 
 #include "fxx/ir/owner.hpp"
 #include "fxx/torch/values.hpp"
+#include "fxx/trace/proxy.hpp"
 #include "fxx/trace/record.hpp"
 
+namespace torch::nn {
+struct ASMoutput;
+}  // namespace torch::nn
+
 namespace fxx::inline FXX_ABI {
+
+/// What forward of AdaptiveLogSoftmaxWithLoss returns is a pair in a graph.
+template <>
+struct result_traits<torch::nn::ASMoutput> {
+  struct Traced {
+    Proxy output;
+    ScalarProxy loss;
+  };
+  static Traced make(Tracer& tracer, Node* node) { return {Proxy(tracer, node, 0), ScalarProxy(tracer, node, 1)}; }
+  static c10::IValue box(const torch::nn::ASMoutput& value);
+};
 
 /// Calls a module with boxed arguments.
 using ModuleCall = std::function<c10::IValue(torch::nn::Module&, std::vector<c10::IValue>)>;
@@ -38,6 +55,16 @@ std::string module_type_name(const torch::nn::Module& module);
 
 namespace detail {
 
+[[noreturn]] void throw_not_held(const c10::IValue& value, std::string_view type);
+/// A module as a boxed value, and back. Throws RunError (E701) when the value is no module of that type.
+c10::IValue hold_module(std::shared_ptr<torch::nn::Module> module);
+std::shared_ptr<torch::nn::Module> held_module_of(const c10::IValue& value);
+template <class T>
+std::shared_ptr<T> held_module(const c10::IValue& value) {
+  if (auto module = std::dynamic_pointer_cast<T>(held_module_of(value))) return module;
+  throw_not_held(value, type_name<T>());
+}
+
 void register_leaf_call(const std::type_info& type, ModuleCall call);
 /// Makes graphs able to call modules of this type, without making it a leaf.
 void register_module_call(const std::type_info& type, ModuleCall call);
@@ -53,10 +80,49 @@ struct forward_traits<R (C::*)(A...)> {
 };
 template <class R, class C, class... A>
 struct forward_traits<R (C::*)(A...) const> : forward_traits<R (C::*)(A...)> {};
+template <class R, class C, class... A>
+struct forward_traits<R (C::*)(A...) noexcept> : forward_traits<R (C::*)(A...)> {};
+template <class R, class C, class... A>
+struct forward_traits<R (C::*)(A...) const noexcept> : forward_traits<R (C::*)(A...)> {};
 
-/// Holds an argument unboxed for the length of a call, and what it points into.
+/// What LibTorch boxes by itself: tensors, numbers, text, lists of them.
+template <class T>
+concept Boxable = std::constructible_from<c10::IValue, const T&>;
+
+/// An object of any other class in a boxed value, as it passes between wrapped functions of a graph.
+template <class T>
+struct Held final : torch::CustomClassHolder {
+  T value;
+  explicit Held(T v) : value(std::move(v)) {}
+};
+template <class T>
+c10::IValue hold(T value) {
+  return c10::IValue::make_capsule(c10::make_intrusive<Held<T>>(std::move(value)));
+}
+/// The object in a value that hold<T> made. Throws RunError (E701) when there is none.
+template <class T>
+T& held(const c10::IValue& value) {
+  if (value.isCapsule())
+    if (auto* holder = dynamic_cast<Held<T>*>(value.toCapsule().get())) return holder->value;
+  throw_not_held(value, type_name<T>());
+}
+
+/// Holds an argument unboxed for the length of a call, and what it points into. An argument left out is
+/// value-initialised.
 template <class T>
 struct Unboxed {
+  static_assert(!std::is_pointer_v<T>, "fxx: a graph does not hold pointers; take the object by reference");
+  c10::IValue keep;
+  T* value = nullptr;
+  Unboxed() = default;
+  explicit Unboxed(const c10::IValue& v) : keep(v), value(&held<T>(v)) {}
+  T& get() { return *value; }
+};
+template <class T>
+concept UnboxedWhole = Boxable<T> && !std::is_arithmetic_v<T> &&
+                       (!std::is_enum_v<T> || HasTraits<T>)&&(HasTraits<T> || !requires { typename T::mapped_type; });
+template <UnboxedWhole T>
+struct Unboxed<T> {
   T value;
   explicit Unboxed(const c10::IValue& v) : value(v.to<T>()) {}
   Unboxed() : value() {}
@@ -64,7 +130,7 @@ struct Unboxed {
 };
 /// Numbers as C++ converts them: an int where a double is wanted.
 template <class T>
-  requires std::is_arithmetic_v<T>
+  requires(std::is_arithmetic_v<T> || (std::is_enum_v<T> && !HasTraits<T>))
 struct Unboxed<T> {
   T value{};
   Unboxed() = default;
@@ -82,10 +148,47 @@ struct Unboxed<std::tuple<Ts...>> {
     const auto& elements = v.toTupleRef().elements();
     std::size_t i = 0;
     std::apply(
-        [&](auto&... parts) { ((parts = elements[i++].template to<std::remove_cvref_t<decltype(parts)>>()), ...); },
+        [&](auto&... parts) { ((parts = Unboxed<std::remove_cvref_t<decltype(parts)>>(elements[i++]).get()), ...); },
         value);
   }
   std::tuple<Ts...>& get() { return value; }
+};
+template <class A, class B>
+struct Unboxed<std::pair<A, B>> {
+  std::pair<A, B> value;
+  Unboxed() = default;
+  explicit Unboxed(const c10::IValue& v)
+      : value(Unboxed<A>(v.toTupleRef().elements()[0]).get(), Unboxed<B>(v.toTupleRef().elements()[1]).get()) {}
+  std::pair<A, B>& get() { return value; }
+};
+/// Lists of any items, from a list or a tuple.
+template <class T>
+struct Unboxed<std::vector<T>> {
+  std::vector<T> value;
+  Unboxed() = default;
+  explicit Unboxed(const c10::IValue& v) {
+    if (v.isTuple())
+      for (const c10::IValue& item : v.toTupleRef().elements()) value.push_back(Unboxed<T>(item).get());
+    else if (!v.isNone())
+      for (const c10::IValue& item : v.toListRef()) value.push_back(Unboxed<T>(item).get());
+  }
+  std::vector<T>& get() { return value; }
+};
+template <class T>
+  requires(!HasTraits<T> &&
+           requires {
+             typename T::key_type;
+             typename T::mapped_type;
+           })
+struct Unboxed<T> {
+  T value;
+  Unboxed() = default;
+  explicit Unboxed(const c10::IValue& v) {
+    for (const auto& entry : v.toGenericDict())
+      value.emplace(Unboxed<typename T::key_type>(entry.key()).get(),
+                    Unboxed<typename T::mapped_type>(entry.value()).get());
+  }
+  T& get() { return value; }
 };
 template <class T>
 struct Unboxed<std::optional<T>> {
@@ -103,21 +206,61 @@ struct Unboxed<at::Tensor> {
   explicit Unboxed(const c10::IValue& v) : value(v.isNone() ? at::Tensor() : v.toTensor()) {}
   at::Tensor& get() { return value; }
 };
-template <>
-struct Unboxed<std::optional<at::IntArrayRef>> {
-  std::vector<std::int64_t> storage;
-  std::optional<at::IntArrayRef> value;
+template <class T>
+struct Unboxed<at::ArrayRef<T>> {
+  Unboxed<std::vector<T>> storage;
+  at::ArrayRef<T> value;
   Unboxed() = default;
-  explicit Unboxed(const c10::IValue& v) {
-    if (v.isNone()) return;
-    storage = v.toIntVector();
-    value = storage;
+  explicit Unboxed(const c10::IValue& v) : storage(v), value(storage.value) {}
+  Unboxed(Unboxed&& other) noexcept : storage(std::move(other.storage)), value(storage.value) {}
+  at::ArrayRef<T>& get() { return value; }
+};
+template <class T>
+struct Unboxed<std::optional<at::ArrayRef<T>>> {
+  Unboxed<std::vector<T>> storage;
+  std::optional<at::ArrayRef<T>> value;
+  Unboxed() = default;
+  explicit Unboxed(const c10::IValue& v) : storage(v) {
+    if (!v.isNone()) value = storage.value;
   }
-  std::optional<at::IntArrayRef>& get() { return value; }
+  Unboxed(Unboxed&& other) noexcept : storage(std::move(other.storage)) {
+    if (other.value) value = storage.value;
+  }
+  std::optional<at::ArrayRef<T>>& get() { return value; }
+};
+template <>
+struct Unboxed<std::string_view> {
+  std::string storage;
+  std::string_view value;
+  Unboxed() = default;
+  explicit Unboxed(const c10::IValue& v) : storage(v.toStringRef()), value(storage) {}
+  Unboxed(Unboxed&& other) noexcept : storage(std::move(other.storage)), value(storage) {}
+  std::string_view& get() { return value; }
+};
+/// A module, as an argument of a wrapped function: by its holder, by a shared pointer, by reference.
+template <class T>
+  requires torch::detail::is_module_holder<T>::value
+struct Unboxed<T> {
+  T value{nullptr};
+  Unboxed() = default;
+  explicit Unboxed(const c10::IValue& v) : value(held_module<typename T::ContainedType>(v)) {}
+  T& get() { return value; }
+};
+template <std::derived_from<torch::nn::Module> T>
+struct Unboxed<std::shared_ptr<T>> {
+  std::shared_ptr<T> value;
+  Unboxed() = default;
+  explicit Unboxed(const c10::IValue& v) : value(held_module<T>(v)) {}
+  std::shared_ptr<T>& get() { return value; }
+};
+template <std::derived_from<torch::nn::Module> T>
+struct Unboxed<T> : Unboxed<std::shared_ptr<T>> {
+  using Unboxed<std::shared_ptr<T>>::Unboxed;
+  T& get() { return *this->value; }
 };
 
 /// A result of C++ code as a boxed value: tensors, numbers, text, optionals, tuples, pairs, vectors, maps and structs
-/// (trace/hana.hpp) of them.
+/// (trace/hana.hpp) of them; an object of any other class is held as it is.
 template <class T>
 c10::IValue box_result(const T& value) {
   if constexpr (Record<T>) {
@@ -127,6 +270,8 @@ c10::IValue box_result(const T& value) {
       (dict.insert(std::string(record_traits<T>::names[i++]), box_result(members)), ...);
     });
     return dict;
+  } else if constexpr (requires { result_traits<T>::box(value); }) {
+    return result_traits<T>::box(value);
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
     return std::apply(
         [](const auto&... parts) { return c10::IValue(c10::ivalue::Tuple::create({box_result(parts)...})); }, value);
@@ -139,15 +284,26 @@ c10::IValue box_result(const T& value) {
                          *value;
                        } && !std::is_same_v<T, at::Tensor>) {
     return value ? box_result(*value) : c10::IValue();
-  } else if constexpr (Sequence<T> && !HasTraits<T>) {
+  } else if constexpr (Sequence<T> && (!HasTraits<T> || !Boxable<T>)) {
     std::vector<c10::IValue> items;
     for (const auto& item : value) items.push_back(box_result(item));
     return to_list(std::move(items), {});
-  } else {
-    static_assert(std::constructible_from<c10::IValue, const T&>,
-                  "fxx: a module returns a type that a graph cannot hold; return tensors, numbers, text, or tuples, "
-                  "vectors and maps of them");
+  } else if constexpr (StringLike<T>) {
+    return c10::IValue(std::string(std::string_view(value)));
+  } else if constexpr (std::is_enum_v<T> && !HasTraits<T>) {
+    return c10::IValue(static_cast<std::int64_t>(value));
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    if constexpr (std::is_same_v<T, bool>) return c10::IValue(value);
+    else if constexpr (std::is_integral_v<T>) return c10::IValue(static_cast<std::int64_t>(value));
+    else return c10::IValue(static_cast<double>(value));
+  } else if constexpr (Boxable<T>) {
     return c10::IValue(value);
+  } else if constexpr (requires { value.ptr(); } && torch::detail::is_module_holder<T>::value) {
+    return hold_module(value.ptr());
+  } else {
+    static_assert(std::copy_constructible<T>,
+                  "fxx: a function of a graph returns an object that cannot be copied; return it by shared_ptr");
+    return hold<T>(value);
   }
 }
 

@@ -16,6 +16,10 @@
 
 namespace fxx::inline FXX_ABI {
 
+FXX_INLINE c10::IValue result_traits<torch::nn::ASMoutput>::box(const torch::nn::ASMoutput& value) {
+  return c10::ivalue::Tuple::create({value.output, value.loss});
+}
+
 namespace detail::leaf {
 
 using namespace torch::nn;  // the types of this namespace are LibTorch's
@@ -571,15 +575,20 @@ class LeafTable {
               AvgPool1dImpl, AvgPool2dImpl, AvgPool3dImpl, AdaptiveAvgPool1dImpl, AdaptiveAvgPool2dImpl,
               AdaptiveAvgPool3dImpl, PixelShuffleImpl, PixelUnshuffleImpl, LSTMImpl, GRUImpl, RNNImpl,
               MultiheadAttentionImpl>();
-    callable<UnflattenImpl, EmbeddingBagImpl, FeatureAlphaDropoutImpl, HardshrinkImpl, SoftminImpl, Softmax2dImpl,
-             RReLUImpl, CELUImpl, GLUImpl, SoftshrinkImpl, SoftsignImpl, TanhshrinkImpl, ThresholdImpl,
-             AdaptiveMaxPool1dImpl, AdaptiveMaxPool2dImpl, AdaptiveMaxPool3dImpl, LPPool1dImpl, LPPool2dImpl,
-             LPPool3dImpl, LocalResponseNormImpl, ReflectionPad1dImpl, ReflectionPad2dImpl, ReflectionPad3dImpl,
-             ReplicationPad1dImpl, ReplicationPad2dImpl, ReplicationPad3dImpl, ZeroPad1dImpl, ZeroPad2dImpl,
-             ZeroPad3dImpl, ConstantPad1dImpl, ConstantPad2dImpl, ConstantPad3dImpl, UpsampleImpl, FoldImpl, UnfoldImpl,
-             CosineSimilarityImpl, PairwiseDistanceImpl, RNNCellImpl, LSTMCellImpl, GRUCellImpl,
-             TransformerEncoderLayerImpl, TransformerEncoderImpl, TransformerDecoderLayerImpl, TransformerDecoderImpl,
-             TransformerImpl>();
+    callable<
+        UnflattenImpl, EmbeddingBagImpl, FeatureAlphaDropoutImpl, HardshrinkImpl, SoftminImpl, Softmax2dImpl, RReLUImpl,
+        CELUImpl, GLUImpl, SoftshrinkImpl, SoftsignImpl, TanhshrinkImpl, ThresholdImpl, AdaptiveMaxPool1dImpl,
+        AdaptiveMaxPool2dImpl, AdaptiveMaxPool3dImpl, LPPool1dImpl, LPPool2dImpl, LPPool3dImpl, LocalResponseNormImpl,
+        ReflectionPad1dImpl, ReflectionPad2dImpl, ReflectionPad3dImpl, ReplicationPad1dImpl, ReplicationPad2dImpl,
+        ReplicationPad3dImpl, ZeroPad1dImpl, ZeroPad2dImpl, ZeroPad3dImpl, ConstantPad1dImpl, ConstantPad2dImpl,
+        ConstantPad3dImpl, UpsampleImpl, FoldImpl, UnfoldImpl, CosineSimilarityImpl, PairwiseDistanceImpl, RNNCellImpl,
+        LSTMCellImpl, GRUCellImpl, TransformerEncoderLayerImpl, TransformerEncoderImpl, TransformerDecoderLayerImpl,
+        TransformerDecoderImpl, TransformerImpl, AdaptiveLogSoftmaxWithLossImpl, BCELossImpl, BCEWithLogitsLossImpl,
+        CTCLossImpl, CosineEmbeddingLossImpl, CrossEntropyLossImpl, CrossMapLRN2dImpl, FractionalMaxPool2dImpl,
+        FractionalMaxPool3dImpl, FunctionalImpl, HingeEmbeddingLossImpl, HuberLossImpl, KLDivLossImpl, L1LossImpl,
+        MSELossImpl, MarginRankingLossImpl, MaxUnpool1dImpl, MaxUnpool2dImpl, MaxUnpool3dImpl, MultiLabelMarginLossImpl,
+        MultiLabelSoftMarginLossImpl, MultiMarginLossImpl, NLLLossImpl, PoissonNLLLossImpl, SmoothL1LossImpl,
+        SoftMarginLossImpl, TripletMarginLossImpl, TripletMarginWithDistanceLossImpl>();
     entries_[typeid(MultiheadAttentionImpl)].call = &call_attention;
   }
 
@@ -588,6 +597,19 @@ class LeafTable {
 };
 
 }  // namespace detail::leaf
+
+FXX_INLINE void detail::throw_not_held(const c10::IValue& value, std::string_view type) {
+  throw RunError(ErrorId::input_mismatch, "wrap: a function of the graph takes a " + std::string(type) +
+                                              ", and its argument is " + describe(value) +
+                                              "; build the object in the graph, or give it as an input with "
+                                              "fxx::box(object)");
+}
+FXX_INLINE c10::IValue detail::hold_module(std::shared_ptr<torch::nn::Module> module) {
+  return hold(std::move(module));
+}
+FXX_INLINE std::shared_ptr<torch::nn::Module> detail::held_module_of(const c10::IValue& value) {
+  return held<std::shared_ptr<torch::nn::Module>>(value);
+}
 
 FXX_INLINE void detail::register_leaf_call(const std::type_info& type, ModuleCall call) {
   leaf::LeafTable::instance().add_call(type, std::move(call), true);

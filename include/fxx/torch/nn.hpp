@@ -1,8 +1,10 @@
 // Drop-in leaf modules: torch::nn's own, which a symbolic trace records as call_module.
 //
 // `fxx::nn::Linear fc{4, 5};` is a torch::nn::Linear in every way: it registers, trains, saves, is called with tensors.
-// Called with a proxy, it records the call. `fxx::nn::leaf<Holder>` makes one of any module holder.
-// Main names: nn::leaf, nn::Linear and so on. Cost: heavy (torch/nn/modules.h).
+// Called with a proxy, it records the call. `fxx::nn::leaf<Holder>` makes one of any module holder. Every module of
+// torch::nn is here under its own name; containers are in torch/containers.hpp. FXX_MODULE(Net) makes a holder of a
+// module of yours whose forward is a template, as TORCH_MODULE does for others.
+// Main names: nn::leaf, nn::Linear and so on, FXX_MODULE. Cost: heavy (torch/nn/modules.h).
 #pragma once
 
 #include <torch/nn/modules.h>
@@ -10,81 +12,161 @@
 #include <utility>
 
 #include "fxx/torch/symbolic_trace.hpp"
+#include "fxx/trace/scope.hpp"
 
-namespace fxx::inline FXX_ABI::nn {
+namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-/// What may be passed to a module: a tensor, a number, a list of tensors. Without a line: a variadic call has no place
-/// to take it from.
-class ModuleArg : public Operand {
- public:
-  template <class T>
-  ModuleArg(const T& value, std::source_location where = {}) {
-    if constexpr (fxx::detail::Sequence<T> && !fxx::detail::HasTraits<T>) set_items<ModuleArg>(value, where);
-    else set(value, where);
-  }
-  ModuleArg(const ModuleArg& other, std::source_location) : ModuleArg(other) {}
-  ModuleArg(const ModuleArg&) = default;
+/// A value of a trace.
+struct TracedArgument {
+  Tracer& tracer;
+  Argument value;
 };
+/// The call of a submodule whose forward takes tensors only.
+TracedArgument record_leaf_call(torch::nn::Module& module, std::span<const Operand* const> operands);
+/// What stands for a result of type R.
+template <class R>
+auto traced_argument(const TracedArgument& made) {
+  using Traced = decltype(traced_result<R>(made.tracer, made.value.node()));
+  if (made.value.is_node()) return traced_result<R>(made.tracer, made.value.node());
+  if constexpr (!requires { result_traits<R>::make; }) return from_argument<Traced>(made.tracer, made.value);
+  else wrong_structure(made.value, "one traced value");
+}
 
-template <class... A>
-inline constexpr bool any_proxy = (std::derived_from<std::remove_cvref_t<A>, ProxyBase> || ...);
+/// The get_attr node of a module that is passed to a function.
+Argument module_argument(Tracer& tracer, const torch::nn::Module& module);
+
+/// Does forward take the first N of its parameters alone?
+template <class Impl, class Parameters, class Indices>
+inline constexpr bool takes_inputs = false;
+template <class Impl, class... P, std::size_t... I>
+inline constexpr bool takes_inputs<Impl, std::tuple<P...>, std::index_sequence<I...>> =
+    requires(Impl& module) { module.forward(std::declval<std::tuple_element_t<I, std::tuple<P...>>>()...); };
+template <class Impl, std::size_t N>
+consteval bool forward_takes() {
+  using Parameters = typename forward_traits<decltype(&Impl::forward)>::arguments;
+  if constexpr (N > std::tuple_size_v<Parameters>) return false;
+  else return takes_inputs<Impl, Parameters, std::make_index_sequence<N>>;
+}
+template <class Impl>
+concept PlainForward = requires { &Impl::forward; };
 
 }  // namespace detail
 
-/// A module holder that records calls with proxies. It hides ModuleHolder::operator(): that one's return type does not
-/// compile with a proxy.
+// A module as an argument of a wrapped function is the module in the graph too: a get_attr node of its name.
+template <class T>
+  requires torch::detail::is_module_holder<T>::value
+struct argument_traits<T> {
+  static constexpr ValueType type = ValueType::other;
+  static constexpr bool list = false;
+  static Argument create(Tracer& tracer, const T& module) { return detail::module_argument(tracer, *module); }
+};
+template <std::derived_from<torch::nn::Module> T>
+struct argument_traits<std::shared_ptr<T>> {
+  static constexpr ValueType type = ValueType::other;
+  static constexpr bool list = false;
+  static Argument create(Tracer& tracer, const std::shared_ptr<T>& module) {
+    return detail::module_argument(tracer, *module);
+  }
+};
+template <std::derived_from<torch::nn::Module> T>
+struct argument_traits<T> {
+  static constexpr ValueType type = ValueType::other;
+  static constexpr bool list = false;
+  static Argument create(Tracer& tracer, const T& module) { return detail::module_argument(tracer, module); }
+};
+
+namespace nn {
+
+/// A module holder that records calls with proxies: one call_module node where the tracer says that the module is a
+/// leaf, else what forward does. It hides ModuleHolder::operator(), whose return type does not compile with a proxy.
 template <class Holder>
 struct leaf : Holder {
+  using Impl = typename Holder::ContainedType;
   using Holder::Holder;
 
   template <class... A>
   decltype(auto) operator()(A&&... inputs) {
-    if constexpr (detail::any_proxy<A...>) return record(inputs...);
-    // The holder's own operator cannot tell what a template returns.
-    else if constexpr (requires { (*this)->forward(std::forward<A>(inputs)...); })
-      return (*this)->forward(std::forward<A>(inputs)...);
-    else return Holder::operator()(std::forward<A>(inputs)...);
+    if constexpr ((fxx::detail::holds_proxies<std::remove_cvref_t<A>> || ...)) return record(inputs...);
+    else if constexpr (fxx::detail::PlainForward<Impl>) return Holder::operator()(std::forward<A>(inputs)...);
+    else return (*this)->forward(std::forward<A>(inputs)...);  // LibTorch's own takes no templates
   }
 
  private:
-  /// What forward returns for proxies; a Proxy, when it takes tensors only.
   template <class... A>
   auto record(const A&... inputs) {
-    const detail::ModuleArg operands[] = {detail::ModuleArg(inputs)...};
+    const AnyArg operands[] = {AnyArg(inputs)...};
     std::vector<const Operand*> all;
-    for (const detail::ModuleArg& operand : operands) all.push_back(&operand);
+    for (const AnyArg& operand : operands) all.push_back(&operand);
     if constexpr (requires { (*this)->forward(inputs...); }) {
       using Result = std::remove_cvref_t<decltype((*this)->forward(inputs...))>;
       return fxx::detail::record_module_call<Result>(*this->get(), all, inputs...);
     } else {
-      return fxx::detail::record_module_call<Proxy>(*this->get(), all, inputs...);
+      constexpr bool plain = fxx::detail::PlainForward<Impl>;
+      static_assert(plain,
+                    "fxx::nn::leaf: forward of this module cannot be called with these proxies, nor is it one plain "
+                    "function of tensors; write it as a template that takes them");
+      if constexpr (plain) {
+        constexpr bool fits = fxx::detail::forward_takes<Impl, sizeof...(A)>();
+        static_assert(fits, "fxx::nn::leaf: a module is called with more or fewer inputs than its forward takes");
+        if constexpr (fits) {
+          using R = typename fxx::detail::forward_traits<decltype(&Impl::forward)>::result;
+          register_leaf<Impl>();
+          return fxx::detail::traced_argument<R>(fxx::detail::record_leaf_call(*this->get(), all));
+        }
+      }
     }
   }
 };
 
-// The modules of torch::nn under their own names.
-#define FXX_LEAF_MODULES(X)                                                                                           \
-  X(Linear)                                                                                                           \
-  X(Bilinear)                                                                                                         \
-  X(Identity)                                                                                                         \
-  X(Flatten) X(Unflatten) X(Conv1d) X(Conv2d) X(Conv3d) X(ConvTranspose1d) X(ConvTranspose2d) X(ConvTranspose3d)      \
-      X(BatchNorm1d) X(BatchNorm2d) X(BatchNorm3d) X(InstanceNorm1d) X(InstanceNorm2d) X(InstanceNorm3d) X(LayerNorm) \
-          X(GroupNorm) X(LocalResponseNorm) X(Embedding) X(EmbeddingBag) X(Dropout) X(Dropout2d) X(Dropout3d)         \
-              X(AlphaDropout) X(FeatureAlphaDropout) X(ReLU) X(ReLU6) X(GELU) X(SiLU) X(Mish) X(Sigmoid) X(Tanh)      \
-                  X(ELU) X(SELU) X(CELU) X(GLU) X(LeakyReLU) X(PReLU) X(RReLU) X(Hardtanh) X(Hardshrink) X(Softplus)  \
-                      X(Softshrink) X(Softsign) X(Tanhshrink) X(Threshold) X(LogSigmoid) X(Softmax) X(Softmin)        \
-                          X(Softmax2d) X(LogSoftmax) X(MaxPool1d) X(MaxPool2d) X(MaxPool3d) X(AvgPool1d) X(AvgPool2d) \
-                              X(AvgPool3d) X(AdaptiveAvgPool1d) X(AdaptiveAvgPool2d) X(AdaptiveAvgPool3d)             \
-                                  X(AdaptiveMaxPool1d) X(AdaptiveMaxPool2d) X(AdaptiveMaxPool3d) X(LPPool1d)          \
-                                      X(LPPool2d) X(PixelShuffle) X(PixelUnshuffle) X(Upsample) X(ReflectionPad1d)    \
-                                          X(ReflectionPad2d) X(ReplicationPad1d) X(ReplicationPad2d)                  \
-                                              X(ReplicationPad3d) X(ZeroPad2d) X(ConstantPad1d) X(ConstantPad2d)      \
-                                                  X(ConstantPad3d) X(Fold) X(Unfold) X(CosineSimilarity)              \
-                                                      X(PairwiseDistance)
+// clang-format off
+/// X(name) for every module of torch::nn that is no container.
+#define FXX_LEAF_MODULES(X)                                                                                         \
+  X(Linear) X(Bilinear) X(Identity) X(Flatten) X(Unflatten)                                                         \
+  X(Conv1d) X(Conv2d) X(Conv3d) X(ConvTranspose1d) X(ConvTranspose2d) X(ConvTranspose3d) X(Fold) X(Unfold)          \
+  X(BatchNorm1d) X(BatchNorm2d) X(BatchNorm3d) X(InstanceNorm1d) X(InstanceNorm2d) X(InstanceNorm3d)                \
+  X(LayerNorm) X(GroupNorm) X(LocalResponseNorm) X(CrossMapLRN2d)                                                   \
+  X(Embedding) X(EmbeddingBag)                                                                                      \
+  X(Dropout) X(Dropout2d) X(Dropout3d) X(AlphaDropout) X(FeatureAlphaDropout)                                       \
+  X(ReLU) X(ReLU6) X(GELU) X(SiLU) X(Mish) X(Sigmoid) X(Tanh) X(ELU) X(SELU) X(CELU) X(GLU) X(LeakyReLU) X(PReLU)   \
+  X(RReLU) X(Hardtanh) X(Hardshrink) X(Softplus) X(Softshrink) X(Softsign) X(Tanhshrink) X(Threshold)               \
+  X(LogSigmoid) X(Softmax) X(Softmin) X(Softmax2d) X(LogSoftmax)                                                    \
+  X(MaxPool1d) X(MaxPool2d) X(MaxPool3d) X(AvgPool1d) X(AvgPool2d) X(AvgPool3d)                                     \
+  X(AdaptiveAvgPool1d) X(AdaptiveAvgPool2d) X(AdaptiveAvgPool3d)                                                    \
+  X(AdaptiveMaxPool1d) X(AdaptiveMaxPool2d) X(AdaptiveMaxPool3d)                                                    \
+  X(FractionalMaxPool2d) X(FractionalMaxPool3d) X(LPPool1d) X(LPPool2d) X(LPPool3d)                                 \
+  X(MaxUnpool1d) X(MaxUnpool2d) X(MaxUnpool3d)                                                                      \
+  X(PixelShuffle) X(PixelUnshuffle) X(Upsample)                                                                     \
+  X(ReflectionPad1d) X(ReflectionPad2d) X(ReflectionPad3d) X(ReplicationPad1d) X(ReplicationPad2d)                  \
+  X(ReplicationPad3d) X(ZeroPad1d) X(ZeroPad2d) X(ZeroPad3d) X(ConstantPad1d) X(ConstantPad2d) X(ConstantPad3d)     \
+  X(RNN) X(LSTM) X(GRU) X(RNNCell) X(LSTMCell) X(GRUCell)                                                           \
+  X(MultiheadAttention) X(Transformer) X(TransformerEncoder) X(TransformerEncoderLayer) X(TransformerDecoder)       \
+  X(TransformerDecoderLayer)                                                                                        \
+  X(CosineSimilarity) X(PairwiseDistance)                                                                           \
+  X(L1Loss) X(MSELoss) X(SmoothL1Loss) X(HuberLoss) X(CrossEntropyLoss) X(NLLLoss) X(PoissonNLLLoss) X(KLDivLoss)   \
+  X(BCELoss) X(BCEWithLogitsLoss) X(CTCLoss) X(MarginRankingLoss) X(HingeEmbeddingLoss) X(CosineEmbeddingLoss)      \
+  X(MultiMarginLoss) X(MultiLabelMarginLoss) X(MultiLabelSoftMarginLoss) X(SoftMarginLoss) X(TripletMarginLoss)     \
+  X(TripletMarginWithDistanceLoss) X(AdaptiveLogSoftmaxWithLoss)                                                    \
+  X(Functional)
+// clang-format on
 #define FXX_LEAF(name) using name = leaf<torch::nn::name>;
 FXX_LEAF_MODULES(FXX_LEAF)
 #undef FXX_LEAF
 
-}  // namespace fxx::inline FXX_ABI::nn
+}  // namespace nn
+
+/// Like TORCH_MODULE(Name), for a class NameImpl whose forward is a template: `Name block(...); y = block(x);` runs
+/// forward with tensors, and with proxies too, whose nodes then know the module that they are of.
+#define FXX_MODULE(Name)                                                       \
+  class Name : public ::fxx::nn::leaf<::torch::nn::ModuleHolder<Name##Impl>> { \
+   public:                                                                     \
+    using ::fxx::nn::leaf<::torch::nn::ModuleHolder<Name##Impl>>::leaf;        \
+    using Impl = Name##Impl;                                                   \
+  }
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/nn.ipp"
+#endif

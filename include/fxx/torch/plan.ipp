@@ -48,6 +48,8 @@ class Plan::Maker {
   Source value_of(const Node& node) {
     if (const auto* attribute = std::get_if<GetAttr>(&node.op())) {
       // Tensors of a module keep their identity when they are moved or trained, so the handle is as good as the name.
+      if (auto module = owner_.module(attribute->target))
+        return {.kind = Source::Kind::constant, .constant = detail::hold_module(std::move(module))};
       const at::Tensor tensor = owner_.tensor(attribute->target);
       if (!tensor.defined())
         fail("the module has no tensor '" + attribute->target + "'; register it before the graph runs");

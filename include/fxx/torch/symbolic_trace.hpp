@@ -235,9 +235,9 @@ const ProxyBase* first_proxy(const T& value) {
   const ProxyBase* found = nullptr;
   if constexpr (std::derived_from<T, ProxyBase>) {
     found = &value;
-  } else if constexpr (holds_proxy<T> && is_tuple<T>) {
+  } else if constexpr (holds_proxies<T> && is_tuple<T>) {
     std::apply([&](const auto&... items) { ((found = found ? found : first_proxy(items)), ...); }, value);
-  } else if constexpr (holds_proxy<T>) {
+  } else if constexpr (holds_proxies<T> && Sequence<T>) {
     for (const auto& item : value) found = found ? found : first_proxy(item);
   }
   return found;

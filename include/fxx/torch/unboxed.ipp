@@ -63,9 +63,9 @@ FXX_SLOT('n', std::optional<std::int64_t>,
 FXX_SLOT('N', std::optional<c10::SymInt>,
          argument.value().isNone() ? std::nullopt : std::optional(c10::SymInt(argument.value().toInt())))
 FXX_SLOT('b', bool, argument.value().toBool())
-FXX_SLOT('d', double, argument.value().toDouble())
+FXX_SLOT('d', double, argument.value().toScalar().toDouble())  // a number that is computed may be an integer
 FXX_SLOT('e', std::optional<double>,
-         argument.value().isNone() ? std::nullopt : std::optional(argument.value().toDouble()))
+         argument.value().isNone() ? std::nullopt : std::optional(argument.value().toScalar().toDouble()))
 FXX_SLOT('D', std::optional<at::ScalarType>, argument.value().toOptional<at::ScalarType>())
 FXX_SLOT('t', at::ScalarType, argument.value().toScalarType())
 FXX_SLOT('m', at::MemoryFormat, argument.value().toMemoryFormat())

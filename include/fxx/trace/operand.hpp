@@ -2,7 +2,7 @@
 //
 // One class per kind of schema parameter. Each takes the C++ values that LibTorch takes there, proxies of them, and
 // braces; what does not fit is a compile error at the call. A parameter left out stays left out in the graph.
-// Main names: Operand, Single, List, argument_traits. Cost: light.
+// Main names: Operand, Single, List, AnyArg, argument_traits, HasCreateArg. Cost: light.
 #pragma once
 
 #include <array>
@@ -13,9 +13,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "fxx/ir/graph.hpp"
+#include "fxx/meta/enum_name.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -29,16 +31,21 @@ struct lookup {};
 /// A value that tracing stands in for: a node, or one item of a node that returns several.
 class ProxyBase : functional::lookup {
  public:
-  /// The node of the value. Makes the getitem node when the value is an item that nobody used before.
+  /// The node of the value. Makes the getitem nodes when the value is an item that nobody used before.
   Node* node() const;
   Tracer& tracer() const { return *tracer_; }
 
+  /// In place of the number of an item: all of it. A list may be asked for item -1.
+  static constexpr int whole = -0x7fffffff;
+
  protected:
-  ProxyBase(Tracer& tracer, Node* node, int item = -1) : tracer_(&tracer), node_(node), item_(item) {}
+  ProxyBase(Tracer& tracer, Node* node, int item = whole, int part = whole)
+      : tracer_(&tracer), node_(node), item_(item), part_(part) {}
 
   Tracer* tracer_;
   Node* node_;
-  int item_;  // -1: the node's value itself
+  int item_;  // which result of the node, or `whole`
+  int part_;  // which part of that, when it is a tuple itself
 
  private:
   friend class Tracer;
@@ -46,7 +53,8 @@ class ProxyBase : functional::lookup {
 
 /// How a C++ type that the light layers do not know becomes an argument. Specialise with
 ///   static constexpr ValueType type;  static constexpr bool list;  static Argument convert(const T&);
-/// or, for the host's tensor type, `type = ValueType::tensor` without convert.
+/// or, instead of convert, `create(Tracer&, const T&)` where that makes nodes, `visit(const T&, f)` for one of several
+/// other types, and nothing for the host's tensor type.
 template <class T>
 struct argument_traits {};
 
@@ -59,6 +67,12 @@ concept ExternalTensor = HasTraits<T> && argument_traits<T>::type == ValueType::
 /// Types that derive from a known one count as it: a module holder's tensor, a user's Tensor subclass.
 template <class T>
 concept StringLike = std::convertible_to<const T&, std::string_view> && !std::same_as<T, std::nullptr_t>;
+
+/// A type of the user's that says itself what it is in a graph: a function found by argument-dependent lookup,
+///   fxx::Argument fx_create_arg(fxx::Tracer& tracer, const Shape& shape);
+/// (torch.fx: __fx_create_arg__).
+template <class T>
+concept HasCreateArg = requires(Tracer& tracer, const T& value) { Argument(fx_create_arg(tracer, value)); };
 
 /// What kind of value a C++ type is; nothing for types that cannot be arguments.
 template <class T>
@@ -127,6 +141,25 @@ concept Sequence = requires(const T& t) {
   typename T::value_type;
 } && !StringLike<T>;
 
+/// Has the type proxies in it: itself, or as a container of them? A type with fx_create_arg counts as one that has.
+template <class T>
+inline constexpr bool holds_proxies = std::derived_from<T, ProxyBase> || HasCreateArg<T>;
+template <class T>
+  requires requires {
+    typename T::value_type;
+    requires !StringLike<T> && !HasTraits<T> && !HasCreateArg<T> && !std::derived_from<T, ProxyBase>;
+  }
+inline constexpr bool holds_proxies<T> = holds_proxies<std::remove_cvref_t<typename T::value_type>>;
+template <class... Ts>
+inline constexpr bool holds_proxies<std::tuple<Ts...>> = (holds_proxies<std::remove_cvref_t<Ts>> || ...);
+template <class A, class B>
+inline constexpr bool holds_proxies<std::pair<A, B>> =
+    holds_proxies<std::remove_cvref_t<A>> || holds_proxies<std::remove_cvref_t<B>>;
+
+/// For `type` in a static_assert that names it: never true.
+template <class T>
+inline constexpr bool never = false;
+
 }  // namespace detail
 
 /// One argument in flight, borrowed for the length of the call.
@@ -138,17 +171,25 @@ class Operand {
   std::source_location location() const { return location_; }
   /// The tracer of the first proxy in it, or null.
   Tracer* tracer() const { return tracer_; }
+  /// Of one value; `other` for those that no parameter of an operator takes, and for containers.
+  ValueType type() const { return type_; }
 
   const ProxyBase* proxy() const { return proxy_; }
   const void* external_tensor() const { return external_; }
   const std::vector<Operand>* items() const { return items_ ? &*items_ : nullptr; }
+  /// What the items are: list, tuple, or dict, where keys and values take turns.
+  Argument::Kind container() const { return container_; }
   const Argument& immediate() const { return immediate_; }
+  /// The argument of an object that says itself what it is, through fx_create_arg.
+  bool is_object() const { return object_ != nullptr; }
+  Argument create_object(Tracer& tracer) const { return create_(tracer, object_); }
 
  protected:
   template <class T>
   void set(const T& value, std::source_location where) {
     given_ = true;
     location_ = where;
+    if constexpr (requires { detail::value_kind<T>::value; }) type_ = detail::value_kind<T>::value;
     if constexpr (std::derived_from<T, ProxyBase>) {
       proxy_ = &value;
       tracer_ = &value.tracer();
@@ -156,35 +197,107 @@ class Operand {
       external_ = &value;
     } else if constexpr (requires { argument_traits<T>::convert(value); }) {
       immediate_ = argument_traits<T>::convert(value);
+    } else if constexpr (requires { argument_traits<T>::visit(value, [](const auto&) {}); }) {
+      argument_traits<T>::visit(value, [&](const auto& held) { set(held, where); });
+    } else if constexpr (requires(Tracer& tracer) { argument_traits<T>::create(tracer, value); }) {
+      object_ = &value;
+      create_ = [](Tracer& tracer, const void* object) {
+        return Argument(argument_traits<T>::create(tracer, *static_cast<const T*>(object)));
+      };
+    } else if constexpr (detail::HasCreateArg<T>) {
+      object_ = &value;
+      create_ = [](Tracer& tracer, const void* object) {
+        return Argument(fx_create_arg(tracer, *static_cast<const T*>(object)));
+      };
     } else if constexpr (detail::StringLike<T>) {
       immediate_ = std::string_view(value);
-    } else {
+    } else if constexpr (std::is_enum_v<T> && !std::constructible_from<Argument, T>) {
+      immediate_ = Enumerator{std::string(type_name<T>()), std::string(enumerator_name(value)),
+                              static_cast<std::int64_t>(value)};
+    } else if constexpr (std::constructible_from<Argument, const T&>) {
       immediate_ = Argument(value);
+    } else {
+      static_assert(detail::never<T>,
+                    "fxx::Operand: a value of this type has no place in a graph; pass tensors, proxies, numbers, text, "
+                    "enums or containers of them, or give the type a function fx_create_arg(fxx::Tracer&, const T&)");
     }
   }
   void set_none(std::source_location where) {
     given_ = true;
     location_ = where;
   }
-  template <class Item, class Range>
-  void set_items(const Range& range, std::source_location where) {
+  /// What is an argument already, of this trace.
+  void set_known(Tracer& tracer, Argument known, std::source_location where) {
     given_ = true;
     location_ = where;
+    tracer_ = &tracer;
+    immediate_ = std::move(known);
+  }
+  template <class Item, class Range>
+  void set_items(const Range& range, std::source_location where) {
+    start_items(Argument::Kind::list, where);
+    for (const auto& value : range) add_item(Item(value, where));
+  }
+  void start_items(Argument::Kind container, std::source_location where) {
+    given_ = true;
+    location_ = where;
+    container_ = container;
     items_.emplace();
-    for (const auto& value : range) {
-      items_->push_back(Item(value, where));
-      if (!tracer_) tracer_ = items_->back().tracer();
-    }
+  }
+  void add_item(Operand item) {
+    if (!tracer_) tracer_ = item.tracer();
+    items_->push_back(std::move(item));
   }
 
  private:
   bool given_ = false;
+  ValueType type_ = ValueType::other;
+  Argument::Kind container_ = Argument::Kind::list;
   const ProxyBase* proxy_ = nullptr;
   const void* external_ = nullptr;
   Tracer* tracer_ = nullptr;
   Argument immediate_;
   std::optional<std::vector<Operand>> items_;
   std::source_location location_;
+  const void* object_ = nullptr;
+  Argument (*create_)(Tracer&, const void*) = nullptr;
+};
+
+/// Any value: what wrapped functions and modules take. Tensors, proxies, numbers, text, enums, objects with
+/// fx_create_arg; optionals, lists, tuples and maps of them. Without a line: a variadic call has no place to take it
+/// from.
+class AnyArg : public Operand {
+ public:
+  AnyArg() = default;
+  AnyArg(std::nullopt_t) { set_none({}); }
+  template <class T>
+    requires(!std::same_as<T, AnyArg>)
+  AnyArg(const T& value, std::source_location where = {}) {
+    if constexpr (std::derived_from<T, ProxyBase> || detail::HasTraits<T> || detail::HasCreateArg<T> ||
+                  detail::StringLike<T>) {
+      if constexpr (requires {
+                      requires argument_traits<T>::list && !requires { argument_traits<T>::convert(value); };
+                    })
+        set_items<AnyArg>(value, where);
+      else set(value, where);
+    } else if constexpr (requires { typename T::mapped_type; }) {
+      start_items(Argument::Kind::dict, where);
+      for (const auto& [key, mapped] : value) add_item(AnyArg(key, where)), add_item(AnyArg(mapped, where));
+    } else if constexpr (requires {
+                           value.has_value();
+                           *value;
+                         }) {
+      if (value) *this = AnyArg(*value, where);
+      else set_none(where);
+    } else if constexpr (detail::Sequence<T>) {
+      set_items<AnyArg>(value, where);
+    } else if constexpr (requires { std::tuple_size<T>::value; }) {
+      start_items(Argument::Kind::tuple, where);
+      std::apply([&](const auto&... items) { (add_item(AnyArg(items, where)), ...); }, value);
+    } else {
+      set(value, where);
+    }
+  }
 };
 
 /// A parameter of one value.
@@ -208,11 +321,10 @@ class Single : public Operand {
     if (value) set(*value, where);
     else set_none(where);
   }
+  Single(Tracer& tracer, Argument known, std::source_location where) { set_known(tracer, std::move(known), where); }
   Single(const Single& other, std::source_location) : Single(other) {}
   Single(const Single&) = default;
 };
-
-class ListProxy;
 
 /// A parameter of a list of values. `Sized` ones (`int[2]`) also take one value for all.
 template <ValueType Base, bool Optional = false, bool Sized = false, bool OptionalItems = false>
@@ -235,7 +347,8 @@ class List : public Operand {
     if constexpr (requires { argument_traits<T>::convert(items); }) set(items, where);
     else set_items<Item>(items, where);
   }
-  template <std::same_as<ListProxy> T>
+  template <class T>
+    requires(detail::takes(Base, T::list_type))
   List(const T& items, std::source_location where = std::source_location::current()) {
     set(items, where);
   }
@@ -279,6 +392,7 @@ using StringArg = Single<ValueType::string>;
 using OptionalStringArg = Single<ValueType::string, true>;
 using DtypeArg = Single<ValueType::dtype>;
 using OptionalDtypeArg = Single<ValueType::dtype, true>;
+using LayoutArg = Single<ValueType::layout>;
 using OptionalLayoutArg = Single<ValueType::layout, true>;
 using OptionalMemoryFormatArg = Single<ValueType::memory_format, true>;
 using MemoryFormatArg = Single<ValueType::memory_format>;

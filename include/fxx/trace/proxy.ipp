@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fxx/error.hpp"
 #include "fxx/trace/proxy.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -16,7 +17,15 @@ struct Recorded {
 
   operator Proxy() const { return {tracer, node}; }
   operator ScalarProxy() const { return {tracer, node}; }
-  operator ListProxy() const { return {tracer, node}; }
+  operator BoolProxy() const { return {tracer, node}; }
+  template <class Item, ValueType Type>
+  operator ListProxyOf<Item, Type>() const {
+    return {tracer, node};
+  }
+  template <ValueType Type>
+  operator ValueProxy<Type>() const {
+    return {tracer, node};
+  }
   template <class... Ts>
   operator std::tuple<Ts...>() const {
     return [this]<std::size_t... I>(std::index_sequence<I...>) {
@@ -36,12 +45,6 @@ FXX_INLINE Recorded method(std::string_view name, OperatorIndex index, Operands 
   Tracer& tracer = tracer_of(all);
   return {tracer, tracer.call_method(name, &table_operator(index), all, where)};
 }
-/// A method that the table has no operator for.
-FXX_INLINE Recorded plain_method(std::string_view name, Operands operands, std::source_location where) {
-  const std::span<const Operand* const> all(operands.begin(), operands.size());
-  Tracer& tracer = tracer_of(all);
-  return {tracer, tracer.call_method(name, nullptr, all, where)};
-}
 
 }  // namespace detail
 
@@ -55,12 +58,81 @@ FXX_INLINE ScalarProxy Proxy::stride(const IntArg& dim, std::source_location whe
 }
 FXX_INLINE ScalarProxy Proxy::dim(std::source_location where) const {
   const TensorArg self(*this, where);
-  return detail::plain_method("dim", {&self}, where);
+  return detail::method("dim", OperatorIndex::dim, {&self}, where);
 }
 FXX_INLINE ScalarProxy Proxy::numel(std::source_location where) const {
   const TensorArg self(*this, where);
-  return detail::plain_method("numel", {&self}, where);
+  return detail::method("numel", OperatorIndex::numel, {&self}, where);
 }
+#define FXX_PROPERTY(Result, name, index)                           \
+  FXX_INLINE Result Proxy::name(std::source_location where) const { \
+    const TensorArg self(*this, where);                             \
+    return detail::function(OperatorIndex::index, {&self});         \
+  }
+FXX_PROPERTY(ScalarListProxy, sizes, prim_sizes)
+FXX_PROPERTY(ScalarListProxy, strides, prim_strides)
+FXX_PROPERTY(DtypeProxy, scalar_type, prim_dtype)
+FXX_PROPERTY(LayoutProxy, layout, prim_layout)
+FXX_PROPERTY(DeviceProxy, device, prim_device)
+FXX_PROPERTY(BoolProxy, is_cpu, prim_is_cpu)
+FXX_PROPERTY(BoolProxy, is_cuda, prim_is_cuda)
+FXX_PROPERTY(BoolProxy, requires_grad, prim_requires_grad)
+FXX_PROPERTY(ScalarProxy, itemsize, prim_itemsize)
+FXX_PROPERTY(ScalarProxy, nbytes, prim_nbytes)
+#undef FXX_PROPERTY
+
+FXX_INLINE Proxy Proxy::cpu(std::source_location where) const {
+  DeviceOrOptionsArg options;
+  options.device = OptionalDeviceArg(Device{DeviceType::cpu}, where);
+  return to(options, {}, {}, {}, where);
+}
+FXX_INLINE Proxy Proxy::cuda(std::source_location where) const {
+  DeviceOrOptionsArg options;
+  options.device = OptionalDeviceArg(Device{DeviceType::cuda}, where);
+  return to(options, {}, {}, {}, where);
+}
+FXX_INLINE Proxy Proxy::toType(const DtypeArg& dtype, std::source_location where) const {
+  return to(dtype, {}, {}, {}, where);
+}
+FXX_INLINE Proxy Proxy::data(std::source_location where) const { return detach(where); }
+FXX_INLINE Proxy Proxy::set_requires_grad(bool requires_grad, std::source_location where) const {
+  return requires_grad_(BoolArg(requires_grad, where), where);
+}
+
+// --- options ---------------------------------------------------------------------------------------------------------
+
+FXX_INLINE OptionsProxy OptionsProxy::with(int which, const Operand& value) const {
+  OptionsProxy copy(*this);
+  copy.given_[static_cast<std::size_t>(which)] = tracer().create_arg(value);
+  return copy;
+}
+FXX_INLINE OptionsProxy OptionsProxy::requires_grad(bool requires_grad) const {
+  OptionsProxy copy(*this);
+  copy.requires_grad_ = requires_grad;
+  return copy;
+}
+FXX_INLINE Argument OptionsProxy::value(int which) const {
+  if (const auto& given = given_[static_cast<std::size_t>(which)]) return *given;
+  if (which == 3) return {};
+  const OperatorIndex asks[] = {OperatorIndex::prim_dtype, OperatorIndex::prim_layout, OperatorIndex::prim_device};
+  return tracer().create_proxy(CallFunction{&table_operator(asks[which])}, {tensor_});
+}
+FXX_INLINE Node* OptionsProxy::known(int which) const {
+  const Argument known = value(which);
+  if (known.is_node()) return known.node();
+  return tracer().create_proxy(CallFunction{&table_operator(OperatorIndex::fxx_identity)}, {known});
+}
+FXX_INLINE functional::DeviceOrOptionsArg::DeviceOrOptionsArg(const OptionsProxy& value, std::source_location where)
+    : dtype(value.tracer(), value.value(0), where),
+      layout(value.tracer(), value.value(1), where),
+      device(value.tracer(), value.value(2), where),
+      requires_grad(value.requires_grad()) {
+  if (const Argument pinned = value.value(3); !pinned.is_none())
+    pin_memory = OptionalBoolArg(value.tracer(), pinned, where);
+}
+
+// --- parts -----------------------------------------------------------------------------------------------------------
+
 FXX_INLINE Proxy Proxy::operator[](const functional::IndexArg& index) const {
   const TensorArg self(*this, index.location());
   return detail::function(OperatorIndex::operator_getitem, {&self, &index});
@@ -69,8 +141,80 @@ FXX_INLINE Proxy Proxy::index(const functional::IndexListArg& indices, std::sour
   const TensorArg self(*this, where);
   std::vector<Argument> items;
   for (const Operand& item : *indices.items()) items.push_back(tracer().create_arg(item));
-  return {tracer(), tracer().create_node(CallFunction{&table_operator(OperatorIndex::operator_getitem)},
+  return {tracer(), tracer().create_proxy(CallFunction{&table_operator(OperatorIndex::operator_getitem)},
                                          {node(), Argument::tuple(std::move(items))}, {}, {}, where)};
+}
+
+namespace detail {
+
+/// The indices of a write where tensors pick elements, as LibTorch's indexing has it: numbers and slices make a view
+/// first, and the list of aten::index_put_ has a tensor or None for each dimension of that.
+struct PutIndices {
+  std::vector<Argument> view, list;
+  bool plain = true;  // the view would be the tensor itself
+};
+FXX_INLINE bool is_tensor(const Operand& index) { return index.type() == ValueType::tensor; }
+FXX_INLINE PutIndices put_indices(Tracer& tracer, const std::vector<Operand>& indices) {
+  PutIndices put;
+  bool open = false;  // `...` stands before
+  for (const Operand& index : indices) {
+    const Argument& immediate = index.immediate();
+    if (is_tensor(index)) {
+      if (open)
+        throw TraceError(
+            ErrorId::unsupported_argument,
+            "Proxy::index_put_: a tensor stands behind an Ellipsis among the indices, and how many "
+            "dimensions that stands for is known only when the graph runs; write Slice() for each of them");
+      put.view.push_back(Slice{});
+      put.list.push_back(tracer.create_arg(index));
+      continue;
+    }
+    put.view.push_back(tracer.create_arg(index));
+    if (immediate.kind() == Argument::Kind::boolean)
+      throw TraceError(
+          ErrorId::unsupported_argument,
+          "Proxy::index_put_: a bool stands among indices with tensors; index with masked_fill_ or where()");
+    if (immediate.kind() == Argument::Kind::ellipsis) open = true;
+    else if (!open && (index.type() == ValueType::other)) put.list.push_back({});  // a slice or a new dimension
+    put.plain = put.plain && (put.view.back() == Argument(Slice{}) || immediate.kind() == Argument::Kind::ellipsis);
+  }
+  return put;
+}
+
+}  // namespace detail
+
+FXX_INLINE Proxy Proxy::index_put_(const functional::IndexListArg& indices, const TensorArg& values,
+                                   std::source_location where) const {
+  const std::vector<Operand>& parts = *indices.items();
+  if (std::none_of(parts.begin(), parts.end(), detail::is_tensor)) {
+    index(indices, where).copy_(values, {}, where);
+    return *this;
+  }
+  detail::PutIndices put = detail::put_indices(tracer(), parts);
+  Node* target = node();
+  if (!put.plain)
+    target = tracer().create_proxy(CallFunction{&table_operator(OperatorIndex::operator_getitem)},
+                                  {target, Argument::tuple(std::move(put.view))}, {}, {}, where);
+  Node* made =
+      tracer().create_proxy(CallMethod{"index_put_"},
+                           {target, Argument::list(std::move(put.list)), tracer().create_arg(values)}, {}, {}, where);
+  made->set_resolved(&table_operator(OperatorIndex::index_put_));
+  return put.plain ? Proxy(tracer(), made) : *this;
+}
+FXX_INLINE Proxy Proxy::index_put_(const functional::IndexListArg& indices, const ScalarArg& value,
+                                   std::source_location where) const {
+  const std::vector<Operand>& parts = *indices.items();
+  if (std::any_of(parts.begin(), parts.end(), detail::is_tensor))
+    return index_put_(indices, new_full(IntListOrOneArg(std::initializer_list<IntArg>{}, where), value, {}, where),
+                      where);
+  index(indices, where).fill_(value, where);
+  return *this;
+}
+
+FXX_INLINE Proxy Proxy::call_any(std::string_view method, std::span<const AnyArg> args) const {
+  std::vector<const Operand*> all;
+  for (const AnyArg& arg : args) all.push_back(&arg);
+  return {tracer(), tracer().call_method(method, nullptr, all, {})};
 }
 
 FXX_INLINE Proxy& Proxy::operator=(const Proxy& other) && {
@@ -178,9 +322,38 @@ FXX_INLINE ScalarProxy operator-(const ScalarProxy& a) {
   const ScalarArg value = detail::scalar_argument(a);
   return fxx::detail::function(OperatorIndex::operator_neg, {&value});
 }
-FXX_INLINE ScalarProxy sqrt(const ScalarProxy& a, std::source_location where) {
-  const ScalarArg value(a, where);
-  return fxx::detail::function(OperatorIndex::math_sqrt, {&value});
+FXX_INLINE BoolProxy detail::scalar_comparison(OperatorIndex index, const ScalarArg& a, const ScalarArg& b) {
+  return fxx::detail::function(index, {&a, &b});
+}
+#define FXX_NUMBER_FUNCTION(name, index)                                          \
+  FXX_INLINE ScalarProxy name(const ScalarProxy& a, std::source_location where) { \
+    const ScalarArg value(a, where);                                              \
+    return fxx::detail::function(OperatorIndex::index, {&value});                 \
+  }
+FXX_NUMBER_FUNCTIONS(FXX_NUMBER_FUNCTION)
+#undef FXX_NUMBER_FUNCTION
+#define FXX_NUMBER_FUNCTION(name, index)                                                                \
+  FXX_INLINE ScalarProxy name(const ScalarProxy& a, const ScalarProxy& b, std::source_location where) { \
+    return detail::scalar_operation(OperatorIndex::index, {a, where}, {b, where});                      \
+  }
+FXX_NUMBER_FUNCTIONS_OF_TWO(FXX_NUMBER_FUNCTION)
+#undef FXX_NUMBER_FUNCTION
+
+FXX_INLINE void check(const BoolProxy& condition, std::string_view message, std::source_location where) {
+  const ScalarArg value(condition, where);
+  const StringArg text(message, where);
+  fxx::detail::function(OperatorIndex::_assert_scalar, {&value, &text});
+}
+FXX_INLINE void check(const Proxy& condition, std::string_view message, std::source_location where) {
+  const TensorArg value(condition, where);
+  const StringArg text(message, where);
+  fxx::detail::function(OperatorIndex::_assert_async_msg, {&value, &text});
+}
+
+FXX_INLINE Proxy detail::make_tensor(OperatorIndex index, std::initializer_list<const Operand*> operands,
+                                     bool requires_grad) {
+  const Proxy made = fxx::detail::function(index, operands);
+  return requires_grad ? made.requires_grad_(BoolArg(true)) : made;
 }
 
 }  // namespace functional

@@ -14,7 +14,11 @@
 
 namespace fxx::inline FXX_ABI {
 
-FXX_INLINE Node* ProxyBase::node() const { return item_ < 0 ? node_ : tracer_->item(node_, item_); }
+FXX_INLINE Node* ProxyBase::node() const {
+  if (item_ == whole) return node_;
+  Node* item = tracer_->item(node_, item_);
+  return part_ == whole ? item : tracer_->item(item, part_);
+}
 
 /// Backtraces of nodes, to be looked up all at once.
 struct detail::Backtraces {
@@ -109,8 +113,17 @@ FXX_INLINE Argument Tracer::create_arg(const Operand& value) {
     std::vector<Argument> list;
     list.reserve(items->size());
     for (const Operand& item : *items) list.push_back(create_arg(item));
-    return Argument::list(std::move(list));
+    switch (value.container()) {
+      case Argument::Kind::tuple: return Argument::tuple(std::move(list));
+      case Argument::Kind::dict: {
+        std::vector<DictEntry> entries;
+        for (std::size_t i = 0; i < list.size(); i += 2) entries.push_back({list[i], list[i + 1]});
+        return Argument::dict(std::move(entries));
+      }
+      default: return Argument::list(std::move(list));
+    }
   }
+  if (value.is_object()) return value.create_object(*this);
   return value.immediate();
 }
 
@@ -121,7 +134,30 @@ FXX_INLINE Node* Tracer::attribute(const void*) {
                    context());
 }
 
+namespace detail {
+/// What a comparison of numbers says when the tracer knows both; none when the value is no such comparison.
+FXX_INLINE std::optional<bool> compare_known(Tracer& tracer, const Node& node) {
+  if (!node.operation() || node.operation()->name_space() != "operator" || node.args().size() != 2) return {};
+  const std::string_view symbol = node.operation()->base_name();
+  static constexpr std::string_view comparisons[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+  if (std::find(std::begin(comparisons), std::end(comparisons), symbol) == std::end(comparisons)) return {};
+  double sides[2];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Argument& side = node.arg(i);
+    sides[i] = (side.is_node() ? tracer.to_number(ScalarProxy(tracer, side.node())) : side).number();
+  }
+  const double a = sides[0], b = sides[1];
+  return symbol == "eq"   ? a == b
+         : symbol == "ne" ? a != b
+         : symbol == "lt" ? a < b
+         : symbol == "le" ? a <= b
+         : symbol == "gt" ? a > b
+                          : a >= b;
+}
+}  // namespace detail
+
 FXX_INLINE bool Tracer::to_bool(const ProxyBase& value) {
+  if (const std::optional<bool> known = detail::compare_known(*this, *value.node())) return *known;
   throw TraceError(
       ErrorId::data_dependent,
       "Tracer::to_bool: symbolically traced variables cannot be used as inputs to control flow; the branch depends on "
@@ -277,7 +313,8 @@ FXX_INLINE Argument Tracer::collapse_items(std::span<const ProxyBase* const> val
   bool whole =
       producer && producer->operation() && producer->operation()->returns.size() == values.size() && values.size() > 1;
   for (std::size_t i = 0; i < values.size() && whole; ++i)
-    whole = values[i]->node_ == producer && values[i]->item_ == static_cast<int>(i);
+    whole =
+        values[i]->node_ == producer && values[i]->item_ == static_cast<int>(i) && values[i]->part_ == ProxyBase::whole;
   if (whole) return values[0]->node_;
   std::vector<Argument> items;
   for (const ProxyBase* value : values) items.push_back(value->node());
@@ -289,6 +326,7 @@ namespace detail {
 FXX_INLINE Tracer& tracer_of(std::span<const Operand* const> operands) {
   for (const Operand* operand : operands)
     if (operand->tracer()) return *operand->tracer();
+  if (Tracer* current = Tracer::current()) return *current;
   throw TraceError(
       ErrorId::no_tracer,
       "functional: none of the arguments is a traced value, so there is nothing to record into; call the function of "
