@@ -293,10 +293,10 @@ struct GruImpl : torch::nn::Module {
 
 TEST_CASE("an LSTM tagger, and stacked recurrent modules with an initial state") {
   TaggerImpl tagger;
-  check_model(tagger, {torch::randint(30, {3, 7})}, {torch::randint(30, {3, 7})}, {{"words", "tags"}});
+  check_model(tagger, {torch::randint(30, {3, 7})}, {torch::randint(30, {3, 7})}, {{"words", "lstm", "tags"}});
   GruImpl gru;
   check_model(gru, {torch::randn({6, 2, 5}), torch::randn({2, 2, 4})},
-              {torch::randn({6, 2, 5}), torch::randn({2, 2, 4})}, {{}});
+              {torch::randn({6, 2, 5}), torch::randn({2, 2, 4})}, {{"gru", "rnn"}});
 }
 
 // --- images and volumes --------------------------------------------------------------------------------------------

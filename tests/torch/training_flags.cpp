@@ -148,6 +148,48 @@ TEST_CASE("where the module cannot be told, the flag stays, and a note says so")
   CHECK(report.notes[0].find("frozen") != std::string::npos);
 }
 
+TEST_CASE("recurrent modules are calls again: they follow train(), make their state for any batch, give all results") {
+  struct Tagger : torch::nn::Module {
+    torch::nn::LSTM lstm{torch::nn::LSTMOptions(5, 4).num_layers(2).dropout(0.5).bidirectional(true)};
+    torch::nn::GRU gru{torch::nn::GRUOptions(8, 3).batch_first(true).bias(false)};
+    Tagger() { register_module("lstm", lstm), register_module("gru", gru); }
+    std::tuple<Tensor, Tensor, Tensor> forward(Tensor x, Tensor h) {
+      const auto [output, state] = lstm(x);
+      const auto [again, last] = lstm(x, std::tuple(std::get<0>(state), h));
+      return {std::get<0>(gru(output + again)), std::get<1>(last), std::get<0>(state)};
+    }
+  } net;
+  const Tensor x = torch::rand({6, 2, 5}), h = torch::rand({4, 2, 4});
+  TraceReport report;
+  const auto gm = trace(net, {x, h}, {.report = &report});
+  CHECK(report.notes.empty());
+  CHECK(called_modules(gm->graph()) == std::set<std::string>{"lstm", "gru"});
+  CHECK(count_of(gm->graph(), ops::zeros) == 0);
+  const auto same_results = [&](const Tensor& in, const Tensor& hidden) {
+    const torch::NoGradGuard no_grad;
+    torch::manual_seed(4);
+    const c10::IValue expected = fxx::detail::box_result(net.forward(in, hidden));
+    torch::manual_seed(4);
+    CHECK(relative_difference(gm->run({in, hidden}), expected) == 0);
+  };
+  for (const bool later : {true, false}) {
+    net.train(later);
+    gm->train(later);
+    same_results(x, h);
+    same_results(torch::rand({3, 7, 5}), torch::rand({4, 7, 4}));
+  }
+  // With weights or options that are not the module's, it stays the operator.
+  struct ByHand : torch::nn::Module {
+    torch::nn::GRU gru{torch::nn::GRUOptions(5, 3)};
+    ByHand() { register_module("gru", gru); }
+    Tensor forward(Tensor x) {
+      return std::get<0>(torch::gru(x, torch::zeros({1, 2, 3}), gru->all_weights(), true, 1, 0.0, false, false, true));
+    }
+  } by_hand;
+  by_hand.eval();
+  CHECK(called_modules(trace(by_hand, {torch::rand({2, 6, 5})})->graph()).empty());
+}
+
 TEST_CASE("attention of torch::nn drops out as its module says") {
   struct Attends : torch::nn::Module {
     torch::nn::MultiheadAttention attention{torch::nn::MultiheadAttentionOptions(8, 2).dropout(0.4)};

@@ -17,6 +17,7 @@
 #include "fxx/torch/module_owner.ipp"
 #include "fxx/torch/nn.ipp"
 #include "fxx/torch/plan.ipp"
+#include "fxx/torch/recurrent.ipp"
 #include "fxx/torch/symbolic_trace.ipp"
 #include "fxx/torch/to_folder.ipp"
 #include "fxx/torch/dispatch_tracer.ipp"

@@ -22,6 +22,7 @@
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/rules/reroll.hpp"
+#include "fxx/torch/recurrent.hpp"
 #include "fxx/torch/trace.hpp"
 #include "fxx/torch/training_flags.hpp"
 #include "fxx/trace/scope.hpp"
@@ -401,7 +402,10 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   const std::vector<FlagUse> uses = flag_uses(graph);
   copy_written_constants(graph, recorded.constants);
   if (options.reroll_operators) rules::reroll.apply(graph);
-  if (options.leaf_modules) reroll_modules(graph, owner);
+  if (options.leaf_modules) {
+    reroll_modules(graph, owner);
+    reroll_recurrent(graph, owner);
+  }
   if (options.leaf_modules && options.training_flags && !uses.empty())
     follow_training_flags(
         root, is_module, owner, recorded, uses,
