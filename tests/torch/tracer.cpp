@@ -79,12 +79,14 @@ struct FrozenImpl : torch::nn::Module {
   FrozenImpl() { register_module("block", block); }
   template <class T>
   T forward(T x) {
-    T y = x * 2;
+    T y = x * 2, z = y;
+    const auto parts = y.chunk(2, 1);
     {
       const torch::NoGradGuard no_grad;
       y = block(y);
+      z = parts[0] * z.size(0);
     }
-    return y + x;
+    return y + x + z.sum();
   }
 };
 struct HolderImpl : torch::nn::Module {
@@ -294,23 +296,38 @@ TEST_CASE("code can ask whether it is traced, and say what its nodes are") {
   CHECK(std::any_cast<std::string>(node->meta().custom[0].second) == "asking");
 }
 
-TEST_CASE("a forward that switches gradients is refused; a guard around the whole trace is not") {
+TEST_CASE("under a NoGradGuard in forward, operators and modules give values without gradients") {
   FrozenImpl net;
-  const auto fault = fault_of<TraceError>([&] { symbolic_trace(net); });
-  CHECK(fault.id == 316);
-  CHECK(fault.says("switched gradients off"));
-  CHECK(fault.says("Frozen > block"));
+  const torch::Tensor x = torch::randn({2, 4});
+  const auto gm = symbolic_trace(net);
+  test::check_traced(net, *gm, {{x}});  // with gradients of everything
+  CHECK(body_of(gm->graph()) ==
+        "mul = aten::mul.Scalar(%x, 2)\nchunk = .chunk(%mul, 2, 1)\ndetach = aten::detach(%mul)\nblock_fc = "
+        "block.fc(%detach)\ndetach_1 = aten::detach(%block_fc)\nrelu = aten::relu(%detach_1)\nblock_scale = attribute "
+        "block.scale\ndetach_2 = aten::detach(%block_scale)\nmul_1 = aten::mul.Tensor(%relu, %detach_2)\nsize = "
+        ".size(%detach, 0)\ngetitem = operator::getitem(%chunk, 0)\ndetach_3 = aten::detach(%getitem)\nmul_2 = "
+        "aten::mul.Scalar(%detach_3, %size)\nsum = .sum(%mul_2)\nadd = aten::add.Tensor(%mul_1, %x)\nadd_1 = "
+        "aten::add.Tensor(%add, %sum)\nreturn %add_1\n");
+  CHECK(same((*symbolic_trace(*gm))(x), net.forward(x)));
   {
-    const torch::NoGradGuard no_grad;
-    CHECK(symbolic_trace(net)->graph().size() > 3);
+    const torch::NoGradGuard no_grad;  // around the whole trace
+    CHECK(test::count_of(symbolic_trace(net)->graph(), ops::detach) == 0);
   }
   ModuleTracer lenient;
   lenient.ignore_gradient_mode = true;
-  const torch::Tensor x = torch::randn({2, 4});
-  const auto gm = symbolic_trace(net, lenient);
-  CHECK(same((*gm)(x), net.forward(x)));
-  CHECK(gm->graph().tracer());
-  CHECK(same((*symbolic_trace(*gm))(x), net.forward(x)));
+  const auto plain = symbolic_trace(net, lenient);
+  CHECK(test::count_of(plain->graph(), ops::detach) == 0);
+  CHECK(same((*plain)(x), net.forward(x)));
+
+  const auto switched = fault_of<TraceError>([&] {
+    const torch::NoGradGuard no_grad;
+    symbolic_trace([](auto t) {
+      const torch::AutoGradMode on(true);
+      return relu(t);
+    });
+  });
+  CHECK(switched.id == 316);
+  CHECK(switched.says("switched gradients on, and calls 'torch.ops.aten.relu.default'"));
 }
 
 // --- attributes and constants ----------------------------------------------------------------------------------------

@@ -49,8 +49,8 @@ class ModuleTracer : public Tracer {
   ModuleTracer(const ModuleTracer& other) : Tracer(other), ignore_gradient_mode(other.ignore_gradient_mode) {}
   ModuleTracer& operator=(const ModuleTracer& other) = delete;
 
-  /// A forward that switches gradients on or off (torch::NoGradGuard) throws TraceError (E316), since a graph has no
-  /// such switch. With this it is recorded as if the switch were not there: for graphs whose gradients do not matter.
+  /// Under a torch::NoGradGuard in forward, operators work on detached values, which is how a graph says the same. With
+  /// this, what is recorded is as if the guard were not there: for graphs whose gradients do not matter.
   bool ignore_gradient_mode = false;
 
   /// The graph of a module's forward, or of a callable. A GraphModule is traced by running its graph with proxies.
@@ -76,8 +76,10 @@ class ModuleTracer : public Tracer {
   virtual std::string get_fresh_qualname(std::string_view prefix);
   /// One get_attr node for each tensor and trace; a tensor that the root does not own is kept as `_tensor_constant<i>`.
   Node* attribute(const void* tensor) override;
-  Node* create_node(Op op, Arguments args, KeywordArguments kwargs = {}, std::string_view name = {},
-                    std::source_location where = {}) override;
+  /// Where forward switched gradients off, arguments are detached. Throws TraceError (E316) where that cannot be said: a
+  /// leaf module with several results, gradients switched on.
+  Node* create_proxy(Op op, Arguments args, KeywordArguments kwargs = {}, std::string_view name = {},
+                     std::source_location where = {}) override;
   detail::Shared<const TracerFactory> factory() const override;
   bool annotates_types() const override { return true; }
 
@@ -95,10 +97,15 @@ class ModuleTracer : public Tracer {
 
  private:
   void begin(const torch::nn::Module& root);
+  Node* create_detached(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
+                        std::source_location where);
+  bool is_tensor(const Node& node) const;
+  Node* detached(Node* node);
   Graph trace_graph_module(GraphModule& module, std::vector<InputLeaf> leaves, Signature signature);
 
   std::optional<ModuleOwner> owner_;
-  bool gradients_ = true;
+  bool gradients_ = true;                      // when the trace started
+  std::unordered_map<Node*, Node*> detached_;  // what a guard made of a node; of its own results, themselves
   std::unordered_map<const c10::TensorImpl*, Node*> attributes_;
   std::map<std::string, GraphModule::Attribute> constants_;
   std::unordered_map<std::string, std::uint32_t> calls_;  // of each module in this trace

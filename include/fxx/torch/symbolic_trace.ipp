@@ -130,17 +130,72 @@ FXX_INLINE Node* ModuleTracer::attribute(const void* pointer) {
   return node;
 }
 
-FXX_INLINE Node* ModuleTracer::create_node(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
-                                           std::source_location where) {
-  if (c10::GradMode::is_enabled() != gradients_ && !ignore_gradient_mode) [[unlikely]]
+FXX_INLINE Node* ModuleTracer::create_proxy(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
+                                            std::source_location where) {
+  if (c10::GradMode::is_enabled() == gradients_ || ignore_gradient_mode) [[likely]]
+    return Tracer::create_proxy(std::move(op), args, kwargs, name, where);
+  return create_detached(std::move(op), args, kwargs, name, where);
+}
+
+FXX_INLINE bool ModuleTracer::is_tensor(const Node& node) const {
+  const auto of_module = [&](const std::string& name) {
+    const ModuleInfo* info = owner().find_module(name);
+    return info && info->result == "torch::Tensor";
+  };
+  if (const auto* call = std::get_if<CallModule>(&node.op())) return of_module(call->target);
+  if (const auto* attribute = std::get_if<GetAttr>(&node.op())) return owner().module(attribute->target) == nullptr;
+  if (node.opcode() == Opcode::placeholder || !node.operation()) return node.type() == "torch::Tensor";
+  const Operator& op = *node.operation();
+  if (op.name == "operator::getitem" && node.arg(0).is_node()) {
+    const Node& container = *node.arg(0).node();
+    const Operator* maker = container.operation();
+    return is_tensor(container) ||
+           (maker && !maker->returns.empty() && maker->returns[0].type.base == ValueType::tensor);
+  }
+  return op.returns.size() == 1 && op.returns[0].type.base == ValueType::tensor && !op.returns[0].type.list;
+}
+
+FXX_INLINE Node* ModuleTracer::detached(Node* node) {
+  if (!is_tensor(*node)) return node;
+  if (const auto known = detached_.find(node); known != detached_.end() && !known->second->is_erased())
+    return known->second;
+  Node* made = Tracer::create_proxy(CallFunction{&table_operator(OperatorIndex::detach)}, {node});
+  return detached_[node] = detached_[made] = made;
+}
+
+FXX_INLINE Node* ModuleTracer::create_detached(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
+                                               std::source_location where) {
+  const auto refuse = [&](const std::string& what) {
     throw TraceError(
         ErrorId::gradients_switched,
-        "ModuleTracer::create_node: the traced code switched gradients " + std::string(gradients_ ? "off" : "on") +
-            " (NoGradGuard), and calls '" + target_text(op) +
-            "'; a graph has no such switch. Use detach() on what should have no gradient, put the guard around the "
-            "call of the whole module, or set ignore_gradient_mode of the tracer",
+        "ModuleTracer::create_proxy: the traced code switched gradients " + std::string(gradients_ ? "off" : "on") +
+            ", and calls '" + target_text(op) + "', " + what +
+            ". Put the guard around the call of the whole module, or set ignore_gradient_mode of the tracer",
         context());
-  return Tracer::create_node(std::move(op), args, kwargs, name, where);
+  };
+  if (!gradients_) refuse("but gradients were off when the trace started; a graph cannot switch them on");
+  std::vector<Argument> detached_args;
+  std::vector<KeywordArgument> detached_kwargs;
+  const auto without = [&](Node* node) { return Argument(detached(node)); };
+  for (const Argument& a : args.span()) detached_args.push_back(map_nodes(a, without));
+  for (const KeywordArgument& k : kwargs.span()) detached_kwargs.push_back({k.key, map_nodes(k.value, without)});
+  // Parameters of a leaf module cannot be detached, but its result can.
+  const auto* call = std::get_if<CallModule>(&op);
+  const auto module = call ? owner().module(call->target) : nullptr;
+  const bool has_parameters = module && !module->parameters().empty();
+  Node* node = nullptr;
+  if (has_parameters) {
+    const ModuleInfo* info = owner().find_module(call->target);
+    if (!info || info->result != "torch::Tensor") refuse("a module with parameters and several results");
+  }
+  const bool reads = std::holds_alternative<GetAttr>(op);
+  node = Tracer::create_proxy(std::move(op), detached_args, detached_kwargs, name, where);
+  if (has_parameters) return detached(node);
+  // An item of what was there before the guard has its gradients; everything computed here has none.
+  const bool item = node->operation() && node->operation()->name == "operator::getitem" && node->arg(0).is_node() &&
+                    !is_tensor(*node->arg(0).node()) && !detached_.contains(node->arg(0).node());
+  if (!reads && !item) detached_[node] = node;
+  return node;
 }
 
 FXX_INLINE detail::Shared<const TracerFactory> ModuleTracer::factory() const {
@@ -161,6 +216,7 @@ FXX_INLINE void ModuleTracer::begin(const torch::nn::Module& root) {
   owner_.emplace(root, detail::class_name_of(root));
   gradients_ = c10::GradMode::is_enabled();
   attributes_.clear();
+  detached_.clear();
   constants_.clear();
   calls_.clear();
   next_names_.clear();
