@@ -47,7 +47,7 @@ TEST_CASE("the first module of the overview: graph, code and result") {
     %add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%x, %param), kwargs = {})
     %linear : [num_users=1] = call_module[target=linear](args = (%add,), kwargs = {})
     %clamp : [num_users=1] = call_method[target=clamp](args = (%linear, 0.0, 1.0), kwargs = {})
-    return clamp)");
+    return clamp : torch::Tensor)");
   CHECK(symbolic_traced->code() ==
         R"(torch::Tensor forward(torch::Tensor x) {
   auto param = this->param;
