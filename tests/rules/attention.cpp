@@ -64,6 +64,27 @@ TEST_CASE("what is added to the scores is the mask, in the type of the queries")
   CHECK(masked(product, Dtype::boolean) == "to = aten::to.other(%mask, %q)\n" + expected("%to", "1.0"));
 }
 
+TEST_CASE("sizes that change from call to call are a mask's when they are the same sizes") {
+  // Numbers below 0 stand for such sizes.
+  const auto fuses = [](std::vector<std::int64_t> query, std::vector<std::int64_t> key,
+                        std::vector<std::int64_t> of_mask) {
+    const std::string text = rewritten_graph(rules::attention, [&](Graph& g) {
+      Node *q = shaped(g.placeholder("q"), query), *k = shaped(g.placeholder("k"), key);
+      Node *v = g.placeholder("v"), *mask = shaped(g.placeholder("mask"), of_mask);
+      Node* scores = g.call_function(ops::matmul, {q, g.call_function(ops::transpose_int, {k, -2, -1})});
+      Node* weights = g.call_function(ops::softmax_int, {g.call_function(ops::add_Tensor, {scores, mask}), -1});
+      return g.call_function(ops::matmul, {weights, v});
+    });
+    return text.find("attention") != std::string::npos;
+  };
+  CHECK(fuses({-7, 4, -8, 64}, {-7, 4, -9, 64}, {-7, 1, -8, -9}));
+  CHECK(fuses({-7, 4, -8, 64}, {-7, 4, -8, 64}, {-7, 1, 1, -8}));
+  CHECK(fuses({-7, 4, -8, 64}, {-7, 4, -9, 64}, {-8, -9}));
+  CHECK_FALSE(fuses({-7, 4, -8, 64}, {-7, 4, -9, 64}, {-6, 1, -8, -9}));
+  CHECK_FALSE(fuses({-7, 4, -8, 64}, {-7, 4, -9, 64}, {-9, -8}));
+  CHECK_FALSE(fuses({-7, 4, -8, 64}, {-7, 4, -9, 64}, {5, -9}));
+}
+
 TEST_CASE("dimensions counted from the front are known where the rank is") {
   const auto with_rank = [](std::vector<std::int64_t> shape) {
     return rewritten_graph(rules::attention, [&](Graph& g) {

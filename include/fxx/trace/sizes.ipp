@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -113,40 +114,42 @@ FXX_INLINE std::vector<SizeSet> sizes_to_trace(std::span<const DynamicDim> dims,
   }
   const SizeSet base = sets[0];
 
-  // One below and one above a multiple of many numbers, and such a multiple: n / k changes its value between them.
-  SizeSet below(count), above(count), multiple(count);
-  const auto many = [&](std::size_t i) {
-    const std::int64_t n = base[i] / symbols[i].multiple_of;
-    return symbols[i].multiple_of > 1 ? 1 : n < 16 ? 12 : n < 64 ? 24 : 64;
-  };
+  // A size far away, which shows most; and one below and one above a multiple of several numbers, where n / k changes.
+  // Different symbols are different numbers, also where they started as the same.
+  SizeSet far(count), below(count), above(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::int64_t step = symbols[i].multiple_of;
-    // Different symbols are different numbers, also where they started as the same.
-    const std::int64_t next = (base[i] / step + 1) / many(i) + 1, k = next + static_cast<std::int64_t>(i / 2);
-    const std::int64_t first = step > 1 ? k + 1 : many(i) * k - 1, second = step > 1 ? k + 2 : many(i) * k + 1;
-    below[i] = pickers[i].pick((i % 2 ? second : first) * step);
-    above[i] = pickers[i].pick((i % 2 ? first : second) * step);
-    multiple[i] = (many(i) * (next + 1 + static_cast<std::int64_t>(i % 2)) + (step > 1 ? 3 : 0)) * step;
+    const std::int64_t step = symbols[i].multiple_of, n = std::min(base[i], detail::largest_size / 4) / step;
+    const std::int64_t many = n < 8 ? 4 : n < 32 ? 8 : n < 100 ? 16 : n < 400 ? 32 : 64, odd = i % 2;
+    const std::int64_t k = ((n + 1) / many + 1) * many, apart = static_cast<std::int64_t>(i / 2) * many;
+    const std::int64_t distant = n < 32 ? 4 * n : n < 100 ? 2 * n : n + n / 4;
+    far[i] = pickers[i].pick(
+        (step > 1 ? std::max(n + 3, 2 * n) : std::max<std::int64_t>(24, (distant / many + 1) * many)) * step);
+    below[i] = pickers[i].pick((step > 1 ? n + 1 + odd : k - 1 + 2 * odd + apart) * step);
+    above[i] = pickers[i].pick((step > 1 ? n + 2 - odd : k + 1 - 2 * odd + apart) * step);
   }
-  // In the last set, of sizes that are not far apart the smaller is the larger one, so that it shows where the code
-  // takes one for being the smaller.
-  std::vector<std::size_t> order(count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return base[a] > base[b]; });
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = order[i];
-    if (i && base[order[i - 1]] <= 4 * base[at] && multiple[order[i - 1]] < 8 * base[at]) {
-      const std::int64_t step = symbols[at].multiple_of * many(at);
-      multiple[at] = std::max(multiple[at], (multiple[order[i - 1]] / step + 1) * step);
-    }
-    multiple[at] = pickers[at].pick(multiple[at]);
-  }
+  // One at a time, so that a difference has one cause.
   for (std::size_t i = 0; i < count; ++i) {
     sets.push_back(base);
-    sets.back()[i] = below[i];
+    sets.back()[i] = far[i];
   }
-  sets.push_back(above);
-  sets.push_back(multiple);
+  // Where all change, the work is bounded: what has grown most takes a smaller size again.
+  for (SizeSet* all : {&below, &above}) {
+    constexpr double most_work = 10;
+    const auto growth = [&](std::size_t i) {
+      return static_cast<double>((*all)[i]) / static_cast<double>(std::max<std::int64_t>(base[i], 1));
+    };
+    for (std::size_t tries = 0; tries < count; ++tries) {
+      double work = 1;
+      std::size_t largest = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        work *= growth(i);
+        if (growth(i) > growth(largest)) largest = i;
+      }
+      if (work <= most_work || count == 1) break;
+      (*all)[largest] = std::min((*all)[largest], pickers[largest].pick(base[largest] + symbols[largest].multiple_of));
+    }
+    sets.push_back(*all);
+  }
   std::vector<SizeSet> distinct;
   for (SizeSet& set : sets)
     if (std::find(distinct.begin(), distinct.end(), set) == distinct.end()) distinct.push_back(std::move(set));
@@ -177,32 +180,25 @@ class SizeSolver {
     wanted_ = wanted;
     check_traces();
     result_ = traces_[0].graph;
-    for (const SizedTrace& trace : traces_) {
-      nodes_.push_back(trace.graph.nodes().snapshot());
-      std::vector<std::uint32_t>& position = positions_.emplace_back(trace.graph.index_bound());
-      for (std::size_t p = 0; p < nodes_.back().size(); ++p)
-        position[nodes_.back()[p]->index()] = static_cast<std::uint32_t>(p);
-    }
-    out_ = result_.nodes().snapshot();
+    align();
     check_dimensions();
     collect_reads();
-    for (place_ = 0; place_ < nodes_[0].size(); ++place_) {
+    for (place_ = 0; place_ < out_.size(); ++place_) {
       merge_node();
       merge_meta();
-      for (const auto& read : reads_at_[place_]) fit_.add_read(read);
+      for (const int read : reads_at_[place_]) fit_.add_read(read, true);
+      for (const int size : sizes_of(place_)) fit_.add_read(size, false);
     }
-    for (std::size_t t = 1; t < traces_.size(); ++t)
-      if (nodes_[t].size() != nodes_[0].size())
-        differ(t, "what comes after the end of the shorter one", nodes_[0].size());
     return std::move(result_);
   }
 
  private:
   using Kind = SizeExpressions::Kind;
   static constexpr int none = SizeExpressions::none;
+  static constexpr std::uint32_t nowhere = UINT32_MAX;
 
   struct ReadPlace {
-    std::size_t position;
+    std::size_t place;  // of the node
     int item;
     std::int64_t dim;
     auto operator<=>(const ReadPlace&) const = default;
@@ -252,27 +248,27 @@ class SizeSolver {
 
   /// Reads that all traces have of the same place; the code may have asked for others besides.
   void collect_reads() {
-    reads_at_.resize(nodes_[0].size());
+    reads_at_.resize(out_.size());
     std::vector<std::map<ReadPlace, std::int64_t>> values(traces_.size());
     std::vector<ReadPlace> order;
     for (std::size_t t = 0; t < traces_.size(); ++t)
       for (const SizedTrace::Read& read : traces_[t].reads) {
-        if (!read.node || read.node->is_erased()) continue;
-        const ReadPlace place{positions_[t][read.node->index()], read.item, read.dim};
+        if (!read.node || read.node->is_erased() || read.node->index() >= places_[t].size()) continue;
+        const ReadPlace place{places(t, *read.node).back(), read.item, read.dim};
         if (values[t].emplace(place, read.value).second && t == 0) order.push_back(place);
       }
     for (const ReadPlace& place : order) {
       SizeValues v;
       for (const auto& known : values)
         if (const auto found = known.find(place); found != known.end()) v.push_back(found->second);
-      if (v.size() == traces_.size()) reads_at_[place.position].push_back(leaf(place, std::move(v)));
+      if (v.size() == traces_.size()) reads_at_[place.place].push_back(leaf(place, std::move(v)));
     }
   }
   int leaf(const ReadPlace& place, SizeValues values) {
     const auto [at, fresh] = read_index_.try_emplace(place, static_cast<std::int64_t>(reads_.size()));
     if (fresh) {
       reads_.push_back(place);
-      std::string text(nodes_[0][place.position]->name());
+      std::string text(nodes_[0][place.place]->name());
       if (place.item >= 0) text += "[" + std::to_string(place.item) + "]";
       read_names_.push_back(text + ".size(" + std::to_string(place.dim) + ")");
     }
@@ -293,13 +289,12 @@ class SizeSolver {
     return {format_node(node), node.source(), node.module_stack().text()};
   }
 
-  /// Trace `t` is the first that differs from the first one.
-  [[noreturn]] void differ(std::size_t t, const std::string& what) const { differ(t, what, place_); }
-  [[noreturn]] void differ(std::size_t t, const std::string& what, std::size_t place) const {
+  /// Trace `t` is the first that differs from the first one, at the place at hand.
+  [[noreturn]] void differ(std::size_t t, const std::string& what) const {
     const auto side = [&](std::size_t trace) {
-      if (place >= nodes_[trace].size()) return std::string("nothing");
-      const Node& node = *nodes_[trace][place];
-      return "`" + format_node(node) + "`" + (node.source().empty() ? "" : " from " + node.source());
+      const Node* node = nodes_[trace][place_];
+      if (!node) return std::string("nothing");
+      return "`" + format_node(*node) + "`" + (node->source().empty() ? "" : " from " + node->source());
     };
     std::string remedy =
         "A branch on a size, or a loop that runs as often as a size says, makes such graphs: decide the branch before "
@@ -313,7 +308,7 @@ class SizeSolver {
                      std::string(call_) + ": the code does different things at different sizes, first in " + what +
                          ": at " + at(0) + " there is " + side(0) + ", at " + at(t) + " there is " + side(t) +
                          "; one graph has one course for all sizes. " + remedy,
-                     context(*nodes_[0][std::min(place, nodes_[0].size() - 1)]));
+                     context(nodes_[0][place_] ? *nodes_[0][place_] : *nodes_[t][place_]));
   }
   template <class T>
   std::string seen(const std::vector<T>& values) const {
@@ -336,33 +331,150 @@ class SizeSolver {
 
   const Node& node(std::size_t t) const { return *nodes_[t][place_]; }
 
+  /// Gives corresponding nodes one place.
+  ///
+  /// LibTorch's front end leaves out a slice that takes everything: `x.index({Slice(0, n)})` is `alias` where n is all
+  /// of x, and nothing where another dimension is cut as well. Such a trace gets the slice back: its node at that place
+  /// is the value that would be sliced.
+  void align() {
+    const std::size_t traces = traces_.size();
+    std::vector<std::vector<Node*>> all;
+    std::vector<std::size_t> next(traces, 0);
+    for (const SizedTrace& trace : traces_) {
+      all.push_back(trace.graph.nodes().snapshot());
+      places_.emplace_back(trace.graph.index_bound(), nowhere);
+    }
+    nodes_.resize(traces);
+    const std::vector<Node*> copies = result_.nodes().snapshot();
+    const auto current = [&](std::size_t t) { return next[t] < all[t].size() ? all[t][next[t]] : nullptr; };
+    while (true) {
+      place_ = out_.size();
+      bool ended = true, same_op = true;
+      const Node* slice = nullptr;  // the one of the first dimension
+      for (std::size_t t = 0; t < traces; ++t) {
+        const Node* const node = current(t);
+        ended = ended && !node;
+        same_op = same_op && !node == !current(0) && (!node || node->op() == current(0)->op());
+        if (node && slices_from_start(*node) && (!slice || node->arg(1).integer() < slice->arg(1).integer()))
+          slice = node;
+      }
+      if (ended) return;
+      if (slice) {
+        for (std::size_t t = 0; t < traces; ++t)
+          same_op = same_op && current(t) && slices_from_start(*current(t)) && current(t)->arg(1) == slice->arg(1);
+      }
+      for (std::size_t t = 0; t < traces; ++t) nodes_[t].push_back(current(t));
+      if (same_op) {
+        for (std::size_t t = 0; t < traces; ++t) take(t, *all[t][next[t]++]);
+        out_.push_back(copies[next[0] - 1]);
+        continue;
+      }
+      if (!slice) {
+        for (std::size_t t = 1; t < traces; ++t)
+          if (!current(t) != !current(0) || (current(t) && !(current(t)->op() == current(0)->op())))
+            differ(t, "what is called");
+      }
+      add_slices(*slice, all, next, copies);
+    }
+  }
+  static bool slices_from_start(const Node& node) {
+    return node.calls(table_operator(OperatorIndex::slice_Tensor)) && node.opcode() == Opcode::call_function &&
+           node.kwargs().empty() && node.args().size() == 4 && node.arg(0).is_node() &&
+           node.arg(1).kind() == Argument::Kind::integer && node.arg(2) == Argument(0) &&
+           node.arg(3).kind() == Argument::Kind::integer;
+  }
+  void take(std::size_t t, const Node& node) {
+    nodes_[t].back() = &node;
+    std::uint32_t& place = places_[t][node.index()];
+    if (place != nowhere) {
+      std::vector<std::uint32_t>& known = more_places_[{t, node.index()}];
+      if (known.empty()) known.push_back(place);
+      known.push_back(static_cast<std::uint32_t>(place_));
+    }
+    place = static_cast<std::uint32_t>(place_);
+  }
+  /// `slice` is a node of one trace; those that do not have it get one that takes everything.
+  void add_slices(const Node& slice, const std::vector<std::vector<Node*>>& all, std::vector<std::size_t>& next,
+                  const std::vector<Node*>& copies) {
+    const std::int64_t dim = slice.arg(1).integer();
+    std::size_t owner = 0;
+    while (&slice.graph() != &traces_[owner].graph) ++owner;
+    const std::uint32_t sliced = places(owner, *slice.arg(0).node()).back();
+    for (std::size_t t = 0; t < traces_.size(); ++t) {
+      const Node* const node = nodes_[t].back();
+      if (node && slices_from_start(*node) && node->arg(1) == slice.arg(1)) {
+        take(t, *all[t][next[t]++]);
+        if (t == 0) out_.push_back(copies[next[0] - 1]);
+        continue;
+      }
+      const Node* const whole = nodes_[t][sliced];
+      const TensorMeta* const meta = whole->tensor_meta();
+      const std::int64_t d = meta && dim < 0 ? dim + meta->dim() : dim;
+      if (!meta || d < 0 || d >= meta->dim()) differ(t ? t : owner, "what is called");
+      const std::int64_t size = meta->shape[static_cast<std::size_t>(d)];
+      const bool alias = node && node->calls(table_operator(OperatorIndex::alias)) && node->arg(0).is_node() &&
+                         node->arg(0).node() == whole;
+      added_[{t, place_}] = {const_cast<Node*>(whole), dim, 0, size};
+      take(t, alias ? *all[t][next[t]++] : *whole);
+      if (t > 0) continue;
+      // The result is a copy of the first trace: the slice has to be in it.
+      const std::array<Argument, 4> args = {out_[sliced], dim, 0, size};
+      Node* made = alias ? copies[next[0] - 1] : nullptr;
+      if (alias) {
+        made->set_op(CallFunction{&table_operator(OperatorIndex::slice_Tensor)});
+        made->set_args(std::span<const Argument>(args));
+      } else {
+        const InsertPoint before = result_.inserting_before(next[0] < copies.size() ? copies[next[0]] : nullptr);
+        made = result_.call_function(table_operator(OperatorIndex::slice_Tensor), std::span<const Argument>(args));
+        made->set_tensor_meta(*meta);
+        made->set_location(slice.location());
+        made->set_module_stack(slice.module_stack());
+      }
+      out_.push_back(made);
+    }
+  }
+
+  /// Arguments of the node at hand, which may be a slice that the trace does not have.
+  std::span<const Argument> args(std::size_t t) const {
+    const auto added = added_.find({t, place_});
+    return added == added_.end() ? node(t).args() : std::span<const Argument>(added->second);
+  }
+  std::span<const KeywordArgument> kwargs(std::size_t t) const {
+    return added_.contains({t, place_}) ? std::span<const KeywordArgument>() : node(t).kwargs();
+  }
+
   void merge_node() {
     for (std::size_t t = 1; t < traces_.size(); ++t) {
-      if (place_ >= nodes_[t].size()) differ(t, "the number of nodes");
-      if (!(node(0).op() == node(t).op())) differ(t, "what is called");
-      if (node(0).args().size() != node(t).args().size()) differ(t, "the number of arguments");
-      if (node(0).kwargs().size() != node(t).kwargs().size()) differ(t, "the keyword arguments");
-      for (std::size_t k = 0; k < node(0).kwargs().size(); ++k)
-        if (node(0).kwargs()[k].key != node(t).kwargs()[k].key) differ(t, "the keyword arguments");
+      if (args(0).size() != args(t).size()) differ(t, "the number of arguments");
+      if (kwargs(0).size() != kwargs(t).size()) differ(t, "the keyword arguments");
+      for (std::size_t k = 0; k < kwargs(0).size(); ++k)
+        if (kwargs(0)[k].key != kwargs(t)[k].key) differ(t, "the keyword arguments");
     }
     operands_known_ = false;
-    const Operator* op = operator_of(node(0));
+    const Operator* op = operator_of(*out_[place_]);
     std::vector<const Argument*> values(traces_.size());
-    for (std::size_t i = 0; i < node(0).args().size(); ++i) {
-      const auto argument = [&](std::size_t t) -> const Argument& { return node(t).args()[i]; };
+    for (std::size_t i = 0; i < args(0).size(); ++i) {
+      const auto argument = [&](std::size_t t) -> const Argument& { return args(t)[i]; };
       if (all_same(argument)) continue;
       for (std::size_t t = 0; t < traces_.size(); ++t) values[t] = &argument(t);
-      path_ = node(0).opcode() == Opcode::output ? "the returned value" : "argument " + std::to_string(i);
+      path_ = out_[place_]->opcode() == Opcode::output ? "the returned value" : "argument " + std::to_string(i);
       if (op && i < op->parameters.size()) path_ += " (" + std::string(op->parameters[i].name) + ")";
       out_[place_]->update_arg(i, merge(values));
     }
-    for (std::size_t k = 0; k < node(0).kwargs().size(); ++k) {
-      const auto argument = [&](std::size_t t) -> const Argument& { return node(t).kwargs()[k].value; };
+    for (std::size_t k = 0; k < kwargs(0).size(); ++k) {
+      const auto argument = [&](std::size_t t) -> const Argument& { return kwargs(t)[k].value; };
       if (all_same(argument)) continue;
       for (std::size_t t = 0; t < traces_.size(); ++t) values[t] = &argument(t);
-      path_ = "argument '" + std::string(node(0).kwargs()[k].key) + "'";
-      out_[place_]->update_kwarg(node(0).kwargs()[k].key, merge(values));
+      path_ = "argument '" + std::string(kwargs(0)[k].key) + "'";
+      out_[place_]->update_kwarg(kwargs(0)[k].key, merge(values));
     }
+  }
+
+  /// The places that a node has, the last one last: more than one where slices that take everything were added.
+  std::span<const std::uint32_t> places(std::size_t t, const Node& node) const {
+    if (!more_places_.empty())
+      if (const auto more = more_places_.find({t, node.index()}); more != more_places_.end()) return more->second;
+    return {&places_[t][node.index()], 1};
   }
 
   template <class F>
@@ -375,7 +487,10 @@ class SizeSolver {
   bool same(const Argument& a, const Argument& b, std::size_t t) const {
     if (a.kind() != b.kind()) return false;
     switch (a.kind()) {
-      case Argument::Kind::node: return positions_[0][a.node()->index()] == positions_[t][b.node()->index()];
+      case Argument::Kind::node: {
+        const auto x = places(0, *a.node()), y = places(t, *b.node());
+        return x.size() == 1 && y.size() == 1 && x[0] == y[0];
+      }
       case Argument::Kind::list:
       case Argument::Kind::tuple: {
         const auto x = a.items(), y = b.items();
@@ -417,10 +532,16 @@ class SizeSolver {
         if (count(*values[t]) != count(first)) differ(t, path_ + ", the number of items");
     };
     switch (first.kind()) {
-      case Argument::Kind::node:
-        for (std::size_t t = 1; t < values.size(); ++t)
-          if (!same(first, *values[t], t)) differ(t, path_);
-        return out_[positions_[0][first.node()->index()]];
+      case Argument::Kind::node: {
+        const auto places_of_first = places(0, *first.node());
+        std::vector<std::uint32_t> common(places_of_first.begin(), places_of_first.end());
+        for (std::size_t t = 1; t < values.size(); ++t) {
+          const auto of = places(t, *values[t]->node());
+          std::erase_if(common, [&](auto place) { return std::find(of.begin(), of.end(), place) == of.end(); });
+          if (common.empty()) differ(t, path_);
+        }
+        return out_[common.back()];
+      }
       case Argument::Kind::integer: return integer(values);
       case Argument::Kind::real: return real(values);
       case Argument::Kind::list:
@@ -499,24 +620,31 @@ class SizeSolver {
     return found->added == 0 ? x : call(OperatorIndex::operator_add, {x, found->added});
   }
 
-  /// Sizes that change of the tensors that the node at hand takes.
+  /// Sizes that change of a node's value, where its shapes are known.
+  std::vector<int> sizes_of(std::size_t place) {
+    std::vector<int> sizes;
+    std::vector<const TensorMeta*> metas;
+    for (const auto& nodes : nodes_) {
+      metas.push_back(nodes[place]->tensor_meta());
+      if (!metas.back() || metas.back()->dim() != metas[0]->dim()) return {};
+    }
+    for (std::size_t d = 0; d < metas[0]->shape.size(); ++d) {
+      SizeValues v;
+      for (const TensorMeta* meta : metas) v.push_back(meta->shape[d]);
+      if (std::find_if(v.begin(), v.end(), [&](auto x) { return x != v[0]; }) != v.end())
+        sizes.push_back(leaf({place, -1, static_cast<std::int64_t>(d)}, std::move(v)));
+    }
+    return sizes;
+  }
+  /// The same of the tensors that the node at hand takes.
   std::span<const int> operands() {
     if (operands_known_) return operands_;
     operands_known_ = true;
     operands_.clear();
-    for (const Node* input : node(0).all_input_nodes()) {
-      const std::size_t position = positions_[0][input->index()];
-      std::vector<const TensorMeta*> metas;
-      for (const auto& nodes : nodes_) metas.push_back(nodes[position]->tensor_meta());
-      if (std::find(metas.begin(), metas.end(), nullptr) != metas.end()) continue;
-      for (std::size_t d = 0; d < metas[0]->shape.size(); ++d) {
-        SizeValues v;
-        for (const TensorMeta* meta : metas)
-          if (d < meta->shape.size()) v.push_back(meta->shape[d]);
-        if (v.size() == metas.size() && std::find_if(v.begin(), v.end(), [&](auto x) { return x != v[0]; }) != v.end())
-          operands_.push_back(leaf({position, -1, static_cast<std::int64_t>(d)}, std::move(v)));
-      }
-    }
+    for (const Argument& argument : args(0))
+      for_each_node(argument, [&](Node* input) {
+        for (const int size : sizes_of(places(0, *input).back())) operands_.push_back(size);
+      });
     return operands_;
   }
 
@@ -529,6 +657,7 @@ class SizeSolver {
     const InsertPoint before = result_.inserting_before(out_[place_]);
     Node* made = result_.call_function(table_operator(index), args);
     made->set_location(out_[place_]->location());
+    made->set_module_stack(out_[place_]->module_stack());
     if (out_[place_]->has_meta()) made->meta() = out_[place_]->meta();
     calls_[index].emplace_back(std::move(args), made);
     return made;
@@ -580,7 +709,7 @@ class SizeSolver {
   }
   /// Behind the node whose size it is.
   Node* read(const ReadPlace& place) {
-    Node* tensor = out_[place.position];
+    Node* tensor = out_[place.place];
     if (place.item >= 0) {
       Node* item = nullptr;
       for (Node* user : tensor->users())
@@ -654,11 +783,13 @@ class SizeSolver {
   std::vector<SizeSet>* wanted_ = nullptr;
 
   Graph result_;
-  std::vector<Node*> out_;                             // the result's nodes, by place in the traces
-  std::vector<std::vector<Node*>> nodes_;              // of each trace
-  std::vector<std::vector<std::uint32_t>> positions_;  // of each trace, by index of the node
-  std::size_t place_ = 0;                              // of the nodes at hand
-  std::string path_;                                   // of the argument at hand
+  std::vector<Node*> out_;                          // the result's nodes, by place
+  std::vector<std::vector<const Node*>> nodes_;     // of each trace, by place
+  std::vector<std::vector<std::uint32_t>> places_;  // of each trace, by index of the node
+  std::map<std::pair<std::size_t, std::uint32_t>, std::vector<std::uint32_t>> more_places_;
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<Argument>> added_;  // slices, by trace and place
+  std::size_t place_ = 0;                                                       // of the nodes at hand
+  std::string path_;                                                            // of the argument at hand
   std::vector<int> operands_;
   bool operands_known_ = false;
 

@@ -48,7 +48,9 @@ class SizeExpressions {
 
   const Term& term(int e) const { return terms_[static_cast<std::size_t>(e)]; }
   const SizeValues& values(int e) const { return values_[static_cast<std::size_t>(e)]; }
-  /// At other sizes; nothing where it does not exist or is read from a tensor.
+  /// What the size that `read` reads probably is, so that it can be told at other sizes.
+  void describe(int read, int meaning) { meanings_[read] = meaning; }
+  /// At other sizes; nothing where it does not exist, or is read from a tensor and not described.
   std::optional<std::int64_t> evaluate(int e, std::span<const std::int64_t> sizes) const;
   /// Calls f(which) for every symbol in `e`; repeats included.
   template <class F>
@@ -59,6 +61,8 @@ class SizeExpressions {
     if (t.b != none) for_each_symbol(t.b, f);
   }
   bool reads(int e) const;
+  /// Is `part` in it?
+  bool contains(int e, int part) const;
   /// "2*batch + 1", as Python writes it. `names` of symbols and of reads.
   std::string text(int e, std::span<const std::string> symbols, std::span<const std::string> reads) const;
 
@@ -70,6 +74,7 @@ class SizeExpressions {
   std::size_t traces_;
   std::vector<Term> terms_;
   std::deque<SizeValues> values_;  // which stay where they are
+  std::map<int, int> meanings_;    // of reads
   std::map<std::tuple<Kind, int, int, std::int64_t>, int> known_;
 };
 

@@ -39,6 +39,8 @@ FXX_INLINE int SizeExpressions::leaf(Kind kind, std::int64_t which, SizeValues v
 FXX_INLINE int SizeExpressions::make(Kind kind, int a, int b) {
   if (a == none || (b == none && kind != Kind::neg)) return none;
   if (const auto known = known_.find({kind, a, b, 0}); known != known_.end()) return known->second;
+  if (kind == Kind::add || kind == Kind::mul || kind == Kind::minimum || kind == Kind::maximum)
+    if (const auto known = known_.find({kind, b, a, 0}); known != known_.end()) return known->second;
   SizeValues values(traces_);
   for (std::size_t t = 0; t < traces_; ++t) {
     const auto value = apply(kind, this->values(a)[t], b == none ? 0 : this->values(b)[t]);
@@ -91,7 +93,10 @@ FXX_INLINE std::optional<std::int64_t> SizeExpressions::evaluate(int e, std::spa
   const Term& t = term(e);
   if (t.kind == Kind::constant) return t.value;
   if (t.kind == Kind::symbol) return sizes[static_cast<std::size_t>(t.value)];
-  if (t.kind == Kind::read) return std::nullopt;
+  if (t.kind == Kind::read) {
+    const auto known = meanings_.find(e);
+    return known == meanings_.end() || known->second == none ? std::nullopt : evaluate(known->second, sizes);
+  }
   const auto a = evaluate(t.a, sizes);
   const auto b = t.b == none ? std::optional<std::int64_t>(0) : evaluate(t.b, sizes);
   return a && b ? apply(t.kind, *a, *b) : std::nullopt;
@@ -100,6 +105,11 @@ FXX_INLINE std::optional<std::int64_t> SizeExpressions::evaluate(int e, std::spa
 FXX_INLINE bool SizeExpressions::reads(int e) const {
   const Term& t = term(e);
   return t.kind == Kind::read || (t.a != none && reads(t.a)) || (t.b != none && reads(t.b));
+}
+
+FXX_INLINE bool SizeExpressions::contains(int e, int part) const {
+  const Term& t = term(e);
+  return e == part || (t.a != none && contains(t.a, part)) || (t.b != none && contains(t.b, part));
 }
 
 FXX_INLINE std::string SizeExpressions::text(int e, std::span<const std::string> symbols,

@@ -47,8 +47,9 @@ class SizeFit {
   SizeFit(std::span<const SizeSymbol> symbols, std::vector<std::vector<std::int64_t>> sets);
 
   SizeExpressions& expressions() { return expressions_; }
-  /// Sizes of an intermediate tensor that changes: from now on numbers may follow from it.
-  void add_read(int leaf);
+  /// The size of an intermediate tensor: from now on numbers may follow from it. Of several that are equal, one that the
+  /// code asked for serves before the others, and the last of those: what comes before it may be fused away.
+  void add_read(int leaf, bool asked);
   /// The expression for a number. `operands`: sizes of the tensors that it is used with, which may be read as well.
   Answer integer(const SizeValues& values, std::span<const int> operands);
   /// An expression over sizes of inputs, for a size that is only described; `none` unless there is exactly one.
@@ -69,8 +70,10 @@ class SizeFit {
 
   int sums_and_products(const SizeValues& values);
   int shifted_products(const SizeValues& values);
-  int with_atoms(const SizeValues& values, std::span<const int> atoms);
-  Answer divisions(const SizeValues& values);
+  const Answer& probably(const SizeValues& values);
+  Answer over_reads_or_divided(const SizeValues& values, std::span<const int> operands);
+  void add_over_atoms(const SizeValues& values, std::span<const int> atoms, std::vector<int>& found);
+  Answer divisions(const SizeValues& values, std::span<const int> atoms, std::vector<int> found);
 
   void add_floors(int numerator, const SizeValues& values, std::int64_t factor, std::vector<int>& found);
   void add_remainders(int numerator, const SizeValues& values, std::vector<int>& found);
@@ -80,7 +83,7 @@ class SizeFit {
   void collect_constants(int e, std::vector<std::int64_t>& found) const;
   std::vector<std::int64_t> confirming(int e) const;
   Answer decide(std::vector<int> candidates) const;
-  std::vector<std::vector<std::int64_t>> trial_sets(std::span<const int> candidates) const;
+  std::vector<std::vector<std::int64_t>> trial_sets(std::span<const int> candidates, bool all_at_once) const;
   double value_of(const SizeReal& real, std::size_t trace) const;
 
   std::span<const SizeSymbol> symbols_;
@@ -91,9 +94,10 @@ class SizeFit {
   std::vector<int> monomials_;  // products of up to three symbols
   std::vector<int> floors_;     // n // k and (n + k - 1) // k
   std::vector<int> atoms_;      // sizes that are read, and expressions found that are no sums of products
+  std::vector<int> asked_;
   SizeValues scratch_;
   std::map<SizeValues, Answer> known_;
-  std::map<SizeValues, int> described_;
+  std::map<SizeValues, Answer> described_;
 };
 
 }  // namespace fxx::inline FXX_ABI::detail

@@ -127,11 +127,20 @@ FXX_INLINE bool SizeFit::independent() const {
   return true;
 }
 
-FXX_INLINE void SizeFit::add_read(int leaf) {
+FXX_INLINE void SizeFit::add_read(int leaf, bool asked) {
   const SizeValues& values = expressions_.values(leaf);
   if (count_distinct(values) < 2) return;
-  for (int atom : atoms_)
-    if (expressions_.values(atom) == values) return;
+  if (asked) asked_.push_back(leaf);
+  for (int& atom : atoms_) {
+    if (expressions_.values(atom) != values) continue;
+    const bool replaces = expressions_.term(atom).kind == SizeExpressions::Kind::read &&
+                          std::find(asked_.begin(), asked_.end(), atom) == asked_.end() &&
+                          std::none_of(known_.begin(), known_.end(), [&](const auto& known) {
+                            return expressions_.contains(known.second.expression, atom);
+                          });
+    if (replaces) atom = leaf;
+    return;
+  }
   if (sums_and_products(values) == none) atoms_.push_back(leaf);
 }
 
@@ -139,45 +148,68 @@ FXX_INLINE void SizeFit::add_read(int leaf) {
 
 FXX_INLINE SizeFit::Answer SizeFit::integer(const SizeValues& values, std::span<const int> operands) {
   if (const auto known = known_.find(values); known != known_.end()) return known->second;
+  Answer answer;
+  if (count_distinct(values) == 1) answer.expression = expressions_.constant(values[0]);
+  if (answer.expression == none) answer.expression = sums_and_products(values);
+  const bool over_symbols = answer.expression != none;
+  if (!over_symbols) answer = over_reads_or_divided(values, operands);
+  if (answer.expression == none) return answer;
+  if (answer.ask.empty()) answer.ask = confirming(answer.expression);
+  known_.emplace(values, answer);
+  if (!over_symbols && std::find(atoms_.begin(), atoms_.end(), answer.expression) == atoms_.end())
+    atoms_.push_back(answer.expression);
+  return answer;
+}
+
+FXX_INLINE SizeFit::Answer SizeFit::over_reads_or_divided(const SizeValues& values, std::span<const int> operands) {
   const auto equal = [&](std::span<const int> leaves) {
     for (std::size_t i = leaves.size(); i-- > 0;)
       if (expressions_.values(leaves[i]) == values) return leaves[i];
     return none;
   };
-  Answer answer;
-  bool atom = false;
-  if (count_distinct(values) == 1) answer = {expressions_.constant(values[0]), none, {}};
-  if (answer.expression == none) answer.expression = sums_and_products(values);
-  if (answer.expression == none) {
-    atom = true;
-    answer.expression = equal(atoms_);
-    if (answer.expression == none) answer.expression = equal(operands);
-    if (answer.expression == none) answer.expression = with_atoms(values, atoms_);
-    if (answer.expression == none && !operands.empty()) {
-      std::vector<int> more(operands.begin(), operands.end());
-      more.insert(more.end(), atoms_.begin(), atoms_.end());
-      answer.expression = with_atoms(values, more);
-    }
-    if (answer.expression == none) answer = divisions(values);
+  // What C++ computes comes from sizes that it asked for, as far as it is known which.
+  std::vector<int> found;
+  if (!asked_.empty()) {
+    std::vector<int> asked;
+    for (int atom : atoms_)
+      if (expressions_.term(atom).kind != SizeExpressions::Kind::read ||
+          std::find(asked_.begin(), asked_.end(), atom) != asked_.end())
+        asked.push_back(atom);
+    found.push_back(equal(asked));
+    if (found.back() != none && count_distinct(values) > 2) return {found.back(), none, {}};
+    add_over_atoms(values, asked, found);
+    std::erase(found, none);
+    for (int atom : asked) expressions_.describe(atom, probably(expressions_.values(atom)).expression);
+    if (!found.empty()) return decide(std::move(found));
   }
-  if (answer.expression == none) return answer;
-  if (answer.ask.empty()) answer.ask = confirming(answer.expression);
-  known_.emplace(values, answer);
-  if (atom && std::find(atoms_.begin(), atoms_.end(), answer.expression) == atoms_.end())
-    atoms_.push_back(answer.expression);
-  return answer;
+  const std::size_t distinct = count_distinct(values);
+  int same = equal(atoms_);
+  if (same == none) same = equal(operands);
+  if (same != none && distinct > 2) return {same, none, {}};
+  // A number that is now 0 and now 1 is equal to much by chance, so all that fits competes.
+  std::vector<int> atoms(operands.begin(), operands.end());
+  found.push_back(same);
+  for (int atom : atoms_)
+    if (std::none_of(operands.begin(), operands.end(),
+                     [&](int e) { return expressions_.values(e) == expressions_.values(atom); }))
+      atoms.push_back(atom);
+  add_over_atoms(values, atoms, found);
+  std::erase(found, none);
+  if (found.empty() || distinct <= 3) return divisions(values, atoms_, std::move(found));
+  for (int atom : atoms) expressions_.describe(atom, probably(expressions_.values(atom)).expression);
+  return decide(std::move(found));
 }
 
 FXX_INLINE int SizeFit::description(const SizeValues& values) {
-  if (const auto known = known_.find(values); known != known_.end()) return known->second.expression;
-  const auto [at, fresh] = described_.try_emplace(values, none);
+  const Answer& answer = probably(values);
+  return answer.ask.empty() ? answer.expression : none;
+}
+FXX_INLINE const SizeFit::Answer& SizeFit::probably(const SizeValues& values) {
+  const auto [at, fresh] = described_.try_emplace(values);
   if (!fresh) return at->second;
-  int e = sums_and_products(values);
-  if (e == none) {
-    const Answer answer = divisions(values);
-    if (answer.ask.empty()) e = answer.expression;
-  }
-  return at->second = e;
+  Answer answer{sums_and_products(values), none, {}};
+  if (answer.expression == none) answer = divisions(values, {}, {});
+  return at->second = answer;
 }
 
 /// values = factor * x + added.
@@ -296,37 +328,46 @@ FXX_INLINE int SizeFit::shifted_products(const SizeValues& values) {
   return none;
 }
 
-/// 2*r + 1, n*r, r*q*3 + 1, n*r*q, r + q for sizes r, q that are read, or were found to be divisions.
-FXX_INLINE int SizeFit::with_atoms(const SizeValues& values, std::span<const int> all) {
-  if (all.empty()) return none;
+/// 2*r + 1, n*r, r*q*3 + 1, n*r*q, r + q for sizes r, q that are read, or were found to be divisions: all of the
+/// simplest of these kinds that fit.
+FXX_INLINE void SizeFit::add_over_atoms(const SizeValues& values, std::span<const int> all, std::vector<int>& found) {
+  if (all.empty()) return;
   // The latest ones: what code computes with it asked for not long ago.
   constexpr std::size_t most = 24;
   const std::vector<int> atoms(all.end() - static_cast<std::ptrdiff_t>(std::min(most, all.size())), all.end());
   std::vector<int> partners = atoms;
   partners.insert(partners.end(), leaves_.begin(), leaves_.end());
-  for (int a : atoms)
-    if (const int e = affine_in(a, values, false); e != none) return e;
-  for (const bool without_constant : {true, false})
-    for (int a : atoms)
-      for (int b : partners)
-        if (const int e = affine_in_product(std::array{b, a}, values, without_constant); e != none) return e;
-  for (const bool with_constant : {false, true})
-    for (int a : atoms)
-      for (int b : partners)
-        if (a != b)
-          if (const int e = solved(std::array{a, b}, values, with_constant); e != none) return e;
+  const auto done = [&, before = found.size()] {
+    std::erase(found, none);
+    return found.size() > before;
+  };
+  for (int a : all) found.push_back(affine_in(a, values, false));
+  if (done()) return;
+  for (const bool without_constant : {true, false}) {
+    for (std::size_t i = 0; i < atoms.size(); ++i)
+      for (std::size_t j = i; j < partners.size(); ++j)
+        found.push_back(affine_in_product(std::array{partners[j], atoms[i]}, values, without_constant));
+    if (done()) return;
+  }
+  for (const bool with_constant : {false, true}) {
+    for (std::size_t i = 0; i < atoms.size(); ++i)
+      for (std::size_t j = i + 1; j < partners.size(); ++j)
+        found.push_back(solved(std::array{atoms[i], partners[j]}, values, with_constant));
+    if (done()) return;
+  }
   for (std::size_t i = 0; i < atoms.size(); ++i)
     for (std::size_t j = i; j < partners.size(); ++j)
       for (std::size_t k = j; k < partners.size(); ++k)
-        if (const int e = affine_in_product(std::array{partners[k], partners[j], atoms[i]}, values, true); e != none)
-          return e;
-  return none;
+        found.push_back(affine_in_product(std::array{partners[k], partners[j], atoms[i]}, values, true));
+  std::erase(found, none);
 }
 
 // --- divisions -------------------------------------------------------------------------------------------------------
 
 /// Expressions that fit, and are looked at, at most.
 inline constexpr std::size_t most_candidates = 1000, most_floors = 200;
+/// Traces beside those of single symbols after which more of them confirm nothing.
+inline constexpr std::size_t many_sets = 8;
 
 /// ((n + b) // k) * factor + c: for every k the b that fit are an interval.
 FXX_INLINE void SizeFit::add_floors(int numerator, const SizeValues& given, std::int64_t factor,
@@ -487,9 +528,9 @@ FXX_INLINE void SizeFit::add_floor_products(const SizeValues& values, std::int64
 }
 
 /// All divisions that fit, the simple ones first: whether there is one only decides between an answer and a question.
-FXX_INLINE SizeFit::Answer SizeFit::divisions(const SizeValues& values) {
+FXX_INLINE SizeFit::Answer SizeFit::divisions(const SizeValues& values, std::span<const int> atoms,
+                                              std::vector<int> found) {
   using Kind = SizeExpressions::Kind;
-  std::vector<int> found;
   for (int n : leaves_) add_floors(n, values, 1, found);
   for (int n : leaves_) add_remainders(n, values, found);
   const Answer doubtful = add_extremes(values, found);
@@ -536,14 +577,25 @@ FXX_INLINE SizeFit::Answer SizeFit::divisions(const SizeValues& values) {
     for (std::int64_t& v : multiple) fits = fits && !__builtin_mul_overflow(v, k, &v);
     if (fits) found.push_back(expressions_.floor_divided(sums_and_products(multiple), 0, k));
   }
+  // The same of sizes that are read.
+  std::erase(found, none);
+  const bool only_read = found.empty();
+  for (int atom : atoms) {
+    expressions_.describe(atom, probably(expressions_.values(atom)).expression);
+    if (!only_read) continue;
+    add_floors(atom, values, 1, found);
+    add_remainders(atom, values, found);
+  }
   const Answer answer = decide(std::move(found));
   return answer.ask.empty() && answer.expression == doubtful.expression ? doubtful : answer;
 }
 
 // --- telling expressions apart ---------------------------------------------------------------------------------------
 
-/// Sets of allowed sizes around those traced, nearest first, in the symbols that the candidates use.
-FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::trial_sets(std::span<const int> candidates) const {
+/// Sets of allowed sizes around the first one, nearest first, in the symbols that the candidates use: one symbol
+/// changed, or all of them.
+FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::trial_sets(std::span<const int> candidates,
+                                                                      bool all_at_once) const {
   constexpr std::int64_t upwards = 384, downwards = 128;
   std::vector<bool> uses(symbols_.size());
   for (int e : candidates) {
@@ -556,16 +608,16 @@ FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::trial_sets(std::span<
     const std::int64_t size = base[i] + steps * symbols_[i].multiple_of;
     return symbols_[i].allows(size) && size > 1 ? size : base[i];
   };
-  for (std::int64_t i = 1; i <= upwards + downwards; ++i) {
-    const std::int64_t step = i <= upwards ? i : upwards - i;
-    std::vector<std::int64_t> all = base;
+  for (std::int64_t k = 1; k <= upwards + downwards; ++k) {
+    std::vector<std::int64_t> trial = base;
     for (std::size_t i = 0; i < symbols_.size(); ++i) {
       if (!uses[i]) continue;
-      std::vector<std::int64_t> one = base;
-      one[i] = all[i] = shifted(i, step);
-      if (one != base) trials.push_back(std::move(one));
+      trial[i] = shifted(i, k <= upwards ? k : upwards - k);
+      if (all_at_once) continue;
+      if (trial != base) trials.push_back(trial);
+      trial[i] = base[i];
     }
-    if (all != base && std::count(uses.begin(), uses.end(), true) > 1) trials.push_back(std::move(all));
+    if (all_at_once && trial != base) trials.push_back(std::move(trial));
   }
   return trials;
 }
@@ -592,20 +644,51 @@ FXX_INLINE void SizeFit::collect_constants(int e, std::vector<std::int64_t>& fou
 /// are named that give another value.
 FXX_INLINE std::vector<std::int64_t> SizeFit::confirming(int e) const {
   std::vector<std::int64_t> constants;
+  std::vector<int> leaves;
+  bool divides = false;
+  const auto look = [&](int of, auto&& self) -> void {
+    using Kind = SizeExpressions::Kind;
+    const SizeExpressions::Term& t = expressions_.term(of);
+    divides = divides || (t.kind > Kind::mul && t.kind != Kind::neg);
+    if (t.kind == Kind::symbol || t.kind == Kind::read) leaves.push_back(of);
+    for (const int operand : {t.a, t.b})
+      if (operand != none) self(operand, self);
+  };
+  look(e, look);
   collect_constants(e, constants);
+  // Sums and products take another value, at other sizes, but for chance; divisions need not.
   const SizeValues& values = expressions_.values(e);
-  if (constants.empty() || count_distinct(values) >= constants.size() + 2 || covered(e)) return {};
-  for (const auto& trial : trial_sets({&e, 1})) {
-    const auto value = expressions_.evaluate(e, trial);
-    if (std::find(sets_.begin(), sets_.end(), trial) == sets_.end() &&
-        (!value || std::find(values.begin(), values.end(), *value) == values.end()))
-      return trial;
+  std::vector<std::vector<std::int64_t>> different;
+  for (std::size_t t = 0; t < sets_.size(); ++t) {
+    std::vector<std::int64_t>& one = different.emplace_back();
+    if (divides) one.push_back(values[t]);
+    else
+      for (int leaf : leaves) one.push_back(expressions_.values(leaf)[t]);
   }
+  std::sort(different.begin(), different.end());
+  different.erase(std::unique(different.begin(), different.end()), different.end());
+  if (constants.empty() || different.size() >= constants.size() + 2 || covered(e) ||
+      sets_.size() >= leaves_.size() + many_sets)
+    return {};
+  for (const bool all_at_once : {false, true})
+    for (const auto& trial : trial_sets({&e, 1}, all_at_once)) {
+      const auto value = expressions_.evaluate(e, trial);
+      if (std::find(sets_.begin(), sets_.end(), trial) == sets_.end() &&
+          (!value || std::find(values.begin(), values.end(), *value) == values.end()))
+        return trial;
+    }
   return {};
 }
 
 FXX_INLINE SizeFit::Answer SizeFit::decide(std::vector<int> candidates) const {
   std::erase(candidates, none);
+  std::vector<int> seen;
+  std::erase_if(candidates, [&](int e) {
+    const auto at = std::lower_bound(seen.begin(), seen.end(), e);
+    if (at != seen.end() && *at == e) return true;
+    seen.insert(at, e);
+    return false;
+  });
   if (candidates.empty()) return {};
   if (candidates.size() > most_candidates) candidates.resize(most_candidates);
   Answer answer{candidates[0], none, {}};
@@ -613,25 +696,36 @@ FXX_INLINE SizeFit::Answer SizeFit::decide(std::vector<int> candidates) const {
   // A good question leaves few candidates whatever its answer is; the nearest one that halves them will do.
   std::size_t fewest = candidates.size();
   std::vector<std::optional<std::int64_t>> results;
-  for (const auto& trial : trial_sets(candidates)) {
-    results.clear();
-    for (int e : candidates) results.push_back(expressions_.evaluate(e, trial));
-    std::size_t rival = 0;
-    while (rival < results.size() && results[rival] == results[0]) ++rival;
-    if (rival == results.size()) continue;
-    if (answer.rival == none) answer.rival = candidates[rival];
-    std::sort(results.begin(), results.end());
-    std::size_t largest = 0;
-    for (std::size_t i = 0, run = 0; i < results.size(); ++i) {
-      run = i && results[i] == results[i - 1] ? run + 1 : 1;
-      largest = std::max(largest, run);
+  int unknown = none;
+  for (const bool all_at_once : {false, true}) {
+    for (const auto& trial : trial_sets(candidates, all_at_once)) {
+      results.clear();
+      for (int e : candidates) results.push_back(expressions_.evaluate(e, trial));
+      std::size_t rival = 1;
+      for (; rival < results.size(); ++rival) {
+        if (results[rival] && results[0] && results[rival] != results[0]) break;
+        if (unknown == none && (!results[rival] || !results[0])) unknown = candidates[rival];
+      }
+      if (rival == results.size()) continue;
+      if (answer.rival == none) answer.rival = candidates[rival];
+      std::sort(results.begin(), results.end());
+      std::size_t largest = 0;
+      for (std::size_t i = 0, run = 0; i < results.size(); ++i) {
+        run = i && results[i] == results[i - 1] ? run + 1 : 1;
+        largest = std::max(largest, run);
+      }
+      if (largest < fewest) {
+        fewest = largest;
+        answer.ask = trial;
+      }
+      if (fewest <= (candidates.size() + 1) / 2) break;
     }
-    if (largest < fewest) {
-      fewest = largest;
-      answer.ask = trial;
-    }
-    if (fewest <= (candidates.size() + 1) / 2) break;
+    if (!answer.ask.empty()) return answer;
   }
+  // Of a size that is read it may not be known what it is elsewhere; any other trace may tell.
+  if (unknown != none && sets_.size() < leaves_.size() + many_sets)
+    for (const auto& trial : trial_sets(candidates, false))
+      if (std::find(sets_.begin(), sets_.end(), trial) == sets_.end()) return {candidates[0], unknown, trial};
   return answer;
 }
 
