@@ -5,6 +5,7 @@
 #include "fxx/fxx.hpp"
 #include "fxx/io/safetensors.hpp"
 #include "fxx/torch/compile.hpp"
+#include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "fxx/torch/graph_module.hpp"
 #include "fxx/torch/interpreter.hpp"

@@ -1,0 +1,655 @@
+// Bodies of torch/fake.hpp: the fallback on the key `Fake`.
+//
+// A fake tensor is a plain TensorImpl with the key Fake, whose storage has a size and a device, throws when its data is
+// asked for, and owns nothing. For the time of one operator each tensor gets a twin on the meta device, twins of tensors
+// that share memory share it too; the operator runs on the twins, and results are told by what they share with them: the
+// twin itself (in-place operators, out=), its memory (views), or nothing.
+#pragma once
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+#include <torch/nn/module.h>
+
+#include <atomic>
+#include <bitset>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "fxx/error.hpp"
+#include "fxx/torch/fake.hpp"
+#include "fxx/torch/shape_rules.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+inline constexpr c10::DispatchKey fake_key = c10::DispatchKey::Fake;
+/// A tensor that torch::tensor({...}) makes in inference mode cannot be told from at::empty; up to so many elements it
+/// is real.
+inline constexpr std::int64_t largest_constant = 4096;
+
+/// The operator that the fallback runs on twins in this thread; the outermost one.
+FXX_INLINE const c10::OperatorHandle*& running_operator() {
+  thread_local const c10::OperatorHandle* running = nullptr;
+  return running;
+}
+
+/// Sets whether the thread's operators reach the fallback without a fake tensor.
+class FakeKeySwitch {
+ public:
+  explicit FakeKeySwitch(bool on) : before_(c10::impl::tls_is_dispatch_key_included(fake_key)) {
+    if (on != before_) c10::impl::tls_set_dispatch_key_included(fake_key, on);
+  }
+  ~FakeKeySwitch() { c10::impl::tls_set_dispatch_key_included(fake_key, before_); }
+  FakeKeySwitch(const FakeKeySwitch&) = delete;
+  FakeKeySwitch& operator=(const FakeKeySwitch&) = delete;
+
+ private:
+  bool before_;
+};
+
+// --- what is known of operators ----------------------------------------------------------------------------------
+
+struct UserShapeRule {
+  c10::KernelFunction kernel;
+  c10::FunctionSchema schema;
+};
+struct UserShapeRules {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<const UserShapeRule>, std::less<>> rules;
+  std::atomic<std::uint64_t> version = 0;
+};
+FXX_INLINE UserShapeRules& user_shape_rules() {
+  static auto* rules = new UserShapeRules;  // threads may outlive static objects
+  return *rules;
+}
+
+/// Throws when a rule has another signature than its operator.
+FXX_INLINE void check_rule_signature(const c10::OperatorHandle& op, const c10::FunctionSchema& rule) {
+  if (const auto difference = c10::findSchemaDifferences(rule, op.schema()))
+    throw OperatorError(ErrorId::arguments_mismatch, "register_shape_rule: the rule for '" +
+                                                         text_of(op.operator_name()) +
+                                                         "' has another signature than the operator, " +
+                                                         c10::toString(op.schema()) + ": " + *difference);
+}
+
+/// How the fallback runs an operator, found out once a thread.
+struct FakeOperator {
+  enum class Way {
+    user_rule,  // by register_shape_rule
+    rule,       // from the table of shape rules
+    meta,       // by a kernel that runs on meta tensors
+    composite,  // by operators that come back here
+    question,   // has no answer: the result depends on elements
+    unknown,
+  };
+
+  c10::OperatorName name{"", ""};
+  Way way = Way::unknown;
+  ShapeRule rule = nullptr;
+  std::shared_ptr<const UserShapeRule> user_rule;
+  std::size_t arguments = 0, returns = 0;
+  std::vector<std::size_t> devices, pins;  // positions of such arguments
+  std::bitset<64> written;                 // positions of arguments that it writes to
+  std::size_t outs = 0;                    // how many of those at the end are `out`
+  bool in_place = false;                   // its only result is its first argument
+  bool gives_tensors = false;
+  bool factory = false;     // makes tensors of options
+  bool aliases = false;     // a result may share memory with an argument
+  bool keeps_real = false;  // needs the elements of arguments that are real
+  bool is_empty = false, is_scalar_tensor = false, is_equal = false;
+
+  explicit FakeOperator(const c10::OperatorHandle& op) : name(op.operator_name()) {
+    using c10::DispatchKey;
+    const c10::FunctionSchema& schema = op.schema();
+    arguments = schema.arguments().size();
+    returns = schema.returns().size();
+    bool has_dtype = false;
+    for (std::size_t i = 0; i < arguments; ++i) {
+      const c10::Argument& argument = schema.arguments()[i];
+      if (argument.alias_info() && argument.alias_info()->isWrite() && i < written.size()) {
+        written.set(i);
+        outs += argument.is_out();
+      }
+      const std::string type = argument.type()->str();
+      if (type.starts_with("Device")) devices.push_back(i);
+      if (argument.name() == "pin_memory") pins.push_back(i);
+      has_dtype = has_dtype || argument.name() == "dtype";
+    }
+    for (const c10::Argument& result : schema.returns()) {
+      gives_tensors = gives_tensors || result.type()->str().starts_with("Tensor");
+      aliases = aliases || result.alias_info();
+    }
+    factory = has_dtype && !devices.empty() && name.name != "aten::_to_copy";
+    in_place = outs == 0 && written.count() == 1 && written[0] && returns == 1 && schema.returns()[0].alias_info();
+    is_empty = name.name == "aten::empty" && name.overload_name == "memory_format";
+    is_scalar_tensor = name.name == "aten::scalar_tensor";
+    is_equal = name.name == "aten::equal";
+    keeps_real = name.name == "aten::_pack_padded_sequence" || name.name == "aten::linspace" ||
+                 name.name == "aten::logspace" || name.name == "aten::randint_like";
+
+    if (UserShapeRules& added = user_shape_rules(); added.version.load() > 0) {
+      const std::lock_guard lock(added.mutex);
+      if (const auto found = added.rules.find(text_of(name)); found != added.rules.end()) user_rule = found->second;
+    }
+    const auto has = [&](DispatchKey key) { return op.hasKernelForDispatchKey(key); };
+    if (user_rule) {
+      check_rule_signature(op, user_rule->schema);
+      way = Way::user_rule;
+    } else if ((rule = find_shape_rule(name))) {
+      way = Way::rule;
+    } else if (is_data_dependent(name)) {
+      way = Way::question;
+    } else if (has(DispatchKey::Meta) || has(DispatchKey::CompositeExplicitAutograd) ||
+               has(DispatchKey::CompositeExplicitAutogradNonFunctional)) {
+      way = Way::meta;
+    } else if (has(DispatchKey::CompositeImplicitAutograd)) {
+      way = Way::composite;
+    } else if (outs > 0 && (rule = find_shape_rule_without_out(name))) {
+      way = Way::rule;
+    }
+  }
+};
+
+FXX_INLINE const FakeOperator& fake_operator(const c10::OperatorHandle& op) {
+  thread_local std::unordered_map<c10::OperatorHandle, FakeOperator> known;
+  thread_local std::uint64_t version = 0;
+  if (const std::uint64_t now = user_shape_rules().version.load(std::memory_order_relaxed); now != version) {
+    known.clear();
+    version = now;
+  }
+  const auto found = known.find(op);
+  // A handle may be that of a later operator in the same place, and a kernel may come later.
+  if (found != known.end() && found->second.name == op.operator_name() &&
+      found->second.way != FakeOperator::Way::unknown)
+    return found->second;
+  return known.insert_or_assign(op, FakeOperator(op)).first->second;
+}
+
+[[noreturn]] FXX_INLINE void refuse_unknown(const FakeOperator& known) {
+  const c10::OperatorHandle* outer = running_operator();
+  std::string called;
+  if (outer && outer->operator_name() != known.name) called = " (called by '" + text_of(outer->operator_name()) + "')";
+  throw TraceError(ErrorId::no_shape_rule,
+                   "fake: '" + text_of(known.name) + "'" + called +
+                       " was given a fake tensor, and it has neither a kernel for meta tensors nor a shape rule; tell "
+                       "what it gives with fxx::register_shape_rule(\"" +
+                       text_of(known.name) + "\", ...), or register a kernel for the dispatch key Meta",
+                   user_context());
+}
+
+// --- fake tensors ------------------------------------------------------------------------------------------------
+
+FXX_INLINE c10::Storage fake_storage(std::size_t bytes, c10::Device device) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                       static_cast<std::int64_t>(bytes), c10::DataPtr(nullptr, device),
+                                                       c10::GetAllocator(c10::kMeta), /*resizable=*/true);
+  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
+      "fxx: this is a fake tensor: it has sizes and a dtype, but no elements, so C++ cannot read or write them "
+      "(data_ptr, accessor, printing, saving). Make the tensor outside the fxx::fake scope where its values matter");
+  return c10::Storage(std::move(storage));
+}
+
+/// A fake tensor in the memory given, of the shape of another tensor.
+FXX_INLINE at::Tensor fake_tensor(c10::Storage storage, const at::Tensor& shape) {
+  // The backend's own key first, for what asks about layout and device. That of Meta goes before it: by it, composite
+  // operators and formulas of gradients leave out their shortcuts that look at elements.
+  const auto backend = c10::computeDispatchKey(shape.scalar_type(), c10::kStrided, storage.device());
+  const c10::DispatchKeySet keys = c10::DispatchKeySet({backend, c10::DispatchKey::Meta, fake_key}) |
+                                   c10::getAutocastRelatedKeySetFromBackend(c10::toBackendComponent(backend));
+  at::Tensor fake = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, shape.dtype());
+  c10::TensorImpl* impl = fake.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(shape.sizes(), shape.strides(), shape.storage_offset());
+  if (shape.is_conj()) impl->_set_conj(true);
+  if (shape.is_neg()) impl->_set_neg(true);
+  return fake;
+}
+
+FXX_INLINE bool is_plain(const at::Tensor& tensor) {
+  return tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested() && tensor.has_storage();
+}
+
+/// Bytes from the start of the memory that a tensor reaches.
+FXX_INLINE std::size_t bytes_reached(const at::Tensor& tensor, std::int64_t offset) {
+  if (tensor.numel() == 0) return 0;
+  std::int64_t last = offset;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return static_cast<std::size_t>(last + 1) * tensor.itemsize();
+}
+
+/// Of a deleter, so that real memory which was made in a scope is known by it.
+FXX_INLINE void delete_made_in_scope(void* context) { delete static_cast<c10::DataPtr*>(context); }
+FXX_INLINE bool is_made_in_scope(const at::Tensor& tensor) {
+  return tensor.has_storage() && !is_fake(tensor) && tensor.storage().data_ptr().get_deleter() == &delete_made_in_scope;
+}
+FXX_INLINE void mark_made_in_scope(const at::Tensor& tensor) {
+  if (!tensor.defined() || is_fake(tensor) || !tensor.has_storage() || !tensor.is_cpu() || is_made_in_scope(tensor))
+    return;
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  if (storage->has_materializer()) return;  // its memory is another's until it is written to
+  c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  void* const address = data.get();
+  const c10::Device device = data.device();
+  auto owner = std::make_unique<c10::DataPtr>(std::move(data));
+  data = c10::DataPtr(address, owner.release(), &delete_made_in_scope, device);
+}
+
+template <class F>
+void for_each_tensor(const c10::IValue& value, F&& f) {
+  if (value.isTensor()) {
+    if (const at::Tensor& tensor = value.toTensor(); tensor.defined()) f(tensor);
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector())
+      if (tensor.defined()) f(tensor);
+  } else if (value.isList()) {
+    for (const c10::IValue& item : value.toListRef())
+      if (item.isTensor() && item.toTensor().defined()) f(item.toTensor());
+  }
+}
+/// The value with each tensor replaced.
+template <class F>
+c10::IValue map_tensors(const c10::IValue& value, F&& f) {
+  if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(f(value.toTensor())) : value;
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(tensor.defined() ? f(tensor) : tensor);
+    return list;
+  }
+  if (value.isList() && value.toList().elementType()->kind() == c10::TypeKind::OptionalType) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const c10::IValue& item : value.toListRef()) {
+      if (item.isNone()) {
+        list.push_back(std::nullopt);
+      } else if (!item.isTensor()) {
+        return value;
+      } else {
+        const at::Tensor& tensor = item.toTensor();
+        list.push_back(tensor.defined() ? f(tensor) : tensor);
+      }
+    }
+    return list;
+  }
+  return value;
+}
+
+// --- one operator ------------------------------------------------------------------------------------------------
+
+/// The tensors of one call and their twins on the meta device.
+class Twins {
+ public:
+  explicit Twins(c10::Device device) : device_(device) {}
+
+  at::Tensor twin_of(const at::Tensor& tensor, bool written) {
+    for (Pair& pair : pairs_) {
+      if (pair.original.is_same(tensor)) {
+        pair.written = pair.written || written;
+        return pair.twin;
+      }
+    }
+    if (tensor.is_meta()) return tensor;
+    if (!is_plain(tensor))
+      throw TraceError(ErrorId::unsupported_argument,
+                       "fake: an operator was given a fake tensor together with a " + c10::toString(tensor.options()) +
+                           " one; only dense tensors can be used with fake ones",
+                       user_context());
+    at::Tensor twin =
+        meta_tensor(memory_for(tensor), tensor.sizes(), tensor.strides(), tensor.storage_offset(), tensor.dtype());
+    c10::TensorImpl* impl = twin.unsafeGetTensorImpl();
+    if (tensor.is_conj()) impl->_set_conj(true);
+    if (tensor.is_neg()) impl->_set_neg(true);
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
+    pairs_.push_back({tensor, twin, written});
+    return twin;
+  }
+
+  /// What the caller gets for a result: the argument itself, a view of its memory, or a fake tensor of its own.
+  at::Tensor result_of(const at::Tensor& result) {
+    for (const Pair& pair : pairs_)
+      if (pair.twin.is_same(result)) return pair.original;
+    if (!result.is_meta()) return result;
+    if (result.layout() != c10::kStrided || !result.has_storage())
+      throw TraceError(ErrorId::unsupported_output,
+                       "fake: an operator gives a tensor of layout " + c10::toString(result.options()) +
+                           "; only dense tensors can be fake",
+                       user_context());
+    if (device_.is_meta()) return result;
+    for (const Memory& memory : memories_) {
+      if (memory.twin.unsafeGetStorageImpl() != result.storage().unsafeGetStorageImpl()) continue;
+      if (memory.fake) return fake_tensor(memory.original, result);
+      return real_view(memory.original, result);
+    }
+    memories_.push_back({fake_storage(result.storage().nbytes(), device_), result.storage(), true});
+    return fake_tensor(memories_.back().original, result);
+  }
+
+  /// Sizes and strides that an operator changed in place (t_, resize_, set_, an `out` of another size).
+  void sync(const FakeOperator& known) {
+    for (Pair& pair : pairs_) {
+      if (!pair.written) continue;
+      const at::Tensor &twin = pair.twin, &original = pair.original;
+      const c10::StorageImpl* storage = twin.storage().unsafeGetStorageImpl();
+      const bool moved = twin.sizes() != original.sizes() || twin.strides() != original.strides() ||
+                         twin.storage_offset() != original.storage_offset();
+      Memory* memory = nullptr;
+      for (Memory& m : memories_)
+        if (m.twin.unsafeGetStorageImpl() == storage) memory = &m;
+      const bool elsewhere =
+          !memory || memory->original.unsafeGetStorageImpl() != original.storage().unsafeGetStorageImpl();
+      if (!is_fake(original)) {
+        if (moved || elsewhere)
+          throw TraceError(ErrorId::unsupported_argument,
+                           "fake: '" + text_of(known.name) +
+                               "' would resize a real tensor to hold a fake result; give a tensor of the result's size",
+                           user_context());
+        continue;
+      }
+      if (memory && memory->fake && memory->original.nbytes() != storage->nbytes())
+        memory->original.unsafeGetStorageImpl()->set_nbytes(storage->nbytes());
+      if (!moved && !elsewhere) continue;
+      c10::TensorImpl* impl = original.unsafeGetTensorImpl();
+      if (elsewhere) {
+        if (!memory) {
+          memories_.push_back({fake_storage(storage->nbytes(), device_), twin.storage(), true});
+          memory = &memories_.back();
+        }
+        impl->set_storage_keep_dtype(memory->original);
+      }
+      impl->set_sizes_and_strides(twin.sizes(), twin.strides(), twin.storage_offset());
+    }
+  }
+
+ private:
+  struct Pair {
+    at::Tensor original, twin;
+    bool written;
+  };
+  struct Memory {
+    c10::Storage original, twin;
+    bool fake;
+  };
+
+  c10::Storage memory_for(const at::Tensor& tensor) {
+    const c10::Storage& storage = tensor.storage();
+    for (const Memory& memory : memories_)
+      if (memory.original.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return memory.twin;
+    memories_.push_back({storage, meta_storage(storage.nbytes()), is_fake(tensor)});
+    return memories_.back().twin;
+  }
+  static at::Tensor real_view(const c10::Storage& storage, const at::Tensor& shape) {
+    const auto key = c10::computeDispatchKey(shape.scalar_type(), c10::kStrided, storage.device());
+    at::Tensor view =
+        at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key), shape.dtype());
+    view.unsafeGetTensorImpl()->set_sizes_and_strides(shape.sizes(), shape.strides(), shape.storage_offset());
+    return view;
+  }
+
+  c10::Device device_;
+  c10::SmallVector<Pair, 6> pairs_;
+  c10::SmallVector<Memory, 6> memories_;
+};
+
+/// Fits what a rule gave into the arguments that the operator writes to.
+FXX_INLINE void write_results(const FakeOperator& known, c10::ArrayRef<c10::IValue> arguments, ShapeCall& call) {
+  std::vector<c10::IValue>& results = call.results();
+  if (known.outs > 0) {
+    const std::size_t first = known.arguments - known.outs;
+    for (std::size_t i = 0; i < known.outs && i < results.size(); ++i) {
+      const at::Tensor given = results[i].toTensor(), out = arguments[first + i].toTensor();
+      if (given.defined()) {
+        const bool fits = call.casts() ? c10::canCast(given.scalar_type(), out.scalar_type())
+                                       : given.scalar_type() == out.scalar_type();
+        TORCH_CHECK(fits, "result type ", given.scalar_type(), " can't be cast to the desired output type ",
+                    out.scalar_type());
+        at::assert_no_internal_overlap(out);
+        for (std::size_t k = 0; k < first; ++k)
+          for_each_tensor(arguments[k], [&](const at::Tensor& in) { at::assert_no_partial_overlap(out, in); });
+        if (given.sizes() != out.sizes()) {
+          if (given.is_contiguous()) {
+            out.resize_(given.sizes());
+          } else {
+            out.resize_({static_cast<std::int64_t>(given.storage().nbytes() / given.itemsize())});
+            out.as_strided_(given.sizes(), given.strides());
+          }
+        }
+      }
+      results[i] = out;
+    }
+  } else if (known.in_place && results.size() == 1) {
+    const at::Tensor given = results[0].toTensor(), self = arguments[0].toTensor();
+    TORCH_CHECK(given.sizes() == self.sizes(), "output with shape ", self.sizes(),
+                " doesn't match the broadcast shape ", given.sizes());
+    results[0] = self;
+  }
+}
+
+/// Runs an operator whose tensors are on the meta device.
+FXX_INLINE void run_on_meta(const c10::OperatorHandle& op, const FakeOperator& known, torch::jit::Stack* stack) {
+  switch (known.way) {
+    case FakeOperator::Way::user_rule:
+      known.user_rule->kernel.callBoxed(op, c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+      return;
+    case FakeOperator::Way::rule: {
+      const auto arguments = torch::jit::last(*stack, known.arguments);
+      ShapeCall call(op, arguments);
+      known.rule(call);
+      write_results(known, arguments, call);
+      torch::jit::drop(*stack, known.arguments);
+      for (c10::IValue& result : call.results()) stack->push_back(std::move(result));
+      return;
+    }
+    case FakeOperator::Way::meta:
+    case FakeOperator::Way::composite: op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack); return;
+    case FakeOperator::Way::question: refuse_elements(known.name);
+    case FakeOperator::Way::unknown: refuse_unknown(known);
+  }
+}
+
+/// Runs an operator as if there were no fake tensors.
+FXX_INLINE void run_real(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const FakeKeySwitch off(false);
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, fake_key), stack);
+}
+
+/// "cuda" is "cuda:0", as LibTorch has it for tensors.
+FXX_INLINE c10::Device with_index(c10::Device device) {
+  return device.has_index() || device.is_cpu() || device.is_meta() ? device : c10::Device(device.type(), 0);
+}
+
+FXX_INLINE void run_fake(const c10::OperatorHandle& op, const FakeOperator& known, torch::jit::Stack* stack) {
+  const auto arguments = [&] { return torch::jit::last(*stack, known.arguments); };
+  if (known.way == FakeOperator::Way::composite) {
+    // What it is made of comes back here, and decides by the device that the tensors claim.
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+    return;
+  }
+  if (known.way == FakeOperator::Way::question) {
+    if (!known.is_equal) refuse_elements(known.name);
+    const at::Tensor a = arguments()[0].toTensor(), b = arguments()[1].toTensor();
+    if (!a.is_same(b) && a.sizes() == b.sizes()) refuse_elements(known.name);
+    torch::jit::drop(*stack, known.arguments);
+    stack->emplace_back(a.is_same(b));
+    return;
+  }
+  if (known.way == FakeOperator::Way::unknown) refuse_unknown(known);
+
+  // The first device that is not the CPU, unless the call names one.
+  c10::Device device = c10::kCPU;
+  for (const c10::IValue& value : arguments())
+    for_each_tensor(value, [&](const at::Tensor& tensor) {
+      if (device.is_cpu() && !tensor.is_meta()) device = tensor.device();
+    });
+  const std::size_t base = stack->size() - known.arguments;
+  for (std::size_t i : known.devices) {
+    c10::IValue& value = (*stack)[base + i];
+    if (value.isDevice()) device = with_index(value.toDevice());
+    value = c10::Device(c10::kMeta);
+  }
+  for (std::size_t i : known.pins) (*stack)[base + i] = c10::IValue();
+
+  Twins twins(device);
+  for (std::size_t i = 0; i < known.arguments; ++i) {
+    c10::IValue& value = (*stack)[base + i];
+    const bool written = i < known.written.size() && known.written[i];
+    value = map_tensors(value, [&](const at::Tensor& tensor) {
+      const bool kept = known.keeps_real && !is_fake(tensor) && !written;
+      return kept ? tensor : twins.twin_of(tensor, written);
+    });
+  }
+  {
+    const FakeKeySwitch on(true);
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const c10::OperatorHandle*& running = running_operator();
+    struct Restore {
+      const c10::OperatorHandle*& place;
+      const c10::OperatorHandle* before;
+      ~Restore() { place = before; }
+    } restore{running, running};
+    if (!running) running = &op;
+    run_on_meta(op, known, stack);
+  }
+  twins.sync(known);
+  for (std::size_t i = stack->size() - known.returns; i < stack->size(); ++i) {
+    c10::IValue& value = (*stack)[i];
+    value = map_tensors(value, [&](const at::Tensor& tensor) { return twins.result_of(tensor); });
+  }
+}
+
+/// In a scope, an operator without a fake tensor.
+FXX_INLINE void run_in_scope(const c10::OperatorHandle& op, const FakeOperator& known, c10::DispatchKeySet keys,
+                             torch::jit::Stack* stack) {
+  const auto arguments = torch::jit::last(*stack, known.arguments);
+  std::size_t tensors = 0;
+  bool all_made_here = true, writes_elsewhere = false, meta = false;
+  for (std::size_t i = 0; i < known.arguments; ++i)
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      ++tensors;
+      meta = meta || tensor.is_meta();
+      if (is_made_in_scope(tensor)) return;
+      all_made_here = false;
+      writes_elsewhere = writes_elsewhere || (i < known.written.size() && known.written[i]);
+    });
+  for (std::size_t i : known.devices) meta = meta || (arguments[i].isDevice() && arguments[i].toDevice().is_meta());
+  const bool runnable = known.way != FakeOperator::Way::question && known.way != FakeOperator::Way::unknown;
+
+  bool real = meta || !known.gives_tensors || !runnable;
+  if (!real && tensors == 0) {
+    // torch::tensor({...}) fills an empty tensor, or a scalar one, in C++. It alone calls with autograd left out and
+    // the tracking of views not, outside of inference mode.
+    const bool by_data = c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset) &&
+                         !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::ADInplaceOrView);
+    real = known.is_scalar_tensor || (known.is_empty && by_data);
+    if (real && known.is_empty && c10::InferenceMode::is_enabled()) {
+      std::int64_t count = 1;
+      for (std::int64_t size : arguments[0].toIntVector()) count *= size;
+      real = count <= largest_constant;
+    }
+  } else if (!real) {
+    real = !writes_elsewhere && (!known.factory || all_made_here);
+  }
+  if (!real) {
+    run_fake(op, known, stack);
+    return;
+  }
+  run_real(op, keys, stack);
+  if (!known.aliases)
+    for (const c10::IValue& value : torch::jit::last(*stack, known.returns)) for_each_tensor(value, mark_made_in_scope);
+}
+
+FXX_INLINE void fake_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const FakeOperator& known = fake_operator(op);
+  bool fake = false, meta = false, real = false;
+  const auto arguments = torch::jit::last(*stack, known.arguments);
+  for (const c10::IValue& value : arguments)
+    for_each_tensor(value, [&](const at::Tensor& tensor) {
+      (is_fake(tensor) ? fake : tensor.is_meta() ? meta : real) = true;
+    });
+  if (fake) return run_fake(op, known, stack);
+  if (!running_operator()) return run_in_scope(op, known, keys, stack);
+  // A step of an operator that runs on twins.
+  for (std::size_t i : known.devices) meta = meta || (arguments[i].isDevice() && arguments[i].toDevice().is_meta());
+  if (meta) run_on_meta(op, known, stack);
+  else run_real(op, keys, stack);
+}
+
+/// The fallback is registered once per process, when the first scope or fake tensor is made.
+FXX_INLINE void register_fake_fallback() {
+  static torch::Library* library = [] {
+    auto* made = new torch::Library(torch::Library::IMPL, "_", fake_key, __FILE__, __LINE__);
+    made->fallback(torch::CppFunction::makeFromBoxedFunction<&fake_fallback>());
+    return made;  // stays for the life of the process, as the dispatcher does
+  }();
+  (void)library;
+}
+
+FXX_INLINE void add_shape_rule(const std::string& op, c10::KernelFunction rule, c10::FunctionSchema schema) {
+  register_fake_fallback();
+  const std::size_t dot = op.find('.', op.find("::") == op.npos ? 0 : op.find("::"));
+  const c10::OperatorName name(op.substr(0, dot), dot == op.npos ? "" : op.substr(dot + 1));
+  // An operator that is registered later is checked when it is first called.
+  if (const auto known = c10::Dispatcher::singleton().findSchema(name)) check_rule_signature(*known, schema);
+  UserShapeRules& added = user_shape_rules();
+  const std::lock_guard lock(added.mutex);
+  added.rules[text_of(name)] = std::make_shared<UserShapeRule>(UserShapeRule{std::move(rule), std::move(schema)});
+  ++added.version;
+}
+
+/// A fake tensor for each of several tensors; where those share memory, so do these.
+class FakeCopies {
+ public:
+  at::Tensor copy_of(const at::Tensor& tensor) {
+    if (!tensor.defined()) return {};
+    if (!is_plain(tensor))
+      throw TraceError(ErrorId::unsupported_argument, "fake_like: a tensor of options " +
+                                                          c10::toString(tensor.options()) +
+                                                          " was given; only dense tensors can be fake");
+    c10::Storage& storage = storages_[tensor.storage().unsafeGetStorageImpl()];
+    if (!storage)
+      storage = fake_storage(tensor.storage().nbytes(), tensor.is_meta() ? c10::Device(c10::kCPU) : tensor.device());
+    at::Tensor fake = fake_tensor(storage, tensor);
+    return fake.set_requires_grad(tensor.requires_grad());
+  }
+
+ private:
+  std::unordered_map<const c10::StorageImpl*, c10::Storage> storages_;
+};
+
+}  // namespace detail
+
+FXX_INLINE FakeScope::FakeScope(bool enabled) : before_(is_fake_scope()) {
+  detail::register_fake_fallback();
+  c10::impl::tls_set_dispatch_key_included(detail::fake_key, enabled);
+}
+FXX_INLINE FakeScope::~FakeScope() { c10::impl::tls_set_dispatch_key_included(detail::fake_key, before_); }
+
+FXX_INLINE bool is_fake_scope() noexcept { return c10::impl::tls_is_dispatch_key_included(detail::fake_key); }
+
+FXX_INLINE at::Tensor fake_like(const at::Tensor& tensor) {
+  detail::register_fake_fallback();
+  if (!tensor.defined()) return {};
+  at::Tensor fake = detail::FakeCopies().copy_of(tensor);
+  // In memory of its own, that holds what the tensor shows and no more.
+  fake.storage().unsafeGetStorageImpl()->set_nbytes(detail::bytes_reached(tensor, 0));
+  fake.unsafeGetTensorImpl()->set_storage_offset(0);
+  return fake;
+}
+
+FXX_INLINE void to_fake(torch::nn::Module& module) {
+  detail::register_fake_fallback();
+  detail::FakeCopies copies;
+  const at::NoGradGuard no_grad;
+  const auto replace = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || is_fake(tensor)) return;
+    if (at::Tensor& gradient = tensor.mutable_grad(); gradient.defined()) gradient = copies.copy_of(gradient);
+    tensor.set_data(copies.copy_of(tensor).set_requires_grad(false));
+  };
+  for (const at::Tensor& tensor : module.parameters()) replace(tensor);
+  for (const at::Tensor& tensor : module.buffers()) replace(tensor);
+}
+
+}  // namespace fxx::inline FXX_ABI
