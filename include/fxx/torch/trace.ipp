@@ -22,6 +22,7 @@
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/rules/reroll.hpp"
+#include "fxx/torch/fake.hpp"
 #include "fxx/torch/recurrent.hpp"
 #include "fxx/torch/trace.hpp"
 #include "fxx/torch/training_flags.hpp"
@@ -195,8 +196,7 @@ FXX_INLINE at::Tensor resized(const at::Tensor& input, std::int64_t dim, std::in
 
 /// Fake ones have no values to compare.
 FXX_INLINE bool same_constant_tensor(const at::Tensor& a, const at::Tensor& b) {
-  if (a.unsafeGetTensorImpl()->is_fake() || b.unsafeGetTensorImpl()->is_fake())
-    return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
+  if (is_fake(a) || is_fake(b)) return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
   return a.scalar_type() == b.scalar_type() && at::_ops::equal::call(a, b);
 }
 
@@ -283,6 +283,27 @@ FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& r
 }
 
 // --- training flags --------------------------------------------------------------------------------------------------
+
+/// Runs the code again for the flags of its operators, with fake tensors where it takes them: nothing is computed then,
+/// and nothing that the module has is written to. Code that keeps values of one run for the next gets real ones.
+FXX_INLINE std::function<std::vector<FlagUse>()> further_runs(const ModuleOwner& owner, const RunTraced& run,
+                                                              const std::vector<at::Tensor>& inputs,
+                                                              std::span<const std::string> names,
+                                                              const Recording& recorded) {
+  return [&owner, &run, &inputs, names, state = std::make_shared<ModuleState>(owner),
+          fakes = !recorded.keeps_tensors]() mutable {
+    if (fakes) try {
+        std::vector<at::Tensor> given;
+        for (const at::Tensor& input : inputs) given.push_back(fake_like(input));
+        return flag_uses(record_run(owner, run, given, names, {}).graph);
+      } catch (const TraceError&) {
+        fakes = false;  // an operator without a shape rule
+      } catch (const c10::Error&) {
+        fakes = false;
+      }
+    return flag_uses(record_run(owner, run, inputs, names, {}).graph);
+  };
+}
 
 /// A module that does what a dropout operator does; null for any other operator.
 FXX_INLINE std::shared_ptr<torch::nn::Module> dropout_module(const Node& node) {
@@ -407,13 +428,8 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     reroll_recurrent(graph, owner);
   }
   if (options.leaf_modules && options.training_flags && !uses.empty())
-    follow_training_flags(
-        root, is_module, owner, recorded, uses,
-        [&] {
-          const ModuleState state(owner);
-          return flag_uses(record_run(owner, run, inputs, names, {}).graph);
-        },
-        report.notes);
+    follow_training_flags(root, is_module, owner, recorded, uses, further_runs(owner, run, inputs, names, recorded),
+                          report.notes);
   // Left over: memory that became a constant, reads that re-rolling made needless.
   erase_unread_memory(graph);
   for (Node* node : graph.nodes().reversed()) {
