@@ -87,9 +87,9 @@ FXX_INLINE std::string_view NameTable::create(std::string_view candidate, Arena&
   const std::string base = numbered ? name.substr(0, end) : name;
   const auto last = last_number_.find(base);
   std::uint64_t number = 0;
-  if (!numbered || taken(name)) {
+  if (const bool known = taken(name); !numbered || known) {
     number = last == last_number_.end() ? 0 : last->second;
-    if (is_reserved_name(name)) name = base + '_' + std::to_string(++number);
+    if (known || is_reserved_name(name)) name = base + '_' + std::to_string(++number);
   } else {
     for (char c : std::string_view(name).substr(end + 1)) number = number * 10 + static_cast<std::uint64_t>(c - '0');
   }

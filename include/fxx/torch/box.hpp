@@ -49,11 +49,7 @@ R unbox(const c10::IValue& value, const char* where) {
         if (!found) cannot_unbox(value, where, "a struct with the member '" + std::string(name) + "'");
         return unbox<M>(*found, where);
       };
-      using Members = decltype(record_traits<R>::apply(std::declval<R&>(), [](auto&... members) {
-        return std::type_identity<std::tuple<std::remove_cvref_t<decltype(members)>...>>();
-      }));
-      return R{
-          member(std::type_identity<std::tuple_element_t<I, typename Members::type>>(), record_traits<R>::names[I])...};
+      return R{member(std::type_identity<std::tuple_element_t<I, member_types_t<R>>>(), record_traits<R>::names[I])...};
     }(std::make_index_sequence<record_traits<R>::names.size()>());
   } else if constexpr (requires {
                          typename R::mapped_type;

@@ -324,6 +324,7 @@ class Single : public Operand {
   Single(Tracer& tracer, Argument known, std::source_location where) { set_known(tracer, std::move(known), where); }
   Single(const Single& other, std::source_location) : Single(other) {}
   Single(const Single&) = default;
+  Single& operator=(const Single&) = default;
 };
 
 /// A parameter of a list of values. `Sized` ones (`int[2]`) also take one value for all.

@@ -5,6 +5,9 @@
 
 #include <array>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "fxx/config.hpp"
 
@@ -20,6 +23,17 @@ struct record_traits {};
 namespace detail {
 template <class T>
 concept Record = requires { record_traits<T>::names; };
-}
+
+/// A class, and no lambda: clang 16 takes none in an alias of a template.
+struct MemberTypes {
+  template <class... M>
+  std::type_identity<std::tuple<std::remove_cvref_t<M>...>> operator()(M&&...) const {
+    return {};
+  }
+};
+/// The types of a struct's members, as a tuple.
+template <Record T>
+using member_types_t = typename decltype(record_traits<T>::apply(std::declval<T&>(), MemberTypes()))::type;
+}  // namespace detail
 
 }  // namespace fxx::inline FXX_ABI

@@ -158,11 +158,8 @@ T from_argument(Tracer& tracer, const Argument& value) {
         if (!found) detail::wrong_structure(value, "a struct of other members");
         return from_argument<M>(tracer, *found);
       };
-      using Members = decltype(record_traits<T>::apply(std::declval<T&>(), [](auto&... m) {
-        return std::type_identity<std::tuple<std::remove_cvref_t<decltype(m)>...>>();
-      }));
-      return T{
-          member(std::type_identity<std::tuple_element_t<I, typename Members::type>>(), record_traits<T>::names[I])...};
+      return T{member(std::type_identity<std::tuple_element_t<I, detail::member_types_t<T>>>(),
+                      record_traits<T>::names[I])...};
     }(std::make_index_sequence<record_traits<T>::names.size()>());
   } else if constexpr (detail::OptionalLike<T>) {
     if (value.is_none()) return {};

@@ -30,11 +30,10 @@ consteval int proxy_arity(std::integral_constant<int, N> = {}) {
   else if constexpr (takes_proxies<F, std::make_index_sequence<N>, First...>) return N;
   else return proxy_arity<F, First...>(std::integral_constant<int, N + 1>());
 }
-/// Does it take any number of inputs?
+/// Does a callable that takes none take any number of inputs?
 template <class F>
-inline constexpr bool is_variadic =
-    takes_proxies<F, std::make_index_sequence<0>> && takes_proxies<F, std::make_index_sequence<max_inputs>> &&
-    takes_proxies<F, std::make_index_sequence<max_inputs + 1>>;
+inline constexpr bool is_variadic = takes_proxies<F, std::make_index_sequence<max_inputs>> &&
+                                    takes_proxies<F, std::make_index_sequence<max_inputs + 1>>;
 
 /// Given names, x for one input, arg0, arg1 ... for several: C++ keeps no names of parameters.
 std::vector<std::string> input_names(std::span<const std::string> given, std::size_t count);
@@ -57,9 +56,10 @@ Graph Tracer::trace(F&& function, const ConcreteArgs<V...>& inputs) {
       more >= 0 || sizeof...(V) == 0,
       "fxx::symbolic_trace: the function cannot be called with what concrete_args describes: a proxy for each "
       "PH, each constant as it is, containers of them, and proxies for the rest");
-  static_assert(sizeof...(V) > 0 || !detail::is_variadic<F>,
-                "fxx::symbolic_trace: the function takes any number of inputs; say how many with "
-                "concrete_args(PH, PH)");
+  if constexpr (sizeof...(V) == 0 && more == 0)
+    static_assert(!detail::is_variadic<F>,
+                  "fxx::symbolic_trace: the function takes any number of inputs; say how many with "
+                  "concrete_args(PH, PH)");
   Graph graph;
   if constexpr (more >= 0) {
     Session session(*this, graph);
@@ -76,7 +76,7 @@ Graph Tracer::trace(F&& function, const ConcreteArgs<V...>& inputs) {
     [&]<std::size_t... I, std::size_t... M>(std::index_sequence<I...>, std::index_sequence<M...>) {
       const std::tuple<detail::bound_t<V>...> given{binder.bind(std::get<I>(inputs.values))...};
       const std::array<Proxy, sizeof...(M)> rest{(static_cast<void>(M), Proxy(*this, binder.next()))...};
-      using Result = std::remove_cvref_t<std::invoke_result_t<F, const detail::bound_t<V>&..., detail::ProxyAt<M>...>>;
+      using Result = std::remove_cvref_t<decltype(function(std::get<I>(given)..., rest[M]...))>;
       if constexpr (std::is_void_v<Result>) {
         function(std::get<I>(given)..., rest[M]...);
         detail::make_output(*this, {}, {});

@@ -248,6 +248,7 @@ FXX_INLINE Proxy Tracer::placeholder(std::string_view name, std::optional<Argume
 FXX_INLINE void Tracer::bind(const Operator* op, std::span<const Operand* const> operands, std::vector<Argument>& args,
                              std::vector<KeywordArgument>& kwargs) {
   bool gap = false;
+  args.reserve(operands.size());
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& operand = *operands[i];
     if (operand.left_out()) {
@@ -287,7 +288,8 @@ FXX_INLINE Node* Tracer::call_method(std::string_view method, const Operator* re
   std::vector<KeywordArgument> kwargs;
   bind(resolved, operands, args, kwargs);
   Node* node = create_proxy(CallMethod{std::string(method)}, args, kwargs, {}, where);
-  if (resolved && node->opcode() == Opcode::call_method) node->set_resolved(resolved);
+  if (const auto* call = std::get_if<CallMethod>(&node->op()); resolved && call && call->target == method)
+    node->set_resolved(resolved);  // of the node that was asked for: a hook may have put another in its place
   return node;
 }
 
