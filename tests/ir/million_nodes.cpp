@@ -12,6 +12,7 @@
 #include "fxx/ir/graph.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/trace/symbolic.hpp"
 
 using namespace fxx;
 
@@ -122,6 +123,30 @@ TEST_CASE("a million nodes take at most 400 bytes each, and every walk grows in 
   grows_in_proportion("edit", few.edit, many.edit);
   CHECK(many.lint.kept == 0);
   CHECK(many.text <= 13 * few.text);
+}
+
+TEST_CASE("tracing a million operators takes at most 400 bytes a node, in a module too") {
+  const auto traced = [](int nodes, bool in_module) {
+    return symbolic_graph([=](auto x) {
+      std::optional<ModuleScope> block;
+      if (in_module) block.emplace("encoder.layer.0.attention", "Attention");
+      Proxy y = x;
+      for (int i = 0; i < nodes / 4; ++i) y = ((relu(y) + x) * 2).add(x);
+      return y;
+    });
+  };
+  traced(1000, true);
+  for (const bool in_module : {false, true}) {
+    CAPTURE(in_module);
+    Graph g;
+    const Cost few = cost_of([&] { traced(100'000, in_module); });
+    const Cost many = cost_of([&] { g = traced(1'000'000, in_module); });
+    std::printf("trace  a node: %.2f allocations, %.0f bytes kept\n", static_cast<double>(many.allocations) / 1e6,
+                static_cast<double>(many.kept) / 1e6);
+    CHECK(many.kept <= 400'000'000);
+    CHECK(many.allocations <= 11 * few.allocations + 100);
+    CHECK(g.output_node()->prev()->module_stack().empty() == !in_module);
+  }
 }
 
 TEST_CASE("nodes that come and go leave nothing behind") {

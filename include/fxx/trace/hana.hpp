@@ -5,7 +5,7 @@
 //
 // A struct that holds proxies while tracing and tensors otherwise is a template over the two. Include this file wherever
 // such a struct is traced or asked for (`gm->call<Detection<at::Tensor>>(x)`).
-// Cost: light; Hana's headers take 0.15 s a file.
+// Cost: light; Hana's headers add 15 MB and some hundredths of a second to a file.
 #pragma once
 
 #include <array>

@@ -60,9 +60,10 @@ FXX_INLINE void detail::keep_signature(Graph& graph, Signature signature) {
   std::set<std::string_view> known;
   for (std::string_view target : signature.leaves())
     if (!known.insert(target).second)
-      throw TraceError(ErrorId::unsupported_argument, "symbolic_trace: two inputs have the name '" +
-                                                          std::string(target) +
-                                                          "'; where some are containers, names tell them apart");
+      throw TraceError(ErrorId::unsupported_argument,
+                       "symbolic_trace: two inputs have the name '" + std::string(target) +
+                           "'; where some are containers, names tell them apart",
+                       Tracer::context());
   graph.set_signature(std::move(signature));
 }
 
