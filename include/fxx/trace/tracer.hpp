@@ -27,7 +27,7 @@ struct TracerOptions {
   /// Notes the user's frames of every node in meta().stack_trace: 0.2 us a frame while tracing, and some 50 ms for the
   /// lines in the end.
   bool record_stack_traces = false;
-  /// Refuses operators that write to their arguments: TraceError (E309).
+  /// Refuses operators that write to their arguments: TraceError (E315).
   bool check_mutable_operations = false;
   bool operator==(const TracerOptions&) const = default;
 };
