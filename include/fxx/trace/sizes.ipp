@@ -20,7 +20,7 @@ namespace detail {
 /// Sizes are not larger than this, so that a few of them can be multiplied.
 inline constexpr std::int64_t largest_size = std::int64_t{1} << 40;
 
-FXX_INLINE std::string describe(const DynamicDim& dim) {
+FXX_INLINE std::string dim_text(const DynamicDim& dim) {
   return "dimension " + std::to_string(dim.dim) + " of input " + std::to_string(dim.input) + ", '" + dim.name + "',";
 }
 
@@ -31,10 +31,10 @@ FXX_INLINE std::vector<SizeSymbol> size_symbols(std::span<const DynamicDim> dims
   if (dims.empty()) fail("there is no dynamic dimension; name at least one, {0, 0, \"batch\"}");
   std::vector<SizeSymbol> symbols;
   for (const DynamicDim& dim : dims) {
-    if (dim.name.empty()) fail(describe(dim) + " has no name; give it one, {0, 0, \"batch\"}");
+    if (dim.name.empty()) fail(dim_text(dim) + " has no name; give it one, {0, 0, \"batch\"}");
     if (dim.minimum < 0 || dim.minimum > largest_size || dim.maximum < 0 || dim.multiple_of < 1 ||
         dim.multiple_of > largest_size)
-      fail(describe(dim) + " has minimum " + std::to_string(dim.minimum) + ", maximum " + std::to_string(dim.maximum) +
+      fail(dim_text(dim) + " has minimum " + std::to_string(dim.minimum) + ", maximum " + std::to_string(dim.maximum) +
            ", multiple_of " + std::to_string(dim.multiple_of) +
            "; sizes are not negative and below 2^40, and multiples are of 1 or more");
     const std::int64_t maximum = dim.maximum ? std::min(dim.maximum, largest_size) : largest_size;
@@ -233,15 +233,15 @@ class SizeSolver {
         if (node->opcode() == Opcode::placeholder) inputs.push_back(node);
       for (const DynamicDim& dim : dims_) {
         if (dim.input >= inputs.size())
-          invalid(describe(dim) + " does not exist; the graph has " + std::to_string(inputs.size()) + " inputs");
+          invalid(dim_text(dim) + " does not exist; the graph has " + std::to_string(inputs.size()) + " inputs");
         const TensorMeta* meta = inputs[dim.input]->tensor_meta();
         if (!meta) continue;
         if (dim.dim >= meta->dim() || dim.dim < -meta->dim())
-          invalid(describe(dim) + " does not exist; the input has " + std::to_string(meta->dim()) + " dimensions");
+          invalid(dim_text(dim) + " does not exist; the input has " + std::to_string(meta->dim()) + " dimensions");
         const std::int64_t size = meta->shape[static_cast<std::size_t>(dim.dim < 0 ? dim.dim + meta->dim() : dim.dim)];
         const auto name = std::find(names_.begin(), names_.end(), dim.name) - names_.begin();
         if (size != traces_[t].sizes[static_cast<std::size_t>(name)])
-          invalid(describe(dim) + " is " + std::to_string(size) + " in the trace at " + at(t));
+          invalid(dim_text(dim) + " is " + std::to_string(size) + " in the trace at " + at(t));
       }
     }
   }
