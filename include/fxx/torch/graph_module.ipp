@@ -217,7 +217,7 @@ FXX_INLINE std::shared_ptr<const Plan> GraphModule::plan() {
 }
 
 FXX_INLINE std::vector<c10::IValue> detail::flatten_inputs(const Graph& graph, std::vector<c10::IValue> inputs) {
-  const Signature* signature = graph.signature();
+  const fxx::Signature* signature = graph.signature();
   if (!signature) return inputs;
   std::vector<std::string> targets;
   for (const Node* node : graph.nodes())
