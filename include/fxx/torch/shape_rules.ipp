@@ -209,7 +209,7 @@ FXX_INLINE void masked(ShapeCall& c) { c.give(pointwise({c.tensor(0), c.tensor(1
 FXX_INLINE void nothing(ShapeCall&) {}
 FXX_INLINE void itself(ShapeCall& c) { c.give(c.tensor(0)); }
 /// Sums, and elements of a loss, by reduction: 0 none, 1 mean, 2 sum.
-void loss(ShapeCall& c, const Tensor& elements, std::int64_t reduction) {
+FXX_INLINE void loss(ShapeCall& c, const Tensor& elements, std::int64_t reduction) {
   c.give(reduction == 0 ? elements : meta_tensor({}, elements.scalar_type()));
 }
 /// A gradient of the size of argument `I`.
