@@ -120,6 +120,7 @@ struct DefaultsImpl : torch::nn::Module {
   }
 };
 struct RegularImpl : torch::nn::Module {
+  static constexpr auto input_names = fxx::input_names("image", "scale");
   template <class T, class S = double>
   T forward(T x, S scale = 2) {
     return x * scale;
@@ -405,10 +406,14 @@ TEST_CASE("inputs with defaults may be left out") {
 
   RegularImpl regular;
   const torch::Tensor x = torch::randn({3});
-  const auto scaled = symbolic_trace(regular, concrete_args(PH, input("scale", PH_NUMBER.with_default(2.0))));
+  const auto scaled = symbolic_trace(regular, concrete_args(PH, PH_NUMBER.with_default(2.0)));
   CHECK(same((*scaled)(x), regular.forward(x)));
   CHECK(same((*scaled)(x, 3.0), regular.forward(x, 3.0)));
-  CHECK(same((*symbolic_trace(regular))(x), regular.forward(x)));  // what is not described keeps its default
+  CHECK(targets_of(scaled->graph(), Opcode::placeholder) == Texts{"image", "scale"});
+  const auto plain = symbolic_trace(regular);  // what is not described keeps its default
+  CHECK(same((*plain)(x), regular.forward(x)));
+  CHECK(targets_of(plain->graph(), Opcode::placeholder) == Texts{"image"});
+  CHECK(targets_of(symbolic_trace(regular, {"photo"})->graph(), Opcode::placeholder) == Texts{"photo"});
 }
 
 TEST_CASE("containers and structs are inputs and results as the function has them") {
@@ -458,6 +463,13 @@ TEST_CASE("containers and structs are inputs and results as the function has the
   CHECK(result.id == 701);
   CHECK(result.says("not one tensor"));
   CHECK(fault_of<RunError>([&] { (void)gm->call<std::vector<torch::Tensor>>(xs, by_name, true); }).says("not a list"));
+
+  // Built, the module still takes containers; the example inputs are those of the placeholders.
+  const auto listed = symbolic_trace([](const std::vector<Proxy>& ts, auto y) { return std::tuple(ts[0] * ts[1], y); },
+                                     concrete_args(input("ts", std::vector{PH, PH})));
+  const auto compiled = compile(*listed, {xs[0], xs[1], xs[0]});
+  CHECK(compiled->is_current());
+  CHECK(same(std::get<0>(compiled->call<std::tuple<torch::Tensor, torch::Tensor>>(xs, xs[1])), xs[0] * xs[1]));
 
   // Through a struct of inputs, and a copy.
   const auto of_batch = symbolic_trace([](const auto& batch) { return batch.image * batch.mask; },
@@ -545,6 +557,10 @@ TEST_CASE("a GraphModule is traced again: the same graph, with all that was note
   CHECK(same_structure(retraced->graph(), edited->graph()));
   const torch::Tensor x = torch::randn({2, 4});
   CHECK(same((*retraced)(x), (*edited)(x)));
+  const auto silu = symbolic_trace([](auto t) { return t * sigmoid(t); });
+  CHECK(rules::activations.apply(*silu).rewrites == 1);
+  CHECK(to_string(symbolic_trace(*silu)->graph()) == to_string(silu->graph()));
+  CHECK(test::count_of(symbolic_trace(*silu)->graph(), ops::silu) == 1);
 }
 
 TEST_CASE("tracing again keeps containers, and may bind inputs") {

@@ -306,11 +306,9 @@ void know_module_call(const M& module) {
                   }) {
       auto& calls = ModuleCalls<M>::instance();
       const std::lock_guard lock(calls.mutex);
-      const bool fresh = calls.by_count.empty();
       calls.by_count.try_emplace(sizeof...(A), [](torch::nn::Module& m, std::vector<c10::IValue> args) {
         return call_forward(dynamic_cast<M&>(m), args, std::type_identity<Arguments>());
       });
-      if (!fresh) return;
       register_module_call(typeid(module), [](torch::nn::Module& m, std::vector<c10::IValue> args) {
         auto& known = ModuleCalls<M>::instance();
         ModuleCall call;

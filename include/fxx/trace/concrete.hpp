@@ -229,6 +229,9 @@ class ConcreteArgs {
  public:
   std::tuple<V...> values;
   std::vector<std::string> names = {};  // as far as given; empty: none
+  /// Names from this one on are the module's: there may be more of them than inputs, of which C++ decides some by their
+  /// defaults.
+  std::size_t first_spare_name = static_cast<std::size_t>(-1);
 };
 
 /// An input with a name: `input("x")`, `input("flag", true)`. The name is that of the placeholder.
@@ -327,11 +330,13 @@ template <class Module, class... V>
 auto in_order(const ConcreteArgs<V...>& inputs) {
   if constexpr (!(is_by_name<V> || ...)) {
     ConcreteArgs<V...> out = inputs;
-    if constexpr (requires { Module::input_names[0]; })
+    if constexpr (requires { Module::input_names[0]; }) {
+      out.first_spare_name = out.names.size();
       for (std::size_t i = 0; i < Module::input_names.size(); ++i) {
         if (i >= out.names.size()) out.names.emplace_back();
         if (out.names[i].empty()) out.names[i] = std::string(Module::input_names[i]);
       }
+    }
     return out;
   } else if constexpr (!requires { Module::input_names[0]; }) {
     static_assert(
@@ -352,6 +357,7 @@ auto in_order(const ConcreteArgs<V...>& inputs) {
       ConcreteArgs<decltype(at(std::integral_constant<std::size_t, Places::at(P)>()))...> out{
           {at(std::integral_constant<std::size_t, Places::at(P)>())...}};
       for (std::string_view name : Module::input_names) out.names.emplace_back(name);
+      out.first_spare_name = 0;
       return out;
     }(std::make_index_sequence < Places::all_known() ? Places::length() : 0 > ());
   }

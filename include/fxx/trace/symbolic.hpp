@@ -35,8 +35,10 @@ template <class F>
 inline constexpr bool is_variadic = takes_proxies<F, std::make_index_sequence<max_inputs>> &&
                                     takes_proxies<F, std::make_index_sequence<max_inputs + 1>>;
 
-/// Given names, x for one input, arg0, arg1 ... for several: C++ keeps no names of parameters.
-std::vector<std::string> input_names(std::span<const std::string> given, std::size_t count);
+/// Given names, x for one input, arg0, arg1 ... for several: C++ keeps no names of parameters. Those from
+/// `first_spare` on are dropped when there are too many.
+std::vector<std::string> input_names(std::span<const std::string> given, std::size_t count,
+                                     std::size_t first_spare = static_cast<std::size_t>(-1));
 /// The placeholders of a trace, by the tracer's hook, and what checks that bound inputs are given their constants.
 /// Notes what the hook named them in the signature.
 std::vector<Node*> make_inputs(Tracer& tracer, std::span<const InputLeaf> leaves, Signature& signature);
@@ -63,7 +65,8 @@ Graph Tracer::trace(F&& function, const ConcreteArgs<V...>& inputs) {
   Graph graph;
   if constexpr (more >= 0) {
     Session session(*this, graph);
-    const std::vector<std::string> names = detail::input_names(inputs.names, sizeof...(V) + more);
+    const std::vector<std::string> names =
+        detail::input_names(inputs.names, sizeof...(V) + more, inputs.first_spare_name);
     detail::InputReader reader;
     Signature signature;
     [&]<std::size_t... I>(std::index_sequence<I...>) {

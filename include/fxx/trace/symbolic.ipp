@@ -1,6 +1,7 @@
 // Bodies of trace/concrete.hpp and trace/symbolic.hpp.
 #pragma once
 
+#include <algorithm>
 #include <set>
 
 #include "fxx/error.hpp"
@@ -14,7 +15,9 @@ FXX_INLINE Structure detail::InputReader::add(InputLeaf leaf) {
   return {};
 }
 
-FXX_INLINE std::vector<std::string> detail::input_names(std::span<const std::string> given, std::size_t count) {
+FXX_INLINE std::vector<std::string> detail::input_names(std::span<const std::string> given, std::size_t count,
+                                                        std::size_t first_spare) {
+  if (given.size() > count && first_spare < given.size()) given = given.first(std::max(count, first_spare));
   if (given.size() > count)
     throw TraceError(ErrorId::unsupported_argument,
                      "symbolic_trace: " + std::to_string(given.size()) +
