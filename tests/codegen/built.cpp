@@ -107,6 +107,32 @@ TEST_CASE("results of several kinds keep their shape") {
   CHECK(body_of(source).ends_with("    give({relu}); give(chunk); give({x}); give({x}); \n"));
 }
 
+TEST_CASE("tuples within tuples come back as the tensors in them") {
+  const Operator& getitem = *find_operator("operator::getitem");
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* lstm = g.call_function(register_function("tests::built_lstm"), {x});
+  lstm->set_type("std::tuple<torch::Tensor, std::tuple<torch::Tensor, torch::Tensor>>");
+  Node* state = g.call_function(getitem, {lstm, 1});
+  g.output(Argument::tuple({lstm, g.call_function(getitem, {state, 0})}));
+  const BuiltSource source = built_source(g, nobody, Installed());
+  const std::string body = body_of(source);
+  CAPTURE(body);
+  CHECK(body.find("auto built_lstm = std::make_tuple(built_lstm_results[0], std::make_tuple(built_lstm_results[1], "
+                  "built_lstm_results[2]));") != std::string::npos);
+  CHECK(body.find("give({std::get<0>(built_lstm)}); give({std::get<0>(std::get<1>(built_lstm))}); "
+                  "give({std::get<1>(std::get<1>(built_lstm))}); give({getitem_1}); ") != std::string::npos);
+  REQUIRE(source.result.items.size() == 2);
+  REQUIRE(source.result.items[0].items.size() == 2);
+  CHECK(source.result.items[0].items[1].items.size() == 2);
+
+  Graph lists;
+  Node* made = lists.call_function(register_function("tests::built_lists"), {lists.placeholder("x")});
+  made->set_type("std::tuple<torch::Tensor, std::vector<torch::Tensor>>");
+  lists.output(lists.call_function(getitem, {made, 0}));
+  CHECK_THROWS_AS(built_source(lists, nobody, Installed()), CodegenError);
+}
+
 TEST_CASE("numbers that the graph computes go from node to node") {
   const BuiltSource source = built([](auto x) { return x.view({x.dim() * 2 - 1, -1}); });
   CHECK(body_of(source).find("auto mul = (dim) * (2);") != std::string::npos);

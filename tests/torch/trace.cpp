@@ -432,6 +432,45 @@ TEST_CASE("batch norm in training is the call of its module, counts with it, and
   CHECK(net.norm->num_batches_tracked.item<std::int64_t>() == 3);
 }
 
+TEST_CASE("a list of numbers in the code is one constant, however LibTorch fills it") {
+  const auto text = [](auto f) { return to_string(trace(f, {torch::ones({2, 2})})->graph()); };
+  CHECK(text([](torch::Tensor x) {
+          return x + torch::tensor({{1, 2}, {3, 4}});
+        }) ==
+        "graph():\n"
+        "    %x : torch::Tensor [num_users=1] = placeholder[target=x]\n"
+        "    %_tensor_constant0 : [num_users=1] = get_attr[target=_tensor_constant0]\n"
+        "    %add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%x, %_tensor_constant0), "
+        "kwargs = {})\n"
+        "    return add");
+  const auto f = [](torch::Tensor x) {
+    const auto two = torch::tensor({0.5, 2.0}), one = torch::tensor({int64_t{1} << 53 | 1})[0];
+    auto flags = torch::empty({2}, torch::kBool), half = torch::empty({2}), none = torch::tensor({}, torch::kLong);
+    flags[0].fill_(true), flags[1].fill_(false);
+    half[0].fill_(1.0);
+    const auto first = half[0] + 1;  // reads it when only a half is there
+    half[1].fill_(first);
+    return std::make_tuple(two.to(torch::kFloat) * x, one, flags, half, none,
+                           torch::tensor({c10::complex<double>(1, 2)}), torch::tensor({1.0f}).add_(x));
+  };
+  const auto gm = trace(
+      [&](torch::Tensor x) {
+        const auto [a, b, c, d, e, g, h] = f(x);
+        return std::vector<torch::Tensor>{a, b, c, d, e, g, h};
+      },
+      {torch::rand({1})});
+  for (const auto& x : {torch::rand({1}), torch::rand({1})}) {
+    const auto [a, b, c, d, e, g, h] = f(x);
+    const auto given = gm->run({x}).toTensorVector();
+    const std::vector<torch::Tensor> expected = {a, b, c, d, e, g, h};
+    REQUIRE(given.size() == expected.size());
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      CAPTURE(i);
+      CHECK(same(given[i], expected[i]));
+    }
+  }
+}
+
 TEST_CASE("constants are kept as they are when they are met: memory of others, what is written to, what C++ filled") {
   const auto same_again = [](auto f) {
     const auto gm = trace(f, {torch::randn({4})});

@@ -146,14 +146,8 @@ class BuiltWriter {
       case Value::tensor: text += " auto " + name + " = " + given + "[0];"; break;
       case Value::tensors: text += " auto& " + name + " = " + given + ";"; break;
       case Value::tuple: {
-        // Flat tuples of tensors only; their parts are taken by number.
-        std::string parts;
-        const std::string type = types_.of(node);
-        const std::size_t count = static_cast<std::size_t>(std::count(type.begin(), type.end(), ',')) + 1;
-        if (type.find("std::tuple<", 1) != std::string::npos || type.find("std::vector") != std::string::npos)
-          fail("it returns nested values, which a built module cannot take from the program");
-        for (std::size_t i = 0; i < count; ++i) parts += (i ? ", " : "") + given + "[" + std::to_string(i) + "]";
-        text += " auto " + name + " = std::make_tuple(" + parts + ");";
+        std::size_t next = 0;
+        text += " auto " + name + " = " + taken(types_.of(node), given, next) + ";";
         break;
       }
       default:
@@ -162,6 +156,32 @@ class BuiltWriter {
              "return one, or run the graph interpreted");
     }
     return text + releases(node);
+  }
+
+  /// A value of the type, of the tensors in the list `given` from number `next` on.
+  std::string taken(const std::string& type, const std::string& given, std::size_t& next) const {
+    if (type == "torch::Tensor") return given + "[" + std::to_string(next++) + "]";
+    if (!type.starts_with("std::tuple<"))
+      fail("it returns a tuple with a part of type " + type +
+           "; of what runs in the program a built module takes tensors, tuples of them, or one list of them");
+    std::string parts;
+    for (std::int64_t i = 0; item_type(type, i) != "auto"; ++i)
+      parts += (i ? ", " : "") + taken(item_type(type, i), given, next);
+    return "std::make_tuple(" + parts + ")";
+  }
+  /// The parts of a tuple named `name`, those of tuples in it too, are given as results.
+  ResultShape tuple_result(const std::string& type, const std::string& name, std::string& text) const {
+    using Kind = ResultShape::Kind;
+    if (type == "torch::Tensor") {
+      text += "give({" + name + "}); ";
+      return {.kind = Kind::tensor};
+    }
+    if (!type.starts_with("std::tuple<")) fail("a tuple that is returned has a part of type " + type);
+    ResultShape shape{.kind = Kind::tuple};
+    for (std::int64_t i = 0; item_type(type, i) != "auto"; ++i)
+      shape.items.push_back(
+          tuple_result(item_type(type, i), "std::get<" + std::to_string(i) + ">(" + name + ")", text));
+    return shape;
   }
 
   ResultShape result(const Argument& value, std::string& text) {
@@ -178,18 +198,7 @@ class BuiltWriter {
         switch (value_of(node)) {
           case Value::tensor: text += "give({" + name + "}); "; return {.kind = Kind::tensor};
           case Value::tensors: text += "give(" + name + "); "; return {.kind = Kind::list_of_tensors};
-          case Value::tuple: {
-            const Operator* op = operator_of(node);
-            if (!op) fail("a tuple of '" + name + "' cannot be returned whole; take its parts");
-            ResultShape shape{.kind = Kind::tuple};
-            for (std::size_t i = 0; i < op->returns.size(); ++i) {
-              if (op->returns[i].type != Type{.base = ValueType::tensor})
-                fail("a tuple of '" + name + "' holds more than tensors");
-              text += "give({std::get<" + std::to_string(i) + ">(" + name + ")}); ";
-              shape.items.push_back({.kind = Kind::tensor});
-            }
-            return shape;
-          }
+          case Value::tuple: return tuple_result(types_.of(node), name, text);
           default: fail("'" + name + "' is a number; a built module returns tensors");
         }
       }

@@ -2,12 +2,21 @@
 // Main names: CppTypes. Linear in the graph. Cost: light.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "fxx/ir/graph.hpp"
 
 namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+/// Type of one item that getitem takes out of a container's type: "std::tuple<A, B>" and 1 give B; "auto" when the tuple
+/// is not so long.
+std::string item_type(const std::string& container, std::int64_t index);
+
+}  // namespace detail
 
 /// "torch::Tensor", "std::vector<torch::Tensor>", "std::tuple<...>", "int64_t"; "auto" when nothing tells.
 class CppTypes {

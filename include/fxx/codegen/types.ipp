@@ -36,7 +36,6 @@ FXX_INLINE std::string cpp_result_of(const Operator& op) {
   return tuple.empty() ? "void" : tuple + ">";
 }
 
-/// Type of one item that getitem takes out of a container's type: "std::tuple<A, B>" and 1 give B.
 FXX_INLINE std::string item_type(const std::string& container, std::int64_t index) {
   if (container.starts_with("std::vector<")) return container.substr(12, container.size() - 13);
   if (!container.starts_with("std::tuple<")) return container;  // a tensor's part is a tensor

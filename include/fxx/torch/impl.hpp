@@ -24,6 +24,7 @@
 #include "fxx/torch/to_folder.ipp"
 #include "fxx/torch/dispatch_tracer.ipp"
 #include "fxx/torch/trace.ipp"
+#include "fxx/torch/traced_constants.ipp"
 #include "fxx/torch/traced_tensor.ipp"
 #include "fxx/torch/training_flags.ipp"
 #include "fxx/torch/unboxed.ipp"

@@ -25,6 +25,7 @@
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/recurrent.hpp"
 #include "fxx/torch/trace.hpp"
+#include "fxx/torch/traced_constants.hpp"
 #include "fxx/torch/training_flags.hpp"
 #include "fxx/trace/scope.hpp"
 #include "fxx/trace/symbolic.hpp"
@@ -32,21 +33,6 @@
 namespace fxx::inline FXX_ABI {
 
 namespace detail {
-
-/// A constant that the code made and then wrote to is made anew in every run: the graph writes to a copy of it.
-FXX_INLINE void copy_written_constants(Graph& graph, const std::map<std::string, GraphModule::Attribute>& constants) {
-  std::unordered_set<const Node*> written;
-  for (const Node* node : graph.nodes())
-    for (const Node* maker : memory_written_by(*node).makers) written.insert(maker);
-  for (Node* node : graph.nodes()) {
-    const auto* attribute = std::get_if<GetAttr>(&node->op());
-    if (!attribute || !constants.contains(attribute->target) || !written.contains(node)) continue;
-    const InsertPoint point = graph.inserting_after(node);
-    Node* copy = graph.call_function(table_operator(OperatorIndex::clone), {node});
-    if (node->tensor_meta()) copy->set_tensor_meta(*node->tensor_meta());
-    node->replace_all_uses_with(copy, [&](Node* user) { return user != copy; });
-  }
-}
 
 /// What one run of the code left.
 struct Recording {
@@ -421,6 +407,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     if (options.strict && !options.report) refuse_baked(report.sizes);
   }
   const std::vector<FlagUse> uses = flag_uses(graph);
+  fold_filled_lists(graph, owner, recorded.constants);
   copy_written_constants(graph, recorded.constants);
   if (options.reroll_operators) rules::reroll.apply(graph);
   if (options.leaf_modules) {

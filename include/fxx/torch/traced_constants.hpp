@@ -1,0 +1,32 @@
+// Constants that a trace met, made what they are in every run of the code.
+// Main names: detail::fold_filled_lists, detail::copy_written_constants. Linear in the graph. Cost: includes
+// <ATen/core/Tensor.h>.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "fxx/ir/graph.hpp"
+#include "fxx/torch/graph_module.hpp"
+#include "fxx/torch/module_owner.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+using TracedConstants = std::map<std::string, GraphModule::Attribute>;
+
+/// Lets torch::tensor({1, 2, 3}) be one of the constants. What a trace records is how LibTorch makes it, one element at
+/// a time: empty, select, fill_. Lists that hold sizes of dynamic dimensions stay as they are.
+void fold_filled_lists(Graph& graph, const ModuleOwner& owner, TracedConstants& constants);
+
+/// A constant that the code made and then wrote to is made anew in every run: the graph writes to a copy of it.
+void copy_written_constants(Graph& graph, const TracedConstants& constants);
+
+}  // namespace detail
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/traced_constants.ipp"
+#endif
