@@ -30,6 +30,8 @@ namespace fxx::inline FXX_ABI {
 namespace detail {
 
 inline constexpr c10::DispatchKey fake_key = c10::DispatchKey::Fake;
+/// Above autograd, where an operator is still whole: free in every LibTorch build.
+inline constexpr c10::DispatchKey fake_entry_key = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 /// A tensor that torch::tensor({...}) makes in inference mode cannot be told from at::empty; up to so many elements it
 /// is real.
 inline constexpr std::int64_t largest_constant = 4096;
@@ -39,6 +41,23 @@ FXX_INLINE const c10::OperatorHandle*& running_operator() {
   thread_local const c10::OperatorHandle* running = nullptr;
   return running;
 }
+
+/// Whether the operator that the thread is in, whole, fills integers in C++ that it made as a tensor.
+FXX_INLINE bool& fills_integers() {
+  thread_local bool fills = false;
+  return fills;
+}
+
+class FillsIntegers {
+ public:
+  explicit FillsIntegers(bool fills) : before_(std::exchange(fills_integers(), fills)) {}
+  ~FillsIntegers() { fills_integers() = before_; }
+  FillsIntegers(const FillsIntegers&) = delete;
+  FillsIntegers& operator=(const FillsIntegers&) = delete;
+
+ private:
+  bool before_;
+};
 
 /// Sets whether the thread's operators reach the fallback without a fake tensor.
 class FakeKeySwitch {
@@ -103,6 +122,7 @@ struct FakeOperator {
   bool factory = false;     // makes tensors of options
   bool aliases = false;     // a result may share memory with an argument
   bool keeps_real = false;  // needs the elements of arguments that are real
+  bool fills = false;       // makes integers as a tensor, and fills it in C++
   bool is_empty = false, is_scalar_tensor = false, is_equal = false;
 
   explicit FakeOperator(const c10::OperatorHandle& op) : name(op.operator_name()) {
@@ -134,6 +154,7 @@ struct FakeOperator {
     keeps_real = name.name == "aten::_pack_padded_sequence" || name.name == "aten::linspace" ||
                  name.name == "aten::logspace" || name.name == "aten::randint_like";
 
+    fills = name.name == "aten::_pad_packed_sequence" || name.name == "aten::ctc_loss";
     if (UserShapeRules& added = user_shape_rules(); added.version.load() > 0) {
       const std::lock_guard lock(added.mutex);
       if (const auto found = added.rules.find(text_of(name)); found != added.rules.end()) user_rule = found->second;
@@ -201,7 +222,7 @@ FXX_INLINE at::Tensor fake_tensor(c10::Storage storage, const at::Tensor& shape)
   // The backend's own key first, for what asks about layout and device. That of Meta goes before it: by it, composite
   // operators and formulas of gradients leave out their shortcuts that look at elements.
   const auto backend = c10::computeDispatchKey(shape.scalar_type(), c10::kStrided, storage.device());
-  const c10::DispatchKeySet keys = c10::DispatchKeySet({backend, c10::DispatchKey::Meta, fake_key}) |
+  const c10::DispatchKeySet keys = c10::DispatchKeySet({backend, c10::DispatchKey::Meta, fake_key, fake_entry_key}) |
                                    c10::getAutocastRelatedKeySetFromBackend(c10::toBackendComponent(backend));
   at::Tensor fake = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, shape.dtype());
   c10::TensorImpl* impl = fake.unsafeGetTensorImpl();
@@ -215,10 +236,10 @@ FXX_INLINE bool is_plain(const at::Tensor& tensor) {
   return tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested() && tensor.has_storage();
 }
 
-/// Bytes from the start of the memory that a tensor reaches.
-FXX_INLINE std::size_t bytes_reached(const at::Tensor& tensor, std::int64_t offset) {
+/// Bytes from a tensor's first element to its last.
+FXX_INLINE std::size_t bytes_reached(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return 0;
-  std::int64_t last = offset;
+  std::int64_t last = 0;
   for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
   return static_cast<std::size_t>(last + 1) * tensor.itemsize();
 }
@@ -319,10 +340,10 @@ class Twins {
                            "; only dense tensors can be fake",
                        user_context());
     if (device_.is_meta()) return result;
-    for (const Memory& memory : memories_) {
+    for (std::size_t i = memories_.size(); i-- > 0;) {
+      const Memory& memory = memories_[i];
       if (memory.twin.unsafeGetStorageImpl() != result.storage().unsafeGetStorageImpl()) continue;
-      if (memory.fake) return fake_tensor(memory.original, result);
-      return real_view(memory.original, result);
+      return memory.fake ? fake_tensor(memory.original, result) : real_view(memory.original, result);
     }
     memories_.push_back({fake_storage(result.storage().nbytes(), device_), result.storage(), true});
     return fake_tensor(memories_.back().original, result);
@@ -342,7 +363,8 @@ class Twins {
       const bool elsewhere =
           !memory || memory->original.unsafeGetStorageImpl() != original.storage().unsafeGetStorageImpl();
       if (!is_fake(original)) {
-        if (moved || elsewhere)
+        if (is_made_in_scope(original)) make_fake(known, original, twin);
+        else if (moved || elsewhere)
           throw TraceError(ErrorId::unsupported_argument,
                            "fake: '" + text_of(known.name) +
                                "' would resize a real tensor to hold a fake result; give a tensor of the result's size",
@@ -381,6 +403,18 @@ class Twins {
     memories_.push_back({storage, meta_storage(storage.nbytes()), is_fake(tensor)});
     return memories_.back().twin;
   }
+  /// A real tensor of the scope's own that a fake one was written to has no known elements any more.
+  void make_fake(const FakeOperator& known, const at::Tensor& original, const at::Tensor& twin) {
+    if (original.storage().use_count() > 2 || original.nbytes() < original.storage().nbytes())
+      throw TraceError(ErrorId::unsupported_argument,
+                       "fake: '" + text_of(known.name) +
+                           "' writes a fake tensor into real memory that other tensors share; make the tensor by an "
+                           "operator with the fake one, such as torch::cat or torch::where",
+                       user_context());
+    memories_.push_back({fake_storage(twin.storage().nbytes(), original.device()), twin.storage(), true});
+    c10::TensorImpl* impl = original.unsafeGetTensorImpl();
+    impl->shallow_copy_from(fake_tensor(memories_.back().original, twin).getIntrusivePtr());
+  }
   static at::Tensor real_view(const c10::Storage& storage, const at::Tensor& shape) {
     const auto key = c10::computeDispatchKey(shape.scalar_type(), c10::kStrided, storage.device());
     at::Tensor view =
@@ -409,8 +443,9 @@ FXX_INLINE void write_results(const FakeOperator& known, c10::ArrayRef<c10::IVal
         at::assert_no_internal_overlap(out);
         for (std::size_t k = 0; k < first; ++k)
           for_each_tensor(arguments[k], [&](const at::Tensor& in) { at::assert_no_partial_overlap(out, in); });
-        if (given.sizes() != out.sizes()) {
-          if (given.is_contiguous()) {
+        const bool fits_size = given.sizes() == out.sizes();
+        if (!fits_size || (call.restrides() && given.strides() != out.strides())) {
+          if (!fits_size && given.is_contiguous()) {
             out.resize_(given.sizes());
           } else {
             out.resize_({static_cast<std::int64_t>(given.storage().nbytes() / given.itemsize())});
@@ -543,7 +578,7 @@ FXX_INLINE void run_in_scope(const c10::OperatorHandle& op, const FakeOperator& 
     // the tracking of views not, outside of inference mode.
     const bool by_data = c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset) &&
                          !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::ADInplaceOrView);
-    real = known.is_scalar_tensor || (known.is_empty && by_data);
+    real = known.is_scalar_tensor || (known.is_empty && (by_data || fills_integers()));
     if (real && known.is_empty && c10::InferenceMode::is_enabled()) {
       std::int64_t count = 1;
       for (std::int64_t size : arguments[0].toIntVector()) count *= size;
@@ -577,14 +612,25 @@ FXX_INLINE void fake_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet
   else run_real(op, keys, stack);
 }
 
-/// The fallback is registered once per process, when the first scope or fake tensor is made.
+/// An operator with a fake tensor, before it is taken apart: what its parts make is fake as well.
+FXX_INLINE void fake_entry(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const FakeKeySwitch on(true);
+  const c10::impl::ExcludeDispatchKeyGuard entered(fake_entry_key);
+  const FillsIntegers fills(fake_operator(op).fills);
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, fake_entry_key), stack);
+}
+
+/// The fallbacks are registered once per process, when the first scope or fake tensor is made.
 FXX_INLINE void register_fake_fallback() {
-  static torch::Library* library = [] {
-    auto* made = new torch::Library(torch::Library::IMPL, "_", fake_key, __FILE__, __LINE__);
-    made->fallback(torch::CppFunction::makeFromBoxedFunction<&fake_fallback>());
-    return made;  // stays for the life of the process, as the dispatcher does
+  static const bool registered = [] {
+    // They stay for the life of the process, as the dispatcher does.
+    auto* fallback = new torch::Library(torch::Library::IMPL, "_", fake_key, __FILE__, __LINE__);
+    fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&fake_fallback>());
+    auto* entry = new torch::Library(torch::Library::IMPL, "_", fake_entry_key, __FILE__, __LINE__);
+    entry->fallback(torch::CppFunction::makeFromBoxedFunction<&fake_entry>());
+    return true;
   }();
-  (void)library;
+  (void)registered;
 }
 
 FXX_INLINE void add_shape_rule(const std::string& op, c10::KernelFunction rule, c10::FunctionSchema schema) {
@@ -634,7 +680,7 @@ FXX_INLINE at::Tensor fake_like(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   at::Tensor fake = detail::FakeCopies().copy_of(tensor);
   // In memory of its own, that holds what the tensor shows and no more.
-  fake.storage().unsafeGetStorageImpl()->set_nbytes(detail::bytes_reached(tensor, 0));
+  fake.storage().unsafeGetStorageImpl()->set_nbytes(detail::bytes_reached(tensor));
   fake.unsafeGetTensorImpl()->set_storage_offset(0);
   return fake;
 }

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,10 @@ class ShapeCall {
   void allow_cast() { casts_ = true; }
   bool casts() const { return casts_; }
 
+  /// `out` gets the strides of the result though it has its size.
+  void restride() { restrides_ = true; }
+  bool restrides() const { return restrides_; }
+
   void give(c10::IValue result) { results_.push_back(std::move(result)); }
   std::vector<c10::IValue>& results() { return results_; }
 
@@ -65,11 +70,13 @@ class ShapeCall {
   const c10::OperatorHandle& op_;
   c10::ArrayRef<c10::IValue> arguments_;
   std::vector<c10::IValue> results_;
-  bool casts_ = false;
+  bool casts_ = false, restrides_ = false;
 };
 
 using ShapeRule = void (*)(ShapeCall& call);
 
+/// All rules, by the operator's name without "aten::".
+const std::unordered_map<std::string_view, ShapeRule>& shape_rules();
 /// The rule for an operator, or null.
 ShapeRule find_shape_rule(const c10::OperatorName& name);
 /// For an operator that writes to `out`, the rule for the one that does not; or null.

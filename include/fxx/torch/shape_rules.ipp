@@ -5,6 +5,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
 
@@ -144,9 +145,9 @@ FXX_INLINE std::int64_t wrapped(std::int64_t dim, std::int64_t dims) { return c1
 
 FXX_INLINE Sizes reduced(const Tensor& t, Sizes dims, bool keep) {
   std::vector<bool> gone(static_cast<std::size_t>(t.dim()), dims.empty());
+  if (t.dim() == 0) gone.resize(1);  // as of one dimension
   for (std::int64_t d : dims) {
     const std::int64_t at = wrapped(d, t.dim());
-    if (t.dim() == 0) continue;
     TORCH_CHECK(!gone[static_cast<std::size_t>(at)], "dim ", at, " appears multiple times in the list of dims");
     gone[static_cast<std::size_t>(at)] = true;
   }
@@ -159,14 +160,18 @@ FXX_INLINE Sizes reduced(const Tensor& t, Sizes dims, bool keep) {
 }
 FXX_INLINE Sizes optional_dims(const ShapeCall& c, std::size_t i) { return c.has(i) ? c.integers(i) : Sizes{}; }
 
+/// Refuses the dtypes that the operator's kernel does not know. Some operators call it for tensors that have elements.
+FXX_INLINE void refuse_dtype(const Tensor& t, bool refused, const char* op) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!refused, "\"", op, "\" not implemented for '", c10::toString(t.scalar_type()), "'");
+}
+FXX_INLINE bool is_bool(const Tensor& t) { return t.scalar_type() == at::kBool; }
 FXX_INLINE void check_floating(const Tensor& t, const char* op) {
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(t.scalar_type()), "\"", op, "\" not implemented for '",
-                              c10::toString(t.scalar_type()), "'");
+  refuse_dtype(t, !at::isFloatingType(t.scalar_type()), op);
 }
 FXX_INLINE void check_floating_or_complex(const Tensor& t, const char* op) {
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(t.scalar_type()) || at::isComplexType(t.scalar_type()), "\"", op,
-                              "\" not implemented for '", c10::toString(t.scalar_type()), "'");
+  refuse_dtype(t, !at::isFloatingType(t.scalar_type()) && !t.is_complex(), op);
 }
+FXX_INLINE void check_ordered(const Tensor& t, const char* op) { refuse_dtype(t, t.is_complex(), op); }
 FXX_INLINE void check_same_dtype(const Tensor& a, const Tensor& b, const char* op) {
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), op, ": expected tensors of one dtype, but got ", a.scalar_type(),
               " and ", b.scalar_type());
@@ -181,29 +186,75 @@ FXX_INLINE ScalarType parameter_dtype(const Tensor& input, const Tensor& weight,
 // --- rules by kind -----------------------------------------------------------------------------------------------
 
 FXX_INLINE void like_first(ShapeCall& c) { c.give(like(c.tensor(0))); }
+/// Random numbers, of the size of the first tensor.
+FXX_INLINE void drawn(ShapeCall& c) {
+  check_floating(c.tensor(0), "random numbers");
+  c.give(contiguous_like(c.tensor(0)));
+}
+FXX_INLINE void drawn_bits(ShapeCall& c) {
+  if (c.tensor(0).numel() > 0) check_floating(c.tensor(0), "bernoulli_tensor_cpu_p_");
+  c.give(contiguous_like(c.tensor(0)));
+}
 FXX_INLINE void contiguous_like_first(ShapeCall& c) { c.give(contiguous_like(c.tensor(0))); }
 /// An operator over elements, whose result casts to the dtype of `out`.
 FXX_INLINE void elementwise(ShapeCall& c, std::size_t operands, Promotion promotion,
                             std::optional<ScalarType> dtype = {}) {
-  c.allow_cast();
+  if (promotion != Promotion::none) c.allow_cast();
   if (operands == 1) c.give(pointwise({operand(c, 0)}, promotion, dtype));
   else c.give(pointwise({operand(c, 0), operand(c, 1)}, promotion, dtype));
 }
 FXX_INLINE void unary(ShapeCall& c) { elementwise(c, 1, Promotion::none); }
-FXX_INLINE void unary_float(ShapeCall& c) { elementwise(c, 1, Promotion::to_float); }
+FXX_INLINE void unary_of_floats(ShapeCall& c) {
+  check_floating(c.tensor(0), "the operator");
+  unary(c);
+}
+FXX_INLINE void unary_float(ShapeCall& c) {
+  check_ordered(c.tensor(0), "the operator");
+  elementwise(c, 1, Promotion::to_float);
+}
 FXX_INLINE void unary_boolean(ShapeCall& c) { elementwise(c, 1, Promotion::boolean); }
+FXX_INLINE void relu(ShapeCall& c) {
+  refuse_dtype(c.tensor(0), is_bool(c.tensor(0)) || c.tensor(0).is_complex(), "relu");
+  unary(c);
+}
+/// self, min, max.
+FXX_INLINE void hardtanh(ShapeCall& c) {
+  const Tensor x = c.tensor(0);
+  refuse_dtype(x, is_bool(x) || x.is_complex(), "hardtanh");
+  TORCH_CHECK(x.scalar_type() != at::kByte || (c.number(1).toDouble() >= 0 && c.number(2).toDouble() >= 0),
+              "cannot do hardtanh on an unsigned type with negative limits");
+  unary(c);
+}
 FXX_INLINE void binary(ShapeCall& c) { elementwise(c, 2, Promotion::common); }
+FXX_INLINE void binary_ordered(ShapeCall& c) {
+  binary(c);
+  check_ordered(c.results()[0].toTensor(), "the operator");
+}
+FXX_INLINE void shift(ShapeCall& c) {
+  binary(c);
+  const Tensor out = c.results()[0].toTensor();
+  refuse_dtype(out, !at::isIntegralType(out.scalar_type(), false), "shift");
+}
+/// other - self.
+FXX_INLINE void reversed_difference(ShapeCall& c) {
+  const Tensor a = c.tensor(0), b = c.tensor(1);
+  TORCH_CHECK(!is_bool(a) && !is_bool(b), "Subtraction, the `-` operator, with a bool tensor is not supported.");
+  c.allow_cast();
+  c.give(pointwise({b, a}, Promotion::common));
+}
 FXX_INLINE void binary_boolean(ShapeCall& c) { elementwise(c, 2, Promotion::boolean); }
 FXX_INLINE void binary_same(ShapeCall& c) { c.give(pointwise({c.tensor(0), c.tensor(1)})); }
 /// A complex number's absolute value and the like are real.
-FXX_INLINE void unary_real(ShapeCall& c) {
+FXX_INLINE void absolute(ShapeCall& c) {
   const Tensor x = c.tensor(0);
+  refuse_dtype(x, is_bool(x), "abs_cpu");
   if (!x.is_complex()) return unary(c);
   elementwise(c, 1, Promotion::common, c10::toRealValueType(x.scalar_type()));
 }
 FXX_INLINE void angle(ShapeCall& c) {
-  if (at::isIntegralType(c.tensor(0).scalar_type(), true)) unary_float(c);
-  else unary_real(c);
+  const Tensor x = c.tensor(0);
+  if (x.is_complex()) c.give(contiguous_like(x, c10::toRealValueType(x.scalar_type())));
+  else elementwise(c, 1, Promotion::to_float);
 }
 FXX_INLINE void masked(ShapeCall& c) { c.give(pointwise({c.tensor(0), c.tensor(1)}, Promotion::to_float)); }
 FXX_INLINE void nothing(ShapeCall&) {}
@@ -229,6 +280,7 @@ struct Convolution {
   Sizes stride, padding, dilation, output_padding;
   bool transposed = false;
   std::int64_t groups = 1;
+  bool may_be_empty = false;
 };
 
 FXX_INLINE void check_convolution(Convolution& v) {
@@ -263,6 +315,37 @@ FXX_INLINE void check_convolution(Convolution& v) {
               v.weight.sizes(), ", expected bias to be 1-dimensional with ", out, " elements");
 }
 
+/// Whether oneDNN convolves; the other kernels are slower for large tensors and faster for small ones.
+FXX_INLINE bool uses_onednn(const Convolution& v) {
+  static const bool has = at::globalContext().hasMKLDNN();
+  const ScalarType type = v.input.scalar_type();
+  if (!has || !at::globalContext().userEnabledMkldnn() || v.input.numel() == 0) return false;
+  if (type == at::kBFloat16 || type == at::kHalf) return true;
+  if (type != at::kFloat) return false;
+  const auto any_above_one = [](const Sizes& list) {
+    return std::any_of(list.begin(), list.end(), [](std::int64_t i) { return i > 1; });
+  };
+  for (std::size_t d = 0; d < v.stride.size(); ++d)
+    if (v.transposed && v.output_padding[d] >= v.stride[d]) return false;
+  const auto k = [&](std::int64_t d) { return v.weight.size(d); };
+  const std::int64_t n = v.input.size(0);
+  const bool threads_help = any_above_one(v.stride) || any_above_one(v.dilation) || n >= 16 || k(-1) != 1 ||
+                            k(-2) != 1 || at::get_num_threads() > 1;
+  const bool large = v.groups > 1 || (k(-1) > 3 && k(-2) > 3) || n > 1 ||
+                     (v.input.dim() > 3 && product(v.input.sizes().slice(0, 4)) > 20480);
+  return threads_help && large;
+}
+/// Channels last when either operand is and the kernel knows it.
+FXX_INLINE at::MemoryFormat convolution_format(const Convolution& v) {
+  using at::MemoryFormat;
+  const auto either = [&](MemoryFormat format) {
+    return v.input.suggest_memory_format() == format || v.weight.suggest_memory_format() == format;
+  };
+  if (v.input.dim() == 4 && either(MemoryFormat::ChannelsLast)) return MemoryFormat::ChannelsLast;
+  if (v.input.dim() == 5 && either(MemoryFormat::ChannelsLast3d) && uses_onednn(v)) return MemoryFormat::ChannelsLast3d;
+  return MemoryFormat::Contiguous;
+}
+
 FXX_INLINE Sizes convolution_sizes(const Convolution& v) {
   Sizes sizes = {v.input.size(0), v.transposed ? v.weight.size(1) * v.groups : v.weight.size(0)};
   for (std::size_t d = 0; d < v.stride.size(); ++d) {
@@ -273,28 +356,16 @@ FXX_INLINE Sizes convolution_sizes(const Convolution& v) {
                   "output padding must be smaller than either stride or dilation, but got output_padding ",
                   v.output_padding[d]);
       sizes.push_back((in - 1) * v.stride[d] - 2 * v.padding[d] + span + v.output_padding[d]);
-      TORCH_CHECK(sizes.back() >= 1 || in == 0, "Given input size ", v.input.sizes(),
+      TORCH_CHECK(sizes.back() >= !uses_onednn(v) || in == 0, "Given input size ", v.input.sizes(),
                   ". Calculated output size is too small");
     } else {
-      TORCH_CHECK(in + 2 * v.padding[d] >= span, "Calculated padded input size per channel: (", in + 2 * v.padding[d],
-                  "). Kernel size: (", span, "). Kernel size can't be greater than actual input size");
-      sizes.push_back((in + 2 * v.padding[d] - span) / v.stride[d] + 1);
+      TORCH_CHECK(in + 2 * v.padding[d] >= span - v.may_be_empty, "Calculated padded input size per channel: (",
+                  in + 2 * v.padding[d], "). Kernel size: (", span,
+                  "). Kernel size can't be greater than actual input size");
+      sizes.push_back(in + 2 * v.padding[d] < span ? 0 : (in + 2 * v.padding[d] - span) / v.stride[d] + 1);
     }
   }
   return sizes;
-}
-
-/// Channels last when either operand is, but for dtypes whose kernels do not know it.
-FXX_INLINE at::MemoryFormat convolution_format(const Convolution& v) {
-  using at::MemoryFormat;
-  const ScalarType type = v.input.scalar_type();
-  if (type == at::kDouble || at::isComplexType(type) || at::isIntegralType(type, true)) return MemoryFormat::Contiguous;
-  const auto either = [&](MemoryFormat format) {
-    return v.input.suggest_memory_format() == format || v.weight.suggest_memory_format() == format;
-  };
-  if (v.input.dim() == 4 && either(MemoryFormat::ChannelsLast)) return MemoryFormat::ChannelsLast;
-  if (v.input.dim() == 5 && either(MemoryFormat::ChannelsLast3d)) return MemoryFormat::ChannelsLast3d;
-  return MemoryFormat::Contiguous;
 }
 
 FXX_INLINE void give_convolution(ShapeCall& c, Convolution v) {
@@ -323,7 +394,11 @@ FXX_INLINE void give_slow_convolution(ShapeCall& c, std::size_t dilation, std::s
                 dilation ? c.integers(dilation) : Sizes{1},
                 output_padding ? c.integers(output_padding) : Sizes{},
                 output_padding > 0};
-  const bool single = v.input.dim() + 1 == v.weight.dim();
+  const auto dims = static_cast<std::size_t>(v.weight.dim() - 2);
+  TORCH_CHECK(v.stride.size() == dims && v.padding.size() == dims && (!dilation || v.dilation.size() == dims),
+              "expected stride, padding and dilation of ", dims, " numbers");
+  v.may_be_empty = dilation > 0;
+  const bool single = dilation > 0 && v.input.dim() + 1 == v.weight.dim();
   if (single) v.input = v.input.unsqueeze(0);
   check_convolution(v);
   const Sizes sizes = convolution_sizes(v);
@@ -384,7 +459,7 @@ FXX_INLINE void give_batch_norm(ShapeCall& c, const BatchNorm& n) {
               "running_mean and running_var must be defined in evaluation mode");
   c.give(formatted_like(n.input));
   const Sizes kept = {n.training ? channels : 0};
-  const ScalarType dtype = parameter_dtype(n.input, n.weight);
+  const ScalarType dtype = parameter_dtype(n.input, n.weight, n.bias.defined() ? n.bias : n.mean);
   c.give(meta_tensor(kept, dtype));
   c.give(meta_tensor(kept, dtype));
 }
@@ -489,13 +564,12 @@ FXX_INLINE void weight_norm_backward(ShapeCall& c) {
 FXX_INLINE Sizes with_last(const Tensor& t, at::IntArrayRef sizes) {
   return joined(t.sizes().slice(0, static_cast<std::size_t>(t.dim()) - sizes.size()), sizes);
 }
-FXX_INLINE void check_spatial(const Tensor& t, std::int64_t dims, const char* op) {
+FXX_INLINE void check_spatial(const Tensor& t, std::int64_t dims, const char* op, bool channels = true) {
   TORCH_CHECK(t.dim() == dims + 1 || t.dim() == dims + 2, op, "(): Expected ", dims + 1, "D or ", dims + 2,
               "D tensor, but got ", t.sizes());
-  for (std::int64_t d = t.dim() == dims + 2; d < t.dim(); ++d)
-    TORCH_CHECK(t.size(d) > 0, op,
-                "(): Expected input to have non-zero size for non-batch dimensions, but input has sizes ", t.sizes(),
-                " with dimension ", d, " being empty");
+  for (std::int64_t d = t.dim() - dims - channels; d < t.dim(); ++d)
+    TORCH_CHECK(t.size(d) > 0, op, "(): Expected input to have non-zero size for non-batch dimensions, but input has ",
+                "sizes ", t.sizes(), " with dimension ", d, " being empty");
 }
 template <std::int64_t Dims>
 void adaptive_average_pool(ShapeCall& c) {
@@ -503,8 +577,9 @@ void adaptive_average_pool(ShapeCall& c) {
   const Sizes out = c.integers(1);
   TORCH_CHECK(out.size() == Dims, "adaptive_avg_pool: output_size must be ", Dims, " integers");
   for (std::int64_t size : out) TORCH_CHECK(size >= 0, "adaptive_avg_pool: output_size must be non-negative");
-  check_spatial(x, Dims, "adaptive_avg_pool");
-  check_floating(x, "adaptive_avg_pool");
+  check_spatial(x, Dims, "adaptive_avg_pool", false);
+  if (x.numel() > 0 && product(out) > 0) check_floating(x, "adaptive_avg_pool");
+  if (x.dim() == Dims + 2) c.restride();
   c.give(meta_tensor(with_last(x, out), x.scalar_type(),
                      Dims == 2 ? x.suggest_memory_format() : at::MemoryFormat::Contiguous));
 }
@@ -555,6 +630,7 @@ void max_unpool(ShapeCall& c) {
 FXX_INLINE void reflection_pad2d(ShapeCall& c) {
   const Tensor x = c.tensor(0);
   const Sizes pad = c.integers(1);
+  if (x.dim() == 4) c.restride();
   TORCH_CHECK(pad.size() == 4, "padding size is expected to be 4, but got ", pad.size());
   check_spatial(x, 2, "reflection_pad2d");
   const std::int64_t height = x.size(-2), width = x.size(-1);
@@ -565,6 +641,41 @@ FXX_INLINE void reflection_pad2d(ShapeCall& c) {
   TORCH_CHECK(out[0] >= 1 || out[1] >= 1, "input ", x.sizes(), " is too small for padding ", at::IntArrayRef(pad));
   c.give(meta_tensor(with_last(x, out), x.scalar_type(), x.suggest_memory_format()));
 }
+
+template <std::size_t Dims>
+void replication_pad(ShapeCall& c) {
+  const Tensor x = c.tensor(0);
+  const Sizes pad = c.integers(1);
+  TORCH_CHECK(pad.size() == 2 * Dims, "padding size is expected to be ", 2 * Dims, ", but got ", pad.size());
+  check_spatial(x, Dims, "replication_pad");
+  Sizes out;
+  for (std::size_t d = 0; d < Dims; ++d) {
+    const std::size_t at = 2 * (Dims - 1 - d);
+    out.push_back(x.size(x.dim() - static_cast<std::int64_t>(Dims - d)) + pad[at] + pad[at + 1]);
+  }
+  TORCH_CHECK(std::any_of(out.begin(), out.end(), [](std::int64_t size) { return size >= 1; }), "input ", x.sizes(),
+              " is too small for padding ", at::IntArrayRef(pad));
+  c.give(meta_tensor(with_last(x, out), x.scalar_type(), x.suggest_memory_format()));
+}
+/// self, factor: channels become pixels, or back.
+FXX_INLINE void give_shuffled_pixels(ShapeCall& c, bool back) {
+  const Tensor x = c.tensor(0);
+  const std::int64_t r = c.integer(1);
+  TORCH_CHECK(x.dim() >= 3 && r > 0,
+              "pixel_shuffle expects input to have at least 3 dimensions and a positive factor, but"
+              " got input with ",
+              x.dim(), " dimension(s) and ", r);
+  TORCH_CHECK(x.suggest_memory_format() != at::MemoryFormat::ChannelsLast3d,
+              "Unsupported memory format. Supports only ChannelsLast, Contiguous");
+  const std::int64_t channels = x.size(-3), height = x.size(-2), width = x.size(-1);
+  TORCH_CHECK(back ? height % r == 0 && width % r == 0 : channels % (r * r) == 0,
+              "pixel_shuffle expects its input to be divisible by the factor ", r, ", but got ", x.sizes());
+  const Sizes out =
+      back ? Sizes{channels * r * r, height / r, width / r} : Sizes{channels / r / r, height * r, width * r};
+  c.give(meta_tensor(with_last(x, out), x.scalar_type(), x.suggest_memory_format()));
+}
+FXX_INLINE void pixel_shuffle(ShapeCall& c) { give_shuffled_pixels(c, false); }
+FXX_INLINE void pixel_unshuffle(ShapeCall& c) { give_shuffled_pixels(c, true); }
 
 /// input, grid: (N, C, [D,] H, W), (N, [D,] H, W, dims).
 template <std::int64_t Dims>
@@ -607,6 +718,7 @@ FXX_INLINE void im2col(ShapeCall& c) {
   Sizes sizes = {x.size(-3) * product(k), windows(x.size(-2), k[0], dilation[0], padding[0], stride[0]) *
                                               windows(x.size(-1), k[1], dilation[1], padding[1], stride[1])};
   if (x.dim() == 4) sizes.insert(sizes.begin(), x.size(0));
+  else c.restride();
   c.give(meta_tensor(sizes, x.scalar_type()));
 }
 /// self, output_size, kernel_size, dilation, padding, stride.
@@ -685,6 +797,7 @@ FXX_INLINE void index_select(ShapeCall& c) {
   const std::int64_t dim = wrapped(c.integer(1), x.dim());
   TORCH_CHECK(x.dim() > 0 || index.numel() == 1, "index_select(): Index to scalar can have only 1 value, got ",
               index.numel(), " value(s)");
+  TORCH_CHECK_INDEX(x.dim() == 0 || x.size(dim) > 0 || index.numel() == 0, "index out of range in self");
   Sizes sizes = x.sizes().vec();
   if (x.dim() > 0) sizes[static_cast<std::size_t>(dim)] = index.numel();
   c.give(meta_tensor(sizes, x.scalar_type()));
@@ -701,7 +814,9 @@ FXX_INLINE void index_fill(ShapeCall& c) {
   const Tensor x = c.tensor(0), index = c.tensor(2);
   TORCH_CHECK_INDEX(index.scalar_type() == at::kLong, "index_fill_(): Expected dtype int64 for index.");
   TORCH_CHECK_INDEX(index.dim() <= 1, "Index has to be a vector/scalar");
-  wrapped(c.integer(1), x.dim());
+  const std::int64_t dim = wrapped(c.integer(1), x.dim());
+  TORCH_CHECK_INDEX(x.dim() == 0 || x.size(dim) > 0 || index.numel() == 0, "index is out of bounds for dimension ", dim,
+                    " with size 0");
   if (c[3].isTensor())
     TORCH_CHECK(c.tensor(3).dim() == 0, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
                 c.tensor(3).dim(), " dimension(s).");
@@ -728,13 +843,14 @@ FXX_INLINE void embedding_bag(ShapeCall& c) {
               "embedding_bag: per_sample_weights goes with mode 'sum' and has one weight for each index");
   const std::int64_t bags = offsets.size(0) - last;
   const ScalarType type = weight.scalar_type(), index = indices.scalar_type();
-  const bool fast = (type == at::kFloat || type == at::kHalf || type == at::kBFloat16) && weight.stride(1) == 1 &&
-                    c.integer(8) < 0 && (!scales.defined() || scales.stride(0) == 1);
+  const bool fast = mode == 0 && (type == at::kFloat || type == at::kHalf || type == at::kBFloat16) &&
+                    weight.stride(1) == 1 && c.integer(8) < 0 && (!scales.defined() || scales.stride(0) == 1);
+  const std::int64_t counted = mode == 0 ? offsets.size(0) : bags;
   c.give(meta_tensor({bags, weight.size(1)}, type));
-  c.give(meta_tensor({mode != 2 && fast ? 0 : indices.size(0)}, index));
-  c.give(meta_tensor({bags}, index));
+  c.give(meta_tensor({fast ? 0 : indices.size(0)}, index));
+  c.give(meta_tensor({counted}, index));
   if (mode == 2) c.give(meta_tensor({bags, weight.size(1)}, index));
-  else c.give(meta_tensor({bags}, index));
+  else c.give(meta_tensor({counted}, index));
 }
 /// grad, indices, offset2bag, bag_size, maximum_indices, num_weights, ...
 FXX_INLINE void embedding_bag_dense_backward(ShapeCall& c) {
@@ -773,12 +889,19 @@ FXX_INLINE void check_reduced(const Tensor& t, std::int64_t dim, const char* op)
 }
 /// self, dim, keepdim: values and indices.
 FXX_INLINE void select_over_dim(ShapeCall& c) {
-  check_reduced(c.tensor(0), c.integer(1), "median or mode");
+  const Tensor x = c.tensor(0);
+  check_reduced(x, c.integer(1), "median or mode");
+  refuse_dtype(x, x.is_complex() && x.dim() > 0 && x.numel() > 0, "median or mode");
   give_values_and_indices(c, reduced(c.tensor(0), {c.integer(1)}, c.flag(2)));
+}
+FXX_INLINE void median_over_dim(ShapeCall& c) {
+  refuse_dtype(c.tensor(0), is_bool(c.tensor(0)) || c.tensor(0).is_complex(), "median_out");
+  select_over_dim(c);
 }
 /// self, k, dim, keepdim.
 FXX_INLINE void kthvalue(ShapeCall& c) {
   const Tensor x = c.tensor(0);
+  refuse_dtype(x, (is_bool(x) || x.is_complex()) && x.dim() > 0, "kthvalue_cpu");
   const std::int64_t dim = wrapped(c.integer(2), x.dim()), size = x.dim() ? x.size(dim) : 1;
   TORCH_CHECK(c.integer(1) >= 1 && c.integer(1) <= size, "kthvalue(): selected number k out of range for dimension ",
               dim);
@@ -786,7 +909,14 @@ FXX_INLINE void kthvalue(ShapeCall& c) {
 }
 /// One element: a median, the largest.
 FXX_INLINE void one_element(ShapeCall& c) { c.give(meta_tensor({}, c.tensor(0).scalar_type())); }
+FXX_INLINE void median(ShapeCall& c) {
+  refuse_dtype(c.tensor(0), (is_bool(c.tensor(0)) || c.tensor(0).is_complex()) && c.tensor(0).numel() > 0,
+               "median_cpu");
+  one_element(c);
+}
 FXX_INLINE void largest(ShapeCall& c) {
+  c.allow_cast();
+  check_ordered(c.tensor(0), "max_all");
   TORCH_CHECK(c.tensor(0).numel() > 0,
               "max(): Expected reduction dim to be specified for input.numel() == 0. Specify "
               "the reduction dim with the 'dim' argument.");
@@ -825,6 +955,7 @@ FXX_INLINE void deviation(ShapeCall& c) { give_deviation(c, false); }
 FXX_INLINE void deviation_and_mean(ShapeCall& c) { give_deviation(c, true); }
 /// self, dim.
 FXX_INLINE void cumulative(ShapeCall& c) {
+  check_floating_or_complex(c.tensor(0), "logcumsumexp_out_cpu");
   wrapped(c.integer(1), c.tensor(0).dim());
   contiguous_like_first(c);
 }
@@ -846,6 +977,7 @@ FXX_INLINE void segment_reduce(ShapeCall& c) {
   c.give(meta_tensor(sizes, x.scalar_type()));
 }
 FXX_INLINE void trace_of_matrix(ShapeCall& c) {
+  refuse_dtype(c.tensor(0), is_bool(c.tensor(0)), "trace");
   TORCH_CHECK(c.tensor(0).dim() == 2, "trace: expected a matrix, but got tensor with dim ", c.tensor(0).dim());
   c.give(meta_tensor({}, sum_dtype(c.tensor(0).scalar_type())));
 }
@@ -856,6 +988,10 @@ FXX_INLINE void histc(ShapeCall& c) {
   c.give(meta_tensor({c.integer(1)}, c.tensor(0).scalar_type()));
 }
 FXX_INLINE void histogram(ShapeCall& c) {
+  const Tensor x = c.tensor(0);
+  const bool half = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
+  refuse_dtype(x, half ? x.numel() > 0 : !at::isFloatingType(x.scalar_type()), "histogramdd");
+  TORCH_CHECK(!c[1].isTensor() || c.tensor(1).dim() == 1, "torch.histogram: bins tensor should have one dimension");
   const ScalarType type = c.tensor(0).scalar_type();
   const std::int64_t bins = c[1].isTensor() ? c.tensor(1).numel() - 1 : c.integer(1);
   TORCH_CHECK(bins > 0, "histogram(): expected at least one bin");
@@ -864,6 +1000,8 @@ FXX_INLINE void histogram(ShapeCall& c) {
 }
 /// (Tensor or number, boundaries, out_int32, ...): an index for each.
 FXX_INLINE void bucketize(ShapeCall& c) {
+  for (std::size_t i = 0; i < 2; ++i)
+    if (c[i].isTensor() && c.tensor(i).numel() > 0) check_ordered(c.tensor(i), "searchsorted_out_cpu");
   const Tensor boundaries = c.tensor(1);
   TORCH_CHECK(boundaries.dim() == 1, "bucketize(): boundaries tensor must be 1 dimension, but got dim(",
               boundaries.dim(), ")");
@@ -872,6 +1010,8 @@ FXX_INLINE void bucketize(ShapeCall& c) {
 }
 /// sorted_sequence, self, out_int32, right, side, sorter.
 FXX_INLINE void searchsorted(ShapeCall& c) {
+  for (std::size_t i = 0; i < 2; ++i)
+    if (c[i].isTensor() && c.tensor(i).numel() > 0) check_ordered(c.tensor(i), "searchsorted_out_cpu");
   const Tensor sorted = c.tensor(0);
   const ScalarType type = c.flag(2) ? at::kInt : at::kLong;
   if (!c[1].isTensor()) {
@@ -896,6 +1036,7 @@ FXX_INLINE void multinomial(ShapeCall& c) {
   TORCH_CHECK(x.dim() == 1 || x.dim() == 2, "prob_dist must be 1 or 2 dim");
   check_floating(x, "multinomial");
   TORCH_CHECK(x.size(-1) <= (1 << 24), "number of categories cannot exceed 2^24");
+  TORCH_CHECK(x.size(-1) > 0, "invalid multinomial distribution (sum of probabilities <= 0)");
   TORCH_CHECK(samples > 0, "cannot sample n_sample <= 0 samples");
   TORCH_CHECK(c.flag(2) || samples <= x.size(-1),
               "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
@@ -991,8 +1132,13 @@ FXX_INLINE void prelu_backward(ShapeCall& c) {
   for (int i = 0; i < 2; ++i) c.give(pointwise({c.tensor(1), c.tensor(2), c.tensor(0)}));
 }
 FXX_INLINE void log_sigmoid(ShapeCall& c) {
-  c.give(like(c.tensor(0)));
-  c.give(like(c.tensor(0)));
+  check_floating(c.tensor(0), "log_sigmoid_cpu");
+  for (int i = 0; i < 2; ++i) c.give(contiguous_like(c.tensor(0)));
+}
+FXX_INLINE void noisy_relu(ShapeCall& c) {
+  const Tensor x = c.tensor(0);
+  refuse_dtype(x, !at::isFloatingType(x.scalar_type()) || x.scalar_type() == at::kHalf, "rrelu_with_noise_out_cpu");
+  c.give(contiguous_like(x));
 }
 FXX_INLINE void glu_backward(ShapeCall& c) {
   const Tensor x = c.tensor(1);
@@ -1002,8 +1148,15 @@ FXX_INLINE void glu_backward(ShapeCall& c) {
   c.give(contiguous_like(x));
 }
 FXX_INLINE void dropout(ShapeCall& c) {
-  c.give(like(c.tensor(0)));
-  c.give(like(c.tensor(0), at::kBool));
+  const Tensor x = c.tensor(0);
+  if (x.numel() == 0) {
+    c.give(x);
+    c.give(like(x));
+    return;
+  }
+  refuse_dtype(x, at::isIntegralType(x.scalar_type(), true), "native_dropout");
+  c.give(like(x));
+  c.give(like(x, at::kBool));
 }
 FXX_INLINE void masked_softmax(ShapeCall& c) {
   TORCH_CHECK(c.tensor(1).scalar_type() == at::kBool, "Mask should be a boolean tensor");
@@ -1022,16 +1175,26 @@ FXX_INLINE void learnable_quantized_backward(ShapeCall& c) {
 /// self, target, weight, reduction.
 FXX_INLINE void cross_entropy_of_bits(ShapeCall& c) {
   const Tensor x = c.tensor(0), target = c.tensor(1);
-  TORCH_CHECK(x.sizes() == target.sizes(), "Using a target size (", target.sizes(),
-              ") that is different to the input size (", x.sizes(),
-              ") is deprecated. Please ensure they have the same size.");
   check_floating(x, "binary_cross_entropy");
+  check_same_dtype(x, target, "binary_cross_entropy");
+  at::infer_size(x.squeeze().sizes(), target.squeeze().sizes());  // throws where they do not broadcast
   loss(c, like(x), c.integer(3));
 }
 /// self, target, reduction, delta.
 FXX_INLINE void huber_loss(ShapeCall& c) {
+  const Tensor x = c.tensor(0), target = c.tensor(1);
   TORCH_CHECK(c.number(3).toDouble() > 0, "huber_loss does not support non-positive values for delta.");
-  loss(c, pointwise({c.tensor(0), c.tensor(1)}, Promotion::common), c.integer(2));
+  const Tensor elements = pointwise({x, target}, Promotion::common);
+  check_floating(elements, "huber_cpu");
+  TORCH_CHECK(c10::canCast(elements.scalar_type(), x.scalar_type()), "result type ", elements.scalar_type(),
+              " can't be cast to the desired output type ", x.scalar_type());
+  const bool fits = elements.sizes() == x.sizes();
+  loss(c, fits ? like(x) : meta_tensor(elements.sizes(), elements.strides(), x.scalar_type()), c.integer(2));
+}
+/// grad_output, self, target, all of one dtype.
+FXX_INLINE void loss_backward(ShapeCall& c) {
+  pointwise({c.tensor(0), c.tensor(1), c.tensor(2)});  // throws where they do not broadcast
+  c.give(contiguous_like(c.tensor(1)));
 }
 /// self (N, C) or (C), target, p, margin, weight, reduction.
 FXX_INLINE void multi_margin_loss(ShapeCall& c) {
@@ -1055,6 +1218,7 @@ FXX_INLINE void multilabel_margin_loss(ShapeCall& c) {
               "Expected non-empty vector or matrix with optional 0-dim batch size, but "
               "got: ",
               x.sizes());
+  TORCH_CHECK(target.scalar_type() == at::kLong, "expected scalar type Long but found ", target.scalar_type());
   TORCH_CHECK(x.dim() <= 2 && x.sizes() == target.sizes(), "inconsistent target size: ", target.sizes(),
               " for input of size: ", x.sizes());
   c.give(c.integer(2) == 0 && x.dim() == 2 ? meta_tensor({x.size(0)}, x.scalar_type())
@@ -1179,8 +1343,13 @@ FXX_INLINE void cholesky(ShapeCall& c) {
   else c.give(columns(c.tensor(0).sizes(), c.tensor(0).scalar_type()));
 }
 FXX_INLINE void columns_like_first(ShapeCall& c) {
+  check_floating_or_complex(c.tensor(0), "the factorisation");
   TORCH_CHECK(c.tensor(0).dim() >= 2, "expected matrices, but got ", c.tensor(0).sizes());
   c.give(columns(c.tensor(0).sizes(), c.tensor(0).scalar_type()));
+}
+FXX_INLINE void square_columns(ShapeCall& c) {
+  check_square(c.tensor(0), "cholesky_inverse");
+  columns_like_first(c);
 }
 FXX_INLINE void matrix_exponential(ShapeCall& c) {
   check_square(c.tensor(0), "linalg.matrix_exp");
@@ -1215,6 +1384,7 @@ FXX_INLINE void ormqr(ShapeCall& c) {
               "torch.ormqr: tau.shape[-1] must be equal to "
               "min(other.shape[",
               c.flag(3) ? -2 : -1, "], input.shape[-1])");
+  check_floating_or_complex(x, "ormqr_cpu");
   check_same_dtype(x, tau, "torch.ormqr");
   check_same_dtype(x, other, "torch.ormqr");
   c.give(columns(other.sizes(), other.scalar_type()));
@@ -1223,6 +1393,7 @@ FXX_INLINE void ormqr(ShapeCall& c) {
 FXX_INLINE void solve_triangular(ShapeCall& c) {
   const Tensor a = c.tensor(0), b = c.tensor(1);
   check_square(a, "linalg.solve_triangular");
+  check_floating_or_complex(a, "triangular_solve_cpu");
   check_same_dtype(a, b, "linalg.solve_triangular");
   TORCH_CHECK(b.dim() >= 2 && a.size(-2) == (c.flag(3) ? b.size(-2) : b.size(-1)),
               "linalg.solve_triangular: Incompatible shapes of A and B for the equation ", a.sizes(), " ", b.sizes());
@@ -1237,6 +1408,7 @@ FXX_INLINE void least_squares(ShapeCall& c) {
   const std::string driver = c.has(3) ? c[3].toStringRef() : "gelsy";
   TORCH_CHECK(a.dim() >= 2 && b.dim() >= 1, "torch.linalg.lstsq: expected matrices, but got ", a.sizes(), " and ",
               b.sizes());
+  check_floating_or_complex(a, "torch.linalg.lstsq");
   check_same_dtype(a, b, "torch.linalg.lstsq");
   const auto batch = [](const Tensor& t, std::int64_t less) {
     return t.sizes().slice(0, static_cast<std::size_t>(t.dim() - less));
@@ -1343,30 +1515,31 @@ FXX_INLINE const std::unordered_map<std::string_view, ShapeRule>& shape_rules() 
   // clang-format off
   static const std::unordered_map<std::string_view, ShapeRule> rules = {
       // elementwise
-      {"abs.out", unary_real},                       {"angle", angle},
+      {"abs.out", absolute},                       {"angle", angle},
       {"conj_physical.out", unary},                  {"isnan", unary_boolean},
-      {"relu", unary},                               {"hardswish", unary},
-      {"hardswish_backward", binary_same},           {"hardtanh", unary},
+      {"relu", relu},                                {"hardswish", unary_of_floats},
+      {"hardswish_backward", binary_same},           {"hardtanh", hardtanh},
       {"hardtanh_backward", binary_same},            {"logit", unary_float},
       {"mvlgamma.out", unary_float},                 {"nan_to_num.out", unary},
       {"logical_not.out", unary_boolean},            {"logical_and.out", binary_boolean},
       {"logical_or.out", binary_boolean},            {"logical_xor.out", binary_boolean},
-      {"floor_divide", binary},                      {"remainder.Scalar_Tensor", binary},
-      {"rsub.Tensor", binary},                       {"_add_relu.Tensor", binary},
-      {"__lshift__.Tensor", binary},                 {"__lshift__.Scalar", binary},
-      {"__rshift__.Tensor", binary},                 {"__rshift__.Scalar", binary},
+      {"floor_divide", binary_ordered},              {"remainder.Scalar_Tensor", binary_ordered},
+      {"rsub.Tensor", reversed_difference},                       {"_add_relu.Tensor", binary},
+      {"__lshift__.Tensor", shift},                 {"__lshift__.Scalar", shift},
+      {"__rshift__.Tensor", shift},                 {"__rshift__.Scalar", shift},
       {"_prelu_kernel", binary_same},                {"_prelu_kernel_backward", prelu_backward},
       {"log_sigmoid_forward", log_sigmoid},          {"log_sigmoid_backward", like_argument<1>},
-      {"glu_backward", glu_backward},                {"rrelu_with_noise", like_first},
+      {"glu_backward", glu_backward},                {"rrelu_with_noise", noisy_relu},
       {"native_dropout", dropout},                   {"native_dropout_backward", masked},
       {"complex.out", as_complex},                   {"polar.out", as_complex},
       {"frexp.Tensor_out", frexp},                   {"where.self", where},
       {"_masked_softmax", masked_softmax},           {"_masked_softmax_backward", contiguous_like_first},
       // random numbers
-      {"bernoulli.out", like_first},                 {"poisson", like_first},
-      {"binomial", like_first},                      {"_standard_gamma", like_first},
-      {"_standard_gamma_grad", like_first},          {"_sample_dirichlet", like_first},
-      {"_dirichlet_grad", like_first},               {"multinomial", multinomial},
+      {"bernoulli", drawn_bits},                     {"bernoulli.out", drawn_bits},
+      {"poisson", drawn},
+      {"binomial", drawn},                           {"_standard_gamma", drawn},
+      {"_standard_gamma_grad", binary_same},         {"_sample_dirichlet", drawn},
+      {"_dirichlet_grad", drawn},                    {"multinomial", multinomial},
       {"randperm.generator_out", randperm},
       // convolutions
       {"convolution", convolution},                  {"convolution_overrideable", convolution},
@@ -1398,6 +1571,8 @@ FXX_INLINE const std::unordered_map<std::string_view, ShapeRule>& shape_rules() 
       {"fractional_max_pool3d_backward", contiguous_like_argument<1>},
       {"max_unpool2d", max_unpool<2>},               {"max_unpool3d", max_unpool<3>},
       {"reflection_pad2d", reflection_pad2d},        {"reflection_pad2d_backward", formatted_like_second},
+      {"replication_pad2d", replication_pad<2>},     {"replication_pad3d", replication_pad<3>},
+      {"pixel_shuffle", pixel_shuffle},              {"pixel_unshuffle", pixel_unshuffle},
       {"replication_pad2d_backward", formatted_like_second},
       {"replication_pad3d_backward", formatted_like_second},
       {"grid_sampler_2d", grid_sampler<2>},          {"grid_sampler_2d_backward", grid_sampler_backward},
@@ -1423,8 +1598,8 @@ FXX_INLINE const std::unordered_map<std::string_view, ShapeRule>& shape_rules() 
       {"max", largest},                              {"min", largest},
       {"max.unary_out", largest},                    {"min.unary_out", largest},
       {"_aminmax", smallest_and_largest},            {"_aminmax.dim", smallest_and_largest_over_dim},
-      {"median", one_element},                       {"nanmedian", one_element},
-      {"median.dim_values", select_over_dim},        {"nanmedian.dim_values", select_over_dim},
+      {"median", median},                            {"nanmedian", median},
+      {"median.dim_values", median_over_dim},        {"nanmedian.dim_values", median_over_dim},
       {"mode", select_over_dim},                     {"mode.values", select_over_dim},
       {"kthvalue.values", kthvalue},
       {"prod", product_of_all},                      {"nansum", nansum},
@@ -1444,7 +1619,7 @@ FXX_INLINE const std::unordered_map<std::string_view, ShapeRule>& shape_rules() 
       // losses
       {"binary_cross_entropy", cross_entropy_of_bits},
       {"binary_cross_entropy_backward", like_argument<1>},
-      {"huber_loss", huber_loss},                    {"huber_loss_backward.out", contiguous_like_argument<1>},
+      {"huber_loss", huber_loss},                    {"huber_loss_backward.out", loss_backward},
       {"mse_loss_backward", contiguous_like_argument<1>},
       {"smooth_l1_loss_backward.grad_input", contiguous_like_argument<1>},
       {"multi_margin_loss", multi_margin_loss},      {"multi_margin_loss_backward", contiguous_like_argument<1>},
@@ -1462,7 +1637,7 @@ FXX_INLINE const std::unordered_map<std::string_view, ShapeRule>& shape_rules() 
       {"_pdist_forward", pdist},                     {"_pdist_backward", contiguous_like_argument<1>},
       {"linalg_eig", eigen},                         {"_linalg_eigvals", eigenvalues},
       {"linalg_eigvals.out", eigenvalues},           {"cholesky", cholesky},
-      {"cholesky_inverse", columns_like_first},                {"_cholesky_solve_helper", columns_like_first},
+      {"cholesky_inverse", square_columns},                {"_cholesky_solve_helper", columns_like_first},
       {"geqrf", geqrf},                              {"linalg_householder_product", householder_product},
       {"ormqr", ormqr},                              {"linalg_solve_triangular", solve_triangular},
       {"linalg_matrix_exp", matrix_exponential},     {"linalg_lstsq.out", least_squares},

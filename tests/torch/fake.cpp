@@ -1,0 +1,758 @@
+// Fake tensors as users meet them: models built in a scope, real weights with fake inputs, what is refused and in what
+// words, gradients, threads, operators of one's own, and a decoder of 7 billion parameters.
+#include "fxx/torch/fake.hpp"
+
+#include <torch/library.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "torch/support.hpp"
+
+using namespace fxx;
+using namespace fxx::test;
+using torch::Tensor;
+namespace tnn = torch::nn;
+
+namespace {
+
+Tensor of(std::vector<std::int64_t> sizes, at::ScalarType type = torch::kFloat) { return torch::rand(sizes).to(type); }
+/// What a call throws, of whatever class; empty when it throws nothing.
+template <class F>
+std::string words_of(F&& f) {
+  try {
+    f();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return {};
+}
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
+const c10::StorageImpl* memory_of(const Tensor& t) { return t.storage().unsafeGetStorageImpl(); }
+bool holds(const Tensor& t, double value) { return !is_fake(t) && (t == value).all().item<bool>(); }
+/// Bytes of the process that are in memory.
+std::size_t resident() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t pages = 0, all = 0;
+  file >> all >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+constexpr std::size_t megabyte = 1 << 20;
+
+// --- scopes --------------------------------------------------------------------------------------------------------
+
+TEST_CASE("in a scope factories and constructors of modules make fake tensors, and outside real ones") {
+  const std::size_t before = resident();
+  {
+    const fxx::fake on;
+    CHECK(is_fake_scope());
+    for (const Tensor& t : {torch::empty({1 << 20, 1 << 12}),
+                            torch::zeros({3, 4}),
+                            torch::ones({3, 4}, torch::kLong),
+                            torch::full({5}, 2.5),
+                            torch::rand({2, 3}),
+                            torch::randn({2, 3}),
+                            torch::randint(5, {4}),
+                            torch::randperm(9),
+                            torch::arange(7),
+                            torch::arange(0., 1., 0.25),
+                            torch::linspace(0, 1, 5),
+                            torch::logspace(0, 1, 5),
+                            torch::eye(3, 4),
+                            torch::tril_indices(3, 4),
+                            torch::triu_indices(4, 4, 1),
+                            torch::hann_window(8),
+                            torch::normal(0., 1., {3}),
+                            torch::zeros({2}, torch::requires_grad()),
+                            torch::empty_strided({2, 3}, {1, 2}),
+                            at::empty({3, 4}),
+                            torch::zeros({}),
+                            torch::zeros({2, 3}).contiguous(),
+                            torch::cat({torch::ones({2, 3}), torch::ones({1, 3})})}) {
+      CHECK(is_fake(t));
+      CHECK(t.is_cpu());
+      CHECK(!t.is_meta());
+    }
+    CHECK(torch::randperm(9).scalar_type() == torch::kLong);
+    CHECK(torch::tril_indices(3, 4).sizes() == torch::IntArrayRef{2, 9});
+    CHECK(torch::zeros({2}, torch::requires_grad()).requires_grad());
+    {
+      const fxx::fake off(false);
+      CHECK(!is_fake_scope());
+      CHECK(!is_fake(torch::zeros({2})));
+    }
+    CHECK(is_fake_scope());
+    CHECK(torch::zeros({2}, torch::kMeta).is_meta());
+  }
+  CHECK(!is_fake_scope());
+  CHECK(!is_fake(torch::zeros({2})));
+  CHECK(resident() - before < 64 * megabyte);
+}
+
+TEST_CASE("modules of all kinds are built, initialised and run in a scope, with the forms that real ones have") {
+  const auto build_and_run = [](bool training) {
+    std::vector<std::string> forms;
+    const auto note = [&](const Tensor& t) {
+      std::ostringstream out;
+      out << t.sizes() << t.strides() << t.scalar_type() << t.device() << t.requires_grad() << t.is_contiguous();
+      forms.push_back(out.str());
+    };
+    const auto run = [&](auto module, const Tensor& x) {
+      module->train(training);
+      for (const Tensor& p : module->parameters()) note(p);
+      for (const Tensor& b : module->buffers()) note(b);
+      note(module->forward(x));
+    };
+    const Tensor image = torch::rand({2, 3, 16, 16}), rows = torch::rand({5, 8});
+    run(tnn::Linear(8, 4), rows);
+    run(tnn::Conv2d(tnn::Conv2dOptions(3, 6, 3).stride(2).padding(1).padding_mode(torch::kReflect)), image);
+    run(tnn::ConvTranspose2d(3, 6, 3), image);
+    run(tnn::BatchNorm2d(3), image);
+    run(tnn::BatchNorm1d(tnn::BatchNormOptions(8).momentum(std::nullopt)), rows);
+    run(tnn::InstanceNorm2d(tnn::InstanceNorm2dOptions(3).affine(true).track_running_stats(true)), image);
+    run(tnn::GroupNorm(1, 3), image);
+    run(tnn::LayerNorm(tnn::LayerNormOptions({8})), rows);
+    run(tnn::PReLU(), rows);
+    run(tnn::Embedding(tnn::EmbeddingOptions(10, 4).padding_idx(1)), torch::randint(0, 10, {2, 3}));
+    run(tnn::EmbeddingBag(10, 4), torch::randint(0, 10, {2, 3}));
+    run(tnn::AdaptiveAvgPool2d(3), image);
+    run(tnn::Sequential(tnn::Linear(8, 8), tnn::ReLU(), tnn::Dropout(0.5), tnn::Softmax(1)), rows);
+    run(tnn::Upsample(tnn::UpsampleOptions().scale_factor(std::vector<double>{2, 2}).mode(torch::kBilinear)), image);
+    run(tnn::TransformerEncoderLayer(tnn::TransformerEncoderLayerOptions(8, 2)), torch::rand({4, 2, 8}));
+    tnn::LSTM lstm(8, 6);
+    for (const Tensor& p : lstm->parameters()) note(p);
+    note(std::get<0>(lstm->forward(torch::rand({3, 2, 8}))));
+    for (const auto& init : std::vector<std::function<void(Tensor)>>{
+             [](Tensor t) { tnn::init::kaiming_uniform_(t, std::sqrt(5)); },
+             [](Tensor t) { tnn::init::kaiming_normal_(t); }, [](Tensor t) { tnn::init::xavier_uniform_(t); },
+             [](Tensor t) { tnn::init::xavier_normal_(t); }, [](Tensor t) { tnn::init::normal_(t); },
+             [](Tensor t) { tnn::init::uniform_(t); }, [](Tensor t) { tnn::init::constant_(t, 2); },
+             [](Tensor t) { tnn::init::eye_(t); }, [](Tensor t) { tnn::init::orthogonal_(t); },
+             [](Tensor t) { tnn::init::ones_(t); }}) {
+      const Tensor t = torch::empty({6, 4});
+      init(t);
+      note(t);
+    }
+    tnn::Linear half(4, 4);
+    half->to(torch::kHalf);
+    note(half->weight);
+    auto copy = std::dynamic_pointer_cast<tnn::LinearImpl>(half->clone());
+    note(copy->weight);
+    CHECK(is_fake(copy->weight) == is_fake_scope());
+    return forms;
+  };
+  for (bool training : {false, true}) {
+    const std::vector<std::string> real = build_and_run(training);
+    const fxx::fake on;
+    CHECK(build_and_run(training) == real);
+  }
+}
+
+TEST_CASE("tensors made of C++ values keep them in a scope, and what is computed from them alone does") {
+  const fxx::fake on;
+  float raw[] = {1, 2, 3};
+  for (const Tensor& t :
+       {torch::tensor({1.f, 2.f, 3.f}), torch::tensor(std::vector<float>{1, 2, 3}), torch::from_blob(raw, {3})}) {
+    CHECK(!is_fake(t));
+    CHECK(t.sum().item<float>() == 6);
+    CHECK((t * 2).slice(0, 1)[0].item<float>() == 4);
+    CHECK(t.clone().data_ptr<float>()[2] == 3);
+    CHECK(is_fake(t + torch::ones({3})));
+  }
+  CHECK(torch::tensor({{1, 2}, {3, 4}})[1][0].item<int>() == 3);
+  CHECK(torch::tensor(2.5).item<double>() == 2.5);
+  CHECK(torch::scalar_tensor(3).item<double>() == 3);
+  {
+    const c10::InferenceMode inference;
+    CHECK(torch::tensor({4, 5}).sum().item<int>() == 9);
+    CHECK(torch::tensor(std::vector<double>{4, 5}).sum().item<double>() == 9);
+    CHECK(is_fake(torch::empty({4})));
+    CHECK(is_fake(torch::nn::functional::relu(torch::zeros({2}))));
+  }
+  Tensor mine = torch::tensor({1.f, 2.f});
+  mine.add_(1);
+  CHECK(mine[1].item<float>() == 3);
+  // Written to with unknown values, it has none any more.
+  mine.add_(torch::ones({2}));
+  CHECK(is_fake(mine));
+  CHECK(mine.is_cpu());
+  Tensor table = torch::tensor({1.f, 2.f});
+  const std::string words = words_of([&] { table[0] = torch::ones({}); });
+  CHECK(contains(words, "real memory that other tensors share"));
+  CHECK(table[1].item<float>() == 2);
+}
+
+TEST_CASE("in a scope a real tensor from outside is read and not written to") {
+  const Tensor weight = torch::full({4, 4}, 3.f), count = torch::zeros({}, torch::kLong), matrix = torch::ones({8, 8});
+  const fxx::fake on;
+  CHECK(holds(weight.t(), 3));
+  CHECK(weight.sum().item<float>() == 48);
+  CHECK(count.add_(1).is_same(count));
+  CHECK(weight.mul_(2).is_same(weight));
+  tnn::init::zeros_(weight);
+  weight.copy_(torch::full({4, 4}, 5.f));
+  CHECK(is_fake(torch::zeros_like(matrix)));
+  CHECK(is_fake(matrix.new_empty({3})));
+  const fxx::fake off(false);
+  CHECK(holds(weight, 3));
+  CHECK(holds(count, 0));
+}
+
+// --- real and fake together ----------------------------------------------------------------------------------------
+
+TEST_CASE("real weights with fake inputs give fake results, and stay as they were") {
+  tnn::Sequential net(tnn::Conv2d(tnn::Conv2dOptions(3, 8, 3).bias(false)), tnn::BatchNorm2d(8), tnn::ReLU(),
+                      tnn::AdaptiveAvgPool2d(1), tnn::Flatten(), tnn::Linear(8, 4),
+                      tnn::LayerNorm(tnn::LayerNormOptions({4})));
+  std::vector<Tensor> before;
+  for (const Tensor& p : net->parameters()) before.push_back(p.clone());
+  for (const Tensor& b : net->buffers()) before.push_back(b.clone());
+  const Tensor x = of({2, 3, 9, 9});
+  const auto check_untouched = [&](std::size_t but_counts) {
+    std::size_t i = 0, differ = 0;
+    for (const Tensor& p : net->parameters()) differ += !torch::equal(p.detach(), before[i++]);
+    for (const Tensor& b : net->buffers()) differ += !torch::equal(b, before[i++]);
+    CHECK(differ == but_counts);
+  };
+  for (bool training : {true, false}) {
+    net->train(training);
+    const fxx::fake on;
+    const Tensor y = net->forward(fake_like(x));
+    CHECK(is_fake(y));
+    CHECK(y.sizes() == torch::IntArrayRef{2, 4});
+    CHECK(y.requires_grad());
+    CHECK(y.is_cpu());
+  }
+  check_untouched(0);
+  net->train();
+  CHECK(is_fake(net->forward(fake_like(x))));
+  // Outside of a scope the module counts its batches itself, with real numbers alone.
+  check_untouched(1);
+}
+
+TEST_CASE("a write of fake values leaves a real tensor as it was and gives it back; shapes are checked") {
+  Tensor real = torch::full({2, 3}, 7.f);
+  const Tensor fake = fake_like(of({2, 3})), row = fake_like(of({3})),
+               index = fake_like(torch::zeros({2}, torch::kLong));
+  CHECK(real.add_(fake).is_same(real));
+  CHECK(real.copy_(row).is_same(real));
+  CHECK(real.masked_fill_(fake > 0, 1).is_same(real));
+  CHECK(real.index_put_({index}, row).is_same(real));
+  CHECK(real.index_fill_(0, index, 0).is_same(real));
+  CHECK(torch::mul_out(real, fake, fake).is_same(real));
+  CHECK(torch::abs_out(real, fake).is_same(real));
+  real[0].copy_(row);
+  real.slice(1, 1) += fake.slice(1, 1);
+  CHECK(holds(real, 7));
+  CHECK(contains(words_of([&] { real.add_(fake_like(of({4}))); }), "must match the size"));
+  CHECK(contains(words_of([&] { real.copy_(fake_like(of({4}))); }), "must match the size"));
+  const Fault fault = fault_of<TraceError>([&] {
+    Tensor small = torch::zeros({1});
+    torch::mul_out(small, fake, fake);
+  });
+  CHECK(fault.id == 305);
+  CHECK(fault.says("aten::mul.out"));
+  CHECK(is_fake(torch::where(real > 0, real, fake)));
+  CHECK(is_fake(torch::cat({real, fake})));
+  CHECK(is_fake(torch::stack({fake, real})));
+  CHECK(is_fake(real.matmul(fake.t())));
+  CHECK(is_fake(torch::embedding(real, index)));
+  CHECK(is_fake(real.index({index})));
+  CHECK(is_fake(torch::addmm(real.sum(0), fake, fake.t().matmul(real.sum(0).diag()))) == false ? false : true);
+  CHECK(is_fake(fake * torch::tensor(2.)));
+  CHECK((fake * torch::tensor(2., torch::kDouble)).scalar_type() == torch::kFloat);
+  CHECK(is_fake(fake.view({-1}).expand_as(torch::zeros({5, 6}))));
+  // Views of what is real stay so.
+  CHECK(memory_of(real.view_as(fake)) == memory_of(real));
+  CHECK(holds(real, 7));
+}
+
+TEST_CASE("operators act fake outside of a scope and in other threads, and so do the parts of composite ones") {
+  const Tensor fake = fake_like(of({3, 4}));
+  Tensor other;
+  std::thread([&] { other = (fake * 2).softmax(-1); }).join();
+  CHECK(is_fake(other));
+  CHECK(!is_fake_scope());
+  // Each of these makes a tensor of its own in between.
+  CHECK(is_fake(torch::linalg_matrix_rank(fake_like(torch::empty({0, 0})))));
+  CHECK(is_fake(torch::trapezoid(fake_like(torch::empty({0})))));
+  CHECK(is_fake(torch::one_hot(fake_like(torch::zeros({3}, torch::kLong)), 5)));
+  CHECK(is_fake(std::get<0>(torch::msort(fake).max(0))));
+  const auto [y, state] = tnn::LSTM(tnn::LSTMOptions(4, 6).num_layers(2))->forward(fake_like(of({5, 2, 4})));
+  CHECK(is_fake(y));
+  CHECK(is_fake(std::get<1>(state)));
+  CHECK(!is_fake(torch::zeros({2})));
+}
+
+TEST_CASE("fake_like keeps sizes, strides, dtype, device and requires_grad, and its memory is its own") {
+  const Tensor image = of({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast);
+  for (const Tensor& t : {image, image.slice(3, 1, 4, 2), image[1].t().defined() ? image.transpose(0, 3) : image,
+                          of({}), of({0, 3}), of({3}).expand({2, 3}), of({4}, torch::kBFloat16),
+                          torch::ones({3}, torch::kBool), torch::zeros({2}, torch::kComplexFloat)}) {
+    const Tensor fake = fake_like(t);
+    CHECK(fake.sizes() == t.sizes());
+    CHECK(fake.strides() == t.strides());
+    CHECK(fake.scalar_type() == t.scalar_type());
+    CHECK(fake.device() == t.device());
+    CHECK(fake.suggest_memory_format() == t.suggest_memory_format());
+    CHECK(fake.storage_offset() == 0);
+    CHECK(memory_of(fake) != memory_of(fake_like(t)));
+  }
+  CHECK(fake_like(of({2}).requires_grad_()).requires_grad());
+  CHECK(!fake_like(Tensor()).defined());
+  CHECK(fake_like(torch::empty({3}, torch::kMeta)).is_cpu());
+  CHECK(is_fake(fake_like(fake_like(of({3})))));
+  CHECK(fault_of<TraceError>([] { fake_like(torch::eye(3).to_sparse()); }).id == 305);
+  CHECK(!is_fake(of({2})));
+  CHECK(!is_fake(Tensor()));
+  CHECK(!is_fake(torch::empty({2}, torch::kMeta)));
+}
+
+TEST_CASE("fake tensors claim devices that the machine does not have, and move between them") {
+  const fxx::fake on;
+  const Tensor gpu = torch::zeros({2, 3}, torch::kCUDA);
+  CHECK(gpu.device() == c10::Device(torch::kCUDA, 0));
+  CHECK((gpu + 1).is_cuda());
+  CHECK((gpu * torch::tensor(2.)).is_cuda());
+  CHECK(gpu.cpu().is_cpu());
+  CHECK(torch::ones({2}).to(torch::kCUDA).is_cuda());
+  CHECK(gpu.new_zeros({2}).is_cuda());
+  CHECK(gpu.t().is_cuda());
+}
+
+TEST_CASE("to_fake frees a module's memory, keeps what is shared, and the module goes on as a fake one") {
+  struct Tied : tnn::Module {
+    tnn::Embedding embedding{100, 64};
+    tnn::Linear head{tnn::LinearOptions(64, 100).bias(false)};
+    tnn::BatchNorm1d norm{64};
+    Tensor view;
+    Tied() {
+      register_module("embedding", embedding);
+      register_module("head", head);
+      register_module("norm", norm);
+      head->weight.set_data(embedding->weight.data());
+      view = register_buffer("view", embedding->weight.detach().slice(0, 3, 5).t());
+    }
+    Tensor forward(Tensor x) { return head(norm(embedding(x))); }
+  };
+  auto net = std::make_shared<Tied>();
+  net->forward(torch::zeros({3}, torch::kLong)).sum().backward();
+  const Tensor handle = net->embedding->weight;
+  to_fake(*net);
+  for (const auto& p : net->named_parameters()) {
+    CAPTURE(p.key());
+    CHECK(is_fake(p.value()));
+    CHECK(p.value().requires_grad());
+    CHECK(p.value().is_leaf());
+    CHECK(is_fake(p.value().grad()));
+    CHECK(p.value().device() == c10::Device(torch::kCPU));
+  }
+  for (const Tensor& b : net->buffers()) CHECK(is_fake(b));
+  CHECK(is_fake(handle));
+  CHECK(memory_of(net->head->weight) == memory_of(handle));
+  CHECK(memory_of(net->view) == memory_of(handle));
+  CHECK(net->view.strides() == torch::IntArrayRef{1, 64});
+  CHECK(net->view.storage_offset() == 3 * 64);
+  const Tensor y = net->forward(torch::zeros({3}, torch::kLong));
+  CHECK(is_fake(y));
+  CHECK(y.sizes() == torch::IntArrayRef{3, 100});
+  to_fake(*net);
+  CHECK(memory_of(net->head->weight) == memory_of(handle));
+  // Real memory again.
+  net->head->weight.set_data(torch::ones({100, 64}));
+  CHECK(holds(net->head->weight.detach(), 1));
+}
+
+// --- what is refused -----------------------------------------------------------------------------------------------
+
+TEST_CASE("questions about the elements of a fake tensor are refused by the operator's name") {
+  const Tensor fake = fake_like(of({3, 4})), one = fake_like(of({}));
+  const Tensor mask = fake_like(torch::ones({3, 4}, torch::kBool));
+  const std::vector<std::pair<const char*, std::function<void()>>> questions = {
+      {"_local_scalar_dense", [&] { one.item<float>(); }},
+      {"_local_scalar_dense", [&] { one.is_nonzero(); }},
+      {"_local_scalar_dense",
+       [&] {
+         if (fake.sum().item<double>() > 0) return;
+       }},
+      {"equal", [&] { torch::equal(fake, fake.clone()); }},
+      {"allclose",
+       [&] {
+         torch::allclose(fake, of({3, 4}));
+       }},
+      {"nonzero", [&] { torch::nonzero(fake); }},
+      {"nonzero", [&] { torch::where(mask); }},
+      {"nonzero", [&] { torch::argwhere(fake); }},
+      {"nonzero", [&] { fake.index({mask}); }},
+      {"unique", [&] { torch::_unique2(fake); }},
+      {"unique", [&] { torch::unique_consecutive(fake); }},
+      {"unique_dim", [&] { torch::unique_dim(fake, 0); }},
+      {"masked_select", [&] { fake.masked_select(mask); }},
+      {"bincount", [&] { torch::bincount(fake_like(torch::zeros({3}, torch::kLong))); }},
+      {"repeat_interleave", [&] { torch::repeat_interleave(fake_like(torch::ones({3}, torch::kLong))); }},
+      {"_to_sparse", [&] { fake.to_sparse(); }}};
+  for (const auto& [name, ask] : questions) {
+    CAPTURE(name);
+    const Fault fault = fault_of<TraceError>(ask);
+    CHECK(fault.id == 301);
+    CHECK(fault.says(name));
+    CHECK(fault.says("fake tensor"));
+  }
+  CHECK(torch::equal(fake, fake));
+  CHECK(!torch::equal(fake, of({3})));
+  // A mask that chooses where to write asks for nothing.
+  CHECK(is_fake(fake.index_put({mask}, torch::tensor(0.f))));
+}
+
+Tensor reads_elements(const Tensor& t) { return t.sum().item<float>() > 0 ? t : -t; }
+TEST_CASE("the fault names the user's function") {
+  const Fault fault = fault_of<TraceError>([] { reads_elements(fake_like(of({3}))); });
+  CHECK(fault.says("reads_elements"));
+}
+
+TEST_CASE("elements are out of C++'s reach, in words that say why") {
+  const Tensor fake = fake_like(of({2, 2}));
+  for (const auto& read : std::vector<std::function<void()>>{
+           [&] { fake.data_ptr(); }, [&] { fake.data_ptr<float>(); }, [&] { fake.const_data_ptr(); },
+           [&] { fake.const_data_ptr<float>(); }, [&] { fake.mutable_data_ptr(); }, [&] { fake.accessor<float, 2>(); },
+           [&] { fake.storage().data_ptr(); }, [&] { fake[0].data_ptr<float>(); }, [&] { (fake * 2).data_ptr(); },
+           [&] { std::ostringstream() << fake; }, [&] { fake.data().data_ptr(); }}) {
+    CHECK(contains(words_of(read), "fake tensor"));
+  }
+  std::ostringstream file;
+  CHECK(contains(words_of([&] { torch::save(fake, file); }), "fake tensor"));
+  CHECK(contains(words_of([&] { torch::zeros({2, 2}).copy_(fake).add_(fake.item()); }), "aten::"));
+}
+
+// --- operators of one's own ----------------------------------------------------------------------------------------
+
+Tensor pool_on_cpu(const Tensor& x, std::int64_t k) { return x.unfold(-1, k, k).mean(-1).contiguous(); }
+std::tuple<Tensor, Tensor> parts_on_cpu(const Tensor& x) { return {x.clone(), x.sum()}; }
+Tensor& fill_on_cpu(Tensor& x, double value) { return x.fill_(value); }
+Tensor doubled(const Tensor& x) { return x * 2 + torch::zeros({x.size(0)}, x.options()); }
+
+TORCH_LIBRARY(fxx_fake_test, m) {
+  m.def("pool(Tensor x, int k) -> Tensor");
+  m.def("parts(Tensor x) -> (Tensor, Tensor)");
+  m.def("fill_(Tensor(a!) x, float value) -> Tensor(a!)");
+  m.def("by_meta(Tensor x) -> Tensor");
+  m.def("doubled(Tensor x) -> Tensor", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, doubled));
+  m.def("make(int n) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(fxx_fake_test, CPU, m) {
+  m.impl("pool", pool_on_cpu);
+  m.impl("parts", parts_on_cpu);
+  m.impl("fill_", fill_on_cpu);
+  m.impl("by_meta", [](const Tensor& x) { return x.clone(); });
+}
+TORCH_LIBRARY_IMPL(fxx_fake_test, Meta, m) {
+  m.impl("by_meta", [](const Tensor& x) { return x.new_empty({x.size(0), 2}); });
+}
+TORCH_LIBRARY_IMPL(fxx_fake_test, CompositeExplicitAutograd, m) {
+  m.impl("make", [](std::int64_t n) { return torch::ones({n}); });
+}
+template <class F>
+auto own_op(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow((std::string("fxx_fake_test::") + name).c_str(), "").typed<F>();
+}
+
+TEST_CASE("an operator without kernel or rule is refused with what to do; a rule says what it gives") {
+  const auto pool = own_op<Tensor(const Tensor&, std::int64_t)>("pool");
+  const Tensor real = of({2, 12}), fake = fake_like(real);
+  const Fault fault = fault_of<TraceError>([&] { pool.call(fake, 3); });
+  CHECK(fault.id == 330);
+  CHECK(fault.says("'fxx_fake_test::pool'"));
+  CHECK(fault.says("fxx::register_shape_rule(\"fxx_fake_test::pool\", ...)"));
+
+  const auto wrong = fault_of<OperatorError>(
+      [] { register_shape_rule("fxx_fake_test::pool", [](const Tensor& x, double) { return x; }); });
+  CHECK(wrong.id == 203);
+  CHECK(wrong.says("fxx_fake_test::pool"));
+  register_shape_rule("fxx_fake_test::pool", [](const Tensor& x, std::int64_t k) {
+    TORCH_CHECK(k > 0, "pool: k must be positive");
+    return x.new_empty({x.size(0), x.size(1) / k});
+  });
+  const Tensor y = pool.call(fake, 3);
+  CHECK(is_fake(y));
+  CHECK(y.is_cpu());
+  CHECK(y.sizes() == pool.call(real, 3).sizes());
+  CHECK(contains(words_of([&] { pool.call(fake, 0); }), "k must be positive"));
+  // The last rule holds; a rule may have state.
+  const std::int64_t width = 5;
+  register_shape_rule("fxx_fake_test::pool", [width](const Tensor& x, std::int64_t) {
+    return x.new_empty({x.size(0), width});
+  });
+  CHECK(pool.call(fake, 3).size(1) == 5);
+
+  const auto parts = own_op<std::tuple<Tensor, Tensor>(const Tensor&)>("parts");
+  register_shape_rule("fxx_fake_test::parts", [](const Tensor& x) {
+    return std::tuple<Tensor, Tensor>(torch::empty_like(x), x.new_empty({}));
+  });
+  const auto [a, b] = parts.call(fake);
+  CHECK(a.sizes() == real.sizes());
+  CHECK(b.dim() == 0);
+  CHECK(is_fake(b));
+
+  Tensor target = fake_like(real), kept = real.clone();
+  const auto fill = own_op<Tensor&(Tensor&, double)>("fill_");
+  register_shape_rule("fxx_fake_test::fill_", [](Tensor& x, double) -> Tensor& { return x; });
+  CHECK(fill.call(target, 2.).is_same(target));
+  fill.call(kept, 2.);
+  CHECK(holds(kept, 2));
+
+  CHECK(own_op<Tensor(const Tensor&)>("by_meta").call(fake).sizes() == torch::IntArrayRef{2, 2});
+  CHECK(is_fake(own_op<Tensor(const Tensor&)>("doubled").call(fake_like(of({3})))));
+  CHECK(!is_fake(own_op<Tensor(std::int64_t)>("make").call(3)));
+  const fxx::fake on;
+  CHECK(is_fake(own_op<Tensor(std::int64_t)>("make").call(3)));
+}
+
+// --- gradients -----------------------------------------------------------------------------------------------------
+
+TEST_CASE("gradients flow through fake tensors, in a whole step of training") {
+  const auto step = [](bool half) {
+    tnn::Sequential net(tnn::Conv2d(3, 4, 3), tnn::BatchNorm2d(4), tnn::GELU(), tnn::MaxPool2d(2), tnn::Flatten(),
+                        tnn::Linear(36, 5));
+    if (half) net->to(torch::kBFloat16);
+    torch::optim::AdamW adam(net->parameters(), torch::optim::AdamWOptions(1e-3));
+    torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    for (int i = 0; i < 2; ++i) {
+      adam.zero_grad();
+      const Tensor x = torch::rand({2, 3, 8, 8}).to(net->parameters()[0].scalar_type()).requires_grad_();
+      const Tensor loss = torch::cross_entropy_loss(net->forward(x).to(torch::kFloat), torch::zeros({2}, torch::kLong));
+      loss.backward();
+      CHECK(x.grad().sizes() == x.sizes());
+      adam.step();
+      sgd.step();
+    }
+    std::vector<std::string> forms;
+    for (const Tensor& p : net->parameters()) {
+      std::ostringstream out;
+      out << p.sizes() << p.grad().sizes() << p.grad().strides() << p.grad().scalar_type() << p.grad().device()
+          << p.is_leaf();
+      forms.push_back(out.str());
+      CHECK(is_fake(p.grad()) == is_fake_scope());
+    }
+    return forms;
+  };
+  for (bool half : {false, true}) {
+    const auto real = step(half);
+    const fxx::fake on;
+    CHECK(step(half) == real);
+  }
+  // Real parameters, fake inputs: gradients are fake.
+  tnn::Linear linear(4, 4);
+  linear->forward(fake_like(of({2, 4}))).sum().backward();
+  CHECK(is_fake(linear->weight.grad()));
+  CHECK(!is_fake(linear->weight));
+  const Tensor x = fake_like(of({3}).requires_grad_());
+  const Tensor y = (x * x).sum();
+  CHECK(y.grad_fn() != nullptr);
+  CHECK(is_fake(torch::autograd::grad({y}, {x}, {}, true, true)[0]));
+  CHECK(contains(words_of([&] { x.add_(1); }), "a leaf Variable that requires grad"));
+  const torch::NoGradGuard no_grad;
+  CHECK(!(x * 2).requires_grad());
+}
+
+// --- tracing -------------------------------------------------------------------------------------------------------
+
+TEST_CASE("a graph traced with fakes is the one traced with real tensors, and runs with either") {
+  struct Net : tnn::Module {
+    tnn::Conv2d conv{tnn::Conv2dOptions(3, 4, 3).padding(1)};
+    tnn::BatchNorm2d norm{4};
+    tnn::Linear head{4, 2};
+    Net() {
+      register_module("conv", conv);
+      register_module("norm", norm);
+      register_module("head", head);
+    }
+    Tensor forward(Tensor x) {
+      x = torch::relu(norm(conv(x)));
+      Tensor scratch = torch::empty({x.size(0), 4}), other = torch::empty({4});
+      other.fill_(2);
+      scratch.copy_(x.mean({2, 3}));
+      return head(scratch * torch::tensor({1.f, 2.f, 3.f, 4.f}) + other) * 0.5;
+    }
+  };
+  auto real = std::make_shared<Net>();
+  real->eval();
+  const Tensor x = of({2, 3, 6, 6});
+  const auto expected = trace(real, {x});
+  {
+    const auto mixed = trace(real, {fake_like(x)});
+    CHECK(to_string(mixed->graph()) == to_string(expected->graph()));
+    CHECK(relative_difference(mixed->forward(x), real->forward(x)) == 0);
+  }
+  std::shared_ptr<Net> made;
+  std::shared_ptr<GraphModule> gm;
+  {
+    const fxx::fake on;
+    made = std::make_shared<Net>();
+    made->eval();
+    gm = trace(made, {torch::rand({2, 3, 6, 6})});
+  }
+  CHECK(to_string(gm->graph()) == to_string(expected->graph()));
+  gm->graph().lint();
+  const Tensor y = gm->forward(fake_like(x));
+  CHECK(is_fake(y));
+  CHECK(y.sizes() == torch::IntArrayRef{2, 2});
+  Interpreter interpreter(*gm);
+  CHECK(is_fake(interpreter.run({fake_like(x)}).toTensor()));
+  // With real memory in place of the fake, the graph computes.
+  const auto from = real->named_parameters(), to = made->named_parameters();
+  for (const auto& p : from) to[p.key()].set_data(p.value().data());
+  const auto buffers = real->named_buffers(), fakes = made->named_buffers();
+  for (const auto& b : buffers) fakes[b.key()].set_data(b.value());
+  CHECK(relative_difference(gm->forward(x), real->forward(x)) == 0);
+}
+
+/// A decoder as LibTorch users write it: RMS norms, rotary positions, causal attention, a gated MLP.
+struct RmsNorm : tnn::Module {
+  Tensor weight;
+  explicit RmsNorm(std::int64_t width) { weight = register_parameter("weight", torch::ones({width})); }
+  Tensor forward(const Tensor& x) { return x * torch::rsqrt(x.pow(2).mean(-1, true) + 1e-5) * weight; }
+};
+struct Attention : tnn::Module {
+  std::int64_t heads;
+  bool fused;
+  tnn::Linear q{nullptr}, k{nullptr}, v{nullptr}, o{nullptr};
+  Attention(std::int64_t width, std::int64_t heads, bool fused) : heads(heads), fused(fused) {
+    const auto linear = [&](const char* name) {
+      return register_module(name, tnn::Linear(tnn::LinearOptions(width, width).bias(false)));
+    };
+    q = linear("q"), k = linear("k"), v = linear("v"), o = linear("o");
+  }
+  static Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
+    const auto halves = x.chunk(2, -1);
+    return x * cos + torch::cat({-halves[1], halves[0]}, -1) * sin;
+  }
+  Tensor forward(const Tensor& x, const Tensor& cos, const Tensor& sin, const Tensor& mask) {
+    const auto b = x.size(0), t = x.size(1), w = x.size(2);
+    const auto split = [&](const Tensor& y) { return y.view({b, t, heads, w / heads}).transpose(1, 2); };
+    const Tensor query = rotate(split(q(x)), cos, sin), key = rotate(split(k(x)), cos, sin), value = split(v(x));
+    Tensor mixed;
+    if (fused) {
+      mixed = torch::scaled_dot_product_attention(query, key, value, {}, 0., true);
+    } else {
+      const Tensor scores = torch::matmul(query, key.transpose(-2, -1)) / std::sqrt(static_cast<double>(w / heads));
+      mixed =
+          torch::matmul(torch::softmax(scores.masked_fill(mask, -std::numeric_limits<double>::infinity()), -1), value);
+    }
+    return o(mixed.transpose(1, 2).reshape({b, t, w}));
+  }
+};
+struct Mlp : tnn::Module {
+  tnn::Linear gate{nullptr}, up{nullptr}, down{nullptr};
+  Mlp(std::int64_t width, std::int64_t hidden) {
+    gate = register_module("gate", tnn::Linear(tnn::LinearOptions(width, hidden).bias(false)));
+    up = register_module("up", tnn::Linear(tnn::LinearOptions(width, hidden).bias(false)));
+    down = register_module("down", tnn::Linear(tnn::LinearOptions(hidden, width).bias(false)));
+  }
+  Tensor forward(const Tensor& x) { return down(torch::silu(gate(x)) * up(x)); }
+};
+struct Block : tnn::Module {
+  std::shared_ptr<RmsNorm> first, second;
+  std::shared_ptr<Attention> attention;
+  std::shared_ptr<Mlp> mlp;
+  Block(std::int64_t width, std::int64_t heads, std::int64_t hidden, bool fused) {
+    first = register_module("first", std::make_shared<RmsNorm>(width));
+    second = register_module("second", std::make_shared<RmsNorm>(width));
+    attention = register_module("attention", std::make_shared<Attention>(width, heads, fused));
+    mlp = register_module("mlp", std::make_shared<Mlp>(width, hidden));
+  }
+  Tensor forward(Tensor x, const Tensor& cos, const Tensor& sin, const Tensor& mask) {
+    x = x + attention->forward(first->forward(x), cos, sin, mask);
+    return x + mlp->forward(second->forward(x));
+  }
+};
+struct Decoder : tnn::Module {
+  std::int64_t width, heads;
+  tnn::Embedding embedding{nullptr};
+  std::vector<std::shared_ptr<Block>> blocks;
+  std::shared_ptr<RmsNorm> norm;
+  tnn::Linear head{nullptr};
+  Decoder(std::int64_t layers, std::int64_t width, std::int64_t heads, std::int64_t hidden, std::int64_t words,
+          bool fused)
+      : width(width), heads(heads) {
+    embedding = register_module("embedding", tnn::Embedding(words, width));
+    for (std::int64_t i = 0; i < layers; ++i)
+      blocks.push_back(
+          register_module("block" + std::to_string(i), std::make_shared<Block>(width, heads, hidden, fused)));
+    norm = register_module("norm", std::make_shared<RmsNorm>(width));
+    head = register_module("head", tnn::Linear(tnn::LinearOptions(width, words).bias(false)));
+  }
+  Tensor forward(const Tensor& ids) {
+    const auto t = ids.size(1), d = width / heads;
+    const Tensor rates = torch::pow(10000., -torch::arange(0, d, 2).to(torch::kFloat) / static_cast<double>(d));
+    const Tensor angles = torch::outer(torch::arange(t).to(torch::kFloat), rates);
+    const Tensor both = torch::cat({angles, angles}, -1), mask = torch::ones({t, t}, torch::kBool).triu(1);
+    const Tensor cos = both.cos(), sin = both.sin();
+    Tensor x = embedding(ids);
+    for (const auto& block : blocks) x = block->forward(x, cos, sin, mask);
+    return head(norm->forward(x));
+  }
+};
+
+TEST_CASE("a small decoder traced with fakes is the one traced for real") {
+  for (bool fused : {false, true}) {
+    auto real = std::make_shared<Decoder>(2, 16, 2, 24, 50, fused);
+    const Tensor ids = torch::randint(0, 50, {2, 7});
+    const auto expected = trace(real, {ids});
+    std::shared_ptr<GraphModule> gm;
+    {
+      const fxx::fake on;
+      auto made = std::make_shared<Decoder>(2, 16, 2, 24, 50, fused);
+      gm = trace(made, {torch::zeros({2, 7}, torch::kLong)});
+    }
+    CHECK(to_string(gm->graph()) == to_string(expected->graph()));
+  }
+}
+
+TEST_CASE("a decoder of 7 billion parameters is built and traced in less than a gigabyte") {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds = [](Clock::time_point from) {
+    return std::chrono::duration<double>(Clock::now() - from).count();
+  };
+  for (bool fused : {false, true}) {
+    const std::size_t before = resident();
+    const auto start = Clock::now();
+    std::shared_ptr<Decoder> decoder;
+    std::shared_ptr<GraphModule> gm;
+    double built = 0, traced = 0;
+    {
+      const fxx::fake on;
+      decoder = std::make_shared<Decoder>(32, 4096, 32, 11008, 32000, fused);
+      built = seconds(start);
+      const auto begin = Clock::now();
+      gm = trace(decoder, {torch::zeros({1, 2048}, torch::kLong)});
+      traced = seconds(begin);
+    }
+    std::int64_t count = 0;
+    for (const Tensor& p : decoder->parameters()) {
+      CHECK(is_fake(p));
+      count += p.numel();
+    }
+    CHECK(count > 6'700'000'000);
+    gm->graph().lint();
+    const std::string text = to_string(gm->graph());
+    CHECK(to_string(parse_graph(text)) == text);
+    CHECK(gm->graph().size() > 32 * 15);
+    const auto begin = Clock::now();
+    const Tensor y = gm->forward(fake_like(torch::zeros({1, 2048}, torch::kLong)));
+    const double ran = seconds(begin);
+    CHECK(is_fake(y));
+    CHECK(y.sizes() == torch::IntArrayRef{1, 2048, 32000});
+    const std::size_t grown = resident() - before;
+    CHECK(grown < 1024 * megabyte);
+    std::cout << "decoder of " << count / 1'000'000 << " million parameters, " << gm->graph().size()
+              << " nodes: built in " << built << " s, traced in " << traced << " s, run in " << ran << " s, "
+              << grown / megabyte << " MB\n";
+  }
+}
+
+}  // namespace
