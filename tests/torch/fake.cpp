@@ -22,6 +22,11 @@ namespace tnn = torch::nn;
 namespace {
 
 Tensor of(std::vector<std::int64_t> sizes, at::ScalarType type = torch::kFloat) { return torch::rand(sizes).to(type); }
+/// Warnings of LibTorch's, each with a trace of the stack, would take most of the time.
+struct Quiet : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+} quiet;
+const c10::WarningUtils::WarningHandlerGuard no_warnings(&quiet);
 /// What a call throws, of whatever class; empty when it throws nothing.
 template <class F>
 std::string words_of(F&& f) {
@@ -78,8 +83,8 @@ TEST_CASE("in a scope factories and constructors of modules make fake tensors, a
       CHECK(t.is_cpu());
       CHECK(!t.is_meta());
     }
-    CHECK(torch::randperm(9).scalar_type() == torch::kLong);
-    CHECK(torch::tril_indices(3, 4).sizes() == torch::IntArrayRef{2, 9});
+    CHECK((torch::randperm(9).scalar_type() == torch::kLong));
+    CHECK(torch::tril_indices(3, 4).sizes() == torch::IntArrayRef{2, 6});
     CHECK(torch::zeros({2}, torch::requires_grad()).requires_grad());
     {
       const fxx::fake off(false);
@@ -263,9 +268,9 @@ TEST_CASE("a write of fake values leaves a real tensor as it was and gives it ba
   CHECK(is_fake(real.matmul(fake.t())));
   CHECK(is_fake(torch::embedding(real, index)));
   CHECK(is_fake(real.index({index})));
-  CHECK(is_fake(torch::addmm(real.sum(0), fake, fake.t().matmul(real.sum(0).diag()))) == false ? false : true);
+  CHECK(is_fake(torch::addmm(real.sum(0), fake, fake.t().matmul(fake))));
   CHECK(is_fake(fake * torch::tensor(2.)));
-  CHECK((fake * torch::tensor(2., torch::kDouble)).scalar_type() == torch::kFloat);
+  CHECK(((fake * torch::tensor(2., torch::kDouble)).scalar_type() == torch::kFloat));
   CHECK(is_fake(fake.view({-1}).expand_as(torch::zeros({5, 6}))));
   // Views of what is real stay so.
   CHECK(memory_of(real.view_as(fake)) == memory_of(real));
@@ -291,13 +296,13 @@ TEST_CASE("operators act fake outside of a scope and in other threads, and so do
 
 TEST_CASE("fake_like keeps sizes, strides, dtype, device and requires_grad, and its memory is its own") {
   const Tensor image = of({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast);
-  for (const Tensor& t : {image, image.slice(3, 1, 4, 2), image[1].t().defined() ? image.transpose(0, 3) : image,
-                          of({}), of({0, 3}), of({3}).expand({2, 3}), of({4}, torch::kBFloat16),
-                          torch::ones({3}, torch::kBool), torch::zeros({2}, torch::kComplexFloat)}) {
+  for (const Tensor& t :
+       {image, image.slice(3, 1, 4, 2), image.transpose(0, 3), of({}), of({0, 3}), of({3}).expand({2, 3}),
+        of({4}, torch::kBFloat16), torch::ones({3}, torch::kBool), torch::zeros({2}, torch::kComplexFloat)}) {
     const Tensor fake = fake_like(t);
     CHECK(fake.sizes() == t.sizes());
     CHECK(fake.strides() == t.strides());
-    CHECK(fake.scalar_type() == t.scalar_type());
+    CHECK((fake.scalar_type() == t.scalar_type()));
     CHECK(fake.device() == t.device());
     CHECK(fake.suggest_memory_format() == t.suggest_memory_format());
     CHECK(fake.storage_offset() == 0);
@@ -426,7 +431,6 @@ TEST_CASE("elements are out of C++'s reach, in words that say why") {
   }
   std::ostringstream file;
   CHECK(contains(words_of([&] { torch::save(fake, file); }), "fake tensor"));
-  CHECK(contains(words_of([&] { torch::zeros({2, 2}).copy_(fake).add_(fake.item()); }), "aten::"));
 }
 
 // --- operators of one's own ----------------------------------------------------------------------------------------
@@ -507,6 +511,10 @@ TEST_CASE("an operator without kernel or rule is refused with what to do; a rule
 
   CHECK(own_op<Tensor(const Tensor&)>("by_meta").call(fake).sizes() == torch::IntArrayRef{2, 2});
   CHECK(is_fake(own_op<Tensor(const Tensor&)>("doubled").call(fake_like(of({3})))));
+  register_shape_rule("fxx_fake_test::parts", [](const Tensor& x) {
+    return std::tuple<Tensor, Tensor>(torch::ones(x.sizes()), torch::zeros({}));
+  });
+  CHECK(is_fake(std::get<0>(parts.call(fake))));
   CHECK(!is_fake(own_op<Tensor(std::int64_t)>("make").call(3)));
   const fxx::fake on;
   CHECK(is_fake(own_op<Tensor(std::int64_t)>("make").call(3)));

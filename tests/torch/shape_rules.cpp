@@ -17,6 +17,12 @@ namespace tnn = torch::nn;
 
 namespace {
 
+/// Warnings of LibTorch's, each with a trace of the stack, would take most of the time.
+struct Quiet : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+} quiet;
+const c10::WarningUtils::WarningHandlerGuard no_warnings(&quiet);
+
 // --- comparing -----------------------------------------------------------------------------------------------------
 
 /// Everything but the elements: "float [2, 3] strides [3, 1] cpu grad". Strides of dimensions of one element say nothing.
@@ -61,9 +67,12 @@ Outcome outcome_of(const Forward& f, const Tensors& inputs) {
   try {
     out.tensors = tensors_of(f(inputs));
     out.form = form_of(out.tensors);
+  } catch (const c10::Error& e) {  // to write its trace of the stack takes milliseconds
+    out.form = "throws\n";
+    out.error = e.what_without_backtrace();
   } catch (const std::exception& e) {
     out.form = "throws\n";
-    out.error = std::string(e.what()).substr(0, 300);
+    out.error = e.what();
   }
   return out;
 }
@@ -111,7 +120,7 @@ void check_cases(const std::vector<Case>& cases, const std::vector<Tensors>& inp
   for (const Case& c : cases) {
     bool any = false;
     for (const Tensors& in : inputs) any = check_same(c.name, c.f, in, c.checked) || any;
-    CAPTURE(c.name);
+    CAPTURE(std::string(c.name));
     CHECK(any);
   }
 }
@@ -238,7 +247,7 @@ TEST_CASE("operators over elements give the same form, for every dtype and layou
                                     FXX_CASE(t[0].logical_or(t[1])),
                                     FXX_CASE(t[0].logical_xor(t[1])),
                                     FXX_CASE(torch::prelu(t[0], t[1])),
-                                    FXX_CASE(t[0].__lshift__(t[1])),
+                                    FXX_CASE(t[0].to(torch::kLong).__lshift__(t[1].to(torch::kLong))),
                                     FXX_CASE(torch::rsub(t[0], t[1])),
                                     FXX_CASE(torch::complex(t[0], t[1])),
                                     FXX_CASE(torch::polar(t[0], t[1])),
@@ -789,8 +798,8 @@ TEST_CASE("Fourier transforms give the same form") {
     for (const Case& c : cases)
       for (const Tensor& t : awkward(type))  // MKL refuses empty batches
         if (t.numel() > 0) check_same(std::string(c.name) + " " + c10::toString(type), c.f, {t}, c.checked);
-  check_cases({FXX_CASE(torch::stft(t[0], 8, 4, 8, torch::ones({8}), true, true)),
-               FXX_CASE(torch::stft(t[0], 16, {}, {}, {}, false, {}, true))},
+  check_cases({FXX_CASE(torch::stft(t[0], 8, 4, 8, torch::ones({8}), false, true, true)),
+               FXX_CASE(torch::stft(t[0], 16, {}, {}, {}, false, std::optional<bool>(), true))},
               alone({of({40}), of({2, 40})}));
 }
 

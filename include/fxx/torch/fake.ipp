@@ -42,21 +42,24 @@ FXX_INLINE const c10::OperatorHandle*& running_operator() {
   return running;
 }
 
-/// Whether the operator that the thread is in, whole, fills integers in C++ that it made as a tensor.
-FXX_INLINE bool& fills_integers() {
-  thread_local bool fills = false;
-  return fills;
+/// What is particular to the operator with a fake tensor that the thread is in, as long as it is whole.
+struct Entered {
+  bool fills_integers = false;  // it makes integers as a tensor, and fills them in C++
+  bool all_fake = false;        // it writes fake numbers into what it computes from real tensors
+};
+FXX_INLINE Entered& entered_operator() {
+  thread_local Entered entered;
+  return entered;
 }
-
-class FillsIntegers {
+class EnterOperator {
  public:
-  explicit FillsIntegers(bool fills) : before_(std::exchange(fills_integers(), fills)) {}
-  ~FillsIntegers() { fills_integers() = before_; }
-  FillsIntegers(const FillsIntegers&) = delete;
-  FillsIntegers& operator=(const FillsIntegers&) = delete;
+  explicit EnterOperator(const Entered& entered) : before_(std::exchange(entered_operator(), entered)) {}
+  ~EnterOperator() { entered_operator() = before_; }
+  EnterOperator(const EnterOperator&) = delete;
+  EnterOperator& operator=(const EnterOperator&) = delete;
 
  private:
-  bool before_;
+  Entered before_;
 };
 
 /// Sets whether the thread's operators reach the fallback without a fake tensor.
@@ -122,7 +125,7 @@ struct FakeOperator {
   bool factory = false;     // makes tensors of options
   bool aliases = false;     // a result may share memory with an argument
   bool keeps_real = false;  // needs the elements of arguments that are real
-  bool fills = false;       // makes integers as a tensor, and fills it in C++
+  Entered inside;           // what holds for its parts
   bool is_empty = false, is_scalar_tensor = false, is_equal = false;
 
   explicit FakeOperator(const c10::OperatorHandle& op) : name(op.operator_name()) {
@@ -154,7 +157,9 @@ struct FakeOperator {
     keeps_real = name.name == "aten::_pack_padded_sequence" || name.name == "aten::linspace" ||
                  name.name == "aten::logspace" || name.name == "aten::randint_like";
 
-    fills = name.name == "aten::_pad_packed_sequence" || name.name == "aten::ctc_loss";
+    inside.fills_integers = name.name == "aten::_pad_packed_sequence" || name.name == "aten::ctc_loss";
+    // A GRU adds to a third of the hidden state's gates, which a state of zeros and the weights give.
+    inside.all_fake = name.name.starts_with("aten::gru");
     if (UserShapeRules& added = user_shape_rules(); added.version.load() > 0) {
       const std::lock_guard lock(added.mutex);
       if (const auto found = added.rules.find(text_of(name)); found != added.rules.end()) user_rule = found->second;
@@ -330,10 +335,10 @@ class Twins {
   }
 
   /// What the caller gets for a result: the argument itself, a view of its memory, or a fake tensor of its own.
-  at::Tensor result_of(const at::Tensor& result) {
+  at::Tensor result_of(const at::Tensor& result, bool all_fake) {
     for (const Pair& pair : pairs_)
       if (pair.twin.is_same(result)) return pair.original;
-    if (!result.is_meta()) return result;
+    if (!result.is_meta()) return all_fake && !is_fake(result) ? fake_like(result) : result;
     if (result.layout() != c10::kStrided || !result.has_storage())
       throw TraceError(ErrorId::unsupported_output,
                        "fake: an operator gives a tensor of layout " + c10::toString(result.options()) +
@@ -549,9 +554,11 @@ FXX_INLINE void run_fake(const c10::OperatorHandle& op, const FakeOperator& know
     run_on_meta(op, known, stack);
   }
   twins.sync(known);
+  // A rule of fxx's knows what has to be real; a rule or kernel of the user's may give a tensor of any device.
+  const bool all_fake = known.way != FakeOperator::Way::rule && !known.keeps_real;
   for (std::size_t i = stack->size() - known.returns; i < stack->size(); ++i) {
     c10::IValue& value = (*stack)[i];
-    value = map_tensors(value, [&](const at::Tensor& tensor) { return twins.result_of(tensor); });
+    value = map_tensors(value, [&](const at::Tensor& tensor) { return twins.result_of(tensor, all_fake); });
   }
 }
 
@@ -578,14 +585,14 @@ FXX_INLINE void run_in_scope(const c10::OperatorHandle& op, const FakeOperator& 
     // the tracking of views not, outside of inference mode.
     const bool by_data = c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset) &&
                          !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::ADInplaceOrView);
-    real = known.is_scalar_tensor || (known.is_empty && (by_data || fills_integers()));
+    real = known.is_scalar_tensor || (known.is_empty && (by_data || entered_operator().fills_integers));
     if (real && known.is_empty && c10::InferenceMode::is_enabled()) {
       std::int64_t count = 1;
       for (std::int64_t size : arguments[0].toIntVector()) count *= size;
       real = count <= largest_constant;
     }
   } else if (!real) {
-    real = !writes_elsewhere && (!known.factory || all_made_here);
+    real = !writes_elsewhere && (!known.factory || all_made_here) && (known.aliases || !entered_operator().all_fake);
   }
   if (!real) {
     run_fake(op, known, stack);
@@ -614,9 +621,14 @@ FXX_INLINE void fake_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet
 
 /// An operator with a fake tensor, before it is taken apart: what its parts make is fake as well.
 FXX_INLINE void fake_entry(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const FakeOperator& known = fake_operator(op);
+  // Composite operators look up which CUDA device is the current one, which a machine without one refuses.
+  const std::size_t base = stack->size() - known.arguments;
+  for (std::size_t i : known.devices)
+    if (c10::IValue& value = (*stack)[base + i]; value.isDevice()) value = with_index(value.toDevice());
   const FakeKeySwitch on(true);
   const c10::impl::ExcludeDispatchKeyGuard entered(fake_entry_key);
-  const FillsIntegers fills(fake_operator(op).fills);
+  const EnterOperator inside(known.inside);
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, fake_entry_key), stack);
 }
 

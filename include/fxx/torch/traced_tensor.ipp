@@ -44,7 +44,8 @@ FXX_INLINE void SharedTrace::note_read(const TracedValue& value, c10::IntArrayRe
 FXX_INLINE void SharedTrace::close(const c10::Storage& storage) {
   const std::lock_guard lock(mutex_);
   for (TracedTensor* tensor = first_; tensor; tensor = tensor->next_) {
-    if (!tensor->open_ || !tensor->storage_.is_alias_of(storage)) continue;
+    // is_alias_of would ask for the data of fake tensors.
+    if (!tensor->open_ || tensor->storage_.unsafeGetStorageImpl() != storage.unsafeGetStorageImpl()) continue;
     tensor->open_ = false;
     tensor->storage_ = {};
   }
