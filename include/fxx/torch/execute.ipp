@@ -41,7 +41,10 @@ FXX_INLINE HostCall find_host_method(std::string_view name) {
 FXX_INLINE void adapt(c10::IValue& value, const Type& type) {
   if (value.isNone() || value.isTensor()) return;
   if (type.list) {
-    if (!value.isList() && type.list_size > 0) value = to_list(Values(type.list_size, value), type);
+    if (value.isTuple()) {
+      const auto& elements = value.toTupleRef().elements();
+      value = to_list(Values(elements.begin(), elements.end()), type);
+    } else if (!value.isList() && type.list_size > 0) value = to_list(Values(type.list_size, value), type);
     else if (value.isList() && value.toListRef().empty()) value = to_list({}, type);
     else if (value.isList() && type.base == ValueType::real && !value.isDoubleList()) {
       Values items;

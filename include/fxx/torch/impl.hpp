@@ -9,6 +9,7 @@
 
 #include "fxx/torch/box.ipp"
 #include "fxx/torch/compile.ipp"
+#include "fxx/torch/containers.ipp"
 #include "fxx/torch/execute.ipp"
 #include "fxx/torch/fake.ipp"
 #include "fxx/torch/fold_constants.ipp"

@@ -139,6 +139,9 @@ FXX_INLINE c10::IValue Interpreter::call_function(const CallFunction& op, Values
   return call_operator(*std::get<const Operator*>(op.target), std::move(args), kwargs);
 }
 FXX_INLINE c10::IValue Interpreter::call_method(const CallMethod& op, Values args, KeywordValues kwargs) {
+  // Boxed, a dtype is a number like others: the node knows which overload was meant.
+  if (node_ && node_->opcode() == Opcode::call_method && node_->target() == op.target)
+    if (const Operator* meant = operator_of(*node_)) return call_operator(*meant, std::move(args), kwargs);
   return fxx::call_method(op.target, std::move(args), kwargs);
 }
 FXX_INLINE c10::IValue Interpreter::call_module(const CallModule& op, Values args, KeywordValues) {

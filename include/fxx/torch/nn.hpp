@@ -37,6 +37,14 @@ auto traced_argument(const TracedArgument& made) {
 /// The get_attr node of a module that is passed to a function.
 Argument module_argument(Tracer& tracer, const torch::nn::Module& module);
 
+/// Records the call of a module by its dynamic type.
+using RecordModule = Argument (*)(torch::nn::Module&, Tracer&, std::span<const Argument>);
+void register_recorder(const std::type_info& type, RecordModule record);
+/// Like record_leaf_call for a module whose forward takes tensors only, or of a type that know_module never saw.
+Argument record_module_with(torch::nn::Module& module, Tracer& tracer, const ModuleForward& forward,
+                            std::span<const Argument> args);
+Argument record_any_module(torch::nn::Module& module, Tracer& tracer, std::span<const Argument> args);
+
 /// Does forward take the first N of its parameters alone?
 template <class Impl, class Parameters, class Indices>
 inline constexpr bool takes_inputs = false;
@@ -51,6 +59,74 @@ consteval bool forward_takes() {
 }
 template <class Impl>
 concept PlainForward = requires { &Impl::forward; };
+
+}  // namespace detail
+
+namespace detail {
+
+template <std::size_t, class T>
+using SameFor = T;
+/// Calls `f` with N as a constant, where forward takes N values of type T; false when it takes none of up to eight.
+template <class Impl, class T, std::size_t N = 1, class F>
+bool with_arity(std::size_t count, F&& f) {
+  if constexpr (N > 8) {
+    return false;
+  } else {
+    if (count != N) return with_arity<Impl, T, N + 1>(count, f);
+    return [&]<std::size_t... I>(std::index_sequence<I...> indices) {
+      if constexpr (requires(Impl& module) { module.forward(std::declval<const SameFor<I, T>&>()...); }) {
+        f(indices);
+        return true;
+      } else {
+        return false;
+      }
+    }(std::make_index_sequence<N>());
+  }
+}
+[[noreturn]] void no_such_forward(const torch::nn::Module& module, std::size_t count);
+
+/// Makes graphs and containers able to call modules of this type, whose forward may be a template over the tensor type.
+template <class Impl>
+void know_module() {
+  if constexpr (std::derived_from<Impl, GraphModule>) {
+    know_graph_module<Impl>();
+    register_recorder(typeid(Impl), [](torch::nn::Module& module, Tracer& tracer, std::span<const Argument> args) {
+      return inline_graph_module(dynamic_cast<GraphModule&>(module), tracer, args);
+    });
+  } else if constexpr (PlainForward<Impl>) {
+    register_module_call(typeid(Impl), &call_typed<Impl>);
+  } else if constexpr (!std::same_as<Impl, torch::nn::Module>) {
+    register_module_call(typeid(Impl), [](torch::nn::Module& module, std::vector<c10::IValue> args) {
+      c10::IValue value;
+      const bool found = with_arity<Impl, at::Tensor>(args.size(), [&]<std::size_t... I>(std::index_sequence<I...>) {
+        value = call_forward(dynamic_cast<Impl&>(module), args,
+                             std::type_identity<std::tuple<SameFor<I, const at::Tensor&>...>>());
+      });
+      if (!found) no_such_forward(module, args.size());
+      return value;
+    });
+    register_recorder(typeid(Impl), [](torch::nn::Module& module, Tracer& tracer, std::span<const Argument> args) {
+      auto& impl = dynamic_cast<Impl&>(module);
+      const ModuleForward forward = [&](std::span<const Argument> given) {
+        Argument value;
+        const bool found = with_arity<Impl, Proxy>(given.size(), [&]<std::size_t... I>(std::index_sequence<I...>) {
+          value = to_argument(tracer, impl.forward(from_argument<Proxy>(tracer, given[I])...));
+        });
+        if (!found) no_such_forward(module, given.size());
+        return value;
+      };
+      return record_module_with(module, tracer, forward, args);
+    });
+  }
+}
+/// Knows a type from the first holder of it on.
+template <class Impl>
+struct KnownModule {
+  KnownModule() {
+    static const bool once = (know_module<Impl>(), true);
+    (void)once;
+  }
+};
 
 }  // namespace detail
 
@@ -112,7 +188,7 @@ struct leaf : Holder {
         static_assert(fits, "fxx::nn::leaf: a module is called with more or fewer inputs than its forward takes");
         if constexpr (fits) {
           using R = typename fxx::detail::forward_traits<decltype(&Impl::forward)>::result;
-          register_leaf<Impl>();
+          fxx::detail::register_module_call(typeid(Impl), &fxx::detail::call_typed<Impl>);
           return fxx::detail::traced_argument<R>(fxx::detail::record_leaf_call(*this->get(), all));
         }
       }
@@ -160,6 +236,8 @@ FXX_LEAF_MODULES(FXX_LEAF)
 /// forward with tensors, and with proxies too, whose nodes then know the module that they are of.
 #define FXX_MODULE(Name)                                                       \
   class Name : public ::fxx::nn::leaf<::torch::nn::ModuleHolder<Name##Impl>> { \
+    [[no_unique_address]] ::fxx::detail::KnownModule<Name##Impl> known_;       \
+                                                                               \
    public:                                                                     \
     using ::fxx::nn::leaf<::torch::nn::ModuleHolder<Name##Impl>>::leaf;        \
     using Impl = Name##Impl;                                                   \

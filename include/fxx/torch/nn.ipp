@@ -1,6 +1,10 @@
 // Bodies of torch/nn.hpp.
 #pragma once
 
+#include <map>
+#include <mutex>
+#include <typeindex>
+
 #include "fxx/error.hpp"
 #include "fxx/torch/nn.hpp"
 
@@ -21,6 +25,43 @@ FXX_INLINE TracedArgument record_leaf_call(torch::nn::Module& module, std::span<
   std::vector<Argument> args;
   for (const Operand* operand : operands) args.push_back(tracer.create_arg(*operand));
   return {tracer, tracer.record_module(module, {}, args)};
+}
+
+class Recorders {
+ public:
+  static Recorders& instance() {
+    static Recorders recorders;
+    return recorders;
+  }
+  void add(std::type_index type, RecordModule record) {
+    std::lock_guard lock(mutex_);
+    all_.emplace(type, record);
+  }
+  RecordModule find(const torch::nn::Module& module) {
+    std::lock_guard lock(mutex_);
+    const auto found = all_.find(typeid(module));
+    return found == all_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::type_index, RecordModule> all_;
+};
+FXX_INLINE void register_recorder(const std::type_info& type, RecordModule record) {
+  Recorders::instance().add(type, record);
+}
+FXX_INLINE Argument record_module_with(torch::nn::Module& module, Tracer& tracer, const ModuleForward& forward,
+                                       std::span<const Argument> args) {
+  return module_tracer_of(tracer, module, "called").record_module(module, forward, args);
+}
+FXX_INLINE Argument record_any_module(torch::nn::Module& module, Tracer& tracer, std::span<const Argument> args) {
+  if (const RecordModule record = Recorders::instance().find(module)) return record(module, tracer, args);
+  (void)module_call_of(module);  // a graph could not call it
+  return record_module_with(module, tracer, {}, args);
+}
+FXX_INLINE void no_such_forward(const torch::nn::Module& module, std::size_t count) {
+  throw RunError(ErrorId::input_mismatch, "nn::call: forward of " + module_type_name(module) + " does not take " +
+                                              std::to_string(count) + " tensors; give it as many as it takes");
 }
 
 FXX_INLINE Argument module_argument(Tracer& tracer, const torch::nn::Module& module) {

@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "fxx/trace/operand.hpp"
+#include "fxx/trace/proxy.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -105,6 +105,25 @@ struct argument_traits<at::DeviceType> {
   static constexpr ValueType type = ValueType::device;
   static constexpr bool list = false;
   static Argument convert(at::DeviceType value) { return to_device(at::Device(value)); }
+};
+/// dtype, layout, device and pinned memory, as far as they are given.
+template <>
+struct argument_traits<at::TensorOptions> {
+  static void fill(functional::DeviceOrOptionsArg& to, const at::TensorOptions& options, std::source_location where) {
+    if (options.has_dtype()) to.dtype = {to_dtype(at::typeMetaToScalarType(options.dtype())), where};
+    if (options.has_layout()) to.layout = {to_layout(options.layout()), where};
+    if (options.has_device()) to.device = {to_device(options.device()), where};
+    if (options.has_pinned_memory()) to.pin_memory = {options.pinned_memory(), where};
+    if (options.has_requires_grad()) to.requires_grad = options.requires_grad();
+  }
+};
+template <class T>
+struct argument_traits<c10::complex<T>> {
+  static constexpr ValueType type = ValueType::scalar;
+  static constexpr bool list = false;
+  static Argument convert(const c10::complex<T>& value) {
+    return Complex{static_cast<double>(value.real()), static_cast<double>(value.imag())};
+  }
 };
 template <>
 struct argument_traits<at::IntArrayRef> {

@@ -475,16 +475,17 @@ ScalarProxy operator-(const ScalarProxy& a);
   X(sqrt, math_sqrt)                                                                                                  \
   X(exp, math_exp)                                                                                                    \
   X(exp2, math_exp2)                                                                                                  \
-  X(expm1, math_expm1) X(log, math_log) X(log2, math_log2) X(log10, math_log10) X(log1p, math_log1p) X(sin, math_sin) \
-      X(cos, math_cos) X(tan, math_tan) X(asin, math_asin) X(acos, math_acos) X(atan, math_atan) X(sinh, math_sinh)   \
-          X(cosh, math_cosh) X(tanh, math_tanh) X(floor, std_floor) X(ceil, std_ceil) X(round, std_round)             \
-              X(trunc, std_trunc) X(to_int, fxx_to_int)
+  X(expm1, math_expm1)                                                                                                \
+  X(log, math_log) X(log2, math_log2) X(log10, math_log10) X(log1p, math_log1p) X(sin, math_sin) X(cos, math_cos)     \
+      X(tan, math_tan) X(asin, math_asin) X(acos, math_acos) X(atan, math_atan) X(sinh, math_sinh) X(cosh, math_cosh) \
+          X(tanh, math_tanh) X(floor, std_floor) X(ceil, std_ceil) X(round, std_round) X(trunc, std_trunc)
 #define FXX_NUMBER_FUNCTIONS_OF_TWO(X) \
   X(min, builtins_min)                 \
   X(max, builtins_max) X(pow, math_pow) X(fmod, math_fmod) X(atan2, math_atan2) X(hypot, math_hypot)
 #define FXX_NUMBER_FUNCTION(name, index) \
   ScalarProxy name(const ScalarProxy& a, std::source_location where = std::source_location::current());
 FXX_NUMBER_FUNCTIONS(FXX_NUMBER_FUNCTION)
+FXX_NUMBER_FUNCTION(to_int, fxx_to_int)
 #undef FXX_NUMBER_FUNCTION
 #define FXX_NUMBER_FUNCTION(name, index)                                                                             \
   ScalarProxy name(const ScalarProxy& a, const ScalarProxy& b,                                                       \

@@ -331,6 +331,7 @@ FXX_INLINE BoolProxy detail::scalar_comparison(OperatorIndex index, const Scalar
     return fxx::detail::function(OperatorIndex::index, {&value});                 \
   }
 FXX_NUMBER_FUNCTIONS(FXX_NUMBER_FUNCTION)
+FXX_NUMBER_FUNCTION(to_int, fxx_to_int)
 #undef FXX_NUMBER_FUNCTION
 #define FXX_NUMBER_FUNCTION(name, index)                                                                \
   FXX_INLINE ScalarProxy name(const ScalarProxy& a, const ScalarProxy& b, std::source_location where) { \

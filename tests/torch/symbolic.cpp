@@ -1,0 +1,490 @@
+// Templated forwards written as LibTorch users write them: what is recorded runs as the module itself does, with tensors
+// made, indices, functions of the user's, modules of every class of torch::nn, containers.
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "../graph_text.hpp"
+#include "fxx/ops/operation.hpp"
+#include "fxx/passes/dead_code.hpp"
+#include "fxx/torch/compile.hpp"
+#include "fxx/torch/containers.hpp"
+#include "fxx/torch/creation.hpp"
+#include "fxx/torch/indexing.hpp"
+#include "fxx/torch/wrap.hpp"
+#include "fxx/trace/math.hpp"
+#include "torch/support.hpp"
+
+using namespace fxx;
+using namespace fxx::test;
+using torch::Tensor;
+
+namespace geometry {
+
+enum class Shape { round, square };
+struct Box {
+  Tensor corner;
+  double size;
+};
+/// Holds proxies in a trace, tensors outside.
+template <class T>
+struct Pair {
+  T first, second;
+};
+Argument fx_create_arg(Tracer& tracer, const Pair<Proxy>& pair) {
+  return Argument::tuple({tracer.node_of(pair.first), tracer.node_of(pair.second)});
+}
+
+std::int64_t rows(const Tensor& x) { return x.size(0); }
+int calls = 0;
+Tensor twice(const Tensor& x) {
+  ++calls;
+  return x * 2;
+}
+struct Scale {
+  double factor;
+  Tensor apply(const Tensor& x) const { return x * factor; }
+};
+
+inline const auto rows_of = fxx::wrap<"geometry::rows">(&rows, "\"geometry.hpp\"");
+inline const auto rows_again = fxx::wrap<"geometry::rows">(&rows, "\"geometry.hpp\"");
+inline const auto doubled = fxx::wrap<"geometry::twice">(twice);
+inline const auto announce =
+    fxx::wrap<"geometry::announce">([](const Tensor&, std::string_view) { ++calls; }, {}, true);
+inline const auto parts = fxx::wrap<"geometry::parts">([](const Tensor& x) {
+  return std::make_tuple(x.sum(), std::vector<Tensor>{x, -x}, x.size(0));
+});
+inline const auto make_box = fxx::proxyable<"geometry::Box", Box(Tensor, double)>("\"geometry.hpp\"");
+inline const auto area = fxx::wrap<"geometry::area">(
+    [](const Box& box, Shape shape) { return box.corner * (shape == Shape::round ? 3.0 : box.size); });
+inline const auto joined =
+    fxx::wrap<"geometry::joined">([](std::vector<Tensor> list, std::map<std::string, Tensor> named,
+                                     std::optional<Tensor> more, std::pair<Tensor, std::int64_t> last) {
+      Tensor sum = last.first * last.second;
+      for (const Tensor& t : list) sum = sum + t;
+      for (const auto& [name, t] : named) sum = sum + t * static_cast<double>(name.size());
+      return more ? sum + *more : sum;
+    });
+inline const auto sum_of =
+    fxx::wrap<"geometry::sum_of">([](std::tuple<Tensor, Tensor> p) { return std::get<0>(p) + std::get<1>(p); });
+inline const auto through = fxx::wrap<"geometry::through">(
+    [](torch::nn::Linear fc, const torch::nn::ReLUImpl&, std::shared_ptr<torch::nn::Module> any, const Tensor& x) {
+      return fc(x) * static_cast<double>(any->parameters().size());
+    });
+inline const auto scaled = fxx::wrap<"geometry::Scale::apply">(&Scale::apply);
+inline const auto sigmoid = fxx::wrap(fxx::ops::sigmoid);
+inline const auto cat = fxx::wrap(fxx::ops::cat);
+inline const auto topk = fxx::wrap(fxx::ops::topk);
+inline const auto narrow =
+    fxx::wrap(fxx::op<"aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)">);
+
+}  // namespace geometry
+
+namespace {
+
+/// A callable traced, checked against itself on several inputs.
+template <class F>
+std::shared_ptr<GraphModule> check_callable(F f, const std::vector<Tensors>& inputs, double tolerance = 0) {
+  const auto gm = symbolic_trace(f);
+  CAPTURE(to_string(gm->graph()));
+  check_traced(f, *gm, inputs, tolerance);
+  return gm;
+}
+/// Likewise a module, by its holder or not.
+template <class M>
+std::shared_ptr<GraphModule> check_module(M& module, const std::vector<Tensors>& inputs, double tolerance = 0) {
+  const auto gm = symbolic_trace(module);
+  CAPTURE(to_string(gm->graph()));
+  check_traced(module, *gm, inputs, tolerance);
+  return gm;
+}
+std::string body(const GraphModule& gm) { return body_of(gm.graph()); }
+bool calls_operator(const GraphModule& gm, const Operator& op) { return count_of(gm.graph(), op) > 0; }
+bool has_constant(const GraphModule& gm) { return gm.named_buffers().contains("_tensor_constant0"); }
+
+const Tensor x34 = torch::randn({3, 4}), x54 = torch::randn({5, 4});
+
+}  // namespace
+
+// --- tensors that forward makes --------------------------------------------------------------------------------------
+
+TEST_CASE("tensors of traced sizes are made in every run, of sizes of their own") {
+  const auto made = [](auto f) {
+    const auto gm = check_callable(f, {{x34}, {x54}});
+    CHECK_FALSE(has_constant(*gm));
+    return gm;
+  };
+  made([](auto x) { return fxx::zeros({x.size(0), 2}) + 1; });
+  made([](auto x) { return x + fxx::ones(x.sizes(), x.options()); });
+  made([](auto x) { return fxx::full({x.size(0)}, 0.5, torch::kDouble); });
+  made([](auto x) { return x * fxx::arange(x.size(1)); });
+  made([](auto x) { return fxx::arange(1, x.size(0) + 1, torch::kLong); });
+  made([](auto x) { return fxx::linspace(0, 1, x.size(1)) * x; });
+  made([](auto x) { return fxx::eye(x.size(0)).matmul(x); });
+  made([](auto x) { return fxx::tril_indices(x.size(0), x.size(1)); });
+  made([](auto x) { return fxx::cat({x, fxx::zeros({x.size(0), 1}, x.options())}, 1); });
+  made([](auto x) { return x.new_full({x.size(1)}, 3) + zeros_like(x) + fxx::hann_window(x.size(1), false); });
+  made([](auto x) { return fxx::zeros({2, 2}, x.options()); });
+}
+
+TEST_CASE("tensors of sizes that are known are made once: constants, random ones too") {
+  const auto zeros = check_callable([](auto x) { return x + fxx::zeros({3, 4}); }, {{x34}});
+  CHECK(has_constant(*zeros));
+  CHECK(zeros->attribute("_tensor_constant0").sizes() == at::IntArrayRef({3, 4}));
+  const auto frozen = symbolic_trace([](auto x) { return x + fxx::rand({3, 4}); });
+  CHECK(same((*frozen)(x34), (*frozen)(x34)));
+  const auto recorded = symbolic_trace([](auto x) { return x + fxx::rand({3, 4}, x.options()); });
+  CHECK_FALSE(same((*recorded)(x34), (*recorded)(x34)));
+  torch::manual_seed(3);
+  const Tensor once = (*recorded)(x34);
+  torch::manual_seed(3);
+  CHECK(same((*recorded)(x34), once));
+  // A tensor that is used twice is one attribute, an equal one beside it another.
+  const Tensor a = torch::ones({4}), b = torch::ones({4});
+  const auto shared = check_callable([a, b](auto x) { return (x + a) * a + b; }, {{x34}});
+  CHECK(shared->graph().find_nodes(Opcode::get_attr).size() == 2);
+  CHECK_FALSE(std::string(shared->graph().find_nodes(Opcode::get_attr)[0]->target()).starts_with("__"));
+}
+
+TEST_CASE("dtype, device, layout and the like are arguments as they are") {
+  check_callable([](auto x) { return empty_like(x, torch::TensorOptions().layout(torch::kStrided)).fill_(2); },
+                 {{x34}});
+  check_callable([](auto x) { return zeros_like(x, torch::dtype(torch::kLong).device(torch::kCPU)) + x; }, {{x34}});
+  check_callable(
+      [](auto x) {
+        return x.to(torch::kDouble).to(torch::kCPU).to(x.options()).contiguous(torch::MemoryFormat::Contiguous);
+      },
+      {{x34}});
+  check_callable([](auto x) { return x.to(x.device(), torch::kHalf).to(x.scalar_type()).toType(torch::kLong); },
+                 {{x34}});
+  check_callable([](auto x) { return x.cpu().data() * x.itemsize(); }, {{x34}});
+  const auto gm = symbolic_trace([](auto x) { return fxx::ones({2}, torch::requires_grad()) * x; });
+  CHECK(gm->attribute("_tensor_constant0").requires_grad());
+}
+
+TEST_CASE("infinities, not a number, complex numbers and 64-bit integers are kept, in the printed code too") {
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  const auto gm = check_callable(
+      [](auto x) {
+        return fxx::stack({x + infinity, x - infinity, x * std::numeric_limits<double>::quiet_NaN(), x + (-infinity)});
+      },
+      {{x34}});
+  CHECK(gm->code().find("std::numeric_limits<double>::infinity()") != std::string::npos);
+  CHECK(gm->code().find("std::numeric_limits<double>::quiet_NaN()") != std::string::npos);
+  check_callable([](auto x) { return view_as_real(x * c10::complex<double>(0, 1)); }, {{x34}});
+  check_callable([](auto x) { return x.to(torch::kLong) + std::numeric_limits<std::int64_t>::max(); }, {{x34}});
+}
+
+TEST_CASE("shifts, bits and integer arithmetic of tensors") {
+  const Tensor n = torch::tensor({-3, 5, 1 << 20}, torch::kLong);
+  check_callable(
+      [](auto x) {
+        const auto shifted = bitwise_left_shift(x, 3) + bitwise_right_shift(x, 1);
+        return fxx::stack({shifted, x & x, x | (x + 1), x ^ 3, ~x, -x, floor_divide(x, 2), x % 4, add(x, x, 3)});
+      },
+      {{n}});
+}
+
+TEST_CASE("a constant tensor on either side of matmul") {
+  const Tensor w = torch::randn({4, 3});
+  const auto right = check_callable([w](auto x) { return matmul(x, w); }, {{x34}});
+  const auto left = check_callable([w](auto x) { return matmul(w, x); }, {{x34}});
+  CHECK(body(*right) ==
+        "_tensor_constant0 = attribute _tensor_constant0\nmatmul = aten::matmul(%x, %_tensor_constant0)\nreturn "
+        "%matmul\n");
+  CHECK(body(*left) ==
+        "_tensor_constant0 = attribute _tensor_constant0\nmatmul = aten::matmul(%_tensor_constant0, %x)\nreturn "
+        "%matmul\n");
+  check_callable([w](auto x) { return w.t() * x + (w.t() - x) / w.t(); }, {{x34}});
+}
+
+// --- numbers ---------------------------------------------------------------------------------------------------------
+
+TEST_CASE("functions of sizes compute what C++ computes") {
+  using std::abs, std::ceil, std::floor, std::log, std::max, std::min, std::pow, std::round, std::sqrt;
+  const auto gm = check_callable(
+      [](auto x) {
+        const auto n = x.size(0), m = x.size(1);
+        const auto mean =
+            x / sqrt(static_cast<float>(2)) / sqrt(n) * pow(m, 0.5) + log(n * 1.0) * floor(n * 0.7) - ceil(m / 3.0);
+        const auto whole = max(n, m) * min(n, m) - abs(n - m) + n / 2 + n % 3 - round(0.5 * n);
+        return mean * whole + x.narrow(0, 0, fxx::math::to_int(n * 0.5)).sum();
+      },
+      {{x34}, {x54}}, 1e-6);
+  CHECK(calls_operator(*gm, ops::math_sqrt));
+  const auto folded = symbolic_trace([](auto x) { return x * sqrt(16.0); });
+  CHECK(body(*folded) == "mul = aten::mul.Scalar(%x, 4.0)\nreturn %mul\n");
+}
+
+// --- checks ----------------------------------------------------------------------------------------------------------
+
+namespace {
+struct CheckedImpl : torch::nn::Module {
+  template <class T>
+  T forward(T x) {
+    fxx::check(x.size(1) == 4, "four columns");
+    fxx::check((x > -100).all(), "no such number");
+    return x * 2;
+  }
+};
+}  // namespace
+
+TEST_CASE("checks fail with their message when the graph runs: interpreted, planned, built, and in the code") {
+  CheckedImpl net;
+  const auto gm = check_module(net, {{x34}, {x54}});
+  const auto compiled = compile(*gm, {x34});
+  const Tensor narrow = torch::randn({3, 3}), low = torch::full({3, 4}, -200.0);
+  const auto refused = [&](auto&& run, const char* message) {
+    CAPTURE(message);
+    CHECK_THROWS_WITH_AS(run(), doctest::Contains(message), c10::Error);
+  };
+  for (GraphModule* module : {gm.get(), static_cast<GraphModule*>(compiled.get())}) {
+    CHECK(same((*module)(x54), x54 * 2));
+    refused([&] { (*module)(narrow); }, "four columns");
+    refused([&] { (*module)(low); }, "no such number");
+    refused([&] { Interpreter(*module).run({narrow}); }, "four columns");
+  }
+  refused([&] { net.forward(narrow); }, "four columns");
+  refused([&] { net.forward(low); }, "no such number");
+  CHECK(gm->code().find("TORCH_CHECK(eq, \"four columns\")") != std::string::npos);
+}
+
+// --- indices ---------------------------------------------------------------------------------------------------------
+
+TEST_CASE("indices of torch::indexing and of fxx::indexing, read") {
+  using fxx::indexing::Slice, fxx::indexing::None, fxx::indexing::Ellipsis;
+  const Tensor rows = torch::tensor({2, 0}), mask = torch::tensor({true, false, true, false});
+  check_callable([](auto x) { return x.index({Slice(1, None), 0}); }, {{x34}});
+  check_callable([](auto x) { return x.index({"...", Slice(None, None, 2)}); }, {{x34}});
+  check_callable([](auto x) { return x.index({None, Ellipsis, -1}); }, {{x34}});
+  check_callable([](auto x) { return x.index({torch::indexing::Slice(0, 2), torch::indexing::Slice(1)}); }, {{x34}});
+  check_callable([rows](auto x) { return x.index({rows}); }, {{x34}});
+  check_callable(
+      [rows, mask](auto x) {
+        return x.index({Slice(), mask}).sum() + x.index({rows, torch::indexing::Slice()});
+      },
+      {{x34}});
+  check_callable([](auto x) { return x.index({Slice(0, x.size(0) - 1), Slice(x.size(1) - 2, None)}); }, {{x34}, {x54}});
+  check_callable([](auto x) { return x[0] + x[-1]; }, {{x34}, {x54}});
+  check_callable(
+      [](auto x) {
+        return x.index({torch::indexing::TensorIndex(1), torch::indexing::TensorIndex(torch::indexing::Slice(1, 3))});
+      },
+      {{x34}});
+}
+
+TEST_CASE("parts are written in place as LibTorch writes them") {
+  using fxx::indexing::Slice, fxx::indexing::None, fxx::indexing::Ellipsis;
+  const Tensor rows = torch::tensor({2, 0}), columns = torch::tensor({1, 3}), value = torch::randn({2});
+  const auto wrote = [](auto f) { return check_callable(f, {{x34}}); };
+  wrote([](auto x) {
+    auto y = x.clone();
+    y.index_put_({Slice(1, 3), 0}, 7.5);
+    return y;
+  });
+  wrote([](auto x) {
+    auto y = x.clone();
+    y.index_put_({Slice(), Slice(1, 3)}, x.index({Slice(), Slice(0, 2)}));
+    return y;
+  });
+  wrote([rows](auto x) {
+    auto y = x.clone();
+    y.index_put_({rows}, 2);
+    return y;
+  });
+  wrote([rows, columns, value](auto x) {
+    auto y = x.clone();
+    y.index_put_({rows, columns}, value);
+    return y;
+  });
+  wrote([columns](auto x) {
+    auto y = x.clone();
+    y.index_put_({1, columns}, 2.5);
+    return y;
+  });
+  wrote([columns](auto x) {
+    auto y = x.clone();
+    y.index_put_({Slice(0, 2), columns}, x.index({Slice(1, 3), Slice(0, 2)}));
+    return y;
+  });
+  wrote([](auto x) {
+    auto y = x.clone();
+    y[0] = x[1];
+    y[1] = 3;
+    y[2] += 1;
+    y.index({Slice(), 0}) = x.index({Slice(), 1});
+    return y;
+  });
+  wrote([](auto x) {
+    auto y = x.clone();
+    y.index_put_({x > 0}, 0);
+    return y;
+  });
+}
+
+TEST_CASE("lists are unpacked and indexed, in a trace and outside") {
+  check_callable(
+      [](auto x) {
+        auto [a, b] = fxx::unpack<2>(x.chunk(2, 1));
+        return a * b;
+      },
+      {{x34}});
+  check_callable(
+      [](auto x) {
+        auto [a, b, c] = fxx::unpack<3>(x);
+        return a * b - c;
+      },
+      {{x34}});
+  check_callable(
+      [](auto x) {
+        auto [values, indices] = topk(x, 2);
+        return values * indices;
+      },
+      {{x34}});
+  check_callable(
+      [](auto x) {
+        const auto pair = max(x, 0);
+        return std::get<0>(pair) + std::get<1>(pair);
+      },
+      {{x34}});
+}
+
+// --- functions of the user's -----------------------------------------------------------------------------------------
+
+TEST_CASE("a wrapped function runs at once on tensors and is one node of proxies; wrapping twice is harmless") {
+  CHECK(geometry::rows_of(x54) == 5);
+  CHECK(&geometry::rows_of.target() == &geometry::rows_again.target());
+  const auto gm =
+      check_callable([](auto x) {
+        const auto product = x * geometry::rows_of(x);
+        return product + geometry::rows_again(x);
+      }, {{x34}, {x54}});
+  CHECK(body(*gm) ==
+        "rows = geometry::rows(%x)\nmul = aten::mul.Scalar(%x, %rows)\nrows_1 = geometry::rows(%x)\nadd = "
+        "aten::add.Scalar(%mul, %rows_1)\nreturn %add\n");
+  CHECK(gm->code().find("::geometry::rows(x)") != std::string::npos);
+  // Constants only: computed while tracing, once.
+  const Tensor c = torch::ones({4});
+  const int before = geometry::calls;
+  const auto constant = symbolic_trace([c](auto x) { return x + geometry::doubled(c); });
+  CHECK(geometry::calls == before + 1);
+  CHECK(
+      body(*constant) ==
+      "_tensor_constant0 = attribute _tensor_constant0\nadd = aten::add.Tensor(%x, %_tensor_constant0)\nreturn %add\n");
+  CHECK(same((*constant)(x34), x34 + 2));
+  CHECK(geometry::calls == before + 1);
+}
+
+TEST_CASE("impure functions stay though nobody uses them") {
+  auto gm = symbolic_trace([](auto x) {
+    geometry::announce(x, "seen");
+    geometry::doubled(x);
+    return x;
+  });
+  eliminate_dead_code(gm->graph());
+  CHECK(body(*gm) == "announce = geometry::announce(%x, 'seen')\nreturn %x\n");
+  const int before = geometry::calls;
+  (*gm)(x34);
+  CHECK(geometry::calls == before + 1);
+}
+
+TEST_CASE("results that are tuples, lists and numbers, nested, are taken apart") {
+  check_callable(
+      [](auto x) {
+        const auto [sum, both, n] = geometry::parts(x);
+        return sum + both[0] * both[1] + n;
+      },
+      {{x34}, {x54}});
+}
+
+TEST_CASE("arguments that are lists, maps, optionals, pairs and tuples of proxies") {
+  const auto gm = check_callable(
+      [](auto x) {
+        using T = decltype(x);
+        return geometry::joined(std::vector<T>{x, x * 2}, std::map<std::string, T>{{"ab", x}}, std::optional<T>(x),
+                                std::make_pair(x, std::int64_t(3))) +
+               geometry::joined(std::vector<T>{}, std::map<std::string, T>{}, std::optional<T>(),
+                                std::pair<T, std::int64_t>(x, 2)) +
+               geometry::sum_of(std::make_tuple(x, x));
+      },
+      {{x34}});
+  CHECK(gm->code().find("std::map<std::string, torch::Tensor>{{\"ab\", x}}") != std::string::npos);
+}
+
+TEST_CASE("a class of the user's is built, passed on and used in a graph; an enum stays one") {
+  const auto gm = check_callable(
+      [](auto x) { return geometry::area(geometry::make_box(x, 0.5), geometry::Shape::square); }, {{x34}});
+  CHECK(body(*gm) ==
+        "box = geometry::Box(%x, 0.5)\narea = geometry::area(%box, enum('geometry::Shape', 'square', 1))\nreturn "
+        "%area\n");
+  CHECK(gm->code().find("::geometry::Box(x, 0.5)") != std::string::npos);
+  CHECK(gm->code().find("geometry::Shape::square") != std::string::npos);
+  CHECK(geometry::make_box(x34, 2.0).size == 2);
+  // An object as an input.
+  const auto given = symbolic_trace([](auto box) { return geometry::area(box, geometry::Shape::round); });
+  CHECK(same(given->run({box(geometry::Box{x34, 1})}).toTensor(), x34 * 3));
+  const auto fault = fault_of<RunError>([&] { (void)given->run({x34}); });
+  CHECK(fault.id == 701);
+  CHECK(fault.says("geometry::Box"));
+}
+
+TEST_CASE("an object with fx_create_arg says what it is in the graph") {
+  const auto gm = symbolic_trace([](auto x) { return geometry::sum_of(geometry::Pair<Proxy>{x, relu(x)}); });
+  CHECK(body(*gm) == "relu = aten::relu(%x)\nsum_of = geometry::sum_of((%x, %relu))\nreturn %sum_of\n");
+  CHECK(same((*gm)(x34), x34 + x34.relu()));
+}
+
+TEST_CASE("a member function of an input") {
+  const auto gm = symbolic_trace([](auto scale, auto x) { return geometry::scaled(scale, x); }, {"scale", "x"});
+  CHECK(same(gm->run({box(geometry::Scale{3}), x34}).toTensor(), x34 * 3));
+}
+
+TEST_CASE("operators as functions, those of the user's own among them") {
+  check_callable([](auto x) { return geometry::sigmoid(x); }, {{x34}});
+  check_callable([](auto x) { return geometry::cat(std::vector{x, x}, 1); }, {{x34}});
+  check_callable([](auto x) { return geometry::cat(std::make_tuple(x, x)); }, {{x34}});
+  check_callable(
+      [](auto x) {
+        auto [values, indices] = geometry::topk(x, 2);
+        return values * indices;
+      },
+      {{x34}});
+  const auto gm = check_callable([](auto x) { return geometry::narrow(x, 1, 0, 2); }, {{x34}});
+  CHECK(body(*gm) == "narrow = aten::narrow(%x, 1, 0, 2)\nreturn %narrow\n");
+}
+
+namespace {
+struct PassingImpl : torch::nn::Module {
+  fxx::nn::Linear fc = register_module("fc", fxx::nn::Linear(4, 4));
+  torch::nn::ReLU act = register_module("act", torch::nn::ReLU());
+  template <class T>
+  T forward(T x) {
+    return geometry::through(fc, *act, std::shared_ptr<torch::nn::Module>(fc.ptr()), x);
+  }
+};
+}  // namespace
+
+TEST_CASE("a module is passed to a function, as an attribute of the graph") {
+  PassingImpl net;
+  const auto gm = check_module(net, {{x34}});
+  CHECK(body(*gm) ==
+        "fc = attribute fc\nact = attribute act\nfc_1 = attribute fc\nthrough = geometry::through(%fc, %act, %fc_1, "
+        "%x)\nreturn %through\n");
+  CHECK(gm->submodule("fc").get() == net.fc.get());
+  const auto compiled = compile(*gm, {x34});
+  CHECK(same((*compiled)(x54), net.forward(x54)));
+}
+
+TEST_CASE("methods of objects of TorchScript are called by name") {
+  torch::jit::Module script("Scaler");
+  script.define("def forward(self, x):\n    return x * 2\ndef shift(self, x, by: float):\n    return x + by\n");
+  const auto gm = symbolic_trace(
+      [](auto object, auto x) { const auto shifted = object.call("shift", x, 0.5);
+        return shifted + object.call("forward", x); }, {"object", "x"});
+  CHECK(body(*gm) ==
+        "shift = .shift(%object, %x, 0.5)\nforward_1 = .forward(%object, %x)\nadd = aten::add.Tensor(%shift, "
+        "%forward_1)\nreturn %add\n");
+  CHECK(same(gm->run({script._ivalue(), x34}).toTensor(), x34 + 0.5 + x34 * 2));
+}
