@@ -13,6 +13,7 @@
 #include "fxx/torch/containers.hpp"
 #include "fxx/torch/creation.hpp"
 #include "fxx/torch/indexing.hpp"
+#include "fxx/torch/script.hpp"
 #include "fxx/torch/wrap.hpp"
 #include "fxx/trace/math.hpp"
 #include "torch/support.hpp"
@@ -225,7 +226,8 @@ struct CheckedImpl : torch::nn::Module {
   template <class T>
   T forward(T x) {
     fxx::check(x.size(1) == 4, "four columns");
-    fxx::check((x > -100).all(), "no such number");
+    fxx::check((x > -100).all(), "no such\nnumber");
+    fxx::check(x.dim() == 2);
     return x * 2;
   }
 };
@@ -243,11 +245,11 @@ TEST_CASE("checks fail with their message when the graph runs: interpreted, plan
   for (GraphModule* module : {gm.get(), static_cast<GraphModule*>(compiled.get())}) {
     CHECK(same((*module)(x54), x54 * 2));
     refused([&] { (*module)(narrow); }, "four columns");
-    refused([&] { (*module)(low); }, "no such number");
+    refused([&] { (*module)(low); }, "no such\nnumber");
     refused([&] { Interpreter(*module).run({narrow}); }, "four columns");
   }
   refused([&] { net.forward(narrow); }, "four columns");
-  refused([&] { net.forward(low); }, "no such number");
+  refused([&] { net.forward(low); }, "no such\nnumber");
   CHECK(gm->code().find("TORCH_CHECK(eq, \"four columns\")") != std::string::npos);
 }
 
@@ -356,11 +358,12 @@ TEST_CASE("lists are unpacked and indexed, in a trace and outside") {
 TEST_CASE("a wrapped function runs at once on tensors and is one node of proxies; wrapping twice is harmless") {
   CHECK(geometry::rows_of(x54) == 5);
   CHECK(&geometry::rows_of.target() == &geometry::rows_again.target());
-  const auto gm =
-      check_callable([](auto x) {
+  const auto gm = check_callable(
+      [](auto x) {
         const auto product = x * geometry::rows_of(x);
         return product + geometry::rows_again(x);
-      }, {{x34}, {x54}});
+      },
+      {{x34}, {x54}});
   CHECK(body(*gm) ==
         "rows = geometry::rows(%x)\nmul = aten::mul.Scalar(%x, %rows)\nrows_1 = geometry::rows(%x)\nadd = "
         "aten::add.Scalar(%mul, %rows_1)\nreturn %add\n");
@@ -477,12 +480,110 @@ TEST_CASE("a module is passed to a function, as an attribute of the graph") {
   CHECK(same((*compiled)(x54), net.forward(x54)));
 }
 
+namespace {
+/// What the guide of torch.fx calls a simple module: parameters, a nested module, `.data`, arithmetic of all kinds.
+struct OverviewImpl : torch::nn::Module {
+  struct InnerImpl : torch::nn::Module {
+    fxx::nn::Linear fc = register_module("fc", fxx::nn::Linear(4, 4));
+    Tensor scale = torch::randn({4});  // a member that is not registered
+    auto forward(const auto& x) { return sigmoid(fc(x)) * scale; }
+  };
+  std::shared_ptr<InnerImpl> inner = register_module("inner", std::make_shared<InnerImpl>());
+  Tensor a = register_parameter("a", torch::rand({4}));
+  Tensor b = register_parameter("b", torch::rand({4}) + 1);
+  template <class T>
+  T operator()(T x) {
+    return relu(x);
+  }
+  template <class T>
+  T forward(T x) {
+    const T y = inner->forward(x);
+    const T z = add(-y + a.data(), b, 3) - floor_divide(x.detach(), b.detach()) % 2;
+    return (*this)(z) / a - 1;
+  }
+};
+
+struct ScriptedImpl : torch::nn::Module {
+  fxx::nn::Script script;
+  explicit ScriptedImpl(const torch::jit::Module& module) : script(module) { register_module("script", script); }
+  template <class T>
+  T forward(T x) {
+    return relu(script(x));
+  }
+};
+
+struct DictReaderImpl : torch::nn::Module {
+  Tensor forward(std::map<std::int64_t, Tensor> rows, std::optional<double> factor) {
+    return (rows.at(3) + rows.at(7)) * factor.value_or(1);
+  }
+};
+TORCH_MODULE(DictReader);
+struct ReadingImpl : torch::nn::Module {
+  fxx::nn::leaf<DictReader> reader = register_module("reader", fxx::nn::leaf<DictReader>());
+  template <class T>
+  T forward(T x) {
+    return reader(std::map<std::int64_t, T>{{3, x}, {7, x * 2}}, std::optional<double>(0.5)) +
+           reader(std::map<std::int64_t, T>{{3, x}, {7, x}}, std::nullopt);
+  }
+};
+}  // namespace
+
+TEST_CASE("parameters, members that are not registered, operators of a module's own, arithmetic of all kinds") {
+  OverviewImpl net;
+  const auto gm = check_module(net, {{x34}, {x54}}, 1e-6);
+  CHECK(gm->named_parameters().contains("a"));
+  CHECK(has_constant(*gm));
+}
+
+TEST_CASE("a module of TorchScript is a submodule and one node") {
+  torch::jit::Module script("Scaler");
+  script.register_attribute("training", c10::BoolType::get(), true);
+  script.register_parameter("weight", torch::randn({4}), false);
+  script.register_buffer("shift", torch::randn({4}));
+  script.define("def forward(self, x):\n    return x * self.weight + self.shift\n");
+  ScriptedImpl net(script);
+  CHECK(net.named_parameters().contains("script.weight"));
+  CHECK(net.named_buffers().contains("script.shift"));
+  const auto gm = check_module(net, {{x34}});
+  CHECK(body(*gm) == "script = script(%x)\nrelu = aten::relu(%script)\nreturn %relu\n");
+  net.eval();
+  CHECK_FALSE(net.script->script().is_training());
+  const torch::NoGradGuard no_grad;
+  net.script->parameters()[0].fill_(2);
+  CHECK(same((*gm)(x34), torch::relu(x34 * 2 + net.script->buffers()[0])));
+  const auto copy = std::dynamic_pointer_cast<fxx::nn::ScriptImpl>(net.script->clone());
+  net.script->parameters()[0].fill_(3);
+  CHECK(same(copy->run({x34}).toTensor(), x34 * 2 + net.script->buffers()[0]));
+}
+
+TEST_CASE("a module takes maps with numbers as keys, and optionals") {
+  ReadingImpl net;
+  const auto gm = check_module(net, {{x34}});
+  CHECK(body(*gm).find("reader({3: %x, 7: %mul}, 0.5)") != std::string::npos);
+  CHECK(body(*gm).find("reader({3: %x, 7: %x}, None)") != std::string::npos);
+}
+
+TEST_CASE("inputs that are dictionaries are indexed by key; results are dictionaries") {
+  const auto gm = symbolic_trace([](Proxy d) {
+    return std::map<std::string, Proxy>{{"sum", d["a"] + d["b"]}, {"a", d["a"]}};
+  });
+  c10::impl::GenericDict in(c10::StringType::get(), c10::TensorType::get());
+  in.insert("a", x34);
+  in.insert("b", x34 * 2);
+  const auto out = gm->run({in}).toGenericDict();
+  CHECK(same(out.at("sum").toTensor(), x34 * 3));
+  CHECK(same(out.at("a").toTensor(), x34));
+}
+
 TEST_CASE("methods of objects of TorchScript are called by name") {
   torch::jit::Module script("Scaler");
   script.define("def forward(self, x):\n    return x * 2\ndef shift(self, x, by: float):\n    return x + by\n");
   const auto gm = symbolic_trace(
-      [](auto object, auto x) { const auto shifted = object.call("shift", x, 0.5);
-        return shifted + object.call("forward", x); }, {"object", "x"});
+      [](auto object, auto x) {
+        const auto shifted = object.call("shift", x, 0.5);
+        return shifted + object.call("forward", x);
+      },
+      {"object", "x"});
   CHECK(body(*gm) ==
         "shift = .shift(%object, %x, 0.5)\nforward_1 = .forward(%object, %x)\nadd = aten::add.Tensor(%shift, "
         "%forward_1)\nreturn %add\n");

@@ -202,6 +202,12 @@ TEST_CASE("any value may be an argument: containers of proxies, enums, None, obj
   CHECK(given([](auto x) { return std::vector{geometry::Box{x, 0.5}}; }) == "%x, [(%x, 0.5)]");
 }
 
+TEST_CASE("enums and objects with fx_create_arg are results too") {
+  CHECK(recorded([](auto x) { return std::make_tuple(x, geometry::Color::red); }) ==
+        "return (%x, enum('geometry::Color', 'red', 0))\n");
+  CHECK(recorded([](auto x) { return geometry::Box{x, 0.5}; }) == "return (%x, 0.5)\n");
+}
+
 TEST_CASE("a dictionary whose key is traced is refused") {
   const auto fault = fault_of<Error>([] {
     (void)symbolic_graph([](auto x) { return x.call("f", std::map<ScalarProxy, int>{{x.size(0), 1}}); });

@@ -21,6 +21,10 @@ FXX_INLINE ModuleSource module_source(const Graph& graph, const Owner& owner, co
         throw CodegenError(ErrorId::no_cpp_spelling,
                            "module_source: module '" + member.name + "' is a " + member.module->type +
                                ", whose source is not known here; trace through it instead of keeping it as a leaf");
+      if (member.module->construct_unknown)
+        throw CodegenError(ErrorId::no_cpp_spelling,
+                           "module_source: module '" + member.name + "' is a " + member.module->type +
+                               " whose options have no C++ text; trace through it instead of keeping it as a leaf");
       declarations += "  " + member.module->type + " " + member.identifier + "{nullptr};\n";
       registrations += "  " + member.identifier + " = add(" + cpp_string(member.name) + ", " + member.module->type +
                        "(" + member.module->construct + "));\n";

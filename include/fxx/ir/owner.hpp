@@ -34,6 +34,7 @@ struct ModuleInfo {
   std::string type;                      // as C++ spells it: "torch::nn::Conv2d"
   std::string result = "torch::Tensor";  // what forward returns, as C++ spells it
   std::string construct;                 // constructor arguments: "torch::nn::Conv2dOptions(3, 64, 7).stride(2)"
+  bool construct_unknown = false;        // nobody can say what they are
   const Operator* operation = nullptr;   // null when forward is more than one operator
   std::vector<Part> parts = {};          // one per parameter of `operation`
   bool training = false;

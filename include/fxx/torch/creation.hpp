@@ -108,8 +108,8 @@ using at::stack;
 using at::vstack;
 
 /// The function of numbers and tensors that check() of proxies records. Throws c10::Error with the message.
-inline void check(bool condition, std::string_view message) { TORCH_CHECK(condition, message); }
-inline void check(const at::Tensor& condition, std::string_view message) {
+inline void check(bool condition, std::string_view message = {}) { TORCH_CHECK(condition, message); }
+inline void check(const at::Tensor& condition, std::string_view message = {}) {
   TORCH_CHECK(condition.is_nonzero(), message);
 }
 

@@ -64,6 +64,11 @@ class Describer {
     info_.construct = options[0] ? std::string(options) + "(" + list + ")" : list;
     return *this;
   }
+  /// Options that have no text: tensors, functions.
+  Describer& unknown(bool when = true) {
+    info_.construct_unknown = when;
+    return *this;
+  }
   Describer& result(const char* type) {
     info_.result = type;
     return *this;
@@ -83,6 +88,11 @@ class Describer {
   }
   static std::string text(const char* value) { return value; }
   static std::string text(const std::string& value) { return value; }
+  static std::string text(const std::vector<double>& values) {
+    std::string list;
+    for (double v : values) list += (list.empty() ? "" : ", ") + repr(v);
+    return "{" + list + "}";
+  }
   static std::string text(const std::vector<std::int64_t>& values) {
     std::string list;
     for (std::int64_t v : values) list += (list.empty() ? "" : ", ") + std::to_string(v);
@@ -298,6 +308,18 @@ FXX_INLINE void describe(const EmbeddingImpl& m, Describer& d) {
   if (o.max_norm()) d.no_operation();  // renormalises its weight first
 }
 
+FXX_INLINE void describe(const EmbeddingBagImpl& m, Describer& d) {
+  const auto& o = m.options;
+  d.construct("torch::nn::EmbeddingBagOptions", o.num_embeddings(), o.embedding_dim())
+      .with("max_norm", o.max_norm(), std::optional<double>())
+      .with("norm_type", o.norm_type(), 2.0)
+      .with("scale_grad_by_freq", o.scale_grad_by_freq(), false)
+      .with("mode", "torch::" + enumtype::get_enum_name(o.mode()), "torch::kMean")
+      .with("sparse", o.sparse(), false)
+      .with("include_last_offset", o.include_last_offset(), false)
+      .with("padding_idx", o.padding_idx(), std::optional<std::int64_t>());
+}
+
 // --- pointwise -------------------------------------------------------------------------------------------------------
 
 #define FXX_PLAIN(Impl, index) \
@@ -365,6 +387,36 @@ FXX_INLINE void describe(const LogSoftmaxImpl& m, Describer& d) {
       .constant({})
       .construct("", m.options.dim());
 }
+FXX_INLINE void describe(const HardshrinkImpl& m, Describer& d) {
+  d.operation(OperatorIndex::hardshrink).input().constant(m.options.lambda()).construct("", m.options.lambda());
+}
+FXX_INLINE void describe(const SoftshrinkImpl& m, Describer& d) {
+  d.operation(OperatorIndex::softshrink).input().constant(m.options.lambda()).construct("", m.options.lambda());
+}
+FXX_INLINE void describe(const CELUImpl& m, Describer& d) {
+  d.operation(m.options.inplace() ? OperatorIndex::celu_ : OperatorIndex::celu).input().constant(m.options.alpha());
+  d.construct("torch::nn::CELUOptions")
+      .with("alpha", m.options.alpha(), 1.0)
+      .with("inplace", m.options.inplace(), false);
+}
+FXX_INLINE void describe(const GLUImpl& m, Describer& d) {
+  d.operation(OperatorIndex::glu).input().constant(m.options.dim()).construct("", m.options.dim());
+}
+FXX_INLINE void describe(const RReLUImpl& m, Describer& d) {
+  const auto& o = m.options;
+  d.construct("torch::nn::RReLUOptions");
+  d.with("lower", o.lower(), 1.0 / 8.0).with("upper", o.upper(), 1.0 / 3.0).with("inplace", o.inplace(), false);
+}
+FXX_INLINE void describe(const ThresholdImpl& m, Describer& d) {
+  const auto& o = m.options;
+  d.operation(o.inplace() ? OperatorIndex::threshold_ : OperatorIndex::threshold).input().constant(o.threshold());
+  d.constant(o.value()).construct("torch::nn::ThresholdOptions", o.threshold(), o.value());
+  d.with("inplace", o.inplace(), false);
+}
+FXX_INLINE void describe(const SoftminImpl& m, Describer& d) { d.construct("", m.options.dim()); }
+FXX_INLINE void describe(const Softmax2dImpl&, Describer& d) { d.construct(""); }
+FXX_INLINE void describe(const SoftsignImpl&, Describer& d) { d.construct(""); }
+FXX_INLINE void describe(const TanhshrinkImpl&, Describer& d) { d.construct(""); }
 template <class Impl>
 void describe_dropout(const Impl& m, Describer& d, OperatorIndex plain, OperatorIndex in_place,
                       const char* options_type) {
@@ -381,6 +433,10 @@ FXX_INLINE void describe(const Dropout2dImpl& m, Describer& d) {
 FXX_INLINE void describe(const Dropout3dImpl& m, Describer& d) {
   describe_dropout(m, d, OperatorIndex::feature_dropout, OperatorIndex::feature_dropout_,
                    "torch::nn::Dropout3dOptions");
+}
+FXX_INLINE void describe(const FeatureAlphaDropoutImpl& m, Describer& d) {
+  describe_dropout(m, d, OperatorIndex::feature_alpha_dropout, OperatorIndex::feature_alpha_dropout_,
+                   "torch::nn::FeatureAlphaDropoutOptions");
 }
 FXX_INLINE void describe(const AlphaDropoutImpl& m, Describer& d) {
   describe_dropout(m, d, OperatorIndex::alpha_dropout, OperatorIndex::alpha_dropout_, "torch::nn::AlphaDropoutOptions");
@@ -482,6 +538,135 @@ FXX_INLINE void describe(const PixelUnshuffleImpl& m, Describer& d) {
       .construct("", m.options.downscale_factor());
 }
 
+FXX_INLINE std::string enumerator(const auto& value) { return "torch::" + enumtype::get_enum_name(value); }
+
+#define FXX_ADAPTIVE(D)                                                        \
+  FXX_INLINE void describe(const AdaptiveMaxPool##D##dImpl& m, Describer& d) { \
+    describe_adaptive_pool<D>(m, d, OperatorIndex::adaptive_max_pool##D##d,    \
+                              "torch::nn::AdaptiveMaxPool" #D "dOptions");     \
+    d.no_operation(); /* of two results the module gives one */                \
+  }
+FXX_ADAPTIVE(2)
+FXX_ADAPTIVE(3)
+#undef FXX_ADAPTIVE
+FXX_INLINE void describe(const AdaptiveMaxPool1dImpl& m, Describer& d) {
+  d.construct("torch::nn::AdaptiveMaxPool1dOptions", m.options.output_size());
+}
+#define FXX_POOL(D)                                                                \
+  FXX_INLINE void describe(const LPPool##D##dImpl& m, Describer& d) {              \
+    const auto& o = m.options;                                                     \
+    d.construct("torch::nn::LPPool" #D "dOptions", o.norm_type(), o.kernel_size()) \
+        .with("stride", o.stride(), o.kernel_size())                               \
+        .with("ceil_mode", o.ceil_mode(), false);                                  \
+  }                                                                                \
+  FXX_INLINE void describe(const MaxUnpool##D##dImpl& m, Describer& d) {           \
+    const auto& o = m.options;                                                     \
+    d.construct("torch::nn::MaxUnpool" #D "dOptions", o.kernel_size())             \
+        .with("stride", o.stride(), o.kernel_size())                               \
+        .with("padding", o.padding(), 0);                                          \
+  }
+FXX_POOL(1)
+FXX_POOL(2)
+FXX_POOL(3)
+#undef FXX_POOL
+#define FXX_PADS(D)                                                                                                  \
+  FXX_INLINE void describe(const ReflectionPad##D##dImpl& m, Describer& d) {                                         \
+    d.operation(OperatorIndex::reflection_pad##D##d).input().constant(to_list_argument(m.options.padding()));        \
+    d.construct("torch::nn::ReflectionPad" #D "dOptions", m.options.padding());                                      \
+  }                                                                                                                  \
+  FXX_INLINE void describe(const ReplicationPad##D##dImpl& m, Describer& d) {                                        \
+    d.operation(OperatorIndex::replication_pad##D##d).input().constant(to_list_argument(m.options.padding()));       \
+    d.construct("torch::nn::ReplicationPad" #D "dOptions", m.options.padding());                                     \
+  }                                                                                                                  \
+  FXX_INLINE void describe(const ZeroPad##D##dImpl& m, Describer& d) {                                               \
+    d.operation(OperatorIndex::constant_pad_nd).input().constant(to_list_argument(m.options.padding())).constant(0); \
+    d.construct("torch::nn::ZeroPad" #D "dOptions", m.options.padding());                                            \
+  }                                                                                                                  \
+  FXX_INLINE void describe(const ConstantPad##D##dImpl& m, Describer& d) {                                           \
+    d.operation(OperatorIndex::constant_pad_nd).input().constant(to_list_argument(m.options.padding()));             \
+    d.constant(m.options.value());                                                                                   \
+    d.construct("torch::nn::ConstantPad" #D "dOptions", m.options.padding(), m.options.value());                     \
+  }
+FXX_PADS(1)
+FXX_PADS(2)
+FXX_PADS(3)
+#undef FXX_PADS
+FXX_INLINE void describe(const UpsampleImpl& m, Describer& d) {
+  const auto& o = m.options;
+  d.construct("torch::nn::UpsampleOptions");
+  if (o.size()) d.with("size", "std::vector<int64_t>" + Describer::text(*o.size()), "");
+  if (o.scale_factor()) d.with("scale_factor", "std::vector<double>" + Describer::text(*o.scale_factor()), "");
+  d.with("mode", enumerator(o.mode()), "torch::kNearest")
+      .with("align_corners", o.align_corners(), std::optional<bool>());
+}
+FXX_INLINE void describe(const FoldImpl& m, Describer& d) {
+  const auto& o = m.options;
+  d.construct("torch::nn::FoldOptions", o.output_size(), o.kernel_size());
+  d.with("dilation", o.dilation(), 1).with("padding", o.padding(), 0).with("stride", o.stride(), 1);
+}
+FXX_INLINE void describe(const UnfoldImpl& m, Describer& d) {
+  const auto& o = m.options;
+  d.construct("torch::nn::UnfoldOptions", o.kernel_size());
+  d.with("dilation", o.dilation(), 1).with("padding", o.padding(), 0).with("stride", o.stride(), 1);
+}
+FXX_INLINE void describe(const UnflattenImpl& m, Describer& d) {
+  d.construct("torch::nn::UnflattenOptions", m.options.dim(), m.options.sizes());
+}
+FXX_INLINE void describe(const LocalResponseNormImpl& m, Describer& d) {
+  const auto& o = m.options;
+  d.construct("torch::nn::LocalResponseNormOptions", o.size());
+  d.with("alpha", o.alpha(), 1e-4).with("beta", o.beta(), 0.75).with("k", o.k(), 1.0);
+}
+FXX_INLINE void describe(const CrossMapLRN2dImpl& m, Describer& d) {
+  const auto& o = m.options;
+  d.construct("torch::nn::CrossMapLRN2dOptions", o.size());
+  d.with("alpha", o.alpha(), 1e-4).with("beta", o.beta(), 0.75).with("k", o.k(), 1);
+}
+
+// --- distances and losses --------------------------------------------------------------------------------------------
+
+FXX_INLINE void describe(const CosineSimilarityImpl& m, Describer& d) {
+  d.operation(OperatorIndex::cosine_similarity).input().input().constant(m.options.dim()).constant(m.options.eps());
+  d.construct("torch::nn::CosineSimilarityOptions").with("dim", m.options.dim(), 1).with("eps", m.options.eps(), 1e-8);
+}
+FXX_INLINE void describe(const PairwiseDistanceImpl& m, Describer& d) {
+  const auto& o = m.options;
+  d.operation(OperatorIndex::pairwise_distance).input().input().constant(o.p()).constant(o.eps()).constant(o.keepdim());
+  d.construct("torch::nn::PairwiseDistanceOptions");
+  d.with("p", o.p(), 2.0).with("eps", o.eps(), 1e-6).with("keepdim", o.keepdim(), false);
+}
+/// Options of a loss, the reduction last; a weight is a tensor, which has no text.
+#define FXX_LOSS(name, weight, ...)                                             \
+  FXX_INLINE void describe(const name##Impl& m, Describer& d) {                 \
+    [[maybe_unused]] const auto& o = m.options;                                 \
+    d.construct("torch::nn::" #name "Options").unknown(weight);                 \
+    d __VA_ARGS__.with("reduction", enumerator(o.reduction()), "torch::kMean"); \
+  }
+FXX_LOSS(L1Loss, false)
+FXX_LOSS(MSELoss, false)
+FXX_LOSS(SmoothL1Loss, false, .with("beta", o.beta(), std::optional<double>()))
+FXX_LOSS(HuberLoss, false, .with("delta", o.delta(), 1.0))
+FXX_LOSS(BCELoss, o.weight().defined())
+FXX_LOSS(BCEWithLogitsLoss, o.weight().defined() || o.pos_weight().defined())
+FXX_LOSS(KLDivLoss, false, .with("log_target", o.log_target(), false))
+FXX_LOSS(HingeEmbeddingLoss, false, .with("margin", o.margin(), 1.0))
+FXX_LOSS(MultiMarginLoss, o.weight().defined(), .with("p", o.p(), 1).with("margin", o.margin(), 1.0))
+FXX_LOSS(CosineEmbeddingLoss, false, .with("margin", o.margin(), 0.0))
+FXX_LOSS(MultiLabelMarginLoss, false)
+FXX_LOSS(SoftMarginLoss, false)
+FXX_LOSS(MultiLabelSoftMarginLoss, o.weight().defined())
+FXX_LOSS(
+    TripletMarginLoss, false,
+    .with("margin", o.margin(), 1.0).with("p", o.p(), 2.0).with("eps", o.eps(), 1e-6).with("swap", o.swap(), false))
+FXX_LOSS(CTCLoss, false, .with("blank", o.blank(), 0).with("zero_infinity", o.zero_infinity(), false))
+FXX_LOSS(PoissonNLLLoss, false,
+         .with("log_input", o.log_input(), true).with("full", o.full(), false).with("eps", o.eps(), 1e-8))
+FXX_LOSS(MarginRankingLoss, false, .with("margin", o.margin(), 0.0))
+FXX_LOSS(NLLLoss, o.weight().defined(), .with("ignore_index", o.ignore_index(), -100))
+FXX_LOSS(CrossEntropyLoss, o.weight().defined(),
+         .with("ignore_index", o.ignore_index(), -100).with("label_smoothing", o.label_smoothing(), 0.0))
+#undef FXX_LOSS
+
 // --- recurrence and attention: more than one operator ----------------------------------------------------------------
 
 template <class Options>
@@ -566,29 +751,28 @@ class LeafTable {
     (entries_.emplace(typeid(Impls), LeafEntry{nullptr, &call_typed<Impls>}), ...);
   }
   LeafTable() {
-    described<LinearImpl, BilinearImpl, IdentityImpl, FlattenImpl, Conv1dImpl, Conv2dImpl, Conv3dImpl,
-              ConvTranspose1dImpl, ConvTranspose2dImpl, ConvTranspose3dImpl, BatchNorm1dImpl, BatchNorm2dImpl,
-              BatchNorm3dImpl, InstanceNorm1dImpl, InstanceNorm2dImpl, InstanceNorm3dImpl, LayerNormImpl, GroupNormImpl,
-              EmbeddingImpl, SigmoidImpl, TanhImpl, SiLUImpl, MishImpl, LogSigmoidImpl, ReLUImpl, ReLU6Impl, SELUImpl,
-              GELUImpl, ELUImpl, LeakyReLUImpl, HardtanhImpl, SoftplusImpl, PReLUImpl, SoftmaxImpl, LogSoftmaxImpl,
-              DropoutImpl, Dropout2dImpl, Dropout3dImpl, AlphaDropoutImpl, MaxPool1dImpl, MaxPool2dImpl, MaxPool3dImpl,
-              AvgPool1dImpl, AvgPool2dImpl, AvgPool3dImpl, AdaptiveAvgPool1dImpl, AdaptiveAvgPool2dImpl,
-              AdaptiveAvgPool3dImpl, PixelShuffleImpl, PixelUnshuffleImpl, LSTMImpl, GRUImpl, RNNImpl,
-              MultiheadAttentionImpl>();
-    callable<
-        UnflattenImpl, EmbeddingBagImpl, FeatureAlphaDropoutImpl, HardshrinkImpl, SoftminImpl, Softmax2dImpl, RReLUImpl,
-        CELUImpl, GLUImpl, SoftshrinkImpl, SoftsignImpl, TanhshrinkImpl, ThresholdImpl, AdaptiveMaxPool1dImpl,
-        AdaptiveMaxPool2dImpl, AdaptiveMaxPool3dImpl, LPPool1dImpl, LPPool2dImpl, LPPool3dImpl, LocalResponseNormImpl,
-        ReflectionPad1dImpl, ReflectionPad2dImpl, ReflectionPad3dImpl, ReplicationPad1dImpl, ReplicationPad2dImpl,
-        ReplicationPad3dImpl, ZeroPad1dImpl, ZeroPad2dImpl, ZeroPad3dImpl, ConstantPad1dImpl, ConstantPad2dImpl,
-        ConstantPad3dImpl, UpsampleImpl, FoldImpl, UnfoldImpl, CosineSimilarityImpl, PairwiseDistanceImpl, RNNCellImpl,
-        LSTMCellImpl, GRUCellImpl, TransformerEncoderLayerImpl, TransformerEncoderImpl, TransformerDecoderLayerImpl,
-        TransformerDecoderImpl, TransformerImpl, AdaptiveLogSoftmaxWithLossImpl, BCELossImpl, BCEWithLogitsLossImpl,
-        CTCLossImpl, CosineEmbeddingLossImpl, CrossEntropyLossImpl, CrossMapLRN2dImpl, FractionalMaxPool2dImpl,
-        FractionalMaxPool3dImpl, FunctionalImpl, HingeEmbeddingLossImpl, HuberLossImpl, KLDivLossImpl, L1LossImpl,
-        MSELossImpl, MarginRankingLossImpl, MaxUnpool1dImpl, MaxUnpool2dImpl, MaxUnpool3dImpl, MultiLabelMarginLossImpl,
-        MultiLabelSoftMarginLossImpl, MultiMarginLossImpl, NLLLossImpl, PoissonNLLLossImpl, SmoothL1LossImpl,
-        SoftMarginLossImpl, TripletMarginLossImpl, TripletMarginWithDistanceLossImpl>();
+    described<
+        LinearImpl, BilinearImpl, IdentityImpl, FlattenImpl, Conv1dImpl, Conv2dImpl, Conv3dImpl, ConvTranspose1dImpl,
+        ConvTranspose2dImpl, ConvTranspose3dImpl, BatchNorm1dImpl, BatchNorm2dImpl, BatchNorm3dImpl, InstanceNorm1dImpl,
+        InstanceNorm2dImpl, InstanceNorm3dImpl, LayerNormImpl, GroupNormImpl, EmbeddingImpl, SigmoidImpl, TanhImpl,
+        SiLUImpl, MishImpl, LogSigmoidImpl, ReLUImpl, ReLU6Impl, SELUImpl, GELUImpl, ELUImpl, LeakyReLUImpl,
+        HardtanhImpl, SoftplusImpl, PReLUImpl, SoftmaxImpl, LogSoftmaxImpl, DropoutImpl, Dropout2dImpl, Dropout3dImpl,
+        AlphaDropoutImpl, MaxPool1dImpl, MaxPool2dImpl, MaxPool3dImpl, AvgPool1dImpl, AvgPool2dImpl, AvgPool3dImpl,
+        AdaptiveAvgPool1dImpl, AdaptiveAvgPool2dImpl, AdaptiveAvgPool3dImpl, PixelShuffleImpl, PixelUnshuffleImpl,
+        LSTMImpl, GRUImpl, RNNImpl, MultiheadAttentionImpl, UnflattenImpl, EmbeddingBagImpl, FeatureAlphaDropoutImpl,
+        HardshrinkImpl, SoftminImpl, Softmax2dImpl, RReLUImpl, CELUImpl, GLUImpl, SoftshrinkImpl, SoftsignImpl,
+        TanhshrinkImpl, ThresholdImpl, AdaptiveMaxPool1dImpl, AdaptiveMaxPool2dImpl, AdaptiveMaxPool3dImpl,
+        LPPool1dImpl, LPPool2dImpl, LPPool3dImpl, LocalResponseNormImpl, ReflectionPad1dImpl, ReflectionPad2dImpl,
+        ReflectionPad3dImpl, ReplicationPad1dImpl, ReplicationPad2dImpl, ReplicationPad3dImpl, ZeroPad1dImpl,
+        ZeroPad2dImpl, ZeroPad3dImpl, ConstantPad1dImpl, ConstantPad2dImpl, ConstantPad3dImpl, UpsampleImpl, FoldImpl,
+        UnfoldImpl, CosineSimilarityImpl, PairwiseDistanceImpl, BCELossImpl, BCEWithLogitsLossImpl, CTCLossImpl,
+        CosineEmbeddingLossImpl, CrossEntropyLossImpl, CrossMapLRN2dImpl, HingeEmbeddingLossImpl, HuberLossImpl,
+        KLDivLossImpl, L1LossImpl, MSELossImpl, MarginRankingLossImpl, MaxUnpool1dImpl, MaxUnpool2dImpl,
+        MaxUnpool3dImpl, MultiLabelMarginLossImpl, MultiLabelSoftMarginLossImpl, MultiMarginLossImpl, NLLLossImpl,
+        PoissonNLLLossImpl, SmoothL1LossImpl, SoftMarginLossImpl, TripletMarginLossImpl>();
+    callable<RNNCellImpl, LSTMCellImpl, GRUCellImpl, TransformerEncoderLayerImpl, TransformerEncoderImpl,
+             TransformerDecoderLayerImpl, TransformerDecoderImpl, TransformerImpl, AdaptiveLogSoftmaxWithLossImpl,
+             FractionalMaxPool2dImpl, FractionalMaxPool3dImpl, FunctionalImpl, TripletMarginWithDistanceLossImpl>();
     entries_[typeid(MultiheadAttentionImpl)].call = &call_attention;
   }
 
@@ -641,6 +825,8 @@ FXX_INLINE ModuleInfo describe_module(const torch::nn::Module& module, const std
     entry->describe(module, describer);
     // Default options need no mention: `torch::nn::ReLU()`.
     if (info.construct.ends_with("Options()")) info.construct.clear();
+  } else {
+    info.construct_unknown = true;
   }
   return info;
 }

@@ -8,11 +8,26 @@
 #pragma once
 
 #include <torch/nn/modules.h>
+#include <torch/version.h>
 
 #include <utility>
 
 #include "fxx/torch/symbolic_trace.hpp"
 #include "fxx/trace/scope.hpp"
+
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 13
+/// What LibTorch's own holders ask when they are called. With a proxy, a module of torch::nn has no answer, and the
+/// compiler's words for that are many; these come first.
+template <class Module, class... A>
+  requires((std::derived_from<std::remove_cvref_t<A>, fxx::ProxyBase> || ...) &&
+           !requires(Module& module, A&&... inputs) { module.forward(static_cast<A&&>(inputs)...); })
+struct torch::detail::return_type_of_forward_impl<true, Module, A...> {
+  static_assert(fxx::detail::never<Module>,
+                "fxx: a plain module of torch::nn is called with a proxy, which it cannot take; declare it as "
+                "fxx::nn::Linear and the like, or as fxx::nn::leaf<YourHolder>, which are the same modules otherwise");
+  using type = fxx::Proxy;
+};
+#endif
 
 namespace fxx::inline FXX_ABI {
 
@@ -186,11 +201,15 @@ struct leaf : Holder {
       if constexpr (plain) {
         constexpr bool fits = fxx::detail::forward_takes<Impl, sizeof...(A)>();
         static_assert(fits, "fxx::nn::leaf: a module is called with more or fewer inputs than its forward takes");
-        if constexpr (fits) {
+        if constexpr (!fits) {
+          return fxx::detail::no_value<Proxy>();
+        } else {
           using R = typename fxx::detail::forward_traits<decltype(&Impl::forward)>::result;
           fxx::detail::register_module_call(typeid(Impl), &fxx::detail::call_typed<Impl>);
           return fxx::detail::traced_argument<R>(fxx::detail::record_leaf_call(*this->get(), all));
         }
+      } else {
+        return fxx::detail::no_value<Proxy>();
       }
     }
   }

@@ -105,6 +105,8 @@ class Wrapped {
     if constexpr (known) {
       if constexpr (any_holds_proxies<A...>) return record(args...);
       else return std::invoke(function_, std::forward<A>(args)...);
+    } else {
+      return no_value<Proxy>();
     }
   }
   const UserFunction& target() const { return *target_; }
@@ -123,6 +125,8 @@ class Wrapped {
       node->set_type(cpp_spelling<typename Traits::result>());
       if constexpr (!std::is_void_v<typename Traits::result>)
         return traced_result<typename Traits::result>(tracer, node);
+    } else {
+      return no_value<Proxy>();
     }
   }
 
@@ -147,11 +151,7 @@ class Wrapped {
 };
 
 template <class Signature>
-struct Constructor {
-  static_assert(never<Signature>,
-                "fxx::proxyable: the type is not of the form Class(Argument, ...); give the class with the parameters "
-                "of the constructor");
-};
+struct Constructor;
 template <class Class, class... A>
 struct Constructor<Class(A...)> {
   Class operator()(A... args) const { return Class(std::forward<A>(args)...); }
@@ -167,7 +167,7 @@ class WrappedOperator {
     constexpr bool fits = sizeof...(A) <= info_of<Tag>.parameters.size();
     static_assert(fits, "fxx::wrap: an operator is called with more arguments than its schema has");
     if constexpr (!fits) {
-      return;
+      return no_value<Proxy>();
     } else if constexpr (any_holds_proxies<A...>) {
       const AnyArg operands[] = {AnyArg(args)...};
       std::vector<const Operand*> all;
@@ -227,8 +227,15 @@ detail::WrappedOperator<Tag> wrap(Operation<Tag>) {
 /// double)>(...)` builds a Box from a tensor and records a call of the constructor with a proxy. Wrapped functions take
 /// the object. (torch.fx: ProxyableClassMeta.)
 template <fixed_string Name, class Signature>
-detail::Wrapped<detail::Constructor<Signature>> proxyable(std::string_view header = {}) {
-  return {Name.view(), detail::Constructor<Signature>(), header, false};
+auto proxyable(std::string_view header = {}) {
+  constexpr bool known = std::is_function_v<Signature>;
+  static_assert(known,
+                "fxx::proxyable: the type is not of the form Class(Argument, ...); give the class with the parameters "
+                "of the constructor");
+  if constexpr (known)
+    return detail::Wrapped<detail::Constructor<Signature>>(Name.view(), detail::Constructor<Signature>(), header,
+                                                           false);
+  else return detail::no_value<int>();
 }
 
 /// An object of any class as an input of a graph: `gm->run({x, fxx::box(shape)})`.

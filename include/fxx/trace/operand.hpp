@@ -159,6 +159,9 @@ inline constexpr bool holds_proxies<std::pair<A, B>> =
 /// For `type` in a static_assert that names it: never true.
 template <class T>
 inline constexpr bool never = false;
+/// What an expression is worth after a failed static_assert, so that one mistake gives one error. Has no body.
+template <class T>
+T no_value();
 
 }  // namespace detail
 

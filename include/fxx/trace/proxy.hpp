@@ -503,9 +503,9 @@ FXX_NUMBER_FUNCTIONS_OF_TWO(FXX_NUMBER_FUNCTION)
 
 /// Fails with the message when the graph runs and the condition does not hold: a number, or a tensor of one element
 /// (torch.fx: torch._assert). Recorded as aten::_assert_scalar, aten::_assert_async.
-void check(const BoolProxy& condition, std::string_view message,
+void check(const BoolProxy& condition, std::string_view message = {},
            std::source_location where = std::source_location::current());
-void check(const Proxy& condition, std::string_view message,
+void check(const Proxy& condition, std::string_view message = {},
            std::source_location where = std::source_location::current());
 
 namespace detail {

@@ -27,13 +27,18 @@ template <class T>
 concept MapLike = requires { typename T::mapped_type; };
 /// A value that is one literal in a graph.
 template <class T>
-concept Immediate = std::is_arithmetic_v<T> || StringLike<T> || std::same_as<T, Argument> ||
+concept UserEnum = std::is_enum_v<T> && !HasTraits<T> && !std::constructible_from<Argument, T>;
+template <class T>
+concept Immediate = std::is_arithmetic_v<T> || UserEnum<T> || StringLike<T> || std::same_as<T, Argument> ||
                     std::same_as<T, std::nullopt_t> || requires(const T& t) { argument_traits<T>::convert(t); } ||
                     (requires { value_kind<T>::value; } && std::constructible_from<Argument, const T&>);
 
 template <Immediate T>
 Argument immediate_argument(const T& value) {
   if constexpr (requires { argument_traits<T>::convert(value); }) return argument_traits<T>::convert(value);
+  else if constexpr (UserEnum<T>)
+    return Enumerator{std::string(type_name<T>()), std::string(enumerator_name(value)),
+                      static_cast<std::int64_t>(value)};
   else if constexpr (StringLike<T>) return std::string_view(value);
   else return Argument(value);
 }
@@ -95,6 +100,8 @@ Argument to_argument(Tracer& tracer, const T& value) {
     return tracer.node_of(value);
   } else if constexpr (detail::ExternalTensor<T>) {
     return tracer.attribute(&value);
+  } else if constexpr (detail::HasCreateArg<T>) {
+    return fx_create_arg(tracer, value);
   } else if constexpr (detail::Immediate<T>) {
     return detail::immediate_argument(value);
   } else if constexpr (detail::Record<T>) {

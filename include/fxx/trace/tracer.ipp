@@ -186,7 +186,9 @@ FXX_INLINE Argument Tracer::to_number(const ProxyBase& value) {
   throw TraceError(
       ErrorId::data_dependent,
       "Tracer::to_number: a traced value cannot become a number of C++, it is known only when the graph runs; keep it "
-      "as it is (auto n = x.size(0)) and compute with that, or decide before tracing",
+      "as it is (auto n = x.size(0)) and compute with that (fxx::zeros and its like take it, torch::zeros takes "
+      "numbers "
+      "only), or decide before tracing",
       context(value.node()));
 }
 

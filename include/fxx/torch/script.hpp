@@ -1,0 +1,66 @@
+// Modules of TorchScript in a templated forward: `fxx::nn::Script encoder = torch::jit::load("encoder.pt");`.
+//
+// The script module is a real submodule: its parameters are registered under their names and shared, it trains, moves
+// and is put in eval mode with the rest. Called with a proxy it is one call_module node.
+// Main names: nn::Script. Cost: heavy (torch/csrc/jit/api/module.h).
+#pragma once
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fxx/torch/box.hpp"
+#include "fxx/torch/nn.hpp"
+
+namespace fxx::inline FXX_ABI::nn {
+
+class ScriptImpl : public torch::nn::Module {
+ public:
+  explicit ScriptImpl(torch::jit::Module module);
+
+  /// Runs forward of the script on boxed values.
+  c10::IValue run(std::vector<c10::IValue> inputs);
+  const torch::jit::Module& script() const { return module_; }
+
+  void train(bool on = true) override;
+  void pretty_print(std::ostream& stream) const override;
+  /// A copy of the script, with parameters of its own.
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& device = std::nullopt) const override;
+
+ private:
+  torch::jit::Module module_;
+};
+
+class Script : public torch::nn::ModuleHolder<ScriptImpl> {
+ public:
+  using Impl = ScriptImpl;
+  using torch::nn::ModuleHolder<ScriptImpl>::ModuleHolder;
+  Script(torch::jit::Module module) : ModuleHolder(std::make_shared<ScriptImpl>(std::move(module))) {}
+
+  /// What forward of the script returns: `R`, a tensor when it is not given; in a trace with proxies for tensors.
+  template <class R = void, class... A>
+  auto operator()(const A&... inputs) {
+    return call<R>(inputs...);
+  }
+  template <class R = void, class... A>
+  auto call(const A&... inputs) {
+    if constexpr ((fxx::detail::holds_proxies<A> || ...)) {
+      const AnyArg operands[] = {AnyArg(inputs)...};
+      std::vector<const Operand*> all;
+      for (const AnyArg& operand : operands) all.push_back(&operand);
+      const auto made = fxx::detail::record_leaf_call(*get(), all);
+      return from_argument<std::conditional_t<std::is_void_v<R>, Proxy, R>>(made.tracer, made.value);
+    } else {
+      return fxx::detail::unbox<std::conditional_t<std::is_void_v<R>, at::Tensor, R>>(
+          get()->run({fxx::detail::box_input(inputs)...}), "nn::Script");
+    }
+  }
+};
+
+}  // namespace fxx::inline FXX_ABI::nn
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/script.ipp"
+#endif
