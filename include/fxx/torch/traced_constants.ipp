@@ -13,6 +13,7 @@
 
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/torch/fake.hpp"
 #include "fxx/torch/traced_constants.hpp"
 #include "fxx/torch/traced_tensor.hpp"
 #include "fxx/torch/types.hpp"
@@ -76,6 +77,7 @@ FXX_INLINE FilledList filled_list(Node& made) {
 
 FXX_INLINE void fold_filled_lists(Graph& graph, const ModuleOwner& owner, TracedConstants& constants) {
   const at::NoGradGuard no_grad;
+  const FakeScope real(false);                                    // the program's numbers are known
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);  // by a trace around this one
   std::vector<FilledList> lists;
   for (Node* node : graph.nodes())
