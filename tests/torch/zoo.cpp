@@ -8,6 +8,7 @@
 #include "fxx/codegen/module_source.hpp"
 #include "fxx/runtime/cache.hpp"
 #include "fxx/torch/compile.hpp"
+#include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "torch/support.hpp"
 
@@ -204,6 +205,43 @@ TEST_CASE("readable C++ of every model compiles; results and gradients are the m
     }
     check_gradients(gradients(forward, *module, subject.other),
                     gradients(subject.model.forward, subject.module(), subject.other));
+  });
+}
+
+TEST_CASE("traced with fake tensors: the graph of the real ones, in evaluation and in training") {
+  for_each_model([](const zoo::Entry& entry) {
+    for (bool training : {false, true}) {
+      const auto graph = [&] {
+        const zoo::Model model = zoo::build(entry);
+        model.module->train(training);
+        const auto gm = fxx::detail::trace_module(*model.module, true,
+                                                  [&](std::span<const Tensor> in) {
+                                                    return model.forward({in.begin(), in.end()});
+                                                  },
+                                                  model.inputs(), {});
+        gm->graph().lint();
+        for (const Tensor& p : gm->parameters()) CHECK(is_fake(p) == is_fake_scope());
+        return to_string(gm->graph());
+      };
+      const std::string real = graph();
+      const fxx::fake on;
+      CHECK(graph() == real);
+    }
+  });
+}
+
+TEST_CASE("models of published size are traced with fake tensors") {
+  for_each_model([](const zoo::Entry& entry) {
+    const fxx::fake on;
+    const zoo::Model model = zoo::build(entry, zoo::Size::full);
+    const auto gm = fxx::detail::trace_module(*model.module, true,
+                                              [&](std::span<const Tensor> in) {
+                                                return model.forward({in.begin(), in.end()});
+                                              },
+                                              model.inputs(), {});
+    gm->graph().lint();
+    CHECK(!gm->parameters().empty());
+    for (const Tensor& result : tensors_of(forward_of(*gm)(model.inputs()))) CHECK(is_fake(result));
   });
 }
 

@@ -37,7 +37,7 @@ class CompiledModule : public GraphModule {
   bool is_current() const;
 
   /// Largest error against the interpreter, as in CompileOptions::tolerance; nan when it could not be measured, since
-  /// running the graph changes its attributes.
+  /// running the graph changes its attributes, or some of them or of the example inputs are fake.
   double max_error() const { return max_error_; }
   bool was_cached() const { return was_cached_; }
   /// Seconds from the start of the compiler to the loaded library.

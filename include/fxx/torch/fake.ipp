@@ -44,6 +44,7 @@ FXX_INLINE const c10::OperatorHandle*& running_operator() {
 
 /// What is particular to the operator with a fake tensor that the thread is in, as long as it is whole.
 struct Entered {
+  const c10::OperatorHandle* op = nullptr;
   bool fills_integers = false;  // it makes integers as a tensor, and fills them in C++
   bool all_fake = false;        // it writes fake numbers into what it computes from real tensors
 };
@@ -196,6 +197,28 @@ FXX_INLINE const FakeOperator& fake_operator(const c10::OperatorHandle& op) {
       found->second.way != FakeOperator::Way::unknown)
     return found->second;
   return known.insert_or_assign(op, FakeOperator(op)).first->second;
+}
+
+/// What to do instead of asking for elements; empty where there is nothing particular.
+FXX_INLINE std::string_view instead_of(const std::string& op) {
+  const std::string_view name = std::string_view(op).substr(std::string_view("aten::").size());
+  if (name == "_local_scalar_dense") return "compute both sides and select with torch::where(condition, a, b), ";
+  if (name.starts_with("nonzero") || name == "argwhere" || name == "masked_select")
+    return "keep the size, as torch::where(condition, a, b) and masked_fill do, ";
+  if (name == "repeat_interleave") return "give its output_size, ";
+  return "";
+}
+
+FXX_INLINE void refuse_elements(const c10::OperatorName& name) {
+  const c10::OperatorHandle* whole = entered_operator().op;
+  std::string called = "'" + text_of(name) + "'";
+  if (whole && whole->operator_name() != name) called = "'" + text_of(whole->operator_name()) + "' (by " + called + ")";
+  throw TraceError(ErrorId::data_dependent,
+                   "fake: " + called +
+                       " depends on the elements of a fake tensor, which has none; decide without them, " +
+                       std::string(instead_of(name.name)) +
+                       "or use real tensors where values matter: fxx::fake off(false) leaves a scope",
+                   user_context());
 }
 
 [[noreturn]] FXX_INLINE void refuse_unknown(const FakeOperator& known) {
@@ -628,7 +651,9 @@ FXX_INLINE void fake_entry(const c10::OperatorHandle& op, c10::DispatchKeySet ke
     if (c10::IValue& value = (*stack)[base + i]; value.isDevice()) value = with_index(value.toDevice());
   const FakeKeySwitch on(true);
   const c10::impl::ExcludeDispatchKeyGuard entered(fake_entry_key);
-  const EnterOperator inside(known.inside);
+  Entered whole = known.inside;
+  whole.op = &op;
+  const EnterOperator inside(whole);
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, fake_entry_key), stack);
 }
 

@@ -1722,12 +1722,4 @@ FXX_INLINE ErrorContext user_context() {
   return context;
 }
 
-FXX_INLINE void refuse_elements(const c10::OperatorName& name) {
-  throw TraceError(ErrorId::data_dependent,
-                   "fake: '" + text_of(name) +
-                       "' depends on the elements of a fake tensor, which has none; decide without them, or use real "
-                       "tensors where values matter: fxx::fake off(false) leaves a scope",
-                   user_context());
-}
-
 }  // namespace fxx::inline FXX_ABI::detail
