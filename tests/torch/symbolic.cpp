@@ -12,6 +12,7 @@
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/containers.hpp"
 #include "fxx/torch/creation.hpp"
+#include "fxx/torch/functional.hpp"
 #include "fxx/torch/indexing.hpp"
 #include "fxx/torch/script.hpp"
 #include "fxx/torch/wrap.hpp"
@@ -254,6 +255,26 @@ TEST_CASE("checks fail with their message when the graph runs: interpreted, plan
 }
 
 // --- indices ---------------------------------------------------------------------------------------------------------
+
+TEST_CASE("a tensor of C++ becomes a value of the trace, so that traced numbers may cut it") {
+  using fxx::indexing::Slice, fxx::indexing::None;
+  const Tensor positions = torch::randn({9, 4});
+  const auto gm = check_callable(
+      [&]<class T>(T x) {
+        const auto n = x.size(0);
+        return x + T(positions).index({Slice(None, n)}) + T(positions).narrow(0, 1, n);
+      },
+      {{x34}, {x54}});
+  CHECK(gm->graph().find_nodes(Opcode::get_attr).size() == 1);
+  CHECK(same((*symbolic_trace([&](Proxy x) { return x + positions.index({Slice(None, 3)}); }))(x34),
+             x34 + positions.slice(0, 0, 3)));
+  CHECK_FALSE(Proxy(Tensor()).defined());
+  CHECK(fault_of<TraceError>([&] { (void)Proxy(positions); }).id == 308);
+  const auto fault = fault_of<TraceError>(
+      [&] { (void)symbolic_trace([&](Proxy x) { return x + positions.index({Slice(None, x.size(0))}); }); });
+  CHECK(fault.id == 305);
+  CHECK(fault.says("T(tensor).index"));
+}
 
 TEST_CASE("indices of torch::indexing and of fxx::indexing, read") {
   using fxx::indexing::Slice, fxx::indexing::None, fxx::indexing::Ellipsis;
@@ -527,6 +548,42 @@ struct ReadingImpl : torch::nn::Module {
   }
 };
 }  // namespace
+
+namespace {
+/// Tensors that are left out, as LibTorch's users do it.
+struct LeftOutImpl : torch::nn::Module {
+  fxx::nn::MultiheadAttention attention = register_module("attention", fxx::nn::MultiheadAttention(4, 2));
+  Tensor weight = register_parameter("weight", torch::randn({4, 4}));
+  Tensor bias;  // undefined: this one has none
+  template <class T>
+  T attend(const T& x, const T& mask = {}) {
+    auto [out, weights] = attention(x, x, x, T(), true, mask);
+    return out + weights.sum();
+  }
+  template <class T>
+  T forward(T x) {
+    T mask;
+    std::vector<T> parts(2);
+    parts[0] = attend(x.unsqueeze(1), mask);
+    if (!mask.defined()) mask = full_like(x.size(0) * eye_like(x), 0.5);
+    parts[1] = attend(x.unsqueeze(1), mask);
+    return fxx::nn::functional::linear(parts[0] + parts[1], weight, bias) + linear(x, weight, T()) +
+           linear(x, weight, Tensor());
+  }
+  template <class T>
+  static T eye_like(const T& x) {
+    return matmul(x, x.t());
+  }
+};
+}  // namespace
+
+TEST_CASE("undefined tensors stand for arguments that are left out") {
+  LeftOutImpl net;
+  const auto gm = check_module(net, {{x34}, {x54}}, 1e-6);
+  CHECK(body(*gm).find("attention(%unsqueeze, %unsqueeze, %unsqueeze, None, True, None)") != std::string::npos);
+  const auto compiled = compile(*gm, {x34});
+  CHECK(difference((*compiled)(x54), net.forward(x54)) <= 1e-6);
+}
 
 TEST_CASE("parameters, members that are not registered, operators of a module's own, arithmetic of all kinds") {
   OverviewImpl net;

@@ -208,6 +208,33 @@ TEST_CASE("enums and objects with fx_create_arg are results too") {
   CHECK(recorded([](auto x) { return geometry::Box{x, 0.5}; }) == "return (%x, 0.5)\n");
 }
 
+TEST_CASE("an undefined proxy is None where a tensor may be left out, and refused where one is needed") {
+  CHECK(recorded([](auto x) { return linear(x, x, Proxy()); }) ==
+        "linear = aten::linear(%x, %x, None)\nreturn %linear\n");
+  CHECK(recorded([](auto x) { return x.call("f", std::make_tuple(Proxy(), 1)); }) ==
+        "f = .f(%x, (None, 1))\nreturn %f\n");
+  CHECK(recorded([](auto x) { return std::make_tuple(x, Proxy()); }) == "return (%x, None)\n");
+  CHECK(recorded([](auto x) {
+          Proxy sum;
+          for (const auto& y : {x, x * 2}) sum = sum.defined() ? sum + y : y;
+          return sum;
+        }) == "mul = aten::mul.Scalar(%x, 2)\nadd = aten::add.Tensor(%x, %mul)\nreturn %add\n");
+  const auto refused = [](auto f) {
+    const auto fault = fault_of<TraceError>([&] { (void)symbolic_graph(f); });
+    CHECK(fault.id == 305);
+    CHECK(fault.says("undefined tensor"));
+  };
+  refused([](Proxy x) { return x + Proxy(); });
+  refused([](Proxy) { return Proxy().relu(); });
+  refused([](Proxy x) { return cat(std::vector{x, Proxy()}); });
+  refused([](Proxy x) { return x.view({Proxy().size(0)}); });
+  refused([](Proxy) { return Proxy() += 1; });
+  refused([](Proxy x) { return x.index({Proxy(), x}); });
+  refused([](Proxy x) { return x.to(Proxy().device()); });
+  refused([](Proxy) { return geometry::Box{Proxy(), 0.5}; });
+  refused([](Proxy x) { return x.node() == Proxy().node() ? x : -x; });
+}
+
 TEST_CASE("a dictionary whose key is traced is refused") {
   const auto fault = fault_of<Error>([] {
     (void)symbolic_graph([](auto x) { return x.call("f", std::map<ScalarProxy, int>{{x.size(0), 1}}); });

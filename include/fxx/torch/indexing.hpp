@@ -10,6 +10,7 @@
 
 #include "fxx/torch/types.hpp"
 #include "fxx/trace/proxy.hpp"
+#include "fxx/trace/tracer.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -61,9 +62,14 @@ struct Slice : fxx::Slice {
   template <class Start, class Stop = std::nullopt_t, class Step = std::nullopt_t>
   explicit Slice(const Start& from, const Stop& to = std::nullopt, const Step& by = std::nullopt)
       : fxx::Slice{Argument(from), Argument(to), Argument(by)} {}
-  /// Throws GraphError (E112) when an end is traced: a tensor has no place for it.
+  /// For an index of a tensor. Throws TraceError (E305) when an end is traced, which a tensor has no place for.
   operator at::indexing::TensorIndex() const {
     const auto end = [](const Argument& value) {
+      if (value.is_node())
+        throw TraceError(ErrorId::unsupported_argument,
+                         "indexing::Slice: a traced number cuts a tensor of C++, which takes numbers only; make it a "
+                         "value of the trace, T(tensor).index({...}) with T the type of x",
+                         Tracer::context(value.node()));
       return value.is_none() ? std::optional<c10::SymInt>() : std::optional(c10::SymInt(value.integer()));
     };
     return at::indexing::Slice(end(start), end(stop), end(step));

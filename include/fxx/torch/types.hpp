@@ -69,6 +69,7 @@ template <>
 struct argument_traits<at::Tensor> {
   static constexpr ValueType type = ValueType::tensor;
   static constexpr bool list = false;
+  static bool defined(const at::Tensor& tensor) { return tensor.defined(); }
 };
 template <>
 struct argument_traits<at::Scalar> {

@@ -28,24 +28,36 @@ namespace functional {
 struct lookup {};
 }  // namespace functional
 
+namespace detail {
+/// An undefined tensor is where none can be: throws TraceError (E305).
+[[noreturn]] void undefined_tensor();
+}  // namespace detail
+
 /// A value that tracing stands in for: a node, or one item of a node that returns several.
 class ProxyBase : functional::lookup {
  public:
   /// The node of the value. Makes the getitem nodes when the value is an item that nobody used before.
   Node* node() const;
-  Tracer& tracer() const { return *tracer_; }
+  Tracer& tracer() const {
+    if (!tracer_) [[unlikely]]
+      detail::undefined_tensor();
+    return *tracer_;
+  }
+  /// False of `Proxy()`, as of `torch::Tensor()`.
+  bool defined() const { return tracer_ != nullptr; }
 
   /// In place of the number of an item: all of it. A list may be asked for item -1.
   static constexpr int whole = -0x7fffffff;
 
  protected:
+  ProxyBase() = default;
   ProxyBase(Tracer& tracer, Node* node, int item = whole, int part = whole)
       : tracer_(&tracer), node_(node), item_(item), part_(part) {}
 
-  Tracer* tracer_;
-  Node* node_;
-  int item_;  // which result of the node, or `whole`
-  int part_;  // which part of that, when it is a tuple itself
+  Tracer* tracer_ = nullptr;  // of an undefined one
+  Node* node_ = nullptr;
+  int item_ = whole;  // which result of the node, or `whole`
+  int part_ = whole;  // which part of that, when it is a tuple itself
 
  private:
   friend class Tracer;
@@ -54,7 +66,7 @@ class ProxyBase : functional::lookup {
 /// How a C++ type that the light layers do not know becomes an argument. Specialise with
 ///   static constexpr ValueType type;  static constexpr bool list;  static Argument convert(const T&);
 /// or, instead of convert, `create(Tracer&, const T&)` where that makes nodes, `visit(const T&, f)` for one of several
-/// other types, and nothing for the host's tensor type.
+/// other types, and `defined(const T&)` for the host's tensor type.
 template <class T>
 struct argument_traits {};
 
@@ -171,6 +183,8 @@ class Operand {
   Operand() = default;
 
   bool left_out() const { return !given_; }
+  /// A tensor that is none: None, where one may be left out.
+  bool undefined() const { return undefined_; }
   std::source_location location() const { return location_; }
   /// The tracer of the first proxy in it, or null.
   Tracer* tracer() const { return tracer_; }
@@ -194,10 +208,13 @@ class Operand {
     location_ = where;
     if constexpr (requires { detail::value_kind<T>::value; }) type_ = detail::value_kind<T>::value;
     if constexpr (std::derived_from<T, ProxyBase>) {
+      undefined_ = !value.defined();
+      if (undefined_) return;
       proxy_ = &value;
       tracer_ = &value.tracer();
     } else if constexpr (detail::ExternalTensor<T>) {
-      external_ = &value;
+      if constexpr (requires { argument_traits<T>::defined(value); }) undefined_ = !argument_traits<T>::defined(value);
+      if (!undefined_) external_ = &value;
     } else if constexpr (requires { argument_traits<T>::convert(value); }) {
       immediate_ = argument_traits<T>::convert(value);
     } else if constexpr (requires { argument_traits<T>::visit(value, [](const auto&) {}); }) {
@@ -254,6 +271,7 @@ class Operand {
 
  private:
   bool given_ = false;
+  bool undefined_ = false;
   ValueType type_ = ValueType::other;
   Argument::Kind container_ = Argument::Kind::list;
   const ProxyBase* proxy_ = nullptr;
@@ -317,6 +335,7 @@ class Single : public Operand {
     requires detail::Fits<T, Base>
   Single(const T& value, std::source_location where = std::source_location::current()) {
     set(value, where);
+    if (!Optional && undefined()) detail::undefined_tensor();
   }
   template <class T>
     requires(Optional && detail::Fits<T, Base>)

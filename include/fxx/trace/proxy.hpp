@@ -134,6 +134,7 @@ class IndexArg : public Operand {
              detail::Fits<T, ValueType::boolean>)
   IndexArg(const T& value, std::source_location where = std::source_location::current()) {
     set(value, where);
+    if (undefined()) detail::undefined_tensor();
   }
   template <detail::StringLike T>
   IndexArg(const T& key, std::source_location where = std::source_location::current()) {
@@ -265,6 +266,13 @@ class Proxy : public ProxyBase {
 
  public:
   static constexpr ValueType proxy_type = ValueType::tensor;
+  /// Undefined, as `torch::Tensor()` is: None where an argument may be left out, to be assigned before it is used.
+  Proxy() = default;
+  /// A tensor of the host as a value of the trace that runs: an attribute of its graph, of which parts may be taken with
+  /// traced numbers. `T(positions).index({Slice(None, n)})` says it of tensors too. Throws TraceError (E308) outside a
+  /// trace.
+  template <detail::ExternalTensor T>
+  explicit Proxy(const T& tensor) : Proxy(attribute(OptionalTensorArg(tensor))) {}
   Proxy(Tracer& tracer, Node* node, int item = whole, int part = whole) : ProxyBase(tracer, node, item, part) {}
 
   Proxy(const Proxy&) = default;
@@ -304,7 +312,6 @@ class Proxy : public ProxyBase {
     return itemsize(where);
   }
   ScalarProxy nbytes(std::source_location where = std::source_location::current()) const;
-  bool defined() const { return true; }
 
   // LibTorch's short forms of `to`, `detach` and `requires_grad_`.
   Proxy cpu(std::source_location where = std::source_location::current()) const;
@@ -357,6 +364,7 @@ class Proxy : public ProxyBase {
 #include "fxx/trace/methods_declared.inc"
 
  private:
+  static Proxy attribute(const functional::OptionalTensorArg& tensor);
   Proxy call_any(std::string_view method, std::span<const AnyArg> args) const;
 };
 
@@ -470,15 +478,17 @@ ScalarProxy operator-(const ScalarProxy& a);
 
 // Functions of numbers, with the names and the results of <cmath>. Write `using std::sqrt; sqrt(n)` in code that also
 // runs with plain numbers, or fxx::math::sqrt(n), which takes both (trace/math.hpp).
-#define FXX_NUMBER_FUNCTIONS(X)                                                                                       \
-  X(abs, operator_abs)                                                                                                \
-  X(sqrt, math_sqrt)                                                                                                  \
-  X(exp, math_exp)                                                                                                    \
-  X(exp2, math_exp2)                                                                                                  \
-  X(expm1, math_expm1)                                                                                                \
-  X(log, math_log) X(log2, math_log2) X(log10, math_log10) X(log1p, math_log1p) X(sin, math_sin) X(cos, math_cos)     \
-      X(tan, math_tan) X(asin, math_asin) X(acos, math_acos) X(atan, math_atan) X(sinh, math_sinh) X(cosh, math_cosh) \
-          X(tanh, math_tanh) X(floor, std_floor) X(ceil, std_ceil) X(round, std_round) X(trunc, std_trunc)
+#define FXX_NUMBER_FUNCTIONS(X)                                                                                   \
+  X(abs, operator_abs)                                                                                            \
+  X(sqrt, math_sqrt)                                                                                              \
+  X(exp, math_exp)                                                                                                \
+  X(exp2, math_exp2)                                                                                              \
+  X(expm1, math_expm1)                                                                                            \
+  X(log, math_log)                                                                                                \
+  X(log2, math_log2)                                                                                              \
+  X(log10, math_log10) X(log1p, math_log1p) X(sin, math_sin) X(cos, math_cos) X(tan, math_tan) X(asin, math_asin) \
+      X(acos, math_acos) X(atan, math_atan) X(sinh, math_sinh) X(cosh, math_cosh) X(tanh, math_tanh)              \
+          X(floor, std_floor) X(ceil, std_ceil) X(round, std_round) X(trunc, std_trunc)
 #define FXX_NUMBER_FUNCTIONS_OF_TWO(X) \
   X(min, builtins_min)                 \
   X(max, builtins_max) X(pow, math_pow) X(fmod, math_fmod) X(atan2, math_atan2) X(hypot, math_hypot)

@@ -48,6 +48,13 @@ FXX_INLINE Recorded method(std::string_view name, OperatorIndex index, Operands 
 
 }  // namespace detail
 
+FXX_INLINE Proxy Proxy::attribute(const functional::OptionalTensorArg& tensor) {
+  if (tensor.undefined()) return {};
+  const Operand* operand = &tensor;
+  Tracer& tracer = detail::tracer_of({&operand, 1});
+  return {tracer, tracer.create_arg(tensor).node()};
+}
+
 FXX_INLINE ScalarProxy Proxy::size(const IntArg& dim, std::source_location where) const {
   const TensorArg self(*this, where);
   return detail::method("size", OperatorIndex::size_int, {&self, &dim}, where);

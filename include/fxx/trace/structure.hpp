@@ -97,8 +97,10 @@ const Argument* find_entry(const Argument& dict, const Argument& key);
 template <class T>
 Argument to_argument(Tracer& tracer, const T& value) {
   if constexpr (std::derived_from<T, ProxyBase>) {
-    return tracer.node_of(value);
+    return value.defined() ? tracer.node_of(value) : Argument();
   } else if constexpr (detail::ExternalTensor<T>) {
+    if constexpr (requires { argument_traits<T>::defined(value); })
+      if (!argument_traits<T>::defined(value)) return Argument();
     return tracer.attribute(&value);
   } else if constexpr (detail::HasCreateArg<T>) {
     return fx_create_arg(tracer, value);

@@ -14,7 +14,15 @@
 
 namespace fxx::inline FXX_ABI {
 
+FXX_INLINE void detail::undefined_tensor() {
+  throw TraceError(ErrorId::unsupported_argument,
+                   "Proxy: an undefined tensor is used where a tensor is needed; give it a value first, or leave the "
+                   "argument out",
+                   Tracer::context());
+}
+
 FXX_INLINE Node* ProxyBase::node() const {
+  if (!tracer_) detail::undefined_tensor();
   if (item_ == whole) return node_;
   Node* item = tracer_->item(node_, item_);
   return part_ == whole ? item : tracer_->item(item, part_);
@@ -312,7 +320,7 @@ FXX_INLINE Node* Tracer::node_of(const ProxyBase& value) const {
 
 FXX_INLINE Argument Tracer::collapse_items(std::span<const ProxyBase* const> values) {
   for (const ProxyBase* value : values)
-    if (value->tracer_ != this) node_of(*value);
+    if (value->defined() && value->tracer_ != this) node_of(*value);
   const Node* producer = values.empty() ? nullptr : values[0]->node_;
   bool whole =
       producer && producer->operation() && producer->operation()->returns.size() == values.size() && values.size() > 1;
@@ -321,7 +329,7 @@ FXX_INLINE Argument Tracer::collapse_items(std::span<const ProxyBase* const> val
         values[i]->node_ == producer && values[i]->item_ == static_cast<int>(i) && values[i]->part_ == ProxyBase::whole;
   if (whole) return values[0]->node_;
   std::vector<Argument> items;
-  for (const ProxyBase* value : values) items.push_back(value->node());
+  for (const ProxyBase* value : values) items.push_back(value->defined() ? Argument(value->node()) : Argument());
   return Argument::tuple(std::move(items));
 }
 
