@@ -1,5 +1,7 @@
 // Templated forwards written as LibTorch users write them: what is recorded runs as the module itself does, with tensors
 // made, indices, functions of the user's, modules of every class of torch::nn, containers.
+#include <torch/custom_class.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -630,6 +632,52 @@ TEST_CASE("inputs that are dictionaries are indexed by key; results are dictiona
   const auto out = gm->run({in}).toGenericDict();
   CHECK(same(out.at("sum").toTensor(), x34 * 3));
   CHECK(same(out.at("a").toTensor(), x34));
+}
+
+namespace {
+/// A class that is bound to TorchScript.
+struct Mixer : torch::CustomClassHolder {
+  double share;
+  explicit Mixer(double s) : share(s) {}
+  Tensor mix(const Tensor& a, const Tensor& b) const { return a * share + b * (1 - share); }
+};
+
+/// A functional dropout beside the module.
+struct DroppingImpl : torch::nn::Module {
+  fxx::nn::Dropout drop = register_module("drop", fxx::nn::Dropout(0.5));
+  template <class T>
+  T forward(T x) {
+    const T dropped = drop(x);  // operands of + are evaluated in any order
+    return dropped + dropout(x, 0.5, is_training());
+  }
+};
+}  // namespace
+
+TEST_CASE("methods of a class that is bound to TorchScript are called by name") {
+  static const auto bound =
+      torch::class_<Mixer>("fxx_symbolic", "Mixer").def(torch::init<double>()).def("mix", &Mixer::mix);
+  const auto gm = symbolic_trace([](auto mixer, auto x) { return relu(mixer.call("mix", x, x * 2)); }, {"mixer", "x"});
+  CHECK(body(*gm) ==
+        "mul = aten::mul.Scalar(%x, 2)\nmix = .mix(%mixer, %x, %mul)\nrelu = aten::relu(%mix)\nreturn %relu\n");
+  const auto mixer = c10::make_intrusive<Mixer>(0.25);
+  CHECK(same(gm->run({mixer, x34}).toTensor(), torch::relu(mixer->mix(x34, x34 * 2))));
+}
+
+TEST_CASE("the flag of a functional dropout is the one while tracing; a Dropout module follows train and eval") {
+  DroppingImpl net;
+  for (const bool traced_in_training : {true, false}) {
+    CAPTURE(traced_in_training);
+    net.train(traced_in_training);
+    const auto gm = symbolic_trace(net);
+    CHECK(body(*gm) == std::string("drop = drop(%x)\ndropout = aten::dropout(%x, 0.5, ") +
+                           (traced_in_training ? "True" : "False") +
+                           ")\nadd = aten::add.Tensor(%drop, %dropout)\nreturn %add\n");
+    const Tensor ones = torch::ones({1000});
+    gm->train();
+    CHECK_FALSE(same((*gm)(ones), ones * 2));  // the module drops
+    gm->eval();
+    CHECK(same((*gm)(ones), ones * 2) == !traced_in_training);  // the function drops when it was traced so
+  }
 }
 
 TEST_CASE("methods of objects of TorchScript are called by name") {
