@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <memory>
 
 #include "fxx/error.hpp"
@@ -15,6 +17,7 @@ namespace fxx::inline FXX_ABI {
 
 FXX_INLINE std::string snake_case(std::string_view text) {
   std::string out;
+  out.reserve(text.size() + 8);
   bool after_lower = false;
   for (char c : text) {
     const bool upper = c >= 'A' && c <= 'Z', lower = c >= 'a' && c <= 'z', digit = c >= '0' && c <= '9';
@@ -38,23 +41,27 @@ FXX_INLINE bool is_made_from(std::string_view name, std::string_view base) {
 }
 
 FXX_INLINE bool is_reserved_name(std::string_view name) {
-  static constexpr std::string_view words[] = {
-      // C++ keywords and alternative tokens
-      "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
-      "char16_t", "char32_t", "char8_t", "class", "co_await", "co_return", "co_yield", "compl", "concept", "const",
-      "const_cast", "consteval", "constexpr", "constinit", "continue", "decltype", "default", "delete", "do", "double",
-      "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
-      "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or",
-      "or_eq", "private", "protected", "public", "register", "reinterpret_cast", "requires", "return", "short",
-      "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch", "template", "this",
-      "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof", "union", "unsigned", "using",
-      "virtual", "void", "volatile", "wchar_t", "while", "xor", "xor_eq",
-      // names that generated code uses, and macros in lower case
-      "assert", "at", "c10", "errno", "fxx", "forward", "int64_t", "linux", "main", "major", "makedev", "minor",
-      "stderr", "stdin", "stdout", "std", "torch", "unix",
-      // words of the printed form
-      "device", "inf", "nan", "range", "slice"};
-  return std::find(std::begin(words), std::end(words), name) != std::end(words);
+  static constexpr auto words = [] {
+    std::array sorted = std::to_array<std::string_view>(
+        {// C++ keywords and alternative tokens
+         "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch",
+         "char", "char16_t", "char32_t", "char8_t", "class", "co_await", "co_return", "co_yield", "compl", "concept",
+         "const", "const_cast", "consteval", "constexpr", "constinit", "continue", "decltype", "default", "delete",
+         "do", "double", "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float", "for",
+         "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq",
+         "nullptr", "operator", "or", "or_eq", "private", "protected", "public", "register", "reinterpret_cast",
+         "requires", "return", "short", "signed", "sizeof", "static", "static_assert", "static_cast", "struct",
+         "switch", "template", "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename",
+         "typeof", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while", "xor", "xor_eq",
+         // names that generated code uses, and macros in lower case
+         "assert", "at", "c10", "errno", "fxx", "forward", "int64_t", "linux", "main", "major", "makedev", "minor",
+         "stderr", "stdin", "stdout", "std", "torch", "unix",
+         // words of the printed form
+         "device", "inf", "nan", "range", "slice"});
+    std::sort(sorted.begin(), sorted.end());
+    return sorted;
+  }();
+  return std::binary_search(words.begin(), words.end(), name);
 }
 
 namespace detail {
@@ -66,38 +73,66 @@ FXX_INLINE std::size_t NameTable::find(std::string_view name, std::uint32_t hash
   return at;
 }
 
-FXX_INLINE void NameTable::insert(std::string_view name) {
+FXX_INLINE void NameTable::insert(std::string_view name, std::uint64_t hash) {
   if (10 * (used_ + 1) > 7 * slots_.size()) {
     std::vector<Slot> old(slots_.empty() ? 16 : 2 * slots_.size());
     old.swap(slots_);
     for (const Slot& slot : old)
       if (slot.text) slots_[find({slot.text, slot.size}, slot.hash)] = slot;
   }
-  const auto hash = static_cast<std::uint32_t>(hash_of(name));
-  slots_[find(name, hash)] = {name.data(), static_cast<std::uint32_t>(name.size()), hash};
+  const auto short_hash = static_cast<std::uint32_t>(hash);
+  slots_[find(name, short_hash)] = {name.data(), static_cast<std::uint32_t>(name.size()), short_hash};
   ++used_;
 }
 
-FXX_INLINE std::string_view NameTable::create(std::string_view candidate, Arena& arena) {
-  std::string name = snake_case(candidate);
-  // "x_3" is number 3 of the base "x". Whatever number a base had last, it counts on from there.
-  const std::size_t end = name.find_last_not_of("0123456789");
-  const bool numbered =
-      end != name.npos && end > 0 && name[end] == '_' && end + 1 < name.size() && name.size() - end < 19;
-  const std::string base = numbered ? name.substr(0, end) : name;
-  const auto last = last_number_.find(base);
-  std::uint64_t number = 0;
-  if (const bool known = taken(name); !numbered || known) {
-    number = last == last_number_.end() ? 0 : last->second;
-    if (known || is_reserved_name(name)) name = base + '_' + std::to_string(++number);
-  } else {
-    for (char c : std::string_view(name).substr(end + 1)) number = number * 10 + static_cast<std::uint64_t>(c - '0');
+/// Is it what snake_case makes of it? Most candidates are names of operators, which are.
+FXX_INLINE bool is_snake_case(std::string_view text) {
+  bool letters = false;
+  for (char c : text) {
+    const bool letter = c >= 'a' && c <= 'z', digit = c >= '0' && c <= '9';
+    if (!letter && !digit && c != '_') return false;
+    letters = letters || letter;
   }
-  while (taken(name)) name = base + '_' + std::to_string(++number);
-  if (last != last_number_.end()) last->second = number;
-  else if (number) last_number_.emplace(base, number);
+  return letters && !(text[0] >= '0' && text[0] <= '9') && !text.starts_with("__");
+}
+
+FXX_INLINE std::string_view NameTable::create(std::string_view candidate, Arena& arena) {
+  std::string made;
+  if (!is_snake_case(candidate)) candidate = made = snake_case(candidate);
+  // "x_3" is number 3 of the base "x". Whatever number a base had last, it counts on from there.
+  std::string_view base = candidate;
+  std::uint64_t number = 0;
+  if (candidate.back() >= '0' && candidate.back() <= '9') {
+    const std::size_t end = candidate.find_last_not_of("0123456789");
+    if (end != candidate.npos && end > 0 && candidate[end] == '_' && candidate.size() - end < 19) {
+      base = candidate.substr(0, end);
+      for (char c : candidate.substr(end + 1)) number = number * 10 + static_cast<std::uint64_t>(c - '0');
+    }
+  }
+  const bool numbered = base.size() != candidate.size();
+  const std::uint64_t base_hash = hash_of(base);
+  std::uint64_t hash = numbered ? hash_of(candidate.substr(base.size()), base_hash) : base_hash;
+  const bool known = taken(candidate, hash);
+  std::string_view name = candidate;
+  std::string text;  // of the name, when it gets a number here
+  if (known || numbered || is_reserved_name(candidate)) {
+    auto last = last_number_.find({base, base_hash});
+    if (last == last_number_.end()) last = last_number_.emplace(Base{arena.store(base), base_hash}, 0).first;
+    if (!numbered || known) {
+      number = last->second;
+      text.assign(base) += '_';
+      do {
+        text.resize(base.size() + 1);
+        char digits[20];
+        text.append(digits, std::to_chars(digits, std::end(digits), ++number).ptr);
+        hash = hash_of(std::string_view(text).substr(base.size()), base_hash);
+      } while (taken(text, hash));
+      name = text;
+    }
+    last->second = number;
+  }
   const std::string_view kept = arena.store(name);
-  insert(kept);
+  insert(kept, hash);
   return kept;
 }
 

@@ -20,9 +20,10 @@ struct fixed_string {
   constexpr std::string_view view() const { return {text, N - 1}; }
 };
 
-/// FNV-1a, 64 bits. 0 never names anything: it stands for "no operator".
-constexpr std::uint64_t hash_of(std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;
+/// FNV-1a, 64 bits. 0 never names anything: it stands for "no operator". A text's hash goes on from that of its
+/// beginning.
+constexpr std::uint64_t hash_of(std::string_view name, std::uint64_t beginning = 0xcbf29ce484222325ull) {
+  std::uint64_t hash = beginning;
   for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
   return hash;
 }

@@ -1,9 +1,9 @@
 // Bodies of torch/graph_module.hpp.
 #pragma once
 
+#include <algorithm>
 #include <ostream>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "fxx/codegen/readable.hpp"
 #include "fxx/error.hpp"
@@ -21,10 +21,10 @@ struct Container : torch::nn::Module {
   Container() : torch::nn::Module("Container") {}
 };
 
-FXX_INLINE std::pair<std::string, std::string> split_name(std::string_view name) {
+FXX_INLINE std::pair<std::string_view, std::string> split_name(std::string_view name) {
   const std::size_t dot = name.rfind('.');
   if (dot == name.npos) return {"", std::string(name)};
-  return {std::string(name.substr(0, dot)), std::string(name.substr(dot + 1))};
+  return {name.substr(0, dot), std::string(name.substr(dot + 1))};
 }
 
 FXX_INLINE torch::nn::Module* find_child(torch::nn::Module& module, const std::string& name) {
@@ -63,13 +63,15 @@ FXX_INLINE std::string class_name_of(const torch::nn::Module& module) {
   return graph_module ? graph_module->class_name() : module_type_name(module);
 }
 
-/// Names that a graph refers to.
-FXX_INLINE std::set<std::string> referred_names(const Graph& graph) {
-  std::set<std::string> names;
+/// Names that a graph refers to, in their order, each once; texts of its nodes.
+FXX_INLINE std::vector<std::string_view> referred_names(const Graph& graph) {
+  std::vector<std::string_view> names;
   for (const Node* node : graph.nodes()) {
-    if (const auto* attribute = std::get_if<GetAttr>(&node->op())) names.insert(attribute->target);
-    if (const auto* call = std::get_if<CallModule>(&node->op())) names.insert(call->target);
+    if (const auto* attribute = std::get_if<GetAttr>(&node->op())) names.push_back(attribute->target);
+    if (const auto* call = std::get_if<CallModule>(&node->op())) names.push_back(call->target);
   }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
@@ -77,53 +79,55 @@ FXX_INLINE std::set<std::string> referred_names(const Graph& graph) {
 
 /// Registers by qualified name, making the modules in between. LibTorch copies all children to look one up, so what was
 /// made here is remembered: ten thousand names cost what ten thousand insertions do.
+/// Names have to outlive it.
 class GraphModule::Registration {
  public:
   explicit Registration(GraphModule& module) {
-    made_.emplace("", &module);
+    made_.emplace("", Step{&module, false});
     empty_ = module.children().empty() && module.parameters(false).empty() && module.buffers(false).empty();
   }
 
   /// Passed over where something of that name is registered already.
   void add(std::string_view name, const std::shared_ptr<torch::nn::Module>& module) {
-    const auto [path, last] = detail::split_name(name);
-    torch::nn::Module& parent = at(path);
-    if (!known(path) && detail::find_child(parent, last)) return;
-    if (!made_.emplace(name, module.get()).second) return;
-    given_.emplace(name);
-    parent.register_module(last, module);
+    auto [path, last] = detail::split_name(name);
+    const Step parent = at(path);
+    if (!known(parent) && detail::find_child(*parent.module, last)) return;
+    if (made_.emplace(name, Step{module.get(), true}).second) parent.module->register_module(std::move(last), module);
   }
   void add(std::string_view name, const at::Tensor& tensor, bool parameter) {
-    const auto [path, last] = detail::split_name(name);
-    torch::nn::Module& parent = at(path);
-    if (!known(path) && (parent.named_parameters(false).contains(last) || parent.named_buffers(false).contains(last)))
+    auto [path, last] = detail::split_name(name);
+    const Step parent = at(path);
+    torch::nn::Module& into = *parent.module;
+    if (!known(parent) && (into.named_parameters(false).contains(last) || into.named_buffers(false).contains(last)))
       return;
-    if (parameter) parent.register_parameter(last, tensor, tensor.requires_grad());
-    else parent.register_buffer(last, tensor);
+    if (parameter) into.register_parameter(std::move(last), tensor, tensor.requires_grad());
+    else into.register_buffer(std::move(last), tensor);
   }
 
  private:
-  /// Is everything in the module at this path what was added here?
-  bool known(const std::string& path) const { return empty_ && !given_.contains(path) && made_.contains(path); }
+  struct Step {
+    torch::nn::Module* module;
+    bool given;  // it may have members of its own
+  };
+  /// Is everything in the module what was added here?
+  bool known(const Step& step) const { return empty_ && !step.given; }
 
-  torch::nn::Module& at(const std::string& path) {
-    if (const auto found = made_.find(path); found != made_.end()) return *found->second;
-    const auto [parent_path, name] = detail::split_name(path);
-    torch::nn::Module& parent = at(parent_path);
-    if (!known(parent_path))
-      if (torch::nn::Module* child = detail::find_child(parent, name)) {
-        given_.emplace(path);
-        return *made_.emplace(path, child).first->second;
-      }
+  Step at(std::string_view path) {
+    if (const auto found = made_.find(path); found != made_.end()) return found->second;
+    auto [parent_path, name] = detail::split_name(path);
+    const Step parent = at(parent_path);
+    if (!known(parent))
+      if (torch::nn::Module* child = detail::find_child(*parent.module, name))
+        return made_.emplace(path, Step{child, true}).first->second;
     // While it has no children, train() reaches nobody else: modules that are shared keep their own flags.
     auto container = std::make_shared<detail::Container>();
-    container->train(parent.is_training());
-    return *made_.emplace(path, parent.register_module(name, std::move(container)).get()).first->second;
+    container->train(parent.module->is_training());
+    torch::nn::Module* made = parent.module->register_module(std::move(name), std::move(container)).get();
+    return made_.emplace(path, Step{made, false}).first->second;
   }
 
-  std::unordered_map<std::string, torch::nn::Module*> made_;
-  std::unordered_set<std::string> given_;  // of those: modules that have members of their own
-  bool empty_;                             // at the start
+  std::unordered_map<std::string_view, Step> made_;
+  bool empty_;  // at the start
 };
 
 FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name)
@@ -143,27 +147,28 @@ FXX_INLINE GraphModule::GraphModule(const ModuleOwner& root, bool training, Grap
 FXX_INLINE GraphModule::GraphModule(const std::map<std::string, Attribute>& root, Graph graph, std::string class_name)
     : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(std::move(class_name)) {
   detail::know_graph_module<GraphModule>();
-  const std::set<std::string> names = detail::referred_names(graph_);
+  const std::vector<std::string_view> names = detail::referred_names(graph_);
+  const auto is_needed = [&](const std::string& name) { return std::binary_search(names.begin(), names.end(), name); };
   Registration into(*this);
   // Modules first: attributes inside them need no registering.
   for (const auto& [name, attribute] : root)
-    if (const auto* module = std::get_if<std::shared_ptr<torch::nn::Module>>(&attribute);
-        module && names.contains(name))
+    if (const auto* module = std::get_if<std::shared_ptr<torch::nn::Module>>(&attribute); module && is_needed(name))
       into.add(name, *module);
   for (const auto& [name, attribute] : root)
-    if (const auto* tensor = std::get_if<at::Tensor>(&attribute); tensor && names.contains(name))
+    if (const auto* tensor = std::get_if<at::Tensor>(&attribute); tensor && is_needed(name))
       into.add(name, *tensor, tensor->requires_grad());
   graph_.set_owning_module(&lazy_owner_);
 }
 
 FXX_INLINE void GraphModule::take_from(const ModuleOwner& root, const std::map<std::string, Attribute>& more) {
-  const std::set<std::string> names = detail::referred_names(graph_);
   Registration into(*this);
-  for (const std::string& name : names)
+  std::vector<std::string_view> tensors;
+  for (const std::string_view name : detail::referred_names(graph_)) {
     if (const auto module = root.module(name)) into.add(name, module);
-  for (const std::string& name : names) {
-    if (root.module(name)) continue;
-    if (const auto extra = more.find(name); extra != more.end()) {
+    else tensors.push_back(name);
+  }
+  for (const std::string_view name : tensors) {
+    if (const auto extra = more.find(std::string(name)); extra != more.end()) {
       std::visit(
           [&](const auto& value) {
             if constexpr (std::is_same_v<decltype(value), const at::Tensor&>) into.add(name, value, false);
@@ -174,8 +179,8 @@ FXX_INLINE void GraphModule::take_from(const ModuleOwner& root, const std::map<s
     }
     const at::Tensor tensor = root.tensor(name);
     if (!tensor.defined())
-      throw GraphError(ErrorId::attribute_missing, "GraphModule: the graph refers to '" + name + "', which " +
-                                                       root.class_name() +
+      throw GraphError(ErrorId::attribute_missing, "GraphModule: the graph refers to '" + std::string(name) +
+                                                       "', which " + root.class_name() +
                                                        " does not have; register it as a parameter, buffer or module");
     into.add(name, tensor, root.is_parameter(name));
   }
@@ -274,7 +279,7 @@ FXX_INLINE void GraphModule::register_attribute(const std::string& name, at::Ten
     throw GraphError(ErrorId::attribute_missing, "GraphModule::register_attribute: the name '" + name +
                                                      "' is taken; fresh_name() gives one that is not");
   if (parameter) tensor.set_requires_grad(true);
-  const std::string path = detail::split_name(name).first;
+  const std::string_view path = detail::split_name(name).first;
   const bool makes_modules = !path.empty() && !owner().module(path);
   Registration(*this).add(name, tensor, parameter);
   if (!makes_modules)
@@ -315,16 +320,16 @@ FXX_INLINE bool GraphModule::delete_submodule(const std::string& name) {
 
 FXX_INLINE void GraphModule::delete_all_unused_submodules() {
   // Containers are rebuilt from what the graph refers to; leaf modules keep what is inside them.
-  const std::set<std::string> names = detail::referred_names(graph_);
+  const std::vector<std::string_view> names = detail::referred_names(graph_);
   const ModuleOwner from(*this, class_name_);
   for (const std::string& child : named_children().keys()) unregister_module(child);
   Registration into(*this);
-  for (const std::string& name : names)
+  for (const std::string_view name : names)
     if (const auto module = from.module(name)) into.add(name, module);
-  for (const std::string& name : names)
+  for (const std::string_view name : names)
     if (const at::Tensor tensor = from.tensor(name); tensor.defined()) into.add(name, tensor, from.is_parameter(name));
   for (const std::string& parameter : named_parameters(false).keys())
-    if (!names.contains(parameter)) parameters_.erase(parameter);
+    if (!std::binary_search(names.begin(), names.end(), std::string_view(parameter))) parameters_.erase(parameter);
   changed();
   graph_.set_owning_module(&lazy_owner_);
 }

@@ -12,13 +12,15 @@ FXX_INLINE ModuleOwner::ModuleOwner(const torch::nn::Module& root, std::string c
     root_tensors_.emplace_back(item.key(), item.value(), AttributeInfo::Kind::parameter);
   for (const auto& item : root.named_buffers(false))
     root_tensors_.emplace_back(item.key(), item.value(), AttributeInfo::Kind::buffer);
-  const auto modules = root.named_modules({}, false);
-  modules_.reserve(modules.size());
-  by_module_.reserve(modules.size());
-  for (const auto& item : modules) {
-    Submodule& submodule = modules_.emplace_back(Submodule{item.key(), item.value(), true});
-    submodule.first = by_module_.emplace(item.value().get(), &submodule).second;
-  }
+  // What named_modules() gives, which copies every name into a dictionary.
+  for (const auto& child : root.named_children())
+    child.value()->apply(
+        [this](const std::string& name, const std::shared_ptr<torch::nn::Module>& module) {
+          modules_.push_back(Submodule{name, module, true});
+        },
+        child.key());
+  by_module_.reserve(modules_.size());
+  for (Submodule& submodule : modules_) submodule.first = by_module_.emplace(submodule.module.get(), &submodule).second;
 }
 
 FXX_INLINE void ModuleOwner::read_tensors() const {

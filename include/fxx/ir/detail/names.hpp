@@ -6,9 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "fxx/ir/detail/arena.hpp"
@@ -20,21 +20,31 @@ class NameTable {
  public:
   /// A free name made from `candidate`, taken from now on; its text lives in `arena`.
   std::string_view create(std::string_view candidate, Arena& arena);
-  bool taken(std::string_view name) const {
-    return !slots_.empty() && slots_[find(name, static_cast<std::uint32_t>(hash_of(name)))].text != nullptr;
-  }
+  bool taken(std::string_view name) const { return taken(name, hash_of(name)); }
 
  private:
+  /// A name with numbers for those who ask for it again, and the hash of its text.
+  struct Base {
+    std::string_view text;  // in the arena
+    std::uint64_t hash;
+    bool operator==(const Base& other) const { return hash == other.hash && text == other.text; }
+  };
+  struct HashOfBase {
+    std::size_t operator()(const Base& base) const { return base.hash; }
+  };
   struct Slot {
     const char* text = nullptr;
     std::uint32_t size = 0, hash = 0;
   };
+  bool taken(std::string_view name, std::uint64_t hash) const {
+    return !slots_.empty() && slots_[find(name, static_cast<std::uint32_t>(hash))].text != nullptr;
+  }
   std::size_t find(std::string_view name, std::uint32_t hash) const;
-  void insert(std::string_view name);
+  void insert(std::string_view name, std::uint64_t hash);
 
   std::vector<Slot> slots_;  // open addressing; the size is a power of two
   std::size_t used_ = 0;
-  std::map<std::string, std::uint64_t, std::less<>> last_number_;  // by base name; none: 0
+  std::unordered_map<Base, std::uint64_t, HashOfBase> last_number_;  // none: 0
 };
 
 }  // namespace fxx::inline FXX_ABI::detail
