@@ -333,6 +333,24 @@ TEST_CASE("fake tensors claim devices that the machine does not have, and move b
   CHECK(torch::ones({2}).to(torch::kCUDA).is_cuda());
   CHECK(gpu.new_zeros({2}).is_cuda());
   CHECK(gpu.t().is_cuda());
+  const Tensor image = torch::rand({2, 3, 8, 8}, torch::kCUDA), heads = torch::rand({2, 4, 7, 16}, torch::kCUDA);
+  CHECK(torch::scaled_dot_product_attention(heads, heads, heads, {}, 0., true).is_cuda());
+  CHECK(torch::scaled_dot_product_attention(heads, heads, heads, torch::ones({7, 7}, gpu.options())).is_cuda());
+  tnn::Sequential net(tnn::Conv2d(3, 4, 3), tnn::BatchNorm2d(4), tnn::MaxPool2d(2), tnn::Flatten(), tnn::Linear(36, 5),
+                      tnn::LayerNorm(tnn::LayerNormOptions({5})), tnn::Dropout(0.5));
+  tnn::LSTM lstm(8, 6);
+  tnn::GRU gru(8, 6);
+  for (const auto& module : std::vector<std::shared_ptr<tnn::Module>>{net.ptr(), lstm.ptr(), gru.ptr()})
+    module->to(torch::kCUDA);
+  const Tensor y = net->forward(image);
+  CHECK(y.is_cuda());
+  for (const Tensor& b : net->buffers()) CHECK(b.is_cuda());
+  CHECK(torch::tensor({1, 2}, torch::kCUDA).is_cuda());
+  CHECK(y.requires_grad());
+  for (const Tensor& t : {std::get<0>(lstm->forward(image[0])), std::get<0>(gru->forward(image[0]))}) {
+    CHECK(t.is_cuda());
+    CHECK(t.sizes() == torch::IntArrayRef{3, 8, 6});
+  }
 }
 
 TEST_CASE("to_fake frees a module's memory, keeps what is shared, and the module goes on as a fake one") {

@@ -4,6 +4,9 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <set>
 #include <sstream>
 
 #include "fxx/torch/fake.hpp"
@@ -921,6 +924,51 @@ TEST_CASE("out= takes the result's size, keeps its strides when it fits, and is 
         CHECK(small.numel() == 0);
       }
     }
+}
+
+// --- what has no rule ----------------------------------------------------------------------------------------------
+
+/// Operators of LibTorch that a CPU can run and that nothing gives sizes for: without rule, kernel for meta tensors, or
+/// parts.
+std::set<std::string> without_rule() {
+  using c10::DispatchKey;
+  std::set<std::string> names;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (!op || !name.name.starts_with("aten::") || !op->hasKernelForDispatchKey(DispatchKey::CPU)) continue;
+    bool has = fxx::detail::find_shape_rule(name) || fxx::detail::find_shape_rule_without_out(name) ||
+               fxx::detail::is_data_dependent(name);
+    for (DispatchKey key :
+         {DispatchKey::Meta, DispatchKey::CompositeExplicitAutograd,
+          DispatchKey::CompositeExplicitAutogradNonFunctional, DispatchKey::CompositeImplicitAutograd})
+      has = has || op->hasKernelForDispatchKey(key);
+    if (!has) names.insert(name.name.substr(6));
+  }
+  return names;
+}
+
+TEST_CASE("the page on fake tensors lists the operators without a rule, and no others") {
+  const char* folder = std::getenv("FXX_SOURCE_DIR");
+  REQUIRE(folder);
+  std::ifstream file(std::string(folder) + "/docs/fake_tensors.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  const std::size_t start = page.find("## Operators without a rule"), table = page.find("|---|", start);
+  REQUIRE(table != page.npos);
+  std::set<std::string> listed;
+  for (std::size_t at = table; (at = page.find('`', at)) != page.npos && page.find("\n\n", table) > at;) {
+    const std::size_t end = page.find('`', at + 1);
+    listed.insert(page.substr(at + 1, end - at - 1));
+    at = end + 1;
+  }
+  CHECK(!listed.empty());
+  const std::set<std::string> expected = without_rule();
+  std::string missing, surplus;
+  for (const std::string& name : expected)
+    if (!listed.contains(name)) missing += name + " ";
+  for (const std::string& name : listed)
+    if (!expected.contains(name)) surplus += name + " ";
+  CHECK(missing == "");
+  CHECK(surplus == "");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 #include <torch/nn/module.h>
@@ -235,7 +236,21 @@ FXX_INLINE void refuse_elements(const c10::OperatorName& name) {
 
 // --- fake tensors ------------------------------------------------------------------------------------------------
 
+/// Autograd asks for the current device and stream, also in a LibTorch, or on a machine, without CUDA: there it is told
+/// of one that does nothing.
+FXX_INLINE void ensure_cuda_guard() {
+  static const bool ensured = [] {
+    using Guard = c10::impl::DeviceGuardImplInterface;
+    std::atomic<const Guard*>& guard = c10::impl::device_guard_impl_registry[static_cast<std::size_t>(c10::kCUDA)];
+    const Guard* known = guard.load();
+    if (!known || known->deviceCount() == 0) guard.store(new c10::impl::NoOpDeviceGuardImpl<c10::kCUDA>);
+    return true;
+  }();
+  (void)ensured;
+}
+
 FXX_INLINE c10::Storage fake_storage(std::size_t bytes, c10::Device device) {
+  if (device.is_cuda()) ensure_cuda_guard();
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
                                                        static_cast<std::int64_t>(bytes), c10::DataPtr(nullptr, device),
                                                        c10::GetAllocator(c10::kMeta), /*resizable=*/true);
@@ -602,20 +617,26 @@ FXX_INLINE void run_in_scope(const c10::OperatorHandle& op, const FakeOperator& 
   for (std::size_t i : known.devices) meta = meta || (arguments[i].isDevice() && arguments[i].toDevice().is_meta());
   const bool runnable = known.way != FakeOperator::Way::question && known.way != FakeOperator::Way::unknown;
 
+  // What goes to another device is fake, whether the machine has the device or not.
+  bool elsewhere = false;
+  for (std::size_t i : known.devices)
+    elsewhere = elsewhere || (arguments[i].isDevice() && !arguments[i].toDevice().is_cpu());
+
   bool real = meta || !known.gives_tensors || !runnable;
   if (!real && tensors == 0) {
     // torch::tensor({...}) fills an empty tensor, or a scalar one, in C++. It alone calls with autograd left out and
     // the tracking of views not, outside of inference mode.
     const bool by_data = c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset) &&
                          !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::ADInplaceOrView);
-    real = known.is_scalar_tensor || (known.is_empty && (by_data || entered_operator().fills_integers));
+    real = !elsewhere && (known.is_scalar_tensor || (known.is_empty && (by_data || entered_operator().fills_integers)));
     if (real && known.is_empty && c10::InferenceMode::is_enabled()) {
       std::int64_t count = 1;
       for (std::int64_t size : arguments[0].toIntVector()) count *= size;
       real = count <= largest_constant;
     }
   } else if (!real) {
-    real = !writes_elsewhere && (!known.factory || all_made_here) && (known.aliases || !entered_operator().all_fake);
+    real = !elsewhere && !writes_elsewhere && (!known.factory || all_made_here) &&
+           (known.aliases || !entered_operator().all_fake);
   }
   if (!real) {
     run_fake(op, known, stack);

@@ -767,6 +767,18 @@ FXX_INLINE void attention_choice(ShapeCall& c) {
   c.give(std::move(stack.back()));
 }
 
+/// CUDA's cells: gates of the input, gates of the hidden state, the state before; the last result is for the gradient.
+FXX_INLINE void fused_lstm_cell(ShapeCall& c) {
+  c.give(contiguous_like(c.tensor(2)));
+  c.give(contiguous_like(c.tensor(2)));
+  c.give(contiguous_like(c.tensor(0)));
+}
+FXX_INLINE void fused_gru_cell(ShapeCall& c) {
+  const Tensor state = c.tensor(2);
+  c.give(contiguous_like(state));
+  c.give(meta_tensor({state.size(0), 5 * state.size(1)}, state.scalar_type()));
+}
+
 /// input (time, batch, in), four weights, hx, cx, ...: one layer in one direction.
 FXX_INLINE void mkldnn_rnn_layer(ShapeCall& c) {
   const Tensor x = c.tensor(0), h = c.tensor(5), state = c.tensor(6);
@@ -1582,6 +1594,7 @@ FXX_INLINE const std::unordered_map<std::string_view, ShapeRule>& shape_rules() 
       {"_fused_sdp_choice", attention_choice},
       {"_scaled_dot_product_flash_attention_for_cpu", flash_attention},
       {"_scaled_dot_product_flash_attention_for_cpu_backward", flash_attention_backward},
+      {"_thnn_fused_lstm_cell", fused_lstm_cell},    {"_thnn_fused_gru_cell", fused_gru_cell},
       {"mkldnn_rnn_layer", mkldnn_rnn_layer},        {"mkldnn_rnn_layer_backward", mkldnn_rnn_layer_backward},
       // embeddings and indices
       {"index_select", index_select},                {"take", take},
