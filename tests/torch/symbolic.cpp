@@ -642,6 +642,16 @@ struct Mixer : torch::CustomClassHolder {
   Tensor mix(const Tensor& a, const Tensor& b) const { return a * share + b * (1 - share); }
 };
 
+/// Objects as members.
+struct MixingImpl : torch::nn::Module {
+  fxx::nn::ScriptObject mixer;
+  explicit MixingImpl(c10::intrusive_ptr<Mixer> given) : mixer(std::move(given)) { register_module("mixer", mixer); }
+  template <class T>
+  T forward(T x) {
+    return relu(mixer.call("mix", x, x * 2));
+  }
+};
+
 /// A functional dropout beside the module.
 struct DroppingImpl : torch::nn::Module {
   fxx::nn::Dropout drop = register_module("drop", fxx::nn::Dropout(0.5));
@@ -653,14 +663,43 @@ struct DroppingImpl : torch::nn::Module {
 };
 }  // namespace
 
-TEST_CASE("methods of a class that is bound to TorchScript are called by name") {
+namespace {
+void bind_mixer() {
   static const auto bound =
       torch::class_<Mixer>("fxx_symbolic", "Mixer").def(torch::init<double>()).def("mix", &Mixer::mix);
+}
+}  // namespace
+
+TEST_CASE("methods of a class that is bound to TorchScript are called by name") {
+  bind_mixer();
   const auto gm = symbolic_trace([](auto mixer, auto x) { return relu(mixer.call("mix", x, x * 2)); }, {"mixer", "x"});
   CHECK(body(*gm) ==
         "mul = aten::mul.Scalar(%x, 2)\nmix = .mix(%mixer, %x, %mul)\nrelu = aten::relu(%mix)\nreturn %relu\n");
   const auto mixer = c10::make_intrusive<Mixer>(0.25);
   CHECK(same(gm->run({mixer, x34}).toTensor(), torch::relu(mixer->mix(x34, x34 * 2))));
+}
+
+TEST_CASE("an object that is a member is read by its name, and its methods are called") {
+  bind_mixer();
+  const auto mixer = c10::make_intrusive<Mixer>(0.25);
+  MixingImpl net(mixer);
+  const auto gm = symbolic_trace(net);
+  CHECK(body(*gm) ==
+        "mul = aten::mul.Scalar(%x, 2)\nmixer = attribute mixer\nmix = .mix(%mixer, %x, %mul)\nrelu = "
+        "aten::relu(%mix)\nreturn %relu\n");
+  CHECK(same((*gm)(x34), net.forward(x34)));
+  CHECK(same(net.forward(x34), torch::relu(mixer->mix(x34, x34 * 2))));
+  const auto copy = std::dynamic_pointer_cast<GraphModule>(gm->clone());
+  mixer->share = 0.75;  // copies are of the same object
+  for (const auto& graph_module : {gm, copy}) {
+    CHECK(same((*graph_module)(x34), net.forward(x34)));
+    CHECK(same(Interpreter(*graph_module).run({x34}).toTensor(), net.forward(x34)));
+  }
+  // At the dispatcher, methods are traced through.
+  const auto through = trace([&](Tensor x) { return net.forward(x); }, {x34});
+  CHECK(same((*through)(x34), net.forward(x34)));
+  CHECK_THROWS_AS(net.mixer.call("stir", x34), RunError);
+  CHECK_THROWS_AS(fxx::nn::ScriptObject(c10::IValue(3)), RunError);
 }
 
 TEST_CASE("the flag of a functional dropout is the one while tracing; a Dropout module follows train and eval") {

@@ -56,6 +56,12 @@ std::string module_type_name(const torch::nn::Module& module);
 namespace detail {
 
 [[noreturn]] void throw_not_held(const c10::IValue& value, std::string_view type);
+/// A module that stands for a value which is no tensor: a graph that reads it gets the value.
+class HeldValue {
+ public:
+  virtual ~HeldValue() = default;
+  virtual c10::IValue held_value() const = 0;
+};
 /// A module as a boxed value, and back. Throws RunError (E701) when the value is no module of that type.
 c10::IValue hold_module(std::shared_ptr<torch::nn::Module> module);
 std::shared_ptr<torch::nn::Module> held_module_of(const c10::IValue& value);

@@ -789,6 +789,7 @@ FXX_INLINE void detail::throw_not_held(const c10::IValue& value, std::string_vie
                                               "fxx::box(object)");
 }
 FXX_INLINE c10::IValue detail::hold_module(std::shared_ptr<torch::nn::Module> module) {
+  if (const auto* value = dynamic_cast<const HeldValue*>(module.get())) return value->held_value();
   return hold(std::move(module));
 }
 FXX_INLINE std::shared_ptr<torch::nn::Module> detail::held_module_of(const c10::IValue& value) {

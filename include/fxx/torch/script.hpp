@@ -1,17 +1,22 @@
-// Modules of TorchScript in a templated forward: `fxx::nn::Script encoder = torch::jit::load("encoder.pt");`.
+// Modules and objects of TorchScript in a templated forward: `fxx::nn::Script encoder = torch::jit::load("encoder.pt");`,
+// `fxx::nn::ScriptObject table = c10::make_intrusive<Table>(100);`.
 //
 // The script module is a real submodule: its parameters are registered under their names and shared, it trains, moves
 // and is put in eval mode with the rest. Called with a proxy it is one call_module node.
-// Main names: nn::Script. Cost: heavy (torch/csrc/jit/api/module.h).
+// An object is a submodule too, so that graphs have a name for it. Its methods, called with proxies, are call_method nodes
+// on its get_attr.
+// Main names: nn::Script, nn::ScriptObject. Cost: heavy (torch/csrc/jit/api/module.h).
 #pragma once
 
 #include <torch/csrc/jit/api/module.h>
+#include <torch/custom_class.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fxx/torch/box.hpp"
+#include "fxx/torch/execute.hpp"
 #include "fxx/torch/nn.hpp"
 
 namespace fxx::inline FXX_ABI::nn {
@@ -55,6 +60,49 @@ class Script : public torch::nn::ModuleHolder<ScriptImpl> {
     } else {
       return fxx::detail::unbox<std::conditional_t<std::is_void_v<R>, at::Tensor, R>>(
           get()->run({fxx::detail::box_input(inputs)...}), "nn::Script");
+    }
+  }
+};
+
+class ScriptObjectImpl : public torch::nn::Module, public fxx::detail::HeldValue {
+ public:
+  explicit ScriptObjectImpl(c10::IValue object);
+
+  const c10::IValue& object() const { return object_; }
+  c10::IValue held_value() const override { return object_; }
+  void pretty_print(std::ostream& stream) const override;
+  /// Of the same object.
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& device = std::nullopt) const override;
+
+ private:
+  c10::IValue object_;
+};
+
+/// An object of a class that is bound to TorchScript (torch::class_), or of one that is written in it.
+class ScriptObject : public torch::nn::ModuleHolder<ScriptObjectImpl> {
+ public:
+  using Impl = ScriptObjectImpl;
+  using torch::nn::ModuleHolder<ScriptObjectImpl>::ModuleHolder;
+  /// Throws RunError (E701) when the value is no object.
+  ScriptObject(c10::IValue object) : ModuleHolder(std::make_shared<ScriptObjectImpl>(std::move(object))) {}
+  template <class T>
+    requires std::is_base_of_v<torch::CustomClassHolder, T>
+  ScriptObject(c10::intrusive_ptr<T> object) : ScriptObject(c10::IValue(std::move(object))) {}
+
+  /// What the method returns: `R`, a tensor when it is not given; in a trace with proxies for tensors.
+  template <class R = void, class... A>
+  auto call(const std::string& method, const A&... inputs) {
+    if constexpr ((fxx::detail::holds_proxies<A> || ...)) {
+      const AnyArg operands[] = {AnyArg(inputs)...};
+      std::vector<const Operand*> all;
+      for (const AnyArg& operand : operands) all.push_back(&operand);
+      Tracer& tracer = fxx::detail::tracer_of(all);
+      const Proxy made =
+          from_argument<Proxy>(tracer, fxx::detail::module_argument(tracer, *get())).call(method, inputs...);
+      return from_argument<std::conditional_t<std::is_void_v<R>, Proxy, R>>(tracer, Argument(made.node()));
+    } else {
+      return fxx::detail::unbox<std::conditional_t<std::is_void_v<R>, at::Tensor, R>>(
+          call_method(method, {get()->object(), fxx::detail::box_input(inputs)...}), "nn::ScriptObject");
     }
   }
 };

@@ -50,4 +50,17 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> ScriptImpl::clone(const std::optio
   return std::make_shared<ScriptImpl>(std::move(copy));
 }
 
+FXX_INLINE ScriptObjectImpl::ScriptObjectImpl(c10::IValue object)
+    : torch::nn::Module("ScriptObject"), object_(std::move(object)) {
+  if (!object_.isObject()) fxx::detail::throw_not_held(object_, "object of TorchScript");
+}
+
+FXX_INLINE void ScriptObjectImpl::pretty_print(std::ostream& stream) const {
+  stream << "fxx::nn::ScriptObject(" << object_.toObjectRef().type()->name()->qualifiedName() << ")";
+}
+
+FXX_INLINE std::shared_ptr<torch::nn::Module> ScriptObjectImpl::clone(const std::optional<torch::Device>&) const {
+  return std::make_shared<ScriptObjectImpl>(object_);
+}
+
 }  // namespace fxx::inline FXX_ABI::nn
