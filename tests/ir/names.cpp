@@ -82,6 +82,12 @@ TEST_CASE("numbers count on from every number given before, as in torch.fx") {
   CHECK(names_for({"y_1", "x_3", "x", "x_1", "x", "x_2"}) == Texts{"y_1", "x_3", "x", "x_1", "x_2", "x_4"});
   CHECK(names_for({"x_1", "x_1_1", "x_3", "y", "y_1", "x", "x_1", "x", "x", "x", "x_1_1", "y_1", "x", "x_2"}) ==
         Texts{"x_1", "x_1_1", "x_3", "y", "y_1", "x", "x_4", "x_5", "x_6", "x_7", "x_1_2", "y_2", "x_8", "x_2"});
+  // Numbers that were given in turn, and such as were not.
+  CHECK(names_for({"x", "x", "x_3", "x_4", "x", "x", "x", "x_5", "x_2"}) ==
+        Texts{"x", "x_1", "x_3", "x_4", "x_5", "x_6", "x_7", "x_8", "x_2"});
+  CHECK(names_for({"x_2", "x_1", "x_1", "x_3", "x_2", "x_1", "x_5", "x_4", "x_4"}) ==
+        Texts{"x_2", "x_1", "x_3", "x_4", "x_5", "x_6", "x_7", "x_8", "x_9"});
+  CHECK(names_for({"x_03", "x", "x", "x_3", "x_03"}) == Texts{"x_03", "x", "x_4", "x_3", "x_5"});
   CHECK(names_for({"x_0", "x_0", "x", "x_01", "x_01"}) == Texts{"x_0", "x_1", "x", "x_01", "x_2"});
 }
 

@@ -601,6 +601,11 @@ TEST_CASE("a GraphModule within a module is traced through, or is a leaf where t
 
   const auto leaves = symbolic_trace_with<LeafTypes<GraphModule>>(outer);
   CHECK(targets_of(leaves->graph(), Opcode::call_module) == Texts{"inner", "listed"});
+  // Each goes by the name of the class that it was traced from.
+  const auto calls = leaves->graph().find_nodes(Opcode::call_module);
+  REQUIRE(outer.inner->class_name() != outer.listed->class_name());
+  CHECK(calls[0]->module_stack().innermost().type == outer.inner->class_name());
+  CHECK(calls[1]->module_stack().innermost().type == outer.listed->class_name());
   CHECK(same((*leaves)(x), outer.forward(x)));
   const auto opened = symbolic_trace(*leaves, *std::make_unique<ModuleTracer>());  // and traced again by another tracer
   CHECK(targets_of(opened->graph(), Opcode::call_module)[0] == "inner.first.fc");

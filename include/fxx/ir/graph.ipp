@@ -17,7 +17,7 @@ namespace fxx::inline FXX_ABI {
 
 FXX_INLINE std::string snake_case(std::string_view text) {
   std::string out;
-  out.reserve(text.size() + 8);
+  out.reserve(text.size());
   bool after_lower = false;
   for (char c : text) {
     const bool upper = c >= 'A' && c <= 'Z', lower = c >= 'a' && c <= 'z', digit = c >= '0' && c <= '9';
@@ -110,29 +110,41 @@ FXX_INLINE std::string_view NameTable::create(std::string_view candidate, Arena&
     }
   }
   const bool numbered = base.size() != candidate.size();
+  const bool plain = numbered && candidate[base.size() + 1] != '0';  // as it is written here; "x_03" is another name
   const std::uint64_t base_hash = hash_of(base);
-  std::uint64_t hash = numbered ? hash_of(candidate.substr(base.size()), base_hash) : base_hash;
-  const bool known = taken(candidate, hash);
-  std::string_view name = candidate;
-  std::string text;  // of the name, when it gets a number here
-  if (known || numbered || is_reserved_name(candidate)) {
-    auto last = last_number_.find({base, base_hash});
-    if (last == last_number_.end()) last = last_number_.emplace(Base{arena.store(base), base_hash}, 0).first;
-    if (!numbered || known) {
-      number = last->second;
-      text.assign(base) += '_';
-      do {
-        text.resize(base.size() + 1);
-        char digits[20];
-        text.append(digits, std::to_chars(digits, std::end(digits), ++number).ptr);
-        hash = hash_of(std::string_view(text).substr(base.size()), base_hash);
-      } while (taken(text, hash));
-      name = text;
-    }
-    last->second = number;
+  const auto hash_with = [&](std::string_view ending) { return hash_of(ending, base_hash); };
+  std::uint64_t hash = hash_with(candidate.substr(base.size()));
+  auto numbers = numbered ? numbers_.find({base, base_hash}) : numbers_.end();
+  const bool known = (plain && numbers != numbers_.end() && number <= numbers->second.all) || in_slots(candidate, hash);
+  if (!numbered && !known && !is_reserved_name(candidate)) {
+    const std::string_view kept = arena.store(candidate);
+    insert(kept, hash);
+    return kept;
   }
-  const std::string_view kept = arena.store(name);
-  insert(kept, hash);
+  if (!numbered) numbers = numbers_.find({base, base_hash});
+  if (numbers == numbers_.end()) numbers = numbers_.emplace(Base{arena.store(base), base_hash}, Numbers()).first;
+  auto& [last, all] = numbers->second;
+  std::string text;
+  bool in_turn = plain && number == all + 1;
+  if (!numbered || known) {
+    number = last;
+    text.assign(base) += '_';
+    for (;;) {
+      number = std::max(number, all) + 1;
+      text.resize(base.size() + 1);
+      char digits[20];
+      text.append(digits, std::to_chars(digits, std::end(digits), number).ptr);
+      hash = hash_with(std::string_view(text).substr(base.size()));
+      if (!in_slots(text, hash)) break;
+      if (number == all + 1) all = number;
+    }
+    candidate = text;
+    in_turn = number == all + 1;
+  }
+  last = number;
+  const std::string_view kept = arena.store(candidate);
+  if (in_turn) all = number;
+  else insert(kept, hash);
   return kept;
 }
 

@@ -97,6 +97,7 @@ class ModuleTracer : public Tracer {
 
  private:
   void begin(const torch::nn::Module& root);
+  const std::string& type_name_of(const torch::nn::Module& module);
   Node* create_detached(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
                         std::source_location where);
   bool is_tensor(const Node& node) const;
@@ -108,8 +109,12 @@ class ModuleTracer : public Tracer {
   std::unordered_map<Node*, Node*> detached_;  // what a guard made of a node; of its own results, themselves
   std::unordered_map<const c10::TensorImpl*, Node*> attributes_;
   std::map<std::string, GraphModule::Attribute> constants_;
-  std::unordered_map<std::string, std::uint32_t> calls_;  // of each module in this trace
-  std::map<std::string, std::size_t> next_names_;         // the numbers that get_fresh_qualname() tries first
+  struct Called {
+    const std::string* type = nullptr;
+    std::uint32_t calls = 0;  // in this trace, so far
+  };
+  std::unordered_map<const torch::nn::Module*, Called> called_;
+  std::map<std::string, std::size_t> next_names_;  // the numbers that get_fresh_qualname() tries first
   std::unordered_map<std::type_index, std::string> type_names_;
 };
 

@@ -96,12 +96,19 @@ FXX_INLINE Argument ModuleTracer::call_module(torch::nn::Module& module, const M
   return create_proxy(CallModule{name}, args);
 }
 
+FXX_INLINE const std::string& ModuleTracer::type_name_of(const torch::nn::Module& module) {
+  if (typeid(module) == typeid(GraphModule)) return static_cast<const GraphModule&>(module).class_name();
+  std::string& name = type_names_[typeid(module)];
+  if (name.empty()) name = detail::class_name_of(module);
+  return name;
+}
+
 FXX_INLINE Argument ModuleTracer::record_module(torch::nn::Module& module, const ModuleForward& forward,
                                                 std::span<const Argument> args) {
   const std::string name = path_of_module(module);
-  std::string& type = type_names_[typeid(module)];
-  if (type.empty()) type = detail::class_name_of(module);
-  const ModuleScope scope(name, type, calls_[name]++);
+  Called& called = called_[&module];
+  if (!called.type) called.type = &type_name_of(module);
+  const ModuleScope scope(name, *called.type, called.calls++);
   return call_module(module, forward, args);
 }
 
@@ -218,7 +225,7 @@ FXX_INLINE void ModuleTracer::begin(const torch::nn::Module& root) {
   attributes_.clear();
   detached_.clear();
   constants_.clear();
-  calls_.clear();
+  called_.clear();
   next_names_.clear();
 }
 

@@ -1,7 +1,8 @@
 // Unique names of one graph: valid C++ identifiers in snake case, numbered when taken.
 //
-// Main names: NameTable. Lookup and insertion: O(1), 16 bytes a name and its slot's slack. Names are never
-// given back: a name that an erased node had stays taken, as in torch.fx. After torch.fx graph.py _Namespace, 2.13.
+// Main names: NameTable. Lookup and insertion: O(1). Numbers that are given in turn, x_1 to x_900000, cost nothing to
+// keep; other names 16 bytes and their slot's slack. Names are never given back: a name that an erased node had stays
+// taken, as in torch.fx. After torch.fx graph.py _Namespace, 2.13.
 // Cost: light.
 #pragma once
 
@@ -20,7 +21,6 @@ class NameTable {
  public:
   /// A free name made from `candidate`, taken from now on; its text lives in `arena`.
   std::string_view create(std::string_view candidate, Arena& arena);
-  bool taken(std::string_view name) const { return taken(name, hash_of(name)); }
 
  private:
   /// A name with numbers for those who ask for it again, and the hash of its text.
@@ -32,11 +32,15 @@ class NameTable {
   struct HashOfBase {
     std::size_t operator()(const Base& base) const { return base.hash; }
   };
+  struct Numbers {
+    std::uint64_t last = 0;  // the number given last
+    std::uint64_t all = 0;   // 1 to this one are taken; those beyond it are, if they are among the slots
+  };
   struct Slot {
     const char* text = nullptr;
     std::uint32_t size = 0, hash = 0;
   };
-  bool taken(std::string_view name, std::uint64_t hash) const {
+  bool in_slots(std::string_view name, std::uint64_t hash) const {
     return !slots_.empty() && slots_[find(name, static_cast<std::uint32_t>(hash))].text != nullptr;
   }
   std::size_t find(std::string_view name, std::uint32_t hash) const;
@@ -44,7 +48,7 @@ class NameTable {
 
   std::vector<Slot> slots_;  // open addressing; the size is a power of two
   std::size_t used_ = 0;
-  std::unordered_map<Base, std::uint64_t, HashOfBase> last_number_;  // none: 0
+  std::unordered_map<Base, Numbers, HashOfBase> numbers_;
 };
 
 }  // namespace fxx::inline FXX_ABI::detail
