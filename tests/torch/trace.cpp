@@ -70,6 +70,20 @@ TEST_CASE("code that asks for a traced value is refused, naming the user's funct
   CHECK(by_parameter.says("Gate"));
 }
 
+TEST_CASE("a value that was written through another view of its memory is as unknown as what was written") {
+  const auto id_of = [](const Forward& f) { return fault_of<TraceError>([&] { traced(f, {torch::rand({3})}); }).id; };
+  CHECK(id_of([](const Tensors& t) {
+          const Tensor c = torch::zeros({2}), part = c[0];
+          c.add_(t[0].sum());
+          return t[0] * part.item<float>();
+        }) == 301);
+  CHECK(id_of([](const Tensors& t) {
+          const Tensor c = torch::zeros({2}), part = c[0];
+          part.add_(t[0].sum());
+          return t[0] * c[0].item<float>();
+        }) == 301);
+}
+
 TEST_CASE("questions that do not depend on the inputs are answered: sizes, dtypes, constants, a tensor and itself") {
   check_function(
       [](const Tensors& t) {
@@ -471,6 +485,25 @@ TEST_CASE("a list of numbers in the code is one constant, however LibTorch fills
   }
 }
 
+TEST_CASE("a filled list with a memory format, and a copy of one, are not the list itself") {
+  const Forward formatted = [](const Tensors& t) {
+    const Tensor c =
+        torch::empty({1, 2, 2, 1}, torch::dtype(t[0].dtype()).memory_format(torch::MemoryFormat::ChannelsLast));
+    for (int i = 0; i < 2; ++i)
+      for (int j = 0; j < 2; ++j) c[0][i][j][0].fill_(i + j * 3);
+    return t[0] + c.as_strided({4}, {1});
+  };
+  check_function(formatted, {{torch::rand({4})}, {torch::rand({4})}});
+  const Forward copied = [](const Tensors& t) {
+    const Tensor c = torch::empty({2});
+    c[0].fill_(1), c[1].fill_(2);
+    const Tensor d = c.to(torch::TensorOptions(), false, /*copy=*/true);
+    d.add_(t[0]);
+    return std::vector<Tensor>{c, d};
+  };
+  check_function(copied, {{torch::rand({2})}, {torch::rand({2})}});
+}
+
 TEST_CASE("constants are kept as they are when they are met: memory of others, what is written to, what C++ filled") {
   const auto same_again = [](auto f) {
     const auto gm = trace(f, {torch::randn({4})});
@@ -511,6 +544,18 @@ TEST_CASE("constants are kept as they are when they are met: memory of others, w
   });
 }
 
+TEST_CASE("sparse inputs are refused by name") {
+  const Tensor dense = torch::eye(3);
+  for (const Tensor& x : {dense.to_sparse(), dense.to_sparse_csr()}) {
+    const Fault fault = fault_of<TraceError>([&] {
+      trace([](Tensor a) { return a.matmul(torch::ones({3, 3})); }, {x});
+    });
+    CHECK(fault.says("'x'"));
+    CHECK(fault.says("Sparse"));
+    CHECK(is_off());
+  }
+}
+
 TEST_CASE("set_data of a traced value is refused") {
   const auto f = [](torch::Tensor x) {
     torch::Tensor o = x.clone();
@@ -518,6 +563,40 @@ TEST_CASE("set_data of a traced value is refused") {
     return o * 2;
   };
   CHECK(fault_of([&] { trace(f, {torch::randn({4})}); }).says("set_data()"));
+  // Nor may a tensor of a module get it, which is how Module::to() converts parameters.
+  struct Converts : torch::nn::Module {
+    torch::nn::Linear fc{4, 4};
+    Tensor seen = register_buffer("seen", torch::zeros({4}));
+    bool all = false;
+    Converts() { register_module("fc", fc); }
+    Tensor forward(Tensor x) {
+      if (all) fc->to(torch::kDouble);
+      else seen.set_data(x * 2);
+      return seen + fc->weight[0];
+    }
+  } converts;
+  for (const bool all : {false, true}) {
+    converts.all = all;
+    CHECK(fault_of<TraceError>([&] { trace(converts, {torch::randn({4})}); }).id == 307);
+    CHECK(is_off());
+  }
+}
+
+TEST_CASE("a view of a buffer that was made before the trace is read; writing through it is refused") {
+  struct Rows : torch::nn::Module {
+    Tensor table = register_buffer("table", torch::rand({3, 4})), row = table[1];
+    bool writes = false;
+    Tensor forward(Tensor x) {
+      if (writes) row.add_(1);
+      return x * row + table[0];
+    }
+  } rows;
+  const Tensor x = torch::rand({4});
+  const auto gm = trace(rows, {x});
+  rows.table.mul_(2);
+  CHECK(same((*gm)(x), rows.forward(x)));
+  rows.writes = true;
+  CHECK(fault_of<TraceError>([&] { trace(rows, {x}); }).id == 307);
 }
 
 TEST_CASE("what nobody uses but has an effect stays: statistics of a batch norm, the next random numbers") {

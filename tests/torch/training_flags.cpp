@@ -146,6 +146,16 @@ TEST_CASE("where the module cannot be told, the flag stays, and a note says so")
   CHECK(called_modules(gm->graph()) == std::set<std::string>{"drop"});
   REQUIRE(report.notes.size() == 1);
   CHECK(report.notes[0].find("frozen") != std::string::npos);
+  // Called twice at once, its counts are one chain, and no call of the module again.
+  struct Twice : torch::nn::Module {
+    torch::nn::BatchNorm1d norm{4};
+    Twice() { register_module("norm", norm); }
+    Tensor forward(Tensor t) { return norm(norm(t)); }
+  } twice;
+  const auto twofold = trace(twice, {x}, {.report = &report});
+  CHECK(count_of(twofold->graph(), ops::batch_norm) == 2);
+  REQUIRE(report.notes.size() == 2);
+  CHECK(report.notes[0].find("batch_norm") != std::string::npos);
 }
 
 TEST_CASE("recurrent modules are calls again: they follow train(), make their state for any batch, give all results") {

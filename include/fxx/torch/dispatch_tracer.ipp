@@ -110,6 +110,11 @@ class DispatchTracer::Implementation {
     const Proxy proxy = tracer_.placeholder(name, {}, "torch::Tensor");
     proxy.node()->set_tensor_meta(tensor_meta_of(bare(tensor)));
     refuse_transformed(tensor);
+    if (bare(tensor).layout() != at::kStrided)
+      throw TraceError(ErrorId::unsupported_argument,
+                       "trace: input '" + name + "' has the layout " + c10::str(bare(tensor).layout()) +
+                           ", and only strided tensors can be inputs. Pass its parts, and make it in forward",
+                       here());
     // A handle of its own for every input: the same tensor given twice stays two inputs.
     return wrap(alias_of(tensor), {proxy.node(), -1, true});
   }
@@ -139,6 +144,8 @@ class DispatchTracer::Implementation {
     refuse_foreign();
     const Operator& op = operator_of(handle);
     const std::size_t count = handle.schema().arguments().size();
+    // What set_data() asks first, also that of a tensor which is no traced one.
+    if (op.name == "aten::_has_compatible_shallow_copy_type" && own(stack.back().toTensor())) refuse_alias();
     if (answers_data_question(handle, op, stack, count)) return;
     refuse_modes(&op);
 
@@ -472,7 +479,11 @@ class DispatchTracer::Implementation {
       if (!t.defined()) return {};
       if (parameter.written ? !overwrites(call.op, parameter) : !call.op.aliases) freeze_if_unwritten(t);
       const Value v = find(t, call.op.base_name() == "detach");
-      if (parameter.written) written(t);
+      if (parameter.written) {
+        // A view of a parameter or buffer that was made before the trace: the graph has no name for it.
+        if (!v.depends_on_inputs && !own(t) && attribute_storages_.contains(storage_of(t))) refuse_alias();
+        written(t);
+      }
       call.given.push_back({inner_of(t), t});
       call.depends = call.depends || v.depends_on_inputs;
       if (v.modules) call.modules = last_modules_ = v.modules;
@@ -531,7 +542,9 @@ class DispatchTracer::Implementation {
       // Constants that the code made itself may be asked for; inputs, parameters and what follows from them may not.
       if (known || !owner_.name_of(tensor).empty()) {
         const Value value = find(tensor);
-        if (value.depends_on_inputs)
+        // Another view of the memory may have been written to.
+        const auto memory = storages_.find(storage_of(tensor));
+        if (value.depends_on_inputs || (memory != storages_.end() && memory->second.depends_on_inputs))
           throw TraceError(
               ErrorId::data_dependent,
               "trace: '" + std::string(op.name) +

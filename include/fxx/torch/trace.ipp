@@ -371,6 +371,13 @@ FXX_INLINE void follow_training_flags(torch::nn::Module& root, bool is_module, c
                     (uses[i].value ? "true" : "false") + " whatever train() and eval() say: " + why);
   }
   reroll_modules(graph, owner, calls);
+  for (const Node* node : graph.nodes())
+    if (const auto call = calls.find(node->name()); call != calls.end() && node->opcode() == Opcode::call_function &&
+                                                    node->operation() && flag_parameter(*node->operation()) >= 0)
+      notes.push_back("trace: the training flag of " + format_node(*node) +
+                      " stays what it is whatever train() and eval() say: the operators around it are not those of a "
+                      "call of '" +
+                      call->second + "'");
 }
 
 }  // namespace detail

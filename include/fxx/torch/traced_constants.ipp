@@ -8,6 +8,8 @@
 #include <ATen/ops/fill_ops.h>
 #include <ATen/ops/select_ops.h>
 
+#include <algorithm>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -34,8 +36,12 @@ struct FilledList {
 FXX_INLINE FilledList filled_list(Node& made) {
   const auto is = [](const Node& node, OperatorIndex op) { return node.operation() == &table_operator(op); };
   const TensorMeta* meta = made.tensor_meta();
+  const auto has_keyword = [](const Node& node, std::string_view key) {
+    return std::any_of(node.kwargs().begin(), node.kwargs().end(),
+                       [&](const KeywordArgument& k) { return k.key == key; });
+  };
   if (!is(made, OperatorIndex::empty_memory_format) || !meta || meta->device.type != DeviceType::cpu ||
-      meta->numel() <= 0)
+      meta->numel() <= 0 || has_keyword(made, "memory_format"))
     return {};
   FilledList list{{}, &made, {&made}};
   // The operators are run again, for what they leave.
@@ -64,10 +70,10 @@ FXX_INLINE FilledList filled_list(Node& made) {
   for (const Node* node : list.nodes)
     for (const Node* user : node->users())
       if (node != &made && !inside.contains(user)) return {};
-  if (Node* to = list.nodes.back()->next(); to && is(*to, OperatorIndex::to_dtype_layout) &&
-                                            to->arg(0) == Argument(&made) && to->tensor_meta() &&
-                                            to->tensor_meta()->dtype == meta->dtype &&
-                                            to->tensor_meta()->device == meta->device && to->kwargs().size() == 1) {
+  if (Node* to = list.nodes.back()->next();
+      to && is(*to, OperatorIndex::to_dtype_layout) && to->arg(0) == Argument(&made) && to->tensor_meta() &&
+      to->tensor_meta()->dtype == meta->dtype && to->tensor_meta()->device == meta->device &&
+      to->kwargs().size() == 1 && !has_keyword(*to, "copy")) {
     list.result = to;
     list.nodes.push_back(to);
   }
