@@ -140,6 +140,74 @@ TEST_CASE(
   CHECK(fault([](Tensor t) { return t * 2; }, {{0, 0, "n"}, {0, 1, "n"}}).id == 311);
 }
 
+TEST_CASE("branches on a size are looked for at the smallest one too; what fails there is left out") {
+  const auto branches = [](Tensor t) { return t.size(0) > 3 ? t * 2 : t; };
+  const Tensor x = torch::rand({4, 8});
+  const Fault branch = fault_of<TraceError>([&] { trace(branches, {x}, {{0, 0, "batch"}}); });
+  CHECK(branch.id == 309);
+  CHECK(branch.says("batch=2"));
+  const auto from_four = trace(branches, {x}, {{0, 0, "batch", 4}});
+  CHECK(same((*from_four)(torch::rand({4, 8}).fill_(1)), torch::full({4, 8}, 2.0)));
+  const auto refuses = [](Tensor t) {
+    TORCH_CHECK(t.size(0) > 3, "too few");
+    return t.view({-1, t.size(0)});
+  };
+  check_traced(refuses, *trace(refuses, {x}, {{0, 0, "batch"}}), {{x}, {torch::rand({9, 8})}});
+}
+
+TEST_CASE("dimensions that are not dynamic: what the code does at sizes that nobody gave is told with these") {
+  torch::nn::Linear fc(8, 3);
+  const Fault fixed = fault_of<TraceError>([&] { trace(fc, {torch::rand({4, 8})}, {{0, 1, "width"}}); });
+  CHECK(fixed.id == 311);
+  CHECK(fixed.says("width=8"));
+  CHECK(fixed.says("fails at width="));
+  CHECK(fixed.says("shapes"));
+  const auto add = [](Tensor a, Tensor b) { return a + b; };
+  const Fault apart = fault_of<TraceError>([&] {
+    trace(add, {torch::rand({4}), torch::rand({4})}, {{0, 0, "batch"}, {1, 0, "bacth"}});
+  });
+  CHECK(apart.id == 311);
+  CHECK(apart.says("bacth=4"));
+  const Fault twice = fault_of<TraceError>([&] {
+    trace(add, {torch::rand({4}), torch::rand({4})}, {{0, 0, "n"}, {0, -1, "m"}});
+  });
+  CHECK(twice.id == 311);
+  CHECK(twice.says("declared twice, as 'n' and as 'm'"));
+}
+
+TEST_CASE("strict refuses sizes that are computed with, and lets factors be") {
+  const Tensor x = torch::rand({2, 5});
+  const auto refused = [&](auto f) { return fault_of<TraceError>([&] { trace(f, {x}, {.strict = true}); }).id == 322; };
+  CHECK(refused([](Tensor t) { return t.sum(1) / t.size(1); }));
+  CHECK(refused([](Tensor t) { return t * static_cast<double>(t.size(1)); }));
+  CHECK(refused([](Tensor t) { return t + torch::arange(t.size(1)); }));
+  CHECK(refused([](Tensor t) { return torch::add(t, t, t.size(1)); }));
+  const auto gm = trace(
+      [](Tensor t) {
+        TORCH_CHECK(t.size(0) == 2, "two");
+        return t * 2;
+      },
+      {x}, {.strict = true});
+  CHECK(same((*gm)(x), x * 2));
+}
+
+TEST_CASE("parameters of modules that nobody registered are named") {
+  struct Forgetful : torch::nn::Module {
+    torch::nn::Linear known{5, 4}, forgotten{4, 3};
+    Forgetful() { register_module("known", known); }
+    Tensor forward(Tensor x) { return forgotten(known(x).relu()); }
+  } net;
+  TraceReport report;
+  const Tensor x = torch::rand({2, 5});
+  const auto gm = trace(net, {x}, {.report = &report});
+  REQUIRE(report.notes.size() == 1);
+  CHECK(report.notes[0].find("register_module") != std::string::npos);
+  CHECK(report.notes[0].find("'_tensor_constant0' of %linear") != std::string::npos);
+  CHECK(same((*gm)(x), net.forward(x)));
+  const auto callable = trace([&](Tensor t) { return net.forward(t); }, {x}, {.report = &report});
+  CHECK(report.notes.empty());  // code that captures modules has none of its own
+}
+
 TEST_CASE("numbers that follow from sizes: in tensors made of C++ values, scales, ends of slices, repeats") {
   const auto f = [](Tensor t) {
     const std::int64_t n = t.size(0), m = t.size(1);

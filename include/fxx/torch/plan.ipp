@@ -414,7 +414,7 @@ FXX_INLINE c10::IValue Plan::run(std::span<c10::IValue> inputs) const {
     const bool given = i < inputs.size() && !(inputs[i].isTensor() && !inputs[i].toTensor().defined());
     if (!given && !inputs_[i].has_default)
       throw RunError(ErrorId::input_mismatch, "GraphModule: input '" + inputs_[i].name + "' (number " +
-                                                  std::to_string(i) + ") is missing; the graph takes " +
+                                                  std::to_string(i) + ") is missing or undefined; the graph takes " +
                                                   std::to_string(inputs_.size()) + " inputs");
     registers[static_cast<std::size_t>(inputs_[i].at)] = given ? std::move(inputs[i]) : inputs_[i].standard;
   }

@@ -89,7 +89,7 @@ std::string wrong_input_count(std::size_t given, std::string takes = {}) {
     return "trace: " + std::to_string(given) + " inputs were given; forward takes " +
            (takes.empty() ? "more than tensors: trace a callable that fills in the rest, [&](torch::Tensor x) { return "
                             "net->forward(x, 2.0); }"
-                          : takes + " tensors");
+                          : takes + (takes == "1" ? " tensor" : " tensors"));
   }
 }
 

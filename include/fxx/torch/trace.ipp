@@ -34,6 +34,25 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
+/// Empty, or what to tell of constants that look like parameters: somebody forgot to register them.
+FXX_INLINE std::string unregistered_parameters(const Graph& graph, const TracedConstants& constants) {
+  std::string list;
+  std::size_t count = 0;
+  for (const Node* node : graph.nodes()) {
+    const auto* attribute = std::get_if<GetAttr>(&node->op());
+    const auto found = attribute ? constants.find(attribute->target) : constants.end();
+    const auto* tensor = found == constants.end() ? nullptr : std::get_if<at::Tensor>(&found->second);
+    if (!tensor || !tensor->requires_grad() || node->num_users() == 0 || ++count > 4) continue;
+    list += (list.empty() ? "'" : ", '") + attribute->target + "' of " + format_node(*node->users().front());
+  }
+  if (count == 0) return {};
+  if (count > 4) list += " and " + std::to_string(count - 4) + " more";
+  return "trace: tensors that require gradients belong to no registered module, so they are constants of the graph, "
+         "which "
+         "its parameters() lacks: " +
+         list + ". Register them with register_module or register_parameter";
+}
+
 /// What one run of the code left.
 struct Recording {
   Graph graph;
@@ -95,7 +114,7 @@ class ModuleState {
 // --- sizes that became numbers ---------------------------------------------------------------------------------------
 
 FXX_INLINE bool holds(const Argument& argument, std::int64_t size) {
-  if (argument.kind() == Argument::Kind::integer) return argument.integer() == size;
+  if (argument.is_number()) return argument.number() == static_cast<double>(size);
   if (!argument.is_sequence()) return false;
   return std::any_of(argument.items().begin(), argument.items().end(),
                      [&](const Argument& item) { return holds(item, size); });
@@ -111,15 +130,18 @@ FXX_INLINE std::vector<TraceReport::Size> sizes_read(const Graph& graph, const s
     const Parameter* parameter;
     const Argument* value;
   };
+  // Sizes where there are sizes, and numbers to compute with: x / x.size(0). A factor of 2 is no size, though.
+  const auto is_use = [](const Parameter& p) {
+    return (p.type.symbolic && !options.contains(p.name)) || p.type.base == ValueType::scalar;
+  };
   std::vector<Use> uses;
   for (const Node* node : graph.nodes()) {
     if (node->opcode() != Opcode::call_function || !node->operation()) continue;
     const Operator& op = *node->operation();
     for (std::size_t i = 0; i < node->args().size(); ++i)
-      if (op.parameters[i].type.symbolic && !options.contains(op.parameters[i].name))
-        uses.push_back({node, &op.parameters[i], &node->args()[i]});
+      if (is_use(op.parameters[i])) uses.push_back({node, &op.parameters[i], &node->args()[i]});
     for (const KeywordArgument& k : node->kwargs())
-      if (const int i = op.index_of(k.key); i >= 0 && op.parameters[static_cast<std::size_t>(i)].type.symbolic)
+      if (const int i = op.index_of(k.key); i >= 0 && is_use(op.parameters[static_cast<std::size_t>(i)]))
         uses.push_back({node, &op.parameters[static_cast<std::size_t>(i)], &k.value});
   }
   std::vector<TraceReport::Size> sizes;
@@ -133,7 +155,8 @@ FXX_INLINE std::vector<TraceReport::Size> sizes_read(const Graph& graph, const s
     const auto [at, fresh] = known.emplace(size.value + " " + size.source, sizes.size());
     if (!fresh) continue;
     for (const Use& use : uses)
-      if (use.node->index() >= read.nodes_before && holds(*use.value, read.value))
+      if (use.node->index() >= read.nodes_before && (use.parameter->type.symbolic || read.value > 2) &&
+          holds(*use.value, read.value))
         size.used_by.push_back("%" + std::string(use.node->name()) + "(" + std::string(use.parameter->name) + ")");
     sizes.push_back(std::move(size));
   }
@@ -200,6 +223,11 @@ FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& r
                                                          std::to_string(d.dim) + " of input " +
                                                          std::to_string(d.input) + ", which there is not");
     dims.push_back(d.dim < 0 ? d.dim + inputs[d.input].dim() : d.dim);
+    for (std::size_t i = 0; i + 1 < dims.size(); ++i)
+      if (options.dynamic[i].input == d.input && dims[i] == dims.back())
+        throw TraceError(ErrorId::dynamic_dim_invalid,
+                         "trace: dimension " + std::to_string(dims.back()) + " of input " + std::to_string(d.input) +
+                             " is declared twice, as '" + options.dynamic[i].name + "' and as '" + d.name + "'");
     which.push_back(static_cast<std::size_t>(std::find(size_of.begin(), size_of.end(), d.name) - size_of.begin()));
     const std::int64_t size = inputs[d.input].size(dims.back());
     std::int64_t& known = given[which.back()];
@@ -224,12 +252,38 @@ FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& r
     for (const TracedRead& r : recordings.back().reads) trace.reads.push_back({r.node, r.item, r.dim, r.value});
     traces.push_back(std::move(trace));
   };
+  const auto at = [&](const SizeSet& sizes) {
+    std::string text;
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      text += (i ? ", " : "") + size_of[i] + "=" + std::to_string(sizes[i]);
+    return text;
+  };
   const std::vector<SizeSet> first{given};
   for (const SizeSet& sizes : sizes_to_trace(options.dynamic, first)) {
+    if (traces.empty()) {
+      record(sizes);
+      continue;
+    }
     // The first run is the one that counts; what the others do to the module is undone.
-    std::optional<ModuleState> state;
-    if (!traces.empty()) state.emplace(owner);
-    record(sizes);
+    const ModuleState state(owner);
+    try {
+      record(sizes);
+    } catch (const c10::Error& error) {
+      const std::string what = error.what_without_backtrace();
+      throw TraceError(ErrorId::dynamic_dim_invalid,
+                       "trace: the code runs at " + at(traces[0].sizes) + " and fails at " + at(sizes) + ": " +
+                           what.substr(0, what.find('\n')) +
+                           ". Dimensions that have to be equal need one name; a dimension that weights or the code fix "
+                           "is not dynamic, or has bounds (minimum, maximum, multiple_of)");
+    }
+  }
+  for (const SizeSet& sizes : smallest_sizes(options.dynamic, traces[0].sizes)) {
+    const ModuleState state(owner);
+    try {
+      record(sizes);
+    } catch (const c10::Error&) {
+      // The graph will fail at that size too.
+    }
   }
   const auto with_lines = [&](auto solve) {
     try {
@@ -397,7 +451,9 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (!inputs[i].defined())
       throw TraceError(ErrorId::unsupported_argument,
-                       "trace: input '" + names[i] + "' is an undefined tensor; give an example of it");
+                       "trace: input '" + names[i] +
+                           "' is an undefined tensor; give an example of it, or trace a callable that calls forward "
+                           "without it: [&](torch::Tensor x) { return net->forward(x, {}); }");
   const std::string type = owner.class_name();
   const TracingScope tracing(nullptr, type);
   TraceReport report;
@@ -430,6 +486,8 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     const bool memory = node->operation() && node->operation()->base_name() == "empty";
     if ((memory || node->opcode() == Opcode::get_attr) && node->num_users() == 0) graph.erase_node(node);
   }
+  if (std::string note = is_module ? unregistered_parameters(graph, recorded.constants) : ""; !note.empty())
+    report.notes.push_back(std::move(note));
   if (options.check_mutable_operations)
     for (const Node* node : graph.nodes())
       if (const Operator* op = operator_of(*node); op && op->mutates)

@@ -3,7 +3,8 @@
 // C++ that computes with sizes leaves plain numbers in a trace. Traced at several sizes, the numbers that change show
 // how they follow from the sizes; where everything else is equal, one graph serves all sizes. A number becomes an
 // expression over the dynamic sizes only when that agrees with every trace, and no other expression of its kind does.
-// Main names: DynamicDim, SizedTrace, sizes_to_trace, more_sizes_to_trace, solve_sizes. Cost: light; linear in nodes
+// Main names: DynamicDim, SizedTrace, sizes_to_trace, smallest_sizes, more_sizes_to_trace,
+// solve_sizes. Cost: light; linear in nodes
 // times traces, and a few milliseconds for each number that changes in a way of its own.
 #pragma once
 
@@ -56,6 +57,10 @@ struct SizedTrace {
 /// from the given one, so that a difference has one cause; then all change a little. Throws TraceError (E311) when
 /// bounds contradict each other, or leave less than two sizes.
 std::vector<SizeSet> sizes_to_trace(std::span<const DynamicDim> dims, std::span<const SizeSet> given);
+
+/// Sizes to trace at besides, where the code may do something else: one name at a time takes its smallest size, the others
+/// keep those of `base`. Code that refuses them need not be traced there. Throws as sizes_to_trace.
+std::vector<SizeSet> smallest_sizes(std::span<const DynamicDim> dims, const SizeSet& base);
 
 /// Further sizes to trace at, so that expressions that fit all traces can be told apart (n / 7 and n / 8 agree on many
 /// n); empty when there is no doubt. Ask again with the new traces added; it ends after a few. Throws as solve_sizes.

@@ -156,6 +156,19 @@ FXX_INLINE std::vector<SizeSet> sizes_to_trace(std::span<const DynamicDim> dims,
   return distinct;
 }
 
+FXX_INLINE std::vector<SizeSet> smallest_sizes(std::span<const DynamicDim> dims, const SizeSet& base) {
+  std::vector<SizeSet> sets;
+  const std::vector<detail::SizeSymbol> symbols = detail::size_symbols(dims, "smallest_sizes");
+  for (std::size_t i = 0; i < symbols.size(); ++i) {
+    const auto& [name, minimum, maximum, step, input, dim] = symbols[i];
+    const std::int64_t smallest = (std::max<std::int64_t>(minimum, 0) + step - 1) / step * step;
+    if (smallest > maximum || smallest == base[i]) continue;
+    sets.push_back(base);
+    sets.back()[i] = smallest;
+  }
+  return sets;
+}
+
 namespace detail {
 
 /// A new number for a size that changes from call to call; no two calls give the same.
