@@ -193,7 +193,7 @@ class Operand {
 
   const ProxyBase* proxy() const { return proxy_; }
   const void* external_tensor() const { return external_; }
-  const std::vector<Operand>* items() const { return items_ ? &*items_ : nullptr; }
+  const std::vector<Operand>* items() const { return has_items_ ? &items_ : nullptr; }
   /// What the items are: list, tuple, or dict, where keys and values take turns.
   Argument::Kind container() const { return container_; }
   const Argument& immediate() const { return immediate_; }
@@ -262,11 +262,12 @@ class Operand {
     given_ = true;
     location_ = where;
     container_ = container;
-    items_.emplace();
+    has_items_ = true;
+    items_.clear();
   }
   void add_item(Operand item) {
     if (!tracer_) tracer_ = item.tracer();
-    items_->push_back(std::move(item));
+    items_.push_back(std::move(item));
   }
 
  private:
@@ -278,7 +279,8 @@ class Operand {
   const void* external_ = nullptr;
   Tracer* tracer_ = nullptr;
   Argument immediate_;
-  std::optional<std::vector<Operand>> items_;
+  std::vector<Operand> items_;  // g++ 12 warns of an optional one that is moved
+  bool has_items_ = false;
   std::source_location location_;
   const void* object_ = nullptr;
   Argument (*create_)(Tracer&, const void*) = nullptr;
