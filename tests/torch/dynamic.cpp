@@ -153,6 +153,11 @@ TEST_CASE("branches on a size are looked for at the smallest one too; what fails
     return t.view({-1, t.size(0)});
   };
   check_traced(refuses, *trace(refuses, {x}, {{0, 0, "batch"}}), {{x}, {torch::rand({9, 8})}});
+  const auto throws = [](Tensor t) {
+    if (t.size(0) < 4) throw std::invalid_argument("too few");
+    return t * 2;
+  };
+  check_traced(throws, *trace(throws, {x}, {{0, 0, "batch"}}), {{x}, {torch::rand({9, 8})}});
 }
 
 TEST_CASE("dimensions that are not dynamic: what the code does at sizes that nobody gave is told with these") {

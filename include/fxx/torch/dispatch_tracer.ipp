@@ -616,19 +616,16 @@ class DispatchTracer::Implementation {
 };
 
 FXX_INLINE void detail::trace_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  // LibTorch fills tensors behind the dispatcher (torch::tensor({1, 2})), where the tracer is not switched on.
-  const bool watched = c10::impl::tls_is_dispatch_key_included(trace_key);
   // Below this, operators run as if nobody watched.
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
-  DispatchTracer::Implementation* const tracer = current_tracer();
-  if (tracer && watched) return tracer->record(op, *stack);
+  if (DispatchTracer::Implementation* tracer = current_tracer()) return tracer->record(op, *stack);
   // A traced tensor on another thread: the operator runs, and the trace learns of it.
   const std::size_t count = op.schema().arguments().size();
   for (std::size_t i = stack->size() - count; i < stack->size(); ++i)
     replace_traced((*stack)[i], [&](const at::Tensor& tensor) {
       const at::Tensor* inner = &tensor;
       while (const TracedTensor* t = traced(*inner)) {
-        if (!tracer) t->state().note_foreign(op.operator_name().name, Backtrace::capture(2));
+        t->state().note_foreign(op.operator_name().name, Backtrace::capture(2));
         inner = &t->inner();
       }
       return *inner;

@@ -1,4 +1,5 @@
-// Bodies of torch/functional.hpp: each function over proxies as operators of ATen.
+// Bodies of torch/functional.hpp: each function over proxies as operators of ATen. It is as long as
+// torch::nn::functional.
 #pragma once
 
 #include <ATen/Context.h>

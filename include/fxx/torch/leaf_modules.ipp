@@ -1,4 +1,4 @@
-// Bodies of torch/leaf_modules.hpp: the modules of torch::nn, one entry each.
+// Bodies of torch/leaf_modules.hpp: the modules of torch::nn, one entry each, which makes it long.
 #pragma once
 
 #include <c10/util/Type.h>

@@ -29,11 +29,12 @@ struct TraceReport {
     std::string value;  // "x.size(1)": the node and the dimension
     std::int64_t size = 0;
     std::string source;                // "Net::forward(at::Tensor) at net.cpp:41", as far as symbols tell
-    std::vector<std::string> used_by;  // "%view(size)": operators whose sizes hold that number. None when it only
+    std::vector<std::string> used_by;  // "%view(size)": operators that are given that number. None when it only
                                        // decided something, or was computed with
   };
   std::vector<Size> sizes;
-  /// Training flags that stay what they are, a sentence each.
+  /// What stays as it is without the code saying so, a sentence each: training flags, parameters of modules that nobody
+  /// registered.
   std::vector<std::string> notes;
 
   std::string to_string() const;

@@ -48,8 +48,7 @@ FXX_INLINE std::string unregistered_parameters(const Graph& graph, const TracedC
   if (count == 0) return {};
   if (count > 4) list += " and " + std::to_string(count - 4) + " more";
   return "trace: tensors that require gradients belong to no registered module, so they are constants of the graph, "
-         "which "
-         "its parameters() lacks: " +
+         "which its parameters() lacks: " +
          list + ". Register them with register_module or register_parameter";
 }
 
@@ -252,12 +251,6 @@ FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& r
     for (const TracedRead& r : recordings.back().reads) trace.reads.push_back({r.node, r.item, r.dim, r.value});
     traces.push_back(std::move(trace));
   };
-  const auto at = [&](const SizeSet& sizes) {
-    std::string text;
-    for (std::size_t i = 0; i < sizes.size(); ++i)
-      text += (i ? ", " : "") + size_of[i] + "=" + std::to_string(sizes[i]);
-    return text;
-  };
   const std::vector<SizeSet> first{given};
   for (const SizeSet& sizes : sizes_to_trace(options.dynamic, first)) {
     if (traces.empty()) {
@@ -271,8 +264,8 @@ FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& r
     } catch (const c10::Error& error) {
       const std::string what = error.what_without_backtrace();
       throw TraceError(ErrorId::dynamic_dim_invalid,
-                       "trace: the code runs at " + at(traces[0].sizes) + " and fails at " + at(sizes) + ": " +
-                           what.substr(0, what.find('\n')) +
+                       "trace: the code runs at " + sizes_text(size_of, traces[0].sizes) + " and fails at " +
+                           sizes_text(size_of, sizes) + ": " + what.substr(0, what.find('\n')) +
                            ". Dimensions that have to be equal need one name; a dimension that weights or the code fix "
                            "is not dynamic, or has bounds (minimum, maximum, multiple_of)");
     }
@@ -281,8 +274,10 @@ FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& r
     const ModuleState state(owner);
     try {
       record(sizes);
-    } catch (const c10::Error&) {
-      // The graph will fail at that size too.
+    } catch (const TraceError&) {
+      throw;
+    } catch (const std::exception&) {
+      // The code refuses that size, so the graph need not hold for it.
     }
   }
   const auto with_lines = [&](auto solve) {

@@ -35,6 +35,13 @@ using SizeSet = std::vector<std::int64_t>;
 /// The distinct names, in order of first appearance: what the numbers of a SizeSet belong to.
 std::vector<std::string> size_names(std::span<const DynamicDim> dims);
 
+namespace detail {
+
+/// "batch=5, seq=7".
+std::string sizes_text(std::span<const std::string> names, const SizeSet& sizes);
+
+}  // namespace detail
+
 /// One trace of the code.
 struct SizedTrace {
   /// A size that the code asked a traced tensor for. Sizes that do not follow from those of the inputs are taken from

@@ -93,6 +93,12 @@ FXX_INLINE std::vector<std::string> size_names(std::span<const DynamicDim> dims)
   return names;
 }
 
+FXX_INLINE std::string detail::sizes_text(std::span<const std::string> names, const SizeSet& sizes) {
+  std::string text;
+  for (std::size_t i = 0; i < sizes.size(); ++i) text += (i ? ", " : "") + names[i] + "=" + std::to_string(sizes[i]);
+  return text;
+}
+
 FXX_INLINE std::vector<SizeSet> sizes_to_trace(std::span<const DynamicDim> dims, std::span<const SizeSet> given) {
   const std::vector<detail::SizeSymbol> symbols = detail::size_symbols(dims, "sizes_to_trace");
   const std::size_t count = symbols.size();
@@ -291,12 +297,7 @@ class SizeSolver {
   // --- messages ------------------------------------------------------------------------------------------------------
 
   /// "batch=5, seq=7".
-  std::string at(std::size_t t) const { return at(traces_[t].sizes); }
-  std::string at(const SizeSet& sizes) const {
-    std::string text;
-    for (std::size_t i = 0; i < sizes.size(); ++i) text += (i ? ", " : "") + names_[i] + "=" + std::to_string(sizes[i]);
-    return text;
-  }
+  std::string at(std::size_t t) const { return sizes_text(names_, traces_[t].sizes); }
   std::string text(int e) { return fit_.expressions().text(e, names_, read_names_); }
   static ErrorContext context(const Node& node) {
     return {format_node(node), node.source(), node.module_stack().text()};
@@ -603,7 +604,8 @@ class SizeSolver {
         unsolved(path_ + " changes with the sizes, and more than one expression gives it: " + text(answer.expression) +
                  (answer.rival == none ? std::string(" fits, but one size alone shows it")
                                        : " and " + text(answer.rival) + " both fit") +
-                 "; values are " + seen(v) + ". Trace at " + at(answer.ask) + " as well, which would tell");
+                 "; values are " + seen(v) + ". Trace at " + sizes_text(names_, answer.ask) +
+                 " as well, which would tell");
       // What was asked for another number may do for this one too; if not, the next round asks again.
       if (wanted_->size() < 3 && std::find(wanted_->begin(), wanted_->end(), answer.ask) == wanted_->end())
         wanted_->push_back(answer.ask);
