@@ -34,13 +34,9 @@ namespace nn {
 template <class R = void, class... A>
 auto call(torch::nn::Module& module, const A&... inputs) {
   if constexpr ((fxx::detail::holds_proxies<A> || ...)) {
-    const AnyArg operands[] = {AnyArg(inputs)...};
-    std::vector<const Operand*> all;
-    for (const AnyArg& operand : operands) all.push_back(&operand);
-    Tracer& tracer = fxx::detail::tracer_of(all);
-    std::vector<Argument> args;
-    for (const Operand* operand : all) args.push_back(tracer.create_arg(*operand));
-    const Argument value = fxx::detail::record_any_module(module, tracer, args);
+    const fxx::detail::AnyOperands operands(inputs...);
+    Tracer& tracer = fxx::detail::tracer_of(operands);
+    const Argument value = fxx::detail::record_any_module(module, tracer, fxx::detail::arguments_of(tracer, operands));
     return from_argument<std::conditional_t<std::is_void_v<R>, Proxy, R>>(tracer, value);
   } else {
     return fxx::detail::unbox<std::conditional_t<std::is_void_v<R>, at::Tensor, R>>(
@@ -81,12 +77,9 @@ class SequentialImpl : public torch::nn::Cloneable<SequentialImpl> {
   auto forward(const First& first, const More&... more) {
     TORCH_CHECK(!is_empty(), "Cannot call forward() on an empty Sequential");
     if constexpr ((fxx::detail::holds_proxies<First> || ... || fxx::detail::holds_proxies<More>)) {
-      const AnyArg operands[] = {AnyArg(first), AnyArg(more)...};
-      std::vector<const Operand*> all;
-      for (const AnyArg& operand : operands) all.push_back(&operand);
-      Tracer& tracer = fxx::detail::tracer_of(all);
-      std::vector<Argument> args;
-      for (const Operand* operand : all) args.push_back(tracer.create_arg(*operand));
+      const fxx::detail::AnyOperands operands(first, more...);
+      Tracer& tracer = fxx::detail::tracer_of(operands);
+      std::vector<Argument> args = fxx::detail::arguments_of(tracer, operands);
       for (const auto& module : modules_) args = {fxx::detail::record_any_module(*module, tracer, args)};
       return from_argument<std::conditional_t<std::is_void_v<R>, Proxy, R>>(tracer, args[0]);
     } else {

@@ -187,12 +187,10 @@ struct leaf : Holder {
  private:
   template <class... A>
   auto record(const A&... inputs) {
-    const AnyArg operands[] = {AnyArg(inputs)...};
-    std::vector<const Operand*> all;
-    for (const AnyArg& operand : operands) all.push_back(&operand);
+    const fxx::detail::AnyOperands operands(inputs...);
     if constexpr (requires { (*this)->forward(inputs...); }) {
       using Result = std::remove_cvref_t<decltype((*this)->forward(inputs...))>;
-      return fxx::detail::record_module_call<Result>(*this->get(), all, inputs...);
+      return fxx::detail::record_module_call<Result>(*this->get(), operands, inputs...);
     } else {
       constexpr bool plain = fxx::detail::PlainForward<Impl>;
       static_assert(plain,
@@ -206,7 +204,7 @@ struct leaf : Holder {
         } else {
           using R = typename fxx::detail::forward_traits<decltype(&Impl::forward)>::result;
           fxx::detail::register_module_call(typeid(Impl), &fxx::detail::call_typed<Impl>);
-          return fxx::detail::traced_argument<R>(fxx::detail::record_leaf_call(*this->get(), all));
+          return fxx::detail::traced_argument<R>(fxx::detail::record_leaf_call(*this->get(), operands));
         }
       } else {
         return fxx::detail::no_value<Proxy>();

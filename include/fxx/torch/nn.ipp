@@ -22,9 +22,7 @@ FXX_INLINE ModuleTracer& module_tracer_of(Tracer& tracer, const torch::nn::Modul
 
 FXX_INLINE TracedArgument record_leaf_call(torch::nn::Module& module, std::span<const Operand* const> operands) {
   ModuleTracer& tracer = module_tracer_of(tracer_of(operands), module, "called");
-  std::vector<Argument> args;
-  for (const Operand* operand : operands) args.push_back(tracer.create_arg(*operand));
-  return {tracer, tracer.record_module(module, {}, args)};
+  return {tracer, tracer.record_module(module, {}, arguments_of(tracer, operands))};
 }
 
 class Recorders {

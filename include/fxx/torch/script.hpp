@@ -52,10 +52,7 @@ class Script : public torch::nn::ModuleHolder<ScriptImpl> {
   template <class R = void, class... A>
   auto call(const A&... inputs) {
     if constexpr ((fxx::detail::holds_proxies<A> || ...)) {
-      const AnyArg operands[] = {AnyArg(inputs)...};
-      std::vector<const Operand*> all;
-      for (const AnyArg& operand : operands) all.push_back(&operand);
-      const auto made = fxx::detail::record_leaf_call(*get(), all);
+      const auto made = fxx::detail::record_leaf_call(*get(), fxx::detail::AnyOperands(inputs...));
       return from_argument<std::conditional_t<std::is_void_v<R>, Proxy, R>>(made.tracer, made.value);
     } else {
       return fxx::detail::unbox<std::conditional_t<std::is_void_v<R>, at::Tensor, R>>(
@@ -93,10 +90,7 @@ class ScriptObject : public torch::nn::ModuleHolder<ScriptObjectImpl> {
   template <class R = void, class... A>
   auto call(const std::string& method, const A&... inputs) {
     if constexpr ((fxx::detail::holds_proxies<A> || ...)) {
-      const AnyArg operands[] = {AnyArg(inputs)...};
-      std::vector<const Operand*> all;
-      for (const AnyArg& operand : operands) all.push_back(&operand);
-      Tracer& tracer = fxx::detail::tracer_of(all);
+      Tracer& tracer = fxx::detail::tracer_of(fxx::detail::AnyOperands(inputs...));
       const Proxy made =
           from_argument<Proxy>(tracer, fxx::detail::module_argument(tracer, *get())).call(method, inputs...);
       return from_argument<std::conditional_t<std::is_void_v<R>, Proxy, R>>(tracer, Argument(made.node()));

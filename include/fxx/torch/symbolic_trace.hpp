@@ -343,8 +343,7 @@ Result record_module_call(M& module, std::span<const Operand* const> operands, c
                      "symbolic_trace: a " + module_type_name(module) +
                          " is called while a plain callable is traced; trace a module that it is registered in",
                      Tracer::context());
-  std::vector<Argument> args;
-  for (const Operand* operand : operands) args.push_back(tracer.create_arg(*operand));
+  const std::vector<Argument> args = arguments_of(tracer, operands);
   ModuleForward forward;
   know_module_call<M, A...>(module);
   if constexpr (requires { to_argument(tracer, module.forward(inputs...)); })

@@ -117,11 +117,9 @@ class Wrapped {
     constexpr bool fits = sizeof...(A) == std::tuple_size_v<typename Traits::arguments>;
     static_assert(fits, "fxx::wrap: a wrapped function is called with more or fewer arguments than it takes");
     if constexpr (fits) {
-      const AnyArg operands[] = {AnyArg(args)...};
-      std::vector<const Operand*> all;
-      for (const AnyArg& operand : operands) all.push_back(&operand);
-      Tracer& tracer = tracer_of(all);
-      Node* node = tracer.call_function(*target_, all);
+      const AnyOperands operands(args...);
+      Tracer& tracer = tracer_of(operands);
+      Node* node = tracer.call_function(*target_, operands);
       node->set_type(cpp_spelling<typename Traits::result>());
       if constexpr (!std::is_void_v<typename Traits::result>)
         return traced_result<typename Traits::result>(tracer, node);
@@ -169,11 +167,9 @@ class WrappedOperator {
     if constexpr (!fits) {
       return no_value<Proxy>();
     } else if constexpr (any_holds_proxies<A...>) {
-      const AnyArg operands[] = {AnyArg(args)...};
-      std::vector<const Operand*> all;
-      for (const AnyArg& operand : operands) all.push_back(&operand);
-      Tracer& tracer = tracer_of(all);
-      Node* node = tracer.call_function(op(), all);
+      const AnyOperands operands(args...);
+      Tracer& tracer = tracer_of(operands);
+      Node* node = tracer.call_function(op(), operands);
       return result(std::make_index_sequence<info_of<Tag>.returns.size()>(),
                     [&]<class R>(std::type_identity<R>) { return traced_result<R>(tracer, node); });
     } else {

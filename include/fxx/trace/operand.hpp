@@ -323,6 +323,28 @@ class AnyArg : public Operand {
   }
 };
 
+namespace detail {
+/// The values of a variadic call as operands, borrowed for its length: `const AnyOperands operands(inputs...);`
+template <std::size_t N>
+class AnyOperands {
+ public:
+  template <class... A>
+    requires(sizeof...(A) == N)
+  explicit AnyOperands(const A&... values) : values_{{AnyArg(values)...}} {
+    for (std::size_t i = 0; i < N; ++i) operands_[i] = &values_[i];
+  }
+  AnyOperands(const AnyOperands&) = delete;
+  AnyOperands& operator=(const AnyOperands&) = delete;
+  operator std::span<const Operand* const>() const { return operands_; }
+
+ private:
+  std::array<AnyArg, N> values_;
+  std::array<const Operand*, N> operands_{};
+};
+template <class... A>
+AnyOperands(const A&...) -> AnyOperands<sizeof...(A)>;
+}  // namespace detail
+
 /// A parameter of one value.
 template <ValueType Base, bool Optional = false>
 class Single : public Operand {

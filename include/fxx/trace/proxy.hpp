@@ -337,8 +337,7 @@ class Proxy : public ProxyBase {
   /// value has is known when the graph runs.
   template <class... A>
   Proxy call(std::string_view method, const A&... args) const {
-    const AnyArg given[] = {AnyArg(*this), AnyArg(args)...};
-    return call_any(method, given);
+    return call_any(method, detail::AnyOperands(*this, args...));
   }
   /// A value that is called itself. Records call_method __call__, as torch.fx does.
   template <class... A>
@@ -365,7 +364,7 @@ class Proxy : public ProxyBase {
 
  private:
   static Proxy attribute(const functional::OptionalTensorArg& tensor);
-  Proxy call_any(std::string_view method, std::span<const AnyArg> args) const;
+  Proxy call_any(std::string_view method, std::span<const Operand* const> operands) const;
 };
 
 /// What stands for a result of type R in a trace, when it is not what traced_result makes by itself: specialise with

@@ -218,10 +218,8 @@ FXX_INLINE Proxy Proxy::index_put_(const functional::IndexListArg& indices, cons
   return *this;
 }
 
-FXX_INLINE Proxy Proxy::call_any(std::string_view method, std::span<const AnyArg> args) const {
-  std::vector<const Operand*> all;
-  for (const AnyArg& arg : args) all.push_back(&arg);
-  return {tracer(), tracer().call_method(method, nullptr, all, {})};
+FXX_INLINE Proxy Proxy::call_any(std::string_view method, std::span<const Operand* const> operands) const {
+  return {tracer(), tracer().call_method(method, nullptr, operands, {})};
 }
 
 FXX_INLINE Proxy& Proxy::operator=(const Proxy& other) && {

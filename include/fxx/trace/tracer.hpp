@@ -188,9 +188,8 @@ namespace detail {
 /// The tracer of a call: that of its first proxy. Throws TraceError (E308) when there is none, (E304) when there are
 /// two.
 Tracer& tracer_of(std::span<const Operand* const> operands);
-Node* record_function(const Operator& op, std::initializer_list<const Operand*> operands);
-Node* record_method(std::string_view name, const Operator& op, std::initializer_list<const Operand*> operands,
-                    std::source_location where);
+/// What a node for the call would have as arguments.
+std::vector<Argument> arguments_of(Tracer& tracer, std::span<const Operand* const> operands);
 }  // namespace detail
 
 }  // namespace fxx::inline FXX_ABI

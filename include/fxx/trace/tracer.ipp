@@ -345,6 +345,12 @@ FXX_INLINE Tracer& tracer_of(std::span<const Operand* const> operands) {
       "torch:: instead");
 }
 
+FXX_INLINE std::vector<Argument> arguments_of(Tracer& tracer, std::span<const Operand* const> operands) {
+  std::vector<Argument> args;
+  for (const Operand* operand : operands) args.push_back(tracer.create_arg(*operand));
+  return args;
+}
+
 }  // namespace detail
 
 }  // namespace fxx::inline FXX_ABI
