@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -20,6 +21,11 @@
 #include "fxx/torch/leaf_modules.hpp"
 
 namespace fxx::inline FXX_ABI {
+
+namespace detail {
+/// What a tensor is called, before a number, that a graph refers to and the module does not have.
+inline constexpr std::string_view constant_prefix = "_tensor_constant";
+}  // namespace detail
 
 class ModuleOwner final : public Owner {
  public:
@@ -48,6 +54,9 @@ class ModuleOwner final : public Owner {
   std::string name_of(const at::Tensor& tensor) const;
   /// Null when it is not in the hierarchy; the root's name is "".
   const std::string* name_of(const torch::nn::Module* module) const;
+  /// `prefix`0, `prefix`1, ...: the first, from `next` on, that no tensor and no submodule has. `next` is then the number
+  /// after it.
+  std::string fresh_name(std::string_view prefix, std::size_t& next) const;
   /// Every tensor under every name, parameters before buffers.
   const std::deque<Tensor>& tensors() const { return read_tensors(), tensors_; }
 

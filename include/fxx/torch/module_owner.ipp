@@ -113,5 +113,11 @@ FXX_INLINE const std::string* ModuleOwner::name_of(const torch::nn::Module* modu
   const auto found = by_module_.find(module);
   return found == by_module_.end() ? nullptr : &found->second->name;
 }
+FXX_INLINE std::string ModuleOwner::fresh_name(std::string_view prefix, std::size_t& next) const {
+  std::string name;
+  do name = std::string(prefix) + std::to_string(next++);
+  while (tensor(name).defined() || find(name));
+  return name;
+}
 
 }  // namespace fxx::inline FXX_ABI

@@ -113,10 +113,10 @@ FXX_INLINE Argument ModuleTracer::record_module(torch::nn::Module& module, const
 }
 
 FXX_INLINE std::string ModuleTracer::get_fresh_qualname(std::string_view prefix) {
-  for (std::size_t& i = next_names_[std::string(prefix)];; ++i) {
-    std::string name = std::string(prefix) + std::to_string(i);
-    if (!owner().tensor(name).defined() && !owner().module(name) && !constants_.contains(name)) return name;
-  }
+  // A name that was given is given again, until something has it.
+  std::size_t& first = next_names_[std::string(prefix)];
+  for (std::size_t next = first;; first = next)
+    if (std::string name = owner().fresh_name(prefix, next); !constants_.contains(name)) return name;
 }
 
 FXX_INLINE Node* ModuleTracer::attribute(const void* pointer) {
@@ -129,7 +129,7 @@ FXX_INLINE Node* ModuleTracer::attribute(const void* pointer) {
   if (node && !node->is_erased()) return node;
   std::string name = owner().name_of(tensor);
   if (name.empty()) {
-    name = get_fresh_qualname("_tensor_constant");
+    name = get_fresh_qualname(detail::constant_prefix);
     constants_.emplace(name, tensor);
   }
   node = create_proxy(GetAttr{name}, {});

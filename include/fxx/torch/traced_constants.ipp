@@ -92,8 +92,8 @@ FXX_INLINE void fold_filled_lists(Graph& graph, const ModuleOwner& owner, Traced
   for (const FilledList& list : lists) {
     Node* made = list.nodes[0];
     std::string name;
-    do name = "_tensor_constant" + std::to_string(next++);
-    while (constants.contains(name) || owner.tensor(name).defined());
+    do name = owner.fresh_name(constant_prefix, next);
+    while (constants.contains(name));
     constants.emplace(name, list.value);
     const InsertPoint point = graph.inserting_before(made);
     Node* constant = graph.get_attr(name);
