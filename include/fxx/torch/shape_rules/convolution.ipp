@@ -49,11 +49,19 @@ FXX_INLINE void check_convolution(Convolution& v) {
               v.weight.sizes(), ", expected bias to be 1-dimensional with ", v.out_channels(), " elements");
 }
 
+/// Whether oneDNN knows the dtype on this machine: half precision takes instructions that not every CPU has.
+FXX_INLINE bool is_supported_by_onednn(const char* question) {
+  const auto op = c10::Dispatcher::singleton().findSchema({question, ""});
+  return op && op->typed<bool()>().redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU));
+}
 /// Whether oneDNN convolves; the other kernels are slower for large tensors and faster for small ones.
 FXX_INLINE bool uses_onednn(const Convolution& v) {
   static const bool has = at::globalContext().hasMKLDNN();
+  static const bool has_bfloat16 = is_supported_by_onednn("mkldnn::_is_mkldnn_bf16_supported");
+  static const bool has_half = is_supported_by_onednn("mkldnn::_is_mkldnn_fp16_supported");
   if (!has || !at::globalContext().userEnabledMkldnn() || v.input.numel() == 0) return false;
-  if (is_half(v.input)) return true;
+  if (v.input.scalar_type() == at::kBFloat16) return has_bfloat16;
+  if (v.input.scalar_type() == at::kHalf) return has_half;
   if (v.input.scalar_type() != at::kFloat) return false;
   const auto any_above_one = [](const Sizes& list) {
     return std::any_of(list.begin(), list.end(), [](std::int64_t i) { return i > 1; });
