@@ -101,6 +101,23 @@ TEST_CASE("a number on the left means what it means for a tensor") {
   CHECK(recorded([](auto x) { return 1 >= x; }) == "le = aten::le.Scalar(%x, 1)\nreturn %le\n");
   CHECK(recorded([](auto x) { return 1 == x; }) == "eq = aten::eq.Scalar(%x, 1)\nreturn %eq\n");
   CHECK(recorded([](auto x) { return 1 != x; }) == "ne = aten::ne.Scalar(%x, 1)\nreturn %ne\n");
+  CHECK(recorded([](auto x) { return 6 & (3 ^ (2 | x)); }) ==
+        "bitwise_or = aten::bitwise_or.Scalar(%x, 2)\nbitwise_xor = aten::bitwise_xor.Scalar(%bitwise_or, 3)\n"
+        "bitwise_and = aten::bitwise_and.Scalar(%bitwise_xor, 6)\nreturn %bitwise_and\n");
+}
+
+TEST_CASE("what C++ has no operator for is a function, with a number on either side") {
+  CHECK(recorded([](auto x, auto y) { return matmul(x, y); }, {"x", "y"}) ==
+        "matmul = aten::matmul(%x, %y)\nreturn %matmul\n");
+  CHECK(recorded([](auto x) { return pow(2, pow(x, 3)); }) ==
+        "pow = aten::pow.Tensor_Scalar(%x, 3)\npow_1 = aten::pow.Scalar(2, %pow)\nreturn %pow_1\n");
+  CHECK(recorded([](auto x) { return floor_divide(floor_divide(x, 2), x); }) ==
+        "floor_divide = aten::floor_divide.Scalar(%x, 2)\n"
+        "floor_divide_1 = aten::floor_divide(%floor_divide, %x)\nreturn %floor_divide_1\n");
+  CHECK(recorded([](auto x) { return bitwise_right_shift(bitwise_left_shift(x, 3), x); }) ==
+        "bitwise_left_shift = aten::bitwise_left_shift.Tensor_Scalar(%x, 3)\n"
+        "bitwise_right_shift = aten::bitwise_right_shift.Tensor(%bitwise_left_shift, %x)\n"
+        "return %bitwise_right_shift\n");
 }
 
 TEST_CASE("comparisons, bits and signs") {
