@@ -61,6 +61,17 @@ inline const auto parts = fxx::wrap<"geometry::parts">([](const Tensor& x) {
   return std::make_tuple(x.sum(), std::vector<Tensor>{x, -x}, x.size(0));
 });
 inline const auto make_box = fxx::proxyable<"geometry::Box", Box(Tensor, double)>("\"geometry.hpp\"");
+/// Says of itself how a Box is built of it.
+template <class T>
+struct Corner {
+  T at;
+  operator Box() const
+    requires std::same_as<T, Tensor>
+  {
+    return {at, 0.5};
+  }
+};
+Argument fx_create_arg(Tracer&, const Corner<Proxy>& corner) { return make_box(corner.at, 0.5).node(); }
 inline const auto area = fxx::wrap<"geometry::area">(
     [](const Box& box, Shape shape) { return box.corner * (shape == Shape::round ? 3.0 : box.size); });
 inline const auto joined =
@@ -137,6 +148,7 @@ TEST_CASE("tensors of sizes that are known are made once: constants, random ones
   const auto zeros = check_callable([](auto x) { return x + fxx::zeros({3, 4}); }, {{x34}});
   CHECK(has_constant(*zeros));
   CHECK(zeros->attribute("_tensor_constant0").sizes() == at::IntArrayRef({3, 4}));
+  CHECK(has_constant(*check_callable([](auto x) { return linear(x, fxx::zeros({5, 4})); }, {{x34}})));
   const auto frozen = symbolic_trace([](auto x) { return x + fxx::rand({3, 4}); });
   CHECK(same((*frozen)(x34), (*frozen)(x34)));
   const auto recorded = symbolic_trace([](auto x) { return x + fxx::rand({3, 4}, x.options()); });
@@ -153,8 +165,12 @@ TEST_CASE("tensors of sizes that are known are made once: constants, random ones
 }
 
 TEST_CASE("dtype, device, layout and the like are arguments as they are") {
-  check_callable([](auto x) { return empty_like(x, torch::TensorOptions().layout(torch::kStrided)).fill_(2); },
-                 {{x34}});
+  const auto like = check_callable(
+      [](auto x) {
+        return empty_like(x, torch::TensorOptions().layout(torch::kStrided).pinned_memory(false)).fill_(2);
+      },
+      {{x34}});
+  CHECK(body(*like).starts_with("empty_like = aten::empty_like(%x, layout=torch.strided, pin_memory=False)\n"));
   check_callable([](auto x) { return zeros_like(x, torch::dtype(torch::kLong).device(torch::kCPU)) + x; }, {{x34}});
   check_callable(
       [](auto x) {
@@ -222,6 +238,24 @@ TEST_CASE("functions of sizes compute what C++ computes") {
   CHECK(body(*folded) == "mul = aten::mul.Scalar(%x, 4.0)\nreturn %mul\n");
 }
 
+TEST_CASE("every function of numbers gives in a graph what it gives in C++") {
+  check_callable(
+      [](auto x) {
+        const auto a = x.size(0) / 8.0, b = x.size(1) / 8.0;
+        std::vector<decltype(x)> values = {x * fxx::math::to_int(a * 20)};
+        for (const auto& number : {a, a * -3.1}) {
+#define FXX_OF_ONE(name, index) values.push_back(x * fxx::math::name(number));
+          FXX_NUMBER_FUNCTIONS(FXX_OF_ONE)
+#undef FXX_OF_ONE
+#define FXX_OF_TWO(name, index) values.push_back(x * fxx::math::name(b, number));
+          FXX_NUMBER_FUNCTIONS_OF_TWO(FXX_OF_TWO)
+#undef FXX_OF_TWO
+        }
+        return stack(values);
+      },
+      {{x34}, {x54}});
+}
+
 // --- checks ----------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -250,10 +284,19 @@ TEST_CASE("checks fail with their message when the graph runs: interpreted, plan
     refused([&] { (*module)(narrow); }, "four columns");
     refused([&] { (*module)(low); }, "no such\nnumber");
     refused([&] { Interpreter(*module).run({narrow}); }, "four columns");
+    CHECK_THROWS_AS((*module)(torch::randn({2, 4, 4})), c10::Error);  // the check without a message
   }
   refused([&] { net.forward(narrow); }, "four columns");
   refused([&] { net.forward(low); }, "no such\nnumber");
   CHECK(gm->code().find("TORCH_CHECK(eq, \"four columns\")") != std::string::npos);
+  // TORCH_CHECK itself, and assert, ask for a bool.
+  const auto plain = fault_of<TraceError>([] {
+    symbolic_trace([](auto x) {
+      TORCH_CHECK(x.size(1) == 4, "four columns");
+      return x;
+    });
+  });
+  CHECK(plain.id == 301);
 }
 
 // --- indices ---------------------------------------------------------------------------------------------------------
@@ -368,12 +411,13 @@ TEST_CASE("lists are unpacked and indexed, in a trace and outside") {
         return values * indices;
       },
       {{x34}});
-  check_callable(
+  const auto pair = check_callable(
       [](auto x) {
-        const auto pair = max(x, 0);
-        return std::get<0>(pair) + std::get<1>(pair);
+        auto [values, indices] = max(x, 0);
+        return values + indices;
       },
       {{x34}});
+  CHECK(count_of(pair->graph(), ops::operator_getitem) == 2);
 }
 
 // --- functions of the user's -----------------------------------------------------------------------------------------
@@ -437,6 +481,19 @@ TEST_CASE("arguments that are lists, maps, optionals, pairs and tuples of proxie
       },
       {{x34}});
   CHECK(gm->code().find("std::map<std::string, torch::Tensor>{{\"ab\", x}}") != std::string::npos);
+}
+
+TEST_CASE("tensors of C++ stand beside proxies, in arguments and results") {
+  const Tensor w = torch::randn({4}), v = torch::randn({4});
+  const auto gm = check_callable(
+      [w, v](auto x) {
+        return std::make_tuple(geometry::sum_of(std::make_tuple(x, w)), w, std::vector<Tensor>{v, w});
+      },
+      {{x34}});
+  CHECK(body(*gm) ==
+        "_tensor_constant0 = attribute _tensor_constant0\nsum_of = geometry::sum_of((%x, %_tensor_constant0))\n"
+        "_tensor_constant1 = attribute _tensor_constant1\n"
+        "return (%sum_of, %_tensor_constant0, [%_tensor_constant1, %_tensor_constant0])\n");
 }
 
 TEST_CASE("a class of the user's is built, passed on and used in a graph; an enum stays one") {
@@ -535,6 +592,18 @@ struct ScriptedImpl : torch::nn::Module {
   }
 };
 
+struct BoxReaderImpl : torch::nn::Module {
+  Tensor forward(const geometry::Box& box) { return box.corner * box.size; }
+};
+TORCH_MODULE(BoxReader);
+struct FramedImpl : torch::nn::Module {
+  fxx::nn::leaf<BoxReader> reader = register_module("reader", fxx::nn::leaf<BoxReader>());
+  template <class T>
+  T forward(T x) {
+    return reader(geometry::Corner<T>{x});
+  }
+};
+
 struct DictReaderImpl : torch::nn::Module {
   Tensor forward(std::map<std::int64_t, Tensor> rows, std::optional<double> factor) {
     return (rows.at(3) + rows.at(7)) * factor.value_or(1);
@@ -622,6 +691,13 @@ TEST_CASE("a module takes maps with numbers as keys, and optionals") {
   CHECK(body(*gm).find("reader({3: %x, 7: %x}, None)") != std::string::npos);
 }
 
+TEST_CASE("a module takes an object that says how it is built") {
+  FramedImpl net;
+  const auto gm = check_module(net, {{x34}});
+  CHECK(body(*gm) == "box = geometry::Box(%x, 0.5)\nreader = reader(%box)\nreturn %reader\n");
+  CHECK(gm->code().find("auto box = ::geometry::Box(x, 0.5);") != std::string::npos);
+}
+
 TEST_CASE("inputs that are dictionaries are indexed by key; results are dictionaries") {
   const auto gm = symbolic_trace([](Proxy d) {
     return std::map<std::string, Proxy>{{"sum", d["a"] + d["b"]}, {"a", d["a"]}};
@@ -632,6 +708,15 @@ TEST_CASE("inputs that are dictionaries are indexed by key; results are dictiona
   const auto out = gm->run({in}).toGenericDict();
   CHECK(same(out.at("sum").toTensor(), x34 * 3));
   CHECK(same(out.at("a").toTensor(), x34));
+  // A new one beside a tensor.
+  const auto mixed = symbolic_trace([](Proxy d) {
+    return std::make_tuple(d["a"], std::map<std::string, Proxy>{{"twice", d["b"] * 2}});
+  });
+  const auto [a, made] = mixed->call<std::tuple<Tensor, std::map<std::string, Tensor>>>(in);
+  CHECK(same(a, x34));
+  CHECK(made.size() == 1);
+  CHECK(same(made.at("twice"), x34 * 4));
+  CHECK(mixed->code().find("std::map<std::string, torch::Tensor>{{\"twice\", mul}}") != std::string::npos);
 }
 
 namespace {
@@ -666,7 +751,10 @@ struct DroppingImpl : torch::nn::Module {
 namespace {
 void bind_mixer() {
   static const auto bound =
-      torch::class_<Mixer>("fxx_symbolic", "Mixer").def(torch::init<double>()).def("mix", &Mixer::mix);
+      torch::class_<Mixer>("fxx_symbolic", "Mixer")
+          .def(torch::init<double>())
+          .def("mix", &Mixer::mix)
+          .def("__call__", [](const c10::intrusive_ptr<Mixer>& self, const Tensor& x) { return x * self->share; });
 }
 }  // namespace
 
@@ -677,6 +765,10 @@ TEST_CASE("methods of a class that is bound to TorchScript are called by name") 
         "mul = aten::mul.Scalar(%x, 2)\nmix = .mix(%mixer, %x, %mul)\nrelu = aten::relu(%mix)\nreturn %relu\n");
   const auto mixer = c10::make_intrusive<Mixer>(0.25);
   CHECK(same(gm->run({mixer, x34}).toTensor(), torch::relu(mixer->mix(x34, x34 * 2))));
+  // An object that is called itself.
+  const auto called = symbolic_trace([](auto object, auto x) { return object(x) + 1; }, {"object", "x"});
+  CHECK(body(*called) == "call = .__call__(%object, %x)\nadd = aten::add.Scalar(%call, 1)\nreturn %add\n");
+  CHECK(same(called->run({mixer, x34}).toTensor(), x34 * 0.25 + 1));
 }
 
 TEST_CASE("an object that is a member is read by its name, and its methods are called") {
