@@ -119,6 +119,14 @@ TEST_CASE("random numbers are drawn in every run, or frozen; operators that writ
   const Fault fault = fault_of<TraceError>([&] { trace(writes, {x}, {.check_mutable_operations = true}); });
   CHECK(fault.id == 315);
   CHECK(fault.says("aten::mul_"));
+  const auto writes_out = [](Tensor t) {
+    Tensor y = torch::empty({3});
+    torch::add_out(y, t, t);
+    return y;
+  };
+  const Fault out = fault_of<TraceError>([&] { trace(writes_out, {x}, {.check_mutable_operations = true}); });
+  CHECK(out.id == 315);
+  CHECK(out.says("aten::add.out"));
   // What LibTorch's own front end writes is put together again before.
   torch::nn::Linear fc(3, 3);
   CHECK(trace(fc, {torch::rand({2, 2, 3})}, {.check_mutable_operations = true})->graph().size() == 5);
@@ -152,6 +160,48 @@ TEST_CASE(
   const std::vector<Node*> calls = gm->graph().find_nodes(Opcode::call_module);
   REQUIRE(calls.size() == 1);
   CHECK(calls[0]->module_stack().text() == "inner > inner.fc");
+}
+
+TEST_CASE("code can ask whether it is traced, say what its nodes are, and in which module they are") {
+  struct Net : torch::nn::Module {
+    torch::nn::Linear fc = register_module("fc", torch::nn::Linear(3, 3));
+    Tensor forward(Tensor x) {
+      x = x.exp();
+      const auto stage = annotate({{"stage", 1}});
+      x = fc(x);
+      const ModuleScope act("act", "Activation");
+      return is_tracing() ? torch::relu(x) : -x;
+    }
+  } net;
+  const Tensor x = torch::rand({2, 3});
+  CHECK(same(net.forward(x), -net.fc(x.exp())));
+  const auto gm = trace(net, {x});
+  CHECK(same((*gm)(x), torch::relu(net.fc(x.exp()))));
+  const auto stage_of = [](const Node* node) {
+    const auto& custom = node->meta().custom;
+    return custom.empty() ? 0 : std::any_cast<int>(custom[0].second);
+  };
+  const std::vector<Node*> functions = gm->graph().find_nodes(Opcode::call_function);
+  REQUIRE(functions.size() == 2);
+  CHECK(stage_of(functions[0]) == 0);
+  CHECK(stage_of(gm->graph().find_nodes(Opcode::call_module)[0]) == 1);
+  CHECK(stage_of(functions[1]) == 1);
+  CHECK(functions[1]->module_stack().text() == "act");
+}
+
+TEST_CASE("parameters and captured tensors are read once, equal ones apart") {
+  const Tensor captured = torch::ones({3}), equal = torch::ones({3});
+  struct Net : torch::nn::Module {
+    Tensor weight = register_parameter("weight", torch::rand({3}));
+    Tensor one, other;
+    Tensor forward(Tensor x) { return (x * weight + one) * one + weight + other; }
+  } net;
+  net.one = captured, net.other = equal;
+  const auto gm = trace(net, {torch::rand({3})});
+  std::vector<std::string> read;
+  for (const Node* node : gm->graph().find_nodes(Opcode::get_attr)) read.push_back(node->target());
+  CHECK(read == std::vector<std::string>{"weight", "_tensor_constant0", "_tensor_constant1"});
+  check_traced(net, *gm, {{torch::rand({3})}, {torch::randn({3})}});
 }
 
 TEST_CASE("attention of torch::nn may be called across: it asks whether query and key are equal, and needs no answer") {
