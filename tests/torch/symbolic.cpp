@@ -244,10 +244,10 @@ TEST_CASE("every function of numbers gives in a graph what it gives in C++") {
         const auto a = x.size(0) / 8.0, b = x.size(1) / 8.0;
         std::vector<decltype(x)> values = {x * fxx::math::to_int(a * 20)};
         for (const auto& number : {a, a * -3.1}) {
-#define FXX_OF_ONE(name, index) values.push_back(x * fxx::math::name(number));
+#define FXX_OF_ONE(name, index) values.push_back(fxx::math::name(number) * x);
           FXX_NUMBER_FUNCTIONS(FXX_OF_ONE)
 #undef FXX_OF_ONE
-#define FXX_OF_TWO(name, index) values.push_back(x * fxx::math::name(b, number));
+#define FXX_OF_TWO(name, index) values.push_back(fxx::math::name(b, number) * x);
           FXX_NUMBER_FUNCTIONS_OF_TWO(FXX_OF_TWO)
 #undef FXX_OF_TWO
         }

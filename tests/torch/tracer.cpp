@@ -2,6 +2,7 @@
 #include "fxx/codegen/inputs.hpp"
 #include "fxx/ir/signature.hpp"
 #include "fxx/ops/operation.hpp"
+#include "fxx/passes/leaf_modules.hpp"
 #include "fxx/rules/activations.hpp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/wrap.hpp"
@@ -99,7 +100,23 @@ struct HolderImpl : torch::nn::Module {
     const torch::Tensor equal = torch::full({3}, 7.0);
     // Sizes of a parameter are numbers, so that code may branch on them.
     T y = weight.size(0) > 3 ? x.matmul(weight) : x;
-    return y + buffer + plain + plain * equal + buffer + weight.sum() + taken;
+    return y + buffer + plain + plain * equal + buffer + T(weight).sum() + taken;
+  }
+};
+/// Computes with parameters before a proxy is there.
+struct ComputingImpl : torch::nn::Module {
+  torch::Tensor weight = register_parameter("weight", torch::randn({4, 4}));
+  fxx::nn::Linear fc = register_module("fc", fxx::nn::Linear(4, 4));
+  int way;
+  explicit ComputingImpl(int w) : way(w) {}
+  template <class T>
+  T forward(T x) {
+    const torch::Tensor zeros = torch::zeros({4});
+    if (way == 0) return x.matmul(weight * 2);
+    if (way == 1) return x + fc(zeros);
+    if (way == 2) return x.matmul(weight.detach() * 2);
+    const T y = x.matmul(T(weight) * 2);
+    return y + fc(T(zeros));
   }
 };
 struct DictImpl : torch::nn::Module {
@@ -170,7 +187,17 @@ TEST_CASE("a tracer gives a graph, apart from the module that is made of it") {
   const GraphModule by_hand(tracer.owner(), true, graph, tracer.constants());
   CHECK(to_string(by_hand.graph()) == to_string(symbolic_trace(net)->graph()));
 
+  CHECK(tracer.path_of_module(*net->second->fc) == "second.fc");
   Block block;
+  CHECK(fault_of<TraceError>([&] { (void)tracer.path_of_module(*block); }).id == 303);
+  struct Renaming : ModuleTracer {
+    std::string path_of_module(const torch::nn::Module& module) override {
+      return "net." + ModuleTracer::path_of_module(module);
+    }
+  };
+  CHECK(targets_of(Renaming().trace(net), Opcode::call_module) ==
+        Texts{"net.first.fc", "net.second.fc", "net.first.fc", "net.head"});
+
   const Graph other = tracer.trace(block);  // the same tracer, another root
   CHECK(targets_of(other, Opcode::call_module) == Texts{"fc"});
   CHECK(same_structure(ModuleTracer(tracer).trace(net), graph));
@@ -213,6 +240,32 @@ TEST_CASE("modules are traced through, or leaves by their type or their name; le
     // There is no way through a forward that takes tensors only.
     CHECK(targets_of(tracer.trace(outer), Opcode::call_module) == Texts{"inner.fc"});
   }
+  // They can be opened afterwards.
+  const auto opened = symbolic_trace_with<NoLeaves>(net);
+  CHECK(expand_modules(opened->graph(), opened->owner()) == 4);
+  CHECK(targets_of(opened->graph(), Opcode::call_module).empty());
+  test::check_traced(*net, *opened, {{x}});
+}
+
+TEST_CASE("a tracer may refuse what writes: methods, functions, and methods of a constant") {
+  struct OutOfPlace : ModuleTracer {
+    Node* create_node(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
+                      std::source_location where) override {
+      const auto* call = std::get_if<CallFunction>(&op);
+      const auto* target = call ? std::get_if<const Operator*>(&call->target) : nullptr;
+      const auto* method = std::get_if<CallMethod>(&op);
+      if ((target && (*target)->base_name().ends_with('_')) || (method && method->target.ends_with('_')))
+        throw std::runtime_error("in place");
+      return ModuleTracer::create_node(std::move(op), args, kwargs, name, where);
+    }
+  };
+  OutOfPlace tracer;
+  const torch::Tensor constant = torch::ones({3});
+  CHECK_THROWS_WITH(tracer.trace([](auto x) { return x.add_(1); }), "in place");
+  CHECK_THROWS_WITH(tracer.trace([](auto x) { return relu_(x); }), "in place");
+  CHECK_THROWS_WITH(tracer.trace([&]<class T>(T x) { return T(constant).add_(x); }), "in place");
+  CHECK(tracer.trace([&]<class T>(T x) { return T(constant).add(x); }).size() == 4);
+  CHECK(same(constant, torch::ones({3})));
 }
 
 TEST_CASE("call_module may change what a module is given, and what its value is") {
@@ -337,18 +390,42 @@ TEST_CASE("parameters and buffers are read once, other tensors become constants,
   HolderImpl net;
   const auto gm = symbolic_trace(net);
   CHECK(targets_of(gm->graph(), Opcode::get_attr) ==
-        Texts{"weight", "buffer", "_tensor_constant1", "_tensor_constant2", "_tensor_constant3", "_tensor_constant0"});
+        Texts{"weight", "buffer", "_tensor_constant1", "_tensor_constant2", "_tensor_constant0"});
   for (const std::string& name : targets_of(gm->graph(), Opcode::get_attr)) CHECK_FALSE(name.starts_with("__"));
   CHECK(gm->attribute("_tensor_constant1").is_same(net.plain));
   test::check_traced(net, *gm, {{torch::randn({2, 4})}});
 
   ModuleTracer tracer;
   tracer.trace(net);
-  CHECK(tracer.get_fresh_qualname("_tensor_constant") == "_tensor_constant4");
+  CHECK(tracer.get_fresh_qualname("_tensor_constant") == "_tensor_constant3");
   CHECK(tracer.get_fresh_qualname("weight") == "weight0");
   const torch::Tensor captured = torch::randn({3});
   const auto f = symbolic_trace([&](auto x) { return captured.matmul(captured) * x.matmul(captured) + captured; });
   CHECK(targets_of(f->graph(), Opcode::get_attr) == Texts{"_tensor_constant0", "_tensor_constant1"});
+}
+
+TEST_CASE("what is computed from parameters alone is no constant: refused, or recorded of values of the trace") {
+  const torch::Tensor x = torch::randn({2, 4});
+  for (const int way : {0, 1}) {
+    CAPTURE(way);
+    const auto fault = fault_of<TraceError>([&] {
+      ComputingImpl net(way);
+      symbolic_trace(net);
+    });
+    CHECK(fault.id == 324);
+    CHECK(fault.says("T(weight)"));
+  }
+  ComputingImpl frozen(2), net(3);
+  CHECK(same((*symbolic_trace(frozen))(x), frozen.forward(x)));
+  const auto gm = symbolic_trace(net);
+  test::check_traced(net, *gm, {{x}});
+  CHECK(targets_of(gm->graph(), Opcode::get_attr) == Texts{"weight", "_tensor_constant0"});
+  CHECK(targets_of(gm->graph(), Opcode::call_module) == Texts{"fc"});
+  {
+    const torch::NoGradGuard no_grad;
+    for (const torch::Tensor& parameter : net.parameters()) parameter.mul_(3);
+  }
+  CHECK(same((*gm)(x), net.forward(x)));
 }
 
 TEST_CASE("names of nodes are snake case, targets are as they were registered") {
@@ -500,6 +577,7 @@ TEST_CASE("results of every kind come back") {
   CHECK_FALSE(symbolic_trace([](auto) { return std::nullopt; })->call<std::optional<torch::Tensor>>(x).has_value());
   CHECK(symbolic_trace([] { return std::pair(1, 2.5); })->call<std::pair<int, double>>() == std::pair(1, 2.5));
   CHECK(symbolic_trace([] {})->run({}).isNone());
+  CHECK(symbolic_trace([] {})->code() == "void forward() {\n}\n");
   const auto nested = symbolic_trace([](auto t) { return std::tuple(std::vector{t, -t}, std::pair(t.sum(), 7)); });
   const auto [list, pair] = nested->call<std::tuple<std::array<torch::Tensor, 2>, std::pair<torch::Tensor, int>>>(x);
   CHECK(same(list[1], -x));
@@ -512,6 +590,11 @@ TEST_CASE("results of every kind come back") {
   // A struct of several types is a tuple of its members in generated code, which does not know the struct.
   const auto mixed = symbolic_trace([](auto t) { return std::map<std::string, std::vector<Proxy>>{{"a", {t}}}; });
   CHECK(mixed->code().starts_with("std::map<std::string, std::vector<torch::Tensor>> forward(torch::Tensor x)"));
+  CHECK(
+      symbolic_trace([](auto) { return std::tuple<>(); })->code().starts_with("std::tuple<> forward(torch::Tensor x)"));
+  const auto typed = symbolic_trace([](auto image, auto n) { return image.call("area", n); },
+                                    concrete_args(input("image", PH.typed("my::Image")), input("n", PH_NUMBER)));
+  CHECK(typed->code().find(" forward(my::Image image, double n) {") != std::string::npos);
 }
 
 // --- tracing again ---------------------------------------------------------------------------------------------------

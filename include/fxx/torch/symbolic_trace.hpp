@@ -75,6 +75,7 @@ class ModuleTracer : public Tracer {
   /// A name that the root, and what tracing added to it, does not have: `prefix`0, `prefix`1, ...
   virtual std::string get_fresh_qualname(std::string_view prefix);
   /// One get_attr node for each tensor and trace; a tensor that the root does not own is kept as `_tensor_constant<i>`.
+  /// Throws TraceError (E324) for one that was computed from parameters.
   Node* attribute(const void* tensor) override;
   /// Where forward switched gradients off, arguments are detached. Throws TraceError (E316) where that cannot be said: a
   /// leaf module with several results, gradients switched on.

@@ -129,6 +129,12 @@ FXX_INLINE Node* ModuleTracer::attribute(const void* pointer) {
   if (node && !node->is_erased()) return node;
   std::string name = owner().name_of(tensor);
   if (name.empty()) {
+    if (tensor.requires_grad() && !tensor.is_leaf())
+      throw TraceError(ErrorId::constant_is_intermediate,
+                       "ModuleTracer::attribute: C++ computed a tensor from parameters alone, so the graph would keep "
+                       "its present values and pass no gradients on. Compute it from a value of the trace, "
+                       "T(weight) * 2 with T the type of the input, or detach() it",
+                       context());
     name = get_fresh_qualname(detail::constant_prefix);
     constants_.emplace(name, tensor);
   }
