@@ -57,6 +57,7 @@ enum class ErrorId : std::uint16_t {
   constant_is_intermediate = 324,
   gradient_in_forward = 325,
   training_flag_unknown = 326,
+  module_changed = 327,
   no_shape_rule = 330,
   // rewriting
   rewrite_limit = 401,

@@ -218,6 +218,8 @@ TEST_CASE("attention of torch::nn may be called across: it asks whether query an
   CHECK(traced(equal, {torch::ones({2}), torch::ones({3})})->graph().size() == 3);
 }
 
+Tensor fails_in_an_operator(const Tensor& x) { return torch::matmul(x, torch::ones({4})); }
+
 TEST_CASE("what forward throws passes as it is, the tracer is off afterwards, and the next trace works") {
   const Tensor x = torch::rand({3});
   struct Mine {
@@ -238,11 +240,13 @@ TEST_CASE("what forward throws passes as it is, the tracer is off afterwards, an
   CHECK(is_off());
   std::string text;
   try {
-    traced([](const Tensors& t) { return torch::matmul(t[0], torch::ones({4})); }, {x});
+    traced([](const Tensors& t) { return fails_in_an_operator(t[0]); }, {x});
   } catch (const c10::Error& e) {
-    text = e.what();
+    text = e.what_without_backtrace();
   }
   CHECK(contains(text, "size"));
+  CHECK(contains(text, "While tracing 'aten::matmul', called by"));
+  CHECK(contains(text, "fails_in_an_operator"));
   CHECK(is_off());
   const Tensor unseen = x * 2 + 1;
   const auto gm = traced([](const Tensors& t) { return t[0].exp(); }, {x});
@@ -594,6 +598,106 @@ TEST_CASE("constants are kept as they are when they are met: memory of others, w
   });
 }
 
+TEST_CASE("memory that C++ fills: read and written through views, in parts, again and again") {
+  const auto same_again = [](auto f) {
+    const auto gm = trace(f, {torch::randn({4})});
+    gm->graph().lint();
+    for (int i = 0; i < 2; ++i) {
+      const torch::Tensor x = torch::randn({4});
+      CHECK(same((*gm)(x), f(x)));
+    }
+    return gm;
+  };
+  const auto fill = [](const Tensor& t, float from) {
+    for (std::int64_t i = 0; i < t.numel(); ++i) t.data_ptr<float>()[i] = from + static_cast<float>(i);
+  };
+  const auto is_constant = [](const GraphModule& gm) {
+    for (const Node* node : gm.graph().nodes())
+      if (node->operation() && node->operation()->base_name() == "empty") return false;
+    return true;
+  };
+  // Written through a view of it, whole and in part.
+  CHECK(is_constant(*same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4});
+    fill(c, 1);
+    c.view({2, 2}).add_(1);
+    return c * x;
+  })));
+  CHECK(is_constant(*same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4});
+    fill(c, 1);
+    c[1] = 7, c.slice(0, 2, 3).copy_(x.slice(0, 0, 1));
+    return c * x;
+  })));
+  // The view was there before.
+  CHECK(is_constant(*same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4}), v = c.view({2, 2});
+    fill(c, 1);
+    const Tensor y = v.sum(0);
+    c.mul_(2);
+    return torch::cat({y, v.view({4}) * x});
+  })));
+  // Filled between two parts that operators write.
+  CHECK(is_constant(*same_again([&](Tensor x) {
+    const Tensor c = torch::empty({2, 2});
+    fill(c, 5);
+    c[0].copy_(x.slice(0, 0, 2));
+    return c * 2;
+  })));
+  // Overwritten by an operator, what C++ wrote is gone; read without being written, it is what it happens to be.
+  CHECK(!is_constant(*same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4});
+    fill(c, 1);
+    return c.copy_(x) + 1;
+  })));
+  CHECK(!is_constant(*same_again([&](Tensor x) { return torch::zeros_like(torch::empty({4})) + x; })));
+  // A buffer of C++'s, used again and again.
+  same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4});
+    Tensor sum = x;
+    for (int i = 0; i < 3; ++i) {
+      fill(c, static_cast<float>(i));
+      sum = sum + c + c;
+    }
+    return sum;
+  });
+  // Copies of what C++ filled.
+  same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4});
+    fill(c, 2);
+    const Tensor d = c.to(torch::kDouble), e = c.contiguous();
+    d.add_(1);
+    return e + d.to(torch::kFloat) * x;
+  });
+  // Overlapping and odd memory.
+  same_again([&](Tensor x) {
+    const Tensor c = torch::empty_strided({4}, {0});
+    c.data_ptr<float>()[0] = 3;
+    return c * x;
+  });
+  same_again([&](Tensor x) {
+    const Tensor c = torch::empty_strided({2, 2}, {8, 1});
+    c.data_ptr<float>()[0] = c.data_ptr<float>()[1] = c.data_ptr<float>()[8] = c.data_ptr<float>()[9] = 3;
+    return c.reshape({4}) * x;
+  });
+  same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4}, torch::kBool);
+    for (int i = 0; i < 4; ++i) c.data_ptr<bool>()[i] = i % 2 == 0;
+    return torch::where(c, x, -x);
+  });
+  // An operator after a second filling has nothing to write to.
+  const auto twice = [&](Tensor x) {
+    const Tensor c = torch::empty({4});
+    fill(c, 1);
+    const Tensor y = x + c;
+    fill(c, 2);
+    return c.add_(y);
+  };
+  const Fault fault = fault_of<TraceError>([&] { trace(twice, {torch::randn({4})}); });
+  CHECK(fault.id == 320);
+  CHECK(fault.says("second time"));
+}
+
 TEST_CASE("sparse inputs are refused by name") {
   const Tensor dense = torch::eye(3);
   for (const Tensor& x : {dense.to_sparse(), dense.to_sparse_csr()}) {
@@ -872,6 +976,173 @@ TEST_CASE("autocast, function transforms, gradients inside forward and values co
   CHECK(id_of([&](const Tensors& t) { return t[0] * computed.detach(); }) == 0);
   CHECK(id_of([&](const Tensors& t) { return t[0] * w; }) == 0);
   CHECK(is_off());
+}
+
+struct Doubled : torch::autograd::Function<Doubled> {
+  static Tensor forward(torch::autograd::AutogradContext*, const Tensor& x) { return x * 2; }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list& grads) {
+    return {grads[0] * 3};  // not what autograd would have made of forward
+  }
+};
+
+TEST_CASE("a torch::autograd::Function in forward would lose its backward: it is refused, outside it works") {
+  const Tensor x = torch::rand({3});
+  const auto uses_function = [](const Tensors& t) { return Doubled::apply(t[0].exp()) + 1; };
+  const Fault fault = fault_of<TraceError>([&] { traced(uses_function, {x}); });
+  CHECK(fault.id == 325);
+  CHECK(fault.says("torch::autograd::Function"));
+  CHECK(is_off());
+  const auto check_outside = [&] {
+    const Tensor z = x.clone().requires_grad_();
+    Doubled::apply(z).sum().backward();
+    CHECK(same(z.grad(), torch::full({3}, 3.f)));
+  };
+  check_outside();
+  // In a trace within a trace, and after it in the outer one.
+  const auto inner = [&](const Tensors& t) {
+    traced([](const Tensors& u) { return u[0] * 2; }, {torch::rand({2})});
+    return uses_function(t);
+  };
+  CHECK(fault_of<TraceError>([&] { traced(inner, {x}); }).id == 325);
+  // Threads of the code's own are none of the trace's.
+  const auto gm = traced(
+      [&](const Tensors& t) {
+        std::thread(check_outside).join();
+        return t[0] * 2;
+      },
+      {x});
+  CHECK(same((*gm)(x), x * 2));
+}
+
+TEST_CASE("sizes that elements decide are told when the code reads them, and refused under strict") {
+  const Tensor x = torch::tensor({1.f, -2.f, 3.f, -4.f, 5.f});
+  const auto notes_of = [&](auto&& f) {
+    TraceReport report;
+    trace(f, {x}, {.report = &report});
+    return report.notes;
+  };
+  const auto told = [&](std::string_view what, auto f) {
+    CAPTURE(what);
+    const std::vector<std::string> notes = notes_of(f);
+    REQUIRE(notes.size() == 1);
+    CHECK(contains(notes[0], what));
+    CHECK(contains(notes[0], "elements"));
+    const Fault strict = fault_of<TraceError>([&] { trace(f, {x}, {.strict = true}); });
+    CHECK(strict.id == 322);
+    CHECK(strict.says(what));
+    CHECK(is_off());
+  };
+  told("nonzero.size(0) = 3", [](Tensor t) { return t.sum() / (t > 0).nonzero().size(0); });
+  told(".size(0) = 3", [](Tensor t) {
+    return t.masked_select(t > 0).view({t.masked_select(t > 0).size(0), 1});
+  });
+  told("index.size(0) = 3", [](Tensor t) {
+    const Tensor positive = t.index({t > 0});
+    Tensor sum = torch::zeros({});
+    for (std::int64_t i = 0; i < positive.size(0); ++i) sum = sum + positive[i];
+    return sum;
+  });
+  told("mul.size(0) = 3", [](Tensor t) { return (t.index({t > 0}) * 2).numel() > 2 ? t * 2 : t; });
+  told(".size(0) = 5", [](Tensor t) { return std::get<0>(torch::_unique(t)).size(0) > 1 ? t * 2 : t; });
+  told("where[0].size(0) = 3", [](Tensor t) { return t * torch::where(t > 0)[0].size(0); });
+  told("repeat_interleave.size(0)", [](Tensor t) { return t.sum() * t.repeat_interleave(torch::arange(5)).size(0); });
+  const auto silent = [&](auto f) { CHECK(notes_of(f).empty()); };
+  silent([](Tensor t) { return t.index({t > 0}).view({-1, 1}).sum(); });
+  silent([](Tensor t) { return t.index({torch::tensor({0, 2})}).view({2, 1}) * t.size(0); });
+  silent([](Tensor t) { return t.repeat_interleave(2).view({t.size(0), 2}); });
+  silent([](Tensor t) { return torch::where(t > 0, t, -t).view({t.size(0), 1}); });
+}
+
+TEST_CASE("what the graph does not do in its next run is told: values that the code keeps, seeds") {
+  struct Cache : torch::nn::Module {
+    Tensor keys;
+    Tensor forward(Tensor x) {
+      keys = keys.defined() ? torch::cat({keys, x}) : x * 1;
+      return keys.sum(0);
+    }
+  } cache;
+  TraceReport report;
+  const Tensor x = torch::rand({2, 3});
+  trace(cache, {x}, {.report = &report});
+  REQUIRE(report.notes.size() == 1);
+  CHECK(contains(report.notes[0], "holds on to %mul"));
+  trace([](Tensor t) { return t.exp() + t; }, {x}, {.report = &report});
+  CHECK(report.notes.empty());
+  trace(
+      [](Tensor t) {
+        torch::manual_seed(static_cast<std::uint64_t>(123));
+        return t + torch::rand({2, 3});
+      },
+      {x}, {.report = &report});
+  REQUIRE(report.notes.size() == 1);
+  CHECK(contains(report.notes[0], "manual_seed"));
+  trace([](Tensor t) { return t + torch::rand({2, 3}); }, {x}, {.report = &report});
+  CHECK(report.notes.empty());
+}
+
+TEST_CASE("forward that registers or replaces parameters is refused the first time, and traced the next") {
+  struct Lazy : torch::nn::Module {
+    Tensor weight;
+    Tensor forward(Tensor x) {
+      if (!weight.defined()) weight = register_parameter("weight", torch::rand({x.size(1), 2}));
+      return torch::matmul(x, weight);
+    }
+  } lazy;
+  const Tensor x = torch::rand({2, 3});
+  const Fault fault = fault_of<TraceError>([&] { trace(lazy, {x}); });
+  CHECK(fault.id == 327);
+  CHECK(fault.says("'weight'"));
+  Lazy ready;
+  ready.forward(x);
+  CHECK(same((*trace(ready, {x}))(x), ready.forward(x)));
+  struct Replaces : torch::nn::Module {
+    torch::nn::Linear fc = register_module("fc", torch::nn::Linear(3, 3));
+    Tensor forward(Tensor x) { return (fc = replace_module("fc", torch::nn::Linear(3, 3)))(x); }
+  } replaces;
+  CHECK(fault_of<TraceError>([&] { trace(replaces, {x}); }).id == 327);
+}
+
+TEST_CASE("a buffer that is written to where no operator is recorded is refused; what is recorded is not") {
+  struct Counts : torch::nn::Module {
+    Tensor count = register_buffer("count", torch::zeros({3}));
+    std::function<void(Tensor&)> write;
+    Tensor forward(Tensor x) {
+      write(count);
+      return x + count;
+    }
+  } counts;
+  const Tensor x = torch::rand({2, 3});
+  counts.write = [](Tensor& count) { std::thread([&] { count.add_(1); }).join(); };
+  const Fault fault = fault_of<TraceError>([&] { trace(counts, {x}); });
+  CHECK(fault.id == 321);
+  CHECK(fault.says("'count'"));
+  CHECK(is_off());
+  counts.write = [](Tensor& count) { count.add_(1), count.view({3})[0].mul_(2), count.detach().sub_(1); };
+  counts.count.zero_();
+  const auto gm = trace(counts, {x});
+  Counts again;
+  again.write = counts.write;
+  again.forward(x);
+  CHECK(same((*gm)(x), again.forward(x)));
+}
+
+TEST_CASE("a run at other sizes that fails says which inputs had others when the graph was made") {
+  const auto f = [](Tensor x, Tensor y) { return x.view({x.size(0), 2, 2}) + y; };
+  const auto gm = trace(f, {torch::rand({3, 4}), torch::rand({2})}, {.input_names = {"image", "offset"}});
+  const auto text_of = [&](Tensors inputs) -> std::string {
+    try {
+      (*gm)(inputs[0], inputs[1]);
+    } catch (const c10::Error& e) {
+      return e.what_without_backtrace();
+    }
+    return {};
+  };
+  const std::string text = text_of({torch::rand({5, 4}), torch::rand({2})});
+  CHECK(contains(text, "Input 'image' has the sizes [5, 4]; the graph was made with [3, 4]"));
+  CHECK(!contains(text, "'offset'"));
+  CHECK(contains(text_of({torch::rand({3, 4}), torch::rand({3})}), "Input 'offset' has the sizes [3]"));
+  CHECK(text_of({torch::rand({3, 4}), torch::rand({1})}).empty());
 }
 
 TEST_CASE("inference mode: traced in it, or in part, the graph computes what the module does") {

@@ -101,7 +101,7 @@ TEST_CASE("finding out whose flags they are leaves statistics, the next random n
   CHECK(net.drop->is_training());
   CHECK(!net.frozen->is_training());
   CHECK(called_modules(gm->graph()) == std::set<std::string>{"norm", "drop", "frozen"});
-  // Without dropout, or when nobody asks for it, the code is run once.
+  // When nobody asks for flags, the code is run once.
   const int before = net.runs;
   trace(net, {x}, {.training_flags = false});
   CHECK(net.runs == before + 1);
@@ -125,7 +125,11 @@ TEST_CASE("where the module cannot be told, the flag stays, and a note says so")
     Tensor forward(Tensor t) { return is_training() ? torch::dropout(drop(t.exp()), 0.5, true) : drop(t); }
   } branches;
   branches.eval();
-  CHECK(notes_of(branches).find("other operators") != std::string::npos);
+  TraceReport both;
+  trace(branches, {x}, {.report = &both});
+  REQUIRE(both.notes.size() == 2);
+  CHECK(both.notes[0].find("asks whether it trains") != std::string::npos);
+  CHECK(both.notes[1].find("other operators") != std::string::npos);
   struct Mixes : torch::nn::Module {
     torch::nn::Dropout drop{0.5};
     Mixes() { register_module("drop", drop); }
@@ -156,6 +160,69 @@ TEST_CASE("where the module cannot be told, the flag stays, and a note says so")
   CHECK(count_of(twofold->graph(), ops::batch_norm) == 2);
   REQUIRE(report.notes.size() == 2);
   CHECK(report.notes[0].find("batch_norm") != std::string::npos);
+}
+
+TEST_CASE("code that asks whether it trains is told apart from modules that follow train() by themselves") {
+  const Tensor x = torch::rand({4, 3, 6, 6});
+  struct Auxiliary : torch::nn::Module {
+    torch::nn::Conv2d conv{torch::nn::Conv2dOptions(3, 3, 1)};
+    torch::nn::BatchNorm2d norm{3};
+    int runs = 0;
+    std::function<Tensor(const Auxiliary&, Tensor)> rest;
+    Auxiliary() { register_module("conv", conv), register_module("norm", norm); }
+    Tensor forward(Tensor t) {
+      ++runs;
+      return rest(*this, norm(conv(t)));
+    }
+  } net;
+  using Rest = std::function<Tensor(const Auxiliary&, Tensor)>;
+  const auto notes_in = [&](bool training, Rest rest) {
+    net.rest = std::move(rest);
+    net.train(training);
+    const Tensor mean = net.norm->running_mean.clone();
+    TraceReport report;
+    trace(net, {x}, {.report = &report});
+    // One run is what the module has seen, in the mode that it was in.
+    CHECK(net.is_training() == training);
+    CHECK(net.norm->is_training() == training);
+    CHECK((difference(net.norm->running_mean, mean) != 0) == training);
+    return report.notes;
+  };
+  const Rest plain = [](const Auxiliary&, Tensor t) { return torch::relu(t); };
+  const Rest branches = [](const Auxiliary& a, Tensor t) { return a.is_training() ? t + 1 : t * 2; };
+  const Rest less = [](const Auxiliary& a, Tensor t) { return a.is_training() ? t : t.relu(); };
+  const Rest number = [](const Auxiliary& a, Tensor t) { return t * (a.is_training() ? 0.5 : 1.0); };
+  const Rest leaky = [](const Auxiliary& a, Tensor t) { return torch::rrelu(t, 0.1, 0.3, a.is_training()); };
+  const Rest other_input = [](const Auxiliary& a, Tensor t) {
+    const Tensor u = t.exp(), v = t.sin();
+    return a.is_training() ? u * u + v : u * v + v;
+  };
+  for (const bool training : {false, true}) {
+    CAPTURE(training);
+    CHECK(notes_in(training, plain).empty());
+    for (const auto& [rest, words] :
+         {std::pair{branches, training ? "aten::add" : "aten::mul"}, std::pair{less, "relu"},
+          std::pair{number, "aten::mul"}, std::pair{other_input, "aten::mul"}}) {
+      const std::vector<std::string> notes = notes_in(training, rest);
+      REQUIRE(notes.size() == 1);
+      CAPTURE(notes[0]);
+      CHECK(notes[0].find("asks whether it trains") != std::string::npos);
+      CHECK(notes[0].find(words) != std::string::npos);
+      CHECK(notes[0].find(training ? "in train mode is" : "in eval mode is") != std::string::npos);
+    }
+    // A flag that operators are given is followed or told of as a flag.
+    for (const std::string& note : notes_in(training, leaky))
+      CHECK(note.find("asks whether it trains") == std::string::npos);
+  }
+  // Nobody is told when nobody asks, and of code that fails in the other mode.
+  net.rest = branches;
+  const int before = net.runs;
+  trace(net, {x}, {.training_flags = false});
+  CHECK(net.runs == before + 1);
+  CHECK(notes_in(false, [](const Auxiliary& a, Tensor t) {
+          TORCH_CHECK(!a.is_training(), "for inference only");
+          return t * 2;
+        }).empty());
 }
 
 TEST_CASE("recurrent modules are calls again: they follow train(), make their state for any batch, give all results") {

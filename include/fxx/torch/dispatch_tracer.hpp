@@ -39,7 +39,7 @@ class DispatchTracer {
   /// The argument for a value that the traced code returned.
   Argument argument_for(const c10::IValue& value);
   /// Stops recording; traced tensors that the code kept become ordinary ones. Throws TraceError (E321) when another
-  /// thread called operators with traced tensors.
+  /// thread called operators with traced tensors, or wrote to a buffer.
   void stop();
 
   /// Constants met on the way, with the names that get_attr nodes have for them.
@@ -47,8 +47,8 @@ class DispatchTracer {
   const std::vector<detail::TracedRead>& reads() const;
   /// Where the nodes were made, if asked for: what Node::source() does not tell.
   const std::vector<std::pair<Node*, Backtrace>>& places() const;
-  /// Does the code keep traced tensors beyond its results? To be asked when these are gone, before stop().
-  bool keeps_tensors() const;
+  /// What the code keeps beyond its results, the latest first. To be asked when these are gone, before stop().
+  std::vector<const Node*> held() const;
 
   class Implementation;
 

@@ -20,8 +20,11 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/torch/autograd_watch.hpp"
 #include "fxx/torch/dispatch_tracer.hpp"
 #include "fxx/torch/execute.hpp"
+#include "fxx/torch/fresh_memory.hpp"
+#include "fxx/torch/shape_rules.hpp"
 #include "fxx/torch/values.hpp"
 #include "fxx/trace/proxy.hpp"
 #include "fxx/trace/scope.hpp"
@@ -79,12 +82,16 @@ class DispatchTracer::Implementation {
         state_(std::make_shared<detail::SharedTrace>(graph, options.reads)),
         gradients_(at::GradMode::is_enabled()) {
     refuse_modes();
-    for (const ModuleOwner::Tensor& entry : owner.tensors())
+    for (const ModuleOwner::Tensor& entry : owner.tensors()) {
       if (entry.tensor.has_storage())
         attribute_storages_.emplace(entry.tensor.storage().unsafeGetStorageImpl(), entry.name);
+      if (entry.kind == AttributeInfo::Kind::buffer && entry.tensor.has_storage() && !entry.tensor.is_inference())
+        buffers_.emplace(storage_of(entry.tensor), WatchedBuffer{&entry, entry.tensor._version()});
+    }
     previous_ = detail::current_tracer();
     detail::current_tracer() = this;
     include_.emplace(detail::trace_key);
+    autograd_.emplace();
   }
   ~Implementation() { stop(); }
 
@@ -92,6 +99,7 @@ class DispatchTracer::Implementation {
     if (stopped_) return;
     stopped_ = true;
     detail::current_tracer() = previous_;
+    autograd_.reset();
     include_.reset();
     state_->release();
   }
@@ -103,6 +111,10 @@ class DispatchTracer::Implementation {
                          "' was called with a traced tensor on another thread, whose operators a graph cannot order. "
                          "Trace code that runs on one thread",
                      {{}, detail::user_place(where), traced_modules()});
+  }
+  /// Writes of recorded operators are known; all others would be lost.
+  void refuse_written_buffers() const {
+    for (const auto& [storage, buffer] : buffers_) refuse_written(buffer);
   }
 
   at::Tensor input(const at::Tensor& tensor, const std::string& name) {
@@ -152,6 +164,7 @@ class DispatchTracer::Implementation {
     // Everything about the arguments is read before the call, which consumes them.
     Call call{.op = op, .detached = gradients_ && !at::GradMode::is_enabled()};
     call.depends = has(op.traits, Trait::random);
+    call.sizes_from_values = sizes_from_values(handle, stack);
     std::vector<KeywordArgument> kwargs;
     std::vector<Argument> all(count);
     std::size_t written = 0;
@@ -172,10 +185,14 @@ class DispatchTracer::Implementation {
     // Known to the graph when somebody uses it, as a constant.
     if (options_.freeze_random && has(op.traits, Trait::random) && call.given.empty()) return;
 
-    // A copy that `to` or `contiguous` made of memory that no recorded operator wrote is as unknown to the graph.
-    bool unwritten = op.base_name().starts_with("empty") || op.base_name().starts_with("new_empty");
+    // A copy that `to` or `contiguous` made of fresh memory is as unknown to the graph.
+    call.gives_fresh = op.base_name().starts_with("empty") || op.base_name().starts_with("new_empty");
     if (has(op.traits, Trait::fresh_view))
-      for (const Given& given : call.given) unwritten = unwritten || is_unwritten(given.inner);
+      for (const Given& given : call.given)
+        if (const FreshMemory* fresh = fresh_memory(given.inner)) {
+          call.gives_fresh = true;
+          call.copies_filled = call.copies_filled || fresh->filled();
+        }
 
     Node* node = tracer_.create_node(CallFunction{&op}, std::span<const Argument>(all.data(), written), kwargs);
     if (call.modules) node->set_module_stack(*call.modules);
@@ -186,13 +203,13 @@ class DispatchTracer::Implementation {
       if (result.isTensor()) {
         if (result.toTensor().defined()) {
           if (item < 0) node->set_tensor_meta(tensor_meta_of(bare(result.toTensor())));
-          result = traced_result(result.toTensor(), {node, item, call.depends, call.detached}, call, unwritten);
+          result = traced_result(result.toTensor(), value_of(call, node, item), call);
         }
       } else if (result.isTensorList()) {
         int k = 0;
         c10::List<at::Tensor> list;
         for (const at::Tensor& tensor : result.toTensorVector())
-          list.push_back(traced_result(tensor, {node, k++, call.depends, call.detached}, call, false));
+          list.push_back(traced_result(tensor, value_of(call, node, k++), call));
         result = std::move(list);
       }
       if (item >= 0) ++item;
@@ -203,14 +220,21 @@ class DispatchTracer::Implementation {
   const std::vector<std::pair<std::string, at::Tensor>>& constants() const { return constants_; }
   const std::vector<detail::TracedRead>& reads() const { return state_->reads(); }
   const std::vector<std::pair<Node*, Backtrace>>& places() const { return places_; }
-  bool keeps_tensors() const { return state_->count() > 0; }
+  std::vector<const Node*> held() const { return state_->held(); }
 
  private:
   using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+  using FreshMemory = detail::FreshMemory;
+  enum class SizedBy { sizes, values, repeats, mask };
 
   struct TrackedMemory {
     WeakStorage storage;
     bool depends_on_inputs;
+  };
+  /// A buffer of the module's, as far as recorded operators have written to it.
+  struct WatchedBuffer {
+    const ModuleOwner::Tensor* tensor;
+    std::int64_t version;
   };
   /// A tensor that is no traced one, as a parameter or a constant is. Held, so that its address means it alone.
   struct Plain {
@@ -224,7 +248,8 @@ class DispatchTracer::Implementation {
   struct Call {
     const Operator& op;
     bool detached;
-    bool depends = false;
+    bool depends = false, sizes_from_values = false;
+    bool gives_fresh = false, copies_filled = false;  // memory that no operator has written, filled by C++
     std::vector<Given> given = {};
     const ModuleStack* modules = nullptr;  // that own a parameter among the arguments
   };
@@ -242,8 +267,10 @@ class DispatchTracer::Implementation {
     const at::Tensor& t = bare(tensor);
     return t.has_storage() ? t.storage().unsafeGetStorageImpl() : nullptr;
   }
-  bool is_unwritten(const at::Tensor& tensor) const {
-    return !unwritten_.empty() && unwritten_.contains(storage_of(tensor));
+  FreshMemory* fresh_memory(const at::Tensor& tensor) {
+    if (fresh_.empty()) return nullptr;
+    const auto found = fresh_.find(storage_of(tensor));
+    return found == fresh_.end() ? nullptr : &found->second;
   }
   /// Where the code is: the user's line, and the module whose parameters it used last.
   ErrorContext here(std::string node = {}) const {
@@ -257,6 +284,14 @@ class DispatchTracer::Implementation {
                      "trace: a tensor has memory that it got without the dispatcher (.data(), set_data(), "
                      "variable_data(), another thread), so the graph would freeze its contents. Use detach(), or "
                      "operators, instead",
+                     here());
+  }
+  void refuse_written(const WatchedBuffer& buffer) const {
+    if (buffer.tensor->tensor._version() == buffer.version) return;
+    throw TraceError(ErrorId::traced_on_other_thread,
+                     "trace: the buffer '" + buffer.tensor->name +
+                         "' was written to while the code was traced, by no operator that the trace has seen: on "
+                         "another thread, or where tracing is switched off. Trace code that runs on one thread",
                      here());
   }
   void refuse_modes(const Operator* op = nullptr) const {
@@ -294,8 +329,28 @@ class DispatchTracer::Implementation {
     // What belongs to a trace around this one is recorded there.
     const bool outer = previous_ && std::any_of(call.given.begin(), call.given.end(),
                                                 [](const Given& g) { return detail::traced(g.inner) != nullptr; });
-    if (outer) previous_->record(handle, stack);
-    else handle.callBoxed(stack);
+    std::vector<WatchedBuffer*> buffers;
+    if (!buffers_.empty())
+      for (const Given& given : call.given) {
+        if (own(given.passed) && !call.op.mutates) continue;
+        const auto [first, last] = buffers_.equal_range(storage_of(given.inner));
+        for (auto found = first; found != last; ++found) {
+          refuse_written(found->second);
+          buffers.push_back(&found->second);
+        }
+      }
+    try {
+      if (outer) previous_->record(handle, stack);
+      else handle.callBoxed(stack);
+    } catch (c10::Error& error) {
+      const ErrorContext place = here();
+      error.add_context("While tracing '" + std::string(call.op.name) + "'" +
+                        (place.source.empty() ? "" : ", called by " + place.source) +
+                        (place.modules.empty() ? "" : ", in " + place.modules));
+      throw;
+    }
+    // Batch norm writes to its statistics without its schema saying so.
+    for (WatchedBuffer* buffer : buffers) buffer->version = buffer->tensor->tensor._version();
   }
 
   at::Tensor alias_of(const at::Tensor& tensor) {
@@ -308,7 +363,7 @@ class DispatchTracer::Implementation {
 
   at::Tensor wrap(const at::Tensor& tensor, Value value) {
     track(tensor, value);
-    return at::detail::make_tensor<TracedTensor>(tensor, value, state_, is_unwritten(tensor));
+    return at::detail::make_tensor<TracedTensor>(tensor, value, state_, fresh_memory(tensor) != nullptr);
   }
   /// Notes whose values the memory holds.
   void track(const at::Tensor& tensor, const Value& value) {
@@ -324,7 +379,7 @@ class DispatchTracer::Implementation {
 
   /// What the code gets for a result: what it passed, where an operator in place returns that; else a new traced
   /// tensor.
-  at::Tensor traced_result(at::Tensor tensor, const Value& value, const Call& call, bool unwritten) {
+  at::Tensor traced_result(at::Tensor tensor, const Value& value, const Call& call) {
     for (const Given& given : call.given) {
       if (!given.inner.is_same(tensor)) continue;
       if (!call.op.mutates) {
@@ -337,7 +392,8 @@ class DispatchTracer::Implementation {
       track(tensor, value);
       return given.passed;
     }
-    if (unwritten && tensor.numel() > 0) unwritten_.insert(storage_of(tensor));
+    if (call.gives_fresh && tensor.numel() > 0 && bare(tensor).has_storage())
+      fresh_.try_emplace(storage_of(tensor), value.node, bare(tensor), call.copies_filled);
     return wrap(tensor, value);
   }
   void rebind(const at::Tensor& passed, const Value& value) {
@@ -352,8 +408,11 @@ class DispatchTracer::Implementation {
   /// Weak references keep the addresses of dead memory from being used again; once in a while they are let go.
   void forget_dead() {
     if (storages_.size() < next_sweep_) return;
+    std::erase_if(fresh_, [](const auto& entry) {
+      const at::Tensor& tensor = entry.second.tensor;
+      return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
+    });
     std::erase_if(storages_, [](const auto& entry) { return entry.second.storage.use_count() == 0; });
-    std::erase_if(unwritten_, [&](const c10::StorageImpl* storage) { return !storages_.contains(storage); });
     next_sweep_ = std::max<std::size_t>(1024, 2 * storages_.size());
   }
 
@@ -362,8 +421,10 @@ class DispatchTracer::Implementation {
   Node* node_of(const Value& value) { return value.item < 0 ? value.node : tracer_.item(value.node, value.item); }
   Argument argument(const at::Tensor& tensor) {
     if (!tensor.defined()) return {};
-    freeze_if_unwritten(tensor);
-    return node_of(find(tensor));
+    return node_of(read(tensor));
+  }
+  Value value_of(const Call& call, Node* node, int item) const {
+    return {node, item, call.depends, call.detached, call.sizes_from_values};
   }
 
   Value find(const at::Tensor& tensor, bool detaches = false) {
@@ -406,9 +467,7 @@ class DispatchTracer::Implementation {
 
   /// Kept by reference, as a tensor that a callable captured, unless its memory is somebody else's (from_blob).
   std::string add_constant(const at::Tensor& tensor, bool copied) {
-    std::string name;
-    do name = "_tensor_constant" + std::to_string(next_constant_++);
-    while (owner_.tensor(name).defined());
+    std::string name = owner_.fresh_name(detail::constant_prefix, next_constant_);
     const at::Tensor& inside = bare(tensor);
     copied = copied || (inside.has_storage() && !inside.storage().resizable());
     if (!copied && inside.has_storage()) constant_storages_[storage_of(tensor)].push_back(constants_.size());
@@ -427,15 +486,41 @@ class DispatchTracer::Implementation {
     static const std::unordered_set<std::string_view> names = {"fill_", "zero_", "copy_", "set_", "resize_"};
     return parameter.name == "out" || has(op.traits, Trait::random) || names.contains(op.base_name());
   }
-  /// An empty tensor that is read before any operator wrote to it was filled in C++ (data_ptr, accessor): it is a
-  /// constant with the values that it has now.
-  void freeze_if_unwritten(const at::Tensor& tensor) {
-    if (!is_unwritten(tensor)) return;
-    rebind(tensor, {get_attr(add_constant(tensor, true), tensor), -1, false});
+  /// Memory that C++ filled becomes a constant with the values that it has now, for the views of it as well. False when
+  /// it is one already, with others.
+  bool freeze(FreshMemory& fresh, const at::Tensor& tensor) {
+    if (fresh.is_frozen()) return fresh.is_as_frozen();
+    const std::string name = add_constant(fresh.tensor, true);
+    fresh.freeze();
+    TracedTensor* traced = own(tensor);
+    if (traced && traced->value.node == fresh.node && fresh.node->num_users() == 0) {
+      traced->value = {fresh.node = get_attr(name, fresh.tensor), -1, false};
+    } else {
+      fresh.node->set_op(GetAttr{name});
+      fresh.node->set_args_kwargs({}, {});
+    }
+    return true;
+  }
+  /// The value of a tensor whose elements an operator reads.
+  Value read(const at::Tensor& tensor, bool detaches = false) {
+    FreshMemory* fresh = fresh_memory(tensor);
+    // C++ may fill the same memory again and again, and does so under handles that the trace has not seen.
+    if (fresh && fresh->filled() && !(own(tensor) && freeze(*fresh, tensor)))
+      return {get_attr(add_constant(tensor, true), tensor), -1, false};
+    return find(tensor, detaches);
   }
   /// Operators write to the memory from now on: C++ may not.
-  void written(const at::Tensor& tensor) {
-    if (unwritten_.erase(storage_of(tensor)) > 0) state_->close(bare(tensor).storage());
+  void written(const at::Tensor& tensor, bool overwritten) {
+    if (FreshMemory* fresh = fresh_memory(tensor)) {
+      const bool whole = overwritten && bare(tensor).numel() == fresh->tensor.numel();
+      if (!whole && fresh->filled() && !freeze(*fresh, tensor))
+        throw TraceError(ErrorId::traced_data_access,
+                         "trace: an operator writes to memory that C++ code (data_ptr, accessor) filled a second time "
+                         "after operators had read it; the graph has no word for that. Make a tensor for each filling",
+                         here());
+      fresh_.erase(storage_of(tensor));
+      state_->close(bare(tensor).storage());
+    }
     keep_constants_in(storage_of(tensor));
   }
 
@@ -477,15 +562,15 @@ class DispatchTracer::Implementation {
   Argument argument(const c10::IValue& value, const Parameter& parameter, Call& call) {
     const auto tensor = [&](const at::Tensor& t) -> Argument {
       if (!t.defined()) return {};
-      if (parameter.written ? !overwrites(call.op, parameter) : !call.op.aliases) freeze_if_unwritten(t);
-      const Value v = find(t, call.op.base_name() == "detach");
-      if (parameter.written) {
-        // A view of a parameter or buffer that was made before the trace: the graph has no name for it.
-        if (!v.depends_on_inputs && !own(t) && attribute_storages_.contains(storage_of(t))) refuse_alias();
-        written(t);
-      }
+      if (parameter.written) written(t, overwrites(call.op, parameter));
+      const bool detaches = call.op.base_name() == "detach";
+      const Value v = call.op.aliases || parameter.written ? find(t, detaches) : read(t, detaches);
+      // A view of a parameter or buffer that was made before the trace: the graph has no name for it.
+      if (parameter.written && !v.depends_on_inputs && !own(t) && attribute_storages_.contains(storage_of(t)))
+        refuse_alias();
       call.given.push_back({inner_of(t), t});
       call.depends = call.depends || v.depends_on_inputs;
+      call.sizes_from_values = call.sizes_from_values || v.sizes_from_values;
       if (v.modules) call.modules = last_modules_ = v.modules;
       Node* node = node_of(v);
       return call.detached && v.depends_on_inputs && !v.without_gradient ? detach(node) : node;
@@ -513,6 +598,32 @@ class DispatchTracer::Implementation {
     const auto& standard = handle.schema().arguments()[i].default_value();
     return standard && !value.isTensor() && !standard->isTensor() && !value.isList() &&
            value.tagKind() == standard->tagKind() && value == *standard;
+  }
+
+  /// Do elements decide how large the results are?
+  bool sizes_from_values(const c10::OperatorHandle& handle, const torch::jit::Stack& stack) {
+    const c10::OperatorName& name = handle.operator_name();
+    const auto [known, fresh] = sized_by_.try_emplace(&handle.schema(), SizedBy::sizes);
+    if (fresh) {
+      if (name.name == "aten::index") known->second = SizedBy::mask;
+      else if (name.name == "aten::repeat_interleave" && name.overload_name != "self_int")
+        known->second = SizedBy::repeats;
+      // Operators composed of those that have the tag do not have it.
+      else if (handle.hasTag(at::Tag::dynamic_output_shape) || detail::is_data_dependent(name) ||
+               (name.name == "aten::where" && handle.schema().arguments().size() == 1))
+        known->second = SizedBy::values;
+    }
+    switch (known->second) {
+      case SizedBy::sizes: return false;
+      case SizedBy::values: return true;
+      case SizedBy::repeats: return stack.back().isNone();
+      case SizedBy::mask: break;
+    }
+    const auto indices = stack.back().toListRef();
+    return std::any_of(indices.begin(), indices.end(), [](const c10::IValue& index) {
+      return index.isTensor() && index.toTensor().defined() &&
+             (index.toTensor().scalar_type() == at::kBool || index.toTensor().scalar_type() == at::kByte);
+    });
   }
 
   // --- questions -----------------------------------------------------------------------------------------------------
@@ -605,7 +716,10 @@ class DispatchTracer::Implementation {
   std::unordered_map<const c10::TensorImpl*, Plain> plain_;
   std::unordered_map<const c10::StorageImpl*, TrackedMemory> storages_;
   std::unordered_map<const c10::StorageImpl*, std::string> attribute_storages_;
-  std::unordered_set<const c10::StorageImpl*> unwritten_;  // made by empty(), and by no recorded operator written since
+  std::unordered_map<const c10::StorageImpl*, FreshMemory> fresh_;
+  std::unordered_multimap<const c10::StorageImpl*, WatchedBuffer> buffers_;  // views share them
+  std::optional<detail::AutogradWatch> autograd_;
+  std::unordered_map<const c10::FunctionSchema*, SizedBy> sized_by_;
   std::vector<std::pair<std::string, at::Tensor>> constants_;
   std::unordered_map<const c10::StorageImpl*, std::vector<std::size_t>> constant_storages_;  // of those not copied
   std::unordered_map<const Node*, Node*> detached_;
@@ -642,6 +756,7 @@ FXX_INLINE at::Tensor DispatchTracer::input(const at::Tensor& tensor, const std:
 FXX_INLINE void DispatchTracer::stop() {
   implementation_->stop();
   implementation_->refuse_foreign();
+  implementation_->refuse_written_buffers();
 }
 FXX_INLINE Argument DispatchTracer::argument_for(const c10::IValue& value) {
   return implementation_->argument_for(value);
@@ -653,7 +768,7 @@ FXX_INLINE const std::vector<detail::TracedRead>& DispatchTracer::reads() const 
 FXX_INLINE const std::vector<std::pair<Node*, Backtrace>>& DispatchTracer::places() const {
   return implementation_->places();
 }
-FXX_INLINE bool DispatchTracer::keeps_tensors() const { return implementation_->keeps_tensors(); }
+FXX_INLINE std::vector<const Node*> DispatchTracer::held() const { return implementation_->held(); }
 
 FXX_INLINE void write_stack_traces(std::span<const std::pair<Node*, Backtrace>> places) {
   for (const auto& [node, where] : places)

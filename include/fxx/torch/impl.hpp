@@ -7,6 +7,7 @@
     "fxx/torch/impl.hpp is for compiled builds: define FXX_COMPILED_LIB everywhere, or include fxx/torch.hpp instead"
 #endif
 
+#include "fxx/torch/autograd_watch.ipp"
 #include "fxx/torch/box.ipp"
 #include "fxx/torch/compile.ipp"
 #include "fxx/torch/containers.ipp"

@@ -68,12 +68,14 @@ class Plan {
     int at;
     bool has_default;
     c10::IValue standard;
+    std::optional<std::vector<std::int64_t>> sizes = {};  // when the graph was made
   };
+  using GivenSizes = c10::SmallVector<std::int64_t, 16>;  // for each tensor: how many, and the sizes
   class Maker;
 
   c10::IValue load(const Source& source, std::vector<c10::IValue>& registers) const;
   void execute(const Call& call, std::vector<c10::IValue>& registers, std::vector<c10::IValue>& stack) const;
-  [[noreturn]] void explain(const Node& node) const;
+  [[noreturn]] void explain(const Node& node, const GivenSizes& given) const;
 
   std::vector<Input> inputs_;
   std::vector<Step> steps_;

@@ -10,6 +10,7 @@
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/torch/plan.hpp"
+#include "fxx/torch/traced_tensor.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -137,6 +138,8 @@ class Plan::Maker {
         [&](const Placeholder& o) {
           Input input{o.target, register_of(node), !node.args().empty(), {}};
           if (input.has_default) input.standard = to_ivalue(node.arg(0));
+          if (node.tensor_meta())
+            input.sizes.emplace(node.tensor_meta()->shape.begin(), node.tensor_meta()->shape.end());
           plan_.inputs_.push_back(std::move(input));
         },
         [](const GetAttr&) {},
@@ -388,10 +391,20 @@ FXX_INLINE void Plan::execute(const Call& call, std::vector<c10::IValue>& regist
     if (call.results[i] >= 0) registers[static_cast<std::size_t>(call.results[i])] = std::move(stack[i]);
 }
 
-/// Adds the node to the exception that is in flight.
-FXX_INLINE void Plan::explain(const Node& node) const {
+/// Adds the node to the exception that is in flight, and inputs that are not as large as those of the trace.
+FXX_INLINE void Plan::explain(const Node& node, const GivenSizes& given) const {
   const std::string text = format_node(node), source = node.source();
-  const std::string where = "While executing " + text + (source.empty() ? "" : "\nOriginal code: " + source);
+  std::string where = "While executing " + text + (source.empty() ? "" : "\nOriginal code: " + source);
+  const std::int64_t* at = given.begin();
+  for (const Input& input : inputs_) {
+    if (!input.sizes || at == given.end()) continue;
+    const c10::IntArrayRef sizes(at + 1, static_cast<std::size_t>(std::max<std::int64_t>(*at, 0)));
+    if (*at >= 0 && sizes != *input.sizes)
+      where += "\nInput '" + input.name + "' has the sizes " + c10::str(sizes) + "; the graph was made with " +
+               c10::str(c10::IntArrayRef(*input.sizes)) +
+               ", and sizes that the traced code read are fixed in it unless they were declared dynamic";
+    at += 1 + sizes.size();
+  }
   try {
     throw;
   } catch (c10::Error& e) {
@@ -410,12 +423,19 @@ FXX_INLINE c10::IValue Plan::run(std::span<c10::IValue> inputs) const {
                                                 " inputs were given; the graph takes " +
                                                 std::to_string(inputs_.size()));
   std::vector<c10::IValue> registers(static_cast<std::size_t>(registers_));
+  GivenSizes sizes;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const bool given = i < inputs.size() && !(inputs[i].isTensor() && !inputs[i].toTensor().defined());
     if (!given && !inputs_[i].has_default)
       throw RunError(ErrorId::input_mismatch, "GraphModule: input '" + inputs_[i].name + "' (number " +
                                                   std::to_string(i) + ") is missing or undefined; the graph takes " +
                                                   std::to_string(inputs_.size()) + " inputs");
+    if (inputs_[i].sizes) {
+      // To ask a traced tensor is what a trace takes note of.
+      const bool known = given && inputs[i].isTensor() && !detail::traced(inputs[i].toTensor());
+      sizes.push_back(known ? inputs[i].toTensor().dim() : -1);
+      if (known) sizes.append(inputs[i].toTensor().sizes().begin(), inputs[i].toTensor().sizes().end());
+    }
     registers[static_cast<std::size_t>(inputs_[i].at)] = given ? std::move(inputs[i]) : inputs_[i].standard;
   }
   std::vector<c10::IValue> stack;
@@ -433,7 +453,7 @@ FXX_INLINE c10::IValue Plan::run(std::span<c10::IValue> inputs) const {
       if (step.result >= 0) registers[static_cast<std::size_t>(step.result)] = std::move(result);
     }
   } catch (...) {
-    explain(*nodes_[at]);
+    explain(*nodes_[at], sizes);
   }
   return load(output_, registers);
 }

@@ -52,22 +52,49 @@ FXX_INLINE std::string unregistered_parameters(const Graph& graph, const TracedC
          list + ". Register them with register_module or register_parameter";
 }
 
+/// What is traced.
+struct TracedCode {
+  torch::nn::Module& root;
+  bool is_module;  // of the user's; else the root is an empty one, for a callable
+  const ModuleOwner& owner;
+  const RunTraced& run;
+  std::span<const std::string> input_names;
+};
+
 /// What one run of the code left.
 struct Recording {
   Graph graph;
   std::map<std::string, GraphModule::Attribute> constants;
   std::vector<TracedRead> reads;
   std::vector<std::pair<Node*, Backtrace>> places;
-  bool keeps_tensors = false;  // the code holds on to values of the trace
+  std::vector<std::string> notes;
+  std::string kept;     // "%sum, %view": values of the trace that the code holds on to
+  bool seeded = false;  // the code gave the generator of random numbers another seed
 };
 
-FXX_INLINE Recording record_run(const ModuleOwner& owner, const RunTraced& run, std::vector<at::Tensor> inputs,
-                                std::span<const std::string> names, RecordOptions options) {
+FXX_INLINE std::string list_held(const std::vector<const Node*>& held) {
+  std::vector<std::string_view> names;
+  for (const Node* node : held)
+    if (node && std::find(names.begin(), names.end(), node->name()) == names.end()) names.push_back(node->name());
+  std::string list;
+  for (std::size_t i = 0; i < names.size() && i < 4; ++i) list += (i ? ", %" : "%") + std::string(names[i]);
+  if (names.size() > 4) list += " and " + std::to_string(names.size() - 4) + " more";
+  return list;
+}
+
+FXX_INLINE std::uint64_t seed_of_default_generator() {
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard lock(generator.mutex());
+  return generator.current_seed();
+}
+
+FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, RecordOptions options) {
   Recording out;
-  DispatchTracer tracer(out.graph, owner, options);
-  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = tracer.input(inputs[i], names[i]);
+  const std::uint64_t seed = seed_of_default_generator();
+  DispatchTracer tracer(out.graph, code.owner, options);
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = tracer.input(inputs[i], code.input_names[i]);
   try {
-    const c10::IValue result = run(inputs);
+    const c10::IValue result = code.run(inputs);
     out.graph.output(tracer.argument_for(result));
     inputs.clear();
   } catch (const c10::Error& error) {
@@ -78,7 +105,8 @@ FXX_INLINE Recording record_run(const ModuleOwner& owner, const RunTraced& run, 
                      "trace: the traced code asks for gradients, which a graph of operators does not have. Trace the "
                      "part before it; autograd goes through the GraphModule");
   }
-  out.keeps_tensors = tracer.keeps_tensors();
+  out.kept = list_held(tracer.held());
+  out.seeded = seed_of_default_generator() != seed;
   tracer.stop();
   out.reads = tracer.reads();
   out.places = tracer.places();
@@ -182,6 +210,102 @@ FXX_INLINE void refuse_baked(const std::vector<TraceReport::Size>& sizes) {
                        ". Declare the dimensions dynamic, use -1 where a size is inferred, or trace without strict");
 }
 
+/// Empty, or what to tell of sizes that elements decide.
+FXX_INLINE std::string sizes_of_elements(const Graph& graph, std::vector<TracedRead> reads) {
+  std::erase_if(reads, [](const TracedRead& read) { return !read.from_values; });
+  const std::vector<TraceReport::Size> sizes = sizes_read(graph, reads);
+  if (sizes.empty()) return {};
+  std::string list;
+  for (std::size_t i = 0; i < sizes.size() && i < 4; ++i) list += (i ? "; " : "") + describe_size(sizes[i]);
+  if (sizes.size() > 4) list += "; and " + std::to_string(sizes.size() - 4) + " more";
+  return "trace: the code reads sizes that the elements of tensors decide: " + list +
+         ". The graph keeps what the code made of them, for other elements too. Use operators that need no such size "
+         "(masked_fill, torch::where, -1 in view)";
+}
+
+// --- what to tell ---------------------------------------------------------------------------------------------------
+
+/// Runs the code again, for its graph in other modes, with fake tensors where it takes them: nothing is computed then.
+/// Code that keeps values of one run for the next gets real ones. What the runs do to the module is undone.
+class FurtherRuns {
+ public:
+  FurtherRuns(const TracedCode& code, const std::vector<at::Tensor>& inputs, const Recording& recorded)
+      : code_(code), inputs_(inputs), state_(code.owner), fakes_(recorded.kept.empty()) {}
+  Graph operator()() {
+    if (fakes_) try {
+        std::vector<at::Tensor> given;
+        for (const at::Tensor& input : inputs_) given.push_back(fake_like(input));
+        return record_run(code_, given, {}).graph;
+      } catch (const TraceError&) {
+        fakes_ = false;  // an operator without a shape rule
+      } catch (const c10::Error&) {
+        fakes_ = false;
+      }
+    return record_run(code_, inputs_, {}).graph;
+  }
+
+ private:
+  const TracedCode& code_;
+  const std::vector<at::Tensor>& inputs_;
+  ModuleState state_;
+  bool fakes_;
+};
+
+/// Empty, or what to tell of code that does something else in the other mode. It runs once more.
+FXX_INLINE std::string branch_on_mode(const TracedCode& code, const Graph& graph, FurtherRuns& runs) {
+  try {
+    const Graph other = graph_in_other_mode(code.root, std::ref(runs));
+    const auto [here, there] = first_difference(graph, other);
+    if (!here) return {};
+    const std::string now = code.root.is_training() ? "train" : "eval",
+                      then = code.root.is_training() ? "eval" : "train";
+    return "trace: the code asks whether it trains: " + format_node(*here) + " in " + now + " mode is " +
+           (there ? format_node(*there) : "nothing") + " in " + then + " mode. The graph is that of " + now +
+           " mode, whatever train() and eval() say; trace once in each mode";
+  } catch (const TraceError&) {
+    return {};  // the other mode cannot be traced, so nobody uses it
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+/// The graph knows the module as it was before the run.
+FXX_INLINE void refuse_registered(const TracedCode& code) {
+  if (!code.is_module) return;
+  const ModuleOwner now(code.root);
+  for (const ModuleOwner::Tensor& entry : now.tensors())
+    if (!code.owner.tensor(entry.name).is_same(entry.tensor))
+      throw TraceError(ErrorId::module_changed,
+                       "trace: forward registers '" + entry.name +
+                           "' or replaces it, so the graph would make it anew in every run. Run the module once before "
+                           "it is traced, or register it in the constructor");
+}
+
+/// What else to tell of a run.
+FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const std::vector<at::Tensor>& inputs,
+                                             const Graph& graph, const Recording& run, const TraceOptions& options) {
+  std::vector<std::string> notes;
+  const auto note = [&](std::string text) {
+    if (!text.empty()) notes.push_back(std::move(text));
+  };
+  const std::string sizes = sizes_of_elements(graph, run.reads);
+  if (options.strict && !options.report && !sizes.empty()) throw TraceError(ErrorId::sizes_baked, sizes);
+  note(sizes);
+  if (!run.kept.empty())
+    note("trace: the code holds on to " + run.kept +
+         " after the run, in members or globals. If its next run goes on from there, the graph does not: it starts as "
+         "this run did. State belongs into registered buffers that operators write to");
+  if (run.seeded)
+    note(
+        "trace: the code seeds the generator of random numbers (torch::manual_seed), which the graph does not. Seed "
+        "it before the graph runs");
+  if (code.is_module && options.training_flags && run.kept.empty()) {
+    FurtherRuns runs(code, inputs, run);
+    note(branch_on_mode(code, graph, runs));
+  }
+  return notes;
+}
+
 // --- dynamic dimensions ----------------------------------------------------------------------------------------------
 
 /// The input with another size: its own slices again and again, so that values stay what the code can work with.
@@ -209,8 +333,7 @@ FXX_INLINE bool same_constant_tensor(const at::Tensor& a, const at::Tensor& b) {
 }
 
 /// The code's graph for all sizes: traced at several, solved.
-FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& run,
-                                    const std::vector<at::Tensor>& inputs, std::span<const std::string> names,
+FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at::Tensor>& inputs,
                                     const TraceOptions& options) {
   const std::vector<std::string> size_of = size_names(options.dynamic);
   SizeSet given(size_of.size(), -1);
@@ -245,20 +368,22 @@ FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& r
       at::Tensor& input = sized[options.dynamic[i].input];
       input = resized(input, dims[i], sizes[which[i]]);
     }
-    recordings.push_back(record_run(owner, run, std::move(sized), names,
-                                    {.places = true, .reads = true, .freeze_random = options.freeze_random}));
+    recordings.push_back(
+        record_run(code, std::move(sized), {.places = true, .reads = true, .freeze_random = options.freeze_random}));
     SizedTrace trace{std::move(recordings.back().graph), sizes, {}};
     for (const TracedRead& r : recordings.back().reads) trace.reads.push_back({r.node, r.item, r.dim, r.value});
     traces.push_back(std::move(trace));
   };
   const std::vector<SizeSet> first{given};
+  std::vector<std::string> notes;
   for (const SizeSet& sizes : sizes_to_trace(options.dynamic, first)) {
     if (traces.empty()) {
       record(sizes);
+      notes = notes_of(code, inputs, traces[0].graph, recordings[0], options);
       continue;
     }
     // The first run is the one that counts; what the others do to the module is undone.
-    const ModuleState state(owner);
+    const ModuleState state(code.owner);
     try {
       record(sizes);
     } catch (const c10::Error& error) {
@@ -271,7 +396,7 @@ FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& r
     }
   }
   for (const SizeSet& sizes : smallest_sizes(options.dynamic, traces[0].sizes)) {
-    const ModuleState state(owner);
+    const ModuleState state(code.owner);
     try {
       record(sizes);
     } catch (const TraceError&) {
@@ -292,13 +417,14 @@ FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& r
   for (;;) {
     const auto more = with_lines([&] { return more_sizes_to_trace(traces, options.dynamic); });
     if (more.empty()) break;
-    const ModuleState state(owner);
+    const ModuleState state(code.owner);
     for (const SizeSet& sizes : more) record(sizes);
   }
   if (options.record_stack_traces) write_stack_traces(recordings[0].places);
   Graph solved = with_lines([&] { return solve_sizes(traces, options.dynamic); });
 
   Recording out = std::move(recordings[0]);
+  out.notes = std::move(notes);
   for (const auto& [name, value] : out.constants)
     for (std::size_t i = 1; i < recordings.size(); ++i) {
       const auto other = recordings[i].constants.find(name);
@@ -318,27 +444,6 @@ FXX_INLINE Recording record_dynamic(const ModuleOwner& owner, const RunTraced& r
 }
 
 // --- training flags --------------------------------------------------------------------------------------------------
-
-/// Runs the code again for the flags of its operators, with fake tensors where it takes them: nothing is computed then,
-/// and nothing that the module has is written to. Code that keeps values of one run for the next gets real ones.
-FXX_INLINE std::function<std::vector<FlagUse>()> further_runs(const ModuleOwner& owner, const RunTraced& run,
-                                                              const std::vector<at::Tensor>& inputs,
-                                                              std::span<const std::string> names,
-                                                              const Recording& recorded) {
-  return [&owner, &run, &inputs, names, state = std::make_shared<ModuleState>(owner),
-          fakes = !recorded.keeps_tensors]() mutable {
-    if (fakes) try {
-        std::vector<at::Tensor> given;
-        for (const at::Tensor& input : inputs) given.push_back(fake_like(input));
-        return flag_uses(record_run(owner, run, given, names, {}).graph);
-      } catch (const TraceError&) {
-        fakes = false;  // an operator without a shape rule
-      } catch (const c10::Error&) {
-        fakes = false;
-      }
-    return flag_uses(record_run(owner, run, inputs, names, {}).graph);
-  };
-}
 
 /// A module that does what a dropout operator does; null for any other operator.
 FXX_INLINE std::shared_ptr<torch::nn::Module> dropout_module(const Node& node) {
@@ -362,10 +467,9 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> dropout_module(const Node& node) {
 
 /// Lets dropout be the call of a module again, whose flag follows train() and eval(). `uses` are those of the recorded
 /// operators, before they were put together.
-FXX_INLINE void follow_training_flags(torch::nn::Module& root, bool is_module, const ModuleOwner& owner,
-                                      Recording& recorded, const std::vector<FlagUse>& uses,
-                                      const std::function<std::vector<FlagUse>()>& record,
-                                      std::vector<std::string>& notes) {
+FXX_INLINE void follow_training_flags(const TracedCode& code, Recording& recorded, const std::vector<FlagUse>& uses,
+                                      FurtherRuns& runs, std::vector<std::string>& notes) {
+  const ModuleOwner& owner = code.owner;
   Graph& graph = recorded.graph;
   std::map<std::string_view, Node*> open;
   for (Node* node : graph.nodes())
@@ -374,9 +478,9 @@ FXX_INLINE void follow_training_flags(torch::nn::Module& root, bool is_module, c
   if (open.empty()) return;
   std::vector<FlagOwner> owners(uses.size(), {FlagOwner::Kind::unknown});
   std::string why = "the code is no module's, so nothing says whose flag it is";
-  if (is_module) {
+  if (code.is_module) {
     try {
-      FlagOwners found = find_flag_owners(root, owner, uses, record);
+      FlagOwners found = find_flag_owners(code.root, owner, uses, [&] { return flag_uses(runs()); });
       owners = std::move(found.of_uses);
       if (found.own_train)
         notes.push_back(
@@ -452,14 +556,18 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   const std::string type = owner.class_name();
   const TracingScope tracing(nullptr, type);
   TraceReport report;
+  const TracedCode code{root, is_module, owner, run, names};
   const bool watch = options.strict || options.report;
   Recording recorded =
       options.dynamic.empty()
-          ? record_run(owner, run, inputs, names,
+          ? record_run(code, inputs,
                        {.places = options.record_stack_traces, .reads = watch, .freeze_random = options.freeze_random})
-          : record_dynamic(owner, run, inputs, names, options);
+          : record_dynamic(code, inputs, options);
   write_stack_traces(recorded.places);
   Graph& graph = recorded.graph;
+  refuse_registered(code);
+  if (options.dynamic.empty()) recorded.notes = notes_of(code, inputs, graph, recorded, options);
+  report.notes = std::move(recorded.notes);
   if (watch) {
     report.sizes = sizes_read(graph, recorded.reads);
     if (options.strict && !options.report) refuse_baked(report.sizes);
@@ -472,9 +580,10 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     reroll_modules(graph, owner);
     reroll_recurrent(graph, owner);
   }
-  if (options.leaf_modules && options.training_flags && !uses.empty())
-    follow_training_flags(root, is_module, owner, recorded, uses, further_runs(owner, run, inputs, names, recorded),
-                          report.notes);
+  if (options.leaf_modules && options.training_flags && !uses.empty()) {
+    FurtherRuns runs(code, inputs, recorded);
+    follow_training_flags(code, recorded, uses, runs, report.notes);
+  }
   // Left over: memory that became a constant, reads that re-rolling made needless.
   erase_unread_memory(graph);
   for (Node* node : graph.nodes().reversed()) {

@@ -33,6 +33,7 @@ struct TracedValue {
   int item = -1;                         // of a node with several results
   bool depends_on_inputs = false;        // or on parameters, or on random numbers
   bool without_gradient = false;         // computed under a NoGradGuard of the traced code
+  bool sizes_from_values = false;        // how large it is, elements decide: nonzero, a mask as an index
   const ModuleStack* modules = nullptr;  // of a parameter or buffer: the modules that own it
 };
 
@@ -42,12 +43,14 @@ struct TracedRead {
   int item;
   std::int64_t dim, value;
   std::uint32_t nodes_before;  // how many nodes the graph had by then
+  bool from_values;            // elements decide it
   Backtrace where;
 };
 
 /// What the traced tensors of one trace share with it. Outlives the trace when code keeps traced tensors.
 class SharedTrace {
  public:
+  /// Sizes that elements decide are noted always, the others when they are watched.
   explicit SharedTrace(const Graph& graph, bool watch_sizes) : graph_(&graph), watch_sizes_(watch_sizes) {}
 
   bool on_this_thread() const { return thread_ == std::this_thread::get_id(); }
@@ -63,8 +66,8 @@ class SharedTrace {
   /// The trace is over: its tensors become ordinary ones.
   void release();
   bool live() const { return graph_ != nullptr; }
-  /// Traced tensors that somebody still holds.
-  std::size_t count() const { return count_; }
+  /// The nodes of traced tensors that somebody still holds, the latest first.
+  std::vector<const Node*> held() const;
 
  private:
   friend class TracedTensor;
@@ -77,7 +80,6 @@ class SharedTrace {
   std::string foreign_op_;
   Backtrace foreign_place_;
   TracedTensor* first_ = nullptr;
-  std::size_t count_ = 0;
 };
 
 class TracedTensor final : public c10::TensorImpl {

@@ -28,14 +28,14 @@ FXX_INLINE std::pair<std::string, Backtrace> SharedTrace::foreign_call() const {
 }
 
 FXX_INLINE void SharedTrace::note_read(const TracedValue& value, c10::IntArrayRef sizes, std::int64_t dim) {
-  if (!watch_sizes_ || !graph_ || !on_this_thread() || !value.node) return;
+  if (!(watch_sizes_ || value.sizes_from_values) || !graph_ || !on_this_thread() || !value.node) return;
   const auto nodes = static_cast<std::uint32_t>(graph_->size());
   const auto note = [&](std::int64_t d) {
     const std::int64_t size = sizes[static_cast<std::size_t>(d)];
     // A loop over the sizes reads them again and again.
     for (std::size_t i = reads_.size(); i-- > 0 && reads_[i].nodes_before == nodes;)
       if (reads_[i].node == value.node && reads_[i].item == value.item && reads_[i].dim == d) return;
-    reads_.push_back({value.node, value.item, d, size, nodes, Backtrace::capture(3)});
+    reads_.push_back({value.node, value.item, d, size, nodes, value.sizes_from_values, Backtrace::capture(3)});
   };
   if (dim >= 0) return note(dim);
   for (std::size_t d = 0; d < sizes.size(); ++d) note(static_cast<std::int64_t>(d));
@@ -49,6 +49,13 @@ FXX_INLINE void SharedTrace::close(const c10::Storage& storage) {
     tensor->open_ = false;
     tensor->storage_ = {};
   }
+}
+
+FXX_INLINE std::vector<const Node*> SharedTrace::held() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<const Node*> nodes;
+  for (const TracedTensor* tensor = first_; tensor; tensor = tensor->next_) nodes.push_back(tensor->value.node);
+  return nodes;
 }
 
 FXX_INLINE void SharedTrace::release() {
@@ -85,7 +92,6 @@ FXX_INLINE void TracedTensor::link(std::shared_ptr<SharedTrace> state) {
   next_ = state_->first_;
   if (next_) next_->previous_ = this;
   state_->first_ = this;
-  ++state_->count_;
   linked_ = true;
 }
 
@@ -98,7 +104,6 @@ FXX_INLINE void TracedTensor::unlink() {
   linked_ = false;
   (previous_ ? previous_->next_ : state_->first_) = next_;
   if (next_) next_->previous_ = previous_;
-  --state_->count_;
 }
 FXX_INLINE void TracedTensor::release_resources() {
   {

@@ -127,4 +127,60 @@ FXX_INLINE FlagOwners find_flag_owners(torch::nn::Module& root, const ModuleOwne
   return out;
 }
 
+// --- the other mode --------------------------------------------------------------------------------------------------
+
+FXX_INLINE Graph graph_in_other_mode(torch::nn::Module& root, const std::function<Graph()>& record) {
+  const bool trains = !root.is_training();
+  TrainingFlags flags(root);
+  flags.set([&](const torch::nn::Module*) { return trains; });
+  return record();
+}
+
+FXX_INLINE std::pair<const Node*, const Node*> first_difference(const Graph& a, const Graph& b) {
+  // Batch norm counts its batches while it trains; the graph has that by its module.
+  const auto counts_batches = [](const Node& node) {
+    const Node* read = node.args().empty() || !node.arg(0).is_node() ? &node : node.arg(0).node();
+    const auto* attribute = std::get_if<GetAttr>(&read->op());
+    return attribute && attribute->target.ends_with("num_batches_tracked");
+  };
+  std::unordered_map<const Node*, const Node*> of_b;
+  const auto same = [&](const auto& self, const Argument& x, const Argument& y) -> bool {
+    if (x.is_node() && y.is_node()) {
+      const auto known = of_b.find(x.node());
+      return known != of_b.end() && known->second == y.node();
+    }
+    if (x.kind() != y.kind()) return false;
+    if (!x.is_sequence()) {
+      bool nodes = false;
+      for_each_node(x, [&](const Node*) { nodes = true; });
+      return nodes || x == y;  // a dictionary or a slice of nodes: these are compared where they are made
+    }
+    const auto xs = x.items(), ys = y.items();
+    return std::equal(xs.begin(), xs.end(), ys.begin(), ys.end(),
+                      [&](const Argument& i, const Argument& j) { return self(self, i, j); });
+  };
+  auto x = a.nodes().begin(), y = b.nodes().begin();
+  for (;; ++x, ++y) {
+    while (x != a.nodes().end() && counts_batches(**x)) ++x;
+    while (y != b.nodes().end() && counts_batches(**y)) ++y;
+    const Node* left = x == a.nodes().end() ? nullptr : *x;
+    const Node* right = y == b.nodes().end() ? nullptr : *y;
+    if (!left || !right) return {left, right};
+    const std::pair<const Node*, const Node*> found{left, right};
+    const Operator* op = left->operation();
+    if (left->opcode() != right->opcode() || op != right->operation()) return found;
+    if (op) {
+      const int flag = flag_parameter(*op);
+      for (int i = 0; i < static_cast<int>(op->parameters.size()); ++i)
+        if (i != flag && !same(same, argument_or_default(*left, *op, i), argument_or_default(*right, *op, i)))
+          return found;
+    } else if (left->target() != right->target() || left->args().size() != right->args().size() ||
+               !std::equal(left->args().begin(), left->args().end(), right->args().begin(),
+                           [&](const Argument& i, const Argument& j) { return same(same, i, j); })) {
+      return found;
+    }
+    of_b.emplace(left, right);
+  }
+}
+
 }  // namespace fxx::inline FXX_ABI::detail

@@ -1,0 +1,34 @@
+// Refuses what autograd does without the dispatcher while a thread traces: torch::autograd::Function, whose forward would
+// be recorded, and whose backward would be lost.
+//
+// A function asks the thread's state of function transforms first whether it may run, so that state is one that says no.
+// Main names: detail::AutogradWatch. Cost: includes <ATen/FuncTorchTLS.h>; 0.1 us to make one.
+#pragma once
+
+#include <ATen/FuncTorchTLS.h>
+
+#include <atomic>
+#include <memory>
+
+#include "fxx/config.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+/// From construction to destruction, on the thread that makes it and those it hands its state to.
+class AutogradWatch {
+ public:
+  AutogradWatch();
+  ~AutogradWatch();
+  AutogradWatch(const AutogradWatch&) = delete;
+  AutogradWatch& operator=(const AutogradWatch&) = delete;
+
+ private:
+  std::shared_ptr<std::atomic<bool>> active_ = std::make_shared<std::atomic<bool>>(true);
+  std::unique_ptr<at::functorch::FuncTorchTLSBase> before_;
+};
+
+}  // namespace fxx::inline FXX_ABI::detail
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/autograd_watch.ipp"
+#endif

@@ -1,0 +1,52 @@
+// Bodies of torch/autograd_watch.hpp.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fxx/error.hpp"
+#include "fxx/torch/autograd_watch.hpp"
+#include "fxx/torch/traced_tensor.hpp"
+#include "fxx/trace/scope.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+/// Its members are those of LibTorch's own class, which code of function transforms takes it for: an empty stack of
+/// transforms, and two permissions that are not given.
+class RefusingState final : public at::functorch::FuncTorchTLSBase {
+ public:
+  explicit RefusingState(std::shared_ptr<const std::atomic<bool>> active) : active_(std::move(active)) {}
+  std::unique_ptr<FuncTorchTLSBase> deepcopy() const override { return std::make_unique<RefusingState>(active_); }
+  std::int64_t checkSupportsSingleLevelAutogradFunction() const override { return 0; }
+  void checkSupportsCppAutogradFunction() const override {
+    refuse("a torch::autograd::Function", "its backward would be lost");
+  }
+  void checkSupportsInplaceRequiresGrad() const override {
+    refuse("requires_grad_()", "a graph has no gradients inside");
+  }
+  void checkSupportsRetainGrad() const override { refuse("retain_grad()", "a graph has no gradients inside"); }
+
+ private:
+  void refuse(const std::string& what, const std::string& why) const {
+    if (!active_->load(std::memory_order_relaxed)) return;
+    throw TraceError(ErrorId::gradient_in_forward,
+                     "trace: the traced code uses " + what + ", and " + why +
+                         ". Trace the part before it, or make it an operator with a kernel of its own for autograd "
+                         "(TORCH_LIBRARY)",
+                     {{}, user_place(Backtrace::capture(2)), traced_modules()});
+  }
+
+  std::vector<char> transforms_;
+  [[maybe_unused]] bool permissions_[2] = {false, false};
+  std::shared_ptr<const std::atomic<bool>> active_;
+};
+
+FXX_INLINE AutogradWatch::AutogradWatch()
+    : before_(std::exchange(at::functorch::functorchTLSAccessor(), std::make_unique<RefusingState>(active_))) {}
+FXX_INLINE AutogradWatch::~AutogradWatch() {
+  active_->store(false, std::memory_order_relaxed);
+  at::functorch::functorchTLSAccessor() = std::move(before_);
+}
+
+}  // namespace fxx::inline FXX_ABI::detail

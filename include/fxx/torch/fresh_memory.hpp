@@ -1,0 +1,53 @@
+// Memory that torch::empty gave the traced code and no recorded operator has written since.
+//
+// C++ may fill it (data_ptr, accessor) where nobody sees: it is marked when it is made, and looked at before an operator
+// reads it or writes to a part of it.
+// Main names: detail::FreshMemory. Cost: includes <ATen/core/Tensor.h>; marking and looking take as long as filling it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "fxx/ir/node.hpp"
+#include "fxx/torch/fake.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+class FreshMemory {
+ public:
+  /// Of the tensor that the node made, under no wrapper. `copied`: from memory that C++ had filled.
+  FreshMemory(Node* made_by, const at::Tensor& made, bool copied) : node(made_by), tensor(made), copied_(copied) {
+    if (!copied) std::memset(bytes().data(), mark, bytes().size());
+  }
+  /// Has C++ written to it?
+  bool filled() const {
+    return copied_ || std::any_of(bytes().begin(), bytes().end(), [](unsigned char byte) { return byte != mark; });
+  }
+  /// It is a constant of the graph from now on.
+  void freeze() { frozen_.emplace(bytes().begin(), bytes().end()); }
+  bool is_frozen() const { return frozen_.has_value(); }
+  /// Does it hold what it held then?
+  bool is_as_frozen() const { return std::equal(bytes().begin(), bytes().end(), frozen_->begin(), frozen_->end()); }
+
+  Node* node;
+  at::Tensor tensor;
+
+ private:
+  static constexpr unsigned char mark = 0xa5;
+  /// None where C++ has no reach: on other devices, and of fake tensors.
+  std::span<unsigned char> bytes() const {
+    if (!tensor.device().is_cpu() || is_fake(tensor)) return {};
+    const c10::Storage& storage = tensor.storage();
+    return {static_cast<unsigned char*>(storage.mutable_data()), storage.nbytes()};
+  }
+
+  bool copied_;
+  std::optional<std::vector<unsigned char>> frozen_;
+};
+
+}  // namespace fxx::inline FXX_ABI::detail
