@@ -298,6 +298,14 @@ TEST_CASE("source lines are found where there is debug information") {
     CHECK(joined(texts) == "model::block(...) at source.cpp:6\nrun at source.cpp:12\n");
     CHECK(contains(fxx::user_stack(Debugged::captured()), "run at source.cpp:12\nmodel::block(...) at source.cpp:6"));
     for (const Frame& frame : fxx::symbolise(Debugged::captured(), SourceLines::none)) CHECK(frame.file.empty());
+    // Many at once are what each is alone.
+    const Backtrace here = Backtrace::capture(), none;
+    const Backtrace* const all[] = {&Debugged::captured(), &here, &none, &Debugged::captured()};
+    const std::vector<std::vector<Frame>> each = fxx::user_frames(all);
+    REQUIRE(each.size() == 4);
+    for (std::size_t i = 0; i < 4; ++i) CHECK(fxx::user_stack(each[i]) == fxx::user_stack(*all[i]));
+    CHECK(each[2].empty());
+    CHECK(contains(fxx::user_stack(each[3]), "run at source.cpp:12"));
   }
 }
 

@@ -1,6 +1,7 @@
 // Tracing at the dispatcher where it is easily got wrong: code that cannot be a graph, code that fails, writes, makes
 // views, or runs in several threads; and the table of operators against what LibTorch registers.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -872,6 +873,27 @@ TEST_CASE("elements of a traced tensor are out of C++'s reach, those of constant
     return t[0] * z.data_ptr<float>()[0];
   });
   refused([](const Tensors& t) { return t[0] + torch::from_blob(t[0].data_ptr(), {3}); });
+  // Behind the checks of LibTorch, its own error has the words.
+  const auto refused_by_storage = [&](const Forward& f) {
+    std::string text;
+    try {
+      traced(f, {x});
+    } catch (const std::exception& error) {
+      text = error.what();
+    }
+    CHECK(contains(text, "E320"));
+    CHECK(is_off());
+  };
+  refused_by_storage([](const Tensors& t) {
+    const void* const data = t[0].unsafeGetTensorImpl()->unsafe_storage().data();
+    return t[0] * (data ? 2 : 3);
+  });
+  refused_by_storage([](const Tensors& t) {
+    const Tensor out = torch::empty({3});
+    auto iterator = at::TensorIteratorConfig().add_output(out).add_input(t[0] * 2).build();
+    iterator.for_each([](char**, const std::int64_t*, std::int64_t) {});
+    return out;
+  });
   struct Reads : torch::nn::Module {
     Tensor w = register_parameter("w", torch::rand({3}));
     Tensor forward(Tensor t) { return t * w.data_ptr<float>()[0]; }
@@ -1034,9 +1056,7 @@ TEST_CASE("sizes that elements decide are told when the code reads them, and ref
     CHECK(is_off());
   };
   told("nonzero.size(0) = 3", [](Tensor t) { return t.sum() / (t > 0).nonzero().size(0); });
-  told(".size(0) = 3", [](Tensor t) {
-    return t.masked_select(t > 0).view({t.masked_select(t > 0).size(0), 1});
-  });
+  told(".size(0) = 3", [](Tensor t) { return t.masked_select(t > 0).view({t.masked_select(t > 0).size(0), 1}); });
   told("index.size(0) = 3", [](Tensor t) {
     const Tensor positive = t.index({t > 0});
     Tensor sum = torch::zeros({});

@@ -200,9 +200,8 @@ TEST_CASE("code that asks whether it trains is told apart from modules that foll
   for (const bool training : {false, true}) {
     CAPTURE(training);
     CHECK(notes_in(training, plain).empty());
-    for (const auto& [rest, words] :
-         {std::pair{branches, training ? "aten::add" : "aten::mul"}, std::pair{less, "relu"},
-          std::pair{number, "aten::mul"}, std::pair{other_input, "aten::mul"}}) {
+    for (const auto& [rest, words] : {std::pair{branches, training ? "add" : "mul"}, std::pair{less, "relu"},
+                                      std::pair{number, "mul"}, std::pair{other_input, "mul"}}) {
       const std::vector<std::string> notes = notes_in(training, rest);
       REQUIRE(notes.size() == 1);
       CAPTURE(notes[0]);

@@ -76,11 +76,15 @@ inline std::vector<Frame> symbolise(const Backtrace& backtrace, SourceLines line
 bool is_user_frame(const Frame& frame);
 /// The user's frames, innermost first.
 std::vector<Frame> user_frames(const Backtrace& backtrace, SourceLines lines = SourceLines::of_user);
+/// Those of many at once: symbols are looked up once for all, which costs hardly more than for one.
+std::vector<std::vector<Frame>> user_frames(std::span<const Backtrace* const> backtraces,
+                                            SourceLines lines = SourceLines::of_user);
 
 /// "Net::forward(...) at model.cpp:41"; without debug information "Net::forward(...)"; without a name "model+0x11f4".
 std::string format_frame(const Frame& frame);
 /// The user's frames as text, a line each, innermost last, as NodeMeta::stack_trace has them.
 std::string user_stack(const Backtrace& backtrace);
+std::string user_stack(std::span<const Frame> user_frames);
 
 }  // namespace fxx::inline FXX_ABI
 

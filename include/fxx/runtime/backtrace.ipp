@@ -206,6 +206,23 @@ FXX_INLINE std::vector<Frame> user_frames(const Backtrace& backtrace, SourceLine
   return frames;
 }
 
+FXX_INLINE std::vector<std::vector<Frame>> user_frames(std::span<const Backtrace* const> backtraces,
+                                                       SourceLines lines) {
+  std::vector<void*> addresses;
+  for (const Backtrace* backtrace : backtraces)
+    addresses.insert(addresses.end(), backtrace->addresses().begin(), backtrace->addresses().end());
+  std::sort(addresses.begin(), addresses.end());
+  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  const std::vector<Frame> known = symbolise(addresses, lines);
+  std::vector<std::vector<Frame>> out(backtraces.size());
+  for (std::size_t i = 0; i < backtraces.size(); ++i)
+    for (void* const address : backtraces[i]->addresses()) {
+      const auto at = std::lower_bound(addresses.begin(), addresses.end(), address) - addresses.begin();
+      if (const Frame& frame = known[static_cast<std::size_t>(at)]; is_user_frame(frame)) out[i].push_back(frame);
+    }
+  return out;
+}
+
 FXX_INLINE std::string format_frame(const Frame& frame) {
   std::string out = detail::short_function(frame.function);
   if (out.empty()) {
@@ -218,8 +235,9 @@ FXX_INLINE std::string format_frame(const Frame& frame) {
   return out;
 }
 
-FXX_INLINE std::string user_stack(const Backtrace& backtrace) {
-  const std::vector<Frame> frames = user_frames(backtrace);
+FXX_INLINE std::string user_stack(const Backtrace& backtrace) { return user_stack(user_frames(backtrace)); }
+
+FXX_INLINE std::string user_stack(std::span<const Frame> frames) {
   std::string out;
   for (std::size_t i = frames.size(); i-- > 0;) {
     if (!out.empty()) out += '\n';

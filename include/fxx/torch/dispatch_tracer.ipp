@@ -771,8 +771,11 @@ FXX_INLINE const std::vector<std::pair<Node*, Backtrace>>& DispatchTracer::place
 FXX_INLINE std::vector<const Node*> DispatchTracer::held() const { return implementation_->held(); }
 
 FXX_INLINE void write_stack_traces(std::span<const std::pair<Node*, Backtrace>> places) {
-  for (const auto& [node, where] : places)
-    if (!node->is_erased()) node->meta().stack_trace = user_stack(where);
+  std::vector<const Backtrace*> backtraces;
+  for (const auto& [node, where] : places) backtraces.push_back(&where);
+  const std::vector<std::vector<Frame>> frames = user_frames(backtraces);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    if (Node* node = places[i].first; !node->is_erased()) node->meta().stack_trace = user_stack(frames[i]);
 }
 
 }  // namespace fxx::inline FXX_ABI

@@ -3,14 +3,14 @@
 #pragma once
 
 #if !defined(FXX_COMPILED_LIB)
-#error \
-    "fxx/torch/impl.hpp is for compiled builds: define FXX_COMPILED_LIB everywhere, or include fxx/torch.hpp instead"
+#error "fxx/torch/impl.hpp is for compiled builds: define FXX_COMPILED_LIB everywhere, or include fxx/torch.hpp instead"
 #endif
 
 #include "fxx/torch/autograd_watch.ipp"
 #include "fxx/torch/box.ipp"
 #include "fxx/torch/compile.ipp"
 #include "fxx/torch/containers.ipp"
+#include "fxx/torch/dispatch_tracer.ipp"
 #include "fxx/torch/execute.ipp"
 #include "fxx/torch/fake.ipp"
 #include "fxx/torch/fold_constants.ipp"
@@ -26,7 +26,6 @@
 #include "fxx/torch/shape_rules.ipp"
 #include "fxx/torch/symbolic_trace.ipp"
 #include "fxx/torch/to_folder.ipp"
-#include "fxx/torch/dispatch_tracer.ipp"
 #include "fxx/torch/trace.ipp"
 #include "fxx/torch/traced_constants.ipp"
 #include "fxx/torch/traced_tensor.ipp"

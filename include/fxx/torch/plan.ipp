@@ -35,7 +35,7 @@ class Plan::Maker {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw RunError(ErrorId::run_failed, "Plan: " + what, {format_node(*node_), node_->source()});
+    throw RunError(ErrorId::run_failed, "GraphModule: " + what, {format_node(*node_), node_->source()});
   }
   int register_of(const Node& node) {
     int& at = registers_[node.index()];

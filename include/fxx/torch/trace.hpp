@@ -33,8 +33,8 @@ struct TraceReport {
                                        // decided something, or was computed with
   };
   std::vector<Size> sizes;
-  /// What stays as it is without the code saying so, a sentence each: training flags, parameters of modules that nobody
-  /// registered.
+  /// What stays as it is without the code saying so, a sentence each: training flags, branches on them, sizes that
+  /// elements decide, values that the code keeps for its next run, parameters of modules that nobody registered.
   std::vector<std::string> notes;
 
   std::string to_string() const;
@@ -47,9 +47,10 @@ struct TraceOptions {
   bool reroll_operators = true;
   /// Turns operators back into calls of the leaf modules whose parameters they use.
   bool leaf_modules = true;
-  /// Lets dropout follow the training flag of its module, which the operator does not name: the code is run several
-  /// times more, with other flags and fake tensors, when it calls dropout. Where the module cannot be told, the flag
-  /// stays as it is, and a warning, or `report`, says so.
+  /// Tells of code that asks whether it trains, and lets dropout follow the training flag of its module, which the
+  /// operator does not name. A module runs once more for that, in the other mode and with fake tensors, and several
+  /// times when it calls dropout; what this does to buffers and random numbers is undone. Where the module cannot be
+  /// told, the flag stays as it is, and a warning, or `report`, says so.
   bool training_flags = true;
   /// Tensors of random numbers that are made of no other tensor (torch::randn({3, 4})) become constants, as torch.fx has
   /// them; else they are drawn in every run, as the code does.
@@ -122,8 +123,9 @@ std::shared_ptr<GraphModule> trace_module(torch::nn::Module& root, bool is_modul
 /// The module as a graph: `auto gm = fxx::trace(net, {image});`. The result equals the module's on the traced inputs,
 /// and on others of the same shapes, or of any where dimensions are dynamic. Throws TraceError (E301) where the code
 /// branches on values, (E320, E321, E307) where it reaches elements behind the tracer's back, (E323) under autocast and
-/// in function transforms, and the module's own errors. The module is as it was before, but for what its code does to
-/// it in one run.
+/// in function transforms, (E325) where it asks for gradients, (E327) where it registers parameters, and the module's own
+/// errors. The module is as it was before, but for what its code does to it in one run; members that are no tensors may
+/// have seen several (TraceOptions::training_flags).
 template <class M>
 std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor> inputs,
                                    const TraceOptions& options = {}) {

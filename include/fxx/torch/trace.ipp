@@ -173,10 +173,14 @@ FXX_INLINE std::vector<TraceReport::Size> sizes_read(const Graph& graph, const s
   }
   std::vector<TraceReport::Size> sizes;
   std::map<std::string, std::size_t> known;  // the same size asked for at the same place is one
-  for (const TracedRead& read : reads) {
+  std::vector<const Backtrace*> backtraces;
+  for (const TracedRead& read : reads) backtraces.push_back(&read.where);
+  const std::vector<std::vector<Frame>> frames = user_frames(backtraces);
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    const TracedRead& read = reads[i];
     TraceReport::Size size;
     size.size = read.value;
-    size.source = user_place(read.where);
+    size.source = user_place(frames[i]);
     size.value = std::string(read.node->name()) + (read.item < 0 ? "" : "[" + std::to_string(read.item) + "]") +
                  ".size(" + std::to_string(read.dim) + ")";
     const auto [at, fresh] = known.emplace(size.value + " " + size.source, sizes.size());
@@ -410,7 +414,9 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at
       return solve();
     } catch (const TraceError&) {
       // Symbols are looked up only now that somebody reads them.
-      for (const Recording& r : recordings) write_stack_traces(r.places);
+      std::vector<std::pair<Node*, Backtrace>> places;
+      for (const Recording& r : recordings) places.insert(places.end(), r.places.begin(), r.places.end());
+      write_stack_traces(places);
       return solve();
     }
   };

@@ -51,7 +51,7 @@ struct TracedRead {
 class SharedTrace {
  public:
   /// Sizes that elements decide are noted always, the others when they are watched.
-  explicit SharedTrace(const Graph& graph, bool watch_sizes) : graph_(&graph), watch_sizes_(watch_sizes) {}
+  SharedTrace(const Graph& graph, bool watch_sizes);
 
   bool on_this_thread() const { return thread_ == std::this_thread::get_id(); }
   /// Another thread called an operator with a tensor of this trace; the trace fails when it next looks.
@@ -73,6 +73,7 @@ class SharedTrace {
   friend class TracedTensor;
   const Graph* graph_;  // null when the trace is over
   bool watch_sizes_;
+  c10::Storage closed_;  // of tensors whose elements are out of reach, refuses to give them
   std::thread::id thread_ = std::this_thread::get_id();
   std::vector<TracedRead> reads_;
   std::atomic<bool> foreign_ = false;
@@ -138,6 +139,7 @@ inline TracedTensor* traced(const at::Tensor& tensor) {
 
 /// "Net::forward(...) at net.cpp:41": the innermost function of the user's, as far as symbols tell.
 std::string user_place(const Backtrace& where);
+std::string user_place(std::span<const Frame> user_frames);
 
 }  // namespace fxx::inline FXX_ABI::detail
 

@@ -9,12 +9,25 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
-FXX_INLINE std::string user_place(const Backtrace& where) {
-  const std::vector<Frame> frames = user_frames(where);
+FXX_INLINE std::string user_place(const Backtrace& where) { return user_place(user_frames(where)); }
+FXX_INLINE std::string user_place(std::span<const Frame> frames) {
   return frames.empty() ? std::string() : format_frame(frames.front());
 }
 
+inline constexpr const char* data_refusal =
+    "trace: C++ code reads or writes the elements of a traced tensor (data_ptr, accessor, storage), so the graph would "
+    "keep the values of this run as constants. Use operators, or wrap the function that needs the elements with "
+    "fxx::wrap";
+
 // --- what a trace's tensors share ------------------------------------------------------------------------------------
+
+FXX_INLINE SharedTrace::SharedTrace(const Graph& graph, bool watch_sizes)
+    : graph_(&graph),
+      watch_sizes_(watch_sizes),
+      closed_(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0, nullptr, false)) {
+  static const std::string refusal = TraceError(ErrorId::traced_data_access, data_refusal).what();
+  closed_.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(refusal);
+}
 
 FXX_INLINE void SharedTrace::note_foreign(std::string_view op, const Backtrace& where) {
   const std::lock_guard lock(mutex_);
@@ -47,7 +60,7 @@ FXX_INLINE void SharedTrace::close(const c10::Storage& storage) {
     // is_alias_of would ask for the data of fake tensors.
     if (!tensor->open_ || tensor->storage_.unsafeGetStorageImpl() != storage.unsafeGetStorageImpl()) continue;
     tensor->open_ = false;
-    tensor->storage_ = {};
+    tensor->storage_ = closed_;
   }
 }
 
@@ -78,10 +91,8 @@ FXX_INLINE TracedTensor::TracedTensor(at::Tensor inner, TracedValue place, std::
       open_(open) {
   key_set_ = inner_.key_set().add(trace_key);
   set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
-  if (open_) {
-    storage_ = inner_.storage();
-    storage_offset_ = inner_.storage_offset();
-  }
+  storage_ = open_ ? inner_.storage() : state->closed_;
+  if (open_) storage_offset_ = inner_.storage_offset();
   link(std::move(state));
 }
 
@@ -132,10 +143,7 @@ FXX_INLINE void TracedTensor::become_plain() {
 }
 
 FXX_INLINE void TracedTensor::refuse_data() const {
-  throw TraceError(ErrorId::traced_data_access,
-                   "trace: C++ code reads or writes the elements of a traced tensor (data_ptr, accessor, storage), so "
-                   "the graph would keep the values of this run as constants. Use operators, or wrap the function that "
-                   "needs the elements with fxx::wrap",
+  throw TraceError(ErrorId::traced_data_access, data_refusal,
                    {value.node ? format_node(*value.node) : "", user_place(Backtrace::capture(2)), traced_modules()});
 }
 FXX_INLINE void TracedTensor::refuse_alias() const {

@@ -24,10 +24,8 @@ FXX_INLINE std::string dim_text(const DynamicDim& dim) {
   return "dimension " + std::to_string(dim.dim) + " of input " + std::to_string(dim.input) + ", '" + dim.name + "',";
 }
 
-FXX_INLINE std::vector<SizeSymbol> size_symbols(std::span<const DynamicDim> dims, const char* call) {
-  const auto fail = [&](const std::string& what) {
-    throw TraceError(ErrorId::dynamic_dim_invalid, std::string(call) + ": " + what);
-  };
+FXX_INLINE std::vector<SizeSymbol> size_symbols(std::span<const DynamicDim> dims) {
+  const auto fail = [&](const std::string& what) { throw TraceError(ErrorId::dynamic_dim_invalid, "trace: " + what); };
   if (dims.empty()) fail("there is no dynamic dimension; name at least one, {0, 0, \"batch\"}");
   std::vector<SizeSymbol> symbols;
   for (const DynamicDim& dim : dims) {
@@ -100,13 +98,13 @@ FXX_INLINE std::string detail::sizes_text(std::span<const std::string> names, co
 }
 
 FXX_INLINE std::vector<SizeSet> sizes_to_trace(std::span<const DynamicDim> dims, std::span<const SizeSet> given) {
-  const std::vector<detail::SizeSymbol> symbols = detail::size_symbols(dims, "sizes_to_trace");
+  const std::vector<detail::SizeSymbol> symbols = detail::size_symbols(dims);
   const std::size_t count = symbols.size();
   std::vector<detail::SizePicker> pickers(symbols.begin(), symbols.end());
   std::vector<SizeSet> sets;
   for (const SizeSet& set : given) {
     if (set.size() != count)
-      throw TraceError(ErrorId::dynamic_dim_invalid, "sizes_to_trace: a given set has " + std::to_string(set.size()) +
+      throw TraceError(ErrorId::dynamic_dim_invalid, "trace: a given set has " + std::to_string(set.size()) +
                                                          " sizes; there are " + std::to_string(count) +
                                                          " distinct names of dynamic dimensions");
     SizeSet& allowed = sets.emplace_back(set);
@@ -164,7 +162,7 @@ FXX_INLINE std::vector<SizeSet> sizes_to_trace(std::span<const DynamicDim> dims,
 
 FXX_INLINE std::vector<SizeSet> smallest_sizes(std::span<const DynamicDim> dims, const SizeSet& base) {
   std::vector<SizeSet> sets;
-  const std::vector<detail::SizeSymbol> symbols = detail::size_symbols(dims, "smallest_sizes");
+  const std::vector<detail::SizeSymbol> symbols = detail::size_symbols(dims);
   for (std::size_t i = 0; i < symbols.size(); ++i) {
     const auto& [name, minimum, maximum, step, input, dim] = symbols[i];
     const std::int64_t smallest = (std::max<std::int64_t>(minimum, 0) + step - 1) / step * step;
@@ -186,13 +184,8 @@ FXX_INLINE std::int64_t next_dynamic_size() {
 /// Walks the traces in step and makes one graph of them.
 class SizeSolver {
  public:
-  SizeSolver(std::span<const SizedTrace> traces, std::span<const DynamicDim> dims, const char* call)
-      : traces_(traces),
-        dims_(dims),
-        call_(call),
-        symbols_(size_symbols(dims, call)),
-        names_(size_names(dims)),
-        fit_(symbols_, sets()) {}
+  SizeSolver(std::span<const SizedTrace> traces, std::span<const DynamicDim> dims)
+      : traces_(traces), dims_(dims), symbols_(size_symbols(dims)), names_(size_names(dims)), fit_(symbols_, sets()) {}
 
   /// With `wanted`, goes on where several expressions fit and collects sizes that would tell them apart.
   Graph solve(std::vector<SizeSet>* wanted) {
@@ -236,7 +229,7 @@ class SizeSolver {
     return sets;
   }
   [[noreturn]] void invalid(const std::string& what) const {
-    throw TraceError(ErrorId::dynamic_dim_invalid, std::string(call_) + ": " + what);
+    throw TraceError(ErrorId::dynamic_dim_invalid, "trace: " + what);
   }
   void check_traces() const {
     if (traces_.empty() || !fit_.enough_sets())
@@ -319,8 +312,8 @@ class SizeSolver {
           remedy = "Code often does something else at a size of " + std::to_string(traces_[side].sizes[i]) +
                    ": raise the minimum of '" + names_[i] + "' to 2 if that is so. " + remedy;
     throw TraceError(ErrorId::traces_differ,
-                     std::string(call_) + ": the code does different things at different sizes, first in " + what +
-                         ": at " + at(0) + " there is " + side(0) + ", at " + at(t) + " there is " + side(t) +
+                     "trace: the code does different things at different sizes, first in " + what + ": at " + at(0) +
+                         " there is " + side(0) + ", at " + at(t) + " there is " + side(t) +
                          "; one graph has one course for all sizes. " + remedy,
                      context(nodes_[0][place_] ? *nodes_[0][place_] : *nodes_[t][place_]));
   }
@@ -332,7 +325,7 @@ class SizeSolver {
     return text;
   }
   [[noreturn]] void unsolved(const std::string& what) const {
-    throw TraceError(ErrorId::size_not_solved, std::string(call_) + ": " + what, context(*nodes_[0][place_]));
+    throw TraceError(ErrorId::size_not_solved, "trace: " + what, context(*nodes_[0][place_]));
   }
   template <class T>
   [[noreturn]] void no_expression(const std::vector<T>& values) const {
@@ -791,7 +784,6 @@ class SizeSolver {
 
   std::span<const SizedTrace> traces_;
   std::span<const DynamicDim> dims_;
-  const char* call_;
   std::vector<SizeSymbol> symbols_;
   std::vector<std::string> names_;
   SizeFit fit_;
@@ -824,12 +816,12 @@ class SizeSolver {
 FXX_INLINE std::vector<SizeSet> more_sizes_to_trace(std::span<const SizedTrace> traces,
                                                     std::span<const DynamicDim> dims) {
   std::vector<SizeSet> wanted;
-  detail::SizeSolver(traces, dims, "more_sizes_to_trace").solve(&wanted);
+  detail::SizeSolver(traces, dims).solve(&wanted);
   return wanted;
 }
 
 FXX_INLINE Graph solve_sizes(std::span<const SizedTrace> traces, std::span<const DynamicDim> dims) {
-  return detail::SizeSolver(traces, dims, "solve_sizes").solve(nullptr);
+  return detail::SizeSolver(traces, dims).solve(nullptr);
 }
 
 }  // namespace fxx::inline FXX_ABI
