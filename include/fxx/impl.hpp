@@ -22,6 +22,7 @@
 #include "fxx/ir/parse.ipp"
 #include "fxx/ir/print.ipp"
 #include "fxx/ops/effects.ipp"
+#include "fxx/ops/numbers.ipp"
 #include "fxx/ops/registry.ipp"
 #include "fxx/passes/dead_code.ipp"
 #include "fxx/passes/leaf_modules.ipp"

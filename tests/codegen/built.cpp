@@ -138,6 +138,22 @@ TEST_CASE("numbers that the graph computes go from node to node") {
   CHECK(body_of(source).find("auto mul = (dim) * (2);") != std::string::npos);
   CHECK(body_of(source).find("auto sub = (mul) - (1);") != std::string::npos);
   CHECK(body_of(source).find("at::_ops::view::call(x, c10::SymIntArrayRef({sub, -1}))") != std::string::npos);
+  // Division rounds towards zero where C++ recorded it, down where Python did.
+  const BuiltSource divided = built([](auto x) {
+    const auto half = x.size(0) / 2;
+    return x * half * ((x.size(0) - 9) % 4);
+  });
+  CHECK(body_of(divided).find("auto floordiv = (size) / (2);") != std::string::npos);
+  CHECK(body_of(divided).find("auto modulus = (sub) % (4);") != std::string::npos);
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* sub = g.call_function(ops::operator_sub, {g.call_function(ops::numel, {x}), 9});
+  Node* down = g.call_function(ops::operator_floordiv, {sub, 4});
+  Node* rest = g.call_function(ops::operator_mod, {sub, 4});
+  g.output(g.call_method("view", {x, Argument::list({down, rest})}));
+  const std::string text = body_of(built_source(g, nobody, Installed()));
+  CHECK(text.find("auto floordiv = (sub) / (4) - ((sub) % (4) < 0);") != std::string::npos);
+  CHECK(text.find("auto mod = (sub) % (4) + ((sub) % (4) < 0 ? (4) : 0);") != std::string::npos);
 }
 
 TEST_CASE("inputs and results that are no tensors are refused, with the node") {

@@ -131,6 +131,91 @@ TEST_CASE("numbers: arithmetic, comparison and functions as C++ has them") {
   CHECK(of_size([](auto n) { return to_int(n * 0.5); }) == "static_cast<int64_t>(mul)");
 }
 
+TEST_CASE("division: C++'s as it is, Python's rounds down where something may be negative") {
+  const auto of_size = [](auto f) { return expression([f](auto x) { return f(x.size(0)); }); };
+  CHECK(of_size([](auto n) { return n / 2; }) == "size / 2");
+  CHECK(of_size([](auto n) { return 100 / n; }) == "(100 / size)");
+  CHECK(of_size([](auto n) { return (n - 10) / 4; }) == "sub / 4");
+  CHECK(of_size([](auto n) { return (n - 10) % 4; }) == "sub % 4");
+  CHECK(of_size([](auto n) { return n / -4; }) == "size / -4");
+  CHECK(of_size([](auto n) { return -7 % n; }) == "(-7 % size)");
+  // Graphs that came from Python, or that somebody wrote: of a size, of one less 10, and of half of that.
+  const auto divided = [](const Operator& op, auto operands) {
+    Graph g;
+    Node* size = g.call_method("size", {g.placeholder("x"), 0});
+    Node* sub = g.call_function(ops::operator_sub, {size, 10});
+    Node* half = g.call_function(ops::operator_mul, {sub, 0.5});
+    half->rename("half");
+    const auto [a, b] = operands(size, sub, half);
+    Node* made = g.call_function(op, {a, b});
+    g.output(made);
+    const std::string text = forward_code(g, nobody, {.release_values = false});
+    const std::string start = "auto " + std::string(made->name()) + " = ";
+    const std::size_t at = text.find(start) + start.size();
+    return text.substr(at, text.find(";\n", at) - at);
+  };
+  // What is printed is compiled here too, so that its value can be compared.
+  struct Printed {
+    std::string text;
+    double (*value)(std::int64_t size, std::int64_t sub, double half);
+  };
+#define FXX_PRINTED(expression)                                                  \
+  Printed {                                                                      \
+    #expression, [](std::int64_t size, std::int64_t sub, double half) {          \
+      return (void)size, (void)sub, (void)half, static_cast<double>(expression); \
+    }                                                                            \
+  }
+  const auto check_division = [&](const Operator& op, auto operands, const Printed& printed) {
+    CAPTURE(printed.text);
+    CHECK(divided(op, operands) == printed.text);
+    for (std::int64_t size = 1; size < 22; ++size) {
+      const std::int64_t sub = size - 10;
+      const auto [a, b] = operands(size, sub, static_cast<double>(sub) * 0.5);
+      if (b == 0) continue;
+      const double x = static_cast<double>(a), y = static_cast<double>(b);
+      const bool whole = std::is_integral_v<decltype(a)>, rest = op.base_name() == "mod" || op.base_name() == "modulus";
+      const double quotient = op.name_space() == "operator" ? std::floor(x / y) : whole ? std::trunc(x / y) : x / y;
+      const double expected = !rest ? quotient : op.base_name() == "mod" ? x - y * quotient : std::fmod(x, y);
+      CAPTURE(size);
+      CHECK(printed.value(size, sub, static_cast<double>(sub) * 0.5) == expected);
+    }
+  };
+  const auto whole = [](auto size, auto, auto) { return std::pair(size, 4); };
+  const auto less = [](auto, auto sub, auto) { return std::pair(sub, 4); };
+  const auto by_size = [](auto size, auto sub, auto) { return std::pair(sub, size); };
+  const auto by_less = [](auto size, auto sub, auto) { return std::pair(size, sub); };
+  const auto by_negative = [](auto, auto sub, auto) { return std::pair(sub, -4); };
+  const auto negative = [](auto size, auto, auto) { return std::pair(-7, size); };
+  const auto real = [](auto, auto, auto half) { return std::pair(half, 2); };
+  check_division(ops::operator_floordiv, whole, FXX_PRINTED(size / 4));
+  check_division(ops::operator_mod, whole, FXX_PRINTED(size % 4));
+  check_division(ops::operator_floordiv, less, FXX_PRINTED(sub / 4 - (sub % 4 < 0)));
+  check_division(ops::operator_mod, less, FXX_PRINTED(sub % 4 + (sub % 4 < 0 ? 4 : 0)));
+  check_division(ops::operator_floordiv, by_size, FXX_PRINTED(sub / size - (sub % size < 0)));
+  check_division(ops::operator_mod, by_size, FXX_PRINTED(sub % size + (sub % size < 0 ? size : 0)));
+  check_division(ops::operator_floordiv, by_less,
+                 FXX_PRINTED(size / sub - (size % sub != 0 && (size < 0) != (sub < 0))));
+  check_division(ops::operator_mod, by_less,
+                 FXX_PRINTED(size % sub + (size % sub != 0 && (size < 0) != (sub < 0) ? sub : 0)));
+  check_division(ops::operator_floordiv, by_negative, FXX_PRINTED(sub / -4 - (sub % -4 != 0 && (sub < 0) != (-4 < 0))));
+  check_division(ops::operator_mod, by_negative,
+                 FXX_PRINTED(sub % -4 + (sub % -4 != 0 && (sub < 0) != (-4 < 0) ? -4 : 0)));
+  check_division(ops::operator_floordiv, negative, FXX_PRINTED(-7 / size - (-7 % size < 0)));
+  check_division(ops::operator_mod, negative, FXX_PRINTED(-7 % size + (-7 % size < 0 ? size : 0)));
+  check_division(ops::operator_floordiv, real, FXX_PRINTED(std::floor(half / 2)));
+  check_division(ops::operator_mod, real, FXX_PRINTED(half - 2 * std::floor(half / 2)));
+  check_division(ops::std_divides, less, FXX_PRINTED(sub / 4));
+  check_division(ops::std_modulus, less, FXX_PRINTED(sub % 4));
+  check_division(ops::std_divides, real, FXX_PRINTED(half / 2));
+#undef FXX_PRINTED
+  CHECK(divided(ops::std_modulus, real) == "std::fmod(half, 2)");
+  // All sizes as a list, as Python asks for them.
+  Graph g;
+  Node* sizes = g.call_method("size", {g.placeholder("x")});
+  g.output(g.call_function(ops::operator_floordiv, {g.call_function(ops::operator_getitem, {sizes, 0}), 2}));
+  CHECK(forward_code(g, nobody).find("= getitem / 2;") != std::string::npos);
+}
+
 TEST_CASE("what a tensor says of itself, and tensors made like it") {
   CHECK(expression([](auto x) { return x.view(x.sizes()); }) == "x.view(sizes)");
   CHECK(expression([](auto x) { return x.sizes(); }) == "x.sizes().vec()");

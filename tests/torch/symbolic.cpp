@@ -256,6 +256,57 @@ TEST_CASE("every function of numbers gives in a graph what it gives in C++") {
       {{x34}, {x54}});
 }
 
+TEST_CASE("whole numbers below zero are divided as C++ divides them: interpreted, planned, built") {
+  const auto divided = [](auto x) {
+    const auto n = x.size(0) - 10, m = 2 - x.size(1);
+    return fxx::stack({x * (n / 4), x * (n % 4), x * (n / -4), x * (n % -4), x * (-7 / x.size(0)), x * (-7 % x.size(0)),
+                       x * (n / m), x * (n % m), x * (x.size(0) / 2), x * (x.size(0) % 2), x * (n * 0.5 / 2)});
+  };
+  const Tensor x14_4 = torch::randn({14, 4});
+  const auto gm = check_callable(divided, {{x34}, {x54}, {x14_4}});
+  CHECK(count_of(gm->graph(), ops::std_divides) == 4);
+  CHECK(count_of(gm->graph(), ops::std_modulus) == 4);
+  CHECK(count_of(gm->graph(), ops::operator_floordiv) == 1);
+  CHECK(count_of(gm->graph(), ops::operator_mod) == 1);
+  const auto compiled = compile(*gm, {x34});
+  for (const Tensor& x : {x34, x54, x14_4}) CHECK(same((*compiled)(x), divided(x)));
+  // A number that is an input may be either; 3 is divided as a whole number, 3.5 is not.
+  const auto given = symbolic_trace([](auto x, auto p) { return x * (p / 2); }, concrete_args(PH, PH_NUMBER));
+  CHECK(same(given->run({x34, std::int64_t{-3}}).toTensor(), x34 * -1));
+  CHECK(same(given->run({x34, -3.5}).toTensor(), x34 * -1.75));
+}
+
+TEST_CASE("graphs of Python's operators round down, interpreted and built") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* n = g.call_function(ops::operator_sub, {g.call_method("size", {x, 0}), 10});
+  std::vector<Argument> results;
+  for (const Argument& divisor : {Argument(4), Argument(-4), Argument(g.call_method("size", {x, 1}))})
+    for (const Operator* op : {&ops::operator_floordiv.info(), &ops::operator_mod.info()})
+      results.push_back(g.call_function(ops::mul_Scalar, {x, g.call_function(*op, {n, divisor})}));
+  g.output(g.call_function(ops::stack, {Argument::list(results)}));
+  GraphModule gm(std::map<std::string, GraphModule::Attribute>(), std::move(g));
+  const Tensor expected = torch::stack({x34 * -2, x34 * 1, x34 * 1, x34 * -3, x34 * -2, x34 * 1});
+  CHECK(same(gm(x34), expected));
+  CHECK(same((*compile(gm, {x34}))(x34), expected));
+}
+
+TEST_CASE("division that has no result is refused when the graph runs") {
+  const auto smallest = std::numeric_limits<std::int64_t>::min();
+  for (const Operator* op : {&ops::operator_floordiv.info(), &ops::operator_mod.info(), &ops::std_divides.info(),
+                             &ops::std_modulus.info()}) {
+    CAPTURE(op->name);
+    const auto refused = [&](std::int64_t a, std::int64_t b, std::string_view words) {
+      const auto fault = fault_of<RunError>([&] { call_operator(*op, {a, b}); });
+      return fault.id == static_cast<int>(ErrorId::run_failed) && fault.says(words);
+    };
+    CHECK(refused(-5, 0, "division of -5 by zero"));
+    CHECK(refused(smallest, -1, "division of -9223372036854775808 by -1"));
+    CHECK(call_operator(*op, {smallest + 1, std::int64_t{-1}}).toInt() ==
+          (op->base_name().starts_with("mod") ? 0 : std::numeric_limits<std::int64_t>::max()));
+  }
+}
+
 // --- checks ----------------------------------------------------------------------------------------------------------
 
 namespace {

@@ -41,7 +41,7 @@ TEST_CASE("arithmetic on numbers records Python's operators, on either side of a
         }) ==
         "size = .size(%x, 0)\nadd = operator::add(%size, 1)\nsub = operator::sub(%add, 2)\nmul = operator::mul(%sub, "
         "%sub)\n"
-        "floordiv = operator::floordiv(%mul, 3)\nreturn %floordiv\n");
+        "divides = std::divides(%mul, 3)\nreturn %divides\n");
 }
 
 TEST_CASE("division is C++'s: of integers without a remainder, of real numbers exact") {
@@ -56,10 +56,61 @@ TEST_CASE("division is C++'s: of integers without a remainder, of real numbers e
   CHECK_FALSE(divides([](auto n) { return 1 / sqrt(n); }));
   CHECK_FALSE(divides([](auto n) { return (n * 0.5) / 2; }));
   CHECK_FALSE(divides([](auto n) { return n / (-(n + 0.5f) % 3); }));
+  CHECK_FALSE(divides([](auto n) { return max(n * 0.5, 4) / 2; }));
   // What was divided exactly is real from then on.
   CHECK(recorded([](auto x) { return 1.0 / x.size(0) / 2; }) ==
         "size = .size(%x, 0)\ntruediv = operator::truediv(1.0, %size)\ntruediv_1 = operator::truediv(%truediv, "
         "2)\nreturn %truediv_1\n");
+}
+
+TEST_CASE("`/` and `%` are Python's operators of what is never negative, and C++'s of what may be") {
+  // Which operator the last node calls, of a size and a number that nothing is known of.
+  const auto last = [](auto f) {
+    Graph g;
+    Tracer tracer(g);
+    const ScalarProxy n = tracer.placeholder("x").size(0), any(tracer, g.placeholder("any"));
+    return std::string(f(n, any).node()->operation()->name);
+  };
+  const auto floors = [&](auto f) {
+    const bool divides = last([f](auto n, auto any) { return f(n, any) / 2; }) == "operator::floordiv";
+    CHECK(divides == (last([f](auto n, auto any) { return f(n, any) % 2; }) == "operator::mod"));
+    CHECK(divides == (last([f](auto n, auto any) { return 7 / f(n, any); }) == "operator::floordiv"));
+    CHECK(divides == (last([f](auto n, auto any) { return 7 % f(n, any); }) == "operator::mod"));
+    return divides;
+  };
+  using std::abs, std::ceil, std::max, std::min, std::sqrt;
+  CHECK(floors([](auto n, auto) { return n; }));
+  CHECK(floors([](auto n, auto) { return (n + 1) * n / 3 % 4; }));
+  CHECK(floors([](auto n, auto) { return min(n, 4) + max(n, 2 * n); }));
+  CHECK(floors([](auto n, auto) { return max(n - 10, 0); }));
+  CHECK(floors([](auto, auto any) { return abs(any); }));
+  CHECK(floors([](auto n, auto) { return to_int(ceil(n * 0.5) + sqrt(n)); }));
+  CHECK_FALSE(floors([](auto, auto any) { return any; }));
+  CHECK_FALSE(floors([](auto n, auto) { return n - 10; }));
+  CHECK_FALSE(floors([](auto n, auto) { return -n; }));
+  CHECK_FALSE(floors([](auto n, auto) { return n + -1; }));
+  CHECK_FALSE(floors([](auto n, auto) { return n * -2; }));
+  CHECK_FALSE(floors([](auto n, auto any) { return n * any + n; }));
+  CHECK_FALSE(floors([](auto n, auto any) { return min(n, any); }));
+  CHECK_FALSE(floors([](auto n, auto) { return max(n - 10, -3); }));
+  CHECK_FALSE(floors([](auto n, auto any) { return n / any; }));
+  CHECK_FALSE(floors([](auto n, auto) { return to_int(n * -0.5); }));
+  CHECK_FALSE(floors([](auto, auto any) { return any % 5; }));
+  CHECK(floors([](auto n, auto any) { return n % any; }));  // the sign is that of what was divided
+  // A negative literal on either side.
+  CHECK(last([](auto n, auto) { return n / -2; }) == "std::divides");
+  CHECK(last([](auto n, auto) { return n % -2; }) == "std::modulus");
+  CHECK(last([](auto n, auto) { return -2 / n; }) == "std::divides");
+  CHECK(last([](auto n, auto) { return -2 % n; }) == "std::modulus");
+  // The text of either reads back.
+  const Graph g = symbolic_graph([](auto x) { return x * ((x.size(0) - 10) / 4) + (x.size(0) - 10) % 4; });
+  CHECK(same_structure(parse_graph(to_string(g)), g));
+  // Sizes are sizes whichever way they are asked for.
+  CHECK(recorded([](auto x) {
+          return x.sizes()[0] / 2;
+        }).ends_with("floordiv = operator::floordiv(%getitem, 2)\nreturn %floordiv\n"));
+  CHECK(recorded([](auto x) { return (x.numel() + x.stride(0)) % x.dim(); }).find("operator::mod(") !=
+        std::string::npos);
 }
 
 TEST_CASE("functions of <cmath> and <algorithm> are recorded of traced numbers, and computed of others") {

@@ -10,6 +10,7 @@
 #include "fxx/codegen/types.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
+#include "fxx/ops/numbers.hpp"
 #include "fxx/ops/registry.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -285,6 +286,13 @@ class BuiltWriter {
     if (space == "math")
       return "std::" + std::string(base) + "(static_cast<double>(" + a + "), static_cast<double>(" + b + "))";
     if (base == "truediv") return "static_cast<double>(" + a + ") / (" + b + ")";
+    const bool real = types_.of(node) == "double";
+    if (base == "modulus" && real) return "std::fmod(" + a + ", " + b + ")";
+    if (base == "floordiv" || base == "mod") {
+      const bool positive = is_never_negative(node.arg(1));
+      if (real || !positive || !is_never_negative(node.arg(0)))
+        return cpp_rounded_down(base, "(" + a + ")", "(" + b + ")", {.real = real, .positive_divisor = positive});
+    }
     return "(" + a + ") " + std::string(number_symbol(base)) + " (" + b + ")";
   }
   /// What a tensor says of itself.

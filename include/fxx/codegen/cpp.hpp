@@ -22,8 +22,15 @@ std::string cpp_integer(std::int64_t value);
 std::string cpp_dtype(Dtype dtype);
 /// What may stand behind `//`: nothing in it ends the line or runs on to the next.
 std::string cpp_comment(std::string_view text);
-/// How C++ writes an operator of Python's on numbers: "/" for floordiv, "<" for lt; "/" for one that is unknown.
+/// How C++ writes an operator on numbers: "%" for mod and modulus, "<" for lt; "/" for one that is unknown.
 std::string_view number_symbol(std::string_view operation);
+/// Division that rounds down, as Python's floordiv and mod do and C++'s `/` and `%` do not. `a` and `b` are names or
+/// literals, written more than once. A sum or a difference.
+struct RoundedDown {
+  bool real = false;  // one of them is
+  bool positive_divisor = false;
+};
+std::string cpp_rounded_down(std::string_view operation, const std::string& a, const std::string& b, RoundedDown how);
 /// Is the text a name, with or without qualification: "a", "std::abs"? Nothing else.
 bool is_cpp_name(std::string_view text);
 /// Is the text made only of what types are made of: names, `::`, `<`, `>`, `,`, `&`, `*`, blanks?

@@ -72,12 +72,20 @@ FXX_INLINE std::string cpp_dtype(Dtype dtype) {
 }
 
 FXX_INLINE std::string_view number_symbol(std::string_view operation) {
-  static constexpr std::string_view symbols[][2] = {{"add", "+"}, {"sub", "-"}, {"mul", "*"}, {"mod", "%"},
-                                                    {"eq", "=="}, {"ne", "!="}, {"lt", "<"},  {"le", "<="},
-                                                    {"gt", ">"},  {"ge", ">="}};
+  static constexpr std::string_view symbols[][2] = {{"add", "+"},     {"sub", "-"}, {"mul", "*"}, {"mod", "%"},
+                                                    {"modulus", "%"}, {"eq", "=="}, {"ne", "!="}, {"lt", "<"},
+                                                    {"le", "<="},     {"gt", ">"},  {"ge", ">="}};
   for (const auto& [name, symbol] : symbols)
     if (name == operation) return symbol;
   return "/";
+}
+FXX_INLINE std::string cpp_rounded_down(std::string_view operation, const std::string& a, const std::string& b,
+                                        RoundedDown how) {
+  const bool quotient = operation == "floordiv";
+  const std::string divided = a + " / " + b, rest = a + " % " + b;
+  if (how.real) return (quotient ? "" : a + " - " + b + " * ") + "std::floor(" + divided + ")";
+  const std::string below = how.positive_divisor ? rest + " < 0" : rest + " != 0 && (" + a + " < 0) != (" + b + " < 0)";
+  return quotient ? divided + " - (" + below + ")" : rest + " + (" + below + " ? " + b + " : 0)";
 }
 FXX_INLINE bool is_cpp_name(std::string_view text) {
   for (;;) {

@@ -13,6 +13,7 @@
 #include "fxx/ir/names.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/effects.hpp"
+#include "fxx/ops/numbers.hpp"
 #include "fxx/ops/registry.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -254,12 +255,9 @@ class ForwardWriter {
     const bool python = op.name_space() == "operator";
     if (!python && overload != "Tensor" && overload != "Scalar") return std::nullopt;
     for (const Infix& i : table) {
-      if (op.base_name() != i.base && !(python && i.base == "div" && op.base_name() == "floordiv") &&
-          !(python && op.base_name() == "mod" && i.base == "mul"))
-        continue;
-      const std::string_view symbol = op.base_name() == "mod" ? "%" : i.symbol;
+      if (op.base_name() != i.base) continue;
       // The right side binds tighter: a - (b - c).
-      return Expression{operand(node.arg(0), op.parameters[0].type, node, i.strength) + " " + std::string(symbol) +
+      return Expression{operand(node.arg(0), op.parameters[0].type, node, i.strength) + " " + std::string(i.symbol) +
                             " " + operand(node.arg(1), op.parameters[1].type, node, i.strength + 1),
                         i.strength};
     }
@@ -271,6 +269,9 @@ class ForwardWriter {
     if (op.name == "fxx::check_equal") return {check_equal(node)};
     if (op.name == "fxx::identity") return {argument(node.arg(0), {}, node), Expression::primary};
     if (op.name == "operator::getitem") return {get_item(node)};
+    if (op.name == "operator::floordiv" || op.name == "operator::mod" || op.name == "std::divides" ||
+        op.name == "std::modulus")
+      return division(node, op);
     if (!as_method)
       if (auto made = infix(node, op)) return *made;
     if (space == "operator" && op.base_name() == "neg")
@@ -312,6 +313,17 @@ class ForwardWriter {
                                       ? "!" + value + ".defined()"
                                       : value + " == " + operand(node.arg(1), {}, node, Expression::unary);
     return "TORCH_CHECK(" + condition + ", " + argument(node.arg(2), {}, node) + ")";
+  }
+  /// Of numbers: C++'s own, or Python's, which is the same where nothing is negative.
+  Expression division(const Node& node, const Operator& op) const {
+    const bool real = types_.of(node) == "double", positive = is_never_negative(node.arg(1));
+    const std::string a = operand(node.arg(0), {}, node, Expression::product),
+                      b = operand(node.arg(1), {}, node, Expression::unary);
+    if (op.name_space() == "operator" && (real || !positive || !is_never_negative(node.arg(0))))
+      return {cpp_rounded_down(op.base_name(), a, b, {.real = real, .positive_divisor = positive}), Expression::sum};
+    if (real && op.base_name() == "modulus") return {"std::fmod(" + a + ", " + b + ")"};
+    if (!node.arg(0).is_node()) return {scalar_infix(node, op)};
+    return {a + " " + std::string(number_symbol(op.base_name())) + " " + b, Expression::product};
   }
   std::string scalar_infix(const Node& node, const Operator& op) const {
     return "(" + operand(node.arg(0), {}, node, 0) + " " + std::string(number_symbol(op.base_name())) + " " +

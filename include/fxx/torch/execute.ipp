@@ -6,6 +6,7 @@
 #include <ATen/core/function.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -22,6 +23,22 @@ namespace detail {
 FXX_INLINE bool both_integers(const Values& v) { return v[0].isInt() && v[1].isInt(); }
 FXX_INLINE double number(const c10::IValue& v) {
   return v.isInt() ? static_cast<double>(v.toInt()) : v.isBool() ? v.toBool() : v.toDouble();
+}
+
+/// Of whole numbers, rounded down as Python does or towards zero as C++ does.
+struct Quotient {
+  std::int64_t quotient, remainder;
+};
+FXX_INLINE Quotient divide(const Values& v, bool down, const char* name) {
+  const std::int64_t a = v[0].toInt(), b = v[1].toInt();
+  if (b == 0)
+    throw RunError(ErrorId::run_failed, std::string(name) + ": division of " + std::to_string(a) + " by zero");
+  if (b == -1 && a == std::numeric_limits<std::int64_t>::min())
+    throw RunError(ErrorId::run_failed, std::string(name) + ": division of " + std::to_string(a) +
+                                            " by -1, the result of which is too large for 64 bits");
+  Quotient made = {a / b, a % b};
+  if (down && made.remainder != 0 && (made.remainder < 0) != (b < 0)) --made.quotient, made.remainder += b;
+  return made;
 }
 
 /// Methods that no operator of the dispatcher stands for.
@@ -143,10 +160,7 @@ FXX_INLINE HostCall find_host_call(std::string_view name) {
       {"operator::floordiv",
        [](Values& v) {
          if (!detail::both_integers(v)) return c10::IValue(std::floor(detail::number(v[0]) / detail::number(v[1])));
-         const std::int64_t a = v[0].toInt(), b = v[1].toInt();
-         if (b == 0)
-           throw RunError(ErrorId::run_failed, "operator.floordiv: division of " + std::to_string(a) + " by zero");
-         return c10::IValue(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+         return c10::IValue(detail::divide(v, true, "operator.floordiv").quotient);
        }},
       {"operator::mod",
        [](Values& v) {
@@ -154,9 +168,17 @@ FXX_INLINE HostCall find_host_call(std::string_view name) {
            const double a = detail::number(v[0]), b = detail::number(v[1]);
            return c10::IValue(a - b * std::floor(a / b));
          }
-         const std::int64_t a = v[0].toInt(), b = v[1].toInt();
-         if (b == 0) throw RunError(ErrorId::run_failed, "operator.mod: " + std::to_string(a) + " modulo zero");
-         return c10::IValue(((a % b) + b) % b);
+         return c10::IValue(detail::divide(v, true, "operator.mod").remainder);
+       }},
+      {"std::divides",
+       [](Values& v) {
+         return detail::both_integers(v) ? c10::IValue(detail::divide(v, false, "std::divides").quotient)
+                                         : c10::IValue(detail::number(v[0]) / detail::number(v[1]));
+       }},
+      {"std::modulus",
+       [](Values& v) {
+         return detail::both_integers(v) ? c10::IValue(detail::divide(v, false, "std::modulus").remainder)
+                                         : c10::IValue(std::fmod(detail::number(v[0]), detail::number(v[1])));
        }},
       {"operator::neg",
        [](Values& v) { return v[0].isInt() ? c10::IValue(-v[0].toInt()) : c10::IValue(-detail::number(v[0])); }},

@@ -438,8 +438,9 @@ Proxy operator-(const TensorArg& a);
 Proxy operator~(const TensorArg& a);
 
 // Numbers: recorded as Python's operators. Templates, since exact matches must win over the conversion to a C++ number.
-// C++ divides integers towards zero, and sizes are not negative: `/` is recorded as floordiv, with a real number on
-// either side as truediv. The nodes have no line: an operator has no parameter that could take it.
+// C++ divides integers towards zero, Python rounds down: `/` and `%` are recorded as floordiv and mod where nothing can
+// be negative, as sizes cannot, and as std::divides and std::modulus where it can; with a real number on either side `/`
+// is truediv. The nodes have no line: an operator has no parameter that could take it.
 namespace detail {
 ScalarProxy scalar_operation(OperatorIndex index, const ScalarArg& a, const ScalarArg& b);
 BoolProxy scalar_comparison(OperatorIndex index, const ScalarArg& a, const ScalarArg& b);

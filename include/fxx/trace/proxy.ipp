@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fxx/error.hpp"
+#include "fxx/ops/numbers.hpp"
 #include "fxx/trace/proxy.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -308,7 +309,9 @@ FXX_INLINE bool is_real(const Operand& value) {
     if (!op || op->returns.size() != 1) continue;
     if (op->returns[0].type.base == ValueType::real || op->id == table_operator(OperatorIndex::operator_truediv).id)
       return true;
-    if (op->name_space() != "operator" || op->base_name() == "getitem") continue;
+    const bool arithmetic = op->name_space() == "operator" || op->name_space() == "builtins" ||
+                            op->name == "std::divides" || op->name == "std::modulus";
+    if (!arithmetic || op->base_name() == "getitem") continue;
     for (const Argument& a : reached[i]->args()) {
       if (a.kind() == Argument::Kind::real) return true;
       if (a.is_node() && std::find(reached.begin(), reached.end(), a.node()) == reached.end())
@@ -317,10 +320,19 @@ FXX_INLINE bool is_real(const Operand& value) {
   }
   return false;
 }
+FXX_INLINE bool is_never_negative(const Operand& value) {
+  return fxx::is_never_negative(value.proxy() ? Argument(value.proxy()->node()) : value.immediate());
+}
 }  // namespace detail
 
 FXX_INLINE ScalarProxy detail::scalar_operation(OperatorIndex index, const ScalarArg& a, const ScalarArg& b) {
-  if (index == OperatorIndex::operator_floordiv && (is_real(a) || is_real(b))) index = OperatorIndex::operator_truediv;
+  const bool divides = index == OperatorIndex::operator_floordiv;
+  if (divides || index == OperatorIndex::operator_mod) {
+    const bool real = is_real(a) || is_real(b);
+    if (real && divides) index = OperatorIndex::operator_truediv;
+    else if (!real && !(is_never_negative(a) && is_never_negative(b)))
+      index = divides ? OperatorIndex::std_divides : OperatorIndex::std_modulus;
+  }
   return fxx::detail::function(index, {&a, &b});
 }
 FXX_INLINE ScalarProxy operator-(const ScalarProxy& a) {
