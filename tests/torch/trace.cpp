@@ -670,6 +670,30 @@ TEST_CASE("memory that C++ fills: read and written through views, in parts, agai
     d.add_(1);
     return e + d.to(torch::kFloat) * x;
   });
+  // Random operators that read what they write do not overwrite it.
+  const auto dropped = trace(
+      [&](Tensor x) {
+        Tensor c = torch::empty({4});
+        fill(c, 1);
+        return torch::dropout_(c, 0.5, true) + x;
+      },
+      {torch::zeros({4})});
+  CHECK(is_constant(*dropped));
+  const Tensor kept = (*dropped)(torch::zeros({4}));
+  CHECK(same(kept * (kept - torch::tensor({2.f, 4.f, 6.f, 8.f})), torch::zeros({4})));
+  // What only has the sizes of fresh memory is not made of it, and nobody's memory is marked.
+  const Tensor bias = torch::rand({4}), before = bias.clone();
+  same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4});
+    c.copy_(bias.expand_as(c) + x.type_as(c) + x.reshape_as(c));
+    return c;
+  });
+  CHECK(same(bias, before));
+  same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4});
+    fill(c, 1);
+    return x.type_as(c) + torch::einsum("i,i->i", {c, x}) + x.reshape_as(c);
+  });
   // Overlapping and odd memory.
   same_again([&](Tensor x) {
     const Tensor c = torch::empty_strided({4}, {0});
@@ -697,6 +721,19 @@ TEST_CASE("memory that C++ fills: read and written through views, in parts, agai
   const Fault fault = fault_of<TraceError>([&] { trace(twice, {torch::randn({4})}); });
   CHECK(fault.id == 320);
   CHECK(fault.says("second time"));
+}
+
+TEST_CASE("operators that give nested tensors are refused by name") {
+  const Fault fault = fault_of<TraceError>([] {
+    traced(
+        [](const Tensors& t) {
+          return torch::_nested_tensor_from_tensor_list({t[0], t[0] * 2});
+        },
+        {torch::rand({3})});
+  });
+  CHECK(fault.id == 305);
+  CHECK(fault.says("_nested_tensor_from_tensor_list"));
+  CHECK(is_off());
 }
 
 TEST_CASE("sparse inputs are refused by name") {
@@ -890,7 +927,8 @@ TEST_CASE("elements of a traced tensor are out of C++'s reach, those of constant
   });
   refused_by_storage([](const Tensors& t) {
     const Tensor out = torch::empty({3});
-    auto iterator = at::TensorIteratorConfig().add_output(out).add_input(t[0] * 2).build();
+    const Tensor in = t[0] * 2;
+    auto iterator = at::TensorIteratorConfig().add_output(out).add_input(in).build();
     iterator.for_each([](char**, const std::int64_t*, std::int64_t) {});
     return out;
   });
@@ -1037,6 +1075,27 @@ TEST_CASE("a torch::autograd::Function in forward would lose its backward: it is
   CHECK(same((*gm)(x), x * 2));
 }
 
+Tensor doubled_with_gradient(const Tensor& x) { return Doubled::apply(x); }
+Tensor doubled_plainly(const Tensor& x) { return x * 2; }
+TORCH_LIBRARY(fxx_trace_test, m) { m.def("doubled(Tensor x) -> Tensor"); }
+TORCH_LIBRARY_IMPL(fxx_trace_test, CPU, m) { m.impl("doubled", &doubled_plainly); }
+TORCH_LIBRARY_IMPL(fxx_trace_test, Autograd, m) { m.impl("doubled", &doubled_with_gradient); }
+
+TEST_CASE("an operator whose kernel is an autograd function is one node, and has its backward") {
+  const auto doubled = [](const Tensors& t) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("fxx_trace_test::doubled", "");
+    return op.typed<Tensor(const Tensor&)>().call(t[0].exp());
+  };
+  const Tensor x = torch::rand({3});
+  const auto gm = traced(doubled, {x});
+  CHECK(gm->graph().size() == 4);
+  const Tensor z = x.clone().requires_grad_();
+  (*gm)(z).sum().backward();
+  CHECK(same(z.grad(), x.exp() * 3));
+}
+
+using torch::indexing::Slice;
+
 TEST_CASE("sizes that elements decide are told when the code reads them, and refused under strict") {
   const Tensor x = torch::tensor({1.f, -2.f, 3.f, -4.f, 5.f});
   const auto notes_of = [&](auto&& f) {
@@ -1072,6 +1131,29 @@ TEST_CASE("sizes that elements decide are told when the code reads them, and ref
   silent([](Tensor t) { return t.index({torch::tensor({0, 2})}).view({2, 1}) * t.size(0); });
   silent([](Tensor t) { return t.repeat_interleave(2).view({t.size(0), 2}); });
   silent([](Tensor t) { return torch::where(t > 0, t, -t).view({t.size(0), 1}); });
+  // Only the dimension that elements decided, and what goes on having its size.
+  silent([](Tensor t) {
+    const Tensor rows = t.view({5, 1}).expand({5, 7}).index({t > 0});
+    return rows.view({-1, rows.size(1)}).sum(0) + t.sum();
+  });
+  silent([](Tensor t) {
+    const Tensor columns = t.view({1, 5}).expand({7, 5}).index({Slice(), t > 0});
+    return columns.sum(1) * columns.size(0);
+  });
+  told("index.size(1) = 3", [](Tensor t) {
+    return t.view({1, 5}).expand({7, 5}).index({Slice(), t > 0}).size(1) > 2 ? t * 2 : t;
+  });
+  silent([](Tensor t) {  // a mixture of experts
+    const Tensor out = torch::zeros({5, 4}), rows = t.view({5, 1}).expand({5, 4});
+    const Tensor chosen = (t > 0).nonzero().view(-1);
+    out.index_add_(0, chosen, rows.index_select(0, chosen) * 2);
+    return out.view({out.size(0), 2, out.size(1) / 2});
+  });
+  silent([](Tensor t) {
+    Tensor out = torch::zeros({5});
+    torch::index_out(out, t, c10::List<std::optional<Tensor>>({torch::tensor({1, 0, 2})}));
+    return out * t.size(0);
+  });
 }
 
 TEST_CASE("what the graph does not do in its next run is told: values that the code keeps, seeds") {
@@ -1121,6 +1203,8 @@ TEST_CASE("forward that registers or replaces parameters is refused the first ti
     Tensor forward(Tensor x) { return (fc = replace_module("fc", torch::nn::Linear(3, 3)))(x); }
   } replaces;
   CHECK(fault_of<TraceError>([&] { trace(replaces, {x}); }).id == 327);
+  Lazy dynamic;
+  CHECK(fault_of<TraceError>([&] { trace(dynamic, {x}, {{0, 0, "batch"}}); }).id == 327);
 }
 
 TEST_CASE("a buffer that is written to where no operator is recorded is refused; what is recorded is not") {

@@ -213,6 +213,16 @@ TEST_CASE("code that asks whether it trains is told apart from modules that foll
     for (const std::string& note : notes_in(training, leaky))
       CHECK(note.find("asks whether it trains") == std::string::npos);
   }
+  // Nor is anybody told of code that is never twice the same, of random constants, or of sizes moved into bounds.
+  int calls = 0;
+  CHECK(notes_in(false, [&](const Auxiliary&, Tensor t) { return t * static_cast<double>(++calls); }).empty());
+  net.rest = [](const Auxiliary&, Tensor t) { return t + torch::rand({1}); };
+  TraceReport report;
+  trace(net, {x}, {.freeze_random = true, .report = &report});
+  CHECK(report.notes.empty());
+  net.rest = [](const Auxiliary&, Tensor t) { return t.view({t.size(0), -1}); };
+  trace(net, {x.slice(0, 0, 1)}, {{0, 0, "batch"}}, {.report = &report});
+  CHECK(report.notes.empty());
   // Nobody is told when nobody asks, and of code that fails in the other mode.
   net.rest = branches;
   const int before = net.runs;
@@ -222,6 +232,31 @@ TEST_CASE("code that asks whether it trains is told apart from modules that foll
           TORCH_CHECK(!a.is_training(), "for inference only");
           return t * 2;
         }).empty());
+}
+
+TEST_CASE("further runs leave buffers as they are, in memory and for autograd, whatever these are like") {
+  struct Buffers : torch::nn::Module {
+    Tensor expanded = register_buffer("expanded", torch::ones({1}).expand({4}));
+    torch::nn::BatchNorm1d norm{4};
+    Buffers() { register_module("norm", norm); }
+    Tensor forward(Tensor t) { return norm(t) * expanded; }
+  } net;
+  net.eval();
+  const Tensor x = torch::rand({3, 4}), z = x.clone().requires_grad_();
+  const Tensor before = net.forward(z);
+  TraceReport report;
+  trace(net, {x}, {.report = &report});
+  CHECK(report.notes.empty());
+  before.sum().backward();  // what it saved was not written to
+  CHECK(z.grad().defined());
+  std::shared_ptr<Buffers> inference;
+  {
+    const c10::InferenceMode mode;
+    inference = std::make_shared<Buffers>();
+    inference->eval();
+  }
+  const torch::NoGradGuard no_grad;
+  CHECK(same((*trace(*inference, {x}))(x), inference->forward(x)));
 }
 
 TEST_CASE("recurrent modules are calls again: they follow train(), make their state for any batch, give all results") {

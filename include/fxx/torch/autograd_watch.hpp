@@ -22,9 +22,24 @@ class AutogradWatch {
   AutogradWatch(const AutogradWatch&) = delete;
   AutogradWatch& operator=(const AutogradWatch&) = delete;
 
+  /// While an operator runs: kernels of the user's own may well be autograd functions.
+  class Pause {
+   public:
+    explicit Pause(AutogradWatch& watch) : watch_(watch) { watch_.swap(); }
+    ~Pause() { watch_.swap(); }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    AutogradWatch& watch_;
+  };
+
  private:
+  void swap() noexcept { at::functorch::functorchTLSAccessor().swap(other_); }
+
   std::shared_ptr<std::atomic<bool>> active_ = std::make_shared<std::atomic<bool>>(true);
-  std::unique_ptr<at::functorch::FuncTorchTLSBase> before_;
+  std::unique_ptr<at::functorch::FuncTorchTLSBase>
+      other_;  // the state that was there before, in a pause the one that refuses
 };
 
 }  // namespace fxx::inline FXX_ABI::detail

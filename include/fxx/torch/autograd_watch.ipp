@@ -22,9 +22,7 @@ class RefusingState final : public at::functorch::FuncTorchTLSBase {
   void checkSupportsCppAutogradFunction() const override {
     refuse("a torch::autograd::Function", "its backward would be lost");
   }
-  void checkSupportsInplaceRequiresGrad() const override {
-    refuse("requires_grad_()", "a graph has no gradients inside");
-  }
+  void checkSupportsInplaceRequiresGrad() const override {}
   void checkSupportsRetainGrad() const override { refuse("retain_grad()", "a graph has no gradients inside"); }
 
  private:
@@ -43,10 +41,10 @@ class RefusingState final : public at::functorch::FuncTorchTLSBase {
 };
 
 FXX_INLINE AutogradWatch::AutogradWatch()
-    : before_(std::exchange(at::functorch::functorchTLSAccessor(), std::make_unique<RefusingState>(active_))) {}
+    : other_(std::exchange(at::functorch::functorchTLSAccessor(), std::make_unique<RefusingState>(active_))) {}
 FXX_INLINE AutogradWatch::~AutogradWatch() {
   active_->store(false, std::memory_order_relaxed);
-  at::functorch::functorchTLSAccessor() = std::move(before_);
+  swap();
 }
 
 }  // namespace fxx::inline FXX_ABI::detail

@@ -114,7 +114,7 @@ class DispatchTracer::Implementation {
   }
   /// Writes of recorded operators are known; all others would be lost.
   void refuse_written_buffers() const {
-    for (const auto& [storage, buffer] : buffers_) refuse_written(buffer);
+    for (const auto& [storage, buffer] : buffers_) refuse_written(buffer, {{}, {}, traced_modules()});
   }
 
   at::Tensor input(const at::Tensor& tensor, const std::string& name) {
@@ -164,7 +164,7 @@ class DispatchTracer::Implementation {
     // Everything about the arguments is read before the call, which consumes them.
     Call call{.op = op, .detached = gradients_ && !at::GradMode::is_enabled()};
     call.depends = has(op.traits, Trait::random);
-    call.sizes_from_values = sizes_from_values(handle, stack);
+    const std::optional<std::int64_t> decided_dim = dim_by_values(handle, stack);
     std::vector<KeywordArgument> kwargs;
     std::vector<Argument> all(count);
     std::size_t written = 0;
@@ -186,14 +186,14 @@ class DispatchTracer::Implementation {
     if (options_.freeze_random && has(op.traits, Trait::random) && call.given.empty()) return;
 
     // A copy that `to` or `contiguous` made of fresh memory is as unknown to the graph.
-    call.gives_fresh = op.base_name().starts_with("empty") || op.base_name().starts_with("new_empty");
-    if (has(op.traits, Trait::fresh_view))
-      for (const Given& given : call.given)
-        if (const FreshMemory* fresh = fresh_memory(given.inner)) {
-          call.gives_fresh = true;
-          call.copies_filled = call.copies_filled || fresh->filled();
-        }
+    call.gives_fresh = op.name.starts_with("aten::empty") || op.name.starts_with("aten::new_empty");
+    if (has(op.traits, Trait::fresh_view) && op.aliases && !call.given.empty())
+      if (const FreshMemory* fresh = fresh_memory(call.given.front().inner)) {
+        call.gives_fresh = true;
+        call.copies_filled = fresh->filled();
+      }
 
+    if (decided_dim) call.decided = size_of(stack[stack.size() - handle.schema().returns().size()], *decided_dim);
     Node* node = tracer_.create_node(CallFunction{&op}, std::span<const Argument>(all.data(), written), kwargs);
     if (call.modules) node->set_module_stack(*call.modules);
     if (options_.places) places_.emplace_back(node, where);
@@ -202,6 +202,11 @@ class DispatchTracer::Implementation {
       c10::IValue& result = stack[at];
       if (result.isTensor()) {
         if (result.toTensor().defined()) {
+          if (result.toTensor().is_nested())
+            throw TraceError(ErrorId::unsupported_argument,
+                             "trace: '" + std::string(op.name) +
+                                 "' gives a nested tensor, which graphs do not have; use padded tensors and masks",
+                             here());
           if (item < 0) node->set_tensor_meta(tensor_meta_of(bare(result.toTensor())));
           result = traced_result(result.toTensor(), value_of(call, node, item), call);
         }
@@ -248,7 +253,8 @@ class DispatchTracer::Implementation {
   struct Call {
     const Operator& op;
     bool detached;
-    bool depends = false, sizes_from_values = false;
+    bool depends = false;
+    std::int64_t decided = -1;
     bool gives_fresh = false, copies_filled = false;  // memory that no operator has written, filled by C++
     std::vector<Given> given = {};
     const ModuleStack* modules = nullptr;  // that own a parameter among the arguments
@@ -286,13 +292,16 @@ class DispatchTracer::Implementation {
                      "operators, instead",
                      here());
   }
-  void refuse_written(const WatchedBuffer& buffer) const {
-    if (buffer.tensor->tensor._version() == buffer.version) return;
-    throw TraceError(ErrorId::traced_on_other_thread,
-                     "trace: the buffer '" + buffer.tensor->name +
-                         "' was written to while the code was traced, by no operator that the trace has seen: on "
-                         "another thread, or where tracing is switched off. Trace code that runs on one thread",
-                     here());
+  static bool was_written(const WatchedBuffer& buffer) { return buffer.tensor->tensor._version() != buffer.version; }
+  static void refuse_written(const WatchedBuffer& buffer, ErrorContext place) {
+    if (!was_written(buffer)) return;
+    throw TraceError(
+        ErrorId::traced_on_other_thread,
+        "trace: the buffer '" + buffer.tensor->name +
+            "' was written to while the code was traced, by no operator that the trace has seen: on "
+            "another thread, in a trace inside this one, or where tracing is switched off. Trace code that runs on "
+            "one thread",
+        std::move(place));
   }
   void refuse_modes(const Operator* op = nullptr) const {
     const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
@@ -335,14 +344,16 @@ class DispatchTracer::Implementation {
         if (own(given.passed) && !call.op.mutates) continue;
         const auto [first, last] = buffers_.equal_range(storage_of(given.inner));
         for (auto found = first; found != last; ++found) {
-          refuse_written(found->second);
+          if (was_written(found->second)) refuse_written(found->second, here());
           buffers.push_back(&found->second);
         }
       }
     try {
+      const detail::AutogradWatch::Pause unwatched(*autograd_);
       if (outer) previous_->record(handle, stack);
       else handle.callBoxed(stack);
     } catch (c10::Error& error) {
+      if (outer) throw;
       const ErrorContext place = here();
       error.add_context("While tracing '" + std::string(call.op.name) + "'" +
                         (place.source.empty() ? "" : ", called by " + place.source) +
@@ -388,13 +399,31 @@ class DispatchTracer::Implementation {
         break;
       }
       // Written without gradients, its own history stays what it was.
-      if (!call.detached) rebind(given.passed, value);
+      if (!call.detached) {
+        Value now = value;
+        now.decided = find(given.passed).decided;  // it is as large as it was
+        rebind(given.passed, now);
+      }
       track(tensor, value);
       return given.passed;
     }
-    if (call.gives_fresh && tensor.numel() > 0 && bare(tensor).has_storage())
-      fresh_.try_emplace(storage_of(tensor), value.node, bare(tensor), call.copies_filled);
+    if (call.gives_fresh && tensor.numel() > 0) note_fresh(tensor, value.node, call.copies_filled);
     return wrap(tensor, value);
+  }
+  /// Memory that the trace knows already is not fresh, whatever operator returned it.
+  void note_fresh(const at::Tensor& tensor, Node* node, bool copied) {
+    const c10::StorageImpl* storage = storage_of(tensor);
+    if (!storage || storages_.contains(storage) || attribute_storages_.contains(storage)) return;
+    const auto [fresh, added] = fresh_.try_emplace(storage, node, bare(tensor), copied);
+    if (added) fresh_bytes_ += fresh->second.size();
+    if (fresh_bytes_ > most_fresh_bytes_) forget_dead_memory();
+  }
+  /// It is held strongly, so not for long.
+  void forget_dead_memory() {
+    std::erase_if(fresh_, [](const auto& entry) { return entry.second.is_dead(); });
+    fresh_bytes_ = 0;
+    for (const auto& [storage, fresh] : fresh_) fresh_bytes_ += fresh.size();
+    most_fresh_bytes_ = std::max(most_fresh_bytes_, 2 * fresh_bytes_);
   }
   void rebind(const at::Tensor& passed, const Value& value) {
     if (TracedTensor* t = own(passed)) t->value = value;
@@ -408,10 +437,7 @@ class DispatchTracer::Implementation {
   /// Weak references keep the addresses of dead memory from being used again; once in a while they are let go.
   void forget_dead() {
     if (storages_.size() < next_sweep_) return;
-    std::erase_if(fresh_, [](const auto& entry) {
-      const at::Tensor& tensor = entry.second.tensor;
-      return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
-    });
+    forget_dead_memory();
     std::erase_if(storages_, [](const auto& entry) { return entry.second.storage.use_count() == 0; });
     next_sweep_ = std::max<std::size_t>(1024, 2 * storages_.size());
   }
@@ -424,7 +450,7 @@ class DispatchTracer::Implementation {
     return node_of(read(tensor));
   }
   Value value_of(const Call& call, Node* node, int item) const {
-    return {node, item, call.depends, call.detached, call.sizes_from_values};
+    return {node, item, call.depends, call.detached, call.decided};
   }
 
   Value find(const at::Tensor& tensor, bool detaches = false) {
@@ -483,8 +509,10 @@ class DispatchTracer::Implementation {
   }
   /// Does the operator give the argument all of its values, whatever they were?
   static bool overwrites(const Operator& op, const Parameter& parameter) {
-    static const std::unordered_set<std::string_view> names = {"fill_", "zero_", "copy_", "set_", "resize_"};
-    return parameter.name == "out" || has(op.traits, Trait::random) || names.contains(op.base_name());
+    static const std::unordered_set<std::string_view> names = {
+        "fill_",      "zero_",   "copy_",        "set_",       "resize_", "uniform_",   "normal_",
+        "bernoulli_", "random_", "exponential_", "geometric_", "cauchy_", "log_normal_"};
+    return parameter.name == "out" || names.contains(op.base_name());
   }
   /// Memory that C++ filled becomes a constant with the values that it has now, for the views of it as well. False when
   /// it is one already, with others.
@@ -505,7 +533,7 @@ class DispatchTracer::Implementation {
   Value read(const at::Tensor& tensor, bool detaches = false) {
     FreshMemory* fresh = fresh_memory(tensor);
     // C++ may fill the same memory again and again, and does so under handles that the trace has not seen.
-    if (fresh && fresh->filled() && !(own(tensor) && freeze(*fresh, tensor)))
+    if (fresh && (fresh->is_frozen() || fresh->filled()) && !(own(tensor) && freeze(*fresh, tensor)))
       return {get_attr(add_constant(tensor, true), tensor), -1, false};
     return find(tensor, detaches);
   }
@@ -570,7 +598,7 @@ class DispatchTracer::Implementation {
         refuse_alias();
       call.given.push_back({inner_of(t), t});
       call.depends = call.depends || v.depends_on_inputs;
-      call.sizes_from_values = call.sizes_from_values || v.sizes_from_values;
+      if (v.decided >= 0) call.decided = v.decided;
       if (v.modules) call.modules = last_modules_ = v.modules;
       Node* node = node_of(v);
       return call.detached && v.depends_on_inputs && !v.without_gradient ? detach(node) : node;
@@ -600,30 +628,49 @@ class DispatchTracer::Implementation {
            value.tagKind() == standard->tagKind() && value == *standard;
   }
 
-  /// Do elements decide how large the results are?
-  bool sizes_from_values(const c10::OperatorHandle& handle, const torch::jit::Stack& stack) {
-    const c10::OperatorName& name = handle.operator_name();
+  /// The dimension whose size elements decide; none for most operators.
+  std::optional<std::int64_t> dim_by_values(const c10::OperatorHandle& handle, const torch::jit::Stack& stack) {
+    const auto& arguments = handle.schema().arguments();
     const auto [known, fresh] = sized_by_.try_emplace(&handle.schema(), SizedBy::sizes);
     if (fresh) {
+      const c10::OperatorName& name = handle.operator_name();
       if (name.name == "aten::index") known->second = SizedBy::mask;
       else if (name.name == "aten::repeat_interleave" && name.overload_name != "self_int")
         known->second = SizedBy::repeats;
       // Operators composed of those that have the tag do not have it.
       else if (handle.hasTag(at::Tag::dynamic_output_shape) || detail::is_data_dependent(name) ||
-               (name.name == "aten::where" && handle.schema().arguments().size() == 1))
+               (name.name == "aten::where" && arguments.size() == 1))
         known->second = SizedBy::values;
     }
-    switch (known->second) {
-      case SizedBy::sizes: return false;
-      case SizedBy::values: return true;
-      case SizedBy::repeats: return stack.back().isNone();
-      case SizedBy::mask: break;
+    if (known->second == SizedBy::sizes) return std::nullopt;
+    const std::size_t first = stack.size() - arguments.size();
+    std::int64_t dim = 0;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const c10::IValue& value = stack[first + i];
+      if (arguments[i].name() == "dim" && value.isInt()) dim = value.toInt();
+      if (arguments[i].name() == "output_size" && !value.isNone()) return std::nullopt;
     }
-    const auto indices = stack.back().toListRef();
-    return std::any_of(indices.begin(), indices.end(), [](const c10::IValue& index) {
+    if (known->second != SizedBy::mask) return dim;
+    const auto indices = stack[first + 1].toListRef();
+    const auto is_mask = [](const c10::IValue& index) {
       return index.isTensor() && index.toTensor().defined() &&
              (index.toTensor().scalar_type() == at::kBool || index.toTensor().scalar_type() == at::kByte);
+    };
+    if (std::none_of(indices.begin(), indices.end(), is_mask)) return std::nullopt;
+    const auto leading = std::find_if(indices.begin(), indices.end(), [](const c10::IValue& index) {
+      return index.isTensor() && index.toTensor().defined();
     });
+    return leading - indices.begin();
+  }
+  /// -1 where there is no such dimension.
+  static std::int64_t size_of(const c10::IValue& result, std::int64_t dim) {
+    const at::Tensor tensor = result.isTensor()                                           ? result.toTensor()
+                              : result.isTensorList() && !result.toTensorVector().empty() ? result.toTensorVector()[0]
+                                                                                          : at::Tensor();
+    if (!tensor.defined()) return -1;
+    const at::Tensor& inside = bare(tensor);
+    if (dim < 0) dim += inside.dim();
+    return dim >= 0 && dim < inside.dim() ? inside.size(dim) : -1;
   }
 
   // --- questions -----------------------------------------------------------------------------------------------------
@@ -717,6 +764,7 @@ class DispatchTracer::Implementation {
   std::unordered_map<const c10::StorageImpl*, TrackedMemory> storages_;
   std::unordered_map<const c10::StorageImpl*, std::string> attribute_storages_;
   std::unordered_map<const c10::StorageImpl*, FreshMemory> fresh_;
+  std::size_t fresh_bytes_ = 0, most_fresh_bytes_ = std::size_t{64} << 20;
   std::unordered_multimap<const c10::StorageImpl*, WatchedBuffer> buffers_;  // views share them
   std::optional<detail::AutogradWatch> autograd_;
   std::unordered_map<const c10::FunctionSchema*, SizedBy> sized_by_;

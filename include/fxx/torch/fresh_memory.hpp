@@ -26,13 +26,19 @@ class FreshMemory {
   }
   /// Has C++ written to it?
   bool filled() const {
-    return copied_ || std::any_of(bytes().begin(), bytes().end(), [](unsigned char byte) { return byte != mark; });
+    const std::span<unsigned char> all = bytes();
+    // All are the mark when the first is and each is the next.
+    return copied_ || (!all.empty() && (all[0] != mark || std::memcmp(&all[0], &all[0] + 1, all.size() - 1) != 0));
   }
   /// It is a constant of the graph from now on.
   void freeze() { frozen_.emplace(bytes().begin(), bytes().end()); }
   bool is_frozen() const { return frozen_.has_value(); }
   /// Does it hold what it held then?
   bool is_as_frozen() const { return std::equal(bytes().begin(), bytes().end(), frozen_->begin(), frozen_->end()); }
+
+  std::size_t size() const { return bytes().size(); }
+  /// Does nobody else hold the memory?
+  bool is_dead() const { return tensor.use_count() == 1 && tensor.storage().use_count() == 1; }
 
   Node* node;
   at::Tensor tensor;

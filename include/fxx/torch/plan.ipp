@@ -402,7 +402,7 @@ FXX_INLINE void Plan::explain(const Node& node, const GivenSizes& given) const {
     if (*at >= 0 && sizes != *input.sizes)
       where += "\nInput '" + input.name + "' has the sizes " + c10::str(sizes) + "; the graph was made with " +
                c10::str(c10::IntArrayRef(*input.sizes)) +
-               ", and sizes that the traced code read are fixed in it unless they were declared dynamic";
+               ", and sizes that fxx::trace read are fixed in it unless they were declared dynamic";
     at += 1 + sizes.size();
   }
   try {
@@ -432,7 +432,9 @@ FXX_INLINE c10::IValue Plan::run(std::span<c10::IValue> inputs) const {
                                                   std::to_string(inputs_.size()) + " inputs");
     if (inputs_[i].sizes) {
       // To ask a traced tensor is what a trace takes note of.
-      const bool known = given && inputs[i].isTensor() && !detail::traced(inputs[i].toTensor());
+      const bool known = given && inputs[i].isTensor() && !detail::traced(inputs[i].toTensor()) &&
+                         !inputs[i].toTensor().is_nested() &&
+                         !inputs[i].toTensor().unsafeGetTensorImpl()->has_symbolic_sizes_strides();
       sizes.push_back(known ? inputs[i].toTensor().dim() : -1);
       if (known) sizes.append(inputs[i].toTensor().sizes().begin(), inputs[i].toTensor().sizes().end());
     }

@@ -5,7 +5,7 @@
 // that C++ reads become constants, but for those declared dynamic. Data-dependent control flow raises TraceError with
 // the user's function.
 // Cost: heavy (torch/nn/module.h, ATen/core/dispatch/Dispatcher.h); tracing costs about 2 us a node on top of running
-// it. After torch.fx experimental/proxy_tensor.py make_fx, 2.13.
+// it, a module's twice that (TraceOptions::training_flags). After torch.fx experimental/proxy_tensor.py make_fx, 2.13.
 #pragma once
 
 #include <concepts>
@@ -49,8 +49,8 @@ struct TraceOptions {
   bool leaf_modules = true;
   /// Tells of code that asks whether it trains, and lets dropout follow the training flag of its module, which the
   /// operator does not name. A module runs once more for that, in the other mode and with fake tensors, and several
-  /// times when it calls dropout; what this does to buffers and random numbers is undone. Where the module cannot be
-  /// told, the flag stays as it is, and a warning, or `report`, says so.
+  /// times when it calls dropout; what this does to flags, buffers and random numbers is undone. Nobody else may use the
+  /// module meanwhile. Where the module cannot be told, the flag stays as it is, and a warning, or `report`, says so.
   bool training_flags = true;
   /// Tensors of random numbers that are made of no other tensor (torch::randn({3, 4})) become constants, as torch.fx has
   /// them; else they are drawn in every run, as the code does.

@@ -114,28 +114,42 @@ FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> 
   return out;
 }
 
-/// Buffers and the random numbers to come, as they were: for further runs of code that writes to them.
+/// Buffers and the random numbers to come, as they were: for further runs of code that writes to them. A trace around
+/// this one learns nothing of it.
 class ModuleState {
  public:
   explicit ModuleState(const ModuleOwner& owner) : generator_(at::globalContext().defaultGenerator(at::kCPU).clone()) {
     const at::NoGradGuard no_grad;
+    const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
     for (const ModuleOwner::Tensor& entry : owner.tensors())
-      if (entry.kind == AttributeInfo::Kind::buffer)
-        buffers_.emplace_back(entry.tensor, at::_ops::clone::call(entry.tensor, std::nullopt));
+      if (entry.kind == AttributeInfo::Kind::buffer && !entry.tensor.is_inference())
+        buffers_.push_back({entry.tensor, at::_ops::clone::call(entry.tensor, std::nullopt), entry.tensor._version()});
   }
   ModuleState(const ModuleState&) = delete;
   ModuleState& operator=(const ModuleState&) = delete;
   ~ModuleState() {
     const at::NoGradGuard no_grad;
-    for (auto& [buffer, before] : buffers_) at::_ops::copy_::call(buffer, before, false);
+    const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
+    for (Buffer& buffer : buffers_) {
+      if (buffer.tensor._version() == buffer.version) continue;
+      try {
+        at::_ops::copy_::call(buffer.tensor, buffer.before, false);
+      } catch (const std::exception& error) {
+        TORCH_WARN("trace: a buffer could not be put back to what it was: ", error.what());
+      }
+    }
     at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
     const std::lock_guard lock(generator.mutex());
     generator.set_state(generator_.get_state());
   }
 
  private:
+  struct Buffer {
+    at::Tensor tensor, before;
+    std::int64_t version;
+  };
   at::Generator generator_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+  std::vector<Buffer> buffers_;
 };
 
 // --- sizes that became numbers ---------------------------------------------------------------------------------------
@@ -233,41 +247,51 @@ FXX_INLINE std::string sizes_of_elements(const Graph& graph, std::vector<TracedR
 /// Code that keeps values of one run for the next gets real ones. What the runs do to the module is undone.
 class FurtherRuns {
  public:
-  FurtherRuns(const TracedCode& code, const std::vector<at::Tensor>& inputs, const Recording& recorded)
-      : code_(code), inputs_(inputs), state_(code.owner), fakes_(recorded.kept.empty()) {}
+  FurtherRuns(const TracedCode& code, const std::vector<at::Tensor>& inputs, const Recording& recorded,
+              const TraceOptions& options)
+      : code_(code),
+        inputs_(inputs),
+        options_{.freeze_random = options.freeze_random},
+        state_(code.owner),
+        fakes_(recorded.kept.empty()) {}
   Graph operator()() {
     if (fakes_) try {
-        std::vector<at::Tensor> given;
-        for (const at::Tensor& input : inputs_) given.push_back(fake_like(input));
-        return record_run(code_, given, {}).graph;
+        return with_fakes();
       } catch (const TraceError&) {
         fakes_ = false;  // an operator without a shape rule
       } catch (const c10::Error&) {
         fakes_ = false;
       }
-    return record_run(code_, inputs_, {}).graph;
+    return record_run(code_, inputs_, options_).graph;
+  }
+  Graph with_fakes() {
+    std::vector<at::Tensor> given;
+    for (const at::Tensor& input : inputs_) given.push_back(fake_like(input));
+    return record_run(code_, given, options_).graph;
   }
 
  private:
   const TracedCode& code_;
   const std::vector<at::Tensor>& inputs_;
+  RecordOptions options_;
   ModuleState state_;
   bool fakes_;
 };
 
-/// Empty, or what to tell of code that does something else in the other mode. It runs once more.
+/// Empty, or what to tell of code that does something else in the other mode. It runs once more, with fake tensors, and
+/// where that differs a second time in the mode that it is in: code that is never twice the same says nothing of modes.
 FXX_INLINE std::string branch_on_mode(const TracedCode& code, const Graph& graph, FurtherRuns& runs) {
   try {
-    const Graph other = graph_in_other_mode(code.root, std::ref(runs));
+    const Graph other = graph_in_other_mode(code.root, [&] { return runs.with_fakes(); });
     const auto [here, there] = first_difference(graph, other);
-    if (!here) return {};
+    if (!here || first_difference(graph, runs.with_fakes()).first) return {};
     const std::string now = code.root.is_training() ? "train" : "eval",
                       then = code.root.is_training() ? "eval" : "train";
     return "trace: the code asks whether it trains: " + format_node(*here) + " in " + now + " mode is " +
            (there ? format_node(*there) : "nothing") + " in " + then + " mode. The graph is that of " + now +
            " mode, whatever train() and eval() say; trace once in each mode";
   } catch (const TraceError&) {
-    return {};  // the other mode cannot be traced, so nobody uses it
+    return {};  // the other mode cannot be traced, so nobody uses it; or not with fake tensors
   } catch (const std::exception&) {
     return {};
   }
@@ -303,8 +327,10 @@ FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const std::
     note(
         "trace: the code seeds the generator of random numbers (torch::manual_seed), which the graph does not. Seed "
         "it before the graph runs");
-  if (code.is_module && options.training_flags && run.kept.empty()) {
-    FurtherRuns runs(code, inputs, run);
+  // Under a trace around this one, further runs would be recorded there.
+  if (code.is_module && options.training_flags && run.kept.empty() &&
+      !c10::impl::tls_is_dispatch_key_included(trace_key)) {
+    FurtherRuns runs(code, inputs, run, options);
     note(branch_on_mode(code, graph, runs));
   }
   return notes;
@@ -366,12 +392,14 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at
 
   std::vector<Recording> recordings;
   std::vector<SizedTrace> traces;
+  std::vector<at::Tensor> first_inputs;
   const auto record = [&](const SizeSet& sizes) {
     std::vector<at::Tensor> sized = inputs;
     for (std::size_t i = 0; i < options.dynamic.size(); ++i) {
       at::Tensor& input = sized[options.dynamic[i].input];
       input = resized(input, dims[i], sizes[which[i]]);
     }
+    if (recordings.empty()) first_inputs = sized;
     recordings.push_back(
         record_run(code, std::move(sized), {.places = true, .reads = true, .freeze_random = options.freeze_random}));
     SizedTrace trace{std::move(recordings.back().graph), sizes, {}};
@@ -383,7 +411,8 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at
   for (const SizeSet& sizes : sizes_to_trace(options.dynamic, first)) {
     if (traces.empty()) {
       record(sizes);
-      notes = notes_of(code, inputs, traces[0].graph, recordings[0], options);
+      refuse_registered(code);
+      notes = notes_of(code, first_inputs, traces[0].graph, recordings[0], options);
       continue;
     }
     // The first run is the one that counts; what the others do to the module is undone.
@@ -495,9 +524,10 @@ FXX_INLINE void follow_training_flags(const TracedCode& code, Recording& recorde
       why = "it is made of several training flags";
     } catch (const TraceError& error) {
       why = error.what();
-    } catch (const c10::Error& error) {
+    } catch (const std::exception& error) {
+      const auto* torch = dynamic_cast<const c10::Error*>(&error);
       why = "the code fails when it is run with other training flags: " +
-            std::string(error.what_without_backtrace()).substr(0, 200);
+            std::string(torch ? torch->what_without_backtrace() : error.what()).substr(0, 200);
     }
   }
   std::map<std::string, std::string, std::less<>> calls;
@@ -571,8 +601,10 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
           : record_dynamic(code, inputs, options);
   write_stack_traces(recorded.places);
   Graph& graph = recorded.graph;
-  refuse_registered(code);
-  if (options.dynamic.empty()) recorded.notes = notes_of(code, inputs, graph, recorded, options);
+  if (options.dynamic.empty()) {
+    refuse_registered(code);
+    recorded.notes = notes_of(code, inputs, graph, recorded, options);
+  }
   report.notes = std::move(recorded.notes);
   if (watch) {
     report.sizes = sizes_read(graph, recorded.reads);
@@ -587,7 +619,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     reroll_recurrent(graph, owner);
   }
   if (options.leaf_modules && options.training_flags && !uses.empty()) {
-    FurtherRuns runs(code, inputs, recorded);
+    FurtherRuns runs(code, inputs, recorded, options);
     follow_training_flags(code, recorded, uses, runs, report.notes);
   }
   // Left over: memory that became a constant, reads that re-rolling made needless.

@@ -30,10 +30,10 @@ inline constexpr c10::DispatchKey trace_key = c10::DispatchKey::DeferredInit;
 /// A tensor's place in a graph.
 struct TracedValue {
   Node* node = nullptr;
-  int item = -1;                         // of a node with several results
-  bool depends_on_inputs = false;        // or on parameters, or on random numbers
-  bool without_gradient = false;         // computed under a NoGradGuard of the traced code
-  bool sizes_from_values = false;        // how large it is, elements decide: nonzero, a mask as an index
+  int item = -1;                   // of a node with several results
+  bool depends_on_inputs = false;  // or on parameters, or on random numbers
+  bool without_gradient = false;   // computed under a NoGradGuard of the traced code
+  std::int64_t decided = -1;       // by elements: how many nonzero gave, or a mask; the sizes that are it are so too
   const ModuleStack* modules = nullptr;  // of a parameter or buffer: the modules that own it
 };
 

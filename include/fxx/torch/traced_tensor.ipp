@@ -24,7 +24,8 @@ inline constexpr const char* data_refusal =
 FXX_INLINE SharedTrace::SharedTrace(const Graph& graph, bool watch_sizes)
     : graph_(&graph),
       watch_sizes_(watch_sizes),
-      closed_(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0, nullptr, false)) {
+      closed_(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
+                                                    at::DataPtr(nullptr, c10::DeviceType::CPU), nullptr, false)) {
   static const std::string refusal = TraceError(ErrorId::traced_data_access, data_refusal).what();
   closed_.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(refusal);
 }
@@ -41,14 +42,16 @@ FXX_INLINE std::pair<std::string, Backtrace> SharedTrace::foreign_call() const {
 }
 
 FXX_INLINE void SharedTrace::note_read(const TracedValue& value, c10::IntArrayRef sizes, std::int64_t dim) {
-  if (!(watch_sizes_ || value.sizes_from_values) || !graph_ || !on_this_thread() || !value.node) return;
+  if (!(watch_sizes_ || value.decided >= 0) || !graph_ || !on_this_thread() || !value.node) return;
   const auto nodes = static_cast<std::uint32_t>(graph_->size());
   const auto note = [&](std::int64_t d) {
     const std::int64_t size = sizes[static_cast<std::size_t>(d)];
+    const bool decided = size == value.decided;
+    if (!watch_sizes_ && !decided) return;
     // A loop over the sizes reads them again and again.
     for (std::size_t i = reads_.size(); i-- > 0 && reads_[i].nodes_before == nodes;)
       if (reads_[i].node == value.node && reads_[i].item == value.item && reads_[i].dim == d) return;
-    reads_.push_back({value.node, value.item, d, size, nodes, value.sizes_from_values, Backtrace::capture(3)});
+    reads_.push_back({value.node, value.item, d, size, nodes, decided, Backtrace::capture(3)});
   };
   if (dim >= 0) return note(dim);
   for (std::size_t d = 0; d < sizes.size(); ++d) note(static_cast<std::int64_t>(d));
