@@ -122,18 +122,18 @@ class ModuleState {
     const at::NoGradGuard no_grad;
     const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
     for (const ModuleOwner::Tensor& entry : owner.tensors())
-      if (entry.kind == AttributeInfo::Kind::buffer && !entry.tensor.is_inference())
-        buffers_.push_back({entry.tensor, at::_ops::clone::call(entry.tensor, std::nullopt), entry.tensor._version()});
+      if (entry.kind == AttributeInfo::Kind::buffer && !is_fake(entry.tensor))
+        buffers_.emplace_back(entry.tensor, at::_ops::clone::call(entry.tensor, std::nullopt));
   }
   ModuleState(const ModuleState&) = delete;
   ModuleState& operator=(const ModuleState&) = delete;
   ~ModuleState() {
     const at::NoGradGuard no_grad;
     const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
-    for (Buffer& buffer : buffers_) {
-      if (buffer.tensor._version() == buffer.version) continue;
+    for (auto& [buffer, before] : buffers_) {
       try {
-        at::_ops::copy_::call(buffer.tensor, buffer.before, false);
+        // To write what is there already would count as a write, for autograd. Batch norm's do not count.
+        if (!at::_ops::equal::call(buffer, before)) at::_ops::copy_::call(buffer, before, false);
       } catch (const std::exception& error) {
         TORCH_WARN("trace: a buffer could not be put back to what it was: ", error.what());
       }
@@ -144,12 +144,8 @@ class ModuleState {
   }
 
  private:
-  struct Buffer {
-    at::Tensor tensor, before;
-    std::int64_t version;
-  };
   at::Generator generator_;
-  std::vector<Buffer> buffers_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
 };
 
 // --- sizes that became numbers ---------------------------------------------------------------------------------------
