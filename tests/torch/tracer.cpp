@@ -9,6 +9,7 @@
 #include "fxx/trace/hana.hpp"
 #include "fxx/trace/transformer.hpp"
 #include "graph_text.hpp"
+#include "out_of_place.hpp"
 #include "torch/support.hpp"
 
 using namespace fxx;
@@ -248,18 +249,7 @@ TEST_CASE("modules are traced through, or leaves by their type or their name; le
 }
 
 TEST_CASE("a tracer may refuse what writes: methods, functions, and methods of a constant") {
-  struct OutOfPlace : ModuleTracer {
-    Node* create_node(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
-                      std::source_location where) override {
-      const auto* call = std::get_if<CallFunction>(&op);
-      const auto* target = call ? std::get_if<const Operator*>(&call->target) : nullptr;
-      const auto* method = std::get_if<CallMethod>(&op);
-      if ((target && (*target)->base_name().ends_with('_')) || (method && method->target.ends_with('_')))
-        throw std::runtime_error("in place");
-      return ModuleTracer::create_node(std::move(op), args, kwargs, name, where);
-    }
-  };
-  OutOfPlace tracer;
+  test::OutOfPlace<ModuleTracer> tracer;
   const torch::Tensor constant = torch::ones({3});
   CHECK_THROWS_WITH(tracer.trace([](auto x) { return x.add_(1); }), "in place");
   CHECK_THROWS_WITH(tracer.trace([](auto x) { return relu_(x); }), "in place");

@@ -223,6 +223,16 @@ TEST_CASE("code that asks whether it trains is told apart from modules that foll
   net.rest = [](const Auxiliary&, Tensor t) { return t.view({t.size(0), -1}); };
   trace(net, {x.slice(0, 0, 1)}, {{0, 0, "batch"}}, {.report = &report});
   CHECK(report.notes.empty());
+  // Which value a name has in a result counts too.
+  struct Named : torch::nn::Module {
+    std::map<std::string, Tensor> forward(Tensor t) {
+      const Tensor u = t.exp(), v = t.sin();
+      return {{"a", is_training() ? u : v}, {"b", is_training() ? v : u}};
+    }
+  } named;
+  trace(named, {x}, {.report = &report});
+  REQUIRE(report.notes.size() == 1);
+  CHECK(report.notes[0].find("asks whether it trains") != std::string::npos);
   // Nobody is told when nobody asks, and of code that fails in the other mode.
   net.rest = branches;
   const int before = net.runs;

@@ -5,6 +5,7 @@
 
 #include "fxx/ops/operation.hpp"
 #include "fxx/trace/input.hpp"
+#include "out_of_place.hpp"
 #include "trace/recorded.hpp"
 
 using namespace fxx;
@@ -187,18 +188,7 @@ TEST_CASE("create_proxy makes all that the function sees, and proxy may put anot
 }
 
 TEST_CASE("a tracer may refuse what it does not like") {
-  struct OutOfPlace : Tracer {
-    Node* create_node(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
-                      std::source_location where) override {
-      const auto* call = std::get_if<CallFunction>(&op);
-      const auto* target = call ? std::get_if<const Operator*>(&call->target) : nullptr;
-      const auto* method = std::get_if<CallMethod>(&op);
-      if ((target && (*target)->base_name().ends_with('_')) || (method && method->target.ends_with('_')))
-        throw std::runtime_error("in place");
-      return Tracer::create_node(std::move(op), args, kwargs, name, where);
-    }
-  };
-  OutOfPlace tracer;
+  test::OutOfPlace<Tracer> tracer;
   CHECK_THROWS_WITH(tracer.trace([](auto x) { return x.add_(1); }), "in place");
   CHECK_THROWS_WITH(tracer.trace([](auto x) { return functional::relu_(x); }), "in place");
   CHECK_THROWS_WITH(tracer.trace([](auto x) { return x += 1; }), "in place");

@@ -1,5 +1,5 @@
-// Refuses what autograd does without the dispatcher while a thread traces: torch::autograd::Function, whose forward would
-// be recorded, and whose backward would be lost.
+// Refuses what autograd does without the dispatcher while a thread traces: torch::autograd::Function, whose forward
+// would be recorded, and whose backward would be lost.
 //
 // A function asks the thread's state of function transforms first whether it may run, so that state is one that says no.
 // Main names: detail::AutogradWatch. Cost: includes <ATen/FuncTorchTLS.h>; 0.1 us to make one.
@@ -38,8 +38,8 @@ class AutogradWatch {
   void swap() noexcept { at::functorch::functorchTLSAccessor().swap(other_); }
 
   std::shared_ptr<std::atomic<bool>> active_ = std::make_shared<std::atomic<bool>>(true);
-  std::unique_ptr<at::functorch::FuncTorchTLSBase>
-      other_;  // the state that was there before, in a pause the one that refuses
+  /// The state that was there before; in a pause the one that refuses.
+  std::unique_ptr<at::functorch::FuncTorchTLSBase> other_;
 };
 
 }  // namespace fxx::inline FXX_ABI::detail

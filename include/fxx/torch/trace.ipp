@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <unordered_set>
 
 #include "fxx/error.hpp"
@@ -134,8 +135,8 @@ class ModuleState {
       try {
         // To write what is there already would count as a write, for autograd. Batch norm's do not count.
         if (!at::_ops::equal::call(buffer, before)) at::_ops::copy_::call(buffer, before, false);
-      } catch (const std::exception& error) {
-        TORCH_WARN("trace: a buffer could not be put back to what it was: ", error.what());
+      } catch (const c10::Error& error) {
+        TORCH_WARN("trace: a buffer could not be put back to what it was: ", error.what_without_backtrace());
       }
     }
     at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
@@ -306,8 +307,8 @@ FXX_INLINE void refuse_registered(const TracedCode& code) {
 }
 
 /// What else to tell of a run.
-FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const std::vector<at::Tensor>& inputs,
-                                             const Graph& graph, const Recording& run, const TraceOptions& options) {
+FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const Graph& graph, const Recording& run,
+                                             const TraceOptions& options, FurtherRuns* runs) {
   std::vector<std::string> notes;
   const auto note = [&](std::string text) {
     if (!text.empty()) notes.push_back(std::move(text));
@@ -324,11 +325,8 @@ FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const std::
         "trace: the code seeds the generator of random numbers (torch::manual_seed), which the graph does not. Seed "
         "it before the graph runs");
   // Under a trace around this one, further runs would be recorded there.
-  if (code.is_module && options.training_flags && run.kept.empty() &&
-      !c10::impl::tls_is_dispatch_key_included(trace_key)) {
-    FurtherRuns runs(code, inputs, run, options);
-    note(branch_on_mode(code, graph, runs));
-  }
+  if (runs && run.kept.empty() && !c10::impl::tls_is_dispatch_key_included(trace_key))
+    note(branch_on_mode(code, graph, *runs));
   return notes;
 }
 
@@ -408,7 +406,9 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at
     if (traces.empty()) {
       record(sizes);
       refuse_registered(code);
-      notes = notes_of(code, first_inputs, traces[0].graph, recordings[0], options);
+      std::optional<FurtherRuns> runs;
+      if (code.is_module && options.training_flags) runs.emplace(code, first_inputs, recordings[0], options);
+      notes = notes_of(code, traces[0].graph, recordings[0], options, runs ? &*runs : nullptr);
       continue;
     }
     // The first run is the one that counts; what the others do to the module is undone.
@@ -499,7 +499,7 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> dropout_module(const Node& node) {
 /// Lets dropout be the call of a module again, whose flag follows train() and eval(). `uses` are those of the recorded
 /// operators, before they were put together.
 FXX_INLINE void follow_training_flags(const TracedCode& code, Recording& recorded, const std::vector<FlagUse>& uses,
-                                      FurtherRuns& runs, std::vector<std::string>& notes) {
+                                      FurtherRuns* runs, std::vector<std::string>& notes) {
   const ModuleOwner& owner = code.owner;
   Graph& graph = recorded.graph;
   std::map<std::string_view, Node*> open;
@@ -509,9 +509,9 @@ FXX_INLINE void follow_training_flags(const TracedCode& code, Recording& recorde
   if (open.empty()) return;
   std::vector<FlagOwner> owners(uses.size(), {FlagOwner::Kind::unknown});
   std::string why = "the code is no module's, so nothing says whose flag it is";
-  if (code.is_module) {
+  if (runs) {
     try {
-      FlagOwners found = find_flag_owners(code.root, owner, uses, [&] { return flag_uses(runs()); });
+      FlagOwners found = find_flag_owners(code.root, owner, uses, [&] { return flag_uses((*runs)()); });
       owners = std::move(found.of_uses);
       if (found.own_train)
         notes.push_back(
@@ -597,9 +597,11 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
           : record_dynamic(code, inputs, options);
   write_stack_traces(recorded.places);
   Graph& graph = recorded.graph;
+  std::optional<FurtherRuns> runs;
+  if (code.is_module && options.training_flags) runs.emplace(code, inputs, recorded, options);
   if (options.dynamic.empty()) {
     refuse_registered(code);
-    recorded.notes = notes_of(code, inputs, graph, recorded, options);
+    recorded.notes = notes_of(code, graph, recorded, options, runs ? &*runs : nullptr);
   }
   report.notes = std::move(recorded.notes);
   if (watch) {
@@ -615,8 +617,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     reroll_recurrent(graph, owner);
   }
   if (options.leaf_modules && options.training_flags && !uses.empty()) {
-    FurtherRuns runs(code, inputs, recorded, options);
-    follow_training_flags(code, recorded, uses, runs, report.notes);
+    follow_training_flags(code, recorded, uses, runs ? &*runs : nullptr, report.notes);
   }
   // Left over: memory that became a constant, reads that re-rolling made needless.
   erase_unread_memory(graph);

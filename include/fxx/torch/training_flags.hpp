@@ -1,8 +1,9 @@
 // Which module's training flag an operator's flag came from: dropout(x, p, train) alone does not say.
 //
-// The code is run again with other training flags, every module with a pattern of its own over the runs; the pattern that
-// an operator's flag then shows names the module. With n modules that takes 2 log2(n) runs.
-// Main names: FlagUse, flag_uses, find_flag_owners, graph_in_other_mode. Cost: heavy (torch/nn/module.h), with the runs of the code.
+// The code is run again with other training flags, every module with a pattern of its own over the runs; the pattern
+// that an operator's flag then shows names the module. With n modules that takes 2 log2(n) runs.
+// Main names: FlagUse, flag_uses, find_flag_owners, graph_in_other_mode. Cost: heavy (torch/nn/module.h), with the runs
+// of the code.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -41,8 +42,8 @@ struct FlagOwners {
   bool own_train = false;  // train() sets other flags than it is asked to: parts stay frozen
 };
 
-/// For each use where its value comes from. `record()` runs the code and returns the uses of that run. Flags are as they were afterwards. Throws
-/// TraceError (E326) when flags cannot be told from each other, and what `record` throws.
+/// For each use where its value comes from. `record()` runs the code and returns the uses of that run. Flags are as
+/// they were afterwards. Throws TraceError (E326) when flags cannot be told from each other, and what `record` throws.
 FlagOwners find_flag_owners(torch::nn::Module& root, const ModuleOwner& owner, const std::vector<FlagUse>& uses,
                             const std::function<std::vector<FlagUse>()>& record);
 

@@ -146,16 +146,20 @@ FXX_INLINE std::pair<const Node*, const Node*> first_difference(const Graph& a, 
     return attribute && attribute->target.ends_with("num_batches_tracked");
   };
   std::unordered_map<const Node*, const Node*> of_b;
+  const auto same_node = [&](const Node* x, const Node* y) {
+    const auto known = of_b.find(x);
+    return known != of_b.end() && known->second == y;
+  };
   const auto same = [&](const auto& self, const Argument& x, const Argument& y) -> bool {
-    if (x.is_node() && y.is_node()) {
-      const auto known = of_b.find(x.node());
-      return known != of_b.end() && known->second == y.node();
-    }
+    if (x.is_node() && y.is_node()) return same_node(x.node(), y.node());
     if (x.kind() != y.kind()) return false;
     if (!x.is_sequence()) {
-      bool nodes = false;
-      for_each_node(x, [&](const Node*) { nodes = true; });
-      return nodes || x == y;  // a dictionary or a slice of nodes: these are compared where they are made
+      // Of dictionaries and slices that hold nodes, the nodes alone.
+      std::vector<const Node*> left, right;
+      for_each_node(x, [&](const Node* node) { left.push_back(node); });
+      for_each_node(y, [&](const Node* node) { right.push_back(node); });
+      if (left.empty() && right.empty()) return x == y;
+      return std::equal(left.begin(), left.end(), right.begin(), right.end(), same_node);
     }
     const auto xs = x.items(), ys = y.items();
     return std::equal(xs.begin(), xs.end(), ys.begin(), ys.end(),
