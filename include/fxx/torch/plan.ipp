@@ -10,7 +10,7 @@
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/torch/plan.hpp"
-#include "fxx/torch/traced_tensor.hpp"
+#include "fxx/torch/dispatch/traced_tensor.hpp"
 
 namespace fxx::inline FXX_ABI {
 

@@ -137,6 +137,17 @@ inline TracedTensor* traced(const at::Tensor& tensor) {
                                                              : nullptr;
 }
 
+/// With no wrapper around it, that of a trace around this one either.
+inline const at::Tensor& bare(const at::Tensor& tensor) {
+  const TracedTensor* t = traced(tensor);
+  return t ? bare(t->inner()) : tensor;
+}
+/// The memory behind all wrappers; null when there is none.
+inline const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  const at::Tensor& t = bare(tensor);
+  return t.has_storage() ? t.storage().unsafeGetStorageImpl() : nullptr;
+}
+
 /// "Net::forward(...) at net.cpp:41": the innermost function of the user's, as far as symbols tell.
 std::string user_place(const Backtrace& where);
 std::string user_place(std::span<const Frame> user_frames);
@@ -144,5 +155,5 @@ std::string user_place(std::span<const Frame> user_frames);
 }  // namespace fxx::inline FXX_ABI::detail
 
 #if defined(FXX_HEADER_ONLY)
-#include "fxx/torch/traced_tensor.ipp"
+#include "fxx/torch/dispatch/traced_tensor.ipp"
 #endif

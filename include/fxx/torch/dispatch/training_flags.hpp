@@ -2,7 +2,7 @@
 //
 // The code is run again with other training flags, every module with a pattern of its own over the runs; the pattern
 // that an operator's flag then shows names the module. With n modules that takes 2 log2(n) runs.
-// Main names: FlagUse, flag_uses, find_flag_owners, graph_in_other_mode. Cost: heavy (torch/nn/module.h), with the runs
+// Main names: FlagUse, flag_uses, find_flag_owners, in_other_mode. Cost: heavy (torch/nn/module.h), with the runs
 // of the code.
 #pragma once
 
@@ -47,9 +47,9 @@ struct FlagOwners {
 FlagOwners find_flag_owners(torch::nn::Module& root, const ModuleOwner& owner, const std::vector<FlagUse>& uses,
                             const std::function<std::vector<FlagUse>()>& record);
 
-/// What `record()` gives where the root and all below it are in the mode that the root is not in now. Flags are as they
-/// were afterwards.
-Graph graph_in_other_mode(torch::nn::Module& root, const std::function<Graph()>& record);
+/// Calls `run` where the root and all below it are in the mode that the root is not in now. Flags are as they were
+/// afterwards.
+void in_other_mode(torch::nn::Module& root, const std::function<void()>& run);
 
 /// The first nodes that are not the same in both but for training flags and the counting of batches; null where one graph
 /// has ended, both when there are none.
@@ -58,5 +58,5 @@ std::pair<const Node*, const Node*> first_difference(const Graph& a, const Graph
 }  // namespace fxx::inline FXX_ABI::detail
 
 #if defined(FXX_HEADER_ONLY)
-#include "fxx/torch/training_flags.ipp"
+#include "fxx/torch/dispatch/training_flags.ipp"
 #endif

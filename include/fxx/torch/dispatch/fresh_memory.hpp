@@ -2,7 +2,7 @@
 //
 // C++ may fill it (data_ptr, accessor) where nobody sees: it is marked when it is made, and looked at before an operator
 // reads it or writes to a part of it.
-// Main names: detail::FreshMemory. Cost: includes <ATen/core/Tensor.h>; marking and looking take as long as filling it.
+// Main names: detail::FreshMemory, FreshMemories. Cost: includes <ATen/core/Tensor.h>; marking and looking take as long as filling it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +11,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "fxx/ir/node.hpp"
@@ -54,6 +55,33 @@ class FreshMemory {
 
   bool copied_;
   std::optional<std::vector<unsigned char>> frozen_;
+};
+
+/// That of a trace, by its storage.
+class FreshMemories {
+ public:
+  bool empty() const { return of_storage_.empty(); }
+  FreshMemory* find(const c10::StorageImpl* storage) {
+    const auto found = of_storage_.find(storage);
+    return found == of_storage_.end() ? nullptr : &found->second;
+  }
+  void add(const c10::StorageImpl* storage, Node* made_by, const at::Tensor& made, bool copied) {
+    const auto [fresh, added] = of_storage_.try_emplace(storage, made_by, made, copied);
+    if (added) bytes_ += fresh->second.size();
+    if (bytes_ > most_bytes_) forget_dead();
+  }
+  void erase(const c10::StorageImpl* storage) { of_storage_.erase(storage); }
+  /// Memory is held strongly, so not for long.
+  void forget_dead() {
+    std::erase_if(of_storage_, [](const auto& entry) { return entry.second.is_dead(); });
+    bytes_ = 0;
+    for (const auto& [storage, fresh] : of_storage_) bytes_ += fresh.size();
+    most_bytes_ = std::max(most_bytes_, 2 * bytes_);
+  }
+
+ private:
+  std::unordered_map<const c10::StorageImpl*, FreshMemory> of_storage_;
+  std::size_t bytes_ = 0, most_bytes_ = std::size_t{64} << 20;
 };
 
 }  // namespace fxx::inline FXX_ABI::detail

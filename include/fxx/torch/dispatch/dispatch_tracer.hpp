@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "fxx/torch/dispatch/traced_tensor.hpp"
 #include "fxx/torch/graph_module.hpp"
-#include "fxx/torch/traced_tensor.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -62,5 +62,5 @@ void write_stack_traces(std::span<const std::pair<Node*, Backtrace>> places);
 }  // namespace fxx::inline FXX_ABI
 
 #if defined(FXX_HEADER_ONLY)
-#include "fxx/torch/dispatch_tracer.ipp"
+#include "fxx/torch/dispatch/dispatch_tracer.ipp"
 #endif

@@ -45,5 +45,5 @@ class AutogradWatch {
 }  // namespace fxx::inline FXX_ABI::detail
 
 #if defined(FXX_HEADER_ONLY)
-#include "fxx/torch/autograd_watch.ipp"
+#include "fxx/torch/dispatch/autograd_watch.ipp"
 #endif

@@ -1,4 +1,4 @@
-// Bodies of torch/dispatch_tracer.hpp.
+// Bodies of torch/dispatch/dispatch_tracer.hpp.
 //
 // Facts and pitfalls behind each step are in docs/design.md, "Tracing at the dispatcher".
 #pragma once
@@ -10,8 +10,6 @@
 
 // after the tensor's own header
 #include <ATen/ops/alias_ops.h>
-#include <ATen/ops/clone_ops.h>
-#include <ATen/ops/detach_ops.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -20,10 +18,14 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
-#include "fxx/torch/autograd_watch.hpp"
-#include "fxx/torch/dispatch_tracer.hpp"
+#include "fxx/torch/dispatch/autograd_watch.hpp"
+#include "fxx/torch/dispatch/buffer_watch.hpp"
+#include "fxx/torch/dispatch/dispatch_tracer.hpp"
+#include "fxx/torch/dispatch/element_sizes.hpp"
+#include "fxx/torch/dispatch/fresh_memory.hpp"
+#include "fxx/torch/dispatch/met_constants.hpp"
+#include "fxx/torch/dispatch/refused_modes.hpp"
 #include "fxx/torch/execute.hpp"
-#include "fxx/torch/fresh_memory.hpp"
 #include "fxx/torch/shape_rules.hpp"
 #include "fxx/torch/values.hpp"
 #include "fxx/trace/proxy.hpp"
@@ -73,6 +75,7 @@ void replace_traced(c10::IValue& value, F&& open) {
 class DispatchTracer::Implementation {
   using TracedTensor = detail::TracedTensor;
   using Value = detail::TracedValue;
+  using BufferWatch = detail::BufferWatch;
 
  public:
   Implementation(Graph& graph, const ModuleOwner& owner, RecordOptions options)
@@ -80,14 +83,12 @@ class DispatchTracer::Implementation {
         options_(options),
         tracer_(graph),
         state_(std::make_shared<detail::SharedTrace>(graph, options.reads)),
+        buffers_(owner),
+        constants_(owner),
         gradients_(at::GradMode::is_enabled()) {
     refuse_modes();
-    for (const ModuleOwner::Tensor& entry : owner.tensors()) {
-      if (entry.tensor.has_storage())
-        attribute_storages_.emplace(entry.tensor.storage().unsafeGetStorageImpl(), entry.name);
-      if (entry.kind == AttributeInfo::Kind::buffer && entry.tensor.has_storage() && !entry.tensor.is_inference())
-        buffers_.emplace(storage_of(entry.tensor), WatchedBuffer{&entry, entry.tensor._version()});
-    }
+    for (const ModuleOwner::Tensor& entry : owner.tensors())
+      if (entry.tensor.has_storage()) attribute_storages_.emplace(detail::storage_of(entry.tensor), entry.name);
     previous_ = detail::current_tracer();
     detail::current_tracer() = this;
     include_.emplace(detail::trace_key);
@@ -114,17 +115,18 @@ class DispatchTracer::Implementation {
   }
   /// Writes of recorded operators are known; all others would be lost.
   void refuse_written_buffers() const {
-    for (const auto& [storage, buffer] : buffers_) refuse_written(buffer, {{}, {}, traced_modules()});
+    if (const BufferWatch::Buffer* buffer = buffers_.written())
+      BufferWatch::refuse(*buffer, {{}, {}, traced_modules()});
   }
 
   at::Tensor input(const at::Tensor& tensor, const std::string& name) {
     const c10::impl::ExcludeDispatchKeyGuard unwatched(detail::trace_key);
     const Proxy proxy = tracer_.placeholder(name, {}, "torch::Tensor");
-    proxy.node()->set_tensor_meta(tensor_meta_of(bare(tensor)));
+    proxy.node()->set_tensor_meta(tensor_meta_of(detail::bare(tensor)));
     refuse_transformed(tensor);
-    if (bare(tensor).layout() != at::kStrided)
+    if (detail::bare(tensor).layout() != at::kStrided)
       throw TraceError(ErrorId::unsupported_argument,
-                       "trace: input '" + name + "' has the layout " + c10::str(bare(tensor).layout()) +
+                       "trace: input '" + name + "' has the layout " + c10::str(detail::bare(tensor).layout()) +
                            ", and only strided tensors can be inputs. Pass its parts, and make it in forward",
                        here());
     // A handle of its own for every input: the same tensor given twice stays two inputs.
@@ -164,7 +166,7 @@ class DispatchTracer::Implementation {
     // Everything about the arguments is read before the call, which consumes them.
     Call call{.op = op, .detached = gradients_ && !at::GradMode::is_enabled()};
     call.depends = has(op.traits, Trait::random);
-    const std::optional<std::int64_t> decided_dim = dim_by_values(handle, stack);
+    const std::optional<std::int64_t> decided_dim = element_sizes_.dim_decided(handle, stack);
     std::vector<KeywordArgument> kwargs;
     std::vector<Argument> all(count);
     std::size_t written = 0;
@@ -193,7 +195,9 @@ class DispatchTracer::Implementation {
         call.copies_filled = fresh->filled();
       }
 
-    if (decided_dim) call.decided = size_of(stack[stack.size() - handle.schema().returns().size()], *decided_dim);
+    if (decided_dim)
+      call.decided =
+          detail::ElementSizes::size_of(stack[stack.size() - handle.schema().returns().size()], *decided_dim);
     Node* node = tracer_.create_node(CallFunction{&op}, std::span<const Argument>(all.data(), written), kwargs);
     if (call.modules) node->set_module_stack(*call.modules);
     if (options_.places) places_.emplace_back(node, where);
@@ -207,7 +211,7 @@ class DispatchTracer::Implementation {
                              "trace: '" + std::string(op.name) +
                                  "' gives a nested tensor, which graphs do not have; use padded tensors and masks",
                              here());
-          if (item < 0) node->set_tensor_meta(tensor_meta_of(bare(result.toTensor())));
+          if (item < 0) node->set_tensor_meta(tensor_meta_of(detail::bare(result.toTensor())));
           result = traced_result(result.toTensor(), value_of(call, node, item), call);
         }
       } else if (result.isTensorList()) {
@@ -222,7 +226,7 @@ class DispatchTracer::Implementation {
     forget_dead();
   }
 
-  const std::vector<std::pair<std::string, at::Tensor>>& constants() const { return constants_; }
+  const std::vector<std::pair<std::string, at::Tensor>>& constants() const { return constants_.all(); }
   const std::vector<detail::TracedRead>& reads() const { return state_->reads(); }
   const std::vector<std::pair<Node*, Backtrace>>& places() const { return places_; }
   std::vector<const Node*> held() const { return state_->held(); }
@@ -230,16 +234,10 @@ class DispatchTracer::Implementation {
  private:
   using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
   using FreshMemory = detail::FreshMemory;
-  enum class SizedBy { sizes, values, repeats, mask };
 
   struct TrackedMemory {
     WeakStorage storage;
     bool depends_on_inputs;
-  };
-  /// A buffer of the module's, as far as recorded operators have written to it.
-  struct WatchedBuffer {
-    const ModuleOwner::Tensor* tensor;
-    std::int64_t version;
   };
   /// A tensor that is no traced one, as a parameter or a constant is. Held, so that its address means it alone.
   struct Plain {
@@ -264,19 +262,8 @@ class DispatchTracer::Implementation {
     const TracedTensor* t = detail::traced(tensor);
     return t && &t->state() == state_.get() ? t->inner() : tensor;
   }
-  /// With no wrapper around it, that of a trace around this one either.
-  static const at::Tensor& bare(const at::Tensor& tensor) {
-    const TracedTensor* t = detail::traced(tensor);
-    return t ? bare(t->inner()) : tensor;
-  }
-  static const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
-    const at::Tensor& t = bare(tensor);
-    return t.has_storage() ? t.storage().unsafeGetStorageImpl() : nullptr;
-  }
   FreshMemory* fresh_memory(const at::Tensor& tensor) {
-    if (fresh_.empty()) return nullptr;
-    const auto found = fresh_.find(storage_of(tensor));
-    return found == fresh_.end() ? nullptr : &found->second;
+    return fresh_.empty() ? nullptr : fresh_.find(detail::storage_of(tensor));
   }
   /// Where the code is: the user's line, and the module whose parameters it used last.
   ErrorContext here(std::string node = {}) const {
@@ -292,38 +279,14 @@ class DispatchTracer::Implementation {
                      "operators, instead",
                      here());
   }
-  static bool was_written(const WatchedBuffer& buffer) { return buffer.tensor->tensor._version() != buffer.version; }
-  static void refuse_written(const WatchedBuffer& buffer, ErrorContext place) {
-    if (!was_written(buffer)) return;
-    throw TraceError(
-        ErrorId::traced_on_other_thread,
-        "trace: the buffer '" + buffer.tensor->name +
-            "' was written to while the code was traced, by no operator that the trace has seen: on "
-            "another thread, in a trace inside this one, or where tracing is switched off. Trace code that runs on "
-            "one thread",
-        std::move(place));
-  }
   void refuse_modes(const Operator* op = nullptr) const {
-    const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
-    const std::string what = op ? "trace: '" + std::string(op->name) + "' is called" : "trace: tracing starts";
-    if (!(c10::autocast_dispatch_keyset - keys.excluded_).empty())
-      throw TraceError(ErrorId::mode_refused,
-                       what +
-                           " while autocast is on, which a graph has no word for. Trace without autocast; the "
-                           "GraphModule may run under it",
-                       here());
-    if (keys.included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode))
-      throw TraceError(ErrorId::mode_refused,
-                       what +
-                           " inside a function transform (vmap, grad), which a graph has no word for. Trace first, "
-                           "and transform the GraphModule",
-                       here());
+    const std::string_view mode = detail::mode_without_word();
+    if (mode.empty()) return;
+    std::string what = op ? "trace: '" + std::string(op->name) + "' is called" : "trace: tracing starts";
+    throw TraceError(ErrorId::mode_refused, what.append(mode), here());
   }
   void refuse_transformed(const at::Tensor& tensor) const {
-    static constexpr c10::DispatchKeySet keys{c10::DispatchKey::FuncTorchBatched,
-                                              c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched,
-                                              c10::DispatchKey::BatchedNestedTensor};
-    if (!tensor.key_set().has_any(keys)) return;
+    if (!detail::belongs_to_transform(tensor)) return;
     throw TraceError(ErrorId::mode_refused,
                      "trace: a tensor belongs to a function transform (vmap, grad), which a graph has no word for. "
                      "Trace first, and transform the GraphModule",
@@ -338,16 +301,12 @@ class DispatchTracer::Implementation {
     // What belongs to a trace around this one is recorded there.
     const bool outer = previous_ && std::any_of(call.given.begin(), call.given.end(),
                                                 [](const Given& g) { return detail::traced(g.inner) != nullptr; });
-    std::vector<WatchedBuffer*> buffers;
+    std::vector<BufferWatch::Buffer*> buffers;
     if (!buffers_.empty())
-      for (const Given& given : call.given) {
-        if (own(given.passed) && !call.op.mutates) continue;
-        const auto [first, last] = buffers_.equal_range(storage_of(given.inner));
-        for (auto found = first; found != last; ++found) {
-          if (was_written(found->second)) refuse_written(found->second, here());
-          buffers.push_back(&found->second);
-        }
-      }
+      for (const Given& given : call.given)
+        if (call.op.mutates || !own(given.passed)) buffers_.find(detail::storage_of(given.inner), buffers);
+    for (const BufferWatch::Buffer* buffer : buffers)
+      if (buffer->was_written()) BufferWatch::refuse(*buffer, here());
     try {
       const detail::AutogradWatch::Pause unwatched(*autograd_);
       if (outer) previous_->record(handle, stack);
@@ -361,7 +320,7 @@ class DispatchTracer::Implementation {
       throw;
     }
     // Batch norm writes to its statistics without its schema saying so.
-    for (WatchedBuffer* buffer : buffers) buffer->version = buffer->tensor->tensor._version();
+    buffers_.recorded(buffers);
   }
 
   at::Tensor alias_of(const at::Tensor& tensor) {
@@ -378,7 +337,7 @@ class DispatchTracer::Implementation {
   }
   /// Notes whose values the memory holds.
   void track(const at::Tensor& tensor, const Value& value) {
-    const at::Tensor& inside = bare(tensor);
+    const at::Tensor& inside = detail::bare(tensor);
     if (!inside.has_storage()) return;
     const c10::StorageImpl* storage = inside.storage().unsafeGetStorageImpl();
     if (attribute_storages_.contains(storage)) return;
@@ -412,18 +371,9 @@ class DispatchTracer::Implementation {
   }
   /// Memory that the trace knows already is not fresh, whatever operator returned it.
   void note_fresh(const at::Tensor& tensor, Node* node, bool copied) {
-    const c10::StorageImpl* storage = storage_of(tensor);
+    const c10::StorageImpl* storage = detail::storage_of(tensor);
     if (!storage || storages_.contains(storage) || attribute_storages_.contains(storage)) return;
-    const auto [fresh, added] = fresh_.try_emplace(storage, node, bare(tensor), copied);
-    if (added) fresh_bytes_ += fresh->second.size();
-    if (fresh_bytes_ > most_fresh_bytes_) forget_dead_memory();
-  }
-  /// It is held strongly, so not for long.
-  void forget_dead_memory() {
-    std::erase_if(fresh_, [](const auto& entry) { return entry.second.is_dead(); });
-    fresh_bytes_ = 0;
-    for (const auto& [storage, fresh] : fresh_) fresh_bytes_ += fresh.size();
-    most_fresh_bytes_ = std::max(most_fresh_bytes_, 2 * fresh_bytes_);
+    fresh_.add(storage, node, detail::bare(tensor), copied);
   }
   void rebind(const at::Tensor& passed, const Value& value) {
     if (TracedTensor* t = own(passed)) t->value = value;
@@ -437,7 +387,7 @@ class DispatchTracer::Implementation {
   /// Weak references keep the addresses of dead memory from being used again; once in a while they are let go.
   void forget_dead() {
     if (storages_.size() < next_sweep_) return;
-    forget_dead_memory();
+    fresh_.forget_dead();
     std::erase_if(storages_, [](const auto& entry) { return entry.second.storage.use_count() == 0; });
     next_sweep_ = std::max<std::size_t>(1024, 2 * storages_.size());
   }
@@ -469,7 +419,7 @@ class DispatchTracer::Implementation {
       if (dot != name.npos) value.modules = &modules_of(name.substr(0, dot));
       return found(value);
     }
-    const c10::StorageImpl* storage = storage_of(tensor);
+    const c10::StorageImpl* storage = detail::storage_of(tensor);
     if (const auto parameter = attribute_storages_.find(storage); storage && parameter != attribute_storages_.end()) {
       // Parameter::data() and the like: the same memory under a new handle.
       const at::Tensor original = owner_.tensor(parameter->second);
@@ -488,25 +438,9 @@ class DispatchTracer::Implementation {
                        "keep its present values and pass no gradients on. Compute it in forward, or pass it as an "
                        "input, or detach() it first",
                        here());
-    return found({get_attr(add_constant(tensor, false), tensor), -1, false});
+    return found({get_attr(constants_.add(tensor, false), tensor), -1, false});
   }
 
-  /// Kept by reference, as a tensor that a callable captured, unless its memory is somebody else's (from_blob).
-  std::string add_constant(const at::Tensor& tensor, bool copied) {
-    std::string name = owner_.fresh_name(detail::constant_prefix, next_constant_);
-    const at::Tensor& inside = bare(tensor);
-    copied = copied || (inside.has_storage() && !inside.storage().resizable());
-    if (!copied && inside.has_storage()) constant_storages_[storage_of(tensor)].push_back(constants_.size());
-    constants_.emplace_back(name, copied ? copy_of(tensor) : tensor);
-    return name;
-  }
-  /// The memory is about to be written: constants in it keep the values that they have.
-  void keep_constants_in(const c10::StorageImpl* storage) {
-    const auto found = constant_storages_.find(storage);
-    if (found == constant_storages_.end()) return;
-    for (std::size_t i : found->second) constants_[i].second = copy_of(constants_[i].second);
-    constant_storages_.erase(found);
-  }
   /// Does the operator give the argument all of its values, whatever they were?
   static bool overwrites(const Operator& op, const Parameter& parameter) {
     static const std::unordered_set<std::string_view> names = {
@@ -518,7 +452,7 @@ class DispatchTracer::Implementation {
   /// it is one already, with others.
   bool freeze(FreshMemory& fresh, const at::Tensor& tensor) {
     if (fresh.is_frozen()) return fresh.is_as_frozen();
-    const std::string name = add_constant(fresh.tensor, true);
+    const std::string name = constants_.add(fresh.tensor, true);
     fresh.freeze();
     TracedTensor* traced = own(tensor);
     if (traced && traced->value.node == fresh.node && fresh.node->num_users() == 0) {
@@ -534,31 +468,22 @@ class DispatchTracer::Implementation {
     FreshMemory* fresh = fresh_memory(tensor);
     // C++ may fill the same memory again and again, and does so under handles that the trace has not seen.
     if (fresh && (fresh->is_frozen() || fresh->filled()) && !(own(tensor) && freeze(*fresh, tensor)))
-      return {get_attr(add_constant(tensor, true), tensor), -1, false};
+      return {get_attr(constants_.add(tensor, true), tensor), -1, false};
     return find(tensor, detaches);
   }
   /// Operators write to the memory from now on: C++ may not.
   void written(const at::Tensor& tensor, bool overwritten) {
     if (FreshMemory* fresh = fresh_memory(tensor)) {
-      const bool whole = overwritten && bare(tensor).numel() == fresh->tensor.numel();
+      const bool whole = overwritten && detail::bare(tensor).numel() == fresh->tensor.numel();
       if (!whole && fresh->filled() && !freeze(*fresh, tensor))
         throw TraceError(ErrorId::traced_data_access,
                          "trace: an operator writes to memory that C++ code (data_ptr, accessor) filled a second time "
                          "after operators had read it; the graph has no word for that. Make a tensor for each filling",
                          here());
-      fresh_.erase(storage_of(tensor));
-      state_->close(bare(tensor).storage());
+      fresh_.erase(detail::storage_of(tensor));
+      state_->close(detail::bare(tensor).storage());
     }
-    keep_constants_in(storage_of(tensor));
-  }
-
-  /// A constant as it is now.
-  static at::Tensor copy_of(const at::Tensor& tensor) {
-    const at::NoGradGuard no_grad;
-    const c10::impl::ExcludeDispatchKeyGuard unwatched(detail::trace_key);
-    const at::Tensor& inside = bare(tensor);
-    return at::_ops::clone::call(at::_ops::detach::call(inside), std::nullopt)
-        .set_requires_grad(inside.requires_grad());
+    constants_.keep_those_in(detail::storage_of(tensor));
   }
 
   /// A module within those around it, by its name.
@@ -574,7 +499,7 @@ class DispatchTracer::Implementation {
 
   Node* get_attr(const std::string& name, const at::Tensor& tensor) {
     Node* node = tracer_.create_node(GetAttr{name}, {});
-    node->set_tensor_meta(tensor_meta_of(bare(tensor)));
+    node->set_tensor_meta(tensor_meta_of(detail::bare(tensor)));
     return node;
   }
   /// Under a NoGradGuard of the code's, operators work on detached values: the graph's way to say the same.
@@ -594,7 +519,7 @@ class DispatchTracer::Implementation {
       const bool detaches = call.op.base_name() == "detach";
       const Value v = call.op.aliases || parameter.written ? find(t, detaches) : read(t, detaches);
       // A view of a parameter or buffer that was made before the trace: the graph has no name for it.
-      if (parameter.written && !v.depends_on_inputs && !own(t) && attribute_storages_.contains(storage_of(t)))
+      if (parameter.written && !v.depends_on_inputs && !own(t) && attribute_storages_.contains(detail::storage_of(t)))
         refuse_alias();
       call.given.push_back({inner_of(t), t});
       call.depends = call.depends || v.depends_on_inputs;
@@ -628,51 +553,6 @@ class DispatchTracer::Implementation {
            value.tagKind() == standard->tagKind() && value == *standard;
   }
 
-  /// The dimension whose size elements decide; none for most operators.
-  std::optional<std::int64_t> dim_by_values(const c10::OperatorHandle& handle, const torch::jit::Stack& stack) {
-    const auto& arguments = handle.schema().arguments();
-    const auto [known, fresh] = sized_by_.try_emplace(&handle.schema(), SizedBy::sizes);
-    if (fresh) {
-      const c10::OperatorName& name = handle.operator_name();
-      if (name.name == "aten::index") known->second = SizedBy::mask;
-      else if (name.name == "aten::repeat_interleave" && name.overload_name != "self_int")
-        known->second = SizedBy::repeats;
-      // Operators composed of those that have the tag do not have it.
-      else if (handle.hasTag(at::Tag::dynamic_output_shape) || detail::is_data_dependent(name) ||
-               (name.name == "aten::where" && arguments.size() == 1))
-        known->second = SizedBy::values;
-    }
-    if (known->second == SizedBy::sizes) return std::nullopt;
-    const std::size_t first = stack.size() - arguments.size();
-    std::int64_t dim = 0;
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const c10::IValue& value = stack[first + i];
-      if (arguments[i].name() == "dim" && value.isInt()) dim = value.toInt();
-      if (arguments[i].name() == "output_size" && !value.isNone()) return std::nullopt;
-    }
-    if (known->second != SizedBy::mask) return dim;
-    const auto indices = stack[first + 1].toListRef();
-    const auto is_mask = [](const c10::IValue& index) {
-      return index.isTensor() && index.toTensor().defined() &&
-             (index.toTensor().scalar_type() == at::kBool || index.toTensor().scalar_type() == at::kByte);
-    };
-    if (std::none_of(indices.begin(), indices.end(), is_mask)) return std::nullopt;
-    const auto leading = std::find_if(indices.begin(), indices.end(), [](const c10::IValue& index) {
-      return index.isTensor() && index.toTensor().defined();
-    });
-    return leading - indices.begin();
-  }
-  /// -1 where there is no such dimension.
-  static std::int64_t size_of(const c10::IValue& result, std::int64_t dim) {
-    const at::Tensor tensor = result.isTensor()                                           ? result.toTensor()
-                              : result.isTensorList() && !result.toTensorVector().empty() ? result.toTensorVector()[0]
-                                                                                          : at::Tensor();
-    if (!tensor.defined()) return -1;
-    const at::Tensor& inside = bare(tensor);
-    if (dim < 0) dim += inside.dim();
-    return dim >= 0 && dim < inside.dim() ? inside.size(dim) : -1;
-  }
-
   // --- questions -----------------------------------------------------------------------------------------------------
 
   /// Operators that give C++ a number or a boolean. Known answers are given, questions about traced values refused.
@@ -701,7 +581,7 @@ class DispatchTracer::Implementation {
       if (known || !owner_.name_of(tensor).empty()) {
         const Value value = find(tensor);
         // Another view of the memory may have been written to.
-        const auto memory = storages_.find(storage_of(tensor));
+        const auto memory = storages_.find(detail::storage_of(tensor));
         if (value.depends_on_inputs || (memory != storages_.end() && memory->second.depends_on_inputs))
           throw TraceError(
               ErrorId::data_dependent,
@@ -756,6 +636,8 @@ class DispatchTracer::Implementation {
   RecordOptions options_;
   Tracer tracer_;
   std::shared_ptr<detail::SharedTrace> state_;
+  BufferWatch buffers_;
+  detail::MetConstants constants_;
   bool gradients_;  // does the code run with gradients, but for guards of its own?
   Implementation* previous_ = nullptr;
   std::optional<c10::impl::IncludeDispatchKeyGuard> include_;
@@ -763,18 +645,14 @@ class DispatchTracer::Implementation {
   std::unordered_map<const c10::TensorImpl*, Plain> plain_;
   std::unordered_map<const c10::StorageImpl*, TrackedMemory> storages_;
   std::unordered_map<const c10::StorageImpl*, std::string> attribute_storages_;
-  std::unordered_map<const c10::StorageImpl*, FreshMemory> fresh_;
-  std::size_t fresh_bytes_ = 0, most_fresh_bytes_ = std::size_t{64} << 20;
-  std::unordered_multimap<const c10::StorageImpl*, WatchedBuffer> buffers_;  // views share them
+  detail::FreshMemories fresh_;
   std::optional<detail::AutogradWatch> autograd_;
-  std::unordered_map<const c10::FunctionSchema*, SizedBy> sized_by_;
-  std::vector<std::pair<std::string, at::Tensor>> constants_;
-  std::unordered_map<const c10::StorageImpl*, std::vector<std::size_t>> constant_storages_;  // of those not copied
+  detail::ElementSizes element_sizes_;
   std::unordered_map<const Node*, Node*> detached_;
   std::vector<std::pair<Node*, Backtrace>> places_;
   std::unordered_map<std::string, ModuleStack> module_stacks_;
   const ModuleStack* last_modules_ = nullptr;
-  std::size_t next_constant_ = 0, next_sweep_ = 1024;
+  std::size_t next_sweep_ = 1024;
 };
 
 FXX_INLINE void detail::trace_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {

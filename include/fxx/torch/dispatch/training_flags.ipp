@@ -1,4 +1,4 @@
-// Bodies of torch/training_flags.hpp.
+// Bodies of torch/dispatch/training_flags.hpp.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 #include "fxx/error.hpp"
 #include "fxx/ops/registry.hpp"
-#include "fxx/torch/training_flags.hpp"
+#include "fxx/torch/dispatch/training_flags.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
 
@@ -129,11 +129,11 @@ FXX_INLINE FlagOwners find_flag_owners(torch::nn::Module& root, const ModuleOwne
 
 // --- the other mode --------------------------------------------------------------------------------------------------
 
-FXX_INLINE Graph graph_in_other_mode(torch::nn::Module& root, const std::function<Graph()>& record) {
+FXX_INLINE void in_other_mode(torch::nn::Module& root, const std::function<void()>& run) {
   const bool trains = !root.is_training();
   TrainingFlags flags(root);
   flags.set([&](const torch::nn::Module*) { return trains; });
-  return record();
+  run();
 }
 
 FXX_INLINE std::pair<const Node*, const Node*> first_difference(const Graph& a, const Graph& b) {

@@ -1,4 +1,4 @@
-// Bodies of torch/traced_constants.hpp.
+// Bodies of torch/dispatch/traced_constants.hpp.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,9 +15,9 @@
 
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/torch/dispatch/traced_constants.hpp"
+#include "fxx/torch/dispatch/traced_tensor.hpp"
 #include "fxx/torch/fake.hpp"
-#include "fxx/torch/traced_constants.hpp"
-#include "fxx/torch/traced_tensor.hpp"
 #include "fxx/torch/types.hpp"
 
 namespace fxx::inline FXX_ABI {

@@ -1,4 +1,4 @@
-// Bodies of torch/autograd_watch.hpp.
+// Bodies of torch/dispatch/autograd_watch.hpp.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "fxx/error.hpp"
-#include "fxx/torch/autograd_watch.hpp"
-#include "fxx/torch/traced_tensor.hpp"
+#include "fxx/torch/dispatch/autograd_watch.hpp"
+#include "fxx/torch/dispatch/traced_tensor.hpp"
 #include "fxx/trace/scope.hpp"
 
 namespace fxx::inline FXX_ABI::detail {

@@ -28,5 +28,5 @@ void copy_written_constants(Graph& graph, const TracedConstants& constants);
 }  // namespace fxx::inline FXX_ABI
 
 #if defined(FXX_HEADER_ONLY)
-#include "fxx/torch/traced_constants.ipp"
+#include "fxx/torch/dispatch/traced_constants.ipp"
 #endif

@@ -1,10 +1,10 @@
-// Bodies of torch/traced_tensor.hpp.
+// Bodies of torch/dispatch/traced_tensor.hpp.
 #pragma once
 
 #include "fxx/error.hpp"
 #include "fxx/ir/graph.hpp"
 #include "fxx/ir/print.hpp"
-#include "fxx/torch/traced_tensor.hpp"
+#include "fxx/torch/dispatch/traced_tensor.hpp"
 #include "fxx/trace/scope.hpp"
 
 namespace fxx::inline FXX_ABI::detail {

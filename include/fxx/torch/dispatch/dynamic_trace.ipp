@@ -1,0 +1,155 @@
+// Bodies of torch/dispatch/dynamic_trace.hpp.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+// after the tensor's own header
+#include <ATen/ops/empty_ops.h>
+#include <ATen/ops/index_select_ops.h>
+
+#include <optional>
+
+#include "fxx/error.hpp"
+#include "fxx/torch/dispatch/dynamic_trace.hpp"
+#include "fxx/torch/dispatch/trace_notes.hpp"
+#include "fxx/trace/sizes.hpp"
+#include "fxx/trace/symbolic.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+/// The input with another size: its own slices again and again, so that values stay what the code can work with.
+FXX_INLINE at::Tensor resized(const at::Tensor& input, std::int64_t dim, std::int64_t size) {
+  const std::int64_t before = input.size(dim);
+  if (before == size) return input;
+  if (before == 0)
+    throw TraceError(ErrorId::dynamic_dim_invalid,
+                     "trace: a dynamic dimension of an input has size 0; give an example that is not empty");
+  at::Tensor index;
+  {
+    const c10::impl::ExcludeDispatchKeyGuard real(c10::DispatchKey::Fake);
+    index = at::_ops::empty_memory_format::call({size}, at::kLong, std::nullopt, at::kCPU, std::nullopt, std::nullopt);
+    auto* const from = index.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < size; ++i) from[i] = i % before;
+  }
+  const at::NoGradGuard no_grad;
+  return at::_ops::index_select::call(input, dim, index);
+}
+
+FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at::Tensor>& inputs,
+                                    const TraceOptions& options) {
+  const std::vector<std::string> size_of = size_names(options.dynamic);
+  SizeSet given(size_of.size(), -1);
+  std::vector<std::size_t> which;  // the name of each dimension
+  std::vector<std::int64_t> dims;
+  for (const DynamicDim& d : options.dynamic) {
+    if (d.input >= inputs.size() || d.dim >= inputs[d.input].dim() || d.dim < -inputs[d.input].dim())
+      throw TraceError(ErrorId::dynamic_dim_invalid, "trace: dynamic dimension '" + d.name + "' is dimension " +
+                                                         std::to_string(d.dim) + " of input " +
+                                                         std::to_string(d.input) + ", which there is not");
+    dims.push_back(d.dim < 0 ? d.dim + inputs[d.input].dim() : d.dim);
+    for (std::size_t i = 0; i + 1 < dims.size(); ++i)
+      if (options.dynamic[i].input == d.input && dims[i] == dims.back())
+        throw TraceError(ErrorId::dynamic_dim_invalid,
+                         "trace: dimension " + std::to_string(dims.back()) + " of input " + std::to_string(d.input) +
+                             " is declared twice, as '" + options.dynamic[i].name + "' and as '" + d.name + "'");
+    which.push_back(static_cast<std::size_t>(std::find(size_of.begin(), size_of.end(), d.name) - size_of.begin()));
+    const std::int64_t size = inputs[d.input].size(dims.back());
+    std::int64_t& known = given[which.back()];
+    if (known >= 0 && known != size)
+      throw TraceError(ErrorId::dynamic_dim_invalid, "trace: dynamic dimension '" + d.name + "' is " +
+                                                         std::to_string(known) + " and " + std::to_string(size) +
+                                                         " in the example inputs; equal names are equal sizes");
+    known = size;
+  }
+
+  std::vector<Recording> recordings;
+  std::vector<SizedTrace> traces;
+  std::vector<at::Tensor> first_inputs;
+  const auto record = [&](const SizeSet& sizes) {
+    std::vector<at::Tensor> sized = inputs;
+    for (std::size_t i = 0; i < options.dynamic.size(); ++i) {
+      at::Tensor& input = sized[options.dynamic[i].input];
+      input = resized(input, dims[i], sizes[which[i]]);
+    }
+    if (recordings.empty()) first_inputs = sized;
+    recordings.push_back(
+        record_run(code, std::move(sized), {.places = true, .reads = true, .freeze_random = options.freeze_random}));
+    SizedTrace trace{std::move(recordings.back().graph), sizes, {}};
+    for (const TracedRead& r : recordings.back().reads) trace.reads.push_back({r.node, r.item, r.dim, r.value});
+    traces.push_back(std::move(trace));
+  };
+  const std::vector<SizeSet> first{given};
+  std::vector<std::string> notes;
+  for (const SizeSet& sizes : sizes_to_trace(options.dynamic, first)) {
+    if (traces.empty()) {
+      record(sizes);
+      refuse_registered(code);
+      std::optional<FurtherRuns> runs;
+      if (code.is_module && options.training_flags)
+        runs.emplace(code, first_inputs, recordings[0], options.freeze_random);
+      notes = notes_of(code, traces[0].graph, recordings[0], options, runs ? &*runs : nullptr);
+      continue;
+    }
+    // The first run is the one that counts; what the others do to the module is undone.
+    const ModuleState state(code.owner);
+    try {
+      record(sizes);
+    } catch (const c10::Error& error) {
+      const std::string what = error.what_without_backtrace();
+      throw TraceError(ErrorId::dynamic_dim_invalid,
+                       "trace: the code runs at " + sizes_text(size_of, traces[0].sizes) + " and fails at " +
+                           sizes_text(size_of, sizes) + ": " + what.substr(0, what.find('\n')) +
+                           ". Dimensions that have to be equal need one name; a dimension that weights or the code fix "
+                           "is not dynamic, or has bounds (minimum, maximum, multiple_of)");
+    }
+  }
+  for (const SizeSet& sizes : smallest_sizes(options.dynamic, traces[0].sizes)) {
+    const ModuleState state(code.owner);
+    try {
+      record(sizes);
+    } catch (const TraceError&) {
+      throw;
+    } catch (const std::exception&) {
+      // The code refuses that size, so the graph need not hold for it.
+    }
+  }
+  const auto with_lines = [&](auto solve) {
+    try {
+      return solve();
+    } catch (const TraceError&) {
+      // Symbols are looked up only now that somebody reads them.
+      std::vector<std::pair<Node*, Backtrace>> places;
+      for (const Recording& r : recordings) places.insert(places.end(), r.places.begin(), r.places.end());
+      write_stack_traces(places);
+      return solve();
+    }
+  };
+  for (;;) {
+    const auto more = with_lines([&] { return more_sizes_to_trace(traces, options.dynamic); });
+    if (more.empty()) break;
+    const ModuleState state(code.owner);
+    for (const SizeSet& sizes : more) record(sizes);
+  }
+  if (options.record_stack_traces) write_stack_traces(recordings[0].places);
+  Graph solved = with_lines([&] { return solve_sizes(traces, options.dynamic); });
+
+  Recording out = std::move(recordings[0]);
+  out.notes = std::move(notes);
+  for (const auto& [name, value] : out.constants)
+    for (std::size_t i = 1; i < recordings.size(); ++i) {
+      const auto other = recordings[i].constants.find(name);
+      if (other != recordings[i].constants.end() && same_constant(value, other->second)) continue;
+      throw TraceError(
+          ErrorId::traces_differ,
+          "trace: the constant '" + name +
+              "', which C++ code fills, has other values at other sizes, so it cannot be one. Make it with "
+              "operators (torch::arange, torch::full) of the sizes");
+    }
+  out.graph = std::move(solved);
+  out.reads.clear();
+  out.places.clear();
+  return out;
+}
+
+}  // namespace fxx::inline FXX_ABI::detail

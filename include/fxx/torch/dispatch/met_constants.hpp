@@ -1,0 +1,41 @@
+// Tensors that traced code meets and that are neither made by it nor its module's: constants of the graph, with the
+// values that they had when they were met.
+//
+// Main names: detail::MetConstants. Cost: includes <torch/nn/module.h>; a constant is copied when its memory is written.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "fxx/torch/module_owner.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+class MetConstants {
+ public:
+  /// `owner` has to outlive it: names are none that its module has.
+  explicit MetConstants(const ModuleOwner& owner) : owner_(owner) {}
+
+  /// Its name. Kept by reference, as a tensor that a callable captured, unless `copied`, or its memory is somebody else's
+  /// (from_blob).
+  std::string add(const at::Tensor& tensor, bool copied);
+  /// The memory is about to be written: constants in it keep the values that they have.
+  void keep_those_in(const c10::StorageImpl* storage);
+  /// With the names that get_attr nodes have for them.
+  const std::vector<std::pair<std::string, at::Tensor>>& all() const { return constants_; }
+
+ private:
+  const ModuleOwner& owner_;
+  std::vector<std::pair<std::string, at::Tensor>> constants_;
+  std::unordered_map<const c10::StorageImpl*, std::vector<std::size_t>> not_copied_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace fxx::inline FXX_ABI::detail
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/dispatch/met_constants.ipp"
+#endif

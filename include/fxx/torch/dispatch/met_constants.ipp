@@ -1,0 +1,40 @@
+// Bodies of torch/dispatch/met_constants.hpp.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+// after the tensor's own header
+#include <ATen/ops/clone_ops.h>
+#include <ATen/ops/detach_ops.h>
+
+#include "fxx/torch/dispatch/met_constants.hpp"
+#include "fxx/torch/dispatch/traced_tensor.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+/// As it is now, under no wrapper.
+FXX_INLINE at::Tensor copy_of(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
+  const at::Tensor& inside = bare(tensor);
+  return at::_ops::clone::call(at::_ops::detach::call(inside), std::nullopt).set_requires_grad(inside.requires_grad());
+}
+
+FXX_INLINE std::string MetConstants::add(const at::Tensor& tensor, bool copied) {
+  std::string name = owner_.fresh_name(constant_prefix, next_);
+  const at::Tensor& inside = bare(tensor);
+  copied = copied || (inside.has_storage() && !inside.storage().resizable());
+  if (!copied && inside.has_storage()) not_copied_[storage_of(tensor)].push_back(constants_.size());
+  constants_.emplace_back(name, copied ? copy_of(tensor) : tensor);
+  return name;
+}
+
+FXX_INLINE void MetConstants::keep_those_in(const c10::StorageImpl* storage) {
+  const auto found = not_copied_.find(storage);
+  if (found == not_copied_.end()) return;
+  for (std::size_t i : found->second) constants_[i].second = copy_of(constants_[i].second);
+  not_copied_.erase(found);
+}
+
+}  // namespace fxx::inline FXX_ABI::detail

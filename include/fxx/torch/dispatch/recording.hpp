@@ -1,0 +1,86 @@
+// One run of the user's code under the tracer, and further runs of it that leave no trace on its modules.
+//
+// Main names: detail::TracedCode, record_run, FurtherRuns. Cost: heavy (torch/nn/module.h), with the runs of the code.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fxx/torch/dispatch/dispatch_tracer.hpp"
+#include "fxx/torch/graph_module.hpp"
+#include "fxx/torch/module_owner.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+/// The code on traced tensors.
+using RunTraced = std::function<c10::IValue(std::span<const at::Tensor>)>;
+
+/// What is traced.
+struct TracedCode {
+  torch::nn::Module& root;
+  bool is_module;  // of the user's; else the root is an empty one, for a callable
+  const ModuleOwner& owner;
+  const RunTraced& run;
+  std::span<const std::string> input_names;
+};
+
+/// What one run of the code left.
+struct Recording {
+  Graph graph;
+  std::map<std::string, GraphModule::Attribute> constants;
+  std::vector<TracedRead> reads;
+  std::vector<std::pair<Node*, Backtrace>> places;
+  std::vector<std::string> notes;
+  std::string kept;     // "%sum, %view": values of the trace that the code holds on to
+  bool seeded = false;  // the code gave the generator of random numbers another seed
+};
+
+/// Runs the code on its inputs. Throws TraceError, and the code's own errors.
+Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, RecordOptions options);
+
+/// Buffers and the random numbers to come, as they were: for further runs of code that writes to them. A trace around
+/// this one learns nothing of it.
+class ModuleState {
+ public:
+  explicit ModuleState(const ModuleOwner& owner);
+  ModuleState(const ModuleState&) = delete;
+  ModuleState& operator=(const ModuleState&) = delete;
+  ~ModuleState();
+
+ private:
+  at::Generator generator_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+};
+
+/// Runs the code again, for its graph in other modes, with fake tensors where it takes them: nothing is computed then.
+/// Code that keeps values of one run for the next gets real ones. What the runs do to the module is undone.
+class FurtherRuns {
+ public:
+  FurtherRuns(const TracedCode& code, const std::vector<at::Tensor>& inputs, const Recording& recorded,
+              bool freeze_random);
+  Recording operator()();
+  Recording with_fakes();
+
+ private:
+  const TracedCode& code_;
+  const std::vector<at::Tensor>& inputs_;
+  RecordOptions options_;
+  ModuleState state_;
+  bool fakes_;
+};
+
+/// Do two runs hold the same constant? Fake ones have no values to compare.
+bool same_constant(const GraphModule::Attribute& a, const GraphModule::Attribute& b);
+
+}  // namespace fxx::inline FXX_ABI::detail
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/dispatch/recording.ipp"
+#endif

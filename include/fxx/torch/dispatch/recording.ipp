@@ -1,0 +1,120 @@
+// Bodies of torch/dispatch/recording.hpp.
+#pragma once
+
+#include <ATen/Context.h>
+
+// after the tensor's own header
+#include <ATen/ops/clone_ops.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/equal_ops.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "fxx/error.hpp"
+#include "fxx/torch/dispatch/recording.hpp"
+#include "fxx/torch/fake.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+FXX_INLINE std::string list_held(const std::vector<const Node*>& held) {
+  std::vector<std::string_view> names;
+  for (const Node* node : held)
+    if (node && std::find(names.begin(), names.end(), node->name()) == names.end()) names.push_back(node->name());
+  std::string list;
+  for (std::size_t i = 0; i < names.size() && i < 4; ++i) list += (i ? ", %" : "%") + std::string(names[i]);
+  if (names.size() > 4) list += " and " + std::to_string(names.size() - 4) + " more";
+  return list;
+}
+
+FXX_INLINE std::uint64_t seed_of_default_generator() {
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard lock(generator.mutex());
+  return generator.current_seed();
+}
+
+FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, RecordOptions options) {
+  Recording out;
+  const std::uint64_t seed = seed_of_default_generator();
+  DispatchTracer tracer(out.graph, code.owner, options);
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = tracer.input(inputs[i], code.input_names[i]);
+  try {
+    const c10::IValue result = code.run(inputs);
+    out.graph.output(tracer.argument_for(result));
+    inputs.clear();
+  } catch (const c10::Error& error) {
+    // Autograd is asked without the dispatcher, and finds values without gradients.
+    const std::string_view what = error.what_without_backtrace();
+    if (what.find("does not require grad") == what.npos) throw;
+    throw TraceError(ErrorId::gradient_in_forward,
+                     "trace: the traced code asks for gradients, which a graph of operators does not have. Trace the "
+                     "part before it; autograd goes through the GraphModule");
+  }
+  out.kept = list_held(tracer.held());
+  out.seeded = seed_of_default_generator() != seed;
+  tracer.stop();
+  out.reads = tracer.reads();
+  out.places = tracer.places();
+  for (const auto& [name, tensor] : tracer.constants()) out.constants.emplace(name, tensor);
+  return out;
+}
+
+// --- runs that leave no trace ----------------------------------------------------------------------------------------
+
+FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner)
+    : generator_(at::globalContext().defaultGenerator(at::kCPU).clone()) {
+  const at::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
+  for (const ModuleOwner::Tensor& entry : owner.tensors())
+    if (entry.kind == AttributeInfo::Kind::buffer && !is_fake(entry.tensor))
+      buffers_.emplace_back(entry.tensor, at::_ops::clone::call(entry.tensor, std::nullopt));
+}
+FXX_INLINE ModuleState::~ModuleState() {
+  const at::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
+  for (auto& [buffer, before] : buffers_) {
+    try {
+      // To write what is there already would count as a write, for autograd. Batch norm's do not count.
+      if (!at::_ops::equal::call(buffer, before)) at::_ops::copy_::call(buffer, before, false);
+    } catch (const c10::Error& error) {
+      TORCH_WARN("trace: a buffer could not be put back to what it was: ", error.what_without_backtrace());
+    }
+  }
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(generator_.get_state());
+}
+
+FXX_INLINE FurtherRuns::FurtherRuns(const TracedCode& code, const std::vector<at::Tensor>& inputs,
+                                    const Recording& recorded, bool freeze_random)
+    : code_(code),
+      inputs_(inputs),
+      options_{.freeze_random = freeze_random},
+      state_(code.owner),
+      fakes_(recorded.kept.empty()) {}
+
+FXX_INLINE Recording FurtherRuns::operator()() {
+  if (fakes_) try {
+      return with_fakes();
+    } catch (const TraceError&) {
+      fakes_ = false;  // an operator without a shape rule
+    } catch (const c10::Error&) {
+      fakes_ = false;
+    }
+  return record_run(code_, inputs_, options_);
+}
+
+FXX_INLINE Recording FurtherRuns::with_fakes() {
+  std::vector<at::Tensor> given;
+  for (const at::Tensor& input : inputs_) given.push_back(fake_like(input));
+  return record_run(code_, given, options_);
+}
+
+FXX_INLINE bool same_constant(const GraphModule::Attribute& a, const GraphModule::Attribute& b) {
+  const auto *x = std::get_if<at::Tensor>(&a), *y = std::get_if<at::Tensor>(&b);
+  if (!x || !y || x->scalar_type() != y->scalar_type() || x->sizes() != y->sizes()) return false;
+  const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
+  return is_fake(*x) || is_fake(*y) || at::_ops::equal::call(*x, *y);
+}
+
+}  // namespace fxx::inline FXX_ABI::detail

@@ -1,0 +1,36 @@
+// What a trace fixed that the code computes: found, told, or refused.
+//
+// Main names: detail::sizes_read, notes_of, refuse_baked, refuse_registered, unregistered_parameters. Cost: heavy
+// (torch/nn/module.h); some run the code again.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fxx/torch/dispatch/recording.hpp"
+#include "fxx/torch/dispatch/traced_constants.hpp"
+#include "fxx/torch/trace_options.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+/// What C++ asked for, and where the answers turn up again among the sizes that operators were called with.
+std::vector<TraceReport::Size> sizes_read(const Graph& graph, const std::vector<TracedRead>& reads);
+/// "x.size(1) = 7, read by ..., is in %view(size)".
+std::string describe_size(const TraceReport::Size& size);
+/// Throws TraceError (E322) when the graph holds one of the sizes.
+void refuse_baked(const std::vector<TraceReport::Size>& sizes);
+/// The graph knows the module as it was before the run. Throws TraceError (E327) when the run gave it another parameter
+/// or buffer.
+void refuse_registered(const TracedCode& code);
+/// Empty, or what to tell of constants that look like parameters: somebody forgot to register them.
+std::string unregistered_parameters(const Graph& graph, const TracedConstants& constants);
+/// What else to tell of a run, whose graph may have moved on. `runs`: null when the code is to run no more. Throws
+/// TraceError (E322) for sizes that elements decide, under `strict`.
+std::vector<std::string> notes_of(const TracedCode& code, const Graph& graph, const Recording& run,
+                                  const TraceOptions& options, FurtherRuns* runs);
+
+}  // namespace fxx::inline FXX_ABI::detail
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/dispatch/trace_notes.ipp"
+#endif
