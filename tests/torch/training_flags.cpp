@@ -213,9 +213,29 @@ TEST_CASE("code that asks whether it trains is told apart from modules that foll
     for (const std::string& note : notes_in(training, leaky))
       CHECK(note.find("asks whether it trains") == std::string::npos);
   }
-  // Nor is anybody told of code that is never twice the same, of random constants, or of sizes moved into bounds.
+  // A constant that differs counts as an operator that does.
+  const auto filled = [](float with) {
+    Tensor made = torch::empty({1});
+    *made.data_ptr<float>() = with;
+    return made;
+  };
+  const Rest constant = [&](const Auxiliary& a, Tensor t) { return t * filled(a.is_training() ? 0.5f : 1.f); };
+  const std::vector<std::string> of_constant = notes_in(false, constant);
+  REQUIRE(of_constant.size() == 1);
+  CAPTURE(of_constant[0]);
+  CHECK(of_constant[0].find("asks whether it trains: the constant '_tensor_constant0' in eval mode is one of other "
+                            "values in train mode") != std::string::npos);
+  // Code that is never twice the same says nothing of modes.
   int calls = 0;
-  CHECK(notes_in(false, [&](const Auxiliary&, Tensor t) { return t * static_cast<double>(++calls); }).empty());
+  for (const Rest& counts : {Rest([&](const Auxiliary&, Tensor t) { return t * static_cast<double>(++calls); }),
+                             Rest([&](const Auxiliary&, Tensor t) { return t * torch::tensor({1.f * ++calls}); }),
+                             Rest([&](const Auxiliary&, Tensor t) { return t * filled(1.f * ++calls); })}) {
+    const std::vector<std::string> again = notes_in(false, counts);
+    REQUIRE(again.size() == 1);
+    CAPTURE(again[0]);
+    CHECK(again[0].find("does something else when it runs again") != std::string::npos);
+  }
+  // Nobody is told of random constants, or of sizes moved into bounds.
   net.rest = [](const Auxiliary&, Tensor t) { return t + torch::rand({1}); };
   TraceReport report;
   trace(net, {x}, {.freeze_random = true, .report = &report});
