@@ -187,6 +187,18 @@ TEST_CASE("strict refuses sizes that are computed with, and lets factors be") {
   CHECK(refused([](Tensor t) { return t * static_cast<double>(t.size(1)); }));
   CHECK(refused([](Tensor t) { return t + torch::arange(t.size(1)); }));
   CHECK(refused([](Tensor t) { return torch::add(t, t, t.size(1)); }));
+  // Numbers that follow from several sizes are numbers that were read, too, and so are those of operators whose schemas
+  // have no word for sizes.
+  CHECK(refused([](Tensor t) { return t.view({t.numel()}); }));
+  CHECK(refused([](Tensor t) { return t.as_strided({2}, {t.stride(0)}); }));
+  CHECK(refused([](Tensor t) { return t.view({t.sizes()[0], -1}); }));
+  CHECK(refused([](Tensor t) { return t + torch::linspace(0, 1, t.size(-1)); }));
+  CHECK(refused([](Tensor t) { return torch::cat(t.chunk(t.size(1), 1)); }));
+  CHECK(refused([](Tensor t) { return t.unfold(1, t.size(1), 1); }));
+  CHECK(refused([](Tensor t) { return t * torch::hann_window(t.size(1)); }));
+  CHECK(refused([](Tensor t) { return torch::avg_pool1d(t, {t.size(1)}); }));
+  CHECK(refused([](Tensor t) { return t.sum() + torch::tril_indices(t.size(1), 4); }));
+  CHECK(refused([](Tensor t) { return t.sum() + torch::tensor({t.size(1)}); }));
   const auto gm = trace(
       [](Tensor t) {
         TORCH_CHECK(t.size(0) == 2, "two");
@@ -194,6 +206,58 @@ TEST_CASE("strict refuses sizes that are computed with, and lets factors be") {
       },
       {x}, {.strict = true});
   CHECK(same((*gm)(x), x * 2));
+  // Dimensions and groups are no sizes, whatever their numbers.
+  const Tensor cube = torch::rand({3, 6, 4, 4, 4});
+  const auto axes = [weight = torch::rand({3, 2, 3, 3, 3})](Tensor t) {
+    TORCH_CHECK(t.size(0) == 3 && t.numel() > 0 && t.stride(-1) == 1, "three");
+    return torch::conv3d(t.softmax(3).transpose(3, 4), weight, {}, 3, 3, 3, 3).sum(3);
+  };
+  CHECK(same((*trace(axes, {cube}, {.strict = true}))(cube), axes(cube)));
+  // What was asked for is told, and not what the answer is made of.
+  TraceReport report;
+  trace([](Tensor t) { return t.view({t.numel()}); }, {x}, {.report = &report});
+  CAPTURE(report.to_string());
+  REQUIRE(report.sizes.size() == 1);
+  CHECK(report.sizes[0].value == "x.numel()");
+  CHECK(report.sizes[0].size == 10);
+  CHECK(report.sizes[0].used_by == std::vector<std::string>{"%view(size)"});
+  trace([](Tensor t) { return t.as_strided({1}, {t.stride(0)}); }, {x}, {.report = &report});
+  REQUIRE(report.sizes.size() == 2);  // stride() asks for all of them
+  CHECK(report.sizes[0].value == "x.stride(0)");
+  CHECK(report.sizes[0].used_by == std::vector<std::string>{"%as_strided(stride)"});
+  CHECK(report.sizes[1].used_by.empty());
+}
+
+TEST_CASE("strict beside dynamic dimensions: what is declared is no number, what is not is refused") {
+  const Tensor x = torch::rand({2, 5, 4});
+  const auto code = [](Tensor t) {
+    if (t.size(2) > 3) t = t.exp();
+    return t.view({t.size(0), t.size(1) * t.size(2)});
+  };
+  const auto rows = [](Tensor t) { return t.view({t.size(0), -1}) + torch::arange(t.size(0)).view({-1, 1}); };
+  const auto gm = trace(rows, {x}, {.strict = true, .dynamic = {{0, 0, "batch"}}});
+  const Tensor y = torch::rand({7, 5, 4});
+  CHECK(same((*gm)(y), rows(y)));
+  const Fault fault = fault_of<TraceError>([&] {
+    trace(
+        [](Tensor t) {
+          return t.view({t.size(0), t.size(1), 1, -1});
+        },
+        {x}, {.strict = true, .dynamic = {{0, 0, "batch"}}});
+  });
+  CHECK(fault.id == 322);
+  CHECK(fault.says("x.size(1) = 5"));
+  CHECK(!fault.says("x.size(0)"));
+  // A branch on a size, which shows nowhere in the graph, is in the report.
+  TraceReport report;
+  const auto told = trace(code, {x}, {.dynamic = {{0, 0, "batch"}}, .report = &report});
+  std::vector<std::string> values;
+  for (const TraceReport::Size& size : report.sizes) {
+    values.push_back(size.value);
+    CHECK(size.used_by.empty());
+  }
+  CHECK(std::find(values.begin(), values.end(), "x.size(2)") != values.end());
+  CHECK(same((*told)(y), code(y)));
 }
 
 TEST_CASE("parameters of modules that nobody registered are named") {

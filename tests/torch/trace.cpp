@@ -309,6 +309,14 @@ TEST_CASE("results: inputs, parameters, constants, one value twice, nothing, num
   CHECK(elements[4].toBool());
   CHECK(elements[5].toStringRef() == "text \"quoted\"\n");
   CHECK(elements[6].toTupleRef().elements()[1].isTuple());
+  // LibTorch's own containers.
+  const auto dict = [](Tensor t) {
+    c10::Dict<std::string, Tensor> out;
+    out.insert("twice", t * 2);
+    return std::tuple(out, c10::List<Tensor>({t.exp()}));
+  };
+  check_traced(dict, *trace(dict, {captured}), {{captured}, {captured - 0.5}});
+  CHECK(trace(dict, {captured})->run({captured}).toTupleRef().elements()[0].toGenericDict().contains("twice"));
   // Forward that gives nothing back.
   struct Writes : torch::nn::Module {
     Tensor seen = register_buffer("seen", torch::zeros({2, 3}));
@@ -1229,6 +1237,18 @@ TEST_CASE("a buffer that is written to where no operator is recorded is refused;
   again.write = counts.write;
   again.forward(x);
   CHECK(same((*gm)(x), again.forward(x)));
+  // Writes are known in the memory that set_ exchanges as well.
+  counts.write = [](Tensor& count) {
+    count.set_(torch::ones({3}));
+    count.add_(1);
+  };
+  const auto exchanged = trace(counts, {x});
+  CHECK(same((*exchanged)(x), x + 2));
+  counts.write = [](Tensor& count) {
+    count.set_(torch::ones({3}));
+    std::thread([&] { count.add_(1); }).join();
+  };
+  CHECK(fault_of<TraceError>([&] { trace(counts, {x}); }).id == 321);
 }
 
 TEST_CASE("a run at other sizes that fails says which inputs had others when the graph was made") {

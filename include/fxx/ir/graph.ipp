@@ -437,7 +437,10 @@ FXX_INLINE void Node::append(Node* node) {
 FXX_INLINE void Node::set_type(std::string_view type) { type_ = storage_->intern(type); }
 FXX_INLINE void Node::set_tensor_meta(const TensorMeta& meta) { tensor_meta_ = storage_->keep(meta); }
 FXX_INLINE std::string Node::source() const {
-  if (!meta().stack_trace.empty()) return meta().stack_trace;
+  if (const std::string& lines = meta().stack_trace; !lines.empty()) {
+    const std::size_t before = lines.find_last_of('\n');
+    return before == lines.npos ? lines : lines.substr(before + 1);
+  }
   return location_.line() == 0 ? std::string()
                                : std::string(location_.file_name()) + ":" + std::to_string(location_.line());
 }

@@ -198,7 +198,7 @@ class Node {
   /// Where the user's code made it; line 0 when unknown.
   std::source_location location() const { return location_; }
   void set_location(std::source_location where) { location_ = where; }
-  /// The user's line as text, from the stack trace or the location; empty when neither is known.
+  /// The user's line as text, the innermost of the stack trace, or the location; empty when neither is known.
   std::string source() const;
   /// The calls of modules that it came from; empty in the root, and when not recorded.
   const ModuleStack& module_stack() const { return module_stack_; }

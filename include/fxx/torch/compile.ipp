@@ -229,8 +229,7 @@ FXX_INLINE c10::IValue CompiledModule::run_built(std::vector<c10::IValue>& input
     try {
       std::rethrow_exception(exception);
     } catch (c10::Error& e) {
-      e.add_context("While executing " + format_node(node) +
-                    (node.source().empty() ? "" : "\nOriginal code: " + node.source()));
+      e.add_context(detail::while_executing(node));
       throw;
     }
   }

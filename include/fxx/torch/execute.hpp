@@ -47,6 +47,11 @@ void register_user_call(const UserFunction& function, UserCall call);
 /// Throws RunError (E702) when nobody registered a call for it.
 c10::IValue call_user_function(const UserFunction& function, Values args);
 
+namespace detail {
+/// "While executing %relu : ...", with the user's lines where they are known: what runners add to what an operator throws.
+std::string while_executing(const Node& node);
+}  // namespace detail
+
 }  // namespace fxx::inline FXX_ABI
 
 #if defined(FXX_HEADER_ONLY)

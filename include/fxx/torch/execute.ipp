@@ -369,4 +369,9 @@ FXX_INLINE c10::IValue call_user_function(const UserFunction& function, Values a
                                           "'; wrap the function with fxx::wrap in this program");
 }
 
+FXX_INLINE std::string detail::while_executing(const Node& node) {
+  const std::string source = node.meta().stack_trace.empty() ? node.source() : node.meta().stack_trace;
+  return "While executing " + format_node(node) + (source.empty() ? "" : "\nOriginal code: " + source);
+}
+
 }  // namespace fxx::inline FXX_ABI

@@ -42,8 +42,7 @@ FXX_INLINE c10::IValue Interpreter::run(Values inputs, Environment initial) {
         if (node->opcode() == Opcode::output) result = value;
         values_[node] = std::move(value);
       } catch (c10::Error& e) {
-        e.add_context("While executing " + format_node(*node) +
-                      (node->source().empty() ? "" : "\nOriginal code: " + node->source()));
+        e.add_context(detail::while_executing(*node));
         throw;
       }
     } else if (node->opcode() == Opcode::placeholder) {

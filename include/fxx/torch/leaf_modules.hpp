@@ -281,7 +281,10 @@ c10::IValue box_result(const T& value) {
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
     return std::apply(
         [](const auto&... parts) { return c10::IValue(c10::ivalue::Tuple::create({box_result(parts)...})); }, value);
-  } else if constexpr (requires { typename T::mapped_type; }) {
+  } else if constexpr (requires {
+                         typename T::mapped_type;
+                         value.begin()->second;  // which c10::Dict has not
+                       }) {
     c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
     for (const auto& [key, mapped] : value) dict.insert(box_result(key), box_result(mapped));
     return dict;

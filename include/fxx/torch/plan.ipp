@@ -9,8 +9,8 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
-#include "fxx/torch/plan.hpp"
 #include "fxx/torch/dispatch/traced_tensor.hpp"
+#include "fxx/torch/plan.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -393,8 +393,8 @@ FXX_INLINE void Plan::execute(const Call& call, std::vector<c10::IValue>& regist
 
 /// Adds the node to the exception that is in flight, and inputs that are not as large as those of the trace.
 FXX_INLINE void Plan::explain(const Node& node, const GivenSizes& given) const {
-  const std::string text = format_node(node), source = node.source();
-  std::string where = "While executing " + text + (source.empty() ? "" : "\nOriginal code: " + source);
+  const std::string text = format_node(node);
+  std::string where = detail::while_executing(node);
   const std::int64_t* at = given.begin();
   for (const Input& input : inputs_) {
     if (!input.sizes || at == given.end()) continue;
@@ -413,7 +413,7 @@ FXX_INLINE void Plan::explain(const Node& node, const GivenSizes& given) const {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
-    throw RunError(ErrorId::run_failed, "GraphModule: " + std::string(e.what()), {text, source});
+    throw RunError(ErrorId::run_failed, "GraphModule: " + std::string(e.what()), {text, node.source()});
   }
 }
 

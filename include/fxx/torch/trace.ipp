@@ -139,24 +139,22 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   TraceReport report;
   const TracedCode code{root, is_module, owner, run, names};
   const bool watch = options.strict || options.report;
+  const bool is_dynamic = !options.dynamic.empty();
   Recording recorded =
-      options.dynamic.empty()
-          ? record_run(code, inputs,
-                       {.places = options.record_stack_traces, .reads = watch, .freeze_random = options.freeze_random})
-          : record_dynamic(code, inputs, options);
+      is_dynamic
+          ? record_dynamic(code, inputs, options, report)
+          : record_run(code, inputs,
+                       {.places = options.record_stack_traces, .reads = watch, .freeze_random = options.freeze_random});
   write_stack_traces(recorded.places);
   Graph& graph = recorded.graph;
   std::optional<FurtherRuns> runs;
   if (code.is_module && options.training_flags) runs.emplace(code, inputs, recorded, options.freeze_random);
-  if (options.dynamic.empty()) {
+  if (!is_dynamic) {
     refuse_registered(code);
-    recorded.notes = notes_of(code, graph, recorded, options, runs ? &*runs : nullptr);
+    report.notes = notes_of(code, graph, recorded, options, runs ? &*runs : nullptr);
+    if (watch) report.sizes = sizes_read(graph, graph, recorded.reads);
   }
-  report.notes = std::move(recorded.notes);
-  if (watch) {
-    report.sizes = sizes_read(graph, recorded.reads);
-    if (options.strict && !options.report) refuse_baked(report.sizes);
-  }
+  if (options.strict && !options.report) refuse_baked(report.sizes);
   const std::vector<FlagUse> uses = flag_uses(graph);
   fold_filled_lists(graph, owner, recorded.constants);
   copy_written_constants(graph, recorded.constants);

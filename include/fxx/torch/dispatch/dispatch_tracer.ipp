@@ -157,6 +157,7 @@ class DispatchTracer::Implementation {
   void record(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
     refuse_foreign();
     const Operator& op = operator_of(handle);
+    const Running running(*this, op);
     const std::size_t count = handle.schema().arguments().size();
     // What set_data() asks first, also that of a tensor which is no traced one.
     if (op.name == "aten::_has_compatible_shallow_copy_type" && own(stack.back().toTensor())) refuse_alias();
@@ -239,6 +240,19 @@ class DispatchTracer::Implementation {
     WeakStorage storage;
     bool depends_on_inputs;
   };
+  /// The operator that errors name.
+  class Running {
+   public:
+    Running(Implementation& tracer, const Operator& op)
+        : tracer_(tracer), outer_(std::exchange(tracer.running_, &op)) {}
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    ~Running() { tracer_.running_ = outer_; }
+
+   private:
+    Implementation& tracer_;
+    const Operator* outer_;
+  };
   /// A tensor that is no traced one, as a parameter or a constant is. Held, so that its address means it alone.
   struct Plain {
     Value value;
@@ -267,6 +281,7 @@ class DispatchTracer::Implementation {
   }
   /// Where the code is: the user's line, and the module whose parameters it used last.
   ErrorContext here(std::string node = {}) const {
+    if (node.empty() && running_) node = running_->name;
     ErrorContext context{std::move(node), detail::user_place(Backtrace::capture(2)), traced_modules()};
     if (last_modules_)
       context.modules += ", last in " + last_modules_->innermost().name + " (" + last_modules_->innermost().type + ")";
@@ -652,6 +667,7 @@ class DispatchTracer::Implementation {
   std::vector<std::pair<Node*, Backtrace>> places_;
   std::unordered_map<std::string, ModuleStack> module_stacks_;
   const ModuleStack* last_modules_ = nullptr;
+  const Operator* running_ = nullptr;
   std::size_t next_sweep_ = 1024;
 };
 

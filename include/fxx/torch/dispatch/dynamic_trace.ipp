@@ -37,7 +37,7 @@ FXX_INLINE at::Tensor resized(const at::Tensor& input, std::int64_t dim, std::in
 }
 
 FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at::Tensor>& inputs,
-                                    const TraceOptions& options) {
+                                    const TraceOptions& options, TraceReport& report) {
   const std::vector<std::string> size_of = size_names(options.dynamic);
   SizeSet given(size_of.size(), -1);
   std::vector<std::size_t> which;  // the name of each dimension
@@ -76,11 +76,11 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at
     recordings.push_back(
         record_run(code, std::move(sized), {.places = true, .reads = true, .freeze_random = options.freeze_random}));
     SizedTrace trace{std::move(recordings.back().graph), sizes, {}};
-    for (const TracedRead& r : recordings.back().reads) trace.reads.push_back({r.node, r.item, r.dim, r.value});
+    for (const TracedRead& r : recordings.back().reads)
+      if (r.of == TracedRead::Of::size) trace.reads.push_back({r.node, r.item, r.dim, r.value});
     traces.push_back(std::move(trace));
   };
   const std::vector<SizeSet> first{given};
-  std::vector<std::string> notes;
   for (const SizeSet& sizes : sizes_to_trace(options.dynamic, first)) {
     if (traces.empty()) {
       record(sizes);
@@ -88,7 +88,7 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at
       std::optional<FurtherRuns> runs;
       if (code.is_module && options.training_flags)
         runs.emplace(code, first_inputs, recordings[0], options.freeze_random);
-      notes = notes_of(code, traces[0].graph, recordings[0], options, runs ? &*runs : nullptr);
+      report.notes = notes_of(code, traces[0].graph, recordings[0], options, runs ? &*runs : nullptr);
       continue;
     }
     // The first run is the one that counts; what the others do to the module is undone.
@@ -135,7 +135,6 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at
   Graph solved = with_lines([&] { return solve_sizes(traces, options.dynamic); });
 
   Recording out = std::move(recordings[0]);
-  out.notes = std::move(notes);
   for (const auto& [name, value] : out.constants)
     for (std::size_t i = 1; i < recordings.size(); ++i) {
       const auto other = recordings[i].constants.find(name);
@@ -146,6 +145,7 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at
               "', which C++ code fills, has other values at other sizes, so it cannot be one. Make it with "
               "operators (torch::arange, torch::full) of the sizes");
     }
+  if (options.strict || options.report) report.sizes = sizes_read(traces[0].graph, solved, out.reads);
   out.graph = std::move(solved);
   out.reads.clear();
   out.places.clear();

@@ -37,7 +37,6 @@ struct Recording {
   std::map<std::string, GraphModule::Attribute> constants;
   std::vector<TracedRead> reads;
   std::vector<std::pair<Node*, Backtrace>> places;
-  std::vector<std::string> notes;
   std::string kept;     // "%sum, %view": values of the trace that the code holds on to
   bool seeded = false;  // the code gave the generator of random numbers another seed
 };

@@ -14,6 +14,7 @@
 #include "fxx/error.hpp"
 #include "fxx/torch/dispatch/recording.hpp"
 #include "fxx/torch/fake.hpp"
+#include "fxx/trace/scope.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
 
@@ -48,7 +49,8 @@ FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> 
     if (what.find("does not require grad") == what.npos) throw;
     throw TraceError(ErrorId::gradient_in_forward,
                      "trace: the traced code asks for gradients, which a graph of operators does not have. Trace the "
-                     "part before it; autograd goes through the GraphModule");
+                     "part before it; autograd goes through the GraphModule",
+                     {{}, {}, traced_modules()});
   }
   out.kept = list_held(tracer.held());
   out.seeded = seed_of_default_generator() != seed;

@@ -13,8 +13,9 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
-/// What C++ asked for, and where the answers turn up again among the sizes that operators were called with.
-std::vector<TraceReport::Size> sizes_read(const Graph& graph, const std::vector<TracedRead>& reads);
+/// What C++ asked for while `graph` was recorded, and where the answers turn up again among the sizes that operators of
+/// `now` are called with: the same graph, or what was made of it, with its names.
+std::vector<TraceReport::Size> sizes_read(const Graph& graph, const Graph& now, const std::vector<TracedRead>& reads);
 /// "x.size(1) = 7, read by ..., is in %view(size)".
 std::string describe_size(const TraceReport::Size& size);
 /// Throws TraceError (E322) when the graph holds one of the sizes.

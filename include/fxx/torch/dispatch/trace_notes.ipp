@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "fxx/error.hpp"
@@ -11,6 +12,7 @@
 #include "fxx/ops/registry.hpp"
 #include "fxx/torch/dispatch/trace_notes.hpp"
 #include "fxx/torch/dispatch/training_flags.hpp"
+#include "fxx/trace/scope.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
 
@@ -23,28 +25,42 @@ FXX_INLINE bool holds(const Argument& argument, std::int64_t size) {
                      [&](const Argument& item) { return holds(item, size); });
 }
 
-FXX_INLINE std::vector<TraceReport::Size> sizes_read(const Graph& graph, const std::vector<TracedRead>& reads) {
-  // These have symbolic types in the schemas, but never follow from sizes.
-  static const std::unordered_set<std::string_view> options = {"stride", "padding",        "dilation",
-                                                               "groups", "output_padding", "kernel_size"};
+/// May the number be a size, or made of one? Sizes where there are sizes, and numbers to compute with: x / x.size(0).
+FXX_INLINE bool may_be_size(const Operator& op, const Parameter& parameter) {
+  // Numbers that never are.
+  static const std::unordered_set<std::string_view> others = {
+      "axis",      "axis0",      "axis1",          "blank",    "compute_mode", "correction",   "decimals",
+      "dim",       "dim0",       "dim1",           "dim2",     "dimension",    "dims",         "dims_other",
+      "end_dim",   "dims_self",  "destination",    "dilation", "group",        "groups",       "interpolation_mode",
+      "mode",      "num_layers", "output_padding", "padding",  "padding_idx",  "padding_mode", "pow",
+      "reduction", "source",     "start_dim",      "stride"};
+  // Of memory (as_strided), not of a window.
+  if (parameter.name == "stride" && op.index_of("size") >= 0) return true;
+  const ValueType base = parameter.type.base;
+  return base == ValueType::scalar || (base == ValueType::integer && !others.contains(parameter.name));
+}
+
+FXX_INLINE std::vector<TraceReport::Size> sizes_read(const Graph& graph, const Graph& now,
+                                                     const std::vector<TracedRead>& reads) {
   struct Use {
     const Node* node;
+    std::uint32_t index;  // when it was recorded
     const Parameter* parameter;
     const Argument* value;
   };
-  // Sizes where there are sizes, and numbers to compute with: x / x.size(0). A factor of 2 is no size, though.
-  const auto is_use = [](const Parameter& p) {
-    return (p.type.symbolic && !options.contains(p.name)) || p.type.base == ValueType::scalar;
-  };
+  std::unordered_map<std::string_view, std::uint32_t> indices;
+  for (const Node* node : graph.nodes()) indices.emplace(node->name(), node->index());
   std::vector<Use> uses;
-  for (const Node* node : graph.nodes()) {
-    if (node->opcode() != Opcode::call_function || !node->operation()) continue;
+  for (const Node* node : now.nodes()) {
+    const auto index = indices.find(node->name());
+    if (node->opcode() != Opcode::call_function || !node->operation() || index == indices.end()) continue;
     const Operator& op = *node->operation();
-    for (std::size_t i = 0; i < node->args().size(); ++i)
-      if (is_use(op.parameters[i])) uses.push_back({node, &op.parameters[i], &node->args()[i]});
+    const auto add = [&](const Parameter& parameter, const Argument& value) {
+      if (may_be_size(op, parameter)) uses.push_back({node, index->second, &parameter, &value});
+    };
+    for (std::size_t i = 0; i < node->args().size(); ++i) add(op.parameters[i], node->args()[i]);
     for (const KeywordArgument& k : node->kwargs())
-      if (const int i = op.index_of(k.key); i >= 0 && is_use(op.parameters[static_cast<std::size_t>(i)]))
-        uses.push_back({node, &op.parameters[static_cast<std::size_t>(i)], &k.value});
+      if (const int i = op.index_of(k.key); i >= 0) add(op.parameters[static_cast<std::size_t>(i)], k.value);
   }
   std::vector<TraceReport::Size> sizes;
   std::map<std::string, std::size_t> known;  // the same size asked for at the same place is one
@@ -53,15 +69,21 @@ FXX_INLINE std::vector<TraceReport::Size> sizes_read(const Graph& graph, const s
   const std::vector<std::vector<Frame>> frames = user_frames(backtraces);
   for (std::size_t i = 0; i < reads.size(); ++i) {
     const TracedRead& read = reads[i];
+    if (read.implied) continue;
     TraceReport::Size size;
     size.size = read.value;
     size.source = user_place(frames[i]);
     size.value = std::string(read.node->name()) + (read.item < 0 ? "" : "[" + std::to_string(read.item) + "]") +
-                 ".size(" + std::to_string(read.dim) + ")";
+                 (read.of == TracedRead::Of::numel
+                      ? ".numel()"
+                      : (read.of == TracedRead::Of::size ? ".size(" : ".stride(") + std::to_string(read.dim) + ")");
     const auto [at, fresh] = known.emplace(size.value + " " + size.source, sizes.size());
     if (!fresh) continue;
+    // A factor of 2 is no size, though, nor is a stride of 1 a size of 1.
+    const bool small = read.value <= 2;
     for (const Use& use : uses)
-      if (use.node->index() >= read.nodes_before && (use.parameter->type.symbolic || read.value > 2) &&
+      if (use.index >= read.nodes_before &&
+          (!small || (use.parameter->type.symbolic && read.of != TracedRead::Of::stride)) &&
           holds(*use.value, read.value))
         size.used_by.push_back("%" + std::string(use.node->name()) + "(" + std::string(use.parameter->name) + ")");
     sizes.push_back(std::move(size));
@@ -92,7 +114,7 @@ FXX_INLINE void refuse_baked(const std::vector<TraceReport::Size>& sizes) {
 /// Empty, or what to tell of sizes that elements decide.
 FXX_INLINE std::string sizes_of_elements(const Graph& graph, std::vector<TracedRead> reads) {
   std::erase_if(reads, [](const TracedRead& read) { return !read.from_values; });
-  const std::vector<TraceReport::Size> sizes = sizes_read(graph, reads);
+  const std::vector<TraceReport::Size> sizes = sizes_read(graph, graph, reads);
   if (sizes.empty()) return {};
   std::string list;
   for (std::size_t i = 0; i < sizes.size() && i < 4; ++i) list += (i ? "; " : "") + describe_size(sizes[i]);
@@ -129,7 +151,8 @@ FXX_INLINE void refuse_registered(const TracedCode& code) {
       throw TraceError(ErrorId::module_changed,
                        "trace: forward registers '" + entry.name +
                            "' or replaces it, so the graph would make it anew in every run. Run the module once before "
-                           "it is traced, or register it in the constructor");
+                           "it is traced, or register it in the constructor",
+                       {{}, {}, traced_modules()});
 }
 
 /// Where a run did something else than the one that counts: empty texts when it did the same.

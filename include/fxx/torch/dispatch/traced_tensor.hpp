@@ -37,13 +37,16 @@ struct TracedValue {
   const ModuleStack* modules = nullptr;  // of a parameter or buffer: the modules that own it
 };
 
-/// C++ code asked a traced tensor for one of its sizes.
+/// C++ code asked a traced tensor for a number that follows from its sizes.
 struct TracedRead {
+  enum class Of : unsigned char { size, numel, stride };
   Node* node;
   int item;
-  std::int64_t dim, value;
+  Of of;
+  bool implied;                // a size that the answer is made of, not the answer
+  std::int64_t dim, value;     // dim: -1 for numel
   std::uint32_t nodes_before;  // how many nodes the graph had by then
-  bool from_values;            // elements decide it
+  bool from_values;            // elements decide it, or a size that it is made of
   Backtrace where;
 };
 
@@ -59,7 +62,8 @@ class SharedTrace {
   bool foreign() const { return foreign_.load(std::memory_order_relaxed); }
   /// The sentence for the first such call, and where it was.
   std::pair<std::string, Backtrace> foreign_call() const;
-  void note_read(const TracedValue& value, c10::IntArrayRef sizes, std::int64_t dim);
+  /// `dim`: -1 for all.
+  void note_read(const TracedValue& value, const at::Tensor& inner, TracedRead::Of of, std::int64_t dim = -1);
   const std::vector<TracedRead>& reads() const { return reads_; }
   /// Operators have written to this memory: its elements are out of C++'s reach from now on.
   void close(const c10::Storage& storage);

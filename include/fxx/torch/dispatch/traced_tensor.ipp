@@ -1,6 +1,8 @@
 // Bodies of torch/dispatch/traced_tensor.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/error.hpp"
 #include "fxx/ir/graph.hpp"
 #include "fxx/ir/print.hpp"
@@ -41,20 +43,31 @@ FXX_INLINE std::pair<std::string, Backtrace> SharedTrace::foreign_call() const {
   return {foreign_op_, foreign_place_};
 }
 
-FXX_INLINE void SharedTrace::note_read(const TracedValue& value, c10::IntArrayRef sizes, std::int64_t dim) {
+FXX_INLINE void SharedTrace::note_read(const TracedValue& value, const at::Tensor& inner, TracedRead::Of of,
+                                       std::int64_t dim) {
   if (!(watch_sizes_ || value.decided >= 0) || !graph_ || !on_this_thread() || !value.node) return;
+  using Of = TracedRead::Of;
   const auto nodes = static_cast<std::uint32_t>(graph_->size());
-  const auto note = [&](std::int64_t d) {
-    const std::int64_t size = sizes[static_cast<std::size_t>(d)];
-    const bool decided = size == value.decided;
+  const c10::IntArrayRef sizes = inner.sizes();
+  const auto note = [&](Of kind, std::int64_t d, std::int64_t number, bool decided) {
     if (!watch_sizes_ && !decided) return;
+    const bool implied = kind != of;
     // A loop over the sizes reads them again and again.
     for (std::size_t i = reads_.size(); i-- > 0 && reads_[i].nodes_before == nodes;)
-      if (reads_[i].node == value.node && reads_[i].item == value.item && reads_[i].dim == d) return;
-    reads_.push_back({value.node, value.item, d, size, nodes, decided, Backtrace::capture(3)});
+      if (TracedRead& r = reads_[i]; r.node == value.node && r.item == value.item && r.of == kind && r.dim == d) {
+        r.implied = r.implied && implied;
+        return;
+      }
+    reads_.push_back({value.node, value.item, kind, implied, d, number, nodes, decided, Backtrace::capture(3)});
   };
-  if (dim >= 0) return note(dim);
-  for (std::size_t d = 0; d < sizes.size(); ++d) note(static_cast<std::int64_t>(d));
+  const auto count = static_cast<std::int64_t>(sizes.size());
+  const bool any_decided = value.decided >= 0 && std::find(sizes.begin(), sizes.end(), value.decided) != sizes.end();
+  if (of == Of::numel) note(of, -1, inner.numel(), any_decided);
+  for (std::int64_t d = dim < 0 ? 0 : dim; d < (dim < 0 ? count : dim + 1); ++d) {
+    const std::int64_t size = sizes[static_cast<std::size_t>(d)];
+    if (of == Of::stride) note(of, d, inner.stride(d), any_decided);
+    note(Of::size, d, size, size == value.decided);
+  }
 }
 
 FXX_INLINE void SharedTrace::close(const c10::Storage& storage) {
@@ -179,22 +192,21 @@ FXX_INLINE void TracedTensor::shallow_copy_from(const c10::intrusive_ptr<c10::Te
   c10::TensorImpl::shallow_copy_from(impl);
 }
 
-// Strides and counts follow from the sizes.
 FXX_INLINE c10::IntArrayRef TracedTensor::sizes_custom() const {
-  state_->note_read(value, inner_.sizes(), -1);
+  state_->note_read(value, inner_, TracedRead::Of::size);
   return inner_.sizes();
 }
 FXX_INLINE c10::IntArrayRef TracedTensor::strides_custom() const {
-  state_->note_read(value, inner_.sizes(), -1);
+  state_->note_read(value, inner_, TracedRead::Of::stride);
   return inner_.strides();
 }
 FXX_INLINE std::int64_t TracedTensor::size_custom(std::int64_t dim) const {
   const std::int64_t at = c10::maybe_wrap_dim(dim, inner_.dim(), false);
-  state_->note_read(value, inner_.sizes(), at);
+  state_->note_read(value, inner_, TracedRead::Of::size, at);
   return inner_.sizes()[static_cast<std::size_t>(at)];
 }
 FXX_INLINE std::int64_t TracedTensor::numel_custom() const {
-  state_->note_read(value, inner_.sizes(), -1);
+  state_->note_read(value, inner_, TracedRead::Of::numel);
   return inner_.numel();
 }
 FXX_INLINE c10::SymIntArrayRef TracedTensor::sym_sizes_custom() const {

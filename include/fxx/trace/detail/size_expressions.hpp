@@ -18,6 +18,8 @@ namespace fxx::inline FXX_ABI::detail {
 
 /// One number, as it is in each of the traces.
 using SizeValues = std::vector<std::int64_t>;
+/// How many different ones there are.
+std::size_t count_distinct(SizeValues values);
 
 class SizeExpressions {
  public:

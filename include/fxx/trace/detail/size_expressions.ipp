@@ -7,6 +7,11 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
+FXX_INLINE std::size_t count_distinct(SizeValues values) {
+  std::sort(values.begin(), values.end());
+  return static_cast<std::size_t>(std::unique(values.begin(), values.end()) - values.begin());
+}
+
 FXX_INLINE std::optional<std::int64_t> SizeExpressions::apply(Kind kind, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   switch (kind) {

@@ -1,4 +1,4 @@
-// Bodies of trace/detail/size_fit.hpp.
+// Bodies of trace/detail/size_fit.hpp; those about divisions are in size_fit_divisions.ipp.
 #pragma once
 
 #include <algorithm>
@@ -8,16 +8,16 @@
 #include <numeric>
 
 #include "fxx/trace/detail/size_fit.hpp"
+#include "fxx/trace/detail/size_fit_divisions.ipp"
 
 namespace fxx::inline FXX_ABI::detail {
 
 /// Sums and products of int64 without overflow.
 __extension__ typedef __int128 WideInteger;
-
-FXX_INLINE std::size_t count_distinct(SizeValues values) {
-  std::sort(values.begin(), values.end());
-  return static_cast<std::size_t>(std::unique(values.begin(), values.end()) - values.begin());
-}
+/// Expressions that fit, and are looked at, at most.
+inline constexpr std::size_t most_candidates = 1000;
+/// Traces beside those of single symbols after which more of them confirm nothing.
+inline constexpr std::size_t many_sets = 8;
 
 // --- what is known of the traces -------------------------------------------------------------------------------------
 
@@ -360,234 +360,6 @@ FXX_INLINE void SizeFit::add_over_atoms(const SizeValues& values, std::span<cons
       for (std::size_t k = j; k < partners.size(); ++k)
         found.push_back(affine_in_product(std::array{partners[k], partners[j], atoms[i]}, values, true));
   std::erase(found, none);
-}
-
-// --- divisions -------------------------------------------------------------------------------------------------------
-
-/// Expressions that fit, and are looked at, at most.
-inline constexpr std::size_t most_candidates = 1000, most_floors = 200;
-/// Traces beside those of single symbols after which more of them confirm nothing.
-inline constexpr std::size_t many_sets = 8;
-
-/// ((n + b) // k) * factor + c: for every k the b that fit are an interval.
-FXX_INLINE void SizeFit::add_floors(int numerator, const SizeValues& given, std::int64_t factor,
-                                    std::vector<int>& found) {
-  if (numerator == none || !enough(numerator, 2)) return;
-  SizeValues values = given;
-  const std::int64_t first = factor == 1 ? 0 : given[0];
-  for (std::int64_t& v : values) v = (v - first) / factor;
-  const SizeValues n = expressions_.values(numerator);
-  constexpr std::int64_t largest = 256, far = std::int64_t{1} << 50;
-  struct Floor {
-    int rank;
-    std::int64_t divisor, added;
-    auto operator<=>(const Floor&) const = default;
-  };
-  std::vector<Floor> floors;
-  for (std::int64_t v : values)
-    if (v > far || v < -far) return;
-  for (std::int64_t x : n)
-    if (x > far || x < 0) return;
-  for (std::int64_t k = 2; k <= largest; ++k) {
-    std::int64_t low = -far * 1024, high = far * 1024;
-    for (std::size_t t = 0; t < n.size() && low <= high; ++t) {
-      low = std::max(low, values[t] * k - n[t]);
-      high = std::min(high, values[t] * k + k - 1 - n[t]);
-    }
-    for (std::int64_t b = low; b <= high; ++b) floors.push_back({b == 0 ? 0 : b == k - 1 ? 1 : 2, k, b});
-  }
-  std::sort(floors.begin(), floors.end());
-  if (floors.size() > most_floors) floors.resize(most_floors);
-  for (const Floor& f : floors) {
-    const std::int64_t rest = (f.added % f.divisor + f.divisor) % f.divisor;
-    found.push_back(expressions_.affine(expressions_.floor_divided(numerator, rest, f.divisor), factor,
-                                        (f.added - rest) / f.divisor * factor + first));
-  }
-}
-
-/// n % k, what is missing to a multiple of k: (k - n % k) % k, and the multiples themselves, below and above; a constant
-/// may be added to the first two.
-FXX_INLINE void SizeFit::add_remainders(int numerator, const SizeValues& values, std::vector<int>& found) {
-  using Kind = SizeExpressions::Kind;
-  if (numerator == none || !enough(numerator, 1)) return;
-  const SizeValues& n = expressions_.values(numerator);
-  constexpr std::int64_t far = std::int64_t{1} << 50, largest_divisor = 4096;
-  const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  for (std::size_t t = 0; t < n.size(); ++t)
-    if (values[t] < -far || values[t] > far || n[t] < 0 || n[t] > far) return;
-  std::int64_t below = 0, above = 0, multiple = 0, most_over = INT64_MIN, most_under = INT64_MIN;
-  for (std::size_t t = 0; t < n.size(); ++t) {
-    below = std::gcd(below, (n[t] - values[t]) - (n[0] - values[0]));
-    above = std::gcd(above, (n[t] + values[t]) - (n[0] + values[0]));
-    multiple = std::gcd(multiple, values[t]);
-    most_over = std::max(most_over, values[t] - n[t]);
-    most_under = std::max(most_under, n[t] - values[t]);
-  }
-  const auto keep = [&](int e) {
-    if (e == none) return;
-    const std::int64_t added = values[0] - expressions_.values(e)[0];
-    for (std::size_t t = 0; t < n.size(); ++t)
-      if (expressions_.values(e)[t] + added != values[t]) return;
-    found.push_back(expressions_.plus(e, added));
-  };
-  for (std::int64_t k = std::max<std::int64_t>({2, most_over + 1, most_under + 1});
-       k <= std::min(multiple, largest_divisor); ++k) {
-    if (multiple % k != 0) continue;
-    if (most_under <= 0) found.push_back(expressions_.scaled(expressions_.floor_divided(numerator, k - 1, k), k));
-    if (most_over <= 0) found.push_back(expressions_.scaled(expressions_.floor_divided(numerator, 0, k), k));
-  }
-  for (std::int64_t k = std::max<std::int64_t>(2, *high - *low + 1); k <= largest_divisor; ++k) {
-    if (below != 0 && below % k == 0) keep(expressions_.make(Kind::mod, numerator, expressions_.constant(k)));
-    if (above == 0 || above % k != 0) continue;
-    const int rest = expressions_.make(Kind::mod, numerator, expressions_.constant(k));
-    const int missing = expressions_.make(Kind::sub, expressions_.constant(k), rest);
-    keep(expressions_.make(Kind::mod, missing, expressions_.constant(k)));
-  }
-}
-
-/// min(n, 16), max(n, 16), 2*min(n, m) + 1, max(n, m). Returns the first that needs another size to be sure of its
-/// bound.
-FXX_INLINE SizeFit::Answer SizeFit::add_extremes(const SizeValues& values, std::vector<int>& found) {
-  using Kind = SizeExpressions::Kind;
-  Answer doubtful;
-  const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    const SizeValues& n = expressions_.values(leaves_[i]);
-    for (const Kind kind : {Kind::minimum, Kind::maximum}) {
-      const std::int64_t bound = kind == Kind::minimum ? *high : *low;
-      const int e = expressions_.make(kind, leaves_[i], expressions_.constant(bound));
-      if (expressions_.values(e) != values) continue;
-      const auto is_beyond = [&](std::int64_t x) { return kind == Kind::minimum ? x > bound : x < bound; };
-      SizeValues beyond, within;
-      for (std::int64_t x : n) (is_beyond(x) ? beyond : within).push_back(x);
-      if (count_distinct(within) < 2) continue;
-      found.push_back(e);
-      // A bound that one size alone has met could be anything: the next size beyond it tells.
-      if (count_distinct(beyond) > 1 || doubtful.expression != none) continue;
-      const std::int64_t step = symbols_[i].multiple_of;
-      for (const std::int64_t x : {beyond[0] + step, beyond[0] - step})
-        if (symbols_[i].allows(x) && x > 1 && is_beyond(x) && doubtful.expression == none) {
-          doubtful = {e, none, sets_[0]};
-          doubtful.ask[i] = x;
-        }
-    }
-    for (std::size_t j = i + 1; j < leaves_.size(); ++j)
-      for (const Kind kind : {Kind::minimum, Kind::maximum})
-        found.push_back(affine_in(expressions_.make(kind, leaves_[i], leaves_[j]), values, false));
-  }
-  return doubtful;
-}
-
-/// n // k and (n + k - 1) // k for every symbol.
-FXX_INLINE void SizeFit::make_floors() {
-  if (!floors_.empty()) return;
-  for (std::int64_t k = 2; k <= 256; ++k)
-    for (int n : leaves_)
-      for (const std::int64_t b : {std::int64_t{0}, k - 1})
-        if (const int e = expressions_.floor_divided(n, b, k); e != none && count_distinct(expressions_.values(e)) > 1)
-          floors_.push_back(e);
-}
-
-/// 3*(n // 2)*(m // 4) + added, or that times a symbol. Every factor divides the product in every trace, which leaves
-/// few of them.
-FXX_INLINE void SizeFit::add_floor_products(const SizeValues& values, std::int64_t added, std::vector<int>& found) {
-  SizeValues product = values;
-  for (std::int64_t& v : product)
-    if (__builtin_sub_overflow(v, added, &v)) return;
-  const auto divides = [&](int e) {
-    const SizeValues& factor = expressions_.values(e);
-    for (std::size_t t = 0; t < product.size(); ++t)
-      if (factor[t] == 0 ? product[t] != 0 : product[t] % factor[t] != 0) return false;
-    return true;
-  };
-  constexpr std::size_t most = 128;
-  std::vector<int> factors;
-  for (int f : floors_)
-    if (factors.size() < most && divides(f)) factors.push_back(f);
-  // Most pairs are not proportional to the product, which floating point sees at once.
-  const std::size_t first = static_cast<std::size_t>(
-      std::find_if(product.begin(), product.end(), [](auto v) { return v != 0; }) - product.begin());
-  if (first == product.size()) return;
-  const auto at = [&](int e, std::size_t t) { return static_cast<double>(expressions_.values(e)[t]); };
-  const auto try_factors = [&](std::span<const int> of) {
-    double ratio = static_cast<double>(product[first]);
-    for (int e : of) ratio /= at(e, first);
-    for (std::size_t t = 0; t < product.size(); ++t) {
-      double difference = ratio;
-      for (int e : of) difference *= at(e, t);
-      difference -= static_cast<double>(product[t]);
-      if (!(std::fabs(difference) < 0.5 + 1e-9 * std::fabs(static_cast<double>(product[t])))) return;
-    }
-    if (const int e = affine_in_product(of, product, true); e != none) found.push_back(expressions_.plus(e, added));
-  };
-  for (std::size_t i = 0; i < factors.size(); ++i)
-    for (std::size_t j = i; j < factors.size(); ++j) {
-      try_factors(std::array{factors[i], factors[j]});
-      for (int n : leaves_) try_factors(std::array{n, factors[i], factors[j]});
-    }
-}
-
-/// All divisions that fit, the simple ones first: whether there is one only decides between an answer and a question.
-FXX_INLINE SizeFit::Answer SizeFit::divisions(const SizeValues& values, std::span<const int> atoms,
-                                              std::vector<int> found) {
-  using Kind = SizeExpressions::Kind;
-  for (int n : leaves_) add_floors(n, values, 1, found);
-  for (int n : leaves_) add_remainders(n, values, found);
-  const Answer doubtful = add_extremes(values, found);
-  // The same of products and sums of two symbols.
-  for (std::size_t i = leaves_.size(); i < monomials_.size(); ++i) add_floors(monomials_[i], values, 1, found);
-  for (std::size_t i = 0; i < leaves_.size(); ++i)
-    for (std::size_t j = i + 1; j < leaves_.size(); ++j) {
-      const int sum = expressions_.make(Kind::add, leaves_[i], leaves_[j]);
-      add_floors(sum, values, 1, found);
-      add_remainders(sum, values, found);
-    }
-  // 3*(n // 2) + 1: then all differences are multiples of 3.
-  std::int64_t common = 0;
-  bool close = true;
-  for (std::int64_t v : values) {
-    std::int64_t difference = 0;
-    close = close && !__builtin_sub_overflow(v, values[0], &difference) && difference != INT64_MIN;
-    if (close) common = std::gcd(common, difference);
-  }
-  for (std::int64_t divisor = 1; close && divisor <= 8; ++divisor)
-    if (common % divisor == 0 && common != 0)
-      for (int n : leaves_)
-        for (const std::int64_t factor : {common / divisor, -common / divisor})
-          if (factor != 1) add_floors(n, values, factor, found);
-  // Products of those with each other and with symbols.
-  make_floors();
-  for (int f : floors_) {
-    for (int n : leaves_) found.push_back(affine_in_product(std::array{n, f}, values, false));
-    found.push_back(affine_in_product(std::array{f, f}, values, false));
-  }
-  for (const std::int64_t added : {0, 1, -1, 2, -2}) add_floor_products(values, added, found);
-  // 3*n // 4, and n * (n + 1) // 2, which is whole.
-  for (int n : leaves_)
-    for (std::int64_t a = 2; a <= 16; ++a)
-      for (std::int64_t k = 2; k <= 64; ++k)
-        if (std::gcd(a, k) == 1)
-          for (const std::int64_t b : {std::int64_t{0}, k - 1})
-            if (const int e = expressions_.floor_divided(expressions_.scaled(n, a), b, k);
-                e != none && expressions_.values(e) == values && enough(n, 2))
-              found.push_back(e);
-  for (const std::int64_t k : {2, 3, 6}) {
-    SizeValues multiple = values;
-    bool fits = true;
-    for (std::int64_t& v : multiple) fits = fits && !__builtin_mul_overflow(v, k, &v);
-    if (fits) found.push_back(expressions_.floor_divided(sums_and_products(multiple), 0, k));
-  }
-  // The same of sizes that are read.
-  std::erase(found, none);
-  const bool only_read = found.empty();
-  for (int atom : atoms) {
-    expressions_.describe(atom, probably(expressions_.values(atom)).expression);
-    if (!only_read) continue;
-    add_floors(atom, values, 1, found);
-    add_remainders(atom, values, found);
-  }
-  const Answer answer = decide(std::move(found));
-  return answer.ask.empty() && answer.expression == doubtful.expression ? doubtful : answer;
 }
 
 // --- telling expressions apart ---------------------------------------------------------------------------------------
