@@ -13,6 +13,7 @@
 #include "fxx/ops/operation.hpp"
 #include "fxx/runtime/process.hpp"
 #include "fxx/torch/fold_constants.hpp"
+#include "fxx/torch/fake.hpp"
 #include "fxx/torch/to_folder.hpp"
 #include "fxx/torch/weights.hpp"
 #include "fxx/torch/wrap.hpp"
@@ -388,7 +389,16 @@ TEST_CASE("a folder that cannot be, or cannot be written: one error, and nothing
     CAPTURE(name);
     CHECK(fault_of<CodegenError>([&] { to_folder(*gm, folder / "net", name); }).id == 501);
   }
+  {
+    const fxx::fake on;
+    torch::nn::Sequential net(torch::nn::Linear(3, 2));
+    const auto without_weights = trace(net, {torch::zeros({1, 3})});
+    const Fault fault = fault_of<CodegenError>([&] { to_folder(*without_weights, folder / "net", "Net"); });
+    CHECK(fault.id == 501);
+    CHECK(fault.says("'0.weight' is a fake tensor"));
+  }
   CHECK(support::count_entries(folder.path()) == 0);
+  CHECK(fault_of<RunError>([&] { compile(*gm, {}); }).says("0 example inputs were given; the graph takes 1"));
   const std::string file = folder.file("file", "content");
   Fault fault = fault_of<CodegenError>([&] { to_folder(*gm, file, "Net"); });
   CHECK(fault.id == 502);

@@ -4,6 +4,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <malloc.h>
 
 #include <sstream>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/rules/inference.hpp"
+#include "fxx/torch/fake.hpp"
 #include "torch/support.hpp"
 
 using namespace fxx;
@@ -325,6 +327,40 @@ TEST_CASE("results: inputs, parameters, constants, one value twice, nothing, num
   const auto writing = trace(writes, {captured});
   CHECK(writing->run({captured * 2}).isNone());
   CHECK(same(writes.seen, captured * 2));
+}
+
+TEST_CASE("a callable beside its module keeps parameters and training flags; alone it is told what it loses") {
+  struct Net : torch::nn::Module {
+    torch::nn::Linear fc = register_module("fc", torch::nn::Linear(3, 3));
+    torch::nn::Dropout drop = register_module("drop", torch::nn::Dropout(0.5));
+    Tensor forward(const Tensor& t, double scale) { return drop(fc(t)) * scale; }
+  } net;
+  net.eval();
+  const Tensor x = torch::rand({2, 3});
+  const auto call = [&](const Tensor& t) { return net.forward(t, 2.0); };
+  TraceReport report;
+  const auto gm = trace(net, call, {x}, {.report = &report});
+  CHECK(report.notes.empty());
+  CHECK(gm->parameters().size() == 2);
+  CHECK(gm->graph().find_nodes(Opcode::call_module).size() == 2);
+  CHECK(same((*gm)(x), call(x)));
+  gm->train();
+  CHECK(!same((*gm)(x), call(x)));
+  trace(call, {x}, {.report = &report});
+  REQUIRE(report.notes.size() >= 1);
+  CHECK(contains(report.notes.back(), "constants of the graph"));
+  CHECK(contains(report.notes.back(), "Pass their module beside the callable"));
+  CHECK(trace(std::make_shared<Net>(), [](const Tensor& t) { return t * 2; }, {x})->parameters().size() == 2);
+}
+
+struct Opaque {
+  Tensor value;
+};
+
+TEST_CASE("an object of a class that graphs do not know is no result") {
+  const Fault fault = fault_of<TraceError>([] { trace([](Tensor t) { return Opaque{t}; }, {torch::rand({2})}); });
+  CHECK(fault.id == 306);
+  CHECK(fault.says("BOOST_HANA_DEFINE_STRUCT"));
 }
 
 // --- writing and views ---------------------------------------------------------------------------------------------
@@ -1130,7 +1166,7 @@ TEST_CASE("sizes that elements decide are told when the code reads them, and ref
     for (std::int64_t i = 0; i < positive.size(0); ++i) sum = sum + positive[i];
     return sum;
   });
-  told("mul.size(0) = 3", [](Tensor t) { return (t.index({t > 0}) * 2).numel() > 2 ? t * 2 : t; });
+  told("mul.numel() = 3", [](Tensor t) { return (t.index({t > 0}) * 2).numel() > 2 ? t * 2 : t; });
   told(".size(0) = 5", [](Tensor t) { return std::get<0>(torch::_unique(t)).size(0) > 1 ? t * 2 : t; });
   told("where[0].size(0) = 3", [](Tensor t) { return t * torch::where(t > 0)[0].size(0); });
   told("repeat_interleave.size(0)", [](Tensor t) { return t.sum() * t.repeat_interleave(torch::arange(5)).size(0); });
@@ -1249,6 +1285,25 @@ TEST_CASE("a buffer that is written to where no operator is recorded is refused;
     std::thread([&] { count.add_(1); }).join();
   };
   CHECK(fault_of<TraceError>([&] { trace(counts, {x}); }).id == 321);
+}
+
+TEST_CASE("a trace of a million operators holds at most 400 bytes a node") {
+  const auto allocated = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  const auto chain = [](std::size_t nodes) {
+    return [nodes](Tensor x) {
+      for (std::size_t i = 0; i < nodes / 4; ++i) x = ((x.relu() + x) * 2).add(x);
+      return x;
+    };
+  };
+  const Tensor x = fake_like(torch::rand({2, 3}));
+  trace(chain(1000), {x});
+  const std::size_t before = allocated();
+  const auto gm = trace(chain(1'000'000), {x});
+  CHECK(gm->graph().size() > 1'000'000);
+  CHECK(allocated() - before <= 400 * gm->graph().size());
 }
 
 TEST_CASE("a run at other sizes that fails says which inputs had others when the graph was made") {

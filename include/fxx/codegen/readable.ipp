@@ -1,4 +1,4 @@
-// Bodies of codegen/readable.hpp.
+// Bodies of codegen/readable.hpp: one class, which writes a graph as statements and expressions.
 #pragma once
 
 #include <algorithm>

@@ -270,12 +270,12 @@ FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_in
 FXX_INLINE std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
                                                    const CompileOptions& options) {
   module.graph().lint();
-  auto compiled = std::make_shared<CompiledModule>(module, options);
-  if (example_inputs.size() == compiled->placeholders_) compiled->verify(example_inputs, options.tolerance);
-  else
+  const std::size_t takes = module.graph().find_nodes(Opcode::placeholder).size();
+  if (example_inputs.size() != takes)
     throw RunError(ErrorId::input_mismatch, "compile: " + std::to_string(example_inputs.size()) +
-                                                " example inputs were given; the graph takes " +
-                                                std::to_string(compiled->placeholders_));
+                                                " example inputs were given; the graph takes " + std::to_string(takes));
+  auto compiled = std::make_shared<CompiledModule>(module, options);
+  compiled->verify(example_inputs, options.tolerance);
   return compiled;
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "fxx/error.hpp"
+#include "fxx/torch/dispatch/traced_tensor.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/fake/operators.ipp"
 #include "fxx/torch/fake/tensors.ipp"
@@ -241,6 +242,11 @@ FXX_INLINE void run_fake(const c10::OperatorHandle& op, const FakeOperator& know
   }
   if (known.way == FakeOperator::Way::unknown) refuse_unknown(known);
 
+  if (known.is_copy && !is_fake_scope() && !c10::impl::tls_is_dispatch_key_included(trace_key) &&
+      !is_fake(arguments()[1].toTensor()))
+    TORCH_WARN_ONCE(
+        "fake: real values were copied into a fake tensor (copy_, torch::load), which keeps none of them. Give it memory "
+        "first: parameter.set_data(torch::empty_like(real)), or set_data(real) at once");
   // The first device that is not the CPU, unless the call names one.
   c10::Device device = c10::kCPU;
   for (const c10::IValue& value : arguments())

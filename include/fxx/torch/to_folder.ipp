@@ -11,6 +11,7 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/names.hpp"
 #include "fxx/torch/compile.hpp"
+#include "fxx/torch/fake.hpp"
 #include "fxx/torch/to_folder.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -117,6 +118,15 @@ FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const 
                              "to_folder: " + repr(std::string_view(text)) +
                                  " cannot name a tensor or module in a file of weights; register it under a name "
                                  "without quotes, backslashes and line ends");
+  const auto refuse_fake = [](const auto& tensors) {
+    for (const auto& item : tensors)
+      if (is_fake(item.value()))
+        throw CodegenError(ErrorId::no_cpp_spelling, "to_folder: " + repr(std::string_view(item.key())) +
+                                                         " is a fake tensor, which has no elements to save; give the "
+                                                         "module its weights first, tensor by tensor with set_data()");
+  };
+  refuse_fake(module.named_parameters());
+  refuse_fake(module.named_buffers());
   const std::string file = snake_case(name);
   const ModuleSource source = module_source(module.graph(), module.owner(), name, file + ".h");
   std::string check;

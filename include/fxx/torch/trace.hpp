@@ -33,6 +33,17 @@ constexpr bool takes_tensors(std::index_sequence<I...>) {
   else return std::is_invocable_v<M&, TensorAt<I>...>;
 }
 
+/// Can it be called with tensors, of some number?
+template <class M, std::size_t N = 0>
+constexpr bool takes_some_tensors() {
+  if constexpr (N > max_trace_inputs) return false;
+  else return takes_tensors<M>(std::make_index_sequence<N>()) || takes_some_tensors<M, N + 1>();
+}
+/// A callable of tensors, and no inputs.
+template <class F>
+concept TensorCallable =
+    !std::is_convertible_v<F, std::vector<at::Tensor>> && takes_some_tensors<std::remove_reference_t<F>>();
+
 /// What to say when forward cannot be called with so many tensors.
 template <class M, std::size_t N = 0>
 std::string wrong_input_count(std::size_t given, std::string takes = {}) {
@@ -41,10 +52,8 @@ std::string wrong_input_count(std::size_t given, std::string takes = {}) {
       takes += (takes.empty() ? "" : " or ") + std::to_string(N);
     return wrong_input_count<M, N + 1>(given, std::move(takes));
   } else {
-    return "trace: " + std::to_string(given) + " inputs were given; forward takes " +
-           (takes.empty() ? "more than tensors: trace a callable that fills in the rest, [&](torch::Tensor x) { return "
-                            "net->forward(x, 2.0); }"
-                          : takes + (takes == "1" ? " tensor" : " tensors"));
+    return "trace: " + std::to_string(given) + (given == 1 ? " input was" : " inputs were") + " given; forward takes " +
+           takes + (takes == "1" ? " tensor" : " tensors");
   }
 }
 
@@ -67,6 +76,16 @@ bool call_with_tensors(M& module, std::span<const at::Tensor> inputs, c10::IValu
   return false;
 }
 
+/// Calls it, or its forward, with as many tensors as are given. Throws TraceError (E305) when it takes no such number.
+template <class M>
+RunTraced run_traced(M& module) {
+  return [&module](std::span<const at::Tensor> tensors) {
+    c10::IValue result;
+    if (!call_with_tensors(module, tensors, result))
+      throw TraceError(ErrorId::unsupported_argument, wrong_input_count<M>(tensors.size()));
+    return result;
+  };
+}
 std::shared_ptr<GraphModule> trace_module(torch::nn::Module& root, bool is_module, const RunTraced& run,
                                           std::vector<at::Tensor> inputs, const TraceOptions& options);
 
@@ -83,18 +102,29 @@ std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor>
                                    const TraceOptions& options = {}) {
   auto& module = detail::unwrap_module(module_or_holder);
   using Module = std::remove_reference_t<decltype(module)>;
-  const detail::RunTraced run = [&](std::span<const at::Tensor> tensors) {
-    c10::IValue result;
-    if (!detail::call_with_tensors(module, tensors, result))
-      throw TraceError(ErrorId::unsupported_argument, detail::wrong_input_count<Module>(tensors.size()));
-    return result;
-  };
+  static_assert(
+      detail::takes_some_tensors<Module>(),
+      "fxx::trace: there is no public forward that takes tensors alone, by value or const&. Pass the module as "
+      "its own type, not its base; where forward takes more than tensors, pass a callable beside the module: "
+      "trace(net, [&](torch::Tensor x) { return net->forward(x, 2.0); }, {x})");
+  const detail::RunTraced run = detail::run_traced(module);
   if constexpr (std::derived_from<Module, torch::nn::Module>) {
     return detail::trace_module(module, true, run, std::move(inputs), options);
   } else {
     torch::nn::Module root("Function");
     return detail::trace_module(root, false, run, std::move(inputs), options);
   }
+}
+
+/// A call of the module that is not its forward with tensors alone: `fxx::trace(net, [&](torch::Tensor x) { return
+/// net->forward(x, 2.0); }, {x})`. As trace(net, inputs), with parameters and training flags those of the module.
+template <class M, detail::TensorCallable F>
+std::shared_ptr<GraphModule> trace(M&& module_or_holder, F&& call, std::vector<at::Tensor> inputs,
+                                   const TraceOptions& options = {}) {
+  auto& module = detail::unwrap_module(module_or_holder);
+  static_assert(std::derived_from<std::remove_reference_t<decltype(module)>, torch::nn::Module>,
+                "fxx::trace: a callable is given beside what is no module; give the callable alone");
+  return detail::trace_module(module, true, detail::run_traced(call), std::move(inputs), options);
 }
 
 /// With dimensions that may change from call to call: `fxx::trace(net, {ids}, {{0, 0, "batch"}, {0, 1, "time"}})`.

@@ -132,8 +132,8 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     if (!inputs[i].defined())
       throw TraceError(ErrorId::unsupported_argument,
                        "trace: input '" + names[i] +
-                           "' is an undefined tensor; give an example of it, or trace a callable that calls forward "
-                           "without it: [&](torch::Tensor x) { return net->forward(x, {}); }");
+                           "' is an undefined tensor; give an example of it, or pass a callable that does without it "
+                           "beside the module: trace(net, [&](torch::Tensor x) { return net->forward(x, {}); }, {x})");
   const std::string type = owner.class_name();
   const TracingScope tracing(nullptr, type);
   TraceReport report;
@@ -172,7 +172,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     const bool memory = node->operation() && node->operation()->base_name() == "empty";
     if ((memory || node->opcode() == Opcode::get_attr) && node->num_users() == 0) graph.erase_node(node);
   }
-  if (std::string note = is_module ? unregistered_parameters(graph, recorded.constants) : ""; !note.empty())
+  if (std::string note = unregistered_parameters(graph, recorded.constants, is_module); !note.empty())
     report.notes.push_back(std::move(note));
   if (options.check_mutable_operations)
     for (const Node* node : graph.nodes())

@@ -151,6 +151,13 @@ class DispatchTracer::Implementation {
       for (const c10::IValue& v : value.toListRef()) items.push_back(argument_for(v));
       return Argument::list(std::move(items));
     }
+    if (value.isCapsule() || value.isObject() || value.isPyObject())
+      throw TraceError(
+          ErrorId::unsupported_output,
+          "trace: the code returns an object of a class that graphs do not know. Describe its members with "
+          "BOOST_HANA_DEFINE_STRUCT or BOOST_HANA_ADAPT_STRUCT (fxx/trace/hana.hpp), or return tensors, "
+          "tuples, vectors or maps of them",
+          {{}, {}, traced_modules()});
     return to_argument(value, Type{});
   }
 
@@ -448,11 +455,12 @@ class DispatchTracer::Implementation {
         storage && memory != storages_.end() && memory->second.depends_on_inputs)
       refuse_alias();
     if (tensor.requires_grad() && !tensor.is_leaf() && !detaches)
-      throw TraceError(ErrorId::constant_is_intermediate,
-                       "trace: a tensor is used that was computed from parameters before the trace, so the graph would "
-                       "keep its present values and pass no gradients on. Compute it in forward, or pass it as an "
-                       "input, or detach() it first",
-                       here());
+      throw TraceError(
+          ErrorId::constant_is_intermediate,
+          "trace: a tensor is used that was computed from parameters before the trace, or on another thread, "
+          "so the graph would keep its present values and pass no gradients on. Compute it in forward, on "
+          "the thread that traces, or pass it as an input",
+          here());
     return found({get_attr(constants_.add(tensor, false), tensor), -1, false});
   }
 

@@ -126,7 +126,7 @@ FXX_INLINE std::string sizes_of_elements(const Graph& graph, std::vector<TracedR
 
 // --- what modules do -------------------------------------------------------------------------------------------------
 
-FXX_INLINE std::string unregistered_parameters(const Graph& graph, const TracedConstants& constants) {
+FXX_INLINE std::string unregistered_parameters(const Graph& graph, const TracedConstants& constants, bool is_module) {
   std::string list;
   std::size_t count = 0;
   for (const Node* node : graph.nodes()) {
@@ -140,7 +140,10 @@ FXX_INLINE std::string unregistered_parameters(const Graph& graph, const TracedC
   if (count > 4) list += " and " + std::to_string(count - 4) + " more";
   return "trace: tensors that require gradients belong to no registered module, so they are constants of the graph, "
          "which its parameters() lacks: " +
-         list + ". Register them with register_module or register_parameter";
+         list +
+         (is_module ? ". Register them with register_module or register_parameter"
+                    : ". Pass their module beside the callable: trace(net, [&](torch::Tensor x) { return "
+                      "net->forward(x, 2.0); }, {x})");
 }
 
 FXX_INLINE void refuse_registered(const TracedCode& code) {

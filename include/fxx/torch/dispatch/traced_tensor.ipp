@@ -17,7 +17,8 @@ FXX_INLINE std::string user_place(std::span<const Frame> frames) {
 }
 
 inline constexpr const char* data_refusal =
-    "trace: C++ code reads or writes the elements of a traced tensor (data_ptr, accessor, storage), so the graph would "
+    "trace: C++ code reads or writes the elements of a traced tensor (data_ptr, accessor, storage, printing), so the "
+    "graph would "
     "keep the values of this run as constants. Use operators, or wrap the function that needs the elements with "
     "fxx::wrap";
 

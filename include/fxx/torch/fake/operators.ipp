@@ -114,7 +114,7 @@ struct FakeOperator {
   bool aliases = false;     // a result may share memory with an argument
   bool keeps_real = false;  // needs the elements of arguments that are real
   Entered inside;           // what holds for its parts
-  bool is_empty = false, is_scalar_tensor = false, is_equal = false;
+  bool is_empty = false, is_scalar_tensor = false, is_equal = false, is_copy = false;
 
   explicit FakeOperator(const c10::OperatorHandle& op) : name(op.operator_name()) {
     using c10::DispatchKey;
@@ -142,6 +142,7 @@ struct FakeOperator {
     is_empty = name.name == "aten::empty" && name.overload_name == "memory_format";
     is_scalar_tensor = name.name == "aten::scalar_tensor";
     is_equal = name.name == "aten::equal";
+    is_copy = name.name == "aten::copy_";
     keeps_real = name.name == "aten::_pack_padded_sequence" || name.name == "aten::linspace" ||
                  name.name == "aten::logspace" || name.name == "aten::randint_like";
 
