@@ -320,4 +320,121 @@ TEST_CASE("tracing at several sizes leaves the module as one run does") {
   }
 }
 
+TEST_CASE("one name over two inputs: one size of the graph, at sizes never traced; two sizes fail where they meet") {
+  const auto f = [](Tensor a, Tensor b) {
+    const std::int64_t n = b.size(0);
+    return torch::cat({a, b}, 1).view({2 * n, 2}) / static_cast<double>(n);
+  };
+  const auto at = [](std::int64_t rows, std::int64_t others) {
+    return Tensors{torch::rand({rows, 3}), torch::rand({others, 1})};
+  };
+  const auto gm = trace(f, at(4, 4), {{0, 0, "n"}, {1, 0, "n"}});
+  const std::vector<Node*> inputs = gm->graph().find_nodes(Opcode::placeholder);
+  REQUIRE(inputs.size() == 2);
+  CHECK(inputs[0]->tensor_meta()->shape_text() == "n, 3");
+  CHECK(inputs[1]->tensor_meta()->shape_text() == "n, 1");
+  CHECK(inputs[0]->tensor_meta()->shape[0] == inputs[1]->tensor_meta()->shape[0]);
+  CHECK(gm->graph().find_nodes(Opcode::call_method, "size").size() == 1);
+  check_traced(f, *gm, {at(4, 4), at(1, 1), at(5, 5), at(97, 97)}, 1e-6);
+  const auto text_of = [&](const Tensors& in) -> std::string {
+    try {
+      (*gm)(in[0], in[1]);
+    } catch (const c10::Error& e) {
+      return e.what_without_backtrace();
+    }
+    return {};
+  };
+  const std::string apart = text_of(at(5, 6));
+  CAPTURE(apart);
+  CHECK(apart.find("While executing %cat") != std::string::npos);
+  CHECK(apart.find("Input 'arg1' has the sizes [6, 1]; the graph was made with [n, 1], and dimensions of one name have "
+                   "one size") != std::string::npos);
+  CHECK(apart.find("Input 'arg0'") == std::string::npos);
+  // A dimension that is not dynamic is told as such, whatever the dynamic ones are.
+  const std::string fixed = text_of({torch::rand({5, 2}), torch::rand({5, 1})});
+  CAPTURE(fixed);
+  CHECK(fixed.find("Input 'arg0' has the sizes [5, 2]; the graph was made with [n, 3], and sizes that") !=
+        std::string::npos);
+  CHECK(fixed.find("Input 'arg1'") == std::string::npos);
+}
+
+TEST_CASE("numbers that no expression of the sizes gives, and constants as large as an input, are refused") {
+  const Tensor x = torch::rand({4, 3});
+  const auto fault = [&](auto f) { return fault_of<TraceError>([&] { trace(f, {x}, {{0, 0, "batch"}}); }); };
+  const auto says = [](const Fault& fault, std::initializer_list<const char*> words) {
+    CAPTURE(fault.text);
+    CHECK(fault.id == 310);
+    for (const char* word : words) {
+      CAPTURE(word);
+      CHECK(fault.says(word));
+    }
+  };
+  says(
+      fault([](Tensor t) { return t * std::log(static_cast<double>(t.size(0))); }),
+      {"argument 1 (other) changes with the sizes, and no expression over them gives it: 1.3862943611198906 at batch=4",
+       "+, -, *, /, %, min, max or sqrt", "leave the dimension out", "node %mul", "operator()"});
+  says(fault([](Tensor t) {
+         const std::int64_t n = t.size(0);
+         return t.repeat({n * n % 7 + n % 5, 1});
+       }),
+       {"argument 1 (repeats), item 0 changes with the sizes", "no expression over them gives it", "node %repeat"});
+  says(fault([](Tensor t) {
+         return t + torch::tensor(std::vector<float>(static_cast<std::size_t>(t.size(0)), 1.f)).unsqueeze(1);
+       }),
+       {"the constant '_tensor_constant0', size 0, changes with the sizes of the inputs: 4 at batch=4",
+        "arange, zeros, full"});
+}
+
+TEST_CASE("dimensions from the end, with bounds: traced within them, right at all sizes that they allow") {
+  std::set<std::int64_t> seen;
+  const auto pairs = [&](Tensor t) {
+    seen.insert(t.size(-1));
+    return t.view({t.size(0), t.size(1) / 4, 4}).sum(1) * static_cast<double>(t.size(-1));
+  };
+  const auto gm = trace(pairs, {torch::rand({3, 8})}, {{0, -1, "width", 2, 16, 4}});
+  CHECK(gm->graph().find_nodes(Opcode::placeholder)[0]->tensor_meta()->shape_text() == "3, width");
+  CHECK(seen.size() >= 3);
+  for (const std::int64_t size : seen) {
+    CAPTURE(size);
+    CHECK((size == 4 || size == 8 || size == 12 || size == 16));
+  }
+  check_traced(pairs, *gm,
+               {{torch::rand({3, 4})}, {torch::rand({3, 8})}, {torch::rand({3, 12})}, {torch::rand({3, 16})}}, 1e-6);
+  // Without multiple_of the code fails where 4 does not divide, which is told.
+  const Fault odd = fault_of<TraceError>([&] { trace(pairs, {torch::rand({3, 8})}, {{0, -1, "width", 2, 16}}); });
+  CHECK(odd.id == 311);
+  CHECK(odd.says("multiple_of"));
+
+  // A table of positions that ends.
+  struct Positions : torch::nn::Module {
+    Tensor table = register_buffer("table", torch::rand({10, 4}));
+    Tensor forward(Tensor t) { return t + table.index({torch::indexing::Slice(0, t.size(-2))}); }
+  } net;
+  const Tensor x = torch::rand({2, 5, 4});
+  CHECK(fault_of<TraceError>([&] { trace(net, {x}, {{0, -2, "time"}}); }).says("maximum"));
+  const auto bounded = trace(net, {x}, {{0, -2, "time", 1, 10}});
+  std::vector<Tensors> inputs;
+  for (const std::int64_t time : {1, 2, 3, 5, 7, 9, 10}) inputs.push_back({torch::rand({2, time, 4})});
+  check_traced(net, *bounded, inputs);
+}
+
+TEST_CASE("readable code of a dynamic graph takes sizes from its inputs") {
+  const auto f = [](Tensor t) {
+    const std::int64_t n = t.size(0), m = t.size(1);
+    return t.view({n * m}).slice(0, 0, m / 2) / std::sqrt(static_cast<double>(n));
+  };
+  const auto gm = trace(f, {torch::rand({4, 6})}, {{0, 0, "rows"}, {0, -1, "columns"}});
+  const std::string code = gm->code();
+  CAPTURE(code);
+  for (const char* words : {"rows = x.size(0)", "columns = x.size(1)", "rows * columns", "columns / 2"}) {
+    CAPTURE(words);
+    CHECK(code.find(words) != std::string::npos);
+  }
+  for (const char* number : {"24", "= 4", "6"}) {
+    CAPTURE(number);
+    CHECK(code.find(number) == std::string::npos);
+  }
+  check_traced(f, *gm, {{torch::rand({5, 9})}, {torch::rand({1, 2})}}, 1e-6);
+}
+
 }  // namespace

@@ -56,22 +56,35 @@ void check_leaf(const std::string& name, Leaf module, const Tensors& inputs) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) { return module(on[I]...); }(std::make_index_sequence<N>());
   };
   caller.call = [&](const std::vector<Proxy>& in) { return to_argument(in[0].tracer(), apply(in)); };
+  const Tensors buffers = module->buffers(), before = cloned(buffers);
+  // Statistics that a call updates are the module's own, so each call starts from the same ones.
+  const auto run = [&](auto&& call) {
+    {
+      const torch::NoGradGuard no_grad;
+      for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(before[i]);
+    }
+    torch::manual_seed(1);
+    c10::IValue result = call();
+    return std::pair(std::move(result), cloned(buffers));
+  };
   for (const bool training : {true, false}) {
     CAPTURE(training);
     module->train(training);
     const auto gm = symbolic_trace(caller);
     CHECK(gm->graph().find_nodes(Opcode::call_module).size() == 1);
     gm->graph().lint();
-    torch::manual_seed(1);
-    const c10::IValue expected = fxx::detail::box_result(apply(cloned(inputs)));
-    // Statistics that a call updates are the module's own, so they are compared where nothing does.
-    torch::manual_seed(1);
-    const c10::IValue given = gm->run(boxed(cloned(inputs)));
-    if (!training || module->buffers().empty()) CHECK(relative_difference(given, expected) == 0);
-    torch::manual_seed(1);
+    const auto [expected, expected_buffers] = run([&] { return fxx::detail::box_result(apply(cloned(inputs))); });
     Interpreter interpreter(*gm);
-    const c10::IValue interpreted = interpreter.run(boxed(cloned(inputs)));
-    if (!training || module->buffers().empty()) CHECK(relative_difference(interpreted, expected) == 0);
+    for (const bool interpreted : {false, true}) {
+      CAPTURE(interpreted);
+      const auto [given, given_buffers] =
+          run([&] { return interpreted ? interpreter.run(boxed(cloned(inputs))) : gm->run(boxed(cloned(inputs))); });
+      CHECK(relative_difference(given, expected) == 0);
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        CAPTURE(i);
+        CHECK(same(given_buffers[i], expected_buffers[i]));
+      }
+    }
   }
 }
 
@@ -98,9 +111,12 @@ TEST_CASE("linear, convolution, normalisation, embedding") {
   check_leaf("BatchNorm1d", fnn::BatchNorm1d(4), {v});
   check_leaf("BatchNorm2d", fnn::BatchNorm2d(4), {i});
   check_leaf("BatchNorm3d", fnn::BatchNorm3d(4), {k});
+  check_leaf("BatchNorm1d", fnn::BatchNorm1d(torch::nn::BatchNorm1dOptions(4).momentum(std::nullopt)), {v});
+  check_leaf("BatchNorm2d", fnn::BatchNorm2d(torch::nn::BatchNorm2dOptions(4).affine(false)), {i});
+  check_leaf("BatchNorm2d", fnn::BatchNorm2d(torch::nn::BatchNorm2dOptions(4).track_running_stats(false)), {i});
   check_leaf("InstanceNorm1d", fnn::InstanceNorm1d(4), {l});
   check_leaf("InstanceNorm2d", fnn::InstanceNorm2d(torch::nn::InstanceNorm2dOptions(4).affine(true)), {i});
-  check_leaf("InstanceNorm3d", fnn::InstanceNorm3d(4), {k});
+  check_leaf("InstanceNorm3d", fnn::InstanceNorm3d(torch::nn::InstanceNorm3dOptions(4).track_running_stats(true)), {k});
   check_leaf("LayerNorm", fnn::LayerNorm(torch::nn::LayerNormOptions({4})), {v});
   check_leaf("GroupNorm", fnn::GroupNorm(2, 4), {i});
   check_leaf("LocalResponseNorm", fnn::LocalResponseNorm(2), {i});

@@ -1332,13 +1332,82 @@ TEST_CASE("inference mode: traced in it, or in part, the graph computes what the
       const c10::InferenceMode inference;
       scale = t[0].exp();
     }
-    return t[0] * 2 + t[0].sin();
+    return t[0] * 2 + t[0].sin() + scale;  // a product would save it for the backward pass, which LibTorch refuses
   };
-  CHECK(same((*traced(f, {x}))(x), f({x}).toTensor()));
+  const torch::nn::Module none("None");
+  const auto mixed = traced(f, {x});
+  check_forward(f, &none, *mixed, {{x}, {torch::rand({3})}});
+  const auto given = gradients(forward_of(*mixed), none, {x});
+  REQUIRE(given.size() == 1);
+  CHECK(relative_difference(given[0].second, torch::linspace(-1, 1, 3) * (2 + x.cos())) <= 1e-6);
   const c10::InferenceMode inference;
   const Tensor z = torch::rand({3});
   const auto gm = traced([](const Tensors& t) { return (t[0] * 2).add_(1).view({3, 1}); }, {z});
   CHECK(same((*gm)(z), (z * 2 + 1).view({3, 1})));
+}
+
+TEST_CASE("gradients switched on inside: the results' are the code's, or the trace says that a graph cannot") {
+  struct Net : torch::nn::Module {
+    torch::nn::Linear a = register_module("a", torch::nn::Linear(3, 3)),
+                      b = register_module("b", torch::nn::Linear(3, 3));
+    std::tuple<Tensor, Tensor, Tensor> forward(Tensor x) {
+      const torch::NoGradGuard off;
+      const Tensor y = a(x).sin();
+      Tensor z;
+      {
+        const torch::AutoGradMode on(true);
+        z = b(x) * y;
+      }
+      return {y, z, z + x};
+    }
+  } net;
+  const Tensor x = torch::rand({2, 3});
+  const auto gm = trace(net, {x});
+  check_traced(net, *gm, {{x}, {torch::rand({2, 3})}});  // with gradients of everything
+  const auto requiring = [](const c10::IValue& results) {
+    std::vector<bool> out;
+    for (const Tensor& t : tensors_of(results)) out.push_back(t.requires_grad());
+    return out;
+  };
+  const std::vector<bool> expected = requiring(fxx::detail::box_result(net.forward(x)));
+  CHECK(expected == std::vector<bool>{false, true, false});
+  CHECK(requiring(gm->run({x})) == expected);
+
+  // Under a guard around the trace, such code still has gradients, and a graph that runs under one has none.
+  const auto on = [](const Tensors& t) {
+    const Tensor y = t[0].exp();
+    const torch::AutoGradMode on(true);
+    return y + t[0].relu();
+  };
+  const auto refused = [&](const Forward& f) {
+    const Fault fault = fault_of<TraceError>([&] { traced(f, {x}); });
+    CAPTURE(fault.text);
+    CHECK(fault.id == 316);
+    CHECK(fault.says("switched gradients on, and calls 'aten::relu'"));
+    CHECK(fault.says("Trace without the guard around it"));
+  };
+  {
+    const torch::NoGradGuard no_grad;
+    refused(on);
+    CHECK(fault_of<TraceError>([&] { trace(net, {x}); }).id == 316);
+    // Guards that no operator sees, or that say what is so already, are nobody's business.
+    traced(
+        [](const Tensors& t) {
+          { const torch::AutoGradMode on(true); }
+          const torch::NoGradGuard off;
+          return t[0].relu();
+        },
+        {x});
+  }
+  CHECK(is_off());
+  const c10::InferenceMode inference;
+  const auto of_inference = traced(on, {x});  // which has no gradients, whatever is switched on in it
+  CHECK(requiring(of_inference->run({x})) == std::vector<bool>{false});
+  CHECK(same((*of_inference)(x), on({x})));
+  refused([](const Tensors& t) {
+    const c10::InferenceMode left(false);
+    return t[0].relu();
+  });
 }
 
 TEST_CASE("a long trace: addresses of tensors that are gone come again and mean something else") {

@@ -210,8 +210,12 @@ TEST_CASE("code that asks whether it trains is told apart from modules that foll
       CHECK(notes[0].find(training ? "in train mode is" : "in eval mode is") != std::string::npos);
     }
     // A flag that operators are given is followed or told of as a flag.
-    for (const std::string& note : notes_in(training, leaky))
-      CHECK(note.find("asks whether it trains") == std::string::npos);
+    const std::vector<std::string> flags = notes_in(training, leaky);
+    REQUIRE(flags.size() == 1);
+    CAPTURE(flags[0]);
+    CHECK(flags[0].find("the training flag of %rrelu") != std::string::npos);
+    CHECK(flags[0].find(training ? "stays true" : "stays false") != std::string::npos);
+    CHECK(flags[0].find("it is that of the module itself") != std::string::npos);
   }
   // A constant that differs counts as an operator that does.
   const auto filled = [](float with) {
@@ -286,7 +290,9 @@ TEST_CASE("further runs leave buffers as they are, in memory and for autograd, w
     inference->eval();
   }
   const torch::NoGradGuard no_grad;
+  const Tensors buffers = inference->buffers(), left = cloned(buffers);
   CHECK(same((*trace(*inference, {x}))(x), inference->forward(x)));
+  for (std::size_t i = 0; i < buffers.size(); ++i) CHECK(same(buffers[i], left[i]));
 }
 
 TEST_CASE("recurrent modules are calls again: they follow train(), make their state for any batch, give all results") {
@@ -347,6 +353,193 @@ TEST_CASE("attention of torch::nn drops out as its module says") {
     net.train(later);
     gm->train(later);
     check_same_draws(net, *gm, x);
+  }
+}
+
+/// A module that calls one of torch::nn.
+struct Calls : torch::nn::Module {
+  std::function<Tensor(Tensor)> call;
+  template <class Holder>
+  explicit Calls(Holder m) : call([m](Tensor t) mutable { return m(t); }) {
+    register_module("m", m);
+  }
+  Tensor forward(Tensor t) { return call(t); }
+};
+
+/// The same result, the same values in the input and the same buffers afterwards, of the same state and random numbers.
+template <class M>
+void check_same_effects(M& net, GraphModule& gm, const Tensor& x) {
+  const torch::NoGradGuard no_grad;
+  const Tensors buffers = net.buffers(), before = cloned(buffers);
+  const auto run = [&](auto&& forward) {
+    for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(before[i]);
+    torch::manual_seed(3);
+    Tensors left{x.clone()};
+    left.push_back(forward(left[0]));
+    for (const Tensor& buffer : buffers) left.push_back(buffer.clone());
+    return left;
+  };
+  const Tensors expected = run([&](const Tensor& t) { return net.forward(t); }), given = run(gm);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(i);
+    CHECK(same(given[i], expected[i]));
+  }
+}
+
+TEST_CASE("norms without weights or statistics, and RReLU, follow train() and eval(), traced in either mode") {
+  using torch::nn::BatchNormOptions, torch::nn::InstanceNormOptions, torch::nn::RReLUOptions;
+  const auto check = [](const std::string& name, const auto& module, const Tensor& x, bool is_call = true) {
+    for (const bool training : {true, false}) {
+      CAPTURE(name);
+      CAPTURE(training);
+      Calls net(module);
+      net.train(training);
+      TraceReport report;
+      const auto gm = trace(net, {x.clone()}, {.report = &report});
+      CHECK(report.notes.empty());
+      CHECK(called_modules(gm->graph()) == (is_call ? std::set<std::string>{"m"} : std::set<std::string>{}));
+      for (const bool later : {true, false, true}) {
+        net.train(later);
+        gm->train(later);
+        check_same_effects(net, *gm, x);
+      }
+    }
+  };
+  const Tensor v = torch::randn({5, 4}) * 2 + 1, l = torch::randn({2, 4, 6}) * 2 + 1;
+  const Tensor i = torch::randn({2, 4, 5, 5}) * 2 + 1;
+  check("BatchNorm1d without weights", torch::nn::BatchNorm1d(BatchNormOptions(4).affine(false)), v);
+  check("BatchNorm2d without statistics", torch::nn::BatchNorm2d(BatchNormOptions(4).track_running_stats(false)), i);
+  // Nothing that a module could be known by, and nothing that train() changes.
+  check("BatchNorm2d with neither",
+        torch::nn::BatchNorm2d(BatchNormOptions(4).affine(false).track_running_stats(false)), i, false);
+  check("InstanceNorm1d with statistics", torch::nn::InstanceNorm1d(InstanceNormOptions(4).track_running_stats(true)),
+        l);
+  check("InstanceNorm2d with both",
+        torch::nn::InstanceNorm2d(InstanceNormOptions(4).affine(true).track_running_stats(true).momentum(0.3)), i);
+  check("InstanceNorm2d with weights", torch::nn::InstanceNorm2d(InstanceNormOptions(4).affine(true)), i);
+  check("RReLU", torch::nn::RReLU(RReLUOptions().lower(0.1).upper(0.3)), v);
+  check("RReLU in place", torch::nn::RReLU(RReLUOptions().inplace(true)), v);
+}
+
+TEST_CASE("norms of torch::nn::functional that are given a module's flag keep it, and a note says whose it is") {
+  struct Functional : torch::nn::Module {
+    torch::nn::Dropout part{0.5};
+    Tensor mean = register_buffer("mean", torch::zeros({4})), var = register_buffer("var", torch::ones({4}));
+    Tensor weight = register_parameter("weight", torch::rand({4})), bias = register_parameter("bias", torch::rand({4}));
+    bool instance = false, of_part = false;
+    Functional() { register_module("part", part); }
+    Tensor forward(Tensor t) {
+      const bool flag = of_part ? part->is_training() : is_training();
+      if (instance)
+        return F::instance_norm(
+            t,
+            F::InstanceNormFuncOptions().running_mean(mean).running_var(var).weight(weight).bias(bias).use_input_stats(
+                flag));
+      return F::batch_norm(t, mean, var, F::BatchNormFuncOptions().weight(weight).bias(bias).training(flag));
+    }
+  } net;
+  const Tensor x = torch::randn({3, 4, 5}) * 2 + 1;
+  for (const bool instance : {false, true})
+    for (const bool of_part : {false, true})
+      for (const bool training : {false, true}) {
+        CAPTURE(instance);
+        CAPTURE(of_part);
+        CAPTURE(training);
+        net.instance = instance, net.of_part = of_part;
+        net.train(training);
+        TraceReport report;
+        const auto gm = trace(net, {x}, {.report = &report});
+        REQUIRE(report.notes.size() == 1);
+        CAPTURE(report.notes[0]);
+        for (const char* words : {instance ? "the training flag of %instance_norm" : "the training flag of %batch_norm",
+                                  training ? "stays true whatever" : "stays false whatever",
+                                  of_part ? "it is that of 'part'" : "it is that of the module itself"}) {
+          CAPTURE(words);
+          CHECK(report.notes[0].find(words) != std::string::npos);
+        }
+        check_same_effects(net, *gm, x);
+        gm->train(!training);  // the graph's alone: it goes on as it was traced
+        check_same_effects(net, *gm, x);
+      }
+}
+
+/// Parameters get other values, in place or as other memory; both sides see them.
+void load_other_weights(torch::nn::Module& module, bool in_place) {
+  const torch::NoGradGuard no_grad;
+  for (Tensor& p : module.parameters())
+    if (in_place) p.uniform_(-1, 1);
+    else p.set_data(torch::rand_like(p));
+}
+
+TEST_CASE("a module with the weight of another is the operator, which copies keep tied") {
+  struct Tied : torch::nn::Module {
+    torch::nn::Linear in = nullptr, out = nullptr;
+    explicit Tied(bool bias)
+        : in(register_module("in", torch::nn::Linear(torch::nn::LinearOptions(4, 4).bias(bias)))),
+          out(register_module("out", torch::nn::Linear(torch::nn::LinearOptions(4, 4).bias(bias)))) {
+      out->weight = in->weight;
+    }
+    Tensor forward(Tensor t) { return out(in(t).relu()); }
+  };
+  const Tensor x = torch::randn({3, 4});
+  for (const bool bias : {true, false}) {
+    CAPTURE(bias);
+    Tied net(bias);
+    TraceReport report;
+    const auto gm = trace(net, {x}, {.report = &report});
+    CHECK(report.notes.empty());
+    // Without a bias nothing tells the two apart.
+    CHECK(called_modules(gm->graph()) == std::set<std::string>{"in"});
+    CHECK(count_of(gm->graph(), ops::linear) == (bias ? 1 : 0));
+    CHECK(gm->parameters().size() == (bias ? 3 : 1));
+    check_traced(net, *gm, {{x}});
+    for (const bool in_place : {true, false})
+      for (torch::nn::Module* loaded : {static_cast<torch::nn::Module*>(&net), static_cast<torch::nn::Module*>(&*gm)}) {
+        load_other_weights(*loaded, in_place);
+        CHECK(same((*gm)(x), net.forward(x)));
+      }
+    const auto copy = std::dynamic_pointer_cast<GraphModule>(gm->clone());
+    REQUIRE(copy);
+    CHECK(same((*copy)(x), net.forward(x)));
+    load_other_weights(*copy, true);
+    Tied other(bias);
+    other.in->weight.set_data(copy->attribute("in.weight"));
+    if (bias)
+      other.in->bias.set_data(copy->attribute("in.bias")), other.out->bias.set_data(copy->attribute("out.bias"));
+    CHECK(same((*copy)(x), other.forward(x)));
+  }
+}
+
+TEST_CASE("a module under two names is called by the first, trains as it does, and has one set of weights") {
+  struct Twice : torch::nn::Module {
+    torch::nn::Linear fc{4, 4};
+    torch::nn::BatchNorm1d norm{4};
+    torch::nn::Dropout drop{0.5};
+    Twice() {
+      register_module("fc", fc), register_module("norm", norm), register_module("drop", drop);
+      register_module("fc_again", fc), register_module("norm_again", norm), register_module("drop_again", drop);
+    }
+    Tensor forward(Tensor t) { return drop(norm(fc(t))); }
+  };
+  const Tensor x = torch::randn({5, 4});
+  for (const bool training : {true, false}) {
+    CAPTURE(training);
+    Twice net;
+    net.train(training);
+    TraceReport report;
+    const auto gm = trace(net, {x}, {.report = &report});
+    CHECK(report.notes.empty());
+    CHECK(called_modules(gm->graph()) == std::set<std::string>{"fc", "norm", "drop"});
+    for (const bool later : {false, true}) {
+      net.train(later);
+      gm->train(later);
+      load_other_weights(later ? static_cast<torch::nn::Module&>(net) : *gm, later);
+      check_same_effects(net, *gm, x);
+    }
+    const auto copy = std::dynamic_pointer_cast<GraphModule>(gm->clone());
+    REQUIRE(copy);
+    gm->eval(), copy->eval(), net.eval();
+    CHECK(same((*copy)(x), net.forward(x)));
   }
 }
 

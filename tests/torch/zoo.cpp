@@ -38,12 +38,18 @@ struct Subject {
   }
 
   const torch::nn::Module& module() const { return *model.module; }
-  std::shared_ptr<GraphModule> trace() const {
-    return fxx::detail::trace_module(*model.module, true,
-                                     [&](std::span<const Tensor> in) {
-                                       return model.forward({in.begin(), in.end()});
-                                     },
-                                     cloned(inputs), {});
+  std::shared_ptr<GraphModule> trace(const TraceOptions& options = {}) const {
+    return fxx::detail::trace_module(
+        *model.module, true,
+        [&](std::span<const Tensor> in) {
+          return model.forward({in.begin(), in.end()});
+        },
+        cloned(inputs), options);
+  }
+  /// The module itself, for what takes modules by their type.
+  template <class Impl>
+  Impl& as() const {
+    return dynamic_cast<Impl&>(*model.module);
   }
 };
 
@@ -129,6 +135,47 @@ void check_training(const zoo::Entry& entry) {
 }
 TEST_CASE("in training: the same random numbers, statistics and gradients") { for_each_model(check_training); }
 
+TEST_CASE("what a trace has to tell of each model, in either mode") {
+  for_each_model([](const zoo::Entry& entry) {
+    for (const bool training : {false, true}) {
+      CAPTURE(training);
+      const Subject subject(entry);
+      subject.model.module->train(training);
+      TraceReport report;
+      subject.trace({.report = &report});
+      std::string told;
+      for (const std::string& note : report.notes) told += note + "\n";
+      CAPTURE(told);
+      if (std::string_view(entry.name) == "swin_t") {  // whose branches are dropped by code, in training alone
+        REQUIRE(report.notes.size() == 1);
+        CHECK(report.notes[0].find("the code asks whether it trains") != std::string::npos);
+        CHECK(told.find(training ? "trains: %empty" : "in eval mode is %empty") != std::string::npos);
+      } else {
+        CHECK(report.notes.empty());
+      }
+    }
+  });
+}
+
+/// A model traced as users trace it; the graph is the one that the other tests look at.
+template <class Impl>
+void check_public_trace(const std::string& name) {
+  CAPTURE(name);
+  const auto entry =
+      std::find_if(zoo::models().begin(), zoo::models().end(), [&](const zoo::Entry& e) { return e.name == name; });
+  REQUIRE(entry != zoo::models().end());
+  const Subject subject(*entry);
+  auto& module = subject.as<Impl>();
+  const auto gm = fxx::trace(module, cloned(subject.inputs));
+  CHECK(to_string(gm->graph()) == to_string(subject.trace()->graph()));
+  check_traced(module, *gm, {subject.inputs, subject.other}, 1e-5);
+}
+TEST_CASE("fxx::trace of models with one input, two and three") {
+  check_public_trace<zoo::UNetImpl>("unet");
+  check_public_trace<zoo::GcnImpl>("gcn");
+  check_public_trace<zoo::T5Impl>("t5");
+}
+
 TEST_CASE("rewritten by every rule that ships") {
   for_each_model([](const zoo::Entry& entry) {
     const Subject subject(entry);
@@ -150,13 +197,13 @@ TEST_CASE("compile() of every model") {
 }
 
 /// All models as readable C++ in one library: reading LibTorch's headers costs the compiler more than any of them.
-Library readable_models(const std::vector<std::shared_ptr<GraphModule>>& graphs) {
+using Graphs = std::map<std::string, std::shared_ptr<GraphModule>>;
+Library library_of(const Graphs& graphs) {
   BuildRequest request;
-  for (std::size_t i = 0; i < graphs.size(); ++i) {
-    const std::string name = zoo::models()[i].name;
-    const ModuleSource code = module_source(graphs[i]->graph(), graphs[i]->owner(), name, "torch/torch.h");
+  for (const auto& [name, gm] : graphs) {
+    const ModuleSource code = module_source(gm->graph(), gm->owner(), name, "torch/torch.h");
     std::string inputs;
-    const auto count = graphs[i]->graph().find_nodes(Opcode::placeholder).size();
+    const auto count = gm->graph().find_nodes(Opcode::placeholder).size();
     for (std::size_t k = 0; k < count; ++k) inputs += (k ? ", in[" : "in[") + std::to_string(k) + "]";
     request.source += code.header + code.source + "extern \"C\" void make_" + name +
                       "(std::shared_ptr<torch::nn::Module>& made) { made = std::make_shared<" + name +
@@ -175,18 +222,31 @@ Library readable_models(const std::vector<std::shared_ptr<GraphModule>>& graphs)
   return Library(BuildCache().get_or_build(request));
 }
 
-TEST_CASE("readable C++ of every model compiles; results and gradients are the model's") {
-  static std::vector<std::shared_ptr<GraphModule>> graphs;
-  if (graphs.empty())
-    for (const zoo::Entry& entry : zoo::models()) graphs.push_back(Subject(entry).trace());
-  static const Library library = readable_models(graphs);
-  for_each_model([](const zoo::Entry& entry) {
-    const std::string name = entry.name;
-    const Subject subject(entry);
+/// The zoo, and a model whose batch and length are dynamic.
+struct ReadableModels {
+  Graphs graphs;
+  Library library;
+
+  static const ReadableModels& get() {
+    static const ReadableModels models = [] {
+      Graphs graphs;
+      for (const zoo::Entry& entry : zoo::models()) {
+        const Subject subject(entry);
+        graphs.emplace(entry.name, subject.trace());
+        if (std::string_view(entry.name) == "gpt2_prefill")
+          graphs.emplace("gpt2_dynamic", fxx::trace(subject.as<zoo::GptImpl>(), cloned(subject.inputs),
+                                                    {{0, 0, "batch", 1}, {0, 1, "time", 2, 32}}));
+      }
+      Library library = library_of(graphs);
+      return ReadableModels{std::move(graphs), std::move(library)};
+    }();
+    return models;
+  }
+  /// The module that the C++ makes, with the tensors of the graph's.
+  std::shared_ptr<torch::nn::Module> make(const std::string& name) const {
     std::shared_ptr<torch::nn::Module> module;
     library.symbol<void(std::shared_ptr<torch::nn::Module>&)>(("make_" + name).c_str())(module);
     module->eval();
-    const auto gm = graphs[static_cast<std::size_t>(&entry - zoo::models().data())];
     const auto fill = [](const auto& to, const auto& from) {
       CHECK(to.size() == from.size());
       for (const auto& item : to) {
@@ -196,14 +256,27 @@ TEST_CASE("readable C++ of every model compiles; results and gradients are the m
         item.value().set_data(value->detach().clone());
       }
     };
-    fill(module->named_parameters(), gm->named_parameters());
-    fill(module->named_buffers(), gm->named_buffers());
+    const GraphModule& gm = *graphs.at(name);
+    fill(module->named_parameters(), gm.named_parameters());
+    fill(module->named_buffers(), gm.named_buffers());
+    return module;
+  }
+  Forward forward(const std::string& name, std::shared_ptr<torch::nn::Module> module) const {
     auto* run = library.symbol<void(torch::nn::Module&, const Tensors&, c10::IValue&)>(("run_" + name).c_str());
-    const Forward forward = [&](const Tensors& inputs) {
+    return [run, module = std::move(module)](const Tensors& inputs) {
       c10::IValue result;
       run(*module, cloned(inputs), result);
       return result;
     };
+  }
+};
+
+TEST_CASE("readable C++ of every model compiles; results and gradients are the model's") {
+  for_each_model([](const zoo::Entry& entry) {
+    const ReadableModels& readable = ReadableModels::get();
+    const Subject subject(entry);
+    const auto module = readable.make(entry.name);
+    const Forward forward = readable.forward(entry.name, module);
     {
       const torch::NoGradGuard no_grad;
       CHECK(relative_difference(forward(subject.other), subject.model.forward(cloned(subject.other))) <= 1e-10);
@@ -211,6 +284,28 @@ TEST_CASE("readable C++ of every model compiles; results and gradients are the m
     check_gradients(gradients(forward, *module, subject.other),
                     gradients(subject.model.forward, subject.module(), subject.other));
   });
+}
+
+TEST_CASE("readable C++ of a graph with dynamic sizes is right at sizes that nobody traced") {
+  const ReadableModels& readable = ReadableModels::get();
+  const GraphModule& gm = *readable.graphs.at("gpt2_dynamic");
+  const std::string code = gm.code();
+  CAPTURE(code);
+  for (const char* words : {"batch = x.size(0)", "time = x.size(1)", "torch::arange(0, time"}) {
+    CAPTURE(words);
+    CHECK(code.find(words) != std::string::npos);
+  }
+  const auto entry = std::find_if(zoo::models().begin(), zoo::models().end(),
+                                  [](const zoo::Entry& e) { return std::string_view(e.name) == "gpt2_prefill"; });
+  const Subject subject(*entry);
+  const Forward forward = readable.forward("gpt2_dynamic", readable.make("gpt2_dynamic"));
+  const torch::NoGradGuard no_grad;
+  for (const auto& [batch, time] : {std::pair<int, int>{2, 9}, {3, 17}, {1, 3}, {7, 2}, {2, 31}, {1, 32}}) {
+    CAPTURE(batch);
+    CAPTURE(time);
+    const Tensors ids{torch::randint(1, 101, {batch, time}, torch::kLong)};
+    CHECK(relative_difference(forward(ids), subject.model.forward(ids)) <= 1e-10);
+  }
 }
 
 TEST_CASE("traced with fake tensors: the graph of the real ones, in evaluation and in training") {

@@ -39,6 +39,9 @@ struct ModuleInfo {
   std::vector<Part> parts = {};          // one per parameter of `operation`
   bool training = false;
   std::string counter = {};  // attribute that a call adds one to besides: batch norm's, in training
+  /// Some tensor that it uses is registered elsewhere and not with itself, as tied weights are. What is made from the
+  /// module's own tensors, a copy, a file or C++, would compute something else.
+  bool borrows = false;
 };
 
 class Owner {

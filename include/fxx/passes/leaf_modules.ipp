@@ -138,7 +138,7 @@ FXX_INLINE std::size_t reroll_modules(Graph& graph, const Owner& owner,
                                       const std::map<std::string, std::string, std::less<>>& parameterless) {
   std::multimap<std::string_view, const ModuleInfo*> by_attribute;
   for (const ModuleInfo* module : owner.leaf_modules())
-    if (module->operation)
+    if (module->operation && !module->borrows)
       if (const std::string* attribute = detail::first_attribute(*module)) by_attribute.emplace(*attribute, module);
 
   std::size_t rerolled = 0;

@@ -404,7 +404,8 @@ FXX_INLINE void describe(const GLUImpl& m, Describer& d) {
 }
 FXX_INLINE void describe(const RReLUImpl& m, Describer& d) {
   const auto& o = m.options;
-  d.construct("torch::nn::RReLUOptions");
+  d.operation(o.inplace() ? OperatorIndex::rrelu_ : OperatorIndex::rrelu).input().constant(o.lower());
+  d.constant(o.upper()).training().construct("torch::nn::RReLUOptions");
   d.with("lower", o.lower(), 1.0 / 8.0).with("upper", o.upper(), 1.0 / 3.0).with("inplace", o.inplace(), false);
 }
 FXX_INLINE void describe(const ThresholdImpl& m, Describer& d) {

@@ -1,6 +1,8 @@
 // Bodies of torch/module_owner.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/torch/module_owner.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -83,9 +85,18 @@ FXX_INLINE const ModuleInfo& ModuleOwner::describe(Submodule& submodule) const {
   // Members of a shared module carry the names under which they were met first.
   ModuleInfo info =
       describe_module(*submodule.module, submodule.name, [&](const at::Tensor& tensor) { return name_of(tensor); });
-  for (const ModuleInfo::Part& part : info.parts)
-    if (part.kind == ModuleInfo::Part::Kind::attribute && part.attribute.empty())
-      info.operation = nullptr;  // replaced behind our back
+  const auto registers = [&](const at::Tensor& tensor) {
+    const auto is_tensor = [&](const at::Tensor& own) { return own.is_same(tensor); };
+    const auto parameters = submodule.module->parameters(false), buffers = submodule.module->buffers(false);
+    return std::any_of(parameters.begin(), parameters.end(), is_tensor) ||
+           std::any_of(buffers.begin(), buffers.end(), is_tensor);
+  };
+  for (const ModuleInfo::Part& part : info.parts) {
+    if (part.kind != ModuleInfo::Part::Kind::attribute) continue;
+    if (part.attribute.empty()) info.operation = nullptr;  // replaced behind our back
+    else if (!part.attribute.starts_with(submodule.name + ".") && !registers(tensor(part.attribute)))
+      info.borrows = true;
+  }
   return submodule.info.emplace(std::move(info));
 }
 

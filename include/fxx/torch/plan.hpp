@@ -68,7 +68,9 @@ class Plan {
     int at;
     bool has_default;
     c10::IValue standard;
-    std::optional<std::vector<std::int64_t>> sizes = {};  // when the graph was made
+    /// When the graph was made. Negative: any, and equal numbers are equal sizes, as in TensorMeta.
+    std::optional<std::vector<std::int64_t>> sizes = {};
+    std::string sizes_text = {};
   };
   using GivenSizes = c10::SmallVector<std::int64_t, 16>;  // for each tensor: how many, and the sizes
   class Maker;

@@ -138,8 +138,10 @@ class Plan::Maker {
         [&](const Placeholder& o) {
           Input input{o.target, register_of(node), !node.args().empty(), {}};
           if (input.has_default) input.standard = to_ivalue(node.arg(0));
-          if (node.tensor_meta())
-            input.sizes.emplace(node.tensor_meta()->shape.begin(), node.tensor_meta()->shape.end());
+          if (const TensorMeta* meta = node.tensor_meta()) {
+            input.sizes.emplace(meta->shape.begin(), meta->shape.end());
+            input.sizes_text = "[" + meta->shape_text() + "]";
+          }
           plan_.inputs_.push_back(std::move(input));
         },
         [](const GetAttr&) {},
@@ -396,13 +398,21 @@ FXX_INLINE void Plan::explain(const Node& node, const GivenSizes& given) const {
   const std::string text = format_node(node);
   std::string where = detail::while_executing(node);
   const std::int64_t* at = given.begin();
+  std::map<std::int64_t, std::int64_t> dynamic;  // what the first dimension of each name has
   for (const Input& input : inputs_) {
     if (!input.sizes || at == given.end()) continue;
     const c10::IntArrayRef sizes(at + 1, static_cast<std::size_t>(std::max<std::int64_t>(*at, 0)));
-    if (*at >= 0 && sizes != *input.sizes)
+    bool fixed = sizes.size() != input.sizes->size(), named = false;
+    for (std::size_t d = 0; !fixed && d < sizes.size(); ++d) {
+      const std::int64_t size = (*input.sizes)[d];
+      if (size >= 0) fixed = sizes[d] != size;
+      else named = dynamic.emplace(size, sizes[d]).first->second != sizes[d] || named;
+    }
+    if (*at >= 0 && (fixed || named))
       where += "\nInput '" + input.name + "' has the sizes " + c10::str(sizes) + "; the graph was made with " +
-               c10::str(c10::IntArrayRef(*input.sizes)) +
-               ", and sizes that fxx::trace read are fixed in it unless they were declared dynamic";
+               input.sizes_text +
+               (fixed ? ", and sizes that fxx::trace read are fixed in it unless they were declared dynamic"
+                      : ", and dimensions of one name have one size");
     at += 1 + sizes.size();
   }
   try {

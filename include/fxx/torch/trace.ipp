@@ -101,8 +101,14 @@ FXX_INLINE void follow_training_flags(const TracedCode& code, Recording& recorde
         continue;
       }
     }
+    const std::string& whose = owners[i].module;
     notes.push_back("trace: the training flag of " + format_node(*node) + " stays " +
-                    (uses[i].value ? "true" : "false") + " whatever train() and eval() say: " + why);
+                    (uses[i].value ? "true" : "false") + " whatever train() and eval() say: " +
+                    (owners[i].kind != FlagOwner::Kind::module
+                         ? why
+                         : "it is that of " + (whose.empty() ? "the module itself" : "'" + whose + "'") +
+                               ", which does not call this operator as a module of torch::nn does. Use the module for "
+                               "it, or trace once in each mode"));
   }
   reroll_modules(graph, owner, calls);
   for (const Node* node : graph.nodes())

@@ -6,6 +6,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
 // after the tensor's own header
@@ -85,7 +86,7 @@ class DispatchTracer::Implementation {
         state_(std::make_shared<detail::SharedTrace>(graph, options.reads)),
         buffers_(owner),
         constants_(owner),
-        gradients_(at::GradMode::is_enabled()) {
+        gradients_(records_gradients()) {
     refuse_modes();
     for (const ModuleOwner::Tensor& entry : owner.tensors())
       if (entry.tensor.has_storage()) attribute_storages_.emplace(detail::storage_of(entry.tensor), entry.name);
@@ -172,7 +173,9 @@ class DispatchTracer::Implementation {
     refuse_modes(&op);
 
     // Everything about the arguments is read before the call, which consumes them.
-    Call call{.op = op, .detached = gradients_ && !at::GradMode::is_enabled()};
+    const bool with_gradients = records_gradients();
+    if (with_gradients && !gradients_) refuse_gradients(op);
+    Call call{.op = op, .detached = gradients_ && !with_gradients};
     call.depends = has(op.traits, Trait::random);
     const std::optional<std::int64_t> decided_dim = element_sizes_.dim_decided(handle, stack);
     std::vector<KeywordArgument> kwargs;
@@ -306,6 +309,16 @@ class DispatchTracer::Implementation {
     if (mode.empty()) return;
     std::string what = op ? "trace: '" + std::string(op->name) + "' is called" : "trace: tracing starts";
     throw TraceError(ErrorId::mode_refused, what.append(mode), here());
+  }
+  /// Inference mode stays without gradients, whatever guards there are in it.
+  static bool records_gradients() { return at::GradMode::is_enabled() && !c10::InferenceMode::is_enabled(); }
+  [[noreturn]] void refuse_gradients(const Operator& op) const {
+    throw TraceError(ErrorId::gradients_switched,
+                     "trace: the code switched gradients on, and calls '" + std::string(op.name) +
+                         "', but gradients were off when the trace started; a graph cannot switch them on. Trace "
+                         "without the guard around it: operators run without gradients then, too, and the GraphModule "
+                         "may run under a guard",
+                     here());
   }
   void refuse_transformed(const at::Tensor& tensor) const {
     if (!detail::belongs_to_transform(tensor)) return;

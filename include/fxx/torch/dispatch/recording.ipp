@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/Context.h>
+#include <c10/core/InferenceMode.h>
 
 // after the tensor's own header
 #include <ATen/ops/clone_ops.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
 #include "fxx/error.hpp"
 #include "fxx/torch/dispatch/recording.hpp"
@@ -76,6 +78,9 @@ FXX_INLINE ModuleState::~ModuleState() {
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
   for (auto& [buffer, before] : buffers_) {
     try {
+      // Where the run was refused such a write, by LibTorch, the values have changed all the same.
+      std::optional<c10::InferenceMode> mode;
+      if (buffer.is_inference()) mode.emplace();
       // To write what is there already would count as a write, for autograd. Batch norm's do not count.
       if (!at::_ops::equal::call(buffer, before)) at::_ops::copy_::call(buffer, before, false);
     } catch (const c10::Error& error) {
