@@ -228,7 +228,7 @@ TEST_CASE("C++ that needs a traced value is told so, with the function, the line
            {size_as_number, "size_as_number", 301, {"a number of C++", "auto n = x.size(0)", "node %size", here}},
            {loop_to_size, "loop_to_size", 301, {"a number of C++", "node %size", here}},
            {compare_sizes, "compare_sizes", 301, {"a number of C++", "decide before tracing", here}},
-           {number_of_item, "number_of_item", 301, {"a number of C++", "node %x"}},
+           {number_of_item, "number_of_item", 301, {"a number of C++", "select with where()", "node %x"}},
            {round_a_size, "round_a_size", 301, {"a number of C++", here}},
            {list_as_condition, "list_as_condition", 301, {"node %dim", here}},
            {walk_over_list, "walk_over_list", 302, {"cannot be iterated", "unpack<N>()", "node %chunk", here}},

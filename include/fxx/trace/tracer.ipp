@@ -191,13 +191,22 @@ FXX_INLINE std::vector<std::string> Tracer::keys(const ProxyBase& value) {
 }
 
 FXX_INLINE Argument Tracer::to_number(const ProxyBase& value) {
-  throw TraceError(
-      ErrorId::data_dependent,
-      "Tracer::to_number: a traced value cannot become a number of C++, it is known only when the graph runs; keep it "
-      "as it is (auto n = x.size(0)) and compute with that (fxx::zeros and its like take it, torch::zeros takes "
-      "numbers "
-      "only), or decide before tracing",
-      context(value.node()));
+  const Node& node = *value.node();
+  // Sizes, and what Python's operators make of them.
+  const Operator* op = operator_of(node);
+  const bool size = op && (op->name_space() != "aten" || op->base_name() == "size" || op->base_name() == "numel" ||
+                           op->base_name().starts_with("sym_"));
+  const std::string remedy =
+      size ? "keep it as it is (auto n = x.size(0)) and compute with that (fxx::zeros and its like take it, "
+             "torch::zeros "
+             "takes numbers only), or decide before tracing"
+           : "of a tensor's element, compute both sides and select with where(), or keep the tensor; for a number that "
+             "forward is given, let its type be a template's as that of tensors is; or decide before tracing";
+  throw TraceError(ErrorId::data_dependent,
+                   "Tracer::to_number: a traced value cannot become a number of C++, it is known only when the graph "
+                   "runs; " +
+                       remedy,
+                   context(&node));
 }
 
 FXX_INLINE ErrorContext Tracer::context(const Node* value) {
