@@ -2,8 +2,8 @@
 // (CompileError, LoadError: a compiler, a file or a cache that does not do its part).
 //
 // Every message reads `fxx::<call>: <what is wrong, with values>; <what was expected>. <what to do> [E103, node ...,
-// from ..., in ...]`. docs/errors.md has a heading for each id. Nothing is lost when one is thrown: graphs and files stay as
-// they were.
+// from ..., in ...]`. docs/errors.md has a heading for each id. Nothing is lost when one is thrown: graphs and files
+// stay as they were.
 // Cost: light.
 #pragma once
 

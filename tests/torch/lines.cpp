@@ -1,5 +1,5 @@
-// Faults of traces name the user's file and line where the code has debug information. The code lies in a library of its
-// own: the test program has none, which would make each lookup read hundreds of megabytes.
+// Faults of traces name the user's file and line where the code has debug information. The code lies in a library of
+// its own: the test program has none, which would make each lookup read hundreds of megabytes.
 #include "fxx/runtime/cache.hpp"
 #include "fxx/runtime/process.hpp"
 #include "fxx/torch/compile.hpp"

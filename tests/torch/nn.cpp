@@ -1,5 +1,5 @@
-// The modules of torch::nn as leaves: none is missing, each is one node that runs as the module does, in every mode; and
-// containers of modules in a templated forward.
+// The modules of torch::nn as leaves: none is missing, each is one node that runs as the module does, in every mode;
+// and containers of modules in a templated forward.
 #include "fxx/torch/nn.hpp"
 
 #include <filesystem>

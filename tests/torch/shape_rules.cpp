@@ -28,7 +28,8 @@ const c10::WarningUtils::WarningHandlerGuard no_warnings(&quiet);
 
 // --- comparing -----------------------------------------------------------------------------------------------------
 
-/// Everything but the elements: "float [2, 3] strides [3, 1] cpu grad". Strides of dimensions of one element say nothing.
+/// Everything but the elements: "float [2, 3] strides [3, 1] cpu grad". Strides of dimensions of one element say
+/// nothing.
 std::string form_of(const Tensor& t) {
   if (!t.defined()) return "undefined";
   std::ostringstream out;
@@ -79,7 +80,8 @@ Outcome outcome_of(const Forward& f, const Tensors& inputs) {
   }
   return out;
 }
-/// Real and fake inputs give results of one form, or are both refused (where `checked`); and the inputs themselves keep one form.
+/// Real and fake inputs give results of one form, or are both refused (where `checked`); and the inputs themselves keep
+/// one form.
 bool check_same(const std::string& what, const Forward& f, const Tensors& inputs, bool checked = true) {
   const Tensors real = each(inputs, copy_of), fakes = each(inputs, fake_like);
   const Outcome expected = outcome_of(f, real), given = outcome_of(f, fakes);

@@ -1,5 +1,5 @@
-// Templated forwards written as LibTorch users write them: what is recorded runs as the module itself does, with tensors
-// made, indices, functions of the user's, modules of every class of torch::nn, containers.
+// Templated forwards written as LibTorch users write them: what is recorded runs as the module itself does, with
+// tensors made, indices, functions of the user's, modules of every class of torch::nn, containers.
 #include <torch/custom_class.h>
 
 #include <cmath>

@@ -604,8 +604,8 @@ TEST_CASE("what only some traces read, or read elsewhere, is not used") {
 // --- slices that LibTorch leaves out ---------------------------------------------------------------------------------
 
 namespace {
-/// x.index({Slice(0, sizes[0]), Slice(0, sizes[1]), ...}) as LibTorch records it: what takes everything is left out, and
-/// `alias` when that is all.
+/// x.index({Slice(0, sizes[0]), Slice(0, sizes[1]), ...}) as LibTorch records it: what takes everything is left out,
+/// and `alias` when that is all.
 Proxy cut(const Proxy& x, const std::vector<std::int64_t>& sizes) {
   std::vector<std::int64_t> shape = x.node()->tensor_meta()->shape;
   Proxy y = x;

@@ -12,8 +12,8 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-/// Type of one item that getitem takes out of a container's type: "std::tuple<A, B>" and 1 give B; "auto" when the tuple
-/// is not so long.
+/// Type of one item that getitem takes out of a container's type: "std::tuple<A, B>" and 1 give B; "auto" when the
+/// tuple is not so long.
 std::string item_type(const std::string& container, std::int64_t index);
 
 }  // namespace detail

@@ -18,7 +18,8 @@ FXX_INLINE std::size_t eliminate_dead_code(Graph& graph) {
 }
 
 namespace detail {
-/// Does running it matter to nobody but the users of its result? What draws random numbers matters to the next that does.
+/// Does running it matter to nobody but the users of its result? What draws random numbers matters to the next that
+/// does.
 FXX_INLINE bool is_plain(const Node& node) {
   const Operator* op = operator_of(node);
   return op && !is_impure(node) && !has(op->traits, Trait::random);

@@ -12,8 +12,8 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
-/// An input of a graph. What a graph cannot hold (a function, say) can only be an input that tracing was given as it is,
-/// and is left out.
+/// An input of a graph. What a graph cannot hold (a function, say) can only be an input that tracing was given as it
+/// is, and is left out.
 template <class T>
 c10::IValue box_input(const T& value) {
   constexpr bool container =

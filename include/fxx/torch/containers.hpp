@@ -1,4 +1,5 @@
-// Containers of modules in a templated forward: Sequential, and calls of modules out of lists whose type is not spelled.
+// Containers of modules in a templated forward: Sequential, and calls of modules out of lists whose type is not
+// spelled.
 //
 //   fxx::nn::Sequential layers{Block(8), fxx::nn::Linear(8, 4), torch::nn::ReLU()};  // layers(x), with tensors and proxies
 //   for (const auto& layer : *list) x = fxx::nn::call(layer, x);                     // of a ModuleList, a ModuleDict
@@ -29,8 +30,8 @@ namespace fxx::inline FXX_ABI {
 namespace nn {
 
 /// The call of a module whose type is not spelled, out of a list of modules say: with tensors its forward runs, with
-/// proxies it is recorded. `R` is what forward returns, in a trace with proxies for tensors. Throws RunError (E702) for a
-/// module whose forward is a template and that was never put into a holder of FXX_MODULE or a fxx::nn::Sequential.
+/// proxies it is recorded. `R` is what forward returns, in a trace with proxies for tensors. Throws RunError (E702) for
+/// a module whose forward is a template and that was never put into a holder of FXX_MODULE or a fxx::nn::Sequential.
 template <class R = void, class... A>
 auto call(torch::nn::Module& module, const A&... inputs) {
   if constexpr ((fxx::detail::holds_proxies<A> || ...)) {
@@ -71,8 +72,8 @@ class SequentialImpl : public torch::nn::Cloneable<SequentialImpl> {
     for (const Named& named : modules) add(named.name, named.module);
   }
 
-  /// The first module gets all inputs, each of the others what the one before it gave. `R` is what the last one returns,
-  /// a tensor when it is not given.
+  /// The first module gets all inputs, each of the others what the one before it gave. `R` is what the last one
+  /// returns, a tensor when it is not given.
   template <class R = void, class First, class... More>
   auto forward(const First& first, const More&... more) {
     TORCH_CHECK(!is_empty(), "Cannot call forward() on an empty Sequential");

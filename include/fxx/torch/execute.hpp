@@ -48,7 +48,8 @@ void register_user_call(const UserFunction& function, UserCall call);
 c10::IValue call_user_function(const UserFunction& function, Values args);
 
 namespace detail {
-/// "While executing %relu : ...", with the user's lines where they are known: what runners add to what an operator throws.
+/// "While executing %relu : ...", with the user's lines where they are known: what runners add to what an operator
+/// throws.
 std::string while_executing(const Node& node);
 }  // namespace detail
 

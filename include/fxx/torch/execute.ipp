@@ -294,8 +294,8 @@ FXX_INLINE c10::IValue call_operator(const Operator& op, Values args, const Keyw
 }
 
 namespace detail {
-/// A method of an object of TorchScript, or of a class that somebody bound to it (torch::class_); null when the value is
-/// no object, or has no such method.
+/// A method of an object of TorchScript, or of a class that somebody bound to it (torch::class_); null when the value
+/// is no object, or has no such method.
 FXX_INLINE torch::jit::Function* find_object_method(const c10::IValue& value, const std::string& name) {
   return value.isObject() ? value.toObject()->type()->findMethod(name) : nullptr;
 }

@@ -71,10 +71,10 @@ void add_shape_rule(const std::string& op, c10::KernelFunction rule, c10::Functi
 ///       return x.new_empty({x.size(0), x.size(1) / k});
 ///     });
 ///
-/// The tensors that it is given are on the meta device: they have sizes and no elements. What it returns, of any device,
-/// becomes fake. A name with an overload, "my::pool.out", means that overload; a rule goes before the operator's own
-/// kernels for meta tensors. The last rule for a name holds. Throws OperatorError (E203) when the signature is not the
-/// operator's.
+/// The tensors that it is given are on the meta device: they have sizes and no elements. What it returns, of any
+/// device, becomes fake. A name with an overload, "my::pool.out", means that overload; a rule goes before the
+/// operator's own kernels for meta tensors. The last rule for a name holds. Throws OperatorError (E203) when the
+/// signature is not the operator's.
 template <class F>
 void register_shape_rule(const std::string& op, F rule) {
   using Function = c10::guts::infer_function_traits_t<F>;

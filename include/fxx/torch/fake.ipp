@@ -1,9 +1,9 @@
 // Bodies of torch/fake.hpp: the fallback on the key `Fake`.
 //
 // A fake tensor is a plain TensorImpl with the key Fake, whose storage has a size and a device, throws when its data is
-// asked for, and owns nothing. For the time of one operator each tensor gets a twin on the meta device, twins of tensors
-// that share memory share it too; the operator runs on the twins, and results are told by what they share with them: the
-// twin itself (in-place operators, out=), its memory (views), or nothing.
+// asked for, and owns nothing. For the time of one operator each tensor gets a twin on the meta device, twins of
+// tensors that share memory share it too; the operator runs on the twins, and results are told by what they share with
+// them: the twin itself (in-place operators, out=), its memory (views), or nothing.
 #pragma once
 
 #include <ATen/MemoryOverlap.h>
@@ -243,10 +243,12 @@ FXX_INLINE void run_fake(const c10::OperatorHandle& op, const FakeOperator& know
   if (known.way == FakeOperator::Way::unknown) refuse_unknown(known);
 
   if (known.is_copy && !is_fake_scope() && !c10::impl::tls_is_dispatch_key_included(trace_key) &&
-      !is_fake(arguments()[1].toTensor()))
+      !is_fake(arguments()[1].toTensor())) {
     TORCH_WARN_ONCE(
-        "fake: real values were copied into a fake tensor (copy_, torch::load), which keeps none of them. Give it memory "
+        "fake: real values were copied into a fake tensor (copy_, torch::load), which keeps none of them. Give it "
+        "memory "
         "first: parameter.set_data(torch::empty_like(real)), or set_data(real) at once");
+  }
   // The first device that is not the CPU, unless the call names one.
   c10::Device device = c10::kCPU;
   for (const c10::IValue& value : arguments())

@@ -1,9 +1,10 @@
-// torch::nn::functional for tensors and proxies: `namespace F = fxx::nn::functional;` in place of torch::nn::functional.
+// torch::nn::functional for tensors and proxies: `namespace F = fxx::nn::functional;` in place of
+// torch::nn::functional.
 //
-// `F::gelu(x)`, `F::dropout(x, F::DropoutFuncOptions().p(0.1).training(is_training()))`: with tensors these are LibTorch's
-// own functions. With a proxy each records the ATen operators that it amounts to, most of them one; options are constants
-// then, and tensors in them attributes of the graph, so a traced weight goes to the function of the bare name
-// (`conv2d(x, weight, bias)`), which takes any. Options are LibTorch's classes.
+// `F::gelu(x)`, `F::dropout(x, F::DropoutFuncOptions().p(0.1).training(is_training()))`: with tensors these are
+// LibTorch's own functions. With a proxy each records the ATen operators that it amounts to, most of them one; options
+// are constants then, and tensors in them attributes of the graph, so a traced weight goes to the function of the bare
+// name (`conv2d(x, weight, bias)`), which takes any. Options are LibTorch's classes.
 // Not there for proxies: multi_head_attention_forward (fxx::nn::MultiheadAttention is one node), and what throws
 // TraceError (E305): embeddings that renormalise their weight, distance functions of one's own, an output tensor.
 // Main names: the functions of torch::nn::functional. Cost: heavy (torch/nn/functional.h).

@@ -90,8 +90,8 @@ class GraphModule : public torch::nn::Module {
       return detail::unbox<R>(run({detail::box_input(std::forward<A>(inputs))...}), "GraphModule::call");
     }
   }
-  /// The general form: a boxed value for each input. Containers are boxed as lists, tuples and dicts; an undefined tensor
-  /// is an input left out. Values are freed after their last use, those of `inputs` too.
+  /// The general form: a boxed value for each input. Containers are boxed as lists, tuples and dicts; an undefined
+  /// tensor is an input left out. Values are freed after their last use, those of `inputs` too.
   c10::IValue run(std::vector<c10::IValue> inputs);
   /// Likewise, with a value for each placeholder: containers are taken apart already.
   virtual c10::IValue run_flat(std::vector<c10::IValue> inputs);

@@ -1,7 +1,7 @@
 // What a real module owns, as graphs see it: tensors and leaf modules by qualified name, and the way back by identity.
 //
-// Main names: ModuleOwner. Built in one walk over the submodules, tensors in another when somebody asks for one; a tensor
-// or module reachable by several names has the first one.
+// Main names: ModuleOwner. Built in one walk over the submodules, tensors in another when somebody asks for one; a
+// tensor or module reachable by several names has the first one.
 // Cost: heavy (torch/nn/module.h).
 #pragma once
 
@@ -54,8 +54,8 @@ class ModuleOwner final : public Owner {
   std::string name_of(const at::Tensor& tensor) const;
   /// Null when it is not in the hierarchy; the root's name is "".
   const std::string* name_of(const torch::nn::Module* module) const;
-  /// `prefix`0, `prefix`1, ...: the first, from `next` on, that no tensor and no submodule has. `next` is then the number
-  /// after it.
+  /// `prefix`0, `prefix`1, ...: the first, from `next` on, that no tensor and no submodule has. `next` is then the
+  /// number after it.
   std::string fresh_name(std::string_view prefix, std::size_t& next) const;
   /// Every tensor under every name, parameters before buffers.
   const std::deque<Tensor>& tensors() const { return read_tensors(), tensors_; }

@@ -1,10 +1,10 @@
-// Modules and objects of TorchScript in a templated forward: `fxx::nn::Script encoder = torch::jit::load("encoder.pt");`,
-// `fxx::nn::ScriptObject table = c10::make_intrusive<Table>(100);`.
+// Modules and objects of TorchScript in a templated forward: `fxx::nn::Script encoder =
+// torch::jit::load("encoder.pt");`, `fxx::nn::ScriptObject table = c10::make_intrusive<Table>(100);`.
 //
 // The script module is a real submodule: its parameters are registered under their names and shared, it trains, moves
 // and is put in eval mode with the rest. Called with a proxy it is one call_module node.
-// An object is a submodule too, so that graphs have a name for it. Its methods, called with proxies, are call_method nodes
-// on its get_attr.
+// An object is a submodule too, so that graphs have a name for it. Its methods, called with proxies, are call_method
+// nodes on its get_attr.
 // Main names: nn::Script, nn::ScriptObject. Cost: heavy (torch/csrc/jit/api/module.h).
 #pragma once
 

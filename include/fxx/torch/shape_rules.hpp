@@ -1,8 +1,8 @@
 // What operators give, by their arguments' sizes alone: rules for those of LibTorch's that have no meta kernel.
 //
-// A rule is a function of a ShapeCall: it reads arguments by position and gives results. Tensors are on the meta device,
-// so a rule may call operators, and what it gives is made by meta_tensor and the like. It refuses what the operator
-// refuses (TORCH_CHECK). One rule serves an operator and its overload that writes to `out`.
+// A rule is a function of a ShapeCall: it reads arguments by position and gives results. Tensors are on the meta
+// device, so a rule may call operators, and what it gives is made by meta_tensor and the like. It refuses what the
+// operator refuses (TORCH_CHECK). One rule serves an operator and its overload that writes to `out`.
 // Main names: ShapeCall, ShapeRule, find_shape_rule. Cost: tensor (ATen/core/Tensor.h).
 #pragma once
 

@@ -68,17 +68,17 @@ class ModuleTracer : public Tracer {
   virtual bool is_leaf_module(const torch::nn::Module& module, const std::string& qualified_name);
   /// The module's name under the root. Throws TraceError (E303) when it is not registered there.
   virtual std::string path_of_module(const torch::nn::Module& module);
-  /// A submodule is called with these arguments. Gives the value of the call: a node, or containers of nodes. By default
-  /// a call_module node for a leaf, and what `forward(args)` returns, which traces through it, for others. Within it the
-  /// module is on traced_modules().
+  /// A submodule is called with these arguments. Gives the value of the call: a node, or containers of nodes. By
+  /// default a call_module node for a leaf, and what `forward(args)` returns, which traces through it, for others.
+  /// Within it the module is on traced_modules().
   virtual Argument call_module(torch::nn::Module& module, const ModuleForward& forward, std::span<const Argument> args);
   /// A name that the root, and what tracing added to it, does not have: `prefix`0, `prefix`1, ...
   virtual std::string get_fresh_qualname(std::string_view prefix);
   /// One get_attr node for each tensor and trace; a tensor that the root does not own is kept as `_tensor_constant<i>`.
   /// Throws TraceError (E324) for one that was computed from parameters.
   Node* attribute(const void* tensor) override;
-  /// Where forward switched gradients off, arguments are detached. Throws TraceError (E316) where that cannot be said: a
-  /// leaf module with several results, gradients switched on.
+  /// Where forward switched gradients off, arguments are detached. Throws TraceError (E316) where that cannot be said:
+  /// a leaf module with several results, gradients switched on.
   Node* create_proxy(Op op, Arguments args, KeywordArguments kwargs = {}, std::string_view name = {},
                      std::source_location where = {}) override;
   detail::Shared<const TracerFactory> factory() const override;
@@ -333,8 +333,8 @@ void know_module_call(const M& module) {
   }
 }
 
-/// Records the call of a submodule, for holders that are called with proxies (torch/nn.hpp). `Result` is what the caller
-/// gets. `operands` are `inputs`, as operands.
+/// Records the call of a submodule, for holders that are called with proxies (torch/nn.hpp). `Result` is what the
+/// caller gets. `operands` are `inputs`, as operands.
 template <class Result, class M, class... A>
 Result record_module_call(M& module, std::span<const Operand* const> operands, const A&... inputs) {
   Tracer& tracer = tracer_of(operands);

@@ -1,9 +1,9 @@
 // Tracing of unmodified LibTorch code: run a module once, record every operator at the dispatcher.
 //
-// Main names: trace; TraceOptions and TraceReport are in torch/trace_options.hpp. Any torch::nn::Module with a forward over tensors, a holder of one, a
-// shared pointer to one, or a callable. The module runs with the given inputs, real or fake, without autograd. Sizes
-// that C++ reads become constants, but for those declared dynamic. Data-dependent control flow raises TraceError with
-// the user's function.
+// Main names: trace; TraceOptions and TraceReport are in torch/trace_options.hpp. Any torch::nn::Module with a forward
+// over tensors, a holder of one, a shared pointer to one, or a callable. The module runs with the given inputs, real or
+// fake, without autograd. Sizes that C++ reads become constants, but for those declared dynamic. Data-dependent control
+// flow raises TraceError with the user's function.
 // Cost: heavy (torch/nn/module.h, ATen/core/dispatch/Dispatcher.h); tracing costs about 2 us a node on top of running
 // it, a module's twice that (TraceOptions::training_flags). After torch.fx experimental/proxy_tensor.py make_fx, 2.13.
 #pragma once

@@ -204,10 +204,11 @@ class WrappedOperator {
 
 }  // namespace detail
 
-/// Wraps a function, a member function, or a lambda with declared parameters: of tensors, numbers, text, enums, modules,
-/// objects of any class; optionals, lists, tuples and maps of them, and so for the result. `Name` is what generated
-/// code calls, `header` what it includes, with quotes or brackets. Called without proxies, the function itself runs,
-/// while tracing too. Wrapping the same name twice is harmless. `impure` functions are never removed as dead code.
+/// Wraps a function, a member function, or a lambda with declared parameters: of tensors, numbers, text, enums,
+/// modules, objects of any class; optionals, lists, tuples and maps of them, and so for the result. `Name` is what
+/// generated code calls, `header` what it includes, with quotes or brackets. Called without proxies, the function
+/// itself runs, while tracing too. Wrapping the same name twice is harmless. `impure` functions are never removed as
+/// dead code.
 template <fixed_string Name, class F>
 detail::Wrapped<std::decay_t<F>> wrap(F&& function, std::string_view header = {}, bool impure = false) {
   return {Name.view(), std::forward<F>(function), header, impure};

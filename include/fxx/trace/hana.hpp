@@ -3,8 +3,8 @@
 //   template <class T>
 //   struct Detection { BOOST_HANA_DEFINE_STRUCT(Detection, (T, boxes), (T, scores)); };
 //
-// A struct that holds proxies while tracing and tensors otherwise is a template over the two. Include this file wherever
-// such a struct is traced or asked for (`gm->call<Detection<at::Tensor>>(x)`).
+// A struct that holds proxies while tracing and tensors otherwise is a template over the two. Include this file
+// wherever such a struct is traced or asked for (`gm->call<Detection<at::Tensor>>(x)`).
 // Cost: light; Hana's headers add 15 MB and some hundredths of a second to a file.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Functions of numbers, in a trace and outside: `fxx::math::sqrt(x.size(1))` is recorded of a traced number, and computed
-// of a plain one.
+// Functions of numbers, in a trace and outside: `fxx::math::sqrt(x.size(1))` is recorded of a traced number, and
+// computed of a plain one.
 //
 // They mean what <cmath> and <algorithm> mean by these names. `using std::sqrt; sqrt(n)` does the same where a name is
 // used often.

@@ -1,9 +1,9 @@
 // Values that record what is done with them: the stand-ins of symbolic tracing.
 //
 // Proxy stands for a tensor and has the members of torch::Tensor, made from the operator table. ScalarProxy stands for
-// a number that is known only when the graph runs (`x.size(0)`), BoolProxy for the answer of a comparison, ListProxy for
-// a list of tensors (`x.chunk(2)`), ScalarListProxy for one of numbers (`x.sizes()`), ValueProxy for a dtype, a layout
-// or a device (`x.scalar_type()`), OptionsProxy for all of these (`x.options()`).
+// a number that is known only when the graph runs (`x.size(0)`), BoolProxy for the answer of a comparison, ListProxy
+// for a list of tensors (`x.chunk(2)`), ScalarListProxy for one of numbers (`x.sizes()`), ValueProxy for a dtype, a
+// layout or a device (`x.scalar_type()`), OptionsProxy for all of these (`x.options()`).
 // Functions over them (`relu(x)`, `x + 1`, `sqrt(n)`) are found by argument-dependent lookup; braces have no namespace,
 // so lists in braces and what makes tensors are functions of namespace fxx besides: `fxx::cat({x, y}, 1)`,
 // `fxx::zeros({x.size(0), 4})`.
@@ -268,9 +268,9 @@ class Proxy : public ProxyBase {
   static constexpr ValueType proxy_type = ValueType::tensor;
   /// Undefined, as `torch::Tensor()` is: None where an argument may be left out, to be assigned before it is used.
   Proxy() = default;
-  /// A tensor of the host as a value of the trace that runs: an attribute of its graph, of which parts may be taken with
-  /// traced numbers. `T(positions).index({Slice(None, n)})` says it of tensors too. Throws TraceError (E308) outside a
-  /// trace.
+  /// A tensor of the host as a value of the trace that runs: an attribute of its graph, of which parts may be taken
+  /// with traced numbers. `T(positions).index({Slice(None, n)})` says it of tensors too. Throws TraceError (E308)
+  /// outside a trace.
   template <detail::ExternalTensor T>
   explicit Proxy(const T& tensor) : Proxy(attribute(OptionalTensorArg(tensor))) {}
   Proxy(Tracer& tracer, Node* node, int item = whole, int part = whole) : ProxyBase(tracer, node, item, part) {}
@@ -374,8 +374,8 @@ struct result_traits {};
 
 namespace detail {
 
-/// What stands for a result of this type while tracing: numbers, lists and tuples of them are told apart, what is left is
-/// a Proxy. `item` and `part` as in ProxyBase.
+/// What stands for a result of this type while tracing: numbers, lists and tuples of them are told apart, what is left
+/// is a Proxy. `item` and `part` as in ProxyBase.
 template <class R>
 auto traced_result(Tracer& tracer, Node* node, int item = ProxyBase::whole, int part = ProxyBase::whole) {
   using Plain = std::remove_cvref_t<R>;
@@ -439,8 +439,8 @@ Proxy operator~(const TensorArg& a);
 
 // Numbers: recorded as Python's operators. Templates, since exact matches must win over the conversion to a C++ number.
 // C++ divides integers towards zero, Python rounds down: `/` and `%` are recorded as floordiv and mod where nothing can
-// be negative, as sizes cannot, and as std::divides and std::modulus where it can; with a real number on either side `/`
-// is truediv. The nodes have no line: an operator has no parameter that could take it.
+// be negative, as sizes cannot, and as std::divides and std::modulus where it can; with a real number on either side
+// `/` is truediv. The nodes have no line: an operator has no parameter that could take it.
 namespace detail {
 ScalarProxy scalar_operation(OperatorIndex index, const ScalarArg& a, const ScalarArg& b);
 BoolProxy scalar_comparison(OperatorIndex index, const ScalarArg& a, const ScalarArg& b);

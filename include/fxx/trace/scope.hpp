@@ -46,8 +46,8 @@ inline bool is_tracing() { return detail::trace_state.depth > 0; }
 /// see (`net->block->forward(x)`) may open one itself.
 class [[nodiscard]] ModuleScope {
  public:
-  /// `name`: qualified; `type`: as messages spell it; `call`: how many calls of it came before in this trace. Both texts
-  /// outlive the scope.
+  /// `name`: qualified; `type`: as messages spell it; `call`: how many calls of it came before in this trace. Both
+  /// texts outlive the scope.
   explicit ModuleScope(std::string_view name, std::string_view type = {}, std::uint32_t call = 0)
       : name_(name), type_(type), call_(call), outer_(detail::trace_state.module) {
     detail::trace_state.module = this;

@@ -60,13 +60,13 @@ struct SizedTrace {
 
 /// Sizes to trace at: those given, then as many more as the solver needs, two more than there are names. A given size
 /// that its dimension does not allow (an example with a batch of 1, say) is replaced by one that it does. Chosen sizes
-/// are larger than the given ones where the bounds allow it, and never 0 or 1. First one name at a time takes a size far
-/// from the given one, so that a difference has one cause; then all change a little. Throws TraceError (E311) when
+/// are larger than the given ones where the bounds allow it, and never 0 or 1. First one name at a time takes a size
+/// far from the given one, so that a difference has one cause; then all change a little. Throws TraceError (E311) when
 /// bounds contradict each other, or leave less than two sizes.
 std::vector<SizeSet> sizes_to_trace(std::span<const DynamicDim> dims, std::span<const SizeSet> given);
 
-/// Sizes to trace at besides, where the code may do something else: one name at a time takes its smallest size, the others
-/// keep those of `base`. Code that refuses them need not be traced there. Throws as sizes_to_trace.
+/// Sizes to trace at besides, where the code may do something else: one name at a time takes its smallest size, the
+/// others keep those of `base`. Code that refuses them need not be traced there. Throws as sizes_to_trace.
 std::vector<SizeSet> smallest_sizes(std::span<const DynamicDim> dims, const SizeSet& base);
 
 /// Further sizes to trace at, so that expressions that fit all traces can be told apart (n / 7 and n / 8 agree on many

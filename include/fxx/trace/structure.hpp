@@ -1,8 +1,9 @@
-// Values of C++ that hold proxies, as arguments of a graph and back: tuples, pairs, vectors, arrays, maps, optionals and
-// structs of the user's.
+// Values of C++ that hold proxies, as arguments of a graph and back: tuples, pairs, vectors, arrays, maps, optionals
+// and structs of the user's.
 //
-// A struct takes part when record_traits names its members: include fxx/trace/hana.hpp for structs that Boost.Hana knows
-// (BOOST_HANA_DEFINE_STRUCT, BOOST_HANA_ADAPT_STRUCT), or specialise it. In the graph it is a dictionary of its members.
+// A struct takes part when record_traits names its members: include fxx/trace/hana.hpp for structs that Boost.Hana
+// knows (BOOST_HANA_DEFINE_STRUCT, BOOST_HANA_ADAPT_STRUCT), or specialise it. In the graph it is a dictionary of its
+// members.
 // Main names: to_argument, from_argument. Cost: light.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Recording: turns operations on proxies into nodes of a graph.
 //
-// Main names: Tracer, GraphAppendingTracer, TracerOptions, TracerFactory. Everything that is recorded passes through the
-// virtual functions, whose names are torch.fx's; override them to change what tracing does.
+// Main names: Tracer, GraphAppendingTracer, TracerOptions, TracerFactory. Everything that is recorded passes through
+// the virtual functions, whose names are torch.fx's; override them to change what tracing does.
 // Cost: light; recording one call costs well under a microsecond. After torch.fx proxy.py TracerBase, 2.13.
 #pragma once
 
@@ -56,9 +56,10 @@ class Tracer : detail::Box {  // counted only where a graph makes one
 
   TracerOptions options;
 
-  /// Runs `function` once with proxies and gives what it did: `Graph g = tracer.trace([](auto x) { return relu(x); });`.
-  /// A tracer traces any number of functions, one after another. The names of inputs come in order; concrete_args() binds
-  /// some of them. Throws TraceError when the function branches on traced values; the tracer can be used again then.
+  /// Runs `function` once with proxies and gives what it did: `Graph g = tracer.trace([](auto x) { return relu(x);
+  /// });`. A tracer traces any number of functions, one after another. The names of inputs come in order;
+  /// concrete_args() binds some of them. Throws TraceError when the function branches on traced values; the tracer can
+  /// be used again then.
   template <class F>
   Graph trace(F&& function, std::vector<std::string> names = {});
   template <class F, class... V>

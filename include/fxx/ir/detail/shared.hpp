@@ -1,5 +1,5 @@
-// A shared owner of an object that counts its own references. Like std::shared_ptr, whose header costs 20 MB and a tenth
-// of a second of every file.
+// A shared owner of an object that counts its own references. Like std::shared_ptr, whose header costs 20 MB and a
+// tenth of a second of every file.
 //
 // Main names: Shared. 8 bytes. Cost: light.
 #pragma once

@@ -1,7 +1,8 @@
 // Refuses what autograd does without the dispatcher while a thread traces: torch::autograd::Function, whose forward
 // would be recorded, and whose backward would be lost.
 //
-// A function asks the thread's state of function transforms first whether it may run, so that state is one that says no.
+// A function asks the thread's state of function transforms first whether it may run, so that state is one that says
+// no.
 // Main names: detail::AutogradWatch. Cost: includes <ATen/FuncTorchTLS.h>; 0.1 us to make one.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Records every operator that a thread calls, at LibTorch's dispatcher.
 //
-// A boxed fallback on one mode key, switched on for a thread by an include guard, sees every operator above autograd and
-// before composite operators decompose. Traced code works on TracedTensors, which the recorder opens for the call.
+// A boxed fallback on one mode key, switched on for a thread by an include guard, sees every operator above autograd
+// and before composite operators decompose. Traced code works on TracedTensors, which the recorder opens for the call.
 // Main names: DispatchTracer. Cost: heavy (ATen/core/dispatch/Dispatcher.h); about 1.5 us an operator besides running
 // it. After torch.fx experimental/proxy_tensor.py, 2.13.
 #pragma once

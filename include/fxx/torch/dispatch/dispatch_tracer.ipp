@@ -634,8 +634,8 @@ class DispatchTracer::Implementation {
     return true;
   }
 
-  /// LibTorch's attention asks whether query, key and value are equal, to project them in one go; apart, it computes the
-  /// same. Symbols are looked up once for every place that asks.
+  /// LibTorch's attention asks whether query, key and value are equal, to project them in one go; apart, it computes
+  /// the same. Symbols are looked up once for every place that asks.
   static bool asked_by_attention() {
     const Backtrace where = Backtrace::capture(2);
     std::size_t callers = 0;

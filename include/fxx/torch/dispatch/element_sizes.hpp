@@ -14,8 +14,8 @@ namespace fxx::inline FXX_ABI::detail {
 
 class ElementSizes {
  public:
-  /// The dimension of the operator's result whose size elements of its arguments decide, counted from the end where it is
-  /// negative; none for most operators. The arguments are the last of the stack.
+  /// The dimension of the operator's result whose size elements of its arguments decide, counted from the end where it
+  /// is negative; none for most operators. The arguments are the last of the stack.
   std::optional<std::int64_t> dim_decided(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
   /// The size of that dimension; -1 where the result has no such dimension.
   static std::int64_t size_of(const c10::IValue& result, std::int64_t dim);

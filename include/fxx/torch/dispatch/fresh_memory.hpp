@@ -1,8 +1,9 @@
 // Memory that torch::empty gave the traced code and no recorded operator has written since.
 //
-// C++ may fill it (data_ptr, accessor) where nobody sees: it is marked when it is made, and looked at before an operator
-// reads it or writes to a part of it.
-// Main names: detail::FreshMemory, FreshMemories. Cost: includes <ATen/core/Tensor.h>; marking and looking take as long as filling it.
+// C++ may fill it (data_ptr, accessor) where nobody sees: it is marked when it is made, and looked at before an
+// operator reads it or writes to a part of it.
+// Main names: detail::FreshMemory, FreshMemories. Cost: includes <ATen/core/Tensor.h>; marking and looking take as long
+// as filling it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,8 @@
 // Tensors that traced code meets and that are neither made by it nor its module's: constants of the graph, with the
 // values that they had when they were met.
 //
-// Main names: detail::MetConstants. Cost: includes <torch/nn/module.h>; a constant is copied when its memory is written.
+// Main names: detail::MetConstants. Cost: includes <torch/nn/module.h>; a constant is copied when its memory is
+// written.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ class MetConstants {
   /// `owner` has to outlive it: names are none that its module has.
   explicit MetConstants(const ModuleOwner& owner) : owner_(owner) {}
 
-  /// Its name. Kept by reference, as a tensor that a callable captured, unless `copied`, or its memory is somebody else's
-  /// (from_blob).
+  /// Its name. Kept by reference, as a tensor that a callable captured, unless `copied`, or its memory is somebody
+  /// else's (from_blob).
   std::string add(const at::Tensor& tensor, bool copied);
   /// The memory is about to be written: constants in it keep the values that they have.
   void keep_those_in(const c10::StorageImpl* storage);

@@ -23,8 +23,8 @@ void refuse_baked(const std::vector<TraceReport::Size>& sizes);
 /// The graph knows the module as it was before the run. Throws TraceError (E327) when the run gave it another parameter
 /// or buffer.
 void refuse_registered(const TracedCode& code);
-/// Empty, or what to tell of constants that look like parameters: somebody forgot to register them, or traced a callable
-/// without their module.
+/// Empty, or what to tell of constants that look like parameters: somebody forgot to register them, or traced a
+/// callable without their module.
 std::string unregistered_parameters(const Graph& graph, const TracedConstants& constants, bool is_module);
 /// What else to tell of a run, whose graph may have moved on. `runs`: null when the code is to run no more. Throws
 /// TraceError (E322) for sizes that elements decide, under `strict`.

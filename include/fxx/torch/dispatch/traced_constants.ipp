@@ -24,7 +24,8 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-/// What LibTorch made of a list of numbers: the values, and the nodes that do the same, of which `result` is the tensor.
+/// What LibTorch made of a list of numbers: the values, and the nodes that do the same, of which `result` is the
+/// tensor.
 struct FilledList {
   at::Tensor value;  // undefined when it is something else
   Node* result = nullptr;

@@ -1,9 +1,10 @@
-// The tensor that traced code gets to see: it stands for a real or fake one, and tells the tracer what C++ does with it.
+// The tensor that traced code gets to see: it stands for a real or fake one, and tells the tracer what C++ does with
+// it.
 //
 // Every operator on it reaches the tracer, on any thread, since the tracer's dispatch key is among its own. Sizes are
-// those of the tensor inside; that C++ asks for them is noted. Elements are out of reach: data_ptr() and accessor() throw
-// TraceError (E320) where a plain tensor would let their values slip into the graph as constants. When the trace ends, it
-// becomes an ordinary tensor, so code may keep it.
+// those of the tensor inside; that C++ asks for them is noted. Elements are out of reach: data_ptr() and accessor()
+// throw TraceError (E320) where a plain tensor would let their values slip into the graph as constants. When the trace
+// ends, it becomes an ordinary tensor, so code may keep it.
 // Main names: TracedTensor, SharedTrace, traced. Cost: tensor (ATen/core/Tensor.h); about 0.2 us to make one.
 #pragma once
 

@@ -51,8 +51,8 @@ FlagOwners find_flag_owners(torch::nn::Module& root, const ModuleOwner& owner, c
 /// afterwards.
 void in_other_mode(torch::nn::Module& root, const std::function<void()>& run);
 
-/// The first nodes that are not the same in both but for training flags and the counting of batches; null where one graph
-/// has ended, both when there are none.
+/// The first nodes that are not the same in both but for training flags and the counting of batches; null where one
+/// graph has ended, both when there are none.
 std::pair<const Node*, const Node*> first_difference(const Graph& a, const Graph& b);
 
 }  // namespace fxx::inline FXX_ABI::detail

@@ -12,7 +12,7 @@
 
 namespace fxx::inline FXX_ABI::detail::shapes {
 
-// --- embeddings and indices -------------------------------------------------------------------------------------------
+// --- embeddings and indices -----------------------------------------------------------------------------------------
 
 FXX_INLINE void check_index(const Tensor& index, const char* op) {
   TORCH_CHECK(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt, op,
@@ -107,7 +107,7 @@ FXX_INLINE void nonzero_static(ShapeCall& c) {
 }
 FXX_INLINE void unfold_backward(ShapeCall& c) { c.give(meta_tensor(c.integers(1), c.tensor(0).scalar_type())); }
 
-// --- moving elements --------------------------------------------------------------------------------------------------
+// --- moving elements ------------------------------------------------------------------------------------------------
 
 FXX_INLINE Tensor rolled(const Tensor& x, const Sizes& shifts, const Sizes& dims) {
   if (dims.empty() && shifts.size() == 1) return rolled(x.flatten(), shifts, {0}).view(x.sizes());

@@ -8,7 +8,7 @@
 
 namespace fxx::inline FXX_ABI::detail::shapes {
 
-// --- products, distances ----------------------------------------------------------------------------------------------
+// --- products, distances --------------------------------------------------------------------------------------------
 
 FXX_INLINE void dot(ShapeCall& c) {
   const Tensor a = c.tensor(0), b = c.tensor(1);
@@ -68,7 +68,7 @@ FXX_INLINE void pdist(ShapeCall& c) {
   c.give(meta_tensor({n > 1 ? n * (n - 1) / 2 : 0}, x.scalar_type()));
 }
 
-// --- factorisations ---------------------------------------------------------------------------------------------------
+// --- factorisations -------------------------------------------------------------------------------------------------
 
 /// Batches of matrices whose columns are contiguous, as LAPACK wants them.
 FXX_INLINE Tensor columns(at::IntArrayRef sizes, ScalarType dtype) {

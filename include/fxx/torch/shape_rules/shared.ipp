@@ -21,7 +21,7 @@ struct ShapeRuleOf {
   ShapeRule rule;
 };
 
-// --- what results are -------------------------------------------------------------------------------------------------
+// --- what results are -----------------------------------------------------------------------------------------------
 
 /// As empty_like: of the same strides where these leave no holes.
 FXX_INLINE Tensor like(const Tensor& tensor, std::optional<ScalarType> dtype = {}) {
@@ -58,7 +58,7 @@ FXX_INLINE Tensor pointwise(std::initializer_list<Tensor> inputs, Promotion prom
   return config.build().output();
 }
 
-// --- sizes ------------------------------------------------------------------------------------------------------------
+// --- sizes ----------------------------------------------------------------------------------------------------------
 
 /// All sizes but the last `count`.
 FXX_INLINE at::IntArrayRef without_last(const Tensor& t, std::int64_t count) {
@@ -97,7 +97,7 @@ FXX_INLINE Sizes reduced(const Tensor& t, Sizes dims, bool keep) {
   return sizes;
 }
 
-// --- dtypes -----------------------------------------------------------------------------------------------------------
+// --- dtypes ---------------------------------------------------------------------------------------------------------
 
 /// Refuses the dtypes that the operator's kernel does not know. Some operators call it for tensors that have elements.
 FXX_INLINE void refuse_dtype(const Tensor& t, bool refused, const char* op) {
@@ -121,7 +121,7 @@ FXX_INLINE void check_same_dtype(const Tensor& a, const Tensor& b, const char* o
               " and ", b.scalar_type());
 }
 
-// --- rules that fit any operator --------------------------------------------------------------------------------------
+// --- rules that fit any operator ------------------------------------------------------------------------------------
 
 FXX_INLINE void nothing(ShapeCall&) {}
 /// Of the size of argument `I`: gradients, say.

@@ -19,7 +19,7 @@ FXX_INLINE void check_spatial(const Tensor& t, std::int64_t dims, const char* op
                 "sizes ", t.sizes(), " with dimension ", d, " being empty");
 }
 
-// --- pooling ----------------------------------------------------------------------------------------------------------
+// --- pooling --------------------------------------------------------------------------------------------------------
 
 template <std::int64_t Dims>
 void adaptive_average_pool(ShapeCall& c) {
@@ -75,7 +75,7 @@ void max_unpool(ShapeCall& c) {
                      Dims == 2 ? x.suggest_memory_format() : at::MemoryFormat::Contiguous));
 }
 
-// --- padding ----------------------------------------------------------------------------------------------------------
+// --- padding --------------------------------------------------------------------------------------------------------
 
 /// self, padding: (left, right, top, bottom).
 FXX_INLINE void reflection_pad2d(ShapeCall& c) {
@@ -109,7 +109,7 @@ void replication_pad(ShapeCall& c) {
   c.give(meta_tensor(with_last(x, out), x.scalar_type(), x.suggest_memory_format()));
 }
 
-// --- pixels, grids, windows -------------------------------------------------------------------------------------------
+// --- pixels, grids, windows -----------------------------------------------------------------------------------------
 
 /// self, factor: channels become pixels, or back.
 FXX_INLINE void give_shuffled_pixels(ShapeCall& c, bool back) {

@@ -3,7 +3,8 @@
 // Kinds of expressions are tried from the simple to the involved; the first kind that has one decides. Sums and
 // products of sizes are solved for, so there is one at most. Divisions are enumerated, and where several fit, sizes are
 // named that would tell them apart.
-// Main names: SizeFit. Cost: light; a kind costs microseconds to a few milliseconds, and every number is looked for once.
+// Main names: SizeFit. Cost: light; a kind costs microseconds to a few milliseconds, and every number is looked for
+// once.
 #pragma once
 
 #include <map>
@@ -47,8 +48,8 @@ class SizeFit {
   SizeFit(std::span<const SizeSymbol> symbols, std::vector<std::vector<std::int64_t>> sets);
 
   SizeExpressions& expressions() { return expressions_; }
-  /// The size of an intermediate tensor: from now on numbers may follow from it. Of several that are equal, one that the
-  /// code asked for serves before the others, and the last of those: what comes before it may be fused away.
+  /// The size of an intermediate tensor: from now on numbers may follow from it. Of several that are equal, one that
+  /// the code asked for serves before the others, and the last of those: what comes before it may be fused away.
   void add_read(int leaf, bool asked);
   /// The expression for a number. `operands`: sizes of the tensors that it is used with, which may be read as well.
   Answer integer(const SizeValues& values, std::span<const int> operands);

@@ -48,8 +48,8 @@ FXX_INLINE void SizeFit::add_floors(int numerator, const SizeValues& given, std:
   }
 }
 
-/// n % k, what is missing to a multiple of k: (k - n % k) % k, and the multiples themselves, below and above; a constant
-/// may be added to the first two.
+/// n % k, what is missing to a multiple of k: (k - n % k) % k, and the multiples themselves, below and above; a
+/// constant may be added to the first two.
 FXX_INLINE void SizeFit::add_remainders(int numerator, const SizeValues& values, std::vector<int>& found) {
   using Kind = SizeExpressions::Kind;
   if (numerator == none || !enough(numerator, 1)) return;
