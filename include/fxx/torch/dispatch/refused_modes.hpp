@@ -17,8 +17,7 @@ inline constexpr std::string_view in_transform =
 inline std::string_view mode_without_word() {
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   if (!(c10::autocast_dispatch_keyset - keys.excluded_).empty())
-    return " while autocast is on, which a graph has no word for. Trace without autocast; the GraphModule may run "
-           "under "
+    return " while autocast is on, which a graph has no word for. Trace without autocast; the GraphModule may run under "
            "it";
   if (keys.included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return in_transform;
   return {};
