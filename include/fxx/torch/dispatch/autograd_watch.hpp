@@ -2,6 +2,7 @@
 // would be recorded, and whose backward would be lost.
 //
 // A function asks the thread's state of function transforms first whether it may run, so that state is one that says no.
+// It also tells of transforms that the code starts itself, which no dispatch key shows where operators are recorded.
 // Main names: detail::AutogradWatch. Cost: includes <ATen/FuncTorchTLS.h>; 0.1 us to make one.
 #pragma once
 
@@ -21,6 +22,10 @@ class AutogradWatch {
   ~AutogradWatch();
   AutogradWatch(const AutogradWatch&) = delete;
   AutogradWatch& operator=(const AutogradWatch&) = delete;
+
+  /// Whether the code started a function transform since. The transform leaves the thread while it calls the operators
+  /// that it makes of one, so those look like any other.
+  static bool met_transform() noexcept;
 
   /// While an operator runs: kernels of the user's own may well be autograd functions.
   class Pause {

@@ -91,8 +91,8 @@ class DispatchTracer::Implementation {
       if (entry.tensor.has_storage()) attribute_storages_.emplace(detail::storage_of(entry.tensor), entry.name);
     previous_ = detail::current_tracer();
     detail::current_tracer() = this;
-    include_.emplace(detail::trace_key);
     autograd_.emplace();
+    include_.emplace(detail::trace_key);
   }
   ~Implementation() { stop(); }
 
@@ -100,8 +100,8 @@ class DispatchTracer::Implementation {
     if (stopped_) return;
     stopped_ = true;
     detail::current_tracer() = previous_;
+    include_.reset();  // it puts all keys of the thread back
     autograd_.reset();
-    include_.reset();
     state_->release();
   }
   void refuse_foreign() const {
@@ -280,7 +280,8 @@ class DispatchTracer::Implementation {
                      here());
   }
   void refuse_modes(const Operator* op = nullptr) const {
-    const std::string_view mode = detail::mode_without_word();
+    std::string_view mode = detail::mode_without_word();
+    if (mode.empty() && op && detail::AutogradWatch::met_transform()) mode = detail::in_transform;
     if (mode.empty()) return;
     std::string what = op ? "trace: '" + std::string(op->name) + "' is called" : "trace: tracing starts";
     throw TraceError(ErrorId::mode_refused, what.append(mode), here());

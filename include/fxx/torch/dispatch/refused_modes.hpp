@@ -1,6 +1,7 @@
 // What a thread or a tensor may be in that a graph has no word for: autocast, function transforms.
 //
-// Main names: detail::mode_without_word, belongs_to_transform. Cost: includes <ATen/core/Tensor.h>; some ns.
+// Main names: detail::mode_without_word, in_transform, belongs_to_transform. Cost: includes
+// <ATen/core/Tensor.h>; some ns.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,6 +10,10 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
+inline constexpr std::string_view in_transform =
+    " inside a function transform (vmap, grad), which a graph has no word for. Trace first, and transform the "
+    "GraphModule";
+
 /// The end of a sentence that says what the thread is in; empty when it is in nothing of the kind.
 inline std::string_view mode_without_word() {
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
@@ -16,9 +21,7 @@ inline std::string_view mode_without_word() {
     return " while autocast is on, which a graph has no word for. Trace without autocast; the GraphModule may run "
            "under "
            "it";
-  if (keys.included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode))
-    return " inside a function transform (vmap, grad), which a graph has no word for. Trace first, and transform the "
-           "GraphModule";
+  if (keys.included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return in_transform;
   return {};
 }
 
