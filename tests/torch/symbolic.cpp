@@ -180,6 +180,10 @@ TEST_CASE("dtype, device, layout and the like are arguments as they are") {
   check_callable([](auto x) { return x.to(x.device(), torch::kHalf).to(x.scalar_type()).toType(torch::kLong); },
                  {{x34}});
   check_callable([](auto x) { return x.cpu().data() * x.itemsize(); }, {{x34}});
+  check_callable(
+      [](auto x) { return x.chalf().to(torch::kComplexFloat).abs() + x[1].storage_offset() + x.get_device(); },
+      {{x34}});
+  check_callable([](auto x) { return x.hash_tensor({0}, true).view(torch::kLong); }, {{x34}});
   const auto gm = symbolic_trace([](auto x) { return fxx::ones({2}, torch::requires_grad()) * x; });
   CHECK(gm->attribute("_tensor_constant0").requires_grad());
 }

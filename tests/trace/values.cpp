@@ -71,12 +71,19 @@ TEST_CASE("dtype, layout and device go where LibTorch takes them") {
   CHECK(recorded([](auto x) { return x.cpu().toType(Dtype::int64).data(); }) ==
         "to = .to(%x, device=device(type='cpu'))\nto_1 = .to(%to, torch.int64)\ndetach = .detach(%to_1)\nreturn "
         "%detach\n");
+  CHECK(recorded([](auto x) { return x.chalf().pin_memory(); }) ==
+        "chalf = .chalf(%x)\npin_memory = .pin_memory(%chalf)\nreturn %pin_memory\n");
 }
 
 TEST_CASE("numbers and answers that a tensor has") {
   CHECK(recorded([](auto x) {
           return std::make_tuple(x.nbytes(), x.itemsize(), x.ndimension());
         }).ends_with("return (%nbytes, %itemsize, %dim)\n"));
+  CHECK(recorded([](auto x) { return x.hash_tensor(1, true); }) ==
+        "hash_tensor = .hash_tensor(%x, 1, keepdim=True)\nreturn %hash_tensor\n");
+  CHECK(recorded([](auto x) { return x.storage_offset() * 2; }) ==
+        "storage_offset = .storage_offset(%x)\nmul = operator::mul(%storage_offset, 2)\nreturn %mul\n");
+  CHECK(recorded([](auto x) { return x.get_device(); }) == "get_device = .get_device(%x)\nreturn %get_device\n");
   CHECK(recorded([](auto x) {
           return std::make_tuple(x.is_cuda(), x.requires_grad(), x.is_floating_point());
         }).ends_with("return (%is_cuda, %requires_grad, %is_floating_point)\n"));

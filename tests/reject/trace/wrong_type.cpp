@@ -1,4 +1,4 @@
-// expect: no matching
+// expect: Proxy::view(std:: | no matching member function for call to 'view'
 #include <string>
 
 #include "fxx/trace/symbolic.hpp"

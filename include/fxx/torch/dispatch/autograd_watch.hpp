@@ -2,7 +2,8 @@
 // would be recorded, and whose backward would be lost.
 //
 // A function asks the thread's state of function transforms first whether it may run, so that state is one that says
-// no. It also tells of transforms that the code starts itself, which no dispatch key shows where operators are recorded.
+// no. It also tells of transforms that the code starts itself, which no dispatch key shows where operators are
+// recorded.
 // Main names: detail::AutogradWatch. Cost: includes <ATen/FuncTorchTLS.h>; 0.1 us to make one.
 #pragma once
 

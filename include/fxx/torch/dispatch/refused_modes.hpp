@@ -1,6 +1,7 @@
 // What a thread or a tensor may be in that a graph has no word for: autocast, function transforms.
 //
-// Main names: detail::mode_without_word, in_transform, belongs_to_transform. Cost: includes <ATen/core/Tensor.h>; some ns.
+// Main names: detail::mode_without_word, in_transform, belongs_to_transform. Cost: includes <ATen/core/Tensor.h>; some
+// ns.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +18,8 @@ inline constexpr std::string_view in_transform =
 inline std::string_view mode_without_word() {
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   if (!(c10::autocast_dispatch_keyset - keys.excluded_).empty())
-    return " while autocast is on, which a graph has no word for. Trace without autocast; the GraphModule may run under "
-           "it";
+    return " while autocast is on, which a graph has no word for. Trace without autocast; the GraphModule may run "
+           "under it";
   if (keys.included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return in_transform;
   return {};
 }
