@@ -153,7 +153,7 @@ inline std::string letters_of(const Operator& op) {
 }
 
 template <fixed_string Letters>
-struct Signature {
+struct UnboxedSignature {
   static constexpr std::size_t size = Letters.view().size();
   static constexpr std::string_view letters = Letters.view();
   using Return = std::conditional_t<letters[0] == 'w', at::Tensor&, at::Tensor>;
@@ -180,8 +180,8 @@ struct UnboxedEntry {
 };
 template <fixed_string... Letters>
 constexpr auto unboxed_entries() {
-  return std::array{UnboxedEntry{Signature<Letters>::letters, &Signature<Letters>::Function::call,
-                                 &Signature<Letters>::Function::make}...};
+  return std::array{UnboxedEntry{UnboxedSignature<Letters>::letters, &UnboxedSignature<Letters>::Function::call,
+                                 &UnboxedSignature<Letters>::Function::make}...};
 }
 
 }  // namespace detail
