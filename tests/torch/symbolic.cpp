@@ -125,6 +125,31 @@ const Tensor x34 = torch::randn({3, 4}), x54 = torch::randn({5, 4});
 
 // --- tensors that forward makes --------------------------------------------------------------------------------------
 
+/// The head has the weight of the embedding; the one that it registered stays behind.
+struct Tied : torch::nn::Module {
+  fxx::nn::Embedding in = register_module("in", fxx::nn::Embedding(5, 4));
+  fxx::nn::Linear out = register_module("out", fxx::nn::Linear(4, 5));
+  Tied() { out->weight = in->weight; }
+  template <class T>
+  T forward(T x) {
+    return out(in(x));
+  }
+};
+
+TEST_CASE("a module whose weight is another's is the operator, so that copies stay tied") {
+  Tied net;
+  const auto gm = fxx::symbolic_trace(net);
+  CHECK(gm->graph().find_nodes(fxx::Opcode::call_module).size() == 1);
+  const auto copy = std::dynamic_pointer_cast<fxx::GraphModule>(gm->clone());
+  const Tensor ids = torch::arange(5), expected = net.forward(ids);
+  CHECK(same((*gm)(ids), expected));
+  CHECK(same((*copy)(ids), expected));
+  const torch::NoGradGuard no_grad;
+  copy->named_parameters()["in.weight"].zero_();
+  CHECK(same((*copy)(ids), net.out->bias.expand({5, 5})));
+  CHECK(same((*gm)(ids), expected));
+}
+
 TEST_CASE("tensors of traced sizes are made in every run, of sizes of their own") {
   const auto made = [](auto f) {
     const auto gm = check_callable(f, {{x34}, {x54}});

@@ -3,7 +3,7 @@
 // `conv1(x)` and `conv2d(x, conv1.weight, conv1.bias, [2, 2], ...)` say the same. Rules are written over operators,
 // people read and train modules: expand_modules goes one way, reroll_modules back wherever an operator still is what a
 // module of the owner does. Nodes keep their identity and name.
-// Main names: expand_modules, reroll_modules. O(nodes + leaf modules). Cost: light.
+// Main names: expand_modules, expand_borrowing_modules, reroll_modules. O(nodes + leaf modules). Cost: light.
 #pragma once
 
 #include "fxx/ir/graph.hpp"
@@ -13,6 +13,10 @@ namespace fxx::inline FXX_ABI {
 /// Turns every call_module of a module that is one operator into a call_function with get_attr nodes for its
 /// parameters. What depends on the training flag is taken as it is now. Returns how many calls were turned.
 std::size_t expand_modules(Graph& graph, const Owner& owner);
+
+/// Those calls alone whose module uses tensors that are registered elsewhere (ModuleInfo::borrows), as tied weights
+/// are: a copy of the module would use others.
+std::size_t expand_borrowing_modules(Graph& graph, const Owner& owner);
 
 /// Turns every operator call whose attributes and constants are those of one leaf module into a call_module; attributes
 /// that are no longer used go, and so does the count in front of a batch norm in training. Modules without parameters

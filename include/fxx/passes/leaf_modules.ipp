@@ -84,23 +84,21 @@ FXX_INLINE Node* count_before(const Node& node, const std::string& counter) {
   return attribute && attribute->target == counter && by.is_number() && by.number() == 1 ? count : nullptr;
 }
 
-}  // namespace detail
-
-FXX_INLINE std::size_t expand_modules(Graph& graph, const Owner& owner) {
+FXX_INLINE std::size_t expand_calls(Graph& graph, const Owner& owner, bool (*which)(const ModuleInfo&)) {
   using Kind = ModuleInfo::Part::Kind;
   std::size_t expanded = 0;
   for (Node* node : graph.nodes()) {
     const auto* call = std::get_if<CallModule>(&node->op());
     const ModuleInfo* module = call ? owner.find_module(call->target) : nullptr;
-    if (!module || !module->operation || !module->counter.empty() || !node->kwargs().empty() ||
-        node->args().size() != detail::input_count(*module))
+    if (!module || !which(*module) || !module->operation || !module->counter.empty() || !node->kwargs().empty() ||
+        node->args().size() != input_count(*module))
       continue;
     const InsertPoint point = graph.inserting_before(node);
     std::vector<Argument> args;
     std::vector<KeywordArgument> kwargs;
     std::size_t input = 0, last = 0;
     for (std::size_t i = 0; i < module->parts.size(); ++i)
-      if (!detail::is_default(*module, i)) last = i + 1;
+      if (!is_default(*module, i)) last = i + 1;
     for (std::size_t i = 0; i < last; ++i) {
       const ModuleInfo::Part& part = module->parts[i];
       const Parameter& parameter = module->operation->parameters[i];
@@ -112,7 +110,7 @@ FXX_INLINE std::size_t expand_modules(Graph& graph, const Owner& owner) {
         if (const AttributeInfo* info = owner.find_attribute(part.attribute)) attribute->set_tensor_meta(info->meta);
         value = attribute;
       } else {
-        value = detail::value_of(part, *module);
+        value = value_of(part, *module);
       }
       if (parameter.keyword_only) kwargs.push_back({parameter.name, std::move(value)});
       else args.push_back(std::move(value));
@@ -122,6 +120,15 @@ FXX_INLINE std::size_t expand_modules(Graph& graph, const Owner& owner) {
     ++expanded;
   }
   return expanded;
+}
+
+}  // namespace detail
+
+FXX_INLINE std::size_t expand_modules(Graph& graph, const Owner& owner) {
+  return detail::expand_calls(graph, owner, [](const ModuleInfo&) { return true; });
+}
+FXX_INLINE std::size_t expand_borrowing_modules(Graph& graph, const Owner& owner) {
+  return detail::expand_calls(graph, owner, [](const ModuleInfo& module) { return module.borrows; });
 }
 
 FXX_INLINE std::map<std::string, std::string, std::less<>> parameterless_calls(const Graph& graph, const Owner& owner) {

@@ -5,6 +5,7 @@
 
 #include "fxx/error.hpp"
 #include "fxx/ir/signature.hpp"
+#include "fxx/passes/leaf_modules.hpp"
 #include "fxx/torch/symbolic_trace.hpp"
 #include "fxx/trace/transformer.hpp"
 
@@ -54,6 +55,7 @@ FXX_INLINE const torch::nn::Module& function_root() {
 }
 
 FXX_INLINE std::shared_ptr<GraphModule> graph_module_of(const ModuleTracer& tracer, Graph graph, bool training) {
+  expand_borrowing_modules(graph, tracer.owner());
   return std::make_shared<GraphModule>(tracer.owner(), training, std::move(graph), tracer.constants());
 }
 
