@@ -210,6 +210,7 @@ TEST_CASE("strict refuses sizes that are computed with, and lets factors be") {
   const Tensor cube = torch::rand({3, 6, 4, 4, 4});
   const auto axes = [weight = torch::rand({3, 2, 3, 3, 3})](Tensor t) {
     TORCH_CHECK(t.size(0) == 3 && t.numel() > 0 && t.stride(-1) == 1, "three");
+    t = torch::group_norm(torch::max_pool3d(t, 3, 1, 1), 3);
     return torch::conv3d(t.softmax(3).transpose(3, 4), weight, {}, 3, 3, 3, 3).sum(3);
   };
   CHECK(same((*trace(axes, {cube}, {.strict = true}))(cube), axes(cube)));
@@ -248,6 +249,15 @@ TEST_CASE("strict beside dynamic dimensions: what is declared is no number, what
   CHECK(fault.id == 322);
   CHECK(fault.says("x.size(1) = 5"));
   CHECK(!fault.says("x.size(0)"));
+  // A number that is what a dynamic size was in the first run, and stays when that changes, is no size.
+  const Tensor four = torch::rand({4, 5, 8});
+  const auto heads = [](Tensor t) { return t.view({t.size(0), 4, -1}); };
+  CHECK(same((*trace(heads, {four}, {.strict = true, .dynamic = {{0, 0, "batch"}}}))(y), heads(y)));
+  // With a callable beside its module, too.
+  torch::nn::Linear fc(4, 4);
+  const auto beside = trace(fc, [&](Tensor t) { return fc(t).view({t.size(0), -1}); }, {x}, {{0, 0, "batch"}});
+  CHECK(beside->parameters().size() == 2);
+  CHECK(same((*beside)(y), fc(y).view({7, -1})));
   // A branch on a size, which shows nowhere in the graph, is in the report.
   TraceReport report;
   const auto told = trace(code, {x}, {.dynamic = {{0, 0, "batch"}}, .report = &report});
@@ -274,7 +284,8 @@ TEST_CASE("parameters of modules that nobody registered are named") {
   CHECK(report.notes[0].find("'_tensor_constant0' of %linear") != std::string::npos);
   CHECK(same((*gm)(x), net.forward(x)));
   const auto callable = trace([&](Tensor t) { return net.forward(t); }, {x}, {.report = &report});
-  CHECK(report.notes.empty());  // code that captures modules has none of its own
+  REQUIRE(report.notes.size() == 1);  // of all the weights that the callable captured
+  CHECK(report.notes[0].find("Pass their module beside the callable") != std::string::npos);
 }
 
 TEST_CASE("numbers that follow from sizes: in tensors made of C++ values, scales, ends of slices, repeats") {

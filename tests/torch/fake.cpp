@@ -714,6 +714,26 @@ TEST_CASE("a graph over fake parameters is printed, checked, copied, edited, gen
   CHECK(relative_difference(gm->forward(ids), real->forward(ids)) == 0);
 }
 
+TEST_CASE("real values that are copied into a fake tensor are told to be lost, once") {
+  struct Heard : c10::WarningHandler {
+    void process(const c10::Warning& warning) override { text += warning.msg(); }
+    std::string text;
+  } heard;
+  const c10::WarningUtils::WarningHandlerGuard listening(&heard);
+  const c10::WarningUtils::WarnAlways always;
+  const Tensor real = torch::rand({3}), made = fake_like(real);
+  const torch::NoGradGuard no_grad;
+  made.copy_(made + 1);
+  {
+    const fxx::fake on;
+    made.copy_(real);
+  }
+  CHECK(heard.text.empty());
+  made.copy_(real);
+  CHECK(contains(heard.text, "real values were copied into a fake tensor"));
+  CHECK(is_fake(made));
+}
+
 TEST_CASE("code that asks for elements is refused when it is traced with fakes, by the operator's name") {
   const Tensor x = fake_like(of({3, 4}));
   const std::vector<std::pair<const char*, Forward>> asking = {

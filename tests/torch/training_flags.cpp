@@ -239,7 +239,9 @@ TEST_CASE("code that asks whether it trains is told apart from modules that foll
     CAPTURE(again[0]);
     CHECK(again[0].find("does something else when it runs again") != std::string::npos);
   }
-  // Nobody is told of random constants, or of sizes moved into bounds.
+  // Nobody is told of random constants, of constants that are not numbers, or of sizes moved into bounds.
+  CHECK(notes_in(false, [none = filled(NAN)](const Auxiliary&, Tensor t) { return t * none; }).empty());
+  CHECK(notes_in(false, [&](const Auxiliary&, Tensor t) { return t * filled(NAN); }).empty());
   net.rest = [](const Auxiliary&, Tensor t) { return t + torch::rand({1}); };
   TraceReport report;
   trace(net, {x}, {.freeze_random = true, .report = &report});

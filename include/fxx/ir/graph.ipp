@@ -437,10 +437,9 @@ FXX_INLINE void Node::append(Node* node) {
 FXX_INLINE void Node::set_type(std::string_view type) { type_ = storage_->intern(type); }
 FXX_INLINE void Node::set_tensor_meta(const TensorMeta& meta) { tensor_meta_ = storage_->keep(meta); }
 FXX_INLINE std::string Node::source() const {
-  if (const std::string& lines = meta().stack_trace; !lines.empty()) {
-    const std::size_t before = lines.find_last_of('\n');
-    return before == lines.npos ? lines : lines.substr(before + 1);
-  }
+  std::string_view lines = meta().stack_trace;
+  while (lines.ends_with('\n')) lines.remove_suffix(1);
+  if (!lines.empty()) return std::string(lines.substr(lines.find_last_of('\n') + 1));  // npos + 1 is 0
   return location_.line() == 0 ? std::string()
                                : std::string(location_.file_name()) + ":" + std::to_string(location_.line());
 }

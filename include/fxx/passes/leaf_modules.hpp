@@ -15,7 +15,7 @@ namespace fxx::inline FXX_ABI {
 std::size_t expand_modules(Graph& graph, const Owner& owner);
 
 /// Those calls alone whose module uses tensors that are registered elsewhere (ModuleInfo::borrows), as tied weights
-/// are: a copy of the module would use others.
+/// are: a copy of the module would use others. Those with a training flag stay, for it.
 std::size_t expand_borrowing_modules(Graph& graph, const Owner& owner);
 
 /// Turns every operator call whose attributes and constants are those of one leaf module into a call_module; attributes

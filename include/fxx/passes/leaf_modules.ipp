@@ -128,7 +128,10 @@ FXX_INLINE std::size_t expand_modules(Graph& graph, const Owner& owner) {
   return detail::expand_calls(graph, owner, [](const ModuleInfo&) { return true; });
 }
 FXX_INLINE std::size_t expand_borrowing_modules(Graph& graph, const Owner& owner) {
-  return detail::expand_calls(graph, owner, [](const ModuleInfo& module) { return module.borrows; });
+  return detail::expand_calls(graph, owner, [](const ModuleInfo& module) {
+    const auto trains = [](const ModuleInfo::Part& part) { return part.kind == ModuleInfo::Part::Kind::training; };
+    return module.borrows && std::none_of(module.parts.begin(), module.parts.end(), trains);
+  });
 }
 
 FXX_INLINE std::map<std::string, std::string, std::less<>> parameterless_calls(const Graph& graph, const Owner& owner) {
@@ -172,7 +175,8 @@ FXX_INLINE std::size_t reroll_modules(Graph& graph, const Owner& owner,
       return true;
     };
     if (const auto known = parameterless.find(node->name()); known != parameterless.end()) {
-      if (const ModuleInfo* module = owner.find_module(known->second); module && module->operation) turn(*module);
+      if (const ModuleInfo* module = owner.find_module(known->second); module && module->operation && !module->borrows)
+        turn(*module);
       continue;
     }
     bool done = false;

@@ -242,13 +242,6 @@ FXX_INLINE void run_fake(const c10::OperatorHandle& op, const FakeOperator& know
   }
   if (known.way == FakeOperator::Way::unknown) refuse_unknown(known);
 
-  if (known.is_copy && !is_fake_scope() && !c10::impl::tls_is_dispatch_key_included(trace_key) &&
-      !is_fake(arguments()[1].toTensor())) {
-    TORCH_WARN_ONCE(
-        "fake: real values were copied into a fake tensor (copy_, torch::load), which keeps none of them. Give it "
-        "memory "
-        "first: parameter.set_data(torch::empty_like(real)), or set_data(real) at once");
-  }
   // The first device that is not the CPU, unless the call names one.
   c10::Device device = c10::kCPU;
   for (const c10::IValue& value : arguments())
@@ -363,6 +356,13 @@ FXX_INLINE void fake_entry(const c10::OperatorHandle& op, c10::DispatchKeySet ke
   const std::size_t base = stack->size() - known.arguments;
   for (std::size_t i : known.devices)
     if (c10::IValue& value = (*stack)[base + i]; value.isDevice()) value = with_index(value.toDevice());
+  if (known.is_copy && !is_fake_scope() && !c10::impl::tls_is_dispatch_key_included(trace_key) &&
+      !is_fake((*stack)[base + 1].toTensor())) {
+    TORCH_WARN_ONCE(
+        "fake: real values were copied into a fake tensor (copy_, torch::load), which keeps none of them. Give it "
+        "memory "
+        "first: parameter.set_data(torch::empty_like(real)), or set_data(real) at once");
+  }
   const FakeKeySwitch on(true);
   const c10::impl::ExcludeDispatchKeyGuard entered(fake_entry_key);
   Entered whole = known.inside;

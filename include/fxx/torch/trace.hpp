@@ -135,6 +135,13 @@ std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor>
   return trace(std::forward<M>(module_or_holder), std::move(inputs), options);
 }
 
+template <class M, detail::TensorCallable F>
+std::shared_ptr<GraphModule> trace(M&& module_or_holder, F&& call, std::vector<at::Tensor> inputs,
+                                   std::initializer_list<DynamicDim> dynamic, TraceOptions options = {}) {
+  options.dynamic.assign(dynamic);
+  return trace(std::forward<M>(module_or_holder), std::forward<F>(call), std::move(inputs), options);
+}
+
 }  // namespace fxx::inline FXX_ABI
 
 #if defined(FXX_HEADER_ONLY)

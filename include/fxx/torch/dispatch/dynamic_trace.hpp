@@ -11,8 +11,9 @@
 namespace fxx::inline FXX_ABI::detail {
 
 /// The code's graph for all sizes of the dimensions that `options` declares, without reads or places; `report` gets the
-/// sizes that C++ read and the notes on the run. Throws TraceError (E309, E310) when the graphs cannot be made one.
-Recording record_dynamic(const TracedCode& code, const std::vector<at::Tensor>& inputs, const TraceOptions& options,
+/// sizes that C++ read and the notes on the run. `inputs` are then those of the run that counts, whose sizes the bounds
+/// allow. Throws TraceError (E309, E310) when the graphs cannot be made one.
+Recording record_dynamic(const TracedCode& code, std::vector<at::Tensor>& inputs, const TraceOptions& options,
                          TraceReport& report);
 
 }  // namespace fxx::inline FXX_ABI::detail

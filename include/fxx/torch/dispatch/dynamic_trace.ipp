@@ -36,7 +36,7 @@ FXX_INLINE at::Tensor resized(const at::Tensor& input, std::int64_t dim, std::in
   return at::_ops::index_select::call(input, dim, index);
 }
 
-FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at::Tensor>& inputs,
+FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tensor>& inputs,
                                     const TraceOptions& options, TraceReport& report) {
   const std::vector<std::string> size_of = size_names(options.dynamic);
   SizeSet given(size_of.size(), -1);
@@ -145,7 +145,11 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, const std::vector<at
               "', which C++ code fills, has other values at other sizes, so it cannot be one. Make it with "
               "operators (torch::arange, torch::full) of the sizes");
     }
+  for (const Recording& other : recordings)
+    for (std::size_t i = 0; i < out.reads.size() && other.reads.size() == out.reads.size(); ++i)
+      if (other.reads[i].value != out.reads[i].value) out.reads[i].varies = true;
   if (options.strict || options.report) report.sizes = sizes_read(traces[0].graph, solved, out.reads);
+  inputs = std::move(first_inputs);
   out.graph = std::move(solved);
   out.reads.clear();
   out.places.clear();

@@ -15,6 +15,9 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
+/// The tensor's values as they are now, in memory of their own, under no wrapper.
+at::Tensor copy_of(const at::Tensor& tensor);
+
 class MetConstants {
  public:
   /// `owner` has to outlive it: names are none that its module has.

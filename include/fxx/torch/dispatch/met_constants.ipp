@@ -13,7 +13,6 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
-/// As it is now, under no wrapper.
 FXX_INLINE at::Tensor copy_of(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);

@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 // after the tensor's own header
+#include <ATen/ops/allclose_ops.h>
 #include <ATen/ops/clone_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/equal_ops.h>
@@ -14,6 +15,7 @@
 #include <optional>
 
 #include "fxx/error.hpp"
+#include "fxx/torch/dispatch/met_constants.hpp"
 #include "fxx/torch/dispatch/recording.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/trace/scope.hpp"
@@ -63,6 +65,12 @@ FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> 
   return out;
 }
 
+/// Not a number is itself here.
+FXX_INLINE bool same_values(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.is_floating_point() && !a.is_complex()) return at::_ops::equal::call(a, b);
+  return a.sizes() == b.sizes() && at::_ops::allclose::call(a, b, 0, 0, true);
+}
+
 // --- runs that leave no trace ----------------------------------------------------------------------------------------
 
 FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner)
@@ -70,7 +78,7 @@ FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner)
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
   for (const ModuleOwner::Tensor& entry : owner.tensors())
-    if (entry.kind == AttributeInfo::Kind::buffer && !is_fake(entry.tensor))
+    if (entry.kind == AttributeInfo::Kind::buffer && !is_fake(entry.tensor) && !entry.tensor.is_meta())
       buffers_.emplace_back(entry.tensor, at::_ops::clone::call(entry.tensor, std::nullopt));
 }
 FXX_INLINE ModuleState::~ModuleState() {
@@ -82,7 +90,7 @@ FXX_INLINE ModuleState::~ModuleState() {
       std::optional<c10::InferenceMode> mode;
       if (buffer.is_inference()) mode.emplace();
       // To write what is there already would count as a write, for autograd. Batch norm's do not count.
-      if (!at::_ops::equal::call(buffer, before)) at::_ops::copy_::call(buffer, before, false);
+      if (!same_values(buffer, before)) at::_ops::copy_::call(buffer, before, false);
     } catch (const c10::Error& error) {
       TORCH_WARN("trace: a buffer could not be put back to what it was: ", error.what_without_backtrace());
     }
@@ -108,12 +116,15 @@ FXX_INLINE Recording FurtherRuns::operator()() {
     } catch (const c10::Error&) {
       fakes_ = false;
     }
-  return record_run(code_, inputs_, options_);
+  // Code may write to its inputs.
+  std::vector<at::Tensor> given;
+  for (const at::Tensor& input : inputs_) given.push_back(traced(input) ? input : copy_of(input));
+  return record_run(code_, given, options_);
 }
 
 FXX_INLINE Recording FurtherRuns::with_fakes() {
   std::vector<at::Tensor> given;
-  for (const at::Tensor& input : inputs_) given.push_back(fake_like(input));
+  for (const at::Tensor& input : inputs_) given.push_back(input.is_meta() ? input : fake_like(input));
   return record_run(code_, given, options_);
 }
 
@@ -121,7 +132,7 @@ FXX_INLINE bool same_constant(const GraphModule::Attribute& a, const GraphModule
   const auto *x = std::get_if<at::Tensor>(&a), *y = std::get_if<at::Tensor>(&b);
   if (!x || !y || x->scalar_type() != y->scalar_type() || x->sizes() != y->sizes()) return false;
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
-  return is_fake(*x) || is_fake(*y) || at::_ops::equal::call(*x, *y);
+  return x->is_same(*y) || is_fake(*x) || is_fake(*y) || same_values(*x, *y);
 }
 
 }  // namespace fxx::inline FXX_ABI::detail

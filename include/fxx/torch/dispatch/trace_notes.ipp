@@ -28,12 +28,43 @@ FXX_INLINE bool holds(const Argument& argument, std::int64_t size) {
 /// May the number be a size, or made of one? Sizes where there are sizes, and numbers to compute with: x / x.size(0).
 FXX_INLINE bool may_be_size(const Operator& op, const Parameter& parameter) {
   // Numbers that never are.
-  static const std::unordered_set<std::string_view> others = {
-      "axis",      "axis0",      "axis1",          "blank",    "compute_mode", "correction",   "decimals",
-      "dim",       "dim0",       "dim1",           "dim2",     "dimension",    "dims",         "dims_other",
-      "end_dim",   "dims_self",  "destination",    "dilation", "group",        "groups",       "interpolation_mode",
-      "mode",      "num_layers", "output_padding", "padding",  "padding_idx",  "padding_mode", "pow",
-      "reduction", "source",     "start_dim",      "stride"};
+  static const std::unordered_set<std::string_view> others = {"axis",
+                                                              "axis0",
+                                                              "axis1",
+                                                              "blank",
+                                                              "compute_mode",
+                                                              "correction",
+                                                              "decimals",
+                                                              "dim",
+                                                              "dim0",
+                                                              "dim1",
+                                                              "dim2",
+                                                              "dimension",
+                                                              "dims",
+                                                              "dims_other",
+                                                              "end_dim",
+                                                              "dims_self",
+                                                              "destination",
+                                                              "dilation",
+                                                              "group",
+                                                              "groups",
+                                                              "interpolation_mode",
+                                                              "mode",
+                                                              "num_groups",
+                                                              "num_layers",
+                                                              "output_padding",
+                                                              "padding",
+                                                              "padding_idx",
+                                                              "padding_mode",
+                                                              "pow",
+                                                              "reduction",
+                                                              "source",
+                                                              "start_dim",
+                                                              "upscale_factor",
+                                                              "downscale_factor",
+                                                              "stride"};
+  // The window of a pooling over all there is.
+  if (parameter.name == "kernel_size") return op.base_name().starts_with("avg_pool");
   // Of memory (as_strided), not of a window.
   if (parameter.name == "stride" && op.index_of("size") >= 0) return true;
   const ValueType base = parameter.type.base;
@@ -82,7 +113,7 @@ FXX_INLINE std::vector<TraceReport::Size> sizes_read(const Graph& graph, const G
     // A factor of 2 is no size, though, nor is a stride of 1 a size of 1.
     const bool small = read.value <= 2;
     for (const Use& use : uses)
-      if (use.index >= read.nodes_before &&
+      if (!read.varies && use.index >= read.nodes_before &&
           (!small || (use.parameter->type.symbolic && read.of != TracedRead::Of::stride)) &&
           holds(*use.value, read.value))
         size.used_by.push_back("%" + std::string(use.node->name()) + "(" + std::string(use.parameter->name) + ")");

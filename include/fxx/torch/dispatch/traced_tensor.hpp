@@ -49,6 +49,7 @@ struct TracedRead {
   std::uint32_t nodes_before;  // how many nodes the graph had by then
   bool from_values;            // elements decide it, or a size that it is made of
   Backtrace where;
+  bool varies = false;  // was another in another run of a dynamic trace
 };
 
 /// What the traced tensors of one trace share with it. Outlives the trace when code keeps traced tensors.

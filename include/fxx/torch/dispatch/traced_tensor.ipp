@@ -62,11 +62,13 @@ FXX_INLINE void SharedTrace::note_read(const TracedValue& value, const at::Tenso
     reads_.push_back({value.node, value.item, kind, implied, d, number, nodes, decided, Backtrace::capture(3)});
   };
   const auto count = static_cast<std::int64_t>(sizes.size());
-  const bool any_decided = value.decided >= 0 && std::find(sizes.begin(), sizes.end(), value.decided) != sizes.end();
-  if (of == Of::numel) note(of, -1, inner.numel(), any_decided);
+  const auto is_decided = [&](c10::IntArrayRef of_sizes) {
+    return value.decided >= 0 && std::find(of_sizes.begin(), of_sizes.end(), value.decided) != of_sizes.end();
+  };
+  if (of == Of::numel) note(of, -1, inner.numel(), is_decided(sizes));
   for (std::int64_t d = dim < 0 ? 0 : dim; d < (dim < 0 ? count : dim + 1); ++d) {
     const std::int64_t size = sizes[static_cast<std::size_t>(d)];
-    if (of == Of::stride) note(of, d, inner.stride(d), any_decided);
+    if (of == Of::stride) note(of, d, inner.stride(d), is_decided(sizes.slice(static_cast<std::size_t>(d) + 1)));
     note(Of::size, d, size, size == value.decided);
   }
 }
