@@ -206,6 +206,38 @@ TEST_CASE("strict refuses sizes that are computed with, and lets factors be") {
       },
       {x}, {.strict = true});
   CHECK(same((*gm)(x), x * 2));
+  // What C++ made of a size, or did so often as it says, is found by what other sizes would make of it.
+  const auto text_of = [&](auto f, std::vector<Tensor> inputs) {
+    return fault_of<TraceError>([&] { trace(f, std::move(inputs), {.strict = true}); }).text;
+  };
+  const Tensor wide = torch::rand({6, 10});
+  CHECK(text_of(
+            [](Tensor t) {
+              return t.view({t.size(0) / 2, -1});
+            },
+            {wide})
+            .find("x.size(0) = 6, read by ") != std::string::npos);
+  CHECK(text_of([](Tensor t) { return t.view({t.size(0) / 2, -1}); }, {wide}).find("%view(size)") != std::string::npos);
+  CHECK(refused([](Tensor t) {
+    Tensor sum = torch::zeros({});
+    for (std::int64_t i = 0; i < t.size(0); ++i) sum = sum + t.select(0, i).sum();
+    return sum;
+  }));
+  CHECK(text_of([](Tensor t) { return t.size(1) > 16 ? t.sin() : t.exp(); }, {wide}).find("x.size(1) = 10") !=
+        std::string::npos);
+  CHECK(text_of([](Tensor t) { return t * std::sqrt(static_cast<double>(t.size(1))); }, {wide}).find("%mul(other)") !=
+        std::string::npos);
+  // Sizes that have to be equal change together, and code that takes no other size may read it.
+  CHECK(text_of(
+            [](Tensor a, Tensor b) {
+              return (a + b).view({a.size(0) / 3, -1});
+            },
+            {wide, wide})
+            .find("arg0.size(0) = 6") != std::string::npos);
+  trace([](Tensor t, Tensor u) { return (t.softmax(0) + u).flatten(); }, {wide, wide}, {.strict = true});
+  torch::nn::Linear fc(10, 4);
+  trace([&](Tensor t) { return fc(t) * static_cast<double>(std::min<std::int64_t>(t.size(0), 1)); }, {wide},
+        {.strict = true});
   // Dimensions and groups are no sizes, whatever their numbers.
   const Tensor cube = torch::rand({3, 6, 4, 4, 4});
   const auto axes = [weight = torch::rand({3, 2, 3, 3, 3})](Tensor t) {

@@ -16,6 +16,7 @@
 #include "fxx/torch/dispatch/element_sizes.ipp"
 #include "fxx/torch/dispatch/met_constants.ipp"
 #include "fxx/torch/dispatch/recording.ipp"
+#include "fxx/torch/dispatch/size_probe.ipp"
 #include "fxx/torch/dispatch/trace_notes.ipp"
 #include "fxx/torch/dispatch/traced_constants.ipp"
 #include "fxx/torch/dispatch/traced_tensor.ipp"

@@ -14,6 +14,7 @@
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/rules/reroll.hpp"
 #include "fxx/torch/dispatch/dynamic_trace.hpp"
+#include "fxx/torch/dispatch/size_probe.hpp"
 #include "fxx/torch/dispatch/trace_notes.hpp"
 #include "fxx/torch/dispatch/traced_constants.hpp"
 #include "fxx/torch/dispatch/training_flags.hpp"
@@ -159,6 +160,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     refuse_registered(code);
     report.notes = notes_of(code, graph, recorded, options, runs ? &*runs : nullptr);
     if (watch) report.sizes = sizes_read(graph, graph, recorded.reads);
+    if (options.strict) add_probed_sizes(code, inputs, graph, recorded, options, report.sizes);
   }
   if (options.strict && !options.report) refuse_baked(report.sizes);
   const std::vector<FlagUse> uses = flag_uses(graph);

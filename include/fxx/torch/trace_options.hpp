@@ -49,7 +49,8 @@ struct TraceOptions {
   bool check_mutable_operations = false;
   /// Notes the user's source line of every node: 20 us a node for symbols.
   bool record_stack_traces = false;
-  /// Throws TraceError (E322) when a size of a traced tensor became a plain number of the graph, naming the lines.
+  /// Throws TraceError (E322) when a size of a traced tensor became a plain number of the graph, naming the lines. The
+  /// code runs again for every dimension of the inputs, with fake tensors.
   bool strict = false;
   /// Dimensions that may change from call to call; the code is run at several sizes. Throws TraceError (E309, E310)
   /// when the graphs cannot be made one.

@@ -12,6 +12,7 @@
 
 #include "fxx/error.hpp"
 #include "fxx/torch/dispatch/dynamic_trace.hpp"
+#include "fxx/torch/dispatch/size_probe.hpp"
 #include "fxx/torch/dispatch/trace_notes.hpp"
 #include "fxx/trace/sizes.hpp"
 #include "fxx/trace/symbolic.hpp"
@@ -149,6 +150,7 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
     for (std::size_t i = 0; i < out.reads.size() && other.reads.size() == out.reads.size(); ++i)
       if (other.reads[i].value != out.reads[i].value) out.reads[i].varies = true;
   if (options.strict || options.report) report.sizes = sizes_read(traces[0].graph, solved, out.reads);
+  if (options.strict) add_probed_sizes(code, first_inputs, traces[0].graph, out, options, report.sizes);
   inputs = std::move(first_inputs);
   out.graph = std::move(solved);
   out.reads.clear();
