@@ -336,7 +336,7 @@ TEST_CASE("with record_stack_traces, every node but the output has the user's fr
     const bool in_activation = node->name() == "relu" || node->name() == "add";
     CHECK((last.find("activation") != std::string::npos) == in_activation);
     if (last.find(" at ") != std::string::npos) CHECK(last.find("tracer.cpp:") != std::string::npos);
-    CHECK(node->source() == trace);
+    CHECK(node->source() == last);
   }
   Graph appended;
   const Node* x = appended.placeholder("x");
