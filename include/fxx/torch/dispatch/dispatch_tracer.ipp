@@ -1,4 +1,5 @@
-// Bodies of torch/dispatch/dispatch_tracer.hpp.
+// Bodies of torch/dispatch/dispatch_tracer.hpp: one class, the step from an operator call to a node. What it keeps
+// account of lies in the files beside it.
 //
 // Facts and pitfalls behind each step are in docs/design.md, "Tracing at the dispatcher".
 #pragma once
