@@ -29,6 +29,8 @@
 #include "fxx/rewrite/describe.ipp"
 #include "fxx/rewrite/matcher.ipp"
 #include "fxx/rewrite/rewriter.ipp"
+#include "fxx/rewrite/spelling.ipp"
+#include "fxx/rewrite/term_matcher.ipp"
 #include "fxx/runtime/backtrace.ipp"
 #include "fxx/runtime/cache.ipp"
 #include "fxx/runtime/detail/elf.ipp"

@@ -227,6 +227,10 @@ TEST_CASE("strict refuses sizes that are computed with, and lets factors be") {
         std::string::npos);
   CHECK(text_of([](Tensor t) { return t * std::sqrt(static_cast<double>(t.size(1))); }, {wide}).find("%mul(other)") !=
         std::string::npos);
+  CHECK(refused([](Tensor t) {
+    const Tensor a = t.exp(), b = t.sin();
+    return t.size(1) > 7 ? a + a : a + b;  // the same operators on other values
+  }));
   // Sizes that have to be equal change together, and code that takes no other size may read it.
   CHECK(text_of(
             [](Tensor a, Tensor b) {

@@ -56,6 +56,8 @@ using KeywordArguments = detail::Borrowed<KeywordArgument>;
 struct NodeMeta {
   std::string stack_trace;                               // the user's lines, innermost last; empty when not recorded
   std::vector<std::pair<std::string, std::any>> custom;  // what fxx::annotate, or a pass, said of it
+  std::string_view rule;  // the rewrite that made it last; empty for what the user wrote
+  std::string from;       // the name of the node that it stands for, as it was before the first rewrite
 };
 
 namespace detail {

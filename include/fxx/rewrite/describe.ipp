@@ -24,7 +24,7 @@ class TreePrinter {
             counted(tree_.states.size(), "state") + "\n";
     for (const Branch& root : tree_.roots) {
       enter(0, root.op);
-      line(0, "%0 is " + std::string(operators_[0]->name));
+      line(0, "%0 is " + std::string(names_[0]));
       below(root.state, tree_.states.size(), 1);
     }
     return std::move(text_);
@@ -59,14 +59,18 @@ class TreePrinter {
   void enter(std::size_t reg, std::uint64_t op) {
     for (const Entry& rule : tree_.rules)
       for (int i = 0; i < rule.pattern->size; ++i)
-        if (rule.pattern[i].kind == Term::Kind::call && rule.pattern[i].id == op) operators_[reg] = rule.pattern[i].op;
+        if (rule.pattern[i].id == op && (rule.pattern[i].op || rule.pattern[i].kind == Term::Kind::module)) {
+          operators_[reg] = rule.pattern[i].op;
+          names_[reg] = rule.pattern[i].op ? rule.pattern[i].op->name : rule.pattern[i].name;
+        }
   }
   std::string operand(const State& s, std::uint64_t op) {
     enter(s.other.reg, op);
-    return name(s.place) + " = %" + std::to_string(s.other.reg) + " is " + std::string(operators_[s.other.reg]->name);
+    return name(s.place) + " = %" + std::to_string(s.other.reg) + " is " + std::string(names_[s.other.reg]);
   }
   /// "%1.input", "%0.tensors[2]".
   std::string name(Place place) const {
+    if (place.arg == Place::self) return "%" + std::to_string(place.reg);
     const std::string parameter(operators_[place.reg]->parameters[place.arg].name);
     return "%" + std::to_string(place.reg) + "." + parameter +
            (place.item == Place::whole ? "" : "[" + std::to_string(place.item) + "]");
@@ -89,6 +93,9 @@ class TreePrinter {
       case K::optional: return name(s.place) + " is a node or None" + left_out;
       case K::constant: return name(s.place) + " is a constant";
       case K::scalar: return name(s.place) + " is a number" + left_out;
+      case K::sequence: return name(s.place) + " is a list" + left_out;
+      case K::size: return name(s.place) + " is a size" + left_out;
+      case K::condition: return name(s.place) + " is " + std::string(s.condition->name);
       case K::list: return name(s.place) + " is a list of " + std::to_string(s.payload);
       case K::equal: return name(s.place) + " is the same as " + name(s.other);
       default: return "?";
@@ -100,16 +107,18 @@ class TreePrinter {
     std::string captures;
     for (const CapturePlace& capture : tree_.captures.subspan(s.payload, s.other.arg))
       for (int i = 0; i < entry.pattern->size; ++i)
-        if (is_capture(entry.pattern[i]) && entry.pattern[i].id == capture.id) {
-          captures +=
-              (captures.empty() ? ": " : ", ") + std::string(entry.pattern[i].name) + " = " + name(capture.place);
+        if (binds_name(entry.pattern[i]) && entry.pattern[i].id == capture.id) {
+          captures += (captures.empty() ? ": " : ", ") + std::string(entry.pattern[i].name) + " = " +
+                      (capture.constant ? to_string(to_argument(*capture.constant)) : name(capture.place));
           break;
         }
-    return std::string(entry.name) + captures + (entry.conditional ? ", may decline" : "");
+    return std::string(entry.name) + captures + (needs_search(entry.pattern) ? ", searches the rest" : "") +
+           (entry.conditional ? ", may decline" : "");
   }
 
   const TreeView& tree_;
-  const Operator* operators_[max_registers] = {};  // what was found on the way
+  const Operator* operators_[max_registers] = {};  // what was found on the way; null for a module
+  std::string_view names_[max_registers] = {};
   std::string text_;
 };
 

@@ -4,7 +4,8 @@
 // Main names: namespace fxx::pattern, all a rule needs. Cost: light.
 #pragma once
 
-#include "fxx/rewrite/ruleset.hpp"
+#include "fxx/rewrite/describe.hpp"
+#include "fxx/rewrite/phases.hpp"
 
 namespace fxx::inline FXX_ABI::pattern {
 
@@ -21,24 +22,48 @@ namespace tag = ops::tag;
 
 using namespace rewrite::literals;
 using rewrite::_;
+using rewrite::a_constant;
 using rewrite::any_of;
 using rewrite::apply;
 using rewrite::arg;
+using rewrite::between;
+using rewrite::boolean;
+using rewrite::chain;
+using rewrite::complex_valued;
 using rewrite::constant;
+using rewrite::device_is;
+using rewrite::dtype_is;
+using rewrite::each;
+using rewrite::floating;
+using rewrite::integral;
 using rewrite::ints;
 using rewrite::list;
 using rewrite::lit;
 using rewrite::Match;
+using rewrite::maybe;
+using rewrite::memory_is;
+using rewrite::module;
 using rewrite::near;
 using rewrite::none;
+using rewrite::one_user;
+using rewrite::operands_of;
 using rewrite::optional;
+using rewrite::outputs;
+using rewrite::rank_from;
+using rewrite::rank_is;
+using rewrite::rest;
 using rewrite::rule;
 using rewrite::ruleset;
 using rewrite::scalar;
+using rewrite::sequence;
+using rewrite::shape_is;
 using rewrite::siblings;
+using rewrite::size_is;
+using rewrite::sym_int;
 using rewrite::tensor;
 using rewrite::text;
 using rewrite::value;
+using rewrite::with;
 
 inline constexpr auto x = tensor<"x">;
 inline constexpr auto y = tensor<"y">;
@@ -50,6 +75,8 @@ inline constexpr auto s = scalar<"s">;
 }  // namespace fxx::inline FXX_ABI::pattern
 
 namespace fxx::inline FXX_ABI {
+using rewrite::explain;
+using rewrite::phases;
 using rewrite::rule;
 using rewrite::ruleset;
 }  // namespace fxx::inline FXX_ABI

@@ -6,10 +6,14 @@
 
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fxx/ir/graph.hpp"
 #include "fxx/rewrite/pattern.hpp"
+#include "fxx/rewrite/search_patterns.hpp"
+#include "fxx/rewrite/spelling.hpp"
+#include "fxx/rewrite/term_matcher.hpp"
 #include "fxx/rewrite/tree.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
@@ -30,6 +34,7 @@ struct RuleTable {
   const Ask* asks;                // per rule; null: no guard
   const Build* builds;            // per rule; null: built from terms
   const Term* const* results;     // per rule; null: a callable builds
+  const Term* const* searched;    // per rule: its pattern, when the tree does not tell all; null otherwise
   const RuleTable* const* alone;  // per rule: its own tree, for siblings; null otherwise
   const std::uint64_t* shared;    // per rule: the capture that siblings share
   const std::string_view* names;
@@ -46,7 +51,10 @@ class Match {
   Graph& graph() const { return *graph_; }
   Node* root() const { return nodes_[0]; }
   /// The nodes that the pattern's calls matched, root first.
-  std::span<Node* const> nodes() const { return {nodes_, static_cast<std::size_t>(nodes_count_)}; }
+  std::span<Node* const> nodes() const {
+    if (found_) return found_->nodes;
+    return {nodes_, static_cast<std::size_t>(nodes_count_)};
+  }
   int rule() const { return rule_; }
 
   /// What a capture holds; the default of the schema when the argument was left out.
@@ -59,7 +67,40 @@ class Match {
   Node* node(capture<Name, What>) const {
     return get(capture<Name, What>::id).node();
   }
+  template <fixed_string Name, class P>
+  Argument operator[](named_of<Name, P>) const {
+    return get(named_of<Name, P>::id);
+  }
+  /// `rest<"others">`: a list.
+  template <fixed_string Name>
+  Argument operator[](rest_of<Name>) const {
+    return get(rest_of<Name>::id);
+  }
   Argument get(std::uint64_t capture) const;
+
+  /// What one item of an `each`, or one link of a `chain`, holds: `item[x]`.
+  class Item {
+   public:
+    Item(const Match& match, const Found::Item& item) : match_(&match), item_(&item) {}
+    template <class Capture>
+    Argument operator[](Capture) const {
+      for (const Found::Binding& b : item_->bindings)
+        if (b.id == Capture::id) return b.value;
+      return match_->get(Capture::id);
+    }
+
+   private:
+    const Match* match_;
+    const Found::Item* item_;
+  };
+  /// The items that the `each` or `chain` of this name matched, in their order; links from the outermost.
+  template <fixed_string Name>
+  std::vector<Item> group() const {
+    std::vector<Item> items;
+    for (const Found::Item* item : group_items(hash_of(Name.view()))) items.emplace_back(*this, *item);
+    return items;
+  }
+  std::vector<const Found::Item*> group_items(std::uint64_t name) const;
   /// The arguments that captures hold, in the order of the pattern's tests.
   std::vector<Argument> captures() const;
 
@@ -69,19 +110,22 @@ class Match {
     return graph_->call_function(op, args, kwargs);
   }
 
-  /// For siblings: all members in the order of the graph, this one first; else only this one.
+  /// For siblings: all members in the order of the graph, this one first. For several outputs: one for each, in the
+  /// order of the pattern, and all have the same nodes. Else only this one.
   std::span<const Match> members() const {
     return group_ ? std::span<const Match>(*group_) : std::span<const Match>(this, 1);
   }
 
  private:
   friend class MatchEngine;
+  Argument value_of(const CapturePlace& capture) const;
   Graph* graph_ = nullptr;
   Node* nodes_[max_registers] = {};
   const CapturePlace* captures_ = nullptr;
   int captures_count_ = 0, nodes_count_ = 0, rule_ = -1;
   std::uint32_t changed_over_ = 0;  // commutative calls whose arguments were taken the other way round, by register
   const std::vector<Match>* group_ = nullptr;
+  const Found* found_ = nullptr;  // by a search, with all bindings and nodes
 };
 
 /// Numbers the stretches of a graph between mutations that others can see; a rule never matches across two of them.
@@ -112,12 +156,16 @@ class MatchEngine {
       : graph_(graph), rules_(rules), regions_(regions) {}
   /// Walks the tree for `root`; the lowest rule that matches and whose guard agrees ends up in `match`.
   bool match_node(Node* root, Match& match);
+  /// Why the only rule, whose pattern is given, does not match; "" when it does.
+  std::string explain(const Term* pattern, Node* root);
 
  private:
   /// Looks only for members of a family when `shared` is given: matches of rule `only` that share this argument.
-  bool run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only, const Argument* shared);
+  bool run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only, const Argument* shared,
+           int below = 1 << 16);
   bool accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
               const Argument* shared, Match& match);
+  bool accept_search(const Term* pattern, Match& candidate, Match& match);
   bool collect_siblings(Match& match, int rule);
   bool can_be_taken_out(std::span<Node* const> nodes) const;
 
@@ -125,13 +173,20 @@ class MatchEngine {
   const RuleTable& rules_;
   const Regions& regions_;
   std::vector<Match> group_, candidates_;  // siblings: of the match so far, of the one being looked at
+  Found found_;                            // of the match so far
 };
+
+/// What `explain` says of a table of one rule. O(nodes).
+std::string explain_match(const RuleTable& rule, const Term* pattern, Node* root);
+/// Throws RuleError (E403).
+[[noreturn]] void no_such_rule(std::string_view name, std::span<const std::string_view> known);
 
 /// Is every user of `node` one of `nodes`, which are all replaced?
 bool used_within(const Node& node, std::span<Node* const> nodes);
 
-/// Does the value depend on parameters, buffers and constants alone? Looks through a bounded number of pure operators.
-bool is_constant_value(const Node& node);
+/// Could `value`, and what it is computed from, be computed before `place` instead? Not when it needs a node of `nodes`
+/// or is, or comes from, something with an effect.
+bool can_move_before(const Node& value, const Node& place, std::span<Node* const> nodes, const Regions& regions);
 
 }  // namespace fxx::inline FXX_ABI::rewrite
 

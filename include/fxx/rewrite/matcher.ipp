@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "fxx/error.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/rewrite/matcher.hpp"
@@ -29,27 +30,11 @@ FXX_INLINE const Argument* at(Place place, Node* const* nodes, std::uint32_t cha
 }
 FXX_INLINE const Argument* at(Place place, const Registers& regs) { return at(place, regs.nodes, regs.changed_over); }
 FXX_INLINE Argument value_at(Place place, Node* const* nodes, std::uint32_t changed_over) {
+  if (place.arg == Place::self) return nodes[place.reg];
   if (const Argument* a = at(place, nodes, changed_over)) return *a;
   const Parameter& p =
       nodes[place.reg]->operation()->parameters[static_cast<std::size_t>(parameter_at(place, changed_over))];
   return place.item == Place::whole ? to_argument(p.standard, p.type) : Argument();
-}
-/// `mul.Tensor(x, 2)`, as torch.fx and torch.export write it, is mul.Scalar.
-FXX_INLINE std::uint64_t id_of_overload_for_numbers(const Node& node, const Operator& op) {
-  const Operator* other = resolve_overload(op.name.substr(0, op.name.find('.')), node.args(), node.kwargs());
-  if (!other || other->parameters.size() != op.parameters.size()) return op.id;
-  for (std::size_t i = 0; i < op.parameters.size(); ++i)
-    if (other->parameters[i].name != op.parameters[i].name) return op.id;
-  return other->id;
-}
-FXX_INLINE std::uint64_t operator_id(const Node& node) {
-  const Operator* op = operator_of(node);
-  if (!op) return 0;
-  if (op->parameters.size() > 1 && op->parameters[1].type == Type{.base = ValueType::tensor}) [[unlikely]] {
-    const Argument* second = argument_of(node, *op, 1);
-    if (second && second->is_number()) return id_of_overload_for_numbers(node, *op);
-  }
-  return op->id;
 }
 FXX_INLINE Node* operand(const Test& t, const Registers& regs) {
   const Argument* a = at(t.place, regs);
@@ -60,6 +45,7 @@ FXX_INLINE bool holds(const Test& t, const Registers& regs) {
   if (t.kind == K::once) return regs.nodes[t.place.reg]->num_users() == 1;
   if (t.kind == K::equal)
     return value_at(t.place, regs.nodes, regs.changed_over) == value_at(t.other, regs.nodes, regs.changed_over);
+  if (t.kind == K::condition) return t.condition->holds(value_at(t.place, regs.nodes, regs.changed_over));
   const Argument* a = at(t.place, regs);
   if (!a) return t.left_out;
   switch (t.kind) {
@@ -74,38 +60,40 @@ FXX_INLINE bool holds(const Test& t, const Registers& regs) {
     case K::optional: return a->is_node() || a->is_none();
     case K::constant: return a->is_node() && is_constant_value(*a->node());
     case K::scalar: return a->is_number();
+    case K::sequence: return a->is_sequence();
+    case K::size: return is_size_value(*a);
     case K::list: return a->is_sequence() && a->items().size() == t.payload;
     default: return false;
   }
 }
 }  // namespace detail
 
-namespace detail {
-FXX_INLINE bool is_constant_within(const Node& node, int& steps) {
-  if (node.opcode() == Opcode::get_attr) return true;
-  const Operator* op = node.operation();
-  if (steps-- <= 0 || !op || is_impure(node) || has(op->traits, Trait::random)) return false;
-  for (const Node* input : node.all_input_nodes())
-    if (!is_constant_within(*input, steps)) return false;
-  return true;
+FXX_INLINE Argument Match::value_of(const CapturePlace& capture) const {
+  if (capture.constant) return to_argument(*capture.constant);
+  return detail::value_at(capture.place, nodes_, changed_over_);
 }
-}  // namespace detail
-FXX_INLINE bool is_constant_value(const Node& node) {
-  int steps = 256;
-  return detail::is_constant_within(node, steps);
-}
-
 FXX_INLINE Argument Match::get(std::uint64_t capture) const {
+  if (found_) return found_->get(capture);
   for (int i = 0; i < captures_count_; ++i)
-    if (captures_[i].id == capture) return detail::value_at(captures_[i].place, nodes_, changed_over_);
+    if (captures_[i].id == capture) return value_of(captures_[i]);
   return {};
 }
 
 FXX_INLINE std::vector<Argument> Match::captures() const {
   std::vector<Argument> values;
-  for (int i = 0; i < captures_count_; ++i)
-    values.push_back(detail::value_at(captures_[i].place, nodes_, changed_over_));
+  if (found_)
+    for (const Found::Binding& b : found_->bindings) values.push_back(b.value);
+  else
+    for (int i = 0; i < captures_count_; ++i) values.push_back(value_of(captures_[i]));
   return values;
+}
+
+FXX_INLINE std::vector<const Found::Item*> Match::group_items(std::uint64_t name) const {
+  std::vector<const Found::Item*> items;
+  if (found_)
+    for (const Found::Item& item : found_->items)
+      if (item.group == name) items.push_back(&item);
+  return items;
 }
 
 FXX_INLINE Regions::Regions(const Graph& graph) {
@@ -157,6 +145,14 @@ FXX_INLINE bool MatchEngine::can_be_taken_out(std::span<Node* const> nodes) cons
 
 FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
                                     const Argument* shared, Match& match) {
+  if (const Term* pattern = table.searched[state.rule]) {
+    Match candidate;
+    candidate.graph_ = &graph_;
+    candidate.nodes_[0] = regs.nodes[0];
+    candidate.nodes_count_ = 1;
+    candidate.rule_ = rule;
+    return accept_search(pattern, candidate, match);
+  }
   const int registers = state.other.reg;
   if (!can_be_taken_out({regs.nodes, static_cast<std::size_t>(registers)})) return false;
   Match candidate;
@@ -181,6 +177,62 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
   return true;
 }
 
+FXX_INLINE bool can_move_before(const Node& value, const Node& place, std::span<Node* const> nodes,
+                                const Regions& regions) {
+  std::vector<const Node*> pending = {&value}, seen = {&value};
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    const Node& node = *pending[i];
+    if (node.is_before(place)) continue;
+    if (std::find(nodes.begin(), nodes.end(), &node) != nodes.end() || is_impure(node)) return false;
+    const Operator* op = operator_of(node);
+    if ((op && has(op->traits, Trait::random)) || !regions.effects().empty()) return false;
+    for (const Node* input : node.all_input_nodes())
+      if (std::find(seen.begin(), seen.end(), input) == seen.end()) {
+        seen.push_back(input);
+        pending.push_back(input);
+      }
+  }
+  return true;
+}
+
+FXX_INLINE bool MatchEngine::accept_search(const Term* pattern, Match& candidate, Match& match) {
+  TermMatcher search;
+  const bool found = search.match(pattern, candidate.root(), [&](const Found& so_far) {
+    if (!can_be_taken_out(so_far.nodes)) return false;
+    candidate.found_ = &so_far;
+    candidates_.clear();
+    if (so_far.roots.size() > 1) {
+      for (Node* root : so_far.roots) {
+        Match output = candidate;
+        output.nodes_[0] = root;
+        candidates_.push_back(output);
+      }
+      const Node& first = **std::min_element(so_far.roots.begin(), so_far.roots.end(),
+                                             [](const Node* a, const Node* b) { return a->is_before(*b); });
+      bool early = true;
+      for (const Found::Binding& b : so_far.bindings)
+        for_each_node(b.value, [&](const Node* n) {
+          const bool matched = std::find(so_far.nodes.begin(), so_far.nodes.end(), n) != so_far.nodes.end();
+          early = early && (matched || n->is_before(first) || can_move_before(*n, first, so_far.nodes, regions_));
+        });
+      if (!early) return false;
+      candidate.group_ = &candidates_;
+    }
+    const int rule = candidate.rule_;
+    return !rules_.asks[rule] || rules_.asks[rule](rules_.objects[rule], candidate);
+  });
+  if (!found) return false;
+  found_ = search.take();
+  candidate.found_ = &found_;
+  if (candidate.group_) {
+    group_.swap(candidates_);
+    for (Match& output : group_) output.found_ = &found_;
+    candidate.group_ = &group_;
+  }
+  match = candidate;
+  return true;
+}
+
 FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
   const Argument shared = match.get(rules_.shared[rule]);
   if (!shared.is_node()) return false;
@@ -191,7 +243,7 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
   std::vector<Match>& found = candidates_;
   found.clear();
   for (Node* user : shared.node()->users()) {
-    const std::uint16_t pc = alone.root(detail::operator_id(*user));
+    const std::uint16_t pc = alone.root(operator_id(*user));
     Match member;
     if (!pc || !run(alone, pc, user, member, rule, &shared)) continue;
     if (!regions_.none() && regions_.of(*user) != regions_.of(*first)) continue;
@@ -213,23 +265,58 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
 }
 
 FXX_INLINE bool MatchEngine::match_node(Node* root, Match& match) {
-  const std::uint16_t pc = rules_.root(detail::operator_id(*root));
-  return pc && run(rules_, pc, root, match, -1, nullptr);
+  const std::uint16_t pc = rules_.root(operator_id(*root));
+  bool found = pc && run(rules_, pc, root, match, -1, nullptr);
+  if (const Operator* op = root->operation(); op && op->mutates) [[unlikely]] {
+    const std::uint64_t twin = functional_id(*root);
+    const std::uint16_t other = twin ? rules_.root(twin) : std::uint16_t{0};
+    if (other && run(rules_, other, root, match, -1, nullptr, found ? match.rule() : 1 << 16)) found = true;
+  }
+  return found;
+}
+
+FXX_INLINE std::string MatchEngine::explain(const Term* pattern, Node* root) {
+  Match match;
+  if (match_node(root, match)) return {};
+  std::string why;
+  bool whole = false;
+  TermMatcher search(true);
+  search.match(pattern, root, [&](const Found& found) {
+    whole = true;
+    if (!can_be_taken_out(found.nodes))
+      why = "all of it is there, but between its nodes memory is written to, or what they write somebody else sees";
+    else if (rules_.alone[0]) why = "it has no siblings that match too";
+    else if (rules_.asks[0]) why = "all of it is there, but its guard declines";
+    else why = "all of it is there, but its outputs cannot be computed in one place";
+    return false;
+  });
+  return "rule '" + std::string(rules_.names[0]) + "' does not match %" + std::string(root->name()) + ": " +
+         (whole ? why : search.reason());
+}
+FXX_INLINE std::string explain_match(const RuleTable& rule, const Term* pattern, Node* root) {
+  for (const Node* n : root->graph().nodes()) operator_of(*n);
+  const Regions regions(root->graph());
+  return MatchEngine(root->graph(), rule, regions).explain(pattern, root);
+}
+FXX_INLINE void no_such_rule(std::string_view name, std::span<const std::string_view> known) {
+  std::string names;
+  for (std::string_view k : known) names += (names.empty() ? "'" : ", '") + std::string(k) + "'";
+  throw RuleError(ErrorId::no_such_rule,
+                  "explain: the set has no rule '" + std::string(name) + "'; its rules are " + names);
 }
 
 FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only,
-                                 const Argument* shared) {
+                                 const Argument* shared, int below) {
   using K = Test::Kind;
-  constexpr int none = 1 << 16;
   detail::Registers regs;
   regs.nodes[0] = root;
-  int best = none;
+  int best = below;
   for (;;) {
     const State& s = table.states[pc];
     switch (s.kind) {
       case K::op: {
         Node* n = s.rule < best ? detail::operand(s, regs) : nullptr;
-        if (n && detail::operator_id(*n) == s.payload) {
+        if (n && calls_operator(*n, s.payload)) {
           regs.nodes[s.other.reg] = n;
           ++pc;
         } else {
@@ -241,11 +328,16 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
         Node* n = detail::operand(s, regs);
         pc = s.fail;
         if (!n) continue;
-        const std::uint64_t id = detail::operator_id(*n);
         const Branch *first = table.edges + s.payload, *last = first + s.edges;
-        const Branch* found =
-            std::lower_bound(first, last, id, [](const Branch& b, std::uint64_t op) { return b.op < op; });
-        if (found != last && found->op == id) {
+        const auto branch = [&](std::uint64_t id) {
+          const Branch* at =
+              std::lower_bound(first, last, id, [](const Branch& b, std::uint64_t op) { return b.op < op; });
+          return at != last && at->op == id ? at : last;
+        };
+        const Branch* found = branch(operator_id(*n));
+        if (found == last && n->operation() && n->operation()->mutates) [[unlikely]]
+          found = branch(functional_id(*n));
+        if (found != last) {
           regs.nodes[s.other.reg] = n;
           pc = found->state;
         }
@@ -260,7 +352,7 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
         pc = (regs.changed_over >> s.place.reg) & 1 ? s.fail : static_cast<std::uint16_t>(pc + 1);
         continue;
       case K::jump: pc = s.fail; continue;
-      case K::halt: return best < none;
+      case K::halt: return best < below;
       case K::accept:
         ++pc;
         if (s.rule < best && accept(table, s, regs, only >= 0 ? only : s.rule, shared, match)) best = s.rule;

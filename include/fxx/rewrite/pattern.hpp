@@ -6,6 +6,10 @@
 //   p | q          either                          list(p, q)    a list of these items
 //   relu(x), conv2d(x, w, b), arg<"dim">(-1_c)     calls, positional or by keyword (rewrite/functions.hpp)
 //   p.once()       the call's result has one user  siblings(x, linear(x, w, b))  all such users of x together
+//   p.where(rank_is<4>)  that also fulfils a condition (rewrite/conditions.hpp)   sequence<"dims">  a list
+//   p.as<"n">()    whose node is captured          sym_int<"n">  an integer, or a size that a node computes
+//   rest<"others">, each(p), operands_of(op)(p, q), maybe(f, p), chain(f, p), module<"Class">(x), outputs(p, q):
+//   rewrite/search_patterns.hpp
 //
 // A parameter that a pattern leaves out must have its default value in the graph. The same capture twice must bind
 // equal arguments. Commutative operators match in either order.
@@ -18,6 +22,7 @@
 
 #include "fxx/meta/fixed_string.hpp"
 #include "fxx/ops/operation.hpp"
+#include "fxx/rewrite/conditions.hpp"
 #include "fxx/rewrite/term.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
@@ -28,16 +33,37 @@ struct pattern_base {
 template <class P>
 concept Pattern = std::is_base_of_v<pattern_base, P>;
 
+template <class P, class... Conditions>
+struct where_of;
+template <fixed_string Name, class P>
+struct named_of;
+
+/// What may follow a pattern after a dot.
+template <class Self>
+struct followed : pattern_base {
+  /// Matches only values that fulfil all conditions: those of rewrite/conditions.hpp, or a callable without captures
+  /// that takes an `Argument`, a `Node`, a `TensorMeta` or a `double` and says true or false.
+  template <class... Conditions>
+  consteval where_of<Self, Conditions...> where(Conditions...) const {
+    return {};
+  }
+  /// Captures the node that matches; the same name twice is the same node.
+  template <fixed_string Name>
+  consteval named_of<Name, Self> as() const {
+    return {};
+  }
+};
+
 /// Binds an argument.
 template <fixed_string Name, Term::Kind What>
-struct capture : pattern_base {
+struct capture : followed<capture<Name, What>> {
   static constexpr int size = 1;
   static constexpr Term::Kind kind = What;
   static constexpr std::uint64_t id = hash_of(Name.view());
   static constexpr void emit(Term*& out) { *out++ = {.kind = What, .id = id, .name = Name.view()}; }
 };
 
-struct wildcard : pattern_base {
+struct wildcard : followed<wildcard> {
   static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::any;
   static constexpr void emit(Term*& out) { *out++ = {.kind = Term::Kind::any}; }
@@ -90,11 +116,10 @@ struct none_literal : pattern_base {
 };
 
 template <class P>
-struct single : pattern_base {
+struct single : followed<single<P>> {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = Term::Kind::call;
   static constexpr int size = P::size;
-  using tag = typename P::tag;
   static constexpr void emit(Term*& out) {
     Term* self = out;
     P::emit(out);
@@ -140,7 +165,7 @@ constexpr void emit_argument(Term*& out) {
 }  // namespace detail
 
 template <class Tag, class... Args>
-struct call : pattern_base {
+struct call : followed<call<Tag, Args...>> {
   using tag = Tag;
   static constexpr bool mistaken = (false || ... || Args::mistaken);
   static constexpr Term::Kind kind = Term::Kind::call;
@@ -160,7 +185,7 @@ struct call : pattern_base {
 };
 
 template <class... Ps>
-struct either : pattern_base {
+struct either : followed<either<Ps...>> {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
   static constexpr Term::Kind kind = Term::Kind::alternatives;
   static constexpr int size = 1 + (Ps::size + ...);
@@ -194,12 +219,29 @@ consteval list_of<Ps...> list(Ps...) {
   return {};
 }
 
+namespace detail {
+constexpr bool binds_outside(const Term* all, int n, int first, int last, std::uint64_t id) {
+  for (int i = 0; i < n; ++i)
+    if ((i < first || i >= last) && binds_name(all[i]) && all[i].id == id) return true;
+  return false;
+}
+/// A name that stands inside of an `each` or `chain` and outside of it too is one value for all of them.
+constexpr void mark_shared(Term* all, int n) {
+  for (int i = 0; i < n; ++i) {
+    if (all[i].kind != Term::Kind::each && all[i].kind != Term::Kind::chain) continue;
+    const int first = i + 1, last = first + (all[i].kind == Term::Kind::each ? all[i].size - 1 : all[first].size);
+    for (int k = first; k < last; ++k)
+      if (binds_name(all[k]) && binds_outside(all, n, first, last, all[k].id)) all[k].shared = true;
+  }
+}
+}  // namespace detail
 /// The terms of one pattern, computed once a type.
 template <class P>
 constexpr auto flatten() {
   std::array<Term, P::size> terms{};
   Term* out = terms.data();
   P::emit(out);
+  detail::mark_shared(terms.data(), P::size);
   return terms;
 }
 template <class P>
@@ -208,9 +250,40 @@ inline constexpr auto flat = flatten<P>();
 template <class P>
 consteval bool binds(std::uint64_t id) {
   for (const Term& t : flat<P>)
-    if (is_capture(t) && t.id == id) return true;
+    if (binds_name(t) && t.id == id) return true;
   return false;
 }
+
+/// `p.where(conditions...)`.
+template <class P, class... Conditions>
+struct where_of : followed<where_of<P, Conditions...>> {
+  static constexpr bool mistaken = P::mistaken;
+  static constexpr Term::Kind kind = P::kind;
+  static constexpr int size = int(sizeof...(Conditions)) + P::size;
+  using pattern = P;
+  static constexpr void emit(Term*& out) {
+    int left = size;
+    ((*out++ = {.kind = Term::Kind::where,
+                .children = 1,
+                .size = std::uint16_t(left--),
+                .condition = &condition_of<Conditions>}),
+     ...);
+    P::emit(out);
+  }
+};
+/// `p.as<"name">()`.
+template <fixed_string Name, class P>
+struct named_of : followed<named_of<Name, P>> {
+  static constexpr bool mistaken = P::mistaken;
+  static constexpr Term::Kind kind = P::kind;
+  static constexpr int size = 1 + P::size;
+  static constexpr std::uint64_t id = hash_of(Name.view());
+  using pattern = P;
+  static constexpr void emit(Term*& out) {
+    *out++ = {.kind = Term::Kind::named, .children = 1, .size = size, .id = id, .name = Name.view()};
+    P::emit(out);
+  }
+};
 
 /// All users of `shared` that match `P` alone, two or more, as one match; the replacement is a callable.
 template <class Shared, class P>
@@ -230,12 +303,16 @@ inline constexpr bool is_siblings<siblings_of<Shared, P>> = true;
 template <fixed_string Name, Term::Kind What, Pattern P>
 consteval auto siblings(capture<Name, What>, P) {
   using Shared = capture<Name, What>;
-  constexpr bool tensor = What == Term::Kind::tensor, bound = P::mistaken || binds<P>(Shared::id);
+  constexpr bool tensor = What == Term::Kind::tensor, bound = P::mistaken || binds<P>(Shared::id),
+                 plain = !needs_search(flat<P>.data());
   static_assert(tensor, "fxx::siblings: the first argument is the tensor that they share: a capture tensor<\"x\">");
   static_assert(bound || !tensor,
                 "fxx::siblings: the pattern of the siblings does not use the tensor that they share; "
                 "capture it under the same name");
-  if constexpr (tensor && bound) return siblings_of<Shared, P>{};
+  static_assert(plain,
+                "fxx::siblings: the pattern of the siblings holds rest, each, chain, operands_of or a module; siblings "
+                "are matched by plain calls");
+  if constexpr (tensor && bound && plain) return siblings_of<Shared, P>{};
   else return mistake{};
 }
 
@@ -259,6 +336,8 @@ constexpr Given given() {
   if constexpr (is_keyword<P>) {
     g = given<typename P::pattern>();
     g.keyword = P::name;
+  } else if constexpr (requires { typename P::pattern; }) {
+    return given<typename P::pattern>();
   } else if constexpr (P::kind == Term::Kind::alternatives) {
     g.members = givens<P>::all;
     g.count = sizeof(givens<P>::all) / sizeof(Given);
@@ -285,7 +364,11 @@ constexpr bool could_be(Given g, const Type& type) {
     case K::optional: return type.base == ValueType::tensor && !type.list;
     case K::scalar:
     case K::near: return (number || type.base == ValueType::other) && (!type.list || type.list_size > 0);
-    case K::list: return type.list || type.base == ValueType::other;
+    case K::size: return number || type.base == ValueType::other;
+    case K::list:
+    case K::sequence: return type.list || type.base == ValueType::other;
+    case K::rest:
+    case K::each: return false;
     case K::literal:
       if (type.base == ValueType::other) return true;
       switch (g.literal) {
@@ -427,6 +510,10 @@ template <fixed_string Name>
 inline constexpr capture<Name, Term::Kind::constant> constant{};
 template <fixed_string Name>
 inline constexpr capture<Name, Term::Kind::scalar> scalar{};
+template <fixed_string Name>
+inline constexpr capture<Name, Term::Kind::sequence> sequence{};
+template <fixed_string Name>
+inline constexpr capture<Name, Term::Kind::size> sym_int{};
 template <fixed_string Name>
 inline constexpr capture<Name, Term::Kind::value> value{};
 inline constexpr wildcard _{};

@@ -19,6 +19,8 @@ struct RuleTable;
 struct RewriteOptions {
   /// Rewrites after which to stop; 0: 1000 + 100 for every node.
   std::size_t limit = 0;
+  /// Whether the report tells of every single rewrite, in RewriteReport::firings.
+  bool record = false;
 };
 
 struct RewriteReport {
@@ -26,10 +28,15 @@ struct RewriteReport {
     std::string rule;
     std::size_t times = 0;
   };
+  /// One rewrite: `node`, of that line of the user's code, went.
+  struct Firing {
+    std::string rule, node, source;
+  };
   std::size_t rewrites = 0, visited = 0;
   std::size_t nodes_before = 0, nodes_after = 0;
   bool stopped_at_limit = false;
-  std::vector<Fired> fired;  // one per rule, in their order
+  std::vector<Fired> fired;     // one per rule, in their order
+  std::vector<Firing> firings;  // in the order in which they happened; only with RewriteOptions::record
 
   /// How often the rule fired; 0 for a name that is not there.
   std::size_t operator[](std::string_view rule) const {
@@ -39,6 +46,8 @@ struct RewriteReport {
   }
   /// "fold batch norm: 20, relu twice: 1": the rules that fired.
   std::string to_string() const;
+  /// Adds what a later run over the same graph reports. Rules of one name are one.
+  void add(RewriteReport later);
 };
 
 /// Throws whatever a guard or a callable replacement throws, after removing what the callable built; RuleError (E402)

@@ -25,6 +25,7 @@ class Rewriter {
         rules_(rules),
         regions_((resolve(graph), graph)),
         engine_(graph, rules, regions_),
+        options_(options),
         first_of_run_(graph.index_bound()) {
     report_.fired.resize(static_cast<std::size_t>(rules.count));
     for (int i = 0; i < rules.count; ++i) report_.fired[static_cast<std::size_t>(i)].rule = rules.names[i];
@@ -91,18 +92,21 @@ class Rewriter {
     }
     const auto rule = static_cast<std::size_t>(m.rule());
     const std::uint32_t first_fresh = graph_.index_bound();
+    Node* first = n;  // several outputs are replaced before the first of them
+    for (const Match& member : m.members())
+      if (member.root()->is_before(*first)) first = member.root();
     std::vector<Argument> results;
     {
-      const InsertPoint point = graph_.inserting_before(n);
+      const InsertPoint point = graph_.inserting_before(first);
       try {
         if (const Term* t = rules_.results[rule]) {
           results = results_of(build(t, m), m, false);
         } else {
           results = results_of(rules_.builds[rule](rules_.objects[rule], m), m, true);
-          for (const Argument& result : results) check_order(*result.node(), m, first_fresh);
+          for (const Argument& result : results) check_order(*result.node(), m, *first, first_fresh);
         }
       } catch (...) {
-        drop_fresh(n, first_fresh);
+        drop_fresh(first, first_fresh);
         throw;
       }
     }
@@ -112,16 +116,21 @@ class Rewriter {
     };
     for (std::size_t i = 0; i < results.size() && !regions_.effects().empty(); ++i)
       if (!keeps(i)) results.clear();
-    if (results.empty()) return drop_fresh(n, first_fresh);
+    if (results.empty()) return drop_fresh(first, first_fresh);
     ++report_.rewrites;
     ++report_.fired[rule].times;
+    if (options_.record)
+      for (const Match& member : members)
+        report_.firings.push_back(
+            {std::string(rules_.names[m.rule()]), std::string(member.root()->name()), member.root()->source()});
     queued_.resize(graph_.index_bound());
     // Hoisting puts old nodes between the new ones, so these are gathered first.
     std::vector<Node*> built;
-    for (Node* fresh = n->prev(); fresh && fresh->index() >= first_fresh; fresh = fresh->prev()) built.push_back(fresh);
+    for (Node* fresh = first->prev(); fresh && fresh->index() >= first_fresh; fresh = fresh->prev())
+      built.push_back(fresh);
     for (Node* fresh : built) {
       for (Node* input : fresh->all_input_nodes()) hoist(input, fresh);
-      regions_.place(*fresh, *n);
+      regions_.place(*fresh, *first);
       push(fresh);
     }
     for (std::size_t i = 0; i < members.size(); ++i) {
@@ -138,12 +147,17 @@ class Rewriter {
   }
 
   /// Throws RuleError when what was built uses the node that it replaces, or values that are not there yet.
-  void check_order(const Node& result, const Match& m, std::uint32_t first_fresh) const {
+  void check_order(const Node& result, const Match& m, const Node& first, std::uint32_t first_fresh) const {
+    std::vector<Node*> replaced;
+    for (const Match& member : m.members())
+      replaced.insert(replaced.end(), member.nodes().begin(), member.nodes().end());
     std::vector<const Node*> pending = {&result};
     std::unordered_set<const Node*> seen = {&result};
     for (std::size_t i = 0; i < pending.size(); ++i) {
       const Node& node = *pending[i];
-      const bool late = !node.is_before(*m.root()) && !(m.members().size() > 1 && is_constant_value(node));
+      const bool late =
+          !node.is_before(first) &&
+          !(m.members().size() > 1 && (is_constant_value(node) || can_move_before(node, first, replaced, regions_)));
       if (&node.graph() != &graph_ || node.is_erased() || late)
         throw RuleError(ErrorId::replacement_invalid,
                         "rewrite: the replacement of rule '" + std::string(rules_.names[m.rule()]) + "' uses '" +
@@ -216,7 +230,8 @@ class Rewriter {
     const std::size_t members = m.members().size();
     if (may_decline && (built.is_none() || (built.is_node() && built.node() == m.root()))) return {};
     std::vector<Argument> results;
-    if (built.is_sequence() && rules_.alone[m.rule()]) results.assign(built.items().begin(), built.items().end());
+    if (built.is_sequence() && (rules_.alone[m.rule()] || members > 1))
+      results.assign(built.items().begin(), built.items().end());
     else results.push_back(std::move(built));
     bool fits = results.size() == members;
     for (const Argument& r : results) fits = fits && r.is_node();
@@ -224,8 +239,8 @@ class Rewriter {
       throw RuleError(ErrorId::replacement_invalid,
                       "rewrite: rule '" + std::string(rules_.names[m.rule()]) + "' returned " + to_text(results) +
                           "; a replacement is a node, or for " +
-                          "siblings a list of as many nodes as there are members (" + std::to_string(members) +
-                          "), or None to decline",
+                          "siblings and outputs a list of as many nodes as there are members (" +
+                          std::to_string(members) + "), or None to decline",
                       {format_node(*m.root())});
     return results;
   }
@@ -253,15 +268,64 @@ class Rewriter {
         }
         return graph_.call_function(*self.op, args, kwargs);
       }
+      case K::outputs:
       case K::list: {
         std::vector<Argument> items;
-        for (int i = 0; i < self.children; ++i) items.push_back(build_next(t, m));
+        for (int i = 0; i < self.children; ++i) build_into(items, t, m);
         return Argument::list(std::move(items));
+      }
+      case K::operands: {
+        t += self.id;  // the operators, of which the first is called
+        std::vector<Argument> operands;
+        for (int i = static_cast<int>(self.id); i < self.children; ++i) build_into(operands, t, m);
+        return build_chain(*self.op, operands, m);
       }
       case K::literal:
       case K::near: return to_argument(self.value);
-      default: return m.get(self.id);
+      default: {
+        if (item_)
+          for (const Found::Binding& b : item_->bindings)
+            if (b.id == self.id) return b.value;
+        return m.get(self.id);
+      }
     }
+  }
+  /// One value, or as many as a `rest` or an `each` stands for.
+  void build_into(std::vector<Argument>& values, const Term*& t, const Match& m) {
+    if (t->kind == Term::Kind::rest) {
+      const Argument all = m.get(t->id);
+      if (all.is_sequence()) values.insert(values.end(), all.items().begin(), all.items().end());
+      ++t;
+    } else if (t->kind == Term::Kind::each) {
+      const Term* after = t + t->size;
+      for (const Found::Item* item : m.group_items(t->id)) {
+        const Term* inner = t + 1;
+        item_ = item;
+        values.push_back(build_next(inner, m));
+      }
+      item_ = nullptr;
+      t = after;
+    } else {
+      values.push_back(build_next(t, m));
+    }
+  }
+  /// a + b + c from the left, numbers last: operators take them second. One operand alone is itself.
+  Argument build_chain(const Operator& op, std::vector<Argument>& operands, const Match& m) {
+    std::stable_partition(operands.begin(), operands.end(), [](const Argument& a) { return a.is_node(); });
+    if (operands.empty())
+      throw RuleError(ErrorId::replacement_invalid,
+                      "rewrite: the replacement of rule '" + std::string(rules_.names[m.rule()]) +
+                          "' is a chain of no operands; give it one that is always there",
+                      {format_node(*m.root())});
+    Argument chain = operands[0];
+    std::string name(op.name_space());
+    name.append("::").append(op.base_name());
+    for (std::size_t i = 1; i < operands.size(); ++i) {
+      const Argument both[] = {chain, operands[i]};
+      const Operator* fitting = operands[i].is_node() ? &op : resolve_overload(name, both, {});
+      chain = graph_.call_function(fitting ? *fitting : op, {chain, operands[i]});
+    }
+    return chain;
   }
 
   void replace(const Match& m, Node* fresh, std::uint32_t first_fresh) {
@@ -273,7 +337,10 @@ class Rewriter {
       if (!old->type().empty()) fresh->set_type(old->type());
       fresh->set_location(old->location());
       fresh->set_module_stack(old->module_stack());
-      if (old->has_meta()) fresh->meta() = old->meta();
+      NodeMeta& meta = fresh->meta();
+      if (old->has_meta()) meta = old->meta();
+      meta.rule = rules_.names[m.rule()];
+      if (meta.from.empty()) meta.from = old->name();
     }
     old->replace_all_uses_with(fresh);
     remove(m);
@@ -320,6 +387,8 @@ class Rewriter {
   const RuleTable& rules_;
   Regions regions_;
   MatchEngine engine_;
+  const Found::Item* item_ = nullptr;  // what `each` on the right is building
+  const RewriteOptions options_;
   std::size_t limit_ = 0;
   const std::uint32_t first_of_run_;  // nodes with a higher index are made here
   std::vector<Node*> work_;
@@ -331,6 +400,21 @@ class Rewriter {
 
 FXX_INLINE RewriteReport rewrite_graph(Graph& graph, const RuleTable& rules, const RewriteOptions& options) {
   return detail::Rewriter(graph, rules, options).run();
+}
+
+FXX_INLINE void RewriteReport::add(RewriteReport later) {
+  if (fired.empty() && rewrites == 0 && visited == 0) nodes_before = later.nodes_before;
+  rewrites += later.rewrites;
+  visited += later.visited;
+  nodes_after = later.nodes_after;
+  stopped_at_limit = stopped_at_limit || later.stopped_at_limit;
+  for (Fired& f : later.fired) {
+    const auto known = std::find_if(fired.begin(), fired.end(), [&](const Fired& k) { return k.rule == f.rule; });
+    if (known == fired.end()) fired.push_back(std::move(f));
+    else known->times += f.times;
+  }
+  firings.insert(firings.end(), std::make_move_iterator(later.firings.begin()),
+                 std::make_move_iterator(later.firings.end()));
 }
 
 FXX_INLINE std::string RewriteReport::to_string() const {

@@ -14,15 +14,45 @@ class Match;
 
 namespace detail {
 
-/// Index of the first capture in `r` that `p` does not bind, or -1.
+/// Is the term inside of an `each` or a `chain` of the pattern, and only there?
+constexpr bool bound_in_groups_only(const Term* p, std::uint64_t id) {
+  bool inside = false;
+  for (int i = 0; i < p->size; ++i) {
+    if (p[i].kind == Term::Kind::each || p[i].kind == Term::Kind::chain) {
+      const int last = i + (p[i].kind == Term::Kind::each ? p[i].size : 1 + p[i + 1].size);
+      for (int k = i + 1; k < last; ++k) inside = inside || (binds_name(p[k]) && p[k].id == id && !p[k].shared);
+      i = last - 1;
+    } else if (binds_name(p[i]) && p[i].id == id) {
+      return false;
+    }
+  }
+  return inside;
+}
+/// Index of the first name in `r` that `p` does not bind, or -1. What an `each` of the pattern binds, an `each` of the
+/// same name may use.
 constexpr int first_unbound(const Term* p, const Term* r) {
+  int group_end = 0;
   for (int i = 0; i < r->size; ++i) {
-    if (!is_capture(r[i])) continue;
+    const bool group = r[i].kind == Term::Kind::each;
+    if (!group && !is_capture(r[i]) && r[i].kind != Term::Kind::rest) continue;
     bool found = false;
-    for (int k = 0; k < p->size && !found; ++k) found = is_capture(p[k]) && p[k].id == r[i].id;
-    if (!found) return i;
+    for (int k = 0; k < p->size && !found; ++k)
+      found = (group ? p[k].kind == Term::Kind::each || p[k].kind == Term::Kind::chain : binds_name(p[k])) &&
+              p[k].id == r[i].id;
+    if (!found || (!group && i >= group_end && bound_in_groups_only(p, r[i].id))) return i;
+    if (group) group_end = i + r[i].size;
   }
   return -1;
+}
+constexpr bool has_nested_groups(const Term* p) {
+  int end = 0;
+  for (int i = 0; i < p->size; ++i) {
+    const bool each = p[i].kind == Term::Kind::each;
+    if (!each && p[i].kind != Term::Kind::chain) continue;
+    if (i < end) return true;
+    end = i + (each ? p[i].size : 1 + p[i + 1].size);
+  }
+  return false;
 }
 /// Index of a capture that stands for two kinds of argument, or -1.
 constexpr int first_of_two_kinds(const Term* p) {
@@ -32,8 +62,14 @@ constexpr int first_of_two_kinds(const Term* p) {
   return -1;
 }
 constexpr bool has_hole(const Term* r) {
-  for (int i = 0; i < r->size; ++i)
-    if (r[i].kind == Term::Kind::any || r[i].kind == Term::Kind::alternatives) return true;
+  using K = Term::Kind;
+  for (int i = 0; i < r->size; ++i) {
+    const K kind = r[i].kind;
+    if (kind == K::any && !r[i].op) return true;
+    if (kind == K::alternatives || is_wrapper(r[i]) || kind == K::chain || kind == K::hole || kind == K::module ||
+        (kind == K::outputs && i > 0))
+      return true;
+  }
   return false;
 }
 /// Some part of the result `r` is matched by `p` whatever the captures hold.
@@ -43,12 +79,17 @@ constexpr bool matches_own_result(const Term* p, const Term* r) {
   return false;
 }
 constexpr bool starts_with_call(const Term* p) {
-  if (p->kind != Term::Kind::alternatives) return p->kind == Term::Kind::call;
+  using K = Term::Kind;
+  if (is_wrapper(*p)) return starts_with_call(p + 1);
+  if (p->kind == K::chain) return p->value.integer > 0;
+  if (p->kind != K::alternatives && p->kind != K::outputs)
+    return p->kind == K::call || p->kind == K::operands || p->kind == K::module;
   const Term* child = p + 1;
   for (int i = 0; i < p->children; ++i, child += child->size)
     if (!starts_with_call(child)) return false;
   return true;
 }
+constexpr int outputs_of(const Term* p) { return p->kind == Term::Kind::outputs ? p->children : 1; }
 
 template <std::size_t N>
 struct word {
@@ -95,9 +136,10 @@ consteval bool check_pattern() {
     capture_has_one_kind<word<flat<P>[two].name.size()>(flat<P>[two].name), false>();
     return false;
   } else {
-    constexpr bool with_call = starts_with_call(flat<P>.data());
+    constexpr bool with_call = starts_with_call(flat<P>.data()), nested = has_nested_groups(flat<P>.data());
     begins_with_call<with_call>();
-    return with_call;
+    static_assert(!nested, "fxx::rule: each and chain do not stand inside of each other");
+    return with_call && !nested;
   }
 }
 template <class P, class R>
@@ -109,6 +151,10 @@ consteval void check_replacement() {
     static_assert(!has_hole(flat<R>.data()),
                   "fxx::rule: the replacement holds a wildcard or alternatives, so there is nothing definite to build; "
                   "name a capture instead");
+    static_assert(
+        has_hole(flat<R>.data()) || outputs_of(flat<P>.data()) == outputs_of(flat<R>.data()),
+        "fxx::rule: the replacement has another number of outputs than the pattern; outputs(...) stand on both "
+        "sides, as many");
   }
 }
 
@@ -143,6 +189,7 @@ struct rule_of {
   static constexpr bool builds = !Pattern<R>;  // a callable builds the result
   static constexpr bool guarded = !std::is_same_v<Guard, always>;
   static constexpr bool grouped = is_siblings<P>;
+  static constexpr bool searched = needs_search(flat<P>.data());
   static constexpr bool conditional = builds || guarded;  // may decline a match
   [[no_unique_address]] R build;
   [[no_unique_address]] Guard guard;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <boost/hana/concat.hpp>
+#include <boost/hana/for_each.hpp>
 #include <boost/hana/tuple.hpp>
 #include <boost/hana/unpack.hpp>
 #include <string>
@@ -34,11 +35,18 @@ struct Fault {
 
 /// Every choice of the alternatives at the top of `t` is covered by `p`.
 constexpr bool covers_all(const Term* p, const Term* t) {
+  while (is_wrapper(*t) && p->kind != Term::Kind::where) ++t;
   if (t->kind != Term::Kind::alternatives) return covers(p, t);
   const Term* child = t + 1;
   for (int i = 0; i < t->children; ++i, child += child->size)
     if (!covers_all(p, child)) return false;
   return true;
+}
+
+/// The operator that the pattern begins with; 0 when there may be several.
+constexpr std::uint64_t root_of(const Term* t) {
+  while (is_wrapper(*t)) ++t;
+  return t->kind == Term::Kind::call ? t->id : 0;
 }
 
 /// Pairs are compared only where the root operators allow it, so this stays cheap for hundreds of rules.
@@ -47,7 +55,7 @@ constexpr Fault diagnose(const Entry* rules, int n) {
   for (int i = 0; i < n; ++i) {
     const Entry& e = rules[i];
     ids[i] = e.name_id;
-    ids[n + i] = e.pattern->kind == Term::Kind::call ? e.pattern->id : 0;
+    ids[n + i] = root_of(e.pattern);
     ids[2 * n + i] = e.result && !e.conditional && e.result->kind == Term::Kind::call ? e.result->id : 1;
   }
   Fault fault;
@@ -76,7 +84,8 @@ constexpr Fault diagnose(const Entry* rules, int n) {
 }
 
 constexpr int depth_of(const Term* t) {
-  int deepest = 0;
+  // What is new far away may end a chain of any length; a few levels are looked at again.
+  int deepest = t->kind == Term::Kind::chain || t->kind == Term::Kind::operands ? 4 : 0;
   const Term* child = t + 1;
   for (int i = 0; i < t->children; ++i, child += child->size) {
     const int d = depth_of(child);
@@ -143,6 +152,7 @@ struct fused {
   static constexpr auto roots = hash_roots<roots_size>(tree.roots, size.roots);
   static constexpr std::string_view names[count] = {Rules::name...};
   static constexpr const Term* results[count] = {entry<Rules>().result...};
+  static constexpr const Term* searched[count] = {Rules::searched ? entry<Rules>().pattern : nullptr...};
   static constexpr int depth = [] {
     int deepest = 0;
     for (const Entry& e : entries)
@@ -199,9 +209,10 @@ template <class... Rules>
 constexpr RuleTable table_of(const Ask* asks, const Build* builds, const RuleTable* const* alone,
                              const std::uint64_t* shared, const void* const* objects) {
   using F = fused<Rules...>;
-  return {F::tree.states, F::tree.edges, F::tree.captures, F::roots.slots, F::roots_size - 1,
-          asks,           builds,        F::results,       alone,          shared,
-          F::names,       objects,       F::count,         F::depth,       F::uses_once};
+  return {F::tree.states,    F::tree.edges, F::tree.captures, F::roots.slots,
+          F::roots_size - 1, asks,          builds,           F::results,
+          F::searched,       alone,         shared,           F::names,
+          objects,           F::count,      F::depth,         F::uses_once};
 }
 template <class Rule>
 inline constexpr RuleTable alone_table = table_of<Rule>(nullptr, nullptr, nullptr, nullptr, nullptr);
@@ -213,12 +224,60 @@ constexpr const RuleTable* alone_of() {
 
 }  // namespace detail
 
+namespace detail {
+/// The least number of calls in any reading; of the result the number it builds.
+constexpr int calls_in(const Term* t) {
+  using K = Term::Kind;
+  const Term* child = t + 1;
+  if (t->kind == K::alternatives) {
+    int least = 1 << 16;
+    for (int i = 0; i < t->children; ++i, child += child->size)
+      if (const int n = calls_in(child); n < least) least = n;
+    return least;
+  }
+  if (t->kind == K::chain) return static_cast<int>(t->value.integer) * calls_in(t + 1) + calls_in(t + 1 + t[1].size);
+  if (t->kind == K::each) return 0;
+  int n = t->kind == K::call || t->kind == K::module || t->kind == K::operands;
+  for (int i = 0; i < t->children; ++i, child += child->size) n += calls_in(child);
+  return n;
+}
+constexpr bool uses_twice(const Term* r) {
+  for (int i = 0; i < r->size; ++i)
+    for (int k = 0; k < i; ++k)
+      if (is_capture(r[i]) && is_capture(r[k]) && r[i].id == r[k].id) return true;
+  return false;
+}
+template <class Rule>
+consteval bool shrinks() {
+  if constexpr (Rule::builds || Rule::grouped) return false;
+  else {
+    const Term* result = flat<typename Rule::replacement>.data();
+    for (int i = 0; i < result->size; ++i)
+      if (result[i].kind >= Term::Kind::rest) return false;
+    return calls_in(result) < calls_in(flat<typename Rule::pattern>.data()) && !uses_twice(result);
+  }
+}
+}  // namespace detail
+
+template <class... Rules>
+class Ruleset;
+/// In rewrite/describe.hpp.
+template <class... Rules>
+std::string describe(const Ruleset<Rules...>& rules);
+
 template <class... Rules>
 class Ruleset {
  public:
   using fused = detail::fused<Rules...>;
   static constexpr int count = sizeof...(Rules);
   [[no_unique_address]] boost::hana::tuple<Rules...> rules;
+
+  /// Whether rewriting ends on every graph whatever the limit: no rule's result has as many calls as the least that its
+  /// pattern takes away. Callables and captures that the result uses twice are not looked through: they say no.
+  static constexpr bool always_ends = (true && ... && detail::shrinks<Rules>());
+
+  /// The decision tree as text.
+  std::string describe() const { return rewrite::describe(*this); }
 
   /// Rewrites `graph` until no rule matches. What may be dropped when it is replaced is dropped; everything else stays.
   /// Meta data of a replaced node goes to its replacement. O(nodes + rewrites).
@@ -254,6 +313,31 @@ consteval auto ruleset(Rules... rules) {
   } else {
     return mistake{};
   }
+}
+
+/// Why the rule does not match where `node` is the root, in one sentence: the first condition that failed after most of
+/// the pattern had matched. "" when it matches.
+template <fixed_string Name, class P, class R, class Guard>
+std::string explain(const rule_of<Name, P, R, Guard>& rule, Node* node) {
+  using Rule = rule_of<Name, P, R, Guard>;
+  const Ask ask = detail::ask_of<Rule>();
+  const void* object = &rule;
+  const RuleTable* alone = detail::alone_of<Rule>();
+  const std::uint64_t shared = detail::shared_of<Rule>();
+  return explain_match(detail::table_of<Rule>(&ask, nullptr, &alone, &shared, &object), flat<P>.data(), node);
+}
+/// The same of the rule of that name. Throws RuleError (E403) when the set has none.
+template <class... Rules>
+std::string explain(const Ruleset<Rules...>& rules, std::string_view name, Node* node) {
+  std::string why;
+  bool known = false;
+  boost::hana::for_each(rules.rules, [&](const auto& rule) {
+    if (rule.name != name) return;
+    known = true;
+    why = explain(rule, node);
+  });
+  if (!known) no_such_rule(name, {detail::fused<Rules...>::names, sizeof...(Rules)});
+  return why;
 }
 
 /// The rules of both sets, those of `a` first.

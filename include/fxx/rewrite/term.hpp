@@ -2,42 +2,77 @@
 //
 // The types of rewrite/pattern.hpp write themselves into arrays of Term; from there on all is ordinary constexpr code.
 // Terms stand in prefix order; `size` counts a term with everything below it.
-// Main names: Term, same, covers, Choices. Cost: light.
+// Main names: Term, Condition, same, covers, Choices. Cost: light.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
+#include "fxx/ir/fwd.hpp"
 #include "fxx/ir/operator.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
+
+/// What a pattern asks of a value besides its form, `x.where(rank_is<4>)`.
+struct Condition {
+  bool (*holds)(const Argument&) = nullptr;
+  std::string_view name = {};  // for people
+};
 
 struct Term {
   enum class Kind : std::uint8_t {
     call,
     alternatives,
-    list,      // a list of exactly these items
+    list,      // a list of these items
     tensor,    // captures a node
     optional,  // captures a node or None
     constant,  // captures a node whose value does not depend on the inputs
     scalar,    // captures a number
+    sequence,  // captures a list
+    size,      // captures an integer, or a size that a node computes
     value,     // captures whatever is there
     any,
     literal,
     near,      // a number, up to rounding
     standard,  // a parameter left out of the pattern: its default
+    // These stand around another term.
+    where,  // which also has to fulfil a condition
+    named,  // whose node is captured
+    bound,  // and a name has this constant
+    // From here on what a full search finds (rewrite/term_matcher.hpp), not the tree.
+    rest,      // in a list, or among operands: captures all others
+    each,      // in a list, or among operands: any number of values of one form
+    operands,  // of a chain of one associative operator, in any order
+    chain,     // a chain of unknown length: what one link is, with a hole; what it hangs on
+    hole,
+    module,   // a call of a module of this class
+    outputs,  // several values that are replaced together
   };
   Kind kind = Kind::any;
   bool once = false;          // calls: the node has a single user
-  std::uint8_t children = 0;  // calls: one per parameter; alternatives and lists: one per member
+  bool shared = false;        // captures inside of each and chain: one value for all of them
+  std::uint8_t children = 0;  // calls: one per parameter; others: one per member
   std::uint16_t size = 1;
-  std::uint64_t id = 0;  // calls: operator; captures: hash of the name
+  std::uint64_t id = 0;  // calls: operator; captures: hash of the name; modules: hash of the class
   const Operator* op = nullptr;
-  Literal value = {};          // literals, and defaults of parameters left out
-  std::string_view name = {};  // captures
+  Literal value = {};          // literals, defaults of parameters left out; chain: the least length
+  std::string_view name = {};  // captures, modules
+  const Condition* condition = nullptr;
 };
 
 constexpr bool is_capture(const Term& t) { return t.kind >= Term::Kind::tensor && t.kind <= Term::Kind::value; }
+/// Gives a name a value.
+constexpr bool binds_name(const Term& t) {
+  using K = Term::Kind;
+  return is_capture(t) || t.kind == K::named || t.kind == K::bound || t.kind == K::rest;
+}
+constexpr bool is_wrapper(const Term& t) { return t.kind >= Term::Kind::where && t.kind <= Term::Kind::bound; }
+/// Is there something in the pattern that the tree cannot tell?
+constexpr bool needs_search(const Term* t) {
+  for (int i = 0; i < t->size; ++i)
+    if (t[i].kind >= Term::Kind::rest) return true;
+  return false;
+}
 constexpr bool is_constant(const Term& t) { return t.kind == Term::Kind::literal || t.kind == Term::Kind::standard; }
 /// Equal up to rounding in single precision.
 constexpr bool is_near(double a, double b) {
@@ -52,7 +87,7 @@ constexpr bool same(const Term* a, const Term* b) {
     if (is_constant(a[i]) && is_constant(b[i])) {
       if (!(a[i].value == b[i].value)) return false;
     } else if (a[i].kind != b[i].kind || a[i].id != b[i].id || a[i].kind == Term::Kind::any ||
-               a[i].children != b[i].children || a[i].once != b[i].once ||
+               a[i].children != b[i].children || a[i].once != b[i].once || a[i].condition != b[i].condition ||
                (a[i].kind == Term::Kind::near && a[i].value.number() != b[i].value.number())) {
       return false;
     }
@@ -118,7 +153,15 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
     bound[n++] = {p->id, t};
     return true;
   };
-  const bool node = t->kind == K::tensor || t->kind == K::constant || t->kind == K::call;
+  if (p->kind == K::where) {
+    for (const Term* w = t; is_wrapper(*w); ++w)
+      if (w->kind == K::where && w->condition == p->condition) return covers(p + 1, t, c, bound, n);
+    return false;
+  }
+  if (p->kind == K::named || p->kind == K::bound) return covers(p + 1, t, c, bound, n);
+  while (is_wrapper(*t)) ++t;
+  const bool node = t->kind == K::tensor || t->kind == K::constant || t->kind == K::call || t->kind == K::operands ||
+                    t->kind == K::module;
   switch (p->kind) {
     case K::any: return true;
     case K::value: return bind();
@@ -126,6 +169,11 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
     case K::optional:
       return (node || t->kind == K::optional || (is_constant(*t) && t->value.kind == Literal::Kind::none)) && bind();
     case K::constant: return t->kind == K::constant && bind();
+    case K::sequence:
+      return (t->kind == K::sequence || t->kind == K::list ||
+              (is_constant(*t) && t->value.kind == Literal::Kind::integers)) &&
+             bind();
+    case K::size: return (t->kind == K::size || (is_constant(*t) && t->value.kind == Literal::Kind::integer)) && bind();
     case K::scalar:
       return (t->kind == K::scalar || t->kind == K::near || (is_constant(*t) && t->value.is_number())) && bind();
     case K::literal:
@@ -161,13 +209,15 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
         if (!covers(pc, tc, c, bound, n)) return false;
       return true;
     }
+    default: return same(p, t);  // of chains and searches nothing more is known
   }
-  return false;
 }
 
 /// Some reading of `p` covers `t` as it stands.
 constexpr bool covers(const Term* p, const Term* t) {
-  if (p->kind == Term::Kind::call && (t->kind != Term::Kind::call || p->id != t->id)) return false;
+  const Term* inner = t;
+  while (is_wrapper(*inner)) ++inner;
+  if (p->kind == Term::Kind::call && (inner->kind != Term::Kind::call || p->id != inner->id)) return false;
   Choices c;
   do {
     CaptureBinding bound[32];

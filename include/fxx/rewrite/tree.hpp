@@ -15,10 +15,10 @@
 
 namespace fxx::inline FXX_ABI::rewrite {
 
-/// An argument of a node already matched: parameter `arg` of the node in register `reg`, or one item of that list. Of a
-/// commutative call that is changed over, 0 means 1 and 1 means 0.
+/// An argument of a node already matched: parameter `arg` of the node in register `reg`, or one item of that list, or
+/// that node itself. Of a commutative call that is changed over, 0 means 1 and 1 means 0.
 struct Place {
-  static constexpr std::uint8_t whole = 255;
+  static constexpr std::uint8_t whole = 255, self = 254;
   std::uint8_t reg = 0, arg = 0, item = whole;
   constexpr bool operator==(const Place&) const = default;
 };
@@ -34,7 +34,10 @@ struct Test {
     optional,
     constant,
     scalar,
+    sequence,
+    size,
     list,
+    condition,
     equal,
     order,
     again,
@@ -46,14 +49,15 @@ struct Test {
   Kind kind = Kind::halt;
   Place place = {};  // what is tested
   Place other = {};  // equal: the other argument; op, select: `reg` is where the node goes; accept: registers, captures
-  bool left_out = false;  // an argument that was left out holds too
+  bool left_out = false;  // an argument that was left out holds too; op: the operator writes to an argument
   std::uint64_t payload =
       0;  // op: id; number, near: bits of the double; list: items; select: first edge; accept: first capture
   const Literal* literal = nullptr;
+  const Condition* condition = nullptr;
 
   constexpr bool operator==(const Test& t) const {
     return kind == t.kind && payload == t.payload && place == t.place && other == t.other && left_out == t.left_out &&
-           (literal == t.literal || (literal && t.literal && *literal == *t.literal));
+           condition == t.condition && (literal == t.literal || (literal && t.literal && *literal == *t.literal));
   }
 };
 
@@ -70,6 +74,7 @@ struct Branch {
 struct CapturePlace {
   std::uint64_t id = 0;
   Place place;
+  const Literal* constant = nullptr;  // it is this constant, wherever it was matched
 };
 
 inline constexpr int max_registers = 24, max_tests = 96, max_captures = 32, max_states = 65535;
@@ -82,7 +87,7 @@ struct Line {
   CapturePlace captures[max_captures];
   int tests_count = 0, captures_count = 0, registers = 1;
   std::uint64_t root = 0;
-  bool too_large = false;
+  bool too_large = false, never = false;  // never: this reading contradicts itself
 
   constexpr void test(const Test& t) {
     if (tests_count == max_tests) too_large = true;
@@ -90,104 +95,181 @@ struct Line {
   }
 };
 
-constexpr const Term* chosen(const Term* t, Choices& c) {
-  while (t->kind == Term::Kind::alternatives) {
-    int k = c.take(t->children);
-    ++t;
-    while (k--) t += t->size;
-  }
-  return t;
-}
-
 struct Pending {
   const Term* term;
   std::uint8_t reg;
 };
+/// A term without what stands around it, in one reading of the alternatives.
+struct Chosen {
+  const Term* term;
+  int first, count;  // what stands around it, in Queue::around
+};
 struct Queue {
   Pending items[max_registers];
   int head = 0, tail = 0;
+  const Term* around[max_captures]{};
+  int around_count = 0;
 };
 
-constexpr void line_up_value(const Term& t, Place place, const Parameter& parameter, Line& out) {
-  using K = Term::Kind;
-  if (is_constant(t)) {
-    const bool left_out = place.item == Place::whole && parameter.standard == t.value;
-    if (t.value.is_number())
-      out.test({.kind = Test::Kind::number,
-                .place = place,
-                .left_out = left_out,
-                .payload = std::bit_cast<std::uint64_t>(t.value.number()),
-                .literal = &t.value});
-    else  // an unreadable default equals nothing but "left out"
-      out.test({.kind = Test::Kind::literal,
-                .place = place,
-                .left_out = left_out || t.value.kind == Literal::Kind::other,
-                .literal = &t.value});
-    return;
+constexpr Chosen chosen(const Term* t, Choices& c, Line& out, Queue& queue) {
+  const int first = queue.around_count;
+  for (;;) {
+    if (t->kind == Term::Kind::alternatives) {
+      int k = c.take(t->children);
+      ++t;
+      while (k--) t += t->size;
+      continue;
+    }
+    if (!is_wrapper(*t)) return {t, first, queue.around_count - first};
+    if (queue.around_count == max_captures) out.too_large = true;
+    else queue.around[queue.around_count++] = t;
+    ++t;
   }
-  if (t.kind == K::near)
-    return out.test(
-        {.kind = Test::Kind::near, .place = place, .payload = std::bit_cast<std::uint64_t>(t.value.number())});
-  if (!is_capture(t)) return;
-  for (int k = 0; k < out.captures_count; ++k)
-    if (out.captures[k].id == t.id)
-      return out.test({.kind = Test::Kind::equal, .place = place, .other = out.captures[k].place});
-  if (t.kind == K::tensor) out.test({.kind = Test::Kind::node, .place = place});
-  if (t.kind == K::optional)
-    out.test(
-        {.kind = Test::Kind::optional, .place = place, .left_out = parameter.standard.kind == Literal::Kind::none});
-  if (t.kind == K::constant) out.test({.kind = Test::Kind::constant, .place = place});
-  if (t.kind == K::scalar)
-    out.test({.kind = Test::Kind::scalar, .place = place, .left_out = parameter.standard.is_number()});
-  if (out.captures_count == max_captures) out.too_large = true;
-  else out.captures[out.captures_count++] = {t.id, place};
 }
 
-constexpr void line_up_call(const Term* t, Place place, Line& out, Queue& queue) {
-  if (queue.tail == max_registers) return void(out.too_large = true);
+constexpr void line_up_literal(const Literal& value, Place place, bool left_out, Line& out) {
+  if (value.is_number())
+    out.test({.kind = Test::Kind::number,
+              .place = place,
+              .left_out = left_out,
+              .payload = std::bit_cast<std::uint64_t>(value.number()),
+              .literal = &value});
+  else  // an unreadable default equals nothing but "left out"
+    out.test({.kind = Test::Kind::literal,
+              .place = place,
+              .left_out = left_out || value.kind == Literal::Kind::other,
+              .literal = &value});
+}
+/// Binds a name, or tests that it has the same value as before.
+constexpr void line_up_capture(std::uint64_t id, Place place, const Literal* constant, Line& out) {
+  for (int k = 0; k < out.captures_count; ++k) {
+    const CapturePlace& known = out.captures[k];
+    if (known.id != id) continue;
+    if (known.constant && constant) out.never = out.never || !(*known.constant == *constant);
+    else if (known.constant) line_up_literal(*known.constant, place, false, out);
+    else if (constant) line_up_literal(*constant, known.place, false, out);
+    else out.test({.kind = Test::Kind::equal, .place = place, .other = known.place});
+    return;
+  }
+  if (out.captures_count == max_captures) out.too_large = true;
+  else out.captures[out.captures_count++] = {id, place, constant};
+}
+
+constexpr void line_up_value(const Chosen& given, Place place, const Parameter& parameter, const Queue& queue,
+                             Line& out) {
+  using K = Term::Kind;
+  const Term& t = *given.term;
+  const auto test = [&](Test::Kind kind, bool left_out = false) {
+    out.test({.kind = kind, .place = place, .left_out = left_out});
+  };
+  bool known = false;
+  for (int k = 0; k < out.captures_count && is_capture(t); ++k) known = known || out.captures[k].id == t.id;
+  if (is_constant(t)) {
+    line_up_literal(t.value, place, place.item == Place::whole && parameter.standard == t.value, out);
+  } else if (t.kind == K::near) {
+    out.test({.kind = Test::Kind::near, .place = place, .payload = std::bit_cast<std::uint64_t>(t.value.number())});
+  } else if (is_capture(t)) {
+    if (!known) {
+      if (t.kind == K::tensor) test(Test::Kind::node);
+      if (t.kind == K::optional) test(Test::Kind::optional, parameter.standard.kind == Literal::Kind::none);
+      if (t.kind == K::constant) test(Test::Kind::constant);
+      if (t.kind == K::scalar) test(Test::Kind::scalar, parameter.standard.is_number());
+      if (t.kind == K::sequence) test(Test::Kind::sequence, parameter.standard.kind == Literal::Kind::integers);
+      if (t.kind == K::size) test(Test::Kind::size, parameter.standard.kind == Literal::Kind::integer);
+    }
+    line_up_capture(t.id, place, nullptr, out);
+  }
+  for (int i = 0; i < given.count; ++i) {
+    const Term& around = *queue.around[given.first + i];
+    if (around.kind == K::where)
+      out.test({.kind = Test::Kind::condition, .place = place, .condition = around.condition});
+    else line_up_capture(around.id, place, around.kind == K::bound ? &around.value : nullptr, out);
+  }
+}
+
+/// Tests the operator of the node there, if it has to be a certain one; calls are looked into later.
+constexpr void line_up_call(const Term* t, Place place, Choices& c, Line& out, Queue& queue) {
+  using K = Term::Kind;
+  Test test{.kind = Test::Kind::op, .place = place};
+  if (t->kind == K::call) {
+    test.payload = t->id;
+    test.left_out = t->op->mutates;
+  } else if (t->kind == K::operands) {
+    test.payload = t[1 + c.take(static_cast<int>(t->id))].id;
+  } else if (t->kind == K::module) {
+    test.payload = t->id;
+  } else if (t->kind == K::chain && t->value.integer > 0) {
+    test.payload = t[1].id;
+  } else {
+    return;
+  }
+  if (queue.tail == max_registers || out.registers == max_registers) return void(out.too_large = true);
   const auto to = static_cast<std::uint8_t>(out.registers++);
-  out.test({.kind = Test::Kind::op, .place = place, .other = {.reg = to}, .payload = t->id});
-  queue.items[queue.tail++] = {t, to};
+  test.other = {.reg = to};
+  out.test(test);
+  if (t->kind == K::call) queue.items[queue.tail++] = {t, to};
+}
+
+constexpr bool has_open_items(const Term* list) {
+  const Term* item = list + 1;
+  for (int k = 0; k < list->children; ++k, item += item->size)
+    if (item->kind == Term::Kind::rest || item->kind == Term::Kind::each) return true;
+  return false;
 }
 
 constexpr void linearise(const Term* root, Choices& c, Line& out) {
   out.tests_count = out.captures_count = 0;
   out.registers = 1;
-  out.too_large = false;
+  out.too_large = out.never = false;
   Queue queue;
-  queue.items[queue.tail++] = {chosen(root, c), 0};
-  out.root = queue.items[0].term->id;
+  if (root->kind == Term::Kind::outputs) ++root;  // the first of them is looked for here
+  const Chosen start = chosen(root, c, out, queue);
+  out.root = start.term->kind == Term::Kind::operands ? start.term[1 + c.take(static_cast<int>(start.term->id))].id
+             : start.term->kind == Term::Kind::chain  ? start.term[1].id
+                                                      : start.term->id;
+  line_up_value(start, {0, Place::self}, Parameter{}, queue, out);
+  if (start.term->kind == Term::Kind::call) queue.items[queue.tail++] = {start.term, 0};
   while (queue.head < queue.tail) {
     const Term* t = queue.items[queue.head].term;
     const std::uint8_t reg = queue.items[queue.head++].reg;
-    const Term* children[64]{};
+    Chosen children[64], items[64];
+    int items_count = 0;
     const Term* next = t + 1;
-    for (int i = 0; i < t->children; ++i, next += next->size) children[i] = chosen(next, c);
+    for (int i = 0; i < t->children; ++i, next += next->size) children[i] = chosen(next, c, out, queue);
     if (two_orders(t)) out.test({.kind = Test::Kind::order, .place = {.reg = reg}});
     if (t->once) out.test({.kind = Test::Kind::once, .place = {.reg = reg}});
     for (int i = 0; i < t->children; ++i) {
       const Place place{reg, static_cast<std::uint8_t>(i)};
-      if (children[i]->kind == Term::Kind::call) {
-        line_up_call(children[i], place, out, queue);
-      } else if (children[i]->kind == Term::Kind::list) {
-        out.test({.kind = Test::Kind::list, .place = place, .payload = children[i]->children});
-        const Term* item = children[i] + 1;
-        for (int k = 0; k < children[i]->children; ++k, item += item->size) {
-          const Term* one = chosen(item, c);
-          if (one->kind == Term::Kind::call)
-            line_up_call(one, {reg, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(k)}, out, queue);
+      const Term* child = children[i].term;
+      if (child->kind != Term::Kind::list) {
+        line_up_call(child, place, c, out, queue);
+        continue;
+      }
+      if (has_open_items(child)) {
+        out.test({.kind = Test::Kind::sequence, .place = place});
+        continue;
+      }
+      out.test({.kind = Test::Kind::list, .place = place, .payload = child->children});
+      const Term* item = child + 1;
+      for (int k = 0; k < child->children; ++k, item += item->size) {
+        if (items_count == 64) {
+          out.too_large = true;
+          break;
         }
+        items[items_count] = chosen(item, c, out, queue);
+        line_up_call(items[items_count++].term, {reg, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(k)}, c,
+                     out, queue);
       }
     }
+    items_count = 0;
     for (int i = 0; i < t->children; ++i) {
       const Parameter& parameter = t->op->parameters[static_cast<std::size_t>(i)];
-      if (children[i]->kind == Term::Kind::list) {
-        const Term* item = children[i] + 1;
-        for (int k = 0; k < children[i]->children; ++k, item += item->size)
-          line_up_value(*item, {reg, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(k)}, parameter, out);
-      } else {
-        line_up_value(*children[i], {reg, static_cast<std::uint8_t>(i)}, parameter, out);
-      }
+      const Term* child = children[i].term;
+      if (child->kind == Term::Kind::list && !has_open_items(child) && !out.too_large)
+        for (int k = 0; k < child->children; ++k)
+          line_up_value(items[items_count++], {reg, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(k)},
+                        parameter, queue, out);
+      line_up_value(children[i], {reg, static_cast<std::uint8_t>(i)}, parameter, queue, out);
     }
   }
 }
@@ -215,6 +297,7 @@ class Builder {
     int readings = 1;
     for (int i = 0; i < p->size; ++i)
       if (p[i].kind == Term::Kind::alternatives) readings *= p[i].children;
+      else if (p[i].kind == Term::Kind::operands) readings *= static_cast<int>(p[i].id);
     return readings * (3 * p->size + 2);
   }
 
@@ -224,6 +307,7 @@ class Builder {
       detail::Line line;
       detail::linearise(root, c, line);
       too_large_ |= line.too_large;
+      if (line.never) continue;
       int at = step(0, detail::root_test(line.root), rule, true);
       for (int i = 0; i < line.tests_count; ++i) at = step(at, line.tests[i], rule, share_);
       const Test leaf{
@@ -285,11 +369,13 @@ class Builder {
     return fresh;
   }
   static constexpr bool same_place(const Test& a, const Test& b) {
-    return a.kind == Test::Kind::op && b.kind == Test::Kind::op && a.place == b.place && a.other == b.other;
+    // A call that writes may be matched as its twin that does not, so it may have two branches.
+    return a.kind == Test::Kind::op && b.kind == Test::Kind::op && a.place == b.place && a.other == b.other &&
+           !a.left_out && !b.left_out;
   }
   /// How many children of `n` test the operator of the same argument as child `c`; negative when an earlier child does.
   constexpr int group(int n, int c) const {
-    if (trie_[c].test.kind != Test::Kind::op || !share_) return 1;
+    if (trie_[c].test.kind != Test::Kind::op || trie_[c].test.left_out || !share_) return 1;
     int members = 0;
     for (int k = trie_[n].child; k >= 0; k = trie_[k].sibling) {
       if (!same_place(trie_[k].test, trie_[c].test)) continue;

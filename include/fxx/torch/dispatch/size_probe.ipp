@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
@@ -20,9 +21,13 @@ namespace fxx::inline FXX_ABI::detail {
 
 enum class Likeness { same, other_numbers, other_form };
 
-/// Nodes count as same: their order tells of others.
-FXX_INLINE Likeness likeness(const Argument& x, const Argument& y) {
-  if (x.is_node() || y.is_node()) return x.is_node() == y.is_node() ? Likeness::same : Likeness::other_form;
+/// `of_b`: the nodes of the other graph for those before.
+FXX_INLINE Likeness likeness(const Argument& x, const Argument& y,
+                             const std::unordered_map<const Node*, const Node*>& of_b) {
+  if (x.is_node() && y.is_node()) {
+    const auto known = of_b.find(x.node());
+    return known != of_b.end() && known->second == y.node() ? Likeness::same : Likeness::other_form;
+  }
   if (x.is_number() && y.is_number()) return x == y ? Likeness::same : Likeness::other_numbers;
   if (x.kind() != y.kind()) return Likeness::other_form;
   if (!x.is_sequence()) {
@@ -32,7 +37,7 @@ FXX_INLINE Likeness likeness(const Argument& x, const Argument& y) {
   }
   if (x.items().size() != y.items().size()) return Likeness::other_form;
   Likeness all = Likeness::same;
-  for (std::size_t i = 0; i < x.items().size(); ++i) all = std::max(all, likeness(x.items()[i], y.items()[i]));
+  for (std::size_t i = 0; i < x.items().size(); ++i) all = std::max(all, likeness(x.items()[i], y.items()[i], of_b));
   return all;
 }
 
@@ -40,6 +45,7 @@ FXX_INLINE Likeness likeness(const Argument& x, const Argument& y) {
 FXX_INLINE std::vector<std::string> differing(const Graph& a, const Graph& b, const Recording& of_a,
                                               const Recording& of_b) {
   std::vector<std::string> found;
+  std::unordered_map<const Node*, const Node*> counterpart;
   auto x = a.nodes().begin(), y = b.nodes().begin();
   for (; x != a.nodes().end() && y != b.nodes().end(); ++x, ++y) {
     const Node &left = **x, &right = **y;
@@ -49,8 +55,9 @@ FXX_INLINE std::vector<std::string> differing(const Graph& a, const Graph& b, co
                      (op || (left.target() == right.target() && left.args().size() == right.args().size()));
     for (std::size_t i = 0; same_form && i < (op ? op->parameters.size() : left.args().size()); ++i) {
       const auto at = static_cast<int>(i);
-      const Likeness like = op ? likeness(argument_or_default(left, *op, at), argument_or_default(right, *op, at))
-                               : likeness(left.args()[i], right.args()[i]);
+      const Likeness like =
+          op ? likeness(argument_or_default(left, *op, at), argument_or_default(right, *op, at), counterpart)
+             : likeness(left.args()[i], right.args()[i], counterpart);
       if (like == Likeness::other_numbers)
         found.push_back(op ? name + "(" + std::string(op->parameters[i].name) + ")" : name);
       same_form = like != Likeness::other_form;
@@ -59,6 +66,7 @@ FXX_INLINE std::vector<std::string> differing(const Graph& a, const Graph& b, co
       found.push_back(name);
       break;
     }
+    counterpart.emplace(&left, &right);
   }
   for (const auto& [name, value] : of_a.constants)
     if (const auto other = of_b.constants.find(name);

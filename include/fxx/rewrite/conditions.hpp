@@ -1,0 +1,201 @@
+// Conditions on a value that a pattern matches: `x.where(rank_is<4>, floating)`, `scalar<"s"> > 0_c`.
+//
+// A condition is a type without data, so it costs nothing until a value is looked at. What is not known of a value
+// (its shape, its dtype) fulfils no condition about it.
+// Main names: floating, integral, boolean, complex_valued, dtype_is, rank_is, rank_from, shape_is, size_is, device_is,
+// memory_is, a_constant, one_user, between. Cost: light.
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+
+#include "fxx/ir/node.hpp"
+#include "fxx/rewrite/term.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+/// Does the value depend on parameters, buffers and constants alone? Looks through a bounded number of pure operators.
+bool is_constant_value(const Node& node);
+
+namespace detail {
+
+template <class F, class A>
+concept Answers = requires(const F& f, const A& a) {
+  { f(a) } -> std::same_as<bool>;
+};
+/// A callable that converts its own argument would take whatever an Argument is made of.
+template <class F>
+inline constexpr bool is_condition =
+    std::is_empty_v<F> && std::is_default_constructible_v<F> &&
+    (Answers<F, Argument> || Answers<F, TensorMeta> || Answers<F, Node> || Answers<F, double>);
+
+template <class F>
+consteval void condition_is_callable() {
+  static_assert(
+      is_condition<F>,
+      "fxx::where: a condition is a callable without captures that takes an Argument, a Node, a TensorMeta or "
+      "a double and says true or false");
+}
+
+template <class F>
+bool holds(const Argument& value) {
+  if constexpr (!is_condition<F>) {
+    return false;
+  } else if constexpr (Answers<F, TensorMeta>) {
+    const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
+    return meta && F{}(*meta);
+  } else if constexpr (Answers<F, Node>) {
+    return value.is_node() && F{}(static_cast<const Node&>(*value.node()));
+  } else if constexpr (Answers<F, double>) {
+    return value.is_number() && F{}(value.number());
+  } else {
+    return F{}(value);
+  }
+}
+template <class F>
+constexpr Condition make_condition() {
+  condition_is_callable<F>();
+  if constexpr (requires { F::name; }) return {&holds<F>, F::name};
+  else return {&holds<F>, "a condition of the rule's"};
+}
+
+}  // namespace detail
+
+template <class F>
+inline constexpr Condition condition_of = detail::make_condition<F>();
+
+namespace conditions {
+
+struct floating_t {
+  static constexpr std::string_view name = "floating";
+  bool operator()(const TensorMeta& m) const { return is_floating_point(m.dtype); }
+};
+struct integral_t {
+  static constexpr std::string_view name = "integral";
+  bool operator()(const TensorMeta& m) const {
+    return !is_floating_point(m.dtype) && !is_complex(m.dtype) && m.dtype != Dtype::boolean;
+  }
+};
+struct boolean_t {
+  static constexpr std::string_view name = "boolean";
+  bool operator()(const TensorMeta& m) const { return m.dtype == Dtype::boolean; }
+};
+struct complex_t {
+  static constexpr std::string_view name = "complex_valued";
+  bool operator()(const TensorMeta& m) const { return is_complex(m.dtype); }
+};
+template <Dtype... Types>
+struct dtype_t {
+  static constexpr std::string_view name = "dtype_is";
+  bool operator()(const TensorMeta& m) const { return ((m.dtype == Types) || ...); }
+};
+template <int Least, int Most>
+struct rank_t {
+  static constexpr std::string_view name = Least == Most ? "rank_is" : "rank_from";
+  bool operator()(const TensorMeta& m) const { return m.dim() >= Least && m.dim() <= Most; }
+};
+template <std::int64_t... Sizes>
+struct shape_t {
+  static constexpr std::string_view name = "shape_is";
+  bool operator()(const TensorMeta& m) const {
+    std::size_t i = 0;
+    return m.shape.size() == sizeof...(Sizes) && (... && (++i, Sizes < 0 || m.shape[i - 1] == Sizes));
+  }
+};
+template <int Dim, std::int64_t Size>
+struct size_at_t {
+  static constexpr std::string_view name = "size_is";
+  bool operator()(const TensorMeta& m) const {
+    const std::int64_t at = Dim < 0 ? m.dim() + Dim : Dim;
+    return at >= 0 && at < m.dim() && m.shape[static_cast<std::size_t>(at)] == Size;
+  }
+};
+template <DeviceType Type>
+struct device_t {
+  static constexpr std::string_view name = "device_is";
+  bool operator()(const TensorMeta& m) const { return m.device.type == Type; }
+};
+/// Are the elements laid out in the order of `order`, the last one of stride one? Sizes of one may have any stride.
+inline bool lies_in_order(const TensorMeta& m, const int* order) {
+  if (m.stride.size() != m.shape.size()) return false;
+  std::int64_t step = 1;
+  for (std::size_t i = m.shape.size(); i-- > 0;) {
+    const auto at = static_cast<std::size_t>(order ? order[i] : static_cast<int>(i));
+    if (m.shape[at] != 1 && m.stride[at] != step) return false;
+    if (m.shape[at] < 0) return i == 0;
+    step *= m.shape[at];
+  }
+  return true;
+}
+template <MemoryFormat Format>
+struct memory_t {
+  static constexpr std::string_view name = "memory_is";
+  bool operator()(const TensorMeta& m) const {
+    constexpr int four[] = {0, 2, 3, 1}, five[] = {0, 2, 3, 4, 1};
+    if constexpr (Format == MemoryFormat::channels_last) return m.dim() == 4 && lies_in_order(m, four);
+    else if constexpr (Format == MemoryFormat::channels_last_3d) return m.dim() == 5 && lies_in_order(m, five);
+    else return lies_in_order(m, nullptr);
+  }
+};
+struct constant_t {
+  static constexpr std::string_view name = "a_constant";
+  bool operator()(const Argument& a) const { return !a.is_node() || is_constant_value(*a.node()); }
+};
+struct one_user_t {
+  static constexpr std::string_view name = "one_user";
+  bool operator()(const Node& n) const { return n.num_users() == 1; }
+};
+enum class Relation : std::uint8_t { less, less_equal, greater, greater_equal, unequal };
+/// `Than` is a literal of the pattern language.
+template <Relation How, class Than>
+struct compared {
+  static constexpr std::string_view name = How == Relation::less            ? "less than"
+                                           : How == Relation::less_equal    ? "at most"
+                                           : How == Relation::greater       ? "greater than"
+                                           : How == Relation::greater_equal ? "at least"
+                                                                            : "unequal to";
+  bool operator()(double v) const {
+    constexpr double than = Than::value.number();
+    if constexpr (How == Relation::less) return v < than;
+    else if constexpr (How == Relation::less_equal) return v <= than;
+    else if constexpr (How == Relation::greater) return v > than;
+    else if constexpr (How == Relation::greater_equal) return v >= than;
+    else return v != than;
+  }
+};
+template <class Low, class High>
+struct between_t {
+  static constexpr std::string_view name = "between";
+  bool operator()(double v) const { return v >= Low::value.number() && v <= High::value.number(); }
+};
+
+}  // namespace conditions
+
+inline constexpr conditions::floating_t floating{};
+inline constexpr conditions::integral_t integral{};
+inline constexpr conditions::boolean_t boolean{};
+inline constexpr conditions::complex_t complex_valued{};
+/// Of one of these dtypes.
+template <Dtype... Types>
+inline constexpr conditions::dtype_t<Types...> dtype_is{};
+template <int Rank>
+inline constexpr conditions::rank_t<Rank, Rank> rank_is{};
+/// Of so many dimensions or more.
+template <int Least>
+inline constexpr conditions::rank_t<Least, 1 << 20> rank_from{};
+/// A negative size is any.
+template <std::int64_t... Sizes>
+inline constexpr conditions::shape_t<Sizes...> shape_is{};
+/// One dimension's size; negative dimensions count from the end.
+template <int Dim, std::int64_t Size>
+inline constexpr conditions::size_at_t<Dim, Size> size_is{};
+template <DeviceType Type>
+inline constexpr conditions::device_t<Type> device_is{};
+/// Laid out so, as far as the strides are known: contiguous, channels_last, channels_last_3d.
+template <MemoryFormat Format>
+inline constexpr conditions::memory_t<Format> memory_is{};
+/// That the inputs of the graph do not reach.
+inline constexpr conditions::constant_t a_constant{};
+inline constexpr conditions::one_user_t one_user{};
+
+}  // namespace fxx::inline FXX_ABI::rewrite

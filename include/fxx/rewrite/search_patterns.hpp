@@ -1,0 +1,272 @@
+// Patterns of unknown size: rests of lists, items of one form, sums in any order, chains, modules, several outputs.
+//
+//   cat(list(x, rest<"others">))             a list: its first item, all others
+//   cat(list(each<"parts">(relu(y))))        a list of any length whose items match; right: `list(each<"parts">(y))`
+//   operands_of(ops::add_Tensor)(p, q, rest<"others">)  the operands of a chain of adds, however it is put together
+//   maybe([](auto p) { return mul(p, s); }, x)          with the call around it or without
+//   chain<"links">([](auto p) { return relu(p); }, x)  the call once or more often, one around the other
+//   module<"my::Block">(x)                   a call of a module of that class
+//   outputs(p, q)                            two values, replaced together by `outputs(r, s)` or a callable
+//
+// A name that stands inside of an `each` or a `chain` and outside of it too is one value for all; the other names
+// inside are one value a time: `m.group<"parts">()`. The decision tree tests what it can, a search with backtracking
+// does the rest (rewrite/term_matcher.hpp).
+// Main names: rest, each, operands_of, maybe, chain, module, outputs, with. Cost: light.
+#pragma once
+
+#include "fxx/rewrite/pattern.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+template <fixed_string Name>
+struct rest_of : pattern_base {
+  static constexpr int size = 1;
+  static constexpr Term::Kind kind = Term::Kind::rest;
+  static constexpr std::uint64_t id = hash_of(Name.view());
+  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .id = id, .name = Name.view()}; }
+};
+/// All items of a list, or operands of a chain, that nothing else of the pattern matches; bound to a list.
+template <fixed_string Name>
+inline constexpr rest_of<Name> rest{};
+
+template <fixed_string Name, class P>
+struct each_of : pattern_base {
+  static constexpr bool mistaken = P::mistaken;
+  static constexpr int size = 1 + P::size;
+  static constexpr Term::Kind kind = Term::Kind::each;
+  static constexpr std::uint64_t id = hash_of(Name.view());
+  static constexpr void emit(Term*& out) {
+    *out++ = {.kind = kind, .children = 1, .size = size, .id = id, .name = Name.view()};
+    P::emit(out);
+  }
+};
+/// Any number of items, none too, that each match the pattern. On the right: one item for each of them.
+template <fixed_string Name = "each", Pattern P>
+consteval each_of<Name, P> each(P) {
+  return {};
+}
+
+template <class Tag>
+struct operator_term : pattern_base {
+  static constexpr void emit(Term*& out) {
+    constexpr const Operator& op = info_of<Tag>;
+    *out++ = {.kind = Term::Kind::any, .id = op.id, .op = &op};
+  }
+};
+/// `operands_of(op, ...)(p...)`. Its first members are the operators, as `Term::any` with an id.
+template <class Tags, class... Ps>
+struct operands_pattern;
+template <class... Tags, class... Ps>
+struct operands_pattern<void (*)(Tags...), Ps...> : followed<operands_pattern<void (*)(Tags...), Ps...>> {
+  static constexpr bool mistaken = (false || ... || Ps::mistaken);
+  static constexpr int size = 1 + int(sizeof...(Tags)) + (0 + ... + Ps::size);
+  static constexpr Term::Kind kind = Term::Kind::call;
+  static constexpr void emit(Term*& out) {
+    using First = typename detail::pick<0, Tags...>::type;
+    *out++ = {.kind = Term::Kind::operands,
+              .children = std::uint8_t(sizeof...(Tags) + sizeof...(Ps)),
+              .size = size,
+              .id = sizeof...(Tags),
+              .op = &info_of<First>};
+    (operator_term<Tags>::emit(out), ...);
+    (Ps::emit(out), ...);
+  }
+};
+namespace detail {
+template <class... Tags>
+struct operands_maker {
+  template <class... Ps>
+  consteval auto operator()(Ps... patterns) const {
+    constexpr bool all = (Pattern<Ps> && ...);
+    (not_a_pattern<Ps>(), ...);
+    if constexpr (!all) return mistake{};
+    else {
+      constexpr bool several = sizeof...(Ps) > 1;
+      static_assert(several, "fxx::operands_of: a chain has two operands or more; give two patterns or more");
+      if constexpr (several) return operands_pattern<void (*)(Tags...), Ps...>{};
+      else return mistake{};
+    }
+    (void)sizeof...(patterns);
+  }
+};
+}  // namespace detail
+/// `operands_of(ops::add_Tensor, ops::add_Scalar)(p, q, rest<"others">)`: all operands of a chain of these operators,
+/// in any order and however it was put together: (a + b) + c, a + (b + c). Links that somebody else uses too end the
+/// chain, and so does an argument besides the two operands, as in `a + 2 b`. On the right it builds such a chain of the
+/// first operator.
+template <class... Tags>
+consteval auto operands_of(Operation<Tags>...) {
+  constexpr bool fits = (true && ... && has(info_of<Tags>.traits, Trait::commutative)) ||
+                        (true && ... && (info_of<Tags>.base_name() == "add" || info_of<Tags>.base_name() == "mul"));
+  static_assert(fits, "fxx::operands_of: the operands of this operator may not change places");
+  if constexpr (fits) return detail::operands_maker<Tags...>{};
+  else return [](auto...) consteval { return mistake{}; };
+}
+
+template <fixed_string Name, class Value, class P>
+struct bound_of : followed<bound_of<Name, Value, P>> {
+  static constexpr bool mistaken = P::mistaken || Value::mistaken;
+  static constexpr int size = 1 + P::size;
+  static constexpr Term::Kind kind = P::kind;
+  using pattern = P;
+  static constexpr void emit(Term*& out) {
+    *out++ = {.kind = Term::Kind::bound,
+              .children = 1,
+              .size = size,
+              .id = hash_of(Name.view()),
+              .value = Value::value,
+              .name = Name.view()};
+    P::emit(out);
+  }
+};
+namespace detail {
+template <fixed_string Name>
+struct bound_maker {
+  template <class Value, Pattern P>
+  consteval auto operator()(Value, P) const {
+    constexpr bool constant = requires { Value::value.kind; };
+    static_assert(constant, "fxx::with: the value is not a constant; write 1_c, lit<true>, text<\"tanh\"> or none");
+    if constexpr (constant) return bound_of<Name, Value, P>{};
+    else return mistake{};
+  }
+};
+}  // namespace detail
+/// `with<"scale">(1_c, p)`: matches `p`, and the capture "scale" is 1. For alternatives that do not hold it otherwise.
+template <fixed_string Name>
+inline constexpr detail::bound_maker<Name> with{};
+
+/// `maybe(f, p)`: `f(p)` or `p` alone. A name that only `f` binds is None when it is not there; `with` gives it a value.
+template <class F, Pattern P>
+consteval auto maybe(F f, P p) {
+  return f(p) | p;
+}
+
+struct hole_pattern : followed<hole_pattern> {
+  static constexpr int size = 1;
+  static constexpr Term::Kind kind = Term::Kind::any;
+  static constexpr void emit(Term*& out) { *out++ = {.kind = Term::Kind::hole}; }
+};
+template <fixed_string Name, int Least, class Link, class P>
+struct chain_of : followed<chain_of<Name, Least, Link, P>> {
+  static constexpr bool mistaken = P::mistaken || Link::mistaken;
+  static constexpr int size = 1 + Link::size + P::size;
+  static constexpr Term::Kind kind = Term::Kind::call;
+  static constexpr void emit(Term*& out) {
+    *out++ = {.kind = Term::Kind::chain,
+              .children = 2,
+              .size = size,
+              .id = hash_of(Name.view()),
+              .value = Literal::of(Least),
+              .name = Name.view()};
+    Link::emit(out);
+    P::emit(out);
+  }
+};
+namespace detail {
+template <class P>
+consteval bool has_hole_pattern() {
+  for (const Term& t : flat<P>)
+    if (t.kind == Term::Kind::hole) return true;
+  return false;
+}
+}  // namespace detail
+/// `chain<"links">([](auto p) { return relu(p); }, x)`: the call `Least` times or more often, each around the next, and
+/// the innermost around `x`. As many links as there are.
+template <fixed_string Name = "chain", int Least = 1, class F, Pattern P>
+consteval auto chain(F f, P) {
+  using Link = decltype(f(hole_pattern{}));
+  constexpr bool pattern = Pattern<Link>;
+  static_assert(pattern, "fxx::chain: the first argument is not a callable that makes a pattern out of a pattern");
+  if constexpr (!pattern) return mistake{};
+  else if constexpr (Link::mistaken) return mistake{};
+  else {
+    constexpr bool used = detail::has_hole_pattern<Link>() && flat<Link>[0].kind == Term::Kind::call;
+    static_assert(used, "fxx::chain: a link has to be a call that holds what the next link is put into");
+    static_assert(Least >= 0, "fxx::chain: the least number of links is zero or more");
+    if constexpr (used) return chain_of<Name, Least, Link, P>{};
+    else return mistake{};
+  }
+}
+
+template <fixed_string Class, class... Args>
+struct module_call : followed<module_call<Class, Args...>> {
+  static constexpr bool mistaken = (false || ... || Args::mistaken);
+  static constexpr int size = 1 + (0 + ... + Args::size);
+  static constexpr Term::Kind kind = Term::Kind::call;
+  static constexpr void emit(Term*& out) {
+    *out++ = {.kind = Term::Kind::module,
+              .children = sizeof...(Args),
+              .size = size,
+              .id = hash_of(Class.view()),
+              .name = Class.view()};
+    (Args::emit(out), ...);
+  }
+};
+namespace detail {
+template <fixed_string Class>
+struct module_maker {
+  template <class... Args>
+  consteval auto operator()(Args...) const {
+    constexpr bool all = (true && ... && Pattern<Args>);
+    (not_a_pattern<Args>(), ...);
+    if constexpr (all) return module_call<Class, Args...>{};
+    else return mistake{};
+  }
+};
+}  // namespace detail
+/// `module<"torch::nn::LSTM">(x)`: a call of a module of this class, as its owner spells it. Its options are asked by
+/// `.where([](const Node& n) { return module_info(n)->construct == ...; })`. Modules that are one operator are matched
+/// as that operator, and by their class only where a rule names it.
+template <fixed_string Class>
+inline constexpr detail::module_maker<Class> module{};
+
+template <class... Ps>
+struct several : pattern_base {
+  static constexpr bool mistaken = (false || ... || Ps::mistaken);
+  static constexpr int size = 1 + (0 + ... + Ps::size);
+  static constexpr Term::Kind kind = Term::Kind::outputs;
+  static constexpr void emit(Term*& out) {
+    *out++ = {.kind = kind, .children = sizeof...(Ps), .size = size};
+    (Ps::emit(out), ...);
+  }
+};
+/// Values that are found and replaced together. All but the first should use something that an earlier one captures:
+/// they are looked for among its users, and where there is nothing, in the whole graph.
+template <Pattern... Ps>
+  requires(sizeof...(Ps) > 1)
+consteval several<Ps...> outputs(Ps...) {
+  return {};
+}
+
+// --- numbers -------------------------------------------------------------------------------------------------------
+
+/// `scalar<"s">.where(between(0_c, 1_c))`: both ends count.
+template <auto Low, auto High>
+consteval conditions::between_t<literal<Low>, literal<High>> between(literal<Low>, literal<High>) {
+  return {};
+}
+namespace detail {
+template <class P>
+concept Number = Pattern<P> && (P::kind == Term::Kind::scalar || P::kind == Term::Kind::size);
+}
+#define FXX_RELATION(symbol, how, mirrored)                                                 \
+  template <detail::Number P, auto Value>                                                   \
+  consteval auto operator symbol(P p, literal<Value>) {                                     \
+    return p.where(conditions::compared<conditions::Relation::how, literal<Value>>{});      \
+  }                                                                                         \
+  template <detail::Number P, auto Value>                                                   \
+  consteval auto operator symbol(literal<Value>, P p) {                                     \
+    return p.where(conditions::compared<conditions::Relation::mirrored, literal<Value>>{}); \
+  }
+FXX_RELATION(<, less, greater)
+FXX_RELATION(<=, less_equal, greater_equal)
+FXX_RELATION(>, greater, less)
+FXX_RELATION(>=, greater_equal, less_equal)
+#undef FXX_RELATION
+/// `scalar<"s"> != 1_c`.
+template <detail::Number P, auto Value>
+consteval auto operator!=(P p, literal<Value>) {
+  return p.where(conditions::compared<conditions::Relation::unequal, literal<Value>>{});
+}
+
+}  // namespace fxx::inline FXX_ABI::rewrite

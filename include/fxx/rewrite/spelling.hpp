@@ -1,0 +1,32 @@
+// Which operator a node means, however it is spelled: as a function, a method, with a number for a tensor, in place on
+// a temporary that nobody else sees, as a call of a module.
+// Main names: operator_id, functional_id, calls_operator, is_size_value. Cost: light.
+#pragma once
+
+#include <cstdint>
+
+#include "fxx/ir/graph.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+/// The id of the operator that the node calls; of a call_module the hash of the module's class, as its owner spells it.
+/// 0 for all else. `mul.Tensor(x, 2)`, as torch.fx and torch.export write it, is mul.Scalar.
+std::uint64_t operator_id(const Node& node);
+/// For a call that writes to a temporary that only it uses, `relu_(x + y)`: the id of its functional twin, relu. Nobody
+/// can tell the two apart. Else 0.
+std::uint64_t functional_id(const Node& node);
+/// Whether the node calls this operator, under either id.
+inline bool calls_operator(const Node& node, std::uint64_t id) {
+  if (operator_id(node) == id) return true;
+  return node.operation() && node.operation()->mutates && id && functional_id(node) == id;
+}
+/// An integer, or a size that a node computes.
+bool is_size_value(const Argument& value);
+/// Does the value depend on parameters, buffers and constants alone? Looks through a bounded number of pure operators.
+bool is_constant_value(const Node& node);
+
+}  // namespace fxx::inline FXX_ABI::rewrite
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rewrite/spelling.ipp"
+#endif

@@ -1,0 +1,84 @@
+// Bodies of rewrite/spelling.hpp.
+#pragma once
+
+#include <string>
+
+#include "fxx/meta/fixed_string.hpp"
+#include "fxx/ops/effects.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/rewrite/spelling.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+namespace detail {
+/// The number takes the place of a tensor: the overload for numbers, when it has the same parameters.
+FXX_INLINE std::uint64_t id_of_overload_for_numbers(const Node& node, const Operator& op) {
+  const Operator* other = resolve_overload(op.name.substr(0, op.name.find('.')), node.args(), node.kwargs());
+  if (!other || other->parameters.size() != op.parameters.size()) return op.id;
+  for (std::size_t i = 0; i < op.parameters.size(); ++i)
+    if (other->parameters[i].name != op.parameters[i].name) return op.id;
+  return other->id;
+}
+FXX_INLINE std::uint64_t id_of_module_class(const Node& node) {
+  const Owner* owner = node.graph().owning_module();
+  const CallModule* call = std::get_if<CallModule>(&node.op());
+  const ModuleInfo* info = owner && call ? owner->find_module(call->target) : nullptr;
+  return info ? hash_of(info->type) : 0;
+}
+FXX_INLINE bool is_constant_within(const Node& node, int& steps) {
+  if (node.opcode() == Opcode::get_attr) return true;
+  const Operator* op = node.operation();
+  if (steps-- <= 0 || !op || is_impure(node) || has(op->traits, Trait::random)) return false;
+  for (const Node* input : node.all_input_nodes())
+    if (!is_constant_within(*input, steps)) return false;
+  return true;
+}
+}  // namespace detail
+
+FXX_INLINE std::uint64_t operator_id(const Node& node) {
+  const Operator* op = operator_of(node);
+  if (!op) return node.opcode() == Opcode::call_module ? detail::id_of_module_class(node) : 0;
+  if (op->parameters.size() > 1 && op->parameters[1].type == Type{.base = ValueType::tensor}) [[unlikely]] {
+    const Argument* second = argument_of(node, *op, 1);
+    if (second && second->is_number()) return detail::id_of_overload_for_numbers(node, *op);
+  }
+  return op->id;
+}
+
+FXX_INLINE std::uint64_t functional_id(const Node& node) {
+  const Operator* op = operator_of(node);
+  if (!op || !op->mutates || op->parameters.empty() || !op->parameters[0].written) return 0;
+  if (!op->base_name().ends_with('_') || !mutates_own_temporary(node)) return 0;
+  std::string name(op->name_space());
+  name.append("::").append(op->base_name().substr(0, op->base_name().size() - 1));
+  const Argument* second = op->parameters.size() > 1 ? argument_of(node, *op, 1) : nullptr;
+  const bool number = second && second->is_number() && op->parameters[1].type == Type{.base = ValueType::tensor};
+  const Operator* twin = nullptr;
+  if (number) {
+    twin = resolve_overload(name, node.args(), node.kwargs());
+  } else {
+    if (!op->overload_name().empty()) name.append(".").append(op->overload_name());
+    twin = find_operator(name);
+  }
+  if (!twin || twin->mutates || twin->parameters.size() != op->parameters.size()) return 0;
+  for (std::size_t i = 0; i < op->parameters.size(); ++i)
+    if (twin->parameters[i].name != op->parameters[i].name) return 0;
+  return twin->id;
+}
+
+FXX_INLINE bool is_size_value(const Argument& value) {
+  if (value.kind() == Argument::Kind::integer) return true;
+  if (!value.is_node()) return false;
+  const Operator* op = operator_of(*value.node());
+  if (!op || op->returns.size() != 1) return false;
+  const Type& type = op->returns[0].type;
+  return (type.base == ValueType::integer && !type.list) ||
+         (op->name_space() == "operator" && op->base_name() != "getitem" && !value.node()->tensor_meta());
+}
+
+FXX_INLINE bool is_constant_value(const Node& node) {
+  int steps = 256;
+  return detail::is_constant_within(node, steps);
+}
+
+}  // namespace fxx::inline FXX_ABI::rewrite

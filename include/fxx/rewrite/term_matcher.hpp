@@ -1,0 +1,128 @@
+// A pattern matched by search with backtracking: what the decision tree cannot tell, and why something does not match.
+//
+// Works on the terms of a pattern as they stand, so it also serves as the measure that the trees are tested against.
+// Takes the first of all ways to match for which `accept` agrees. Alternatives are tried in their order, operands in
+// the order of the chain; lists and chains give their open parts as much as they can.
+// Main names: TermMatcher, Found, explain. Cost: light. Matching costs O(pattern) where nothing is open; operands in
+// any order can cost the factorial of their number in the pattern, which is small.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fxx/ir/graph.hpp"
+#include "fxx/rewrite/term.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+/// What a search found.
+struct Found {
+  struct Binding {
+    std::uint64_t id;
+    Argument value;
+  };
+  /// What one item of an `each`, or one link of a `chain`, bound.
+  struct Item {
+    std::uint64_t group;
+    std::vector<Binding> bindings;
+  };
+  std::vector<Binding> bindings;
+  std::vector<Item> items;
+  std::vector<Node*> nodes;  // that calls of the pattern matched, root first
+  std::vector<Node*> roots;  // one for each output of the pattern
+
+  /// None when the name is not bound.
+  Argument get(std::uint64_t id) const {
+    for (const Binding& b : bindings)
+      if (b.id == id) return b.value;
+    return {};
+  }
+};
+
+namespace detail {
+/// A callable borrowed for the length of a call.
+class Continue {
+ public:
+  template <class F>
+    requires(!std::same_as<F, Continue>)
+  Continue(const F& f)
+      : object_(&f), call_([](const void* o) { return static_cast<bool>((*static_cast<const F*>(o))()); }) {}
+  bool operator()() const { return call_(object_); }
+
+ private:
+  const void* object_;
+  bool (*call_)(const void*);
+};
+}  // namespace detail
+
+class TermMatcher {
+ public:
+  /// With `explain` it remembers the failure that came after most of the pattern had matched.
+  explicit TermMatcher(bool explain = false) : explain_(explain) {}
+
+  /// Looks for a way to match for which `accept(found)` is true.
+  template <class Accept>
+  bool match(const Term* pattern, Node* root, Accept&& accept) {
+    found_ = {};
+    reason_.clear();
+    progress_ = -1;
+    const auto agreed = [&] { return static_cast<bool>(accept(static_cast<const Found&>(found_))); };
+    return match_root(pattern, root, agreed);
+  }
+  const Found& found() const { return found_; }
+  Found take() { return std::move(found_); }
+  /// "%add = aten::add.Tensor: ...", why the search failed; empty when it did not, or explains nothing.
+  const std::string& reason() const { return reason_; }
+
+ private:
+  using Continue = detail::Continue;
+  /// A value of a node's: an argument, or null for one that was left out.
+  struct Subject {
+    const Argument* value;
+    const Node* user;            // whose argument it is; null for a root
+    const Parameter* parameter;  // null for operands of modules
+  };
+  struct Mark {
+    std::size_t bindings, items, nodes, roots;
+  };
+
+  bool match_root(const Term* t, Node* root, Continue go_on);
+  bool match(const Term* t, Subject s, Continue go_on);
+  bool match_capture(const Term* t, Subject s, Continue go_on);
+  bool match_call(const Term* t, Node* node, Continue go_on);
+  bool match_arguments(const Term* next, int at, const Term* call, Node* node, bool changed_over, Continue go_on);
+  bool match_items(const Term* next, int left, std::span<const Argument> items, Subject s, Continue go_on);
+  bool match_operands(const Term* t, Node* node, Continue go_on);
+  bool assign_operands(const Term* next, int left, const std::vector<Subject>& operands, std::vector<bool>& used,
+                       Continue go_on);
+  bool match_chain(const Term* t, Subject s, Continue go_on);
+  bool match_module(const Term* t, Node* node, Continue go_on);
+  bool match_module_arguments(const Term* next, std::size_t at, std::size_t left, Node* node, Continue go_on);
+  bool match_outputs(const Term* next, int left, Continue go_on);
+  /// Matches one item, first way only, and puts what it bound for itself alone into a group.
+  bool match_one(const Term* t, std::uint64_t group, Subject s);
+
+  bool bind(std::uint64_t id, const Argument& value, std::string_view name, Continue go_on);
+  Argument value_of(Subject s) const;
+  Mark mark() const { return {found_.bindings.size(), found_.items.size(), found_.nodes.size(), found_.roots.size()}; }
+  void back_to(const Mark& m);
+  template <class Words>
+  bool fail(Words&& words);
+
+  Found found_;
+  std::vector<std::uint64_t> shared_;  // names inside of a group that are one value for all, of the item being matched
+  const Argument* hole_ = nullptr;
+  const Node* hole_user_ = nullptr;
+  bool explain_;
+  std::string reason_;
+  long progress_ = -1;
+};
+
+}  // namespace fxx::inline FXX_ABI::rewrite
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rewrite/term_matcher.ipp"
+#endif

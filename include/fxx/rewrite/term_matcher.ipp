@@ -1,0 +1,466 @@
+// Bodies of rewrite/term_matcher.hpp.
+#pragma once
+
+#include <algorithm>
+
+#include "fxx/ir/print.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/rewrite/spelling.hpp"
+#include "fxx/rewrite/term_matcher.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+namespace detail {
+
+/// "aten::sigmoid", "tensor<\"x\">", "2": a term for people, without what is below it.
+FXX_INLINE std::string words_for(const Term& t) {
+  using K = Term::Kind;
+  const auto capture = [&](const char* kind) { return std::string(kind) + "<\"" + std::string(t.name) + "\">"; };
+  switch (t.kind) {
+    case K::call: return "a call of " + std::string(t.op->name);
+    case K::alternatives: return "one of " + std::to_string(t.children) + " alternatives";
+    case K::list: return "a list of " + std::to_string(t.children);
+    case K::tensor: return "a tensor (" + capture("tensor") + ")";
+    case K::optional: return "a tensor or None (" + capture("optional") + ")";
+    case K::constant: return "a tensor that the inputs do not reach (" + capture("constant") + ")";
+    case K::scalar: return "a number (" + capture("scalar") + ")";
+    case K::sequence: return "a list (" + capture("sequence") + ")";
+    case K::size: return "a size (" + capture("sym_int") + ")";
+    case K::literal:
+    case K::standard:
+      if (t.value.kind == Literal::Kind::other || t.value.kind == Literal::Kind::absent) return "its default";
+      return to_string(to_argument(t.value)) + (t.kind == K::standard ? ", its default" : "");
+    case K::near: return "a number near " + to_string(to_argument(t.value));
+    case K::operands: return "a chain of " + std::string(t.op->name);
+    case K::chain: return "a chain of " + std::to_string(t.value.integer) + " or more";
+    case K::module: return "a call of a module " + std::string(t.name);
+    default: return "a value";
+  }
+}
+FXX_INLINE std::string words_for(const Node& node) {
+  const Operator* op = operator_of(node);
+  return "%" + std::string(node.name()) + (op ? " = " + std::string(op->name) : ", a " + node.target());
+}
+FXX_INLINE std::string words_for(const Argument* value) {
+  if (!value) return "left out";
+  return value->is_node() ? words_for(*value->node()) : to_string(*value);
+}
+/// The operands of the call, when it is a link of the chain: the operator is one of `t`'s, and nothing besides the two
+/// is given.
+FXX_INLINE bool is_link(const Term* t, const Node& node) {
+  const Operator* op = operator_of(node);
+  if (!op) return false;
+  bool one = false;
+  for (std::uint64_t i = 0; i < t->id; ++i) one = one || calls_operator(node, t[1 + i].id);
+  if (!one) return false;
+  for (int i = 2; i < op->arity(); ++i) {
+    const Parameter& p = op->parameters[static_cast<std::size_t>(i)];
+    if (const Argument* given = argument_of(node, *op, i); given && !same_value(*given, p.standard, p.type))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace detail
+
+template <class Words>
+bool TermMatcher::fail(Words&& words) {
+  if (!explain_) return false;
+  // What matched says how far the search came.
+  if (const long here = static_cast<long>(found_.nodes.size() * 64 + found_.bindings.size()); here > progress_) {
+    progress_ = here;
+    reason_ = words();
+  }
+  return false;
+}
+
+FXX_INLINE void TermMatcher::back_to(const Mark& m) {
+  found_.bindings.resize(m.bindings);
+  found_.items.resize(m.items);
+  found_.nodes.resize(m.nodes);
+  found_.roots.resize(m.roots);
+}
+
+FXX_INLINE Argument TermMatcher::value_of(Subject s) const {
+  if (s.value) return *s.value;
+  return s.parameter ? to_argument(s.parameter->standard, s.parameter->type) : Argument();
+}
+
+FXX_INLINE bool TermMatcher::bind(std::uint64_t id, const Argument& value, std::string_view name, Continue go_on) {
+  for (const Found::Binding& known : found_.bindings)
+    if (known.id == id) {
+      if (known.value == value) return go_on();
+      return fail([&] {
+        return "'" + std::string(name) + "' is " + detail::words_for(&known.value) + " in one place and " +
+               detail::words_for(&value) + " in another";
+      });
+    }
+  found_.bindings.push_back({id, value});
+  if (go_on()) return true;
+  found_.bindings.pop_back();
+  return false;
+}
+
+FXX_INLINE bool TermMatcher::match_root(const Term* t, Node* root, Continue go_on) {
+  const Argument as_value(root);
+  if (t->kind == Term::Kind::outputs) {
+    const auto others = [&] {
+      const Term* rest = t + 1;
+      return match_outputs(rest + rest->size, t->children - 1, go_on);
+    };
+    return match_root(t + 1, root, others);
+  }
+  found_.roots.push_back(root);
+  if (match(t, {&as_value, nullptr, nullptr}, go_on)) return true;
+  found_.roots.pop_back();
+  return false;
+}
+
+FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
+  using K = Term::Kind;
+  const auto where = [&]() -> std::string {
+    if (!s.user) return detail::words_for(s.value);
+    return "argument '" + std::string(s.parameter ? s.parameter->name : "?") + "' of %" + std::string(s.user->name()) +
+           " is " + detail::words_for(s.value);
+  };
+  const auto wanted = [&] { return where() + "; the pattern wants " + detail::words_for(*t); };
+  const auto node = [&]() -> Node* { return s.value && s.value->is_node() ? s.value->node() : nullptr; };
+  switch (t->kind) {
+    case K::any: return go_on();
+    case K::where: {
+      const auto then = [&] {
+        if (t->condition->holds(value_of(s))) return go_on();
+        return fail([&] { return where() + ", which is not " + std::string(t->condition->name); });
+      };
+      return match(t + 1, s, then);
+    }
+    case K::named: {
+      const auto then = [&] {
+        if (t->shared) shared_.push_back(t->id);
+        return bind(t->id, value_of(s), t->name, go_on);
+      };
+      return match(t + 1, s, then);
+    }
+    case K::bound: {
+      const auto then = [&] { return bind(t->id, to_argument(t->value), t->name, go_on); };
+      return match(t + 1, s, then);
+    }
+    case K::literal:
+    case K::standard: {
+      const bool default_fits =
+          !s.value && s.parameter && (t->kind == K::standard || t->value == s.parameter->standard);
+      if (default_fits || (s.value && same_value(*s.value, t->value, s.parameter ? s.parameter->type : Type{})))
+        return go_on();
+      return fail(wanted);
+    }
+    case K::near: {
+      const Argument value = value_of(s);
+      return value.is_number() && is_near(value.number(), t->value.number()) ? go_on() : fail(wanted);
+    }
+    case K::alternatives: {
+      const Term* member = t + 1;
+      for (int i = 0; i < t->children; ++i, member += member->size)
+        if (match(member, s, go_on)) return true;
+      return false;
+    }
+    case K::list: {
+      if (!s.value || !s.value->is_sequence()) return fail(wanted);
+      return match_items(t + 1, t->children, s.value->items(), s, go_on);
+    }
+    case K::call: {
+      Node* n = node();
+      return n && calls_operator(*n, t->id) ? match_call(t, n, go_on) : fail(wanted);
+    }
+    case K::operands: {
+      Node* n = node();
+      return n && detail::is_link(t, *n) ? match_operands(t, n, go_on) : fail(wanted);
+    }
+    case K::module: {
+      Node* n = node();
+      return n && n->opcode() == Opcode::call_module && operator_id(*n) == t->id ? match_module(t, n, go_on)
+                                                                                 : fail(wanted);
+    }
+    case K::chain: return match_chain(t, s, go_on);
+    case K::hole:
+      if (!s.value) return fail(wanted);
+      hole_ = s.value;
+      hole_user_ = s.user;
+      return go_on();
+    case K::tensor:
+    case K::optional:
+    case K::constant:
+    case K::scalar:
+    case K::sequence:
+    case K::size:
+    case K::value: return match_capture(t, s, go_on);
+    case K::rest:
+    case K::each:
+    case K::outputs: return false;  // stand in lists, and at the root
+  }
+  return false;
+}
+
+FXX_INLINE bool TermMatcher::match_capture(const Term* t, Subject s, Continue go_on) {
+  using K = Term::Kind;
+  const Argument value = value_of(s);
+  const bool node = value.is_node();
+  const bool fits = t->kind == K::value || (t->kind == K::tensor && node) ||
+                    (t->kind == K::optional && (node || value.is_none())) ||
+                    (t->kind == K::constant && node && is_constant_value(*value.node())) ||
+                    (t->kind == K::scalar && value.is_number()) || (t->kind == K::sequence && value.is_sequence()) ||
+                    (t->kind == K::size && is_size_value(value));
+  if (!fits)
+    return fail([&] {
+      return "argument '" + std::string(s.parameter ? s.parameter->name : "?") + "'" +
+             (s.user ? " of %" + std::string(s.user->name()) : "") + " is " + detail::words_for(&value) +
+             "; the pattern wants " + detail::words_for(*t);
+    });
+  if (t->shared) shared_.push_back(t->id);
+  return bind(t->id, value, t->name, go_on);
+}
+
+FXX_INLINE bool TermMatcher::match_call(const Term* t, Node* node, Continue go_on) {
+  if (t->once && node->num_users() != 1)
+    return fail([&] {
+      return "%" + std::string(node->name()) + " has " + std::to_string(node->num_users()) +
+             " users; the pattern wants one";
+    });
+  found_.nodes.push_back(node);
+  if (match_arguments(t + 1, 0, t, node, false, go_on)) return true;
+  if (two_orders(t) && match_arguments(t + 1, 0, t, node, true, go_on)) return true;
+  found_.nodes.pop_back();
+  return false;
+}
+
+FXX_INLINE bool TermMatcher::match_arguments(const Term* next, int at, const Term* call, Node* node, bool changed_over,
+                                             Continue go_on) {
+  if (at == call->children) return go_on();
+  const Operator& op = *operator_of(*node);
+  const int parameter = changed_over && at < 2 ? 1 - at : at;
+  const Subject s{argument_of(*node, op, parameter), node, &op.parameters[static_cast<std::size_t>(parameter)]};
+  const auto others = [&] { return match_arguments(next + next->size, at + 1, call, node, changed_over, go_on); };
+  return match(next, s, others);
+}
+
+FXX_INLINE bool TermMatcher::match_one(const Term* t, std::uint64_t group, Subject s) {
+  const Mark before = mark();
+  shared_.clear();
+  const auto done = [] { return true; };
+  if (!match(t, s, done)) {
+    back_to(before);
+    return false;
+  }
+  Found::Item item{group, {}};
+  std::size_t kept = before.bindings;
+  for (std::size_t i = before.bindings; i < found_.bindings.size(); ++i) {
+    Found::Binding& b = found_.bindings[i];
+    if (std::find(shared_.begin(), shared_.end(), b.id) == shared_.end()) item.bindings.push_back(std::move(b));
+    else if (kept++ != i) found_.bindings[kept - 1] = std::move(b);
+  }
+  found_.bindings.resize(kept);
+  found_.items.push_back(std::move(item));
+  return true;
+}
+
+FXX_INLINE bool TermMatcher::match_items(const Term* next, int left, std::span<const Argument> items, Subject s,
+                                         Continue go_on) {
+  using K = Term::Kind;
+  if (left == 0)
+    return items.empty() ? go_on() : fail([&] {
+      return "a list of %" + std::string(s.user ? s.user->name() : "?") + " has " + std::to_string(items.size()) +
+             " items more than the pattern";
+    });
+  const Term* after = next + next->size;
+  if (next->kind == K::rest) {
+    for (std::size_t taken = items.size() + 1; taken-- > 0;) {
+      const auto others = [&] { return match_items(after, left - 1, items.subspan(taken), s, go_on); };
+      if (bind(next->id, Argument::list({items.begin(), items.begin() + static_cast<std::ptrdiff_t>(taken)}),
+               next->name, others))
+        return true;
+    }
+    return false;
+  }
+  if (next->kind == K::each) {
+    std::vector<Mark> marks = {mark()};
+    while (marks.size() <= items.size() &&
+           match_one(next + 1, next->id, {&items[marks.size() - 1], s.user, s.parameter}))
+      marks.push_back(mark());
+    for (std::size_t taken = marks.size(); taken-- > 0;) {
+      back_to(marks[taken]);
+      if (match_items(after, left - 1, items.subspan(taken), s, go_on)) return true;
+    }
+    return false;
+  }
+  if (items.empty())
+    return fail([&] {
+      return "a list of %" + std::string(s.user ? s.user->name() : "?") + " ends; the pattern wants " +
+             detail::words_for(*next) + " more";
+    });
+  const auto others = [&] { return match_items(after, left - 1, items.subspan(1), s, go_on); };
+  return match(next, {&items[0], s.user, s.parameter}, others);
+}
+
+FXX_INLINE bool TermMatcher::match_operands(const Term* t, Node* node, Continue go_on) {
+  // The chain begins where nothing else of it goes on, so that it is found once, and whole.
+  if (node->num_users() == 1 && found_.roots.size() == 1 && found_.nodes.empty())
+    if (detail::is_link(t, **node->users().begin()))
+      return fail([&] { return "%" + std::string(node->name()) + " is inside of a longer chain"; });
+  const Mark before = mark();
+  std::vector<Subject> operands;
+  std::vector<Node*> links = {node};
+  // Depth first and left before right, so that the operands stand as they were written.
+  std::vector<Subject> pending;
+  const auto open = [&](Node* link) {
+    const Operator& op = *operator_of(*link);
+    found_.nodes.push_back(link);
+    for (int i : {1, 0})
+      pending.push_back({argument_of(*link, op, i), link, &op.parameters[static_cast<std::size_t>(i)]});
+  };
+  open(node);
+  while (!pending.empty()) {
+    const Subject s = pending.back();
+    pending.pop_back();
+    Node* inner = s.value && s.value->is_node() ? s.value->node() : nullptr;
+    if (inner && inner->num_users() == 1 && detail::is_link(t, *inner)) open(inner);
+    else operands.push_back(s);
+  }
+  const Term* first = t + 1 + t->id;
+  std::vector<bool> used(operands.size());
+  if (assign_operands(first, t->children - static_cast<int>(t->id), operands, used, go_on)) return true;
+  back_to(before);
+  return false;
+}
+
+FXX_INLINE bool TermMatcher::assign_operands(const Term* next, int left, const std::vector<Subject>& operands,
+                                             std::vector<bool>& used, Continue go_on) {
+  using K = Term::Kind;
+  if (left == 0)
+    return std::find(used.begin(), used.end(), false) == used.end() ? go_on() : fail([&] {
+      return "the chain has " + std::to_string(std::count(used.begin(), used.end(), false)) +
+             " operands more than the pattern";
+    });
+  const Term* after = next + next->size;
+  // The open ones take what the others leave, so those come first.
+  if ((next->kind == K::rest || next->kind == K::each) && left > 1) {
+    bool only_open = true;
+    const Term* later = after;
+    for (int i = 1; i < left; ++i, later += later->size)
+      only_open = only_open && (later->kind == K::rest || later->kind == K::each);
+    if (!only_open) {
+      const auto then = [&] { return assign_operands(next, 1, operands, used, go_on); };
+      return assign_operands(after, left - 1, operands, used, then);
+    }
+  }
+  if (next->kind == K::rest) {
+    std::vector<Argument> others;
+    const std::vector<bool> before = used;
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      if (!used[i]) others.push_back(value_of(operands[i]));
+    used.assign(used.size(), true);
+    const auto then = [&] { return assign_operands(after, left - 1, operands, used, go_on); };
+    if (bind(next->id, Argument::list(std::move(others)), next->name, then)) return true;
+    used = before;
+    return false;
+  }
+  if (next->kind == K::each) {
+    const std::vector<bool> before = used;
+    const Mark here = mark();
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      if (!used[i] && match_one(next + 1, next->id, operands[i])) used[i] = true;
+    if (assign_operands(after, left - 1, operands, used, go_on)) return true;
+    back_to(here);
+    used = before;
+    return false;
+  }
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (used[i]) continue;
+    used[i] = true;
+    const auto others = [&] { return assign_operands(after, left - 1, operands, used, go_on); };
+    if (match(next, operands[i], others)) return true;
+    used[i] = false;
+  }
+  return false;
+}
+
+FXX_INLINE bool TermMatcher::match_chain(const Term* t, Subject s, Continue go_on) {
+  const Term *link = t + 1, *end = link + link->size;
+  struct Step {
+    Mark mark;
+    Subject at;
+  };
+  std::vector<Step> steps = {{mark(), s}};
+  for (;;) {
+    hole_ = nullptr;
+    if (!match_one(link, t->id, steps.back().at) || !hole_) break;
+    steps.push_back({mark(), {hole_, hole_user_, nullptr}});
+  }
+  const auto least = static_cast<std::size_t>(t->value.integer);
+  if (steps.size() - 1 < least)
+    return fail([&] {
+      return "the chain has " + std::to_string(steps.size() - 1) + " links; the pattern wants " +
+             std::to_string(least) + " or more";
+    });
+  for (std::size_t i = steps.size(); i-- > least;) {
+    back_to(steps[i].mark);
+    if (match(end, steps[i].at, go_on)) return true;
+  }
+  return false;
+}
+
+FXX_INLINE bool TermMatcher::match_module(const Term* t, Node* node, Continue go_on) {
+  if (node->args().size() + node->kwargs().size() != t->children)
+    return fail([&] {
+      return "%" + std::string(node->name()) + " is called with " +
+             std::to_string(node->args().size() + node->kwargs().size()) + " arguments; the pattern wants " +
+             std::to_string(t->children);
+    });
+  found_.nodes.push_back(node);
+  if (match_module_arguments(t + 1, 0, t->children, node, go_on)) return true;
+  found_.nodes.pop_back();
+  return false;
+}
+FXX_INLINE bool TermMatcher::match_module_arguments(const Term* next, std::size_t at, std::size_t left, Node* node,
+                                                    Continue go_on) {
+  if (left == 0) return go_on();
+  const Argument& given = at < node->args().size() ? node->args()[at] : node->kwargs()[at - node->args().size()].value;
+  const auto others = [&] { return match_module_arguments(next + next->size, at + 1, left - 1, node, go_on); };
+  return match(next, {&given, node, nullptr}, others);
+}
+
+FXX_INLINE bool TermMatcher::match_outputs(const Term* next, int left, Continue go_on) {
+  if (left == 0) return go_on();
+  // Users, and users of users, of what the pattern's names hold; of all nodes where it shares none.
+  std::vector<Node*> candidates, level;
+  const auto add = [](std::vector<Node*>& to, Node* n) {
+    if (std::find(to.begin(), to.end(), n) == to.end()) to.push_back(n);
+  };
+  for (const Found::Binding& b : found_.bindings) {
+    bool used = false;
+    for (int i = 0; i < next->size; ++i) used = used || (binds_name(next[i]) && next[i].id == b.id);
+    if (!used || !b.value.is_node()) continue;
+    level = {b.value.node()};
+    break;
+  }
+  if (level.empty()) {
+    for (Node* n : found_.roots[0]->graph().nodes()) candidates.push_back(n);
+  } else {
+    add(candidates, level[0]);
+    for (int depth = 0; depth < next->size && !level.empty() && candidates.size() < 256; ++depth) {
+      std::vector<Node*> users;
+      for (Node* n : level)
+        for (Node* user : n->users()) {
+          add(users, user);
+          add(candidates, user);
+        }
+      level.swap(users);
+    }
+  }
+  for (Node* candidate : candidates) {
+    if (std::find(found_.roots.begin(), found_.roots.end(), candidate) != found_.roots.end()) continue;
+    const auto others = [&] { return match_outputs(next + next->size, left - 1, go_on); };
+    if (match_root(next, candidate, others)) return true;
+  }
+  return fail([&] { return "nothing matches another output of the pattern, " + detail::words_for(*next); });
+}
+
+}  // namespace fxx::inline FXX_ABI::rewrite
