@@ -71,10 +71,16 @@ def inductor_pass():
     return matcher
 
 
-def as_graph(term):
-    """The graph that takes what the pattern captures, in the order of the names."""
+def captures_of(term):
+    if isinstance(term, tuple):
+        return set().union(*map(captures_of, term[1:]))
+    return {term} if isinstance(term, str) else set()
+
+
+def as_graph(term, names):
+    """The graph of `term` that takes what the pattern captures: replace_pattern wants the same inputs on both sides."""
     graph = torch.fx.Graph()
-    inputs = {name: graph.placeholder(name) for name in ('b', 's', 'x', 'y')}
+    inputs = {name: graph.placeholder(name) for name in names}
 
     def build(part):
         if isinstance(part, tuple):
@@ -96,7 +102,8 @@ def measure(figure, folder):
         rewrites = matcher.apply(module)
         seconds = time.perf_counter() - start
     else:
-        pairs = [(as_graph(pattern), as_graph(replacement)) for _, pattern, replacement in rulesets.rules(RULES)]
+        pairs = [tuple(as_graph(side, sorted(captures_of(pattern))) for side in (pattern, replacement))
+                 for _, pattern, replacement in rulesets.rules(RULES)]
         rewrites, start = 0, time.perf_counter()
         for pattern, replacement in pairs:
             rewrites += len(torch.fx.replace_pattern(module, pattern, replacement))
