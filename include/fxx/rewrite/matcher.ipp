@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
@@ -16,18 +17,23 @@ struct Registers {
   Node* nodes[max_registers];
   std::uint32_t changed_over = 0;
 };
-FXX_INLINE int parameter_at(Place place, std::uint32_t changed_over) {
+// Plain `inline` where calls are hot: with -fPIC, what others may replace when linking is not inlined.
+inline int parameter_at(Place place, std::uint32_t changed_over) {
   return place.arg < 2 && ((changed_over >> place.reg) & 1) ? 1 - place.arg : place.arg;
 }
+inline const Argument* argument_at(const Node& n, const Operator& op, int i) {
+  const auto at = static_cast<std::size_t>(i);
+  return at < n.args().size() ? &n.args()[at] : n.kwargs().empty() ? nullptr : argument_of(n, op, i);
+}
 /// The argument at a place; null when it was left out, or there is no such item.
-FXX_INLINE const Argument* at(Place place, Node* const* nodes, std::uint32_t changed_over) {
+inline const Argument* at(Place place, Node* const* nodes, std::uint32_t changed_over) {
   const Node& n = *nodes[place.reg];
-  const Argument* whole = argument_of(n, *n.operation(), parameter_at(place, changed_over));
+  const Argument* whole = argument_at(n, *n.operation(), parameter_at(place, changed_over));
   if (place.item == Place::whole || !whole) return whole;
   if (!whole->is_sequence() || place.item >= whole->items().size()) return nullptr;
   return &whole->items()[place.item];
 }
-FXX_INLINE const Argument* at(Place place, const Registers& regs) { return at(place, regs.nodes, regs.changed_over); }
+inline const Argument* at(Place place, const Registers& regs) { return at(place, regs.nodes, regs.changed_over); }
 FXX_INLINE Argument value_at(Place place, Node* const* nodes, std::uint32_t changed_over) {
   if (const Argument* a = at(place, nodes, changed_over)) return *a;
   const Parameter& p =
@@ -42,16 +48,16 @@ FXX_INLINE std::uint64_t id_of_overload_for_numbers(const Node& node, const Oper
     if (other->parameters[i].name != op.parameters[i].name) return op.id;
   return other->id;
 }
-FXX_INLINE std::uint64_t operator_id(const Node& node) {
-  const Operator* op = operator_of(node);
+inline std::uint64_t operator_id(const Node& node) {
+  const Operator* op = node.operation();
   if (!op) return 0;
   if (op->parameters.size() > 1 && op->parameters[1].type == Type{.base = ValueType::tensor}) [[unlikely]] {
-    const Argument* second = argument_of(node, *op, 1);
+    const Argument* second = argument_at(node, *op, 1);
     if (second && second->is_number()) return id_of_overload_for_numbers(node, *op);
   }
   return op->id;
 }
-FXX_INLINE Node* operand(const Test& t, const Registers& regs) {
+inline Node* operand(const Test& t, const Registers& regs) {
   const Argument* a = at(t.place, regs);
   return a && a->is_node() ? a->node() : nullptr;
 }
@@ -108,7 +114,8 @@ FXX_INLINE std::vector<Argument> Match::captures() const {
   return values;
 }
 
-FXX_INLINE Regions::Regions(const Graph& graph) {
+FXX_INLINE void Regions::survey(const Graph& graph) {
+  if (std::exchange(surveyed_, true)) return;
   bool visible = false;
   for (const Node* n : graph.nodes()) {
     if (n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output || !is_impure(*n)) continue;
@@ -158,6 +165,7 @@ FXX_INLINE bool MatchEngine::can_be_taken_out(std::span<Node* const> nodes) cons
 FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
                                     const Argument* shared, Match& match) {
   const int registers = state.other.reg;
+  regions_.survey(graph_);
   if (!can_be_taken_out({regs.nodes, static_cast<std::size_t>(registers)})) return false;
   Match candidate;
   candidate.graph_ = &graph_;
@@ -181,6 +189,21 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
   return true;
 }
 
+/// Methods are matched as the operators that they mean. The first that is met resolves all, in the order of the graph:
+/// from the end, each would resolve those that it reads, one inside the other.
+FXX_INLINE void MatchEngine::resolve_methods() {
+  if (std::exchange(methods_resolved_, true)) return;
+  for (const Node* n : graph_.nodes())
+    if (n->opcode() == Opcode::call_method) operator_of(*n);
+}
+inline std::uint64_t MatchEngine::operator_id(const Node& node) {
+  if (!node.operation() && node.opcode() == Opcode::call_method) [[unlikely]] {
+    resolve_methods();
+    operator_of(node);  // made since then
+  }
+  return detail::operator_id(node);
+}
+
 FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
   const Argument shared = match.get(rules_.shared[rule]);
   if (!shared.is_node()) return false;
@@ -191,7 +214,7 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
   std::vector<Match>& found = candidates_;
   found.clear();
   for (Node* user : shared.node()->users()) {
-    const std::uint16_t pc = alone.root(detail::operator_id(*user));
+    const std::uint16_t pc = alone.root(operator_id(*user));
     Match member;
     if (!pc || !run(alone, pc, user, member, rule, &shared)) continue;
     if (!regions_.none() && regions_.of(*user) != regions_.of(*first)) continue;
@@ -212,9 +235,28 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
   return true;
 }
 
-FXX_INLINE bool MatchEngine::match_node(Node* root, Match& match) {
-  const std::uint16_t pc = rules_.root(detail::operator_id(*root));
-  return pc && run(rules_, pc, root, match, -1, nullptr);
+namespace detail {
+/// A module or a method may turn out to be any operator.
+inline bool may_be_any(const Node& node) {
+  return node.opcode() == Opcode::call_module || node.opcode() == Opcode::call_method;
+}
+inline bool passes(const Sieve& sieve, const Node& root) {
+  if (!root.operation()) [[unlikely]]
+    return may_be_any(root);
+  std::uint64_t operands = Sieve::any;
+  for (const Node* input : root.all_input_nodes()) {
+    if (const Operator* op = input->operation()) [[likely]]
+      operands |= Sieve::bit(*op);
+    else if (may_be_any(*input)) operands = ~std::uint64_t{0};
+  }
+  return operands & sieve.operands[root.operation()->family];
+}
+}  // namespace detail
+FXX_INLINE std::uint16_t MatchEngine::state_for(const Node& root) {
+  return detail::passes(*rules_.sieve, root) ? rules_.root(operator_id(root)) : std::uint16_t{0};
+}
+FXX_INLINE bool MatchEngine::match_node(std::uint16_t state, Node* root, Match& match) {
+  return run(rules_, state, root, match, -1, nullptr);
 }
 
 FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only,
@@ -229,7 +271,7 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
     switch (s.kind) {
       case K::op: {
         Node* n = s.rule < best ? detail::operand(s, regs) : nullptr;
-        if (n && detail::operator_id(*n) == s.payload) {
+        if (n && operator_id(*n) == s.payload) {
           regs.nodes[s.other.reg] = n;
           ++pc;
         } else {
@@ -241,7 +283,7 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
         Node* n = detail::operand(s, regs);
         pc = s.fail;
         if (!n) continue;
-        const std::uint64_t id = detail::operator_id(*n);
+        const std::uint64_t id = operator_id(*n);
         const Branch *first = table.edges + s.payload, *last = first + s.edges;
         const Branch* found =
             std::lower_bound(first, last, id, [](const Branch& b, std::uint64_t op) { return b.op < op; });
@@ -265,6 +307,7 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
         ++pc;
         if (s.rule < best && accept(table, s, regs, only >= 0 ? only : s.rule, shared, match)) best = s.rule;
         continue;
+      case K::constant: resolve_methods(); [[fallthrough]];  // it looks at what the value is computed from
       default: pc = s.rule < best && detail::holds(s, regs) ? static_cast<std::uint16_t>(pc + 1) : s.fail;
     }
   }

@@ -200,8 +200,9 @@ constexpr RuleTable table_of(const Ask* asks, const Build* builds, const RuleTab
                              const std::uint64_t* shared, const void* const* objects) {
   using F = fused<Rules...>;
   return {F::tree.states, F::tree.edges, F::tree.captures, F::roots.slots, F::roots_size - 1,
-          asks,           builds,        F::results,       alone,          shared,
-          F::names,       objects,       F::count,         F::depth,       F::uses_once};
+          &F::tree.sieve, asks,          builds,           F::results,     alone,
+          shared,         F::names,      objects,          F::count,       F::depth,
+          F::uses_once};
 }
 template <class Rule>
 inline constexpr RuleTable alone_table = table_of<Rule>(nullptr, nullptr, nullptr, nullptr, nullptr);

@@ -72,6 +72,14 @@ struct CapturePlace {
   Place place;
 };
 
+/// By the family of a node's operator, the families of operators, as bits, one of which is among its operands wherever
+/// a rule matches. One look at them spares most nodes the walk through the tree.
+struct Sieve {
+  static constexpr std::uint64_t any = std::uint64_t{1} << 63;  // a rule that needs no operator there
+  static constexpr std::uint64_t bit(const Operator& op) { return std::uint64_t{1} << op.family; }
+  std::uint64_t operands[64] = {};
+};
+
 inline constexpr int max_registers = 24, max_tests = 96, max_captures = 32, max_states = 65535;
 
 namespace detail {
@@ -82,6 +90,8 @@ struct Line {
   CapturePlace captures[max_captures];
   int tests_count = 0, captures_count = 0, registers = 1;
   std::uint64_t root = 0;
+  std::uint8_t family = 0;     // of the root
+  std::uint64_t operands = 0;  // what some operand of the root has to be
   bool too_large = false;
 
   constexpr void test(const Test& t) {
@@ -147,16 +157,19 @@ constexpr void line_up_call(const Term* t, Place place, Line& out, Queue& queue)
   if (queue.tail == max_registers) return void(out.too_large = true);
   const auto to = static_cast<std::uint8_t>(out.registers++);
   out.test({.kind = Test::Kind::op, .place = place, .other = {.reg = to}, .payload = t->id});
+  if (place.reg == 0 && !out.operands) out.operands = Sieve::bit(*t->op);
   queue.items[queue.tail++] = {t, to};
 }
 
 constexpr void linearise(const Term* root, Choices& c, Line& out) {
   out.tests_count = out.captures_count = 0;
+  out.operands = 0;
   out.registers = 1;
   out.too_large = false;
   Queue queue;
   queue.items[queue.tail++] = {chosen(root, c), 0};
   out.root = queue.items[0].term->id;
+  out.family = queue.items[0].term->op->family;
   while (queue.head < queue.tail) {
     const Term* t = queue.items[queue.head].term;
     const std::uint8_t reg = queue.items[queue.head++].reg;
@@ -224,6 +237,7 @@ class Builder {
       detail::Line line;
       detail::linearise(root, c, line);
       too_large_ |= line.too_large;
+      sieve_.operands[line.family] |= line.operands ? line.operands : Sieve::any;
       int at = step(0, detail::root_test(line.root), rule, true);
       for (int i = 0; i < line.tests_count; ++i) at = step(at, line.tests[i], rule, share_);
       const Test leaf{
@@ -262,9 +276,10 @@ class Builder {
       t.states[states++] = State{};
     }
     for (int i = 0; i < captures_count_; ++i) t.captures[i] = captures_[i];
+    t.sieve = sieve_;
   }
 
-  static constexpr int select_from = 4;  // this many operators tested on one argument become one select
+  static constexpr int select_from = 2;  // this many operators tested on one argument become one select
 
  private:
   struct Trie {
@@ -359,6 +374,7 @@ class Builder {
 
   Trie* trie_;
   CapturePlace* captures_;
+  Sieve sieve_;
   int count_ = 1, captures_count_ = 0, tests_before_ = 0;
   bool share_, too_large_ = false;
 };
@@ -370,6 +386,7 @@ struct Tree {
   Branch edges[Edges ? Edges : 1];
   Branch roots[Roots];
   CapturePlace captures[Captures ? Captures : 1];
+  Sieve sieve;
 };
 
 /// Root operators in an open-addressed table, a quarter full: about one load a node. An id is a hash already.
