@@ -24,13 +24,13 @@ FX = 'torch.fx symbolic_trace'
 @dataclass
 class Figure:
     """Microseconds a node, or what `unit` says. `fxx` and `same_run` name benchmarks of our programs, what follows a
-    minus is taken off."""
+    minus is taken off; of the program `compile`, figures of compile.py."""
     name: str
     program: str
     fxx: str
     peer: str
     same_run: str = ''   # the peer is another benchmark of the same program ...
-    python: str = ''     # ... or a figure of peers/torch_fx.py
+    python: str = ''     # ... or a figure of peers/torch_fx.py, of peers/rules.py where it starts with rules/
     unit: str = field(default='us/node')
 
 
@@ -56,6 +56,32 @@ def figures():
     for operation in ('build', 'copy', 'lint', 'print', 'replace_all_uses', 'eliminate_dead_code'):
         yield Figure(f'graph/{operation}', 'graph', f'graph/{operation}', 'torch.fx Graph', python=f'graph/{operation}')
     yield Figure('graph/parse', 'graph', 'graph/parse', 'fxx printing', same_run='graph/print')
+    yield from rules_figures()
+
+
+def rules_figures():
+    # A hundred rules over 100,000 nodes; beside PyTorch's matchers over 10,000.
+    for case in ('no_match', 'foreign'):
+        yield Figure(f'rules/{case}', 'rules', f'rules/{case}', 'the same, ten rules',
+                     same_run=f'rules/{case}/ten_rules')
+    yield Figure('rules/rewrite', 'rules', 'rules/rewrite', '', unit='us/rewrite')
+    for case, unit in (('no_match', 'us/node'), ('rewrite', 'us/rewrite')):
+        yield Figure(f'rules/{case}/inductor', 'rules', f'rules/{case}/10k', 'PatternMatcherPass',
+                     python=f'rules/inductor/{case}', unit=unit)
+        yield Figure(f'rules/{case}/torch_fx', 'rules', f'rules/{case}/10k', 'torch.fx replace_pattern',
+                     python=f'rules/fx/{case}', unit=unit)
+    # As much new memory on both sides.
+    yield Figure('rules/million', 'rules', 'rules/million', 'fxx, 100 x 10,000 nodes',
+                 same_run='rules/hundred_graphs')
+    yield Figure('rules/million/rewrite', 'rules', 'rules/rewrite/million', 'fxx, 100 x 10,000 nodes',
+                 same_run='rules/rewrite/hundred_graphs', unit='us/rewrite')
+    yield Figure('rules/hundred_to_ten', 'rules', 'rules/model/hundred_rules', 'fxx, 10 rules',
+                 same_run='rules/model/ten_rules')
+    for compiler in ('g++', 'clang++'):
+        for what, unit in (('rule', 'ms'), ('160', 's'), ('shipped', 's')):
+            for suffix, unit in (('', unit), ('/memory', 'MB')):
+                yield Figure(f'rules/compile/{compiler}/{what}{suffix}', 'compile', f'{compiler}/{what}{suffix}', '',
+                             unit=unit)
 
 
 def parts(expression):
@@ -91,13 +117,21 @@ def find_python():
     return None
 
 
-def run_peer(python, names, best):
-    done = subprocess.run([python, HERE / 'peers/torch_fx.py', *sorted(names)], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True)
+def run_script(command, names, best):
+    """The figures `names` of a script that prints them as JSON; the least of all turns."""
+    done = subprocess.run([*command, *sorted(names)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f'bench: peers/torch_fx.py failed:\n{done.stderr[-2000:]}')
+        sys.exit(f'bench: {command[1]} failed:\n{done.stderr[-2000:]}')
     for name, value in json.loads(done.stdout).items():
         best[name] = min(best.get(name, value), value)
+
+
+def run_peers(python, folder, names, best):
+    rules = {name for name in names if name.startswith('rules/')}
+    if names - rules:
+        run_script([python, HERE / 'peers/torch_fx.py'], names - rules, best)
+    if rules:
+        run_script([python, HERE / 'peers/rules.py', folder], rules, best)
 
 
 def main(argv):
@@ -124,12 +158,15 @@ def main(argv):
         print('note: no Python with torch is installed, so torch.fx is left out; bench/run --setup installs it',
               file=sys.stderr)
     best, peer_best = {}, {}
-    for round_ in range(ROUNDS):
+    if compiled := ours.pop('compile', None):  # has rounds of its own
+        run_script([sys.executable, HERE / 'compile.py'], compiled, best)
+        chosen = [f for f in chosen if f.program != 'compile' or f.fxx in best]  # of the compilers that are installed
+    for round_ in range(ROUNDS if ours else 0):
         print(f'round {round_ + 1} of {ROUNDS}', file=sys.stderr)
         for program, names in ours.items():
             run_program(pathlib.Path(options.folder) / f'bench_{program}', names, best)
         if python:
-            run_peer(python, peers, peer_best)
+            run_peers(python, options.folder, peers, peer_best)
 
     if not options.json:
         print(f'{"figure":28} {"unit":8} {"fxx":>8}   {"peer":24} {"value":>8} {"ratio":>8}')

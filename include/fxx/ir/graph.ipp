@@ -203,7 +203,7 @@ FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args,
   node->kwargs_ = new_kwargs;
   node->edges_ = new_edges;
   node->args_size_ = static_cast<std::uint32_t>(args.size());
-  node->kwargs_size_ = static_cast<std::uint32_t>(kwargs.size()) & 0x7fffffffu;
+  node->kwargs_size_ = static_cast<std::uint32_t>(kwargs.size()) & 0x3fffffffu;
   node->edges_size_ = static_cast<std::uint32_t>(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) link(*new (new_edges + i) Edge{inputs[i], node, nullptr, nullptr});
 }
@@ -288,18 +288,9 @@ FXX_INLINE InsertPoint::~InsertPoint() {
   if (storage_) storage_->before = before_->is_erased() ? &storage_->root : before_;
 }
 
-FXX_INLINE Node* NodeList::step(Node* node, bool forward) {
-  // An erased node keeps the neighbours that it had, so a walk that stands on it finds its way back.
-  do node = forward ? node->next() : node->prev();
-  while (node && node->is_erased());
-  return node;
-}
-
 // --- Node ------------------------------------------------------------------------------------------------------------
 
 FXX_INLINE Graph& Node::graph() const { return *storage_->graph; }
-FXX_INLINE Node* Node::next() const { return next_ == &storage_->root ? nullptr : next_; }
-FXX_INLINE Node* Node::prev() const { return previous_ == &storage_->root ? nullptr : previous_; }
 
 FXX_INLINE void Node::set_op(Op op) {
   if (std::holds_alternative<Output>(op) != std::holds_alternative<Output>(op_))

@@ -177,8 +177,8 @@ class Node {
 
   Graph& graph() const;
   /// Neighbours in the list; null at the ends.
-  Node* next() const;
-  Node* prev() const;
+  Node* next() const { return next_->is_root_ ? nullptr : next_; }
+  Node* prev() const { return previous_->is_root_ ? nullptr : previous_; }
   /// Moves `node` before / after this one. Moving a node before itself changes nothing. O(1).
   void prepend(Node* node);
   void append(Node* node);
@@ -223,15 +223,17 @@ class Node {
   friend struct detail::GraphStorage;
   Node() = default;
 
+  // What walks and matchers read comes first, within 64 bytes: large graphs do not fit into caches.
   Node *previous_ = nullptr, *next_ = nullptr;
-  detail::GraphStorage* storage_ = nullptr;
-  Op op_;
   mutable const Operator* operation_ = nullptr;
-  std::string_view name_;
   Argument* args_ = nullptr;
+  std::uint32_t args_size_ = 0, kwargs_size_ : 30 = 0, erased_ : 1 = 0, is_root_ : 1 = 0;
+  std::uint32_t edges_size_ = 0, users_size_ = 0;
   KeywordArgument* kwargs_ = nullptr;
   detail::Edge* edges_ = nullptr;
-  std::uint32_t args_size_ = 0, kwargs_size_ : 31 = 0, erased_ : 1 = 0, edges_size_ = 0, users_size_ = 0;
+  detail::GraphStorage* storage_ = nullptr;
+  Op op_;
+  std::string_view name_;
   detail::Edge *first_user_ = nullptr, *last_user_ = nullptr;
   std::uint64_t order_ = 0;
   const TensorMeta* tensor_meta_ = nullptr;

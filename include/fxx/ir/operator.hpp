@@ -118,6 +118,8 @@ struct Operator {
   Trait traits = Trait::none;
   bool mutates = false;  // some parameter is written to
   bool aliases = false;  // some result shares memory with a parameter
+  /// 0 to 62, by the base name alone, without a `_` at its end: a first sieve for those who look for operators.
+  std::uint8_t family = 0;
 
   constexpr int arity() const { return static_cast<int>(parameters.size()); }
   /// No visible effect, so an unused call may be removed. A random operator is pure in this sense, as in torch.fx.

@@ -31,6 +31,7 @@ struct RuleTable {
   const CapturePlace* captures;
   const Branch* slots;  // root table
   std::uint64_t mask;
+  const Sieve* sieve;
   const Ask* asks;                // per rule; null: no guard
   const Build* builds;            // per rule; null: built from terms
   const Term* const* results;     // per rule; null: a callable builds
@@ -132,8 +133,8 @@ class Match {
 /// A mutation of a fresh temporary that only it uses is invisible and splits nothing.
 class Regions {
  public:
-  /// O(nodes).
-  explicit Regions(const Graph& graph);
+  /// Looks at the graph the first time, O(nodes). Where nothing matches, nobody asks.
+  void survey(const Graph& graph);
   bool none() const { return numbers_.empty(); }
   /// All nodes with effects, visible or not, in the order of the graph; erased ones too.
   const std::vector<const Node*>& effects() const { return effects_; }
@@ -144,6 +145,7 @@ class Regions {
  private:
   std::vector<std::uint32_t> numbers_;
   std::vector<const Node*> effects_;
+  bool surveyed_ = false;
 };
 
 namespace detail {
@@ -152,10 +154,12 @@ struct Registers;
 
 class MatchEngine {
  public:
-  MatchEngine(Graph& graph, const RuleTable& rules, const Regions& regions)
+  MatchEngine(Graph& graph, const RuleTable& rules, Regions& regions)
       : graph_(graph), rules_(rules), regions_(regions) {}
-  /// Walks the tree for `root`; the lowest rule that matches and whose guard agrees ends up in `match`.
-  bool match_node(Node* root, Match& match);
+  /// Where matching `root` begins in the tree; 0 when no rule starts with its operator.
+  std::uint16_t state_for(const Node& root);
+  /// Walks the tree for `root` from there; the lowest rule that matches and whose guard agrees ends up in `match`.
+  bool match_node(std::uint16_t state, Node* root, Match& match);
   /// Why the only rule, whose pattern is given, does not match; "" when it does.
   std::string explain(const Term* pattern, Node* root);
 
@@ -167,11 +171,14 @@ class MatchEngine {
               const Argument* shared, Match& match);
   bool accept_search(const Term* pattern, Match& candidate, Match& match);
   bool collect_siblings(Match& match, int rule);
+  inline std::uint64_t operator_id(const Node& node);
+  void resolve_methods();
   bool can_be_taken_out(std::span<Node* const> nodes) const;
 
   Graph& graph_;
   const RuleTable& rules_;
-  const Regions& regions_;
+  Regions& regions_;
+  bool methods_resolved_ = false;
   std::vector<Match> group_, candidates_;  // siblings: of the match so far, of the one being looked at
   Found found_;                            // of the match so far
 };

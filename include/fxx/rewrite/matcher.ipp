@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "fxx/error.hpp"
 #include "fxx/ops/effects.hpp"
@@ -17,18 +18,23 @@ struct Registers {
   Node* nodes[max_registers];
   std::uint32_t changed_over = 0;
 };
-FXX_INLINE int parameter_at(Place place, std::uint32_t changed_over) {
+// Plain `inline` where calls are hot: with -fPIC, what others may replace when linking is not inlined.
+inline int parameter_at(Place place, std::uint32_t changed_over) {
   return place.arg < 2 && ((changed_over >> place.reg) & 1) ? 1 - place.arg : place.arg;
 }
+inline const Argument* argument_at(const Node& n, const Operator& op, int i) {
+  const auto at = static_cast<std::size_t>(i);
+  return at < n.args().size() ? &n.args()[at] : n.kwargs().empty() ? nullptr : argument_of(n, op, i);
+}
 /// The argument at a place; null when it was left out, or there is no such item.
-FXX_INLINE const Argument* at(Place place, Node* const* nodes, std::uint32_t changed_over) {
+inline const Argument* at(Place place, Node* const* nodes, std::uint32_t changed_over) {
   const Node& n = *nodes[place.reg];
-  const Argument* whole = argument_of(n, *n.operation(), parameter_at(place, changed_over));
+  const Argument* whole = argument_at(n, *n.operation(), parameter_at(place, changed_over));
   if (place.item == Place::whole || !whole) return whole;
   if (!whole->is_sequence() || place.item >= whole->items().size()) return nullptr;
   return &whole->items()[place.item];
 }
-FXX_INLINE const Argument* at(Place place, const Registers& regs) { return at(place, regs.nodes, regs.changed_over); }
+inline const Argument* at(Place place, const Registers& regs) { return at(place, regs.nodes, regs.changed_over); }
 FXX_INLINE Argument value_at(Place place, Node* const* nodes, std::uint32_t changed_over) {
   if (place.arg == Place::self) return nodes[place.reg];
   if (const Argument* a = at(place, nodes, changed_over)) return *a;
@@ -36,7 +42,10 @@ FXX_INLINE Argument value_at(Place place, Node* const* nodes, std::uint32_t chan
       nodes[place.reg]->operation()->parameters[static_cast<std::size_t>(parameter_at(place, changed_over))];
   return place.item == Place::whole ? to_argument(p.standard, p.type) : Argument();
 }
-FXX_INLINE Node* operand(const Test& t, const Registers& regs) {
+inline bool is_twin(const Node& node, std::uint64_t id) {
+  return node.operation() && node.operation()->mutates && id && functional_id(node) == id;
+}
+inline Node* operand(const Test& t, const Registers& regs) {
   const Argument* a = at(t.place, regs);
   return a && a->is_node() ? a->node() : nullptr;
 }
@@ -96,7 +105,8 @@ FXX_INLINE std::vector<const Found::Item*> Match::group_items(std::uint64_t name
   return items;
 }
 
-FXX_INLINE Regions::Regions(const Graph& graph) {
+FXX_INLINE void Regions::survey(const Graph& graph) {
+  if (std::exchange(surveyed_, true)) return;
   bool visible = false;
   for (const Node* n : graph.nodes()) {
     if (n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output || !is_impure(*n)) continue;
@@ -145,7 +155,9 @@ FXX_INLINE bool MatchEngine::can_be_taken_out(std::span<Node* const> nodes) cons
 
 FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
                                     const Argument* shared, Match& match) {
+  regions_.survey(graph_);
   if (const Term* pattern = table.searched[state.rule]) {
+    resolve_methods();
     Match candidate;
     candidate.graph_ = &graph_;
     candidate.nodes_[0] = regs.nodes[0];
@@ -233,6 +245,26 @@ FXX_INLINE bool MatchEngine::accept_search(const Term* pattern, Match& candidate
   return true;
 }
 
+/// Methods are matched as the operators that they mean. The first that is met resolves all, in the order of the graph:
+/// from the end, each would resolve those that it reads, one inside the other.
+FXX_INLINE void MatchEngine::resolve_methods() {
+  if (std::exchange(methods_resolved_, true)) return;
+  for (const Node* n : graph_.nodes())
+    if (n->opcode() == Opcode::call_method) operator_of(*n);
+}
+inline std::uint64_t MatchEngine::operator_id(const Node& node) {
+  const Operator* op = node.operation();
+  if (!op) [[unlikely]] {
+    if (node.opcode() == Opcode::call_method) resolve_methods();
+    return rewrite::operator_id(node);
+  }
+  if (op->parameters.size() > 1 && op->parameters[1].type == Type{.base = ValueType::tensor}) [[unlikely]] {
+    const Argument* second = detail::argument_at(node, *op, 1);
+    if (second && second->is_number()) return rewrite::operator_id(node);
+  }
+  return op->id;
+}
+
 FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
   const Argument shared = match.get(rules_.shared[rule]);
   if (!shared.is_node()) return false;
@@ -264,20 +296,48 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
   return true;
 }
 
-FXX_INLINE bool MatchEngine::match_node(Node* root, Match& match) {
-  const std::uint16_t pc = rules_.root(operator_id(*root));
-  bool found = pc && run(rules_, pc, root, match, -1, nullptr);
-  if (const Operator* op = root->operation(); op && op->mutates) [[unlikely]] {
+namespace detail {
+/// A module or a method may turn out to be any operator.
+inline bool may_be_any(const Node& node) {
+  return node.opcode() == Opcode::call_module || node.opcode() == Opcode::call_method;
+}
+inline bool passes(const Sieve& sieve, const Node& root) {
+  if (!root.operation()) [[unlikely]]
+    return may_be_any(root);
+  std::uint64_t operands = Sieve::any;
+  for (const Node* input : root.all_input_nodes()) {
+    if (const Operator* op = input->operation()) [[likely]]
+      operands |= Sieve::bit(*op);
+    else if (may_be_any(*input)) operands = ~std::uint64_t{0};
+  }
+  return operands & sieve.operands[root.operation()->family];
+}
+}  // namespace detail
+/// The state of the operator itself, or of its functional twin when only that begins a rule.
+FXX_INLINE std::uint16_t MatchEngine::state_for(const Node& root) {
+  if (!detail::passes(*rules_.sieve, root)) return 0;
+  const std::uint16_t state = rules_.root(operator_id(root));
+  if (state || !root.operation() || !root.operation()->mutates) [[likely]]
+    return state;
+  const std::uint64_t twin = functional_id(root);
+  return twin ? rules_.root(twin) : std::uint16_t{0};
+}
+FXX_INLINE bool MatchEngine::match_node(std::uint16_t state, Node* root, Match& match) {
+  bool found = run(rules_, state, root, match, -1, nullptr);
+  if (root->operation() && root->operation()->mutates) [[unlikely]] {
     const std::uint64_t twin = functional_id(*root);
     const std::uint16_t other = twin ? rules_.root(twin) : std::uint16_t{0};
-    if (other && run(rules_, other, root, match, -1, nullptr, found ? match.rule() : 1 << 16)) found = true;
+    if (other && other != state && run(rules_, other, root, match, -1, nullptr, found ? match.rule() : 1 << 16))
+      found = true;
   }
   return found;
 }
 
 FXX_INLINE std::string MatchEngine::explain(const Term* pattern, Node* root) {
   Match match;
-  if (match_node(root, match)) return {};
+  resolve_methods();
+  regions_.survey(graph_);
+  if (const std::uint16_t state = state_for(*root); state && match_node(state, root, match)) return {};
   std::string why;
   bool whole = false;
   TermMatcher search(true);
@@ -294,8 +354,7 @@ FXX_INLINE std::string MatchEngine::explain(const Term* pattern, Node* root) {
          (whole ? why : search.reason());
 }
 FXX_INLINE std::string explain_match(const RuleTable& rule, const Term* pattern, Node* root) {
-  for (const Node* n : root->graph().nodes()) operator_of(*n);
-  const Regions regions(root->graph());
+  Regions regions;
   return MatchEngine(root->graph(), rule, regions).explain(pattern, root);
 }
 FXX_INLINE void no_such_rule(std::string_view name, std::span<const std::string_view> known) {
@@ -316,7 +375,7 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
     switch (s.kind) {
       case K::op: {
         Node* n = s.rule < best ? detail::operand(s, regs) : nullptr;
-        if (n && calls_operator(*n, s.payload)) {
+        if (n && (operator_id(*n) == s.payload || detail::is_twin(*n, s.payload))) {
           regs.nodes[s.other.reg] = n;
           ++pc;
         } else {
@@ -357,6 +416,7 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
         ++pc;
         if (s.rule < best && accept(table, s, regs, only >= 0 ? only : s.rule, shared, match)) best = s.rule;
         continue;
+      case K::constant: resolve_methods(); [[fallthrough]];  // it looks at what the value is computed from
       default: pc = s.rule < best && detail::holds(s, regs) ? static_cast<std::uint16_t>(pc + 1) : s.fail;
     }
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <numeric>
 #include <unordered_set>
@@ -23,7 +24,6 @@ class Rewriter {
   Rewriter(Graph& graph, const RuleTable& rules, const RewriteOptions& options)
       : graph_(graph),
         rules_(rules),
-        regions_((resolve(graph), graph)),
         engine_(graph, rules, regions_),
         options_(options),
         first_of_run_(graph.index_bound()) {
@@ -44,7 +44,7 @@ class Rewriter {
       }
       round.clear();
     }
-    number_in_order();
+    if (report_.rewrites) number_in_order();
     report_.nodes_after = graph_.size();
     return std::move(report_);
   }
@@ -52,19 +52,35 @@ class Rewriter {
  private:
   /// Nodes that were made from the end to the start exchange names, so that they count up: relu, relu_1, relu_2.
   void number_in_order() {
-    std::map<std::string_view, std::vector<Node*>> same_stem;
-    for (Node* n : graph_.nodes())
-      if (n->index() >= first_of_run_ && n->operation() && is_made_from(n->name(), n->operation()->base_name()))
-        same_stem[n->operation()->base_name()].push_back(n);
-    const auto by_number = [](const Node* a, const Node* b) {
-      return a->name().size() != b->name().size() ? a->name().size() < b->name().size() : a->name() < b->name();
+    struct Fresh {
+      std::string stem;
+      std::vector<Node*> nodes;
+      std::vector<std::uint64_t> numbers;  // of relu_7, 8; of relu, 0
     };
-    for (auto& [stem, nodes] : same_stem) {
+    std::map<std::string_view, Fresh> same_base;
+    for (Node* n : graph_.nodes()) {
+      if (n->index() < first_of_run_ || !n->operation()) continue;
+      const auto [at, first] = same_base.try_emplace(n->operation()->base_name());
+      Fresh& fresh = at->second;
+      if (first) fresh.stem = snake_case(at->first);
+      std::string_view ending = n->name();
+      if (!ending.starts_with(fresh.stem)) continue;
+      ending.remove_prefix(fresh.stem.size());
+      std::uint64_t number = 0;
+      if (!ending.empty()) {
+        const char* const end = ending.data() + ending.size();
+        if (ending[0] != '_' || std::from_chars(ending.data() + 1, end, number).ptr != end) continue;
+        ++number;
+      }
+      fresh.nodes.push_back(n);
+      fresh.numbers.push_back(number);
+    }
+    for (const auto& [base, fresh] : same_base) {
+      const auto& [stem, nodes, numbers] = fresh;
       // The node whose name is i-th gives it to the i-th node: a permutation, walked cycle by cycle.
       std::vector<std::size_t> giver(nodes.size());
       std::iota(giver.begin(), giver.end(), std::size_t{0});
-      std::sort(giver.begin(), giver.end(),
-                [&](std::size_t a, std::size_t b) { return by_number(nodes[a], nodes[b]); });
+      std::sort(giver.begin(), giver.end(), [&](std::size_t a, std::size_t b) { return numbers[a] < numbers[b]; });
       for (std::size_t i = 0; i < nodes.size(); ++i)
         for (std::size_t at = i; giver[at] != at;) {
           const std::size_t from = std::exchange(giver[at], at);
@@ -75,17 +91,13 @@ class Rewriter {
     }
   }
 
-  /// Methods are matched as the operators that they mean.
-  static void resolve(const Graph& graph) {
-    for (const Node* n : graph.nodes())
-      if (n->opcode() == Opcode::call_method) operator_of(*n);
-  }
-
   void visit(Node* n) {
     ++report_.visited;
     if (report_.stopped_at_limit) return;
+    const std::uint16_t state = engine_.state_for(*n);
+    if (!state) return;
     Match m;
-    if (!engine_.match_node(n, m)) return;
+    if (!engine_.match_node(state, n, m)) return;
     if (report_.rewrites == limit_) {
       report_.stopped_at_limit = true;
       return;
@@ -110,7 +122,7 @@ class Rewriter {
         throw;
       }
     }
-    const std::vector<Match> members(m.members().begin(), m.members().end());
+    const std::span<const Match> members = m.members();  // stay as they are until the next match
     const auto keeps = [&](std::size_t i) {
       return keeps_memory(members[i], *results[i].node(), first_fresh, members.size() > 1);
     };
@@ -125,10 +137,10 @@ class Rewriter {
             {std::string(rules_.names[m.rule()]), std::string(member.root()->name()), member.root()->source()});
     queued_.resize(graph_.index_bound());
     // Hoisting puts old nodes between the new ones, so these are gathered first.
-    std::vector<Node*> built;
+    built_.clear();
     for (Node* fresh = first->prev(); fresh && fresh->index() >= first_fresh; fresh = fresh->prev())
-      built.push_back(fresh);
-    for (Node* fresh : built) {
+      built_.push_back(fresh);
+    for (Node* fresh : built_) {
       for (Node* input : fresh->all_input_nodes()) hoist(input, fresh);
       regions_.place(*fresh, *first);
       push(fresh);
@@ -254,6 +266,7 @@ class Rewriter {
       case K::call: {
         std::vector<Argument> args;
         std::vector<KeywordArgument> kwargs;
+        args.reserve(self.children);
         bool gap = false;  // after a parameter left out, the rest goes by name
         for (std::size_t i = 0; i < self.children; ++i) {
           if (t->kind == K::standard) {
@@ -342,7 +355,7 @@ class Rewriter {
       meta.rule = rules_.names[m.rule()];
       if (meta.from.empty()) meta.from = old->name();
     }
-    old->replace_all_uses_with(fresh);
+    while (old != fresh && old->num_users()) old->users().front()->replace_input_with(old, fresh);
     remove(m);
   }
   void drop_fresh(Node* before, std::uint32_t first_fresh) {
@@ -368,16 +381,16 @@ class Rewriter {
   /// temporary that nobody else could see; so is any other that is not a barrier.
   void remove(const Match& m) {
     const std::span<Node* const> matched = m.nodes();
-    std::vector<Node*> pending = {m.root()};
-    while (!pending.empty()) {
-      Node* node = pending.back();
-      pending.pop_back();
+    pending_.assign(1, m.root());
+    while (!pending_.empty()) {
+      Node* node = pending_.back();
+      pending_.pop_back();
       if (node->is_erased() || node->num_users() || node->opcode() == Opcode::placeholder) continue;
       if (std::find(matched.begin(), matched.end(), node) == matched.end() && is_barrier(*node)) continue;
-      const std::vector<Node*> inputs(node->all_input_nodes().snapshot());
+      inputs_.assign(node->all_input_nodes().begin(), node->all_input_nodes().end());
       graph_.erase_node(node);
-      for (Node* input : inputs) {
-        if (input->num_users() == 0) pending.push_back(input);
+      for (Node* input : inputs_) {
+        if (input->num_users() == 0) pending_.push_back(input);
         else if (rules_.uses_once && input->num_users() == 1) push(input), push_users(input, rules_.depth - 1);
       }
     }
@@ -393,6 +406,7 @@ class Rewriter {
   const std::uint32_t first_of_run_;  // nodes with a higher index are made here
   std::vector<Node*> work_;
   std::vector<bool> queued_;
+  std::vector<Node*> built_, pending_, inputs_;  // of one rewrite; kept, so that their memory is
   RewriteReport report_;
 };
 

@@ -209,10 +209,10 @@ template <class... Rules>
 constexpr RuleTable table_of(const Ask* asks, const Build* builds, const RuleTable* const* alone,
                              const std::uint64_t* shared, const void* const* objects) {
   using F = fused<Rules...>;
-  return {F::tree.states,    F::tree.edges, F::tree.captures, F::roots.slots,
-          F::roots_size - 1, asks,          builds,           F::results,
-          F::searched,       alone,         shared,           F::names,
-          objects,           F::count,      F::depth,         F::uses_once};
+  return {F::tree.states, F::tree.edges, F::tree.captures, F::roots.slots, F::roots_size - 1,
+          &F::tree.sieve, asks,          builds,           F::results,     F::searched,
+          alone,          shared,        F::names,         objects,        F::count,
+          F::depth,       F::uses_once};
 }
 template <class Rule>
 inline constexpr RuleTable alone_table = table_of<Rule>(nullptr, nullptr, nullptr, nullptr, nullptr);

@@ -77,6 +77,14 @@ struct CapturePlace {
   const Literal* constant = nullptr;  // it is this constant, wherever it was matched
 };
 
+/// By the family of a node's operator, the families of operators, as bits, one of which is among its operands wherever
+/// a rule matches. One look at them spares most nodes the walk through the tree.
+struct Sieve {
+  static constexpr std::uint64_t any = std::uint64_t{1} << 63;  // a rule that needs no operator there
+  static constexpr std::uint64_t bit(const Operator& op) { return std::uint64_t{1} << op.family; }
+  std::uint64_t operands[64] = {};
+};
+
 inline constexpr int max_registers = 24, max_tests = 96, max_captures = 32, max_states = 65535;
 
 namespace detail {
@@ -87,6 +95,8 @@ struct Line {
   CapturePlace captures[max_captures];
   int tests_count = 0, captures_count = 0, registers = 1;
   std::uint64_t root = 0;
+  std::uint8_t family = 0;                // of the root
+  std::uint64_t operands = 0;             // what some operand of the root has to be
   bool too_large = false, never = false;  // never: this reading contradicts itself
 
   constexpr void test(const Test& t) {
@@ -190,16 +200,20 @@ constexpr void line_up_value(const Chosen& given, Place place, const Parameter& 
 /// Tests the operator of the node there, if it has to be a certain one; calls are looked into later.
 constexpr void line_up_call(const Term* t, Place place, Choices& c, Line& out, Queue& queue) {
   using K = Term::Kind;
+  const Operator* op = t->op;
   Test test{.kind = Test::Kind::op, .place = place};
   if (t->kind == K::call) {
     test.payload = t->id;
     test.left_out = t->op->mutates;
   } else if (t->kind == K::operands) {
-    test.payload = t[1 + c.take(static_cast<int>(t->id))].id;
+    const Term& chosen_operator = t[1 + c.take(static_cast<int>(t->id))];
+    test.payload = chosen_operator.id;
+    op = chosen_operator.op;
   } else if (t->kind == K::module) {
     test.payload = t->id;
   } else if (t->kind == K::chain && t->value.integer > 0) {
     test.payload = t[1].id;
+    op = t[1].op;
   } else {
     return;
   }
@@ -207,6 +221,8 @@ constexpr void line_up_call(const Term* t, Place place, Choices& c, Line& out, Q
   const auto to = static_cast<std::uint8_t>(out.registers++);
   test.other = {.reg = to};
   out.test(test);
+  // A call of a module may be any operator, and passes for any.
+  if (place.reg == 0 && !out.operands) out.operands = op ? Sieve::bit(*op) : 1;
   if (t->kind == K::call) queue.items[queue.tail++] = {t, to};
 }
 
@@ -219,14 +235,17 @@ constexpr bool has_open_items(const Term* list) {
 
 constexpr void linearise(const Term* root, Choices& c, Line& out) {
   out.tests_count = out.captures_count = 0;
+  out.operands = 0;
   out.registers = 1;
   out.too_large = out.never = false;
   Queue queue;
   if (root->kind == Term::Kind::outputs) ++root;  // the first of them is looked for here
   const Chosen start = chosen(root, c, out, queue);
-  out.root = start.term->kind == Term::Kind::operands ? start.term[1 + c.take(static_cast<int>(start.term->id))].id
-             : start.term->kind == Term::Kind::chain  ? start.term[1].id
-                                                      : start.term->id;
+  const Term* first = start.term;
+  if (first->kind == Term::Kind::operands) first += 1 + c.take(static_cast<int>(first->id));
+  else if (first->kind == Term::Kind::chain) ++first;
+  out.root = first->id;
+  if (first->op) out.family = first->op->family;
   line_up_value(start, {0, Place::self}, Parameter{}, queue, out);
   if (start.term->kind == Term::Kind::call) queue.items[queue.tail++] = {start.term, 0};
   while (queue.head < queue.tail) {
@@ -308,6 +327,7 @@ class Builder {
       detail::linearise(root, c, line);
       too_large_ |= line.too_large;
       if (line.never) continue;
+      sieve_.operands[line.family] |= line.operands ? line.operands : Sieve::any;
       int at = step(0, detail::root_test(line.root), rule, true);
       for (int i = 0; i < line.tests_count; ++i) at = step(at, line.tests[i], rule, share_);
       const Test leaf{
@@ -346,9 +366,10 @@ class Builder {
       t.states[states++] = State{};
     }
     for (int i = 0; i < captures_count_; ++i) t.captures[i] = captures_[i];
+    t.sieve = sieve_;
   }
 
-  static constexpr int select_from = 4;  // this many operators tested on one argument become one select
+  static constexpr int select_from = 2;  // this many operators tested on one argument become one select
 
  private:
   struct Trie {
@@ -445,6 +466,7 @@ class Builder {
 
   Trie* trie_;
   CapturePlace* captures_;
+  Sieve sieve_;
   int count_ = 1, captures_count_ = 0, tests_before_ = 0;
   bool share_, too_large_ = false;
 };
@@ -456,6 +478,7 @@ struct Tree {
   Branch edges[Edges ? Edges : 1];
   Branch roots[Roots];
   CapturePlace captures[Captures ? Captures : 1];
+  Sieve sieve;
 };
 
 /// Root operators in an open-addressed table, a quarter full: about one load a node. An id is a hash already.

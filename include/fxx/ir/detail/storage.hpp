@@ -17,6 +17,7 @@ struct GraphStorage {
   explicit GraphStorage(Graph* owner_graph) : graph(owner_graph) {
     root.previous_ = root.next_ = &root;
     root.storage_ = this;
+    root.is_root_ = true;
     before = &root;
   }
   GraphStorage(const GraphStorage&) = delete;
