@@ -6,13 +6,17 @@
 // Main names: expand_modules, expand_borrowing_modules, reroll_modules. O(nodes + leaf modules). Cost: light.
 #pragma once
 
+#include <span>
+#include <string_view>
+
 #include "fxx/ir/graph.hpp"
 
 namespace fxx::inline FXX_ABI {
 
 /// Turns every call_module of a module that is one operator into a call_function with get_attr nodes for its
-/// parameters. What depends on the training flag is taken as it is now. Returns how many calls were turned.
-std::size_t expand_modules(Graph& graph, const Owner& owner);
+/// parameters. What depends on the training flag is taken as it is now. Modules whose class, as ModuleInfo::type spells
+/// it, is among `but` stay calls. Returns how many calls were turned.
+std::size_t expand_modules(Graph& graph, const Owner& owner, std::span<const std::string_view> but = {});
 
 /// Those calls alone whose module uses tensors that are registered elsewhere (ModuleInfo::borrows), as tied weights
 /// are: a copy of the module would use others. Those with a training flag stay, for it.

@@ -84,7 +84,8 @@ FXX_INLINE Node* count_before(const Node& node, const std::string& counter) {
   return attribute && attribute->target == counter && by.is_number() && by.number() == 1 ? count : nullptr;
 }
 
-FXX_INLINE std::size_t expand_calls(Graph& graph, const Owner& owner, bool (*which)(const ModuleInfo&)) {
+template <class Which>
+std::size_t expand_calls(Graph& graph, const Owner& owner, Which which) {
   using Kind = ModuleInfo::Part::Kind;
   std::size_t expanded = 0;
   for (Node* node : graph.nodes()) {
@@ -124,8 +125,10 @@ FXX_INLINE std::size_t expand_calls(Graph& graph, const Owner& owner, bool (*whi
 
 }  // namespace detail
 
-FXX_INLINE std::size_t expand_modules(Graph& graph, const Owner& owner) {
-  return detail::expand_calls(graph, owner, [](const ModuleInfo&) { return true; });
+FXX_INLINE std::size_t expand_modules(Graph& graph, const Owner& owner, std::span<const std::string_view> but) {
+  return detail::expand_calls(graph, owner, [&](const ModuleInfo& module) {
+    return std::find(but.begin(), but.end(), module.type) == but.end();
+  });
 }
 FXX_INLINE std::size_t expand_borrowing_modules(Graph& graph, const Owner& owner) {
   return detail::expand_calls(graph, owner, [](const ModuleInfo& module) {

@@ -142,9 +142,16 @@ FXX_INLINE bool used_within(const Node& node, std::span<Node* const> nodes) {
 FXX_INLINE bool MatchEngine::can_be_taken_out(std::span<Node* const> nodes) const {
   if (regions_.effects().empty()) return true;
   const Node* first_effect = nullptr;
+  // A module that a pattern names is what the rule says it is, whatever it might do otherwise.
+  const auto is_module = [](const Node* n) { return n->opcode() == Opcode::call_module; };
   for (const Node* n : nodes) {
-    if (!regions_.none() && regions_.of(*n) != regions_.of(*nodes[0])) return false;
-    if (!is_impure(*n)) continue;
+    if (!regions_.none() && regions_.of(*n) != regions_.of(*nodes[0])) {
+      const auto between = std::count_if(nodes.begin(), nodes.end(), [&](const Node* m) {
+        return is_module(m) && is_barrier(*m) && n->is_before(*m);
+      });
+      if (regions_.of(*n) + static_cast<std::uint32_t>(between) != regions_.of(*nodes[0])) return false;
+    }
+    if (is_module(n) || !is_impure(*n)) continue;
     if (is_barrier(*n)) return false;
     if (n != nodes[0] && (!first_effect || n->is_before(*first_effect))) first_effect = n;
   }

@@ -195,7 +195,8 @@ class Rewriter {
              });
     };
     const bool apart = !one_of_many || (after.makers.size() == 1 && after.makers[0] == &result);
-    if (apart && is_own(before) && is_own(after)) return true;
+    // What a module returns, the rule that names it speaks for.
+    if (apart && (is_own(before) || old.opcode() == Opcode::call_module) && is_own(after)) return true;
     if (before.certain && after.certain && before.makers.size() == 1 && before.makers == after.makers) return true;
     const Node* last = last_reader(old);
     const auto& effects = regions_.effects();

@@ -276,6 +276,15 @@ class Ruleset {
   /// pattern takes away. Callables and captures that the result uses twice are not looked through: they say no.
   static constexpr bool always_ends = (true && ... && detail::shrinks<Rules>());
 
+  /// The classes of modules that patterns name; calls of these are not opened before the rules are applied.
+  static std::vector<std::string_view> module_classes() {
+    std::vector<std::string_view> classes;
+    for (const detail::Entry& e : fused::entries)
+      for (int i = 0; i < e.pattern->size; ++i)
+        if (e.pattern[i].kind == Term::Kind::module) classes.push_back(e.pattern[i].name);
+    return classes;
+  }
+
   /// The decision tree as text.
   std::string describe() const { return rewrite::describe(*this); }
 

@@ -182,7 +182,8 @@ std::string class_name_of(const torch::nn::Module& module);
 /// Opens leaf modules for rewriting and closes what is left of them afterwards.
 class ModuleExpansion {
  public:
-  explicit ModuleExpansion(GraphModule& module);
+  /// Calls of modules of these classes stay as they are: rules speak of them.
+  explicit ModuleExpansion(GraphModule& module, std::span<const std::string_view> but = {});
   ~ModuleExpansion();
 
  private:
@@ -210,7 +211,7 @@ rewrite::RewriteReport apply_rules(GraphModule& module, const Ruleset& rules, co
   const std::size_t before = module.graph().size();
   rewrite::RewriteReport report;
   {
-    const detail::ModuleExpansion expansion(module);
+    const detail::ModuleExpansion expansion(module, Ruleset::module_classes());
     report = rules.apply(module.graph(), options);
   }
   report.nodes_before = before;

@@ -346,9 +346,10 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::clone(const std::opti
 
 FXX_INLINE void GraphModule::pretty_print(std::ostream& stream) const { stream << class_name_; }
 
-FXX_INLINE detail::ModuleExpansion::ModuleExpansion(GraphModule& module) : module_(module) {
+FXX_INLINE detail::ModuleExpansion::ModuleExpansion(GraphModule& module, std::span<const std::string_view> but)
+    : module_(module) {
   parameterless_ = parameterless_calls(module.graph(), module.owner());
-  expand_modules(module.graph(), module.owner());
+  expand_modules(module.graph(), module.owner(), but);
 }
 FXX_INLINE detail::ModuleExpansion::~ModuleExpansion() {
   reroll_modules(module_.graph(), module_.owner(), parameterless_);

@@ -1,0 +1,10 @@
+// expect: may not change places
+#include "fxx/rewrite/functions.hpp"
+
+using namespace fxx::pattern;
+
+#ifdef FXX_CONTROL
+inline constexpr auto r = rule<"r">(operands_of(fxx::ops::add_Tensor)(relu(x), y) >> neg(x));
+#else
+inline constexpr auto r = rule<"r">(operands_of(fxx::ops::sub_Tensor)(relu(x), y) >> neg(x));
+#endif
