@@ -54,6 +54,42 @@ TEST_CASE("what a rewrite makes possible is done too, up and down the graph, thr
         "flatten_1 = aten::flatten.using_ints(%x)\nreturn %flatten_1\n");
 }
 
+TEST_CASE("operands are found wherever they stand and however they are spelled") {
+  constexpr auto rules = ruleset(rule<"sum">(add(neg(mul(x, s)), y) >> sub(y, mul(x, s))),
+                                 rule<"list">(cat(list(relu(x), y)) >> cat(list(y, x))),
+                                 rule<"kept">(relu(sub_(x, y)) >> clamp_min(sub(x, y), 0_c)));
+  const auto fired = [&](auto&& build) {
+    Graph g;
+    Node* x = g.placeholder("x");
+    g.output(build(g, x));
+    return rules.apply(g).to_string();
+  };
+  const auto scaled = [](Graph& g, Node* x) { return g.call_function(ops::mul_Tensor, {x, 2}); };
+  CHECK(fired([&](Graph& g, Node* x) {
+          return g.call_function(ops::add_Tensor, {}, {{"self", g.call_method("neg", {scaled(g, x)})}, {"other", x}});
+        }) == "sum: 1");
+  CHECK(fired([&](Graph& g, Node* x) {
+          return g.call_method("add", {x}, {{"other", g.call_function(ops::neg, {}, {{"self", scaled(g, x)}})}});
+        }) == "sum: 1");
+  CHECK(fired([](Graph& g, Node* x) {
+          return g.call_function(ops::cat, {Argument::list({g.call_method("relu", {x}), x})});
+        }) == "list: 1");
+  CHECK(fired([](Graph& g, Node* x) {
+          Node* fresh = g.call_function(ops::exp, {x});
+          return g.call_method("relu", {g.call_method("sub_", {fresh, x})});
+        }) == "kept: 1");
+}
+
+TEST_CASE("a long chain of methods that nobody has resolved is rewritten") {
+  constexpr auto rules = ruleset(rule<"double negation">(neg(neg(x)) >> x));
+  Graph g;
+  Node* value = g.placeholder("x");
+  for (int i = 0; i < 200'000; ++i) value = g.call_method("neg", {value});
+  g.output(g.call_function(ops::relu, {value}));
+  CHECK(rules.apply(g)["double negation"] == 100'000);
+  CHECK(g.size() == 3);
+}
+
 TEST_CASE("a thousand rewrites in a row, each made possible by the one before") {
   constexpr auto rules = ruleset(rule<"double negation">(neg(neg(x)) >> x));
   Graph g = symbolic_graph([](auto x) {

@@ -121,6 +121,24 @@ TEST_CASE("a module is matched by its class, with its arguments") {
   CHECK(made("block", 2, 3) == "inside: 1");
 }
 
+TEST_CASE("a module is asked for its options and its mode, an operator for its training flag") {
+  test::ListedOwner owner;
+  owner.add({.name = "small", .type = "my::Block", .construct = "my::Block(2)", .training = true});
+  owner.add({.name = "large", .type = "my::Block", .construct = "my::Block(64)"});
+  constexpr auto is_small = [](const Node& n) { return rewrite::module_info(n)->construct == "my::Block(2)"; };
+  constexpr auto rules = ruleset(rule<"small">(module<"my::Block">(x).where(is_small, in_train_mode) >> neg(x)),
+                                 rule<"large">(module<"my::Block">(x).where(in_eval_mode) >> exp(x)),
+                                 rule<"drop">(dropout(x, _, _).where(in_eval_mode) >> x));
+  Graph g;
+  g.set_owning_module(&owner);
+  Node* input = g.placeholder("x");
+  g.output(Argument::list({g.call_module("small", {input}), g.call_module("large", {input}),
+                           g.call_function(ops::dropout, {input, 0.5, false}),
+                           g.call_function(ops::dropout, {input, 0.5, true})}));
+  CHECK(rules.apply(g).to_string() == "small: 1, large: 1, drop: 1");
+  g.lint();
+}
+
 TEST_CASE("the printed tree says what a search does, and of which module") {
   constexpr auto open =
       ruleset(rule<"block">(module<"my::Block">(x) >> neg(x)),

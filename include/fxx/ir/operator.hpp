@@ -116,10 +116,10 @@ struct Operator {
   std::uint8_t required = 0;    // leading parameters without a default
   std::uint8_t positional = 0;  // parameters before `*`
   Trait traits = Trait::none;
-  bool mutates = false;  // some parameter is written to
-  bool aliases = false;  // some result shares memory with a parameter
-  /// 0 to 62, by the base name alone, without a `_` at its end: a first sieve for those who look for operators.
-  std::uint8_t family = 0;
+  bool mutates = false;           // some parameter is written to
+  bool aliases = false;           // some result shares memory with a parameter
+  bool second_is_tensor = false;  // the second parameter is one tensor, for which graphs may have a number
+  std::uint8_t family = 0;        // 0 to 62, made of the name: a first sieve for those who look for operators
 
   constexpr int arity() const { return static_cast<int>(parameters.size()); }
   /// No visible effect, so an unused call may be removed. A random operator is pure in this sense, as in torch.fx.

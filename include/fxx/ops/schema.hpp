@@ -201,9 +201,7 @@ constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* para
   op.traits = traits;
   op.name = text.substr(0, text.find('('));
   op.id = hash_of(op.name);
-  std::string_view base = op.base_name();
-  if (base.ends_with('_')) base.remove_suffix(1);
-  op.family = static_cast<std::uint8_t>(hash_of(base) % 63);
+  op.family = static_cast<std::uint8_t>(op.id % 63);
   std::size_t at = op.name.size() + 1, count = 0;
   bool keyword_only = false;
   while (at < text.size() && text[at] != ')') {
@@ -234,6 +232,7 @@ constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* para
     }
     if (!keyword_only) op.positional = static_cast<std::uint8_t>(count);
     op.mutates |= p.written;
+    op.second_is_tensor |= count == 2 && p.type == Type{.base = ValueType::tensor};
   }
   std::size_t results = 0;
   const auto add = [&](const Type& type, char alias, bool written, std::string_view name) {

@@ -3,19 +3,17 @@
 // A condition is a type without data, so it costs nothing until a value is looked at. What is not known of a value
 // (its shape, its dtype) fulfils no condition about it.
 // Main names: floating, integral, boolean, complex_valued, dtype_is, rank_is, rank_from, shape_is, size_is, device_is,
-// memory_is, a_constant, one_user, between. Cost: light.
+// memory_is, in_train_mode, in_eval_mode, a_constant, one_user, between. Cost: light.
 #pragma once
 
 #include <concepts>
 #include <type_traits>
 
 #include "fxx/ir/node.hpp"
+#include "fxx/rewrite/spelling.hpp"
 #include "fxx/rewrite/term.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
-
-/// Does the value depend on parameters, buffers and constants alone? Looks through a bounded number of pure operators.
-bool is_constant_value(const Node& node);
 
 namespace detail {
 
@@ -145,6 +143,11 @@ struct one_user_t {
   static constexpr std::string_view name = "one_user";
   bool operator()(const Node& n) const { return n.num_users() == 1; }
 };
+template <bool Trains>
+struct mode_t {
+  static constexpr std::string_view name = Trains ? "in_train_mode" : "in_eval_mode";
+  bool operator()(const Node& n) const { return trains(n) == Trains; }
+};
 enum class Relation : std::uint8_t { less, less_equal, greater, greater_equal, unequal };
 /// `Than` is a literal of the pattern language.
 template <Relation How, class Than>
@@ -194,6 +197,9 @@ inline constexpr conditions::device_t<Type> device_is{};
 /// Laid out so, as far as the strides are known: contiguous, channels_last, channels_last_3d.
 template <MemoryFormat Format>
 inline constexpr conditions::memory_t<Format> memory_is{};
+/// The value of a module or operator with a training flag, which is set, or is not.
+inline constexpr conditions::mode_t<true> in_train_mode{};
+inline constexpr conditions::mode_t<false> in_eval_mode{};
 /// That the inputs of the graph do not reach.
 inline constexpr conditions::constant_t a_constant{};
 inline constexpr conditions::one_user_t one_user{};

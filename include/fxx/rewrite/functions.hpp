@@ -35,6 +35,8 @@ using rewrite::device_is;
 using rewrite::dtype_is;
 using rewrite::each;
 using rewrite::floating;
+using rewrite::in_eval_mode;
+using rewrite::in_train_mode;
 using rewrite::integral;
 using rewrite::ints;
 using rewrite::list;

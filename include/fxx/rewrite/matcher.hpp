@@ -121,7 +121,7 @@ class Match {
   friend class MatchEngine;
   Argument value_of(const CapturePlace& capture) const;
   Graph* graph_ = nullptr;
-  Node* nodes_[max_registers] = {};
+  Node* nodes_[max_registers];  // the first nodes_count_
   const CapturePlace* captures_ = nullptr;
   int captures_count_ = 0, nodes_count_ = 0, rule_ = -1;
   std::uint32_t changed_over_ = 0;  // commutative calls whose arguments were taken the other way round, by register

@@ -105,11 +105,20 @@ FXX_INLINE std::vector<const Found::Item*> Match::group_items(std::uint64_t name
   return items;
 }
 
+namespace detail {
+/// Most nodes are; is_impure looks at the arguments.
+inline bool is_surely_pure(const Node& n) {
+  const Operator* op = n.operation();
+  return op && op->pure() && !has(op->traits, Trait::updates_statistics) && !has(op->traits, Trait::idle_in_eval);
+}
+}  // namespace detail
 FXX_INLINE void Regions::survey(const Graph& graph) {
   if (std::exchange(surveyed_, true)) return;
   bool visible = false;
   for (const Node* n : graph.nodes()) {
-    if (n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output || !is_impure(*n)) continue;
+    if (n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output || detail::is_surely_pure(*n) ||
+        !is_impure(*n))
+      continue;
     effects_.push_back(n);
     visible = visible || is_barrier(*n);
   }
@@ -265,7 +274,7 @@ inline std::uint64_t MatchEngine::operator_id(const Node& node) {
     if (node.opcode() == Opcode::call_method) resolve_methods();
     return rewrite::operator_id(node);
   }
-  if (op->parameters.size() > 1 && op->parameters[1].type == Type{.base = ValueType::tensor}) [[unlikely]] {
+  if (op->second_is_tensor) [[unlikely]] {
     const Argument* second = detail::argument_at(node, *op, 1);
     if (second && second->is_number()) return rewrite::operator_id(node);
   }
@@ -304,20 +313,30 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
 }
 
 namespace detail {
-/// A module or a method may turn out to be any operator.
-inline bool may_be_any(const Node& node) {
-  return node.opcode() == Opcode::call_module || node.opcode() == Opcode::call_method;
+/// The operator whose family a node is of; null when the sieve cannot tell: a method or a module, a number where the
+/// operator takes a tensor, a call in place. Without branches that depend on what comes next in a graph.
+inline const Operator* sieved(const Node& node) {
+  const Operator* op = node.operation();
+  const auto args = node.args();
+  if (!op || args.empty()) [[unlikely]]
+    return nullptr;
+  const bool number = args[args.size() > 1].is_number() || !node.kwargs().empty();
+  return op->mutates | (op->second_is_tensor & number) ? nullptr : op;
 }
 inline bool passes(const Sieve& sieve, const Node& root) {
-  if (!root.operation()) [[unlikely]]
-    return may_be_any(root);
+  const auto is_call = [](const Node& n) {
+    return n.opcode() != Opcode::placeholder && n.opcode() != Opcode::get_attr;
+  };
+  const Operator* op = sieved(root);
+  if (!op) [[unlikely]]
+    return is_call(root);
   std::uint64_t operands = Sieve::any;
   for (const Node* input : root.all_input_nodes()) {
-    if (const Operator* op = input->operation()) [[likely]]
-      operands |= Sieve::bit(*op);
-    else if (may_be_any(*input)) operands = ~std::uint64_t{0};
+    if (const Operator* found = sieved(*input)) [[likely]]
+      operands |= Sieve::bit(*found);
+    else if (is_call(*input)) operands = ~std::uint64_t{0};
   }
-  return operands & sieve.operands[root.operation()->family];
+  return operands & sieve.operands[op->family];
 }
 }  // namespace detail
 /// The state of the operator itself, or of its functional twin when only that begins a rule.

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <map>
 #include <numeric>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "fxx/error.hpp"
@@ -58,11 +59,16 @@ class Rewriter {
       std::vector<std::uint64_t> numbers;  // of relu_7, 8; of relu, 0
     };
     std::map<std::string_view, Fresh> same_base;
+    std::unordered_map<const Operator*, Fresh*> of_operator;
     for (Node* n : graph_.nodes()) {
       if (n->index() < first_of_run_ || !n->operation()) continue;
-      const auto [at, first] = same_base.try_emplace(n->operation()->base_name());
-      Fresh& fresh = at->second;
-      if (first) fresh.stem = snake_case(at->first);
+      Fresh*& known = of_operator[n->operation()];
+      if (!known) {
+        const std::string_view base = n->operation()->base_name();
+        known = &same_base[base];
+        known->stem = snake_case(base);
+      }
+      Fresh& fresh = *known;
       std::string_view ending = n->name();
       if (!ending.starts_with(fresh.stem)) continue;
       ending.remove_prefix(fresh.stem.size());
@@ -135,7 +141,7 @@ class Rewriter {
       for (const Match& member : members)
         report_.firings.push_back(
             {std::string(rules_.names[m.rule()]), std::string(member.root()->name()), member.root()->source()});
-    queued_.resize(graph_.index_bound());
+    if (graph_.index_bound() > queued_.size()) queued_.resize(2 * static_cast<std::size_t>(graph_.index_bound()));
     // Hoisting puts old nodes between the new ones, so these are gathered first.
     built_.clear();
     for (Node* fresh = first->prev(); fresh && fresh->index() >= first_fresh; fresh = fresh->prev())

@@ -1,9 +1,10 @@
 // Which operator a node means, however it is spelled: as a function, a method, with a number for a tensor, in place on
 // a temporary that nobody else sees, as a call of a module.
-// Main names: operator_id, functional_id, calls_operator, is_size_value. Cost: light.
+// Main names: operator_id, functional_id, calls_operator, is_size_value, module_info, trains. Cost: light.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "fxx/ir/graph.hpp"
 
@@ -22,6 +23,12 @@ inline bool calls_operator(const Node& node, std::uint64_t id) {
 }
 /// An integer, or a size that a node computes.
 bool is_size_value(const Argument& value);
+/// What the graph's owner knows of the module that a node calls; null for all other nodes. For conditions on options:
+/// `module<"torch::nn::LSTM">(x).where([](const Node& n) { return module_info(n)->construct == ...; })`.
+const ModuleInfo* module_info(const Node& node);
+/// Whether the node computes as in training: the training flag of the module that it calls, or the `train` or `training`
+/// that its operator is given. None where there is no such flag.
+std::optional<bool> trains(const Node& node);
 /// Does the value depend on parameters, buffers and constants alone? Looks through a bounded number of pure operators.
 bool is_constant_value(const Node& node);
 

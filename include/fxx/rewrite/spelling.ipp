@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "fxx/meta/fixed_string.hpp"
 #include "fxx/ops/effects.hpp"
@@ -19,12 +20,6 @@ FXX_INLINE std::uint64_t id_of_overload_for_numbers(const Node& node, const Oper
     if (other->parameters[i].name != op.parameters[i].name) return op.id;
   return other->id;
 }
-FXX_INLINE std::uint64_t id_of_module_class(const Node& node) {
-  const Owner* owner = node.graph().owning_module();
-  const CallModule* call = std::get_if<CallModule>(&node.op());
-  const ModuleInfo* info = owner && call ? owner->find_module(call->target) : nullptr;
-  return info ? hash_of(info->type) : 0;
-}
 FXX_INLINE bool is_constant_within(const Node& node, int& steps) {
   if (node.opcode() == Opcode::get_attr) return true;
   const Operator* op = node.operation();
@@ -35,10 +30,31 @@ FXX_INLINE bool is_constant_within(const Node& node, int& steps) {
 }
 }  // namespace detail
 
+FXX_INLINE const ModuleInfo* module_info(const Node& node) {
+  const Owner* owner = node.graph().owning_module();
+  const CallModule* call = std::get_if<CallModule>(&node.op());
+  return owner && call ? owner->find_module(call->target) : nullptr;
+}
+
+FXX_INLINE std::optional<bool> trains(const Node& node) {
+  if (const ModuleInfo* info = module_info(node)) return info->training;
+  const Operator* op = operator_of(node);
+  if (!op) return {};
+  for (const std::string_view name : {"train", "training"})
+    if (const int at = op->index_of(name); at >= 0) {
+      const Argument flag = argument_or_default(node, *op, at);
+      if (flag.kind() == Argument::Kind::boolean) return flag.boolean();
+    }
+  return {};
+}
+
 FXX_INLINE std::uint64_t operator_id(const Node& node) {
   const Operator* op = operator_of(node);
-  if (!op) return node.opcode() == Opcode::call_module ? detail::id_of_module_class(node) : 0;
-  if (op->parameters.size() > 1 && op->parameters[1].type == Type{.base = ValueType::tensor}) [[unlikely]] {
+  if (!op) {
+    const ModuleInfo* info = module_info(node);
+    return info ? hash_of(info->type) : 0;
+  }
+  if (op->second_is_tensor) [[unlikely]] {
     const Argument* second = argument_of(node, *op, 1);
     if (second && second->is_number()) return detail::id_of_overload_for_numbers(node, *op);
   }
@@ -52,7 +68,7 @@ FXX_INLINE std::uint64_t functional_id(const Node& node) {
   std::string name(op->name_space());
   name.append("::").append(op->base_name().substr(0, op->base_name().size() - 1));
   const Argument* second = op->parameters.size() > 1 ? argument_of(node, *op, 1) : nullptr;
-  const bool number = second && second->is_number() && op->parameters[1].type == Type{.base = ValueType::tensor};
+  const bool number = second && second->is_number() && op->second_is_tensor;
   const Operator* twin = nullptr;
   if (number) {
     twin = resolve_overload(name, node.args(), node.kwargs());
