@@ -15,6 +15,7 @@
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/rewrite/describe.hpp"
 #include "fxx/rewrite/functions.hpp"
+#include "fxx/rewrite/replace_pattern.hpp"
 #include "fxx/rules/activations.hpp"
 #include "fxx/rules/attention.hpp"
 #include "fxx/rules/inference.hpp"
