@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "fxx/error.hpp"
@@ -161,6 +162,10 @@ FXX_INLINE void PatternReplacement::check(const Graph& replacement, const Intern
 // --- replacing -------------------------------------------------------------------------------------------------------
 
 class PatternReplacer {
+  struct IsBefore {
+    bool operator()(const Node* a, const Node* b) const { return a->is_before(*b); }
+  };
+
  public:
   PatternReplacer(Graph& graph, const SubgraphMatcher& matcher)
       : graph_(graph), matcher_(matcher), regions_(graph), matched_(graph.index_bound()) {}
@@ -242,13 +247,30 @@ class PatternReplacer {
       if (!is_matched(*old)) erase(old);
     }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) erase(*node);
-    for (const auto& [old, result] : results) {
-      if (result.node()->index() < first_fresh) continue;
-      // Its own name where that is free to have; else that of another node that did the same.
-      if (is_matched(*old)) take_name(*result.node(), std::span<Node* const>(&old, 1));
-      if (result.node()->name() != old->name()) take_name(*result.node(), nodes);
-    }
+    take_names(results, nodes, fresh, first_fresh);
     return true;
+  }
+  /// Results first, each the name of the node that it stands for where it does the same; then all others.
+  static void take_names(const std::vector<std::pair<Node*, Argument>>& results, const std::vector<Node*>& nodes,
+                         const std::vector<Node*>& fresh, std::uint32_t first_fresh) {
+    std::unordered_set<const Node*> done;  // fresh ones that have a name, and old ones that gave theirs
+    for (const auto& [old, result] : results)
+      if (result.node()->index() >= first_fresh && is_among(nodes, *old) && !done.contains(result.node()) &&
+          take_name(*result.node(), std::span<Node* const>(&old, 1)))
+        done.insert({result.node(), old});
+    std::unordered_map<std::uint64_t, std::vector<Node*>> gone;  // by operator, the first one last
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
+      if ((*node)->operation() && !done.contains(*node)) gone[(*node)->operation()->id].push_back(*node);
+    for (Node* node : fresh) {
+      if (!node->operation() || done.contains(node)) continue;
+      const auto same = gone.find(node->operation()->id);
+      if (same == gone.end() || same->second.empty()) continue;
+      take_name(*node, std::span<Node* const>(&same->second.back(), 1));
+      same->second.pop_back();
+    }
+  }
+  static bool is_among(const std::vector<Node*>& nodes, const Node& node) {
+    return std::binary_search(nodes.begin(), nodes.end(), &node, IsBefore());
   }
   bool is_matched(const Node& node) const { return node.index() < matched_.size() && matched_[node.index()] != 0; }
 
@@ -345,10 +367,6 @@ class PatternReplacer {
     const auto at = new_barriers_.lower_bound(first);
     return at != new_barriers_.end() && (*at)->is_before(*last);
   }
-
-  struct IsBefore {
-    bool operator()(const Node* a, const Node* b) const { return a->is_before(*b); }
-  };
 
   Graph& graph_;
   const SubgraphMatcher& matcher_;

@@ -15,8 +15,9 @@ namespace fxx::inline FXX_ABI::rewrite::detail {
 /// What is known of the value of `old` is known of `fresh`, which stands for it: shape, type, source, modules, meta.
 void carry_over(const Node& old, Node& fresh);
 
-/// What does the same as a node that went goes on under its name: a folded convolution is still conv1.
-void take_name(Node& fresh, std::span<Node* const> gone);
+/// What does the same as a node that went goes on under its name: a folded convolution is still conv1. Gives that node,
+/// or null.
+Node* take_name(Node& fresh, std::span<Node* const> gone);
 
 /// Is there a write to memory of either value while the users of `old` read it?
 bool written_while_read(const Node& old, const Memory& before, const Memory& after, const Regions& regions);

@@ -16,12 +16,13 @@ FXX_INLINE void carry_over(const Node& old, Node& fresh) {
   if (old.has_meta()) fresh.meta() = old.meta();
 }
 
-FXX_INLINE void take_name(Node& fresh, std::span<Node* const> gone) {
+FXX_INLINE Node* take_name(Node& fresh, std::span<Node* const> gone) {
   for (Node* old : gone)
     if (old->is_erased() && old->operation() && fresh.operation() && *old->operation() == *fresh.operation()) {
       fresh.swap_names(*old);
-      return;
+      return old;
     }
+  return nullptr;
 }
 
 /// The last node that reads the memory of `value`, itself when there is none.
