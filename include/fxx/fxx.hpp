@@ -13,6 +13,8 @@
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/leaf_modules.hpp"
+#include "fxx/passes/source_partitions.hpp"
+#include "fxx/passes/stable_topological_sort.hpp"
 #include "fxx/rewrite/describe.hpp"
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rewrite/replace_pattern.hpp"

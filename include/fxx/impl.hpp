@@ -26,6 +26,8 @@
 #include "fxx/ops/registry.ipp"
 #include "fxx/passes/dead_code.ipp"
 #include "fxx/passes/leaf_modules.ipp"
+#include "fxx/passes/source_partitions.ipp"
+#include "fxx/passes/stable_topological_sort.ipp"
 #include "fxx/rewrite/describe.ipp"
 #include "fxx/rewrite/matcher.ipp"
 #include "fxx/rewrite/replace_pattern.ipp"

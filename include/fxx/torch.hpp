@@ -14,6 +14,7 @@
 #include "fxx/torch/indexing.hpp"
 #include "fxx/torch/interpreter.hpp"
 #include "fxx/torch/nn.hpp"
+#include "fxx/torch/replace_pattern.hpp"
 #include "fxx/torch/script.hpp"
 #include "fxx/torch/symbolic_trace.hpp"
 #include "fxx/torch/to_folder.hpp"

@@ -99,6 +99,10 @@ class PatternReplacement {
   /// Throws RuleError (E402) when the graph cannot take the place of the pattern, or of one match.
   void check(const Graph& replacement) const;
   void check(const Graph& replacement, const InternalMatch& match) const;
+  /// The module that a pattern of our own belongs to may be gone when somebody looks at the results.
+  void forget_owner() {
+    if (pattern_.own) const_cast<Graph*>(pattern_.graph)->set_owning_module(nullptr);
+  }
   /// By one graph for all matches, or one for each. All have been checked.
   std::vector<ReplacedPatterns> apply(std::span<const GraphOf> replacements);
 
