@@ -85,7 +85,7 @@ struct SigmoidsImpl : torch::nn::Module {
 };
 FXX_MODULE(Sigmoids);
 
-const at::Tensor input = torch::linspace(-2, 2, 12).reshape({3, 4});
+const at::Tensor sample = torch::linspace(-2, 2, 12).reshape({3, 4});
 const auto silu_pattern = [](auto x) { return x * sigmoid(x); };
 const auto silu_call = [](auto x) { return silu(x); };
 
@@ -103,14 +103,14 @@ std::string state_of(GraphModule& module) {
 TEST_CASE("a pattern is replaced, leaf modules beside it stay calls, and results are the same") {
   Block net;
   const auto gm = symbolic_trace(net);
-  const at::Tensor expected = net->forward(input);
+  const at::Tensor expected = net->forward(sample);
   const auto done = replace_pattern(*gm, silu_pattern, silu_call);
   CHECK(done.size() == 1);
   gm->graph().lint();
   CHECK(test::called_modules(gm->graph()) == std::set<std::string>{"fc1", "fc2"});
   CHECK(test::count_of(gm->graph(), ops::silu) == 1);
   CHECK(test::count_of(gm->graph(), ops::sigmoid) == 0);
-  CHECK(difference(gm->forward(input), expected) < 1e-6);
+  CHECK(difference(gm->forward(sample), expected) < 1e-6);
   CHECK(gm->parameters().size() == 4);
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("a pattern replaced by itself changes neither results nor names") {
   const std::string before = state_of(*gm);
   CHECK(replace_pattern(*gm, silu_pattern, silu_pattern).size() == 1);
   CHECK(state_of(*gm) == before);
-  CHECK(test::same(gm->forward(input), net->forward(input)));
+  CHECK(test::same(gm->forward(sample), net->forward(sample)));
 }
 
 TEST_CASE("modules, traced modules, callables and graphs are patterns and replacements") {
@@ -129,9 +129,9 @@ TEST_CASE("modules, traced modules, callables and graphs are patterns and replac
     const auto gm = symbolic_trace(net);
     CHECK(replace_pattern(*gm, pattern, replacement).size() == 1);
     gm->graph().lint();
-    return gm->forward(input);
+    return gm->forward(sample);
   };
-  const at::Tensor expected = input - 7 - 2;
+  const at::Tensor expected = sample - 7 - 2;
   Adds adds;
   Subtracts subtracts;
   CHECK(test::same(with(adds, subtracts), expected));
@@ -153,13 +153,13 @@ TEST_CASE("what the replacement has becomes the module's, what nobody uses any m
   CHECK(gm->named_parameters().contains("scale"));
   CHECK(gm->named_parameters().contains("fc1.weight"));
   CHECK(test::called_modules(gm->graph()) == std::set<std::string>{"fc1"});
-  CHECK(test::same(gm->forward(input), head->forward(input) - 2));
+  CHECK(test::same(gm->forward(sample), head->forward(sample) - 2));
   // Shared, not copied.
   {
     const torch::NoGradGuard no_grad;
     head->scale.fill_(3);
   }
-  CHECK(test::same(gm->forward(input), head->forward(input) - 2));
+  CHECK(test::same(gm->forward(sample), head->forward(sample) - 2));
 
   Block block;
   const auto other = symbolic_trace(block);
@@ -176,15 +176,15 @@ TEST_CASE("a name that the graph has already is another one in the replacement, 
   Adds adds, other;  // whose buffer is called a, as the graph's
   other->a.fill_(10);
   CHECK(replace_pattern(*gm, adds, other).size() == 1);
-  CHECK(test::same(gm->forward(input), input + 10 - 2));
+  CHECK(test::same(gm->forward(sample), sample + 10 - 2));
 
   Block block;
   const auto traced = symbolic_trace(block);
   Head head;
   CHECK(replace_pattern(*traced, silu_pattern, head).size() == 1);  // both have an fc1
   traced->graph().lint();
-  const at::Tensor hidden = block->fc1->forward(input);
-  CHECK(test::same(traced->forward(input), block->fc2->forward(head->forward(hidden))));
+  const at::Tensor hidden = block->fc1->forward(sample);
+  CHECK(test::same(traced->forward(sample), block->fc2->forward(head->forward(hidden))));
   CHECK(test::called_modules(traced->graph()).size() == 3);
 }
 
@@ -197,7 +197,7 @@ TEST_CASE("the replacement may use what the module has: the same tensors keep th
   gm->graph().lint();
   CHECK(gm->named_parameters().size() == count);
   CHECK(gm->graph().find_nodes(Opcode::get_attr, "fc1.weight").size() == 1);
-  CHECK(difference(gm->forward(input), net->fc2->forward(matmul(net->fc1->forward(input), weight))) < 1e-6);
+  CHECK(difference(gm->forward(sample), net->fc2->forward(matmul(net->fc1->forward(sample), weight))) < 1e-6);
 }
 
 TEST_CASE("a bare graph names what the module has, and is refused where it does not") {
@@ -211,9 +211,9 @@ TEST_CASE("a bare graph names what the module has, and is refused where it does 
   CHECK(fault.id == 108);
   CHECK(fault.says("'nowhere'"));
   CHECK(state_of(*gm) == before);
-  CHECK(test::same(gm->forward(input), net->forward(input)));
+  CHECK(test::same(gm->forward(sample), net->forward(sample)));
   CHECK(replace_pattern(*gm, silu_pattern, good).size() == 1);
-  CHECK(test::same(gm->forward(input), net->fc2->forward(net->fc1->forward(net->fc1->forward(input)))));
+  CHECK(test::same(gm->forward(sample), net->fc2->forward(net->fc1->forward(net->fc1->forward(sample)))));
 }
 
 TEST_CASE("calls of leaf modules are found as what they do, whatever they are called") {
@@ -222,8 +222,8 @@ TEST_CASE("calls of leaf modules are found as what they do, whatever they are ca
   LinearOnly pattern;  // fc, of 4 to 4
   const auto done = replace_pattern(*gm, pattern, [](auto x) { return x.tanh(); });
   CHECK(done.size() == 2);
-  const at::Tensor y = input.tanh();
-  CHECK(difference(gm->forward(input), (y * y.sigmoid()).tanh()) < 1e-6);
+  const at::Tensor y = sample.tanh();
+  CHECK(difference(gm->forward(sample), (y * y.sigmoid()).tanh()) < 1e-6);
   CHECK(gm->parameters().empty());
   // Attributes match whatever their sizes: a Linear of other sizes is one too.
   LinearOnly wide;
@@ -237,7 +237,7 @@ TEST_CASE("modules in a chain are all replaced") {
   const auto gm = symbolic_trace(net);
   CHECK(replace_pattern(*gm, [](auto x) { return x.sigmoid(); }, [](auto x) { return x.exp(); }).size() == 3);
   gm->graph().lint();
-  CHECK(difference(gm->forward(input), input.exp().exp().exp()) == 0);
+  CHECK(difference(gm->forward(sample), sample.exp().exp().exp()) == 0);
   CHECK(test::called_modules(gm->graph()).empty());
   CHECK_FALSE(gm->submodule("s1"));
 }
@@ -252,15 +252,15 @@ TEST_CASE("filters see the graph opened, callbacks may give graphs and modules")
   };
   const auto made = [&](const InternalMatch&, const Graph&, const Graph&) { return symbolic_trace(replacement); };
   CHECK(replace_pattern_with_filters(*gm, pattern, made, {second}).size() == 1);
-  const at::Tensor y = net->fc1->forward(input);
-  CHECK(difference(gm->forward(input), replacement->fc->forward(y * y.sigmoid())) < 1e-6);
+  const at::Tensor y = net->fc1->forward(sample);
+  CHECK(difference(gm->forward(sample), replacement->fc->forward(y * y.sigmoid())) < 1e-6);
   const auto graphs = [](const InternalMatch&, const Graph&, const Graph&) {
     return symbolic_graph([](auto x) { return x.relu(); });
   };
   CHECK(replace_pattern_with_filters(*gm, pattern, graphs).size() == 2);
   gm->graph().lint();
-  CHECK(difference(gm->forward(input), [&] {
-    const at::Tensor r = input.relu();
+  CHECK(difference(gm->forward(sample), [&] {
+    const at::Tensor r = sample.relu();
     return (r * r.sigmoid()).relu();
   }()) < 1e-6);
 }
@@ -282,9 +282,9 @@ TEST_CASE("a graph that writes in place keeps its results") {
   const auto itself = [](auto x) { return x; };
   const auto check = [&](auto function, std::size_t times) {
     const auto gm = symbolic_trace(function);
-    const at::Tensor expected = function(input.clone());
+    const at::Tensor expected = function(sample.clone());
     CHECK(replace_pattern(*gm, pattern, itself).size() == times);
-    at::Tensor given = input.clone(), other = input.clone();
+    at::Tensor given = sample.clone(), other = sample.clone();
     CHECK(difference(gm->forward(given), expected) < 1e-6);
     function(other);
     CHECK(test::same(given, other));
