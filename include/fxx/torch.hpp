@@ -10,6 +10,7 @@
 #include "fxx/torch/creation.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "fxx/torch/functional.hpp"
+#include "fxx/torch/fuse_by_partitions.hpp"
 #include "fxx/torch/graph_module.hpp"
 #include "fxx/torch/indexing.hpp"
 #include "fxx/torch/interpreter.hpp"
