@@ -27,9 +27,7 @@ struct Lowered {
     Node* t = in(stack, graph.call_function(ops::t, {w}));
     return in(stack, graph.call_function(ops::addmm, {b, x, t}));
   }
-  Node* relu(Node* x) {
-    return in(ModuleStack(net, {"act", "torch::nn::ReLU"}), graph.call_function(ops::relu, {x}));
-  }
+  Node* relu(Node* x) { return in(ModuleStack(net, {"act", "torch::nn::ReLU"}), graph.call_function(ops::relu, {x})); }
 };
 
 std::vector<std::string> names_of(const std::vector<SourcePartition>& partitions) {

@@ -10,9 +10,9 @@ using namespace fxx;
 using test::fault_of;
 
 namespace {
-std::string order_of(const Graph& graph) {
+std::string order_of(const Graph &graph) {
   std::string names;
-  for (const Node* node : graph.nodes()) names += (names.empty() ? "" : " ") + std::string(node->name());
+  for (const Node *node : graph.nodes()) names += (names.empty() ? "" : " ") + std::string(node->name());
   return names;
 }
 }  // namespace
@@ -84,10 +84,10 @@ TEST_CASE("a long graph in reverse is put in order") {
   Graph g;
   Node *x = g.placeholder("x"), *n = x;
   const std::size_t length = test::repeats(100'000, 20'000);
-  std::vector<Node*> nodes;
+  std::vector<Node *> nodes;
   for (std::size_t i = 0; i < length; ++i) nodes.push_back(n = g.call_function(ops::relu, {n}));
   g.output(n);
-  for (Node* node : nodes) x->append(node);
+  for (Node *node : nodes) x->append(node);
   CHECK(nodes.back()->is_before(*nodes.front()));
   CHECK(stable_topological_sort(g) > 0);
   g.lint();

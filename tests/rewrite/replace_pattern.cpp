@@ -73,15 +73,19 @@ TEST_CASE("one operator, two, and a pattern that occurs twice") {
   const auto two = [](auto x) { return x.relu().tanh(); };
   CHECK(replaced([=](auto x) { return two(x + 1); }, two, gelu_of) ==
         "add = aten::add.Scalar(%x, 1)\ngelu = aten::gelu(%add)\nreturn %gelu\n");
-  CHECK(replaced([=](auto x, auto y) { return fxx::cat({two(x), two(y)}); }, two, gelu_of) ==
+  CHECK(replaced(
+            [=](auto x, auto y) {
+              return fxx::cat({two(x), two(y)});
+            },
+            two, gelu_of) ==
         "gelu = aten::gelu(%x)\ngelu_1 = aten::gelu(%y)\ncat = aten::cat([%gelu, %gelu_1])\nreturn %cat\n");
   CHECK(times([](auto x) { return x.tanh(); }, two, gelu_of) == 0);
 }
 
 TEST_CASE("inputs correspond by position, whatever they are called") {
   const auto pattern = [](auto a, auto b) { return a.div(b).relu(); };
-  CHECK(replaced([=](auto x, auto y) { return pattern(y, x); }, pattern,
-                 [](auto a, auto b) { return b.sub(a); }) == "sub = .sub(%x, %y)\nreturn %sub\n");
+  CHECK(replaced([=](auto x, auto y) { return pattern(y, x); }, pattern, [](auto a, auto b) { return b.sub(a); }) ==
+        "sub = .sub(%x, %y)\nreturn %sub\n");
 }
 
 TEST_CASE("patterns and replacements may be graphs") {
@@ -126,7 +130,10 @@ TEST_CASE("matches in a chain use what took the place of the ones before, inside
               const auto first = joined(x, x), second = joined(x, x);
               return joined(first, second);
             },
-            joined, [](auto x, auto y) { return fxx::stack({y, x}); }) ==
+            joined,
+            [](auto x, auto y) {
+              return fxx::stack({y, x});
+            }) ==
         "stack = aten::stack([%x, %x])\nstack_1 = aten::stack([%x, %x])\nstack_2 = aten::stack([%stack_1, %stack])\n"
         "return %stack_2\n");
   // An input of the pattern that stands for a list of nodes which are replaced themselves.
@@ -160,19 +167,22 @@ TEST_CASE("a replacement that gives back its input takes the pattern away") {
 
 TEST_CASE("inputs that the graph, the pattern or the replacement does not use stay where they are") {
   Graph graph = symbolic_graph([](auto x, auto, auto z) { return x.relu() + z; }, {"x", "unused", "z"});
-  replace_pattern(graph, [](auto x, auto y) { return x + y; }, [](auto x, auto) { return x.exp(); });
-  CHECK(text_of(graph) ==
-        "input x\ninput unused\ninput z\nrelu = .relu(%x)\nexp = .exp(%relu)\nreturn %exp\n");
+  replace_pattern(
+      graph, [](auto x, auto y) { return x + y; }, [](auto x, auto) { return x.exp(); });
+  CHECK(text_of(graph) == "input x\ninput unused\ninput z\nrelu = .relu(%x)\nexp = .exp(%relu)\nreturn %exp\n");
   CHECK(replaced([](auto x) { return x.relu(); }, [](auto x, auto) { return x.relu(); },
                  [](auto x, auto) { return gelu(x); }) == "gelu = aten::gelu(%x)\nreturn %gelu\n");
 }
 
 TEST_CASE("what only the replaced nodes used goes with them; what else is unused stays") {
-  Graph graph = symbolic_graph([](auto x, auto y) {
-    x.exp();
-    return x + y.tanh().sigmoid();
-  }, {"x", "y"});
-  replace_pattern(graph, [](auto x, auto y) { return x + y; }, [](auto x, auto) { return x.relu(); });
+  Graph graph = symbolic_graph(
+      [](auto x, auto y) {
+        x.exp();
+        return x + y.tanh().sigmoid();
+      },
+      {"x", "y"});
+  replace_pattern(
+      graph, [](auto x, auto y) { return x + y; }, [](auto x, auto) { return x.relu(); });
   CHECK(body_of(graph) == "exp = .exp(%x)\nrelu = .relu(%x)\nreturn %relu\n");
 }
 
@@ -308,7 +318,9 @@ TEST_CASE("a callback makes the replacement of each match, before anything is re
       return sum;
     });
   };
-  CHECK(replace_pattern_with_filters(graph, [](auto x, auto n) { return x.mul(n); }, replacement).size() == 2);
+  CHECK(replace_pattern_with_filters(
+            graph, [](auto x, auto n) { return x.mul(n); }, replacement)
+            .size() == 2);
   CHECK(calls == 2);
   graph.lint();
   CHECK(graph.find_nodes(Opcode::call_function).size() == 4);
@@ -320,7 +332,8 @@ TEST_CASE("a callback makes the replacement of each match, before anything is re
     return symbolic_graph([](auto x, auto y) { return x - y; });
   };
   CHECK(fault_of<RuleError>([&] {
-          replace_pattern_with_filters(graph, [](auto x, auto y) { return x + y; }, once);
+          replace_pattern_with_filters(
+              graph, [](auto x, auto y) { return x + y; }, once);
         }).id == 402);
   CHECK(to_string(graph) == now);
 }
@@ -352,8 +365,8 @@ TEST_CASE("patterns and replacements with several results: each takes its own pl
               const auto y = x.relu(), a = y.tanh(), b = y.sigmoid();
               return a - b;
             },
-            pattern, replacement) ==
-        "exp = .exp(%x)\nlog = .log(%x)\nsub = aten::sub.Tensor(%exp, %log)\nreturn %sub\n");
+            pattern,
+            replacement) == "exp = .exp(%x)\nlog = .log(%x)\nsub = aten::sub.Tensor(%exp, %log)\nreturn %sub\n");
 }
 
 TEST_CASE("results that are used before all of the pattern is computed: what is needed comes first") {
@@ -405,32 +418,48 @@ TEST_CASE("an operator with several results against several values") {
   // Used as a whole there is nothing to put in its place.
   Graph graph;
   graph.output(graph.call_function(ops::topk, {graph.placeholder("x"), 3}));
-  CHECK(replace_pattern(graph, [](auto x) {
-          auto [values, indices] = topk(x, 3);
-          return std::tuple{values, indices};
-        }, apart).empty());
+  CHECK(replace_pattern(
+            graph,
+            [](auto x) {
+              auto [values, indices] = topk(x, 3);
+              return std::tuple{values, indices};
+            },
+            apart)
+            .empty());
 }
 
 TEST_CASE("an inner value that is returned too stays; what cancels goes") {
   const auto pair = [](auto x) { return x.permute({1, 0}).permute({1, 0}); };
   CHECK(replaced([=](auto x) { return pair(x.relu()); }, pair, itself) == "relu = .relu(%x)\nreturn %relu\n");
-  CHECK(times([](auto x) {
-          const auto y = x.permute({1, 0});
-          return std::tuple{y, y.permute({1, 0})};
-        }, pair, itself) == 0);
+  CHECK(times(
+            [](auto x) {
+              const auto y = x.permute({1, 0});
+              return std::tuple{y, y.permute({1, 0})};
+            },
+            pair, itself) == 0);
   // Numbers as inputs of a pattern: the trace has to know that they are none of its tensors.
   const auto inputs = concrete_args(PH, PH_NUMBER, PH_NUMBER);
   const Graph views = symbolic_graph([](auto x, auto a, auto b) { return x.view({a, 2}).view({b, 3}); }, inputs);
   const Graph view = symbolic_graph([](auto x, auto, auto b) { return x.view({b, 3}); }, inputs);
-  CHECK(replaced([](auto x) { return x.view({3, 2}).view({2, 3}); }, views, view) ==
-        "view_1 = .view(%x, [2, 3])\nreturn %view_1\n");
+  CHECK(replaced(
+            [](auto x) {
+              return x.view({3, 2}).view({2, 3});
+            },
+            views, view) == "view_1 = .view(%x, [2, 3])\nreturn %view_1\n");
 }
 
 TEST_CASE("a pattern that returns its input as it came has it returned so") {
   const auto pattern = [](auto x) { return std::tuple{x, x.relu()}; };
-  CHECK(replaced([](auto x) { return x.relu() + x; }, pattern, [](auto x) { return std::tuple{x, x.tanh()}; }) ==
-        "tanh = .tanh(%x)\nadd = aten::add.Tensor(%tanh, %x)\nreturn %add\n");
-  CHECK(refused(pattern, [](auto x) { return std::tuple{x.tanh(), x}; }, 402, "as it came"));
+  CHECK(replaced([](auto x) { return x.relu() + x; }, pattern,
+                 [](auto x) {
+                   return std::tuple{x, x.tanh()};
+                 }) == "tanh = .tanh(%x)\nadd = aten::add.Tensor(%tanh, %x)\nreturn %add\n");
+  CHECK(refused(
+      pattern,
+      [](auto x) {
+        return std::tuple{x.tanh(), x};
+      },
+      402, "as it came"));
 }
 
 // --- what carries over -----------------------------------------------------------------------------------------------
@@ -449,8 +478,8 @@ TEST_CASE("names, shapes, types, source lines, modules and meta data carry over"
   activation->meta().stack_trace = "net.cpp:7\n";
   activation->meta().custom.emplace_back("rank", 3);
   graph.output(graph.call_function(ops::tanh, {activation}));
-  const auto done = replace_pattern(graph, [](auto x) { return (x + x).relu(); },
-                                    [](auto x) { return fxx::functional::relu(x * 2); });
+  const auto done = replace_pattern(
+      graph, [](auto x) { return (x + x).relu(); }, [](auto x) { return fxx::functional::relu(x * 2); });
   REQUIRE(done.size() == 1);
   const Node *inner = done[0].replacements[0], *result = done[0].replacements[1];
   CHECK(result->name() == "block_out");
@@ -469,33 +498,39 @@ TEST_CASE("names, shapes, types, source lines, modules and meta data carry over"
 
 TEST_CASE("nothing is replaced where the graph writes to memory in between") {
   const auto silu_of = [](auto x) { return x.sigmoid() * x; };
-  CHECK(times([](auto x) {
-          const auto s = x.sigmoid();
-          x.add_(1);
-          return s * x;
-        }, silu_of, [](auto x) { return silu(x); }) == 0);
+  CHECK(times(
+            [](auto x) {
+              const auto s = x.sigmoid();
+              x.add_(1);
+              return s * x;
+            },
+            silu_of, [](auto x) { return silu(x); }) == 0);
 }
 
 TEST_CASE("a value that is written to is not replaced by one that others see") {
   const auto copied = [](auto x) { return -(-x); };
   CHECK(times([=](auto x) { return copied(x).add_(1); }, copied, itself) == 0);
-  CHECK(times([=](auto x) {
-          const auto y = copied(x);
-          x.add_(1);
-          return y;
-        }, copied, itself) == 0);
-  CHECK(times([=](auto x) {
-          const auto y = copied(x);
-          y[0] = 5;
-          return y * x;
-        }, copied, itself) == 0);
+  CHECK(times(
+            [=](auto x) {
+              const auto y = copied(x);
+              x.add_(1);
+              return y;
+            },
+            copied, itself) == 0);
+  CHECK(times(
+            [=](auto x) {
+              const auto y = copied(x);
+              y[0] = 5;
+              return y * x;
+            },
+            copied, itself) == 0);
   CHECK(times([=](auto x) { return copied(x).add(1).add_(1); }, copied, itself) == 1);
   CHECK(times([=](auto x) { return copied(x).add_(1); }, copied, [](auto x) { return x.clone(); }) == 1);
 }
 
 TEST_CASE("a write to a temporary goes with it") {
-  CHECK(replaced([](auto x, auto y) { return x.add(1).add_(y).tanh(); }, [](auto x, auto y) { return x.add_(y).tanh(); },
-                 [](auto x, auto y) { return (x + y).tanh(); }) ==
+  CHECK(replaced([](auto x, auto y) { return x.add(1).add_(y).tanh(); },
+                 [](auto x, auto y) { return x.add_(y).tanh(); }, [](auto x, auto y) { return (x + y).tanh(); }) ==
         "add = .add(%x, 1)\nadd_1 = aten::add.Tensor(%add, %y)\ntanh = .tanh(%add_1)\nreturn %tanh\n");
 }
 
@@ -539,14 +574,17 @@ TEST_CASE("one match can be replaced alone, by a graph or by an example, or eras
   const auto done = replace_by_example(graph, matcher, matcher.match(graph).at(1), gelu_of);
   REQUIRE(done);
   CHECK(done->replacements.size() == 1);
-  CHECK(replace_with_graph(graph, matcher, matcher.match(graph).at(0), symbolic_graph([](auto x) { return x.tanh(); })));
+  CHECK(
+      replace_with_graph(graph, matcher, matcher.match(graph).at(0), symbolic_graph([](auto x) { return x.tanh(); })));
   graph.lint();
   CHECK(matcher.match(graph).empty());
 
-  graph = symbolic_graph([](auto x) {
-    x.exp().relu();
-    return x.relu();
-  }, {"x"});
+  graph = symbolic_graph(
+      [](auto x) {
+        x.exp().relu();
+        return x.relu();
+      },
+      {"x"});
   auto found = matcher.match(graph);
   REQUIRE(found.size() == 2);
   CHECK(fault_of<GraphError>([&] { erase_nodes(graph, found[1]); }).id == 102);
@@ -559,16 +597,29 @@ TEST_CASE("one match can be replaced alone, by a graph or by an example, or eras
 
 TEST_CASE("a replacement that does not fit is refused before anything changes") {
   const auto sum = [](auto x, auto y) { return (x + y).relu(); };
-  CHECK(refused(sum, [](auto x) { return x; }, 402, "takes 1 inputs, the pattern 2"));
-  CHECK(refused(sum, [](auto x, auto y) { return std::tuple{x - y, x}; }, 402, "returns 2 values, the pattern 1"));
-  CHECK(refused(sum, [](auto, auto) { return 3; }, 402, "returns a constant"));
-  CHECK(refused(sum, [](auto, auto y) { return y; }, 402, "which stands for 2 in a match"));
+  CHECK(refused(
+      sum, [](auto x) { return x; }, 402, "takes 1 inputs, the pattern 2"));
+  CHECK(refused(
+      sum,
+      [](auto x, auto y) {
+        return std::tuple{x - y, x};
+      },
+      402, "returns 2 values, the pattern 1"));
+  CHECK(refused(
+      sum, [](auto, auto) { return 3; }, 402, "returns a constant"));
+  CHECK(refused(
+      sum, [](auto, auto y) { return y; }, 402, "which stands for 2 in a match"));
   CHECK(refused([](auto x, auto) { return x.relu(); }, [](auto x, auto y) { return x + y; }, 402,
                 "which the pattern does not"));
-  CHECK(refused([](auto x) {
-          const auto y = x.relu();
-          return std::tuple{y, y};
-        }, [](auto x) { return std::tuple{x.tanh(), x.exp()}; }, 402, "twice"));
+  CHECK(refused(
+      [](auto x) {
+        const auto y = x.relu();
+        return std::tuple{y, y};
+      },
+      [](auto x) {
+        return std::tuple{x.tanh(), x.exp()};
+      },
+      402, "twice"));
   Graph open;
   open.placeholder("x");
   open.placeholder("y");
@@ -580,9 +631,8 @@ TEST_CASE("a replacement that does not fit is refused before anything changes") 
 TEST_CASE("what filters throw passes through, and the graph is as it was") {
   Graph graph = symbolic_graph([](auto x) { return x.relu(); });
   const std::string before = to_string(graph);
-  CHECK_THROWS_AS(replace_pattern_with_filters(graph, relu_of, gelu_of,
-                                               {[](const InternalMatch&) -> bool { throw 3; }}),
-                  int);
+  CHECK_THROWS_AS(
+      replace_pattern_with_filters(graph, relu_of, gelu_of, {[](const InternalMatch&) -> bool { throw 3; }}), int);
   CHECK(to_string(graph) == before);
 }
 
@@ -594,7 +644,8 @@ TEST_CASE("a long chain is replaced throughout") {
   Node* n = graph.placeholder("x");
   for (std::size_t i = 0; i < length; ++i) n = graph.call_function(i % 2 ? ops::tanh.info() : ops::relu.info(), {n});
   graph.output(n);
-  const auto done = replace_pattern(graph, [](auto x) { return x.relu().tanh(); }, [](auto x) { return x.exp(); });
+  const auto done = replace_pattern(
+      graph, [](auto x) { return x.relu().tanh(); }, [](auto x) { return x.exp(); });
   CHECK(done.size() == length / 2);
   CHECK(graph.size() == length / 2 + 2);
   graph.lint();

@@ -51,11 +51,14 @@ TEST_CASE("options decide whether inputs and the output have to be those of the 
           const auto y = -x;
           return y + y;
         }) == Counts{1, 0, 1, 0});
-  CHECK(table([](auto a, auto b) { return fxx::cat({a, b}).sum(); },
-              [](auto x, auto u, auto v) {
-                const auto first = fxx::cat({u, v}).sum(), second = fxx::cat({v, u}).sum();
-                return x + exp(first) + exp(second) + fxx::cat({first, second}).sum();
-              }) == Counts{3, 0, 2, 0});
+  CHECK(table(
+            [](auto a, auto b) {
+              return fxx::cat({a, b}).sum();
+            },
+            [](auto x, auto u, auto v) {
+              const auto first = fxx::cat({u, v}).sum(), second = fxx::cat({v, u}).sum();
+              return x + exp(first) + exp(second) + fxx::cat({first, second}).sum();
+            }) == Counts{3, 0, 2, 0});
   const auto whole = [](auto x) {
     const auto y = -x;
     return y + y;
@@ -140,8 +143,7 @@ TEST_CASE("function, method, position, keyword and defaults are spellings of one
     CAPTURE(test::text_of(*call));
     const auto found = SubgraphMatcher(p).match(g);
     REQUIRE(found.size() == calls.size());
-    for (const InternalMatch& match : found)
-      CHECK(match.placeholder_nodes == std::vector<Argument>{b, x, w});
+    for (const InternalMatch& match : found) CHECK(match.placeholder_nodes == std::vector<Argument>{b, x, w});
   }
 }
 
@@ -284,12 +286,27 @@ TEST_CASE("an input of the pattern matches anything: nodes, literals, lists, lit
 }
 
 TEST_CASE("nodes inside lists, slices and dictionaries are matched too") {
-  CHECK(matches([](auto x, auto y) { return fxx::cat({x.relu(), y.tanh()}, 1); },
-                [](auto x) { return fxx::cat({x.relu(), x.tanh()}, 1).sum(); }) == 1);
-  CHECK(matches([](auto x, auto y) { return fxx::cat({x.relu(), y.tanh()}, 1); },
-                [](auto x) { return fxx::cat({x.tanh(), x.relu()}, 1); }) == 0);
-  CHECK(matches([](auto x, auto y) { return fxx::cat({x, y}); },
-                [](auto x, auto y, auto z) { return fxx::cat({x, y, z}); }) == 0);
+  CHECK(matches(
+            [](auto x, auto y) {
+              return fxx::cat({x.relu(), y.tanh()}, 1);
+            },
+            [](auto x) {
+              return fxx::cat({x.relu(), x.tanh()}, 1).sum();
+            }) == 1);
+  CHECK(matches(
+            [](auto x, auto y) {
+              return fxx::cat({x.relu(), y.tanh()}, 1);
+            },
+            [](auto x) {
+              return fxx::cat({x.tanh(), x.relu()}, 1);
+            }) == 0);
+  CHECK(matches(
+            [](auto x, auto y) {
+              return fxx::cat({x, y});
+            },
+            [](auto x, auto y, auto z) {
+              return fxx::cat({x, y, z});
+            }) == 0);
   const auto slicing = [](auto make) {
     Graph g;
     Node *x = g.placeholder("x"), *n = g.call_method("size", {x, 0});

@@ -235,7 +235,9 @@ TEST_CASE("calls of leaf modules are found as what they do, whatever they are ca
 TEST_CASE("modules in a chain are all replaced") {
   Sigmoids net;
   const auto gm = symbolic_trace(net);
-  CHECK(replace_pattern(*gm, [](auto x) { return x.sigmoid(); }, [](auto x) { return x.exp(); }).size() == 3);
+  CHECK(replace_pattern(
+            *gm, [](auto x) { return x.sigmoid(); }, [](auto x) { return x.exp(); })
+            .size() == 3);
   gm->graph().lint();
   CHECK(difference(gm->forward(sample), sample.exp().exp().exp()) == 0);
   CHECK(test::called_modules(gm->graph()).empty());
@@ -260,20 +262,26 @@ TEST_CASE("filters see the graph opened, callbacks may give graphs and modules")
   CHECK(replace_pattern_with_filters(*gm, pattern, graphs).size() == 2);
   gm->graph().lint();
   CHECK(difference(gm->forward(sample), [&] {
-    const at::Tensor r = sample.relu();
-    return (r * r.sigmoid()).relu();
-  }()) < 1e-6);
+          const at::Tensor r = sample.relu();
+          return (r * r.sigmoid()).relu();
+        }()) < 1e-6);
 }
 
 TEST_CASE("a replacement that does not fit leaves the module as it was") {
   Block net;
   const auto gm = symbolic_trace(net);
   const std::string before = state_of(*gm);
-  CHECK(fault_of<RuleError>([&] { replace_pattern(*gm, silu_pattern, [](auto x, auto y) { return x + y; }); }).id == 402);
-  CHECK(fault_of<RuleError>([&] { replace_pattern(*gm, [](auto x) { return x; }, silu_call); }).id == 403);
+  CHECK(fault_of<RuleError>([&] { replace_pattern(*gm, silu_pattern, [](auto x, auto y) { return x + y; }); }).id ==
+        402);
+  CHECK(fault_of<RuleError>([&] {
+          replace_pattern(
+              *gm, [](auto x) { return x; }, silu_call);
+        }).id == 403);
   CHECK(state_of(*gm) == before);
   Head head;
-  CHECK(replace_pattern(*gm, [](auto x) { return x.tanh(); }, head).empty());
+  CHECK(replace_pattern(
+            *gm, [](auto x) { return x.tanh(); }, head)
+            .empty());
   CHECK(state_of(*gm) == before);
 }
 
@@ -291,15 +299,19 @@ TEST_CASE("a graph that writes in place keeps its results") {
   };
   check([](auto x) { return (-(-x)).add_(1); }, 0);
   check([](auto x) { return (-(-x)).add(1).mul_(2); }, 1);
-  check([](auto x) {
-    auto y = -(-x);
-    x.mul_(3);
-    return y + x;
-  }, 0);
-  check([](auto x) {
-    x.mul_(3);
-    return -(-x);
-  }, 1);
+  check(
+      [](auto x) {
+        auto y = -(-x);
+        x.mul_(3);
+        return y + x;
+      },
+      0);
+  check(
+      [](auto x) {
+        x.mul_(3);
+        return -(-x);
+      },
+      1);
 }
 
 TEST_CASE("source partitions of linear layers, one of which is called twice, after they were opened") {

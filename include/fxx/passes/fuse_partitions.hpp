@@ -32,8 +32,8 @@ FusedGraph fuse_as_graph(const Graph& graph, std::span<Node* const> nodes, bool 
 /// Puts one call of the module of that name in the place of the nodes of each graph, which go, and moves what used them
 /// behind it. All were made of `graph` as it is, and share no node. Returns the calls. Throws GraphError (E404) when they
 /// need each other, with the calls in place: work on a copy where that may be. O(nodes of the graph).
-std::vector<Node*> insert_subgraphs(Graph& graph, std::span<const FusedGraph> fused,
-                                    std::span<const std::string> names, bool always_return_tuple = false);
+std::vector<Node*> insert_subgraphs(Graph& graph, std::span<const FusedGraph> fused, std::span<const std::string> names,
+                                    bool always_return_tuple = false);
 
 /// Throws GraphError (E404) when a node is in two of the partitions.
 void check_apart(std::span<const std::vector<Node*>> partitions);

@@ -32,7 +32,8 @@ FXX_INLINE bool keeps_its_place(const Node& node) {
 FXX_INLINE bool validate_partition(std::span<Node* const> nodes) {
   if (nodes.empty()) return true;
   const std::unordered_set<const Node*> inside(nodes.begin(), nodes.end());
-  const Node* last = *std::max_element(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return *a < *b; });
+  const Node* last =
+      *std::max_element(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return *a < *b; });
   std::unordered_set<const Node*> seen;
   std::vector<const Node*> pending(nodes.begin(), nodes.end());
   while (!pending.empty()) {
@@ -57,14 +58,15 @@ FXX_INLINE FusedGraph fuse_as_graph(const Graph& graph, std::span<Node* const> n
       detail::refuse_partition("a partition has " + (node ? detail::quoted(*node) : std::string("null")) +
                                ", which is not in the graph; give nodes that it has");
     if (node->opcode() == Opcode::placeholder || node->opcode() == Opcode::output)
-      detail::refuse_partition("a partition has " + detail::quoted(*node) +
-                                   ", an input or the output of the graph; leave it out", node);
+      detail::refuse_partition(
+          "a partition has " + detail::quoted(*node) + ", an input or the output of the graph; leave it out", node);
     if (!inside.insert(node).second)
       detail::refuse_partition("a partition has " + detail::quoted(*node) + " twice; give it once", node);
   }
   if (!validate_partition(nodes))
     detail::refuse_partition("the partition of " + detail::quoted(*nodes[0]) +
-                                 " needs values that need the partition; give it the nodes in between too", nodes[0]);
+                                 " needs values that need the partition; give it the nodes in between too",
+                             nodes[0]);
   FusedGraph fused;
   fused.nodes.assign(nodes.begin(), nodes.end());
   std::sort(fused.nodes.begin(), fused.nodes.end(), [](const Node* a, const Node* b) { return *a < *b; });
@@ -120,7 +122,7 @@ FXX_INLINE std::vector<Node*> insert_subgraphs(Graph& graph, std::span<const Fus
     fresh.set_location(old.location());
     if (old.has_meta()) fresh.meta() = old.meta();
   };
-  std::vector<Node*> calls;
+  std::vector<Node*> calls, attributes;  // those that were read outside: another of the graphs may have the node
   std::unordered_map<const Node*, Node*> replaced;
   for (std::size_t k = 0; k < fused.size(); ++k) {
     const FusedGraph& part = fused[k];
@@ -140,16 +142,15 @@ FXX_INLINE std::vector<Node*> insert_subgraphs(Graph& graph, std::span<const Fus
       part.outputs[i]->replace_all_uses_with(value, [&](const Node* user) { return !inside.contains(user); });
       replaced.emplace(part.outputs[i], value);
     }
-    std::vector<Node*> attributes;
     for (auto node = part.nodes.rbegin(); node != part.nodes.rend(); ++node) {
       for (Node* input : (*node)->all_input_nodes())
         if (input->opcode() == Opcode::get_attr && !inside.contains(input)) attributes.push_back(input);
       graph.erase_node(*node);
     }
-    for (Node* attribute : attributes)
-      if (!attribute->is_erased() && attribute->num_users() == 0) graph.erase_node(attribute);
     calls.push_back(call);
   }
+  for (Node* attribute : attributes)
+    if (!attribute->is_erased() && attribute->num_users() == 0) graph.erase_node(attribute);
   try {
     stable_topological_sort(graph);
   } catch (const GraphError& e) {

@@ -55,8 +55,7 @@ struct Exchange {
 };
 
 FXX_INLINE void refuse_replacement(const std::string& why, const Node* node = nullptr) {
-  throw RuleError(ErrorId::replacement_invalid, "replace_pattern: " + why,
-                  {node ? format_node(*node) : std::string()});
+  throw RuleError(ErrorId::replacement_invalid, "replace_pattern: " + why, {node ? format_node(*node) : std::string()});
 }
 
 /// Throws RuleError (E402) where the replacement cannot stand for the pattern.
@@ -68,7 +67,8 @@ FXX_INLINE std::vector<Exchange> exchanges(const SubgraphMatcher& matcher, const
     refuse_replacement("the replacement has no output, so nothing says what it returns; add one");
   if (given.size() != inputs.size())
     refuse_replacement("the replacement takes " + std::to_string(given.size()) + " inputs, the pattern " +
-                       std::to_string(inputs.size()) + "; they correspond by position, so give it the same, used or not");
+                       std::to_string(inputs.size()) +
+                       "; they correspond by position, so give it the same, used or not");
   std::vector<Argument> results, values;
   add_leaves(matcher.pattern_result(), results);
   add_leaves(output->arg(0), values);
@@ -83,18 +83,20 @@ FXX_INLINE std::vector<Exchange> exchanges(const SubgraphMatcher& matcher, const
   const bool apart = values.size() == 1 && same_number(results_of(values[0]), results.size());
   if (!apart && values.size() != results.size())
     refuse_replacement("the replacement returns " + std::to_string(values.size()) + " values, the pattern " +
-                       std::to_string(results.size()) + "; they correspond by position", output);
+                           std::to_string(results.size()) + "; they correspond by position",
+                       output);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Argument &result = results[i], &value = values[apart ? 0 : i];
     if (result.is_node() && computes(*result.node())) {
       if (!value.is_node()) refuse_replacement("the replacement returns a constant; a result is a node", output);
       const Exchange next{result.node(), {value}, apart ? static_cast<int>(i) : -1};
-      const auto known = std::find_if(found.begin(), found.end(),
-                                      [&](const Exchange& e) { return e.pattern == next.pattern; });
+      const auto known =
+          std::find_if(found.begin(), found.end(), [&](const Exchange& e) { return e.pattern == next.pattern; });
       if (known == found.end()) found.push_back(next);
       else if (!(known->values == next.values) || known->item != next.item)
         refuse_replacement("the pattern returns '" + std::string(next.pattern->name()) +
-                           "' twice, the replacement two values for it; return one", output);
+                               "' twice, the replacement two values for it; return one",
+                           output);
       continue;
     }
     // What the pattern passes on has users that it does not know, and nobody replaces it.
@@ -103,12 +105,14 @@ FXX_INLINE std::vector<Exchange> exchanges(const SubgraphMatcher& matcher, const
       same = result.node()->opcode() == Opcode::get_attr;
     }
     for (std::size_t k = 0; k < inputs.size() && !apart; ++k)
-      same = same || (result == Argument(const_cast<Node*>(inputs[k])) &&
-                      value == Argument(const_cast<Node*>(given[k])));
+      same =
+          same || (result == Argument(const_cast<Node*>(inputs[k])) && value == Argument(const_cast<Node*>(given[k])));
     if (!same)
-      refuse_replacement("the pattern returns '" + to_string(result) +
-                         "' as it came, the replacement something else in its place; only what the pattern computes is "
-                         "replaced", output);
+      refuse_replacement(
+          "the pattern returns '" + to_string(result) +
+              "' as it came, the replacement something else in its place; only what the pattern computes is "
+              "replaced",
+          output);
   }
   return found;
 }
@@ -144,7 +148,8 @@ FXX_INLINE void PatternReplacement::check(const Graph& replacement) const {
     };
     if (!used(*inputs[i]) && used(*given[i]))
       refuse_replacement("the replacement uses the input '" + std::string(given[i]->name()) +
-                         "', which the pattern does not, so nothing says what it is; use it in both", given[i]);
+                             "', which the pattern does not, so nothing says what it is; use it in both",
+                         given[i]);
   }
 }
 FXX_INLINE void PatternReplacement::check(const Graph& replacement, const InternalMatch& match) const {
@@ -155,7 +160,7 @@ FXX_INLINE void PatternReplacement::check(const Graph& replacement, const Intern
         if (const Argument& bound = match.placeholder_nodes[static_cast<std::size_t>(at - given.begin())];
             !bound.is_node())
           refuse_replacement("the replacement returns the input '" + std::string((*at)->name()) +
-                             "', which stands for " + to_string(bound) + " in a match; a result is a node",
+                                 "', which stands for " + to_string(bound) + " in a match; a result is a node",
                              match.anchors[0]);
 }
 
@@ -318,7 +323,8 @@ class PatternReplacer {
     const Operator* op = node.opcode() == Opcode::call_function ? node.operation() : nullptr;
     if (!op) return;
     for (int i = 0; i < op->arity(); ++i)
-      if (const Argument* given = argument_of(node, *op, i); given && !fits(*given, op->parameters[static_cast<std::size_t>(i)].type)) {
+      if (const Argument* given = argument_of(node, *op, i);
+          given && !fits(*given, op->parameters[static_cast<std::size_t>(i)].type)) {
         const Operator* other = resolve_overload(op->name.substr(0, op->name.find('.')), node.args(), node.kwargs());
         if (other) node.set_op(CallFunction{other});
         return;

@@ -90,9 +90,10 @@ FXX_INLINE void SubgraphMatcher::take_output(bool with_names) {
   result_ = output->arg(0);
   if (with_names) {
     if (!detail::returns_names(*pattern_))
-      refuse("returns no map of names after its results; write `return std::tuple{y, std::map<std::string, "
-             "Proxy>{{\"y\", y}}};`",
-             output);
+      refuse(
+          "returns no map of names after its results; write `return std::tuple{y, std::map<std::string, "
+          "Proxy>{{\"y\", y}}};`",
+          output);
     const std::span<const Argument> items = result_.items();
     for (const DictEntry& entry : items.back().entries()) names_.emplace_back(entry.key.string(), entry.value.node());
     const Argument alone = items.size() == 2 ? items[0] : Argument::tuple({items.begin(), items.end() - 1});
@@ -145,9 +146,10 @@ FXX_INLINE void SubgraphMatcher::reach_from_anchors() {
   }
   for (const Node* node : pattern_->nodes())
     if (node->opcode() != Opcode::placeholder && node->opcode() != Opcode::output && !reached[node->index()])
-      refuse("has a node that its results do not depend on; a pattern is found from its results, so return the value or "
-             "leave the node out",
-             node);
+      refuse(
+          "has a node that its results do not depend on; a pattern is found from its results, so return the value or "
+          "leave the node out",
+          node);
 }
 
 // --- what matches ----------------------------------------------------------------------------------------------------
@@ -197,7 +199,8 @@ FXX_INLINE bool same_family(const Operator& a, const Operator& b) {
 
 /// Modules are what they do: their names count only where nobody knows what they are.
 FXX_INLINE bool same_module(const Node& pattern, const Node& node) {
-  const std::string &wanted = std::get<CallModule>(pattern.op()).target, &given = std::get<CallModule>(node.op()).target;
+  const std::string &wanted = std::get<CallModule>(pattern.op()).target,
+                    &given = std::get<CallModule>(node.op()).target;
   const Owner *a = pattern.graph().owning_module(), *b = node.graph().owning_module();
   const ModuleInfo* known = a ? a->find_module(wanted) : nullptr;
   const ModuleInfo* found = b ? b->find_module(given) : nullptr;
@@ -362,9 +365,7 @@ class SubgraphSearch {
     }
     return depths;
   }
-  bool is_taken(const Node& node) const {
-    return taken_[node.index()] && matcher_.options_.remove_overlapping_matches;
-  }
+  bool is_taken(const Node& node) const { return taken_[node.index()] && matcher_.options_.remove_overlapping_matches; }
   /// A match of a deep pattern needs as deep a graph above it, which is known at once.
   bool could_be(const Node& pattern, const Node& node) const {
     return depth_[node.index()] >= pattern_depth_[pattern.index()] && !is_taken(node) && same_operation(pattern, node);

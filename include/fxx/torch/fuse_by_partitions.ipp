@@ -31,8 +31,7 @@ FXX_INLINE std::vector<std::shared_ptr<GraphModule>> fuse_by_partitions(
   insert_subgraphs(graph, fused, names, always_return_tuple);
   std::vector<std::shared_ptr<GraphModule>> submodules;
   for (FusedGraph& part : fused)
-    submodules.push_back(
-        std::make_shared<GraphModule>(module.owner(), module.is_training(), std::move(part.graph)));
+    submodules.push_back(std::make_shared<GraphModule>(module.owner(), module.is_training(), std::move(part.graph)));
   for (std::size_t i = 0; i < names.size(); ++i) module.add_submodule(names[i], submodules[i]);
   module.set_graph(std::move(graph));
   module.delete_all_unused_submodules();

@@ -39,8 +39,8 @@ FXX_INLINE void check_names(const GraphModule& module, const GraphAndModule& rep
   for (const Node* node : replacement.graph->nodes()) {
     if (node->opcode() != Opcode::get_attr && node->opcode() != Opcode::call_module) continue;
     const std::string name = node->target();
-    const bool known = module.owner().module(name) ||
-                       (node->opcode() == Opcode::get_attr && module.owner().tensor(name).defined());
+    const bool known =
+        module.owner().module(name) || (node->opcode() == Opcode::get_attr && module.owner().tensor(name).defined());
     if (!known)
       throw GraphError(ErrorId::attribute_missing,
                        "replace_pattern: the replacement refers to '" + name + "', which " + module.class_name() +
