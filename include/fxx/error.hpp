@@ -62,7 +62,9 @@ enum class ErrorId : std::uint16_t {
   // rewriting
   rewrite_limit = 401,
   replacement_invalid = 402,
-  no_such_rule = 403,
+  pattern_invalid = 403,
+  partition_invalid = 404,
+  no_such_rule = 405,
   // code generation
   no_cpp_spelling = 501,
   folder_not_written = 502,

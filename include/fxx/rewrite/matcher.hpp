@@ -133,6 +133,8 @@ class Match {
 /// A mutation of a fresh temporary that only it uses is invisible and splits nothing.
 class Regions {
  public:
+  Regions() = default;
+  explicit Regions(const Graph& graph) { survey(graph); }
   /// Looks at the graph the first time, O(nodes). Where nothing matches, nobody asks.
   void survey(const Graph& graph);
   bool none() const { return numbers_.empty(); }
@@ -185,7 +187,7 @@ class MatchEngine {
 
 /// What `explain` says of a table of one rule. O(nodes).
 std::string explain_match(const RuleTable& rule, const Term* pattern, Node* root);
-/// Throws RuleError (E403).
+/// Throws RuleError (E405).
 [[noreturn]] void no_such_rule(std::string_view name, std::span<const std::string_view> known);
 
 /// Is every user of `node` one of `nodes`, which are all replaced?

@@ -14,6 +14,7 @@
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/rewrite/matcher.hpp"
+#include "fxx/rewrite/replaced.hpp"
 #include "fxx/rewrite/rewriter.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
@@ -154,13 +155,7 @@ class Rewriter {
     for (std::size_t i = 0; i < members.size(); ++i) {
       Node* fresh = results[i].node();
       replace(members[i], fresh, first_fresh);
-      // What does the same as a node that went goes on under its name: a folded convolution is still conv1.
-      if (fresh->index() < first_fresh) continue;
-      for (Node* gone : members[i].nodes())
-        if (gone->is_erased() && gone->operation() && fresh->operation() && *gone->operation() == *fresh->operation()) {
-          fresh->swap_names(*gone);
-          break;
-        }
+      if (fresh->index() >= first_fresh) take_name(*fresh, members[i].nodes());
     }
   }
 
@@ -189,31 +184,9 @@ class Rewriter {
     }
   }
 
-  /// Whether the users of the matched node see the same values in `result`: neither has memory that is written to while
-  /// they read it, unless nobody else can see that memory or both have the same.
   bool keeps_memory(const Match& m, const Node& result, std::uint32_t first_fresh, bool one_of_many) const {
-    const Node& old = *m.root();
-    const Memory before = memory_of(old), after = memory_of(result);
-    const auto is_own = [&](const Memory& memory) {
-      return !memory.shared && !memory.anywhere &&
-             std::all_of(memory.makers.begin(), memory.makers.end(), [&](const Node* maker) {
-               return maker == &old || maker->index() >= first_fresh || is_used_up(*maker, m, first_fresh);
-             });
-    };
-    const bool apart = !one_of_many || (after.makers.size() == 1 && after.makers[0] == &result);
-    // What a module returns, the rule that names it speaks for.
-    if (apart && (is_own(before) || old.opcode() == Opcode::call_module) && is_own(after)) return true;
-    if (before.certain && after.certain && before.makers.size() == 1 && before.makers == after.makers) return true;
-    const Node* last = last_reader(old);
-    const auto& effects = regions_.effects();
-    const auto is_before = [](const Node& a, const Node* b) { return a.is_before(*b); };
-    for (auto at = std::upper_bound(effects.begin(), effects.end(), old, is_before); at != effects.end(); ++at) {
-      if (last->is_before(**at)) break;
-      if ((*at)->is_erased()) continue;
-      const Memory written = memory_written_by(**at);
-      if (may_overlap(written, before) || may_overlap(written, after)) return false;
-    }
-    return true;
+    return detail::keeps_memory(*m.root(), result, first_fresh, one_of_many, regions_,
+                                [&](const Node& maker) { return is_used_up(maker, m, first_fresh); });
   }
   /// Does nobody use the node but what is replaced and what replaces it?
   static bool is_used_up(const Node& node, const Match& m, std::uint32_t first_fresh) {
@@ -224,19 +197,6 @@ class Rewriter {
     }
     return true;
   }
-  /// The last node that reads the memory of `value`, itself when there is none.
-  static const Node* last_reader(const Node& value) {
-    std::vector<const Node*> sharing = {&value};
-    std::unordered_set<const Node*> seen = {&value};
-    const Node* last = &value;
-    for (std::size_t i = 0; i < sharing.size(); ++i)
-      for (const Node* user : sharing[i]->users()) {
-        if (last->is_before(*user)) last = user;
-        if (passes_on_memory(*user, *sharing[i]) && seen.insert(user).second) sharing.push_back(user);
-      }
-    return last;
-  }
-
   /// Moves a value that stands behind `place`, and what it is computed from, in front of it: the constants of siblings.
   static void hoist(Node* value, Node* place) {
     if (value->is_before(*place)) return;
@@ -351,17 +311,7 @@ class Rewriter {
   void replace(const Match& m, Node* fresh, std::uint32_t first_fresh) {
     Node* old = m.root();
     push_users(old, rules_.depth - 1);
-    if (fresh->index() >= first_fresh) {
-      // The new node stands for the old one: what is known of the value stays known.
-      if (old->tensor_meta() && !fresh->tensor_meta()) fresh->set_tensor_meta(*old->tensor_meta());
-      if (!old->type().empty()) fresh->set_type(old->type());
-      fresh->set_location(old->location());
-      fresh->set_module_stack(old->module_stack());
-      NodeMeta& meta = fresh->meta();
-      if (old->has_meta()) meta = old->meta();
-      meta.rule = rules_.names[m.rule()];
-      if (meta.from.empty()) meta.from = old->name();
-    }
+    if (fresh->index() >= first_fresh) carry_over(*old, *fresh, rules_.names[m.rule()]);
     while (old != fresh && old->num_users()) old->users().front()->replace_input_with(old, fresh);
     remove(m);
   }

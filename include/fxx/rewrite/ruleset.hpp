@@ -335,7 +335,7 @@ std::string explain(const rule_of<Name, P, R, Guard>& rule, Node* node) {
   const std::uint64_t shared = detail::shared_of<Rule>();
   return explain_match(detail::table_of<Rule>(&ask, nullptr, &alone, &shared, &object), flat<P>.data(), node);
 }
-/// The same of the rule of that name. Throws RuleError (E403) when the set has none.
+/// The same of the rule of that name. Throws RuleError (E405) when the set has none.
 template <class... Rules>
 std::string explain(const Ruleset<Rules...>& rules, std::string_view name, Node* node) {
   std::string why;

@@ -1,0 +1,52 @@
+// What a node leaves to the one that takes its place, and whether that one may take it.
+//
+// Shared by rule sets and by patterns made at run time.
+// Main names: carry_over, take_name, keeps_memory. Cost: light.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "fxx/ops/effects.hpp"
+#include "fxx/rewrite/matcher.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite::detail {
+
+/// What is known of the value of `old` is known of `fresh`, which stands for it: shape, type, source, modules, meta. It
+/// also remembers the rule that made it, whose name lives as long as the program, and what the user wrote.
+void carry_over(const Node& old, Node& fresh, std::string_view rule = {});
+
+/// What does the same as a node that went goes on under its name: a folded convolution is still conv1. Gives that node,
+/// or null.
+Node* take_name(Node& fresh, std::span<Node* const> gone);
+
+/// Is there a write to memory of either value while the users of `old` read it?
+bool written_while_read(const Node& old, const Memory& before, const Memory& after, const Regions& regions);
+
+/// Whether the users of `old` see the same values in `result`: neither has memory that is written to while they read
+/// it, unless nobody else can see that memory or both have the same. Nodes from index `first_fresh` on were made for the
+/// replacement; `used_up(const Node&)` says that nobody uses a node but what is replaced and what replaces it;
+/// `one_of_many`: the result takes its place together with others, whose memory it could share.
+template <class F>
+bool keeps_memory(const Node& old, const Node& result, std::uint32_t first_fresh, bool one_of_many,
+                  const Regions& regions, F&& used_up) {
+  const Memory before = memory_of(old), after = memory_of(result);
+  const auto is_own = [&](const Memory& memory) {
+    return !memory.shared && !memory.anywhere &&
+           std::all_of(memory.makers.begin(), memory.makers.end(), [&](const Node* maker) {
+             return maker == &old || maker->index() >= first_fresh || used_up(*maker);
+           });
+  };
+  const bool apart = !one_of_many || (after.makers.size() == 1 && after.makers[0] == &result);
+  // What a module returns, the rule that names it speaks for.
+  if (apart && (is_own(before) || old.opcode() == Opcode::call_module) && is_own(after)) return true;
+  if (before.certain && after.certain && before.makers.size() == 1 && before.makers == after.makers) return true;
+  return !written_while_read(old, before, after, regions);
+}
+
+}  // namespace fxx::inline FXX_ABI::rewrite::detail
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rewrite/replaced.ipp"
+#endif

@@ -1,0 +1,654 @@
+// Bodies of rewrite/subgraph_matcher.hpp.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "fxx/error.hpp"
+#include "fxx/ir/print.hpp"
+#include "fxx/ops/effects.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/rewrite/subgraph_matcher.hpp"
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+// --- results ---------------------------------------------------------------------------------------------------------
+
+FXX_INLINE const Argument* NodesMap::find(const Node* pattern_node) const {
+  const auto at =
+      std::lower_bound(entries_.begin(), entries_.end(), pattern_node,
+                       [](const Entry& e, const Node* node) { return e.pattern_node->index() < node->index(); });
+  return at != entries_.end() && at->pattern_node == pattern_node ? &at->value : nullptr;
+}
+FXX_INLINE const Argument* NodesMap::find(std::string_view pattern_name) const {
+  for (const Entry& entry : entries_)
+    if (entry.pattern_node->name() == pattern_name) return &entry.value;
+  return nullptr;
+}
+FXX_INLINE const Argument& NodesMap::operator[](const Node* pattern_node) const {
+  if (const Argument* found = find(pattern_node)) return *found;
+  throw GraphError(ErrorId::node_not_in_graph,
+                   "NodesMap: the node '" + std::string(pattern_node ? pattern_node->name() : "null") +
+                       "' stands for nothing in this match; ask for nodes of the pattern, and for inputs that it uses");
+}
+FXX_INLINE const Argument& NodesMap::operator[](std::string_view pattern_name) const {
+  if (const Argument* found = find(pattern_name)) return *found;
+  throw GraphError(ErrorId::node_not_in_graph,
+                   "NodesMap: no node of the pattern that stands for something is called '" +
+                       std::string(pattern_name) + "'; names are those that the pattern's graph has");
+}
+
+FXX_INLINE std::vector<Node*> InternalMatch::nodes() const {
+  std::vector<Node*> nodes;
+  for (const auto& [pattern_node, value] : nodes_map) {
+    const Opcode opcode = pattern_node->opcode();
+    if (opcode != Opcode::placeholder && opcode != Opcode::get_attr && opcode != Opcode::output)
+      nodes.push_back(value.node());
+  }
+  std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return a->is_before(*b); });
+  return nodes;
+}
+
+// --- the pattern -----------------------------------------------------------------------------------------------------
+
+namespace detail {
+FXX_INLINE bool is_names(const Argument& value) {
+  if (value.kind() != Argument::Kind::dict) return false;
+  for (const DictEntry& entry : value.entries())
+    if (entry.key.kind() != Argument::Kind::string || !entry.value.is_node()) return false;
+  return true;
+}
+FXX_INLINE bool returns_names(const Graph& pattern) {
+  const Node* last = pattern.nodes().back();
+  if (!last || last->opcode() != Opcode::output) return false;
+  const Argument& value = last->arg(0);
+  return value.is_sequence() && value.items().size() >= 2 && is_names(value.items().back());
+}
+FXX_INLINE bool computes(const Node& node) {
+  return node.opcode() != Opcode::placeholder && node.opcode() != Opcode::get_attr && node.opcode() != Opcode::output;
+}
+}  // namespace detail
+
+FXX_INLINE SubgraphMatcher::SubgraphMatcher(const Graph& pattern, SubgraphMatcherOptions options, bool with_names)
+    : pattern_(&pattern), options_(options) {
+  take_output(with_names);
+  reach_from_anchors();
+}
+
+FXX_INLINE void SubgraphMatcher::refuse(const std::string& why, const Node* node) const {
+  throw RuleError(ErrorId::pattern_invalid, "SubgraphMatcher: the pattern " + why,
+                  {node ? format_node(*node) : std::string()});
+}
+
+FXX_INLINE void SubgraphMatcher::take_output(bool with_names) {
+  if (pattern_->size() == 0) refuse("is empty; it computes something and returns it");
+  const Node* output = pattern_->nodes().back();
+  if (output->opcode() != Opcode::output) refuse("has no output, so nothing says what it returns; add one");
+  for (const Node* node : pattern_->nodes())
+    if (node->opcode() == Opcode::placeholder) placeholders_.push_back(node);
+  result_ = output->arg(0);
+  if (with_names) {
+    if (!detail::returns_names(*pattern_))
+      refuse(
+          "returns no map of names after its results; write `return std::tuple{y, std::map<std::string, "
+          "Proxy>{{\"y\", y}}};`",
+          output);
+    const std::span<const Argument> items = result_.items();
+    for (const DictEntry& entry : items.back().entries()) names_.emplace_back(entry.key.string(), entry.value.node());
+    const Argument alone = items.size() == 2 ? items[0] : Argument::tuple({items.begin(), items.end() - 1});
+    result_ = alone;
+  }
+  returned_.resize(pattern_->index_bound());
+  for_each_node(result_, [&](const Node* node) {
+    if (!detail::computes(*node) || returned_[node->index()]) return;
+    returned_[node->index()] = true;
+    returning_.push_back(node);
+  });
+  if (options_.match_output) {
+    anchors_.push_back(output);
+  } else {
+    // What something else in the pattern uses is found from there.
+    for (const Node* node : returning_)
+      if (node->num_users() == 1) anchors_.push_back(node);
+  }
+  if (returning_.empty())
+    refuse("computes nothing that it returns, so it would match everything; return what an operator gives", output);
+}
+
+FXX_INLINE void SubgraphMatcher::reach_from_anchors() {
+  std::vector<const Node*> parent(pattern_->index_bound());
+  std::vector<std::size_t> reached(pattern_->index_bound());  // by which anchor, counted from 1
+  for (std::size_t by = 1; by <= anchors_.size(); ++by) {
+    const Node* anchor = anchors_[by - 1];
+    Link link;
+    std::vector<const Node*> found = {anchor};
+    reached[anchor->index()] = by;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const auto look_at = [&](const Node* input) {
+        if (!reached[input->index()]) {
+          reached[input->index()] = by;
+          parent[input->index()] = found[i];
+          found.push_back(input);
+        }
+        // Met by an earlier anchor: the nearest such node, and rather than an input, whose value may have many users.
+        if (reached[input->index()] == by || input->opcode() == Opcode::get_attr) return;
+        if (link.from && (link.from->opcode() != Opcode::placeholder || input->opcode() == Opcode::placeholder)) return;
+        link = {input, {}};
+        for (const Node* step = found[i]; step != anchor; step = parent[step->index()]) link.steps.push_back(step);
+        link.steps.push_back(anchor);
+      };
+      if (found[i]->opcode() == Opcode::output) for_each_node(result_, look_at);
+      else
+        for (const Node* input : found[i]->all_input_nodes()) look_at(input);
+    }
+    links_.push_back(std::move(link));
+  }
+  for (const Node* node : pattern_->nodes())
+    if (node->opcode() != Opcode::placeholder && node->opcode() != Opcode::output && !reached[node->index()])
+      refuse(
+          "has a node that its results do not depend on; a pattern is found from its results, so return the value or "
+          "leave the node out",
+          node);
+}
+
+// --- what matches ----------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// One item over and over is what a list of fixed size takes one number for.
+FXX_INLINE std::vector<Argument> expanded(const Argument& value, Type type) {
+  if (!value.is_sequence()) return std::vector<Argument>(type.list_size, value);
+  if (value.items().size() == 1) return std::vector<Argument>(type.list_size, value.items()[0]);
+  return {value.items().begin(), value.items().end()};
+}
+FXX_INLINE bool same_literal(const Argument& a, const Argument& b, Type type) {
+  if (a == b) return true;
+  const auto is_number = [](const Argument& x) { return x.is_number() && x.kind() != Argument::Kind::boolean; };
+  if (is_number(a) && is_number(b)) return a.number() == b.number();
+  const auto same_items = [](std::span<const Argument> x, std::span<const Argument> y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                      [](const Argument& p, const Argument& g) { return same_literal(p, g, {}); });
+  };
+  if (type.list && type.list_size > 0 && (a.is_sequence() || a.is_number()) && (b.is_sequence() || b.is_number()))
+    return same_items(expanded(a, type), expanded(b, type));
+  return a.is_sequence() && b.is_sequence() && same_items(a.items(), b.items());
+}
+FXX_INLINE bool holds_nodes(const Argument& a) {
+  bool any = false;
+  for_each_node(a, [&](const Node*) { any = true; });
+  return any;
+}
+/// Reading an attribute twice gives two nodes and one value.
+FXX_INLINE bool same_bound(const Argument& a, const Argument& b) {
+  if (a == b) return true;
+  if (!a.is_node() || !b.is_node()) return false;
+  const auto *x = std::get_if<GetAttr>(&a.node()->op()), *y = std::get_if<GetAttr>(&b.node()->op());
+  return x && y && *x == *y;
+}
+
+/// Do the two compute the same, given arguments for the same parameters? The overload follows from the arguments:
+/// `mul(x, y)` is mul.Tensor, and mul.Scalar when y stands for a number.
+FXX_INLINE bool same_family(const Operator& a, const Operator& b) {
+  if (a.id == b.id) return true;
+  if (a.parameters.size() != b.parameters.size() || a.base_name() != b.base_name() || a.name_space() != b.name_space())
+    return false;
+  return std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(), b.parameters.end(),
+                    [](const Parameter& p, const Parameter& g) { return p.name == g.name; });
+}
+
+/// Modules are what they do: their names count only where nobody knows what they are.
+FXX_INLINE bool same_module(const Node& pattern, const Node& node) {
+  const std::string &wanted = std::get<CallModule>(pattern.op()).target,
+                    &given = std::get<CallModule>(node.op()).target;
+  const Owner *a = pattern.graph().owning_module(), *b = node.graph().owning_module();
+  const ModuleInfo* known = a ? a->find_module(wanted) : nullptr;
+  const ModuleInfo* found = b ? b->find_module(given) : nullptr;
+  if (!known || !found) return wanted == given;
+  if (known == found) return true;
+  return known->type == found->type && known->training == found->training &&
+         (known->construct_unknown ? wanted == given : known->construct == found->construct);
+}
+FXX_INLINE bool same_attribute(const Node& pattern, const Node& node) {
+  const Owner *a = pattern.graph().owning_module(), *b = node.graph().owning_module();
+  if (!a || !b) return true;
+  const bool tensor = a->find_attribute(std::get<GetAttr>(pattern.op()).target) != nullptr;
+  return tensor == (b->find_attribute(std::get<GetAttr>(node.op()).target) != nullptr);
+}
+
+/// Could the two match, before their arguments are looked at?
+FXX_INLINE bool same_operation(const Node& pattern, const Node& node) {
+  const Operator* wanted = operator_of(pattern);
+  if (const Operator* given = wanted ? operator_of(node) : nullptr) return same_family(*wanted, *given);
+  if (pattern.opcode() != node.opcode()) return false;
+  if (pattern.opcode() == Opcode::call_module) return same_module(pattern, node);
+  if (pattern.opcode() == Opcode::get_attr) return same_attribute(pattern, node);
+  return pattern.op() == node.op();
+}
+
+/// May the first two arguments change places? Where a third is not what it is by default it belongs to one of them:
+/// the factor in `x + 2 y`.
+FXX_INLINE bool commutes(const Node& node, const Operator& op) {
+  if (!has(op.traits, Trait::commutative) || op.arity() < 2) return false;
+  for (int i = 2; i < op.arity(); ++i) {
+    const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
+    const Argument* given = argument_of(node, op, i);
+    if (given && (!parameter.has_default() || !same_value(*given, parameter.standard, parameter.type))) return false;
+  }
+  return true;
+}
+
+FXX_INLINE bool find_place(Node* last, std::span<Node* const> returning, std::span<const Argument> inputs,
+                           std::span<const std::uint32_t> matched, const Regions& regions, Place& place) {
+  place = {last, {}};
+  const auto is_matched = [&](const Node& node) { return node.index() < matched.size() && matched[node.index()] != 0; };
+  if (returning.size() < 2) return true;  // that node is the last one, and all its inputs stand before it
+  for (const Node* node : returning)
+    for (Node* user : node->users())
+      if (!is_matched(*user) && user->is_before(*place.before)) place.before = user;
+  if (place.before == last) return true;
+  // What does not stand before the first user has to come there. It cannot when it depends on what is replaced.
+  std::vector<Node*>& moved = place.hoisted;
+  std::unordered_set<const Node*> known;
+  const auto add = [&](Node* node) {
+    if (!node->is_before(*place.before) && known.insert(node).second) moved.push_back(node);
+  };
+  for (const Argument& input : inputs) for_each_node(input, add);
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    const Operator* op = operator_of(*moved[i]);
+    if (is_impure(*moved[i]) || (op && has(op->traits, Trait::random))) return false;
+    if (!regions.none() && regions.of(*moved[i]) != regions.of(*place.before)) return false;
+    for (Node* input : moved[i]->all_input_nodes()) {
+      if (is_matched(*input)) return false;
+      add(input);
+    }
+  }
+  std::sort(moved.begin(), moved.end(), [](const Node* a, const Node* b) { return a->is_before(*b); });
+  return true;
+}
+
+FXX_INLINE bool can_be_taken_out(std::span<Node* const> nodes, const Node& place,
+                                 std::span<const std::uint32_t> matched, const Regions& regions) {
+  if (regions.none()) return true;
+  const Node* opaque = nullptr;
+  for (const Node* node : nodes) {
+    if (!is_barrier(*node)) continue;
+    // A write that others can see cannot be taken away.
+    const Operator* op = operator_of(*node);
+    if (op && op->mutates) return false;
+    if (!opaque) opaque = node;
+  }
+  if (!opaque) {
+    return std::all_of(nodes.begin(), nodes.end(),
+                       [&](const Node* n) { return regions.of(*n) == regions.of(*nodes[0]); });
+  }
+  // A call that nobody knows may write to what it is given. It can be replaced as long as nobody looks at that between
+  // it and what stands for it, and nothing else of the kind lies between the nodes.
+  const auto is_matched = [&](const Node& node) { return node.index() < matched.size() && matched[node.index()] != 0; };
+  std::vector<Memory> written;
+  for (const Node* node = nodes[0]; node && node != &place; node = node->next()) {
+    if (is_matched(*node)) {
+      if (is_barrier(*node)) written.push_back(memory_written_by(*node));
+      continue;
+    }
+    if (is_barrier(*node)) return false;
+    for (const Node* input : node->all_input_nodes()) {
+      const Memory read = memory_of(*input);
+      for (const Memory& w : written)
+        if (may_overlap(w, read)) return false;
+    }
+  }
+  return true;
+}
+
+// --- the search ------------------------------------------------------------------------------------------------------
+
+/// One search of a graph. What is still to be compared is a list of pairs whose tails are shared, so that going back to
+/// a choice is going back to a place in it; what was bound since is on a trail.
+class SubgraphSearch {
+ public:
+  SubgraphSearch(const SubgraphMatcher& matcher, const Graph& graph, const MatchQuestion* question)
+      : matcher_(matcher),
+        graph_(graph),
+        question_(question),
+        regions_((resolve(graph), graph)),
+        bound_(matcher.pattern().index_bound()),
+        stands_for_(graph.index_bound()),
+        taken_(graph.index_bound()),
+        depth_(depths(graph)),
+        pattern_depth_(depths(matcher.pattern())),
+        all_(matcher.anchors_.size()) {}
+
+  std::vector<InternalMatch> run() {
+    const Node* anchor = matcher_.anchors_[0];
+    for (Node* node : graph_.nodes())
+      if (could_be(*anchor, *node)) start(anchor, node);
+    return std::move(found_);
+  }
+
+ private:
+  struct Pair {
+    Argument pattern, value;
+    Type type;
+    int next;
+  };
+  /// A place to come back to when what follows fails.
+  struct Choice {
+    std::size_t trail, pairs;
+    int head;
+    std::size_t anchor;                       // how many were found, and of which candidates are left
+    bool of_order = false;                    // not of a candidate, but of the order of two arguments
+    std::vector<Node*> candidates = {};       // those near what was found so far
+    bool everywhere = false;                  // all of the graph's, in all_
+    std::size_t next = 0;                     // of the candidates
+    Argument pattern[2] = {}, value[2] = {};  // the two arguments, as they are compared the other way round
+    Type type[2] = {};
+  };
+  struct Candidates {
+    bool known = false;
+    std::vector<Node*> nodes;
+    std::size_t first = 0;  // those before it are taken
+  };
+  static constexpr int most_changes = 4096;  // of order, for one candidate
+
+  static void resolve(const Graph& graph) {
+    for (const Node* n : graph.nodes())
+      if (n->opcode() == Opcode::call_method) operator_of(*n);
+  }
+  /// How many operations the longest way from inputs and attributes to a node has, by its index.
+  static std::vector<std::uint32_t> depths(const Graph& graph) {
+    std::vector<std::uint32_t> depths(graph.index_bound());
+    for (const Node* n : graph.nodes()) {
+      std::uint32_t& depth = depths[n->index()];
+      for (const Node* input : n->all_input_nodes()) depth = std::max(depth, depths[input->index()]);
+      depth += computes(*n);
+    }
+    return depths;
+  }
+  bool is_taken(const Node& node) const { return taken_[node.index()] && matcher_.options_.remove_overlapping_matches; }
+  /// A match of a deep pattern needs as deep a graph above it, which is known at once.
+  bool could_be(const Node& pattern, const Node& node) const {
+    return depth_[node.index()] >= pattern_depth_[pattern.index()] && !is_taken(node) && same_operation(pattern, node);
+  }
+
+  void start(const Node* anchor, Node* node) {
+    changes_left_ = most_changes;
+    anchors_found_ = 1;
+    push(const_cast<Node*>(anchor), node, {});
+    for (bool going = true; going;) {
+      if (head_ >= 0) {
+        const Pair pair = pairs_[static_cast<std::size_t>(head_)];
+        head_ = pair.next;
+        if (!compare(pair)) going = back();
+      } else if (anchors_found_ < matcher_.anchors_.size()) {
+        going = next_anchor() || back();
+      } else if (accept()) {
+        if (matcher_.options_.remove_overlapping_matches) break;
+        // Another order of the same nodes is the same match.
+        std::erase_if(choices_, [](const Choice& choice) { return choice.of_order; });
+        going = back();
+      } else {
+        going = back();
+      }
+    }
+    choices_.clear();
+    undo(0, 0, -1);
+  }
+
+  void push(Argument pattern, Argument value, Type type) {
+    pairs_.push_back({std::move(pattern), std::move(value), type, head_});
+    head_ = static_cast<int>(pairs_.size()) - 1;
+  }
+  void undo(std::size_t trail, std::size_t pairs, int head) {
+    while (trail_.size() > trail) {
+      std::optional<Argument>& bound = bound_[trail_.back()->index()];
+      if (bound->is_node()) {
+        std::uint32_t& stands_for = stands_for_[bound->node()->index()];
+        if (stands_for == trail_.back()->index() + 1) stands_for = 0;
+      }
+      bound.reset();
+      trail_.pop_back();
+    }
+    pairs_.resize(pairs, Pair{});
+    head_ = head;
+  }
+  void bind(const Node* pattern, const Argument& value) {
+    bound_[pattern->index()] = value;
+    trail_.push_back(pattern);
+  }
+
+  /// The last choice that has something left; false when none has.
+  bool back() {
+    for (; !choices_.empty(); choices_.pop_back()) {
+      Choice& choice = choices_.back();
+      undo(choice.trail, choice.pairs, choice.head);
+      if (choice.of_order) {
+        if (changes_left_-- <= 0) return false;
+        anchors_found_ = choice.anchor;
+        for (int i : {1, 0}) push(choice.pattern[i], choice.value[i], choice.type[i]);
+        choices_.pop_back();
+        return true;
+      }
+      if (take_candidate()) return true;
+    }
+    return false;
+  }
+  /// The next candidate of the last choice; false when there is none.
+  bool take_candidate() {
+    Choice& choice = choices_.back();
+    const std::vector<Node*>& nodes = choice.everywhere ? all_[choice.anchor].nodes : choice.candidates;
+    while (choice.next < nodes.size() && is_taken(*nodes[choice.next])) ++choice.next;
+    if (choice.next == nodes.size()) return false;
+    push(const_cast<Node*>(matcher_.anchors_[choice.anchor]), nodes[choice.next++], {});
+    anchors_found_ = choice.anchor + 1;
+    return true;
+  }
+  bool next_anchor() {
+    choices_.push_back(Choice{.trail = trail_.size(), .pairs = pairs_.size(), .head = head_, .anchor = anchors_found_});
+    find_candidates(choices_.back());
+    return take_candidate();
+  }
+  /// Those that can be reached from what was found so far, or all of the graph.
+  void find_candidates(Choice& choice) {
+    const SubgraphMatcher::Link& link = matcher_.links_[choice.anchor];
+    const Argument* from = link.from && bound_[link.from->index()] ? &*bound_[link.from->index()] : nullptr;
+    if (from && from->is_node() && from->node()->opcode() != Opcode::get_attr) {
+      std::vector<Node*>& nodes = choice.candidates = {from->node()};
+      for (const Node* step : link.steps) {
+        std::vector<Node*> users;
+        for (const Node* node : nodes)
+          for (Node* user : node->users())
+            if (could_be(*step, *user)) users.push_back(user);
+        std::sort(users.begin(), users.end(), [](const Node* a, const Node* b) { return a->is_before(*b); });
+        users.erase(std::unique(users.begin(), users.end()), users.end());
+        nodes.swap(users);
+      }
+      return;
+    }
+    Candidates& all = all_[choice.anchor];
+    if (!all.known) {
+      all.known = true;
+      for (Node* node : graph_.nodes())
+        if (could_be(*matcher_.anchors_[choice.anchor], *node)) all.nodes.push_back(node);
+    }
+    while (all.first < all.nodes.size() && is_taken(*all.nodes[all.first])) ++all.first;
+    choice.everywhere = true;
+    choice.next = all.first;
+  }
+
+  bool compare(const Pair& pair) {
+    const Argument &p = pair.pattern, &g = pair.value;
+    using Kind = Argument::Kind;
+    if (p.is_node()) {
+      const Node& pattern = *p.node();
+      if (const std::optional<Argument>& bound = bound_[pattern.index()]) return same_bound(*bound, g);
+      if (pattern.opcode() == Opcode::placeholder) {
+        if (matcher_.options_.match_placeholder && !(g.is_node() && g.node()->opcode() == Opcode::placeholder))
+          return false;
+        bind(&pattern, g);
+        return true;
+      }
+      return g.is_node() && compare_nodes(pattern, *g.node());
+    }
+    if (holds_nodes(p) || holds_nodes(g)) {
+      if (p.is_sequence() && g.is_sequence()) return push_items(p.items(), g.items());
+      if (p.kind() != g.kind()) return false;
+      if (p.kind() == Kind::slice) {
+        push(p.slice().step, g.slice().step, {});
+        push(p.slice().stop, g.slice().stop, {});
+        push(p.slice().start, g.slice().start, {});
+        return true;
+      }
+      if (p.kind() != Kind::dict || p.entries().size() != g.entries().size()) return false;
+      for (const DictEntry& wanted : p.entries()) {
+        const auto given = std::find_if(g.entries().begin(), g.entries().end(),
+                                        [&](const DictEntry& entry) { return entry.key == wanted.key; });
+        if (given == g.entries().end()) return false;
+        push(wanted.value, given->value, {});
+      }
+      return true;
+    }
+    return matcher_.options_.ignore_literals || same_literal(p, g, pair.type);
+  }
+  bool push_items(std::span<const Argument> wanted, std::span<const Argument> given) {
+    if (wanted.size() != given.size()) return false;
+    for (std::size_t i = wanted.size(); i-- > 0;) push(wanted[i], given[i], {});
+    return true;
+  }
+
+  bool compare_nodes(const Node& pattern, Node& node) {
+    if (!could_be(pattern, node)) return false;
+    if (pattern.opcode() == Opcode::get_attr) {
+      bind(&pattern, &node);
+      return true;
+    }
+    std::uint32_t& stands_for = stands_for_[node.index()];
+    if (stands_for) return false;
+    stands_for = pattern.index() + 1;
+    bind(&pattern, &node);
+    if (pattern.opcode() == Opcode::output) {
+      push(matcher_.result_, node.arg(0), {});
+      return true;
+    }
+    const Operator *wanted = operator_of(pattern), *given = wanted ? operator_of(node) : nullptr;
+    if (given) return push_parameters(pattern, *wanted, node, *given);
+    if (pattern.kwargs().size() != node.kwargs().size()) return false;
+    for (const KeywordArgument& k : pattern.kwargs()) {
+      const Argument* value = node.kwarg(k.key);
+      if (!value) return false;
+      push(k.value, *value, {});
+    }
+    return push_items(pattern.args(), node.args());
+  }
+
+  bool push_parameters(const Node& pattern, const Operator& wanted, Node& node, const Operator& given) {
+    const bool two_orders = commutes(pattern, wanted) && commutes(node, given);
+    Argument p[2], g[2];
+    for (int i = wanted.arity(); i-- > 0;) {
+      const Argument *a = argument_of(pattern, wanted, i), *b = argument_of(node, given, i);
+      if (!a && !b) continue;
+      const Parameter& first = wanted.parameters[static_cast<std::size_t>(i)];
+      const Parameter& second = given.parameters[static_cast<std::size_t>(i)];
+      // A default that cannot be read equals nothing.
+      const auto unreadable = [](const Parameter& parameter) {
+        return parameter.standard.kind == Literal::Kind::other || !parameter.has_default();
+      };
+      if (((!a && unreadable(first)) || (!b && unreadable(second))) && !matcher_.options_.ignore_literals) return false;
+      const Argument x = a ? *a : to_argument(first.standard, first.type);
+      const Argument y = b ? *b : to_argument(second.standard, second.type);
+      if (two_orders && i < 2) {
+        p[i] = x;
+        g[i] = y;
+      } else {
+        push(x, y, first.type);
+      }
+    }
+    if (!two_orders) return true;
+    const Type types[2] = {wanted.parameters[0].type, wanted.parameters[1].type};
+    const bool as_written = could_match(p[0], g[0]) && could_match(p[1], g[1]);
+    const bool changed_over = !(g[0] == g[1]) && could_match(p[0], g[1]) && could_match(p[1], g[0]);
+    if (!as_written && !changed_over) return false;
+    if (as_written && changed_over)
+      choices_.push_back(Choice{.trail = trail_.size(),
+                                .pairs = pairs_.size(),
+                                .head = head_,
+                                .anchor = anchors_found_,
+                                .of_order = true,
+                                .pattern = {p[0], p[1]},
+                                .value = {g[1], g[0]},
+                                .type = {types[0], types[1]}});
+    for (int i : {1, 0}) push(p[i], g[as_written ? i : 1 - i], types[i]);
+    return true;
+  }
+  /// A look at two arguments that decides most cases.
+  bool could_match(const Argument& p, const Argument& g) const {
+    if (!p.is_node()) return !g.is_node();
+    const Node& pattern = *p.node();
+    if (const std::optional<Argument>& bound = bound_[pattern.index()]) return same_bound(*bound, g);
+    if (pattern.opcode() == Opcode::placeholder) return true;
+    return g.is_node() && could_be(pattern, *g.node());
+  }
+
+  /// Everything is compared: is it a match that can be replaced, and one that is wanted?
+  bool accept() {
+    InternalMatch match;
+    std::vector<Node*> nodes;
+    for (const Node* pattern : trail_) {
+      const Argument& value = *bound_[pattern->index()];
+      if (computes(*pattern)) {
+        nodes.push_back(value.node());
+        if (!matcher_.returned_[pattern->index()])
+          for (const Node* user : value.node()->users())
+            if (!stands_for_[user->index()]) return false;
+      } else if (pattern->opcode() == Opcode::placeholder) {
+        bool inside = false;
+        for_each_node(value, [&](const Node* n) { inside = inside || stands_for_[n->index()]; });
+        if (inside) return false;
+      }
+    }
+    std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return a->is_before(*b); });
+    for (const Node* pattern : matcher_.returning_) match.returning_nodes.push_back(bound_[pattern->index()]->node());
+    for (const Node* pattern : matcher_.placeholders_)
+      match.placeholder_nodes.push_back(bound_[pattern->index()].value_or(Argument()));
+    Place place;
+    if (!find_place(nodes.back(), match.returning_nodes, match.placeholder_nodes, stands_for_, regions_, place) ||
+        !can_be_taken_out(nodes, *place.before, stands_for_, regions_))
+      return false;
+    for (const Node* anchor : matcher_.anchors_) match.anchors.push_back(bound_[anchor->index()]->node());
+    std::vector<const Node*> order = trail_;
+    std::sort(order.begin(), order.end(), [](const Node* a, const Node* b) { return a->index() < b->index(); });
+    for (const Node* pattern : order) match.nodes_map.entries_.push_back({pattern, *bound_[pattern->index()]});
+    for (const auto& [name, pattern] : matcher_.names_)
+      match.name_node_map.emplace(name, bound_[pattern->index()].value_or(Argument()));
+    if (question_ && !question_->ask(question_->object, match)) return false;
+    for (const Node* node : nodes) taken_[node->index()] = true;
+    found_.push_back(std::move(match));
+    return true;
+  }
+
+  const SubgraphMatcher& matcher_;
+  const Graph& graph_;
+  const MatchQuestion* question_;
+  const Regions regions_;
+  std::vector<std::optional<Argument>> bound_;  // by the index of the pattern's node
+  std::vector<std::uint32_t> stands_for_;       // by the index of the graph's node: that of the pattern's and 1, or 0
+  std::vector<bool> taken_;                     // by the index of the graph's node: by a match that was found
+  const std::vector<std::uint32_t> depth_, pattern_depth_;
+  std::vector<Candidates> all_;  // one an anchor, made when first needed
+  std::vector<const Node*> trail_;
+  std::vector<Pair> pairs_;
+  std::vector<Choice> choices_;
+  int head_ = -1;  // of the pairs that are still to be compared
+  std::size_t anchors_found_ = 0;
+  int changes_left_ = 0;
+  std::vector<InternalMatch> found_;
+};
+
+}  // namespace detail
+
+FXX_INLINE std::vector<InternalMatch> SubgraphMatcher::search(const Graph& graph,
+                                                              const detail::MatchQuestion* question) const {
+  return detail::SubgraphSearch(*this, graph, question).run();
+}
+
+}  // namespace fxx::inline FXX_ABI::rewrite
