@@ -69,6 +69,12 @@ FXX_INLINE FusedGraph fuse_as_graph(const Graph& graph, std::span<Node* const> n
                              nodes[0]);
   FusedGraph fused;
   fused.nodes.assign(nodes.begin(), nodes.end());
+  // Whoever uses an attribute reads it; a partition of attributes alone gives them.
+  const auto reads = [](const Node* node) { return node->opcode() == Opcode::get_attr; };
+  if (!std::all_of(nodes.begin(), nodes.end(), reads)) {
+    std::erase_if(fused.nodes, reads);
+    std::erase_if(inside, reads);
+  }
   std::sort(fused.nodes.begin(), fused.nodes.end(), [](const Node* a, const Node* b) { return *a < *b; });
   // All of them come to where the last one stands: past what stands in between.
   const Node *mine = nullptr, *other = nullptr;
