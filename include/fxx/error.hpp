@@ -62,6 +62,8 @@ enum class ErrorId : std::uint16_t {
   // rewriting
   rewrite_limit = 401,
   replacement_invalid = 402,
+  rule_wrong = 410,
+  rule_not_verified = 411,
   // code generation
   no_cpp_spelling = 501,
   folder_not_written = 502,

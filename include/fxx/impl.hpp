@@ -27,6 +27,7 @@
 #include "fxx/passes/dead_code.ipp"
 #include "fxx/passes/leaf_modules.ipp"
 #include "fxx/rewrite/describe.ipp"
+#include "fxx/rewrite/instantiate.ipp"
 #include "fxx/rewrite/matcher.ipp"
 #include "fxx/rewrite/rewriter.ipp"
 #include "fxx/runtime/backtrace.ipp"
