@@ -32,6 +32,12 @@ inline bool may_be_floating(const Argument& value) {
   return !meta || is_floating_point(meta->dtype);
 }
 
+/// Known to be no vector of so many elements.
+inline bool is_other_than_vector(const Argument& value, std::int64_t size) {
+  const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
+  return meta && (meta->dim() != 1 || meta->shape[0] != size);
+}
+
 /// The nodes that have, or may have, the memory of `value`, itself first; no more than 64.
 inline std::vector<Node*> sharing_memory(Node& value) {
   std::vector<Node*> sharing = {&value};

@@ -26,13 +26,26 @@ inline constexpr auto output_padding = value<"output_padding">;
 inline constexpr auto all_constant = [](const Match& m) {
   return is_constant_or_none(m[bias]) && is_constant_or_none(m[gamma]) && is_constant_or_none(m[beta]);
 };
+/// One number a channel, and no integers, as far as is known: where there is nothing to normalise, a batch norm takes
+/// anything.
+inline bool fits_channels(const Match& m, std::size_t of_weight) {
+  if (!may_be_floating(m[weight])) return false;
+  const TensorMeta* meta = m.node(weight)->tensor_meta();
+  if (!meta || meta->shape.size() <= of_weight) return true;
+  const std::int64_t channels = meta->shape[of_weight];
+  for (const Argument& value : {m[bias], m[gamma], m[beta], m[running_mean], m[running_var]})
+    if (is_other_than_vector(value, channels)) return false;
+  return true;
+}
 /// Without a batch a convolution puts its channels first, and a batch norm takes them second all the same.
-template <int Dimensions>
-inline constexpr auto foldable = [](const Match& m) { return all_constant(m) && rank_of(m[x]) != Dimensions + 1; };
+template <int Dimensions, std::size_t Channels = 0>
+inline constexpr auto foldable = [](const Match& m) {
+  return all_constant(m) && rank_of(m[x]) != Dimensions + 1 && fits_channels(m, Channels);
+};
 /// In a transposed convolution the output channels are the weight's second dimension, unless groups split them.
 template <int Dimensions>
 inline constexpr auto foldable_transposed = [](const Match& m) {
-  return foldable<Dimensions>(m) && m[groups].kind() == Argument::Kind::integer && m[groups].integer() == 1;
+  return foldable<Dimensions, 1>(m) && m[groups].kind() == Argument::Kind::integer && m[groups].integer() == 1;
 };
 
 struct Folded {
@@ -75,7 +88,9 @@ inline constexpr auto fold_linear = [](const Match& m) -> Argument {
   return m.call(ops::linear, {m[x], folded.weight, folded.bias});
 };
 /// A batch norm takes the channels from dimension 1, a linear writes the last: they agree for 2-D values only.
-inline constexpr auto constant_and_2d = [](const Match& m) { return all_constant(m) && rank_of(m[x]) == 2; };
+inline constexpr auto constant_and_2d = [](const Match& m) {
+  return all_constant(m) && rank_of(m[x]) == 2 && fits_channels(m, 0);
+};
 
 /// batch_norm in eval mode over `p`.
 template <rewrite::Pattern P>

@@ -20,6 +20,8 @@ inline std::int64_t rows_of(const Match& member) {
 inline constexpr auto can_merge = [](const Match& m) {
   const Match& first = m.members()[0];
   for (const Match& member : m.members()) {
+    // A linear also takes a bias of one number for all rows.
+    if (is_other_than_vector(member[bias], rows_of(member))) return false;
     if (rows_of(member) <= 0 || !is_constant_or_none(member[bias]) || member[bias].is_none() != first[bias].is_none())
       return false;
     if (member.node(weight)->tensor_meta()->dtype != first.node(weight)->tensor_meta()->dtype) return false;

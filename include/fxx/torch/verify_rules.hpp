@@ -65,11 +65,14 @@ struct VerifyOptions {
   /// Compare only elements where the pattern gives a finite number: for laws that say what happens elsewhere, as where
   /// the written form overflows.
   bool finite_only = false;
+  /// Leave out cases in which numbers overflow, or nearly do, on either side: a value on the way is finite and its
+  /// square is not, or is infinite though all inputs are finite. For laws that multiply in another order.
+  bool moderate = false;
   /// Compare strides too.
   bool strides = false;
-  /// Compare gradients of all floating-point inputs, in float64.
+  /// Compare gradients of all floating-point inputs too, in cases that are float64.
   bool gradients = false;
-  /// Cases compared of one rule after which it is taken to hold, and those that it takes not to be called unverified.
+  /// Cases compared of one rule after which it is taken to hold; those that it takes not to be called unverified.
   std::size_t cases = 200, least_cases = 20;
   /// Inputs tried of one rule at most: most random ones suit neither the operators nor the guard.
   std::size_t tries = 20000;
@@ -83,8 +86,8 @@ struct VerifyReport {
     std::string name;
     /// Inputs tried; those on which the pattern ran; on which the rule fired; where both sides were compared.
     std::size_t tried = 0, ran = 0, fired = 0, compared = 0;
-    /// Compared cases by what was in them: "float32", "empty", "0-d", "broadcast", "not contiguous", "expanded",
-    /// "nan or inf".
+    /// Compared cases by what was in them: "float32" and so on, "empty", "0-d", "shapes that differ", "not contiguous",
+    /// "expanded", "nan or inf", "gradients".
     std::map<std::string, std::size_t> seen;
     /// Enough cases were compared.
     bool enough = false;

@@ -127,22 +127,25 @@ struct TensorRecipe {
     return r;
   }
 
-  /// The same tensor cut to a smaller shape of the same rank, its first elements; gaps go with it when `plain`.
-  TensorRecipe cut(const std::vector<std::int64_t>& smaller, bool plain) const {
+  /// A part of the tensor, of the same rank: its first elements in every dimension, or its last.
+  TensorRecipe cut(const std::vector<std::int64_t>& smaller, bool last) const {
     TensorRecipe r = *this;
     r.shape = smaller;
     r.values.clear(), r.imaginary.clear();
     std::vector<std::int64_t> at(shape.size(), 0);
     for (std::size_t i = 0; i < values.size(); ++i) {
       bool inside = true;
-      for (std::size_t d = 0; d < at.size(); ++d) inside = inside && at[d] < smaller[d];
+      for (std::size_t d = 0; d < at.size(); ++d) {
+        const std::int64_t from = last ? stored(d) - r.stored(d) : 0;
+        inside = inside && at[d] >= from && at[d] < from + r.stored(d);
+      }
       if (inside) {
         r.values.push_back(values[i]);
         if (!imaginary.empty()) r.imaginary.push_back(imaginary[i]);
       }
       for (std::size_t d = at.size(); d-- && ++at[d] >= stored(d);) at[d] = 0;
     }
-    return plain ? r.plain() : r;
+    return r;
   }
   /// The same elements, one behind the other.
   TensorRecipe plain() const {
@@ -180,6 +183,7 @@ struct TensorRecipe {
     };
     if (is_plain() && !complex && values.size() > 1 && all_same(values))
       return "torch::full(" + listed(shape) + ", " + number(values[0]) + ", " + options + ")";
+    if (is_plain() && !complex && shape.empty()) return "torch::tensor(" + number(values[0]) + ", " + options + ")";
     const std::string laid_out = is_plain() ? (shape.size() == 1 ? "" : ".view(" + listed(shape) + ")")
                                             : ".as_strided(" + listed(shape) + ", " + listed(strides()) + ", " +
                                                   std::to_string(offset) + ")";
