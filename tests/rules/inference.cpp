@@ -142,6 +142,14 @@ TEST_CASE("what must not fold") {
   CHECK(folds([](Graph& g) { return conv2d_of(g, {attribute(g, "one", {})}); }) == "");
   CHECK(folds([](Graph& g) { return conv2d_of(g, {}, Dtype::int64); }) == "");
   CHECK(folds([](Graph& g) {
+          Node* x = shaped(g.placeholder("x"), {0, 3, 9, 9}, Dtype::int64);
+          return g.call_function(ops::conv2d, {x, attribute(g, "weight", {8, 3, 3, 3})});
+        }) == "");
+  CHECK(folds([](Graph& g) {
+          Node* x = shaped(g.placeholder("x"), {0, 3, 9, 9}, Dtype::float64);
+          return g.call_function(ops::conv2d, {x, attribute(g, "weight", {8, 3, 3, 3})});
+        }) == "");
+  CHECK(folds([](Graph& g) {
           return g.call_function(ops::conv2d, {g.placeholder("x"), attribute(g, "weight", {4, 3, 3, 3})});
         }) == "");
   CHECK(folds([](Graph& g) {

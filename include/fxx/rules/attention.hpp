@@ -20,21 +20,11 @@ inline constexpr auto j = value<"j">;
 inline constexpr auto dim = value<"dim">;
 inline constexpr auto scale = scalar<"scale">;
 
-/// As far as is known. The operator knows no integers, and no two types.
-inline bool are_of_one_floating_type(const Match& m) {
-  const TensorMeta* known = nullptr;
-  for (const Argument& value : {m[q], m[k], m[v]}) {
-    const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
-    if (!meta) continue;
-    if (!is_floating_point(meta->dtype) || (known && known->dtype != meta->dtype)) return false;
-    known = meta;
-  }
-  return true;
-}
 /// The keys are transposed in their last two dimensions, softmax runs over the keys: the last dimension of the scores,
 /// which have as many as the larger of query and keys. Nobody depends on how the result lies in memory.
 inline constexpr auto is_attention = [](const Match& m) {
-  if (!are_of_one_floating_type(m)) return false;
+  // The operator knows no integers, and no two types.
+  if (!may_be_floating(m[q]) || !may_be_of_one_type({m[q], m[k], m[v]})) return false;
   const std::int64_t query = rank_of(m[q]), key = rank_of(m[k]), value = rank_of(m[v]);
   if (query == 1 || key == 1 || value == 1 || m[dim].kind() != Argument::Kind::integer) return false;
   const bool over_keys =

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <vector>
 
 #include "fxx/ops/effects.hpp"
@@ -32,6 +33,16 @@ inline bool may_be_floating(const Argument& value) {
   return !meta || is_floating_point(meta->dtype);
 }
 
+/// Of one dtype, as far as is known; what is no tensor does not count.
+inline bool may_be_of_one_type(std::initializer_list<Argument> values) {
+  const TensorMeta* known = nullptr;
+  for (const Argument& value : values) {
+    const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
+    if (meta && known && known->dtype != meta->dtype) return false;
+    if (meta) known = meta;
+  }
+  return true;
+}
 /// Known to be no vector of so many elements.
 inline bool is_other_than_vector(const Argument& value, std::int64_t size) {
   const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;

@@ -26,10 +26,12 @@ inline constexpr auto output_padding = value<"output_padding">;
 inline constexpr auto all_constant = [](const Match& m) {
   return is_constant_or_none(m[bias]) && is_constant_or_none(m[gamma]) && is_constant_or_none(m[beta]);
 };
-/// One number a channel, and no integers, as far as is known: where there is nothing to normalise, a batch norm takes
-/// anything.
+/// One number a channel, floating-point values of one type before the batch norm, as far as is known: where there is
+/// nothing to normalise, the operators take anything.
 inline bool fits_channels(const Match& m, std::size_t of_weight) {
-  if (!may_be_floating(m[weight])) return false;
+  for (const Argument& value : {m[x], m[weight], m[bias], m[gamma], m[beta], m[running_mean], m[running_var]})
+    if (!may_be_floating(value)) return false;
+  if (!may_be_of_one_type({m[x], m[weight], m[bias]})) return false;
   const TensorMeta* meta = m.node(weight)->tensor_meta();
   if (!meta || meta->shape.size() <= of_weight) return true;
   const std::int64_t channels = meta->shape[of_weight];

@@ -123,7 +123,7 @@ class CaseGraph : public rewrite::Instantiation {
     std::vector<c10::IValue> out;
     for (const Named& one : named_) {
       if (one.constant) continue;
-      out.emplace_back(made_of(one.recipe));
+      out.emplace_back(made_of(one));
       if (kept) kept->push_back(out.back().toTensor());
     }
     return out;
@@ -131,13 +131,14 @@ class CaseGraph : public rewrite::Instantiation {
   CaseInterpreter::Attributes fresh_attributes() const {
     CaseInterpreter::Attributes out;
     for (const Named& one : named_)
-      if (one.constant) out.emplace(one.name, made_of(one.recipe));
+      if (one.constant) out.emplace(one.name, made_of(one));
     return out;
   }
   struct Named {
     std::string name;
     TensorRecipe recipe;
-    bool constant;  // an attribute of the graph; else an input
+    bool constant;        // an attribute of the graph; else an input
+    bool differentiable;  // gradients are asked of it
   };
   /// Inputs and attributes, in the order in which they were asked for.
   const std::vector<Named>& named() const { return named_; }
@@ -167,7 +168,8 @@ class CaseGraph : public rewrite::Instantiation {
   }
 
  private:
-  at::Tensor made_of(TensorRecipe recipe) const {
+  at::Tensor made_of(const Named& named) const {
+    TensorRecipe recipe = named.recipe;
     if (numbers_ != Numbers::as_given) {
       if (at::isFloatingType(recipe.dtype)) recipe.dtype = at::kDouble;
       if (at::isComplexType(recipe.dtype)) recipe.dtype = at::kComplexDouble;
@@ -177,8 +179,10 @@ class CaseGraph : public rewrite::Instantiation {
       for (double& v : recipe.values) v *= 1 + (random.chance(50) ? Reference::change : -Reference::change);
       for (double& v : recipe.imaginary) v *= 1 + (random.chance(50) ? Reference::change : -Reference::change);
     }
+    // Gradients of some operators are wrong for tensors with gaps or expanded ones, in LibTorch itself.
+    if (numbers_ == Numbers::with_gradients) recipe = recipe.plain();
     at::Tensor tensor = recipe.make();
-    if (numbers_ == Numbers::with_gradients && tensor.is_floating_point()) tensor.set_requires_grad(true);
+    if (numbers_ == Numbers::with_gradients && named.differentiable) tensor.set_requires_grad(true);
     return tensor;
   }
 
@@ -193,8 +197,11 @@ class CaseGraph : public rewrite::Instantiation {
     for (int i = 1; std::any_of(named_.begin(), named_.end(), [&](const auto& other) { return other.name == name; }); ++i)
       name = std::string(hole.name()) + "_" + std::to_string(i);
     const bool constant = given.kind == Given::Kind::constant;
-    named_.push_back({name, given.tensor, constant});
-    leaves_.push_back(made_of(given.tensor));
+    // Running statistics have no gradients in LibTorch.
+    const bool differentiable = at::isFloatingType(given.tensor.dtype) &&
+                                !hole.op->parameters[static_cast<std::size_t>(hole.parameter)].name.starts_with("running_");
+    named_.push_back({name, given.tensor, constant, differentiable});
+    leaves_.push_back(made_of(named_.back()));
     Node* node;
     if (constant) {
       node = graph.get_attr(name);
@@ -507,6 +514,9 @@ class RuleVerifier {
     if (!any) return {};
     const at::AutoGradMode enabled(true);
     std::vector<at::Tensor> expected, given;
+    std::vector<std::string> names;
+    for (const CaseGraph::Named& one : o.pattern->named())
+      if (one.differentiable) names.push_back(one.name);
     try {
       const auto pattern = replayed(rule_, o.pattern->record, Numbers::with_gradients);
       expected = gradients_of(pattern->result(), pattern->leaves());
@@ -532,8 +542,7 @@ class RuleVerifier {
       for (std::size_t k = 0; k < std::max(a.size(), b.size()); ++k) {
         const double x = k < a.size() ? a[k] : 0, y = k < b.size() ? b[k] : 0;  // none is zero
         if (!std::isfinite(x) || std::abs(x - y) <= 1e-6 * size) continue;
-        return "gradient of input " + std::to_string(i) + ", element " + std::to_string(k) +
-               " of all: the pattern gives " + repr(x) + ", the replacement " + repr(y);
+        return "gradient of " + names[i] + ", number " + std::to_string(k) + ": the pattern gives " + repr(x) + ", the replacement " + repr(y);
       }
     }
     return {};
