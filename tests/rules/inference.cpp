@@ -152,9 +152,10 @@ TEST_CASE("what must not fold") {
   CHECK(folds([](Graph& g) {
           return g.call_function(ops::conv2d, {g.placeholder("x"), attribute(g, "weight", {4, 3, 3, 3})});
         }) == "");
-  CHECK(folds([](Graph& g) {
-          return g.call_function(ops::conv_transpose2d_input, {g.placeholder("x"), attribute(g, "weight", {8, 4, 3, 3})});
-        }) == "");
+  CHECK(
+      folds([](Graph& g) {
+        return g.call_function(ops::conv_transpose2d_input, {g.placeholder("x"), attribute(g, "weight", {8, 4, 3, 3})});
+      }) == "");
   CHECK(folds([](Graph& g) {  // something happens between the two that others see
           Node* n = conv2d_of(g);
           g.call_function(ops::relu_, {g.placeholder("other")});

@@ -18,11 +18,11 @@ namespace fxx::inline FXX_ABI::rewrite {
 /// A place that a pattern leaves open: a capture where it stands for the first time, or a wildcard.
 struct Hole {
   enum class Wants : std::uint8_t {
-    node,            // a tensor
-    constant,        // a tensor that does not depend on the inputs
-    node_or_none,    // a tensor or None
+    node,          // a tensor
+    constant,      // a tensor that does not depend on the inputs
+    node_or_none,  // a tensor or None
     number,
-    anything,        // what the operator takes there
+    anything,  // what the operator takes there
   };
   Wants wants = Wants::anything;
   std::string_view capture = {};          // empty for a wildcard

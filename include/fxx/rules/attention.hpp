@@ -29,9 +29,14 @@ inline constexpr auto is_attention = [](const Match& m) {
   if (query == 1 || key == 1 || value == 1 || m[dim].kind() != Argument::Kind::integer) return false;
   const bool over_keys =
       m[dim].integer() == -1 || (query > 0 && key > 0 && m[dim].integer() == std::max(query, key) - 1);
-  // Without any keys the written form gives zeros, the operator what it likes.
-  const TensorMeta* keys = m[k].is_node() ? m.node(k)->tensor_meta() : nullptr;
-  if (keys && key > 1 && keys->shape[static_cast<std::size_t>(key - 2)] == 0) return false;
+  if (query > 0 && key > 0 && value > std::max(query, key)) return false;
+  // Where there are no elements the operator takes the shape of the queries, or gives what it likes.
+  const auto is_empty = [](const Argument& a) {
+    const TensorMeta* meta = a.is_node() ? a.node()->tensor_meta() : nullptr;
+    return meta && meta->numel() == 0;
+  };
+  if ((is_empty(m[k]) || is_empty(m[v])) && !is_empty(m[q])) return false;
+  if (key > 1 && m.node(k)->tensor_meta()->shape[static_cast<std::size_t>(key - 2)] == 0) return false;
   return over_keys && are_last_two(m[i], m[j], m[k]) && layout_is_free(*m.root());
 };
 /// A mask that the operator takes: it adds two dimensions or more to scores that are as large as the sum.

@@ -41,9 +41,8 @@ inline bool fits_channels(const Match& m, std::size_t of_weight) {
 }
 /// Without a batch a convolution puts its channels first, and a batch norm takes them second all the same.
 template <int Dimensions, std::size_t Channels = 0>
-inline constexpr auto foldable = [](const Match& m) {
-  return all_constant(m) && rank_of(m[x]) != Dimensions + 1 && fits_channels(m, Channels);
-};
+inline constexpr auto foldable =
+    [](const Match& m) { return all_constant(m) && rank_of(m[x]) != Dimensions + 1 && fits_channels(m, Channels); };
 /// In a transposed convolution the output channels are the weight's second dimension, unless groups split them.
 template <int Dimensions>
 inline constexpr auto foldable_transposed = [](const Match& m) {
@@ -63,8 +62,8 @@ inline Folded fold(const Match& m, std::initializer_list<Argument> shape) {
       m[bias].is_node() ? m.call(ops::sub_Tensor, {m[bias], m[running_mean]}) : m.call(ops::neg, {m[running_mean]});
   Node* new_bias = m.call(ops::mul_Tensor, {shift, scale});
   if (m[beta].is_node()) new_bias = m.call(ops::add_Tensor, {new_bias, m[beta]});
-  const TensorMeta *from = m.node(weight)->tensor_meta(), *statistics = m.node(running_mean)->tensor_meta();
-  if (from && statistics && from->dtype != statistics->dtype) {
+  if (const TensorMeta* from = m.node(weight)->tensor_meta();
+      from && !may_be_of_one_type({m[weight], m[gamma], m[beta], m[running_mean], m[running_var]})) {
     new_weight = m.call(ops::to_dtype, {new_weight, from->dtype});
     new_bias = m.call(ops::to_dtype, {new_bias, from->dtype});
   }

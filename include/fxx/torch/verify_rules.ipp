@@ -32,7 +32,7 @@ namespace detail {
 struct Given {
   enum class Kind : std::uint8_t { immediate, tensor, constant, list };
   Kind kind = Kind::immediate;
-  Argument value = {};        // an immediate
+  Argument value = {};       // an immediate
   TensorRecipe tensor = {};  // an input of the graph, or a constant
   std::vector<Given> items = {};
   bool is_tensor() const { return kind == Kind::tensor || kind == Kind::constant; }
@@ -194,12 +194,14 @@ class CaseGraph : public rewrite::Instantiation {
       return Argument::list(std::move(items));
     }
     std::string name(hole.name());
-    for (int i = 1; std::any_of(named_.begin(), named_.end(), [&](const auto& other) { return other.name == name; }); ++i)
+    for (int i = 1; std::any_of(named_.begin(), named_.end(), [&](const auto& other) { return other.name == name; });
+         ++i)
       name = std::string(hole.name()) + "_" + std::to_string(i);
     const bool constant = given.kind == Given::Kind::constant;
     // Running statistics have no gradients in LibTorch.
-    const bool differentiable = at::isFloatingType(given.tensor.dtype) &&
-                                !hole.op->parameters[static_cast<std::size_t>(hole.parameter)].name.starts_with("running_");
+    const bool differentiable =
+        at::isFloatingType(given.tensor.dtype) &&
+        !hole.op->parameters[static_cast<std::size_t>(hole.parameter)].name.starts_with("running_");
     named_.push_back({name, given.tensor, constant, differentiable});
     leaves_.push_back(made_of(named_.back()));
     Node* node;
@@ -364,13 +366,13 @@ class RuleVerifier {
     style.rank = of_shapes.pick<std::int64_t>({0, 1, 2, 2, 3, 3, 4, 4, 5});
     shapes_.clear();
 
-    auto graph = std::make_unique<CaseGraph>(
-        [&](std::size_t among) { return VerifyRandom(seed_of(random, 20)).below(among); },
-        [&](const rewrite::Hole& hole, CaseGraph& so_far) {
-          VerifyRandom r(seed_of(random, 20));
-          return give(hole, so_far, style, r);
-        },
-        Numbers::as_given);
+    auto graph =
+        std::make_unique<CaseGraph>([&](std::size_t among) { return VerifyRandom(seed_of(random, 20)).below(among); },
+                                    [&](const rewrite::Hole& hole, CaseGraph& so_far) {
+                                      VerifyRandom r(seed_of(random, 20));
+                                      return give(hole, so_far, style, r);
+                                    },
+                                    Numbers::as_given);
     return judge(std::move(graph), [&](CaseGraph& g) { g.make(rule_); });
   }
 
@@ -445,22 +447,23 @@ class RuleVerifier {
     }
     return o;
   }
-  /// Does the pattern give the same again? Some operators of LibTorch hand out memory that nobody wrote to.
+  /// Does the pattern give the same again? Some operators of LibTorch hand out memory that nobody wrote to, so it is
+  /// run with such memory filled.
   bool repeats(const CaseGraph& pattern) const {
-    const Results first = results_in(pattern.result());
-    for (const at::Tensor& t : first.tensors) {  // what such memory holds next time
-      std::vector<std::unique_ptr<char[]>> blocks;
-      for (int i = 0; i < 4 && t.defined(); ++i) {
-        blocks.push_back(std::make_unique<char[]>(t.nbytes() + 64));
-        std::fill_n(blocks.back().get(), t.nbytes() + 64, 'Z');
-      }
-    }
+    struct Filled {
+      at::Context& context = at::globalContext();
+      bool before = context.deterministicAlgorithms(), warn = context.deterministicAlgorithmsWarnOnly();
+      Filled() { context.setDeterministicAlgorithms(true, true); }
+      ~Filled() { context.setDeterministicAlgorithms(before, warn); }
+    };
     VerifyOptions bits;
     bits.law = VerifyOptions::Law::bits;
     try {
       seed_generator();
+      const Filled filled;
       const auto second = replayed(rule_, pattern.record, Numbers::as_given);
-      return Comparison(bits, [] { return nullptr; }).difference(first, results_in(second->result())).empty();
+      const Comparison comparison(bits, [] { return nullptr; });
+      return comparison.difference(results_in(pattern.result()), results_in(second->result())).empty();
     } catch (const std::exception&) {
       return false;
     }
@@ -542,7 +545,8 @@ class RuleVerifier {
       for (std::size_t k = 0; k < std::max(a.size(), b.size()); ++k) {
         const double x = k < a.size() ? a[k] : 0, y = k < b.size() ? b[k] : 0;  // none is zero
         if (!std::isfinite(x) || std::abs(x - y) <= 1e-6 * size) continue;
-        return "gradient of " + names[i] + ", number " + std::to_string(k) + ": the pattern gives " + repr(x) + ", the replacement " + repr(y);
+        return "gradient of " + names[i] + ", number " + std::to_string(k) + ": the pattern gives " + repr(x) +
+               ", the replacement " + repr(y);
       }
     }
     return {};
@@ -567,7 +571,8 @@ class RuleVerifier {
       return {};
     if (any && takes_tensor && hole.type.list) {
       Given list{.kind = Given::Kind::list};
-      for (std::size_t n = 1 + random.below(3); n--;) list.items.push_back(tensor_for(hole, suggestions, style, random));
+      for (std::size_t n = 1 + random.below(3); n--;)
+        list.items.push_back(tensor_for(hole, suggestions, style, random));
       for (Given& item : list.items)
         if (random.chance(60)) item.tensor = TensorRecipe(list.items[0].tensor);
       return list;
@@ -596,9 +601,7 @@ class RuleVerifier {
     if (wanted.shape) {
       r.shape = *wanted.shape;
     } else if (wanted.rank || shapes_.empty() || random.chance(35)) {
-      const std::int64_t rank = wanted.rank         ? *wanted.rank
-                                : random.chance(70) ? style.rank
-                                                    : suggestions.rank();
+      const std::int64_t rank = wanted.rank ? *wanted.rank : random.chance(70) ? style.rank : suggestions.rank();
       for (std::int64_t d = 0; d < rank; ++d) r.shape.push_back(suggestions.size());
     } else {
       r.shape = shapes_[random.below(shapes_.size())];

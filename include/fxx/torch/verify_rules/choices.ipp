@@ -138,8 +138,8 @@ class Suggestions {
         return random_.pick({Dtype::float32, Dtype::float64, Dtype::int64, Dtype::boolean, Dtype::float16});
       case ValueType::layout: return Layout::strided;
       case ValueType::memory_format:
-        return random_.pick({MemoryFormat::contiguous_format, MemoryFormat::preserve_format,
-                             MemoryFormat::channels_last});
+        return random_.pick(
+            {MemoryFormat::contiguous_format, MemoryFormat::preserve_format, MemoryFormat::channels_last});
       case ValueType::device: return Device{};
       case ValueType::generator: return {};
       default: return number(name);
@@ -306,12 +306,14 @@ class Suggestions {
     }
     if (name == "pad") {
       Shape pad;
-      for (std::size_t n = 2 * (1 + random_.below(std::max<std::size_t>(1, std::min<std::size_t>(first.size(), 3)))); n--;)
+      for (std::size_t n = 2 * (1 + random_.below(std::max<std::size_t>(1, std::min<std::size_t>(first.size(), 3))));
+           n--;)
         pad.push_back(random_.pick<std::int64_t>({0, 1, 1, 2, -1, 0}));
       return of(pad);
     }
     if (name == "split_sizes" && !first.empty()) {
-      const std::int64_t whole = first[random_.below(first.size())], part = std::int64_t(random_.below(index(whole) + 1));
+      const std::int64_t whole = first[random_.below(first.size())],
+                         part = std::int64_t(random_.below(index(whole) + 1));
       return of({part, whole - part});
     }
     if (name == "normalized_shape") {
@@ -337,8 +339,8 @@ class Suggestions {
       return of(s);
     }
     const std::size_t n = type.list_size ? type.list_size : std::max<std::size_t>(1, first.size());
-    const bool of_window = name == "stride" || name == "dilation" || name == "kernel_size" || name == "repeats" ||
-                           name == "output_size";
+    const bool of_window =
+        name == "stride" || name == "dilation" || name == "kernel_size" || name == "repeats" || name == "output_size";
     Shape s;
     for (std::size_t i = 0; i < n; ++i) s.push_back(std::int64_t(of_window) + std::int64_t(random_.below(2)));
     if (type.list_size && random_.chance(20)) return s[0];  // one for all

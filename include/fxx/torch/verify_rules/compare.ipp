@@ -177,8 +177,7 @@ class Comparison {
     b.error.assign(a.size(), 0);
     b.size.assign(a.size(), 0);
     const Reference* reference = reference_();
-    const bool known = reference && result < reference->exact.size() &&
-                       reference->exact[result].sizes() == p.sizes() &&
+    const bool known = reference && result < reference->exact.size() && reference->exact[result].sizes() == p.sizes() &&
                        reference->exact[result].is_complex() == p.is_complex();
     if (!known) {
       for (std::size_t i = 0; i < a.size(); ++i) b.size[i] = std::abs(a[i]);

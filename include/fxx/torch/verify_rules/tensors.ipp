@@ -31,7 +31,9 @@ struct TensorRecipe {
 
   std::int64_t step(std::size_t dim) const { return steps.empty() ? 1 : steps[dim]; }
   /// Elements in memory along a dimension.
-  std::int64_t stored(std::size_t dim) const { return step(dim) == 0 ? std::min<std::int64_t>(1, shape[dim]) : shape[dim]; }
+  std::int64_t stored(std::size_t dim) const {
+    return step(dim) == 0 ? std::min<std::int64_t>(1, shape[dim]) : shape[dim];
+  }
   std::int64_t numel() const {
     return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   }
@@ -119,7 +121,8 @@ struct TensorRecipe {
     if (at::isComplexType(r.dtype)) {
       one = one.to(at::kComplexDouble).contiguous();
       const auto* from = one.const_data_ptr<c10::complex<double>>();
-      for (std::int64_t i = 0; i < one.numel(); ++i) r.values.push_back(from[i].real()), r.imaginary.push_back(from[i].imag());
+      for (std::int64_t i = 0; i < one.numel(); ++i)
+        r.values.push_back(from[i].real()), r.imaginary.push_back(from[i].imag());
     } else {
       one = one.to(at::kDouble).contiguous();
       r.values.assign(one.const_data_ptr<double>(), one.const_data_ptr<double>() + one.numel());
@@ -184,9 +187,9 @@ struct TensorRecipe {
     if (is_plain() && !complex && values.size() > 1 && all_same(values))
       return "torch::full(" + listed(shape) + ", " + number(values[0]) + ", " + options + ")";
     if (is_plain() && !complex && shape.empty()) return "torch::tensor(" + number(values[0]) + ", " + options + ")";
-    const std::string laid_out = is_plain() ? (shape.size() == 1 ? "" : ".view(" + listed(shape) + ")")
-                                            : ".as_strided(" + listed(shape) + ", " + listed(strides()) + ", " +
-                                                  std::to_string(offset) + ")";
+    const std::string laid_out =
+        is_plain() ? (shape.size() == 1 ? "" : ".view(" + listed(shape) + ")")
+                   : ".as_strided(" + listed(shape) + ", " + listed(strides()) + ", " + std::to_string(offset) + ")";
     const auto flat = [&](const std::vector<double>& from, const std::string& type) {
       std::string text = "torch::tensor({";
       const std::vector<double> all = memory(from);
