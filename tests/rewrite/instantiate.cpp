@@ -44,7 +44,7 @@ struct Answers : rewrite::Instantiation {
 template <class Rule>
 std::set<std::string> readings(const Rule& rule) {
   std::set<std::string> texts;
-  const auto rules = ruleset(rule);
+  const rewrite::Ruleset<Rule> rules{boost::hana::tuple<Rule>(rule)};
   Answers answers;
   for (bool more = true; more;) {
     Graph graph;
@@ -76,11 +76,11 @@ TEST_CASE("alternatives, both orders of commutative operators, numbers as intege
 }
 
 TEST_CASE("arguments that have their default are left out, or given; what follows is given by name") {
-  CHECK(readings(rule<"r">(softplus(x, arg<"threshold">(20_c)) >> x)) ==
-        std::set<std::string>{"softplus = aten::softplus(%x, threshold=20)\nreturn %softplus\n",
-                              "softplus = aten::softplus(%x, threshold=20.0)\nreturn %softplus\n",
-                              "softplus = aten::softplus(%x, 1, 20)\nreturn %softplus\n",
-                              "softplus = aten::softplus(%x, 1, 20.0)\nreturn %softplus\n"});
+  const auto texts = readings(rule<"r">(softplus(x, arg<"threshold">(20_c)) >> x));
+  CHECK(texts.size() == 6);
+  CHECK(texts.contains("softplus = aten::softplus(%x, threshold=20)\nreturn %softplus\n"));
+  CHECK(texts.contains("softplus = aten::softplus(%x, 1, 20.0)\nreturn %softplus\n"));
+  CHECK(texts.contains("softplus = aten::softplus(%x, 1.0, 20)\nreturn %softplus\n"));
 }
 
 TEST_CASE("captures are asked for once, lists are lists, one number stands for all of a list") {
@@ -100,9 +100,10 @@ TEST_CASE("captures are asked for once, lists are lists, one number stands for a
 }
 
 TEST_CASE("siblings are two or three, which share one value") {
-  const auto texts = readings(rule<"r">(siblings(x, linear(x, w, b)) >> [](const Match& m) -> Argument {
+  constexpr auto c = constant<"c">;
+  const auto texts = readings(rule<"r">(siblings(x, linear(x, c, b)) >> [c](const Match& m) -> Argument {
     std::vector<Argument> values;
-    for (const Match& member : m.members()) values.push_back(m.call(ops::linear, {member[w], member[w]}));
+    for (const Match& member : m.members()) values.push_back(m.call(ops::matmul, {member[x], member[c]}));
     return Argument::list(values);
   }));
   CHECK(texts.size() >= 2);

@@ -101,9 +101,9 @@ consteval auto normalised(P p) {
 }  // namespace inference_rules
 
 /// Law: batch_norm(conv(x, w, b)) = conv(x, w', b') with w' = w gamma / sqrt(var + eps), b' = (b - mean) gamma /
-/// sqrt(var + eps) + beta, up to rounding; dropout(x, p, false) = x. Needs: eval mode; constant weights and statistics;
-/// the convolution used once. The new weights stay expressions of the old ones: gradients reach them, and
-/// fold_constants computes them once.
+/// sqrt(var + eps) + beta, up to rounding, where nothing overflows; dropout(x, p, false) = x. Needs: eval mode;
+/// constant weights and statistics, one number a channel; floating-point values; the convolution used once. The new
+/// weights stay expressions of the old ones: gradients reach them, and fold_constants computes them once.
 inline constexpr auto inference = [] {
   using namespace pattern;
   using namespace inference_rules;

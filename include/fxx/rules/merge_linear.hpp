@@ -49,8 +49,8 @@ inline constexpr auto merge = [](const Match& m) -> Argument {
 }  // namespace merge_linear_rules
 
 /// Queries, keys and values of attention, gate and up projection of an MLP: one matrix product instead of several.
-/// Law: linear(x, [w1; w2], [b1; b2]) = [linear(x, w1, b1), linear(x, w2, b2)], exact. Needs: constant weights whose
-/// shapes are known.
+/// Law: linear(x, [w1; w2], [b1; b2]) = [linear(x, w1, b1), linear(x, w2, b2)], up to rounding. Needs: constant weights
+/// whose shapes are known, biases of one number a row.
 inline constexpr auto merge_linear = [] {
   using namespace pattern;
   using namespace merge_linear_rules;
