@@ -87,8 +87,8 @@ inline constexpr auto build_unscaled = [](const Match& m) -> Argument {
 
 /// Law: softmax(q k^T c + mask) v = scaled_dot_product_attention(q, k, v, mask, scale = c), up to rounding. A query
 /// that is masked from all keys gets zeros of the operator, and nan of the written form. Needs:
-/// floating-point values of one type and some keys, as far as is known; shapes on the nodes where dimensions are counted
-/// from the front, and of query, key and mask where there is one. Dropout on the weights must be gone
+/// floating-point values of one type and some keys, as far as is known; shapes on the nodes where dimensions are
+/// counted from the front, and of query, key and mask where there is one. Dropout on the weights must be gone
 /// (rules::inference).
 inline constexpr auto attention = [] {
   using namespace pattern;

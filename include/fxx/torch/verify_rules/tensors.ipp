@@ -171,7 +171,7 @@ struct TensorRecipe {
     return r;
   }
 
-  /// `torch::tensor({1.0, NAN}, torch::kFloat).view({2, 1})`.
+  /// `torch::tensor({1.0, double(NAN)}, torch::kFloat).view({2, 1})`.
   std::string code() const {
     const std::string options = "torch::k" + std::string(c10_name_of(to_dtype(dtype)));
     const auto listed = [](const std::vector<std::int64_t>& v) {
@@ -207,8 +207,9 @@ struct TensorRecipe {
   std::string number(double v) const {
     if (dtype == at::kBool) return v != 0 ? "true" : "false";
     if (at::isIntegralType(dtype, false)) return std::to_string(static_cast<std::int64_t>(v));
-    if (std::isnan(v)) return "NAN";
-    if (std::isinf(v)) return v < 0 ? "-INFINITY" : "INFINITY";
+    // Both are floats, which torch::tensor does not take beside doubles.
+    if (std::isnan(v)) return "double(NAN)";
+    if (std::isinf(v)) return v < 0 ? "-double(INFINITY)" : "double(INFINITY)";
     return repr(v);
   }
 };
