@@ -65,6 +65,8 @@ enum class ErrorId : std::uint16_t {
   pattern_invalid = 403,
   partition_invalid = 404,
   no_such_rule = 405,
+  rule_wrong = 410,
+  rule_not_verified = 411,
   // code generation
   no_cpp_spelling = 501,
   folder_not_written = 502,

@@ -30,6 +30,7 @@
 #include "fxx/passes/source_partitions.ipp"
 #include "fxx/passes/stable_topological_sort.ipp"
 #include "fxx/rewrite/describe.ipp"
+#include "fxx/rewrite/instantiate.ipp"
 #include "fxx/rewrite/matcher.ipp"
 #include "fxx/rewrite/replace_pattern.ipp"
 #include "fxx/rewrite/replaced.ipp"

@@ -20,6 +20,7 @@
 #include "fxx/torch/symbolic_trace.hpp"
 #include "fxx/torch/to_folder.hpp"
 #include "fxx/torch/trace.hpp"
+#include "fxx/torch/verify_rules.hpp"
 #include "fxx/torch/weights.hpp"
 #include "fxx/torch/wrap.hpp"
 #include "fxx/trace/math.hpp"

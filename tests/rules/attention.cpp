@@ -100,6 +100,31 @@ TEST_CASE("dimensions counted from the front are known where the rank is") {
   CHECK(with_rank({}).find("attention") == std::string::npos);
 }
 
+TEST_CASE("values of several types, of integers, and none at all are left alone") {
+  const auto fuses = [](Dtype query, Dtype key, Dtype value, std::int64_t keys, std::vector<std::int64_t> batch = {2},
+                        std::int64_t queries = 5) {
+    const std::string text = rewritten_graph(rules::attention, [&](Graph& g) {
+      Node *q = shaped(g.placeholder("x"), {2, queries, 8}, query), *k = shaped(g.placeholder("y"), {2, keys, 8}, key);
+      batch.insert(batch.end(), {keys, 8});
+      Node* v = shaped(g.placeholder("z"), batch, value);
+      Node* scores = g.call_function(ops::matmul, {q, g.call_function(ops::transpose_int, {k, 1, 2})});
+      return g.call_function(ops::matmul, {g.call_function(ops::softmax_int, {scores, 2}), v});
+    });
+    return text.find("attention") != std::string::npos;
+  };
+  constexpr Dtype f32 = Dtype::float32, f16 = Dtype::float16, i64 = Dtype::int64;
+  CHECK(fuses(f32, f32, f32, 5));
+  CHECK(fuses(f16, f16, f16, 5));
+  CHECK_FALSE(fuses(f32, f32, f16, 5));
+  CHECK_FALSE(fuses(f16, f32, f32, 5));
+  CHECK_FALSE(fuses(i64, i64, i64, 5));
+  CHECK_FALSE(fuses(f32, f32, f32, 0));
+  CHECK_FALSE(fuses(f32, f32, f32, 0, {2}, 0));
+  CHECK(fuses(f32, f32, f32, 5, {2}, 0));
+  CHECK_FALSE(fuses(f32, f32, f32, 5, {0}));
+  CHECK_FALSE(fuses(f32, f32, f32, 5, {2, 2}));
+}
+
 TEST_CASE("what is no attention is left alone") {
   const auto stays = [](auto formula) { return !fires(rules::attention, formula); };
   CHECK(stays([](auto q, auto k, auto v) { return matmul(softmax(matmul(q, k.transpose(-2, -1)), -2), v); }));

@@ -137,6 +137,25 @@ TEST_CASE("what must not fold") {
           return conv2d_of(g, {bias});
         }) == "");
   CHECK(folds([](Graph& g) { return g.call_function(ops::relu, {conv2d_of(g)}); }) == "");
+  // A batch norm of nothing takes statistics of any size and type; the fold would not.
+  CHECK(folds([](Graph& g) { return conv2d_of(g, {attribute(g, "one", {1})}); }) == "");
+  CHECK(folds([](Graph& g) { return conv2d_of(g, {attribute(g, "one", {})}); }) == "");
+  CHECK(folds([](Graph& g) { return conv2d_of(g, {}, Dtype::int64); }) == "");
+  CHECK(folds([](Graph& g) {
+          Node* x = shaped(g.placeholder("x"), {0, 3, 9, 9}, Dtype::int64);
+          return g.call_function(ops::conv2d, {x, attribute(g, "weight", {8, 3, 3, 3})});
+        }) == "");
+  CHECK(folds([](Graph& g) {
+          Node* x = shaped(g.placeholder("x"), {0, 3, 9, 9}, Dtype::float64);
+          return g.call_function(ops::conv2d, {x, attribute(g, "weight", {8, 3, 3, 3})});
+        }) == "");
+  CHECK(folds([](Graph& g) {
+          return g.call_function(ops::conv2d, {g.placeholder("x"), attribute(g, "weight", {4, 3, 3, 3})});
+        }) == "");
+  CHECK(
+      folds([](Graph& g) {
+        return g.call_function(ops::conv_transpose2d_input, {g.placeholder("x"), attribute(g, "weight", {8, 4, 3, 3})});
+      }) == "");
   CHECK(folds([](Graph& g) {  // something happens between the two that others see
           Node* n = conv2d_of(g);
           g.call_function(ops::relu_, {g.placeholder("other")});

@@ -89,6 +89,11 @@ TEST_CASE("what does not go together stays apart") {
           Node *x = g.placeholder("x"), *y = g.placeholder("y"), *w = attribute(g, "w", {4, 8});
           return Argument::list({g.call_function(ops::linear, {x, w}), g.call_function(ops::linear, {y, w})});
         }) == "");
+  CHECK(fired_on(rules::merge_linear, [](Graph& g) {  // a bias of one number for all rows
+          Node *x = g.placeholder("x"), *w = attribute(g, "w", {4, 8}), *v = attribute(g, "v", {4, 8});
+          Node *a = attribute(g, "a", {}), *b = attribute(g, "b", {1});
+          return Argument::list({g.call_function(ops::linear, {x, w, a}), g.call_function(ops::linear, {x, v, b})});
+        }) == "");
   CHECK(fired_on(rules::merge_linear, [](Graph& g) {  // shapes that are not known
           Node *x = g.placeholder("x"), *w = g.get_attr("w");
           return Argument::list({g.call_function(ops::linear, {x, w}), g.call_function(ops::linear, {x, w})});

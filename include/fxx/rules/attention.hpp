@@ -23,10 +23,20 @@ inline constexpr auto scale = scalar<"scale">;
 /// The keys are transposed in their last two dimensions, softmax runs over the keys: the last dimension of the scores,
 /// which have as many as the larger of query and keys. Nobody depends on how the result lies in memory.
 inline constexpr auto is_attention = [](const Match& m) {
+  // The operator knows no integers, and no two types.
+  if (!may_be_floating(m[q]) || !may_be_of_one_type({m[q], m[k], m[v]})) return false;
   const std::int64_t query = rank_of(m[q]), key = rank_of(m[k]), value = rank_of(m[v]);
   if (query == 1 || key == 1 || value == 1 || m[dim].kind() != Argument::Kind::integer) return false;
   const bool over_keys =
       m[dim].integer() == -1 || (query > 0 && key > 0 && m[dim].integer() == std::max(query, key) - 1);
+  if (query > 0 && key > 0 && value > std::max(query, key)) return false;
+  // Where there are no elements the operator takes the shape of the queries, or gives what it likes.
+  const auto is_empty = [](const Argument& a) {
+    const TensorMeta* meta = a.is_node() ? a.node()->tensor_meta() : nullptr;
+    return meta && meta->numel() == 0;
+  };
+  if ((is_empty(m[k]) || is_empty(m[v])) && !is_empty(m[q])) return false;
+  if (key > 1 && m.node(k)->tensor_meta()->shape[static_cast<std::size_t>(key - 2)] == 0) return false;
   return over_keys && are_last_two(m[i], m[j], m[k]) && layout_is_free(*m.root());
 };
 /// A mask that the operator takes: it adds two dimensions or more to scores that are as large as the sum.
@@ -76,9 +86,10 @@ inline constexpr auto build_unscaled = [](const Match& m) -> Argument {
 }  // namespace attention_rules
 
 /// Law: softmax(q k^T c + mask) v = scaled_dot_product_attention(q, k, v, mask, scale = c), up to rounding. A query
-/// that is masked from all keys gets zeros of the operator, and nan of the written form. Needs: shapes on the nodes
-/// where dimensions are counted from the front, and of query, key and mask where there is one. Dropout on the weights
-/// must be gone (rules::inference).
+/// that is masked from all keys gets zeros of the operator, and nan of the written form. Needs:
+/// floating-point values of one type and some keys, as far as is known; shapes on the nodes where dimensions are
+/// counted from the front, and of query, key and mask where there is one. Dropout on the weights must be gone
+/// (rules::inference).
 inline constexpr auto attention = [] {
   using namespace pattern;
   using namespace attention_rules;

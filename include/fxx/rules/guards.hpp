@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <vector>
 
 #include "fxx/ops/effects.hpp"
@@ -30,6 +31,22 @@ inline bool are_last_two(const Argument& a, const Argument& b, const Argument& v
 inline bool may_be_floating(const Argument& value) {
   const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
   return !meta || is_floating_point(meta->dtype);
+}
+
+/// Of one dtype, as far as is known; what is no tensor does not count.
+inline bool may_be_of_one_type(std::initializer_list<Argument> values) {
+  const TensorMeta* known = nullptr;
+  for (const Argument& value : values) {
+    const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
+    if (meta && known && known->dtype != meta->dtype) return false;
+    if (meta) known = meta;
+  }
+  return true;
+}
+/// Known to be no vector of so many elements.
+inline bool is_other_than_vector(const Argument& value, std::int64_t size) {
+  const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
+  return meta && (meta->dim() != 1 || meta->shape[0] != size);
 }
 
 /// The nodes that have, or may have, the memory of `value`, itself first; no more than 64.

@@ -26,13 +26,27 @@ inline constexpr auto output_padding = value<"output_padding">;
 inline constexpr auto all_constant = [](const Match& m) {
   return is_constant_or_none(m[bias]) && is_constant_or_none(m[gamma]) && is_constant_or_none(m[beta]);
 };
+/// One number a channel, floating-point values of one type before the batch norm, as far as is known: where there is
+/// nothing to normalise, the operators take anything.
+inline bool fits_channels(const Match& m, std::size_t of_weight) {
+  for (const Argument& value : {m[x], m[weight], m[bias], m[gamma], m[beta], m[running_mean], m[running_var]})
+    if (!may_be_floating(value)) return false;
+  if (!may_be_of_one_type({m[x], m[weight], m[bias]})) return false;
+  const TensorMeta* meta = m.node(weight)->tensor_meta();
+  if (!meta || meta->shape.size() <= of_weight) return true;
+  const std::int64_t channels = meta->shape[of_weight];
+  for (const Argument& value : {m[bias], m[gamma], m[beta], m[running_mean], m[running_var]})
+    if (is_other_than_vector(value, channels)) return false;
+  return true;
+}
 /// Without a batch a convolution puts its channels first, and a batch norm takes them second all the same.
-template <int Dimensions>
-inline constexpr auto foldable = [](const Match& m) { return all_constant(m) && rank_of(m[x]) != Dimensions + 1; };
+template <int Dimensions, std::size_t Channels = 0>
+inline constexpr auto foldable =
+    [](const Match& m) { return all_constant(m) && rank_of(m[x]) != Dimensions + 1 && fits_channels(m, Channels); };
 /// In a transposed convolution the output channels are the weight's second dimension, unless groups split them.
 template <int Dimensions>
 inline constexpr auto foldable_transposed = [](const Match& m) {
-  return foldable<Dimensions>(m) && m[groups].kind() == Argument::Kind::integer && m[groups].integer() == 1;
+  return foldable<Dimensions, 1>(m) && m[groups].kind() == Argument::Kind::integer && m[groups].integer() == 1;
 };
 
 struct Folded {
@@ -48,8 +62,8 @@ inline Folded fold(const Match& m, std::initializer_list<Argument> shape) {
       m[bias].is_node() ? m.call(ops::sub_Tensor, {m[bias], m[running_mean]}) : m.call(ops::neg, {m[running_mean]});
   Node* new_bias = m.call(ops::mul_Tensor, {shift, scale});
   if (m[beta].is_node()) new_bias = m.call(ops::add_Tensor, {new_bias, m[beta]});
-  const TensorMeta *from = m.node(weight)->tensor_meta(), *statistics = m.node(running_mean)->tensor_meta();
-  if (from && statistics && from->dtype != statistics->dtype) {
+  if (const TensorMeta* from = m.node(weight)->tensor_meta();
+      from && !may_be_of_one_type({m[weight], m[gamma], m[beta], m[running_mean], m[running_var]})) {
     new_weight = m.call(ops::to_dtype, {new_weight, from->dtype});
     new_bias = m.call(ops::to_dtype, {new_bias, from->dtype});
   }
@@ -75,7 +89,9 @@ inline constexpr auto fold_linear = [](const Match& m) -> Argument {
   return m.call(ops::linear, {m[x], folded.weight, folded.bias});
 };
 /// A batch norm takes the channels from dimension 1, a linear writes the last: they agree for 2-D values only.
-inline constexpr auto constant_and_2d = [](const Match& m) { return all_constant(m) && rank_of(m[x]) == 2; };
+inline constexpr auto constant_and_2d = [](const Match& m) {
+  return all_constant(m) && rank_of(m[x]) == 2 && fits_channels(m, 0);
+};
 
 /// batch_norm in eval mode over `p`.
 template <rewrite::Pattern P>
@@ -85,9 +101,9 @@ consteval auto normalised(P p) {
 }  // namespace inference_rules
 
 /// Law: batch_norm(conv(x, w, b)) = conv(x, w', b') with w' = w gamma / sqrt(var + eps), b' = (b - mean) gamma /
-/// sqrt(var + eps) + beta, up to rounding; dropout(x, p, false) = x. Needs: eval mode; constant weights and statistics;
-/// the convolution used once. The new weights stay expressions of the old ones: gradients reach them, and
-/// fold_constants computes them once.
+/// sqrt(var + eps) + beta, up to rounding, where nothing overflows; dropout(x, p, false) = x. Needs: eval mode;
+/// constant weights and statistics, one number a channel; floating-point values; the convolution used once. The new
+/// weights stay expressions of the old ones: gradients reach them, and fold_constants computes them once.
 inline constexpr auto inference = [] {
   using namespace pattern;
   using namespace inference_rules;

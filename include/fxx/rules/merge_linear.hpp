@@ -20,6 +20,8 @@ inline std::int64_t rows_of(const Match& member) {
 inline constexpr auto can_merge = [](const Match& m) {
   const Match& first = m.members()[0];
   for (const Match& member : m.members()) {
+    // A linear also takes a bias of one number for all rows.
+    if (is_other_than_vector(member[bias], rows_of(member))) return false;
     if (rows_of(member) <= 0 || !is_constant_or_none(member[bias]) || member[bias].is_none() != first[bias].is_none())
       return false;
     if (member.node(weight)->tensor_meta()->dtype != first.node(weight)->tensor_meta()->dtype) return false;
@@ -47,8 +49,8 @@ inline constexpr auto merge = [](const Match& m) -> Argument {
 }  // namespace merge_linear_rules
 
 /// Queries, keys and values of attention, gate and up projection of an MLP: one matrix product instead of several.
-/// Law: linear(x, [w1; w2], [b1; b2]) = [linear(x, w1, b1), linear(x, w2, b2)], exact. Needs: constant weights whose
-/// shapes are known.
+/// Law: linear(x, [w1; w2], [b1; b2]) = [linear(x, w1, b1), linear(x, w2, b2)], up to rounding. Needs: constant weights
+/// whose shapes are known, biases of one number a row.
 inline constexpr auto merge_linear = [] {
   using namespace pattern;
   using namespace merge_linear_rules;

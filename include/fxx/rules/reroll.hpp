@@ -1,6 +1,7 @@
 // Back to what the user wrote: operators that LibTorch's C++ front end takes apart before the dispatcher sees them.
 //
-// The dispatcher tracer applies these to every trace. Exact: each replacement computes what the pattern computes.
+// The dispatcher tracer applies these to every trace. Each replacement computes what the pattern computes; a linear of
+// no 2-D value rounds once where the pattern rounds twice, which half precision shows.
 // Main names: rules::reroll. Cost: light; about 60 ms to compile.
 #pragma once
 

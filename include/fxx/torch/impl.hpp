@@ -41,4 +41,5 @@
 #include "fxx/torch/trace.ipp"
 #include "fxx/torch/unboxed.ipp"
 #include "fxx/torch/values.ipp"
+#include "fxx/torch/verify_rules.ipp"
 #include "fxx/torch/weights.ipp"

@@ -1,0 +1,162 @@
+// Rules checked by running: both sides of a rule on random inputs, and the input on which they differ as C++.
+//
+// For each rule, graphs are made of its pattern: all its readings, tensors of many shapes, dtypes and layouts, with
+// infinities, nan, zeros of both signs, denormals, no elements. Where the pattern runs, the rule is applied to a copy
+// of the graph, with its guard and its callable as in rewriting, and both graphs are run.
+// Main names: verify, VerifyOptions, VerifyReport. Cost: tensor (ATen/core/ivalue.h); a rule 10 ms to compile and about
+// 0.1 s to run.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fxx/rewrite/ruleset.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+/// Numbers that are the same on every machine and in every run (splitmix64).
+class VerifyRandom {
+ public:
+  explicit VerifyRandom(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = state_ += 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+  /// At least 0, below `bound`, which is not 0.
+  std::size_t below(std::size_t bound) { return static_cast<std::size_t>(next() % bound); }
+  /// True so many times in a hundred.
+  bool chance(int percent) { return static_cast<int>(below(100)) < percent; }
+  template <class T>
+  T pick(std::initializer_list<T> among) {
+    return among.begin()[below(among.size())];
+  }
+  /// In [0, 1).
+  double real() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// What a capture of a rule holds, where the usual choice would hardly ever suit: a tensor, a number, a list, None; no
+/// value leaves it to the usual choice. It is told the capture's name, of a wildcard the name of its parameter, and is
+/// asked in the order of the pattern. Tensors keep their values and strides.
+using VerifyInputs = std::function<std::optional<c10::IValue>(std::string_view capture, VerifyRandom& random)>;
+
+struct VerifyOptions {
+  /// What a rule promises of floating-point results. Integers and booleans are always compared exactly, and so are
+  /// shapes, dtypes and what is written to inputs.
+  enum class Law : std::uint8_t {
+    bits,      // the same bits; any nan is a nan
+    values,    // equal numbers: the two zeros are one
+    rounding,  // the error, against float64, is at most `factor` times what the pattern's own may be
+  };
+  Law law = Law::rounding;
+  double factor = 16;
+  /// Compare only elements where the pattern gives a finite number: for laws that say what happens elsewhere, as where
+  /// the written form overflows.
+  bool finite_only = false;
+  /// Leave out cases in which numbers overflow, or nearly do, on either side: a value on the way is finite and its
+  /// square is not, or is infinite though all inputs are finite. For laws that multiply in another order.
+  bool moderate = false;
+  /// Compare strides too.
+  bool strides = false;
+  /// Compare gradients of all floating-point inputs too, in cases that are float64.
+  bool gradients = false;
+  /// Cases compared of one rule after which it is taken to hold; those that it takes not to be called unverified.
+  std::size_t cases = 200, least_cases = 20;
+  /// Inputs tried of one rule at most: most random ones suit neither the operators nor the guard.
+  std::size_t tries = 20000;
+  std::uint64_t seed = 1;
+  /// Own inputs, by the name of the rule.
+  std::map<std::string, VerifyInputs> inputs = {};
+};
+
+struct VerifyReport {
+  struct Rule {
+    std::string name;
+    /// Inputs tried; those on which the pattern ran; on which the rule fired; where both sides were compared.
+    std::size_t tried = 0, ran = 0, fired = 0, compared = 0;
+    /// Compared cases by what was in them: "float32" and so on, "empty", "0-d", "shapes that differ", "not contiguous",
+    /// "expanded", "nan or inf", "gradients".
+    std::map<std::string, std::size_t> seen;
+    /// Enough cases were compared.
+    bool enough = false;
+    /// Where the two sides differ: "element [0]: the pattern gives 1.5, the replacement 1". Empty when they do not.
+    std::string difference;
+    /// The same as C++: two functions, the inputs, the calls.
+    std::string counter_example;
+
+    bool verified() const { return enough && difference.empty(); }
+  };
+  std::vector<Rule> rules;
+
+  /// All rules are verified.
+  bool ok() const;
+  /// The rule of that name; null when there is none.
+  const Rule* find(std::string_view rule) const;
+  /// A line a rule, with the counter-example where there is one, and a last line that counts.
+  std::string to_string() const;
+  /// Throws RuleError: (E410) with the counter-example when a rule is wrong, (E411) when one was not verified.
+  void check() const;
+};
+
+namespace detail {
+
+/// A rule without its type.
+struct RuleToVerify {
+  std::string_view name;
+  const rewrite::Term* pattern;
+  std::uint64_t shared;  // by siblings; else 0
+  const void* rule;
+  rewrite::RewriteReport (*apply)(const void* rule, Graph& graph);
+};
+VerifyReport verify_rules(std::span<const RuleToVerify> rules, const VerifyOptions& options);
+
+template <class Rule>
+rewrite::RewriteReport apply_alone(const void* rule, Graph& graph) {
+  const rewrite::Ruleset<Rule> alone{boost::hana::tuple<Rule>(*static_cast<const Rule*>(rule))};
+  return alone.apply(graph);
+}
+template <class Rule>
+RuleToVerify to_verify(const Rule& rule) {
+  return {Rule::name, rewrite::flat<typename Rule::pattern>.data(), rewrite::detail::shared_of<Rule>(), &rule,
+          &apply_alone<Rule>};
+}
+
+}  // namespace detail
+
+/// Runs both sides of every rule of the set, each rule alone. A rule fails when shape, dtype or values of the results
+/// differ, when only the replacement throws, or when guard or callable throw; where the pattern throws, the rule may do
+/// as it likes. The counter-example is made as small as simple retries make it. A rule that hardly ever fires on what
+/// was tried is reported as not verified; VerifyOptions::inputs helps there. The same seed gives the same report.
+/// O(rules x cases). What VerifyOptions::inputs throws passes.
+template <class... Rules>
+VerifyReport verify(const rewrite::Ruleset<Rules...>& rules, const VerifyOptions& options = {}) {
+  return boost::hana::unpack(rules.rules, [&](const auto&... rule) {
+    const detail::RuleToVerify all[] = {detail::to_verify(rule)...};
+    return detail::verify_rules(all, options);
+  });
+}
+/// Likewise for one rule.
+template <class Rule>
+  requires rewrite::is_rule<Rule>
+VerifyReport verify(const Rule& rule, const VerifyOptions& options = {}) {
+  const detail::RuleToVerify one[] = {detail::to_verify(rule)};
+  return detail::verify_rules(one, options);
+}
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/verify_rules.ipp"
+#endif

@@ -1,0 +1,938 @@
+// Bodies of torch/verify_rules.hpp.
+#pragma once
+
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "fxx/codegen/readable.hpp"
+#include "fxx/error.hpp"
+#include "fxx/ops/effects.hpp"
+#include "fxx/rewrite/instantiate.hpp"
+#include "fxx/torch/interpreter.hpp"
+#include "fxx/torch/verify_rules.hpp"
+#include "fxx/torch/verify_rules/choices.ipp"
+#include "fxx/torch/verify_rules/compare.ipp"
+#include "fxx/torch/verify_rules/tensors.ipp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+/// What a hole of a pattern was given.
+struct Given {
+  enum class Kind : std::uint8_t { immediate, tensor, constant, list };
+  Kind kind = Kind::immediate;
+  Argument value = {};       // an immediate
+  TensorRecipe tensor = {};  // an input of the graph, or a constant
+  std::vector<Given> items = {};
+  bool is_tensor() const { return kind == Kind::tensor || kind == Kind::constant; }
+};
+/// One reading of a pattern with all that it leaves open: enough to make the graph again.
+struct Case {
+  std::vector<std::size_t> choices;
+  std::vector<Given> given;
+
+  /// Every tensor, in order.
+  std::vector<Given*> tensors() {
+    std::vector<Given*> out;
+    for (Given& g : given) {
+      if (g.is_tensor()) out.push_back(&g);
+      for (Given& item : g.items)
+        if (item.is_tensor()) out.push_back(&item);
+    }
+    return out;
+  }
+};
+
+/// Thrown through everything that takes exceptions as answers: what the caller's own inputs threw.
+struct FaultOfInputs {
+  std::exception_ptr fault;
+};
+
+/// An interpreter whose attributes come from a map.
+class CaseInterpreter : public Interpreter {
+ public:
+  using Attributes = std::unordered_map<std::string, at::Tensor>;
+  CaseInterpreter(Graph& graph, const Attributes& attributes)
+      : Interpreter(no_module(), graph), attributes_(attributes) {
+    garbage_collect_values = false;
+  }
+  c10::IValue run_alone(Node& node, Environment values) { return run_one(node, std::move(values)); }
+  /// All values of the last run.
+  const Environment& values() const { return environment(); }
+  c10::IValue get_attr(const GetAttr& op) override {
+    const auto found = attributes_.find(op.target);
+    return found == attributes_.end() ? Interpreter::get_attr(op) : c10::IValue(found->second);
+  }
+
+ private:
+  static const torch::nn::Module& no_module() {
+    static const torch::nn::Module none("verify");
+    return none;
+  }
+  const Attributes& attributes_;
+};
+
+/// How tensors are made of their recipes.
+enum class Numbers : std::uint8_t { as_given, in_double, in_double_changed, with_gradients };
+
+/// Makes the graph of a case and runs it as it grows: what is chosen next may depend on the values so far.
+class CaseGraph : public rewrite::Instantiation {
+ public:
+  using Choose = std::function<std::size_t(std::size_t among)>;
+  using Fill = std::function<Given(const rewrite::Hole&, CaseGraph&)>;
+  CaseGraph(Choose choose, Fill fill, Numbers numbers)
+      : choose_(std::move(choose)), fill_(std::move(fill)), numbers_(numbers), runner_(graph, attributes_) {}
+  CaseGraph(const CaseGraph&) = delete;
+  CaseGraph& operator=(const CaseGraph&) = delete;
+
+  /// What the graph is made of, all in order.
+  Graph graph;
+  Case record;
+  std::vector<c10::IValue> results;
+  std::vector<at::Tensor> inputs;      // a placeholder each; written to when the pattern writes
+  std::vector<at::Tensor> on_the_way;  // values of calls and inputs
+  bool pointwise = true, random = false;
+
+  void make(const RuleToVerify& rule) {
+    const std::vector<Argument> roots = rewrite::instantiate(graph, rule.pattern, rule.shared, *this);
+    for (const Argument& root : roots) results.push_back(values_.at(root.node()));
+    graph.output(roots.size() == 1 ? roots[0] : Argument::list(roots));
+  }
+  c10::IValue result() const {
+    return results.size() == 1 ? results[0] : c10::IValue(c10::ivalue::Tuple::create(results));
+  }
+  /// The value of a node that stands in the graph; undefined when it is no tensor.
+  at::Tensor tensor_of(const Argument& a) const {
+    if (!a.is_node()) return {};
+    const auto found = values_.find(a.node());
+    return found != values_.end() && found->second.isTensor() ? found->second.toTensor() : at::Tensor();
+  }
+  /// Inputs and attributes made anew, for another run.
+  std::vector<c10::IValue> fresh_inputs(std::vector<at::Tensor>* kept = nullptr) const {
+    std::vector<c10::IValue> out;
+    for (const Named& one : named_) {
+      if (one.constant) continue;
+      out.emplace_back(made_of(one));
+      if (kept) kept->push_back(out.back().toTensor());
+    }
+    return out;
+  }
+  CaseInterpreter::Attributes fresh_attributes() const {
+    CaseInterpreter::Attributes out;
+    for (const Named& one : named_)
+      if (one.constant) out.emplace(one.name, made_of(one));
+    return out;
+  }
+  struct Named {
+    std::string name;
+    TensorRecipe recipe;
+    bool constant;        // an attribute of the graph; else an input
+    bool differentiable;  // gradients are asked of it
+  };
+  /// Inputs and attributes, in the order in which they were asked for.
+  const std::vector<Named>& named() const { return named_; }
+  const std::vector<at::Tensor>& leaves() const { return leaves_; }
+  const Interpreter::Environment& values() const { return values_; }
+
+  // --- Instantiation -------------------------------------------------------------------------------------------------
+  std::size_t choose(std::size_t among) override {
+    record.choices.push_back(among > 1 ? choose_(among) % among : 0);
+    return record.choices.back();
+  }
+  Argument fill(Graph&, const rewrite::Hole& hole) override {
+    Given given = fill_(hole, *this);
+    Argument value = put(given, hole);
+    record.given.push_back(std::move(given));
+    return value;
+  }
+  void made(Node& call) override {
+    if (!first_) first_ = &call;
+    if (const Operator* op = operator_of(call)) {
+      pointwise = pointwise && has(op->traits, Trait::pointwise);
+      random = random || has(op->traits, Trait::random);
+    }
+    Interpreter::Environment inputs;
+    for (Node* input : call.all_input_nodes()) inputs.emplace(input, values_.at(input));
+    keep(call, runner_.run_alone(call, std::move(inputs)));
+  }
+
+ private:
+  at::Tensor made_of(const Named& named) const {
+    TensorRecipe recipe = named.recipe;
+    if (numbers_ != Numbers::as_given) {
+      if (at::isFloatingType(recipe.dtype)) recipe.dtype = at::kDouble;
+      if (at::isComplexType(recipe.dtype)) recipe.dtype = at::kComplexDouble;
+    }
+    if (numbers_ == Numbers::in_double_changed && !at::isIntegralType(recipe.dtype, true)) {
+      VerifyRandom random(recipe.values.size());
+      for (double& v : recipe.values) v *= 1 + (random.chance(50) ? Reference::change : -Reference::change);
+      for (double& v : recipe.imaginary) v *= 1 + (random.chance(50) ? Reference::change : -Reference::change);
+    }
+    // Gradients of some operators are wrong for tensors with gaps or expanded ones, in LibTorch itself.
+    if (numbers_ == Numbers::with_gradients) recipe = recipe.plain();
+    at::Tensor tensor = recipe.make();
+    if (numbers_ == Numbers::with_gradients && named.differentiable) tensor.set_requires_grad(true);
+    return tensor;
+  }
+
+  Argument put(const Given& given, const rewrite::Hole& hole) {
+    if (given.kind == Given::Kind::immediate) return given.value;
+    if (given.kind == Given::Kind::list) {
+      std::vector<Argument> items;
+      for (const Given& item : given.items) items.push_back(put(item, hole));
+      return Argument::list(std::move(items));
+    }
+    std::string name(hole.name());
+    for (int i = 1; std::any_of(named_.begin(), named_.end(), [&](const auto& other) { return other.name == name; });
+         ++i)
+      name = std::string(hole.name()) + "_" + std::to_string(i);
+    const bool constant = given.kind == Given::Kind::constant;
+    // Running statistics have no gradients in LibTorch.
+    const bool differentiable =
+        at::isFloatingType(given.tensor.dtype) &&
+        !hole.op->parameters[static_cast<std::size_t>(hole.parameter)].name.starts_with("running_");
+    named_.push_back({name, given.tensor, constant, differentiable});
+    leaves_.push_back(made_of(named_.back()));
+    Node* node;
+    if (constant) {
+      node = graph.get_attr(name);
+      if (!first_) first_ = node;
+      attributes_.emplace(name, leaves_.back());
+    } else {
+      std::optional<InsertPoint> point;
+      if (first_) point.emplace(graph.inserting_before(first_));
+      node = graph.placeholder(name);
+      inputs.push_back(leaves_.back());
+    }
+    keep(*node, leaves_.back());
+    return node;
+  }
+  void keep(Node& node, c10::IValue value) {
+    if (value.isTensor() && value.toTensor().defined()) {
+      const at::Tensor& tensor = value.toTensor();
+      node.set_tensor_meta(tensor_meta_of(tensor));
+      if (numbers_ == Numbers::in_double && (tensor.is_floating_point() || tensor.is_complex()))
+        on_the_way.push_back(tensor.detach().clone());
+    }
+    values_.insert_or_assign(&node, std::move(value));
+  }
+
+  Choose choose_;
+  Fill fill_;
+  const Numbers numbers_;
+  Interpreter::Environment values_;
+  CaseInterpreter::Attributes attributes_;
+  std::vector<Named> named_;
+  std::vector<at::Tensor> leaves_;
+  Node* first_ = nullptr;  // of those that are no placeholders
+  CaseInterpreter runner_;
+};
+
+/// The graph of a recorded case.
+FXX_INLINE std::unique_ptr<CaseGraph> replayed(const RuleToVerify& rule, const Case& from, Numbers numbers) {
+  std::size_t choice = 0, hole = 0;
+  auto graph = std::make_unique<CaseGraph>(
+      [&](std::size_t) { return choice < from.choices.size() ? from.choices[choice++] : 0; },
+      [&](const rewrite::Hole&, CaseGraph&) { return hole < from.given.size() ? from.given[hole++] : Given{}; },
+      numbers);
+  graph->make(rule);
+  return graph;
+}
+
+/// Is some value on the way finite, and its square not; or infinite, or no number, though all inputs are numbers?
+FXX_INLINE bool overflows(const Interpreter::Environment& values) {
+  bool of_numbers = true, large = false, infinite = false;
+  for (const auto& [node, value] : values) {
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    const at::Tensor& t = value.toTensor();
+    if (!t.is_floating_point() && !t.is_complex()) continue;
+    const double limit = std::sqrt(precision_of(t.scalar_type()).largest);
+    bool finite = true;
+    for (const double v : elements_of(t)) {
+      finite = finite && std::isfinite(v);
+      large = large || (std::isfinite(v) && std::abs(v) > limit);
+    }
+    const bool given = node->opcode() == Opcode::placeholder || node->opcode() == Opcode::get_attr;
+    (given ? of_numbers : infinite) = given ? of_numbers && finite : infinite || !finite;
+  }
+  return large || (infinite && of_numbers);
+}
+
+/// What became of a case.
+struct Outcome {
+  bool ran = false, fired = false;
+  bool comparable = true;  // false: it says nothing about the rule
+  std::string difference;
+  std::unique_ptr<CaseGraph> pattern;
+  std::optional<Graph> replacement;
+};
+
+FXX_INLINE std::string first_line(const std::exception& fault) {
+  const auto* torch = dynamic_cast<const c10::Error*>(&fault);
+  std::string text = torch ? torch->what_without_backtrace() : fault.what();
+  text = text.substr(0, text.find('\n'));
+  return text.substr(0, text.find(" (While executing"));
+}
+
+class RuleVerifier {
+ public:
+  RuleVerifier(const RuleToVerify& rule, const VerifyOptions& options) : rule_(rule), options_(options) {
+    if (const auto own = options.inputs.find(std::string(rule.name)); own != options.inputs.end()) own_ = &own->second;
+  }
+
+  VerifyReport::Rule run() {
+    report_.name = rule_.name;
+    VerifyRandom random(options_.seed ^ rewrite_seed());
+    while (report_.tried < options_.tries && report_.compared < options_.cases) {
+      ++report_.tried;
+      Outcome outcome = attempt(random);
+      report_.ran += outcome.ran;
+      if (!outcome.fired) continue;
+      ++report_.fired;
+      remember(random);
+      if (!outcome.comparable) continue;
+      if (outcome.difference.empty() && options_.gradients) outcome.difference = gradients_differ(outcome);
+      ++report_.compared;
+      count_what_is_in(outcome.pattern->record);
+      if (outcome.difference.empty()) continue;
+      write_down(std::move(outcome));
+      break;
+    }
+    report_.enough = report_.compared >= options_.least_cases;
+    return std::move(report_);
+  }
+
+ private:
+  std::uint64_t rewrite_seed() const {
+    std::uint64_t hash = 1469598103934665603ull;
+    for (const char c : rule_.name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+    return hash;
+  }
+
+  // --- one case ------------------------------------------------------------------------------------------------------
+  /// Everything that is chosen at random in a trial comes from one number a question, so that a trial can be made that
+  /// is like an earlier one but for some of its answers.
+  struct Trial {
+    std::vector<std::uint64_t> seeds;
+    std::size_t next = 0;
+  };
+  std::uint64_t seed_of(VerifyRandom& random, int percent_fresh) {
+    const bool known = parent_ && trial_.next < parent_->size();
+    const bool fresh = !known || random.chance(percent_fresh);
+    trial_.seeds.push_back(fresh ? random.next() : (*parent_)[trial_.next]);
+    ++trial_.next;
+    return trial_.seeds.back();
+  }
+  void remember(VerifyRandom& random) {
+    if (parents_.size() < 64) parents_.push_back(trial_.seeds);
+    else parents_[random.below(parents_.size())] = trial_.seeds;
+  }
+
+  /// What the tensors of a trial have in common.
+  struct Style {
+    at::ScalarType dtype = at::kFloat;
+    Flavour flavour = Flavour::usual;
+    int strided = 0, constant = 0, mixed = 0;  // in a hundred
+    std::int64_t rank = 2;
+    std::vector<std::int64_t> pool;
+  };
+
+  Outcome attempt(VerifyRandom& random) {
+    parent_ = !parents_.empty() && random.chance(65) ? &parents_[random.below(parents_.size())] : nullptr;
+    trial_ = {};
+    VerifyRandom of_numbers(seed_of(random, 60)), of_shapes(seed_of(random, 15));
+    Style style;
+    style.dtype = of_numbers.pick({at::kFloat, at::kFloat, at::kFloat, at::kFloat, at::kFloat, at::kFloat, at::kDouble,
+                                   at::kDouble, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kLong, at::kInt,
+                                   at::kByte, at::kBool, at::kComplexFloat});
+    style.flavour = of_numbers.pick({Flavour::usual, Flavour::usual, Flavour::usual, Flavour::small_integers,
+                                     Flavour::special, Flavour::special, Flavour::wide, Flavour::constant});
+    style.mixed = of_numbers.chance(15) ? 40 : 0;
+    style.strided = of_numbers.pick({0, 0, 30, 70});
+    style.constant = of_shapes.pick({0, 50, 100});
+    style.pool = {of_shapes.pick<std::int64_t>({1, 2, 3, 5}), of_shapes.pick<std::int64_t>({1, 2, 3, 4, 8})};
+    if (of_shapes.chance(12)) style.pool.push_back(0);
+    style.rank = of_shapes.pick<std::int64_t>({0, 1, 2, 2, 3, 3, 4, 4, 5});
+    shapes_.clear();
+
+    auto graph =
+        std::make_unique<CaseGraph>([&](std::size_t among) { return VerifyRandom(seed_of(random, 20)).below(among); },
+                                    [&](const rewrite::Hole& hole, CaseGraph& so_far) {
+                                      VerifyRandom r(seed_of(random, 20));
+                                      return give(hole, so_far, style, r);
+                                    },
+                                    Numbers::as_given);
+    return judge(std::move(graph), [&](CaseGraph& g) { g.make(rule_); });
+  }
+
+  /// Runs the pattern, applies the rule, runs what came of it, compares.
+  Outcome judge(std::unique_ptr<CaseGraph> graph, const std::function<void(CaseGraph&)>& make) {
+    Outcome o;
+    o.pattern = std::move(graph);
+    try {
+      seed_generator();
+      make(*o.pattern);
+    } catch (const std::exception&) {
+      return o;
+    }
+    o.ran = true;
+    return apply_and_compare(std::move(o));
+  }
+  Outcome judge(const Case& c) {
+    Outcome o;
+    try {
+      seed_generator();
+      o.pattern = replayed(rule_, c, Numbers::as_given);
+    } catch (const std::exception&) {
+      return o;
+    }
+    o.ran = true;
+    return apply_and_compare(std::move(o));
+  }
+  Outcome apply_and_compare(Outcome o) {
+    o.replacement.emplace(o.pattern->graph);
+    try {
+      if (rule_.apply(rule_.rule, *o.replacement).rewrites == 0) return o;
+      o.replacement->lint();
+    } catch (const std::exception& fault) {
+      o.fired = true;
+      o.difference = "the rule throws: " + first_line(fault);
+      o.replacement.reset();
+      return o;
+    }
+    o.fired = true;
+    if (options_.moderate && overflows(o.pattern->values())) {
+      o.comparable = false;
+      return o;
+    }
+    std::vector<at::Tensor> inputs;
+    c10::IValue value;
+    try {
+      seed_generator();
+      const CaseInterpreter::Attributes attributes = o.pattern->fresh_attributes();
+      CaseInterpreter interpreter(*o.replacement, attributes);
+      value = interpreter.run(o.pattern->fresh_inputs(&inputs));
+      if (options_.moderate && overflows(interpreter.values())) {
+        o.comparable = false;
+        return o;
+      }
+    } catch (const std::exception& fault) {
+      o.difference = "the pattern runs, the replacement throws: " + first_line(fault);
+      return o;
+    }
+    std::optional<Reference> reference;
+    const Comparison comparison(options_, [&] {
+      if (!reference) reference = reference_of(*o.pattern);
+      return &*reference;
+    });
+    o.difference = comparison.difference(results_in(o.pattern->result()), results_in(value));
+    for (std::size_t i = 0; i < inputs.size() && o.difference.empty(); ++i) {
+      o.difference = comparison.difference_of_inputs(o.pattern->inputs[i], inputs[i]);
+      if (!o.difference.empty()) o.difference = "what is written to input " + std::to_string(i) + ": " + o.difference;
+    }
+    if (!o.difference.empty() && !repeats(*o.pattern)) {
+      o.difference.clear();
+      o.comparable = false;
+    }
+    return o;
+  }
+  /// Does the pattern give the same again? Some operators of LibTorch hand out memory that nobody wrote to, so it is
+  /// run with such memory filled.
+  bool repeats(const CaseGraph& pattern) const {
+    struct Filled {
+      at::Context& context = at::globalContext();
+      bool before = context.deterministicAlgorithms(), warn = context.deterministicAlgorithmsWarnOnly();
+      Filled() { context.setDeterministicAlgorithms(true, true); }
+      ~Filled() { context.setDeterministicAlgorithms(before, warn); }
+    };
+    VerifyOptions bits;
+    bits.law = VerifyOptions::Law::bits;
+    try {
+      seed_generator();
+      const Filled filled;
+      const auto second = replayed(rule_, pattern.record, Numbers::as_given);
+      const Comparison comparison(bits, [] { return nullptr; });
+      return comparison.difference(results_in(pattern.result()), results_in(second->result())).empty();
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+  Reference reference_of(const CaseGraph& pattern) const {
+    Reference reference;
+    reference.pointwise = pattern.pointwise;
+    try {
+      const auto exact = replayed(rule_, pattern.record, Numbers::in_double);
+      reference.exact = results_in(exact->result()).tensors;
+      reference.on_the_way = exact->on_the_way;
+      reference.changed = results_in(replayed(rule_, pattern.record, Numbers::in_double_changed)->result()).tensors;
+    } catch (const std::exception&) {  // an operator that does not know float64: what is known so far must do
+    }
+    return reference;
+  }
+  static void seed_generator() {
+    at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+    generator.set_current_seed(17);
+  }
+
+  // --- gradients -----------------------------------------------------------------------------------------------------
+  static std::vector<at::Tensor> gradients_of(const c10::IValue& value, const std::vector<at::Tensor>& leaves) {
+    std::vector<at::Tensor> wanted, outputs, weights;
+    for (const at::Tensor& leaf : leaves)
+      if (leaf.requires_grad()) wanted.push_back(leaf);
+    for (const at::Tensor& t : results_in(value).tensors) {
+      if (!t.defined() || !t.requires_grad()) continue;
+      outputs.push_back(t);
+      TensorRecipe weight;
+      weight.dtype = t.scalar_type();
+      weight.shape = t.sizes().vec();
+      VerifyRandom random(3);
+      for (std::int64_t i = 0; i < t.numel(); ++i) weight.values.push_back(random.real() - 0.4);
+      if (t.is_complex()) weight.imaginary = weight.values;
+      weights.push_back(weight.make());
+    }
+    if (outputs.empty() || wanted.empty()) return std::vector<at::Tensor>(wanted.size());
+    return torch::autograd::grad(outputs, wanted, weights, std::nullopt, false, /*allow_unused=*/true);
+  }
+  std::string gradients_differ(const Outcome& o) {
+    bool any = false;
+    for (const Given* g : const_cast<Case&>(o.pattern->record).tensors()) {
+      if (!at::isFloatingType(g->tensor.dtype)) continue;
+      any = true;
+      // Where values overflow, or are no numbers, gradients follow the way that was taken.
+      if (g->tensor.dtype != at::kDouble) return {};
+      for (const double v : g->tensor.values)
+        if (!(std::abs(v) < 1e6)) return {};
+    }
+    if (!any) return {};
+    const at::AutoGradMode enabled(true);
+    std::vector<at::Tensor> expected, given;
+    std::vector<std::string> names;
+    for (const CaseGraph::Named& one : o.pattern->named())
+      if (one.differentiable) names.push_back(one.name);
+    try {
+      const auto pattern = replayed(rule_, o.pattern->record, Numbers::with_gradients);
+      expected = gradients_of(pattern->result(), pattern->leaves());
+      std::vector<at::Tensor> leaves, inputs;
+      const CaseInterpreter::Attributes attributes = pattern->fresh_attributes();
+      Graph graph(*o.replacement);
+      CaseInterpreter interpreter(graph, attributes);
+      const c10::IValue value = interpreter.run(pattern->fresh_inputs(&inputs));
+      // In the order of the pattern's leaves.
+      std::size_t input = 0;
+      for (const CaseGraph::Named& one : pattern->named())
+        leaves.push_back(one.constant ? attributes.at(one.name) : inputs[input++]);
+      given = gradients_of(value, leaves);
+    } catch (const std::exception& fault) {
+      return expected.empty() ? "" : "gradients: the replacement throws: " + first_line(fault);
+    }
+    ++report_.seen["gradients"];
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const std::vector<double> a = expected[i].defined() ? elements_of(expected[i]) : std::vector<double>{};
+      std::vector<double> b = given[i].defined() ? elements_of(given[i]) : std::vector<double>{};
+      double size = 1e-3;
+      for (const double v : a) size = std::isfinite(v) ? std::max(size, std::abs(v)) : size;
+      for (std::size_t k = 0; k < std::max(a.size(), b.size()); ++k) {
+        const double x = k < a.size() ? a[k] : 0, y = k < b.size() ? b[k] : 0;  // none is zero
+        if (!std::isfinite(x) || std::abs(x - y) <= 1e-6 * size) continue;
+        return "gradient of " + names[i] + ", number " + std::to_string(k) + ": the pattern gives " + repr(x) +
+               ", the replacement " + repr(y);
+      }
+    }
+    return {};
+  }
+
+  // --- what holes are given ------------------------------------------------------------------------------------------
+  Given give(const rewrite::Hole& hole, CaseGraph& so_far, const Style& style, VerifyRandom& random) {
+    using Wants = rewrite::Hole::Wants;
+    if (own_) {
+      std::optional<c10::IValue> own;
+      try {
+        own = (*own_)(hole.name(), random);
+      } catch (...) {
+        throw FaultOfInputs{std::current_exception()};
+      }
+      if (own) return given_by(*own, hole, style, random);
+    }
+    Suggestions suggestions(random, style.pool, [&](const Argument& a) { return so_far.tensor_of(a); });
+    const bool takes_tensor = hole.type.base == ValueType::tensor;
+    const bool any = hole.wants == Wants::anything;
+    if ((hole.wants == Wants::node_or_none || (any && takes_tensor && hole.type.optional)) && random.chance(30))
+      return {};
+    if (any && takes_tensor && hole.type.list) {
+      Given list{.kind = Given::Kind::list};
+      for (std::size_t n = 1 + random.below(3); n--;)
+        list.items.push_back(tensor_for(hole, suggestions, style, random));
+      for (Given& item : list.items)
+        if (random.chance(60)) item.tensor = TensorRecipe(list.items[0].tensor);
+      return list;
+    }
+    if (hole.wants == Wants::number || (any && !takes_tensor)) return {.value = suggestions.immediate(hole)};
+    return tensor_for(hole, suggestions, style, random);
+  }
+  static Given given_by(const c10::IValue& value, const rewrite::Hole& hole, const Style& style, VerifyRandom& random) {
+    if (value.isTensor()) {
+      const bool constant = hole.wants == rewrite::Hole::Wants::constant || random.chance(style.constant);
+      return {.kind = constant ? Given::Kind::constant : Given::Kind::tensor,
+              .tensor = TensorRecipe::of(value.toTensor())};
+    }
+    if (value.isTensorList()) {
+      Given list{.kind = Given::Kind::list};
+      for (const at::Tensor& t : value.toTensorVector())
+        list.items.push_back({.kind = Given::Kind::tensor, .tensor = TensorRecipe::of(t)});
+      return list;
+    }
+    return {.value = to_argument(value, hole.type)};
+  }
+
+  Given tensor_for(const rewrite::Hole& hole, Suggestions& suggestions, const Style& style, VerifyRandom& random) {
+    const Wanted wanted = random.chance(90) ? suggestions.tensor(hole) : Wanted{};
+    TensorRecipe r;
+    if (wanted.shape) {
+      r.shape = *wanted.shape;
+    } else if (wanted.rank || shapes_.empty() || random.chance(35)) {
+      const std::int64_t rank = wanted.rank ? *wanted.rank : random.chance(70) ? style.rank : suggestions.rank();
+      for (std::int64_t d = 0; d < rank; ++d) r.shape.push_back(suggestions.size());
+    } else {
+      r.shape = shapes_[random.below(shapes_.size())];
+      if (random.chance(25)) r.shape = suggestions.broadcast(r.shape);
+      else if (!r.shape.empty() && random.chance(30)) r.shape[random.below(r.shape.size())] = suggestions.size();
+    }
+    while (r.numel() > 600) *std::max_element(r.shape.begin(), r.shape.end()) = 2;
+    r.dtype = style.dtype;
+    if (random.chance(style.mixed))
+      r.dtype = random.pick({at::kFloat, at::kDouble, at::kLong, at::kInt, at::kBool, at::kHalf, at::kBFloat16});
+    if (wanted.dtype && random.chance(95)) r.dtype = *wanted.dtype;
+    if (wanted.below) r.dtype = at::kLong;
+    shapes_.push_back(r.shape);
+    if (random.chance(style.strided)) lay_out(r, random);
+    for (std::size_t n = r.stored_numel(); n--;) {
+      double v = wanted.below ? static_cast<double>(random.below(static_cast<std::size_t>(wanted.below)))
+                              : random_element(random, r.dtype, style.flavour);
+      if (wanted.positive) v = std::abs(v);
+      r.values.push_back(v);
+      if (at::isComplexType(r.dtype)) r.imaginary.push_back(random_element(random, r.dtype, style.flavour));
+    }
+    const bool constant = hole.wants == rewrite::Hole::Wants::constant || random.chance(style.constant);
+    return {.kind = constant ? Given::Kind::constant : Given::Kind::tensor, .tensor = std::move(r)};
+  }
+  /// Another order in memory, gaps, one element for all, something in front.
+  static void lay_out(TensorRecipe& r, VerifyRandom& random) {
+    const std::size_t rank = r.shape.size();
+    if (rank == 4 && random.chance(30)) {
+      r.order = {0, 2, 3, 1};  // channels last
+      return;
+    }
+    if (rank > 1 && random.chance(60)) {
+      r.order.resize(rank);
+      for (std::size_t i = 0; i < rank; ++i) r.order[i] = i;
+      for (std::size_t i = rank; i > 1; --i) std::swap(r.order[i - 1], r.order[random.below(i)]);
+    }
+    if (rank > 0 && random.chance(50)) {
+      r.steps.assign(rank, 1);
+      r.steps[random.below(rank)] = random.chance(50) ? 2 : 0;
+    }
+    if (random.chance(30)) r.offset = 1;
+  }
+
+  // --- what is reported ----------------------------------------------------------------------------------------------
+  void count_what_is_in(Case& c) {
+    std::set<std::string> seen;
+    std::vector<std::int64_t> first;
+    bool have_first = false;
+    for (const Given* g : c.tensors()) {
+      const TensorRecipe& r = g->tensor;
+      seen.insert(std::string(name_of(to_dtype(r.dtype))));
+      if (r.numel() == 0) seen.insert("empty");
+      if (r.shape.empty()) seen.insert("0-d");
+      if (r.is_expanded()) seen.insert("expanded");
+      if (!r.is_plain()) seen.insert("not contiguous");
+      if (std::exchange(have_first, true) ? r.shape != first : false) seen.insert("shapes that differ");
+      if (seen.size() && first.empty()) first = r.shape;
+      for (const double v : r.values)
+        if (!std::isfinite(v)) seen.insert("nan or inf");
+    }
+    for (const std::string& what : seen) ++report_.seen[what];
+  }
+
+  /// Makes the case smaller as long as the two sides differ, and writes it as C++.
+  void write_down(Outcome outcome) {
+    const bool of_gradients = outcome.difference.starts_with("gradient");
+    Case smallest = outcome.pattern->record;
+    int left = 600;
+    const auto still = [&](const Case& c) {
+      if (left-- <= 0) return false;
+      Outcome o = judge(c);
+      if (o.fired && o.difference.empty() && of_gradients) o.difference = gradients_differ(o);
+      if (!o.fired || o.difference.empty() || o.difference.starts_with("gradient") != of_gradients) return false;
+      outcome = std::move(o);
+      return true;
+    };
+    const auto attempt = [&](auto change) {
+      Case smaller = smallest;
+      if (!change(smaller) || !still(smaller)) return false;
+      smallest = outcome.pattern->record;
+      return true;
+    };
+    for (bool again = true; again && left > 0;) again = make_smaller(smallest, attempt);
+    report_.difference = outcome.difference;
+    report_.counter_example = code_of(outcome);
+  }
+  template <class Attempt>
+  static bool make_smaller(Case& c, const Attempt& attempt) {
+    bool any = false;
+    // Plain layouts, then sizes: the same size wherever it stands, since operators want them equal.
+    any |= attempt([](Case& s) {
+      bool changed = false;
+      for (Given* g : s.tensors())
+        if (!g->tensor.is_plain()) g->tensor = g->tensor.plain(), changed = true;
+      return changed;
+    });
+    for (std::size_t i = 0; i < c.tensors().size(); ++i)
+      any |= attempt([&](Case& s) {
+        TensorRecipe& r = s.tensors()[i]->tensor;
+        if (r.is_plain()) return false;
+        r = r.plain();
+        return true;
+      });
+    std::set<std::int64_t> sizes;
+    for (const Given* g : c.tensors()) sizes.insert(g->tensor.shape.begin(), g->tensor.shape.end());
+    for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
+      bool found = false;
+      for (std::int64_t to = 1; to < *size && !found; ++to)
+        for (const bool last : {false, true})
+          found = found || attempt([&](Case& s) {
+                    for (Given* g : s.tensors()) {
+                      std::vector<std::int64_t> smaller = g->tensor.shape;
+                      std::replace(smaller.begin(), smaller.end(), *size, to);
+                      g->tensor = g->tensor.cut(smaller, last);
+                    }
+                    return true;
+                  });
+      any |= found;
+    }
+    for (std::size_t i = 0; i < c.tensors().size(); ++i) {
+      for (std::size_t d = 0; d < c.tensors()[i]->tensor.shape.size(); ++d)
+        for (const bool last : {false, true})
+          any |= attempt([&](Case& s) {
+            TensorRecipe& r = s.tensors()[i]->tensor;
+            if (d >= r.shape.size() || r.shape[d] < 2) return false;
+            std::vector<std::int64_t> smaller = r.shape;
+            smaller[d] = 1;
+            r = r.cut(smaller, last);
+            return true;
+          });
+      any |= attempt([&](Case& s) {  // a dimension less
+        TensorRecipe& r = s.tensors()[i]->tensor;
+        const auto one = std::find(r.shape.begin(), r.shape.end(), 1);
+        if (one == r.shape.end() || !r.is_plain()) return false;
+        r.shape.erase(one);
+        return true;
+      });
+    }
+    any |= attempt([](Case& s) {  // a dimension less of all
+      bool changed = false;
+      for (Given* g : s.tensors()) {
+        TensorRecipe& r = g->tensor;
+        if (r.shape.empty() || r.shape[0] != 1 || !r.is_plain()) continue;
+        r.shape.erase(r.shape.begin());
+        changed = true;
+      }
+      return changed;
+    });
+    any |= attempt([](Case& s) {  // float32 in place of others like it
+      bool changed = false;
+      for (Given* g : s.tensors()) {
+        TensorRecipe& r = g->tensor;
+        const bool other = at::isComplexType(r.dtype) || (at::isFloatingType(r.dtype) && r.dtype != at::kFloat);
+        if (!other) continue;
+        r.dtype = at::kFloat;
+        r.imaginary.clear();
+        changed = true;
+      }
+      return changed;
+    });
+    any |= attempt([](Case& s) {
+      bool changed = false;
+      for (std::size_t& choice : s.choices) changed |= std::exchange(choice, 0) != 0;
+      return changed;
+    });
+    for (std::size_t i = 0; i < c.given.size(); ++i) {
+      if (c.given[i].kind != Given::Kind::immediate) continue;
+      const auto simpler = [&](Argument value) {
+        return attempt([&](Case& s) {
+          if (i >= s.given.size() || s.given[i].value == value) return false;
+          s.given[i].value = value;
+          return true;
+        });
+      };
+      const Argument now = c.given[i].value;
+      if (now.kind() == Argument::Kind::real && now.real() != 1 && now.real() != 2) any |= simpler(1.0) || simpler(2.0);
+      if (now.kind() == Argument::Kind::boolean && now.boolean()) any |= simpler(false);
+    }
+    // Elements: all ones, then one by one.
+    for (std::size_t i = 0; i < c.tensors().size(); ++i) {
+      const auto with = [&](std::size_t from, std::size_t to, double value) {
+        return attempt([&](Case& s) {
+          if (i >= s.tensors().size()) return false;
+          std::vector<double>& values = s.tensors()[i]->tensor.values;
+          bool changed = false;
+          for (std::size_t k = from; k < std::min(to, values.size()); ++k) {
+            if (TensorRecipe::is_same(values[k], value)) continue;
+            if (value != 1 && values[k] == 1) continue;  // simple enough
+            values[k] = value;
+            changed = true;
+          }
+          return changed;
+        });
+      };
+      const std::size_t n = c.tensors()[i]->tensor.values.size();
+      if (with(0, n, 1) || with(0, n, 0)) {
+        any = true;
+        continue;
+      }
+      for (std::size_t k = 0; k < n && k < 16; ++k) {
+        const double value = c.tensors()[i]->tensor.values[k];
+        if (value == 1 || value == 0) continue;
+        any |= with(k, k + 1, 1) || with(k, k + 1, 0);
+        if (std::isfinite(value) && value != std::round(value)) any |= with(k, k + 1, std::round(value));
+      }
+    }
+    return any;
+  }
+
+  /// Constants become inputs, so that the function is one that stands alone.
+  static std::string function_of(const Graph& from, const std::string& name, std::vector<std::string>& inputs) {
+    Graph graph(from);
+    std::map<std::string, Node*> placed;
+    Node* first = nullptr;  // behind the inputs
+    for (Node* node : graph.nodes().snapshot()) {
+      if (!first && node->opcode() != Opcode::placeholder) first = node;
+      if (node->opcode() != Opcode::get_attr) continue;
+      const std::string target = node->target();
+      Node*& place = placed[target];
+      if (!place) {
+        const InsertPoint point = graph.inserting_before(first);
+        place = graph.placeholder(target);
+        place->swap_names(*node);
+      }
+      node->replace_all_uses_with(place);
+      if (node == first) first = node->next();
+      graph.erase_node(node);
+    }
+    inputs.clear();
+    for (const Node* node : graph.nodes())
+      if (node->opcode() == Opcode::placeholder) inputs.push_back(node->target());
+    struct NoOwner final : Owner {
+      const AttributeInfo* find_attribute(std::string_view) const override { return nullptr; }
+      const ModuleInfo* find_module(std::string_view) const override { return nullptr; }
+      std::vector<const ModuleInfo*> leaf_modules() const override { return {}; }
+    };
+    std::string text = forward_code(graph, NoOwner(), {.release_values = false, .nest_expressions = true});
+    if (const auto at = text.find(" forward("); at != text.npos) text.replace(at, 9, " " + name + "(");
+    if (text.empty() || text.back() != '\n') text += '\n';
+    return text;
+  }
+  static std::string in_comment(std::string text) {
+    for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos && at + 1 < text.size(); at += 4)
+      text.replace(at, 1, "\n// ");
+    return "// " + text;
+  }
+  std::string code_of(const Outcome& o) const {
+    std::string text = "// rule \"" + std::string(rule_.name) + "\": " + in_comment(o.difference).substr(3) + "\n";
+    std::vector<std::string> to_pattern, to_replacement;
+    const auto written = [](const Graph& graph, const std::string& name, std::vector<std::string>& inputs) {
+      try {
+        return function_of(graph, name, inputs);
+      } catch (const Error& fault) {
+        return in_comment(name + ", which has no C++ form: " + fxx::to_string(graph)) + "\n";
+      }
+    };
+    text += written(o.pattern->graph, "pattern", to_pattern);
+    if (o.replacement) text += written(*o.replacement, "replacement", to_replacement);
+    for (const CaseGraph::Named& one : o.pattern->named())
+      text += "const torch::Tensor " + one.name + " = " + one.recipe.code() + ";\n";
+    const auto call = [](const std::string& function, const std::vector<std::string>& inputs) {
+      std::string list;
+      for (const std::string& input : inputs) list += (list.empty() ? "" : ", ") + input;
+      return "std::cout << " + function + "(" + list + ") << std::endl;\n";
+    };
+    text += call("pattern", to_pattern);
+    if (o.replacement) text += call("replacement", to_replacement);
+    return text;
+  }
+
+  const RuleToVerify& rule_;
+  const VerifyOptions& options_;
+  const VerifyInputs* own_ = nullptr;
+  VerifyReport::Rule report_;
+  Trial trial_;
+  const std::vector<std::uint64_t>* parent_ = nullptr;
+  std::vector<std::vector<std::uint64_t>> parents_;
+  std::vector<std::vector<std::int64_t>> shapes_;  // of the trial's tensors so far
+};
+
+FXX_INLINE VerifyReport verify_rules(std::span<const RuleToVerify> rules, const VerifyOptions& options) {
+  struct Silence final : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  } silence;
+  const c10::WarningUtils::WarningHandlerGuard no_warnings(&silence);
+  const at::NoGradGuard no_grad;
+  VerifyReport report;
+  try {
+    for (const RuleToVerify& rule : rules) report.rules.push_back(RuleVerifier(rule, options).run());
+  } catch (const FaultOfInputs& own) {
+    std::rethrow_exception(own.fault);
+  }
+  return report;
+}
+
+}  // namespace detail
+
+FXX_INLINE bool VerifyReport::ok() const {
+  return std::all_of(rules.begin(), rules.end(), [](const Rule& r) { return r.verified(); });
+}
+FXX_INLINE const VerifyReport::Rule* VerifyReport::find(std::string_view rule) const {
+  const auto found = std::find_if(rules.begin(), rules.end(), [&](const Rule& r) { return r.name == rule; });
+  return found == rules.end() ? nullptr : &*found;
+}
+FXX_INLINE std::string VerifyReport::to_string() const {
+  std::string text;
+  std::size_t verified = 0;
+  for (const Rule& r : rules) {
+    verified += r.verified();
+    text += r.name + ": " +
+            (!r.difference.empty() ? "WRONG: " + r.difference
+             : r.enough            ? "verified"
+                                   : "NOT VERIFIED, too few cases") +
+            " (" + std::to_string(r.tried) + " tried, ran " + std::to_string(r.ran) + ", fired " +
+            std::to_string(r.fired) + ", compared " + std::to_string(r.compared) + ")\n" + r.counter_example;
+  }
+  return text + std::to_string(verified) + " of " + std::to_string(rules.size()) + " rules verified\n";
+}
+FXX_INLINE void VerifyReport::check() const {
+  for (const Rule& r : rules)
+    if (!r.difference.empty())
+      throw RuleError(ErrorId::rule_wrong, "verify: rule '" + r.name + "' is wrong: " + r.difference +
+                                               "; correct its replacement or its guard. The case as C++:\n" +
+                                               r.counter_example);
+  for (const Rule& r : rules)
+    if (!r.enough)
+      throw RuleError(ErrorId::rule_not_verified,
+                      "verify: rule '" + r.name + "' fired on " + std::to_string(r.fired) + " of " +
+                          std::to_string(r.tried) + " inputs, on " + std::to_string(r.ran) +
+                          " of which its pattern ran; too few to say that it is right. Give it inputs that suit it: "
+                          "VerifyOptions::inputs");
+}
+
+}  // namespace fxx::inline FXX_ABI

@@ -1,0 +1,235 @@
+// Rules checked by running: the shipped ones hold, wrong ones are caught, and what was not shown is not claimed.
+#include "fxx/torch/verify_rules.hpp"
+
+#include "../support.hpp"
+#include "fxx/rules/activations.hpp"
+#include "fxx/rules/attention.hpp"
+#include "fxx/rules/inference.hpp"
+#include "fxx/rules/merge_linear.hpp"
+#include "fxx/rules/reroll.hpp"
+
+// LibTorch's logging has macros of these names, which end the program where doctest's fail a test.
+#undef CHECK
+#undef CHECK_EQ
+#undef CHECK_NE
+#undef CHECK_LT
+#undef CHECK_LE
+#undef CHECK_GT
+#undef CHECK_GE
+#include <doctest/doctest.h>
+
+using namespace fxx;
+using namespace fxx::test;
+using namespace fxx::pattern;
+
+namespace {
+
+bool says(const std::string& text, std::string_view words) { return text.find(words) != text.npos; }
+
+/// The shipped laws: every rule is verified, on inputs of every kind.
+void all_hold(const VerifyReport& report) {
+  for (const VerifyReport::Rule& r : report.rules) {
+    CAPTURE(r.name);
+    CAPTURE(r.counter_example);
+    CHECK(r.difference == "");
+    CHECK(r.verified());
+    CHECK(r.compared >= 100);
+    for (const char* what : {"float32", "float64", "not contiguous", "gradients"}) {
+      CAPTURE(what);
+      CHECK(r.seen.contains(what));
+    }
+  }
+  CHECK(report.ok());
+  CHECK_NOTHROW(report.check());
+}
+const VerifyOptions shipped = {.gradients = true, .cases = 100};
+
+/// The one rule of a report, which is wrong.
+VerifyReport::Rule refuted(const VerifyReport& report) {
+  REQUIRE(report.rules.size() == 1);
+  CAPTURE(report.to_string());
+  CHECK_FALSE(report.ok());
+  CHECK(report.rules[0].difference != "");
+  CHECK(says(report.to_string(), ": WRONG: " + report.rules[0].difference));
+  CHECK(says(report.to_string(), report.rules[0].counter_example));
+  CHECK(says(report.to_string(), "0 of 1 rules verified\n"));
+  return report.rules[0];
+}
+constexpr auto of_floats = [](const Match& m) { return rules::may_be_floating(m[x]); };
+
+}  // namespace
+
+TEST_CASE("the shipped activations hold") { all_hold(verify(rules::activations, shipped)); }
+TEST_CASE("re-rolled operators hold") { all_hold(verify(rules::reroll, shipped)); }
+TEST_CASE("merged linears hold") {
+  VerifyOptions options = shipped;
+  options.moderate = true;
+  all_hold(verify(rules::merge_linear, options));
+}
+TEST_CASE("folded batch norms, dropout and identity hold where numbers do not overflow") {
+  VerifyOptions options = shipped;
+  options.finite_only = options.moderate = true;
+  all_hold(verify(rules::inference, options));
+}
+TEST_CASE("attention holds where the written form gives numbers and does not overflow") {
+  VerifyOptions options = shipped;
+  options.finite_only = options.moderate = true;
+  all_hold(verify(rules::attention, options));
+}
+
+TEST_CASE("a law that holds for numbers is refuted by what is none") {
+  const auto wrong = rule<"nothing">(mul(x, 0_c) >> zeros_like(x), of_floats);
+  const VerifyReport::Rule r = refuted(verify(wrong));
+  CHECK(says(r.difference, "the pattern gives nan, the replacement 0.0"));
+  CHECK((says(r.counter_example, "NAN") || says(r.counter_example, "INFINITY")));
+  CHECK(verify(wrong, {.finite_only = true}).ok());
+}
+
+TEST_CASE("a law of floating-point numbers is refuted by integers") {
+  // 0.0 makes floating-point numbers of integers.
+  const auto wrong = rule<"plus nothing">(add(x, 0_c) >> x);
+  const VerifyReport::Rule r = refuted(verify(wrong));
+  CHECK(says(r.difference, "dtype: the pattern gives "));
+  CHECK(verify(rule<"plus nothing">(add(x, 0_c) >> x, of_floats)).ok());
+
+  const auto quotients = rule<"quotients">(add(div(x, z), div(y, z)) >> div(add(x, y), z));
+  const VerifyReport::Rule wraps = refuted(verify(quotients, {.finite_only = true, .moderate = true}));
+  CHECK((says(wraps.counter_example, "torch::kByte") || says(wraps.counter_example, "torch::kBool") ||
+         says(wraps.counter_example, "torch::kInt")));
+}
+
+TEST_CASE("a law of equal shapes is refuted by a broadcast") {
+  const auto wrong = rule<"absorbed">(maximum(x, minimum(x, y)) >> x);
+  const VerifyReport::Rule r = refuted(verify(wrong, {.finite_only = true}));
+  CHECK((says(r.difference, "shape: the pattern gives [") || says(r.difference, "dtype: ")));
+  const auto of_equal_shapes = [](const Match& m) {
+    const TensorMeta *a = m.node(x)->tensor_meta(), *b = m.node(y)->tensor_meta();
+    return a && b && a->shape == b->shape && a->dtype == b->dtype;
+  };
+  CHECK(verify(rule<"absorbed">(maximum(x, minimum(x, y)) >> x, of_equal_shapes), {.finite_only = true}).ok());
+}
+
+TEST_CASE("a law of contiguous tensors is refuted by a view with other strides") {
+  constexpr auto size = value<"size">;
+  const VerifyReport::Rule r = refuted(verify(rule<"view">(reshape(x, size) >> view(x, size))));
+  CHECK(says(r.difference, "the pattern runs, the replacement throws: view size is not compatible"));
+  CHECK(says(r.counter_example, ".as_strided({"));
+}
+
+TEST_CASE("a law of some elements is refuted by none, and a callable is run as in rewriting") {
+  const auto mean_by_sum = [](const Match& m) -> Argument {
+    const std::int64_t numel = m.node(x)->tensor_meta()->numel();
+    return m.call(ops::div_Scalar, {m.call(ops::sum, {m[x]}), numel > 0 ? numel : 1});
+  };
+  const VerifyReport::Rule r = refuted(verify(rule<"mean">(mean(x) >> mean_by_sum, [](const Match& m) {
+    return m.node(x)->tensor_meta()->dtype == Dtype::float32;  // a sum of others may overflow where the mean does not
+  })));
+  CHECK(r.difference == "the pattern gives nan, the replacement 0.0");
+  CHECK(says(r.counter_example, "= torch::empty({0"));
+}
+
+TEST_CASE("a law that forgets gradients is refuted by them alone") {
+  const auto wrong = rule<"constant">(relu(x) >> clamp_min(detach(x), 0_c));
+  CHECK(verify(wrong).ok());
+  const VerifyReport::Rule r = refuted(verify(wrong, {.gradients = true}));
+  CHECK(says(r.difference, "gradient of "));
+  CHECK(says(r.counter_example, "torch::detach(x)"));
+}
+
+TEST_CASE("what a rule writes to its inputs is compared") {
+  const VerifyReport::Rule r = refuted(verify(rule<"in place">(relu(x) >> relu_(x))));
+  CHECK(says(r.difference, "what is written to input 0: "));
+  CHECK(says(r.counter_example, "torch::relu_(x)"));
+}
+
+TEST_CASE("bits tell the two zeros apart, values do not") {
+  using Law = VerifyOptions::Law;
+  const auto law = rule<"plus nothing">(add(x, 0_c) >> x, of_floats);
+  CHECK(verify(law, {.law = Law::values}).ok());
+  const VerifyReport::Rule r = refuted(verify(law, {.law = Law::bits}));
+  CHECK(says(r.difference, "the pattern gives 0.0, the replacement -0.0"));
+}
+
+TEST_CASE("rounding is told from another law") {
+  constexpr auto sixth = 0.16666666666666666_c;
+  CHECK(verify(rule<"sixth">(div(x, 6_c) >> mul(x, sixth), of_floats)).ok());
+  CHECK_FALSE(verify(rule<"sixth">(div(x, 6_c) >> mul(x, sixth), of_floats), {.law = VerifyOptions::Law::values}).ok());
+  CHECK_FALSE(verify(rule<"a sixth, nearly">(div(x, 6_c) >> mul(x, 0.1666667_c), of_floats)).ok());
+}
+
+TEST_CASE("strides are compared when they matter") {
+  const auto law = rule<"contiguous">(contiguous(x) >> x);
+  CHECK(verify(law).ok());
+  const VerifyReport::Rule r = refuted(verify(law, {.strides = true}));
+  CHECK(says(r.difference, "strides: the pattern gives ["));
+}
+
+TEST_CASE("a guard or a callable that throws makes the rule wrong") {
+  const auto bound =
+      rule<"bias">(linear(x, w, b) >> linear(x, w), [](const Match& m) { return m.node(b)->name() == ""; });
+  CHECK(says(refuted(verify(bound)).difference, "the rule throws: fxx::"));
+}
+
+TEST_CASE("counter-examples are small, and C++ to paste") {
+  const VerifyReport::Rule r = refuted(verify(rule<"no relu">(relu(x) >> x)));
+  CAPTURE(r.counter_example);
+  CHECK(r.counter_example.starts_with("// rule \"no relu\": "));
+  CHECK(says(r.counter_example,
+             "torch::Tensor pattern(torch::Tensor x) {\n  return torch::relu(x);\n}\n"
+             "torch::Tensor replacement(torch::Tensor x) {\n  return x;\n}\n"
+             "const torch::Tensor x = torch::tensor(-"));
+  CHECK(r.counter_example.ends_with(
+      "std::cout << pattern(x) << std::endl;\nstd::cout << replacement(x) << std::endl;\n"));
+}
+
+TEST_CASE("a rule that hardly ever fires is not verified, and says so") {
+  const auto never = rule<"never">(relu(relu(x)) >> relu(x), [](const Match&) { return false; });
+  const VerifyReport report = verify(never, {.tries = 300});
+  REQUIRE(report.rules.size() == 1);
+  const VerifyReport::Rule& r = report.rules[0];
+  CHECK(r.difference == "");
+  CHECK(r.tried == 300);
+  CHECK(r.ran > 200);
+  CHECK(r.fired == 0);
+  CHECK_FALSE(r.verified());
+  CHECK_FALSE(report.ok());
+  CHECK(says(report.to_string(), "never: NOT VERIFIED, too few cases (300 tried, ran "));
+  const Fault fault = fault_of<RuleError>([&] { report.check(); });
+  CHECK(fault.id == 411);
+  CHECK(fault.says("rule 'never' fired on 0 of 300 inputs"));
+}
+
+TEST_CASE("check throws what was found") {
+  const VerifyReport report = verify(ruleset(rule<"right">(relu(relu(x)) >> relu(x)), rule<"no relu">(neg(x) >> x)));
+  REQUIRE(report.find("right"));
+  CHECK(report.find("right")->verified());
+  CHECK_FALSE(report.find("no relu")->verified());
+  CHECK(report.find("another") == nullptr);
+  const Fault fault = fault_of<RuleError>([&] { report.check(); });
+  CHECK(fault.id == 410);
+  CHECK(fault.says("rule 'no relu' is wrong: "));
+  CHECK(fault.says("return -x;"));
+  CHECK(says(report.to_string(), "1 of 2 rules verified\n"));
+}
+
+TEST_CASE("own inputs reach what random ones do not") {
+  const auto picky =
+      rule<"picky">(mul(x, s) >> mul(x, 12345.5_c), [](const Match& m) { return m[s].number() == 12345.5; });
+  CHECK_FALSE(verify(picky, {.tries = 500}).ok());
+  VerifyOptions options;
+  options.inputs["picky"] = [](std::string_view capture, VerifyRandom& random) -> std::optional<c10::IValue> {
+    if (capture != "s" || random.chance(10)) return std::nullopt;
+    return 12345.5;
+  };
+  CHECK(verify(picky, options).ok());
+  options.inputs["picky"] = [](std::string_view, VerifyRandom&) -> std::optional<c10::IValue> {
+    throw std::range_error("mine");
+  };
+  CHECK_THROWS_WITH_AS(verify(picky, options), "mine", std::range_error);
+}
+
+TEST_CASE("the same seed gives the same report, another seed other cases") {
+  const auto law = rule<"twice">(relu(relu(x)) >> relu(x));
+  CHECK(verify(law).rules[0].seen == verify(law).rules[0].seen);
+  CHECK(verify(law).rules[0].seen != verify(law, {.seed = 2}).rules[0].seen);
+}
