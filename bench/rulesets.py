@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the rule sets that the benchmarks run: N rules whose patterns have two to four operators of the table.
 
-usage: rulesets.py N    prints a header: bench::rules_N::rules and what applies them; of 100 rules, instances of each too
+usage: rulesets.py N    prints a header: bench::rules_N::rules and what applies them; for 100, instances of each too
 The same N gives the same rules, and smaller sets are parts of larger ones. As Python: `rules(N)`, for the peers.
 """
 

@@ -29,6 +29,7 @@ namespace fxx::inline FXX_ABI::rewrite {
 
 struct pattern_base {
   static constexpr bool mistaken = false;  // a mistake in it was reported already, so no later check speaks of it
+  static constexpr std::string_view keyword_name = {};  // of the parameter that it stands for, where that is said
 };
 template <class P>
 concept Pattern = std::is_base_of_v<pattern_base, P>;
@@ -132,9 +133,10 @@ template <fixed_string Name, class P>
 struct keyword : pattern_base {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = P::kind;
-  static constexpr std::string_view name = Name.view();
+  static constexpr std::string_view name = Name.view(), keyword_name = name;
   static constexpr int size = P::size;
   using pattern = P;
+  static constexpr void emit(Term*& out) { P::emit(out); }
 };
 template <class P>
 inline constexpr bool is_keyword = false;
@@ -142,25 +144,12 @@ template <fixed_string Name, class P>
 inline constexpr bool is_keyword<keyword<Name, P>> = true;
 
 namespace detail {
-/// What argument of the pattern stands for parameter `i`: its position among Args, or -1 for the default.
-template <class Tag, class... Args>
-constexpr int source_of(int i) {
-  int at = 0, found = -1;
-  const auto look = [&]<class A>() {
-    if constexpr (is_keyword<A>) {
-      if (info_of<Tag>.index_of(A::name) == i) found = at;
-    } else if (at == i) {
-      found = at;
-    }
-    ++at;
-  };
-  (look.template operator()<Args>(), ...);
+/// What argument of the pattern stands for parameter `i`: its position, or -1 for the default.
+constexpr int source_of(const Operator& op, const std::string_view* keywords, int count, int i) {
+  int found = -1;
+  for (int at = 0; at < count; ++at)
+    if (keywords[at].empty() ? at == i : op.index_of(keywords[at]) == i) found = at;
   return found;
-}
-template <class P>
-constexpr void emit_argument(Term*& out) {
-  if constexpr (is_keyword<P>) P::pattern::emit(out);
-  else P::emit(out);
 }
 }  // namespace detail
 
@@ -173,9 +162,10 @@ struct call : followed<call<Tag, Args...>> {
   static constexpr void emit(Term*& out) {
     constexpr const Operator& op = info_of<Tag>;
     *out++ = {.kind = kind, .children = std::uint8_t(op.arity()), .size = size, .id = op.id, .op = &op};
-    constexpr void (*emitters[])(Term*&) = {&detail::emit_argument<Args>..., nullptr};
+    constexpr void (*emitters[])(Term*&) = {&Args::emit..., nullptr};
+    constexpr std::string_view keywords[] = {Args::keyword_name..., {}};
     for (int i = 0; i < op.arity(); ++i) {
-      const int source = detail::source_of<Tag, Args...>(i);
+      const int source = detail::source_of(op, keywords, int(sizeof...(Args)), i);
       if (source >= 0) emitters[source](out);
       else *out++ = {.kind = Term::Kind::standard, .value = op.parameters[std::size_t(i)].standard};
     }
@@ -434,18 +424,14 @@ struct Selected {
   int overload = -1;
   Misfit misfit = Misfit::none;
 };
-template <class... Tags, class... Args>
-constexpr Selected select(std::type_identity<void (*)(Args...)>) {
-  constexpr Given args[] = {given<Args>()..., Given{}};
+// No templates: they would be instantiated for every call in every pattern.
+constexpr Selected select(const Operator* const* overloads, int overloads_count, const Given* args, int count) {
   Selected s;
-  int at = 0;
-  const auto look = [&]<class Tag>() {
-    const Misfit m = misfit(info_of<Tag>, args, int(sizeof...(Args)));
+  for (int at = 0; at < overloads_count; ++at) {
+    const Misfit m = misfit(*overloads[at], args, count);
     if (m == Misfit::none && s.overload < 0) s.overload = at;
     else if (s.misfit == Misfit::none || (m == Misfit::kind && s.misfit != Misfit::none)) s.misfit = m;
-    ++at;
-  };
-  (look.template operator()<Tags>(), ...);
+  }
   return s;
 }
 
@@ -470,7 +456,9 @@ consteval auto call_operator(Args...) {
   } else if constexpr ((Args::mistaken || ...)) {
     return mistake{};
   } else {
-    constexpr detail::Selected s = detail::select<Tags...>(std::type_identity<void (*)(Args...)>{});
+    constexpr const Operator* overloads[] = {&info_of<Tags>...};
+    constexpr detail::Given given[] = {detail::given<Args>()..., {}};
+    constexpr detail::Selected s = detail::select(overloads, int(sizeof...(Tags)), given, int(sizeof...(Args)));
     if constexpr (s.overload >= 0) {
       return call<typename detail::pick<s.overload, Tags...>::type, Args...>{};
     } else {
