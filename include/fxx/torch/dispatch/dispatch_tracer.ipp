@@ -89,8 +89,9 @@ class DispatchTracer::Implementation {
         constants_(owner),
         gradients_(records_gradients()) {
     refuse_modes();
+    attribute_storages_.reserve(owner.tensors().size());
     for (const ModuleOwner::Tensor& entry : owner.tensors())
-      if (entry.tensor.has_storage()) attribute_storages_.emplace(detail::storage_of(entry.tensor), entry.name);
+      if (entry.tensor.has_storage()) attribute_storages_.emplace(detail::storage_of(entry.tensor), &entry);
     previous_ = detail::current_tracer();
     detail::current_tracer() = this;
     autograd_.emplace();
@@ -459,10 +460,10 @@ class DispatchTracer::Implementation {
     const c10::StorageImpl* storage = detail::storage_of(tensor);
     if (const auto parameter = attribute_storages_.find(storage); storage && parameter != attribute_storages_.end()) {
       // Parameter::data() and the like: the same memory under a new handle.
-      const at::Tensor original = owner_.tensor(parameter->second);
+      const at::Tensor& original = parameter->second->tensor;
       if (original.sizes() == tensor.sizes() && original.strides() == tensor.strides() &&
           original.storage_offset() == tensor.storage_offset())
-        return found({detach(get_attr(parameter->second, tensor)), -1, true, true});
+        return found({detach(get_attr(parameter->second->name, tensor)), -1, true, true});
     }
     // Memory that the inputs do not reach may be a constant: torch::tensor({1, 2}) fills an empty tensor behind the
     // dispatcher.
@@ -682,7 +683,7 @@ class DispatchTracer::Implementation {
   bool stopped_ = false;
   std::unordered_map<const c10::TensorImpl*, Plain> plain_;
   std::unordered_map<const c10::StorageImpl*, TrackedMemory> storages_;
-  std::unordered_map<const c10::StorageImpl*, std::string> attribute_storages_;
+  std::unordered_map<const c10::StorageImpl*, const ModuleOwner::Tensor*> attribute_storages_;
   detail::FreshMemories fresh_;
   std::optional<detail::AutogradWatch> autograd_;
   detail::ElementSizes element_sizes_;
@@ -736,6 +737,7 @@ FXX_INLINE const std::vector<std::pair<Node*, Backtrace>>& DispatchTracer::place
 FXX_INLINE std::vector<const Node*> DispatchTracer::held() const { return implementation_->held(); }
 
 FXX_INLINE void write_stack_traces(std::span<const std::pair<Node*, Backtrace>> places) {
+  if (places.empty()) return;
   std::vector<const Backtrace*> backtraces;
   for (const auto& [node, where] : places) backtraces.push_back(&where);
   const std::vector<std::vector<Frame>> frames = user_frames(backtraces);

@@ -145,6 +145,7 @@ FXX_INLINE void refuse_baked(const std::vector<TraceReport::Size>& sizes) {
 /// Empty, or what to tell of sizes that elements decide.
 FXX_INLINE std::string sizes_of_elements(const Graph& graph, std::vector<TracedRead> reads) {
   std::erase_if(reads, [](const TracedRead& read) { return !read.from_values; });
+  if (reads.empty()) return {};
   const std::vector<TraceReport::Size> sizes = sizes_read(graph, graph, reads);
   if (sizes.empty()) return {};
   std::string list;
@@ -178,7 +179,7 @@ FXX_INLINE std::string unregistered_parameters(const Graph& graph, const TracedC
 }
 
 FXX_INLINE void refuse_registered(const TracedCode& code) {
-  if (!code.is_module) return;
+  if (!code.is_module || code.owner.knows_tensors_of(code.root)) return;
   const ModuleOwner now(code.root);
   for (const ModuleOwner::Tensor& entry : now.tensors())
     if (!code.owner.tensor(entry.name).is_same(entry.tensor))
