@@ -39,6 +39,7 @@ struct Recording {
   std::map<std::string, GraphModule::Attribute> constants;
   std::vector<TracedRead> reads;
   std::vector<std::pair<Node*, Backtrace>> places;
+  std::shared_ptr<const RecordedCalls> calls;
   std::string kept;     // "%sum, %view": values of the trace that the code holds on to
   bool seeded = false;  // the code gave the generator of random numbers another seed
 };

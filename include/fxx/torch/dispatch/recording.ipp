@@ -58,6 +58,7 @@ FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> 
                      "part before it; autograd goes through the GraphModule",
                      {{}, {}, traced_modules()});
   }
+  out.calls = tracer.calls();
   out.kept = list_held(tracer.held());
   out.seeded = seed_of_default_generator() != seed;
   tracer.stop();
@@ -105,7 +106,7 @@ FXX_INLINE ModuleState::~ModuleState() {
   const FakeScope real(false);
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
   for (Buffer& known : buffers_) {
-    const at::Tensor& buffer = known.tensor;
+    at::Tensor& buffer = known.tensor;
     at::Tensor& before = known.before;
     try {
       if (!before.defined()) {
