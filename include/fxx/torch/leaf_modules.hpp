@@ -55,6 +55,13 @@ std::string module_type_name(const torch::nn::Module& module);
 
 namespace detail {
 
+struct RegisteredParameters;
+/// Those of the module itself, undefined ones too.
+const torch::OrderedDict<std::string, at::Tensor>& registered_parameters(const torch::nn::Module& module);
+/// Is there a tensor in the module's operation that the module itself does not register? Describes nothing in words, so
+/// it takes a fraction of a microsecond.
+bool uses_unregistered(const torch::nn::Module& module);
+
 [[noreturn]] void throw_not_held(const c10::IValue& value, std::string_view type);
 /// A module that stands for a value which is no tensor: a graph that reads it gets the value.
 class HeldValue {

@@ -4,7 +4,7 @@
 #include <c10/util/Type.h>
 #include <torch/nn/modules.h>
 
-#include <map>
+#include <algorithm>
 #include <mutex>
 #include <typeindex>
 #include <unordered_map>
@@ -28,7 +28,8 @@ namespace enumtype = torch::enumtype;
 /// Fills a ModuleInfo: the operator with its parts, and the constructor's text.
 class Describer {
  public:
-  Describer(ModuleInfo& info, const TensorNames& names) : info_(info), names_(names) {}
+  /// Without `text` the constructor's stays empty.
+  Describer(ModuleInfo& info, const TensorNames& names, bool text = true) : info_(info), names_(names), text_(text) {}
 
   // --- the operator --------------------------------------------------------------------------------------------------
   Describer& operation(OperatorIndex index) {
@@ -59,6 +60,7 @@ class Describer {
   // --- the constructor -----------------------------------------------------------------------------------------------
   template <class... A>
   Describer& construct(const char* options, const A&... arguments) {
+    if (!text_) return *this;
     std::string list;
     ((list += (list.empty() ? "" : ", ") + text(arguments)), ...);
     info_.construct = options[0] ? std::string(options) + "(" + list + ")" : list;
@@ -76,7 +78,7 @@ class Describer {
   /// `.name(value)`, when it is not the default.
   template <class T, class D>
   Describer& with(const char* name, const T& value, const D& standard) {
-    if (text(value) != text(standard)) info_.construct += std::string(".") + name + "(" + text(value) + ")";
+    if (text_ && text(value) != text(standard)) info_.construct += std::string(".") + name + "(" + text(value) + ")";
     return *this;
   }
 
@@ -116,6 +118,7 @@ class Describer {
   }
   ModuleInfo& info_;
   const TensorNames& names_;
+  bool text_;
 };
 
 template <std::size_t D, class T>
@@ -778,7 +781,7 @@ class LeafTable {
   }
 
   std::mutex mutex_;
-  std::map<std::type_index, LeafEntry> entries_;
+  std::unordered_map<std::type_index, LeafEntry> entries_;
 };
 
 }  // namespace detail::leaf
@@ -831,6 +834,38 @@ FXX_INLINE ModuleInfo describe_module(const torch::nn::Module& module, const std
     info.construct_unknown = true;
   }
   return info;
+}
+
+/// Lets the registered parameters of a module be read, which named_parameters() copies into a dictionary.
+struct detail::RegisteredParameters : torch::nn::Module {
+  static const torch::OrderedDict<std::string, at::Tensor>& of(const torch::nn::Module& module) {
+    return module.*(&RegisteredParameters::parameters_);
+  }
+};
+FXX_INLINE const torch::OrderedDict<std::string, at::Tensor>& detail::registered_parameters(
+    const torch::nn::Module& module) {
+  return RegisteredParameters::of(module);
+}
+
+FXX_INLINE bool detail::uses_unregistered(const torch::nn::Module& module) {
+  const auto& parameters = registered_parameters(module);
+  if (parameters.is_empty()) return false;  // those that an operator may go without are registered, undefined
+  const leaf::LeafEntry* entry = leaf::LeafTable::instance().find(module);
+  if (!entry || !entry->describe) return false;
+  bool all = true;
+  const TensorNames look = [&](const at::Tensor& tensor) {
+    const auto is_tensor = [&](const at::Tensor& own) { return own.is_same(tensor); };
+    const auto registered = [&](const auto& item) { return item.value().is_same(tensor); };
+    if (all && std::none_of(parameters.begin(), parameters.end(), registered)) {
+      const std::vector<at::Tensor> buffers = module.buffers(false);
+      all = std::any_of(buffers.begin(), buffers.end(), is_tensor);
+    }
+    return std::string();
+  };
+  ModuleInfo info;
+  leaf::Describer describer(info, look, false);
+  entry->describe(module, describer);
+  return !all;
 }
 
 FXX_INLINE const ModuleCall& module_call_of(const torch::nn::Module& module) {

@@ -57,6 +57,11 @@ class ModuleOwner final : public Owner {
   /// `prefix`0, `prefix`1, ...: the first, from `next` on, that no tensor and no submodule has. `next` is then the
   /// number after it.
   std::string fresh_name(std::string_view prefix, std::size_t& next) const;
+  /// May a leaf module use tensors that are registered elsewhere (ModuleInfo::borrows)? Much cheaper than to describe
+  /// them all.
+  bool may_borrow() const;
+  /// Is every tensor that the module has now known, under that name?
+  bool knows_tensors_of(const torch::nn::Module& root) const;
   /// Every tensor under every name, parameters before buffers.
   const std::deque<Tensor>& tensors() const { return read_tensors(), tensors_; }
 
@@ -74,7 +79,10 @@ class ModuleOwner final : public Owner {
   Submodule* find(std::string_view name) const;
   /// Tensors and their names: the first time that one is asked for.
   void read_tensors() const;
-  void insert(const std::string& name, const at::Tensor& tensor, AttributeInfo::Kind kind) const;
+  void insert(std::string name, const at::Tensor& tensor, AttributeInfo::Kind kind) const;
+  /// `f(module, tensor, own, kind)` for each that is defined, parameters before buffers; `module` is null for the root.
+  template <class F>
+  void for_each_tensor(F&& f) const;
 
   std::string class_name_, root_name_;
   const torch::nn::Module* root_;  // compared, never followed

@@ -27,21 +27,46 @@ FXX_INLINE ModuleOwner::ModuleOwner(const torch::nn::Module& root, std::string c
 
 FXX_INLINE void ModuleOwner::read_tensors() const {
   std::call_once(read_, [this] {
-    for (const auto kind : {AttributeInfo::Kind::parameter, AttributeInfo::Kind::buffer}) {
-      for (const auto& [name, tensor, own] : root_tensors_)
-        if (own == kind) insert(name, tensor, kind);
-      for (const Submodule& submodule : modules_) {
-        const bool parameters = kind == AttributeInfo::Kind::parameter;
-        const auto own =
-            parameters ? submodule.module->named_parameters(false) : submodule.module->named_buffers(false);
-        for (const auto& item : own) insert(submodule.name + "." + item.key(), item.value(), kind);
-      }
-    }
+    for_each_tensor([this](const Submodule* submodule, const std::string& own, const at::Tensor& tensor, auto kind) {
+      insert(submodule ? submodule->name + "." + own : own, tensor, kind);
+    });
   });
 }
-FXX_INLINE void ModuleOwner::insert(const std::string& name, const at::Tensor& tensor, AttributeInfo::Kind kind) const {
+template <class F>
+void ModuleOwner::for_each_tensor(F&& f) const {
+  for (const auto kind : {AttributeInfo::Kind::parameter, AttributeInfo::Kind::buffer}) {
+    for (const auto& [own, tensor, of_kind] : root_tensors_)
+      if (of_kind == kind && tensor.defined()) f(nullptr, own, tensor, kind);
+    for (const Submodule& submodule : modules_) {
+      const auto each = [&](const auto& items) {
+        for (const auto& item : items)
+          if (item.value().defined()) f(&submodule, item.key(), item.value(), kind);
+      };
+      if (kind == AttributeInfo::Kind::parameter) each(detail::registered_parameters(*submodule.module));
+      else each(submodule.module->named_buffers(false));
+    }
+  }
+}
+FXX_INLINE bool ModuleOwner::knows_tensors_of(const torch::nn::Module& root) const {
+  read_tensors();
+  const ModuleOwner now(root, class_name_);
+  // In the same order, nearly always.
+  bool same = true;
+  auto known = tensors_.begin();
+  now.for_each_tensor([&](const Submodule* submodule, const std::string& own, const at::Tensor& tensor, auto) {
+    const std::size_t path = submodule ? submodule->name.size() + 1 : 0;
+    same = same && known != tensors_.end() && known->tensor.is_same(tensor) &&
+           known->name.size() == path + own.size() && known->name.ends_with(own) &&
+           (!submodule || known->name.starts_with(submodule->name));
+    if (same) ++known;
+  });
+  if (same) return true;
+  return std::all_of(now.tensors().begin(), now.tensors().end(),
+                     [&](const Tensor& entry) { return tensor(entry.name).is_same(entry.tensor); });
+}
+FXX_INLINE void ModuleOwner::insert(std::string name, const at::Tensor& tensor, AttributeInfo::Kind kind) const {
   if (!tensor.defined()) return;
-  const Tensor& entry = tensors_.emplace_back(Tensor{name, tensor, kind});
+  const Tensor& entry = tensors_.emplace_back(Tensor{std::move(name), tensor, kind});
   by_name_.emplace(entry.name, &entry);
   by_tensor_.emplace(tensor.unsafeGetTensorImpl(), &entry);
 }
@@ -123,6 +148,11 @@ FXX_INLINE const std::string* ModuleOwner::name_of(const torch::nn::Module* modu
   if (module == root_) return &root_name_;
   const auto found = by_module_.find(module);
   return found == by_module_.end() ? nullptr : &found->second->name;
+}
+FXX_INLINE bool ModuleOwner::may_borrow() const {
+  return std::any_of(modules_.begin(), modules_.end(), [](const Submodule& submodule) {
+    return submodule.first && detail::uses_unregistered(*submodule.module);
+  });
 }
 FXX_INLINE std::string ModuleOwner::fresh_name(std::string_view prefix, std::size_t& next) const {
   std::string name;

@@ -55,7 +55,7 @@ FXX_INLINE const torch::nn::Module& function_root() {
 }
 
 FXX_INLINE std::shared_ptr<GraphModule> graph_module_of(const ModuleTracer& tracer, Graph graph, bool training) {
-  expand_borrowing_modules(graph, tracer.owner());
+  if (tracer.owner().may_borrow()) expand_borrowing_modules(graph, tracer.owner());
   return std::make_shared<GraphModule>(tracer.owner(), training, std::move(graph), tracer.constants());
 }
 

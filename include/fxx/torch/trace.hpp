@@ -5,7 +5,7 @@
 // fake, without autograd. Sizes that C++ reads become constants, but for those declared dynamic. Data-dependent control
 // flow raises TraceError with the user's function.
 // Cost: heavy (torch/nn/module.h, ATen/core/dispatch/Dispatcher.h); tracing costs about 2 us a node on top of running
-// it, a module's twice that (TraceOptions::training_flags). After torch.fx experimental/proxy_tensor.py make_fx, 2.13.
+// it, a module's a fifth more (TraceOptions::training_flags). After torch.fx experimental/proxy_tensor.py make_fx, 2.13.
 #pragma once
 
 #include <concepts>

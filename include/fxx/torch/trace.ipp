@@ -147,11 +147,12 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   const TracedCode code{root, is_module, owner, run, names};
   const bool watch = options.strict || options.report;
   const bool is_dynamic = !options.dynamic.empty();
-  Recording recorded =
-      is_dynamic
-          ? record_dynamic(code, inputs, options, report)
-          : record_run(code, inputs,
-                       {.places = options.record_stack_traces, .reads = watch, .freeze_random = options.freeze_random});
+  Recording recorded = is_dynamic ? record_dynamic(code, inputs, options, report)
+                                  : record_run(code, inputs,
+                                               {.places = options.record_stack_traces,
+                                                .reads = watch,
+                                                .calls = code.is_module && options.training_flags,
+                                                .freeze_random = options.freeze_random});
   write_stack_traces(recorded.places);
   Graph& graph = recorded.graph;
   std::optional<FurtherRuns> runs;
@@ -159,6 +160,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   if (!is_dynamic) {
     refuse_registered(code);
     report.notes = notes_of(code, graph, recorded, options, runs ? &*runs : nullptr);
+    recorded.calls.reset();
     if (watch) report.sizes = sizes_read(graph, graph, recorded.reads);
     if (options.strict) add_probed_sizes(code, inputs, graph, recorded, options, report.sizes);
   }

@@ -37,10 +37,10 @@ struct TraceOptions {
   /// Turns operators back into calls of the leaf modules whose parameters they use.
   bool leaf_modules = true;
   /// Tells of code that asks whether it trains, and lets dropout follow the training flag of its module, which the
-  /// operator does not name. A module runs once more for that, in the other mode and with fake tensors, and several
-  /// times when it calls dropout; what this does to flags, buffers and random numbers is undone. Nobody else may use
-  /// the module meanwhile. Where the module cannot be told, the flag stays as it is, and a warning, or `report`, says
-  /// so.
+  /// operator does not name. A module runs once more for that, in the other mode, where its operators are compared and
+  /// not computed; with fake tensors where that cannot tell, and several times when it calls dropout. What this does to
+  /// flags, buffers and random numbers is undone. Nobody else may use the module meanwhile. Where the module cannot be
+  /// told, the flag stays as it is, and a warning, or `report`, says so.
   bool training_flags = true;
   /// Tensors of random numbers that are made of no other tensor (torch::randn({3, 4})) become constants, as torch.fx
   /// has them; else they are drawn in every run, as the code does.

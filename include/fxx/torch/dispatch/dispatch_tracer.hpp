@@ -18,10 +18,15 @@
 
 namespace fxx::inline FXX_ABI {
 
+namespace detail {
+class RecordedCalls;
+}
+
 /// What a DispatchTracer notes besides the operators, a backtrace of 2 us each, and what it leaves out.
 struct RecordOptions {
   bool places = false;         // where each node was made
   bool reads = false;          // sizes that C++ asked traced tensors for
+  bool calls = false;          // what a replay needs, 0.1 us each (torch/dispatch/replay.hpp)
   bool freeze_random = false;  // tensors of random numbers that are made of no other tensor become constants
 };
 
@@ -47,6 +52,8 @@ class DispatchTracer {
   const std::vector<detail::TracedRead>& reads() const;
   /// Where the nodes were made, if asked for: what Node::source() does not tell.
   const std::vector<std::pair<Node*, Backtrace>>& places() const;
+  /// To be asked after the run; null when nobody asked for it.
+  std::shared_ptr<const detail::RecordedCalls> calls() const;
   /// What the code keeps beyond its results, the latest first. To be asked when these are gone, before stop().
   std::vector<const Node*> held() const;
 

@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/DimVector.h>
 #include <torch/library.h>
 
 // after the tensor's own header
@@ -26,7 +27,9 @@
 #include "fxx/torch/dispatch/element_sizes.hpp"
 #include "fxx/torch/dispatch/fresh_memory.hpp"
 #include "fxx/torch/dispatch/met_constants.hpp"
+#include "fxx/torch/dispatch/recorded_calls.hpp"
 #include "fxx/torch/dispatch/refused_modes.hpp"
+#include "fxx/torch/dispatch/training_flags.hpp"
 #include "fxx/torch/execute.hpp"
 #include "fxx/torch/shape_rules.hpp"
 #include "fxx/torch/values.hpp"
@@ -37,10 +40,6 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-FXX_INLINE DispatchTracer::Implementation*& current_tracer() {
-  thread_local DispatchTracer::Implementation* tracer = nullptr;
-  return tracer;
-}
 FXX_INLINE void trace_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
 /// The fallback is registered once per process, when the first trace starts.
@@ -74,10 +73,11 @@ void replace_traced(c10::IValue& value, F&& open) {
 
 }  // namespace detail
 
-class DispatchTracer::Implementation {
+class DispatchTracer::Implementation final : public detail::OperatorCalls {
   using TracedTensor = detail::TracedTensor;
   using Value = detail::TracedValue;
   using BufferWatch = detail::BufferWatch;
+  using OperatorCalls = detail::OperatorCalls;
 
  public:
   Implementation(Graph& graph, const ModuleOwner& owner, RecordOptions options)
@@ -89,10 +89,14 @@ class DispatchTracer::Implementation {
         constants_(owner),
         gradients_(records_gradients()) {
     refuse_modes();
+    if (options.calls) calls_ = std::make_shared<detail::RecordedCalls>();
+    if (options.calls && options.freeze_random) calls_->refuse();
+    attribute_storages_.reserve(owner.tensors().size());
     for (const ModuleOwner::Tensor& entry : owner.tensors())
-      if (entry.tensor.has_storage()) attribute_storages_.emplace(detail::storage_of(entry.tensor), entry.name);
-    previous_ = detail::current_tracer();
-    detail::current_tracer() = this;
+      if (entry.tensor.has_storage()) attribute_storages_.emplace(detail::storage_of(entry.tensor), &entry);
+    previous_ = detail::current_calls();
+    if (previous_) previous_->meets_trace();
+    detail::current_calls() = this;
     autograd_.emplace();
     include_.emplace(detail::trace_key);
   }
@@ -101,7 +105,7 @@ class DispatchTracer::Implementation {
   void stop() {
     if (stopped_) return;
     stopped_ = true;
-    detail::current_tracer() = previous_;
+    detail::current_calls() = previous_;
     include_.reset();  // it puts all keys of the thread back
     autograd_.reset();
     state_->release();
@@ -131,6 +135,7 @@ class DispatchTracer::Implementation {
                        "trace: input '" + name + "' has the layout " + c10::str(detail::bare(tensor).layout()) +
                            ", and only strided tensors can be inputs. Pass its parts, and make it in forward",
                        here());
+    if (calls_) calls_->input(proxy.node(), tensor);
     // A handle of its own for every input: the same tensor given twice stays two inputs.
     return wrap(alias_of(tensor), {proxy.node(), -1, true});
   }
@@ -163,7 +168,10 @@ class DispatchTracer::Implementation {
     return to_argument(value, Type{});
   }
 
-  void record(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
+  void meets_trace() override {
+    if (calls_) calls_->refuse();
+  }
+  void record(const c10::OperatorHandle& handle, torch::jit::Stack& stack) override {
     refuse_foreign();
     const Operator& op = operator_of(handle);
     const Running running(*this, op);
@@ -195,7 +203,14 @@ class DispatchTracer::Implementation {
     Backtrace where;
     if (options_.places) where = Backtrace::capture(2);
 
+    std::vector<std::pair<c10::DimVector, c10::DimVector>> before;  // sizes that it may change in place
+    if (calls_ && op.mutates)
+      for (const Given& given : call.given) before.emplace_back(given.inner.sizes(), given.inner.strides());
     run(handle, stack, call);
+    for (std::size_t i = 0; i < before.size(); ++i)
+      if (const at::Tensor& now = call.given[i].inner;
+          now.sizes() != before[i].first || now.strides() != before[i].second)
+        calls_->refuse();
     // Known to the graph when somebody uses it, as a constant.
     if (options_.freeze_random && has(op.traits, Trait::random) && call.given.empty()) return;
 
@@ -213,6 +228,8 @@ class DispatchTracer::Implementation {
     Node* node = tracer_.create_node(CallFunction{&op}, std::span<const Argument>(all.data(), written), kwargs);
     if (call.modules) node->set_module_stack(*call.modules);
     if (options_.places) places_.emplace_back(node, where);
+    if (calls_) calls_->call(node, call.detached, op.returns.size() == 1 && op.returns[0].type.list);
+    if (calls_ && call.gives_fresh) calls_->refuse();
     int item = op.returns.size() > 1 ? 0 : -1;
     for (std::size_t at = stack.size() - handle.schema().returns().size(); at < stack.size(); ++at) {
       c10::IValue& result = stack[at];
@@ -226,12 +243,18 @@ class DispatchTracer::Implementation {
           if (item < 0) node->set_tensor_meta(tensor_meta_of(detail::bare(result.toTensor())));
           result = traced_result(result.toTensor(), value_of(call, node, item), call);
         }
+        if (calls_) note_result(result.toTensor(), call);
       } else if (result.isTensorList()) {
         int k = 0;
         c10::List<at::Tensor> list;
         for (const at::Tensor& tensor : result.toTensorVector())
           list.push_back(traced_result(tensor, value_of(call, node, k++), call));
+        if (calls_ && op.returns.size() > 1) calls_->refuse();
+        if (calls_)
+          for (const at::Tensor& tensor : list) note_result(tensor, call);
         result = std::move(list);
+      } else if (calls_) {
+        calls_->refuse();
       }
       if (item >= 0) ++item;
     }
@@ -242,6 +265,15 @@ class DispatchTracer::Implementation {
   const std::vector<detail::TracedRead>& reads() const { return state_->reads(); }
   const std::vector<std::pair<Node*, Backtrace>>& places() const { return places_; }
   std::vector<const Node*> held() const { return state_->held(); }
+  /// Null when nobody asked for them.
+  std::shared_ptr<detail::RecordedCalls> calls() {
+    if (!calls_) return nullptr;
+    if (!detached_.empty()) calls_->refuse();
+    // Those that were copied may hold other values by now.
+    for (const auto& [name, tensor] : constants_.all())
+      if (!calls_->has_met(tensor)) calls_->refuse();
+    return calls_;
+  }
 
  private:
   using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
@@ -406,6 +438,13 @@ class DispatchTracer::Implementation {
     if (call.gives_fresh && tensor.numel() > 0) note_fresh(tensor, value.node, call.copies_filled);
     return wrap(tensor, value);
   }
+  void note_result(const at::Tensor& result, const Call& call) {
+    if (call.op.mutates)
+      for (std::size_t i = 0; i < call.given.size(); ++i)
+        if (call.given[i].passed.is_same(result)) return calls_->gives_back(i);
+    const TracedTensor* t = own(result);
+    calls_->gives(t ? t->inner() : result);
+  }
   /// Memory that the trace knows already is not fresh, whatever operator returned it.
   void note_fresh(const at::Tensor& tensor, Node* node, bool copied) {
     const c10::StorageImpl* storage = detail::storage_of(tensor);
@@ -446,6 +485,7 @@ class DispatchTracer::Implementation {
     refuse_transformed(tensor);
     const auto found = [&](Value value) {
       plain_.insert_or_assign(tensor.unsafeGetTensorImpl(), Plain{value, tensor});
+      if (calls_) calls_->meet(tensor, value.node);
       track(tensor, value);
       return value;
     };
@@ -459,10 +499,10 @@ class DispatchTracer::Implementation {
     const c10::StorageImpl* storage = detail::storage_of(tensor);
     if (const auto parameter = attribute_storages_.find(storage); storage && parameter != attribute_storages_.end()) {
       // Parameter::data() and the like: the same memory under a new handle.
-      const at::Tensor original = owner_.tensor(parameter->second);
+      const at::Tensor& original = parameter->second->tensor;
       if (original.sizes() == tensor.sizes() && original.strides() == tensor.strides() &&
           original.storage_offset() == tensor.storage_offset())
-        return found({detach(get_attr(parameter->second, tensor)), -1, true, true});
+        return found({detach(get_attr(parameter->second->name, tensor)), -1, true, true});
     }
     // Memory that the inputs do not reach may be a constant: torch::tensor({1, 2}) fills an empty tensor behind the
     // dispatcher.
@@ -554,6 +594,8 @@ class DispatchTracer::Implementation {
     const auto tensor = [&](const at::Tensor& t) -> Argument {
       if (!t.defined()) return {};
       if (parameter.written) written(t, overwrites(call.op, parameter));
+      // C++ may read it behind the dispatcher, which a replay does not write for.
+      if (calls_ && parameter.written && !own(t) && !owner_.name_of(t).ends_with(detail::batch_count)) calls_->refuse();
       const bool detaches = call.op.base_name() == "detach";
       const Value v = call.op.aliases || parameter.written ? find(t, detaches) : read(t, detaches);
       // A view of a parameter or buffer that was made before the trace: the graph has no name for it.
@@ -605,11 +647,13 @@ class DispatchTracer::Implementation {
       const bool known = a.is_same(b) || inner_of(a).sizes() != inner_of(b).sizes() ||
                          a.scalar_type() != b.scalar_type() || asked_by_attention();
       if (known) {
+        if (calls_ && !a.is_same(b)) calls_->asked_by_attention();
         torch::jit::drop(stack, count);
         stack.emplace_back(a.is_same(b));
         return true;
       }
     }
+    if (calls_) calls_->refuse();
     bool outer = false;
     for (std::size_t i = 0; i < count; ++i) {
       if (!args[i].isTensor() || !args[i].toTensor().defined()) continue;
@@ -677,12 +721,12 @@ class DispatchTracer::Implementation {
   BufferWatch buffers_;
   detail::MetConstants constants_;
   bool gradients_;  // does the code run with gradients, but for guards of its own?
-  Implementation* previous_ = nullptr;
+  OperatorCalls* previous_ = nullptr;
   std::optional<c10::impl::IncludeDispatchKeyGuard> include_;
   bool stopped_ = false;
   std::unordered_map<const c10::TensorImpl*, Plain> plain_;
   std::unordered_map<const c10::StorageImpl*, TrackedMemory> storages_;
-  std::unordered_map<const c10::StorageImpl*, std::string> attribute_storages_;
+  std::unordered_map<const c10::StorageImpl*, const ModuleOwner::Tensor*> attribute_storages_;
   detail::FreshMemories fresh_;
   std::optional<detail::AutogradWatch> autograd_;
   detail::ElementSizes element_sizes_;
@@ -691,13 +735,14 @@ class DispatchTracer::Implementation {
   std::unordered_map<std::string, ModuleStack> module_stacks_;
   const ModuleStack* last_modules_ = nullptr;
   const Operator* running_ = nullptr;
+  std::shared_ptr<detail::RecordedCalls> calls_;
   std::size_t next_sweep_ = 1024;
 };
 
 FXX_INLINE void detail::trace_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   // Below this, operators run as if nobody watched.
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
-  if (DispatchTracer::Implementation* tracer = current_tracer()) return tracer->record(op, *stack);
+  if (OperatorCalls* calls = current_calls()) return calls->record(op, *stack);
   // A traced tensor on another thread: the operator runs, and the trace learns of it.
   const std::size_t count = op.schema().arguments().size();
   for (std::size_t i = stack->size() - count; i < stack->size(); ++i)
@@ -733,9 +778,13 @@ FXX_INLINE const std::vector<detail::TracedRead>& DispatchTracer::reads() const 
 FXX_INLINE const std::vector<std::pair<Node*, Backtrace>>& DispatchTracer::places() const {
   return implementation_->places();
 }
+FXX_INLINE std::shared_ptr<const detail::RecordedCalls> DispatchTracer::calls() const {
+  return implementation_->calls();
+}
 FXX_INLINE std::vector<const Node*> DispatchTracer::held() const { return implementation_->held(); }
 
 FXX_INLINE void write_stack_traces(std::span<const std::pair<Node*, Backtrace>> places) {
+  if (places.empty()) return;
   std::vector<const Backtrace*> backtraces;
   for (const auto& [node, where] : places) backtraces.push_back(&where);
   const std::vector<std::vector<Frame>> frames = user_frames(backtraces);

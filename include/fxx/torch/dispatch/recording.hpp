@@ -4,10 +4,12 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <c10/util/DimVector.h>
 #include <torch/nn/module.h>
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,6 +39,7 @@ struct Recording {
   std::map<std::string, GraphModule::Attribute> constants;
   std::vector<TracedRead> reads;
   std::vector<std::pair<Node*, Backtrace>> places;
+  std::shared_ptr<const RecordedCalls> calls;
   std::string kept;     // "%sum, %view": values of the trace that the code holds on to
   bool seeded = false;  // the code gave the generator of random numbers another seed
 };
@@ -54,8 +57,17 @@ class ModuleState {
   ~ModuleState();
 
  private:
+  struct Buffer {
+    at::Tensor tensor;
+    at::Tensor before = {};  // undefined when its bytes are kept instead
+    c10::DimVector sizes = {};
+    at::ScalarType type = {};
+    std::size_t at = 0;  // in bytes_
+    bool is_as_before(const char* bytes) const;
+  };
   at::Generator generator_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+  std::vector<Buffer> buffers_;
+  std::unique_ptr<char[]> bytes_;
 };
 
 /// Runs the code again, for its graph in other modes, with fake tensors where it takes them: nothing is computed then.

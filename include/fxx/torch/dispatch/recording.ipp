@@ -8,9 +8,11 @@
 #include <ATen/ops/allclose_ops.h>
 #include <ATen/ops/clone_ops.h>
 #include <ATen/ops/copy_ops.h>
+#include <ATen/ops/empty_ops.h>
 #include <ATen/ops/equal_ops.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <optional>
 
@@ -56,6 +58,7 @@ FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> 
                      "part before it; autograd goes through the GraphModule",
                      {{}, {}, traced_modules()});
   }
+  out.calls = tracer.calls();
   out.kept = list_held(tracer.held());
   out.seeded = seed_of_default_generator() != seed;
   tracer.stop();
@@ -77,15 +80,40 @@ FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner)
     : generator_(at::globalContext().defaultGenerator(at::kCPU).clone()) {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
-  for (const ModuleOwner::Tensor& entry : owner.tensors())
-    if (entry.kind == AttributeInfo::Kind::buffer && !is_fake(entry.tensor) && !entry.tensor.is_meta())
-      buffers_.emplace_back(entry.tensor, at::_ops::clone::call(entry.tensor, std::nullopt));
+  // A model has hundreds of small ones: bytes are copied and compared a hundred times faster than operators do it.
+  std::size_t bytes = 0;
+  for (const ModuleOwner::Tensor& entry : owner.tensors()) {
+    const at::Tensor& t = entry.tensor;
+    if (entry.kind != AttributeInfo::Kind::buffer || is_fake(t) || t.is_meta()) continue;
+    if (t.layout() == at::kStrided && t.is_cpu() && t.has_storage() && t.is_contiguous() && !t.is_quantized()) {
+      buffers_.push_back({.tensor = t, .sizes = c10::DimVector(t.sizes()), .type = t.scalar_type(), .at = bytes});
+      bytes += t.nbytes();
+    } else {
+      buffers_.push_back({.tensor = t, .before = at::_ops::clone::call(t, std::nullopt)});
+    }
+  }
+  bytes_ = std::make_unique_for_overwrite<char[]>(bytes);
+  for (const Buffer& buffer : buffers_)
+    if (!buffer.before.defined() && buffer.tensor.nbytes() > 0)
+      std::memcpy(bytes_.get() + buffer.at, buffer.tensor.const_data_ptr(), buffer.tensor.nbytes());
+}
+FXX_INLINE bool ModuleState::Buffer::is_as_before(const char* bytes) const {
+  return tensor.sizes() == sizes && tensor.scalar_type() == type && tensor.is_contiguous() &&
+         (tensor.nbytes() == 0 || std::memcmp(tensor.const_data_ptr(), bytes + at, tensor.nbytes()) == 0);
 }
 FXX_INLINE ModuleState::~ModuleState() {
   const at::NoGradGuard no_grad;
+  const FakeScope real(false);
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
-  for (auto& [buffer, before] : buffers_) {
+  for (Buffer& known : buffers_) {
+    at::Tensor& buffer = known.tensor;
+    at::Tensor& before = known.before;
     try {
+      if (!before.defined()) {
+        if (known.is_as_before(bytes_.get())) continue;
+        before = at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow(known.sizes), known.type, {}, {}, {}, {});
+        if (before.nbytes() > 0) std::memcpy(before.mutable_data_ptr(), bytes_.get() + known.at, before.nbytes());
+      }
       // Where the run was refused such a write, by LibTorch, the values have changed all the same.
       std::optional<c10::InferenceMode> mode;
       if (buffer.is_inference()) mode.emplace();

@@ -10,6 +10,7 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/torch/dispatch/replay.hpp"
 #include "fxx/torch/dispatch/trace_notes.hpp"
 #include "fxx/torch/dispatch/training_flags.hpp"
 #include "fxx/trace/scope.hpp"
@@ -145,6 +146,7 @@ FXX_INLINE void refuse_baked(const std::vector<TraceReport::Size>& sizes) {
 /// Empty, or what to tell of sizes that elements decide.
 FXX_INLINE std::string sizes_of_elements(const Graph& graph, std::vector<TracedRead> reads) {
   std::erase_if(reads, [](const TracedRead& read) { return !read.from_values; });
+  if (reads.empty()) return {};
   const std::vector<TraceReport::Size> sizes = sizes_read(graph, graph, reads);
   if (sizes.empty()) return {};
   std::string list;
@@ -178,7 +180,7 @@ FXX_INLINE std::string unregistered_parameters(const Graph& graph, const TracedC
 }
 
 FXX_INLINE void refuse_registered(const TracedCode& code) {
-  if (!code.is_module) return;
+  if (!code.is_module || code.owner.knows_tensors_of(code.root)) return;
   const ModuleOwner now(code.root);
   for (const ModuleOwner::Tensor& entry : now.tensors())
     if (!code.owner.tensor(entry.name).is_same(entry.tensor))
@@ -206,10 +208,13 @@ FXX_INLINE Difference difference(const Graph& graph, const Recording& run, const
 }
 
 /// Empty, or what to tell of code that does something else in the other mode, or whenever it runs again. It runs once
-/// more, with fake tensors, and where that differs a second time in the mode that it is in.
+/// more, in replay; where that differs with fake tensors, and where these do so too, in the mode that it is in.
 FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, const Recording& run,
                                   const TraceOptions& options, FurtherRuns& runs) {
   try {
+    bool same = false;
+    in_other_mode(code.root, [&] { same = does_the_same(code, run); });
+    if (same) return {};
     Recording other;
     in_other_mode(code.root, [&] { other = runs.with_fakes(); });
     const Difference by_mode = difference(graph, run, other, options);

@@ -19,6 +19,9 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
+/// What batch norm calls the buffer of its count.
+inline constexpr std::string_view batch_count = "num_batches_tracked";
+
 /// An argument of a recorded operator that says whether the code trains.
 struct FlagUse {
   std::string name;  // of the node
@@ -50,6 +53,10 @@ FlagOwners find_flag_owners(torch::nn::Module& root, const ModuleOwner& owner, c
 /// Calls `run` where the root and all below it are in the mode that the root is not in now. Flags are as they were
 /// afterwards.
 void in_other_mode(torch::nn::Module& root, const std::function<void()>& run);
+
+/// Does the operator add one to the batches that a batch norm has seen, which it does while it trains? The graph has
+/// that by the module.
+bool counts_batches(const Node& node);
 
 /// The first nodes that are not the same in both but for training flags and the counting of batches; null where one
 /// graph has ended, both when there are none.

@@ -136,15 +136,15 @@ FXX_INLINE void in_other_mode(torch::nn::Module& root, const std::function<void(
   run();
 }
 
+FXX_INLINE bool counts_batches(const Node& node) {
+  const Node* counter = &node;
+  while (counter->operation() && counter->operation()->base_name() == "add_" && counter->arg(0).is_node())
+    counter = counter->arg(0).node();
+  const auto* attribute = std::get_if<GetAttr>(&counter->op());
+  return attribute && attribute->target.ends_with(batch_count);
+}
+
 FXX_INLINE std::pair<const Node*, const Node*> first_difference(const Graph& a, const Graph& b) {
-  // Batch norm counts its batches while it trains; the graph has that by its module.
-  const auto counts_batches = [](const Node& node) {
-    const Node* counter = &node;
-    while (counter->operation() && counter->operation()->base_name() == "add_" && counter->arg(0).is_node())
-      counter = counter->arg(0).node();
-    const auto* attribute = std::get_if<GetAttr>(&counter->op());
-    return attribute && attribute->target.ends_with("num_batches_tracked");
-  };
   std::unordered_map<const Node*, const Node*> of_b;
   const auto same_node = [&](const Node* x, const Node* y) {
     const auto known = of_b.find(x);
