@@ -311,14 +311,19 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  /// At most this many trie nodes come of one pattern.
-  static constexpr int bound(const Term* p) {
-    int readings = 1;
-    for (int i = 0; i < p->size; ++i)
-      if (p[i].kind == Term::Kind::alternatives) readings *= p[i].children;
-      else if (p[i].kind == Term::Kind::operands) readings *= static_cast<int>(p[i].id);
-    return readings * (3 * p->size + 2);
+  /// In how many ways a pattern can be read: alternatives add up, what stands beside each other multiplies.
+  static constexpr int readings(const Term* t) {
+    const bool either = t->kind == Term::Kind::alternatives;
+    int n = either ? 0 : t->kind == Term::Kind::operands ? static_cast<int>(t->id) : 1;
+    const Term* child = t + 1;
+    for (int i = 0; i < t->children; ++i, child += child->size) {
+      if (either) n += readings(child);
+      else n *= readings(child);
+    }
+    return n;
   }
+  /// At most this many trie nodes come of one pattern.
+  static constexpr int bound(const Term* p) { return readings(p) * (3 * p->size + 2); }
 
   constexpr void add(const Term* root, std::uint16_t rule) {
     Choices c;
