@@ -95,10 +95,9 @@ inline constexpr auto activations = [] {
       rule<"leaky_relu">(where(gt(x, 0_c) | ge(x, 0_c), x, mul(x, s)) >> leaky_relu(x, s), is_floating),
       rule<"leaky_relu, the other way round">(where(lt(x, 0_c) | le(x, 0_c), mul(x, s), x) >> leaky_relu(x, s),
                                               is_floating),
-      rule<"leaky_relu by maximum">((maximum(x, mul(x, s)) | max(x, mul(x, s))) >> leaky_relu(x, s),
-                                    [](const Match& m) {
-                                      return is_floating(m) && m[s].number() > 0 && m[s].number() <= 1;
-                                    }),
+      rule<"leaky_relu by maximum">(
+          (maximum(x, mul(x, s)) | max(x, mul(x, s))) >> leaky_relu(x, s),
+          [](const Match& m) { return is_floating(m) && m[s].number() > 0 && m[s].number() <= 1; }),
       rule<"leaky_relu by difference">(sub(relu(x), mul(relu(neg(x)), s)) >> leaky_relu(x, s), is_floating),
       rule<"glu by chunk">(mul(first, sigmoid(second)) >> glu(x, d), halved<true>),
       rule<"glu by split">(mul(first_half, sigmoid(second_half)) >> glu(x, d), halved<false>));

@@ -328,13 +328,14 @@ inline constexpr auto part_of_cat = [](const Match& m) -> Argument {
   const Argument all = m[value<"all">];
   const auto lengths = integers_of(m[sizes]);
   const std::int64_t at = bound_of(m[i], -1);
-  if (!all.is_sequence() || !lengths || lengths->size() != all.items().size() || at < 0 ||
-      at >= length_of(all) || !nobody_sees_layout(*m.root()))
+  if (!all.is_sequence() || !lengths || lengths->size() != all.items().size() || at < 0 || at >= length_of(all) ||
+      !nobody_sees_layout(*m.root()))
     return {};
   for (std::size_t n = 0; n < lengths->size(); ++n) {
     const TensorMeta *meta = meta_of(all.items()[n]), *first = meta_of(all.items()[0]);
     const std::int64_t dim = meta ? dimension_of(m[d], meta->dim()) : -1;
-    if (dim < 0 || meta->shape[static_cast<std::size_t>(dim)] != (*lengths)[n] || meta->dtype != first->dtype) return {};
+    if (dim < 0 || meta->shape[static_cast<std::size_t>(dim)] != (*lengths)[n] || meta->dtype != first->dtype)
+      return {};
   }
   return all.items()[static_cast<std::size_t>(at)];
 };
@@ -387,11 +388,11 @@ inline constexpr auto identities = [] {
       rule<"minus times minus">(mul(neg(x), neg(y)) >> mul(x, y)),
       rule<"minus by minus">(div(neg(x), neg(y)) >> div(x, y)),
       rule<"number minus minus">(rsub(neg(x), s) >> add(x, s)),
-      rule<"minus of number minus">(neg(rsub(fx, s).once()) >> sub(x, s)),
-      rule<"abs of abs">(abs(abs(x)) >> abs(x)), rule<"abs of minus">(abs(neg(x)) >> abs(x)),
-      rule<"square of abs">(square(abs(fx) | neg(fx)) >> square(x)),
+      rule<"minus of number minus">(neg(rsub(fx, s).once()) >> sub(x, s)), rule<"abs of abs">(abs(abs(x)) >> abs(x)),
+      rule<"abs of minus">(abs(neg(x)) >> abs(x)), rule<"square of abs">(square(abs(fx) | neg(fx)) >> square(x)),
       rule<"cosine of minus">(cos(neg(x) | abs(fx)) >> cos(x)), rule<"sign of sign">(sign(sign(x)) >> sign(x)),
-      rule<"relu of relu">(relu(relu(x)) >> relu(x)), rule<"relu of what is not negative">(relu(not_negative.as<"p">()) >> p),
+      rule<"relu of relu">(relu(relu(x)) >> relu(x)),
+      rule<"relu of what is not negative">(relu(not_negative.as<"p">()) >> p),
       rule<"rounded twice">(rounding(rounding(x).as<"p">()) >> p),
       rule<"not not">(logical_not(logical_not(x.where(boolean))) >> x, same_layout),
       rule<"bitwise not not">(bitwise_not(bitwise_not(x)) >> x, same_layout),
@@ -410,10 +411,10 @@ inline constexpr auto identities = [] {
       rule<"clamped twice from above">(clamp_max(clamp_max(fx, s), r) >> one_bound<ops::clamp_max, false>),
       rule<"clamped from below, then above">(clamp_max(clamp_min(fx, low), high) >> clamp(x, low, high)),
       rule<"clamped from above, then below">(clamp_min(clamp_max(fx, high), low) >> clamp(x, low, high), in_order),
-      rule<"clamp from below">(clamp(x, s) >> clamp_min(x, s)), rule<"clamp from above">(clamp(x, none, s) >> clamp_max(x, s)),
-      rule<"dropout of nothing">(any_of(ops::dropout, ops::feature_dropout, ops::alpha_dropout,
-                                        ops::feature_alpha_dropout)(x, 0_c, _) >>
-                                 x),
+      rule<"clamp from below">(clamp(x, s) >> clamp_min(x, s)),
+      rule<"clamp from above">(clamp(x, none, s) >> clamp_max(x, s)),
+      rule<"dropout of nothing">(
+          any_of(ops::dropout, ops::feature_dropout, ops::alpha_dropout, ops::feature_alpha_dropout)(x, 0_c, _) >> x),
       rule<"filled twice">(masked_fill(masked_fill(x, c, _), c, s) >> masked_fill(x, c, s)),
       rule<"flipped twice">(flip(flip(x, sizes), sizes) >> x, free_layout),
       rule<"upside down twice">(flipud(flipud(x)) >> x, free_layout),
@@ -439,18 +440,14 @@ inline constexpr auto number_chains = [] {
       rule<"a minus, plus b">(add(rsub(x, s).once(), r) >> total<1, 1, true>),
       rule<"a minus, minus b">(sub(rsub(x, s).once(), r) >> total<1, -1, true>),
       rule<"b minus a minus">(rsub(rsub(x, s).once(), r) >> total<-1, 1>),
-      rule<"times a times b">(mul(mul(x, s).once(), r) >> [](const Match& m) {
-        return scaled(m, ops::mul_Scalar, m[s].number() * m[r].number());
-      }),
-      rule<"times a by b">(div(mul(fx, s).once(), r) >> [](const Match& m) {
-        return scaled(m, ops::mul_Scalar, m[s].number() / m[r].number());
-      }),
-      rule<"by a times b">(mul(div(fx, s).once(), r) >> [](const Match& m) {
-        return scaled(m, ops::mul_Scalar, m[r].number() / m[s].number());
-      }),
-      rule<"by a by b">(div(div(fx, s).once(), r) >> [](const Match& m) {
-        return scaled(m, ops::div_Scalar, m[s].number() * m[r].number());
-      }),
+      rule<"times a times b">(mul(mul(x, s).once(), r) >>
+                              [](const Match& m) { return scaled(m, ops::mul_Scalar, m[s].number() * m[r].number()); }),
+      rule<"times a by b">(div(mul(fx, s).once(), r) >>
+                           [](const Match& m) { return scaled(m, ops::mul_Scalar, m[s].number() / m[r].number()); }),
+      rule<"by a times b">(mul(div(fx, s).once(), r) >>
+                           [](const Match& m) { return scaled(m, ops::mul_Scalar, m[r].number() / m[s].number()); }),
+      rule<"by a by b">(div(div(fx, s).once(), r) >>
+                        [](const Match& m) { return scaled(m, ops::div_Scalar, m[s].number() * m[r].number()); }),
       rule<"minus, then times">(mul(neg(x).once(), s) >> negated_number),
       rule<"times, then minus">(neg(mul(x, s).once()) >> negated_number));
 }();
@@ -474,16 +471,17 @@ inline constexpr auto strength_reduction = [] {
       rule<"times the reciprocal">(mul(fx, reciprocal(fy).once()) >> div(x, y)),
       rule<"by the reciprocal">(div(fx, reciprocal(fy).once()) >> mul(x, y)),
       rule<"by a power of two">(div(fx, s.where(power_of_two)) >>
-                                [](const Match& m) { return m.call(ops::mul_Scalar, {m[x], 1 / m[s].number()}); }),
-      rule<"exp minus one">(sub(exp(fx).once(), 1_c) >> expm1(x)), rule<"log of one plus">(log(add(fx, 1_c).once()) >> log1p(x)),
-      rule<"tangent">(div(sin(fx), cos(x)) >> tan(x)),
+                                [](const Match& m) {
+                                  return m.call(ops::mul_Scalar, {m[x], 1 / m[s].number()});
+                                }),
+      rule<"exp minus one">(sub(exp(fx).once(), 1_c) >> expm1(x)),
+      rule<"log of one plus">(log(add(fx, 1_c).once()) >> log1p(x)), rule<"tangent">(div(sin(fx), cos(x)) >> tan(x)),
       rule<"log of the sum of exponentials">(log(sum(exp(fx).once(), sizes, k).once()) >> logsumexp(x, sizes, k),
                                              [](const Match& m) { return integers_of(m[sizes]).has_value(); }),
-      rule<"lerp">(add(x, mul(sub(fy, fx).once(), s).once()) >> apply(ops::lerp_Scalar, x, y, s),
-                   [](const Match& m) {
-                     const TensorMeta *from = meta_of(m[x]), *to = meta_of(m[y]);
-                     return from && to && from->dtype == to->dtype;
-                   }));
+      rule<"lerp">(add(x, mul(sub(fy, fx).once(), s).once()) >> apply(ops::lerp_Scalar, x, y, s), [](const Match& m) {
+        const TensorMeta *from = meta_of(m[x]), *to = meta_of(m[y]);
+        return from && to && from->dtype == to->dtype;
+      }));
 }();
 
 /// Casts to what a value is already, and casts on the way that lose nothing. Law: exact. Needs: the dtype of the value.
@@ -492,13 +490,12 @@ inline constexpr auto casts = [] {
   using namespace algebra_rules;
   constexpr auto cast = [](auto v, auto to) { return apply(ops::to_dtype, v, to); };
   constexpr auto cast_by_name = [](auto v, auto to) { return apply(ops::to_dtype_layout, v, arg<"dtype">(to)); };
-  return ruleset(
-      rule<"cast to the same">(cast(x, type) >> x, already_there),
-      rule<"cast to the same, by name">(cast_by_name(x, type) >> x, already_there),
-      rule<"cast to the same as another">((type_as(x, y) | apply(ops::to_other, x, y)) >> x, already_alike),
-      rule<"cast twice">(cast(cast(x, middle), type) >> apply(ops::to_dtype, x, type), loses_nothing),
-      rule<"cast twice, by name">(cast_by_name(cast_by_name(x, middle), type) >> apply(ops::to_dtype, x, type),
-                                  loses_nothing));
+  return ruleset(rule<"cast to the same">(cast(x, type) >> x, already_there),
+                 rule<"cast to the same, by name">(cast_by_name(x, type) >> x, already_there),
+                 rule<"cast to the same as another">((type_as(x, y) | apply(ops::to_other, x, y)) >> x, already_alike),
+                 rule<"cast twice">(cast(cast(x, middle), type) >> apply(ops::to_dtype, x, type), loses_nothing),
+                 rule<"cast twice, by name">(
+                     cast_by_name(cast_by_name(x, middle), type) >> apply(ops::to_dtype, x, type), loses_nothing));
 }();
 
 /// Transposes, permutes, reshapes and slices that meet, or do nothing. Law: exact. Needs: integers for dimensions and
@@ -509,8 +506,8 @@ inline constexpr auto shapes = [] {
   constexpr auto a_view = view(x, _) | unsqueeze(x, _) | squeeze(x) | squeeze(x, _);
   constexpr auto a_reshape = reshape(x, _) | flatten(x, _, _) | ravel(x) | unflatten(x, _, _);
   return ruleset(
-      rule<"transposed twice">(transpose(transpose(x, i, j), k, l) >> x, same_pair),
-      rule<"t twice">(t(t(x)) >> x), rule<"mT twice">(mT(mT(x)) >> x), rule<"T twice">(numpy_T(numpy_T(x)) >> x),
+      rule<"transposed twice">(transpose(transpose(x, i, j), k, l) >> x, same_pair), rule<"t twice">(t(t(x)) >> x),
+      rule<"mT twice">(mT(mT(x)) >> x), rule<"T twice">(numpy_T(numpy_T(x)) >> x),
       rule<"transpose of t">(transpose(t(x), i, j) >> x, of_a_matrix),
       rule<"t of transpose">(t(transpose(x, i, j)) >> x, of_a_matrix),
       rule<"transpose of mT">((transpose(mT(x), -1_c, -2_c) | transpose(mT(x), -2_c, -1_c)) >> x),
@@ -531,8 +528,7 @@ inline constexpr auto shapes = [] {
       rule<"flatten of a dimension">(flatten(x, i, i) >> x, has_dimensions),
       rule<"squeeze of unsqueeze">(squeeze(unsqueeze(x, d), d) >> x),
       rule<"select of unsqueeze">(select(unsqueeze(x, d), d, 0_c | -1_c) >> x),
-      rule<"squeeze of no one">(squeeze(x, d) >> x, not_one),
-      rule<"squeezed twice">(squeeze(squeeze(x)) >> squeeze(x)),
+      rule<"squeeze of no one">(squeeze(x, d) >> x, not_one), rule<"squeezed twice">(squeeze(squeeze(x)) >> squeeze(x)),
       rule<"expanded twice">(expand(expand(x, _), sizes) >> expand(x, sizes), all_sizes_given),
       rule<"expand to the same">((expand(x, sizes) | broadcast_to(x, sizes)) >> x, own_sizes_of_expand),
       rule<"expand as the same">((expand_as(x, y) | view_as(x, y) | reshape_as(x, y)) >> x, own_shape),

@@ -15,8 +15,7 @@ namespace fxx::inline FXX_ABI::rules {
 
 /// In phases: what does nothing goes, hand-written operators are recognised, batch norms fold, linears merge, and what
 /// is left gets cheaper. In this order, because cheaper spellings are harder to recognise.
-inline constexpr auto all =
-    rewrite::phases(identities + casts + shapes + joins, inference, normalisation, activations, attention,
-                    merge_linear, number_chains + strength_reduction, layout);
+inline constexpr auto all = rewrite::phases(identities + casts + shapes + joins, inference, normalisation, activations,
+                                            attention, merge_linear, number_chains + strength_reduction, layout);
 
 }  // namespace fxx::inline FXX_ABI::rules

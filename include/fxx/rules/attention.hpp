@@ -129,12 +129,9 @@ inline constexpr auto build_dropout = [](const Match& m) -> Argument {
                 {{"scale", scale_of(m, Divided)}});
 };
 /// The keys with their last two dimensions exchanged.
-inline constexpr auto keys =
-    transpose(k, i, j) | with<"i">(-1_c, with<"j">(-2_c, mT(k))) | permute(k, order);
+inline constexpr auto keys = transpose(k, i, j) | with<"i">(-1_c, with<"j">(-2_c, mT(k))) | permute(k, order);
 /// What is not scaled has a scale of one.
-inline constexpr auto times = [](auto scores) {
-  return mul(scores, scale) | with<"scale">(1_c, scores);
-};
+inline constexpr auto times = [](auto scores) { return mul(scores, scale) | with<"scale">(1_c, scores); };
 }  // namespace attention_rules
 
 /// Law: softmax(q k^T c + mask) v = scaled_dot_product_attention(q, k, v, mask, scale = c), up to rounding. A query
@@ -201,12 +198,11 @@ inline constexpr auto attention = [] {
                                             is_attention),
       rule<"attention, bmm, masked">(bmm(softmax(add(times(batched), mask), dim), v) >> build_masked<false>,
                                      is_masked_attention),
-      rule<"attention, bmm, divided, masked">(bmm(softmax(add(div(batched, scale), mask), dim), v) >>
-                                                  build_masked<true>,
-                                              is_masked_attention),
-      rule<"attention, baddbmm">(bmm(softmax(baddbmm(mask, q, keys, arg<"alpha">(scale)), dim), v) >>
-                                     build_masked<false>,
-                                 is_masked_attention));
+      rule<"attention, bmm, divided, masked">(
+          bmm(softmax(add(div(batched, scale), mask), dim), v) >> build_masked<true>, is_masked_attention),
+      rule<"attention, baddbmm">(
+          bmm(softmax(baddbmm(mask, q, keys, arg<"alpha">(scale)), dim), v) >> build_masked<false>,
+          is_masked_attention));
 }();
 
 /// Attention that trains, with dropout on its weights. Law: the same as rules::attention, and the same distribution of
@@ -218,8 +214,8 @@ inline constexpr auto attention_dropout = [] {
   return ruleset(
       rule<"attention, divided, dropout">(
           matmul(dropped(softmax(div(matmul(q, keys), scale), dim)), v) >> build_dropout<true>, is_attention),
-      rule<"attention, dropout">(
-          matmul(dropped(softmax(times(matmul(q, keys)), dim)), v) >> build_dropout<false>, is_attention),
+      rule<"attention, dropout">(matmul(dropped(softmax(times(matmul(q, keys)), dim)), v) >> build_dropout<false>,
+                                 is_attention),
       rule<"attention, scaled query, dropout">(
           matmul(dropped(softmax(matmul(mul(q, scale), keys), dim)), v) >> build_dropout<false>, is_attention),
       rule<"attention, divided query, dropout">(

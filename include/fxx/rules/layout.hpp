@@ -42,9 +42,8 @@ inline constexpr auto layout = [] {
                               contiguous(x, arg<"memory_format">(format))),
       rule<"view of contiguous">(view(contiguous(x).once(), sizes) >> reshape(x, sizes), unseen),
       rule<"reshape of contiguous">(reshape(contiguous(x).once(), sizes) >> reshape(x, sizes), unseen),
-      rule<"flatten of contiguous">(flatten(contiguous(x).once(), value<"i">, value<"j">) >>
-                                        flatten(x, value<"i">, value<"j">),
-                                    unseen));
+      rule<"flatten of contiguous">(
+          flatten(contiguous(x).once(), value<"i">, value<"j">) >> flatten(x, value<"i">, value<"j">), unseen));
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules

@@ -75,7 +75,9 @@ inline constexpr auto one_dimension = [](const Match& m) {
   return over && over->size() == 1 && is_floating_value(m[x]);
 };
 template <auto Op>
-inline constexpr auto over_one = [](const Match& m) -> Argument { return m.call(Op, {m[x], (*integers_of(m[dims]))[0]}); };
+inline constexpr auto over_one = [](const Match& m) -> Argument {
+  return m.call(Op, {m[x], (*integers_of(m[dims]))[0]});
+};
 
 /// How many elements the dimensions hold is the number.
 inline constexpr auto counts_them = [](const Match& m) {
