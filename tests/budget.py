@@ -24,19 +24,20 @@ import results  # noqa: E402
 # Measured, and a tenth on top. A graph and the table of operators take 165 MB together, proxies with the members of a
 # tensor 30 MB more than a graph, rules 5 to 60 MB; most of what the wing takes are LibTorch's own headers.
 LIMITS = [
-    (r'rules_10\.hpp', 200),
-    (r'rules_160\.hpp', 370),  # 280 is the goal
+    (r'rules_10\.hpp', 225),
+    (r'rules_160\.hpp', 407),  # 280 is the goal
     (r'shipped_rules\.hpp', 400),
     (r'fxx/torch\.hpp', 1490),
     (r'fxx/torch/(nn|containers|functional|script)\.hpp', 1430),
     (r'fxx/torch/.*', 1080),
-    (r'fxx/fxx\.hpp', 330),
+    (r'fxx/fxx\.hpp', 390),
     (r'fxx/rules/.*', 260),
+    (r'fxx/rewrite/replace_pattern\.hpp', 230),  # with proxies
     (r'fxx/rewrite/.*', 200),
     (r'fxx/trace/.*', 145),
     (r'fxx/[^/]*\.hpp|fxx/(codegen|io|ir|meta|ops|passes|runtime|viz)/.*', 130),
 ]
-ONE_RULE_MORE = 1.1  # megabytes, on the way from rules_10.hpp to rules_160.hpp; 0.7 is the goal
+ONE_RULE_MORE = 1.2  # megabytes, on the way from rules_10.hpp to rules_160.hpp; 0.7 is the goal
 GXX = 12  # the limits hold for this major version
 
 

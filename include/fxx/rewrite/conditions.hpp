@@ -52,7 +52,6 @@ bool holds(const Argument& value) {
 }
 template <class F>
 constexpr Condition make_condition() {
-  condition_is_callable<F>();
   if constexpr (requires { F::name; }) return {&holds<F>, F::name};
   else return {&holds<F>, "a condition of the rule's"};
 }

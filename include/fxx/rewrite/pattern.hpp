@@ -46,6 +46,7 @@ struct followed : pattern_base {
   /// that takes an `Argument`, a `Node`, a `TensorMeta` or a `double` and says true or false.
   template <class... Conditions>
   consteval where_of<Self, Conditions...> where(Conditions...) const {
+    (detail::condition_is_callable<Conditions>(), ...);
     return {};
   }
   /// Captures the node that matches; the same name twice is the same node.
@@ -247,17 +248,19 @@ consteval bool binds(std::uint64_t id) {
 /// `p.where(conditions...)`.
 template <class P, class... Conditions>
 struct where_of : followed<where_of<P, Conditions...>> {
-  static constexpr bool mistaken = P::mistaken;
+  static constexpr bool sound = (true && ... && detail::is_condition<Conditions>);
+  static constexpr bool mistaken = P::mistaken || !sound;
   static constexpr Term::Kind kind = P::kind;
-  static constexpr int size = int(sizeof...(Conditions)) + P::size;
+  static constexpr int size = (sound ? int(sizeof...(Conditions)) : 0) + P::size;
   using pattern = P;
   static constexpr void emit(Term*& out) {
-    int left = size;
-    ((*out++ = {.kind = Term::Kind::where,
-                .children = 1,
-                .size = std::uint16_t(left--),
-                .condition = &condition_of<Conditions>}),
-     ...);
+    [[maybe_unused]] int left = size;
+    if constexpr (sound)
+      ((*out++ = {.kind = Term::Kind::where,
+                  .children = 1,
+                  .size = std::uint16_t(left--),
+                  .condition = &condition_of<Conditions>}),
+       ...);
     P::emit(out);
   }
 };
