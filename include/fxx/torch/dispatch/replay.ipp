@@ -66,7 +66,7 @@ class Replay final : public OperatorCalls {
   void meets_trace() override { depart(); }
   void record(const c10::OperatorHandle& handle, torch::jit::Stack& stack) override {
     if (state_->foreign() || !mode_without_word().empty()) depart();
-    const Operator& op = operator_of(handle);
+    const Operator& op = fxx::operator_of(handle);
     const std::size_t count = handle.schema().arguments().size();
     c10::IValue* const values = stack.data() + (stack.size() - count);
     if (op.name == "aten::equal") {
