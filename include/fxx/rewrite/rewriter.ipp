@@ -343,7 +343,7 @@ class Rewriter {
       Node* node = pending_.back();
       pending_.pop_back();
       if (node->is_erased() || node->num_users() || node->opcode() == Opcode::placeholder) continue;
-      if (std::find(matched.begin(), matched.end(), node) == matched.end() && is_barrier(*node)) continue;
+      if (is_barrier(*node) && std::find(matched.begin(), matched.end(), node) == matched.end()) continue;
       inputs_.assign(node->all_input_nodes().begin(), node->all_input_nodes().end());
       graph_.erase_node(node);
       for (Node* input : inputs_) {
