@@ -99,7 +99,7 @@ inline constexpr int max_choices = 24;  // commutative operators and alternative
 
 /// One way of reading a pattern: which order each commutative call takes, which alternative is chosen.
 struct Choices {
-  std::uint8_t taken[max_choices]{}, options[max_choices]{};
+  std::uint8_t taken[max_choices], options[max_choices];  // as many as counted or fixed
   int count = 0, fixed = 0;
 
   constexpr int take(int among) {

@@ -10,6 +10,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <string>  // has std::allocator and std::construct_at, without the rest of <memory>
 
 #include "fxx/rewrite/term.hpp"
 
@@ -117,7 +118,7 @@ struct Chosen {
 struct Queue {
   Pending items[max_registers];
   int head = 0, tail = 0;
-  const Term* around[max_captures]{};
+  const Term* around[max_captures];
   int around_count = 0;
 };
 
@@ -300,13 +301,17 @@ constexpr Test root_test(std::uint64_t op) { return {.kind = Test::Kind::op, .pa
 /// Collects lines into a trie, then lays it out. Transient: lives only inside a constant evaluation.
 class Builder {
  public:
+  // Not initialised: the compiler would pay for every element that it sets.
   constexpr Builder(int capacity, bool share)
-      : trie_(new Trie[static_cast<std::size_t>(capacity)]),
-        captures_(new CapturePlace[static_cast<std::size_t>(capacity)]),
-        share_(share) {}
+      : capacity_(static_cast<std::size_t>(capacity)),
+        trie_(std::allocator<Trie>().allocate(capacity_)),
+        captures_(std::allocator<CapturePlace>().allocate(capacity_)),
+        share_(share) {
+    std::construct_at(trie_);
+  }
   constexpr ~Builder() {
-    delete[] trie_;
-    delete[] captures_;
+    std::allocator<Trie>().deallocate(trie_, capacity_);
+    std::allocator<CapturePlace>().deallocate(captures_, capacity_);
   }
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
@@ -327,8 +332,8 @@ class Builder {
 
   constexpr void add(const Term* root, std::uint16_t rule) {
     Choices c;
+    detail::Line& line = line_;
     do {
-      detail::Line line;
       detail::linearise(root, c, line);
       too_large_ |= line.too_large;
       if (line.never) continue;
@@ -340,7 +345,7 @@ class Builder {
           .other = {static_cast<std::uint8_t>(line.registers), static_cast<std::uint8_t>(line.captures_count)},
           .payload = static_cast<std::uint64_t>(captures_count_)};
       step(at, leaf, rule, false);
-      for (int i = 0; i < line.captures_count; ++i) captures_[captures_count_++] = line.captures[i];
+      for (int i = 0; i < line.captures_count; ++i) std::construct_at(captures_ + captures_count_++, line.captures[i]);
       tests_before_ += line.tests_count + 1;
     } while (c.advance());
   }
@@ -379,8 +384,8 @@ class Builder {
  private:
   struct Trie {
     Test test{};
-    std::int32_t child = -1, last = -1, sibling = -1;
     std::uint16_t rule = 0;
+    std::int32_t child = -1, last = -1, sibling = -1;
   };
 
   constexpr int step(int at, const Test& test, std::uint16_t rule, bool share) {
@@ -389,7 +394,7 @@ class Builder {
         if (trie_[n].test.payload == test.payload && trie_[n].test == test) return n;
     }
     const int fresh = count_++;
-    trie_[fresh] = {test, -1, -1, -1, rule};
+    std::construct_at(trie_ + fresh, test, rule);
     (trie_[at].last >= 0 ? trie_[trie_[at].last].sibling : trie_[at].child) = fresh;
     trie_[at].last = fresh;
     return fresh;
@@ -469,8 +474,10 @@ class Builder {
     }
   }
 
+  std::size_t capacity_;
   Trie* trie_;
   CapturePlace* captures_;
+  detail::Line line_;  // one for all patterns
   Sieve sieve_;
   int count_ = 1, captures_count_ = 0, tests_before_ = 0;
   bool share_, too_large_ = false;

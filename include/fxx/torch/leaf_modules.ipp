@@ -28,8 +28,8 @@ namespace enumtype = torch::enumtype;
 /// Fills a ModuleInfo: the operator with its parts, and the constructor's text.
 class Describer {
  public:
-  /// Without `text` the constructor's stays empty.
-  Describer(ModuleInfo& info, const TensorNames& names, bool text = true) : info_(info), names_(names), text_(text) {}
+  /// Not `whole`: only asks for the names of the tensors, and keeps nothing.
+  Describer(ModuleInfo& info, const TensorNames& names, bool whole = true) : info_(info), names_(names), whole_(whole) {}
 
   // --- the operator --------------------------------------------------------------------------------------------------
   Describer& operation(OperatorIndex index) {
@@ -60,7 +60,7 @@ class Describer {
   // --- the constructor -----------------------------------------------------------------------------------------------
   template <class... A>
   Describer& construct(const char* options, const A&... arguments) {
-    if (!text_) return *this;
+    if (!whole_) return *this;
     std::string list;
     ((list += (list.empty() ? "" : ", ") + text(arguments)), ...);
     info_.construct = options[0] ? std::string(options) + "(" + list + ")" : list;
@@ -78,7 +78,7 @@ class Describer {
   /// `.name(value)`, when it is not the default.
   template <class T, class D>
   Describer& with(const char* name, const T& value, const D& standard) {
-    if (text_ && text(value) != text(standard)) info_.construct += std::string(".") + name + "(" + text(value) + ")";
+    if (whole_ && text(value) != text(standard)) info_.construct += std::string(".") + name + "(" + text(value) + ")";
     return *this;
   }
 
@@ -113,12 +113,12 @@ class Describer {
 
  private:
   Describer& part(ModuleInfo::Part p) {
-    info_.parts.push_back(std::move(p));
+    if (whole_) info_.parts.push_back(std::move(p));
     return *this;
   }
   ModuleInfo& info_;
   const TensorNames& names_;
-  bool text_;
+  bool whole_;
 };
 
 template <std::size_t D, class T>
@@ -853,13 +853,12 @@ FXX_INLINE bool detail::uses_unregistered(const torch::nn::Module& module) {
   const leaf::LeafEntry* entry = leaf::LeafTable::instance().find(module);
   if (!entry || !entry->describe) return false;
   bool all = true;
+  std::optional<std::vector<at::Tensor>> buffers;  // LibTorch copies them, so they are read where one is asked for
   const TensorNames look = [&](const at::Tensor& tensor) {
-    const auto is_tensor = [&](const at::Tensor& own) { return own.is_same(tensor); };
     const auto registered = [&](const auto& item) { return item.value().is_same(tensor); };
-    if (all && std::none_of(parameters.begin(), parameters.end(), registered)) {
-      const std::vector<at::Tensor> buffers = module.buffers(false);
-      all = std::any_of(buffers.begin(), buffers.end(), is_tensor);
-    }
+    if (!all || std::any_of(parameters.begin(), parameters.end(), registered)) return std::string();
+    if (!buffers) buffers = module.buffers(false);
+    all = std::any_of(buffers->begin(), buffers->end(), [&](const at::Tensor& own) { return own.is_same(tensor); });
     return std::string();
   };
   ModuleInfo info;

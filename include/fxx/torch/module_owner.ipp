@@ -10,7 +10,7 @@ namespace fxx::inline FXX_ABI {
 FXX_INLINE ModuleOwner::ModuleOwner(const torch::nn::Module& root, std::string class_name)
     : class_name_(class_name.empty() ? module_type_name(root) : std::move(class_name)), root_(&root) {
   // The root's own tensors are read now, since it may be gone later; submodules are kept.
-  for (const auto& item : root.named_parameters(false))
+  for (const auto& item : detail::registered_parameters(root))
     root_tensors_.emplace_back(item.key(), item.value(), AttributeInfo::Kind::parameter);
   for (const auto& item : root.named_buffers(false))
     root_tensors_.emplace_back(item.key(), item.value(), AttributeInfo::Kind::buffer);
