@@ -44,7 +44,7 @@ struct Answers : rewrite::Instantiation {
 template <class Rule>
 std::set<std::string> readings(const Rule& rule) {
   std::set<std::string> texts;
-  const rewrite::Ruleset<Rule> rules{boost::hana::tuple<Rule>(rule)};
+  const rewrite::Ruleset<Rule> rules(rule);
   Answers answers;
   for (bool more = true; more;) {
     Graph graph;

@@ -62,7 +62,7 @@ TEST_CASE("the tree and the search agree on every node of random graphs, and on 
   for (int round = 0; round < 60; ++round) {
     Graph g = random_graph(random);
     for (Node* n : g.nodes()) {
-      boost::hana::for_each(rules.rules, [&](const auto& one) {
+      rules.for_each([&](const auto& one) {
         using Pattern = typename std::decay_t<decltype(one)>::pattern;
         TermMatcher search;
         const bool found = search.match(flat<Pattern>.data(), n, [](const Found&) { return true; });
@@ -85,9 +85,9 @@ TEST_CASE("every rule of the set is met by the random graphs") {
   rewrite::RewriteReport all;
   for (int round = 0; round < 300; ++round) {
     Graph g = random_graph(random);
-    boost::hana::for_each(rules.rules, [&](const auto& one) {
+    rules.for_each([&](const auto& one) {
       Graph copy = g;
-      all.add(rewrite::Ruleset<std::decay_t<decltype(one)>>{{one}}.apply(copy));
+      all.add(rewrite::Ruleset<std::decay_t<decltype(one)>>(one).apply(copy));
       copy.lint();
     });
   }

@@ -12,7 +12,9 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 template <class Tag>
-inline constexpr SchemaSize schema_size = measure_schema(Tag::schema);
+inline constexpr std::string_view schema_of = {Tag::schema, sizeof(Tag::schema) - 1};
+template <class Tag>
+inline constexpr SchemaSize schema_size = measure_schema(schema_of<Tag>);
 
 /// What the compiler makes of one schema.
 template <class Tag>
@@ -26,7 +28,7 @@ template <class Tag>
 consteval SchemaParts<Tag> parse_parts() {
   SchemaParts<Tag> p;
   if constexpr (schema_size<Tag>.well_formed)
-    p.well_formed = parse_schema(Tag::schema, Tag::traits, p.parameters.data(), p.returns.data(), p.op);
+    p.well_formed = parse_schema(schema_of<Tag>, Tag::traits, p.parameters.data(), p.returns.data(), p.op);
   p.op.parameters = {};  // they point into this local; operator_of sets them
   p.op.returns = {};
   return p;
@@ -62,10 +64,11 @@ struct Operation {
 /// Tags of the operators in the table. Types of patterns carry them, so their names stay short.
 namespace ops::tag {
 using enum Trait;  // here, once: a lambda an operator costs 30 KB each
-#define FXX_OP(function_, name_, schema_, traits_)        \
-  struct name_ {                                          \
-    static constexpr ::std::string_view schema = schema_; \
-    static constexpr Trait traits = traits_;              \
+// An array: a string_view would have the compiler count the letters of every schema, half a second for all of them.
+#define FXX_OP(function_, name_, schema_, traits_) \
+  struct name_ {                                   \
+    static constexpr char schema[] = schema_;      \
+    static constexpr Trait traits = traits_;       \
   };
 #include "fxx/ops/table.inc"
 #undef FXX_OP
@@ -80,7 +83,7 @@ namespace ops {
 namespace detail {
 template <fixed_string Schema, Trait Traits>
 struct schema_tag {
-  static constexpr std::string_view schema = Schema.view();
+  static constexpr auto& schema = Schema.text;
   static constexpr Trait traits = Traits;
 };
 }  // namespace detail

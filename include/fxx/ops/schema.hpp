@@ -19,17 +19,34 @@ struct SchemaSize {
 
 namespace detail {
 
+// What follows reads characters by pointer and looks them up in tables: the compiler runs it for every operator in use,
+// and a call of a string_view's member costs it as much as a dozen comparisons.
+
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
-constexpr bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_'; }
+/// Characters of names: letters, digits, underscores.
+struct Letters {
+  bool word[128]{};
+  constexpr Letters() {
+    for (int c = 0; c < 26; ++c) word['a' + c] = word['A' + c] = true;
+    for (int c = '0'; c <= '9'; ++c) word[c] = true;
+    word['_'] = true;
+  }
+};
+inline constexpr Letters letters;
+constexpr bool is_word(char c) { return c >= 0 && letters.word[static_cast<int>(c)]; }
 
 /// End of the piece that starts at `from`: the next comma or closing bracket at the same depth, quotes respected.
 constexpr std::size_t end_of_piece(std::string_view text, std::size_t from) {
+  const char* const s = text.data();
+  const std::size_t size = text.size();
   int depth = 0;
   char quote = 0;
-  for (std::size_t i = from; i < text.size(); ++i) {
-    const char c = text[i];
+  for (std::size_t i = from; i < size; ++i) {
+    const char c = s[i];
     if (quote) {
       if (c == quote) quote = 0;
+    } else if (c == ' ' || (c >= 'a' && c <= 'z')) {
+      continue;  // most of them
     } else if (c == '"' || c == '\'') {
       quote = c;
     } else if (c == '(' || c == '[') {
@@ -43,53 +60,61 @@ constexpr std::size_t end_of_piece(std::string_view text, std::size_t from) {
   return text.npos;
 }
 constexpr std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
+  const char *first = text.data(), *last = first + text.size();
+  while (first != last && *first == ' ') ++first;
+  while (first != last && last[-1] == ' ') --last;
+  return {first, static_cast<std::size_t>(last - first)};
+}
+
+/// By the hash of its name.
+constexpr ValueType value_type(std::uint64_t name) {
+  switch (name) {
+    case hash_of("Tensor"): return ValueType::tensor;
+    case hash_of("Scalar"): return ValueType::scalar;
+    case hash_of("int"):
+    case hash_of("SymInt"): return ValueType::integer;
+    case hash_of("float"): return ValueType::real;
+    case hash_of("bool"): return ValueType::boolean;
+    case hash_of("str"): return ValueType::string;
+    case hash_of("ScalarType"): return ValueType::dtype;
+    case hash_of("Layout"): return ValueType::layout;
+    case hash_of("MemoryFormat"): return ValueType::memory_format;
+    case hash_of("Device"): return ValueType::device;
+    case hash_of("Generator"): return ValueType::generator;
+    default: return ValueType::other;
+  }
 }
 
 /// `Tensor(a!)?[]`: reads type and alias, leaves the cursor behind them.
 constexpr bool parse_type(std::string_view text, std::size_t& at, Type& type, char& alias, bool& written) {
-  const std::size_t start = at;
-  while (at < text.size() && is_word(text[at])) ++at;
-  const std::string_view name = text.substr(start, at - start);
-  if (name.empty()) return false;
-  if (name == "Tensor") type.base = ValueType::tensor;
-  else if (name == "Scalar") type.base = ValueType::scalar;
-  else if (name == "int" || name == "SymInt") type.base = ValueType::integer, type.symbolic = name == "SymInt";
-  else if (name == "float") type.base = ValueType::real;
-  else if (name == "bool") type.base = ValueType::boolean;
-  else if (name == "str") type.base = ValueType::string;
-  else if (name == "ScalarType") type.base = ValueType::dtype;
-  else if (name == "Layout") type.base = ValueType::layout;
-  else if (name == "MemoryFormat") type.base = ValueType::memory_format;
-  else if (name == "Device") type.base = ValueType::device;
-  else if (name == "Generator") type.base = ValueType::generator;
-  else type.base = ValueType::other;
-  while (at < text.size()) {
-    const char c = text[at];
+  const char* const s = text.data();
+  const std::size_t size = text.size(), start = at;
+  std::size_t i = at;
+  while (i < size && is_word(s[i])) ++i;
+  if (i == start) return false;
+  const std::uint64_t name = hash_of({s + start, i - start});
+  type.base = value_type(name);
+  type.symbolic = name == hash_of("SymInt");
+  for (; i < size; ++i) {
+    const char c = s[i];
     if (c == '(') {
-      const std::size_t close = text.find(')', at);
-      if (close == text.npos) return false;
-      const std::string_view set = text.substr(at + 1, close - at - 1);
-      if (!set.empty()) alias = set[0];
-      written = set.find('!') != set.npos;
-      at = close + 1;
+      if (i + 1 < size && s[i + 1] != ')') alias = s[i + 1];
+      for (++i; i < size && s[i] != ')'; ++i) written = written || s[i] == '!';
+      if (i == size) return false;
     } else if (c == '[') {
       type.list = true;
       type.optional_items = type.optional;
       type.optional = false;
-      for (++at; at < text.size() && is_digit(text[at]); ++at)
-        type.list_size = static_cast<std::uint8_t>(type.list_size * 10 + (text[at] - '0'));
-      if (at == text.size() || text[at] != ']') return false;
-      ++at;
+      for (++i; i < size && is_digit(s[i]); ++i)
+        type.list_size = static_cast<std::uint8_t>(type.list_size * 10 + (s[i] - '0'));
+      if (i == size || s[i] != ']') return false;
     } else if (c == '?') {
       type.optional = true;
-      ++at;
     } else {
       break;
     }
   }
+  at = i;
   return true;
 }
 
@@ -97,21 +122,23 @@ constexpr bool parse_type(std::string_view text, std::size_t& at, Type& type, ch
 /// written, name)` for each; false when the text is nothing of the kind.
 template <class F>
 constexpr bool parse_results(std::string_view text, F&& f) {
-  if (text == "()") return true;
-  const bool several = !text.empty() && text[0] == '(';
+  const char* const s = text.data();
+  const std::size_t size = text.size();
+  if (size == 2 && s[0] == '(' && s[1] == ')') return true;
+  const bool several = size > 0 && s[0] == '(';
   for (std::size_t at = several ? 1 : 0;; ++at) {
-    while (several && at < text.size() && text[at] == ' ') ++at;
+    while (several && at < size && s[at] == ' ') ++at;
     Type type;
     char alias = 0;
     bool written = false;
     if (!parse_type(text, at, type, alias, written)) return false;
     std::size_t name = at;
-    if (several && at < text.size() && text[at] == ' ')
-      for (name = ++at; at < text.size() && is_word(text[at]);) ++at;
-    f(type, alias, written, text.substr(name, at - name));
-    if (!several || at >= text.size()) return !several && at == text.size();
-    if (text[at] == ')') return at + 1 == text.size();
-    if (text[at] != ',') return false;
+    if (several && at < size && s[at] == ' ')
+      for (name = ++at; at < size && is_word(s[at]);) ++at;
+    f(type, alias, written, std::string_view(s + name, at - name));
+    if (!several || at >= size) return !several && at == size;
+    if (s[at] == ')') return at + 1 == size;
+    if (s[at] != ',') return false;
   }
 }
 
@@ -120,15 +147,18 @@ constexpr bool parse_results(std::string_view text, F&& f) {
 /// A default value or a number in a pattern: None, True, 3, -1.5e-3, "text", [1, 1]. Anything else is Kind::other.
 constexpr Literal parse_literal(std::string_view text) {
   using Kind = Literal::Kind;
+  const char* const s = text.data();
+  const std::size_t size = text.size();
+  const char first = size > 0 ? s[0] : '\0', last = size > 0 ? s[size - 1] : '\0';
   const Literal unreadable{.kind = Kind::other};
-  if (text == "None") return {.kind = Kind::none};
-  if (text == "True") return Literal::of(true);
-  if (text == "False") return Literal::of(false);
-  if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front())
-    return Literal::of(text.substr(1, text.size() - 2));
-  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') {
+  if (first == 'N' && text == "None") return {.kind = Kind::none};
+  if (first == 'T' && text == "True") return Literal::of(true);
+  if (first == 'F' && text == "False") return Literal::of(false);
+  if (size >= 2 && (first == '"' || first == '\'') && last == first)
+    return Literal::of(std::string_view(s + 1, size - 2));
+  if (size >= 2 && first == '[' && last == ']') {
     Literal list{.kind = Kind::integers};
-    for (std::size_t at = 1; at + 1 < text.size();) {
+    for (std::size_t at = 1; at + 1 < size;) {
       const std::size_t end = detail::end_of_piece(text, at);
       const Literal item = parse_literal(detail::trimmed(text.substr(at, end - at)));
       if (item.kind != Kind::integer || list.count == Literal::max_items) return unreadable;
@@ -138,15 +168,15 @@ constexpr Literal parse_literal(std::string_view text) {
     return list;
   }
   std::size_t i = 0;
-  const bool negative = !text.empty() && text[0] == '-';
+  const bool negative = first == '-';
   if (negative) ++i;
-  if (i == text.size()) return unreadable;
+  if (i == size) return unreadable;
   // Digits as a whole number with a power of ten apart, so that 0.1 is the double nearest to 0.1.
   std::int64_t whole = 0;
   int power = 0;
   bool real = false, fraction = false, digits = false;
-  for (; i < text.size(); ++i) {
-    const char c = text[i];
+  for (; i < size; ++i) {
+    const char c = s[i];
     if (detail::is_digit(c)) {
       digits = true;
       if (whole > 900'000'000'000'000'000) return unreadable;
@@ -154,13 +184,13 @@ constexpr Literal parse_literal(std::string_view text) {
       if (fraction) --power;
     } else if (c == '.' && !real) {
       real = fraction = true;
-    } else if ((c == 'e' || c == 'E') && i + 1 < text.size()) {
+    } else if ((c == 'e' || c == 'E') && i + 1 < size) {
       real = true;
-      const bool down = text[i + 1] == '-';
+      const bool down = s[i + 1] == '-';
       int exponent = 0;
-      for (i += down || text[i + 1] == '+' ? 2 : 1; i < text.size(); ++i) {
-        if (!detail::is_digit(text[i]) || exponent > 400) return unreadable;
-        exponent = exponent * 10 + (text[i] - '0');
+      for (i += down || s[i + 1] == '+' ? 2 : 1; i < size; ++i) {
+        if (!detail::is_digit(s[i]) || exponent > 400) return unreadable;
+        exponent = exponent * 10 + (s[i] - '0');
       }
       power += down ? -exponent : exponent;
     } else {
@@ -177,19 +207,25 @@ constexpr Literal parse_literal(std::string_view text) {
 
 /// How many parameters and returns a schema has, and whether it is one.
 constexpr SchemaSize measure_schema(std::string_view text) {
+  const char* const s = text.data();
+  const std::size_t length = text.size();
   SchemaSize size;
-  const std::size_t open = text.find('('), space = text.find("::");
-  if (open == text.npos || space == text.npos || space == 0 || space + 2 >= open || space > open) return size;
-  for (char c : text.substr(0, open))
-    if (!detail::is_word(c) && c != ':' && c != '.') return size;
-  std::size_t at = open + 1;
-  while (at < text.size() && text[at] != ')') {
-    const std::size_t end = detail::end_of_piece(text, at);
-    if (end == text.npos || text[end] == ']') return size;
-    if (detail::trimmed(text.substr(at, end - at)) != "*") ++size.parameters;
-    at = text[end] == ',' ? end + 1 : end;
+  std::size_t at = 0, colons = 0;
+  for (; at < length && s[at] != '('; ++at) {
+    if (s[at] == ':' && colons == 0 && at + 1 < length && s[at + 1] == ':') colons = at;
+    if (!detail::is_word(s[at]) && s[at] != ':' && s[at] != '.') return size;
   }
-  if (at >= text.size() || !text.substr(at).starts_with(") -> ")) return size;
+  if (at == length || colons == 0 || colons + 2 >= at) return size;
+  for (++at; at < length && s[at] != ')';) {
+    const std::size_t end = detail::end_of_piece(text, at);
+    if (end == text.npos || s[end] == ']') return size;
+    std::size_t first = at, last = end;
+    while (first < last && s[first] == ' ') ++first;
+    while (first < last && s[last - 1] == ' ') --last;
+    if (last != first + 1 || s[first] != '*') ++size.parameters;
+    at = s[end] == ',' ? end + 1 : end;
+  }
+  if (at >= length || !text.substr(at).starts_with(") -> ")) return size;
   size.well_formed = detail::parse_results(text.substr(at + 5), [&](auto&&...) { ++size.returns; });
   return size;
 }
@@ -197,19 +233,24 @@ constexpr SchemaSize measure_schema(std::string_view text) {
 /// Fills `op`, `parameters` and `returns`, which have the room that measure_schema told. False when the text is no
 /// schema.
 constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* parameters, Return* returns, Operator& op) {
+  const char* const s = text.data();
+  const std::size_t length = text.size();
+  std::size_t at = 0, count = 0;
+  while (s[at] != '(') ++at;
   op.schema = text;
   op.traits = traits;
-  op.name = text.substr(0, text.find('('));
+  op.name = {s, at};
   op.id = hash_of(op.name);
   op.family = static_cast<std::uint8_t>(op.id % 63);
-  std::size_t at = op.name.size() + 1, count = 0;
   bool keyword_only = false;
-  while (at < text.size() && text[at] != ')') {
-    while (text[at] == ' ') ++at;
+  for (++at; at < length && s[at] != ')';) {
+    while (s[at] == ' ') ++at;
     const std::size_t end = detail::end_of_piece(text, at);
-    const std::string_view piece = detail::trimmed(text.substr(at, end - at));
-    at = text[end] == ',' ? end + 1 : end;
-    if (piece == "*") {
+    const std::string_view piece = detail::trimmed({s + at, end - at});
+    const char* const c = piece.data();
+    const std::size_t size = piece.size();
+    at = s[end] == ',' ? end + 1 : end;
+    if (size == 1 && c[0] == '*') {
       keyword_only = true;
       continue;
     }
@@ -217,15 +258,13 @@ constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* para
     p.keyword_only = keyword_only;
     std::size_t cursor = 0;
     if (!detail::parse_type(piece, cursor, p.type, p.alias, p.written)) return false;
-    if (cursor >= piece.size() || piece[cursor] != ' ') return false;
-    const std::string_view rest = piece.substr(cursor + 1);
-    const std::size_t equals = rest.find('=');
-    p.name = rest.substr(0, equals);
-    for (char c : p.name)
-      if (!detail::is_word(c)) return false;
-    if (p.name.empty()) return false;
-    if (equals != rest.npos) {
-      p.default_text = rest.substr(equals + 1);
+    if (cursor >= size || c[cursor] != ' ') return false;
+    std::size_t name = ++cursor;
+    while (cursor < size && detail::is_word(c[cursor])) ++cursor;
+    p.name = {c + name, cursor - name};
+    if (cursor == name || (cursor < size && c[cursor] != '=')) return false;
+    if (cursor < size) {
+      p.default_text = {c + cursor + 1, size - cursor - 1};
       p.standard = parse_literal(p.default_text);
     } else {
       op.required = static_cast<std::uint8_t>(count);

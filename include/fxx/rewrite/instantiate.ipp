@@ -56,7 +56,7 @@ class PatternMaker {
         return value;
       }
       case K::bound:
-        if (!find(self.id)) bound_.emplace_back(self.id, to_argument(self.value));
+        if (!find(self.id)) bound_.emplace_back(self.id, to_argument(*self.value));
         return ++t, make(t, hole);
       case K::operands: return operands(t, hole);
       case K::chain: return chain(t, hole);
@@ -68,9 +68,9 @@ class PatternMaker {
       case K::rest:
       case K::each:
       case K::outputs: break;  // of lists and chains, and of the root
-      case K::near: return ++t, to_argument(self.value);
+      case K::near: return ++t, to_argument(*self.value);
       case K::literal:
-      case K::standard: return ++t, spelled(self.value, hole.type);
+      case K::standard: return ++t, spelled(*self.value, hole.type);
     }
     return {};
   }
@@ -216,7 +216,7 @@ class PatternMaker {
     const Term *link = &self + 1, *end = link + link->size;
     const Hole hole{.op = link->op, .type = link->op->parameters[0].type, .outer = outer.op ? &outer : nullptr};
     Argument value = make(end, hole);
-    for (std::size_t n = static_cast<std::size_t>(self.value.integer) + answers_.choose(3); n--;) {
+    for (std::size_t n = static_cast<std::size_t>(self.least) + answers_.choose(3); n--;) {
       hole_ = value;
       value = alone(link, outer);
     }

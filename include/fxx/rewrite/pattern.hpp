@@ -94,27 +94,27 @@ struct literal : pattern_base {
     if constexpr (requires { Value.bits; }) return Literal::of(Value.value());
     else return Literal::of(Value);
   }();
-  static constexpr void emit(Term*& out) { *out++ = {.kind = Kind, .value = value}; }
+  static constexpr void emit(Term*& out) { *out++ = {.kind = Kind, .value = &value}; }
 };
 template <fixed_string Text>
 struct text_literal : pattern_base {
   static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value = Literal::of(Text.view());
-  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = value}; }
+  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = &value}; }
 };
 template <std::int64_t... Items>
 struct integers_literal : pattern_base {
   static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value{.kind = Literal::Kind::integers, .count = sizeof...(Items), .items = {Items...}};
-  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = value}; }
+  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = &value}; }
 };
 struct none_literal : pattern_base {
   static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value{.kind = Literal::Kind::none};
-  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = value}; }
+  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = &value}; }
 };
 
 template <class P>
@@ -168,7 +168,7 @@ struct call : followed<call<Tag, Args...>> {
     for (int i = 0; i < op.arity(); ++i) {
       const int source = detail::source_of(op, keywords, int(sizeof...(Args)), i);
       if (source >= 0) emitters[source](out);
-      else *out++ = {.kind = Term::Kind::standard, .value = op.parameters[std::size_t(i)].standard};
+      else *out++ = {.kind = Term::Kind::standard, .value = &op.parameters[std::size_t(i)].standard};
     }
   }
   /// Matches only where this call's result has one user.

@@ -5,8 +5,8 @@
 // Main names: phases(sets...), Phases. Cost: light.
 #pragma once
 
-#include <boost/hana/for_each.hpp>
-#include <boost/hana/tuple.hpp>
+#include <boost/hana/basic_tuple.hpp>
+#include <boost/hana/unpack.hpp>
 
 #include "fxx/rewrite/ruleset.hpp"
 
@@ -15,15 +15,17 @@ namespace fxx::inline FXX_ABI::rewrite {
 template <class... Sets>
 class Phases {
  public:
-  boost::hana::tuple<Sets...> sets;
+  boost::hana::basic_tuple<Sets...> sets;
   static constexpr bool always_ends = (true && ... && Sets::always_ends);
+
+  constexpr explicit Phases(Sets... s) : sets(s...) {}
 
   /// Applies the sets in their order to a graph or a module. The report is that of all together; one that stopped at
   /// the limit does not keep the others from being applied.
   template <class Target>
   RewriteReport apply(Target& target, const RewriteOptions& options = {}) const {
     RewriteReport report;
-    boost::hana::for_each(sets, [&](const auto& set) { report.add(set.apply(target, options)); });
+    boost::hana::unpack(sets, [&](const auto&... set) { (report.add(set.apply(target, options)), ...); });
     return report;
   }
 };
@@ -42,7 +44,7 @@ template <class... Sets>
 consteval auto phases(Sets... sets) {
   constexpr bool all = (detail::is_ruleset<Sets> && ...);
   static_assert(all, "fxx::phases: an argument is not a rule set; write phases(ruleset(...), ruleset(...))");
-  if constexpr (all) return Phases<Sets...>{{sets...}};
+  if constexpr (all) return Phases<Sets...>(sets...);
   else return mistake{};
 }
 

@@ -261,7 +261,7 @@ class Rewriter {
         return build_chain(*self.op, operands, m);
       }
       case K::literal:
-      case K::near: return to_argument(self.value);
+      case K::near: return to_argument(*self.value);
       default: {
         if (item_)
           for (const Found::Binding& b : item_->bindings)

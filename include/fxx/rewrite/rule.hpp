@@ -81,7 +81,7 @@ constexpr bool matches_own_result(const Term* p, const Term* r) {
 constexpr bool starts_with_call(const Term* p) {
   using K = Term::Kind;
   if (is_wrapper(*p)) return starts_with_call(p + 1);
-  if (p->kind == K::chain) return p->value.integer > 0;
+  if (p->kind == K::chain) return p->least > 0;
   if (p->kind != K::alternatives && p->kind != K::outputs)
     return p->kind == K::call || p->kind == K::operands || p->kind == K::module;
   const Term* child = p + 1;

@@ -114,7 +114,7 @@ struct bound_of : followed<bound_of<Name, Value, P>> {
               .children = 1,
               .size = size,
               .id = hash_of(Name.view()),
-              .value = Value::value,
+              .value = &Value::value,
               .name = Name.view()};
     P::emit(out);
   }
@@ -156,7 +156,7 @@ struct chain_of : followed<chain_of<Name, Least, Link, P>> {
               .children = 2,
               .size = size,
               .id = hash_of(Name.view()),
-              .value = Literal::of(Least),
+              .least = Least,
               .name = Name.view()};
     Link::emit(out);
     P::emit(out);

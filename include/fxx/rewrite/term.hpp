@@ -55,7 +55,8 @@ struct Term {
   std::uint16_t size = 1;
   std::uint64_t id = 0;  // calls: operator; captures: hash of the name; modules: hash of the class
   const Operator* op = nullptr;
-  Literal value = {};          // literals, defaults of parameters left out; chain: the least length
+  const Literal* value = nullptr;  // literals, defaults of parameters left out, what a name is bound to
+  int least = 0;                   // chain: the least length
   std::string_view name = {};  // captures, modules
   const Condition* condition = nullptr;
 };
@@ -85,10 +86,10 @@ constexpr bool same(const Term* a, const Term* b) {
   if (a->size != b->size) return false;
   for (int i = 0; i < a->size; ++i) {
     if (is_constant(a[i]) && is_constant(b[i])) {
-      if (!(a[i].value == b[i].value)) return false;
+      if (!(*a[i].value == *b[i].value)) return false;
     } else if (a[i].kind != b[i].kind || a[i].id != b[i].id || a[i].kind == Term::Kind::any ||
                a[i].children != b[i].children || a[i].once != b[i].once || a[i].condition != b[i].condition ||
-               (a[i].kind == Term::Kind::near && a[i].value.number() != b[i].value.number())) {
+               (a[i].kind == Term::Kind::near && a[i].value->number() != b[i].value->number())) {
       return false;
     }
   }
@@ -128,7 +129,7 @@ constexpr bool two_orders(const Term* t) {
   const Term* rest = t + 1 + t[1].size;
   rest += rest->size;
   for (int i = 2; i < t->children; ++i, rest += rest->size)
-    if (!is_constant(*rest) || !(rest->value == t->op->parameters[static_cast<std::size_t>(i)].standard)) return false;
+    if (!is_constant(*rest) || !(*rest->value == t->op->parameters[static_cast<std::size_t>(i)].standard)) return false;
   return true;
 }
 
@@ -167,20 +168,20 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
     case K::value: return bind();
     case K::tensor: return node && bind();
     case K::optional:
-      return (node || t->kind == K::optional || (is_constant(*t) && t->value.kind == Literal::Kind::none)) && bind();
+      return (node || t->kind == K::optional || (is_constant(*t) && t->value->kind == Literal::Kind::none)) && bind();
     case K::constant: return t->kind == K::constant && bind();
     case K::sequence:
       return (t->kind == K::sequence || t->kind == K::list ||
-              (is_constant(*t) && t->value.kind == Literal::Kind::integers)) &&
+              (is_constant(*t) && t->value->kind == Literal::Kind::integers)) &&
              bind();
-    case K::size: return (t->kind == K::size || (is_constant(*t) && t->value.kind == Literal::Kind::integer)) && bind();
+    case K::size: return (t->kind == K::size || (is_constant(*t) && t->value->kind == Literal::Kind::integer)) && bind();
     case K::scalar:
-      return (t->kind == K::scalar || t->kind == K::near || (is_constant(*t) && t->value.is_number())) && bind();
+      return (t->kind == K::scalar || t->kind == K::near || (is_constant(*t) && t->value->is_number())) && bind();
     case K::literal:
-    case K::standard: return is_constant(*t) && p->value == t->value;
+    case K::standard: return is_constant(*t) && *p->value == *t->value;
     case K::near:
-      return ((is_constant(*t) && t->value.is_number()) || t->kind == K::near) &&
-             is_near(t->value.number(), p->value.number());
+      return ((is_constant(*t) && t->value->is_number()) || t->kind == K::near) &&
+             is_near(t->value->number(), p->value->number());
     case K::alternatives: {
       int k = c.take(p->children);
       const Term* child = p + 1;

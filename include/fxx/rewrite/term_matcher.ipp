@@ -28,11 +28,11 @@ FXX_INLINE std::string words_for(const Term& t) {
     case K::size: return "a size (" + capture("sym_int") + ")";
     case K::literal:
     case K::standard:
-      if (t.value.kind == Literal::Kind::other || t.value.kind == Literal::Kind::absent) return "its default";
-      return to_string(to_argument(t.value)) + (t.kind == K::standard ? ", its default" : "");
-    case K::near: return "a number near " + to_string(to_argument(t.value));
+      if (t.value->kind == Literal::Kind::other || t.value->kind == Literal::Kind::absent) return "its default";
+      return to_string(to_argument(*t.value)) + (t.kind == K::standard ? ", its default" : "");
+    case K::near: return "a number near " + to_string(to_argument(*t.value));
     case K::operands: return "a chain of " + std::string(t.op->name);
-    case K::chain: return "a chain of " + std::to_string(t.value.integer) + " or more";
+    case K::chain: return "a chain of " + std::to_string(t.least) + " or more";
     case K::module: return "a call of a module " + std::string(t.name);
     default: return "a value";
   }
@@ -142,20 +142,20 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
       return match(t + 1, s, then);
     }
     case K::bound: {
-      const auto then = [&] { return bind(t->id, to_argument(t->value), t->name, go_on); };
+      const auto then = [&] { return bind(t->id, to_argument(*t->value), t->name, go_on); };
       return match(t + 1, s, then);
     }
     case K::literal:
     case K::standard: {
       const bool default_fits =
-          !s.value && s.parameter && (t->kind == K::standard || t->value == s.parameter->standard);
-      if (default_fits || (s.value && same_value(*s.value, t->value, s.parameter ? s.parameter->type : Type{})))
+          !s.value && s.parameter && (t->kind == K::standard || *t->value == s.parameter->standard);
+      if (default_fits || (s.value && same_value(*s.value, *t->value, s.parameter ? s.parameter->type : Type{})))
         return go_on();
       return fail(wanted);
     }
     case K::near: {
       const Argument value = value_of(s);
-      return value.is_number() && is_near(value.number(), t->value.number()) ? go_on() : fail(wanted);
+      return value.is_number() && is_near(value.number(), t->value->number()) ? go_on() : fail(wanted);
     }
     case K::alternatives: {
       const Term* member = t + 1;
@@ -394,7 +394,7 @@ FXX_INLINE bool TermMatcher::match_chain(const Term* t, Subject s, Continue go_o
     if (!match_one(link, t->id, steps.back().at) || !hole_) break;
     steps.push_back({mark(), {hole_, hole_user_, nullptr}});
   }
-  const auto least = static_cast<std::size_t>(t->value.integer);
+  const auto least = static_cast<std::size_t>(t->least);
   if (steps.size() - 1 < least)
     return fail([&] {
       return "the chain has " + std::to_string(steps.size() - 1) + " links; the pattern wants " +

@@ -176,9 +176,9 @@ constexpr void line_up_value(const Chosen& given, Place place, const Parameter& 
   bool known = false;
   for (int k = 0; k < out.captures_count && is_capture(t); ++k) known = known || out.captures[k].id == t.id;
   if (is_constant(t)) {
-    line_up_literal(t.value, place, place.item == Place::whole && parameter.standard == t.value, out);
+    line_up_literal(*t.value, place, place.item == Place::whole && parameter.standard == *t.value, out);
   } else if (t.kind == K::near) {
-    out.test({.kind = Test::Kind::near, .place = place, .payload = std::bit_cast<std::uint64_t>(t.value.number())});
+    out.test({.kind = Test::Kind::near, .place = place, .payload = std::bit_cast<std::uint64_t>(t.value->number())});
   } else if (is_capture(t)) {
     if (!known) {
       if (t.kind == K::tensor) test(Test::Kind::node);
@@ -194,7 +194,7 @@ constexpr void line_up_value(const Chosen& given, Place place, const Parameter& 
     const Term& around = *queue.around[given.first + i];
     if (around.kind == K::where)
       out.test({.kind = Test::Kind::condition, .place = place, .condition = around.condition});
-    else line_up_capture(around.id, place, around.kind == K::bound ? &around.value : nullptr, out);
+    else line_up_capture(around.id, place, around.kind == K::bound ? around.value : nullptr, out);
   }
 }
 
@@ -212,7 +212,7 @@ constexpr void line_up_call(const Term* t, Place place, Choices& c, Line& out, Q
     op = chosen_operator.op;
   } else if (t->kind == K::module) {
     test.payload = t->id;
-  } else if (t->kind == K::chain && t->value.integer > 0) {
+  } else if (t->kind == K::chain && t->least > 0) {
     test.payload = t[1].id;
     op = t[1].op;
   } else {

@@ -124,7 +124,7 @@ VerifyReport verify_rules(std::span<const RuleToVerify> rules, const VerifyOptio
 
 template <class Rule>
 rewrite::RewriteReport apply_alone(const void* rule, Graph& graph) {
-  const rewrite::Ruleset<Rule> alone{boost::hana::tuple<Rule>(*static_cast<const Rule*>(rule))};
+  const rewrite::Ruleset<Rule> alone(*static_cast<const Rule*>(rule));
   return alone.apply(graph);
 }
 template <class Rule>
