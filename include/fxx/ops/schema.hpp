@@ -29,7 +29,7 @@ struct Letters {
   constexpr Letters() {
     for (int c = 0; c < 26; ++c) word['a' + c] = word['A' + c] = true;
     for (int c = '0'; c <= '9'; ++c) word[c] = true;
-    word['_'] = true;
+    word[static_cast<int>('_')] = true;
   }
 };
 inline constexpr Letters letters;

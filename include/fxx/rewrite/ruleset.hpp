@@ -120,6 +120,12 @@ constexpr Entry entry() {
             Rule::conditional};
 }
 
+constexpr int sum_of_bounds(const Entry* rules, int n) {
+  int sum = 1;
+  for (int i = 0; i < n; ++i) sum += Builder::bound(rules[i].pattern);
+  return sum;
+}
+
 /// Everything about a rule set that its types decide.
 template <class... Rules>
 struct fused {
@@ -128,11 +134,7 @@ struct fused {
   static constexpr void fill(Builder& b) {
     for (int i = 0; i < count; ++i) b.add(entries[i].pattern, static_cast<std::uint16_t>(i));
   }
-  static constexpr int capacity = [] {
-    int n = 1;
-    for (const Entry& e : entries) n += Builder::bound(e.pattern);
-    return n;
-  }();
+  static constexpr int capacity = sum_of_bounds(entries, count);
   static constexpr Builder::Size size = [] {
     Builder b(capacity, true);
     fill(b);
@@ -164,6 +166,25 @@ struct fused {
   }();
 };
 
+/// Is there no room for the tree? Small patterns have room for sure, so that a set which is only declared, or a part of
+/// another, costs no tree.
+constexpr bool too_large(const Entry* rules, int n) {
+  int most = 1;  // states
+  for (int i = 0; i < n; ++i) {
+    const Term* p = rules[i].pattern;
+    const int bound = Builder::bound(p);
+    most = bound > max_states - most ? max_states + 1 : most + bound;
+    if (p->size <= max_registers && 3 * p->size + 2 <= max_tests) continue;
+    Builder alone(bound, true);
+    alone.add(p, 0);
+    if (alone.size().too_large) return true;
+  }
+  if (most <= max_states) return false;
+  Builder all(sum_of_bounds(rules, n), true);
+  for (int i = 0; i < n; ++i) all.add(rules[i].pattern, static_cast<std::uint16_t>(i));
+  return all.size().too_large;
+}
+
 template <class... Rules>
 consteval void check_distinct() {
   constexpr Entry entries[sizeof...(Rules)] = {entry<Rules>()...};
@@ -172,7 +193,7 @@ consteval void check_distinct() {
     rules_are_distinct<word<entries[f.later].name.size()>(entries[f.later].name),
                        word<entries[f.earlier].name.size()>(entries[f.earlier].name), f.kind>();
   } else {
-    static_assert(!fused<Rules...>::size.too_large,
+    static_assert(!too_large(entries, sizeof...(Rules)),
                   "fxx::ruleset: a pattern has more than 24 calls, 96 tests or 32 captures, or the set more than 65535 "
                   "states; split it");
   }
