@@ -16,15 +16,16 @@ namespace fxx::inline FXX_ABI {
 // --- names -----------------------------------------------------------------------------------------------------------
 
 FXX_INLINE std::string snake_case(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
+  std::string out(2 * text.size(), '\0');  // at most an underscore before each
+  char* end = out.data();
   bool after_lower = false;
   for (char c : text) {
     const bool upper = c >= 'A' && c <= 'Z', lower = c >= 'a' && c <= 'z', digit = c >= '0' && c <= '9';
-    if (upper && after_lower) out += '_';
-    out += upper ? static_cast<char>(c - 'A' + 'a') : lower || digit ? c : '_';
+    if (upper && after_lower) *end++ = '_';
+    *end++ = upper ? static_cast<char>(c - 'A' + 'a') : lower || digit ? c : '_';
     after_lower = lower;
   }
+  out.resize(static_cast<std::size_t>(end - out.data()));
   // Two leading underscores belong to the compiler.
   const std::size_t first = out.find_first_not_of('_');
   if (first == out.npos) return "_unnamed";
@@ -61,6 +62,13 @@ FXX_INLINE bool is_reserved_name(std::string_view name) {
     std::sort(sorted.begin(), sorted.end());
     return sorted;
   }();
+  // By size, the letters that such words begin with, as bits: nearly every name is let pass here.
+  static constexpr auto letters = [] {
+    std::array<std::uint32_t, 32> bits{};
+    for (const std::string_view word : words) bits[word.size()] |= std::uint32_t{1} << (word[0] & 31);
+    return bits;
+  }();
+  if (name.empty() || name.size() >= letters.size() || !(letters[name.size()] >> (name[0] & 31) & 1)) return false;
   return std::binary_search(words.begin(), words.end(), name);
 }
 

@@ -853,12 +853,12 @@ FXX_INLINE bool detail::uses_unregistered(const torch::nn::Module& module) {
   const leaf::LeafEntry* entry = leaf::LeafTable::instance().find(module);
   if (!entry || !entry->describe) return false;
   bool all = true;
-  std::optional<std::vector<at::Tensor>> buffers;  // LibTorch copies them, so they are read where one is asked for
+  std::optional<torch::OrderedDict<std::string, at::Tensor>> buffers;  // copies, so they are read where one is needed
   const TensorNames look = [&](const at::Tensor& tensor) {
     const auto registered = [&](const auto& item) { return item.value().is_same(tensor); };
     if (!all || std::any_of(parameters.begin(), parameters.end(), registered)) return std::string();
-    if (!buffers) buffers = module.buffers(false);
-    all = std::any_of(buffers->begin(), buffers->end(), [&](const at::Tensor& own) { return own.is_same(tensor); });
+    if (!buffers) buffers = module.named_buffers(false);
+    all = std::any_of(buffers->begin(), buffers->end(), registered);
     return std::string();
   };
   ModuleInfo info;
