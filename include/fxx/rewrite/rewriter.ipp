@@ -13,6 +13,7 @@
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/rewrite/instantiate.hpp"
 #include "fxx/rewrite/matcher.hpp"
 #include "fxx/rewrite/replaced.hpp"
 #include "fxx/rewrite/rewriter.hpp"
@@ -258,7 +259,13 @@ class Rewriter {
         t += self.id;  // the operators, of which the first is called
         std::vector<Argument> operands;
         for (int i = static_cast<int>(self.id); i < self.children; ++i) build_into(operands, t, m);
-        return build_chain(*self.op, operands, m);
+        if (operands.empty())
+          throw RuleError(ErrorId::replacement_invalid,
+                          "rewrite: the replacement of rule '" + std::string(rules_.names[m.rule()]) +
+                              "' is a chain of no operands; give it one that is always there",
+                          {format_node(*m.root())});
+        std::vector<Node*> links;
+        return call_chain(graph_, *self.op, operands, links);
       }
       case K::literal:
       case K::near: return to_argument(self.value);
@@ -289,25 +296,6 @@ class Rewriter {
       values.push_back(build_next(t, m));
     }
   }
-  /// a + b + c from the left, numbers last: operators take them second. One operand alone is itself.
-  Argument build_chain(const Operator& op, std::vector<Argument>& operands, const Match& m) {
-    std::stable_partition(operands.begin(), operands.end(), [](const Argument& a) { return a.is_node(); });
-    if (operands.empty())
-      throw RuleError(ErrorId::replacement_invalid,
-                      "rewrite: the replacement of rule '" + std::string(rules_.names[m.rule()]) +
-                          "' is a chain of no operands; give it one that is always there",
-                      {format_node(*m.root())});
-    Argument chain = operands[0];
-    std::string name(op.name_space());
-    name.append("::").append(op.base_name());
-    for (std::size_t i = 1; i < operands.size(); ++i) {
-      const Argument both[] = {chain, operands[i]};
-      const Operator* fitting = operands[i].is_node() ? &op : resolve_overload(name, both, {});
-      chain = graph_.call_function(fitting ? *fitting : op, {chain, operands[i]});
-    }
-    return chain;
-  }
-
   void replace(const Match& m, Node* fresh, std::uint32_t first_fresh) {
     Node* old = m.root();
     push_users(old, rules_.depth - 1);
@@ -345,6 +333,7 @@ class Rewriter {
       if (node->is_erased() || node->num_users() || node->opcode() == Opcode::placeholder) continue;
       if (is_barrier(*node) && std::find(matched.begin(), matched.end(), node) == matched.end()) continue;
       inputs_.assign(node->all_input_nodes().begin(), node->all_input_nodes().end());
+      regions_.forget(*node);
       graph_.erase_node(node);
       for (Node* input : inputs_) {
         if (input->num_users() == 0) pending_.push_back(input);
