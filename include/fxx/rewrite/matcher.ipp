@@ -327,6 +327,11 @@ inline bool passes(const Sieve& sieve, const Node& root) {
 }  // namespace detail
 /// The state of the operator itself, or of its functional twin when only that begins a rule.
 FXX_INLINE std::uint16_t MatchEngine::state_for(const Node& root) {
+  // Where the operator alone tells whether a rule begins with it, that comes first: nothing but the node is looked at.
+  if (const Operator* op = root.operation(); op && !op->mutates && !op->second_is_tensor) {
+    const std::uint16_t state = rules_.root(op->id);
+    return state && detail::passes(*rules_.sieve, root) ? state : std::uint16_t{0};
+  }
   if (!detail::passes(*rules_.sieve, root)) return 0;
   const std::uint16_t state = rules_.root(operator_id(root));
   if (state || !root.operation() || !root.operation()->mutates) [[likely]]
