@@ -150,6 +150,29 @@ TEST_CASE("a value that is read after a mutation is not replaced by memory that 
         }) == "relu = .relu(%x)\nadd_ = .add_(%x, 1)\nreturn %relu\n");
 }
 
+TEST_CASE("a write is seen after one before it is gone and many nodes were put beside it") {
+  constexpr auto rules = ruleset(rule<"nothing">(neg(neg(x)) >> x), rule<"in place">(tanh(relu_(x)) >> x),
+                                 rule<"many">(erf(x) >> [](const Match& m) {
+                                   Argument value = m[x];
+                                   for (int i = 0; i < 3000; ++i) value = m.call(ops::exp, {value});
+                                   return value;
+                                 }));
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* copy = g.call_function(ops::neg, {g.call_function(ops::neg, {x})});
+  Node* gone = g.call_function(ops::relu_, {g.call_function(ops::add_Tensor, {x, x})});
+  Node* written = g.call_function(ops::add__Scalar, {copy, 1});  // nobody sees it, as long as it is not x
+  Node* read = g.call_function(ops::exp, {written});
+  Node* many = g.call_function(ops::erf, {x});
+  g.output(Argument::list({read, many, g.call_function(ops::tanh, {gone})}));
+  const auto report = rules.apply(g);
+  g.lint();
+  CHECK(report["in place"] == 1);
+  CHECK(report["many"] == 1);
+  CHECK(report["nothing"] == 0);
+  CHECK(written->arg(0) == Argument(copy));
+}
+
 TEST_CASE("a view that a rule builds where a copy was, and the other way round") {
   constexpr auto to_view = ruleset(rule<"r">(mul(view(x, value<"size">), 1_c) >> view(x, value<"size">)));
   CHECK(fires(to_view, [](auto x) { return x.view({-1}) * 1; }));

@@ -556,6 +556,59 @@ TEST_CASE("a graph that cannot be searched for is refused, with the reason") {
   CHECK(fault.says("no map of names"));
 }
 
+// --- why not ---------------------------------------------------------------------------------------------------------
+
+TEST_CASE("explain names what failed after most of the pattern had matched") {
+  const auto why = [](auto pattern, auto graph, Options options = {}) {
+    const Graph p = symbolic_graph(pattern);
+    Graph g = symbolic_graph(graph);
+    return explain(SubgraphMatcher(p, options), g.output_node()->prev());
+  };
+  const auto plus_one = [](auto x) { return (x + 1).relu(); };
+  CHECK(why(plus_one, [](auto x) { return (x + 2).relu(); }) ==
+        "the pattern does not match at %relu: argument 'other' of %add is 2; the pattern wants 1");
+  CHECK(why(plus_one, [](auto x) { return (x + 1).relu(); }).empty());
+  CHECK(why(plus_one, [](auto x) { return (x + 2).relu(); }, {.ignore_literals = true}).empty());
+  CHECK(why(plus_one, [](auto x) { return x.relu(); }) ==
+        "the pattern does not match at %relu: argument 'self' of %relu is %x, a x; the pattern wants a call of "
+        "aten::add.Scalar");
+  CHECK(why(plus_one, [](auto x) { return (x + 1).tanh(); }) ==
+        "the pattern does not match at %tanh: %tanh = aten::tanh; the pattern wants a call of aten::relu");
+  const auto gate = [](auto x) { return x * x.sigmoid(); };
+  CHECK(why(gate, [](auto x) { return x * x.exp().sigmoid(); }) ==
+        "the pattern does not match at %mul: 'x' of the pattern is %x, a x in one place and %exp = aten::exp in "
+        "another");
+  CHECK(why(gate, [](auto x) { return x * x.tanh(); }) ==
+        "the pattern does not match at %mul: argument 'other' of %mul is %tanh = aten::tanh; the pattern wants a call "
+        "of aten::sigmoid");
+  CHECK(why(gate,
+            [](auto x) {
+              const auto s = x.sigmoid();
+              s.exp();
+              return x * s;
+            }) ==
+        "the pattern does not match at %mul: %sigmoid is used by %exp too, which is not in the match; only what the "
+        "pattern returns may be");
+  CHECK(why(gate, [](auto x) {
+          const auto s = x.sigmoid();
+          x.add_(1);
+          return x * s;
+        }).find("memory is written to") != std::string::npos);
+  CHECK(why(
+            [](auto x, auto y) {
+              return fxx::cat({x, y});
+            },
+            [](auto x) {
+              return fxx::cat({x, x, x});
+            }) == "the pattern does not match at %cat: argument 'tensors' of %cat has 3 items; the pattern wants 2");
+  CHECK(why(
+            [](auto x, auto y) {
+              return std::tuple{x.sigmoid(), y.tanh()};
+            },
+            [](auto x) { return x.sigmoid(); }) ==
+        "the pattern does not match at %sigmoid: nothing matches another result of the pattern, 'tanh'");
+}
+
 // --- size ------------------------------------------------------------------------------------------------------------
 
 TEST_CASE("long chains are searched, for short patterns and for one as long") {

@@ -342,3 +342,48 @@ TEST_CASE("source partitions of linear layers, one of which is called twice, aft
     CHECK_FALSE(check_subgraphs_connected(linear[2], relu[0]));
   }
 }
+
+TEST_CASE("source partitions of what was traced at the dispatcher") {
+  struct NetImpl : torch::nn::Module {
+    torch::nn::Linear first = register_module("first", torch::nn::Linear(4, 4));
+    torch::nn::Linear last = register_module("last", torch::nn::Linear(4, 4));
+    torch::nn::ReLU act = register_module("act", torch::nn::ReLU());
+    at::Tensor forward(at::Tensor x) { return last(act(first(first(x)))); }
+  };
+  NetImpl net;
+  const auto gm = trace(net, {torch::rand({2, 4})});
+  for (const bool opened : {false, true}) {
+    if (opened) expand_modules(gm->graph(), gm->owner());
+    CAPTURE(opened);
+    const auto found = get_source_partitions(gm->graph(), {"Linear", "relu"});
+    REQUIRE(found.size() == 2);
+    const auto &linear = found.at("Linear"), &relu = found.at("relu");
+    REQUIRE(linear.size() == 3);
+    REQUIRE(relu.size() == 1);
+    CHECK(linear[1].name == "first@1");
+    CHECK(linear[0].params.size() == (opened ? 2 : 0));
+    CHECK_FALSE(check_subgraphs_connected(linear[0], relu[0]));
+    CHECK(check_subgraphs_connected(linear[1], relu[0]));
+    CHECK_FALSE(check_subgraphs_connected(linear[2], relu[0]));
+  }
+}
+
+TEST_CASE("source partitions of functions that were traced at the dispatcher") {
+  struct NetImpl : torch::nn::Module {
+    at::Tensor weight = register_parameter("weight", torch::rand({3, 3, 2, 2}));
+    at::Tensor forward(at::Tensor x) { return torch::conv2d(torch::relu(torch::conv2d(x, weight)), weight); }
+  };
+  NetImpl net;
+  const auto gm = trace(net, {torch::rand({1, 3, 5, 5})});
+  const auto found = get_source_partitions(gm->graph(), {"conv2d"});
+  REQUIRE(found.size() == 1);
+  const auto& convolutions = found.at("conv2d");
+  REQUIRE(convolutions.size() == 2);
+  for (const SourcePartition& partition : convolutions) {
+    CHECK(partition.nodes.size() == 1);
+    CHECK(partition.input_nodes.size() == 1);
+    CHECK(partition.output_nodes.size() == 1);
+    CHECK(partition.params.size() == 1);
+  }
+  CHECK_FALSE(check_subgraphs_connected(convolutions[0], convolutions[1]));
+}

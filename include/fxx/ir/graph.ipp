@@ -105,6 +105,15 @@ FXX_INLINE bool is_snake_case(std::string_view text) {
 }
 
 FXX_INLINE std::string_view NameTable::create(std::string_view candidate, Arena& arena) {
+  // Most candidates are names of operators that have had calls before: the next number, and nothing to look up.
+  Recent& lately = recent(candidate.data());
+  if (lately.base == candidate && lately.numbers && !lately.numbers->beyond) {
+    Numbers& numbers = *lately.numbers;
+    numbers.last = ++numbers.all;
+    char ending[21] = "_";
+    const char* const end = std::to_chars(ending + 1, std::end(ending), numbers.all).ptr;
+    return arena.store(lately.base, {ending, static_cast<std::size_t>(end - ending)});
+  }
   std::string made;
   if (!is_snake_case(candidate)) candidate = made = snake_case(candidate);
   // "x_3" is number 3 of the base "x". Whatever number a base had last, it counts on from there.
@@ -123,7 +132,9 @@ FXX_INLINE std::string_view NameTable::create(std::string_view candidate, Arena&
   const auto hash_with = [&](std::string_view ending) { return hash_of(ending, base_hash); };
   std::uint64_t hash = hash_with(candidate.substr(base.size()));
   auto numbers = numbered ? numbers_.find({base, base_hash}) : numbers_.end();
-  const bool known = (plain && numbers != numbers_.end() && number <= numbers->second.all) || in_slots(candidate, hash);
+  const bool known = plain ? numbers != numbers_.end() && (number <= numbers->second.all ||
+                                                           (numbers->second.beyond && in_slots(candidate, hash)))
+                           : in_slots(candidate, hash);
   if (!numbered && !known && !is_reserved_name(candidate)) {
     const std::string_view kept = arena.store(candidate);
     insert(kept, hash);
@@ -131,7 +142,8 @@ FXX_INLINE std::string_view NameTable::create(std::string_view candidate, Arena&
   }
   if (!numbered) numbers = numbers_.find({base, base_hash});
   if (numbers == numbers_.end()) numbers = numbers_.emplace(Base{arena.store(base), base_hash}, Numbers()).first;
-  auto& [last, all] = numbers->second;
+  if (!numbered && made.empty()) lately = {numbers->first.text, &numbers->second};
+  auto& [last, all, beyond] = numbers->second;
   std::string text;
   bool in_turn = plain && number == all + 1;
   if (!numbered || known) {
@@ -143,7 +155,7 @@ FXX_INLINE std::string_view NameTable::create(std::string_view candidate, Arena&
       char digits[20];
       text.append(digits, std::to_chars(digits, std::end(digits), number).ptr);
       hash = hash_with(std::string_view(text).substr(base.size()));
-      if (!in_slots(text, hash)) break;
+      if (!beyond || !in_slots(text, hash)) break;
       if (number == all + 1) all = number;
     }
     candidate = text;
@@ -151,8 +163,12 @@ FXX_INLINE std::string_view NameTable::create(std::string_view candidate, Arena&
   }
   last = number;
   const std::string_view kept = arena.store(candidate);
-  if (in_turn) all = number;
-  else insert(kept, hash);
+  if (in_turn) {
+    all = number;
+  } else {
+    insert(kept, hash);
+    beyond = true;
+  }
   return kept;
 }
 
@@ -443,7 +459,7 @@ FXX_INLINE std::string Node::source() const {
                                : std::string(location_.file_name()) + ":" + std::to_string(location_.line());
 }
 FXX_INLINE NodeMeta& Node::meta() {
-  if (!meta_) meta_ = new NodeMeta;
+  if (!meta_) meta_ = new (storage_->arena.allocate(sizeof(NodeMeta))) NodeMeta;
   return *meta_;
 }
 FXX_INLINE const NodeMeta& Node::meta() const {

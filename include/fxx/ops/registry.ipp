@@ -293,9 +293,13 @@ FXX_INLINE bool same_value(const Argument& argument, const Literal& literal, Typ
 }
 
 FXX_INLINE bool is_impure(const Node& node) {
-  const auto operator_is_impure = [](const Operator& op, auto&& argument) {
-    const bool conditional = has(op.traits, Trait::updates_statistics) || has(op.traits, Trait::idle_in_eval);
-    if (!conditional) return !op.pure();
+  // Most calls, without a look at their arguments.
+  const auto depends = [](const Operator& op) {
+    return has(op.traits, Trait::updates_statistics) || has(op.traits, Trait::idle_in_eval);
+  };
+  if (const Operator* op = node.operation(); op && op->pure() && !depends(*op)) return false;
+  const auto operator_is_impure = [&](const Operator& op, auto&& argument) {
+    if (!depends(op)) return !op.pure();
     for (const char* name : {"training", "use_input_stats", "train"})
       if (const int i = op.index_of(name); i >= 0) {
         const Argument flag = argument(i);

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <concepts>
+#include <initializer_list>
 #include <type_traits>
+#include <utility>
 
 #include "fxx/ir/node.hpp"
 #include "fxx/rewrite/spelling.hpp"
@@ -63,6 +65,56 @@ inline constexpr Condition condition_of = detail::make_condition<F>();
 
 namespace conditions {
 
+/// What a condition is called, "rank_is<4>", put together while compiling.
+struct Words {
+  char text[96]{};
+  std::size_t size = 0;
+
+  constexpr explicit Words(std::string_view first) { add(first); }
+  constexpr std::string_view view() const { return {text, size}; }
+  constexpr Words& add(std::string_view more) {
+    for (char c : more)
+      if (size < sizeof text) text[size++] = c;
+    return *this;
+  }
+  constexpr Words& add(std::int64_t number, int least_digits = 1) {
+    if (number < 0) add("-");
+    char digits[20]{};
+    int count = 0;
+    for (std::int64_t n = number < 0 ? -(number / 10) : number / 10; n > 0; n /= 10) ++count;
+    const int all = ++count < least_digits ? least_digits : count;
+    for (int i = all; i-- > 0; number /= 10)
+      digits[i] = static_cast<char>('0' + (number < 0 ? -(number % 10) : number % 10));
+    return add(std::string_view(digits, static_cast<std::size_t>(all)));
+  }
+  /// Up to seven digits that count.
+  constexpr Words& add(double number) {
+    if (number != number) return add("nan");
+    if (number < 0) add("-");
+    double size_of = number < 0 ? -number : number;
+    if (size_of > 1.7976931348623157e308) return add("inf");
+    int exponent = 0;
+    if (size_of >= 1e15 || (size_of > 0 && size_of < 1e-4)) {
+      for (; size_of >= 10; size_of /= 10) ++exponent;
+      for (; size_of < 1; size_of *= 10) --exponent;
+    }
+    int decimals = 0;
+    std::int64_t scale = 1;
+    for (; size_of * static_cast<double>(scale) < 1e6 && decimals < 12; ++decimals) scale *= 10;
+    auto digits = static_cast<std::int64_t>(size_of * static_cast<double>(scale) + 0.5);
+    for (; decimals > 0 && digits % 10 == 0; --decimals) digits /= 10, scale /= 10;
+    add(digits / scale);
+    if (decimals) add(".").add(digits % scale, decimals);
+    return exponent ? add("e").add(static_cast<std::int64_t>(exponent)) : *this;
+  }
+  template <class T>
+  constexpr Words& in_brackets(std::initializer_list<T> items) {
+    bool first = true;
+    for (const T& item : items) add(std::exchange(first, false) ? "<" : ", ").add(item);
+    return add(first ? "<>" : ">");
+  }
+};
+
 struct floating_t {
   static constexpr std::string_view name = "floating";
   bool operator()(const TensorMeta& m) const { return is_floating_point(m.dtype); }
@@ -83,17 +135,20 @@ struct complex_t {
 };
 template <Dtype... Types>
 struct dtype_t {
-  static constexpr std::string_view name = "dtype_is";
+  static constexpr Words words = Words("dtype_is").in_brackets<std::string_view>({name_of(Types)...});
+  static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const { return ((m.dtype == Types) || ...); }
 };
 template <int Least, int Most>
 struct rank_t {
-  static constexpr std::string_view name = Least == Most ? "rank_is" : "rank_from";
+  static constexpr Words words = Words(Least == Most ? "rank_is" : "rank_from").in_brackets<std::int64_t>({Least});
+  static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const { return m.dim() >= Least && m.dim() <= Most; }
 };
 template <std::int64_t... Sizes>
 struct shape_t {
-  static constexpr std::string_view name = "shape_is";
+  static constexpr Words words = Words("shape_is").in_brackets<std::int64_t>({Sizes...});
+  static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const {
     std::size_t i = 0;
     return m.shape.size() == sizeof...(Sizes) && (... && (++i, Sizes < 0 || m.shape[i - 1] == Sizes));
@@ -101,7 +156,8 @@ struct shape_t {
 };
 template <int Dim, std::int64_t Size>
 struct size_at_t {
-  static constexpr std::string_view name = "size_is";
+  static constexpr Words words = Words("size_is").in_brackets<std::int64_t>({Dim, Size});
+  static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const {
     const std::int64_t at = Dim < 0 ? m.dim() + Dim : Dim;
     return at >= 0 && at < m.dim() && m.shape[static_cast<std::size_t>(at)] == Size;
@@ -109,7 +165,8 @@ struct size_at_t {
 };
 template <DeviceType Type>
 struct device_t {
-  static constexpr std::string_view name = "device_is";
+  static constexpr Words words = Words("device_is").in_brackets<std::string_view>({name_of(Type)});
+  static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const { return m.device.type == Type; }
 };
 /// Are the elements laid out in the order of `order`, the last one of stride one? Sizes of one may have any stride.
@@ -126,7 +183,8 @@ inline bool lies_in_order(const TensorMeta& m, const int* order) {
 }
 template <MemoryFormat Format>
 struct memory_t {
-  static constexpr std::string_view name = "memory_is";
+  static constexpr Words words = Words("memory_is").in_brackets<std::string_view>({name_of(Format)});
+  static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const {
     constexpr int four[] = {0, 2, 3, 1}, five[] = {0, 2, 3, 4, 1};
     if constexpr (Format == MemoryFormat::channels_last) return m.dim() == 4 && lies_in_order(m, four);
@@ -151,11 +209,13 @@ enum class Relation : std::uint8_t { less, less_equal, greater, greater_equal, u
 /// `Than` is a literal of the pattern language.
 template <Relation How, class Than>
 struct compared {
-  static constexpr std::string_view name = How == Relation::less            ? "less than"
-                                           : How == Relation::less_equal    ? "at most"
-                                           : How == Relation::greater       ? "greater than"
-                                           : How == Relation::greater_equal ? "at least"
-                                                                            : "unequal to";
+  static constexpr Words words = Words(How == Relation::less            ? "less than "
+                                       : How == Relation::less_equal    ? "at most "
+                                       : How == Relation::greater       ? "greater than "
+                                       : How == Relation::greater_equal ? "at least "
+                                                                        : "unequal to ")
+                                     .add(Than::value.number());
+  static constexpr std::string_view name = words.view();
   bool operator()(double v) const {
     constexpr double than = Than::value.number();
     if constexpr (How == Relation::less) return v < than;
@@ -167,7 +227,8 @@ struct compared {
 };
 template <class Low, class High>
 struct between_t {
-  static constexpr std::string_view name = "between";
+  static constexpr Words words = Words("between ").add(Low::value.number()).add(" and ").add(High::value.number());
+  static constexpr std::string_view name = words.view();
   bool operator()(double v) const { return v >= Low::value.number() && v <= High::value.number(); }
 };
 

@@ -2,7 +2,7 @@
 //
 // Whoever asks decides what the pattern leaves open: which alternative, which order, whether an argument that has its
 // default is written, and what captures and wildcards hold. All switching over kinds of terms is here.
-// Main names: Hole, Instantiation, instantiate. Cost: light.
+// Main names: Hole, Instantiation, instantiate, call_chain. Cost: light.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +56,10 @@ class Instantiation {
 /// `shared`, two or three roots; for several outputs a root each. Conditions are not looked at. Throws RuleError (E411)
 /// for a pattern with a module; what `answers` throws passes. O(size of the pattern).
 std::vector<Argument> instantiate(Graph& graph, const Term* pattern, std::uint64_t shared, Instantiation& answers);
+
+/// Calls `op` on one operand or more from the left, `a + b + c`, numbers last: operators take them second. Gives the
+/// value, and adds the calls to `made`; of one operand alone there are none.
+Argument call_chain(Graph& graph, const Operator& op, std::span<Argument> operands, std::vector<Node*>& made);
 
 }  // namespace fxx::inline FXX_ABI::rewrite
 

@@ -197,18 +197,10 @@ class PatternMaker {
     };
     for (int i = static_cast<int>(self.id); i < self.children; ++i) add_item(values, t, hole);
     if (answers_.choose(2) == 1) std::reverse(values.begin(), values.end());
-    std::stable_partition(values.begin(), values.end(), [](const Argument& a) { return a.is_node(); });
-    std::string name(op.name_space());
-    name.append("::").append(op.base_name());
-    Argument chain = values[0];
-    for (std::size_t i = 1; i < values.size(); ++i) {
-      const Argument both[] = {chain, values[i]};
-      const Operator* fitting = values[i].is_node() ? &op : resolve_overload(name, both, {});
-      Node* link = graph_.call_function(fitting ? *fitting : op, {chain, values[i]});
-      answers_.made(*link);
-      chain = link;
-    }
-    return chain;
+    std::vector<Node*> links;
+    Argument value = call_chain(graph_, op, values, links);
+    for (Node* link : links) answers_.made(*link);
+    return value;
   }
 
   Argument chain(const Term*& t, const Hole& outer) {
@@ -237,6 +229,21 @@ class PatternMaker {
 };
 
 }  // namespace detail
+
+FXX_INLINE Argument call_chain(Graph& graph, const Operator& op, std::span<Argument> operands,
+                               std::vector<Node*>& made) {
+  std::stable_partition(operands.begin(), operands.end(), [](const Argument& a) { return a.is_node(); });
+  std::string name(op.name_space());
+  name.append("::").append(op.base_name());
+  Argument chain = operands[0];
+  for (const Argument& operand : operands.subspan(1)) {
+    const Argument both[] = {chain, operand};
+    const Operator* fitting = operand.is_node() ? &op : resolve_overload(name, both, {});
+    made.push_back(graph.call_function(fitting ? *fitting : op, {chain, operand}));
+    chain = made.back();
+  }
+  return chain;
+}
 
 FXX_INLINE std::vector<Argument> instantiate(Graph& graph, const Term* pattern, std::uint64_t shared,
                                              Instantiation& answers) {

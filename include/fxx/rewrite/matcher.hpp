@@ -5,6 +5,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -138,15 +139,23 @@ class Regions {
   /// Looks at the graph the first time, O(nodes). Where nothing matches, nobody asks.
   void survey(const Graph& graph);
   bool none() const { return numbers_.empty(); }
-  /// All nodes with effects, visible or not, in the order of the graph; erased ones too.
-  const std::vector<const Node*>& effects() const { return effects_; }
-  std::uint32_t of(const Node& node) const { return numbers_[node.index()]; }
+  struct IsBefore {
+    bool operator()(const Node* a, const Node* b) const { return a->is_before(*b); }
+  };
+  /// All nodes with effects, visible or not, in the order of the graph.
+  const std::set<const Node*, IsBefore>& effects() const { return effects_; }
+  /// Of a node that nobody has placed yet, in no region.
+  std::uint32_t of(const Node& node) const { return node.index() < numbers_.size() ? numbers_[node.index()] : ~0u; }
   /// A node made while rewriting belongs where it was put.
   void place(const Node& fresh, const Node& beside);
+  /// Before a node is erased: afterwards it keeps the position that it had, whatever becomes of those around it.
+  void forget(const Node& node) {
+    if (!effects_.empty()) effects_.erase(&node);
+  }
 
  private:
   std::vector<std::uint32_t> numbers_;
-  std::vector<const Node*> effects_;
+  std::set<const Node*, IsBefore> effects_;
   bool surveyed_ = false;
 };
 
@@ -193,8 +202,7 @@ std::string explain_match(const RuleTable& rule, const Term* pattern, Node* root
 /// Is every user of `node` one of `nodes`, which are all replaced?
 bool used_within(const Node& node, std::span<Node* const> nodes);
 
-/// Could `value`, and what it is computed from, be computed before `place` instead? Not when it needs a node of `nodes`
-/// or is, or comes from, something with an effect.
+/// Could `value`, and what it is computed from, be computed before `place` instead, where `nodes` are replaced?
 bool can_move_before(const Node& value, const Node& place, std::span<Node* const> nodes, const Regions& regions);
 
 }  // namespace fxx::inline FXX_ABI::rewrite

@@ -9,6 +9,7 @@
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/rewrite/matcher.hpp"
+#include "fxx/rewrite/replaced.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
 
@@ -42,9 +43,6 @@ FXX_INLINE Argument value_at(Place place, Node* const* nodes, std::uint32_t chan
       nodes[place.reg]->operation()->parameters[static_cast<std::size_t>(parameter_at(place, changed_over))];
   return place.item == Place::whole ? to_argument(p.standard, p.type) : Argument();
 }
-inline bool is_twin(const Node& node, std::uint64_t id) {
-  return node.operation() && node.operation()->mutates && id && functional_id(node) == id;
-}
 inline Node* operand(const Test& t, const Registers& regs) {
   const Argument* a = at(t.place, regs);
   return a && a->is_node() ? a->node() : nullptr;
@@ -65,12 +63,12 @@ FXX_INLINE bool holds(const Test& t, const Registers& regs) {
     case K::literal:
       return same_value(*a, *t.literal, regs.nodes[t.place.reg]->operation()->parameters[t.place.arg].type);
     case K::near: return a->is_number() && is_near(a->number(), std::bit_cast<double>(t.payload));
-    case K::node: return a->is_node();
-    case K::optional: return a->is_node() || a->is_none();
-    case K::constant: return a->is_node() && is_constant_value(*a->node());
-    case K::scalar: return a->is_number();
-    case K::sequence: return a->is_sequence();
-    case K::size: return is_size_value(*a);
+    case K::node: return is_of_kind(Term::Kind::tensor, *a);
+    case K::optional: return is_of_kind(Term::Kind::optional, *a);
+    case K::constant: return is_of_kind(Term::Kind::constant, *a);
+    case K::scalar: return is_of_kind(Term::Kind::scalar, *a);
+    case K::sequence: return is_of_kind(Term::Kind::sequence, *a);
+    case K::size: return is_of_kind(Term::Kind::size, *a);
     case K::list: return a->is_sequence() && a->items().size() == t.payload;
     default: return false;
   }
@@ -119,7 +117,7 @@ FXX_INLINE void Regions::survey(const Graph& graph) {
     if (n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output || detail::is_surely_pure(*n) ||
         !is_impure(*n))
       continue;
-    effects_.push_back(n);
+    effects_.insert(effects_.end(), n);
     visible = visible || is_barrier(*n);
   }
   if (!visible) return;
@@ -131,10 +129,7 @@ FXX_INLINE void Regions::survey(const Graph& graph) {
   }
 }
 FXX_INLINE void Regions::place(const Node& fresh, const Node& beside) {
-  if (is_impure(fresh)) {
-    const auto is_before = [](const Node* a, const Node* b) { return a->is_before(*b); };
-    effects_.insert(std::upper_bound(effects_.begin(), effects_.end(), &fresh, is_before), &fresh);
-  }
+  if (is_impure(fresh)) effects_.insert(&fresh);
   if (none()) return;
   if (fresh.index() >= numbers_.size()) numbers_.resize(fresh.index() + 1);
   numbers_[fresh.index()] = numbers_[beside.index()];
@@ -207,20 +202,11 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
 
 FXX_INLINE bool can_move_before(const Node& value, const Node& place, std::span<Node* const> nodes,
                                 const Regions& regions) {
-  std::vector<const Node*> pending = {&value}, seen = {&value};
-  for (std::size_t i = 0; i < pending.size(); ++i) {
-    const Node& node = *pending[i];
-    if (node.is_before(place)) continue;
-    if (std::find(nodes.begin(), nodes.end(), &node) != nodes.end() || is_impure(node)) return false;
-    const Operator* op = operator_of(node);
-    if ((op && has(op->traits, Trait::random)) || !regions.effects().empty()) return false;
-    for (const Node* input : node.all_input_nodes())
-      if (std::find(seen.begin(), seen.end(), input) == seen.end()) {
-        seen.push_back(input);
-        pending.push_back(input);
-      }
-  }
-  return true;
+  if (value.is_before(place)) return true;
+  std::vector<Node*> moved = {const_cast<Node*>(&value)};
+  return detail::add_what_moves(moved, place, regions, [&](const Node& node) {
+    return !node.is_before(place) && std::find(nodes.begin(), nodes.end(), &node) != nodes.end();
+  });
 }
 
 FXX_INLINE bool MatchEngine::accept_search(const Term* pattern, Match& candidate, Match& match) {
@@ -341,6 +327,11 @@ inline bool passes(const Sieve& sieve, const Node& root) {
 }  // namespace detail
 /// The state of the operator itself, or of its functional twin when only that begins a rule.
 FXX_INLINE std::uint16_t MatchEngine::state_for(const Node& root) {
+  // Where the operator alone tells whether a rule begins with it, that comes first: nothing but the node is looked at.
+  if (const Operator* op = root.operation(); op && !op->mutates && !op->second_is_tensor) {
+    const std::uint16_t state = rules_.root(op->id);
+    return state && detail::passes(*rules_.sieve, root) ? state : std::uint16_t{0};
+  }
   if (!detail::passes(*rules_.sieve, root)) return 0;
   const std::uint16_t state = rules_.root(operator_id(root));
   if (state || !root.operation() || !root.operation()->mutates) [[likely]]
@@ -401,7 +392,7 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
     switch (s.kind) {
       case K::op: {
         Node* n = s.rule < best ? detail::operand(s, regs) : nullptr;
-        if (n && (operator_id(*n) == s.payload || detail::is_twin(*n, s.payload))) {
+        if (n && (operator_id(*n) == s.payload || is_twin(*n, s.payload))) {
           regs.nodes[s.other.reg] = n;
           ++pc;
         } else {

@@ -167,10 +167,6 @@ FXX_INLINE void PatternReplacement::check(const Graph& replacement, const Intern
 // --- replacing -------------------------------------------------------------------------------------------------------
 
 class PatternReplacer {
-  struct IsBefore {
-    bool operator()(const Node* a, const Node* b) const { return a->is_before(*b); }
-  };
-
  public:
   PatternReplacer(Graph& graph, const SubgraphMatcher& matcher)
       : graph_(graph), matcher_(matcher), regions_(graph), matched_(graph.index_bound()) {}
@@ -215,6 +211,7 @@ class PatternReplacer {
   }
   void erase(Node* node) {
     const std::vector<Node*> inputs = node->all_input_nodes().snapshot();
+    regions_.forget(*node);
     graph_.erase_node(node);
     dropped_.insert(dropped_.end(), inputs.begin(), inputs.end());
   }
@@ -275,7 +272,7 @@ class PatternReplacer {
     }
   }
   static bool is_among(const std::vector<Node*>& nodes, const Node& node) {
-    return std::binary_search(nodes.begin(), nodes.end(), &node, IsBefore());
+    return std::binary_search(nodes.begin(), nodes.end(), &node, Regions::IsBefore());
   }
   bool is_matched(const Node& node) const { return node.index() < matched_.size() && matched_[node.index()] != 0; }
 
@@ -379,7 +376,7 @@ class PatternReplacer {
   Regions regions_;
   std::vector<std::uint32_t> matched_;  // by index: not 0 for the nodes that are being replaced
   std::unordered_map<const Node*, Argument> replaced_;
-  std::set<const Node*, IsBefore> new_barriers_;
+  std::set<const Node*, Regions::IsBefore> new_barriers_;
   std::vector<Node*> dropped_;  // inputs of erased nodes
 };
 

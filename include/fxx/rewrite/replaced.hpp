@@ -1,14 +1,17 @@
 // What a node leaves to the one that takes its place, and whether that one may take it.
 //
 // Shared by rule sets and by patterns made at run time.
-// Main names: carry_over, take_name, keeps_memory. Cost: light.
+// Main names: carry_over, take_name, keeps_memory, add_what_moves. Cost: light.
 #pragma once
 
 #include <algorithm>
 #include <span>
 #include <string_view>
+#include <unordered_set>
+#include <vector>
 
 #include "fxx/ops/effects.hpp"
+#include "fxx/ops/registry.hpp"
 #include "fxx/rewrite/matcher.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite::detail {
@@ -43,6 +46,27 @@ bool keeps_memory(const Node& old, const Node& result, std::uint32_t first_fresh
   if (apart && (is_own(before) || old.opcode() == Opcode::call_module) && is_own(after)) return true;
   if (before.certain && after.certain && before.makers.size() == 1 && before.makers == after.makers) return true;
   return !written_while_read(old, before, after, regions);
+}
+
+/// What has to go before `place` so that `moved`, some nodes behind it, stand before it: these, and what of their inputs
+/// does not stand there yet, is added, and all put in the order of the graph. False when one of them has to stay: it has
+/// an effect, is random, lies beyond a write that others can see, or is or uses what is replaced, of which
+/// `replaced(const Node&)` tells. O(what moves).
+template <class F>
+bool add_what_moves(std::vector<Node*>& moved, const Node& place, const Regions& regions, F&& replaced) {
+  std::unordered_set<const Node*> known(moved.begin(), moved.end());
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    const Node& node = *moved[i];
+    const Operator* op = operator_of(node);
+    if (replaced(node) || is_impure(node) || (op && has(op->traits, Trait::random))) return false;
+    if (!regions.none() && regions.of(node) != regions.of(place)) return false;
+    for (Node* input : node.all_input_nodes()) {
+      if (replaced(*input)) return false;
+      if (!input->is_before(place) && known.insert(input).second) moved.push_back(input);
+    }
+  }
+  std::sort(moved.begin(), moved.end(), Regions::IsBefore());
+  return true;
 }
 
 }  // namespace fxx::inline FXX_ABI::rewrite::detail

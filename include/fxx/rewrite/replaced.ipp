@@ -1,9 +1,6 @@
 // Bodies of rewrite/replaced.hpp.
 #pragma once
 
-#include <unordered_set>
-#include <vector>
-
 #include "fxx/rewrite/replaced.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite::detail {
@@ -44,10 +41,8 @@ FXX_INLINE const Node* last_reader(const Node& value) {
 FXX_INLINE bool written_while_read(const Node& old, const Memory& before, const Memory& after, const Regions& regions) {
   const Node* last = last_reader(old);
   const auto& effects = regions.effects();
-  const auto is_before = [](const Node& a, const Node* b) { return a.is_before(*b); };
-  for (auto at = std::upper_bound(effects.begin(), effects.end(), old, is_before); at != effects.end(); ++at) {
+  for (auto at = effects.upper_bound(&old); at != effects.end(); ++at) {
     if (last->is_before(**at)) break;
-    if ((*at)->is_erased()) continue;
     const Memory written = memory_written_by(**at);
     if (may_overlap(written, before) || may_overlap(written, after)) return true;
   }

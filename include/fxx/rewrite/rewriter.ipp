@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <map>
-#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -13,6 +13,7 @@
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/rewrite/instantiate.hpp"
 #include "fxx/rewrite/matcher.hpp"
 #include "fxx/rewrite/replaced.hpp"
 #include "fxx/rewrite/rewriter.hpp"
@@ -38,6 +39,7 @@ class Rewriter {
 
   RewriteReport run() {
     for (Node* n : graph_.nodes().reversed()) visit(n);
+    made_in_sweep_ = made_.size();
     for (std::vector<Node*> round; !work_.empty() && !report_.stopped_at_limit;) {
       round.swap(work_);
       for (Node* n : round) {
@@ -52,17 +54,42 @@ class Rewriter {
   }
 
  private:
+  /// What was made and is still there, in the order of the graph. Without a walk over all nodes, but where a callable
+  /// has put some elsewhere than before what it replaces.
+  std::vector<Node*> made_in_order() const {
+    std::vector<Node*> nodes;
+    if (made_.size() + declined_ == graph_.index_bound() - first_of_run_) {
+      const auto add = [&](auto from, auto to) {
+        const auto first = static_cast<std::ptrdiff_t>(nodes.size());
+        std::copy_if(from, to, std::back_inserter(nodes), [](const Node* n) { return !n->is_erased(); });
+        const Regions::IsBefore is_before;
+        if (!std::is_sorted(nodes.begin() + first, nodes.end(), is_before))
+          std::sort(nodes.begin() + first, nodes.end(), is_before);
+        std::inplace_merge(nodes.begin(), nodes.begin() + first, nodes.end(), is_before);
+      };
+      add(made_.rend() - static_cast<std::ptrdiff_t>(made_in_sweep_), made_.rend());  // from the end to the start
+      add(made_.begin() + static_cast<std::ptrdiff_t>(made_in_sweep_), made_.end());
+    } else {
+      for (Node* n : graph_.nodes())
+        if (n->index() >= first_of_run_) nodes.push_back(n);
+    }
+    return nodes;
+  }
   /// Nodes that were made from the end to the start exchange names, so that they count up: relu, relu_1, relu_2.
   void number_in_order() {
+    struct Name {
+      std::uint64_t number;  // of relu_7, 8; of relu, 0
+      std::size_t of;        // which of the nodes has it
+    };
     struct Fresh {
       std::string stem;
       std::vector<Node*> nodes;
-      std::vector<std::uint64_t> numbers;  // of relu_7, 8; of relu, 0
+      std::vector<Name> names;
     };
     std::map<std::string_view, Fresh> same_base;
     std::unordered_map<const Operator*, Fresh*> of_operator;
-    for (Node* n : graph_.nodes()) {
-      if (n->index() < first_of_run_ || !n->operation()) continue;
+    for (Node* n : made_in_order()) {
+      if (!n->operation()) continue;
       Fresh*& known = of_operator[n->operation()];
       if (!known) {
         const std::string_view base = n->operation()->base_name();
@@ -79,18 +106,18 @@ class Rewriter {
         if (ending[0] != '_' || std::from_chars(ending.data() + 1, end, number).ptr != end) continue;
         ++number;
       }
+      fresh.names.push_back({number, fresh.nodes.size()});
       fresh.nodes.push_back(n);
-      fresh.numbers.push_back(number);
     }
-    for (const auto& [base, fresh] : same_base) {
-      const auto& [stem, nodes, numbers] = fresh;
+    for (auto& [base, fresh] : same_base) {
+      auto& [stem, nodes, names] = fresh;
+      std::reverse(names.begin(), names.end());  // mostly the order in which they were made
+      const auto is_lower = [](const Name& a, const Name& b) { return a.number < b.number; };
+      if (!std::is_sorted(names.begin(), names.end(), is_lower)) std::sort(names.begin(), names.end(), is_lower);
       // The node whose name is i-th gives it to the i-th node: a permutation, walked cycle by cycle.
-      std::vector<std::size_t> giver(nodes.size());
-      std::iota(giver.begin(), giver.end(), std::size_t{0});
-      std::sort(giver.begin(), giver.end(), [&](std::size_t a, std::size_t b) { return numbers[a] < numbers[b]; });
       for (std::size_t i = 0; i < nodes.size(); ++i)
-        for (std::size_t at = i; giver[at] != at;) {
-          const std::size_t from = std::exchange(giver[at], at);
+        for (std::size_t at = i; names[at].of != at;) {
+          const std::size_t from = std::exchange(names[at].of, at);
           if (from == i) break;
           nodes[at]->swap_names(*nodes[from]);
           at = from;
@@ -101,8 +128,9 @@ class Rewriter {
   void visit(Node* n) {
     ++report_.visited;
     if (report_.stopped_at_limit) return;
-    const std::uint16_t state = engine_.state_for(*n);
-    if (!state) return;
+    if (const std::uint16_t state = engine_.state_for(*n)) rewrite_at(n, state);
+  }
+  void rewrite_at(Node* n, std::uint16_t state) {
     Match m;
     if (!engine_.match_node(state, n, m)) return;
     if (report_.rewrites == limit_) {
@@ -114,15 +142,15 @@ class Rewriter {
     Node* first = n;  // several outputs are replaced before the first of them
     for (const Match& member : m.members())
       if (member.root()->is_before(*first)) first = member.root();
-    std::vector<Argument> results;
+    results_.clear();
     {
       const InsertPoint point = graph_.inserting_before(first);
       try {
         if (const Term* t = rules_.results[rule]) {
-          results = results_of(build(t, m), m, false);
+          take_results(build(t, m), m, false);
         } else {
-          results = results_of(rules_.builds[rule](rules_.objects[rule], m), m, true);
-          for (const Argument& result : results) check_order(*result.node(), m, *first, first_fresh);
+          take_results(rules_.builds[rule](rules_.objects[rule], m), m, true);
+          for (const Argument& result : results_) check_order(*result.node(), m, *first, first_fresh);
         }
       } catch (...) {
         drop_fresh(first, first_fresh);
@@ -131,11 +159,11 @@ class Rewriter {
     }
     const std::span<const Match> members = m.members();  // stay as they are until the next match
     const auto keeps = [&](std::size_t i) {
-      return keeps_memory(members[i], *results[i].node(), first_fresh, members.size() > 1);
+      return keeps_memory(members[i], *results_[i].node(), first_fresh, members.size() > 1);
     };
-    for (std::size_t i = 0; i < results.size() && !regions_.effects().empty(); ++i)
-      if (!keeps(i)) results.clear();
-    if (results.empty()) return drop_fresh(first, first_fresh);
+    for (std::size_t i = 0; i < results_.size() && !regions_.effects().empty(); ++i)
+      if (!keeps(i)) results_.clear();
+    if (results_.empty()) return drop_fresh(first, first_fresh);
     ++report_.rewrites;
     ++report_.fired[rule].times;
     if (options_.record)
@@ -150,10 +178,11 @@ class Rewriter {
     for (Node* fresh : built_) {
       for (Node* input : fresh->all_input_nodes()) hoist(input, fresh);
       regions_.place(*fresh, *first);
+      made_.push_back(fresh);
       push(fresh);
     }
     for (std::size_t i = 0; i < members.size(); ++i) {
-      Node* fresh = results[i].node();
+      Node* fresh = results_[i].node();
       replace(members[i], fresh, first_fresh);
       if (fresh->index() >= first_fresh) take_name(*fresh, members[i].nodes());
     }
@@ -204,36 +233,36 @@ class Rewriter {
     place->prepend(value);
   }
 
-  /// One node per member, or nothing when the callable declined.
-  std::vector<Argument> results_of(Argument built, const Match& m, bool may_decline) const {
+  /// Into results_: one node per member, or nothing when the callable declined.
+  void take_results(Argument built, const Match& m, bool may_decline) {
     const std::size_t members = m.members().size();
-    if (may_decline && (built.is_none() || (built.is_node() && built.node() == m.root()))) return {};
-    std::vector<Argument> results;
+    if (may_decline && (built.is_none() || (built.is_node() && built.node() == m.root()))) return;
     if (built.is_sequence() && (rules_.alone[m.rule()] || members > 1))
-      results.assign(built.items().begin(), built.items().end());
-    else results.push_back(std::move(built));
-    bool fits = results.size() == members;
-    for (const Argument& r : results) fits = fits && r.is_node();
+      results_.assign(built.items().begin(), built.items().end());
+    else results_.push_back(std::move(built));
+    bool fits = results_.size() == members;
+    for (const Argument& r : results_) fits = fits && r.is_node();
     if (!fits)
       throw RuleError(ErrorId::replacement_invalid,
-                      "rewrite: rule '" + std::string(rules_.names[m.rule()]) + "' returned " + to_text(results) +
+                      "rewrite: rule '" + std::string(rules_.names[m.rule()]) + "' returned " + to_text(results_) +
                           "; a replacement is a node, or for " +
                           "siblings and outputs a list of as many nodes as there are members (" +
                           std::to_string(members) + "), or None to decline",
                       {format_node(*m.root())});
-    return results;
   }
   static std::string to_text(const std::vector<Argument>& values) { return fxx::to_string(Argument::list(values)); }
 
-  Argument build(const Term* t, const Match& m) { return build_next(t, m); }
+  Argument build(const Term* t, const Match& m) {
+    arguments_.clear();
+    return build_next(t, m);
+  }
   Argument build_next(const Term*& t, const Match& m) {
     using K = Term::Kind;
     const Term& self = *t++;
     switch (self.kind) {
       case K::call: {
-        std::vector<Argument> args;
+        const std::size_t first = arguments_.size();  // those of calls around this one stand before
         std::vector<KeywordArgument> kwargs;
-        args.reserve(self.children);
         bool gap = false;  // after a parameter left out, the rest goes by name
         for (std::size_t i = 0; i < self.children; ++i) {
           if (t->kind == K::standard) {
@@ -244,9 +273,11 @@ class Rewriter {
           const Parameter& p = self.op->parameters[i];
           Argument value = build_next(t, m);
           if (gap || p.keyword_only) kwargs.push_back({p.name, std::move(value)});
-          else args.push_back(std::move(value));
+          else arguments_.push_back(std::move(value));
         }
-        return graph_.call_function(*self.op, args, kwargs);
+        Node* call = graph_.call_function(*self.op, std::span<const Argument>(arguments_).subspan(first), kwargs);
+        arguments_.resize(first);
+        return call;
       }
       case K::outputs:
       case K::list: {
@@ -258,7 +289,13 @@ class Rewriter {
         t += self.id;  // the operators, of which the first is called
         std::vector<Argument> operands;
         for (int i = static_cast<int>(self.id); i < self.children; ++i) build_into(operands, t, m);
-        return build_chain(*self.op, operands, m);
+        if (operands.empty())
+          throw RuleError(ErrorId::replacement_invalid,
+                          "rewrite: the replacement of rule '" + std::string(rules_.names[m.rule()]) +
+                              "' is a chain of no operands; give it one that is always there",
+                          {format_node(*m.root())});
+        std::vector<Node*> links;
+        return call_chain(graph_, *self.op, operands, links);
       }
       case K::literal:
       case K::near: return to_argument(*self.value);
@@ -289,25 +326,6 @@ class Rewriter {
       values.push_back(build_next(t, m));
     }
   }
-  /// a + b + c from the left, numbers last: operators take them second. One operand alone is itself.
-  Argument build_chain(const Operator& op, std::vector<Argument>& operands, const Match& m) {
-    std::stable_partition(operands.begin(), operands.end(), [](const Argument& a) { return a.is_node(); });
-    if (operands.empty())
-      throw RuleError(ErrorId::replacement_invalid,
-                      "rewrite: the replacement of rule '" + std::string(rules_.names[m.rule()]) +
-                          "' is a chain of no operands; give it one that is always there",
-                      {format_node(*m.root())});
-    Argument chain = operands[0];
-    std::string name(op.name_space());
-    name.append("::").append(op.base_name());
-    for (std::size_t i = 1; i < operands.size(); ++i) {
-      const Argument both[] = {chain, operands[i]};
-      const Operator* fitting = operands[i].is_node() ? &op : resolve_overload(name, both, {});
-      chain = graph_.call_function(fitting ? *fitting : op, {chain, operands[i]});
-    }
-    return chain;
-  }
-
   void replace(const Match& m, Node* fresh, std::uint32_t first_fresh) {
     Node* old = m.root();
     push_users(old, rules_.depth - 1);
@@ -316,6 +334,7 @@ class Rewriter {
     remove(m);
   }
   void drop_fresh(Node* before, std::uint32_t first_fresh) {
+    declined_ += graph_.index_bound() - first_fresh;
     for (Node* n = before->prev(); n && n->index() >= first_fresh;) {
       Node* previous = n->prev();
       if (n->num_users() == 0) graph_.erase_node(n);
@@ -323,7 +342,7 @@ class Rewriter {
     }
   }
   void push(Node* n) {
-    if (queued_[n->index()] || !operator_of(*n)) return;
+    if (queued_[n->index()] || (!n->operation() && !operator_of(*n))) return;
     queued_[n->index()] = true;
     work_.push_back(n);
   }
@@ -345,6 +364,7 @@ class Rewriter {
       if (node->is_erased() || node->num_users() || node->opcode() == Opcode::placeholder) continue;
       if (is_barrier(*node) && std::find(matched.begin(), matched.end(), node) == matched.end()) continue;
       inputs_.assign(node->all_input_nodes().begin(), node->all_input_nodes().end());
+      regions_.forget(*node);
       graph_.erase_node(node);
       for (Node* input : inputs_) {
         if (input->num_users() == 0) pending_.push_back(input);
@@ -361,9 +381,14 @@ class Rewriter {
   const RewriteOptions options_;
   std::size_t limit_ = 0;
   const std::uint32_t first_of_run_;  // nodes with a higher index are made here
+  std::vector<Node*> made_;           // nodes that stand for others
+  std::size_t made_in_sweep_ = 0;
+  std::size_t declined_ = 0;  // nodes of replacements that came to nothing
   std::vector<Node*> work_;
   std::vector<bool> queued_;
-  std::vector<Node*> built_, pending_, inputs_;  // of one rewrite; kept, so that their memory is
+  // Of one rewrite; kept, so that their memory is.
+  std::vector<Node*> built_, pending_, inputs_;
+  std::vector<Argument> results_, arguments_;
   RewriteReport report_;
 };
 

@@ -76,7 +76,7 @@ namespace detail {
 template <class... Tags>
 struct operands_maker {
   template <class... Ps>
-  consteval auto operator()(Ps... patterns) const {
+  consteval auto operator()(Ps...) const {
     constexpr bool all = (Pattern<Ps> && ...);
     (not_a_pattern<Ps>(), ...);
     if constexpr (!all) return mistake{};
@@ -86,7 +86,6 @@ struct operands_maker {
       if constexpr (several) return operands_pattern<void (*)(Tags...), Ps...>{};
       else return mistake{};
     }
-    (void)sizeof...(patterns);
   }
 };
 }  // namespace detail

@@ -16,11 +16,11 @@ std::uint64_t operator_id(const Node& node);
 /// For a call that writes to a temporary that only it uses, `relu_(x + y)`: the id of its functional twin, relu. Nobody
 /// can tell the two apart. Else 0.
 std::uint64_t functional_id(const Node& node);
-/// Whether the node calls this operator, under either id.
-inline bool calls_operator(const Node& node, std::uint64_t id) {
-  if (operator_id(node) == id) return true;
+inline bool is_twin(const Node& node, std::uint64_t id) {
   return node.operation() && node.operation()->mutates && id && functional_id(node) == id;
 }
+/// Whether the node calls this operator, under either id.
+inline bool calls_operator(const Node& node, std::uint64_t id) { return operator_id(node) == id || is_twin(node, id); }
 /// An integer, or a size that a node computes.
 bool is_size_value(const Argument& value);
 /// What the graph's owner knows of the module that a node calls; null for all other nodes. For conditions on options:

@@ -6,7 +6,7 @@
 // too. The first two arguments of a commutative operator match in either order.
 // A match is one that can be replaced: nobody outside uses what is inside (but for what the pattern returns), no path
 // leaves it and comes back, and no write that others can see lies within it.
-// Main names: SubgraphMatcher, SubgraphMatcherWithNameNodeMap, SubgraphMatcherOptions, InternalMatch, NodesMap.
+// Main names: SubgraphMatcher, SubgraphMatcherWithNameNodeMap, SubgraphMatcherOptions, InternalMatch, NodesMap, explain.
 // O(nodes x size of the pattern) for a pattern that hangs together; one in parts costs as many candidates for each
 // anchor as it has in the worst case. Nothing recurses over the depth of a graph. Rules (rewrite/rule.hpp) are checked
 // by the compiler and a thousand times as fast. Cost: light. After torch.fx passes/utils/matcher_utils.py, 2.13.
@@ -151,6 +151,10 @@ class SubgraphMatcherWithNameNodeMap : public SubgraphMatcher {
   explicit SubgraphMatcherWithNameNodeMap(Graph&& pattern, SubgraphMatcherOptions options = {}) = delete;
 };
 
+/// Why the pattern is not found where `node` is the first of its anchors, in one sentence: what failed after most of the
+/// pattern had matched. "" when it matches there. Overlaps with other matches are not looked at. O(nodes).
+std::string explain(const SubgraphMatcher& matcher, Node* node);
+
 namespace detail {
 
 /// Is the last of several results a map of names?
@@ -181,6 +185,7 @@ bool can_be_taken_out(std::span<Node* const> nodes, const Node& place, std::span
 }  // namespace fxx::inline FXX_ABI::rewrite
 
 namespace fxx::inline FXX_ABI {
+using rewrite::explain;
 using rewrite::InternalMatch;
 using rewrite::NodesMap;
 using rewrite::SubgraphMatcher;

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_set>
 
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/rewrite/replaced.hpp"
 #include "fxx/rewrite/subgraph_matcher.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
@@ -247,24 +247,14 @@ FXX_INLINE bool find_place(Node* last, std::span<Node* const> returning, std::sp
     for (Node* user : node->users())
       if (!is_matched(*user) && user->is_before(*place.before)) place.before = user;
   if (place.before == last) return true;
-  // What does not stand before the first user has to come there. It cannot when it depends on what is replaced.
+  // What does not stand before the first user has to come there.
   std::vector<Node*>& moved = place.hoisted;
-  std::unordered_set<const Node*> known;
   const auto add = [&](Node* node) {
-    if (!node->is_before(*place.before) && known.insert(node).second) moved.push_back(node);
+    if (!node->is_before(*place.before) && std::find(moved.begin(), moved.end(), node) == moved.end())
+      moved.push_back(node);
   };
   for (const Argument& input : inputs) for_each_node(input, add);
-  for (std::size_t i = 0; i < moved.size(); ++i) {
-    const Operator* op = operator_of(*moved[i]);
-    if (is_impure(*moved[i]) || (op && has(op->traits, Trait::random))) return false;
-    if (!regions.none() && regions.of(*moved[i]) != regions.of(*place.before)) return false;
-    for (Node* input : moved[i]->all_input_nodes()) {
-      if (is_matched(*input)) return false;
-      add(input);
-    }
-  }
-  std::sort(moved.begin(), moved.end(), [](const Node* a, const Node* b) { return a->is_before(*b); });
-  return true;
+  return add_what_moves(moved, *place.before, regions, is_matched);
 }
 
 FXX_INLINE bool can_be_taken_out(std::span<Node* const> nodes, const Node& place,
@@ -325,11 +315,23 @@ class SubgraphSearch {
       if (could_be(*anchor, *node)) start(anchor, node);
     return std::move(found_);
   }
+  /// Why it is not found there; empty when it is.
+  std::string explain(Node* node) {
+    explain_ = true;
+    start(matcher_.anchors_[0], node);
+    return found_.empty() ? "the pattern does not match at %" + std::string(node->name()) + ": " + reason_ : "";
+  }
 
  private:
+  /// Whose argument a value is; without a parameter one of a module or a function, without a user a result.
+  struct From {
+    const Node* user = nullptr;
+    const Parameter* parameter = nullptr;
+  };
   struct Pair {
     Argument pattern, value;
     Type type;
+    From from;
     int next;
   };
   /// A place to come back to when what follows fails.
@@ -343,6 +345,7 @@ class SubgraphSearch {
     std::size_t next = 0;                     // of the candidates
     Argument pattern[2] = {}, value[2] = {};  // the two arguments, as they are compared the other way round
     Type type[2] = {};
+    From from[2] = {};
   };
   struct Candidates {
     bool known = false;
@@ -366,15 +369,42 @@ class SubgraphSearch {
     return depths;
   }
   bool is_taken(const Node& node) const { return taken_[node.index()] && matcher_.options_.remove_overlapping_matches; }
-  /// A match of a deep pattern needs as deep a graph above it, which is known at once.
+  /// A match of a deep pattern needs as deep a graph above it, which is known at once. Who asks why looks for more.
   bool could_be(const Node& pattern, const Node& node) const {
-    return depth_[node.index()] >= pattern_depth_[pattern.index()] && !is_taken(node) && same_operation(pattern, node);
+    return (explain_ || depth_[node.index()] >= pattern_depth_[pattern.index()]) && !is_taken(node) &&
+           same_operation(pattern, node);
+  }
+
+  template <class Words>
+  bool fail(Words&& words) {
+    if (explain_ && (reason_.empty() || trail_.size() > progress_)) {
+      progress_ = trail_.size();
+      reason_ = words();
+    }
+    return false;
+  }
+  bool differ(const Argument& pattern, const Argument& value, From from) {
+    return fail([&] {
+      std::string where;
+      if (from.user)
+        where = (from.parameter ? "argument '" + std::string(from.parameter->name) + "'" : "an argument") + " of %" +
+                std::string(from.user->name()) + " is ";
+      std::string wanted = pattern.is_node() ? pattern.node()->target() : to_string(pattern);
+      if (const Node* node = pattern.is_node() ? pattern.node() : nullptr) {
+        const Operator* op = operator_of(*node);
+        if (op) wanted = "a call of " + std::string(op->name);
+        else if (node->opcode() == Opcode::placeholder) wanted = "an input";
+        else if (node->opcode() == Opcode::get_attr) wanted = "an attribute";
+        else if (node->opcode() != Opcode::output) wanted = "a call of " + wanted;
+      }
+      return where + words_for(&value) + "; the pattern wants " + wanted;
+    });
   }
 
   void start(const Node* anchor, Node* node) {
     changes_left_ = most_changes;
     anchors_found_ = 1;
-    push(const_cast<Node*>(anchor), node, {});
+    push(const_cast<Node*>(anchor), node, {}, {});
     for (bool going = true; going;) {
       if (head_ >= 0) {
         const Pair pair = pairs_[static_cast<std::size_t>(head_)];
@@ -395,8 +425,8 @@ class SubgraphSearch {
     undo(0, 0, -1);
   }
 
-  void push(Argument pattern, Argument value, Type type) {
-    pairs_.push_back({std::move(pattern), std::move(value), type, head_});
+  void push(Argument pattern, Argument value, Type type, From from) {
+    pairs_.push_back({std::move(pattern), std::move(value), type, from, head_});
     head_ = static_cast<int>(pairs_.size()) - 1;
   }
   void undo(std::size_t trail, std::size_t pairs, int head) {
@@ -425,7 +455,7 @@ class SubgraphSearch {
       if (choice.of_order) {
         if (changes_left_-- <= 0) return false;
         anchors_found_ = choice.anchor;
-        for (int i : {1, 0}) push(choice.pattern[i], choice.value[i], choice.type[i]);
+        for (int i : {1, 0}) push(choice.pattern[i], choice.value[i], choice.type[i], choice.from[i]);
         choices_.pop_back();
         return true;
       }
@@ -439,14 +469,17 @@ class SubgraphSearch {
     const std::vector<Node*>& nodes = choice.everywhere ? all_[choice.anchor].nodes : choice.candidates;
     while (choice.next < nodes.size() && is_taken(*nodes[choice.next])) ++choice.next;
     if (choice.next == nodes.size()) return false;
-    push(const_cast<Node*>(matcher_.anchors_[choice.anchor]), nodes[choice.next++], {});
+    push(const_cast<Node*>(matcher_.anchors_[choice.anchor]), nodes[choice.next++], {}, {});
     anchors_found_ = choice.anchor + 1;
     return true;
   }
   bool next_anchor() {
     choices_.push_back(Choice{.trail = trail_.size(), .pairs = pairs_.size(), .head = head_, .anchor = anchors_found_});
     find_candidates(choices_.back());
-    return take_candidate();
+    return take_candidate() || fail([&] {
+             return "nothing matches another result of the pattern, '" +
+                    std::string(matcher_.anchors_[choices_.back().anchor]->name()) + "'";
+           });
   }
   /// Those that can be reached from what was found so far, or all of the graph.
   void find_candidates(Choice& choice) {
@@ -481,64 +514,77 @@ class SubgraphSearch {
     using Kind = Argument::Kind;
     if (p.is_node()) {
       const Node& pattern = *p.node();
-      if (const std::optional<Argument>& bound = bound_[pattern.index()]) return same_bound(*bound, g);
+      if (const std::optional<Argument>& bound = bound_[pattern.index()])
+        return same_bound(*bound, g) || fail([&] {
+                 return "'" + std::string(pattern.name()) + "' of the pattern is " + words_for(&*bound) +
+                        " in one place and " + words_for(&g) + " in another";
+               });
       if (pattern.opcode() == Opcode::placeholder) {
         if (matcher_.options_.match_placeholder && !(g.is_node() && g.node()->opcode() == Opcode::placeholder))
-          return false;
+          return differ(p, g, pair.from);
         bind(&pattern, g);
         return true;
       }
-      return g.is_node() && compare_nodes(pattern, *g.node());
+      return g.is_node() && could_be(pattern, *g.node()) ? compare_nodes(pattern, *g.node()) : differ(p, g, pair.from);
     }
     if (holds_nodes(p) || holds_nodes(g)) {
-      if (p.is_sequence() && g.is_sequence()) return push_items(p.items(), g.items());
-      if (p.kind() != g.kind()) return false;
+      if (p.is_sequence() && g.is_sequence()) return push_items(p.items(), g.items(), pair.from);
+      if (p.kind() != g.kind()) return differ(p, g, pair.from);
       if (p.kind() == Kind::slice) {
-        push(p.slice().step, g.slice().step, {});
-        push(p.slice().stop, g.slice().stop, {});
-        push(p.slice().start, g.slice().start, {});
+        push(p.slice().step, g.slice().step, {}, pair.from);
+        push(p.slice().stop, g.slice().stop, {}, pair.from);
+        push(p.slice().start, g.slice().start, {}, pair.from);
         return true;
       }
-      if (p.kind() != Kind::dict || p.entries().size() != g.entries().size()) return false;
+      if (p.kind() != Kind::dict || p.entries().size() != g.entries().size()) return differ(p, g, pair.from);
       for (const DictEntry& wanted : p.entries()) {
         const auto given = std::find_if(g.entries().begin(), g.entries().end(),
                                         [&](const DictEntry& entry) { return entry.key == wanted.key; });
-        if (given == g.entries().end()) return false;
-        push(wanted.value, given->value, {});
+        if (given == g.entries().end()) return differ(p, g, pair.from);
+        push(wanted.value, given->value, {}, pair.from);
       }
       return true;
     }
-    return matcher_.options_.ignore_literals || same_literal(p, g, pair.type);
+    return matcher_.options_.ignore_literals || same_literal(p, g, pair.type) || differ(p, g, pair.from);
   }
-  bool push_items(std::span<const Argument> wanted, std::span<const Argument> given) {
-    if (wanted.size() != given.size()) return false;
-    for (std::size_t i = wanted.size(); i-- > 0;) push(wanted[i], given[i], {});
+  bool push_items(std::span<const Argument> wanted, std::span<const Argument> given, From from) {
+    if (wanted.size() != given.size())
+      return fail([&] {
+        return (from.parameter ? "argument '" + std::string(from.parameter->name) + "' of %" : "%") +
+               std::string(from.user ? from.user->name() : "?") + " has " + std::to_string(given.size()) +
+               " items; the pattern wants " + std::to_string(wanted.size());
+      });
+    for (std::size_t i = wanted.size(); i-- > 0;) push(wanted[i], given[i], {}, from);
     return true;
   }
 
+  /// Of two that could be the same.
   bool compare_nodes(const Node& pattern, Node& node) {
-    if (!could_be(pattern, node)) return false;
     if (pattern.opcode() == Opcode::get_attr) {
       bind(&pattern, &node);
       return true;
     }
     std::uint32_t& stands_for = stands_for_[node.index()];
-    if (stands_for) return false;
+    if (stands_for)
+      return fail([&] { return "%" + std::string(node.name()) + " would have to be two nodes of the pattern"; });
     stands_for = pattern.index() + 1;
     bind(&pattern, &node);
     if (pattern.opcode() == Opcode::output) {
-      push(matcher_.result_, node.arg(0), {});
+      push(matcher_.result_, node.arg(0), {}, {&node, nullptr});
       return true;
     }
     const Operator *wanted = operator_of(pattern), *given = wanted ? operator_of(node) : nullptr;
     if (given) return push_parameters(pattern, *wanted, node, *given);
-    if (pattern.kwargs().size() != node.kwargs().size()) return false;
+    const auto other_arguments = [&] {
+      return "%" + std::string(node.name()) + " is called with other keyword arguments than in the pattern";
+    };
+    if (pattern.kwargs().size() != node.kwargs().size()) return fail(other_arguments);
     for (const KeywordArgument& k : pattern.kwargs()) {
       const Argument* value = node.kwarg(k.key);
-      if (!value) return false;
-      push(k.value, *value, {});
+      if (!value) return fail(other_arguments);
+      push(k.value, *value, {}, {&node, nullptr});
     }
-    return push_items(pattern.args(), node.args());
+    return push_items(pattern.args(), node.args(), {&node, nullptr});
   }
 
   bool push_parameters(const Node& pattern, const Operator& wanted, Node& node, const Operator& given) {
@@ -553,21 +599,29 @@ class SubgraphSearch {
       const auto unreadable = [](const Parameter& parameter) {
         return parameter.standard.kind == Literal::Kind::other || !parameter.has_default();
       };
-      if (((!a && unreadable(first)) || (!b && unreadable(second))) && !matcher_.options_.ignore_literals) return false;
+      if (((!a && unreadable(first)) || (!b && unreadable(second))) && !matcher_.options_.ignore_literals)
+        return fail([&] {
+          return "argument '" + std::string(second.name) + "' of %" + std::string(node.name()) + " is " +
+                 (b ? "given, and the pattern leaves it out" : "left out, and the pattern gives it");
+        });
       const Argument x = a ? *a : to_argument(first.standard, first.type);
       const Argument y = b ? *b : to_argument(second.standard, second.type);
       if (two_orders && i < 2) {
         p[i] = x;
         g[i] = y;
       } else {
-        push(x, y, first.type);
+        push(x, y, first.type, {&node, &second});
       }
     }
     if (!two_orders) return true;
     const Type types[2] = {wanted.parameters[0].type, wanted.parameters[1].type};
+    const From from[2] = {{&node, &given.parameters[0]}, {&node, &given.parameters[1]}};
     const bool as_written = could_match(p[0], g[0]) && could_match(p[1], g[1]);
     const bool changed_over = !(g[0] == g[1]) && could_match(p[0], g[1]) && could_match(p[1], g[0]);
-    if (!as_written && !changed_over) return false;
+    if (!as_written && !changed_over) {
+      const int other = could_match(p[0], g[0]) ? 1 : 0;
+      return differ(p[other], g[other], from[other]);
+    }
     if (as_written && changed_over)
       choices_.push_back(Choice{.trail = trail_.size(),
                                 .pairs = pairs_.size(),
@@ -576,8 +630,12 @@ class SubgraphSearch {
                                 .of_order = true,
                                 .pattern = {p[0], p[1]},
                                 .value = {g[1], g[0]},
-                                .type = {types[0], types[1]}});
-    for (int i : {1, 0}) push(p[i], g[as_written ? i : 1 - i], types[i]);
+                                .type = {types[0], types[1]},
+                                .from = {from[1], from[0]}});
+    for (int i : {1, 0}) {
+      const int at = as_written ? i : 1 - i;
+      push(p[i], g[at], types[i], from[at]);
+    }
     return true;
   }
   /// A look at two arguments that decides most cases.
@@ -599,11 +657,19 @@ class SubgraphSearch {
         nodes.push_back(value.node());
         if (!matcher_.returned_[pattern->index()])
           for (const Node* user : value.node()->users())
-            if (!stands_for_[user->index()]) return false;
+            if (!stands_for_[user->index()])
+              return fail([&] {
+                return "%" + std::string(value.node()->name()) + " is used by %" + std::string(user->name()) +
+                       " too, which is not in the match; only what the pattern returns may be";
+              });
       } else if (pattern->opcode() == Opcode::placeholder) {
         bool inside = false;
         for_each_node(value, [&](const Node* n) { inside = inside || stands_for_[n->index()]; });
-        if (inside) return false;
+        if (inside)
+          return fail([&] {
+            return "the pattern's input '" + std::string(pattern->name()) + "' would be " + words_for(&value) +
+                   ", which the rest of it matches";
+          });
       }
     }
     std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return a->is_before(*b); });
@@ -613,7 +679,10 @@ class SubgraphSearch {
     Place place;
     if (!find_place(nodes.back(), match.returning_nodes, match.placeholder_nodes, stands_for_, regions_, place) ||
         !can_be_taken_out(nodes, *place.before, stands_for_, regions_))
-      return false;
+      return fail([] {
+        return "all of it is there, but it cannot be replaced in one place: between its nodes something depends on "
+               "them, or memory is written to";
+      });
     for (const Node* anchor : matcher_.anchors_) match.anchors.push_back(bound_[anchor->index()]->node());
     std::vector<const Node*> order = trail_;
     std::sort(order.begin(), order.end(), [](const Node* a, const Node* b) { return a->index() < b->index(); });
@@ -642,6 +711,9 @@ class SubgraphSearch {
   std::size_t anchors_found_ = 0;
   int changes_left_ = 0;
   std::vector<InternalMatch> found_;
+  bool explain_ = false;
+  std::string reason_;
+  std::size_t progress_ = 0;
 };
 
 }  // namespace detail
@@ -649,6 +721,9 @@ class SubgraphSearch {
 FXX_INLINE std::vector<InternalMatch> SubgraphMatcher::search(const Graph& graph,
                                                               const detail::MatchQuestion* question) const {
   return detail::SubgraphSearch(*this, graph, question).run();
+}
+FXX_INLINE std::string explain(const SubgraphMatcher& matcher, Node* node) {
+  return detail::SubgraphSearch(matcher, node->graph(), nullptr).explain(node);
 }
 
 }  // namespace fxx::inline FXX_ABI::rewrite

@@ -87,9 +87,9 @@ constexpr bool same(const Term* a, const Term* b) {
   for (int i = 0; i < a->size; ++i) {
     if (is_constant(a[i]) && is_constant(b[i])) {
       if (!(*a[i].value == *b[i].value)) return false;
-    } else if (a[i].kind != b[i].kind || a[i].id != b[i].id || a[i].kind == Term::Kind::any ||
+    } else if (a[i].kind != b[i].kind || a[i].id != b[i].id || (a[i].kind == Term::Kind::any && !a[i].op) ||
                a[i].children != b[i].children || a[i].once != b[i].once || a[i].condition != b[i].condition ||
-               (a[i].kind == Term::Kind::near && a[i].value->number() != b[i].value->number())) {
+               a[i].least != b[i].least || (a[i].value && !(*a[i].value == *b[i].value))) {
       return false;
     }
   }
@@ -143,6 +143,18 @@ struct CaptureBinding {
   std::uint64_t id;
   const Term* to;
 };
+
+/// The names of `p`, which reads the same as `t`, hold what they hold elsewhere in the pattern.
+constexpr bool binds_alike(const Term* p, const Term* t, CaptureBinding* bound, int& n) {
+  for (int i = 0; i < p->size; ++i) {
+    if (!is_capture(p[i]) && p[i].kind != Term::Kind::rest) continue;
+    int known = 0;
+    while (known < n && bound[known].id != p[i].id) ++known;
+    if (known == n) bound[n++] = {p[i].id, t + i};
+    else if (!same(bound[known].to, t + i)) return false;
+  }
+  return true;
+}
 
 /// Does every node that `t` describes match `p`, in the reading `c`? Captures of `t` are unknown values.
 constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* bound, int& n) {
@@ -210,7 +222,7 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
         if (!covers(pc, tc, c, bound, n)) return false;
       return true;
     }
-    default: return same(p, t);  // of chains and searches nothing more is known
+    default: return same(p, t) && binds_alike(p, t, bound, n);  // of chains and searches nothing more is known
   }
 }
 

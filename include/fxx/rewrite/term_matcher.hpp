@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fxx/ir/graph.hpp"
+#include "fxx/rewrite/spelling.hpp"
 #include "fxx/rewrite/term.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
@@ -43,6 +44,23 @@ struct Found {
 };
 
 namespace detail {
+/// May a capture of this kind hold the value?
+inline bool is_of_kind(Term::Kind capture, const Argument& value) {
+  using K = Term::Kind;
+  switch (capture) {
+    case K::tensor: return value.is_node();
+    case K::optional: return value.is_node() || value.is_none();
+    case K::constant: return value.is_node() && is_constant_value(*value.node());
+    case K::scalar: return value.is_number();
+    case K::sequence: return value.is_sequence();
+    case K::size: return is_size_value(value);
+    default: return capture == K::value;
+  }
+}
+/// For people: "%tanh = aten::tanh", "2", "left out".
+std::string words_for(const Node& node);
+std::string words_for(const Argument* value);
+
 /// A callable borrowed for the length of a call.
 class Continue {
  public:
@@ -72,7 +90,6 @@ class TermMatcher {
     const auto agreed = [&] { return static_cast<bool>(accept(static_cast<const Found&>(found_))); };
     return match_root(pattern, root, agreed);
   }
-  const Found& found() const { return found_; }
   Found take() { return std::move(found_); }
   /// "%add = aten::add.Tensor: ...", why the search failed; empty when it did not, or explains nothing.
   const std::string& reason() const { return reason_; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
@@ -59,6 +60,24 @@ FXX_INLINE bool is_link(const Term* t, const Node& node) {
       return false;
   }
   return true;
+}
+
+/// How many calls at most lie between the root of the pattern and what is below it.
+FXX_INLINE std::size_t call_levels(const Term* t) {
+  std::size_t calls = 0;
+  for (int i = 0; i < t->size; ++i) {
+    if (t[i].kind == Term::Kind::chain || t[i].kind == Term::Kind::operands) return ~std::size_t{0};
+    calls += t[i].kind == Term::Kind::call || t[i].kind == Term::Kind::module;
+  }
+  return calls;
+}
+/// Does the pattern have a call of what the node calls?
+FXX_INLINE bool may_be_part_of(const Term* t, const Node& node) {
+  for (int i = 0; i < t->size; ++i) {
+    const bool call = t[i].op || t[i].kind == Term::Kind::module;
+    if (call && calls_operator(node, t[i].id)) return true;
+  }
+  return false;
 }
 
 }  // namespace detail
@@ -201,15 +220,8 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
 }
 
 FXX_INLINE bool TermMatcher::match_capture(const Term* t, Subject s, Continue go_on) {
-  using K = Term::Kind;
   const Argument value = value_of(s);
-  const bool node = value.is_node();
-  const bool fits = t->kind == K::value || (t->kind == K::tensor && node) ||
-                    (t->kind == K::optional && (node || value.is_none())) ||
-                    (t->kind == K::constant && node && is_constant_value(*value.node())) ||
-                    (t->kind == K::scalar && value.is_number()) || (t->kind == K::sequence && value.is_sequence()) ||
-                    (t->kind == K::size && is_size_value(value));
-  if (!fits)
+  if (!detail::is_of_kind(t->kind, value))
     return fail([&] {
       return "argument '" + std::string(s.parameter ? s.parameter->name : "?") + "'" +
              (s.user ? " of %" + std::string(s.user->name()) : "") + " is " + detail::words_for(&value) +
@@ -307,7 +319,6 @@ FXX_INLINE bool TermMatcher::match_operands(const Term* t, Node* node, Continue 
       return fail([&] { return "%" + std::string(node->name()) + " is inside of a longer chain"; });
   const Mark before = mark();
   std::vector<Subject> operands;
-  std::vector<Node*> links = {node};
   // Depth first and left before right, so that the operands stand as they were written.
   std::vector<Subject> pending;
   const auto open = [&](Node* link) {
@@ -429,30 +440,27 @@ FXX_INLINE bool TermMatcher::match_module_arguments(const Term* next, std::size_
 
 FXX_INLINE bool TermMatcher::match_outputs(const Term* next, int left, Continue go_on) {
   if (left == 0) return go_on();
-  // Users, and users of users, of what the pattern's names hold; of all nodes where it shares none.
-  std::vector<Node*> candidates, level;
-  const auto add = [](std::vector<Node*>& to, Node* n) {
-    if (std::find(to.begin(), to.end(), n) == to.end()) to.push_back(n);
-  };
+  // Users, and users of users, of what the pattern's names hold, as far up as the pattern goes and where it has such
+  // calls at all; all nodes where it shares no name.
+  std::vector<Node*> candidates;
   for (const Found::Binding& b : found_.bindings) {
     bool used = false;
     for (int i = 0; i < next->size; ++i) used = used || (binds_name(next[i]) && next[i].id == b.id);
     if (!used || !b.value.is_node()) continue;
-    level = {b.value.node()};
+    candidates = {b.value.node()};
     break;
   }
-  if (level.empty()) {
+  if (candidates.empty()) {
     for (Node* n : found_.roots[0]->graph().nodes()) candidates.push_back(n);
   } else {
-    add(candidates, level[0]);
-    for (int depth = 0; depth < next->size && !level.empty() && candidates.size() < 256; ++depth) {
-      std::vector<Node*> users;
-      for (Node* n : level)
-        for (Node* user : n->users()) {
-          add(users, user);
-          add(candidates, user);
-        }
-      level.swap(users);
+    std::unordered_set<const Node*> known(candidates.begin(), candidates.end());
+    std::size_t levels = detail::call_levels(next);
+    for (std::size_t i = 0, level_end = 1; i < candidates.size() && levels > 0; ++i) {
+      for (Node* user : candidates[i]->users())
+        if (detail::may_be_part_of(next, *user) && known.insert(user).second) candidates.push_back(user);
+      if (i + 1 < level_end) continue;
+      level_end = candidates.size();
+      --levels;
     }
   }
   for (Node* candidate : candidates) {

@@ -121,6 +121,18 @@ FXX_INLINE void follow_training_flags(const TracedCode& code, Recording& recorde
                       call->second + "'");
 }
 
+/// Repeated calls of one leaf module get numbers in their frames; the dispatcher cannot see where a call begins.
+FXX_INLINE void number_calls(Graph& graph) {
+  std::map<std::string_view, std::uint32_t> calls;
+  for (Node* node : graph.nodes()) {
+    const auto* call = std::get_if<CallModule>(&node->op());
+    const ModuleStack stack = node->module_stack();
+    if (!call || stack.empty() || stack.innermost().name != call->target) continue;
+    const std::uint32_t before = calls[call->target]++;
+    if (before) node->set_module_stack(ModuleStack(stack.outer(), {call->target, stack.innermost().type, before}));
+  }
+}
+
 }  // namespace detail
 
 FXX_INLINE std::string TraceReport::to_string() const {
@@ -182,6 +194,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
     const bool memory = node->operation() && node->operation()->base_name() == "empty";
     if ((memory || node->opcode() == Opcode::get_attr) && node->num_users() == 0) graph.erase_node(node);
   }
+  number_calls(graph);
   if (std::string note = unregistered_parameters(graph, recorded.constants, is_module); !note.empty())
     report.notes.push_back(std::move(note));
   if (options.check_mutable_operations)

@@ -47,6 +47,17 @@ class Arena {
     std::memcpy(to, text.data(), text.size());
     return {to, text.size()};
   }
+  /// A copy of both, one behind the other.
+  std::string_view store(std::string_view text, std::string_view ending) {
+    const std::size_t size = text.size() + ending.size();
+    if (size == 0) return {};
+    if (left_ < size) refill(size);
+    char* to = reinterpret_cast<char*>(at_ + left_ - size);
+    left_ -= size;
+    std::memcpy(to, text.data(), text.size());
+    std::memcpy(to + text.size(), ending.data(), ending.size());
+    return {to, size};
+  }
 
  private:
   struct Free {

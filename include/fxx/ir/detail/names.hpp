@@ -35,6 +35,12 @@ class NameTable {
   struct Numbers {
     std::uint64_t last = 0;  // the number given last
     std::uint64_t all = 0;   // 1 to this one are taken; those beyond it are, if they are among the slots
+    bool beyond = false;     // some of those are
+  };
+  /// A base that was asked for lately, by the address of the text that was given: operators give the same each time.
+  struct Recent {
+    std::string_view base;  // in the arena
+    Numbers* numbers = nullptr;
   };
   struct Slot {
     const char* text = nullptr;
@@ -44,11 +50,16 @@ class NameTable {
     return !slots_.empty() && slots_[find(name, static_cast<std::uint32_t>(hash))].text != nullptr;
   }
   std::size_t find(std::string_view name, std::uint32_t hash) const;
+  Recent& recent(const char* text) {
+    if (recent_.empty()) recent_.resize(64);
+    return recent_[(reinterpret_cast<std::uintptr_t>(text) * 0x9e3779b97f4a7c15ull) >> 58];
+  }
   void insert(std::string_view name, std::uint64_t hash);
 
   std::vector<Slot> slots_;  // open addressing; the size is a power of two
   std::size_t used_ = 0;
   std::unordered_map<Base, Numbers, HashOfBase> numbers_;
+  std::vector<Recent> recent_;
 };
 
 }  // namespace fxx::inline FXX_ABI::detail

@@ -67,7 +67,10 @@ struct GraphStorage {
   void destroy(Node* node) {
     for (std::uint32_t i = 0; i < node->args_size_; ++i) node->args_[i].~Argument();
     for (std::uint32_t i = 0; i < node->kwargs_size_; ++i) node->kwargs_[i].~KeywordArgument();
-    delete node->meta_;
+    if (node->meta_) {
+      node->meta_->~NodeMeta();
+      arena.release(node->meta_, sizeof(NodeMeta));
+    }
     node->~Node();
   }
   const TensorMeta* keep(const TensorMeta& meta);
