@@ -22,7 +22,8 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// Numbers that are the same on every machine and in every run (splitmix64).
+/// Numbers that are the same on every machine and in every run. Splitmix64, which costs nothing to seed: one is made for
+/// everything that is chosen.
 class VerifyRandom {
  public:
   explicit VerifyRandom(std::uint64_t seed) : state_(seed) {}
