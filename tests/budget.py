@@ -22,16 +22,20 @@ import results  # noqa: E402
 # Headers (the first pattern that fits counts) and the most megabytes that compiling one may take, with g++ 12, in a
 # compiled build (FXX_COMPILED_LIB), syntax only.
 # Measured, and a tenth on top. A graph and the table of operators take 165 MB together, proxies with the members of a
-# tensor 30 MB more than a graph, rules 5 to 60 MB; most of what the wing takes are LibTorch's own headers.
+# tensor 30 MB more than a graph, rules 5 to 60 MB, the larger sets that ship up to 370; most of what the wing takes are
+# LibTorch's own headers.
 LIMITS = [
     (r'rules_10\.hpp', 225),
     (r'rules_160\.hpp', 407),  # 280 is the goal
-    (r'shipped_rules\.hpp', 400),
+    (r'shipped_rules\.hpp', 920),  # 400 is the goal
     (r'fxx/torch\.hpp', 1490),
     (r'fxx/torch/(nn|containers|functional|script)\.hpp', 1430),
     (r'fxx/torch/.*', 1080),
     (r'fxx/fxx\.hpp', 390),
-    (r'fxx/rules/.*', 260),
+    (r'fxx/rules/all\.hpp', 920),
+    (r'fxx/rules/algebra\.hpp', 595),
+    (r'fxx/rules/(activations|attention|normalisation)\.hpp', 440),
+    (r'fxx/rules/.*', 270),
     (r'fxx/rewrite/replace_pattern\.hpp', 230),  # with proxies
     (r'fxx/rewrite/.*', 200),
     (r'fxx/trace/.*', 145),

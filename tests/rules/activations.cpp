@@ -70,3 +70,50 @@ TEST_CASE("formulas that only look alike are left alone") {
   CHECK(stays([](auto x) { return x * sigmoid(x * 1.702); }));
   CHECK(stays([](auto x) { return div(x, exp(-x) + 1, "floor"); }));
 }
+
+TEST_CASE("sigmoid and tanh by each other, hard ones, softplus and what is made of it") {
+  const auto made = [](auto f) {
+    const std::string text = rewritten(rules::activations, f);
+    const std::size_t from = text.find("aten::");
+    return from == std::string::npos ? text : text.substr(from + 6, text.find('\n', from) - from - 6);
+  };
+  const auto stays = [](auto f) { return !fires(rules::activations, f); };
+  CHECK(made([](auto x) { return 1 / (1 + (-x).exp()); }) == "sigmoid(%x)");
+  CHECK(made([](auto x) { return (1 + (-x).exp()).reciprocal(); }) == "sigmoid(%x)");
+  CHECK(made([](auto x) { return 0.5 * (1 + (x / 2).tanh()); }) == "sigmoid(%x)");
+  CHECK(made([](auto x) { return 2 * (2 * x).sigmoid() - 1; }) == "tanh(%x)");
+  CHECK(made([](auto x) { return x.clamp_min(0); }) == "relu(%x)");
+  CHECK(stays([](auto x) { return x.clamp_min(1); }));
+  CHECK(made([](auto x) { return x.clamp(0, 6); }) == "relu6(%x)");
+  CHECK(stays([](auto x) { return x.clamp(0, 5); }));
+  CHECK(made([](auto x) { return (x + 3).clamp(0, 6) / 6; }) == "hardsigmoid(%x)");
+  CHECK(made([](auto x) { return (x / 6 + 0.5).clamp(0, 1); }) == "hardsigmoid(%x)");
+  CHECK(made([](auto x) { return x * (3 + x).clamp(0, 6) / 6; }) == "hardswish(%x)");
+  CHECK(made([](auto x) { return (x + 3).clamp(0, 6) / 6 * x; }) == "hardswish(%x)");
+  CHECK(made([](auto x) { return (1 + x.exp()).log(); }) == "softplus(%x, 1, 40)");
+  CHECK(made([](auto x) { return x.exp().log1p().tanh() * x; }) == "mish(%x)");
+  CHECK(made([](auto x) { return x.sigmoid().log(); }) == "log_sigmoid(%x)");
+  CHECK(made([](auto x) { return 0.5 * x * (1 + (0.7978845608 * x * (1 + 0.044715 * (x * x))).tanh()); }) ==
+        "gelu(%x, approximate='tanh')");
+}
+
+TEST_CASE("activations of two branches") {
+  using namespace fxx::functional;
+  const auto made = [](auto f) {
+    const std::string text = rewritten(rules::activations, f);
+    const std::size_t from = text.find("aten::");
+    return from == std::string::npos ? text : text.substr(from + 6, text.find('\n', from) - from - 6);
+  };
+  const auto stays = [](auto f) { return !fires(rules::activations, f); };
+  CHECK(made([](auto x) { return where(x > 0, x, x.expm1()); }) == "elu(%x)");
+  CHECK(made([](auto x) { return where(x <= 0, 0.5 * (x.exp() - 1), x); }) == "elu(%x, 0.5)");
+  CHECK(stays([](auto x) { return where(x > 0, x.expm1(), x); }));
+  CHECK(stays([](auto x) { return where(x > 1, x, x.expm1()); }));
+  CHECK(made([](auto x) { return x.relu() + (2 * ((x / 2).exp() - 1)).clamp_max(0); }) == "celu(%x, 2)");
+  CHECK(stays([](auto x) { return x.relu() + (2 * ((x / 3).exp() - 1)).clamp_max(0); }));
+  CHECK(made([](auto x) { return where(x > 0, x, 0.1 * x); }) == "leaky_relu(%x, 0.1)");
+  CHECK(made([](auto x) { return where(x < 0, x * 0.1, x); }) == "leaky_relu(%x, 0.1)");
+  CHECK(made([](auto x) { return (x * 0.1).maximum(x); }) == "leaky_relu(%x, 0.1)");
+  CHECK(stays([](auto x) { return (x * 2).maximum(x); }));
+  CHECK(stays([](auto x) { return where(x > 0, x, 0); }));  // makes 0 of nan
+}

@@ -120,7 +120,7 @@ TEST_CASE("values of several types, of integers, and none at all are left alone"
   CHECK_FALSE(fuses(i64, i64, i64, 5));
   CHECK_FALSE(fuses(f32, f32, f32, 0));
   CHECK_FALSE(fuses(f32, f32, f32, 0, {2}, 0));
-  CHECK(fuses(f32, f32, f32, 5, {2}, 0));
+  CHECK_FALSE(fuses(f32, f32, f32, 5, {2}, 0));
   CHECK_FALSE(fuses(f32, f32, f32, 5, {0}));
   CHECK_FALSE(fuses(f32, f32, f32, 5, {2, 2}));
 }
@@ -163,4 +163,64 @@ TEST_CASE("weights that are returned too are still computed") {
         "softmax = aten::softmax.int(%matmul, -1)\n"
         "scaled_dot_product_attention = aten::scaled_dot_product_attention(%x, %y, %z, scale=1.0)\n"
         "return (%scaled_dot_product_attention, %softmax)\n");
+}
+
+TEST_CASE("keys are transposed by mT, permute or transpose, and scaled, as queries are") {
+  CHECK(made_of([](auto q, auto k, auto v) { return matmul(softmax(matmul(q, k.mT()) / 8, -1), v); }) ==
+        attention("scale=0.125"));
+  CHECK(made_of([](auto q, auto k, auto v) {
+          return matmul(softmax(matmul(q, k.permute({0, 1, 3, 2})), -1), v);
+        }) == attention("scale=1.0"));
+  CHECK_FALSE(fires(rules::attention, [](auto q, auto k, auto v) {
+    return matmul(softmax(matmul(q, k.permute({0, 3, 1, 2})), -1), v);
+  }));
+  CHECK(made_of([](auto q, auto k, auto v) {
+          return matmul(softmax(matmul(q * 0.5, (k * 0.5).transpose(-2, -1)), -1), v);
+        }) == attention("scale=0.25"));
+  CHECK(made_of([](auto q, auto k, auto v) {
+          return matmul(softmax(matmul(q * 0.5, k.transpose(-2, -1) * 0.5), -1), v);
+        }) == attention("scale=0.25"));
+  CHECK(made_of([](auto q, auto k, auto v) { return matmul(softmax(matmul(q, k.transpose(-2, -1) / 4), -1), v); }) ==
+        attention("scale=0.25"));
+}
+
+TEST_CASE("bmm is a matrix product too") {
+  CHECK(made_of([](auto q, auto k, auto v) {
+          return bmm(softmax(bmm(q, k.transpose(1, 2)), -1), v);
+        }).find("scaled_dot") == std::string::npos);  // of how many dimensions?
+  CHECK(made_of([](auto q, auto k, auto v) { return bmm(softmax(bmm(q, k.transpose(-1, -2)) / 8, -1), v); }) ==
+        attention("scale=0.125"));
+  CHECK(made_of([](auto q, auto k, auto v) { return bmm(softmax(bmm(q * 0.25, k.mT()), -1), v); }) ==
+        attention("scale=0.25"));
+}
+
+TEST_CASE("what is filled with minus infinity is a boolean mask") {
+  const auto made = [](Dtype type, double low, bool seen) {
+    return rewritten_graph(rules::attention, [&](Graph& g) {
+      Node *q = shaped(g.placeholder("x"), {2, 4, 8}), *k = shaped(g.placeholder("y"), {2, 4, 8});
+      Node *v = g.placeholder("z"), *mask = shaped(g.placeholder("mask"), {4, 4}, type);
+      Node* scores = g.call_function(
+          ops::div_Scalar, {g.call_function(ops::matmul, {q, g.call_function(ops::transpose_int, {k, -2, -1})}), 4});
+      Node* filled = seen ? g.call_function(ops::where_ScalarOther, {mask, scores, low})
+                          : g.call_function(ops::masked_fill_Scalar, {scores, mask, low});
+      return g.call_function(ops::matmul, {g.call_function(ops::softmax_int, {filled, -1}), v});
+    });
+  };
+  const double low = -std::numeric_limits<double>::infinity();
+  CHECK(made(Dtype::boolean, low, false) ==
+        "logical_not = aten::logical_not(%mask)\n" + attention("%logical_not, scale=0.25"));
+  CHECK(made(Dtype::boolean, low, true) == attention("%mask, scale=0.25"));
+  CHECK(made(Dtype::boolean, -1e9, false).find("scaled_dot") == std::string::npos);
+  CHECK(made(Dtype::uint8, low, false).find("scaled_dot") == std::string::npos);
+}
+
+TEST_CASE("dropout that trains goes into the operator, where one asks for it") {
+  const auto formula = [](auto q, auto k, auto v) {
+    return dropout(softmax(matmul(q, k.transpose(-2, -1)) / 4, -1), 0.1, true).matmul(v);
+  };
+  CHECK_FALSE(fires(rules::attention, formula));
+  CHECK(rewritten(rules::attention_dropout, formula) == attention("None, 0.1, scale=0.25"));
+  CHECK_FALSE(fires(rules::attention_dropout, [](auto q, auto k, auto v) {
+    return dropout(softmax(matmul(q, k.transpose(-2, -1)), -1), 0.1, false).matmul(v);
+  }));
 }

@@ -664,4 +664,14 @@ TEST_CASE("what a graph refers to and nobody has: an attribute, a module, an ope
   CHECK(fault.says("register_leaf"));
 }
 
+TEST_CASE("integers reach operators whole, the largest too") {
+  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  Graph graph;
+  graph.output(graph.call_function(ops::slice_Tensor, {graph.placeholder("x"), 0, 1, largest}));
+  GraphModule module(std::map<std::string, GraphModule::Attribute>{}, graph);
+  CHECK(module(torch::arange(5)).numel() == 4);
+  for (const std::int64_t n : {largest, -largest, (std::int64_t{1} << 53) + 1})
+    CHECK(to_ivalue(n, {.base = ValueType::integer}).toInt() == n);
+}
+
 }  // namespace

@@ -3,16 +3,6 @@
 
 #include <torch/torch.h>
 
-// LibTorch's logging has macros of these names, which end the program where doctest's fail a test.
-#undef CHECK
-#undef CHECK_EQ
-#undef CHECK_NE
-#undef CHECK_LT
-#undef CHECK_LE
-#undef CHECK_GT
-#undef CHECK_GE
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -25,6 +15,7 @@
 #include "fxx/torch/nn.hpp"
 #include "fxx/torch/symbolic_trace.hpp"
 #include "fxx/torch/trace.hpp"
+#include "torch/doctest.hpp"
 
 namespace fxx::test {
 

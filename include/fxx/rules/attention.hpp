@@ -1,8 +1,9 @@
 // Attention that was written by hand, recognised as scaled_dot_product_attention.
-// Main names: rules::attention. Cost: light.
+// Main names: rules::attention, rules::attention_dropout. Cost: light.
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"
@@ -19,7 +20,21 @@ inline constexpr auto i = value<"i">;
 inline constexpr auto j = value<"j">;
 inline constexpr auto dim = value<"dim">;
 inline constexpr auto scale = scalar<"scale">;
+inline constexpr auto key_scale = scalar<"key_scale">;
+inline constexpr auto order = value<"order">;
+inline constexpr auto type = value<"type">;
+inline constexpr auto wide = value<"wide">;
+inline constexpr auto rate = scalar<"rate">;
 
+/// Does permute exchange the last two dimensions and no others?
+inline bool exchanges_last_two(const Argument& order) {
+  const auto dims = dimensions_of(order, order.is_sequence() ? static_cast<std::int64_t>(order.items().size()) : -1);
+  if (!dims || dims->size() < 2) return false;
+  const std::int64_t last = static_cast<std::int64_t>(dims->size()) - 1;
+  for (std::int64_t at = 0; at <= last; ++at)
+    if ((*dims)[static_cast<std::size_t>(at)] != (at == last ? last - 1 : at == last - 1 ? last : at)) return false;
+  return true;
+}
 /// The keys are transposed in their last two dimensions, softmax runs over the keys: the last dimension of the scores,
 /// which have as many as the larger of query and keys. Nobody depends on how the result lies in memory.
 inline constexpr auto is_attention = [](const Match& m) {
@@ -35,9 +50,10 @@ inline constexpr auto is_attention = [](const Match& m) {
     const TensorMeta* meta = a.is_node() ? a.node()->tensor_meta() : nullptr;
     return meta && meta->numel() == 0;
   };
-  if ((is_empty(m[k]) || is_empty(m[v])) && !is_empty(m[q])) return false;
+  if (is_empty(m[q]) || is_empty(m[k]) || is_empty(m[v])) return false;
   if (key > 1 && m.node(k)->tensor_meta()->shape[static_cast<std::size_t>(key - 2)] == 0) return false;
-  return over_keys && are_last_two(m[i], m[j], m[k]) && layout_is_free(*m.root());
+  const bool transposed = m[order].is_none() ? are_last_two(m[i], m[j], m[k]) : exchanges_last_two(m[order]);
+  return over_keys && transposed && layout_is_free(*m.root());
 };
 /// A mask that the operator takes: it adds two dimensions or more to scores that are as large as the sum.
 inline constexpr auto is_masked_attention = [](const Match& m) {
@@ -58,6 +74,18 @@ inline constexpr auto is_masked_attention = [](const Match& m) {
     if (size(*added, i) != 1 && size(*added, i) != scores) return false;
   }
   return true;
+};
+/// What is masked is minus infinity, so that nothing is left of it; where the mask is a boolean.
+inline constexpr auto is_hidden = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[mask]);
+  return meta && meta->dtype == Dtype::boolean && is_masked_attention(m);
+};
+inline constexpr auto minus_infinity = [](double v) { return v == -std::numeric_limits<double>::infinity(); };
+/// Softmax in a type that holds more, and back to that of the queries.
+inline constexpr auto is_attention_in_type = [](const Match& m) {
+  const TensorMeta* query = meta_of(m[q]);
+  return query && is_attention(m) && m[type].kind() == Argument::Kind::dtype && m[type].dtype() == query->dtype &&
+         m[wide].kind() == Argument::Kind::dtype && holds_all(query->dtype, m[wide].dtype());
 };
 inline double scale_of(const Match& m, bool divided) { return divided ? 1 / m[scale].number() : m[scale].number(); }
 
@@ -83,36 +111,119 @@ inline constexpr auto build_unscaled = [](const Match& m) -> Argument {
   views_become_reshapes(*m.root());
   return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v]}, {{"scale", 1.0}});
 };
+/// Queries and keys have a factor each.
+inline constexpr auto build_both = [](const Match& m) -> Argument {
+  const double factor = m[scale].number() * m[key_scale].number();
+  views_become_reshapes(*m.root());
+  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v]}, {{"scale", factor}});
+};
+/// The operator's boolean mask says what is seen.
+template <bool Divided, bool Seen>
+inline constexpr auto build_hidden = [](const Match& m) -> Argument {
+  const Argument seen = Seen ? m[mask] : Argument(m.call(ops::logical_not, {m[mask]}));
+  views_become_reshapes(*m.root());
+  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v], seen}, {{"scale", scale_of(m, Divided)}});
+};
+template <bool Divided>
+inline constexpr auto build_dropout = [](const Match& m) -> Argument {
+  views_become_reshapes(*m.root());
+  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v], {}, m[rate].number()},
+                {{"scale", scale_of(m, Divided)}});
+};
+/// The keys with their last two dimensions exchanged.
+inline constexpr auto keys = transpose(k, i, j) | with<"i">(-1_c, with<"j">(-2_c, mT(k))) | permute(k, order);
+/// What is not scaled has a scale of one.
+inline constexpr auto times = [](auto scores) { return mul(scores, scale) | with<"scale">(1_c, scores); };
 }  // namespace attention_rules
 
 /// Law: softmax(q k^T c + mask) v = scaled_dot_product_attention(q, k, v, mask, scale = c), up to rounding. A query
-/// that is masked from all keys gets zeros of the operator, and nan of the written form. Needs:
-/// floating-point values of one type and some keys, as far as is known; shapes on the nodes where dimensions are
-/// counted from the front, and of query, key and mask where there is one. Dropout on the weights must be gone
-/// (rules::inference).
+/// that is masked from all keys gets zeros of the operator, and nan of the written form. Needs: floating-point values
+/// of one type and some keys, as far as is known; shapes on the nodes where dimensions are counted from the front, and
+/// of query, key and mask where there is one; a boolean mask where scores are filled with minus infinity, and then
+/// finite values: the operator adds minus infinity to the scores, which does not hide nan. The factor stands at the
+/// scores, the queries, the keys or both. A softmax in another type is in one that holds more. Dropout on the weights
+/// must be gone (rules::inference), or see rules::attention_dropout.
 inline constexpr auto attention = [] {
   using namespace pattern;
   using namespace attention_rules;
-  constexpr auto scores = matmul(q, transpose(k, i, j));
+  constexpr auto scores = matmul(q, keys);
   constexpr auto divided = div(scores, scale);
   constexpr auto multiplied = mul(scores, scale);
-  constexpr auto scaled_query = matmul(mul(q, scale), transpose(k, i, j));
-  constexpr auto divided_query = matmul(div(q, scale), transpose(k, i, j));
-  return ruleset(rule<"attention, divided, masked">(matmul(softmax(add(divided, mask), dim), v) >> build_masked<true>,
-                                                    is_masked_attention),
-                 rule<"attention, scaled, masked">(
-                     matmul(softmax(add(multiplied, mask), dim), v) >> build_masked<false>, is_masked_attention),
-                 rule<"attention, scaled query, masked">(
-                     matmul(softmax(add(scaled_query, mask), dim), v) >> build_masked<false>, is_masked_attention),
-                 rule<"attention, divided query, masked">(
-                     matmul(softmax(add(divided_query, mask), dim), v) >> build_masked<true>, is_masked_attention),
-                 rule<"attention, unscaled, masked">(
-                     matmul(softmax(add(scores, mask), dim), v) >> build_masked<false, false>, is_masked_attention),
-                 rule<"attention, divided">(matmul(softmax(divided, dim), v) >> build<true>, is_attention),
-                 rule<"attention, scaled">(matmul(softmax(multiplied, dim), v) >> build<false>, is_attention),
-                 rule<"attention, scaled query">(matmul(softmax(scaled_query, dim), v) >> build<false>, is_attention),
-                 rule<"attention, divided query">(matmul(softmax(divided_query, dim), v) >> build<true>, is_attention),
-                 rule<"attention, unscaled">(matmul(softmax(scores, dim), v) >> build_unscaled, is_attention));
+  constexpr auto scaled_query = matmul(mul(q, scale), keys);
+  constexpr auto divided_query = matmul(div(q, scale), keys);
+  constexpr auto scaled_key = matmul(q, mul(keys, scale)) | matmul(q, transpose(mul(k, scale), i, j));
+  constexpr auto divided_key = matmul(q, div(keys, scale)) | matmul(q, transpose(div(k, scale), i, j));
+  constexpr auto scaled_both =
+      matmul(mul(q, scale), mul(keys, key_scale)) | matmul(mul(q, scale), transpose(mul(k, key_scale), i, j));
+  constexpr auto batched = bmm(q, keys);
+  constexpr auto low = s.where(minus_infinity);
+  constexpr auto hidden = [](auto p) { return masked_fill(p, mask, low); };
+  constexpr auto seen = [](auto p) { return where(mask, p, low); };
+  return ruleset(
+      rule<"attention, divided, masked">(matmul(softmax(add(divided, mask), dim), v) >> build_masked<true>,
+                                         is_masked_attention),
+      rule<"attention, scaled, masked">(matmul(softmax(add(multiplied, mask), dim), v) >> build_masked<false>,
+                                        is_masked_attention),
+      rule<"attention, scaled query, masked">(matmul(softmax(add(scaled_query, mask), dim), v) >> build_masked<false>,
+                                              is_masked_attention),
+      rule<"attention, divided query, masked">(matmul(softmax(add(divided_query, mask), dim), v) >> build_masked<true>,
+                                               is_masked_attention),
+      rule<"attention, unscaled, masked">(matmul(softmax(add(scores, mask), dim), v) >> build_masked<false, false>,
+                                          is_masked_attention),
+      rule<"attention, divided">(matmul(softmax(divided, dim), v) >> build<true>, is_attention),
+      rule<"attention, scaled">(matmul(softmax(multiplied, dim), v) >> build<false>, is_attention),
+      rule<"attention, scaled query and key">(matmul(softmax(scaled_both, dim), v) >> build_both, is_attention),
+      rule<"attention, scaled query">(matmul(softmax(scaled_query, dim), v) >> build<false>, is_attention),
+      rule<"attention, divided query">(matmul(softmax(divided_query, dim), v) >> build<true>, is_attention),
+      rule<"attention, scaled key">(matmul(softmax(scaled_key, dim), v) >> build<false>, is_attention),
+      rule<"attention, divided key">(matmul(softmax(divided_key, dim), v) >> build<true>, is_attention),
+      rule<"attention, unscaled">(matmul(softmax(scores, dim), v) >> build_unscaled, is_attention),
+      rule<"attention, divided, hidden">(matmul(softmax(hidden(divided), dim), v) >> build_hidden<true, false>,
+                                         is_hidden),
+      rule<"attention, scaled query, hidden">(
+          matmul(softmax(hidden(scaled_query), dim), v) >> build_hidden<false, false>, is_hidden),
+      rule<"attention, divided query, hidden">(
+          matmul(softmax(hidden(divided_query), dim), v) >> build_hidden<true, false>, is_hidden),
+      rule<"attention, scaled, hidden">(matmul(softmax(hidden(times(scores)), dim), v) >> build_hidden<false, false>,
+                                        is_hidden),
+      rule<"attention, divided, seen">(matmul(softmax(seen(divided), dim), v) >> build_hidden<true, true>, is_hidden),
+      rule<"attention, scaled, seen">(matmul(softmax(seen(times(scores)), dim), v) >> build_hidden<false, true>,
+                                      is_hidden),
+      rule<"attention, softmax in a wider type, divided">(
+          matmul(apply(ops::to_dtype, softmax(divided, dim, wide), type), v) >> build<true>, is_attention_in_type),
+      rule<"attention, softmax in a wider type">(
+          matmul(apply(ops::to_dtype, softmax(times(scores), dim, wide), type), v) >> build<false>,
+          is_attention_in_type),
+      rule<"attention, bmm, divided">(bmm(softmax(div(batched, scale), dim), v) >> build<true>, is_attention),
+      rule<"attention, bmm, scaled query">(bmm(softmax(bmm(mul(q, scale), keys), dim), v) >> build<false>,
+                                           is_attention),
+      rule<"attention, bmm, divided query">(bmm(softmax(bmm(div(q, scale), keys), dim), v) >> build<true>,
+                                            is_attention),
+      rule<"attention, bmm">(bmm(softmax(times(batched), dim), v) >> build<false>, is_attention),
+      rule<"attention, bmm, masked">(bmm(softmax(add(times(batched), mask), dim), v) >> build_masked<false>,
+                                     is_masked_attention),
+      rule<"attention, bmm, divided, masked">(
+          bmm(softmax(add(div(batched, scale), mask), dim), v) >> build_masked<true>, is_masked_attention),
+      rule<"attention, baddbmm">(
+          bmm(softmax(baddbmm(mask, q, keys, arg<"alpha">(scale)), dim), v) >> build_masked<false>,
+          is_masked_attention));
+}();
+
+/// Attention that trains, with dropout on its weights. Law: the same as rules::attention, and the same distribution of
+/// what is dropped; not the same random numbers, so compare results over many runs. Needs: what rules::attention needs.
+inline constexpr auto attention_dropout = [] {
+  using namespace pattern;
+  using namespace attention_rules;
+  constexpr auto dropped = [](auto p) { return dropout(p, rate, lit<true>); };
+  return ruleset(
+      rule<"attention, divided, dropout">(
+          matmul(dropped(softmax(div(matmul(q, keys), scale), dim)), v) >> build_dropout<true>, is_attention),
+      rule<"attention, scaled query, dropout">(
+          matmul(dropped(softmax(matmul(mul(q, scale), keys), dim)), v) >> build_dropout<false>, is_attention),
+      rule<"attention, divided query, dropout">(
+          matmul(dropped(softmax(matmul(div(q, scale), keys), dim)), v) >> build_dropout<true>, is_attention),
+      rule<"attention, dropout">(matmul(dropped(softmax(times(matmul(q, keys)), dim)), v) >> build_dropout<false>,
+                                 is_attention));
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "fxx/ops/effects.hpp"
@@ -85,6 +86,98 @@ inline void views_become_reshapes(Node& value) {
     node->set_op(CallFunction{&table_operator(view ? OperatorIndex::reshape : OperatorIndex::reshape_as)});
     node->set_args_kwargs(args, kwargs);
   }
+}
+
+/// What is known of a value's shape and dtype; null when nothing is.
+inline const TensorMeta* meta_of(const Argument& value) {
+  return value.is_node() ? value.node()->tensor_meta() : nullptr;
+}
+/// Of floating-point values for certain.
+inline bool is_floating_value(const Argument& value) {
+  const TensorMeta* meta = meta_of(value);
+  return meta && is_floating_point(meta->dtype);
+}
+/// Does every value of the first dtype exist in the second?
+constexpr bool holds_all(Dtype small, Dtype large) {
+  using D = Dtype;
+  if (small == large) return true;
+  switch (small) {
+    case D::boolean: return true;
+    case D::uint8:
+      return large == D::int16 || large == D::int32 || large == D::int64 || large == D::float16 ||
+             large == D::bfloat16 || large == D::float32 || large == D::float64;
+    case D::int8:
+      return large == D::int16 || large == D::int32 || large == D::int64 || large == D::float16 ||
+             large == D::bfloat16 || large == D::float32 || large == D::float64;
+    case D::int16: return large == D::int32 || large == D::int64 || large == D::float32 || large == D::float64;
+    case D::int32: return large == D::int64 || large == D::float64;
+    case D::float16:
+    case D::bfloat16: return large == D::float32 || large == D::float64;
+    case D::float32: return large == D::float64;
+    default: return false;
+  }
+}
+/// Dimension `dim` of a value of that rank, counted from the front; -1 when it is none, or not known.
+inline std::int64_t dimension_of(const Argument& dim, std::int64_t rank) {
+  if (dim.kind() != Argument::Kind::integer || rank < 0) return -1;
+  const std::int64_t at = dim.integer() < 0 ? dim.integer() + rank : dim.integer();
+  return at < rank ? at : -1;
+}
+/// A list of integers, or one integer; nothing when something else is in it.
+inline std::optional<std::vector<std::int64_t>> integers_of(const Argument& value) {
+  if (value.kind() == Argument::Kind::integer) return std::vector{value.integer()};
+  if (!value.is_sequence()) return std::nullopt;
+  std::vector<std::int64_t> integers;
+  for (const Argument& item : value.items()) {
+    if (item.kind() != Argument::Kind::integer) return std::nullopt;
+    integers.push_back(item.integer());
+  }
+  return integers;
+}
+/// Its dimensions, all different and counted from the front; nothing when they are not known.
+inline std::optional<std::vector<std::int64_t>> dimensions_of(const Argument& value, std::int64_t rank) {
+  auto dims = integers_of(value);
+  if (!dims || rank < 0) return std::nullopt;
+  std::vector<bool> seen(static_cast<std::size_t>(rank));
+  for (std::int64_t& dim : *dims) {
+    dim = dimension_of(dim, rank);
+    if (dim < 0 || seen[static_cast<std::size_t>(dim)]) return std::nullopt;
+    seen[static_cast<std::size_t>(dim)] = true;
+  }
+  return dims;
+}
+/// Does a value of shape `small` broadcast to `large` without making it larger?
+inline bool broadcasts_into(const TensorMeta& small, const TensorMeta& large) {
+  if (small.dim() > large.dim()) return false;
+  for (std::size_t i = 1; i <= small.shape.size(); ++i) {
+    const std::int64_t size = small.shape[small.shape.size() - i];
+    if (size != 1 && size != large.shape[large.shape.size() - i]) return false;
+  }
+  return true;
+}
+/// Do the elements lie one after the other, in whatever order of the dimensions?
+inline bool is_dense(const TensorMeta& meta) {
+  if (rewrite::conditions::lies_in_order(meta, nullptr)) return true;
+  if (meta.stride.size() != meta.shape.size() || meta.is_dynamic()) return false;
+  std::vector<std::size_t> order(meta.shape.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return meta.stride[a] < meta.stride[b]; });
+  std::int64_t step = 1;
+  for (const std::size_t i : order) {
+    if (meta.shape[i] == 1) continue;
+    if (meta.stride[i] != step) return false;
+    step *= meta.shape[i];
+  }
+  return true;
+}
+/// Does nobody look at how the value lies in memory? `view` does, which may not reach over gaps.
+inline bool nobody_sees_layout(Node& value) {
+  if (!layout_is_free(value)) return false;
+  for (Node* node : sharing_memory(value)) {
+    const Operator* op = operator_of(*node);
+    if (node != &value && op && (op->base_name() == "view" || op->base_name() == "view_as")) return false;
+  }
+  return true;
 }
 
 /// None, or a value that the inputs do not reach.

@@ -101,7 +101,8 @@ FXX_INLINE c10::IValue to_ivalue(const Argument& argument, const Type& type) {
       return argument.number();
     case ValueType::integer:
       if (argument.kind() != Kind::integer && argument.kind() != Kind::boolean) detail::cannot_pass(argument, "an int");
-      return static_cast<std::int64_t>(argument.number());
+      if (argument.kind() == Kind::boolean) return static_cast<std::int64_t>(argument.boolean());
+      return argument.integer();
     default: break;
   }
   return visit(

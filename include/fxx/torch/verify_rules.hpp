@@ -22,7 +22,8 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// Numbers that are the same on every machine and in every run (splitmix64).
+/// Numbers that are the same on every machine and in every run. Splitmix64, which costs nothing to seed: one is made for
+/// everything that is chosen.
 class VerifyRandom {
  public:
   explicit VerifyRandom(std::uint64_t seed) : state_(seed) {}
@@ -65,12 +66,15 @@ struct VerifyOptions {
   /// Compare only elements where the pattern gives a finite number: for laws that say what happens elsewhere, as where
   /// the written form overflows.
   bool finite_only = false;
+  /// Leave out cases whose inputs hold nan or infinities: for laws in which what is no number spreads further.
+  bool finite_inputs = false;
   /// Leave out cases in which numbers overflow, or nearly do, on either side: a value on the way is finite and its
   /// square is not, or is infinite though all inputs are finite. For laws that multiply in another order.
   bool moderate = false;
   /// Compare strides too.
   bool strides = false;
-  /// Compare gradients of all floating-point inputs too, in cases that are float64.
+  /// Compare gradients of all floating-point inputs too, in cases that are float64; not at corners, where they may be
+  /// either slope: where those of the pattern change when its inputs are nudged.
   bool gradients = false;
   /// Cases compared of one rule after which it is taken to hold; those that it takes not to be called unverified.
   std::size_t cases = 200, least_cases = 20;

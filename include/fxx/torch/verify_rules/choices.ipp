@@ -112,7 +112,7 @@ class Suggestions {
       if (w.shape) std::reverse(w.shape->begin(), w.shape->end());
       return w;
     }
-    if ((op == "transpose" || op == "swapaxes" || op == "permute") && at == 0) {
+    if ((op == "transpose" || op == "swapaxes" || op == "permute" || op == "mT") && at == 0) {
       Wanted w = carried(hole, {.rank = 2 + std::int64_t(random_.below(3))});
       if (w.shape && w.shape->size() > 1) std::swap(w.shape->end()[-1], w.shape->end()[-2]);
       return w;
@@ -135,6 +135,8 @@ class Suggestions {
       case ValueType::integer: return is_dim ? dimension(hole) : integer(hole, name);
       case ValueType::string: return text(name);
       case ValueType::dtype:
+        if (const at::Tensor first = before(hole, 0); first.defined() && random_.chance(40))
+          return to_dtype(first.scalar_type());
         return random_.pick({Dtype::float32, Dtype::float64, Dtype::int64, Dtype::boolean, Dtype::float16});
       case ValueType::layout: return Layout::strided;
       case ValueType::memory_format:

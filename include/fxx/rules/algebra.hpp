@@ -1,0 +1,588 @@
+// Operators that do nothing, or the work of a cheaper one: identities, numbers put together, strength reduction, casts,
+// transposes, reshapes, slices, cats.
+//
+// What a law needs to know of a value (its dtype, rank, shape) has to be known: where it is not, the rule stays away.
+// A result that becomes an input of the graph shares that input's memory afterwards; values that somebody writes to, or
+// whose layout somebody can see, stay what they are.
+// Main names: rules::identities, number_chains, strength_reduction, casts, shapes, joins; rules::algebra is all of
+// them. Cost: light.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "fxx/rewrite/functions.hpp"
+#include "fxx/rules/guards.hpp"
+
+namespace fxx::inline FXX_ABI::rules {
+
+namespace algebra_rules {
+using namespace pattern;
+inline constexpr auto fx = x.where(floating);
+inline constexpr auto fy = y.where(floating);
+inline constexpr auto p = tensor<"p">;
+inline constexpr auto c = tensor<"c">;
+inline constexpr auto r = scalar<"r">;
+inline constexpr auto d = value<"d">;
+inline constexpr auto i = value<"i">;
+inline constexpr auto j = value<"j">;
+inline constexpr auto k = value<"k">;
+inline constexpr auto l = value<"l">;
+inline constexpr auto sizes = value<"sizes">;
+inline constexpr auto type = value<"type">;
+inline constexpr auto at = value<"at">;
+inline constexpr auto size = value<"size">;
+inline constexpr auto whole = tensor<"whole">;
+/// Slices without an end: None, and what torch::indexing::Slice and torch.export put there.
+inline constexpr auto the_end = none | (scalar<"end"> >= 4611686018427387903_c);
+
+// --- may x stand where the result stood? -----------------------------------------------------------------------------
+
+/// The result of a pointwise operator has its argument's layout, when that has no gaps.
+inline constexpr auto same_layout = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  return (meta && is_dense(*meta)) || nobody_sees_layout(*m.root());
+};
+/// The result was laid out anew.
+inline constexpr auto free_layout = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  return (meta && rewrite::conditions::lies_in_order(*meta, nullptr)) || nobody_sees_layout(*m.root());
+};
+/// The condition does not make the result larger than x.
+inline constexpr auto sides_alone = [](const Match& m) {
+  const TensorMeta *condition = meta_of(m[c]), *meta = meta_of(m[x]);
+  return condition && meta && broadcasts_into(*condition, *meta) && nobody_sees_layout(*m.root());
+};
+
+/// Minus this is what it says: of unsigned integers it is not, nor may it wrap where the result is of a larger type.
+inline constexpr auto has_sign = [](const TensorMeta& m) {
+  return is_floating_point(m.dtype) || is_complex(m.dtype) || m.dtype == Dtype::int8 || m.dtype == Dtype::int16 ||
+         m.dtype == Dtype::int32 || m.dtype == Dtype::int64;
+};
+inline bool is_real_or_complex(const Argument& value) {
+  const TensorMeta* meta = meta_of(value);
+  return meta && (is_floating_point(meta->dtype) || is_complex(meta->dtype));
+}
+inline constexpr auto both_real_or_complex = [](const Match& m) {
+  return is_real_or_complex(m[x]) && is_real_or_complex(m[y]);
+};
+/// Integers of one type wrap the same way on both sides.
+inline constexpr auto signs_cancel = [](const Match& m) {
+  const TensorMeta *first = meta_of(m[x]), *second = meta_of(m[y]);
+  return first && second && (first->dtype == second->dtype || both_real_or_complex(m));
+};
+/// Only y changes its sign; `sub` takes no booleans.
+inline constexpr auto sign_moves = [](const Match& m) {
+  const TensorMeta *first = meta_of(m[x]), *second = meta_of(m[y]);
+  return first && second && first->dtype != Dtype::boolean &&
+         (first->dtype == second->dtype || is_real_or_complex(m[y]));
+};
+
+// --- numbers ---------------------------------------------------------------------------------------------------------
+
+inline bool is_whole(const Argument& a) { return a.kind() == Argument::Kind::integer; }
+inline bool is_small(const Argument& a) { return std::abs(a.number()) < 1e9; }
+/// Floating-point values take any finite numbers, signed integers take integers.
+inline bool takes(const Argument& value, const Argument& a, const Argument& b) {
+  const TensorMeta* meta = meta_of(value);
+  if (!meta || a.kind() == Argument::Kind::boolean || b.kind() == Argument::Kind::boolean) return false;
+  if (is_floating_point(meta->dtype)) return std::isfinite(a.number()) && std::isfinite(b.number());
+  const bool whole = meta->dtype == Dtype::int8 || meta->dtype == Dtype::int16 || meta->dtype == Dtype::int32 ||
+                     meta->dtype == Dtype::int64;
+  return whole && is_whole(a) && is_whole(b) && is_small(a) && is_small(b);
+}
+inline Argument number(const Argument& a, const Argument& b, double value) {
+  if (is_whole(a) && is_whole(b) && std::abs(value) < 1e15 && value == std::trunc(value))
+    return static_cast<std::int64_t>(value);
+  return value;
+}
+/// x, or minus x, plus what the two numbers are together. In floating point only terms of one sign are put together:
+/// (x + 1e9) - 1e9 rounds x, and x + 0 does not.
+template <int First, int Second, bool Negative = false>
+inline constexpr auto total = [](const Match& m) -> Argument {
+  if (!takes(m[x], m[s], m[r])) return {};
+  const double first = First * m[s].number(), second = Second * m[r].number();
+  if (is_floating_value(m[x]) && first * second < 0) return {};
+  const Operator& op = Negative ? info_of<ops::tag::rsub_Scalar> : info_of<ops::tag::add_Scalar>;
+  return m.call(op, {m[x], number(m[s], m[r], first + second)});
+};
+/// x times, or by, what the two numbers are together.
+inline Argument scaled(const Match& m, const Operator& op, double factor) {
+  const bool whole = !is_floating_value(m[x]);
+  if (!takes(m[x], m[s], m[r]) || (whole && op.id != info_of<ops::tag::mul_Scalar>.id)) return {};
+  if (!whole && !(std::isfinite(factor) && std::abs(factor) > 1e-30 && std::abs(factor) < 1e30)) return {};
+  return m.call(op, {m[x], number(m[s], m[r], factor)});
+}
+/// LibTorch computes pow(x, 1/2) as sqrt(x), but for float16: there, as in C, it has a value for minus infinity.
+inline constexpr auto has_pow_by_root = [](const TensorMeta& m) {
+  return is_floating_point(m.dtype) && m.dtype != Dtype::float16;
+};
+inline constexpr auto negated_number = [](const Match& m) -> Argument {
+  if (!takes(m[x], m[s], m[s])) return {};
+  return m.call(ops::mul_Scalar, {m[x], number(m[s], m[s], -m[s].number())});
+};
+
+// --- casts -----------------------------------------------------------------------------------------------------------
+
+inline constexpr auto already_there = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  return meta && m[type].kind() == Argument::Kind::dtype && m[type].dtype() == meta->dtype;
+};
+inline constexpr auto already_alike = [](const Match& m) {
+  const TensorMeta *meta = meta_of(m[x]), *other = meta_of(m[y]);
+  return meta && other && meta->dtype == other->dtype && meta->device == other->device;
+};
+inline constexpr auto middle = value<"middle">;
+/// Nothing is lost in the middle, and the end is one that rounds the same from there.
+inline constexpr auto loses_nothing = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  if (!meta || m[type].kind() != Argument::Kind::dtype || m[middle].kind() != Argument::Kind::dtype) return false;
+  return holds_all(meta->dtype, m[middle].dtype()) &&
+         (m[type].dtype() == meta->dtype || is_floating_point(m[type].dtype()));
+};
+
+// --- views -----------------------------------------------------------------------------------------------------------
+
+using Integers = std::vector<std::int64_t>;
+/// The same two dimensions, twice.
+inline constexpr auto same_pair = [](const Match& m) {
+  if (m[i].kind() != Argument::Kind::integer || m[j].kind() != Argument::Kind::integer) return false;
+  if ((m[i] == m[k] && m[j] == m[l]) || (m[i] == m[l] && m[j] == m[k])) return true;
+  const std::int64_t rank = rank_of(m[x]);
+  const std::int64_t a = dimension_of(m[i], rank), b = dimension_of(m[j], rank), e = dimension_of(m[k], rank),
+                     f = dimension_of(m[l], rank);
+  return a >= 0 && b >= 0 && ((a == e && b == f) || (a == f && b == e));
+};
+inline constexpr auto of_a_matrix = [](const Match& m) {
+  const std::int64_t rank = rank_of(m[x]);
+  const std::int64_t a = dimension_of(m[i], rank), b = dimension_of(m[j], rank);
+  return rank == 2 && a >= 0 && b >= 0 && a != b;
+};
+inline bool is_identity(const Integers& dims) {
+  for (std::size_t at = 0; at < dims.size(); ++at)
+    if (dims[at] != static_cast<std::int64_t>(at)) return false;
+  return true;
+}
+inline Argument list_of(const Integers& values) {
+  return Argument::list(std::vector<Argument>(values.begin(), values.end()));
+}
+/// How transpose(x, i, j) permutes.
+inline std::optional<Integers> exchange(const Argument& a, const Argument& b, std::int64_t rank) {
+  const std::int64_t first = dimension_of(a, rank), second = dimension_of(b, rank);
+  if (first < 0 || second < 0) return std::nullopt;
+  Integers dims(static_cast<std::size_t>(rank));
+  for (std::size_t at = 0; at < dims.size(); ++at) dims[at] = static_cast<std::int64_t>(at);
+  std::swap(dims[static_cast<std::size_t>(first)], dims[static_cast<std::size_t>(second)]);
+  return dims;
+}
+inline Argument permuted(const Match& m, const std::optional<Integers>& inner, const std::optional<Integers>& outer) {
+  if (!inner || !outer || inner->size() != outer->size()) return {};
+  Integers both;
+  for (const std::int64_t at : *outer) both.push_back((*inner)[static_cast<std::size_t>(at)]);
+  if (is_identity(both)) return m[x];
+  return m.call(ops::permute, {m[x], list_of(both)});
+}
+/// permute says how many dimensions there are.
+inline std::int64_t length_of(const Argument& list) {
+  return list.is_sequence() ? static_cast<std::int64_t>(list.items().size()) : -1;
+}
+inline constexpr auto inner_sizes = value<"inner">;
+inline constexpr auto permute_permute = [](const Match& m) -> Argument {
+  return permuted(m, dimensions_of(m[inner_sizes], length_of(m[inner_sizes])),
+                  dimensions_of(m[sizes], length_of(m[sizes])));
+};
+inline constexpr auto permute_transpose = [](const Match& m) -> Argument {
+  return permuted(m, exchange(m[i], m[j], length_of(m[sizes])), dimensions_of(m[sizes], length_of(m[sizes])));
+};
+inline constexpr auto transpose_permute = [](const Match& m) -> Argument {
+  return permuted(m, dimensions_of(m[sizes], length_of(m[sizes])), exchange(m[i], m[j], length_of(m[sizes])));
+};
+inline constexpr auto permutes_nothing = [](const Match& m) {
+  const auto dims = dimensions_of(m[sizes], length_of(m[sizes]));
+  return dims && is_identity(*dims);
+};
+/// The sizes are those that the value has; -1 stands for any one of them.
+inline constexpr auto own_sizes = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  const auto wanted = integers_of(m[sizes]);
+  if (!meta || !wanted || wanted->size() != meta->shape.size()) return false;
+  for (std::size_t at = 0; at < wanted->size(); ++at)
+    if (meta->shape[at] < 0 || ((*wanted)[at] != meta->shape[at] && (*wanted)[at] != -1)) return false;
+  return meta->numel() > 0;
+};
+/// In `expand`, -1 is what the size is.
+inline constexpr auto own_sizes_of_expand = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  const auto wanted = integers_of(m[sizes]);
+  if (!meta || !wanted || wanted->size() != meta->shape.size()) return false;
+  for (std::size_t at = 0; at < wanted->size(); ++at)
+    if ((*wanted)[at] != -1 && (meta->shape[at] < 0 || (*wanted)[at] != meta->shape[at])) return false;
+  return true;
+};
+inline constexpr auto all_sizes_given = [](const Match& m) {
+  const auto wanted = integers_of(m[sizes]);
+  return wanted && std::none_of(wanted->begin(), wanted->end(), [](std::int64_t size) { return size < 0; });
+};
+inline constexpr auto own_shape = [](const Match& m) {
+  const TensorMeta *meta = meta_of(m[x]), *other = meta_of(m[y]);
+  return meta && other && meta->shape == other->shape;
+};
+/// A size that is known and is not 1.
+inline constexpr auto not_one = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  const std::int64_t at = meta ? dimension_of(m[d], meta->dim()) : -1;
+  return at >= 0 && meta->shape[static_cast<std::size_t>(at)] >= 0 && meta->shape[static_cast<std::size_t>(at)] != 1;
+};
+/// Where a reshape may have copied, what comes out may have had another layout.
+inline constexpr auto unseen_layout = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  return (meta && rewrite::conditions::lies_in_order(*meta, nullptr)) || nobody_sees_layout(*m.root());
+};
+inline constexpr auto has_dimensions = [](const Match& m) { return rank_of(m[x]) > 0; };
+
+// --- slices ----------------------------------------------------------------------------------------------------------
+
+inline constexpr auto start = value<"start">;
+inline constexpr auto stop = value<"stop">;
+inline constexpr auto step = value<"step">;
+inline constexpr auto inner_start = value<"inner_start">;
+inline constexpr auto inner_stop = value<"inner_stop">;
+inline constexpr auto inner_step = value<"inner_step">;
+inline constexpr std::int64_t no_end = std::numeric_limits<std::int64_t>::max();
+/// A number from 0 on, `missing` for None; -1 for all else.
+inline std::int64_t bound_of(const Argument& a, std::int64_t missing) {
+  if (a.is_none()) return missing;
+  if (a.kind() != Argument::Kind::integer || a.integer() < 0) return -1;
+  return a.integer() >= 4611686018427387903 ? no_end : a.integer();
+}
+/// x[a:b:s][c:e:t] = x[a + s c : min(b, a + s e) : s t].
+inline constexpr auto slice_slice = [](const Match& m) -> Argument {
+  constexpr std::int64_t large = std::int64_t{1} << 30;
+  const std::int64_t a = bound_of(m[inner_start], 0), to = bound_of(m[inner_stop], no_end),
+                     by = bound_of(m[inner_step], 1), c = bound_of(m[start], 0), e = bound_of(m[stop], no_end),
+                     t = bound_of(m[step], 1);
+  if (a < 0 || to < 0 || by < 1 || c < 0 || e < 0 || t < 1) return {};
+  if (a > large || c > large || by > large || t > large || (e != no_end && e > large)) return {};
+  const std::int64_t end = e == no_end ? to : std::min(to, a + by * e);
+  const Argument last = end == no_end ? Argument() : Argument(end);
+  return m.call(ops::slice_Tensor, {m[x], m[d], a + by * c, last, by * t});
+};
+inline constexpr auto select_slice = [](const Match& m) -> Argument {
+  constexpr std::int64_t large = std::int64_t{1} << 30;
+  const std::int64_t a = bound_of(m[inner_start], 0), by = bound_of(m[inner_step], 1), at = bound_of(m[i], -1);
+  if (a < 0 || by < 1 || at < 0 || a > large || by > large || at > large) return {};
+  return m.call(ops::select_int, {m[x], m[d], a + by * at});
+};
+inline constexpr auto narrow_narrow = [](const Match& m) -> Argument {
+  const std::int64_t a = bound_of(m[inner_start], -1), c = bound_of(m[start], -1);
+  if (a < 0 || c < 0 || a == no_end || c == no_end) return {};
+  return m.call(ops::narrow, {m[x], m[d], a + c, m[stop]});
+};
+/// The slice ends where the value does, or later.
+inline constexpr auto whole_length = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  const std::int64_t at = meta ? dimension_of(m[d], meta->dim()) : -1;
+  if (at < 0 || m[stop].kind() != Argument::Kind::integer) return false;
+  const std::int64_t size = meta->shape[static_cast<std::size_t>(at)];
+  return size >= 0 && m[stop].integer() >= size;
+};
+inline constexpr auto all_zero = [](const Match& m) {
+  const auto amounts = integers_of(m[sizes]);
+  return amounts && std::all_of(amounts->begin(), amounts->end(), [](std::int64_t n) { return n == 0; }) &&
+         free_layout(m);
+};
+inline constexpr auto all_ones = [](const Match& m) {
+  const auto times = integers_of(m[sizes]);
+  return times && static_cast<std::int64_t>(times->size()) == rank_of(m[x]) &&
+         std::all_of(times->begin(), times->end(), [](std::int64_t n) { return n == 1; }) && free_layout(m);
+};
+
+// --- parts and wholes ------------------------------------------------------------------------------------------------
+
+/// What `cat` or `stack` puts together along `d` was taken apart along it, and all parts are there, in order.
+inline constexpr auto put_together = [](const Match& m) -> Argument {
+  const auto parts = m.group<"parts">();
+  for (std::size_t n = 0; n < parts.size(); ++n)
+    if (parts[n][i] != Argument(n + 1)) return {};
+  const TensorMeta* meta = meta_of(m[x]);
+  const std::int64_t dim = meta ? dimension_of(m[at], meta->dim()) : -1;
+  if (dim < 0 || dim != dimension_of(m[d], meta->dim()) || !nobody_sees_layout(*m.root())) return {};
+  const std::int64_t length = meta->shape[static_cast<std::size_t>(dim)];
+  const auto count = static_cast<std::int64_t>(parts.size()) + 1;
+  const std::string_view taken_by = operator_of(*m.node(whole))->base_name();
+  if (taken_by == "unbind") return length == count ? m[x] : Argument();
+  if (m[size].is_sequence()) return length_of(m[size]) == count ? m[x] : Argument();
+  if (length <= 0 || m[size].kind() != Argument::Kind::integer || m[size].integer() < 1) return {};
+  const std::int64_t given = m[size].integer(), part = taken_by == "chunk" ? (length + given - 1) / given : given;
+  return (length + part - 1) / part == count ? m[x] : Argument();
+};
+/// Values of one dtype, so that they are converted once.
+inline constexpr auto inner_of_one_type = [](const Match& m) {
+  const Argument inner = m[rewrite::rest<"inner">];
+  const TensorMeta* first = nullptr;
+  for (const Argument& value : inner.items()) {
+    const TensorMeta* meta = meta_of(value);
+    if (!meta || (first && first->dtype != meta->dtype)) return false;
+    first = meta;
+  }
+  return true;
+};
+/// One part of a cat that is split along its own seams.
+inline constexpr auto part_of_cat = [](const Match& m) -> Argument {
+  const Argument all = m[value<"all">];
+  const auto lengths = integers_of(m[sizes]);
+  const std::int64_t at = bound_of(m[i], -1);
+  if (!all.is_sequence() || !lengths || lengths->size() != all.items().size() || at < 0 || at >= length_of(all) ||
+      !nobody_sees_layout(*m.root()))
+    return {};
+  for (std::size_t n = 0; n < lengths->size(); ++n) {
+    const TensorMeta *meta = meta_of(all.items()[n]), *first = meta_of(all.items()[0]);
+    const std::int64_t dim = meta ? dimension_of(m[d], meta->dim()) : -1;
+    if (dim < 0 || meta->shape[static_cast<std::size_t>(dim)] != (*lengths)[n] || meta->dtype != first->dtype ||
+        meta->dim() != first->dim())
+      return {};
+  }
+  return all.items()[static_cast<std::size_t>(at)];
+};
+
+// --- clamps ----------------------------------------------------------------------------------------------------------
+
+inline constexpr auto low = scalar<"low">;
+inline constexpr auto high = scalar<"high">;
+/// clamp(x, a, b) = min(max(x, a), b), also where a > b.
+inline constexpr auto clamp_clamp = [](const Match& m) -> Argument {
+  for (const Argument& bound : {m[low], m[high], m[s], m[r]})
+    if (std::isnan(bound.number())) return {};
+  const double first = std::min(std::max(m[low].number(), m[s].number()), m[r].number()),
+               last = std::min(std::max(m[high].number(), m[s].number()), m[r].number());
+  if (!(first < last)) return {};  // clamp(x, a, a) has a gradient at a, and the two clamps have none
+  return m.call(ops::clamp, {m[x], first, last});
+};
+template <auto Op, bool Larger>
+inline constexpr auto one_bound = [](const Match& m) -> Argument {
+  const bool second = (m[s].number() < m[r].number()) == Larger;
+  if (std::isnan(m[s].number()) || std::isnan(m[r].number())) return {};
+  return m.call(Op, {m[x], second ? m[r] : m[s]});
+};
+inline constexpr auto in_order = [](const Match& m) { return m[low].number() <= m[high].number(); };
+/// Divided by it and multiplied with its reciprocal is the same, bit by bit.
+inline constexpr auto power_of_two = [](double v) {
+  int exponent = 0;
+  return std::abs(std::frexp(v, &exponent)) == 0.5 && exponent > -12 && exponent < 12 && v != 1 && v != -1;
+};
+
+}  // namespace algebra_rules
+
+/// What leaves its argument as it is, or what it is already. Law: each side has the same elements; x + 0 is x up to the
+/// sign of zero. Not among them, for they are not so: x * 0 = 0, x - x = 0, x / x = 1 (nan, inf), exp(log(x)) = x
+/// (x < 0). Needs: floating-point x where a number stands beside it, since x + 0.0 turns integers into floats; known
+/// shapes where a condition might broadcast.
+inline constexpr auto identities = [] {
+  using namespace pattern;
+  using namespace algebra_rules;
+  constexpr auto not_negative =
+      any_of(ops::sigmoid, ops::exp, ops::relu6, ops::hardsigmoid, ops::softplus)(x) | abs(fx) | square(fx);
+  constexpr auto rounding = any_of(ops::floor, ops::ceil, ops::round, ops::trunc);
+  return ruleset(
+      rule<"plus zero">(add(fx, 0_c) >> x, same_layout), rule<"minus zero">(sub(fx, 0_c) >> x, same_layout),
+      rule<"times one">(mul(fx, 1_c) >> x, same_layout), rule<"divided by one">(div(fx, 1_c) >> x, same_layout),
+      rule<"to the power of one">(pow(fx, 1_c) >> x, same_layout),
+      rule<"minus of minus">(neg(neg(x)) >> x, same_layout), rule<"positive">(positive(x) >> x),
+      rule<"zero minus">(rsub(fx, 0_c) >> neg(x)), rule<"times minus one">(mul(fx, -1_c) >> neg(x)),
+      rule<"divided by minus one">(div(fx, -1_c) >> neg(x)),
+      rule<"minus of a difference">(neg(sub(x, y).once()) >> sub(y, x)),
+      rule<"plus minus">(add(x, neg(y)) >> sub(x, y), sign_moves),
+      rule<"minus minus">(sub(x, neg(y)) >> add(x, y), sign_moves),
+      rule<"minus times minus">(mul(neg(x), neg(y)) >> mul(x, y), signs_cancel),
+      rule<"minus by minus">(div(neg(x), neg(y)) >> div(x, y), both_real_or_complex),
+      rule<"number minus minus">(rsub(neg(fx), s) >> add(x, s)),
+      rule<"minus of number minus">(neg(rsub(fx, s).once()) >> sub(x, s)), rule<"abs of abs">(abs(abs(x)) >> abs(x)),
+      rule<"abs of minus">(abs(neg(x.where(has_sign))) >> abs(x)),
+      rule<"square of abs">(square(abs(fx) | neg(fx)) >> square(x)),
+      rule<"cosine of minus">(cos(neg(fx) | abs(fx)) >> cos(x)), rule<"sign of sign">(sign(sign(x)) >> sign(x)),
+      rule<"relu of relu">(relu(relu(x)) >> relu(x)),
+      rule<"relu of what is not negative">(relu(not_negative.as<"p">()) >> p),
+      rule<"rounded twice">(rounding(rounding(x).as<"p">()) >> p),
+      rule<"not not">(logical_not(logical_not(x.where(boolean))) >> x, same_layout),
+      rule<"bitwise not not">(bitwise_not(bitwise_not(x)) >> x, same_layout),
+      rule<"not equal">(any_of(ops::logical_not, ops::bitwise_not)(eq(x, y).once()) >> ne(x, y)),
+      rule<"not equal to a number">(any_of(ops::logical_not, ops::bitwise_not)(eq(x, s).once()) >> ne(x, s)),
+      rule<"not unequal">(any_of(ops::logical_not, ops::bitwise_not)(ne(x, y).once()) >> eq(x, y)),
+      rule<"not unequal to a number">(any_of(ops::logical_not, ops::bitwise_not)(ne(x, s).once()) >> eq(x, s)),
+      rule<"larger of one">((maximum(x, x) | fmax(x, x) | max(x, x)) >> x, same_layout),
+      rule<"smaller of one">((minimum(x, x) | fmin(x, x) | min(x, x)) >> x, same_layout),
+      rule<"and with itself">((bitwise_and(x, x) | logical_and(x.where(boolean), x)) >> x, same_layout),
+      rule<"or with itself">((bitwise_or(x, x) | logical_or(x.where(boolean), x)) >> x, same_layout),
+      rule<"where, equal sides">(where(c, x, x) >> x, sides_alone),
+      rule<"where not">(where(any_of(ops::logical_not, ops::bitwise_not)(c.where(boolean)), x, y) >> where(c, y, x)),
+      rule<"clamped twice">(clamp(clamp(fx, low, high), s, r) >> clamp_clamp),
+      rule<"clamped twice from below">(clamp_min(clamp_min(fx, s), r) >> one_bound<ops::clamp_min, true>),
+      rule<"clamped twice from above">(clamp_max(clamp_max(fx, s), r) >> one_bound<ops::clamp_max, false>),
+      rule<"clamped from below, then above">(clamp_max(clamp_min(fx, low), high) >> clamp(x, low, high)),
+      rule<"clamped from above, then below">(clamp_min(clamp_max(fx, high), low) >> clamp(x, low, high), in_order),
+      rule<"clamp from below">(clamp(x, s) >> clamp_min(x, s)),
+      rule<"clamp from above">(clamp(x, none, s) >> clamp_max(x, s)),
+      rule<"dropout of nothing">(
+          any_of(ops::dropout, ops::feature_dropout, ops::alpha_dropout, ops::feature_alpha_dropout)(x, 0_c, _) >> x),
+      rule<"filled twice">(masked_fill(masked_fill(x, c, _), c, s) >> masked_fill(x, c, s)),
+      rule<"flipped twice">(flip(flip(x, sizes), sizes) >> x, free_layout),
+      rule<"upside down twice">(flipud(flipud(x)) >> x, free_layout),
+      rule<"left to right twice">(fliplr(fliplr(x)) >> x, free_layout),
+      rule<"lower triangle twice">(tril(tril(x, d), d) >> tril(x, d)),
+      rule<"upper triangle twice">(triu(triu(x, d), d) >> triu(x, d)),
+      rule<"detached twice">(detach(detach(x)) >> detach(x)), rule<"alias">(alias(x) >> x));
+}();
+
+/// Numbers that follow each other, put together. Law: (x + a) + b = x + (a + b), (x a) b = x (a b) and so on, up to
+/// rounding; what overflows on the way may not any more. Needs: x of a known dtype; of integers, only sums, differences
+/// and products with integers; the inner result used once.
+inline constexpr auto number_chains = [] {
+  using namespace pattern;
+  using namespace algebra_rules;
+  return ruleset(
+      rule<"plus a plus b">(add(add(x, s).once(), r) >> total<1, 1>),
+      rule<"plus a minus b">(sub(add(x, s).once(), r) >> total<1, -1>),
+      rule<"minus a plus b">(add(sub(x, s).once(), r) >> total<-1, 1>),
+      rule<"minus a minus b">(sub(sub(x, s).once(), r) >> total<-1, -1>),
+      rule<"b minus, plus a">(rsub(add(x, s).once(), r) >> total<-1, 1, true>),
+      rule<"b minus, minus a">(rsub(sub(x, s).once(), r) >> total<1, 1, true>),
+      rule<"a minus, plus b">(add(rsub(x, s).once(), r) >> total<1, 1, true>),
+      rule<"a minus, minus b">(sub(rsub(x, s).once(), r) >> total<1, -1, true>),
+      rule<"b minus a minus">(rsub(rsub(x, s).once(), r) >> total<-1, 1>),
+      rule<"times a times b">(mul(mul(x, s).once(), r) >>
+                              [](const Match& m) { return scaled(m, ops::mul_Scalar, m[s].number() * m[r].number()); }),
+      rule<"times a by b">(div(mul(fx, s).once(), r) >>
+                           [](const Match& m) { return scaled(m, ops::mul_Scalar, m[s].number() / m[r].number()); }),
+      rule<"by a times b">(mul(div(fx, s).once(), r) >>
+                           [](const Match& m) { return scaled(m, ops::mul_Scalar, m[r].number() / m[s].number()); }),
+      rule<"by a by b">(div(div(fx, s).once(), r) >>
+                        [](const Match& m) { return scaled(m, ops::div_Scalar, m[s].number() * m[r].number()); }),
+      rule<"minus, then times">(mul(neg(x).once(), s) >> negated_number),
+      rule<"times, then minus">(neg(mul(x, s).once()) >> negated_number));
+}();
+
+/// Cheaper operators for the same. Law: pow(x, 2) = x x, pow(x, 1/2) = sqrt(x), x / sqrt(y) = x rsqrt(y), x / 2^n =
+/// x 2^-n, exp(x) - 1 = expm1(x), log(1 + x) = log1p(x) and so on, up to rounding; the last two round better. pow of
+/// these numbers is what LibTorch computes this way itself, but for roots of float16. What overflows on the way may not
+/// any more. Needs: floating-point values; lerp: finite ones.
+inline constexpr auto strength_reduction = [] {
+  using namespace pattern;
+  using namespace algebra_rules;
+  return ruleset(
+      rule<"square">(pow(x, 2_c) >> mul(x, x),
+                     [](const Match& m) {
+                       const TensorMeta* meta = meta_of(m[x]);
+                       return meta && (is_floating_point(meta->dtype) || is_complex(meta->dtype));
+                     }),
+      rule<"square root">(pow(x.where(has_pow_by_root), 0.5_c) >> sqrt(x)),
+      rule<"to the power of -1/2">(pow(x.where(has_pow_by_root), -0.5_c) >> rsqrt(x)),
+      rule<"to the power of -1">(pow(fx, -1_c) >> reciprocal(x)),
+      rule<"one over the root">(reciprocal(sqrt(fx).once()) >> rsqrt(x)),
+      rule<"by a root">(div(fx, sqrt(fy).once()) >> mul(x, rsqrt(y))),
+      rule<"times the reciprocal">(mul(fx, reciprocal(fy).once()) >> div(x, y)),
+      rule<"by the reciprocal">(div(fx, reciprocal(fy).once()) >> mul(x, y)),
+      rule<"by a power of two">(div(fx, s.where(power_of_two)) >>
+                                [](const Match& m) {
+                                  return m.call(ops::mul_Scalar, {m[x], 1 / m[s].number()});
+                                }),
+      rule<"exp minus one">(sub(exp(fx).once(), 1_c) >> expm1(x)),
+      rule<"log of one plus">(log(add(fx, 1_c).once()) >> log1p(x)), rule<"tangent">(div(sin(fx), cos(x)) >> tan(x)),
+      rule<"log of the sum of exponentials">(log(sum(exp(fx).once(), sizes, k).once()) >> logsumexp(x, sizes, k),
+                                             [](const Match& m) {
+                                               const auto over = integers_of(m[sizes]);
+                                               return over && !over->empty();
+                                             }),
+      rule<"lerp">(add(x, mul(sub(fy, fx).once(), s).once()) >> apply(ops::lerp_Scalar, x, y, s), [](const Match& m) {
+        const TensorMeta *from = meta_of(m[x]), *to = meta_of(m[y]);
+        return from && to && from->dtype == to->dtype;
+      }));
+}();
+
+/// Casts to what a value is already, and casts on the way that lose nothing. Law: exact. Needs: the dtype of the value.
+inline constexpr auto casts = [] {
+  using namespace pattern;
+  using namespace algebra_rules;
+  constexpr auto cast = [](auto v, auto to) { return apply(ops::to_dtype, v, to); };
+  constexpr auto cast_by_name = [](auto v, auto to) { return apply(ops::to_dtype_layout, v, arg<"dtype">(to)); };
+  return ruleset(rule<"cast to the same">(cast(x, type) >> x, already_there),
+                 rule<"cast to the same, by name">(cast_by_name(x, type) >> x, already_there),
+                 rule<"cast to the same as another">((type_as(x, y) | apply(ops::to_other, x, y)) >> x, already_alike),
+                 rule<"cast twice">(cast(cast(x, middle), type) >> apply(ops::to_dtype, x, type), loses_nothing),
+                 rule<"cast twice, by name">(
+                     cast_by_name(cast_by_name(x, middle), type) >> apply(ops::to_dtype, x, type), loses_nothing));
+}();
+
+/// Transposes, permutes, reshapes and slices that meet, or do nothing. Law: exact. Needs: integers for dimensions and
+/// sizes; the rank where dimensions are counted from different ends, sizes where a law speaks of them.
+inline constexpr auto shapes = [] {
+  using namespace pattern;
+  using namespace algebra_rules;
+  constexpr auto a_view = view(x, _) | unsqueeze(x, _) | squeeze(x) | squeeze(x, _);
+  constexpr auto a_reshape = reshape(x, _) | flatten(x, _, _) | ravel(x) | unflatten(x, _, _);
+  return ruleset(
+      rule<"transposed twice">(transpose(transpose(x, i, j), k, l) >> x, same_pair), rule<"t twice">(t(t(x)) >> x),
+      rule<"mT twice">(mT(mT(x)) >> x), rule<"T twice">(numpy_T(numpy_T(x)) >> x),
+      rule<"transpose of t">(transpose(t(x), i, j) >> x, of_a_matrix),
+      rule<"t of transpose">(t(transpose(x, i, j)) >> x, of_a_matrix),
+      rule<"transpose of mT">((transpose(mT(x), -1_c, -2_c) | transpose(mT(x), -2_c, -1_c)) >> x),
+      rule<"transpose of nothing">(transpose(x, i, i) >> x),
+      rule<"permuted twice">(permute(permute(x, inner_sizes), sizes) >> permute_permute),
+      rule<"permute of a transpose">(permute(transpose(x, i, j), sizes) >> permute_transpose),
+      rule<"transpose of a permute">(transpose(permute(x, sizes), i, j) >> transpose_permute),
+      rule<"permute of nothing">(permute(x, sizes) >> x, permutes_nothing),
+      rule<"view to the same">(view(x, sizes) >> x, own_sizes),
+      rule<"reshape to the same">(reshape(x, sizes) >> x, own_sizes),
+      rule<"view of a view">(view(a_view, sizes) >> view(x, sizes)),
+      rule<"view of a reshape">(view(a_reshape, sizes) >> reshape(x, sizes), unseen_layout),
+      rule<"reshape of a reshape">(reshape(a_reshape, sizes) >> reshape(x, sizes), unseen_layout),
+      rule<"reshape of a view">(reshape(a_view, sizes) >> reshape(x, sizes), unseen_layout),
+      rule<"flatten of a reshape">(flatten(a_reshape) >> flatten(x), unseen_layout),
+      rule<"flatten of a view">(flatten(a_view) >> flatten(x), unseen_layout),
+      rule<"flatten of one dimension">(flatten(x.where(rank_is<1>), _, _) >> x),
+      rule<"flatten of a dimension">(flatten(x, i, i) >> x, has_dimensions),
+      rule<"squeeze of unsqueeze">(squeeze(unsqueeze(x, d), d) >> x),
+      rule<"select of unsqueeze">(select(unsqueeze(x, d), d, 0_c | -1_c) >> x),
+      rule<"squeeze of no one">(squeeze(x, d) >> x, not_one), rule<"squeezed twice">(squeeze(squeeze(x)) >> squeeze(x)),
+      rule<"expanded twice">(expand(expand(x, _), sizes) >> expand(x, sizes), all_sizes_given),
+      rule<"expand to the same">((expand(x, sizes) | broadcast_to(x, sizes)) >> x, own_sizes_of_expand),
+      rule<"expand as the same">((expand_as(x, y) | view_as(x, y) | reshape_as(x, y)) >> x, own_shape),
+      rule<"slice of everything">(slice(x, _, 0_c | none, the_end) >> x),
+      rule<"slice to its length">(slice(x, d, 0_c | none, stop) >> x, whole_length),
+      rule<"slice of a slice">(slice(slice(x, d, inner_start, inner_stop, inner_step), d, start, stop, step) >>
+                               slice_slice),
+      rule<"select of a slice">(select(slice(x, d, inner_start, _, inner_step), d, i) >> select_slice),
+      rule<"narrow to its length">(narrow(x, d, 0_c, stop) >> x, whole_length),
+      rule<"narrowed twice">(narrow(narrow(x, d, inner_start, _), d, start, stop) >> narrow_narrow),
+      rule<"pad with nothing">((pad(x, sizes, _, _) | constant_pad_nd(x, sizes, _)) >> x, all_zero),
+      rule<"repeated once">((repeat(x, sizes) | tile(x, sizes)) >> x, all_ones),
+      rule<"repeat_interleave once">(repeat_interleave(x, 1_c, d) >> x,
+                                     [](const Match& m) { return !m[d].is_none() && free_layout(m); }));
+}();
+
+/// cat, stack and split that undo each other, or hold one thing only. Law: exact. Needs: sizes, where the number of
+/// parts follows from them.
+inline constexpr auto joins = [] {
+  using namespace pattern;
+  using namespace algebra_rules;
+  constexpr auto all = value<"all">;
+  constexpr auto parts = (apply(ops::split_Tensor, x, size, at) | apply(ops::split_sizes, x, size, at) |
+                          split_with_sizes(x, size, at) | chunk(x, size, at))
+                             .as<"whole">();
+  constexpr auto slices = unbind(x, at).as<"whole">();
+  constexpr auto one_by_one = [](auto parts) { return list(getitem(parts, 0_c), each<"parts">(getitem(whole, i))); };
+  return ruleset(rule<"cat of one">((cat(list(x), _) | concat(list(x), _)) >> x, free_layout),
+                 rule<"stack of one">(stack(list(x), d) >> unsqueeze(x, d), free_layout),
+                 rule<"cat of a cat">(cat(list(rest<"before">, cat(list(rest<"inner">), d).once(), rest<"after">), d) >>
+                                          cat(list(rest<"before">, rest<"inner">, rest<"after">), d),
+                                      inner_of_one_type),
+                 rule<"cat of a split">(cat(one_by_one(parts), d) >> put_together),
+                 rule<"stack of unbind">(stack(one_by_one(slices), d) >> put_together),
+                 rule<"split of a cat">((getitem(split_with_sizes(cat(all, d), sizes, d), i) |
+                                         getitem(apply(ops::split_sizes, cat(all, d), sizes, d), i)) >>
+                                        part_of_cat));
+}();
+
+/// All of these: what one applies before and after everything else.
+inline constexpr auto algebra = identities + number_chains + strength_reduction + casts + shapes + joins;
+
+}  // namespace fxx::inline FXX_ABI::rules

@@ -1,0 +1,150 @@
+// Normalisations, softmaxes and means that were written by hand, recognised.
+// Main names: rules::normalisation. Cost: light.
+#pragma once
+
+#include <cmath>
+
+#include "fxx/rewrite/functions.hpp"
+#include "fxx/rules/guards.hpp"
+
+namespace fxx::inline FXX_ABI::rules {
+
+namespace normalisation_rules {
+using namespace pattern;
+inline constexpr auto weight = tensor<"weight">;
+inline constexpr auto bias = tensor<"bias">;
+inline constexpr auto dims = value<"dims">;
+inline constexpr auto keep = value<"keep">;
+inline constexpr auto eps = scalar<"eps">;
+inline constexpr auto dim = value<"dim">;
+inline constexpr auto sizes = value<"sizes">;
+
+/// The last dimensions, all of them, in any order: what is normalised over; their sizes. Nothing when they are not the
+/// last, or a size is not known.
+inline std::vector<Argument> last_sizes(const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  const auto over = meta ? dimensions_of(m[dims], meta->dim()) : std::nullopt;
+  if (!over || over->empty() || !is_floating_point(meta->dtype)) return {};
+  std::vector<Argument> sizes;
+  const std::size_t first = meta->shape.size() - over->size();
+  for (const std::int64_t at : *over)
+    if (static_cast<std::size_t>(at) < first) return {};
+  for (std::size_t at = first; at < meta->shape.size(); ++at) {
+    if (meta->shape[at] <= 0) return {};
+    sizes.emplace_back(meta->shape[at]);
+  }
+  return sizes;
+}
+/// With an eps of zero, values that are all the same would be divided by what rounding left of zero.
+inline constexpr auto over_the_last = [](const Match& m) {
+  return !last_sizes(m).empty() && m[eps].number() > 0 && std::isfinite(m[eps].number()) &&
+         nobody_sees_layout(*m.root());
+};
+inline constexpr auto build_layer_norm = [](const Match& m) -> Argument {
+  return m.call(ops::layer_norm, {m[x], Argument::list(last_sizes(m)), {}, {}, m[eps].number()});
+};
+inline constexpr auto build_rms_norm = [](const Match& m) -> Argument {
+  return m.call(ops::rms_norm, {m[x], Argument::list(last_sizes(m)), {}, m[eps].number()});
+};
+/// What the operator takes besides: x's dtype, and the sizes that are normalised.
+inline bool belongs(const Match& m, const Argument& value) {
+  const TensorMeta *meta = meta_of(value), *of = meta_of(m[x]);
+  return meta && of && meta->dtype == of->dtype && integers_of(m[sizes]) == meta->shape;
+}
+/// The one dimension that both reductions go over, kept.
+inline constexpr auto one_dimension = [](const Match& m) {
+  const auto over = integers_of(m[dims]);
+  return over && over->size() == 1 && is_floating_value(m[x]);
+};
+template <auto Op>
+inline constexpr auto over_one = [](const Match& m) -> Argument {
+  return m.call(Op, {m[x], (*integers_of(m[dims]))[0]});
+};
+
+/// How many elements the dimensions hold is the number.
+inline constexpr auto counts_them = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  const auto over = meta ? dimensions_of(m[dims], meta->dim()) : std::nullopt;
+  if (!over || over->empty() || !is_floating_point(meta->dtype)) return false;
+  std::int64_t count = 1;
+  for (const std::int64_t at : *over) {
+    if (meta->shape[static_cast<std::size_t>(at)] <= 0) return false;
+    count *= meta->shape[static_cast<std::size_t>(at)];
+  }
+  return m[s].number() == static_cast<double>(count);
+};
+inline constexpr auto counts_all = [](const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  return meta && is_floating_point(meta->dtype) && meta->numel() > 0 &&
+         m[s].number() == static_cast<double>(meta->numel());
+};
+}  // namespace normalisation_rules
+
+/// Law: layer_norm(x) = (x - mean) / sqrt(var + eps) weight + bias, rms_norm(x) = x / sqrt(mean(x^2) + eps) weight,
+/// softmax(x) = exp(x) / sum(exp(x)) = exp(x - max) / sum(exp(x - max)), log_softmax(x) = log(softmax(x)) = x -
+/// logsumexp(x), mean = sum / count; up to rounding, and where the written form overflows, or takes the logarithm of
+/// what rounded to zero, the operator does not. Needs: floating-point x; of the norms the sizes of the last dimensions,
+/// which are what is normalised over, weights of just these sizes and x's dtype, a biased variance and an eps above
+/// zero; of softmax and its logarithm finite x, unless the largest is taken off first: the operators make nan of a row
+/// with an infinite element.
+inline constexpr auto normalisation = [] {
+  using namespace pattern;
+  using namespace normalisation_rules;
+  constexpr auto average = mean(x, dims, lit<true>);
+  constexpr auto centred = sub(x, average).as<"centred">();
+  constexpr auto spread = var(x, dims, lit<false>, lit<true>) |
+                          apply(ops::var_correction, x, dims, arg<"correction">(0_c), arg<"keepdim">(lit<true>));
+  constexpr auto squares = mean(pow(centred, 2_c), dims, lit<true>);
+  constexpr auto squares_by_mul = mean(mul(centred, centred), dims, lit<true>);
+  constexpr auto divided = div(centred, sqrt(add(spread, eps)));
+  constexpr auto multiplied = mul(centred, rsqrt(add(spread, eps)));
+  constexpr auto divided_squares = div(centred, sqrt(add(squares, eps)));
+  constexpr auto multiplied_squares = mul(centred, rsqrt(add(squares, eps)));
+  constexpr auto divided_products = div(centred, sqrt(add(squares_by_mul, eps)));
+  constexpr auto multiplied_products = mul(centred, rsqrt(add(squares_by_mul, eps)));
+  constexpr auto power = mean(pow(x, 2_c) | mul(x, x) | square(x), dims, lit<true>);
+  constexpr auto rms = mul(x, rsqrt(add(power, eps)));
+  constexpr auto rms_divided = div(x, sqrt(add(power, eps)));
+  constexpr auto exponentials = exp(x).as<"e">();
+  constexpr auto shifted = exp(sub(x, amax(x, dims, lit<true>))).as<"e">();
+  return ruleset(
+      rule<"layer norm, divided">(divided >> build_layer_norm, over_the_last),
+      rule<"layer norm, multiplied">(multiplied >> build_layer_norm, over_the_last),
+      rule<"layer norm, mean of squares, divided">(divided_squares >> build_layer_norm, over_the_last),
+      rule<"layer norm, mean of squares, multiplied">(multiplied_squares >> build_layer_norm, over_the_last),
+      rule<"layer norm, mean of products, divided">(divided_products >> build_layer_norm, over_the_last),
+      rule<"layer norm, mean of products, multiplied">(multiplied_products >> build_layer_norm, over_the_last),
+      rule<"layer norm takes its weight">(
+          mul(layer_norm(x, sizes, none, none, value<"eps">, _).once(), weight) >>
+              [](const Match& m) {
+                return m.call(ops::layer_norm, {m[x], m[sizes], m[weight], {}, m[value<"eps">]});
+              },
+          [](const Match& m) { return belongs(m, m[weight]); }),
+      rule<"layer norm takes its bias">(
+          add(layer_norm(x, sizes, weight, none, value<"eps">, _).once(), bias) >>
+              [](const Match& m) {
+                return m.call(ops::layer_norm, {m[x], m[sizes], m[weight], m[bias], m[value<"eps">]});
+              },
+          [](const Match& m) { return belongs(m, m[weight]) && belongs(m, m[bias]); }),
+      rule<"rms norm, multiplied">(rms >> build_rms_norm, over_the_last),
+      rule<"rms norm, divided">(rms_divided >> build_rms_norm, over_the_last),
+      rule<"rms norm takes its weight">(
+          mul(rms_norm(x, sizes, none, value<"eps">).once(), weight) >>
+              [](const Match& m) {
+                return m.call(ops::rms_norm, {m[x], m[sizes], m[weight], m[value<"eps">]});
+              },
+          [](const Match& m) { return belongs(m, m[weight]); }),
+      rule<"softmax">(div(exponentials, sum(exponentials, dims, lit<true>)) >> over_one<ops::softmax_int>,
+                      one_dimension),
+      rule<"softmax, shifted">(div(shifted, sum(shifted, dims, lit<true>)) >> over_one<ops::softmax_int>,
+                               one_dimension),
+      rule<"log of softmax">(log(softmax(x.where(floating), dim).once()) >> log_softmax(x, dim)),
+      rule<"log softmax">(sub(x, logsumexp(x, dims, lit<true>)) >> over_one<ops::log_softmax_int>, one_dimension),
+      rule<"log softmax, by hand">(sub(x, log(sum(exp(x), dims, lit<true>))) >> over_one<ops::log_softmax_int>,
+                                   one_dimension),
+      rule<"exp of log softmax">(exp(log_softmax(x.where(floating), dim).once()) >> softmax(x, dim)),
+      rule<"mean">(div(sum(x, dims, keep).once(), s) >> mean(x, dims, keep), counts_them),
+      rule<"mean of all">(div(apply(ops::sum, x).once(), s) >> apply(ops::mean, x), counts_all));
+}();
+
+}  // namespace fxx::inline FXX_ABI::rules

@@ -1,0 +1,86 @@
+// docs/rules.md lists every rule that ships: the table there is made from the rules, and this compares the two.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "fxx/rules/all.hpp"
+
+using namespace fxx;
+
+namespace {
+
+const std::string first_line = "<!-- rules: made by tests/rules/catalogue.cpp -->\n",
+                  last_line = "<!-- end of rules -->";
+
+template <class... Rules>
+void add_to(std::string& table, int& count, std::string_view set, const rewrite::Ruleset<Rules...>& rules) {
+  boost::hana::for_each(rules.rules, [&](const auto& rule) {
+    using Rule = std::decay_t<decltype(rule)>;
+    table += "| `" + std::string(set) + "` | " + std::string(Rule::name) + " | " +
+             std::to_string(rewrite::detail::calls_in(rewrite::flat<typename Rule::pattern>.data())) + " | " +
+             (Rule::builds ? "built" : "expression") + (Rule::guarded ? ", guarded" : "") + " |\n";
+    ++count;
+  });
+}
+std::string table() {
+  std::string text;
+  int count = 0;
+#define FXX_SET(name) add_to(text, count, #name, rules::name)
+  FXX_SET(reroll);
+  FXX_SET(identities);
+  FXX_SET(number_chains);
+  FXX_SET(strength_reduction);
+  FXX_SET(casts);
+  FXX_SET(shapes);
+  FXX_SET(joins);
+  FXX_SET(activations);
+  FXX_SET(normalisation);
+  FXX_SET(attention);
+  FXX_SET(attention_dropout);
+  FXX_SET(inference);
+  FXX_SET(merge_linear);
+  FXX_SET(layout);
+#undef FXX_SET
+  return "\n" + std::to_string(count) +
+         " rules. Calls: the least number of calls that the pattern takes away.\n\n"
+         "| set `rules::` | rule | calls | replacement |\n|---|---|---|---|\n" +
+         text + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("docs/rules.md lists the rules that ship") {
+  const char* source = std::getenv("FXX_SOURCE_DIR");
+  REQUIRE(source != nullptr);
+  std::ifstream file(std::string(source) + "/docs/rules.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  const std::string text = page.str();
+  const std::size_t from = text.find(first_line), to = text.find(last_line);
+  REQUIRE(from != std::string::npos);
+  REQUIRE(to != std::string::npos);
+  const std::string wanted = table(), there = text.substr(from + first_line.size(), to - from - first_line.size());
+  const bool same = there == wanted;
+  if (!same) MESSAGE("between the two marks of docs/rules.md there should be:\n", wanted);
+  CHECK(same);
+}
+
+TEST_CASE("all sets together hold more than a hundred rules, none of which another hides") {
+  CHECK(decltype(rules::algebra)::count > 100);
+  boost::hana::unpack(rules::algebra.rules,
+                      [](const auto&... rule) { rewrite::detail::check_distinct<std::decay_t<decltype(rule)>...>(); });
+}
+
+TEST_CASE("all rules leave alone what they have no rule for, and stop on what they have several for") {
+  Graph graph;
+  Node* x = graph.placeholder("x");
+  x->set_tensor_meta({.shape = {2, 4}, .stride = {4, 1}, .dtype = Dtype::float32});
+  Node* half = graph.call_function(ops::div_Scalar, {graph.call_function(ops::mul_Scalar, {x, 1}), 2});
+  graph.output(graph.call_function(ops::tanh, {half}));
+  const auto report = rules::all.apply(graph);
+  CHECK(report.to_string() == "times one: 1, by a power of two: 1");
+  CHECK_FALSE(report.stopped_at_limit);
+  CHECK(rules::all.apply(graph).rewrites == 0);
+}
