@@ -4,9 +4,12 @@
 
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/expand_functions.hpp"
+#include "fxx/torch/compile.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/verify_rules.hpp"
 #include "torch/support.hpp"
+// after doctest, which the one above has to include first
+#include "runtime/support.hpp"
 
 using namespace fxx;
 using namespace fxx::test;
@@ -177,6 +180,33 @@ TEST_CASE("written as code it is the operators, and so it is expanded") {
   CHECK(!has_expansions(plain));
   plain.lint();
   CHECK(gate.apply(plain).to_string() == "gate: 1");
+}
+
+TEST_CASE("interpreted, built, copied and in inference mode it is the same kernel") {
+  const Tensor a = torch::randn({33, 70}), b = torch::randn({70});
+  const auto gm = gated({a, b});
+  const Tensor wanted = of(gm->run({a, b}));
+  CHECK(same(of(Interpreter(*gm).run({a, b})), wanted));
+  const support::TemporaryFolder folder;
+  const auto built = compile(*gm, {a, b}, {.tolerance = 0, .cache_folder = folder.path()});
+  CHECK(built->called_back() == std::vector<std::string>{"fused"});
+  CHECK(same(of(built->run({a, b})), wanted));
+  CHECK(to_string(Graph(gm->graph())) == to_string(gm->graph()));
+  const c10::InferenceMode inference;
+  CHECK(same(of(gm->run({a, b})), wanted));
+}
+
+TEST_CASE("writes in place beside a kernel neither hinder it nor change what it gives") {
+  const Forward f = [](const Tensors& in) {
+    Tensor gate = in[0].tanh() * in[1].sigmoid();
+    gate.add_(1);
+    in[0].mul_(2);
+    return gate + in[0];
+  };
+  const Tensors inputs = {torch::randn({40}), torch::randn({40})};
+  const auto gm = traced(f, inputs);
+  CHECK(gate.apply(*gm).to_string() == "gate: 1");
+  check_near(of(gm->run(boxed(cloned(inputs)))), of(f(cloned(inputs))));
 }
 
 /// Each operator with another around it.

@@ -17,7 +17,8 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// What a function computes, as operators. Objects live till the program ends.
+/// What a function computes, as operators. The function writes to nothing, and its result is memory of its own. Objects
+/// live till the program ends.
 class Expansion {
  public:
   virtual ~Expansion() = default;
