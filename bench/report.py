@@ -30,7 +30,7 @@ class Figure:
     fxx: str
     peer: str
     same_run: str = ''   # the peer is another benchmark of the same program ...
-    python: str = ''     # ... or a figure of peers/torch_fx.py, of peers/rules.py where it starts with rules/
+    python: str = ''     # ... or a figure of peers/torch_fx.py, of peers/rules.py or fused.py by its start
     unit: str = field(default='us/node')
 
 
@@ -77,6 +77,12 @@ def rules_figures():
                  same_run='rules/rewrite/hundred_graphs', unit='us/rewrite')
     yield Figure('rules/hundred_to_ten', 'rules', 'rules/model/hundred_rules', 'fxx, 10 rules',
                  same_run='rules/model/ten_rules')
+    # One call on 65,536 elements; the unit also says what instructions the kernel is made of here.
+    yield Figure('rules/fused_64k', 'fused', 'rules/fused_64k', 'AOTInductor', python='rules/fused_64k/aoti', unit='us')
+    yield Figure('rules/fused_64k/openvino', 'fused', 'rules/fused_64k', 'OpenVINO', python='rules/fused_64k/openvino',
+                 unit='us')
+    yield Figure('rules/fused_64k/operators', 'fused', 'rules/fused_64k', 'fxx, not fused',
+                 same_run='rules/fused_64k/operators', unit='us')
     for compiler in ('g++', 'clang++'):
         for what, unit in (('rule', 'ms'), ('160', 's'), ('shipped', 's')):
             for suffix, unit in (('', unit), ('/memory', 'MB')):
@@ -88,8 +94,9 @@ def parts(expression):
     return [part.strip() for part in expression.split(' - ')]
 
 
-def run_program(path, names, best):
-    """What the benchmarks `names` count a node, mostly microseconds: the least of some turns in random order."""
+def run_program(path, names, best, labels):
+    """What the benchmarks `names` count a node, mostly microseconds: the least of some turns in random order. What they
+    say besides goes into `labels`."""
     pattern = '^(' + '|'.join(sorted(names)) + ')(/(iterations|manual_time).*)?$'
     done = subprocess.run([path, f'--benchmark_filter={pattern}', '--benchmark_format=json',
                            '--benchmark_min_time=0.05',
@@ -104,6 +111,7 @@ def run_program(path, names, best):
             value = total / entry['nodes']
             name = entry['run_name'].split('/iterations')[0].removesuffix('/manual_time')
             best[name] = min(best.get(name, value), value)
+            labels[name] = entry.get('label', '')
 
 
 def find_python():
@@ -127,9 +135,12 @@ def run_script(command, names, best):
 
 
 def run_peers(python, folder, names, best):
-    rules = {name for name in names if name.startswith('rules/')}
-    if names - rules:
-        run_script([python, HERE / 'peers/torch_fx.py'], names - rules, best)
+    fused = {name for name in names if name.startswith('rules/fused')}
+    rules = {name for name in names if name.startswith('rules/')} - fused
+    if names - rules - fused:
+        run_script([python, HERE / 'peers/torch_fx.py'], names - rules - fused, best)
+    if fused:
+        run_script([python, HERE / 'peers/fused.py'], fused, best)
     if rules:
         run_script([python, HERE / 'peers/rules.py', folder], rules, best)
 
@@ -157,14 +168,14 @@ def main(argv):
     if peers and not python:
         print('note: no Python with torch is installed, so torch.fx is left out; bench/run --setup installs it',
               file=sys.stderr)
-    best, peer_best = {}, {}
+    best, peer_best, labels = {}, {}, {}
     if compiled := ours.pop('compile', None):  # has rounds of its own
         run_script([sys.executable, HERE / 'compile.py'], compiled, best)
         chosen = [f for f in chosen if f.program != 'compile' or f.fxx in best]  # of the compilers that are installed
     for round_ in range(ROUNDS if ours else 0):
         print(f'round {round_ + 1} of {ROUNDS}', file=sys.stderr)
         for program, names in ours.items():
-            run_program(pathlib.Path(options.folder) / f'bench_{program}', names, best)
+            run_program(pathlib.Path(options.folder) / f'bench_{program}', names, best, labels)
         if python:
             # replace_pattern takes a minute a turn, some thousand times as long as all else.
             turn = {name for name in peers if round_ == 0 or not name.startswith('rules/fx/')}
@@ -177,12 +188,13 @@ def main(argv):
         value = first - sum(rest)
         peer = best[f.same_run] if f.same_run else peer_best.get(f.python)
         ratio = None if peer is None else value / peer
+        unit = ', '.join(filter(None, (f.unit, labels.get(parts(f.fxx)[0]))))
         if options.json:
-            print(json.dumps({'bench': f.name, 'unit': f.unit, 'fxx': round(value, 4), 'peer': f.peer,
+            print(json.dumps({'bench': f.name, 'unit': unit, 'fxx': round(value, 4), 'peer': f.peer,
                               'peer_value': None if peer is None else round(peer, 4),
                               'ratio': None if ratio is None else round(ratio, 4)}))
         else:
-            print(f'{f.name:34} {f.unit:8} {value:8.3f}   {f.peer:24} {"-" if peer is None else f"{peer:.3f}":>8} '
+            print(f'{f.name:34} {unit:8} {value:8.3f}   {f.peer:24} {"-" if peer is None else f"{peer:.3f}":>8} '
                   f'{"-" if ratio is None else f"{ratio:.4f}":>8}')
 
 

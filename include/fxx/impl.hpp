@@ -25,6 +25,7 @@
 #include "fxx/ops/numbers.ipp"
 #include "fxx/ops/registry.ipp"
 #include "fxx/passes/dead_code.ipp"
+#include "fxx/passes/expand_functions.ipp"
 #include "fxx/passes/fuse_partitions.ipp"
 #include "fxx/passes/leaf_modules.ipp"
 #include "fxx/passes/source_partitions.ipp"

@@ -11,6 +11,7 @@
 #include "fxx/torch/fold_constants.hpp"
 #include "fxx/torch/functional.hpp"
 #include "fxx/torch/fuse_by_partitions.hpp"
+#include "fxx/torch/fused.hpp"
 #include "fxx/torch/graph_module.hpp"
 #include "fxx/torch/indexing.hpp"
 #include "fxx/torch/interpreter.hpp"

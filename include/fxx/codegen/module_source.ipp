@@ -11,6 +11,7 @@ FXX_INLINE ModuleSource module_source(const Graph& graph, const Owner& owner, co
   if (name.empty() || cpp_identifier(name) != name)
     throw CodegenError(ErrorId::no_cpp_spelling, "module_source: " + repr(std::string_view(name)) +
                                                      " cannot name a class; give a C++ identifier");
+  if (has_expansions(graph)) return module_source(expanded(graph), owner, name, header_file);
   const Members members(graph, owner);
   detail::ForwardWriter writer(graph, owner, members, {.release_values = false, .nest_expressions = true});
   ModuleSource out;

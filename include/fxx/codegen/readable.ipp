@@ -15,6 +15,7 @@
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/numbers.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/passes/expand_functions.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -589,6 +590,7 @@ class ForwardWriter {
 }  // namespace detail
 
 FXX_INLINE std::string forward_code(const Graph& graph, const Owner& owner, const CodeOptions& options) {
+  if (has_expansions(graph)) return forward_code(expanded(graph), owner, options);
   const Members members(graph, owner);
   detail::ForwardWriter writer(graph, owner, members, options);
   return writer.result_type() + " forward(" + writer.parameters(true) + ") {\n" + writer.body("  ") + "}\n";

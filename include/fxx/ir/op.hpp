@@ -1,18 +1,30 @@
 // The six opcodes. Each is a struct that carries its own typed target; `Op` is the variant of the six.
 //
-// Main names: Placeholder, GetAttr, CallFunction, CallMethod, CallModule, Output, Op, Opcode, Function, UserFunction.
+// Main names: Placeholder, GetAttr, CallFunction, CallMethod, CallModule, Output, Op, Opcode, Function, UserFunction,
+// Expansion.
 // Match on them with `match(node.op(), [](const CallFunction& c) {...}, ...)`: a forgotten opcode does not compile.
 // Cost: light. After torch.fx node.py, 2.13.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 
+#include "fxx/ir/fwd.hpp"
 #include "fxx/ir/operator.hpp"
 #include "fxx/meta/match.hpp"
 
 namespace fxx::inline FXX_ABI {
+
+/// What a function computes, as operators. The function writes to nothing, and its result is memory of its own. Objects
+/// live till the program ends.
+class Expansion {
+ public:
+  virtual ~Expansion() = default;
+  /// Puts operators that compute the function of these arguments where the graph inserts, and returns the result.
+  virtual Argument write(Graph& graph, std::span<const Argument> args) const = 0;
+};
 
 /// A function of the user's that tracing records instead of following (torch.fx: wrap). One object per function, made
 /// by the registry and alive till the program ends.
@@ -20,6 +32,7 @@ struct UserFunction {
   std::string name;     // as C++ spells it from outside: "geometry::rotate"
   std::string header;   // what generated code includes for it, with its quotes or brackets; may be empty
   bool impure = false;  // never removed as dead code
+  const Expansion* expansion = nullptr;  // null where only the function itself knows what it computes
 };
 
 /// What a call_function node calls.

@@ -8,6 +8,15 @@
 
 namespace fxx::inline FXX_ABI {
 
+namespace detail {
+/// Calls a function of which is known that its result is memory of its own.
+FXX_INLINE bool calls_expansion(const Node& node) {
+  const CallFunction* call = std::get_if<CallFunction>(&node.op());
+  const auto* function = call ? std::get_if<const UserFunction*>(&call->target) : nullptr;
+  return function && (*function)->expansion;
+}
+}  // namespace detail
+
 FXX_INLINE bool mutates_own_temporary(const Node& node) {
   const Operator* op = operator_of(node);
   if (!op || !op->mutates) return false;
@@ -16,6 +25,7 @@ FXX_INLINE bool mutates_own_temporary(const Node& node) {
     const Argument* given = argument_of(node, *op, i);
     if (!given || !given->is_node()) return false;
     const Node& written = *given->node();
+    if (written.num_users() == 1 && detail::calls_expansion(written)) continue;
     const Operator* maker = operator_of(written);
     // A result that aliases an input, or may be the input itself, is memory that others see; so is one of several
     // results.
@@ -71,6 +81,7 @@ struct MemorySearch {
     const Operator* op = operator_of(node);
     if (!op) {
       found.makers.push_back(&node);
+      if (calls_expansion(node)) return;
       found.shared = true;
       if (node.opcode() == Opcode::placeholder || node.opcode() == Opcode::get_attr) return;
       found.certain = false;
@@ -126,7 +137,7 @@ FXX_INLINE bool may_overlap(const Memory& a, const Memory& b) {
 FXX_INLINE bool passes_on_memory(const Node& user, const Node& value) {
   if (user.opcode() == Opcode::output) return false;
   const Operator* op = operator_of(user);
-  if (!op) return true;
+  if (!op) return !detail::calls_expansion(user);
   bool passed_on = false;
   detail::for_each_returned(user, *op, [&](const Argument& given) {
     for_each_node(given, [&](const Node* n) { passed_on = passed_on || n == &value; });

@@ -37,7 +37,8 @@ std::vector<const Operator*> overloads_of(std::string_view qualified_base_name);
 const Operator& register_operator(std::string_view schema, Trait traits = Trait::none);
 
 /// Makes a function of the user's known by the name that C++ calls it with. The same name gives the same object.
-const UserFunction& register_function(std::string_view name, std::string_view header = {}, bool impure = false);
+const UserFunction& register_function(std::string_view name, std::string_view header = {}, bool impure = false,
+                                      const Expansion* expansion = nullptr);
 /// Null when nobody registered it.
 const UserFunction* find_function(std::string_view name);
 

@@ -44,11 +44,12 @@ class Registry {
                                                                 std::string(known->second->schema) +
                                                                 "; choose another name or use that schema");
   }
-  const UserFunction& add_function(std::string_view name, std::string_view header, bool impure) {
+  const UserFunction& add_function(std::string_view name, std::string_view header, bool impure,
+                                   const Expansion* expansion) {
     std::lock_guard lock(mutex_);
     const auto known = functions_.find(name);
     if (known != functions_.end()) return *known->second;
-    auto function = std::make_unique<UserFunction>(UserFunction{std::string(name), std::string(header), impure});
+    auto function = std::make_unique<UserFunction>(UserFunction{std::string(name), std::string(header), impure, expansion});
     const std::string_view key = function->name;
     return *functions_.emplace(key, std::move(function)).first->second;
   }
@@ -170,8 +171,9 @@ FXX_INLINE std::vector<const Operator*> overloads_of(std::string_view base) {
 FXX_INLINE const Operator& register_operator(std::string_view schema, Trait traits) {
   return detail::Registry::instance().add(schema, traits);
 }
-FXX_INLINE const UserFunction& register_function(std::string_view name, std::string_view header, bool impure) {
-  return detail::Registry::instance().add_function(name, header, impure);
+FXX_INLINE const UserFunction& register_function(std::string_view name, std::string_view header, bool impure,
+                                                 const Expansion* expansion) {
+  return detail::Registry::instance().add_function(name, header, impure, expansion);
 }
 FXX_INLINE const UserFunction* find_function(std::string_view name) {
   return detail::Registry::instance().find_function(name);

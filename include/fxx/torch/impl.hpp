@@ -28,6 +28,7 @@
 #include "fxx/torch/fold_constants.ipp"
 #include "fxx/torch/functional.ipp"
 #include "fxx/torch/fuse_by_partitions.ipp"
+#include "fxx/torch/fused.ipp"
 #include "fxx/torch/graph_module.ipp"
 #include "fxx/torch/interpreter.ipp"
 #include "fxx/torch/leaf_modules.ipp"

@@ -1,0 +1,103 @@
+// An expression of pointwise functions as a type:
+//
+//   tanh(x) * sigmoid(y) + 0.5:
+//   Apply<Function::add, Apply<Function::multiply, Apply<Function::hyperbolic_tangent, Input<0>>, Apply<Function::sigmoid, Input<1>>>,
+//         Constant<0x3f000000>>
+//
+// Main names: Function, Input, Number, Constant, Apply. Cost: light.
+#pragma once
+
+#include <cstdint>
+
+namespace fxx::kernels {
+
+/// How far a result may be from the exact value, in units of the last place of results that are not denormal, stands
+/// with each in kernels/functions.inc.
+enum class Function : std::uint8_t {
+  negate,
+  absolute,
+  square,
+  square_root,
+  reciprocal,
+  reciprocal_root,
+  exponential,
+  exponential_minus_1,
+  logarithm,
+  error,
+  hyperbolic_tangent,
+  sigmoid,
+  relu,
+  silu,
+  gelu,
+  gelu_by_tanh,
+  hard_sigmoid,
+  hard_swish,
+  mish,
+  log_sigmoid,
+  add,
+  subtract,
+  multiply,
+  divide,
+  maximum,  // nan where one of them is
+  minimum,
+  leaky_relu,  // of x and the slope
+  less,        // comparisons stand only in what `select` chooses by
+  less_or_equal,
+  greater,
+  greater_or_equal,
+  equal,
+  not_equal,
+  select,    // of a comparison, what it is where it holds, and where not
+  softplus,  // of x, beta and the threshold
+};
+
+/// The element of an input.
+template <int I>
+struct Input {};
+/// A number that is given when the loop runs.
+template <int I>
+struct Number {};
+/// A number that the expression fixes, by its bits.
+template <std::uint32_t Bits>
+struct Constant {};
+template <Function F, class... Arguments>
+struct Apply {};
+
+namespace detail {
+template <class E>
+inline constexpr int inputs_of = 0;
+template <int I>
+inline constexpr int inputs_of<Input<I>> = I + 1;
+template <class E>
+inline constexpr int numbers_of = 0;
+template <int I>
+inline constexpr int numbers_of<Number<I>> = I + 1;
+constexpr int largest_of(int a, int b) { return a > b ? a : b; }
+template <class... A>
+constexpr int most_inputs() {
+  int most = 0;
+  ((most = largest_of(most, inputs_of<A>)), ...);
+  return most;
+}
+template <class... A>
+constexpr int most_numbers() {
+  int most = 0;
+  ((most = largest_of(most, numbers_of<A>)), ...);
+  return most;
+}
+template <Function F, class... A>
+inline constexpr int inputs_of<Apply<F, A...>> = most_inputs<A...>();
+template <Function F, class... A>
+inline constexpr int numbers_of<Apply<F, A...>> = most_numbers<A...>();
+
+/// 0, 1, ..., N - 1 as arguments, without <utility>.
+template <int... I>
+struct Indices {};
+template <int N, int... I>
+constexpr auto indices() {
+  if constexpr (sizeof...(I) == N) return Indices<I...>{};
+  else return indices<N, I..., int(sizeof...(I))>();
+}
+}  // namespace detail
+
+}  // namespace fxx::kernels

@@ -1,0 +1,24 @@
+// Replacing calls of functions that say what they compute by operators: fused kernels.
+//
+// Main names: expand_functions, expanded, has_expansions. O(nodes). Cost: light.
+#pragma once
+
+#include "fxx/ir/graph.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+/// Does the graph call a function that says what it computes?
+bool has_expansions(const Graph& graph);
+
+/// Puts operators in the place of every such call; the last of them takes its name, shape and type. Returns how many
+/// calls there were.
+std::size_t expand_functions(Graph& graph);
+
+/// A copy of the graph, with the same owner, in which they are replaced.
+Graph expanded(const Graph& graph);
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/passes/expand_functions.ipp"
+#endif

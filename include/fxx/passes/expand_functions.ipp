@@ -1,0 +1,55 @@
+// Bodies of passes/expand_functions.hpp.
+#pragma once
+
+#include "fxx/passes/expand_functions.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+FXX_INLINE const Expansion* expansion_of(const Node& node) {
+  const CallFunction* call = std::get_if<CallFunction>(&node.op());
+  const auto* function = call ? std::get_if<const UserFunction*>(&call->target) : nullptr;
+  return function ? (*function)->expansion : nullptr;
+}
+}  // namespace detail
+
+FXX_INLINE bool has_expansions(const Graph& graph) {
+  for (const Node* node : graph.nodes())
+    if (detail::expansion_of(*node)) return true;
+  return false;
+}
+
+FXX_INLINE std::size_t expand_functions(Graph& graph) {
+  std::size_t expanded = 0;
+  for (Node* node : graph.nodes()) {
+    const Expansion* expansion = detail::expansion_of(*node);
+    if (!expansion) continue;
+    const std::uint32_t first_fresh = graph.index_bound();
+    Node* result = nullptr;
+    {
+      const InsertPoint point = graph.inserting_before(node);
+      result = expansion->write(graph, node->args()).node();
+    }
+    for (Node* fresh = node->prev(); fresh && fresh->index() >= first_fresh; fresh = fresh->prev()) {
+      fresh->set_location(node->location());
+      fresh->set_module_stack(node->module_stack());
+    }
+    if (node->tensor_meta()) result->set_tensor_meta(*node->tensor_meta());
+    if (!node->type().empty()) result->set_type(node->type());
+    if (node->has_meta()) result->meta() = node->meta();
+    node->replace_all_uses_with(result);
+    result->swap_names(*node);
+    graph.erase_node(node);
+    ++expanded;
+  }
+  return expanded;
+}
+
+FXX_INLINE Graph expanded(const Graph& graph) {
+  Graph copy(graph);
+  copy.set_owning_module(graph.owning_module());
+  expand_functions(copy);
+  return copy;
+}
+
+}  // namespace fxx::inline FXX_ABI

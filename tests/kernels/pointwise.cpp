@@ -1,0 +1,261 @@
+// The functions of kernels against double precision, on every instruction set that this processor has, and the loop.
+#include "fxx/kernels/pointwise.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+using namespace fxx::kernels;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity(), no_number = std::numeric_limits<float>::quiet_NaN();
+constexpr float smallest = std::numeric_limits<float>::denorm_min(), largest = std::numeric_limits<float>::max();
+
+std::vector<InstructionSet> instruction_sets() {
+  std::vector<InstructionSet> sets;
+  for (int i = 0; i <= static_cast<int>(instruction_set()); ++i) sets.push_back(static_cast<InstructionSet>(i));
+  return sets;
+}
+
+template <class E>
+std::vector<float> computed(const std::vector<std::vector<float>>& inputs, InstructionSet set,
+                            const std::vector<float>& numbers = {}) {
+  std::vector<float> out(inputs[0].size(), -7.f);
+  PointwiseLoop loop{.out = out.data(), .count = out.size()};
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    loop.inputs[k] = inputs[k].data();
+    loop.steps[k] = inputs[k].size() == 1 && out.size() != 1 ? 0 : 1;
+  }
+  for (std::size_t k = 0; k < numbers.size(); ++k) loop.numbers[k] = numbers[k];
+  run_pointwise(kernel<E>, loop, set);
+  return out;
+}
+
+std::vector<float> positive(std::vector<float> x) {
+  for (float& v : x) v = std::abs(v);
+  return x;
+}
+/// Numbers of both signs over all magnitudes up to `most`, and evenly between -`most` and `most`.
+std::vector<float> range(float most) {
+  std::vector<float> x;
+  for (double v = smallest; v <= most; v *= 1.0078125)
+    x.push_back(static_cast<float>(v)), x.push_back(static_cast<float>(-v));
+  for (int i = -20000; i <= 20000; ++i) x.push_back(most * static_cast<float>(i) / 20000);
+  return x;
+}
+
+struct Distance {
+  double units = 0;  // the largest
+  float at = 0;
+};
+/// In units of the last place of the exact value, one of the smallest normal number where it is smaller.
+/// `of_x`: in units of the argument, or of 1, where these are larger.
+template <class E, class Exact>
+Distance distance(const std::vector<float>& inputs, InstructionSet set, Exact exact, double of_x = 0, double of_1 = 0) {
+  const std::vector<float> given = computed<E>({inputs}, set);
+  Distance found;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const double wanted = exact(static_cast<double>(inputs[i])), difference = std::abs(given[i] - wanted);
+    if (given[i] == static_cast<float>(wanted)) continue;
+    const double size =
+        std::max({std::abs(wanted), 1.1754943508222875e-38, of_x * std::abs(static_cast<double>(inputs[i])), of_1});
+    const double unit = std::ldexp(1.0, std::ilogb(size) - 23);
+    if (!(difference / unit <= found.units)) found = {difference / unit, inputs[i]};
+  }
+  return found;
+}
+template <class E, class Exact>
+void check_within(double units, const std::vector<float>& inputs, Exact exact, double of_x = 0, double of_1 = 0) {
+  for (const InstructionSet set : instruction_sets()) {
+    const Distance found = distance<E>(inputs, set, exact, of_x, of_1);
+    CAPTURE(static_cast<int>(set));
+    CAPTURE(found.at);
+    CHECK(found.units <= units);
+  }
+}
+template <Function F, class Exact>
+void check_within(double units, const std::vector<float>& inputs, Exact exact, double of_x = 0, double of_1 = 0) {
+  CAPTURE(static_cast<int>(F));
+  check_within<Apply<F, Input<0>>>(units, inputs, exact, of_x, of_1);
+}
+/// The value of a function, on every instruction set; also that they agree.
+template <Function F, class... A>
+float at(A... x) {
+  const std::vector<std::vector<float>> inputs{std::vector<float>(1, x)...};
+  const auto value = [&]<int... I>(std::integer_sequence<int, I...>, InstructionSet set) {
+    return computed<Apply<F, Input<I>...>>(inputs, set)[0];
+  };
+  const auto indices = std::make_integer_sequence<int, int(sizeof...(A))>();
+  const float first = value(indices, InstructionSet::plain);
+  for (const InstructionSet set : instruction_sets()) {
+    const float other = value(indices, set);
+    CAPTURE(static_cast<int>(F));
+    CAPTURE(static_cast<int>(set));
+    CHECK((first == other || (std::isnan(first) && std::isnan(other))));
+  }
+  return first;
+}
+
+}  // namespace
+
+TEST_CASE("functions are as near to the exact value as they say") {
+  using F = Function;
+  check_within<F::exponential>(1.5, range(90), [](double v) { return std::exp(v); });
+  check_within<F::exponential_minus_1>(3, range(90), [](double v) { return std::expm1(v); });
+  check_within<F::logarithm>(1.5, positive(range(largest)), [](double v) { return std::log(v); });
+  check_within<F::hyperbolic_tangent>(2.5, range(20), [](double v) { return std::tanh(v); });
+  check_within<F::sigmoid>(2.5, range(86), [](double v) { return 1 / (1 + std::exp(-v)); });
+  check_within<F::error>(6, range(6), [](double v) { return std::erf(v); });
+  check_within<F::silu>(3, range(88), [](double v) { return v / (1 + std::exp(-v)); });
+  check_within<F::mish>(4, range(86), [](double v) { return v * std::tanh(std::log1p(std::exp(v))); });
+  check_within<F::log_sigmoid>(
+      3, range(86), [](double v) { return v < 0 ? v - std::log1p(std::exp(v)) : -std::log1p(std::exp(-v)); });
+  check_within<F::square_root>(0.51, positive(range(largest)), [](double v) { return std::sqrt(v); });
+  check_within<F::reciprocal_root>(1.5, positive(range(largest)), [](double v) { return 1 / std::sqrt(v); });
+  check_within<F::reciprocal>(0.51, range(1e37f), [](double v) { return 1 / v; });
+}
+
+TEST_CASE("expressions of several functions keep to what is said of them") {
+  using F = Function;
+  using Square = Apply<F::square, Input<0>>;
+  check_within<Apply<F::softplus, Input<0>, Constant<0x3f800000>, Constant<0x41a00000>>>(
+      4, range(86), [](double v) { return v > 20 ? v : std::log1p(std::exp(v)); });
+  check_within<Apply<F::multiply, Square, Input<0>>>(1.5, range(1e12f), [](double v) { return v * v * v; });
+  check_within<Apply<F::square, Square>>(2, range(1e9f), [](double v) { return v * v * v * v; });
+}
+
+TEST_CASE("functions that cancel are near in units of their argument, or of one") {
+  using F = Function;
+  check_within<F::gelu>(
+      4, range(10), [](double v) { return v / 2 * std::erfc(-v / std::sqrt(2.)); }, 1);
+  check_within<F::gelu_by_tanh>(
+      4, range(10),
+      [](double v) { return v / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.)) * (v + 0.044715 * v * v * v))); }, 1);
+  check_within<F::hard_sigmoid>(
+      1.5, range(5), [](double v) { return std::min(std::max(v + 3, 0.), 6.) / 6; }, 0, 1);
+  check_within<F::hard_swish>(
+      2, range(5), [](double v) { return v * std::min(std::max(v + 3, 0.), 6.) / 6; }, 1);
+}
+
+TEST_CASE("beyond the range of numbers functions end as the exact ones do") {
+  using F = Function;
+  CHECK(at<F::exponential>(89.f) == infinity);
+  CHECK(at<F::exponential>(88.7f) == doctest::Approx(std::exp(88.7)));
+  CHECK(at<F::exponential>(infinity) == infinity);
+  CHECK(at<F::exponential>(-infinity) == 0);
+  CHECK(at<F::exponential>(-100.f) > 0);
+  CHECK(at<F::exponential>(-1000.f) == 0);
+  CHECK(at<F::exponential_minus_1>(infinity) == infinity);
+  CHECK(at<F::exponential_minus_1>(-infinity) == -1);
+  CHECK(at<F::logarithm>(0.f) == -infinity);
+  CHECK(at<F::logarithm>(-0.f) == -infinity);
+  CHECK(at<F::logarithm>(infinity) == infinity);
+  CHECK(std::isnan(at<F::logarithm>(-1.f)));
+  CHECK(std::isnan(at<F::logarithm>(-infinity)));
+  CHECK(at<F::sigmoid>(infinity) == 1);
+  CHECK(at<F::sigmoid>(-infinity) == 0);
+  CHECK(at<F::hyperbolic_tangent>(infinity) == 1);
+  CHECK(at<F::hyperbolic_tangent>(-infinity) == -1);
+  CHECK(std::signbit(at<F::hyperbolic_tangent>(-0.f)));
+  CHECK(at<F::hyperbolic_tangent>(smallest) == smallest);
+  CHECK(at<F::error>(infinity) == 1);
+  CHECK(at<F::error>(-infinity) == -1);
+  CHECK(std::isnan(at<F::square_root>(-1.f)));
+  CHECK(at<F::square_root>(infinity) == infinity);
+  CHECK(at<F::reciprocal>(0.f) == infinity);
+  CHECK(at<F::mish>(infinity) == infinity);
+  CHECK(at<F::log_sigmoid>(-1000.f) == -1000);
+  CHECK(at<F::softplus>(1000.f, 1.f, 20.f) == 1000);
+  CHECK(at<F::softplus>(-1000.f, 1.f, 20.f) == 0);
+  CHECK(at<F::relu>(-infinity) == 0);
+}
+
+TEST_CASE("nan stays nan, and is neither less nor greater") {
+  using F = Function;
+  for (const float value : {at<F::negate>(no_number),
+                            at<F::absolute>(no_number),
+                            at<F::square_root>(no_number),
+                            at<F::exponential>(no_number),
+                            at<F::exponential_minus_1>(no_number),
+                            at<F::logarithm>(no_number),
+                            at<F::error>(no_number),
+                            at<F::hyperbolic_tangent>(no_number),
+                            at<F::sigmoid>(no_number),
+                            at<F::relu>(no_number),
+                            at<F::silu>(no_number),
+                            at<F::gelu>(no_number),
+                            at<F::gelu_by_tanh>(no_number),
+                            at<F::hard_sigmoid>(no_number),
+                            at<F::hard_swish>(no_number),
+                            at<F::mish>(no_number),
+                            at<F::log_sigmoid>(no_number),
+                            at<F::maximum>(no_number, 1.f),
+                            at<F::maximum>(1.f, no_number),
+                            at<F::minimum>(no_number, 1.f),
+                            at<F::minimum>(1.f, no_number),
+                            at<F::leaky_relu>(no_number, 0.1f),
+                            at<F::softplus>(no_number, 1.f, 20.f)})
+    CHECK(std::isnan(value));
+  using Less = Apply<F::select, Apply<F::less, Input<0>, Input<1>>, Constant<0x3f800000>, Constant<0>>;
+  using Equal = Apply<F::select, Apply<F::not_equal, Input<0>, Input<1>>, Constant<0x3f800000>, Constant<0>>;
+  for (const InstructionSet set : instruction_sets()) {
+    CHECK(computed<Less>({{1, 2, no_number, 1}, {2, 1, 1, no_number}}, set) == std::vector<float>{1, 0, 0, 0});
+    CHECK(computed<Equal>({{1, 2, no_number, -0.f}, {1, 1, no_number, 0.f}}, set) == std::vector<float>{0, 1, 1, 0});
+  }
+}
+
+TEST_CASE("arithmetic is that of single numbers") {
+  using F = Function;
+  const std::vector<float> some = {0.f, -0.f, 1.f, -2.5f, 3e38f, smallest, infinity, -infinity};
+  for (const float x : some)
+    for (const float y : some) {
+      CAPTURE(x);
+      CAPTURE(y);
+      const auto same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+      CHECK(same(at<F::add>(x, y), x + y));
+      CHECK(same(at<F::subtract>(x, y), x - y));
+      CHECK(same(at<F::multiply>(x, y), x * y));
+      CHECK(same(at<F::divide>(x, y), x / y));
+      CHECK(same(at<F::maximum>(x, y), std::max(x, y)));
+      CHECK(same(at<F::minimum>(x, y), std::min(x, y)));
+    }
+}
+
+TEST_CASE("a loop writes all elements and no others, whatever their number") {
+  using Sum = Apply<Function::add, Apply<Function::multiply, Input<0>, Number<0>>, Input<1>>;
+  for (const InstructionSet set : instruction_sets())
+    for (const std::size_t n : {0, 1, 2, 3, 5, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33, 101, 257, 1009}) {
+      CAPTURE(static_cast<int>(set));
+      CAPTURE(n);
+      std::vector<float> x(n), out(n + 2, -1), wanted(n + 2, -1);
+      for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(i);
+      const float one = 0.5f;
+      for (std::size_t i = 0; i < n; ++i) wanted[i + 1] = x[i] * 3 + one;
+      run_pointwise(kernel<Sum>,
+                    {.out = out.data() + 1, .inputs = {x.data(), &one}, .steps = {1, 0}, .numbers = {3}, .count = n},
+                    set);
+      CHECK(out == wanted);
+    }
+}
+
+TEST_CASE("elements that lie apart, or backwards, are gathered, and the result is spread") {
+  using Difference = Apply<Function::subtract, Input<0>, Input<1>>;
+  for (const InstructionSet set : instruction_sets())
+    for (const std::size_t n : {1, 7, 256, 257, 600}) {
+      std::vector<float> x(3 * n), y(n), out(2 * n, -1), wanted(2 * n, -1);
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * i % 97);
+      for (std::size_t i = 0; i < n; ++i) y[i] = static_cast<float>(i);
+      for (std::size_t i = 0; i < n; ++i) wanted[2 * i] = x[3 * i] - y[n - 1 - i];
+      run_pointwise(
+          kernel<Difference>,
+          {.out = out.data(), .inputs = {x.data(), y.data() + n - 1}, .steps = {3, -1}, .count = n, .out_step = 2},
+          set);
+      CHECK(out == wanted);
+    }
+}
