@@ -23,6 +23,7 @@
 #include "fxx/rules/activations.hpp"
 #include "fxx/rules/attention.hpp"
 #include "fxx/rules/inference.hpp"
+#include "fxx/rules/merge_convolution.hpp"
 #include "fxx/rules/merge_linear.hpp"
 #include "fxx/rules/reroll.hpp"
 #include "fxx/trace/sizes.hpp"

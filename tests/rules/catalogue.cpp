@@ -16,7 +16,7 @@ const std::string first_line = "<!-- rules: made by tests/rules/catalogue.cpp --
 
 template <class... Rules>
 void add_to(std::string& table, int& count, std::string_view set, const rewrite::Ruleset<Rules...>& rules) {
-  boost::hana::for_each(rules.rules, [&](const auto& rule) {
+  rules.for_each([&](const auto& rule) {
     using Rule = std::decay_t<decltype(rule)>;
     table += "| `" + std::string(set) + "` | " + std::string(Rule::name) + " | " +
              std::to_string(rewrite::detail::calls_in(rewrite::flat<typename Rule::pattern>.data())) + " | " +
@@ -41,6 +41,7 @@ std::string table() {
   FXX_SET(attention_dropout);
   FXX_SET(inference);
   FXX_SET(merge_linear);
+  FXX_SET(merge_convolution);
   FXX_SET(layout);
 #undef FXX_SET
   return "\n" + std::to_string(count) +

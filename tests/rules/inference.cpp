@@ -190,3 +190,229 @@ TEST_CASE("dropout before something in place goes only where that changes nothin
     return y + z;
   }));
 }
+
+namespace {
+
+/// A value of this shape, and a layer over what `change(Graph&, x)` makes of it.
+template <class Change>
+auto before(const Operator& op, std::vector<std::int64_t> input, std::vector<std::int64_t> weight, Change change,
+            std::vector<Argument> options = {}) {
+  return [=, &op](Graph& g) {
+    Node* x = shaped(g.placeholder("x"), input);
+    std::vector<Argument> args = {change(g, x), attribute(g, "weight", weight), attribute(g, "bias", {8})};
+    args.insert(args.end(), options.begin(), options.end());
+    return g.call_function(op, args);
+  };
+}
+/// `change` of a layer over x.
+template <class Change>
+auto behind(const Operator& op, std::vector<std::int64_t> weight, Change change, std::vector<Argument> options = {},
+            bool biased = true) {
+  return [=, &op](Graph& g) {
+    Node* x = g.placeholder("x");
+    std::vector<Argument> args = {x, attribute(g, "weight", weight), biased ? attribute(g, "bias", {8}) : Argument()};
+    args.insert(args.end(), options.begin(), options.end());
+    return change(g, g.call_function(op, args));
+  };
+}
+/// Calls `op` on the value and a constant of this shape.
+auto with_constant(const Operator& op, std::vector<std::int64_t> shape, Dtype dtype = Dtype::float32) {
+  return [=, &op](Graph& g, Node* n) { return g.call_function(op, {n, attribute(g, "c", shape, dtype)}); };
+}
+auto with_number(const Operator& op, Argument number) {
+  return [=, &op](Graph& g, Node* n) { return g.call_function(op, {n, number}); };
+}
+template <class Make>
+std::string fired(Make make) {
+  return fired_on(rules::inference, make);
+}
+
+}  // namespace
+
+TEST_CASE("a scale and a shift behind a convolution go into its weight and its bias") {
+  CHECK(rewritten_graph(
+            rules::inference,
+            behind(ops::conv2d, {8, 3, 3, 3},
+                   [](Graph& g, Node* n) {
+                     return with_constant(ops::add_Tensor, {8, 1, 1})(g, with_constant(ops::mul_Tensor, {1, 1})(g, n));
+                   },
+                   {Argument::list({2, 2}), 1})) == R"(weight = attribute weight
+bias = attribute bias
+c = attribute c
+reshape = aten::reshape(%c, [-1])
+view = aten::view(%reshape, [-1, 1, 1, 1])
+mul_1 = aten::mul.Tensor(%weight, %view)
+mul_2 = aten::mul.Tensor(%bias, %reshape)
+c_1 = attribute c
+reshape_1 = aten::reshape(%c_1, [-1])
+add_1 = aten::add.Tensor(%mul_2, %reshape_1)
+conv2d = aten::conv2d(%x, %mul_1, %add_1, [2, 2], 1)
+return %conv2d
+)");
+}
+
+TEST_CASE("numbers, divisions and differences fold, with a bias and without, into every kind of layer") {
+  CHECK(fired(behind(ops::linear, {8, 3}, with_number(ops::mul_Scalar, 2))) == "fold scale: 1");
+  CHECK(fired(behind(ops::linear, {8, 3}, with_number(ops::mul_Tensor, 2.5))) == "fold scale: 1");
+  CHECK(fired(behind(ops::linear, {8, 3}, with_constant(ops::div_Tensor, {8}))) == "fold scale: 1");
+  CHECK(fired(behind(ops::conv1d, {8, 3, 1}, with_constant(ops::mul__Tensor, {8, 1}))) == "fold scale: 1");
+  CHECK(fired(behind(ops::conv3d, {8, 3, 1, 1, 1}, with_constant(ops::sub_Tensor, {}))) == "fold shift: 1");
+  CHECK(fired(behind(ops::conv_transpose2d_input, {3, 8, 3, 3}, with_constant(ops::mul_Tensor, {8, 1, 1}))) ==
+        "fold scale: 1");
+  CHECK(rewritten_graph(rules::inference, behind(ops::linear, {8, 3}, with_number(ops::sub_Scalar, 2), {}, false)) ==
+        R"(weight = attribute weight
+new_full = aten::new_full(%weight, [8], -2.0)
+linear = aten::linear(%x, %weight, %new_full)
+return %linear
+)");
+  CHECK(rewritten_graph(rules::inference,
+                        behind(ops::conv_transpose1d, {3, 8, 2}, with_constant(ops::sub_Tensor, {8, 1}), {}, false)) ==
+        R"(weight = attribute weight
+c = attribute c
+reshape = aten::reshape(%c, [-1])
+expand = aten::expand(%reshape, [8])
+neg = aten::neg(%expand)
+conv_transpose1d = aten::conv_transpose1d(%x, %weight, %neg)
+return %conv_transpose1d
+)");
+}
+
+TEST_CASE("a scale before a layer goes into the input channels of its weight, padded or not") {
+  const auto c = with_constant(ops::mul_Tensor, {3, 1, 1});
+  CHECK(rewritten_graph(rules::inference, before(ops::conv2d, {2, 3, 9, 9}, {8, 3, 3, 3}, c,
+                                                 {Argument::list({1, 1}), Argument::list({1, 1})})) ==
+        R"(c = attribute c
+weight = attribute weight
+bias = attribute bias
+reshape = aten::reshape(%c, [-1])
+view = aten::view(%reshape, [1, -1, 1, 1])
+mul_1 = aten::mul.Tensor(%weight, %view)
+conv2d = aten::conv2d(%x, %mul_1, %bias, [1, 1], [1, 1])
+return %conv2d
+)");
+  CHECK(fired(before(ops::conv_transpose2d_input, {2, 4, 9, 9}, {4, 4, 3, 3}, with_constant(ops::mul_Tensor, {4, 1, 1}),
+                     {1, 0, 0, 2})) == "fold scale before: 1");
+  CHECK(fired(before(ops::linear, {2, 5, 3}, {8, 3}, with_constant(ops::div_Tensor, {3}))) == "fold scale before: 1");
+  CHECK(fired(before(ops::conv2d, {2, 4, 9, 9}, {8, 2, 3, 3}, with_number(ops::div_Scalar, 2), {1, 0, 1, 2})) ==
+        "fold scale before: 1");
+}
+
+TEST_CASE("a shift before a layer goes into its bias where nothing is padded") {
+  const auto c = with_constant(ops::sub_Tensor, {1, 3, 1, 1});
+  CHECK(rewritten_graph(rules::inference, before(ops::conv2d, {2, 3, 9, 9}, {8, 3, 3, 3}, c)) ==
+        R"(c = attribute c
+weight = attribute weight
+bias = attribute bias
+reshape = aten::reshape(%c, [-1])
+view = aten::view(%reshape, [1, -1, 1, 1])
+mul = aten::mul.Tensor(%weight, %view)
+sum = aten::sum.dim_IntList(%mul, [1, 2, 3])
+sub_1 = aten::sub.Tensor(%bias, %sum)
+conv2d = aten::conv2d(%x, %weight, %sub_1)
+return %conv2d
+)");
+  CHECK(fired(before(ops::conv2d, {2, 3, 9, 9}, {8, 3, 3, 3}, c, {1, Argument::list({0, 1})})) == "");
+  CHECK(fired(before(ops::conv_transpose2d_input, {2, 3, 9, 9}, {3, 8, 3, 3}, c)) == "");
+  CHECK(fired(before(ops::linear, {2, 3}, {8, 3}, with_number(ops::add_Scalar, 1))) == "fold shift before: 1");
+}
+
+TEST_CASE("what is no scale of channels stays") {
+  const auto scaled = [](std::vector<std::int64_t> c, Dtype dtype = Dtype::float32,
+                         std::vector<Argument> options = {}) {
+    return fired(behind(ops::conv2d, {8, 3, 3, 3}, with_constant(ops::mul_Tensor, c, dtype), options));
+  };
+  CHECK(scaled({8, 1, 1}) == "fold scale: 1");
+  CHECK(scaled({8, 1}) == "");        // a row each
+  CHECK(scaled({2, 8, 1, 1}) == "");  // more than one batch may come of it
+  CHECK(scaled({1, 8, 1, 1}) == "");  // without a batch the result would get one
+  CHECK(scaled({8, 1, 1}, Dtype::float64) == "");
+  CHECK(fired(behind(ops::linear, {8, 3}, with_constant(ops::mul_Tensor, {1, 8}))) == "");
+  CHECK(fired(behind(ops::linear, {1, 3}, with_constant(ops::mul_Tensor, {8}), {}, false)) == "");  // makes it wider
+  CHECK(fired(behind(ops::conv_transpose2d_input, {4, 4, 3, 3}, with_constant(ops::mul_Tensor, {8, 1, 1}),
+                     {1, 0, 0, 2})) == "");
+  CHECK(fired(behind(ops::linear, {8, 3}, with_number(ops::mul_Scalar, INFINITY))) == "");
+  CHECK(fired(behind(ops::linear, {8, 3}, [](Graph& g, Node* n) {  // not a constant
+          return g.call_function(ops::mul_Tensor, {n, shaped(g.placeholder("y"), {8})});
+        })) == "");
+  CHECK(fired(behind(ops::linear, {8, 3}, [](Graph& g, Node* n) {  // somebody else sees what is not scaled
+          g.call_function(ops::relu, {n});
+          return g.call_function(ops::mul_Scalar, {n, 2});
+        })) == "");
+  CHECK(fired(behind(ops::linear, {8, 3}, [](Graph& g, Node* n) {  // a second weight would be made beside the first
+          g.call_function(ops::relu, {n->args()[1]});
+          return g.call_function(ops::mul_Scalar, {n, 2});
+        })) == "");
+  const auto c = with_constant(ops::mul_Tensor, {3, 1, 1});
+  CHECK(fired(before(ops::conv2d, {2, 1, 9, 9}, {8, 3, 3, 3}, c)) == "");  // the product makes the channels
+  CHECK(fired(before(ops::conv2d, {2, 6, 9, 9}, {8, 3, 3, 3}, with_constant(ops::mul_Tensor, {6, 1, 1}),
+                     {1, 0, 1, 2})) == "");
+  CHECK(fired(before(ops::linear, {2, 3}, {8, 3}, with_number(ops::div_Scalar, 0))) == "");
+}
+
+TEST_CASE("a batch norm without a convolution before it folds into the one behind it") {
+  const auto normalised = [](Graph& g, Node* x) { return batch_norm_of(g, x); };
+  CHECK(fired(before(ops::conv2d, {2, 8, 9, 9}, {8, 8, 1, 1}, normalised)) == "fold batch norm into what follows: 1");
+  CHECK(fired(before(ops::linear, {2, 8}, {8, 8}, normalised)) == "fold batch norm into what follows: 1");
+  CHECK(fired(before(ops::linear, {2, 8, 8}, {8, 8}, normalised)) == "");
+  CHECK(fired(before(ops::conv2d, {2, 8, 9, 9}, {8, 8, 3, 3}, normalised, {1, 1})) == "");
+  CHECK(fired(before(ops::conv2d, {2, 8, 9, 9}, {8, 1, 1, 1}, normalised, {1, 0, 1, 8})) == "");
+  CHECK(rewritten_graph(rules::inference, before(ops::linear, {2, 8}, {8, 8}, normalised)) ==
+        R"(bn_weight = attribute bn.weight
+bn_bias = attribute bn.bias
+bn_running_mean = attribute bn.running_mean
+bn_running_var = attribute bn.running_var
+weight = attribute weight
+bias = attribute bias
+add = aten::add.Scalar(%bn_running_var, 1e-05)
+rsqrt = aten::rsqrt(%add)
+mul = aten::mul.Tensor(%rsqrt, %bn_weight)
+mul_1 = aten::mul.Tensor(%bn_running_mean, %mul)
+neg = aten::neg(%mul_1)
+add_1 = aten::add.Tensor(%neg, %bn_bias)
+mul_2 = aten::mul.Tensor(%weight, %mul)
+mul_3 = aten::mul.Tensor(%weight, %add_1)
+sum = aten::sum.dim_IntList(%mul_3, [1])
+add_2 = aten::add.Tensor(%bias, %sum)
+linear = aten::linear(%x, %mul_2, %add_2)
+return %linear
+)");
+}
+
+TEST_CASE("a batch norm folds through padding that makes no values of its own") {
+  const auto padded = [](Argument sizes, const char* mode) {
+    return folds([=](Graph& g) {
+      Node* x = shaped(g.placeholder("x"), {2, 3, 9, 9});
+      Node* conv = g.call_function(ops::conv2d, {x, attribute(g, "conv.weight", {8, 3, 3, 3})});
+      return g.call_function(ops::pad, {conv, sizes, mode});
+    });
+  };
+  const std::string both = "fold batch norm, conv2d: 1, batch norm before pad: 1";
+  CHECK(padded(Argument::list({1, 1, 1, 1}), "reflect") == both);
+  CHECK(padded(Argument::list({1, 1, 1, 1}), "circular") == both);
+  CHECK(padded(Argument::list({-1, 0}), "constant") == both);
+  CHECK(padded(Argument::list({1, 0}), "constant") == "");               // zeros are not normalised zeros
+  CHECK(padded(Argument::list({0, 0, 0, 0, -1, 0}), "constant") == "");  // takes channels away
+}
+
+TEST_CASE("a batch norm goes to the parts of what was joined, where most are of convolutions") {
+  const auto joined = [](std::int64_t of_convolution, Argument dim, std::int64_t users = 1) {
+    return [=](Graph& g) {
+      Node* x = shaped(g.placeholder("x"), {2, 3, 9, 9});
+      Node* conv = g.call_function(ops::conv2d, {x, attribute(g, "conv.weight", {of_convolution, 3, 1, 1})});
+      shaped(conv, {2, of_convolution, 9, 9});
+      if (users > 1) g.call_function(ops::relu, {conv});
+      Node* other = shaped(g.placeholder("y"), {2, 8 - of_convolution, 9, 9});
+      return g.call_function(ops::cat, {Argument::list({conv, other}), dim});
+    };
+  };
+  CHECK(folds(joined(6, 1)) == "fold batch norm, conv2d: 1, batch norm before cat: 1");
+  CHECK(folds(joined(6, -3)) == "fold batch norm, conv2d: 1, batch norm before cat: 1");
+  CHECK(folds(joined(6, 0)) == "");
+  CHECK(folds(joined(2, 1)) == "");
+  CHECK(folds(joined(6, 1, 2)) == "");
+  const std::string text =
+      rewritten_graph(rules::inference, [&](Graph& g) { return batch_norm_of(g, joined(6, 1)(g), {.affine = false}); });
+  CHECK(text.find("aten::narrow(%bn_running_mean, 0, 6, 2)") != std::string::npos);
+  CAPTURE(text);
+  CHECK(text.ends_with("aten::cat([%conv2d, %batch_norm_2], 1)\nreturn %cat\n"));
+}

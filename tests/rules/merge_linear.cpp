@@ -108,3 +108,21 @@ TEST_CASE("what does not go together stays apart") {
           return both;
         }) == "");
 }
+
+TEST_CASE("a silu that is computed again and again is computed once, and what reads it merges") {
+  const auto blocks = [](bool written) {
+    return [=](Graph& g) {
+      Node* x = g.placeholder("x");
+      std::vector<Argument> results;
+      for (const char* name : {"a", "b"}) {
+        Node* silu = g.call_function(ops::silu, {x});
+        if (written) silu = g.call_function(ops::relu_, {silu});
+        results.push_back(g.call_function(ops::linear, {silu, attribute(g, name, {4, 8})}));
+      }
+      return Argument::list(results);
+    };
+  };
+  constexpr auto rules = phases(rules::merge_activation, rules::merge_linear);
+  CHECK(fired_on(rules, blocks(false)) == "one silu for all: 1, merge linears: 1");
+  CHECK(fired_on(rules, blocks(true)) == "");
+}

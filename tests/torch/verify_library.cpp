@@ -1,9 +1,9 @@
-// The shipped rule sets, checked by running; those of algebra are in verify_algebra.cpp.
+// The shipped rule sets, checked by running; those of algebra are in verify_algebra.cpp, those of convolutions in
+// verify_convolutions.cpp.
 #include <limits>
 
 #include "fxx/rules/activations.hpp"
 #include "fxx/rules/attention.hpp"
-#include "fxx/rules/inference.hpp"
 #include "fxx/rules/layout.hpp"
 #include "fxx/rules/merge_linear.hpp"
 #include "fxx/rules/normalisation.hpp"
@@ -16,7 +16,7 @@ using fxx::test::all_hold;
 namespace {
 const VerifyOptions shipped = {.gradients = true, .cases = 100};
 const VerifyOptions moderate = {.moderate = true, .gradients = true, .cases = 100};
-/// Folds and attention run the longest.
+/// Attention runs the longest.
 const VerifyOptions finite_results = {.finite_only = true, .moderate = true, .gradients = true, .cases = 60};
 /// A capture of this name holds what `make` says.
 VerifyInputs holding(std::string_view name, double (*make)(VerifyRandom& random)) {
@@ -37,11 +37,6 @@ TEST_CASE("normalisations, softmaxes and means hold where numbers do not overflo
   VerifyOptions finite = moderate;
   finite.finite_inputs = true;
   all_hold(rules::normalisation, moderate, {{{"softmax", "log softmax", "log softmax, by hand"}, finite}});
-}
-
-TEST_CASE("folded batch norms, dropout and identity hold where numbers do not overflow") {
-  // A weight that is nan or infinite is multiplied in another order.
-  all_hold(rules::inference, finite_results);
 }
 
 TEST_CASE("attention holds where the written form gives numbers and does not overflow") {

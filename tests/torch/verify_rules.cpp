@@ -2,6 +2,8 @@
 // rules are checked in verify_algebra.cpp and verify_library.cpp.
 #include "fxx/torch/verify_rules.hpp"
 
+#include <ATen/ops/empty.h>
+
 #include "../support.hpp"
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"

@@ -7,15 +7,17 @@
 #include "fxx/rules/attention.hpp"
 #include "fxx/rules/inference.hpp"
 #include "fxx/rules/layout.hpp"
+#include "fxx/rules/merge_convolution.hpp"
 #include "fxx/rules/merge_linear.hpp"
 #include "fxx/rules/normalisation.hpp"
 #include "fxx/rules/reroll.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
 
-/// In phases: what does nothing goes, hand-written operators are recognised, batch norms fold, linears merge, and what
-/// is left gets cheaper. In this order, because cheaper spellings are harder to recognise.
+/// In phases: what does nothing goes, hand-written operators are recognised, batch norms fold, linears and convolutions
+/// merge, and what is left gets cheaper. In this order, because cheaper spellings are harder to recognise.
 inline constexpr auto all = rewrite::phases(identities + casts + shapes + joins, inference, normalisation, activations,
-                                            attention, merge_linear, number_chains + strength_reduction, layout);
+                                            attention, merge_linear, merge_convolution,
+                                            number_chains + strength_reduction, layout);
 
 }  // namespace fxx::inline FXX_ABI::rules

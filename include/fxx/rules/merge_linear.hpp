@@ -1,6 +1,8 @@
 // Linears that read the same value, computed as one.
-// Main names: rules::merge_linear. Cost: light.
+// Main names: rules::merge_linear, rules::merge_activation. Cost: light.
 #pragma once
+
+#include <algorithm>
 
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"
@@ -46,7 +48,35 @@ inline constexpr auto merge = [](const Match& m) -> Argument {
   for (const Match& member : m.members()) views_become_reshapes(*member.root());
   return Argument::list(parts);
 };
+/// Nobody may write to what is several values.
+inline constexpr auto nobody_writes = [](const Match& m) {
+  return std::all_of(m.members().begin(), m.members().end(),
+                     [](const Match& member) { return layout_is_free(*member.root()); });
+};
+inline bool leaves_graph(Node& value) {
+  for (Node* node : sharing_memory(value))
+    for (const Node* user : node->users())
+      if (user->opcode() == Opcode::output) return true;
+  return false;
+}
+/// Who gets several results may write to one of them, which must not be another.
+inline constexpr auto one_for_all = [](const Match& m) -> Argument {
+  Node* one = m.call(ops::silu, {m[x]});
+  std::vector<Argument> values;
+  for (const Match& member : m.members())
+    values.push_back(!values.empty() && leaves_graph(*member.root()) ? m.call(ops::clone, {one}) : one);
+  return Argument::list(std::move(values));
+};
 }  // namespace merge_linear_rules
+
+/// A silu that every block of a network computes anew of one value, such as the embedding of the time in diffusion, is
+/// computed once; apply it before merge_linear, which then finds that the linears behind read one value.
+/// Law: silu(x) and silu(x) are one value. Needs: nobody who writes to it.
+inline constexpr auto merge_activation = [] {
+  using namespace pattern;
+  using namespace merge_linear_rules;
+  return ruleset(rule<"one silu for all">(siblings(x, silu(x)) >> one_for_all, nobody_writes));
+}();
 
 /// Queries, keys and values of attention, gate and up projection of an MLP: one matrix product instead of several.
 /// Law: linear(x, [w1; w2], [b1; b2]) = [linear(x, w1, b1), linear(x, w2, b2)], up to rounding. Needs: constant weights

@@ -166,7 +166,7 @@ FXX_INLINE OptimizeReport optimize_for_inference(GraphModule& module) {
   apply("inference", rules::inference);
   apply("activations", rules::activations);
   apply("attention", rules::attention);
-  apply("merge linears", rules::merge_linear);
+  apply("merge linears", phases(rules::merge_activation, rules::merge_linear));
   const std::size_t before = module.graph().size(), folded = fold_constants(module);
   report.stages.push_back(
       {"fold constants", before, module.graph().size(), folded ? "folded: " + std::to_string(folded) : ""});
