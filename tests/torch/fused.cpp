@@ -1,5 +1,5 @@
-// Patterns that become one kernel: the same numbers as the operators' on float32 tensors of any layout, and the operators
-// themselves wherever a kernel would not be right.
+// Patterns that become one kernel: the same numbers as the operators' on float32 tensors of any layout, and the
+// operators themselves wherever a kernel would not be right.
 #include "fxx/torch/fused.hpp"
 
 #include "fxx/ops/registry.hpp"

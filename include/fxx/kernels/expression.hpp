@@ -1,7 +1,8 @@
 // An expression of pointwise functions as a type:
 //
 //   tanh(x) * sigmoid(y) + 0.5:
-//   Apply<Function::add, Apply<Function::multiply, Apply<Function::hyperbolic_tangent, Input<0>>, Apply<Function::sigmoid, Input<1>>>,
+//   Apply<Function::add,
+//         Apply<Function::multiply, Apply<Function::hyperbolic_tangent, Input<0>>, Apply<Function::sigmoid, Input<1>>>,
 //         Constant<0x3f000000>>
 //
 // Main names: Function, Input, Number, Constant, Apply. Cost: light.

@@ -1,6 +1,7 @@
 // One loop over the elements of some arrays for a whole expression of pointwise functions:
 //
-//   using Gate = Apply<Function::multiply, Apply<Function::hyperbolic_tangent, Input<0>>, Apply<Function::sigmoid, Input<1>>>;
+//   using Gate = Apply<Function::multiply, Apply<Function::hyperbolic_tangent, Input<0>>,
+//                      Apply<Function::sigmoid, Input<1>>>;
 //   run_pointwise(kernel<Gate>, {.out = o, .inputs = {a, b}, .steps = {1, 1}, .count = n});
 //
 // The expression is inlined into the loop, its values stay in registers. There is a loop for each instruction set that

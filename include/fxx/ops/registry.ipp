@@ -49,7 +49,8 @@ class Registry {
     std::lock_guard lock(mutex_);
     const auto known = functions_.find(name);
     if (known != functions_.end()) return *known->second;
-    auto function = std::make_unique<UserFunction>(UserFunction{std::string(name), std::string(header), impure, expansion});
+    auto function =
+        std::make_unique<UserFunction>(UserFunction{std::string(name), std::string(header), impure, expansion});
     const std::string_view key = function->name;
     return *functions_.emplace(key, std::move(function)).first->second;
   }

@@ -3,10 +3,10 @@
 //   rule<"gate">(tanh(x) * sigmoid(y) >> fused)
 //
 // What matches becomes one call of a function whose name spells the expression and which takes what the pattern
-// captures. On float32 tensors of the CPU, where no gradient is wanted, it is one vectorised loop (kernels/pointwise.hpp)
-// over contiguous, broadcast or strided inputs, on several threads from 32,768 elements on. In every other case it calls
-// the operators of the pattern, so dtypes, devices, gradients, fake tensors and tracing are theirs. Generated code has
-// the operators.
+// captures. On float32 tensors of the CPU, where no gradient is wanted, it is one vectorised loop
+// (kernels/pointwise.hpp) over contiguous, broadcast or strided inputs, on several threads from 32,768 elements on. In
+// every other case it calls the operators of the pattern, so dtypes, devices, gradients, fake tensors and tracing are
+// theirs. Generated code has the operators.
 // Main names: fused, pattern >> fused. Cost: light in a compiled build; a kernel takes the compiler a quarter of a
 // second.
 #pragma once
@@ -37,7 +37,7 @@ struct KernelForm {
   Form form = Form::none;
   kernels::Function function = kernels::Function::negate;
 };
-constexpr KernelForm kernel_forms[] = {
+inline constexpr KernelForm kernel_forms[] = {
     {"aten::neg", KernelForm::Form::plain, kernels::Function::negate},
     {"aten::abs", KernelForm::Form::plain, kernels::Function::absolute},
     {"aten::square", KernelForm::Form::plain, kernels::Function::square},
