@@ -111,7 +111,7 @@ inline bool is_surely_pure(const Node& n) {
 }
 }  // namespace detail
 FXX_INLINE void Regions::survey(const Graph& graph) {
-  if (std::exchange(surveyed_, true)) return;
+  if (std::exchange(surveyed_, true) || !graph.may_have_effects()) return;
   bool visible = false;
   for (const Node* n : graph.nodes()) {
     if (n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output || detail::is_surely_pure(*n) ||
