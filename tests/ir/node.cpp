@@ -534,3 +534,24 @@ TEST_CASE("changing the arguments of a call_function keeps its operator") {
   n->replace_input_with(t.y, t.z);
   CHECK(n->operation() == &ops::add_Tensor.info());
 }
+
+TEST_CASE("a graph says whether any call that it has had could have an effect") {
+  const auto may = [](auto put) {
+    Three t;
+    Node* pure = t.g.call_function(ops::add_Tensor, {t.x, t.y});
+    CHECK_FALSE(t.g.may_have_effects());
+    put(t.g, t.x, pure);
+    CHECK(Graph(t.g).may_have_effects() == t.g.may_have_effects());
+    return t.g.may_have_effects();
+  };
+  CHECK_FALSE(may([](Graph& g, Node* x, Node*) { g.output(g.call_function(ops::relu, {x})); }));
+  CHECK_FALSE(may([](Graph& g, Node*, Node*) { g.get_attr("weight"); }));
+  CHECK(may([](Graph& g, Node* x, Node*) { g.call_function(ops::relu_, {x}); }));
+  CHECK(may([](Graph& g, Node* x, Node*) {
+    g.call_function(ops::batch_norm, {x, {}, {}, x, x, false, 0.1, 1e-5, false});
+  }));
+  CHECK(may([](Graph& g, Node* x, Node*) { g.call_method("add_", {x, 1}); }));
+  CHECK(may([](Graph& g, Node* x, Node*) { g.call_module("block", {x}); }));
+  CHECK(may([](Graph& g, Node* x, Node*) { g.call_function(register_function("tests::node::any"), {x}); }));
+  CHECK(may([](Graph&, Node*, Node* pure) { pure->set_op(CallFunction{&ops::add__Tensor.info()}); }));
+}

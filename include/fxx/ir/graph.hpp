@@ -124,6 +124,9 @@ class Graph {
   std::uint32_t index_bound() const;
   /// Changes with every edit, so that what was derived from the graph can tell whether it still holds.
   std::uint64_t version() const;
+  /// False when all calls that were ever put here are of operators without effects, whatever they are given: nobody
+  /// needs to look for any. O(1).
+  bool may_have_effects() const;
   /// The output node. Throws GraphError (E107) when the last node is not one.
   Node* output_node() const;
   /// The nodes of one opcode, and of one target when it is given, in order. O(nodes).

@@ -327,6 +327,7 @@ FXX_INLINE void Node::set_op(Op op) {
   operation_ = nullptr;
   if (const auto* call = std::get_if<CallFunction>(&op_))
     if (const auto* target = std::get_if<const Operator*>(&call->target)) operation_ = *target;
+  storage_->note_effects(*this);
 }
 
 FXX_INLINE std::string Node::target() const { return target_text(op_); }
@@ -500,6 +501,7 @@ FXX_INLINE NodeList Graph::nodes() const {
 FXX_INLINE std::size_t Graph::size() const { return storage_->size; }
 FXX_INLINE std::uint64_t Graph::version() const { return storage_->version; }
 FXX_INLINE std::uint32_t Graph::index_bound() const { return storage_->next_index; }
+FXX_INLINE bool Graph::may_have_effects() const { return storage_->may_have_effects; }
 
 FXX_INLINE Node* Graph::output_node() const {
   if (!storage_->output)
@@ -566,6 +568,7 @@ FXX_INLINE Node* Graph::create_node(Op op, Arguments args, KeywordArguments kwar
     throw;
   }
   if (is_output) s.output = node;
+  s.note_effects(*node);
   node->index_ = s.next_index++;
   s.insert_before(node, place);
   ++s.size;

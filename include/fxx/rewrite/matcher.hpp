@@ -209,4 +209,5 @@ bool can_move_before(const Node& value, const Node& place, std::span<Node* const
 
 #if defined(FXX_HEADER_ONLY)
 #include "fxx/rewrite/matcher.ipp"
+#include "fxx/rewrite/replaced.hpp"  // whose bodies hold can_move_before
 #endif

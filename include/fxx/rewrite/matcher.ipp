@@ -9,7 +9,6 @@
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/rewrite/matcher.hpp"
-#include "fxx/rewrite/replaced.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
 
@@ -111,7 +110,7 @@ inline bool is_surely_pure(const Node& n) {
 }
 }  // namespace detail
 FXX_INLINE void Regions::survey(const Graph& graph) {
-  if (std::exchange(surveyed_, true)) return;
+  if (std::exchange(surveyed_, true) || !graph.may_have_effects()) return;
   bool visible = false;
   for (const Node* n : graph.nodes()) {
     if (n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output || detail::is_surely_pure(*n) ||
@@ -198,15 +197,6 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
   }
   match = candidate;
   return true;
-}
-
-FXX_INLINE bool can_move_before(const Node& value, const Node& place, std::span<Node* const> nodes,
-                                const Regions& regions) {
-  if (value.is_before(place)) return true;
-  std::vector<Node*> moved = {const_cast<Node*>(&value)};
-  return detail::add_what_moves(moved, place, regions, [&](const Node& node) {
-    return !node.is_before(place) && std::find(nodes.begin(), nodes.end(), &node) != nodes.end();
-  });
 }
 
 FXX_INLINE bool MatchEngine::accept_search(const Term* pattern, Match& candidate, Match& match) {

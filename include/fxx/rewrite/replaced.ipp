@@ -50,3 +50,16 @@ FXX_INLINE bool written_while_read(const Node& old, const Memory& before, const 
 }
 
 }  // namespace fxx::inline FXX_ABI::rewrite::detail
+
+namespace fxx::inline FXX_ABI::rewrite {
+
+FXX_INLINE bool can_move_before(const Node& value, const Node& place, std::span<Node* const> nodes,
+                                const Regions& regions) {
+  if (value.is_before(place)) return true;
+  std::vector<Node*> moved = {const_cast<Node*>(&value)};
+  return detail::add_what_moves(moved, place, regions, [&](const Node& node) {
+    return !node.is_before(place) && std::find(nodes.begin(), nodes.end(), &node) != nodes.end();
+  });
+}
+
+}  // namespace fxx::inline FXX_ABI::rewrite

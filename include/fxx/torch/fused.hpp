@@ -119,9 +119,9 @@ constexpr bool is_tensor_capture(const Term& t) {
 }
 constexpr bool is_kernel_capture(const Term& t) { return is_tensor_capture(t) || t.kind == Term::Kind::scalar; }
 constexpr bool is_number(const Term& t) {
-  return (rewrite::is_constant(t) || t.kind == Term::Kind::near) && t.value.is_number();
+  return (rewrite::is_constant(t) || t.kind == Term::Kind::near) && t.value->is_number();
 }
-constexpr bool is_none(const Term& t) { return rewrite::is_constant(t) && t.value.kind == Literal::Kind::none; }
+constexpr bool is_none(const Term& t) { return rewrite::is_constant(t) && t.value->kind == Literal::Kind::none; }
 constexpr bool stands_before(const Term* all, int at) {
   for (int i = 0; i < at; ++i)
     if (is_kernel_capture(all[i]) && all[i].id == all[at].id) return true;
@@ -173,11 +173,11 @@ constexpr KernelFault kernel_fault(const Term* all, int at, bool comparison) {
   int checked = t.children;
   if (form.form == Form::power) {
     const Term& exponent = all[argument_at(all, at, 1)];
-    if (!is_number(exponent) || !has_power(exponent.value.number())) return no_kernel;
+    if (!is_number(exponent) || !has_power(exponent.value->number())) return no_kernel;
     checked = 1;
   } else if (form.form == Form::gelu) {
     const Term& how = all[argument_at(all, at, 1)];
-    if (!rewrite::is_constant(how) || (how.value.string != "none" && how.value.string != "tanh")) return no_kernel;
+    if (!rewrite::is_constant(how) || (how.value->string != "none" && how.value->string != "tanh")) return no_kernel;
     checked = 1;
   }
   for (int i = 0; i < checked; ++i) {
@@ -216,7 +216,7 @@ consteval auto kernel_expression() {
   } else if constexpr (all[at].kind == Term::Kind::scalar) {
     return kernels::Number<number_of(all, at)>{};
   } else if constexpr (all[at].kind != Term::Kind::call) {
-    return kernels::Constant<std::bit_cast<std::uint32_t>(static_cast<float>(all[at].value.number()))>{};
+    return kernels::Constant<std::bit_cast<std::uint32_t>(static_cast<float>(all[at].value->number()))>{};
   } else {
     constexpr KernelForm form = kernel_form(*all[at].op);
     constexpr int second = all[at].children > 1 ? argument_at(all, at, 1) : at;
@@ -225,14 +225,14 @@ consteval auto kernel_expression() {
       return plain_kernel<P, at, form.function>(kernels::detail::indices<int(all[at].children)>());
     } else if constexpr (form.form == Form::alpha || form.form == Form::alpha_first) {
       constexpr int left = form.form == Form::alpha ? 0 : 1;
-      if constexpr (is_number(all[third]) && all[third].value.number() == 1)
+      if constexpr (is_number(all[third]) && all[third].value->number() == 1)
         return apply_kernel<form.function>(kernel_argument<P, at, left>(), kernel_argument<P, at, 1 - left>());
       else
         return apply_kernel<form.function>(
             kernel_argument<P, at, left>(),
             apply_kernel<F::multiply>(kernel_argument<P, at, 1 - left>(), kernel_argument<P, at, 2>()));
     } else if constexpr (form.form == Form::power) {
-      constexpr double exponent = all[second].value.number();
+      constexpr double exponent = all[second].value->number();
       constexpr auto base = kernel_argument<P, at, 0>();
       if constexpr (exponent == 1) return base;
       else if constexpr (exponent == 2) return apply_kernel<F::square>(base);
@@ -255,7 +255,7 @@ consteval auto kernel_expression() {
       return apply_kernel<F::minimum>(apply_kernel<F::relu>(kernel_argument<P, at, 0>()),
                                       kernels::Constant<std::bit_cast<std::uint32_t>(6.f)>{});
     } else {
-      if constexpr (all[second].value.string == "tanh")
+      if constexpr (all[second].value->string == "tanh")
         return apply_kernel<F::gelu_by_tanh>(kernel_argument<P, at, 0>());
       else return apply_kernel<F::gelu>(kernel_argument<P, at, 0>());
     }

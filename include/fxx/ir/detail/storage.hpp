@@ -73,6 +73,14 @@ struct GraphStorage {
     }
     node->~Node();
   }
+  /// Notes whether an operation could have an effect.
+  void note_effects(const Node& node) {
+    const Opcode opcode = node.opcode();
+    if (opcode == Opcode::placeholder || opcode == Opcode::get_attr || opcode == Opcode::output) return;
+    const Operator* op = node.operation_;
+    if (!op || !op->pure() || has(op->traits, Trait::updates_statistics) || has(op->traits, Trait::idle_in_eval))
+      may_have_effects = true;
+  }
   const TensorMeta* keep(const TensorMeta& meta);
   std::string_view intern(std::string_view text);
 
@@ -87,6 +95,7 @@ struct GraphStorage {
   std::size_t size = 0;
   std::uint32_t epoch = 0, next_index = 0;
   std::uint64_t version = 0;
+  bool may_have_effects = false;
   std::vector<Node*> erased;
   NameTable names;
   std::deque<TensorMeta> metas;
