@@ -398,10 +398,11 @@ class RuleVerifier {
     if (random.chance(style.strided)) lay_out(r, random);
     for (std::size_t n = r.stored_numel(); n--;) {
       double v = wanted.below ? static_cast<double>(random.below(static_cast<std::size_t>(wanted.below)))
-                              : random_element(random, r.dtype, style.flavour);
+                              : rounded_to(r.dtype, random_element(random, r.dtype, style.flavour));
       if (wanted.positive) v = std::abs(v);
       r.values.push_back(v);
-      if (at::isComplexType(r.dtype)) r.imaginary.push_back(random_element(random, r.dtype, style.flavour));
+      if (at::isComplexType(r.dtype))
+        r.imaginary.push_back(rounded_to(r.dtype, random_element(random, r.dtype, style.flavour)));
     }
     const bool constant = hole.wants == rewrite::Hole::Wants::constant || random.chance(style.constant);
     return {.kind = constant ? Given::Kind::constant : Given::Kind::tensor, .tensor = std::move(r)};

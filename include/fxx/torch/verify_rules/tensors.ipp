@@ -217,6 +217,17 @@ struct TensorRecipe {
 /// What a trial's elements are like.
 enum class Flavour : std::uint8_t { usual, small_integers, special, wide, constant };
 
+/// What a tensor of that dtype holds of a number; the reference in float64 is to see the same.
+FXX_INLINE double rounded_to(at::ScalarType dtype, double v) {
+  switch (dtype) {
+    case at::kHalf: return static_cast<float>(at::Half(static_cast<float>(v)));
+    case at::kBFloat16: return static_cast<float>(at::BFloat16(static_cast<float>(v)));
+    case at::kFloat:
+    case at::kComplexFloat: return static_cast<float>(v);
+    default: return v;
+  }
+}
+
 /// Random elements of a dtype.
 FXX_INLINE double random_element(VerifyRandom& random, at::ScalarType dtype, Flavour flavour) {
   constexpr double infinite = std::numeric_limits<double>::infinity();
