@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,7 +31,7 @@ Value compute_terms(const Term*& t, const Type& type, const Maker& maker) {
   while (t->kind == Term::Kind::where || t->kind == Term::Kind::named) ++t;
   const Term& self = *t++;
   if (self.kind != Term::Kind::call)
-    return is_kernel_capture(self) ? maker.capture(self.id) : maker.literal(self.value, type);
+    return is_kernel_capture(self) ? maker.capture(self.id) : maker.literal(*self.value, type);
   std::vector<Value> args;
   std::vector<std::pair<std::string_view, Value>> kwargs;
   bool gap = false;  // after a parameter left out, the rest goes by name
@@ -114,7 +115,9 @@ FXX_INLINE bool is_plain_float(const at::Tensor& t, bool with_gradients) {
 /// One fused expression: what stands behind the function of its name.
 class FusedFunction : public Expansion {
  public:
-  FusedFunction(std::vector<Term> terms, const kernels::Kernel* kernel) : terms_(std::move(terms)), kernel_(kernel) {
+  /// `literals` are those of the terms that the pattern does not keep.
+  FusedFunction(std::vector<Term> terms, std::deque<Literal> literals, const kernels::Kernel* kernel)
+      : terms_(std::move(terms)), literals_(std::move(literals)), kernel_(kernel) {
     for (std::size_t i = 0; i < terms_.size(); ++i)
       if (is_kernel_capture(terms_[i]) && !stands_before(terms_.data(), static_cast<int>(i))) {
         captures_.push_back(terms_[i].id);
@@ -203,6 +206,7 @@ class FusedFunction : public Expansion {
   }
 
   std::vector<Term> terms_;
+  std::deque<Literal> literals_;
   const kernels::Kernel* kernel_;
   std::vector<std::uint64_t> captures_;
   std::vector<bool> is_tensor_;
@@ -222,17 +226,17 @@ class FusedFunctions {
   Known usual(const FusedPattern& pattern) {
     std::lock_guard lock(mutex_);
     Known& known = by_pattern_[pattern.terms];
-    if (!known.function) known = add({pattern.terms, pattern.terms + pattern.terms->size}, pattern.kernel);
+    if (!known.function) known = add({pattern.terms, pattern.terms + pattern.terms->size}, {}, pattern.kernel);
     return known;
   }
-  Known of(std::vector<Term> terms, const kernels::Kernel* kernel) {
+  Known of(std::vector<Term> terms, std::deque<Literal> literals, const kernels::Kernel* kernel) {
     std::lock_guard lock(mutex_);
-    return add(std::move(terms), kernel);
+    return add(std::move(terms), std::move(literals), kernel);
   }
 
  private:
-  Known add(std::vector<Term> terms, const kernels::Kernel* kernel) {
-    auto fused = std::make_unique<FusedFunction>(std::move(terms), kernel);
+  Known add(std::vector<Term> terms, std::deque<Literal> literals, const kernels::Kernel* kernel) {
+    auto fused = std::make_unique<FusedFunction>(std::move(terms), std::move(literals), kernel);
     const std::string name = fused->name();
     Known& known = by_name_[name];
     if (known.function) return known;
@@ -290,14 +294,15 @@ FXX_INLINE Argument call_fused(const FusedPattern& pattern, const rewrite::Match
   LiteralsOfMatch literals(pattern.terms, match);
   if (literals.align(0, match.root())) {
     std::vector<Term> terms;
+    std::deque<Literal> own;  // the terms point at them
     for (const auto& [at, given] : literals.found()) {
       const Literal::Kind kind = given.kind() == Argument::Kind::real ? Literal::Kind::real : Literal::Kind::integer;
-      if (pattern.terms[at].value.kind == kind) continue;
+      if (pattern.terms[at].value->kind == kind) continue;
       if (terms.empty()) terms.assign(pattern.terms, pattern.terms + pattern.terms->size);
-      terms[static_cast<std::size_t>(at)].value =
-          kind == Literal::Kind::real ? Literal::of(given.real()) : Literal::of(given.integer());
+      own.push_back(kind == Literal::Kind::real ? Literal::of(given.real()) : Literal::of(given.integer()));
+      terms[static_cast<std::size_t>(at)].value = &own.back();
     }
-    if (!terms.empty()) known = FusedFunctions::instance().of(std::move(terms), pattern.kernel);
+    if (!terms.empty()) known = FusedFunctions::instance().of(std::move(terms), std::move(own), pattern.kernel);
   }
   std::vector<Argument> args;
   for (const std::uint64_t id : known.fused->captures()) args.push_back(match.get(id));
