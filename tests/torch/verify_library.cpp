@@ -30,6 +30,7 @@ TEST_CASE("activations hold") { all_hold(rules::activations, shipped); }
 TEST_CASE("re-rolled operators hold") { all_hold(rules::reroll, shipped); }
 TEST_CASE("conversions of layouts hold") { all_hold(rules::layout, shipped); }
 TEST_CASE("merged linears hold where numbers do not overflow") { all_hold(rules::merge_linear, moderate); }
+TEST_CASE("activations of one value, put together, hold") { all_hold(rules::merge_activation, shipped); }
 
 TEST_CASE("normalisations, softmaxes and means hold where numbers do not overflow") {
   // exp(x) / sum(exp(x)) keeps an infinite element to itself, and so does the logarithm of the sum; the operators make

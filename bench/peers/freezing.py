@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Sets what the shipped rules find in the zoo of models beside what Inductor's freezing passes find in the same.
+
+usage: freezing.py FOLDER [MODEL...] > COUNTS    counts, of these models or of all, and prints JSON
+       freezing.py --table COUNTS [--write]      prints the table of docs/rules.md, or writes it there
+FOLDER holds bench_fusions, which traces the models and applies the rules. The traces are read back as torch.fx graphs,
+so both see the same calls, and compiled by torch.compile with freezing, in eval mode and without gradients, on the CPU.
+Every pattern of every pass of Inductor is counted by name; its compiler is stopped before it writes a kernel.
+"""
+import collections
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import torch
+import torch._inductor.config as config
+import torch.fx
+from torch._dynamo.utils import counters
+from torch._inductor import compile_fx, pattern_matcher
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BEGIN, END = '<!-- freezing.py: begin -->', '<!-- freezing.py: end -->'
+LINE = re.compile(r'    %(\w+) : .*?\[num_users=\d+\] = (\w+)\[target=([^]]*)\]'
+                  r'(?:\(args = (.*), kwargs = \{(.*)\}\))?$')
+
+
+# --- the models ------------------------------------------------------------------------------------------------------
+def function_of(target):
+    if target.startswith('torch.ops.'):
+        value = torch.ops
+        for part in target[len('torch.ops.'):].split('.'):
+            value = getattr(value, part)
+        return value
+    import builtins
+    import math
+    import operator
+    space, name = target.split('.')
+    return getattr({'operator': operator, 'math': math, 'builtins': builtins}[space], name)
+
+
+def module_of(text, tensors):
+    """What fxx prints: torch.fx's notation, with strings in quotes."""
+    graph, values, root = torch.fx.Graph(), {}, torch.nn.Module()
+    names = {'torch': torch, 'inf': float('inf'), 'nan': float('nan'), 'v': values,
+             'device': lambda type, index=None: torch.device(type)}
+
+    def value_of(words):
+        return eval(re.sub(r'%(\w+)', r"v['\1']", words), names)  # noqa: S307: our own text
+
+    for line in text.splitlines()[1:]:
+        if line.startswith('    return '):
+            graph.output(eval(re.sub(r'^    return | : [^:]*$', '', line), dict(values, **names)))  # noqa: S307
+            continue
+        name, opcode, target, args, kwargs = LINE.match(line).groups()
+        if opcode == 'placeholder':
+            values[name] = graph.placeholder(name)
+        elif opcode == 'get_attr':
+            attribute = 'p_' + re.sub(r'\W', '_', target)
+            if not hasattr(root, attribute):
+                if target.rsplit('.')[-1].startswith('running_') or not tensors[target].is_floating_point():
+                    root.register_buffer(attribute, tensors[target])
+                else:
+                    root.register_parameter(attribute, torch.nn.Parameter(tensors[target]))
+            values[name] = graph.get_attr(attribute)
+        else:
+            keywords = {}
+            for key, words in re.findall(r'(\w+): ((?:[^,\[\](){}\']|\[[^]]*\]|\([^)]*\)|\'[^\']*\')+)', kwargs or ''):
+                keywords[key] = value_of(words)
+            values[name] = graph.call_function(function_of(target), value_of(args), keywords)
+    return torch.fx.GraphModule(root, graph).eval()
+
+
+# --- Inductor --------------------------------------------------------------------------------------------------------
+class Stopped(Exception):
+    pass
+
+
+counted = collections.Counter()
+
+
+def name_of(entry):
+    """The name of a pattern: of what is put in its place, or of the function that does it."""
+    named = getattr(entry, 'pattern_name', None)
+    if named:
+        return named
+    handler = getattr(entry, 'handler', None) or getattr(entry, 'normalize_args', None)
+    return getattr(handler, '__qualname__', str(handler)).replace('.<locals>', '')
+
+
+def count_entries():
+    for kind in (pattern_matcher.LoweringPatternEntry, pattern_matcher.GraphPatternEntry,
+                 pattern_matcher.ReplacementPatternEntry):
+        def apply(self, match, graph, node, original=kind.apply):
+            name = name_of(self)
+            if name.endswith('folded_op'):  # one for conv and linear; add, sub, mul and div
+                convolves = any('convolution' in str(n.target) for n in match.nodes)
+                name = f'fold {node.target.__name__.split(".")[0]}, {"convolution" if convolves else "linear"}'
+            calls = [str(n.target) for n in match.nodes if n.op == 'call_function']
+            products = sum(call.startswith(('aten.mm.', 'aten.addmm.')) for call in calls)
+            if isinstance(self, pattern_matcher.ReplacementPatternEntry) and products > 1 and products == len(calls):
+                name = 'merge linears'
+            counted[name] += products if name == 'merge linears' else 1
+            return original(self, match, graph, node)
+
+        kind.apply = apply
+
+
+def found_by_inductor(module, inputs):
+    torch._dynamo.reset()
+    counters.clear()
+    counted.clear()
+    with torch.no_grad():
+        try:
+            torch.compile(module, fullgraph=True)(*inputs)
+        except Exception as error:  # noqa: BLE001: Dynamo wraps what a compiler throws
+            if 'Stopped' not in repr(error) + repr(error.__cause__):
+                raise
+        else:
+            raise SystemExit('freezing.py: Inductor was not stopped')
+    return dict(counted)
+
+
+def count_all(folder, only):
+    config.freezing = True
+    config.cpp.enable_concat_linear = True  # off by default
+    config.enable_linear_binary_folding = True  # off by default
+    config.fx_graph_cache = False
+    config.compile_threads = 1
+    count_entries()
+
+    def stop(*args, **kwargs):
+        raise Stopped
+
+    compile_fx.GraphLowering = type('Stopping', (compile_fx.GraphLowering,), {'__init__': stop})
+    counts = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        program = subprocess.run([folder / 'bench_fusions', scratch], check=True, capture_output=True, text=True)
+        for model, ours in json.loads(program.stdout).items():
+            if only and model not in only:
+                continue
+            print(model, file=sys.stderr)
+            path = pathlib.Path(scratch) / model
+            tensors = torch.load(path.with_suffix('.pt'), weights_only=False)
+            inputs = [tensors[key] for key in sorted(tensors) if key.startswith('input ')]
+            module = module_of(path.with_suffix('.graph').read_text(), tensors)
+            counts[model] = {'fxx': ours, 'inductor': found_by_inductor(module, inputs)}
+    return counts
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+def batch_norms(found):
+    """Each is taken apart; its first part subtracts the mean."""
+    return found.get('fold sub, convolution', 0)
+
+
+def other_folds(found):
+    folds = sum(n for name, n in found.items() if name.startswith('fold ') and name.endswith(', convolution'))
+    return folds - 4 * batch_norms(found)
+
+
+def named(*starts):
+    return lambda found: sum(n for name, n in found.items() if name.startswith(starts))
+
+
+KINDS = {  # what Inductor finds, what fxx finds
+    'batch norms into weights': (batch_norms, named('fold batch norm')),
+    'scales, shifts into weights': (other_folds, named('fold scale', 'fold shift')),
+    'attention': (named('_sfdp'), named('attention')),
+    'linears merged': (named('merge linears'), named('merge linears')),
+    'convolutions merged': (named('merge convolutions'), named('merge convolutions')),
+    'activations': (lambda _: 0, named('gelu', 'silu')),
+    'dropout gone': (None, named('dropout')),
+}
+KERNELS = named('_register_unary_fusion', '_register_binary')
+PACKED = named('_register_weight_pack')
+CLEANED = named('pointless', 'bmm_to_mm', 'fix_iota', 'fold add, linear')
+
+
+def table_of(counts):
+    rows = []
+    for model, count in counts.items():
+        theirs, ours = count['inductor'], count['fxx']
+        cells = {'model': model}
+        for kind, (find_theirs, find_ours) in KINDS.items():
+            found = find_theirs(theirs) if find_theirs else None, find_ours(ours)
+            cells[kind] = f'{"-" if found[0] is None else found[0]} / {found[1]}' if any(found) else ''
+        cells['nodes'] = f'{ours["nodes"][0]} -> {ours["nodes"][1]}'
+        for head, find in {'its kernels': KERNELS, 'its packing': PACKED, 'its clean-ups': CLEANED}.items():
+            cells[head] = str(find(theirs) or '')
+        rows.append(cells)
+    heads = [head for head in rows[0] if any(row[head] for row in rows)]  # of what is found somewhere
+    lines = [heads, ['---'] * len(heads)] + [[row[head] for head in heads] for row in rows]
+    return ''.join('| ' + ' | '.join(line) + ' |\n' for line in lines)
+
+
+def main(arguments):
+    if arguments[0] != '--table':
+        print(json.dumps(count_all(pathlib.Path(arguments[0]), arguments[1:]), indent=1))
+        return
+    table = table_of(json.loads(pathlib.Path(arguments[1]).read_text()))
+    if '--write' not in arguments:
+        print(table, end='')
+        return
+    path = ROOT / 'docs/rules.md'
+    before, rest = path.read_text().split(BEGIN)
+    path.write_text(before + BEGIN + '\n' + table + END + rest.split(END)[1])
+
+
+if __name__ == '__main__':
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    main(sys.argv[1:])
