@@ -40,6 +40,7 @@ std::string table() {
   FXX_SET(attention);
   FXX_SET(attention_dropout);
   FXX_SET(inference);
+  FXX_SET(merge_activation);
   FXX_SET(merge_linear);
   FXX_SET(merge_convolution);
   FXX_SET(layout);
