@@ -1,4 +1,6 @@
 // The shipped rules of convolutions and their like, checked by running.
+#include <ATen/ops/empty.h>
+
 #include "fxx/rules/inference.hpp"
 #include "fxx/rules/merge_convolution.hpp"
 #include "torch/verified.hpp"
