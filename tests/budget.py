@@ -39,7 +39,7 @@ LIMITS = [
     (r'fxx/rewrite/replace_pattern\.hpp', 230),  # with proxies
     (r'fxx/rewrite/.*', 200),
     (r'fxx/trace/.*', 145),
-    (r'fxx/[^/]*\.hpp|fxx/(codegen|io|ir|kernels|meta|ops|passes|runtime|viz)/.*', 130),
+    (r'fxx/[^/]*\.hpp|fxx/(codegen|io|ir|kernels|meta|ops|passes|runtime|viz)/.*', 140),
 ]
 ONE_RULE_MORE = 1.2  # megabytes, on the way from rules_10.hpp to rules_160.hpp; 0.7 is the goal
 GXX = 12  # the limits hold for this major version

@@ -81,6 +81,7 @@ inline constexpr auto is_hidden = [](const Match& m) {
   return meta && meta->dtype == Dtype::boolean && is_masked_attention(m);
 };
 inline constexpr auto minus_infinity = [](double v) { return v == -std::numeric_limits<double>::infinity(); };
+inline constexpr auto low = s.where(minus_infinity);
 /// Softmax in a type that holds more, and back to that of the queries.
 inline constexpr auto is_attention_in_type = [](const Match& m) {
   const TensorMeta* query = meta_of(m[q]);
@@ -156,7 +157,6 @@ inline constexpr auto attention = [] {
   constexpr auto scaled_both =
       matmul(mul(q, scale), mul(keys, key_scale)) | matmul(mul(q, scale), transpose(mul(k, key_scale), i, j));
   constexpr auto batched = bmm(q, keys);
-  constexpr auto low = s.where(minus_infinity);
   constexpr auto hidden = [](auto p) { return masked_fill(p, mask, low); };
   constexpr auto seen = [](auto p) { return where(mask, p, low); };
   return ruleset(
