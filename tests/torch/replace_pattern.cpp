@@ -98,6 +98,23 @@ std::string state_of(GraphModule& module) {
   return text;
 }
 
+/// last(act(first(first(x)))), as it is and after its modules were opened; each tracer has its own words for the two.
+void check_partitions(GraphModule& gm, const std::string& linear_name, const std::string& relu_name) {
+  for (const bool opened : {false, true}) {
+    if (opened) expand_modules(gm.graph(), gm.owner());
+    CAPTURE(opened);
+    const auto found = get_source_partitions(gm.graph(), {linear_name, relu_name});
+    REQUIRE(found.size() == 2);
+    const auto &linear = found.at(linear_name), &relu = found.at(relu_name);
+    REQUIRE(linear.size() == 3);
+    REQUIRE(relu.size() == 1);
+    CHECK(linear[1].name == "first@1");
+    CHECK(linear[0].params.size() == (opened ? 2 : 0));
+    CHECK_FALSE(check_subgraphs_connected(linear[0], relu[0]));
+    CHECK(check_subgraphs_connected(linear[1], relu[0]));
+    CHECK_FALSE(check_subgraphs_connected(linear[2], relu[0]));
+  }
+}
 }  // namespace
 
 TEST_CASE("a pattern is replaced, leaf modules beside it stay calls, and results are the same") {
@@ -326,21 +343,7 @@ TEST_CASE("source partitions of linear layers, one of which is called twice, aft
     Proxy forward(const Proxy& x) { return last(act(first(first(x)))); }
   };
   NetImpl net;
-  const auto gm = symbolic_trace(net);
-  for (const bool opened : {false, true}) {
-    if (opened) expand_modules(gm->graph(), gm->owner());
-    CAPTURE(opened);
-    const auto found = get_source_partitions(gm->graph(), {"torch::nn::Linear", "torch::nn::ReLU"});
-    REQUIRE(found.size() == 2);
-    const auto &linear = found.at("torch::nn::Linear"), &relu = found.at("torch::nn::ReLU");
-    REQUIRE(linear.size() == 3);
-    REQUIRE(relu.size() == 1);
-    CHECK(linear[1].name == "first@1");
-    CHECK(linear[0].params.size() == (opened ? 2 : 0));
-    CHECK_FALSE(check_subgraphs_connected(linear[0], relu[0]));
-    CHECK(check_subgraphs_connected(linear[1], relu[0]));
-    CHECK_FALSE(check_subgraphs_connected(linear[2], relu[0]));
-  }
+  check_partitions(*symbolic_trace(net), "torch::nn::Linear", "torch::nn::ReLU");
 }
 
 TEST_CASE("source partitions of what was traced at the dispatcher") {
@@ -351,21 +354,7 @@ TEST_CASE("source partitions of what was traced at the dispatcher") {
     at::Tensor forward(at::Tensor x) { return last(act(first(first(x)))); }
   };
   NetImpl net;
-  const auto gm = trace(net, {torch::rand({2, 4})});
-  for (const bool opened : {false, true}) {
-    if (opened) expand_modules(gm->graph(), gm->owner());
-    CAPTURE(opened);
-    const auto found = get_source_partitions(gm->graph(), {"Linear", "relu"});
-    REQUIRE(found.size() == 2);
-    const auto &linear = found.at("Linear"), &relu = found.at("relu");
-    REQUIRE(linear.size() == 3);
-    REQUIRE(relu.size() == 1);
-    CHECK(linear[1].name == "first@1");
-    CHECK(linear[0].params.size() == (opened ? 2 : 0));
-    CHECK_FALSE(check_subgraphs_connected(linear[0], relu[0]));
-    CHECK(check_subgraphs_connected(linear[1], relu[0]));
-    CHECK_FALSE(check_subgraphs_connected(linear[2], relu[0]));
-  }
+  check_partitions(*trace(net, {torch::rand({2, 4})}), "Linear", "relu");
 }
 
 TEST_CASE("source partitions of functions that were traced at the dispatcher") {

@@ -219,10 +219,8 @@ constexpr SchemaSize measure_schema(std::string_view text) {
   for (++at; at < length && s[at] != ')';) {
     const std::size_t end = detail::end_of_piece(text, at);
     if (end == text.npos || s[end] == ']') return size;
-    std::size_t first = at, last = end;
-    while (first < last && s[first] == ' ') ++first;
-    while (first < last && s[last - 1] == ' ') --last;
-    if (last != first + 1 || s[first] != '*') ++size.parameters;
+    const std::string_view piece = detail::trimmed({s + at, end - at});
+    if (piece.size() != 1 || piece[0] != '*') ++size.parameters;
     at = s[end] == ',' ? end + 1 : end;
   }
   if (at >= length || !text.substr(at).starts_with(") -> ")) return size;

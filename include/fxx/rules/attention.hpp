@@ -47,7 +47,7 @@ inline constexpr auto is_attention = [](const Match& m) {
   if (query > 0 && key > 0 && value > std::max(query, key)) return false;
   // Where there are no elements the operator takes the shape of the queries, or gives what it likes.
   const auto is_empty = [](const Argument& a) {
-    const TensorMeta* meta = a.is_node() ? a.node()->tensor_meta() : nullptr;
+    const TensorMeta* meta = meta_of(a);
     return meta && meta->numel() == 0;
   };
   if (is_empty(m[q]) || is_empty(m[k]) || is_empty(m[v])) return false;

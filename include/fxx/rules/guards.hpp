@@ -13,9 +13,13 @@
 
 namespace fxx::inline FXX_ABI::rules {
 
+/// What is known of a value's shape and dtype; null when nothing is.
+inline const TensorMeta* meta_of(const Argument& value) {
+  return value.is_node() ? value.node()->tensor_meta() : nullptr;
+}
 /// Number of dimensions where it is known, else -1.
 inline std::int64_t rank_of(const Argument& value) {
-  const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
+  const TensorMeta* meta = meta_of(value);
   return meta ? meta->dim() : -1;
 }
 
@@ -30,7 +34,7 @@ inline bool are_last_two(const Argument& a, const Argument& b, const Argument& v
 
 /// Of floating-point values, as far as is known.
 inline bool may_be_floating(const Argument& value) {
-  const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
+  const TensorMeta* meta = meta_of(value);
   return !meta || is_floating_point(meta->dtype);
 }
 
@@ -38,7 +42,7 @@ inline bool may_be_floating(const Argument& value) {
 inline bool may_be_of_one_type(std::initializer_list<Argument> values) {
   const TensorMeta* known = nullptr;
   for (const Argument& value : values) {
-    const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
+    const TensorMeta* meta = meta_of(value);
     if (meta && known && known->dtype != meta->dtype) return false;
     if (meta) known = meta;
   }
@@ -46,7 +50,7 @@ inline bool may_be_of_one_type(std::initializer_list<Argument> values) {
 }
 /// Known to be no vector of so many elements.
 inline bool is_other_than_vector(const Argument& value, std::int64_t size) {
-  const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
+  const TensorMeta* meta = meta_of(value);
   return meta && (meta->dim() != 1 || meta->shape[0] != size);
 }
 
@@ -88,10 +92,6 @@ inline void views_become_reshapes(Node& value) {
   }
 }
 
-/// What is known of a value's shape and dtype; null when nothing is.
-inline const TensorMeta* meta_of(const Argument& value) {
-  return value.is_node() ? value.node()->tensor_meta() : nullptr;
-}
 /// Of floating-point values for certain.
 inline bool is_floating_value(const Argument& value) {
   const TensorMeta* meta = meta_of(value);

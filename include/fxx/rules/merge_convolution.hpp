@@ -4,15 +4,14 @@
 
 #include <algorithm>
 
-#include "fxx/rewrite/functions.hpp"
-#include "fxx/rules/guards.hpp"
+#include "fxx/rules/merging.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
 
 namespace merge_convolution_rules {
 using namespace pattern;
-inline constexpr auto weight = constant<"weight">;
-inline constexpr auto bias = optional<"bias">;
+using merging::bias;
+using merging::weight;
 inline constexpr auto stride = value<"stride">;
 inline constexpr auto padding = value<"padding">;
 inline constexpr auto dilation = value<"dilation">;
@@ -26,39 +25,25 @@ inline bool same_window(const Argument& a, const Argument& b) {
 /// The same windows over the same value: then the results differ in their channels alone.
 inline constexpr auto can_merge = [](const Match& m) {
   const Match& first = m.members()[0];
-  const TensorMeta* kernel = first.node(weight)->tensor_meta();
+  const TensorMeta* kernel = meta_of(first[weight]);
   if (!kernel || kernel->is_dynamic()) return false;
   for (const Match& member : m.members()) {
-    const TensorMeta* meta = member.node(weight)->tensor_meta();
-    if (!meta || meta->dtype != kernel->dtype || meta->dim() != kernel->dim() || meta->shape[0] <= 0) return false;
-    if (!std::equal(meta->shape.begin() + 1, meta->shape.end(), kernel->shape.begin() + 1)) return false;
-    if (!is_constant_or_none(member[bias]) || member[bias].is_none() != first[bias].is_none()) return false;
-    if (!may_be_of_one_type({member[weight], member[bias]}) || is_other_than_vector(member[bias], meta->shape[0]))
+    if (!merging::may_join(member, first) || !may_be_of_one_type({member[weight], member[bias]})) return false;
+    const TensorMeta& meta = *meta_of(member[weight]);
+    if (!std::equal(meta.shape.begin() + 1, meta.shape.end(), kernel->shape.begin() + 1, kernel->shape.end()))
       return false;
     if (!same_window(member[stride], first[stride]) || !same_window(member[padding], first[padding]) ||
         !same_window(member[dilation], first[dilation]))
       return false;
-    if (!layout_is_free(*member.root())) return false;  // a part of a larger result has gaps
   }
   return true;
 };
-
 /// The channels stand so many dimensions from the end, with a batch and without.
 template <auto Convolution, int Dimensions>
 inline constexpr auto merge = [](const Match& m) -> Argument {
-  std::vector<Argument> weights, biases, sizes, parts;
-  for (const Match& member : m.members()) {
-    weights.push_back(member[weight]);
-    biases.push_back(member[bias]);
-    sizes.push_back(member.node(weight)->tensor_meta()->shape[0]);
-  }
-  Node* merged_weight = m.call(ops::cat, {Argument::list(weights)});
-  const Argument merged_bias = m[bias].is_none() ? Argument() : m.call(ops::cat, {Argument::list(biases)});
-  Node* merged = m.call(Convolution, {m[x], merged_weight, merged_bias, m[stride], m[padding], m[dilation]});
-  Node* split = m.call(ops::split_with_sizes, {merged, Argument::list(sizes), -1 - Dimensions});
-  for (std::size_t i = 0; i < sizes.size(); ++i) parts.push_back(m.call(ops::operator_getitem, {split, i}));
-  for (const Match& member : m.members()) views_become_reshapes(*member.root());
-  return Argument::list(parts);
+  return merging::merged(m, -1 - Dimensions, [&](Node* joined, const Argument& joined_bias) {
+    return m.call(Convolution, {m[x], joined, joined_bias, m[stride], m[padding], m[dilation]});
+  });
 };
 }  // namespace merge_convolution_rules
 

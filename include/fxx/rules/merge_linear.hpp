@@ -4,49 +4,25 @@
 
 #include <algorithm>
 
-#include "fxx/rewrite/functions.hpp"
-#include "fxx/rules/guards.hpp"
+#include "fxx/rules/merging.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
 
 namespace merge_linear_rules {
 using namespace pattern;
-inline constexpr auto weight = constant<"weight">;
-inline constexpr auto bias = optional<"bias">;
+using merging::bias;
+using merging::weight;
 
-/// Rows of a 2-D weight; -1 when they are not known.
-inline std::int64_t rows_of(const Match& member) {
-  const TensorMeta* meta = member.node(weight)->tensor_meta();
-  return meta && meta->dim() == 2 ? meta->shape[0] : -1;
-}
 inline constexpr auto can_merge = [](const Match& m) {
   const Match& first = m.members()[0];
-  for (const Match& member : m.members()) {
-    // A linear also takes a bias of one number for all rows.
-    if (is_other_than_vector(member[bias], rows_of(member))) return false;
-    if (rows_of(member) <= 0 || !is_constant_or_none(member[bias]) || member[bias].is_none() != first[bias].is_none())
-      return false;
-    if (member.node(weight)->tensor_meta()->dtype != first.node(weight)->tensor_meta()->dtype) return false;
-    if (!layout_is_free(*member.root())) return false;  // a part of a larger result has gaps
-  }
-  return true;
+  return std::all_of(m.members().begin(), m.members().end(), [&](const Match& member) {
+    return rank_of(member[weight]) == 2 && merging::may_join(member, first);
+  });
 };
-
 inline constexpr auto merge = [](const Match& m) -> Argument {
-  std::vector<Argument> weights, biases, sizes, parts;
-  for (const Match& member : m.members()) {
-    weights.push_back(member[weight]);
-    biases.push_back(member[bias]);
-    sizes.push_back(rows_of(member));
-  }
-  Node* merged_weight = m.call(ops::cat, {Argument::list(weights)});
-  Node* merged = m[bias].is_none()
-                     ? m.call(ops::linear, {m[x], merged_weight})
-                     : m.call(ops::linear, {m[x], merged_weight, m.call(ops::cat, {Argument::list(biases)})});
-  Node* split = m.call(ops::split_with_sizes, {merged, Argument::list(sizes), -1});
-  for (std::size_t i = 0; i < sizes.size(); ++i) parts.push_back(m.call(ops::operator_getitem, {split, i}));
-  for (const Match& member : m.members()) views_become_reshapes(*member.root());
-  return Argument::list(parts);
+  return merging::merged(m, -1, [&](Node* joined, const Argument& joined_bias) {
+    return joined_bias.is_none() ? m.call(ops::linear, {m[x], joined}) : m.call(ops::linear, {m[x], joined, joined_bias});
+  });
 };
 /// Nobody may write to what is several values.
 inline constexpr auto nobody_writes = [](const Match& m) {

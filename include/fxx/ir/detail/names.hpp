@@ -19,6 +19,9 @@ namespace fxx::inline FXX_ABI::detail {
 
 class NameTable {
  public:
+  NameTable() = default;
+  NameTable(const NameTable&) = delete;  // what is recent points into the table itself
+  NameTable& operator=(const NameTable&) = delete;
   /// A free name made from `candidate`, taken from now on; its text lives in `arena`.
   std::string_view create(std::string_view candidate, Arena& arena);
 
