@@ -169,7 +169,7 @@ TEST_CASE("a callable sees the items of each, in their order") {
 }
 
 TEST_CASE("operands of a chain match in any order and however they were put together") {
-  constexpr auto sum = operands_of(ops::add_Tensor);
+  constexpr auto sum = operands_of<ops::add_Tensor>;
   constexpr auto rules = ruleset(rule<"r">(sum(relu(x), exp(y), z) >> sum(neg(x), neg(y), neg(z))));
   for (const auto& text : {
            rewritten(rules, [](auto x, auto y, auto z) { return (x.relu() + y.exp()) + z; }),
@@ -190,7 +190,7 @@ TEST_CASE("operands of a chain match in any order and however they were put toge
 }
 
 TEST_CASE("a chain's other operands are captured; numbers are operands too") {
-  constexpr auto sum = operands_of(ops::add_Tensor, ops::add_Scalar);
+  constexpr auto sum = operands_of<ops::add_Tensor, ops::add_Scalar>;
   constexpr auto rules = ruleset(rule<"r">(sum(factor, scalar<"t">, others) >> [](const Match& m) -> Argument {
     Argument all = m.call(ops::stack, {m[others]});
     return m.call(ops::add_Scalar, {all, m[factor].number() + m[scalar<"t">].number()});
@@ -207,7 +207,7 @@ TEST_CASE("a long chain of operands is found once, whole") {
   for (int i = 0; i < 20000; ++i) sum = g.call_function(ops::add_Tensor, {sum, g.call_function(ops::exp, {x})});
   g.output(sum);
   constexpr auto rules = ruleset(
-      rule<"r">(operands_of(ops::add_Tensor)(each<"parts">(exp(y)), rest<"others">) >> stack(list(each<"parts">(y)))));
+      rule<"r">(operands_of<ops::add_Tensor>(each<"parts">(exp(y)), rest<"others">) >> stack(list(each<"parts">(y)))));
   CHECK(rules.apply(g).rewrites == 1);
   g.lint();
   CHECK(g.size() == 3);

@@ -319,7 +319,7 @@ TEST_CASE("alternatives inside alternatives, with constants and captures among t
 }
 
 TEST_CASE("any_of takes one of several operators with the same arguments") {
-  constexpr auto rules = ruleset(rule<"r">(any_of(ops::relu, ops::abs, ops::sigmoid)(relu(x)) >> relu(x)));
+  constexpr auto rules = ruleset(rule<"r">(any_of<ops::relu, ops::abs, ops::sigmoid>(relu(x)) >> relu(x)));
   CHECK(rewritten(rules, [](auto x) { return relu(x).abs(); }) == "relu = aten::relu(%x)\nreturn %relu\n");
   CHECK(rewritten(rules, [](auto x) { return relu(relu(relu(x))); }) == "relu_2 = aten::relu(%x)\nreturn %relu_2\n");
   CHECK_FALSE(fires(rules, [](auto x) { return relu(x).tanh(); }));

@@ -243,8 +243,8 @@ TEST_CASE("chains of another least length and of other names are other patterns"
   CHECK(rewritten(lengths, [](auto x) { return x.relu().relu(); }) == "exp = aten::exp(%x)\nreturn %exp\n");
   CHECK(rewritten(lengths, [](auto x) { return x.relu(); }) == "tanh = aten::tanh(%x)\nreturn %tanh\n");
   // The name inside is also the name outside, in the first rule only.
-  constexpr auto names = ruleset(rule<"same">(sub(x, operands_of(fxx::ops::add_Tensor)(x, exp(y))) >> sin(y)),
-                                 rule<"other">(sub(z, operands_of(fxx::ops::add_Tensor)(x, exp(y))) >> cos(y)));
+  constexpr auto names = ruleset(rule<"same">(sub(x, operands_of<fxx::ops::add_Tensor>(x, exp(y))) >> sin(y)),
+                                 rule<"other">(sub(z, operands_of<fxx::ops::add_Tensor>(x, exp(y))) >> cos(y)));
   CHECK(rewritten(names, [](auto x) { return x - (x + x.exp()); }) == "sin = aten::sin(%x)\nreturn %sin\n");
   CHECK(rewritten(names, [](auto x, auto y) { return y - (x + x.exp()); }) == "cos = aten::cos(%x)\nreturn %cos\n");
 }

@@ -142,7 +142,7 @@ TEST_CASE("a module is asked for its options and its mode, an operator for its t
 TEST_CASE("the printed tree says what a search does, and of which module") {
   constexpr auto open =
       ruleset(rule<"block">(module<"my::Block">(x) >> neg(x)),
-              rule<"sum">(operands_of(ops::add_Tensor)(relu(x), rest<"others">) >> stack(list(x, rest<"others">))));
+              rule<"sum">(operands_of<ops::add_Tensor>(relu(x), rest<"others">) >> stack(list(x, rest<"others">))));
   const std::string text = open.describe();
   CHECK(text.find("%0 is my::Block") != text.npos);
   CHECK(text.find("=> sum, searches the rest") != text.npos);

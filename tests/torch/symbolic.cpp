@@ -89,11 +89,11 @@ inline const auto through = fxx::wrap<"geometry::through">(
       return fc(x) * static_cast<double>(any->parameters().size());
     });
 inline const auto scaled = fxx::wrap<"geometry::Scale::apply">(&Scale::apply);
-inline const auto sigmoid = fxx::wrap(fxx::ops::sigmoid);
-inline const auto cat = fxx::wrap(fxx::ops::cat);
-inline const auto topk = fxx::wrap(fxx::ops::topk);
+inline const auto sigmoid = fxx::wrap<fxx::ops::sigmoid>();
+inline const auto cat = fxx::wrap<fxx::ops::cat>();
+inline const auto topk = fxx::wrap<fxx::ops::topk>();
 inline const auto narrow =
-    fxx::wrap(fxx::op<"aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)">);
+    fxx::wrap<fxx::op<"aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)">>();
 
 }  // namespace geometry
 

@@ -14,6 +14,7 @@
 
 #include "fxx/ir/graph.hpp"
 #include "fxx/ir/parse.hpp"
+#include "fxx/ops/operation.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -21,13 +22,6 @@ namespace fxx::inline FXX_ABI {
 const Operator* find_operator(std::string_view name);
 /// By qualified name. Throws OperatorError (E201) that names it when there is none.
 const Operator& get_operator(std::string_view name);
-/// Places of the operators in the table, for look-up without a hash.
-enum class OperatorIndex : std::uint16_t {
-#define FXX_OP(function_, name_, schema_, traits_) name_,
-#include "fxx/ops/table.inc"
-#undef FXX_OP
-};
-const Operator& table_operator(OperatorIndex index);
 /// All overloads of "aten::add", those of the table first, in its order.
 std::vector<const Operator*> overloads_of(std::string_view qualified_base_name);
 

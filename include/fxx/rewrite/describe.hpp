@@ -15,7 +15,7 @@ struct TreeView {
   std::span<const State> states;
   std::span<const Branch> edges, roots;
   std::span<const CapturePlace> captures;
-  std::span<const Entry> rules;
+  std::span<const Entry* const> rules;
   int tests_before;
 };
 std::string describe_tree(const TreeView& tree);

@@ -57,11 +57,11 @@ class TreePrinter {
 
   void line(std::size_t depth, const std::string& words) { text_ += std::string(2 * depth, ' ') + words + "\n"; }
   void enter(std::size_t reg, std::uint64_t op) {
-    for (const Entry& rule : tree_.rules)
-      for (int i = 0; i < rule.pattern->size; ++i)
-        if (rule.pattern[i].id == op && (rule.pattern[i].op || rule.pattern[i].kind == Term::Kind::module)) {
-          operators_[reg] = rule.pattern[i].op;
-          names_[reg] = rule.pattern[i].op ? rule.pattern[i].op->name : rule.pattern[i].name;
+    for (const Entry* rule : tree_.rules)
+      for (int i = 0; i < rule->pattern->size; ++i)
+        if (rule->pattern[i].id == op && (rule->pattern[i].op || rule->pattern[i].kind == Term::Kind::module)) {
+          operators_[reg] = rule->pattern[i].op;
+          names_[reg] = rule->pattern[i].op ? rule->pattern[i].op->name : rule->pattern[i].name;
         }
   }
   std::string operand(const State& s, std::uint64_t op) {
@@ -103,7 +103,7 @@ class TreePrinter {
   }
   /// "silu: x = %0.self"
   std::string rule(const State& s) const {
-    const Entry& entry = tree_.rules[s.rule];
+    const Entry& entry = *tree_.rules[s.rule];
     std::string captures;
     for (const CapturePlace& capture : tree_.captures.subspan(s.payload, s.other.arg))
       for (int i = 0; i < entry.pattern->size; ++i)

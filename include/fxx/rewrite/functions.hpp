@@ -9,7 +9,7 @@
 
 namespace fxx::inline FXX_ABI::pattern {
 
-namespace tag = ops::tag;
+using tag = OperatorIndex;
 
 #define FXX_FUNCTION(name_, ...)                         \
   template <class... Args>                               \

@@ -25,6 +25,18 @@ using Ask = bool (*)(const void* rule, const Match&);
 /// A callable replacement: the new value, or None to decline; for siblings one value a member.
 using Build = Argument (*)(const void* rule, const Match&);
 
+struct RuleTable;
+/// What the engine needs of a rule.
+struct RuleFacts {
+  std::string_view name;
+  const Term* result;      // null: a callable builds
+  const Term* searched;    // its pattern, when the tree does not tell all; null otherwise
+  Ask ask;                 // null: no guard
+  Build build;             // null: built from terms
+  const RuleTable* alone;  // its own tree, for siblings; null otherwise
+  std::uint64_t shared;    // the capture that siblings share
+};
+
 /// What the engine needs of a rule set: plain pointers to constants, so the engine is compiled once.
 struct RuleTable {
   const State* states;
@@ -33,13 +45,7 @@ struct RuleTable {
   const Branch* slots;  // root table
   std::uint64_t mask;
   const Sieve* sieve;
-  const Ask* asks;                // per rule; null: no guard
-  const Build* builds;            // per rule; null: built from terms
-  const Term* const* results;     // per rule; null: a callable builds
-  const Term* const* searched;    // per rule: its pattern, when the tree does not tell all; null otherwise
-  const RuleTable* const* alone;  // per rule: its own tree, for siblings; null otherwise
-  const std::uint64_t* shared;    // per rule: the capture that siblings share
-  const std::string_view* names;
+  const RuleFacts* const* rules;
   const void* const* objects;  // the rules themselves, for guards and callables
   int count, depth;
   bool uses_once;
@@ -197,7 +203,7 @@ class MatchEngine {
 /// What `explain` says of a table of one rule. O(nodes).
 std::string explain_match(const RuleTable& rule, const Term* pattern, Node* root);
 /// Throws RuleError (E405).
-[[noreturn]] void no_such_rule(std::string_view name, std::span<const std::string_view> known);
+[[noreturn]] void no_such_rule(std::string_view name, std::span<const RuleFacts* const> known);
 
 /// Is every user of `node` one of `nodes`, which are all replaced?
 bool used_within(const Node& node, std::span<Node* const> nodes);

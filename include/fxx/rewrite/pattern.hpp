@@ -8,7 +8,7 @@
 //   p.once()       the call's result has one user  siblings(x, linear(x, w, b))  all such users of x together
 //   p.where(rank_is<4>)  that also fulfils a condition (rewrite/conditions.hpp)   sequence<"dims">  a list
 //   p.as<"n">()    whose node is captured          sym_int<"n">  an integer, or a size that a node computes
-//   rest<"others">, each(p), operands_of(op)(p, q), maybe(f, p), chain(f, p), module<"Class">(x), outputs(p, q):
+//   rest<"others">, each(p), operands_of<op>(p, q), maybe(f, p), chain(f, p), module<"Class">(x), outputs(p, q):
 //   rewrite/search_patterns.hpp
 //
 // A parameter that a pattern leaves out must have its default value in the graph. The same capture twice must bind
@@ -30,9 +30,17 @@ namespace fxx::inline FXX_ABI::rewrite {
 struct pattern_base {
   static constexpr bool mistaken = false;  // a mistake in it was reported already, so no later check speaks of it
   static constexpr std::string_view keyword_name = {};  // of the parameter that it stands for, where that is said
+  static constexpr bool keyed = false;                  // is that said?
+  // What an overload is chosen by, as a number, so that calls with the same kinds of arguments share the choice; 0 when
+  // it takes a closer look.
+  static constexpr int code = 0;
 };
 template <class P>
-concept Pattern = std::is_base_of_v<pattern_base, P>;
+concept Pattern = __is_base_of(pattern_base, P);  // std::is_base_of_v would be a variable a type
+
+constexpr int code_of(Term::Kind kind, Literal::Kind literal = Literal::Kind::absent) {
+  return 1 + int(kind) + 256 * int(literal);
+}
 
 template <class P, class... Conditions>
 struct where_of;
@@ -61,6 +69,7 @@ template <fixed_string Name, Term::Kind What>
 struct capture : followed<capture<Name, What>> {
   static constexpr int size = 1;
   static constexpr Term::Kind kind = What;
+  static constexpr int code = code_of(What);
   static constexpr std::uint64_t id = hash_of(Name.view());
   static constexpr void emit(Term*& out) { *out++ = {.kind = What, .id = id, .name = Name.view()}; }
 };
@@ -68,12 +77,14 @@ struct capture : followed<capture<Name, What>> {
 struct wildcard : followed<wildcard> {
   static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::any;
+  static constexpr int code = code_of(kind);
   static constexpr void emit(Term*& out) { *out++ = {.kind = Term::Kind::any}; }
 };
 
 /// Stands for what a reported mistake leaves behind, so that one mistake gives one error.
 struct mistake : wildcard {
   static constexpr bool mistaken = true;
+  static constexpr int code = 0;
 };
 
 /// A real number as a template argument. Its bits, since clang 16 takes no double there.
@@ -94,6 +105,7 @@ struct literal : pattern_base {
     if constexpr (requires { Value.bits; }) return Literal::of(Value.value());
     else return Literal::of(Value);
   }();
+  static constexpr int code = code_of(kind, value.kind);
   static constexpr void emit(Term*& out) { *out++ = {.kind = Kind, .value = &value}; }
 };
 template <fixed_string Text>
@@ -121,6 +133,7 @@ template <class P>
 struct single : followed<single<P>> {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = Term::Kind::call;
+  static constexpr int code = P::code;
   static constexpr int size = P::size;
   static constexpr void emit(Term*& out) {
     Term* self = out;
@@ -135,6 +148,7 @@ struct keyword : pattern_base {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = P::kind;
   static constexpr std::string_view name = Name.view(), keyword_name = name;
+  static constexpr bool keyed = true;
   static constexpr int size = P::size;
   using pattern = P;
   static constexpr void emit(Term*& out) { P::emit(out); }
@@ -152,27 +166,49 @@ constexpr int source_of(const Operator& op, const std::string_view* keywords, in
     if (keywords[at].empty() ? at == i : op.index_of(keywords[at]) == i) found = at;
   return found;
 }
+constexpr void emit_default(Term*& out, const Operator& op, int i) {
+  *out++ = {.kind = Term::Kind::standard, .value = &op.parameters[std::size_t(i)].standard};
+}
+constexpr void emit_defaults(Term*& out, const Operator& op, int from) {
+  for (int i = from; i < op.arity(); ++i) emit_default(out, op, i);
+}
 }  // namespace detail
 
-template <class Tag, class... Args>
-struct call : followed<call<Tag, Args...>> {
-  using tag = Tag;
+/// `Key` is an OperatorIndex, or an `op<"...">`. It has the members of `followed` itself: patterns are calls for the most
+/// part, and a base class a call took the compiler as much memory as the call.
+template <auto Key, class... Args>
+struct call : pattern_base {
   static constexpr bool mistaken = (false || ... || Args::mistaken);
   static constexpr Term::Kind kind = Term::Kind::call;
-  static constexpr int size = 1 + (0 + ... + Args::size) + (info_of<Tag>.arity() - int(sizeof...(Args)));
+  static constexpr int code = code_of(kind);
+  static constexpr int size = 1 + (0 + ... + Args::size) + (fxx::detail::parsed<Key>.arity() - int(sizeof...(Args)));
   static constexpr void emit(Term*& out) {
-    constexpr const Operator& op = info_of<Tag>;
+    constexpr const Operator& op = fxx::detail::parsed<Key>;
     *out++ = {.kind = kind, .children = std::uint8_t(op.arity()), .size = size, .id = op.id, .op = &op};
-    constexpr void (*emitters[])(Term*&) = {&Args::emit..., nullptr};
-    constexpr std::string_view keywords[] = {Args::keyword_name..., {}};
-    for (int i = 0; i < op.arity(); ++i) {
-      const int source = detail::source_of(op, keywords, int(sizeof...(Args)), i);
-      if (source >= 0) emitters[source](out);
-      else *out++ = {.kind = Term::Kind::standard, .value = &op.parameters[std::size_t(i)].standard};
+    if constexpr (!(false || ... || Args::keyed)) {
+      (Args::emit(out), ...);
+      detail::emit_defaults(out, op, int(sizeof...(Args)));
+    } else {
+      constexpr void (*emitters[])(Term*&) = {&Args::emit..., nullptr};
+      constexpr std::string_view keywords[] = {Args::keyword_name..., {}};
+      for (int i = 0; i < op.arity(); ++i) {
+        const int source = detail::source_of(op, keywords, int(sizeof...(Args)), i);
+        if (source >= 0) emitters[source](out);
+        else detail::emit_default(out, op, i);
+      }
     }
   }
   /// Matches only where this call's result has one user.
   consteval single<call> once() const { return {}; }
+  template <class... Conditions>
+  consteval where_of<call, Conditions...> where(Conditions...) const {
+    (detail::condition_is_callable<Conditions>(), ...);
+    return {};
+  }
+  template <fixed_string Name>
+  consteval named_of<Name, call> as() const {
+    return {};
+  }
 };
 
 template <class... Ps>
@@ -402,16 +438,16 @@ constexpr Misfit misfit(const Operator& op, const Given* args, int count) {
 }
 
 /// Their names show the operator and the numbers in the compiler's message.
-template <class Operator, int Given, int Least, int Most, bool Fits>
+template <auto Operator, int Given, int Least, int Most, bool Fits>
 consteval void wrong_arity() {
   static_assert(Fits, "fxx::op: wrong number of arguments for this operator; its schema says how many it takes");
 }
-template <class Operator, bool Fits>
+template <auto Operator, bool Fits>
 consteval void wrong_keyword() {
   static_assert(Fits,
                 "fxx::op: the operator has no parameter of that name, or it is given twice; its schema names them");
 }
-template <class Operator, bool Fits>
+template <auto Operator, bool Fits>
 consteval void wrong_kind() {
   static_assert(Fits,
                 "fxx::op: no overload of this operator takes arguments of these kinds; tensors are tensor<\"x\">, "
@@ -438,59 +474,89 @@ constexpr Selected select(const Operator* const* overloads, int overloads_count,
   return s;
 }
 
-template <int I, class Tag, class... Tags>
-struct pick {
-  using type = typename pick<I - 1, Tags...>::type;
-};
-template <class Tag, class... Tags>
-struct pick<0, Tag, Tags...> {
-  using type = Tag;
-};
-
 }  // namespace detail
 
-/// A call of the first overload among Tags that takes these patterns; one sentence when there is none.
-template <class... Tags, class... Args>
-consteval auto call_operator(Args...) {
-  using First = typename detail::pick<0, Tags...>::type;
+template <int... Codes>
+struct codes;
+namespace detail {
+template <int... Codes>
+constexpr int choose(codes<Codes...>*, const Operator* const* overloads, int n) {
+  if ((false || ... || (Codes == 0))) return -1;
+  const Given given[] = {
+      Given{.kind = Term::Kind((Codes - 1) & 255), .literal = Literal::Kind((Codes - 1) >> 8)}..., {}};
+  return select(overloads, n, given, int(sizeof...(Codes))).overload;
+}
+/// The operator that takes arguments of these kinds, by its place in the table; -1 when it takes a closer look. One
+/// constant for all calls alike.
+template <class Codes, auto... Keys>
+inline constexpr int key_for = [] {
+  if constexpr (!(true && ... && std::is_same_v<decltype(Keys), OperatorIndex>)) {
+    return -1;  // of the user's own
+  } else {
+    const Operator* overloads[] = {&fxx::detail::parsed<Keys>...};
+    const OperatorIndex keys[] = {Keys...};
+    const int at = choose(static_cast<Codes*>(nullptr), overloads, int(sizeof...(Keys)));
+    return at < 0 ? -1 : int(keys[at]);
+  }
+}();
+
+template <auto First, auto... More, class... Args>
+consteval auto look_closer(Args...) {
+  using fxx::detail::parsed;
   if constexpr (!(Pattern<Args> && ...)) {
-    (detail::not_a_pattern<Args>(), ...);
+    (not_a_pattern<Args>(), ...);
     return mistake{};
   } else if constexpr ((Args::mistaken || ...)) {
     return mistake{};
   } else {
-    constexpr const Operator* overloads[] = {&info_of<Tags>...};
-    constexpr detail::Given given[] = {detail::given<Args>()..., {}};
-    constexpr detail::Selected s = detail::select(overloads, int(sizeof...(Tags)), given, int(sizeof...(Args)));
-    if constexpr (s.overload >= 0) {
-      return call<typename detail::pick<s.overload, Tags...>::type, Args...>{};
+    constexpr const Operator* overloads[] = {&parsed<First>, &parsed<More>...};
+    constexpr Given given[] = {detail::given<Args>()..., {}};
+    constexpr Selected s = select(overloads, int(1 + sizeof...(More)), given, int(sizeof...(Args)));
+    if constexpr (s.overload == 0) {
+      return call<First, Args...>{};
+    } else if constexpr (s.overload > 0) {
+      constexpr OperatorIndex keys[] = {First, More...};
+      return call<keys[s.overload], Args...>{};
     } else {
-      using detail::Misfit;
-      if constexpr (s.misfit == Misfit::kind) detail::wrong_kind<First, false>();
-      else if constexpr (s.misfit == Misfit::keyword) detail::wrong_keyword<First, false>();
-      else detail::wrong_arity<First, int(sizeof...(Args)), info_of<First>.required, info_of<First>.arity(), false>();
+      if constexpr (s.misfit == Misfit::kind) wrong_kind<First, false>();
+      else if constexpr (s.misfit == Misfit::keyword) wrong_keyword<First, false>();
+      else wrong_arity<First, int(sizeof...(Args)), parsed<First>.required, parsed<First>.arity(), false>();
       return mistake{};
     }
   }
 }
+}  // namespace detail
 
-template <class... Tags>
+/// A call of the first overload among the operators that takes these patterns; one sentence when there is none.
+template <auto... Keys, class... Args>
+consteval auto call_operator(Args... args) {
+  if constexpr (!(Pattern<Args> && ...)) {
+    return detail::look_closer<Keys...>(args...);
+  } else {
+    constexpr int key = detail::key_for<codes<Args::code...>, Keys...>;
+    if constexpr (key >= 0) return call<OperatorIndex(key), Args...>{};
+    else return detail::look_closer<Keys...>(args...);
+  }
+}
+
+template <auto... Keys>
 struct choice {
   template <class... Args>
   consteval auto operator()(Args... args) const {
-    return either<decltype(call_operator<Tags>(args...))...>{};
+    return either<decltype(call_operator<Keys>(args...))...>{};
   }
 };
-/// One of several operators with the same arguments: `any_of(ops::relu, ops::sigmoid)(x)`.
-template <class... Tags>
-consteval choice<Tags...> any_of(Operation<Tags>...) {
-  return {};
-}
+/// One of several operators with the same arguments: `any_of<ops::relu, ops::sigmoid>(x)`.
+template <auto... Ops>
+  requires(AnOperation<Ops> && ...)
+inline constexpr choice<fxx::detail::key_of(Ops)...> any_of{};
 
-/// A call of an operator that has no function here: `apply(op<"my::rotate(Tensor x) -> Tensor">, x)`.
-template <class Tag, class... Args>
-consteval auto apply(Operation<Tag>, Args... args) {
-  return call_operator<Tag>(args...);
+/// A call of an operator that has no function here: `apply<op<"my::rotate(Tensor x) -> Tensor">>(x)`; or of just this
+/// overload: `apply<ops::sum>(x)`.
+template <auto Op, class... Args>
+  requires AnOperation<Op>
+consteval auto apply(Args... args) {
+  return call_operator<fxx::detail::key_of(Op)>(args...);
 }
 
 template <fixed_string Name>

@@ -48,28 +48,28 @@ constexpr std::uint64_t root_of(const Term* t) {
 }
 
 /// Pairs are compared only where the root operators allow it, so this stays cheap for hundreds of rules.
-constexpr Fault diagnose(const Entry* rules, int n) {
+constexpr Fault diagnose(const Entry* const* rules, int n) {
   const auto ids = new std::uint64_t[static_cast<std::size_t>(n) * 3];  // name, root of the pattern, root of the result
   for (int i = 0; i < n; ++i) {
-    const Entry& e = rules[i];
+    const Entry& e = *rules[i];
     ids[i] = e.name_id;
     ids[n + i] = root_of(e.pattern);
     ids[2 * n + i] = e.result && !e.conditional && e.result->kind == Term::Kind::call ? e.result->id : 1;
   }
   Fault fault;
   for (int later = 1; later < n && fault.kind == Fault::Kind::none; ++later) {
-    const Entry& b = rules[later];
+    const Entry& b = *rules[later];
     const std::uint64_t name = ids[later], root = ids[n + later], result = ids[2 * n + later];
     for (int earlier = 0; earlier < later; ++earlier) {
       if (ids[earlier] == name) {
         fault = {Fault::Kind::same_name, later, earlier};
       } else if (const std::uint64_t other = ids[n + earlier]; other == root || other == 0 || root == 0) {
-        const Entry& a = rules[earlier];
+        const Entry& a = *rules[earlier];
         if (a.conditional || !covers_all(a.pattern, b.pattern)) continue;
         fault = {!b.conditional && covers_all(b.pattern, a.pattern) ? Fault::Kind::duplicate : Fault::Kind::shadowed,
                  later, earlier};
       } else if (ids[2 * n + earlier] == root && result == other) {
-        const Entry& a = rules[earlier];
+        const Entry& a = *rules[earlier];
         if (covers(b.pattern, a.result) && covers(a.pattern, b.result)) fault = {Fault::Kind::undone, later, earlier};
       } else {
         continue;
@@ -112,17 +112,19 @@ consteval void rules_are_distinct() {
       "fxx::ruleset: two rules undo each other, so rewriting would never end; drop one of them or add a guard");
 }
 
+/// The replacement's terms; null when a callable builds.
 template <class Rule>
-constexpr Entry entry() {
-  if constexpr (Rule::builds) return {flat<typename Rule::pattern>.data(), nullptr, Rule::name, Rule::id, true};
-  else
-    return {flat<typename Rule::pattern>.data(), flat<typename Rule::replacement>.data(), Rule::name, Rule::id,
-            Rule::conditional};
+constexpr const Term* result_of() {
+  if constexpr (Rule::builds) return nullptr;
+  else return flat<typename Rule::replacement>.data();
 }
+template <class Rule>
+inline constexpr Entry entry_of = {flat<typename Rule::pattern>.data(), result_of<Rule>(), Rule::name, Rule::id,
+                                   Rule::conditional};
 
-constexpr int sum_of_bounds(const Entry* rules, int n) {
+constexpr int sum_of_bounds(const Entry* const* rules, int n) {
   int sum = 1;
-  for (int i = 0; i < n; ++i) sum += Builder::bound(rules[i].pattern);
+  for (int i = 0; i < n; ++i) sum += Builder::bound(rules[i]->pattern);
   return sum;
 }
 
@@ -130,9 +132,9 @@ constexpr int sum_of_bounds(const Entry* rules, int n) {
 template <class... Rules>
 struct fused {
   static constexpr int count = sizeof...(Rules);
-  static constexpr Entry entries[count] = {entry<Rules>()...};
+  static constexpr const Entry* entries[count] = {&entry_of<Rules>...};
   static constexpr void fill(Builder& b) {
-    for (int i = 0; i < count; ++i) b.add(entries[i].pattern, static_cast<std::uint16_t>(i));
+    for (int i = 0; i < count; ++i) b.add(entries[i]->pattern, static_cast<std::uint16_t>(i));
   }
   static constexpr int capacity = sum_of_bounds(entries, count);
   static constexpr Builder::Size size = [] {
@@ -150,28 +152,25 @@ struct fused {
   }();
   static constexpr int roots_size = root_table_size(size.roots);
   static constexpr auto roots = hash_roots<roots_size>(tree.roots, size.roots);
-  static constexpr std::string_view names[count] = {Rules::name...};
-  static constexpr const Term* results[count] = {entry<Rules>().result...};
-  static constexpr const Term* searched[count] = {Rules::searched ? entry<Rules>().pattern : nullptr...};
   static constexpr int depth = [] {
     int deepest = 0;
-    for (const Entry& e : entries)
-      if (int d = depth_of(e.pattern); d > deepest) deepest = d;
+    for (const Entry* e : entries)
+      if (int d = depth_of(e->pattern); d > deepest) deepest = d;
     return deepest;
   }();
   static constexpr bool uses_once = [] {
-    for (const Entry& e : entries)
-      if (has_once(e.pattern)) return true;
+    for (const Entry* e : entries)
+      if (has_once(e->pattern)) return true;
     return false;
   }();
 };
 
 /// Is there no room for the tree? Small patterns have room for sure, so that a set which is only declared, or a part of
 /// another, costs no tree.
-constexpr bool too_large(const Entry* rules, int n) {
+constexpr bool too_large(const Entry* const* rules, int n) {
   int most = 1;  // states
   for (int i = 0; i < n; ++i) {
-    const Term* p = rules[i].pattern;
+    const Term* p = rules[i]->pattern;
     const int bound = Builder::bound(p);
     most = bound > max_states - most ? max_states + 1 : most + bound;
     if (p->size <= max_registers && 3 * p->size + 2 <= max_tests) continue;
@@ -181,17 +180,17 @@ constexpr bool too_large(const Entry* rules, int n) {
   }
   if (most <= max_states) return false;
   Builder all(sum_of_bounds(rules, n), true);
-  for (int i = 0; i < n; ++i) all.add(rules[i].pattern, static_cast<std::uint16_t>(i));
+  for (int i = 0; i < n; ++i) all.add(rules[i]->pattern, static_cast<std::uint16_t>(i));
   return all.size().too_large;
 }
 
 template <class... Rules>
 consteval void check_distinct() {
-  constexpr Entry entries[sizeof...(Rules)] = {entry<Rules>()...};
+  constexpr const Entry* entries[sizeof...(Rules)] = {&entry_of<Rules>...};
   constexpr Fault f = diagnose(entries, sizeof...(Rules));
   if constexpr (f.kind != Fault::Kind::none) {
-    rules_are_distinct<word<entries[f.later].name.size()>(entries[f.later].name),
-                       word<entries[f.earlier].name.size()>(entries[f.earlier].name), f.kind>();
+    rules_are_distinct<word<entries[f.later]->name.size()>(entries[f.later]->name),
+                       word<entries[f.earlier]->name.size()>(entries[f.earlier]->name), f.kind>();
   } else {
     static_assert(!too_large(entries, sizeof...(Rules)),
                   "fxx::ruleset: a pattern has more than 24 calls, 96 tests or 32 captures, or the set more than 65535 "
@@ -208,37 +207,35 @@ template <class Rule>
 Argument build_rule(const void* rule, const Match& m) {
   return Argument(static_cast<const Rule*>(rule)->build(m));
 }
+template <class... Rules>
+constexpr RuleTable table_of(const RuleFacts* const* rules, const void* const* objects);
 template <class Rule>
-constexpr Ask ask_of() {
-  if constexpr (Rule::guarded) return &ask_rule<Rule>;
-  else return nullptr;
-}
+consteval RuleFacts facts();
+/// One constant a rule, whatever sets it is in.
 template <class Rule>
-constexpr Build build_of() {
-  if constexpr (Rule::builds) return &build_rule<Rule>;
-  else return nullptr;
-}
-template <class Rule>
-constexpr std::uint64_t shared_of() {
-  if constexpr (Rule::grouped) return Rule::pattern::shared;
-  else return 0;
-}
+inline constexpr RuleFacts facts_of = facts<Rule>();
+template <class... Rules>
+inline constexpr const RuleFacts* all_facts[sizeof...(Rules)] = {&facts_of<Rules>...};
 
 template <class... Rules>
-constexpr RuleTable table_of(const Ask* asks, const Build* builds, const RuleTable* const* alone,
-                             const std::uint64_t* shared, const void* const* objects) {
+constexpr RuleTable table_of(const RuleFacts* const* rules, const void* const* objects) {
   using F = fused<Rules...>;
-  return {F::tree.states, F::tree.edges, F::tree.captures, F::roots.slots, F::roots_size - 1,
-          &F::tree.sieve, asks,          builds,           F::results,     F::searched,
-          alone,          shared,        F::names,         objects,        F::count,
-          F::depth,       F::uses_once};
+  return {F::tree.states, F::tree.edges, F::tree.captures, F::roots.slots, F::roots_size - 1, &F::tree.sieve,
+          rules,          objects,       F::count,         F::depth,       F::uses_once};
 }
 template <class Rule>
-inline constexpr RuleTable alone_table = table_of<Rule>(nullptr, nullptr, nullptr, nullptr, nullptr);
+inline constexpr RuleTable alone_table = table_of<Rule>(nullptr, nullptr);
 template <class Rule>
-constexpr const RuleTable* alone_of() {
-  if constexpr (Rule::grouped) return &alone_table<Rule>;
-  else return nullptr;
+consteval RuleFacts facts() {
+  RuleFacts f{.name = Rule::name, .result = result_of<Rule>()};
+  if constexpr (Rule::searched) f.searched = flat<typename Rule::pattern>.data();
+  if constexpr (Rule::guarded) f.ask = &ask_rule<Rule>;
+  if constexpr (Rule::builds) f.build = &build_rule<Rule>;
+  if constexpr (Rule::grouped) {
+    f.alone = &alone_table<Rule>;
+    f.shared = Rule::pattern::shared;
+  }
+  return f;
 }
 
 }  // namespace detail
@@ -306,9 +303,9 @@ class Ruleset {
   /// The classes of modules that patterns name; calls of these are not opened before the rules are applied.
   static std::vector<std::string_view> module_classes() {
     std::vector<std::string_view> classes;
-    for (const detail::Entry& e : fused::entries)
-      for (int i = 0; i < e.pattern->size; ++i)
-        if (e.pattern[i].kind == Term::Kind::module) classes.push_back(e.pattern[i].name);
+    for (const detail::Entry* e : fused::entries)
+      for (int i = 0; i < e->pattern->size; ++i)
+        if (e->pattern[i].kind == Term::Kind::module) classes.push_back(e->pattern[i].name);
     return classes;
   }
 
@@ -320,7 +317,7 @@ class Ruleset {
   RewriteReport apply(Graph& graph, const RewriteOptions& options = {}) const {
     return boost::hana::unpack(rules, [&](const auto&... r) {
       const void* objects[] = {&r...};
-      return rewrite_graph(graph, detail::table_of<Rules...>(asks, builds, alone, shared, objects), options);
+      return rewrite_graph(graph, detail::table_of<Rules...>(detail::all_facts<Rules...>, objects), options);
     });
   }
   /// The same for whatever owns a graph and knows how its modules spell operators, such as a GraphModule.
@@ -329,12 +326,6 @@ class Ruleset {
   RewriteReport apply(Module& module, const RewriteOptions& options = {}) const {
     return apply_rules(module, *this, options);
   }
-
- private:
-  static constexpr Ask asks[count] = {detail::ask_of<Rules>()...};
-  static constexpr Build builds[count] = {detail::build_of<Rules>()...};
-  static constexpr const RuleTable* alone[count] = {detail::alone_of<Rules>()...};
-  static constexpr std::uint64_t shared[count] = {detail::shared_of<Rules>()...};
 };
 
 /// All rules in one decision tree; the earlier rule wins where several match.
@@ -356,11 +347,8 @@ consteval auto ruleset(Rules... rules) {
 template <fixed_string Name, class P, class R, class Guard>
 std::string explain(const rule_of<Name, P, R, Guard>& rule, Node* node) {
   using Rule = rule_of<Name, P, R, Guard>;
-  const Ask ask = detail::ask_of<Rule>();
   const void* object = &rule;
-  const RuleTable* alone = detail::alone_of<Rule>();
-  const std::uint64_t shared = detail::shared_of<Rule>();
-  return explain_match(detail::table_of<Rule>(&ask, nullptr, &alone, &shared, &object), flat<P>.data(), node);
+  return explain_match(detail::table_of<Rule>(detail::all_facts<Rule>, &object), flat<P>.data(), node);
 }
 /// The same of the rule of that name. Throws RuleError (E405) when the set has none.
 template <class... Rules>
@@ -372,7 +360,7 @@ std::string explain(const Ruleset<Rules...>& rules, std::string_view name, Node*
     known = true;
     why = explain(rule, node);
   });
-  if (!known) no_such_rule(name, {detail::fused<Rules...>::names, sizeof...(Rules)});
+  if (!known) no_such_rule(name, detail::all_facts<Rules...>);
   return why;
 }
 

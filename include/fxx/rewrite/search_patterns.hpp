@@ -2,7 +2,7 @@
 //
 //   cat(list(x, rest<"others">))             a list: its first item, all others
 //   cat(list(each<"parts">(relu(y))))        a list of any length whose items match; right: `list(each<"parts">(y))`
-//   operands_of(ops::add_Tensor)(p, q, rest<"others">)  the operands of a chain of adds, however it is put together
+//   operands_of<ops::add_Tensor>(p, q, rest<"others">)  the operands of a chain of adds, however it is put together
 //   maybe([](auto p) { return mul(p, s); }, x)          with the call around it or without
 //   chain<"links">([](auto p) { return relu(p); }, x)  the call once or more often, one around the other
 //   module<"my::Block">(x)                   a call of a module of that class
@@ -46,34 +46,37 @@ consteval each_of<Name, P> each(P) {
   return {};
 }
 
-template <class Tag>
+template <auto Key>
 struct operator_term : pattern_base {
   static constexpr void emit(Term*& out) {
-    constexpr const Operator& op = info_of<Tag>;
+    constexpr const Operator& op = fxx::detail::parsed<Key>;
     *out++ = {.kind = Term::Kind::any, .id = op.id, .op = &op};
   }
 };
-/// `operands_of(op, ...)(p...)`. Its first members are the operators, as `Term::any` with an id.
-template <class Tags, class... Ps>
+/// `operands_of<op, ...>(p...)`. Its first members are the operators, as `Term::any` with an id.
+template <auto... Keys>
+struct operators {
+  static constexpr const Operator* all[] = {&fxx::detail::parsed<Keys>...};
+};
+template <class Operators, class... Ps>
 struct operands_pattern;
-template <class... Tags, class... Ps>
-struct operands_pattern<void (*)(Tags...), Ps...> : followed<operands_pattern<void (*)(Tags...), Ps...>> {
+template <auto... Keys, class... Ps>
+struct operands_pattern<operators<Keys...>, Ps...> : followed<operands_pattern<operators<Keys...>, Ps...>> {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
-  static constexpr int size = 1 + int(sizeof...(Tags)) + (0 + ... + Ps::size);
+  static constexpr int size = 1 + int(sizeof...(Keys)) + (0 + ... + Ps::size);
   static constexpr Term::Kind kind = Term::Kind::call;
   static constexpr void emit(Term*& out) {
-    using First = typename detail::pick<0, Tags...>::type;
     *out++ = {.kind = Term::Kind::operands,
-              .children = std::uint8_t(sizeof...(Tags) + sizeof...(Ps)),
+              .children = std::uint8_t(sizeof...(Keys) + sizeof...(Ps)),
               .size = size,
-              .id = sizeof...(Tags),
-              .op = &info_of<First>};
-    (operator_term<Tags>::emit(out), ...);
+              .id = sizeof...(Keys),
+              .op = operators<Keys...>::all[0]};
+    (operator_term<Keys>::emit(out), ...);
     (Ps::emit(out), ...);
   }
 };
 namespace detail {
-template <class... Tags>
+template <auto... Keys>
 struct operands_maker {
   template <class... Ps>
   consteval auto operator()(Ps...) const {
@@ -83,24 +86,28 @@ struct operands_maker {
     else {
       constexpr bool several = sizeof...(Ps) > 1;
       static_assert(several, "fxx::operands_of: a chain has two operands or more; give two patterns or more");
-      if constexpr (several) return operands_pattern<void (*)(Tags...), Ps...>{};
+      if constexpr (several) return operands_pattern<operators<Keys...>, Ps...>{};
       else return mistake{};
     }
   }
 };
+template <auto... Keys>
+consteval auto make_operands() {
+  using fxx::detail::parsed;
+  constexpr bool fits = (true && ... && has(parsed<Keys>.traits, Trait::commutative)) ||
+                        (true && ... && (parsed<Keys>.base_name() == "add" || parsed<Keys>.base_name() == "mul"));
+  static_assert(fits, "fxx::operands_of: the operands of this operator may not change places");
+  if constexpr (fits) return operands_maker<Keys...>{};
+  else return [](auto...) consteval { return mistake{}; };
+}
 }  // namespace detail
-/// `operands_of(ops::add_Tensor, ops::add_Scalar)(p, q, rest<"others">)`: all operands of a chain of these operators,
+/// `operands_of<ops::add_Tensor, ops::add_Scalar>(p, q, rest<"others">)`: all operands of a chain of these operators,
 /// in any order and however it was put together: (a + b) + c, a + (b + c). Links that somebody else uses too end the
 /// chain, and so does an argument besides the two operands, as in `a + 2 b`. On the right it builds such a chain of the
 /// first operator.
-template <class... Tags>
-consteval auto operands_of(Operation<Tags>...) {
-  constexpr bool fits = (true && ... && has(info_of<Tags>.traits, Trait::commutative)) ||
-                        (true && ... && (info_of<Tags>.base_name() == "add" || info_of<Tags>.base_name() == "mul"));
-  static_assert(fits, "fxx::operands_of: the operands of this operator may not change places");
-  if constexpr (fits) return detail::operands_maker<Tags...>{};
-  else return [](auto...) consteval { return mistake{}; };
-}
+template <auto... Ops>
+  requires(AnOperation<Ops> && ...)
+inline constexpr auto operands_of = detail::make_operands<fxx::detail::key_of(Ops)...>();
 
 template <fixed_string Name, class Value, class P>
 struct bound_of : followed<bound_of<Name, Value, P>> {

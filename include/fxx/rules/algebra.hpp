@@ -103,13 +103,13 @@ inline constexpr auto total = [](const Match& m) -> Argument {
   if (!takes(m[x], m[s], m[r])) return {};
   const double first = First * m[s].number(), second = Second * m[r].number();
   if (is_floating_value(m[x]) && first * second < 0) return {};
-  const Operator& op = Negative ? info_of<ops::tag::rsub_Scalar> : info_of<ops::tag::add_Scalar>;
+  const Operator& op = Negative ? info_of<ops::rsub_Scalar> : info_of<ops::add_Scalar>;
   return m.call(op, {m[x], number(m[s], m[r], first + second)});
 };
 /// x times, or by, what the two numbers are together.
 inline Argument scaled(const Match& m, const Operator& op, double factor) {
   const bool whole = !is_floating_value(m[x]);
-  if (!takes(m[x], m[s], m[r]) || (whole && op.id != info_of<ops::tag::mul_Scalar>.id)) return {};
+  if (!takes(m[x], m[s], m[r]) || (whole && op.id != info_of<ops::mul_Scalar>.id)) return {};
   if (!whole && !(std::isfinite(factor) && std::abs(factor) > 1e-30 && std::abs(factor) < 1e30)) return {};
   return m.call(op, {m[x], number(m[s], m[r], factor)});
 }
@@ -381,8 +381,8 @@ inline constexpr auto identities = [] {
   using namespace pattern;
   using namespace algebra_rules;
   constexpr auto not_negative =
-      any_of(ops::sigmoid, ops::exp, ops::relu6, ops::hardsigmoid, ops::softplus)(x) | abs(fx) | square(fx);
-  constexpr auto rounding = any_of(ops::floor, ops::ceil, ops::round, ops::trunc);
+      any_of<ops::sigmoid, ops::exp, ops::relu6, ops::hardsigmoid, ops::softplus>(x) | abs(fx) | square(fx);
+  constexpr auto rounding = any_of<ops::floor, ops::ceil, ops::round, ops::trunc>;
   return ruleset(
       rule<"plus zero">(add(fx, 0_c) >> x, same_layout), rule<"minus zero">(sub(fx, 0_c) >> x, same_layout),
       rule<"times one">(mul(fx, 1_c) >> x, same_layout), rule<"divided by one">(div(fx, 1_c) >> x, same_layout),
@@ -405,16 +405,16 @@ inline constexpr auto identities = [] {
       rule<"rounded twice">(rounding(rounding(x).as<"p">()) >> p),
       rule<"not not">(logical_not(logical_not(x.where(boolean))) >> x, same_layout),
       rule<"bitwise not not">(bitwise_not(bitwise_not(x)) >> x, same_layout),
-      rule<"not equal">(any_of(ops::logical_not, ops::bitwise_not)(eq(x, y).once()) >> ne(x, y)),
-      rule<"not equal to a number">(any_of(ops::logical_not, ops::bitwise_not)(eq(x, s).once()) >> ne(x, s)),
-      rule<"not unequal">(any_of(ops::logical_not, ops::bitwise_not)(ne(x, y).once()) >> eq(x, y)),
-      rule<"not unequal to a number">(any_of(ops::logical_not, ops::bitwise_not)(ne(x, s).once()) >> eq(x, s)),
+      rule<"not equal">(any_of<ops::logical_not, ops::bitwise_not>(eq(x, y).once()) >> ne(x, y)),
+      rule<"not equal to a number">(any_of<ops::logical_not, ops::bitwise_not>(eq(x, s).once()) >> ne(x, s)),
+      rule<"not unequal">(any_of<ops::logical_not, ops::bitwise_not>(ne(x, y).once()) >> eq(x, y)),
+      rule<"not unequal to a number">(any_of<ops::logical_not, ops::bitwise_not>(ne(x, s).once()) >> eq(x, s)),
       rule<"larger of one">((maximum(x, x) | fmax(x, x) | max(x, x)) >> x, same_layout),
       rule<"smaller of one">((minimum(x, x) | fmin(x, x) | min(x, x)) >> x, same_layout),
       rule<"and with itself">((bitwise_and(x, x) | logical_and(x.where(boolean), x)) >> x, same_layout),
       rule<"or with itself">((bitwise_or(x, x) | logical_or(x.where(boolean), x)) >> x, same_layout),
       rule<"where, equal sides">(where(c, x, x) >> x, sides_alone),
-      rule<"where not">(where(any_of(ops::logical_not, ops::bitwise_not)(c.where(boolean)), x, y) >> where(c, y, x)),
+      rule<"where not">(where(any_of<ops::logical_not, ops::bitwise_not>(c.where(boolean)), x, y) >> where(c, y, x)),
       rule<"clamped twice">(clamp(clamp(fx, low, high), s, r) >> clamp_clamp),
       rule<"clamped twice from below">(clamp_min(clamp_min(fx, s), r) >> one_bound<ops::clamp_min, true>),
       rule<"clamped twice from above">(clamp_max(clamp_max(fx, s), r) >> one_bound<ops::clamp_max, false>),
@@ -423,7 +423,7 @@ inline constexpr auto identities = [] {
       rule<"clamp from below">(clamp(x, s) >> clamp_min(x, s)),
       rule<"clamp from above">(clamp(x, none, s) >> clamp_max(x, s)),
       rule<"dropout of nothing">(
-          any_of(ops::dropout, ops::feature_dropout, ops::alpha_dropout, ops::feature_alpha_dropout)(x, 0_c, _) >> x),
+          any_of<ops::dropout, ops::feature_dropout, ops::alpha_dropout, ops::feature_alpha_dropout>(x, 0_c, _) >> x),
       rule<"filled twice">(masked_fill(masked_fill(x, c, _), c, s) >> masked_fill(x, c, s)),
       rule<"flipped twice">(flip(flip(x, sizes), sizes) >> x, free_layout),
       rule<"upside down twice">(flipud(flipud(x)) >> x, free_layout),
@@ -492,7 +492,7 @@ inline constexpr auto strength_reduction = [] {
                                                const auto over = integers_of(m[sizes]);
                                                return over && !over->empty();
                                              }),
-      rule<"lerp">(add(x, mul(sub(fy, fx).once(), s).once()) >> apply(ops::lerp_Scalar, x, y, s), [](const Match& m) {
+      rule<"lerp">(add(x, mul(sub(fy, fx).once(), s).once()) >> apply<ops::lerp_Scalar>(x, y, s), [](const Match& m) {
         const TensorMeta *from = meta_of(m[x]), *to = meta_of(m[y]);
         return from && to && from->dtype == to->dtype;
       }));
@@ -502,14 +502,14 @@ inline constexpr auto strength_reduction = [] {
 inline constexpr auto casts = [] {
   using namespace pattern;
   using namespace algebra_rules;
-  constexpr auto cast = [](auto v, auto to) { return apply(ops::to_dtype, v, to); };
-  constexpr auto cast_by_name = [](auto v, auto to) { return apply(ops::to_dtype_layout, v, arg<"dtype">(to)); };
+  constexpr auto cast = [](auto v, auto to) { return apply<ops::to_dtype>(v, to); };
+  constexpr auto cast_by_name = [](auto v, auto to) { return apply<ops::to_dtype_layout>(v, arg<"dtype">(to)); };
   return ruleset(rule<"cast to the same">(cast(x, type) >> x, already_there),
                  rule<"cast to the same, by name">(cast_by_name(x, type) >> x, already_there),
-                 rule<"cast to the same as another">((type_as(x, y) | apply(ops::to_other, x, y)) >> x, already_alike),
-                 rule<"cast twice">(cast(cast(x, middle), type) >> apply(ops::to_dtype, x, type), loses_nothing),
+                 rule<"cast to the same as another">((type_as(x, y) | apply<ops::to_other>(x, y)) >> x, already_alike),
+                 rule<"cast twice">(cast(cast(x, middle), type) >> apply<ops::to_dtype>(x, type), loses_nothing),
                  rule<"cast twice, by name">(
-                     cast_by_name(cast_by_name(x, middle), type) >> apply(ops::to_dtype, x, type), loses_nothing));
+                     cast_by_name(cast_by_name(x, middle), type) >> apply<ops::to_dtype>(x, type), loses_nothing));
 }();
 
 /// Transposes, permutes, reshapes and slices that meet, or do nothing. Law: exact. Needs: integers for dimensions and
@@ -565,7 +565,7 @@ inline constexpr auto joins = [] {
   using namespace pattern;
   using namespace algebra_rules;
   constexpr auto all = value<"all">;
-  constexpr auto parts = (apply(ops::split_Tensor, x, size, at) | apply(ops::split_sizes, x, size, at) |
+  constexpr auto parts = (apply<ops::split_Tensor>(x, size, at) | apply<ops::split_sizes>(x, size, at) |
                           split_with_sizes(x, size, at) | chunk(x, size, at))
                              .as<"whole">();
   constexpr auto slices = unbind(x, at).as<"whole">();
@@ -578,7 +578,7 @@ inline constexpr auto joins = [] {
                  rule<"cat of a split">(cat(one_by_one(parts), d) >> put_together),
                  rule<"stack of unbind">(stack(one_by_one(slices), d) >> put_together),
                  rule<"split of a cat">((getitem(split_with_sizes(cat(all, d), sizes, d), i) |
-                                         getitem(apply(ops::split_sizes, cat(all, d), sizes, d), i)) >>
+                                         getitem(apply<ops::split_sizes>(cat(all, d), sizes, d), i)) >>
                                         part_of_cat));
 }();
 

@@ -190,9 +190,9 @@ inline constexpr auto attention = [] {
       rule<"attention, scaled, seen">(matmul(softmax(seen(times(scores)), dim), v) >> build_hidden<false, true>,
                                       is_hidden),
       rule<"attention, softmax in a wider type, divided">(
-          matmul(apply(ops::to_dtype, softmax(divided, dim, wide), type), v) >> build<true>, is_attention_in_type),
+          matmul(apply<ops::to_dtype>(softmax(divided, dim, wide), type), v) >> build<true>, is_attention_in_type),
       rule<"attention, softmax in a wider type">(
-          matmul(apply(ops::to_dtype, softmax(times(scores), dim, wide), type), v) >> build<false>,
+          matmul(apply<ops::to_dtype>(softmax(times(scores), dim, wide), type), v) >> build<false>,
           is_attention_in_type),
       rule<"attention, bmm, divided">(bmm(softmax(div(batched, scale), dim), v) >> build<true>, is_attention),
       rule<"attention, bmm, scaled query">(bmm(softmax(bmm(mul(q, scale), keys), dim), v) >> build<false>,

@@ -127,11 +127,11 @@ inline constexpr auto changed = tensor<"changed">;
 
 template <rewrite::Pattern P>
 consteval auto convolution(P p) {
-  return any_of(ops::conv1d, ops::conv2d, ops::conv3d)(p, weight, bias, _, _, _, _);
+  return any_of<ops::conv1d, ops::conv2d, ops::conv3d>(p, weight, bias, _, _, _, _);
 }
 template <rewrite::Pattern P>
 consteval auto transposed_convolution(P p) {
-  return any_of(ops::conv_transpose1d, ops::conv_transpose2d_input, ops::conv_transpose3d_input)(p, weight, bias, _, _,
+  return any_of<ops::conv_transpose1d, ops::conv_transpose2d_input, ops::conv_transpose3d_input>(p, weight, bias, _, _,
                                                                                                  _, _, _);
 }
 template <rewrite::Pattern P>
@@ -493,9 +493,9 @@ inline constexpr auto inference = [] {
                                         .as<"layer">() >>
                                     shift_input_bias,
                                 shifts_inputs),
-      rule<"dropout">(any_of(ops::dropout, ops::dropout_, ops::feature_dropout, ops::feature_dropout_,
+      rule<"dropout">(any_of<ops::dropout, ops::dropout_, ops::feature_dropout, ops::feature_dropout_,
                              ops::alpha_dropout, ops::alpha_dropout_, ops::feature_alpha_dropout,
-                             ops::feature_alpha_dropout_)(x, _, lit<false>) >>
+                             ops::feature_alpha_dropout_>(x, _, lit<false>) >>
                       x),
       rule<"identity">(identity(x) >> x));
 }();

@@ -93,7 +93,7 @@ inline constexpr auto normalisation = [] {
   constexpr auto average = mean(x, dims, lit<true>);
   constexpr auto centred = sub(x, average).as<"centred">();
   constexpr auto spread = var(x, dims, lit<false>, lit<true>) |
-                          apply(ops::var_correction, x, dims, arg<"correction">(0_c), arg<"keepdim">(lit<true>));
+                          apply<ops::var_correction>(x, dims, arg<"correction">(0_c), arg<"keepdim">(lit<true>));
   constexpr auto squares = mean(pow(centred, 2_c), dims, lit<true>);
   constexpr auto squares_by_mul = mean(mul(centred, centred), dims, lit<true>);
   constexpr auto divided = div(centred, sqrt(add(spread, eps)));
@@ -144,7 +144,7 @@ inline constexpr auto normalisation = [] {
                                    one_dimension),
       rule<"exp of log softmax">(exp(log_softmax(x.where(floating), dim).once()) >> softmax(x, dim)),
       rule<"mean">(div(sum(x, dims, keep).once(), s) >> mean(x, dims, keep), counts_them),
-      rule<"mean of all">(div(apply(ops::sum, x).once(), s) >> apply(ops::mean, x), counts_all));
+      rule<"mean of all">(div(apply<ops::sum>(x).once(), s) >> apply<ops::mean>(x), counts_all));
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules

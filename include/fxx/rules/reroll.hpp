@@ -45,7 +45,7 @@ inline constexpr auto reroll = [] {
       rule<"linear, 2-D">(addmm(bias, x, t(w)) >> linear(x, w, bias), is_bias),
       rule<"linear, n-D">(add_(matmul(x, t(w)).once(), bias) >> linear(x, w, bias), is_bias),
       rule<"linear, out of place">(add(matmul(x, t(w)).once(), bias) >> linear(x, w, bias), is_bias),
-      rule<"linear without bias">(any_of(ops::matmul, ops::mm)(x, t(w)) >> linear(x, w)),
+      rule<"linear without bias">(any_of<ops::matmul, ops::mm>(x, t(w)) >> linear(x, w)),
       rule<"number minus tensor">(sub_(fill_(empty_like(y, arg<"memory_format">(_)), s), y) >> rsub(y, s), is_floating),
       rule<"pad with zeros">(_pad_enum(x, sizes, 3_c) >> pad(x, sizes)),
       rule<"pad with a number">(_pad_enum(x, sizes, 3_c, number) >> pad(x, sizes, text<"constant">, number)),

@@ -3,7 +3,7 @@
 //   inline const auto len = fxx::wrap<"geometry::len">([](const torch::Tensor& x) { return x.size(0); },
 //                                                      "\"geometry.hpp\"");
 //   inline const auto Box = fxx::proxyable<"geometry::Box", geometry::Box(torch::Tensor, double)>("\"geometry.hpp\"");
-//   inline const auto rotate = fxx::wrap(fxx::op<"geometry::rotate(Tensor self, float angle=0.0) -> Tensor">);
+//   inline const auto rotate = fxx::wrap<fxx::op<"geometry::rotate(Tensor self, float angle=0.0) -> Tensor">>();
 //
 // `len(x)` calls the function when x is a tensor and records one call_function when it is a proxy, or holds proxies.
 // Generated code includes the header and calls it by the name given.
@@ -155,14 +155,14 @@ struct Constructor<Class(A...)> {
   Class operator()(A... args) const { return Class(std::forward<A>(args)...); }
 };
 
-template <class Tag>
+template <auto Op>
 class WrappedOperator {
-  static constexpr const Operator& op() { return info_of<Tag>; }
+  static constexpr const Operator& op() { return info_of<Op>; }
 
  public:
   template <class... A>
   auto operator()(const A&... args) const {
-    constexpr bool fits = sizeof...(A) <= info_of<Tag>.parameters.size();
+    constexpr bool fits = sizeof...(A) <= info_of<Op>.parameters.size();
     static_assert(fits, "fxx::wrap: an operator is called with more arguments than its schema has");
     if constexpr (!fits) {
       return no_value<Proxy>();
@@ -170,11 +170,11 @@ class WrappedOperator {
       const AnyOperands operands(args...);
       Tracer& tracer = tracer_of(operands);
       Node* node = tracer.call_function(op(), operands);
-      return result(std::make_index_sequence<info_of<Tag>.returns.size()>(),
+      return result(std::make_index_sequence<info_of<Op>.returns.size()>(),
                     [&]<class R>(std::type_identity<R>) { return traced_result<R>(tracer, node); });
     } else {
       const c10::IValue value = call_operator(op(), Values{box_result(args)...});
-      return result(std::make_index_sequence<info_of<Tag>.returns.size()>(),
+      return result(std::make_index_sequence<info_of<Op>.returns.size()>(),
                     [&]<class R>(std::type_identity<R>) { return Unboxed<R>(value).get(); });
     }
   }
@@ -183,7 +183,7 @@ class WrappedOperator {
   /// What C++ has for a result of the schema.
   template <std::size_t I>
   static auto type_of() {
-    constexpr Type type = info_of<Tag>.returns[I].type;
+    constexpr Type type = info_of<Op>.returns[I].type;
     if constexpr (type.base == ValueType::tensor && type.list) return std::type_identity<std::vector<at::Tensor>>();
     else if constexpr (type.base == ValueType::tensor) return std::type_identity<at::Tensor>();
     else if constexpr (type.base == ValueType::integer && type.list)
@@ -215,8 +215,9 @@ detail::Wrapped<std::decay_t<F>> wrap(F&& function, std::string_view header = {}
 }
 
 /// An operator that LibTorch knows, as a function of tensors and proxies.
-template <class Tag>
-detail::WrappedOperator<Tag> wrap(Operation<Tag>) {
+template <auto Op>
+  requires AnOperation<Op>
+detail::WrappedOperator<Op> wrap() {
   return {};
 }
 
