@@ -12,30 +12,42 @@
 using namespace fxx;
 
 TEST_CASE("operators of the table are compile-time constants") {
-  static_assert(ops::relu.info().name == "aten::relu");
-  static_assert(ops::add_Tensor.info().overload_name() == "Tensor");
-  static_assert(ops::add_Tensor.info().arity() == 3);
-  static_assert(ops::add_Tensor.info().positional == 2);
-  static_assert(ops::add_Tensor.info().required == 2);
-  static_assert(has(ops::add_Tensor.info().traits, Trait::commutative));
-  static_assert(ops::add_Tensor.info().parameters[2].standard == Literal::of(1));
-  static_assert(ops::conv2d.info().index_of("stride") == 3);
-  static_assert(ops::relu_.info().mutates && !ops::relu.info().mutates);
-  static_assert(ops::view.info().aliases && ops::view.info().pure());
-  static_assert(ops::max_dim.info().returns[1].name == "indices");
-  static_assert(has(ops::dropout.info().traits, Trait::random) && ops::dropout.info().pure());
+  static_assert(info_of<ops::relu>.name == "aten::relu");
+  static_assert(info_of<ops::add_Tensor>.overload_name() == "Tensor");
+  static_assert(info_of<ops::add_Tensor>.arity() == 3);
+  static_assert(info_of<ops::add_Tensor>.positional == 2);
+  static_assert(info_of<ops::add_Tensor>.required == 2);
+  static_assert(has(info_of<ops::add_Tensor>.traits, Trait::commutative));
+  static_assert(info_of<ops::add_Tensor>.parameters[2].standard == Literal::of(1));
+  static_assert(info_of<ops::conv2d>.index_of("stride") == 3);
+  static_assert(info_of<ops::relu_>.mutates && !info_of<ops::relu>.mutates);
+  static_assert(info_of<ops::view>.aliases && info_of<ops::view>.pure());
+  static_assert(info_of<ops::max_dim>.returns[1].name == "indices");
+  static_assert(has(info_of<ops::dropout>.traits, Trait::random) && info_of<ops::dropout>.pure());
   CHECK(true);
 }
 
-TEST_CASE("an operation is an empty object that becomes an operator") {
-  static_assert(std::is_empty_v<decltype(ops::relu)>);
-  static_assert(!std::is_same_v<decltype(ops::relu), decltype(ops::relu_)>);
+TEST_CASE("an operation is a number that becomes an operator") {
+  static_assert(sizeof(ops::relu) == sizeof(OperatorIndex));
+  static_assert(std::is_same_v<decltype(ops::relu), decltype(ops::relu_)>);
   const Operator& relu = ops::relu;
+  CHECK(&relu == &get_operator("aten::relu"));
   CHECK(&relu == &ops::relu.info());
-  CHECK(relu == get_operator("aten::relu"));
-  CHECK_FALSE(relu == ops::neg.info());
+  CHECK(relu == info_of<ops::relu>);
+  CHECK(relu.parameters[0].name == info_of<ops::relu>.parameters[0].name);
+  CHECK_FALSE(relu == info_of<ops::neg>);
   Graph g;
   CHECK(g.call_function(ops::relu, {g.placeholder("x")})->operation() == &relu);
+}
+
+TEST_CASE("all operators of the table convert to the one of their name") {
+  std::size_t checked = 0;
+#define FXX_OP(function_, name_, schema_, traits_) \
+  checked += static_cast<const Operator&>(ops::name_).schema == schema_;
+#include "fxx/ops/table.inc"
+#undef FXX_OP
+  CHECK(checked > 1000);
+  CHECK(checked == static_cast<std::size_t>(std::size(detail::table::rows)));
 }
 
 TEST_CASE("an operator from its schema, with traits, is one constant") {

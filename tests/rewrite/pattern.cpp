@@ -246,7 +246,7 @@ TEST_CASE("the overload for tensors with a number in it is the one for numbers")
 TEST_CASE("an operator of the user's is matched and built like any other") {
   constexpr auto rotate = op<"tests::pattern_rotate(Tensor x, float angle=0.5, *, bool degrees=False) -> Tensor">;
   constexpr auto rules = ruleset(
-      rule<"rotate twice">(apply(rotate, apply(rotate, x, s), s) >> apply(rotate, x, s, arg<"degrees">(lit<true>))));
+      rule<"rotate twice">(apply<rotate>(apply<rotate>(x, s), s) >> apply<rotate>(x, s, arg<"degrees">(lit<true>))));
   Graph g;
   Node* x = g.placeholder("x");
   Node* once = g.call_function(rotate, {x, 0.25});

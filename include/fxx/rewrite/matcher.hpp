@@ -29,12 +29,12 @@ struct RuleTable;
 /// What the engine needs of a rule.
 struct RuleFacts {
   std::string_view name;
-  const Term* result;      // null: a callable builds
-  const Term* searched;    // its pattern, when the tree does not tell all; null otherwise
-  Ask ask;                 // null: no guard
-  Build build;             // null: built from terms
-  const RuleTable* alone;  // its own tree, for siblings; null otherwise
-  std::uint64_t shared;    // the capture that siblings share
+  const Term* result = nullptr;      // null: a callable builds
+  const Term* searched = nullptr;    // its pattern, when the tree does not tell all; null otherwise
+  Ask ask = nullptr;                 // null: no guard
+  Build build = nullptr;             // null: built from terms
+  const RuleTable* alone = nullptr;  // its own tree, for siblings; null otherwise
+  std::uint64_t shared = 0;          // the capture that siblings share
 };
 
 /// What the engine needs of a rule set: plain pointers to constants, so the engine is compiled once.

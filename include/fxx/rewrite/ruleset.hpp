@@ -133,21 +133,19 @@ template <class... Rules>
 struct fused {
   static constexpr int count = sizeof...(Rules);
   static constexpr const Entry* entries[count] = {&entry_of<Rules>...};
-  static constexpr void fill(Builder& b) {
-    for (int i = 0; i < count; ++i) b.add(entries[i]->pattern, static_cast<std::uint16_t>(i));
-  }
   static constexpr int capacity = sum_of_bounds(entries, count);
-  static constexpr Builder::Size size = [] {
-    Builder b(capacity, true);
-    fill(b);
-    return b.size();
+  static constexpr auto trie = [] {
+    Trie<capacity> t{};
+    Builder b(t.nodes, t.captures);
+    for (int i = 0; i < count; ++i) b.add(entries[i]->pattern, static_cast<std::uint16_t>(i));
+    t.facts = b.facts();
+    return t;
   }();
+  static constexpr Layout layout{trie.nodes, trie.captures, trie.facts};
+  static constexpr Layout::Size size = layout.size();
   static constexpr auto tree = [] {
     Tree<size.states, size.edges, size.captures, size.roots> t{};
-    if (size.too_large) return t;
-    Builder b(capacity, true);
-    fill(b);
-    b.lay_out(t);
+    if (!size.too_large) layout.lay_out(t);
     return t;
   }();
   static constexpr int roots_size = root_table_size(size.roots);
@@ -165,6 +163,20 @@ struct fused {
   }();
 };
 
+constexpr bool has_room(const Entry* const* rules, int n) {
+  const auto size = static_cast<std::size_t>(sum_of_bounds(rules, n));
+  std::allocator<TrieNode> nodes;
+  std::allocator<CapturePlace> captures;
+  TrieNode* const trie = nodes.allocate(size);
+  CapturePlace* const places = captures.allocate(size);
+  std::construct_at(trie);
+  Builder b(trie, places);
+  for (int i = 0; i < n; ++i) b.add(rules[i]->pattern, static_cast<std::uint16_t>(i));
+  const bool room = !Layout(trie, places, b.facts()).size().too_large;
+  nodes.deallocate(trie, size);
+  captures.deallocate(places, size);
+  return room;
+}
 /// Is there no room for the tree? Small patterns have room for sure, so that a set which is only declared, or a part of
 /// another, costs no tree.
 constexpr bool too_large(const Entry* const* rules, int n) {
@@ -174,14 +186,9 @@ constexpr bool too_large(const Entry* const* rules, int n) {
     const int bound = Builder::bound(p);
     most = bound > max_states - most ? max_states + 1 : most + bound;
     if (p->size <= max_registers && 3 * p->size + 2 <= max_tests) continue;
-    Builder alone(bound, true);
-    alone.add(p, 0);
-    if (alone.size().too_large) return true;
+    if (!has_room(rules + i, 1)) return true;
   }
-  if (most <= max_states) return false;
-  Builder all(sum_of_bounds(rules, n), true);
-  for (int i = 0; i < n; ++i) all.add(rules[i]->pattern, static_cast<std::uint16_t>(i));
-  return all.size().too_large;
+  return most > max_states && !has_room(rules, n);
 }
 
 template <class... Rules>
@@ -227,7 +234,9 @@ template <class Rule>
 inline constexpr RuleTable alone_table = table_of<Rule>(nullptr, nullptr);
 template <class Rule>
 consteval RuleFacts facts() {
-  RuleFacts f{.name = Rule::name, .result = result_of<Rule>()};
+  RuleFacts f;
+  f.name = Rule::name;
+  f.result = result_of<Rule>();
   if constexpr (Rule::searched) f.searched = flat<typename Rule::pattern>.data();
   if constexpr (Rule::guarded) f.ask = &ask_rule<Rule>;
   if constexpr (Rule::builds) f.build = &build_rule<Rule>;

@@ -5,7 +5,7 @@
 // patterns make of one argument's operator become one binary search (`select`). A commutative call is a loop: what is
 // below its `order` state is tried with its two arguments as they stand, then, from the `again` state at the end,
 // changed over.
-// Main names: Place, Test, State, Tree, Builder. Cost: light; merging N rules costs O(tests x fan-out).
+// Main names: Place, Test, State, Tree, Builder, Layout. Cost: light; merging N rules costs O(tests x fan-out).
 #pragma once
 
 #include <bit>
@@ -298,21 +298,30 @@ constexpr Test root_test(std::uint64_t op) { return {.kind = Test::Kind::op, .pa
 
 }  // namespace detail
 
-/// Collects lines into a trie, then lays it out. Transient: lives only inside a constant evaluation.
+/// A test that follows another, and its place among the tests that do.
+struct TrieNode {
+  Test test{};
+  std::uint16_t rule = 0;
+  std::int32_t child = -1, last = -1, sibling = -1;
+};
+struct TrieFacts {
+  int nodes = 1, captures = 0, tests_before = 0;
+  bool too_large = false;
+  Sieve sieve = {};
+};
+/// Has room for more than it gets, which costs the compiler nothing.
+template <int Capacity>
+struct Trie {
+  TrieNode nodes[Capacity]{};
+  CapturePlace captures[Capacity]{};
+  TrieFacts facts{};
+};
+
+/// Collects lines into a trie. Transient: lives only inside a constant evaluation.
 class Builder {
  public:
-  // Not initialised: the compiler would pay for every element that it sets.
-  constexpr Builder(int capacity, bool share)
-      : capacity_(static_cast<std::size_t>(capacity)),
-        trie_(std::allocator<Trie>().allocate(capacity_)),
-        captures_(std::allocator<CapturePlace>().allocate(capacity_)),
-        share_(share) {
-    std::construct_at(trie_);
-  }
-  constexpr ~Builder() {
-    std::allocator<Trie>().deallocate(trie_, capacity_);
-    std::allocator<CapturePlace>().deallocate(captures_, capacity_);
-  }
+  /// Room for the bounds of all patterns, and one node more; the first is the root.
+  constexpr Builder(TrieNode* nodes, CapturePlace* captures) : trie_(nodes), captures_(captures) {}
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
@@ -327,35 +336,70 @@ class Builder {
     }
     return n;
   }
-  /// At most this many trie nodes come of one pattern.
-  static constexpr int bound(const Term* p) { return readings(p) * (3 * p->size + 2); }
+  /// At most this many trie nodes come of one pattern: a call is tested for its operator, its users and its order.
+  static constexpr int bound(const Term* p) {
+    using K = Term::Kind;
+    int tests = 2;  // the root's operator, and the end
+    for (int i = 0; i < p->size; ++i) {
+      const K kind = p[i].kind;
+      if (kind == K::call || kind == K::operands || kind == K::module || kind == K::chain) tests += 3;
+      else if (kind != K::any && kind != K::alternatives) ++tests;
+    }
+    return readings(p) * tests;
+  }
 
   constexpr void add(const Term* root, std::uint16_t rule) {
     Choices c;
     detail::Line& line = line_;
     do {
       detail::linearise(root, c, line);
-      too_large_ |= line.too_large;
+      facts_.too_large |= line.too_large;
       if (line.never) continue;
-      sieve_.operands[line.family] |= line.operands ? line.operands : Sieve::any;
+      facts_.sieve.operands[line.family] |= line.operands ? line.operands : Sieve::any;
       int at = step(0, detail::root_test(line.root), rule, true);
-      for (int i = 0; i < line.tests_count; ++i) at = step(at, line.tests[i], rule, share_);
+      for (int i = 0; i < line.tests_count; ++i) at = step(at, line.tests[i], rule, true);
       const Test leaf{
           .kind = Test::Kind::accept,
           .other = {static_cast<std::uint8_t>(line.registers), static_cast<std::uint8_t>(line.captures_count)},
-          .payload = static_cast<std::uint64_t>(captures_count_)};
+          .payload = static_cast<std::uint64_t>(facts_.captures)};
       step(at, leaf, rule, false);
-      for (int i = 0; i < line.captures_count; ++i) std::construct_at(captures_ + captures_count_++, line.captures[i]);
-      tests_before_ += line.tests_count + 1;
+      for (int i = 0; i < line.captures_count; ++i) std::construct_at(captures_ + facts_.captures++, line.captures[i]);
+      facts_.tests_before += line.tests_count + 1;
     } while (c.advance());
   }
+
+  constexpr const TrieFacts& facts() const { return facts_; }
+
+ private:
+  constexpr int step(int at, const Test& test, std::uint16_t rule, bool share) {
+    if (share) {
+      for (int n = trie_[at].child; n >= 0; n = trie_[n].sibling)
+        if (trie_[n].test.payload == test.payload && trie_[n].test == test) return n;
+    }
+    const int fresh = facts_.nodes++;
+    std::construct_at(trie_ + fresh, test, rule);
+    (trie_[at].last >= 0 ? trie_[trie_[at].last].sibling : trie_[at].child) = fresh;
+    trie_[at].last = fresh;
+    return fresh;
+  }
+  TrieNode* trie_;
+  CapturePlace* captures_;
+  detail::Line line_;  // one for all patterns
+  TrieFacts facts_;
+};
+
+/// How the states of a trie stand behind each other.
+class Layout {
+ public:
+  constexpr Layout(const TrieNode* trie, const CapturePlace* captures, const TrieFacts& facts)
+      : trie_(trie), captures_(captures), facts_(facts) {}
 
   struct Size {
     int states, edges, captures, roots, tests_before;
     bool too_large;
   };
   constexpr Size size() const {
-    Size s{1, 0, captures_count_, 0, tests_before_, too_large_};
+    Size s{1, 0, facts_.captures, 0, facts_.tests_before, facts_.too_large};
     for (int n = trie_[0].child; n >= 0; n = trie_[n].sibling) {
       ++s.roots;
       count(n, s);
@@ -375,30 +419,13 @@ class Builder {
       emit_children(t, n, states, edges);
       t.states[states++] = State{};
     }
-    for (int i = 0; i < captures_count_; ++i) t.captures[i] = captures_[i];
-    t.sieve = sieve_;
+    for (int i = 0; i < facts_.captures; ++i) t.captures[i] = captures_[i];
+    t.sieve = facts_.sieve;
   }
 
   static constexpr int select_from = 2;  // this many operators tested on one argument become one select
 
  private:
-  struct Trie {
-    Test test{};
-    std::uint16_t rule = 0;
-    std::int32_t child = -1, last = -1, sibling = -1;
-  };
-
-  constexpr int step(int at, const Test& test, std::uint16_t rule, bool share) {
-    if (share) {
-      for (int n = trie_[at].child; n >= 0; n = trie_[n].sibling)
-        if (trie_[n].test.payload == test.payload && trie_[n].test == test) return n;
-    }
-    const int fresh = count_++;
-    std::construct_at(trie_ + fresh, test, rule);
-    (trie_[at].last >= 0 ? trie_[trie_[at].last].sibling : trie_[at].child) = fresh;
-    trie_[at].last = fresh;
-    return fresh;
-  }
   static constexpr bool same_place(const Test& a, const Test& b) {
     // A call that writes may be matched as its twin that does not, so it may have two branches.
     return a.kind == Test::Kind::op && b.kind == Test::Kind::op && a.place == b.place && a.other == b.other &&
@@ -406,7 +433,7 @@ class Builder {
   }
   /// How many children of `n` test the operator of the same argument as child `c`; negative when an earlier child does.
   constexpr int group(int n, int c) const {
-    if (trie_[c].test.kind != Test::Kind::op || trie_[c].test.left_out || !share_) return 1;
+    if (trie_[c].test.kind != Test::Kind::op || trie_[c].test.left_out ) return 1;
     int members = 0;
     for (int k = trie_[n].child; k >= 0; k = trie_[k].sibling) {
       if (!same_place(trie_[k].test, trie_[c].test)) continue;
@@ -474,13 +501,9 @@ class Builder {
     }
   }
 
-  std::size_t capacity_;
-  Trie* trie_;
-  CapturePlace* captures_;
-  detail::Line line_;  // one for all patterns
-  Sieve sieve_;
-  int count_ = 1, captures_count_ = 0, tests_before_ = 0;
-  bool share_, too_large_ = false;
+  const TrieNode* trie_;
+  const CapturePlace* captures_;
+  const TrieFacts& facts_;
 };
 
 /// The finished tree: constant data, no code.

@@ -133,7 +133,7 @@ rewrite::RewriteReport apply_alone(const void* rule, Graph& graph) {
 }
 template <class Rule>
 RuleToVerify to_verify(const Rule& rule) {
-  return {Rule::name, rewrite::flat<typename Rule::pattern>.data(), rewrite::detail::shared_of<Rule>(), &rule,
+  return {Rule::name, rewrite::flat<typename Rule::pattern>.data(), rewrite::detail::facts_of<Rule>.shared, &rule,
           &apply_alone<Rule>};
 }
 
