@@ -37,6 +37,8 @@ std::string table() {
   FXX_SET(joins);
   FXX_SET(activations);
   FXX_SET(normalisation);
+  FXX_SET(rearrangement);
+  FXX_SET(einsums);
   FXX_SET(attention);
   FXX_SET(attention_dropout);
   FXX_SET(inference);

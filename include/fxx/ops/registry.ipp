@@ -303,6 +303,11 @@ FXX_INLINE bool is_impure(const Node& node) {
   if (const Operator* op = node.operation(); op && op->pure() && !depends(*op)) return false;
   const auto operator_is_impure = [&](const Operator& op, auto&& argument) {
     if (!depends(op)) return !op.pure();
+    // Without running statistics there is nothing to update. Of modules it is not known here.
+    const int mean = op.index_of("running_mean"), var = op.index_of("running_var");
+    if (node.opcode() != Opcode::call_module && mean >= 0 && var >= 0 && argument(mean).is_none() &&
+        argument(var).is_none())
+      return false;
     for (const char* name : {"training", "use_input_stats", "train"})
       if (const int i = op.index_of(name); i >= 0) {
         const Argument flag = argument(i);
