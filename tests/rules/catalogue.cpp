@@ -38,6 +38,7 @@ std::string table() {
   FXX_SET(activations);
   FXX_SET(normalisation);
   FXX_SET(rearrangement);
+  FXX_SET(rotary);
   FXX_SET(einsums);
   FXX_SET(attention);
   FXX_SET(attention_dropout);

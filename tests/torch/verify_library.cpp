@@ -101,7 +101,24 @@ TEST_CASE("attention holds where the written form gives numbers and does not ove
   for (const std::string_view rule : hidden)
     hiding.inputs[std::string(rule)] =
         holding("s", [](VerifyRandom&) { return -std::numeric_limits<double>::infinity(); });
-  all_hold(rules::attention, finite_results, {{hidden, hiding}});
+  VerifyOptions grouped = finite_results;
+  for (const char* rule : {"attention, grouped keys, repeated", "attention, grouped keys, expanded"})
+    grouped.inputs[rule] = fxx::test::together("q", [](VerifyRandom& r) -> std::map<std::string, c10::IValue> {
+      const auto batch = r.pick<std::int64_t>({1, 2}), heads = r.pick<std::int64_t>({1, 2, 3});
+      const auto copies = r.pick<std::int64_t>({2, 3}), queries = r.pick<std::int64_t>({1, 3});
+      const auto keys = r.pick<std::int64_t>({1, 2, 4}), size = r.pick<std::int64_t>({1, 4});
+      const bool causal = r.chance(30);
+      fxx::test::VerifyTensors tensor(r);
+      const at::Tensor q = tensor({batch, heads * copies, queries, size}), k = tensor({batch, heads, keys, size});
+      const at::Tensor v = tensor({batch, heads, keys, size});
+      return {{"q", q}, {"k", k}, {"v", v}, {"repeats", copies}, {"dim", std::int64_t(r.chance(50) ? 1 : -3)},
+              {"mask", !causal && r.chance(50) ? c10::IValue(tensor({queries, keys})) : c10::IValue()},
+              {"causal", causal}, {"given scale", r.chance(50) ? c10::IValue(0.5) : c10::IValue()},
+              {"at", std::int64_t(r.chance(50) ? 2 : -3)}, {"sizes", Shape{batch, heads, copies, keys, size}},
+              {"shape", Shape{batch, heads * copies, keys, size}}};
+    });
+  all_hold(rules::attention, finite_results,
+           {{hidden, hiding}, {{"attention, grouped keys, repeated", "attention, grouped keys, expanded"}, grouped}});
 }
 
 TEST_CASE("attention with dropout holds where all weights are dropped, or none") {

@@ -1,6 +1,10 @@
-// Rule sets that want shapes that suit each other, checked by running: rules::rearrangement, rules::einsums.
+// Rule sets that want shapes that suit each other, checked by running: rules::rearrangement, rules::einsums,
+// rules::rotary.
+#include <ATen/ops/view_as_complex.h>
+
 #include "fxx/rules/einsum.hpp"
 #include "fxx/rules/rearrangement.hpp"
+#include "fxx/rules/rotary.hpp"
 #include "torch/verified.hpp"
 
 using namespace fxx;
@@ -66,4 +70,41 @@ TEST_CASE("einsums that are matrix products hold where numbers do not overflow")
     return {{"equation", std::string(equation)}, {"x", first}, {"y", second}};
   });
   all_hold(rules::einsums, options);
+}
+
+TEST_CASE("rotary embeddings hold") {
+  // x with an even last dimension 2h, cut by slices; `pairs`: into even and odd places.
+  const auto turned = [](bool pairs, bool half_angles) {
+    return together("x", [=](VerifyRandom& r) -> Captures {
+      const auto h = r.pick<std::int64_t>({1, 2, 3}), length = r.pick<std::int64_t>({1, 2, 4});
+      Shape shape = {length, 2 * h};
+      for (std::size_t n = r.below(3); n > 0; --n) shape.insert(shape.begin(), r.pick<std::int64_t>({1, 2, 3}));
+      const Shape angles = {r.chance(70) ? length : 1, half_angles ? h : r.chance(80) ? 2 * h : 1};
+      VerifyTensors tensor(r);
+      const auto last = [&](std::int64_t rank) { return r.chance(50) ? -1 : rank - 1; };
+      const auto rank = static_cast<std::int64_t>(shape.size());
+      const auto none_or = [&](std::int64_t v) { return r.chance(50) ? c10::IValue() : c10::IValue(v); };
+      return {{"x", tensor(shape)}, {"cos", tensor(angles)}, {"sin", tensor(angles)}, {"dim", last(rank)},
+              {"half", h}, {"low dim", last(rank)}, {"low start", none_or(0)},
+              {"low end", pairs ? none_or(2 * h) : c10::IValue(h)}, {"high dim", last(rank)},
+              {"high start", pairs ? std::int64_t(1) : h}, {"high end", none_or(2 * h)},
+              {"joined", last(pairs ? rank + 1 : rank)}, {"from", r.chance(50) ? -2 : rank - 1}, {"to", last(rank + 1)},
+              {"shape", shape}};
+    });
+  };
+  VerifyOptions options = exact;
+  options.inputs["rotary embedding, halves"] = turned(false, false);
+  options.inputs["rotary embedding, both halves"] = turned(false, true);
+  options.inputs["rotary embedding, pairs"] = turned(true, false);
+  options.inputs["rotary embedding, both of pairs"] = turned(true, true);
+  VerifyOptions by_complex = {.moderate = true, .gradients = true, .cases = 100};
+  by_complex.inputs["rotary embedding, complex"] = together("x", [](VerifyRandom& r) -> Captures {
+    const auto h = r.pick<std::int64_t>({1, 2, 3}), length = r.pick<std::int64_t>({1, 2, 4});
+    VerifyTensors tensor(r);
+    const at::Tensor x = r.chance(50) ? tensor({2, length, 2 * h}) : tensor({length, 2, 2 * h}).transpose(0, 1);
+    return {{"x", x}, {"sizes", Shape{2, length, h, 2}},
+            {"factor", at::view_as_complex(tensor({length, h, 2}).contiguous())}, {"from", std::int64_t(2)},
+            {"to", std::int64_t(3)}, {"shape", Shape{2, length, 2 * h}}};
+  });
+  all_hold(rules::rotary, options, {{{"rotary embedding, complex"}, by_complex}});
 }

@@ -9,6 +9,7 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/ops/rotary_embedding.hpp"
 #include "fxx/ops/schema.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -112,9 +113,7 @@ class Registry {
 
 class RegisteredTargets final : public TargetResolver {
   const Operator* find_operator(std::string_view name) const override { return Registry::instance().find(name); }
-  const UserFunction* find_function(std::string_view name) const override {
-    return Registry::instance().find_function(name);
-  }
+  const UserFunction* find_function(std::string_view name) const override { return fxx::find_function(name); }
 };
 
 /// What a node's value is, as far as its producer tells.
@@ -177,6 +176,7 @@ FXX_INLINE const UserFunction& register_function(std::string_view name, std::str
   return detail::Registry::instance().add_function(name, header, impure, expansion);
 }
 FXX_INLINE const UserFunction* find_function(std::string_view name) {
+  if (name == "fxx::rotary_embedding") return &rotary_embedding_function();  // there before somebody asks for it
   return detail::Registry::instance().find_function(name);
 }
 

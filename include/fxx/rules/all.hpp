@@ -13,13 +13,14 @@
 #include "fxx/rules/normalisation.hpp"
 #include "fxx/rules/rearrangement.hpp"
 #include "fxx/rules/reroll.hpp"
+#include "fxx/rules/rotary.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
 
 /// In phases: what does nothing goes, hand-written operators are recognised, batch norms fold, linears and convolutions
 /// merge, and what is left gets cheaper. In this order, because cheaper spellings are harder to recognise.
 inline constexpr auto all = rewrite::phases(identities + casts + shapes + joins, inference, normalisation, activations,
-                                            rearrangement + einsums, attention, merge_activation, merge_linear,
+                                            rearrangement + rotary + einsums, attention, merge_activation, merge_linear,
                                             merge_convolution, number_chains + strength_reduction, layout);
 
 }  // namespace fxx::inline FXX_ABI::rules
