@@ -137,6 +137,7 @@ TEST_CASE("a rotary embedding runs as its operators, wherever it runs") {
   CHECK(rules::rotary.apply(*again).rewrites == 1);
   const support::TemporaryFolder folder;
   const auto built = compile(*gm, inputs, {.tolerance = 0, .cache_folder = folder.path()});
+  CHECK(built->called_back().empty());
   CHECK(same(of(built->run(boxed(inputs))), wanted));
   const Tensor unreal = of(gm->run({fake_like(inputs[0]), fake_like(inputs[1]), fake_like(inputs[2])}));
   CHECK(is_fake(unreal));
