@@ -24,6 +24,7 @@
 #include "fxx/ops/effects.ipp"
 #include "fxx/ops/numbers.ipp"
 #include "fxx/ops/registry.ipp"
+#include "fxx/ops/rotary_embedding.ipp"
 #include "fxx/passes/dead_code.ipp"
 #include "fxx/passes/expand_functions.ipp"
 #include "fxx/passes/fuse_partitions.ipp"

@@ -82,7 +82,7 @@ TEST_CASE("barriers are impure calls; inputs, attributes and the output are none
   CHECK(is_barrier(*g.call_module("unknown", {f.made})));
   CHECK(is_barrier(*g.call_method("unknown_", {f.made})));
   CHECK(is_barrier(*g.call_function(register_function("tests::effect", {}, true), {f.made})));
-  CHECK(is_barrier(*g.call_function(ops::batch_norm, {f.made, {}, {}, {}, {}, true, 0.1, 1e-5, false})));
+  CHECK(is_barrier(*g.call_function(ops::batch_norm, {f.made, {}, {}, f.made, f.made, true, 0.1, 1e-5, false})));
   CHECK_FALSE(is_barrier(*g.call_function(ops::batch_norm, {f.made, {}, {}, {}, {}, false, 0.1, 1e-5, false})));
   CHECK_FALSE(is_barrier(*g.output(f.made)));
 }

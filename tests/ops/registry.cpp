@@ -316,12 +316,13 @@ TEST_CASE("what must stay although nobody uses it") {
 
 TEST_CASE("a batch norm has an effect when it trains, or might") {
   Two two;
-  const auto batch_norm = [&](Argument training) {
-    return two.g.call_function(ops::batch_norm, {two.t, {}, {}, {}, {}, training, 0.1, 1e-5, false});
+  const auto batch_norm = [&](Argument training, Argument statistics) {
+    return two.g.call_function(ops::batch_norm, {two.t, {}, {}, statistics, statistics, training, 0.1, 1e-5, false});
   };
-  CHECK(is_impure(*batch_norm(true)));
-  CHECK_FALSE(is_impure(*batch_norm(false)));
-  CHECK(is_impure(*batch_norm(two.x)));
+  CHECK(is_impure(*batch_norm(true, two.t)));
+  CHECK_FALSE(is_impure(*batch_norm(false, two.t)));
+  CHECK(is_impure(*batch_norm(two.x, two.t)));
+  CHECK_FALSE(is_impure(*batch_norm(true, {})));  // there is nothing to update
 }
 
 TEST_CASE("a module is as pure as the operator that its owner says it is") {

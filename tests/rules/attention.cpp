@@ -224,3 +224,71 @@ TEST_CASE("dropout that trains goes into the operator, where one asks for it") {
     return dropout(softmax(matmul(q, k.transpose(-2, -1)), -1), 0.1, false).matmul(v);
   }));
 }
+
+namespace {
+
+struct Grouped {
+  std::int64_t queries = 8, keys = 2, copies = 4, dim = -3;
+  bool repeated = false, sliced = false, known = true;
+};
+/// Attention of 8 heads on keys of 2, each of which is copied.
+std::string grouped(const Grouped& given) {
+  return test::fired_on(rules::attention, [&](Graph& g) {
+    using Shape = std::vector<std::int64_t>;
+    const auto of = [&](Node* node, const Shape& shape) { return given.known ? shaped(node, shape) : node; };
+    const auto list = [](const Shape& shape) {
+      return Argument::list(std::vector<Argument>(shape.begin(), shape.end()));
+    };
+    Node* q = of(g.placeholder("q"), {3, given.queries, 5, 16});
+    const auto copied = [&](const char* name) {
+      Node* one = of(g.placeholder(name), {3, given.keys, 7, 16});
+      const Shape many = {3, given.keys * given.copies, 7, 16};
+      if (given.repeated)
+        return of(g.call_function(ops::repeat_interleave_self_int, {one, given.copies, given.dim}), many);
+      Shape wide = {3, given.keys, 7, 16};
+      const auto at = static_cast<std::size_t>(given.dim < 0 ? given.dim + 5 : given.dim);
+      wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(at), 1);
+      const Argument all = Slice{};
+      Node* raised = given.sliced
+                         ? g.call_function(ops::operator_getitem, {one, Argument::tuple({all, all, Argument()})})
+                         : g.call_function(ops::unsqueeze, {one, given.dim});
+      of(raised, wide);
+      wide[at] = given.copies;
+      Node* expanded = of(g.call_function(ops::expand, {raised, list(wide)}), wide);
+      return of(g.call_function(ops::reshape, {expanded, list(many)}), many);
+    };
+    Node *k = copied("k"), *v = copied("v");
+    return g.call_function(ops::scaled_dot_product_attention, {q, k, v, {}, 0.0, true}, {{"scale", 0.5}});
+  });
+}
+
+}  // namespace
+
+TEST_CASE("keys and values of which each head is repeated are grouped") {
+  const std::string repeated = "attention, grouped keys, repeated: 1";
+  const std::string expanded = "attention, grouped keys, expanded: 1";
+  CHECK(grouped({.repeated = true}) == repeated);
+  CHECK(grouped({.dim = 1, .repeated = true}) == repeated);
+  CHECK(grouped({.dim = 2}) == expanded);
+  CHECK(grouped({.dim = -3}) == expanded);
+  CHECK(grouped({.dim = 2, .sliced = true}) == expanded);
+  CHECK(test::rewritten_graph(rules::attention, [](Graph& g) {
+          Node* q = shaped(g.placeholder("q"), {3, 4, 5, 16});
+          Node *k = shaped(g.placeholder("k"), {3, 2, 7, 16}), *v = shaped(g.placeholder("v"), {3, 2, 7, 16});
+          const auto twice = [&](Node* x) { return g.call_function(ops::repeat_interleave_self_int, {x, 2, 1}); };
+          Node* keys = g.call_function(ops::transpose_int, {twice(k), -2, -1});
+          Node* weights = g.call_function(ops::softmax_int, {g.call_function(ops::matmul, {q, keys}), -1});
+          return g.call_function(ops::matmul, {weights, twice(v)});
+        }) ==
+        "scaled_dot_product_attention = aten::scaled_dot_product_attention(%q, %k, %v, None, 0.0, False, scale=1.0, "
+        "enable_gqa=True)\nreturn %scaled_dot_product_attention\n");
+}
+
+TEST_CASE("keys that are repeated in another way, or of which nothing is known, are no groups") {
+  CHECK(grouped({.dim = -2, .repeated = true}) == "");
+  CHECK(grouped({.queries = 16, .repeated = true}) == "");
+  CHECK(grouped({.repeated = true, .known = false}) == "");
+  CHECK(grouped({.dim = 1}) == "");  // k1 k2 k1 k2 ..., not k1 k1 k1 k1 k2 ...
+  CHECK(grouped({.known = false}) == "");
+  CHECK(grouped({.queries = 2, .copies = 1, .dim = 2}) == "");
+}

@@ -37,6 +37,9 @@ std::string table() {
   FXX_SET(joins);
   FXX_SET(activations);
   FXX_SET(normalisation);
+  FXX_SET(rearrangement);
+  FXX_SET(rotary);
+  FXX_SET(einsums);
   FXX_SET(attention);
   FXX_SET(attention_dropout);
   FXX_SET(inference);
@@ -73,6 +76,25 @@ TEST_CASE("all sets together hold more than a hundred rules, none of which anoth
   CHECK(decltype(rules::algebra)::count > 100);
   boost::hana::unpack(rules::algebra.rules,
                       [](const auto&... rule) { rewrite::detail::check_distinct<std::decay_t<decltype(rule)>...>(); });
+}
+
+TEST_CASE("all rules find a rotary embedding of a part of a value, whose slices could be merged") {
+  Graph graph;
+  const auto call = [&](const Operator& op, std::vector<Argument> args, std::vector<std::int64_t> shape) {
+    Node* node = graph.call_function(op, args);
+    node->set_tensor_meta({.shape = shape, .stride = {}, .dtype = Dtype::float32});
+    return node;
+  };
+  Node *whole = graph.placeholder("x"), *cos = graph.placeholder("cos"), *sin = graph.placeholder("sin");
+  whole->set_tensor_meta({.shape = {2, 12}, .stride = {12, 1}, .dtype = Dtype::float32});
+  Node* x = call(ops::slice_Tensor, {whole, 1, 0, 8}, {2, 8});
+  Node* first = call(ops::slice_Tensor, {x, 1, 0, 4}, {2, 4});
+  Node* second = call(ops::neg, {call(ops::slice_Tensor, {x, 1, 4}, {2, 4})}, {2, 4});
+  Node* turned = call(ops::cat, {Argument::list({second, first}), -1}, {2, 8});
+  Node* product = call(ops::mul_Tensor, {x, cos}, {2, 8});
+  graph.output(call(ops::add_Tensor, {product, call(ops::mul_Tensor, {turned, sin}, {2, 8})}, {2, 8}));
+  CHECK(rules::all.apply(graph).to_string() == "rotary embedding, halves: 1");
+  graph.lint();
 }
 
 TEST_CASE("all rules leave alone what they have no rule for, and stop on what they have several for") {

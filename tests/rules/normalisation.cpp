@@ -98,3 +98,84 @@ TEST_CASE("a sum over its count is a mean") {
   CHECK(made([](P x, P, P) { return x.sum() / 48; }) == "mean = aten::mean(%x)");
   CHECK(made([](P x, P, P) { return x.sum({1, 2}) / 48; }) == "");
 }
+
+namespace {
+
+/// A group norm of a 2 x 6 x 4 x 4 value, as `normed(graph, view)` writes it, seen in this shape.
+template <class F>
+std::string grouped(F normed, std::vector<std::int64_t> seen, std::vector<std::int64_t> back = {2, 6, 4, 4},
+                    bool known = true, const Operator& view = ops::view) {
+  return test::fired_on(rules::normalisation, [&](Graph& g) {
+    const auto of = [&](Node* node, std::vector<std::int64_t> shape) { return known ? shaped(node, shape) : node; };
+    const auto sizes = [](const std::vector<std::int64_t>& shape) {
+      return Argument::list(std::vector<Argument>(shape.begin(), shape.end()));
+    };
+    Node* x = of(g.placeholder("x"), {2, 6, 4, 4});
+    Node* parts = of(g.call_function(view, {x, sizes(seen)}), seen);
+    return of(g.call_function(view, {of(normed(g, parts), seen), sizes(back)}), back);
+  });
+}
+Node* call(Graph& g, const Operator& op, std::initializer_list<Argument> args) {
+  return g.call_function(op, std::vector<Argument>(args));
+}
+/// (x - mean) / sqrt(var + eps)
+auto by_variance(std::vector<Argument> dims, bool unbiased = false) {
+  return [=](Graph& g, Node* x) {
+    const Argument over = Argument::list(dims);
+    Node* centre = call(g, ops::sub_Tensor, {x, call(g, ops::mean_dim, {x, over, true})});
+    Node* spread = call(g, ops::var_dim, {x, over, unbiased, true});
+    return call(g, ops::div_Tensor, {centre, call(g, ops::sqrt, {call(g, ops::add_Scalar, {spread, 1e-5})})});
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a norm of groups that were made by a view is a group norm") {
+  const auto layer_norm = [](Graph& g, Node* x) {
+    return call(g, ops::layer_norm, {x, Argument::list({Argument(32)}), {}, {}, 1e-5});
+  };
+  const auto batch_norm = [](Graph& g, Node* x) {
+    return call(g, ops::batch_norm, {x, {}, {}, {}, {}, true, 0.1, 1e-5, true});
+  };
+  CHECK(grouped(by_variance({2}), {2, 3, 32}) == "layer norm, divided: 1, group norm: 1");
+  CHECK(grouped(by_variance({2, 3, 4}), {2, 3, 2, 4, 4}) == "layer norm, divided: 1, group norm: 1");
+  CHECK(grouped(by_variance({-1}), {2, 3, 32}, {2, 6, 4, 4}, true, ops::reshape) ==
+        "layer norm, divided: 1, group norm: 1");
+  CHECK(grouped(layer_norm, {2, 3, 32}) == "group norm: 1");
+  CHECK(grouped(batch_norm, {1, 6, 32}) == "group norm by batch norm: 1");
+}
+
+TEST_CASE("what is no group norm") {
+  const auto layer_norm = [](Graph& g, Node* x) {
+    return call(g, ops::layer_norm, {x, Argument::list({Argument(4)}), {}, {}, 1e-5});
+  };
+  const auto batch_norm = [](bool training) {
+    return [=](Graph& g, Node* x) { return call(g, ops::batch_norm, {x, {}, {}, {}, {}, training, 0.1, 1e-5, true}); };
+  };
+  CHECK(grouped(by_variance({2}, true), {2, 3, 32}) == "");
+  CHECK(grouped(by_variance({2}), {2, 3, 32}, {2, 6, 4, 4}, false) == "");
+  CHECK(grouped(by_variance({2}), {2, 4, 24}) == "layer norm, divided: 1");         // 6 channels in 4 groups
+  CHECK(grouped(by_variance({2}), {2, 3, 32}, {2, 3, 32}) == "layer norm, divided: 1");
+  CHECK(grouped(by_variance({3, 4}), {2, 3, 2, 4, 4}) == "layer norm, divided: 1");  // of each channel
+  CHECK(grouped(by_variance({2}), {3, 2, 32}) == "layer norm, divided: 1");
+  CHECK(grouped(layer_norm, {2, 3, 8, 4}) == "");
+  CHECK(grouped(batch_norm(false), {1, 6, 32}) == "");
+  CHECK(grouped(batch_norm(true), {2, 3, 32}) == "");
+}
+
+TEST_CASE("a group norm takes a weight and a bias of one number a channel") {
+  const auto made = [](std::vector<std::int64_t> weight, std::vector<std::int64_t> bias) {
+    return test::rewritten_graph(rules::normalisation, [&](Graph& g) {
+      Node* x = shaped(g.placeholder("x"), {2, 6, 4, 4});
+      Node *w = shaped(g.placeholder("w"), weight), *b = shaped(g.placeholder("b"), bias);
+      Node* norm = call(g, ops::mul_Tensor, {call(g, ops::group_norm, {x, 3, {}, {}, 1e-5}), w});
+      return call(g, ops::add_Tensor, {norm, b});
+    });
+  };
+  CHECK(made({1, 6, 1, 1}, {6, 1, 1}) ==
+        "reshape = aten::reshape(%w, [6])\nreshape_1 = aten::reshape(%b, [6])\n"
+        "group_norm = aten::group_norm(%x, 3, %reshape, %reshape_1, 1e-05)\nreturn %group_norm\n");
+  CHECK(made({4, 1}, {6, 1, 1}).find("group_norm(%x, 3, None, None, 1e-05)") != std::string::npos);
+  CHECK(made({1, 6, 1, 1}, {1, 6, 1, 4}).find("group_norm(%x, 3, %reshape, None, 1e-05)") != std::string::npos);
+  CHECK(made({2, 6, 1, 1}, {6, 1, 1}).find("group_norm(%x, 3, None, None, 1e-05)") != std::string::npos);
+}

@@ -2,7 +2,13 @@
 // enough.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +23,37 @@ struct Weaker {
   std::vector<std::string_view> rules;
   VerifyOptions options;
 };
+
+/// Numbers between -2 and 2, in float64 or mostly float32, one case in three not contiguous; so that shapes alone are
+/// left to choose. Tensors of one case have one dtype: it is taken from `random`, which they share.
+class VerifyTensors {
+ public:
+  explicit VerifyTensors(VerifyRandom& random)
+      : random_(random), dtype_(random.pick({at::kFloat, at::kFloat, at::kDouble})) {}
+  at::Tensor operator()(std::vector<std::int64_t> shape) {
+    const bool crossed = shape.size() > 1 && random_.chance(33);
+    if (crossed) std::swap(shape[0], shape.back());
+    at::Tensor tensor = at::empty(shape, at::kDouble);
+    for (double *v = tensor.mutable_data_ptr<double>(), *end = v + tensor.numel(); v != end; ++v)
+      *v = 4 * random_.real() - 2;
+    tensor = tensor.to(dtype_);
+    return crossed ? tensor.transpose(0, -1) : tensor;
+  }
+
+ private:
+  VerifyRandom& random_;
+  at::ScalarType dtype_;
+};
+/// Inputs that suit each other: `make` says by name what captures hold, when the pattern asks for `first`.
+inline VerifyInputs together(std::string first,
+                             std::function<std::map<std::string, c10::IValue>(VerifyRandom& random)> make) {
+  const auto held = std::make_shared<std::map<std::string, c10::IValue>>();
+  return [=, first = std::move(first), make = std::move(make)](std::string_view capture, VerifyRandom& random) {
+    if (capture == first) *held = make(random);
+    const auto found = held->find(std::string(capture));
+    return found == held->end() ? std::nullopt : std::optional<c10::IValue>(found->second);
+  };
+}
 
 /// Every rule of the set is verified, on inputs of every kind.
 template <class... Rules>

@@ -1,6 +1,8 @@
 // The shipped rule sets, checked by running; those of algebra are in verify_algebra.cpp, those of convolutions in
 // verify_convolutions.cpp.
+#include <functional>
 #include <limits>
+#include <numeric>
 
 #include "fxx/rules/activations.hpp"
 #include "fxx/rules/attention.hpp"
@@ -24,6 +26,52 @@ VerifyInputs holding(std::string_view name, double (*make)(VerifyRandom& random)
     return capture == name ? std::optional<c10::IValue>(make(random)) : std::nullopt;
   };
 }
+using Shape = std::vector<std::int64_t>;
+/// Shapes of which the usual choice finds none: x, seen as batch, groups and the rest. Of a group of one number, which
+/// is its mean, both sides keep nothing but rounding.
+std::map<std::string, VerifyInputs> norms_of_groups() {
+  struct Choice {
+    std::int64_t batch, groups, each;  // channels of a group
+    Shape places;                      // behind the channels
+    explicit Choice(VerifyRandom& r)
+        : batch(r.pick<std::int64_t>({1, 2, 3})), groups(r.pick<std::int64_t>({1, 2, 3})),
+          each(r.pick<std::int64_t>({2, 3, 4})) {
+      for (std::size_t n = r.below(3); n > 0; --n) places.push_back(r.pick<std::int64_t>({1, 3, 4}));
+    }
+    Shape before(Shape first) const {
+      first.insert(first.end(), places.begin(), places.end());
+      return first;
+    }
+  };
+  const auto by_view = [](bool one) {
+    return fxx::test::together("x", [one](VerifyRandom& r) -> std::map<std::string, c10::IValue> {
+      const Choice c(r);
+      const Shape shape = c.before({c.batch, c.groups * c.each});
+      Shape sizes = c.before({c.each});
+      if (r.chance(50)) sizes = {std::accumulate(sizes.begin(), sizes.end(), std::int64_t(1), std::multiplies<>())};
+      Shape parts = one ? Shape{1, c.batch * c.groups} : Shape{c.batch, c.groups};
+      parts.insert(parts.end(), sizes.begin(), sizes.end());
+      return {{"x", fxx::test::VerifyTensors(r)(shape)}, {"parts", parts}, {"sizes", sizes}, {"eps", 1e-5},
+              {"shape", shape}, {"momentum", 0.1}};
+    });
+  };
+  const auto of_channels = [](const char* name) {
+    return fxx::test::together("x", [name](VerifyRandom& r) -> std::map<std::string, c10::IValue> {
+      const Choice c(r);
+      const std::int64_t channels = c.groups * c.each;
+      fxx::test::VerifyTensors tensor(r);
+      Shape numbers(c.places.size() + 1, 1);
+      numbers[0] = channels;
+      if (r.chance(50)) numbers.insert(numbers.begin(), 1);
+      return {{"x", tensor(c.before({c.batch, channels}))}, {"groups", c.groups}, {"eps", 1e-5},
+              {"weight", tensor({channels})}, {name, tensor(numbers)}};
+    });
+  };
+  return {{"group norm", by_view(false)},
+          {"group norm by batch norm", by_view(true)},
+          {"group norm takes its weight", of_channels("weight")},
+          {"group norm takes its bias", of_channels("bias")}};
+}
 }  // namespace
 
 TEST_CASE("activations hold") { all_hold(rules::activations, shipped); }
@@ -37,7 +85,9 @@ TEST_CASE("normalisations, softmaxes and means hold where numbers do not overflo
   // nan of the whole row.
   VerifyOptions finite = moderate;
   finite.finite_inputs = true;
-  all_hold(rules::normalisation, moderate, {{{"softmax", "log softmax", "log softmax, by hand"}, finite}});
+  VerifyOptions groups = moderate;
+  groups.inputs = norms_of_groups();
+  all_hold(rules::normalisation, groups, {{{"softmax", "log softmax", "log softmax, by hand"}, finite}});
 }
 
 TEST_CASE("attention holds where the written form gives numbers and does not overflow") {
@@ -51,7 +101,24 @@ TEST_CASE("attention holds where the written form gives numbers and does not ove
   for (const std::string_view rule : hidden)
     hiding.inputs[std::string(rule)] =
         holding("s", [](VerifyRandom&) { return -std::numeric_limits<double>::infinity(); });
-  all_hold(rules::attention, finite_results, {{hidden, hiding}});
+  VerifyOptions grouped = finite_results;
+  for (const char* rule : {"attention, grouped keys, repeated", "attention, grouped keys, expanded"})
+    grouped.inputs[rule] = fxx::test::together("q", [](VerifyRandom& r) -> std::map<std::string, c10::IValue> {
+      const auto batch = r.pick<std::int64_t>({1, 2}), heads = r.pick<std::int64_t>({1, 2, 3});
+      const auto copies = r.pick<std::int64_t>({2, 3}), queries = r.pick<std::int64_t>({1, 3});
+      const auto keys = r.pick<std::int64_t>({1, 2, 4}), size = r.pick<std::int64_t>({1, 4});
+      const bool causal = r.chance(30);
+      fxx::test::VerifyTensors tensor(r);
+      const at::Tensor q = tensor({batch, heads * copies, queries, size}), k = tensor({batch, heads, keys, size});
+      const at::Tensor v = tensor({batch, heads, keys, size});
+      return {{"q", q}, {"k", k}, {"v", v}, {"repeats", copies}, {"dim", std::int64_t(r.chance(50) ? 1 : -3)},
+              {"mask", !causal && r.chance(50) ? c10::IValue(tensor({queries, keys})) : c10::IValue()},
+              {"causal", causal}, {"given scale", r.chance(50) ? c10::IValue(0.5) : c10::IValue()},
+              {"at", std::int64_t(r.chance(50) ? 2 : -3)}, {"sizes", Shape{batch, heads, copies, keys, size}},
+              {"shape", Shape{batch, heads * copies, keys, size}}};
+    });
+  all_hold(rules::attention, finite_results,
+           {{hidden, hiding}, {{"attention, grouped keys, repeated", "attention, grouped keys, expanded"}, grouped}});
 }
 
 TEST_CASE("attention with dropout holds where all weights are dropped, or none") {

@@ -9,6 +9,7 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/ops/rotary_embedding.hpp"
 #include "fxx/ops/schema.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -112,9 +113,7 @@ class Registry {
 
 class RegisteredTargets final : public TargetResolver {
   const Operator* find_operator(std::string_view name) const override { return Registry::instance().find(name); }
-  const UserFunction* find_function(std::string_view name) const override {
-    return Registry::instance().find_function(name);
-  }
+  const UserFunction* find_function(std::string_view name) const override { return fxx::find_function(name); }
 };
 
 /// What a node's value is, as far as its producer tells.
@@ -177,6 +176,7 @@ FXX_INLINE const UserFunction& register_function(std::string_view name, std::str
   return detail::Registry::instance().add_function(name, header, impure, expansion);
 }
 FXX_INLINE const UserFunction* find_function(std::string_view name) {
+  if (name == "fxx::rotary_embedding") return &rotary_embedding_function();  // there before somebody asks for it
   return detail::Registry::instance().find_function(name);
 }
 
@@ -303,6 +303,11 @@ FXX_INLINE bool is_impure(const Node& node) {
   if (const Operator* op = node.operation(); op && op->pure() && !depends(*op)) return false;
   const auto operator_is_impure = [&](const Operator& op, auto&& argument) {
     if (!depends(op)) return !op.pure();
+    // Without running statistics there is nothing to update. Of modules it is not known here.
+    const int mean = op.index_of("running_mean"), var = op.index_of("running_var");
+    if (node.opcode() != Opcode::call_module && mean >= 0 && var >= 0 && argument(mean).is_none() &&
+        argument(var).is_none())
+      return false;
     for (const char* name : {"training", "use_input_stats", "train"})
       if (const int i = op.index_of(name); i >= 0) {
         const Argument flag = argument(i);

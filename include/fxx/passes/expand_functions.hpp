@@ -1,4 +1,4 @@
-// Replacing calls of functions that say what they compute by operators: fused kernels.
+// Replacing calls of functions that say what they compute by operators: fused kernels, rotary embeddings.
 //
 // Main names: expand_functions, expanded, has_expansions. O(nodes). Cost: light.
 #pragma once
@@ -7,15 +7,18 @@
 
 namespace fxx::inline FXX_ABI {
 
+/// Which of these functions are meant; null: all.
+using WhichFunctions = bool (*)(const UserFunction& function);
+
 /// Does the graph call a function that says what it computes?
-bool has_expansions(const Graph& graph);
+bool has_expansions(const Graph& graph, WhichFunctions which = nullptr);
 
 /// Puts operators in the place of every such call; the last of them takes its name, shape and type. Returns how many
 /// calls there were.
-std::size_t expand_functions(Graph& graph);
+std::size_t expand_functions(Graph& graph, WhichFunctions which = nullptr);
 
 /// A copy of the graph, with the same owner, in which they are replaced.
-Graph expanded(const Graph& graph);
+Graph expanded(const Graph& graph, WhichFunctions which = nullptr);
 
 }  // namespace fxx::inline FXX_ABI
 

@@ -6,23 +6,23 @@
 namespace fxx::inline FXX_ABI {
 
 namespace detail {
-FXX_INLINE const Expansion* expansion_of(const Node& node) {
+FXX_INLINE const Expansion* expansion_of(const Node& node, WhichFunctions which) {
   const CallFunction* call = std::get_if<CallFunction>(&node.op());
   const auto* function = call ? std::get_if<const UserFunction*>(&call->target) : nullptr;
-  return function ? (*function)->expansion : nullptr;
+  return function && (!which || which(**function)) ? (*function)->expansion : nullptr;
 }
 }  // namespace detail
 
-FXX_INLINE bool has_expansions(const Graph& graph) {
+FXX_INLINE bool has_expansions(const Graph& graph, WhichFunctions which) {
   for (const Node* node : graph.nodes())
-    if (detail::expansion_of(*node)) return true;
+    if (detail::expansion_of(*node, which)) return true;
   return false;
 }
 
-FXX_INLINE std::size_t expand_functions(Graph& graph) {
+FXX_INLINE std::size_t expand_functions(Graph& graph, WhichFunctions which) {
   std::size_t expanded = 0;
   for (Node* node : graph.nodes()) {
-    const Expansion* expansion = detail::expansion_of(*node);
+    const Expansion* expansion = detail::expansion_of(*node, which);
     if (!expansion) continue;
     const std::uint32_t first_fresh = graph.index_bound();
     Node* result = nullptr;
@@ -45,10 +45,10 @@ FXX_INLINE std::size_t expand_functions(Graph& graph) {
   return expanded;
 }
 
-FXX_INLINE Graph expanded(const Graph& graph) {
+FXX_INLINE Graph expanded(const Graph& graph, WhichFunctions which) {
   Graph copy(graph);
   copy.set_owning_module(graph.owning_module());
-  expand_functions(copy);
+  expand_functions(copy, which);
   return copy;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"
@@ -135,6 +136,61 @@ inline constexpr auto build_dropout = [](const Match& m) -> Argument {
 inline constexpr auto keys = transpose(k, i, j) | with<"i">(-1_c, with<"j">(-2_c, mT(k))) | permute(k, order);
 /// What is not scaled has a scale of one.
 inline constexpr auto times = [](auto scores) { return mul(scores, scale) | with<"scale">(1_c, scores); };
+
+// Heads of keys and values that several heads of the queries share.
+inline constexpr auto causal = value<"causal">;
+inline constexpr auto given_scale = value<"given scale">;
+inline constexpr auto sizes = value<"sizes">;
+inline constexpr auto shape = value<"shape">;
+inline constexpr auto repeats = value<"repeats">;
+/// How many heads of the queries use one of the keys; 0 where there are no groups.
+inline std::int64_t group_size(const Match& m) {
+  const TensorMeta *query = meta_of(m[q]), *key = meta_of(m[k]), *value = meta_of(m[v]);
+  if (!query || !key || !value || query->dim() != 4 || key->dim() != 4 || value->dim() != 4) return 0;
+  if (!is_floating_point(query->dtype) || query->dtype != key->dtype || query->dtype != value->dtype) return 0;
+  const std::int64_t heads = query->shape[1], groups = key->shape[1];
+  const bool one_batch = query->shape[0] == key->shape[0] && query->shape[0] == value->shape[0];
+  if (!one_batch || groups <= 0 || value->shape[1] != groups || heads <= groups || heads % groups != 0) return 0;
+  return layout_is_free(*m.root()) ? heads / groups : 0;
+}
+/// (batch, heads, length, size), or (batch, heads, copies, length, size), of the dimensions of `keys`.
+inline bool is_of_heads(const TensorMeta* meta, const TensorMeta* keys, std::int64_t heads, std::int64_t copies = 0) {
+  const std::vector<std::int64_t> four(keys->shape.begin(), keys->shape.end());
+  std::vector<std::int64_t> wanted = {four[0], heads, four[2], four[3]};
+  if (copies > 0) wanted.insert(wanted.begin() + 2, copies);
+  return meta && std::equal(meta->shape.begin(), meta->shape.end(), wanted.begin(), wanted.end());
+}
+inline constexpr auto repeats_heads = [](const Match& m) {
+  const std::int64_t n = group_size(m);
+  return n > 0 && m[repeats] == Argument(n) && dimension_of(m[dim], 4) == 1;
+};
+/// x[:, :, None]: only slices, None and `...`, which with the right sizes is one way of adding a dimension.
+inline bool only_adds(const Argument& index) {
+  if (!index.is_sequence()) return index.is_none();
+  return std::all_of(index.items().begin(), index.items().end(), [](const Argument& item) {
+    return item.is_none() || item.kind() == Argument::Kind::slice || item.kind() == Argument::Kind::ellipsis;
+  });
+}
+/// Keys and values get a dimension behind their heads, are expanded in it, and then it is joined with the heads.
+inline constexpr auto expands_heads = [](const Match& m) {
+  const std::int64_t n = group_size(m);
+  if (n == 0 || !only_adds(m[value<"index k">]) || !only_adds(m[value<"index v">])) return false;
+  const auto expands = [&](const TensorMeta* from, const Argument& one, const Argument& wide, const Argument& many) {
+    const std::int64_t heads = from->shape[1];
+    return is_of_heads(meta_of(one), from, heads, 1) && is_of_heads(meta_of(wide), from, heads, n) &&
+           is_of_heads(meta_of(many), from, heads * n);
+  };
+  return expands(meta_of(m[k]), m[value<"one k">], m[value<"wide k">], m[value<"many k">]) &&
+         expands(meta_of(m[v]), m[value<"one v">], m[value<"wide v">], m[value<"many v">]);
+};
+inline constexpr auto build_grouped = [](const Match& m) -> Argument {
+  views_become_reshapes(*m.root());
+  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v], m[optional<"mask">], 0.0, m[causal]},
+                {{"scale", m[given_scale]}, {"enable_gqa", true}});
+};
+inline constexpr auto attention_of = [](auto keys, auto values) {
+  return scaled_dot_product_attention(q, keys, values, optional<"mask">, 0_c, causal, arg<"scale">(given_scale));
+};
 }  // namespace attention_rules
 
 /// Law: softmax(q k^T c + mask) v = scaled_dot_product_attention(q, k, v, mask, scale = c), up to rounding. A query
@@ -143,7 +199,8 @@ inline constexpr auto times = [](auto scores) { return mul(scores, scale) | with
 /// of query, key and mask where there is one; a boolean mask where scores are filled with minus infinity, and then
 /// finite values: the operator adds minus infinity to the scores, which does not hide nan. The factor stands at the
 /// scores, the queries, the keys or both. A softmax in another type is in one that holds more. Dropout on the weights
-/// must be gone (rules::inference), or see rules::attention_dropout.
+/// must be gone (rules::inference), or see rules::attention_dropout. Keys and values of which each head is repeated for
+/// several heads of the queries are given as they were, with enable_gqa. Needs: the shapes of all of them.
 inline constexpr auto attention = [] {
   using namespace pattern;
   using namespace attention_rules;
@@ -159,6 +216,9 @@ inline constexpr auto attention = [] {
   constexpr auto batched = bmm(q, keys);
   constexpr auto hidden = [](auto p) { return masked_fill(p, mask, low); };
   constexpr auto seen = [](auto p) { return where(mask, p, low); };
+  constexpr auto repeated = [](auto p) { return apply(ops::repeat_interleave_self_int, p, repeats, dim); };
+  constexpr auto one_key = (unsqueeze(k, value<"at">) | getitem(k, value<"index k">)).as<"one k">();
+  constexpr auto one_value = (unsqueeze(v, value<"at">) | getitem(v, value<"index v">)).as<"one v">();
   return ruleset(
       rule<"attention, divided, masked">(matmul(softmax(add(divided, mask), dim), v) >> build_masked<true>,
                                          is_masked_attention),
@@ -206,7 +266,15 @@ inline constexpr auto attention = [] {
           bmm(softmax(add(div(batched, scale), mask), dim), v) >> build_masked<true>, is_masked_attention),
       rule<"attention, baddbmm">(
           bmm(softmax(baddbmm(mask, q, keys, arg<"alpha">(scale)), dim), v) >> build_masked<false>,
-          is_masked_attention));
+          is_masked_attention),
+      rule<"attention, grouped keys, repeated">(
+          attention_of(repeated(k), repeated(v)) >> build_grouped,
+          repeats_heads),
+      rule<"attention, grouped keys, expanded">(
+          attention_of(reshape(expand(one_key, sizes).as<"wide k">(), shape).as<"many k">(),
+                       reshape(expand(one_value, sizes).as<"wide v">(), shape).as<"many v">()) >>
+              build_grouped,
+          expands_heads));
 }();
 
 /// Attention that trains, with dropout on its weights. Law: the same as rules::attention, and the same distribution of

@@ -18,6 +18,9 @@ inline constexpr auto keep = value<"keep">;
 inline constexpr auto eps = scalar<"eps">;
 inline constexpr auto dim = value<"dim">;
 inline constexpr auto sizes = value<"sizes">;
+inline constexpr auto grouped = value<"grouped">;
+inline constexpr auto groups = value<"groups">;
+inline constexpr auto shape = value<"shape">;
 
 /// The last dimensions, all of them, in any order: what is normalised over; their sizes. Nothing when they are not the
 /// last, or a size is not known.
@@ -37,19 +40,57 @@ inline std::vector<Argument> last_sizes(const Match& m) {
 }
 /// With an eps of zero, values that are all the same would be divided by what rounding left of zero.
 inline constexpr auto over_the_last = [](const Match& m) {
-  return !last_sizes(m).empty() && m[eps].number() > 0 && std::isfinite(m[eps].number()) &&
-         nobody_sees_layout(*m.root());
+  return !last_sizes(m).empty() && m[eps].number() > 0 && std::isfinite(m[eps].number()) && layout_is_free(*m.root());
 };
 inline constexpr auto build_layer_norm = [](const Match& m) -> Argument {
+  views_become_reshapes(*m.root());
   return m.call(ops::layer_norm, {m[x], Argument::list(last_sizes(m)), {}, {}, m[eps].number()});
 };
 inline constexpr auto build_rms_norm = [](const Match& m) -> Argument {
+  views_become_reshapes(*m.root());
   return m.call(ops::rms_norm, {m[x], Argument::list(last_sizes(m)), {}, m[eps].number()});
 };
 /// What the operator takes besides: x's dtype, and the sizes that are normalised.
 inline bool belongs(const Match& m, const Argument& value) {
   const TensorMeta *meta = meta_of(value), *of = meta_of(m[x]);
   return meta && of && meta->dtype == of->dtype && integers_of(m[sizes]) == meta->shape;
+}
+/// In how many groups the channels of x are seen; 0 when x is not seen as (N, groups, ...), or for `One` as
+/// (1, N groups, ...), or the result has another shape than x.
+template <bool One>
+inline std::int64_t groups_of(const Match& m) {
+  const TensorMeta *from = meta_of(m[x]), *seen = meta_of(m[grouped]), *to = meta_of(m.root());
+  if (!from || !seen || !to || from->dim() < 2 || seen->dim() < 3 || from->shape != to->shape) return 0;
+  if (!is_floating_point(from->dtype) || !layout_is_free(*m.root())) return 0;
+  const std::int64_t batch = from->shape[0], channels = from->shape[1];
+  if (seen->shape[0] != (One ? 1 : batch) || batch == 0 || channels <= 0 || (One && batch < 0)) return 0;
+  const std::int64_t groups = One ? seen->shape[1] / batch : seen->shape[1];
+  return groups > 0 && channels % groups == 0 && (!One || seen->shape[1] == groups * batch) ? groups : 0;
+}
+/// The layer norm of the view goes over all dimensions behind the groups.
+inline constexpr auto norm_of_groups = [](const Match& m) {
+  const auto over = integers_of(m[sizes]);
+  return groups_of<false>(m) > 0 && over && static_cast<std::int64_t>(over->size()) + 2 == meta_of(m[grouped])->dim();
+};
+inline constexpr auto norm_of_all_groups = [](const Match& m) { return groups_of<true>(m) > 0; };
+template <bool One>
+inline constexpr auto build_group_norm = [](const Match& m) -> Argument {
+  views_become_reshapes(*m.root());
+  return m.call(ops::group_norm, {m[x], groups_of<One>(m), {}, {}, m[value<"eps">]});
+};
+/// One number a channel, in x's dtype: (C, 1, 1), (1, C, 1, 1).
+inline bool is_of_channels(const Match& m, const Argument& value) {
+  const TensorMeta *meta = meta_of(value), *of = meta_of(m[x]);
+  if (!meta || !of || meta->dtype != of->dtype || meta->dim() > of->dim() || meta->dim() + 1 < of->dim()) return false;
+  const std::int64_t channel = meta->dim() - of->dim() + 1;
+  for (std::int64_t at = 0; at < meta->dim(); ++at)
+    if (meta->shape[static_cast<std::size_t>(at)] != (at == channel ? of->shape[1] : 1)) return false;
+  return of->shape[1] > 0;
+}
+inline Argument as_vector(const Match& m, const Argument& value) {
+  const TensorMeta* meta = meta_of(value);
+  if (!meta || meta->dim() == 1) return value;
+  return m.call(ops::reshape, {value, Argument::list({meta->numel()})});
 }
 /// The one dimension that both reductions go over, kept.
 inline constexpr auto one_dimension = [](const Match& m) {
@@ -82,11 +123,13 @@ inline constexpr auto counts_all = [](const Match& m) {
 
 /// Law: layer_norm(x) = (x - mean) / sqrt(var + eps) weight + bias, rms_norm(x) = x / sqrt(mean(x^2) + eps) weight,
 /// softmax(x) = exp(x) / sum(exp(x)) = exp(x - max) / sum(exp(x - max)), log_softmax(x) = log(softmax(x)) = x -
-/// logsumexp(x), mean = sum / count; up to rounding, and where the written form overflows, or takes the logarithm of
-/// what rounded to zero, the operator does not. Needs: floating-point x; of the norms the sizes of the last dimensions,
+/// logsumexp(x), mean = sum / count; group_norm(x, groups) = layer_norm of x seen as (N, groups, ...) = batch_norm of
+/// x seen as (1, N groups, ...); up to rounding, and where the written form overflows, or takes the logarithm of what
+/// rounded to zero, the operator does not. Needs: floating-point x; of the norms the sizes of the last dimensions,
 /// which are what is normalised over, weights of just these sizes and x's dtype, a biased variance and an eps above
-/// zero; of softmax and its logarithm finite x, unless the largest is taken off first: the operators make nan of a row
-/// with an infinite element.
+/// zero; of group norm the shapes of x, of its view and of the result, weights of one number a channel; of softmax and
+/// its logarithm finite x, unless the largest is taken off first: the operators make nan of a row with an infinite
+/// element.
 inline constexpr auto normalisation = [] {
   using namespace pattern;
   using namespace normalisation_rules;
@@ -105,6 +148,7 @@ inline constexpr auto normalisation = [] {
   constexpr auto power = mean(pow(x, 2_c) | mul(x, x) | square(x), dims, lit<true>);
   constexpr auto rms = mul(x, rsqrt(add(power, eps)));
   constexpr auto rms_divided = div(x, sqrt(add(power, eps)));
+  constexpr auto seen = any_of(ops::view, ops::reshape)(x, value<"parts">).as<"grouped">();
   constexpr auto exponentials = exp(x).as<"e">();
   constexpr auto shifted = exp(sub(x, amax(x, dims, lit<true>))).as<"e">();
   return ruleset(
@@ -126,6 +170,26 @@ inline constexpr auto normalisation = [] {
                 return m.call(ops::layer_norm, {m[x], m[sizes], m[weight], m[bias], m[value<"eps">]});
               },
           [](const Match& m) { return belongs(m, m[weight]) && belongs(m, m[bias]); }),
+      rule<"group norm">(any_of(ops::view, ops::reshape)(layer_norm(seen, sizes, none, none, value<"eps">, _), shape) >>
+                             build_group_norm<false>,
+                         norm_of_groups),
+      rule<"group norm by batch norm">(
+          any_of(ops::view, ops::reshape)(
+              batch_norm(seen, none, none, none, none, lit<true>, _, value<"eps">, _), shape) >> build_group_norm<true>,
+          norm_of_all_groups),
+      rule<"group norm takes its weight">(
+          mul(group_norm(x, groups, none, none, value<"eps">, _).once(), weight) >>
+              [](const Match& m) {
+                return m.call(ops::group_norm, {m[x], m[groups], as_vector(m, m[weight]), {}, m[value<"eps">]});
+              },
+          [](const Match& m) { return is_of_channels(m, m[weight]); }),
+      rule<"group norm takes its bias">(
+          add(group_norm(x, groups, optional<"weight">, none, value<"eps">, _).once(), bias) >>
+              [](const Match& m) {
+                return m.call(ops::group_norm, {m[x], m[groups], m[optional<"weight">], as_vector(m, m[bias]),
+                                                m[value<"eps">]});
+              },
+          [](const Match& m) { return is_of_channels(m, m[bias]); }),
       rule<"rms norm, multiplied">(rms >> build_rms_norm, over_the_last),
       rule<"rms norm, divided">(rms_divided >> build_rms_norm, over_the_last),
       rule<"rms norm takes its weight">(

@@ -17,6 +17,7 @@
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/runtime/abi.hpp"
 #include "fxx/runtime/cache.hpp"
@@ -149,6 +150,7 @@ FXX_INLINE CompiledModule::CompiledModule(GraphModule& source, const CompileOpti
   detail::know_graph_module<CompiledModule>();
   expanded_ = graph();
   expand_modules(expanded_, owner());
+  expand_functions(expanded_, runs_as_operators);
   expanded_.set_owning_module(&owner());
   built_owner_ = std::make_shared<ModuleOwner>(*this, class_name());
 

@@ -44,7 +44,9 @@ c10::IValue get_item(const c10::IValue& container, const Argument& index,
 /// What a wrapped function of the user's does with boxed values.
 using UserCall = std::function<c10::IValue(Values)>;
 void register_user_call(const UserFunction& function, UserCall call);
-/// Throws RunError (E702) when nobody registered a call for it.
+/// Nobody registered a call: what the function computes, where it says that, has to be run as operators.
+bool runs_as_operators(const UserFunction& function);
+/// Runs the call, or else the operators. Throws RunError (E702) when there are neither.
 c10::IValue call_user_function(const UserFunction& function, Values args);
 
 namespace detail {

@@ -363,8 +363,51 @@ FXX_INLINE c10::IValue get_item(const c10::IValue& container, const Argument& in
 FXX_INLINE void register_user_call(const UserFunction& function, UserCall call) {
   detail::UserCalls::instance().add(function, std::move(call));
 }
+FXX_INLINE bool runs_as_operators(const UserFunction& function) {
+  return function.expansion && !detail::UserCalls::instance().find(function);
+}
+
+namespace detail {
+/// Writes the operators down and runs them, one by one. Plans have them in the place of the call (torch/plan.ipp).
+FXX_INLINE c10::IValue run_expansion(const Expansion& expansion, const Values& args) {
+  Graph graph;
+  std::unordered_map<const Node*, c10::IValue> values;
+  std::vector<Argument> given;
+  for (const c10::IValue& value : args) {
+    if (value.isTensor()) values.emplace(graph.placeholder("x"), value);
+    given.push_back(value.isTensor() ? Argument(graph.nodes().back()) : to_argument(value, {}));
+  }
+  const Argument result = expansion.write(graph, given);
+  const std::function<c10::IValue(Node*)> value_of = [&](Node* node) { return values.at(node); };
+  const auto value = [&](const Argument& a, const Type& type) -> c10::IValue {
+    if (a.is_node()) return values.at(a.node());
+    if (!a.is_sequence() || type.base != ValueType::tensor) return to_ivalue(a, type);
+    Values items;
+    for (const Argument& item : a.items()) items.push_back(item.is_node() ? values.at(item.node()) : c10::IValue());
+    return to_list(std::move(items), type);
+  };
+  for (Node* node : graph.nodes()) {
+    if (node->opcode() == Opcode::placeholder) continue;
+    const Operator& op = *operator_of(*node);
+    if (op.name == "operator::getitem") {
+      values[node] = get_item(value(node->args()[0], {}), node->args()[1], value_of);
+      continue;
+    }
+    Values positional;
+    KeywordValues by_name;
+    for (std::size_t i = 0; i < node->args().size(); ++i)
+      positional.push_back(value(node->args()[i], op.parameters[i].type));
+    for (const KeywordArgument& k : node->kwargs())
+      by_name.emplace_back(k.key, value(k.value, op.parameters[static_cast<std::size_t>(op.index_of(k.key))].type));
+    values[node] = call_operator(op, std::move(positional), by_name);
+  }
+  return values.at(result.node());
+}
+}  // namespace detail
+
 FXX_INLINE c10::IValue call_user_function(const UserFunction& function, Values args) {
   if (const UserCall call = detail::UserCalls::instance().find(function)) return call(std::move(args));
+  if (function.expansion) return detail::run_expansion(*function.expansion, args);
   throw RunError(ErrorId::run_failed, "call_user_function: nothing says how to run '" + function.name +
                                           "'; wrap the function with fxx::wrap in this program");
 }

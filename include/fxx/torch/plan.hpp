@@ -79,6 +79,7 @@ class Plan {
   void execute(const Call& call, std::vector<c10::IValue>& registers, std::vector<c10::IValue>& stack) const;
   [[noreturn]] void explain(const Node& node, const GivenSizes& given) const;
 
+  std::shared_ptr<const Graph> expanded_;  // where functions run as operators: the graph that has these
   std::vector<Input> inputs_;
   std::vector<Step> steps_;
   std::vector<const Node*> nodes_;  // of the steps, for messages

@@ -9,6 +9,7 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/passes/expand_functions.hpp"
 #include "fxx/torch/dispatch/traced_tensor.hpp"
 #include "fxx/torch/plan.hpp"
 
@@ -329,7 +330,9 @@ class Plan::Maker {
 };
 
 FXX_INLINE Plan::Plan(const Graph& graph, const ModuleOwner& owner) : version_(graph.version()) {
-  Maker(*this, graph, owner).make();
+  if (has_expansions(graph, runs_as_operators))
+    expanded_ = std::make_shared<const Graph>(expanded(graph, runs_as_operators));
+  Maker(*this, expanded_ ? *expanded_ : graph, owner).make();
 }
 
 FXX_INLINE c10::IValue Plan::load(const Source& source, std::vector<c10::IValue>& registers) const {
