@@ -231,7 +231,7 @@ constexpr RuleTable table_of(const RuleFacts* const* rules, const void* const* o
           rules,          objects,       F::count,         F::depth,       F::uses_once};
 }
 template <class Rule>
-inline constexpr RuleTable alone_table = table_of<Rule>(nullptr, nullptr);
+inline constexpr RuleTable alone_table = table_of<Rule>(all_facts<Rule>, nullptr);
 template <class Rule>
 consteval RuleFacts facts() {
   RuleFacts f;
