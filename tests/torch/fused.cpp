@@ -298,7 +298,9 @@ TEST_CASE("every operator that has a kernel gives what LibTorch gives") {
     const auto gm = traced([&, f = call](const Tensors& in) { return -f(in[0], in[1]); }, {a, b});
     CHECK(operators.apply(*gm).to_string() == name + ": 1");
     CHECK(has_expansions(gm->graph()));
-    check_near(of(gm->run({a, b})), -call(a, b));
+    // With AVX-512 LibTorch leaves gelu of floats to oneDNN, which makes nan of infinity: pytorch issue 185770.
+    const Tensor expected = name == "gelu(x)" ? torch::gelu(a.to(torch::kDouble)).to(torch::kFloat) : call(a, b);
+    check_near(of(gm->run({a, b})), -expected);
   }
 }
 

@@ -74,7 +74,12 @@ std::map<std::string, VerifyInputs> norms_of_groups() {
 }
 }  // namespace
 
-TEST_CASE("activations hold") { all_hold(rules::activations, shipped); }
+TEST_CASE("activations hold") {
+  // With AVX-512 LibTorch leaves gelu to oneDNN, which makes nan of infinity: pytorch issue 185770.
+  VerifyOptions finite = shipped;
+  finite.finite_inputs = true;
+  all_hold(rules::activations, shipped, {{{"gelu", "gelu, halved last", "gelu, half of the sum"}, finite}});
+}
 TEST_CASE("re-rolled operators hold") { all_hold(rules::reroll, shipped); }
 TEST_CASE("conversions of layouts hold") { all_hold(rules::layout, shipped); }
 TEST_CASE("merged linears hold where numbers do not overflow") { all_hold(rules::merge_linear, moderate); }

@@ -30,15 +30,16 @@ inline constexpr auto halved = [](const Match& m) {
 };
 }  // namespace activation_rules
 
-/// Law: gelu(x) = x/2 (1 + erf(x / sqrt 2)); gelu(x, tanh) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); silu(x) =
-/// x sigmoid(x) = x / (1 + exp(-x)); sigmoid(x) = 1 / (1 + exp(-x)) = (1 + tanh(x/2)) / 2; tanh(x) = 2 sigmoid(2x) -
-/// 1; relu6(x) = min(max(x, 0), 6); hardsigmoid(x) = relu6(x + 3) / 6; hardswish(x) = x hardsigmoid(x); softplus(x) =
+/// Law: gelu(x) = x/2 (1 + erf(x / sqrt 2)); gelu(x, tanh) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); silu(x) = x
+/// sigmoid(x) = x / (1 + exp(-x)); sigmoid(x) = 1 / (1 + exp(-x)) = (1 + tanh(x/2)) / 2; tanh(x) = 2 sigmoid(2x) - 1;
+/// relu6(x) = min(max(x, 0), 6); hardsigmoid(x) = relu6(x + 3) / 6; hardswish(x) = x hardsigmoid(x); softplus(x) =
 /// log(1 + exp(x)); mish(x) = x tanh(softplus(x)); log_sigmoid(x) = log(sigmoid(x)); elu(x, a) = x if x > 0, a (exp(x)
 /// - 1) else; celu(x, a) = max(x, 0) + min(a (exp(x/a) - 1), 0); selu(x) = 1.05... elu(x, 1.67...); leaky_relu(x, a) =
 /// x if x > 0, a x else; glu([a, b]) = a sigmoid(b). Equal up to rounding; the written form may overflow, or round to
 /// zero or minus infinity, where the operator does not; at a corner the gradient is one of the two slopes. x > 0 ? x :
-/// 0 is no relu: it makes 0 of nan. Needs: floating-point values, which is what x is taken for when its dtype is not
-/// known; the operators know no others. Factors are finite. glu: a known even size.
+/// 0 is no relu: it makes 0 of nan. Where LibTorch leaves gelu to oneDNN, that makes nan of infinity. Needs:
+/// floating-point values, which is what x is taken for when its dtype is not known; the operators know no others.
+/// Factors are finite. glu: a known even size.
 inline constexpr auto activations = [] {
   using namespace pattern;
   using namespace activation_rules;

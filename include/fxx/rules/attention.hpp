@@ -216,7 +216,7 @@ inline constexpr auto attention = [] {
   constexpr auto batched = bmm(q, keys);
   constexpr auto hidden = [](auto p) { return masked_fill(p, mask, low); };
   constexpr auto seen = [](auto p) { return where(mask, p, low); };
-  constexpr auto repeated = [](auto p) { return apply(ops::repeat_interleave_self_int, p, repeats, dim); };
+  constexpr auto repeated = [](auto p) { return apply<ops::repeat_interleave_self_int>(p, repeats, dim); };
   constexpr auto one_key = (unsqueeze(k, value<"at">) | getitem(k, value<"index k">)).as<"one k">();
   constexpr auto one_value = (unsqueeze(v, value<"at">) | getitem(v, value<"index v">)).as<"one v">();
   return ruleset(

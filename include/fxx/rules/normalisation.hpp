@@ -148,7 +148,7 @@ inline constexpr auto normalisation = [] {
   constexpr auto power = mean(pow(x, 2_c) | mul(x, x) | square(x), dims, lit<true>);
   constexpr auto rms = mul(x, rsqrt(add(power, eps)));
   constexpr auto rms_divided = div(x, sqrt(add(power, eps)));
-  constexpr auto seen = any_of(ops::view, ops::reshape)(x, value<"parts">).as<"grouped">();
+  constexpr auto seen = any_of<ops::view, ops::reshape>(x, value<"parts">).as<"grouped">();
   constexpr auto exponentials = exp(x).as<"e">();
   constexpr auto shifted = exp(sub(x, amax(x, dims, lit<true>))).as<"e">();
   return ruleset(
@@ -170,11 +170,11 @@ inline constexpr auto normalisation = [] {
                 return m.call(ops::layer_norm, {m[x], m[sizes], m[weight], m[bias], m[value<"eps">]});
               },
           [](const Match& m) { return belongs(m, m[weight]) && belongs(m, m[bias]); }),
-      rule<"group norm">(any_of(ops::view, ops::reshape)(layer_norm(seen, sizes, none, none, value<"eps">, _), shape) >>
+      rule<"group norm">(any_of<ops::view, ops::reshape>(layer_norm(seen, sizes, none, none, value<"eps">, _), shape) >>
                              build_group_norm<false>,
                          norm_of_groups),
       rule<"group norm by batch norm">(
-          any_of(ops::view, ops::reshape)(
+          any_of<ops::view, ops::reshape>(
               batch_norm(seen, none, none, none, none, lit<true>, _, value<"eps">, _), shape) >> build_group_norm<true>,
           norm_of_all_groups),
       rule<"group norm takes its weight">(

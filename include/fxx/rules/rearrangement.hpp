@@ -79,7 +79,7 @@ inline constexpr auto build = [](const Match& m) -> Argument {
   views_become_reshapes(*m.root());
   return m.call(Op, {m[x], Number(m)});
 };
-inline constexpr auto reshaped = [](auto p, auto to) { return any_of(ops::view, ops::reshape)(p, to); };
+inline constexpr auto reshaped = [](auto p, auto to) { return any_of<ops::view, ops::reshape>(p, to); };
 inline constexpr auto maybe_contiguous = [](auto p) { return maybe([](auto q) { return contiguous(q); }, p); };
 }  // namespace rearrangement_rules
 

@@ -146,7 +146,7 @@ inline constexpr auto sum = [](auto turned) { return add(mul(x, cosine), mul(tur
 inline constexpr auto both = [](auto first, auto second) {
   return list(sub(mul(first, cosine), mul(second, sine)), add(mul(second, cosine), mul(first, sine)));
 };
-inline constexpr auto flat = [](auto p) { return flatten(p, from, to) | any_of(ops::view, ops::reshape)(p, shape); };
+inline constexpr auto flat = [](auto p) { return flatten(p, from, to) | any_of<ops::view, ops::reshape>(p, shape); };
 }  // namespace rotary_rules
 
 /// Law: fxx::rotary_embedding(x, cos, sin, interleaved) = x cos + turned(x) sin, with [-x2, x1] of the halves of x
@@ -175,7 +175,7 @@ inline constexpr auto rotary = [] {
           turns_both_of_pairs),
       rule<"rotary embedding, complex">(
           rotary_rules::flat(view_as_real(mul(
-              view_as_complex(any_of(ops::view, ops::reshape)(x, value<"sizes">).as<"pairs">()), factor))) >>
+              view_as_complex(any_of<ops::view, ops::reshape>(x, value<"sizes">).as<"pairs">()), factor))) >>
               build_complex,
           turns_complex));
 }();
