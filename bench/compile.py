@@ -5,7 +5,8 @@ usage: compile.py FIGURE...     prints a JSON object: figure -> milliseconds, se
        compile.py --shipped     prints the source that applies every rule set of fxx/rules/
 Figures, for each COMPILER that is installed, g++ or clang++: COMPILER/rule and COMPILER/rule/memory (one rule more:
 the slope of a line through files of 10, 20, 40, 80 and 160 rules), COMPILER/160 and COMPILER/160/memory (a whole file
-of that many), COMPILER/shipped and COMPILER/shipped/memory (a file that applies every rule set of fxx/rules/).
+of that many), COMPILER/shipped and COMPILER/shipped/memory (a file that applies every rule set of fxx/rules/),
+COMPILER/library and COMPILER/library/memory (the same sets as the compiled library has them).
 Files are light ones of a compiled build (FXX_COMPILED_LIB), compiled at -O0 from preprocessor to object. Times are
 processor time, the least of three rounds in which all files take turns.
 """
@@ -33,16 +34,25 @@ def find_compilers():
 
 
 def shipped_source():
-    """A file that applies every rule set of the headers: the constants of namespace fxx::rules that can be applied."""
-    headers = sorted((INCLUDE / 'fxx/rules').glob('*.hpp'))
+    """A file that applies every rule set of the headers, and so every rule once: sets made of other sets are left out.
+    """
+    headers = sorted(h for h in (INCLUDE / 'fxx/rules').glob('*.hpp') if h.name not in ('all.hpp', 'library.hpp'))
     lines = [f'#include "fxx/rules/{header.name}"' for header in headers]
     lines += ['template <class T>', 'void use(const T& set, fxx::Graph& g) {',
               '  if constexpr (requires { set.apply(g); }) set.apply(g);', '}', 'inline void all(fxx::Graph& g) {']
     for header in headers:
         text = re.sub(r'^namespace (\w+) \{$.*?^\}  // namespace \1$', '', header.read_text(), flags=re.M | re.S)
-        names = re.findall(r'^inline constexpr auto (\w+) =', text, re.M)
+        names = re.findall(r'^inline constexpr auto (\w+) = \[\] \{', text, re.M)
         lines += [f'  use(fxx::rules::{name}, g);' for name in names]
     return '\n'.join([*lines, '}', ''])
+
+
+LIBRARY = """#include "fxx/ir/graph.hpp"
+#include "fxx/rules/library.hpp"
+void all(fxx::Graph& g) {
+  for (const fxx::rewrite::AnyRuleset& set : fxx::rules::library()) set.apply(g);
+}
+"""
 
 
 def compile_once(compiler, source, scratch):
@@ -69,7 +79,7 @@ def measure(names):
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
-        sources = {size: rulesets.as_header(size) for size in SIZES} | {'shipped': shipped_source()}
+        sources = {size: rulesets.as_header(size) for size in SIZES} | {'shipped': shipped_source(), 'library': LIBRARY}
         for name, text in sources.items():  # not as headers: what applies the rules is compiled too
             text = text.replace('#pragma once\n', '').replace('inline auto', 'auto').replace('inline void', 'void')
             (scratch / f'{name}.cpp').write_text(text + '\n')
@@ -84,7 +94,8 @@ def measure(names):
                 values = [best[compiler, size][i] for size in SIZES]
                 figures[f'{compiler}/rule{suffix}'] = slope(SIZES, values) * (1000 if i == 0 else 1)
                 figures[f'{compiler}/160{suffix}'] = values[-1]
-                figures[f'{compiler}/shipped{suffix}'] = best[compiler, 'shipped'][i]
+                for name in ('shipped', 'library'):
+                    figures[f'{compiler}/{name}{suffix}'] = best[compiler, name][i]
             print(compiler, best, file=sys.stderr)
     return {name: figures[name] for name in names if name in figures}
 

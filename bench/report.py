@@ -84,7 +84,7 @@ def rules_figures():
     yield Figure('rules/fused_64k/operators', 'fused', 'rules/fused_64k', 'fxx, not fused',
                  same_run='rules/fused_64k/operators', unit='us')
     for compiler in ('g++', 'clang++'):
-        for what, unit in (('rule', 'ms'), ('160', 's'), ('shipped', 's')):
+        for what, unit in (('rule', 'ms'), ('160', 's'), ('shipped', 's'), ('library', 's')):
             for suffix, unit in (('', unit), ('/memory', 'MB')):
                 yield Figure(f'rules/compile/{compiler}/{what}{suffix}', 'compile', f'{compiler}/{what}{suffix}', '',
                              unit=unit)

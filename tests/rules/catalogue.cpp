@@ -6,8 +6,16 @@
 #include <sstream>
 
 #include "fxx/rules/all.hpp"
+#include "fxx/rules/library.hpp"
 
 using namespace fxx;
+
+#define FXX_ALL_SETS \
+  FXX_SET(reroll) FXX_SET(identities) FXX_SET(number_chains) FXX_SET(strength_reduction) \
+  FXX_SET(casts) FXX_SET(shapes) FXX_SET(joins) FXX_SET(activations) \
+  FXX_SET(normalisation) FXX_SET(rearrangement) FXX_SET(rotary) FXX_SET(einsums) \
+  FXX_SET(attention) FXX_SET(attention_dropout) FXX_SET(inference) FXX_SET(merge_activation) \
+  FXX_SET(merge_linear) FXX_SET(merge_convolution) FXX_SET(layout)
 
 namespace {
 
@@ -27,26 +35,8 @@ void add_to(std::string& table, int& count, std::string_view set, const rewrite:
 std::string table() {
   std::string text;
   int count = 0;
-#define FXX_SET(name) add_to(text, count, #name, rules::name)
-  FXX_SET(reroll);
-  FXX_SET(identities);
-  FXX_SET(number_chains);
-  FXX_SET(strength_reduction);
-  FXX_SET(casts);
-  FXX_SET(shapes);
-  FXX_SET(joins);
-  FXX_SET(activations);
-  FXX_SET(normalisation);
-  FXX_SET(rearrangement);
-  FXX_SET(rotary);
-  FXX_SET(einsums);
-  FXX_SET(attention);
-  FXX_SET(attention_dropout);
-  FXX_SET(inference);
-  FXX_SET(merge_activation);
-  FXX_SET(merge_linear);
-  FXX_SET(merge_convolution);
-  FXX_SET(layout);
+#define FXX_SET(name) add_to(text, count, #name, rules::name);
+  FXX_ALL_SETS
 #undef FXX_SET
   return "\n" + std::to_string(count) +
          " rules. Calls: the least number of calls that the pattern takes away.\n\n"
@@ -107,4 +97,52 @@ TEST_CASE("all rules leave alone what they have no rule for, and stop on what th
   CHECK(report.to_string() == "times one: 1, by a power of two: 1");
   CHECK_FALSE(report.stopped_at_limit);
   CHECK(rules::all.apply(graph).rewrites == 0);
+}
+
+TEST_CASE("the library has every set under its name, with the rules of its header") {
+#define FXX_SET(set_)                                                            \
+  {                                                                              \
+    CAPTURE(#set_);                                                              \
+    const rewrite::AnyRuleset* found = rules::find_in_library(#set_);            \
+    REQUIRE(found != nullptr);                                                   \
+    std::vector<std::string_view> names;                                         \
+    rules::set_.for_each([&](const auto& rule) { names.push_back(rule.name); }); \
+    CHECK(found->rule_names() == names);                                         \
+    CHECK(found->module_classes() == rules::set_.module_classes());              \
+    ++sets;                                                                      \
+  }
+  std::size_t sets = 0;
+  FXX_ALL_SETS
+  FXX_SET(rearrangements)
+  FXX_SET(cleaning)
+  FXX_SET(cheaper)
+#undef FXX_SET
+  CHECK(sets == rules::library().size());
+  CHECK(rules::find_in_library("no such set") == nullptr);
+}
+
+TEST_CASE("a set of the library rewrites, describes and explains as its header does") {
+  const auto make = [](Graph& graph) {
+    Node* x = graph.placeholder("x");
+    x->set_tensor_meta({.shape = {2, 4}, .stride = {4, 1}, .dtype = Dtype::float32});
+    Node* half = graph.call_function(ops::div_Scalar, {graph.call_function(ops::mul_Scalar, {x, 1}), 2});
+    graph.output(graph.call_function(ops::mul_Tensor, {half, graph.call_function(ops::sigmoid, {half})}));
+    return half;
+  };
+  Graph one, other;
+  Node* half = make(one);
+  make(other);
+  const rewrite::AnyRuleset& activations = *rules::find_in_library("activations");
+  CHECK(activations.describe() == rules::activations.describe());
+  CHECK(activations.explain("gelu", half) == explain(rules::activations, "gelu", half));
+  CHECK_THROWS_AS(activations.explain("no such rule", half), RuleError);
+  CHECK(rules::apply_all(one).to_string() == rules::all.apply(other).to_string());
+  CHECK(to_string(one) == to_string(other));
+  Graph third, fourth;
+  make(third);
+  make(fourth);
+  const auto in_phases = rewrite::phases(activations, *rules::find_in_library("identities"));
+  const auto headers = rewrite::phases(rules::activations, rules::identities);
+  CHECK(in_phases.apply(third).to_string() == headers.apply(fourth).to_string());
+  CHECK(to_string(third) == to_string(fourth));
 }

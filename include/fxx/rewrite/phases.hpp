@@ -8,6 +8,7 @@
 #include <boost/hana/basic_tuple.hpp>
 #include <boost/hana/unpack.hpp>
 
+#include "fxx/rewrite/any_ruleset.hpp"
 #include "fxx/rewrite/ruleset.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
@@ -37,11 +38,13 @@ template <class... Rules>
 inline constexpr bool is_ruleset<Ruleset<Rules...>> = true;
 template <class... Sets>
 inline constexpr bool is_ruleset<Phases<Sets...>> = true;
+template <>
+inline constexpr bool is_ruleset<AnyRuleset> = true;
 }  // namespace detail
 
 /// `phases(normalise, fuse)`; phases may be parts of phases.
 template <class... Sets>
-consteval auto phases(Sets... sets) {
+constexpr auto phases(Sets... sets) {
   constexpr bool all = (detail::is_ruleset<Sets> && ...);
   static_assert(all, "fxx::phases: an argument is not a rule set; write phases(ruleset(...), ruleset(...))");
   if constexpr (all) return Phases<Sets...>(sets...);

@@ -17,12 +17,17 @@
 
 namespace fxx::inline FXX_ABI::rules {
 
-/// In phases: what is written with views and slices is recognised before these are merged with others, what does
-/// nothing goes, hand-written operators are recognised, batch norms fold, linears and convolutions merge, and what is
-/// left gets cheaper. In this order, because cheaper spellings are harder to recognise.
-inline constexpr auto all = rewrite::phases(rearrangement + rotary, identities + casts + shapes + joins, inference,
-                                            normalisation, activations, einsums, attention, merge_activation,
-                                            merge_linear, merge_convolution, number_chains + strength_reduction,
-                                            layout);
+/// What views and slices express, which is recognised before they are merged with others.
+inline constexpr auto rearrangements = rearrangement + rotary;
+/// What does nothing goes.
+inline constexpr auto cleaning = identities + casts + shapes + joins;
+/// Cheaper spellings, last because they are harder to recognise.
+inline constexpr auto cheaper = number_chains + strength_reduction;
+
+/// In phases: what was written by hand is recognised, batch norms fold, linears and convolutions merge, and what is
+/// left gets cheaper.
+inline constexpr auto all =
+    rewrite::phases(rearrangements, cleaning, inference, normalisation, activations, einsums, attention,
+                    merge_activation, merge_linear, merge_convolution, cheaper, layout);
 
 }  // namespace fxx::inline FXX_ABI::rules

@@ -211,7 +211,7 @@ rewrite::RewriteReport apply_rules(GraphModule& module, const Ruleset& rules, co
   const std::size_t before = module.graph().size();
   rewrite::RewriteReport report;
   {
-    const detail::ModuleExpansion expansion(module, Ruleset::module_classes());
+    const detail::ModuleExpansion expansion(module, rules.module_classes());
     report = rules.apply(module.graph(), options);
   }
   report.nodes_before = before;
