@@ -56,7 +56,7 @@ struct operator_term : pattern_base {
 /// `operands_of<op, ...>(p...)`. Its first members are the operators, as `Term::any` with an id.
 template <auto... Keys>
 struct operators {
-  static constexpr const Operator* all[] = {&fxx::detail::parsed<Keys>...};
+  static constexpr const Operator* all[sizeof...(Keys)] = {&fxx::detail::parsed<Keys>...};
 };
 template <class Operators, class... Ps>
 struct operands_pattern;
