@@ -1,0 +1,102 @@
+// Vectors as wide as those of the processor that the file is compiled for, and what kernels do with them.
+//
+// Generated code is compiled for one processor (-march=native), so unlike in kernels/pointwise.hpp there is one set of
+// functions. All of it stands in an inline namespace of the instruction set's name: files that were compiled for
+// different ones may be linked together, and share nothing.
+// Main names: real, integer, lanes, load, store, load_some, store_some, sum, largest, FXX_KERNEL. Cost: light, 0.1 s.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fxx/kernels/expression.hpp"
+
+#if defined(__AVX512F__)
+#define FXX_KERNEL_ISA avx512
+#define FXX_KERNEL_LANES 16
+#define FXX_KERNEL_SQUARE_ROOT "vsqrtps"
+#define FXX_KERNEL_REGISTER "v"
+#elif defined(__AVX2__) && defined(__FMA__)
+#define FXX_KERNEL_ISA avx2
+#define FXX_KERNEL_LANES 8
+#define FXX_KERNEL_SQUARE_ROOT "vsqrtps"
+#define FXX_KERNEL_REGISTER "x"
+#else
+#define FXX_KERNEL_ISA plain
+#define FXX_KERNEL_LANES 4
+#define FXX_KERNEL_SQUARE_ROOT "sqrtps"
+#define FXX_KERNEL_REGISTER "x"
+#endif
+
+/// Everything that a loop calls is inlined: vectors stay in registers.
+#define FXX_KERNEL __attribute__((always_inline)) inline
+
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"  // nothing that takes vectors is called, all is inlined
+#endif
+
+namespace fxx::kernels {
+
+namespace detail::native {
+#define FXX_KERNEL_SET FXX_KERNEL_ISA
+#define FXX_KERNEL_TARGET
+#include "fxx/kernels/functions.inc"
+}  // namespace detail::native
+
+inline namespace FXX_KERNEL_ISA {
+
+using namespace detail::native::FXX_KERNEL_ISA;
+
+/// Vectors that hold so many elements, the last one in part.
+constexpr int vectors_of(int elements) { return (elements + lanes - 1) / lanes; }
+
+/// The first `Count` elements; zeros behind them. Reads no more than these.
+template <int Count>
+FXX_KERNEL real load_some(const float* from) {
+  static_assert(Count > 0 && Count <= lanes, "fxx::kernels: a vector has fewer elements than that");
+  if constexpr (Count == lanes) {
+    return load(from);
+  } else {
+    real v{};
+    __builtin_memcpy(&v, from, Count * sizeof(float));
+    return v;
+  }
+}
+/// Writes the first `Count` elements.
+template <int Count>
+FXX_KERNEL void store_some(float* to, real v) {
+  static_assert(Count > 0 && Count <= lanes, "fxx::kernels: a vector has fewer elements than that");
+  if constexpr (Count == lanes) store(to, v);
+  else __builtin_memcpy(to, &v, Count * sizeof(float));
+}
+
+namespace detail_of_vectors {
+template <int Shift, int... I>
+FXX_KERNEL real rotated(real v, kernels::detail::Indices<I...>) {
+  return __builtin_shufflevector(v, v, ((I + Shift) % lanes)...);
+}
+/// Combines all elements in pairs that lie half of the rest apart, so the order is the same whatever the compiler does.
+template <int Shift, class Combine>
+FXX_KERNEL real reduced(real v, Combine combine) {
+  if constexpr (Shift == 0) return v;
+  else return reduced<Shift / 2>(combine(v, rotated<Shift>(v, kernels::detail::indices<lanes>())), combine);
+}
+}  // namespace detail_of_vectors
+
+FXX_KERNEL float sum(real v) {
+  return detail_of_vectors::reduced<lanes / 2>(v, [](real a, real b) __attribute__((always_inline)) { return a + b; })[0];
+}
+/// nan when one of them is.
+FXX_KERNEL float largest(real v) {
+  return detail_of_vectors::reduced<lanes / 2>(
+      v, [](real a, real b) __attribute__((always_inline)) { return maximum(a, b); })[0];
+}
+
+}  // namespace FXX_KERNEL_ISA
+
+}  // namespace fxx::kernels
+
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
