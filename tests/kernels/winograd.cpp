@@ -1,0 +1,83 @@
+// Winograd's convolutions beside double precision, over sizes that are no multiple of anything.
+#include "fxx/kernels/winograd.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/native.hpp"
+
+using namespace fxx::kernels;
+
+namespace {
+
+constexpr float untouched = -12345.f;
+
+/// The largest error relative to the largest output is at most `bound`.
+template <WinogradShape Shape>
+void check_winograd(double bound) {
+  INFO("tiles of ", Shape.outputs, ", channels ", Shape.channels, " -> ", Shape.out_channels, ", output ",
+       Shape.out_height, " x ", Shape.out_width);
+  constexpr int N = Shape.out_channels, C = Shape.channels, pixel = N + 2;
+  const int rows = Shape.rows() * Shape.outputs + 2;
+  const std::vector<float> in = fxx::test::random_floats(static_cast<std::size_t>(rows * Shape.in_row * C), 1);
+  const std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * C * 9), 2);
+  const auto weight = [&](int n, int r, int s, int c) { return weights[((n * C + c) * 3 + r) * 3 + s]; };
+  std::vector<float> packed(Shape.packed(), untouched), workspace(Shape.workspace(), untouched);
+  pack_winograd<Shape>(packed.data(), weight);
+  CHECK(std::find(packed.begin(), packed.end(), untouched) == packed.end());
+  std::vector<float> out(Shape.out_height * Shape.out_width * pixel, untouched);
+  winograd<Shape>(in.data(), packed.data(), workspace.data(),
+                  [&](int y, int x, int channel, real sum, auto width) __attribute__((always_inline)) {
+                    store_some<width>(out.data() + (y * Shape.out_width + x) * pixel + channel, sum);
+                  });
+  double worst = 0, most = 0;
+  bool beside = false;
+  for (int y = 0; y < Shape.out_height; ++y)
+    for (int x = 0; x < Shape.out_width; ++x) {
+      const float* given = out.data() + (y * Shape.out_width + x) * pixel;
+      for (int n = 0; n < N; ++n) {
+        double exact = 0;
+        for (int r = 0; r < 3; ++r)
+          for (int s = 0; s < 3; ++s)
+            for (int c = 0; c < C; ++c) exact += double(in[((y + r) * Shape.in_row + x + s) * C + c]) * weight(n, r, s, c);
+        worst = std::max(worst, std::abs(given[n] - exact));
+        most = std::max(most, std::abs(exact));
+      }
+      beside = beside || given[N] != untouched || given[N + 1] != untouched;
+    }
+  CHECK(worst / most <= bound);
+  CHECK_FALSE(beside);
+}
+
+}  // namespace
+
+TEST_CASE("tiles of two by two are within 6e-7 of double precision, and nothing beside them is written") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_winograd<WinogradShape{.outputs = 2, .in_row = 4}>(6e-7);
+  check_winograd<WinogradShape{.outputs = 2, .channels = 3, .out_channels = 5, .out_height = 3, .out_width = 7,
+                               .in_row = 10}>(6e-7);
+  check_winograd<WinogradShape{.outputs = 2, .channels = 37, .out_channels = 50, .out_height = 7, .out_width = 7,
+                               .in_row = 10}>(6e-7);
+  check_winograd<WinogradShape{.outputs = 2, .channels = 128, .out_channels = 64, .out_height = 4, .out_width = 6,
+                               .in_row = 9}>(6e-7);
+}
+
+TEST_CASE("tiles of four by four are within 4e-6 of double precision") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_winograd<WinogradShape{.outputs = 4, .in_row = 6}>(4e-6);
+  check_winograd<WinogradShape{.outputs = 4, .channels = 5, .out_channels = 19, .out_height = 5, .out_width = 9,
+                               .in_row = 14}>(4e-6);
+  check_winograd<WinogradShape{.outputs = 4, .channels = 64, .out_channels = 33, .out_height = 14, .out_width = 14,
+                               .in_row = 18}>(4e-6);
+  check_winograd<WinogradShape{.outputs = 4, .channels = 130, .out_channels = 16, .out_height = 21, .out_width = 6,
+                               .in_row = 11}>(4e-6);
+}
+
+TEST_CASE("many tiles are computed in blocks, the last of which is smaller") {
+  constexpr WinogradShape shape{.outputs = 4, .channels = 256, .out_channels = 32, .out_height = 30, .out_width = 30,
+                                .in_row = 34};
+  static_assert(shape.block() < shape.tiles());
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_winograd<shape>(4e-6);
+}
