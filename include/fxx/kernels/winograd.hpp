@@ -33,30 +33,31 @@ struct WinogradShape {
   int out_height = 1, out_width = 1;
   int in_row = 1;  // pixels of a row of the input
 
-  constexpr int side() const { return outputs + 2; }  // of a tile of the input
-  constexpr int points() const { return side() * side(); }
-  constexpr int rows() const { return (out_height + outputs - 1) / outputs; }  // of tiles
-  constexpr int columns() const { return (out_width + outputs - 1) / outputs; }
-  constexpr int tiles() const { return rows() * columns(); }
+  // Found by the compiler, never while the program runs.
+  consteval int side() const { return outputs + 2; }  // of a tile of the input
+  consteval int points() const { return side() * side(); }
+  consteval int rows() const { return (out_height + outputs - 1) / outputs; }  // of tiles
+  consteval int columns() const { return (out_width + outputs - 1) / outputs; }
+  consteval int tiles() const { return rows() * columns(); }
   /// Tiles that are computed together: what they hold in between is about half a megabyte.
-  constexpr int block() const {
+  consteval int block() const {
     const int fit = (1 << 17) / (points() * vectors_of(channels) * lanes), most = fit < 1 ? 1 : fit;
     if (most >= tiles()) return tiles();
     const int rows_of_tile = tile_shape(most, vectors_of(out_channels), 14).rows;
     return most / rows_of_tile * rows_of_tile;
   }
-  constexpr TileShape tile() const { return tile_shape(block(), vectors_of(out_channels), 14); }
+  consteval TileShape tile() const { return tile_shape(block(), vectors_of(out_channels), 14); }
   // Rows of transformed inputs and outputs lie a vector further apart than they are long, so that they are spread over
   // the sets of the cache.
-  constexpr int row() const { return (vectors_of(channels) + 1) * lanes; }
-  constexpr int point() const { return block() * row() + lanes; }
-  constexpr int out_point() const { return block() * tile().vectors * lanes + lanes; }
+  consteval int row() const { return (vectors_of(channels) + 1) * lanes; }
+  consteval int point() const { return block() * row() + lanes; }
+  consteval int out_point() const { return block() * tile().vectors * lanes + lanes; }
   /// Floats of the workspace, which lies at a multiple of 64 bytes.
-  constexpr std::size_t workspace() const {
+  consteval std::size_t workspace() const {
     return static_cast<std::size_t>(points()) * static_cast<std::size_t>(point() + out_point());
   }
   /// Floats of packed weights.
-  constexpr std::size_t packed() const { return static_cast<std::size_t>(points()) * packed_size(out_channels, channels); }
+  consteval std::size_t packed() const { return static_cast<std::size_t>(points()) * packed_size(out_channels, channels); }
 };
 
 namespace detail_of_winograd {
