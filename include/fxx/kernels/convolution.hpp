@@ -65,7 +65,7 @@ FXX_KERNEL void pixels(const float* __restrict in, const float* __restrict panel
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(y) * Shape.stride + r * Shape.dilation;
     const float* from = in + (row * Shape.in_row + static_cast<std::ptrdiff_t>(x) * Shape.stride) * pixel;
     for (int s = 0; s < loops; ++s) {
-      tile.template add<depth, step>(from + s * Shape.dilation * pixel, panel);
+      tile.template add<step>(from + s * Shape.dilation * pixel, panel, depth);
       panel += depth * wide;
     }
   }

@@ -77,14 +77,17 @@ struct Tile {
 #pragma GCC unroll 8
       for (int v = 0; v < Vectors; ++v) sums[r][v] = real{};
   }
-  /// Adds products of rows of `a`, `Stride` floats apart, with `K` rows of a panel of weights.
-  template <int K, int Stride>
-  FXX_KERNEL void add(const float* __restrict a, const float* __restrict panel) {
+  /// Adds products of rows of `a`, `Stride` floats apart, with `depth` rows of a panel, which lie `PanelStride` apart
+  /// and whose last vector has `Last` elements.
+  template <int Stride, int PanelStride = Vectors * lanes, int Last = lanes>
+  FXX_KERNEL void add(const float* __restrict a, const float* __restrict panel, int depth) {
 #pragma GCC unroll 2
-    for (int k = 0; k < K; ++k) {
+    for (int k = 0; k < depth; ++k) {
       real weights[Vectors];
 #pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) weights[v] = load(panel + (k * Vectors + v) * lanes);
+      for (int v = 0; v < Vectors - 1; ++v) weights[v] = load(panel + v * lanes);
+      weights[Vectors - 1] = load_some<Last>(panel + (Vectors - 1) * lanes);
+      panel += PanelStride;
 #pragma GCC unroll 32
       for (int r = 0; r < Rows; ++r) {
         const real row = splat(a[r * Stride + k]);
@@ -113,7 +116,7 @@ FXX_KERNEL void panel_product(const float* __restrict a, const float* __restrict
   constexpr int whole = M / Rows * Rows;
   const auto some_rows = [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
     Tile<Count, Vectors> tile;
-    tile.template add<K, Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel);
+    tile.template add<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, K);
     tile.template finish<Last>([&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
       finish(row + r, column + c, sum, width);
     });

@@ -7,7 +7,7 @@
 //                [&](int c, real p, auto width) { store_some<width>(weights + c, p); });
 //
 // A row stands on the stack in between, so it should fit into the first cache: some thousand elements.
-// Main names: softmax, log_softmax, layer_norm, rms_norm, row_sum, row_largest. Cost: light; each takes the compiler
+// Main names: softmax, softmax_in_place, log_softmax, layer_norm, rms_norm, row_sum, row_largest. Cost: light; each takes the compiler
 // 0.05 s.
 #pragma once
 
@@ -99,6 +99,24 @@ FXX_KERNEL void softmax(const Get& get, const Put& put) {
   for_each_vector<N>([&](int c, auto) __attribute__((always_inline)) { row[c] = vanishing_exponential(row[c] - most); });
   const float factor = 1.f / sum_of(row, [](real v) __attribute__((always_inline)) { return v; });
   for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) { put(c, row[c] * factor, width); });
+}
+/// softmax of a row in memory whose length is known when it runs. It has room for whole vectors; what is behind its
+/// end becomes 0.
+FXX_KERNEL void softmax_in_place(float* row, int count) {
+  using namespace detail_of_rows;
+  const int size = vectors_of(count) * lanes;
+  for (int i = count; i < size; ++i) row[i] = -__builtin_inff();
+  real most = load(row);
+  for (int i = lanes; i < size; i += lanes) most = maximum(most, load(row + i));
+  const float top = largest(most);
+  real total = splat(0.f);
+  for (int i = 0; i < size; i += lanes) {
+    const real e = vanishing_exponential(load(row + i) - top);
+    total = total + e;
+    store(row + i, e);
+  }
+  const float factor = 1.f / sum(total);
+  for (int i = 0; i < size; i += lanes) store(row + i, load(row + i) * factor);
 }
 /// x - log(sum of e^x).
 template <int N, class Get, class Put>

@@ -1,0 +1,124 @@
+// Attention of one head beside double precision.
+#include "fxx/kernels/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/native.hpp"
+
+using namespace fxx::kernels;
+
+namespace {
+
+constexpr float untouched = -12345.f, infinity = std::numeric_limits<float>::infinity();
+
+/// Rows end where their elements do, and so does the last of them. An empty mask adds nothing.
+template <AttentionShape Shape>
+std::vector<float> computed(const std::vector<float>& q, const std::vector<float>& k, const std::vector<float>& v,
+                            float scale, const std::vector<float>& mask) {
+  constexpr int columns = Shape.value_size ? Shape.value_size : Shape.size;
+  std::vector<float> workspace(Shape.workspace(), untouched), out(Shape.queries * (columns + 1), untouched);
+  const auto put = [&](int query, int column, real value, auto width) __attribute__((always_inline)) {
+    store_some<width>(out.data() + query * (columns + 1) + column, value);
+  };
+  if (mask.empty()) {
+    attention<Shape>(q.data(), k.data(), v.data(), scale, workspace.data(), no_mask, put);
+  } else {
+    const auto added = [&](int query, int key, auto width) __attribute__((always_inline)) {
+      return load_some<width>(mask.data() + query * Shape.keys + key);
+    };
+    attention<Shape>(q.data(), k.data(), v.data(), scale, workspace.data(), added, put);
+  }
+  return out;
+}
+std::vector<float> rows(int count, int stride, int size, unsigned seed) {
+  return fxx::test::random_floats(static_cast<std::size_t>((count - 1) * stride + size), seed);
+}
+
+template <AttentionShape Shape>
+void check_attention(bool masked = false) {
+  INFO("queries ", Shape.queries, ", keys ", Shape.keys, ", size ", Shape.size, ", values of ", Shape.value_size,
+       Shape.causal ? ", causal" : "", masked ? ", masked" : "");
+  constexpr int columns = Shape.value_size ? Shape.value_size : Shape.size;
+  const std::vector<float> q = rows(Shape.queries, Shape.query_stride, Shape.size, 1);
+  const std::vector<float> k = rows(Shape.keys, Shape.key_stride, Shape.size, 2);
+  const std::vector<float> v = rows(Shape.keys, Shape.value_stride, columns, 3);
+  const float scale = 1 / std::sqrt(float(Shape.size));
+  std::vector<float> mask;
+  if (masked) {
+    mask = fxx::test::random_floats(static_cast<std::size_t>(Shape.queries * Shape.keys), 4);
+    for (std::size_t i = 0; i < mask.size(); i += 3)
+      if (i % Shape.keys != 1) mask[i] = -infinity;
+  }
+  const std::vector<float> out = computed<Shape>(q, k, v, scale, mask);
+  double worst = 0;
+  bool beside = false;
+  for (int i = 0; i < Shape.queries; ++i) {
+    const int seen = Shape.causal ? std::clamp(i + 1 + Shape.keys - Shape.queries, 0, Shape.keys) : Shape.keys;
+    std::vector<double> weights;
+    double most = -INFINITY, total = 0;
+    for (int j = 0; j < seen; ++j) {
+      double score = 0;
+      for (int c = 0; c < Shape.size; ++c) score += double(q[i * Shape.query_stride + c]) * k[j * Shape.key_stride + c];
+      weights.push_back(score * scale + (masked ? mask[i * Shape.keys + j] : 0));
+      most = std::max(most, weights.back());
+    }
+    for (double& w : weights) total += w = std::exp(w - most);
+    for (int c = 0; c < columns; ++c) {
+      double exact = 0;
+      for (int j = 0; j < seen; ++j) exact += weights[j] / total * v[j * Shape.value_stride + c];
+      const float given = out[i * (columns + 1) + c];
+      if (seen == 0) CHECK(std::isnan(given));
+      else worst = std::max(worst, std::abs(given - exact));
+    }
+    beside = beside || out[i * (columns + 1) + columns] != untouched;
+  }
+  CHECK(worst < 2e-6);  // values are of about one
+  CHECK_FALSE(beside);
+}
+
+}  // namespace
+
+TEST_CASE("attention of awkward sizes is that of double precision, and nothing beside it is written") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_attention<AttentionShape{}>();
+  check_attention<AttentionShape{.queries = 3, .keys = 5, .size = 7, .query_stride = 9, .key_stride = 7,
+                                 .value_stride = 8}>();
+  check_attention<AttentionShape{.queries = 17, .keys = 33, .size = 24, .value_size = 19, .query_stride = 24,
+                                 .key_stride = 30, .value_stride = 40}>();
+  check_attention<AttentionShape{.queries = 29, .keys = 64, .size = 64, .query_stride = 192, .key_stride = 192,
+                                 .value_stride = 192}>();
+  check_attention<AttentionShape{.queries = 1, .keys = 100, .size = 32, .query_stride = 32, .key_stride = 32,
+                                 .value_stride = 32}>();
+}
+
+TEST_CASE("masks are added to scores, minus infinity hides") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_attention<AttentionShape{.queries = 9, .keys = 21, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8}>(true);
+  check_attention<AttentionShape{.queries = 16, .keys = 48, .size = 16, .query_stride = 16, .key_stride = 16,
+                                 .value_stride = 16}>(true);
+}
+
+TEST_CASE("causal attention sees what stands before, whatever stands behind") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_attention<AttentionShape{.queries = 37, .keys = 37, .size = 16, .query_stride = 16, .key_stride = 16,
+                                 .value_stride = 16, .causal = true}>();
+  check_attention<AttentionShape{.queries = 5, .keys = 40, .size = 12, .query_stride = 12, .key_stride = 12,
+                                 .value_stride = 12, .causal = true}>();
+  // More queries than keys: the first see nothing.
+  check_attention<AttentionShape{.queries = 20, .keys = 7, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8, .causal = true}>();
+}
+
+TEST_CASE("a key that is nan is seen by those after it only") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  constexpr AttentionShape shape{.queries = 30, .keys = 30, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8, .causal = true};
+  const std::vector<float> q = rows(30, 8, 8, 1), v = rows(30, 8, 8, 3);
+  std::vector<float> k = rows(30, 8, 8, 2);
+  k[20 * 8 + 3] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> out = computed<shape>(q, k, v, 0.3f, {});
+  for (int i = 0; i < 30; ++i) CHECK(std::isnan(out[i * 9]) == (i >= 20));
+}
