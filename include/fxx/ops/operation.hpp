@@ -2,23 +2,15 @@
 //
 // All are of one type, which holds a number: a type each took the compiler five times the memory. A schema is parsed by
 // the compiler where a pattern uses the operator, and not before.
-// Main names: Operation, OperatorIndex, info_of, ops::*, op<"schema">. Cost: light.
+// Main names: Operation, info_of, ops::*, op<"schema">. Cost: light.
 #pragma once
 
 #include <array>
 
+#include "fxx/ops/operator_index.hpp"
 #include "fxx/ops/schema.hpp"
 
 namespace fxx::inline FXX_ABI {
-
-/// Places of the operators in the table.
-enum class OperatorIndex : std::uint16_t {
-#define FXX_OP(function_, name_, schema_, traits_) name_,
-#include "fxx/ops/table.inc"
-#undef FXX_OP
-};
-/// The operator at that place. O(1).
-const Operator& table_operator(OperatorIndex index);
 
 /// An operator of the table. It converts to `const Operator&`, which is what graphs take.
 struct Operation {

@@ -14,7 +14,7 @@
 
 #include "fxx/ir/graph.hpp"
 #include "fxx/ir/parse.hpp"
-#include "fxx/ops/operation.hpp"
+#include "fxx/ops/operator_index.hpp"
 
 namespace fxx::inline FXX_ABI {
 
