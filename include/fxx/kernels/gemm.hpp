@@ -35,13 +35,13 @@ struct Width {
 struct TileShape {
   int rows, vectors;
 };
-/// The tile that takes the least time for so many rows and vectors: a multiplication a cycle, and each k a load a vector
-/// and half a load a row; ten multiplications hide how long one takes.
+/// The tile that takes the least time for so many rows and vectors. A processor loads as often as it multiplies, and for
+/// each k a tile loads its vectors and an element of every row; ten multiplications hide how long one takes.
 constexpr TileShape tile_shape(int rows, int vectors, int most_rows = 14) {
   const int registers = lanes == 16 ? 32 : 16;
   const auto cycles = [](int r, int v) {
     if (r * v == 0) return 0;
-    const int loads = v + (r + 1) / 2, products = r * v;
+    const int loads = v + r, products = r * v;
     const int most = loads > products ? loads : products;
     return (most > 10 ? most : 10) * 16 + 8;  // and what starting and ending a tile takes
   };
