@@ -159,3 +159,25 @@ TEST_CASE("the function is known by its name, and expanded where it is written a
         "mul = aten::mul.Tensor(%x, %c)\nmul_1 = aten::mul.Tensor(%cat, %s)\n"
         "rotary_embedding = aten::add.Tensor(%mul, %mul_1)\nreturn %rotary_embedding\n");
 }
+
+TEST_CASE("a call of the function with too few arguments, too many, or by name is refused, and the graph stays") {
+  for (const char* call : {"(%x, %x), kwargs = {}", "(%x, %x, %x, False, False), kwargs = {}", "(), kwargs = {}",
+                           "(%x, %x, %x), kwargs = {interleaved: False}"}) {
+    CAPTURE(call);
+    Graph graph = parse_graph(
+        "graph():\n"
+        "    %x : [num_users=1] = placeholder[target=x]\n"
+        "    %one : [num_users=1] = call_function[target=fxx::rotary_embedding](args = (%x, %x, %x, True), kwargs = {})\n"
+        "    %bad : [num_users=1] = call_function[target=fxx::rotary_embedding](args = " +
+        std::string(call) + ")\n    return (%one, %bad)");
+    const std::string before = to_string(graph);
+    try {
+      expand_functions(graph);
+      FAIL("was not refused");
+    } catch (const OperatorError& error) {
+      CHECK(error.id() == ErrorId::arguments_mismatch);
+      CHECK(std::string(error.what()).find("%bad") != std::string::npos);
+    }
+    CHECK(to_string(graph) == before);
+  }
+}

@@ -22,7 +22,9 @@ namespace fxx::inline FXX_ABI {
 class Expansion {
  public:
   virtual ~Expansion() = default;
-  /// Puts operators that compute the function of these arguments where the graph inserts, and returns the result.
+  /// How many arguments the function takes, all by position.
+  virtual std::size_t arity() const = 0;
+  /// So many are given, whoever calls. Puts operators that compute the function of these arguments where the graph inserts, and returns the result.
   virtual Argument write(Graph& graph, std::span<const Argument> args) const = 0;
 };
 

@@ -7,7 +7,7 @@
 // stores them, so bias, activation and what is added are computed before anything is written:
 //
 //   gemm<M, N, K, K>(a, weights, [&](int row, int column, real sum, auto width) {
-//     store_some<width>(out + row * N + column, relu(sum + load(bias + column)));
+//     store_some<width>(out + row * N + column, no_less(sum + load_some<width>(bias + column), 0.f));
 //   });
 //
 // Sums run over k in order, one rounding a product where the processor has it: within K units of the last place of

@@ -13,6 +13,7 @@ namespace fxx::inline FXX_ABI {
 namespace detail {
 class RotaryEmbedding final : public Expansion {
  public:
+  std::size_t arity() const override { return 4; }
   Argument write(Graph& graph, std::span<const Argument> args) const override {
     const Argument &x = args[0], &cos = args[1], &sin = args[2];
     const auto call = [&](const Operator& op, std::initializer_list<Argument> given) {

@@ -13,7 +13,8 @@ using WhichFunctions = bool (*)(const UserFunction& function);
 /// Does the graph call a function that says what it computes?
 bool has_expansions(const Graph& graph, WhichFunctions which = nullptr);
 
-/// Puts operators in the place of every such call; the last of them takes its name, shape and type. Returns how many
+/// Puts operators in the place of every such call; the last of them takes its name, shape and type. Throws
+/// OperatorError (E203) for a call with another number of arguments than the function has, and changes nothing then. Returns how many
 /// calls there were.
 std::size_t expand_functions(Graph& graph, WhichFunctions which = nullptr);
 

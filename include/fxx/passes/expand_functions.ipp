@@ -1,6 +1,8 @@
 // Bodies of passes/expand_functions.hpp.
 #pragma once
 
+#include <string>
+
 #include "fxx/passes/expand_functions.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -21,6 +23,16 @@ FXX_INLINE bool has_expansions(const Graph& graph, WhichFunctions which) {
 
 FXX_INLINE std::size_t expand_functions(Graph& graph, WhichFunctions which) {
   std::size_t expanded = 0;
+  // All calls first, so that the graph stays as it was when one of them is wrong.
+  for (const Node* node : graph.nodes()) {
+    const Expansion* expansion = detail::expansion_of(*node, which);
+    if (expansion && (node->args().size() != expansion->arity() || !node->kwargs().empty()))
+      throw OperatorError(ErrorId::arguments_mismatch,
+                          "expand_functions: %" + std::string(node->name()) + " gives " +
+                              std::to_string(node->args().size()) + " arguments by position and " +
+                              std::to_string(node->kwargs().size()) + " by name to a function that takes " +
+                              std::to_string(expansion->arity()) + " by position");
+  }
   for (Node* node : graph.nodes()) {
     const Expansion* expansion = detail::expansion_of(*node, which);
     if (!expansion) continue;

@@ -17,7 +17,7 @@ std::span<const rewrite::AnyRuleset> library();
 /// Null when no set has this name.
 const rewrite::AnyRuleset* find_in_library(std::string_view name);
 
-/// The sets of rules::all, in its order.
+/// The sets of rules::all, in its order, each named "all".
 std::span<const rewrite::AnyRuleset> phases_of_all();
 /// `rules::all.apply(target, options)`: for a model that only infers.
 template <class Target>

@@ -29,13 +29,8 @@ FXX_INLINE const rewrite::AnyRuleset* find_in_library(std::string_view name) {
 }
 
 FXX_INLINE std::span<const rewrite::AnyRuleset> phases_of_all() {
-  static const std::vector<rewrite::AnyRuleset> phases = [] {
-    std::vector<rewrite::AnyRuleset> found;
-    for (const char* name : {"rearrangements", "cleaning", "inference", "normalisation", "activations", "einsums",
-                             "attention", "merge_activation", "merge_linear", "merge_convolution", "cheaper", "layout"})
-      found.push_back(*find_in_library(name));
-    return found;
-  }();
+  static const std::vector<rewrite::AnyRuleset> phases = boost::hana::unpack(
+      all.sets, [](const auto&... set) { return std::vector<rewrite::AnyRuleset>{rewrite::erase("all", set)...}; });
   return phases;
 }
 

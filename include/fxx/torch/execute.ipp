@@ -370,6 +370,9 @@ FXX_INLINE bool runs_as_operators(const UserFunction& function) {
 namespace detail {
 /// Writes the operators down and runs them, one by one. Plans have them in the place of the call (torch/plan.ipp).
 FXX_INLINE c10::IValue run_expansion(const Expansion& expansion, const Values& args) {
+  if (args.size() != expansion.arity())
+    throw RunError(ErrorId::input_mismatch, "a function that takes " + std::to_string(expansion.arity()) +
+                                                " arguments was called with " + std::to_string(args.size()));
   Graph graph;
   std::unordered_map<const Node*, c10::IValue> values;
   std::vector<Argument> given;

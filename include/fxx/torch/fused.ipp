@@ -140,6 +140,7 @@ class FusedFunction : public Expansion {
     return "fxx::fused<(" + text + ") " + expression + ">";
   }
 
+  std::size_t arity() const override { return captures_.size(); }
   Argument write(Graph& graph, std::span<const Argument> args) const override {
     const Term* t = terms_.data();
     return compute_terms<Argument>(t, {}, WriteTerms{graph, captures_, args});
