@@ -5,7 +5,8 @@ usage: report.py FOLDER [--only NAME[,NAME]] [--json]      FOLDER holds the buil
 A NAME is a figure or the start of some: trace, graph/lint. Both sides of a figure are timed in this run: three rounds,
 in each first our programs, then the peers; the fastest of each counts. As JSON, a line is an object with the keys
 bench, unit, fxx,
-peer, peer_value, ratio (fxx / peer: lower is better); the last two are null when the peer is not installed.
+peer, peer_value, ratio (fxx / peer: lower is better); the last two are null when the peer is not installed. Whole
+compiled models (compiled/..., build/...) have more keys and more peers: see compiled.py.
 """
 
 import argparse
@@ -15,6 +16,9 @@ import pathlib
 import subprocess
 import sys
 from dataclasses import dataclass, field
+
+sys.dont_write_bytecode = True
+import compiled as whole_models  # noqa: E402
 
 ROUNDS = 3
 HERE = pathlib.Path(__file__).resolve().parent
@@ -153,12 +157,15 @@ def main(argv):
     options = parser.parse_args(argv[1:])
 
     chosen = list(figures())
+    models = whole_models.names()
     if options.only:
         wanted = options.only.split(',')
-        unknown = [w for w in wanted if not any(f.name == w or f.name.startswith(w + '/') for f in chosen)]
+        names = [*(f.name for f in chosen), *models]
+        unknown = [w for w in wanted if not any(n == w or n.startswith(w + '/') for n in names)]
         if unknown:
-            parser.error(f'no figure is called {", ".join(unknown)}; there are: {" ".join(f.name for f in chosen)}')
+            parser.error(f'no figure is called {", ".join(unknown)}; there are: {" ".join(names)}')
         chosen = [f for f in chosen if any(f.name == w or f.name.startswith(w + '/') for w in wanted)]
+        models = [n for n in models if any(n == w or n.startswith(w + '/') for w in wanted)]
 
     ours = {}
     for f in chosen:
@@ -181,7 +188,7 @@ def main(argv):
             turn = {name for name in peers if round_ == 0 or not name.startswith('rules/fx/')}
             run_peers(python, options.folder, turn, peer_best)
 
-    if not options.json:
+    if not options.json and chosen:
         print(f'{"figure":34} {"unit":8} {"fxx":>8}   {"peer":24} {"value":>8} {"ratio":>8}')
     for f in chosen:
         first, *rest = (best[name] for name in parts(f.fxx))
@@ -196,6 +203,8 @@ def main(argv):
         else:
             print(f'{f.name:34} {unit:8} {value:8.3f}   {f.peer:24} {"-" if peer is None else f"{peer:.3f}":>8} '
                   f'{"-" if ratio is None else f"{ratio:.4f}":>8}')
+    if models and not whole_models.run(models, options.folder, options.json):
+        sys.exit(1)
 
 
 if __name__ == '__main__':

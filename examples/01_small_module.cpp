@@ -1,4 +1,4 @@
-// A small module from capture to compiled code: traced in two ways, printed, rewritten by a rule, built, run.
+// A small module from capture to compiled code: traced in two ways, printed, rewritten by a rule, compiled, run.
 #include <torch/torch.h>
 
 #include <iostream>
@@ -47,6 +47,7 @@ int main() {
   std::cout << "\nRewritten (" << report.to_string() << "):\n\n" << graph_module->code();
 
   const auto compiled = fxx::compile(*graph_module, {x});
-  std::cout << "\nCompiled, the largest difference from eager is "
-            << (compiled->forward(x) - plain->forward(x)).abs().max().item<double>() << "\n";
+  const double error = (compiled->forward(x) - plain->forward(x)).abs().max().item<double>();
+  std::cout << "\nCompiled into " << compiled->kernel_plan().steps.size()
+            << " kernels; the largest difference from eager is below 1e-6: " << (error < 1e-6 ? "yes" : "no") << "\n";
 }

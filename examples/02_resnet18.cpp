@@ -1,4 +1,5 @@
-// ResNet-18: traced without a change to it, batch norms folded into convolutions, compiled, written as a project.
+// ResNet-18: traced without a change to it, batch norms folded into convolutions, compiled into kernels for its sizes,
+// written as a project.
 //
 // usage: 02_resnet18 [FOLDER]   writes a LibTorch project of the rewritten network into FOLDER
 #include <torch/torch.h>
@@ -33,14 +34,16 @@ int main(int argc, char** argv) {
 
   const auto compiled = fxx::compile(*graph_module, {images});
   const double error = ((compiled->forward(images) - expected).abs().max() / expected.abs().max()).item<double>();
-  std::cout << "largest relative difference from eager below 1e-5: " << (error < 1e-5 ? "yes" : "no") << "\n";
+  std::cout << "compiled: " << compiled->kernel_plan().steps.size() << " kernels, " << compiled->called_back().size()
+            << " nodes called back\n";
+  std::cout << "largest relative difference from eager below 1e-4: " << (error < 1e-4 ? "yes" : "no") << "\n";
 
-  double eager = 1e9, built = 1e9;  // the fastest of ten calls, in turns
+  double eager = 1e9, fast = 1e9;  // of ten calls, in turns
   for (int i = 0; i < 10; ++i) {
     eager = std::min(eager, milliseconds(resnet, images));
-    built = std::min(built, milliseconds(compiled, images));
+    fast = std::min(fast, milliseconds(compiled, images));
   }
-  std::cout << "eager " << eager << " ms, compiled " << built << " ms, built in " << compiled->build_seconds()
+  std::cout << "eager " << eager << " ms, compiled " << fast << " ms, built in " << compiled->build_seconds()
             << " s\n";
 
   if (argc > 1) {

@@ -13,6 +13,7 @@
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/expand_functions.hpp"
+#include "fxx/passes/functionalise.hpp"
 #include "fxx/passes/fuse_partitions.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/passes/source_partitions.hpp"

@@ -4,6 +4,7 @@
 
 #include "fxx/fxx.hpp"
 #include "fxx/io/safetensors.hpp"
+#include "fxx/torch/build.hpp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/containers.hpp"

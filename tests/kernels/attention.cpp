@@ -32,36 +32,46 @@ std::vector<float> computed(const std::vector<float>& q, const std::vector<float
   }
   return out;
 }
+/// The same over a cache, of which `count` keys and values are there: the arrays end behind them.
+template <AttentionShape Shape>
+std::vector<float> computed_over_cache(const std::vector<float>& q, const std::vector<float>& k,
+                                       const std::vector<float>& v, int count, float scale,
+                                       const std::vector<float>& mask) {
+  constexpr int columns = Shape.values();
+  std::vector<float> workspace(Shape.cache_workspace(), untouched), out(Shape.queries * (columns + 1), untouched);
+  const auto put = [&](int query, int column, real value, auto width) __attribute__((always_inline)) {
+    store_some<width>(out.data() + query * (columns + 1) + column, value);
+  };
+  if (mask.empty()) {
+    attention_over_cache<Shape>(q.data(), k.data(), v.data(), count, scale, workspace.data(), no_mask, put);
+  } else {
+    const auto added = [&](int query, int key, auto width) __attribute__((always_inline)) {
+      return load_some<width>(mask.data() + query * count + key);
+    };
+    attention_over_cache<Shape>(q.data(), k.data(), v.data(), count, scale, workspace.data(), added, put);
+  }
+  return out;
+}
 std::vector<float> rows(int count, int stride, int size, unsigned seed) {
   return fxx::test::random_floats(static_cast<std::size_t>((count - 1) * stride + size), seed);
 }
 
+/// Of the first `count` keys.
 template <AttentionShape Shape>
-void check_attention(bool masked = false) {
-  INFO("queries ", Shape.queries, ", keys ", Shape.keys, ", size ", Shape.size, ", values of ", Shape.value_size,
-       Shape.causal ? ", causal" : "", masked ? ", masked" : "");
+void check_results(const std::vector<float>& out, const std::vector<float>& q, const std::vector<float>& k,
+                   const std::vector<float>& v, float scale, const std::vector<float>& mask, int count) {
   constexpr int columns = Shape.value_size ? Shape.value_size : Shape.size;
-  const std::vector<float> q = rows(Shape.queries, Shape.query_stride, Shape.size, 1);
-  const std::vector<float> k = rows(Shape.keys, Shape.key_stride, Shape.size, 2);
-  const std::vector<float> v = rows(Shape.keys, Shape.value_stride, columns, 3);
-  const float scale = 1 / std::sqrt(float(Shape.size));
-  std::vector<float> mask;
-  if (masked) {
-    mask = fxx::test::random_floats(static_cast<std::size_t>(Shape.queries * Shape.keys), 4);
-    for (std::size_t i = 0; i < mask.size(); i += 3)
-      if (i % Shape.keys != 1) mask[i] = -infinity;
-  }
-  const std::vector<float> out = computed<Shape>(q, k, v, scale, mask);
   double worst = 0;
   bool beside = false;
   for (int i = 0; i < Shape.queries; ++i) {
-    const int seen = Shape.causal ? std::clamp(i + 1 + Shape.keys - Shape.queries, 0, Shape.keys) : Shape.keys;
+    const int ahead = Shape.from_first ? 0 : count - Shape.queries;
+    const int seen = Shape.causal ? std::clamp(i + 1 + ahead, 0, count) : count;
     std::vector<double> weights;
     double most = -INFINITY, total = 0;
     for (int j = 0; j < seen; ++j) {
       double score = 0;
       for (int c = 0; c < Shape.size; ++c) score += double(q[i * Shape.query_stride + c]) * k[j * Shape.key_stride + c];
-      weights.push_back(score * scale + (masked ? mask[i * Shape.keys + j] : 0));
+      weights.push_back(score * scale + (mask.empty() ? 0 : mask[i * count + j]));
       most = std::max(most, weights.back());
     }
     for (double& w : weights) total += w = std::exp(w - most);
@@ -69,13 +79,45 @@ void check_attention(bool masked = false) {
       double exact = 0;
       for (int j = 0; j < seen; ++j) exact += weights[j] / total * v[j * Shape.value_stride + c];
       const float given = out[i * (columns + 1) + c];
-      if (seen == 0) CHECK(std::isnan(given));
-      else worst = std::max(worst, std::abs(given - exact));
+      if (seen == 0 || std::isnan(total)) CHECK((Shape.hidden_is_zero ? given == 0 : std::isnan(given)));
+      else worst = std::max(worst, std::isnan(given) ? 1 : std::abs(given - exact));
     }
     beside = beside || out[i * (columns + 1) + columns] != untouched;
   }
   CHECK(worst < 2e-6);  // values are of about one
   CHECK_FALSE(beside);
+}
+/// Every third element hides what it is for, and of query 2 all.
+std::vector<float> mask_of(int queries, int keys) {
+  std::vector<float> mask = fxx::test::random_floats(static_cast<std::size_t>(queries * keys), 4);
+  for (std::size_t i = 0; i < mask.size(); i += 3)
+    if (i % keys != 1) mask[i] = -infinity;
+  if (queries > 2) std::fill(mask.begin() + 2 * keys, mask.begin() + 3 * keys, -infinity);
+  return mask;
+}
+template <AttentionShape Shape>
+void check_attention(bool masked = false) {
+  INFO("queries ", Shape.queries, ", keys ", Shape.keys, ", size ", Shape.size, ", values of ", Shape.value_size,
+       Shape.causal ? ", causal" : "", Shape.from_first ? " from the first" : "", masked ? ", masked" : "");
+  const std::vector<float> q = rows(Shape.queries, Shape.query_stride, Shape.size, 1);
+  const std::vector<float> k = rows(Shape.keys, Shape.key_stride, Shape.size, 2);
+  const std::vector<float> v = rows(Shape.keys, Shape.value_stride, Shape.values(), 3);
+  const float scale = 1 / std::sqrt(float(Shape.size));
+  const std::vector<float> mask = masked ? mask_of(Shape.queries, Shape.keys) : std::vector<float>();
+  check_results<Shape>(computed<Shape>(q, k, v, scale, mask), q, k, v, scale, mask, Shape.keys);
+}
+template <AttentionShape Shape>
+void check_cache(bool masked = false) {
+  const float scale = 1 / std::sqrt(float(Shape.size));
+  const std::vector<float> q = rows(Shape.queries, Shape.query_stride, Shape.size, 1);
+  for (const int count : {1, 2, 3, 5, 15, 16, 17, 31, 40, Shape.keys}) {
+    if (count > Shape.keys) continue;
+    INFO("queries ", Shape.queries, ", keys ", count, ", size ", Shape.size, masked ? ", masked" : "");
+    const std::vector<float> k = rows(count, Shape.key_stride, Shape.size, 2);
+    const std::vector<float> v = rows(count, Shape.value_stride, Shape.values(), 3);
+    const std::vector<float> mask = masked ? mask_of(Shape.queries, count) : std::vector<float>();
+    check_results<Shape>(computed_over_cache<Shape>(q, k, v, count, scale, mask), q, k, v, scale, mask, count);
+  }
 }
 
 }  // namespace
@@ -121,4 +163,67 @@ TEST_CASE("a key that is nan is seen by those after it only") {
   k[20 * 8 + 3] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> out = computed<shape>(q, k, v, 0.3f, {});
   for (int i = 0; i < 30; ++i) CHECK(std::isnan(out[i * 9]) == (i >= 20));
+}
+
+TEST_CASE("causal attention may count from the first key, and what is hidden from all be zero") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_attention<AttentionShape{.queries = 5, .keys = 40, .size = 12, .query_stride = 12, .key_stride = 12,
+                                 .value_stride = 12, .causal = true, .from_first = true}>();
+  check_attention<AttentionShape{.queries = 20, .keys = 7, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8, .causal = true, .hidden_is_zero = true}>();
+  check_attention<AttentionShape{.queries = 9, .keys = 21, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8, .hidden_is_zero = true}>(true);
+}
+
+TEST_CASE("many keys are taken in blocks, with the same result") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  constexpr AttentionShape plain{.queries = 19, .keys = 1301, .size = 20, .value_size = 35, .query_stride = 20,
+                                 .key_stride = 23, .value_stride = 35};
+  static_assert(plain.in_blocks());
+  check_attention<plain>();
+  check_attention<plain>(true);
+  check_attention<AttentionShape{.queries = 5, .keys = 1100, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8, .hidden_is_zero = true}>(true);
+  check_attention<AttentionShape{.queries = 1050, .keys = 1050, .size = 4, .query_stride = 4, .key_stride = 4,
+                                 .value_stride = 4, .causal = true}>();
+  check_attention<AttentionShape{.queries = 40, .keys = 1536, .size = 4, .query_stride = 4, .key_stride = 4,
+                                 .value_stride = 4, .causal = true, .from_first = true}>();
+  check_attention<AttentionShape{.queries = 1100, .keys = 1090, .size = 4, .query_stride = 4, .key_stride = 4,
+                                 .value_stride = 4, .causal = true}>();
+}
+
+TEST_CASE("in blocks a key that is nan, or one that scores far above all, is found wherever it stands") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  constexpr AttentionShape shape{.queries = 3, .keys = 1300, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8};
+  const std::vector<float> q(24, 1.f), v = rows(1300, 8, 8, 3);
+  for (const int at : {0, 511, 700, 1299}) {
+    CAPTURE(at);
+    std::vector<float> k = rows(1300, 8, 8, 2);
+    for (int c = 0; c < 8; ++c) k[at * 8 + c] = 100;
+    const std::vector<float> far = computed<shape>(q, k, v, 1, {});
+    for (int c = 0; c < 8; ++c) CHECK(far[c] == doctest::Approx(v[at * 8 + c]));
+    k[at * 8] = std::numeric_limits<float>::quiet_NaN();
+    CHECK(std::isnan(computed<shape>(q, k, v, 1, {})[5]));
+  }
+}
+
+TEST_CASE("attention over a cache is that over the keys that are in it, whatever their number") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_cache<AttentionShape{}>();
+  check_cache<AttentionShape{.keys = 64, .size = 64, .query_stride = 64, .key_stride = 64, .value_stride = 64}>();
+  check_cache<AttentionShape{.queries = 3, .keys = 50, .size = 19, .value_size = 70, .query_stride = 20,
+                             .key_stride = 21, .value_stride = 71}>();
+  check_cache<AttentionShape{.queries = 3, .keys = 50, .size = 7, .value_size = 24, .query_stride = 7, .key_stride = 7,
+                             .value_stride = 24, .hidden_is_zero = true}>(true);
+  check_cache<AttentionShape{.queries = 4, .keys = 50, .size = 16, .query_stride = 16, .key_stride = 16,
+                             .value_stride = 16, .causal = true}>();
+}
+
+TEST_CASE("masks of booleans hide with minus infinity") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  integer mask{};
+  mask[1] = -1;
+  CHECK(visible(mask)[0] == -infinity);
+  CHECK(visible(mask)[1] == 0);
 }

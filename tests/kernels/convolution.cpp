@@ -1,6 +1,7 @@
 // Convolutions beside double precision, over sizes that are no multiple of anything.
 #include "fxx/kernels/convolution.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -14,79 +15,148 @@ constexpr float untouched = -12345.f;
 
 /// Floats of an input that ends with the last pixel that is read.
 constexpr std::size_t input_size(const ConvolutionShape& s) {
-  const int rows = (s.out_height - 1) * s.stride + (s.kernel_height - 1) * s.dilation;
-  const int last = (s.out_width - 1) * s.stride + (s.kernel_width - 1) * s.dilation;
-  return static_cast<std::size_t>((rows * s.in_row + last) * s.pixel() + s.channels);
+  const int rows = (s.out_height - 1) * s.stride_height + (s.kernel_height - 1) * s.dilation_height;
+  const int last = (s.out_width - 1) * s.stride_width + (s.kernel_width - 1) * s.dilation_width;
+  return static_cast<std::size_t>((s.images - 1) * s.image() + (rows * s.in_row + last) * s.pixel() +
+                                  s.channels * s.groups);
 }
-/// How far the output is from double precision, in what rounding may make of it; infinite when something beside it was
-/// written. Element `n` of a pixel sums over `first(n)` and as many channels as `depth`.
-template <class Weights, class First>
-double distance(const ConvolutionShape& s, int channels, int depth, const std::vector<float>& in,
-                const std::vector<float>& bias, const std::vector<float>& out, const Weights& weights, First first) {
-  double worst = 0;
-  const int pixel = channels + 2;
-  for (int y = 0; y < s.out_height; ++y)
-    for (int x = 0; x < s.out_width; ++x) {
-      const float* given = out.data() + (y * s.out_width + x) * pixel;
-      for (int n = 0; n < channels; ++n) {
-        double exact = bias[n], magnitude = std::abs(exact);
-        for (int r = 0; r < s.kernel_height; ++r)
-          for (int k = 0; k < s.kernel_width; ++k)
-            for (int c = 0; c < depth; ++c) {
-              const int row = y * s.stride + r * s.dilation, column = x * s.stride + k * s.dilation;
-              const double term = double(in[(row * s.in_row + column) * s.pixel() + first(n) + c]) * weights(n, r, k, c);
-              exact += term, magnitude += std::abs(term);
-            }
-        const int products = s.kernel_height * s.kernel_width * depth;
-        worst = std::max(worst, std::abs(given[n] - exact) /
-                                    ((products + 1) * double(std::numeric_limits<float>::epsilon()) * magnitude));
-      }
-      if (given[channels] != untouched || given[channels + 1] != untouched) worst = INFINITY;
-    }
-  return worst;
+/// What a convolution of so many images, rows, pixels and channels wrote, two floats between pixels.
+struct Output {
+  int images, height, width, channels;
+  std::vector<float> bias = fxx::test::random_floats(static_cast<std::size_t>(channels), 3);
+  std::vector<float> floats = std::vector<float>(static_cast<std::size_t>(images * height * width * (channels + 2)),
+                                                 untouched);
+
+  const float* at(int image, int y, int x) const {
+    return floats.data() + ((image * height + y) * width + x) * (channels + 2);
+  }
+  auto finish() {
+    return [this](int image, int y, int x, int channel, real sum, auto width) __attribute__((always_inline)) {
+      store_some<width>(const_cast<float*>(at(image, y, x)) + channel, sum + load_some<width>(bias.data() + channel));
+    };
+  }
+  /// How far it is from double precision, in what rounding may make of it; infinite when something beside it was
+  /// written. `each(image, y, x, n, add)` adds the products of an element.
+  template <class Each>
+  double distance(const Each& each) const {
+    double worst = 0;
+    for (int image = 0; image < images; ++image)
+      for (int y = 0; y < height; ++y)
+        for (int x = 0; x < width; ++x) {
+          const float* given = at(image, y, x);
+          for (int n = 0; n < channels; ++n) {
+            double exact = bias[n], magnitude = std::abs(exact);
+            int products = 0;
+            each(image, y, x, n, [&](double a, double b) { exact += a * b, magnitude += std::abs(a * b), ++products; });
+            worst = std::max(worst, std::abs(given[n] - exact) /
+                                        ((products + 1) * double(std::numeric_limits<float>::epsilon()) * magnitude));
+            if (std::isnan(given[n])) worst = INFINITY;
+          }
+          if (given[channels] != untouched || given[channels + 1] != untouched) worst = INFINITY;
+        }
+    return worst;
+  }
+};
+/// Runs `run(part, output)` whole and in parts, which give the same.
+template <class Run>
+Output in_parts(Output out, const Run& run) {
+  Output whole = out;
+  run(Part{}, whole);
+  for (int parts = 2; parts <= 4; ++parts) {
+    Output pieces = out;
+    for (int index = 0; index < parts; ++index) run(Part{index, parts}, pieces);
+    CHECK(pieces.floats == whole.floats);
+  }
+  return whole;
 }
 
 template <ConvolutionShape Shape>
 void check_convolution() {
   INFO("channels ", Shape.channels, " -> ", Shape.out_channels, ", output ", Shape.out_height, " x ", Shape.out_width,
-       ", kernel ", Shape.kernel_height, " x ", Shape.kernel_width, ", stride ", Shape.stride, ", dilation ",
-       Shape.dilation, ", pixel ", Shape.pixel());
-  constexpr int N = Shape.out_channels, pixel = N + 2;
+       ", kernel ", Shape.kernel_height, " x ", Shape.kernel_width, ", stride ", Shape.stride_height, " x ",
+       Shape.stride_width, ", dilation ", Shape.dilation_height, " x ", Shape.dilation_width, ", pixel ", Shape.pixel(),
+       ", images ", Shape.images, ", groups ", Shape.groups);
+  constexpr int N = Shape.out_channels * Shape.groups;
   const std::vector<float> in = fxx::test::random_floats(input_size(Shape), 1);
   const std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * Shape.depth()), 2);
-  const std::vector<float> bias = fxx::test::random_floats(N, 3);
   const auto weight = [&](int n, int r, int s, int c) {  // as LibTorch has them: n, c, r, s
     return weights[((n * Shape.channels + c) * Shape.kernel_height + r) * Shape.kernel_width + s];
   };
-  std::vector<float> packed(packed_size(N, Shape.depth()), untouched);
+  std::vector<float> packed(Shape.packed(), untouched);
   pack_convolution(packed.data(), Shape, weight);
-  std::vector<float> out(Shape.out_height * Shape.out_width * pixel, untouched);
-  convolution<Shape>(in.data(), packed.data(),
-                     [&](int y, int x, int channel, real sum, auto width) __attribute__((always_inline)) {
-                       store_some<width>(out.data() + (y * Shape.out_width + x) * pixel + channel,
-                                         sum + load_some<width>(bias.data() + channel));
-                     });
-  CHECK(distance(Shape, N, Shape.channels, in, bias, out, weight, [](int) { return 0; }) <= 1);
+  CHECK(std::find(packed.begin(), packed.end(), untouched) == packed.end());
+  const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
+    convolution<Shape>(part, in.data(), packed.data(), to.finish());
+  });
+  CHECK(out.distance([&](int image, int y, int x, int n, const auto& add) {
+    for (int r = 0; r < Shape.kernel_height; ++r)
+      for (int k = 0; k < Shape.kernel_width; ++k)
+        for (int c = 0; c < Shape.channels; ++c) {
+          const int row = y * Shape.stride_height + r * Shape.dilation_height;
+          const int column = x * Shape.stride_width + k * Shape.dilation_width;
+          add(in[image * Shape.image() + (row * Shape.in_row + column) * Shape.pixel() +
+                 n / Shape.out_channels * Shape.channels + c],
+              weight(n, r, k, c));
+        }
+  }) <= 1);
 }
 
 template <ConvolutionShape Shape>
 void check_depthwise() {
   INFO("channels ", Shape.channels, ", output ", Shape.out_height, " x ", Shape.out_width, ", kernel ",
-       Shape.kernel_height, " x ", Shape.kernel_width, ", stride ", Shape.stride, ", dilation ", Shape.dilation);
-  constexpr int N = Shape.channels, pixel = N + 2, size = Shape.kernel_height * Shape.kernel_width;
+       Shape.kernel_height, " x ", Shape.kernel_width, ", stride ", Shape.stride_height, " x ", Shape.stride_width);
+  constexpr int N = Shape.channels, size = Shape.kernel_height * Shape.kernel_width;
   const std::vector<float> in = fxx::test::random_floats(input_size(Shape), 1);
   const std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * size), 2);
-  const std::vector<float> bias = fxx::test::random_floats(N, 3);
-  const auto weight = [&](int n, int r, int s, int) { return weights[n * size + r * Shape.kernel_width + s]; };
+  const auto weight = [&](int n, int r, int s) { return weights[n * size + r * Shape.kernel_width + s]; };
   std::vector<float> packed(packed_size(N, size), untouched);
-  pack_depthwise(packed.data(), Shape, [&](int c, int r, int s) { return weight(c, r, s, 0); });
-  std::vector<float> out(Shape.out_height * Shape.out_width * pixel, untouched);
-  depthwise_convolution<Shape>(in.data(), packed.data(),
-                               [&](int y, int x, int channel, real sum, auto width) __attribute__((always_inline)) {
-                                 store_some<width>(out.data() + (y * Shape.out_width + x) * pixel + channel,
-                                                   sum + load_some<width>(bias.data() + channel));
-                               });
-  CHECK(distance(Shape, N, 1, in, bias, out, weight, [](int n) { return n; }) <= 1);
+  pack_depthwise(packed.data(), Shape, weight);
+  const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
+    depthwise_convolution<Shape>(part, in.data(), packed.data(), to.finish());
+  });
+  CHECK(out.distance([&](int image, int y, int x, int n, const auto& add) {
+    for (int r = 0; r < Shape.kernel_height; ++r)
+      for (int k = 0; k < Shape.kernel_width; ++k) {
+        const int row = y * Shape.stride_height + r * Shape.dilation_height;
+        const int column = x * Shape.stride_width + k * Shape.dilation_width;
+        add(in[image * Shape.image() + (row * Shape.in_row + column) * Shape.pixel() + n], weight(n, r, k));
+      }
+  }) <= 1);
+}
+
+template <TransposedShape Shape>
+void check_transposed() {
+  INFO("channels ", Shape.channels, " -> ", Shape.out_channels, ", output ", Shape.out_height, " x ", Shape.out_width,
+       ", kernel ", Shape.kernel_height, " x ", Shape.kernel_width, ", stride ", Shape.stride_height, " x ",
+       Shape.stride_width, ", dilation ", Shape.dilation_height, " x ", Shape.dilation_width);
+  constexpr int N = Shape.out_channels, size = Shape.kernel_height * Shape.kernel_width;
+  std::vector<float> in = fxx::test::random_floats(static_cast<std::size_t>(Shape.images * Shape.image()), 1);
+  const auto element = [&](int image, int i, int j, int c) -> float& {
+    return in[image * Shape.image() + (i * Shape.in_row + Shape.before_width() + j) * Shape.pixel() + c];
+  };
+  for (int image = 0; image < Shape.images; ++image)
+    for (int i = 0; i < Shape.in_height; ++i)
+      for (int j = -Shape.before_width(); j < Shape.in_row - Shape.before_width(); ++j)
+        if (j < 0 || j >= Shape.in_width)
+          for (int c = 0; c < Shape.channels; ++c) element(image, i, j, c) = 0;
+  const std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * Shape.depth()), 2);
+  const auto weight = [&](int n, int r, int s, int c) {  // as LibTorch has them: c, n, r, s
+    return weights[(c * N + n) * size + r * Shape.kernel_width + s];
+  };
+  std::vector<float> packed(Shape.packed(), untouched);
+  pack_transposed(packed.data(), Shape, weight);
+  const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
+    transposed_convolution<Shape>(part, in.data(), packed.data(), to.finish());
+  });
+  CHECK(out.distance([&](int image, int y, int x, int n, const auto& add) {
+    for (int i = 0; i < Shape.in_height; ++i)
+      for (int j = 0; j < Shape.in_width; ++j)
+        for (int r = 0; r < Shape.kernel_height; ++r)
+          for (int s = 0; s < Shape.kernel_width; ++s)
+            if (y + Shape.padding_height == i * Shape.stride_height + r * Shape.dilation_height &&
+                x + Shape.padding_width == j * Shape.stride_width + s * Shape.dilation_width)
+              for (int c = 0; c < Shape.channels; ++c) add(element(image, i, j, c), weight(n, r, s, c));
+  }) <= 1);
 }
 
 }  // namespace
@@ -94,30 +164,104 @@ void check_depthwise() {
 TEST_CASE("convolutions of awkward sizes are those of double precision, and nothing beside them is written") {
   FXX_ONLY_WHERE_IT_RUNS();
   check_convolution<ConvolutionShape{.in_row = 1}>();
-  check_convolution<ConvolutionShape{.channels = 3, .out_channels = 7, .out_height = 2, .out_width = 5, .in_row = 5}>();
-  check_convolution<ConvolutionShape{.channels = 5, .out_channels = 33, .out_height = 3, .out_width = 13, .kernel_height = 3,
-                     .kernel_width = 3, .in_row = 15}>();
-  check_convolution<ConvolutionShape{.channels = 3, .out_channels = 64, .out_height = 5, .out_width = 9, .kernel_height = 7,
-                     .kernel_width = 7, .stride = 2, .in_row = 23}>();
-  check_convolution<ConvolutionShape{.channels = 4, .out_channels = 17, .out_height = 3, .out_width = 4, .kernel_height = 1,
-                     .kernel_width = 5, .stride = 3, .in_row = 16}>();
-  check_convolution<ConvolutionShape{.channels = 6, .out_channels = 100, .out_height = 2, .out_width = 29, .kernel_height = 3,
-                     .kernel_width = 2, .dilation = 2, .in_row = 31}>();
+  check_convolution<ConvolutionShape{.channels = 3, .out_channels = 7, .out_height = 2, .out_width = 5,
+                                     .in_row = 5}>();
+  check_convolution<ConvolutionShape{.channels = 5, .out_channels = 33, .out_height = 3, .out_width = 13,
+                                     .kernel_height = 3, .kernel_width = 3, .in_row = 15}>();
+  check_convolution<ConvolutionShape{.channels = 3, .out_channels = 64, .out_height = 5, .out_width = 9,
+                                     .kernel_height = 7, .kernel_width = 7, .stride_height = 2, .stride_width = 2,
+                                     .in_row = 23}>();
+  check_convolution<ConvolutionShape{.channels = 4, .out_channels = 17, .out_height = 3, .out_width = 4,
+                                     .kernel_height = 1, .kernel_width = 5, .stride_height = 3, .stride_width = 3,
+                                     .in_row = 16}>();
+  check_convolution<ConvolutionShape{.channels = 6, .out_channels = 100, .out_height = 2, .out_width = 29,
+                                     .kernel_height = 3, .kernel_width = 2, .dilation_height = 2, .dilation_width = 2,
+                                     .in_row = 31}>();
 }
 
 TEST_CASE("a group of channels is a convolution whose pixels lie apart") {
   FXX_ONLY_WHERE_IT_RUNS();
-  check_convolution<ConvolutionShape{.channels = 4, .out_channels = 12, .out_height = 3, .out_width = 7, .kernel_height = 3,
-                     .kernel_width = 3, .in_row = 9, .in_pixel = 12}>();
+  check_convolution<ConvolutionShape{.channels = 4, .out_channels = 12, .out_height = 3, .out_width = 7,
+                                     .kernel_height = 3, .kernel_width = 3, .in_row = 9, .in_pixel = 12}>();
 }
 
 TEST_CASE("convolutions of single channels are those of double precision") {
   FXX_ONLY_WHERE_IT_RUNS();
   check_depthwise<ConvolutionShape{.channels = 1, .in_row = 1}>();
-  check_depthwise<ConvolutionShape{.channels = 19, .out_height = 4, .out_width = 11, .kernel_height = 3, .kernel_width = 3,
-                   .in_row = 13}>();
-  check_depthwise<ConvolutionShape{.channels = 32, .out_height = 3, .out_width = 5, .kernel_height = 5, .kernel_width = 5, .stride = 2,
-                   .in_row = 13}>();
-  check_depthwise<ConvolutionShape{.channels = 7, .out_height = 2, .out_width = 17, .kernel_height = 3, .kernel_width = 2,
-                   .dilation = 3, .in_row = 20}>();
+  check_depthwise<ConvolutionShape{.channels = 19, .out_height = 4, .out_width = 11, .kernel_height = 3,
+                                   .kernel_width = 3, .in_row = 13}>();
+  check_depthwise<ConvolutionShape{.channels = 32, .out_height = 3, .out_width = 5, .kernel_height = 5,
+                                   .kernel_width = 5, .stride_height = 2, .stride_width = 2, .in_row = 13}>();
+  check_depthwise<ConvolutionShape{.channels = 7, .out_height = 2, .out_width = 17, .kernel_height = 3,
+                                   .kernel_width = 2, .dilation_height = 3, .dilation_width = 3, .in_row = 20}>();
+}
+
+TEST_CASE("strides and dilations may differ, and one dimension is a height of one") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_convolution<ConvolutionShape{.channels = 5, .out_channels = 20, .out_height = 3, .out_width = 6,
+                                     .kernel_height = 3, .kernel_width = 2, .stride_height = 1, .stride_width = 2,
+                                     .dilation_height = 2, .dilation_width = 3, .in_row = 17}>();
+  check_convolution<ConvolutionShape{.channels = 16, .out_channels = 33, .out_width = 50, .kernel_width = 3,
+                                     .stride_width = 2, .in_row = 101}>();
+  check_depthwise<ConvolutionShape{.channels = 40, .out_width = 21, .kernel_width = 4, .stride_height = 2,
+                                   .dilation_height = 5, .dilation_width = 2, .in_row = 27}>();
+}
+
+TEST_CASE("several images lie anywhere, and are as if each came alone") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_convolution<ConvolutionShape{.channels = 5, .out_channels = 33, .out_height = 3, .out_width = 7,
+                                     .kernel_height = 3, .kernel_width = 3, .in_row = 9, .images = 3}>();
+  check_convolution<ConvolutionShape{.channels = 4, .out_channels = 70, .out_height = 2, .out_width = 3,
+                                     .kernel_height = 2, .kernel_width = 2, .in_row = 5, .in_pixel = 6, .images = 10,
+                                     .in_image = 100}>();
+  check_depthwise<ConvolutionShape{.channels = 19, .out_height = 9, .out_width = 4, .kernel_height = 3,
+                                   .kernel_width = 3, .in_row = 6, .images = 2, .in_image = 1300}>();
+}
+
+TEST_CASE("groups of few channels share a vector, others come one after the other") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  constexpr ConvolutionShape fours{.channels = 4, .out_channels = 4, .out_height = 3, .out_width = 9,
+                                   .kernel_height = 3, .kernel_width = 3, .in_row = 11, .groups = 9};
+  static_assert(fours.groups_in_vector() == (lanes > 4));
+  check_convolution<fours>();
+  check_convolution<ConvolutionShape{.channels = 1, .out_channels = 2, .out_height = 17, .out_width = 5,
+                                     .kernel_height = 3, .kernel_width = 1, .in_row = 5, .images = 2,
+                                     .groups = 20}>();
+  check_convolution<ConvolutionShape{.channels = 3, .out_channels = 5, .out_height = 3, .out_width = 4,
+                                     .kernel_height = 2, .kernel_width = 2, .in_row = 5, .groups = 4}>();
+  check_convolution<ConvolutionShape{.channels = 20, .out_channels = 36, .out_height = 2, .out_width = 4,
+                                     .kernel_height = 2, .kernel_width = 2, .in_row = 6, .in_pixel = 43,
+                                     .groups = 2}>();
+  check_convolution<ConvolutionShape{.channels = 8, .out_channels = 2, .out_height = 2, .out_width = 4,
+                                     .kernel_height = 1, .kernel_width = 3, .in_row = 6, .groups = 3}>();
+}
+
+TEST_CASE("few outputs of many channels are those of double precision") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  constexpr ConvolutionShape head{.channels = 64, .out_channels = lanes / 4, .out_height = 3, .out_width = 19,
+                                  .in_row = 19};
+  static_assert(head.few_outputs());
+  check_convolution<head>();
+  check_convolution<ConvolutionShape{.channels = 21, .out_channels = 1, .out_height = 5, .out_width = 5,
+                                     .kernel_height = 3, .kernel_width = 3, .in_row = 7, .images = 2}>();
+  check_convolution<ConvolutionShape{.channels = 16, .out_channels = 2, .out_height = 3, .out_width = 17,
+                                     .kernel_height = 2, .kernel_width = 2, .stride_width = 2, .dilation_width = 3,
+                                     .in_row = 36, .in_pixel = 18}>();
+}
+
+TEST_CASE("transposed convolutions are those of double precision") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_transposed<TransposedShape{}>();
+  check_transposed<TransposedShape{.channels = 8, .out_channels = 20, .in_height = 5, .in_width = 7, .out_height = 10,
+                                   .out_width = 14, .kernel_height = 2, .kernel_width = 2, .stride_height = 2,
+                                   .stride_width = 2, .in_row = 7}>();
+  check_transposed<TransposedShape{.channels = 5, .out_channels = 33, .in_height = 4, .in_width = 6, .out_height = 8,
+                                   .out_width = 13, .kernel_height = 4, .kernel_width = 3, .stride_height = 2,
+                                   .stride_width = 2, .padding_height = 1, .in_row = 8, .images = 2}>();
+  check_transposed<TransposedShape{.channels = 3, .out_channels = 7, .in_height = 3, .in_width = 5, .out_height = 11,
+                                   .out_width = 12, .kernel_height = 3, .kernel_width = 2, .stride_height = 3,
+                                   .stride_width = 2, .dilation_height = 2, .dilation_width = 3, .in_row = 9,
+                                   .in_pixel = 4, .images = 2, .in_image = 130}>();
+  check_transposed<TransposedShape{.channels = 6, .out_channels = 4, .in_width = 1, .out_width = 2, .kernel_width = 5,
+                                   .stride_width = 3, .padding_width = 2, .in_row = 3}>();
 }

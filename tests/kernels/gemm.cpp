@@ -17,17 +17,18 @@ constexpr float untouched = -12345.f;
 
 /// out = relu(a w + bias), where rows of `a` lie `Stride` floats apart and those of `out` N + 3.
 template <int M, int N, int K, int Stride>
-Product computed(std::vector<float> a, std::vector<float> weights) {
+Product computed(std::vector<float> a, std::vector<float> weights, int parts = 1) {
   Product p{std::move(a), std::move(weights), {}, fxx::test::random_floats(N, 3), {}};
   p.packed.assign(packed_size(N, K), untouched);
   pack_weights(p.packed.data(), N, K, gemm_tile(M, N, Stride),
                [&](int column, int k) { return p.weights[static_cast<std::size_t>(column * K + k)]; });
   p.out.assign(M * (N + 3), untouched);
-  gemm<M, N, K, Stride>(p.a.data(), p.packed.data(),
-                        [&](int row, int column, real sum, auto width) __attribute__((always_inline)) {
-                          const real shifted = sum + load_some<width>(p.bias.data() + column);
-                          store_some<width>(p.out.data() + row * (N + 3) + column, no_less(shifted, 0.f));
-                        });
+  for (int index = 0; index < parts; ++index)
+    gemm<M, N, K, Stride>(Part{index, parts}, p.a.data(), p.packed.data(),
+                          [&](int row, int column, real sum, auto width) __attribute__((always_inline)) {
+                            const real shifted = sum + load_some<width>(p.bias.data() + column);
+                            store_some<width>(p.out.data() + row * (N + 3) + column, no_less(shifted, 0.f));
+                          });
   return p;
 }
 
@@ -56,6 +57,87 @@ void check_product() {
   }
   CHECK(worst <= 1);
   CHECK_FALSE(beside);
+  for (int parts = 2; parts <= 4; ++parts) CHECK(computed<M, N, K, Stride>(p.a, p.weights, parts).out == p.out);
+}
+
+/// How far products of these numbers are from double precision, in what rounding may make of it; `scales` are the
+/// columns'.
+template <int M, int N, int K, int Stride, class Element, class Weight, class Exact>
+double distance(const std::vector<Element>& a, const std::vector<Weight>& packed, const std::vector<float>& scales,
+                const Exact& exact_weight) {
+  std::vector<float> out(M * N, untouched);
+  for (int index = 0; index < 2; ++index)
+    gemm<M, N, K, Stride>(Part{index, 2}, a.data(), packed.data(),
+                          [&](int row, int column, real sum, auto width) __attribute__((always_inline)) {
+                            store_some<width>(out.data() + row * N + column,
+                                              sum * load_some<width>(scales.data() + column));
+                          });
+  double worst = 0;
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n) {
+      double exact = 0, magnitude = 0;
+      for (int k = 0; k < K; ++k) {
+        const double term = double(detail_of_weights::number(a[m * Stride + k])) * exact_weight(n, k);
+        exact += term, magnitude += std::abs(term);
+      }
+      worst = std::max(worst, std::abs(out[m * N + n] - exact) /
+                                  ((K + 2) * double(std::numeric_limits<float>::epsilon()) * magnitude));
+    }
+  return worst;
+}
+template <int M, int N, int K, int Stride = K>
+void check_weight_types() {
+  CAPTURE(M);
+  CAPTURE(N);
+  CAPTURE(K);
+  const std::vector<float> a = fxx::test::random_floats((M - 1) * Stride + K, 1);
+  const std::vector<float> weights = fxx::test::random_floats(N * K, 2), ones(N, 1.f);
+  const auto weight = [&](int n, int k) { return weights[static_cast<std::size_t>(n * K + k)]; };
+  constexpr TileShape shape = gemm_tile<Bfloat16>(M, N, Stride);
+
+  std::vector<Bfloat16> upper(packed_size<Bfloat16>(N, K));
+  pack_weights(upper.data(), N, K, shape, weight);
+  const auto rounded = [&](int n, int k) { return double(to_float(to_bfloat16(weight(n, k)))); };
+  CHECK(distance<M, N, K, Stride>(a, upper, ones, rounded) <= 1);
+  std::vector<Bfloat16> upper_a;
+  for (const float x : a) upper_a.push_back(to_bfloat16(x));
+  CHECK(distance<M, N, K, Stride>(upper_a, upper, ones, rounded) <= 1);
+
+  std::vector<std::int8_t> bytes(packed_size<std::int8_t>(N, K));
+  std::vector<float> scales(N);
+  pack_weights(bytes.data(), scales.data(), N, K, gemm_tile<std::int8_t>(M, N, Stride), weight);
+  double worst = 0;
+  const auto integer_weight = [&](int n, int k) {
+    const double whole = std::round(double(weight(n, k) / scales[n]));
+    worst = std::max(worst, std::abs(whole * double(scales[n]) - double(weight(n, k))) / double(scales[n]));
+    return whole * double(scales[n]);
+  };
+  CHECK(distance<M, N, K, Stride>(a, bytes, scales, integer_weight) <= 1);
+  CHECK(worst <= 0.5001);
+}
+
+/// What pack_rows and pack_columns make of a matrix is what pack_weights makes of its elements.
+template <int N, int K, int Vectors>
+void check_packing() {
+  CAPTURE(N);
+  CAPTURE(K);
+  constexpr TileShape shape = {2, Vectors};
+  constexpr int row = N + 3, column = K + 5;
+  std::vector<float> rows = fxx::test::random_floats((K - 1) * row + N, 1);
+  std::vector<float> columns((N - 1) * column + K, untouched);
+  for (int n = 0; n < N; ++n)
+    for (int k = 0; k < K; ++k) columns[n * column + k] = rows[k * row + n];
+  std::vector<float> expected(packed_size(N, K));
+  pack_weights(expected.data(), N, K, shape, [&](int n, int k) { return rows[k * row + n]; });
+  for (int parts = 1; parts <= 3; ++parts) {
+    std::vector<float> from_rows(packed_size(N, K), untouched), from_columns = from_rows;
+    for (int index = 0; index < parts; ++index) {
+      pack_rows<N, K, row, shape>(Part{index, parts}, from_rows.data(), rows.data());
+      pack_columns<N, K, column, shape>(Part{index, parts}, from_columns.data(), columns.data());
+    }
+    CHECK(from_rows == expected);
+    CHECK(from_columns == expected);
+  }
 }
 
 }  // namespace
@@ -129,4 +211,46 @@ TEST_CASE("tiles fit into the registers and into the product, and the usual ones
     CHECK(gemm_tile(56, 64, 100).rows == 14);
     CHECK(gemm_tile(7, 512, 100).rows == 7);
   }
+}
+
+TEST_CASE("weights of sixteen and eight bits are those that were rounded, and summed up as floats") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_weight_types<1, 1, 1>();
+  check_weight_types<1, 70, 65>();
+  check_weight_types<3, 17, 30>();
+  check_weight_types<9, 100, 31, 40>();
+  check_weight_types<20, 33, 128>();
+}
+
+TEST_CASE("numbers of sixteen bits are the nearest, nan stays, and vectors of them are the same") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  static_assert(to_float(to_bfloat16(1.f)) == 1.f);
+  static_assert(static_cast<int>(to_bfloat16(-0.f)) == 0x8000);
+  std::vector<float> numbers = fxx::test::random_floats(64, 1);
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const float special[] = {1 + 1.f / 256,     1 + 3.f / 256, 1 + 1.f / 256 + 1.f / 65536, infinity, -infinity,
+                           std::numeric_limits<float>::max(), std::numeric_limits<float>::quiet_NaN(),
+                           __builtin_bit_cast(float, 0x7f800001u), std::numeric_limits<float>::denorm_min(), 0.f, -0.f};
+  numbers.insert(numbers.begin(), special, special + 11);
+  CHECK(to_float(to_bfloat16(special[0])) == 1.f);
+  CHECK(to_float(to_bfloat16(special[1])) == 1 + 4.f / 256);
+  CHECK(to_float(to_bfloat16(special[2])) == 1 + 2.f / 256);
+  CHECK(to_float(to_bfloat16(special[3])) == infinity);
+  CHECK(to_float(to_bfloat16(special[5])) == infinity);
+  CHECK(std::isnan(to_float(to_bfloat16(special[6]))));
+  CHECK(std::isnan(to_float(to_bfloat16(special[7]))));
+  for (std::size_t i = 0; i + lanes <= numbers.size(); ++i) {
+    Bfloat16 to[lanes];
+    store_bfloat16<lanes>(to, load(numbers.data() + i));
+    for (int lane = 0; lane < lanes; ++lane) CHECK(to[lane] == to_bfloat16(numbers[i + lane]));
+  }
+}
+
+TEST_CASE("matrices are packed as they lie, row by row or column by column") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_packing<1, 1, 1>();
+  check_packing<lanes, lanes, 1>();
+  check_packing<5, 40, 2>();
+  check_packing<4 * lanes + 3, 2 * lanes + 1, 3>();
+  check_packing<6 * lanes, 7, 2>();
 }

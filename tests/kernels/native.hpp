@@ -15,7 +15,11 @@ namespace fxx::test {
 inline bool processor_has_it() {
 #if defined(__x86_64__) && defined(__AVX512F__)
   const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                   __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+                   __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")
+#if defined(__AVX512BF16__)
+                   && __builtin_cpu_supports("avx512bf16")
+#endif
+      ;
 #elif defined(__x86_64__) && defined(__AVX2__)
   const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else

@@ -121,6 +121,117 @@ TEST_CASE("functions are as near to the exact value as they say") {
   check_within<F::reciprocal>(0.51, range(1e37f), [](double v) { return 1 / v; });
 }
 
+TEST_CASE("angles and logarithms are as near to the exact value as they say") {
+  using F = Function;
+  for (const float most : {8.f, 8000.f, 1e6f, 1e34f}) {
+    check_within<F::sine>(2, range(most), [](double v) { return std::sin(v); });
+    check_within<F::cosine>(2, range(most), [](double v) { return std::cos(v); });
+    check_within<F::tangent>(4, range(most), [](double v) { return std::tan(v); });
+  }
+  // Beside multiples of pi / 2, where all but the last bits cancel.
+  std::vector<float> multiples;
+  for (int i = -5200; i < 5200; ++i)
+    for (const float to : {-infinity, 0.f, infinity}) {
+      const float near = static_cast<float>(i * std::acos(0.0));
+      multiples.push_back(to == 0 ? near : std::nextafter(near, to));
+    }
+  check_within<F::sine>(2, multiples, [](double v) { return std::sin(v); });
+  check_within<F::cosine>(2, multiples, [](double v) { return std::cos(v); });
+  check_within<F::tangent>(4, multiples, [](double v) { return std::tan(v); });
+  check_within<F::arc_sine>(2.5, range(1), [](double v) { return std::asin(v); });
+  check_within<F::arc_cosine>(2.5, range(1), [](double v) { return std::acos(v); });
+  for (const float most : {1.f, 10.f, 1e34f}) {
+    check_within<F::arc_tangent>(2.5, range(most), [](double v) { return std::atan(v); });
+    check_within<F::inverse_hyperbolic_sine>(4, range(most), [](double v) { return std::asinh(v); });
+    check_within<F::logarithm_2>(2, positive(range(most)), [](double v) { return std::log2(v); });
+    check_within<F::logarithm_10>(2, positive(range(most)), [](double v) { return std::log10(v); });
+  }
+  check_within<F::hyperbolic_sine>(2.5, range(89.4f), [](double v) { return std::sinh(v); });
+  check_within<F::hyperbolic_cosine>(2, range(89.4f), [](double v) { return std::cosh(v); });
+  check_within<F::inverse_hyperbolic_tangent>(4, range(0.99999f), [](double v) { return std::atanh(v); });
+  check_within<F::exponential_2>(1.5, range(127.9f), [](double v) { return std::exp2(v); });
+  check_within<F::complementary_error>(7, range(10), [](double v) { return std::erfc(v); });
+  std::vector<float> above_1 = positive(range(1e6f)), above_minus_1 = range(0.99999f);
+  for (float& v : above_1) v += 1;
+  for (float v = 1; v < 1e37f; v *= 1.01f) above_minus_1.push_back(v);
+  check_within<F::inverse_hyperbolic_cosine>(4, above_1, [](double v) { return std::acosh(v); });
+  check_within<F::logarithm_1_plus>(2, above_minus_1, [](double v) { return std::log1p(v); });
+  check_within<F::selu>(4, range(86), [](double v) {
+    return 1.0507009873554804934 * (v > 0 ? v : 1.6732632423543772848 * std::expm1(v));
+  });
+}
+
+TEST_CASE("functions of two arguments are as near to the exact value as they say") {
+  using F = Function;
+  std::vector<float> x = range(30), y;
+  const std::vector<float> more = range(1e30f);
+  x.insert(x.end(), more.begin(), more.end());
+  for (std::size_t i = 0; i < x.size(); ++i) y.push_back(x[i * 7919 % x.size()] * (i % 3 ? 1.f : 1e-3f));
+  std::vector<float> base = positive(x), exponent;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    exponent.push_back(base[i] == 0 ? 1 : static_cast<float>((i * 7919 % 1001 / 500. - 1) * 88 / std::log(base[i])));
+  const auto check = [](auto expression, double units, const auto& a, const auto& b, auto exact) {
+    for (const InstructionSet set : instruction_sets()) {
+      const std::vector<float> given = computed<decltype(expression)>({a, b}, set);
+      double worst = 0;
+      float worst_a = 0, worst_b = 0;
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const double wanted = exact(static_cast<double>(a[i]), static_cast<double>(b[i]));
+        if (given[i] == static_cast<float>(wanted)) continue;
+        if (std::isnan(given[i]) && std::isnan(wanted)) continue;
+        const double unit = std::ldexp(1.0, std::ilogb(std::max(std::abs(wanted), 1.1754943508222875e-38)) - 23);
+        if (!(std::abs(given[i] - wanted) / unit <= worst))
+          worst = std::abs(given[i] - wanted) / unit, worst_a = a[i], worst_b = b[i];
+      }
+      CAPTURE(static_cast<int>(set));
+      CAPTURE(worst_a);
+      CAPTURE(worst_b);
+      CHECK(worst <= units);
+    }
+  };
+  const auto power = [](double a, double b) { return std::pow(a, b); };
+  const auto rest = [](double a, double b) { return std::fmod(a, b); };
+  check(Apply<F::power, Input<0>, Input<1>>(), 1.5, base, exponent, power);
+  check(Apply<F::power, Input<0>, Input<1>>(), 1.5, std::vector<float>{3, -3, -2, 1.5f, 10, 2, -2},
+        std::vector<float>{40, 15, -3, -0.3f, -38, 100.5f, 3.5f}, power);
+  check(Apply<F::arc_tangent_2, Input<0>, Input<1>>(), 2.5, x, y, [](double a, double b) { return std::atan2(a, b); });
+  check(Apply<F::rest_of_division, Input<0>, Input<1>>(), 0, x, y, rest);
+  check(Apply<F::remainder, Input<0>, Input<1>>(), 0.51, x, y, [](double a, double b) {
+    const double r = std::fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+  });
+  check(Apply<F::elu, Input<0>, Input<1>>(), 4, range(30), positive(range(30)),
+        [](double a, double b) { return a > 0 ? a : b * std::expm1(a); });
+}
+
+TEST_CASE("roundings are exact, and even where two integers are as near") {
+  using F = Function;
+  std::vector<float> x = range(100);
+  for (const float most : {1e6f, 16777216.f, 1e34f})
+    for (const float v : range(most)) x.push_back(v);
+  for (int i = -40; i <= 40; ++i) x.push_back(static_cast<float>(i) / 2);
+  const auto exactly = [&]<F Which>(auto exact) {
+    CAPTURE(static_cast<int>(Which));
+    for (const InstructionSet set : instruction_sets()) {
+      const std::vector<float> given = computed<Apply<Which, Input<0>>>({x}, set);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < x.size(); ++i)
+        wrong += given[i] != exact(x[i]) || std::signbit(given[i]) != std::signbit(x[i] == 0 ? given[i] : exact(x[i]));
+      CHECK(wrong == 0);
+    }
+  };
+  exactly.operator()<F::rounded>([](float v) { return std::nearbyint(v); });
+  exactly.operator()<F::floor>([](float v) { return std::floor(v); });
+  exactly.operator()<F::ceiling>([](float v) { return std::ceil(v); });
+  exactly.operator()<F::truncated>([](float v) { return std::trunc(v); });
+  for (const float v : {infinity, -infinity}) {
+    CHECK(at<F::rounded>(v) == v);
+    CHECK(at<F::floor>(v) == v);
+    CHECK(at<F::ceiling>(v) == v);
+    CHECK(at<F::truncated>(v) == v);
+  }
+}
+
 TEST_CASE("expressions of several functions keep to what is said of them") {
   using F = Function;
   using Square = Apply<F::square, Input<0>>;
@@ -174,6 +285,100 @@ TEST_CASE("beyond the range of numbers functions end as the exact ones do") {
   CHECK(at<F::softplus>(1000.f, 1.f, 20.f) == 1000);
   CHECK(at<F::softplus>(-1000.f, 1.f, 20.f) == 0);
   CHECK(at<F::relu>(-infinity) == 0);
+  for (const float v : {infinity, -infinity}) {
+    CHECK(std::isnan(at<F::sine>(v)));
+    CHECK(std::isnan(at<F::cosine>(v)));
+    CHECK(std::isnan(at<F::tangent>(v)));
+    CHECK(std::isnan(at<F::arc_sine>(v)));
+    CHECK(std::isnan(at<F::arc_cosine>(v)));
+    CHECK(at<F::arc_tangent>(v) == std::atan(v));
+    CHECK(at<F::hyperbolic_sine>(v) == v);
+    CHECK(at<F::hyperbolic_cosine>(v) == infinity);
+    CHECK(at<F::inverse_hyperbolic_sine>(v) == v);
+  }
+  CHECK(std::isnan(at<F::arc_sine>(1.0001f)));
+  CHECK(std::isnan(at<F::arc_cosine>(-2.f)));
+  CHECK(at<F::hyperbolic_sine>(90.f) == infinity);
+  CHECK(at<F::hyperbolic_cosine>(-1000.f) == infinity);
+  CHECK(std::isnan(at<F::inverse_hyperbolic_cosine>(0.5f)));
+  CHECK(at<F::inverse_hyperbolic_cosine>(infinity) == infinity);
+  CHECK(at<F::inverse_hyperbolic_tangent>(1.f) == infinity);
+  CHECK(at<F::inverse_hyperbolic_tangent>(-1.f) == -infinity);
+  CHECK(std::isnan(at<F::inverse_hyperbolic_tangent>(1.5f)));
+  CHECK(at<F::exponential_2>(128.f) == infinity);
+  CHECK(at<F::exponential_2>(infinity) == infinity);
+  CHECK(at<F::exponential_2>(-infinity) == 0);
+  CHECK(at<F::exponential_2>(-149.f) == smallest);
+  for (int i = -126; i < 128; ++i) {
+    CHECK(at<F::exponential_2>(float(i)) == std::ldexp(1.f, i));
+    CHECK(at<F::logarithm_2>(std::ldexp(1.f, i)) == i);
+  }
+  for (const float v : {0.f, -1.f, -infinity, infinity, smallest}) {
+    const auto same = [](float a, double b) {
+      return std::isnan(b) ? std::isnan(a) : a == float(b) || a == doctest::Approx(b);
+    };
+    CHECK(same(at<F::logarithm_2>(v), std::log2(double(v))));
+    CHECK(same(at<F::logarithm_10>(v), std::log10(double(v))));
+    CHECK(same(at<F::logarithm_1_plus>(v), std::log1p(double(v))));
+  }
+  CHECK(at<F::complementary_error>(infinity) == 0);
+  CHECK(at<F::complementary_error>(-infinity) == 2);
+  CHECK(at<F::complementary_error>(10.f) == doctest::Approx(std::erfc(10.0)).epsilon(1e-3));
+  CHECK(at<F::selu>(-infinity) == doctest::Approx(-1.7580993408473766));
+  CHECK(at<F::elu>(-infinity, 2.f) == -2);
+  CHECK(at<F::celu>(-infinity, 2.f) == -2);
+  CHECK(at<F::sign>(no_number) == 0);
+  CHECK(at<F::sign>(-smallest) == -1);
+  CHECK(at<F::sign>(3.f) == 1);
+}
+
+TEST_CASE("powers, angles and rests of special numbers are those of C, and of Python") {
+  using F = Function;
+  const std::vector<float> some = {0.f,   -0.f,  1.f,   -1.f,     0.5f,     -0.5f,    2.f,       -2.f,     3.f,
+                                   -3.f,  2.5f,  1e30f, -1e30f,   1e-40f,   smallest, -smallest, infinity, -infinity,
+                                   1e38f, 3e38f, 16777217.f, largest, -largest, no_number, 7.f, -7.f, 1e-10f};
+  const auto same = [](float a, double b, float units) {
+    if (std::isnan(b)) return std::isnan(a);
+    const float rounded = static_cast<float>(b);
+    if (a == rounded) return a != 0 || std::signbit(a) == std::signbit(rounded);
+    return std::abs(a - b) <= units * std::max(std::abs(b) * 1.2e-7, 1.5e-45);
+  };
+  for (const float x : some)
+    for (const float y : some) {
+      CAPTURE(x);
+      CAPTURE(y);
+      CHECK(same(at<F::power>(x, y), std::pow(double(x), double(y)), 2));
+      CHECK(same(at<F::arc_tangent_2>(x, y), std::atan2(double(x), double(y)), 3));
+      CHECK(same(at<F::rest_of_division>(x, y), std::fmod(x, y), 0));
+      const float rest = std::fmod(x, y), wanted = rest != 0 && (y < 0) != (rest < 0) ? rest + y : rest;
+      CHECK(same(at<F::remainder>(x, y), wanted, 0));
+    }
+  // As LibTorch has them.
+  CHECK(at<F::floor_divide>(5.f, -3.f) == -2);
+  CHECK(at<F::floor_divide>(-5.f, 3.f) == -2);
+  CHECK(at<F::floor_divide>(-5.f, -3.f) == 1);
+  CHECK(at<F::floor_divide>(-5.f, infinity) == -1);
+  CHECK(at<F::floor_divide>(-6.f, 0.f) == -infinity);
+  CHECK(at<F::floor_divide>(-1e-8f, 3.f) == -1);
+  CHECK(std::isnan(at<F::floor_divide>(infinity, 3.f)));
+}
+
+TEST_CASE("what numbers are can be asked, and comparisons be combined") {
+  using F = Function;
+  const std::vector<float> x = {1, 0, no_number, infinity, -infinity, largest};
+  const auto ones = [&]<class Mask>(Mask, const std::vector<float>& wanted) {
+    for (const InstructionSet set : instruction_sets())
+      CHECK(computed<Apply<F::select, Mask, Constant<0x3f800000>, Constant<0>>>({x}, set) == wanted);
+  };
+  using Nan = Apply<F::is_nan, Input<0>>;
+  using Infinite = Apply<F::is_infinite, Input<0>>;
+  ones(Nan(), {0, 0, 1, 0, 0, 0});
+  ones(Infinite(), {0, 0, 0, 1, 1, 0});
+  ones(Apply<F::is_finite, Input<0>>(), {1, 1, 0, 0, 0, 1});
+  ones(Apply<F::logical_or, Nan, Infinite>(), {0, 0, 1, 1, 1, 0});
+  ones(Apply<F::logical_and, Infinite, Apply<F::less, Input<0>, Constant<0>>>(), {0, 0, 0, 0, 1, 0});
+  ones(Apply<F::logical_xor, Infinite, Apply<F::less, Input<0>, Constant<0>>>(), {0, 0, 0, 1, 0, 0});
+  ones(Apply<F::logical_not, Nan>(), {1, 1, 0, 1, 1, 1});
 }
 
 TEST_CASE("nan stays nan, and is neither less nor greater") {
@@ -195,6 +400,29 @@ TEST_CASE("nan stays nan, and is neither less nor greater") {
                             at<F::hard_swish>(no_number),
                             at<F::mish>(no_number),
                             at<F::log_sigmoid>(no_number),
+                            at<F::sine>(no_number),
+                            at<F::cosine>(no_number),
+                            at<F::tangent>(no_number),
+                            at<F::arc_sine>(no_number),
+                            at<F::arc_cosine>(no_number),
+                            at<F::arc_tangent>(no_number),
+                            at<F::hyperbolic_sine>(no_number),
+                            at<F::hyperbolic_cosine>(no_number),
+                            at<F::inverse_hyperbolic_sine>(no_number),
+                            at<F::inverse_hyperbolic_cosine>(no_number),
+                            at<F::inverse_hyperbolic_tangent>(no_number),
+                            at<F::exponential_2>(no_number),
+                            at<F::logarithm_2>(no_number),
+                            at<F::logarithm_10>(no_number),
+                            at<F::logarithm_1_plus>(no_number),
+                            at<F::complementary_error>(no_number),
+                            at<F::rounded>(no_number),
+                            at<F::floor>(no_number),
+                            at<F::ceiling>(no_number),
+                            at<F::truncated>(no_number),
+                            at<F::selu>(no_number),
+                            at<F::elu>(no_number, 1.f),
+                            at<F::celu>(no_number, 1.f),
                             at<F::maximum>(no_number, 1.f),
                             at<F::maximum>(1.f, no_number),
                             at<F::minimum>(no_number, 1.f),

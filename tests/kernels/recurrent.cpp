@@ -67,8 +67,21 @@ struct Layer {
 template <RecurrentShape Shape>
 void check_lstm() {
   INFO("size ", Shape.size, ", steps ", Shape.steps, Shape.backward ? ", backward" : "");
-  Layer<Shape, 4> layer;
-  lstm<Shape>(layer.packed_gates.data(), layer.packed.data(), layer.packed_h.data(), layer.packed_c.data(), layer.put());
+  const auto run = [](int threads) {
+    Layer<Shape, 4> layer;
+    Team team(threads);
+    team.run([&](Part part) {
+      lstm<Shape>(part, team.barrier, layer.packed_gates.data(), layer.packed.data(), layer.packed_h.data(),
+                  layer.packed_c.data(), layer.put());
+    });
+    return layer;
+  };
+  const Layer<Shape, 4> layer = run(1);
+  for (const int threads : {2, 3}) {
+    const Layer<Shape, 4> parts = run(threads);
+    CHECK(parts.out == layer.out);
+    CHECK(parts.packed_c == layer.packed_c);
+  }
   std::vector<double> h(layer.h.begin(), layer.h.end()), c(layer.c.begin(), layer.c.end());
   std::vector<std::vector<double>> states(Shape.steps);
   for (int i = 0; i < Shape.steps; ++i) {
@@ -87,8 +100,17 @@ void check_lstm() {
 template <RecurrentShape Shape>
 void check_gru() {
   INFO("size ", Shape.size, ", steps ", Shape.steps, Shape.backward ? ", backward" : "");
-  Layer<Shape, 3> layer;
-  gru<Shape>(layer.packed_gates.data(), layer.packed.data(), layer.new_bias.data(), layer.packed_h.data(), layer.put());
+  const auto run = [](int threads) {
+    Layer<Shape, 3> layer;
+    Team team(threads);
+    team.run([&](Part part) {
+      gru<Shape>(part, team.barrier, layer.packed_gates.data(), layer.packed.data(), layer.new_bias.data(),
+                 layer.packed_h.data(), layer.put());
+    });
+    return layer;
+  };
+  const Layer<Shape, 3> layer = run(1);
+  for (const int threads : {2, 3}) CHECK(run(threads).out == layer.out);
   std::vector<double> h(layer.h.begin(), layer.h.end());
   std::vector<std::vector<double>> states(Shape.steps);
   for (int i = 0; i < Shape.steps; ++i) {

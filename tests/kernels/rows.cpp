@@ -105,6 +105,7 @@ void check_rows() {
     check_row<Case, 33>(spread);
     check_row<Case, 128>(spread);
     check_row<Case, 1000>(spread);
+    check_row<Case, 5003>(spread);  // too long to be kept
   }
 }
 
@@ -151,13 +152,60 @@ TEST_CASE("nan and plus infinity make the row nan, as in LibTorch") {
     }
 }
 
-TEST_CASE("sums and largest elements of rows") {
+TEST_CASE("logarithms of sums of exponentials, also of endless elements") {
   FXX_ONLY_WHERE_IT_RUNS();
-  constexpr int N = 37;
-  const std::vector<float> x = fxx::test::random_floats(N, 5);
-  const auto get = [&](int c, auto width) __attribute__((always_inline)) { return load_some<width>(x.data() + c); };
-  CHECK(row_largest<N>(get) == *std::max_element(x.begin(), x.end()));
-  double exact = 0, magnitude = 0;
-  for (const float v : x) exact += v, magnitude += std::abs(v);
-  CHECK(std::abs(row_sum<N>(get) - exact) <= 16 * epsilon * magnitude);
+  const auto of = []<int N>(const std::vector<float>& x, Width<N>) {
+    return row_log_sum_exp<N>(
+        [&](int c, auto width) __attribute__((always_inline)) { return load_some<width>(x.data() + c); });
+  };
+  const std::vector<float> x = fxx::test::random_floats(5003, 3);
+  double total = 0;
+  for (const float v : x) total += std::exp(double(v));
+  CHECK(of(x, Width<5003>()) == doctest::Approx(std::log(total)).epsilon(1e-6));
+  CHECK(of({1000, 1000}, Width<2>()) == doctest::Approx(1000 + std::log(2.0)));
+  CHECK(of({1, infinity, 2}, Width<3>()) == infinity);
+  CHECK(of({-infinity, -infinity}, Width<2>()) == -infinity);
+  CHECK(std::isnan(of({1, no_number, 2}, Width<3>())));
+}
+
+namespace {
+template <GroupShape Shape>
+void check_groups() {
+  INFO("pixels ", Shape.pixels, ", channels ", Shape.channels, ", groups ", Shape.groups);
+  constexpr int size = Shape.channels / Shape.groups;
+  std::vector<float> x = fxx::test::random_floats(Shape.pixels * Shape.channels, 7);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += static_cast<float>(i % Shape.channels / size) * 3;
+  std::vector<float> out(x.size() + 1, untouched);
+  group_norm<Shape>(
+      1e-5f,
+      [&](int pixel, int c, auto width) __attribute__((always_inline)) {
+        return load_some<width>(x.data() + pixel * Shape.channels + c);
+      },
+      [&](int pixel, int c, real v, auto width) __attribute__((always_inline)) {
+        store_some<width>(out.data() + pixel * Shape.channels + c, v);
+      });
+  CHECK(out.back() == untouched);
+  double worst = 0;
+  for (int group = 0; group < Shape.groups; ++group) {
+    double mean = 0, squares = 0;
+    const auto each = [&](auto f) {
+      for (int pixel = 0; pixel < Shape.pixels; ++pixel)
+        for (int c = group * size; c < (group + 1) * size; ++c) f(pixel * Shape.channels + c);
+    };
+    each([&](int i) { mean += x[i]; });
+    mean /= Shape.pixels * size;
+    each([&](int i) { squares += (x[i] - mean) * (x[i] - mean); });
+    const double factor = 1 / std::sqrt(squares / (Shape.pixels * size) + double(1e-5f));
+    each([&](int i) { worst = std::max(worst, std::abs(out[i] - (x[i] - mean) * factor)); });
+  }
+  CHECK(worst <= 16 * epsilon * 3 * Shape.groups);
+}
+}  // namespace
+
+TEST_CASE("norms of groups of channels are those of double precision") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_groups<GroupShape{.pixels = 5, .channels = 1, .groups = 1}>();
+  check_groups<GroupShape{.pixels = 49, .channels = 12, .groups = 4}>();
+  check_groups<GroupShape{.pixels = 300, .channels = 66, .groups = 3}>();
+  check_groups<GroupShape{.pixels = 17, .channels = 19, .groups = 19}>();
 }

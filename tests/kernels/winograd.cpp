@@ -19,35 +19,45 @@ void check_winograd(double bound) {
   INFO("tiles of ", Shape.outputs, ", channels ", Shape.channels, " -> ", Shape.out_channels, ", output ",
        Shape.out_height, " x ", Shape.out_width);
   constexpr int N = Shape.out_channels, C = Shape.channels, pixel = N + 2;
-  const int rows = Shape.rows() * Shape.outputs + 2;
-  const std::vector<float> in = fxx::test::random_floats(static_cast<std::size_t>(rows * Shape.in_row * C), 1);
+  const std::vector<float> in = fxx::test::random_floats(static_cast<std::size_t>(Shape.images * Shape.image()), 1);
   const std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * C * 9), 2);
   const auto weight = [&](int n, int r, int s, int c) { return weights[((n * C + c) * 3 + r) * 3 + s]; };
-  std::vector<float> packed(Shape.packed(), untouched), workspace(Shape.workspace(), untouched);
+  std::vector<float> packed(Shape.packed(), untouched);
   pack_winograd<Shape>(packed.data(), weight);
   CHECK(std::find(packed.begin(), packed.end(), untouched) == packed.end());
-  std::vector<float> out(Shape.out_height * Shape.out_width * pixel, untouched);
-  winograd<Shape>(in.data(), packed.data(), workspace.data(),
-                  [&](int y, int x, int channel, real sum, auto width) __attribute__((always_inline)) {
-                    store_some<width>(out.data() + (y * Shape.out_width + x) * pixel + channel, sum);
-                  });
+  const auto in_parts = [&](int parts) {
+    std::vector<float> workspace(parts * Shape.workspace(), untouched);
+    std::vector<float> out(Shape.images * Shape.out_height * Shape.out_width * pixel, untouched);
+    for (int index = 0; index < parts; ++index)
+      winograd<Shape>(Part{index, parts}, in.data(), packed.data(), workspace.data(),
+                      [&](int image, int y, int x, int channel, real sum, auto width) __attribute__((always_inline)) {
+                        store_some<width>(
+                            out.data() + ((image * Shape.out_height + y) * Shape.out_width + x) * pixel + channel, sum);
+                      });
+    return out;
+  };
+  const std::vector<float> out = in_parts(1);
   double worst = 0, most = 0;
   bool beside = false;
-  for (int y = 0; y < Shape.out_height; ++y)
-    for (int x = 0; x < Shape.out_width; ++x) {
-      const float* given = out.data() + (y * Shape.out_width + x) * pixel;
-      for (int n = 0; n < N; ++n) {
-        double exact = 0;
-        for (int r = 0; r < 3; ++r)
-          for (int s = 0; s < 3; ++s)
-            for (int c = 0; c < C; ++c) exact += double(in[((y + r) * Shape.in_row + x + s) * C + c]) * weight(n, r, s, c);
-        worst = std::max(worst, std::abs(given[n] - exact));
-        most = std::max(most, std::abs(exact));
+  for (int image = 0; image < Shape.images; ++image)
+    for (int y = 0; y < Shape.out_height; ++y)
+      for (int x = 0; x < Shape.out_width; ++x) {
+        const float* given = out.data() + ((image * Shape.out_height + y) * Shape.out_width + x) * pixel;
+        for (int n = 0; n < N; ++n) {
+          double exact = 0;
+          for (int r = 0; r < 3; ++r)
+            for (int s = 0; s < 3; ++s)
+              for (int c = 0; c < C; ++c)
+                exact += double(in[image * Shape.image() + ((y + r) * Shape.in_row + x + s) * Shape.pixel() + c]) *
+                         weight(n, r, s, c);
+          worst = std::max(worst, std::abs(given[n] - exact));
+          most = std::max(most, std::abs(exact));
+        }
+        beside = beside || given[N] != untouched || given[N + 1] != untouched;
       }
-      beside = beside || given[N] != untouched || given[N + 1] != untouched;
-    }
   CHECK(worst / most <= bound);
   CHECK_FALSE(beside);
+  for (int parts = 2; parts <= 4; ++parts) CHECK(in_parts(parts) == out);
 }
 
 }  // namespace
@@ -80,4 +90,12 @@ TEST_CASE("many tiles are computed in blocks, the last of which is smaller") {
   static_assert(shape.block() < shape.tiles());
   FXX_ONLY_WHERE_IT_RUNS();
   check_winograd<shape>(4e-6);
+}
+
+TEST_CASE("tiles of several images are computed together, wherever the images lie") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_winograd<WinogradShape{.outputs = 4, .channels = 20, .out_channels = 40, .out_height = 7, .out_width = 7,
+                               .in_row = 10, .images = 5}>(4e-6);
+  check_winograd<WinogradShape{.outputs = 2, .channels = 33, .out_channels = 100, .out_height = 3, .out_width = 4,
+                               .in_row = 6, .in_pixel = 35, .images = 3, .in_image = 1300}>(6e-7);
 }

@@ -1,6 +1,6 @@
 // Sizes: which ones a trace fixed, and graphs for all of them.
 #include "fxx/ops/operation.hpp"
-#include "fxx/torch/compile.hpp"
+#include "fxx/torch/build.hpp"
 #include "torch/support.hpp"
 
 using namespace fxx;
@@ -78,7 +78,7 @@ TEST_CASE("dynamic dimensions: the graph computes what the code does at sizes ne
     inputs.push_back({torch::rand({batch, time, 16}, torch::kDouble)});
   check_traced(net, *gm, inputs, 1e-12);
   // Compiled code, too.
-  const auto compiled = compile(*gm, {inputs[0][0]});
+  const auto compiled = build(*gm, {inputs[0][0]});
   for (const Tensors& in : inputs)
     CHECK(relative_difference(c10::IValue(compiled->forward(in[0])), c10::IValue(net.forward(in[0]))) <= 1e-12);
 }

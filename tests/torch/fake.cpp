@@ -14,7 +14,7 @@
 
 #include "../models/llama.hpp"
 #include "fxx/codegen/module_source.hpp"
-#include "fxx/torch/compile.hpp"
+#include "fxx/torch/build.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "torch/support.hpp"
 
@@ -639,7 +639,7 @@ TEST_CASE("a graph traced with fakes is the one traced with real tensors, and ru
   CHECK(y.sizes() == torch::IntArrayRef{2, 2});
   Interpreter interpreter(*gm);
   CHECK(is_fake(interpreter.run({fake_like(x)}).toTensor()));
-  const auto compiled = compile(*gm, {x});
+  const auto compiled = build(*gm, {x});
   CHECK(std::isnan(compiled->max_error()));  // there are no numbers to compare
   CHECK(compiled->is_current());
   CHECK(is_fake(compiled->forward(x)));

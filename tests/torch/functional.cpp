@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "../graph_text.hpp"
-#include "fxx/torch/compile.hpp"
+#include "fxx/torch/build.hpp"
 #include "torch/support.hpp"
 
 using namespace fxx;

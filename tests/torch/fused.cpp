@@ -4,7 +4,7 @@
 
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/expand_functions.hpp"
-#include "fxx/torch/compile.hpp"
+#include "fxx/torch/build.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/verify_rules.hpp"
 #include "torch/support.hpp"
@@ -188,7 +188,7 @@ TEST_CASE("interpreted, built, copied and in inference mode it is the same kerne
   const Tensor wanted = of(gm->run({a, b}));
   CHECK(same(of(Interpreter(*gm).run({a, b})), wanted));
   const support::TemporaryFolder folder;
-  const auto built = compile(*gm, {a, b}, {.tolerance = 0, .cache_folder = folder.path()});
+  const auto built = build(*gm, {a, b}, {.tolerance = 0, .cache_folder = folder.path()});
   CHECK(built->called_back() == std::vector<std::string>{"fused"});
   CHECK(same(of(built->run({a, b})), wanted));
   CHECK(to_string(Graph(gm->graph())) == to_string(gm->graph()));

@@ -2,7 +2,7 @@
 // its own: the test program has none, which would make each lookup read hundreds of megabytes.
 #include "fxx/runtime/cache.hpp"
 #include "fxx/runtime/process.hpp"
-#include "fxx/torch/compile.hpp"
+#include "fxx/torch/build.hpp"
 #include "fxx/torch/trace.hpp"
 #include "torch/support.hpp"
 

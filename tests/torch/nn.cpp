@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "../graph_text.hpp"
-#include "fxx/torch/compile.hpp"
+#include "fxx/torch/build.hpp"
 #include "fxx/torch/containers.hpp"
 #include "torch/support.hpp"
 

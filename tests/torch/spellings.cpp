@@ -4,7 +4,7 @@
 #include "fxx/rules/normalisation.hpp"
 #include "fxx/rules/rearrangement.hpp"
 #include "fxx/rules/rotary.hpp"
-#include "fxx/torch/compile.hpp"
+#include "fxx/torch/build.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/interpreter.hpp"
 #include "torch/support.hpp"
@@ -136,7 +136,7 @@ TEST_CASE("a rotary embedding runs as its operators, wherever it runs") {
   const auto again = traced([&](const Tensors& in) { return gm->run(boxed(in)); }, inputs);
   CHECK(rules::rotary.apply(*again).rewrites == 1);
   const support::TemporaryFolder folder;
-  const auto built = compile(*gm, inputs, {.tolerance = 0, .cache_folder = folder.path()});
+  const auto built = build(*gm, inputs, {.tolerance = 0, .cache_folder = folder.path()});
   CHECK(built->called_back().empty());
   CHECK(same(of(built->run(boxed(inputs))), wanted));
   const Tensor unreal = of(gm->run({fake_like(inputs[0]), fake_like(inputs[1]), fake_like(inputs[2])}));

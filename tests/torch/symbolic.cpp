@@ -11,7 +11,7 @@
 #include "../graph_text.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/passes/dead_code.hpp"
-#include "fxx/torch/compile.hpp"
+#include "fxx/torch/build.hpp"
 #include "fxx/torch/containers.hpp"
 #include "fxx/torch/creation.hpp"
 #include "fxx/torch/functional.hpp"
@@ -297,7 +297,7 @@ TEST_CASE("whole numbers below zero are divided as C++ divides them: interpreted
   CHECK(count_of(gm->graph(), ops::std_modulus) == 4);
   CHECK(count_of(gm->graph(), ops::operator_floordiv) == 1);
   CHECK(count_of(gm->graph(), ops::operator_mod) == 1);
-  const auto compiled = compile(*gm, {x34});
+  const auto compiled = build(*gm, {x34});
   for (const Tensor& x : {x34, x54, x14_4}) CHECK(same((*compiled)(x), divided(x)));
   // A number that is an input may be either; 3 is divided as a whole number, 3.5 is not.
   const auto given = symbolic_trace([](auto x, auto p) { return x * (p / 2); }, concrete_args(PH, PH_NUMBER));
@@ -317,7 +317,7 @@ TEST_CASE("graphs of Python's operators round down, interpreted and built") {
   GraphModule gm(std::map<std::string, GraphModule::Attribute>(), std::move(g));
   const Tensor expected = torch::stack({x34 * -2, x34 * 1, x34 * 1, x34 * -3, x34 * -2, x34 * 1});
   CHECK(same(gm(x34), expected));
-  CHECK(same((*compile(gm, {x34}))(x34), expected));
+  CHECK(same((*build(gm, {x34}))(x34), expected));
 }
 
 TEST_CASE("division that has no result is refused when the graph runs") {
@@ -353,7 +353,7 @@ struct CheckedImpl : torch::nn::Module {
 TEST_CASE("checks fail with their message when the graph runs: interpreted, planned, built, and in the code") {
   CheckedImpl net;
   const auto gm = check_module(net, {{x34}, {x54}});
-  const auto compiled = compile(*gm, {x34});
+  const auto compiled = build(*gm, {x34});
   const Tensor narrow = torch::randn({3, 3}), low = torch::full({3, 4}, -200.0);
   const auto refused = [&](auto&& run, const char* message) {
     CAPTURE(message);
@@ -636,7 +636,7 @@ TEST_CASE("a module is passed to a function, as an attribute of the graph") {
         "fc = attribute fc\nact = attribute act\nfc_1 = attribute fc\nthrough = geometry::through(%fc, %act, %fc_1, "
         "%x)\nreturn %through\n");
   CHECK(gm->submodule("fc").get() == net.fc.get());
-  const auto compiled = compile(*gm, {x34});
+  const auto compiled = build(*gm, {x34});
   CHECK(same((*compiled)(x54), net.forward(x54)));
 }
 
@@ -732,7 +732,7 @@ TEST_CASE("undefined tensors stand for arguments that are left out") {
   LeftOutImpl net;
   const auto gm = check_module(net, {{x34}, {x54}}, 1e-6);
   CHECK(body(*gm).find("attention(%unsqueeze, %unsqueeze, %unsqueeze, None, True, None)") != std::string::npos);
-  const auto compiled = compile(*gm, {x34});
+  const auto compiled = build(*gm, {x34});
   CHECK(difference((*compiled)(x54), net.forward(x54)) <= 1e-6);
 }
 

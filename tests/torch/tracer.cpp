@@ -4,7 +4,7 @@
 #include "fxx/ops/operation.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/rules/activations.hpp"
-#include "fxx/torch/compile.hpp"
+#include "fxx/torch/build.hpp"
 #include "fxx/torch/wrap.hpp"
 #include "fxx/trace/hana.hpp"
 #include "fxx/trace/transformer.hpp"
@@ -534,7 +534,7 @@ TEST_CASE("containers and structs are inputs and results as the function has the
   // Built, the module still takes containers; the example inputs are those of the placeholders.
   const auto listed = symbolic_trace([](const std::vector<Proxy>& ts, auto y) { return std::tuple(ts[0] * ts[1], y); },
                                      concrete_args(input("ts", std::vector{PH, PH})));
-  const auto compiled = compile(*listed, {xs[0], xs[1], xs[0]});
+  const auto compiled = build(*listed, {xs[0], xs[1], xs[0]});
   CHECK(compiled->is_current());
   CHECK(same(std::get<0>(compiled->call<std::tuple<torch::Tensor, torch::Tensor>>(xs, xs[1])), xs[0] * xs[1]));
 

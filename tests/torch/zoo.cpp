@@ -1,12 +1,13 @@
 // The zoo of models (tests/models), traced as they are, in double precision: results, gradients and random numbers of
 // the graphs are those of the modules; graphs are sound, print, parse and copy; their C++, both the readable form and
-// the one that compile() builds, is compiled and computes the same.
+// the one that build() makes, is compiled and computes the same.
 //
 // All models have their full depth; few channels and small inputs keep one in milliseconds. What the compiler makes is
 // kept in FXX_CACHE_DIR.
 #include "../models/all.hpp"
 #include "fxx/codegen/module_source.hpp"
 #include "fxx/runtime/cache.hpp"
+#include "fxx/torch/build.hpp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
@@ -185,14 +186,45 @@ TEST_CASE("rewritten by every rule that ships") {
   });
 }
 
-TEST_CASE("compile() of every model") {
+TEST_CASE("build() of every model") {
   for_each_model([](const zoo::Entry& entry) {
     const Subject subject(entry);
-    const auto compiled = compile(*subject.trace(), subject.inputs, {.tolerance = 1e-10});
+    const auto compiled = build(*subject.trace(), subject.inputs, {.tolerance = 1e-10});
     const torch::NoGradGuard no_grad;
     REQUIRE(compiled->is_current());
     CHECK(relative_difference(forward_of(*compiled)(subject.other), subject.model.forward(cloned(subject.other))) <=
           1e-10);
+  });
+}
+
+TEST_CASE("compile() of every model: in single precision, beside the model in double precision") {
+  for_each_model([](const zoo::Entry& entry) {
+    const Subject exact(entry);
+    const zoo::Model model = zoo::build(entry);
+    const auto in_single = [](Tensors tensors) {
+      for (Tensor& t : tensors)
+        if (t.is_floating_point()) t = t.to(torch::kFloat);
+      return tensors;
+    };
+    const Tensors inputs = in_single(exact.inputs), other = in_single(exact.other);
+    const torch::NoGradGuard no_grad;
+    const auto gm = fxx::detail::trace_module(
+        *model.module, true,
+        [&](std::span<const Tensor> in) {
+          return model.forward({in.begin(), in.end()});
+        },
+        cloned(inputs), {.training_flags = false});
+    const auto compiled = compile(*gm, inputs, {.threads = 2});
+    REQUIRE(compiled->is_current());
+    CHECK(compiled->max_error() < 1e-5);
+    const Tensors given = tensors_of(forward_of(*compiled)(other));
+    const Tensors expected = tensors_of(exact.model.forward(cloned(exact.other)));
+    REQUIRE(given.size() == expected.size());
+    for (std::size_t i = 0; i < given.size(); ++i)
+      CHECK(relative_difference(given[i].to(torch::kDouble), expected[i].to(torch::kDouble)) <= 1e-5);
+    const KernelPlan& plan = compiled->kernel_plan();
+    CHECK(plan.steps.size() > compiled->called_back().size());
+    CHECK(static_cast<double>(plan.arena_bytes) <= 1.1 * static_cast<double>(plan.live_bytes));
   });
 }
 

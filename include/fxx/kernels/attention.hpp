@@ -2,17 +2,25 @@
 //
 // Keys are packed into panels once a head. Scores of some queries stand in the workspace, become weights there, and are
 // multiplied with the values where those lie. Of causal attention only what can be seen is computed, to whole panels.
+// Of more than `longest_scores` keys, blocks are taken in turn, all queries with each: largest score, sum and result of
+// each query are carried on, so the scores of some queries with a block stay in the first cache.
 //
 //   constexpr AttentionShape heads = {.queries = 128, .keys = 128, .size = 64, .query_stride = 768, .key_stride = 768,
 //                                     .value_stride = 768};
 //   attention<heads>(q, k, v, 0.125f, workspace, no_mask,
 //                    [&](int query, int column, real value, auto width) { ... });
 //
-// Error: that of a sum over `size`, of softmax, and of a sum over the keys. A query that sees nothing gets nan.
-// Main names: AttentionShape, attention, no_mask. Cost: light; it takes the compiler 0.3 s.
+// Keys and values of steps that were, which grow by one a step, stay as they are: `attention_over_cache` takes as many
+// as there are, packs none and multiplies a few queries with them where they lie.
+//
+// Error: that of a sum over `size`, of softmax, and of a sum over the keys. A query that sees nothing gets nan, as
+// softmax has it, or zeros, as LibTorch's scaled_dot_product_attention.
+// Main names: AttentionShape, attention, attention_over_cache, no_mask, visible. Cost: light; it takes the compiler
+// 0.3 s.
 #pragma once
 
 #include "fxx/kernels/rows.hpp"
+#include "fxx/kernels/transpose.hpp"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic push
@@ -21,45 +29,83 @@
 
 namespace fxx::kernels::inline FXX_KERNEL_ISA {
 
+/// More keys than that are taken in blocks of half as many.
+inline constexpr int longest_scores = 1024;
+
 struct AttentionShape {
   int queries = 1, keys = 1;
   int size = 1, value_size = 0;  // floats of a query and a key; of a value, 0: as many
   int query_stride = 1, key_stride = 1, value_stride = 1;  // floats from one to the next
-  bool causal = false;                                     // query i sees the keys up to i + keys - queries
+  bool causal = false;          // query i sees the keys up to i + keys - queries
+  bool from_first = false;      // and with this up to i, as LibTorch's is_causal
+  bool hidden_is_zero = false;  // what a query that sees nothing gets
 
   // Found by the compiler, never while the program runs.
   consteval int values() const { return value_size ? value_size : size; }
   consteval TileShape tile() const { return tile_shape(queries, vectors_of(keys)); }
   consteval int wide() const { return tile().vectors * lanes; }
   consteval int padded_keys() const { return vectors_of(keys) * lanes; }
+  /// Are keys taken in blocks, and of how many, in whole panels.
+  consteval bool in_blocks() const { return keys > longest_scores; }
+  consteval int block() const { return in_blocks() ? longest_scores / 2 / wide() * wide() : padded_keys(); }
   /// Floats from one query's scores to the next's.
-  consteval int score_stride() const { return padded_keys() + lanes; }
-  /// Floats of the workspace.
+  consteval int score_stride() const { return block() + lanes; }
+  consteval int padded_values() const { return vectors_of(values()) * lanes; }
+  /// Floats of the workspace: keys, scores, and what is carried on.
   consteval std::size_t workspace() const {
-    return static_cast<std::size_t>(padded_keys() * size + tile().rows * score_stride());
+    return static_cast<std::size_t>(block()) * size + static_cast<std::size_t>(tile().rows * score_stride()) +
+           (in_blocks() ? static_cast<std::size_t>(queries) * (padded_values() + 2) : 0);
   }
+  /// That of attention_over_cache.
+  consteval std::size_t cache_workspace() const { return static_cast<std::size_t>(padded_keys()); }
+  /// Keys that query 0 sees if it is causal, of so many.
+  constexpr int ahead(int count) const { return from_first ? 1 : count - queries + 1; }
 };
 
 /// For scores to which nothing is added.
 struct NoMask {};
 inline constexpr NoMask no_mask{};
+/// What a mask of booleans adds, where it holds nothing, else minus infinity: `visible(load_mask(mask + key, width))`.
+FXX_KERNEL real visible(integer mask) { return mask ? splat(0.f) : splat(-__builtin_inff()); }
 
 namespace detail_of_attention {
 
-/// Keys as panels of the tile's width: panel by panel, element by element of a key.
-template <AttentionShape Shape>
-FXX_KERNEL void pack_keys(const float* __restrict keys, float* __restrict packed) {
-  for (int first = 0; first < Shape.keys; first += Shape.wide()) {
-    const int left = Shape.padded_keys() - first, width = left < Shape.wide() ? left : Shape.wide();
-    for (int j = 0; j < width; ++j)
-      for (int c = 0; c < Shape.size; ++c)
-        packed[c * width + j] =
-            first + j < Shape.keys ? keys[static_cast<std::ptrdiff_t>(first + j) * Shape.key_stride + c] : 0.f;
-    packed += width * Shape.size;
+/// Keys as a panel: element by element of a key. Of `count` keys; zeros behind them.
+template <AttentionShape Shape, int Wide>
+FXX_KERNEL void pack_panel(const float* __restrict keys, int count, float* __restrict packed) {
+  for (int first = 0; first < Wide; first += lanes) {
+    const float* const from = keys + static_cast<std::ptrdiff_t>(first) * Shape.key_stride;
+    const int left = count - first;
+    const auto put = [&](int c, int, real value, auto) __attribute__((always_inline)) {
+      store(packed + static_cast<std::ptrdiff_t>(c) * Wide + first, value);
+    };
+    if (left >= lanes) {
+      transpose<lanes, Shape.size>([&](int j, int c, auto width) __attribute__((always_inline)) {
+        return load_some<width>(from + static_cast<std::ptrdiff_t>(j) * Shape.key_stride + c);
+      }, put);
+    } else {
+      transpose<lanes, Shape.size>([&](int j, int c, auto width) __attribute__((always_inline)) {
+        return j < left ? load_some<width>(from + static_cast<std::ptrdiff_t>(j) * Shape.key_stride + c) : real{};
+      }, put);
+    }
   }
 }
+/// Keys from `first` on as panels, a block of them. What is left of all keys is one panel more, in the last block.
+template <AttentionShape Shape>
+FXX_KERNEL void pack_keys(const float* __restrict keys, int first, float* __restrict packed) {
+  constexpr int wide = Shape.wide(), whole = Shape.padded_keys() / wide * wide;
+  const int end = first + Shape.block() < whole ? first + Shape.block() : whole;
+  for (int key = first; key < end; key += wide)
+    pack_panel<Shape, wide>(keys + static_cast<std::ptrdiff_t>(key) * Shape.key_stride, Shape.keys - key,
+                            packed + static_cast<std::ptrdiff_t>(key - first) * Shape.size);
+  if constexpr (Shape.padded_keys() > whole)
+    if (first + Shape.block() > whole)
+      pack_panel<Shape, Shape.padded_keys() - whole>(keys + static_cast<std::ptrdiff_t>(whole) * Shape.key_stride,
+                                                     Shape.keys - whole,
+                                                     packed + static_cast<std::ptrdiff_t>(whole - first) * Shape.size);
+}
 
-/// Scores of `Rows` queries with one panel of keys.
+/// Scores of `Rows` queries with the panel of keys from `key` on.
 template <AttentionShape Shape, int Rows, int Vectors, class Mask>
 FXX_KERNEL void scores_of_panel(const float* __restrict queries, const float* __restrict panel, float scale, int query,
                                 int key, const Mask& mask, float* __restrict scores) {
@@ -73,55 +119,160 @@ FXX_KERNEL void scores_of_panel(const float* __restrict queries, const float* __
       if (last == 0 || key + c + lanes <= Shape.keys) score = score + mask(query + r, key + c, Width<lanes>{});
       else if constexpr (last != 0) score = score + mask(query + r, key + c, Width<last>{});
     }
-    store(scores + r * Shape.score_stride() + key + c, score);
+    store(scores + r * Shape.score_stride() + c, score);
   });
+}
+
+/// Scores of `Rows` queries with the keys of a block from `first` on, as far as somebody sees them: up to `end`.
+template <AttentionShape Shape, int Rows, class Mask>
+FXX_KERNEL void scores_of_block(const float* __restrict queries, const float* __restrict packed, float scale, int query,
+                                int first, int end, const Mask& mask, float* __restrict scores) {
+  constexpr int wide = Shape.wide(), whole = Shape.padded_keys() / wide * wide;
+  const float* const from = queries + static_cast<std::ptrdiff_t>(query) * Shape.query_stride;
+  const int end_of_whole = end < whole ? end : whole;
+  for (int key = first; key < end_of_whole; key += wide)
+    scores_of_panel<Shape, Rows, wide / lanes>(from, packed + static_cast<std::ptrdiff_t>(key - first) * Shape.size,
+                                               scale, query, key, mask, scores + (key - first));
+  if constexpr (Shape.padded_keys() > whole)
+    if (end > whole)
+      scores_of_panel<Shape, Rows, (Shape.padded_keys() - whole) / lanes>(
+          from, packed + static_cast<std::ptrdiff_t>(whole - first) * Shape.size, scale, query, whole, mask,
+          scores + (whole - first));
+}
+/// Keys that query `query` sees.
+template <AttentionShape Shape>
+FXX_KERNEL int seen_by(int query, int count) {
+  if constexpr (!Shape.causal) return count;
+  const int seen = query + Shape.ahead(count);
+  return seen < 0 ? 0 : seen > count ? count : seen;
+}
+/// Weights of `Rows` queries times values: `put(row, column, sum, width)`.
+template <AttentionShape Shape, int Rows, class Put>
+FXX_KERNEL void values_of(const float* __restrict weights, const float* __restrict values, int count, const Put& put) {
+  const auto columns = [&]<int Vectors, int Last>(Width<Vectors>, Width<Last>, int column)
+                           __attribute__((always_inline)) {
+    Tile<Rows, Vectors> tile;
+    tile.template add<Shape.score_stride(), Shape.value_stride, Last>(weights, values + column, count);
+    tile.template finish<Last>(
+        [&](int r, int c, real sum, auto width) __attribute__((always_inline)) { put(r, column + c, sum, width); });
+  };
+  constexpr int vectors = tile_shape(Rows, vectors_of(Shape.values())).vectors, wide = vectors * lanes;
+  constexpr int whole = Shape.values() / wide * wide;
+  for (int column = 0; column < whole; column += wide) columns(Width<vectors>{}, Width<lanes>{}, column);
+  if constexpr (Shape.values() > whole) {
+    constexpr int left = vectors_of(Shape.values() - whole);
+    columns(Width<left>{}, Width<Shape.values() - whole - (left - 1) * lanes>{}, whole);
+  }
+}
+/// softmax of `count` scores of a query.
+template <AttentionShape Shape>
+FXX_KERNEL void weights_of(float* scores, int count) {
+  if (count > Shape.keys) __builtin_unreachable();  // or g++ warns that what is never run would write too far
+  softmax_in_place<Shape.hidden_is_zero>(scores, count);
 }
 
 template <AttentionShape Shape, int Rows, class Mask, class Put>
 FXX_KERNEL void some_queries(const float* __restrict queries, const float* __restrict packed,
                              const float* __restrict values, float scale, float* __restrict scores, int query,
                              const Mask& mask, const Put& put) {
-  constexpr int wide = Shape.wide(), whole = Shape.padded_keys() / wide * wide;
-  constexpr int ahead = Shape.keys - Shape.queries + 1;  // keys that the first query sees
-  const float* from = queries + static_cast<std::ptrdiff_t>(query) * Shape.query_stride;
-  int seen = Shape.keys;  // by any of them
-  if constexpr (Shape.causal) {
-    seen = query + Rows - 1 + ahead;
-    seen = seen < 0 ? 0 : seen > Shape.keys ? Shape.keys : seen;
-  }
-  for (int key = 0; key < whole && key < seen; key += wide)
-    scores_of_panel<Shape, Rows, wide / lanes>(from, packed + static_cast<std::ptrdiff_t>(key) * Shape.size, scale, query,
-                                               key, mask, scores);
-  if constexpr (Shape.padded_keys() > whole)
-    if (whole < seen)
-      scores_of_panel<Shape, Rows, (Shape.padded_keys() - whole) / lanes>(
-          from, packed + static_cast<std::ptrdiff_t>(whole) * Shape.size, scale, query, whole, mask, scores);
+  int seen = seen_by<Shape>(query + Rows - 1, Shape.keys);  // by any of them
+  scores_of_block<Shape, Rows>(queries, packed, scale, query, 0, seen, mask, scores);
   for (int r = 0; r < Rows; ++r) {
     float* row = scores + r * Shape.score_stride();
-    int own = seen;
-    if constexpr (Shape.causal) own = query + r + ahead < seen ? query + r + ahead : seen;
+    const int own = seen_by<Shape>(query + r, Shape.keys);
     if (own <= 0) {
-      for (int i = 0; i < Shape.padded_keys(); ++i) row[i] = __builtin_nanf("");
+      for (int i = 0; i < Shape.padded_keys(); ++i) row[i] = Shape.hidden_is_zero ? 0.f : __builtin_nanf("");
     } else {
-      softmax_in_place(row, own);
+      weights_of<Shape>(row, own);
       for (int i = vectors_of(own) * lanes; i < vectors_of(seen) * lanes; ++i) row[i] = 0.f;
     }
   }
   if (Shape.causal && seen == 0) seen = 1;  // of rows that are all nan one key is enough
-  const auto columns = [&]<int Vectors, int Last>(Width<Vectors>, Width<Last>, int column)
-                           __attribute__((always_inline)) {
-    Tile<Rows, Vectors> tile;
-    tile.template add<Shape.score_stride(), Shape.value_stride, Last>(scores, values + column, seen);
-    tile.template finish<Last>([&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
-      put(query + r, column + c, sum, width);
+  values_of<Shape, Rows>(scores, values, seen, [&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
+    put(query + r, c, sum, width);
+  });
+}
+
+/// What is carried on from block to block, of each query.
+struct Carried {
+  float* results;  // padded_values() each
+  float* largest;
+  float* sums;
+};
+/// Scores of a query with a block of keys become weights relative to the largest score yet; returns what the results so
+/// far are to be multiplied with.
+FXX_KERNEL float carry_on(float* scores, int count, float& largest_yet, float& sum_yet) {
+  using detail_of_rows::vanishing_exponential;
+  const int size = vectors_of(count) * lanes;
+  for (int i = count; i < size; ++i) scores[i] = -__builtin_inff();
+  real most = splat(largest_yet);
+  for (int i = 0; i < size; i += lanes) most = maximum(load(scores + i), most);
+  const float top = largest(most), shift = top == -__builtin_inff() ? 0.f : top;  // nothing was seen yet
+  real total = splat(0.f);
+  for (int i = 0; i < size; i += lanes) {
+    const real e = vanishing_exponential(load(scores + i) - shift);
+    total = total + e;
+    store(scores + i, e);
+  }
+  const float factor = vanishing_exponential(splat(largest_yet - shift))[0];
+  largest_yet = top;
+  sum_yet = sum_yet * factor + sum(total);
+  return factor;
+}
+template <AttentionShape Shape, int Rows, class Mask>
+FXX_KERNEL void some_queries_of_block(const float* __restrict queries, const float* __restrict packed,
+                                      const float* __restrict values, float scale, float* __restrict scores, int query,
+                                      int first, const Mask& mask, const Carried& carried) {
+  const int block_end = first + Shape.block() < Shape.keys ? first + Shape.block() : Shape.keys;
+  const int seen = seen_by<Shape>(query + Rows - 1, Shape.keys), end = seen < block_end ? seen : block_end;
+  if (end <= first) return;
+  scores_of_block<Shape, Rows>(queries, packed, scale, query, first, end, mask, scores);
+  float factors[Rows];
+  for (int r = 0; r < Rows; ++r) {
+    float* row = scores + r * Shape.score_stride();
+    const int sees = seen_by<Shape>(query + r, Shape.keys), own = sees < end ? sees : end;
+    const int count = own > first ? own - first : 0;
+    factors[r] = count > 0 ? carry_on(row, count, carried.largest[query + r], carried.sums[query + r]) : 1.f;
+    for (int i = vectors_of(count) * lanes; i < vectors_of(end - first) * lanes; ++i) row[i] = 0.f;
+  }
+  float* const results = carried.results + static_cast<std::ptrdiff_t>(query) * Shape.padded_values();
+  values_of<Shape, Rows>(scores, values + static_cast<std::ptrdiff_t>(first) * Shape.value_stride, end - first,
+                         [&](int r, int c, real sum, auto) __attribute__((always_inline)) {
+                           float* const at = results + r * Shape.padded_values() + c;
+                           store(at, multiply_add(load(at), factors[r], sum));
+                         });
+}
+template <AttentionShape Shape, class Mask, class Put>
+FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float* __restrict keys,
+                                    const float* __restrict values, float scale, float* __restrict workspace,
+                                    const Mask& mask, const Put& put) {
+  float* const scores = workspace + static_cast<std::ptrdiff_t>(Shape.block()) * Shape.size;
+  constexpr int rows = Shape.tile().rows, whole = Shape.queries / rows * rows;
+  Carried carried;
+  carried.results = scores + rows * Shape.score_stride();
+  carried.largest = carried.results + static_cast<std::ptrdiff_t>(Shape.queries) * Shape.padded_values();
+  carried.sums = carried.largest + Shape.queries;
+  for (int i = 0; i < Shape.queries; ++i) {
+    carried.largest[i] = -__builtin_inff();
+    carried.sums[i] = 0.f;
+    for (int c = 0; c < Shape.padded_values(); c += lanes)
+      store(carried.results + static_cast<std::ptrdiff_t>(i) * Shape.padded_values() + c, splat(0.f));
+  }
+  for (int first = 0; first < Shape.keys; first += Shape.block()) {
+    pack_keys<Shape>(keys, first, workspace);
+    for (int query = 0; query < whole; query += rows)
+      some_queries_of_block<Shape, rows>(queries, workspace, values, scale, scores, query, first, mask, carried);
+    if constexpr (Shape.queries > whole)
+      some_queries_of_block<Shape, Shape.queries - whole>(queries, workspace, values, scale, scores, whole, first, mask,
+                                                          carried);
+  }
+  for (int query = 0; query < Shape.queries; ++query) {
+    const bool hidden = Shape.hidden_is_zero && carried.sums[query] == 0.f;
+    const float factor = hidden ? 0.f : 1.f / carried.sums[query];
+    detail_of_rows::for_each_vector<Shape.values()>([&](int c, auto width) __attribute__((always_inline)) {
+      const float* const at = carried.results + static_cast<std::ptrdiff_t>(query) * Shape.padded_values() + c;
+      put(query, c, load(at) * factor, width);
     });
-  };
-  constexpr int vectors = tile_shape(Rows, vectors_of(Shape.values())).vectors, value_wide = vectors * lanes;
-  constexpr int value_whole = Shape.values() / value_wide * value_wide;
-  for (int column = 0; column < value_whole; column += value_wide) columns(Width<vectors>{}, Width<lanes>{}, column);
-  if constexpr (Shape.values() > value_whole) {
-    constexpr int left = vectors_of(Shape.values() - value_whole);
-    columns(Width<left>{}, Width<Shape.values() - value_whole - (left - 1) * lanes>{}, value_whole);
   }
 }
 
@@ -132,14 +283,104 @@ FXX_KERNEL void some_queries(const float* __restrict queries, const float* __res
 template <AttentionShape Shape, class Mask, class Put>
 FXX_KERNEL void attention(const float* __restrict queries, const float* __restrict keys, const float* __restrict values,
                           float scale, float* __restrict workspace, const Mask& mask, const Put& put) {
-  float* const scores = workspace + static_cast<std::ptrdiff_t>(Shape.padded_keys()) * Shape.size;
-  detail_of_attention::pack_keys<Shape>(keys, workspace);
-  constexpr int rows = Shape.tile().rows, whole = Shape.queries / rows * rows;
-  for (int query = 0; query < whole; query += rows)
-    detail_of_attention::some_queries<Shape, rows>(queries, workspace, values, scale, scores, query, mask, put);
-  if constexpr (Shape.queries > whole)
-    detail_of_attention::some_queries<Shape, Shape.queries - whole>(queries, workspace, values, scale, scores, whole,
-                                                                    mask, put);
+  using namespace detail_of_attention;
+  if constexpr (Shape.in_blocks()) {
+    attention_in_blocks<Shape>(queries, keys, values, scale, workspace, mask, put);
+  } else {
+    float* const scores = workspace + static_cast<std::ptrdiff_t>(Shape.padded_keys()) * Shape.size;
+    pack_keys<Shape>(keys, 0, workspace);
+    constexpr int rows = Shape.tile().rows, whole = Shape.queries / rows * rows;
+    for (int query = 0; query < whole; query += rows)
+      some_queries<Shape, rows>(queries, workspace, values, scale, scores, query, mask, put);
+    if constexpr (Shape.queries > whole)
+      some_queries<Shape, Shape.queries - whole>(queries, workspace, values, scale, scores, whole, mask, put);
+  }
+}
+
+namespace detail_of_attention {
+/// Scores of a query with `lanes` keys from `keys` on, of which there are `count`.
+template <AttentionShape Shape>
+FXX_KERNEL real scores_of_keys(const float* __restrict query, const float* __restrict keys, int count) {
+  Square square{};
+  const int last = count < lanes ? count - 1 : lanes - 1;
+  constexpr int few = lanes < 16 ? lanes / 2 : lanes;  // sums that stay in registers
+#pragma GCC unroll 2
+  for (int first = 0; first < lanes; first += few) {
+    real sums[few] = {};
+    const auto add = [&](int c, auto width) __attribute__((always_inline)) {
+      const real own = load_some<width>(query + c);
+#pragma GCC unroll 16
+      for (int j = 0; j < few; ++j) {
+        const int key = first + j < last ? first + j : last;  // nothing is read behind the last key
+        sums[j] = multiply_add(own, load_some<width>(keys + static_cast<std::ptrdiff_t>(key) * Shape.key_stride + c),
+                               sums[j]);
+      }
+    };
+    detail_of_rows::for_each_vector<Shape.size>(add);
+#pragma GCC unroll 16
+    for (int j = 0; j < few; ++j) square.rows[first + j] = sums[j];
+  }
+  return square.sums_of_each();
+}
+}  // namespace detail_of_attention
+
+/// The same over `count` of the Shape.keys keys and values that there is room for: packs nothing, so for a few queries
+/// only. Causal queries are those of the last steps. `workspace` has Shape.cache_workspace() floats; nothing behind the
+/// last key and value is read.
+template <AttentionShape Shape, class Mask, class Put>
+FXX_KERNEL void attention_over_cache(const float* __restrict queries, const float* __restrict keys,
+                                     const float* __restrict values, int count, float scale,
+                                     float* __restrict workspace, const Mask& mask, const Put& put) {
+  using namespace detail_of_attention;
+  for (int query = 0; query < Shape.queries; ++query) {
+    const int seen = seen_by<Shape>(query, count);
+    const float* const own = queries + static_cast<std::ptrdiff_t>(query) * Shape.query_stride;
+    for (int key = 0; key < seen; key += lanes) {
+      real scores = scores_of_keys<Shape>(own, keys + static_cast<std::ptrdiff_t>(key) * Shape.key_stride, seen - key);
+      scores = scores * scale;
+      if constexpr (!__is_same(Mask, NoMask)) {
+        if (key + lanes <= seen) scores = scores + mask(query, key, Width<lanes>{});
+        else
+          for (int j = 0; key + j < seen; ++j) scores[j] += mask(query, key + j, Width<1>{})[0];
+      }
+      store(workspace + key, scores);
+    }
+    if (seen > 0) weights_of<Shape>(workspace, seen);
+    const float nothing = seen > 0 || Shape.hidden_is_zero ? 0.f : __builtin_nanf("");
+    detail_of_rows::for_each_group<Shape.values()>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
+                                                       __attribute__((always_inline)) {
+      using detail_of_rows::with_width;
+      constexpr int chains = Vectors > 2 ? 2 : 4;
+      real sums[chains][Vectors];
+#pragma GCC unroll 4
+      for (int chain = 0; chain < chains; ++chain)
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) sums[chain][v] = splat(nothing);
+      const auto add = [&](int key, int chain) __attribute__((always_inline)) {
+        const float* const from = values + static_cast<std::ptrdiff_t>(key) * Shape.value_stride + column;
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) {
+          const real value = with_width<Vectors, Last>(
+              v, [&](auto width) __attribute__((always_inline)) { return load_some<width>(from + v * lanes); });
+          sums[chain][v] = multiply_add(splat(workspace[key]), value, sums[chain][v]);
+        }
+      };
+      int key = 0;
+      for (; key + chains <= seen; key += chains)
+#pragma GCC unroll 4
+        for (int chain = 0; chain < chains; ++chain) add(key + chain, chain);
+      for (; key < seen; ++key) add(key, 0);
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) {
+        real total = sums[0][v];
+#pragma GCC unroll 4
+        for (int chain = 1; chain < chains; ++chain) total = total + sums[chain][v];
+        with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
+          put(query, column + v * lanes, total, width);
+        });
+      }
+    });
+  }
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

@@ -1,18 +1,25 @@
 // Convolutions of sizes that are known, computed directly, channels last.
 //
-//   out[y][x][n] = finish(sum over r, s, c of in[y stride + r dilation][x stride + s dilation][c] w[n][r][s][c])
+//   out[image][y][x][n] =
+//       finish(sum over r, s, c of in[image][y stride + r dilation][x stride + s dilation][c] w[n][r][s][c])
 //
 // The input has its padding around it already, written by whoever made it, so no pixel is a special case. A row of
 // output pixels times a panel of output channels is a tile of sums (kernels/gemm.hpp), and where pixels of the input
-// lie behind each other a row of the kernel is one loop. `finish(y, x, channel, sum, width)` gets `width` channels.
+// lie behind each other a row of the kernel is one loop. `finish(image, y, x, channel, sum, width)` gets `width`
+// channels. A part (kernels/parallel.hpp) is some of the rows, of few rows some of the channels.
 //
 //   constexpr ConvolutionShape stem = {.channels = 3, .out_channels = 64, .out_height = 112, .out_width = 112,
-//                                      .kernel_height = 7, .kernel_width = 7, .stride = 2, .in_row = 230};
-//   convolution<stem>(in, weights, [&](int y, int x, int channel, real sum, auto width) { ... });
+//                                      .kernel_height = 7, .kernel_width = 7, .stride_height = 2, .stride_width = 2,
+//                                      .in_row = 230};
+//   convolution<stem>(part, in, weights, [&](int image, int y, int x, int channel, real sum, auto width) { ... });
 //
-// Sums run over r, s, c in order: within (products + 1) units of the last place of sum |in w|.
-// Main names: ConvolutionShape, convolution, depthwise_convolution, pack_convolution, pack_depthwise. Cost: light; a
-// convolution takes the compiler 0.1 s.
+// One dimension is a height of 1. Groups that share a vector's lanes evenly are computed in one vector; others one after
+// the other. Up to a quarter vector of outputs is computed with channels of the input in the lanes.
+//
+// Sums run over r, s, c in order, those of few outputs in as many chains as there are lanes: within (products + 1) units
+// of the last place of sum |in w|.
+// Main names: ConvolutionShape, convolution, depthwise_convolution, pack_convolution, pack_depthwise, TransposedShape,
+// transposed_convolution, pack_transposed. Cost: light; a convolution takes the compiler 0.1 s.
 #pragma once
 
 #include "fxx/kernels/gemm.hpp"
@@ -28,13 +35,40 @@ struct ConvolutionShape {
   int channels = 1, out_channels = 1;  // of one group
   int out_height = 1, out_width = 1;
   int kernel_height = 1, kernel_width = 1;
-  int stride = 1, dilation = 1;  // in both directions
-  int in_row = 1;                // pixels of a row of the input, with its padding
-  int in_pixel = 0;              // floats from one pixel of the input to the next; 0: `channels`
+  int stride_height = 1, stride_width = 1;
+  int dilation_height = 1, dilation_width = 1;
+  int in_row = 1;    // pixels of a row of the input, with its padding
+  int in_pixel = 0;  // floats from one pixel of the input to the next; 0: the channels of all groups
+  int images = 1;
+  int in_image = 0;  // floats from one image of the input to the next; 0: as many rows as are read
+  int groups = 1;
 
-  constexpr int pixel() const { return in_pixel ? in_pixel : channels; }
+  constexpr int pixel() const { return in_pixel ? in_pixel : channels * groups; }
   /// Products in one element of the output.
   constexpr int depth() const { return kernel_height * kernel_width * channels; }
+  constexpr std::ptrdiff_t image() const {
+    if (in_image) return in_image;
+    const int rows = (out_height - 1) * stride_height + (kernel_height - 1) * dilation_height + 1;
+    return static_cast<std::ptrdiff_t>(rows) * in_row * pixel();
+  }
+  constexpr int rows() const { return images * out_height; }
+
+  /// Do pixels of a row of the kernel lie behind each other? Then so many elements are one loop.
+  constexpr bool dense() const { return (dilation_width == 1 || kernel_width == 1) && pixel() == channels; }
+  constexpr int run() const { return dense() ? kernel_width * channels : channels; }
+  /// So few outputs that elements of the input stand in the lanes.
+  constexpr bool few_outputs() const { return groups == 1 && out_channels * 4 <= lanes && run() >= lanes; }
+  /// Several groups in one vector.
+  constexpr bool groups_in_vector() const {
+    return groups > 1 && out_channels < lanes && lanes % out_channels == 0 && channels <= out_channels;
+  }
+  /// Floats of packed weights.
+  constexpr std::size_t packed() const {
+    if (few_outputs())
+      return static_cast<std::size_t>(out_channels) * packed_size(run(), depth() / run());
+    if (groups_in_vector()) return packed_size(groups * out_channels, depth());
+    return static_cast<std::size_t>(groups) * packed_size(out_channels, depth());
+  }
 };
 
 /// The tile of a convolution: pixels of a row by output channels.
@@ -42,60 +76,187 @@ constexpr TileShape convolution_tile(const ConvolutionShape& shape) {
   return tile_shape(shape.out_width, vectors_of(shape.out_channels));
 }
 
-/// Weights for `convolution`: `weights(n, r, s, c)` gives an element; packed_size(out_channels, depth()) floats.
+/// Weights for `convolution`, shape.packed() floats: `weights(n, r, s, c)` gives an element, where `n` counts the
+/// outputs of all groups and `c` the channels of one.
 template <class Weights>
 void pack_convolution(float* packed, const ConvolutionShape& shape, const Weights& weights) {
-  pack_weights(packed, shape.out_channels, shape.depth(), convolution_tile(shape), [&](int n, int k) {
+  const auto weight = [&](int n, int k) {
     const int c = k % shape.channels, pixel = k / shape.channels;
     return weights(n, pixel / shape.kernel_width, pixel % shape.kernel_width, c);
-  });
+  };
+  if (shape.few_outputs()) {
+    for (int first = 0; first < shape.depth(); first += shape.run())
+      for (int k = 0; k < shape.run(); k += lanes)
+        for (int n = 0; n < shape.out_channels; ++n)
+          for (int i = k; i < k + lanes; ++i) *packed++ = i < shape.run() ? weight(n, first + i) : 0.f;
+  } else if (shape.groups_in_vector()) {
+    const int all = shape.groups * shape.out_channels;
+    for (int first = 0; first < all; first += lanes)
+      for (int k = 0; k < shape.depth(); ++k)
+        for (int n = first; n < first + lanes; ++n) *packed++ = n < all ? weight(n, k) : 0.f;
+  } else {
+    for (int group = 0; group < shape.groups; ++group) {
+      const int first = group * shape.out_channels;
+      pack_weights(packed, shape.out_channels, shape.depth(), convolution_tile(shape),
+                   [&](int n, int k) { return weight(first + n, k); });
+      packed += packed_size(shape.out_channels, shape.depth());
+    }
+  }
 }
 
 namespace detail_of_convolution {
-/// `Count` pixels of row `y` from `x` on, and one panel of output channels.
-template <ConvolutionShape Shape, int Count, int Vectors, int Last, class Finish>
-FXX_KERNEL void pixels(const float* __restrict in, const float* __restrict panel, int y, int x, int channel,
-                       const Finish& finish) {
-  constexpr int pixel = Shape.pixel(), step = Shape.stride * pixel, wide = Vectors * lanes;
-  constexpr bool behind_each_other = Shape.dilation == 1 && pixel == Shape.channels;
-  constexpr int loops = behind_each_other ? 1 : Shape.kernel_width;
-  constexpr int depth = behind_each_other ? Shape.kernel_width * Shape.channels : Shape.channels;
-  Tile<Count, Vectors> tile;
-  for (int r = 0; r < Shape.kernel_height; ++r) {
-    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(y) * Shape.stride + r * Shape.dilation;
-    const float* from = in + (row * Shape.in_row + static_cast<std::ptrdiff_t>(x) * Shape.stride) * pixel;
-    for (int s = 0; s < loops; ++s) {
-      tile.template add<step>(from + s * Shape.dilation * pixel, panel, depth);
-      panel += depth * wide;
-    }
-  }
-  tile.template finish<Last>([&](int p, int c, real sum, auto width) __attribute__((always_inline)) {
-    finish(y, x + p, channel + c, sum, width);
+/// Calls `some(count, x)` for the pixels of a row, `Most` at a time.
+template <int Pixels, int Most, class Some>
+FXX_KERNEL void for_pixels(const Some& some) {
+  constexpr int whole = Pixels / Most * Most;
+  for (int x = 0; x < whole; x += Most) some(Width<Most>{}, x);
+  if constexpr (Pixels > whole) some(Width<Pixels - whole>{}, whole);
+}
+/// Calls `each(image, y)` for rows of all images.
+template <int Height, class Each>
+FXX_KERNEL void for_rows(Range rows, const Each& each) {
+  for (int row = rows.begin; row < rows.end; ++row) each(row / Height, row % Height);
+}
+/// Where the window of an output begins.
+template <ConvolutionShape Shape>
+FXX_KERNEL const float* window(const float* in, int image, int y, int x) {
+  const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(y) * Shape.stride_height * Shape.in_row;
+  return in + image * Shape.image() + (row + static_cast<std::ptrdiff_t>(x) * Shape.stride_width) * Shape.pixel();
+}
+/// Calls `each(offset)` for what the loops of a window begin with.
+template <ConvolutionShape Shape, class Each>
+FXX_KERNEL void for_runs(const Each& each) {
+  for (int r = 0; r < Shape.kernel_height; ++r)
+    for (int s = 0; s < (Shape.dense() ? 1 : Shape.kernel_width); ++s)
+      each((static_cast<std::ptrdiff_t>(r) * Shape.dilation_height * Shape.in_row + s * Shape.dilation_width) *
+           Shape.pixel());
+}
+
+/// All outputs of one group, `first` being the number of its first.
+template <ConvolutionShape Shape, class Finish>
+FXX_KERNEL void group(Part part, const float* __restrict in, const float* __restrict packed, int first,
+                      const Finish& finish) {
+  constexpr TileShape shape = convolution_tile(Shape);
+  constexpr int panels = (vectors_of(Shape.out_channels) + shape.vectors - 1) / shape.vectors;
+  detail_of_gemm::for_each_panel<Shape.out_channels, shape.vectors>([&](int number, int channel, auto vectors, auto last)
+                                                                        __attribute__((always_inline)) {
+    const Range rows = detail_of_gemm::rows_of_panel<Shape.rows(), 1, panels>(part, number);
+    for_rows<Shape.out_height>(rows, [&](int image, int y) __attribute__((always_inline)) {
+      for_pixels<Shape.out_width, shape.rows>([&](auto count, int x) __attribute__((always_inline)) {
+        const float* from = window<Shape>(in, image, y, x);
+        const float* panel = packed + static_cast<std::ptrdiff_t>(channel) * Shape.depth();
+        Tile<count, vectors> tile;
+        for_runs<Shape>([&](std::ptrdiff_t offset) __attribute__((always_inline)) {
+          tile.template add<Shape.stride_width * Shape.pixel()>(from + offset, panel, Shape.run());
+          panel += Shape.run() * vectors * lanes;
+        });
+        tile.template finish<last>([&](int p, int c, real sum, auto width) __attribute__((always_inline)) {
+          finish(image, y, x + p, first + channel + c, sum, width);
+        });
+      });
+    });
   });
 }
-template <ConvolutionShape Shape, int Vectors, int Last, class Finish>
-FXX_KERNEL void panel_convolution(const float* __restrict in, const float* __restrict panel, int channel,
-                                  const Finish& finish) {
-  constexpr int count = convolution_tile(Shape).rows, whole = Shape.out_width / count * count;
-  for (int y = 0; y < Shape.out_height; ++y) {
-    for (int x = 0; x < whole; x += count) pixels<Shape, count, Vectors, Last>(in, panel, y, x, channel, finish);
-    if constexpr (Shape.out_width > whole)
-      pixels<Shape, Shape.out_width - whole, Vectors, Last>(in, panel, y, whole, channel, finish);
-  }
+
+/// Some outputs of which each is a vector of sums, added up in the end.
+template <ConvolutionShape Shape, class Finish>
+FXX_KERNEL void few_outputs(Part part, const float* __restrict in, const float* __restrict packed,
+                            const Finish& finish) {
+  constexpr int outputs = Shape.out_channels, fit = (lanes == 16 ? 24 : 12) / outputs, most = fit < 8 ? fit : 8;
+  constexpr int step = Shape.stride_width * Shape.pixel();
+  constexpr int whole = Shape.run() / lanes * lanes, left = Shape.run() - whole;
+  for_rows<Shape.out_height>(part.of(Shape.rows()), [&](int image, int y) __attribute__((always_inline)) {
+    for_pixels<Shape.out_width, (most < Shape.out_width ? most : Shape.out_width)>([&](auto count, int x)
+                                                                                       __attribute__((always_inline)) {
+      constexpr int pixels = count;
+      const float* first = window<Shape>(in, image, y, x);
+      const float* weights = packed;
+      real sums[pixels][outputs] = {};
+      for_runs<Shape>([&](std::ptrdiff_t offset) __attribute__((always_inline)) {
+        const float* from = first + offset;
+        const auto add = [&](int k, auto width) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+          for (int p = 0; p < pixels; ++p) {
+            const real elements = load_some<width>(from + p * step + k);
+#pragma GCC unroll 4
+            for (int n = 0; n < outputs; ++n) sums[p][n] = multiply_add(elements, load(weights + n * lanes), sums[p][n]);
+          }
+          weights += outputs * lanes;
+        };
+        for (int k = 0; k < whole; k += lanes) add(k, Width<lanes>{});
+        if constexpr (left != 0) add(whole, Width<left>{});
+      });
+#pragma GCC unroll 16
+      for (int p = 0; p < pixels; ++p) {
+        real total{};
+#pragma GCC unroll 4
+        for (int n = 0; n < outputs; ++n) total[n] = sum(sums[p][n]);
+        finish(image, y, x + p, 0, total, Width<outputs>{});
+      }
+    });
+  });
+}
+
+/// Lane `n` of the result is element `Channel` of the group that output `n` is of.
+template <int Outputs, int Channels, int Channel, int... I>
+FXX_KERNEL real channel_of_groups(real v, kernels::detail::Indices<I...>) {
+  return __builtin_shufflevector(v, v, (I / Outputs * Channels + Channel)...);
+}
+/// A vector of outputs of several groups, whose inputs are one vector too.
+template <ConvolutionShape Shape, class Finish>
+FXX_KERNEL void groups_in_vector(Part part, const float* __restrict in, const float* __restrict packed,
+                                 const Finish& finish) {
+  constexpr int outputs = Shape.groups * Shape.out_channels, most = lanes == 16 ? 8 : 6;
+  constexpr int step = Shape.stride_width * Shape.pixel();
+  detail_of_gemm::for_each_panel<outputs, 1>([&](int number, int channel, auto, auto last)
+                                                 __attribute__((always_inline)) {
+    constexpr int given = last / Shape.out_channels * Shape.channels;
+    const Range rows = detail_of_gemm::rows_of_panel<Shape.rows(), 1, vectors_of(outputs)>(part, number);
+    for_rows<Shape.out_height>(rows, [&](int image, int y) __attribute__((always_inline)) {
+      for_pixels<Shape.out_width, (most < Shape.out_width ? most : Shape.out_width)>([&](auto count, int x)
+                                                                                         __attribute__((always_inline)) {
+        const float* from = window<Shape>(in, image, y, x) + channel / Shape.out_channels * Shape.channels;
+        const float* weights = packed + static_cast<std::ptrdiff_t>(channel) * Shape.depth();
+        constexpr int pixels = count;
+        real sums[pixels] = {};
+        for (int r = 0; r < Shape.kernel_height; ++r)
+          for (int s = 0; s < Shape.kernel_width; ++s) {
+            const std::ptrdiff_t offset =
+                (static_cast<std::ptrdiff_t>(r) * Shape.dilation_height * Shape.in_row + s * Shape.dilation_width) *
+                Shape.pixel();
+            [&]<int... C>(kernels::detail::Indices<C...>) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+              for (int p = 0; p < pixels; ++p) {
+                const real elements = load_some<given>(from + offset + p * step);
+                ((sums[p] = multiply_add(channel_of_groups<Shape.out_channels, Shape.channels, C>(
+                                             elements, kernels::detail::indices<lanes>()),
+                                         load(weights + C * lanes), sums[p])),
+                 ...);
+              }
+            }(kernels::detail::indices<Shape.channels>());
+            weights += Shape.channels * lanes;
+          }
+#pragma GCC unroll 16
+        for (int p = 0; p < pixels; ++p) finish(image, y, x + p, channel, sums[p], last);
+      });
+    });
+  });
 }
 }  // namespace detail_of_convolution
 
-/// A convolution of one group.
 template <ConvolutionShape Shape, class Finish>
-FXX_KERNEL void convolution(const float* __restrict in, const float* __restrict packed, const Finish& finish) {
-  constexpr int wide = convolution_tile(Shape).vectors * lanes, whole = Shape.out_channels / wide * wide;
-  for (int channel = 0; channel < whole; channel += wide)
-    detail_of_convolution::panel_convolution<Shape, wide / lanes, lanes>(
-        in, packed + static_cast<std::ptrdiff_t>(channel) * Shape.depth(), channel, finish);
-  if constexpr (Shape.out_channels > whole) {
-    constexpr int vectors = vectors_of(Shape.out_channels - whole);
-    detail_of_convolution::panel_convolution<Shape, vectors, Shape.out_channels - whole - (vectors - 1) * lanes>(
-        in, packed + static_cast<std::ptrdiff_t>(whole) * Shape.depth(), whole, finish);
+FXX_KERNEL void convolution(Part part, const float* __restrict in, const float* __restrict packed,
+                            const Finish& finish) {
+  if constexpr (Shape.few_outputs()) {
+    detail_of_convolution::few_outputs<Shape>(part, in, packed, finish);
+  } else if constexpr (Shape.groups_in_vector()) {
+    detail_of_convolution::groups_in_vector<Shape>(part, in, packed, finish);
+  } else {
+    constexpr std::size_t size = packed_size(Shape.out_channels, Shape.depth());
+    for (int group = 0; group < Shape.groups; ++group)
+      detail_of_convolution::group<Shape>(part, in + group * Shape.channels,
+                                          packed + static_cast<std::size_t>(group) * size,
+                                          group * Shape.out_channels, finish);
   }
 }
 
@@ -111,44 +272,148 @@ void pack_depthwise(float* packed, const ConvolutionShape& shape, const Weights&
 
 namespace detail_of_convolution {
 template <ConvolutionShape Shape, int Count, int Width_, class Finish>
-FXX_KERNEL void channels_of_pixels(const float* __restrict in, const float* __restrict packed, int y, int x,
+FXX_KERNEL void channels_of_pixels(const float* __restrict in, const float* __restrict packed, int image, int y, int x,
                                    int channel, const Finish& finish) {
   constexpr int pixel = Shape.pixel(), wide = vectors_of(Shape.channels) * lanes;
   real sums[Count];
 #pragma GCC unroll 16
   for (int p = 0; p < Count; ++p) sums[p] = real{};
+  const float* first = window<Shape>(in, image, y, x) + channel;
   for (int r = 0; r < Shape.kernel_height; ++r) {
-    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(y) * Shape.stride + r * Shape.dilation;
-    const float* from = in + (row * Shape.in_row + static_cast<std::ptrdiff_t>(x) * Shape.stride) * pixel + channel;
+    const float* from = first + static_cast<std::ptrdiff_t>(r) * Shape.dilation_height * Shape.in_row * pixel;
 #pragma GCC unroll 8
     for (int s = 0; s < Shape.kernel_width; ++s) {
       const real weight = load(packed + (r * Shape.kernel_width + s) * wide + channel);
 #pragma GCC unroll 16
       for (int p = 0; p < Count; ++p)
-        sums[p] = multiply_add(load_some<Width_>(from + (p * Shape.stride + s * Shape.dilation) * pixel), weight, sums[p]);
+        sums[p] = multiply_add(load_some<Width_>(from + (p * Shape.stride_width + s * Shape.dilation_width) * pixel),
+                               weight, sums[p]);
     }
   }
 #pragma GCC unroll 16
-  for (int p = 0; p < Count; ++p) finish(y, x + p, channel, sums[p], Width<Width_>{});
+  for (int p = 0; p < Count; ++p) finish(image, y, x + p, channel, sums[p], Width<Width_>{});
 }
 }  // namespace detail_of_convolution
 
-/// A convolution in which every channel has its own kernel: `channels` of the shape counts, `out_channels` does not.
+/// A convolution in which every channel has its own kernel: `channels` of the shape counts all, `out_channels` and
+/// `groups` count for nothing.
 template <ConvolutionShape Shape, class Finish>
-FXX_KERNEL void depthwise_convolution(const float* __restrict in, const float* __restrict packed,
+FXX_KERNEL void depthwise_convolution(Part part, const float* __restrict in, const float* __restrict packed,
                                       const Finish& finish) {
+  static_assert(Shape.groups == 1, "fxx::kernels: a convolution of single channels has all of them in one group");
   constexpr int most = lanes == 16 ? 8 : 6, count = Shape.out_width < most ? Shape.out_width : most;
-  constexpr int whole = Shape.out_width / count * count, last = Shape.channels % lanes;
-  const auto row = [&]<int Width_>(Width<Width_>, int y, int channel) __attribute__((always_inline)) {
-    using namespace detail_of_convolution;
-    for (int x = 0; x < whole; x += count) channels_of_pixels<Shape, count, Width_>(in, packed, y, x, channel, finish);
-    if constexpr (Shape.out_width > whole)
-      channels_of_pixels<Shape, Shape.out_width - whole, Width_>(in, packed, y, whole, channel, finish);
-  };
-  for (int y = 0; y < Shape.out_height; ++y) {
-    for (int channel = 0; channel + lanes <= Shape.channels; channel += lanes) row(Width<lanes>{}, y, channel);
-    if constexpr (last != 0) row(Width<last>{}, y, Shape.channels - last);
+  constexpr bool by_rows = Shape.rows() >= 16;
+  const Range channels = by_rows ? Range{0, Shape.channels} : part.of(Shape.channels, lanes);
+  using namespace detail_of_convolution;
+  for_rows<Shape.out_height>(by_rows ? part.of(Shape.rows()) : Range{0, Shape.rows()}, [&](int image, int y)
+                                                                                           __attribute__((always_inline)) {
+    const auto row = [&]<int Width_>(Width<Width_>, int channel) __attribute__((always_inline)) {
+      for_pixels<Shape.out_width, count>([&](auto pixels, int x) __attribute__((always_inline)) {
+        channels_of_pixels<Shape, pixels, Width_>(in, packed, image, y, x, channel, finish);
+      });
+    };
+    int channel = channels.begin;
+    for (; channel + lanes <= channels.end; channel += lanes) row(Width<lanes>{}, channel);
+    if constexpr (constexpr int last = Shape.channels % lanes; last != 0)
+      if (channel < channels.end) row(Width<last>{}, channel);
+  });
+}
+
+/// A transposed convolution: each pixel of the input adds its products with the whole kernel to the output.
+///
+///   out[y][x][n] = finish(sum over r, s, c with y + padding = i stride + r dilation, x + padding = j stride + s dilation
+///                         of in[i][j][c] w[c][n][r][s])
+///
+/// Rows of the input have zeros around them, `before_width()` pixels and `after_width()` behind; `in` points to the
+/// first. There are no rows of zeros.
+struct TransposedShape {
+  int channels = 1, out_channels = 1;
+  int in_height = 1, in_width = 1, out_height = 1, out_width = 1;  // the input's without the zeros around it
+  int kernel_height = 1, kernel_width = 1;
+  int stride_height = 1, stride_width = 1;
+  int dilation_height = 1, dilation_width = 1;
+  int padding_height = 0, padding_width = 0;  // as LibTorch counts it: so much of the output is cut off
+  int in_row = 1;                             // pixels of a row of the input, with the zeros
+  int in_pixel = 0;                           // floats from one pixel of the input to the next; 0: `channels`
+  int images = 1;
+  int in_image = 0;  // floats from one image of the input to the next; 0: the rows lie behind each other
+
+  constexpr int pixel() const { return in_pixel ? in_pixel : channels; }
+  constexpr int before_width() const {
+    const int beyond = (kernel_width - 1) * dilation_width - padding_width;
+    return beyond > 0 ? beyond / stride_width : 0;
   }
+  constexpr int after_width() const {
+    const int beyond = (out_width - 1 + padding_width) / stride_width - (in_width - 1);
+    return beyond > 0 ? beyond : 0;
+  }
+  constexpr std::ptrdiff_t image() const {
+    return in_image ? in_image : static_cast<std::ptrdiff_t>(in_height) * in_row * pixel();
+  }
+  constexpr int rows() const { return images * out_height; }
+  constexpr int depth() const { return kernel_height * kernel_width * channels; }
+  /// Floats of packed weights.
+  constexpr std::size_t packed() const { return packed_size(out_channels, depth()); }
+  /// Outputs of a row that lie a stride apart.
+  constexpr TileShape tile() const {
+    return tile_shape((out_width + stride_width - 1) / stride_width, vectors_of(out_channels));
+  }
+};
+
+/// Weights for `transposed_convolution`, shape.packed() floats: `weights(n, r, s, c)` gives an element.
+template <class Weights>
+void pack_transposed(float* packed, const TransposedShape& shape, const Weights& weights) {
+  pack_weights(packed, shape.out_channels, shape.depth(), shape.tile(), [&](int n, int k) {
+    const int c = k % shape.channels, pixel = k / shape.channels;
+    return weights(n, pixel / shape.kernel_width, pixel % shape.kernel_width, c);
+  });
+}
+
+template <TransposedShape Shape, class Finish>
+FXX_KERNEL void transposed_convolution(Part part, const float* __restrict in, const float* __restrict packed,
+                                       const Finish& finish) {
+  static_assert(Shape.in_row >= Shape.before_width() + Shape.in_width + Shape.after_width(),
+                "fxx::kernels: a row of the input has zeros before and behind it");
+  constexpr TileShape shape = Shape.tile();
+  constexpr int panels = (vectors_of(Shape.out_channels) + shape.vectors - 1) / shape.vectors;
+  using namespace detail_of_convolution;
+  detail_of_gemm::for_each_panel<Shape.out_channels, shape.vectors>([&](int number, int channel, auto vectors, auto last)
+                                                                        __attribute__((always_inline)) {
+    const float* panel = packed + static_cast<std::ptrdiff_t>(channel) * Shape.depth();
+    const Range rows = detail_of_gemm::rows_of_panel<Shape.rows(), 1, panels>(part, number);
+    for_rows<Shape.out_height>(rows, [&](int image, int y) __attribute__((always_inline)) {
+      // Outputs a stride apart have the same pixels of the kernel, and their inputs lie behind each other.
+      const auto outputs = [&]<int Count>(Width<Count>, int phase) __attribute__((always_inline)) {
+        constexpr int most = shape.rows < Count ? shape.rows : Count;
+        for_pixels<Count, most>([&](auto count, int first) __attribute__((always_inline)) {
+          const int x = phase + first * Shape.stride_width;
+          Tile<count, vectors> tile;
+          for (int r = 0; r < Shape.kernel_height; ++r) {
+            const int row = y + Shape.padding_height - r * Shape.dilation_height;
+            if (row % Shape.stride_height != 0) continue;
+            const std::ptrdiff_t i = row / Shape.stride_height;
+            if (i < 0 || i >= Shape.in_height) continue;
+            for (int s = 0; s < Shape.kernel_width; ++s) {
+              const int column = x + Shape.padding_width - s * Shape.dilation_width;
+              if (column % Shape.stride_width != 0) continue;
+              const std::ptrdiff_t j = column / Shape.stride_width + Shape.before_width();
+              tile.template add<Shape.pixel()>(
+                  in + image * Shape.image() + (i * Shape.in_row + j) * Shape.pixel(),
+                  panel + static_cast<std::ptrdiff_t>(r * Shape.kernel_width + s) * Shape.channels * vectors * lanes,
+                  Shape.channels);
+            }
+          }
+          tile.template finish<last>([&](int p, int c, real sum, auto width) __attribute__((always_inline)) {
+            finish(image, y, x + p * Shape.stride_width, channel + c, sum, width);
+          });
+        });
+      };
+      constexpr int each = Shape.out_width / Shape.stride_width, longer = Shape.out_width % Shape.stride_width;
+      for (int phase = 0; phase < longer; ++phase) outputs(Width<each + 1>{}, phase);
+      if constexpr (each > 0)
+        for (int phase = longer; phase < Shape.stride_width; ++phase) outputs(Width<each>{}, phase);
+    });
+  });
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

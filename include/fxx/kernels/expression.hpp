@@ -35,6 +35,28 @@ enum class Function : std::uint8_t {
   hard_swish,
   mish,
   log_sigmoid,
+  sine,
+  cosine,
+  tangent,
+  arc_sine,
+  arc_cosine,
+  arc_tangent,
+  hyperbolic_sine,
+  hyperbolic_cosine,
+  inverse_hyperbolic_sine,
+  inverse_hyperbolic_cosine,
+  inverse_hyperbolic_tangent,
+  exponential_2,
+  logarithm_2,
+  logarithm_10,
+  logarithm_1_plus,
+  complementary_error,
+  rounded,  // to even where two integers are as near
+  floor,
+  ceiling,
+  truncated,
+  sign,
+  selu,
   add,
   subtract,
   multiply,
@@ -42,12 +64,26 @@ enum class Function : std::uint8_t {
   maximum,  // nan where one of them is
   minimum,
   leaky_relu,  // of x and the slope
-  less,        // comparisons stand only in what `select` chooses by
+  elu,         // of x and alpha
+  celu,
+  power,
+  arc_tangent_2,     // of y and x
+  rest_of_division,  // C's fmod, with the sign of x
+  remainder,         // with the sign of y
+  floor_divide,
+  less,  // comparisons stand only in what `select` chooses by, and in those of logic
   less_or_equal,
   greater,
   greater_or_equal,
   equal,
   not_equal,
+  is_nan,
+  is_infinite,
+  is_finite,
+  logical_and,  // of comparisons
+  logical_or,
+  logical_xor,
+  logical_not,
   select,    // of a comparison, what it is where it holds, and where not
   softplus,  // of x, beta and the threshold
 };

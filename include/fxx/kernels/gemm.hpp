@@ -6,15 +6,26 @@
 // becomes of a sum is the caller's: `finish(row, column, sum, width)` gets `width` elements of it, from `column` on, and
 // stores them, so bias, activation and what is added are computed before anything is written:
 //
-//   gemm<M, N, K, K>(a, weights, [&](int row, int column, real sum, auto width) {
+//   gemm<M, N, K, K>(part, a, weights, [&](int row, int column, real sum, auto width) {
 //     store_some<width>(out + row * N + column, no_less(sum + load_some<width>(bias + column), 0.f));
 //   });
 //
+// A part (kernels/parallel.hpp) is some of the rows, of few rows some of the columns. It changes no bit of a sum.
+// What is multiplied with may be made while the program runs: pack_rows and pack_columns pack a matrix as it lies.
+//
+// Weights may be Bfloat16 or 8-bit integers, which take a half or a quarter of the memory and of the time where reading
+// them is what takes it (few rows). They are made floats in registers. Integers are a column's weights divided by its
+// scale, which pack_weights finds and the caller's `finish` multiplies with. Where `a` is Bfloat16 too the processor's
+// own products are taken if it has them (AVX512_BF16): twice as fast, and denormal numbers count as zeros.
+//
 // Sums run over k in order, one rounding a product where the processor has it: within K units of the last place of
-// sum |a w|. The tile of AVX-512 reaches 99 % of the arithmetic peak where `a` and a panel lie in the cache.
-// Main names: gemm, Tile, TileShape, gemm_tile, packed_size, pack_weights. Cost: light; a product takes the compiler 0.07 s.
+// sum |a w|. The tile of AVX-512 reaches 95 to 99 % of the arithmetic peak, also where `a` and weights lie in no cache:
+// blocks of k or of rows made nothing faster.
+// Main names: gemm, Tile, TileShape, gemm_tile, packed_size, pack_weights, pack_rows, pack_columns, Bfloat16, to_bfloat16,
+// store_bfloat16. Cost: light; a product takes the compiler 0.07 s.
 #pragma once
 
+#include "fxx/kernels/parallel.hpp"
 #include "fxx/kernels/vector.hpp"
 
 #if !defined(__clang__)
@@ -23,6 +34,28 @@
 #endif
 
 namespace fxx::kernels::inline FXX_KERNEL_ISA {
+
+/// The upper half of a float, rounded.
+enum class Bfloat16 : std::uint16_t {};
+
+/// To nearest, to even; nan stays.
+constexpr Bfloat16 to_bfloat16(float v) {
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, v);
+  if (v != v) return static_cast<Bfloat16>((bits >> 16) | 0x40u);
+  return static_cast<Bfloat16>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+constexpr float to_float(Bfloat16 v) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(v) << 16);
+}
+/// Rounds and writes the first `Count` elements.
+template <int Count>
+FXX_KERNEL void store_bfloat16(Bfloat16* to, real v) {
+  typedef std::uint16_t halves __attribute__((vector_size(lanes * 2)));
+  const integer bits = bits_of(v), rounded = (integer)((natural)bits + 0x7fffu + (((natural)bits >> 16) & 1u));
+  const natural upper = (natural)(v != v ? bits | 0x400000 : rounded) >> 16;
+  const halves narrow = __builtin_convertvector(upper, halves);
+  __builtin_memcpy(to, &narrow, Count * sizeof(Bfloat16));
+}
 
 /// A number as a type, for arguments that choose what is compiled.
 template <int N>
@@ -33,11 +66,12 @@ struct Width {
 
 /// Rows and vectors of sums that stay in registers.
 struct TileShape {
-  int rows, vectors;
+  int rows = 0, vectors = 0;
 };
 /// The tile that takes the least time for so many rows and vectors. A processor loads as often as it multiplies, and for
-/// each k a tile loads its vectors and an element of every row; ten multiplications hide how long one takes.
-constexpr TileShape tile_shape(int rows, int vectors, int most_rows = 14) {
+/// each k a tile loads its vectors and an element of every row; ten multiplications hide how long one takes. A vector of
+/// weights takes `weight_registers`.
+constexpr TileShape tile_shape(int rows, int vectors, int most_rows = 14, int weight_registers = 1) {
   const int registers = lanes == 16 ? 32 : 16;
   const auto cycles = [](int r, int v) {
     if (r * v == 0) return 0;
@@ -48,7 +82,7 @@ constexpr TileShape tile_shape(int rows, int vectors, int most_rows = 14) {
   TileShape best{1, 1};
   long least = -1;
   for (int v = 1; v <= 4 && v <= vectors; ++v)
-    for (int r = 1; r <= most_rows && r <= rows && r * v + v + 1 <= registers; ++r) {
+    for (int r = 1; r <= most_rows && r <= rows && r * v + v * weight_registers + 1 <= registers; ++r) {
       const long whole_rows = rows / r, whole_panels = vectors / v;
       const int last_row = rows % r, last_panel = vectors % v;
       const long time = whole_panels * (whole_rows * cycles(r, v) + cycles(last_row, v)) +
@@ -61,10 +95,52 @@ constexpr TileShape tile_shape(int rows, int vectors, int most_rows = 14) {
   return best;
 }
 /// Of a product of `m` rows that lie `stride` floats apart. Rows that lie a multiple of 4096 bytes apart share one set
-/// of the cache, so there are no more of them than it has ways.
+/// of the cache, so there are no more of them than it has ways. Weights that are made floats need
+/// registers for that.
+template <class Weight = float>
 constexpr TileShape gemm_tile(int m, int n, int stride) {
-  return tile_shape(m, vectors_of(n), stride % 1024 == 0 ? 8 : 14);
+  const int weight_registers = sizeof(Weight) == sizeof(float) ? 1 : sizeof(Weight) == 2 && m > 2 ? 3 : 2;
+  return tile_shape(m, vectors_of(n), stride % 1024 == 0 ? 8 : 14, weight_registers);
 }
+
+namespace detail_of_weights {
+/// Weights of so many k stand in 32 bits of a lane.
+template <class Weight>
+inline constexpr int together = static_cast<int>(sizeof(float) / sizeof(Weight));
+constexpr int whole(int k, int together) { return (k + together - 1) / together * together; }
+
+FXX_KERNEL float number(float v) { return v; }
+FXX_KERNEL float number(Bfloat16 v) { return to_float(v); }
+/// What sums of products with `expanded` weights are multiplied with: exact, and it saves shifts.
+template <class Weight>
+inline constexpr float unit = sizeof(Weight) == 1 ? 1.f / (1 << 24) : 1.f;
+/// Number `j` of those in 32 bits.
+template <class Weight>
+FXX_KERNEL real expanded(integer bits, int j) {
+  if constexpr (together<Weight> == 2) return j == 0 ? of_bits((integer)((natural)bits << 16)) : of_bits(bits & -65536);
+  // An 8-bit integer stands in the upper bits.
+  else if (j == 0) return __builtin_convertvector((integer)((natural)bits << 24), real);
+  else return __builtin_convertvector((integer)((natural)bits << (24 - 8 * j)) & -16777216, real);
+}
+FXX_KERNEL void convert(float v, float& to) { to = v; }
+FXX_KERNEL void convert(float v, Bfloat16& to) { to = to_bfloat16(v); }
+FXX_KERNEL void convert(float v, std::int8_t& to) {
+  to = static_cast<std::int8_t>(v < 0 ? double(v) - 0.5 : double(v) + 0.5);
+}
+
+#if defined(__AVX512BF16__)
+template <class Element, class Weight>
+inline constexpr bool own_products = sizeof(Element) == 2 && sizeof(Weight) == 2;
+FXX_KERNEL real add_pairs(natural row, integer weights, real sum) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(weights), "v"(row));
+  return sum;
+}
+#else
+template <class Element, class Weight>
+inline constexpr bool own_products = false;
+FXX_KERNEL real add_pairs(natural, integer, real sum) { return sum; }
+#endif
+}  // namespace detail_of_weights
 
 /// `Rows` by `Vectors` vectors of sums in registers.
 template <int Rows, int Vectors>
@@ -77,7 +153,7 @@ struct Tile {
 #pragma GCC unroll 8
       for (int v = 0; v < Vectors; ++v) sums[r][v] = real{};
   }
-  /// Adds products of rows of `a`, `Stride` floats apart, with `depth` rows of a panel, which lie `PanelStride` apart
+  /// Adds products of rows of `a`, `Stride` elements apart, with `depth` rows of a panel, which lie `PanelStride` apart
   /// and whose last vector has `Last` elements.
   template <int Stride, int PanelStride = Vectors * lanes, int Last = lanes>
   FXX_KERNEL void add(const float* __restrict a, const float* __restrict panel, int depth) {
@@ -96,6 +172,51 @@ struct Tile {
       }
     }
   }
+  /// The same with weights of which several stand in 32 bits; sums count detail_of_weights::unit<Weight>.
+  template <int Stride, class Element, class Weight>
+    requires(sizeof(Weight) < sizeof(float))
+  FXX_KERNEL void add(const Element* __restrict a, const Weight* __restrict panel, int depth) {
+    constexpr int together = detail_of_weights::together<Weight>;
+    const auto some = [&]<int Count>(Width<Count>, int k) __attribute__((always_inline)) {
+      integer bits[Vectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v)
+        bits[v] = bits_of(load(reinterpret_cast<const float*>(panel + v * lanes * together)));
+      panel += Vectors * lanes * together;
+      if constexpr (detail_of_weights::own_products<Element, Weight>) {
+#pragma GCC unroll 32
+        for (int r = 0; r < Rows; ++r) {
+          std::uint32_t pair = 0;
+          __builtin_memcpy(&pair, a + r * Stride + k, Count * sizeof(Element));
+          const natural row = pair - natural{};
+#pragma GCC unroll 8
+          for (int v = 0; v < Vectors; ++v) sums[r][v] = detail_of_weights::add_pairs(row, bits[v], sums[r][v]);
+        }
+      } else {
+#pragma GCC unroll 4
+        for (int j = 0; j < Count; ++j) {
+          real weights[Vectors];
+#pragma GCC unroll 8
+          for (int v = 0; v < Vectors; ++v) weights[v] = detail_of_weights::expanded<Weight>(bits[v], j);
+#pragma GCC unroll 32
+          for (int r = 0; r < Rows; ++r) {
+            const real row = splat(detail_of_weights::number(a[r * Stride + k + j]));
+#pragma GCC unroll 8
+            for (int v = 0; v < Vectors; ++v) sums[r][v] = multiply_add(row, weights[v], sums[r][v]);
+          }
+        }
+      }
+    };
+    int k = 0;
+    for (; k + together <= depth; k += together) some(Width<together>{}, k);
+    if constexpr (together == 2) {
+      if (k < depth) some(Width<1>{}, k);
+    } else {
+      if (k + 2 < depth) some(Width<3>{}, k);
+      else if (k + 1 < depth) some(Width<2>{}, k);
+      else if (k < depth) some(Width<1>{}, k);
+    }
+  }
   /// Of the last vector, `Last` elements count.
   template <int Last, class Finish>
   FXX_KERNEL void finish(const Finish& finish) const {
@@ -109,51 +230,171 @@ struct Tile {
 };
 
 namespace detail_of_gemm {
-/// All rows of `a` with one panel.
-template <int M, int K, int Stride, int Rows, int Vectors, int Last, class Finish>
-FXX_KERNEL void panel_product(const float* __restrict a, const float* __restrict panel, int column,
+/// The rows of a panel that are this part's share of `Rows` rows and so many panels, in grains. Where there are enough
+/// grains each part has the same rows of all panels, which it finds in its cache in the next step; else grains of all
+/// panels are shared out.
+template <int Rows, int Grain, int Panels>
+FXX_KERNEL Range rows_of_panel(Part part, int panel) {
+  constexpr int grains = (Rows + Grain - 1) / Grain;
+  if (part.count == 1) return {0, Rows};
+  if constexpr (grains >= 16 || Panels == 1) {
+    return part.of(Rows, Grain);
+  } else {
+    const Range all = part.of(Panels * grains);
+    const auto row = [&](int grain) __attribute__((always_inline)) {
+      const int of_panel = grain - panel * grains;
+      return of_panel <= 0 ? 0 : of_panel >= grains ? Rows : of_panel * Grain;
+    };
+    return {row(all.begin), row(all.end)};
+  }
+}
+/// Calls `each(panel, first column, vectors, elements of the last)` for panels of `wide` columns.
+template <int N, int Vectors, class Each>
+FXX_KERNEL void for_each_panel(const Each& each) {
+  constexpr int wide = Vectors * lanes, whole = N / wide;
+  for (int panel = 0; panel < whole; ++panel) each(panel, panel * wide, Width<Vectors>{}, Width<lanes>{});
+  if constexpr (N > whole * wide) {
+    constexpr int left = N - whole * wide, vectors = vectors_of(left);
+    each(whole, whole * wide, Width<vectors>{}, Width<left - (vectors - 1) * lanes>{});
+  }
+}
+/// Some rows of `a`, in tiles of `Rows`, with one panel. The last of `M` rows, which fill no tile, are one of their own.
+template <int M, int K, int Stride, int Rows, int Vectors, int Last, class Element, class Weight, class Finish>
+FXX_KERNEL void panel_product(Range rows, const Element* __restrict a, const Weight* __restrict panel, int column,
                               const Finish& finish) {
   constexpr int whole = M / Rows * Rows;
   const auto some_rows = [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
     Tile<Count, Vectors> tile;
     tile.template add<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, K);
     tile.template finish<Last>([&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
-      finish(row + r, column + c, sum, width);
+      constexpr float unit = detail_of_weights::unit<Weight>;
+      if constexpr (unit == 1.f) finish(row + r, column + c, sum, width);
+      else finish(row + r, column + c, sum * unit, width);
     });
   };
-  for (int row = 0; row < whole; row += Rows) some_rows(Width<Rows>{}, row);
-  if constexpr (M > whole) some_rows(Width<M - whole>{}, whole);
+  int row = rows.begin;
+  for (; row + Rows <= rows.end; row += Rows) some_rows(Width<Rows>{}, row);
+  if constexpr (M > whole)
+    if (row < rows.end) some_rows(Width<M - whole>{}, row);
 }
 }  // namespace detail_of_gemm
 
-/// Floats of packed weights: columns are filled up to whole vectors.
+/// Elements of packed weights: columns are filled up to whole vectors, k to what stands in 32 bits.
+template <class Weight = float>
 constexpr std::size_t packed_size(int n, int k) {
-  return static_cast<std::size_t>(vectors_of(n)) * lanes * static_cast<std::size_t>(k);
+  return static_cast<std::size_t>(vectors_of(n)) * lanes *
+         static_cast<std::size_t>(detail_of_weights::whole(k, detail_of_weights::together<Weight>));
 }
 /// Packs weights for `gemm` with this tile: `weights(column, k)` gives an element. Panels stand behind each other, each
-/// k by k; the last has as many vectors as are left.
-template <class Weights>
-void pack_weights(float* packed, int n, int k, TileShape shape, const Weights& weights) {
+/// k by k; the last has as many vectors as are left. Integers are rounded to.
+template <class Weight, class Weights>
+void pack_weights(Weight* packed, int n, int k, TileShape shape, const Weights& weights) {
+  constexpr int together = detail_of_weights::together<Weight>;
   for (int first = 0; first < n; first += shape.vectors * lanes) {
     const int left = vectors_of(n - first), vectors = left < shape.vectors ? left : shape.vectors;
-    for (int row = 0; row < k; ++row)
+    for (int row = 0; row < k; row += together)
       for (int column = first; column < first + vectors * lanes; ++column)
-        *packed++ = column < n ? weights(column, row) : 0.f;
+        for (int i = row; i < row + together; ++i)
+          detail_of_weights::convert(column < n && i < k ? static_cast<float>(weights(column, i)) : 0.f, *packed++);
   }
 }
-
-/// `M` rows of `a`, `Stride` floats apart, times packed weights of `N` columns.
-template <int M, int N, int K, int Stride, TileShape Shape = gemm_tile(M, N, Stride), class Finish>
-FXX_KERNEL void gemm(const float* __restrict a, const float* __restrict packed, const Finish& finish) {
-  constexpr int wide = Shape.vectors * lanes, whole = N / wide * wide;
-  for (int column = 0; column < whole; column += wide)
-    detail_of_gemm::panel_product<M, K, Stride, Shape.rows, Shape.vectors, lanes>(
-        a, packed + static_cast<std::ptrdiff_t>(column) * K, column, finish);
-  if constexpr (N > whole) {
-    constexpr int vectors = vectors_of(N - whole);
-    detail_of_gemm::panel_product<M, K, Stride, Shape.rows, vectors, N - whole - (vectors - 1) * lanes>(
-        a, packed + static_cast<std::ptrdiff_t>(whole) * K, whole, finish);
+/// The same, divided by a scale for each column, which is found: the largest becomes 127.
+template <class Weights>
+void pack_weights(std::int8_t* packed, float* scales, int n, int k, TileShape shape, const Weights& weights) {
+  for (int column = 0; column < n; ++column) {
+    float most = 0;
+    for (int i = 0; i < k; ++i) {
+      const float w = weights(column, i), magnitude = w < 0 ? -w : w;
+      most = magnitude > most ? magnitude : most;
+    }
+    scales[column] = most > 0 ? most / 127 : 1;
   }
+  pack_weights(packed, n, k, shape, [&](int column, int i) { return weights(column, i) / scales[column]; });
+}
+
+namespace detail_of_gemm {
+/// Calls `each(column, width, where k = 0 of these columns is packed, floats to the next k)` for this part of the
+/// vectors of columns.
+template <int N, int K, int Vectors, class Each>
+FXX_KERNEL void for_packed_vectors(Part part, float* packed, const Each& each) {
+  const Range mine = part.of(N, lanes);
+  for_each_panel<N, Vectors>([&](int, int first, auto vectors, auto last) __attribute__((always_inline)) {
+    constexpr int wide = vectors * lanes;
+    const auto vector = [&](int column, auto width) __attribute__((always_inline)) {
+      if (column >= mine.begin && column < mine.end)
+        each(column, width, packed + static_cast<std::ptrdiff_t>(first) * K + (column - first), wide);
+    };
+    for (int column = first; column < first + wide - lanes; column += lanes) vector(column, Width<lanes>{});
+    vector(first + wide - lanes, last);
+  });
+}
+template <int Distance, int Upper, int... I>
+FXX_KERNEL real exchanged(real a, real b, kernels::detail::Indices<I...>) {
+  return __builtin_shufflevector(a, b, (((I & Distance) != 0) == (Upper != 0) ? (Upper ? lanes + I : I)
+                                        : Upper                              ? I + Distance
+                                                                             : lanes + I - Distance)...);
+}
+/// A square of vectors: what was element i of vector j becomes element j of vector i.
+template <int Distance = lanes / 2>
+FXX_KERNEL void transpose(real* v) {
+  if constexpr (Distance > 0) {
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i)
+      if ((i & Distance) == 0) {
+        const real a = v[i], b = v[i + Distance];
+        v[i] = exchanged<Distance, 0>(a, b, kernels::detail::indices<lanes>());
+        v[i + Distance] = exchanged<Distance, 1>(a, b, kernels::detail::indices<lanes>());
+      }
+    transpose<Distance / 2>(v);
+  }
+}
+}  // namespace detail_of_gemm
+
+/// Packs for `gemm` with this tile what lies row by row, `Stride` floats apart: element (k, n) is matrix[k * Stride + n].
+/// A part is some of the columns.
+template <int N, int K, int Stride, TileShape Shape>
+FXX_KERNEL void pack_rows(Part part, float* packed, const float* __restrict matrix) {
+  detail_of_gemm::for_packed_vectors<N, K, Shape.vectors>(part, packed, [&](int column, auto width, float* to, int step)
+                                                                            __attribute__((always_inline)) {
+    const float* from = matrix + column;
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k) store(to + k * step, load_some<width>(from + static_cast<std::ptrdiff_t>(k) * Stride));
+  });
+}
+/// The same of what lies column by column: element (k, n) is matrix[n * Stride + k].
+template <int N, int K, int Stride, TileShape Shape>
+FXX_KERNEL void pack_columns(Part part, float* packed, const float* __restrict matrix) {
+  detail_of_gemm::for_packed_vectors<N, K, Shape.vectors>(part, packed, [&](int column, auto width, float* to, int step)
+                                                                            __attribute__((always_inline)) {
+    const float* from = matrix + static_cast<std::ptrdiff_t>(column) * Stride;
+    const auto square = [&]<int Count>(Width<Count>, int k) __attribute__((always_inline)) {
+      constexpr int columns = width;
+      real v[lanes] = {};
+#pragma GCC unroll 16
+      for (int n = 0; n < columns; ++n) v[n] = load_some<Count>(from + static_cast<std::ptrdiff_t>(n) * Stride + k);
+      detail_of_gemm::transpose(v);
+#pragma GCC unroll 16
+      for (int i = 0; i < Count; ++i) store(to + (k + i) * step, v[i]);
+    };
+    constexpr int whole = K / lanes * lanes;
+    for (int k = 0; k < whole; k += lanes) square(Width<lanes>{}, k);
+    if constexpr (K > whole) square(Width<K - whole>{}, whole);
+  });
+}
+
+/// `M` rows of `a`, `Stride` elements apart, times packed weights of `N` columns. The tile is that which they were packed
+/// with, gemm_tile<Weight>(M, N, Stride) when none is given.
+template <int M, int N, int K, int Stride, TileShape Given = TileShape{}, class Element, class Weight, class Finish>
+FXX_KERNEL void gemm(Part part, const Element* __restrict a, const Weight* __restrict packed, const Finish& finish) {
+  constexpr TileShape shape = Given.rows ? Given : gemm_tile<Weight>(M, N, Stride);
+  constexpr int panels = (vectors_of(N) + shape.vectors - 1) / shape.vectors;
+  constexpr int depth = detail_of_weights::whole(K, detail_of_weights::together<Weight>);
+  detail_of_gemm::for_each_panel<N, shape.vectors>([&](int panel, int column, auto vectors, auto last)
+                                                       __attribute__((always_inline)) {
+    const Range rows = detail_of_gemm::rows_of_panel<M, shape.rows, panels>(part, panel);
+    detail_of_gemm::panel_product<M, K, Stride, shape.rows, vectors, last>(
+        rows, a, packed + static_cast<std::ptrdiff_t>(column) * depth, column, finish);
+  });
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

@@ -1,13 +1,15 @@
 // Pooling of sizes that are known, channels last: what padding adds is left out, so the input needs none around it.
 //
 //   constexpr PoolShape pool = {.channels = 64, .in_height = 112, .in_width = 112, .out_height = 56, .out_width = 56,
-//                               .kernel_height = 3, .kernel_width = 3, .stride = 2, .padding = 1, .in_row = 113};
-//   max_pool<pool>(in, [&](int y, int x, int channel, real value, auto width) { ... });
+//                               .kernel_height = 3, .kernel_width = 3, .stride_height = 2, .stride_width = 2,
+//                               .padding_height = 1, .padding_width = 1, .in_row = 112};
+//   max_pool<pool>(part, in, [&](int image, int y, int x, int channel, real value, auto width) { ... });
 //
+// A part (kernels/parallel.hpp) is some of the rows, of few rows some of the channels.
 // Main names: PoolShape, max_pool, average_pool, average_of_all. Cost: light; each takes the compiler 0.05 s.
 #pragma once
 
-#include "fxx/kernels/rows.hpp"
+#include "fxx/kernels/gemm.hpp"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic push
@@ -20,8 +22,18 @@ struct PoolShape {
   int channels = 1;
   int in_height = 1, in_width = 1, out_height = 1, out_width = 1;
   int kernel_height = 1, kernel_width = 1;
-  int stride = 1, padding = 0, dilation = 1;  // in both directions
-  int in_row = 1;                             // pixels from one row of the input to the next
+  int stride_height = 1, stride_width = 1;
+  int padding_height = 0, padding_width = 0;
+  int dilation_height = 1, dilation_width = 1;
+  int in_row = 1;    // pixels from one row of the input to the next
+  int in_pixel = 0;  // floats from one pixel of the input to the next; 0: `channels`
+  int images = 1;
+  int in_image = 0;  // floats from one image of the input to the next; 0: the rows lie behind each other
+
+  constexpr int pixel() const { return in_pixel ? in_pixel : channels; }
+  constexpr std::ptrdiff_t image() const {
+    return in_image ? in_image : static_cast<std::ptrdiff_t>(in_height) * in_row * pixel();
+  }
 };
 
 namespace detail_of_pooling {
@@ -30,74 +42,98 @@ template <PoolShape Shape, class Each>
 FXX_KERNEL int for_each_in_window(int y, int x, const Each& each) {
   int count = 0;
   for (int r = 0; r < Shape.kernel_height; ++r) {
-    const int row = y * Shape.stride - Shape.padding + r * Shape.dilation;
+    const int row = y * Shape.stride_height - Shape.padding_height + r * Shape.dilation_height;
     if (row < 0 || row >= Shape.in_height) continue;
     for (int s = 0; s < Shape.kernel_width; ++s) {
-      const int column = x * Shape.stride - Shape.padding + s * Shape.dilation;
+      const int column = x * Shape.stride_width - Shape.padding_width + s * Shape.dilation_width;
       if (column < 0 || column >= Shape.in_width) continue;
-      each((static_cast<std::ptrdiff_t>(row) * Shape.in_row + column) * Shape.channels);
+      each((static_cast<std::ptrdiff_t>(row) * Shape.in_row + column) * Shape.pixel());
       ++count;
     }
   }
   return count;
 }
-/// Calls `each(y, x, channel, width)` for all vectors of the output.
+/// Calls `each(channel, width)` for vectors of channels.
+template <int Channels, class Each>
+FXX_KERNEL void for_channels(Range channels, const Each& each) {
+  int channel = channels.begin;
+#pragma GCC unroll 4
+  for (; channel + lanes <= channels.end; channel += lanes) each(channel, Width<lanes>{});
+  if constexpr (constexpr int last = Channels % lanes; last != 0)
+    if (channel < channels.end) each(channel, Width<last>{});
+}
+/// Calls `each(image, y, x, channel, width)` for all vectors of the part.
 template <PoolShape Shape, class Each>
-FXX_KERNEL void for_each_output(const Each& each) {
-  for (int y = 0; y < Shape.out_height; ++y)
+FXX_KERNEL void for_each_output(Part part, const Each& each) {
+  constexpr int all = Shape.images * Shape.out_height;
+  constexpr bool by_rows = all >= 16;
+  const Range rows = by_rows ? part.of(all) : Range{0, all};
+  const Range channels = by_rows ? Range{0, Shape.channels} : part.of(Shape.channels, lanes);
+  for (int row = rows.begin; row < rows.end; ++row)
     for (int x = 0; x < Shape.out_width; ++x)
-      detail_of_rows::for_each_vector<Shape.channels>(
-          [&](int channel, auto width) __attribute__((always_inline)) { each(y, x, channel, width); });
+      for_channels<Shape.channels>(channels, [&](int channel, auto width) __attribute__((always_inline)) {
+        each(row / Shape.out_height, row % Shape.out_height, x, channel, width);
+      });
 }
 }  // namespace detail_of_pooling
 
 /// The largest element of each window, minus infinity of an empty one; nan when there is one.
 template <PoolShape Shape, class Finish>
-FXX_KERNEL void max_pool(const float* __restrict in, const Finish& finish) {
+FXX_KERNEL void max_pool(Part part, const float* __restrict in, const Finish& finish) {
   using namespace detail_of_pooling;
-  for_each_output<Shape>([&](int y, int x, int channel, auto width) __attribute__((always_inline)) {
+  for_each_output<Shape>(part, [&](int image, int y, int x, int channel, auto width) __attribute__((always_inline)) {
+    const float* from = in + image * Shape.image() + channel;
     real most = splat(-__builtin_inff());
     for_each_in_window<Shape>(y, x, [&](std::ptrdiff_t at) __attribute__((always_inline)) {
-      most = maximum(load_some<width>(in + at + channel), most);
+      most = maximum(load_some<width>(from + at), most);
     });
-    finish(y, x, channel, most, width);
+    finish(image, y, x, channel, most, width);
   });
 }
 /// The mean of each window: divided by the elements that are in the input, or by all that the window has, cut off where
 /// the padding ends, as LibTorch's count_include_pad has it.
 template <PoolShape Shape, bool CountPadding = true, class Finish>
-FXX_KERNEL void average_pool(const float* __restrict in, const Finish& finish) {
+FXX_KERNEL void average_pool(Part part, const float* __restrict in, const Finish& finish) {
   using namespace detail_of_pooling;
-  for_each_output<Shape>([&](int y, int x, int channel, auto width) __attribute__((always_inline)) {
+  for_each_output<Shape>(part, [&](int image, int y, int x, int channel, auto width) __attribute__((always_inline)) {
+    const float* from = in + image * Shape.image() + channel;
     real total = splat(0.f);
     int count = for_each_in_window<Shape>(y, x, [&](std::ptrdiff_t at) __attribute__((always_inline)) {
-      total = total + load_some<width>(in + at + channel);
+      total = total + load_some<width>(from + at);
     });
     if constexpr (CountPadding) {
-      const auto within = [](int first, int kernel, int size) {
-        const int end = first + kernel < size + Shape.padding ? first + kernel : size + Shape.padding;
-        return end - first;
+      const auto within = [](int first, int kernel, int end) {
+        return (first + kernel < end ? first + kernel : end) - first;
       };
-      count = within(y * Shape.stride - Shape.padding, Shape.kernel_height, Shape.in_height) *
-              within(x * Shape.stride - Shape.padding, Shape.kernel_width, Shape.in_width);
+      count = within(y * Shape.stride_height - Shape.padding_height, Shape.kernel_height,
+                     Shape.in_height + Shape.padding_height) *
+              within(x * Shape.stride_width - Shape.padding_width, Shape.kernel_width,
+                     Shape.in_width + Shape.padding_width);
     }
-    finish(y, x, channel, total / splat(static_cast<float>(count)), width);
+    finish(image, y, x, channel, total / splat(static_cast<float>(count)), width);
   });
 }
-/// The mean of all pixels, a channel each: `finish(channel, mean, width)`.
+/// The mean of all pixels of an image, as its only output: `finish(image, 0, 0, channel, mean, width)`.
 template <PoolShape Shape, class Finish>
-FXX_KERNEL void average_of_all(const float* __restrict in, const Finish& finish) {
-  detail_of_rows::for_each_vector<Shape.channels>([&](int channel, auto width) __attribute__((always_inline)) {
-    real total = splat(0.f);
-    for (int y = 0; y < Shape.in_height; ++y) {
-      // A row at a time, so that sums of many pixels do not swallow the later ones.
-      real row = splat(0.f);
-      for (int x = 0; x < Shape.in_width; ++x)
-        row = row + load_some<width>(in + (static_cast<std::ptrdiff_t>(y) * Shape.in_row + x) * Shape.channels + channel);
-      total = total + row;
-    }
-    finish(channel, total * (1.f / (static_cast<float>(Shape.in_height) * static_cast<float>(Shape.in_width))), width);
-  });
+FXX_KERNEL void average_of_all(Part part, const float* __restrict in, const Finish& finish) {
+  constexpr bool by_images = Shape.images >= 16;
+  const Range images = by_images ? part.of(Shape.images) : Range{0, Shape.images};
+  const Range channels = by_images ? Range{0, Shape.channels} : part.of(Shape.channels, lanes);
+  for (int image = images.begin; image < images.end; ++image)
+    detail_of_pooling::for_channels<Shape.channels>(channels, [&](int channel, auto width)
+                                                                  __attribute__((always_inline)) {
+      const float* from = in + image * Shape.image() + channel;
+      real total = splat(0.f);
+      for (int y = 0; y < Shape.in_height; ++y) {
+        // A row at a time, so that sums of many pixels do not swallow the later ones.
+        real row = splat(0.f);
+        for (int x = 0; x < Shape.in_width; ++x)
+          row = row + load_some<width>(from + (static_cast<std::ptrdiff_t>(y) * Shape.in_row + x) * Shape.pixel());
+        total = total + row;
+      }
+      constexpr float pixels = static_cast<float>(Shape.in_height) * static_cast<float>(Shape.in_width);
+      finish(image, 0, 0, channel, total * (1.f / pixels), width);
+    });
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

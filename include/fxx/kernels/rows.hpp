@@ -1,17 +1,18 @@
 // Softmax and normalisation of rows whose length is known, fused with what stands before and behind them.
 //
-// `get(column, width)` gives `width` elements of the row, computed or loaded; it is asked once for each. `put(column,
-// value, width)` gets the results:
+// `get(column, width)` gives `width` elements of the row, computed or loaded. `put(column, value, width)` gets the
+// results:
 //
 //   softmax<128>([&](int c, auto width) { return load_some<width>(scores + c) * scale + load_some<width>(mask + c); },
 //                [&](int c, real p, auto width) { store_some<width>(weights + c, p); });
 //
-// A row stands on the stack in between, so it should fit into the first cache: some thousand elements.
-// Main names: softmax, softmax_in_place, log_softmax, layer_norm, rms_norm, row_sum, row_largest. Cost: light; each takes the compiler
-// 0.05 s.
+// A row of up to `longest_row` elements stands on the stack in between, and `get` is asked once for each element; of
+// longer ones it is asked again for each pass, two or three times. Whatever `put` writes may be what `get` reads.
+// Main names: softmax, softmax_in_place, log_softmax, row_log_sum_exp, layer_norm, rms_norm, GroupShape, group_norm.
+// Cost: light; each takes the compiler 0.05 s.
 #pragma once
 
-#include "fxx/kernels/gemm.hpp"
+#include "fxx/kernels/reductions.hpp"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic push
@@ -20,133 +21,166 @@
 
 namespace fxx::kernels::inline FXX_KERNEL_ISA {
 
+/// Elements of a row that is kept on the stack, 16 kB: longer ones are asked for again.
+inline constexpr int longest_row = 4096;
+
 namespace detail_of_rows {
-/// The first `Count` elements, `otherwise` behind them.
-template <int Count>
-FXX_KERNEL real first_or(real v, float otherwise) {
-  if constexpr (Count == lanes) {
-    return v;
-  } else {
-    integer index;
-#pragma GCC unroll 16
-    for (int i = 0; i < lanes; ++i) index[i] = i;
-    return index < Count ? v : splat(otherwise);
-  }
-}
-/// Calls `each(column, width)` for the vectors of a row of N elements.
-template <int N, class Each>
-FXX_KERNEL void for_each_vector(const Each& each) {
-  constexpr int whole = N / lanes * lanes;
-#pragma GCC unroll 4
-  for (int column = 0; column < whole; column += lanes) each(column, Width<lanes>{});
-  if constexpr (N > whole) each(whole, Width<N - whole>{});
-}
-/// A row on the stack.
-template <int N>
+/// A row, on the stack or not.
+template <int N, class Get>
 struct Row {
-  real vectors[vectors_of(N)];
-  FXX_KERNEL real& operator[](int column) { return vectors[column / lanes]; }
-  template <class Get>
-  FXX_KERNEL explicit Row(const Get& get) {
-    for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) { (*this)[c] = get(c, width); });
+  static constexpr bool kept = N <= longest_row;
+  real vectors[kept ? vectors_of(N) : 1];
+  const Get& get;
+
+  FXX_KERNEL explicit Row(const Get& get_) : get(get_) { keep(get_); }
+  /// Puts other elements in their place, where there is one.
+  template <class Of>
+  FXX_KERNEL void keep(const Of& of) {
+    if constexpr (kept)
+      for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) { vectors[c / lanes] = of(c, width); });
+  }
+  template <class Width_>
+  FXX_KERNEL real operator()(int c, Width_ width) const {
+    if constexpr (kept) return vectors[c / lanes];
+    else return get(c, width);
   }
 };
-/// Combines `of(vector)` of all vectors; elements behind the row count as `neutral`.
-template <int N, class Of, class Combine>
-FXX_KERNEL real combined(Row<N>& row, float neutral, const Of& of, const Combine& combine) {
-  // Two chains, so that one addition need not wait for the other.
-  real chains[2] = {splat(neutral), splat(neutral)};
-  for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) {
-    real& chain = chains[c / lanes % 2];
-    chain = combine(chain, first_or<width>(of(row[c]), neutral));
-  });
-  return combine(chains[0], chains[1]);
-}
-template <int N, class Of>
-FXX_KERNEL float sum_of(Row<N>& row, const Of& of) {
-  return sum(combined(row, 0.f, of, [](real a, real b) __attribute__((always_inline)) { return a + b; }));
-}
-template <int N>
-FXX_KERNEL float largest_of(Row<N>& row) {
-  return largest(combined(
-      row, -__builtin_inff(), [](real v) __attribute__((always_inline)) { return v; },
-      [](real a, real b) __attribute__((always_inline)) { return maximum(a, b); }));
-}
 /// e^x for x of no more than zero, and exactly 0 where that would be less than 1e-38.
 FXX_KERNEL real vanishing_exponential(real x) { return x < -87.f ? splat(0.f) : exponential_above(x); }
 }  // namespace detail_of_rows
 
-/// Sum of a row, in lanes and then of these: within N / lanes + 4 units of the last place of the sum of magnitudes.
-template <int N, class Get>
-FXX_KERNEL float row_sum(const Get& get) {
-  detail_of_rows::Row<N> row(get);
-  return detail_of_rows::sum_of(row, [](real v) __attribute__((always_inline)) { return v; });
-}
-/// nan when the row has one.
-template <int N, class Get>
-FXX_KERNEL float row_largest(const Get& get) {
-  detail_of_rows::Row<N> row(get);
-  return detail_of_rows::largest_of(row);
-}
-
 /// e^x / sum of e^x. As in LibTorch, a row with nan, with plus infinity, or of nothing but minus infinity is all nan.
-/// Error: 4 units, and as a part of the result what rounding x - largest loses, as in any such computation in floats.
+/// Error: 4 units, what the sum loses, and as a part of the result what rounding x - largest loses, as in any such
+/// computation in floats.
 template <int N, class Get, class Put>
 FXX_KERNEL void softmax(const Get& get, const Put& put) {
   using namespace detail_of_rows;
-  Row<N> row(get);
-  const float most = largest_of(row);
-  for_each_vector<N>([&](int c, auto) __attribute__((always_inline)) { row[c] = vanishing_exponential(row[c] - most); });
-  const float factor = 1.f / sum_of(row, [](real v) __attribute__((always_inline)) { return v; });
-  for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) { put(c, row[c] * factor, width); });
+  Row<N, Get> row(get);
+  const float most = row_largest<N>(row);
+  const auto power = [&](int c, auto width) __attribute__((always_inline)) {
+    return vanishing_exponential(row(c, width) - most);
+  };
+  if constexpr (row.kept) {
+    row.keep(power);
+    const float factor = 1.f / row_sum<N>(row);
+    for_each_vector<N>(
+        [&](int c, auto width) __attribute__((always_inline)) { put(c, row(c, width) * factor, width); });
+  } else {
+    const float factor = 1.f / row_sum<N>(power);
+    for_each_vector<N>(
+        [&](int c, auto width) __attribute__((always_inline)) { put(c, power(c, width) * factor, width); });
+  }
 }
 /// softmax of a row in memory whose length is known when it runs. It has room for whole vectors; what is behind its
-/// end becomes 0.
+/// end becomes 0. `HiddenIsZero`: a row of nothing but minus infinity becomes 0, and not nan.
+template <bool HiddenIsZero = false>
 FXX_KERNEL void softmax_in_place(float* row, int count) {
   using namespace detail_of_rows;
   const int size = vectors_of(count) * lanes;
   for (int i = count; i < size; ++i) row[i] = -__builtin_inff();
   real most = load(row);
   for (int i = lanes; i < size; i += lanes) most = maximum(most, load(row + i));
-  const float top = largest(most);
+  float top = largest(most);
+  if (HiddenIsZero && top == -__builtin_inff()) top = 0.f;
   real total = splat(0.f);
   for (int i = 0; i < size; i += lanes) {
     const real e = vanishing_exponential(load(row + i) - top);
     total = total + e;
     store(row + i, e);
   }
-  const float factor = 1.f / sum(total);
+  const float whole = sum(total), factor = HiddenIsZero && whole == 0.f ? 0.f : 1.f / whole;
   for (int i = 0; i < size; i += lanes) store(row + i, load(row + i) * factor);
 }
 /// x - log(sum of e^x).
 template <int N, class Get, class Put>
 FXX_KERNEL void log_softmax(const Get& get, const Put& put) {
   using namespace detail_of_rows;
-  Row<N> row(get);
-  const float most = largest_of(row);
-  const float total = sum_of(row, [&](real v) __attribute__((always_inline)) { return vanishing_exponential(v - most); });
+  const Row<N, Get> row(get);
+  const float most = row_largest<N>(row);
+  const float total = row_sum<N>([&](int c, auto width) __attribute__((always_inline)) {
+    return vanishing_exponential(row(c, width) - most);
+  });
   const float shift = logarithm(splat(total))[0];
-  for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) { put(c, (row[c] - most) - shift, width); });
+  for_each_vector<N>(
+      [&](int c, auto width) __attribute__((always_inline)) { put(c, (row(c, width) - most) - shift, width); });
+}
+/// log(sum of e^x): plus infinity where an element is, minus infinity where all are.
+template <int N, class Get>
+FXX_KERNEL float row_log_sum_exp(const Get& get) {
+  using namespace detail_of_rows;
+  const Row<N, Get> row(get);
+  float most = row_largest<N>(row);
+  if (__builtin_fabsf(most) > 3.40282347e38f) most = 0.f;
+  const float total = row_sum<N>([&](int c, auto width) __attribute__((always_inline)) {
+    return vanishing_exponential(row(c, width) - most);
+  });
+  return most + logarithm(splat(total))[0];
 }
 
 /// (x - mean) / sqrt(variance + eps), the variance being that of all elements, around the mean.
 template <int N, class Get, class Put>
 FXX_KERNEL void layer_norm(float eps, const Get& get, const Put& put) {
   using namespace detail_of_rows;
-  Row<N> row(get);
-  const float mean = sum_of(row, [](real v) __attribute__((always_inline)) { return v; }) * (1.f / N);
-  const float squares = sum_of(row, [&](real v) __attribute__((always_inline)) { return (v - mean) * (v - mean); });
+  const Row<N, Get> row(get);
+  const float mean = row_sum<N>(row) * (1.f / N);
+  const float squares = row_sum<N>([&](int c, auto width) __attribute__((always_inline)) {
+    const real d = row(c, width) - mean;
+    return d * d;
+  });
   const float factor = 1.f / __builtin_sqrtf(squares * (1.f / N) + eps);
-  for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) { put(c, (row[c] - mean) * factor, width); });
+  for_each_vector<N>(
+      [&](int c, auto width) __attribute__((always_inline)) { put(c, (row(c, width) - mean) * factor, width); });
 }
 /// x / sqrt(mean of x^2 + eps).
 template <int N, class Get, class Put>
 FXX_KERNEL void rms_norm(float eps, const Get& get, const Put& put) {
   using namespace detail_of_rows;
-  Row<N> row(get);
-  const float squares = sum_of(row, [](real v) __attribute__((always_inline)) { return v * v; });
+  const Row<N, Get> row(get);
+  const float squares =
+      row_sum<N>(of_values(row, [](real v) __attribute__((always_inline)) { return v * v; }));
   const float factor = 1.f / __builtin_sqrtf(squares * (1.f / N) + eps);
-  for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) { put(c, row[c] * factor, width); });
+  for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) { put(c, row(c, width) * factor, width); });
+}
+
+/// Pixels of channels, of which `channels / groups` in turn are one group.
+struct GroupShape {
+  int pixels = 1, channels = 1, groups = 1;
+  consteval int size() const { return channels / groups; }
+};
+namespace detail_of_rows {
+/// A sum for each channel becomes `of(mean of its group)`.
+template <GroupShape Shape, class Of>
+FXX_KERNEL void for_each_group_of_channels(float* channels, const Of& of) {
+  for (int group = 0; group < Shape.groups; ++group) {
+    float* const own = channels + group * Shape.size();
+    double total = 0;
+    for (int c = 0; c < Shape.size(); ++c) total += static_cast<double>(own[c]);
+    const float value = of(total / (static_cast<double>(Shape.pixels) * Shape.size()));
+    for (int c = 0; c < Shape.size(); ++c) own[c] = value;
+  }
+}
+}  // namespace detail_of_rows
+/// (x - mean) / sqrt(variance + eps) of the pixels' channels that are one group, channels last; as many groups as
+/// channels make it the norm of instances. `get(pixel, channel, width)` is asked three times for each element,
+/// `put(pixel, channel, value, width)` gets the results.
+template <GroupShape Shape, class Get, class Put>
+FXX_KERNEL void group_norm(float eps, const Get& get, const Put& put) {
+  static_assert(Shape.channels % Shape.groups == 0, "fxx::kernels: groups of channels are of one size");
+  alignas(64) float means[vectors_of(Shape.channels) * lanes], factors[vectors_of(Shape.channels) * lanes];
+  column_sums<Shape.pixels, Shape.channels>(get, [&](int c, real sum, auto width) __attribute__((always_inline)) {
+    store_some<width>(means + c, sum);
+  });
+  detail_of_rows::for_each_group_of_channels<Shape>(means, [](double mean) { return static_cast<float>(mean); });
+  column_sums<Shape.pixels, Shape.channels>([&](int pixel, int c, auto width) __attribute__((always_inline)) {
+    const real d = get(pixel, c, width) - load_some<width>(means + c);
+    return d * d;
+  }, [&](int c, real sum, auto width) __attribute__((always_inline)) { store_some<width>(factors + c, sum); });
+  detail_of_rows::for_each_group_of_channels<Shape>(
+      factors, [&](double variance) { return 1.f / __builtin_sqrtf(static_cast<float>(variance) + eps); });
+  for (int pixel = 0; pixel < Shape.pixels; ++pixel)
+    detail_of_rows::for_each_vector<Shape.channels>([&](int c, auto width) __attribute__((always_inline)) {
+      put(pixel, c, (get(pixel, c, width) - load_some<width>(means + c)) * load_some<width>(factors + c), width);
+    });
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

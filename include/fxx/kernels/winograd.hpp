@@ -7,10 +7,12 @@
 //
 //   constexpr WinogradShape layer = {.outputs = 4, .channels = 64, .out_channels = 64, .out_height = 56,
 //                                    .out_width = 56, .in_row = 58};
-//   winograd<layer>(in, weights, workspace, [&](int y, int x, int channel, real sum, auto width) { ... });
+//   winograd<layer>(part, in, weights, workspace,
+//                   [&](int image, int y, int x, int channel, real sum, auto width) { ... });
 //
 // The input has its padding around it, filled up to whole tiles: rows * outputs + 2 rows of at least columns * outputs
-// + 2 pixels. Whatever stands in pixels that no output needs must be finite.
+// + 2 pixels. Whatever stands in pixels that no output needs must be finite. Tiles of all images are computed together.
+// A part (kernels/parallel.hpp) is some of the tiles, of few tiles some of the channels; then each transforms all inputs.
 // Largest error beside double precision, relative to the largest output, for normally distributed numbers: 4e-7 with
 // tiles of 2 (128 channels), with tiles of 4 9e-7 (1 channel), 1.5e-6 (64) and 3e-6 (256). The points of tiles of 4 are
 // 0, 3/4, -3/4, 3/2, -3/2 and infinity, whose error is a quarter of that of 0, 1, -1, 2, -2 at the same speed.
@@ -31,17 +33,25 @@ struct WinogradShape {
   int outputs = 4;  // a tile has so many in each direction: 2 or 4
   int channels = 1, out_channels = 1;
   int out_height = 1, out_width = 1;
-  int in_row = 1;  // pixels of a row of the input
+  int in_row = 1;    // pixels of a row of the input
+  int in_pixel = 0;  // floats from one pixel of the input to the next; 0: `channels`
+  int images = 1;
+  int in_image = 0;  // floats from one image of the input to the next; 0: rows * outputs + 2 rows
 
   // Found by the compiler, never while the program runs.
   consteval int side() const { return outputs + 2; }  // of a tile of the input
   consteval int points() const { return side() * side(); }
   consteval int rows() const { return (out_height + outputs - 1) / outputs; }  // of tiles
   consteval int columns() const { return (out_width + outputs - 1) / outputs; }
-  consteval int tiles() const { return rows() * columns(); }
-  /// Tiles that are computed together: what they hold in between is about half a megabyte.
+  consteval int tiles() const { return images * rows() * columns(); }
+  consteval int pixel() const { return in_pixel ? in_pixel : channels; }
+  consteval std::ptrdiff_t image() const {
+    return in_image ? in_image : static_cast<std::ptrdiff_t>(rows() * outputs + 2) * in_row * pixel();
+  }
+  /// Tiles that are computed together: what they hold in between is about half a megabyte, more where it would be so few
+  /// tiles that reading weights takes longer.
   consteval int block() const {
-    const int fit = (1 << 17) / (points() * vectors_of(channels) * lanes), most = fit < 1 ? 1 : fit;
+    const int fit = (1 << 17) / (points() * vectors_of(channels) * lanes), most = fit < 16 ? 16 : fit;
     if (most >= tiles()) return tiles();
     const int rows_of_tile = tile_shape(most, vectors_of(out_channels), 14).rows;
     return most / rows_of_tile * rows_of_tile;
@@ -52,7 +62,12 @@ struct WinogradShape {
   consteval int row() const { return (vectors_of(channels) + 1) * lanes; }
   consteval int point() const { return block() * row() + lanes; }
   consteval int out_point() const { return block() * tile().vectors * lanes + lanes; }
-  /// Floats of the workspace, which lies at a multiple of 64 bytes.
+  /// Are parts some of the tiles? Else some of the panels of weights.
+  consteval bool parts_of_tiles() const {
+    const int blocks = tiles() / tile().rows, panels = (vectors_of(out_channels) + tile().vectors - 1) / tile().vectors;
+    return blocks >= 8 || blocks >= panels;
+  }
+  /// Floats of the workspace of each part; it lies at a multiple of 64 bytes.
   consteval std::size_t workspace() const {
     return static_cast<std::size_t>(points()) * static_cast<std::size_t>(point() + out_point());
   }
@@ -119,7 +134,7 @@ FXX_KERNEL void transform_input(const float* __restrict in, float* __restrict ou
   for (int j = 0; j < side; ++j) {
     real column[side], transformed[side];
 #pragma GCC unroll 6
-    for (int i = 0; i < side; ++i) column[i] = load_some<Width_>(in + (i * Shape.in_row + j) * Shape.channels);
+    for (int i = 0; i < side; ++i) column[i] = load_some<Width_>(in + (i * Shape.in_row + j) * Shape.pixel());
     Transform<Shape.outputs>::input(column, transformed);
 #pragma GCC unroll 6
     for (int i = 0; i < side; ++i) between[i][j] = transformed[i];
@@ -135,7 +150,8 @@ FXX_KERNEL void transform_input(const float* __restrict in, float* __restrict ou
 }
 /// One vector of a tile's transformed outputs, which lie Shape.out_point() apart, to its outputs.
 template <WinogradShape Shape, int Width_, class Finish>
-FXX_KERNEL void transform_output(const float* __restrict from, int y, int x, int channel, const Finish& finish) {
+FXX_KERNEL void transform_output(const float* __restrict from, int image, int y, int x, int channel,
+                                 const Finish& finish) {
   constexpr int side = Shape.side(), outputs = Shape.outputs;
   real between[outputs][side];
 #pragma GCC unroll 6
@@ -156,52 +172,54 @@ FXX_KERNEL void transform_output(const float* __restrict from, int y, int x, int
 #pragma GCC unroll 6
       for (int j = 0; j < outputs; ++j)
         if (Shape.out_width % outputs == 0 || x + j < Shape.out_width)
-          finish(y + i, x + j, channel, transformed[j], Width<Width_>{});
+          finish(image, y + i, x + j, channel, transformed[j], Width<Width_>{});
     }
   }
 }
 
-/// `Count` tiles from number `first` on.
-template <WinogradShape Shape, int Count, class Finish>
-FXX_KERNEL void tiles(const float* __restrict in, const float* __restrict packed, float* __restrict workspace,
-                      int first, const Finish& finish) {
-  constexpr int outputs = Shape.outputs, points = Shape.points(), last_channels = Shape.channels % lanes;
+/// Calls `each(number of the tile from the first, image, y, x)`.
+template <WinogradShape Shape, class Each>
+FXX_KERNEL void for_tiles(Range tiles, const Each& each) {
+  constexpr int columns = Shape.columns(), of_image = Shape.rows() * columns, outputs = Shape.outputs;
+  for (int tile = tiles.begin; tile < tiles.end; ++tile) {
+    const int image = tile / of_image, in_image = tile % of_image;
+    each(tile - tiles.begin, image, in_image / columns * outputs, in_image % columns * outputs);
+  }
+}
+/// No more than Shape.block() tiles, in whole rows of the tile of sums but for the last of all, and some panels.
+template <WinogradShape Shape, class Finish>
+FXX_KERNEL void tiles(Range some, Range panels, const float* __restrict in, const float* __restrict packed,
+                      float* __restrict workspace, const Finish& finish) {
+  constexpr int points = Shape.points(), last_channels = Shape.channels % lanes;
+  constexpr TileShape shape = Shape.tile();
   float* const transformed = workspace;
   float* const products = workspace + static_cast<std::ptrdiff_t>(points) * Shape.point();
-  for (int t = 0; t < Count; ++t) {
-    const int row = (first + t) / Shape.columns(), column = (first + t) % Shape.columns();
-    const float* from = in + (static_cast<std::ptrdiff_t>(row) * outputs * Shape.in_row + column * outputs) * Shape.channels;
+  for_tiles<Shape>(some, [&](int t, int image, int y, int x) __attribute__((always_inline)) {
+    const float* from = in + image * Shape.image() + (static_cast<std::ptrdiff_t>(y) * Shape.in_row + x) * Shape.pixel();
     float* to = transformed + t * Shape.row();
     for (int c = 0; c + lanes <= Shape.channels; c += lanes) transform_input<Shape, lanes>(from + c, to + c);
     if constexpr (last_channels != 0)
       transform_input<Shape, last_channels>(from + Shape.channels - last_channels, to + Shape.channels - last_channels);
-  }
-  const auto panel = [&]<int Vectors, int Last>(Width<Vectors>, Width<Last>, int channel)
-                         __attribute__((always_inline)) {
+  });
+  detail_of_gemm::for_each_panel<Shape.out_channels, shape.vectors>([&](int number, int channel, auto vectors, auto last)
+                                                                        __attribute__((always_inline)) {
+    if (number < panels.begin || number >= panels.end) return;
+    constexpr int wide = vectors * lanes;
     const float* weights = packed + static_cast<std::ptrdiff_t>(channel) * points * Shape.channels;
-    constexpr int wide = Vectors * lanes;
     for (int point = 0; point < points; ++point) {
       const float* a = transformed + static_cast<std::ptrdiff_t>(point) * Shape.point();
       float* to = products + static_cast<std::ptrdiff_t>(point) * Shape.out_point();
-      detail_of_gemm::panel_product<Count, Shape.channels, Shape.row(), Shape.tile().rows, Vectors, lanes>(
-          a, weights + static_cast<std::ptrdiff_t>(point) * Shape.channels * wide, 0,
+      detail_of_gemm::panel_product<Shape.tiles(), Shape.channels, Shape.row(), shape.rows, vectors, lanes>(
+          {0, some.end - some.begin}, a, weights + static_cast<std::ptrdiff_t>(point) * Shape.channels * wide, 0,
           [&](int t, int c, real sum, auto) __attribute__((always_inline)) { store(to + t * wide + c, sum); });
     }
-    for (int t = 0; t < Count; ++t) {
-      const int row = (first + t) / Shape.columns(), column = (first + t) % Shape.columns();
-      for (int v = 0; v < Vectors - 1; ++v)
-        transform_output<Shape, lanes>(products + t * wide + v * lanes, row * outputs, column * outputs,
-                                       channel + v * lanes, finish);
-      transform_output<Shape, Last>(products + t * wide + (Vectors - 1) * lanes, row * outputs, column * outputs,
-                                    channel + (Vectors - 1) * lanes, finish);
-    }
-  };
-  constexpr int wide = Shape.tile().vectors * lanes, whole = Shape.out_channels / wide * wide;
-  for (int channel = 0; channel < whole; channel += wide) panel(Width<wide / lanes>{}, Width<lanes>{}, channel);
-  if constexpr (Shape.out_channels > whole) {
-    constexpr int vectors = vectors_of(Shape.out_channels - whole);
-    panel(Width<vectors>{}, Width<Shape.out_channels - whole - (vectors - 1) * lanes>{}, whole);
-  }
+    for_tiles<Shape>(some, [&](int t, int image, int y, int x) __attribute__((always_inline)) {
+      const float* from = products + t * wide;
+      for (int v = 0; v < wide - lanes; v += lanes)
+        transform_output<Shape, lanes>(from + v, image, y, x, channel + v, finish);
+      transform_output<Shape, last>(from + wide - lanes, image, y, x, channel + wide - lanes, finish);
+    });
+  });
 }
 
 }  // namespace detail_of_winograd
@@ -234,18 +252,22 @@ void pack_winograd(float* packed, const Weights& weights) {
   }
 }
 
-/// The convolution; `workspace` has Shape.workspace() floats.
+/// The convolution; `workspace` has Shape.workspace() floats for each part.
 template <WinogradShape Shape, class Finish>
-FXX_KERNEL void winograd(const float* __restrict in, const float* __restrict packed, float* __restrict workspace,
-                         const Finish& finish) {
+FXX_KERNEL void winograd(Part part, const float* __restrict in, const float* __restrict packed,
+                         float* __restrict workspace, const Finish& finish) {
   static_assert(Shape.outputs == 2 || Shape.outputs == 4, "fxx::kernels: tiles have 2 x 2 or 4 x 4 outputs");
   static_assert(Shape.in_row >= Shape.columns() * Shape.outputs + 2,
                 "fxx::kernels: a row of the input is filled up to whole tiles, and two pixels more");
-  constexpr int block = Shape.block(), whole = Shape.tiles() / block * block;
-  for (int first = 0; first < whole; first += block)
-    detail_of_winograd::tiles<Shape, block>(in, packed, workspace, first, finish);
-  if constexpr (Shape.tiles() > whole)
-    detail_of_winograd::tiles<Shape, Shape.tiles() - whole>(in, packed, workspace, whole, finish);
+  constexpr TileShape shape = Shape.tile();
+  constexpr int panels = (vectors_of(Shape.out_channels) + shape.vectors - 1) / shape.vectors;
+  constexpr int block = Shape.block() / shape.rows * shape.rows;
+  const Range mine = Shape.parts_of_tiles() ? part.of(Shape.tiles(), shape.rows) : Range{0, Shape.tiles()};
+  const Range my_panels = Shape.parts_of_tiles() ? Range{0, panels} : part.of(panels);
+  workspace += part.index * static_cast<std::ptrdiff_t>(Shape.workspace());
+  for (int first = mine.begin; first < mine.end; first += block)
+    detail_of_winograd::tiles<Shape>({first, first + block < mine.end ? first + block : mine.end}, my_panels, in, packed,
+                                     workspace, finish);
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

@@ -22,7 +22,8 @@ template <class... Fs>
 overloaded(Fs...) -> overloaded<Fs...>;
 
 namespace detail {
-inline constexpr std::size_t max_alternatives = 8;
+inline constexpr std::size_t max_alternatives = 12;
+inline constexpr std::size_t few_alternatives = 8;  // which cost the compiler less
 
 template <std::size_t I, class F, class V>
 constexpr decltype(auto) call_alternative(F&& f, V&& v) {
@@ -42,6 +43,15 @@ constexpr decltype(auto) match(Variant&& variant, Fs&&... fs) {
   static_assert(std::variant_size_v<std::remove_cvref_t<Variant>> <= detail::max_alternatives,
                 "fxx::match: the variant has more alternatives than the switch has cases; add cases to meta/match.hpp");
   overloaded f{std::forward<Fs>(fs)...};
+  if constexpr (std::variant_size_v<std::remove_cvref_t<Variant>> > detail::few_alternatives) {
+    switch (variant.index()) {
+      case 8: return detail::call_alternative<8>(f, variant);
+      case 9: return detail::call_alternative<9>(f, variant);
+      case 10: return detail::call_alternative<10>(f, variant);
+      case 11: return detail::call_alternative<11>(f, variant);
+      default: break;
+    }
+  }
   switch (variant.index()) {
     case 1: return detail::call_alternative<1>(f, variant);
     case 2: return detail::call_alternative<2>(f, variant);

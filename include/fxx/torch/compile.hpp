@@ -1,27 +1,36 @@
-// A graph built into a shared library and loaded: a torch::nn::Module again.
+// A graph as a module specialised to its sizes and weights: kernels of its own, built and loaded, a torch::nn::Module
+// again.
 //
-// The forward is generated as C++ over handed-in parameters, compiled by the machine's compiler behind a cache, and
-// called through one C function. Autograd goes through it, parameters stay shared. When something it was built for
-// changes (the graph, a training flag), it runs interpreted instead, so results are always the graph's.
+// Rules for inference, functionalise, constants folded, lowered to a plan of kernels (codegen/lower.hpp), written as
+// C++, compiled behind a cache, weights packed. What no kernel covers runs here as the operator that it is. It infers:
+// when an input wants a gradient, or what it was made for has changed (the graph, a training flag, a parameter), the
+// graph runs interpreted instead, so results are always the graph's.
 // Main names: compile, CompileOptions, CompiledModule. Cost: heavy (torch/nn/module.h).
 #pragma once
 
 #include <cmath>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "fxx/codegen/built.hpp"
+#include "fxx/codegen/lower.hpp"
+#include "fxx/kernels/module.hpp"
 #include "fxx/runtime/library.hpp"
 #include "fxx/torch/graph_module.hpp"
+#include "fxx/torch/known_sizes.hpp"
+#include "fxx/torch/plan.hpp"
 
 namespace fxx::inline FXX_ABI {
 
 struct CompileOptions {
+  Accuracy accuracy = Accuracy::standard;
+  /// Threads of one call; 0: as many as LibTorch uses now.
+  int threads = 0;
   /// Largest error against the interpreter on the example inputs, relative to the largest magnitude of each result;
-  /// beyond it, compile throws. The built operators are the same as the interpreted ones, so 0 is met by deterministic
-  /// ones.
-  double tolerance = 1e-6;
+  /// beyond it, compile throws. The interpreter computes in float32 itself. Nothing: 1e-4, in fast mode 0.05.
+  std::optional<double> tolerance = {};
   /// Where built libraries are kept; the default folder of BuildCache when empty.
   std::string cache_folder = {};
   double timeout_seconds = 300;
@@ -30,51 +39,134 @@ struct CompileOptions {
 class CompiledModule : public GraphModule {
  public:
   /// Use compile().
-  CompiledModule(GraphModule& source, const CompileOptions& options);
+  CompiledModule(GraphModule& source, const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
+  ~CompiledModule() override;
 
+  /// Tensors of the dtypes and sizes that it was made for, in any layout; throws RunError (E701) naming the input that
+  /// is another. Any number of threads may call.
   c10::IValue run_flat(std::vector<c10::IValue> inputs) override;
-  /// Will the next call go through the built library?
-  bool is_current() const;
+  /// The same without tensors, for programs that have memory of their own: a pointer for each input and each tensor of
+  /// the result, whose elements lie as those of the examples did. Does not look whether it is current. Costs 0.1 us
+  /// beside the kernels. What is called back sees tensors over that memory.
+  void run_raw(const void* const* inputs, void* const* outputs);
 
+  /// Will the next call go through the kernels?
+  bool is_current() const;
   /// Largest error against the interpreter, as in CompileOptions::tolerance; nan when it could not be measured, since
-  /// running the graph changes its attributes, or some of them or of the example inputs are fake.
+  /// running the graph changes its attributes, or draws random numbers.
   double max_error() const { return max_error_; }
   bool was_cached() const { return was_cached_; }
-  /// Seconds from the start of the compiler to the loaded library.
+  /// Seconds from the graph to the loaded module with its weights packed; of these, the compiler.
+  double seconds() const { return seconds_; }
   double build_seconds() const { return build_seconds_; }
-  const std::string& source_code() const { return built_.text; }
+  const std::string& source_code() const { return source_; }
   const std::string& library_path() const { return library_.path(); }
-  /// Nodes that run in this program, since they have no narrow header.
-  std::vector<std::string> called_back() const;
+  /// The steps: `std::cout << compiled->kernel_plan().to_string();`
+  const KernelPlan& kernel_plan() const { return kernels_; }
+  /// Runs with tensors as run_flat and measures: seconds of each step, the least of `calls`, for
+  /// `kernel_plan().to_string(compiled->profile(inputs))`.
+  std::vector<double> profile(const std::vector<at::Tensor>& inputs, int calls = 10);
+  /// Nodes that run in this program, since no kernel covers them, with the reason.
+  std::vector<std::pair<std::string, std::string>> called_back() const { return kernels_.called_back(); }
+  /// Nodes that run interpreted behind the kernels, since their sizes depend on the elements of tensors. Where such
+  /// nodes cannot be told apart from what writes or draws numbers, all of the graph is interpreted (is_current() is
+  /// false).
+  const std::vector<std::string>& interpreted() const { return left_; }
+  int threads() const { return threads_; }
+  /// Bytes of packed weights; of memory between kernels, for each thread that calls at the same time.
+  std::size_t weight_bytes() const { return weights_.size; }
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
   friend std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
                                                  const CompileOptions& options);
-  c10::IValue run_built(std::vector<c10::IValue>& inputs);
+  /// Memory at a multiple of 64 bytes, in large pages where there are any.
+  struct Memory {
+    void* data = nullptr;
+    std::size_t size = 0;
+    Memory() = default;
+    explicit Memory(std::size_t bytes);
+    Memory(Memory&& other) noexcept : data(std::exchange(other.data, nullptr)), size(other.size) {}
+    Memory& operator=(Memory&& other) noexcept {
+      std::swap(data, other.data);
+      std::swap(size, other.size);
+      return *this;
+    }
+    ~Memory();
+  };
+  /// What one caller needs at a time.
+  struct Workspace {
+    Memory memory;
+    void* team = nullptr;
+  };
+  /// One operator that is called back, ready to run.
+  struct CalledBack {
+    std::unique_ptr<Graph> graph;
+    std::unique_ptr<const Plan> plan;
+  };
+  /// One call, as call backs see it.
+  struct Host {
+    CompiledModule* self;
+    const void* const* inputs;
+    void* const* outputs;
+    unsigned char* memory;
+    std::vector<at::Tensor>* tensors;  // the inputs as the caller gave them; null: there are none
+    std::exception_ptr exception;
+  };
+  void specialise(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
+  void pack();
+  /// Packs again what the graph itself has written to.
+  void pack_what_it_wrote();
   void verify(const std::vector<at::Tensor>& example_inputs, double tolerance);
+  Workspace* acquire();
+  void release(Workspace* workspace);
+  void run_kernels(const void* const* inputs, void* const* outputs, std::vector<at::Tensor>* tensors,
+                   std::int64_t* times = nullptr);
+  at::Tensor tensor_at(const Host& host, const plans::View& view) const;
+  static int call_back(kernels::ModuleCall* call, int step);
+  c10::IValue result_of(const Argument& argument, std::vector<at::Tensor>& outputs, std::size_t& next) const;
+  c10::IValue run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times = nullptr);
 
-  Graph expanded_;  // what was built; its nodes are called back
-  BuiltSource built_;
+  std::shared_ptr<GraphModule> prepared_;  // the graph that was lowered, with folded constants
+  std::optional<SplitGraph> split_;        // where a part of it runs interpreted
+  std::unique_ptr<const Plan> tail_;
+  std::vector<std::string> left_;
+  bool interpreted_ = false;
+  KernelPlan kernels_;
+  std::string source_;
   Library library_;
-  int (*forward_)(void*) = nullptr;
-  std::vector<at::Tensor> attributes_;
+  void* (*open_)(int) = nullptr;
+  void (*close_)(void*) = nullptr;
+  void (*run_)(void*, kernels::ModuleCall*) = nullptr;
+  Memory weights_;
+  std::vector<at::Tensor> attributes_;   // by number of a constant
+  std::vector<std::uint32_t> versions_;  // of the attributes of this module, when they were packed
+  std::vector<at::Tensor> watched_;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> memory_;  // that they had then
+  std::vector<bool> written_;  // of watched_: the graph itself writes to it
+  std::vector<CalledBack> operators_;  // by step
+  std::mutex pool_mutex_;
+  std::vector<std::unique_ptr<Workspace>> workspaces_;
+  std::vector<Workspace*> idle_;
+  std::size_t workspace_bytes_ = 0;
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> training_flags_;
-  std::shared_ptr<const ModuleOwner> built_owner_;
   std::uint64_t built_version_ = 0;
-  std::size_t placeholders_ = 0;
-  double max_error_ = std::nan(""), build_seconds_ = 0;
+  int threads_ = 1;
+  bool changes_something_ = false;  // attributes or inputs are written to, or numbers are drawn
+  double max_error_ = std::nan(""), build_seconds_ = 0, seconds_ = 0;
   bool was_cached_ = false;
 };
 
-/// Generates, builds, loads, checks. Errors, after which `module` works as before: CodegenError (E501) for a graph that
-/// has no such form; CompileError for a missing compiler (E601), a failed (E602) or late (E603) compile, a cache that
-/// cannot be written (E604), with the log; LoadError (E605), (E607) when results differ more than the tolerance.
+/// Optimises, lowers, generates, builds, loads, packs, checks. Errors, after which `module` works as before:
+/// CodegenError (E501) for a graph whose sizes are not known or that has other values than tensors where kernels need
+/// them; CompileError for a missing compiler (E601), a failed (E602) or late (E603) compile, a cache that cannot be
+/// written (E604), with the log; LoadError (E605), (E607) when results differ more than the tolerance.
 std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
                                         const CompileOptions& options = {});
 
-/// Where the running LibTorch is installed: the folder with `include` and `lib`. Throws CompileError (E601) when that
-/// cannot be told from the loaded libraries; the variable Torch_DIR or CMAKE_PREFIX_PATH then names it.
-std::string torch_folder();
+/// The folder with fxx/kernels/: what the variable FXX_INCLUDE names, else where these headers came from. Throws
+/// CompileError (E601) when they are not there.
+std::string kernel_headers_folder();
 
 }  // namespace fxx::inline FXX_ABI
 

@@ -1,6 +1,11 @@
 // Bodies of torch/fold_constants.hpp.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+// after the tensor's own header
+#include <ATen/ops/empty_ops.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -78,25 +83,56 @@ class ConstantEvaluator : public Interpreter {
     for (Node* input : node.all_input_nodes()) values.emplace(input, evaluate(*input));
     return known_[&node] = run_one(node, std::move(values));
   }
+  /// Of a node that asks its inputs for nothing but their sizes and dtypes.
+  void evaluate_from_sizes(Node& node) {
+    Environment values;
+    for (Node* input : node.all_input_nodes()) {
+      const TensorMeta& meta = *input->tensor_meta();
+      values.emplace(input, at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow(meta.shape),
+                                                                static_cast<at::ScalarType>(meta.dtype), {}, {}, {}, {}));
+    }
+    known_[&node] = run_one(node, std::move(values));
+  }
 
  private:
   std::unordered_map<const Node*, c10::IValue> known_;
 };
 
+/// A tensor of one value, or of no more than what arguments say; of inputs only sizes and dtype matter.
+FXX_INLINE bool is_factory(const Node& node, const Operator& op, const FoldOptions& options) {
+  if (!options.known_sizes || !node.tensor_meta() || node.tensor_meta()->is_dynamic() ||
+      node.tensor_meta()->numel() > (std::int64_t{1} << 22))
+    return false;
+  const std::string_view name = op.base_name();
+  if (op.name_space() != "aten" || name.starts_with("empty") || name.starts_with("new_empty")) return false;
+  static constexpr std::string_view fillings[] = {"zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"};
+  const bool fills = std::find(std::begin(fillings), std::end(fillings), name) != std::end(fillings);
+  if (fills && node.tensor_meta()->dtype == Dtype::float32) return false;
+  for (const Node* input : node.all_input_nodes())
+    if (!fills || node.all_input_nodes().size() != 1 || !input->tensor_meta() || input->tensor_meta()->is_dynamic()) return false;
+  return op.returns.size() == 1 && op.returns[0].type == Type{.base = ValueType::tensor};
+}
+
 }  // namespace detail
 
-FXX_INLINE std::size_t fold_constants(GraphModule& module) {
+FXX_INLINE std::size_t fold_constants(GraphModule& module, const FoldOptions& options) {
   Graph& graph = module.graph();
   const detail::WrittenMemory written(module);
   std::vector<bool> constant(graph.index_bound());
-  std::vector<Node*> to_fold;
+  std::vector<Node*> to_fold, factories;
   for (Node* node : graph.nodes()) {
     if (node->opcode() == Opcode::get_attr) {
       constant[node->index()] = !written.holds(*node);
       continue;
     }
     const Operator* op = operator_of(*node);
-    if (!op || is_impure(*node) || has(op->traits, Trait::random) || node->all_input_nodes().empty()) continue;
+    if (!op || is_impure(*node) || has(op->traits, Trait::random)) continue;
+    if (detail::is_factory(*node, *op, options) && !written.holds(*node)) {
+      constant[node->index()] = true;
+      factories.push_back(node);
+      continue;
+    }
+    if (node->all_input_nodes().empty()) continue;
     bool all = !written.holds(*node);
     for (const Node* input : node->all_input_nodes()) all = all && constant[input->index()];
     constant[node->index()] = all;
@@ -119,6 +155,7 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module) {
   // All values first: when one cannot be computed, nothing has changed.
   const at::NoGradGuard no_grad;
   detail::ConstantEvaluator evaluator(module, graph);
+  for (Node* node : factories) evaluator.evaluate_from_sizes(*node);
   std::vector<at::Tensor> values;
   for (Node* node : to_fold) values.push_back(evaluator.evaluate(*node).toTensor().contiguous());
 
@@ -141,7 +178,10 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module) {
     Node* read = graph.get_attr(name);
     read->set_tensor_meta(tensor_meta_of(values[i]));
     // Who gets a result may write to it, as to any fresh tensor.
-    if (detail::reaches_output(*node)) read = graph.call_function(ops::clone, {read});
+    if (detail::reaches_output(*node)) {
+      read = graph.call_function(ops::clone, {read});
+      read->set_tensor_meta(tensor_meta_of(values[i]));
+    }
     node->replace_all_uses_with(
         read, [&](Node* user) { return user->index() >= constant.size() || !constant[user->index()]; });
   }

@@ -7,6 +7,7 @@
 #endif
 
 #include "fxx/torch/box.ipp"
+#include "fxx/torch/build.ipp"
 #include "fxx/torch/compile.ipp"
 #include "fxx/torch/containers.ipp"
 #include "fxx/torch/dispatch/autograd_watch.ipp"
@@ -31,6 +32,7 @@
 #include "fxx/torch/fused.ipp"
 #include "fxx/torch/graph_module.ipp"
 #include "fxx/torch/interpreter.ipp"
+#include "fxx/torch/known_sizes.ipp"
 #include "fxx/torch/leaf_modules.ipp"
 #include "fxx/torch/module_owner.ipp"
 #include "fxx/torch/nn.ipp"

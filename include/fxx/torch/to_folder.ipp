@@ -10,7 +10,7 @@
 #include "fxx/codegen/module_source.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/names.hpp"
-#include "fxx/torch/compile.hpp"
+#include "fxx/torch/build.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/to_folder.hpp"
 

@@ -1,0 +1,363 @@
+// What whole compiled models cost, and what the peers that LibTorch itself runs cost: AOTInductor's packages and frozen
+// TorchScript, called from C++ as fxx is.
+//
+// usage: bench_compiled [--threads N] [--only MODEL[,MODEL]] [--accuracy exact|standard|fast] [--build FOLDER]
+//                       [--peer PEER --folder FOLDER]
+//        bench_compiled --peak [--threads N]
+//   --peer    aoti, aoti_max or torchscript, of what peers/compiled.py left in FOLDER, instead of fxx
+//   --build   seconds from a graph to a loaded module instead; FOLDER is an empty one to build in
+//   --peak    floating point operations a second that this processor reaches with so many threads
+// Prints a JSON object a line, as peers/compiled.py does: model, threads, ms (the least of at least ten calls), error
+// (largest, relative to the largest value of each result, against the same model in double precision), flops, reference
+// (mean magnitude of each result in double precision: tells that both sides have the same model); or model, threads and
+// why there are no figures.
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
+#include <torch/script.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "compiled_models.hpp"
+#include "fxx/torch/compile.hpp"
+
+namespace {
+using bench::Tensors;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct Settings {
+  int threads = 1;
+  std::set<std::string> only = {};
+  std::string accuracy = "standard", build_folder = {}, peer = {}, folder = {};
+};
+
+// --- what is timed ---------------------------------------------------------------------------------------------------
+
+/// A model made ready, by fxx or by a peer.
+struct Subject {
+  virtual ~Subject() = default;
+  virtual void call() = 0;
+  /// What a call returns.
+  virtual Tensors results() = 0;
+  /// What else is worth a line.
+  virtual nlohmann::json facts() const { return nlohmann::json::object(); }
+};
+
+void flatten(const c10::IValue& value, Tensors& out) {
+  if (value.isTensor()) out.push_back(value.toTensor());
+  else if (value.isTuple())
+    for (const c10::IValue& v : value.toTupleRef().elements()) flatten(v, out);
+  else
+    for (const c10::IValue& v : value.toListRef()) flatten(v, out);
+}
+
+/// All that follows fxx's interface stands here. What only newer versions of it have is asked for by `requires`.
+class Compiled final : public Subject {
+ public:
+  Compiled(const bench::Instance& model, const Settings& settings) : inputs_(model.inputs.begin(), model.inputs.end()) {
+    const auto graph_module = model.trace({});
+    fxx::CompileOptions options;
+    // Its own check is against the interpreter in single precision; what counts here is the error against double.
+    options.tolerance = 0.1;
+    options.cache_folder = settings.build_folder;
+    set(options, settings);
+    const auto start = Clock::now();
+    module_ = fxx::compile(*graph_module, model.inputs, options);
+    seconds_ = seconds_since(start);
+    flatten(module_->run_flat(inputs_), results_);
+    for (auto& result : results_) {
+      result = at::full_like(result, std::numeric_limits<double>::quiet_NaN());  // to see that it is written
+      to_.push_back(result.data_ptr());
+    }
+    for (const auto& input : model.inputs) from_.push_back(input.data_ptr());
+  }
+  void call() override { run(*module_); }
+  Tensors results() override {
+    run(*module_);
+    return results_;
+  }
+  nlohmann::json facts() const override {
+    return {{"build_s", seconds_}, {"cached", module_->was_cached()}, {"called_back", module_->called_back().size()}};
+  }
+
+ private:
+  template <class Options>
+  static void set(Options& options, const Settings& settings) {
+    if constexpr (requires { options.threads; }) options.threads = settings.threads;
+    if constexpr (requires { options.accuracy; }) {
+      using Accuracy = decltype(options.accuracy);
+      options.accuracy = settings.accuracy == "exact"  ? Accuracy::exact
+                         : settings.accuracy == "fast" ? Accuracy::fast
+                                                       : Accuracy::standard;
+    } else if (settings.accuracy != "standard") {
+      throw std::runtime_error("fxx::compile has no accuracy to choose");
+    }
+  }
+  /// Without tensors where that is offered, as the peers are run whose inputs and results have their places.
+  template <class Module>
+  void run(Module& module) {
+    if constexpr (requires { module.run_raw(from_.data(), to_.data()); }) {
+      module.run_raw(from_.data(), to_.data());
+    } else {
+      returned_ = module.run_flat(inputs_);
+      results_.clear();
+      flatten(returned_, results_);
+    }
+  }
+
+  std::vector<c10::IValue> inputs_;
+  std::shared_ptr<fxx::CompiledModule> module_;
+  Tensors results_;
+  c10::IValue returned_;
+  std::vector<const void*> from_;
+  std::vector<void*> to_;
+  double seconds_ = 0;
+};
+
+class Package final : public Subject {
+ public:
+  Package(const bench::Instance& model, const std::string& path)
+      : inputs_(model.inputs), loader_(path, "model", /*run_single_threaded=*/true) {}
+  void call() override { loader_.run(inputs_); }
+  Tensors results() override { return loader_.run(inputs_); }
+
+ private:
+  Tensors inputs_;
+  torch::inductor::AOTIModelPackageLoader loader_;
+};
+
+class Script final : public Subject {
+ public:
+  Script(const bench::Instance& model, const std::string& path) : inputs_(model.inputs.begin(), model.inputs.end()) {
+    auto module = torch::jit::freeze(torch::jit::load(path));
+    module_ = torch::jit::optimize_for_inference(module);
+    forward_ = module_.get_method("forward");
+  }
+  void call() override { (*forward_)(inputs_); }
+  Tensors results() override {
+    Tensors found;
+    flatten((*forward_)(inputs_), found);
+    return found;
+  }
+
+ private:
+  std::vector<c10::IValue> inputs_;
+  torch::jit::Module module_;
+  std::optional<torch::jit::Method> forward_;
+};
+
+std::unique_ptr<Subject> make_ready(const std::string& name, const bench::Instance& model, const Settings& settings) {
+  std::string file = settings.folder + "/" + name;
+  std::replace(file.begin() + static_cast<std::ptrdiff_t>(settings.folder.size()) + 1, file.end(), '/', '_');
+  if (settings.peer.empty()) return std::make_unique<Compiled>(model, settings);
+  if (settings.peer == "torchscript") return std::make_unique<Script>(model, file + ".pt");
+  return std::make_unique<Package>(model,
+                                   file + "." + settings.peer + "." + std::to_string(settings.threads) + "t.pt2");
+}
+
+// --- figures ---------------------------------------------------------------------------------------------------------
+
+/// The least milliseconds of a call: of ten calls at least, for half a second. Short ones are timed several at once,
+/// since reading the clock takes as long as they do.
+double least_milliseconds(Subject& subject) {
+  double least = std::numeric_limits<double>::infinity();
+  const auto turn = [&](int calls) {
+    const auto start = Clock::now();
+    for (int i = 0; i < calls; ++i) subject.call();
+    return seconds_since(start) / calls;
+  };
+  for (int i = 0; i < 3; ++i) least = turn(1);
+  const int calls = least > 20e-6 ? 1 : static_cast<int>(20e-6 / std::max(least, 1e-8)) + 1;
+  const auto start = Clock::now();
+  for (int i = 0; i < 10 || (seconds_since(start) < 0.5 && i < 20000); ++i) least = std::min(least, turn(calls));
+  return least * 1e3;
+}
+
+/// Multiplications and additions of the operators that are made of them, two for each pair.
+double flops_of(const bench::Instance& model) {
+  const auto gm = model.trace({.leaf_modules = false, .training_flags = false});
+  double total = 0;
+  for (const fxx::Node* node : gm->graph().nodes()) {
+    if (node->opcode() != fxx::Opcode::call_function) continue;
+    std::vector<std::vector<int64_t>> in;
+    for (const fxx::Node* input : node->all_input_nodes()) {
+      if (input->opcode() == fxx::Opcode::get_attr) in.push_back(gm->attribute(input->target()).sizes().vec());
+      else in.push_back(input->tensor_meta() ? input->tensor_meta()->shape : std::vector<int64_t>());
+    }
+    const auto numel = [](const std::vector<int64_t>& shape) {
+      return static_cast<double>(c10::multiply_integers(shape));
+    };
+    const auto size = [](const std::vector<int64_t>& shape, int64_t d) {
+      return static_cast<double>(
+          shape.at(static_cast<std::size_t>(d < 0 ? d + static_cast<int64_t>(shape.size()) : d)));
+    };
+    const double results = node->tensor_meta() ? numel(node->tensor_meta()->shape) : 0;
+    const std::string name = node->target();
+    const auto is = [&](const char* word) { return name.find(word) != std::string::npos; };
+    double pairs = 0;
+    if (is("conv_transpose2d")) pairs = numel(in[0]) * numel(in[1]) / size(in[1], 0);
+    else if (is("conv2d")) pairs = results * numel(in[1]) / size(in[1], 0);
+    else if (is("linear")) pairs = results * size(in[1], -1);
+    else if (is("matmul")) pairs = results * size(in[0], -1);
+    else if (is("addmm")) pairs = results * size(in[1], -1);
+    else if (is("scaled_dot_product_attention")) pairs = (numel(in[0]) + results) * size(in[1], -2);
+    else if (is("lstm"))
+      for (const auto& shape : in) pairs += shape.size() == 2 ? numel(shape) * size(in[0], 0) * size(in[0], 1) : 0;
+    total += 2 * pairs;
+  }
+  return total;
+}
+
+/// The model's results in double precision: of a fresh one, since converting there and back is not without traces.
+Tensors exact_results(const bench::Entry& entry) {
+  const bench::Instance model = entry.make();
+  Tensors inputs, results;
+  for (const auto& x : model.inputs) inputs.push_back(x.is_floating_point() ? x.to(at::kDouble) : x);
+  model.module->to(at::kDouble);
+  flatten(model.forward(inputs), results);
+  return results;
+}
+
+double error_of(const Tensors& got, const Tensors& exact) {
+  if (got.size() != exact.size()) throw std::runtime_error("so many results: " + std::to_string(got.size()));
+  double worst = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const auto y = got[i].to(at::kDouble);
+    if (y.sizes() != exact[i].sizes()) throw std::runtime_error("a result has another shape");
+    const double error = (y - exact[i]).abs().max().item<double>() / exact[i].abs().max().item<double>();
+    // A maximum loses nan on this side of the comparison.
+    worst = error <= worst ? worst : error;
+  }
+  return worst;
+}
+
+nlohmann::json figures(const bench::Entry& entry, const Settings& settings) {
+  nlohmann::json line = {{"model", entry.name}, {"threads", settings.threads}};
+  if (!settings.peer.empty()) line["peer"] = settings.peer;
+  try {
+    const bench::Instance model = entry.make();
+    const auto subject = make_ready(entry.name, model, settings);
+    line.update(subject->facts());
+    if (!settings.build_folder.empty()) return line;
+    const Tensors exact = exact_results(entry);
+    line["error"] = error_of(subject->results(), exact);
+    line["ms"] = least_milliseconds(*subject);
+    line["flops"] = flops_of(model);
+    for (const auto& y : exact) line["reference"].push_back(y.abs().mean().item<double>());
+  } catch (const c10::Error& e) {
+    line["why"] = e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    line["why"] = e.what();
+  }
+  return line;
+}
+
+// --- the processor's peak --------------------------------------------------------------------------------------------
+
+/// A chain of multiply-adds in each of twelve registers of `Vector`, enough to hide their latency; never called but
+/// from functions that may use such registers.
+template <class Vector>
+[[gnu::always_inline]] inline float multiply_add(int turns, float scale, float shift) {
+  constexpr int registers = 12;
+  Vector sums[registers];
+  for (int r = 0; r < registers; ++r) sums[r] = Vector{} + static_cast<float>(r);
+  const Vector a = Vector{} + scale, b = Vector{} + shift;
+  for (int i = 0; i < turns; ++i) {
+#pragma GCC unroll 12
+    for (int r = 0; r < registers; ++r) sums[r] = sums[r] * a + b;
+  }
+  Vector sum = sums[0];
+  for (int r = 1; r < registers; ++r) sum += sums[r];
+  return sum[0];
+}
+#if defined(__x86_64__)
+using Vector16 = float __attribute__((vector_size(64)));
+using Vector8 = float __attribute__((vector_size(32)));
+__attribute__((target("avx512f,fma"))) float run_avx512(int turns, float a, float b) {
+  return multiply_add<Vector16>(turns, a, b);
+}
+__attribute__((target("avx2,fma"))) float run_avx2(int turns, float a, float b) {
+  return multiply_add<Vector8>(turns, a, b);
+}
+#endif
+using Vector4 = float __attribute__((vector_size(16)));
+float run_plain(int turns, float a, float b) { return multiply_add<Vector4>(turns, a, b); }
+
+/// Billions of floating point operations a second with so many threads at once, the best of some turns.
+nlohmann::json peak(int threads) {
+  float (*run)(int, float, float) = run_plain;
+  volatile float scale = 0.999f, shift = 0.001f;  // not known to the compiler, which would fold
+  int lanes = 4;
+  const char* name = "plain";
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) run = run_avx2, lanes = 8, name = "AVX2";
+  if (__builtin_cpu_supports("avx512f")) run = run_avx512, lanes = 16, name = "AVX512";
+#endif
+  constexpr int turns = 500'000;
+  double best = 0;
+  for (int round = 0; round < 40; ++round) {
+    std::vector<double> seconds(static_cast<std::size_t>(threads));
+    std::vector<std::thread> workers;
+    for (double& s : seconds)
+      workers.emplace_back([&s, run, a = float{scale}, b = float{shift}] {
+        const auto start = Clock::now();
+        volatile float sink = run(turns, a, b);
+        static_cast<void>(sink);
+        s = seconds_since(start);
+      });
+    for (auto& worker : workers) worker.join();
+    best = std::max(best, 2.0 * 12 * lanes * turns * threads / *std::max_element(seconds.begin(), seconds.end()));
+  }
+  return {{"peak_gflops", best * 1e-9}, {"threads", threads}, {"instructions", name}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings settings;
+  bool only_peak = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--peak") {
+      only_peak = true;
+    } else {
+      const std::string value = i + 1 < argc ? argv[++i] : "";
+      if (word == "--threads" && std::atoi(value.c_str()) > 0) settings.threads = std::atoi(value.c_str());
+      else if (word == "--accuracy" && (value == "exact" || value == "standard" || value == "fast"))
+        settings.accuracy = value;
+      else if (word == "--build") settings.build_folder = value;
+      else if (word == "--peer") settings.peer = value;
+      else if (word == "--folder") settings.folder = value;
+      else if (word == "--only") {
+        std::istringstream names(value);
+        for (std::string name; std::getline(names, name, ',');) settings.only.insert(name);
+      } else {
+        std::fprintf(stderr, "%s: %s %s is not understood\n", argv[0], word.c_str(), value.c_str());
+        return 2;
+      }
+    }
+  }
+  const auto print = [](const nlohmann::json& line) {
+    std::printf("%s\n", line.dump().c_str());
+    std::fflush(stdout);
+  };
+  if (only_peak) {
+    print(peak(settings.threads));
+    return 0;
+  }
+  at::set_num_threads(settings.threads);
+  const torch::NoGradGuard no_grad;
+  for (const bench::Entry& entry : bench::compiled_models()) {
+    if (!settings.only.empty() && !settings.only.contains(entry.name)) continue;
+    print(figures(entry, settings));
+  }
+}

@@ -1,0 +1,339 @@
+"""The figures of whole compiled models: runs bench_compiled and the peers in turns, and pairs what they print.
+
+Main names: names(), run(). A row is fxx beside the fastest of all peers whose results are as right as ours have to be;
+the others are listed. What peers/compiled.py prepares is kept in build/peers-compiled.
+"""
+
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+
+ROUNDS = 3
+NEAR = 1.5  # peers that took this many times as long as the best in the first round take no part in the later ones
+LARGEST_ERROR = {'': 1e-5, 'bf16': 5e-2}  # relative to the largest value of a result
+MODELS = ['resnet18', 'mobilenet', 'unet', 'encoder', 'minilm', 'gpt_decode', 'lstm', 'mlp', 'pointwise_64k',
+          'pointwise_64', 'resnet18/b8', 'mlp/b8']
+REDUCED = []  # models with rows in reduced precision, once fxx::compile takes an accuracy
+THREADS = (1, 2)
+# What a reduced one is called here; what bench_compiled is told.
+ACCURACY = {'': 'standard', 'bf16': 'fast'}
+CPP_PEERS = ('aoti', 'aoti_max', 'torchscript')  # bench_compiled runs them
+REDUCED_PEERS = ('openvino_default',)
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = HERE.parent / 'build'
+SCRIPT = HERE / 'peers/compiled.py'
+PYTHONS = {'litert': BUILD / 'peers-litert/bin/python'}  # the others share one
+KEPT = BUILD / 'peers-compiled'
+
+
+@dataclass
+class Row:
+    name: str
+    model: str
+    threads: int = 1
+    precision: str = ''
+    build: bool = False
+    fxx: dict = field(default_factory=dict)    # the fastest line of bench_compiled
+    peers: dict = field(default_factory=dict)  # peer -> its fastest line, or the one that says why there is none
+
+
+def rows():
+    for precision, models in (('', MODELS), ('bf16', REDUCED)):
+        for model in models:
+            base, _, batch = model.partition('/')
+            for threads in THREADS:
+                name = '/'.join(filter(None, ('compiled', base, f'{threads}t', batch, precision)))
+                yield Row(name, model, threads, precision)
+    for model in MODELS:
+        if '/' not in model:
+            yield Row(f'build/{model}', model, build=True)
+
+
+def names():
+    return [row.name for row in rows()]
+
+
+def say(text):
+    print(f'bench: {text}', file=sys.stderr, flush=True)
+
+
+# --- programs --------------------------------------------------------------------------------------------------------
+
+def environment(threads):
+    # Nobody's own cache may answer for a compiler that is timed.
+    return {**os.environ, 'OMP_NUM_THREADS': str(threads), 'CCACHE_DISABLE': '1', 'PYTHONWARNINGS': 'ignore',
+            'TORCHINDUCTOR_CACHE_DIR': str(KEPT / 'inductor'),
+            'FXX_INCLUDE': os.environ.get('FXX_INCLUDE', str(HERE.parent / 'include'))}  # of the kernels
+
+
+def lines_of(command, threads=1, patience=600):
+    """The JSON objects that a program prints, and what is to be said when it does not end well."""
+    try:
+        done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True,
+                              env=environment(threads), timeout=patience)
+        out, why = done.stdout, ''
+        if done.returncode < 0:
+            why = f'ended by signal {-done.returncode}'
+        elif done.returncode:
+            why = f'ended with {done.returncode}: {done.stderr.decode(errors="replace").strip()[-300:]}'
+    except subprocess.TimeoutExpired as late:
+        out, why = late.stdout or b'', f'not done in {patience} s'
+    except OSError as error:
+        out, why = b'', str(error)
+    found = []
+    for line in out.decode(errors='replace').splitlines():
+        if line.startswith('{'):
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue  # cut off, or another's
+            if 'error' in said and not (said['error'] is not None and said['error'] < math.inf):
+                said['error'] = math.inf  # nan has several spellings
+            found.append(said)
+    return found, why
+
+
+def each(command, models, threads, patience):
+    """model -> line. A program that dies on a model is started again for those after it. `command` is given models."""
+    found, left = {}, list(models)
+    while left:
+        lines, why = lines_of(command(left), threads, patience * len(left))
+        for line in lines:
+            if line.get('model') in left:
+                found[line['model']] = line
+                left.remove(line['model'])
+        if left:
+            found[left[0]] = {'model': left[0], 'why': why or 'it said nothing'}
+            left.pop(0)
+    return found
+
+
+def python_of(peer):
+    return PYTHONS.get(peer, BUILD / 'peers/bin/python')
+
+
+def installed():
+    """Peers with their versions; those that are absent with why."""
+    present, absent = {}, {}
+    for python in {python_of(''), *PYTHONS.values()}:
+        lines, why = lines_of([python, SCRIPT, 'list']) if python.exists() else ([], f'{python} is not there')
+        said = {line['peer']: line for line in lines}
+        for peer in PEERS:
+            if python_of(peer) != python:
+                continue
+            line = said.get(peer, {'why': why})
+            if 'version' in line:
+                present[peer] = line['version']
+            else:
+                absent[peer] = line['why']
+    return present, absent
+
+
+PEERS = ['export', *CPP_PEERS, 'onnxruntime', 'openvino', 'openvino_default', 'ncnn', 'mnn', 'litert', 'executorch',
+         'iree']
+
+
+def prepare(peers, chosen):
+    """Why a peer cannot have a model: (peer, model, threads) -> a sentence."""
+    failed = {}
+    models = list(dict.fromkeys(row.model for row in chosen))
+    threads = sorted({row.threads for row in chosen})
+    for peer in peers:
+        for count in threads if peer in CPP_PEERS else threads[:1]:
+            say(f'preparing {peer}, {count}t, where that is not done yet')
+            found = each(lambda left: [python_of(peer), SCRIPT, 'prepare', KEPT, peer, count, *left],  # noqa: B023
+                         models, count, patience=1800)
+            for model, line in found.items():
+                for n in [count] if peer in CPP_PEERS else threads:
+                    if 'why' in line:
+                        failed[peer, model, n] = line['why']
+    return failed
+
+
+# --- rounds ----------------------------------------------------------------------------------------------------------
+
+def keep_fastest(kept, line):
+    """A line with a figure rather than one with none; of two with figures the faster, but the larger error."""
+    if 'why' in line or 'why' in kept or not kept:
+        return line if not kept or 'why' in kept else kept
+    worst = max(kept['error'], line['error'])
+    return {**min(kept, line, key=lambda l: l['ms']), 'error': worst}
+
+
+def takes_part(peer, row, round_):
+    if row.precision == '' and peer in REDUCED_PEERS:
+        return False
+    if round_ == 0:
+        return 'why' not in row.peers.get(peer, {})
+    mine = row.peers.get(peer, {})
+    figures = [line['ms'] for line in row.peers.values() if 'ms' in line and line['error'] <= limit(row)]
+    return 'ms' in mine and mine['ms'] <= NEAR * min(figures, default=mine['ms'])
+
+
+def limit(row):
+    return LARGEST_ERROR[row.precision]
+
+
+def time_rows(program, peers, chosen):
+    """Fills the rows; returns threads -> the processor's peak."""
+    peak = {}
+    groups = sorted({(row.threads, row.precision) for row in chosen})
+    for round_ in range(ROUNDS):
+        say(f'round {round_ + 1} of {ROUNDS}')
+        for threads, precision in groups:
+            group = {row.model: row for row in chosen if (row.threads, row.precision) == (threads, precision)}
+            lines, _ = lines_of([program, '--peak', '--threads', threads], threads)
+            for line in lines:
+                if line['peak_gflops'] > peak.get(threads, {}).get('peak_gflops', 0):
+                    peak[threads] = line
+
+            ours = each(lambda left: [program, '--threads', threads, '--accuracy',  # noqa: B023
+                                      ACCURACY[precision], '--only', ','.join(left)],  # noqa: B023
+                        group, threads, patience=300)
+            for model, line in ours.items():
+                group[model].fxx = keep_fastest(group[model].fxx, line)
+            for peer in peers:
+                models = [model for model, row in group.items() if takes_part(peer, row, round_)]
+                if not models:
+                    continue
+                if peer in CPP_PEERS:
+                    def command(left, peer=peer, threads=threads):
+                        return [program, '--threads', threads, '--peer', peer, '--folder', KEPT, '--only',
+                                ','.join(left)]
+                else:
+                    def command(left, peer=peer, threads=threads):
+                        return [python_of(peer), SCRIPT, 'time', KEPT, peer, threads, *left]
+                for model, line in each(command, models, threads, patience=120).items():
+                    row = group[model]
+                    row.peers[peer] = keep_fastest(row.peers.get(peer, {}), line)
+    return peak
+
+
+def build_rows(program, peers, chosen):
+    for row in chosen:
+        say(f'building {row.model} with an empty cache')
+        with tempfile.TemporaryDirectory() as folder:
+            found = each(lambda left: [program, '--build', folder, '--only', ','.join(left)],  # noqa: B023
+                         [row.model], 1, patience=900)
+        row.fxx = found[row.model]
+        if row.fxx.get('cached'):
+            row.fxx = {'why': 'an empty cache had it'}
+        if 'aoti' in peers:
+            found = each(lambda left: [python_of('aoti'), SCRIPT, 'build', 1, *left], [row.model], 1, patience=1800)
+            row.peers['aoti'] = found[row.model]
+
+
+# --- printing --------------------------------------------------------------------------------------------------------
+
+def figure_of(row):
+    key = 'build_s' if row.build else 'ms'
+    value = row.fxx.get(key)
+    counted = {peer: line['seconds' if row.build else 'ms'] for peer, line in row.peers.items()
+               if 'why' not in line and (row.build or line['error'] <= limit(row))}
+    best = min(counted, key=counted.get, default='')
+    return value, best, counted.get(best)
+
+
+def describe(peer, line, row):
+    value = line.get('seconds' if row.build else 'ms')
+    if value is None:
+        return f'{peer}: {line["why"]}'
+    wrong = not row.build and not line['error'] <= limit(row)
+    return f'{peer} {value:.4g}' + (f' (error {line["error"]:.1e}: not counted)' if wrong else '')
+
+
+def emit(row, peak, absent, as_json):
+    value, best, peer_value = figure_of(row)
+    ratio = value / peer_value if value and peer_value else None
+    machine = peak.get(row.threads, {})
+    unit = 's' if row.build else ', '.join(filter(None, ('ms', machine.get('instructions'))))
+    of_peak = None
+    if value and row.fxx.get('flops') and machine:
+        of_peak = row.fxx['flops'] / (value * 1e-3) / (machine['peak_gflops'] * 1e9)
+
+    def rounded(x):
+        return None if x is None or math.isinf(x) else float(f'{x:.5g}')
+
+    if as_json:
+        line = {'bench': row.name, 'unit': unit, 'fxx': rounded(value), 'peer': best, 'peer_value': rounded(peer_value),
+                'ratio': rounded(ratio)}
+        if not row.build:
+            line.update(error=rounded(row.fxx.get('error')), of_peak=rounded(of_peak),
+                        peak_gflops=rounded(machine.get('peak_gflops')))
+        line['peers'] = {peer: {key: rounded(said[key]) if key != 'why' else said[key]
+                                for key in ('ms', 'seconds', 'error', 'why') if key in said}
+                         for peer, said in row.peers.items()}
+        if absent:
+            line['absent'] = absent
+        if 'why' in row.fxx:
+            line['why'] = row.fxx['why']
+        print(json.dumps(line), flush=True)
+        return
+
+    def number(x, form):
+        return '-' if x is None else format(x, form)
+
+    print(f'{row.name:34} {unit:10} {number(value, "9.4f"):>9}   {best or "-":16} {number(peer_value, ".4f"):>9} '
+          f'{number(ratio, ".3f"):>7}  {number(of_peak, ".0%"):>5} of peak, error {number(row.fxx.get("error"), ".1e")}'
+          if not row.build else
+          f'{row.name:34} {unit:10} {number(value, "9.4f"):>9}   {best or "-":16} {number(peer_value, ".4f"):>9} '
+          f'{number(ratio, ".3f"):>7}')
+    if 'why' in row.fxx:
+        print(f'    fxx: {row.fxx["why"]}')
+    others = [describe(peer, line, row) for peer, line in row.peers.items() if peer != best]
+    if others:
+        print('    ' + '; '.join(others), flush=True)
+
+
+def problems_of(row):
+    """What makes the run fail."""
+    if 'why' in row.fxx:
+        yield f'{row.name}: {row.fxx["why"]}'
+    if row.build:
+        return
+    if 'error' in row.fxx and not row.fxx['error'] <= limit(row):
+        yield f'{row.name}: the results have an error of {row.fxx["error"]:.1e}; at most {limit(row):.0e} is right'
+    ours = row.fxx.get('reference')
+    for peer, line in row.peers.items():
+        theirs = line.get('reference')
+        if ours and theirs and not (len(ours) == len(theirs) and
+                                    all(abs(a - b) <= 1e-6 * abs(a) for a, b in zip(ours, theirs))):
+            yield f'{row.name}: {peer} was given another model than fxx: {theirs}, not {ours}'
+
+
+def run(wanted, folder, as_json):
+    """Times the rows of these names, prints them, and tells whether all is right."""
+    chosen = [row for row in rows() if row.name in wanted]
+    program = pathlib.Path(folder) / 'bench_compiled'
+    present, absent = installed()
+    for peer, why in absent.items():
+        say(f'PEER ABSENT: {peer}: {why}; bench/run --setup installs it')
+    timed = [row for row in chosen if not row.build]
+    peers = [peer for peer in PEERS if peer in present and peer != 'export']
+    if 'export' not in present:
+        peers = []
+    if not any(row.precision for row in timed):
+        peers = [peer for peer in peers if peer not in REDUCED_PEERS]
+        absent = {peer: why for peer, why in absent.items() if peer not in REDUCED_PEERS}
+    absent.pop('export', None)
+    if timed and peers:
+        without = prepare(['export', *peers], timed)
+        for (peer, model, threads), why in without.items():
+            for row in timed:
+                if (row.model, row.threads) == (model, threads):
+                    for name in peers if peer == 'export' else [peer]:
+                        row.peers[name] = {'why': why}
+    peak = time_rows(program, peers, timed) if timed else {}
+    build_rows(program, peers, [row for row in chosen if row.build])
+    for row in chosen:
+        emit(row, peak, absent, as_json)
+    problems = [problem for row in chosen for problem in problems_of(row)]
+    for problem in problems:
+        say('FAILED: ' + problem)
+    return not problems

@@ -1,0 +1,243 @@
+// What a specialised module does: kernels in order, each with the memory that it reads and writes.
+//
+// Lowering (codegen/lower.hpp) makes a plan of a graph whose sizes are known; codegen/specialised_source.hpp writes it
+// as C++. A tensor is a View of a Buffer, whatever its layout. What is computed element by element is a Term, a tree
+// that stands in the loop of the kernel that makes the elements: bias, activation and what is added need no pass of
+// their own.
+// Main names: KernelPlan, KernelStep, Kernel (variant), Buffer, View, Term. Cost: light.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "fxx/ir/node.hpp"
+#include "fxx/kernels/expression.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace plans {
+
+using Sizes = std::vector<std::int64_t>;
+/// Strides of a tensor whose elements lie behind each other.
+Sizes dense_strides(const Sizes& sizes);
+
+/// Memory with a name.
+struct Buffer {
+  enum class Kind : std::uint8_t {
+    input,     // the caller's
+    constant,  // a parameter or buffer of the module; kernels read a packed copy
+    arena,     // between kernels
+    output,    // the caller gets it
+  };
+  Kind kind = Kind::arena;
+  std::string name;  // of the node that it was made for
+  Dtype dtype = Dtype::float32;
+  std::int64_t elements = 0;
+  int number = -1;            // among those of its kind: inputs, attributes, outputs
+  int first = -1, last = -1;  // steps that write and read it
+  std::int64_t offset = -1;   // bytes, in the arena
+  /// Rows and pixels around an image that must be zero: what convolutions read as padding.
+  struct Border {
+    std::int64_t top = 0, left = 0, bottom = 0, right = 0;
+    bool operator==(const Border&) const = default;
+    bool empty() const { return top == 0 && left == 0 && bottom == 0 && right == 0; }
+  } border = {};
+  /// What is in it, with the border: images, rows, pixels, channels; empty for what is no image.
+  Sizes image = {};
+  std::int64_t bytes() const { return elements * element_size(dtype); }
+};
+
+/// A tensor in a buffer. Strides in elements; 0 where one element stands for all.
+struct View {
+  int buffer = -1;
+  std::int64_t offset = 0;
+  Sizes sizes, strides;
+  bool operator==(const View&) const = default;
+  std::int64_t numel() const {
+    std::int64_t n = 1;
+    for (std::int64_t size : sizes) n *= size;
+    return n;
+  }
+};
+
+struct Term;
+using TermPointer = std::shared_ptr<const Term>;
+/// A pointwise expression over the elements at one place.
+struct Term {
+  enum class Kind : std::uint8_t {
+    result,  // what the kernel computed
+    load,    // the element of a view; logical sizes are those of the step, broadcast by strides of 0
+    number,
+    call,    // of a function
+    lookup,  // row `operands[0]` of a table: the view's first dimension, whose stride the step's does not have
+  };
+  Kind kind = Kind::result;
+  bool mask = false;  // true or false
+  kernels::Function function = kernels::Function::add;
+  double number = 0;
+  View view = {};
+  std::vector<TermPointer> operands = {};
+};
+
+/// How the elements of a step are counted. The last axis is that of vectors.
+struct Frame {
+  struct Axis {
+    std::string name;  // of the variable in the generated code
+    std::int64_t extent = 1;
+  };
+  /// The index of a logical dimension is (axis / divisor) % size.
+  struct Place {
+    int axis = 0;
+    std::int64_t divisor = 1;
+  };
+  std::vector<Axis> axes;
+  std::vector<Place> dims;
+  Sizes sizes;  // of the logical dimensions
+};
+
+/// A matrix of weights, in a constant or computed.
+struct Weights {
+  View view;             // [columns, depth], with any strides
+  bool constant = true;  // packed once; else at every run
+  bool reduced = false;  // packed as bfloat16
+};
+
+// --- kernels ---------------------------------------------------------------------------------------------------------
+
+/// Elements of inputs alone, element by element.
+struct Pointwise {};
+/// out[row][column] = sum of a[row][k] w[column][k], for each of `batch` pairs of matrices.
+struct MatrixProduct {
+  std::int64_t batch = 1, rows = 1, columns = 1, depth = 1;
+  View a;  // [batch..., rows, depth]; rows at one stride, depth at stride 1
+  std::int64_t a_row = 0;
+  Weights weights;                         // computed ones have the batch in front
+  Sizes a_batch = {}, weights_batch = {};  // offsets of the matrices, when there is more than one
+};
+/// Channels last; the input's border is its padding.
+struct Convolution {
+  enum class Method : std::uint8_t { direct, winograd_2, winograd_4, depthwise, pixelwise, transposed };
+  Method method = Method::direct;
+  std::int64_t images = 1, channels = 1, out_channels = 1, groups = 1;  // channels of all groups
+  std::int64_t out_height = 1, out_width = 1, kernel_height = 1, kernel_width = 1;
+  std::int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1;
+  std::int64_t padding_height = 0, padding_width = 0;  // transposed: what is cut off
+  View in;       // at its first pixel, padding included: [images, channels, height, width]
+  View weights;  // [out channels, channels of a group, r, s]
+};
+struct Pooling {
+  enum class Kind : std::uint8_t { largest, mean, mean_of_valid };
+  Kind kind = Kind::largest;
+  std::int64_t images = 1, channels = 1, in_height = 1, in_width = 1, out_height = 1, out_width = 1;
+  std::int64_t kernel_height = 1, kernel_width = 1, stride_height = 1, stride_width = 1;
+  std::int64_t padding_height = 0, padding_width = 0, dilation_height = 1, dilation_width = 1;
+  View in;
+};
+/// Something of each row, or a row of each row.
+struct Rows {
+  enum class Kind : std::uint8_t { softmax, log_softmax, layer_norm, rms_norm, sum, mean, largest, smallest, norm };
+  Kind kind = Kind::softmax;
+  std::int64_t rows = 1, length = 1;
+  /// Not 0: of so many columns that lie behind each other, and whose rows are summed; a reduction. `rows` counts groups
+  /// of them then.
+  std::int64_t columns = 0;
+  double eps = 0;
+  TermPointer input;
+  Frame read;  // how the input's elements are counted; the step's own frame is that of the results
+  bool reduces() const { return kind >= Kind::sum; }
+};
+/// softmax(scale q k^T + mask) v, for each head.
+struct Attention {
+  std::int64_t heads = 1, queries = 1, keys = 1, size = 1, value_size = 1;
+  double scale = 1;
+  bool causal = false;
+  View q, k, v;                     // [heads, length, size], the heads at any offsets
+  Sizes q_heads, k_heads, v_heads;  // offset of each head
+  TermPointer mask;                 // over [heads, queries, keys]; null: none
+  Frame mask_frame;
+};
+/// A layer of cells in one direction, over one sequence; what its input adds to the gates comes first.
+struct Recurrent {
+  enum class Kind : std::uint8_t { lstm, gru };
+  Kind kind = Kind::lstm;
+  std::int64_t steps = 1, size = 1, in_size = 1;
+  bool backward = false;
+  View in;                            // [steps, in_size], elements behind each other
+  View input_weights, state_weights;  // [gates * size, in_size], [gates * size, size]
+  View input_bias, state_bias;        // [gates * size]; no buffer: none
+  View h, c, h_out, c_out;            // [size]; no buffer: zeros, or nobody wants it
+};
+/// Of the channels of an image that are one group, channels last.
+struct GroupNorm {
+  std::int64_t images = 1, pixels = 1, channels = 1, groups = 1;
+  double eps = 0;
+  TermPointer input;
+  Frame read;
+};
+/// Images of another size, channels last.
+struct Resize {
+  enum class Kind : std::uint8_t { nearest, bilinear };
+  Kind kind = Kind::nearest;
+  std::int64_t images = 1, channels = 1, in_height = 1, in_width = 1, out_height = 1, out_width = 1;
+  bool align_corners = false, exact = false;
+  double scale_height = 0, scale_width = 0;  // 0: that of the sizes
+  View in;
+};
+/// An operator that no kernel covers: the program that loaded the library runs it.
+struct CallBack {
+  const Node* node = nullptr;
+  std::vector<View> inputs;   // of its input nodes, in their order
+  std::vector<View> outputs;  // of its results
+  std::string why;
+};
+
+using Kernel = std::variant<Pointwise, MatrixProduct, Convolution, Pooling, Rows, GroupNorm, Attention, Recurrent,
+                            Resize, CallBack>;
+
+struct Store {
+  View to;
+  TermPointer value;
+};
+
+}  // namespace plans
+
+struct KernelStep {
+  plans::Kernel kernel;
+  plans::Frame frame;
+  std::vector<plans::Store> stores;
+  std::vector<const Node*> nodes;  // what it computes, in the order of the graph
+  double flops = 0, bytes = 0;
+  std::string name() const;  // of its last node
+};
+
+/// What becomes of a tensor that the graph returns.
+struct PlanOutput {
+  int buffer = -1;     // an output, or
+  int input = -1;      // this input itself, or
+  int attribute = -1;  // this attribute itself
+  plans::View view = {};
+};
+
+struct KernelPlan {
+  std::vector<plans::Buffer> buffers;
+  std::vector<KernelStep> steps;
+  std::vector<plans::View> inputs;      // by placeholder
+  std::vector<std::string> attributes;  // by number of a constant
+  std::vector<PlanOutput> outputs;      // the tensors of the result, in order
+  std::int64_t arena_bytes = 0;
+  std::int64_t live_bytes = 0;  // the most that is alive in any step: no arena can be smaller
+
+  /// A table, a line a step: kernel, shapes, GFLOP, MB; `seconds`, when given, are those measured, a number a step.
+  std::string to_string(const std::vector<double>& seconds = {}) const;
+  /// Nodes that are called back, with the reason.
+  std::vector<std::pair<std::string, std::string>> called_back() const;
+};
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/codegen/kernel_plan.ipp"
+#endif

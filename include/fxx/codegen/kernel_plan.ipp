@@ -1,0 +1,133 @@
+// Bodies of codegen/kernel_plan.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+
+#include "fxx/codegen/kernel_plan.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+FXX_INLINE plans::Sizes plans::dense_strides(const Sizes& sizes) {
+  Sizes strides(sizes.size());
+  std::int64_t step = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = step;
+    step *= sizes[i];
+  }
+  return strides;
+}
+
+FXX_INLINE std::string KernelStep::name() const {
+  return nodes.empty() ? std::string() : std::string(nodes.back()->name());
+}
+
+FXX_INLINE std::vector<std::pair<std::string, std::string>> KernelPlan::called_back() const {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const KernelStep& step : steps)
+    if (const auto* back = std::get_if<plans::CallBack>(&step.kernel))
+      result.emplace_back(back->node->name(), back->why);
+  return result;
+}
+
+namespace detail {
+
+FXX_INLINE std::string by(std::initializer_list<std::int64_t> sizes) {
+  std::string text;
+  for (std::int64_t size : sizes) text += (text.empty() ? "" : " x ") + std::to_string(size);
+  return text;
+}
+/// Kernel and shapes of a step: "winograd 4 x 4", "56 x 56 x 64 -> 64".
+FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step) {
+  using namespace plans;
+  using Text = std::pair<std::string, std::string>;
+  return match(
+      step.kernel,
+      [&](const Pointwise&) {
+        return Text{"pointwise", step.stores.empty() ? "" : std::to_string(step.stores[0].to.numel())};
+      },
+      [](const MatrixProduct& k) {
+        return Text{k.weights.constant ? "product" : "product of two",
+                    (k.batch > 1 ? std::to_string(k.batch) + " of " : "") + by({k.rows, k.depth}) + " -> " +
+                        std::to_string(k.columns)};
+      },
+      [](const Convolution& k) {
+        using Method = Convolution::Method;
+        std::string name = k.method == Method::winograd_4   ? "winograd 4 x 4"
+                           : k.method == Method::winograd_2 ? "winograd 2 x 2"
+                           : k.method == Method::depthwise  ? "depthwise"
+                           : k.method == Method::transposed ? "transposed"
+                                                            : "convolution";
+        return Text{std::move(name), (k.images > 1 ? std::to_string(k.images) + " of " : "") +
+                                         by({k.kernel_height, k.kernel_width}) + ", " + std::to_string(k.channels) +
+                                         " -> " + by({k.out_height, k.out_width, k.out_channels})};
+      },
+      [](const Pooling& k) {
+        return Text{k.kind == Pooling::Kind::largest ? "max pool" : "mean pool",
+                    by({k.kernel_height, k.kernel_width}) + ", " + by({k.in_height, k.in_width, k.channels}) + " -> " +
+                        by({k.out_height, k.out_width})};
+      },
+      [](const Rows& k) {
+        static constexpr const char* names[] = {"softmax", "log softmax", "layer norm", "rms norm",
+                                                "sum",     "mean",        "largest",    "smallest", "norm"};
+        return Text{names[static_cast<int>(k.kind)], std::to_string(k.rows) + " of " + std::to_string(k.length)};
+      },
+      [](const GroupNorm& k) {
+        return Text{"group norm", by({k.images, k.pixels, k.channels}) + " in " + std::to_string(k.groups)};
+      },
+      [](const Attention& k) {
+        return Text{k.causal ? "causal attention" : "attention",
+                    std::to_string(k.heads) + " of " + by({k.queries, k.keys, k.size})};
+      },
+      [](const Recurrent& k) {
+        return Text{k.kind == Recurrent::Kind::lstm ? "lstm" : "gru", by({k.steps, k.size})};
+      },
+      [](const Resize& k) {
+        return Text{k.kind == Resize::Kind::nearest ? "nearest" : "bilinear",
+                    by({k.in_height, k.in_width, k.channels}) + " -> " + by({k.out_height, k.out_width})};
+      },
+      [](const CallBack& k) {
+        return Text{"call back", k.why};
+      });
+}
+
+}  // namespace detail
+
+FXX_INLINE std::string KernelPlan::to_string(const std::vector<double>& seconds) const {
+  struct Line {
+    std::string cells[6];
+  };
+  std::vector<Line> lines = {{{"step", "kernel", "shapes", "MFLOP", "kB", seconds.empty() ? "" : "us"}}};
+  const auto decimal = [](double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*f", value < 10 ? 2 : 0, value);
+    return std::string(text);
+  };
+  double flops = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const KernelStep& step = steps[i];
+    auto [kernel, shapes] = detail::described(step);
+    lines.push_back({{step.name(), std::move(kernel), std::move(shapes), decimal(step.flops * 1e-6),
+                      decimal(step.bytes * 1e-3), i < seconds.size() ? decimal(seconds[i] * 1e6) : ""}});
+    flops += step.flops;
+  }
+  std::size_t width[6] = {};
+  for (const Line& line : lines)
+    for (std::size_t c = 0; c < 6; ++c) width[c] = std::max(width[c], line.cells[c].size());
+  std::string text;
+  for (const Line& line : lines) {
+    std::string row;
+    for (std::size_t c = 0; c < 6; ++c) {
+      const std::string pad(width[c] - line.cells[c].size(), ' ');
+      row += (c < 3 ? line.cells[c] + pad : pad + line.cells[c]) + "  ";
+    }
+    row.erase(row.find_last_not_of(' ') + 1);
+    text += row + "\n";
+  }
+  text += std::to_string(steps.size()) + " steps, " + decimal(flops * 1e-6) + " MFLOP, arena " +
+          decimal(static_cast<double>(arena_bytes) * 1e-3) + " kB (no less than " +
+          decimal(static_cast<double>(live_bytes) * 1e-3) + ")\n";
+  return text;
+}
+
+}  // namespace fxx::inline FXX_ABI

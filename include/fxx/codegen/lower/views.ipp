@@ -1,0 +1,366 @@
+// Lowering of operators that only look at their input otherwise, and of those that put tensors beside each other.
+#pragma once
+
+#include "fxx/codegen/lower/lowering.ipp"
+
+namespace fxx::inline FXX_ABI::plans {
+
+/// The value itself: contiguous(), clone(), detach(), a dropout that is off.
+FXX_INLINE void Lowering::same(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, op.parameters[0].name);
+  if (op.index_of("train") >= 0 && argument(node, op, "train").boolean()) throw NoKernel{"a dropout in training"};
+  const Dtype from = meta_of(input).dtype;
+  if (from != meta_of(node).dtype) {
+    // Whole numbers are read as floats where they are needed.
+    if (meta_of(node).dtype != Dtype::float32 ||
+        (from != Dtype::boolean && from != Dtype::int64 && from != Dtype::int32 && from != Dtype::float64))
+      throw NoKernel{"a conversion"};
+    const Sizes& sizes = sizes_of(node);
+    if (from == Dtype::boolean) {
+      Joined joined = join({&input}, sizes);
+      return set_pending(node, joined.root,
+                         call_of(kernels::Function::select, {term_of(input, sizes), number_of(1), number_of(0)}),
+                         std::move(joined.nodes));
+    }
+    return set_pending(node, nullptr, load_of(view_of(input)));
+  }
+  Value value = value_of(input);
+  if (value.kind == Value::Kind::tuple || value.kind == Value::Kind::none) throw NoKernel{"not one tensor"};
+  if (const std::string_view name = op.base_name();
+      writes_ && value.kind == Value::Kind::view &&
+      (name == "clone" || (name == "contiguous" && meta_of(input).stride != meta_of(node).stride)))
+    return set_copy(node, value.view);
+  if (value.kind == Value::Kind::pending) {
+    value.nodes.push_back(&node);
+    pending_.push_back(&node);
+  }
+  value_of(node) = std::move(value);
+}
+
+/// A copy that later writes to the view do not reach.
+FXX_INLINE void Lowering::set_copy(const Node& node, const View& view) {
+  const Dtype dtype = meta_of(node).dtype;
+  if (dtype != Dtype::float32 && dtype != Dtype::boolean) throw NoKernel{"a copy of " + std::string(name_of(dtype))};
+  set_pending(node, nullptr, load_of(view, dtype == Dtype::boolean));
+}
+
+FXX_INLINE void Lowering::reshape(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, op.parameters[0].name);
+  const Sizes& sizes = sizes_of(node);
+  if (const std::optional<View> view = reshaped(view_of(input), sizes)) {
+    const TensorMeta& meta = meta_of(input);
+    if (writes_ && meta.stride.size() == meta.shape.size() && !reshaped({-1, 0, meta.shape, meta.stride}, sizes))
+      return set_copy(node, *view);
+    return set_view(node, *view, value_of(input).dtype);
+  }
+  if (value_of(input).dtype != Dtype::float32) throw NoKernel{"a copy of " + std::string(name_of(meta_of(node).dtype))};
+  // The elements in order, once more.
+  const View from = view_of(input);
+  const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, product(sizes));
+  const View dense{buffer, 0, from.sizes, dense_strides(from.sizes)};
+  Value copy;
+  copy.term = load_of(from);
+  copy.nodes = {&node};
+  emit(std::move(copy), dense);
+  set_view(node, {buffer, 0, sizes, dense_strides(sizes)}, Dtype::float32);
+}
+
+FXX_INLINE void Lowering::permute(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, op.parameters[0].name);
+  const Sizes dims = integers(argument(node, op, "dims"));
+  View view = view_of(input);
+  const View from = view;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const std::size_t d = dimension(dims[i], from.sizes.size());
+    view.sizes[i] = from.sizes[d];
+    view.strides[i] = from.strides[d];
+  }
+  set_view(node, std::move(view), value_of(input).dtype);
+}
+
+FXX_INLINE void Lowering::transpose(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, op.parameters[0].name);
+  View view = view_of(input);
+  if (view.sizes.size() < 2) return set_view(node, view, value_of(input).dtype);
+  const bool named = op.index_of("dim0") >= 0;
+  const std::size_t a = dimension(named ? integer(argument(node, op, "dim0")) : 0, view.sizes.size());
+  const std::size_t b = dimension(named ? integer(argument(node, op, "dim1")) : 1, view.sizes.size());
+  std::swap(view.sizes[a], view.sizes[b]);
+  std::swap(view.strides[a], view.strides[b]);
+  set_view(node, std::move(view), value_of(input).dtype);
+}
+
+FXX_INLINE void Lowering::unsqueeze(const Node& node, const Operator& op) { reshape(node, op); }
+
+FXX_INLINE void Lowering::expand(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, op.parameters[0].name);
+  const std::optional<View> view = broadcast(view_of(input), sizes_of(node));
+  if (!view) throw NoKernel{"sizes that do not fit"};
+  set_view(node, *view, value_of(input).dtype);
+}
+
+FXX_INLINE void Lowering::slice(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, "self");
+  View view = view_of(input);
+  const std::size_t d = dimension(integer(argument(node, op, "dim")), view.sizes.size());
+  const Argument first = argument(node, op, "start");
+  const std::int64_t size = view.sizes[d];
+  std::int64_t start = first.is_none() ? 0 : integer(first);
+  start = std::clamp<std::int64_t>(start < 0 ? start + size : start, 0, size);
+  view.offset += start * view.strides[d];
+  view.strides[d] *= integer(argument(node, op, "step"));
+  view.sizes = sizes_of(node);
+  set_view(node, std::move(view), value_of(input).dtype);
+}
+
+FXX_INLINE void Lowering::narrow(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, "self");
+  View view = view_of(input);
+  const std::size_t d = dimension(integer(argument(node, op, "dim")), view.sizes.size());
+  const std::int64_t start = integer(argument(node, op, "start"));
+  view.offset += (start < 0 ? start + view.sizes[d] : start) * view.strides[d];
+  view.sizes = sizes_of(node);
+  set_view(node, std::move(view), value_of(input).dtype);
+}
+
+FXX_INLINE void Lowering::select(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, "self");
+  View view = view_of(input);
+  const std::size_t d = dimension(integer(argument(node, op, "dim")), view.sizes.size());
+  const std::int64_t index = integer(argument(node, op, "index"));
+  view.offset += (index < 0 ? index + view.sizes[d] : index) * view.strides[d];
+  view.sizes.erase(view.sizes.begin() + static_cast<std::ptrdiff_t>(d));
+  view.strides.erase(view.strides.begin() + static_cast<std::ptrdiff_t>(d));
+  set_view(node, std::move(view), value_of(input).dtype);
+}
+
+/// split, split_with_sizes, chunk: parts along one dimension.
+FXX_INLINE void Lowering::split(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, "self");
+  const View view = view_of(input);
+  const std::size_t d = dimension(integer(argument(node, op, "dim")), view.sizes.size());
+  const std::int64_t size = view.sizes[d];
+  Sizes parts;
+  if (op.base_name() == "split_with_sizes") {
+    parts = integers(argument(node, op, "split_sizes"));
+  } else {
+    std::int64_t step;
+    if (op.base_name() == "chunk") {
+      const std::int64_t chunks = integer(argument(node, op, "chunks"));
+      step = (size + chunks - 1) / chunks;
+    } else {
+      const Argument given = argument(node, op, "split_size");
+      if (given.is_sequence()) {
+        parts = integers(given);
+        step = 0;
+      } else {
+        step = integer(given);
+      }
+    }
+    if (parts.empty() && step <= 0) throw NoKernel{"parts of no size"};
+    for (std::int64_t at = 0; parts.empty() || at < size; at += step) {
+      if (step == 0) break;
+      parts.push_back(std::min(step, size - at));
+    }
+  }
+  Value tuple;
+  tuple.kind = Value::Kind::tuple;
+  std::int64_t at = 0;
+  for (std::int64_t part : parts) {
+    Value item;
+    item.kind = Value::Kind::view;
+    item.dtype = value_of(input).dtype;
+    item.view = view;
+    item.view.offset += at * view.strides[d];
+    item.view.sizes[d] = part;
+    tuple.items.push_back(std::move(item));
+    at += part;
+  }
+  value_of(node) = std::move(tuple);
+}
+
+FXX_INLINE void Lowering::unbind(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, "self");
+  View view = view_of(input);
+  const std::size_t d = dimension(integer(argument(node, op, "dim")), view.sizes.size());
+  const std::int64_t count = view.sizes[d], stride = view.strides[d];
+  view.sizes.erase(view.sizes.begin() + static_cast<std::ptrdiff_t>(d));
+  view.strides.erase(view.strides.begin() + static_cast<std::ptrdiff_t>(d));
+  Value tuple;
+  tuple.kind = Value::Kind::tuple;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Value item;
+    item.kind = Value::Kind::view;
+    item.dtype = value_of(input).dtype;
+    item.view = view;
+    item.view.offset += i * stride;
+    tuple.items.push_back(std::move(item));
+  }
+  value_of(node) = std::move(tuple);
+}
+
+FXX_INLINE void Lowering::get_item(const Node& node) {
+  if (node.args().size() != 2 || !node.arg(0).is_node() || node.arg(1).kind() != Argument::Kind::integer)
+    throw NoKernel{"an index that is not a number"};
+  const Value& tuple = value_of(*node.arg(0).node());
+  std::int64_t i = node.arg(1).integer();
+  if (i < 0) i += static_cast<std::int64_t>(tuple.items.size());
+  if (tuple.kind != Value::Kind::tuple || i < 0 || i >= static_cast<std::int64_t>(tuple.items.size()))
+    throw NoKernel{"an item of what is no tuple"};
+  value_of(node) = tuple.items[static_cast<std::size_t>(i)];
+}
+
+/// cat and stack: every part is written where it belongs.
+FXX_INLINE void Lowering::concatenate(const Node& node, const Operator& op) {
+  require_float(node);
+  const Argument list = argument(node, op, "tensors");
+  if (!list.is_sequence()) throw NoKernel{"no list"};
+  const bool stacked = op.base_name() == "stack";
+  const Sizes& sizes = sizes_of(node);
+  const std::size_t d = dimension(integer(argument(node, op, "dim")), sizes.size());
+  for (const Argument& item : list.items()) {
+    if (!item.is_node()) throw NoKernel{"a list of other things than tensors"};
+    require_float(*item.node());
+  }
+  // Channels last when a part is.
+  bool image = false;
+  for (const Argument& item : list.items()) {
+    const Value& part = value_of(*item.node());
+    if (sizes.size() != 4 || stacked) break;
+    if (part.kind == Value::Kind::view) image = image || lies_channels_last(part.view);
+    if (part.kind == Value::Kind::pending) image = image || (part.root && is_image_kernel(*part.root));
+  }
+  const View whole = whole_of(node, image).view;
+  PartOfWhole place{d, 0, stacked};
+  for (const Argument& item : list.items()) {
+    const Node& part = *item.node();
+    if (sizes_of(part).size() == 1 && sizes_of(part)[0] == 0 && sizes.size() != 1)
+      continue;  // an old way to say nothing
+    const View to = part_of(whole, place, sizes_of(part));
+    place.at += stacked ? 1 : sizes_of(part)[d];
+    if (to.numel() == 0) continue;
+    Value value = value_of(part);
+    if (value.kind == Value::Kind::pending && part.num_users() == 1) {
+      value.nodes.push_back(&node);
+      emit(value, to);
+      value_of(part).kind = Value::Kind::view;  // there, and nobody else reads it
+      value_of(part).view = to;
+    } else if (value.kind == Value::Kind::view && value.view == to) {
+      continue;  // was written there
+    } else {
+      copy_to(node, view_of(part), to);
+    }
+  }
+  set_view(node, whole, Dtype::float32);
+}
+
+/// A step that does nothing but copy.
+FXX_INLINE void Lowering::copy_to(const Node& node, const View& from, View to) {
+  if (to.numel() == 0) return;
+  Value copy;
+  copy.term = load_of(from);
+  copy.nodes = {&node};
+  emit(std::move(copy), std::move(to));
+}
+
+/// slice_scatter and select_scatter: the first, with the second in some of its places.
+FXX_INLINE void Lowering::scatter_slice(const Node& node, const Operator& op) {
+  require_float(node);
+  const Node& self = operand(node, op, "self");
+  const Node& source = operand(node, op, "src");
+  require_float(self);
+  require_float(source);
+  const View from = view_of(self), part = view_of(source);
+  const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, product(sizes_of(node)));
+  const View whole{buffer, 0, from.sizes, dense_strides(from.sizes)};
+  View to = whole;
+  const std::size_t d = dimension(integer(argument(node, op, "dim")), to.sizes.size());
+  if (op.base_name() == "select_scatter") {
+    const std::int64_t index = integer(argument(node, op, "index"));
+    to.offset += (index < 0 ? index + to.sizes[d] : index) * to.strides[d];
+    to.sizes.erase(to.sizes.begin() + static_cast<std::ptrdiff_t>(d));
+    to.strides.erase(to.strides.begin() + static_cast<std::ptrdiff_t>(d));
+  } else {
+    const Argument first = argument(node, op, "start");
+    std::int64_t start = first.is_none() ? 0 : integer(first);
+    start = std::clamp<std::int64_t>(start < 0 ? start + to.sizes[d] : start, 0, to.sizes[d]);
+    to.offset += start * to.strides[d];
+    to.strides[d] *= integer(argument(node, op, "step"));
+    to.sizes = part.sizes;
+  }
+  if (to.sizes != part.sizes) throw NoKernel{"sizes that do not fit"};
+  copy_to(node, from, whole);
+  copy_to(node, part, to);
+  set_view(node, whole, Dtype::float32);
+}
+
+/// Padding with a constant: that everywhere, and the input within.
+FXX_INLINE void Lowering::pad(const Node& node, const Operator& op) {
+  require_float(node);
+  const Node& self = operand(node, op, "self");
+  require_float(self);
+  if (op.index_of("mode") >= 0) {
+    const Argument mode = argument(node, op, "mode");
+    if (mode.kind() != Argument::Kind::string || mode.string() != "constant") throw NoKernel{"padding of another kind"};
+  }
+  const Argument value = argument(node, op, "value");
+  if (!value.is_none() && !value.is_number()) throw NoKernel{"a value that is not a number"};
+  Sizes amounts = integers(argument(node, op, "pad"));
+  View from = view_of(self);
+  const Sizes& sizes = sizes_of(node);
+  const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, product(sizes));
+  const View whole{buffer, 0, sizes, dense_strides(sizes)};
+  View to = whole;
+  to.sizes = from.sizes;
+  for (std::size_t i = 0; i + 1 < amounts.size(); i += 2) {
+    const std::size_t d = sizes.size() - 1 - i / 2;
+    // A negative amount cuts off.
+    const std::int64_t before = amounts[i], after = amounts[i + 1];
+    to.offset += std::max<std::int64_t>(before, 0) * to.strides[d];
+    from.offset += std::max<std::int64_t>(-before, 0) * from.strides[d];
+    from.sizes[d] += std::min<std::int64_t>(before, 0) + std::min<std::int64_t>(after, 0);
+    to.sizes[d] = from.sizes[d];
+  }
+  Value fill;
+  fill.term = number_of(value.is_none() ? 0 : value.number());
+  fill.nodes = {&node};
+  if (whole.numel() > 0) emit(std::move(fill), whole);
+  copy_to(node, from, to);
+  set_view(node, whole, Dtype::float32);
+}
+
+FXX_INLINE void Lowering::roll(const Node& node, const Operator& op) {
+  require_float(node);
+  const Node& self = operand(node, op, "self");
+  const Sizes by = integers(argument(node, op, "shifts")), along = integers(argument(node, op, "dims"));
+  if (along.size() != by.size() || along.empty() || along.size() > 4) throw NoKernel{"a roll of all elements"};
+  const View from = view_of(self);
+  Sizes dims, shifts;  // each dimension once
+  for (std::size_t i = 0; i < along.size(); ++i) {
+    const auto d = static_cast<std::int64_t>(dimension(along[i], from.sizes.size()));
+    const auto known = std::find(dims.begin(), dims.end(), d);
+    if (known != dims.end()) {
+      shifts[static_cast<std::size_t>(known - dims.begin())] += by[i];
+    } else {
+      dims.push_back(d);
+      shifts.push_back(by[i]);
+    }
+  }
+  const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, product(from.sizes));
+  const View whole{buffer, 0, from.sizes, dense_strides(from.sizes)};
+  // Along each dimension two pieces change places.
+  for (unsigned pieces = 0; pieces < 1u << dims.size(); ++pieces) {
+    View piece = from, to = whole;
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      const auto d = static_cast<std::size_t>(dims[i]);
+      const std::int64_t size = from.sizes[d], shift = size ? (shifts[i] % size + size) % size : 0;
+      const bool second = pieces >> i & 1;
+      piece.sizes[d] = to.sizes[d] = second ? shift : size - shift;
+      (second ? piece : to).offset += (second ? size - shift : shift) * (second ? piece : to).strides[d];
+    }
+    copy_to(node, piece, to);
+  }
+  set_view(node, whole, Dtype::float32);
+}
+
+}  // namespace fxx::inline FXX_ABI::plans

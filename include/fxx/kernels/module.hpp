@@ -1,0 +1,41 @@
+// What passes between a specialised module, built as a shared library, and the program that loads it.
+//
+// The library has four C names: `fxx_module` says what it is, `fxx_pack` fills its weights, `fxx_open` and `fxx_close`
+// make and end the threads of one caller at a time, `fxx_run` is one forward. Nothing here needs anything but a
+// compiler; C++ exceptions do not cross.
+// Main names: ModuleCall, ModuleInfo, module_abi. Cost: none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fxx::kernels {
+
+/// Changes with every change below.
+inline constexpr int module_abi = 2;
+
+/// One forward. Pointers are to dense memory, laid out as the module was made for.
+struct ModuleCall {
+  const void* const* inputs;
+  void* const* outputs;
+  unsigned char* memory;  // ModuleInfo::memory(threads) bytes at a multiple of 64
+  const float* weights;   // what fxx_pack filled
+  /// Runs the operator of step `step` in the program. Not 0: it failed, and the forward ends.
+  int (*call_back)(ModuleCall* call, int step);
+  void* host;
+  int fault;  // 1: an index was out of range; 2: a call back failed
+  int step;   // where
+  std::int64_t* times = nullptr;  // null, or a place for the start and the end of every step, in nanoseconds
+};
+
+struct ModuleInfo {
+  int abi;
+  int lanes;                  // floats in a vector: what the processor must have
+  const char* version;        // of fxx
+  std::size_t arena_bytes;    // between kernels
+  std::size_t scratch_bytes;  // of each thread
+  std::size_t weights;        // floats
+  std::size_t memory(int threads) const { return arena_bytes + scratch_bytes * static_cast<std::size_t>(threads); }
+};
+
+}  // namespace fxx::kernels

@@ -1,0 +1,24 @@
+// The processor that the file is compiled for: how wide its vectors are, and the name of the namespace of all that
+// depends on it.
+// Main names: FXX_KERNEL_ISA, FXX_KERNEL_LANES, FXX_KERNEL. Cost: none.
+#pragma once
+
+#if defined(__AVX512F__)
+#define FXX_KERNEL_ISA avx512
+#define FXX_KERNEL_LANES 16
+#define FXX_KERNEL_SQUARE_ROOT "vsqrtps"
+#define FXX_KERNEL_REGISTER "v"
+#elif defined(__AVX2__) && defined(__FMA__)
+#define FXX_KERNEL_ISA avx2
+#define FXX_KERNEL_LANES 8
+#define FXX_KERNEL_SQUARE_ROOT "vsqrtps"
+#define FXX_KERNEL_REGISTER "x"
+#else
+#define FXX_KERNEL_ISA plain
+#define FXX_KERNEL_LANES 4
+#define FXX_KERNEL_SQUARE_ROOT "sqrtps"
+#define FXX_KERNEL_REGISTER "x"
+#endif
+
+/// Everything that a loop calls is inlined: vectors stay in registers.
+#define FXX_KERNEL __attribute__((always_inline)) inline

@@ -1,0 +1,403 @@
+// Sums, means, extremes, variances and norms of rows, and of columns: over the innermost axis, and over an outer one.
+//
+// `get(column, width)` gives `width` elements of a row, computed or loaded; a row may have any length, nothing of it is
+// stored. Of columns `get(row, column, width)` gives elements of one row, and `put(column, value, width)` gets what the
+// rows were reduced to:
+//
+//   const float mean = row_mean<1000>([&](int c, auto width) { return load_some<width>(x + c); });
+//   column_sums<rows, columns>([&](int r, int c, auto width) { return load_some<width>(x + r * columns + c); },
+//                              [&](int c, real sum, auto width) { store_some<width>(out + c, sum); });
+//
+// Sums are made of sums of 16, those of sums of 16, up to four levels; a row has four of them in each lane. So the
+// error is within 8 + 8 log16(elements of a lane) units of the last place of the sum of magnitudes, up to a million vectors;
+// LibTorch adds in the same way, in as many steps or more. Extremes are exact, and nan when an element is.
+// Main names: row_sum, row_mean, row_largest, row_smallest, row_product, row_any, row_all, row_arg_largest,
+// row_arg_smallest, row_moments, row_variance, row_norm, and column_sums to column_norms. Cost: light; each takes the
+// compiler 0.05 s.
+#pragma once
+
+#include "fxx/kernels/gemm.hpp"
+
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
+namespace fxx::kernels::inline FXX_KERNEL_ISA {
+
+namespace detail_of_rows {
+
+/// 0, 1, 2, ...
+FXX_KERNEL integer iota() {
+  integer index;
+#pragma GCC unroll 16
+  for (int i = 0; i < lanes; ++i) index[i] = i;
+  return index;
+}
+/// The first `Count` elements, `otherwise` behind them.
+template <int Count>
+FXX_KERNEL real first_or(real v, float otherwise) {
+  if constexpr (Count == lanes) return v;
+  else return iota() < Count ? v : splat(otherwise);
+}
+/// Calls `each(column, width)` for the vectors of a row of N elements.
+template <int N, class Each>
+FXX_KERNEL void for_each_vector(const Each& each) {
+  constexpr int whole = N / lanes * lanes;
+#pragma GCC unroll 4
+  for (int column = 0; column < whole; column += lanes) each(column, Width<lanes>{});
+  if constexpr (N > whole) each(whole, Width<N - whole>{});
+}
+
+struct Add {
+  static constexpr float neutral = 0.f;
+  FXX_KERNEL real operator()(real a, real b) const { return a + b; }
+};
+struct Multiply {
+  static constexpr float neutral = 1.f;
+  FXX_KERNEL real operator()(real a, real b) const { return a * b; }
+};
+struct Largest {
+  static constexpr float neutral = -__builtin_inff();
+  FXX_KERNEL real operator()(real a, real b) const { return maximum(b, a); }
+};
+struct Smallest {
+  static constexpr float neutral = __builtin_inff();
+  FXX_KERNEL real operator()(real a, real b) const { return minimum(b, a); }
+};
+/// Of masks as bits.
+struct Or {
+  static constexpr float neutral = 0.f;
+  FXX_KERNEL real operator()(real a, real b) const { return of_bits(bits_of(a) | bits_of(b)); }
+};
+
+/// What `Count` values are combined to, as above: `add` takes one of each of the `Chains`, in turn.
+template <int Count, int Chains, class Combine>
+struct Cascade {
+  static constexpr int step = 16;
+  static constexpr int levels = Count <= step ? 1 : Count <= step * step ? 2 : Count <= step * step * step ? 3 : 4;
+  real sums[levels][Chains];
+
+  FXX_KERNEL Cascade() {
+#pragma GCC unroll 4
+    for (int level = 0; level < levels; ++level)
+#pragma GCC unroll 4
+      for (int chain = 0; chain < Chains; ++chain) sums[level][chain] = splat(Combine::neutral);
+  }
+  /// Calls `value(i, chain)` for all i and chains.
+  template <class Value>
+  FXX_KERNEL void add(const Value& value) {
+    for (int i = 0; i < Count;) {
+      const int end = levels == 1 || i + step > Count ? Count : i + step;
+      for (; i < end; ++i)
+#pragma GCC unroll 4
+        for (int chain = 0; chain < Chains; ++chain) sums[0][chain] = Combine{}(sums[0][chain], value(i, chain));
+#pragma GCC unroll 4
+      for (int level = 1, period = step; level < levels; ++level, period *= step)
+        if (i % period == 0) up(level);
+    }
+#pragma GCC unroll 4
+    for (int level = 1; level < levels; ++level) up(level);
+  }
+  FXX_KERNEL real total(int chain) const { return sums[levels - 1][chain]; }
+
+ private:
+  FXX_KERNEL void up(int level) {
+#pragma GCC unroll 4
+    for (int chain = 0; chain < Chains; ++chain) {
+      sums[level][chain] = Combine{}(sums[level][chain], sums[level - 1][chain]);
+      sums[level - 1][chain] = splat(Combine::neutral);
+    }
+  }
+};
+
+/// A row as one vector: elements of the same lanes are combined.
+template <int N, class Combine, class Get>
+FXX_KERNEL real row_as_vector(const Get& get) {
+  constexpr int chains = 4, quads = N / (chains * lanes), rest = quads * chains * lanes, whole = N / lanes * lanes;
+  real total = splat(Combine::neutral);
+  if constexpr (quads > 0) {
+    Cascade<quads, chains, Combine> cascade;
+    cascade.add([&](int i, int chain) __attribute__((always_inline)) {
+      return get((i * chains + chain) * lanes, Width<lanes>{});
+    });
+    const Combine combine;
+    total = combine(combine(cascade.total(0), cascade.total(1)), combine(cascade.total(2), cascade.total(3)));
+  }
+  for (int c = rest; c < whole; c += lanes) total = Combine{}(total, get(c, Width<lanes>{}));
+  if constexpr (N > whole)
+    total = Combine{}(total, first_or<N - whole>(get(whole, Width<N - whole>{}), Combine::neutral));
+  return total;
+}
+template <int N, class Combine, class Get>
+FXX_KERNEL float row_reduced(const Get& get) {
+  return detail_of_vectors::reduced<lanes / 2>(row_as_vector<N, Combine>(get), Combine{})[0];
+}
+/// `get` with a function of its values.
+template <class Get, class Of>
+FXX_KERNEL auto of_values(const Get& get, const Of& of) {
+  return [&get, &of](int c, auto width) __attribute__((always_inline)) { return of(get(c, width)); };
+}
+/// Does `of` hold for one element?
+template <int N, class Get, class Of>
+FXX_KERNEL bool row_has(const Get& get, const Of& of) {
+  return any(bits_of(row_as_vector<N, Or>([&](int c, auto width) __attribute__((always_inline)) {
+    return of_bits(of(get(c, width)));
+  })));
+}
+
+/// The place of the first largest element, or of the first nan.
+template <int N, class Get>
+FXX_KERNEL int row_arg_largest(const Get& get) {
+  constexpr int whole = N / lanes * lanes;
+  integer index = iota(), place = index;
+  real best = splat(-__builtin_inff());
+  const auto add = [&](real v) __attribute__((always_inline)) {
+    const integer better = (v > best) | ((v != v) & (best == best));
+    best = better ? v : best;
+    place = better ? index : place;
+    index = index + lanes;
+  };
+  for (int c = 0; c < whole; c += lanes) add(get(c, Width<lanes>{}));
+  if constexpr (N > whole) add(first_or<N - whole>(get(whole, Width<N - whole>{}), -__builtin_inff()));
+  constexpr int count = N < lanes ? N : lanes;
+  float value = best[0];
+  int found = place[0];
+  for (int i = 1; i < count; ++i) {
+    const float v = best[i];
+    const bool same = v == value || (v != v && value != value);
+    if (same ? place[i] < found : v > value || v != v) value = v, found = place[i];
+  }
+  return found;
+}
+}  // namespace detail_of_rows
+
+template <int N, class Get>
+FXX_KERNEL float row_sum(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Add>(get); }
+template <int N, class Get>
+FXX_KERNEL float row_mean(const Get& get) { return row_sum<N>(get) / static_cast<float>(N); }
+template <int N, class Get>
+FXX_KERNEL float row_largest(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Largest>(get); }
+template <int N, class Get>
+FXX_KERNEL float row_smallest(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Smallest>(get); }
+/// Within N units, as any order of the factors is.
+template <int N, class Get>
+FXX_KERNEL float row_product(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Multiply>(get); }
+/// Is one of them not zero? nan is not.
+template <int N, class Get>
+FXX_KERNEL bool row_any(const Get& get) {
+  return detail_of_rows::row_has<N>(get, [](real v) __attribute__((always_inline)) { return v != 0.f; });
+}
+/// None of them is zero.
+template <int N, class Get>
+FXX_KERNEL bool row_all(const Get& get) {
+  return !detail_of_rows::row_has<N>(get, [](real v) __attribute__((always_inline)) { return v == 0.f; });
+}
+/// Where the largest element stands: the first of several, the first nan when there is one.
+template <int N, class Get>
+FXX_KERNEL int row_arg_largest(const Get& get) { return detail_of_rows::row_arg_largest<N>(get); }
+template <int N, class Get>
+FXX_KERNEL int row_arg_smallest(const Get& get) {
+  return detail_of_rows::row_arg_largest<N>(
+      [&](int c, auto width) __attribute__((always_inline)) { return -get(c, width); });
+}
+
+struct Moments {
+  float mean, variance;
+};
+/// The variance is the sum of (x - mean)^2 divided by N - correction, nan where there is nothing to divide by. `get` is
+/// asked twice for each element. Within the error of two sums, and what the mean's error squared adds.
+template <int N, class Get>
+FXX_KERNEL Moments row_moments(const Get& get, float correction = 1.f) {
+  const float mean = row_mean<N>(get), divisor = static_cast<float>(N) - correction;
+  const float squares = row_sum<N>([&](int c, auto width) __attribute__((always_inline)) {
+    const real d = get(c, width) - mean;
+    return d * d;
+  });
+  return {mean, squares / (divisor > 0.f ? divisor : 0.f)};
+}
+template <int N, class Get>
+FXX_KERNEL float row_variance(const Get& get, float correction = 1.f) {
+  return row_moments<N>(get, correction).variance;
+}
+
+/// (sum of |x|^p)^(1/p); for p = 0 the elements that are not zero, for infinity the largest magnitude, for minus
+/// infinity the least. The choice costs nothing where p is known. As in LibTorch, squares may overflow.
+template <int N, class Get>
+FXX_KERNEL float row_norm(float p, const Get& get) {
+  using namespace detail_of_rows;
+  const auto size = [&](int c, auto width) __attribute__((always_inline)) { return absolute(get(c, width)); };
+  if (p == 2.f)
+    return __builtin_sqrtf(
+        row_sum<N>(of_values(get, [](real v) __attribute__((always_inline)) { return v * v; })));
+  if (p == 1.f) return row_sum<N>(size);
+  if (p == __builtin_inff()) return row_largest<N>(size);
+  if (p == -__builtin_inff()) return row_smallest<N>(size);
+  if (p == 0.f)
+    return row_sum<N>(of_values(get, [](real v) __attribute__((always_inline)) { return ones(v != 0.f); }));
+  const real total = splat(row_sum<N>([&](int c, auto width) __attribute__((always_inline)) {
+    return power(size(c, width), splat(p));
+  }));
+  return power(total, splat(1.f / p))[0];
+}
+
+// --- columns ---------------------------------------------------------------------------------------------------------
+
+namespace detail_of_rows {
+/// Calls `some(column, number of vectors, width of the last)` for groups of up to four vectors.
+template <int Columns, class Some>
+FXX_KERNEL void for_each_group(const Some& some) {
+  constexpr int wide = 4 * lanes, whole = Columns / wide * wide;
+  for (int column = 0; column < whole; column += wide) some(column, Width<4>{}, Width<lanes>{});
+  if constexpr (Columns > whole) {
+    constexpr int vectors = vectors_of(Columns - whole);
+    some(whole, Width<vectors>{}, Width<Columns - whole - (vectors - 1) * lanes>{});
+  }
+}
+/// Element `v` of a group: its width is that of the last vector only there. Both are known once a loop is unrolled.
+template <int Vectors, int Last, class Each>
+FXX_KERNEL auto with_width(int v, const Each& each) {
+  if constexpr (Last == lanes) {
+    return each(Width<lanes>{});
+  } else if constexpr (Vectors == 1) {
+    return each(Width<Last>{});
+  } else {
+    if (v == Vectors - 1) return each(Width<Last>{});
+    return each(Width<lanes>{});
+  }
+}
+template <int Rows, int Columns, class Combine, class Get, class Put>
+FXX_KERNEL void columns_reduced(const Get& get, const Put& put) {
+  for_each_group<Columns>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
+                              __attribute__((always_inline)) {
+    Cascade<Rows, Vectors, Combine> cascade;
+    cascade.add([&](int row, int v) __attribute__((always_inline)) {
+      return with_width<Vectors, Last>(
+          v, [&](auto width) __attribute__((always_inline)) { return get(row, column + v * lanes, width); });
+    });
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v)
+      with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
+        put(column + v * lanes, cascade.total(v), width);
+      });
+  });
+}
+/// `put` with a function of its values.
+template <class Put, class Of>
+FXX_KERNEL auto put_of(const Put& put, const Of& of) {
+  return [&put, &of](int c, real v, auto width) __attribute__((always_inline)) { put(c, of(v), width); };
+}
+}  // namespace detail_of_rows
+
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_sums(const Get& get, const Put& put) {
+  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Add>(get, put);
+}
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_means(const Get& get, const Put& put) {
+  column_sums<Rows, Columns>(get, [&](int c, real sum, auto width) __attribute__((always_inline)) {
+    put(c, sum / static_cast<float>(Rows), width);
+  });
+}
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_largest(const Get& get, const Put& put) {
+  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Largest>(get, put);
+}
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_smallest(const Get& get, const Put& put) {
+  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Smallest>(get, put);
+}
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_products(const Get& get, const Put& put) {
+  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Multiply>(get, put);
+}
+/// `put(column, mask, width)` gets an integer vector, as comparisons give: is one element not zero?
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_any(const Get& get, const Put& put) {
+  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Or>(
+      [&](int r, int c, auto width) __attribute__((always_inline)) { return of_bits(get(r, c, width) != 0.f); },
+      [&](int c, real mask, auto width) __attribute__((always_inline)) { put(c, bits_of(mask), width); });
+}
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_all(const Get& get, const Put& put) {
+  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Or>(
+      [&](int r, int c, auto width) __attribute__((always_inline)) { return of_bits(get(r, c, width) == 0.f); },
+      [&](int c, real mask, auto width) __attribute__((always_inline)) { put(c, ~bits_of(mask), width); });
+}
+/// `put(column, row, width)` gets an integer vector: the first row of the largest element, or of the first nan.
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_arg_largest(const Get& get, const Put& put) {
+  detail_of_rows::for_each_vector<Columns>([&](int c, auto width) __attribute__((always_inline)) {
+    real best = get(0, c, width);
+    integer place{};
+    for (int row = 1; row < Rows; ++row) {
+      const real v = get(row, c, width);
+      const integer better = (v > best) | ((v != v) & (best == best));
+      best = better ? v : best;
+      place = better ? integer{} + row : place;
+    }
+    put(c, place, width);
+  });
+}
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_arg_smallest(const Get& get, const Put& put) {
+  column_arg_largest<Rows, Columns>(
+      [&](int r, int c, auto width) __attribute__((always_inline)) { return -get(r, c, width); }, put);
+}
+/// `put(column, mean, variance, width)`; `get` is asked twice for each element.
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_moments(const Get& get, float correction, const Put& put) {
+  using namespace detail_of_rows;
+  const float divisor = static_cast<float>(Rows) - correction;
+  for_each_group<Columns>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
+                              __attribute__((always_inline)) {
+    const auto element = [&](int row, int v) __attribute__((always_inline)) {
+      return with_width<Vectors, Last>(
+          v, [&](auto width) __attribute__((always_inline)) { return get(row, column + v * lanes, width); });
+    };
+    Cascade<Rows, Vectors, Add> sums, squares;
+    sums.add(element);
+    real means[Vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) means[v] = sums.total(v) / static_cast<float>(Rows);
+    squares.add([&](int row, int v) __attribute__((always_inline)) {
+      const real d = element(row, v) - means[v];
+      return d * d;
+    });
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v)
+      with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
+        put(column + v * lanes, means[v], squares.total(v) / (divisor > 0.f ? divisor : 0.f), width);
+      });
+  });
+}
+/// As row_norm.
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_norms(float p, const Get& get, const Put& put) {
+  const auto size = [&](int r, int c, auto width) __attribute__((always_inline)) { return absolute(get(r, c, width)); };
+  if (p == 2.f) {
+    column_sums<Rows, Columns>([&](int r, int c, auto width) __attribute__((always_inline)) {
+      const real v = get(r, c, width);
+      return v * v;
+    }, [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, square_root(v), width); });
+  } else if (p == 1.f) {
+    column_sums<Rows, Columns>(size, put);
+  } else if (p == __builtin_inff()) {
+    column_largest<Rows, Columns>(size, put);
+  } else if (p == -__builtin_inff()) {
+    column_smallest<Rows, Columns>(size, put);
+  } else if (p == 0.f) {
+    column_sums<Rows, Columns>(
+        [&](int r, int c, auto width) __attribute__((always_inline)) { return ones(get(r, c, width) != 0.f); }, put);
+  } else {
+    column_sums<Rows, Columns>(
+        [&](int r, int c, auto width) __attribute__((always_inline)) { return power(size(r, c, width), splat(p)); },
+        [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, power(v, splat(1.f / p)), width); });
+  }
+}
+
+}  // namespace fxx::kernels::inline FXX_KERNEL_ISA
+
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif

@@ -1,0 +1,499 @@
+// What becomes of graphs with sizes: which kernels, what goes into their loops, where tensors lie, what is called back.
+// That the numbers are right is tested in specialised_source.cpp, and with LibTorch.
+#include "fxx/codegen/lower.hpp"
+
+#include <doctest/doctest.h>
+
+#include "codegen/lowered.hpp"
+#include "fxx/ops/registry.hpp"
+#include "support.hpp"
+
+using namespace fxx;
+using namespace fxx::plans;
+using test::buffer_of;
+using test::kernel_of;
+using test::listed;
+using test::Net;
+using test::nodes_of;
+using test::stored;
+
+namespace {
+using Kind = Buffer::Kind;
+
+/// Every tensor that a step reads or writes lies within its buffer.
+void check_bounds(const KernelPlan& plan) {
+  const auto check = [&](const View& view) {
+    if (view.buffer < 0 || view.numel() == 0) return;
+    std::int64_t first = view.offset, last = view.offset;
+    for (std::size_t d = 0; d < view.sizes.size(); ++d)
+      (view.strides[d] < 0 ? first : last) += (view.sizes[d] - 1) * view.strides[d];
+    CHECK(first >= 0);
+    CHECK(last < buffer_of(plan, view).elements);
+  };
+  for (const KernelStep& step : plan.steps)
+    for (const Store& store : step.stores) {
+      check(store.to);
+      test::for_each_load(*store.value, check);
+    }
+}
+}  // namespace
+
+// --- what goes into the loop of a kernel -----------------------------------------------------------------------------
+
+TEST_CASE("a linear layer with its bias and activation is one step") {
+  Net net;
+  Node* x = net.input("x", {8, 16});
+  Node* linear = net.call(ops::linear, {x, net.weight("w", {32, 16}), net.weight("b", {32})}, {8, 32});
+  const KernelPlan plan = net.plan_of(net.call(ops::relu, {linear}, {8, 32}));
+  CHECK(nodes_of(plan) == "linear relu");
+  CHECK(stored(plan, 0) == "relu(add(v, b))");
+  const auto& product = kernel_of<MatrixProduct>(plan.steps[0]);
+  CHECK(product.rows == 8);
+  CHECK(product.columns == 32);
+  CHECK(product.depth == 16);
+  CHECK(product.a_row == 16);
+  CHECK(product.weights.constant);
+  CHECK(plan.attributes == std::vector<std::string>{"w", "b"});
+  CHECK(plan.steps[0].flops == 2 * 8 * 16 * 32);
+  CHECK(plan.arena_bytes == 0);
+  REQUIRE(plan.outputs.size() == 1);
+  CHECK(buffer_of(plan, plan.steps[0].stores[0].to).kind == Kind::output);
+}
+
+TEST_CASE("a residual is added in the loop of the last convolution, on the side where the graph has it") {
+  for (const bool behind : {true, false}) {
+    Net net;
+    Node* x = net.input("x", {1, 8, 6, 6});
+    Node* first = net.convolution(x, 8);
+    Node* kept = net.call(ops::relu, {first}, {1, 8, 6, 6});
+    Node* second = net.convolution(kept, 8);
+    Node* sum = behind ? net.call(ops::add_Tensor, {second, kept}, {1, 8, 6, 6})
+                       : net.call(ops::add_Tensor, {kept, second}, {1, 8, 6, 6});
+    const KernelPlan plan = net.plan_of(net.call(ops::relu, {sum}, {1, 8, 6, 6}));
+    CHECK(plan.steps.size() == 3);  // the first puts the input channels last
+    CHECK(stored(plan, 1) == "relu(add(v, conv1_bias))");
+    CHECK(stored(plan, 2) == (behind ? "relu(add(add(v, conv2_bias), relu))" : "relu(add(relu, add(v, conv2_bias)))"));
+    check_bounds(plan);
+  }
+}
+
+TEST_CASE("of two kernels that are added the later one takes the sum") {
+  Net net;
+  Node* x = net.input("x", {4, 16});
+  Node* a = net.call(ops::linear, {x, net.weight("a", {8, 16})}, {4, 8});
+  Node* b = net.call(ops::linear, {x, net.weight("b", {8, 16})}, {4, 8});
+  const KernelPlan plan = net.plan_of(net.call(ops::sub_Tensor, {a, b}, {4, 8}));
+  CHECK(plan.steps.size() == 2);
+  CHECK(stored(plan, 0) == "v");
+  CHECK(stored(plan, 1) == "subtract(linear, v)");
+}
+
+TEST_CASE("a value that two read is computed once") {
+  Net net;
+  Node* x = net.input("x", {4, 16});
+  Node* e = net.call(ops::exp, {x}, {4, 16});
+  Node* r = net.call(ops::relu, {e}, {4, 16});
+  const KernelPlan plan = net.plan_of(Argument::tuple({r, net.call(ops::mul_Tensor, {e, e}, {4, 16})}));
+  CHECK(plan.steps.size() == 3);
+  CHECK(stored(plan, 0) == "exponential(x)");
+  CHECK(stored(plan, 1) == "relu(exp)");
+  CHECK(stored(plan, 2) == "multiply(exp, exp)");
+}
+
+TEST_CASE("a chain of squares is cut before it doubles too often") {
+  Net net;
+  Node* x = net.input("x", {16});
+  for (int i = 0; i < 30; ++i) x = net.call(ops::mul_Tensor, {x, x}, {16});
+  const KernelPlan plan = net.plan_of(x);
+  CHECK(plan.steps.size() > 2);
+  CHECK(plan.steps.size() < 30);
+  std::size_t nodes = 0;
+  for (const KernelStep& step : plan.steps) {
+    CHECK(test::calls_in(*step.stores[0].value) < 200);
+    nodes += step.nodes.size();
+  }
+  CHECK(nodes == 30);
+}
+
+TEST_CASE("softmax takes what is before and behind it into its loops") {
+  Net net;
+  Node* x = net.input("x", {2, 3, 40});
+  Node* scaled = net.call(ops::mul_Scalar, {x, 0.5}, {2, 3, 40});
+  Node* weights = net.call(ops::softmax_int, {scaled, -1}, {2, 3, 40});
+  const KernelPlan plan = net.plan_of(net.call(ops::mul_Scalar, {weights, 2}, {2, 3, 40}));
+  CHECK(nodes_of(plan) == "mul softmax mul_1");
+  const auto& rows = kernel_of<Rows>(plan.steps[0]);
+  CHECK(rows.kind == Rows::Kind::softmax);
+  CHECK(rows.rows == 6);
+  CHECK(rows.length == 40);
+  CHECK(test::text_of(plan, *rows.input) == "multiply(x, 0.500000)");
+  CHECK(stored(plan, 0) == "multiply(v, 2)");
+}
+
+TEST_CASE("softmax of another dimension than the last reads with that stride") {
+  Net net;
+  Node* x = net.input("x", {2, 30, 5});
+  const KernelPlan plan = net.plan_of(net.call(ops::softmax_int, {x, 1}, {2, 30, 5}));
+  const auto& rows = kernel_of<Rows>(plan.steps[0]);
+  CHECK(rows.rows == 10);
+  CHECK(rows.length == 30);
+}
+
+TEST_CASE("a product before a softmax is a step of its own, a broadcast operand too") {
+  Net net;
+  Node* x = net.input("x", {4, 16});
+  Node* linear = net.call(ops::linear, {x, net.weight("w", {8, 16})}, {4, 8});
+  Node* row = net.call(ops::relu, {net.input("y", {8})}, {8});
+  Node* sum = net.call(ops::add_Tensor, {linear, row}, {4, 8});
+  const KernelPlan plan = net.plan_of(net.call(ops::softmax_int, {sum, 1}, {4, 8}));
+  CHECK(nodes_of(plan) == "relu, linear add, softmax");
+  CHECK(stored(plan, 1) == "add(v, relu)");
+}
+
+TEST_CASE("rows of a table are looked up where they are added") {
+  Net net;
+  Node* ids = net.input("ids", {2, 7}, Dtype::int64);
+  Node* words = net.call(ops::embedding, {net.weight("words", {100, 12}), ids}, {2, 7, 12});
+  Node* places = net.input("places", {7, 12});
+  const KernelPlan plan = net.plan_of(net.call(ops::add_Tensor, {words, places}, {2, 7, 12}));
+  CHECK(plan.steps.size() == 1);
+  CHECK(stored(plan, 0) == "add(words[ids], places)");
+}
+
+// --- views -----------------------------------------------------------------------------------------------------------
+
+TEST_CASE("views are strides on the same memory") {
+  Net net;
+  Node* x = net.input("x", {4, 6, 8});
+  Node* turned = net.call(ops::transpose_int, {x, 1, 2}, {4, 8, 6});
+  Node* slice = net.call(ops::slice_Tensor, {turned, 1, 1, 7, 2}, {4, 3, 6});
+  Node* one = net.call(ops::select_int, {slice, 0, -1}, {3, 6});
+  Node* split = net.calls(ops::split_Tensor, {one, 4, 1});
+  Node* last = net.item(split, 1, {3, 2});
+  const KernelPlan plan = net.plan_of(net.call(ops::relu, {last}, {3, 2}));
+  CHECK(nodes_of(plan) == "relu");
+  View read;
+  test::for_each_load(*plan.steps[0].stores[0].value, [&](const View& view) { read = view; });
+  // x[3, 4:6, 1::2], turned.
+  CHECK(read == View{plan.inputs[0].buffer, 3 * 48 + 4 * 8 + 1, {3, 2}, {2, 8}});
+  check_bounds(plan);
+}
+
+TEST_CASE("a reshape copies only what strides cannot say") {
+  Net net;
+  Node* x = net.input("x", {4, 6, 8});
+  Node* flat = net.call(ops::reshape, {x, listed({24, 2, 4})}, {24, 2, 4});
+  Node* turned = net.call(ops::transpose_int, {flat, 1, 2}, {24, 4, 2});
+  Node* heads = net.call(ops::reshape, {turned, listed({4, 6, 4, 2})}, {4, 6, 4, 2});
+  Node* merged = net.call(ops::reshape, {heads, listed({24, 8})}, {24, 8});
+  const KernelPlan plan = net.plan_of(net.call(ops::relu, {merged}, {24, 8}));
+  CHECK(nodes_of(plan) == "reshape_2, relu");
+  CHECK(stored(plan, 0) == "x");
+  CHECK(plan.steps[0].stores[0].to.strides == Sizes{48, 8, 2, 1});
+  CHECK(plan.arena_bytes == 4 * 6 * 8 * 4);
+}
+
+TEST_CASE("which reshapes are views: with dimensions of size 1, of no elements, of turned and of broadcast tensors") {
+  // The strides of what relu reads; nothing where a copy comes first.
+  const auto strides = [](Sizes sizes, Sizes in, Sizes to) -> Sizes {
+    Net net;
+    Node* x = net.input("x", sizes);
+    TensorMeta meta = *x->tensor_meta();
+    meta.stride = std::move(in);
+    x->set_tensor_meta(meta);
+    std::vector<Argument> items(to.begin(), to.end());
+    Node* y = net.call(ops::reshape, {x, listed(std::move(items))}, to);
+    const KernelPlan plan = net.plan_of(net.call(ops::relu, {y}, to));
+    Sizes read;
+    if (plan.steps.size() == 1)
+      test::for_each_load(*plan.steps[0].stores[0].value, [&](const View& view) { read = view.strides; });
+    return read;
+  };
+  CHECK(strides({2, 3, 4}, {12, 4, 1}, {6, 1, 4}) == Sizes{4, 0, 1});
+  CHECK(strides({2, 3, 4}, {12, 4, 1}, {24}) == Sizes{1});
+  CHECK(strides({4, 3, 2}, {1, 4, 12}, {12, 2}).empty());
+  CHECK(strides({4, 3, 2}, {1, 4, 12}, {2, 2, 3, 2}) == Sizes{2, 1, 4, 12});
+  CHECK(strides({1, 3}, {3, 1}, {3, 1, 1}) == Sizes{1, 0, 0});
+  CHECK(strides({2, 0, 3}, {0, 3, 1}, {0, 6}) == Sizes{6, 1});
+  Net net;
+  Node* wide = net.call(ops::expand, {net.input("x", {1, 3}), listed({5, 3})}, {5, 3});
+  Node* flat = net.call(ops::reshape, {wide, listed({15})}, {15});
+  const KernelPlan plan = net.plan_of(net.call(ops::relu, {flat}, {15}));
+  CHECK(plan.steps.size() == 2);
+  check_bounds(plan);
+}
+
+TEST_CASE("the parts of a cat are written where they belong") {
+  Net net;
+  Node* x = net.input("x", {4, 16});
+  Node* a = net.call(ops::linear, {x, net.weight("a", {8, 16})}, {4, 8});
+  Node* b = net.call(ops::relu, {x}, {4, 16});
+  Node* joined = net.call(ops::cat, {listed({a, b}), 1}, {4, 24});
+  const KernelPlan plan = net.plan_of(joined);
+  CHECK(plan.steps.size() == 2);
+  CHECK(plan.arena_bytes == 0);
+  for (const KernelStep& step : plan.steps) {
+    CHECK(buffer_of(plan, step.stores[0].to).kind == Kind::output);
+    CHECK(step.stores[0].to.strides == Sizes{24, 1});
+  }
+  CHECK(plan.steps[0].stores[0].to.offset + plan.steps[1].stores[0].to.offset == 8);
+  check_bounds(plan);
+}
+
+TEST_CASE("a part of a cat that others read too, and an input that is a part") {
+  Net net;
+  Node* x = net.input("x", {3, 4});
+  Node* e = net.call(ops::exp, {x}, {3, 4});
+  Node* whole = net.call(ops::cat, {listed({e, x, e}), 0}, {9, 4});
+  Node* r = net.call(ops::relu, {e}, {3, 4});
+  const KernelPlan plan = net.plan_of(Argument::tuple({whole, r}));
+  check_bounds(plan);
+  // `e` is there twice, so it stands by itself and is copied.
+  CHECK(plan.steps.size() == 5);
+  Sizes offsets;
+  for (const KernelStep& step : plan.steps)
+    if (step.stores[0].to.buffer == plan.outputs[0].view.buffer) offsets.push_back(step.stores[0].to.offset);
+  CHECK(offsets == Sizes{0, 12, 24});
+}
+
+TEST_CASE("stack and cat within each other write to the outermost") {
+  Net net;
+  Node* x = net.input("x", {3, 4});
+  Node* a = net.call(ops::exp, {x}, {3, 4});
+  Node* b = net.call(ops::relu, {x}, {3, 4});
+  Node* inner = net.call(ops::cat, {listed({a, b}), 1}, {3, 8});
+  Node* c = net.call(ops::sigmoid, {net.input("y", {3, 8})}, {3, 8});
+  const KernelPlan plan = net.plan_of(net.call(ops::stack, {listed({inner, c}), 0}, {2, 3, 8}));
+  CHECK(plan.steps.size() == 3);
+  CHECK(plan.arena_bytes == 0);
+  check_bounds(plan);
+}
+
+// --- images ----------------------------------------------------------------------------------------------------------
+
+TEST_CASE("images lie channels last, with the border that the convolution behind reads") {
+  Net net;
+  Node* x = net.input("x", {2, 3, 10, 12});
+  Node* first = net.call(ops::relu, {net.convolution(x, 8)}, {2, 8, 10, 12});
+  const KernelPlan plan = net.plan_of(net.convolution(first, 4));
+  CHECK(plan.steps.size() == 3);
+  const View& in = plan.steps[0].stores[0].to;
+  CHECK(buffer_of(plan, in).border == Buffer::Border{1, 1, 1, 1});
+  CHECK(buffer_of(plan, in).image == Sizes{2, 12, 14, 3});
+  CHECK(in.strides == Sizes{12 * 14 * 3, 1, 14 * 3, 3});
+  CHECK(in.offset == 15 * 3);
+  const auto& convolution = kernel_of<Convolution>(plan.steps[1]);
+  CHECK(convolution.method == Convolution::Method::direct);
+  CHECK(convolution.in.offset == 0);  // at the first pixel of the border
+  CHECK(buffer_of(plan, plan.steps[1].stores[0].to).border == Buffer::Border{1, 1, 1, 1});
+  // The caller wants its result as LibTorch lays it out.
+  CHECK(plan.steps[2].stores[0].to.strides == dense_strides({2, 4, 10, 12}));
+  check_bounds(plan);
+}
+
+TEST_CASE("a result that lies channels last in LibTorch is written so") {
+  Net net;
+  Node* x = net.input("x", {1, 8, 6, 6});
+  Node* y = net.convolution(x, 4);
+  TensorMeta meta = *y->tensor_meta();
+  meta.stride = {4 * 36, 1, 24, 4};
+  y->set_tensor_meta(meta);
+  CHECK(net.plan_of(y).outputs[0].view.strides == meta.stride);
+}
+
+TEST_CASE("Winograd's algorithm is taken where accuracy lets it, and where tiles are many") {
+  using Method = Convolution::Method;
+  const auto method = [](Sizes in, std::int64_t channels, Accuracy accuracy) {
+    Net net;
+    const KernelPlan plan = net.plan_of(net.convolution(net.input("x", in), channels), accuracy);
+    const auto& kernel = kernel_of<Convolution>(plan.steps.back());
+    if (kernel.method == Method::winograd_4) {
+      // Whole tiles are read.
+      const Buffer& image = buffer_of(plan, kernel.in);
+      CHECK(image.image[1] == (in[2] + 3) / 4 * 4 + 2);
+      CHECK(image.image[2] == (in[3] + 3) / 4 * 4 + 2);
+    }
+    return kernel.method;
+  };
+  CHECK(method({1, 64, 56, 56}, 64, Accuracy::standard) == Method::winograd_4);
+  CHECK(method({1, 64, 13, 30}, 64, Accuracy::fast) == Method::winograd_4);
+  CHECK(method({1, 64, 56, 56}, 64, Accuracy::exact) == Method::direct);
+  CHECK(method({1, 3, 56, 56}, 64, Accuracy::standard) == Method::direct);
+  CHECK(method({1, 64, 6, 6}, 64, Accuracy::standard) == Method::winograd_2);
+  CHECK(method({1, 64, 1, 1}, 64, Accuracy::standard) == Method::direct);
+}
+
+TEST_CASE("convolutions of single channels and of single pixels have kernels of their own") {
+  Net net;
+  Node* x = net.input("x", {1, 32, 8, 8});
+  Node* depthwise = net.convolution(x, 32, 3, 32);
+  Node* pixelwise = net.convolution(depthwise, 48, 1);
+  const KernelPlan plan = net.plan_of(net.call(ops::relu, {pixelwise}, {1, 48, 8, 8}));
+  CHECK(plan.steps.size() == 3);
+  CHECK(kernel_of<Convolution>(plan.steps[1]).method == Convolution::Method::depthwise);
+  const auto& product = kernel_of<MatrixProduct>(plan.steps[2]);
+  CHECK(product.rows == 64);
+  CHECK(product.columns == 48);
+  CHECK(product.depth == 32);
+  check_bounds(plan);
+}
+
+TEST_CASE("one image serves several convolutions, with the largest of their borders") {
+  Net net;
+  Node* x = net.input("x", {1, 4, 9, 9});
+  Node* r = net.call(ops::relu, {x}, {1, 4, 9, 9});
+  Node* small = net.convolution(r, 4, 3);
+  Node* large = net.convolution(r, 4, 7);
+  const KernelPlan plan = net.plan_of(net.call(ops::add_Tensor, {small, large}, {1, 4, 9, 9}));
+  CHECK(plan.steps.size() == 3);
+  CHECK(buffer_of(plan, plan.steps[0].stores[0].to).border == Buffer::Border{3, 3, 3, 3});
+  CHECK(kernel_of<Convolution>(plan.steps[1]).in.offset == (2 * 15 + 2) * 4);
+  CHECK(stored(plan, 2) == "add(conv2d, add(v, conv2_bias))");
+}
+
+TEST_CASE("channels of images are put beside each other without a copy") {
+  Net net;
+  Node* x = net.input("x", {1, 8, 8, 8});
+  Node* a = net.call(ops::relu, {net.convolution(x, 16)}, {1, 16, 8, 8});
+  Node* b = net.convolution(a, 8);
+  Node* whole = net.call(ops::cat, {listed({a, b}), 1}, {1, 24, 8, 8});
+  const KernelPlan plan = net.plan_of(net.convolution(whole, 4));
+  CHECK(plan.steps.size() == 4);
+  const Buffer& image = buffer_of(plan, plan.steps[1].stores[0].to);
+  CHECK(image.image == Sizes{1, 10, 10, 24});
+  CHECK(&image == &buffer_of(plan, plan.steps[2].stores[0].to));
+  CHECK(kernel_of<Convolution>(plan.steps[2]).in.strides[3] == 24);
+  check_bounds(plan);
+}
+
+// --- what is called back, and what is refused ------------------------------------------------------------------------
+
+TEST_CASE("an operator without a kernel is called back, with the reason") {
+  Net net;
+  Node* x = net.input("x", {4, 6});
+  Node* flipped = net.call(ops::flip, {x, listed({1})}, {4, 6});
+  Node* n = net.input("n", {4}, Dtype::int64);
+  Node* next = net.call(ops::add_Scalar, {n, 1}, {4}, Dtype::int64);
+  Node* wide = net.call(ops::to_dtype, {x, Dtype::float64}, {4, 6}, Dtype::float64);
+  const KernelPlan plan = net.plan_of(Argument::tuple({net.call(ops::relu, {flipped}, {4, 6}), next, wide}));
+  CHECK(plan.called_back() == std::vector<std::pair<std::string, std::string>>{
+                                  {"flip", "no kernel"}, {"add", "int64"}, {"to", "a conversion"}});
+  const auto& back = kernel_of<CallBack>(plan.steps[0]);
+  CHECK(back.node == flipped);
+  CHECK(back.inputs == std::vector<View>{plan.inputs[0]});
+  REQUIRE(back.outputs.size() == 1);
+  CHECK(buffer_of(plan, back.outputs[0]).kind == Kind::arena);
+  CHECK(stored(plan, 3) == "relu(flip)");
+}
+
+TEST_CASE("of several results those that are taken get memory") {
+  Net net;
+  Node* x = net.input("x", {4, 9});
+  Node* largest = net.calls(ops::topk, {x, 3});
+  const KernelPlan plan = net.plan_of(net.item(largest, 1, {4, 3}, Dtype::int64));
+  const auto& back = kernel_of<CallBack>(plan.steps[0]);
+  REQUIRE(back.outputs.size() == 2);
+  CHECK(back.outputs[0].buffer == -1);
+  CHECK(buffer_of(plan, back.outputs[1]).kind == Kind::output);
+  CHECK(buffer_of(plan, back.outputs[1]).dtype == Dtype::int64);
+}
+
+TEST_CASE("what is called back does not write to memory whose border must be zero") {
+  Net net;
+  Node* x = net.input("x", {1, 8, 6, 6});
+  Node* flipped = net.call(ops::flip, {x, listed({2})}, {1, 8, 6, 6});
+  const KernelPlan plan = net.plan_of(net.convolution(flipped, 8));
+  const auto& back = kernel_of<CallBack>(plan.steps[0]);
+  CHECK(buffer_of(plan, back.outputs[0]).border.empty());
+  CHECK_FALSE(buffer_of(plan, kernel_of<Convolution>(plan.steps.back()).in).border.empty());
+}
+
+TEST_CASE("sizes that change, and those that nobody knows, are refused with the node") {
+  Net dynamic;
+  Node* x = dynamic.input("x", {-2, 4});
+  dynamic.graph.output(dynamic.call(ops::relu, {x}, {-2, 4}));
+  test::Fault fault = test::fault_of<CodegenError>([&] { dynamic.plan(); });
+  CHECK(fault.id == 501);
+  CHECK(fault.says("a size of 'x' changes from call to call"));
+  CHECK(fault.node.find("placeholder") != std::string::npos);
+
+  Net unknown;
+  Node* y = unknown.graph.call_function(ops::relu, {unknown.input("y", {4})});
+  unknown.graph.output(y);
+  fault = test::fault_of<CodegenError>([&] { unknown.plan(); });
+  CHECK(fault.id == 501);
+  CHECK(fault.says("shape and dtype of 'relu' are not known"));
+
+  Net whole;
+  whole.graph.output(whole.calls(ops::topk, {whole.input("z", {4}), 2}));
+  fault = test::fault_of<CodegenError>([&] { whole.plan(); });
+  CHECK(fault.id == 501);
+  CHECK(fault.says("'topk' is not a tensor, and used as a whole"));
+
+  Net parts;
+  parts.graph.output(parts.calls(ops::split_Tensor, {parts.input("z", {4}), 2}));
+  fault = test::fault_of<CodegenError>([&] { parts.plan(); });
+  CHECK(fault.id == 501);
+  CHECK(fault.says("'split' is not one tensor"));
+  CHECK_FALSE(fault.node.empty());
+}
+
+// --- results ---------------------------------------------------------------------------------------------------------
+
+TEST_CASE("an input that is returned is the input, a value that is returned twice is copied") {
+  Net net;
+  Node* x = net.input("x", {4, 6});
+  Node* r = net.call(ops::relu, {x}, {4, 6});
+  const KernelPlan plan = net.plan_of(Argument::tuple({x, r, Argument::list({r})}));
+  REQUIRE(plan.outputs.size() == 3);
+  CHECK(plan.outputs[0].input == 0);
+  CHECK(plan.outputs[1].buffer >= 0);
+  CHECK(plan.outputs[2].buffer >= 0);
+  CHECK(plan.outputs[1].buffer != plan.outputs[2].buffer);
+  CHECK(nodes_of(plan) == "relu, relu");
+  CHECK(stored(plan, 1) == "relu");
+  for (const Buffer& buffer : plan.buffers)
+    if (buffer.kind == Kind::output)
+      CHECK(&buffer == &buffer_of(plan, plan.outputs[static_cast<std::size_t>(buffer.number)].view));
+}
+
+TEST_CASE("a view that is returned is copied, and lies as LibTorch's does") {
+  Net net;
+  Node* x = net.input("x", {4, 6});
+  Node* turned = net.call(ops::transpose_int, {x, 0, 1}, {6, 4});
+  TensorMeta meta = *turned->tensor_meta();
+  meta.stride = {1, 6};
+  turned->set_tensor_meta(meta);
+  Node* row = net.call(ops::select_int, {x, 1, 2}, {4});
+  meta = *row->tensor_meta();
+  meta.stride = {6};
+  row->set_tensor_meta(meta);
+  const KernelPlan plan = net.plan_of(Argument::tuple({turned, row}));
+  CHECK(plan.steps.size() == 2);
+  CHECK(plan.outputs[0].view.strides == Sizes{1, 6});
+  CHECK(plan.outputs[1].view.strides == Sizes{1});  // what stands between its elements is nobody's
+}
+
+TEST_CASE("a parameter that is returned is copied") {
+  Net net;
+  net.input("x", {1});
+  const KernelPlan plan = net.plan_of(net.weight("w", {3}));
+  CHECK(stored(plan, 0) == "w");
+  CHECK(buffer_of(plan, plan.steps[0].stores[0].to).kind == Kind::output);
+}
+
+TEST_CASE("the plan prints as a table") {
+  Net net;
+  Node* x = net.input("x", {1, 16, 16, 16});
+  Node* c = net.call(ops::relu, {net.convolution(x, 16)}, {1, 16, 16, 16});
+  Node* p = net.call(ops::max_pool2d, {c, 2}, {1, 16, 8, 8});
+  Node* f = net.call(ops::flip, {p, listed({3})}, {1, 16, 8, 8});
+  const KernelPlan plan = net.plan_of(f);
+  const std::string text = plan.to_string();
+  CAPTURE(text);
+  CHECK(text.starts_with("step"));
+  for (const char* words : {"winograd 4 x 4", "3 x 3, 16 -> 16 x 16 x 16", "max pool", "2 x 2, 16 x 16 x 16 -> 8 x 8",
+                            "call back", "no kernel", "4 steps", "arena"})
+    CHECK(text.find(words) != std::string::npos);
+  CHECK(plan.to_string({1e-6, 2e-6, 3e-6, 4e-6}).find("us\n") != std::string::npos);
+}

@@ -1,0 +1,334 @@
+// The text of specialised modules: the same for the same plan, safe whatever names it is made from; compiled with the
+// warnings that count as errors, and run beside plain loops.
+#include "fxx/codegen/specialised_source.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "codegen/lowered.hpp"
+#include "fxx/kernels/module.hpp"
+#include "fxx/runtime/cache.hpp"
+#include "fxx/runtime/library.hpp"
+#include "support.hpp"
+
+using namespace fxx;
+using plans::Sizes;
+using test::listed;
+using test::Net;
+
+namespace {
+
+std::size_t count(const std::string& text, std::string_view words) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(words); at != text.npos; at = text.find(words, at + 1)) ++n;
+  return n;
+}
+std::vector<float> numbers(std::size_t count, std::uint64_t seed) {
+  test::Random random(seed);
+  std::vector<float> result(count);
+  for (float& x : result) x = static_cast<float>(random.below(2001)) / 1000.f - 1.f;
+  return result;
+}
+
+/// A plan that was compiled and loaded.
+class Loaded {
+ public:
+  Loaded(const KernelPlan& plan, const std::vector<const void*>& attributes) : plan_(plan) {
+    BuildRequest request;
+    request.source = specialised_source(plan, "Net").text;
+    request.flags = {"-std=c++20", "-O1", "-march=native", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"};
+    request.include_folders = {std::string(std::getenv("FXX_SOURCE_DIR")) + "/include"};
+    CAPTURE(request.source);
+    library_ = Library(BuildCache().get_or_build(request));
+    const auto& info = *library_.symbol<const kernels::ModuleInfo>("fxx_module");
+    CHECK(info.abi == kernels::module_abi);
+    CHECK(info.arena_bytes == static_cast<std::size_t>(plan.arena_bytes));
+    weights_ = aligned(info.weights * sizeof(float));
+    library_.symbol<void(const void* const*, float*)>("fxx_pack")(attributes.data(),
+                                                                  reinterpret_cast<float*>(weights_.get()));
+    for (int threads : {1, 2}) memory_[threads - 1] = aligned(info.memory(threads));
+  }
+  /// Runs it with one thread and with two, whose results must be the same.
+  void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
+           int (*call_back)(kernels::ModuleCall*, int) = nullptr, int fault = 0) {
+    std::vector<std::string> first;
+    for (int threads : {1, 2}) {
+      void* team = library_.symbol<void*(int)>("fxx_open")(threads);
+      kernels::ModuleCall call = {};
+      call.inputs = inputs.data();
+      call.outputs = outputs.data();
+      call.memory = memory_[threads - 1].get();
+      call.weights = reinterpret_cast<const float*>(weights_.get());
+      call.call_back = call_back;
+      std::memset(call.memory, 0xff, bytes_[memory_[threads - 1].get()]);  // nan wherever nothing is written
+      library_.symbol<void(void*, kernels::ModuleCall*)>("fxx_run")(team, &call);
+      CHECK(call.fault == fault);
+      library_.symbol<void(void*)>("fxx_close")(team);
+      std::vector<std::string> results;
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        if (outputs[i])
+          results.emplace_back(static_cast<const char*>(outputs[i]),
+                               static_cast<std::size_t>(test::buffer_of(plan_, plan_.outputs[i].view).bytes()));
+      if (threads == 1) first = results;
+      else CHECK((first == results));
+    }
+  }
+  const KernelPlan& plan() const { return plan_; }
+
+ private:
+  struct Free {
+    void operator()(unsigned char* memory) const { std::free(memory); }
+  };
+  using Memory = std::unique_ptr<unsigned char, Free>;
+  Memory aligned(std::size_t bytes) {
+    const std::size_t whole = (bytes + 64) / 64 * 64;
+    Memory memory(static_cast<unsigned char*>(std::aligned_alloc(64, whole)));
+    bytes_[memory.get()] = whole;
+    return memory;
+  }
+  KernelPlan plan_;
+  Library library_;
+  Memory weights_, memory_[2];
+  std::map<unsigned char*, std::size_t> bytes_;
+};
+
+void check_near(const std::vector<float>& given, const std::vector<double>& wanted) {
+  REQUIRE(given.size() == wanted.size());
+  double worst = 0, largest = 1;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    worst = std::max(worst, std::isnan(given[i]) ? 1e9 : std::abs(given[i] - wanted[i]));
+    largest = std::max(largest, std::abs(wanted[i]));
+  }
+  CHECK(worst <= 1e-5 * largest);
+}
+
+/// Convolution of 3 x 3 with padding 1, its bias added.
+std::vector<double> convolved(const std::vector<double>& x, const std::vector<float>& w, const std::vector<float>& b,
+                              int channels, int out, int height, int width) {
+  std::vector<double> y(static_cast<std::size_t>(out * height * width));
+  for (int o = 0; o < out; ++o)
+    for (int i = 0; i < height; ++i)
+      for (int j = 0; j < width; ++j) {
+        double sum = b[o];
+        for (int c = 0; c < channels; ++c)
+          for (int r = 0; r < 3; ++r)
+            for (int s = 0; s < 3; ++s) {
+              const int h = i + r - 1, v = j + s - 1;
+              if (h >= 0 && v >= 0 && h < height && v < width)
+                sum += x[(c * height + h) * width + v] * w[((o * channels + c) * 3 + r) * 3 + s];
+            }
+        y[(o * height + i) * width + j] = sum;
+      }
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("the same plan gives the same bytes, and equal steps share a function") {
+  const auto make = [](std::string_view first) {
+    Net net;
+    Node* x = net.input(first, {8, 32});
+    for (int i = 0; i < 4; ++i) {
+      const std::string layer = "layers." + std::to_string(i);
+      Node* y = net.call(ops::linear, {x, net.weight(layer + ".weight", {32, 32}), net.weight(layer + ".bias", {32})},
+                         {8, 32});
+      x = net.call(ops::relu, {y}, {8, 32});
+    }
+    return specialised_source(net.plan_of(x), "Net");
+  };
+  const SpecialisedSource one = make("x"), two = make("x");
+  CHECK(one.text == two.text);
+  CHECK(one.text.starts_with("// Forward of Net, made by fxx"));
+  CHECK(count(one.text, "[[gnu::noinline]] void product_step_") == 1);
+  CHECK(count(one.text, "  product_step_1(part, ") == 4);
+  CHECK(count(one.text, "\n#include \"fxx/kernels/") == one.headers.size());
+  CHECK(count(one.text, "#include") == one.headers.size());
+}
+
+TEST_CASE("names and titles that hold code stay comments and identifiers") {
+  Net net;
+  const std::string bad = "a*/ int x = 1; //\\\n#error \"no\"?\?/\n$to$from\x01";
+  Node* x = net.input(bad, {4, 8});
+  Node* y = net.call(ops::linear, {x, net.weight(bad, {8, 8}), net.weight("class", {8})}, {4, 8});
+  Node* z = net.call(ops::linear, {y, net.weight("a.b", {8, 8}), net.weight("a_b", {8})}, {4, 8});
+  z = net.call(ops::linear, {z, net.weight("weights", {8, 8}), net.weight("7 call_back(call", {8})}, {4, 8});
+  z->rename(bad);
+  net.graph.output(net.call(ops::relu, {z}, {4, 8}));
+  const KernelPlan plan = net.plan();
+  const std::string text = specialised_source(plan, bad).text;
+  CAPTURE(text);
+  CHECK(text.find("\n#error") == text.npos);
+  CHECK(text.find("\\\n") == text.npos);
+  CHECK(text.find("$") == text.find("$to$from"));  // in the title alone, a comment
+  const std::vector<float> w = numbers(64, 1), b = numbers(8, 2), in = numbers(32, 3);
+  std::vector<float> out(32);
+  Loaded(plan, {w.data(), b.data(), w.data(), b.data(), w.data(), b.data()}).run({in.data()}, {out.data()});
+  std::vector<double> wanted(in.begin(), in.end());
+  for (int layer = 0; layer < 3; ++layer) {
+    std::vector<double> next(32);
+    for (int i = 0; i < 4; ++i)
+      for (int j = 0; j < 8; ++j) {
+        next[i * 8 + j] = b[j];
+        for (int k = 0; k < 8; ++k) next[i * 8 + j] += wanted[i * 8 + k] * w[j * 8 + k];
+      }
+    wanted = next;
+  }
+  for (double& v : wanted) v = std::max(v, 0.);
+  check_near(out, wanted);
+}
+
+TEST_CASE("images: borders are zero, parts of a cat lie beside each other, residuals are added") {
+  Net net;
+  Node* x = net.input("x", {1, 3, 7, 9});
+  Node* a = net.call(ops::relu, {net.convolution(x, 5)}, {1, 5, 7, 9});
+  Node* b = net.call(ops::add_Tensor, {net.convolution(a, 5), a}, {1, 5, 7, 9});
+  Node* whole = net.call(ops::cat, {listed({a, b}), 1}, {1, 10, 7, 9});
+  Node* y = net.convolution(whole, 4);
+  Node* mask = net.call(ops::gt_Scalar, {net.convolution(y, 4), 0.25}, {1, 4, 7, 9}, Dtype::boolean);
+  const KernelPlan plan = net.plan_of(Argument::tuple({y, mask}));
+  const std::vector<float> in = numbers(3 * 63, 1);
+  std::vector<std::vector<float>> w = {numbers(135, 2), numbers(5, 3), numbers(225, 4), numbers(5, 5),
+                                       numbers(360, 6), numbers(4, 7), numbers(144, 8), numbers(4, 9)};
+  std::vector<const void*> attributes;
+  for (const auto& tensor : w) attributes.push_back(tensor.data());
+  std::vector<float> out(4 * 63);
+  std::vector<unsigned char> chosen(4 * 63, 7);
+  Loaded(plan, attributes).run({in.data()}, {out.data(), chosen.data()});
+  std::vector<double> first = convolved({in.begin(), in.end()}, w[0], w[1], 3, 5, 7, 9);
+  for (double& v : first) v = std::max(v, 0.);
+  std::vector<double> second = convolved(first, w[2], w[3], 5, 5, 7, 9);
+  for (std::size_t i = 0; i < second.size(); ++i) second[i] += first[i];
+  first.insert(first.end(), second.begin(), second.end());
+  const std::vector<double> wanted = convolved(first, w[4], w[5], 10, 4, 7, 9);
+  check_near(out, wanted);
+  const std::vector<double> last = convolved(wanted, w[6], w[7], 4, 4, 7, 9);
+  int wrong = 0;
+  for (std::size_t i = 0; i < last.size(); ++i)
+    wrong += std::abs(last[i] - 0.25) > 1e-3 && chosen[i] != (last[i] > 0.25 ? 1 : 0);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("views with any strides, masks, numbers of other types and copies") {
+  Net net;
+  Node* x = net.input("x", {6, 20});
+  Node* ids = net.input("ids", {20, 6}, Dtype::int64);
+  Node* keep = net.input("keep", {20, 6}, Dtype::boolean);
+  Node* turned = net.call(ops::transpose_int, {x, 0, 1}, {20, 6});
+  Node* back = net.call(ops::transpose_int, {keep, 0, 1}, {6, 20}, Dtype::boolean);
+  Node* chosen = net.call(ops::where_self, {back, x, net.call(ops::neg, {x}, {6, 20})}, {6, 20});
+  Node* numbered = net.call(ops::to_dtype, {ids, Dtype::float32}, {20, 6});
+  Node* sum = net.call(ops::add_Tensor, {turned, numbered}, {20, 6});
+  Node* third = net.call(ops::slice_Tensor, {ids, 0, 0, 20, 3}, {7, 6}, Dtype::int64);
+  Node* column = net.call(ops::select_int, {keep, 1, 2}, {20}, Dtype::boolean);
+  Node* doubled = net.call(ops::expand, {net.call(ops::slice_Tensor, {x, 1, 0, 1}, {6, 1}), listed({6, 5})}, {6, 5});
+  const KernelPlan plan = net.plan_of(Argument::tuple({chosen, sum, third, column, doubled, third}));
+  CHECK(plan.called_back().empty());
+  const std::vector<float> in = numbers(120, 1);
+  std::vector<std::int64_t> given(120);
+  std::vector<unsigned char> kept(120);
+  for (int i = 0; i < 120; ++i) {
+    given[i] = (std::int64_t{1} << 40) * (i % 7 == 0) + i;
+    kept[i] = i % 3 == 0;
+  }
+  std::vector<float> a(120), b(120), d(30);
+  std::vector<std::int64_t> c(42), again(42);
+  std::vector<unsigned char> e(20, 9);
+  Loaded(plan, {}).run({in.data(), given.data(), kept.data()},
+                       {a.data(), b.data(), c.data(), e.data(), d.data(), again.data()});
+  int wrong = 0;
+  for (int i = 0; i < 6; ++i)
+    for (int j = 0; j < 20; ++j) {
+      wrong += a[i * 20 + j] != (kept[j * 6 + i] ? in[i * 20 + j] : -in[i * 20 + j]);
+      wrong += b[j * 6 + i] != in[i * 20 + j] + static_cast<float>(given[j * 6 + i]);
+      wrong += e[j] != kept[j * 6 + 2];
+      if (j < 5) wrong += d[i * 5 + j] != in[i * 20];
+      if (j < 7) wrong += c[j * 6 + i] != given[j * 3 * 6 + i];
+    }
+  CHECK(wrong == 0);
+  CHECK((c == again));
+}
+
+TEST_CASE("softmax over any dimension, sums, rows of a table, and an index that no row has") {
+  Net net;
+  Node* ids = net.input("ids", {5}, Dtype::int64);
+  Node* rows = net.call(ops::embedding, {net.weight("table", {9, 20}), ids}, {5, 20});
+  Node* x = net.call(ops::mul_Tensor, {rows, net.input("y", {20})}, {5, 20});
+  Node* along = net.call(ops::softmax_int, {x, 1}, {5, 20});
+  Node* down = net.call(ops::softmax_int, {along, 0}, {5, 20});
+  Node* total = net.call(ops::sum_dim_IntList, {down, listed({1})}, {5});
+  const KernelPlan plan = net.plan_of(Argument::tuple({down, total}));
+  CHECK(plan.called_back().empty());
+  const std::vector<float> table = numbers(180, 1), y = numbers(20, 2);
+  std::vector<std::int64_t> given = {8, 0, 3, 3, 1};
+  std::vector<float> out(100), sums(5);
+  Loaded loaded(plan, {table.data()});
+  loaded.run({given.data(), y.data()}, {out.data(), sums.data()});
+  std::vector<double> wanted(100), wanted_sums(5);
+  for (int i = 0; i < 5; ++i) {
+    double sum = 0;
+    for (int j = 0; j < 20; ++j) sum += wanted[i * 20 + j] = std::exp(double(table[given[i] * 20 + j]) * y[j]);
+    for (int j = 0; j < 20; ++j) wanted[i * 20 + j] /= sum;
+  }
+  for (int j = 0; j < 20; ++j) {
+    double sum = 0;
+    for (int i = 0; i < 5; ++i) sum += wanted[i * 20 + j] = std::exp(wanted[i * 20 + j]);
+    for (int i = 0; i < 5; ++i) wanted_sums[i] += wanted[i * 20 + j] /= sum;
+  }
+  check_near(out, wanted);
+  check_near(sums, wanted_sums);
+  given[2] = 9;
+  loaded.run({given.data(), y.data()}, {out.data(), sums.data()}, nullptr, 1);
+}
+
+TEST_CASE("what has no kernel is called back by the number of its step, between the others") {
+  Net net;
+  Node* x = net.input("x", {1, 8, 4, 4});
+  Node* r = net.call(ops::exp, {x}, {1, 8, 4, 4});
+  Node* flipped = net.call(ops::flip, {r, listed({3})}, {1, 8, 4, 4});
+  const KernelPlan plan = net.plan_of(net.convolution(flipped, 2));
+  REQUIRE(plan.called_back().size() == 1);
+  const std::vector<float> in = numbers(128, 1), w = numbers(144, 2), b = numbers(2, 3);
+  std::vector<float> out(32);
+  static const KernelPlan* now;
+  now = &plan;
+  Loaded loaded(plan, {w.data(), b.data()});
+  loaded.run({in.data()}, {out.data()}, [](kernels::ModuleCall* call, int step) {
+    const auto& back = test::kernel_of<plans::CallBack>(now->steps[static_cast<std::size_t>(step)]);
+    const auto at = [&](const plans::View& view) {
+      CHECK(view.strides == Sizes{128, 16, 4, 1});
+      return reinterpret_cast<float*>(call->memory + test::buffer_of(*now, view).offset) + view.offset;
+    };
+    const float* from = at(back.inputs[0]);
+    float* to = at(back.outputs[0]);
+    for (int i = 0; i < 128; ++i) to[i] = from[i / 4 * 4 + 3 - i % 4];
+    return 0;
+  });
+  std::vector<double> wanted(128);
+  for (int i = 0; i < 128; ++i) wanted[i] = std::exp(double(in[i / 4 * 4 + 3 - i % 4]));
+  check_near(out, convolved(wanted, w, b, 8, 2, 4, 4));
+  // A call back that fails ends the forward.
+  loaded.run(
+      {in.data()}, {out.data()}, [](kernels::ModuleCall*, int) { return 1; }, 2);
+}
+
+TEST_CASE("tensors without elements, single numbers and graphs without steps compile") {
+  Net net;
+  Node* x = net.input("x", {0, 5});
+  Node* n = net.input("n", {});
+  Node* none = net.call(ops::relu, {x}, {0, 5});
+  Node* one = net.call(ops::mul_Scalar, {n, 3}, {});
+  const KernelPlan plan = net.plan_of(Argument::tuple({none, one, n}));
+  const float three = 3;
+  float nine = 0, nothing = 0;
+  Loaded(plan, {}).run({&nothing, &three}, {&nothing, &nine, nullptr});
+  CHECK(nine == 9);
+  Net empty;
+  const KernelPlan itself = empty.plan_of(empty.input("x", {4}));
+  CHECK(itself.steps.empty());
+  Loaded(itself, {}).run({&three}, {nullptr});
+}

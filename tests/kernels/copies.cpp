@@ -1,0 +1,262 @@
+// Rows, elements and images that move, beside loops over single elements; resizing beside what LibTorch gives.
+#include "fxx/kernels/copies.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/native.hpp"
+
+using namespace fxx::kernels;
+
+namespace {
+
+std::vector<float> ramp(int count) {
+  std::vector<float> x(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) x[i] = static_cast<float>(i);
+  return x;
+}
+
+template <int Rows, int Size, int InStride, int OutStride>
+void check_rows() {
+  const std::vector<float> in = ramp((Rows - 1) * InStride + Size);
+  std::vector<float> out((Rows - 1) * OutStride + Size, -1), wanted(out);
+  for (int r = 0; r < Rows; ++r)
+    for (int c = 0; c < Size; ++c) wanted[r * OutStride + c] = in[r * InStride + c];
+  copy_rows<Rows, Size, InStride, OutStride>(in.data(), out.data());
+  CHECK(out == wanted);
+}
+template <int Rows, int Size, int Shift>
+void check_roll() {
+  const std::vector<float> in = ramp(Rows * Size);
+  std::vector<float> out(in.size(), -1);
+  roll<Rows, Size, Shift>(in.data(), out.data());
+  bool same = true;
+  for (int r = 0; r < Rows; ++r)
+    for (int c = 0; c < Size; ++c)
+      same = same && out[((r + Shift) % Rows + Rows) % Rows * Size + c] == in[r * Size + c];
+  CHECK(same);
+}
+template <int N>
+void check_running_sum() {
+  CAPTURE(N);
+  const std::vector<float> x = fxx::test::random_floats(N, N);
+  std::vector<float> out(N);
+  running_sum<N>([&](int c, auto width) __attribute__((always_inline)) { return load_some<width>(x.data() + c); },
+                 [&](int c, real v, auto width) __attribute__((always_inline)) {
+                   store_some<width>(out.data() + c, v);
+                 });
+  double exact = 0, worst = 0, magnitude = 0;
+  for (int i = 0; i < N; ++i) {
+    exact += x[i], magnitude += std::abs(x[i]);
+    worst = std::max(worst, std::abs(out[i] - exact) - std::abs(exact) * 0.6e-7 - magnitude * 1e-14);
+  }
+  CHECK(worst <= 0);
+}
+/// Of a ramp of 10 y + x, with two channels more, of twice that and of one.
+template <ResizeShape Shape, bool Nearest>
+std::vector<float> resized() {
+  static_assert(Shape.channels == 3 && Shape.in_height == 3 && Shape.in_width == 5);
+  std::vector<float> in(45), out(Shape.out_height * Shape.out_width);
+  for (int y = 0; y < 3; ++y)
+    for (int x = 0; x < 5; ++x)
+      for (int c = 0; c < 3; ++c) in[(y * 5 + x) * 3 + c] = c == 2 ? 1.f : static_cast<float>((y * 10 + x) * (c + 1));
+  const auto put = [&](int y, int x, int c, const real v, auto width) {
+    CHECK(c == 0);
+    CHECK(width == 3);
+    out[y * Shape.out_width + x] = v[0];
+    CHECK(v[1] == doctest::Approx(2 * v[0]));
+    CHECK(v[2] == doctest::Approx(1));
+  };
+  if constexpr (Nearest) resize_nearest<Shape>(in.data(), put);
+  else resize_bilinear<Shape>(in.data(), put);
+  return out;
+}
+void check_near(const std::vector<float>& given, const std::vector<float>& wanted) {
+  REQUIRE(given.size() == wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(std::abs(given[i] - wanted[i]) < 1e-5f);
+}
+template <PadShape Shape, class Source>
+void check_pad(const Source& source) {
+  const std::vector<float> in = ramp(Shape.height * Shape.width * Shape.channels);
+  const int rows = Shape.out_height(), columns = Shape.out_width();
+  std::vector<float> out(rows * columns * Shape.channels), wanted(out);
+  for (int y = 0; y < rows; ++y)
+    for (int x = 0; x < columns; ++x)
+      for (int c = 0; c < Shape.channels; ++c) {
+        const int from_y = source(y - Shape.top, Shape.height), from_x = source(x - Shape.left, Shape.width);
+        wanted[(y * columns + x) * Shape.channels + c] =
+            from_y < 0 || from_x < 0 ? -7.f : in[(from_y * Shape.width + from_x) * Shape.channels + c];
+      }
+  pad<Shape>(
+      -7.f,
+      [&](int y, int x, int c, auto width) __attribute__((always_inline)) {
+        return load_some<width>(in.data() + (y * Shape.width + x) * Shape.channels + c);
+      },
+      [&](int y, int x, int c, real v, auto width) __attribute__((always_inline)) {
+        store_some<width>(out.data() + (y * columns + x) * Shape.channels + c, v);
+      });
+  CHECK(out == wanted);
+}
+
+}  // namespace
+
+TEST_CASE("rows are copied, however far apart they lie") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_rows<1, 1, 1, 1>();
+  check_rows<5, 7, 7, 7>();
+  check_rows<5, 37, 41, 50>();
+  check_rows<3, 16, 16, 30>();
+}
+
+TEST_CASE("rows that are rolled beyond an end come back at the other") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_roll<7, 3, 2>();
+  check_roll<7, 3, -2>();
+  check_roll<7, 1, 0>();
+  check_roll<5, 2, 13>();
+}
+
+TEST_CASE("elements that lie apart are read and written alone") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  const std::vector<float> in = ramp(lanes * 3 - 2);
+  std::vector<float> out(static_cast<std::size_t>(lanes * 2 - 1), -1);
+  const real v = load_strided(in.data(), 3, Width<lanes>());
+  for (int i = 0; i < lanes; ++i) CHECK(v[i] == static_cast<float>(3 * i));
+  const real back = load_strided(in.data() + in.size() - 1, -3, Width<3>());
+  for (int i = 0; i < lanes; ++i) CHECK(back[i] == (i < 3 ? in[in.size() - 1 - 3 * i] : 0.f));
+  store_strided(out.data(), 2, v, Width<lanes>());
+  for (int i = 0; i < 2 * lanes - 1; ++i) CHECK(out[i] == (i % 2 ? -1.f : static_cast<float>(3 * i / 2)));
+}
+
+TEST_CASE("rows of a table are found by index, and a wrong index is told") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  constexpr int size = 19, stride = 21;
+  const std::vector<float> table = ramp(4 * stride + size);
+  const auto check = [&]<bool FromEnd, class Index>(std::vector<Index> indices, std::ptrdiff_t bad) {
+    std::vector<float> out(indices.size() * size, -1);
+    const std::ptrdiff_t found = gather_rows<size, stride, FromEnd>(
+        indices.data(), static_cast<std::ptrdiff_t>(indices.size()), table.data(), 5,
+        [&](std::ptrdiff_t i, int c, real v, auto width) __attribute__((always_inline)) {
+          store_some<width>(out.data() + i * size + c, v);
+        });
+    CHECK(found == bad);
+    const std::size_t count = bad < 0 ? indices.size() : static_cast<std::size_t>(bad);
+    for (std::size_t i = 0; i < count; ++i)
+      for (int c = 0; c < size; ++c)
+        CHECK(out[i * size + c] == table[(indices[i] < 0 ? indices[i] + 5 : indices[i]) * stride + c]);
+  };
+  check.operator()<false, std::int64_t>({4, 0, 2, 2}, -1);
+  check.operator()<false, std::int32_t>({4, 0, 2, 3}, -1);
+  check.operator()<false, std::int64_t>({4, 0, 5, 2}, 2);
+  check.operator()<false, std::int64_t>({-1}, 0);
+  check.operator()<true, std::int64_t>({-1, -5, 4}, -1);
+  check.operator()<true, std::int64_t>({0, -6}, 1);
+  check.operator()<false, std::int64_t>({std::numeric_limits<std::int64_t>::min()}, 0);
+}
+
+TEST_CASE("elements are gathered by index, and a wrong index is told") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  constexpr int N = 21;
+  const std::vector<float> row = ramp(31);
+  std::vector<std::int64_t> indices(N);
+  for (int i = 0; i < N; ++i) indices[i] = i * 7 % 11;
+  std::vector<float> out(N, -1);
+  const auto put = [&](int c, real v, auto width) { store_some<width>(out.data() + c, v); };
+  CHECK(gather<N>(indices.data(), row.data(), 11, 3, put) == -1);
+  for (int i = 0; i < N; ++i) CHECK(out[i] == static_cast<float>(indices[i] * 3));
+  indices[18] = 11;
+  CHECK(gather<N>(indices.data(), row.data(), 11, 3, put) == 18);
+  indices[18] = -1;
+  CHECK(gather<N>(indices.data(), row.data(), 11, 3, put) == 18);
+  CHECK(gather<N, true>(indices.data(), row.data(), 11, 3, put) == -1);
+  CHECK(out[18] == 30);
+}
+
+TEST_CASE("running sums are those of double precision") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_running_sum<1>();
+  check_running_sum<7>();
+  check_running_sum<16>();
+  check_running_sum<1003>();
+  constexpr int rows = 37, columns = 19;
+  const std::vector<float> x = fxx::test::random_floats(rows * columns, 4);
+  std::vector<float> out(x.size());
+  column_running_sums<rows, columns>(
+      [&](int r, int c, auto width) __attribute__((always_inline)) {
+        return load_some<width>(x.data() + r * columns + c);
+      },
+      [&](int r, int c, real v, auto width) __attribute__((always_inline)) {
+        store_some<width>(out.data() + r * columns + c, v);
+      });
+  for (int c = 0; c < columns; ++c) {
+    double exact = 0;
+    for (int r = 0; r < rows; ++r) {
+      exact += x[r * columns + c];
+      CHECK(std::abs(out[r * columns + c] - exact) <= std::abs(exact) * 0.6e-7 + 1e-14);
+    }
+  }
+}
+
+TEST_CASE("running sums keep nan and infinity from where they stand on") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  constexpr int N = 40;
+  for (const int at : {0, 5, 17, 39}) {
+    std::vector<float> x(N, 1.f), out(N);
+    x[at] = std::numeric_limits<float>::infinity();
+    if (at == 5) x[30] = -x[5];
+    running_sum<N>([&](int c, auto width) { return load_some<width>(x.data() + c); },
+                   [&](int c, real v, auto width) { store_some<width>(out.data() + c, v); });
+    for (int i = 0; i < N; ++i) {
+      if (i < at) CHECK(out[i] == static_cast<float>(i + 1));
+      else if (at == 5 && i >= 30) CHECK(std::isnan(out[i]));
+      else CHECK(out[i] == std::numeric_limits<float>::infinity());
+    }
+  }
+}
+
+TEST_CASE("resized images are LibTorch's") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  constexpr ResizeShape up{.channels = 3, .in_height = 3, .in_width = 5, .out_height = 4, .out_width = 7};
+  constexpr ResizeShape exact{.channels = 3, .in_height = 3, .in_width = 5, .out_height = 4, .out_width = 7,
+                              .exact = true};
+  constexpr ResizeShape corners{.channels = 3, .in_height = 3, .in_width = 5, .out_height = 4, .out_width = 7,
+                                .align_corners = true};
+  constexpr ResizeShape down{.channels = 3, .in_height = 3, .in_width = 5, .out_height = 2, .out_width = 2};
+  constexpr ResizeShape scaled{.channels = 3, .in_height = 3, .in_width = 5, .out_height = 4, .out_width = 6,
+                               .scale_height = 1.4, .scale_width = 1.3};
+  CHECK(resized<up, true>() == std::vector<float>{0,  0,  1,  2,  2,  3,  4,  0,  0,  1,  2,  2,  3,  4,
+                                                  10, 10, 11, 12, 12, 13, 14, 20, 20, 21, 22, 22, 23, 24});
+  CHECK(resized<exact, true>() == std::vector<float>{0,  1,  1,  2,  3,  3,  4,  10, 11, 11, 12, 13, 13, 14,
+                                                     10, 11, 11, 12, 13, 13, 14, 20, 21, 21, 22, 23, 23, 24});
+  CHECK(resized<scaled, true>() == std::vector<float>{0,  0,  1,  2,  3,  3,  0,  0,  1,  2,  3,  3,
+                                                      10, 10, 11, 12, 13, 13, 20, 20, 21, 22, 23, 23});
+  check_near(resized<up, false>(),
+             {0.f,        0.571429f,  1.285714f,  2.f,  2.714286f,  3.428571f,  4.f,    6.25f, 6.821429f,  7.535715f,
+              8.25f,      8.964286f,  9.678572f,  10.25f, 13.75f,   14.321428f, 15.035714f, 15.75f, 16.464287f,
+              17.178572f, 17.75f,     20.f,       20.571428f, 21.285715f, 22.f, 22.714285f, 23.428572f, 24.f});
+  check_near(resized<corners, false>(),
+             {0.f,        0.666667f,  1.333333f,  2.f,        2.666667f,  3.333333f,  4.f,
+              6.666667f,  7.333333f,  8.f,        8.666667f,  9.333334f,  10.f,       10.666667f,
+              13.333334f, 14.f,       14.666667f, 15.333334f, 16.f,       16.666668f, 17.333334f,
+              20.f,       20.666666f, 21.333334f, 22.f,       22.666666f, 23.333334f, 24.f});
+  check_near(resized<down, false>(), {3.25f, 5.75f, 18.25f, 20.75f});
+  check_near(resized<scaled, false>(),
+             {0.f,        0.653846f,  1.423077f,  2.192308f,  2.961539f,  3.730769f,  5.714286f,  6.368132f,
+              7.137362f,  7.906594f,  8.675825f,  9.445055f,  12.857143f, 13.51099f,  14.280221f, 15.049451f,
+              15.818684f, 16.587914f, 20.f,       20.653847f, 21.423077f, 22.192308f, 22.961538f, 23.73077f});
+}
+
+TEST_CASE("padding is constant, reflects, repeats the border or goes around") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  const auto within = [](int i, int size) { return i >= 0 && i < size ? i : -1; };
+  check_pad<PadShape{.channels = 19, .height = 3, .width = 4, .top = 1, .bottom = 2, .left = 3, .right = 1}>(within);
+  check_pad<PadShape{.channels = 2, .height = 5, .width = 4, .top = -1, .bottom = -2, .left = 3, .right = -1}>(within);
+  check_pad<PadShape{.channels = 33, .height = 4, .width = 5, .top = 3, .bottom = 2, .left = 4, .right = 1,
+                     .padding = Padding::reflect}>(
+      [](int i, int size) { return i < 0 ? -i : i >= size ? 2 * size - 2 - i : i; });
+  check_pad<PadShape{.channels = 3, .height = 2, .width = 5, .top = 3, .bottom = 4, .left = 7, .right = 1,
+                     .padding = Padding::replicate}>(
+      [](int i, int size) { return i < 0 ? 0 : i >= size ? size - 1 : i; });
+  check_pad<PadShape{.channels = 1, .height = 1, .width = 5, .left = 5, .right = 3, .padding = Padding::circular}>(
+      [](int i, int size) { return (i + size) % size; });
+}

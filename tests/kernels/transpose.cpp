@@ -1,0 +1,46 @@
+// Transposes of all sizes, and sums of the rows of a square.
+#include "fxx/kernels/transpose.hpp"
+
+#include <cmath>
+
+#include "kernels/native.hpp"
+
+using namespace fxx::kernels;
+
+namespace {
+template <int Rows, int Columns, int RowStride = Columns, int OutStride = Rows>
+void check_transpose() {
+  INFO("rows ", Rows, ", columns ", Columns);
+  // Both end where the last element does.
+  const std::vector<float> in = fxx::test::random_floats((Rows - 1) * RowStride + Columns, 1);
+  std::vector<float> out((Columns - 1) * OutStride + Rows, -1), wanted(out);
+  transpose<Rows, Columns, RowStride, OutStride>(in.data(), out.data());
+  for (int r = 0; r < Rows; ++r)
+    for (int c = 0; c < Columns; ++c) wanted[c * OutStride + r] = in[r * RowStride + c];
+  CHECK(out == wanted);
+}
+}  // namespace
+
+TEST_CASE("rows become columns, and nothing beside them is written") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_transpose<1, 1>();
+  check_transpose<1, 5>();
+  check_transpose<7, 1>();
+  check_transpose<16, 16>();
+  check_transpose<33, 18, 20, 37>();
+  check_transpose<3, 49>();
+  check_transpose<64, 31>();
+}
+
+TEST_CASE("a square gives the sums of its rows") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  const std::vector<float> x = fxx::test::random_floats(lanes * lanes, 2);
+  Square square;
+  for (int i = 0; i < lanes; ++i) square.rows[i] = load(x.data() + i * lanes);
+  const real sums = square.sums_of_each();
+  for (int i = 0; i < lanes; ++i) {
+    double exact = 0;
+    for (int c = 0; c < lanes; ++c) exact += x[i * lanes + c];
+    CHECK(std::abs(sums[i] - exact) < 1e-5);
+  }
+}

@@ -1,0 +1,634 @@
+// What goes through files. Graphs as C++ that a compiler builds, loaded into this program or as a project of its own in
+// a folder; weights; and all of it on a pretrained sentence encoder, against embeddings that an independent PyTorch
+// program computed (oracle/minilm.py). What goes wrong says so once, with the log, and leaves modules as they were.
+//
+// Reads minilm.json from FXX_ORACLE_DIR and the model from FXX_MODEL_DIR. Without a model, which `tools/setup --model`
+// fetches, what needs one is skipped, and counted so. FXX_PYTHON runs Meson.
+#include "fxx/torch/build.hpp"
+
+#include <thread>
+
+#include "../examples/sentence_search/bert.hpp"
+#include "fxx/io/safetensors.hpp"
+#include "fxx/ops/operation.hpp"
+#include "fxx/runtime/process.hpp"
+#include "fxx/torch/fold_constants.hpp"
+#include "fxx/torch/fake.hpp"
+#include "fxx/torch/to_folder.hpp"
+#include "fxx/torch/weights.hpp"
+#include "fxx/torch/wrap.hpp"
+#include "torch/support.hpp"
+// after doctest, which the one above has to include first
+#include "runtime/support.hpp"
+
+using namespace fxx;
+using namespace fxx::test;
+using support::contains;
+using support::TemporaryFolder;
+using support::Variable;
+using torch::Tensor;
+namespace F = torch::nn::functional;
+
+namespace {
+
+/// Built libraries of all tests, so that the same graph is built once.
+const std::string& cache() {
+  static const TemporaryFolder folder;
+  return folder.path();
+}
+std::shared_ptr<BuiltModule> built(GraphModule& module, const Tensors& inputs) {
+  return fxx::build(module, inputs, {.tolerance = 0, .cache_folder = cache()});
+}
+
+/// Leaf modules, parameters, buffers, several results of several kinds, in-place operators, numbers that no literal
+/// spells, texts.
+struct ManyImpl : torch::nn::Module {
+  torch::nn::Conv2d conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 4, 3).padding(1)));
+  torch::nn::BatchNorm2d bn = register_module("bn", torch::nn::BatchNorm2d(4));
+  torch::nn::Linear fc = register_module("fc", torch::nn::Linear(4, 5));
+  Tensor scale = register_parameter("scale", torch::randn({4, 1, 1}));
+  Tensor shift = register_buffer("shift", torch::randn({5}));
+  std::tuple<Tensor, std::vector<Tensor>, std::map<std::string, Tensor>, Tensor> forward(Tensor x) {
+    Tensor y = bn(conv(x)) * scale;
+    y.clamp_(-std::numeric_limits<double>::infinity(), 1e3);
+    Tensor z = fc(F::gelu(y, F::GELUFuncOptions().approximate("tanh")).mean({2, 3})) + shift;
+    auto [values, indices] = z.topk(2);
+    const Tensor masked = z.masked_fill(z < 0, -std::numeric_limits<float>::infinity());
+    return {torch::einsum("bi,bj->bij", {z, values}), torch::split(z, {2, 3}, 1), {{"a \"key\"\n", indices}}, masked};
+  }
+};
+TORCH_MODULE(Many);
+
+TEST_CASE("a built module computes what the graph does, for inputs of other sizes, strides and kinds too") {
+  torch::manual_seed(1);
+  Many net;
+  net->eval();
+  const auto gm = trace(net, {torch::randn({2, 3, 8, 8})});
+  const auto compiled = built(*gm, {torch::randn({2, 3, 8, 8})});
+  CHECK(compiled->is_current());
+  CHECK(compiled->max_error() == 0);
+  CHECK(contains(compiled->source_code(), "fxx_forward"));
+  CHECK(std::filesystem::exists(compiled->library_path()));
+  const torch::NoGradGuard no_grad;
+  const Tensor image = torch::randn({3, 3, 10, 6});
+  for (const Tensor& in :
+       {image, image.transpose(2, 3), image.slice(3, 0, 6, 2), image.to(at::MemoryFormat::ChannelsLast),
+        torch::randn({1, 3, 1, 1}), torch::randn({0, 3, 4, 4}), torch::randn({1, 3, 4, 4}).expand({5, 3, 4, 4})}) {
+    CAPTURE(in.sizes());
+    CHECK(relative_difference(compiled->run({in}), gm->run({in})) == 0);
+    CHECK(relative_difference(compiled->run({in}), fxx::detail::box_result(net->forward(in))) == 0);
+  }
+  const c10::IValue result = compiled->run({image});
+  CHECK(result.toTupleRef().elements()[2].toGenericDict().contains("a \"key\"\n"));
+  CHECK(relative_difference(result.toTupleRef().elements()[0], std::get<0>(net->forward(image))) == 0);
+
+  // The same errors as interpreted.
+  CHECK(fault_of<RunError>([&] { compiled->run({}); }).id == 701);
+  CHECK(fault_of<RunError>([&] { compiled->run({image, image}); }).id == 701);
+  CHECK(fault_of<RunError>([&] { compiled->run({Tensor()}); }).id == 701);
+  for (const Tensor& wrong : {torch::randn({2, 4, 8, 8}), torch::randn({3}), image.to(torch::kDouble)}) {
+    std::string text;
+    try {
+      compiled->run({wrong});
+    } catch (const c10::Error& e) {
+      text = e.what();
+    }
+    CHECK(contains(text, "While executing %conv"));
+  }
+  CHECK(relative_difference(compiled->run({image}), gm->run({image})) == 0);
+}
+
+TEST_CASE("gradients pass through a built module; parameters stay those of the module") {
+  torch::manual_seed(2);
+  Many net;
+  net->eval();
+  const auto gm = trace(net, {torch::randn({2, 3, 8, 8})});
+  const auto compiled = built(*gm, {torch::randn({2, 3, 8, 8})});
+  CHECK(compiled->was_cached());  // the text knows nothing of the weights
+  const Tensors in{torch::randn({2, 3, 5, 5})};
+  const auto given = gradients(forward_of(*compiled), *net, in), expected = gradients(forward_of(*net), *net, in);
+  REQUIRE(given.size() == expected.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    CAPTURE(given[i].first);
+    CHECK(difference(given[i].second, expected[i].second) < 1e-5);
+  }
+  {
+    const torch::NoGradGuard no_grad;
+    net->scale.mul_(3);
+  }
+  CHECK(compiled->is_current());
+  CHECK(relative_difference(compiled->run(boxed(in)), forward_of(*net)(in)) == 0);
+  net->to(torch::kDouble);
+  const Tensors in_double{in[0].to(torch::kDouble)};
+  CHECK(relative_difference(compiled->run(boxed(in_double)), forward_of(*net)(in_double)) < 1e-12);
+}
+
+TEST_CASE("what it was built for has changed: it runs interpreted, and is right") {
+  torch::manual_seed(3);
+  Many net;
+  net->eval();
+  const Tensors in{torch::randn({4, 3, 8, 8})};
+  const auto gm = trace(net, in);
+  const auto compiled = built(*gm, in);
+  const c10::IValue before = compiled->run(boxed(in));
+  compiled->train();
+  CHECK_FALSE(compiled->is_current());
+  // The batch norm's buffers follow; the twin's start from the same.
+  CHECK_FALSE(relative_difference(compiled->run(boxed(in)), before) < 1e-3);
+  CHECK(net->bn->num_batches_tracked.item<std::int64_t>() == 1);
+  compiled->eval();
+  CHECK(compiled->is_current());
+  CHECK(relative_difference(compiled->run(boxed(in)), gm->run(boxed(in))) == 0);
+  for (Node* node : compiled->graph().find_nodes(Opcode::call_function))
+    if (*node->operation() == ops::mul_Tensor) node->set_op(CallFunction{&ops::add_Tensor.info()});
+  CHECK_FALSE(compiled->is_current());
+  CHECK_FALSE(relative_difference(compiled->run(boxed(in)), gm->run(boxed(in))) < 1e-3);
+  CHECK(relative_difference(gm->run(boxed(in)), forward_of(*net)(in)) == 0);  // the source has its own graph
+  const auto copy = std::dynamic_pointer_cast<GraphModule>(compiled->clone());
+  CHECK(relative_difference(copy->run(boxed(in)), compiled->run(boxed(in))) == 0);
+}
+
+TEST_CASE("graphs that write: to their input, to a buffer; that return their input; that draw random numbers") {
+  const Tensor x = torch::randn({3});
+  const auto writes = trace([](Tensor t) { return t.mul_(2) + 1; }, {x.clone()});
+  const auto compiled_writes = built(*writes, {x.clone()});
+  Tensor given = x.clone();
+  CHECK(same((*compiled_writes)(given), x * 2 + 1));
+  CHECK(same(given, x * 2));
+
+  struct Counts : torch::nn::Module {
+    Tensor count = register_buffer("count", torch::zeros({3}));
+    Tensor forward(Tensor t) { return t + count.add_(1); }
+  } counts;
+  const auto counting = trace(counts, {x});
+  counts.count.zero_();
+  const auto compiled_counts = build(*counting, {x}, {.cache_folder = cache()});
+  CHECK(std::isnan(compiled_counts->max_error()));
+  CHECK(same(counts.count, torch::zeros({3})));  // building did not count
+  CHECK(same((*compiled_counts)(x), x + 1));
+  CHECK(same((*compiled_counts)(x), x + 2));
+
+  const auto random =
+      trace([](Tensor t) { return std::tuple(t, torch::dropout(t, 0.5, true) + torch::rand({3})); }, {x});
+  const auto compiled_random = built(*random, {x});
+  torch::manual_seed(4);
+  const c10::IValue expected = random->run({x});
+  torch::manual_seed(4);
+  const c10::IValue drawn = compiled_random->run({x});
+  CHECK(relative_difference(drawn, expected) == 0);
+  CHECK(drawn.toTupleRef().elements()[0].toTensor().is_alias_of(x));
+}
+
+TEST_CASE("several threads build the same graph and run it") {
+  Many net;
+  net->eval();
+  const Tensor x = torch::randn({2, 3, 8, 8});
+  const auto gm = trace(net, {x});
+  const TemporaryFolder fresh;
+  const c10::IValue expected = gm->run({x});
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      const auto compiled = build(*gm, {x}, {.cache_folder = fresh.path()});
+      for (int i = 0; i < 20; ++i) wrong += relative_difference(compiled->run({x}), expected) != 0;
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+// --- what can go wrong ---------------------------------------------------------------------------------------------
+
+/// build() with this compiler in a cache of its own: what it says. The module works before and after.
+template <class Class>
+Fault build_refusal(const std::string& compiler, BuildOptions options = {}) {
+  const TemporaryFolder folder;
+  if (options.cache_folder.empty()) options.cache_folder = folder.path();
+  const Variable variable("FXX_CXX", compiler);
+  const Tensor x = torch::randn({3});
+  const auto gm = trace([](Tensor t) { return torch::relu(t) + 1; }, {x});
+  const auto text = to_string(gm->graph());
+  const Fault fault = fault_of<Class>([&] { build(*gm, {x}, options); });
+  CHECK(to_string(gm->graph()) == text);
+  CHECK(same((*gm)(x), torch::relu(x) + 1));
+  return fault;
+}
+
+TEST_CASE("no compiler, one that fails, one that is late, one that writes rubbish, a cache that cannot be written") {
+  const TemporaryFolder folder;
+  Fault fault = build_refusal<CompileError>(folder / "no-such-compiler");
+  CHECK(fault.id == 601);
+  CHECK(fault.says("no-such-compiler"));
+
+  fault = build_refusal<CompileError>(
+      folder.script("fails", "[ \"$1\" = --version ] && exit 0\necho 'line of the log' >&2\nexit 3\n"));
+  CHECK(fault.id == 602);
+  CHECK(fault.says("line of the log"));
+  CHECK(fault.says("status 3"));
+
+  fault = build_refusal<CompileError>(folder.script("late", "[ \"$1\" = --version ] && exit 0\nsleep 30\n"),
+                                      {.timeout_seconds = 0.5});
+  CHECK(fault.id == 603);
+
+  fault =
+      build_refusal<Error>(folder.script("rubbish",
+                                         "[ \"$1\" = --version ] && exit 0\nwhile [ $# -gt 0 ]; do [ \"$1\" = -o ] && "
+                                         "echo rubbish > \"$2\"; shift; done\n"));
+  CHECK(fault.id == 605);
+
+  const std::string compiler = folder.script("unused", "exit 0\n");
+  fault = build_refusal<CompileError>(compiler, {.cache_folder = folder.file("a file", "") + "/cache"});
+  CHECK(fault.id == 604);
+  CHECK(fault.says("a file"));
+}
+
+TEST_CASE("example inputs that do not fit, and graphs that a built module cannot be") {
+  const Tensor x = torch::randn({3});
+  const auto gm = trace([](Tensor t) { return torch::relu(t) + 1; }, {x});
+  CHECK(fault_of<RunError>([&] { build(*gm, {}, {.cache_folder = cache()}); }).id == 701);
+  CHECK(fault_of<RunError>([&] { build(*gm, {x, x}, {.cache_folder = cache()}); }).id == 701);
+  CHECK(same((*gm)(x), torch::relu(x) + 1));
+  // An input that is a number.
+  Graph graph;
+  Node* a = graph.placeholder("a");
+  Node* n = graph.placeholder("n");
+  n->set_type("int64_t");
+  graph.output(graph.call_function(ops::mul_Scalar, {a, n}));
+  GraphModule scaled(std::map<std::string, GraphModule::Attribute>{}, graph);
+  const Fault fault = fault_of<CodegenError>([&] { build(scaled, {x, x}, {.cache_folder = cache()}); });
+  CHECK(fault.id == 501);
+  CHECK(fault.says("'n'"));
+  CHECK(same(scaled(x, 2), x * 2));
+}
+
+inline const auto drifts = fxx::wrap<"example::drifts">([](const Tensor& x) {
+  static int calls = 0;
+  return x + ++calls;
+});
+
+TEST_CASE("results that differ beyond the tolerance are refused") {
+  const auto gm = symbolic_trace([](Proxy x) { return relu(drifts(x)); });
+  const Fault fault = fault_of<LoadError>([&] { build(*gm, {torch::ones({3})}, {.cache_folder = cache()}); });
+  CHECK(fault.id == 607);
+  CHECK(fault.says("the tolerance is"));
+  const auto loose = build(*gm, {torch::ones({3})}, {.tolerance = 10, .cache_folder = cache()});
+  CHECK(loose->max_error() > 0);
+  CHECK(loose->called_back() == std::vector<std::string>{"drifts"});
+}
+
+// --- names that hold code, and the folder --------------------------------------------------------------------------
+
+/// A class that could not be written in C++: names of members are whatever a file of weights says.
+struct HostileImpl : torch::nn::Module {
+  std::string module_name, parameter_name, buffer_name;
+  torch::nn::Linear fc{nullptr};
+  torch::nn::Sequential children = register_module(
+      "int", torch::nn::Sequential(torch::nn::Linear(4, 4), torch::nn::BatchNorm1d(4), torch::nn::Linear(4, 2)));
+  Tensor parameter, buffer;
+  /// LibTorch's files of weights cannot hold quotes, backslashes and line ends.
+  explicit HostileImpl(bool storable)
+      : module_name(storable ? "fc'); std::abort(); //" : "fc\"); std::abort(); //"),
+        parameter_name(storable ? "*/ } int main() { return 7; } /*" : "*/ } int main() { return 7; } /*\n#error \\"),
+        buffer_name(storable ? "?\?/ \xc3\xa9" : "?\?/\t") {
+    fc = register_module(module_name, torch::nn::Linear(3, 4));
+    parameter = register_parameter(parameter_name, torch::randn({2}));
+    buffer = register_buffer(buffer_name, torch::randn({2}));
+  }
+  std::tuple<Tensor, std::vector<Tensor>, std::map<std::string, Tensor>> forward(Tensor x, Tensor y) {
+    Tensor h = fc(x);
+    h.clamp_(-2, 2);
+    const Tensor z = children->forward(F::gelu(h)) * parameter + buffer;
+    const Tensor masked = z.masked_fill(z < 0, -std::numeric_limits<float>::infinity());
+    return {z + y, {torch::tensor({1.5f, -2.5f}) * z, masked}, {{"a \"key\"\n", z > 0}}};
+  }
+};
+
+const std::vector<std::string> hostile_inputs = {"x); std::abort(); (", "class"};
+
+TEST_CASE("names that hold code stay names: in the text of a graph, in its C++, in what is built of it") {
+  HostileImpl net(false);
+  net.eval();
+  const Tensors in{torch::randn({5, 3}), torch::randn({5, 2})};
+  const auto gm = trace(net, in, {.input_names = hostile_inputs});
+  CHECK(called_modules(gm->graph()) == std::set<std::string>{net.module_name, "int.0", "int.1", "int.2"});
+  CHECK(same(gm->attribute(net.parameter_name), net.parameter));
+  const std::string code = gm->code();
+  for (const char* part : {"std::abort", "int main", "#error"}) {
+    CAPTURE(part);
+    CHECK_FALSE(contains(code, part));
+  }
+  check_forward(forward_of(net), &net, *gm, {in});
+  const auto compiled = build(*gm, in, {.tolerance = 0, .cache_folder = cache()});
+  CHECK(relative_difference(compiled->run(boxed(in)), forward_of(net)(in)) == 0);
+  const TemporaryFolder folder;
+  const Fault fault = fault_of<CodegenError>([&] { to_folder(*gm, folder / "net", "Net"); });
+  CHECK(fault.id == 501);
+  CHECK(fault.says("file of weights"));
+  CHECK(support::count_entries(folder.path()) == 0);
+}
+
+TEST_CASE("a folder that Meson builds computes the same, and says when it does not") {
+  torch::manual_seed(5);
+  HostileImpl net(true);
+  net.children[1]->as<torch::nn::BatchNorm1d>()->running_mean.uniform_(-1, 1);
+  net.eval();
+  const Tensors in{torch::randn({5, 3}), torch::randn({5, 2})};
+  const auto gm = trace(net, in, {.input_names = hostile_inputs});
+  const TemporaryFolder folder;
+  const std::string to = folder / "a folder/of it's own";
+  to_folder(*gm, to, "HostileNet", {.example_inputs = in});
+  for (const char* file : {"hostile_net.h", "hostile_net.cpp", "main.cpp", "weights.pt", "meson.build", "meson.options",
+                           "README.md", "example_inputs.pt", "example_outputs.pt"}) {
+    CAPTURE(file);
+    CHECK(std::filesystem::exists(to + "/" + file));
+  }
+  CHECK(support::count_entries(to) == 9);
+  CHECK_FALSE(contains(support::content_of(to + "/hostile_net.cpp"), "\n#error"));
+
+  std::vector<std::string> meson = {"meson"};
+  if (const char* python = std::getenv("FXX_PYTHON")) meson = {python, "-m", "mesonbuild.mesonmain"};
+  const auto run = [&](std::vector<std::string> argv) {
+    const ProcessResult result = run_process(argv, {.working_directory = to, .timeout_seconds = 600});
+    CAPTURE(command_line(argv));
+    CAPTURE(result.output.substr(0, 3000));
+    CHECK(result.ok());
+    return result.output;
+  };
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), meson.begin(), meson.end());
+    return words;
+  };
+  run(with({"setup", "build", "-Dtorch=" + torch_folder(), "-Doptimization=0"}));
+  run(with({"compile", "-C", "build"}));
+  const std::string said = run({to + "/build/hostile_net"});
+  CHECK(contains(said, "loaded 9 parameters"));
+  CHECK(contains(said, "result 0: [5, 2], as expected"));
+  CHECK(contains(said, "result 2: [5, 2], as expected"));
+  CHECK(contains(said, "result 3: [5, 2], as expected"));
+
+  // Other weights give other results, and the program says so.
+  {
+    const torch::NoGradGuard no_grad;
+    net.parameter.add_(1);
+  }
+  torch::serialize::OutputArchive archive;
+  gm->save(archive);
+  archive.save_to(to + "/weights.pt");
+  const ProcessResult other = run_process({to + "/build/hostile_net"}, {.working_directory = to});
+  CHECK(other.exit_status == 1);
+  CHECK(contains(other.output, "the results differ"));
+  std::filesystem::resize_file(to + "/weights.pt", 100);
+  CHECK(run_process({to + "/build/hostile_net"}, {.working_directory = to}).exit_status == 1);
+}
+
+TEST_CASE("a folder that cannot be, or cannot be written: one error, and nothing of it is there") {
+  const Tensor x = torch::randn({3});
+  const auto gm = trace([](Tensor t) { return torch::relu(t) + 1; }, {x});
+  const TemporaryFolder folder;
+  for (const std::string name : {"", "a b", "7up", "class", "N(){}; struct M", "../Up", "Net\n"}) {
+    CAPTURE(name);
+    CHECK(fault_of<CodegenError>([&] { to_folder(*gm, folder / "net", name); }).id == 501);
+  }
+  {
+    const fxx::fake on;
+    torch::nn::Sequential net(torch::nn::Linear(3, 2));
+    const auto without_weights = trace(net, {torch::zeros({1, 3})});
+    const Fault fault = fault_of<CodegenError>([&] { to_folder(*without_weights, folder / "net", "Net"); });
+    CHECK(fault.id == 501);
+    CHECK(fault.says("'0.weight' is a fake tensor"));
+  }
+  CHECK(support::count_entries(folder.path()) == 0);
+  CHECK(fault_of<RunError>([&] { build(*gm, {}); }).says("0 example inputs were given; the graph takes 1"));
+  const std::string file = folder.file("file", "content");
+  Fault fault = fault_of<CodegenError>([&] { to_folder(*gm, file, "Net"); });
+  CHECK(fault.id == 502);
+  CHECK(fault.says(file));
+  CHECK(fault_of<CodegenError>([&] { to_folder(*gm, file + "/deeper", "Net"); }).id == 502);
+  CHECK(support::content_of(file) == "content");
+  std::filesystem::create_directories(folder / "taken/weights.pt");
+  fault = fault_of<CodegenError>([&] { to_folder(*gm, folder / "taken", "Net"); });
+  CHECK(fault.id == 502);
+  CHECK(same((*gm)(x), torch::relu(x) + 1));
+}
+
+// --- the pretrained encoder ----------------------------------------------------------------------------------------
+
+std::string folder(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value ? value : "";
+}
+std::string model_file(const char* name) { return folder("FXX_MODEL_DIR") + "/" + name; }
+bool have_model() { return std::filesystem::exists(model_file("model.safetensors")); }
+
+struct Case {
+  at::Tensor ids, embedding;  // [1, length] of int64; [1, hidden] of float64
+  at::Tensor mask() const { return torch::ones_like(ids); }
+  /// Ids and mask, padded to a length.
+  Tensors padded(std::int64_t length) const {
+    const auto by = torch::nn::functional::PadFuncOptions({0, length - ids.size(1)});
+    return {torch::nn::functional::pad(ids, by), torch::nn::functional::pad(mask(), by)};
+  }
+};
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = [] {
+    std::ifstream file(folder("FXX_ORACLE_DIR") + "/minilm.json");
+    REQUIRE(file);
+    std::vector<Case> out;
+    const auto json = nlohmann::json::parse(file);
+    for (const auto& entry : json.at("cases"))
+      out.push_back({torch::tensor(entry.at("ids").get<std::vector<std::int64_t>>()).unsqueeze(0),
+                     torch::tensor(entry.at("embedding").get<std::vector<double>>(), torch::kDouble).unsqueeze(0)});
+    REQUIRE(out.size() >= 10);
+    return out;
+  }();
+  return all;
+}
+
+SentenceEncoder pretrained() {
+  SentenceEncoder encoder(BertConfig::read(model_file("config.json")));
+  load_safetensors(*encoder, model_file("model.safetensors"), {.allow_unused = true});
+  encoder->eval();
+  return encoder;
+}
+
+TEST_CASE("embeddings in single precision: eager, traced, rewritten, compiled, padded and not" *
+          doctest::skip(!have_model())) {
+  const torch::NoGradGuard no_grad;
+  SentenceEncoder encoder = pretrained();
+  constexpr std::int64_t length = 64;
+  const auto traced = trace(encoder, cases()[0].padded(length));
+  const auto optimised = trace(encoder, cases()[1].padded(length));
+  const OptimizeReport report = optimize_for_inference(*optimised);
+  CHECK(report.stages[0].fired == "dropout: 19");
+  CHECK(report.stages[1].fired == "gelu: 6");
+  CHECK(report.stages[2].fired == "attention, divided, masked: 6");
+  CHECK(report.stages[3].fired == "merge linears: 6");
+  const TemporaryFolder cache;
+  const auto compiled = build(*optimised, cases()[2].padded(length), {.cache_folder = cache.path()});
+  CHECK(compiled->is_current());
+  CHECK(compiled->max_error() < 1e-6);
+
+  double largest = 0, padding = 0;
+  for (const Case& c : cases()) {
+    CAPTURE(c.ids.size(1));
+    const auto difference_of = [&](const at::Tensor& given) {
+      return difference(given.to(torch::kDouble), c.embedding);
+    };
+    const at::Tensor eager = encoder(c.ids, c.mask());
+    CHECK(difference_of(eager) < 1e-5);
+    CHECK(difference_of((*trace(encoder, {c.ids, c.mask()}))(c.ids, c.mask())) < 1e-5);
+    largest = std::max(largest, difference_of(eager));
+    if (c.ids.size(1) > length) continue;
+    const Tensors in = c.padded(length);
+    padding = std::max(padding, difference(encoder(in[0], in[1]), eager));
+    CHECK(difference_of((*traced)(in[0], in[1])) < 1e-5);
+    CHECK(difference_of((*optimised)(in[0], in[1])) < 1e-5);
+    CHECK(difference_of((*compiled)(in[0], in[1])) < 1e-5);
+  }
+  CHECK(padding < 1e-6);
+  CHECK(largest > 0);  // the oracle computes in double precision, so it cannot be the same numbers
+}
+
+TEST_CASE("embeddings in double precision: eager, traced and rewritten" * doctest::skip(!have_model())) {
+  const torch::NoGradGuard no_grad;
+  SentenceEncoder encoder = pretrained();
+  encoder->to(torch::kDouble);
+  for (const Case& c : cases()) {
+    CAPTURE(c.ids.size(1));
+    CHECK(difference(encoder(c.ids, c.mask()), c.embedding) < 1e-9);
+    const auto traced = trace(encoder, {c.ids, c.mask()});
+    CHECK(difference((*traced)(c.ids, c.mask()), c.embedding) < 1e-9);
+    optimize_for_inference(*traced);
+    CHECK(difference((*traced)(c.ids, c.mask()), c.embedding) < 1e-9);
+  }
+}
+
+// --- weights that do not fit ---------------------------------------------------------------------------------------
+
+struct SmallImpl : torch::nn::Module {
+  torch::nn::Linear fc = register_module("fc", torch::nn::Linear(3, 2));
+  at::Tensor steps = register_buffer("steps", torch::tensor({5, 6}));
+};
+
+/// Entries of tensors, which must be contiguous and outlive them.
+std::vector<SafetensorsEntry> entries_of(const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  std::vector<SafetensorsEntry> entries;
+  for (const auto& [name, t] : tensors)
+    entries.push_back({name,
+                       to_dtype(t.scalar_type()),
+                       t.sizes().vec(),
+                       {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
+  return entries;
+}
+using Named = std::vector<std::pair<std::string, at::Tensor>>;
+Named fitting() {
+  return {{"fc.weight", torch::randn({2, 3})}, {"fc.bias", torch::randn({2})}, {"steps", torch::tensor({7, 8})}};
+}
+
+/// What loading the file says; the module must be as it was.
+Fault load_refusal(const std::string& path, const LoadOptions& options = {}) {
+  SmallImpl module;
+  const auto before = cloned({module.fc->weight, module.fc->bias, module.steps});
+  const Fault fault = fault_of<FileError>([&] { load_safetensors(module, path, options); });
+  CHECK(same(module.fc->weight, before[0]));
+  CHECK(same(module.fc->bias, before[1]));
+  CHECK(same(module.steps, before[2]));
+  CHECK(fault.says(path));
+  return fault;
+}
+
+TEST_CASE("weights that fit are copied into the parameters that are there, and converted") {
+  const TemporaryFolder folder;
+  Named tensors = fitting();
+  tensors[1].second = tensors[1].second.to(torch::kHalf);
+  tensors[2].second = tensors[2].second.to(torch::kInt32);
+  write_safetensors(folder / "weights", entries_of(tensors));
+  SmallImpl module;
+  const at::Tensor weight = module.fc->weight;
+  CHECK(load_safetensors(module, folder / "weights").empty());
+  CHECK(module.fc->weight.is_same(weight));
+  CHECK(weight.requires_grad());
+  CHECK(same(weight, tensors[0].second));
+  CHECK(same(module.fc->bias, tensors[1].second.to(torch::kFloat)));
+  CHECK(same(module.steps, torch::tensor({7, 8})));
+}
+
+TEST_CASE(
+    "files of weights that are missing, cut off, or hold other weights: one clear error, and nothing is changed") {
+  const TemporaryFolder folder;
+  const auto written = [&](const Named& tensors) {
+    write_safetensors(folder / "weights", entries_of(tensors));
+    return folder / "weights";
+  };
+  CHECK(load_refusal(folder / "nowhere").id == 801);
+  CHECK(load_refusal(folder.path()).id == 801);
+  const std::string whole = support::content_of(written(fitting()));
+  for (const std::size_t size : {std::size_t{0}, std::size_t{5}, std::size_t{40}, whole.size() - 1}) {
+    CAPTURE(size);
+    CHECK(load_refusal(folder.file("cut", whole.substr(0, size))).id == 802);
+  }
+
+  Named tensors = fitting();
+  tensors[0].second = torch::randn({3, 2});
+  Fault fault = load_refusal(written(tensors));
+  CHECK(fault.id == 803);
+  CHECK(fault.says("'fc.weight' with shape [3, 2]"));
+  CHECK(fault.says("[2, 3]"));
+
+  tensors = fitting();
+  tensors.erase(tensors.begin());
+  fault = load_refusal(written(tensors));
+  CHECK(fault.id == 803);
+  CHECK(fault.says("fc.weight"));
+  {
+    SmallImpl module;
+    const at::Tensor before = module.fc->weight.detach().clone();
+    CHECK(load_safetensors(module, folder / "weights", {.allow_missing = true}).empty());
+    CHECK(same(module.fc->weight, before));
+    CHECK(same(module.fc->bias, tensors[0].second));
+  }
+
+  tensors = fitting();
+  tensors.emplace_back("more.weight", torch::ones({1}));
+  fault = load_refusal(written(tensors));
+  CHECK(fault.id == 803);
+  CHECK(fault.says("more.weight"));
+  {
+    SmallImpl module;
+    CHECK(load_safetensors(module, folder / "weights", {.allow_unused = true}) ==
+          std::vector<std::string>{"more.weight"});
+    CHECK(same(module.fc->weight, tensors[0].second));
+  }
+
+  // Numbers that the module's type cannot hold.
+  tensors = fitting();
+  tensors[2].second = torch::tensor({7.5, 8.5});
+  fault = load_refusal(written(tensors));
+  CHECK(fault.id == 803);
+  CHECK(fault.says("steps"));
+  CHECK(fault.says("float32"));
+}
+
+TEST_CASE("the model's own file, cut off or with a weight of another shape" * doctest::skip(!have_model())) {
+  BertConfig config = BertConfig::read(model_file("config.json"));
+  const TemporaryFolder folder;
+  std::filesystem::copy_file(model_file("model.safetensors"), folder / "cut");
+  std::filesystem::resize_file(folder / "cut", 50'000'000);
+  config.num_hidden_layers = 1;
+  SentenceEncoder encoder(config);
+  const at::Tensor before = encoder->embeddings->layer_norm->weight.detach().clone();
+  Fault fault = fault_of<FileError>([&] { load_safetensors(*encoder, folder / "cut", {.allow_unused = true}); });
+  CHECK(fault.id == 802);
+  CHECK(fault.says(folder / "cut"));
+  fault = fault_of<FileError>([&] { load_safetensors(*encoder, model_file("model.safetensors")); });
+  CHECK(fault.id == 803);
+  config.intermediate_size = 1000;
+  SentenceEncoder narrow(config);
+  fault =
+      fault_of<FileError>([&] { load_safetensors(*narrow, model_file("model.safetensors"), {.allow_unused = true}); });
+  CHECK(fault.id == 803);
+  CHECK(fault.says("encoder.layer.0.intermediate.dense.weight"));
+  CHECK(same(encoder->embeddings->layer_norm->weight, before));
+}
+
+}  // namespace
