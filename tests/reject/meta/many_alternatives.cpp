@@ -4,9 +4,11 @@
 template <int I>
 struct Case {};
 #ifdef FXX_CONTROL
-using Cases = std::variant<Case<0>, Case<1>, Case<2>, Case<3>, Case<4>, Case<5>, Case<6>, Case<7>>;
+using Cases = std::variant<Case<0>, Case<1>, Case<2>, Case<3>, Case<4>, Case<5>, Case<6>, Case<7>, Case<8>, Case<9>,
+                           Case<10>, Case<11>>;
 #else
-using Cases = std::variant<Case<0>, Case<1>, Case<2>, Case<3>, Case<4>, Case<5>, Case<6>, Case<7>, Case<8>>;
+using Cases = std::variant<Case<0>, Case<1>, Case<2>, Case<3>, Case<4>, Case<5>, Case<6>, Case<7>, Case<8>, Case<9>,
+                           Case<10>, Case<11>, Case<12>>;
 #endif
 int number_of(const Cases& c) {
   return fxx::match(c, []<int I>(Case<I>) { return I; });
