@@ -2,10 +2,11 @@
 // TorchScript, called from C++ as fxx is.
 //
 // usage: bench_compiled [--threads N] [--only MODEL[,MODEL]] [--accuracy exact|standard|fast] [--build FOLDER]
-//                       [--peer PEER --folder FOLDER]
+//                       [--peer PEER --folder FOLDER] [--plan yes]
 //        bench_compiled --peak [--threads N]
 //   --peer    aoti, aoti_max or torchscript, of what peers/compiled.py left in FOLDER, instead of fxx
 //   --build   seconds from a graph to a loaded module instead; FOLDER is an empty one to build in
+//   --plan    the steps of each model with their times instead, as text
 //   --peak    floating point operations a second that this processor reaches with so many threads
 // Prints a JSON object a line, as peers/compiled.py does: model, threads, ms (the least of at least ten calls), error
 // (largest, relative to the largest value of each result, against the same model in double precision), flops, reference
@@ -38,6 +39,7 @@ struct Settings {
   int threads = 1;
   std::set<std::string> only = {};
   std::string accuracy = "standard", build_folder = {}, peer = {}, folder = {};
+  bool plan = false;
 };
 
 // --- what is timed ---------------------------------------------------------------------------------------------------
@@ -60,64 +62,47 @@ void flatten(const c10::IValue& value, Tensors& out) {
     for (const c10::IValue& v : value.toListRef()) flatten(v, out);
 }
 
-/// All that follows fxx's interface stands here. What only newer versions of it have is asked for by `requires`.
 class Compiled final : public Subject {
  public:
-  Compiled(const bench::Instance& model, const Settings& settings) : inputs_(model.inputs.begin(), model.inputs.end()) {
+  Compiled(const bench::Instance& model, const Settings& settings) : inputs_(model.inputs) {
     const auto graph_module = model.trace({});
-    fxx::CompileOptions options;
     // Its own check is against the interpreter in single precision; what counts here is the error against double.
-    options.tolerance = 0.1;
-    options.cache_folder = settings.build_folder;
-    set(options, settings);
+    const fxx::CompileOptions options{.accuracy = settings.accuracy == "exact"  ? fxx::Accuracy::exact
+                                                  : settings.accuracy == "fast" ? fxx::Accuracy::fast
+                                                                                : fxx::Accuracy::standard,
+                                      .threads = settings.threads,
+                                      .tolerance = 0.1,
+                                      .cache_folder = settings.build_folder};
     const auto start = Clock::now();
     module_ = fxx::compile(*graph_module, model.inputs, options);
     seconds_ = seconds_since(start);
-    flatten(module_->run_flat(inputs_), results_);
+    flatten(module_->run_flat({model.inputs.begin(), model.inputs.end()}), results_);
     for (auto& result : results_) {
       result = at::full_like(result, std::numeric_limits<double>::quiet_NaN());  // to see that it is written
       to_.push_back(result.data_ptr());
     }
-    for (const auto& input : model.inputs) from_.push_back(input.data_ptr());
+    for (const auto& input : inputs_) from_.push_back(input.data_ptr());
   }
-  void call() override { run(*module_); }
+  /// Without tensors, as the peers are run whose inputs and results have their places.
+  void call() override { module_->run_raw(from_.data(), to_.data()); }
   Tensors results() override {
-    run(*module_);
+    call();
     return results_;
   }
   nlohmann::json facts() const override {
-    return {{"build_s", seconds_}, {"cached", module_->was_cached()}, {"called_back", module_->called_back().size()}};
+    double flops = 0;
+    for (const fxx::KernelStep& step : module_->kernel_plan().steps) flops += step.flops;
+    return {{"build_s", seconds_},
+            {"cached", module_->was_cached()},
+            {"called_back", module_->called_back().size()},
+            {"flops", flops}};
   }
+  std::string plan() const { return module_->kernel_plan().to_string(module_->profile(inputs_, 20)); }
 
  private:
-  template <class Options>
-  static void set(Options& options, const Settings& settings) {
-    if constexpr (requires { options.threads; }) options.threads = settings.threads;
-    if constexpr (requires { options.accuracy; }) {
-      using Accuracy = decltype(options.accuracy);
-      options.accuracy = settings.accuracy == "exact"  ? Accuracy::exact
-                         : settings.accuracy == "fast" ? Accuracy::fast
-                                                       : Accuracy::standard;
-    } else if (settings.accuracy != "standard") {
-      throw std::runtime_error("fxx::compile has no accuracy to choose");
-    }
-  }
-  /// Without tensors where that is offered, as the peers are run whose inputs and results have their places.
-  template <class Module>
-  void run(Module& module) {
-    if constexpr (requires { module.run_raw(from_.data(), to_.data()); }) {
-      module.run_raw(from_.data(), to_.data());
-    } else {
-      returned_ = module.run_flat(inputs_);
-      results_.clear();
-      flatten(returned_, results_);
-    }
-  }
-
-  std::vector<c10::IValue> inputs_;
+  Tensors inputs_;  // whose memory the calls read
   std::shared_ptr<fxx::CompiledModule> module_;
   Tensors results_;
-  c10::IValue returned_;
   std::vector<const void*> from_;
   std::vector<void*> to_;
   double seconds_ = 0;
@@ -182,41 +167,6 @@ double least_milliseconds(Subject& subject) {
   return least * 1e3;
 }
 
-/// Multiplications and additions of the operators that are made of them, two for each pair.
-double flops_of(const bench::Instance& model) {
-  const auto gm = model.trace({.leaf_modules = false, .training_flags = false});
-  double total = 0;
-  for (const fxx::Node* node : gm->graph().nodes()) {
-    if (node->opcode() != fxx::Opcode::call_function) continue;
-    std::vector<std::vector<int64_t>> in;
-    for (const fxx::Node* input : node->all_input_nodes()) {
-      if (input->opcode() == fxx::Opcode::get_attr) in.push_back(gm->attribute(input->target()).sizes().vec());
-      else in.push_back(input->tensor_meta() ? input->tensor_meta()->shape : std::vector<int64_t>());
-    }
-    const auto numel = [](const std::vector<int64_t>& shape) {
-      return static_cast<double>(c10::multiply_integers(shape));
-    };
-    const auto size = [](const std::vector<int64_t>& shape, int64_t d) {
-      return static_cast<double>(
-          shape.at(static_cast<std::size_t>(d < 0 ? d + static_cast<int64_t>(shape.size()) : d)));
-    };
-    const double results = node->tensor_meta() ? numel(node->tensor_meta()->shape) : 0;
-    const std::string name = node->target();
-    const auto is = [&](const char* word) { return name.find(word) != std::string::npos; };
-    double pairs = 0;
-    if (is("conv_transpose2d")) pairs = numel(in[0]) * numel(in[1]) / size(in[1], 0);
-    else if (is("conv2d")) pairs = results * numel(in[1]) / size(in[1], 0);
-    else if (is("linear")) pairs = results * size(in[1], -1);
-    else if (is("matmul")) pairs = results * size(in[0], -1);
-    else if (is("addmm")) pairs = results * size(in[1], -1);
-    else if (is("scaled_dot_product_attention")) pairs = (numel(in[0]) + results) * size(in[1], -2);
-    else if (is("lstm"))
-      for (const auto& shape : in) pairs += shape.size() == 2 ? numel(shape) * size(in[0], 0) * size(in[0], 1) : 0;
-    total += 2 * pairs;
-  }
-  return total;
-}
-
 /// The model's results in double precision: of a fresh one, since converting there and back is not without traces.
 Tensors exact_results(const bench::Entry& entry) {
   const bench::Instance model = entry.make();
@@ -251,8 +201,8 @@ nlohmann::json figures(const bench::Entry& entry, const Settings& settings) {
     const Tensors exact = exact_results(entry);
     line["error"] = error_of(subject->results(), exact);
     line["ms"] = least_milliseconds(*subject);
-    line["flops"] = flops_of(model);
-    for (const auto& y : exact) line["reference"].push_back(y.abs().mean().item<double>());
+    if (settings.peer.empty())
+      for (const auto& y : exact) line["reference"].push_back(y.abs().mean().item<double>());
   } catch (const c10::Error& e) {
     line["why"] = e.what_without_backtrace();
   } catch (const std::exception& e) {
@@ -336,6 +286,7 @@ int main(int argc, char** argv) {
         settings.accuracy = value;
       else if (word == "--build") settings.build_folder = value;
       else if (word == "--peer") settings.peer = value;
+      else if (word == "--plan") settings.plan = value == "yes";
       else if (word == "--folder") settings.folder = value;
       else if (word == "--only") {
         std::istringstream names(value);
@@ -358,6 +309,7 @@ int main(int argc, char** argv) {
   const torch::NoGradGuard no_grad;
   for (const bench::Entry& entry : bench::compiled_models()) {
     if (!settings.only.empty() && !settings.only.contains(entry.name)) continue;
-    print(figures(entry, settings));
+    if (settings.plan) std::printf("%s\n%s\n", entry.name.c_str(), Compiled(entry.make(), settings).plan().c_str());
+    else print(figures(entry, settings));
   }
 }

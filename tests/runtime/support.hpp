@@ -50,6 +50,21 @@ class TemporaryFolder {
   std::string path_;
 };
 
+// Compilers that tell their version and do nothing else right, for FXX_CXX.
+
+inline std::string failing_compiler(const TemporaryFolder& folder) {
+  return folder.script("fails", "[ \"$1\" = --version ] && exit 0\necho 'line of the log' >&2\nexit 3\n");
+}
+inline std::string sleeping_compiler(const TemporaryFolder& folder) {
+  return folder.script("late", "[ \"$1\" = --version ] && exit 0\nsleep 30\n");
+}
+/// What it writes is no library.
+inline std::string compiler_of_rubbish(const TemporaryFolder& folder) {
+  return folder.script("rubbish",
+                       "[ \"$1\" = --version ] && exit 0\n"
+                       "while [ $# -gt 0 ]; do [ \"$1\" = -o ] && echo rubbish > \"$2\"; shift; done\n");
+}
+
 /// An environment variable with another value, or none, as long as the object lives.
 class Variable {
  public:

@@ -220,20 +220,15 @@ TEST_CASE("no compiler, one that fails, one that is late, one that writes rubbis
   CHECK(fault.id == 601);
   CHECK(fault.says("no-such-compiler"));
 
-  fault = build_refusal<CompileError>(
-      folder.script("fails", "[ \"$1\" = --version ] && exit 0\necho 'line of the log' >&2\nexit 3\n"));
+  fault = build_refusal<CompileError>(support::failing_compiler(folder));
   CHECK(fault.id == 602);
   CHECK(fault.says("line of the log"));
   CHECK(fault.says("status 3"));
 
-  fault = build_refusal<CompileError>(folder.script("late", "[ \"$1\" = --version ] && exit 0\nsleep 30\n"),
-                                      {.timeout_seconds = 0.5});
+  fault = build_refusal<CompileError>(support::sleeping_compiler(folder), {.timeout_seconds = 0.5});
   CHECK(fault.id == 603);
 
-  fault =
-      build_refusal<Error>(folder.script("rubbish",
-                                         "[ \"$1\" = --version ] && exit 0\nwhile [ $# -gt 0 ]; do [ \"$1\" = -o ] && "
-                                         "echo rubbish > \"$2\"; shift; done\n"));
+  fault = build_refusal<Error>(support::compiler_of_rubbish(folder));
   CHECK(fault.id == 605);
 
   const std::string compiler = folder.script("unused", "exit 0\n");

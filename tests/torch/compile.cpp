@@ -6,7 +6,6 @@
 
 #include <thread>
 
-#include "../models/all.hpp"
 #include "fxx/codegen/specialised_source.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/passes/functionalise.hpp"
@@ -57,12 +56,11 @@ NetPointer net_of(Forward function) {
 }
 std::shared_ptr<GraphModule> traced_net(Net& net, const Tensors& inputs) {
   net.eval();
-  return fxx::detail::trace_module(
-      net, true,
-      [&](std::span<const Tensor> in) {
-        return net.function({in.begin(), in.end()});
-      },
-      cloned(inputs), {});
+  return fxx::detail::trace_module(net, true,
+                                   [&](std::span<const Tensor> in) {
+                                     return net.function({in.begin(), in.end()});
+                                   },
+                                   cloned(inputs), {});
 }
 Tensors converted(Tensors tensors, torch::ScalarType from, torch::ScalarType to) {
   for (Tensor& tensor : tensors)
@@ -123,8 +121,10 @@ std::shared_ptr<CompiledModule> check(Net& net, const Tensors& inputs, const Wan
   std::vector<c10::IValue> of_one;
   for (int threads : {1, 2, 3}) {
     CAPTURE(threads);
-    const auto compiled = fxx::compile(*gm, inputs, {.threads = threads, .tolerance = infinite, .cache_folder = cache()});
+    const auto compiled =
+        fxx::compile(*gm, inputs, {.threads = threads, .tolerance = infinite, .cache_folder = cache()});
     CHECK(compiled->is_current());
+    CHECK(compiled->interpreted().empty());
     for (std::size_t i = 0; i < all.size(); ++i) {
       CAPTURE(i);
       const c10::IValue given = compiled->run(boxed(all[i]));
@@ -139,10 +139,9 @@ std::shared_ptr<CompiledModule> check(Net& net, const Tensors& inputs, const Wan
   CAPTURE(reasons);
   CHECK(called_back_operators(*first) == wanted.called_back);
   const std::string text = first->kernel_plan().to_string();
-  CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) ==
-        first->kernel_plan().steps.size() + 2);
-  const auto exact =
-      fxx::compile(*gm, inputs, {.accuracy = Accuracy::exact, .threads = 2, .tolerance = infinite, .cache_folder = cache()});
+  CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) == first->kernel_plan().steps.size() + 2);
+  const auto exact = fxx::compile(
+      *gm, inputs, {.accuracy = Accuracy::exact, .threads = 2, .tolerance = infinite, .cache_folder = cache()});
   CHECK(error_of(exact->run(boxed(inputs)), expected[0]) <= wanted.tolerance);
   return first;
 }
@@ -172,18 +171,65 @@ Tensor sliced_copy(const Tensor& t) {
 
 Tensors pointwise_of_one(const Tensor& x) {
   const Tensor y = x.abs() + 0.5, unit = x.tanh() * 0.9;
-  return {x.neg(),        x.abs(),          x.square(),      y.sqrt(),          y.reciprocal(),
-          y.rsqrt(),      x.exp(),          x.expm1(),       y.log(),           x.erf(),
-          x.tanh(),       x.sigmoid(),      x.relu(),        F::silu(x),        torch::hardsigmoid(x),
-          torch::hardswish(x), F::mish(x),  torch::log_sigmoid(x), torch::leaky_relu(x, 0.2), F::softplus(x),
-          x.sin(),        x.cos(),          unit.tan(),      unit.asin(),       unit.acos(),
-          x.atan(),       x.sinh(),         x.cosh(),        x.asinh(),         (y + 1).acosh(),
-          unit.atanh(),   x.exp2(),         y.log2(),        y.log10(),         y.log1p(),
-          x.erfc(),       (x * 7).round(),  (x * 7).floor(), (x * 7).ceil(),    (x * 7).trunc(),
-          x.sign(),       torch::selu(x),   torch::celu(x, 1.5), torch::elu(x, 0.7), torch::gelu(x),
-          torch::gelu(x, "tanh"), torch::relu6(x * 4), torch::hardtanh(x, -0.5, 0.75), x.clamp(-0.3, 0.4),
-          x.clamp_min(0.1), x.clamp_max(0.2), x.pow(2), x.pow(3), y.pow(-2), y.pow(0.5), y.pow(-0.5), y.pow(-1),
-          x.pow(4), y.pow(1)};
+  return {x.neg(),
+          x.abs(),
+          x.square(),
+          y.sqrt(),
+          y.reciprocal(),
+          y.rsqrt(),
+          x.exp(),
+          x.expm1(),
+          y.log(),
+          x.erf(),
+          x.tanh(),
+          x.sigmoid(),
+          x.relu(),
+          F::silu(x),
+          torch::hardsigmoid(x),
+          torch::hardswish(x),
+          F::mish(x),
+          torch::log_sigmoid(x),
+          torch::leaky_relu(x, 0.2),
+          F::softplus(x),
+          x.sin(),
+          x.cos(),
+          unit.tan(),
+          unit.asin(),
+          unit.acos(),
+          x.atan(),
+          x.sinh(),
+          x.cosh(),
+          x.asinh(),
+          (y + 1).acosh(),
+          unit.atanh(),
+          x.exp2(),
+          y.log2(),
+          y.log10(),
+          y.log1p(),
+          x.erfc(),
+          (x * 7).round(),
+          (x * 7).floor(),
+          (x * 7).ceil(),
+          (x * 7).trunc(),
+          x.sign(),
+          torch::selu(x),
+          torch::celu(x, 1.5),
+          torch::elu(x, 0.7),
+          torch::gelu(x),
+          torch::gelu(x, "tanh"),
+          torch::relu6(x * 4),
+          torch::hardtanh(x, -0.5, 0.75),
+          x.clamp(-0.3, 0.4),
+          x.clamp_min(0.1),
+          x.clamp_max(0.2),
+          x.pow(2),
+          x.pow(3),
+          y.pow(-2),
+          y.pow(0.5),
+          y.pow(-0.5),
+          y.pow(-1),
+          x.pow(4),
+          y.pow(1)};
 }
 Tensors pointwise_of_two(const Tensor& x, const Tensor& y) {
   const Tensor positive = y.abs() + 0.5;
@@ -250,8 +296,9 @@ TEST_CASE("functions of two elements: of other sizes, numbers, and strides that 
   y[2] = x[2];
   y[3][4] = 0;
   const Tensor row = torch::randn({17}), column = torch::randn({5, 1}), wide = torch::randn({3, 17, 5});
-  check(f, {x, y, row, column, wide},
-        {.more = {{transposed_copy(y), sliced_copy(x), row, column, wide.transpose(0, 1).contiguous().transpose(0, 1)}}});
+  check(
+      f, {x, y, row, column, wide},
+      {.more = {{transposed_copy(y), sliced_copy(x), row, column, wide.transpose(0, 1).contiguous().transpose(0, 1)}}});
   check(f, {transposed_copy(x), y, sliced_copy(row), column, sliced_copy(wide)});
 }
 TEST_CASE("nan and infinity pass through functions, softmax, sums and pooling") {
@@ -265,14 +312,45 @@ TEST_CASE("nan and infinity pass through functions, softmax, sums and pooling") 
   check(
       [](const Tensors& in) {
         const Tensor &x = in[0], &y = in[1];
-        return all_of({x.relu(), x + y, torch::maximum(x, y), torch::minimum(x, y), x.clamp(-1, 1), torch::relu6(x),
-                       x.clamp_min(0.5), x.isnan(), x.isinf(), x.isfinite(), x > y, x == x, x != x, x.sigmoid(),
-                       x.tanh(), torch::gelu(x), x.exp(), F::silu(x), torch::hardtanh(x), torch::hardswish(x),
-                       x.softmax(-1), x.log_softmax(1), x.sum(-1), x.mean({2, 3}), x.amax({1}), x.sign(),
-                       torch::max_pool2d(x, {2, 2}), torch::max_pool2d(x, {3, 3}, {2, 2}, {1, 1}),
-                       torch::avg_pool2d(x, {2, 2}), torch::adaptive_avg_pool2d(x, {1, 1}), torch::hardsigmoid(x),
-                       torch::leaky_relu(x, 0.1), F::softplus(x), x.round(), x.floor(), torch::elu(x),
-                       torch::where(x > 0, x, y), x.abs(), x.reciprocal()});
+        return all_of({x.relu(),
+                       x + y,
+                       torch::maximum(x, y),
+                       torch::minimum(x, y),
+                       x.clamp(-1, 1),
+                       torch::relu6(x),
+                       x.clamp_min(0.5),
+                       x.isnan(),
+                       x.isinf(),
+                       x.isfinite(),
+                       x > y,
+                       x == x,
+                       x != x,
+                       x.sigmoid(),
+                       x.tanh(),
+                       torch::gelu(x),
+                       x.exp(),
+                       F::silu(x),
+                       torch::hardtanh(x),
+                       torch::hardswish(x),
+                       x.softmax(-1),
+                       x.log_softmax(1),
+                       x.sum(-1),
+                       x.mean({2, 3}),
+                       x.amax({1}),
+                       x.sign(),
+                       torch::max_pool2d(x, {2, 2}),
+                       torch::max_pool2d(x, {3, 3}, {2, 2}, {1, 1}),
+                       torch::avg_pool2d(x, {2, 2}),
+                       torch::adaptive_avg_pool2d(x, {1, 1}),
+                       torch::hardsigmoid(x),
+                       torch::leaky_relu(x, 0.1),
+                       F::softplus(x),
+                       x.round(),
+                       x.floor(),
+                       torch::elu(x),
+                       torch::where(x > 0, x, y),
+                       x.abs(),
+                       x.reciprocal()});
       },
       {x, y});
 }
@@ -284,34 +362,90 @@ TEST_CASE("views, copies, parts put beside each other, padding, rolling, numbers
   const Forward f = [](const Tensors& in) {
     const Tensor &x = in[0], &y = in[1];  // [6, 5, 7], [6, 7]
     const Tensor twice = x * 2, other = y.exp();
-    Tensors results = {
-        x.contiguous(), x.clone(), x.detach() * 1, torch::dropout(x, 0.5, false) + 1, torch::feature_dropout(x, 0.5, false),
-        x.reshape({30, 7}) + 1, x.view({6, 1, 5, 7}) + 1, x.reshape({5, 6, 7}), x.transpose(0, 1).reshape({30, 7}) * 2, twice.transpose(0, 2).reshape({7, 30}),
-        twice.contiguous().view({-1}), x.flatten(1) + 0.5, twice.flatten(), x.unflatten(0, {2, 3}).sum(-1), x.unsqueeze(1) + y.unsqueeze(1).unsqueeze(1),
-        twice.select(1, 2).unsqueeze(0).squeeze(0), x.narrow(1, 2, 1).squeeze(1) * y, x.narrow(0, 3, 1).squeeze(),
-        x.permute({2, 0, 1}), twice.permute({1, 2, 0}) + 1, x.transpose(-1, -2) * 3, y.t(), other.t() + 1,
-        y.unsqueeze(1).expand({6, 5, 7}) + x, y.unsqueeze(1).expand_as(x), x.slice(1, 1, 5, 2), twice.slice(2, -3), x.slice(0, 4, 100) - 1,
-        x.narrow(2, 1, 3), twice.narrow(0, -2, 2), x.select(0, -1), x.select(2, 3) * other.select(1, 3).unsqueeze(1),
-        x.split(2, 1)[2], twice.split(4, 0)[1], torch::split_with_sizes(x, {1, 4, 2}, -1)[1] + 1, x.split({2, 3}, 1)[1], x.chunk(4, 2)[3], twice.chunk(2, 0)[1],
-        x.unbind(1)[4], twice.unbind(-1)[0] + 1,
-        torch::cat({x, twice}, 0), torch::cat({x, twice.slice(1, 0, 2), x.sigmoid()}, 1), torch::cat({x.select(2, 0), y}, -1),
-        torch::cat({x, x}, 2), torch::cat({torch::cat({x + 1, x + 2}, 1), torch::cat({x + 3, x + 4}, 1)}, 0),
-        torch::stack({y, other, y * 2}, 0), torch::stack({y + 3, other + 2}, 1), torch::stack({y, y}, -1), torch::stack({x.mean(), y.mean()}, 0),
-        torch::slice_scatter(x, y.unsqueeze(1) * 2, 1, 3, 4), torch::slice_scatter(twice, x.slice(2, 0, 3), 2, 1, 6, 2), torch::select_scatter(x, y, 1, -2),
-        torch::constant_pad_nd(x, {1, 2}, 3), torch::constant_pad_nd(twice, {0, 1, 2, 0, 1, 1}), torch::constant_pad_nd(x, {-1, 2, 1, -2}, -1),
-        F::pad(y, F::PadFuncOptions({2, 3}).value(infinite)), F::pad(y, F::PadFuncOptions({0, 0, 1, 1})),
-        torch::roll(x, {2}, {1}), torch::roll(twice, {-1, 3}, {0, 2}), torch::roll(x, {9, -8, 1}, {0, 1, 2}), torch::roll(x, {1, 2}, {1, 1}), torch::roll(y, {0}, {0}),
-        torch::zeros({3}, x.options()), torch::ones({2, 2}, x.options()) + y[0][0], torch::full({2}, 4.5, x.options()), torch::zeros_like(x) + 1,
-        torch::ones_like(y) * other, torch::full_like(y, 0.25), x.new_zeros({4}), x.new_ones({2}) * 3, x.new_full({1, 2}, -2.),
-        x.new_empty({2, 3}).fill_(7), x.reshape({1, 6, 1, 5, 7, 1}).squeeze() + 1, x.unsqueeze(0).squeeze(at::IntArrayRef{0, 1}), x.view_as(x) + 1, x.reshape_as(twice) + 2};
+    Tensors results = {x.contiguous(),
+                       x.clone(),
+                       x.detach() * 1,
+                       torch::dropout(x, 0.5, false) + 1,
+                       torch::feature_dropout(x, 0.5, false),
+                       x.reshape({30, 7}) + 1,
+                       x.view({6, 1, 5, 7}) + 1,
+                       x.reshape({5, 6, 7}),
+                       x.transpose(0, 1).reshape({30, 7}) * 2,
+                       twice.transpose(0, 2).reshape({7, 30}),
+                       twice.contiguous().view({-1}),
+                       x.flatten(1) + 0.5,
+                       twice.flatten(),
+                       x.unflatten(0, {2, 3}).sum(-1),
+                       x.unsqueeze(1) + y.unsqueeze(1).unsqueeze(1),
+                       twice.select(1, 2).unsqueeze(0).squeeze(0),
+                       x.narrow(1, 2, 1).squeeze(1) * y,
+                       x.narrow(0, 3, 1).squeeze(),
+                       x.permute({2, 0, 1}),
+                       twice.permute({1, 2, 0}) + 1,
+                       x.transpose(-1, -2) * 3,
+                       y.t(),
+                       other.t() + 1,
+                       y.unsqueeze(1).expand({6, 5, 7}) + x,
+                       y.unsqueeze(1).expand_as(x),
+                       x.slice(1, 1, 5, 2),
+                       twice.slice(2, -3),
+                       x.slice(0, 4, 100) - 1,
+                       x.narrow(2, 1, 3),
+                       twice.narrow(0, -2, 2),
+                       x.select(0, -1),
+                       x.select(2, 3) * other.select(1, 3).unsqueeze(1),
+                       x.split(2, 1)[2],
+                       twice.split(4, 0)[1],
+                       torch::split_with_sizes(x, {1, 4, 2}, -1)[1] + 1,
+                       x.split({2, 3}, 1)[1],
+                       x.chunk(4, 2)[3],
+                       twice.chunk(2, 0)[1],
+                       x.unbind(1)[4],
+                       twice.unbind(-1)[0] + 1,
+                       torch::cat({x, twice}, 0),
+                       torch::cat({x, twice.slice(1, 0, 2), x.sigmoid()}, 1),
+                       torch::cat({x.select(2, 0), y}, -1),
+                       torch::cat({x, x}, 2),
+                       torch::cat({torch::cat({x + 1, x + 2}, 1), torch::cat({x + 3, x + 4}, 1)}, 0),
+                       torch::stack({y, other, y * 2}, 0),
+                       torch::stack({y + 3, other + 2}, 1),
+                       torch::stack({y, y}, -1),
+                       torch::stack({x.mean(), y.mean()}, 0),
+                       torch::slice_scatter(x, y.unsqueeze(1) * 2, 1, 3, 4),
+                       torch::slice_scatter(twice, x.slice(2, 0, 3), 2, 1, 6, 2),
+                       torch::select_scatter(x, y, 1, -2),
+                       torch::constant_pad_nd(x, {1, 2}, 3),
+                       torch::constant_pad_nd(twice, {0, 1, 2, 0, 1, 1}),
+                       torch::constant_pad_nd(x, {-1, 2, 1, -2}, -1),
+                       F::pad(y, F::PadFuncOptions({2, 3}).value(infinite)),
+                       F::pad(y, F::PadFuncOptions({0, 0, 1, 1})),
+                       torch::roll(x, {2}, {1}),
+                       torch::roll(twice, {-1, 3}, {0, 2}),
+                       torch::roll(x, {9, -8, 1}, {0, 1, 2}),
+                       torch::roll(x, {1, 2}, {1, 1}),
+                       torch::roll(y, {0}, {0}),
+                       torch::zeros({3}, x.options()),
+                       torch::ones({2, 2}, x.options()) + y[0][0],
+                       torch::full({2}, 4.5, x.options()),
+                       torch::zeros_like(x) + 1,
+                       torch::ones_like(y) * other,
+                       torch::full_like(y, 0.25),
+                       x.new_zeros({4}),
+                       x.new_ones({2}) * 3,
+                       x.new_full({1, 2}, -2.),
+                       x.new_empty({2, 3}).fill_(7),
+                       x.reshape({1, 6, 1, 5, 7, 1}).squeeze() + 1,
+                       x.unsqueeze(0).squeeze(at::IntArrayRef{0, 1}),
+                       x.view_as(x) + 1,
+                       x.reshape_as(twice) + 2};
     return all_of(results);
   };
   const Tensor x = torch::randn({6, 5, 7}), y = torch::randn({6, 7});
   check(f, {x, y}, {.more = {{transposed_copy(x), transposed_copy(y)}, {sliced_copy(x), y}}});
   const Forward wide = [](const Tensors& in) {
     const Tensor x = in[0];
-    return all_of({x.reshape({30, 7}), x.transpose(0, 1).flatten(), x + 1, x.sum(-1), x.softmax(1), torch::cat({x, x * 2}, 1),
-                   x.reshape({5, 6, 7}).exp(), x.mean(), x.amax({0, 1})});
+    return all_of({x.reshape({30, 7}), x.transpose(0, 1).flatten(), x + 1, x.sum(-1), x.softmax(1),
+                   torch::cat({x, x * 2}, 1), x.reshape({5, 6, 7}).exp(), x.mean(), x.amax({0, 1})});
   };
   check(wide, {transposed_copy(x)});
   check(wide, {sliced_copy(x)});
@@ -359,25 +493,45 @@ TEST_CASE("products of matrices: with weights, of two, in batches, with whatever
        std::vector<std::array<std::int64_t, 3>>{{5, 17, 33}, {1, 1, 1}, {19, 3, 1}, {2, 64, 16}}) {
     CAPTURE(rows);
     auto net = std::make_shared<Net>();
-    const Tensor w = net->parameter({columns, depth}), b = net->parameter({columns}), m = net->parameter({depth, columns}),
-                 back = net->parameter({depth, columns}), skip = net->parameter({rows, columns});
+    const Tensor w = net->parameter({columns, depth}), b = net->parameter({columns}),
+                 m = net->parameter({depth, columns}), back = net->parameter({depth, columns}),
+                 skip = net->parameter({rows, columns});
     const std::int64_t n = columns, r = rows;
     net->function = [=](const Tensors& in) {
       const Tensor &x = in[0], &batch = in[1], &other = in[2];  // [r, d], [3, r, d], [3, d, n]
       const Tensor y = torch::linear(x, w, b);
-      return all_of({y, torch::linear(x, w), torch::linear(batch, w, b).relu() + skip, skip - torch::linear(batch, w),
-                     torch::linear(x[0], w, b), torch::addmm(b, x, m), torch::addmm(skip, x, m, 0.5, 2), torch::addmm(b, x, m, 0, 1),
-                     torch::mm(x, m), torch::mm(x, other[1]), torch::mm(skip.t(), x), torch::mm(x.t(), skip),
-                     torch::bmm(batch, other), torch::bmm(batch, other).sigmoid() * y, torch::matmul(x, other), torch::matmul(batch, other[0]),
-                     torch::matmul(batch.unsqueeze(1), other.unsqueeze(0)), torch::matmul(batch.transpose(1, 2), batch),
+      return all_of({y,
+                     torch::linear(x, w),
+                     torch::linear(batch, w, b).relu() + skip,
+                     skip - torch::linear(batch, w),
+                     torch::linear(x[0], w, b),
+                     torch::addmm(b, x, m),
+                     torch::addmm(skip, x, m, 0.5, 2),
+                     torch::addmm(b, x, m, 0, 1),
+                     torch::mm(x, m),
+                     torch::mm(x, other[1]),
+                     torch::mm(skip.t(), x),
+                     torch::mm(x.t(), skip),
+                     torch::bmm(batch, other),
+                     torch::bmm(batch, other).sigmoid() * y,
+                     torch::matmul(x, other),
+                     torch::matmul(batch, other[0]),
+                     torch::matmul(batch.unsqueeze(1), other.unsqueeze(0)),
+                     torch::matmul(batch.transpose(1, 2), batch),
                      torch::matmul(other.transpose(1, 2).contiguous().transpose(1, 2).transpose(1, 2), m.t().t()),
-                     torch::matmul(x.unsqueeze(0).expand({3, r, x.size(1)}), other), torch::linear(x.unsqueeze(1).expand({r, 4, x.size(1)}), w),
-                     torch::linear(torch::gelu(torch::linear(x, w, b)), back) + x, torch::linear(x, other[0].t(), b),
-                     torch::linear(x, w[0].unsqueeze(0).expand({n, x.size(1)})), torch::linear(torch::cat({x, x}, 0), w, b).tanh(),
-                     (torch::linear(x, w, b) * torch::linear(x, m.t())).sum(-1), torch::linear(batch.transpose(0, 1), w, b).transpose(0, 1),
-                     torch::linear(x.t().contiguous().t(), w).t(), torch::linear(x.slice(1, 0, depth), w).masked_fill(skip > 0, 1)});
+                     torch::matmul(x.unsqueeze(0).expand({3, r, x.size(1)}), other),
+                     torch::linear(x.unsqueeze(1).expand({r, 4, x.size(1)}), w),
+                     torch::linear(torch::gelu(torch::linear(x, w, b)), back) + x,
+                     torch::linear(x, other[0].t(), b),
+                     torch::linear(x, w[0].unsqueeze(0).expand({n, x.size(1)})),
+                     torch::linear(torch::cat({x, x}, 0), w, b).tanh(),
+                     (torch::linear(x, w, b) * torch::linear(x, m.t())).sum(-1),
+                     torch::linear(batch.transpose(0, 1), w, b).transpose(0, 1),
+                     torch::linear(x.t().contiguous().t(), w).t(),
+                     torch::linear(x.slice(1, 0, depth), w).masked_fill(skip > 0, 1)});
     };
-    const Tensor x = torch::randn({rows, depth}), batch = torch::randn({3, rows, depth}), other = torch::randn({3, depth, columns});
+    const Tensor x = torch::randn({rows, depth}), batch = torch::randn({3, rows, depth}),
+                 other = torch::randn({3, depth, columns});
     check(*net, {x, batch, other}, {.more = {{transposed_copy(x), sliced_copy(batch), transposed_copy(other)}}});
   }
 }
@@ -385,7 +539,8 @@ TEST_CASE("products with vectors are called back") {
   torch::manual_seed(7);
   check(
       [](const Tensors& in) {
-        return all_of({torch::matmul(in[0], in[1]), torch::matmul(in[1], in[0].t()), torch::matmul(in[1], in[1]).relu()});
+        return all_of(
+            {torch::matmul(in[0], in[1]), torch::matmul(in[1], in[0].t()), torch::matmul(in[1], in[1]).relu()});
       },
       {torch::randn({5, 7}), torch::randn({7})}, {.called_back = {"aten::matmul"}});
 }
@@ -396,23 +551,61 @@ TEST_CASE("softmax over each dimension, normalisation, sums, means and largest v
   torch::manual_seed(8);
   for (const std::vector<std::int64_t>& sizes : std::vector<std::vector<std::int64_t>>{{3, 5, 17}, {1, 4, 1}}) {
     auto net = std::make_shared<Net>();
-    const Tensor g = net->parameter({sizes[2]}), b = net->parameter({sizes[2]}), g2 = net->parameter({sizes[1], sizes[2]}),
-                 b2 = net->parameter({sizes[1], sizes[2]}), gc = net->parameter({sizes[1]}), bc = net->parameter({sizes[1]});
+    const Tensor g = net->parameter({sizes[2]}), b = net->parameter({sizes[2]}),
+                 g2 = net->parameter({sizes[1], sizes[2]}), b2 = net->parameter({sizes[1], sizes[2]}),
+                 gc = net->parameter({sizes[1]}), bc = net->parameter({sizes[1]});
     const Tensor mask = net->constant(torch::rand({sizes[2]}) > 0.3);
     net->function = [=](const Tensors& in) {
       const Tensor& x = in[0];
       const std::int64_t n = sizes[2], c = sizes[1];
-      return all_of(
-          {x.softmax(0), x.softmax(1), x.softmax(2), x.softmax(-1) * 2 + x, (x * 3 + 1).softmax(-1), (x * 3 + 1).softmax(0), x.log_softmax(0),
-           x.log_softmax(1), (x + b).log_softmax(-1), torch::_softmax(x, 1, false), torch::_log_softmax(x, 2, false),
-           torch::layer_norm(x, {n}, g, b), torch::layer_norm(x, {n}), torch::layer_norm(x * 2, {c, n}, g2, b2).relu(), torch::layer_norm(x, {c, n}, g2),
-           torch::rms_norm(x, {n}, g, 1e-5), torch::rms_norm(x, {c, n}), x.sum(), x.sum(0), x.sum({1}), x.sum({0, 2}), x.sum(-1, true) + x, x.sum({0, 1, 2}),
-           x.mean(), x.mean(0), x.mean({1, 2}, true), (x * x).mean(-1), x.amax(), x.amax({1}), x.amax({0, 2}, true), (x - x.amax({-1}, true)).exp(),
-           x.masked_fill(mask, -infinite).softmax(-1), x.masked_fill(mask, 0).sum(-1), torch::layer_norm(x, {c, n}).masked_fill(mask, 1), x.softmax(1).masked_fill(mask, 0),
-           torch::group_norm(x, 1, gc, bc), torch::group_norm(x, c), torch::group_norm(x, c, gc, {}).relu(),
-           torch::batch_norm(x, gc, bc, bc, gc.abs() + 1, false, 0.1, 1e-5, false), torch::batch_norm(x, {}, {}, bc, gc.abs() + 1, false, 0.1, 1e-5, false) + x,
-           x.softmax(-1) > 0.1, x.softmax(0) > 0.2, torch::layer_norm(x, {c, n}) > 0, x.sum(-1) > 0, (x.amax({0}) > 0.5).logical_not(),
-           x.transpose(0, 2).softmax(-1), torch::layer_norm(x.transpose(1, 2), {c}, gc, bc).transpose(1, 2), x.transpose(0, 1).sum({1})});
+      return all_of({x.softmax(0),
+                     x.softmax(1),
+                     x.softmax(2),
+                     x.softmax(-1) * 2 + x,
+                     (x * 3 + 1).softmax(-1),
+                     (x * 3 + 1).softmax(0),
+                     x.log_softmax(0),
+                     x.log_softmax(1),
+                     (x + b).log_softmax(-1),
+                     torch::_softmax(x, 1, false),
+                     torch::_log_softmax(x, 2, false),
+                     torch::layer_norm(x, {n}, g, b),
+                     torch::layer_norm(x, {n}),
+                     torch::layer_norm(x * 2, {c, n}, g2, b2).relu(),
+                     torch::layer_norm(x, {c, n}, g2),
+                     torch::rms_norm(x, {n}, g, 1e-5),
+                     torch::rms_norm(x, {c, n}),
+                     x.sum(),
+                     x.sum(0),
+                     x.sum({1}),
+                     x.sum({0, 2}),
+                     x.sum(-1, true) + x,
+                     x.sum({0, 1, 2}),
+                     x.mean(),
+                     x.mean(0),
+                     x.mean({1, 2}, true),
+                     (x * x).mean(-1),
+                     x.amax(),
+                     x.amax({1}),
+                     x.amax({0, 2}, true),
+                     (x - x.amax({-1}, true)).exp(),
+                     x.masked_fill(mask, -infinite).softmax(-1),
+                     x.masked_fill(mask, 0).sum(-1),
+                     torch::layer_norm(x, {c, n}).masked_fill(mask, 1),
+                     x.softmax(1).masked_fill(mask, 0),
+                     torch::group_norm(x, 1, gc, bc),
+                     torch::group_norm(x, c),
+                     torch::group_norm(x, c, gc, {}).relu(),
+                     torch::batch_norm(x, gc, bc, bc, gc.abs() + 1, false, 0.1, 1e-5, false),
+                     torch::batch_norm(x, {}, {}, bc, gc.abs() + 1, false, 0.1, 1e-5, false) + x,
+                     x.softmax(-1) > 0.1,
+                     x.softmax(0) > 0.2,
+                     torch::layer_norm(x, {c, n}) > 0,
+                     x.sum(-1) > 0,
+                     (x.amax({0}) > 0.5).logical_not(),
+                     x.transpose(0, 2).softmax(-1),
+                     torch::layer_norm(x.transpose(1, 2), {c}, gc, bc).transpose(1, 2),
+                     x.transpose(0, 1).sum({1})});
     };
     const Tensor x = torch::randn(sizes);
     check(*net, {x}, {.more = {{transposed_copy(x)}, {sliced_copy(x)}}});
@@ -421,7 +614,8 @@ TEST_CASE("softmax over each dimension, normalisation, sums, means and largest v
 
 // --- images --------------------------------------------------------------------------------------------------------
 
-TEST_CASE("convolutions: strides, dilations, groups, sizes of kernels, padding of each side, channels that fill no vector") {
+TEST_CASE(
+    "convolutions: strides, dilations, groups, sizes of kernels, padding of each side, channels that fill no vector") {
   torch::manual_seed(9);
   struct Case {
     std::int64_t channels, out, groups;
@@ -429,16 +623,17 @@ TEST_CASE("convolutions: strides, dilations, groups, sizes of kernels, padding o
     bool bias;
   };
   const std::vector<Case> cases = {
-      {3, 17, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},     {17, 33, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}, false},
-      {17, 33, 1, {3, 3}, {1, 1}, {0, 0}, {1, 1}, true},    {33, 17, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, true},
-      {33, 1, 1, {1, 1}, {2, 1}, {0, 0}, {1, 1}, false},    {1, 3, 1, {5, 2}, {2, 3}, {2, 1}, {1, 1}, true},
-      {3, 16, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}, true},     {17, 17, 17, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},
-      {33, 33, 33, {5, 3}, {2, 1}, {2, 0}, {1, 2}, false},  {6, 9, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},
-      {34, 68, 2, {3, 3}, {1, 2}, {1, 0}, {2, 1}, true},    {3, 6, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},
-      {16, 32, 1, {3, 3}, {1, 1}, {2, 0}, {2, 3}, true},    {16, 16, 1, {3, 3}, {1, 1}, {2, 2}, {1, 1}, true},
-      {1, 1, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},      {33, 33, 1, {1, 3}, {1, 1}, {0, 1}, {1, 1}, true},
-      {32, 16, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},    {5, 7, 1, {9, 11}, {1, 1}, {0, 0}, {1, 1}, true}};
-  for (const std::array<std::int64_t, 3>& size : std::vector<std::array<std::int64_t, 3>>{{3, 13, 11}, {1, 9, 14}, {1, 24, 23}}) {
+      {3, 17, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},    {17, 33, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}, false},
+      {17, 33, 1, {3, 3}, {1, 1}, {0, 0}, {1, 1}, true},   {33, 17, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, true},
+      {33, 1, 1, {1, 1}, {2, 1}, {0, 0}, {1, 1}, false},   {1, 3, 1, {5, 2}, {2, 3}, {2, 1}, {1, 1}, true},
+      {3, 16, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}, true},    {17, 17, 17, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},
+      {33, 33, 33, {5, 3}, {2, 1}, {2, 0}, {1, 2}, false}, {6, 9, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},
+      {34, 68, 2, {3, 3}, {1, 2}, {1, 0}, {2, 1}, true},   {3, 6, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},
+      {16, 32, 1, {3, 3}, {1, 1}, {2, 0}, {2, 3}, true},   {16, 16, 1, {3, 3}, {1, 1}, {2, 2}, {1, 1}, true},
+      {1, 1, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},     {33, 33, 1, {1, 3}, {1, 1}, {0, 1}, {1, 1}, true},
+      {32, 16, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},   {5, 7, 1, {9, 11}, {1, 1}, {0, 0}, {1, 1}, true}};
+  for (const std::array<std::int64_t, 3>& size :
+       std::vector<std::array<std::int64_t, 3>>{{3, 13, 11}, {1, 9, 14}, {1, 24, 23}}) {
     CAPTURE(size[1]);
     auto net = std::make_shared<Net>();
     std::vector<std::array<Tensor, 2>> weights;
@@ -452,7 +647,8 @@ TEST_CASE("convolutions: strides, dilations, groups, sizes of kernels, padding o
       Tensors results;
       for (std::size_t i = 0; i < cases.size(); ++i) {
         const Case& c = cases[i];
-        results.push_back(torch::conv2d(in[i], weights[i][0], weights[i][1], c.stride, c.padding, c.dilation, c.groups));
+        results.push_back(
+            torch::conv2d(in[i], weights[i][0], weights[i][1], c.stride, c.padding, c.dilation, c.groups));
         if (i % 3 == 0) results.back() = results.back().relu();
         if (i % 4 == 1) results.push_back(results.back() > 0);
       }
@@ -475,13 +671,11 @@ TEST_CASE("transposed convolutions") {
     std::array<std::int64_t, 2> kernel, stride, padding, more, dilation;
     bool bias;
   };
-  const std::vector<Case> cases = {{3, 17, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, true},
-                                   {17, 5, {4, 4}, {2, 2}, {1, 1}, {0, 0}, {1, 1}, false},
-                                   {33, 16, {2, 2}, {2, 2}, {0, 0}, {0, 0}, {1, 1}, true},
-                                   {16, 1, {3, 5}, {2, 3}, {1, 2}, {1, 2}, {1, 1}, true},
-                                   {1, 3, {3, 3}, {3, 2}, {0, 1}, {2, 0}, {2, 1}, true},
-                                   {7, 7, {2, 3}, {3, 4}, {0, 0}, {0, 0}, {1, 2}, false},
-                                   {16, 16, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}, true}};
+  const std::vector<Case> cases = {
+      {3, 17, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, true},  {17, 5, {4, 4}, {2, 2}, {1, 1}, {0, 0}, {1, 1}, false},
+      {33, 16, {2, 2}, {2, 2}, {0, 0}, {0, 0}, {1, 1}, true}, {16, 1, {3, 5}, {2, 3}, {1, 2}, {1, 2}, {1, 1}, true},
+      {1, 3, {3, 3}, {3, 2}, {0, 1}, {2, 0}, {2, 1}, true},   {7, 7, {2, 3}, {3, 4}, {0, 0}, {0, 0}, {1, 2}, false},
+      {16, 16, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}, true}};
   for (const std::int64_t batch : {3, 1}) {
     auto net = std::make_shared<Net>();
     std::vector<std::array<Tensor, 2>> weights;
@@ -495,7 +689,9 @@ TEST_CASE("transposed convolutions") {
       Tensors results;
       for (std::size_t i = 0; i < cases.size(); ++i) {
         const Case& c = cases[i];
-        results.push_back(torch::conv_transpose2d(in[i], weights[i][0], weights[i][1], c.stride, c.padding, c.more, 1, c.dilation).tanh());
+        results.push_back(
+            torch::conv_transpose2d(in[i], weights[i][0], weights[i][1], c.stride, c.padding, c.more, 1, c.dilation)
+                .tanh());
       }
       return all_of(results);
     };
@@ -503,18 +699,23 @@ TEST_CASE("transposed convolutions") {
   }
 }
 
-TEST_CASE("images together: skips, residuals in both orders, two convolutions with other padding, used again, returned twice") {
+TEST_CASE(
+    "images together: skips, residuals in both orders, two convolutions with other padding, used again, returned "
+    "twice") {
   torch::manual_seed(11);
   auto net = std::make_shared<Net>();
-  const Tensor w = net->parameter({17, 3, 3, 3}, 0.3), b = net->parameter({17}), w2 = net->parameter({17, 17, 3, 3}, 0.1),
-               w5 = net->parameter({6, 17, 5, 5}, 0.1), w1 = net->parameter({33, 17, 1, 1}, 0.2), up = net->parameter({17, 8, 2, 2}, 0.2),
-               wcat = net->parameter({16, 25, 3, 3}, 0.1), depth = net->parameter({17, 1, 3, 3}, 0.3), g = net->parameter({17}), s = net->parameter({17, 17, 1, 1}, 0.2);
+  const Tensor w = net->parameter({17, 3, 3, 3}, 0.3), b = net->parameter({17}),
+               w2 = net->parameter({17, 17, 3, 3}, 0.1), w5 = net->parameter({6, 17, 5, 5}, 0.1),
+               w1 = net->parameter({33, 17, 1, 1}, 0.2), up = net->parameter({17, 8, 2, 2}, 0.2),
+               wcat = net->parameter({16, 25, 3, 3}, 0.1), depth = net->parameter({17, 1, 3, 3}, 0.3),
+               g = net->parameter({17}), s = net->parameter({17, 17, 1, 1}, 0.2);
   net->function = [=](const Tensors& in) {
     const Tensor& x = in[0];
     const Tensor a = torch::conv2d(x, w, b, 1, 1).relu();
     const Tensor c = torch::conv2d(a, w2, b, 1, 1) + a;
     const Tensor d = (c + torch::conv2d(c, w2, {}, 1, 1)).relu();
-    const Tensor e = torch::conv2d(d, w5, {}, 1, 2), e0 = torch::conv2d(d, w5), e3 = torch::conv2d(d, w2, b, 2, 1), e4 = torch::conv2d(d, w2, b);
+    const Tensor e = torch::conv2d(d, w5, {}, 1, 2), e0 = torch::conv2d(d, w5), e3 = torch::conv2d(d, w2, b, 2, 1),
+                 e4 = torch::conv2d(d, w2, b);
     const Tensor pooled = torch::max_pool2d(d, {2, 2});
     const Tensor low = torch::conv2d(pooled, w2, b, 1, 1).relu();
     const Tensor again = torch::conv_transpose2d(low, up, {}, 2);
@@ -524,15 +725,60 @@ TEST_CASE("images together: skips, residuals in both orders, two convolutions wi
     const Tensor denser = torch::cat({dense, dense.slice(1, 0, 3).sigmoid()}, 1);
     const Tensor squeezed = d * torch::sigmoid(torch::conv2d(torch::adaptive_avg_pool2d(d, {1, 1}), s));
     const Tensor two = torch::conv2d(x, w, b, 1, 1) * torch::conv2d(x, w, {}, 1, 1);
-    const Tensor normal = torch::group_norm(d, 17, g, b), norm1 = torch::group_norm(torch::conv2d(a, s), 1, g, b).relu();
+    const Tensor normal = torch::group_norm(d, 17, g, b),
+                 norm1 = torch::group_norm(torch::conv2d(a, s), 1, g, b).relu();
     const Tensor deep = torch::conv2d(d, depth, b, 1, 1, 1, 17) + d;
-    return all_of({a, c, d, d, e, e0, e3, e4, pooled, low, again, joined, out, x, dense, denser, squeezed, two, normal, norm1, deep,
-                   torch::conv2d(denser.slice(1, 2, 19), w2, b, 1, 1), torch::stack({a, d}, 0), torch::stack({a, d}, 2), torch::cat({a, d}, 0), torch::cat({a, c}, 2), torch::cat({a, d}, 3),
-                   d.mean({2, 3}), d.mean({2, 3}, true), d.mean({1}), d.mean({-1, -2}), d.flatten(2).transpose(1, 2), d.permute({0, 2, 3, 1}).sum(-1), d.flatten(1).softmax(-1),
-                   torch::linear(d.flatten(2).transpose(1, 2), w[0].reshape({27, 1}).slice(0, 0, 17).t()), d.sum({1}), d.amax({1}), d.softmax(1), d > c, (d > 0.5).logical_and(c > 0.2), torch::layer_norm(d.permute({0, 2, 3, 1}), {17}, g, b).permute({0, 3, 1, 2}),
-                   torch::conv2d(d, w1).masked_fill((d.slice(1, 0, 1) > 1), 0), torch::conv2d(in[1].expand_as(x), w, b, 1, 1), torch::conv2d(x.transpose(2, 3), w, b, 1, 1), torch::conv2d(x.slice(0, 1, 2).slice(2, 3, 10), w, b, 1, 1),
-                   torch::conv2d(d.transpose(2, 3), w2, b, 1, 1), torch::conv2d(torch::roll(d, {2, 3}, {2, 3}), w2, b, 1, 1), torch::conv2d(torch::constant_pad_nd(d, {1, 0, 2, 1}), w2), torch::conv2d(d.slice(2, 1, 9), w2, {}, 1, 1),
-                   torch::batch_norm(d, g, b, b, g.abs() + 1, false, 0.1, 1e-5, false), d.unsqueeze(1).expand({2, 2, 17, 13, 11}).reshape({4, 17, 13, 11}) + 1});
+    return all_of({a,
+                   c,
+                   d,
+                   d,
+                   e,
+                   e0,
+                   e3,
+                   e4,
+                   pooled,
+                   low,
+                   again,
+                   joined,
+                   out,
+                   x,
+                   dense,
+                   denser,
+                   squeezed,
+                   two,
+                   normal,
+                   norm1,
+                   deep,
+                   torch::conv2d(denser.slice(1, 2, 19), w2, b, 1, 1),
+                   torch::stack({a, d}, 0),
+                   torch::stack({a, d}, 2),
+                   torch::cat({a, d}, 0),
+                   torch::cat({a, c}, 2),
+                   torch::cat({a, d}, 3),
+                   d.mean({2, 3}),
+                   d.mean({2, 3}, true),
+                   d.mean({1}),
+                   d.mean({-1, -2}),
+                   d.flatten(2).transpose(1, 2),
+                   d.permute({0, 2, 3, 1}).sum(-1),
+                   d.flatten(1).softmax(-1),
+                   torch::linear(d.flatten(2).transpose(1, 2), w[0].reshape({27, 1}).slice(0, 0, 17).t()),
+                   d.sum({1}),
+                   d.amax({1}),
+                   d.softmax(1),
+                   d > c,
+                   (d > 0.5).logical_and(c > 0.2),
+                   torch::layer_norm(d.permute({0, 2, 3, 1}), {17}, g, b).permute({0, 3, 1, 2}),
+                   torch::conv2d(d, w1).masked_fill((d.slice(1, 0, 1) > 1), 0),
+                   torch::conv2d(in[1].expand_as(x), w, b, 1, 1),
+                   torch::conv2d(x.transpose(2, 3), w, b, 1, 1),
+                   torch::conv2d(x.slice(0, 1, 2).slice(2, 3, 10), w, b, 1, 1),
+                   torch::conv2d(d.transpose(2, 3), w2, b, 1, 1),
+                   torch::conv2d(torch::roll(d, {2, 3}, {2, 3}), w2, b, 1, 1),
+                   torch::conv2d(torch::constant_pad_nd(d, {1, 0, 2, 1}), w2),
+                   torch::conv2d(d.slice(2, 1, 9), w2, {}, 1, 1),
+                   torch::batch_norm(d, g, b, b, g.abs() + 1, false, 0.1, 1e-5, false),
+                   d.unsqueeze(1).expand({2, 2, 17, 13, 11}).reshape({4, 17, 13, 11}) + 1});
   };
   const Tensor x = torch::randn({2, 3, 13, 11}), y = torch::randn({2, 1, 1, 1});
   check(*net, {x, y}, {.tolerance = 2e-5, .more = {{x.contiguous(at::MemoryFormat::ChannelsLast), y}}});
@@ -548,12 +794,30 @@ TEST_CASE("pooling and images of other sizes") {
       Tensors results;
       for (const Tensor& image : {x, y}) {
         for (const Tensor& t :
-             {torch::max_pool2d(image, {3, 2}, {2, 1}, {1, 1}), torch::max_pool2d(image, {2, 2}, {2, 2}, {0, 0}, {2, 1}), torch::max_pool2d(image, 3, 2, 0, 1, true),
-              torch::max_pool2d(image, {12, 10}), torch::avg_pool2d(image, 2), torch::avg_pool2d(image, {3, 2}, {1, 2}, {1, 0}), torch::avg_pool2d(image, 3, 2, 1, false, false), torch::avg_pool2d(image, {12, 10}),
-              torch::adaptive_avg_pool2d(image, {1, 1}), torch::adaptive_avg_pool2d(image, {3, 5}), torch::adaptive_avg_pool2d(image, {12, 1}), torch::upsample_nearest2d(image, {24, 20}), torch::upsample_nearest2d(image, {7, 31}),
-              torch::upsample_bilinear2d(image, {19, 15}, false), torch::upsample_bilinear2d(image, {24, 20}, true), torch::upsample_bilinear2d(image, {5, 3}, true), torch::upsample_bilinear2d(image, {1, 1}, true),
-              torch::_upsample_nearest_exact2d(image, {17, 9}), F::interpolate(image, F::InterpolateFuncOptions().scale_factor(std::vector<double>{1.7, 2.3}).mode(torch::kNearest)),
-              F::interpolate(image, F::InterpolateFuncOptions().scale_factor(std::vector<double>{1.5, 0.6}).mode(torch::kBilinear).align_corners(false))})
+             {torch::max_pool2d(image, {3, 2}, {2, 1}, {1, 1}),
+              torch::max_pool2d(image, {2, 2}, {2, 2}, {0, 0}, {2, 1}),
+              torch::max_pool2d(image, 3, 2, 0, 1, true),
+              torch::max_pool2d(image, {12, 10}),
+              torch::avg_pool2d(image, 2),
+              torch::avg_pool2d(image, {3, 2}, {1, 2}, {1, 0}),
+              torch::avg_pool2d(image, 3, 2, 1, false, false),
+              torch::avg_pool2d(image, {12, 10}),
+              torch::adaptive_avg_pool2d(image, {1, 1}),
+              torch::adaptive_avg_pool2d(image, {3, 5}),
+              torch::adaptive_avg_pool2d(image, {12, 1}),
+              torch::upsample_nearest2d(image, {24, 20}),
+              torch::upsample_nearest2d(image, {7, 31}),
+              torch::upsample_bilinear2d(image, {19, 15}, false),
+              torch::upsample_bilinear2d(image, {24, 20}, true),
+              torch::upsample_bilinear2d(image, {5, 3}, true),
+              torch::upsample_bilinear2d(image, {1, 1}, true),
+              torch::_upsample_nearest_exact2d(image, {17, 9}),
+              F::interpolate(
+                  image, F::InterpolateFuncOptions().scale_factor(std::vector<double>{1.7, 2.3}).mode(torch::kNearest)),
+              F::interpolate(image, F::InterpolateFuncOptions()
+                                        .scale_factor(std::vector<double>{1.5, 0.6})
+                                        .mode(torch::kBilinear)
+                                        .align_corners(false))})
           results.push_back(t);
       }
       return all_of(results);
@@ -562,37 +826,60 @@ TEST_CASE("pooling and images of other sizes") {
   }
   check(
       [](const Tensors& in) {
-        return all_of({torch::avg_pool2d(in[0], 3, 2, 0, true), torch::avg_pool2d(in[0], {2, 2}, {2, 2}, 0, false, true, 3), torch::adaptive_avg_pool2d(in[0], {5, 3}),
-                       torch::max_pool2d(in[0][0], {2, 2})});
+        return all_of({torch::avg_pool2d(in[0], 3, 2, 0, true),
+                       torch::avg_pool2d(in[0], {2, 2}, {2, 2}, 0, false, true, 3),
+                       torch::adaptive_avg_pool2d(in[0], {5, 3}), torch::max_pool2d(in[0][0], {2, 2})});
       },
-      {torch::randn({2, 3, 12, 10})}, {.called_back = {"aten::avg_pool2d", "aten::adaptive_avg_pool2d", "aten::max_pool2d"}});
+      {torch::randn({2, 3, 12, 10})},
+      {.called_back = {"aten::avg_pool2d", "aten::adaptive_avg_pool2d", "aten::max_pool2d"}});
 }
 
 // --- attention, tables, recurrence ---------------------------------------------------------------------------------------
 
-TEST_CASE("attention: masks of numbers and of truth values, causal, other lengths, grouped heads, heads of a projection") {
+TEST_CASE(
+    "attention: masks of numbers and of truth values, causal, other lengths, grouped heads, heads of a projection") {
   torch::manual_seed(13);
-  const auto attend = [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask = {}, bool causal = false, std::optional<double> scale = {}, bool grouped = false) {
-    return at::scaled_dot_product_attention(q, k, v, mask.defined() ? std::optional<Tensor>(mask) : std::nullopt, 0, causal, scale, grouped);
+  const auto attend = [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask = {},
+                         bool causal = false, std::optional<double> scale = {}, bool grouped = false) {
+    return at::scaled_dot_product_attention(q, k, v, mask.defined() ? std::optional<Tensor>(mask) : std::nullopt, 0,
+                                            causal, scale, grouped);
   };
   auto net = std::make_shared<Net>();
   const Tensor w = net->parameter({3 * 24, 24}, 0.3), wo = net->parameter({24, 24}, 0.3);
   net->function = [=](const Tensors& in) {
     const Tensor &q = in[0], &k = in[1], &v = in[2], &bias = in[3], &mask = in[4], &tokens = in[5];
     const Tensor qkv = torch::linear(tokens, w);
-    const auto heads = [&](std::int64_t i) { return qkv.slice(-1, 24 * i, 24 * i + 24).view({2, 11, 3, 8}).transpose(1, 2); };
+    const auto heads = [&](std::int64_t i) {
+      return qkv.slice(-1, 24 * i, 24 * i + 24).view({2, 11, 3, 8}).transpose(1, 2);
+    };
     const Tensor self = attend(heads(0), heads(1), heads(2), {}, true);
-    return all_of({attend(q, k, v), attend(q, k, v, bias), attend(q, k, v, mask), attend(q, k, v, bias[0][0]), attend(q, k, v, mask.select(1, 0).unsqueeze(1)), attend(q, q, q, {}, true),
-                   attend(q, k, v, {}, false, 0.3) + 1, attend(q, k.slice(1, 0, 2), v.slice(1, 0, 2), {}, false, {}, true), attend(q, k.slice(0, 0, 1), v.slice(0, 0, 1)), self,
-                   torch::linear(self.transpose(1, 2).reshape({2, 11, 24}), wo) + tokens, attend(q[0], k[0], v[0]), attend(q[0][0], k[0][0], v[0][0]), attend(k, q, q, bias.transpose(-1, -2)),
-                   attend(q.transpose(-1, -2).contiguous().transpose(-1, -2), k, v), attend(q, k, v, mask.slice(2, 0, 1)), attend(q, k, v, (bias > 0).logical_and(mask)), attend(q, k, v, bias * 2 - 1),
-                   attend(q, k, v, bias.slice(-1, 0, 1)), (q.matmul(k.transpose(-1, -2)) / std::sqrt(5.)).softmax(-1).matmul(v)});
+    return all_of({attend(q, k, v),
+                   attend(q, k, v, bias),
+                   attend(q, k, v, mask),
+                   attend(q, k, v, bias[0][0]),
+                   attend(q, k, v, mask.select(1, 0).unsqueeze(1)),
+                   attend(q, q, q, {}, true),
+                   attend(q, k, v, {}, false, 0.3) + 1,
+                   attend(q, k.slice(1, 0, 2), v.slice(1, 0, 2), {}, false, {}, true),
+                   attend(q, k.slice(0, 0, 1), v.slice(0, 0, 1)),
+                   self,
+                   torch::linear(self.transpose(1, 2).reshape({2, 11, 24}), wo) + tokens,
+                   attend(q[0], k[0], v[0]),
+                   attend(q[0][0], k[0][0], v[0][0]),
+                   attend(k, q, q, bias.transpose(-1, -2)),
+                   attend(q.transpose(-1, -2).contiguous().transpose(-1, -2), k, v),
+                   attend(q, k, v, mask.slice(2, 0, 1)),
+                   attend(q, k, v, (bias > 0).logical_and(mask)),
+                   attend(q, k, v, bias * 2 - 1),
+                   attend(q, k, v, bias.slice(-1, 0, 1)),
+                   (q.matmul(k.transpose(-1, -2)) / std::sqrt(5.)).softmax(-1).matmul(v)});
   };
   Tensor mask = torch::rand({2, 4, 7, 13}) > 0.4;
   mask.select(-1, 3).fill_(true);
   const Tensor q = torch::randn({2, 4, 7, 5}), k = torch::randn({2, 4, 13, 5}), v = torch::randn({2, 4, 13, 6});
   check(*net, {q, k, v, torch::randn({2, 4, 7, 13}), mask, torch::randn({2, 11, 24})},
-        {.more = {{transposed_copy(q), sliced_copy(k), v, torch::randn({2, 4, 7, 13}), transposed_copy(mask), torch::randn({2, 11, 24})}}});
+        {.more = {{transposed_copy(q), sliced_copy(k), v, torch::randn({2, 4, 7, 13}), transposed_copy(mask),
+                   torch::randn({2, 11, 24})}}});
 }
 TEST_CASE("rows that attend to nothing are as LibTorch has them") {
   torch::manual_seed(14);
@@ -608,19 +895,42 @@ TEST_CASE("rows that attend to nothing are as LibTorch has them") {
 TEST_CASE("rows of tables, and an index that is none: one error, and the module works afterwards") {
   torch::manual_seed(15);
   auto net = std::make_shared<Net>();
-  const Tensor table = net->parameter({11, 17}), thin = net->parameter({5, 1}), places = net->parameter({7, 17}), g = net->parameter({17}), b = net->parameter({17}), w = net->parameter({8, 17});
+  const Tensor table = net->parameter({11, 17}), thin = net->parameter({5, 1}), places = net->parameter({7, 17}),
+               g = net->parameter({17}), b = net->parameter({17}), w = net->parameter({8, 17});
   net->function = [=](const Tensors& in) {
     const Tensor &ids = in[0], &few = in[1];  // [3, 7], [4]
     const Tensor e = torch::embedding(table, ids);
-    return all_of({e, torch::embedding(table, ids) + places, torch::layer_norm(torch::embedding(table, ids) + places, {17}, g, b), torch::embedding(thin, few), torch::embedding(thin, few.view({2, 2})) * 2,
-                   torch::embedding(table, few).t(), torch::embedding(table, few).softmax(0), torch::embedding(table, few).softmax(1), torch::embedding(table, few).sum(0), torch::embedding(table, few).sum(1), torch::linear(torch::embedding(table, ids), w),
-                   torch::embedding(table, few) + torch::linear(e[0].slice(0, 0, 4), table.slice(0, 0, 1).t().matmul(table.slice(0, 1, 2))), torch::embedding(table, few) * in[2].t(), in[2].t() + torch::embedding(table, few),
-                   torch::cat({torch::embedding(table, few), torch::embedding(table, few) * 2}, 1), torch::stack({torch::embedding(table, few), places.slice(0, 0, 4)}), torch::embedding(table, ids.t()), torch::embedding(table, ids).transpose(1, 2) * 2,
-                   torch::embedding(table, few, 1), torch::embedding(table, few[0]), torch::embedding(table, ids) > 0, torch::embedding(table, few).unsqueeze(0).expand({2, 4, 17}) + 1, torch::group_norm(torch::embedding(table, ids), 7),
-                   torch::embedding(places, ids.slice(1, 0, 3).clamp(0, 6)), torch::embedding(table, torch::arange(4)), torch::embedding(table, ids.select(1, 2))});
+    return all_of({e,
+                   torch::embedding(table, ids) + places,
+                   torch::layer_norm(torch::embedding(table, ids) + places, {17}, g, b),
+                   torch::embedding(thin, few),
+                   torch::embedding(thin, few.view({2, 2})) * 2,
+                   torch::embedding(table, few).t(),
+                   torch::embedding(table, few).softmax(0),
+                   torch::embedding(table, few).softmax(1),
+                   torch::embedding(table, few).sum(0),
+                   torch::embedding(table, few).sum(1),
+                   torch::linear(torch::embedding(table, ids), w),
+                   torch::embedding(table, few) +
+                       torch::linear(e[0].slice(0, 0, 4), table.slice(0, 0, 1).t().matmul(table.slice(0, 1, 2))),
+                   torch::embedding(table, few) * in[2].t(),
+                   in[2].t() + torch::embedding(table, few),
+                   torch::cat({torch::embedding(table, few), torch::embedding(table, few) * 2}, 1),
+                   torch::stack({torch::embedding(table, few), places.slice(0, 0, 4)}),
+                   torch::embedding(table, ids.t()),
+                   torch::embedding(table, ids).transpose(1, 2) * 2,
+                   torch::embedding(table, few, 1),
+                   torch::embedding(table, few[0]),
+                   torch::embedding(table, ids) > 0,
+                   torch::embedding(table, few).unsqueeze(0).expand({2, 4, 17}) + 1,
+                   torch::group_norm(torch::embedding(table, ids), 7),
+                   torch::embedding(places, ids.slice(1, 0, 3).clamp(0, 6)),
+                   torch::embedding(table, torch::arange(4)),
+                   torch::embedding(table, ids.select(1, 2))});
   };
   const Tensor ids = torch::randint(11, {3, 7}), few = torch::randint(5, {4}), x = torch::randn({17, 4});
-  const auto compiled = check(*net, {ids, few, x}, {.called_back = {"aten::clamp"}, .more = {{torch::randint(11, {7, 3}).t(), few, x}}});
+  const auto compiled =
+      check(*net, {ids, few, x}, {.called_back = {"aten::clamp"}, .more = {{torch::randint(11, {7, 3}).t(), few, x}}});
   const Tensors expected = in_double(*net, {ids, few, x});
   for (const std::int64_t wrong : {std::int64_t(11), std::int64_t(-1), std::int64_t(1) << 40}) {
     Tensor bad = ids.clone();
@@ -636,17 +946,20 @@ TEST_CASE("LSTM and GRU: two layers, both directions, batches first or second, w
   torch::manual_seed(16);
   for (const std::int64_t size : {5, 16}) {
     auto net = std::make_shared<Net>();
-    auto lstm = net->module(torch::nn::LSTM(torch::nn::LSTMOptions(7, size).num_layers(2).bidirectional(true).batch_first(true)));
+    auto lstm = net->module(
+        torch::nn::LSTM(torch::nn::LSTMOptions(7, size).num_layers(2).bidirectional(true).batch_first(true)));
     auto lstm2 = net->module(torch::nn::LSTM(torch::nn::LSTMOptions(7, size).bias(false)));
     auto gru = net->module(torch::nn::GRU(torch::nn::GRUOptions(7, size).num_layers(2).bidirectional(true)));
     auto gru2 = net->module(torch::nn::GRU(torch::nn::GRUOptions(7, size).batch_first(true).bias(false)));
     net->function = [=](const Tensors& in) mutable {
       const auto [a, ah] = lstm->forward(in[0]);
-      const auto [b, bh] = lstm2->forward(in[0], std::tuple(in[1].slice(0, 0, 1).slice(1, 0, 6), in[1].slice(0, 1, 2).slice(1, 0, 6) * 2));
+      const auto [b, bh] = lstm2->forward(
+          in[0], std::tuple(in[1].slice(0, 0, 1).slice(1, 0, 6), in[1].slice(0, 1, 2).slice(1, 0, 6) * 2));
       const auto [c, ch] = gru->forward(in[0].transpose(0, 1), in[1].slice(1, 0, 3));
       const auto [d, dh] = gru2->forward(in[0]);
       const auto [e, eh] = lstm->forward(in[0].transpose(1, 2).contiguous().transpose(1, 2));
-      return all_of({a, std::get<0>(ah), std::get<1>(ah), b, std::get<0>(bh), std::get<1>(bh), c, ch, d.relu() + 1, dh, e * 2, std::get<0>(eh)});
+      return all_of({a, std::get<0>(ah), std::get<1>(ah), b, std::get<0>(bh), std::get<1>(bh), c, ch, d.relu() + 1, dh,
+                     e * 2, std::get<0>(eh)});
     };
     check(*net, {torch::randn({3, 6, 7}), torch::randn({4, 6, size})});
   }
@@ -657,19 +970,82 @@ TEST_CASE("LSTM and GRU: two layers, both directions, batches first or second, w
 TEST_CASE("operators without a kernel run between the kernels, on whatever lies where, and are told") {
   torch::manual_seed(17);
   auto net = std::make_shared<Net>();
-  const Tensor w = net->parameter({8, 5, 3, 3}, 0.3), b = net->parameter({8}), lin = net->parameter({6, 9}), counts = net->constant(torch::arange(5));
+  const Tensor w = net->parameter({8, 5, 3, 3}, 0.3), b = net->parameter({8}), lin = net->parameter({6, 9}),
+               counts = net->constant(torch::arange(5));
   net->function = [=](const Tensors& in) {
     const Tensor &x = in[0], &n = in[1], &m = in[2];  // [2, 5, 7, 9] floats, [4, 5] int64, [4, 5] booleans
     const auto [values, indices] = torch::topk(torch::linear(x, lin).relu(), 3, -1);
     const auto [sorted, order] = (x * 2).select(0, 0).sort(0);
     const Tensor image = torch::conv2d(x, w, b, 1, 1).relu();
     const Tensor summed = x.cumsum(2);
-    return all_of({values + 1, indices, sorted, order, order.transpose(0, 1), image.cumsum(1).sigmoid(), torch::conv2d(summed, w, b, 1, 1), torch::conv2d(summed.exp(), w), torch::conv2d(image.cumsum(1).slice(1, 0, 5), w, b, 1, 2),
-                   n + 1, n * counts, (n + 1).t(), n.t(), n.reshape({20}), n, n.to(x.scalar_type()) * 0.5, n.t().to(x.scalar_type()) + 1, n.sum(), n.max(), m.to(x.scalar_type()) * 2, m.t().to(x.scalar_type()), m.t(), m.logical_not().t().contiguous(), m.sum(), m & (n > 2),
-                   x.to(torch::kInt), x.to(torch::kHalf), x.to(torch::kHalf).transpose(1, 2), x.argmax(-1), x.argmax(-1)[0].t().slice(1, 0, 2).unsqueeze(0), torch::einsum("bchw,dw->bchd", {x, lin}), x.diagonal(0, 2, 3), x.unfold(3, 4, 2), torch::as_strided(image, {3, 4}, {7, 2}), image.as_strided({2, 5}, {9, 3}, 4) * 2, image.view(torch::kInt), torch::view_as_complex(image.slice(3, 0, 8).reshape({2, 8, 7, 4, 2}).contiguous()).abs(),
-                   x.var({2, 3}), x.std(1), image.var({2, 3}, false, true), torch::gather(x, 3, indices.slice(1, 0, 5)), x.index_select(1, counts.slice(0, 1, 3)), torch::tril(x), x.flip({1, 3}) + 1, x.prod(2), x.pow(2.5), x.abs().pow(0.3), torch::logsumexp(x, 1), x.repeat({1, 2, 1, 1}) * 2, torch::cdist(x[0], x[1]),
-                   torch::bucketize(x, torch::linspace(-1, 1, 5).to(x.scalar_type())), x.median(), F::pad(x, F::PadFuncOptions({1, 2, 1, 1}).mode(torch::kReflect)) + 1, F::instance_norm(x), F::normalize(x, F::NormalizeFuncOptions().dim(1)), torch::pixel_shuffle(image, 2), torch::conv1d(x[0], lin.slice(1, 0, 7).unsqueeze(2)),
-                   image.select(0, 1).argmax(0), torch::avg_pool1d(image[0], 2), torch::addcmul(x, x, x, 2), torch::lerp(x, x * 2, 0.3), torch::nan_to_num(x / 0), x.frac(), torch::where(n > 2, n, n * 2), n.t() * 2, torch::one_hot(n, 6), torch::logit(x.sigmoid()), torch::glu(image, 1)});
+    return all_of({values + 1,
+                   indices,
+                   sorted,
+                   order,
+                   order.transpose(0, 1),
+                   image.cumsum(1).sigmoid(),
+                   torch::conv2d(summed, w, b, 1, 1),
+                   torch::conv2d(summed.exp(), w),
+                   torch::conv2d(image.cumsum(1).slice(1, 0, 5), w, b, 1, 2),
+                   n + 1,
+                   n * counts,
+                   (n + 1).t(),
+                   n.t(),
+                   n.reshape({20}),
+                   n,
+                   n.to(x.scalar_type()) * 0.5,
+                   n.t().to(x.scalar_type()) + 1,
+                   n.sum(),
+                   n.max(),
+                   m.to(x.scalar_type()) * 2,
+                   m.t().to(x.scalar_type()),
+                   m.t(),
+                   m.logical_not().t().contiguous(),
+                   m.sum(),
+                   m & (n > 2),
+                   x.to(torch::kInt),
+                   x.to(torch::kHalf),
+                   x.to(torch::kHalf).transpose(1, 2),
+                   x.argmax(-1),
+                   x.argmax(-1)[0].t().slice(1, 0, 2).unsqueeze(0),
+                   torch::einsum("bchw,dw->bchd", {x, lin}),
+                   x.diagonal(0, 2, 3),
+                   x.unfold(3, 4, 2),
+                   torch::as_strided(image, {3, 4}, {7, 2}),
+                   image.as_strided({2, 5}, {9, 3}, 4) * 2,
+                   image.view(torch::kInt),
+                   torch::view_as_complex(image.slice(3, 0, 8).reshape({2, 8, 7, 4, 2}).contiguous()).abs(),
+                   x.var({2, 3}),
+                   x.std(1),
+                   image.var({2, 3}, false, true),
+                   torch::gather(x, 3, indices.slice(1, 0, 5)),
+                   x.index_select(1, counts.slice(0, 1, 3)),
+                   torch::tril(x),
+                   x.flip({1, 3}) + 1,
+                   x.prod(2),
+                   x.pow(2.5),
+                   x.abs().pow(0.3),
+                   torch::logsumexp(x, 1),
+                   x.repeat({1, 2, 1, 1}) * 2,
+                   torch::cdist(x[0], x[1]),
+                   torch::bucketize(x, torch::linspace(-1, 1, 5).to(x.scalar_type())),
+                   x.median(),
+                   F::pad(x, F::PadFuncOptions({1, 2, 1, 1}).mode(torch::kReflect)) + 1,
+                   F::instance_norm(x),
+                   F::normalize(x, F::NormalizeFuncOptions().dim(1)),
+                   torch::pixel_shuffle(image, 2),
+                   torch::conv1d(x[0], lin.slice(1, 0, 7).unsqueeze(2)),
+                   image.select(0, 1).argmax(0),
+                   torch::avg_pool1d(image[0], 2),
+                   torch::addcmul(x, x, x, 2),
+                   torch::lerp(x, x * 2, 0.3),
+                   torch::nan_to_num(x / 0),
+                   x.frac(),
+                   torch::where(n > 2, n, n * 2),
+                   n.t() * 2,
+                   torch::one_hot(n, 6),
+                   torch::logit(x.sigmoid()),
+                   torch::glu(image, 1)});
   };
   Tensors in{torch::randn({2, 5, 7, 9}), torch::randint(5, {4, 5}), torch::rand({4, 5}) > 0.5};
   std::vector<Tensors> expected;
@@ -686,8 +1062,10 @@ TEST_CASE("operators without a kernel run between the kernels, on whatever lies 
     }
     const torch::NoGradGuard no_grad;
     for (int i = 0; i < 3; ++i) {
-      const Tensors other = i == 0 ? in : i == 1 ? Tensors{torch::randn({2, 5, 7, 9}), torch::randint(5, {4, 5}), torch::rand({4, 5}) > 0.5}
-                                                 : Tensors{transposed_copy(in[0]), transposed_copy(in[1]), transposed_copy(in[2])};
+      const Tensors other =
+          i == 0   ? in
+          : i == 1 ? Tensors{torch::randn({2, 5, 7, 9}), torch::randint(5, {4, 5}), torch::rand({4, 5}) > 0.5}
+                   : Tensors{transposed_copy(in[0]), transposed_copy(in[1]), transposed_copy(in[2])};
       const Tensors given = tensors_of(compiled->run(boxed(other))), wanted = tensors_of(gm->run(boxed(other)));
       REQUIRE(given.size() == wanted.size());
       for (std::size_t k = 0; k < given.size(); ++k) {
@@ -698,12 +1076,17 @@ TEST_CASE("operators without a kernel run between the kernels, on whatever lies 
   }
 }
 
-TEST_CASE("an exception of an operator that is called back reaches the caller, naming it; the module works afterwards") {
+TEST_CASE(
+    "an exception of an operator that is called back reaches the caller, naming it; the module works afterwards") {
   torch::manual_seed(18);
   const auto gm = traced(
-      [](const Tensors& in) { return all_of({torch::gather(in[0].exp(), 1, in[1]) * 2, in[0].relu()}); }, {torch::randn({3, 4}), torch::randint(4, {3, 2})});
+      [](const Tensors& in) {
+        return all_of({torch::gather(in[0].exp(), 1, in[1]) * 2, in[0].relu()});
+      },
+      {torch::randn({3, 4}), torch::randint(4, {3, 2})});
   for (const int threads : {1, 3}) {
-    const auto compiled = fxx::compile(*gm, {torch::randn({3, 4}), torch::randint(4, {3, 2})}, {.threads = threads, .cache_folder = cache()});
+    const auto compiled = fxx::compile(*gm, {torch::randn({3, 4}), torch::randint(4, {3, 2})},
+                                       {.threads = threads, .cache_folder = cache()});
     CHECK(called_back_operators(*compiled) == std::set<std::string>{"aten::gather"});
     const Tensor x = torch::randn({3, 4}), good = torch::randint(4, {3, 2}), bad = good + 4;
     for (int i = 0; i < 3; ++i) {
@@ -750,7 +1133,11 @@ TEST_CASE("graphs that write to attributes and inputs, that draw numbers, that r
   CHECK_FALSE(compiled->is_current());
   CHECK(same(tensors_of(compiled->run({x}))[0], x * 2 + 4));
 
-  const auto random = traced([](const Tensors& in) { return all_of({in[0], torch::dropout(in[0], 0.5, true) * 2, torch::rand({3}) + 1, in[0] + 0}); }, {x});
+  const auto random = traced(
+      [](const Tensors& in) {
+        return all_of({in[0], torch::dropout(in[0], 0.5, true) * 2, torch::rand({3}) + 1, in[0] + 0});
+      },
+      {x});
   const auto drawn = fxx::compile(*random, {x}, {.cache_folder = cache()});
   CHECK(std::isnan(drawn->max_error()));
   torch::manual_seed(4);
@@ -772,16 +1159,41 @@ TEST_CASE("long rows, many keys, many sequences, many dimensions") {
     const Tensor &x = in[0], &q = in[1], &k = in[2], &s = in[3], &many = in[4];
     const auto [a, state] = lstm->forward(s);
     const auto [b, h] = gru->forward(s);
-    return all_of({x.softmax(1), x.sum(), x.mean({1}), torch::layer_norm(x, {20000}, g), x.slice(1, 0, 16384).softmax(-1), x.slice(1, 0, 16384).sum(-1), x.amax({0}), x.softmax(0),
-                   at::scaled_dot_product_attention(q, k, k), at::scaled_dot_product_attention(q, k, k, {}, 0, true), at::scaled_dot_product_attention(k, k, k, {}, 0, true).slice(1, 0, 40), at::scaled_dot_product_attention(q, k, k, in[5]),
-                   a, std::get<0>(state), std::get<1>(state) + 1, b * 2, h, many.permute({8, 1, 6, 3, 4, 5, 2, 7, 0}) + 1, many.transpose(0, 8).exp(), torch::linear(x.slice(1, 0, 300), w) + 1, torch::linear(x.slice(1, 0, 19800).reshape({198, 300}), w).softmax(-1),
-                   in[6].pow(2).sum({0, 2, 4}), in[6].permute({4, 0, 3, 1, 2}).flatten(1, 2) * 2, in[6].mean({1, 3}), in[6].softmax(2), torch::cat({in[6], in[6] + 1}, 2)});
+    return all_of({x.softmax(1),
+                   x.sum(),
+                   x.mean({1}),
+                   torch::layer_norm(x, {20000}, g),
+                   x.slice(1, 0, 16384).softmax(-1),
+                   x.slice(1, 0, 16384).sum(-1),
+                   x.amax({0}),
+                   x.softmax(0),
+                   at::scaled_dot_product_attention(q, k, k),
+                   at::scaled_dot_product_attention(q, k, k, {}, 0, true),
+                   at::scaled_dot_product_attention(k, k, k, {}, 0, true).slice(1, 0, 40),
+                   at::scaled_dot_product_attention(q, k, k, in[5]),
+                   a,
+                   std::get<0>(state),
+                   std::get<1>(state) + 1,
+                   b * 2,
+                   h,
+                   many.permute({8, 1, 6, 3, 4, 5, 2, 7, 0}) + 1,
+                   many.transpose(0, 8).exp(),
+                   torch::linear(x.slice(1, 0, 300), w) + 1,
+                   torch::linear(x.slice(1, 0, 19800).reshape({198, 300}), w).softmax(-1),
+                   in[6].pow(2).sum({0, 2, 4}),
+                   in[6].permute({4, 0, 3, 1, 2}).flatten(1, 2) * 2,
+                   in[6].mean({1, 3}),
+                   in[6].softmax(2),
+                   torch::cat({in[6], in[6] + 1}, 2)});
   };
   Tensor mask = torch::rand({9, 1100}) > 0.9;
   mask[3].slice(0, 0, 700).fill_(false);
   mask[4].slice(0, 300, 1100).fill_(false);
-  check(*net, {torch::randn({3, 20000}), torch::randn({2, 9, 8}), torch::randn({2, 1100, 8}), torch::randn({4, 17, 3}), torch::randn({2, 3, 2, 2, 3, 2, 2, 1, 2}), mask, torch::randn({3, 4, 5, 2, 7})},
-        {.called_back = {"aten::softmax.int", "aten::sum", "aten::mean.dim", "aten::layer_norm", "aten::lstm.input", "aten::gru.input"}});
+  check(*net,
+        {torch::randn({3, 20000}), torch::randn({2, 9, 8}), torch::randn({2, 1100, 8}), torch::randn({4, 17, 3}),
+         torch::randn({2, 3, 2, 2, 3, 2, 2, 1, 2}), mask, torch::randn({3, 4, 5, 2, 7})},
+        {.called_back = {"aten::softmax.int", "aten::sum", "aten::mean.dim", "aten::layer_norm", "aten::lstm.input",
+                         "aten::gru.input"}});
 }
 
 // --- what is checked, and noticed --------------------------------------------------------------------------------------
@@ -814,7 +1226,9 @@ struct SmallCase {
 TEST_CASE("inputs of another dtype, size or number are one error that names the input; other strides are converted") {
   SmallCase c;
   const torch::NoGradGuard no_grad;
-  for (const Tensor& wrong : {c.x.to(torch::kDouble), torch::randn({2, 3, 8, 9}), torch::randn({2, 3, 8}), torch::randn({1, 3, 8, 8}), torch::empty({2, 3, 8, 8}, torch::kMeta), c.x.to_sparse(), c.x.to(torch::kHalf), torch::empty({0})}) {
+  for (const Tensor& wrong :
+       {c.x.to(torch::kDouble), torch::randn({2, 3, 8, 9}), torch::randn({2, 3, 8}), torch::randn({1, 3, 8, 8}),
+        torch::empty({2, 3, 8, 8}, torch::kMeta), c.x.to_sparse(), c.x.to(torch::kHalf), torch::empty({0})}) {
     const Fault fault = fault_of<RunError>([&] { c.compiled->run({wrong}); });
     CHECK(fault.id == 701);
     CHECK(fault.says("'" + std::string(c.gm->graph().find_nodes(Opcode::placeholder)[0]->name()) + "'"));
@@ -825,7 +1239,8 @@ TEST_CASE("inputs of another dtype, size or number are one error that names the 
   CHECK(fault_of<RunError>([&] { c.compiled->run({Tensor()}); }).id == 701);
   CHECK(fault_of<RunError>([&] { fxx::compile(*c.gm, {}, {.cache_folder = cache()}); }).id == 701);
   CHECK(fault_of<RunError>([&] { fxx::compile(*c.gm, {c.x, c.x}, {.cache_folder = cache()}); }).id == 701);
-  for (const Tensor& other : {transposed_copy(c.x), sliced_copy(c.x), c.x.to(at::MemoryFormat::ChannelsLast), torch::randn({1, 3, 1, 1}).expand({2, 3, 8, 8}), torch::_neg_view(c.x)})
+  for (const Tensor& other : {transposed_copy(c.x), sliced_copy(c.x), c.x.to(at::MemoryFormat::ChannelsLast),
+                              torch::randn({1, 3, 1, 1}).expand({2, 3, 8, 8}), torch::_neg_view(c.x)})
     CHECK(relative_difference(c.compiled->run({other}), c10::IValue(c.net->forward(other))) <= 1e-5);
   {
     const c10::InferenceMode inference;
@@ -838,7 +1253,8 @@ TEST_CASE("inputs of another dtype, size or number are one error that names the 
 TEST_CASE("inputs that want a gradient run interpreted, and get it") {
   SmallCase c;
   const Tensors in{torch::randn({2, 3, 8, 8})};
-  const auto given = gradients(forward_of(*c.compiled), *c.net, in), expected = gradients(forward_of(*c.net), *c.net, in);
+  const auto given = gradients(forward_of(*c.compiled), *c.net, in),
+             expected = gradients(forward_of(*c.net), *c.net, in);
   REQUIRE(given.size() == expected.size());
   for (std::size_t i = 0; i < given.size(); ++i) {
     CAPTURE(given[i].first);
@@ -858,14 +1274,17 @@ TEST_CASE("fakes, and inputs with a tangent, run interpreted") {
   {
     const Tensor direction = torch::randn({2, 3, 8, 8});
     const Tensor dual = torch::_make_dual(c.x, direction, 0);
-    const Tensor given = std::get<1>(torch::_unpack_dual(c.compiled->run({dual}).toTensor(), 0)), expected = std::get<1>(torch::_unpack_dual(c.net->forward(dual), 0));
+    const Tensor given = std::get<1>(torch::_unpack_dual(c.compiled->run({dual}).toTensor(), 0)),
+                 expected = std::get<1>(torch::_unpack_dual(c.net->forward(dual), 0));
     REQUIRE(given.defined());
     CHECK(relative_difference(given, expected) <= 1e-5);
   }
   torch::autograd::ForwardADLevel::release_idx(entered);
 }
 
-TEST_CASE("what it was made for has changed: parameters, buffers, training, the graph; it is noticed, and results are right") {
+TEST_CASE(
+    "what it was made for has changed: parameters, buffers, training, the graph; it is noticed, and results are "
+    "right") {
   {
     SmallCase c;
     const torch::NoGradGuard no_grad;
@@ -910,7 +1329,8 @@ TEST_CASE("what it was made for has changed: parameters, buffers, training, the 
     SmallCase c;
     const torch::NoGradGuard no_grad;
     for (Node* node : c.compiled->graph().nodes().snapshot())
-      if (const Operator* op = operator_of(*node); op && op->base_name() == "relu") node->set_op(CallFunction{&ops::neg.info()});
+      if (const Operator* op = operator_of(*node); op && op->base_name() == "relu")
+        node->set_op(CallFunction{&ops::neg.info()});
     CHECK_FALSE(c.compiled->is_current());
     CHECK(c.error() > 1e-3);
     CHECK(relative_difference(c.gm->run({c.x}), c10::IValue(c.net->forward(c.x))) == 0);
@@ -932,7 +1352,8 @@ TEST_CASE("many threads call at once; each gets its own result") {
   for (std::size_t t = 0; t < 6; ++t)
     threads.emplace_back([&, t] {
       const torch::NoGradGuard no_grad;
-      for (int i = 0; i < 30; ++i) wrong += !(relative_difference(c.compiled->run({inputs[t]}), c10::IValue(expected[t])) <= 1e-5);
+      for (int i = 0; i < 30; ++i)
+        wrong += !(relative_difference(c.compiled->run({inputs[t]}), c10::IValue(expected[t])) <= 1e-5);
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
@@ -940,10 +1361,16 @@ TEST_CASE("many threads call at once; each gets its own result") {
 
 TEST_CASE("without tensors: pointers in the order of inputs and results") {
   torch::manual_seed(19);
-  const auto gm = traced([](const Tensors& in) { return all_of({in[0] * 2 + in[1], (in[0] > 0), in[1].cumsum(0), in[0].t().contiguous()}); }, {torch::randn({3, 4}), torch::randn({4})});
-  const auto compiled = fxx::compile(*gm, {torch::randn({3, 4}), torch::randn({4})}, {.threads = 2, .cache_folder = cache()});
+  const auto gm = traced(
+      [](const Tensors& in) {
+        return all_of({in[0] * 2 + in[1], (in[0] > 0), in[1].cumsum(0), in[0].t().contiguous()});
+      },
+      {torch::randn({3, 4}), torch::randn({4})});
+  const auto compiled =
+      fxx::compile(*gm, {torch::randn({3, 4}), torch::randn({4})}, {.threads = 2, .cache_folder = cache()});
   const Tensor x = torch::randn({3, 4}), y = torch::randn({4});
-  Tensor sum = torch::empty({3, 4}), mask = torch::empty({3, 4}, torch::kBool), summed = torch::empty({4}), turned = torch::empty({4, 3});
+  Tensor sum = torch::empty({3, 4}), mask = torch::empty({3, 4}, torch::kBool), summed = torch::empty({4}),
+         turned = torch::empty({4, 3});
   const void* const in[] = {x.const_data_ptr(), y.const_data_ptr()};
   void* const out[] = {sum.data_ptr(), mask.data_ptr(), summed.data_ptr(), turned.data_ptr()};
   compiled->run_raw(in, out);
@@ -954,6 +1381,49 @@ TEST_CASE("without tensors: pointers in the order of inputs and results") {
   CHECK(same(turned, expected[3]));
 }
 
+TEST_CASE("fast: weights of products are bfloat16, half as large; the error is that of their rounding") {
+  torch::manual_seed(41);
+  const auto net = std::make_shared<Net>();
+  const Tensor w = net->parameter({48, 33}, 0.2), bias = net->parameter({48}),
+               image = net->parameter({32, 16, 1, 1}, 0.2), table = net->parameter({256, 256}, 0.1);
+  net->function = [=](const Tensors& in) {
+    return all_of(
+        {torch::linear(in[0], w, bias).relu(), torch::conv2d(in[1], image), torch::linear(in[2], table).tanh()});
+  };
+  const Tensors inputs{torch::randn({7, 33}), torch::randn({1, 16, 9, 5}), torch::randn({1, 256})};
+  const auto gm = traced_net(*net, inputs);
+  const Tensors expected = in_double(*net, inputs);
+  const torch::NoGradGuard no_grad;
+  const auto compiled = [&](Accuracy accuracy, int threads) {
+    return fxx::compile(*gm, inputs, {.accuracy = accuracy, .threads = threads, .cache_folder = cache()});
+  };
+  const auto standard = compiled(Accuracy::standard, 1), fast = compiled(Accuracy::fast, 1),
+             of_two = compiled(Accuracy::fast, 2);
+  CHECK(fast->called_back().empty());
+  CHECK(2 * fast->weight_bytes() < standard->weight_bytes() + 8192);  // the bias, and tiles that are filled up
+  CHECK(fast->max_error() > 1e-4);
+  CHECK(fast->max_error() < 0.01);
+  const c10::IValue given = fast->run(boxed(inputs));
+  CHECK(relative_difference(of_two->run(boxed(inputs)), given) == 0);
+  const Tensors results = tensors_of(given);
+  REQUIRE(results.size() == expected.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    CAPTURE(i);
+    const double error = relative_difference(results[i].to(torch::kDouble), expected[i].to(torch::kDouble));
+    CHECK(error > 1e-4);  // what float32 would not have
+    CHECK(error < 0.01);
+  }
+}
+TEST_CASE("profile: seconds of each step, which the plan prints") {
+  SmallCase c;
+  const std::vector<double> seconds = c.compiled->profile({c.x});
+  REQUIRE(seconds.size() == c.compiled->kernel_plan().steps.size());
+  for (const double s : seconds) CHECK((s >= 0 && s < 1));
+  const std::string text = c.compiled->kernel_plan().to_string(seconds);
+  CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) == seconds.size() + 2);
+  CHECK(text.substr(0, text.find('\n')).ends_with("us"));
+  CHECK(fault_of<Error>([&] { c.compiled->profile({torch::randn({1, 3, 8, 8})}); }).id == 701);
+}
 TEST_CASE("the compiler fails, or the cache cannot be written: an error with the log, and the module works as before") {
   const Tensor x = torch::randn({3});
   const auto gm = traced([](const Tensors& in) { return in[0].relu() + 1; }, {x});
@@ -966,22 +1436,24 @@ TEST_CASE("the compiler fails, or the cache cannot be written: an error with the
     CHECK(same((*gm)(x), torch::relu(x) + 1));
     return fault;
   };
-  CHECK(refusal("false", {.cache_folder = folder / "a"}).id / 100 == 6);
+  CHECK(refusal("false", {.cache_folder = folder / "a"}).id == 601);
   CHECK(refusal(folder / "no-such-compiler", {.cache_folder = folder / "b"}).id == 601);
-  Fault fault = refusal(folder.script("fails", "[ \"$1\" = --version ] && exit 0\necho 'line of the log' >&2\nexit 3\n"), {.cache_folder = folder / "c"});
+  Fault fault = refusal(support::failing_compiler(folder), {.cache_folder = folder / "c"});
   CHECK(fault.id == 602);
   CHECK(fault.says("line of the log"));
-  fault = refusal(folder.script("late", "[ \"$1\" = --version ] && exit 0\nsleep 30\n"), {.cache_folder = folder / "d", .timeout_seconds = 0.5});
+  fault = refusal(support::sleeping_compiler(folder), {.cache_folder = folder / "d", .timeout_seconds = 0.5});
   CHECK(fault.id == 603);
-  CHECK(refusal(folder.script("rubbish", "[ \"$1\" = --version ] && exit 0\nwhile [ $# -gt 0 ]; do [ \"$1\" = -o ] && echo rubbish > \"$2\"; shift; done\n"), {.cache_folder = folder / "e"}).id == 605);
+  CHECK(refusal(support::compiler_of_rubbish(folder), {.cache_folder = folder / "e"}).id == 605);
   {
-    const Fault no_cache = fault_of<CompileError>([&] { fxx::compile(*gm, {x}, {.cache_folder = folder.file("a file", "") + "/cache"}); });
+    const Fault no_cache =
+        fault_of<CompileError>([&] { fxx::compile(*gm, {x}, {.cache_folder = folder.file("a file", "") + "/cache"}); });
     CHECK(no_cache.id == 604);
     CHECK(no_cache.says("a file"));
   }
   {
     const Variable variable("FXX_INCLUDE", folder / "nothing");
-    CHECK(fault_of<Error>([&] { fxx::compile(*gm, {x}, {.cache_folder = folder / "f"}); }).id == 0);  // these headers are found all the same
+    CHECK(fault_of<Error>([&] { fxx::compile(*gm, {x}, {.cache_folder = folder / "f"}); }).id ==
+          0);  // these headers are found all the same
   }
 }
 
@@ -1046,14 +1518,32 @@ TEST_CASE("graphs of nothing: no operators, no elements, numbers, one element") 
   torch::manual_seed(20);
   check([](const Tensors& in) { return in[0]; }, {torch::randn({3})});
   check([](const Tensors& in) { return all_of({in[0], in[0]}); }, {torch::randn({3})});
-  check([](const Tensors& in) { return all_of({in[0] + 1, torch::cat({in[0], in[1]}, 0), in[0].relu().t(), in[1].sum(0) }); }, {torch::randn({0, 4}), torch::randn({3, 4})});
-  check([](const Tensors& in) { return all_of({in[0] * 2, in[0].exp() + in[1], in[0].reshape({1, 1}) + 1, in[1].sum(), in[0].expand({2, 3}) * 2, in[0] > 0}); }, {torch::randn({}), torch::randn({5})});
-  check([](const Tensors& in) { return all_of({torch::conv2d(in[0], in[1]) + 1, in[0].softmax(1), in[0].mean({2, 3})}); }, {torch::randn({0, 3, 5, 5}), torch::randn({2, 3, 3, 3})}, {.called_back = {"aten::conv2d", "aten::softmax.int", "aten::mean.dim"}});
+  check(
+      [](const Tensors& in) {
+        return all_of({in[0] + 1, torch::cat({in[0], in[1]}, 0), in[0].relu().t(), in[1].sum(0)});
+      },
+      {torch::randn({0, 4}), torch::randn({3, 4})});
+  check(
+      [](const Tensors& in) {
+        return all_of({in[0] * 2, in[0].exp() + in[1], in[0].reshape({1, 1}) + 1, in[1].sum(), in[0].expand({2, 3}) * 2,
+                       in[0] > 0});
+      },
+      {torch::randn({}), torch::randn({5})});
+  check(
+      [](const Tensors& in) {
+        return all_of({torch::conv2d(in[0], in[1]) + 1, in[0].softmax(1), in[0].mean({2, 3})});
+      },
+      {torch::randn({0, 3, 5, 5}), torch::randn({2, 3, 3, 3})},
+      {.called_back = {"aten::conv2d", "aten::softmax.int", "aten::mean.dim"}});
 }
 
 TEST_CASE("a list, a dictionary, nothing among the results") {
   const Tensor x = torch::randn({4, 6});
-  const auto gm = trace([](Tensor t) { return std::tuple(torch::split(t * 2, 2, 1), std::map<std::string, Tensor>{{"a", t + 1}, {"b", t}}, t.exp()); }, {x});
+  const auto gm = trace(
+      [](Tensor t) {
+        return std::tuple(torch::split(t * 2, 2, 1), std::map<std::string, Tensor>{{"a", t + 1}, {"b", t}}, t.exp());
+      },
+      {x});
   const auto compiled = fxx::compile(*gm, {x}, {.cache_folder = cache()});
   const c10::IValue given = compiled->run({x});
   CHECK(relative_difference(given, gm->run({x})) <= 1e-6);
@@ -1073,30 +1563,6 @@ TEST_CASE("a module that holds a compiled one is traced through it") {
   CHECK(relative_difference(gm->run({c.x}), c10::IValue(c.net->forward(c.x) * 2)) <= 1e-5);
 }
 
-TEST_CASE("the arena of models of the zoo is hardly larger than what is alive at once") {
-  for (const zoo::Entry& entry : zoo::models()) {
-    const std::string_view name = entry.name;
-    if (name != "resnet50" && name != "unet" && name != "swin_t" && name != "densenet121") continue;
-    CAPTURE(name);
-    const zoo::Model model = zoo::build(entry);
-    model.module->eval();
-    const torch::NoGradGuard no_grad;
-    const Tensors inputs = model.inputs();
-    const auto gm = fxx::detail::trace_module(
-        *model.module, true,
-        [&](std::span<const Tensor> in) {
-          return model.forward({in.begin(), in.end()});
-        },
-        cloned(inputs), {});
-    const auto compiled = fxx::compile(*gm, inputs, {.threads = 2, .cache_folder = cache()});
-    CHECK(static_cast<double>(compiled->kernel_plan().arena_bytes) <= 1.1 * static_cast<double>(compiled->kernel_plan().live_bytes));
-    const Tensors other = model.inputs();
-    CHECK(relative_difference(compiled->run(boxed(other)), model.forward(cloned(other))) <= 1e-4);
-    const std::string text = compiled->kernel_plan().to_string();
-    CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) == compiled->kernel_plan().steps.size() + 2);
-  }
-}
-
 // --- random graphs -----------------------------------------------------------------------------------------------------
 
 /// A function of random operators over tensors of random shapes: the same one for the same seed.
@@ -1104,7 +1570,9 @@ c10::IValue random_function(std::uint64_t seed, const Tensors& in, const Tensors
   Random random(seed);
   Tensors values = in;
   const auto any = [&] { return values[random.below(values.size())]; };
-  const auto dim_of = [&](const Tensor& t) { return static_cast<std::int64_t>(random.below(static_cast<std::size_t>(t.dim()))); };
+  const auto dim_of = [&](const Tensor& t) {
+    return static_cast<std::int64_t>(random.below(static_cast<std::size_t>(t.dim())));
+  };
   const std::size_t count = 20 + random.below(20);
   std::size_t next_weight = 0;
   for (std::size_t step = 0; step < count; ++step) {
@@ -1131,8 +1599,14 @@ c10::IValue random_function(std::uint64_t seed, const Tensors& in, const Tensors
       case 11: made = x.mean({d}, true); break;
       case 12: made = x.amax({d}, random.chance(2)); break;
       case 13: made = x.transpose(d, dim_of(x)); break;
-      case 14: made = x.slice(d, static_cast<std::int64_t>(random.below(2)) % size, size, 1 + static_cast<std::int64_t>(random.below(2))); break;
-      case 15: made = x.dim() > 1 ? x.select(d, static_cast<std::int64_t>(random.below(static_cast<std::size_t>(size)))) : x.unsqueeze(0); break;
+      case 14:
+        made = x.slice(d, static_cast<std::int64_t>(random.below(2)) % size, size,
+                       1 + static_cast<std::int64_t>(random.below(2)));
+        break;
+      case 15:
+        made = x.dim() > 1 ? x.select(d, static_cast<std::int64_t>(random.below(static_cast<std::size_t>(size))))
+                           : x.unsqueeze(0);
+        break;
       case 16: made = x.dim() < 5 ? x.unsqueeze(d) : x.squeeze(); break;
       case 17: made = torch::cat({x, x.tanh()}, d); break;
       case 18: made = x.dim() < 5 ? torch::stack({x, x * 0.5}, d) : x; break;
@@ -1150,15 +1624,26 @@ c10::IValue random_function(std::uint64_t seed, const Tensors& in, const Tensors
       case 26:
       case 27:
       case 28: {
-        if (x.dim() != 4 || x.size(1) > 64) { made = x.dim() == 3 ? x.unsqueeze(0) : x * 1.5; break; }
+        if (x.dim() != 4 || x.size(1) > 64) {
+          made = x.dim() == 3 ? x.unsqueeze(0) : x * 1.5;
+          break;
+        }
         const Tensor w = weights[next_weight++ % weights.size()];  // [64, 64]
-        const std::int64_t c = x.size(1), out = 1 + static_cast<std::int64_t>(random.below(33)), k = x.size(2) > 2 && x.size(3) > 2 ? 3 : 1;
-        made = torch::conv2d(x, w.slice(0, 0, out).slice(1, 0, c).unsqueeze(2).unsqueeze(3).expand({out, c, k, k}) * 0.2, {}, 1 + static_cast<std::int64_t>(random.below(2)), static_cast<std::int64_t>(random.below(2)) * (k / 2));
+        const std::int64_t c = x.size(1), out = 1 + static_cast<std::int64_t>(random.below(33)),
+                           k = x.size(2) > 2 && x.size(3) > 2 ? 3 : 1;
+        made = torch::conv2d(
+            x, w.slice(0, 0, out).slice(1, 0, c).unsqueeze(2).unsqueeze(3).expand({out, c, k, k}) * 0.2, {},
+            1 + static_cast<std::int64_t>(random.below(2)), static_cast<std::int64_t>(random.below(2)) * (k / 2));
         break;
       }
-      case 29: made = x.dim() == 4 && x.size(2) > 2 && x.size(3) > 2 ? torch::max_pool2d(x, 3, 2, 1) : torch::silu(x); break;
+      case 29:
+        made = x.dim() == 4 && x.size(2) > 2 && x.size(3) > 2 ? torch::max_pool2d(x, 3, 2, 1) : torch::silu(x);
+        break;
       case 30: made = x.dim() == 4 ? torch::adaptive_avg_pool2d(x, {1, 1}) : x.cos(); break;
-      case 31: made = x.dim() == 4 && x.numel() < 20000 ? torch::upsample_nearest2d(x, {x.size(2) * 2, x.size(3) + 1}) : x.atan(); break;
+      case 31:
+        made =
+            x.dim() == 4 && x.numel() < 20000 ? torch::upsample_nearest2d(x, {x.size(2) * 2, x.size(3) + 1}) : x.atan();
+        break;
       case 32: {
         made = x.clone();
         made.select(d, 0).mul_(2);
@@ -1182,22 +1667,27 @@ TEST_CASE("random graphs compute what the interpreter does") {
     auto net = std::make_shared<Net>();
     Tensors weights;
     for (int i = 0; i < 3; ++i) weights.push_back(net->parameter({64, 64}));
-    const Tensors in{torch::randn({size(), size()}), torch::randn({1 + size() % 3, 1 + size() % 17, size(), size()}), torch::randn({size()})};
+    const Tensors in{torch::randn({size(), size()}), torch::randn({1 + size() % 3, 1 + size() % 17, size(), size()}),
+                     torch::randn({size()})};
     net->function = [=](const Tensors& given) { return random_function(seed, given, weights); };
     const auto gm = traced_net(*net, in);
     const Tensors expected = in_double(*net, in);
     try {
-      const auto compiled = fxx::compile(*gm, in, {.threads = static_cast<int>(1 + seed % 3), .tolerance = infinite, .cache_folder = cache()});
+      const auto compiled = fxx::compile(
+          *gm, in, {.threads = static_cast<int>(1 + seed % 3), .tolerance = infinite, .cache_folder = cache()});
       for (const std::string& name : called_back_operators(*compiled)) called.insert(name);
+      CHECK(compiled->is_current());
+      CHECK(compiled->interpreted().empty());
       const torch::NoGradGuard no_grad;
       CHECK(error_of(compiled->run(boxed(in)), expected) <= 5e-5);
       const Tensors other{torch::randn_like(in[0]), torch::randn_like(in[1]), torch::randn_like(in[2])};
-      CHECK(relative_difference(compiled->run(boxed({transposed_copy(other[0]), sliced_copy(other[1]), other[2]})), gm->run(boxed(other))) <= 1e-4);
+      CHECK(relative_difference(compiled->run(boxed({transposed_copy(other[0]), sliced_copy(other[1]), other[2]})),
+                                gm->run(boxed(other))) <= 1e-4);
     } catch (const std::exception& e) {
       FAIL_CHECK(std::string(e.what()));
     }
   }
-  CHECK(called.size() <= 1);  // cumsum
+  CHECK(called == std::set<std::string>{"aten::cumsum"});
 }
 
 }  // namespace

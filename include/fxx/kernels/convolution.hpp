@@ -141,13 +141,18 @@ FXX_KERNEL void group(Part part, const float* __restrict in, const float* __rest
   detail_of_gemm::for_each_panel<Shape.out_channels, shape.vectors>([&](int number, int channel, auto vectors, auto last)
                                                                         __attribute__((always_inline)) {
     const Range rows = detail_of_gemm::rows_of_panel<Shape.rows(), 1, panels>(part, number);
+    const float* const weights = packed + static_cast<std::ptrdiff_t>(channel) * Shape.depth();
+    constexpr int bytes = vectors * lanes * static_cast<int>(sizeof(float));
+    constexpr int tiles_of_row = (Shape.out_width + shape.rows - 1) / shape.rows;
+    auto ahead = read_ahead<bytes, Shape.rows() * tiles_of_row>(weights + Shape.depth() * vectors * lanes,
+                                                                (rows.end - rows.begin) * tiles_of_row);
     for_rows<Shape.out_height>(rows, [&](int image, int y) __attribute__((always_inline)) {
       for_pixels<Shape.out_width, shape.rows>([&](auto count, int x) __attribute__((always_inline)) {
         const float* from = window<Shape>(in, image, y, x);
-        const float* panel = packed + static_cast<std::ptrdiff_t>(channel) * Shape.depth();
+        const float* panel = weights;
         Tile<count, vectors> tile;
         for_runs<Shape>([&](std::ptrdiff_t offset) __attribute__((always_inline)) {
-          tile.template add<Shape.stride_width * Shape.pixel()>(from + offset, panel, Shape.run());
+          tile.template add<Shape.stride_width * Shape.pixel()>(from + offset, panel, Shape.run(), ahead);
           panel += Shape.run() * vectors * lanes;
         });
         tile.template finish<last>([&](int p, int c, real sum, auto width) __attribute__((always_inline)) {

@@ -142,6 +142,31 @@ FXX_KERNEL real add_pairs(natural, integer, real sum) { return sum; }
 #endif
 }  // namespace detail_of_weights
 
+/// What is read after this, asked for meanwhile: at each step of a tile some lines of the cache, into the second one.
+/// Weights come once a call from memory or the last cache, and processors by themselves look only some lines ahead.
+template <int Lines>
+struct ReadAhead {
+  const char* at;
+  std::ptrdiff_t step;  // bytes
+  FXX_KERNEL void next() {
+#pragma GCC unroll 8
+    for (int line = 0; line < Lines; ++line) __builtin_prefetch(at + line * 64, 0, 2);
+    at += step;
+  }
+};
+struct NoReadAhead {
+  FXX_KERNEL void next() {}
+};
+/// The panel behind this one, while so many tiles (`Tiles` where nothing is shared out) take steps of `Bytes` through
+/// this one. Where tiles are very many, waiting for weights is a small part of the time; one alone reads as fast as it can,
+/// and asking costs more than it brings.
+template <int Bytes, int Tiles>
+FXX_KERNEL auto read_ahead(const void* next, int tiles) {
+  if constexpr (Tiles == 1 || Tiles > Bytes) return NoReadAhead{};
+  else
+    return ReadAhead<(Bytes + Tiles * 64 - 1) / (Tiles * 64)>{static_cast<const char*>(next), tiles > 0 ? Bytes / tiles : 0};
+}
+
 /// `Rows` by `Vectors` vectors of sums in registers.
 template <int Rows, int Vectors>
 struct Tile {
@@ -155,10 +180,11 @@ struct Tile {
   }
   /// Adds products of rows of `a`, `Stride` elements apart, with `depth` rows of a panel, which lie `PanelStride` apart
   /// and whose last vector has `Last` elements.
-  template <int Stride, int PanelStride = Vectors * lanes, int Last = lanes>
-  FXX_KERNEL void add(const float* __restrict a, const float* __restrict panel, int depth) {
+  template <int Stride, int PanelStride = Vectors * lanes, int Last = lanes, class Ahead = NoReadAhead>
+  FXX_KERNEL void add(const float* __restrict a, const float* __restrict panel, int depth, Ahead&& ahead = Ahead{}) {
 #pragma GCC unroll 2
     for (int k = 0; k < depth; ++k) {
+      ahead.next();
       real weights[Vectors];
 #pragma GCC unroll 8
       for (int v = 0; v < Vectors - 1; ++v) weights[v] = load(panel + v * lanes);
@@ -173,11 +199,12 @@ struct Tile {
     }
   }
   /// The same with weights of which several stand in 32 bits; sums count detail_of_weights::unit<Weight>.
-  template <int Stride, class Element, class Weight>
+  template <int Stride, class Element, class Weight, class Ahead = NoReadAhead>
     requires(sizeof(Weight) < sizeof(float))
-  FXX_KERNEL void add(const Element* __restrict a, const Weight* __restrict panel, int depth) {
+  FXX_KERNEL void add(const Element* __restrict a, const Weight* __restrict panel, int depth, Ahead&& ahead = Ahead{}) {
     constexpr int together = detail_of_weights::together<Weight>;
     const auto some = [&]<int Count>(Width<Count>, int k) __attribute__((always_inline)) {
+      ahead.next();
       integer bits[Vectors];
 #pragma GCC unroll 8
       for (int v = 0; v < Vectors; ++v)
@@ -263,9 +290,14 @@ template <int M, int K, int Stride, int Rows, int Vectors, int Last, class Eleme
 FXX_KERNEL void panel_product(Range rows, const Element* __restrict a, const Weight* __restrict panel, int column,
                               const Finish& finish) {
   constexpr int whole = M / Rows * Rows;
+  constexpr int together = detail_of_weights::together<Weight>;
+  constexpr int bytes = Vectors * lanes * together * static_cast<int>(sizeof(Weight));
+  auto ahead = read_ahead<bytes, (M + Rows - 1) / Rows>(
+      panel + static_cast<std::ptrdiff_t>(detail_of_weights::whole(K, together)) * Vectors * lanes,
+      (rows.end - rows.begin + Rows - 1) / Rows);
   const auto some_rows = [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
     Tile<Count, Vectors> tile;
-    tile.template add<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, K);
+    tile.template add<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, K, ahead);
     tile.template finish<Last>([&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
       constexpr float unit = detail_of_weights::unit<Weight>;
       if constexpr (unit == 1.f) finish(row + r, column + c, sum, width);

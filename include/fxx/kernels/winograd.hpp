@@ -49,10 +49,10 @@ struct WinogradShape {
     return in_image ? in_image : static_cast<std::ptrdiff_t>(rows() * outputs + 2) * in_row * pixel();
   }
   /// Tiles that are computed together: what they hold in between is about half a megabyte, more where it would be so few
-  /// tiles that reading weights takes longer.
+  /// tiles that reading weights takes longer. Weights of more than 4 MB are not read twice for less than a megabyte.
   consteval int block() const {
     const int fit = (1 << 17) / (points() * vectors_of(channels) * lanes), most = fit < 16 ? 16 : fit;
-    if (most >= tiles()) return tiles();
+    if (most >= tiles() || (packed() >= 1 << 20 && 2 * fit >= tiles())) return tiles();
     const int rows_of_tile = tile_shape(most, vectors_of(out_channels), 14).rows;
     return most / rows_of_tile * rows_of_tile;
   }

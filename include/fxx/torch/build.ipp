@@ -5,10 +5,6 @@
 #include <dlfcn.h>
 #include <torch/version.h>
 
-// after the tensor's own header
-#include <ATen/ops/abs_ops.h>
-#include <ATen/ops/max_ops.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -24,6 +20,7 @@
 #include "fxx/torch/build.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/interpreter.hpp"
+#include "fxx/torch/results.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -62,16 +59,6 @@ class NodeRunner : public Interpreter {
   }
 };
 
-FXX_INLINE void flatten(const c10::IValue& value, std::vector<at::Tensor>& out) {
-  if (value.isTensor()) out.push_back(value.toTensor());
-  else if (value.isTuple())
-    for (const c10::IValue& v : value.toTupleRef().elements()) flatten(v, out);
-  else if (value.isList())
-    for (const c10::IValue& v : value.toListRef()) flatten(v, out);
-  else if (value.isGenericDict())
-    for (const auto& entry : value.toGenericDict()) flatten(entry.value(), out);
-}
-
 FXX_INLINE c10::IValue assemble(const ResultShape& shape, std::vector<std::vector<at::Tensor>>& values,
                                 std::size_t& next) {
   using Kind = ResultShape::Kind;
@@ -93,30 +80,6 @@ FXX_INLINE c10::IValue assemble(const ResultShape& shape, std::vector<std::vecto
       return to_list(std::move(items), {});
     }
   }
-}
-
-/// Largest difference of two sets of results, relative to the largest magnitude of the second; infinite when they do
-/// not compare.
-FXX_INLINE double relative_error(const c10::IValue& given, const c10::IValue& expected) {
-  std::vector<at::Tensor> a, b;
-  flatten(given, a);
-  flatten(expected, b);
-  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
-  double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i].sizes() != b[i].sizes() || a[i].scalar_type() != b[i].scalar_type())
-      return std::numeric_limits<double>::infinity();
-    if (a[i].numel() == 0) continue;
-    const at::Tensor x = a[i].detach().to(at::kDouble), y = b[i].detach().to(at::kDouble);
-    // nan where nan is expected is no difference, nor is the same infinity.
-    const at::Tensor same = x.eq(y).logical_or(x.isnan().logical_and(y.isnan()));
-    const at::Tensor difference = x.sub(y).abs().masked_fill(same, 0);
-    const double error = difference.max().item<double>();
-    const double size = y.abs().masked_fill(y.isfinite().logical_not(), 0).max().item<double>();
-    const double relative = error != error ? std::numeric_limits<double>::infinity() : size > 0 ? error / size : error;
-    worst = std::max(worst, relative);
-  }
-  return worst;
 }
 
 }  // namespace detail

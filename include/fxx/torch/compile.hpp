@@ -46,14 +46,14 @@ class CompiledModule : public GraphModule {
   /// is another. Any number of threads may call.
   c10::IValue run_flat(std::vector<c10::IValue> inputs) override;
   /// The same without tensors, for programs that have memory of their own: a pointer for each input and each tensor of
-  /// the result, whose elements lie as those of the examples did. Does not look whether it is current. Costs 0.1 us
-  /// beside the kernels. What is called back sees tensors over that memory.
+  /// the result, whose elements lie as those of the examples did. Does not look whether it is current. What is called
+  /// back sees tensors over that memory.
   void run_raw(const void* const* inputs, void* const* outputs);
 
   /// Will the next call go through the kernels?
   bool is_current() const;
   /// Largest error against the interpreter, as in CompileOptions::tolerance; nan when it could not be measured, since
-  /// running the graph changes its attributes, or draws random numbers.
+  /// running the graph changes its attributes, or draws random numbers, or the example inputs are fake.
   double max_error() const { return max_error_; }
   bool was_cached() const { return was_cached_; }
   /// Seconds from the graph to the loaded module with its weights packed; of these, the compiler.
@@ -145,6 +145,7 @@ class CompiledModule : public GraphModule {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> memory_;  // that they had then
   std::vector<bool> written_;  // of watched_: the graph itself writes to it
   std::vector<CalledBack> operators_;  // by step
+  mutable std::mutex writing_mutex_;  // where the graph writes to attributes: they, their versions and packed weights
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Workspace>> workspaces_;
   std::vector<Workspace*> idle_;
@@ -160,7 +161,8 @@ class CompiledModule : public GraphModule {
 /// Optimises, lowers, generates, builds, loads, packs, checks. Errors, after which `module` works as before:
 /// CodegenError (E501) for a graph whose sizes are not known or that has other values than tensors where kernels need
 /// them; CompileError for a missing compiler (E601), a failed (E602) or late (E603) compile, a cache that cannot be
-/// written (E604), with the log; LoadError (E605), (E607) when results differ more than the tolerance.
+/// written (E604), with the log; LoadError (E605), (E607) when results differ more than the tolerance; RunError (E701)
+/// for too few or too many example inputs, and for a fake parameter or buffer.
 std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
                                         const CompileOptions& options = {});
 

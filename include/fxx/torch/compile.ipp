@@ -26,12 +26,12 @@
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/rules/library.hpp"
 #include "fxx/runtime/cache.hpp"
-#include "fxx/torch/build.ipp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "fxx/torch/interpreter.hpp"
 #include "fxx/torch/known_sizes.hpp"
+#include "fxx/torch/results.hpp"
 #include "fxx/torch/trace.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -87,6 +87,18 @@ FXX_INLINE bool draws_numbers(const Node& node) {
       if (value.is_number() && value.number() == 0) return false;
     }
   return true;
+}
+
+/// What LowerOptions::flops_per_byte is here. Weights of a megabyte stay in a core's own cache from one call to the next.
+FXX_INLINE double flops_per_byte_of_weights(const Graph& graph) {
+  std::int64_t elements = 0;
+  for (const Node* node : graph.nodes())
+    if (node->opcode() == Opcode::get_attr && node->tensor_meta()) elements += node->tensor_meta()->numel();
+  if (elements < (1 << 18)) return 0;
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f")) return 14;
+#endif
+  return LowerOptions().flops_per_byte;
 }
 
 }  // namespace detail
@@ -205,7 +217,8 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     // Who knows what it writes to.
     if (memory.anywhere || node->opcode() == Opcode::call_module) written_.assign(watched_.size(), true);
   }
-  kernels_ = lower(*to_lower, prepared_->owner(), {.accuracy = options.accuracy});
+  kernels_ = lower(*to_lower, prepared_->owner(),
+                   {.accuracy = options.accuracy, .flops_per_byte = detail::flops_per_byte_of_weights(prepared)});
   source_ = specialised_source(kernels_, class_name()).text;
 
   BuildRequest request;
@@ -259,14 +272,13 @@ FXX_INLINE void CompiledModule::pack() {
   std::vector<const void*> pointers;
   for (const std::string& name : kernels_.attributes) {
     attributes_.push_back(prepared_->attribute(name));
-    // Fakes have no elements; a graph of fakes may be compiled and looked at, not run.
-    dense.push_back(is_fake(attributes_.back()) ? at::Tensor() : attributes_.back().detach().contiguous());
-    pointers.push_back(dense.back().defined() ? dense.back().const_data_ptr() : nullptr);
-  }
-  for (const at::Tensor& tensor : dense)
-    if (!tensor.defined())
+    if (is_fake(attributes_.back()))
       throw RunError(ErrorId::input_mismatch,
-                     "compile: a parameter or buffer of the module is fake; it has no elements to pack");
+                     "compile: '" + name + "' is a fake tensor, which has no elements to pack; give it real memory (set_data) "
+                     "before it is compiled");
+    dense.push_back(attributes_.back().detach().contiguous());
+    pointers.push_back(dense.back().const_data_ptr());
+  }
   library_.symbol<void(const void* const*, float*)>("fxx_pack")(pointers.data(), static_cast<float*>(weights_.data));
   versions_.clear();
   memory_.clear();
@@ -291,6 +303,8 @@ FXX_INLINE bool CompiledModule::is_current() const {
   if (interpreted_ || graph().version() != built_version_) return false;
   for (const auto& [module, training] : training_flags_)
     if (module->is_training() != training) return false;
+  std::unique_lock<std::mutex> alone;
+  if (changes_something_) alone = std::unique_lock(writing_mutex_);
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     if (!written_[i] && !watched_[i].is_inference() && watched_[i]._version() != versions_[i]) return false;
     if (memory_[i]._unsafe_get_target() != detail::memory_of(watched_[i]).get()) return false;  // set_data, to(dtype)
@@ -373,7 +387,12 @@ FXX_INLINE int CompiledModule::call_back(kernels::ModuleCall* call, int step) {
 
 FXX_INLINE void CompiledModule::run_kernels(const void* const* inputs, void* const* outputs,
                                             std::vector<at::Tensor>* tensors, std::int64_t* times) {
-  if (changes_something_) pack_what_it_wrote();
+  // What a call writes, the next one packs: one at a time.
+  std::unique_lock<std::mutex> alone;
+  if (changes_something_) {
+    alone = std::unique_lock(writing_mutex_);
+    pack_what_it_wrote();
+  }
   struct Lease {
     CompiledModule& module;
     Workspace* workspace;

@@ -39,6 +39,7 @@
 #include "fxx/torch/plan.ipp"
 #include "fxx/torch/recurrent.ipp"
 #include "fxx/torch/replace_pattern.ipp"
+#include "fxx/torch/results.ipp"
 #include "fxx/torch/script.ipp"
 #include "fxx/torch/shape_rules.ipp"
 #include "fxx/torch/symbolic_trace.ipp"

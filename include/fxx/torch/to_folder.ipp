@@ -12,6 +12,7 @@
 #include "fxx/ir/names.hpp"
 #include "fxx/torch/build.hpp"
 #include "fxx/torch/fake.hpp"
+#include "fxx/torch/results.hpp"
 #include "fxx/torch/to_folder.hpp"
 
 namespace fxx::inline FXX_ABI {

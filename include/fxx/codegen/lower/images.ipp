@@ -11,29 +11,36 @@ struct ConvolutionCall {
   std::int64_t stride[2] = {1, 1}, padding[2] = {0, 0}, dilation[2] = {1, 1}, groups = 1;
 };
 
+/// How long a 3 x 3 convolution takes by this method, in multiplications and additions.
+FXX_INLINE double cost_of(Convolution::Method method, const Sizes& in, const Sizes& out, double flops_per_byte) {
+  const auto pairs = static_cast<double>(in[1] * out[1]);
+  if (method == Convolution::Method::direct)
+    return 2 * 9 * pairs * static_cast<double>(out[0] * out[2] * out[3]) + 9 * 4 * pairs * flops_per_byte;
+  const bool four = method == Convolution::Method::winograd_4;
+  const std::int64_t side = four ? 4 : 2;
+  const auto tiles = static_cast<double>(out[0] * ((out[2] + side - 1) / side) * ((out[3] + side - 1) / side));
+  const double points = four ? 36 : 16;
+  // Of the transforms of a tile's channel, measured: they are additions, loads and stores more than products.
+  const double to = four ? 400 : 96, from = four ? 280 : 80;
+  return 2 * points * pairs * tiles + points * 4 * pairs * flops_per_byte +
+         tiles * (to * static_cast<double>(in[1]) + from * static_cast<double>(out[1]));
+}
 /// How it is computed, and so how much of its input's surroundings it reads.
 FXX_INLINE Convolution::Method method_of(const ConvolutionCall& call, const Sizes& in, const Sizes& weight,
-                                         const Sizes& out, Accuracy accuracy) {
+                                         const Sizes& out, const LowerOptions& options) {
   using Method = Convolution::Method;
   if (call.groups > 1 && call.groups == in[1] && out[1] == in[1]) return Method::depthwise;
   if (call.groups > 1) return Method::direct;
   const bool plain = call.stride[0] == 1 && call.stride[1] == 1 && call.dilation[0] == 1 && call.dilation[1] == 1;
   if (weight[2] == 1 && weight[3] == 1 && plain && call.padding[0] == 0 && call.padding[1] == 0)
     return Method::pixelwise;
-  if (weight[2] != 3 || weight[3] != 3 || !plain || accuracy == Accuracy::exact) return Method::direct;
-  // The transforms cost as much as some tens of channels; they pay where the tiles are many.
+  if (weight[2] != 3 || weight[3] != 3 || !plain || options.accuracy == Accuracy::exact) return Method::direct;
+  // Of few channels no vectors are filled.
   if (in[1] < 16 || out[1] < 16) return Method::direct;
-  const auto tiles = [&](std::int64_t side) {
-    return out[0] * ((out[2] + side - 1) / side) * ((out[3] + side - 1) / side);
-  };
-  const auto filled = [&](std::int64_t side) {
-    return static_cast<double>(out[0] * out[2] * out[3]) / static_cast<double>(tiles(side) * side * side);
-  };
-  // Of the products of a direct convolution a tile of 4 saves 4 times as many, one of 2 2.25 times, edges not counted.
-  const double four = 4 * filled(4), two = 2.25 * filled(2);
-  if (tiles(4) >= 9 && four > two * 1.2) return Method::winograd_4;
-  if (tiles(2) >= 4 && two > 1.4) return Method::winograd_2;
-  return Method::direct;
+  Method best = Method::direct;
+  for (const Method method : {Method::winograd_2, Method::winograd_4})
+    if (cost_of(method, in, out, options.flops_per_byte) < cost_of(best, in, out, options.flops_per_byte)) best = method;
+  return best;
 }
 FXX_INLINE Buffer::Border border_of(const ConvolutionCall& call, const Sizes& in, const Sizes& weight, const Sizes& out,
                                     Convolution::Method method) {
@@ -110,7 +117,7 @@ FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node) const {
     const Sizes &in = sizes_of(node), &weight = sizes_of(*call->weight), &out = sizes_of(*user);
     const Buffer::Border wanted =
         is_transposed(*user) ? border_of_transposed(*call, in, weight, out)
-                             : border_of(*call, in, weight, out, method_of(*call, in, weight, out, options_.accuracy));
+                             : border_of(*call, in, weight, out, method_of(*call, in, weight, out, options_));
     border.top = std::max(border.top, wanted.top);
     border.left = std::max(border.left, wanted.left);
     border.bottom = std::max(border.bottom, wanted.bottom);
@@ -165,7 +172,7 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   const std::optional<ConvolutionCall> call = convolution_call(node);
   if (!call) throw NoKernel{"a convolution of this kind"};
   const Sizes &in = sizes_of(*call->input), &weight = sizes_of(*call->weight), &out = sizes_of(node);
-  const Convolution::Method method = method_of(*call, in, weight, out, options_.accuracy);
+  const Convolution::Method method = method_of(*call, in, weight, out, options_);
   const Buffer::Border border = border_of(*call, in, weight, out, method);
   Convolution kernel;
   kernel.method = method;

@@ -1,0 +1,29 @@
+// What modules give back, as the tensors in it.
+//
+// Main names: detail::flatten, detail::relative_error. Cost: tensor (ATen/core/ivalue.h).
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <vector>
+
+#include "fxx/config.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+/// Appends the tensors in tuples, lists and dictionaries, in their order.
+void flatten(const c10::IValue& value, std::vector<at::Tensor>& out);
+
+/// Largest difference of two sets of results, relative to the largest magnitude of the second; infinite when they do
+/// not compare. nan beside nan and an infinity beside the same one are no difference.
+double relative_error(const c10::IValue& given, const c10::IValue& expected);
+
+}  // namespace detail
+
+}  // namespace fxx::inline FXX_ABI
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/torch/results.ipp"
+#endif
