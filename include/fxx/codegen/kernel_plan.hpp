@@ -215,9 +215,8 @@ struct KernelStep {
 
 /// What becomes of a tensor that the graph returns.
 struct PlanOutput {
-  int buffer = -1;     // an output, or
-  int input = -1;      // this input itself, or
-  int attribute = -1;  // this attribute itself
+  int buffer = -1;  // an output, or
+  int input = -1;   // this input itself
   plans::View view = {};
 };
 
@@ -230,7 +229,7 @@ struct KernelPlan {
   std::int64_t arena_bytes = 0;
   std::int64_t live_bytes = 0;  // the most that is alive in any step: no arena can be smaller
 
-  /// A table, a line a step: kernel, shapes, GFLOP, MB; `seconds`, when given, are those measured, a number a step.
+  /// A table, a line a step: kernel, shapes, MFLOP, kB; `seconds`, when given, are those measured, a number a step.
   std::string to_string(const std::vector<double>& seconds = {}) const;
   /// Nodes that are called back, with the reason.
   std::vector<std::pair<std::string, std::string>> called_back() const;

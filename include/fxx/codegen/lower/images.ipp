@@ -136,8 +136,7 @@ FXX_INLINE View Lowering::image_of(const Node& node, const Buffer::Border& borde
            at.sizes[3] == buffer.image[2] - buffer.border.left - buffer.border.right;
   };
   if (fits(view)) return view;
-  if (const auto placed = images_.find(&node); placed != images_.end() && fits(placed->second.view))
-    return placed->second.view;
+  if (const auto placed = images_.find(&node); placed != images_.end() && fits(placed->second)) return placed->second;
   Buffer::Border wanted = border_wanted(node);
   wanted.top = std::max(border.top, wanted.top);
   wanted.left = std::max(border.left, wanted.left);
@@ -148,7 +147,7 @@ FXX_INLINE View Lowering::image_of(const Node& node, const Buffer::Border& borde
   copy.term = load_of(view);
   copy.nodes = {&node};
   emit(std::move(copy), to);
-  images_[&node] = {wanted, to};
+  images_[&node] = to;
   return to;
 }
 

@@ -1,7 +1,7 @@
 // Lowering of matrix products.
 #pragma once
 
-#include "fxx/codegen/lower/lowering.ipp"
+#include "fxx/codegen/lower/memory.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 
@@ -31,17 +31,17 @@ FXX_INLINE View Lowering::matrix_rows(const Node& node, std::int64_t& stride, co
 }
 
 /// Rows of the result are counted by one axis, its last dimension by another.
-FXX_INLINE Frame rows_and_columns(const Sizes& sizes, std::size_t trailing = 1) {
+FXX_INLINE Frame rows_and_columns(const Sizes& sizes) {
   Frame frame;
   frame.sizes = sizes;
   frame.dims.resize(sizes.size());
-  std::int64_t columns = 1, rows = 1;
-  for (std::size_t i = sizes.size(); i-- > 0;) {
-    const bool column = sizes.size() - i <= trailing;
-    frame.dims[i] = {column ? 1 : 0, column ? columns : rows};
-    (column ? columns : rows) *= sizes[i];
+  frame.dims.back() = {1, 1};
+  std::int64_t rows = 1;
+  for (std::size_t i = sizes.size() - 1; i-- > 0;) {
+    frame.dims[i] = {0, rows};
+    rows *= sizes[i];
   }
-  frame.axes = {{"row", rows}, {"column", columns}};
+  frame.axes = {{"row", rows}, {"column", sizes.back()}};
   return frame;
 }
 
