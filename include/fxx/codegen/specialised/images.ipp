@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fxx/codegen/specialised/loops.ipp"
+#include "fxx/meta/enum_name.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
 
@@ -123,8 +124,8 @@ FXX_INLINE std::string SpecialisedWriter::resize(Body& body, const KernelStep& s
   const std::string inner = stores(body, step, step.frame, "      ");
   return "  const Range images = part.of(" + text(k.images) +
          ");\n  for (int image = images.begin; image < images.end; ++image)\n    resize_" +
-         std::string(k.kind == plans::Resize::Kind::nearest ? "nearest" : "bilinear") + "<" + name + ">(" + in +
-         " + image * " + text(k.in.strides[0]) + ", " + lambda({"y", "x", "channel"}, true, inner) + "    });\n";
+         std::string(enumerator_name(k.kind)) + "<" + name + ">(" + in + " + image * " + text(k.in.strides[0]) + ", " +
+         lambda({"y", "x", "channel"}, true, inner) + "    });\n";
 }
 
 }  // namespace fxx::inline FXX_ABI::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "fxx/codegen/specialised/loops.ipp"
+#include "fxx/meta/enum_name.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
 
@@ -200,7 +201,7 @@ FXX_INLINE std::string SpecialisedWriter::recurrent(Body& body, const KernelStep
   }
   arguments += lstm ? "h, c, " : "h, ";
   const std::string inner = stores(body, step, step.frame, "    ");
-  result += "  " + std::string(lstm ? "lstm" : "gru") + "<" + name + ">(" + arguments +
+  result += "  " + std::string(enumerator_name(k.kind)) + "<" + name + ">(" + arguments +
             lambda({"step", "column"}, true, inner) + "  });\n";
   std::string after;
   const auto keep = [&](const View& view, const std::string& from) {

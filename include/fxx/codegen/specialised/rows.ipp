@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fxx/codegen/specialised/loops.ipp"
+#include "fxx/meta/enum_name.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
 
@@ -43,10 +44,7 @@ FXX_INLINE std::string SpecialisedWriter::rows(Body& body, const KernelStep& ste
     if (mentions(inner, "width")) result += "    constexpr Width<1> width{};\n";
     result += inner;
   } else {
-    const std::string name = k.kind == Kind::softmax       ? "softmax"
-                             : k.kind == Kind::log_softmax ? "log_softmax"
-                             : k.kind == Kind::layer_norm  ? "layer_norm"
-                                                           : "rms_norm";
+    const std::string name(enumerator_name(k.kind));  // softmax, log_softmax, layer_norm, rms_norm
     const std::string eps = k.kind == Kind::layer_norm || k.kind == Kind::rms_norm ? number(k.eps) + ", " : "";
     const std::string inner = stores(body, step, step.frame, "      ");
     result += "    " + name + n + "(" + eps + get + ", " + lambda({"column"}, true, inner) + "    });\n";
