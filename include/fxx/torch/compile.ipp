@@ -19,7 +19,6 @@
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/operation.hpp"
-#include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/functionalise.hpp"
@@ -71,22 +70,6 @@ FXX_INLINE bool has_elements(const at::Tensor& tensor) {
                                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched,
                                         c10::DispatchKey::Functionalize, c10::DispatchKey::Python});
   return !tensor.key_set().has_any(others);
-}
-
-/// Will the node draw random numbers? Dropout that is off does not.
-FXX_INLINE bool draws_numbers(const Node& node) {
-  const Operator* op = operator_of(node);
-  if (!op || !has(op->traits, Trait::random)) return false;
-  if (const int train = op->index_of("train"); train >= 0) {
-    const Argument value = argument_or_default(node, *op, train);
-    if (value.kind() == Argument::Kind::boolean && !value.boolean()) return false;
-  }
-  for (const char* name : {"dropout_p", "p", "dropout"})
-    if (const int p = op->index_of(name); p >= 0) {
-      const Argument value = argument_or_default(node, *op, p);
-      if (value.is_number() && value.number() == 0) return false;
-    }
-  return true;
 }
 
 }  // namespace detail
@@ -193,7 +176,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     to_lower = &split_->head;
   }
   for (const Node* node : prepared.nodes()) {
-    changes_something_ = changes_something_ || is_barrier(*node) || detail::draws_numbers(*node);
+    changes_something_ = changes_something_ || is_barrier(*node) || draws_numbers(*node);
     if (!is_barrier(*node)) continue;
     const auto memory = memory_written_by(*node);
     for (const Node* maker : memory.makers) {
