@@ -200,6 +200,11 @@ nlohmann::json figures(const bench::Entry& entry, const Settings& settings) {
     if (!settings.build_folder.empty()) return line;
     const Tensors exact = exact_results(entry);
     line["error"] = error_of(subject->results(), exact);
+    if (settings.peer.empty()) {
+      Tensors eager;
+      flatten(model.forward(model.inputs), eager);
+      line["eager_error"] = error_of(eager, exact);
+    }
     line["ms"] = least_milliseconds(*subject);
     if (settings.peer.empty())
       for (const auto& y : exact) line["reference"].push_back(y.abs().mean().item<double>());

@@ -149,6 +149,36 @@ TEST_CASE("what a call writes to") {
   CHECK(may_overlap(unknown, memory_of(*f.made)));
 }
 
+TEST_CASE("random numbers are drawn by operators that do, unless their arguments say that they need none") {
+  Fresh f;
+  Graph& g = f.g;
+  Node* const x = f.x;
+  const Argument none;
+  CHECK(draws_numbers(*g.call_function(ops::rand_like, {x})));
+  CHECK(draws_numbers(*g.call_function(ops::bernoulli, {x})));
+  CHECK(draws_numbers(*g.call_method("uniform_", {f.made})));
+  CHECK_FALSE(draws_numbers(*f.made));
+  CHECK_FALSE(draws_numbers(*x));
+  CHECK_FALSE(draws_numbers(*g.call_module("layer", {x})));
+  CHECK_FALSE(draws_numbers(*g.output(x)));
+
+  CHECK(draws_numbers(*g.call_function(ops::dropout, {x, 0.5, true})));
+  CHECK_FALSE(draws_numbers(*g.call_function(ops::dropout, {x, 0.5, false})));
+  CHECK_FALSE(draws_numbers(*g.call_function(ops::dropout, {x, 0, true})));
+  CHECK(draws_numbers(*g.call_function(ops::dropout, {x, 0.5, f.made})));  // who knows
+  CHECK(draws_numbers(*g.call_function(ops::dropout, {x, f.made, true})));
+  CHECK(draws_numbers(*g.call_function(ops::native_dropout, {x, 0.5, none})));
+
+  // By keyword, and by default.
+  CHECK_FALSE(draws_numbers(*g.call_function(ops::scaled_dot_product_attention, {x, x, x})));
+  CHECK_FALSE(draws_numbers(*g.call_function(ops::scaled_dot_product_attention, {x, x, x, none, 0.})));
+  CHECK(draws_numbers(*g.call_function(ops::scaled_dot_product_attention, {x, x, x}, {{"dropout_p", 0.1}})));
+  const Argument list = Argument::list({x, x});
+  CHECK(draws_numbers(*g.call_function(ops::lstm_input, {x, list, list, true, 2, 0.5, true, false, false})));
+  CHECK_FALSE(draws_numbers(*g.call_function(ops::lstm_input, {x, list, list, true, 2, 0.5, false, false, false})));
+  CHECK_FALSE(draws_numbers(*g.call_function(ops::lstm_input, {x, list, list, true, 2, 0., true, false, false})));
+}
+
 TEST_CASE("a user passes memory on when its result lies in it") {
   Fresh f;
   Graph& g = f.g;

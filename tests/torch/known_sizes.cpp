@@ -74,6 +74,23 @@ TEST_CASE("effects and random numbers keep their order: then all is interpreted"
   CHECK(relative_difference(given, gm->run({x})) == 0);
 }
 
+TEST_CASE("operators that draw no random numbers, as their arguments say, stand in the way of nothing") {
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::randn({2, 5, 4});
+  const auto gm = graph_of(
+      [](const Tensors& in) {
+        const Tensor y = torch::scaled_dot_product_attention(in[0], in[0], torch::dropout(in[0], 0.5, false));
+        return fxx::detail::box_result(y.index({y.select(2, 0) > 0}));
+      },
+      {x});
+  const auto unknown = note_known_sizes(*gm, {x});
+  CHECK_FALSE(unknown.empty());
+  CHECK(split_by_sizes(gm->graph(), unknown).has_value());
+  const auto compiled = compile(*gm, {x});
+  CHECK(compiled->is_current());
+  CHECK(relative_difference(compiled->run({x}), gm->run({x})) < 1e-5);
+}
+
 TEST_CASE("a graph with dynamic sizes is compiled for those of the examples") {
   const torch::NoGradGuard no_grad;
   Picks net;

@@ -103,6 +103,7 @@ struct Weights {
   View view;             // [columns, depth], with any strides
   bool constant = true;  // packed once; else at every run
   bool reduced = false;  // packed as bfloat16
+  bool near = false;     // in a core's own caches from the last call
 };
 
 // --- kernels ---------------------------------------------------------------------------------------------------------
@@ -115,6 +116,7 @@ struct MatrixProduct {
   View a;  // [batch..., rows, depth]; rows at one stride, depth at stride 1
   std::int64_t a_row = 0;
   Weights weights;                         // computed ones have the batch in front
+  bool reduced_rows = false;               // `a` becomes bfloat16 too, before it is multiplied
   Sizes a_batch = {}, weights_batch = {};  // offsets of the matrices, when there is more than one
 };
 /// Channels last; the input's border is its padding.
@@ -215,9 +217,8 @@ struct KernelStep {
 
 /// What becomes of a tensor that the graph returns.
 struct PlanOutput {
-  int buffer = -1;     // an output, or
-  int input = -1;      // this input itself, or
-  int attribute = -1;  // this attribute itself
+  int buffer = -1;  // an output, or
+  int input = -1;   // this input itself
   plans::View view = {};
 };
 

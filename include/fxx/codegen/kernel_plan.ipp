@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "fxx/codegen/kernel_plan.hpp"
+#include "fxx/meta/enum_name.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -37,6 +38,13 @@ FXX_INLINE std::string by(std::initializer_list<std::int64_t> sizes) {
   for (std::int64_t size : sizes) text += (text.empty() ? "" : " x ") + std::to_string(size);
   return text;
 }
+/// "log softmax" of Rows::Kind::log_softmax.
+template <class Kind>
+std::string words_of(Kind kind) {
+  std::string words(enumerator_name(kind));
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
+}
 /// Kernel and shapes of a step: "winograd 4 x 4", "56 x 56 x 64 -> 64".
 FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step) {
   using namespace plans;
@@ -68,9 +76,7 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
                         by({k.out_height, k.out_width})};
       },
       [](const Rows& k) {
-        static constexpr const char* names[] = {"softmax", "log softmax", "layer norm", "rms norm",
-                                                "sum",     "mean",        "largest",    "smallest", "norm"};
-        return Text{names[static_cast<int>(k.kind)], std::to_string(k.rows) + " of " + std::to_string(k.length)};
+        return Text{words_of(k.kind), std::to_string(k.rows) + " of " + std::to_string(k.length)};
       },
       [](const GroupNorm& k) {
         return Text{"group norm", by({k.images, k.pixels, k.channels}) + " in " + std::to_string(k.groups)};
@@ -80,10 +86,10 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
                     std::to_string(k.heads) + " of " + by({k.queries, k.keys, k.size})};
       },
       [](const Recurrent& k) {
-        return Text{k.kind == Recurrent::Kind::lstm ? "lstm" : "gru", by({k.steps, k.size})};
+        return Text{words_of(k.kind), by({k.steps, k.size})};
       },
       [](const Resize& k) {
-        return Text{k.kind == Resize::Kind::nearest ? "nearest" : "bilinear",
+        return Text{words_of(k.kind),
                     by({k.in_height, k.in_width, k.channels}) + " -> " + by({k.out_height, k.out_width})};
       },
       [](const CallBack& k) {

@@ -7,22 +7,20 @@
 #pragma once
 
 #include "fxx/codegen/kernel_plan.hpp"
+#include "fxx/codegen/processor.hpp"
 #include "fxx/ir/graph.hpp"
 
 namespace fxx::inline FXX_ABI {
 
 enum class Accuracy : std::uint8_t {
   exact,     // convolutions are computed directly: nothing but the order of sums differs
-  standard,  // and by Winograd's algorithm where that is faster: errors stay within five times those of eager float32
-  fast,      // and with bfloat16 weights and products, where the processor has them
+  standard,  // and by Winograd's algorithm where that is faster: some times the error of eager float32
+  fast,      // and with weights of matrix products as bfloat16, and products of bfloat16 where those are faster
 };
 
 struct LowerOptions {
   Accuracy accuracy = Accuracy::standard;
-  /// Multiplications and additions that the processor does in the time in which it reads a byte of weights. Winograd's
-  /// algorithm saves the ones and reads more of the others; which is faster is estimated by this. 4 to 5 for Zen 4, 14
-  /// for Emerald Rapids, measured with one core of each.
-  double flops_per_byte = 5;
+  Processor processor = {};
 };
 
 /// `graph`: pure operators (functionalise) without calls of modules that are operators, with the tensor_meta of every

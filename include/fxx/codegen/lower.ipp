@@ -1,19 +1,212 @@
-// Bodies of codegen/lower.hpp; a file for each family of operators is in codegen/lower/.
+// Bodies of codegen/lower.hpp: the walk over the graph, and which function lowers which operator. A file for each family
+// of operators is in codegen/lower/.
 #pragma once
 
 #include "fxx/codegen/arena.hpp"
 #include "fxx/codegen/lower/attention.ipp"
 #include "fxx/codegen/lower/images.ipp"
 #include "fxx/codegen/lower/lowering.ipp"
+#include "fxx/codegen/lower/memory.ipp"
 #include "fxx/codegen/lower/pointwise.ipp"
 #include "fxx/codegen/lower/products.ipp"
 #include "fxx/codegen/lower/recurrent.ipp"
 #include "fxx/codegen/lower/rows.ipp"
+#include "fxx/codegen/lower/strides.ipp"
+#include "fxx/codegen/lower/terms.ipp"
 #include "fxx/codegen/lower/views.ipp"
 
 namespace fxx::inline FXX_ABI {
 
 namespace plans {
+
+FXX_INLINE void Lowering::placeholder(const Node& node) {
+  const TensorMeta& meta = meta_of(node);
+  const int buffer = add_buffer(Buffer::Kind::input, node, meta.dtype, meta.numel());
+  plan_.buffers.back().number = static_cast<int>(plan_.inputs.size());
+  const View view{buffer, 0, meta.shape, strides_in_memory(node)};
+  plan_.inputs.push_back(view);
+  set_view(node, view, meta.dtype);
+}
+
+FXX_INLINE void Lowering::attribute(const Node& node, const GetAttr& target) {
+  if (owner_.find_module(target.target)) return;
+  const AttributeInfo* info = owner_.find_attribute(target.target);
+  const TensorMeta& meta = info ? info->meta : meta_of(node);
+  const auto [known, fresh] = attributes_.try_emplace(target.target, static_cast<int>(plan_.attributes.size()));
+  if (fresh) plan_.attributes.push_back(target.target);
+  const int buffer = add_buffer(Buffer::Kind::constant, node, meta.dtype, meta.numel());
+  plan_.buffers.back().number = known->second;
+  // Whoever packs it sees it dense.
+  set_view(node, {buffer, 0, meta.shape, dense_strides(meta.shape)}, meta.dtype);
+}
+
+/// Operators whose result depends on where in memory the elements are.
+FXX_INLINE bool looks_at_memory(const Operator& op) {
+  return op.base_name().starts_with("as_strided") || op.base_name().starts_with("view_as_") ||
+         op.name == "aten::view.dtype";
+}
+
+FXX_INLINE void Lowering::call_back(const Node& node, const std::string& why) {
+  // What writes to its inputs must find all readers before it served.
+  const Operator* op = operator_of(node);
+  if (!op || op->mutates)
+    for (std::size_t i = 0; i < pending_.size(); ++i)
+      if (value_of(*pending_[i]).kind == Value::Kind::pending) view_of(*pending_[i]);
+  CallBack kernel;
+  kernel.node = &node;
+  kernel.why = why;
+  for (const Node* input : node.all_input_nodes()) {
+    Value& value = value_of(*input);
+    if (value.kind == Value::Kind::tuple) {
+      fail(node, "'" + std::string(input->name()) + "' is not a tensor");
+    } else if (value.kind == Value::Kind::none) {
+      if (input->opcode() != Opcode::get_attr)
+        fail(node, "'" + std::string(input->name()) + "' is not a tensor, and needed to call back");
+      kernel.inputs.push_back({});  // a module
+    } else {
+      View view = view_of(*input);
+      if (op && looks_at_memory(*op)) {
+        const Operator* maker = operator_of(*input);
+        const Sizes strides = strides_in_memory(*input);
+        if (op->base_name().starts_with("as_strided") &&
+            ((maker && maker->aliases) || meta_of(*input).stride != strides))
+          fail(node, "reads the memory around '" + std::string(input->name()) + "', which is a part of another tensor");
+        if (view.strides != strides) {
+          const Dtype dtype = value_of(*input).dtype;
+          const View dense{add_buffer(Buffer::Kind::arena, node, dtype, view.numel()), 0, view.sizes, strides};
+          Value copy;
+          copy.dtype = dtype;
+          copy.term = load_of(view, dtype == Dtype::boolean);
+          copy.nodes = {input};
+          emit(std::move(copy), dense);
+          view = dense;
+        }
+      }
+      kernel.inputs.push_back(std::move(view));
+    }
+  }
+  KernelStep step;
+  step.nodes = {&node};
+  const auto result = [&](const Node& of) {
+    const TensorMeta& meta = meta_of(of);
+    Value value;
+    value.dtype = meta.dtype;
+    View view = place(of, value);
+    kernel.outputs.push_back(view);
+    Value made;
+    made.kind = Value::Kind::view;
+    made.dtype = meta.dtype;
+    made.view = std::move(view);
+    return made;
+  };
+  if (node.tensor_meta()) {
+    value_of(node) = result(node);
+  } else {
+    // Results are taken apart by getitem; those that nobody takes are dropped.
+    Value tuple;
+    tuple.kind = Value::Kind::tuple;
+    for (const Node* user : node.users()) {
+      const auto* item = std::get_if<CallFunction>(&user->op());
+      const auto* target = item ? std::get_if<const Operator*>(&item->target) : nullptr;
+      if (!target || (*target)->base_name() != "getitem" || user->args().size() != 2 ||
+          user->arg(1).kind() != Argument::Kind::integer || user->arg(1).integer() < 0)
+        fail(node, "'" + std::string(node.name()) + "' is not a tensor, and used as a whole");
+      const auto i = static_cast<std::size_t>(user->arg(1).integer());
+      if (tuple.items.size() <= i) tuple.items.resize(i + 1);
+    }
+    kernel.outputs.assign(tuple.items.size(), {});
+    for (const Node* user : node.users()) {
+      const auto i = static_cast<std::size_t>(user->arg(1).integer());
+      if (tuple.items[i].kind != Value::Kind::none) continue;
+      std::vector<View> before = std::move(kernel.outputs);
+      kernel.outputs.clear();
+      tuple.items[i] = result(*user);
+      before[i] = kernel.outputs.back();
+      kernel.outputs = std::move(before);
+    }
+    value_of(node) = std::move(tuple);
+  }
+  step.kernel = std::move(kernel);
+  add_step(std::move(step));
+}
+
+FXX_INLINE void Lowering::call(const Node& node) {
+  const Operator* op = operator_of(node);
+  std::string why;
+  try {
+    if (node.opcode() == Opcode::call_module || !op) throw NoKernel{"not an operator"};
+    if (op->base_name() == "getitem") return get_item(node);
+    const auto known = handlers().find(op->name);
+    if (known != handlers().end()) {
+      (this->*known->second)(node, *op);
+    } else if (!pointwise(node, *op)) {
+      throw NoKernel{"no kernel"};
+    }
+    // Computed once, for all who read it.
+    if (value_of(node).kind == Value::Kind::pending && node.num_users() > 1) view_of(node);
+    return;
+  } catch (const NoKernel& reason) {
+    why = reason.why;
+  }
+  call_back(node, why);
+}
+
+FXX_INLINE void Lowering::output(const Node& node) {
+  // plan_.outputs were laid out at the start; here they are filled.
+  std::size_t next = 0;
+  for_each_node(node.arg(0), [&](Node* result) {
+    PlanOutput& output = plan_.outputs[next++];
+    if (output.input >= 0) return;
+    const Value::Kind kind = value_of(*result).kind;
+    if (kind != Value::Kind::view && kind != Value::Kind::pending)
+      fail(node, "'" + std::string(result->name()) + "' is not one tensor");
+    const View from = view_of(*result);
+    if (plan_.outputs[next - 1].buffer >= 0) return;
+    const TensorMeta& meta = meta_of(*result);
+    const int buffer = add_buffer(Buffer::Kind::output, *result, meta.dtype, meta.numel());
+    plan_.buffers.back().number = static_cast<int>(next - 1);
+    PlanOutput& made = plan_.outputs[next - 1];
+    made.buffer = buffer;
+    made.view = {buffer, 0, meta.shape, strides_in_memory(*result)};
+    Value copy;
+    copy.dtype = meta.dtype;
+    copy.term = load_of(from, meta.dtype == Dtype::boolean);
+    copy.nodes = {result};
+    emit(std::move(copy), made.view);
+  });
+}
+
+FXX_INLINE KernelPlan Lowering::lower() {
+  if (const Node* result = graph_.output_node()) {
+    std::unordered_map<const Node*, int> inputs;
+    int number = 0;
+    for (const Node* node : graph_.nodes())
+      if (node->opcode() == Opcode::placeholder) inputs[node] = number++;
+    std::vector<const Node*> seen;
+    for_each_node(result->arg(0), [&](Node* node) {
+      PlanOutput output;
+      if (const auto input = inputs.find(node); input != inputs.end()) output.input = input->second;
+      // The first to ask gets the memory, the others a copy: marked by the node's number until it has some.
+      else if (std::find(seen.begin(), seen.end(), node) == seen.end())
+        output.view.buffer = -2 - static_cast<int>(node->index());
+      seen.push_back(node);
+      plan_.outputs.push_back(std::move(output));
+    });
+  }
+  for (const Node* node : graph_.nodes()) {
+    const Operator* op = operator_of(*node);
+    writes_ = writes_ || (op ? op->mutates
+                             : node->opcode() == Opcode::call_module || node->opcode() == Opcode::call_function ||
+                                   node->opcode() == Opcode::call_method);
+  }
+  for (const Node* node : graph_.nodes())
+    match(
+        node->op(), [&](const Placeholder&) { placeholder(*node); },
+        [&](const GetAttr& target) { attribute(*node, target); }, [&](const CallFunction&) { call(*node); },
+        [&](const CallMethod&) { call(*node); }, [&](const CallModule&) { call(*node); },
+        [&](const Output&) { output(*node); });
+  return std::move(plan_);
+}
 
 FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Lowering::handlers() {
   static const std::unordered_map<std::string_view, Handler> all = {
@@ -34,10 +227,10 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::reshape_as", &Lowering::reshape},
       {"aten::flatten.using_ints", &Lowering::reshape},
       {"aten::unflatten.int", &Lowering::reshape},
-      {"aten::unsqueeze", &Lowering::unsqueeze},
-      {"aten::squeeze", &Lowering::unsqueeze},
-      {"aten::squeeze.dim", &Lowering::unsqueeze},
-      {"aten::squeeze.dims", &Lowering::unsqueeze},
+      {"aten::unsqueeze", &Lowering::reshape},
+      {"aten::squeeze", &Lowering::reshape},
+      {"aten::squeeze.dim", &Lowering::reshape},
+      {"aten::squeeze.dims", &Lowering::reshape},
       {"aten::permute", &Lowering::permute},
       {"aten::transpose.int", &Lowering::transpose},
       {"aten::t", &Lowering::transpose},

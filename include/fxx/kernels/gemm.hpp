@@ -44,9 +44,7 @@ constexpr Bfloat16 to_bfloat16(float v) {
   if (v != v) return static_cast<Bfloat16>((bits >> 16) | 0x40u);
   return static_cast<Bfloat16>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
-constexpr float to_float(Bfloat16 v) {
-  return __builtin_bit_cast(float, static_cast<std::uint32_t>(v) << 16);
-}
+constexpr float to_float(Bfloat16 v) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(v) << 16); }
 /// Rounds and writes the first `Count` elements.
 template <int Count>
 FXX_KERNEL void store_bfloat16(Bfloat16* to, real v) {
@@ -157,14 +155,20 @@ struct ReadAhead {
 struct NoReadAhead {
   FXX_KERNEL void next() {}
 };
+/// Where weights are when they are read: in the caches that a core has for itself, or in none of them.
+enum class Distance : bool { near, far };
+
 /// The panel behind this one, while so many tiles (`Tiles` where nothing is shared out) take steps of `Bytes` through
 /// this one. Where tiles are very many, waiting for weights is a small part of the time; one alone reads as fast as it can,
 /// and asking costs more than it brings.
-template <int Bytes, int Tiles>
+template <int Bytes, int Tiles, Distance From = Distance::far>
 FXX_KERNEL auto read_ahead(const void* next, int tiles) {
-  if constexpr (Tiles == 1 || Tiles > Bytes) return NoReadAhead{};
-  else
-    return ReadAhead<(Bytes + Tiles * 64 - 1) / (Tiles * 64)>{static_cast<const char*>(next), tiles > 0 ? Bytes / tiles : 0};
+  if constexpr (From == Distance::near || Tiles == 1 || Tiles > Bytes) {
+    return NoReadAhead{};
+  } else {
+    constexpr int lines = (Bytes + Tiles * 64 - 1) / (Tiles * 64);
+    return ReadAhead<lines>{static_cast<const char*>(next), tiles > 0 ? Bytes / tiles : 0};
+  }
 }
 
 /// `Rows` by `Vectors` vectors of sums in registers.
@@ -286,13 +290,14 @@ FXX_KERNEL void for_each_panel(const Each& each) {
   }
 }
 /// Some rows of `a`, in tiles of `Rows`, with one panel. The last of `M` rows, which fill no tile, are one of their own.
-template <int M, int K, int Stride, int Rows, int Vectors, int Last, class Element, class Weight, class Finish>
+template <int M, int K, int Stride, int Rows, int Vectors, int Last, Distance From = Distance::far, class Element,
+          class Weight, class Finish>
 FXX_KERNEL void panel_product(Range rows, const Element* __restrict a, const Weight* __restrict panel, int column,
                               const Finish& finish) {
   constexpr int whole = M / Rows * Rows;
   constexpr int together = detail_of_weights::together<Weight>;
   constexpr int bytes = Vectors * lanes * together * static_cast<int>(sizeof(Weight));
-  auto ahead = read_ahead<bytes, (M + Rows - 1) / Rows>(
+  auto ahead = read_ahead<bytes, (M + Rows - 1) / Rows, From>(
       panel + static_cast<std::ptrdiff_t>(detail_of_weights::whole(K, together)) * Vectors * lanes,
       (rows.end - rows.begin + Rows - 1) / Rows);
   const auto some_rows = [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
@@ -360,24 +365,25 @@ FXX_KERNEL void for_packed_vectors(Part part, float* packed, const Each& each) {
     vector(first + wide - lanes, last);
   });
 }
-template <int Distance, int Upper, int... I>
+template <int Apart, int Upper, int... I>
 FXX_KERNEL real exchanged(real a, real b, kernels::detail::Indices<I...>) {
-  return __builtin_shufflevector(a, b, (((I & Distance) != 0) == (Upper != 0) ? (Upper ? lanes + I : I)
-                                        : Upper                              ? I + Distance
-                                                                             : lanes + I - Distance)...);
+  return __builtin_shufflevector(a, b,
+                                 (((I & Apart) != 0) == (Upper != 0) ? (Upper ? lanes + I : I)
+                                  : Upper                               ? I + Apart
+                                                                        : lanes + I - Apart)...);
 }
 /// A square of vectors: what was element i of vector j becomes element j of vector i.
-template <int Distance = lanes / 2>
+template <int Apart = lanes / 2>
 FXX_KERNEL void transpose(real* v) {
-  if constexpr (Distance > 0) {
+  if constexpr (Apart > 0) {
 #pragma GCC unroll 16
     for (int i = 0; i < lanes; ++i)
-      if ((i & Distance) == 0) {
-        const real a = v[i], b = v[i + Distance];
-        v[i] = exchanged<Distance, 0>(a, b, kernels::detail::indices<lanes>());
-        v[i + Distance] = exchanged<Distance, 1>(a, b, kernels::detail::indices<lanes>());
+      if ((i & Apart) == 0) {
+        const real a = v[i], b = v[i + Apart];
+        v[i] = exchanged<Apart, 0>(a, b, kernels::detail::indices<lanes>());
+        v[i + Apart] = exchanged<Apart, 1>(a, b, kernels::detail::indices<lanes>());
       }
-    transpose<Distance / 2>(v);
+    transpose<Apart / 2>(v);
   }
 }
 }  // namespace detail_of_gemm
@@ -386,45 +392,47 @@ FXX_KERNEL void transpose(real* v) {
 /// A part is some of the columns.
 template <int N, int K, int Stride, TileShape Shape>
 FXX_KERNEL void pack_rows(Part part, float* packed, const float* __restrict matrix) {
-  detail_of_gemm::for_packed_vectors<N, K, Shape.vectors>(part, packed, [&](int column, auto width, float* to, int step)
-                                                                            __attribute__((always_inline)) {
-    const float* from = matrix + column;
+  detail_of_gemm::for_packed_vectors<N, K, Shape.vectors>(
+      part, packed, [&](int column, auto width, float* to, int step) __attribute__((always_inline)) {
+        const float* from = matrix + column;
 #pragma GCC unroll 4
-    for (int k = 0; k < K; ++k) store(to + k * step, load_some<width>(from + static_cast<std::ptrdiff_t>(k) * Stride));
-  });
+        for (int k = 0; k < K; ++k)
+          store(to + k * step, load_some<width>(from + static_cast<std::ptrdiff_t>(k) * Stride));
+      });
 }
 /// The same of what lies column by column: element (k, n) is matrix[n * Stride + k].
 template <int N, int K, int Stride, TileShape Shape>
 FXX_KERNEL void pack_columns(Part part, float* packed, const float* __restrict matrix) {
-  detail_of_gemm::for_packed_vectors<N, K, Shape.vectors>(part, packed, [&](int column, auto width, float* to, int step)
-                                                                            __attribute__((always_inline)) {
-    const float* from = matrix + static_cast<std::ptrdiff_t>(column) * Stride;
-    const auto square = [&]<int Count>(Width<Count>, int k) __attribute__((always_inline)) {
-      constexpr int columns = width;
-      real v[lanes] = {};
+  detail_of_gemm::for_packed_vectors<N, K, Shape.vectors>(
+      part, packed, [&](int column, auto width, float* to, int step) __attribute__((always_inline)) {
+        const float* from = matrix + static_cast<std::ptrdiff_t>(column) * Stride;
+        const auto square = [&]<int Count>(Width<Count>, int k) __attribute__((always_inline)) {
+          constexpr int columns = width;
+          real v[lanes] = {};
 #pragma GCC unroll 16
-      for (int n = 0; n < columns; ++n) v[n] = load_some<Count>(from + static_cast<std::ptrdiff_t>(n) * Stride + k);
-      detail_of_gemm::transpose(v);
+          for (int n = 0; n < columns; ++n) v[n] = load_some<Count>(from + static_cast<std::ptrdiff_t>(n) * Stride + k);
+          detail_of_gemm::transpose(v);
 #pragma GCC unroll 16
-      for (int i = 0; i < Count; ++i) store(to + (k + i) * step, v[i]);
-    };
-    constexpr int whole = K / lanes * lanes;
-    for (int k = 0; k < whole; k += lanes) square(Width<lanes>{}, k);
-    if constexpr (K > whole) square(Width<K - whole>{}, whole);
-  });
+          for (int i = 0; i < Count; ++i) store(to + (k + i) * step, v[i]);
+        };
+        constexpr int whole = K / lanes * lanes;
+        for (int k = 0; k < whole; k += lanes) square(Width<lanes>{}, k);
+        if constexpr (K > whole) square(Width<K - whole>{}, whole);
+      });
 }
 
 /// `M` rows of `a`, `Stride` elements apart, times packed weights of `N` columns. The tile is that which they were packed
 /// with, gemm_tile<Weight>(M, N, Stride) when none is given.
-template <int M, int N, int K, int Stride, TileShape Given = TileShape{}, class Element, class Weight, class Finish>
+template <int M, int N, int K, int Stride, TileShape Given = TileShape{}, Distance From = Distance::far, class Element,
+          class Weight, class Finish>
 FXX_KERNEL void gemm(Part part, const Element* __restrict a, const Weight* __restrict packed, const Finish& finish) {
   constexpr TileShape shape = Given.rows ? Given : gemm_tile<Weight>(M, N, Stride);
   constexpr int panels = (vectors_of(N) + shape.vectors - 1) / shape.vectors;
   constexpr int depth = detail_of_weights::whole(K, detail_of_weights::together<Weight>);
-  detail_of_gemm::for_each_panel<N, shape.vectors>([&](int panel, int column, auto vectors, auto last)
-                                                       __attribute__((always_inline)) {
+  detail_of_gemm::for_each_panel<N, shape.vectors>([&](int panel, int column, auto vectors,
+                                                       auto last) __attribute__((always_inline)) {
     const Range rows = detail_of_gemm::rows_of_panel<M, shape.rows, panels>(part, panel);
-    detail_of_gemm::panel_product<M, K, Stride, shape.rows, vectors, last>(
+    detail_of_gemm::panel_product<M, K, Stride, shape.rows, vectors, last, From>(
         rows, a, packed + static_cast<std::ptrdiff_t>(column) * depth, column, finish);
   });
 }

@@ -1,6 +1,6 @@
-// What running a node does to memory that other nodes can see.
+// What running a node does that others can see: to memory, and to the generator of random numbers.
 //
-// Main names: is_barrier, mutates_own_temporary, Memory, memory_of, memory_written_by. Cost: light.
+// Main names: is_barrier, mutates_own_temporary, draws_numbers, Memory, memory_of, memory_written_by. Cost: light.
 #pragma once
 
 #include <vector>
@@ -17,6 +17,10 @@ bool mutates_own_temporary(const Node& node);
 /// something that might (an unknown method ending in `_`, an unknown module, a user function marked impure, a batch
 /// norm that trains). Rewrites do not look across a barrier.
 bool is_barrier(const Node& node);
+
+/// Whether the node draws random numbers when it runs: two runs of it differ, and it may not change places with another
+/// that draws. Dropout that does not train, or drops nothing, draws none.
+bool draws_numbers(const Node& node);
 
 /// The memory that a value may lie in, as far as the operators' schemas tell.
 struct Memory {

@@ -45,6 +45,21 @@ FXX_INLINE bool is_barrier(const Node& node) {
   return is_impure(node) && !mutates_own_temporary(node);
 }
 
+FXX_INLINE bool draws_numbers(const Node& node) {
+  const Operator* op = operator_of(node);
+  if (!op || !has(op->traits, Trait::random)) return false;
+  if (const int train = op->index_of("train"); train >= 0) {
+    const Argument value = argument_or_default(node, *op, train);
+    if (value.kind() == Argument::Kind::boolean && !value.boolean()) return false;
+  }
+  for (const char* name : {"dropout_p", "p", "dropout"})
+    if (const int p = op->index_of(name); p >= 0) {
+      const Argument value = argument_or_default(node, *op, p);
+      if (value.is_number() && value.number() == 0) return false;
+    }
+  return true;
+}
+
 namespace detail {
 
 /// May the result of the operator lie in the memory of what is given for parameter `i`? Where a schema says nothing of

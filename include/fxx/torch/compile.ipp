@@ -14,12 +14,12 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "fxx/codegen/processor.hpp"
 #include "fxx/codegen/specialised_source.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/operation.hpp"
-#include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/functionalise.hpp"
@@ -71,34 +71,6 @@ FXX_INLINE bool has_elements(const at::Tensor& tensor) {
                                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched,
                                         c10::DispatchKey::Functionalize, c10::DispatchKey::Python});
   return !tensor.key_set().has_any(others);
-}
-
-/// Will the node draw random numbers? Dropout that is off does not.
-FXX_INLINE bool draws_numbers(const Node& node) {
-  const Operator* op = operator_of(node);
-  if (!op || !has(op->traits, Trait::random)) return false;
-  if (const int train = op->index_of("train"); train >= 0) {
-    const Argument value = argument_or_default(node, *op, train);
-    if (value.kind() == Argument::Kind::boolean && !value.boolean()) return false;
-  }
-  for (const char* name : {"dropout_p", "p", "dropout"})
-    if (const int p = op->index_of(name); p >= 0) {
-      const Argument value = argument_or_default(node, *op, p);
-      if (value.is_number() && value.number() == 0) return false;
-    }
-  return true;
-}
-
-/// What LowerOptions::flops_per_byte is here. Weights of a megabyte stay in a core's own cache from one call to the next.
-FXX_INLINE double flops_per_byte_of_weights(const Graph& graph) {
-  std::int64_t elements = 0;
-  for (const Node* node : graph.nodes())
-    if (node->opcode() == Opcode::get_attr && node->tensor_meta()) elements += node->tensor_meta()->numel();
-  if (elements < (1 << 18)) return 0;
-#if defined(__x86_64__)
-  if (__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f")) return 14;
-#endif
-  return LowerOptions().flops_per_byte;
 }
 
 }  // namespace detail
@@ -205,7 +177,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     to_lower = &split_->head;
   }
   for (const Node* node : prepared.nodes()) {
-    changes_something_ = changes_something_ || is_barrier(*node) || detail::draws_numbers(*node);
+    changes_something_ = changes_something_ || is_barrier(*node) || draws_numbers(*node);
     if (!is_barrier(*node)) continue;
     const auto memory = memory_written_by(*node);
     for (const Node* maker : memory.makers) {
@@ -217,8 +189,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     // Who knows what it writes to.
     if (memory.anywhere || node->opcode() == Opcode::call_module) written_.assign(watched_.size(), true);
   }
-  kernels_ = lower(*to_lower, prepared_->owner(),
-                   {.accuracy = options.accuracy, .flops_per_byte = detail::flops_per_byte_of_weights(prepared)});
+  kernels_ = lower(*to_lower, prepared_->owner(), {.accuracy = options.accuracy, .processor = this_processor()});
   source_ = specialised_source(kernels_, class_name()).text;
 
   BuildRequest request;

@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "fxx/ops/effects.hpp"
-#include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/interpreter.hpp"
@@ -96,10 +95,8 @@ FXX_INLINE std::optional<SplitGraph> split_by_sizes(const Graph& graph,
                                                     const std::unordered_set<const Node*>& unknown) {
   bool computes = false;
   for (const Node* node : graph.nodes()) {
-    const Operator* op = operator_of(*node);
     // Effects, and random numbers, would change places.
-    if (node->opcode() != Opcode::output && is_barrier(*node)) return {};
-    if (op && has(op->traits, Trait::random)) return {};
+    if (is_barrier(*node) || draws_numbers(*node)) return {};
     const bool call =
         node->opcode() != Opcode::placeholder && node->opcode() != Opcode::get_attr && node->opcode() != Opcode::output;
     computes = computes || (call && !unknown.contains(node) && node->tensor_meta());

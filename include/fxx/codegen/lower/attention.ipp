@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "fxx/codegen/lower/lowering.ipp"
+#include "fxx/codegen/lower/memory.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 

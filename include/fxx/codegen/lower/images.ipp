@@ -27,19 +27,19 @@ FXX_INLINE double cost_of(Convolution::Method method, const Sizes& in, const Siz
 }
 /// How it is computed, and so how much of its input's surroundings it reads.
 FXX_INLINE Convolution::Method method_of(const ConvolutionCall& call, const Sizes& in, const Sizes& weight,
-                                         const Sizes& out, const LowerOptions& options) {
+                                         const Sizes& out, Accuracy accuracy, double flops_per_byte) {
   using Method = Convolution::Method;
   if (call.groups > 1 && call.groups == in[1] && out[1] == in[1]) return Method::depthwise;
   if (call.groups > 1) return Method::direct;
   const bool plain = call.stride[0] == 1 && call.stride[1] == 1 && call.dilation[0] == 1 && call.dilation[1] == 1;
   if (weight[2] == 1 && weight[3] == 1 && plain && call.padding[0] == 0 && call.padding[1] == 0)
     return Method::pixelwise;
-  if (weight[2] != 3 || weight[3] != 3 || !plain || options.accuracy == Accuracy::exact) return Method::direct;
+  if (weight[2] != 3 || weight[3] != 3 || !plain || accuracy == Accuracy::exact) return Method::direct;
   // Of few channels no vectors are filled.
   if (in[1] < 16 || out[1] < 16) return Method::direct;
   Method best = Method::direct;
   for (const Method method : {Method::winograd_2, Method::winograd_4})
-    if (cost_of(method, in, out, options.flops_per_byte) < cost_of(best, in, out, options.flops_per_byte)) best = method;
+    if (cost_of(method, in, out, flops_per_byte) < cost_of(best, in, out, flops_per_byte)) best = method;
   return best;
 }
 FXX_INLINE Buffer::Border border_of(const ConvolutionCall& call, const Sizes& in, const Sizes& weight, const Sizes& out,
@@ -116,8 +116,9 @@ FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node) const {
     if (!call || call->input != &node) continue;
     const Sizes &in = sizes_of(node), &weight = sizes_of(*call->weight), &out = sizes_of(*user);
     const Buffer::Border wanted =
-        is_transposed(*user) ? border_of_transposed(*call, in, weight, out)
-                             : border_of(*call, in, weight, out, method_of(*call, in, weight, out, options_));
+        is_transposed(*user)
+            ? border_of_transposed(*call, in, weight, out)
+            : border_of(*call, in, weight, out, method_of(*call, in, weight, out, options_.accuracy, flops_per_byte()));
     border.top = std::max(border.top, wanted.top);
     border.left = std::max(border.left, wanted.left);
     border.bottom = std::max(border.bottom, wanted.bottom);
@@ -143,8 +144,7 @@ FXX_INLINE View Lowering::image_of(const Node& node, const Buffer::Border& borde
            at.sizes[3] == buffer.image[2] - buffer.border.left - buffer.border.right;
   };
   if (fits(view)) return view;
-  if (const auto placed = images_.find(&node); placed != images_.end() && fits(placed->second.view))
-    return placed->second.view;
+  if (const auto placed = images_.find(&node); placed != images_.end() && fits(placed->second)) return placed->second;
   Buffer::Border wanted = border_wanted(node);
   wanted.top = std::max(border.top, wanted.top);
   wanted.left = std::max(border.left, wanted.left);
@@ -155,7 +155,7 @@ FXX_INLINE View Lowering::image_of(const Node& node, const Buffer::Border& borde
   copy.term = load_of(view);
   copy.nodes = {&node};
   emit(std::move(copy), to);
-  images_[&node] = {wanted, to};
+  images_[&node] = to;
   return to;
 }
 
@@ -172,7 +172,7 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   const std::optional<ConvolutionCall> call = convolution_call(node);
   if (!call) throw NoKernel{"a convolution of this kind"};
   const Sizes &in = sizes_of(*call->input), &weight = sizes_of(*call->weight), &out = sizes_of(node);
-  const Convolution::Method method = method_of(*call, in, weight, out, options_);
+  const Convolution::Method method = method_of(*call, in, weight, out, options_.accuracy, flops_per_byte());
   const Buffer::Border border = border_of(*call, in, weight, out, method);
   Convolution kernel;
   kernel.method = method;
@@ -204,7 +204,7 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
       frame.sizes = out;
       frame.axes = {{"row", matrix.rows}, {"column", out[1]}};
       frame.dims = {{0, out[2] * out[3]}, {1, 1}, {0, out[3]}, {0, 1}};
-      reduce_weights(matrix, options_.accuracy);
+      choose_weights(matrix);
       return set_root(node, std::move(matrix), std::move(frame), flops, {0, 2, 3, 1}, std::move(term));
     }
     kernel.method = Convolution::Method::direct;

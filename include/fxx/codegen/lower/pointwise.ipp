@@ -1,7 +1,8 @@
 // Lowering of what is computed element by element.
 #pragma once
 
-#include "fxx/codegen/lower/lowering.ipp"
+#include "fxx/codegen/kernel_forms.hpp"
+#include "fxx/codegen/lower/terms.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 

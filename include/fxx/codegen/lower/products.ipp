@@ -1,14 +1,18 @@
 // Lowering of matrix products.
 #pragma once
 
-#include "fxx/codegen/lower/lowering.ipp"
+#include "fxx/codegen/lower/memory.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 
-/// In fast mode weights of more than a few columns are bfloat16.
-FXX_INLINE void reduce_weights(MatrixProduct& kernel, Accuracy accuracy) {
-  kernel.weights.reduced = accuracy == Accuracy::fast && kernel.weights.constant && kernel.batch == 1 &&
-                           kernel.columns >= 16 && kernel.depth >= 32;
+/// In fast mode weights of more than a few columns are bfloat16; many rows as well, where products of that are faster.
+FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel) const {
+  Weights& weights = kernel.weights;
+  weights.near = weights_stay_ && weights.constant;
+  weights.reduced = options_.accuracy == Accuracy::fast && weights.constant && kernel.batch == 1 &&
+                    kernel.columns >= 16 && kernel.depth >= 32;
+  kernel.reduced_rows =
+      weights.reduced && options_.processor.bfloat16_products && kernel.rows >= 4 && kernel.depth % 2 == 0;
 }
 
 /// The tensor as a matrix of rows of its last dimension: rows at one stride, elements behind each other. Copied when it
@@ -31,17 +35,17 @@ FXX_INLINE View Lowering::matrix_rows(const Node& node, std::int64_t& stride, co
 }
 
 /// Rows of the result are counted by one axis, its last dimension by another.
-FXX_INLINE Frame rows_and_columns(const Sizes& sizes, std::size_t trailing = 1) {
+FXX_INLINE Frame rows_and_columns(const Sizes& sizes) {
   Frame frame;
   frame.sizes = sizes;
   frame.dims.resize(sizes.size());
-  std::int64_t columns = 1, rows = 1;
-  for (std::size_t i = sizes.size(); i-- > 0;) {
-    const bool column = sizes.size() - i <= trailing;
-    frame.dims[i] = {column ? 1 : 0, column ? columns : rows};
-    (column ? columns : rows) *= sizes[i];
+  frame.dims.back() = {1, 1};
+  std::int64_t rows = 1;
+  for (std::size_t i = sizes.size() - 1; i-- > 0;) {
+    frame.dims[i] = {0, rows};
+    rows *= sizes[i];
   }
-  frame.axes = {{"row", rows}, {"column", columns}};
+  frame.axes = {{"row", rows}, {"column", sizes.back()}};
   return frame;
 }
 
@@ -64,7 +68,7 @@ FXX_INLINE void Lowering::linear(const Node& node, const Operator& op) {
       plan_.buffers[static_cast<std::size_t>(kernel.weights.view.buffer)].kind == Buffer::Kind::constant;
   TermPointer term = result_term();
   if (bias) term = call_of(kernels::Function::add, {term, bias_term(*bias, out, out.size() - 1)});
-  reduce_weights(kernel, options_.accuracy);
+  choose_weights(kernel);
   const double flops = 2. * static_cast<double>(kernel.rows * kernel.columns * kernel.depth);
   set_root(node, std::move(kernel), rows_and_columns(out), flops, {}, std::move(term));
 }
@@ -99,7 +103,7 @@ FXX_INLINE void Lowering::addmm(const Node& node, const Operator& op) {
     if (beta != 1) added = call_of(kernels::Function::multiply, {added, number_of(beta)});
     if (beta != 0) term = call_of(kernels::Function::add, {term, added});
   }
-  reduce_weights(kernel, options_.accuracy);
+  choose_weights(kernel);
   const double flops = 2. * static_cast<double>(kernel.rows * kernel.columns * kernel.depth);
   set_root(node, std::move(kernel), rows_and_columns(out), flops, {}, std::move(term));
 }
@@ -123,7 +127,7 @@ FXX_INLINE void Lowering::matmul(const Node& node, const Operator& op) {
     kernel.a = matrix_rows(a, kernel.a_row, left);
     kernel.weights.view = {other.buffer, other.offset, {right[1], right[0]}, {other.strides[1], other.strides[0]}};
     kernel.weights.constant = plan_.buffers[static_cast<std::size_t>(other.buffer)].kind == Buffer::Kind::constant;
-    reduce_weights(kernel, options_.accuracy);
+    choose_weights(kernel);
     const double flops = 2. * static_cast<double>(kernel.rows * kernel.columns * kernel.depth);
     return set_root(node, std::move(kernel), rows_and_columns(out), flops);
   }

@@ -1,7 +1,7 @@
 // Lowering of LSTM and GRU layers.
 #pragma once
 
-#include "fxx/codegen/lower/lowering.ipp"
+#include "fxx/codegen/lower/memory.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 

@@ -1,7 +1,7 @@
 // Lowering of softmax, normalisation and sums over the last dimensions.
 #pragma once
 
-#include "fxx/codegen/lower/products.ipp"
+#include "fxx/codegen/lower/terms.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 

@@ -1,7 +1,7 @@
 // Lowering of operators that only look at their input otherwise, and of those that put tensors beside each other.
 #pragma once
 
-#include "fxx/codegen/lower/lowering.ipp"
+#include "fxx/codegen/lower/memory.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 
@@ -89,8 +89,6 @@ FXX_INLINE void Lowering::transpose(const Node& node, const Operator& op) {
   std::swap(view.strides[a], view.strides[b]);
   set_view(node, std::move(view), value_of(input).dtype);
 }
-
-FXX_INLINE void Lowering::unsqueeze(const Node& node, const Operator& op) { reshape(node, op); }
 
 FXX_INLINE void Lowering::expand(const Node& node, const Operator& op) {
   const Node& input = operand(node, op, op.parameters[0].name);

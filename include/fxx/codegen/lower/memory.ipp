@@ -1,0 +1,254 @@
+// Memory of plans: buffers, the views in which values lie, parts of a cat that lie in the whole, and the steps that write
+// them there.
+#pragma once
+
+#include "fxx/codegen/lower/terms.ipp"
+
+namespace fxx::inline FXX_ABI::plans {
+
+FXX_INLINE int Lowering::add_buffer(Buffer::Kind kind, const Node& node, Dtype dtype, std::int64_t elements) {
+  Buffer buffer;
+  buffer.kind = kind;
+  buffer.name = node.name();
+  buffer.dtype = dtype;
+  buffer.elements = elements;
+  plan_.buffers.push_back(std::move(buffer));
+  return static_cast<int>(plan_.buffers.size()) - 1;
+}
+
+/// Channels behind each other, pixels behind each other in a row.
+FXX_INLINE bool lies_channels_last(const View& view) {
+  return view.sizes.size() == 4 && view.strides[1] == 1 && view.sizes[1] > 1 && view.strides[3] >= view.sizes[1];
+}
+
+FXX_INLINE View Lowering::place_image(const Node& node, const Sizes& sizes, const Buffer::Border& border) {
+  const std::int64_t rows = border.top + sizes[2] + border.bottom, pixels = border.left + sizes[3] + border.right;
+  const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, sizes[0] * rows * pixels * sizes[1]);
+  Buffer& made = plan_.buffers.back();
+  made.border = border;
+  made.image = {sizes[0], rows, pixels, sizes[1]};
+  return {buffer,
+          (border.top * pixels + border.left) * sizes[1],
+          sizes,
+          {rows * pixels * sizes[1], 1, pixels * sizes[1], sizes[1]}};
+}
+
+/// Where the part number `i` lies in the result of a cat or stack.
+struct PartOfWhole {
+  std::size_t dim = 0;
+  std::int64_t at = 0;
+  bool stacked = false;
+};
+FXX_INLINE View part_of(const View& whole, const PartOfWhole& part, const Sizes& sizes) {
+  View view = whole;
+  view.offset += part.at * whole.strides[part.dim];
+  if (part.stacked) {
+    view.sizes.erase(view.sizes.begin() + static_cast<std::ptrdiff_t>(part.dim));
+    view.strides.erase(view.strides.begin() + static_cast<std::ptrdiff_t>(part.dim));
+  } else {
+    view.sizes[part.dim] = sizes[part.dim];
+  }
+  return view;
+}
+/// Is the node a cat or stack of floats that has `input` once among its parts? Then where.
+FXX_INLINE std::optional<PartOfWhole> place_among(const Node& node, const Node& input) {
+  const Operator* op = operator_of(node);
+  if (!op || (op->name != "aten::cat" && op->name != "aten::concat" && op->name != "aten::stack")) return {};
+  const TensorMeta* meta = node.tensor_meta();
+  const Argument list = argument_or_default(node, *op, 0), dim = argument_or_default(node, *op, 1);
+  if (!meta || meta->is_dynamic() || meta->dtype != Dtype::float32 || !list.is_sequence() ||
+      dim.kind() != Argument::Kind::integer)
+    return {};
+  PartOfWhole part;
+  part.stacked = op->name == "aten::stack";
+  part.dim = static_cast<std::size_t>(dim.integer() < 0 ? dim.integer() + meta->dim() : dim.integer());
+  if (part.dim >= meta->shape.size()) return {};
+  bool found = false;
+  std::int64_t at = 0;
+  for (const Argument& item : list.items()) {
+    if (!item.is_node() || !item.node()->tensor_meta() || item.node()->tensor_meta()->dtype != Dtype::float32 ||
+        item.node()->tensor_meta()->dim() != meta->dim() - (part.stacked ? 1 : 0))
+      return {};
+    if (item.node() == &input) {
+      if (found) return {};
+      found = true;
+      part.at = at;
+    }
+    at += part.stacked ? 1 : item.node()->tensor_meta()->shape[part.dim];
+  }
+  if (!found) return {};
+  return part;
+}
+
+FXX_INLINE const Lowering::Whole& Lowering::whole_of(const Node& node, bool image) {
+  if (const auto known = wholes_.find(&node); known != wholes_.end()) return known->second;
+  const Sizes& sizes = sizes_of(node);
+  Whole whole;
+  whole.image = image && sizes.size() == 4;
+  if (whole.image) {
+    // With the border that convolutions of the whole read, and those of its parts.
+    Buffer::Border border = border_wanted(node);
+    for (const Node* part : node.all_input_nodes()) {
+      const Buffer::Border wanted = border_wanted(*part);
+      border = {std::max(border.top, wanted.top), std::max(border.left, wanted.left),
+                std::max(border.bottom, wanted.bottom), std::max(border.right, wanted.right)};
+    }
+    whole.view = place_image(node, sizes, border);
+  } else {
+    // The whole may be a part itself, or leave the graph.
+    Value value;
+    value.kind = Value::Kind::pending;
+    value.term = number_of(0);
+    whole.view = place(node, value);
+  }
+  return wholes_.emplace(&node, std::move(whole)).first->second;
+}
+
+FXX_INLINE std::optional<View> Lowering::place_in_whole(const Node& node, bool image) {
+  for (const Node* user : node.users()) {
+    const std::optional<PartOfWhole> part = place_among(*user, node);
+    if (!part) continue;
+    // Images lie beside each other along their channels; else pixels of one are not at one distance.
+    if (image && (part->stacked || part->dim != 1)) continue;
+    // Rows of what others read must lie at one distance: a matrix stays whole where only the first dimensions are cut.
+    const Whole& whole = whole_of(*user, image);
+    if (whole.image != image) continue;
+    return part_of(whole.view, *part, sizes_of(node));
+  }
+  return {};
+}
+
+FXX_INLINE Sizes Lowering::strides_in_memory(const Node& node) const {
+  const TensorMeta& meta = meta_of(node);
+  if (meta.stride.size() != meta.shape.size() || meta.numel() == 0) return dense_strides(meta.shape);
+  std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // stride and size
+  for (std::size_t d = 0; d < meta.shape.size(); ++d)
+    if (meta.shape[d] != 1) dims.emplace_back(meta.stride[d], meta.shape[d]);
+  std::sort(dims.begin(), dims.end());
+  std::int64_t next = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride != next) return dense_strides(meta.shape);
+    next *= size;
+  }
+  return meta.stride;
+}
+
+FXX_INLINE View Lowering::place(const Node& node, const Value& value) {
+  const Sizes& sizes = sizes_of(node);
+  const bool is_float = value.dtype == Dtype::float32;
+  // What only leaves the graph goes where the caller wants it. Only kernels clear a border around what they write.
+  const bool bordered = sizes.size() == 4 && is_float && value.kind == Value::Kind::pending;
+  const Buffer::Border border = bordered ? border_wanted(node) : Buffer::Border{};
+  bool leaves = false, stays = false;
+  for (const Node* user : node.users()) (user->opcode() == Opcode::output ? leaves : stays) = true;
+  if (leaves && border.empty()) {
+    for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
+      PlanOutput& output = plan_.outputs[i];
+      if (output.view.buffer != -2 - static_cast<int>(node.index())) continue;
+      const int buffer = add_buffer(Buffer::Kind::output, node, value.dtype, product(sizes));
+      plan_.buffers.back().number = static_cast<int>(i);
+      output.buffer = buffer;
+      output.view = {buffer, 0, sizes, strides_in_memory(node)};
+      return output.view;
+    }
+  }
+  if (is_float && value.kind == Value::Kind::pending) {
+    bool looks_up = false, image = value.root && is_image_kernel(*value.root);
+    if (!value.root)
+      for_each_load(*value.term, [&](const Term& term) {
+        looks_up = looks_up || term.kind == Term::Kind::lookup;
+        image = image || lies_channels_last(term.view);
+      });
+    if (!looks_up)
+      if (const std::optional<View> part = place_in_whole(node, sizes.size() == 4 && image)) return *part;
+  }
+  if (sizes.size() == 4 && is_float) {
+    bool image = !border.empty();
+    if (value.root) {
+      image = image || is_image_kernel(*value.root);
+    } else if (value.term) {
+      for_each_load(*value.term, [&](const Term& term) { image = image || lies_channels_last(term.view); });
+    }
+    if (image) return place_image(node, sizes, border);
+  }
+  const int buffer = add_buffer(Buffer::Kind::arena, node, value.dtype, product(sizes));
+  View view{buffer, 0, sizes, dense_strides(sizes)};
+  if (value.root && value.root->order.size() == sizes.size()) {
+    std::int64_t step = 1;
+    for (std::size_t i = sizes.size(); i-- > 0;) {
+      const auto d = static_cast<std::size_t>(value.root->order[i]);
+      view.strides[d] = step;
+      step *= sizes[d];
+    }
+  }
+  return view;
+}
+
+FXX_INLINE const View& Lowering::view_of(const Node& node) {
+  Value& value = value_of(node);
+  if (value.kind == Value::Kind::view) return value.view;
+  if (value.kind != Value::Kind::pending) throw NoKernel{"'" + std::string(node.name()) + "' is not one tensor"};
+  Value pending = std::move(value);
+  value = {};
+  value.kind = Value::Kind::view;
+  value.dtype = pending.dtype;
+  value.view = place(node, pending);
+  const View to = value.view;
+  emit(std::move(pending), to);
+  return value_of(node).view;
+}
+
+FXX_INLINE void Lowering::add_step(KernelStep step) {
+  const int number = static_cast<int>(plan_.steps.size());
+  const auto use = [&](const View& view) {
+    if (view.buffer < 0) return;
+    Buffer& buffer = plan_.buffers[static_cast<std::size_t>(view.buffer)];
+    if (buffer.first < 0) buffer.first = number;
+    buffer.last = number;
+    step.bytes += static_cast<double>(view.numel() * element_size(buffer.dtype));
+  };
+  const auto use_term = [&](const TermPointer& term) {
+    if (term) for_each_load(*term, [&](const Term& load) { use(load.view); });
+  };
+  const auto use_all = overloaded{[&](const Pointwise&) {},
+                                  [&](const MatrixProduct& k) { use(k.a), use(k.weights.view); },
+                                  [&](const Convolution& k) { use(k.in), use(k.weights); },
+                                  [&](const Pooling& k) { use(k.in); },
+                                  [&](const Rows& k) { use_term(k.input); },
+                                  [&](const plans::Attention& k) { use(k.q), use(k.k), use(k.v), use_term(k.mask); },
+                                  [&](const Recurrent& k) {
+                                    for (const View* view : {&k.in, &k.input_weights, &k.state_weights, &k.input_bias,
+                                                             &k.state_bias, &k.h, &k.c, &k.h_out, &k.c_out})
+                                      use(*view);
+                                  },
+                                  [&](const GroupNorm& k) { use_term(k.input); },
+                                  [&](const Resize& k) { use(k.in); },
+                                  [&](const CallBack& k) {
+                                    for (const View& view : k.inputs) use(view);
+                                    for (const View& view : k.outputs) use(view);
+                                  }};
+  match(step.kernel, use_all);
+  for (const Store& store : step.stores) {
+    use_term(store.value);
+    use(store.to);
+  }
+  plan_.steps.push_back(std::move(step));
+}
+
+FXX_INLINE void Lowering::emit(Value value, View to) {
+  KernelStep step;
+  step.nodes = std::move(value.nodes);
+  if (value.root) {
+    step.kernel = value.root->kernel;
+    step.frame = value.root->frame;
+    step.flops = value.root->flops;
+  } else {
+    step.kernel = Pointwise{};
+    step.frame.sizes = to.sizes;
+    step.flops = static_cast<double>(calls_in(*value.term)) * static_cast<double>(to.numel());
+  }
+  step.stores.push_back({std::move(to), std::move(value.term)});
+  add_step(std::move(step));
+}
+
+}  // namespace fxx::inline FXX_ABI::plans

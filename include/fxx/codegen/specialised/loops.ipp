@@ -1,0 +1,296 @@
+// Elements as C++: terms, the loads and stores of views that lie anyhow, and loops of their own for what no kernel
+// computes.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "fxx/codegen/specialised/writer.ipp"
+#include "fxx/meta/enum_name.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+/// "hyperbolic_tangent": kernels::Function has more names than enumerator_name looks at.
+FXX_INLINE std::string_view name_of_function(kernels::Function function) {
+  static constexpr auto names = []<int... I>(std::integer_sequence<int, I...>) {
+    return std::array<std::string_view, sizeof...(I)>{spelled_value<static_cast<kernels::Function>(I)>()...};
+  }(std::make_integer_sequence<int, 128>());
+  const std::string_view name = names[static_cast<std::size_t>(function)];
+  return name.substr(name.find_last_of(":)") + 1);
+}
+
+FXX_INLINE std::vector<SpecialisedWriter::Group> SpecialisedWriter::groups(const View& view, const Frame& frame,
+                                                                           int axis) const {
+  std::vector<Group> result;
+  std::vector<std::size_t> dims;
+  for (std::size_t d = 0; d < frame.dims.size(); ++d)
+    if (frame.dims[d].axis == axis && frame.sizes[d] != 1) dims.push_back(d);
+  std::stable_sort(dims.begin(), dims.end(),
+                   [&](std::size_t a, std::size_t b) { return frame.dims[a].divisor > frame.dims[b].divisor; });
+  for (std::size_t d : dims) {
+    const Group next{frame.dims[d].divisor, frame.sizes[d], view.strides[d]};
+    if (!result.empty() && result.back().stride == next.stride * next.size &&
+        result.back().divisor == next.divisor * next.size)
+      result.back() = {next.divisor, result.back().size * next.size, next.stride};
+    else result.push_back(next);
+  }
+  std::erase_if(result, [](const Group& g) { return g.stride == 0; });
+  return result;
+}
+
+FXX_INLINE std::string SpecialisedWriter::index_text(const Group& group, std::int64_t extent, const std::string& axis) {
+  std::string text = axis;
+  if (group.divisor != 1) text += " / " + std::to_string(group.divisor);
+  if (group.divisor * group.size != extent) text += " % " + std::to_string(group.size);
+  if (group.stride != 1) text += " * " + std::to_string(group.stride);
+  return text;
+}
+/// How a vector of the view's elements is reached.
+
+FXX_INLINE SpecialisedWriter::Place SpecialisedWriter::place(const View& view, const Frame& frame) const {
+  Place result;
+  const int last = static_cast<int>(frame.axes.size()) - 1;
+  for (int axis = 0; axis <= last; ++axis) {
+    const Frame::Axis& a = frame.axes[static_cast<std::size_t>(axis)];
+    const std::vector<Group> parts = groups(view, frame, axis);
+    if (axis == last && parts.size() == 1 && parts[0].divisor == 1 && parts[0].size == a.extent) {
+      result.along = Place::Along::whole;
+      result.stride = parts[0].stride;
+      result.offset += " + " + index_text(parts[0], a.extent, a.name);
+    } else if (axis == last && !parts.empty()) {
+      result.along = Place::Along::scattered;
+      for (const Group& group : parts)
+        result.element += (result.element.empty() ? "" : " + ") + index_text(group, a.extent, "(" + a.name + " + e)");
+    } else {
+      for (const Group& group : parts) result.offset += " + " + index_text(group, a.extent, a.name);
+    }
+  }
+  return result;
+}
+
+FXX_INLINE std::string SpecialisedWriter::load(Body& body, const View& view, const Frame& frame, bool mask) {
+  const std::string from = pointer(body, view, false, letter(body));
+  const Place at = place(view, frame);
+  const std::string where = from + at.offset;
+  if (mask) {
+    if (at.along == Place::Along::none) return "splat_mask(" + where + ")";
+    if (at.along == Place::Along::whole && at.stride == 1) return "load_mask(" + where + ", width)";
+    if (at.along == Place::Along::whole)
+      return "mask_gathered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return e * " + text(at.stride) +
+             "; })";
+    return "mask_gathered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " + at.element + "; })";
+  }
+  const bool is_float = buffer_of(view).dtype == Dtype::float32;
+  if (at.along == Place::Along::none && !is_float)
+    return "splat(static_cast<float>(" + (at.offset.empty() ? "*" + from : from + "[" + at.offset.substr(3) + "]") +
+           "))";
+  if (at.along == Place::Along::whole && at.stride == 1 && !is_float) return "load_as(" + where + ", width)";
+  if (at.along == Place::Along::none)
+    return "splat(" + (at.offset.empty() ? "*" + from : from + "[" + at.offset.substr(3) + "]") + ")";
+  if (at.along == Place::Along::whole && at.stride == 1) return "load_some<width>(" + where + ")";
+  if (at.along == Place::Along::whole) return "load_strided(" + where + ", " + text(at.stride) + ", width)";
+  return "gathered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " + at.element + "; })";
+}
+
+FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& term, const Frame& frame) {
+  using Kind = Term::Kind;
+  switch (term.kind) {
+    case Kind::result: return "v";
+    case Kind::number: return number(term.number);
+    case Kind::load: return load(body, term.view, frame, term.mask);
+    case Kind::lookup: {
+      const View& index = term.operands[0]->view;
+      View column{-1, 0, frame.sizes, Sizes(frame.sizes.size(), 0)};
+      column.strides.back() = 1;
+      const Place at = place(index, frame), along = place(column, frame);
+      const std::string row = pointer(body, index, false, "index");
+      const std::string table = pointer(body, term.view, false, "table");
+      parameter(body, "int&", "call.fault", "fault");
+      const auto row_at = [&](const std::string& where) {
+        return "row_of<" + text(term.view.sizes[0]) + ">(" + row + "[" + (where.empty() ? "0" : where.substr(3)) +
+               "], fault) * " + text(term.view.strides[0]);
+      };
+      if (at.along == Place::Along::none && along.along != Place::Along::scattered)
+        return "load_some<width>(" + table + " + " + row_at(at.offset) + along.offset + ")";
+      // Rows that change within a vector.
+      const auto of_element = [](const Place& place) {
+        if (place.along == Place::Along::whole)
+          return place.offset + " + e" + (place.stride == 1 ? "" : " * " + text(place.stride));
+        return place.offset + (place.element.empty() ? "" : " + " + place.element);
+      };
+      return "gathered<width>(" + table + ", [&](int e) FXX_KERNEL_LAMBDA { return " + row_at(of_element(at)) +
+             of_element(along) + "; })";
+    }
+    default: break;
+  }
+  using F = kernels::Function;
+  const auto operand = [&](std::size_t i) { return expression(body, *term.operands[i], frame); };
+  const auto binary = [&](const char* symbol) {
+    const bool numbers = term.operands[0]->kind == Kind::number && term.operands[1]->kind == Kind::number;
+    return "(" + (numbers ? "splat(" + operand(0) + ")" : operand(0)) + symbol + operand(1) + ")";
+  };
+  switch (term.function) {
+    case F::add: return binary(" + ");
+    case F::subtract: return binary(" - ");
+    case F::multiply: return binary(" * ");
+    case F::divide: return binary(" / ");
+    default: break;
+  }
+  std::string result = "apply<Function::" + std::string(name_of_function(term.function)) + ">(";
+  for (std::size_t i = 0; i < term.operands.size(); ++i) {
+    const bool constant = term.operands[i]->kind == Kind::number;
+    result += (i ? ", " : "") + (constant ? "splat(" + operand(i) + ")" : operand(i));
+  }
+  return result + ")";
+}
+
+/// Elements of other types are only copied.
+FXX_INLINE std::string SpecialisedWriter::copy_of(Body& body, const View& to, const Term& value, const Frame& frame) {
+  if (value.kind != Term::Kind::load || buffer_of(value.view).dtype != buffer_of(to).dtype)
+    fail("a computed " + std::string(name_of(buffer_of(to).dtype)));
+  const Place from = place(value.view, frame), out = place(to, frame);
+  if (from.along == Place::Along::scattered || out.along == Place::Along::scattered)
+    fail("a copy whose elements lie scattered");
+  const auto stride = [&](const Place& at) { return at.along == Place::Along::none ? "0" : text(at.stride); };
+  return "copy_strided<width>(" + pointer(body, value.view, false, letter(body)) + from.offset + ", " + stride(from) +
+         ", " + pointer(body, to, true, "out") + out.offset + ", " + stride(out) + ");\n";
+}
+
+FXX_INLINE std::string SpecialisedWriter::stores(Body& body, const KernelStep& step, const Frame& frame,
+                                                 const std::string& indent) {
+  std::string result;
+  for (const plans::Store& store : step.stores) {
+    const View& to = store.to;
+    const Dtype dtype = buffer_of(to).dtype;
+    if (dtype != Dtype::float32 && dtype != Dtype::boolean) {
+      result += indent + copy_of(body, to, *store.value, frame);
+      continue;
+    }
+    std::string value = expression(body, *store.value, frame);
+    if (store.value->kind == Term::Kind::number) value = "splat(" + value + ")";
+    const std::string out = pointer(body, to, true, "out");
+    const Place at = place(to, frame);
+    const std::string where = out + at.offset;
+    result += indent;
+    if (dtype == Dtype::boolean) {
+      const bool strided = at.along == Place::Along::whole && at.stride != 1;
+      if (at.along == Place::Along::scattered || strided)
+        result += "mask_scattered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " +
+                  (strided ? "e * " + text(at.stride) : at.element) + "; }, " + value + ");\n";
+      else
+        result += "store_mask(" + where + ", " + value + ", " +
+                  (at.along == Place::Along::none ? "Width<1>{}" : "width") + ");\n";
+    } else if (at.along == Place::Along::none) {
+      result += "store_some<1>(" + where + ", " + value + ");\n";
+    } else if (at.along == Place::Along::whole && at.stride == 1) {
+      result += "store_some<width>(" + where + ", " + value + ");\n";
+    } else if (at.along == Place::Along::whole) {
+      result += "store_strided(" + where + ", " + text(at.stride) + ", " + value + ", width);\n";
+    } else {
+      result += "scattered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " + at.element + "; }, " +
+                value + ");\n";
+    }
+  }
+  return result;
+}
+
+FXX_INLINE bool SpecialisedWriter::mentions(const std::string& text, const std::string& name) {
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
+  }
+  return false;
+}
+
+FXX_INLINE std::string SpecialisedWriter::lambda(const std::vector<std::string>& integers, bool value,
+                                                 const std::string& body) {
+  std::string result = "[&](";
+  for (const std::string& name : integers) result += mentions(body, name) ? "int " + name + ", " : "int, ";
+  if (value) result += mentions(body, "v") ? "real v, " : "real, ";
+  return result + (mentions(body, "width") ? "auto width" : "auto") + ") FXX_KERNEL_LAMBDA {\n" + body;
+}
+
+template <class F>
+void for_each_term(const plans::Term& term, const F& f) {
+  f(term);
+  for (const plans::TermPointer& operand : term.operands) for_each_term(*operand, f);
+}
+
+/// Elements of inputs alone: a loop for each dimension, fewer where the memory of all views lets some be one.
+FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep& step) {
+  // The memory of the result gives the order; dimensions that lie behind each other in all views are one.
+  const View& out = step.stores[0].to;
+  const std::size_t n = out.sizes.size();
+  std::vector<std::size_t> order;
+  for (std::size_t d = 0; d < n; ++d)
+    if (out.sizes[d] != 1) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return out.strides[a] > out.strides[b]; });
+  std::vector<const View*> views;
+  View along{-1, 0, out.sizes, Sizes(n, 0)};  // the column of a table
+  if (n) along.strides[n - 1] = 1;
+  bool looks_up = false;
+  for (const plans::Store& store : step.stores) {
+    views.push_back(&store.to);
+    for_each_term(*store.value, [&](const Term& term) {
+      if (term.kind == Term::Kind::load) views.push_back(&term.view);
+      looks_up = looks_up || term.kind == Term::Kind::lookup;
+    });
+  }
+  if (looks_up) views.push_back(&along);
+  Frame frame;
+  frame.sizes = out.sizes;
+  frame.dims.resize(n);
+  static constexpr const char* names[] = {"i", "j", "k", "l", "m", "n", "o", "p"};
+  std::vector<std::vector<std::size_t>> axes;
+  for (std::size_t d : order) {
+    bool joins = !axes.empty();
+    if (joins)
+      for (const View* view : views)
+        joins = joins && view->strides[axes.back().back()] == view->strides[d] * view->sizes[d];
+    if (joins) axes.back().push_back(d);
+    else axes.push_back({d});
+  }
+  if (axes.size() > 8) fail("a loop over more than eight dimensions");
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    std::int64_t extent = 1;
+    for (std::size_t i = axes[a].size(); i-- > 0;) {
+      frame.dims[axes[a][i]] = {static_cast<int>(a), extent};
+      extent *= out.sizes[axes[a][i]];
+    }
+    frame.axes.push_back({names[a], extent});
+  }
+  if (axes.empty()) frame.axes.push_back({"i", 1});
+  include("loops");
+  std::string loops, indent = "  ";
+  const std::size_t last = frame.axes.size() - 1;
+  // The axis that threads share: the first that is long enough.
+  std::size_t shared = last;
+  for (std::size_t a = 0; a < last; ++a)
+    if (frame.axes[a].extent >= 8) {
+      shared = a;
+      break;
+    }
+  for (std::size_t a = 0; a < last; ++a) {
+    const std::string& name = frame.axes[a].name;
+    if (a == shared)
+      loops += indent + "const Range range = part.of(" + text(frame.axes[a].extent) + ");\n" + indent + "for (int " +
+               name + " = range.begin; " + name + " < range.end; ++" + name + ")";
+    else
+      loops += indent + "for (int " + name + " = 0; " + name + " < " + text(frame.axes[a].extent) + "; ++" + name + ")";
+    // A declaration needs braces around it when it is not the first.
+    if (a + 1 < last && a + 1 == shared) loops += " {\n";
+    else loops += "\n";
+    indent += "  ";
+  }
+  const std::string inner = stores(body, step, frame, indent + "  ");
+  loops += indent + "pointwise<" + text(frame.axes[last].extent) + ">(" + (shared == last ? "part" : "Part{}") + ", " +
+           lambda({frame.axes[last].name}, false, inner) + indent + "});\n";
+  for (std::size_t a = 0; a + 1 < last; ++a)
+    if (a + 1 == shared) loops += std::string(2 * (a + 1), ' ') + "}\n";
+  return loops;
+}
+}  // namespace fxx::inline FXX_ABI::detail

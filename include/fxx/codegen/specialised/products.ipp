@@ -1,0 +1,222 @@
+// Matrix products, attention and recurrent layers as C++: what packs its weights, and calls kernels/gemm.hpp and those
+// that are made of it.
+#pragma once
+
+#include "fxx/codegen/specialised/loops.ipp"
+#include "fxx/meta/enum_name.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+/// " + matrix * 64", or from a table of offsets that is declared before.
+FXX_INLINE std::string SpecialisedWriter::offset_of(const Sizes& offsets, const std::string& index,
+                                                    const std::string& table, std::string& declarations) {
+  const std::int64_t count = static_cast<std::int64_t>(offsets.size());
+  if (count <= 1) return offsets.empty() || offsets[0] == 0 ? "" : " + " + text(offsets[0]);
+  const std::int64_t step = offsets[1] - offsets[0];
+  std::int64_t run = 1;
+  while (run < count && offsets[static_cast<std::size_t>(run)] == offsets[0] + run * step) ++run;
+  const std::int64_t outer = run < count ? offsets[static_cast<std::size_t>(run)] : 0;
+  bool affine = offsets[0] == 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    affine = affine && offsets[static_cast<std::size_t>(i)] == i / run * outer + i % run * step;
+  if (affine) {
+    std::string result;
+    if (run < count && outer) result += " + " + index + " / " + text(run) + " * " + text(outer);
+    if (step) result += " + " + index + (run < count ? " % " + text(run) : "") + " * " + text(step);
+    return result;
+  }
+  declarations += "  static constexpr std::ptrdiff_t " + table + "[] = {";
+  for (std::int64_t i = 0; i < count; ++i) declarations += (i ? ", " : "") + text(offsets[static_cast<std::size_t>(i)]);
+  declarations += "};\n";
+  return " + " + table + "[" + index + "]";
+}
+
+/// What gemm's arguments end with.
+FXX_INLINE std::string near(const plans::MatrixProduct& k) {
+  return k.weights.near ? ", TileShape{}, Distance::near" : "";
+}
+
+/// With weights of bfloat16.
+FXX_INLINE std::string SpecialisedWriter::reduced_product(Body& body, const KernelStep& step,
+                                                          const plans::MatrixProduct& k, const std::string& in) {
+  const std::string stride = text(k.reduced_rows ? k.depth : k.a_row), size = text(k.columns) + ", " + text(k.depth);
+  const View& w = k.weights.view;
+  const std::string at =
+      constant(w, "_reduced", "(packed_size<Bfloat16>(" + size + ") + 1) / 2",
+               "pack_weights(reinterpret_cast<Bfloat16*>($to), " + size + ", gemm_tile<Bfloat16>(" + text(k.rows) +
+                   ", " + text(k.columns) + ", " + stride + "), MatrixWeights{$from, " + text(w.strides[0]) + ", " +
+                   text(w.strides[1]) + "})");
+  const std::string weights =
+      parameter(body, "const Bfloat16*", "reinterpret_cast<const Bfloat16*>(call.weights + " + at + ")", "w");
+  std::string result, from = in;
+  if (k.reduced_rows) {
+    scratch(body, text((k.rows * k.depth + 1) / 2));
+    parameter(body, "Barrier&", "barrier", "barrier");
+    from = "rows";
+    result = "  Bfloat16* const rows = reinterpret_cast<Bfloat16*>(workspace);\n  const Range mine = part.of(" +
+             text(k.rows) + ");\n  for (int row = mine.begin; row < mine.end; ++row)\n    pointwise<" + text(k.depth) +
+             ">(Part{}, [&](int i, auto width) FXX_KERNEL_LAMBDA {\n      store_bfloat16<width>(rows + row * " +
+             text(k.depth) + " + i, load_some<width>(" + in + " + row * " + text(k.a_row) +
+             " + i));\n    });\n  barrier.wait();\n";
+  }
+  const std::string inner = stores(body, step, step.frame, "    ");
+  return result + "  gemm<" + text(k.rows) + ", " + size + ", " + stride + near(k) + ">(part, " + from + ", " +
+         weights + ", " + lambda({"row", "column"}, true, inner) + "  });\n";
+}
+
+FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& step, const plans::MatrixProduct& k) {
+  include("gemm");
+  include("loops");
+  const std::string sizes = text(k.rows) + ", " + text(k.columns) + ", " + text(k.depth) + ", " + text(k.a_row);
+  const std::string tile = "gemm_tile(" + text(k.rows) + ", " + text(k.columns) + ", " + text(k.a_row) + ")";
+  const std::string in = pointer(body, k.a, false, "in");
+  const View& w = k.weights.view;
+  const std::string packed = "packed_size(" + text(k.columns) + ", " + text(k.depth) + ")";
+  const auto pack = [&](const std::string& to, const std::string& from) {
+    return "pack_weights(" + to + ", " + text(k.columns) + ", " + text(k.depth) + ", " + tile + ", MatrixWeights{" +
+           from + ", " + text(w.strides[0]) + ", " + text(w.strides[1]) + "})";
+  };
+  if (k.weights.reduced) return reduced_product(body, step, k, in);
+  if (k.batch == 1 && k.weights.constant) {
+    const std::string weights =
+        parameter(body, "const float*", "call.weights + " + constant(w, "", packed, pack("$to", "$from")), "w");
+    const std::string inner = stores(body, step, step.frame, "    ");
+    return "  gemm<" + sizes + near(k) + ">(part, " + in + ", " + weights + ", " +
+           lambda({"row", "column"}, true, inner) + "  });\n";
+  }
+  const std::string from = pointer(body, w, false, "w");
+  scratch(body, packed);
+  std::string result =
+      "  float* const packed = workspace + part.index * static_cast<std::ptrdiff_t>(" + packed + ");\n";
+  if (k.batch == 1) {
+    const std::string inner = stores(body, step, step.frame, "    ");
+    return result + "  " + pack("packed", from) + ";\n  gemm<" + sizes + ">(part, " + in + ", packed, " +
+           lambda({"row", "column"}, true, inner) + "  });\n";
+  }
+  const std::string a_at = offset_of(k.a_batch, "matrix", "a_at", result),
+                    w_at = offset_of(k.weights_batch, "matrix", "w_at", result);
+  result += "  const Range matrices = part.of(" + text(k.batch) +
+            ");\n  for (int matrix = matrices.begin; matrix < matrices.end; ++matrix) {\n";
+  result += "    " + pack("packed", from + w_at) + ";\n";
+  const std::string inner = stores(body, step, step.frame, "      ");
+  result += "    gemm<" + sizes + ">(Part{}, " + in + a_at + ", packed, " + lambda({"row", "column"}, true, inner) +
+            "    });\n  }\n";
+  return result;
+}
+
+FXX_INLINE std::string SpecialisedWriter::attention(Body& body, const KernelStep& step, const plans::Attention& k) {
+  include("attention");
+  include("loops");
+  const std::string q = pointer(body, k.q, false, "q"), key = pointer(body, k.k, false, "k"),
+                    value = pointer(body, k.v, false, "values");
+  const std::string name =
+      shape("AttentionShape",
+            "{.queries = " + text(k.queries) + ", .keys = " + text(k.keys) + ", .size = " + text(k.size) +
+                ", .value_size = " + text(k.value_size) + ", .query_stride = " + text(k.q.strides[0]) +
+                ", .key_stride = " + text(k.k.strides[0]) + ", .value_stride = " + text(k.v.strides[0]) +
+                (k.causal ? ", .causal = true, .from_first = true" : "") + ", .hidden_is_zero = true}",
+            "attention");
+  // A token or two read the keys where they lie; for more they are packed first.
+  const bool few = k.queries <= 2;
+  const std::string workspace = name + (few ? ".cache_workspace()" : ".workspace()");
+  scratch(body, workspace);
+  std::string result;
+  const std::string q_at = offset_of(k.q_heads, "head", "q_at", result),
+                    k_at = offset_of(k.k_heads, "head", "k_at", result),
+                    v_at = offset_of(k.v_heads, "head", "v_at", result);
+  result += "  const Range heads = part.of(" + text(k.heads) +
+            ");\n  for (int head = heads.begin; head < heads.end; ++head)\n";
+  std::string mask = "no_mask";
+  if (k.mask) {
+    const std::string read = "          return " + expression(body, *k.mask, k.mask_frame) + ";\n";
+    mask = lambda({"query", "key"}, false, read) + "        }";
+  }
+  const std::string inner = stores(body, step, step.frame, "          ");
+  result += std::string("    attention") + (few ? "_over_cache<" : "<") + name + ">(" + q + q_at + ", " + key + k_at +
+            ", " + value + v_at + ", " + (few ? text(k.keys) + ", " : "") + number(k.scale) +
+            ",\n        workspace + part.index * static_cast<std::ptrdiff_t>(" + workspace + "), " + mask +
+            ",\n        " + lambda({"query", "column"}, true, inner) + "        });\n";
+  return result;
+}
+
+FXX_INLINE std::string SpecialisedWriter::recurrent(Body& body, const KernelStep& step, const plans::Recurrent& k) {
+  include("gemm");
+  include("recurrent");
+  include("loops");
+  const bool lstm = k.kind == plans::Recurrent::Kind::lstm;
+  const std::string gates = lstm ? "4" : "3", size = text(k.size), steps = text(k.steps), in_size = text(k.in_size);
+  const std::string name =
+      shape("RecurrentShape",
+            "{.steps = " + steps + ", .size = " + size + (k.backward ? ", .backward = true" : "") + "}", "recurrent");
+  const std::string all = gates + " * " + name + ".padded()", stride = text(k.in.strides[0]);
+  const std::string in = pointer(body, k.in, false, "in");
+  const View &wi = k.input_weights, &ws = k.state_weights;
+  const std::string tile = "gemm_tile(" + steps + ", " + all + ", " + stride + ")";
+  const std::string input_weights =
+      parameter(body, "const float*",
+                "call.weights + " +
+                    constant(wi, "", "packed_size(" + all + ", " + in_size + ")",
+                             "pack_weights($to, " + all + ", " + in_size + ", " + tile + ", GateWeights{$from, " +
+                                 size + ", " + gates + ", " + text(wi.strides[0]) + ", " + text(wi.strides[1]) + "})"),
+                "w");
+  const std::string state_weights =
+      parameter(body, "const float*",
+                "call.weights + " + constant(ws, "", all + " * " + size,
+                                             "pack_recurrent($to, " + size + ", " + gates + ", StateWeights{$from, " +
+                                                 size + ", " + text(ws.strides[0]) + ", " + text(ws.strides[1]) + "})"),
+                "w_state");
+  std::string bias;
+  if (k.input_bias.buffer >= 0)
+    bias = parameter(body, "const float*",
+                     "call.weights + " + constant(k.input_bias, "_gates", all,
+                                                  "pack_gates($to, $from, " + attribute(k.state_bias) + ", " + size +
+                                                      ", " + gates + ", " + (lstm ? "4" : "2") + ")"),
+                     "b");
+  // Gates of all steps, and the states, which all threads share.
+  scratch(body, "(" + steps + " * 4 + 2) * " + name + ".padded()");
+  parameter(body, "Barrier&", "barrier", "barrier");
+  std::string result = "  constexpr int padded = " + name + ".padded(), row_size = " + gates +
+                       " * padded;\n"
+                       "  float* const gates = workspace;\n  float* const h = gates + " +
+                       steps + " * row_size;\n";
+  if (lstm) result += "  float* const c = h + padded;\n";
+  result += "  gemm<" + steps + ", row_size, " + in_size + ", " + stride + ">(part, " + in + ", " + input_weights +
+            ", [&](int row, int column, real v, auto width) FXX_KERNEL_LAMBDA {\n"
+            "    store_some<width>(gates + row * row_size + column, v" +
+            (bias.empty() ? "" : " + load_some<width>(" + bias + " + column)") + ");\n  });\n";
+  const auto state = [&](const View& view, const std::string& to) {
+    const std::string from = view.buffer >= 0 ? pointer(body, view, false, to + "_before") : "";
+    return "    for (int i = 0; i < padded; ++i) " + to +
+           "[i] = " + (from.empty() ? "0.f" : "i < " + size + " ? " + from + "[i] : 0.f") + ";\n";
+  };
+  result += "  if (part.index == 0) {\n" + state(k.h, "h") + (lstm ? state(k.c, "c") : "") + "  }\n  barrier.wait();\n";
+  std::string arguments = "part, barrier, gates, " + state_weights + ", ";
+  if (!lstm) {
+    std::string own = "nullptr";
+    if (k.state_bias.buffer >= 0) {
+      View of_new = k.state_bias;
+      of_new.offset += 2 * k.size;
+      own = pointer(body, of_new, false, "b_new");
+    } else {
+      result += "  static constexpr float no_bias[padded] = {};\n";
+      own = "no_bias";
+    }
+    arguments += own + ", ";
+  }
+  arguments += lstm ? "h, c, " : "h, ";
+  const std::string inner = stores(body, step, step.frame, "    ");
+  result += "  " + std::string(enumerator_name(k.kind)) + "<" + name + ">(" + arguments +
+            lambda({"step", "column"}, true, inner) + "  });\n";
+  std::string after;
+  const auto keep = [&](const View& view, const std::string& from) {
+    if (view.buffer >= 0)
+      after += "    for (int i = 0; i < " + size + "; ++i) " + pointer(body, view, true, from + "_after") +
+               "[i] = " + from + "[i];\n";
+  };
+  keep(k.h_out, "h");
+  if (lstm) keep(k.c_out, "c");
+  if (!after.empty()) result += "  if (part.index == 0) {\n" + after + "  }\n";
+  return result;
+}
+
+}  // namespace fxx::inline FXX_ABI::detail

@@ -1,0 +1,229 @@
+// The writer of specialised modules: what it has written so far, and the names in it. Constants, parameters, shapes and
+// scratch memory are asked for here, by whatever writes a family of kernels beside this file.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fxx/codegen/cpp.hpp"
+#include "fxx/codegen/specialised_source.hpp"
+#include "fxx/error.hpp"
+
+namespace fxx::inline FXX_ABI::detail {
+
+class SpecialisedWriter {
+ public:
+  SpecialisedWriter(const KernelPlan& plan, const std::string& title) : plan_(plan), title_(title) {}
+  SpecialisedSource write();
+
+ private:
+  using View = plans::View;
+  using Sizes = plans::Sizes;
+  using Term = plans::Term;
+  using Frame = plans::Frame;
+
+  /// What one step's function is called with, and what it knows it as.
+  struct Body {
+    struct Parameter {
+      std::string type, name, argument;
+    };
+    std::vector<Parameter> parameters;
+    std::map<std::string, std::string> names;  // by argument
+    int loads = 0;
+  };
+  /// Elements of a view along one axis: (axis / divisor % size) * stride.
+  struct Group {
+    std::int64_t divisor, size, stride;
+  };
+  /// How a vector of the view's elements is reached.
+  struct Place {
+    std::string offset;  // " + row * 64 + column", without the vector's axis when `along` is not whole
+    enum class Along { none, whole, scattered } along = Along::none;
+    std::int64_t stride = 1;  // whole: between elements
+    std::string element;      // scattered: offset of element i, from the offset
+  };
+
+  // --- writer.ipp ----------------------------------------------------------------------------------------------------
+  [[noreturn]] void fail(const std::string& what) const {
+    throw CodegenError(ErrorId::no_cpp_spelling, "specialised_source: " + what);
+  }
+  const plans::Buffer& buffer_of(const View& view) const {
+    return plan_.buffers[static_cast<std::size_t>(view.buffer)];
+  }
+  static std::string text(std::int64_t value) { return std::to_string(value); }
+  static std::string number(double value);
+  static std::string type_of(Dtype dtype);
+  void include(const std::string& header) { headers_.insert("fxx/kernels/" + header + ".hpp"); }
+  /// Where a constant stands among the model's tensors; for what packs it.
+  std::string attribute(const View& view) const;
+  /// A constant of the packed weights: declared once for one way to pack it.
+  std::string constant(const View& view, const std::string& suffix, const std::string& size, const std::string& pack);
+  /// Where the buffer begins, for the call of a step.
+  std::string base(const View& view, bool written);
+  std::string parameter(Body& body, const std::string& type, const std::string& argument, const std::string& wanted);
+  /// The parameter that points at the view's first element.
+  std::string pointer(Body& body, const View& view, bool written, const std::string& wanted);
+  std::string letter(Body& body) {
+    const int i = body.loads++;
+    return i < 20 ? std::string(1, static_cast<char>('a' + i)) : "a" + std::to_string(i);
+  }
+  /// A shape of kernels/, which is a template argument: declared once for the same fields.
+  std::string shape(const std::string& type, const std::string& fields, const std::string& stem);
+  /// Memory that the step works in, as `workspace`; all steps have the same.
+  void scratch(Body& body, const std::string& floats);
+
+  // --- loops.ipp -----------------------------------------------------------------------------------------------------
+  std::vector<Group> groups(const View& view, const Frame& frame, int axis) const;
+  static std::string index_text(const Group& group, std::int64_t extent, const std::string& axis);
+  Place place(const View& view, const Frame& frame) const;
+  std::string load(Body& body, const View& view, const Frame& frame, bool mask);
+  std::string expression(Body& body, const Term& term, const Frame& frame);
+  std::string copy_of(Body& body, const View& to, const Term& value, const Frame& frame);
+  /// What the step computes of each element, and where it goes: the body of the innermost loop.
+  std::string stores(Body& body, const KernelStep& step, const Frame& frame, const std::string& indent);
+  static bool mentions(const std::string& text, const std::string& name);
+  /// `[&](int row, int column, real v, auto width)`, naming what the body needs.
+  static std::string lambda(const std::vector<std::string>& integers, bool value, const std::string& body);
+  std::string pointwise(Body& body, const KernelStep& step);
+  // --- products.ipp --------------------------------------------------------------------------------------------------
+  static std::string offset_of(const Sizes& offsets, const std::string& index, const std::string& table,
+                               std::string& declarations);
+  std::string product(Body& body, const KernelStep& step, const plans::MatrixProduct& k);
+  std::string reduced_product(Body& body, const KernelStep& step, const plans::MatrixProduct& k, const std::string& in);
+  std::string attention(Body& body, const KernelStep& step, const plans::Attention& k);
+  std::string recurrent(Body& body, const KernelStep& step, const plans::Recurrent& k);
+  // --- images.ipp ----------------------------------------------------------------------------------------------------
+  std::string convolution(Body& body, const KernelStep& step, const plans::Convolution& k);
+  std::string pooling(Body& body, const KernelStep& step, const plans::Pooling& k);
+  std::string resize(Body& body, const KernelStep& step, const plans::Resize& k);
+  // --- rows.ipp ------------------------------------------------------------------------------------------------------
+  std::string rows(Body& body, const KernelStep& step, const plans::Rows& k);
+  std::string group_norm(Body& body, const KernelStep& step, const plans::GroupNorm& k);
+  // --- specialised_source.ipp ----------------------------------------------------------------------------------------
+  static std::string stem_of(const KernelStep& step);
+  static std::string end_of_step(int index) {
+    return "  end_of_step(call, part, barrier, " + std::to_string(index + 1) + ");\n";
+  }
+  void step(int index);
+
+  const KernelPlan& plan_;
+  std::string title_;
+  std::set<std::string> headers_;
+  std::map<std::string, std::string> constants_, shapes_, functions_;
+  std::set<std::string> constant_names_;
+  std::map<std::string, int> shape_counts_, function_counts_;
+  std::string constant_lines_, last_constant_, last_size_, pack_lines_, shape_lines_, function_lines_, forward_lines_;
+  std::set<std::string> scratch_;
+};
+
+FXX_INLINE std::string SpecialisedWriter::number(double value) {
+  if (value != value) return "__builtin_nanf(\"\")";
+  if (value > 3.4028234663852886e38) return "__builtin_inff()";
+  if (value < -3.4028234663852886e38) return "(-__builtin_inff())";
+  std::string text = cpp_double(static_cast<double>(static_cast<float>(value)));
+  text += "f";
+  return value < 0 ? "(" + text + ")" : text;
+}
+
+FXX_INLINE std::string SpecialisedWriter::type_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::float32: return "float";
+    case Dtype::boolean: return "unsigned char";
+    case Dtype::int64: return "std::int64_t";
+    case Dtype::int32: return "std::int32_t";
+    case Dtype::float64: return "double";
+    case Dtype::uint8: return "std::uint8_t";
+    case Dtype::int8: return "std::int8_t";
+    case Dtype::int16: return "std::int16_t";
+    case Dtype::float16:
+    case Dtype::bfloat16: return "std::uint16_t";
+    case Dtype::complex64: return "__complex__ float";
+    case Dtype::complex128: return "__complex__ double";
+    default: return "void";
+  }
+}
+
+FXX_INLINE std::string SpecialisedWriter::attribute(const View& view) const {
+  return "static_cast<const float*>(attributes[" + std::to_string(buffer_of(view).number) + "])" +
+         (view.offset ? " + " + text(view.offset) : "");
+}
+
+FXX_INLINE std::string SpecialisedWriter::constant(const View& view, const std::string& suffix, const std::string& size,
+                                                   const std::string& pack) {
+  const plans::Buffer& buffer = buffer_of(view);
+  const std::string key = std::to_string(buffer.number) + "/" + std::to_string(view.offset) + "/" + pack;
+  if (const auto known = constants_.find(key); known != constants_.end()) return known->second;
+  std::string name = cpp_identifier(plan_.attributes[static_cast<std::size_t>(buffer.number)]) + suffix;
+  for (int i = 2; !constant_names_.insert(name).second; ++i)
+    name = cpp_identifier(plan_.attributes[static_cast<std::size_t>(buffer.number)]) + suffix + "_" + std::to_string(i);
+  name += "_at";
+  constant_lines_ += "constexpr std::size_t " + name + " = " +
+                     (last_constant_.empty() ? std::string("0") : last_constant_ + " + whole(" + last_size_ + ")") +
+                     ";\n";
+  last_constant_ = name;
+  last_size_ = size;
+  std::string statement = pack;
+  for (std::size_t at; (at = statement.find("$to")) != std::string::npos;)
+    statement.replace(at, 3, "weights + " + name);
+  for (std::size_t at; (at = statement.find("$from")) != std::string::npos;) statement.replace(at, 5, attribute(view));
+  pack_lines_ += "  " + statement + ";\n";
+  return constants_[key] = name;
+}
+
+FXX_INLINE std::string SpecialisedWriter::base(const View& view, bool written) {
+  const plans::Buffer& buffer = buffer_of(view);
+  const std::string type = type_of(buffer.dtype), qualified = written ? type : "const " + type;
+  using Kind = plans::Buffer::Kind;
+  switch (buffer.kind) {
+    case Kind::input: return "static_cast<" + qualified + "*>(call.inputs[" + std::to_string(buffer.number) + "])";
+    case Kind::output: return "static_cast<" + type + "*>(call.outputs[" + std::to_string(buffer.number) + "])";
+    case Kind::constant: {
+      const View all{view.buffer, 0, {}, {}};
+      const std::string bytes = text(buffer.bytes());
+      const std::string name =
+          constant(all, "", "(" + bytes + " + 3) / 4",
+                   "__builtin_memcpy($to, attributes[" + std::to_string(buffer.number) + "], " + bytes + ")");
+      if (type == "float") return "call.weights + " + name;
+      return "reinterpret_cast<" + qualified + "*>(call.weights + " + name + ")";
+    }
+    default: break;
+  }
+  return "reinterpret_cast<" + type + "*>(call.memory + " + text(buffer.offset) + ")";
+}
+
+FXX_INLINE std::string SpecialisedWriter::parameter(Body& body, const std::string& type, const std::string& argument,
+                                                    const std::string& wanted) {
+  if (const auto known = body.names.find(argument + type); known != body.names.end()) return known->second;
+  std::string name = wanted;
+  for (int i = 2;
+       std::any_of(body.parameters.begin(), body.parameters.end(), [&](const auto& p) { return p.name == name; }); ++i)
+    name = wanted + "_" + std::to_string(i);
+  body.parameters.push_back({type, name, argument});
+  return body.names[argument + type] = name;
+}
+
+FXX_INLINE std::string SpecialisedWriter::pointer(Body& body, const View& view, bool written,
+                                                  const std::string& wanted) {
+  std::string argument = base(view, written);
+  if (view.offset) argument += " + " + text(view.offset);
+  return parameter(body, (written ? "" : "const ") + type_of(buffer_of(view).dtype) + "*", argument, wanted);
+}
+
+FXX_INLINE std::string SpecialisedWriter::shape(const std::string& type, const std::string& fields,
+                                                const std::string& stem) {
+  const std::string value = type + " " + fields;
+  if (const auto known = shapes_.find(value); known != shapes_.end()) return known->second;
+  const std::string name = stem + "_" + std::to_string(++shape_counts_[stem]);
+  shape_lines_ += "constexpr " + type + " " + name + " = " + fields + ";\n";
+  return shapes_[value] = name;
+}
+
+FXX_INLINE void SpecialisedWriter::scratch(Body& body, const std::string& floats) {
+  scratch_.insert(floats);
+  parameter(body, "float*", "reinterpret_cast<float*>(call.memory + arena_bytes)", "workspace");
+}
+
+}  // namespace fxx::inline FXX_ABI::detail
