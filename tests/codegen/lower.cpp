@@ -20,7 +20,7 @@ using test::stored;
 namespace {
 using Kind = Buffer::Kind;
 
-/// Every tensor that a step reads or writes lies within its buffer.
+/// Every tensor that a step reads or writes lies within its buffer, with the surroundings that kernels read of images.
 void check_bounds(const KernelPlan& plan) {
   const auto check = [&](const View& view) {
     if (view.buffer < 0 || view.numel() == 0) return;
@@ -30,11 +30,38 @@ void check_bounds(const KernelPlan& plan) {
     CHECK(first >= 0);
     CHECK(last < buffer_of(plan, view).elements);
   };
-  for (const KernelStep& step : plan.steps)
+  for (const KernelStep& step : plan.steps) {
     for (const Store& store : step.stores) {
       check(store.to);
       test::for_each_load(*store.value, check);
     }
+    if (const auto* product = std::get_if<MatrixProduct>(&step.kernel)) {
+      check(product->a);
+      check(product->weights.view);
+    } else if (const auto* convolution = std::get_if<Convolution>(&step.kernel)) {
+      check(convolution->weights);
+      using Method = Convolution::Method;
+      const bool four = convolution->method == Method::winograd_4, two = convolution->method == Method::winograd_2;
+      const auto reach = [&](std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t dilation) {
+        const std::int64_t side = four ? 4 : 2;
+        if (four || two) return (out + side - 1) / side * side + 2;
+        return (out - 1) * stride + (kernel - 1) * dilation + 1;
+      };
+      const Convolution& k = *convolution;
+      if (k.method == Method::transposed) continue;
+      check({k.in.buffer,
+             k.in.offset,
+             {k.images, reach(k.out_height, k.kernel_height, k.stride_height, k.dilation_height),
+              reach(k.out_width, k.kernel_width, k.stride_width, k.dilation_width), k.channels},
+             {k.in.strides[0], k.in.strides[2], k.in.strides[3], k.in.strides[1]}});
+    } else if (const auto* rows = std::get_if<Rows>(&step.kernel)) {
+      test::for_each_load(*rows->input, check);
+    } else if (const auto* pooling = std::get_if<Pooling>(&step.kernel)) {
+      check(pooling->in);
+    } else if (const auto* attention = std::get_if<Attention>(&step.kernel)) {
+      for (const View& view : {attention->q, attention->k, attention->v}) check(view);
+    }
+  }
 }
 }  // namespace
 
@@ -305,8 +332,9 @@ TEST_CASE("Winograd's algorithm is taken where accuracy lets it, and where tiles
   using Method = Convolution::Method;
   const auto method = [](Sizes in, std::int64_t channels, Accuracy accuracy) {
     Net net;
-    const KernelPlan plan = net.plan_of(net.convolution(net.input("x", in), channels), accuracy);
+    const KernelPlan plan = net.plan_of(net.convolution(net.input("x", in), channels), {.accuracy = accuracy});
     const auto& kernel = kernel_of<Convolution>(plan.steps.back());
+    check_bounds(plan);
     if (kernel.method == Method::winograd_4) {
       // Whole tiles are read.
       const Buffer& image = buffer_of(plan, kernel.in);
@@ -321,6 +349,41 @@ TEST_CASE("Winograd's algorithm is taken where accuracy lets it, and where tiles
   CHECK(method({1, 3, 56, 56}, 64, Accuracy::standard) == Method::direct);
   CHECK(method({1, 64, 6, 6}, 64, Accuracy::standard) == Method::winograd_2);
   CHECK(method({1, 64, 1, 1}, 64, Accuracy::standard) == Method::direct);
+}
+
+TEST_CASE("weights that come from far are weighed against what Winograd's algorithm saves") {
+  using Method = Convolution::Method;
+  const auto method = [](std::int64_t channels, std::int64_t side, double flops_per_byte) {
+    Net net;
+    const KernelPlan plan = net.plan_of(net.convolution(net.input("x", {1, channels, side, side}), channels),
+                                        {.processor = {.flops_per_byte = flops_per_byte}});
+    return kernel_of<Convolution>(plan.steps.back()).method;
+  };
+  for (const double far : {0., 5., 14.}) CHECK(method(64, 56, far) == Method::winograd_4);  // stay in the cache
+  CHECK(method(256, 28, 14) == Method::winograd_4);
+  CHECK(method(256, 14, 14) == Method::winograd_2);
+  CHECK(method(512, 7, 0) == Method::winograd_4);
+  CHECK(method(512, 7, 5) == Method::winograd_2);
+  CHECK(method(512, 7, 14) == Method::direct);
+}
+
+TEST_CASE("bfloat16 where it is faster: weights of few rows, weights and rows where the processor multiplies them") {
+  const auto product = [](std::int64_t rows, std::int64_t size, Accuracy accuracy, bool products) {
+    Net net;
+    Node* x = net.input("x", {rows, size});
+    const KernelPlan plan = net.plan_of(net.call(ops::linear, {x, net.weight("w", {size, size})}, {rows, size}),
+                                        {.accuracy = accuracy, .processor = {.bfloat16_products = products}});
+    return kernel_of<MatrixProduct>(plan.steps[0]);
+  };
+  CHECK_FALSE(product(1, 64, Accuracy::standard, true).weights.reduced);
+  CHECK(product(1, 64, Accuracy::fast, false).weights.reduced);
+  CHECK_FALSE(product(64, 64, Accuracy::fast, false).weights.reduced);
+  CHECK(product(64, 64, Accuracy::fast, true).weights.reduced);
+  CHECK(product(64, 64, Accuracy::fast, true).reduced_rows);
+  CHECK_FALSE(product(1, 64, Accuracy::fast, true).reduced_rows);
+  CHECK_FALSE(product(64, 63, Accuracy::fast, true).reduced_rows);  // pairs of elements are multiplied
+  CHECK(product(8, 64, Accuracy::standard, false).weights.near);
+  CHECK_FALSE(product(8, 1024, Accuracy::standard, false).weights.near);
 }
 
 TEST_CASE("convolutions of single channels and of single pixels have kernels of their own") {

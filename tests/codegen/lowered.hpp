@@ -53,10 +53,10 @@ struct Net {
     Node* b = weight("conv" + std::to_string(convolutions_) + ".bias", {channels});
     return call(ops::conv2d, {x, w, b, 1, side / 2, 1, groups}, {in[0], channels, in[2], in[3]});
   }
-  KernelPlan plan(Accuracy accuracy = Accuracy::standard) const { return lower(graph, owner, {.accuracy = accuracy}); }
-  KernelPlan plan_of(Argument result, Accuracy accuracy = Accuracy::standard) {
+  KernelPlan plan(const LowerOptions& options = {}) const { return lower(graph, owner, options); }
+  KernelPlan plan_of(Argument result, const LowerOptions& options = {}) {
     graph.output(std::move(result));
-    return plan(accuracy);
+    return plan(options);
   }
 
  private:

@@ -97,14 +97,14 @@ class Loaded {
   std::map<unsigned char*, std::size_t> bytes_;
 };
 
-void check_near(const std::vector<float>& given, const std::vector<double>& wanted) {
+void check_near(const std::vector<float>& given, const std::vector<double>& wanted, double tolerance = 1e-5) {
   REQUIRE(given.size() == wanted.size());
   double worst = 0, largest = 1;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     worst = std::max(worst, std::isnan(given[i]) ? 1e9 : std::abs(given[i] - wanted[i]));
     largest = std::max(largest, std::abs(wanted[i]));
   }
-  CHECK(worst <= 1e-5 * largest);
+  CHECK(worst <= tolerance * largest);
 }
 
 /// Convolution of 3 x 3 with padding 1, its bias added.
@@ -180,6 +180,34 @@ TEST_CASE("names and titles that hold code stay comments and identifiers") {
   }
   for (double& v : wanted) v = std::max(v, 0.);
   check_near(out, wanted);
+}
+
+TEST_CASE("products with weights of bfloat16, and with rows of bfloat16, far and near") {
+  for (const bool products : {false, true})
+    for (const int rows : {1, 7, 14, 33})
+      for (const int size : {34, 640}) {
+        CAPTURE(products);
+        CAPTURE(rows);
+        CAPTURE(size);
+        const auto n = static_cast<std::size_t>(rows), k = static_cast<std::size_t>(size), columns = std::size_t{41};
+        Net net;
+        Node* x = net.input("x", {rows, size});
+        Node* y = net.call(ops::linear, {x, net.weight("w", {41, size}), net.weight("b", {41})}, {rows, 41});
+        net.weight("large", {size, size});  // so that there are many weights, or few
+        const KernelPlan plan =
+            net.plan_of(y, {.accuracy = Accuracy::fast, .processor = {.bfloat16_products = products}});
+        const std::vector<float> w = numbers(columns * k, 1), b = numbers(columns, 2), in = numbers(n * k, 3);
+        std::vector<float> out(n * columns);
+        Loaded(plan, {w.data(), b.data()}).run({in.data()}, {out.data()});
+        std::vector<double> wanted(n * columns);
+        for (std::size_t i = 0; i < n; ++i)
+          for (std::size_t j = 0; j < columns; ++j) {
+            wanted[i * columns + j] = b[j];
+            for (std::size_t l = 0; l < k; ++l)
+              wanted[i * columns + j] += static_cast<double>(in[i * k + l]) * w[j * k + l];
+          }
+        check_near(out, wanted, 0.01);
+      }
 }
 
 TEST_CASE("images: borders are zero, parts of a cat lie beside each other, residuals are added") {

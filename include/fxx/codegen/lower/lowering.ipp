@@ -29,7 +29,7 @@ class Lowering {
     std::int64_t elements = 0;
     for (const Node* node : graph.nodes())
       if (node->opcode() == Opcode::get_attr && node->tensor_meta()) elements += node->tensor_meta()->numel();
-    weights_stay_ = elements < (1 << 18);
+    weights_stay_ = elements < 3 << 17;  // 1.5 MB
   }
   KernelPlan lower();
 

@@ -5,14 +5,15 @@
 
 namespace fxx::inline FXX_ABI::plans {
 
-/// In fast mode weights of more than a few columns are bfloat16; many rows as well, where products of that are faster.
+/// In fast mode weights of more than a few columns are bfloat16: for many rows where products of bfloat16 are faster,
+/// and the rows as well; for few rows everywhere, since the time is that of reading the weights.
 FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel) const {
   Weights& weights = kernel.weights;
+  const bool products = options_.processor.bfloat16_products;
   weights.near = weights_stay_ && weights.constant;
   weights.reduced = options_.accuracy == Accuracy::fast && weights.constant && kernel.batch == 1 &&
-                    kernel.columns >= 16 && kernel.depth >= 32;
-  kernel.reduced_rows =
-      weights.reduced && options_.processor.bfloat16_products && kernel.rows >= 4 && kernel.depth % 2 == 0;
+                    kernel.columns >= 16 && kernel.depth >= 32 && (products || kernel.rows < 16);
+  kernel.reduced_rows = weights.reduced && products && kernel.rows >= 4 && kernel.depth % 2 == 0;
 }
 
 /// The tensor as a matrix of rows of its last dimension: rows at one stride, elements behind each other. Copied when it
