@@ -18,6 +18,7 @@
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/passes/detail/follow_writes.ipp"
 #include "fxx/passes/detail/views.ipp"
 #include "fxx/passes/detail/written_memory.ipp"
 #include "fxx/passes/functionalise.hpp"
