@@ -144,8 +144,8 @@ FXX_KERNEL void group(Part part, const float* __restrict in, const float* __rest
     const float* const weights = packed + static_cast<std::ptrdiff_t>(channel) * Shape.depth();
     constexpr int bytes = vectors * lanes * static_cast<int>(sizeof(float));
     constexpr int tiles_of_row = (Shape.out_width + shape.rows - 1) / shape.rows;
-    auto ahead = read_ahead<bytes, Shape.rows() * tiles_of_row>(weights + Shape.depth() * vectors * lanes,
-                                                                (rows.end - rows.begin) * tiles_of_row);
+    auto ahead = read_ahead<bytes, Shape.rows() * tiles_of_row, shape.rows + 1>(
+        weights, static_cast<std::ptrdiff_t>(Shape.depth()) * bytes, (rows.end - rows.begin) * tiles_of_row);
     for_rows<Shape.out_height>(rows, [&](int image, int y) __attribute__((always_inline)) {
       for_pixels<Shape.out_width, shape.rows>([&](auto count, int x) __attribute__((always_inline)) {
         const float* from = window<Shape>(in, image, y, x);

@@ -140,15 +140,15 @@ FXX_KERNEL real add_pairs(natural, integer, real sum) { return sum; }
 #endif
 }  // namespace detail_of_weights
 
-/// What is read after this, asked for meanwhile: at each step of a tile some lines of the cache, into the second one.
-/// Weights come once a call from memory or the last cache, and processors by themselves look only some lines ahead.
-template <int Lines>
+/// What is read after this, asked for meanwhile: at each step of a tile some lines of 64 bytes. Weights come once a call
+/// from memory or the last cache, and processors by themselves look only some lines ahead.
+template <int Lines, int Locality>
 struct ReadAhead {
   const char* at;
   std::ptrdiff_t step;  // bytes
   FXX_KERNEL void next() {
 #pragma GCC unroll 8
-    for (int line = 0; line < Lines; ++line) __builtin_prefetch(at + line * 64, 0, 2);
+    for (int line = 0; line < Lines; ++line) __builtin_prefetch(at + line * 64, 0, Locality);
     at += step;
   }
 };
@@ -158,16 +158,19 @@ struct NoReadAhead {
 /// Where weights are when they are read: in the caches that a core has for itself, or in none of them.
 enum class Distance : bool { near, far };
 
-/// The panel behind this one, while so many tiles (`Tiles` where nothing is shared out) take steps of `Bytes` through
-/// this one. Where tiles are very many, waiting for weights is a small part of the time; one alone reads as fast as it can,
-/// and asking costs more than it brings.
-template <int Bytes, int Tiles, Distance From = Distance::far>
-FXX_KERNEL auto read_ahead(const void* next, int tiles) {
-  if constexpr (From == Distance::near || Tiles == 1 || Tiles > Bytes) {
+/// For a panel through which so many tiles (`Tiles` where nothing is shared out) take steps of `Bytes`, with so many
+/// instructions for each line. Several tiles ask for the panel behind it, into the second cache; where they are very many
+/// waiting for weights is a small part of the time. One alone asks for what lies 8 kB further, unless a line takes
+/// so few that the processor sees as far itself.
+template <int Bytes, int Tiles, int Instructions, Distance From = Distance::far>
+FXX_KERNEL auto read_ahead(const void* panel, std::ptrdiff_t size, int tiles) {
+  if constexpr (From == Distance::near || Tiles > Bytes || (Tiles == 1 && Instructions < 3)) {
     return NoReadAhead{};
+  } else if constexpr (Tiles == 1) {
+    return ReadAhead<(Bytes + 63) / 64, 3>{static_cast<const char*>(panel) + 8192, Bytes};
   } else {
     constexpr int lines = (Bytes + Tiles * 64 - 1) / (Tiles * 64);
-    return ReadAhead<lines>{static_cast<const char*>(next), tiles > 0 ? Bytes / tiles : 0};
+    return ReadAhead<lines, 2>{static_cast<const char*>(panel) + size, tiles > 0 ? Bytes / tiles : 0};
   }
 }
 
@@ -297,9 +300,10 @@ FXX_KERNEL void panel_product(Range rows, const Element* __restrict a, const Wei
   constexpr int whole = M / Rows * Rows;
   constexpr int together = detail_of_weights::together<Weight>;
   constexpr int bytes = Vectors * lanes * together * static_cast<int>(sizeof(Weight));
-  auto ahead = read_ahead<bytes, (M + Rows - 1) / Rows, From>(
-      panel + static_cast<std::ptrdiff_t>(detail_of_weights::whole(K, together)) * Vectors * lanes,
-      (rows.end - rows.begin + Rows - 1) / Rows);
+  constexpr int instructions = sizeof(Weight) < sizeof(float) ? (Rows + 2) * together : Rows + 1;
+  const std::ptrdiff_t size = static_cast<std::ptrdiff_t>(detail_of_weights::whole(K, together)) / together * bytes;
+  auto ahead = read_ahead<bytes, (M + Rows - 1) / Rows, instructions, From>(panel, size,
+                                                                            (rows.end - rows.begin + Rows - 1) / Rows);
   const auto some_rows = [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
     Tile<Count, Vectors> tile;
     tile.template add<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, K, ahead);

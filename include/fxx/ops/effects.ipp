@@ -48,15 +48,15 @@ FXX_INLINE bool is_barrier(const Node& node) {
 FXX_INLINE bool draws_numbers(const Node& node) {
   const Operator* op = operator_of(node);
   if (!op || !has(op->traits, Trait::random)) return false;
-  if (const int train = op->index_of("train"); train >= 0) {
-    const Argument value = argument_or_default(node, *op, train);
-    if (value.kind() == Argument::Kind::boolean && !value.boolean()) return false;
-  }
-  for (const char* name : {"dropout_p", "p", "dropout"})
-    if (const int p = op->index_of(name); p >= 0) {
-      const Argument value = argument_or_default(node, *op, p);
-      if (value.is_number() && value.number() == 0) return false;
-    }
+  const auto given = [&](const char* name) {
+    const int i = op->index_of(name);
+    return i >= 0 ? argument_or_default(node, *op, i) : Argument();
+  };
+  for (const char* name : {"train", "training"})
+    if (const Argument flag = given(name); flag.kind() == Argument::Kind::boolean && !flag.boolean()) return false;
+  // With a probability of 0 dropout does not look; others do, and leave the generator in another state.
+  for (const char* name : {op->index_of("train") >= 0 ? "p" : "dropout_p", "dropout_p", "dropout"})
+    if (const Argument p = given(name); p.is_number() && p.number() == 0) return false;
   return true;
 }
 
