@@ -72,6 +72,7 @@ class CompiledModule : public GraphModule {
   /// nodes cannot be told apart from what writes or draws numbers, all of the graph is interpreted (is_current() is
   /// false).
   const std::vector<std::string>& interpreted() const { return left_; }
+  /// As in CompileOptions; 1 where all work is done in a microsecond or two.
   int threads() const { return threads_; }
   /// Bytes of packed weights; of memory between kernels, for each thread that calls at the same time.
   std::size_t weight_bytes() const { return weights_.size; }

@@ -190,6 +190,9 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     if (memory.anywhere || node->opcode() == Opcode::call_module) written_.assign(watched_.size(), true);
   }
   kernels_ = lower(*to_lower, prepared_->owner(), {.accuracy = options.accuracy, .processor = this_processor()});
+  double work = 0;
+  for (const KernelStep& step : kernels_.steps) work += step.flops + 4 * step.bytes;
+  if (work < 2e5) threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
   source_ = specialised_source(kernels_, class_name()).text;
 
   BuildRequest request;

@@ -6,13 +6,13 @@
 namespace fxx::inline FXX_ABI::plans {
 
 /// In fast mode weights of more than a few columns are bfloat16: for many rows where products of bfloat16 are faster,
-/// and the rows as well; for few rows everywhere, since the time is that of reading the weights.
+/// and the rows as well; for few rows everywhere, since the time is that of reading the weights: fewer where they are near.
 FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel) const {
   Weights& weights = kernel.weights;
   const bool products = options_.processor.bfloat16_products;
   weights.near = weights_stay_ && weights.constant;
   weights.reduced = options_.accuracy == Accuracy::fast && weights.constant && kernel.batch == 1 &&
-                    kernel.columns >= 16 && kernel.depth >= 32 && (products || kernel.rows < 16);
+                    kernel.columns >= 16 && kernel.depth >= 32 && (products || kernel.rows < (weights.near ? 4 : 16));
   kernel.reduced_rows = weights.reduced && products && kernel.rows >= 4 && kernel.depth % 2 == 0;
 }
 
