@@ -367,6 +367,28 @@ TEST_CASE("weights that come from far are weighed against what Winograd's algori
   CHECK(method(512, 7, 14) == Method::direct);
 }
 
+TEST_CASE("methods that are named are taken, where they fit") {
+  using Method = Convolution::Method;
+  for (const Method method : {Method::direct, Method::winograd_2, Method::winograd_4}) {
+    Net net;
+    Node* x = net.input("x", {1, 32, 13, 9});
+    Node* a = net.convolution(x, 32);
+    Node* b = net.convolution(a, 8);      // too few channels
+    Node* c = net.convolution(b, 48, 1);  // of single pixels
+    const std::string name(a->name());
+    LowerOptions options;
+    for (const Node* node : {a, b, c}) options.methods[std::string(node->name())] = method;
+    const KernelPlan plan = net.plan_of(c, options);
+    check_bounds(plan);
+    CHECK(kernel_of<Convolution>(plan.steps[1]).method == method);
+    CHECK(kernel_of<Convolution>(plan.steps[1]).node == a);
+    CHECK(kernel_of<Convolution>(plan.steps[2]).method == Method::direct);
+    CHECK(kernel_of<Convolution>(plan.steps[2]).node == nullptr);
+    options.accuracy = Accuracy::exact;
+    CHECK(kernel_of<Convolution>(net.plan(options).steps[1]).method == Method::direct);
+  }
+}
+
 TEST_CASE("bfloat16 where it is faster: weights of few rows, weights and rows where the processor multiplies them") {
   const auto product = [](std::int64_t rows, std::int64_t size, Accuracy accuracy, bool products) {
     Net net;

@@ -1414,6 +1414,63 @@ TEST_CASE("fast: weights of products are bfloat16, half as large; the error is t
     CHECK(error < 0.01);
   }
 }
+TEST_CASE(
+    "tune: the fastest method of each convolution; the choice is kept, and rubbish in its place is not believed") {
+  torch::manual_seed(43);
+  const auto net = std::make_shared<Net>();
+  const Tensor w = net->parameter({16, 16, 3, 3}, 0.1), w2 = net->parameter({24, 16, 3, 3}, 0.1);
+  net->function = [=](const Tensors& in) {
+    return c10::IValue(torch::conv2d(torch::conv2d(in[0], w, {}, 1, 1).relu(), w2, {}, 1, 1));
+  };
+  const Tensors inputs{torch::randn({1, 16, 11, 6})};
+  const auto gm = traced_net(*net, inputs);
+  const Tensors expected = in_double(*net, inputs);
+  const torch::NoGradGuard no_grad;
+  const TemporaryFolder folder;
+  const auto compiled = [&](Accuracy accuracy = Accuracy::standard) {
+    const auto module =
+        fxx::compile(*gm, inputs, {.accuracy = accuracy, .threads = 2, .tune = true, .cache_folder = folder.path()});
+    CHECK(module->is_current());
+    CHECK(error_of(module->run(boxed(inputs)), expected) <= 1e-5);
+    return module;
+  };
+  const auto kept = [&] {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+      if (entry.path().string().find("-tuned-") != std::string::npos) files.push_back(entry.path().string());
+    return files;
+  };
+  const auto first = compiled();
+  REQUIRE(kept().size() == 1);
+  const std::string file = kept()[0], choice = support::content_of(file);
+  CHECK(std::count(choice.begin(), choice.end(), '\n') == 2);
+  const auto second = compiled();
+  CHECK(second->was_cached());
+  CHECK(second->source_code() == first->source_code());
+  CHECK(support::content_of(file) == choice);
+  // Of each kind of rubbish another choice is made; which, time decides.
+  const std::string name = choice.substr(0, choice.find(' '));
+  for (const std::string& rubbish : {std::string(), std::string("no line\n"), name + " winograd_4\n",
+                                     name + " pixelwise\n" + name + "_1 direct\n", choice + "more direct\n"}) {
+    CAPTURE(rubbish);
+    std::ofstream(file) << rubbish;
+    compiled();
+    const std::string made = support::content_of(file);
+    CHECK(std::count(made.begin(), made.end(), '\n') == 2);
+    CHECK(made != rubbish);
+  }
+  // One that is whole is believed.
+  std::string direct = choice;
+  for (const char* method : {"winograd_2", "winograd_4"})
+    for (std::size_t at; (at = direct.find(method)) != direct.npos;) direct.replace(at, 10, "direct");
+  std::ofstream(file) << direct;
+  for (const KernelStep& step : compiled()->kernel_plan().steps)
+    if (const auto* convolution = std::get_if<plans::Convolution>(&step.kernel))
+      CHECK(convolution->method == plans::Convolution::Method::direct);
+  CHECK(support::content_of(file) == direct);
+  compiled(Accuracy::exact);  // nothing to choose
+  CHECK(kept().size() == 1);
+}
 TEST_CASE("profile: seconds of each step, which the plan prints") {
   SmallCase c;
   const std::vector<double> seconds = c.compiled->profile({c.x});

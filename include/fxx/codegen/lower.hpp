@@ -6,6 +6,9 @@
 // Main names: lower, LowerOptions, Accuracy. Linear in the graph. Cost: light.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "fxx/codegen/kernel_plan.hpp"
 #include "fxx/codegen/processor.hpp"
 #include "fxx/ir/graph.hpp"
@@ -18,9 +21,14 @@ enum class Accuracy : std::uint8_t {
   fast,      // and with weights of matrix products as bfloat16, and products of bfloat16 where those are faster
 };
 
+/// By the name of the node.
+using ConvolutionMethods = std::map<std::string, plans::Convolution::Method, std::less<>>;
+
 struct LowerOptions {
   Accuracy accuracy = Accuracy::standard;
   Processor processor = {};
+  /// For 3 x 3 convolutions that can be computed directly and by Winograd's algorithm: instead of an estimate.
+  ConvolutionMethods methods = {};
 };
 
 /// `graph`: pure operators (functionalise) without calls of modules that are operators, with the tensor_meta of every

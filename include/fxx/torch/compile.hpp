@@ -31,6 +31,10 @@ struct CompileOptions {
   /// Largest error against the interpreter on the example inputs, relative to the largest magnitude of each result;
   /// beyond it, compile throws. The interpreter computes in float32 itself. Nothing: 1e-4, in fast mode 0.05.
   std::optional<double> tolerance = {};
+  /// Runs the convolutions that could be computed in several ways each way, on the example inputs, and takes the fastest
+  /// for each; else it is estimated. Takes as long as three or four compiles, the first time: the choice is kept beside
+  /// the libraries.
+  bool tune = false;
   /// Where built libraries are kept; the default folder of BuildCache when empty.
   std::string cache_folder = {};
   double timeout_seconds = 300;
@@ -115,6 +119,11 @@ class CompiledModule : public GraphModule {
     std::exception_ptr exception;
   };
   void specialise(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
+  /// The plan with the methods that were the fastest; needs no library of this one.
+  KernelPlan tuned(KernelPlan plan, const Graph& graph, LowerOptions lowering,
+                   const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
+  /// From the plan to a library that is loaded, with its weights packed; instead of the one before.
+  void take(KernelPlan plan, const CompileOptions& options);
   void pack();
   /// Packs again what the graph itself has written to.
   void pack_what_it_wrote();
@@ -144,8 +153,8 @@ class CompiledModule : public GraphModule {
   std::vector<std::uint32_t> versions_;  // of the attributes of this module, when they were packed
   std::vector<at::Tensor> watched_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> memory_;  // that they had then
-  std::vector<bool> written_;  // of watched_: the graph itself writes to it
-  std::vector<CalledBack> operators_;  // by step
+  std::vector<bool> written_;                                      // of watched_: the graph itself writes to it
+  std::vector<CalledBack> operators_;                              // by step
   mutable std::mutex writing_mutex_;  // where the graph writes to attributes: they, their versions and packed weights
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Workspace>> workspaces_;

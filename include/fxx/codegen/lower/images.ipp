@@ -25,21 +25,25 @@ FXX_INLINE double cost_of(Convolution::Method method, const Sizes& in, const Siz
   return 2 * points * pairs * tiles + points * 4 * pairs * flops_per_byte +
          tiles * (to * static_cast<double>(in[1]) + from * static_cast<double>(out[1]));
 }
-/// How it is computed, and so how much of its input's surroundings it reads.
-FXX_INLINE Convolution::Method method_of(const ConvolutionCall& call, const Sizes& in, const Sizes& weight,
-                                         const Sizes& out, Accuracy accuracy, double flops_per_byte) {
-  using Method = Convolution::Method;
-  if (call.groups > 1 && call.groups == in[1] && out[1] == in[1]) return Method::depthwise;
-  if (call.groups > 1) return Method::direct;
+/// Can it be computed directly and by Winograd's algorithm? Of few channels no vectors are filled.
+FXX_INLINE bool has_methods(const ConvolutionCall& call, const Sizes& weight, Accuracy accuracy) {
   const bool plain = call.stride[0] == 1 && call.stride[1] == 1 && call.dilation[0] == 1 && call.dilation[1] == 1;
-  if (weight[2] == 1 && weight[3] == 1 && plain && call.padding[0] == 0 && call.padding[1] == 0)
+  return call.groups == 1 && plain && weight[2] == 3 && weight[3] == 3 && weight[0] >= 16 && weight[1] >= 16 &&
+         accuracy != Accuracy::exact;
+}
+/// How it is computed, and so how much of its input's surroundings it reads.
+FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const ConvolutionCall& call) const {
+  using Method = Convolution::Method;
+  const Sizes &in = sizes_of(*call.input), &weight = sizes_of(*call.weight), &out = sizes_of(node);
+  if (call.groups > 1) return call.groups == in[1] && out[1] == in[1] ? Method::depthwise : Method::direct;
+  if (weight[2] == 1 && weight[3] == 1 && call.stride[0] == 1 && call.stride[1] == 1 && call.padding[0] == 0 &&
+      call.padding[1] == 0)
     return Method::pixelwise;
-  if (weight[2] != 3 || weight[3] != 3 || !plain || accuracy == Accuracy::exact) return Method::direct;
-  // Of few channels no vectors are filled.
-  if (in[1] < 16 || out[1] < 16) return Method::direct;
+  if (!has_methods(call, weight, options_.accuracy)) return Method::direct;
+  if (const auto said = options_.methods.find(node.name()); said != options_.methods.end()) return said->second;
   Method best = Method::direct;
   for (const Method method : {Method::winograd_2, Method::winograd_4})
-    if (cost_of(method, in, out, flops_per_byte) < cost_of(best, in, out, flops_per_byte)) best = method;
+    if (cost_of(method, in, out, flops_per_byte()) < cost_of(best, in, out, flops_per_byte())) best = method;
   return best;
 }
 FXX_INLINE Buffer::Border border_of(const ConvolutionCall& call, const Sizes& in, const Sizes& weight, const Sizes& out,
@@ -115,10 +119,8 @@ FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node) const {
     const std::optional<ConvolutionCall> call = convolution_call(*user);
     if (!call || call->input != &node) continue;
     const Sizes &in = sizes_of(node), &weight = sizes_of(*call->weight), &out = sizes_of(*user);
-    const Buffer::Border wanted =
-        is_transposed(*user)
-            ? border_of_transposed(*call, in, weight, out)
-            : border_of(*call, in, weight, out, method_of(*call, in, weight, out, options_.accuracy, flops_per_byte()));
+    const Buffer::Border wanted = is_transposed(*user) ? border_of_transposed(*call, in, weight, out)
+                                                       : border_of(*call, in, weight, out, method_of(*user, *call));
     border.top = std::max(border.top, wanted.top);
     border.left = std::max(border.left, wanted.left);
     border.bottom = std::max(border.bottom, wanted.bottom);
@@ -172,10 +174,11 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   const std::optional<ConvolutionCall> call = convolution_call(node);
   if (!call) throw NoKernel{"a convolution of this kind"};
   const Sizes &in = sizes_of(*call->input), &weight = sizes_of(*call->weight), &out = sizes_of(node);
-  const Convolution::Method method = method_of(*call, in, weight, out, options_.accuracy, flops_per_byte());
+  const Convolution::Method method = method_of(node, *call);
   const Buffer::Border border = border_of(*call, in, weight, out, method);
   Convolution kernel;
   kernel.method = method;
+  if (has_methods(*call, weight, options_.accuracy)) kernel.node = &node;
   kernel.in = image_of(*call->input, border);
   kernel.weights = view_of(*call->weight);
   if (plan_.buffers[static_cast<std::size_t>(kernel.weights.buffer)].kind != Buffer::Kind::constant)

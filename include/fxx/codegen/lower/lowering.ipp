@@ -17,6 +17,8 @@ namespace fxx::inline FXX_ABI::plans {
 /// What the kernel computed; for the class, which comes before terms.ipp.
 const TermPointer& result_term();
 
+struct ConvolutionCall;
+
 /// Thrown by a handler: there is no kernel for this call, for this reason.
 struct NoKernel {
   std::string why;
@@ -182,6 +184,7 @@ class Lowering {
   void expand(const Node& node, const Operator& op);
   void slice(const Node& node, const Operator& op);
   void choose_weights(MatrixProduct& kernel) const;
+  Convolution::Method method_of(const Node& node, const ConvolutionCall& call) const;
   double flops_per_byte() const { return weights_stay_ ? 0 : options_.processor.flops_per_byte; }
   void narrow(const Node& node, const Operator& op);
   void select(const Node& node, const Operator& op);

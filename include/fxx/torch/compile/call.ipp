@@ -1,0 +1,271 @@
+// Calls of a module that was compiled: workspaces, operators that are called back, tensors in and out; for
+// torch/compile.ipp.
+#pragma once
+
+// after the tensor's own header
+#include <ATen/ops/as_strided_ops.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/empty_strided_ops.h>
+#include <ATen/ops/from_blob.h>
+
+#include "fxx/error.hpp"
+#include "fxx/torch/compile/specialise.ipp"
+#include "fxx/torch/interpreter.hpp"
+#include "fxx/torch/results.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+/// Not traced, nor batched, nor another of those whose elements only operators reach.
+FXX_INLINE bool has_elements(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet others({trace_key, c10::DispatchKey::Fake, c10::DispatchKey::FuncTorchBatched,
+                                        c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched,
+                                        c10::DispatchKey::Functionalize, c10::DispatchKey::Python});
+  return !tensor.key_set().has_any(others);
+}
+
+}  // namespace detail
+
+FXX_INLINE bool CompiledModule::is_current() const {
+  if (interpreted_ || graph().version() != built_version_) return false;
+  for (const auto& [module, training] : training_flags_)
+    if (module->is_training() != training) return false;
+  std::unique_lock<std::mutex> alone;
+  if (changes_something_) alone = std::unique_lock(writing_mutex_);
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    if (!written_[i] && !watched_[i].is_inference() && watched_[i]._version() != versions_[i]) return false;
+    if (memory_[i]._unsafe_get_target() != detail::memory_of(watched_[i]).get()) return false;  // set_data, to(dtype)
+  }
+  return true;
+}
+
+FXX_INLINE CompiledModule::Workspace* CompiledModule::acquire() {
+  {
+    const std::lock_guard lock(pool_mutex_);
+    if (!idle_.empty()) {
+      Workspace* workspace = idle_.back();
+      idle_.pop_back();
+      return workspace;
+    }
+  }
+  auto made = std::make_unique<Workspace>();
+  made->memory = Memory(std::max<std::size_t>(workspace_bytes_, 64));
+  made->team = open_(threads_);
+  const std::lock_guard lock(pool_mutex_);
+  workspaces_.push_back(std::move(made));
+  return workspaces_.back().get();
+}
+FXX_INLINE void CompiledModule::release(Workspace* workspace) {
+  const std::lock_guard lock(pool_mutex_);
+  idle_.push_back(workspace);
+}
+
+FXX_INLINE at::Tensor CompiledModule::tensor_at(const Host& host, const plans::View& view) const {
+  const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(view.buffer)];
+  using Kind = plans::Buffer::Kind;
+  const auto number = static_cast<std::size_t>(buffer.number);
+  if (buffer.kind == Kind::constant || (buffer.kind == Kind::input && host.tensors)) {
+    const at::Tensor& whole = buffer.kind == Kind::constant ? attributes_[number] : (*host.tensors)[number];
+    // All of it: the tensor itself, which the operator may write to.
+    const plans::View& all = buffer.kind == Kind::input ? kernels_.inputs[number] : view;
+    if (view.offset == 0 && view.sizes == all.sizes && view.strides == all.strides &&
+        whole.sizes() == at::IntArrayRef(view.sizes) &&
+        (buffer.kind == Kind::input || view.strides == plans::dense_strides(view.sizes)))
+      return whole;
+    if (buffer.kind == Kind::constant)
+      return at::_ops::as_strided::call(whole.contiguous(), c10::fromIntArrayRefSlow(view.sizes),
+                                        c10::fromIntArrayRefSlow(view.strides), c10::SymInt(view.offset));
+  }
+  unsigned char* base = nullptr;
+  if (buffer.kind == Kind::input) base = static_cast<unsigned char*>(const_cast<void*>(host.inputs[number]));
+  else if (buffer.kind == Kind::output) base = static_cast<unsigned char*>(host.outputs[number]);
+  else base = host.memory + buffer.offset;
+  base += view.offset * element_size(buffer.dtype);
+  return at::from_blob(base, view.sizes, view.strides,
+                       at::TensorOptions().dtype(static_cast<at::ScalarType>(buffer.dtype)));
+}
+
+FXX_INLINE int CompiledModule::call_back(kernels::ModuleCall* call, int step) {
+  Host& host = *static_cast<Host*>(call->host);
+  try {
+    const CompiledModule& self = *host.self;
+    const KernelStep& kernel = self.kernels_.steps[static_cast<std::size_t>(step)];
+    const auto& back = std::get<plans::CallBack>(kernel.kernel);
+    const at::NoGradGuard no_grad;
+    std::vector<c10::IValue> inputs;
+    for (const plans::View& view : back.inputs)
+      if (view.buffer >= 0) inputs.emplace_back(self.tensor_at(host, view));
+    std::vector<at::Tensor> values;
+    detail::flatten(self.operators_[static_cast<std::size_t>(step)].plan->run(inputs), values);
+    for (std::size_t i = 0; i < back.outputs.size() && i < values.size(); ++i)
+      if (back.outputs[i].buffer >= 0) {
+        at::Tensor to = self.tensor_at(host, back.outputs[i]);
+        if (to.sizes() != values[i].sizes())
+          throw RunError(ErrorId::run_failed, "compile: '" + std::string(back.node->name()) +
+                                                  "' gave other sizes than when it was compiled");
+        at::_ops::copy_::call(to, values[i], false);
+      }
+    return 0;
+  } catch (...) {
+    host.exception = std::current_exception();
+    return 1;
+  }
+}
+
+FXX_INLINE void CompiledModule::run_kernels(const void* const* inputs, void* const* outputs,
+                                            std::vector<at::Tensor>* tensors, std::int64_t* times) {
+  // What a call writes, the next one packs: one at a time.
+  std::unique_lock<std::mutex> alone;
+  if (changes_something_) {
+    alone = std::unique_lock(writing_mutex_);
+    pack_what_it_wrote();
+  }
+  struct Lease {
+    CompiledModule& module;
+    Workspace* workspace;
+    ~Lease() { module.release(workspace); }
+  } lease{*this, acquire()};
+  Host host{this, inputs, outputs, static_cast<unsigned char*>(lease.workspace->memory.data), tensors, nullptr};
+  kernels::ModuleCall call{
+      inputs, outputs, host.memory, static_cast<const float*>(weights_.data), &CompiledModule::call_back, &host,
+      0,      0,       times};
+  run_(lease.workspace->team, &call);
+  if (call.fault == 0) [[likely]]
+    return;
+  if (host.exception) {
+    const Node& node = *std::get<plans::CallBack>(kernels_.steps[static_cast<std::size_t>(call.step)].kernel).node;
+    try {
+      std::rethrow_exception(host.exception);
+    } catch (c10::Error& e) {
+      e.add_context(detail::while_executing(node));
+      throw;
+    }
+  }
+  throw RunError(ErrorId::input_mismatch,
+                 "compiled " + class_name() + ": an index is out of range of the table that it looks up");
+}
+
+FXX_INLINE void CompiledModule::run_raw(const void* const* inputs, void* const* outputs) {
+  if (tail_ || interpreted_)
+    throw RunError(ErrorId::run_failed, "compiled " + class_name() + ": sizes of '" + left_.front() +
+                                            "' depend on the elements of tensors, so it runs with tensors alone");
+  run_kernels(inputs, outputs, nullptr);
+}
+
+FXX_INLINE c10::IValue CompiledModule::result_of(const Argument& argument, std::vector<at::Tensor>& outputs,
+                                                 std::size_t& next) const {
+  using Kind = Argument::Kind;
+  switch (argument.kind()) {
+    case Kind::node: return outputs[next++];
+    case Kind::list:
+    case Kind::tuple: {
+      std::vector<c10::IValue> items;
+      for (const Argument& item : argument.items()) items.push_back(result_of(item, outputs, next));
+      if (argument.kind() == Kind::tuple) return c10::ivalue::Tuple::create(std::move(items));
+      return to_list(std::move(items), {});
+    }
+    case Kind::dict: {
+      c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+      for (const DictEntry& entry : argument.entries())
+        dict.insert(to_ivalue(entry.key), result_of(entry.value, outputs, next));
+      return dict;
+    }
+    default: return to_ivalue(argument);
+  }
+}
+
+FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> tensors, seen, dense;  // as they were given, as the operators called back see them
+  c10::SmallVector<const void*, 16> from;
+  c10::SmallVector<void*, 16> to;
+  tensors.reserve(inputs.size());
+  dense.reserve(inputs.size());  // pointers into it are kept
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    tensors.push_back(inputs[i].toTensor());
+    const at::Tensor& given = tensors.back();
+    const plans::View& wanted = kernels_.inputs[i];
+    const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(wanted.buffer)];
+    if (given.scalar_type() != static_cast<at::ScalarType>(buffer.dtype) ||
+        given.sizes() != at::IntArrayRef(wanted.sizes) || !given.device().is_cpu() || given.layout() != at::kStrided)
+      throw RunError(ErrorId::input_mismatch, "compiled " + class_name() + ": input '" + buffer.name + "' is " +
+                                                  c10::toString(given.scalar_type()) + c10::str(given.sizes()) +
+                                                  " on " + given.device().str() + "; it was compiled for " +
+                                                  c10::toString(static_cast<at::ScalarType>(buffer.dtype)) +
+                                                  c10::str(at::IntArrayRef(wanted.sizes)) + " on cpu");
+    if (given.strides() == at::IntArrayRef(wanted.strides) && !given.is_neg() && !given.is_conj()) {
+      from.push_back(given.const_data_ptr());
+    } else {
+      dense.push_back(at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(wanted.sizes),
+                                                    c10::fromIntArrayRefSlow(wanted.strides), given.scalar_type(), {},
+                                                    at::kCPU, {}));
+      at::_ops::copy_::call(dense.back(), given, false);
+      from.push_back(dense.back().const_data_ptr());
+      if (!changes_something_) continue;
+      // What writes to the input writes to the copy; the input gets it at the end.
+      seen.resize(inputs.size());
+      seen[i] = dense.back();
+    }
+  }
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    if (!seen[i].defined()) seen[i] = tensors[i];
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(kernels_.outputs.size());
+  for (const PlanOutput& output : kernels_.outputs) {
+    if (output.input >= 0) {
+      outputs.push_back(tensors[static_cast<std::size_t>(output.input)]);
+      to.push_back(nullptr);
+    } else {
+      const Dtype dtype = kernels_.buffers[static_cast<std::size_t>(output.buffer)].dtype;
+      outputs.push_back(at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(output.view.sizes),
+                                                      c10::fromIntArrayRefSlow(output.view.strides),
+                                                      static_cast<at::ScalarType>(dtype), {}, at::kCPU, {}));
+      to.push_back(outputs.back().mutable_data_ptr());
+    }
+  }
+  const auto version = [](const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); };
+  std::vector<std::uint32_t> versions;
+  for (const at::Tensor& tensor : seen) versions.push_back(version(tensor));
+  run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, times);
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    if (!seen[i].is_same(tensors[i]) && (seen[i].is_inference() || version(seen[i]) != versions[i]))
+      at::_ops::copy_::call(tensors[i], seen[i], false);
+  if (tail_) {
+    std::vector<c10::IValue> values(tensors.begin(), tensors.end());
+    values.insert(values.end(), outputs.begin(), outputs.end());
+    return tail_->run(values);
+  }
+  std::size_t next = 0;
+  return result_of(prepared_->graph().output_node()->arg(0), outputs, next);
+}
+
+FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs) {
+  bool tensors = inputs.size() == kernels_.inputs.size(), gradient = false;
+  for (const c10::IValue& input : inputs) {
+    tensors = tensors && input.isTensor() && input.toTensor().defined();
+    tensors = tensors && detail::has_elements(input.toTensor());
+    gradient = gradient || (tensors && (input.toTensor().requires_grad() || input.toTensor()._fw_grad(0).defined()));
+  }
+  // Inputs left out, and all else that the kernels were not made for, are the interpreter's business.
+  if (!tensors || (gradient && at::GradMode::is_enabled()) || !is_current())
+    return GraphModule::run_flat(std::move(inputs));
+  return run_specialised(inputs);
+}
+
+FXX_INLINE std::vector<double> CompiledModule::profile(const std::vector<at::Tensor>& inputs, int calls) {
+  std::vector<double> seconds(kernels_.steps.size(), 0);
+  if (interpreted_) return seconds;
+  std::vector<std::int64_t> times(seconds.size() + 1);
+  for (int call = 0; call < calls; ++call) {
+    std::vector<c10::IValue> values(inputs.begin(), inputs.end());
+    run_specialised(values, times.data());
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      const double took = static_cast<double>(times[i + 1] - times[i]) * 1e-9;
+      seconds[i] = call == 0 ? took : std::min(seconds[i], took);
+    }
+  }
+  return seconds;
+}
+
+}  // namespace fxx::inline FXX_ABI

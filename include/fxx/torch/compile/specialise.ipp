@@ -1,0 +1,231 @@
+// From a graph to a library that is loaded, with its weights packed; for torch/compile.ipp.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+
+#include "fxx/codegen/processor.hpp"
+#include "fxx/codegen/specialised_source.hpp"
+#include "fxx/error.hpp"
+#include "fxx/ops/effects.hpp"
+#include "fxx/ops/operation.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/passes/dead_code.hpp"
+#include "fxx/passes/expand_functions.hpp"
+#include "fxx/passes/functionalise.hpp"
+#include "fxx/passes/leaf_modules.hpp"
+#include "fxx/rules/library.hpp"
+#include "fxx/runtime/cache.hpp"
+#include "fxx/torch/compile.hpp"
+#include "fxx/torch/fake.hpp"
+#include "fxx/torch/fold_constants.hpp"
+#include "fxx/torch/trace.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+/// The graph once more, with modules that are more than one operator traced through: recurrent layers, and whatever a
+/// user registered. Where that cannot be, they stay calls.
+FXX_INLINE std::shared_ptr<GraphModule> opened(const std::shared_ptr<GraphModule>& module,
+                                               const std::vector<at::Tensor>& example_inputs) {
+  try {
+    return trace_module(*module, true,
+                        [&](std::span<const at::Tensor> inputs) {
+                          return module->run_flat(std::vector<c10::IValue>(inputs.begin(), inputs.end()));
+                        },
+                        example_inputs, {.leaf_modules = false, .training_flags = false});
+  } catch (const TraceError&) {
+    return module;
+  }
+}
+
+/// The memory of a tensor, so that nobody else gets its place as long as it is asked for.
+FXX_INLINE c10::intrusive_ptr<c10::StorageImpl> memory_of(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return {};
+  return c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
+      tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+}
+FXX_INLINE BuildRequest request_for(const std::string& source, const CompileOptions& options) {
+  BuildRequest request;
+  request.source = source;
+  request.flags = {"-std=c++20",          "-O2",   "-march=native", "-fno-math-errno", "-fno-trapping-math",
+                   "-fvisibility=hidden", "-Wall", "-Wextra",       "-Werror"};
+  request.include_folders = {kernel_headers_folder()};
+  request.extra = {"module abi " + std::to_string(kernels::module_abi)};
+  request.timeout_seconds = options.timeout_seconds;
+  return request;
+}
+FXX_INLINE BuildCache cache_of(const CompileOptions& options) {
+  return options.cache_folder.empty() ? BuildCache() : BuildCache(options.cache_folder);
+}
+
+}  // namespace detail
+
+FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& example_inputs,
+                                           const CompileOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  for (const Node* node : graph().nodes()) {
+    if (const auto* call = std::get_if<CallModule>(&node->op())) {
+      const auto module = submodule(call->target);
+      training_flags_.emplace_back(module, module->is_training());
+    }
+    if (const auto* attribute = std::get_if<GetAttr>(&node->op()); attribute && !submodule(attribute->target))
+      watched_.push_back(this->attribute(attribute->target));
+  }
+  for (const auto& [module, training] : training_flags_) {
+    for (const at::Tensor& tensor : module->parameters()) watched_.push_back(tensor);
+    for (const at::Tensor& tensor : module->buffers()) watched_.push_back(tensor);
+  }
+
+  written_.assign(watched_.size(), false);
+  std::vector<bool> is_input;  // the results that are inputs, and no copies of them
+  for_each_node(graph().output_node()->arg(0),
+                [&](const Node* node) { is_input.push_back(node->opcode() == Opcode::placeholder); });
+  prepared_ = std::make_shared<GraphModule>(*this, graph(), class_name());
+  expand_modules(prepared_->graph(), prepared_->owner());
+  const auto nodes = prepared_->graph().nodes();
+  if (std::any_of(nodes.begin(), nodes.end(), [](const Node* n) { return n->opcode() == Opcode::call_module; }))
+    prepared_ = detail::opened(prepared_, example_inputs);
+  Graph& prepared = prepared_->graph();
+  expand_functions(prepared, runs_as_operators);
+  note_known_sizes(*prepared_, example_inputs);
+  functionalise(prepared, &prepared_->owner());
+  rules::apply_all(*prepared_);
+  expand_modules(prepared, prepared_->owner());
+  expand_functions(prepared);
+  eliminate_dead_code(prepared);
+  {
+    // Rules know that x + 0 is x; who gets a result may write to it all the same.
+    std::size_t next = 0;
+    Node* const output = prepared.output_node();
+    const InsertPoint point = prepared.inserting_before(output);
+    Argument results = map_nodes(output->arg(0), [&](Node* node) -> Argument {
+      const bool copied = next < is_input.size() && !is_input[next];
+      ++next;
+      return copied && node->opcode() == Opcode::placeholder ? prepared.call_function(ops::clone, {node}) : node;
+    });
+    output->set_args({std::move(results)});
+  }
+  note_known_sizes(*prepared_, example_inputs);  // of what the passes made
+  fold_constants(*prepared_, {.known_sizes = true});
+  Graph* to_lower = &prepared;
+  if (const auto unknown = note_known_sizes(*prepared_, example_inputs); !unknown.empty()) {
+    // Kernels for what has known sizes; what depends on elements is interpreted behind them, or all is.
+    split_ = split_by_sizes(prepared, unknown);
+    if (!split_) {
+      interpreted_ = true;
+      for (const Node* node : unknown) left_.push_back(std::string(node->name()));
+      return;
+    }
+    for (const Node* node : split_->tail.nodes())
+      if (node->opcode() != Opcode::placeholder && node->opcode() != Opcode::get_attr &&
+          node->opcode() != Opcode::output)
+        left_.push_back(std::string(node->name()));
+    split_->head.set_owning_module(prepared.owning_module());
+    tail_ = std::make_unique<const Plan>(split_->tail, prepared_->owner());
+    to_lower = &split_->head;
+  }
+  for (const Node* node : prepared.nodes()) {
+    changes_something_ = changes_something_ || is_barrier(*node) || draws_numbers(*node);
+    if (!is_barrier(*node)) continue;
+    const auto memory = memory_written_by(*node);
+    for (const Node* maker : memory.makers) {
+      const auto* attribute = std::get_if<GetAttr>(&maker->op());
+      if (!attribute || prepared_->submodule(attribute->target)) continue;
+      const at::Tensor tensor = prepared_->attribute(attribute->target);
+      for (std::size_t i = 0; i < watched_.size(); ++i) written_[i] = written_[i] || watched_[i].is_same(tensor);
+    }
+    // Who knows what it writes to.
+    if (memory.anywhere || node->opcode() == Opcode::call_module) written_.assign(watched_.size(), true);
+  }
+  const LowerOptions lowering{.accuracy = options.accuracy, .processor = this_processor()};
+  KernelPlan plan = lower(*to_lower, prepared_->owner(), lowering);
+  if (options.tune) plan = tuned(std::move(plan), *to_lower, lowering, example_inputs, options);
+  take(std::move(plan), options);
+  built_version_ = graph().version();
+  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& options) {
+  for (const auto& workspace : workspaces_)
+    if (workspace->team) close_(workspace->team);
+  workspaces_.clear();
+  idle_.clear();
+  operators_.clear();
+
+  kernels_ = std::move(plan);
+  double work = 0;
+  for (const KernelStep& step : kernels_.steps) work += step.flops + 4 * step.bytes;
+  if (work < 2e5) threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
+  source_ = specialised_source(kernels_, class_name()).text;
+  const BuildRequest request = detail::request_for(source_, options);
+  const auto build_start = std::chrono::steady_clock::now();
+  library_ = Library(detail::cache_of(options).get_or_build(request, &was_cached_));
+  build_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - build_start).count();
+  const auto* info = library_.symbol<const kernels::ModuleInfo>("fxx_module");
+  if (info->abi != kernels::module_abi || info->arena_bytes != static_cast<std::size_t>(kernels_.arena_bytes))
+    throw LoadError(ErrorId::load_failed,
+                    "compile: " + library_.path() + " was not built from this graph by this version of fxx");
+  open_ = library_.symbol<void*(int)>("fxx_open");
+  close_ = library_.symbol<void(void*)>("fxx_close");
+  run_ = library_.symbol<void(void*, kernels::ModuleCall*)>("fxx_run");
+  workspace_bytes_ = info->memory(threads_);
+  weights_ = Memory(info->weights * sizeof(float));
+  pack();
+
+  operators_.resize(kernels_.steps.size());
+  for (std::size_t i = 0; i < kernels_.steps.size(); ++i) {
+    const auto* back = std::get_if<plans::CallBack>(&kernels_.steps[i].kernel);
+    if (!back) continue;
+    auto one = std::make_unique<Graph>();
+    std::unordered_map<const Node*, Node*> copies;
+    for (Node* input : back->node->all_input_nodes()) {
+      const auto* attribute = std::get_if<GetAttr>(&input->op());
+      if (attribute && prepared_->owner().module(attribute->target))
+        copies[input] = one->node_copy(*input, [](Node* n) { return n; });
+      else copies[input] = one->placeholder(std::string(input->name()));
+    }
+    Node* copy = one->node_copy(*back->node, [&](Node* input) { return copies.at(input); });
+    one->output(copy);
+    operators_[i].plan = std::make_unique<const Plan>(*one, prepared_->owner());
+    operators_[i].graph = std::move(one);
+  }
+}
+
+FXX_INLINE void CompiledModule::pack() {
+  const at::NoGradGuard no_grad;
+  attributes_.clear();
+  std::vector<at::Tensor> dense;
+  std::vector<const void*> pointers;
+  for (const std::string& name : kernels_.attributes) {
+    attributes_.push_back(prepared_->attribute(name));
+    if (is_fake(attributes_.back()))
+      throw RunError(ErrorId::input_mismatch,
+                     "compile: '" + name +
+                         "' is a fake tensor, which has no elements to pack; give it real memory (set_data) "
+                         "before it is compiled");
+    dense.push_back(attributes_.back().detach().contiguous());
+    pointers.push_back(dense.back().const_data_ptr());
+  }
+  library_.symbol<void(const void* const*, float*)>("fxx_pack")(pointers.data(), static_cast<float*>(weights_.data));
+  versions_.clear();
+  memory_.clear();
+  for (const at::Tensor& tensor : watched_) {
+    versions_.push_back(tensor.is_inference() ? 0 : tensor._version());
+    memory_.emplace_back(detail::memory_of(tensor));
+  }
+}
+
+FXX_INLINE void CompiledModule::pack_what_it_wrote() {
+  bool changed = false;
+  for (std::size_t i = 0; i < watched_.size(); ++i)
+    changed = changed || (written_[i] && (watched_[i].is_inference() || watched_[i]._version() != versions_[i]));
+  if (!changed) return;
+  const std::vector<std::uint32_t> before = versions_;
+  pack();
+  for (std::size_t i = 0; i < watched_.size(); ++i)
+    if (!written_[i]) versions_[i] = before[i];
+}
+
+}  // namespace fxx::inline FXX_ABI
