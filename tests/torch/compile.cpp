@@ -1385,12 +1385,12 @@ TEST_CASE("fast: weights of products are bfloat16, half as large; the error is t
   torch::manual_seed(41);
   const auto net = std::make_shared<Net>();
   const Tensor w = net->parameter({48, 33}, 0.2), bias = net->parameter({48}),
-               image = net->parameter({32, 16, 1, 1}, 0.2), table = net->parameter({256, 256}, 0.1);
+               image = net->parameter({32, 32, 1, 1}, 0.2), table = net->parameter({256, 256}, 0.1);
   net->function = [=](const Tensors& in) {
     return all_of(
         {torch::linear(in[0], w, bias).relu(), torch::conv2d(in[1], image), torch::linear(in[2], table).tanh()});
   };
-  const Tensors inputs{torch::randn({3, 33}), torch::randn({1, 16, 1, 3}), torch::randn({1, 256})};  // few rows
+  const Tensors inputs{torch::randn({3, 33}), torch::randn({1, 32, 1, 3}), torch::randn({1, 256})};  // few rows
   const auto gm = traced_net(*net, inputs);
   const Tensors expected = in_double(*net, inputs);
   const torch::NoGradGuard no_grad;
