@@ -389,6 +389,25 @@ TEST_CASE("methods that are named are taken, where they fit") {
   }
 }
 
+TEST_CASE("the time of a step is expected from what it computes and reads") {
+  Net net;
+  Node* x = net.input("x", {64, 1024});
+  Node* y = net.call(ops::linear, {x, net.weight("w", {1024, 1024})}, {64, 1024});
+  Node* z = net.call(ops::cumsum, {net.call(ops::relu, {y}, {64, 1024}), 1}, {64, 1024});
+  net.graph.output(z);
+  const KernelPlan slow = net.plan({.processor = {.flops_per_second = 1e11, .flops_per_byte = 5}}),
+                   fast = net.plan({.processor = {.flops_per_second = 2e11, .flops_per_byte = 5}}),
+                   far = net.plan({.processor = {.flops_per_second = 1e11, .flops_per_byte = 10}});
+  const double flops = 2. * 64 * 1024 * 1024, weights = 4. * 1024 * 1024, others = 2. * 4 * 64 * 1024;
+  CHECK(slow.steps[0].expected == doctest::Approx((flops + 5 * weights + 4 * others) / 1e11));
+  CHECK(fast.steps[0].expected == doctest::Approx(slow.steps[0].expected / 2));
+  CHECK(far.steps[0].expected - slow.steps[0].expected == doctest::Approx(5 * weights / 1e11));
+  CHECK(slow.steps[1].expected < 0);  // called back
+  const std::string table = slow.to_string();
+  CHECK(table.find("expected us") != table.npos);
+  CHECK(table.find(" -\n") != table.npos);
+}
+
 TEST_CASE("bfloat16 where it is faster: weights of few rows, weights and rows where the processor multiplies them") {
   const auto product = [](std::int64_t rows, std::int64_t size, Accuracy accuracy, bool products) {
     Net net;

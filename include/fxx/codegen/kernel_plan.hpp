@@ -129,7 +129,7 @@ struct Convolution {
   std::int64_t padding_height = 0, padding_width = 0;  // transposed: what is cut off
   View in;                     // at its first pixel, padding included: [images, channels, height, width]
   View weights;                // [out channels, channels of a group, r, s]
-  const Node* node = nullptr;  // where LowerOptions::methods could say another method
+  const Node* node = {};  // where LowerOptions::methods could say another method
 };
 struct Pooling {
   enum class Kind : std::uint8_t { largest, mean, mean_of_valid };
@@ -213,6 +213,7 @@ struct KernelStep {
   std::vector<plans::Store> stores;
   std::vector<const Node*> nodes;  // what it computes, in the order of the graph
   double flops = 0, bytes = 0;
+  double expected = -1;      // seconds with one thread, estimated; negative: not known
   std::string name() const;  // of its last node
 };
 
@@ -232,8 +233,11 @@ struct KernelPlan {
   std::int64_t arena_bytes = 0;
   std::int64_t live_bytes = 0;  // the most that is alive in any step: no arena can be smaller
 
-  /// A table, a line a step: kernel, shapes, MFLOP, kB; `seconds`, when given, are those measured, a number a step.
+  /// A table, a line a step: kernel, shapes, MFLOP, kB, microseconds that are expected; `seconds`, when given, are those
+  /// measured, a number a step.
   std::string to_string(const std::vector<double>& seconds = {}) const;
+  /// The table, to standard output.
+  void print(const std::vector<double>& seconds = {}) const;
   /// Nodes that are called back, with the reason.
   std::vector<std::pair<std::string, std::string>> called_back() const;
 };

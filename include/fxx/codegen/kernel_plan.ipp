@@ -101,9 +101,9 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
 
 FXX_INLINE std::string KernelPlan::to_string(const std::vector<double>& seconds) const {
   struct Line {
-    std::string cells[6];
+    std::string cells[7];
   };
-  std::vector<Line> lines = {{{"step", "kernel", "shapes", "MFLOP", "kB", seconds.empty() ? "" : "us"}}};
+  std::vector<Line> lines = {{{"step", "kernel", "shapes", "MFLOP", "kB", "expected us", seconds.empty() ? "" : "us"}}};
   const auto decimal = [](double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%.*f", value < 10 ? 2 : 0, value);
@@ -114,16 +114,17 @@ FXX_INLINE std::string KernelPlan::to_string(const std::vector<double>& seconds)
     const KernelStep& step = steps[i];
     auto [kernel, shapes] = detail::described(step);
     lines.push_back({{step.name(), std::move(kernel), std::move(shapes), decimal(step.flops * 1e-6),
-                      decimal(step.bytes * 1e-3), i < seconds.size() ? decimal(seconds[i] * 1e6) : ""}});
+                      decimal(step.bytes * 1e-3), step.expected < 0 ? "-" : decimal(step.expected * 1e6),
+                      i < seconds.size() ? decimal(seconds[i] * 1e6) : ""}});
     flops += step.flops;
   }
-  std::size_t width[6] = {};
+  std::size_t width[7] = {};
   for (const Line& line : lines)
-    for (std::size_t c = 0; c < 6; ++c) width[c] = std::max(width[c], line.cells[c].size());
+    for (std::size_t c = 0; c < 7; ++c) width[c] = std::max(width[c], line.cells[c].size());
   std::string text;
   for (const Line& line : lines) {
     std::string row;
-    for (std::size_t c = 0; c < 6; ++c) {
+    for (std::size_t c = 0; c < 7; ++c) {
       const std::string pad(width[c] - line.cells[c].size(), ' ');
       row += (c < 3 ? line.cells[c] + pad : pad + line.cells[c]) + "  ";
     }
@@ -134,6 +135,10 @@ FXX_INLINE std::string KernelPlan::to_string(const std::vector<double>& seconds)
           decimal(static_cast<double>(arena_bytes) * 1e-3) + " kB (no less than " +
           decimal(static_cast<double>(live_bytes) * 1e-3) + ")\n";
   return text;
+}
+
+FXX_INLINE void KernelPlan::print(const std::vector<double>& seconds) const {
+  std::fputs(to_string(seconds).c_str(), stdout);
 }
 
 }  // namespace fxx::inline FXX_ABI

@@ -4,6 +4,7 @@
 
 #include "fxx/codegen/arena.hpp"
 #include "fxx/codegen/lower/attention.ipp"
+#include "fxx/codegen/lower/estimate.ipp"
 #include "fxx/codegen/lower/images.ipp"
 #include "fxx/codegen/lower/lowering.ipp"
 #include "fxx/codegen/lower/memory.ipp"
@@ -205,6 +206,7 @@ FXX_INLINE KernelPlan Lowering::lower() {
         [&](const GetAttr& target) { attribute(*node, target); }, [&](const CallFunction&) { call(*node); },
         [&](const CallMethod&) { call(*node); }, [&](const CallModule&) { call(*node); },
         [&](const Output&) { output(*node); });
+  for (KernelStep& step : plan_.steps) step.expected = expected_seconds(step, options_.processor, flops_per_byte());
   return std::move(plan_);
 }
 

@@ -1,6 +1,7 @@
 // Lowering of convolutions and pooling.
 #pragma once
 
+#include "fxx/codegen/lower/estimate.ipp"
 #include "fxx/codegen/lower/products.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
@@ -11,20 +12,6 @@ struct ConvolutionCall {
   std::int64_t stride[2] = {1, 1}, padding[2] = {0, 0}, dilation[2] = {1, 1}, groups = 1;
 };
 
-/// How long a 3 x 3 convolution takes by this method, in multiplications and additions.
-FXX_INLINE double cost_of(Convolution::Method method, const Sizes& in, const Sizes& out, double flops_per_byte) {
-  const auto pairs = static_cast<double>(in[1] * out[1]);
-  if (method == Convolution::Method::direct)
-    return 2 * 9 * pairs * static_cast<double>(out[0] * out[2] * out[3]) + 9 * 4 * pairs * flops_per_byte;
-  const bool four = method == Convolution::Method::winograd_4;
-  const std::int64_t side = four ? 4 : 2;
-  const auto tiles = static_cast<double>(out[0] * ((out[2] + side - 1) / side) * ((out[3] + side - 1) / side));
-  const double points = four ? 36 : 16;
-  // Of the transforms of a tile's channel, measured: they are additions, loads and stores more than products.
-  const double to = four ? 400 : 96, from = four ? 280 : 80;
-  return 2 * points * pairs * tiles + points * 4 * pairs * flops_per_byte +
-         tiles * (to * static_cast<double>(in[1]) + from * static_cast<double>(out[1]));
-}
 /// Can it be computed directly and by Winograd's algorithm? Of few channels no vectors are filled.
 FXX_INLINE bool has_methods(const ConvolutionCall& call, const Sizes& weight, Accuracy accuracy) {
   const bool plain = call.stride[0] == 1 && call.stride[1] == 1 && call.dilation[0] == 1 && call.dilation[1] == 1;
@@ -41,9 +28,19 @@ FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const Convo
     return Method::pixelwise;
   if (!has_methods(call, weight, options_.accuracy)) return Method::direct;
   if (const auto said = options_.methods.find(node.name()); said != options_.methods.end()) return said->second;
+  Convolution kernel;
+  kernel.images = out[0];
+  kernel.channels = in[1];
+  kernel.out_channels = out[1];
+  kernel.out_height = out[2];
+  kernel.out_width = out[3];
+  const auto cost = [&](Method method) {
+    kernel.method = method;
+    return cost_of(kernel, flops_per_byte());
+  };
   Method best = Method::direct;
   for (const Method method : {Method::winograd_2, Method::winograd_4})
-    if (cost_of(method, in, out, flops_per_byte()) < cost_of(best, in, out, flops_per_byte())) best = method;
+    if (cost(method) < cost(best)) best = method;
   return best;
 }
 FXX_INLINE Buffer::Border border_of(const ConvolutionCall& call, const Sizes& in, const Sizes& weight, const Sizes& out,

@@ -1,0 +1,47 @@
+// How long steps take, estimated from what they compute and read.
+#pragma once
+
+#include "fxx/codegen/kernel_plan.hpp"
+#include "fxx/codegen/processor.hpp"
+
+namespace fxx::inline FXX_ABI::plans {
+
+/// Of a 3 x 3 convolution with stride 1, in multiplications and additions; reading a byte of weights takes so many.
+FXX_INLINE double cost_of(const Convolution& k, double flops_per_byte) {
+  const auto pairs = static_cast<double>(k.channels * k.out_channels);
+  if (k.method == Convolution::Method::direct)
+    return 2 * 9 * pairs * static_cast<double>(k.images * k.out_height * k.out_width) + 9 * 4 * pairs * flops_per_byte;
+  const bool four = k.method == Convolution::Method::winograd_4;
+  const std::int64_t side = four ? 4 : 2;
+  const auto tiles =
+      static_cast<double>(k.images * ((k.out_height + side - 1) / side) * ((k.out_width + side - 1) / side));
+  const double points = four ? 36 : 16;
+  // Of the transforms of a tile's channel, measured: they are additions, loads and stores more than products.
+  const double to = four ? 400 : 96, from = four ? 280 : 80;
+  return 2 * points * pairs * tiles + points * 4 * pairs * flops_per_byte +
+         tiles * (to * static_cast<double>(k.channels) + from * static_cast<double>(k.out_channels));
+}
+
+/// Seconds with one thread; negative where nobody knows, of what is called back. Good to a factor of two: what vectors
+/// are not filled, and what else is in the caches, does not go into it.
+FXX_INLINE double expected_seconds(const KernelStep& step, const Processor& processor, double flops_per_byte) {
+  const double cached = 4;  // operations in the time of a byte from the second cache or the last
+  double weights = 0, flops = step.flops;
+  if (std::holds_alternative<CallBack>(step.kernel)) return -1;
+  if (const auto* k = std::get_if<Convolution>(&step.kernel)) {
+    if (k->node) return cost_of(*k, flops_per_byte) / processor.flops_per_second;
+    weights = 4 * static_cast<double>(k->weights.numel());
+    if (k->method == Convolution::Method::depthwise) flops *= 2;  // whose loads are as many as its products
+  } else if (const auto* product = std::get_if<MatrixProduct>(&step.kernel)) {
+    if (product->weights.constant)
+      weights = (product->weights.reduced ? 2 : 4) * static_cast<double>(product->weights.view.numel());
+  } else if (const auto* recurrent = std::get_if<Recurrent>(&step.kernel)) {
+    weights = 4 * static_cast<double>(recurrent->input_weights.numel() + recurrent->state_weights.numel());
+    flops *= 2;  // one step waits for the other
+  } else if (!std::holds_alternative<Attention>(step.kernel)) {
+    flops *= 8;  // functions, of which each is several operations
+  }
+  return (flops + weights * flops_per_byte + std::max(0., step.bytes - weights) * cached) / processor.flops_per_second;
+}
+
+}  // namespace fxx::inline FXX_ABI::plans
