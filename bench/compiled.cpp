@@ -70,7 +70,6 @@ class Compiled final : public Subject {
     const fxx::CompileOptions options{.accuracy = settings.accuracy == "exact"  ? fxx::Accuracy::exact
                                                   : settings.accuracy == "fast" ? fxx::Accuracy::fast
                                                                                 : fxx::Accuracy::standard,
-                                      .threads = settings.threads,
                                       .tolerance = 0.1,
                                       .cache_folder = settings.build_folder};
     const auto start = Clock::now();

@@ -375,7 +375,6 @@ TEST_CASE("methods that are named are taken, where they fit") {
     Node* a = net.convolution(x, 32);
     Node* b = net.convolution(a, 8);      // too few channels
     Node* c = net.convolution(b, 48, 1);  // of single pixels
-    const std::string name(a->name());
     LowerOptions options;
     for (const Node* node : {a, b, c}) options.methods[std::string(node->name())] = method;
     const KernelPlan plan = net.plan_of(c, options);
@@ -386,6 +385,13 @@ TEST_CASE("methods that are named are taken, where they fit") {
     CHECK(kernel_of<Convolution>(plan.steps[2]).node == nullptr);
     options.accuracy = Accuracy::exact;
     CHECK(kernel_of<Convolution>(net.plan(options).steps[1]).method == Method::direct);
+    // Kernels that could not compute it are not believed.
+    options.accuracy = Accuracy::standard;
+    const Method estimated = kernel_of<Convolution>(net.plan().steps[1]).method;
+    for (const Method other : {Method::depthwise, Method::pixelwise, Method::transposed}) {
+      options.methods[std::string(a->name())] = other;
+      CHECK(kernel_of<Convolution>(net.plan(options).steps[1]).method == estimated);
+    }
   }
 }
 

@@ -168,6 +168,10 @@ TEST_CASE("random numbers are drawn by operators that do, unless their arguments
   CHECK(draws_numbers(*g.call_function(ops::dropout, {x, 0.5, f.made})));  // who knows
   CHECK(draws_numbers(*g.call_function(ops::dropout, {x, f.made, true})));
   CHECK(draws_numbers(*g.call_function(ops::native_dropout, {x, 0.5, none})));
+  CHECK(draws_numbers(*g.call_function(ops::native_dropout, {x, 0., true})));
+  CHECK(draws_numbers(*g.call_function(ops::bernoulli_p, {x, 0.})));
+  CHECK(draws_numbers(*g.call_function(ops::rrelu, {x, 0.1, 0.3, true})));
+  CHECK_FALSE(draws_numbers(*g.call_function(ops::rrelu, {x, 0.1, 0.3, false})));
 
   // By keyword, and by default.
   CHECK_FALSE(draws_numbers(*g.call_function(ops::scaled_dot_product_attention, {x, x, x})));

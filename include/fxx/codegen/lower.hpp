@@ -27,7 +27,7 @@ using ConvolutionMethods = std::map<std::string, plans::Convolution::Method, std
 struct LowerOptions {
   Accuracy accuracy = Accuracy::standard;
   Processor processor = {};
-  /// For 3 x 3 convolutions that can be computed directly and by Winograd's algorithm: instead of an estimate.
+  /// For 3 x 3 convolutions that can be computed directly and by Winograd's algorithm: which, instead of an estimate.
   ConvolutionMethods methods = {};
 };
 

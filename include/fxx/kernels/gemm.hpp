@@ -11,18 +11,20 @@
 //   });
 //
 // A part (kernels/parallel.hpp) is some of the rows, of few rows some of the columns. It changes no bit of a sum.
+// Weights that are not in a core's own caches (Distance::far, gemm's last argument) are asked for ahead: read_ahead.
 // What is multiplied with may be made while the program runs: pack_rows and pack_columns pack a matrix as it lies.
 //
 // Weights may be Bfloat16 or 8-bit integers, which take a half or a quarter of the memory and of the time where reading
 // them is what takes it (few rows). They are made floats in registers. Integers are a column's weights divided by its
 // scale, which pack_weights finds and the caller's `finish` multiplies with. Where `a` is Bfloat16 too the processor's
-// own products are taken if it has them (AVX512_BF16): twice as fast, and denormal numbers count as zeros.
+// own products are taken if it has them (AVX512_BF16): on Zen 4 twice as fast, on Xeons without AMX half as fast; denormal
+// numbers count as zeros.
 //
 // Sums run over k in order, one rounding a product where the processor has it: within K units of the last place of
 // sum |a w|. The tile of AVX-512 reaches 95 to 99 % of the arithmetic peak, also where `a` and weights lie in no cache:
 // blocks of k or of rows made nothing faster.
 // Main names: gemm, Tile, TileShape, gemm_tile, packed_size, pack_weights, pack_rows, pack_columns, Bfloat16, to_bfloat16,
-// store_bfloat16. Cost: light; a product takes the compiler 0.07 s.
+// store_bfloat16, Distance, read_ahead. Cost: light; a product takes the compiler 0.07 s.
 #pragma once
 
 #include "fxx/kernels/parallel.hpp"
@@ -158,8 +160,8 @@ struct NoReadAhead {
 /// Where weights are when they are read: in the caches that a core has for itself, or in none of them.
 enum class Distance : bool { near, far };
 
-/// For a panel through which so many tiles (`Tiles` where nothing is shared out) take steps of `Bytes`, with so many
-/// instructions for each line. Several tiles ask for the panel behind it, into the second cache; where they are very many
+/// For a panel through which so many tiles (`Tiles` where nothing is shared out, or the fewest) take steps of `Bytes`,
+/// with so many instructions for each line. Several tiles ask for the panel behind it, into the second cache; where they are very many
 /// waiting for weights is a small part of the time. One alone asks for what lies 8 kB further, unless a line takes
 /// so few that the processor sees as far itself.
 template <int Bytes, int Tiles, int Instructions, Distance From = Distance::far>
@@ -292,9 +294,9 @@ FXX_KERNEL void for_each_panel(const Each& each) {
     each(whole, whole * wide, Width<vectors>{}, Width<left - (vectors - 1) * lanes>{});
   }
 }
-/// Some rows of `a`, in tiles of `Rows`, with one panel. The last of `M` rows, which fill no tile, are one of their own.
-template <int M, int K, int Stride, int Rows, int Vectors, int Last, Distance From = Distance::far, class Element,
-          class Weight, class Finish>
+/// Some rows of `a`, no more than `AtOnce`, in tiles of `Rows`, with one panel. The last of `M` rows, which fill no tile, are one of their own.
+template <int M, int K, int Stride, int Rows, int Vectors, int Last, Distance From = Distance::far, int AtOnce = M,
+          class Element, class Weight, class Finish>
 FXX_KERNEL void panel_product(Range rows, const Element* __restrict a, const Weight* __restrict panel, int column,
                               const Finish& finish) {
   constexpr int whole = M / Rows * Rows;
@@ -302,8 +304,8 @@ FXX_KERNEL void panel_product(Range rows, const Element* __restrict a, const Wei
   constexpr int bytes = Vectors * lanes * together * static_cast<int>(sizeof(Weight));
   constexpr int instructions = sizeof(Weight) < sizeof(float) ? (Rows + 2) * together : Rows + 1;
   const std::ptrdiff_t size = static_cast<std::ptrdiff_t>(detail_of_weights::whole(K, together)) / together * bytes;
-  auto ahead = read_ahead<bytes, (M + Rows - 1) / Rows, instructions, From>(panel, size,
-                                                                            (rows.end - rows.begin + Rows - 1) / Rows);
+  auto ahead = read_ahead<bytes, (AtOnce + Rows - 1) / Rows, instructions, From>(
+      panel, size, (rows.end - rows.begin + Rows - 1) / Rows);
   const auto some_rows = [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
     Tile<Count, Vectors> tile;
     tile.template add<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, K, ahead);
@@ -373,8 +375,8 @@ template <int Apart, int Upper, int... I>
 FXX_KERNEL real exchanged(real a, real b, kernels::detail::Indices<I...>) {
   return __builtin_shufflevector(a, b,
                                  (((I & Apart) != 0) == (Upper != 0) ? (Upper ? lanes + I : I)
-                                  : Upper                               ? I + Apart
-                                                                        : lanes + I - Apart)...);
+                                  : Upper                            ? I + Apart
+                                                                     : lanes + I - Apart)...);
 }
 /// A square of vectors: what was element i of vector j becomes element j of vector i.
 template <int Apart = lanes / 2>

@@ -72,7 +72,9 @@ struct WinogradShape {
     return static_cast<std::size_t>(points()) * static_cast<std::size_t>(point() + out_point());
   }
   /// Floats of packed weights.
-  consteval std::size_t packed() const { return static_cast<std::size_t>(points()) * packed_size(out_channels, channels); }
+  consteval std::size_t packed() const {
+    return static_cast<std::size_t>(points()) * packed_size(out_channels, channels);
+  }
 };
 
 namespace detail_of_winograd {
@@ -194,31 +196,36 @@ FXX_KERNEL void tiles(Range some, Range panels, const float* __restrict in, cons
   constexpr TileShape shape = Shape.tile();
   float* const transformed = workspace;
   float* const products = workspace + static_cast<std::ptrdiff_t>(points) * Shape.point();
-  for_tiles<Shape>(some, [&](int t, int image, int y, int x) __attribute__((always_inline)) {
-    const float* from = in + image * Shape.image() + (static_cast<std::ptrdiff_t>(y) * Shape.in_row + x) * Shape.pixel();
-    float* to = transformed + t * Shape.row();
-    for (int c = 0; c + lanes <= Shape.channels; c += lanes) transform_input<Shape, lanes>(from + c, to + c);
-    if constexpr (last_channels != 0)
-      transform_input<Shape, last_channels>(from + Shape.channels - last_channels, to + Shape.channels - last_channels);
-  });
-  detail_of_gemm::for_each_panel<Shape.out_channels, shape.vectors>([&](int number, int channel, auto vectors, auto last)
-                                                                        __attribute__((always_inline)) {
+  for_tiles<Shape>(
+      some, [&](int t, int image, int y, int x) __attribute__((always_inline)) {
+        const float* from =
+            in + image * Shape.image() + (static_cast<std::ptrdiff_t>(y) * Shape.in_row + x) * Shape.pixel();
+        float* to = transformed + t * Shape.row();
+        for (int c = 0; c + lanes <= Shape.channels; c += lanes) transform_input<Shape, lanes>(from + c, to + c);
+        if constexpr (last_channels != 0)
+          transform_input<Shape, last_channels>(from + Shape.channels - last_channels,
+                                                to + Shape.channels - last_channels);
+      });
+  detail_of_gemm::for_each_panel<Shape.out_channels, shape.vectors>([&](int number, int channel, auto vectors,
+                                                                        auto last) __attribute__((always_inline)) {
     if (number < panels.begin || number >= panels.end) return;
     constexpr int wide = vectors * lanes;
     const float* weights = packed + static_cast<std::ptrdiff_t>(channel) * points * Shape.channels;
     for (int point = 0; point < points; ++point) {
       const float* a = transformed + static_cast<std::ptrdiff_t>(point) * Shape.point();
       float* to = products + static_cast<std::ptrdiff_t>(point) * Shape.out_point();
-      detail_of_gemm::panel_product<Shape.tiles(), Shape.channels, Shape.row(), shape.rows, vectors, lanes>(
-          {0, some.end - some.begin}, a, weights + static_cast<std::ptrdiff_t>(point) * Shape.channels * wide, 0,
-          [&](int t, int c, real sum, auto) __attribute__((always_inline)) { store(to + t * wide + c, sum); });
+      detail_of_gemm::panel_product<Shape.tiles(), Shape.channels, Shape.row(), shape.rows, vectors, lanes,
+                                    Distance::far, Shape.block()>(
+          {0, some.end - some.begin}, a, weights + static_cast<std::ptrdiff_t>(point) * Shape.channels * wide,
+          0, [&](int t, int c, real sum, auto) __attribute__((always_inline)) { store(to + t * wide + c, sum); });
     }
-    for_tiles<Shape>(some, [&](int t, int image, int y, int x) __attribute__((always_inline)) {
-      const float* from = products + t * wide;
-      for (int v = 0; v < wide - lanes; v += lanes)
-        transform_output<Shape, lanes>(from + v, image, y, x, channel + v, finish);
-      transform_output<Shape, last>(from + wide - lanes, image, y, x, channel + wide - lanes, finish);
-    });
+    for_tiles<Shape>(
+        some, [&](int t, int image, int y, int x) __attribute__((always_inline)) {
+          const float* from = products + t * wide;
+          for (int v = 0; v < wide - lanes; v += lanes)
+            transform_output<Shape, lanes>(from + v, image, y, x, channel + v, finish);
+          transform_output<Shape, last>(from + wide - lanes, image, y, x, channel + wide - lanes, finish);
+        });
   });
 }
 
@@ -261,13 +268,13 @@ FXX_KERNEL void winograd(Part part, const float* __restrict in, const float* __r
                 "fxx::kernels: a row of the input is filled up to whole tiles, and two pixels more");
   constexpr TileShape shape = Shape.tile();
   constexpr int panels = (vectors_of(Shape.out_channels) + shape.vectors - 1) / shape.vectors;
-  constexpr int block = Shape.block() / shape.rows * shape.rows;
+  constexpr int block = Shape.block() >= Shape.tiles() ? Shape.tiles() : Shape.block() / shape.rows * shape.rows;
   const Range mine = Shape.parts_of_tiles() ? part.of(Shape.tiles(), shape.rows) : Range{0, Shape.tiles()};
   const Range my_panels = Shape.parts_of_tiles() ? Range{0, panels} : part.of(panels);
   workspace += part.index * static_cast<std::ptrdiff_t>(Shape.workspace());
   for (int first = mine.begin; first < mine.end; first += block)
-    detail_of_winograd::tiles<Shape>({first, first + block < mine.end ? first + block : mine.end}, my_panels, in, packed,
-                                     workspace, finish);
+    detail_of_winograd::tiles<Shape>({first, first + block < mine.end ? first + block : mine.end}, my_panels, in,
+                                     packed, workspace, finish);
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

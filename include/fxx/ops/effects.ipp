@@ -54,8 +54,10 @@ FXX_INLINE bool draws_numbers(const Node& node) {
   };
   for (const char* name : {"train", "training"})
     if (const Argument flag = given(name); flag.kind() == Argument::Kind::boolean && !flag.boolean()) return false;
-  // With a probability of 0 dropout does not look; others do, and leave the generator in another state.
-  for (const char* name : {op->index_of("train") >= 0 ? "p" : "dropout_p", "dropout_p", "dropout"})
+  // With a probability of 0 dropout does not look; bernoulli and native_dropout do, and leave the generator in another
+  // state.
+  const bool looks = op->index_of("train") < 0 || op->name.starts_with("aten::native_");
+  for (const char* name : {looks ? "dropout_p" : "p", "dropout_p", "dropout"})
     if (const Argument p = given(name); p.is_number() && p.number() == 0) return false;
   return true;
 }

@@ -26,7 +26,7 @@ namespace fxx::inline FXX_ABI {
 
 struct CompileOptions {
   Accuracy accuracy = Accuracy::standard;
-  /// Threads of one call; 0: as many as LibTorch uses now.
+  /// Threads of one call; 0: as many as LibTorch uses now, one where all work is done in a microsecond or two.
   int threads = 0;
   /// Largest error against the interpreter on the example inputs, relative to the largest magnitude of each result;
   /// beyond it, compile throws. The interpreter computes in float32 itself. Nothing: 1e-4, in fast mode 0.05.
@@ -44,7 +44,6 @@ class CompiledModule : public GraphModule {
  public:
   /// Use compile().
   CompiledModule(GraphModule& source, const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
-  ~CompiledModule() override;
 
   /// Tensors of the dtypes and sizes that it was made for, in any layout; throws RunError (E701) naming the input that
   /// is another. Any number of threads may call.
@@ -59,7 +58,8 @@ class CompiledModule : public GraphModule {
   /// Largest error against the interpreter, as in CompileOptions::tolerance; nan when it could not be measured, since
   /// running the graph changes its attributes, or draws random numbers, or the example inputs are fake.
   double max_error() const { return max_error_; }
-  bool was_cached() const { return was_cached_; }
+  /// Was there no need for the compiler?
+  bool was_cached() const { return !built_ && !interpreted_; }
   /// Seconds from the graph to the loaded module with its weights packed; of these, the compiler.
   double seconds() const { return seconds_; }
   double build_seconds() const { return build_seconds_; }
@@ -76,7 +76,6 @@ class CompiledModule : public GraphModule {
   /// nodes cannot be told apart from what writes or draws numbers, all of the graph is interpreted (is_current() is
   /// false).
   const std::vector<std::string>& interpreted() const { return left_; }
-  /// As in CompileOptions; 1 where all work is done in a microsecond or two.
   int threads() const { return threads_; }
   /// Bytes of packed weights; of memory between kernels, for each thread that calls at the same time.
   std::size_t weight_bytes() const { return weights_.size; }
@@ -103,6 +102,13 @@ class CompiledModule : public GraphModule {
   struct Workspace {
     Memory memory;
     void* team = nullptr;
+    void (*close)(void*) = nullptr;
+    Workspace() = default;
+    Workspace(const Workspace&) = delete;
+    Workspace& operator=(const Workspace&) = delete;
+    ~Workspace() {
+      if (team) close(team);
+    }
   };
   /// One operator that is called back, ready to run.
   struct CalledBack {
@@ -119,7 +125,7 @@ class CompiledModule : public GraphModule {
     std::exception_ptr exception;
   };
   void specialise(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
-  /// The plan with the methods that were the fastest; needs no library of this one.
+  /// The plan with the methods that were the fastest. The libraries that were tried are taken one after the other.
   KernelPlan tuned(KernelPlan plan, const Graph& graph, LowerOptions lowering,
                    const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
   /// From the plan to a library that is loaded, with its weights packed; instead of the one before.
@@ -155,7 +161,8 @@ class CompiledModule : public GraphModule {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> memory_;  // that they had then
   std::vector<bool> written_;                                      // of watched_: the graph itself writes to it
   std::vector<CalledBack> operators_;                              // by step
-  mutable std::mutex writing_mutex_;  // where the graph writes to attributes: they, their versions and packed weights
+  /// Held in calls of graphs with effects: what they write to attributes is packed for the next.
+  mutable std::mutex writing_mutex_;
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Workspace>> workspaces_;
   std::vector<Workspace*> idle_;
@@ -165,7 +172,7 @@ class CompiledModule : public GraphModule {
   int threads_ = 1;
   bool changes_something_ = false;  // attributes or inputs are written to, or numbers are drawn
   double max_error_ = std::nan(""), build_seconds_ = 0, seconds_ = 0;
-  bool was_cached_ = false;
+  bool built_ = false;  // by the compiler
 };
 
 /// Optimises, lowers, generates, builds, loads, packs, checks. Errors, after which `module` works as before:

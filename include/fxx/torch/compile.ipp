@@ -59,11 +59,6 @@ FXX_INLINE CompiledModule::CompiledModule(GraphModule& source, const std::vector
   specialise(example_inputs, options);
 }
 
-FXX_INLINE CompiledModule::~CompiledModule() {
-  for (const auto& workspace : workspaces_)
-    if (workspace->team) close_(workspace->team);
-}
-
 FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_inputs, double tolerance) {
   if (changes_something_ || interpreted_) return;
   const auto is_fake_one = [](const at::Tensor& tensor) { return is_fake(tensor); };

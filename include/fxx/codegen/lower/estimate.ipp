@@ -1,6 +1,8 @@
 // How long steps take, estimated from what they compute and read.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/codegen/kernel_plan.hpp"
 #include "fxx/codegen/processor.hpp"
 
@@ -26,22 +28,24 @@ FXX_INLINE double cost_of(const Convolution& k, double flops_per_byte) {
 /// are not filled, and what else is in the caches, does not go into it.
 FXX_INLINE double expected_seconds(const KernelStep& step, const Processor& processor, double flops_per_byte) {
   const double cached = 4;  // operations in the time of a byte from the second cache or the last
-  double weights = 0, flops = step.flops;
+  double weights = 0, elements = 0, flops = step.flops;
   if (std::holds_alternative<CallBack>(step.kernel)) return -1;
   if (const auto* k = std::get_if<Convolution>(&step.kernel)) {
     if (k->node) return cost_of(*k, flops_per_byte) / processor.flops_per_second;
-    weights = 4 * static_cast<double>(k->weights.numel());
+    elements = static_cast<double>(k->weights.numel());
     if (k->method == Convolution::Method::depthwise) flops *= 2;  // whose loads are as many as its products
   } else if (const auto* product = std::get_if<MatrixProduct>(&step.kernel)) {
-    if (product->weights.constant)
-      weights = (product->weights.reduced ? 2 : 4) * static_cast<double>(product->weights.view.numel());
+    if (product->weights.constant) elements = static_cast<double>(product->weights.view.numel());
+    if (product->weights.reduced) weights = 2 * elements;
   } else if (const auto* recurrent = std::get_if<Recurrent>(&step.kernel)) {
-    weights = 4 * static_cast<double>(recurrent->input_weights.numel() + recurrent->state_weights.numel());
+    elements = static_cast<double>(recurrent->input_weights.numel() + recurrent->state_weights.numel());
     flops *= 2;  // one step waits for the other
   } else if (!std::holds_alternative<Attention>(step.kernel)) {
     flops *= 8;  // functions, of which each is several operations
   }
-  return (flops + weights * flops_per_byte + std::max(0., step.bytes - weights) * cached) / processor.flops_per_second;
+  if (weights == 0) weights = 4 * elements;
+  return (flops + weights * flops_per_byte + std::max(0., step.bytes - 4 * elements) * cached) /
+         processor.flops_per_second;
 }
 
 }  // namespace fxx::inline FXX_ABI::plans

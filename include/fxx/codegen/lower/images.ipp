@@ -27,7 +27,9 @@ FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const Convo
       call.padding[1] == 0)
     return Method::pixelwise;
   if (!has_methods(call, weight, options_.accuracy)) return Method::direct;
-  if (const auto said = options_.methods.find(node.name()); said != options_.methods.end()) return said->second;
+  if (const auto said = options_.methods.find(node.name()); said != options_.methods.end())
+    for (const Method method : {Method::direct, Method::winograd_2, Method::winograd_4})
+      if (said->second == method) return method;
   Convolution kernel;
   kernel.images = out[0];
   kernel.channels = in[1];

@@ -183,9 +183,6 @@ class Lowering {
   void transpose(const Node& node, const Operator& op);
   void expand(const Node& node, const Operator& op);
   void slice(const Node& node, const Operator& op);
-  void choose_weights(MatrixProduct& kernel) const;
-  Convolution::Method method_of(const Node& node, const ConvolutionCall& call) const;
-  double flops_per_byte() const { return weights_stay_ ? 0 : options_.processor.flops_per_byte; }
   void narrow(const Node& node, const Operator& op);
   void select(const Node& node, const Operator& op);
   void split(const Node& node, const Operator& op);
@@ -206,11 +203,14 @@ class Lowering {
   void logic(const Node& node, const Operator& op);
   void elu(const Node& node, const Operator& op);
   // --- products.ipp --------------------------------------------------------------------------------------------------
+  void choose_weights(MatrixProduct& kernel) const;
   View matrix_rows(const Node& node, std::int64_t& stride, const Sizes& sizes);
   void linear(const Node& node, const Operator& op);
   void addmm(const Node& node, const Operator& op);
   void matmul(const Node& node, const Operator& op);
   // --- images.ipp ----------------------------------------------------------------------------------------------------
+  double flops_per_byte() const { return weights_stay_ ? 0 : options_.processor.flops_per_byte; }
+  Convolution::Method method_of(const Node& node, const ConvolutionCall& call) const;
   Buffer::Border border_wanted(const Node& node) const;
   View image_of(const Node& node, const Buffer::Border& border);
   void convolution(const Node& node, const Operator& op);

@@ -45,7 +45,6 @@ FXX_INLINE std::string SpecialisedWriter::index_text(const Group& group, std::in
   if (group.stride != 1) text += " * " + std::to_string(group.stride);
   return text;
 }
-/// How a vector of the view's elements is reached.
 
 FXX_INLINE SpecialisedWriter::Place SpecialisedWriter::place(const View& view, const Frame& frame) const {
   Place result;

@@ -8,6 +8,8 @@
 #include <ATen/ops/empty_strided_ops.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
+
 #include "fxx/error.hpp"
 #include "fxx/torch/compile/specialise.ipp"
 #include "fxx/torch/interpreter.hpp"
@@ -51,6 +53,7 @@ FXX_INLINE CompiledModule::Workspace* CompiledModule::acquire() {
   }
   auto made = std::make_unique<Workspace>();
   made->memory = Memory(std::max<std::size_t>(workspace_bytes_, 64));
+  made->close = close_;
   made->team = open_(threads_);
   const std::lock_guard lock(pool_mutex_);
   workspaces_.push_back(std::move(made));
@@ -256,6 +259,11 @@ FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs)
 FXX_INLINE std::vector<double> CompiledModule::profile(const std::vector<at::Tensor>& inputs, int calls) {
   std::vector<double> seconds(kernels_.steps.size(), 0);
   if (interpreted_) return seconds;
+  const bool defined = std::ranges::all_of(inputs, [](const at::Tensor& tensor) { return tensor.defined(); });
+  if (inputs.size() != kernels_.inputs.size() || !defined)
+    throw RunError(ErrorId::input_mismatch, "profile: " + std::to_string(inputs.size()) +
+                                                " tensors were given; the graph takes " +
+                                                std::to_string(kernels_.inputs.size()) + ", all of them defined");
   std::vector<std::int64_t> times(seconds.size() + 1);
   for (int call = 0; call < calls; ++call) {
     std::vector<c10::IValue> values(inputs.begin(), inputs.end());

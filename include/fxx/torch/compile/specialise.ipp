@@ -1,15 +1,15 @@
 // From a graph to a library that is loaded, with its weights packed; for torch/compile.ipp.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
-#include <filesystem>
+#include <unordered_map>
 
 #include "fxx/codegen/processor.hpp"
 #include "fxx/codegen/specialised_source.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/operation.hpp"
-#include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/functionalise.hpp"
@@ -148,8 +148,6 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
 }
 
 FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& options) {
-  for (const auto& workspace : workspaces_)
-    if (workspace->team) close_(workspace->team);
   workspaces_.clear();
   idle_.clear();
   operators_.clear();
@@ -157,11 +155,14 @@ FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& opti
   kernels_ = std::move(plan);
   double work = 0;
   for (const KernelStep& step : kernels_.steps) work += step.flops + 4 * step.bytes;
-  if (work < 2e5) threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
+  if (options.threads <= 0 && work < 2e5)
+    threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
   source_ = specialised_source(kernels_, class_name()).text;
   const BuildRequest request = detail::request_for(source_, options);
+  bool found = false;
   const auto build_start = std::chrono::steady_clock::now();
-  library_ = Library(detail::cache_of(options).get_or_build(request, &was_cached_));
+  library_ = Library(detail::cache_of(options).get_or_build(request, &found));
+  built_ = built_ || !found;
   build_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - build_start).count();
   const auto* info = library_.symbol<const kernels::ModuleInfo>("fxx_module");
   if (info->abi != kernels::module_abi || info->arena_bytes != static_cast<std::size_t>(kernels_.arena_bytes))
@@ -222,10 +223,15 @@ FXX_INLINE void CompiledModule::pack_what_it_wrote() {
   for (std::size_t i = 0; i < watched_.size(); ++i)
     changed = changed || (written_[i] && (watched_[i].is_inference() || watched_[i]._version() != versions_[i]));
   if (!changed) return;
-  const std::vector<std::uint32_t> before = versions_;
+  const std::vector<std::uint32_t> versions = versions_;
+  auto memory = std::move(memory_);
   pack();
+  // Of the others, what was packed into other weights is what it was.
   for (std::size_t i = 0; i < watched_.size(); ++i)
-    if (!written_[i]) versions_[i] = before[i];
+    if (!written_[i]) {
+      versions_[i] = versions[i];
+      memory_[i] = std::move(memory[i]);
+    }
 }
 
 }  // namespace fxx::inline FXX_ABI

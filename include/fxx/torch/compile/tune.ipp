@@ -1,8 +1,10 @@
 // Which kernels are faster here, found by running them; for torch/compile.ipp.
 #pragma once
 
+#include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <sstream>
@@ -15,8 +17,8 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-using Method = plans::Convolution::Method;
-inline constexpr Method tuned_methods[] = {Method::direct, Method::winograd_2, Method::winograd_4};
+inline constexpr plans::Convolution::Method tuned_methods[] = {
+    plans::Convolution::Method::direct, plans::Convolution::Method::winograd_2, plans::Convolution::Method::winograd_4};
 
 /// A line a node: its name and a method.
 FXX_INLINE std::string text_of(const ConvolutionMethods& methods) {
@@ -32,8 +34,9 @@ FXX_INLINE std::optional<ConvolutionMethods> methods_of(const std::string& text,
   for (std::string line; std::getline(lines, line);) {
     const std::size_t space = line.rfind(' ');
     if (space == line.npos) return {};
-    const auto* method = std::ranges::find_if(
-        tuned_methods, [&](Method m) { return enumerator_name(m) == std::string_view(line).substr(space + 1); });
+    const auto* method = std::ranges::find_if(tuned_methods, [&](plans::Convolution::Method m) {
+      return enumerator_name(m) == std::string_view(line).substr(space + 1);
+    });
     if (method == std::end(tuned_methods)) return {};
     methods.insert_or_assign(line.substr(0, space), *method);
   }
@@ -68,7 +71,7 @@ FXX_INLINE KernelPlan CompiledModule::tuned(KernelPlan plan, const Graph& graph,
   }
   std::map<std::string, double> least;
   ConvolutionMethods best;
-  for (const detail::Method method : detail::tuned_methods) {
+  for (const plans::Convolution::Method method : detail::tuned_methods) {
     for (const std::string& name : names) lowering.methods[name] = method;
     take(lower(graph, prepared_->owner(), lowering), options);
     const std::vector<double> seconds = profile(example_inputs, 20);
@@ -83,8 +86,11 @@ FXX_INLINE KernelPlan CompiledModule::tuned(KernelPlan plan, const Graph& graph,
     }
   }
   // Where it cannot be kept, it is measured again.
-  const std::string aside = kept + "-" + std::to_string(::getpid());
-  if (files::write_file(aside, detail::text_of(best)) == 0) ::rename(aside.c_str(), kept.c_str());
+  std::string aside = cache.folder() + "/aside-tuned-XXXXXX";
+  if (const files::Descriptor made(::mkstemp(aside.data())); made) {
+    if (files::write_file(aside, detail::text_of(best)) != 0 || ::rename(aside.c_str(), kept.c_str()) != 0)
+      ::unlink(aside.c_str());
+  }
   lowering.methods = best;
   return lower(graph, prepared_->owner(), lowering);
 }
