@@ -1391,6 +1391,29 @@ TEST_CASE("many threads call what writes to its buffers: one after the other, an
   CHECK(same(counts.count, torch::full({3}, 100, torch::kFloat)));
   CHECK(seen.size() == 100);
 }
+TEST_CASE("packing what the graph wrote does not make other changes look packed") {
+  struct Scaled : torch::nn::Module {
+    Tensor count = register_buffer("count", torch::zeros({3}));
+    Tensor scale = register_parameter("scale", torch::ones({3}));
+    Tensor forward(Tensor t) {
+      count.add_(1);
+      return t * (scale * 2) + count;  // scale * 2 is folded
+    }
+  } scaled;
+  scaled.eval();
+  const Tensor x = torch::randn({3});
+  Tensor y = torch::empty({3});
+  const auto gm = trace(scaled, {x});
+  const auto compiled = fxx::compile(*gm, {x}, {.cache_folder = cache()});
+  const void* const in[] = {x.const_data_ptr()};
+  void* const out[] = {y.data_ptr()};
+  compiled->run_raw(in, out);
+  CHECK(compiled->is_current());
+  scaled.scale.set_data(torch::full({3}, 5, torch::kFloat));
+  CHECK_FALSE(compiled->is_current());
+  compiled->run_raw(in, out);  // packs count
+  CHECK_FALSE(compiled->is_current());
+}
 TEST_CASE("small work has one thread unless more are asked for") {
   const Tensor x = torch::randn({16}), large = torch::randn({1 << 16});
   const auto gm = traced([](const Tensors& in) { return in[0].relu() + 1; }, {x});

@@ -127,8 +127,8 @@ struct Convolution {
   std::int64_t out_height = 1, out_width = 1, kernel_height = 1, kernel_width = 1;
   std::int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1;
   std::int64_t padding_height = 0, padding_width = 0;  // transposed: what is cut off
-  View in;                     // at its first pixel, padding included: [images, channels, height, width]
-  View weights;                // [out channels, channels of a group, r, s]
+  View in;                // at its first pixel, padding included: [images, channels, height, width]
+  View weights;           // [out channels, channels of a group, r, s]
   const Node* node = {};  // where LowerOptions::methods could say another method
 };
 struct Pooling {

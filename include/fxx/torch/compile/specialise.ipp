@@ -224,13 +224,13 @@ FXX_INLINE void CompiledModule::pack_what_it_wrote() {
     changed = changed || (written_[i] && (watched_[i].is_inference() || watched_[i]._version() != versions_[i]));
   if (!changed) return;
   const std::vector<std::uint32_t> versions = versions_;
-  auto memory = std::move(memory_);
+  const auto memory = memory_;
   pack();
   // Of the others, what was packed into other weights is what it was.
   for (std::size_t i = 0; i < watched_.size(); ++i)
     if (!written_[i]) {
       versions_[i] = versions[i];
-      memory_[i] = std::move(memory[i]);
+      memory_[i] = memory[i];
     }
 }
 
