@@ -38,6 +38,14 @@ bool may_overlap(const Memory& a, const Memory& b);
 /// Does, or may, the user's result lie in the memory of its argument `value`?
 bool passes_on_memory(const Node& user, const Node& value);
 
+namespace detail {
+
+/// May the result of the operator lie in the memory of what is given for parameter `i`? Where a schema says nothing of
+/// an operator that may return its input, it is the first that takes tensors.
+bool may_return(const Operator& op, int i);
+
+}  // namespace detail
+
 }  // namespace fxx::inline FXX_ABI
 
 #if defined(FXX_HEADER_ONLY)

@@ -64,8 +64,6 @@ FXX_INLINE bool draws_numbers(const Node& node) {
 
 namespace detail {
 
-/// May the result of the operator lie in the memory of what is given for parameter `i`? Where a schema says nothing of
-/// an operator that may return its input, it is the first that takes tensors.
 FXX_INLINE bool may_return(const Operator& op, int i) {
   if (op.aliases) return op.parameters[static_cast<std::size_t>(i)].alias != 0;
   if (!has(op.traits, Trait::fresh_view)) return false;

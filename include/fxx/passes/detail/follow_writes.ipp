@@ -94,15 +94,6 @@ FXX_INLINE bool GraphWrites::holds_tensors(const Operator& op) {
   });
 }
 
-/// May the result lie in the memory of what is given for parameter `i`? As ops/effects has it.
-FXX_INLINE bool GraphWrites::may_return(const Operator& op, int i) {
-  if (op.aliases) return op.parameters[static_cast<std::size_t>(i)].alias != 0;
-  if (!has(op.traits, Trait::fresh_view)) return false;
-  for (int k = 0; k < op.arity(); ++k)
-    if (op.parameters[static_cast<std::size_t>(k)].type.base == ValueType::tensor) return k == i;
-  return false;
-}
-
 FXX_INLINE void GraphWrites::follow_operator(Node& node, const Operator& op) {
   if (op.mutates) return follow_write(node, op);
   if (has(op.traits, Trait::updates_statistics) && is_impure(node)) {

@@ -124,7 +124,6 @@ class GraphWrites {
   void follow_function(Node& node, const UserFunction& function);
   void follow_module(Node& node, const std::string& target);
   static bool holds_tensors(const Operator& op);
-  static bool may_return(const Operator& op, int i);
   void follow_operator(Node& node, const Operator& op);
   static const Operator* twin_of(const Node& node, const Operator& op);
   static const Operator* functional_of(const Operator& op);
