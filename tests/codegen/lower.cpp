@@ -35,7 +35,13 @@ void check_bounds(const KernelPlan& plan) {
       check(store.to);
       test::for_each_load(*store.value, check);
     }
-    if (const auto* product = std::get_if<MatrixProduct>(&step.kernel)) {
+    if (const auto* block = std::get_if<DepthwiseBlock>(&step.kernel)) {
+      check(block->filter.in);
+      check(block->filter.weights);
+      if (block->expand) check(block->expand->a);
+      if (block->expanded) test::for_each_load(*block->expanded, check);
+      if (block->filtered) test::for_each_load(*block->filtered, check);
+    } else if (const auto* product = std::get_if<MatrixProduct>(&step.kernel)) {
       check(product->a);
       check(product->weights.view);
     } else if (const auto* convolution = std::get_if<Convolution>(&step.kernel)) {
@@ -445,6 +451,73 @@ TEST_CASE("convolutions of single channels and of single pixels have kernels of 
   CHECK(product.rows == 64);
   CHECK(product.columns == 48);
   CHECK(product.depth == 32);
+  check_bounds(plan);
+}
+
+namespace {
+/// A pixelwise product, a convolution of single channels with stride 2 where `stride` says so, a product with a residual.
+struct Bottleneck {
+  Net net;
+  Node *x = nullptr, *in = nullptr, *expanded = nullptr, *filtered = nullptr, *out = nullptr;
+  explicit Bottleneck(std::int64_t side, std::int64_t channels, std::int64_t wide) {
+    x = net.input("x", {1, channels, side, side});
+    in = net.call(ops::relu, {net.convolution(x, channels)}, {1, channels, side, side});
+    expanded = net.call(ops::relu, {net.convolution(in, wide, 1)}, {1, wide, side, side});
+    filtered = net.call(ops::relu, {net.convolution(expanded, wide, 3, wide)}, {1, wide, side, side});
+    out = net.call(ops::add_Tensor, {in, net.convolution(filtered, channels, 1)}, {1, channels, side, side});
+  }
+};
+}  // namespace
+
+TEST_CASE("what is wide between a convolution of single channels and the products around it is computed by rows") {
+  Bottleneck b(64, 16, 96);
+  const KernelPlan plan = b.net.plan_of(b.out);
+  REQUIRE(plan.steps.size() == 3);
+  const auto& block = kernel_of<DepthwiseBlock>(plan.steps[2]);
+  REQUIRE(block.expand);
+  REQUIRE(block.project);
+  CHECK(block.expand->columns == 96);
+  CHECK(block.project->depth == 96);
+  CHECK(block.filter.in.buffer == -1);
+  CHECK(block.filter.padding_height == 1);
+  CHECK(block.filter.padding_width == 1);
+  CHECK(test::text_of(plan, *block.expanded) == "relu(add(v, conv2_bias))");
+  CHECK(test::text_of(plan, *block.filtered) == "relu(add(v, conv3_bias))");
+  CHECK(stored(plan, 2) == "add(relu, add(v, conv4_bias))");
+  CHECK(plan.steps[2].flops == 2. * 64 * 64 * 96 * (16 + 9 + 16));
+  // Neither the wide images nor their border are in memory.
+  CHECK(plan.arena_bytes < 64 * 64 * 96 * 4);
+  CHECK(plan.to_string().find("product, depthwise, product  3 x 3, 16 -> 96 -> 64 x 64 x 16") != std::string::npos);
+  check_bounds(plan);
+}
+
+TEST_CASE("small images, and what others read too, stay whole") {
+  Bottleneck small(32, 16, 96);
+  CHECK(small.net.plan_of(small.out).steps.size() == 5);
+  // The product before is returned: only the one behind is joined.
+  Bottleneck before(64, 16, 96);
+  KernelPlan plan = before.net.plan_of(Argument::tuple({before.out, before.expanded}));
+  bool found = false;
+  for (const KernelStep& step : plan.steps)
+    if (const auto* block = std::get_if<DepthwiseBlock>(&step.kernel)) {
+      found = true;
+      CHECK_FALSE(block->expand);
+      CHECK(block->project);
+      CHECK(block->filter.in.buffer >= 0);
+    }
+  CHECK(found);
+  check_bounds(plan);
+  Bottleneck behind(64, 16, 96);
+  Node* again = behind.net.call(ops::relu, {behind.filtered}, {1, 96, 64, 64});
+  plan = behind.net.plan_of(Argument::tuple({behind.out, again}));
+  found = false;
+  for (const KernelStep& step : plan.steps)
+    if (const auto* block = std::get_if<DepthwiseBlock>(&step.kernel)) {
+      found = true;
+      CHECK(block->expand);
+      CHECK_FALSE(block->project);
+    }
+  CHECK(found);
   check_bounds(plan);
 }
 

@@ -2,73 +2,16 @@
 #include "fxx/kernels/convolution.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
-#include "kernels/native.hpp"
+#include "kernels/images.hpp"
 
 using namespace fxx::kernels;
+using fxx::test::in_parts;
+using fxx::test::input_size;
+using fxx::test::Output;
+using fxx::test::untouched;
 
 namespace {
-
-constexpr float untouched = -12345.f;
-
-/// Floats of an input that ends with the last pixel that is read.
-constexpr std::size_t input_size(const ConvolutionShape& s) {
-  const int rows = (s.out_height - 1) * s.stride_height + (s.kernel_height - 1) * s.dilation_height;
-  const int last = (s.out_width - 1) * s.stride_width + (s.kernel_width - 1) * s.dilation_width;
-  return static_cast<std::size_t>((s.images - 1) * s.image() + (rows * s.in_row + last) * s.pixel() +
-                                  s.channels * s.groups);
-}
-/// What a convolution of so many images, rows, pixels and channels wrote, two floats between pixels.
-struct Output {
-  int images, height, width, channels;
-  std::vector<float> bias = fxx::test::random_floats(static_cast<std::size_t>(channels), 3);
-  std::vector<float> floats = std::vector<float>(static_cast<std::size_t>(images * height * width * (channels + 2)),
-                                                 untouched);
-
-  const float* at(int image, int y, int x) const {
-    return floats.data() + ((image * height + y) * width + x) * (channels + 2);
-  }
-  auto finish() {
-    return [this](int image, int y, int x, int channel, real sum, auto width) __attribute__((always_inline)) {
-      store_some<width>(const_cast<float*>(at(image, y, x)) + channel, sum + load_some<width>(bias.data() + channel));
-    };
-  }
-  /// How far it is from double precision, in what rounding may make of it; infinite when something beside it was
-  /// written. `each(image, y, x, n, add)` adds the products of an element.
-  template <class Each>
-  double distance(const Each& each) const {
-    double worst = 0;
-    for (int image = 0; image < images; ++image)
-      for (int y = 0; y < height; ++y)
-        for (int x = 0; x < width; ++x) {
-          const float* given = at(image, y, x);
-          for (int n = 0; n < channels; ++n) {
-            double exact = bias[n], magnitude = std::abs(exact);
-            int products = 0;
-            each(image, y, x, n, [&](double a, double b) { exact += a * b, magnitude += std::abs(a * b), ++products; });
-            worst = std::max(worst, std::abs(given[n] - exact) /
-                                        ((products + 1) * double(std::numeric_limits<float>::epsilon()) * magnitude));
-            if (std::isnan(given[n])) worst = INFINITY;
-          }
-          if (given[channels] != untouched || given[channels + 1] != untouched) worst = INFINITY;
-        }
-    return worst;
-  }
-};
-/// Runs `run(part, output)` whole and in parts, which give the same.
-template <class Run>
-Output in_parts(Output out, const Run& run) {
-  Output whole = out;
-  run(Part{}, whole);
-  for (int parts = 2; parts <= 4; ++parts) {
-    Output pieces = out;
-    for (int index = 0; index < parts; ++index) run(Part{index, parts}, pieces);
-    CHECK(pieces.floats == whole.floats);
-  }
-  return whole;
-}
 
 template <ConvolutionShape Shape>
 void check_convolution() {
@@ -98,29 +41,6 @@ void check_convolution() {
                  n / Shape.out_channels * Shape.channels + c],
               weight(n, r, k, c));
         }
-  }) <= 1);
-}
-
-template <ConvolutionShape Shape>
-void check_depthwise() {
-  INFO("channels ", Shape.channels, ", output ", Shape.out_height, " x ", Shape.out_width, ", kernel ",
-       Shape.kernel_height, " x ", Shape.kernel_width, ", stride ", Shape.stride_height, " x ", Shape.stride_width);
-  constexpr int N = Shape.channels, size = Shape.kernel_height * Shape.kernel_width;
-  const std::vector<float> in = fxx::test::random_floats(input_size(Shape), 1);
-  const std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * size), 2);
-  const auto weight = [&](int n, int r, int s) { return weights[n * size + r * Shape.kernel_width + s]; };
-  std::vector<float> packed(packed_size(N, size), untouched);
-  pack_depthwise(packed.data(), Shape, weight);
-  const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
-    depthwise_convolution<Shape>(part, in.data(), packed.data(), to.finish());
-  });
-  CHECK(out.distance([&](int image, int y, int x, int n, const auto& add) {
-    for (int r = 0; r < Shape.kernel_height; ++r)
-      for (int k = 0; k < Shape.kernel_width; ++k) {
-        const int row = y * Shape.stride_height + r * Shape.dilation_height;
-        const int column = x * Shape.stride_width + k * Shape.dilation_width;
-        add(in[image * Shape.image() + (row * Shape.in_row + column) * Shape.pixel() + n], weight(n, r, k));
-      }
   }) <= 1);
 }
 
@@ -185,17 +105,6 @@ TEST_CASE("a group of channels is a convolution whose pixels lie apart") {
                                      .kernel_height = 3, .kernel_width = 3, .in_row = 9, .in_pixel = 12}>();
 }
 
-TEST_CASE("convolutions of single channels are those of double precision") {
-  FXX_ONLY_WHERE_IT_RUNS();
-  check_depthwise<ConvolutionShape{.channels = 1, .in_row = 1}>();
-  check_depthwise<ConvolutionShape{.channels = 19, .out_height = 4, .out_width = 11, .kernel_height = 3,
-                                   .kernel_width = 3, .in_row = 13}>();
-  check_depthwise<ConvolutionShape{.channels = 32, .out_height = 3, .out_width = 5, .kernel_height = 5,
-                                   .kernel_width = 5, .stride_height = 2, .stride_width = 2, .in_row = 13}>();
-  check_depthwise<ConvolutionShape{.channels = 7, .out_height = 2, .out_width = 17, .kernel_height = 3,
-                                   .kernel_width = 2, .dilation_height = 3, .dilation_width = 3, .in_row = 20}>();
-}
-
 TEST_CASE("strides and dilations may differ, and one dimension is a height of one") {
   FXX_ONLY_WHERE_IT_RUNS();
   check_convolution<ConvolutionShape{.channels = 5, .out_channels = 20, .out_height = 3, .out_width = 6,
@@ -203,8 +112,6 @@ TEST_CASE("strides and dilations may differ, and one dimension is a height of on
                                      .dilation_height = 2, .dilation_width = 3, .in_row = 17}>();
   check_convolution<ConvolutionShape{.channels = 16, .out_channels = 33, .out_width = 50, .kernel_width = 3,
                                      .stride_width = 2, .in_row = 101}>();
-  check_depthwise<ConvolutionShape{.channels = 40, .out_width = 21, .kernel_width = 4, .stride_height = 2,
-                                   .dilation_height = 5, .dilation_width = 2, .in_row = 27}>();
 }
 
 TEST_CASE("several images lie anywhere, and are as if each came alone") {
@@ -214,8 +121,6 @@ TEST_CASE("several images lie anywhere, and are as if each came alone") {
   check_convolution<ConvolutionShape{.channels = 4, .out_channels = 70, .out_height = 2, .out_width = 3,
                                      .kernel_height = 2, .kernel_width = 2, .in_row = 5, .in_pixel = 6, .images = 10,
                                      .in_image = 100}>();
-  check_depthwise<ConvolutionShape{.channels = 19, .out_height = 9, .out_width = 4, .kernel_height = 3,
-                                   .kernel_width = 3, .in_row = 6, .images = 2, .in_image = 1300}>();
 }
 
 TEST_CASE("groups of few channels share a vector, others come one after the other") {

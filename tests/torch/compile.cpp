@@ -665,6 +665,48 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("products and convolutions of single channels by rows: strides, dilations, padding, batches, residuals") {
+  torch::manual_seed(12);
+  struct Case {
+    std::int64_t batch, channels, wide, out, height, width;
+    std::array<std::int64_t, 2> kernel, stride, padding, dilation;
+    bool residual;
+  };
+  // Wide enough that rows are worth it: more than a megabyte between the kernels, before and behind the filter.
+  const std::vector<Case> cases = {{1, 5, 33, 5, 97, 101, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},
+                                   {3, 16, 100, 24, 61, 37, {5, 5}, {1, 1}, {2, 2}, {1, 1}, false},
+                                   {2, 3, 130, 7, 83, 101, {3, 3}, {2, 2}, {1, 1}, {1, 1}, false},
+                                   {1, 24, 64, 24, 71, 89, {3, 2}, {1, 1}, {0, 3}, {2, 3}, false},
+                                   {1, 8, 128, 1, 131, 40, {7, 1}, {1, 3}, {3, 0}, {1, 1}, false}};
+  for (const Case& c : cases) {
+    CAPTURE(c.wide);
+    auto net = std::make_shared<Net>();
+    const std::array<Tensor, 6> p = {net->parameter({c.wide, c.channels, 1, 1}, 0.3),
+                                     net->parameter({c.wide}),
+                                     net->parameter({c.wide, 1, c.kernel[0], c.kernel[1]}, 0.3),
+                                     net->parameter({c.wide}),
+                                     net->parameter({c.out, c.wide, 1, 1}, 0.1),
+                                     net->parameter({c.out})};
+    net->function = [=](const Tensors& in) -> c10::IValue {
+      const Tensor expanded = torch::relu6(torch::conv2d(in[0], p[0], p[1]));
+      const Tensor filtered = torch::silu(torch::conv2d(expanded, p[2], p[3], c.stride, c.padding, c.dilation, c.wide));
+      const Tensor projected = torch::conv2d(filtered, p[4], p[5]);
+      return c.residual ? projected + in[0] : projected;
+    };
+    Tensor x = torch::randn({c.batch, c.channels, c.height, c.width});
+    const auto compiled = check(*net, {x}, {.more = {{x.contiguous(at::MemoryFormat::ChannelsLast)}}});
+    int blocks = 0;
+    for (const KernelStep& step : compiled->kernel_plan().steps)
+      blocks += std::holds_alternative<plans::DepthwiseBlock>(step.kernel);
+    CHECK(blocks == 1);
+    // What is not a number stays one, and only where a window reaches it.
+    x[0][0][c.height / 2][c.width / 2] = NAN;
+    const torch::NoGradGuard no_grad;
+    const Tensor given = compiled->run(boxed({x})).toTensor(), wanted = net->function({x}).toTensor();
+    CHECK(torch::equal(given.isnan(), wanted.isnan()));
+  }
+}
+
 TEST_CASE("transposed convolutions") {
   torch::manual_seed(10);
   struct Case {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -126,10 +127,18 @@ struct Convolution {
   std::int64_t images = 1, channels = 1, out_channels = 1, groups = 1;  // channels of all groups
   std::int64_t out_height = 1, out_width = 1, kernel_height = 1, kernel_width = 1;
   std::int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1;
-  std::int64_t padding_height = 0, padding_width = 0;  // transposed: what is cut off
+  std::int64_t padding_height = 0, padding_width = 0;  // transposed: what is cut off; of made rows: what is before them
   View in;                // at its first pixel, padding included: [images, channels, height, width]
   View weights;           // [out channels, channels of a group, r, s]
   const Node* node = {};  // where LowerOptions::methods could say another method
+};
+/// A depthwise convolution with the pixelwise products before and behind it, of which either may be missing: each row goes
+/// through all of them before the next.
+struct DepthwiseBlock {
+  Convolution filter;  // of made rows when there is `expand`: its `in` has no buffer, but sizes and strides
+  std::optional<MatrixProduct> expand, project;
+  TermPointer expanded, filtered;  // what a sum becomes; null without `expand`, without `project`
+  Frame expanded_frame, filtered_frame;
 };
 struct Pooling {
   enum class Kind : std::uint8_t { largest, mean, mean_of_valid };
@@ -197,8 +206,8 @@ struct CallBack {
   std::string why;
 };
 
-using Kernel = std::variant<Pointwise, MatrixProduct, Convolution, Pooling, Rows, GroupNorm, Attention, Recurrent,
-                            Resize, CallBack>;
+using Kernel = std::variant<Pointwise, MatrixProduct, Convolution, DepthwiseBlock, Pooling, Rows, GroupNorm, Attention,
+                            Recurrent, Resize, CallBack>;
 
 struct Store {
   View to;

@@ -70,6 +70,13 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
                                          by({k.kernel_height, k.kernel_width}) + ", " + std::to_string(k.channels) +
                                          " -> " + by({k.out_height, k.out_width, k.out_channels})};
       },
+      [](const DepthwiseBlock& k) {
+        const Convolution& c = k.filter;
+        return Text{std::string(k.expand ? "product, " : "") + "depthwise" + (k.project ? ", product" : ""),
+                    by({c.kernel_height, c.kernel_width}) + ", " +
+                        (k.expand ? std::to_string(k.expand->depth) + " -> " : "") + std::to_string(c.channels) +
+                        " -> " + by({c.out_height, c.out_width, k.project ? k.project->columns : c.channels})};
+      },
       [](const Pooling& k) {
         return Text{k.kind == Pooling::Kind::largest ? "max pool" : "mean pool",
                     by({k.kernel_height, k.kernel_width}) + ", " + by({k.in_height, k.in_width, k.channels}) + " -> " +

@@ -6,6 +6,7 @@
 #include "fxx/codegen/lower/attention.ipp"
 #include "fxx/codegen/lower/estimate.ipp"
 #include "fxx/codegen/lower/images.ipp"
+#include "fxx/codegen/lower/join_rows.ipp"
 #include "fxx/codegen/lower/lowering.ipp"
 #include "fxx/codegen/lower/memory.ipp"
 #include "fxx/codegen/lower/pointwise.ipp"
@@ -206,6 +207,7 @@ FXX_INLINE KernelPlan Lowering::lower() {
         [&](const GetAttr& target) { attribute(*node, target); }, [&](const CallFunction&) { call(*node); },
         [&](const CallMethod&) { call(*node); }, [&](const CallModule&) { call(*node); },
         [&](const Output&) { output(*node); });
+  join_rows();
   for (KernelStep& step : plan_.steps) step.expected = expected_seconds(step, options_.processor, flops_per_byte());
   return std::move(plan_);
 }

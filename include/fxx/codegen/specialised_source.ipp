@@ -26,6 +26,7 @@ FXX_INLINE std::string SpecialisedWriter::stem_of(const KernelStep& step) {
                            : k.method == Method::transposed ? "transposed"
                                                             : "winograd");
       },
+      [](const plans::DepthwiseBlock&) { return std::string("depthwise_block"); },
       [](const plans::Pooling&) { return std::string("pool"); },
       [](const plans::Rows& k) { return std::string(k.reduces() ? "reduction" : "rows"); },
       [](const plans::Attention&) { return std::string("attention"); },
@@ -67,6 +68,7 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
       step.kernel, [&](const plans::Pointwise&) { return pointwise(body, step); },
       [&](const plans::MatrixProduct& k) { return product(body, step, k); },
       [&](const plans::Convolution& k) { return convolution(body, step, k); },
+      [&](const plans::DepthwiseBlock& k) { return depthwise_block(body, step, k); },
       [&](const plans::Pooling& k) { return pooling(body, step, k); },
       [&](const plans::Rows& k) { return rows(body, step, k); },
       [&](const plans::Attention& k) { return attention(body, step, k); },

@@ -18,8 +18,8 @@
 //
 // Sums run over r, s, c in order, those of few outputs in as many chains as there are lanes: within (products + 1) units
 // of the last place of sum |in w|.
-// Main names: ConvolutionShape, convolution, depthwise_convolution, pack_convolution, pack_depthwise, TransposedShape,
-// transposed_convolution, pack_transposed. Cost: light; a convolution takes the compiler 0.1 s.
+// Main names: ConvolutionShape, convolution, pack_convolution, TransposedShape, transposed_convolution, pack_transposed;
+// kernels/depthwise.hpp has those of single channels. Cost: light; a convolution takes the compiler 0.1 s.
 #pragma once
 
 #include "fxx/kernels/gemm.hpp"
@@ -263,65 +263,6 @@ FXX_KERNEL void convolution(Part part, const float* __restrict in, const float* 
                                           packed + static_cast<std::size_t>(group) * size,
                                           group * Shape.out_channels, finish);
   }
-}
-
-/// Weights for `depthwise_convolution`: kernel pixel by kernel pixel, channels filled up to whole vectors;
-/// packed_size(channels, kernel_height * kernel_width) floats. `weights(c, r, s)` gives an element.
-template <class Weights>
-void pack_depthwise(float* packed, const ConvolutionShape& shape, const Weights& weights) {
-  for (int r = 0; r < shape.kernel_height; ++r)
-    for (int s = 0; s < shape.kernel_width; ++s)
-      for (int c = 0; c < vectors_of(shape.channels) * lanes; ++c)
-        *packed++ = c < shape.channels ? weights(c, r, s) : 0.f;
-}
-
-namespace detail_of_convolution {
-template <ConvolutionShape Shape, int Count, int Width_, class Finish>
-FXX_KERNEL void channels_of_pixels(const float* __restrict in, const float* __restrict packed, int image, int y, int x,
-                                   int channel, const Finish& finish) {
-  constexpr int pixel = Shape.pixel(), wide = vectors_of(Shape.channels) * lanes;
-  real sums[Count];
-#pragma GCC unroll 16
-  for (int p = 0; p < Count; ++p) sums[p] = real{};
-  const float* first = window<Shape>(in, image, y, x) + channel;
-  for (int r = 0; r < Shape.kernel_height; ++r) {
-    const float* from = first + static_cast<std::ptrdiff_t>(r) * Shape.dilation_height * Shape.in_row * pixel;
-#pragma GCC unroll 8
-    for (int s = 0; s < Shape.kernel_width; ++s) {
-      const real weight = load(packed + (r * Shape.kernel_width + s) * wide + channel);
-#pragma GCC unroll 16
-      for (int p = 0; p < Count; ++p)
-        sums[p] = multiply_add(load_some<Width_>(from + (p * Shape.stride_width + s * Shape.dilation_width) * pixel),
-                               weight, sums[p]);
-    }
-  }
-#pragma GCC unroll 16
-  for (int p = 0; p < Count; ++p) finish(image, y, x + p, channel, sums[p], Width<Width_>{});
-}
-}  // namespace detail_of_convolution
-
-/// A convolution in which every channel has its own kernel: `channels` of the shape counts all, `out_channels` and
-/// `groups` count for nothing.
-template <ConvolutionShape Shape, class Finish>
-FXX_KERNEL void depthwise_convolution(Part part, const float* __restrict in, const float* __restrict packed,
-                                      const Finish& finish) {
-  static_assert(Shape.groups == 1, "fxx::kernels: a convolution of single channels has all of them in one group");
-  constexpr int most = lanes == 16 ? 8 : 6, count = Shape.out_width < most ? Shape.out_width : most;
-  constexpr bool by_rows = Shape.rows() >= 16;
-  const Range channels = by_rows ? Range{0, Shape.channels} : part.of(Shape.channels, lanes);
-  using namespace detail_of_convolution;
-  for_rows<Shape.out_height>(by_rows ? part.of(Shape.rows()) : Range{0, Shape.rows()}, [&](int image, int y)
-                                                                                           __attribute__((always_inline)) {
-    const auto row = [&]<int Width_>(Width<Width_>, int channel) __attribute__((always_inline)) {
-      for_pixels<Shape.out_width, count>([&](auto pixels, int x) __attribute__((always_inline)) {
-        channels_of_pixels<Shape, pixels, Width_>(in, packed, image, y, x, channel, finish);
-      });
-    };
-    int channel = channels.begin;
-    for (; channel + lanes <= channels.end; channel += lanes) row(Width<lanes>{}, channel);
-    if constexpr (constexpr int last = Shape.channels % lanes; last != 0)
-      if (channel < channels.end) row(Width<last>{}, channel);
-  });
 }
 
 /// A transposed convolution: each pixel of the input adds its products with the whole kernel to the output.

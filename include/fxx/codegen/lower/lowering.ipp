@@ -221,6 +221,8 @@ class Lowering {
   void batch_norm(const Node& node, const Operator& op);
   void group_norm(const Node& node, const Operator& op);
   bool mean_of_image(const Node& node, const Node& input, const Sizes& dims);
+  // --- join_rows.ipp -------------------------------------------------------------------------------------------------
+  void join_rows();
   // --- rows.ipp ------------------------------------------------------------------------------------------------------
   void row_function(const Node& node, const Node& input, const Sizes& dims, Rows::Kind kind, double eps,
                     const Node* weight, const Node* bias);

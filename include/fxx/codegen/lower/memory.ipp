@@ -213,6 +213,11 @@ FXX_INLINE void Lowering::add_step(KernelStep step) {
   const auto use_all = overloaded{[&](const Pointwise&) {},
                                   [&](const MatrixProduct& k) { use(k.a), use(k.weights.view); },
                                   [&](const Convolution& k) { use(k.in), use(k.weights); },
+                                  [&](const DepthwiseBlock& k) {
+                                    use(k.filter.in), use(k.filter.weights), use_term(k.expanded), use_term(k.filtered);
+                                    if (k.expand) use(k.expand->a), use(k.expand->weights.view);
+                                    if (k.project) use(k.project->weights.view);
+                                  },
                                   [&](const Pooling& k) { use(k.in); },
                                   [&](const Rows& k) { use_term(k.input); },
                                   [&](const plans::Attention& k) { use(k.q), use(k.k), use(k.v), use_term(k.mask); },

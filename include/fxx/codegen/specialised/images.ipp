@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fxx/codegen/specialised/loops.ipp"
+#include "fxx/codegen/specialised/products.ipp"
 #include "fxx/meta/enum_name.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
@@ -34,8 +35,8 @@ FXX_INLINE std::string SpecialisedWriter::convolution(Body& body, const KernelSt
     return "  winograd<" + name + ">(part, " + in + ", " + packed + ", workspace, " + lambda(indices, true, inner) +
            "  });\n";
   }
-  include("convolution");
   if (k.method == Method::transposed) {
+    include("convolution");
     const View& from = k.in;
     const std::string name =
         shape("TransposedShape",
@@ -57,30 +58,112 @@ FXX_INLINE std::string SpecialisedWriter::convolution(Body& body, const KernelSt
     return "  transposed_convolution<" + name + ">(part, " + in + ", " + packed + ", " + lambda(indices, true, inner) +
            "  });\n";
   }
+  const std::string name = convolution_shape(k);
   const bool depthwise = k.method == Method::depthwise;
-  const std::string name =
-      shape("ConvolutionShape",
-            "{.channels = " + text(depthwise ? k.channels : k.channels / k.groups) +
-                ", .out_channels = " + text(depthwise ? k.channels : k.out_channels / k.groups) +
-                ", .out_height = " + text(k.out_height) + ", .out_width = " + text(k.out_width) +
-                ", .kernel_height = " + text(k.kernel_height) + ", .kernel_width = " + text(k.kernel_width) +
-                ", .stride_height = " + text(k.stride_height) + ", .stride_width = " + text(k.stride_width) +
-                ", .dilation_height = " + text(k.dilation_height) + ", .dilation_width = " + text(k.dilation_width) +
-                ", .in_row = " + row + ", .in_pixel = " + pixel + ", .images = " + text(k.images) +
-                ", .in_image = " + image + (depthwise ? "" : ", .groups = " + text(k.groups)) + "}",
-            depthwise ? "depthwise" : "convolution");
-  const std::string size = depthwise
-                               ? "packed_size(" + text(k.channels) + ", " + text(k.kernel_height * k.kernel_width) + ")"
-                               : name + ".packed()";
-  const std::string packed = parameter(
-      body, "const float*",
-      "call.weights + " +
-          constant(w, "", size,
-                   (depthwise ? "pack_depthwise($to, " : "pack_convolution($to, ") + name + ", " + weights + ")"),
-      "w");
+  const std::string packed =
+      depthwise ? depthwise_weights(body, k, name)
+                : parameter(body, "const float*",
+                            "call.weights + " + constant(w, "", name + ".packed()",
+                                                         "pack_convolution($to, " + name + ", " + weights + ")"),
+                            "w");
   const std::string inner = stores(body, step, step.frame, "    ");
   return std::string("  ") + (depthwise ? "depthwise_convolution<" : "convolution<") + name + ">(part, " + in + ", " +
          packed + ", " + lambda(indices, true, inner) + "  });\n";
+}
+
+/// The ConvolutionShape of a convolution that is computed directly, or of single channels.
+FXX_INLINE std::string SpecialisedWriter::convolution_shape(const plans::Convolution& k) {
+  include("convolution");
+  const bool depthwise = k.method == plans::Convolution::Method::depthwise;
+  return shape("ConvolutionShape",
+               "{.channels = " + text(depthwise ? k.channels : k.channels / k.groups) +
+                   ", .out_channels = " + text(depthwise ? k.channels : k.out_channels / k.groups) +
+                   ", .out_height = " + text(k.out_height) + ", .out_width = " + text(k.out_width) +
+                   ", .kernel_height = " + text(k.kernel_height) + ", .kernel_width = " + text(k.kernel_width) +
+                   ", .stride_height = " + text(k.stride_height) + ", .stride_width = " + text(k.stride_width) +
+                   ", .dilation_height = " + text(k.dilation_height) + ", .dilation_width = " + text(k.dilation_width) +
+                   ", .in_row = " + text(k.in.strides[2] / k.in.strides[3]) + ", .in_pixel = " + text(k.in.strides[3]) +
+                   ", .images = " + text(k.images) + ", .in_image = " + text(k.in.strides[0]) +
+                   (depthwise ? "" : ", .groups = " + text(k.groups)) + "}",
+               depthwise ? "depthwise" : "convolution");
+}
+
+FXX_INLINE std::string SpecialisedWriter::depthwise_weights(Body& body, const plans::Convolution& k,
+                                                            const std::string& shape) {
+  include("depthwise");
+  const View& w = k.weights;
+  const std::string pack = "pack_depthwise($to, " + shape + ", ImageWeights{$from, " + text(w.strides[0]) + ", " +
+                           text(w.strides[1]) + ", " + text(w.strides[2]) + ", " + text(w.strides[3]) + "})";
+  const std::string size = "packed_size(" + text(k.channels) + ", " + text(k.kernel_height * k.kernel_width) + ")";
+  return parameter(body, "const float*", "call.weights + " + constant(w, "", size, pack), "w");
+}
+
+/// A row of the products, then of the filter, then of the products behind it; what is between them is the part's own
+/// scratch memory: rows that are made, then one that is filtered.
+FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const KernelStep& step,
+                                                          const plans::DepthwiseBlock& k) {
+  include("gemm");
+  include("loops");
+  const plans::Convolution& filter = k.filter;
+  const std::string name = convolution_shape(filter), channels = text(filter.channels);
+  const std::vector<std::string> indices = {"image", "y", "x", "channel"};
+  // A row of a product as one of its own; its weights stay in the caches from row to row.
+  const auto of_row = [](plans::MatrixProduct product, std::int64_t pixels) {
+    product.rows = pixels;
+    product.weights.near = true;
+    return product;
+  };
+  const auto gemm = [&](const plans::MatrixProduct& product, const std::string& from, const std::string& weights,
+                        const std::string& inner) {
+    return "        gemm<" + sizes_of_product(product) + near(product) + ">(Part{}, " + from + ", " + weights + ", " +
+           lambda({"x", "channel"}, true, inner) + "        });\n";
+  };
+  const auto value = [&](const Term& term, const Frame& frame) {
+    const std::string text = expression(body, term, frame);
+    return term.kind == Term::Kind::number ? "splat(" + text + ")" : text;
+  };
+  const auto rows_lambda = [&](const std::string& more, const std::string& inner) {
+    return std::string("[&](") + (mentions(inner, "image") ? "int image, " : "int, ") +
+           (mentions(inner, "y") ? "int y" : "int") + more + ") FXX_KERNEL_LAMBDA {\n" + inner + "      }";
+  };
+  std::string scratch_size, make, in;
+  if (k.expand) {
+    const plans::MatrixProduct product = of_row(*k.expand, k.expanded_frame.sizes[3]);
+    const std::string from = pointer(body, product.a, false, "in"), weights = product_weights(body, product);
+    const std::int64_t row = product.rows * product.a_row, height = k.expanded_frame.sizes[2];
+    const std::string at = from + (filter.images > 1 ? " + image * " + text(height * row) : "") + " + y * " + text(row);
+    const std::string inner = "          store_some<width>(row + x * " + channels + " + channel, " +
+                              value(*k.expanded, k.expanded_frame) + ");\n";
+    make = rows_lambda(", float* row", gemm(product, at, weights, inner));
+    scratch_size = "made_rows(" + name + ")";
+  } else {
+    in = pointer(body, filter.in, false, "in");
+  }
+  const std::string weights = depthwise_weights(body, filter, name);
+  std::string result, inner, done = "[](int, int) {}";
+  if (k.project) {
+    // Behind the rows that are made.
+    result = "  float* const filtered = rows" + (k.expand ? " + " + scratch_size : "") + ";\n";
+    inner = "        store_some<width>(filtered + x * " + channels + " + channel, " +
+            value(*k.filtered, k.filtered_frame) + ");\n";
+    scratch_size += (k.expand ? " + " : "") + text(filter.out_width * filter.channels);
+    const plans::MatrixProduct product = of_row(*k.project, filter.out_width);
+    const std::string projected = product_weights(body, product);
+    done = rows_lambda("", gemm(product, "filtered", projected, stores(body, step, step.frame, "          ")));
+  } else {
+    inner = stores(body, step, step.frame, "        ");
+  }
+  scratch(body, scratch_size);
+  std::string rows =
+      "  float* const rows = workspace + part.index * static_cast<std::ptrdiff_t>(" + scratch_size + ");\n";
+  std::string call = "  depthwise_by_rows<" + name;
+  if (k.expand)
+    call += ", MadeRows{.height = " + text(k.expanded_frame.sizes[2]) +
+            ", .width = " + text(k.expanded_frame.sizes[3]) + ", .above = " + text(filter.padding_height) +
+            ", .before = " + text(filter.padding_width) + "}>(\n      part, " + weights + ", rows,\n      " + make +
+            ",\n      ";
+  else call += ">(\n      part, " + in + ", " + weights + ",\n      ";
+  return rows + result + call + lambda(indices, true, inner) + "      },\n      " + done + ");\n";
 }
 
 FXX_INLINE std::string SpecialisedWriter::pooling(Body& body, const KernelStep& step, const plans::Pooling& k) {

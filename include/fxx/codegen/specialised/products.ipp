@@ -64,22 +64,37 @@ FXX_INLINE std::string SpecialisedWriter::reduced_product(Body& body, const Kern
          weights + ", " + lambda({"row", "column"}, true, inner) + "  });\n";
 }
 
+/// gemm's first template arguments.
+FXX_INLINE std::string sizes_of_product(const plans::MatrixProduct& k) {
+  return std::to_string(k.rows) + ", " + std::to_string(k.columns) + ", " + std::to_string(k.depth) + ", " +
+         std::to_string(k.a_row);
+}
+FXX_INLINE std::string packed_size_of(const plans::MatrixProduct& k) {
+  return "packed_size(" + std::to_string(k.columns) + ", " + std::to_string(k.depth) + ")";
+}
+/// The call that packs its weights.
+FXX_INLINE std::string pack_of_product(const plans::MatrixProduct& k, const std::string& to, const std::string& from) {
+  const plans::Sizes& strides = k.weights.view.strides;
+  return "pack_weights(" + to + ", " + std::to_string(k.columns) + ", " + std::to_string(k.depth) + ", gemm_tile(" +
+         std::to_string(k.rows) + ", " + std::to_string(k.columns) + ", " + std::to_string(k.a_row) +
+         "), MatrixWeights{" + from + ", " + std::to_string(strides[0]) + ", " + std::to_string(strides[1]) + "})";
+}
+/// The parameter that points at constant weights, packed.
+FXX_INLINE std::string SpecialisedWriter::product_weights(Body& body, const plans::MatrixProduct& k) {
+  return parameter(
+      body, "const float*",
+      "call.weights + " + constant(k.weights.view, "", packed_size_of(k), pack_of_product(k, "$to", "$from")), "w");
+}
+
 FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& step, const plans::MatrixProduct& k) {
   include("gemm");
   include("loops");
-  const std::string sizes = text(k.rows) + ", " + text(k.columns) + ", " + text(k.depth) + ", " + text(k.a_row);
-  const std::string tile = "gemm_tile(" + text(k.rows) + ", " + text(k.columns) + ", " + text(k.a_row) + ")";
+  const std::string sizes = sizes_of_product(k), packed = packed_size_of(k);
   const std::string in = pointer(body, k.a, false, "in");
   const View& w = k.weights.view;
-  const std::string packed = "packed_size(" + text(k.columns) + ", " + text(k.depth) + ")";
-  const auto pack = [&](const std::string& to, const std::string& from) {
-    return "pack_weights(" + to + ", " + text(k.columns) + ", " + text(k.depth) + ", " + tile + ", MatrixWeights{" +
-           from + ", " + text(w.strides[0]) + ", " + text(w.strides[1]) + "})";
-  };
   if (k.weights.reduced) return reduced_product(body, step, k, in);
   if (k.batch == 1 && k.weights.constant) {
-    const std::string weights =
-        parameter(body, "const float*", "call.weights + " + constant(w, "", packed, pack("$to", "$from")), "w");
+    const std::string weights = product_weights(body, k);
     const std::string inner = stores(body, step, step.frame, "    ");
     return "  gemm<" + sizes + near(k) + ">(part, " + in + ", " + weights + ", " +
            lambda({"row", "column"}, true, inner) + "  });\n";
@@ -90,14 +105,14 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
       "  float* const packed = workspace + part.index * static_cast<std::ptrdiff_t>(" + packed + ");\n";
   if (k.batch == 1) {
     const std::string inner = stores(body, step, step.frame, "    ");
-    return result + "  " + pack("packed", from) + ";\n  gemm<" + sizes + ">(part, " + in + ", packed, " +
+    return result + "  " + pack_of_product(k, "packed", from) + ";\n  gemm<" + sizes + ">(part, " + in + ", packed, " +
            lambda({"row", "column"}, true, inner) + "  });\n";
   }
   const std::string a_at = offset_of(k.a_batch, "matrix", "a_at", result),
                     w_at = offset_of(k.weights_batch, "matrix", "w_at", result);
   result += "  const Range matrices = part.of(" + text(k.batch) +
             ");\n  for (int matrix = matrices.begin; matrix < matrices.end; ++matrix) {\n";
-  result += "    " + pack("packed", from + w_at) + ";\n";
+  result += "    " + pack_of_product(k, "packed", from + w_at) + ";\n";
   const std::string inner = stores(body, step, step.frame, "      ");
   result += "    gemm<" + sizes + ">(Part{}, " + in + a_at + ", packed, " + lambda({"row", "column"}, true, inner) +
             "    });\n  }\n";

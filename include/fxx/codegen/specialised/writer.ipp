@@ -91,12 +91,16 @@ class SpecialisedWriter {
   // --- products.ipp --------------------------------------------------------------------------------------------------
   static std::string offset_of(const Sizes& offsets, const std::string& index, const std::string& table,
                                std::string& declarations);
+  std::string product_weights(Body& body, const plans::MatrixProduct& k);
   std::string product(Body& body, const KernelStep& step, const plans::MatrixProduct& k);
   std::string reduced_product(Body& body, const KernelStep& step, const plans::MatrixProduct& k, const std::string& in);
   std::string attention(Body& body, const KernelStep& step, const plans::Attention& k);
   std::string recurrent(Body& body, const KernelStep& step, const plans::Recurrent& k);
   // --- images.ipp ----------------------------------------------------------------------------------------------------
   std::string convolution(Body& body, const KernelStep& step, const plans::Convolution& k);
+  std::string convolution_shape(const plans::Convolution& k);
+  std::string depthwise_weights(Body& body, const plans::Convolution& k, const std::string& shape);
+  std::string depthwise_block(Body& body, const KernelStep& step, const plans::DepthwiseBlock& k);
   std::string pooling(Body& body, const KernelStep& step, const plans::Pooling& k);
   std::string resize(Body& body, const KernelStep& step, const plans::Resize& k);
   // --- rows.ipp ------------------------------------------------------------------------------------------------------

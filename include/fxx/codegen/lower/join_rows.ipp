@@ -1,0 +1,111 @@
+// Joins a depthwise convolution with the pixelwise products before and behind it, so that what is wide between them needs
+// some rows of memory and no more.
+#pragma once
+
+#include "fxx/codegen/lower/images.ipp"
+
+namespace fxx::inline FXX_ABI::plans {
+
+/// Are the rows of the product all pixels of an image, one after the other? `sizes`: of the image that it gives.
+FXX_INLINE bool is_pixelwise(const KernelStep& step, const Convolution& filter, const Sizes& pixels) {
+  const auto* k = std::get_if<MatrixProduct>(&step.kernel);
+  const Frame& frame = step.frame;
+  return k && k->batch == 1 && k->weights.constant && !k->weights.reduced && frame.sizes.size() == 4 &&
+         frame.sizes[0] == filter.images && frame.sizes[2] == pixels[0] && frame.sizes[3] == pixels[1] &&
+         k->rows == filter.images * pixels[0] * pixels[1] && k->columns == frame.sizes[1] && frame.dims.size() == 4 &&
+         frame.dims[0].divisor == pixels[0] * pixels[1] && frame.dims[1].axis == 1 &&
+         frame.dims[2].divisor == pixels[1];
+}
+
+/// What lies between two kernels is this large before it is worth a row at a time: about what a core's second cache holds.
+/// Below that it is there when the next kernel reads it, and threads, which each make the rows at their border, have more
+/// to do.
+inline constexpr std::int64_t least_bytes_between = 1 << 20;
+
+FXX_INLINE void Lowering::join_rows() {
+  const auto buffer_at = [&](const View& view) -> const Buffer& {
+    return plan_.buffers[static_cast<std::size_t>(view.buffer)];
+  };
+  // Is this all that is written to the buffer, by step `from`, and nobody but the next step reads it?
+  const auto only_between = [&](const View& view, std::size_t from) {
+    const Buffer& buffer = buffer_at(view);
+    return buffer.kind == Buffer::Kind::arena && buffer.first == static_cast<int>(from) &&
+           buffer.last == static_cast<int>(from) + 1 && buffer.bytes() >= least_bytes_between;
+  };
+  const auto reads = [](const KernelStep& step, int buffer) {
+    bool found = false;
+    for (const Store& store : step.stores)
+      for_each_load(*store.value, [&](const Term& load) { found = found || load.view.buffer == buffer; });
+    return found;
+  };
+  std::vector<KernelStep> steps = std::move(plan_.steps), joined;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    KernelStep& step = steps[i];
+    const auto* filter = std::get_if<Convolution>(&step.kernel);
+    if (!filter || filter->method != Convolution::Method::depthwise || step.stores.size() != 1) {
+      joined.push_back(std::move(step));
+      continue;
+    }
+    DepthwiseBlock block;
+    block.filter = *filter;
+    const int in = filter->in.buffer;
+    const View out = step.stores[0].to;
+    // Before: one store of all pixels, with what the filter reads around them.
+    if (i > 0 && !joined.empty() && only_between(filter->in, i - 1) && !reads(step, in)) {
+      const KernelStep& before = joined.back();
+      const View to = before.stores.size() == 1 ? before.stores[0].to : View{};
+      const Buffer& buffer = buffer_at(filter->in);
+      if (to.buffer == in && is_pixelwise(before, *filter, {to.sizes[2], to.sizes[3]}) &&
+          to.sizes[1] == filter->channels && buffer.image.size() == 4 && buffer.image[3] == filter->channels) {
+        const std::int64_t row = filter->in.strides[2], pixel = filter->in.strides[3],
+                           ahead = to.offset - filter->in.offset;
+        block.expand = std::get<MatrixProduct>(before.kernel);
+        block.expanded = before.stores[0].value;
+        block.expanded_frame = image_frame(to.sizes);
+        block.filter.in.buffer = -1;
+        block.filter.padding_height = ahead / row;
+        block.filter.padding_width = ahead % row / pixel;
+      }
+    }
+    // Behind: reads the results as a matrix of all pixels.
+    if (i + 1 < steps.size() && only_between(out, i)) {
+      const KernelStep& next = steps[i + 1];
+      if (is_pixelwise(next, *filter, {filter->out_height, filter->out_width}) && !reads(next, out.buffer)) {
+        const auto& product = std::get<MatrixProduct>(next.kernel);
+        if (product.a.buffer == out.buffer && product.a.offset == 0 && product.depth == filter->channels &&
+            product.a_row == filter->channels) {
+          block.project = product;
+          block.filtered = step.stores[0].value;
+          block.filtered_frame = step.frame;
+        }
+      }
+    }
+    if (!block.expand && !block.project) {
+      joined.push_back(std::move(step));
+      continue;
+    }
+    if (block.expand) {
+      KernelStep& before = joined.back();
+      step.nodes.insert(step.nodes.begin(), before.nodes.begin(), before.nodes.end());
+      step.flops += before.flops;
+      joined.pop_back();
+    }
+    if (block.project) {
+      KernelStep& next = steps[++i];
+      step.nodes.insert(step.nodes.end(), next.nodes.begin(), next.nodes.end());
+      step.flops += next.flops;
+      step.stores = std::move(next.stores);
+      step.frame = image_frame(next.frame.sizes);
+    }
+    step.kernel = std::move(block);
+    joined.push_back(std::move(step));
+  }
+  // Who writes and reads a buffer is counted anew.
+  for (Buffer& buffer : plan_.buffers) buffer.first = buffer.last = -1;
+  for (KernelStep& step : joined) {
+    step.bytes = 0;
+    add_step(std::move(step));
+  }
+}
+
+}  // namespace fxx::inline FXX_ABI::plans
