@@ -2,10 +2,12 @@
 // TorchScript, called from C++ as fxx is.
 //
 // usage: bench_compiled [--threads N] [--only MODEL[,MODEL]] [--accuracy exact|standard|fast] [--build FOLDER]
+//                       [--march PROCESSOR]
 //                       [--peer PEER --folder FOLDER] [--plan yes]
 //        bench_compiled --peak [--threads N]
 //   --peer    aoti, aoti_max or torchscript, of what peers/compiled.py left in FOLDER, instead of fxx
 //   --build   seconds from a graph to a loaded module instead; FOLDER is an empty one to build in
+//   --march   the processor that fxx compiles for instead of this one, such as haswell
 //   --plan    the steps of each model with their times instead, as text
 //   --peak    floating point operations a second that this processor reaches with so many threads
 // Prints a JSON object a line, as peers/compiled.py does: model, threads, ms (the least of at least ten calls), error
@@ -38,7 +40,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 struct Settings {
   int threads = 1;
   std::set<std::string> only = {};
-  std::string accuracy = "standard", build_folder = {}, peer = {}, folder = {};
+  std::string accuracy = "standard", march = "native", build_folder = {}, peer = {}, folder = {};
   bool plan = false;
 };
 
@@ -71,6 +73,7 @@ class Compiled final : public Subject {
                                                   : settings.accuracy == "fast" ? fxx::Accuracy::fast
                                                                                 : fxx::Accuracy::standard,
                                       .tolerance = 0.1,
+                                      .march = settings.march,
                                       .cache_folder = settings.build_folder};
     const auto start = Clock::now();
     module_ = fxx::compile(*graph_module, model.inputs, options);
@@ -288,6 +291,7 @@ int main(int argc, char** argv) {
       if (word == "--threads" && std::atoi(value.c_str()) > 0) settings.threads = std::atoi(value.c_str());
       else if (word == "--accuracy" && (value == "exact" || value == "standard" || value == "fast"))
         settings.accuracy = value;
+      else if (word == "--march") settings.march = value;
       else if (word == "--build") settings.build_folder = value;
       else if (word == "--peer") settings.peer = value;
       else if (word == "--plan") settings.plan = value == "yes";

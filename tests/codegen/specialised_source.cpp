@@ -245,6 +245,24 @@ TEST_CASE("images: borders are zero, parts of a cat lie beside each other, resid
   CHECK(wrong == 0);
 }
 
+TEST_CASE("planes become pixels a vector of each at a time") {
+  for (const std::int64_t channels : {2, 3, 4, 5}) {
+    CAPTURE(channels);
+    Net net;
+    Node* x = net.input("x", {1, channels, 5, 37});
+    Node* doubled = net.call(ops::add_Tensor, {x, x}, {1, channels, 5, 37});
+    const KernelPlan plan = net.plan_of(net.convolution(doubled, 6));
+    CHECK(count(specialised_source(plan, "Net").text, "store_interleaved") == (channels < 5 ? 1 : 0));
+    const auto c = static_cast<std::size_t>(channels);
+    const std::vector<float> in = numbers(c * 185, 1), w = numbers(6 * c * 9, 2), b = numbers(6, 3);
+    std::vector<float> out(6 * 185);
+    Loaded(plan, {w.data(), b.data()}).run({in.data()}, {out.data()});
+    std::vector<double> twice(in.begin(), in.end());
+    for (double& v : twice) v *= 2;
+    check_near(out, convolved(twice, w, b, static_cast<int>(channels), 6, 5, 37));
+  }
+}
+
 TEST_CASE("views with any strides, masks, numbers of other types and copies") {
   Net net;
   Node* x = net.input("x", {6, 20});

@@ -128,6 +128,29 @@ TEST_CASE("elements that lie apart are read and written alone") {
   for (int i = 0; i < 2 * lanes - 1; ++i) CHECK(out[i] == (i % 2 ? -1.f : static_cast<float>(3 * i / 2)));
 }
 
+TEST_CASE("interleaved parts stand beside each other, and nothing behind them is written") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  const auto check = []<int Parts, int Count>(Width<Parts>, Width<Count> width) {
+    CAPTURE(Parts);
+    CAPTURE(Count);
+    const std::vector<float> in = fxx::test::random_floats(4 * lanes, 5);
+    std::vector<float> out(4 * lanes + 1, -1.f);
+    store_interleaved<Parts>(out.data(), [&](int k) { return load(in.data() + k * lanes); }, width);
+    for (int i = 0; i < Count; ++i)
+      for (int k = 0; k < Parts; ++k) CHECK(out[i * Parts + k] == in[k * lanes + i]);
+    for (int i = Count * Parts; i < 4 * lanes + 1; ++i) CHECK(out[i] == -1.f);
+  };
+  const auto check_counts = [&](auto parts) {
+    check(parts, Width<1>{});
+    check(parts, Width<lanes - 1>{});
+    check(parts, Width<lanes / 2>{});
+    check(parts, Width<lanes>{});
+  };
+  check_counts(Width<2>{});
+  check_counts(Width<3>{});
+  check_counts(Width<4>{});
+}
+
 TEST_CASE("rows of a table are found by index, and a wrong index is told") {
   FXX_ONLY_WHERE_IT_RUNS();
   constexpr int size = 19, stride = 21;

@@ -1467,6 +1467,32 @@ TEST_CASE("small work has one thread unless more are asked for") {
   CHECK(fxx::compile(*wide, {large}, {.cache_folder = cache()})->threads() == 2);
   at::set_num_threads(before);
 }
+TEST_CASE("for a processor that can do less: the same results from shorter vectors; one that nobody knows is refused") {
+  torch::manual_seed(36);
+  auto net = std::make_shared<Net>();
+  const Tensor w = net->parameter({19, 37});
+  net->function = [=](const Tensors& in) -> c10::IValue { return torch::linear(in[0], w).relu(); };
+  const Tensors inputs = {torch::randn({11, 37})};
+  const auto gm = traced_net(*net, inputs);
+  const torch::NoGradGuard no_grad;
+#if defined(__x86_64__)
+  for (const auto& [march, lanes] : {std::pair<std::string, int>{"x86-64", 4}, {"haswell", 8}}) {
+    CAPTURE(march);
+    if (!has_vectors_of(lanes)) {
+      MESSAGE("not run: this processor has no vectors of ", lanes, " floats");
+      continue;
+    }
+    const auto compiled = fxx::compile(*gm, inputs, {.threads = 1, .march = march, .cache_folder = cache()});
+    CHECK(fxx::Library(compiled->library_path()).symbol<const kernels::ModuleInfo>("fxx_module")->lanes == lanes);
+    CHECK(error_of(compiled->run(boxed(inputs)), in_double(*net, inputs)) <= 1e-6);
+  }
+#endif
+  CHECK(fault_of<Error>([&] {
+          fxx::compile(*gm, inputs, {.march = "no-such-processor", .cache_folder = cache()});
+        }).id == 602);
+  CHECK_FALSE(has_vectors_of(64));
+}
+
 TEST_CASE("without tensors: pointers in the order of inputs and results") {
   torch::manual_seed(19);
   const auto gm = traced(

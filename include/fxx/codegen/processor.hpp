@@ -1,6 +1,6 @@
 // What the choice of kernels has to know of the processor that they are for.
 //
-// Main names: Processor, this_processor. Cost: none.
+// Main names: Processor, this_processor, has_vectors_of. Cost: none.
 #pragma once
 
 #include "fxx/config.hpp"
@@ -21,6 +21,9 @@ struct Processor {
 /// Emerald Rapids: 178e9, 14, and half as many where there are no tiles (AMX). Both measured with one core in use; others
 /// are taken to be like them.
 Processor this_processor();
+
+/// Can it run kernels with so many floats in a vector (kernels/vector.hpp)?
+bool has_vectors_of(int floats);
 
 }  // namespace fxx::inline FXX_ABI
 

@@ -18,4 +18,14 @@ FXX_INLINE Processor this_processor() {
   return processor;
 }
 
+FXX_INLINE bool has_vectors_of(int floats) {
+#if defined(__x86_64__)
+  if (floats == 16)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if (floats == 8) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+  return floats == 4;
+}
+
 }  // namespace fxx::inline FXX_ABI

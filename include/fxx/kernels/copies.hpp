@@ -5,8 +5,8 @@
 //
 // Images are channels last, and every element of a result goes through `put`, so what stands behind is fused.
 // Exact but for running sums and bilinear resizing, which say their error.
-// Main names: copy_rows, roll, load_strided, store_strided, gather_rows, gather, running_sum, column_running_sums,
-// ResizeShape, resize_nearest, resize_bilinear, PadShape, pad. Cost: light; each takes the compiler 0.05 s.
+// Main names: copy_rows, roll, load_strided, store_strided, store_interleaved, gather_rows, gather, running_sum,
+// column_running_sums, ResizeShape, resize_nearest, resize_bilinear, PadShape, pad. Cost: light; each takes the compiler 0.05 s.
 #pragma once
 
 #include "fxx/kernels/reductions.hpp"
@@ -54,6 +54,38 @@ template <int Count>
 FXX_KERNEL void store_strided(float* to, std::ptrdiff_t stride, real v, Width<Count>) {
 #pragma GCC unroll 16
   for (int i = 0; i < Count; ++i) to[i * stride] = v[i];
+}
+
+namespace detail_of_copies {
+/// Vector `R` of `Parts` that are interleaved, with the elements of part `K` put in; of the first two at once.
+template <int Parts, int R, int K, int... I>
+FXX_KERNEL real with_part(real v, real part, kernels::detail::Indices<I...>) {
+  return __builtin_shufflevector(v, part,
+                                 ((R * lanes + I) % Parts == K ? lanes + (R * lanes + I) / Parts
+                                  : K == 1                     ? (R * lanes + I) / Parts
+                                                               : I)...);
+}
+}  // namespace detail_of_copies
+
+/// Element 0 of each part, then element 1 of each: `each(k)` gives part k of 2 to 4, of which `Count` elements count.
+template <int Parts, int Count, class Each>
+FXX_KERNEL void store_interleaved(float* to, const Each& each, Width<Count>) {
+  static_assert(Parts >= 2 && Parts <= 4, "fxx::kernels: two to four parts are interleaved");
+  const auto vector = [&]<int R, int... K>(Width<R>, const real* parts, kernels::detail::Indices<K...>)
+                          __attribute__((always_inline)) {
+                            constexpr int left = Parts * Count - R * lanes;
+                            if constexpr (left > 0) {
+                              real v = parts[0];
+                              ((v = detail_of_copies::with_part<Parts, R, K + 1>(v, parts[K + 1],
+                                                                                 kernels::detail::indices<lanes>())),
+                               ...);
+                              store_some<(left < lanes ? left : lanes)>(to + R * lanes, v);
+                            }
+                          };
+  [&]<int... R>(kernels::detail::Indices<R...>) __attribute__((always_inline)) {
+    const real parts[Parts] = {each(R)...};
+    (vector(Width<R>{}, parts, kernels::detail::indices<Parts - 1>()), ...);
+  }(kernels::detail::indices<Parts>());
 }
 
 // --- by index --------------------------------------------------------------------------------------------------------

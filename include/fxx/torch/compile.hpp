@@ -35,6 +35,9 @@ struct CompileOptions {
   /// for each; else it is estimated. Takes as long as three or four compiles, the first time: the choice is kept beside
   /// the libraries.
   bool tune = false;
+  /// The processor that the library is for, as the compiler's -march names it: this one, or one that can do less, such as
+  /// "haswell" or "x86-64-v3". It must run here too: its result is verified.
+  std::string march = "native";
   /// Where built libraries are kept; the default folder of BuildCache when empty.
   std::string cache_folder = {};
   double timeout_seconds = 300;

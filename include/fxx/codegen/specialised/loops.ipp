@@ -218,6 +218,41 @@ void for_each_term(const plans::Term& term, const F& f) {
   for (const plans::TermPointer& operand : term.operands) for_each_term(*operand, f);
 }
 
+/// The vectors of a copy such as that of planes into pixels: the last axis of the frame, of two to four elements, becomes
+/// parts that are interleaved, and the one before it that of vectors. Empty where memory does not lie like that.
+FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelStep& step, const Frame& frame) {
+  if (step.stores.size() != 1 || frame.axes.size() < 2) return {};
+  const plans::Store& store = step.stores[0];
+  const int parts = static_cast<int>(frame.axes.size()) - 1;
+  const Frame::Axis& part = frame.axes.back();
+  const Place whole = place(store.to, frame);
+  if (buffer_of(store.to).dtype != Dtype::float32 || part.extent < 2 || part.extent > 4 ||
+      frame.axes[frame.axes.size() - 2].extent < 16 || whole.along != Place::Along::whole || whole.stride != 1)
+    return {};
+  Frame turned = frame;
+  std::swap(turned.axes[turned.axes.size() - 2], turned.axes.back());
+  View first = store.to;
+  for (std::size_t d = 0; d < turned.dims.size(); ++d) {
+    int& axis = turned.dims[d].axis;
+    if (axis == parts) first.strides[d] = 0;
+    if (axis >= parts - 1) axis = 2 * parts - 1 - axis;
+  }
+  const Place out = place(first, turned);
+  bool fits = out.along == Place::Along::whole && out.stride == part.extent;
+  for_each_term(*store.value, [&](const Term& term) {
+    if (term.kind == Term::Kind::lookup) fits = false;
+    if (term.kind != Term::Kind::load) return;
+    const Place from = place(term.view, turned);
+    fits = fits && (from.along == Place::Along::none || (from.along == Place::Along::whole && from.stride == 1));
+  });
+  if (!fits) return {};
+  std::string value = expression(body, *store.value, turned);
+  if (store.value->kind == Term::Kind::number) value = "splat(" + value + ")";
+  return "store_interleaved<" + text(part.extent) + ">(" + pointer(body, store.to, true, "out") + out.offset +
+         ", [&](int" + (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA { return " + value +
+         "; }, width);\n";
+}
+
 /// Elements of inputs alone: a loop for each dimension, fewer where the memory of all views lets some be one.
 FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep& step) {
   // The memory of the result gives the order; dimensions that lie behind each other in all views are one.
@@ -265,7 +300,8 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
   if (axes.empty()) frame.axes.push_back({"i", 1});
   include("loops");
   std::string loops, indent = "  ";
-  const std::size_t last = frame.axes.size() - 1;
+  const std::string parts = interleaved(body, step, frame);
+  const std::size_t last = frame.axes.size() - (parts.empty() ? 1 : 2);
   // The axis that threads share: the first that is long enough.
   std::size_t shared = last;
   for (std::size_t a = 0; a < last; ++a)
@@ -285,7 +321,7 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
     else loops += "\n";
     indent += "  ";
   }
-  const std::string inner = stores(body, step, frame, indent + "  ");
+  const std::string inner = parts.empty() ? stores(body, step, frame, indent + "  ") : indent + "  " + parts;
   loops += indent + "pointwise<" + text(frame.axes[last].extent) + ">(" + (shared == last ? "part" : "Part{}") + ", " +
            lambda({frame.axes[last].name}, false, inner) + indent + "});\n";
   for (std::size_t a = 0; a + 1 < last; ++a)

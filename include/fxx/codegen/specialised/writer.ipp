@@ -87,6 +87,7 @@ class SpecialisedWriter {
   static bool mentions(const std::string& text, const std::string& name);
   /// `[&](int row, int column, real v, auto width)`, naming what the body needs.
   static std::string lambda(const std::vector<std::string>& integers, bool value, const std::string& body);
+  std::string interleaved(Body& body, const KernelStep& step, const Frame& frame);
   std::string pointwise(Body& body, const KernelStep& step);
   // --- products.ipp --------------------------------------------------------------------------------------------------
   static std::string offset_of(const Sizes& offsets, const std::string& index, const std::string& table,

@@ -49,8 +49,15 @@ FXX_INLINE c10::intrusive_ptr<c10::StorageImpl> memory_of(const at::Tensor& tens
 FXX_INLINE BuildRequest request_for(const std::string& source, const CompileOptions& options) {
   BuildRequest request;
   request.source = source;
-  request.flags = {"-std=c++20",          "-O2",   "-march=native", "-fno-math-errno", "-fno-trapping-math",
-                   "-fvisibility=hidden", "-Wall", "-Wextra",       "-Werror"};
+  request.flags = {"-std=c++20",
+                   "-O2",
+                   "-march=" + options.march,
+                   "-fno-math-errno",
+                   "-fno-trapping-math",
+                   "-fvisibility=hidden",
+                   "-Wall",
+                   "-Wextra",
+                   "-Werror"};
   request.include_folders = {kernel_headers_folder()};
   request.extra = {"module abi " + std::to_string(kernels::module_abi)};
   request.timeout_seconds = options.timeout_seconds;
@@ -139,7 +146,8 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     // Who knows what it writes to.
     if (memory.anywhere || node->opcode() == Opcode::call_module) written_.assign(watched_.size(), true);
   }
-  const LowerOptions lowering{.accuracy = options.accuracy, .processor = this_processor()};
+  const LowerOptions lowering{.accuracy = options.accuracy,
+                              .processor = options.march == "native" ? this_processor() : Processor{}};
   KernelPlan plan = lower(*to_lower, prepared_->owner(), lowering);
   if (options.tune) plan = tuned(std::move(plan), *to_lower, lowering, example_inputs, options);
   take(std::move(plan), options);
@@ -168,6 +176,10 @@ FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& opti
   if (info->abi != kernels::module_abi || info->arena_bytes != static_cast<std::size_t>(kernels_.arena_bytes))
     throw LoadError(ErrorId::load_failed,
                     "compile: " + library_.path() + " was not built from this graph by this version of fxx");
+  if (!has_vectors_of(info->lanes))
+    throw LoadError(ErrorId::load_failed, "compile: " + library_.path() + " is for '" + options.march +
+                                              "', whose vectors of " + std::to_string(info->lanes) +
+                                              " floats this processor does not have");
   open_ = library_.symbol<void*(int)>("fxx_open");
   close_ = library_.symbol<void(void*)>("fxx_close");
   run_ = library_.symbol<void(void*, kernels::ModuleCall*)>("fxx_run");
