@@ -18,6 +18,7 @@
 #include "fxx/codegen/lower.hpp"
 #include "fxx/kernels/module.hpp"
 #include "fxx/runtime/library.hpp"
+#include "fxx/runtime/pool.hpp"
 #include "fxx/torch/graph_module.hpp"
 #include "fxx/torch/known_sizes.hpp"
 #include "fxx/torch/plan.hpp"
@@ -134,8 +135,7 @@ class CompiledModule : public GraphModule {
   /// Packs again what the graph itself has written to.
   void pack_what_it_wrote();
   void verify(const std::vector<at::Tensor>& example_inputs, double tolerance);
-  Workspace* acquire();
-  void release(Workspace* workspace);
+  std::unique_ptr<Workspace> workspace() const;
   void run_kernels(const void* const* inputs, void* const* outputs, std::vector<at::Tensor>* tensors,
                    std::int64_t* times = nullptr);
   at::Tensor tensor_at(const Host& host, const plans::View& view) const;
@@ -163,9 +163,7 @@ class CompiledModule : public GraphModule {
   std::vector<CalledBack> operators_;                              // by step
   /// Held in calls of graphs with effects: what they write to attributes is packed for the next.
   mutable std::mutex writing_mutex_;
-  std::mutex pool_mutex_;
-  std::vector<std::unique_ptr<Workspace>> workspaces_;
-  std::vector<Workspace*> idle_;
+  Pool<Workspace> workspaces_;
   std::size_t workspace_bytes_ = 0;
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> training_flags_;
   std::uint64_t built_version_ = 0;

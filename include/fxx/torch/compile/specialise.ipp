@@ -149,7 +149,6 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
 
 FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& options) {
   workspaces_.clear();
-  idle_.clear();
   operators_.clear();
 
   kernels_ = std::move(plan);
