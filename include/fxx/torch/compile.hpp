@@ -78,7 +78,9 @@ class CompiledModule : public GraphModule {
   /// false).
   const std::vector<std::string>& interpreted() const { return left_; }
   int threads() const { return threads_; }
-  /// Bytes of packed weights; of memory between kernels, for each thread that calls at the same time.
+  /// Bytes of packed weights; of memory between kernels, for each thread that calls at the same time. The module keeps
+  /// no more: parameters are those of the module it was made of, and constants that were folded are there packed alone,
+  /// unless the graph writes to its attributes, or an operator that is called back reads them.
   std::size_t weight_bytes() const { return weights_.size; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -132,6 +134,8 @@ class CompiledModule : public GraphModule {
   /// From the plan to a library that is loaded, with its weights packed; instead of the one before.
   void take(KernelPlan plan, const CompileOptions& options);
   void pack();
+  /// Lets go of the constants that are packed and not read otherwise.
+  void forget_constants();
   /// Packs again what the graph itself has written to.
   void pack_what_it_wrote();
   void verify(const std::vector<at::Tensor>& example_inputs, double tolerance);
@@ -143,7 +147,7 @@ class CompiledModule : public GraphModule {
   c10::IValue result_of(const Argument& argument, std::vector<at::Tensor>& outputs, std::size_t& next) const;
   c10::IValue run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times = nullptr);
 
-  std::shared_ptr<GraphModule> prepared_;  // the graph that was lowered, with folded constants
+  std::shared_ptr<GraphModule> prepared_;  // the graph that was lowered; its constants until they are packed
   std::optional<SplitGraph> split_;        // where a part of it runs interpreted
   std::unique_ptr<const Plan> tail_;
   std::vector<std::string> left_;
