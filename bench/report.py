@@ -60,6 +60,10 @@ def figures():
     for operation in ('build', 'copy', 'lint', 'print', 'replace_all_uses', 'eliminate_dead_code'):
         yield Figure(f'graph/{operation}', 'graph', f'graph/{operation}', 'torch.fx Graph', python=f'graph/{operation}')
     yield Figure('graph/parse', 'graph', 'graph/parse', 'fxx printing', same_run='graph/print')
+    # Calls of a compiled module beside what its kernels take; by two threads at once, what one of them waits.
+    for case in ('raw', 'tensors'):
+        yield Figure(f'call/{case}', 'call', f'call/{case} - call/kernels', '', unit='us')
+        yield Figure(f'call/{case}/2t', 'call', f'call/{case}/2t - call/kernels', '', unit='us')
     yield from rules_figures()
 
 
@@ -101,7 +105,7 @@ def parts(expression):
 def run_program(path, names, best, labels):
     """What the benchmarks `names` count a node, mostly microseconds: the least of some turns in random order. What they
     say besides goes into `labels`."""
-    pattern = '^(' + '|'.join(sorted(names)) + ')(/(iterations|manual_time).*)?$'
+    pattern = '^(' + '|'.join(sorted(names)) + ')(/(iterations|manual_time|real_time).*)?$'
     done = subprocess.run([path, f'--benchmark_filter={pattern}', '--benchmark_format=json',
                            '--benchmark_min_time=0.05',
                            '--benchmark_repetitions=7', '--benchmark_enable_random_interleaving=true'],
@@ -113,7 +117,7 @@ def run_program(path, names, best, labels):
         if entry.get('run_type') == 'iteration':
             total = entry.get('bytes', entry['real_time'] * units[entry['time_unit']])
             value = total / entry['nodes']
-            name = entry['run_name'].split('/iterations')[0].removesuffix('/manual_time')
+            name = entry['run_name'].split('/iterations')[0].split('/real_time')[0].removesuffix('/manual_time')
             best[name] = min(best.get(name, value), value)
             labels[name] = entry.get('label', '')
 

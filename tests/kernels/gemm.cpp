@@ -201,7 +201,7 @@ TEST_CASE("tiles fit into the registers and into the product, and the usual ones
   for (int m = 1; m < 60; ++m)
     for (int n = 1; n < 300; n += 5) {
       const TileShape shape = gemm_tile(m, n, 100);
-      CHECK(shape.rows * shape.vectors + shape.vectors + 1 <= (lanes == 16 ? 32 : 16));
+      CHECK(shape.rows * shape.vectors + shape.vectors + registers_of_elements(shape.rows) <= FXX_KERNEL_REGISTERS);
       CHECK(shape.rows >= 1);
       CHECK(shape.vectors >= 1);
       CHECK(shape.rows <= m);

@@ -167,7 +167,7 @@ FXX_KERNEL void group(Part part, const float* __restrict in, const float* __rest
 template <ConvolutionShape Shape, class Finish>
 FXX_KERNEL void few_outputs(Part part, const float* __restrict in, const float* __restrict packed,
                             const Finish& finish) {
-  constexpr int outputs = Shape.out_channels, fit = (lanes == 16 ? 24 : 12) / outputs, most = fit < 8 ? fit : 8;
+  constexpr int outputs = Shape.out_channels, fit = FXX_KERNEL_REGISTERS * 3 / 4 / outputs, most = fit < 8 ? fit : 8;
   constexpr int step = Shape.stride_width * Shape.pixel();
   constexpr int whole = Shape.run() / lanes * lanes, left = Shape.run() - whole;
   for_rows<Shape.out_height>(part.of(Shape.rows()), [&](int image, int y) __attribute__((always_inline)) {
@@ -211,7 +211,7 @@ FXX_KERNEL real channel_of_groups(real v, kernels::detail::Indices<I...>) {
 template <ConvolutionShape Shape, class Finish>
 FXX_KERNEL void groups_in_vector(Part part, const float* __restrict in, const float* __restrict packed,
                                  const Finish& finish) {
-  constexpr int outputs = Shape.groups * Shape.out_channels, most = lanes == 16 ? 8 : 6;
+  constexpr int outputs = Shape.groups * Shape.out_channels, most = FXX_KERNEL_REGISTERS == 32 ? 8 : 6;
   constexpr int step = Shape.stride_width * Shape.pixel();
   detail_of_gemm::for_each_panel<outputs, 1>([&](int number, int channel, auto, auto last)
                                                  __attribute__((always_inline)) {

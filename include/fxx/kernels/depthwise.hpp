@@ -68,7 +68,7 @@ FXX_KERNEL void channels_of_pixels(const Rows& rows, const float* __restrict pac
 template <ConvolutionShape Shape, class Rows, class Finish>
 FXX_KERNEL void row_of_outputs(const Rows& rows, const float* __restrict packed, Range channels, const Finish& finish) {
   static_assert(Shape.groups == 1, "fxx::kernels: a convolution of single channels has all of them in one group");
-  constexpr int most = lanes == 16 ? 8 : 6, count = Shape.out_width < most ? Shape.out_width : most;
+  constexpr int most = FXX_KERNEL_REGISTERS == 32 ? 8 : 6, count = Shape.out_width < most ? Shape.out_width : most;
   const auto row = [&]<int Width_>(Width<Width_>, int channel) __attribute__((always_inline)) {
     detail_of_convolution::for_pixels<Shape.out_width, count>([&](auto pixels, int x) __attribute__((always_inline)) {
       channels_of_pixels<Shape, pixels, Width_>(rows, packed, x, channel, finish);

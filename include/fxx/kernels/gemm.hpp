@@ -68,11 +68,19 @@ struct Width {
 struct TileShape {
   int rows = 0, vectors = 0;
 };
+/// Registers for an element of each row. For AArch64 g++ loads them all before it multiplies, and stores sums meanwhile
+/// when they do not fit; elsewhere one is loaded where it is multiplied.
+constexpr int registers_of_elements([[maybe_unused]] int rows) {
+#if defined(__aarch64__)
+  return rows;
+#else
+  return 1;
+#endif
+}
 /// The tile that takes the least time for so many rows and vectors. A processor loads as often as it multiplies, and for
 /// each k a tile loads its vectors and an element of every row; ten multiplications hide how long one takes. A vector of
 /// weights takes `weight_registers`.
 constexpr TileShape tile_shape(int rows, int vectors, int most_rows = 14, int weight_registers = 1) {
-  const int registers = lanes == 16 ? 32 : 16;
   const auto cycles = [](int r, int v) {
     if (r * v == 0) return 0;
     const int loads = v + r, products = r * v;
@@ -82,7 +90,8 @@ constexpr TileShape tile_shape(int rows, int vectors, int most_rows = 14, int we
   TileShape best{1, 1};
   long least = -1;
   for (int v = 1; v <= 4 && v <= vectors; ++v)
-    for (int r = 1; r <= most_rows && r <= rows && r * v + v * weight_registers + 1 <= registers; ++r) {
+    for (int r = 1; r <= most_rows && r <= rows; ++r) {
+      if (r * v + v * weight_registers + registers_of_elements(r) > FXX_KERNEL_REGISTERS) break;
       const long whole_rows = rows / r, whole_panels = vectors / v;
       const int last_row = rows % r, last_panel = vectors % v;
       const long time = whole_panels * (whole_rows * cycles(r, v) + cycles(last_row, v)) +

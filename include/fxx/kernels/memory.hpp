@@ -52,11 +52,29 @@ FXX_KERNEL void write(T* to, const V& v) {
 constexpr int in_lower(int count) { return count < lanes / 2 ? count : lanes / 2; }
 constexpr int in_upper(int count) { return count - in_lower(count); }
 
-FXX_KERNEL integer widened(Narrow<std::uint16_t> bits) { return __builtin_convertvector(bits, integer); }
-FXX_KERNEL Narrow<std::uint16_t> narrowed(integer bits) {
-  return __builtin_convertvector(bits, Narrow<std::uint16_t>);
+#if defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+// Shuffles of bytes: g++ 12 converts the elements of vectors as short as these one by one.
+FXX_KERNEL integer widened(Narrow<std::uint16_t> bits) {
+  return (integer)__builtin_shufflevector(bits, Narrow<std::uint16_t>{}, 0, 4, 1, 5, 2, 6, 3, 7);
 }
-
+template <class V>
+FXX_KERNEL integer widened_bytes(V bytes) {
+  typedef std::uint8_t All __attribute__((vector_size(16)));
+  const All all = (All)natural{(std::uint32_t)bytes};
+  const All pairs = __builtin_shufflevector(all, All{}, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  typedef std::uint16_t Halves __attribute__((vector_size(16)));
+  const integer wide = (integer)__builtin_shufflevector((Halves)pairs, Halves{}, 0, 8, 1, 9, 2, 10, 3, 11);
+  if constexpr (__is_same(V, Narrow<signed char>)) return (integer)((natural)wide << 24) >> 24;
+  else return wide;
+}
+template <class T>
+FXX_KERNEL Narrow<T> narrowed_bytes(integer v) {
+  typedef std::uint8_t All __attribute__((vector_size(16)));
+  const All all = (All)v;
+  return (Narrow<T>)((natural)__builtin_shufflevector(all, all, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12))[0];
+}
+#else
+FXX_KERNEL integer widened(Narrow<std::uint16_t> bits) { return __builtin_convertvector(bits, integer); }
 /// By way of 16 bits: what g++ 12 makes of both steps at once takes eight times as long.
 template <class V>
 FXX_KERNEL integer widened_bytes(V bytes) {
@@ -65,6 +83,12 @@ FXX_KERNEL integer widened_bytes(V bytes) {
   else
     return widened(__builtin_convertvector(bytes, Narrow<std::uint16_t>));
 }
+template <class T>
+FXX_KERNEL Narrow<T> narrowed_bytes(integer v) {
+  return __builtin_convertvector(v, Narrow<T>);
+}
+#endif
+FXX_KERNEL Narrow<std::uint16_t> narrowed(integer bits) { return __builtin_convertvector(bits, Narrow<std::uint16_t>); }
 
 /// Floats of the bits of halves, in the lower 16 bits of each element.
 FXX_KERNEL real of_half(integer bits) {
@@ -145,11 +169,13 @@ FXX_KERNEL void store_as(T* to, real x, Width<Count>) {
   } else if constexpr (__is_same(T, float16)) {
     write<Count>(to, narrowed(half_of_real(x)));
   } else if constexpr (__is_same(T, bool)) {
-    write<Count>(to, __builtin_convertvector((x != 0.f) & 1, Narrow<std::uint8_t>));
+    write<Count>(to, narrowed_bytes<std::uint8_t>((x != 0.f) & 1));
   } else if constexpr (sizeof(T) == 8) {
     for (int i = 0; i < Count; ++i) to[i] = static_cast<T>(integer_64_of(x[i]));
   } else if constexpr (sizeof(T) == 4) {
     write<Count>(to, integer_of(x));
+  } else if constexpr (sizeof(T) == 1) {
+    write<Count>(to, narrowed_bytes<T>(integer_of(x)));
   } else {
     write<Count>(to, __builtin_convertvector(integer_of(x), Narrow<T>));
   }
@@ -167,7 +193,7 @@ template <class T, int Count>
 FXX_KERNEL void store_mask(T* to, integer mask, Width<Count>) {
   static_assert(sizeof(T) == 1, "fxx::kernels: masks are bytes");
   using namespace detail_of_memory;
-  write<Count>(reinterpret_cast<std::uint8_t*>(to), __builtin_convertvector(mask & 1, Narrow<std::uint8_t>));
+  write<Count>(reinterpret_cast<std::uint8_t*>(to), narrowed_bytes<std::uint8_t>(mask & 1));
 }
 
 }  // namespace FXX_KERNEL_ISA

@@ -1,6 +1,6 @@
-// The processor that the file is compiled for: how wide its vectors are, and the name of the namespace of all that
-// depends on it.
-// Main names: FXX_KERNEL_ISA, FXX_KERNEL_LANES, FXX_KERNEL. Cost: none.
+// The processor that the file is compiled for: how wide its vectors are, how many it has, and the name of the namespace
+// of all that depends on it.
+// Main names: FXX_KERNEL_ISA, FXX_KERNEL_LANES, FXX_KERNEL_REGISTERS, FXX_KERNEL. Cost: none.
 #pragma once
 
 #if defined(__AVX512F__)
@@ -18,6 +18,13 @@
 #define FXX_KERNEL_LANES 4
 #define FXX_KERNEL_SQUARE_ROOT "sqrtps"
 #define FXX_KERNEL_REGISTER "x"
+#endif
+
+/// Vectors that fit into registers.
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define FXX_KERNEL_REGISTERS 32
+#else
+#define FXX_KERNEL_REGISTERS 16
 #endif
 
 /// Everything that a loop calls is inlined: vectors stay in registers.

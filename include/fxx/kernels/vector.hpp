@@ -38,6 +38,12 @@ FXX_KERNEL real load_some(const float* from) {
   static_assert(Count > 0 && Count <= lanes, "fxx::kernels: a vector has fewer elements than that");
   if constexpr (Count == lanes) {
     return load(from);
+  } else if constexpr (lanes == 4 && Count >= 2) {
+    // Not by way of memory, whose parts a processor would wait for.
+    half low, high{};
+    __builtin_memcpy(&low, from, sizeof low);
+    if constexpr (Count == 3) high[0] = from[2];
+    return joined(low, high);
   } else {
     real v{};
     __builtin_memcpy(&v, from, Count * sizeof(float));
@@ -48,8 +54,15 @@ FXX_KERNEL real load_some(const float* from) {
 template <int Count>
 FXX_KERNEL void store_some(float* to, real v) {
   static_assert(Count > 0 && Count <= lanes, "fxx::kernels: a vector has fewer elements than that");
-  if constexpr (Count == lanes) store(to, v);
-  else __builtin_memcpy(to, &v, Count * sizeof(float));
+  if constexpr (Count == lanes) {
+    store(to, v);
+  } else if constexpr (lanes == 4 && Count == 3) {
+    const half low = lower_half(v);
+    __builtin_memcpy(to, &low, sizeof low);
+    to[2] = v[2];
+  } else {
+    __builtin_memcpy(to, &v, Count * sizeof(float));
+  }
 }
 
 namespace detail_of_vectors {

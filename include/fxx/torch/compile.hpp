@@ -18,6 +18,7 @@
 #include "fxx/codegen/lower.hpp"
 #include "fxx/kernels/module.hpp"
 #include "fxx/runtime/library.hpp"
+#include "fxx/runtime/pool.hpp"
 #include "fxx/torch/graph_module.hpp"
 #include "fxx/torch/known_sizes.hpp"
 #include "fxx/torch/plan.hpp"
@@ -80,7 +81,9 @@ class CompiledModule : public GraphModule {
   /// false).
   const std::vector<std::string>& interpreted() const { return left_; }
   int threads() const { return threads_; }
-  /// Bytes of packed weights; of memory between kernels, for each thread that calls at the same time.
+  /// Bytes of packed weights; of memory between kernels, for each thread that calls at the same time. The module keeps
+  /// no more: parameters are those of the module it was made of, and constants that were folded are there packed alone,
+  /// unless the graph writes to its attributes, or an operator that is called back reads them.
   std::size_t weight_bytes() const { return weights_.size; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -134,11 +137,12 @@ class CompiledModule : public GraphModule {
   /// From the plan to a library that is loaded, with its weights packed; instead of the one before.
   void take(KernelPlan plan, const CompileOptions& options);
   void pack();
+  /// Lets go of the constants that are packed and not read otherwise.
+  void forget_constants();
   /// Packs again what the graph itself has written to.
   void pack_what_it_wrote();
   void verify(const std::vector<at::Tensor>& example_inputs, double tolerance);
-  Workspace* acquire();
-  void release(Workspace* workspace);
+  std::unique_ptr<Workspace> workspace() const;
   void run_kernels(const void* const* inputs, void* const* outputs, std::vector<at::Tensor>* tensors,
                    std::int64_t* times = nullptr);
   at::Tensor tensor_at(const Host& host, const plans::View& view) const;
@@ -146,7 +150,7 @@ class CompiledModule : public GraphModule {
   c10::IValue result_of(const Argument& argument, std::vector<at::Tensor>& outputs, std::size_t& next) const;
   c10::IValue run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times = nullptr);
 
-  std::shared_ptr<GraphModule> prepared_;  // the graph that was lowered, with folded constants
+  std::shared_ptr<GraphModule> prepared_;  // the graph that was lowered; its constants until they are packed
   std::optional<SplitGraph> split_;        // where a part of it runs interpreted
   std::unique_ptr<const Plan> tail_;
   std::vector<std::string> left_;
@@ -166,9 +170,7 @@ class CompiledModule : public GraphModule {
   std::vector<CalledBack> operators_;                              // by step
   /// Held in calls of graphs with effects: what they write to attributes is packed for the next.
   mutable std::mutex writing_mutex_;
-  std::mutex pool_mutex_;
-  std::vector<std::unique_ptr<Workspace>> workspaces_;
-  std::vector<Workspace*> idle_;
+  Pool<Workspace> workspaces_;
   std::size_t workspace_bytes_ = 0;
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> training_flags_;
   std::uint64_t built_version_ = 0;

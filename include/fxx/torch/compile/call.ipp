@@ -3,6 +3,7 @@
 #pragma once
 
 // after the tensor's own header
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/as_strided_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_strided_ops.h>
@@ -42,26 +43,12 @@ FXX_INLINE bool CompiledModule::is_current() const {
   return true;
 }
 
-FXX_INLINE CompiledModule::Workspace* CompiledModule::acquire() {
-  {
-    const std::lock_guard lock(pool_mutex_);
-    if (!idle_.empty()) {
-      Workspace* workspace = idle_.back();
-      idle_.pop_back();
-      return workspace;
-    }
-  }
+FXX_INLINE std::unique_ptr<CompiledModule::Workspace> CompiledModule::workspace() const {
   auto made = std::make_unique<Workspace>();
   made->memory = Memory(std::max<std::size_t>(workspace_bytes_, 64));
   made->close = close_;
   made->team = open_(threads_);
-  const std::lock_guard lock(pool_mutex_);
-  workspaces_.push_back(std::move(made));
-  return workspaces_.back().get();
-}
-FXX_INLINE void CompiledModule::release(Workspace* workspace) {
-  const std::lock_guard lock(pool_mutex_);
-  idle_.push_back(workspace);
+  return made;
 }
 
 FXX_INLINE at::Tensor CompiledModule::tensor_at(const Host& host, const plans::View& view) const {
@@ -125,10 +112,10 @@ FXX_INLINE void CompiledModule::run_kernels(const void* const* inputs, void* con
     pack_what_it_wrote();
   }
   struct Lease {
-    CompiledModule& module;
+    Pool<Workspace>& pool;
     Workspace* workspace;
-    ~Lease() { module.release(workspace); }
-  } lease{*this, acquire()};
+    ~Lease() { pool.give(workspace); }
+  } lease{workspaces_, workspaces_.take([this] { return workspace(); })};
   Host host{this, inputs, outputs, static_cast<unsigned char*>(lease.workspace->memory.data), tensors, nullptr};
   kernels::ModuleCall call{
       inputs, outputs, host.memory, static_cast<const float*>(weights_.data), &CompiledModule::call_back, &host,
@@ -184,7 +171,6 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
   c10::SmallVector<const void*, 16> from;
   c10::SmallVector<void*, 16> to;
   tensors.reserve(inputs.size());
-  dense.reserve(inputs.size());  // pointers into it are kept
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     tensors.push_back(inputs[i].toTensor());
     const at::Tensor& given = tensors.back();
@@ -200,6 +186,7 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
     if (given.strides() == at::IntArrayRef(wanted.strides) && !given.is_neg() && !given.is_conj()) {
       from.push_back(given.const_data_ptr());
     } else {
+      dense.reserve(inputs.size());  // pointers into it are kept
       dense.push_back(at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(wanted.sizes),
                                                     c10::fromIntArrayRefSlow(wanted.strides), given.scalar_type(), {},
                                                     at::kCPU, {}));
@@ -221,9 +208,9 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
       to.push_back(nullptr);
     } else {
       const Dtype dtype = kernels_.buffers[static_cast<std::size_t>(output.buffer)].dtype;
-      outputs.push_back(at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(output.view.sizes),
-                                                      c10::fromIntArrayRefSlow(output.view.strides),
-                                                      static_cast<at::ScalarType>(dtype), {}, at::kCPU, {}));
+      // What the operator runs in the end: the dispatcher takes longer than a small kernel.
+      outputs.emplace_back(at::detail::empty_strided_cpu(output.view.sizes, output.view.strides,
+                                                         static_cast<at::ScalarType>(dtype)));
       to.push_back(outputs.back().mutable_data_ptr());
     }
   }

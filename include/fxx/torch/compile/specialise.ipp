@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <unordered_map>
 
 #include "fxx/codegen/processor.hpp"
@@ -151,13 +152,13 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   KernelPlan plan = lower(*to_lower, prepared_->owner(), lowering);
   if (options.tune) plan = tuned(std::move(plan), *to_lower, lowering, example_inputs, options);
   take(std::move(plan), options);
+  if (!changes_something_) forget_constants();
   built_version_ = graph().version();
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& options) {
   workspaces_.clear();
-  idle_.clear();
   operators_.clear();
 
   kernels_ = std::move(plan);
@@ -228,6 +229,27 @@ FXX_INLINE void CompiledModule::pack() {
     versions_.push_back(tensor.is_inference() ? 0 : tensor._version());
     memory_.emplace_back(detail::memory_of(tensor));
   }
+}
+
+FXX_INLINE void CompiledModule::forget_constants() {
+  std::vector<bool> read(attributes_.size(), false);
+  for (const KernelStep& step : kernels_.steps) {
+    const auto* back = std::get_if<plans::CallBack>(&step.kernel);
+    if (!back) continue;
+    for (const plans::View& view : back->inputs) {
+      if (view.buffer < 0) continue;
+      const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(view.buffer)];
+      if (buffer.kind == plans::Buffer::Kind::constant) read[static_cast<std::size_t>(buffer.number)] = true;
+    }
+  }
+  for (std::size_t i = 0; i < attributes_.size(); ++i)
+    if (!read[i]) attributes_[i].reset();
+  // The nodes stay where they are; plans hold the tensors and modules that they read.
+  auto bare = std::make_shared<GraphModule>(std::map<std::string, Attribute>(), Graph(), class_name());
+  bare->graph() = std::move(prepared_->graph());
+  bare->graph().set_owning_module(nullptr);
+  if (split_) split_->head.set_owning_module(nullptr);
+  prepared_ = std::move(bare);
 }
 
 FXX_INLINE void CompiledModule::pack_what_it_wrote() {
