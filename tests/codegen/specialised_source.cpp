@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -13,7 +14,9 @@
 #include "codegen/lowered.hpp"
 #include "fxx/kernels/module.hpp"
 #include "fxx/runtime/cache.hpp"
+#include "fxx/runtime/files.hpp"
 #include "fxx/runtime/library.hpp"
+#include "runtime/support.hpp"
 #include "support.hpp"
 
 using namespace fxx;
@@ -38,13 +41,14 @@ std::vector<float> numbers(std::size_t count, std::uint64_t seed) {
 /// A plan that was compiled and loaded.
 class Loaded {
  public:
-  Loaded(const KernelPlan& plan, const std::vector<const void*>& attributes) : plan_(plan) {
+  /// In so many parts, however many processors there are; 0: in all at once, through the cache.
+  Loaded(const KernelPlan& plan, const std::vector<const void*>& attributes, int parts = 0) : plan_(plan) {
     BuildRequest request;
     request.source = specialised_source(plan, "Net").text;
     request.flags = {"-std=c++20", "-O1", "-march=native", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"};
     request.include_folders = {std::string(std::getenv("FXX_SOURCE_DIR")) + "/include"};
     CAPTURE(request.source);
-    library_ = Library(BuildCache().get_or_build(request));
+    library_ = Library(parts == 0 ? BuildCache().get_or_build(request) : in_parts(request, parts));
     const auto& info = *library_.symbol<const kernels::ModuleInfo>("fxx_module");
     CHECK(info.abi == kernels::module_abi);
     CHECK(info.arena_bytes == static_cast<std::size_t>(plan.arena_bytes));
@@ -81,6 +85,20 @@ class Loaded {
   const KernelPlan& plan() const { return plan_; }
 
  private:
+  std::string in_parts(const BuildRequest& request, int parts) {
+    const Toolchain toolchain = Toolchain::find();
+    const ProcessOptions here{.working_directory = folder_.path()};
+    REQUIRE(files::write_file(folder_ / "source.cpp", request.source) == 0);
+    for (const ProcessResult& result : run_processes(toolchain.part_commands(request, parts), here)) {
+      CAPTURE(result.output);
+      REQUIRE(result.ok());
+      CHECK(result.output.empty());  // no warning
+    }
+    REQUIRE(run_process(toolchain.link_command(request, parts, "module.so"), here).ok());
+    return folder_ / "module.so";
+  }
+
+  support::TemporaryFolder folder_;
   struct Free {
     void operator()(unsigned char* memory) const { std::free(memory); }
   };
@@ -148,6 +166,54 @@ TEST_CASE("the same plan gives the same bytes, and equal steps share a function"
   CHECK(count(one.text, "  product_step_1(part, ") == 4);
   CHECK(count(one.text, "\n#include \"fxx/kernels/") == one.headers.size());
   CHECK(count(one.text, "#include") == one.headers.size());
+}
+
+TEST_CASE("a source that takes long is in parts, which give the same results as all in one") {
+  // Convolutions of every kind, two of one shape among them.
+  Net net;
+  Node* x = net.input("x", {1, 16, 12, 12});
+  Node* y = x;
+  for (const std::int64_t channels : {16, 16, 24, 32, 32, 20}) {
+    y = net.call(ops::relu, {net.convolution(y, channels)}, {1, channels, 12, 12});
+    y = net.call(ops::relu, {net.convolution(y, channels, 1)}, {1, channels, 12, 12});
+  }
+  y = net.convolution(y, 20, 3, 20);
+  const KernelPlan plan = net.plan_of(y);
+  const SpecialisedSource source = specialised_source(plan, "Net");
+  CHECK(source.parts > 1);
+  CHECK(source.parts <= 8);
+  CHECK(source.text == specialised_source(plan, "Net").text);
+  CHECK(count(source.text, "#if FXX_IN_PART(") == count(source.text, "\n[[gnu::noinline]] void "));
+
+  std::vector<std::vector<float>> memory;
+  std::vector<const void*> attributes;
+  for (const std::string& name : plan.attributes) {
+    const AttributeInfo* info = net.owner.find_attribute(name);
+    REQUIRE(info);
+    std::size_t elements = 1;
+    for (const std::int64_t size : info->meta.shape) elements *= static_cast<std::size_t>(size);
+    memory.push_back(numbers(elements, memory.size() + 1));
+    for (float& w : memory.back()) w /= 8;
+    attributes.push_back(memory.back().data());
+  }
+  const std::vector<float> in = numbers(16 * 12 * 12, 99);
+  const auto results = [&](int parts) {
+    std::vector<float> out(20 * 12 * 12, -1.f);
+    Loaded(plan, attributes, parts).run({in.data()}, {out.data()});
+    return out;
+  };
+  const std::vector<float> whole = results(0);
+  CHECK(std::count(whole.begin(), whole.end(), whole[0]) < 20 * 12 * 12 / 2);
+  // More parts than functions, too: some have nothing in them.
+  for (const int parts : {1, 2, 3, 40}) CHECK((results(parts) == whole));
+}
+
+TEST_CASE("a source that is compiled quickly is in one part") {
+  Net net;
+  Node* x = net.input("x", {4, 8});
+  const SpecialisedSource source = specialised_source(net.plan_of(net.call(ops::relu, {x}, {4, 8})), "Net");
+  CHECK(source.parts == 1);
+  CHECK(count(source.text, "FXX_PART") == 0);
 }
 
 TEST_CASE("names and titles that hold code stay comments and identifiers") {

@@ -178,6 +178,10 @@ TEST_CASE("all that decides the result is part of the key") {
   BuildRequest patient = base;
   patient.timeout_seconds = 1;
   CHECK(names.count(BuildCache::entry_name(place.toolchain, patient)) == 1);
+  // In how many parts it is built makes no other library.
+  BuildRequest divided = base;
+  divided.parts = 4;
+  CHECK(names.count(BuildCache::entry_name(place.toolchain, divided)) == 1);
   CHECK(BuildCache::entry_name(place.toolchain, base).size() == 32);
 }
 

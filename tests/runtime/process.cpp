@@ -1,8 +1,9 @@
-// runtime/process.hpp: programs that print, fail, hang, cannot be started; many at once.
+// runtime/process.hpp: programs that print, fail, hang, cannot be started; several at once, that stand or fall together.
 #include "fxx/runtime/process.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -176,6 +177,91 @@ TEST_CASE("a time-out ends those too that outlive the program itself") {
   }
 }
 
+TEST_CASE("programs run side by side, and their results come in order") {
+  const TemporaryFolder folder;
+  // Each waits for what the other makes, so one after the other they would never end.
+  const std::vector<ProcessResult> results =
+      fxx::run_processes({{"/bin/sh", "-c", "echo first; touch one; until [ -e two ]; do sleep 0.01; done; echo end"},
+                          {"/bin/sh", "-c", "until [ -e one ]; do sleep 0.01; done; touch two; echo second"}},
+                         {.working_directory = folder.path(), .timeout_seconds = 100});
+  REQUIRE(results.size() == 2);
+  CHECK(results[0].ok());
+  CHECK(results[1].ok());
+  CHECK(results[0].output == "first\nend\n");
+  CHECK(results[1].output == "second\n");
+  CHECK(!results[0].cancelled);
+  CHECK(!results[1].cancelled);
+  CHECK(fxx::run_processes({}).empty());
+}
+
+TEST_CASE("one that fails stops those beside it") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> waiting = {"/bin/sh", "-c", "echo $$ > id.$$; mv id.$$ id; sleep 1000"},
+                                 failing = {"/bin/sh", "-c", "until [ -e id ]; do sleep 0.01; done; echo why; exit 7"};
+  for (const bool first : {false, true}) {
+    CAPTURE(first);
+    const auto results = fxx::run_processes(first ? std::vector{failing, waiting} : std::vector{waiting, failing},
+                                            {.working_directory = folder.path(), .timeout_seconds = 100});
+    const ProcessResult &failed = results[first ? 0 : 1], &stopped = results[first ? 1 : 0];
+    CHECK(failed.exit_status == 7);
+    CHECK(failed.output == "why\n");
+    CHECK(!failed.cancelled);
+    CHECK(stopped.cancelled);
+    CHECK(!stopped.timed_out);
+    CHECK(stopped.signal == SIGTERM);
+    CHECK(gone(std::stoi(support::content_of(folder / "id"))));
+    std::filesystem::remove(folder / "id");
+  }
+}
+
+TEST_CASE("a time-out ends all that run side by side") {
+  const TemporaryFolder folder;
+  const auto waiting = [](const std::string& name) {
+    return std::vector<std::string>{
+        "/bin/sh", "-c",
+        "trap '' TERM; echo $$ > " + name + ".new; mv " + name + ".new " + name + "; while :; do sleep 0.1; done"};
+  };
+  for (double limit = 0.2; limit < 100; limit *= 2) {
+    const auto results = fxx::run_processes({waiting("one"), waiting("two"), {"/bin/sh", "-c", "exit 0"}},
+                                            {.working_directory = folder.path(), .timeout_seconds = limit});
+    CHECK((results[0].timed_out || results[1].timed_out));
+    for (int i : {0, 1}) CHECK((results[i].timed_out || results[i].cancelled));
+    if (!std::filesystem::exists(folder / "one") || !std::filesystem::exists(folder / "two")) continue;
+    for (const char* name : {"one", "two"}) CHECK(gone(std::stoi(support::content_of(folder / name))));
+    CHECK(results[0].signal == SIGKILL);
+    CHECK(results[1].signal == SIGKILL);
+    CHECK(results[2].ok());
+    break;
+  }
+}
+
+TEST_CASE("where one of several cannot be started, none is left running") {
+  const TemporaryFolder folder;
+  const CompileError error = fault_of<CompileError>([&] {
+    fxx::run_processes({{"/bin/sh", "-c", "echo $$ > id; exec sleep 1000"}, {"fxx-no-such-program"}},
+                       {.working_directory = folder.path()});
+  });
+  CHECK(error.id() == ErrorId::process_failed);
+  CHECK(contains(error.what(), "fxx-no-such-program"));
+  if (std::filesystem::exists(folder / "id") && !support::content_of(folder / "id").empty())
+    CHECK(gone(std::stoi(support::content_of(folder / "id"))));
+}
+
+TEST_CASE("the processors that may be used are at least one, and those of the affinity") {
+  const int all = fxx::available_processors();
+  CHECK(all >= 1);
+  int one = 0;
+  std::thread([&] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &set);
+    if (::sched_setaffinity(0, sizeof set, &set) == 0) one = fxx::available_processors();
+    else one = 1;
+  }).join();
+  CHECK(one == 1);
+  CHECK(fxx::available_processors() == all);
+}
+
 TEST_CASE("a program that heeds the first signal can clean up") {
   const TemporaryFolder folder;
   for (double limit = 0.2; limit < 100; limit *= 2) {
@@ -264,6 +350,8 @@ TEST_CASE("no descriptor and no process is left over") {
   std::filesystem::permissions(broken, std::filesystem::perms::owner_all);
   (void)failure_of({broken});
   (void)shell("sleep 1000", {.timeout_seconds = 0.01});
+  (void)fxx::run_processes({{"/bin/sh", "-c", "sleep 1000"}, {"/bin/sh", "-c", "exit 1"}});
+  (void)fault_of<CompileError>([] { fxx::run_processes({{"/bin/sh", "-c", "sleep 1000"}, {"fxx-no-such-program"}}); });
   CHECK(support::open_descriptors() == before);
   const std::string self = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
   std::istringstream children(support::content_of(self));

@@ -271,6 +271,118 @@ TEST_CASE("temporary files of the compiler go to the folder") {
   CHECK(support::content_of(folder / "build/module.so") == (folder / "build") + "\n");
 }
 
+// --- parts -----------------------------------------------------------------------------------------------------------
+
+TEST_CASE("the commands of the parts differ in the part alone, and the last links what they leave") {
+  const TemporaryFolder folder;
+  const Toolchain toolchain({fake_compiler(folder, "cc", ""), "-m64"});
+  const BuildRequest request{.source = "",
+                             .flags = {"-O3"},
+                             .include_folders = {"/i"},
+                             .library_folders = {"/l"},
+                             .libraries = {"torch"},
+                             .rpaths = {"/r"},
+                             .parts = 8};
+  const auto commands = toolchain.part_commands(request, 2);
+  REQUIRE(commands.size() == 2);
+  CHECK(commands[0] == std::vector<std::string>{folder / "cc", "-m64", "-c", "-fPIC", "-O3", "-I/i", "-DFXX_PARTS=2",
+                                                "-DFXX_PART=0", "-MMD", "-MF", "headers.d", "source.cpp", "-o",
+                                                "part0.o"});
+  CHECK(commands[1] == std::vector<std::string>{folder / "cc", "-m64", "-c", "-fPIC", "-O3", "-I/i", "-DFXX_PARTS=2",
+                                                "-DFXX_PART=1", "source.cpp", "-o", "part1.o"});
+  CHECK(toolchain.link_command(request, 2, "out.so") ==
+        std::vector<std::string>{folder / "cc", "-m64", "-shared", "-fPIC", "-O3", "-I/i", "part0.o", "part1.o", "-o",
+                                 "out.so", "-L/l", "-ltorch", "-Xlinker", "-rpath", "-Xlinker", "/r"});
+}
+
+TEST_CASE("a source in parts becomes one library, and leaves nothing else") {
+  const TemporaryFolder folder;
+  folder.file("value.hpp", "#pragma once\n#define VALUE 40\n");
+  const BuildRequest request{.source =
+                                 "#include \"value.hpp\"\n"
+                                 "#if !defined(FXX_PARTS)\n#define FXX_PARTS 1\n#define FXX_PART 0\n#endif\n"
+                                 "__attribute__((visibility(\"hidden\"))) int other();\n"
+                                 "#if FXX_PART == 0\n"
+                                 "extern \"C\" int parts() { return FXX_PARTS; }\n"
+                                 "extern \"C\" int run() { return other() + VALUE; }\n#endif\n"
+                                 "#if FXX_PART == FXX_PARTS - 1\nint other() { return 2; }\n#endif\n",
+                             .include_folders = {folder.path()},
+                             .parts = 3};
+  std::filesystem::create_directories(folder / "build");
+  Toolchain::find().build(request, folder / "build");
+  const fxx::Library library(folder / "build/module.so");
+  CHECK(library.symbol<int()>("run")() == 42);
+  CHECK(library.symbol<int()>("parts")() == std::min(3, fxx::available_processors()));
+  CHECK(contains(support::content_of(folder / "build/headers.d"), "value.hpp"));
+  CHECK(support::count_entries(folder / "build") == 4);  // with source.cpp and log
+  const std::string log = support::content_of(folder / "build/log");
+  if (fxx::available_processors() > 1)
+    CHECK((contains(log, "-DFXX_PART=0") && contains(log, "-DFXX_PART=1") && contains(log, "part1.o -o module.so")));
+}
+
+TEST_CASE("a part that fails is the error, and the others are stopped") {
+  if (fxx::available_processors() < 2) return;  // there is one part
+  const TemporaryFolder folder;
+  const Toolchain toolchain({fake_compiler(folder, "cc",
+                                           "case \"$*\" in *PART=1*) until [ -e started ]; do sleep 0.01; done; "
+                                           "echo 'complaint of the second'; exit 5;; esac\n"
+                                           "echo half > \"$out\"; touch started; sleep 1000")});
+  const BuildError error =
+      fault_of<BuildError>([&] { toolchain.build({.source = "", .timeout_seconds = 100, .parts = 2}, folder.path()); });
+  CHECK(error.id() == ErrorId::compile_failed);
+  CHECK(error.exit_status() == 5);
+  CHECK(error.argv() == toolchain.part_commands({.source = "", .parts = 2}, 2).at(1));
+  CHECK(error.log() == "complaint of the second\n");
+  CHECK(contains(error.what(), "complaint of the second"));
+  CHECK(last_line(support::content_of(folder / "log")) == "complaint of the second");
+  CHECK(!std::filesystem::exists(folder / "part0.o"));
+  CHECK(!std::filesystem::exists(folder / "module.so"));
+
+  // A mistake that stands in the second part alone, found by the real compiler.
+  const BuildError real = fault_of<BuildError>([&] {
+    Toolchain::find().build({.source = "#if FXX_PART == 1\nint f() { return unknown_name; }\n#endif\n", .parts = 2},
+                            folder.path());
+  });
+  CHECK(real.id() == ErrorId::compile_failed);
+  CHECK(contains(real.what(), "unknown_name"));
+  CHECK(contains(real.what(), "source.cpp:2:"));
+  CHECK(contains(real.what(), "-DFXX_PART=1"));
+}
+
+TEST_CASE("the time limit is one for all parts and for linking them") {
+  if (fxx::available_processors() < 2) return;
+  const TemporaryFolder folder;
+  const auto late = [&](const std::string& body) {
+    const Toolchain toolchain({fake_compiler(folder, "cc", body)});
+    const BuildError error = fault_of<BuildError>(
+        [&] { toolchain.build({.source = "", .timeout_seconds = 0.3, .parts = 2}, folder.path()); });
+    CHECK(error.id() == ErrorId::compile_timeout);
+    CHECK(contains(error.what(), "time limit"));
+    CHECK(!std::filesystem::exists(folder / "part0.o"));
+    CHECK(!std::filesystem::exists(folder / "part1.o"));
+    return error;
+  };
+  const std::string here = "echo half > \"$out\"; ";
+  CHECK(contains(fxx::command_line(late(here + "while :; do sleep 1; done").argv()), "-DFXX_PART="));
+  CHECK(contains(fxx::command_line(late(here + "case \"$*\" in *PART=1*) while :; do sleep 1; done;; esac").argv()),
+                 "-DFXX_PART=1"));
+  CHECK(contains(fxx::command_line(late(here + "case \"$*\" in *-shared*) while :; do sleep 1; done;; esac").argv()),
+                 "-o module.so"));
+}
+
+TEST_CASE("a part that is killed, and one that leaves nothing to link, have failed") {
+  if (fxx::available_processors() < 2) return;
+  const TemporaryFolder folder;
+  const auto failure = [&](const std::string& body) {
+    const Toolchain toolchain({fake_compiler(folder, "cc", body)});
+    const BuildError error = fault_of<BuildError>([&] { toolchain.build({.source = "", .parts = 2}, folder.path()); });
+    CHECK(error.id() == ErrorId::compile_failed);
+    return std::string(error.what());
+  };
+  CHECK(contains(failure("case \"$*\" in *PART=1*) kill -KILL $$;; esac"), "was ended by signal 9"));
+  CHECK(contains(failure("case \"$*\" in *-shared*) echo no part; [ -e part1.o ] || exit 1;; esac"), "no part"));
+}
+
 TEST_CASE("a folder that cannot be written is a fault") {
   const TemporaryFolder folder;
   const Toolchain toolchain({fake_compiler(folder, "cc", "")});

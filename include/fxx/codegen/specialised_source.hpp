@@ -2,7 +2,8 @@
 // that calls them in order.
 //
 // The text depends on nothing but the plan, so the same model gives the same bytes. It includes only headers of
-// kernels/, compiles without a warning, and exports the C names of kernels/module.hpp.
+// kernels/, compiles without a warning, and exports the C names of kernels/module.hpp. One that takes the compiler long
+// may be compiled in any number of parts (BuildRequest::parts), or in one.
 // Main names: specialised_source, SpecialisedSource. Linear in the plan. Cost: light.
 #pragma once
 
@@ -15,6 +16,7 @@ namespace fxx::inline FXX_ABI {
 struct SpecialisedSource {
   std::string text;
   std::vector<std::string> headers;  // "fxx/kernels/gemm.hpp"
+  int parts = 1;                     // the most that it is worth to compile it in
 };
 
 /// `title`: whose forward it is, for the first comment.

@@ -36,6 +36,26 @@ FXX_INLINE std::string SpecialisedWriter::stem_of(const KernelStep& step) {
       [](const plans::CallBack&) { return std::string("call_back"); });
 }
 
+/// What g++ -O2 takes on one core of a server, as was measured: by the kernel, and by how much is computed in its loops.
+/// What counts is how long functions take beside each other. `known`: another function has the shape of this one.
+FXX_INLINE double SpecialisedWriter::compile_milliseconds(const KernelStep& step, const std::string& text, bool known) {
+  const double kernel = match(
+      step.kernel, [](const plans::Pointwise&) { return 20.; }, [](const plans::MatrixProduct&) { return 100.; },
+      [&](const plans::Convolution& k) {
+        using Method = plans::Convolution::Method;
+        return k.method == Method::depthwise    ? 80.
+               : k.method == Method::direct     ? 110.
+               : k.method == Method::transposed ? 200.
+               : known                          ? 70.
+                                                : 150.;
+      },
+      [](const plans::Pooling&) { return 30.; }, [](const plans::Rows&) { return 60.; },
+      [](const plans::Attention&) { return 300.; }, [](const plans::Recurrent&) { return 300.; },
+      [](const plans::GroupNorm&) { return 80.; }, [](const plans::Resize&) { return 80.; },
+      [](const plans::CallBack&) { return 0.; });
+  return kernel + static_cast<double>(text.size()) / 50;
+}
+
 FXX_INLINE void SpecialisedWriter::step(int index) {
   const KernelStep& step = plan_.steps[static_cast<std::size_t>(index)];
   std::string names, where;
@@ -64,6 +84,8 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
         "border");
     text += "  clear_border<" + name + ">(part, " + pointer(body, {store.to.buffer, 0, {}, {}}, true, "image") + ");\n";
   }
+  const std::string stem = stem_of(step);
+  const int shapes = shape_counts_[stem];
   text += match(
       step.kernel, [&](const plans::Pointwise&) { return pointwise(body, step); },
       [&](const plans::MatrixProduct& k) { return product(body, step, k); },
@@ -84,11 +106,31 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
   const std::string definition = "(" + parameters + ") {\n" + text + "}\n";
   auto [known, fresh] = functions_.try_emplace(definition);
   if (fresh) {
-    const std::string stem = stem_of(step);
     known->second = stem + "_step_" + std::to_string(++function_counts_[stem]);
-    function_lines_ += "[[gnu::noinline]] void " + known->second + definition + "\n";
+    step_functions_.push_back(
+        {known->second, definition, compile_milliseconds(step, text, shape_counts_[stem] == shapes)});
   }
   forward_lines_ += "  " + known->second + "(" + arguments + ");\n" + end_of_step(index);
+}
+
+/// The functions of all steps; of several parts, each says where it begins in the time that all of them take.
+FXX_INLINE std::string SpecialisedWriter::functions(int parts) const {
+  double before = 150;  // what all else takes, which is in the first part
+  double all = before;
+  for (const Function& function : step_functions_) all += function.milliseconds;
+  std::string result;
+  if (parts > 1) {
+    for (const Function& f : step_functions_)
+      result += "void " + f.name + f.definition.substr(0, f.definition.find(" {\n")) + ";\n";
+    result += "\n";
+  }
+  for (const Function& f : step_functions_) {
+    const std::string text = "[[gnu::noinline]] void " + f.name + f.definition;
+    const auto middle = static_cast<int>(1000 * (before + f.milliseconds / 2) / all);
+    before += f.milliseconds;
+    result += parts > 1 ? "#if FXX_IN_PART(" + std::to_string(middle) + ")\n" + text + "#endif\n\n" : text + "\n";
+  }
+  return result;
 }
 
 FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
@@ -102,17 +144,30 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
   std::string& text = out.text;
   text = "// Forward of " + cpp_comment(title_) + ", made by fxx " FXX_VERSION_TEXT " for these sizes and weights.\n\n";
   for (const std::string& header : out.headers) text += "#include \"" + header + "\"\n";
-  text += "\nnamespace {\n\nusing namespace fxx::kernels;\n\n";
+  // A part takes the headers 0.1 s again, so each is to have some times that.
+  double milliseconds = 0;
+  for (const Function& function : step_functions_) milliseconds += function.milliseconds;
+  out.parts = std::clamp(static_cast<int>(milliseconds / 400), 1, 8);
+  if (out.parts > 1)
+    text +=
+        "\n// May be compiled in FXX_PARTS parts, of which this is number FXX_PART; else all of it is one.\n"
+        "#if !defined(FXX_PARTS)\n#define FXX_PARTS 1\n#define FXX_PART 0\n#endif\n"
+        "/// Is what begins after so many thousandths of the compiler's time in this part?\n"
+        "#define FXX_IN_PART(thousandths) ((thousandths) * FXX_PARTS / 1000 == FXX_PART)\n";
+  // Parts call each other's functions, which nobody else sees.
+  text += "\nnamespace [[gnu::visibility(\"hidden\")]] steps {\n\nusing namespace fxx::kernels;\n\n";
   if (!shape_lines_.empty()) text += shape_lines_ + "\n";
   if (!constant_lines_.empty()) text += "// Where each constant begins, in floats.\n" + constant_lines_;
-  text += "constexpr std::size_t weights_size = " +
+  text += "inline constexpr std::size_t weights_size = " +
           (last_constant_.empty() ? std::string("0") : last_constant_ + " + whole(" + last_size_ + ")") + ";\n";
-  text += "constexpr std::size_t arena_bytes = " + std::to_string(plan_.arena_bytes) + ";\n";
+  text += "inline constexpr std::size_t arena_bytes = " + std::to_string(plan_.arena_bytes) + ";\n";
   std::string most = "0";
   for (const std::string& floats : scratch_) most = "most_of(" + most + ", " + floats + ")";
-  text += "constexpr std::size_t scratch_bytes = " +
+  text += "inline constexpr std::size_t scratch_bytes = " +
           (scratch_.empty() ? std::string("0") : "whole(" + most + ") * sizeof(float)") + ";\n\n";
-  text += function_lines_;
+  text += functions(out.parts) + "}  // namespace steps\n\n";
+  if (out.parts > 1) text += "#if FXX_PART == 0\n";
+  text += "namespace {\n\nusing namespace fxx::kernels;\nusing namespace steps;\n\n";
   if (forward_lines_.find("call_back(call") != std::string::npos)
     text +=
         "[[maybe_unused]] void call_back(ModuleCall& call, int step) {\n"
@@ -140,6 +195,7 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
       "}\n"
       "}\n"
       "#pragma GCC visibility pop\n";
+  if (out.parts > 1) text += "#endif\n";
   return out;
 }
 

@@ -1,9 +1,9 @@
-// Runs another program and waits for it: what it printed, how it ended, all within a time limit.
+// Runs other programs and waits for them: what they printed, how they ended, all within a time limit.
 //
 // A program is a list of words and is started directly. No shell takes part, so no word needs quoting. It gets an empty
 // standard input, none of our open files, default signals, and a process group of its own, which is what a time-out
 // ends. Safe beside other threads, which is why it is built on posix_spawn: nothing runs between fork and exec.
-// Main names: run_process, ProcessOptions, ProcessResult, find_program, command_line. Cost: light.
+// Main names: run_process, run_processes, ProcessOptions, ProcessResult, find_program, command_line. Cost: light.
 #pragma once
 
 #include <optional>
@@ -28,6 +28,7 @@ struct ProcessResult {
   int exit_status = -1;  // -1 when a signal ended it
   int signal = 0;        // that signal, or 0
   bool timed_out = false;
+  bool cancelled = false;       // it was stopped since another one that ran beside it had failed
   std::string output;           // standard output and error as they came; a line tells of what is left out
   std::size_t output_size = 0;  // bytes printed in all
   double seconds = 0;
@@ -41,6 +42,16 @@ struct ProcessResult {
 /// missing), or when other code of this process took its exit status. A program that runs and fails is no error.
 /// Cost: about 1 ms; no polling while the program prints, a check every 10 ms while it is silent.
 ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOptions& options = {});
+
+/// Runs all of them at the same time, each as run_process does, and returns when all have ended: results in their order.
+/// As soon as one fails (it ends with another status than 0, by a signal, or runs over the time limit) the others are
+/// stopped as a time-out stops them.
+/// Errors: as run_process; those that run already are killed then.
+std::vector<ProcessResult> run_processes(const std::vector<std::vector<std::string>>& commands,
+                                         const ProcessOptions& options = {});
+
+/// How many processors this process may use, at least 1.
+int available_processors();
 
 /// Path of an executable file: `name` itself when it has a slash, else the first of that name in PATH. Empty elements
 /// of PATH are passed over: no program is ever taken from the current folder because of a stray colon.

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <deque>
 
 #include "fxx/error.hpp"
 #include "fxx/runtime/files.hpp"
@@ -279,56 +281,140 @@ FXX_INLINE std::string describe(const ProcessResult& result) {
   return "was ended by signal " + std::to_string(result.signal) + (name ? " (" + std::string(name) + ")" : "");
 }
 
+FXX_INLINE int available_processors() {
+#if defined(__linux__)
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  if (::sched_getaffinity(0, sizeof processors, &processors) == 0) return std::max(1, CPU_COUNT(&processors));
+#endif
+  return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+namespace detail {
+
+/// A program from its start to its result.
+class Running {
+ public:
+  Running(const std::vector<std::string>& argv, const ProcessOptions& options)
+      : program_(argv.empty() ? "" : argv[0]), output_(options.output_limit) {
+    const std::string program = program_of(argv, options);
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+      process_failed("'" + argv[0] + "' cannot be started: no pipe for its output, " + files::error_text(errno) +
+                     "; close files or raise their limit");
+    from_program_ = files::Descriptor(ends[0]);
+    const files::Descriptor to_us(ends[1]);
+    ::fcntl(from_program_.get(), F_SETFL, O_NONBLOCK);
+    start_ = monotonic_seconds();
+    child_.emplace(spawn(program, argv, options, to_us.get()));
+  }
+
+  bool running() const { return running_; }
+  bool has_ended() const { return child_->has_ended(); }
+  /// Where there may be something to read, or -1 when its output is closed.
+  int pipe() const { return open_ ? from_program_.get() : -1; }
+  void read() { open_ = read_available(from_program_.get(), output_); }
+  const ProcessResult& result() const { return result_; }
+  ProcessResult& result() { return result_; }
+
+  bool is_late(double now, double limit) const { return limit > 0 && now - start_ >= limit; }
+  bool is_stopped() const { return result_.timed_out || result_.cancelled; }
+  /// First politely, so that a compiler removes its temporary files.
+  void stop(double now) {
+    stopped_ = now;
+    child_->signal_group(SIGTERM);
+  }
+  /// Ends one that does not heed that.
+  void press(double now) {
+    constexpr double grace = 0.5;
+    if (is_stopped() && now - stopped_ >= grace) child_->signal_group(SIGKILL);
+  }
+  /// Of one that has ended.
+  void finish() {
+    running_ = false;
+    if (is_stopped()) child_->signal_group(SIGKILL);  // those of the group that did not heed the first signal
+    read_available(from_program_.get(), output_, 128);
+    int status = 0;
+    if (!child_->reap(status))
+      process_failed("the exit status of '" + program_ +
+                     "' was taken by other code; this process must not ignore SIGCHLD, nor wait for children that it "
+                     "did not start");
+    from_program_.close();
+    result_.seconds = monotonic_seconds() - start_;
+    if (WIFEXITED(status)) result_.exit_status = WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) result_.signal = WTERMSIG(status);
+    result_.output_size = output_.size();
+    result_.output = output_.take();
+  }
+
+ private:
+  std::string program_;
+  files::Descriptor from_program_;
+  double start_ = 0, stopped_ = 0;
+  bool open_ = true, running_ = true;
+  ProcessResult result_;
+  OutputKeeper output_;
+  std::optional<Child> child_;
+};
+
+}  // namespace detail
+
 FXX_INLINE ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOptions& options) {
-  const std::string program = detail::program_of(argv, options);
-  int ends[2] = {-1, -1};
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    detail::process_failed("'" + argv[0] + "' cannot be started: no pipe for its output, " + files::error_text(errno) +
-                           "; close files or raise their limit");
-  files::Descriptor from_program(ends[0]), to_us(ends[1]);
-  ::fcntl(from_program.get(), F_SETFL, O_NONBLOCK);
+  return std::move(run_processes({argv}, options)[0]);
+}
 
-  const double start = detail::monotonic_seconds();
-  detail::Child child(detail::spawn(program, argv, options, to_us.get()));
-  to_us.close();
+FXX_INLINE std::vector<ProcessResult> run_processes(const std::vector<std::vector<std::string>>& commands,
+                                                    const ProcessOptions& options) {
+  std::deque<detail::Running> all;
+  for (const auto& argv : commands) all.emplace_back(argv, options);
 
-  constexpr double shortest_pause = 50e-6, longest_pause = 10e-3, grace = 0.5;
-  ProcessResult result;
-  detail::OutputKeeper output(options.output_limit);
-  double pause = shortest_pause, terminated = 0;
-  for (bool open = true; !child.has_ended();) {
-    const double now = detail::monotonic_seconds();
-    if (options.timeout_seconds > 0 && !result.timed_out && now - start >= options.timeout_seconds) {
-      result.timed_out = true;
-      terminated = now;
-      child.signal_group(SIGTERM);  // first politely, so that a compiler removes its temporary files
+  constexpr double shortest_pause = 50e-6, longest_pause = 10e-3;
+  double pause = shortest_pause;
+  for (;;) {
+    bool failed = false;
+    for (detail::Running& one : all) {
+      if (one.running() && one.has_ended()) {
+        one.finish();
+        pause = shortest_pause;
+      }
+      failed = failed || (!one.running() && !one.result().ok()) || one.result().timed_out;
     }
-    if (result.timed_out && now - terminated >= grace) child.signal_group(SIGKILL);
-    if (open) {
-      struct pollfd event = {from_program.get(), POLLIN, 0};
-      if (::poll(&event, 1, static_cast<int>(1000 * longest_pause)) > 0)
-        open = detail::read_available(from_program.get(), output);
-    } else {
-      // The output is closed, so the end is near.
+    const double now = detail::monotonic_seconds();
+    std::vector<struct pollfd> events;
+    bool waits_for_end = false, done = true;
+    for (detail::Running& one : all) {
+      if (!one.running()) continue;
+      done = false;
+      if (!one.is_stopped()) {
+        if (one.is_late(now, options.timeout_seconds)) {
+          one.result().timed_out = failed = true;
+          one.stop(now);
+        } else if (failed) {
+          one.result().cancelled = true;
+          one.stop(now);
+        }
+      }
+      one.press(now);
+      if (one.pipe() >= 0) events.push_back({one.pipe(), POLLIN, 0});
+      else waits_for_end = true;
+    }
+    if (done) break;
+    if (waits_for_end) {
+      // An output is closed, so the end is near.
       detail::sleep_seconds(pause);
       pause = std::min(2 * pause, longest_pause);
     }
+    if (events.empty() ||
+        ::poll(events.data(), events.size(), waits_for_end ? 0 : static_cast<int>(1000 * longest_pause)) <= 0)
+      continue;
+    for (const struct pollfd& event : events)
+      if (event.revents != 0)
+        for (detail::Running& one : all)
+          if (one.running() && one.pipe() == event.fd) one.read();
   }
-  if (result.timed_out) child.signal_group(SIGKILL);  // those of the group that did not heed the first signal
-  detail::read_available(from_program.get(), output, 128);
-
-  int status = 0;
-  if (!child.reap(status))
-    detail::process_failed(
-        "the exit status of '" + argv[0] +
-        "' was taken by other code; this process must not ignore SIGCHLD, nor wait for children that it did "
-        "not start");
-  result.seconds = detail::monotonic_seconds() - start;
-  if (WIFEXITED(status)) result.exit_status = WEXITSTATUS(status);
-  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
-  result.output_size = output.size();
-  result.output = output.take();
-  return result;
+  std::vector<ProcessResult> results;
+  for (detail::Running& one : all) results.push_back(std::move(one.result()));
+  return results;
 }
 
 }  // namespace fxx::inline FXX_ABI

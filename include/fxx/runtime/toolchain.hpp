@@ -1,6 +1,7 @@
 // The C++ compiler of this machine: finds it, knows which one it is, and builds shared libraries with it.
 //
-// The compiler is a child process with a time limit. What it prints is kept in a file beside the source.
+// The compiler is a child process with a time limit. What it prints is kept in a file beside the source. A source that
+// says so is compiled in parts, by several processes side by side.
 // Main names: Toolchain, BuildRequest, BuildError. Cost: light.
 #pragma once
 
@@ -22,7 +23,11 @@ struct BuildRequest {
   std::vector<std::string> libraries = {};  // "torch_cpu", or a path, which has a slash
   std::vector<std::string> rpaths = {};     // may begin with $ORIGIN
   std::vector<std::string> extra = {};      // what else decides the result; only the cache reads it
-  double timeout_seconds = 300;
+  double timeout_seconds = 300;             // of all compilers together
+  /// The most compilers that are worth running side by side. Where that is more than 1 and there are as many processors,
+  /// the source is compiled several times, each with FXX_PARTS defined as how many times and FXX_PART as which (from 0),
+  /// and linked. It must give the same library in any number of parts, and without these macros in one.
+  int parts = 1;
 };
 
 /// The compiler ran and built nothing: compile_failed (E602) or compile_timeout (E603). The message holds the first 20
@@ -65,14 +70,23 @@ class Toolchain {
   /// time of change.
   const std::string& identity() const { return identity_; }
 
-  /// The command that builds `library`, a file name, from source.cpp in the current folder. It also writes headers.d.
+  /// The command that builds `library`, a file name, from source.cpp in the current folder, all parts in one. It also
+  /// writes headers.d.
   std::vector<std::string> build_command(const BuildRequest& request, const std::string& library) const;
+  /// The commands that build it in `parts` parts, to be run side by side: each compiles its own to a file that
+  /// link_command names. The first also writes headers.d.
+  std::vector<std::vector<std::string>> part_commands(const BuildRequest& request, int parts) const;
+  /// The command that makes `library` of what these left.
+  std::vector<std::string> link_command(const BuildRequest& request, int parts, const std::string& library) const;
 
-  /// Writes source.cpp into `folder`, which exists, builds `library` there, and keeps the compiler's words in `log`.
+  /// Writes source.cpp into `folder`, which exists, builds `library` there, and keeps the compiler's words in `log`. A
+  /// part that fails stops the others; the error is about that one.
   /// Errors: BuildError; cache_unwritable (E604) when files cannot be written there.
   void build(const BuildRequest& request, const std::string& folder, const std::string& library = "module.so") const;
 
  private:
+  std::vector<std::string> compiler_words(const BuildRequest& request, std::vector<std::string> mode) const;
+
   std::vector<std::string> command_;
   std::string version_, identity_;
 };

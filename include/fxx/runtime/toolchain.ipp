@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -150,21 +151,64 @@ FXX_INLINE Toolchain Toolchain::find() {
                          ". Install one or name one in FXX_CXX; until then modules keep working, interpreted");
 }
 
-FXX_INLINE std::vector<std::string> Toolchain::build_command(const BuildRequest& request,
-                                                             const std::string& library) const {
-  std::vector<std::string> argv = command_;
-  argv.insert(argv.end(), {"-shared", "-fPIC"});
-  argv.insert(argv.end(), request.flags.begin(), request.flags.end());
-  for (const std::string& folder : request.include_folders) argv.push_back("-I" + files::absolute_path(folder));
-  // Which headers the source includes, those of the system aside: the cache looks whether they have changed.
-  argv.insert(argv.end(), {"-MMD", "-MF", "headers.d", "source.cpp", "-o", library});
+namespace detail {
+
+/// What the linker is told. -Xlinker word by word: -Wl would split a path at its commas.
+FXX_INLINE void add_libraries(const BuildRequest& request, std::vector<std::string>& argv) {
   for (const std::string& folder : request.library_folders) argv.push_back("-L" + files::absolute_path(folder));
   for (const std::string& name : request.libraries)
     argv.push_back(name.find('/') != name.npos ? files::absolute_path(name) : "-l" + name);
-  // Word by word: -Wl would split a path at its commas.
   for (const std::string& path : request.rpaths)
     argv.insert(argv.end(),
                 {"-Xlinker", "-rpath", "-Xlinker", path.starts_with('$') ? path : files::absolute_path(path)});
+}
+
+FXX_INLINE std::string object_of_part(int part) { return "part" + std::to_string(part) + ".o"; }
+
+/// How many parts to build in here.
+FXX_INLINE int parts_of(const BuildRequest& request) {
+  return request.parts < 2 ? 1 : std::min(request.parts, available_processors());
+}
+
+}  // namespace detail
+
+/// The compiler, `mode`, then what is the same however the source is compiled.
+FXX_INLINE std::vector<std::string> Toolchain::compiler_words(const BuildRequest& request,
+                                                              std::vector<std::string> mode) const {
+  std::vector<std::string> argv = command_;
+  argv.insert(argv.end(), mode.begin(), mode.end());
+  argv.insert(argv.end(), request.flags.begin(), request.flags.end());
+  for (const std::string& folder : request.include_folders) argv.push_back("-I" + files::absolute_path(folder));
+  return argv;
+}
+
+FXX_INLINE std::vector<std::string> Toolchain::build_command(const BuildRequest& request,
+                                                             const std::string& library) const {
+  std::vector<std::string> argv = compiler_words(request, {"-shared", "-fPIC"});
+  // Which headers the source includes, those of the system aside: the cache looks whether they have changed.
+  argv.insert(argv.end(), {"-MMD", "-MF", "headers.d", "source.cpp", "-o", library});
+  detail::add_libraries(request, argv);
+  return argv;
+}
+
+FXX_INLINE std::vector<std::vector<std::string>> Toolchain::part_commands(const BuildRequest& request,
+                                                                          int parts) const {
+  std::vector<std::vector<std::string>> commands;
+  for (int part = 0; part < parts; ++part) {
+    std::vector<std::string>& argv = commands.emplace_back(compiler_words(request, {"-c", "-fPIC"}));
+    argv.insert(argv.end(), {"-DFXX_PARTS=" + std::to_string(parts), "-DFXX_PART=" + std::to_string(part)});
+    if (part == 0) argv.insert(argv.end(), {"-MMD", "-MF", "headers.d"});
+    argv.insert(argv.end(), {"source.cpp", "-o", detail::object_of_part(part)});
+  }
+  return commands;
+}
+
+FXX_INLINE std::vector<std::string> Toolchain::link_command(const BuildRequest& request, int parts,
+                                                            const std::string& library) const {
+  std::vector<std::string> argv = compiler_words(request, {"-shared", "-fPIC"});
+  for (int part = 0; part < parts; ++part) argv.push_back(detail::object_of_part(part));
+  argv.insert(argv.end(), {"-o", library});
+  detail::add_libraries(request, argv);
   return argv;
 }
 
@@ -179,17 +223,46 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
                                                         "; make room there or choose another folder");
   };
   write("source.cpp", request.source);
-  std::vector<std::string> argv = build_command(request, library);
   // Temporary files go to the folder too, so that those of a killed compiler are removed with it.
-  ProcessResult result = run_process(argv, {.working_directory = place,
-                                            .environment = {{"TMPDIR", place}},
-                                            .timeout_seconds = request.timeout_seconds,
-                                            .output_limit = std::size_t{4} << 20});
-  write("log", command_line(argv) + "\n" + result.output);
+  ProcessOptions options{.working_directory = place,
+                         .environment = {{"TMPDIR", place}},
+                         .timeout_seconds = request.timeout_seconds,
+                         .output_limit = std::size_t{4} << 20};
+  std::string log;
+  // The place among the commands of what failed, or -1.
+  const auto run = [&](const std::vector<std::vector<std::string>>& commands, std::vector<ProcessResult>& results) {
+    results = run_processes(commands, options);
+    int failed = -1;
+    for (std::size_t i = 0; i < commands.size(); ++i) {
+      log += command_line(commands[i]) + "\n" + results[i].output;
+      if (failed < 0 && !results[i].ok() && !results[i].cancelled) failed = static_cast<int>(i);
+    }
+    return failed;
+  };
+  const int parts = detail::parts_of(request);
+  std::vector<std::vector<std::string>> commands = {build_command(request, library)};
+  if (parts > 1) commands = part_commands(request, parts);
+  std::vector<ProcessResult> results;
+  int failed = run(commands, results);
+  if (parts > 1) {
+    if (failed < 0) {
+      if (options.timeout_seconds > 0) {
+        double longest = 0;
+        for (const ProcessResult& result : results) longest = std::max(longest, result.seconds);
+        options.timeout_seconds = std::max(options.timeout_seconds - longest, 1e-3);
+      }
+      commands = {link_command(request, parts, library)};
+      failed = run(commands, results);
+    }
+    for (int part = 0; part < parts; ++part) files::remove_tree(place + "/" + detail::object_of_part(part));
+  }
+  write("log", log);
   struct stat status {};
   const bool built =
       ::stat((place + "/" + library).c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
-  if (!result.ok() || !built) throw BuildError(std::move(argv), std::move(result), place);
+  if (failed < 0 && built) return;
+  const std::size_t at = failed < 0 ? 0 : static_cast<std::size_t>(failed);
+  throw BuildError(std::move(commands[at]), std::move(results[at]), place);
 }
 
 }  // namespace fxx::inline FXX_ABI

@@ -34,6 +34,11 @@ class SpecialisedWriter {
     std::map<std::string, std::string> names;  // by argument
     int loads = 0;
   };
+  /// What one step, or several, call.
+  struct Function {
+    std::string name, definition;  // from its parameters on
+    double milliseconds;           // that the compiler takes for it, about
+  };
   /// Elements of a view along one axis: (axis / divisor % size) * stride.
   struct Group {
     std::int64_t divisor, size, stride;
@@ -109,6 +114,8 @@ class SpecialisedWriter {
   std::string group_norm(Body& body, const KernelStep& step, const plans::GroupNorm& k);
   // --- specialised_source.ipp ----------------------------------------------------------------------------------------
   static std::string stem_of(const KernelStep& step);
+  static double compile_milliseconds(const KernelStep& step, const std::string& text, bool known);
+  std::string functions(int parts) const;
   static std::string end_of_step(int index) {
     return "  end_of_step(call, part, barrier, " + std::to_string(index + 1) + ");\n";
   }
@@ -120,7 +127,8 @@ class SpecialisedWriter {
   std::map<std::string, std::string> constants_, shapes_, functions_;
   std::set<std::string> constant_names_;
   std::map<std::string, int> shape_counts_, function_counts_;
-  std::string constant_lines_, last_constant_, last_size_, pack_lines_, shape_lines_, function_lines_, forward_lines_;
+  std::string constant_lines_, last_constant_, last_size_, pack_lines_, shape_lines_, forward_lines_;
+  std::vector<Function> step_functions_;
   std::set<std::string> scratch_;
 };
 
@@ -165,7 +173,7 @@ FXX_INLINE std::string SpecialisedWriter::constant(const View& view, const std::
   for (int i = 2; !constant_names_.insert(name).second; ++i)
     name = cpp_identifier(plan_.attributes[static_cast<std::size_t>(buffer.number)]) + suffix + "_" + std::to_string(i);
   name += "_at";
-  constant_lines_ += "constexpr std::size_t " + name + " = " +
+  constant_lines_ += "inline constexpr std::size_t " + name + " = " +
                      (last_constant_.empty() ? std::string("0") : last_constant_ + " + whole(" + last_size_ + ")") +
                      ";\n";
   last_constant_ = name;
@@ -222,7 +230,7 @@ FXX_INLINE std::string SpecialisedWriter::shape(const std::string& type, const s
   const std::string value = type + " " + fields;
   if (const auto known = shapes_.find(value); known != shapes_.end()) return known->second;
   const std::string name = stem + "_" + std::to_string(++shape_counts_[stem]);
-  shape_lines_ += "constexpr " + type + " " + name + " = " + fields + ";\n";
+  shape_lines_ += "inline constexpr " + type + " " + name + " = " + fields + ";\n";
   return shapes_[value] = name;
 }
 

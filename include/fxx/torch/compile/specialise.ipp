@@ -47,9 +47,10 @@ FXX_INLINE c10::intrusive_ptr<c10::StorageImpl> memory_of(const at::Tensor& tens
   return c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
       tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
-FXX_INLINE BuildRequest request_for(const std::string& source, const CompileOptions& options) {
+FXX_INLINE BuildRequest request_for(const SpecialisedSource& source, const CompileOptions& options) {
   BuildRequest request;
-  request.source = source;
+  request.source = source.text;
+  request.parts = source.parts;
   request.flags = {"-std=c++20",
                    "-O2",
                    "-march=" + options.march,
@@ -166,8 +167,9 @@ FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& opti
   for (const KernelStep& step : kernels_.steps) work += step.flops + 4 * step.bytes;
   if (options.threads <= 0 && work < 2e5)
     threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
-  source_ = specialised_source(kernels_, class_name()).text;
-  const BuildRequest request = detail::request_for(source_, options);
+  const SpecialisedSource source = specialised_source(kernels_, class_name());
+  source_ = source.text;
+  const BuildRequest request = detail::request_for(source, options);
   bool found = false;
   const auto build_start = std::chrono::steady_clock::now();
   library_ = Library(detail::cache_of(options).get_or_build(request, &found));

@@ -60,7 +60,7 @@ FXX_INLINE KernelPlan CompiledModule::tuned(KernelPlan plan, const Graph& graph,
       std::ranges::any_of(example_inputs, [](const at::Tensor& tensor) { return is_fake(tensor); }))
     return plan;
   const BuildCache cache = detail::cache_of(options);
-  const BuildRequest request = detail::request_for(specialised_source(plan, class_name()).text, options);
+  const BuildRequest request = detail::request_for(specialised_source(plan, class_name()), options);
   const std::string kept =
       cache.folder() + "/" + BuildCache::entry_name(Toolchain::find(), request) + "-tuned-" + std::to_string(threads_);
   if (const auto text = files::read_file(kept)) {
