@@ -193,6 +193,85 @@ TEST_CASE("rows of a table are looked up where they are added") {
   CHECK(stored(plan, 0) == "add(words[ids], places)");
 }
 
+TEST_CASE("what is told by indices is read where it is used, with stride 0 along what they tell") {
+  Net net;
+  Node* x = net.input("x", {4, 5, 6});
+  Node* deep = net.input("deep", {2, 5, 6}, Dtype::int64);
+  Node* few = net.input("few", {3}, Dtype::int64);
+  Node* column = net.input("column", {7, 1}, Dtype::int64);
+  Node* a = net.call(ops::relu, {net.call(ops::gather, {x, 0, deep}, {2, 5, 6})}, {2, 5, 6});
+  Node* b = net.call(ops::index_select, {x, -1, few}, {4, 5, 3});
+  Node* c = net.call(ops::index_Tensor, {x, listed({column, {}, few})}, {7, 3, 5});
+  Node* d = net.call(ops::index_Tensor, {x, listed({{}, column, few})}, {4, 7, 3});
+  const KernelPlan plan = net.plan_of(Argument::tuple({a, b, c, d}));
+  CHECK(plan.called_back().empty());
+  CHECK(stored(plan, 0) == "relu(x[deep])");
+  CHECK(stored(plan, 1) == "x[few]");
+  CHECK(stored(plan, 2) == "x[column, few]");
+  const auto term = [&](std::size_t step) -> const Term& {
+    const Term& value = *plan.steps[step].stores[0].value;
+    return value.kind == Term::Kind::lookup ? value : *value.operands[0];
+  };
+  using Dimensions = std::vector<Term::Dimension>;
+  CHECK(term(0).view.strides == Sizes{0, 6, 1});
+  CHECK((term(0).looked_up == Dimensions{{4, 30, false}}));
+  CHECK(term(1).view.strides == Sizes{30, 6, 0});
+  CHECK((term(1).looked_up == Dimensions{{6, 1, false}}));
+  CHECK(term(1).operands[0]->view.strides == Sizes{0, 0, 1});
+  // Indices with something between them stand in front.
+  CHECK(term(2).view.strides == Sizes{0, 0, 6});
+  CHECK((term(2).looked_up == Dimensions{{4, 30, true}, {6, 1, true}}));
+  CHECK(term(2).operands[0]->view.strides == Sizes{1, 0, 0});
+  CHECK(term(2).operands[1]->view.strides == Sizes{0, 1, 0});
+  CHECK(term(3).view.strides == Sizes{30, 0, 0});
+  CHECK(term(3).operands[1]->view.strides == Sizes{0, 0, 1});
+  check_bounds(plan);
+}
+
+TEST_CASE("the largest of rows and their places are two kernels, of which those that nobody takes are not there") {
+  for (const bool both : {true, false}) {
+    Net net;
+    Node* x = net.call(ops::exp, {net.input("x", {4, 9})}, {4, 9});
+    Node* most = net.calls(ops::max_dim, {x, 1});
+    Node* places = net.item(most, 1, {4}, Dtype::int64);
+    std::vector<Argument> results = {net.call(ops::add_Scalar, {places, 1}, {4}, Dtype::int64)};
+    if (both) results.push_back(net.item(most, 0, {4}));
+    const KernelPlan plan = net.plan_of(Argument::tuple(std::move(results)));
+    CHECK(plan.called_back().empty());
+    REQUIRE(plan.steps.size() == (both ? 3 : 1));
+    const std::size_t at = both ? 1 : 0;  // exp is computed once for both, and in the loop of one
+    CHECK(kernel_of<Rows>(plan.steps[at]).kind == Rows::Kind::arg_largest);
+    CHECK(stored(plan, at) == "add(v, 1)");
+    CHECK(test::text_of(plan, *kernel_of<Rows>(plan.steps[at]).input) == (both ? "exp" : "exponential(x)"));
+    if (both) CHECK(kernel_of<Rows>(plan.steps[2]).kind == Rows::Kind::largest);
+  }
+}
+
+TEST_CASE("integers, masks and floats become each other where LibTorch makes them one dtype") {
+  Net net;
+  Node* n = net.input("n", {6}, Dtype::int64);
+  Node* m = net.input("m", {6}, Dtype::boolean);
+  Node* x = net.input("x", {6});
+  const auto integers = [&](Node* left, Argument right) {
+    return net.call(ops::mul_Tensor, {left, std::move(right)}, {6}, Dtype::int64);
+  };
+  Node* halves = net.call(ops::mul_Scalar, {integers(n, n), 0.5}, {6});
+  Node* whole = net.call(ops::to_dtype, {net.call(ops::relu, {x}, {6}), Dtype::int64}, {6}, Dtype::int64);
+  Node* above = net.call(ops::gt_Scalar, {n, 2.5}, {6}, Dtype::boolean);
+  const KernelPlan plan =
+      net.plan_of(Argument::tuple({net.call(ops::add_Tensor, {x, n, 2}, {6}), integers(n, m), halves, whole, above,
+                                   net.call(ops::sum, {m}, {}, Dtype::int64)}));
+  CHECK(plan.called_back().empty());
+  REQUIRE(plan.steps.size() == 6);
+  CHECK(stored(plan, 0) == "add(x, multiply(n, 2))");
+  CHECK(stored(plan, 1) == "multiply(n, select(m, 1, 0))");
+  CHECK(stored(plan, 2) == "multiply(real(multiply(n, n)), 0.500000)");
+  CHECK(stored(plan, 3) == "integer(relu(x))");
+  CHECK(stored(plan, 4) == "greater(n, 2.500000)");
+  CHECK(stored(plan, 5) == "integer(v)");
+  CHECK(plan.steps[4].stores[0].value->operands[0]->elements == Elements::real);
+}
+
 // --- views -----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("views are strides on the same memory") {
@@ -405,7 +484,7 @@ TEST_CASE("the time of a step is expected from what it computes and reads") {
   Net net;
   Node* x = net.input("x", {64, 1024});
   Node* y = net.call(ops::linear, {x, net.weight("w", {1024, 1024})}, {64, 1024});
-  Node* z = net.call(ops::cumsum, {net.call(ops::relu, {y}, {64, 1024}), 1}, {64, 1024});
+  Node* z = net.call(ops::flip, {net.call(ops::relu, {y}, {64, 1024}), listed({1})}, {64, 1024});
   net.graph.output(z);
   const KernelPlan slow = net.plan({.processor = {.flops_per_second = 1e11, .flops_per_byte = 5}}),
                    fast = net.plan({.processor = {.flops_per_second = 2e11, .flops_per_byte = 5}}),
@@ -555,12 +634,12 @@ TEST_CASE("an operator without a kernel is called back, with the reason") {
   Net net;
   Node* x = net.input("x", {4, 6});
   Node* flipped = net.call(ops::flip, {x, listed({1})}, {4, 6});
-  Node* n = net.input("n", {4}, Dtype::int64);
-  Node* next = net.call(ops::add_Scalar, {n, 1}, {4}, Dtype::int64);
+  Node* n = net.input("n", {4}, Dtype::int32);
+  Node* next = net.call(ops::add_Scalar, {n, 1}, {4}, Dtype::int32);
   Node* wide = net.call(ops::to_dtype, {x, Dtype::float64}, {4, 6}, Dtype::float64);
   const KernelPlan plan = net.plan_of(Argument::tuple({net.call(ops::relu, {flipped}, {4, 6}), next, wide}));
   CHECK(plan.called_back() == std::vector<std::pair<std::string, std::string>>{
-                                  {"flip", "no kernel"}, {"add", "int64"}, {"to", "a conversion"}});
+                                  {"flip", "no kernel"}, {"add", "int32"}, {"to", "a conversion"}});
   const auto& back = kernel_of<CallBack>(plan.steps[0]);
   CHECK(back.node == flipped);
   CHECK(back.inputs == std::vector<View>{plan.inputs[0]});

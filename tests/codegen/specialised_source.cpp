@@ -401,6 +401,63 @@ TEST_CASE("softmax over any dimension, sums, rows of a table, and an index that 
   loaded.run({given.data(), y.data()}, {out.data(), sums.data()}, nullptr, 1);
 }
 
+TEST_CASE("integers: arithmetic, places in rows and columns, running sums, elements at places") {
+  Net net;
+  Node* n = net.input("n", {6, 21}, Dtype::int64);
+  Node* x = net.input("x", {6, 21});
+  Node* keep = net.input("keep", {6, 21}, Dtype::boolean);
+  const auto integers = [&](const Operator& op, std::vector<Argument> arguments, Sizes sizes = {6, 21}) {
+    return net.call(op, std::move(arguments), std::move(sizes), Dtype::int64);
+  };
+  Node* sum = integers(ops::add_Tensor, {integers(ops::remainder_Scalar, {n, 5}), n, 3});
+  Node* chosen = integers(ops::where_self, {keep, sum, integers(ops::neg, {n})});
+  Node* row = integers(ops::argmax, {x, 1}, {6});
+  Node* column = integers(ops::argmin, {x, 0}, {21});
+  Node* counted = integers(ops::cumsum, {keep, 1});
+  Node* any = net.call(ops::any_dim, {keep, 0}, {21}, Dtype::boolean);
+  Node* picked = net.call(ops::gather, {x, 1, integers(ops::remainder_Scalar, {n, 21})}, {6, 21});
+  Node* spread = net.call(ops::var_correction, {x, listed({1})}, {6});
+  const KernelPlan plan = net.plan_of(Argument::tuple({chosen, row, column, counted, any, picked, spread}));
+  CHECK(plan.called_back().empty());
+  const std::vector<float> in = numbers(126, 1);
+  std::vector<std::int64_t> given(126), a(126), b(6), c(21), d(126);
+  std::vector<unsigned char> kept(126), e(21, 9);
+  for (int i = 0; i < 126; ++i) {
+    given[i] = (std::int64_t{1} << 50) * (i % 4 == 0) + 11 * i - 400;
+    kept[i] = i % 3 == 0 && i % 21 != 6;
+  }
+  std::vector<float> f(126), g(6);
+  Loaded(plan, {}).run({given.data(), in.data(), kept.data()},
+                       {a.data(), b.data(), c.data(), d.data(), e.data(), f.data(), g.data()});
+  const auto rest = [](std::int64_t v, std::int64_t by) { return ((v % by) + by) % by; };
+  int wrong = 0;
+  std::vector<double> variances(6);
+  for (int i = 0; i < 6; ++i) {
+    int best = 0, before = 0;
+    double mean = 0;
+    for (int j = 0; j < 21; ++j) {
+      const int at = i * 21 + j;
+      if (in[at] > in[i * 21 + best]) best = j;
+      mean += in[at] / 21.;
+      wrong += a[at] != (kept[at] ? rest(given[at], 5) + 3 * given[at] : -given[at]);
+      wrong += d[at] != (before += kept[at]);
+      wrong += f[at] != in[i * 21 + rest(given[at], 21)];
+    }
+    wrong += b[i] != best;
+    for (int j = 0; j < 21; ++j) variances[i] += (in[i * 21 + j] - mean) * (in[i * 21 + j] - mean) / 20;
+  }
+  for (int j = 0; j < 21; ++j) {
+    int least = 0, found = 0;
+    for (int i = 0; i < 6; ++i) {
+      if (in[i * 21 + j] < in[least * 21 + j]) least = i;
+      found |= kept[i * 21 + j];
+    }
+    wrong += c[j] != least || e[j] != found;
+  }
+  CHECK(wrong == 0);
+  check_near(g, variances);
+}
+
 TEST_CASE("what has no kernel is called back by the number of its step, between the others") {
   Net net;
   Node* x = net.input("x", {1, 8, 4, 4});

@@ -52,6 +52,20 @@ void check_running_sum() {
   }
   CHECK(worst <= 0);
 }
+template <int N>
+void check_running_product() {
+  CAPTURE(N);
+  std::vector<float> x = fxx::test::random_floats(N, N), out(N);
+  for (float& v : x) v = v < 0 ? v - 0.5f : v + 0.5f;
+  running_product<N>(
+      [&](int c, auto width) __attribute__((always_inline)) { return load_some<width>(x.data() + c); },
+      [&](int c, real v, auto width) __attribute__((always_inline)) { store_some<width>(out.data() + c, v); });
+  double exact = 1;
+  for (int i = 0; i < N; ++i) {
+    exact *= x[i];
+    CHECK(std::abs(out[i] - exact) <= std::abs(exact) * 0.6e-7 + 1e-45);
+  }
+}
 /// Of a ramp of 10 y + x, with two channels more, of twice that and of one.
 template <ResizeShape Shape, bool Nearest>
 std::vector<float> resized() {
@@ -216,6 +230,24 @@ TEST_CASE("running sums are those of double precision") {
     for (int r = 0; r < rows; ++r) {
       exact += x[r * columns + c];
       CHECK(std::abs(out[r * columns + c] - exact) <= std::abs(exact) * 0.6e-7 + 1e-14);
+    }
+  }
+}
+
+TEST_CASE("running products are those of double precision, and keep nan and 0 from where they stand on") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  check_running_product<1>();
+  check_running_product<7>();
+  check_running_product<16>();
+  check_running_product<83>();
+  for (const float odd : {0.f, std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<float> x(37, 2.f), out(37);
+    x[19] = odd;
+    running_product<37>([&](int c, auto width) { return load_some<width>(x.data() + c); },
+                        [&](int c, real v, auto width) { store_some<width>(out.data() + c, v); });
+    for (int i = 0; i < 37; ++i) {
+      if (i < 19) CHECK(out[i] == std::ldexp(1.f, i + 1));
+      else CHECK((odd == 0 ? out[i] == 0 : std::isnan(out[i])));
     }
   }
 }

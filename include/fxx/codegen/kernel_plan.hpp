@@ -64,6 +64,12 @@ struct View {
   }
 };
 
+/// What the vectors of a kernel hold, lane by lane.
+enum class Elements : std::uint8_t {
+  real,     // float32
+  mask,     // true or false
+  integer,  // int64
+};
 struct Term;
 using TermPointer = std::shared_ptr<const Term>;
 /// A pointwise expression over the elements at one place.
@@ -72,15 +78,24 @@ struct Term {
     result,  // what the kernel computed
     load,    // the element of a view; logical sizes are those of the step, broadcast by strides of 0
     number,
-    call,    // of a function
-    lookup,  // row `operands[0]` of a table: the view's first dimension, whose stride the step's does not have
+    call,     // of a function
+    convert,  // of the operand's elements to these
+    lookup,   // an element of a table, whose place operands tell in some of its dimensions: `looked_up`
   };
   Kind kind = Kind::result;
-  bool mask = false;  // true or false
+  Elements elements = Elements::real;  // of a load: what it is read as, whatever lies in memory
   kernels::Function function = kernels::Function::add;
-  double number = 0;
-  View view = {};
+  double number = 0;         // where elements are real
+  std::int64_t integer = 0;  // a number where elements are integers
+  View view = {};            // of a lookup as well: with stride 0 where the element has no part in the place
   std::vector<TermPointer> operands = {};
+  /// A dimension of a table, one for each operand; these are loads of integers.
+  struct Dimension {
+    std::int64_t size = 1, stride = 1;
+    bool from_end = false;  // negative numbers count from the end
+    bool operator==(const Dimension&) const = default;
+  };
+  std::vector<Dimension> looked_up = {};
 };
 
 /// How the elements of a step are counted. The last axis is that of vectors.
@@ -150,15 +165,35 @@ struct Pooling {
 };
 /// Something of each row, or a row of each row.
 struct Rows {
-  enum class Kind : std::uint8_t { softmax, log_softmax, layer_norm, rms_norm, sum, mean, largest, smallest, norm };
+  enum class Kind : std::uint8_t {
+    softmax,
+    log_softmax,
+    layer_norm,
+    rms_norm,
+    running_sum,
+    running_product,
+    sum,  // from here on reductions
+    mean,
+    largest,
+    smallest,
+    norm,
+    product,
+    any,  // a mask: is one not zero?
+    all,
+    arg_largest,  // an integer: where it stands in its row
+    arg_smallest,
+    variance,
+    log_sum_exp,
+  };
   Kind kind = Kind::softmax;
   std::int64_t rows = 1, length = 1;
   /// Not 0: of so many columns that lie behind each other, and whose rows are summed; a reduction. `rows` counts groups
   /// of them then.
   std::int64_t columns = 0;
   double eps = 0;
-  TermPointer input;
-  Frame read;  // how the input's elements are counted; the step's own frame is that of the results
+  double correction = 0;  // of the variance: what its divisor is less than the length
+  TermPointer input = {};
+  Frame read = {};  // how the input's elements are counted; the step's own frame is that of the results
   bool reduces() const { return kind >= Kind::sum; }
 };
 /// softmax(scale q k^T + mask) v, for each head.

@@ -7,6 +7,7 @@
 #include "fxx/codegen/lower/estimate.ipp"
 #include "fxx/codegen/lower/images.ipp"
 #include "fxx/codegen/lower/join_rows.ipp"
+#include "fxx/codegen/lower/lookups.ipp"
 #include "fxx/codegen/lower/lowering.ipp"
 #include "fxx/codegen/lower/memory.ipp"
 #include "fxx/codegen/lower/pointwise.ipp"
@@ -78,7 +79,7 @@ FXX_INLINE void Lowering::call_back(const Node& node, const std::string& why) {
           const View dense{add_buffer(Buffer::Kind::arena, node, dtype, view.numel()), 0, view.sizes, strides};
           Value copy;
           copy.dtype = dtype;
-          copy.term = load_of(view, dtype == Dtype::boolean);
+          copy.term = load_of(view, elements_of(dtype));
           copy.nodes = {input};
           emit(std::move(copy), dense);
           view = dense;
@@ -172,7 +173,7 @@ FXX_INLINE void Lowering::output(const Node& node) {
     made.view = {buffer, 0, meta.shape, strides_in_memory(*result)};
     Value copy;
     copy.dtype = meta.dtype;
-    copy.term = load_of(from, meta.dtype == Dtype::boolean);
+    copy.term = load_of(from, elements_of(meta.dtype));
     copy.nodes = {result};
     emit(std::move(copy), made.view);
   });
@@ -253,6 +254,9 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::stack", &Lowering::concatenate},
       {"aten::masked_fill.Scalar", &Lowering::masked_fill},
       {"aten::embedding", &Lowering::embedding},
+      {"aten::gather", &Lowering::select_places},
+      {"aten::index_select", &Lowering::select_places},
+      {"aten::index.Tensor", &Lowering::index},
       {"aten::linear", &Lowering::linear},
       {"aten::addmm", &Lowering::addmm},
       {"aten::mm", &Lowering::addmm},
@@ -275,6 +279,35 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::mean.dim", &Lowering::reduce},
       {"aten::amax", &Lowering::reduce},
       {"aten::amin", &Lowering::reduce},
+      {"aten::max", &Lowering::reduce},
+      {"aten::min", &Lowering::reduce},
+      {"aten::prod", &Lowering::reduce},
+      {"aten::prod.dim_int", &Lowering::reduce},
+      {"aten::any", &Lowering::reduce},
+      {"aten::any.dim", &Lowering::reduce},
+      {"aten::any.dims", &Lowering::reduce},
+      {"aten::all", &Lowering::reduce},
+      {"aten::all.dim", &Lowering::reduce},
+      {"aten::all.dims", &Lowering::reduce},
+      {"aten::argmax", &Lowering::reduce},
+      {"aten::argmin", &Lowering::reduce},
+      {"aten::logsumexp", &Lowering::reduce},
+      {"aten::max.dim", &Lowering::extremes},
+      {"aten::min.dim", &Lowering::extremes},
+      {"aten::var", &Lowering::variance},
+      {"aten::var.dim", &Lowering::variance},
+      {"aten::var.correction", &Lowering::variance},
+      {"aten::std", &Lowering::variance},
+      {"aten::std.dim", &Lowering::variance},
+      {"aten::std.correction", &Lowering::variance},
+      {"aten::var_mean", &Lowering::variance},
+      {"aten::var_mean.dim", &Lowering::variance},
+      {"aten::var_mean.correction", &Lowering::variance},
+      {"aten::std_mean", &Lowering::variance},
+      {"aten::std_mean.dim", &Lowering::variance},
+      {"aten::std_mean.correction", &Lowering::variance},
+      {"aten::cumsum", &Lowering::running},
+      {"aten::cumprod", &Lowering::running},
       {"aten::norm.Scalar", &Lowering::norm},
       {"aten::norm.ScalarOpt_dim", &Lowering::norm},
       {"aten::linalg_vector_norm", &Lowering::norm},
@@ -282,6 +315,10 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::select_scatter", &Lowering::scatter_slice},
       {"aten::pad", &Lowering::pad},
       {"aten::constant_pad_nd", &Lowering::pad},
+      {"aten::reflection_pad1d", &Lowering::pad_around},
+      {"aten::reflection_pad2d", &Lowering::pad_around},
+      {"aten::replication_pad1d", &Lowering::pad_around},
+      {"aten::replication_pad2d", &Lowering::pad_around},
       {"aten::roll", &Lowering::roll},
       {"aten::zeros", &Lowering::constant},
       {"aten::ones", &Lowering::constant},

@@ -70,10 +70,10 @@ FXX_KERNEL void copy_strided(const T* from, std::ptrdiff_t from_stride, T* to, s
   for (int i = 0; i < Count; ++i) to[i * to_stride] = from[i * from_stride];
 }
 
-/// A row of a table of `Rows`; notes a number that is none, and gives the first row then.
-template <long Rows>
+/// A row of a table of `Rows`; notes a number that is none, and gives the first row then. `FromEnd`: -1 is the last.
+template <long Rows, bool FromEnd = false>
 FXX_KERNEL std::ptrdiff_t row_of(std::int64_t index, int& fault) {
-  if (index >= 0 && index < Rows) return static_cast<std::ptrdiff_t>(index);
+  if (detail_of_copies::in_range<FromEnd>(index, Rows)) return static_cast<std::ptrdiff_t>(index);
   __atomic_store_n(&fault, 1, __ATOMIC_RELAXED);
   return 0;
 }

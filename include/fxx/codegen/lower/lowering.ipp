@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 
@@ -18,6 +19,12 @@ namespace fxx::inline FXX_ABI::plans {
 const TermPointer& result_term();
 
 struct ConvolutionCall;
+/// What becomes of the results of a kernel of rows.
+struct Affine {
+  const Node* weight = nullptr;
+  const Node* bias = nullptr;
+  bool root = false;  // the square root
+};
 
 /// Thrown by a handler: there is no kernel for this call, for this reason.
 struct NoKernel {
@@ -113,6 +120,8 @@ class Lowering {
   void require_float(const Node& node) const {
     if (meta_of(node).dtype != Dtype::float32) throw NoKernel{std::string(name_of(meta_of(node).dtype))};
   }
+  /// float32, int64 or bool: what vectors hold.
+  void require_elements(const Node& node) const;
   void set_view(const Node& node, View view, Dtype dtype) {
     Value& value = value_of(node);
     value.kind = Value::Kind::view;
@@ -147,7 +156,8 @@ class Lowering {
   void call_back(const Node& node, const std::string& why);
   void output(const Node& node);
   // --- terms.ipp -----------------------------------------------------------------------------------------------------
-  /// The value as a term of something of these sizes; it is computed now if its own are others.
+  /// The value as a term of something of these sizes, with the elements of its dtype; it is computed now if its own
+  /// sizes are others.
   TermPointer term_of(const Node& node, const Sizes& sizes);
   /// What takes part in one expression: all pending values whose kernel is not the last one are computed.
   struct Joined {
@@ -158,6 +168,8 @@ class Lowering {
   TermPointer bias_term(const Node& bias, const Sizes& sizes, std::size_t dim);
   // --- memory.ipp ----------------------------------------------------------------------------------------------------
   int add_buffer(Buffer::Kind kind, const Node& node, Dtype dtype, std::int64_t elements);
+  /// Memory of its own for a tensor of the node's dtype.
+  View add_dense(const Node& node, const Sizes& sizes);
   /// Memory for a value of the node, as those who read it want it.
   View place(const Node& node, const Value& value);
   /// Of a tensor that the caller has or gets: LibTorch's where they leave no gap, else dense ones.
@@ -191,17 +203,24 @@ class Lowering {
   void get_item(const Node& node);
   void scatter_slice(const Node& node, const Operator& op);
   void pad(const Node& node, const Operator& op);
+  void pad_around(const Node& node, const Operator& op);
+  void pad_with_own(const Node& node, const Node& input, const Sizes& amounts, std::string_view mode);
   void roll(const Node& node, const Operator& op);
   void copy_to(const Node& node, const View& from, View to);
   void set_copy(const Node& node, const View& view);
   // --- pointwise.ipp -------------------------------------------------------------------------------------------------
   bool pointwise(const Node& node, const Operator& op);
   void masked_fill(const Node& node, const Operator& op);
-  void embedding(const Node& node, const Operator& op);
   void constant(const Node& node, const Operator& op);
   void fill(const Node& node, const Operator& op);
   void logic(const Node& node, const Operator& op);
   void elu(const Node& node, const Operator& op);
+  // --- lookups.ipp ---------------------------------------------------------------------------------------------------
+  void set_lookup(const Node& node, View table, std::vector<View> indices, std::vector<Term::Dimension> looked_up);
+  const View& index_view(const Node& index);
+  void embedding(const Node& node, const Operator& op);
+  void select_places(const Node& node, const Operator& op);
+  void index(const Node& node, const Operator& op);
   // --- products.ipp --------------------------------------------------------------------------------------------------
   void choose_weights(MatrixProduct& kernel) const;
   View matrix_rows(const Node& node, std::int64_t& stride, const Sizes& sizes);
@@ -224,12 +243,20 @@ class Lowering {
   // --- join_rows.ipp -------------------------------------------------------------------------------------------------
   void join_rows();
   // --- rows.ipp ------------------------------------------------------------------------------------------------------
-  void row_function(const Node& node, const Node& input, const Sizes& dims, Rows::Kind kind, double eps,
-                    const Node* weight, const Node* bias);
+  /// `kernel`: its kind and its numbers.
+  void row_function(const Node& node, const Node& input, const Sizes& dims, Rows kernel, const Affine& affine = {});
+  Sizes reduced_dims(const Node& node, const Operator& op, const Node& input) const;
+  void require_no_conversion(const Node& node, const Operator& op, const Node& input) const;
   void softmax(const Node& node, const Operator& op);
   void layer_norm(const Node& node, const Operator& op);
   void reduce(const Node& node, const Operator& op);
   void norm(const Node& node, const Operator& op);
+  void running(const Node& node, const Operator& op);
+  using ItemHandler = std::function<void(const Node&)>;
+  /// Several results, each computed where it is taken: `results` gets the nodes that take them.
+  void with_results(const Node& node, std::initializer_list<ItemHandler> results);
+  void extremes(const Node& node, const Operator& op);
+  void variance(const Node& node, const Operator& op);
   // --- attention.ipp -------------------------------------------------------------------------------------------------
   void attention(const Node& node, const Operator& op);
   // --- recurrent.ipp -------------------------------------------------------------------------------------------------

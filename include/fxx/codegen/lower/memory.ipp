@@ -16,6 +16,10 @@ FXX_INLINE int Lowering::add_buffer(Buffer::Kind kind, const Node& node, Dtype d
   return static_cast<int>(plan_.buffers.size()) - 1;
 }
 
+FXX_INLINE View Lowering::add_dense(const Node& node, const Sizes& sizes) {
+  return {add_buffer(Buffer::Kind::arena, node, meta_of(node).dtype, product(sizes)), 0, sizes, dense_strides(sizes)};
+}
+
 /// Channels behind each other, pixels behind each other in a row.
 FXX_INLINE bool lies_channels_last(const View& view) {
   return view.sizes.size() == 4 && view.strides[1] == 1 && view.sizes[1] > 1 && view.strides[3] >= view.sizes[1];
@@ -98,6 +102,7 @@ FXX_INLINE const Lowering::Whole& Lowering::whole_of(const Node& node, bool imag
     // The whole may be a part itself, or leave the graph.
     Value value;
     value.kind = Value::Kind::pending;
+    value.dtype = meta_of(node).dtype;
     value.term = number_of(0);
     whole.view = place(node, value);
   }

@@ -40,6 +40,7 @@ inline constexpr detail::KernelForm more_forms[] = {
     FXX_FORM("remainder.Tensor", remainder),
     FXX_FORM("remainder.Scalar", remainder),
     FXX_FORM("floor_divide", floor_divide),
+    FXX_FORM("floor_divide.Scalar", floor_divide),
     FXX_FORM("isnan", is_nan),
     FXX_FORM("isinf", is_infinite),
     FXX_FORM("isfinite", is_finite),
@@ -55,6 +56,38 @@ FXX_INLINE detail::KernelForm form_of(const Operator& op) {
   return {};
 }
 
+/// Does the function exist of integers? Those that divide do, by numbers other than 0, of which LibTorch throws.
+FXX_INLINE bool has_integers(const detail::KernelForm& form, const std::vector<Argument>& given) {
+  using Form = detail::KernelForm::Form;
+  using F = kernels::Function;
+  switch (form.form) {
+    case Form::alpha:
+    case Form::alpha_first:
+    case Form::clamp: return true;
+    case Form::power: {
+      const double exponent = given[1].is_number() ? given[1].number() : 0;
+      return exponent >= 1 && detail::has_power(exponent);
+    }
+    case Form::plain: break;
+    default: return false;
+  }
+  switch (form.function) {
+    case F::floor_divide:
+    case F::remainder:
+    case F::rest_of_division: return given[1].kind() == Argument::Kind::integer && given[1].integer() != 0;
+    case F::negate:
+    case F::absolute:
+    case F::square:
+    case F::relu:
+    case F::sign:
+    case F::multiply:
+    case F::maximum:
+    case F::minimum:
+    case F::select: return true;
+    default: return form.function >= F::less && form.function <= F::not_equal;
+  }
+}
+
 /// True when the operator has a form in kernel_forms; the node's value is an expression then.
 FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   using detail::KernelForm;
@@ -65,7 +98,8 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   const Sizes& sizes = sizes_of(node);
   const Dtype dtype = meta_of(node).dtype;
   const bool compares = form.form == Form::plain && form.function >= F::less && form.function <= F::is_finite;
-  if (dtype != (compares ? Dtype::boolean : Dtype::float32)) throw NoKernel{std::string(name_of(dtype))};
+  require_elements(node);
+  if ((dtype == Dtype::boolean) != compares) throw NoKernel{std::string(name_of(dtype))};
 
   std::vector<Argument> given;
   for (int i = 0; i < op.arity(); ++i) given.push_back(argument_or_default(node, op, i));
@@ -74,17 +108,30 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   else if (form.form == Form::gelu || form.form == Form::relu6) count = 1;
   if (form.form == Form::plain && op.index_of("rounding_mode") >= 0) throw NoKernel{"division that rounds"};
   std::vector<const Node*> nodes;
+  // What it is computed with: what the result is, of comparisons what LibTorch makes of both sides.
+  const auto chooses = [&](std::size_t i) { return form.form == Form::plain && form.function == F::select && i == 0; };
+  bool real = dtype == Dtype::float32 || form.function == F::is_nan || form.function == F::is_infinite ||
+              form.function == F::is_finite,
+       masks = true;
   for (std::size_t i = 0; i < count; ++i) {
     if (given[i].is_none() && form.form == Form::clamp) continue;
     if (given[i].is_node()) {
       const Dtype kind = meta_of(*given[i].node()).dtype;
-      const bool chooses = form.form == Form::plain && form.function == F::select && i == 0;
-      if (kind != (chooses ? Dtype::boolean : Dtype::float32)) throw NoKernel{std::string(name_of(kind))};
+      require_elements(*given[i].node());
+      if (chooses(i) && kind != Dtype::boolean) throw NoKernel{std::string(name_of(kind))};
+      real = real || kind == Dtype::float32;
+      masks = masks && kind == Dtype::boolean;
       nodes.push_back(given[i].node());
     } else if (!given[i].is_number()) {
       throw NoKernel{"an argument that is not a number"};
+    } else {
+      real = real || given[i].kind() == Argument::Kind::real;
+      masks = masks && given[i].kind() == Argument::Kind::boolean;
     }
   }
+  // 0 and 1 compare as floats do.
+  const Elements elements = real || (compares && masks) ? Elements::real : Elements::integer;
+  if (elements == Elements::integer && !has_integers(form, given)) throw NoKernel{"int64"};
   Joined joined;
   switch (nodes.size()) {
     case 0: throw NoKernel{"no tensor"};
@@ -93,7 +140,8 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
     default: joined = join({nodes[0], nodes[1], nodes[2]}, sizes); break;
   }
   const auto term = [&](std::size_t i) {
-    return given[i].is_node() ? term_of(*given[i].node(), sizes) : number_of(given[i].number());
+    if (!given[i].is_node()) return scalar_of(given[i], elements);
+    return converted(term_of(*given[i].node(), sizes), chooses(i) ? Elements::mask : elements);
   };
   TermPointer result;
   if (form.form == Form::plain) {
@@ -103,8 +151,7 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   } else if (form.form == Form::alpha || form.form == Form::alpha_first) {
     TermPointer left = term(0), right = term(1);
     if (form.form == Form::alpha_first) std::swap(left, right);
-    const double alpha = given[2].number();
-    if (alpha != 1) right = call_of(F::multiply, {right, number_of(alpha)});
+    if (given[2].number() != 1) right = call_of(F::multiply, {right, scalar_of(given[2], elements)});
     result = call_of(form.function, {left, right});
   } else if (form.form == Form::power) {
     if (!given[1].is_number() || !detail::has_power(given[1].number())) throw NoKernel{"a power with this exponent"};
@@ -133,57 +180,34 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
 }
 
 FXX_INLINE void Lowering::masked_fill(const Node& node, const Operator& op) {
-  require_float(node);
+  require_elements(node);
+  if (meta_of(node).dtype == Dtype::boolean) throw NoKernel{"bool"};
   const Node& self = operand(node, op, "self");
   const Node& mask = operand(node, op, "mask");
-  const Argument value = argument(node, op, "value");
-  if (!value.is_number()) throw NoKernel{"a value that is not a number"};
+  const TermPointer value = scalar_of(argument(node, op, "value"), elements_of(meta_of(node).dtype));
   const Sizes& sizes = sizes_of(node);
   Joined joined = join({&self, &mask}, sizes);
-  TermPointer result =
-      call_of(kernels::Function::select, {term_of(mask, sizes), number_of(value.number()), term_of(self, sizes)});
+  TermPointer result = call_of(kernels::Function::select, {term_of(mask, sizes), value, term_of(self, sizes)});
   set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
-}
-
-/// Rows of a table, which may be added to others, or normalised, where they are read.
-FXX_INLINE void Lowering::embedding(const Node& node, const Operator& op) {
-  require_float(node);
-  const Node& table = operand(node, op, "weight");
-  const Node& indices = operand(node, op, "indices");
-  if (meta_of(indices).dtype != Dtype::int64)
-    throw NoKernel{"indices that are " + std::string(name_of(meta_of(indices).dtype))};
-  const View rows = view_of(table), index = view_of(indices);
-  if (rows.strides[1] != 1) throw NoKernel{"a table whose rows do not lie behind each other"};
-  Term term;
-  term.kind = Term::Kind::lookup;
-  term.view = rows;
-  View wide = index;
-  wide.sizes.push_back(rows.sizes[1]);
-  wide.strides.push_back(0);
-  term.operands = {load_of(std::move(wide))};
-  set_pending(node, nullptr, std::make_shared<const Term>(std::move(term)));
 }
 
 /// zeros, ones, full and their like: a number wherever it is read. What is empty is soon filled.
 FXX_INLINE void Lowering::constant(const Node& node, const Operator& op) {
-  require_float(node);
-  double value = op.base_name().find("ones") != std::string_view::npos ? 1 : 0;
-  if (op.index_of("fill_value") >= 0) {
-    const Argument given = argument(node, op, "fill_value");
-    if (!given.is_number()) throw NoKernel{"a value that is not a number"};
-    value = given.number();
-  }
-  set_pending(node, nullptr, number_of(value));
+  require_elements(node);
+  Argument value = op.base_name().find("ones") != std::string_view::npos ? 1 : 0;
+  if (op.index_of("fill_value") >= 0) value = argument(node, op, "fill_value");
+  set_pending(node, nullptr, scalar_of(value, elements_of(meta_of(node).dtype)));
 }
 
 FXX_INLINE void Lowering::fill(const Node& node, const Operator& op) {
-  require_float(node);
+  require_elements(node);
+  const Elements elements = elements_of(meta_of(node).dtype);
   const Argument value = argument(node, op, "value");
-  if (value.is_number()) return set_pending(node, nullptr, number_of(value.number()));
+  if (value.is_number()) return set_pending(node, nullptr, scalar_of(value, elements));
   const Node& from = operand(node, op, "value");
-  require_float(from);
+  require_elements(from);
   view_of(from);
-  set_pending(node, nullptr, term_of(from, sizes_of(node)));
+  set_pending(node, nullptr, converted(term_of(from, sizes_of(node)), elements));
 }
 
 /// and, or, xor, not of comparisons.
@@ -198,11 +222,11 @@ FXX_INLINE void Lowering::logic(const Node& node, const Operator& op) {
   const Node& first = operand(node, op, "self");
   const Node* second = function == F::logical_not ? nullptr : &operand(node, op, "other");
   for (const Node* input : {&first, second})
-    if (input && meta_of(*input).dtype != Dtype::boolean) throw NoKernel{std::string(name_of(meta_of(*input).dtype))};
+    if (input) require_elements(*input);
   const Sizes& sizes = sizes_of(node);
   Joined joined = join({&first, second}, sizes);
-  std::vector<TermPointer> operands = {term_of(first, sizes)};
-  if (second) operands.push_back(term_of(*second, sizes));
+  std::vector<TermPointer> operands = {converted(term_of(first, sizes), Elements::mask)};
+  if (second) operands.push_back(converted(term_of(*second, sizes), Elements::mask));
   set_pending(node, joined.root, call_of(function, std::move(operands)), std::move(joined.nodes));
 }
 

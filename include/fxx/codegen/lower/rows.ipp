@@ -1,4 +1,4 @@
-// Lowering of softmax, normalisation and sums over the last dimensions.
+// Lowering of softmax, normalisation, running sums and reductions.
 #pragma once
 
 #include "fxx/codegen/lower/terms.ipp"
@@ -7,6 +7,8 @@ namespace fxx::inline FXX_ABI::plans {
 
 /// Longer rows do not stand in the first cache, where the kernels keep them.
 inline constexpr std::int64_t longest_row = 16384;
+/// Of reductions nothing is kept; of longer rows LibTorch's have all threads for one.
+inline constexpr std::int64_t longest_reduced_row = 1 << 20;
 
 /// These dimensions are counted by the columns, the others by the rows.
 FXX_INLINE Frame frame_of_rows(const Sizes& sizes, const Sizes& dims) {
@@ -29,32 +31,53 @@ FXX_INLINE Sizes last_dims(std::size_t all, std::size_t count) {
   return dims;
 }
 
-FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, const Sizes& dims, Rows::Kind kind,
-                                       double eps, const Node* weight, const Node* bias) {
-  require_float(node);
-  require_float(input);
+/// Reductions of columns have a kernel of their own, where vectors hold columns.
+FXX_INLINE bool reduces_columns(const Rows& kernel) {
+  return kernel.reduces() && kernel.kind != Rows::Kind::norm && kernel.kind != Rows::Kind::log_sum_exp &&
+         kernel.input->elements == Elements::real;
+}
+
+FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, const Sizes& dims, Rows kernel,
+                                       const Affine& affine) {
+  using Kind = Rows::Kind;
+  require_elements(node);
+  require_elements(input);
   const Sizes in = sizes_of(input), out = sizes_of(node);
   if (product(in) == 0 || dims.size() > in.size() || (dims.empty() && !in.empty())) throw NoKernel{"rows of nothing"};
-  Rows kernel;
-  kernel.kind = kind;
-  kernel.eps = eps;
+  // What kernels read and give: masks are counted as floats, which hold these numbers exactly.
+  const Kind kind = kernel.kind;
+  const bool chooses = kind == Kind::any || kind == Kind::all;
+  const bool finds = kind == Kind::arg_largest || kind == Kind::arg_smallest;
+  const bool adds = kind == Kind::sum || kind == Kind::running_sum || kind == Kind::product;
+  const Elements given = elements_of(meta_of(input).dtype), wanted = elements_of(meta_of(node).dtype);
+  const bool integers =
+      given == Elements::integer && (adds || finds || kind == Kind::largest || kind == Kind::smallest);
+  if (given != Elements::real && !integers && !chooses && !(given == Elements::mask && adds))
+    throw NoKernel{std::string(name_of(meta_of(input).dtype))};
+  if (wanted != (chooses ? Elements::mask : finds || given != Elements::real ? Elements::integer : Elements::real))
+    throw NoKernel{std::string(name_of(meta_of(node).dtype))};
   kernel.read = frame_of_rows(in, dims);
   kernel.rows = kernel.read.axes[0].extent;
   kernel.length = kernel.read.axes[1].extent;
-  if (kernel.length > longest_row) throw NoKernel{"rows of more than " + std::to_string(longest_row) + " elements"};
+  const bool kept = !kernel.reduces() && kind != Kind::running_sum && kind != Kind::running_product;
+  if (const std::int64_t longest = kept ? longest_row : longest_reduced_row; kernel.length > longest)
+    throw NoKernel{"rows of more than " + std::to_string(longest) + " elements"};
   // What the input is computed of is read once, so it can be computed here unless it has a kernel of its own.
+  const bool again = kind == Kind::variance;
   std::vector<const Node*> nodes;
   const Value& value = value_of(input);
   if (value.kind == Value::Kind::pending &&
-      (value.root || calls_in(*value.term) > 24 || dims != last_dims(in.size(), 1)))
+      (value.root || calls_in(*value.term) > (again ? 0 : 24) || dims != last_dims(in.size(), 1)))
     view_of(input);
   if (value.kind == Value::Kind::pending) nodes = value.nodes;
   kernel.input = term_of(input, in);
+  if (chooses) kernel.input = converted(kernel.input, Elements::mask);
+  if (!integers) kernel.input = converted(kernel.input, Elements::real);
   // Reductions over dimensions before the last: vectors hold columns.
   const std::size_t n = in.size();
   bool before = !dims.empty() && dims.back() != static_cast<std::int64_t>(n - 1);
   for (std::size_t i = 1; i < dims.size(); ++i) before = before && dims[i] == dims[i - 1] + 1;
-  if (kernel.reduces() && before && kind != Rows::Kind::norm) {
+  if (before && reduces_columns(kernel)) {
     const auto first = static_cast<std::size_t>(dims.front()), behind = static_cast<std::size_t>(dims.back()) + 1;
     // Groups, what is summed, what stays.
     std::int64_t steps[3] = {1, 1, 1};
@@ -86,15 +109,16 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
   } else {
     frame = kernel.read;
   }
-  TermPointer term = result_term();
-  const auto affine = [&](const Node& of, kernels::Function function) {
+  TermPointer term = result_of(chooses ? Elements::mask : finds || integers ? Elements::integer : Elements::real);
+  term = converted(affine.root ? call_of(kernels::Function::square_root, {term}) : term, wanted);
+  const auto with = [&](const Node& of, kernels::Function function) {
     const std::optional<View> view = broadcast(view_of(of), out);
     if (!view) throw NoKernel{"a scale of other sizes"};
     term = call_of(function, {term, load_of(*view)});
   };
-  if (weight) affine(*weight, kernels::Function::multiply);
-  if (bias) affine(*bias, kernels::Function::add);
-  const double flops = static_cast<double>(product(in)) * (kernel.reduces() ? 1 : 5);
+  if (affine.weight) with(*affine.weight, kernels::Function::multiply);
+  if (affine.bias) with(*affine.bias, kernels::Function::add);
+  const double flops = static_cast<double>(product(in)) * (kept ? 5 : 1);
   set_root(node, std::move(kernel), std::move(frame), flops, {}, std::move(term), std::move(nodes));
 }
 
@@ -105,7 +129,7 @@ FXX_INLINE void Lowering::softmax(const Node& node, const Operator& op) {
   const auto dim = static_cast<std::int64_t>(dimension(integer(argument(node, op, "dim")), dims));
   if (meta_of(input).dtype != meta_of(node).dtype) throw NoKernel{"a conversion"};
   const bool log = op.base_name().find("log") != std::string_view::npos;
-  row_function(node, input, {dim}, log ? Rows::Kind::log_softmax : Rows::Kind::softmax, 0, nullptr, nullptr);
+  row_function(node, input, {dim}, {.kind = log ? Rows::Kind::log_softmax : Rows::Kind::softmax});
 }
 
 FXX_INLINE void Lowering::layer_norm(const Node& node, const Operator& op) {
@@ -114,31 +138,54 @@ FXX_INLINE void Lowering::layer_norm(const Node& node, const Operator& op) {
   const bool rms = op.base_name() == "rms_norm";
   const Argument eps = argument(node, op, "eps");
   if (!rms && !eps.is_number()) throw NoKernel{"no eps"};
-  row_function(node, input, last_dims(sizes_of(input).size(), shape.size()),
-               rms ? Rows::Kind::rms_norm : Rows::Kind::layer_norm,
-               eps.is_number() ? eps.number() : 1.1920928955078125e-07, optional_operand(node, op, "weight"),
-               rms ? nullptr : optional_operand(node, op, "bias"));
+  row_function(
+      node, input, last_dims(sizes_of(input).size(), shape.size()),
+      {.kind = rms ? Rows::Kind::rms_norm : Rows::Kind::layer_norm,
+       .eps = eps.is_number() ? eps.number() : 1.1920928955078125e-07},
+      {.weight = optional_operand(node, op, "weight"), .bias = rms ? nullptr : optional_operand(node, op, "bias")});
 }
 
-/// sum, mean, amax, amin over the last dimensions, or over all.
-FXX_INLINE void Lowering::reduce(const Node& node, const Operator& op) {
-  const Node& input = operand(node, op, "self");
-  if (op.index_of("dtype") >= 0 && !argument(node, op, "dtype").is_none()) throw NoKernel{"a conversion"};
+/// The dimensions that a reduction is over, in order: all, where none are named.
+FXX_INLINE Sizes Lowering::reduced_dims(const Node& node, const Operator& op, const Node& input) const {
   const std::size_t count = sizes_of(input).size();
   Sizes dims;
   if (op.index_of("dim") >= 0 && !argument(node, op, "dim").is_none())
     for (std::int64_t d : integers(argument(node, op, "dim")))
-      dims.push_back(static_cast<std::int64_t>(dimension(d, count)));
-  if (dims.empty())
-    for (std::size_t d = 0; d < count; ++d) dims.push_back(static_cast<std::int64_t>(d));
+      if (count > 0) dims.push_back(static_cast<std::int64_t>(dimension(d, count)));
+  if (dims.empty()) return last_dims(count, count);
   std::sort(dims.begin(), dims.end());
-  const std::string_view name = op.base_name();
-  const Rows::Kind kind = name == "sum"    ? Rows::Kind::sum
-                          : name == "mean" ? Rows::Kind::mean
-                          : name == "amax" ? Rows::Kind::largest
-                                           : Rows::Kind::smallest;
-  if (kind == Rows::Kind::mean && mean_of_image(node, input, dims)) return;
-  row_function(node, input, dims, kind, 0, nullptr, nullptr);
+  return dims;
+}
+/// The dtype that was asked for is that of the result, which `row_function` looks at; integers are not added as floats.
+FXX_INLINE void Lowering::require_no_conversion(const Node& node, const Operator& op, const Node& input) const {
+  if (op.index_of("dtype") < 0 || argument(node, op, "dtype").is_none()) return;
+  const Dtype from = meta_of(input).dtype, to = meta_of(node).dtype;
+  if (from != to && !(from == Dtype::boolean && to == Dtype::int64)) throw NoKernel{"a conversion"};
+}
+
+/// sum, mean, prod, amax, argmax, any and the like, over any dimensions.
+FXX_INLINE void Lowering::reduce(const Node& node, const Operator& op) {
+  using Kind = Rows::Kind;
+  static constexpr std::pair<std::string_view, Kind> kinds[] = {{"sum", Kind::sum},
+                                                                {"mean", Kind::mean},
+                                                                {"prod", Kind::product},
+                                                                {"amax", Kind::largest},
+                                                                {"max", Kind::largest},
+                                                                {"amin", Kind::smallest},
+                                                                {"min", Kind::smallest},
+                                                                {"argmax", Kind::arg_largest},
+                                                                {"argmin", Kind::arg_smallest},
+                                                                {"any", Kind::any},
+                                                                {"all", Kind::all},
+                                                                {"logsumexp", Kind::log_sum_exp}};
+  const Node& input = operand(node, op, "self");
+  require_no_conversion(node, op, input);
+  const Sizes dims = reduced_dims(node, op, input);
+  const auto known =
+      std::find_if(std::begin(kinds), std::end(kinds), [&](const auto& kind) { return kind.first == op.base_name(); });
+  if (known == std::end(kinds)) throw NoKernel{"a reduction of another kind"};
+  if (known->second == Kind::mean && mean_of_image(node, input, dims)) return;
+  row_function(node, input, dims, {.kind = known->second});
 }
 
 /// The square root of the sum of squares.
@@ -146,15 +193,72 @@ FXX_INLINE void Lowering::norm(const Node& node, const Operator& op) {
   const Node& input = operand(node, op, "self");
   const Argument p = argument(node, op, op.index_of("p") >= 0 ? "p" : "ord");
   if (!p.is_none() && (!p.is_number() || p.number() != 2)) throw NoKernel{"a norm of another kind"};
-  if (op.index_of("dtype") >= 0 && !argument(node, op, "dtype").is_none()) throw NoKernel{"a conversion"};
+  require_no_conversion(node, op, input);
+  row_function(node, input, reduced_dims(node, op, input), {.kind = Rows::Kind::norm});
+}
+
+/// cumsum, cumprod.
+FXX_INLINE void Lowering::running(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, "self");
+  require_no_conversion(node, op, input);
   const std::size_t count = sizes_of(input).size();
   Sizes dims;
-  if (op.index_of("dim") >= 0 && !argument(node, op, "dim").is_none())
-    for (std::int64_t d : integers(argument(node, op, "dim")))
-      dims.push_back(static_cast<std::int64_t>(dimension(d, count)));
-  if (dims.empty()) dims = last_dims(count, count);
-  std::sort(dims.begin(), dims.end());
-  row_function(node, input, dims, Rows::Kind::norm, 0, nullptr, nullptr);
+  if (count > 0) dims.push_back(static_cast<std::int64_t>(dimension(integer(argument(node, op, "dim")), count)));
+  row_function(node, input, dims,
+               {.kind = op.base_name() == "cumsum" ? Rows::Kind::running_sum : Rows::Kind::running_product});
+}
+
+FXX_INLINE void Lowering::with_results(const Node& node, std::initializer_list<ItemHandler> results) {
+  std::vector<const Node*> taken(results.size());
+  for (const Node* user : node.users()) {
+    const Operator* op = operator_of(*user);
+    if (!op || op->base_name() != "getitem" || user->arg(1).kind() != Argument::Kind::integer)
+      throw NoKernel{"results that are not taken apart"};
+    std::int64_t i = user->arg(1).integer();
+    if (i < 0) i += static_cast<std::int64_t>(taken.size());
+    if (i < 0 || i >= static_cast<std::int64_t>(taken.size()) || taken[static_cast<std::size_t>(i)])
+      throw NoKernel{"results that are taken twice"};
+    taken[static_cast<std::size_t>(i)] = user;
+  }
+  for (std::size_t i = 0; i < taken.size(); ++i)
+    if (taken[i]) results.begin()[i](*taken[i]);
+  value_of(node).kind = Value::Kind::tuple;
+}
+
+/// max and min along a dimension, with the places.
+FXX_INLINE void Lowering::extremes(const Node& node, const Operator& op) {
+  using Kind = Rows::Kind;
+  const Node& input = operand(node, op, "self");
+  const Sizes dims = reduced_dims(node, op, input);
+  const bool most = op.base_name() == "max";
+  if (node.num_users() > 1) view_of(input);
+  with_results(node, {[&](const Node& values) {
+                        row_function(values, input, dims, {.kind = most ? Kind::largest : Kind::smallest});
+                      },
+                      [&](const Node& places) {
+                        row_function(places, input, dims, {.kind = most ? Kind::arg_largest : Kind::arg_smallest});
+                      }});
+}
+
+/// var, std, var_mean, std_mean.
+FXX_INLINE void Lowering::variance(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, "self");
+  const Sizes dims = reduced_dims(node, op, input);
+  Rows kernel{.kind = Rows::Kind::variance, .correction = 1};
+  if (op.index_of("unbiased") >= 0) {
+    kernel.correction = argument(node, op, "unbiased").boolean() ? 1 : 0;
+  } else if (const Argument correction = argument(node, op, "correction"); !correction.is_none()) {
+    if (!correction.is_number()) throw NoKernel{"a correction that is not a number"};
+    kernel.correction = correction.number();
+  }
+  const std::string_view name = op.base_name();
+  const auto spread = [&](const Node& result) {
+    row_function(result, input, dims, kernel, {.root = name.starts_with("std")});
+  };
+  if (!name.ends_with("_mean")) return spread(node);
+  view_of(input);
+  with_results(node,
+               {spread, [&](const Node& result) { row_function(result, input, dims, {.kind = Rows::Kind::mean}); }});
 }
 
 }  // namespace fxx::inline FXX_ABI::plans

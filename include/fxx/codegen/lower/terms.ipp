@@ -5,10 +5,17 @@
 
 namespace fxx::inline FXX_ABI::plans {
 
-FXX_INLINE TermPointer load_of(View view, bool mask = false) {
+/// What tensors of the dtype are computed with; those of dtypes without arithmetic are copied, whatever this says.
+FXX_INLINE Elements elements_of(Dtype dtype) {
+  return dtype == Dtype::boolean ? Elements::mask : dtype == Dtype::int64 ? Elements::integer : Elements::real;
+}
+FXX_INLINE bool has_elements(Dtype dtype) {
+  return dtype == Dtype::float32 || dtype == Dtype::boolean || dtype == Dtype::int64;
+}
+FXX_INLINE TermPointer load_of(View view, Elements elements = Elements::real) {
   Term term;
   term.kind = Term::Kind::load;
-  term.mask = mask;
+  term.elements = elements;
   term.view = std::move(view);
   return std::make_shared<const Term>(std::move(term));
 }
@@ -18,20 +25,65 @@ FXX_INLINE TermPointer number_of(double value) {
   term.number = value;
   return std::make_shared<const Term>(std::move(term));
 }
+FXX_INLINE TermPointer integer_of(std::int64_t value) {
+  Term term;
+  term.kind = Term::Kind::number;
+  term.elements = Elements::integer;
+  term.integer = value;
+  return std::make_shared<const Term>(std::move(term));
+}
+/// Operands have the same elements, but for what `select` chooses by.
 FXX_INLINE TermPointer call_of(kernels::Function function, std::vector<TermPointer> operands) {
   Term term;
   term.kind = Term::Kind::call;
   term.function = function;
-  term.mask = function >= kernels::Function::less && function <= kernels::Function::logical_not;
+  term.elements = function >= kernels::Function::less && function <= kernels::Function::logical_not
+                      ? Elements::mask
+                      : operands.back()->elements;
   term.operands = std::move(operands);
   return std::make_shared<const Term>(std::move(term));
+}
+/// A number of the graph as such elements. Throws NoKernel for what is none of them.
+FXX_INLINE TermPointer scalar_of(const Argument& value, Elements elements) {
+  if (!value.is_number()) throw NoKernel{"an argument that is not a number"};
+  if (elements == Elements::real) return number_of(value.number());
+  if (elements == Elements::mask)
+    return call_of(kernels::Function::not_equal, {number_of(value.number()), number_of(0)});
+  if (value.kind() == Argument::Kind::real) throw NoKernel{"a number that is no integer"};
+  return integer_of(value.kind() == Argument::Kind::integer ? value.integer() : value.boolean());
 }
 FXX_INLINE const TermPointer& result_term() {
   static const TermPointer term = std::make_shared<const Term>();
   return term;
 }
+FXX_INLINE TermPointer result_of(Elements elements) {
+  if (elements == Elements::real) return result_term();
+  Term term;
+  term.elements = elements;
+  return std::make_shared<const Term>(std::move(term));
+}
+/// The term as such elements, as a conversion of LibTorch's has them.
+FXX_INLINE TermPointer converted(TermPointer term, Elements to) {
+  if (term->elements == to) return term;
+  using F = kernels::Function;
+  const auto is = [&](std::int64_t value) {
+    return to == Elements::integer || term->elements == Elements::integer ? integer_of(value)
+                                                                          : number_of(static_cast<double>(value));
+  };
+  if (term->elements == Elements::mask) return call_of(F::select, {term, is(1), is(0)});
+  if (to == Elements::mask) return call_of(F::not_equal, {term, is(0)});
+  Term result;
+  if (term->kind == Term::Kind::load && to == Elements::real) {
+    result = *term;  // integers are read as floats
+  } else {
+    result.kind = Term::Kind::convert;
+    result.operands = {std::move(term)};
+  }
+  result.elements = to;
+  return std::make_shared<const Term>(std::move(result));
+}
 FXX_INLINE int calls_in(const Term& term) {
-  int count = term.kind == Term::Kind::call || term.kind == Term::Kind::lookup;
+  int count = term.kind == Term::Kind::call || term.kind == Term::Kind::convert || term.kind == Term::Kind::lookup;
   for (const TermPointer& operand : term.operands) count += calls_in(*operand);
   return count;
 }
@@ -39,6 +91,10 @@ template <class F>
 void for_each_load(const Term& term, const F& f) {
   if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup) f(term);
   for (const TermPointer& operand : term.operands) for_each_load(*operand, f);
+}
+
+FXX_INLINE void Lowering::require_elements(const Node& node) const {
+  if (!has_elements(meta_of(node).dtype)) throw NoKernel{std::string(name_of(meta_of(node).dtype))};
 }
 
 FXX_INLINE Lowering::Joined Lowering::join(std::initializer_list<const Node*> operands, const Sizes& sizes) {
@@ -73,13 +129,13 @@ FXX_INLINE Lowering::Joined Lowering::join(std::initializer_list<const Node*> op
 
 FXX_INLINE TermPointer Lowering::term_of(const Node& node, const Sizes& sizes) {
   const Value& value = value_of(node);
-  if (value.dtype != Dtype::float32 && value.dtype != Dtype::boolean) throw NoKernel{std::string(name_of(value.dtype))};
+  if (!has_elements(value.dtype)) throw NoKernel{std::string(name_of(value.dtype))};
   if (value.dtype == Dtype::boolean && value.kind == Value::Kind::view && product(value.view.sizes) == 0)
     throw NoKernel{"a mask of nothing"};
   if (value.kind == Value::Kind::pending && sizes_of(node) == sizes) return value.term;
   const std::optional<View> view = broadcast(view_of(node), sizes);
   if (!view) throw NoKernel{"sizes that do not fit"};
-  return load_of(*view, value_of(node).dtype == Dtype::boolean);
+  return load_of(*view, elements_of(value_of(node).dtype));
 }
 
 FXX_INLINE TermPointer Lowering::bias_term(const Node& bias, const Sizes& sizes, std::size_t dim) {

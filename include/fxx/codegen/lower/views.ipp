@@ -11,18 +11,17 @@ FXX_INLINE void Lowering::same(const Node& node, const Operator& op) {
   if (op.index_of("train") >= 0 && argument(node, op, "train").boolean()) throw NoKernel{"a dropout in training"};
   const Dtype from = meta_of(input).dtype;
   if (from != meta_of(node).dtype) {
-    // Whole numbers are read as floats where they are needed.
-    if (meta_of(node).dtype != Dtype::float32 ||
-        (from != Dtype::boolean && from != Dtype::int64 && from != Dtype::int32 && from != Dtype::float64))
-      throw NoKernel{"a conversion"};
+    const Dtype to = meta_of(node).dtype;
     const Sizes& sizes = sizes_of(node);
-    if (from == Dtype::boolean) {
+    if (has_elements(from) && has_elements(to)) {
       Joined joined = join({&input}, sizes);
-      return set_pending(node, joined.root,
-                         call_of(kernels::Function::select, {term_of(input, sizes), number_of(1), number_of(0)}),
-                         std::move(joined.nodes));
+      return set_pending(node, joined.root, converted(term_of(input, sizes), elements_of(to)), std::move(joined.nodes));
     }
-    return set_pending(node, nullptr, load_of(view_of(input)));
+    // Others are read as what vectors hold.
+    const bool read = to == Dtype::float32 ? from == Dtype::int32 || from == Dtype::float64
+                                           : to == Dtype::int64 && from == Dtype::int32;
+    if (!read) throw NoKernel{"a conversion"};
+    return set_pending(node, nullptr, load_of(view_of(input), elements_of(to)));
   }
   Value value = value_of(input);
   if (value.kind == Value::Kind::tuple || value.kind == Value::Kind::none) throw NoKernel{"not one tensor"};
@@ -40,8 +39,8 @@ FXX_INLINE void Lowering::same(const Node& node, const Operator& op) {
 /// A copy that later writes to the view do not reach.
 FXX_INLINE void Lowering::set_copy(const Node& node, const View& view) {
   const Dtype dtype = meta_of(node).dtype;
-  if (dtype != Dtype::float32 && dtype != Dtype::boolean) throw NoKernel{"a copy of " + std::string(name_of(dtype))};
-  set_pending(node, nullptr, load_of(view, dtype == Dtype::boolean));
+  if (!has_elements(dtype)) throw NoKernel{"a copy of " + std::string(name_of(dtype))};
+  set_pending(node, nullptr, load_of(view, elements_of(dtype)));
 }
 
 FXX_INLINE void Lowering::reshape(const Node& node, const Operator& op) {
@@ -53,16 +52,13 @@ FXX_INLINE void Lowering::reshape(const Node& node, const Operator& op) {
       return set_copy(node, *view);
     return set_view(node, *view, value_of(input).dtype);
   }
-  if (value_of(input).dtype != Dtype::float32) throw NoKernel{"a copy of " + std::string(name_of(meta_of(node).dtype))};
+  const Dtype dtype = meta_of(node).dtype;
+  if (!has_elements(dtype)) throw NoKernel{"a copy of " + std::string(name_of(dtype))};
   // The elements in order, once more.
   const View from = view_of(input);
-  const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, product(sizes));
-  const View dense{buffer, 0, from.sizes, dense_strides(from.sizes)};
-  Value copy;
-  copy.term = load_of(from);
-  copy.nodes = {&node};
-  emit(std::move(copy), dense);
-  set_view(node, {buffer, 0, sizes, dense_strides(sizes)}, Dtype::float32);
+  const View dense = add_dense(node, from.sizes);
+  copy_to(node, from, dense);
+  set_view(node, {dense.buffer, 0, sizes, dense_strides(sizes)}, dtype);
 }
 
 FXX_INLINE void Lowering::permute(const Node& node, const Operator& op) {
@@ -200,6 +196,10 @@ FXX_INLINE void Lowering::unbind(const Node& node, const Operator& op) {
 FXX_INLINE void Lowering::get_item(const Node& node) {
   if (node.args().size() != 2 || !node.arg(0).is_node() || node.arg(1).kind() != Argument::Kind::integer)
     throw NoKernel{"an index that is not a number"};
+  if (const Value& value = value_of(node); value.kind != Value::Kind::none) {  // computed with what it is an item of
+    if (value.kind == Value::Kind::pending && node.num_users() > 1) view_of(node);
+    return;
+  }
   const Value& tuple = value_of(*node.arg(0).node());
   std::int64_t i = node.arg(1).integer();
   if (i < 0) i += static_cast<std::int64_t>(tuple.items.size());
@@ -210,7 +210,8 @@ FXX_INLINE void Lowering::get_item(const Node& node) {
 
 /// cat and stack: every part is written where it belongs.
 FXX_INLINE void Lowering::concatenate(const Node& node, const Operator& op) {
-  require_float(node);
+  require_elements(node);
+  const Dtype dtype = meta_of(node).dtype;
   const Argument list = argument(node, op, "tensors");
   if (!list.is_sequence()) throw NoKernel{"no list"};
   const bool stacked = op.base_name() == "stack";
@@ -218,13 +219,13 @@ FXX_INLINE void Lowering::concatenate(const Node& node, const Operator& op) {
   const std::size_t d = dimension(integer(argument(node, op, "dim")), sizes.size());
   for (const Argument& item : list.items()) {
     if (!item.is_node()) throw NoKernel{"a list of other things than tensors"};
-    require_float(*item.node());
+    if (meta_of(*item.node()).dtype != dtype) throw NoKernel{"a conversion"};
   }
   // Channels last when a part is.
   bool image = false;
   for (const Argument& item : list.items()) {
     const Value& part = value_of(*item.node());
-    if (sizes.size() != 4 || stacked) break;
+    if (sizes.size() != 4 || stacked || dtype != Dtype::float32) break;
     if (part.kind == Value::Kind::view) image = image || lies_channels_last(part.view);
     if (part.kind == Value::Kind::pending) image = image || (part.root && is_image_kernel(*part.root));
   }
@@ -249,28 +250,26 @@ FXX_INLINE void Lowering::concatenate(const Node& node, const Operator& op) {
       copy_to(node, view_of(part), to);
     }
   }
-  set_view(node, whole, Dtype::float32);
+  set_view(node, whole, dtype);
 }
 
 /// A step that does nothing but copy.
 FXX_INLINE void Lowering::copy_to(const Node& node, const View& from, View to) {
   if (to.numel() == 0) return;
   Value copy;
-  copy.term = load_of(from);
+  copy.term = load_of(from, elements_of(meta_of(node).dtype));
   copy.nodes = {&node};
   emit(std::move(copy), std::move(to));
 }
 
 /// slice_scatter and select_scatter: the first, with the second in some of its places.
 FXX_INLINE void Lowering::scatter_slice(const Node& node, const Operator& op) {
-  require_float(node);
+  require_elements(node);
   const Node& self = operand(node, op, "self");
   const Node& source = operand(node, op, "src");
-  require_float(self);
-  require_float(source);
+  if (meta_of(source).dtype != meta_of(node).dtype) throw NoKernel{"a conversion"};
   const View from = view_of(self), part = view_of(source);
-  const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, product(sizes_of(node)));
-  const View whole{buffer, 0, from.sizes, dense_strides(from.sizes)};
+  const View whole = add_dense(node, from.sizes);
   View to = whole;
   const std::size_t d = dimension(integer(argument(node, op, "dim")), to.sizes.size());
   if (op.base_name() == "select_scatter") {
@@ -289,25 +288,25 @@ FXX_INLINE void Lowering::scatter_slice(const Node& node, const Operator& op) {
   if (to.sizes != part.sizes) throw NoKernel{"sizes that do not fit"};
   copy_to(node, from, whole);
   copy_to(node, part, to);
-  set_view(node, whole, Dtype::float32);
+  set_view(node, whole, meta_of(node).dtype);
 }
 
 /// Padding with a constant: that everywhere, and the input within.
 FXX_INLINE void Lowering::pad(const Node& node, const Operator& op) {
-  require_float(node);
+  require_elements(node);
   const Node& self = operand(node, op, "self");
-  require_float(self);
   if (op.index_of("mode") >= 0) {
     const Argument mode = argument(node, op, "mode");
-    if (mode.kind() != Argument::Kind::string || mode.string() != "constant") throw NoKernel{"padding of another kind"};
+    if (mode.kind() != Argument::Kind::string) throw NoKernel{"padding of another kind"};
+    if (mode.string() != "constant")
+      return pad_with_own(node, self, integers(argument(node, op, "pad")), mode.string());
   }
   const Argument value = argument(node, op, "value");
   if (!value.is_none() && !value.is_number()) throw NoKernel{"a value that is not a number"};
   Sizes amounts = integers(argument(node, op, "pad"));
   View from = view_of(self);
   const Sizes& sizes = sizes_of(node);
-  const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, product(sizes));
-  const View whole{buffer, 0, sizes, dense_strides(sizes)};
+  const View whole = add_dense(node, sizes);
   View to = whole;
   to.sizes = from.sizes;
   for (std::size_t i = 0; i + 1 < amounts.size(); i += 2) {
@@ -320,15 +319,68 @@ FXX_INLINE void Lowering::pad(const Node& node, const Operator& op) {
     to.sizes[d] = from.sizes[d];
   }
   Value fill;
-  fill.term = number_of(value.is_none() ? 0 : value.number());
+  fill.term = scalar_of(value.is_none() ? Argument(0) : value, elements_of(meta_of(node).dtype));
   fill.nodes = {&node};
   if (whole.numel() > 0) emit(std::move(fill), whole);
   copy_to(node, from, to);
-  set_view(node, whole, Dtype::float32);
+  set_view(node, whole, meta_of(node).dtype);
+}
+
+/// reflection_pad2d and the like.
+FXX_INLINE void Lowering::pad_around(const Node& node, const Operator& op) {
+  pad_with_own(node, operand(node, op, "self"), integers(argument(node, op, "padding")),
+               op.base_name().starts_with("reflection") ? "reflect" : "replicate");
+}
+/// Padding with elements of the input: along each dimension what is before it, itself, and what is behind.
+FXX_INLINE void Lowering::pad_with_own(const Node& node, const Node& input, const Sizes& amounts,
+                                       std::string_view mode) {
+  require_elements(node);
+  const View from = view_of(input);
+  const Sizes& sizes = sizes_of(node);
+  if (amounts.size() % 2 != 0 || amounts.size() / 2 > sizes.size() || from.numel() == 0)
+    throw NoKernel{"padding of another kind"};
+  if (amounts.size() > 4) throw NoKernel{"padding of more than two dimensions by what is inside"};
+  struct Piece {
+    std::int64_t start, step, count, to;
+  };
+  std::vector<std::pair<std::size_t, std::vector<Piece>>> dims;
+  for (std::size_t i = 0; i + 1 < amounts.size(); i += 2) {
+    const std::size_t d = sizes.size() - 1 - i / 2;
+    const std::int64_t before = amounts[i], after = amounts[i + 1], size = from.sizes[d];
+    if (before < 0 || after < 0) throw NoKernel{"padding that cuts off"};
+    Piece first{0, 0, before, 0}, last{size - 1, 0, after, before + size};  // of "replicate"
+    if (mode == "reflect") {
+      first = {before, -1, before, 0};
+      last = {size - 2, -1, after, before + size};
+    } else if (mode == "circular") {
+      first = {size - before, 1, before, 0};
+      last = {0, 1, after, before + size};
+    } else if (mode != "replicate") {
+      throw NoKernel{"padding of another kind"};
+    }
+    dims.emplace_back(d, std::vector<Piece>{first, {0, 1, size, before}, last});
+  }
+  const View whole = add_dense(node, sizes);
+  const auto copy = [&](const auto& self, std::size_t i, View piece, View to) {
+    if (i == dims.size()) return copy_to(node, piece, to);
+    const auto& [d, pieces] = dims[i];
+    for (const Piece& p : pieces) {
+      View part = piece, place = to;
+      part.offset += p.start * from.strides[d];
+      part.strides[d] *= p.step;
+      place.offset += p.to * whole.strides[d];
+      part.sizes[d] = place.sizes[d] = p.count;
+      if (p.count > 0) self(self, i + 1, std::move(part), std::move(place));
+    }
+  };
+  View all = whole;
+  all.sizes = from.sizes;
+  copy(copy, 0, from, std::move(all));
+  set_view(node, whole, meta_of(node).dtype);
 }
 
 FXX_INLINE void Lowering::roll(const Node& node, const Operator& op) {
-  require_float(node);
+  require_elements(node);
   const Node& self = operand(node, op, "self");
   const Sizes by = integers(argument(node, op, "shifts")), along = integers(argument(node, op, "dims"));
   if (along.size() != by.size() || along.empty() || along.size() > 4) throw NoKernel{"a roll of all elements"};
@@ -344,8 +396,7 @@ FXX_INLINE void Lowering::roll(const Node& node, const Operator& op) {
       shifts.push_back(by[i]);
     }
   }
-  const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, product(from.sizes));
-  const View whole{buffer, 0, from.sizes, dense_strides(from.sizes)};
+  const View whole = add_dense(node, from.sizes);
   // Along each dimension two pieces change places.
   for (unsigned pieces = 0; pieces < 1u << dims.size(); ++pieces) {
     View piece = from, to = whole;
@@ -358,7 +409,7 @@ FXX_INLINE void Lowering::roll(const Node& node, const Operator& op) {
     }
     copy_to(node, piece, to);
   }
-  set_view(node, whole, Dtype::float32);
+  set_view(node, whole, meta_of(node).dtype);
 }
 
 }  // namespace fxx::inline FXX_ABI::plans

@@ -67,79 +67,108 @@ FXX_INLINE SpecialisedWriter::Place SpecialisedWriter::place(const View& view, c
   return result;
 }
 
-FXX_INLINE std::string SpecialisedWriter::load(Body& body, const View& view, const Frame& frame, bool mask) {
-  const std::string from = pointer(body, view, false, letter(body));
-  const Place at = place(view, frame);
+FXX_INLINE std::string SpecialisedWriter::load_at(const std::string& from, const Place& at, Dtype dtype,
+                                                  plans::Elements elements) {
+  using Elements = plans::Elements;
+  using Along = Place::Along;
   const std::string where = from + at.offset;
-  if (mask) {
-    if (at.along == Place::Along::none) return "splat_mask(" + where + ")";
-    if (at.along == Place::Along::whole && at.stride == 1) return "load_mask(" + where + ", width)";
-    if (at.along == Place::Along::whole)
-      return "mask_gathered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return e * " + text(at.stride) +
-             "; })";
-    return "mask_gathered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " + at.element + "; })";
+  const std::string one = at.offset.empty() ? "*" + from : from + "[" + at.offset.substr(3) + "]";
+  const bool dense = at.along == Along::whole && at.stride == 1, is_float = dtype == Dtype::float32;
+  const auto gathered = [&](const std::string& function) {
+    return function + "<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " +
+           (at.along == Along::scattered ? at.element : "e * " + text(at.stride)) + "; })";
+  };
+  if (elements == Elements::integer) include("integers");
+  if (at.along == Along::none)
+    return elements == Elements::mask      ? "splat_mask(" + where + ")"
+           : elements == Elements::integer ? "splat_64(" + one + ")"
+           : is_float                      ? "splat(" + one + ")"
+                                           : "splat(static_cast<float>(" + one + "))";
+  if (dense)
+    return elements == Elements::mask      ? "load_mask(" + where + ", width)"
+           : elements == Elements::integer ? "load_64(" + where + ", width)"
+           : is_float                      ? "load_some<width>(" + where + ")"
+                                           : "load_as(" + where + ", width)";
+  if (elements != Elements::real) return gathered(elements == Elements::mask ? "mask_gathered" : "gathered_64");
+  if (at.along == Along::whole) return "load_strided(" + where + ", " + text(at.stride) + ", width)";
+  return gathered("gathered");
+}
+
+FXX_INLINE std::string SpecialisedWriter::lookup(Body& body, const Term& term, const Frame& frame) {
+  Place at = place(term.view, frame);
+  const std::string table = pointer(body, term.view, false, "table");
+  parameter(body, "int&", "call.fault", "fault");
+  std::string rows, rows_of_elements;  // of all elements of a vector, and of element `e`
+  bool change = false;                 // within a vector
+  const auto of_element = [](const Place& place) {
+    if (place.along == Place::Along::whole)
+      return place.offset + " + e" + (place.stride == 1 ? "" : " * " + text(place.stride));
+    return place.offset + (place.element.empty() ? "" : " + " + place.element);
+  };
+  for (std::size_t i = 0; i < term.operands.size(); ++i) {
+    const Term::Dimension& looked_up = term.looked_up[i];
+    const View& index = term.operands[i]->view;
+    const Place place = this->place(index, frame);
+    const std::string number = pointer(body, index, false, "index");
+    const auto row_at = [&](const std::string& where) {
+      return " + row_of<" + text(looked_up.size) + (looked_up.from_end ? ", true" : "") + ">(" + number + "[" +
+             (where.empty() ? "0" : where.substr(3)) + "], fault) * " + text(looked_up.stride);
+    };
+    rows += row_at(place.offset);
+    rows_of_elements += row_at(of_element(place));
+    change = change || place.along != Place::Along::none;
   }
-  const bool is_float = buffer_of(view).dtype == Dtype::float32;
-  if (at.along == Place::Along::none && !is_float)
-    return "splat(static_cast<float>(" + (at.offset.empty() ? "*" + from : from + "[" + at.offset.substr(3) + "]") +
-           "))";
-  if (at.along == Place::Along::whole && at.stride == 1 && !is_float) return "load_as(" + where + ", width)";
-  if (at.along == Place::Along::none)
-    return "splat(" + (at.offset.empty() ? "*" + from : from + "[" + at.offset.substr(3) + "]") + ")";
-  if (at.along == Place::Along::whole && at.stride == 1) return "load_some<width>(" + where + ")";
-  if (at.along == Place::Along::whole) return "load_strided(" + where + ", " + text(at.stride) + ", width)";
-  return "gathered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " + at.element + "; })";
+  if (change) {
+    at.element = (rows_of_elements + of_element(at)).substr(3);
+    at.offset.clear();
+    at.along = Place::Along::scattered;
+  } else {
+    at.offset = rows + at.offset;
+  }
+  return load_at(table, at, buffer_of(term.view).dtype, term.elements);
 }
 
 FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& term, const Frame& frame) {
   using Kind = Term::Kind;
   switch (term.kind) {
     case Kind::result: return "v";
-    case Kind::number: return number(term.number);
-    case Kind::load: return load(body, term.view, frame, term.mask);
-    case Kind::lookup: {
-      const View& index = term.operands[0]->view;
-      View column{-1, 0, frame.sizes, Sizes(frame.sizes.size(), 0)};
-      column.strides.back() = 1;
-      const Place at = place(index, frame), along = place(column, frame);
-      const std::string row = pointer(body, index, false, "index");
-      const std::string table = pointer(body, term.view, false, "table");
-      parameter(body, "int&", "call.fault", "fault");
-      const auto row_at = [&](const std::string& where) {
-        return "row_of<" + text(term.view.sizes[0]) + ">(" + row + "[" + (where.empty() ? "0" : where.substr(3)) +
-               "], fault) * " + text(term.view.strides[0]);
-      };
-      if (at.along == Place::Along::none && along.along != Place::Along::scattered)
-        return "load_some<width>(" + table + " + " + row_at(at.offset) + along.offset + ")";
-      // Rows that change within a vector.
-      const auto of_element = [](const Place& place) {
-        if (place.along == Place::Along::whole)
-          return place.offset + " + e" + (place.stride == 1 ? "" : " * " + text(place.stride));
-        return place.offset + (place.element.empty() ? "" : " + " + place.element);
-      };
-      return "gathered<width>(" + table + ", [&](int e) FXX_KERNEL_LAMBDA { return " + row_at(of_element(at)) +
-             of_element(along) + "; })";
+    case Kind::number:
+      if (term.elements == plans::Elements::real) return number(term.number);
+      include("integers");
+      return "splat_64(" + cpp_integer(term.integer) + ")";
+    case Kind::load: {
+      const std::string from = pointer(body, term.view, false, letter(body));
+      return load_at(from, place(term.view, frame), buffer_of(term.view).dtype, term.elements);
     }
+    case Kind::convert:
+      include("integers");
+      return (term.elements == plans::Elements::real ? "real_of_64(" : "integer_64_of(") +
+             vector(body, *term.operands[0], frame) + ")";
+    case Kind::lookup: return lookup(body, term, frame);
     default: break;
   }
   using F = kernels::Function;
+  const bool integers = term.operands.back()->elements == plans::Elements::integer;
   const auto operand = [&](std::size_t i) { return expression(body, *term.operands[i], frame); };
   const auto binary = [&](const char* symbol) {
     const bool numbers = term.operands[0]->kind == Kind::number && term.operands[1]->kind == Kind::number;
     return "(" + (numbers ? "splat(" + operand(0) + ")" : operand(0)) + symbol + operand(1) + ")";
   };
-  switch (term.function) {
-    case F::add: return binary(" + ");
-    case F::subtract: return binary(" - ");
-    case F::multiply: return binary(" * ");
-    case F::divide: return binary(" / ");
-    default: break;
+  if (integers) {
+    include("integers");
+  } else {
+    switch (term.function) {
+      case F::add: return binary(" + ");
+      case F::subtract: return binary(" - ");
+      case F::multiply: return binary(" * ");
+      case F::divide: return binary(" / ");
+      default: break;
+    }
   }
-  std::string result = "apply<Function::" + std::string(name_of_function(term.function)) + ">(";
-  for (std::size_t i = 0; i < term.operands.size(); ++i) {
-    const bool constant = term.operands[i]->kind == Kind::number;
-    result += (i ? ", " : "") + (constant ? "splat(" + operand(i) + ")" : operand(i));
-  }
+  std::string result = std::string(integers ? "apply_64" : "apply") +
+                       "<Function::" + std::string(name_of_function(term.function)) + ">(";
+  for (std::size_t i = 0; i < term.operands.size(); ++i)
+    result += (i ? ", " : "") + vector(body, *term.operands[i], frame);
   return result + ")";
 }
 
@@ -161,23 +190,23 @@ FXX_INLINE std::string SpecialisedWriter::stores(Body& body, const KernelStep& s
   for (const plans::Store& store : step.stores) {
     const View& to = store.to;
     const Dtype dtype = buffer_of(to).dtype;
-    if (dtype != Dtype::float32 && dtype != Dtype::boolean) {
+    if (dtype != Dtype::float32 && dtype != Dtype::boolean && dtype != Dtype::int64) {
       result += indent + copy_of(body, to, *store.value, frame);
       continue;
     }
-    std::string value = expression(body, *store.value, frame);
-    if (store.value->kind == Term::Kind::number) value = "splat(" + value + ")";
+    const std::string value = vector(body, *store.value, frame);
     const std::string out = pointer(body, to, true, "out");
     const Place at = place(to, frame);
     const std::string where = out + at.offset;
     result += indent;
-    if (dtype == Dtype::boolean) {
-      const bool strided = at.along == Place::Along::whole && at.stride != 1;
+    if (dtype != Dtype::float32) {
+      const bool mask = dtype == Dtype::boolean, strided = at.along == Place::Along::whole && at.stride != 1;
       if (at.along == Place::Along::scattered || strided)
-        result += "mask_scattered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " +
-                  (strided ? "e * " + text(at.stride) : at.element) + "; }, " + value + ");\n";
+        result += (mask ? "mask_scattered<width>(" : "scattered_64<width>(") + where +
+                  ", [&](int e) FXX_KERNEL_LAMBDA { return " + (strided ? "e * " + text(at.stride) : at.element) +
+                  "; }, " + value + ");\n";
       else
-        result += "store_mask(" + where + ", " + value + ", " +
+        result += (mask ? "store_mask(" : "store_64(") + where + ", " + value + ", " +
                   (at.along == Place::Along::none ? "Width<1>{}" : "width") + ");\n";
     } else if (at.along == Place::Along::none) {
       result += "store_some<1>(" + where + ", " + value + ");\n";
@@ -205,10 +234,10 @@ FXX_INLINE bool SpecialisedWriter::mentions(const std::string& text, const std::
 }
 
 FXX_INLINE std::string SpecialisedWriter::lambda(const std::vector<std::string>& integers, bool value,
-                                                 const std::string& body) {
+                                                 const std::string& body, const std::string& type) {
   std::string result = "[&](";
   for (const std::string& name : integers) result += mentions(body, name) ? "int " + name + ", " : "int, ";
-  if (value) result += mentions(body, "v") ? "real v, " : "real, ";
+  if (value) result += type + (mentions(body, "v") ? " v, " : ", ");
   return result + (mentions(body, "width") ? "auto width" : "auto") + ") FXX_KERNEL_LAMBDA {\n" + body;
 }
 
@@ -264,17 +293,12 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return out.strides[a] > out.strides[b]; });
   std::vector<const View*> views;
-  View along{-1, 0, out.sizes, Sizes(n, 0)};  // the column of a table
-  if (n) along.strides[n - 1] = 1;
-  bool looks_up = false;
   for (const plans::Store& store : step.stores) {
     views.push_back(&store.to);
     for_each_term(*store.value, [&](const Term& term) {
-      if (term.kind == Term::Kind::load) views.push_back(&term.view);
-      looks_up = looks_up || term.kind == Term::Kind::lookup;
+      if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup) views.push_back(&term.view);
     });
   }
-  if (looks_up) views.push_back(&along);
   Frame frame;
   frame.sizes = out.sizes;
   frame.dims.resize(n);

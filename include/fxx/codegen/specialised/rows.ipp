@@ -6,48 +6,76 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
+/// What a reduction puts together to the name of its kernel: "row_" + this.
+FXX_INLINE std::string_view word_of_reduction(plans::Rows::Kind kind) {
+  using Kind = plans::Rows::Kind;
+  return kind == Kind::mean || kind == Kind::norm ? "sum" : enumerator_name(kind);
+}
+/// What its result is, in a row and in columns.
+FXX_INLINE std::string type_of_result(const plans::Rows& k) {
+  using Kind = plans::Rows::Kind;
+  if (k.kind == Kind::any || k.kind == Kind::all) return "integer";
+  const bool place = k.kind == Kind::arg_largest || k.kind == Kind::arg_smallest;
+  return place || k.input->elements == plans::Elements::integer ? "integer_64" : "real";
+}
+
+/// Of rows whose columns lie behind each other, `k.columns` of them.
+FXX_INLINE std::string SpecialisedWriter::column_reduction(Body& body, const KernelStep& step, const plans::Rows& k,
+                                                           const std::string& read) {
+  using Kind = plans::Rows::Kind;
+  const std::string inner = stores(body, step, step.frame, "      ");
+  std::string type = type_of_result(k), name, more;
+  switch (k.kind) {
+    case Kind::sum: name = "column_sums"; break;
+    case Kind::mean: name = "column_means"; break;
+    case Kind::product: name = "column_products"; break;
+    case Kind::variance:
+      name = "column_moments";
+      more = number(k.correction) + ", ";
+      type = "real, real";
+      break;
+    default: name = "column_" + std::string(enumerator_name(k.kind));
+  }
+  const bool place = type == "integer_64";
+  return "    " + name + "<" + text(k.length) + ", " + text(k.columns) + ">(" + lambda({"k", "column"}, false, read) +
+         "    }, " + more + (place ? "put_widened(" : "") + lambda({"column"}, true, inner, type) + "    }" +
+         (place ? ")" : "") + ");\n";
+}
+
 FXX_INLINE std::string SpecialisedWriter::rows(Body& body, const KernelStep& step, const plans::Rows& k) {
   include("rows");
   include("loops");
   using Kind = plans::Rows::Kind;
-  const std::string element = expression(body, *k.input, k.read);
-  const std::string read =
-      k.kind == Kind::norm
-          ? "      const real x = " + element + ";\n      return x * x;\n"
-          : "      return " + (k.input->kind == Term::Kind::number ? "splat(" + element + ")" : element) + ";\n";
+  const std::string element = vector(body, *k.input, k.read), type = type_of_result(k);
+  if (type == "integer_64") include("integers");
+  const std::string read = k.kind == Kind::norm ? "      const real x = " + element + ";\n      return x * x;\n"
+                                                : "      return " + element + ";\n";
   const std::string get = lambda({"column"}, false, read) + "    }";
   std::string result =
       "  const Range range = part.of(" + text(k.rows) + ");\n  for (int row = range.begin; row < range.end; ++row) {\n";
-  const std::string n = "<" + text(k.length) + ">";
+  const std::string n = (k.input->elements == plans::Elements::integer ? "_64<" : "<") + text(k.length) + ">";
   if (k.columns) {
     include("reductions");
-    const std::string call = k.kind == Kind::largest    ? "column_largest<"
-                             : k.kind == Kind::smallest ? "column_smallest<"
-                             : k.kind == Kind::mean     ? "column_means<"
-                                                        : "column_sums<";
-    const std::string inner = stores(body, step, step.frame, "      ");
-    return result + "    " + call + text(k.length) + ", " + text(k.columns) + ">(" +
-           lambda({"k", "column"}, false, read) + "    }, " + lambda({"column"}, true, inner) + "    });\n  }\n";
-  }
-  if (k.reduces()) {
-    const std::string call = k.kind == Kind::largest    ? "row_largest"
-                             : k.kind == Kind::smallest ? "row_smallest"
-                                                        : "row_sum";
+    result += column_reduction(body, step, k, read);
+  } else if (k.reduces()) {
+    std::string value = "row_" + std::string(word_of_reduction(k.kind)) + n + "(" + get +
+                        (k.kind == Kind::variance ? ", " + number(k.correction) : "") + ")";
+    if (k.kind == Kind::mean) value += " / " + number(static_cast<double>(k.length));
+    if (k.kind == Kind::norm) value = "__builtin_sqrtf(" + value + ")";
     const std::string inner = stores(body, step, step.frame, "    ");
-    result += "    const real v = splat(" + std::string(k.kind == Kind::norm ? "__builtin_sqrtf(" : "") + call + n +
-              "(" + get + ")" +
-              (k.kind == Kind::mean   ? " / " + number(static_cast<double>(k.length))
-               : k.kind == Kind::norm ? ")"
-                                      : "") +
-              ");\n";
+    result += "    const " + type + " v = " +
+              (type == "integer"      ? "integer{} - " + value
+               : type == "integer_64" ? "splat_64(" + value + ")"
+                                      : "splat(" + value + ")") +
+              ";\n";
     if (mentions(inner, "column")) result += "    constexpr int column = 0;\n";
     if (mentions(inner, "width")) result += "    constexpr Width<1> width{};\n";
     result += inner;
   } else {
-    const std::string name(enumerator_name(k.kind));  // softmax, log_softmax, layer_norm, rms_norm
+    const std::string name(enumerator_name(k.kind));  // softmax, log_softmax, layer_norm, rms_norm, running_sum, ...
     const std::string eps = k.kind == Kind::layer_norm || k.kind == Kind::rms_norm ? number(k.eps) + ", " : "";
     const std::string inner = stores(body, step, step.frame, "      ");
-    result += "    " + name + n + "(" + eps + get + ", " + lambda({"column"}, true, inner) + "    });\n";
+    result += "    " + name + n + "(" + eps + get + ", " + lambda({"column"}, true, inner, type) + "    });\n";
   }
   return result + "  }\n";
 }

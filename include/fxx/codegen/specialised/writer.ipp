@@ -84,14 +84,23 @@ class SpecialisedWriter {
   std::vector<Group> groups(const View& view, const Frame& frame, int axis) const;
   static std::string index_text(const Group& group, std::int64_t extent, const std::string& axis);
   Place place(const View& view, const Frame& frame) const;
-  std::string load(Body& body, const View& view, const Frame& frame, bool mask);
+  /// The vector of elements at this place behind `from`.
+  std::string load_at(const std::string& from, const Place& at, Dtype dtype, plans::Elements elements);
+  std::string lookup(Body& body, const Term& term, const Frame& frame);
   std::string expression(Body& body, const Term& term, const Frame& frame);
+  /// The same; a number as a vector too.
+  std::string vector(Body& body, const Term& term, const Frame& frame) {
+    const std::string text = expression(body, term, frame);
+    const bool number = term.kind == Term::Kind::number && term.elements == plans::Elements::real;
+    return number ? "splat(" + text + ")" : text;
+  }
   std::string copy_of(Body& body, const View& to, const Term& value, const Frame& frame);
   /// What the step computes of each element, and where it goes: the body of the innermost loop.
   std::string stores(Body& body, const KernelStep& step, const Frame& frame, const std::string& indent);
   static bool mentions(const std::string& text, const std::string& name);
-  /// `[&](int row, int column, real v, auto width)`, naming what the body needs.
-  static std::string lambda(const std::vector<std::string>& integers, bool value, const std::string& body);
+  /// `[&](int row, int column, real v, auto width)`, naming what the body needs. `type`: of the value.
+  static std::string lambda(const std::vector<std::string>& integers, bool value, const std::string& body,
+                            const std::string& type = "real");
   std::string interleaved(Body& body, const KernelStep& step, const Frame& frame);
   std::string pointwise(Body& body, const KernelStep& step);
   // --- products.ipp --------------------------------------------------------------------------------------------------
@@ -111,6 +120,7 @@ class SpecialisedWriter {
   std::string resize(Body& body, const KernelStep& step, const plans::Resize& k);
   // --- rows.ipp ------------------------------------------------------------------------------------------------------
   std::string rows(Body& body, const KernelStep& step, const plans::Rows& k);
+  std::string column_reduction(Body& body, const KernelStep& step, const plans::Rows& k, const std::string& read);
   std::string group_norm(Body& body, const KernelStep& step, const plans::GroupNorm& k);
   // --- specialised_source.ipp ----------------------------------------------------------------------------------------
   static std::string stem_of(const KernelStep& step);

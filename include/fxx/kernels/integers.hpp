@@ -1,0 +1,268 @@
+// Vectors of int64, as many as a vector has floats: what indices, positions and masks are computed with.
+//
+//   store_64(out + i, apply_64<Function::add>(load_64(a + i, width), splat_64(1)), width);
+//
+// Sums, differences and products wrap around. A mask is what comparisons of floats give, so that either chooses among
+// the other's values. All of it is exact, but for the float nearest to an integer.
+// Main names: integer_64, splat_64, load_64, store_64, apply_64, real_of_64, integer_64_of, row_sum_64, row_largest_64,
+// row_arg_largest_64, running_sum_64. Cost: light.
+#pragma once
+
+#include "fxx/kernels/memory.hpp"
+#include "fxx/kernels/reductions.hpp"
+
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
+namespace fxx::kernels::inline FXX_KERNEL_ISA {
+
+/// Two vectors, since twice the bytes of one fit none.
+struct integer_64 {
+  typedef std::int64_t Half __attribute__((vector_size(lanes * 4)));
+  typedef std::uint64_t Natural __attribute__((vector_size(lanes * 4)));
+  Half low, high;
+
+  FXX_KERNEL std::int64_t operator[](int i) const { return i < lanes / 2 ? low[i] : high[i - lanes / 2]; }
+};
+
+namespace detail_of_integers {
+using Half = integer_64::Half;
+using Natural = integer_64::Natural;
+/// `of` of both halves.
+template <class Of>
+FXX_KERNEL integer_64 halves(integer_64 x, integer_64 y, const Of& of) {
+  return {of(x.low, y.low), of(x.high, y.high)};
+}
+/// `of(element)` for each element.
+template <class Of>
+FXX_KERNEL integer_64 elements(const Of& of) {
+  integer_64 v;
+#pragma GCC unroll 16
+  for (int i = 0; i < lanes / 2; ++i) v.low[i] = of(i), v.high[i] = of(i + lanes / 2);
+  return v;
+}
+FXX_KERNEL integer mask_of(Half low, Half high) {
+  return bits_of(joined((half) __builtin_convertvector(low, half_of_integers),
+                        (half) __builtin_convertvector(high, half_of_integers)));
+}
+/// What comparisons of both halves give, as a mask.
+template <class Of>
+FXX_KERNEL integer compared(integer_64 x, integer_64 y, const Of& of) {
+  return mask_of(of(x.low, y.low), of(x.high, y.high));
+}
+FXX_KERNEL std::int64_t quotient(std::int64_t x, std::int64_t y) {
+  return y == -1 ? static_cast<std::int64_t>(-static_cast<std::uint64_t>(x)) : x / y;
+}
+}  // namespace detail_of_integers
+
+FXX_KERNEL integer_64 splat_64(std::int64_t v) { return {integer_64::Half{} + v, integer_64::Half{} + v}; }
+/// Of 32 bits, as comparisons have.
+FXX_KERNEL integer_64 widened_64(integer v) {
+  return {__builtin_convertvector((half_of_integers)lower_half((real)v), integer_64::Half),
+          __builtin_convertvector((half_of_integers)upper_half((real)v), integer_64::Half)};
+}
+/// `put` for a kernel that gives places in columns of 32 bits.
+template <class Put>
+FXX_KERNEL auto put_widened(const Put& put) {
+  return [&put](int c, integer v, auto width) __attribute__((always_inline)) { put(c, widened_64(v), width); };
+}
+/// The nearest floats.
+FXX_KERNEL real real_of_64(integer_64 v) {
+  return joined(__builtin_convertvector(v.low, half), __builtin_convertvector(v.high, half));
+}
+/// To zero; what int64 cannot hold, and nan, become the least number, as the processor has it.
+FXX_KERNEL integer_64 integer_64_of(real x) {
+  return detail_of_integers::elements([&](int i) __attribute__((always_inline)) {
+    return detail_of_memory::integer_64_of(x[i]);
+  });
+}
+
+// --- memory ----------------------------------------------------------------------------------------------------------
+
+/// `at(i)` is where element i stands; zeros behind the first `Count`.
+template <int Count, class T, class At>
+FXX_KERNEL integer_64 gathered_64(const T* from, const At& at) {
+  return detail_of_integers::elements([&](int i) __attribute__((always_inline)) {
+    return i < Count ? static_cast<std::int64_t>(from[at(i)]) : 0;
+  });
+}
+template <int Count, class At>
+FXX_KERNEL void scattered_64(std::int64_t* to, const At& at, integer_64 v) {
+  for (int i = 0; i < Count; ++i) to[at(i)] = v[i];
+}
+/// The first `width` elements, of any integers; zeros behind them.
+template <class T, int Count>
+FXX_KERNEL integer_64 load_64(const T* from, Width<Count>) {
+  if constexpr (sizeof(T) == 8) {
+    integer_64 v{};
+    __builtin_memcpy(&v, from, Count * sizeof(std::int64_t));
+    return v;
+  } else {
+    return gathered_64<Count>(from, [](int i) { return i; });
+  }
+}
+template <int Count>
+FXX_KERNEL void store_64(std::int64_t* to, integer_64 v, Width<Count>) {
+  __builtin_memcpy(to, &v, Count * sizeof(std::int64_t));
+}
+
+// --- functions -------------------------------------------------------------------------------------------------------
+
+/// A function of integers, as LibTorch has it of int64. Divisors are not 0.
+template <Function F>
+FXX_KERNEL integer_64 apply_64(integer_64 x) {
+  using namespace detail_of_integers;
+  const auto of = [&](auto f) __attribute__((always_inline)) { return integer_64{f(x.low), f(x.high)}; };
+  if constexpr (F == Function::negate) {
+    return of([](Half v) __attribute__((always_inline)) { return (Half)(-(Natural)v); });
+  } else if constexpr (F == Function::absolute) {
+    return of([](Half v) __attribute__((always_inline)) { return v < 0 ? (Half)(-(Natural)v) : v; });
+  } else if constexpr (F == Function::square) {
+    return of([](Half v) __attribute__((always_inline)) { return (Half)((Natural)v * (Natural)v); });
+  } else if constexpr (F == Function::relu) {
+    return of([](Half v) __attribute__((always_inline)) { return v < 0 ? Half{} : v; });
+  } else {
+    static_assert(F == Function::sign, "fxx::kernels: a function that integers do not have");
+    return of([](Half v) __attribute__((always_inline)) { return (v < 0) - (v > 0); });
+  }
+}
+template <Function F>
+FXX_KERNEL auto apply_64(integer_64 x, integer_64 y) {
+  using namespace detail_of_integers;
+  if constexpr (F == Function::add) {
+    return halves(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return (Half)((Natural)a + (Natural)b); });
+  } else if constexpr (F == Function::subtract) {
+    return halves(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return (Half)((Natural)a - (Natural)b); });
+  } else if constexpr (F == Function::multiply) {
+    return halves(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return (Half)((Natural)a * (Natural)b); });
+  } else if constexpr (F == Function::maximum) {
+    return halves(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a > b ? a : b; });
+  } else if constexpr (F == Function::minimum) {
+    return halves(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a < b ? a : b; });
+  } else if constexpr (F == Function::floor_divide) {
+    return elements([&](int i) __attribute__((always_inline)) {
+      const std::int64_t a = x[i], b = y[i], q = quotient(a, b);
+      return q - (b != -1 && a % b != 0 && (a < 0) != (b < 0));
+    });
+  } else if constexpr (F == Function::remainder) {  // with the sign of y
+    return elements([&](int i) __attribute__((always_inline)) {
+      const std::int64_t b = y[i], r = b == -1 ? 0 : x[i] % b;
+      return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    });
+  } else if constexpr (F == Function::rest_of_division) {  // with the sign of x
+    return elements([&](int i) __attribute__((always_inline)) { return y[i] == -1 ? std::int64_t{0} : x[i] % y[i]; });
+  } else if constexpr (F == Function::divide) {  // to zero
+    return elements([&](int i) __attribute__((always_inline)) { return quotient(x[i], y[i]); });
+  } else if constexpr (F == Function::less) {
+    return compared(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a < b; });
+  } else if constexpr (F == Function::less_or_equal) {
+    return compared(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a <= b; });
+  } else if constexpr (F == Function::greater) {
+    return compared(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a > b; });
+  } else if constexpr (F == Function::greater_or_equal) {
+    return compared(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a >= b; });
+  } else if constexpr (F == Function::equal) {
+    return compared(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a == b; });
+  } else {
+    static_assert(F == Function::not_equal, "fxx::kernels: a function that integers do not have");
+    return compared(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a != b; });
+  }
+}
+template <Function F>
+FXX_KERNEL integer_64 apply_64(integer where, integer_64 yes, integer_64 no) {
+  static_assert(F == Function::select, "fxx::kernels: a function that integers do not have");
+  const integer_64 holds = widened_64(where);
+  return {holds.low ? yes.low : no.low, holds.high ? yes.high : no.high};
+}
+
+// --- rows ------------------------------------------------------------------------------------------------------------
+
+// `get(column, width)` gives vectors of a row of N elements, as in kernels/reductions.hpp.
+
+namespace detail_of_integers {
+template <int N, Function F, class Get>
+FXX_KERNEL std::int64_t row_combined(const Get& get, std::int64_t neutral) {
+  integer_64 all = splat_64(neutral);
+  detail_of_rows::for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) {
+    const integer_64 v = get(c, width);
+    if constexpr (width == lanes) all = apply_64<F>(all, v);
+    else
+      all = apply_64<F>(
+          all, apply_64<Function::select>(detail_of_rows::iota() < static_cast<int>(width), v, splat_64(neutral)));
+  });
+  std::int64_t result = all[0];
+  for (int i = 1; i < lanes; ++i) result = apply_64<F>(splat_64(result), splat_64(all[i]))[0];
+  return result;
+}
+/// The first place of the element that is better than all others.
+template <int N, class Get, class Better>
+FXX_KERNEL int row_place(const Get& get, const Better& better) {
+  int place = 0;
+  std::int64_t best = get(0, Width<1>{})[0];
+  detail_of_rows::for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) {
+    const integer_64 v = get(c, width);
+    for (int i = 0; i < width; ++i)
+      if (better(v[i], best)) best = v[i], place = c + i;
+  });
+  return place;
+}
+}  // namespace detail_of_integers
+
+template <int N, class Get>
+FXX_KERNEL std::int64_t row_sum_64(const Get& get) {
+  return detail_of_integers::row_combined<N, Function::add>(get, 0);
+}
+template <int N, class Get>
+FXX_KERNEL std::int64_t row_product_64(const Get& get) {
+  return detail_of_integers::row_combined<N, Function::multiply>(get, 1);
+}
+template <int N, class Get>
+FXX_KERNEL std::int64_t row_largest_64(const Get& get) {
+  return detail_of_integers::row_combined<N, Function::maximum>(get, -0x7fffffffffffffff - 1);
+}
+template <int N, class Get>
+FXX_KERNEL std::int64_t row_smallest_64(const Get& get) {
+  return detail_of_integers::row_combined<N, Function::minimum>(get, 0x7fffffffffffffff);
+}
+/// Where it stands: the first of several.
+template <int N, class Get>
+FXX_KERNEL int row_arg_largest_64(const Get& get) {
+  return detail_of_integers::row_place<N>(get, [](std::int64_t a, std::int64_t b) { return a > b; });
+}
+template <int N, class Get>
+FXX_KERNEL int row_arg_smallest_64(const Get& get) {
+  return detail_of_integers::row_place<N>(get, [](std::int64_t a, std::int64_t b) { return a < b; });
+}
+/// `put(column, value, width)`: element i becomes the sum of those up to it.
+template <int N, class Get, class Put>
+FXX_KERNEL void running_sum_64(const Get& get, const Put& put) {
+  std::uint64_t total = 0;
+  detail_of_rows::for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) {
+    const integer_64 v = get(c, width);
+    integer_64 sums;
+    for (int i = 0; i < lanes / 2; ++i)
+      sums.low[i] = static_cast<std::int64_t>(total += static_cast<std::uint64_t>(v.low[i]));
+    for (int i = 0; i < lanes / 2; ++i)
+      sums.high[i] = static_cast<std::int64_t>(total += static_cast<std::uint64_t>(v.high[i]));
+    put(c, sums, width);
+  });
+}
+
+}  // namespace fxx::kernels::inline FXX_KERNEL_ISA
+
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
