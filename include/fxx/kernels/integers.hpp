@@ -4,8 +4,8 @@
 //
 // Sums, differences and products wrap around. A mask is what comparisons of floats give, so that either chooses among
 // the other's values. All of it is exact, but for the float nearest to an integer.
-// Main names: integer_64, splat_64, load_64, store_64, apply_64, real_of_64, integer_64_of, row_sum_64, row_largest_64,
-// row_arg_largest_64, running_sum_64. Cost: light.
+// Main names: integer_64, splat_64, positions_64, load_64, store_64, apply_64, real_of_64, integer_64_of, row_sum_64,
+// row_largest_64, row_arg_largest_64, running_sum_64. Cost: light.
 #pragma once
 
 #include "fxx/kernels/memory.hpp"
