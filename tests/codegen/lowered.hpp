@@ -90,6 +90,7 @@ inline std::string text_of(const KernelPlan& plan, const plans::Term& term) {
       if (term.elements == plans::Elements::integer) return std::to_string(term.integer);
       return term.number == static_cast<int>(term.number) ? std::to_string(static_cast<int>(term.number))
                                                           : std::to_string(term.number);
+    case Kind::position: return "position";
     case Kind::lookup: return of_buffer() + "[" + text + "]";
     case Kind::convert: return (term.elements == plans::Elements::real ? "real(" : "integer(") + text + ")";
     case Kind::call: break;

@@ -184,6 +184,7 @@ TEST_CASE("integers to floats and back, and to what masks are") {
   for (int i = 0; i < lanes; ++i) {
     CHECK(wide[i] == i - 3);
     CHECK(all[i] == -5);
+    CHECK(positions_64([](int e) { return 7 - 2 * e; })[i] == 7 - 2 * i);
   }
 }
 

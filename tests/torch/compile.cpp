@@ -1253,6 +1253,51 @@ TEST_CASE("elements at places that tensors tell: gather, index_select, tensors a
     CHECK(error_of(compiled->run(boxed(in)), expected) <= 1e-5);
   }
 }
+TEST_CASE("triangles, repeats, division that rounds, filling with an element of a tensor") {
+  torch::manual_seed(36);
+  const Forward f = [](const Tensors& in) {
+    const Tensor &x = in[0], &n = in[1], &m = in[2], &y = in[3];  // [2, 7, 19], [7, 19], [7, 19], [2, 7, 19]
+    Tensors results;
+    for (const std::int64_t k : {0, 1, -3, 25})
+      for (const Tensor& t : {x.triu(k), (x * 2).tril(k).relu(), n.triu(k), m.tril(k), x.transpose(1, 2).triu(k),
+                              x.select(0, 1).t().tril(k).softmax(-1), torch::full_like(n, 3).tril(k).sum(1)})
+        results.push_back(t);
+    for (const Tensor& t : {x.repeat({1, 2, 1}),
+                            x.repeat({3, 1, 2, 1}) + 1,
+                            n.repeat({2, 3}),
+                            m.repeat({1, 1, 2}),
+                            y.tile({2}),
+                            y.tile({2, 1, 3}).exp(),
+                            x.repeat_interleave(3, 1),
+                            n.repeat_interleave(2, -1) + 1,
+                            x.transpose(0, 2).repeat({2, 1, 2}),
+                            n.select(0, 1).repeat_interleave(4),
+                            (x * 2).repeat({1, 1, 1}),
+                            x.select(2, 0).repeat({2, 2, 2}).sum(0),
+                            torch::div(x * 5, y.abs() + 0.5, "floor"),
+                            torch::div(x * 5, y.abs() + 0.5, "trunc"),
+                            torch::div(x * 9, -1.5, "trunc"),
+                            torch::div(n, 3, "floor"),
+                            torch::div(n, -2, "trunc") + 1,
+                            torch::div(n, 2.5, "floor"),
+                            x.masked_fill(m, y.select(0, 0)[0][0] * 2),
+                            n.masked_fill(m, n[1][2]),
+                            x.masked_fill(m, n[0][0])})
+      results.push_back(t);
+    return all_of(results);
+  };
+  const auto make = [] {
+    return Tensors{torch::randn({2, 7, 19}), torch::randint(-9, 10, {7, 19}), torch::rand({7, 19}) > 0.5,
+                   torch::randn({2, 7, 19})};
+  };
+  Tensors turned = make();
+  for (Tensor& t : turned) t = transposed_copy(t);
+  Tensors odd = make();
+  odd[0][0][3] = not_a_number;
+  odd[0][1][5] = infinite;
+  check(f, make(), {.more = {turned, odd}});
+  check(f, turned);
+}
 TEST_CASE("padding by what is inside") {
   torch::manual_seed(35);
   const Forward f = [&](const Tensors& in) {

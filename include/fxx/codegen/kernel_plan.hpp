@@ -78,9 +78,10 @@ struct Term {
     result,  // what the kernel computed
     load,    // the element of a view; logical sizes are those of the step, broadcast by strides of 0
     number,
-    call,     // of a function
-    convert,  // of the operand's elements to these
-    lookup,   // an element of a table, whose place operands tell in some of its dimensions: `looked_up`
+    call,      // of a function
+    convert,   // of the operand's elements to these
+    position,  // where the element stands: the view's offset, were it read, which no memory belongs to; an integer
+    lookup,    // an element of a table, whose place operands tell in some of its dimensions: `looked_up`
   };
   Kind kind = Kind::result;
   Elements elements = Elements::real;  // of a load: what it is read as, whatever lies in memory

@@ -4,8 +4,8 @@
 //
 // Sums, differences and products wrap around. A mask is what comparisons of floats give, so that either chooses among
 // the other's values. All of it is exact, but for the float nearest to an integer.
-// Main names: integer_64, splat_64, load_64, store_64, apply_64, real_of_64, integer_64_of, row_sum_64, row_largest_64,
-// row_arg_largest_64, running_sum_64. Cost: light.
+// Main names: integer_64, splat_64, positions_64, load_64, store_64, apply_64, real_of_64, integer_64_of, row_sum_64,
+// row_largest_64, row_arg_largest_64, running_sum_64. Cost: light.
 #pragma once
 
 #include "fxx/kernels/memory.hpp"
@@ -58,6 +58,11 @@ FXX_KERNEL std::int64_t quotient(std::int64_t x, std::int64_t y) {
 }  // namespace detail_of_integers
 
 FXX_KERNEL integer_64 splat_64(std::int64_t v) { return {integer_64::Half{} + v, integer_64::Half{} + v}; }
+/// `at(i)` for element i.
+template <class At>
+FXX_KERNEL integer_64 positions_64(const At& at) {
+  return detail_of_integers::elements([&](int i) __attribute__((always_inline)) { return std::int64_t{at(i)}; });
+}
 /// Of 32 bits, as comparisons have.
 FXX_KERNEL integer_64 widened_64(integer v) {
   return {__builtin_convertvector((half_of_integers)lower_half((real)v), integer_64::Half),

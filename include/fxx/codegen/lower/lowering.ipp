@@ -202,6 +202,7 @@ class Lowering {
   void concatenate(const Node& node, const Operator& op);
   void get_item(const Node& node);
   void scatter_slice(const Node& node, const Operator& op);
+  void repeat(const Node& node, const Operator& op);
   void pad(const Node& node, const Operator& op);
   void pad_around(const Node& node, const Operator& op);
   void pad_with_own(const Node& node, const Node& input, const Sizes& amounts, std::string_view mode);
@@ -214,6 +215,8 @@ class Lowering {
   void constant(const Node& node, const Operator& op);
   void fill(const Node& node, const Operator& op);
   void logic(const Node& node, const Operator& op);
+  void divide(const Node& node, const Operator& op);
+  void triangle(const Node& node, const Operator& op);
   void elu(const Node& node, const Operator& op);
   // --- lookups.ipp ---------------------------------------------------------------------------------------------------
   void set_lookup(const Node& node, View table, std::vector<View> indices, std::vector<Term::Dimension> looked_up);

@@ -184,9 +184,13 @@ FXX_INLINE void Lowering::masked_fill(const Node& node, const Operator& op) {
   if (meta_of(node).dtype == Dtype::boolean) throw NoKernel{"bool"};
   const Node& self = operand(node, op, "self");
   const Node& mask = operand(node, op, "mask");
-  const TermPointer value = scalar_of(argument(node, op, "value"), elements_of(meta_of(node).dtype));
+  const Elements elements = elements_of(meta_of(node).dtype);
+  const Argument given = argument(node, op, "value");
+  const Node* filling = given.is_node() ? given.node() : nullptr;
+  if (filling) require_elements(*filling);
   const Sizes& sizes = sizes_of(node);
-  Joined joined = join({&self, &mask}, sizes);
+  Joined joined = join({&self, &mask, filling}, sizes);
+  const TermPointer value = filling ? converted(term_of(*filling, sizes), elements) : scalar_of(given, elements);
   TermPointer result = call_of(kernels::Function::select, {term_of(mask, sizes), value, term_of(self, sizes)});
   set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
 }
@@ -228,6 +232,55 @@ FXX_INLINE void Lowering::logic(const Node& node, const Operator& op) {
   std::vector<TermPointer> operands = {converted(term_of(first, sizes), Elements::mask)};
   if (second) operands.push_back(converted(term_of(*second, sizes), Elements::mask));
   set_pending(node, joined.root, call_of(function, std::move(operands)), std::move(joined.nodes));
+}
+
+/// Division that rounds, down or to zero.
+FXX_INLINE void Lowering::divide(const Node& node, const Operator& op) {
+  using F = kernels::Function;
+  require_elements(node);
+  const Elements elements = elements_of(meta_of(node).dtype);
+  const Argument mode = argument(node, op, "rounding_mode"), other = argument(node, op, "other");
+  const bool down = mode.kind() == Argument::Kind::string && mode.string() == "floor";
+  if (!down && (mode.kind() != Argument::Kind::string || mode.string() != "trunc")) throw NoKernel{"no rounding"};
+  // As other divisions: by 0 LibTorch throws.
+  if (elements == Elements::integer && (other.kind() != Argument::Kind::integer || other.integer() == 0))
+    throw NoKernel{"int64"};
+  const Node& self = operand(node, op, "self");
+  const Node* divisor = other.is_node() ? other.node() : nullptr;
+  for (const Node* input : {&self, divisor})
+    if (input) require_elements(*input);
+  const Sizes& sizes = sizes_of(node);
+  Joined joined = join({&self, divisor}, sizes);
+  const TermPointer left = converted(term_of(self, sizes), elements);
+  const TermPointer right = divisor ? converted(term_of(*divisor, sizes), elements) : scalar_of(other, elements);
+  TermPointer result = call_of(down ? F::floor_divide : F::divide, {left, right});
+  if (!down && elements == Elements::real) result = call_of(F::truncated, {result});
+  set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
+}
+
+/// triu, tril: zeros on one side of a diagonal.
+FXX_INLINE void Lowering::triangle(const Node& node, const Operator& op) {
+  using F = kernels::Function;
+  require_elements(node);
+  const Node& self = operand(node, op, "self");
+  const std::int64_t diagonal = integer(argument(node, op, "diagonal"));
+  const Sizes& sizes = sizes_of(node);
+  if (sizes.size() < 2 || product(sizes) == 0) throw NoKernel{"no matrix"};
+  Term column_less_row;
+  column_less_row.kind = Term::Kind::position;
+  column_less_row.elements = Elements::integer;
+  column_less_row.view = {-1, 0, sizes, Sizes(sizes.size(), 0)};
+  column_less_row.view.strides[sizes.size() - 1] = 1;
+  column_less_row.view.strides[sizes.size() - 2] = -1;
+  Joined joined = join({&self}, sizes);
+  const TermPointer stays = call_of(op.base_name() == "triu" ? F::greater_or_equal : F::less_or_equal,
+                                    {std::make_shared<const Term>(std::move(column_less_row)), integer_of(diagonal)});
+  const Elements elements = elements_of(meta_of(node).dtype);
+  const TermPointer x = term_of(self, sizes);
+  set_pending(node, joined.root,
+              elements == Elements::mask ? call_of(F::logical_and, {stays, x})
+                                         : call_of(F::select, {stays, x, scalar_of(0, elements)}),
+              std::move(joined.nodes));
 }
 
 FXX_INLINE void Lowering::elu(const Node& node, const Operator& op) {

@@ -291,6 +291,39 @@ FXX_INLINE void Lowering::scatter_slice(const Node& node, const Operator& op) {
   set_view(node, whole, meta_of(node).dtype);
 }
 
+/// repeat, tile, repeat_interleave: a copy with a dimension more for each that is repeated, read with stride 0.
+FXX_INLINE void Lowering::repeat(const Node& node, const Operator& op) {
+  require_elements(node);
+  const View from = view_of(operand(node, op, "self"));
+  const bool each = op.base_name() == "repeat_interleave";
+  Sizes times(from.sizes.size(), 1);
+  if (each) {
+    const Argument dim = argument(node, op, "dim");
+    if (dim.is_none() && from.sizes.size() != 1) throw NoKernel{"all elements repeated"};
+    times[dimension(dim.is_none() ? 0 : integer(dim), from.sizes.size())] = integer(argument(node, op, "repeats"));
+  } else {
+    times = integers(argument(node, op, op.index_of("repeats") >= 0 ? "repeats" : "dims"));
+    if (times.size() < from.sizes.size()) times.insert(times.begin(), from.sizes.size() - times.size(), 1);
+  }
+  View wide{from.buffer, from.offset, {}, {}};
+  const auto add = [&](std::int64_t size, std::int64_t stride) {
+    if (size == 1) return;
+    wide.sizes.push_back(size);
+    wide.strides.push_back(stride);
+  };
+  const std::size_t missing = times.size() - from.sizes.size();
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    if (!each) add(times[i], 0);
+    if (i >= missing) add(from.sizes[i - missing], from.strides[i - missing]);
+    if (each) add(times[i], 0);
+  }
+  if (wide.sizes.size() > 8) throw NoKernel{"more than eight dimensions"};
+  const View whole = add_dense(node, wide.sizes);
+  copy_to(node, wide, whole);
+  const Sizes& sizes = sizes_of(node);
+  set_view(node, {whole.buffer, 0, sizes, dense_strides(sizes)}, meta_of(node).dtype);
+}
+
 /// Padding with a constant: that everywhere, and the input within.
 FXX_INLINE void Lowering::pad(const Node& node, const Operator& op) {
   require_elements(node);

@@ -145,6 +145,14 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
       return (term.elements == plans::Elements::real ? "real_of_64(" : "integer_64_of(") +
              vector(body, *term.operands[0], frame) + ")";
     case Kind::lookup: return lookup(body, term, frame);
+    case Kind::position: {
+      include("integers");
+      const Place at = place(term.view, frame);
+      const std::string first = text(term.view.offset) + at.offset;
+      if (at.along == Place::Along::none) return "splat_64(" + first + ")";
+      return "positions_64([&](int e) FXX_KERNEL_LAMBDA { return " + first + " + " +
+             (at.along == Place::Along::whole ? "e * " + text(at.stride) : at.element) + "; })";
+    }
     default: break;
   }
   using F = kernels::Function;
@@ -296,7 +304,8 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
   for (const plans::Store& store : step.stores) {
     views.push_back(&store.to);
     for_each_term(*store.value, [&](const Term& term) {
-      if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup) views.push_back(&term.view);
+      if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup || term.kind == Term::Kind::position)
+        views.push_back(&term.view);
     });
   }
   Frame frame;
