@@ -222,6 +222,45 @@ TEST_CASE("weights of sixteen and eight bits are those that were rounded, and su
   check_weight_types<20, 33, 128>();
 }
 
+TEST_CASE("bytes and 8-bit integers are multiplied and added up as integers, whatever they are") {
+  FXX_ONLY_WHERE_IT_RUNS();
+  const auto check = []<int M, int N, int K, int Stride>() {
+    CAPTURE(M);
+    CAPTURE(N);
+    CAPTURE(K);
+    std::mt19937 engine(7);
+    std::vector<std::uint8_t> a((M - 1) * Stride + K);
+    std::vector<int> weights(N * K);
+    // Largest and smallest ones too: sixteen bits hold no sum of two such products.
+    for (auto& byte : a) byte = engine() % 4 == 0 ? 255 : static_cast<std::uint8_t>(engine() % 256);
+    for (int& w : weights) w = engine() % 4 == 0 ? (engine() % 2 == 0 ? -128 : 127) : static_cast<int>(engine() % 256) - 128;
+    std::vector<std::int8_t> packed(packed_size<std::int8_t>(N, K));
+    pack_weights(packed.data(), N, K, gemm_tile<std::int8_t>(M, N, Stride),
+                 [&](int column, int k) { return static_cast<float>(weights[column * K + k]); });
+    std::vector<int> out(M * (N + 1), -7);
+    for (int index = 0; index < 2; ++index)
+      gemm<M, N, K, Stride>(Part{index, 2}, a.data(), packed.data(),
+                            [&](int row, int column, integer sum, auto width) __attribute__((always_inline)) {
+                              for (int i = 0; i < width; ++i) out[row * (N + 1) + column + i] = sum[i];
+                            });
+    int wrong = 0;
+    for (int m = 0; m < M; ++m) {
+      for (int n = 0; n < N; ++n) {
+        int exact = 0;
+        for (int k = 0; k < K; ++k) exact += a[m * Stride + k] * weights[n * K + k];
+        wrong += out[m * (N + 1) + n] != exact;
+      }
+      wrong += out[m * (N + 1) + N] != -7;
+    }
+    CHECK(wrong == 0);
+  };
+  check.operator()<1, 1, 1, 1>();
+  check.operator()<1, 37, 130, 130>();
+  check.operator()<3, 16, 7, 9>();
+  check.operator()<17, 33, 66, 68>();
+  check.operator()<29, 70, 255, 256>();
+}
+
 TEST_CASE("numbers of sixteen bits are the nearest, nan stays, and vectors of them are the same") {
   FXX_ONLY_WHERE_IT_RUNS();
   static_assert(to_float(to_bfloat16(1.f)) == 1.f);
