@@ -7,6 +7,7 @@
 // Main names: KernelPlan, KernelStep, Kernel (variant), Buffer, View, Term. Cost: light.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -45,6 +46,10 @@ struct Buffer {
     std::int64_t top = 0, left = 0, bottom = 0, right = 0;
     bool operator==(const Border&) const = default;
     bool empty() const { return top == 0 && left == 0 && bottom == 0 && right == 0; }
+    /// What contains both.
+    Border around(const Border& o) const {
+      return {std::max(top, o.top), std::max(left, o.left), std::max(bottom, o.bottom), std::max(right, o.right)};
+    }
   } border = {};
   /// What is in it, with the border: images, rows, pixels, channels; empty for what is no image.
   Sizes image = {};

@@ -118,12 +118,8 @@ FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node) const {
     const std::optional<ConvolutionCall> call = convolution_call(*user);
     if (!call || call->input != &node) continue;
     const Sizes &in = sizes_of(node), &weight = sizes_of(*call->weight), &out = sizes_of(*user);
-    const Buffer::Border wanted = is_transposed(*user) ? border_of_transposed(*call, in, weight, out)
-                                                       : border_of(*call, in, weight, out, method_of(*user, *call));
-    border.top = std::max(border.top, wanted.top);
-    border.left = std::max(border.left, wanted.left);
-    border.bottom = std::max(border.bottom, wanted.bottom);
-    border.right = std::max(border.right, wanted.right);
+    border = border.around(is_transposed(*user) ? border_of_transposed(*call, in, weight, out)
+                                                : border_of(*call, in, weight, out, method_of(*user, *call)));
   }
   return border;
 }
@@ -146,12 +142,7 @@ FXX_INLINE View Lowering::image_of(const Node& node, const Buffer::Border& borde
   };
   if (fits(view)) return view;
   if (const auto placed = images_.find(&node); placed != images_.end() && fits(placed->second)) return placed->second;
-  Buffer::Border wanted = border_wanted(node);
-  wanted.top = std::max(border.top, wanted.top);
-  wanted.left = std::max(border.left, wanted.left);
-  wanted.bottom = std::max(border.bottom, wanted.bottom);
-  wanted.right = std::max(border.right, wanted.right);
-  const View to = place_image(node, sizes_of(node), wanted);
+  const View to = place_image(node, sizes_of(node), border.around(border_wanted(node)));
   Value copy;
   copy.term = load_of(view);
   copy.nodes = {&node};

@@ -92,11 +92,7 @@ FXX_INLINE const Lowering::Whole& Lowering::whole_of(const Node& node, bool imag
   if (whole.image) {
     // With the border that convolutions of the whole read, and those of its parts.
     Buffer::Border border = border_wanted(node);
-    for (const Node* part : node.all_input_nodes()) {
-      const Buffer::Border wanted = border_wanted(*part);
-      border = {std::max(border.top, wanted.top), std::max(border.left, wanted.left),
-                std::max(border.bottom, wanted.bottom), std::max(border.right, wanted.right)};
-    }
+    for (const Node* part : node.all_input_nodes()) border = border.around(border_wanted(*part));
     whole.view = place_image(node, sizes, border);
   } else {
     // The whole may be a part itself, or leave the graph.
@@ -115,7 +111,6 @@ FXX_INLINE std::optional<View> Lowering::place_in_whole(const Node& node, bool i
     if (!part) continue;
     // Images lie beside each other along their channels; else pixels of one are not at one distance.
     if (image && (part->stacked || part->dim != 1)) continue;
-    // Rows of what others read must lie at one distance: a matrix stays whole where only the first dimensions are cut.
     const Whole& whole = whole_of(*user, image);
     if (whole.image != image) continue;
     return part_of(whole.view, *part, sizes_of(node));
