@@ -883,7 +883,9 @@ TEST_CASE("products and convolutions of single channels by rows: strides, dilati
                                    {3, 16, 100, 24, 61, 37, {5, 5}, {1, 1}, {2, 2}, {1, 1}, false},
                                    {2, 3, 130, 7, 83, 101, {3, 3}, {2, 2}, {1, 1}, {1, 1}, false},
                                    {1, 24, 64, 24, 71, 89, {3, 2}, {1, 1}, {0, 3}, {2, 3}, false},
-                                   {1, 8, 128, 1, 131, 40, {7, 1}, {1, 3}, {3, 0}, {1, 1}, false}};
+                                   {1, 8, 128, 1, 131, 40, {7, 1}, {1, 3}, {3, 0}, {1, 1}, false},
+                                   {1, 12, 100, 12, 66, 50, {1, 5}, {1, 1}, {0, 1}, {1, 1}, false},
+                                   {2, 9, 96, 9, 39, 42, {1, 3}, {2, 3}, {0, 3}, {2, 3}, false}};
   for (const Case& c : cases) {
     CAPTURE(c.wide);
     auto net = std::make_shared<Net>();

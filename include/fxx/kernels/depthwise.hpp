@@ -141,11 +141,12 @@ FXX_KERNEL void depthwise_by_rows(Part part, const float* __restrict packed, flo
   clear(zeros, row_size);
   int held[kept];  // the row of the input that each place has
   for (int i = 0; i < kept; ++i) {
+    held[i] = -1;
     float* const row = workspace + i * row_size;
     clear(row, In.before * pixel);
     clear(row + (In.before + In.width) * pixel, (Shape.in_row - In.before - In.width) * pixel);
   }
-  int current = -1;
+  int current = 0;
   detail_of_convolution::for_rows<Shape.out_height>(
       part.of(Shape.rows()), [&](int image, int y) __attribute__((always_inline)) {
         if (image != current)
