@@ -1527,6 +1527,48 @@ TEST_CASE("graphs that write to attributes and inputs, that draw numbers, that r
   CHECK_FALSE(tensors_of(given)[3].is_alias_of(x));
 }
 
+TEST_CASE("attributes that the graph writes to: who reads them behind it, or gets them, sees what they hold then") {
+  struct Written : torch::nn::Module {
+    Tensor count = register_buffer("count", torch::zeros({2, 3}));
+    Tensor places = register_buffer("places", torch::zeros({3}, torch::kLong));
+    Tensor noise = register_buffer("noise", torch::zeros({3, 3}));
+    Tensors forward(Tensor t) {
+      const Tensor row = noise.select(0, 1);
+      const Tensor before = t + noise;
+      noise.normal_();
+      const Tensor between = t.matmul(noise) + row;
+      row.uniform_();
+      count.add_(t.sum());
+      places.add_(torch::arange(3)).remainder_(3);
+      return {count, count.t(), places, t.index_select(1, places), before, between, noise.relu(), row * 2, noise};
+    }
+  } written;
+  written.eval();
+  const Tensor x = torch::randn({3, 3});
+  const auto gm = trace(written, {x});
+  const torch::NoGradGuard no_grad;
+  const auto reset = [&] {
+    for (const Tensor& tensor : written.buffers()) tensor.zero_();
+    torch::manual_seed(5);
+  };
+  reset();
+  const auto compiled = fxx::compile(*gm, {x}, {.threads = 2, .cache_folder = cache()});
+  const auto run = [&](GraphModule& module) {
+    reset();
+    std::vector<c10::IValue> results;
+    for (int i = 0; i < 3; ++i)
+      for (const Tensor& tensor : tensors_of(module.run({x}))) results.push_back(tensor.clone());
+    return c10::IValue(c10::ivalue::Tuple::create(std::move(results)));
+  };
+  const Tensors expected = tensors_of(run(*gm)), given = tensors_of(run(*compiled));
+  REQUIRE(given.size() == expected.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    CAPTURE(i);
+    CHECK(relative_difference(given[i], expected[i]) <= 1e-6);
+  }
+  CHECK(compiled->is_current());
+}
+
 TEST_CASE("long rows, many keys, many sequences, many dimensions") {
   torch::manual_seed(21);
   auto net = std::make_shared<Net>();

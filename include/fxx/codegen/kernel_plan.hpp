@@ -244,6 +244,8 @@ struct CallBack {
   const Node* node = nullptr;
   std::vector<View> inputs;   // of its input nodes, in their order
   std::vector<View> outputs;  // of its results
+  /// Attributes that it writes to and that kernels read later, and where to: kernels see attributes as they were packed.
+  std::vector<std::pair<View, View>> renewed = {};
   std::string why;
 };
 

@@ -37,8 +37,10 @@ FXX_INLINE void Lowering::attribute(const Node& node, const GetAttr& target) {
   const TensorMeta& meta = info ? info->meta : meta_of(node);
   const auto [known, fresh] = attributes_.try_emplace(target.target, static_cast<int>(plan_.attributes.size()));
   if (fresh) plan_.attributes.push_back(target.target);
-  const int buffer = add_buffer(Buffer::Kind::constant, node, meta.dtype, meta.numel());
+  int buffer = add_buffer(Buffer::Kind::constant, node, meta.dtype, meta.numel());
   plan_.buffers.back().number = known->second;
+  for (const auto& [copy, constant] : renewed_)
+    if (buffer_of(constant).number == known->second) buffer = copy;
   // Whoever packs it sees it dense.
   set_view(node, {buffer, 0, meta.shape, dense_strides(meta.shape)}, meta.dtype);
 }
@@ -47,6 +49,46 @@ FXX_INLINE void Lowering::attribute(const Node& node, const GetAttr& target) {
 FXX_INLINE bool looks_at_memory(const Operator& op) {
   return op.base_name().starts_with("as_strided") || op.base_name().starts_with("view_as_") ||
          op.name == "aten::view.dtype";
+}
+
+FXX_INLINE void Lowering::renew_attributes(const Node& node, CallBack& kernel) {
+  std::vector<int> numbers;
+  for (const View& input : kernel.inputs) {
+    if (input.buffer < 0 || buffer_of(input.buffer).kind != Buffer::Kind::constant) continue;
+    const Buffer constant = buffer_of(input.buffer);
+    const int number = constant.number;
+    if (std::find(numbers.begin(), numbers.end(), number) != numbers.end()) continue;
+    numbers.push_back(number);
+    const auto is_of_it = [&](const Value& value) {
+      if (value.kind != Value::Kind::view || value.view.buffer < 0) return false;
+      const auto known = renewed_.find(value.view.buffer);
+      const Buffer& buffer = buffer_of(known == renewed_.end() ? value.view.buffer : known->second);
+      return buffer.kind == Buffer::Kind::constant && buffer.number == number;
+    };
+    bool later = false, read = false;
+    for (const Node* other : graph_.nodes()) {
+      if (later) {
+        const auto* attribute = std::get_if<GetAttr>(&other->op());
+        read = read || (attribute && attribute->target == plan_.attributes[static_cast<std::size_t>(number)]);
+        for (const Node* from : other->all_input_nodes()) {
+          const Value& value = value_of(*from);
+          read = read || is_of_it(value) || std::any_of(value.items.begin(), value.items.end(), is_of_it);
+        }
+      }
+      later = later || other == &node;
+    }
+    if (!read) continue;
+    // Both lie dense, so views of one are views of the other.
+    const Sizes all = {constant.elements};
+    const int copy = add_buffer(Buffer::Kind::arena, node, constant.dtype, constant.elements);
+    for (Value& value : values_) {
+      if (is_of_it(value)) value.view.buffer = copy;
+      for (Value& item : value.items)
+        if (is_of_it(item)) item.view.buffer = copy;
+    }
+    renewed_[copy] = input.buffer;
+    kernel.renewed.emplace_back(View{input.buffer, 0, all, {1}}, View{copy, 0, all, {1}});
+  }
 }
 
 FXX_INLINE void Lowering::call_back(const Node& node, const std::string& why) {
@@ -85,8 +127,20 @@ FXX_INLINE void Lowering::call_back(const Node& node, const std::string& why) {
           view = dense;
         }
       }
+      // It gets the attribute itself.
+      if (const auto known = renewed_.find(view.buffer); known != renewed_.end()) view.buffer = known->second;
       kernel.inputs.push_back(std::move(view));
     }
+  }
+  // What writes in place gives what it has written to.
+  const Node* self = op && op->mutates && op->base_name().ends_with("_") && !looks_at_memory(*op) && node.tensor_meta()
+                         ? &operand(node, *op, op->parameters[0].name)
+                         : nullptr;
+  if (self && (sizes_of(*self) != sizes_of(node) || meta_of(*self).stride != meta_of(node).stride)) self = nullptr;
+  if (self) value_of(node) = value_of(*self);
+  if (!op || op->mutates) {
+    renew_attributes(node, kernel);
+    images_.clear();  // copies of what it may write to
   }
   KernelStep step;
   step.nodes = {&node};
@@ -103,7 +157,7 @@ FXX_INLINE void Lowering::call_back(const Node& node, const std::string& why) {
     return made;
   };
   if (node.tensor_meta()) {
-    value_of(node) = result(node);
+    if (!self) value_of(node) = result(node);
   } else {
     // Results are taken apart by getitem; those that nobody takes are dropped.
     Value tuple;

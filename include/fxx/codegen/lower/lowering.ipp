@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <unordered_map>
 
@@ -82,6 +83,7 @@ class Lowering {
   }
   const Sizes& sizes_of(const Node& node) const { return meta_of(node).shape; }
   Value& value_of(const Node& node) { return values_[node.index()]; }
+  const Buffer& buffer_of(int number) const { return plan_.buffers[static_cast<std::size_t>(number)]; }
   /// The argument for a parameter, or its default.
   static Argument argument(const Node& node, const Operator& op, std::string_view name) {
     const int i = op.index_of(name);
@@ -154,6 +156,8 @@ class Lowering {
   void attribute(const Node& node, const GetAttr& target);
   void call(const Node& node);
   void call_back(const Node& node, const std::string& why);
+  /// Of attributes that the kernel may write to and somebody reads behind it, what they hold then is copied, and read.
+  void renew_attributes(const Node& node, CallBack& kernel);
   void output(const Node& node);
   // --- terms.ipp -----------------------------------------------------------------------------------------------------
   /// The value as a term of something of these sizes, with the elements of its dtype; it is computed now if its own
@@ -273,6 +277,8 @@ class Lowering {
   std::vector<Value> values_;
   std::vector<const Node*> pending_;  // some of them are placed by now
   std::unordered_map<std::string, int> attributes_;
+  /// Buffers with what attributes that are written to hold now, and those of the attributes.
+  std::map<int, int> renewed_;
   std::unordered_map<const Node*, View> images_;   // copies with the border that a convolution wants
   std::unordered_map<const Node*, Whole> wholes_;  // results of cat and stack that have memory
   int roots_ = 0;

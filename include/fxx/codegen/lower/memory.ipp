@@ -231,6 +231,7 @@ FXX_INLINE void Lowering::add_step(KernelStep step) {
                                   [&](const CallBack& k) {
                                     for (const View& view : k.inputs) use(view);
                                     for (const View& view : k.outputs) use(view);
+                                    for (const auto& [from, to] : k.renewed) use(from), use(to);
                                   }};
   match(step.kernel, use_all);
   for (const Store& store : step.stores) {

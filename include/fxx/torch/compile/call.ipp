@@ -96,6 +96,10 @@ FXX_INLINE int CompiledModule::call_back(kernels::ModuleCall* call, int step) {
                                                   "' gave other sizes than when it was compiled");
         at::_ops::copy_::call(to, values[i], false);
       }
+    for (const auto& [attribute, view] : back.renewed) {
+      at::Tensor to = self.tensor_at(host, view);
+      at::_ops::copy_::call(to, self.tensor_at(host, attribute), false);
+    }
     return 0;
   } catch (...) {
     host.exception = std::current_exception();
