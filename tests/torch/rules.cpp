@@ -727,6 +727,7 @@ TEST_CASE("what LibTorch takes apart is put together again, exactly") {
          {randn({2, 3}), randn({3})});
   sample("number minus tensor: 1", [&](const Tensors& t) { return 2.5 - t[0]; }, {randn({2, 3})});
   sample("number minus tensor: 1", [&](const Tensors& t) { return 2 - t[0]; }, {randn({3, 4}).t()});
+  sample("", [&](const Tensors& t) { return true - t[0]; }, {randn({2, 3})});
   sample("", [&](const Tensors& t) { return 2 - t[0]; }, {torch::arange(5)});
   sample("", [&](const Tensors& t) { return 2.5 - t[0]; }, {torch::arange(5)});
 }

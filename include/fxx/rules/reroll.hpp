@@ -27,10 +27,10 @@ inline constexpr auto is_bias = [](const Match& m) {
   return weight && added && weight->dim() == 2 && added->dim() == 1 && weight->shape[0] == added->shape[0] &&
          weight->dtype == added->dtype;
 };
-/// In floating point; integers would round where the pattern fills its temporary.
+/// In floating point; integers would round where the pattern fills its temporary. From a bool nothing is subtracted.
 inline constexpr auto is_floating = [](const Match& m) {
   const TensorMeta* meta = m.node(y)->tensor_meta();
-  return meta && is_floating_point(meta->dtype);
+  return meta && is_floating_point(meta->dtype) && m[s].kind() != Argument::Kind::boolean;
 };
 }  // namespace reroll_rules
 
