@@ -6,7 +6,7 @@
 
 namespace fxx::inline FXX_ABI::plans {
 
-/// Are the rows of the product all pixels of an image, one after the other? `sizes`: of the image that it gives.
+/// Are the rows of the product all pixels of an image, one after the other? `pixels`: rows and columns of that image.
 FXX_INLINE bool is_pixelwise(const KernelStep& step, const Convolution& filter, const Sizes& pixels) {
   const auto* k = std::get_if<MatrixProduct>(&step.kernel);
   const Frame& frame = step.frame;
@@ -23,12 +23,9 @@ FXX_INLINE bool is_pixelwise(const KernelStep& step, const Convolution& filter, 
 inline constexpr std::int64_t least_bytes_between = 1 << 20;
 
 FXX_INLINE void Lowering::join_rows() {
-  const auto buffer_at = [&](const View& view) -> const Buffer& {
-    return plan_.buffers[static_cast<std::size_t>(view.buffer)];
-  };
   // Is this all that is written to the buffer, by step `from`, and nobody but the next step reads it?
   const auto only_between = [&](const View& view, std::size_t from) {
-    const Buffer& buffer = buffer_at(view);
+    const Buffer& buffer = buffer_of(view.buffer);
     return buffer.kind == Buffer::Kind::arena && buffer.first == static_cast<int>(from) &&
            buffer.last == static_cast<int>(from) + 1 && buffer.bytes() >= least_bytes_between;
   };
@@ -54,7 +51,7 @@ FXX_INLINE void Lowering::join_rows() {
     if (i > 0 && !joined.empty() && only_between(filter->in, i - 1) && !reads(step, in)) {
       const KernelStep& before = joined.back();
       const View to = before.stores.size() == 1 ? before.stores[0].to : View{};
-      const Buffer& buffer = buffer_at(filter->in);
+      const Buffer& buffer = buffer_of(in);
       if (to.buffer == in && is_pixelwise(before, *filter, {to.sizes[2], to.sizes[3]}) &&
           to.sizes[1] == filter->channels && buffer.image.size() == 4 && buffer.image[3] == filter->channels) {
         const std::int64_t row = filter->in.strides[2], pixel = filter->in.strides[3],
@@ -99,6 +96,10 @@ FXX_INLINE void Lowering::join_rows() {
     }
     step.kernel = std::move(block);
     joined.push_back(std::move(step));
+  }
+  if (joined.size() == steps.size()) {
+    plan_.steps = std::move(joined);
+    return;
   }
   // Who writes and reads a buffer is counted anew.
   for (Buffer& buffer : plan_.buffers) buffer.first = buffer.last = -1;

@@ -106,7 +106,6 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   std::size_t count = given.size();
   if (form.form == Form::power) count = 1;
   else if (form.form == Form::gelu || form.form == Form::relu6) count = 1;
-  if (form.form == Form::plain && op.index_of("rounding_mode") >= 0) throw NoKernel{"division that rounds"};
   std::vector<const Node*> nodes;
   // What it is computed with: what the result is, of comparisons what LibTorch makes of both sides.
   const auto chooses = [&](std::size_t i) { return form.form == Form::plain && form.function == F::select && i == 0; };

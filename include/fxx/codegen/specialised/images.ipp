@@ -118,10 +118,6 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
     return "        gemm<" + sizes_of_product(product) + near(product) + ">(Part{}, " + from + ", " + weights + ", " +
            lambda({"x", "channel"}, true, inner) + "        });\n";
   };
-  const auto value = [&](const Term& term, const Frame& frame) {
-    const std::string text = expression(body, term, frame);
-    return term.kind == Term::Kind::number ? "splat(" + text + ")" : text;
-  };
   const auto rows_lambda = [&](const std::string& more, const std::string& inner) {
     return std::string("[&](") + (mentions(inner, "image") ? "int image, " : "int, ") +
            (mentions(inner, "y") ? "int y" : "int") + more + ") FXX_KERNEL_LAMBDA {\n" + inner + "      }";
@@ -133,7 +129,7 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
     const std::int64_t row = product.rows * product.a_row, height = k.expanded_frame.sizes[2];
     const std::string at = from + (filter.images > 1 ? " + image * " + text(height * row) : "") + " + y * " + text(row);
     const std::string inner = "          store_some<width>(row + x * " + channels + " + channel, " +
-                              value(*k.expanded, k.expanded_frame) + ");\n";
+                              vector(body, *k.expanded, k.expanded_frame) + ");\n";
     make = rows_lambda(", float* row", gemm(product, at, weights, inner));
     scratch_size = "made_rows(" + name + ")";
   } else {
@@ -145,7 +141,7 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
     // Behind the rows that are made.
     result = "  float* const filtered = rows" + (k.expand ? " + " + scratch_size : "") + ";\n";
     inner = "        store_some<width>(filtered + x * " + channels + " + channel, " +
-            value(*k.filtered, k.filtered_frame) + ");\n";
+            vector(body, *k.filtered, k.filtered_frame) + ");\n";
     scratch_size += (k.expand ? " + " : "") + text(filter.out_width * filter.channels);
     const plans::MatrixProduct product = of_row(*k.project, filter.out_width);
     const std::string projected = product_weights(body, product);

@@ -283,8 +283,7 @@ FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelSt
     fits = fits && (from.along == Place::Along::none || (from.along == Place::Along::whole && from.stride == 1));
   });
   if (!fits) return {};
-  std::string value = expression(body, *store.value, turned);
-  if (store.value->kind == Term::Kind::number) value = "splat(" + value + ")";
+  const std::string value = vector(body, *store.value, turned);
   return "store_interleaved<" + text(part.extent) + ">(" + pointer(body, store.to, true, "out") + out.offset +
          ", [&](int" + (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA { return " + value +
          "; }, width);\n";
