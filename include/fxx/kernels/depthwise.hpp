@@ -68,16 +68,16 @@ FXX_KERNEL void channels_of_pixels(const Rows& rows, const float* __restrict pac
 template <ConvolutionShape Shape, class Rows, class Finish>
 FXX_KERNEL void row_of_outputs(const Rows& rows, const float* __restrict packed, Range channels, const Finish& finish) {
   static_assert(Shape.groups == 1, "fxx::kernels: a convolution of single channels has all of them in one group");
-  constexpr int most = FXX_KERNEL_REGISTERS == 32 ? 8 : 6, count = Shape.out_width < most ? Shape.out_width : most;
-  const auto row = [&]<int Width_>(Width<Width_>, int channel) __attribute__((always_inline)) {
-    detail_of_convolution::for_pixels<Shape.out_width, count>([&](auto pixels, int x) __attribute__((always_inline)) {
-      channels_of_pixels<Shape, pixels, Width_>(rows, packed, x, channel, finish);
-    });
-  };
-  int channel = channels.begin;
-  for (; channel + lanes <= channels.end; channel += lanes) row(Width<lanes>{}, channel);
-  if constexpr (constexpr int last = Shape.channels % lanes; last != 0)
-    if (channel < channels.end) row(Width<last>{}, channel);
+  constexpr int most = FXX_KERNEL_REGISTERS == 32 ? 8 : 7, times = (Shape.out_width + most - 1) / most;
+  constexpr int count = (Shape.out_width + times - 1) / times;
+  // Channels inside: lines of the cache are read whole, and those of pixels that share a set do not drive each other out.
+  detail_of_convolution::for_pixels<Shape.out_width, count>([&](auto pixels, int x) __attribute__((always_inline)) {
+    int channel = channels.begin;
+    for (; channel + lanes <= channels.end; channel += lanes)
+      channels_of_pixels<Shape, pixels, lanes>(rows, packed, x, channel, finish);
+    if constexpr (constexpr int last = Shape.channels % lanes; last != 0)
+      if (channel < channels.end) channels_of_pixels<Shape, pixels, last>(rows, packed, x, channel, finish);
+  });
 }
 /// Of rows that lie in memory, some or all channels; `done(image, y)` behind each.
 template <ConvolutionShape Shape, class Finish, class Done>

@@ -27,21 +27,15 @@ namespace detail {
 #define FXX_KERNEL_SET plain
 #define FXX_KERNEL_LANES 4
 #define FXX_KERNEL_TARGET
-#define FXX_KERNEL_SQUARE_ROOT "sqrtps"
-#define FXX_KERNEL_REGISTER "x"
 #include "fxx/kernels/functions.inc"
 #if defined(__x86_64__)
 #define FXX_KERNEL_SET avx2
 #define FXX_KERNEL_LANES 8
 #define FXX_KERNEL_TARGET __attribute__((target("avx2,fma")))
-#define FXX_KERNEL_SQUARE_ROOT "vsqrtps"
-#define FXX_KERNEL_REGISTER "x"
 #include "fxx/kernels/functions.inc"
 #define FXX_KERNEL_SET avx512
 #define FXX_KERNEL_LANES 16
 #define FXX_KERNEL_TARGET __attribute__((target("avx512f,avx2,fma")))
-#define FXX_KERNEL_SQUARE_ROOT "vsqrtps"
-#define FXX_KERNEL_REGISTER "v"
 #include "fxx/kernels/functions.inc"
 #endif
 }  // namespace detail

@@ -6,18 +6,12 @@
 #if defined(__AVX512F__)
 #define FXX_KERNEL_ISA avx512
 #define FXX_KERNEL_LANES 16
-#define FXX_KERNEL_SQUARE_ROOT "vsqrtps"
-#define FXX_KERNEL_REGISTER "v"
 #elif defined(__AVX2__) && defined(__FMA__)
 #define FXX_KERNEL_ISA avx2
 #define FXX_KERNEL_LANES 8
-#define FXX_KERNEL_SQUARE_ROOT "vsqrtps"
-#define FXX_KERNEL_REGISTER "x"
 #else
 #define FXX_KERNEL_ISA plain
 #define FXX_KERNEL_LANES 4
-#define FXX_KERNEL_SQUARE_ROOT "sqrtps"
-#define FXX_KERNEL_REGISTER "x"
 #endif
 
 /// Vectors that fit into registers.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "fxx/codegen/specialised/writer.ipp"
 #include "fxx/meta/enum_name.hpp"
@@ -162,6 +163,11 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
     const bool numbers = term.operands[0]->kind == Kind::number && term.operands[1]->kind == Kind::number;
     return "(" + (numbers ? "splat(" + operand(0) + ")" : operand(0)) + symbol + operand(1) + ")";
   };
+  const auto bounded = [&](const char* function) {
+    return function + ("(" + vector(body, *term.operands[0], frame)) + ", " + number(term.operands[1]->number) + ")";
+  };
+  const bool by_number = term.operands.size() == 2 && term.operands[1]->kind == Kind::number &&
+                         !std::isnan(term.operands[1]->number);
   if (integers) {
     include("integers");
   } else {
@@ -170,6 +176,12 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
       case F::subtract: return binary(" - ");
       case F::multiply: return binary(" * ");
       case F::divide: return binary(" / ");
+      case F::maximum:
+        if (by_number) return bounded("no_less");
+        break;
+      case F::minimum:
+        if (by_number) return bounded("no_more");
+        break;
       default: break;
     }
   }
