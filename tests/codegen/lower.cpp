@@ -518,6 +518,65 @@ TEST_CASE("bfloat16 where it is faster: weights of few rows, weights and rows wh
   CHECK_FALSE(product(8, 1024, Accuracy::standard, false).weights.near);
 }
 
+TEST_CASE("what is quantised: computed where it is used, as bytes where products of integers read it alone") {
+  const auto quantise = [](Net& net, Node* x, std::int64_t zero = 3, std::int64_t highest = 127) {
+    return net.call(ops::fake_quantize_per_tensor_affine, {x, 0.25, zero, highest - 255, highest},
+                    x->tensor_meta()->shape);
+  };
+  const auto linear = [](Net& net, Node* x, const std::string& name, std::int64_t size) {
+    return net.call(ops::linear, {x, net.weight(name, {size, size})}, {x->tensor_meta()->shape[0], size});
+  };
+  {
+    Net net;
+    Node* x = net.input("x", {2, 64});
+    Node* q = quantise(net, net.call(ops::relu, {x}, {2, 64}));
+    Node *a = linear(net, q, "a", 64), *b = linear(net, q, "b", 64);
+    net.graph.output(Argument::tuple({a, b}));
+    const auto plan = [&](Accuracy accuracy, QuantisedProducts named, bool bytes = false) {
+      return net.plan({.accuracy = accuracy, .processor = {.byte_products = bytes}, .quantised = std::move(named)});
+    };
+    const QuantisedProducts both = {{std::string(a->name()), "a_scales"}, {std::string(b->name()), "b_scales"}};
+    for (const KernelPlan& floats : {plan(Accuracy::standard, {}), plan(Accuracy::exact, both),
+                                     plan(Accuracy::standard, {*both.begin()})}) {
+      REQUIRE(floats.steps.size() == 3);
+      CHECK(floats.buffers[static_cast<std::size_t>(floats.steps[0].stores[0].to.buffer)].dtype == Dtype::float32);
+      CHECK_FALSE(kernel_of<MatrixProduct>(floats.steps[1]).quantised);
+    }
+    const KernelPlan integers = plan(Accuracy::standard, both);
+    REQUIRE(integers.steps.size() == 3);  // the bytes are made once
+    const View& bytes = integers.steps[0].stores[0].to;
+    CHECK(integers.buffers[static_cast<std::size_t>(bytes.buffer)].dtype == Dtype::uint8);
+    for (int i : {1, 2}) {
+      const auto& product = kernel_of<MatrixProduct>(integers.steps[static_cast<std::size_t>(i)]);
+      CHECK(product.a.buffer == bytes.buffer);
+      REQUIRE(product.quantised);
+      CHECK(product.quantised->scale == 0.25);
+      CHECK(product.quantised->zero == 131);
+      const Buffer& scales = integers.buffers[static_cast<std::size_t>(product.quantised->scales.buffer)];
+      CHECK(scales.kind == Buffer::Kind::constant);
+      CHECK(integers.attributes[static_cast<std::size_t>(scales.number)] == (i == 1 ? "a_scales" : "b_scales"));
+    }
+    CHECK(integers.to_string().find("product of bytes") != std::string::npos);
+  }
+  const auto is_of_bytes = [&](std::int64_t rows, std::int64_t size, bool vnni, bool leaves = false) {
+    Net net;
+    Node* q = quantise(net, net.input("x", {rows, size}));
+    Node* a = linear(net, q, "a", size);
+    net.graph.output(leaves ? Argument::tuple({a, q}) : Argument(a));
+    const KernelPlan plan = net.plan({.processor = {.byte_products = vnni}, .quantised = {{std::string(a->name()), "s"}}});
+    return kernel_of<MatrixProduct>(plan.steps[1]).quantised.has_value();
+  };
+  CHECK(is_of_bytes(1, 64, false));
+  CHECK_FALSE(is_of_bytes(64, 64, false));  // many rows, where it saves nothing
+  CHECK(is_of_bytes(64, 64, true));
+  CHECK_FALSE(is_of_bytes(1, 64, true, true));  // somebody else reads floats
+  CHECK_FALSE(is_of_bytes(1, 16, true));
+  Net net;  // more integers than a byte has
+  Node* x = net.input("x", {2, 64});
+  Node* q = net.call(ops::fake_quantize_per_tensor_affine, {x, 0.25, 0, 0, 1023}, {2, 64});
+  CHECK_FALSE(net.plan_of(q).called_back().empty());
+}
+
 TEST_CASE("convolutions of single channels and of single pixels have kernels of their own") {
   Net net;
   Node* x = net.input("x", {1, 32, 8, 8});

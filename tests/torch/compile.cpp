@@ -1925,6 +1925,99 @@ TEST_CASE("fast: weights of products are bfloat16, half as large; the error is t
     CHECK(error < 0.01);
   }
 }
+TEST_CASE("quantised values are those of LibTorch, bit by bit") {
+  torch::manual_seed(42);
+  Tensor x = torch::randn({5, 37}) * 20;
+  x.view(-1).slice(0, 0, 9).copy_(torch::tensor({0.f, -0.f, 0.125f, 0.375f, -0.125f, 1e30f, -1e30f, 3.1875f, -4.0625f}));
+  x[2][3] = not_a_number, x[2][4] = infinite, x[2][5] = -infinite;
+  const auto function = [](const Tensors& in) {
+    const auto [values, mask] = torch::fake_quantize_per_tensor_affine_cachemask(in[0], 0.3, 5, 0, 255);
+    return all_of({torch::fake_quantize_per_tensor_affine(in[0], 0.25, 0, -128, 127),
+                   torch::fake_quantize_per_tensor_affine(in[0].relu(), 0.1, 255, 0, 255),
+                   torch::fake_quantize_per_tensor_affine(in[0], 7.7, -3, -8, 7).exp(), values, mask});
+  };
+  const auto net = net_of(function);
+  const torch::NoGradGuard no_grad;
+  const Tensors expected = tensors_of(function({x}));
+  for (const Accuracy accuracy : {Accuracy::exact, Accuracy::standard}) {
+    const auto compiled = fxx::compile(*traced_net(*net, {x}), {x},
+                                       {.accuracy = accuracy, .tolerance = infinite, .cache_folder = cache()});
+    CHECK(compiled->called_back().empty());
+    const Tensors given = tensors_of(compiled->run(boxed({x})));
+    REQUIRE(given.size() == expected.size());
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      CAPTURE(i);
+      if (i == 2) CHECK(difference(given[i], expected[i]) < 1e-5);
+      else CHECK(difference(given[i].to(torch::kFloat), expected[i].to(torch::kFloat)) == 0);
+    }
+  }
+}
+TEST_CASE("quantised layers are computed with integers: weights are a quarter, results as right as with floats") {
+  torch::manual_seed(44);
+  const auto net = std::make_shared<Net>();
+  const Tensor w = net->parameter({50, 67}, 0.2), bias = net->parameter({50}), q = net->parameter({40, 50}, 0.1),
+               k = net->parameter({40, 50}, 0.1), large = net->parameter({64, 1030}, 0.1);
+  const Tensor scales = net->constant(torch::rand({50}) * 0.01 + 0.001),
+               zeros = net->constant(torch::zeros({50}, torch::kInt));
+  net->function = [=](const Tensors& in) {
+    const auto bytes = [](const Tensor& x, double scale, std::int64_t zero, std::int64_t lowest) {
+      return torch::fake_quantize_per_tensor_affine(x, scale, zero, lowest, lowest + 255);
+    };
+    const auto integers = [](const Tensor& weights, double scale) {
+      return torch::fake_quantize_per_tensor_affine(weights, scale, 0, -128, 127);
+    };
+    const Tensor first =
+        torch::linear(bytes(in[0], 0.02, 120, 0), torch::fake_quantize_per_channel_affine(w, scales, zeros, 0, -127, 127), bias)
+            .relu();
+    const Tensor shared = bytes(first, 0.05, -128, -128);
+    return all_of({torch::linear(shared, integers(q, 0.004)).tanh(), torch::linear(shared, integers(k, 0.003)) * 2,
+                   torch::linear(bytes(in[1].transpose(0, 1), 1. / 256, 0, 0), integers(large, 1. / 512))});
+  };
+  // Values that are far from where rounding would tip over.
+  const auto exact = [](const Tensor& x, double scale) { return (x / scale).round() * scale; };
+  const Tensors inputs{exact(torch::randn({3, 67}), 0.02), exact(torch::rand({1030, 2}), 1. / 256)};
+  const auto gm = traced_net(*net, inputs);
+  const torch::NoGradGuard no_grad;
+  const Tensors expected = tensors_of(net->function(inputs));
+  const auto compiled = [&](Accuracy accuracy, int threads) {
+    return fxx::compile(*gm, inputs, {.accuracy = accuracy, .threads = threads, .cache_folder = cache()});
+  };
+  const auto of_bytes = [](const CompiledModule& module) {
+    int count = 0;
+    for (const KernelStep& step : module.kernel_plan().steps)
+      if (const auto* product = std::get_if<plans::MatrixProduct>(&step.kernel)) count += product->quantised.has_value();
+    return count;
+  };
+  const auto floats = compiled(Accuracy::exact, 1), one = compiled(Accuracy::standard, 1),
+             two = compiled(Accuracy::standard, 2), fast = compiled(Accuracy::fast, 2);
+  CHECK(of_bytes(*floats) == 0);
+  for (const auto& module : {one, two, fast}) {
+    CHECK(module->called_back().empty());
+    CHECK(of_bytes(*module) == 4);
+    const c10::IValue given = module->run(boxed(inputs));
+    CHECK(error_of(given, expected) <= 1e-6);
+    CHECK(relative_difference(given, one->run(boxed(inputs))) == 0);
+  }
+  CHECK(3 * one->weight_bytes() < floats->weight_bytes());
+  // Its sum is exact: integers of both, whose product with the scales is rounded once.
+  const Tensor exact_sum = torch::linear((inputs[1].t() * 256).to(torch::kDouble),
+                                         (large * 512).round().clamp(-128, 127).to(torch::kDouble)) / (256. * 512);
+  CHECK(torch::equal(tensors_of(one->run(boxed(inputs)))[2], exact_sum.to(torch::kFloat)));
+
+  SUBCASE("weights that are not around zero, or not of 8 bits, stay floats") {
+    const auto other = std::make_shared<Net>();
+    const Tensor v = other->parameter({32, 64}, 0.2);
+    other->function = [=](const Tensors& in) {
+      const Tensor x = torch::fake_quantize_per_tensor_affine(in[0], 0.02, 0, -128, 127);
+      return all_of({torch::linear(x, torch::fake_quantize_per_tensor_affine(v, 0.004, 7, -128, 127)),
+                     torch::linear(x, torch::fake_quantize_per_tensor_affine(v, 0.002, 0, 0, 255))});
+    };
+    const Tensors in{exact(torch::randn({2, 64}), 0.02)};
+    const auto made = fxx::compile(*traced_net(*other, in), in, {.cache_folder = cache()});
+    CHECK(of_bytes(*made) == 0);
+    CHECK(error_of(made->run(boxed(in)), tensors_of(other->function(in))) <= 1e-6);
+  }
+}
 TEST_CASE(
     "tune: the fastest method of each convolution; the choice is kept, and rubbish in its place is not believed") {
   torch::manual_seed(43);

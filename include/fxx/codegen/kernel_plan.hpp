@@ -128,6 +128,13 @@ struct Weights {
   bool near = false;     // in a core's own caches from the last call
 };
 
+/// Of a product of bytes and 8-bit integers, exact, until the sums become floats.
+struct Quantised {
+  double scale = 1;       // of the rows: a byte stands for (byte - zero) scale
+  std::int64_t zero = 0;
+  View scales;            // of the weights: [columns]
+};
+
 // --- kernels ---------------------------------------------------------------------------------------------------------
 
 /// Elements of inputs alone, element by element.
@@ -138,6 +145,7 @@ struct MatrixProduct {
   View a;  // [batch..., rows, depth]; rows at one stride, depth at stride 1
   std::int64_t a_row = 0;
   Weights weights;                         // computed ones have the batch in front
+  std::optional<Quantised> quantised = {};  // `a` is bytes, the weights are integers times scales
   bool reduced_rows = false;               // `a` becomes bfloat16 too, before it is multiplied
   Sizes a_batch = {}, weights_batch = {};  // offsets of the matrices, when there is more than one
 };

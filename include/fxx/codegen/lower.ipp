@@ -12,6 +12,7 @@
 #include "fxx/codegen/lower/memory.ipp"
 #include "fxx/codegen/lower/pointwise.ipp"
 #include "fxx/codegen/lower/products.ipp"
+#include "fxx/codegen/lower/quantised.ipp"
 #include "fxx/codegen/lower/recurrent.ipp"
 #include "fxx/codegen/lower/rows.ipp"
 #include "fxx/codegen/lower/strides.ipp"
@@ -199,9 +200,7 @@ FXX_INLINE void Lowering::call(const Node& node) {
     } else if (!pointwise(node, *op)) {
       throw NoKernel{"no kernel"};
     }
-    // Computed once, for all who read it.
-    if (value_of(node).kind == Value::Kind::pending && node.num_users() > 1) view_of(node);
-    return;
+    return compute_once(node);
   } catch (const NoKernel& reason) {
     why = reason.why;
   }
@@ -405,6 +404,8 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::bitwise_xor.Tensor", &Lowering::logic},
       {"aten::bitwise_not", &Lowering::logic},
       {"aten::elu", &Lowering::elu},
+      {"aten::fake_quantize_per_tensor_affine", &Lowering::fake_quantize},
+      {"aten::fake_quantize_per_tensor_affine_cachemask", &Lowering::fake_quantize},
       {"aten::conv_transpose2d.input", &Lowering::transposed_convolution},
       {"aten::upsample_nearest2d", &Lowering::resize},
       {"aten::upsample_nearest2d.vec", &Lowering::resize},

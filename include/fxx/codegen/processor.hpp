@@ -15,6 +15,8 @@ struct Processor {
   double flops_per_byte = 5;
   /// Are products of bfloat16 faster than those of floats?
   bool bfloat16_products = false;
+  /// Are four products of bytes one instruction (VNNI)?
+  bool byte_products = false;
 };
 
 /// The one that runs this. Zen 4: 118e9 a second, 4 to 5 in the time of a byte, and twice as many products of bfloat16;

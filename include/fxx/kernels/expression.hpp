@@ -86,6 +86,7 @@ enum class Function : std::uint8_t {
   logical_not,
   select,    // of a comparison, what it is where it holds, and where not
   softplus,  // of x, beta and the threshold
+  quantised,  // of x, what it is multiplied with, the zero point, the lowest and the highest of the integers
 };
 
 /// The element of an input.

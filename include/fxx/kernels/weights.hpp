@@ -1,5 +1,5 @@
 // Weights as they lie in a model's tensors, with any strides, for the functions that pack them.
-// Main names: MatrixWeights, ImageWeights, GateWeights, StateWeights, whole. Cost: light.
+// Main names: MatrixWeights, QuantisedWeights, ImageWeights, GateWeights, StateWeights, whole. Cost: light.
 #pragma once
 
 #include "fxx/kernels/vector.hpp"
@@ -16,6 +16,25 @@ struct MatrixWeights {
   std::ptrdiff_t column, row;  // strides
   float operator()(int n, int k) const { return from[n * column + k * row]; }
 };
+/// The same as integers: columns divided by their scales, and rounded.
+struct QuantisedWeights {
+  const float* from;
+  std::ptrdiff_t column, row;
+  const float* scales;
+  float operator()(int n, int k) const { return __builtin_rintf(from[n * column + k * row] / scales[n]); }
+};
+/// What sums of products of bytes have too much, column by column, where each byte is `zero` more than what it stands for.
+inline void pack_excess(std::int32_t* excess, int n, int k, std::int32_t zero, const QuantisedWeights& weights) {
+  for (int column = 0; column < n; ++column) {
+    std::int32_t sum = 0;
+    for (int i = 0; i < k; ++i) sum += static_cast<std::int32_t>(weights(column, i));
+    excess[column] = zero * sum;
+  }
+}
+/// The scales of products, those of the rows being all `of_rows`.
+inline void pack_scales(float* packed, int n, float of_rows, const float* scales) {
+  for (int column = 0; column < n; ++column) packed[column] = of_rows * scales[column];
+}
 /// Of a convolution: outputs, channels, rows, pixels.
 struct ImageWeights {
   const float* from;

@@ -37,6 +37,10 @@ FXX_INLINE double expected_seconds(const KernelStep& step, const Processor& proc
   } else if (const auto* product = std::get_if<MatrixProduct>(&step.kernel)) {
     if (product->weights.constant) elements = static_cast<double>(product->weights.view.numel());
     if (product->weights.reduced) weights = 2 * elements;
+    if (product->quantised) {
+      weights = elements;
+      if (processor.byte_products) flops /= 4;
+    }
   } else if (const auto* block = std::get_if<DepthwiseBlock>(&step.kernel)) {
     const Convolution& k = block->filter;
     elements = static_cast<double>(k.weights.numel());

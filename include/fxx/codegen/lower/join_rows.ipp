@@ -10,7 +10,7 @@ namespace fxx::inline FXX_ABI::plans {
 FXX_INLINE bool is_pixelwise(const KernelStep& step, const Convolution& filter, const Sizes& pixels) {
   const auto* k = std::get_if<MatrixProduct>(&step.kernel);
   const Frame& frame = step.frame;
-  return k && k->batch == 1 && k->weights.constant && !k->weights.reduced && frame.sizes.size() == 4 &&
+  return k && k->batch == 1 && k->weights.constant && !k->weights.reduced && !k->quantised && frame.sizes.size() == 4 &&
          frame.sizes[0] == filter.images && frame.sizes[2] == pixels[0] && frame.sizes[3] == pixels[1] &&
          k->rows == filter.images * pixels[0] * pixels[1] && k->columns == frame.sizes[1] && frame.dims.size() == 4 &&
          frame.dims[0].divisor == pixels[0] * pixels[1] && frame.dims[1].axis == 1 &&

@@ -156,6 +156,10 @@ class Lowering {
   void attribute(const Node& node, const GetAttr& target);
   void call(const Node& node);
   void call_back(const Node& node, const std::string& why);
+  /// For all who read it, if there are several.
+  void compute_once(const Node& node) {
+    if (value_of(node).kind == Value::Kind::pending && node.num_users() > 1 && !only_as_bytes(node)) view_of(node);
+  }
   /// Of attributes that the kernel may write to and somebody reads behind it, what they hold then is copied, and read.
   void renew_attributes(const Node& node, CallBack& kernel);
   void output(const Node& node);
@@ -222,6 +226,15 @@ class Lowering {
   void divide(const Node& node, const Operator& op);
   void triangle(const Node& node, const Operator& op);
   void elu(const Node& node, const Operator& op);
+  // --- quantised.ipp -------------------------------------------------------------------------------------------------
+  void fake_quantize(const Node& node, const Operator& op);
+  /// Is the linear layer computed with bytes?
+  bool takes_bytes(const Node& linear) const;
+  /// Is that what all do that read the value? Nobody needs it as floats then.
+  bool only_as_bytes(const Node& value) const;
+  /// The bytes of what comes out of a fake_quantize, rows behind each other.
+  const View& bytes_of(const Node& value);
+  View scales_of(const Node& linear);
   // --- lookups.ipp ---------------------------------------------------------------------------------------------------
   void set_lookup(const Node& node, View table, std::vector<View> indices, std::vector<Term::Dimension> looked_up);
   const View& index_view(const Node& index);
@@ -280,6 +293,7 @@ class Lowering {
   /// Buffers with what attributes that are written to hold now, and those of the attributes.
   std::map<int, int> renewed_;
   std::unordered_map<const Node*, View> images_;   // copies with the border that a convolution wants
+  std::unordered_map<const Node*, View> bytes_;
   std::unordered_map<const Node*, Whole> wholes_;  // results of cat and stack that have memory
   int roots_ = 0;
   bool writes_ = false;  // some node writes to its inputs, so copies must be copies

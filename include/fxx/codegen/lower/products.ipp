@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fxx/codegen/lower/memory.ipp"
+#include "fxx/codegen/lower/quantised.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 
@@ -63,13 +64,20 @@ FXX_INLINE void Lowering::linear(const Node& node, const Operator& op) {
   kernel.columns = w[0];
   kernel.depth = w[1];
   kernel.rows = product(in) / w[1];
-  kernel.a = matrix_rows(input, kernel.a_row, in);
   kernel.weights.view = view_of(weight);
-  kernel.weights.constant =
-      plan_.buffers[static_cast<std::size_t>(kernel.weights.view.buffer)].kind == Buffer::Kind::constant;
+  kernel.weights.constant = buffer_of(kernel.weights.view.buffer).kind == Buffer::Kind::constant;
+  if (takes_bytes(node)) {
+    const FakeQuantize given = *fake_quantize_of(input);
+    kernel.a = bytes_of(input);
+    kernel.a_row = kernel.depth;
+    kernel.quantised = Quantised{given.scale, given.zero - given.lowest, scales_of(node)};
+    kernel.weights.near = weights_stay_;
+  } else {
+    kernel.a = matrix_rows(input, kernel.a_row, in);
+    choose_weights(kernel);
+  }
   TermPointer term = result_term();
   if (bias) term = call_of(kernels::Function::add, {term, bias_term(*bias, out, out.size() - 1)});
-  choose_weights(kernel);
   const double flops = 2. * static_cast<double>(kernel.rows * kernel.columns * kernel.depth);
   set_root(node, std::move(kernel), rows_and_columns(out), flops, {}, std::move(term));
 }

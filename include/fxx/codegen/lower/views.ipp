@@ -196,10 +196,7 @@ FXX_INLINE void Lowering::unbind(const Node& node, const Operator& op) {
 FXX_INLINE void Lowering::get_item(const Node& node) {
   if (node.args().size() != 2 || !node.arg(0).is_node() || node.arg(1).kind() != Argument::Kind::integer)
     throw NoKernel{"an index that is not a number"};
-  if (const Value& value = value_of(node); value.kind != Value::Kind::none) {  // computed with what it is an item of
-    if (value.kind == Value::Kind::pending && node.num_users() > 1) view_of(node);
-    return;
-  }
+  if (value_of(node).kind != Value::Kind::none) return compute_once(node);  // computed with what it is an item of
   const Value& tuple = value_of(*node.arg(0).node());
   std::int64_t i = node.arg(1).integer();
   if (i < 0) i += static_cast<std::int64_t>(tuple.items.size());

@@ -86,12 +86,53 @@ FXX_INLINE std::string SpecialisedWriter::product_weights(Body& body, const plan
       "call.weights + " + constant(k.weights.view, "", packed_size_of(k), pack_of_product(k, "$to", "$from")), "w");
 }
 
+/// Of bytes and integers.
+FXX_INLINE std::string SpecialisedWriter::quantised_product(Body& body, const KernelStep& step,
+                                                            const plans::MatrixProduct& k, const std::string& in) {
+  include("weights");
+  const View& w = k.weights.view;
+  const std::string size = text(k.columns) + ", " + text(k.depth), rows = text(k.rows) + ", " + size,
+                    scales = attribute(k.quantised->scales),
+                    integers = "QuantisedWeights{$from, " + text(w.strides[0]) + ", " + text(w.strides[1]) + ", " +
+                               scales + "}";
+  const auto packed = [&](const std::string& suffix, const std::string& floats, const std::string& pack) {
+    return "call.weights + " + constant(w, suffix, floats, pack);
+  };
+  const std::string weights = parameter(
+      body, "const std::int8_t*",
+      "reinterpret_cast<const std::int8_t*>(" +
+          packed("_integers", "(packed_size<std::int8_t>(" + size + ") + 3) / 4",
+                 "pack_weights(reinterpret_cast<std::int8_t*>($to), " + size + ", gemm_tile<std::int8_t>(" + rows +
+                     "), " + integers + ")") +
+          ")",
+      "w");
+  const std::string factors = parameter(
+      body, "const float*",
+      packed("_scales", text(k.columns),
+             "pack_scales($to, " + text(k.columns) + ", " + number(k.quantised->scale) + ", " + scales + ")"),
+      "scales");
+  const std::string excess =
+      parameter(body, "const std::int32_t*",
+                "reinterpret_cast<const std::int32_t*>(" +
+                    packed("_excess", text(k.columns),
+                           "pack_excess(reinterpret_cast<std::int32_t*>($to), " + size + ", " +
+                               text(k.quantised->zero) + ", " + integers + ")") +
+                    ")",
+                "excess");
+  const std::string inner = "    const real v = dequantised<width>(sums, " + excess + " + column, " + factors +
+                            " + column);\n" + stores(body, step, step.frame, "    ");
+  return "  gemm<" + rows + ", " + text(k.a_row) + near(k) + ">(part, " + in + ", " + weights +
+         ", [&](int" + (mentions(inner, "row") ? " row" : "") + ", int column, integer sums, auto width) FXX_KERNEL_LAMBDA {\n" +
+         inner + "  });\n";
+}
+
 FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& step, const plans::MatrixProduct& k) {
   include("gemm");
   include("loops");
   const std::string sizes = sizes_of_product(k), packed = packed_size_of(k);
   const std::string in = pointer(body, k.a, false, "in");
   const View& w = k.weights.view;
+  if (k.quantised) return quantised_product(body, step, k, in);
   if (k.weights.reduced) return reduced_product(body, step, k, in);
   if (k.batch == 1 && k.weights.constant) {
     const std::string weights = product_weights(body, k);

@@ -94,6 +94,7 @@ class SpecialisedWriter {
     const bool number = term.kind == Term::Kind::number && term.elements == plans::Elements::real;
     return number ? "splat(" + text + ")" : text;
   }
+  std::string bytes_of(Body& body, const plans::Store& store, const Frame& frame);
   std::string copy_of(Body& body, const View& to, const Term& value, const Frame& frame);
   /// What the step computes of each element, and where it goes: the body of the innermost loop.
   std::string stores(Body& body, const KernelStep& step, const Frame& frame, const std::string& indent);
@@ -109,6 +110,8 @@ class SpecialisedWriter {
   std::string product_weights(Body& body, const plans::MatrixProduct& k);
   std::string product(Body& body, const KernelStep& step, const plans::MatrixProduct& k);
   std::string reduced_product(Body& body, const KernelStep& step, const plans::MatrixProduct& k, const std::string& in);
+  std::string quantised_product(Body& body, const KernelStep& step, const plans::MatrixProduct& k,
+                                const std::string& in);
   std::string attention(Body& body, const KernelStep& step, const plans::Attention& k);
   std::string recurrent(Body& body, const KernelStep& step, const plans::Recurrent& k);
   // --- images.ipp ----------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@
 #include "fxx/rules/library.hpp"
 #include "fxx/runtime/cache.hpp"
 #include "fxx/torch/compile.hpp"
+#include "fxx/torch/compile/quantised.ipp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "fxx/torch/trace.hpp"
@@ -117,6 +118,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     output->set_args({std::move(results)});
   }
   note_known_sizes(*prepared_, example_inputs);  // of what the passes made
+  auto quantised = detail::quantised_layers(*prepared_);
   fold_constants(*prepared_, {.known_sizes = true});
   Graph* to_lower = &prepared;
   if (const auto unknown = note_known_sizes(*prepared_, example_inputs); !unknown.empty()) {
@@ -149,7 +151,8 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     if (memory.anywhere || node->opcode() == Opcode::call_module) written_.assign(watched_.size(), true);
   }
   const LowerOptions lowering{.accuracy = options.accuracy,
-                              .processor = options.march == "native" ? this_processor() : Processor{}};
+                              .processor = options.march == "native" ? this_processor() : Processor{},
+                              .quantised = detail::with_scales(*prepared_, std::move(quantised))};
   KernelPlan plan = lower(*to_lower, prepared_->owner(), lowering);
   if (options.tune) plan = tuned(std::move(plan), *to_lower, lowering, example_inputs, options);
   take(std::move(plan), options);
