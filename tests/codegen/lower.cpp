@@ -519,9 +519,13 @@ TEST_CASE("bfloat16 where it is faster: weights of few rows, weights and rows wh
 }
 
 TEST_CASE("what is quantised: computed where it is used, as bytes where products of integers read it alone") {
-  const auto quantise = [](Net& net, Node* x, std::int64_t zero = 3, std::int64_t highest = 127) {
-    return net.call(ops::fake_quantize_per_tensor_affine, {x, 0.25, zero, highest - 255, highest},
-                    x->tensor_meta()->shape);
+  const Operator& fake_quantize = register_operator(
+      "aten::fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) "
+      "-> "
+      "Tensor",
+      Trait::pointwise);
+  const auto quantise = [&](Net& net, Node* x) {
+    return net.call(fake_quantize, {x, 0.25, 3, -128, 127}, x->tensor_meta()->shape);
   };
   const auto linear = [](Net& net, Node* x, const std::string& name, std::int64_t size) {
     return net.call(ops::linear, {x, net.weight(name, {size, size})}, {x->tensor_meta()->shape[0], size});
@@ -536,8 +540,8 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
       return net.plan({.accuracy = accuracy, .processor = {.byte_products = bytes}, .quantised = std::move(named)});
     };
     const QuantisedProducts both = {{std::string(a->name()), "a_scales"}, {std::string(b->name()), "b_scales"}};
-    for (const KernelPlan& floats : {plan(Accuracy::standard, {}), plan(Accuracy::exact, both),
-                                     plan(Accuracy::standard, {*both.begin()})}) {
+    for (const KernelPlan& floats :
+         {plan(Accuracy::standard, {}), plan(Accuracy::exact, both), plan(Accuracy::standard, {*both.begin()})}) {
       REQUIRE(floats.steps.size() == 3);
       CHECK(floats.buffers[static_cast<std::size_t>(floats.steps[0].stores[0].to.buffer)].dtype == Dtype::float32);
       CHECK_FALSE(kernel_of<MatrixProduct>(floats.steps[1]).quantised);
@@ -563,7 +567,8 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
     Node* q = quantise(net, net.input("x", {rows, size}));
     Node* a = linear(net, q, "a", size);
     net.graph.output(leaves ? Argument::tuple({a, q}) : Argument(a));
-    const KernelPlan plan = net.plan({.processor = {.byte_products = vnni}, .quantised = {{std::string(a->name()), "s"}}});
+    const KernelPlan plan =
+        net.plan({.processor = {.byte_products = vnni}, .quantised = {{std::string(a->name()), "s"}}});
     return kernel_of<MatrixProduct>(plan.steps[1]).quantised.has_value();
   };
   CHECK(is_of_bytes(1, 64, false));
@@ -573,7 +578,7 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
   CHECK_FALSE(is_of_bytes(1, 16, true));
   Net net;  // more integers than a byte has
   Node* x = net.input("x", {2, 64});
-  Node* q = net.call(ops::fake_quantize_per_tensor_affine, {x, 0.25, 0, 0, 1023}, {2, 64});
+  Node* q = net.call(fake_quantize, {x, 0.25, 0, 0, 1023}, {2, 64});
   CHECK_FALSE(net.plan_of(q).called_back().empty());
 }
 

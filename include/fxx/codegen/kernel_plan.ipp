@@ -55,7 +55,9 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
         return Text{"pointwise", step.stores.empty() ? "" : std::to_string(step.stores[0].to.numel())};
       },
       [](const MatrixProduct& k) {
-        return Text{k.quantised ? "product of bytes" : k.weights.constant ? "product" : "product of two",
+        return Text{k.quantised          ? "product of bytes"
+                    : k.weights.constant ? "product"
+                                         : "product of two",
                     (k.batch > 1 ? std::to_string(k.batch) + " of " : "") + by({k.rows, k.depth}) + " -> " +
                         std::to_string(k.columns)};
       },

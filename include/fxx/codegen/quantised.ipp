@@ -15,7 +15,8 @@ FXX_INLINE std::optional<FakeQuantize> fake_quantize_of(const Node& value) {
     op = operator_of(*node);
     if (!op || op->name != "aten::fake_quantize_per_tensor_affine_cachemask") return {};
   }
-  if (!op || !op->name.starts_with("aten::fake_quantize_per_tensor_affine") || op->name.find('.') != op->name.npos) return {};
+  if (!op || !op->name.starts_with("aten::fake_quantize_per_tensor_affine") || op->name.find('.') != op->name.npos)
+    return {};
   const auto argument = [&](std::string_view name) { return argument_or_default(*node, *op, op->index_of(name)); };
   const Argument self = argument("self"), scale = argument("scale"), zero = argument("zero_point"),
                  lowest = argument("quant_min"), highest = argument("quant_max");
@@ -24,7 +25,9 @@ FXX_INLINE std::optional<FakeQuantize> fake_quantize_of(const Node& value) {
       highest.kind() != Kind::integer)
     return {};
   const FakeQuantize given{self.node(), scale.number(), zero.integer(), lowest.integer(), highest.integer()};
-  if (given.lowest > given.highest || given.highest - given.lowest > 255 || given.zero < given.lowest || given.zero > given.highest || !(given.scale > 0)) return {};
+  if (given.lowest > given.highest || given.highest - given.lowest > 255 || given.zero < given.lowest ||
+      given.zero > given.highest || !(given.scale > 0))
+    return {};
   return given;
 }
 

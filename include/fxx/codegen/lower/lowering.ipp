@@ -292,7 +292,7 @@ class Lowering {
   std::unordered_map<std::string, int> attributes_;
   /// Buffers with what attributes that are written to hold now, and those of the attributes.
   std::map<int, int> renewed_;
-  std::unordered_map<const Node*, View> images_;   // copies with the border that a convolution wants
+  std::unordered_map<const Node*, View> images_;  // copies with the border that a convolution wants
   std::unordered_map<const Node*, View> bytes_;
   std::unordered_map<const Node*, Whole> wholes_;  // results of cat and stack that have memory
   int roots_ = 0;

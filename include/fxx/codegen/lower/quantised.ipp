@@ -28,27 +28,26 @@ FXX_INLINE void Lowering::fake_quantize(const Node& node, const Operator& op) {
     require_float(result);
     Joined joined = join({&input}, sizes);
     TermPointer term = quantised_term(term_of(input, sizes), *given);
-    term = call_of(F::multiply, {call_of(F::subtract, {std::move(term), zero}),
-                                 number_of(static_cast<float>(given->scale))});
+    term = call_of(F::multiply,
+                   {call_of(F::subtract, {std::move(term), zero}), number_of(static_cast<float>(given->scale))});
     set_pending(result, joined.root, std::move(term), std::move(joined.nodes));
   };
   if (!op.base_name().ends_with("cachemask")) return values(node);
   if (node.num_users() > 1) view_of(input);
-  with_results(node, {values, [&](const Node& result) {
-                        Joined joined = join({&input}, sizes);
-                        const TermPointer x = call_of(
-                            F::add, {call_of(F::rounded, {call_of(F::multiply, {term_of(input, sizes),
-                                                                                number_of(1.f / static_cast<float>(
-                                                                                                    given->scale))})}),
-                                     zero});
-                        set_pending(result, joined.root,
-                                    call_of(F::logical_and,
-                                            {call_of(F::greater_or_equal,
-                                                     {x, number_of(static_cast<double>(given->lowest))}),
-                                             call_of(F::less_or_equal,
-                                                     {x, number_of(static_cast<double>(given->highest))})}),
-                                    std::move(joined.nodes));
-                      }});
+  with_results(
+      node,
+      {values, [&](const Node& result) {
+         Joined joined = join({&input}, sizes);
+         const TermPointer x = call_of(
+             F::add, {call_of(F::rounded, {call_of(F::multiply, {term_of(input, sizes),
+                                                                 number_of(1.f / static_cast<float>(given->scale))})}),
+                      zero});
+         set_pending(
+             result, joined.root,
+             call_of(F::logical_and, {call_of(F::greater_or_equal, {x, number_of(static_cast<double>(given->lowest))}),
+                                      call_of(F::less_or_equal, {x, number_of(static_cast<double>(given->highest))})}),
+             std::move(joined.nodes));
+       }});
 }
 
 /// With few rows the time is that of reading the weights, a quarter of those of floats; with many that of the products.
@@ -84,8 +83,8 @@ FXX_INLINE const View& Lowering::bytes_of(const Node& value) {
   bytes.dtype = Dtype::uint8;
   bytes.root = joined.root;
   bytes.term = quantised_term(term_of(*given.input, sizes), given);
-  bytes.term = call_of(kernels::Function::subtract,
-                       {std::move(bytes.term), number_of(static_cast<double>(given.lowest))});
+  bytes.term =
+      call_of(kernels::Function::subtract, {std::move(bytes.term), number_of(static_cast<double>(given.lowest))});
   bytes.nodes = std::move(joined.nodes);
   bytes.nodes.push_back(&value);
   const View to{add_buffer(Buffer::Kind::arena, value, Dtype::uint8, product(sizes)), 0, sizes, dense_strides(sizes)};

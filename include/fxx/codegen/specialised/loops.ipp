@@ -166,8 +166,8 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
   const auto bounded = [&](const char* function) {
     return function + ("(" + vector(body, *term.operands[0], frame)) + ", " + number(term.operands[1]->number) + ")";
   };
-  const bool by_number = term.operands.size() == 2 && term.operands[1]->kind == Kind::number &&
-                         !std::isnan(term.operands[1]->number);
+  const bool by_number =
+      term.operands.size() == 2 && term.operands[1]->kind == Kind::number && !std::isnan(term.operands[1]->number);
   if (integers) {
     include("integers");
   } else {

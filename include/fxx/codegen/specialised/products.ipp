@@ -98,31 +98,29 @@ FXX_INLINE std::string SpecialisedWriter::quantised_product(Body& body, const Ke
   const auto packed = [&](const std::string& suffix, const std::string& floats, const std::string& pack) {
     return "call.weights + " + constant(w, suffix, floats, pack);
   };
-  const std::string weights = parameter(
-      body, "const std::int8_t*",
-      "reinterpret_cast<const std::int8_t*>(" +
-          packed("_integers", "(packed_size<std::int8_t>(" + size + ") + 3) / 4",
-                 "pack_weights(reinterpret_cast<std::int8_t*>($to), " + size + ", gemm_tile<std::int8_t>(" + rows +
-                     "), " + integers + ")") +
-          ")",
-      "w");
-  const std::string factors = parameter(
-      body, "const float*",
-      packed("_scales", text(k.columns),
-             "pack_scales($to, " + text(k.columns) + ", " + number(k.quantised->scale) + ", " + scales + ")"),
-      "scales");
-  const std::string excess =
-      parameter(body, "const std::int32_t*",
-                "reinterpret_cast<const std::int32_t*>(" +
-                    packed("_excess", text(k.columns),
-                           "pack_excess(reinterpret_cast<std::int32_t*>($to), " + size + ", " +
-                               text(k.quantised->zero) + ", " + integers + ")") +
-                    ")",
-                "excess");
+  const std::string weights = parameter(body, "const std::int8_t*",
+                                        "reinterpret_cast<const std::int8_t*>(" +
+                                            packed("_integers", "(packed_size<std::int8_t>(" + size + ") + 3) / 4",
+                                                   "pack_weights(reinterpret_cast<std::int8_t*>($to), " + size +
+                                                       ", gemm_tile<std::int8_t>(" + rows + "), " + integers + ")") +
+                                            ")",
+                                        "w");
+  const std::string factors =
+      parameter(body, "const float*",
+                packed("_scales", text(k.columns),
+                       "pack_scales($to, " + text(k.columns) + ", " + number(k.quantised->scale) + ", " + scales + ")"),
+                "scales");
+  const std::string excess = parameter(body, "const std::int32_t*",
+                                       "reinterpret_cast<const std::int32_t*>(" +
+                                           packed("_excess", text(k.columns),
+                                                  "pack_excess(reinterpret_cast<std::int32_t*>($to), " + size + ", " +
+                                                      text(k.quantised->zero) + ", " + integers + ")") +
+                                           ")",
+                                       "excess");
   const std::string inner = "    const real v = dequantised<width>(sums, " + excess + " + column, " + factors +
                             " + column);\n" + stores(body, step, step.frame, "    ");
-  return "  gemm<" + rows + ", " + text(k.a_row) + near(k) + ">(part, " + in + ", " + weights +
-         ", [&](int" + (mentions(inner, "row") ? " row" : "") + ", int column, integer sums, auto width) FXX_KERNEL_LAMBDA {\n" +
+  return "  gemm<" + rows + ", " + text(k.a_row) + near(k) + ">(part, " + in + ", " + weights + ", [&](int" +
+         (mentions(inner, "row") ? " row" : "") + ", int column, integer sums, auto width) FXX_KERNEL_LAMBDA {\n" +
          inner + "  });\n";
 }
 

@@ -20,7 +20,9 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
-/// A scale for each of the columns, when the value is a fake_quantize around zero into 8-bit integers; else nothing.
+/// A scale for each of the columns, when the value is a fake_quantize around zero into 8-bit integers, several of them
+/// one below the other, as merged layers have them, or that times a number, which rules make of products behind a layer;
+/// else nothing.
 FXX_INLINE std::vector<float> scales_of_weights(const GraphModule& module, const Node& value, std::int64_t columns) {
   if (const auto given = fake_quantize_of(value)) {
     if (given->zero != 0 || given->lowest < -128 || given->highest > 127) return {};
@@ -28,6 +30,26 @@ FXX_INLINE std::vector<float> scales_of_weights(const GraphModule& module, const
   }
   const Node* node = &value;
   const Operator* op = operator_of(*node);
+  if (op && op->name == "aten::cat") {
+    const Argument parts = argument_or_default(*node, *op, 0), dim = argument_or_default(*node, *op, 1);
+    std::vector<float> all;
+    if (!parts.is_sequence() || !(dim == Argument(0))) return {};
+    for (const Argument& part : parts.items()) {
+      const TensorMeta* meta = part.is_node() ? part.node()->tensor_meta() : nullptr;
+      if (!meta || meta->is_dynamic() || meta->dim() != 2) return {};
+      const std::vector<float> own = scales_of_weights(module, *part.node(), meta->shape[0]);
+      if (own.empty()) return {};
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return static_cast<std::int64_t>(all.size()) == columns ? all : std::vector<float>();
+  }
+  if (op && op->name == "aten::mul.Scalar" && node->arg(0).is_node() && node->arg(1).is_number()) {
+    std::vector<float> scales = scales_of_weights(module, *node->arg(0).node(), columns);
+    const auto factor = static_cast<float>(node->arg(1).number());
+    for (float& scale : scales) scale *= factor;
+    const bool usable = std::ranges::all_of(scales, [](float scale) { return std::isnormal(scale) && scale > 0; });
+    return usable ? scales : std::vector<float>();
+  }
   if (op && op->base_name() == "getitem" && node->arg(0).is_node() && node->arg(1) == Argument(0)) {
     node = node->arg(0).node();
     op = operator_of(*node);
@@ -58,7 +80,7 @@ FXX_INLINE std::vector<float> scales_of_weights(const GraphModule& module, const
   std::vector<float> result = numbers(scales);
   const std::vector<float> points = numbers(zeros);
   if (points.empty() || std::ranges::any_of(points, [](float zero) { return zero != 0; }) ||
-      std::ranges::any_of(result, [](float scale) { return !(scale > 0) || std::isinf(scale); }))
+      std::ranges::any_of(result, [](float scale) { return !std::isnormal(scale) || scale < 0; }))
     return {};
   return result;
 }
@@ -86,7 +108,8 @@ FXX_INLINE QuantisedProducts with_scales(GraphModule& module, std::map<std::stri
     std::string name = "_scales." + node;
     if (module.owner().tensor(name).defined()) name = module.fresh_name(name + "_");
     const auto count = static_cast<std::int64_t>(scales.size());
-    const at::Tensor tensor = at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow({count}), at::kFloat, {}, {}, {}, {});
+    const at::Tensor tensor =
+        at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow({count}), at::kFloat, {}, {}, {}, {});
     std::ranges::copy(scales, tensor.mutable_data_ptr<float>());
     module.register_attribute(name, tensor);
     named.emplace(node, std::move(name));
