@@ -484,7 +484,7 @@ TEST_CASE("the time of a step is expected from what it computes and reads") {
   Net net;
   Node* x = net.input("x", {64, 1024});
   Node* y = net.call(ops::linear, {x, net.weight("w", {1024, 1024})}, {64, 1024});
-  Node* z = net.call(ops::flip, {net.call(ops::relu, {y}, {64, 1024}), listed({1})}, {64, 1024});
+  Node* z = net.call(ops::sinc, {net.call(ops::relu, {y}, {64, 1024})}, {64, 1024});
   net.graph.output(z);
   const KernelPlan slow = net.plan({.processor = {.flops_per_second = 1e11, .flops_per_byte = 5}}),
                    fast = net.plan({.processor = {.flops_per_second = 2e11, .flops_per_byte = 5}}),
@@ -692,24 +692,44 @@ TEST_CASE("channels of images are put beside each other without a copy") {
   check_bounds(plan);
 }
 
+TEST_CASE("what is turned round is read from its end, in the loop of who reads it") {
+  Net net;
+  Node* x = net.input("x", {4, 6});
+  Node* flipped = net.call(ops::flip, {x, listed({0, -1})}, {4, 6});
+  Node* image = net.input("image", {1, 8, 6, 5});
+  Node* mirrored = net.call(ops::flip, {net.convolution(image, 8), listed({3})}, {1, 8, 6, 5});
+  const KernelPlan plan =
+      net.plan_of(Argument::tuple({net.call(ops::relu, {flipped}, {4, 6}), net.convolution(mirrored, 8)}));
+  CHECK(plan.called_back().empty());
+  check_bounds(plan);
+  REQUIRE(plan.steps.size() == 5);
+  CHECK(stored(plan, 3) == "relu(x)");
+  CHECK(plan.steps[3].stores[0].value->operands[0]->view == View{0, 23, {4, 6}, {-6, -1}});
+  // A convolution reads memory that runs forwards, with a border around it.
+  CHECK(stored(plan, 2) == "conv2d");
+  CHECK(plan.steps[2].stores[0].value->view.strides[3] == -8);
+  CHECK(kernel_of<Convolution>(plan.steps[4]).in.strides[3] == 8);
+  CHECK_FALSE(buffer_of(plan, plan.steps[2].stores[0].to).border.empty());
+}
+
 // --- what is called back, and what is refused ------------------------------------------------------------------------
 
 TEST_CASE("an operator without a kernel is called back, with the reason") {
   Net net;
   Node* x = net.input("x", {4, 6});
-  Node* flipped = net.call(ops::flip, {x, listed({1})}, {4, 6});
+  Node* other = net.call(ops::sinc, {x}, {4, 6});
   Node* n = net.input("n", {4}, Dtype::int32);
   Node* next = net.call(ops::add_Scalar, {n, 1}, {4}, Dtype::int32);
   Node* wide = net.call(ops::to_dtype, {x, Dtype::float64}, {4, 6}, Dtype::float64);
-  const KernelPlan plan = net.plan_of(Argument::tuple({net.call(ops::relu, {flipped}, {4, 6}), next, wide}));
+  const KernelPlan plan = net.plan_of(Argument::tuple({net.call(ops::relu, {other}, {4, 6}), next, wide}));
   CHECK(plan.called_back() == std::vector<std::pair<std::string, std::string>>{
-                                  {"flip", "no kernel"}, {"add", "int32"}, {"to", "a conversion"}});
+                                  {"sinc", "no kernel"}, {"add", "int32"}, {"to", "a conversion"}});
   const auto& back = kernel_of<CallBack>(plan.steps[0]);
-  CHECK(back.node == flipped);
+  CHECK(back.node == other);
   CHECK(back.inputs == std::vector<View>{plan.inputs[0]});
   REQUIRE(back.outputs.size() == 1);
   CHECK(buffer_of(plan, back.outputs[0]).kind == Kind::arena);
-  CHECK(stored(plan, 3) == "relu(flip)");
+  CHECK(stored(plan, 3) == "relu(sinc)");
 }
 
 TEST_CASE("of several results those that are taken get memory") {
@@ -727,8 +747,7 @@ TEST_CASE("of several results those that are taken get memory") {
 TEST_CASE("what is called back does not write to memory whose border must be zero") {
   Net net;
   Node* x = net.input("x", {1, 8, 6, 6});
-  Node* flipped = net.call(ops::flip, {x, listed({2})}, {1, 8, 6, 6});
-  const KernelPlan plan = net.plan_of(net.convolution(flipped, 8));
+  const KernelPlan plan = net.plan_of(net.convolution(net.call(ops::sinc, {x}, {1, 8, 6, 6}), 8));
   const auto& back = kernel_of<CallBack>(plan.steps[0]);
   CHECK(buffer_of(plan, back.outputs[0]).border.empty());
   CHECK_FALSE(buffer_of(plan, kernel_of<Convolution>(plan.steps.back()).in).border.empty());
@@ -813,7 +832,7 @@ TEST_CASE("the plan prints as a table") {
   Node* x = net.input("x", {1, 16, 16, 16});
   Node* c = net.call(ops::relu, {net.convolution(x, 16)}, {1, 16, 16, 16});
   Node* p = net.call(ops::max_pool2d, {c, 2}, {1, 16, 8, 8});
-  Node* f = net.call(ops::flip, {p, listed({3})}, {1, 16, 8, 8});
+  Node* f = net.call(ops::sinc, {p}, {1, 16, 8, 8});
   const KernelPlan plan = net.plan_of(f);
   const std::string text = plan.to_string();
   CAPTURE(text);

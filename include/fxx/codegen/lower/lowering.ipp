@@ -215,6 +215,7 @@ class Lowering {
   void pad_around(const Node& node, const Operator& op);
   void pad_with_own(const Node& node, const Node& input, const Sizes& amounts, std::string_view mode);
   void roll(const Node& node, const Operator& op);
+  void flip(const Node& node, const Operator& op);
   void copy_to(const Node& node, const View& from, View to);
   void set_copy(const Node& node, const View& view);
   // --- pointwise.ipp -------------------------------------------------------------------------------------------------

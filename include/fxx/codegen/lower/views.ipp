@@ -409,6 +409,22 @@ FXX_INLINE void Lowering::pad_with_own(const Node& node, const Node& input, cons
   set_view(node, whole, meta_of(node).dtype);
 }
 
+/// flip, fliplr, flipud: read from the end. Only terms have strides below 0, so that no kernel is handed such memory.
+FXX_INLINE void Lowering::flip(const Node& node, const Operator& op) {
+  require_elements(node);
+  View view = view_of(operand(node, op, "self"));
+  const std::string_view name = op.base_name();
+  if (view.numel() == 0) return set_view(node, std::move(view), meta_of(node).dtype);
+  for (const std::int64_t dim :
+       name == "flip" ? integers(argument(node, op, "dims")) : Sizes{name == "fliplr" ? 1 : 0}) {
+    if (view.sizes.empty()) break;
+    const std::size_t d = dimension(dim, view.sizes.size());
+    view.offset += (view.sizes[d] - 1) * view.strides[d];
+    view.strides[d] *= -1;
+  }
+  set_copy(node, view);
+}
+
 FXX_INLINE void Lowering::roll(const Node& node, const Operator& op) {
   require_elements(node);
   const Node& self = operand(node, op, "self");
