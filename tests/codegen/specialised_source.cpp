@@ -342,7 +342,13 @@ TEST_CASE("views with any strides, masks, numbers of other types and copies") {
   Node* third = net.call(ops::slice_Tensor, {ids, 0, 0, 20, 3}, {7, 6}, Dtype::int64);
   Node* column = net.call(ops::select_int, {keep, 1, 2}, {20}, Dtype::boolean);
   Node* doubled = net.call(ops::expand, {net.call(ops::slice_Tensor, {x, 1, 0, 1}, {6, 1}), listed({6, 5})}, {6, 5});
-  const KernelPlan plan = net.plan_of(Argument::tuple({chosen, sum, third, column, doubled, third}));
+  Node* least = net.call(ops::gt_Scalar, {x, 0.5}, {6, 20}, Dtype::boolean);
+  Node* other = net.call(ops::flip, {back, listed({1})}, {6, 20}, Dtype::boolean);
+  Node* mask = net.call(ops::where_self, {least, back, other}, {6, 20}, Dtype::boolean);
+  Node* filled = net.call(ops::masked_fill_Scalar, {mask, least, true}, {6, 20}, Dtype::boolean);
+  Node* last = net.call(ops::flip, {ids, listed({0, 1})}, {20, 6}, Dtype::int64);
+  const KernelPlan plan =
+      net.plan_of(Argument::tuple({chosen, sum, third, column, doubled, third, mask, filled, last}));
   CHECK(plan.called_back().empty());
   const std::vector<float> in = numbers(120, 1);
   std::vector<std::int64_t> given(120);
@@ -353,15 +359,20 @@ TEST_CASE("views with any strides, masks, numbers of other types and copies") {
   }
   std::vector<float> a(120), b(120), d(30);
   std::vector<std::int64_t> c(42), again(42);
-  std::vector<unsigned char> e(20, 9);
+  std::vector<unsigned char> e(20, 9), f(120, 9), g(120, 9);
+  std::vector<std::int64_t> h(120);
   Loaded(plan, {}).run({in.data(), given.data(), kept.data()},
-                       {a.data(), b.data(), c.data(), e.data(), d.data(), again.data()});
+                       {a.data(), b.data(), c.data(), e.data(), d.data(), again.data(), f.data(), g.data(), h.data()});
   int wrong = 0;
   for (int i = 0; i < 6; ++i)
     for (int j = 0; j < 20; ++j) {
       wrong += a[i * 20 + j] != (kept[j * 6 + i] ? in[i * 20 + j] : -in[i * 20 + j]);
       wrong += b[j * 6 + i] != in[i * 20 + j] + static_cast<float>(given[j * 6 + i]);
       wrong += e[j] != kept[j * 6 + 2];
+      const bool more = in[i * 20 + j] > 0.5f;
+      wrong += f[i * 20 + j] != kept[more ? j * 6 + i : (19 - j) * 6 + i];
+      wrong += g[i * 20 + j] != (more ? 1 : f[i * 20 + j]);
+      wrong += h[i * 20 + j] != given[119 - i * 20 - j];
       if (j < 5) wrong += d[i * 5 + j] != in[i * 20];
       if (j < 7) wrong += c[j * 6 + i] != given[j * 3 * 6 + i];
     }

@@ -741,6 +741,33 @@ Tensors functions_of_integers(const Tensor& n, const Tensor& k, const Tensor& m,
           n >= 1,
           n<k + 1, n <= -1, n == k, n != 2, n> 0.5,
           n < x,
+          n.flip({1}),
+          n.flip({0, 1}) + k,
+          n.flip({0}).sum(0),
+          m.flip({1}),
+          (n > 0).flip({0}) & m,
+          m.t().flip({1}),
+          torch::where(m, n > 1, n < k),
+          torch::where(n > k, m, m.logical_not()).flip({0}),
+          torch::where(m, n > 1, true),
+          torch::where(n > 0, false, m),
+          torch::where(n.select(1, 0).unsqueeze(1) > 0, m, x > 0),
+          torch::where(torch::where(m, n > 1, n < k), torch::where(n > 0, x > 0, m), m ^ (k > 0)),
+          torch::where(torch::where(m, n > 1, n < k), x, -x),
+          torch::where(m, n > 1, n < k).any(1),
+          torch::where(m, n > 1, n < k).all(1),
+          torch::where(m, n > 1, n < k).sum(1),
+          m.masked_fill(n > 1, true),
+          m.masked_fill(n > 1, 0),
+          (n > k).masked_fill(m, (n > 2)[0][0]),
+          torch::bitwise_and(n > 1, m),
+          torch::bitwise_or(n > 1, m) | (x > 1),
+          torch::bitwise_xor(n > 1, m),
+          torch::bitwise_not(m),
+          torch::bitwise_and(m, true),
+          torch::bitwise_or(n > 1, true),
+          torch::bitwise_xor(m, true),
+          m.to(torch::kLong).masked_fill(m, 3),
           m == (n > 1),
           m != m.logical_not(),
           (n > 1) & m,
@@ -2362,6 +2389,7 @@ c10::IValue random_function(std::uint64_t seed, const Tensors& in, const Tensors
       case 37: made = x.index_select(d, torch::arange(size - 1, -1, -2)); break;
       case 38: made = torch::gather(x, d, torch::full(x.sizes(), size / 2, torch::kLong)); break;
       case 39: made = x.sinc(); break;
+      case 40: made = torch::where(torch::where(x > 0, x < 0.5, (x < -1).flip({d})), x, x * 2); break;
       default: made = x.slice(d, 0, 1).expand_as(x) - x; break;
     }
     if (made.numel() > 0 && made.numel() < 60000 && made.dim() <= 6 && made.dim() > 0) values.push_back(made);

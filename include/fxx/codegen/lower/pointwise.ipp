@@ -88,6 +88,14 @@ FXX_INLINE bool has_integers(const detail::KernelForm& form, const std::vector<A
   }
 }
 
+/// One or the other by a mask. Of masks, which are all ones or none, by logic.
+FXX_INLINE TermPointer choice_of(const TermPointer& mask, TermPointer chosen, TermPointer other) {
+  using F = kernels::Function;
+  if (other->elements != Elements::mask) return call_of(F::select, {mask, std::move(chosen), std::move(other)});
+  return call_of(F::logical_or, {call_of(F::logical_and, {mask, std::move(chosen)}),
+                                 call_of(F::logical_and, {call_of(F::logical_not, {mask}), std::move(other)})});
+}
+
 /// True when the operator has a form in kernel_forms; the node's value is an expression then.
 FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   using detail::KernelForm;
@@ -98,8 +106,9 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   const Sizes& sizes = sizes_of(node);
   const Dtype dtype = meta_of(node).dtype;
   const bool compares = form.form == Form::plain && form.function >= F::less && form.function <= F::is_finite;
+  const bool chooses_masks = dtype == Dtype::boolean && form.form == Form::plain && form.function == F::select;
   require_elements(node);
-  if ((dtype == Dtype::boolean) != compares) throw NoKernel{std::string(name_of(dtype))};
+  if ((dtype == Dtype::boolean) != compares && !chooses_masks) throw NoKernel{std::string(name_of(dtype))};
 
   std::vector<Argument> given;
   for (int i = 0; i < op.arity(); ++i) given.push_back(argument_or_default(node, op, i));
@@ -129,7 +138,9 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
     }
   }
   // 0 and 1 compare as floats do.
-  const Elements elements = real || (compares && masks) ? Elements::real : Elements::integer;
+  const Elements elements = chooses_masks                 ? Elements::mask
+                            : real || (compares && masks) ? Elements::real
+                                                          : Elements::integer;
   if (elements == Elements::integer && !has_integers(form, given)) throw NoKernel{"int64"};
   Joined joined;
   switch (nodes.size()) {
@@ -146,7 +157,8 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   if (form.form == Form::plain) {
     std::vector<TermPointer> operands;
     for (std::size_t i = 0; i < count; ++i) operands.push_back(term(i));
-    result = call_of(form.function, std::move(operands));
+    result = form.function == F::select ? choice_of(operands[0], operands[1], operands[2])
+                                        : call_of(form.function, std::move(operands));
   } else if (form.form == Form::alpha || form.form == Form::alpha_first) {
     TermPointer left = term(0), right = term(1);
     if (form.form == Form::alpha_first) std::swap(left, right);
@@ -180,7 +192,6 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
 
 FXX_INLINE void Lowering::masked_fill(const Node& node, const Operator& op) {
   require_elements(node);
-  if (meta_of(node).dtype == Dtype::boolean) throw NoKernel{"bool"};
   const Node& self = operand(node, op, "self");
   const Node& mask = operand(node, op, "mask");
   const Elements elements = elements_of(meta_of(node).dtype);
@@ -190,7 +201,7 @@ FXX_INLINE void Lowering::masked_fill(const Node& node, const Operator& op) {
   const Sizes& sizes = sizes_of(node);
   Joined joined = join({&self, &mask, filling}, sizes);
   const TermPointer value = filling ? converted(term_of(*filling, sizes), elements) : scalar_of(given, elements);
-  TermPointer result = call_of(kernels::Function::select, {term_of(mask, sizes), value, term_of(self, sizes)});
+  TermPointer result = choice_of(term_of(mask, sizes), value, term_of(self, sizes));
   set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
 }
 
@@ -222,14 +233,17 @@ FXX_INLINE void Lowering::logic(const Node& node, const Operator& op) {
                      : name.ends_with("xor") ? F::logical_xor
                      : name.ends_with("or")  ? F::logical_or
                                              : F::logical_not;
-  const Node& first = operand(node, op, "self");
-  const Node* second = function == F::logical_not ? nullptr : &operand(node, op, "other");
-  for (const Node* input : {&first, second})
+  std::vector<Argument> given = {argument(node, op, "self")};
+  if (function != F::logical_not) given.push_back(argument(node, op, "other"));
+  const auto tensor = [&](std::size_t i) { return i < given.size() && given[i].is_node() ? given[i].node() : nullptr; };
+  for (const Node* input : {tensor(0), tensor(1)})
     if (input) require_elements(*input);
   const Sizes& sizes = sizes_of(node);
-  Joined joined = join({&first, second}, sizes);
-  std::vector<TermPointer> operands = {converted(term_of(first, sizes), Elements::mask)};
-  if (second) operands.push_back(converted(term_of(*second, sizes), Elements::mask));
+  Joined joined = join({tensor(0), tensor(1)}, sizes);
+  std::vector<TermPointer> operands;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    operands.push_back(tensor(i) ? converted(term_of(*tensor(i), sizes), Elements::mask)
+                                 : scalar_of(given[i], Elements::mask));
   set_pending(node, joined.root, call_of(function, std::move(operands)), std::move(joined.nodes));
 }
 
