@@ -692,6 +692,62 @@ TEST_CASE("channels of images are put beside each other without a copy") {
   check_bounds(plan);
 }
 
+TEST_CASE("sequences are images of one row, with the border that the convolution behind reads") {
+  Net net;
+  Node* x = net.input("x", {2, 3, 20});
+  const auto convolution = [&](Node* from, std::int64_t channels, std::int64_t kernel, std::int64_t padding,
+                               std::int64_t dilation = 1) {
+    const Sizes in = from->tensor_meta()->shape;
+    const std::string name = "w" + std::to_string(net.graph.size());
+    return net.call(ops::conv1d,
+                    {from, net.weight(name, {channels, in[1], kernel}), Argument{}, 1, listed({padding}), dilation},
+                    {in[0], channels, in[2] + 2 * padding - (kernel - 1) * dilation});
+  };
+  Node* a = net.call(ops::relu, {convolution(x, 8, 3, 1)}, {2, 8, 20});
+  Node* b = net.call(ops::relu, {convolution(a, 8, 5, 4, 2)}, {2, 8, 20});
+  Node* sum = net.call(ops::add_Tensor, {a, b}, {2, 8, 20});
+  Node* pooled = net.call(ops::max_pool1d, {sum, listed({2})}, {2, 8, 10});
+  Node* joined = net.call(ops::cat, {listed({pooled, pooled}), 1}, {2, 16, 10});
+  const KernelPlan plan = net.plan_of(convolution(joined, 4, 1, 0));
+  CHECK(plan.called_back().empty());
+  check_bounds(plan);
+  REQUIRE(plan.steps.size() == 6);
+  CHECK(buffer_of(plan, plan.steps[0].stores[0].to).border == Buffer::Border{0, 1, 0, 1});
+  const auto& first = kernel_of<Convolution>(plan.steps[1]);
+  CHECK(first.images == 2);
+  CHECK(first.out_height == 1);
+  CHECK(first.out_width == 20);
+  CHECK(first.kernel_height == 1);
+  CHECK(first.kernel_width == 3);
+  CHECK(first.weights.sizes == Sizes{8, 3, 1, 3});
+  CHECK(first.in.sizes == Sizes{2, 3, 1, 20});
+  const View& to = plan.steps[1].stores[0].to;
+  CHECK(buffer_of(plan, to).image == Sizes{2, 1, 28, 8});
+  CHECK(to.sizes == Sizes{2, 8, 20});
+  CHECK(to.strides == Sizes{28 * 8, 1, 8});
+  CHECK(to.offset == 4 * 8);
+  const auto& second = kernel_of<Convolution>(plan.steps[2]);
+  CHECK(second.dilation_height == 1);
+  CHECK(second.dilation_width == 2);
+  CHECK(second.in.offset == 0);
+  CHECK(kernel_of<Pooling>(plan.steps[3]).kernel_height == 1);
+  CHECK(kernel_of<Pooling>(plan.steps[3]).in_width == 20);
+  CHECK(kernel_of<MatrixProduct>(plan.steps[5]).rows == 20);
+  CHECK(kernel_of<MatrixProduct>(plan.steps[5]).a_row == 16);
+}
+
+TEST_CASE("tokens that are turned are a sequence where they lie") {
+  Net net;
+  Node* x = net.input("x", {2, 30, 16});
+  Node* turned = net.call(ops::transpose_int, {x, 1, 2}, {2, 16, 30});
+  Node* y = net.call(ops::conv1d, {turned, net.weight("w", {24, 16, 1})}, {2, 24, 30});
+  Node* z = net.call(ops::conv1d, {turned, net.weight("w2", {24, 16, 3})}, {2, 24, 28});
+  const KernelPlan plan = net.plan_of(Argument::tuple({net.call(ops::transpose_int, {y, 1, 2}, {2, 30, 24}), z}));
+  CHECK(kernel_of<MatrixProduct>(plan.steps[0]).a == View{0, 0, {60, 16}, {16, 1}});
+  CHECK(kernel_of<Convolution>(plan.steps[2]).in == View{0, 0, {2, 16, 1, 30}, {480, 1, 480, 16}});
+  check_bounds(plan);
+}
+
 TEST_CASE("what is turned round is read from its end, in the loop of who reads it") {
   Net net;
   Node* x = net.input("x", {4, 6});

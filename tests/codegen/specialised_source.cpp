@@ -311,6 +311,42 @@ TEST_CASE("images: borders are zero, parts of a cat lie beside each other, resid
   CHECK(wrong == 0);
 }
 
+TEST_CASE("sequences: zeros before and behind, strides, groups; and what is read from the end") {
+  Net net;
+  Node* x = net.input("x", {2, 4, 19});
+  Node* first = net.call(ops::conv1d, {x, net.weight("w", {6, 2, 3}), net.weight("b", {6}), 1, 1, 1, 2}, {2, 6, 19});
+  Node* r = net.call(ops::relu, {first}, {2, 6, 19});
+  Node* flipped = net.call(ops::flip, {r, listed({2, 1})}, {2, 6, 19});
+  Node* second = net.call(ops::conv1d, {flipped, net.weight("w2", {5, 6, 4}), Argument{}, 2, 3, 2}, {2, 5, 10});
+  const KernelPlan plan = net.plan_of(Argument::tuple({second, net.call(ops::exp, {flipped}, {2, 6, 19})}));
+  CHECK(plan.called_back().empty());
+  const std::vector<float> in = numbers(152, 1), w = numbers(36, 2), b = numbers(6, 3), w2 = numbers(120, 4);
+  std::vector<float> out(100), other(228);
+  Loaded(plan, {w.data(), b.data(), w2.data()}).run({in.data()}, {out.data(), other.data()});
+  std::vector<double> turned(228), wanted(100), exponentials(228);
+  for (int n = 0; n < 2; ++n)
+    for (int o = 0; o < 6; ++o)
+      for (int i = 0; i < 19; ++i) {
+        double sum = b[o];
+        for (int c = 0; c < 2; ++c)
+          for (int s = 0; s < 3; ++s)
+            if (const int at = i + s - 1; at >= 0 && at < 19)
+              sum += static_cast<double>(in[(n * 4 + o / 3 * 2 + c) * 19 + at]) * w[(o * 2 + c) * 3 + s];
+        const int to = (n * 6 + 5 - o) * 19 + 18 - i;
+        turned[to] = std::max(sum, 0.);
+        exponentials[to] = std::exp(turned[to]);
+      }
+  for (int n = 0; n < 2; ++n)
+    for (int o = 0; o < 5; ++o)
+      for (int i = 0; i < 10; ++i)
+        for (int c = 0; c < 6; ++c)
+          for (int s = 0; s < 4; ++s)
+            if (const int at = 2 * i + 2 * s - 3; at >= 0 && at < 19)
+              wanted[(n * 5 + o) * 10 + i] += turned[(n * 6 + c) * 19 + at] * w2[(o * 6 + c) * 4 + s];
+  check_near(out, wanted);
+  check_near(other, exponentials);
+}
+
 TEST_CASE("planes become pixels a vector of each at a time") {
   for (const std::int64_t channels : {2, 3, 4, 5}) {
     CAPTURE(channels);

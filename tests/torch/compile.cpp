@@ -922,6 +922,127 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("convolutions of sequences: lengths, strides, dilations, groups, padding, however they lie") {
+  torch::manual_seed(36);
+  struct Case {
+    std::int64_t channels, out, groups, kernel, stride, padding, dilation;
+    bool bias, transposed;
+    std::int64_t more = 0;
+  };
+  const std::vector<Case> cases = {{3, 17, 1, 3, 1, 1, 1, true, false},   {17, 33, 1, 3, 1, 1, 1, false, false},
+                                   {33, 17, 1, 1, 1, 0, 1, true, false},  {33, 1, 1, 1, 2, 0, 1, false, false},
+                                   {1, 5, 1, 7, 3, 2, 1, true, false},    {16, 32, 1, 3, 1, 4, 4, true, false},
+                                   {17, 17, 17, 5, 1, 2, 1, true, false}, {33, 33, 33, 3, 2, 3, 3, false, false},
+                                   {6, 9, 3, 3, 1, 1, 1, true, false},    {34, 68, 2, 2, 2, 1, 1, true, false},
+                                   {5, 10, 5, 3, 1, 1, 1, true, false},   {8, 8, 1, 11, 1, 5, 1, true, false},
+                                   {32, 16, 1, 1, 1, 2, 1, true, false},  {3, 17, 1, 3, 1, 1, 1, true, true},
+                                   {17, 5, 1, 4, 2, 1, 1, false, true},   {33, 16, 1, 2, 2, 0, 1, true, true},
+                                   {16, 1, 1, 5, 3, 2, 1, true, true, 2}, {7, 7, 1, 3, 4, 0, 2, false, true}};
+  for (const std::array<std::int64_t, 2>& size : std::vector<std::array<std::int64_t, 2>>{{3, 19}, {1, 40}}) {
+    CAPTURE(size[1]);
+    auto net = std::make_shared<Net>();
+    std::vector<std::array<Tensor, 2>> weights;
+    Tensors inputs;
+    for (const Case& c : cases) {
+      const std::int64_t n = c.transposed ? c.channels : c.out, k = c.transposed ? c.out : c.channels / c.groups;
+      weights.push_back({net->parameter({n, k, c.kernel}, 0.2), c.bias ? net->parameter({c.out}) : Tensor()});
+      inputs.push_back(torch::randn({size[0], c.channels, size[1]}));
+    }
+    net->function = [=](const Tensors& in) {
+      Tensors results;
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        const Case& c = cases[i];
+        const auto& [w, b] = weights[i];
+        results.push_back(c.transposed
+                              ? torch::conv_transpose1d(in[i], w, b, c.stride, c.padding, c.more, c.groups, c.dilation)
+                              : torch::conv1d(in[i], w, b, c.stride, c.padding, c.dilation, c.groups));
+        if (i % 3 == 0) results.back() = results.back().relu();
+        if (i % 4 == 1) results.push_back(results.back() > 0);
+      }
+      return all_of(results);
+    };
+    Tensors turned, cut;
+    for (const Tensor& t : inputs) {
+      turned.push_back(t.transpose(1, 2).contiguous().transpose(1, 2));
+      cut.push_back(sliced_copy(t));
+    }
+    check(*net, inputs, {.more = {turned, cut}});
+    if (size[0] == 3) check(*net, turned, {.more = {inputs}});
+  }
+}
+
+TEST_CASE(
+    "sequences together: residuals, parts of a cat, norms, means, tokens; of one element; padding that is named") {
+  torch::manual_seed(37);
+  auto net = std::make_shared<Net>();
+  const Tensor w = net->parameter({17, 3, 3}, 0.3), b = net->parameter({17}), w2 = net->parameter({17, 17, 3}, 0.1),
+               w4 = net->parameter({6, 17, 4}, 0.1), w1 = net->parameter({33, 17, 1}, 0.2),
+               up = net->parameter({17, 8, 2}, 0.2), wcat = net->parameter({16, 25, 3}, 0.1),
+               depth = net->parameter({17, 1, 5}, 0.3), g = net->parameter({17}), lin = net->parameter({9, 17}, 0.3),
+               square = net->parameter({17, 17, 3, 3}, 0.1), row = net->parameter({17, 3, 1, 1}, 0.3);
+  net->function = [=](const Tensors& in) {
+    const Tensor& x = in[0];  // [2, 3, 26]
+    const Tensor a = torch::conv1d(x, w, b, 1, 1).relu();
+    const Tensor c = torch::conv1d(a, w2, b, 1, 2, 2) + a;
+    const Tensor d = (c + torch::conv1d(c, w2, {}, 1, 1)).relu();
+    const Tensor low = torch::conv1d(torch::max_pool1d(d, 2), w2, b, 1, 1).relu();
+    const Tensor again = torch::conv_transpose1d(low, up, {}, 2);
+    const Tensor joined = torch::cat({d, again}, 1);
+    const Tensor narrow = torch::conv1d(torch::conv1d(a, w2, b), w1, {}, 30);  // [2, 33, 1]
+    const Tensor tokens = torch::layer_norm(torch::conv1d(d, w2, b, 1, 1).transpose(1, 2), {17}, g, b);
+    const Tensor line = torch::conv2d(x.slice(2, 0, 11).unsqueeze(2), row).relu();    // [2, 17, 1, 11]
+    const Tensor column = torch::conv2d(x.slice(2, 0, 11).unsqueeze(3), row).relu();  // [2, 17, 11, 1]
+    const Tensor one_line = line.slice(0, 0, 1), one_column = column.slice(0, 1, 2);
+    const Tensor image = torch::conv2d(torch::conv2d(x.reshape({2, 3, 2, 13}), row), square, b, 1, 1);
+    Tensors results = {
+        a, c, d, d, low, again, joined, torch::conv1d(joined, wcat, {}, 1, 1).relu(), narrow,
+        narrow.sigmoid() * torch::conv1d(a, w1), torch::conv1d(d, w4, {}, 1, 1), torch::conv1d(d, w2, b, 2),
+        torch::conv1d(d, depth, b, 1, 2, 1, 17) + d,
+        torch::conv1d(torch::silu(torch::conv1d(d, depth, {}, 1, 8, 4, 17)), w1), torch::cat({a, d}, 0),
+        torch::cat({a, c}, 2), torch::stack({a, d}, 1), torch::conv1d(torch::cat({a, c}, 2), w2, b, 1, 1),
+        torch::conv1d(torch::cat({a.slice(1, 0, 3), d.slice(1, 3, 17)}, 1), w2, b, 1, 1), d.mean(2), d.mean(-1, true),
+        d.mean(1), d.sum(-1), d.amax({2}), d.softmax(1), d.softmax(2),
+        d * torch::sigmoid(torch::adaptive_avg_pool1d(d, 1)),
+        torch::batch_norm(torch::conv1d(a, w2), g, b, b, g.abs() + 1, false, 0.1, 1e-5, false).relu(),
+        torch::batch_norm(d, g, b, b, g.abs() + 1, false, 0.1, 1e-5, false),
+        torch::group_norm(torch::conv1d(a, w2), 17, g, b), torch::group_norm(d, 1, g, b).relu(),
+        torch::conv1d(torch::group_norm(d, 1, g, b), w2, b, 1, 1), tokens, torch::linear(tokens, lin),
+        torch::conv1d(tokens.transpose(1, 2), w2, b, 1, 1), d.transpose(1, 2).matmul(d), d.flatten(1).tanh(),
+        d.unsqueeze(2) + 1, d.permute({2, 0, 1}) * 2, d.select(2, 3), d.slice(2, 1, 20, 3) + 1,
+        torch::conv1d(d.slice(2, 1, 9), w2, {}, 1, 1), torch::conv1d(d.flip({2}), w2, b, 1, 1),
+        torch::conv1d(torch::roll(d, {2}, {2}), w2, b, 1, 1), torch::conv1d(torch::constant_pad_nd(d, {2, 0}), w2),
+        torch::conv1d(torch::reflection_pad1d(d, {3, 1}), w2, {}, 2),
+        torch::conv1d(torch::replication_pad1d(x, {2, 5}), w),
+        torch::conv1d(x.slice(0, 1, 2).slice(2, 3, 14), w, b, 1, 1), torch::conv1d(in[1].expand_as(x), w, b, 1, 1),
+        torch::conv1d(d.slice(0, 0, 1).expand({3, 17, 26}), w2, b, 1, 1),
+        torch::conv1d(low.slice(2, 0, 1).relu(), w2, b, 1, 1), torch::conv1d(image.flatten(2), w2, b, 1, 1),
+        torch::conv1d(image.flatten(2), w1), torch::conv1d(image.select(2, 1), w2, b, 1, 1),
+        torch::conv1d(line.select(2, 0), w2, b, 1, 1), torch::conv1d(column.select(3, 0).tanh(), w2, b, 1, 1),
+        torch::conv2d(d.unsqueeze(2), square, b, 1, 1),
+        // One row, one column or one image, read with strides of 0.
+        torch::conv2d(line.expand({2, 17, 1, 11}), square, b, 1, 1),
+        torch::conv2d(column.expand({2, 17, 11, 1}), square, b, 1, 1),
+        torch::conv2d(image.slice(0, 1, 2).expand({3, 17, 2, 13}), square, b, 1, 1),
+        torch::max_pool2d(image.slice(0, 1, 2).expand({3, 17, 2, 13}), 2),
+        torch::conv2d(one_line.expand({2, 17, 1, 11}), square, b, 1, 1),
+        torch::conv2d(one_column.expand({3, 17, 11, 1}), square, {}, 1, 1),
+        F::conv1d(d, w4, F::Conv1dFuncOptions().padding(torch::kSame)),
+        F::conv1d(d, w2, F::Conv1dFuncOptions().padding(torch::kSame).dilation(3).bias(b)).relu(),
+        F::conv1d(d, w4, F::Conv1dFuncOptions().padding(torch::kValid)),
+        F::conv2d(image, square.slice(3, 0, 2), F::Conv2dFuncOptions().padding(torch::kSame).dilation({2, 1})), d > c,
+        torch::where(d > c, d, c)};
+    return all_of(results);
+  };
+  const Tensor x = torch::randn({2, 3, 26}), y = torch::randn({2, 1, 1});
+  check(*net, {x, y}, {.tolerance = 2e-5, .more = {{x.transpose(1, 2).contiguous().transpose(1, 2), y}}});
+  check(
+      [](const Tensors& in) {
+        return all_of({torch::conv1d(in[0], in[1]), torch::conv1d(in[0][0], in[1]),
+                       torch::conv_transpose1d(in[0], torch::ones({4, 2, 3}, in[0].options()), {}, 1, 0, 0, 2)});
+      },
+      {torch::randn({2, 4, 9}), torch::randn({3, 4, 2})}, {.called_back = {"aten::conv1d", "aten::conv_transpose1d"}});
+}
+
 TEST_CASE("products and convolutions of single channels by rows: strides, dilations, padding, batches, residuals") {
   torch::manual_seed(12);
   struct Case {
@@ -1134,6 +1255,65 @@ TEST_CASE("pooling and images of other sizes") {
       },
       {torch::randn({2, 3, 12, 10})},
       {.called_back = {"aten::avg_pool2d", "aten::adaptive_avg_pool2d", "aten::max_pool2d"}});
+}
+
+TEST_CASE("pooling of sequences, and sequences of another length") {
+  torch::manual_seed(38);
+  for (const std::int64_t channels : {5, 33, 1}) {
+    auto net = std::make_shared<Net>();
+    const Tensor w = net->parameter({channels, channels, 3}, 0.2);
+    net->function = [=](const Tensors& in) {
+      const Tensor &x = in[0], y = torch::conv1d(x, w, {}, 1, 1);
+      Tensors results;
+      for (const Tensor& line : {x, y}) {
+        for (const Tensor& t :
+             {torch::max_pool1d(line, 3, 2, 1),
+              torch::max_pool1d(line, 2, 2, 0, 3),
+              torch::max_pool1d(line, 4, 3, 0, 1, true),
+              torch::max_pool1d(line, 24),
+              torch::avg_pool1d(line, 2),
+              torch::avg_pool1d(line, 5, 1, 2),
+              torch::avg_pool1d(line, 3, 2, 1, false, false),
+              torch::avg_pool1d(line, 24),
+              torch::adaptive_avg_pool1d(line, 1),
+              torch::adaptive_avg_pool1d(line, 8),
+              std::get<0>(torch::adaptive_max_pool1d(line, 1)),
+              std::get<0>(torch::adaptive_max_pool1d(line, 6)).relu(),
+              torch::upsample_nearest1d(line, {48}),
+              torch::upsample_nearest1d(line, {31}),
+              torch::_upsample_nearest_exact1d(line, {17}),
+              torch::upsample_linear1d(line, {19}, false),
+              torch::upsample_linear1d(line, {48}, true),
+              torch::upsample_linear1d(line, {1}, true),
+              F::interpolate(line,
+                             F::InterpolateFuncOptions().scale_factor(std::vector<double>{1.7}).mode(torch::kNearest)),
+              F::interpolate(line, F::InterpolateFuncOptions()
+                                       .scale_factor(std::vector<double>{0.6})
+                                       .mode(torch::kLinear)
+                                       .align_corners(false))})
+          results.push_back(t);
+      }
+      results.push_back(std::get<0>(torch::adaptive_max_pool2d(x.unsqueeze(2).expand({2, channels, 4, 24}), {2, 3})));
+      return all_of(results);
+    };
+    check(*net, {torch::randn({2, channels, 24})});
+  }
+  // Long rows: means whose sums do not swallow what is added last.
+  check(
+      [](const Tensors& in) {
+        const Tensor& x = in[0];
+        return all_of({torch::adaptive_avg_pool1d(x, 1), torch::max_pool1d(x, 7, 7).mean(-1)});
+      },
+      {torch::rand({1, 3, 100000}) + 1}, {.tolerance = 3e-6});
+  check(
+      [](const Tensors& in) {
+        const auto [largest, places] = torch::adaptive_max_pool1d(in[0], 4);
+        return all_of({torch::avg_pool1d(in[0], 3, 2, 0, true), torch::adaptive_avg_pool1d(in[0], 5), largest, places,
+                       std::get<0>(torch::adaptive_max_pool1d(in[0], 5)), torch::max_pool1d(in[0][0], 2)});
+      },
+      {torch::randn({2, 3, 12})},
+      {.called_back = {"aten::avg_pool1d", "aten::adaptive_avg_pool1d", "aten::adaptive_max_pool1d",
+                       "aten::max_pool1d"}});
 }
 
 // --- attention, tables, recurrence ---------------------------------------------------------------------------------------
@@ -2358,7 +2538,14 @@ c10::IValue random_function(std::uint64_t seed, const Tensors& in, const Tensors
       case 27:
       case 28: {
         if (x.dim() != 4 || x.size(1) > 64) {
-          made = x.dim() == 3 ? x.unsqueeze(0) : x * 1.5;
+          const std::int64_t c = x.dim() == 3 ? x.size(1) : 65, k = x.size(-1) > 2 ? 3 : 1;
+          if (c <= 64 && random.chance(2))
+            made = torch::conv1d(
+                x,
+                weights[next_weight++ % weights.size()].slice(1, 0, c).slice(0, 0, 19).unsqueeze(2).expand({19, c, k}) *
+                    0.2,
+                {}, 1, k / 2);
+          else made = x.dim() == 3 ? x.unsqueeze(0) : x * 1.5;
           break;
         }
         const Tensor w = weights[next_weight++ % weights.size()];  // [64, 64]

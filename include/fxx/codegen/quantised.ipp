@@ -1,6 +1,8 @@
 // Bodies of codegen/quantised.hpp.
 #pragma once
 
+#include <cmath>
+
 #include "fxx/codegen/quantised.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
@@ -26,7 +28,7 @@ FXX_INLINE std::optional<FakeQuantize> fake_quantize_of(const Node& value) {
     return {};
   const FakeQuantize given{self.node(), scale.number(), zero.integer(), lowest.integer(), highest.integer()};
   if (given.lowest > given.highest || given.highest - given.lowest > 255 || given.zero < given.lowest ||
-      given.zero > given.highest || !(given.scale > 0))
+      given.zero > given.highest || !std::isnormal(static_cast<float>(given.scale)) || given.scale < 0)
     return {};
   return given;
 }

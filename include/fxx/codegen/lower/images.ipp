@@ -1,12 +1,13 @@
-// Lowering of convolutions and pooling.
+// Lowering of convolutions and pooling. A sequence [batch, channels, length] is an image of one row.
 #pragma once
 
 #include "fxx/codegen/lower/estimate.ipp"
 #include "fxx/codegen/lower/products.ipp"
+#include "fxx/codegen/lower/rows.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 
-/// What a convolution is called with, in two dimensions.
+/// What a convolution is called with, in two dimensions, whatever its own are.
 struct ConvolutionCall {
   const Node *input = nullptr, *weight = nullptr, *bias = nullptr;
   std::int64_t stride[2] = {1, 1}, padding[2] = {0, 0}, dilation[2] = {1, 1}, groups = 1;
@@ -21,7 +22,8 @@ FXX_INLINE bool has_methods(const ConvolutionCall& call, const Sizes& weight, Ac
 /// How it is computed, and so how much of its input's surroundings it reads.
 FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const ConvolutionCall& call) const {
   using Method = Convolution::Method;
-  const Sizes &in = sizes_of(*call.input), &weight = sizes_of(*call.weight), &out = sizes_of(node);
+  const Sizes in = image_sizes(sizes_of(*call.input)), weight = image_sizes(sizes_of(*call.weight)),
+              out = image_sizes(sizes_of(node));
   if (call.groups > 1) return call.groups == in[1] && out[1] == in[1] ? Method::depthwise : Method::direct;
   if (weight[2] == 1 && weight[3] == 1 && call.stride[0] == 1 && call.stride[1] == 1 && call.padding[0] == 0 &&
       call.padding[1] == 0)
@@ -64,7 +66,13 @@ FXX_INLINE Buffer::Border border_of(const ConvolutionCall& call, const Sizes& in
 
 FXX_INLINE bool is_transposed(const Node& node) {
   const Operator* op = operator_of(node);
-  return op && op->name == "aten::conv_transpose2d.input";
+  return op && (op->name == "aten::conv_transpose2d.input" || op->name == "aten::conv_transpose1d");
+}
+FXX_INLINE bool is_convolution(const Node& node) {
+  static constexpr std::string_view names[] = {"aten::conv1d", "aten::conv1d.padding", "aten::conv2d",
+                                               "aten::conv2d.padding", "aten::convolution"};
+  const Operator* op = operator_of(node);
+  return is_transposed(node) || (op && std::find(std::begin(names), std::end(names), op->name) != std::end(names));
 }
 /// What a transposed convolution reads beside its input's rows.
 FXX_INLINE Buffer::Border border_of_transposed(const ConvolutionCall& call, const Sizes& in, const Sizes& weight,
@@ -76,8 +84,8 @@ FXX_INLINE Buffer::Border border_of_transposed(const ConvolutionCall& call, cons
 
 /// The call that a node makes when it is a convolution of images for which there is a kernel.
 FXX_INLINE std::optional<ConvolutionCall> convolution_call(const Node& node) {
+  if (!is_convolution(node)) return {};
   const Operator* op = operator_of(node);
-  if (!op || (op->name != "aten::conv2d" && op->name != "aten::convolution" && !is_transposed(node))) return {};
   const auto get = [&](std::string_view name) { return argument_or_default(node, *op, op->index_of(name)); };
   ConvolutionCall call;
   const Argument input = get("input"), weight = get("weight"), bias = get("bias"), groups = get("groups");
@@ -88,25 +96,31 @@ FXX_INLINE std::optional<ConvolutionCall> convolution_call(const Node& node) {
   call.bias = bias.is_node() ? bias.node() : nullptr;
   call.groups = groups.integer();
   if (op->index_of("transposed") >= 0 && get("transposed").boolean()) return {};
+  const TensorMeta &in = *call.input->tensor_meta(), &w = *call.weight->tensor_meta(), &out = *node.tensor_meta();
+  if ((in.dim() != 4 && in.dim() != 3) || w.dim() != in.dim() || in.is_dynamic() || out.is_dynamic() ||
+      in.dtype != Dtype::float32 || out.numel() == 0 || in.numel() == 0)
+    return {};
+  const std::size_t first = in.dim() == 3 ? 1 : 0;  // a sequence has but the second number
   const auto pair = [&](std::string_view name, std::int64_t(&to)[2]) {
     const Argument value = get(name);
-    if (value.kind() == Argument::Kind::integer) to[0] = to[1] = value.integer();
-    else if (value.is_sequence() && !value.items().empty()) {
-      for (std::size_t i = 0; i < 2; ++i) {
-        const Argument& item = value.items()[std::min(i, value.items().size() - 1)];
-        if (item.kind() != Argument::Kind::integer) return false;
-        to[i] = item.integer();
-      }
-    } else {
-      return false;
+    for (std::size_t i = first; i < 2; ++i) {
+      Argument item = value;
+      if (value.is_sequence() && !value.items().empty())
+        item = value.items()[std::min(i - first, value.items().size() - 1)];
+      if (item.kind() != Argument::Kind::integer) return false;
+      to[i] = item.integer();
     }
     return true;
   };
-  if (!pair("stride", call.stride) || !pair("padding", call.padding) || !pair("dilation", call.dilation)) return {};
-  const TensorMeta &in = *call.input->tensor_meta(), &w = *call.weight->tensor_meta(), &out = *node.tensor_meta();
-  if (in.dim() != 4 || w.dim() != 4 || in.is_dynamic() || out.is_dynamic() || in.dtype != Dtype::float32 ||
-      out.numel() == 0 || in.numel() == 0)
+  if (!pair("stride", call.stride) || !pair("dilation", call.dilation)) return {};
+  if (const Argument padding = get("padding"); padding.kind() == Argument::Kind::string) {
+    if (padding.string() != "same" && padding.string() != "valid") return {};
+    const Sizes kernel = image_sizes(w.shape);
+    for (std::size_t i = first; i < 2 && padding.string() == "same"; ++i)
+      call.padding[i] = (kernel[i + 2] - 1) * call.dilation[i] / 2;  // of an odd number the rest is behind
+  } else if (!pair("padding", call.padding)) {
     return {};
+  }
   if (is_transposed(node) && call.groups > 1) return {};
   return call;
 }
@@ -117,32 +131,39 @@ FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node) const {
   for (const Node* user : node.users()) {
     const std::optional<ConvolutionCall> call = convolution_call(*user);
     if (!call || call->input != &node) continue;
-    const Sizes &in = sizes_of(node), &weight = sizes_of(*call->weight), &out = sizes_of(*user);
+    const Sizes in = image_sizes(sizes_of(node)), weight = image_sizes(sizes_of(*call->weight)),
+                out = image_sizes(sizes_of(*user));
     border = border.around(is_transposed(*user) ? border_of_transposed(*call, in, weight, out)
                                                 : border_of(*call, in, weight, out, method_of(*user, *call)));
   }
   return border;
 }
 
-/// The image channels last with this border at least: where it lies, or a copy.
+/// The image, or sequence, channels last with this border at least: where it lies, or a copy.
 FXX_INLINE View Lowering::image_of(const Node& node, const Buffer::Border& border) {
-  const View view = view_of(node);
+  View view = with_row(view_of(node));
+  // One row has the distance of the rows that there would be.
+  if (const Sizes& image = buffer_of(view.buffer).image; view.sizes[2] == 1)
+    view.strides[2] =
+        !image.empty() && image[3] == view.strides[3] ? image[2] * image[3] : view.sizes[3] * view.strides[3];
+  const bool sequence = sizes_of(node).size() == 3;
   const auto fits = [&](const View& at) {
     if (at.strides[1] != 1 && at.sizes[1] != 1) return false;
-    const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(at.buffer)];
-    if (buffer.image.empty()) {
-      // Somebody else's: rows of pixels of any length, if nothing around it is needed.
+    for (const std::size_t d : {0, 2})
+      if (at.sizes[d] != 1 && at.strides[d] == 0) return false;  // to kernels, 0 is what is usual
+    const Buffer& buffer = buffer_of(at.buffer);
+    // Somebody else's: rows of pixels of any length, if nothing around it is needed.
+    if (buffer.image.empty() || (sequence && border.empty()))
       return border.empty() && at.strides[3] >= at.sizes[1] && at.strides[2] % at.strides[3] == 0;
-    }
     return buffer.border.top >= border.top && buffer.border.left >= border.left &&
            buffer.border.bottom >= border.bottom && buffer.border.right >= border.right &&
-           at.strides[2] % at.strides[3] == 0 &&
+           at.strides[3] == buffer.image[3] && at.strides[2] == buffer.image[2] * buffer.image[3] &&
            at.sizes[2] == buffer.image[1] - buffer.border.top - buffer.border.bottom &&
            at.sizes[3] == buffer.image[2] - buffer.border.left - buffer.border.right;
   };
   if (fits(view)) return view;
   if (const auto placed = images_.find(&node); placed != images_.end() && fits(placed->second)) return placed->second;
-  const View to = place_image(node, sizes_of(node), border.around(border_wanted(node)));
+  const View to = place_image(node, image_sizes(sizes_of(node)), border.around(border_wanted(node)));
   Value copy;
   copy.term = load_of(view);
   copy.nodes = {&node};
@@ -153,28 +174,48 @@ FXX_INLINE View Lowering::image_of(const Node& node, const Buffer::Border& borde
 
 FXX_INLINE Frame image_frame(const Sizes& sizes) {
   Frame frame;
-  frame.axes = {{"image", sizes[0]}, {"y", sizes[2]}, {"x", sizes[3]}, {"channel", sizes[1]}};
+  const Sizes image = image_sizes(sizes);
+  frame.axes = {{"image", image[0]}, {"y", image[2]}, {"x", image[3]}, {"channel", image[1]}};
   frame.dims = {{0, 1}, {3, 1}, {1, 1}, {2, 1}};
+  if (sizes.size() == 3) frame.dims.erase(frame.dims.begin() + 2);
   frame.sizes = sizes;
   return frame;
+}
+/// Dimensions from the outermost in memory.
+FXX_INLINE Sizes channels_last(const Sizes& sizes) { return sizes.size() == 3 ? Sizes{0, 2, 1} : Sizes{0, 2, 3, 1}; }
+/// Two numbers, of images; of sequences the second, and this before it.
+FXX_INLINE Sizes two_numbers(Sizes numbers, const Sizes& sizes, std::int64_t of_row) {
+  if (sizes.size() == 3) numbers.insert(numbers.begin(), of_row);
+  else if (numbers.size() == 1) numbers.push_back(numbers[0]);
+  return numbers;
+}
+/// Is the tensor what this operator calls a batch of images, or of sequences?
+FXX_INLINE void require_batch(const Operator& op, const Sizes& sizes) {
+  if (sizes.size() != (op.base_name().ends_with("1d") ? 3 : 4)) throw NoKernel{"images without a batch"};
+}
+
+/// Of a convolution, as those of an image.
+FXX_INLINE View Lowering::image_weights(const Node& node) {
+  const View view = view_of(node);
+  if (buffer_of(view.buffer).kind != Buffer::Kind::constant) throw NoKernel{"a convolution whose weights are computed"};
+  return with_row(view);
 }
 
 FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   require_float(node);
   const std::optional<ConvolutionCall> call = convolution_call(node);
   if (!call) throw NoKernel{"a convolution of this kind"};
-  const Sizes &in = sizes_of(*call->input), &weight = sizes_of(*call->weight), &out = sizes_of(node);
+  const Sizes in = image_sizes(sizes_of(*call->input)), weight = image_sizes(sizes_of(*call->weight)),
+              out = image_sizes(sizes_of(node)), &sizes = sizes_of(node);
   const Convolution::Method method = method_of(node, *call);
   const Buffer::Border border = border_of(*call, in, weight, out, method);
   Convolution kernel;
   kernel.method = method;
   if (has_methods(*call, weight, options_.accuracy)) kernel.node = &node;
   kernel.in = image_of(*call->input, border);
-  kernel.weights = view_of(*call->weight);
-  if (plan_.buffers[static_cast<std::size_t>(kernel.weights.buffer)].kind != Buffer::Kind::constant)
-    throw NoKernel{"a convolution whose weights are computed"};
+  kernel.weights = image_weights(*call->weight);
   TermPointer term = result_term();
-  if (call->bias) term = call_of(kernels::Function::add, {term, bias_term(*call->bias, out, 1)});
+  if (call->bias) term = call_of(kernels::Function::add, {term, bias_term(*call->bias, sizes, 1)});
   const double flops = 2. * static_cast<double>(product(out)) * static_cast<double>(weight[1] * weight[2] * weight[3]);
   if (method == Convolution::Method::pixelwise) {
     // Every pixel by itself: a matrix product, if pixels lie at one distance.
@@ -194,11 +235,12 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
       const View& w = kernel.weights;
       matrix.weights.view = {w.buffer, w.offset, {out[1], in[1]}, {w.strides[0], w.strides[1]}};
       Frame frame;
-      frame.sizes = out;
+      frame.sizes = sizes;
       frame.axes = {{"row", matrix.rows}, {"column", out[1]}};
       frame.dims = {{0, out[2] * out[3]}, {1, 1}, {0, out[3]}, {0, 1}};
+      if (sizes.size() == 3) frame.dims.erase(frame.dims.begin() + 2);
       choose_weights(matrix);
-      return set_root(node, std::move(matrix), std::move(frame), flops, {0, 2, 3, 1}, std::move(term));
+      return set_root(node, std::move(matrix), std::move(frame), flops, channels_last(sizes), std::move(term));
     }
     kernel.method = Convolution::Method::direct;
   }
@@ -215,22 +257,21 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   kernel.dilation_height = call->dilation[0];
   kernel.dilation_width = call->dilation[1];
   kernel.in.offset -= call->padding[0] * kernel.in.strides[2] + call->padding[1] * kernel.in.strides[3];
-  set_root(node, std::move(kernel), image_frame(out), flops, {0, 2, 3, 1}, std::move(term));
+  set_root(node, std::move(kernel), image_frame(sizes), flops, channels_last(sizes), std::move(term));
 }
 
 FXX_INLINE void Lowering::transposed_convolution(const Node& node, const Operator&) {
   require_float(node);
   const std::optional<ConvolutionCall> call = convolution_call(node);
   if (!call) throw NoKernel{"a transposed convolution of this kind"};
-  const Sizes &in = sizes_of(*call->input), &weight = sizes_of(*call->weight), &out = sizes_of(node);
+  const Sizes in = image_sizes(sizes_of(*call->input)), weight = image_sizes(sizes_of(*call->weight)),
+              out = image_sizes(sizes_of(node)), &sizes = sizes_of(node);
   const Buffer::Border border = border_of_transposed(*call, in, weight, out);
   Convolution kernel;
   kernel.method = Convolution::Method::transposed;
   kernel.in = image_of(*call->input, border);
   kernel.in.offset -= border.left * kernel.in.strides[3];
-  const View w = view_of(*call->weight);
-  if (plan_.buffers[static_cast<std::size_t>(w.buffer)].kind != Buffer::Kind::constant)
-    throw NoKernel{"a convolution whose weights are computed"};
+  const View w = image_weights(*call->weight);
   kernel.weights = {w.buffer,
                     w.offset,
                     {w.sizes[1], w.sizes[0], w.sizes[2], w.sizes[3]},
@@ -249,33 +290,35 @@ FXX_INLINE void Lowering::transposed_convolution(const Node& node, const Operato
   kernel.padding_height = call->padding[0];
   kernel.padding_width = call->padding[1];
   TermPointer term = result_term();
-  if (call->bias) term = call_of(kernels::Function::add, {term, bias_term(*call->bias, out, 1)});
+  if (call->bias) term = call_of(kernels::Function::add, {term, bias_term(*call->bias, sizes, 1)});
   const double flops = 2. * static_cast<double>(product(in)) * static_cast<double>(weight[1] * weight[2] * weight[3]);
-  set_root(node, std::move(kernel), image_frame(out), flops, {0, 2, 3, 1}, std::move(term));
+  set_root(node, std::move(kernel), image_frame(sizes), flops, channels_last(sizes), std::move(term));
 }
 
 /// Nearest and bilinear, by sizes or factors.
 FXX_INLINE void Lowering::resize(const Node& node, const Operator& op) {
   require_float(node);
   const Node& input = operand(node, op, op.parameters[0].name);
-  const Sizes &in = sizes_of(input), &out = sizes_of(node);
-  if (in.size() != 4 || product(out) == 0) throw NoKernel{"images without a batch"};
+  const Sizes &sizes = sizes_of(node), in = image_sizes(sizes_of(input)), out = image_sizes(sizes);
+  require_batch(op, sizes);
+  if (product(out) == 0 || product(in) == 0) throw NoKernel{"images of nothing"};
   Resize kernel;
   const std::string_view name = op.base_name();
-  kernel.kind = name == "upsample_bilinear2d" ? Resize::Kind::bilinear : Resize::Kind::nearest;
-  kernel.exact = name == "_upsample_nearest_exact2d";
+  kernel.kind = name.find("linear") != name.npos ? Resize::Kind::bilinear : Resize::Kind::nearest;
+  kernel.exact = name.starts_with("_upsample_nearest_exact");
   if (op.index_of("align_corners") >= 0) kernel.align_corners = argument(node, op, "align_corners").boolean();
   if (op.index_of("scale_factors") >= 0) {
     const Argument factors = argument(node, op, "scale_factors");
-    if (factors.is_sequence() && factors.items().size() == 2 && factors.items()[0].is_number() &&
-        factors.items()[1].is_number()) {
-      kernel.scale_height = factors.items()[0].number();
-      kernel.scale_width = factors.items()[1].number();
+    if (factors.is_sequence() && factors.items().size() == sizes.size() - 2 && factors.items().front().is_number() &&
+        factors.items().back().is_number()) {
+      if (sizes.size() == 4) kernel.scale_height = factors.items().front().number();
+      kernel.scale_width = factors.items().back().number();
     }
   } else {
-    const Argument h = argument(node, op, "scales_h"), w = argument(node, op, "scales_w");
-    if (h.is_number()) kernel.scale_height = h.number();
+    const Argument w = argument(node, op, sizes.size() == 3 ? "scales" : "scales_w");
     if (w.is_number()) kernel.scale_width = w.number();
+    if (sizes.size() == 4)
+      if (const Argument h = argument(node, op, "scales_h"); h.is_number()) kernel.scale_height = h.number();
   }
   kernel.in = image_of(input, {});
   if (kernel.in.strides[3] != in[1]) throw NoKernel{"an image whose pixels do not lie behind each other"};
@@ -285,7 +328,7 @@ FXX_INLINE void Lowering::resize(const Node& node, const Operator& op) {
   kernel.in_width = in[3];
   kernel.out_height = out[2];
   kernel.out_width = out[3];
-  set_root(node, std::move(kernel), image_frame(out), static_cast<double>(product(out)), {0, 2, 3, 1});
+  set_root(node, std::move(kernel), image_frame(sizes), static_cast<double>(product(out)), channels_last(sizes));
 }
 
 /// A batch norm that infers: a scale and a shift for each channel.
@@ -349,23 +392,25 @@ FXX_INLINE void Lowering::group_norm(const Node& node, const Operator& op) {
            std::move(term));
 }
 
-/// max_pool2d and avg_pool2d.
+/// max_pool and avg_pool.
 FXX_INLINE void Lowering::pool(const Node& node, const Operator& op) {
   require_float(node);
   const Node& input = operand(node, op, "self");
-  const Sizes &in = sizes_of(input), &out = sizes_of(node);
-  if (in.size() != 4 || product(out) == 0 || product(in) == 0) throw NoKernel{"images without a batch"};
-  const Sizes size = integers(argument(node, op, "kernel_size"), 2),
-              padding = integers(argument(node, op, "padding"), 2);
-  Sizes stride = integers(argument(node, op, "stride"));
-  if (stride.empty()) stride = size;
-  if (stride.size() == 1) stride.push_back(stride[0]);
+  const Sizes &sizes = sizes_of(node), in = image_sizes(sizes_of(input)), out = image_sizes(sizes);
+  require_batch(op, sizes);
+  if (product(out) == 0 || product(in) == 0) throw NoKernel{"images of nothing"};
+  const auto pair = [&](std::string_view name, std::int64_t of_row) {
+    return two_numbers(integers(argument(node, op, name)), sizes, of_row);
+  };
+  const Sizes size = pair("kernel_size", 1), padding = pair("padding", 0);
+  const Sizes stride = integers(argument(node, op, "stride")).empty() ? size : pair("stride", 1);
   Sizes dilation = {1, 1};
   Pooling kernel;
-  if (op.base_name() == "max_pool2d") {
-    dilation = integers(argument(node, op, "dilation"), 2);
+  if (op.base_name().starts_with("max_pool")) {
+    dilation = pair("dilation", 1);
   } else {
-    if (!argument(node, op, "divisor_override").is_none()) throw NoKernel{"a divisor of its own"};
+    if (op.index_of("divisor_override") >= 0 && !argument(node, op, "divisor_override").is_none())
+      throw NoKernel{"a divisor of its own"};
     if (argument(node, op, "ceil_mode").boolean()) throw NoKernel{"ceil_mode"};
     kernel.kind =
         argument(node, op, "count_include_pad").boolean() ? Pooling::Kind::mean : Pooling::Kind::mean_of_valid;
@@ -386,17 +431,29 @@ FXX_INLINE void Lowering::pool(const Node& node, const Operator& op) {
   kernel.dilation_height = dilation[0];
   kernel.dilation_width = dilation[1];
   const double flops = static_cast<double>(product(out) * size[0] * size[1]);
-  set_root(node, std::move(kernel), image_frame(out), flops, {0, 2, 3, 1});
+  set_root(node, std::move(kernel), image_frame(sizes), flops, channels_last(sizes));
 }
 
-FXX_INLINE void Lowering::adaptive_pool(const Node& node, const Operator& op) {
+/// The mean of one row as that of several, as far as it has divisors: sums of many pixels swallow the later ones.
+FXX_INLINE void sum_in_rows(Pooling& kernel) {
+  if (kernel.in_height != 1 || kernel.out_width != 1) return;
+  std::int64_t rows = 1;
+  for (std::int64_t i = 2; i * i <= kernel.in_width; ++i)
+    if (kernel.in_width % i == 0) rows = i;
+  kernel.in_height = kernel.kernel_height = kernel.stride_height = rows;
+  kernel.in_width = kernel.kernel_width = kernel.stride_width = kernel.in_width / rows;
+  kernel.in.sizes[2] = kernel.in_height;
+  kernel.in.sizes[3] = kernel.in_width;
+  kernel.in.strides[2] = kernel.in_width * kernel.in.strides[3];
+}
+/// Pooling to a size, where windows are all the same.
+FXX_INLINE void Lowering::pool_evenly(const Node& node, const Node& input, Pooling::Kind kind) {
   require_float(node);
-  const Node& input = operand(node, op, "self");
-  const Sizes &in = sizes_of(input), &out = sizes_of(node);
-  if (in.size() != 4 || product(out) == 0 || in[2] % out[2] != 0 || in[3] % out[3] != 0)
+  const Sizes &sizes = sizes_of(node), in = image_sizes(sizes_of(input)), out = image_sizes(sizes);
+  if (product(out) == 0 || product(in) == 0 || in[2] % out[2] != 0 || in[3] % out[3] != 0)
     throw NoKernel{"windows of several sizes"};
   Pooling kernel;
-  kernel.kind = Pooling::Kind::mean;
+  kernel.kind = kind;
   kernel.in = image_of(input, {});
   kernel.images = in[0];
   kernel.channels = in[1];
@@ -406,15 +463,35 @@ FXX_INLINE void Lowering::adaptive_pool(const Node& node, const Operator& op) {
   kernel.out_width = out[3];
   kernel.kernel_height = kernel.stride_height = in[2] / out[2];
   kernel.kernel_width = kernel.stride_width = in[3] / out[3];
-  set_root(node, std::move(kernel), image_frame(out), static_cast<double>(product(in)), {0, 2, 3, 1});
+  if (kind == Pooling::Kind::mean) sum_in_rows(kernel);
+  set_root(node, std::move(kernel), image_frame(sizes), static_cast<double>(product(in)), channels_last(sizes));
+}
+FXX_INLINE void Lowering::adaptive_pool(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, "self");
+  require_batch(op, sizes_of(input));
+  pool_evenly(node, input, Pooling::Kind::mean);
+}
+/// Of the two results the first.
+FXX_INLINE void Lowering::adaptive_max_pool(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, "self");
+  require_batch(op, sizes_of(input));
+  for (const Node* user : node.users())
+    if (user->args().size() != 2 || user->arg(1).kind() != Argument::Kind::integer || user->arg(1).integer() != 0)
+      throw NoKernel{"the places of what is largest"};
+  with_results(node, {[&](const Node& values) { pool_evenly(values, input, Pooling::Kind::largest); }});
 }
 
 /// The mean over all pixels, when the image lies channels last.
 FXX_INLINE bool Lowering::mean_of_image(const Node& node, const Node& input, const Sizes& dims) {
-  const Sizes& in = sizes_of(input);
-  if (in.size() != 4 || dims != Sizes{2, 3}) return false;
+  const Sizes& sizes = sizes_of(input);
+  if (!is_image(sizes) || dims != last_dims(sizes.size(), sizes.size() - 2)) return false;
+  // The mean over rows of any other tensor takes what is computed of it into its loop.
+  const Value& value = value_of(input);
+  if (sizes.size() == 3 && value.kind == Value::Kind::pending && !(value.root && is_image_kernel(*value.root)))
+    return false;
   const View view = view_of(input);
   if (!lies_channels_last(view)) return false;
+  const Sizes in = image_sizes(sizes);
   Pooling kernel;
   kernel.kind = Pooling::Kind::mean;
   kernel.in = image_of(input, {});
@@ -422,11 +499,10 @@ FXX_INLINE bool Lowering::mean_of_image(const Node& node, const Node& input, con
   kernel.channels = in[1];
   kernel.in_height = kernel.kernel_height = kernel.stride_height = in[2];
   kernel.in_width = kernel.kernel_width = kernel.stride_width = in[3];
+  sum_in_rows(kernel);
   Frame frame = image_frame({in[0], in[1], 1, 1});
-  if (sizes_of(node).size() == 2) {
-    frame.dims.resize(2);
-    frame.sizes.resize(2);
-  }
+  frame.dims.resize(sizes_of(node).size());
+  frame.sizes.resize(sizes_of(node).size());
   set_root(node, std::move(kernel), std::move(frame), static_cast<double>(product(in)));
   return true;
 }

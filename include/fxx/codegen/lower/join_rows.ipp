@@ -52,8 +52,9 @@ FXX_INLINE void Lowering::join_rows() {
       const KernelStep& before = joined.back();
       const View to = before.stores.size() == 1 ? before.stores[0].to : View{};
       const Buffer& buffer = buffer_of(in);
-      if (to.buffer == in && is_pixelwise(before, *filter, {to.sizes[2], to.sizes[3]}) &&
-          to.sizes[1] == filter->channels && buffer.image.size() == 4 && buffer.image[3] == filter->channels) {
+      if (to.buffer == in && to.sizes == filter->in.sizes &&
+          is_pixelwise(before, *filter, {to.sizes[2], to.sizes[3]}) && to.sizes[1] == filter->channels &&
+          buffer.image.size() == 4 && buffer.image[3] == filter->channels) {
         const std::int64_t row = filter->in.strides[2], pixel = filter->in.strides[3],
                            ahead = to.offset - filter->in.offset;
         block.expand = std::get<MatrixProduct>(before.kernel);

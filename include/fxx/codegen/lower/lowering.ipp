@@ -191,7 +191,9 @@ class Lowering {
   };
   /// Memory for the result of a cat or stack.
   const Whole& whole_of(const Node& node, bool image);
-  View place_image(const Node& node, const Sizes& sizes, const Buffer::Border& border);
+  bool lies_channels_last(const View& view) const;
+  /// An image, or a sequence, with this border.
+  View place_image(const Node& node, const Sizes& of, const Buffer::Border& border);
   /// Where the value lies; it is computed now if it was not.
   const View& view_of(const Node& node);
   void emit(Value value, View to);
@@ -253,9 +255,12 @@ class Lowering {
   Convolution::Method method_of(const Node& node, const ConvolutionCall& call) const;
   Buffer::Border border_wanted(const Node& node) const;
   View image_of(const Node& node, const Buffer::Border& border);
+  View image_weights(const Node& node);
   void convolution(const Node& node, const Operator& op);
   void pool(const Node& node, const Operator& op);
   void adaptive_pool(const Node& node, const Operator& op);
+  void adaptive_max_pool(const Node& node, const Operator& op);
+  void pool_evenly(const Node& node, const Node& input, Pooling::Kind kind);
   void transposed_convolution(const Node& node, const Operator& op);
   void resize(const Node& node, const Operator& op);
   void batch_norm(const Node& node, const Operator& op);

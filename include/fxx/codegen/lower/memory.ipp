@@ -20,21 +20,40 @@ FXX_INLINE View Lowering::add_dense(const Node& node, const Sizes& sizes) {
   return {add_buffer(Buffer::Kind::arena, node, meta_of(node).dtype, product(sizes)), 0, sizes, dense_strides(sizes)};
 }
 
-/// Channels behind each other, pixels behind each other in a row.
-FXX_INLINE bool lies_channels_last(const View& view) {
-  return view.sizes.size() == 4 && view.strides[1] == 1 && view.sizes[1] > 1 && view.strides[3] >= view.sizes[1];
+/// Images, and sequences, which are images of one row.
+FXX_INLINE bool is_image(const Sizes& sizes) { return sizes.size() == 3 || sizes.size() == 4; }
+FXX_INLINE Sizes image_sizes(Sizes sizes) {
+  if (sizes.size() == 3) sizes.insert(sizes.begin() + 2, 1);
+  return sizes;
+}
+/// The sequence as an image of one row, and the same of its weights.
+FXX_INLINE View with_row(View view) {
+  if (view.sizes.size() != 3) return view;
+  view.strides.insert(view.strides.begin() + 2, view.sizes[2] * view.strides[2]);
+  view.sizes.insert(view.sizes.begin() + 2, 1);
+  return view;
 }
 
-FXX_INLINE View Lowering::place_image(const Node& node, const Sizes& sizes, const Buffer::Border& border) {
+/// Channels behind each other, pixels behind each other in a row. Many a tensor of three dimensions lies so that is no
+/// sequence: those are where a kernel of images wrote one.
+FXX_INLINE bool Lowering::lies_channels_last(const View& view) const {
+  if (view.sizes.size() == 3 && (view.buffer < 0 || buffer_of(view.buffer).image.empty())) return false;
+  return is_image(view.sizes) && view.strides[1] == 1 && view.sizes[1] > 1 && view.strides.back() >= view.sizes[1];
+}
+
+FXX_INLINE View Lowering::place_image(const Node& node, const Sizes& of, const Buffer::Border& border) {
+  const Sizes sizes = image_sizes(of);
   const std::int64_t rows = border.top + sizes[2] + border.bottom, pixels = border.left + sizes[3] + border.right;
   const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, sizes[0] * rows * pixels * sizes[1]);
   Buffer& made = plan_.buffers.back();
   made.border = border;
   made.image = {sizes[0], rows, pixels, sizes[1]};
-  return {buffer,
-          (border.top * pixels + border.left) * sizes[1],
-          sizes,
-          {rows * pixels * sizes[1], 1, pixels * sizes[1], sizes[1]}};
+  View view{buffer,
+            (border.top * pixels + border.left) * sizes[1],
+            of,
+            {rows * pixels * sizes[1], 1, pixels * sizes[1], sizes[1]}};
+  if (of.size() == 3) view.strides.erase(view.strides.begin() + 2);
+  return view;
 }
 
 /// Where the part number `i` lies in the result of a cat or stack.
@@ -88,7 +107,7 @@ FXX_INLINE const Lowering::Whole& Lowering::whole_of(const Node& node, bool imag
   if (const auto known = wholes_.find(&node); known != wholes_.end()) return known->second;
   const Sizes& sizes = sizes_of(node);
   Whole whole;
-  whole.image = image && sizes.size() == 4;
+  whole.image = image && is_image(sizes);
   if (whole.image) {
     // With the border that convolutions of the whole read, and those of its parts.
     Buffer::Border border = border_wanted(node);
@@ -137,7 +156,7 @@ FXX_INLINE View Lowering::place(const Node& node, const Value& value) {
   const Sizes& sizes = sizes_of(node);
   const bool is_float = value.dtype == Dtype::float32;
   // What only leaves the graph goes where the caller wants it. Only kernels clear a border around what they write.
-  const bool bordered = sizes.size() == 4 && is_float && value.kind == Value::Kind::pending;
+  const bool bordered = is_image(sizes) && is_float && value.kind == Value::Kind::pending;
   const Buffer::Border border = bordered ? border_wanted(node) : Buffer::Border{};
   bool leaves = false, stays = false;
   for (const Node* user : node.users()) (user->opcode() == Opcode::output ? leaves : stays) = true;
@@ -160,12 +179,12 @@ FXX_INLINE View Lowering::place(const Node& node, const Value& value) {
         image = image || lies_channels_last(term.view);
       });
     if (!looks_up)
-      if (const std::optional<View> part = place_in_whole(node, sizes.size() == 4 && image)) return *part;
+      if (const std::optional<View> part = place_in_whole(node, is_image(sizes) && image)) return *part;
   }
-  if (sizes.size() == 4 && is_float) {
+  if (is_image(sizes) && is_float) {
     bool image = !border.empty();
     if (value.root) {
-      image = image || is_image_kernel(*value.root);
+      image = image || is_image_kernel(*value.root) || (sizes.size() == 3 && !value.root->order.empty());
     } else if (value.term) {
       for_each_load(*value.term, [&](const Term& term) { image = image || lies_channels_last(term.view); });
     }

@@ -222,7 +222,7 @@ FXX_INLINE void Lowering::concatenate(const Node& node, const Operator& op) {
   bool image = false;
   for (const Argument& item : list.items()) {
     const Value& part = value_of(*item.node());
-    if (sizes.size() != 4 || stacked || dtype != Dtype::float32) break;
+    if (!is_image(sizes) || stacked || dtype != Dtype::float32) break;
     if (part.kind == Value::Kind::view) image = image || lies_channels_last(part.view);
     if (part.kind == Value::Kind::pending) image = image || (part.root && is_image_kernel(*part.root));
   }
