@@ -576,6 +576,17 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
   CHECK(is_of_bytes(64, 64, true));
   CHECK_FALSE(is_of_bytes(1, 64, true, true));  // somebody else reads floats
   CHECK_FALSE(is_of_bytes(1, 16, true));
+  {
+    Net net;  // a layer of few columns reads floats, so the other does, and what is quantised is computed once
+    Node* before = net.call(ops::linear, {net.input("x", {2, 64}), net.weight("w", {64, 64})}, {2, 64});
+    Node* q = quantise(net, before);
+    Node *a = linear(net, q, "a", 64), *b = net.call(ops::linear, {q, net.weight("b", {8, 64})}, {2, 8});
+    net.graph.output(Argument::tuple({a, b}));
+    const KernelPlan plan =
+        net.plan({.quantised = {{std::string(a->name()), "a_scales"}, {std::string(b->name()), "b_scales"}}});
+    CHECK(plan.steps.size() == 3);
+    for (const KernelStep& step : plan.steps) CHECK_FALSE(kernel_of<MatrixProduct>(step).quantised);
+  }
   Net net;  // more integers than a byte has
   Node* x = net.input("x", {2, 64});
   Node* q = net.call(fake_quantize, {x, 0.25, 0, 0, 1023}, {2, 64});

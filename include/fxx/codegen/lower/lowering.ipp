@@ -231,7 +231,9 @@ class Lowering {
   void elu(const Node& node, const Operator& op);
   // --- quantised.ipp -------------------------------------------------------------------------------------------------
   void fake_quantize(const Node& node, const Operator& op);
-  /// Is the linear layer computed with bytes?
+  /// Could the node be a linear layer of bytes, and is it faster than one of floats?
+  bool could_take_bytes(const Node& node) const;
+  /// Is the linear layer computed with bytes? Only where all do that read its input: else that is computed twice.
   bool takes_bytes(const Node& linear) const;
   /// Is that what all do that read the value? Nobody needs it as floats then.
   bool only_as_bytes(const Node& value) const;

@@ -51,21 +51,23 @@ FXX_INLINE void Lowering::fake_quantize(const Node& node, const Operator& op) {
 }
 
 /// With few rows the time is that of reading the weights, a quarter of those of floats; with many that of the products.
-FXX_INLINE bool Lowering::takes_bytes(const Node& linear) const {
-  const auto known = options_.quantised.find(linear.name());
-  if (known == options_.quantised.end() || options_.accuracy == Accuracy::exact) return false;
-  const Operator* op = operator_of(linear);
-  if (!op || op->name != "aten::linear") return false;
-  const Node &input = operand(linear, *op, "input"), &weight = operand(linear, *op, "weight");
+FXX_INLINE bool Lowering::could_take_bytes(const Node& node) const {
+  const auto known = options_.quantised.find(node.name());
+  const Operator* op = operator_of(node);
+  if (known == options_.quantised.end() || options_.accuracy == Accuracy::exact || !op || op->name != "aten::linear")
+    return false;
+  const Node &input = operand(node, *op, "input"), &weight = operand(node, *op, "weight");
   const Sizes &in = sizes_of(input), &w = sizes_of(weight);
-  if (weight.opcode() != Opcode::get_attr || product(in) == 0 || w.size() != 2 || w[0] < 16 || w[1] < 32) return false;
-  // Sums of more would not fit into 32 bits.
-  if (w[1] > 65000) return false;
+  // Sums of more rows of weights would not fit into 32 bits.
+  if (weight.opcode() != Opcode::get_attr || product(in) == 0 || w.size() != 2 || w[0] < 16 || w[1] < 32 ||
+      w[1] > 65000)
+    return false;
   const std::int64_t rows = product(in) / w[1];
-  return (options_.processor.byte_products || rows < (weights_stay_ ? 4 : 16)) && fake_quantize_of(input) &&
-         std::ranges::all_of(input.users(), [&](const Node* user) {
-           return user == &linear || options_.quantised.contains(user->name());
-         });
+  return (options_.processor.byte_products || rows < (weights_stay_ ? 4 : 16)) && fake_quantize_of(input);
+}
+FXX_INLINE bool Lowering::takes_bytes(const Node& linear) const {
+  return could_take_bytes(linear) && std::ranges::all_of(operand(linear, *operator_of(linear), "input").users(),
+                                                         [&](const Node* user) { return could_take_bytes(*user); });
 }
 
 FXX_INLINE bool Lowering::only_as_bytes(const Node& value) const {

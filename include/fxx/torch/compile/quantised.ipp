@@ -43,9 +43,11 @@ FXX_INLINE std::vector<float> scales_of_weights(const GraphModule& module, const
     }
     return static_cast<std::int64_t>(all.size()) == columns ? all : std::vector<float>();
   }
-  if (op && op->name == "aten::mul.Scalar" && node->arg(0).is_node() && node->arg(1).is_number()) {
-    std::vector<float> scales = scales_of_weights(module, *node->arg(0).node(), columns);
-    const auto factor = static_cast<float>(node->arg(1).number());
+  if (op && op->name == "aten::mul.Scalar") {
+    const Argument self = argument_or_default(*node, *op, 0), other = argument_or_default(*node, *op, 1);
+    if (!self.is_node() || !other.is_number()) return {};
+    std::vector<float> scales = scales_of_weights(module, *self.node(), columns);
+    const auto factor = static_cast<float>(other.number());
     for (float& scale : scales) scale *= factor;
     const bool usable = std::ranges::all_of(scales, [](float scale) { return std::isnormal(scale) && scale > 0; });
     return usable ? scales : std::vector<float>();
