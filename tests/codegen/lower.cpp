@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "codegen/lowered.hpp"
+#include "fxx/codegen/quantised.hpp"
 #include "fxx/ops/registry.hpp"
 #include "support.hpp"
 
@@ -521,8 +522,7 @@ TEST_CASE("bfloat16 where it is faster: weights of few rows, weights and rows wh
 TEST_CASE("what is quantised: computed where it is used, as bytes where products of integers read it alone") {
   const Operator& fake_quantize = register_operator(
       "aten::fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) "
-      "-> "
-      "Tensor",
+      "-> Tensor",
       Trait::pointwise);
   const auto quantise = [&](Net& net, Node* x) {
     return net.call(fake_quantize, {x, 0.25, 3, -128, 127}, x->tensor_meta()->shape);
@@ -536,12 +536,12 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
     Node* q = quantise(net, net.call(ops::relu, {x}, {2, 64}));
     Node *a = linear(net, q, "a", 64), *b = linear(net, q, "b", 64);
     net.graph.output(Argument::tuple({a, b}));
-    const auto plan = [&](Accuracy accuracy, QuantisedProducts named, bool bytes = false) {
+    const auto plan = [&](Accuracy accuracy, std::vector<std::string> named, bool bytes = false) {
       return net.plan({.accuracy = accuracy, .processor = {.byte_products = bytes}, .quantised = std::move(named)});
     };
-    const QuantisedProducts both = {{std::string(a->name()), "a_scales"}, {std::string(b->name()), "b_scales"}};
+    const std::vector<std::string> both = {std::string(a->name()), std::string(b->name())};
     for (const KernelPlan& floats :
-         {plan(Accuracy::standard, {}), plan(Accuracy::exact, both), plan(Accuracy::standard, {*both.begin()})}) {
+         {plan(Accuracy::standard, {}), plan(Accuracy::exact, both), plan(Accuracy::standard, {both[0]})}) {
       REQUIRE(floats.steps.size() == 3);
       CHECK(floats.buffers[static_cast<std::size_t>(floats.steps[0].stores[0].to.buffer)].dtype == Dtype::float32);
       CHECK_FALSE(kernel_of<MatrixProduct>(floats.steps[1]).quantised);
@@ -554,11 +554,12 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
       const auto& product = kernel_of<MatrixProduct>(integers.steps[static_cast<std::size_t>(i)]);
       CHECK(product.a.buffer == bytes.buffer);
       REQUIRE(product.quantised);
-      CHECK(product.quantised->scale == 0.25);
-      CHECK(product.quantised->zero == 131);
-      const Buffer& scales = integers.buffers[static_cast<std::size_t>(product.quantised->scales.buffer)];
+      CHECK(product.quantised.scale == 0.25);
+      CHECK(product.quantised.zero == 131);
+      const Buffer& scales = integers.buffers[static_cast<std::size_t>(product.quantised.scales.buffer)];
       CHECK(scales.kind == Buffer::Kind::constant);
-      CHECK(integers.attributes[static_cast<std::size_t>(scales.number)] == (i == 1 ? "a_scales" : "b_scales"));
+      CHECK(integers.attributes[static_cast<std::size_t>(scales.number)] ==
+            scales_name(both[static_cast<std::size_t>(i - 1)]));
     }
     CHECK(integers.to_string().find("product of bytes") != std::string::npos);
   }
@@ -567,9 +568,8 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
     Node* q = quantise(net, net.input("x", {rows, size}));
     Node* a = linear(net, q, "a", size);
     net.graph.output(leaves ? Argument::tuple({a, q}) : Argument(a));
-    const KernelPlan plan =
-        net.plan({.processor = {.byte_products = vnni}, .quantised = {{std::string(a->name()), "s"}}});
-    return kernel_of<MatrixProduct>(plan.steps[1]).quantised.has_value();
+    const KernelPlan plan = net.plan({.processor = {.byte_products = vnni}, .quantised = {std::string(a->name())}});
+    return kernel_of<MatrixProduct>(plan.steps[1]).quantised.scale != 0;
   };
   CHECK(is_of_bytes(1, 64, false));
   CHECK_FALSE(is_of_bytes(64, 64, false));  // many rows, where it saves nothing
@@ -582,8 +582,7 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
     Node* q = quantise(net, before);
     Node *a = linear(net, q, "a", 64), *b = net.call(ops::linear, {q, net.weight("b", {8, 64})}, {2, 8});
     net.graph.output(Argument::tuple({a, b}));
-    const KernelPlan plan =
-        net.plan({.quantised = {{std::string(a->name()), "a_scales"}, {std::string(b->name()), "b_scales"}}});
+    const KernelPlan plan = net.plan({.quantised = {std::string(a->name()), std::string(b->name())}});
     CHECK(plan.steps.size() == 3);
     for (const KernelStep& step : plan.steps) CHECK_FALSE(kernel_of<MatrixProduct>(step).quantised);
   }

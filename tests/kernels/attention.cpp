@@ -123,7 +123,6 @@ void check_cache(bool masked = false) {
 }  // namespace
 
 TEST_CASE("attention of awkward sizes is that of double precision, and nothing beside it is written") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_attention<AttentionShape{}>();
   check_attention<AttentionShape{.queries = 3, .keys = 5, .size = 7, .query_stride = 9, .key_stride = 7,
                                  .value_stride = 8}>();
@@ -136,7 +135,6 @@ TEST_CASE("attention of awkward sizes is that of double precision, and nothing b
 }
 
 TEST_CASE("masks are added to scores, minus infinity hides") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_attention<AttentionShape{.queries = 9, .keys = 21, .size = 8, .query_stride = 8, .key_stride = 8,
                                  .value_stride = 8}>(true);
   check_attention<AttentionShape{.queries = 16, .keys = 48, .size = 16, .query_stride = 16, .key_stride = 16,
@@ -144,7 +142,6 @@ TEST_CASE("masks are added to scores, minus infinity hides") {
 }
 
 TEST_CASE("causal attention sees what stands before, whatever stands behind") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_attention<AttentionShape{.queries = 37, .keys = 37, .size = 16, .query_stride = 16, .key_stride = 16,
                                  .value_stride = 16, .causal = true}>();
   check_attention<AttentionShape{.queries = 5, .keys = 40, .size = 12, .query_stride = 12, .key_stride = 12,
@@ -155,7 +152,6 @@ TEST_CASE("causal attention sees what stands before, whatever stands behind") {
 }
 
 TEST_CASE("a key that is nan is seen by those after it only") {
-  FXX_ONLY_WHERE_IT_RUNS();
   constexpr AttentionShape shape{.queries = 30, .keys = 30, .size = 8, .query_stride = 8, .key_stride = 8,
                                  .value_stride = 8, .causal = true};
   const std::vector<float> q = rows(30, 8, 8, 1), v = rows(30, 8, 8, 3);
@@ -166,7 +162,6 @@ TEST_CASE("a key that is nan is seen by those after it only") {
 }
 
 TEST_CASE("causal attention may count from the first key, and what is hidden from all be zero") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_attention<AttentionShape{.queries = 5, .keys = 40, .size = 12, .query_stride = 12, .key_stride = 12,
                                  .value_stride = 12, .causal = true, .from_first = true}>();
   check_attention<AttentionShape{.queries = 20, .keys = 7, .size = 8, .query_stride = 8, .key_stride = 8,
@@ -176,7 +171,6 @@ TEST_CASE("causal attention may count from the first key, and what is hidden fro
 }
 
 TEST_CASE("many keys are taken in blocks, with the same result") {
-  FXX_ONLY_WHERE_IT_RUNS();
   constexpr AttentionShape plain{.queries = 19, .keys = 1301, .size = 20, .value_size = 35, .query_stride = 20,
                                  .key_stride = 23, .value_stride = 35};
   static_assert(plain.in_blocks());
@@ -193,7 +187,6 @@ TEST_CASE("many keys are taken in blocks, with the same result") {
 }
 
 TEST_CASE("in blocks a key that is nan, or one that scores far above all, is found wherever it stands") {
-  FXX_ONLY_WHERE_IT_RUNS();
   constexpr AttentionShape shape{.queries = 3, .keys = 1300, .size = 8, .query_stride = 8, .key_stride = 8,
                                  .value_stride = 8};
   const std::vector<float> q(24, 1.f), v = rows(1300, 8, 8, 3);
@@ -209,7 +202,6 @@ TEST_CASE("in blocks a key that is nan, or one that scores far above all, is fou
 }
 
 TEST_CASE("attention over a cache is that over the keys that are in it, whatever their number") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_cache<AttentionShape{}>();
   check_cache<AttentionShape{.keys = 64, .size = 64, .query_stride = 64, .key_stride = 64, .value_stride = 64}>();
   check_cache<AttentionShape{.queries = 3, .keys = 50, .size = 19, .value_size = 70, .query_stride = 20,
@@ -221,7 +213,6 @@ TEST_CASE("attention over a cache is that over the keys that are in it, whatever
 }
 
 TEST_CASE("masks of booleans hide with minus infinity") {
-  FXX_ONLY_WHERE_IT_RUNS();
   integer mask{};
   mask[1] = -1;
   CHECK(visible(mask)[0] == -infinity);

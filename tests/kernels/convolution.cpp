@@ -82,7 +82,6 @@ void check_transposed() {
 }  // namespace
 
 TEST_CASE("convolutions of awkward sizes are those of double precision, and nothing beside them is written") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_convolution<ConvolutionShape{.in_row = 1}>();
   check_convolution<ConvolutionShape{.channels = 3, .out_channels = 7, .out_height = 2, .out_width = 5,
                                      .in_row = 5}>();
@@ -100,13 +99,11 @@ TEST_CASE("convolutions of awkward sizes are those of double precision, and noth
 }
 
 TEST_CASE("a group of channels is a convolution whose pixels lie apart") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_convolution<ConvolutionShape{.channels = 4, .out_channels = 12, .out_height = 3, .out_width = 7,
                                      .kernel_height = 3, .kernel_width = 3, .in_row = 9, .in_pixel = 12}>();
 }
 
 TEST_CASE("strides and dilations may differ, and one dimension is a height of one") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_convolution<ConvolutionShape{.channels = 5, .out_channels = 20, .out_height = 3, .out_width = 6,
                                      .kernel_height = 3, .kernel_width = 2, .stride_height = 1, .stride_width = 2,
                                      .dilation_height = 2, .dilation_width = 3, .in_row = 17}>();
@@ -115,7 +112,6 @@ TEST_CASE("strides and dilations may differ, and one dimension is a height of on
 }
 
 TEST_CASE("several images lie anywhere, and are as if each came alone") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_convolution<ConvolutionShape{.channels = 5, .out_channels = 33, .out_height = 3, .out_width = 7,
                                      .kernel_height = 3, .kernel_width = 3, .in_row = 9, .images = 3}>();
   check_convolution<ConvolutionShape{.channels = 4, .out_channels = 70, .out_height = 2, .out_width = 3,
@@ -124,7 +120,6 @@ TEST_CASE("several images lie anywhere, and are as if each came alone") {
 }
 
 TEST_CASE("groups of few channels share a vector, others come one after the other") {
-  FXX_ONLY_WHERE_IT_RUNS();
   constexpr ConvolutionShape fours{.channels = 4, .out_channels = 4, .out_height = 3, .out_width = 9,
                                    .kernel_height = 3, .kernel_width = 3, .in_row = 11, .groups = 9};
   static_assert(fours.groups_in_vector() == (lanes > 4));
@@ -142,7 +137,6 @@ TEST_CASE("groups of few channels share a vector, others come one after the othe
 }
 
 TEST_CASE("few outputs of many channels are those of double precision") {
-  FXX_ONLY_WHERE_IT_RUNS();
   constexpr ConvolutionShape head{.channels = 64, .out_channels = lanes / 4, .out_height = 3, .out_width = 19,
                                   .in_row = 19};
   static_assert(head.few_outputs());
@@ -155,7 +149,6 @@ TEST_CASE("few outputs of many channels are those of double precision") {
 }
 
 TEST_CASE("transposed convolutions are those of double precision") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_transposed<TransposedShape{}>();
   check_transposed<TransposedShape{.channels = 8, .out_channels = 20, .in_height = 5, .in_width = 7, .out_height = 10,
                                    .out_width = 14, .kernel_height = 2, .kernel_width = 2, .stride_height = 2,

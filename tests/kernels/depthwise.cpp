@@ -99,7 +99,6 @@ void check_by_rows() {
 }  // namespace
 
 TEST_CASE("convolutions of single channels are those of double precision") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_depthwise<ConvolutionShape{.channels = 1, .in_row = 1}>();
   check_depthwise<ConvolutionShape{
       .channels = 19, .out_height = 4, .out_width = 11, .kernel_height = 3, .kernel_width = 3, .in_row = 13}>();
@@ -137,7 +136,6 @@ TEST_CASE("convolutions of single channels are those of double precision") {
 }
 
 TEST_CASE("by rows, in memory or made when a window reaches them, every result is the same to the bit") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_by_rows<ConvolutionShape{.channels = 1, .in_row = 1}, MadeRows{}>();
   check_by_rows<
       ConvolutionShape{

@@ -110,7 +110,6 @@ void check_rows() {
 }  // namespace
 
 TEST_CASE("functions of integers, which wrap around; quotients are rounded as LibTorch rounds them") {
-  FXX_ONLY_WHERE_IT_RUNS();
   using F = Function;
   using Number = unsigned long long;
   check_function<F::add>([](Number a, Number b) { return wrapped(a + b); });
@@ -138,7 +137,6 @@ TEST_CASE("functions of integers, which wrap around; quotients are rounded as Li
 }
 
 TEST_CASE("integers in memory: parts of vectors, of 32 bits, so far apart, anywhere") {
-  FXX_ONLY_WHERE_IT_RUNS();
   [&]<int... I>(std::integer_sequence<int, I...>) {
     (
         [&](auto width) {
@@ -166,7 +164,6 @@ TEST_CASE("integers in memory: parts of vectors, of 32 bits, so far apart, anywh
 }
 
 TEST_CASE("integers to floats and back, and to what masks are") {
-  FXX_ONLY_WHERE_IT_RUNS();
   for_each_pair([&](const std::int64_t* a, const std::int64_t*, integer_64 x, integer_64) {
     const real v = real_of_64(x);
     bool same = true;
@@ -189,7 +186,6 @@ TEST_CASE("integers to floats and back, and to what masks are") {
 }
 
 TEST_CASE("rows of integers: sums, products, extremes, places, running sums") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_rows<1>();
   check_rows<3>();
   check_rows<16>();

@@ -131,7 +131,6 @@ void check_gru() {
 }  // namespace
 
 TEST_CASE("LSTM layers are those of double precision, forward and backward") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_lstm<RecurrentShape{}>();
   check_lstm<RecurrentShape{.steps = 3, .size = 5}>();
   check_lstm<RecurrentShape{.steps = 7, .size = 33}>();
@@ -140,7 +139,6 @@ TEST_CASE("LSTM layers are those of double precision, forward and backward") {
 }
 
 TEST_CASE("GRU layers are those of double precision, forward and backward") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_gru<RecurrentShape{}>();
   check_gru<RecurrentShape{.steps = 3, .size = 5}>();
   check_gru<RecurrentShape{.steps = 7, .size = 33}>();

@@ -112,24 +112,19 @@ void check_rows() {
 }  // namespace
 
 TEST_CASE("softmax of rows is that of double precision") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_rows<Soft>();
 }
 TEST_CASE("logarithms of softmax are those of double precision") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_rows<LogSoft>();
 }
 TEST_CASE("layer norms of rows are those of double precision") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_rows<Layer>();
 }
 TEST_CASE("rms norms of rows are those of double precision") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_rows<Rms>();
 }
 
 TEST_CASE("what is masked with minus infinity gets nothing, and a row of nothing else is nan") {
-  FXX_ONLY_WHERE_IT_RUNS();
   constexpr int N = 21;
   std::vector<float> x(N, -infinity);
   for (const float v : computed<Soft, N>(x)) CHECK(std::isnan(v));
@@ -140,7 +135,6 @@ TEST_CASE("what is masked with minus infinity gets nothing, and a row of nothing
 }
 
 TEST_CASE("nan and plus infinity make the row nan, as in LibTorch") {
-  FXX_ONLY_WHERE_IT_RUNS();
   constexpr int N = 19;
   for (const float special : {no_number, infinity})
     for (const int at : {0, 7, 18}) {
@@ -153,7 +147,6 @@ TEST_CASE("nan and plus infinity make the row nan, as in LibTorch") {
 }
 
 TEST_CASE("logarithms of sums of exponentials, also of endless elements") {
-  FXX_ONLY_WHERE_IT_RUNS();
   const auto of = []<int N>(const std::vector<float>& x, Width<N>) {
     return row_log_sum_exp<N>(
         [&](int c, auto width) __attribute__((always_inline)) { return load_some<width>(x.data() + c); });
@@ -203,7 +196,6 @@ void check_groups() {
 }  // namespace
 
 TEST_CASE("norms of groups of channels are those of double precision") {
-  FXX_ONLY_WHERE_IT_RUNS();
   check_groups<GroupShape{.pixels = 5, .channels = 1, .groups = 1}>();
   check_groups<GroupShape{.pixels = 49, .channels = 12, .groups = 4}>();
   check_groups<GroupShape{.pixels = 300, .channels = 66, .groups = 3}>();

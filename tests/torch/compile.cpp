@@ -2217,8 +2217,7 @@ TEST_CASE("quantised layers are computed with integers: weights are a quarter, r
   const auto of_bytes = [](const CompiledModule& module) {
     int count = 0;
     for (const KernelStep& step : module.kernel_plan().steps)
-      if (const auto* product = std::get_if<plans::MatrixProduct>(&step.kernel))
-        count += product->quantised.has_value();
+      if (const auto* product = std::get_if<plans::MatrixProduct>(&step.kernel)) count += product->quantised.scale != 0;
     return count;
   };
   const auto floats = compiled(Accuracy::exact, 1), one = compiled(Accuracy::standard, 1),

@@ -130,9 +130,10 @@ struct Weights {
 
 /// Of a product of bytes and 8-bit integers, exact, until the sums become floats.
 struct Quantised {
-  double scale = 1;  // of the rows: a byte stands for (byte - zero) scale
+  double scale = 0;  // of the rows: a byte stands for (byte - zero) scale; 0: they are floats
   std::int64_t zero = 0;
   View scales;  // of the weights: [columns]
+  explicit operator bool() const { return scale != 0; }
 };
 
 // --- kernels ---------------------------------------------------------------------------------------------------------
@@ -144,10 +145,10 @@ struct MatrixProduct {
   std::int64_t batch = 1, rows = 1, columns = 1, depth = 1;
   View a;  // [batch..., rows, depth]; rows at one stride, depth at stride 1
   std::int64_t a_row = 0;
-  Weights weights;                          // computed ones have the batch in front
-  std::optional<Quantised> quantised = {};  // `a` is bytes, the weights are integers times scales
-  bool reduced_rows = false;                // `a` becomes bfloat16 too, before it is multiplied
-  Sizes a_batch = {}, weights_batch = {};   // offsets of the matrices, when there is more than one
+  Weights weights;                         // computed ones have the batch in front
+  Quantised quantised = {};                // else `a` is bytes, the weights are integers times scales
+  bool reduced_rows = false;               // `a` becomes bfloat16 too, before it is multiplied
+  Sizes a_batch = {}, weights_batch = {};  // offsets of the matrices, when there is more than one
 };
 /// Channels last; the input's border is its padding.
 struct Convolution {

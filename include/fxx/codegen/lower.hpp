@@ -24,17 +24,15 @@ enum class Accuracy : std::uint8_t {
 /// By the name of the node.
 using ConvolutionMethods = std::map<std::string, plans::Convolution::Method, std::less<>>;
 
-/// Linear layers whose weights are integers of 8 bits times a scale for each column, and whose input comes out of a
-/// fake_quantize: by the name of the node the attribute with the scales, a float for each column.
-using QuantisedProducts = std::map<std::string, std::string, std::less<>>;
-
 struct LowerOptions {
   Accuracy accuracy = Accuracy::standard;
   Processor processor = {};
   /// For 3 x 3 convolutions that can be computed directly and by Winograd's algorithm: which, instead of an estimate.
   ConvolutionMethods methods = {};
-  /// Those that may be computed with integers. Not in exact mode.
-  QuantisedProducts quantised = {};
+  /// Names of linear layers that may be computed with integers, but in exact mode: their input comes out of a
+  /// fake_quantize, their weights are integers of 8 bits times a scale for each column, which is in the attribute
+  /// scales_name(node).
+  std::vector<std::string> quantised = {};
 };
 
 /// `graph`: pure operators (functionalise) without calls of modules that are operators, with the tensor_meta of every

@@ -36,12 +36,10 @@ FXX_INLINE void Lowering::attribute(const Node& node, const GetAttr& target) {
   if (owner_.find_module(target.target)) return;
   const AttributeInfo* info = owner_.find_attribute(target.target);
   const TensorMeta& meta = info ? info->meta : meta_of(node);
-  const auto [known, fresh] = attributes_.try_emplace(target.target, static_cast<int>(plan_.attributes.size()));
-  if (fresh) plan_.attributes.push_back(target.target);
-  int buffer = add_buffer(Buffer::Kind::constant, node, meta.dtype, meta.numel());
-  plan_.buffers.back().number = known->second;
+  int buffer = add_constant(node, target.target, meta.dtype, meta.numel());
+  const int number = buffer_of(buffer).number;
   for (const auto& [copy, constant] : renewed_)
-    if (buffer_of(constant).number == known->second) buffer = copy;
+    if (buffer_of(constant).number == number) buffer = copy;
   // Whoever packs it sees it dense.
   set_view(node, {buffer, 0, meta.shape, dense_strides(meta.shape)}, meta.dtype);
 }

@@ -9,15 +9,18 @@
 
 namespace fxx::inline FXX_ABI {
 
+FXX_INLINE const Node& maker_of(const Node& value) {
+  const Operator* op = operator_of(value);
+  return op && op->base_name() == "getitem" && value.arg(0).is_node() && value.arg(1) == Argument(0)
+             ? *value.arg(0).node()
+             : value;
+}
+
 FXX_INLINE std::optional<FakeQuantize> fake_quantize_of(const Node& value) {
-  const Node* node = &value;
+  const Node* node = &maker_of(value);
   const Operator* op = operator_of(*node);
-  if (op && op->base_name() == "getitem" && node->arg(0).is_node() && node->arg(1) == Argument(0)) {
-    node = node->arg(0).node();
-    op = operator_of(*node);
-    if (!op || op->name != "aten::fake_quantize_per_tensor_affine_cachemask") return {};
-  }
-  if (!op || !op->name.starts_with("aten::fake_quantize_per_tensor_affine") || op->name.find('.') != op->name.npos)
+  if (!op || (op->name != "aten::fake_quantize_per_tensor_affine" &&
+              op->name != "aten::fake_quantize_per_tensor_affine_cachemask"))
     return {};
   const auto argument = [&](std::string_view name) { return argument_or_default(*node, *op, op->index_of(name)); };
   const Argument self = argument("self"), scale = argument("scale"), zero = argument("zero_point"),

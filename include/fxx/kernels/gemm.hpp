@@ -26,7 +26,7 @@
 // sum |a w|. The tile of AVX-512 reaches 95 to 99 % of the arithmetic peak, also where `a` and weights lie in no cache:
 // blocks of k or of rows made nothing faster.
 // Main names: gemm, Tile, TileShape, gemm_tile, packed_size, pack_weights, pack_rows, pack_columns, Bfloat16, to_bfloat16,
-// store_bfloat16, store_bytes, dequantised, Distance, read_ahead. Cost: light; a product takes the compiler 0.07 s.
+// store_bfloat16, dequantised, Distance, read_ahead. Cost: light; a product takes the compiler 0.07 s.
 #pragma once
 
 #include "fxx/kernels/parallel.hpp"
@@ -57,19 +57,6 @@ FXX_KERNEL void store_bfloat16(Bfloat16* to, real v) {
   const natural upper = (natural)(v != v ? bits | 0x400000 : rounded) >> 16;
   const halves narrow = __builtin_convertvector(upper, halves);
   __builtin_memcpy(to, &narrow, Count * sizeof(Bfloat16));
-}
-
-/// Writes the first `Count` elements, integers of 0 to 255, as bytes.
-template <int Count>
-FXX_KERNEL void store_bytes(std::uint8_t* to, real v) {
-  typedef std::uint8_t bytes __attribute__((vector_size(lanes)));
-  const bytes narrow = __builtin_convertvector(__builtin_convertvector(v, integer), bytes);
-  __builtin_memcpy(to, &narrow, Count);
-}
-
-template <int Count, class At>
-FXX_KERNEL void bytes_scattered(std::uint8_t* to, const At& at, real v) {
-  for (int i = 0; i < Count; ++i) to[at(i)] = static_cast<std::uint8_t>(v[i]);
 }
 
 /// A number as a type, for arguments that choose what is compiled.

@@ -176,6 +176,8 @@ class Lowering {
   TermPointer bias_term(const Node& bias, const Sizes& sizes, std::size_t dim);
   // --- memory.ipp ----------------------------------------------------------------------------------------------------
   int add_buffer(Buffer::Kind kind, const Node& node, Dtype dtype, std::int64_t elements);
+  /// An attribute, for a node that reads it.
+  int add_constant(const Node& node, const std::string& name, Dtype dtype, std::int64_t elements);
   /// Memory of its own for a tensor of the node's dtype.
   View add_dense(const Node& node, const Sizes& sizes);
   /// Memory for a value of the node, as those who read it want it.
@@ -239,7 +241,6 @@ class Lowering {
   bool only_as_bytes(const Node& value) const;
   /// The bytes of what comes out of a fake_quantize, rows behind each other.
   const View& bytes_of(const Node& value);
-  View scales_of(const Node& linear);
   // --- lookups.ipp ---------------------------------------------------------------------------------------------------
   void set_lookup(const Node& node, View table, std::vector<View> indices, std::vector<Term::Dimension> looked_up);
   const View& index_view(const Node& index);
@@ -247,6 +248,11 @@ class Lowering {
   void select_places(const Node& node, const Operator& op);
   void index(const Node& node, const Operator& op);
   // --- products.ipp --------------------------------------------------------------------------------------------------
+  /// Do weights of fewer bits pay? With few rows the time is that of reading them, fewer where they are near; with many it
+  /// is that of the products, which the processor may have as fast ones of that kind.
+  bool fewer_bits_pay(std::int64_t rows, std::int64_t columns, std::int64_t depth, bool fast_products) const {
+    return columns >= 16 && depth >= 32 && (fast_products || rows < (weights_stay_ ? 4 : 16));
+  }
   void choose_weights(MatrixProduct& kernel) const;
   View matrix_rows(const Node& node, std::int64_t& stride, const Sizes& sizes);
   void linear(const Node& node, const Operator& op);

@@ -16,6 +16,14 @@ FXX_INLINE int Lowering::add_buffer(Buffer::Kind kind, const Node& node, Dtype d
   return static_cast<int>(plan_.buffers.size()) - 1;
 }
 
+FXX_INLINE int Lowering::add_constant(const Node& node, const std::string& name, Dtype dtype, std::int64_t elements) {
+  const auto [known, fresh] = attributes_.try_emplace(name, static_cast<int>(plan_.attributes.size()));
+  if (fresh) plan_.attributes.push_back(name);
+  const int buffer = add_buffer(Buffer::Kind::constant, node, dtype, elements);
+  plan_.buffers.back().number = known->second;
+  return buffer;
+}
+
 FXX_INLINE View Lowering::add_dense(const Node& node, const Sizes& sizes) {
   return {add_buffer(Buffer::Kind::arena, node, meta_of(node).dtype, product(sizes)), 0, sizes, dense_strides(sizes)};
 }

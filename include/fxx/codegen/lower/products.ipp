@@ -6,14 +6,14 @@
 
 namespace fxx::inline FXX_ABI::plans {
 
-/// In fast mode weights of more than a few columns are bfloat16: for many rows where products of bfloat16 are faster,
-/// and the rows as well; for few rows everywhere, since the time is that of reading the weights: fewer where they are near.
+/// In fast mode weights of more than a few columns are bfloat16 where that pays; the rows as well, where products of
+/// bfloat16 are faster.
 FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel) const {
   Weights& weights = kernel.weights;
   const bool products = options_.processor.bfloat16_products;
   weights.near = weights_stay_ && weights.constant;
   weights.reduced = options_.accuracy == Accuracy::fast && weights.constant && kernel.batch == 1 &&
-                    kernel.columns >= 16 && kernel.depth >= 32 && (products || kernel.rows < (weights.near ? 4 : 16));
+                    fewer_bits_pay(kernel.rows, kernel.columns, kernel.depth, products);
   kernel.reduced_rows = weights.reduced && products && kernel.rows >= 4 && kernel.depth % 2 == 0;
 }
 
@@ -70,7 +70,8 @@ FXX_INLINE void Lowering::linear(const Node& node, const Operator& op) {
     const FakeQuantize given = *fake_quantize_of(input);
     kernel.a = bytes_of(input);
     kernel.a_row = kernel.depth;
-    kernel.quantised = Quantised{given.scale, given.zero - given.lowest, scales_of(node)};
+    const int scales = add_constant(node, scales_name(node.name()), Dtype::float32, kernel.columns);
+    kernel.quantised = {given.scale, given.zero - given.lowest, {scales, 0, {kernel.columns}, {1}}};
     kernel.weights.near = weights_stay_;
   } else {
     kernel.a = matrix_rows(input, kernel.a_row, in);

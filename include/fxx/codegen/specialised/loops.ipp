@@ -204,16 +204,15 @@ FXX_INLINE std::string SpecialisedWriter::copy_of(Body& body, const View& to, co
          ", " + pointer(body, to, true, "out") + out.offset + ", " + stride(out) + ");\n";
 }
 
-/// Quantised values for products of bytes: dense, so nothing but their last axis is that of vectors.
+/// Quantised values for products of bytes.
 FXX_INLINE std::string SpecialisedWriter::bytes_of(Body& body, const plans::Store& store, const Frame& frame) {
   const std::string value = vector(body, *store.value, frame);
   const Place at = place(store.to, frame);
   const std::string where = pointer(body, store.to, true, "out") + at.offset;
-  if (at.along == Place::Along::none) return "store_bytes<1>(" + where + ", " + value + ");\n";
-  if (at.along == Place::Along::whole && at.stride == 1) return "store_bytes<width>(" + where + ", " + value + ");\n";
-  const bool strided = at.along == Place::Along::whole;
-  return "bytes_scattered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " +
-         (strided ? "e * " + text(at.stride) : at.element) + "; }, " + value + ");\n";
+  if (at.along == Place::Along::none) return "store_as(" + where + ", " + value + ", Width<1>{});\n";
+  if (at.along == Place::Along::whole && at.stride == 1) return "store_as(" + where + ", " + value + ", width);\n";
+  return "scattered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " +
+         (at.along == Place::Along::whole ? "e * " + text(at.stride) : at.element) + "; }, " + value + ");\n";
 }
 
 FXX_INLINE std::string SpecialisedWriter::stores(Body& body, const KernelStep& step, const Frame& frame,
@@ -223,7 +222,6 @@ FXX_INLINE std::string SpecialisedWriter::stores(Body& body, const KernelStep& s
     const View& to = store.to;
     const Dtype dtype = buffer_of(to).dtype;
     if (dtype == Dtype::uint8 && store.value->kind != Term::Kind::load) {
-      include("gemm");
       result += indent + bytes_of(body, store, frame);
       continue;
     }

@@ -89,10 +89,9 @@ FXX_INLINE std::string SpecialisedWriter::product_weights(Body& body, const plan
 /// Of bytes and integers.
 FXX_INLINE std::string SpecialisedWriter::quantised_product(Body& body, const KernelStep& step,
                                                             const plans::MatrixProduct& k, const std::string& in) {
-  include("weights");
   const View& w = k.weights.view;
   const std::string size = text(k.columns) + ", " + text(k.depth), rows = text(k.rows) + ", " + size,
-                    scales = attribute(k.quantised->scales),
+                    scales = attribute(k.quantised.scales),
                     integers = "QuantisedWeights{$from, " + text(w.strides[0]) + ", " + text(w.strides[1]) + ", " +
                                scales + "}";
   const auto packed = [&](const std::string& suffix, const std::string& floats, const std::string& pack) {
@@ -108,13 +107,13 @@ FXX_INLINE std::string SpecialisedWriter::quantised_product(Body& body, const Ke
   const std::string factors =
       parameter(body, "const float*",
                 packed("_scales", text(k.columns),
-                       "pack_scales($to, " + text(k.columns) + ", " + number(k.quantised->scale) + ", " + scales + ")"),
+                       "pack_scales($to, " + text(k.columns) + ", " + number(k.quantised.scale) + ", " + scales + ")"),
                 "scales");
   const std::string excess = parameter(body, "const std::int32_t*",
                                        "reinterpret_cast<const std::int32_t*>(" +
                                            packed("_excess", text(k.columns),
                                                   "pack_excess(reinterpret_cast<std::int32_t*>($to), " + size + ", " +
-                                                      text(k.quantised->zero) + ", " + integers + ")") +
+                                                      text(k.quantised.zero) + ", " + integers + ")") +
                                            ")",
                                        "excess");
   const std::string inner = "    const real v = dequantised<width>(sums, " + excess + " + column, " + factors +

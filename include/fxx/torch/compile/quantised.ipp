@@ -28,12 +28,14 @@ FXX_INLINE std::vector<float> scales_of_weights(const GraphModule& module, const
     if (given->zero != 0 || given->lowest < -128 || given->highest > 127) return {};
     return std::vector<float>(static_cast<std::size_t>(columns), static_cast<float>(given->scale));
   }
-  const Node* node = &value;
-  const Operator* op = operator_of(*node);
-  if (op && op->name == "aten::cat") {
-    const Argument parts = argument_or_default(*node, *op, 0), dim = argument_or_default(*node, *op, 1);
+  const Node& node = maker_of(value);
+  const Operator* op = operator_of(node);
+  if (!op) return {};
+  const auto argument = [&](std::string_view name) { return argument_or_default(node, *op, op->index_of(name)); };
+  if (op->name == "aten::cat") {
+    const Argument parts = argument("tensors");
     std::vector<float> all;
-    if (!parts.is_sequence() || !(dim == Argument(0))) return {};
+    if (!parts.is_sequence() || !(argument("dim") == Argument(0))) return {};
     for (const Argument& part : parts.items()) {
       const TensorMeta* meta = part.is_node() ? part.node()->tensor_meta() : nullptr;
       if (!meta || meta->is_dynamic() || meta->dim() != 2) return {};
@@ -41,55 +43,40 @@ FXX_INLINE std::vector<float> scales_of_weights(const GraphModule& module, const
       if (own.empty()) return {};
       all.insert(all.end(), own.begin(), own.end());
     }
-    return static_cast<std::int64_t>(all.size()) == columns ? all : std::vector<float>();
+    return all;
   }
-  if (op && op->name == "aten::mul.Scalar") {
-    const Argument self = argument_or_default(*node, *op, 0), other = argument_or_default(*node, *op, 1);
-    if (!self.is_node() || !other.is_number()) return {};
+  if (op->name == "aten::mul.Scalar") {
+    const Argument self = argument("self"), factor = argument("other");
+    if (!self.is_node() || !factor.is_number()) return {};
     std::vector<float> scales = scales_of_weights(module, *self.node(), columns);
-    const auto factor = static_cast<float>(other.number());
-    for (float& scale : scales) scale *= factor;
-    const bool usable = std::ranges::all_of(scales, [](float scale) { return std::isnormal(scale) && scale > 0; });
-    return usable ? scales : std::vector<float>();
+    for (float& scale : scales) scale *= static_cast<float>(factor.number());
+    return scales;
   }
-  if (op && op->base_name() == "getitem" && node->arg(0).is_node() && node->arg(1) == Argument(0)) {
-    node = node->arg(0).node();
-    op = operator_of(*node);
-  }
-  if (!op || (op->name != "aten::fake_quantize_per_channel_affine" &&
-              op->name != "aten::fake_quantize_per_channel_affine_cachemask"))
+  if (op->name != "aten::fake_quantize_per_channel_affine" &&
+      op->name != "aten::fake_quantize_per_channel_affine_cachemask")
     return {};
-  const auto argument = [&](std::string_view name) { return argument_or_default(*node, *op, op->index_of(name)); };
-  const auto tensor = [&](std::string_view name) {
+  const auto numbers = [&](std::string_view name) {
     const Argument given = argument(name);
     const auto* attribute = given.is_node() ? std::get_if<GetAttr>(&given.node()->op()) : nullptr;
-    return attribute && !module.submodule(attribute->target) ? module.attribute(attribute->target) : at::Tensor();
-  };
-  const auto is = [&](std::string_view name, auto holds) {
-    const Argument given = argument(name);
-    return given.kind() == Argument::Kind::integer && holds(given.integer());
-  };
-  if (!is("axis", [](std::int64_t axis) { return axis == 0; }) ||
-      !is("quant_min", [](std::int64_t lowest) { return lowest >= -128; }) ||
-      !is("quant_max", [](std::int64_t highest) { return highest <= 127; }))
-    return {};
-  const at::Tensor scales = tensor("scale"), zeros = tensor("zero_point");
-  const auto numbers = [&](const at::Tensor& from) {
-    if (!from.defined() || is_fake(from) || from.numel() != columns) return std::vector<float>();
-    const at::Tensor dense = from.detach().to(at::kFloat).contiguous();
+    const at::Tensor tensor = attribute ? module.owner().tensor(attribute->target) : at::Tensor();
+    if (!tensor.defined() || is_fake(tensor) || tensor.numel() != columns) return std::vector<float>();
+    const at::Tensor dense = tensor.detach().to(at::kFloat).contiguous();
     return std::vector<float>(dense.const_data_ptr<float>(), dense.const_data_ptr<float>() + columns);
   };
-  std::vector<float> result = numbers(scales);
-  const std::vector<float> points = numbers(zeros);
-  if (points.empty() || std::ranges::any_of(points, [](float zero) { return zero != 0; }) ||
-      std::ranges::any_of(result, [](float scale) { return !std::isnormal(scale) || scale < 0; }))
+  const Argument axis = argument("axis"), lowest = argument("quant_min"), highest = argument("quant_max");
+  const auto zeros = numbers("zero_point");
+  if (!(axis == Argument(0)) || lowest.kind() != Argument::Kind::integer || lowest.integer() < -128 ||
+      highest.kind() != Argument::Kind::integer || highest.integer() > 127 || zeros.empty() ||
+      std::ranges::any_of(zeros, [](float zero) { return zero != 0; }))
     return {};
-  return result;
+  return numbers("scale");
 }
 
-/// Of linear layers whose input and weights are quantised, by the name of the node.
-FXX_INLINE std::map<std::string, std::vector<float>> quantised_layers(const GraphModule& module) {
-  std::map<std::string, std::vector<float>> found;
+/// The scales of layers, by the name of the node.
+using LayerScales = std::map<std::string, std::vector<float>>;
+/// Of linear layers whose input and weights are quantised.
+FXX_INLINE LayerScales quantised_layers(const GraphModule& module) {
+  LayerScales found;
   for (const Node* node : module.graph().nodes()) {
     const Operator* op = operator_of(*node);
     if (!op || op->name != "aten::linear") continue;
@@ -98,25 +85,26 @@ FXX_INLINE std::map<std::string, std::vector<float>> quantised_layers(const Grap
     if (!input.is_node() || !weight.is_node() || !meta || meta->is_dynamic() || meta->dim() == 0 ||
         meta->dtype != Dtype::float32 || !fake_quantize_of(*input.node()))
       continue;
-    if (auto scales = scales_of_weights(module, *weight.node(), meta->shape.back()); !scales.empty())
+    std::vector<float> scales = scales_of_weights(module, *weight.node(), meta->shape.back());
+    if (static_cast<std::int64_t>(scales.size()) == meta->shape.back() &&
+        std::ranges::all_of(scales, [](float scale) { return std::isnormal(scale) && scale > 0; }))
       found.emplace(std::string(node->name()), std::move(scales));
   }
   return found;
 }
-/// Puts them among the module's attributes.
-FXX_INLINE QuantisedProducts with_scales(GraphModule& module, std::map<std::string, std::vector<float>> found) {
-  QuantisedProducts named;
-  for (auto& [node, scales] : found) {
-    std::string name = "_scales." + node;
-    if (module.owner().tensor(name).defined()) name = module.fresh_name(name + "_");
+/// Puts them among the module's attributes; gives the names of the layers. One whose name is taken there stays as it is.
+FXX_INLINE std::vector<std::string> with_scales(GraphModule& module, const LayerScales& found) {
+  std::vector<std::string> layers;
+  for (const auto& [layer, scales] : found) {
+    if (module.owner().tensor(scales_name(layer)).defined()) continue;
     const auto count = static_cast<std::int64_t>(scales.size());
     const at::Tensor tensor =
         at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow({count}), at::kFloat, {}, {}, {}, {});
     std::ranges::copy(scales, tensor.mutable_data_ptr<float>());
-    module.register_attribute(name, tensor);
-    named.emplace(node, std::move(name));
+    module.register_attribute(scales_name(layer), tensor);
+    layers.push_back(layer);
   }
-  return named;
+  return layers;
 }
 
 }  // namespace fxx::inline FXX_ABI::detail

@@ -117,8 +117,8 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     });
     output->set_args({std::move(results)});
   }
-  note_known_sizes(*prepared_, example_inputs);  // of what the passes made
-  auto quantised = detail::quantised_layers(*prepared_);
+  note_known_sizes(*prepared_, example_inputs);                 // of what the passes made
+  const auto quantised = detail::quantised_layers(*prepared_);  // which folding would hide
   fold_constants(*prepared_, {.known_sizes = true});
   Graph* to_lower = &prepared;
   if (const auto unknown = note_known_sizes(*prepared_, example_inputs); !unknown.empty()) {
@@ -152,7 +152,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   }
   const LowerOptions lowering{.accuracy = options.accuracy,
                               .processor = options.march == "native" ? this_processor() : Processor{},
-                              .quantised = detail::with_scales(*prepared_, std::move(quantised))};
+                              .quantised = detail::with_scales(*prepared_, quantised)};
   KernelPlan plan = lower(*to_lower, prepared_->owner(), lowering);
   if (options.tune) plan = tuned(std::move(plan), *to_lower, lowering, example_inputs, options);
   take(std::move(plan), options);
