@@ -40,9 +40,11 @@ template <BorderShape Shape>
 void check_border(int parts) {
   CAPTURE(parts);
   const std::size_t size = static_cast<std::size_t>(Shape.images) * Shape.rows * Shape.pixels * Shape.channels;
-  std::vector<float> image(size + 1, untouched);
+  using Element = std::conditional_t<Shape.zero == 0, float, std::uint8_t>;
+  constexpr Element before = 77;
+  std::vector<Element> image(size + 1, before);
   for (int index = 0; index < parts; ++index) clear_border<Shape>(Part{index, parts}, image.data());
-  bool right = image[size] == untouched;
+  bool right = image[size] == before;
   for (int n = 0; n < Shape.images; ++n)
     for (int y = 0; y < Shape.rows; ++y)
       for (int x = 0; x < Shape.pixels; ++x)
@@ -50,7 +52,8 @@ void check_border(int parts) {
           const bool inside =
               y >= Shape.top && y < Shape.rows - Shape.bottom && x >= Shape.left && x < Shape.pixels - Shape.right;
           right = right &&
-                  image[((n * Shape.rows + y) * Shape.pixels + x) * Shape.channels + c] == (inside ? untouched : 0.f);
+                  image[((n * Shape.rows + y) * Shape.pixels + x) * Shape.channels + c] ==
+                      (inside ? before : static_cast<Element>(Shape.zero));
         }
   CHECK(right);
 }
@@ -156,6 +159,7 @@ TEST_CASE("around an image there are zeros, within it nothing changes") {
     check_border<BorderShape{3, 4, 4, 1, 2, 0, 0, 1}>(parts);
     check_border<BorderShape{1, 3, 2, 5, 0, 0, 0, 0}>(parts);
     check_border<BorderShape{1, 3, 2, 5, 3, 0, 0, 0}>(parts);
+    check_border<BorderShape{2, 7, 9, 3, 1, 1, 1, 1, 131}>(parts);  // of bytes
   }
 }
 

@@ -2251,6 +2251,66 @@ TEST_CASE("quantised layers are computed with integers: weights are a quarter, r
     CHECK(error_of(made->run(boxed(in)), tensors_of(other->function(in))) <= 1e-6);
   }
 }
+TEST_CASE("quantised convolutions are computed with integers where the processor multiplies bytes") {
+  torch::manual_seed(48);
+  const auto net = std::make_shared<Net>();
+  const auto bytes = [](const Tensor& x, double scale, std::int64_t zero) {
+    return torch::fake_quantize_per_tensor_affine(x, scale, zero, 0, 255);
+  };
+  const auto integers = [&](const Tensor& weights) {
+    const Tensor scales = net->constant(torch::rand({weights.size(0)}) * 0.01 + 0.001),
+                 zeros = net->constant(torch::zeros({weights.size(0)}, torch::kInt));
+    return [=] { return torch::fake_quantize_per_channel_affine(weights, scales, zeros, 0, -127, 127); };
+  };
+  const auto stem = integers(net->parameter({40, 3, 5, 5}, 0.2)), left = integers(net->parameter({48, 40, 1, 1}, 0.2)),
+             right = integers(net->parameter({48, 40, 3, 3}, 0.1)), depth = integers(net->parameter({48, 1, 3, 3})),
+             grouped = integers(net->parameter({64, 24, 3, 3}, 0.1)), line = integers(net->parameter({33, 40, 4}, 0.1));
+  const Tensor bias = net->parameter({48}), head = net->parameter({10, 64}, 0.1);
+  net->function = [=](const Tensors& in) {
+    // Numbers whose rounding floats and integers agree about: each is far from the middle of two.
+    const Tensor x = bytes(in[0], 0.02, 120);
+    const Tensor y = bytes(torch::conv2d(x, stem(), {}, 2, 2).relu(), 0.25, 0);
+    const Tensor sum = torch::conv2d(y, left(), bias) + torch::conv2d(y, right(), bias, 1, 1) + 2 * y.mean();
+    const Tensor z = torch::max_pool2d(bytes(sum, 0.5, 100), {3, 3}, {1, 1}, {1, 1});
+    const Tensor w = bytes(torch::conv2d(z, depth(), {}, 1, 1, 1, 48).clamp(-20, 20), 0.25, 128);
+    const Tensor u = torch::conv2d(w, grouped(), {}, 2, {3, 2}, {2, 1}, 2);
+    const Tensor sequence = bytes(in[1], 0.05, 7);
+    return all_of({x, y, torch::conv2d(x, stem(), {}, 2, 2), z, torch::conv2d(w, grouped(), {}, 1, 1, 1, 2),
+                   torch::linear(u.mean({2, 3}), head), torch::conv1d(sequence, line(), {}, 2, 3), sequence.flip(2)});
+  };
+  const Tensors inputs{torch::randn({2, 3, 23, 17}), torch::randn({2, 40, 29}).abs()};
+  const auto gm = traced_net(*net, inputs);
+  const torch::NoGradGuard no_grad;
+  const auto compiled = [&](Accuracy accuracy, int threads) {
+    return fxx::compile(*gm, inputs,
+                        {.accuracy = accuracy, .threads = threads, .tolerance = infinite, .cache_folder = cache()});
+  };
+  const auto of_bytes = [](const CompiledModule& module) {
+    int count = 0;
+    for (const KernelStep& step : module.kernel_plan().steps) {
+      if (const auto* k = std::get_if<plans::Convolution>(&step.kernel)) count += k->quantised.scale != 0;
+      if (const auto* k = std::get_if<plans::MatrixProduct>(&step.kernel)) count += k->quantised.scale != 0;
+    }
+    return count;
+  };
+  const auto floats = compiled(Accuracy::exact, 1), one = compiled(Accuracy::standard, 1),
+             two = compiled(Accuracy::standard, 2);
+  CHECK(of_bytes(*floats) == 0);
+  const Tensors expected = tensors_of(floats->run(boxed(inputs)));
+  for (const auto& module : {one, two}) {
+    CHECK(module->called_back().empty());
+    if (this_processor().byte_products) CHECK(of_bytes(*module) >= 6);
+    const Tensors given = tensors_of(module->run(boxed(inputs)));
+    REQUIRE(given.size() == expected.size());
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      CAPTURE(i);
+      // What is quantised behind a layer may be another integer where the sum is as good as in the middle of two.
+      const Tensor wrong = (given[i] - expected[i]).abs() > 1e-5 * expected[i].abs().max();
+      CHECK(wrong.to(torch::kDouble).mean().item<double>() < (i == 0 || i == 2 || i >= 6 ? 1e-9 : 0.02));
+    }
+    CHECK(relative_difference(module->run(boxed(inputs)), one->run(boxed(inputs))) == 0);
+  }
+}
 TEST_CASE(
     "tune: the fastest method of each convolution; the choice is kept, and rubbish in its place is not believed") {
   torch::manual_seed(43);

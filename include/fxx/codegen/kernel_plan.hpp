@@ -41,7 +41,7 @@ struct Buffer {
   int number = -1;            // among those of its kind: inputs, attributes, outputs
   int first = -1, last = -1;  // steps that write and read it
   std::int64_t offset = -1;   // bytes, in the arena
-  /// Rows and pixels around an image that must be zero: what convolutions read as padding.
+  /// Rows and pixels around an image that must be zero, or what stands for it: what convolutions read as padding.
   struct Border {
     std::int64_t top = 0, left = 0, bottom = 0, right = 0;
     bool operator==(const Border&) const = default;
@@ -51,6 +51,7 @@ struct Buffer {
       return {std::max(top, o.top), std::max(left, o.left), std::max(bottom, o.bottom), std::max(right, o.right)};
     }
   } border = {};
+  int zero = 0;  // what stands for it, of images of bytes
   /// What is in it, with the border: images, rows, pixels, channels; empty for what is no image.
   Sizes image = {};
   std::int64_t bytes() const { return elements * element_size(dtype); }
@@ -128,11 +129,11 @@ struct Weights {
   bool near = false;     // in a core's own caches from the last call
 };
 
-/// Of a product of bytes and 8-bit integers, exact, until the sums become floats.
+/// Of products of bytes and 8-bit integers, exact, until the sums become floats.
 struct Quantised {
-  double scale = 0;  // of the rows: a byte stands for (byte - zero) scale; 0: they are floats
+  double scale = 0;  // of the input: a byte stands for (byte - zero) scale; 0: they are floats
   std::int64_t zero = 0;
-  View scales;  // of the weights: [columns]
+  View scales;  // of the weights: [columns], of a convolution [out channels]
   explicit operator bool() const { return scale != 0; }
 };
 
@@ -160,6 +161,7 @@ struct Convolution {
   std::int64_t padding_height = 0, padding_width = 0;  // transposed: what is cut off; of made rows: what is before them
   View in;                // at its first pixel, padding included: [images, channels, height, width]
   View weights;           // [out channels, channels of a group, r, s]
+  Quantised quantised = {};  // else `in` is bytes, and what is around it; the weights are integers times scales
   const Node* node = {};  // where LowerOptions::methods could say another method
 };
 /// A depthwise convolution with the pixelwise products before and behind it, of which either may be missing: each row goes

@@ -67,6 +67,7 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
                            : k.method == Method::winograd_2 ? "winograd 2 x 2"
                            : k.method == Method::depthwise  ? "depthwise"
                            : k.method == Method::transposed ? "transposed"
+                           : k.quantised                    ? "convolution of bytes"
                                                             : "convolution";
         return Text{std::move(name), (k.images > 1 ? std::to_string(k.images) + " of " : "") +
                                          by({k.kernel_height, k.kernel_width}) + ", " + std::to_string(k.channels) +

@@ -13,7 +13,7 @@ FXX_INLINE Processor this_processor() {
     processor.flops_per_second = intel ? 1.78e11 : 1.18e11;
     if (intel) processor.flops_per_byte = 14;
   }
-  processor.byte_products = __builtin_cpu_supports("avx512vnni");
+  processor.byte_products = __builtin_cpu_supports("avx512vnni") || __builtin_cpu_supports("avxvnni");
   processor.bfloat16_products = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512bf16");
 #endif
   return processor;

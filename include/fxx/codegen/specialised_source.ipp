@@ -81,7 +81,8 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
         "{.images = " + this->text(buffer.image[0]) + ", .rows = " + this->text(buffer.image[1]) +
             ", .pixels = " + this->text(buffer.image[2]) + ", .channels = " + this->text(buffer.image[3]) +
             ", .top = " + this->text(buffer.border.top) + ", .left = " + this->text(buffer.border.left) +
-            ", .bottom = " + this->text(buffer.border.bottom) + ", .right = " + this->text(buffer.border.right) + "}",
+            ", .bottom = " + this->text(buffer.border.bottom) + ", .right = " + this->text(buffer.border.right) +
+            (buffer.zero ? ", .zero = " + this->text(buffer.zero) : "") + "}",
         "border");
     text += "  clear_border<" + name + ">(part, " + pointer(body, {store.to.buffer, 0, {}, {}}, true, "image") + ");\n";
   }

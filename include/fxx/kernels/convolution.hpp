@@ -13,12 +13,15 @@
 //                                      .in_row = 230};
 //   convolution<stem>(part, in, weights, [&](int image, int y, int x, int channel, real sum, auto width) { ... });
 //
+// Of bytes without a sign (std::uint8_t), which stand for what is `zero` less, and 8-bit integers, sums are those of
+// integers, which `finish` gets as a vector of them (kernels/gemm.hpp); what is around an image is bytes of `zero` then.
+//
 // One dimension is a height of 1. Groups that share a vector's lanes evenly are computed in one vector; others one after
 // the other. Up to a quarter vector of outputs is computed with channels of the input in the lanes.
 //
 // Sums run over r, s, c in order, those of few outputs in as many chains as there are lanes: within (products + 1) units
 // of the last place of sum |in w|.
-// Main names: ConvolutionShape, convolution, pack_convolution, TransposedShape, transposed_convolution, pack_transposed;
+// Main names: ConvolutionShape, convolution, pack_convolution, pack_excess, TransposedShape, transposed_convolution, pack_transposed;
 // kernels/depthwise.hpp has those of single channels. Cost: light; a convolution takes the compiler 0.1 s.
 #pragma once
 
@@ -62,12 +65,19 @@ struct ConvolutionShape {
   constexpr bool groups_in_vector() const {
     return groups > 1 && out_channels < lanes && lanes % out_channels == 0 && channels <= out_channels;
   }
-  /// Floats of packed weights.
+  /// Products of one element, each loop filled up to what stands in 32 bits.
+  template <class Weight>
+  constexpr int packed_depth() const {
+    return depth() / run() * detail_of_weights::whole(run(), detail_of_weights::together<Weight>);
+  }
+  /// Elements of packed weights.
+  template <class Weight = float>
   constexpr std::size_t packed() const {
-    if (few_outputs())
-      return static_cast<std::size_t>(out_channels) * packed_size(run(), depth() / run());
-    if (groups_in_vector()) return packed_size(groups * out_channels, depth());
-    return static_cast<std::size_t>(groups) * packed_size(out_channels, depth());
+    if constexpr (sizeof(Weight) == sizeof(float)) {
+      if (few_outputs()) return static_cast<std::size_t>(out_channels) * packed_size(run(), depth() / run());
+      if (groups_in_vector()) return packed_size(groups * out_channels, depth());
+    }
+    return static_cast<std::size_t>(groups) * packed_size<Weight>(out_channels, packed_depth<Weight>());
   }
 };
 
@@ -76,31 +86,57 @@ constexpr TileShape convolution_tile(const ConvolutionShape& shape) {
   return tile_shape(shape.out_width, vectors_of(shape.out_channels));
 }
 
-/// Weights for `convolution`, shape.packed() floats: `weights(n, r, s, c)` gives an element, where `n` counts the
+namespace detail_of_convolution {
+/// Groups one after the other.
+template <class Weight, class Weights>
+void pack_groups(Weight* packed, const ConvolutionShape& shape, const Weights& weight) {
+  const int run = shape.run(), whole = detail_of_weights::whole(run, detail_of_weights::together<Weight>);
+  const int depth = shape.packed_depth<Weight>();
+  for (int group = 0; group < shape.groups; ++group) {
+    const int first = group * shape.out_channels;
+    pack_weights(packed, shape.out_channels, depth, convolution_tile(shape), [&](int n, int k) {
+      return k % whole < run ? weight(first + n, k / whole * run + k % whole) : 0.f;
+    });
+    packed += packed_size<Weight>(shape.out_channels, depth);
+  }
+}
+}  // namespace detail_of_convolution
+
+/// Weights for `convolution`, shape.packed<Weight>() elements: `weights(n, r, s, c)` gives one, where `n` counts the
 /// outputs of all groups and `c` the channels of one.
-template <class Weights>
-void pack_convolution(float* packed, const ConvolutionShape& shape, const Weights& weights) {
+template <class Weight, class Weights>
+void pack_convolution(Weight* packed, const ConvolutionShape& shape, const Weights& weights) {
   const auto weight = [&](int n, int k) {
     const int c = k % shape.channels, pixel = k / shape.channels;
     return weights(n, pixel / shape.kernel_width, pixel % shape.kernel_width, c);
   };
-  if (shape.few_outputs()) {
+  constexpr bool floats = sizeof(Weight) == sizeof(float);
+  if (floats && shape.few_outputs()) {
     for (int first = 0; first < shape.depth(); first += shape.run())
       for (int k = 0; k < shape.run(); k += lanes)
         for (int n = 0; n < shape.out_channels; ++n)
-          for (int i = k; i < k + lanes; ++i) *packed++ = i < shape.run() ? weight(n, first + i) : 0.f;
-  } else if (shape.groups_in_vector()) {
+          for (int i = k; i < k + lanes; ++i)
+            detail_of_weights::convert(i < shape.run() ? weight(n, first + i) : 0.f, *packed++);
+  } else if (floats && shape.groups_in_vector()) {
     const int all = shape.groups * shape.out_channels;
     for (int first = 0; first < all; first += lanes)
       for (int k = 0; k < shape.depth(); ++k)
-        for (int n = first; n < first + lanes; ++n) *packed++ = n < all ? weight(n, k) : 0.f;
+        for (int n = first; n < first + lanes; ++n)
+          detail_of_weights::convert(n < all ? weight(n, k) : 0.f, *packed++);
   } else {
-    for (int group = 0; group < shape.groups; ++group) {
-      const int first = group * shape.out_channels;
-      pack_weights(packed, shape.out_channels, shape.depth(), convolution_tile(shape),
-                   [&](int n, int k) { return weight(first + n, k); });
-      packed += packed_size(shape.out_channels, shape.depth());
-    }
+    detail_of_convolution::pack_groups(packed, shape, weight);
+  }
+}
+/// What sums of products of bytes have too much, output by output, where each byte is `zero` more than what it stands
+/// for; `weights` gives integers.
+template <class Weights>
+void pack_excess(std::int32_t* excess, const ConvolutionShape& shape, std::int32_t zero, const Weights& weights) {
+  for (int n = 0; n < shape.groups * shape.out_channels; ++n) {
+    std::int32_t sum = 0;
+    for (int r = 0; r < shape.kernel_height; ++r)
+      for (int s = 0; s < shape.kernel_width; ++s)
+        for (int c = 0; c < shape.channels; ++c) sum += static_cast<std::int32_t>(weights(n, r, s, c));
+    excess[n] = zero * sum;
   }
 }
 
@@ -118,8 +154,8 @@ FXX_KERNEL void for_rows(Range rows, const Each& each) {
   for (int row = rows.begin; row < rows.end; ++row) each(row / Height, row % Height);
 }
 /// Where the window of an output begins.
-template <ConvolutionShape Shape>
-FXX_KERNEL const float* window(const float* in, int image, int y, int x) {
+template <ConvolutionShape Shape, class Element>
+FXX_KERNEL const Element* window(const Element* in, int image, int y, int x) {
   const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(y) * Shape.stride_height * Shape.in_row;
   return in + image * Shape.image() + (row + static_cast<std::ptrdiff_t>(x) * Shape.stride_width) * Shape.pixel();
 }
@@ -133,30 +169,34 @@ FXX_KERNEL void for_runs(const Each& each) {
 }
 
 /// All outputs of one group, `first` being the number of its first.
-template <ConvolutionShape Shape, class Finish>
-FXX_KERNEL void group(Part part, const float* __restrict in, const float* __restrict packed, int first,
+template <ConvolutionShape Shape, class Element, class Weight, class Finish>
+FXX_KERNEL void group(Part part, const Element* __restrict in, const Weight* __restrict packed, int first,
                       const Finish& finish) {
   constexpr TileShape shape = convolution_tile(Shape);
+  constexpr int together = detail_of_weights::together<Weight>, depth = Shape.packed_depth<Weight>();
+  constexpr int run = detail_of_weights::whole(Shape.run(), together);
   constexpr int panels = (vectors_of(Shape.out_channels) + shape.vectors - 1) / shape.vectors;
   detail_of_gemm::for_each_panel<Shape.out_channels, shape.vectors>([&](int number, int channel, auto vectors, auto last)
                                                                         __attribute__((always_inline)) {
     const Range rows = detail_of_gemm::rows_of_panel<Shape.rows(), 1, panels>(part, number);
-    const float* const weights = packed + static_cast<std::ptrdiff_t>(channel) * Shape.depth();
+    const Weight* const weights = packed + static_cast<std::ptrdiff_t>(channel) * depth;
     constexpr int bytes = vectors * lanes * static_cast<int>(sizeof(float));
     constexpr int tiles_of_row = (Shape.out_width + shape.rows - 1) / shape.rows;
     auto ahead = read_ahead<bytes, Shape.rows() * tiles_of_row, shape.rows + 1>(
-        weights, static_cast<std::ptrdiff_t>(Shape.depth()) * bytes, (rows.end - rows.begin) * tiles_of_row);
+        weights, static_cast<std::ptrdiff_t>(depth) / together * bytes, (rows.end - rows.begin) * tiles_of_row);
     for_rows<Shape.out_height>(rows, [&](int image, int y) __attribute__((always_inline)) {
       for_pixels<Shape.out_width, shape.rows>([&](auto count, int x) __attribute__((always_inline)) {
-        const float* from = window<Shape>(in, image, y, x);
-        const float* panel = weights;
+        const Element* from = window<Shape>(in, image, y, x);
+        const Weight* panel = weights;
         Tile<count, vectors> tile;
         for_runs<Shape>([&](std::ptrdiff_t offset) __attribute__((always_inline)) {
           tile.template add<Shape.stride_width * Shape.pixel()>(from + offset, panel, Shape.run(), ahead);
-          panel += Shape.run() * vectors * lanes;
+          panel += run * vectors * lanes;
         });
         tile.template finish<last>([&](int p, int c, real sum, auto width) __attribute__((always_inline)) {
-          finish(image, y, x + p, first + channel + c, sum, width);
+          if constexpr (detail_of_weights::of_integers<Element, Weight>)
+            finish(image, y, x + p, first + channel + c, bits_of(sum), width);
+          else finish(image, y, x + p, first + channel + c, sum, width);
         });
       });
     });
@@ -249,15 +289,18 @@ FXX_KERNEL void groups_in_vector(Part part, const float* __restrict in, const fl
 }
 }  // namespace detail_of_convolution
 
-template <ConvolutionShape Shape, class Finish>
-FXX_KERNEL void convolution(Part part, const float* __restrict in, const float* __restrict packed,
+template <ConvolutionShape Shape, class Element, class Weight, class Finish>
+FXX_KERNEL void convolution(Part part, const Element* __restrict in, const Weight* __restrict packed,
                             const Finish& finish) {
-  if constexpr (Shape.few_outputs()) {
+  constexpr bool floats = sizeof(Weight) == sizeof(float);
+  static_assert(floats || detail_of_weights::of_integers<Element, Weight>,
+                "fxx::kernels: a convolution is one of floats, or of bytes and 8-bit integers");
+  if constexpr (floats && Shape.few_outputs()) {
     detail_of_convolution::few_outputs<Shape>(part, in, packed, finish);
-  } else if constexpr (Shape.groups_in_vector()) {
+  } else if constexpr (floats && Shape.groups_in_vector()) {
     detail_of_convolution::groups_in_vector<Shape>(part, in, packed, finish);
   } else {
-    constexpr std::size_t size = packed_size(Shape.out_channels, Shape.depth());
+    constexpr std::size_t size = packed_size<Weight>(Shape.out_channels, Shape.packed_depth<Weight>());
     for (int group = 0; group < Shape.groups; ++group)
       detail_of_convolution::group<Shape>(part, in + group * Shape.channels,
                                           packed + static_cast<std::size_t>(group) * size,

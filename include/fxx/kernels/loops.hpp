@@ -91,17 +91,19 @@ inline void note_time(std::int64_t* times, Part part, int number) {
 struct BorderShape {
   int images = 1, rows = 1, pixels = 1, channels = 1;  // with what is around
   int top = 0, left = 0, bottom = 0, right = 0;
+  int zero = 0;  // what stands for it, in images of bytes
 };
-template <BorderShape Shape>
-FXX_KERNEL void clear_border(Part part, float* image) {
+template <BorderShape Shape, class Element>
+FXX_KERNEL void clear_border(Part part, Element* image) {
+  static_assert(Shape.zero == 0 || sizeof(Element) == 1, "fxx::kernels: only bytes may stand for what is less");
   const Range mine = part.of(Shape.images * Shape.rows);
   constexpr std::ptrdiff_t row = static_cast<std::ptrdiff_t>(Shape.pixels) * Shape.channels;
-  const auto clear = [](float* from, std::ptrdiff_t count) {
-    __builtin_memset(from, 0, static_cast<std::size_t>(count) * sizeof(float));
+  const auto clear = [](Element* from, std::ptrdiff_t count) {
+    __builtin_memset(from, Shape.zero, static_cast<std::size_t>(count) * sizeof(Element));
   };
   for (int i = mine.begin; i < mine.end; ++i) {
     const int y = i % Shape.rows;
-    float* const at = image + i * row;
+    Element* const at = image + i * row;
     if (y < Shape.top || y >= Shape.rows - Shape.bottom) {
       clear(at, row);
     } else {

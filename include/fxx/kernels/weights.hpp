@@ -1,5 +1,6 @@
 // Weights as they lie in a model's tensors, with any strides, for the functions that pack them.
-// Main names: MatrixWeights, QuantisedWeights, ImageWeights, GateWeights, StateWeights, whole. Cost: light.
+// Main names: MatrixWeights, QuantisedWeights, ImageWeights, QuantisedImageWeights, GateWeights, StateWeights, whole.
+// Cost: light.
 #pragma once
 
 #include "fxx/kernels/vector.hpp"
@@ -43,6 +44,14 @@ struct ImageWeights {
     return from[output * n + y * r + x * s + channel * c];
   }
   float operator()(int channel, int y, int x) const { return from[channel * n + y * r + x * s]; }
+};
+/// The same as integers: outputs divided by their scales, and rounded.
+struct QuantisedImageWeights {
+  ImageWeights weights;
+  const float* scales;
+  float operator()(int output, int y, int x, int channel) const {
+    return __builtin_rintf(weights(output, y, x, channel) / scales[output]);
+  }
 };
 /// What an input adds to the gates of a recurrent layer, in the order of its kernel (gate_column): column by column.
 struct GateWeights {

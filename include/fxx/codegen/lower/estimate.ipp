@@ -29,18 +29,17 @@ FXX_INLINE double cost_of(const Convolution& k, double flops_per_byte) {
 FXX_INLINE double expected_seconds(const KernelStep& step, const Processor& processor, double flops_per_byte) {
   const double cached = 4;  // operations in the time of a byte from the second cache or the last
   double weights = 0, elements = 0, flops = step.flops;
+  bool of_bytes = false;
   if (std::holds_alternative<CallBack>(step.kernel)) return -1;
   if (const auto* k = std::get_if<Convolution>(&step.kernel)) {
     if (k->node) return cost_of(*k, flops_per_byte) / processor.flops_per_second;
     elements = static_cast<double>(k->weights.numel());
     if (k->method == Convolution::Method::depthwise) flops *= 2;  // whose loads are as many as its products
+    of_bytes = static_cast<bool>(k->quantised);
   } else if (const auto* product = std::get_if<MatrixProduct>(&step.kernel)) {
     if (product->weights.constant) elements = static_cast<double>(product->weights.view.numel());
     if (product->weights.reduced) weights = 2 * elements;
-    if (product->quantised) {
-      weights = elements;
-      if (processor.byte_products) flops /= 4;
-    }
+    of_bytes = static_cast<bool>(product->quantised);
   } else if (const auto* block = std::get_if<DepthwiseBlock>(&step.kernel)) {
     const Convolution& k = block->filter;
     elements = static_cast<double>(k.weights.numel());
@@ -52,6 +51,10 @@ FXX_INLINE double expected_seconds(const KernelStep& step, const Processor& proc
     flops *= 2;  // one step waits for the other
   } else if (!std::holds_alternative<Attention>(step.kernel)) {
     flops *= 8;  // functions, of which each is several operations
+  }
+  if (of_bytes) {
+    weights = elements;
+    if (processor.byte_products) flops /= 4;
   }
   if (weights == 0) weights = 4 * elements;
   return (flops + weights * flops_per_byte + std::max(0., step.bytes - 4 * elements) * cached) /

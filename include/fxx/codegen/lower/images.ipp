@@ -28,7 +28,7 @@ FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const Convo
   if (weight[2] == 1 && weight[3] == 1 && call.stride[0] == 1 && call.stride[1] == 1 && call.padding[0] == 0 &&
       call.padding[1] == 0)
     return Method::pixelwise;
-  if (!has_methods(call, weight, options_.accuracy)) return Method::direct;
+  if (!has_methods(call, weight, options_.accuracy) || takes_bytes(node)) return Method::direct;
   if (const auto said = options_.methods.find(node.name()); said != options_.methods.end())
     for (const Method method : {Method::direct, Method::winograd_2, Method::winograd_4})
       if (said->second == method) return method;
@@ -130,7 +130,7 @@ FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node) const {
   Buffer::Border border;
   for (const Node* user : node.users()) {
     const std::optional<ConvolutionCall> call = convolution_call(*user);
-    if (!call || call->input != &node) continue;
+    if (!call || call->input != &node || takes_bytes(*user) != bytes) continue;
     const Sizes in = image_sizes(sizes_of(node)), weight = image_sizes(sizes_of(*call->weight)),
                 out = image_sizes(sizes_of(*user));
     border = border.around(is_transposed(*user) ? border_of_transposed(*call, in, weight, out)
@@ -139,13 +139,17 @@ FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node) const {
   return border;
 }
 
-/// The image, or sequence, channels last with this border at least: where it lies, or a copy.
-FXX_INLINE View Lowering::image_of(const Node& node, const Buffer::Border& border) {
-  View view = with_row(view_of(node));
-  // One row has the distance of the rows that there would be.
+FXX_INLINE View Lowering::as_image(const View& of) const {
+  View view = with_row(of);
   if (const Sizes& image = buffer_of(view.buffer).image; view.sizes[2] == 1)
     view.strides[2] =
         !image.empty() && image[3] == view.strides[3] ? image[2] * image[3] : view.sizes[3] * view.strides[3];
+  return view;
+}
+
+/// The image, or sequence, channels last with this border at least: where it lies, or a copy.
+FXX_INLINE View Lowering::image_of(const Node& node, const Buffer::Border& border) {
+  const View view = as_image(view_of(node));
   const bool sequence = sizes_of(node).size() == 3;
   const auto fits = [&](const View& at) {
     if (at.strides[1] != 1 && at.sizes[1] != 1) return false;
@@ -211,8 +215,10 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   const Buffer::Border border = border_of(*call, in, weight, out, method);
   Convolution kernel;
   kernel.method = method;
-  if (has_methods(*call, weight, options_.accuracy)) kernel.node = &node;
-  kernel.in = image_of(*call->input, border);
+  const bool bytes = takes_bytes(node);
+  if (bytes) kernel.quantised = quantised_layer(node, *call->input, out[1]);
+  else if (has_methods(*call, weight, options_.accuracy)) kernel.node = &node;
+  kernel.in = bytes ? as_image(bytes_.at(call->input)) : image_of(*call->input, border);
   kernel.weights = image_weights(*call->weight);
   TermPointer term = result_term();
   if (call->bias) term = call_of(kernels::Function::add, {term, bias_term(*call->bias, sizes, 1)});
@@ -239,7 +245,9 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
       frame.axes = {{"row", matrix.rows}, {"column", out[1]}};
       frame.dims = {{0, out[2] * out[3]}, {1, 1}, {0, out[3]}, {0, 1}};
       if (sizes.size() == 3) frame.dims.erase(frame.dims.begin() + 2);
-      choose_weights(matrix);
+      matrix.quantised = kernel.quantised;
+      if (bytes) matrix.weights.near = weights_stay_;
+      else choose_weights(matrix);
       return set_root(node, std::move(matrix), std::move(frame), flops, channels_last(sizes), std::move(term));
     }
     kernel.method = Convolution::Method::direct;

@@ -10,6 +10,7 @@
 
 #include "fxx/codegen/lower.hpp"
 #include "fxx/codegen/lower/strides.ipp"
+#include "fxx/codegen/quantised.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
@@ -158,7 +159,7 @@ class Lowering {
   void call_back(const Node& node, const std::string& why);
   /// For all who read it, if there are several.
   void compute_once(const Node& node) {
-    if (value_of(node).kind == Value::Kind::pending && node.num_users() > 1 && !only_as_bytes(node)) view_of(node);
+    if (value_of(node).kind == Value::Kind::pending && node.num_users() > 1 && !bytes_.contains(&node)) view_of(node);
   }
   /// Of attributes that the kernel may write to and somebody reads behind it, what they hold then is copied, and read.
   void renew_attributes(const Node& node, CallBack& kernel);
@@ -195,7 +196,7 @@ class Lowering {
   const Whole& whole_of(const Node& node, bool image);
   bool lies_channels_last(const View& view) const;
   /// An image, or a sequence, with this border.
-  View place_image(const Node& node, const Sizes& of, const Buffer::Border& border);
+  View place_image(const Node& node, const Sizes& of, const Buffer::Border& border, Dtype dtype = Dtype::float32);
   /// Where the value lies; it is computed now if it was not.
   const View& view_of(const Node& node);
   void emit(Value value, View to);
@@ -233,14 +234,14 @@ class Lowering {
   void elu(const Node& node, const Operator& op);
   // --- quantised.ipp -------------------------------------------------------------------------------------------------
   void fake_quantize(const Node& node, const Operator& op);
-  /// Could the node be a linear layer of bytes, and is it faster than one of floats?
-  bool could_take_bytes(const Node& node) const;
-  /// Is the linear layer computed with bytes? Only where all do that read its input: else that is computed twice.
-  bool takes_bytes(const Node& linear) const;
-  /// Is that what all do that read the value? Nobody needs it as floats then.
-  bool only_as_bytes(const Node& value) const;
-  /// The bytes of what comes out of a fake_quantize, rows behind each other.
-  const View& bytes_of(const Node& value);
+  /// Can the node be a linear layer or convolution of bytes, and is that faster than one of floats?
+  enum class Bytes : std::uint8_t { impossible, possible, faster };
+  Bytes bytes_for(const Node& node) const;
+  /// Is it computed with bytes? Where they are there, all read them who can.
+  bool takes_bytes(const Node& node) const;
+  /// Computes the bytes of what a fake_quantize makes if a layer takes them; who reads floats reads those then.
+  bool quantise(const Node& value, const FakeQuantize& given);
+  Quantised quantised_layer(const Node& node, const Node& input, std::int64_t columns);
   // --- lookups.ipp ---------------------------------------------------------------------------------------------------
   void set_lookup(const Node& node, View table, std::vector<View> indices, std::vector<Term::Dimension> looked_up);
   const View& index_view(const Node& index);
@@ -261,7 +262,10 @@ class Lowering {
   // --- images.ipp ----------------------------------------------------------------------------------------------------
   double flops_per_byte() const { return weights_stay_ ? 0 : options_.processor.flops_per_byte; }
   Convolution::Method method_of(const Node& node, const ConvolutionCall& call) const;
-  Buffer::Border border_wanted(const Node& node) const;
+  /// Around an image, by all convolutions that read it as bytes, or as floats.
+  Buffer::Border border_wanted(const Node& node, bool bytes = false) const;
+  /// A sequence as an image of one row, which has the distance of the rows that there would be.
+  View as_image(const View& of) const;
   View image_of(const Node& node, const Buffer::Border& border);
   View image_weights(const Node& node);
   void convolution(const Node& node, const Operator& op);
@@ -307,7 +311,7 @@ class Lowering {
   /// Buffers with what attributes that are written to hold now, and those of the attributes.
   std::map<int, int> renewed_;
   std::unordered_map<const Node*, View> images_;  // copies with the border that a convolution wants
-  std::unordered_map<const Node*, View> bytes_;
+  std::unordered_map<const Node*, View> bytes_;  // of what fake_quantize makes, where layers take them
   std::unordered_map<const Node*, Whole> wholes_;  // results of cat and stack that have memory
   int roots_ = 0;
   bool writes_ = false;  // some node writes to its inputs, so copies must be copies

@@ -49,10 +49,10 @@ FXX_INLINE bool Lowering::lies_channels_last(const View& view) const {
   return is_image(view.sizes) && view.strides[1] == 1 && view.sizes[1] > 1 && view.strides.back() >= view.sizes[1];
 }
 
-FXX_INLINE View Lowering::place_image(const Node& node, const Sizes& of, const Buffer::Border& border) {
+FXX_INLINE View Lowering::place_image(const Node& node, const Sizes& of, const Buffer::Border& border, Dtype dtype) {
   const Sizes sizes = image_sizes(of);
   const std::int64_t rows = border.top + sizes[2] + border.bottom, pixels = border.left + sizes[3] + border.right;
-  const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, sizes[0] * rows * pixels * sizes[1]);
+  const int buffer = add_buffer(Buffer::Kind::arena, node, dtype, sizes[0] * rows * pixels * sizes[1]);
   Buffer& made = plan_.buffers.back();
   made.border = border;
   made.image = {sizes[0], rows, pixels, sizes[1]};

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "fxx/codegen/lower/memory.ipp"
-#include "fxx/codegen/lower/quantised.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 
@@ -67,11 +66,9 @@ FXX_INLINE void Lowering::linear(const Node& node, const Operator& op) {
   kernel.weights.view = view_of(weight);
   kernel.weights.constant = buffer_of(kernel.weights.view.buffer).kind == Buffer::Kind::constant;
   if (takes_bytes(node)) {
-    const FakeQuantize given = *fake_quantize_of(input);
-    kernel.a = bytes_of(input);
+    kernel.a = bytes_.at(&input);
     kernel.a_row = kernel.depth;
-    const int scales = add_constant(node, scales_name(node.name()), Dtype::float32, kernel.columns);
-    kernel.quantised = {given.scale, given.zero - given.lowest, {scales, 0, {kernel.columns}, {1}}};
+    kernel.quantised = quantised_layer(node, input, kernel.columns);
     kernel.weights.near = weights_stay_;
   } else {
     kernel.a = matrix_rows(input, kernel.a_row, in);

@@ -1,7 +1,7 @@
 // Lowering of quantised values: as the floats that they stand for, and as bytes where products of integers read them.
 #pragma once
 
-#include "fxx/codegen/lower/memory.ipp"
+#include "fxx/codegen/lower/images.ipp"
 #include "fxx/codegen/quantised.hpp"
 
 namespace fxx::inline FXX_ABI::plans {
@@ -28,6 +28,7 @@ FXX_INLINE void Lowering::fake_quantize(const Node& node, const Operator& op) {
   const Sizes& sizes = sizes_of(input);
   const auto values = [&](const Node& result) {
     require_float(result);
+    if (quantise(result, *given)) return;
     Joined joined = join({&input}, sizes);
     const TermPointer integer = quantised_term(term_of(input, sizes), *given);
     set_pending(result, joined.root,
@@ -49,41 +50,82 @@ FXX_INLINE void Lowering::fake_quantize(const Node& node, const Operator& op) {
   with_results(node, {values, in_range});
 }
 
-FXX_INLINE bool Lowering::could_take_bytes(const Node& node) const {
+FXX_INLINE Lowering::Bytes Lowering::bytes_for(const Node& node) const {
   const Operator* op = operator_of(node);
-  if (options_.accuracy == Accuracy::exact || !op || op->name != "aten::linear" ||
+  if (options_.accuracy == Accuracy::exact || !op ||
       std::ranges::find(options_.quantised, node.name()) == options_.quantised.end())
-    return false;
-  const Node &input = operand(node, *op, "input"), &weight = operand(node, *op, "weight");
-  const Sizes &in = sizes_of(input), &w = sizes_of(weight);
-  // Sums of more rows of weights would not fit into 32 bits.
-  return weight.opcode() == Opcode::get_attr && product(in) > 0 && w.size() == 2 && w[1] <= 65000 &&
-         fewer_bits_pay(product(in) / w[1], w[0], w[1], options_.processor.byte_products) && fake_quantize_of(input);
+    return Bytes::impossible;
+  const Node *input = nullptr, *weight = nullptr;
+  const std::optional<ConvolutionCall> call = convolution_call(node);
+  if (call && !is_transposed(node)) {
+    input = call->input;
+    weight = call->weight;
+  } else if (op->name == "aten::linear") {
+    input = &operand(node, *op, "input");
+    weight = &operand(node, *op, "weight");
+    // Theirs lie channels last.
+    for (const Node* user : input->users())
+      if (is_convolution(*user) && bytes_for(*user) != Bytes::impossible) return Bytes::impossible;
+  } else {
+    return Bytes::impossible;
+  }
+  const Sizes &out = sizes_of(node), &w = sizes_of(*weight);
+  if (weight->opcode() != Opcode::get_attr || product(sizes_of(*input)) == 0 || product(out) == 0 || w.size() < 2 ||
+      product(w) == 0 || !fake_quantize_of(*input))
+    return Bytes::impossible;
+  const std::int64_t depth = product(w) / w[0], columns = w[0] / (call ? call->groups : 1);
+  // Sums of more products would not fit into 32 bits; of single channels nothing is multiplied four at a time.
+  if (depth > 65000 || (call && call->groups > 1 && w[1] < 4)) return Bytes::impossible;
+  return fewer_bits_pay(product(out) / w[0], columns, depth, options_.processor.byte_products) ? Bytes::faster
+                                                                                                : Bytes::possible;
 }
-FXX_INLINE bool Lowering::only_as_bytes(const Node& value) const {
-  return fake_quantize_of(value) &&
-         std::ranges::all_of(value.users(), [&](const Node* user) { return could_take_bytes(*user); });
-}
-FXX_INLINE bool Lowering::takes_bytes(const Node& linear) const {
-  return could_take_bytes(linear) && only_as_bytes(operand(linear, *operator_of(linear), "input"));
+FXX_INLINE bool Lowering::takes_bytes(const Node& node) const {
+  const Bytes own = bytes_for(node);
+  if (own != Bytes::possible) return own == Bytes::faster;
+  // The bytes are there for another layer.
+  const auto users = operator_of(node)->name == "aten::linear" ? operand(node, *operator_of(node), "input").users()
+                                                               : convolution_call(node)->input->users();
+  return std::ranges::any_of(users, [&](const Node* user) { return bytes_for(*user) == Bytes::faster; });
 }
 
-FXX_INLINE const View& Lowering::bytes_of(const Node& value) {
-  if (const auto known = bytes_.find(&value); known != bytes_.end()) return known->second;
-  const FakeQuantize given = *fake_quantize_of(value);
+FXX_INLINE Quantised Lowering::quantised_layer(const Node& node, const Node& input, std::int64_t columns) {
+  const FakeQuantize given = *fake_quantize_of(input);
+  const int scales = add_constant(node, scales_name(node.name()), Dtype::float32, columns);
+  return {given.scale, given.zero - given.lowest, {scales, 0, {columns}, {1}}};
+}
+
+FXX_INLINE bool Lowering::quantise(const Node& value, const FakeQuantize& given) {
+  bool image = false, any = false;
+  for (const Node* user : value.users()) {
+    if (!takes_bytes(*user)) continue;
+    any = true;
+    image = image || is_convolution(*user);
+  }
+  if (!any) return false;
+  using F = kernels::Function;
   const Sizes& sizes = sizes_of(value);
   Joined joined = join({given.input}, sizes);
   Value bytes;
   bytes.kind = Value::Kind::pending;
   bytes.dtype = Dtype::uint8;
   bytes.root = joined.root;
-  bytes.term = call_of(kernels::Function::subtract,
-                       {quantised_term(term_of(*given.input, sizes), given), whole_number(given.lowest)});
+  bytes.term = call_of(F::subtract, {quantised_term(term_of(*given.input, sizes), given), whole_number(given.lowest)});
   bytes.nodes = std::move(joined.nodes);
   bytes.nodes.push_back(&value);
-  const View to{add_buffer(Buffer::Kind::arena, value, Dtype::uint8, product(sizes)), 0, sizes, dense_strides(sizes)};
+  const std::int64_t zero = given.zero - given.lowest;
+  View to;
+  if (image) {
+    to = place_image(value, sizes, border_wanted(value, true), Dtype::uint8);
+    plan_.buffers.back().zero = static_cast<int>(zero);
+  } else {
+    to = {add_buffer(Buffer::Kind::arena, value, Dtype::uint8, product(sizes)), 0, sizes, dense_strides(sizes)};
+  }
   emit(std::move(bytes), to);
-  return bytes_[&value] = to;
+  bytes_[&value] = to;
+  TermPointer integer = load_of(std::move(to));
+  if (zero != 0) integer = call_of(F::subtract, {std::move(integer), whole_number(zero)});
+  set_pending(value, {}, call_of(F::multiply, {std::move(integer), number_of(static_cast<float>(given.scale))}));
+  return true;
 }
 
 }  // namespace fxx::inline FXX_ABI::plans

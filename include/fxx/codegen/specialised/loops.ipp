@@ -269,10 +269,11 @@ FXX_INLINE bool SpecialisedWriter::mentions(const std::string& text, const std::
 }
 
 FXX_INLINE std::string SpecialisedWriter::lambda(const std::vector<std::string>& integers, bool value,
-                                                 const std::string& body, const std::string& type) {
+                                                 const std::string& body, const std::string& type,
+                                                 const std::string& v) {
   std::string result = "[&](";
   for (const std::string& name : integers) result += mentions(body, name) ? "int " + name + ", " : "int, ";
-  if (value) result += type + (mentions(body, "v") ? " v, " : ", ");
+  if (value) result += type + (mentions(body, v) ? " " + v + ", " : ", ");
   return result + (mentions(body, "width") ? "auto width" : "auto") + ") FXX_KERNEL_LAMBDA {\n" + body;
 }
 

@@ -86,41 +86,49 @@ FXX_INLINE std::string SpecialisedWriter::product_weights(Body& body, const plan
       "call.weights + " + constant(k.weights.view, "", packed_size_of(k), pack_of_product(k, "$to", "$from")), "w");
 }
 
+/// A parameter that points at `count` integers or floats which are packed of constant weights.
+FXX_INLINE std::string SpecialisedWriter::packed_parameter(Body& body, const View& weights, const std::string& type,
+                                                           const std::string& name, const std::string& count,
+                                                           const std::string& pack) {
+  // Packed weights are counted in floats.
+  const std::string floats = type == "std::int8_t" ? "(" + count + " + 3) / 4" : count;
+  const std::string suffix = name == "w" ? "_integers" : "_" + name;
+  const std::string to = type == "float" ? "$to" : "reinterpret_cast<" + type + "*>($to)";
+  std::string statement = pack, argument = "call.weights + ";
+  statement.replace(statement.find("$to"), 3, to);
+  argument += constant(weights, suffix, floats, statement);
+  if (type != "float") argument = "reinterpret_cast<const " + type + "*>(" + argument + ")";
+  return parameter(body, "const " + type + "*", argument, name);
+}
+/// What becomes of the sums of products of bytes in columns, which `channel` counts: floats that they stand for, `v`.
+/// `excess`: the call that packs what they have too much.
+FXX_INLINE std::string SpecialisedWriter::dequantised(Body& body, const View& weights, const plans::Quantised& of,
+                                                      std::int64_t columns, const std::string& channel,
+                                                      const std::string& excess) {
+  const std::string scales =
+      packed_parameter(body, weights, "float", "scales", text(columns),
+                       "pack_scales($to, " + text(columns) + ", " + number(of.scale) + ", " + attribute(of.scales) + ")");
+  const std::string too_much = packed_parameter(body, weights, "std::int32_t", "excess", text(columns), excess);
+  return "    const real v = dequantised<width>(sums, " + too_much + " + " + channel + ", " + scales + " + " + channel +
+         ");\n";
+}
+
 /// Of bytes and integers.
 FXX_INLINE std::string SpecialisedWriter::quantised_product(Body& body, const KernelStep& step,
                                                             const plans::MatrixProduct& k, const std::string& in) {
   const View& w = k.weights.view;
   const std::string size = text(k.columns) + ", " + text(k.depth), rows = text(k.rows) + ", " + size,
-                    scales = attribute(k.quantised.scales),
                     integers = "QuantisedWeights{$from, " + text(w.strides[0]) + ", " + text(w.strides[1]) + ", " +
-                               scales + "}";
-  const auto packed = [&](const std::string& suffix, const std::string& floats, const std::string& pack) {
-    return "call.weights + " + constant(w, suffix, floats, pack);
-  };
-  const std::string weights = parameter(body, "const std::int8_t*",
-                                        "reinterpret_cast<const std::int8_t*>(" +
-                                            packed("_integers", "(packed_size<std::int8_t>(" + size + ") + 3) / 4",
-                                                   "pack_weights(reinterpret_cast<std::int8_t*>($to), " + size +
-                                                       ", gemm_tile<std::int8_t>(" + rows + "), " + integers + ")") +
-                                            ")",
-                                        "w");
-  const std::string factors =
-      parameter(body, "const float*",
-                packed("_scales", text(k.columns),
-                       "pack_scales($to, " + text(k.columns) + ", " + number(k.quantised.scale) + ", " + scales + ")"),
-                "scales");
-  const std::string excess = parameter(body, "const std::int32_t*",
-                                       "reinterpret_cast<const std::int32_t*>(" +
-                                           packed("_excess", text(k.columns),
-                                                  "pack_excess(reinterpret_cast<std::int32_t*>($to), " + size + ", " +
-                                                      text(k.quantised.zero) + ", " + integers + ")") +
-                                           ")",
-                                       "excess");
-  const std::string inner = "    const real v = dequantised<width>(sums, " + excess + " + column, " + factors +
-                            " + column);\n" + stores(body, step, step.frame, "    ");
-  return "  gemm<" + rows + ", " + text(k.a_row) + near(k) + ">(part, " + in + ", " + weights + ", [&](int" +
-         (mentions(inner, "row") ? " row" : "") + ", int column, integer sums, auto width) FXX_KERNEL_LAMBDA {\n" +
-         inner + "  });\n";
+                               attribute(k.quantised.scales) + "}";
+  const std::string weights =
+      packed_parameter(body, w, "std::int8_t", "w", "packed_size<std::int8_t>(" + size + ")",
+                       "pack_weights($to, " + size + ", gemm_tile<std::int8_t>(" + rows + "), " + integers + ")");
+  const std::string inner =
+      dequantised(body, w, k.quantised, k.columns, "column",
+                  "pack_excess($to, " + size + ", " + text(k.quantised.zero) + ", " + integers + ")") +
+      stores(body, step, step.frame, "    ");
+  return "  gemm<" + rows + ", " + text(k.a_row) + near(k) + ">(part, " + in + ", " + weights + ", " +
+         lambda({"row", "column"}, true, inner, "integer", "sums") + "  });\n";
 }
 
 FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& step, const plans::MatrixProduct& k) {

@@ -99,9 +99,9 @@ class SpecialisedWriter {
   /// What the step computes of each element, and where it goes: the body of the innermost loop.
   std::string stores(Body& body, const KernelStep& step, const Frame& frame, const std::string& indent);
   static bool mentions(const std::string& text, const std::string& name);
-  /// `[&](int row, int column, real v, auto width)`, naming what the body needs. `type`: of the value.
+  /// `[&](int row, int column, real v, auto width)`, naming what the body needs. `type` and `v`: of the value.
   static std::string lambda(const std::vector<std::string>& integers, bool value, const std::string& body,
-                            const std::string& type = "real");
+                            const std::string& type = "real", const std::string& v = "v");
   std::string interleaved(Body& body, const KernelStep& step, const Frame& frame);
   std::string pointwise(Body& body, const KernelStep& step);
   // --- products.ipp --------------------------------------------------------------------------------------------------
@@ -110,6 +110,10 @@ class SpecialisedWriter {
   std::string product_weights(Body& body, const plans::MatrixProduct& k);
   std::string product(Body& body, const KernelStep& step, const plans::MatrixProduct& k);
   std::string reduced_product(Body& body, const KernelStep& step, const plans::MatrixProduct& k, const std::string& in);
+  std::string packed_parameter(Body& body, const View& weights, const std::string& type, const std::string& name,
+                               const std::string& count, const std::string& pack);
+  std::string dequantised(Body& body, const View& weights, const plans::Quantised& of, std::int64_t columns,
+                          const std::string& channel, const std::string& excess);
   std::string quantised_product(Body& body, const KernelStep& step, const plans::MatrixProduct& k,
                                 const std::string& in);
   std::string attention(Body& body, const KernelStep& step, const plans::Attention& k);

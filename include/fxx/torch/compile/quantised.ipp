@@ -1,4 +1,4 @@
-// Which linear layers are made of integers, before their weights are folded; for torch/compile.ipp.
+// Which layers are made of integers, before their weights are folded; for torch/compile.ipp.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,7 +38,7 @@ FXX_INLINE std::vector<float> scales_of_weights(const GraphModule& module, const
     if (!parts.is_sequence() || !(argument("dim") == Argument(0))) return {};
     for (const Argument& part : parts.items()) {
       const TensorMeta* meta = part.is_node() ? part.node()->tensor_meta() : nullptr;
-      if (!meta || meta->is_dynamic() || meta->dim() != 2) return {};
+      if (!meta || meta->is_dynamic() || meta->dim() < 2) return {};
       const std::vector<float> own = scales_of_weights(module, *part.node(), meta->shape[0]);
       if (own.empty()) return {};
       all.insert(all.end(), own.begin(), own.end());
@@ -74,19 +74,24 @@ FXX_INLINE std::vector<float> scales_of_weights(const GraphModule& module, const
 
 /// The scales of layers, by the name of the node.
 using LayerScales = std::map<std::string, std::vector<float>>;
-/// Of linear layers whose input and weights are quantised.
+/// Of linear layers and convolutions whose input and weights are quantised.
 FXX_INLINE LayerScales quantised_layers(const GraphModule& module) {
   LayerScales found;
   for (const Node* node : module.graph().nodes()) {
     const Operator* op = operator_of(*node);
-    if (!op || op->name != "aten::linear") continue;
-    const Argument input = argument_or_default(*node, *op, 0), weight = argument_or_default(*node, *op, 1);
-    const TensorMeta* meta = node->tensor_meta();
-    if (!input.is_node() || !weight.is_node() || !meta || meta->is_dynamic() || meta->dim() == 0 ||
-        meta->dtype != Dtype::float32 || !fake_quantize_of(*input.node()))
+    if (!op || (op->name != "aten::linear" && !op->base_name().starts_with("conv")) ||
+        op->base_name().starts_with("conv_transpose"))
       continue;
-    std::vector<float> scales = scales_of_weights(module, *weight.node(), meta->shape.back());
-    if (static_cast<std::int64_t>(scales.size()) == meta->shape.back() &&
+    const Argument input = argument_or_default(*node, *op, 0), weight = argument_or_default(*node, *op, 1);
+    if (const int transposed = op->index_of("transposed");
+        transposed >= 0 && !(argument_or_default(*node, *op, transposed) == Argument(false)))
+      continue;
+    const TensorMeta* meta = weight.is_node() ? weight.node()->tensor_meta() : nullptr;
+    if (!input.is_node() || !meta || meta->is_dynamic() || meta->dim() < 2 || meta->dtype != Dtype::float32 ||
+        !fake_quantize_of(*input.node()))
+      continue;
+    std::vector<float> scales = scales_of_weights(module, *weight.node(), meta->shape[0]);
+    if (static_cast<std::int64_t>(scales.size()) == meta->shape[0] &&
         std::ranges::all_of(scales, [](float scale) { return std::isnormal(scale) && scale > 0; }))
       found.emplace(std::string(node->name()), std::move(scales));
   }
