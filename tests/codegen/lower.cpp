@@ -587,7 +587,7 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
     const View& bytes = plan.steps[0].stores[0].to;
     for (std::size_t i : {1, 2}) CHECK(kernel_of<MatrixProduct>(plan.steps[i]).a.buffer == bytes.buffer);
     bool reads = false;
-    for_each_load(*plan.steps[3].stores[0].value, [&](const Term& load) { reads = load.view.buffer == bytes.buffer; });
+    test::for_each_load(*plan.steps[3].stores[0].value, [&](const View& view) { reads = view.buffer == bytes.buffer; });
     CHECK(reads);
     CHECK_FALSE(kernel_of<MatrixProduct>(net.plan({.quantised = {names[1]}}).steps[1]).quantised);  // alone, floats
   }

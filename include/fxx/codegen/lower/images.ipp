@@ -126,7 +126,7 @@ FXX_INLINE std::optional<ConvolutionCall> convolution_call(const Node& node) {
 }
 
 /// The largest border that a convolution among the users of the value reads.
-FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node) const {
+FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node, bool bytes) const {
   Buffer::Border border;
   for (const Node* user : node.users()) {
     const std::optional<ConvolutionCall> call = convolution_call(*user);
