@@ -519,6 +519,44 @@ TEST_CASE("bfloat16 where it is faster: weights of few rows, weights and rows wh
   CHECK_FALSE(product(8, 1024, Accuracy::standard, false).weights.near);
 }
 
+TEST_CASE("fast: convolutions that are computed directly read images of bfloat16") {
+  Net net;
+  Node* x = net.call(ops::relu, {net.input("x", {1, 32, 9, 9})}, {1, 32, 9, 9});
+  const auto strided = [&](Node* in, std::int64_t out, std::int64_t size) {
+    return net.call(ops::conv2d,
+                    {in, net.weight("w" + std::to_string(size), {out, 32, size, size}), Argument(), Argument::list({2, 2}),
+                     Argument::list({size / 2, size / 2})},
+                    {1, out, 5, 5});
+  };
+  Node *a = strided(x, 64, 3), *b = strided(x, 64, 1);
+  const auto images = [](const KernelPlan& plan) {
+    std::vector<const Buffer*> found;
+    for (const KernelStep& step : plan.steps)
+      if (const auto* k = std::get_if<Convolution>(&step.kernel)) {
+        const Buffer& in = plan.buffers[static_cast<std::size_t>(k->in.buffer)];
+        CHECK(k->reduced == (in.dtype == Dtype::bfloat16));
+        found.push_back(&in);
+      }
+    return found;
+  };
+  const LowerOptions fast{.accuracy = Accuracy::fast, .processor = {.bfloat16_products = true}};
+  net.graph.output(Argument::tuple({a, b}));
+  {
+    const KernelPlan plan = net.plan(fast);
+    CHECK(plan.steps.size() == 3);  // nobody reads floats
+    const auto in = images(plan);
+    REQUIRE(in.size() == 2);
+    CHECK(in[0] == in[1]);
+    CHECK(in[0]->dtype == Dtype::bfloat16);
+    CHECK(in[0]->border == Buffer::Border{1, 1, 1, 1});
+    CHECK(plan.to_string().find("convolution of bfloat16") != std::string::npos);
+  }
+  for (const LowerOptions& options :
+       {LowerOptions{.accuracy = Accuracy::standard, .processor = {.bfloat16_products = true}},
+        LowerOptions{.accuracy = Accuracy::fast}})
+    for (const Buffer* in : images(net.plan(options))) CHECK(in->dtype == Dtype::float32);
+}
+
 TEST_CASE("what is quantised: computed where it is used, as bytes where products of integers read it") {
   const Operator& fake_quantize = register_operator(
       "aten::fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) "

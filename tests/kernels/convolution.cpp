@@ -14,23 +14,33 @@ using fxx::test::untouched;
 
 namespace {
 
-template <ConvolutionShape Shape>
+/// Of floats, or of Bfloat16, whose products and sums are the same.
+template <ConvolutionShape Shape, class Element = float>
 void check_convolution() {
   INFO("channels ", Shape.channels, " -> ", Shape.out_channels, ", output ", Shape.out_height, " x ", Shape.out_width,
        ", kernel ", Shape.kernel_height, " x ", Shape.kernel_width, ", stride ", Shape.stride_height, " x ",
        Shape.stride_width, ", dilation ", Shape.dilation_height, " x ", Shape.dilation_width, ", pixel ", Shape.pixel(),
        ", images ", Shape.images, ", groups ", Shape.groups);
   constexpr int N = Shape.out_channels * Shape.groups;
-  const std::vector<float> in = fxx::test::random_floats(input_size(Shape), 1);
-  const std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * Shape.depth()), 2);
+  std::vector<float> in = fxx::test::random_floats(input_size(Shape), 1);
+  std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * Shape.depth()), 2);
+  constexpr bool floats = std::is_same_v<Element, float>;
+  if (!floats)
+    for (auto* numbers : {&in, &weights})
+      for (float& v : *numbers) v = to_float(to_bfloat16(v));
   const auto weight = [&](int n, int r, int s, int c) {  // as LibTorch has them: n, c, r, s
     return weights[((n * Shape.channels + c) * Shape.kernel_height + r) * Shape.kernel_width + s];
   };
-  std::vector<float> packed(Shape.packed(), untouched);
+  const auto as_element = [](float v) {
+    if constexpr (floats) return v;
+    else return to_bfloat16(v);
+  };
+  std::vector<Element> elements(in.size()), packed(Shape.template packed<Element>(), as_element(untouched));
+  std::transform(in.begin(), in.end(), elements.begin(), as_element);
   pack_convolution(packed.data(), Shape, weight);
-  CHECK(std::find(packed.begin(), packed.end(), untouched) == packed.end());
+  CHECK(std::find(packed.begin(), packed.end(), as_element(untouched)) == packed.end());
   const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
-    convolution<Shape>(part, in.data(), packed.data(), to.finish());
+    convolution<Shape>(part, elements.data(), packed.data(), to.finish());
   });
   CHECK(out.distance([&](int image, int y, int x, int n, const auto& add) {
     for (int r = 0; r < Shape.kernel_height; ++r)
@@ -201,6 +211,18 @@ TEST_CASE("few outputs of many channels are those of double precision") {
   check_convolution<ConvolutionShape{.channels = 16, .out_channels = 2, .out_height = 3, .out_width = 17,
                                      .kernel_height = 2, .kernel_width = 2, .stride_width = 2, .dilation_width = 3,
                                      .in_row = 36, .in_pixel = 18}>();
+}
+
+TEST_CASE("convolutions of sixteen bits are those of the numbers that these are") {
+  check_convolution<ConvolutionShape{.channels = 3, .out_channels = 64, .out_height = 5, .out_width = 9,
+                                     .kernel_height = 7, .kernel_width = 7, .stride_height = 2, .stride_width = 2,
+                                     .in_row = 23}, Bfloat16>();
+  check_convolution<ConvolutionShape{.channels = 5, .out_channels = 33, .out_height = 3, .out_width = 7,
+                                     .kernel_height = 3, .kernel_width = 3, .in_row = 9, .in_pixel = 6, .images = 3},
+                    Bfloat16>();
+  check_convolution<ConvolutionShape{.channels = 64, .out_channels = 1, .out_width = 19, .in_row = 19}, Bfloat16>();
+  check_convolution<ConvolutionShape{.channels = 8, .out_channels = 17, .out_height = 2, .out_width = 4,
+                                     .kernel_height = 1, .kernel_width = 3, .in_row = 6, .groups = 3}, Bfloat16>();
 }
 
 TEST_CASE("convolutions of bytes are those of integers, whatever they are") {

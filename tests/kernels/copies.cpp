@@ -149,6 +149,9 @@ TEST_CASE("interleaved parts stand beside each other, and nothing behind them is
     for (int i = 0; i < Count; ++i)
       for (int k = 0; k < Parts; ++k) CHECK(out[i * Parts + k] == in[k * lanes + i]);
     for (int i = Count * Parts; i < 4 * lanes + 1; ++i) CHECK(out[i] == -1.f);
+    std::vector<Bfloat16> narrow(4 * lanes + 1, to_bfloat16(-1.f));
+    store_interleaved<Parts>(narrow.data(), [&](int k) { return load(in.data() + k * lanes); }, width);
+    for (int i = 0; i < 4 * lanes + 1; ++i) CHECK(narrow[i] == to_bfloat16(out[i]));
   };
   const auto check_counts = [&](auto parts) {
     check(parts, Width<1>{});

@@ -2156,6 +2156,32 @@ TEST_CASE("fast: weights of products are bfloat16, half as large; the error is t
     CHECK(error < 0.01);
   }
 }
+TEST_CASE("fast: convolutions are computed with bfloat16 where the processor multiplies it, and others read floats") {
+  torch::manual_seed(49);
+  const auto net = std::make_shared<Net>();
+  const Tensor stem = net->parameter({40, 3, 7, 7}, 0.1), wide = net->parameter({48, 40, 3, 3}, 0.1),
+               point = net->parameter({48, 40, 1, 1}, 0.2), line = net->parameter({33, 17, 5}, 0.2),
+               bias = net->parameter({48});
+  net->function = [=](const Tensors& in) {
+    const Tensor x = torch::conv2d(in[0], stem, {}, 2, 3).relu();
+    const Tensor y = torch::conv2d(x, wide, bias, 2, 1), z = torch::conv2d(x, point, bias, 2);
+    return all_of({y + z, torch::conv2d((y * z).slice(1, 0, 40), wide, {}, {1, 2}, 2, 2).sigmoid(), x.mean({2, 3}),
+                   torch::conv1d(in[1], line, {}, 3, 4, 2)});
+  };
+  const Tensors inputs{torch::randn({2, 3, 33, 30}), torch::randn({1, 17, 50})};
+  const auto gm = traced_net(*net, inputs);
+  const Tensors expected = in_double(*net, inputs);
+  const torch::NoGradGuard no_grad;
+  for (const int threads : {1, 2}) {
+    const auto module = fxx::compile(*gm, inputs, {.accuracy = Accuracy::fast, .threads = threads, .cache_folder = cache()});
+    CHECK(module->called_back().empty());
+    int reduced = 0;
+    for (const KernelStep& step : module->kernel_plan().steps)
+      if (const auto* k = std::get_if<plans::Convolution>(&step.kernel)) reduced += k->reduced;
+    CHECK(reduced == (this_processor().bfloat16_products ? 5 : 0));
+    CHECK(error_of(module->run(boxed(inputs)), expected) < 0.02);
+  }
+}
 TEST_CASE("quantised values are those of LibTorch, bit by bit") {
   torch::manual_seed(42);
   Tensor x = torch::randn({5, 37}) * 20;

@@ -162,6 +162,7 @@ struct Convolution {
   View in;                // at its first pixel, padding included: [images, channels, height, width]
   View weights;           // [out channels, channels of a group, r, s]
   Quantised quantised = {};  // else `in` is bytes, and what is around it; the weights are integers times scales
+  bool reduced = false;      // `in` and the weights are bfloat16
   const Node* node = {};  // where LowerOptions::methods could say another method
 };
 /// A depthwise convolution with the pixelwise products before and behind it, of which either may be missing: each row goes

@@ -68,6 +68,7 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
                            : k.method == Method::depthwise  ? "depthwise"
                            : k.method == Method::transposed ? "transposed"
                            : k.quantised                    ? "convolution of bytes"
+                           : k.reduced                      ? "convolution of bfloat16"
                                                             : "convolution";
         return Text{std::move(name), (k.images > 1 ? std::to_string(k.images) + " of " : "") +
                                          by({k.kernel_height, k.kernel_width}) + ", " + std::to_string(k.channels) +

@@ -13,6 +13,7 @@
 //                                      .in_row = 230};
 //   convolution<stem>(part, in, weights, [&](int image, int y, int x, int channel, real sum, auto width) { ... });
 //
+// Weights and input may be Bfloat16, which AVX512_BF16 multiplies two at a time (kernels/gemm.hpp says how it rounds).
 // Of bytes without a sign (std::uint8_t), which stand for what is `zero` less, and 8-bit integers, sums are those of
 // integers, which `finish` gets as a vector of them (kernels/gemm.hpp); what is around an image is bytes of `zero` then.
 //
@@ -293,8 +294,8 @@ template <ConvolutionShape Shape, class Element, class Weight, class Finish>
 FXX_KERNEL void convolution(Part part, const Element* __restrict in, const Weight* __restrict packed,
                             const Finish& finish) {
   constexpr bool floats = sizeof(Weight) == sizeof(float);
-  static_assert(floats || detail_of_weights::of_integers<Element, Weight>,
-                "fxx::kernels: a convolution is one of floats, or of bytes and 8-bit integers");
+  static_assert(sizeof(Element) == sizeof(Weight),
+                "fxx::kernels: a convolution is one of floats, of Bfloat16, or of bytes and 8-bit integers");
   if constexpr (floats && Shape.few_outputs()) {
     detail_of_convolution::few_outputs<Shape>(part, in, packed, finish);
   } else if constexpr (floats && Shape.groups_in_vector()) {

@@ -11,6 +11,7 @@
 // takes the compiler 0.05 s.
 #pragma once
 
+#include "fxx/kernels/memory.hpp"
 #include "fxx/kernels/reductions.hpp"
 
 #if !defined(__clang__)
@@ -70,8 +71,8 @@ FXX_KERNEL real with_part(real v, real part, kernels::detail::Indices<I...>) {
 }  // namespace detail_of_copies
 
 /// Element 0 of each part, then element 1 of each: `each(k)` gives part k of 2 to 4, of which `Count` elements count.
-template <int Parts, int Count, class Each>
-FXX_KERNEL void store_interleaved(float* to, const Each& each, Width<Count>) {
+template <int Parts, int Count, class Element, class Each>
+FXX_KERNEL void store_interleaved(Element* to, const Each& each, Width<Count>) {
   static_assert(Parts >= 2 && Parts <= 4, "fxx::kernels: two to four parts are interleaved");
   const auto vector = [&]<int R, int... K>(Width<R>, const real* parts, kernels::detail::Indices<K...>)
                           __attribute__((always_inline)) {
@@ -81,7 +82,7 @@ FXX_KERNEL void store_interleaved(float* to, const Each& each, Width<Count>) {
                               ((v = detail_of_copies::with_part<Parts, R, K + 1>(v, parts[K + 1],
                                                                                  kernels::detail::indices<lanes>())),
                                ...);
-                              store_some<(left < lanes ? left : lanes)>(to + R * lanes, v);
+                              store_as(to + R * lanes, v, Width<(left < lanes ? left : lanes)>{});
                             }
                           };
   [&]<int... R>(kernels::detail::Indices<R...>) __attribute__((always_inline)) {

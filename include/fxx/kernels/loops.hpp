@@ -48,10 +48,13 @@ FXX_KERNEL real gathered(const T* from, const At& at) {
   for (int i = 0; i < Count; ++i) v[i] = static_cast<float>(from[at(i)]);
   return v;
 }
-/// Whole numbers where they are not floats.
+/// Whole numbers where they are no floats.
 template <int Count, class T, class At>
 FXX_KERNEL void scattered(T* to, const At& at, real v) {
-  for (int i = 0; i < Count; ++i) to[at(i)] = static_cast<T>(v[i]);
+  if constexpr (__is_same(T, Bfloat16))
+    for (int i = 0; i < Count; ++i) to[at(i)] = to_bfloat16(v[i]);
+  else
+    for (int i = 0; i < Count; ++i) to[at(i)] = static_cast<T>(v[i]);
 }
 /// One byte for all lanes.
 FXX_KERNEL integer splat_mask(const unsigned char* from) { return integer{} - (*from != 0); }

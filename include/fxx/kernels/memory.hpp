@@ -161,6 +161,8 @@ FXX_KERNEL void store_as(T* to, real x, Width<Count>) {
   static_assert(Count > 0 && Count <= lanes, "fxx::kernels: a vector has fewer elements than that");
   if constexpr (__is_same(T, float)) {
     store_some<Count>(to, x);
+  } else if constexpr (__is_same(T, Bfloat16)) {
+    store_bfloat16<Count>(to, x);
   } else if constexpr (__is_same(T, double)) {
     write<in_lower(Count)>(to, in_double(lower_half(x)));
     write<in_upper(Count)>(to + in_lower(Count), in_double(upper_half(x)));

@@ -8,11 +8,14 @@
 
 namespace fxx::inline FXX_ABI::plans {
 
-/// Of a 3 x 3 convolution with stride 1, in multiplications and additions; reading a byte of weights takes so many.
+/// Of a 3 x 3 convolution with stride 1, in multiplications and additions; reading a byte of weights takes so many. Of
+/// bfloat16, which two at a time are multiplied.
 FXX_INLINE double cost_of(const Convolution& k, double flops_per_byte) {
   const auto pairs = static_cast<double>(k.channels * k.out_channels);
   if (k.method == Convolution::Method::direct)
-    return 2 * 9 * pairs * static_cast<double>(k.images * k.out_height * k.out_width) + 9 * 4 * pairs * flops_per_byte;
+    return (2 * 9 * pairs * static_cast<double>(k.images * k.out_height * k.out_width) +
+            9 * 4 * pairs * flops_per_byte) /
+           (k.reduced ? 2 : 1);
   const bool four = k.method == Convolution::Method::winograd_4;
   const std::int64_t side = four ? 4 : 2;
   const auto tiles =
@@ -36,6 +39,10 @@ FXX_INLINE double expected_seconds(const KernelStep& step, const Processor& proc
     elements = static_cast<double>(k->weights.numel());
     if (k->method == Convolution::Method::depthwise) flops *= 2;  // whose loads are as many as its products
     of_bytes = static_cast<bool>(k->quantised);
+    if (k->reduced) {
+      weights = 2 * elements;
+      flops /= 2;
+    }
   } else if (const auto* product = std::get_if<MatrixProduct>(&step.kernel)) {
     if (product->weights.constant) elements = static_cast<double>(product->weights.view.numel());
     if (product->weights.reduced) weights = 2 * elements;

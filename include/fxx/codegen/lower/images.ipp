@@ -40,6 +40,7 @@ FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const Convo
   kernel.out_width = out[3];
   const auto cost = [&](Method method) {
     kernel.method = method;
+    kernel.reduced = method == Method::direct && could_be_reduced(call);
     return cost_of(kernel, flops_per_byte());
   };
   Method best = Method::direct;
@@ -62,6 +63,13 @@ FXX_INLINE Buffer::Border border_of(const ConvolutionCall& call, const Sizes& in
   border.bottom = std::max<std::int64_t>(0, rows - border.top - in[2]);
   border.right = std::max<std::int64_t>(0, pixels - border.left - in[3]);
   return border;
+}
+
+FXX_INLINE bool Lowering::could_be_reduced(const ConvolutionCall& call) const {
+  const Sizes& weight = sizes_of(*call.weight);
+  const std::int64_t depth = product(weight) / weight[0];
+  return options_.accuracy == Accuracy::fast && options_.processor.bfloat16_products && call.groups == 1 &&
+         call.weight->opcode() == Opcode::get_attr && fewer_bits_pay(16, weight[0], depth, true);
 }
 
 FXX_INLINE bool is_transposed(const Node& node) {
@@ -126,11 +134,11 @@ FXX_INLINE std::optional<ConvolutionCall> convolution_call(const Node& node) {
 }
 
 /// The largest border that a convolution among the users of the value reads.
-FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node, bool bytes) const {
+FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node, Dtype as) const {
   Buffer::Border border;
   for (const Node* user : node.users()) {
     const std::optional<ConvolutionCall> call = convolution_call(*user);
-    if (!call || call->input != &node || takes_bytes(*user) != bytes) continue;
+    if (!call || call->input != &node || read_as(*user) != as) continue;
     const Sizes in = image_sizes(sizes_of(node)), weight = image_sizes(sizes_of(*call->weight)),
                 out = image_sizes(sizes_of(*user));
     border = border.around(is_transposed(*user) ? border_of_transposed(*call, in, weight, out)
@@ -145,6 +153,38 @@ FXX_INLINE View Lowering::as_image(const View& of) const {
     view.strides[2] =
         !image.empty() && image[3] == view.strides[3] ? image[2] * image[3] : view.sizes[3] * view.strides[3];
   return view;
+}
+
+FXX_INLINE Dtype Lowering::read_as(const Node& convolution) const {
+  if (takes_bytes(convolution)) return Dtype::uint8;
+  const std::optional<ConvolutionCall> call = convolution_call(convolution);
+  return call && !is_transposed(convolution) && could_be_reduced(*call) &&
+                 method_of(convolution, *call) == Convolution::Method::direct
+             ? Dtype::bfloat16
+             : Dtype::float32;
+}
+
+FXX_INLINE bool Lowering::only_reduced(const Node& node) const {
+  return is_image(sizes_of(node)) && std::ranges::all_of(node.users(), [&](const Node* user) {
+           return is_convolution(*user) && convolution_call(*user) && convolution_call(*user)->input == &node &&
+                  read_as(*user) == Dtype::bfloat16;
+         });
+}
+
+FXX_INLINE View Lowering::reduced_image(const Node& node) {
+  if (const auto known = reduced_.find(&node); known != reduced_.end()) return known->second;
+  Value value;
+  if (value_of(node).kind == Value::Kind::pending && only_reduced(node)) {
+    value = value_of(node);
+  } else {
+    value.kind = Value::Kind::pending;
+    value.term = load_of(view_of(node));
+    value.nodes = {&node};
+  }
+  value.dtype = Dtype::bfloat16;
+  const View to = place_image(node, sizes_of(node), border_wanted(node, Dtype::bfloat16), Dtype::bfloat16);
+  emit(std::move(value), to);
+  return reduced_[&node] = to;
 }
 
 /// The image, or sequence, channels last with this border at least: where it lies, or a copy.
@@ -215,10 +255,14 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   const Buffer::Border border = border_of(*call, in, weight, out, method);
   Convolution kernel;
   kernel.method = method;
-  const bool bytes = takes_bytes(node);
+  const Dtype as = read_as(node);
+  const bool bytes = as == Dtype::uint8;
   if (bytes) kernel.quantised = quantised_layer(node, *call->input, out[1]);
   else if (has_methods(*call, weight, options_.accuracy)) kernel.node = &node;
-  kernel.in = bytes ? as_image(bytes_.at(call->input)) : image_of(*call->input, border);
+  kernel.reduced = as == Dtype::bfloat16;
+  kernel.in = bytes            ? as_image(bytes_.at(call->input))
+              : kernel.reduced ? as_image(reduced_image(*call->input))
+                               : image_of(*call->input, border);
   kernel.weights = image_weights(*call->weight);
   TermPointer term = result_term();
   if (call->bias) term = call_of(kernels::Function::add, {term, bias_term(*call->bias, sizes, 1)});

@@ -159,7 +159,9 @@ class Lowering {
   void call_back(const Node& node, const std::string& why);
   /// For all who read it, if there are several.
   void compute_once(const Node& node) {
-    if (value_of(node).kind == Value::Kind::pending && node.num_users() > 1 && !bytes_.contains(&node)) view_of(node);
+    if (value_of(node).kind != Value::Kind::pending || node.num_users() < 2 || bytes_.contains(&node)) return;
+    if (only_reduced(node)) reduced_image(node);
+    else view_of(node);
   }
   /// Of attributes that the kernel may write to and somebody reads behind it, what they hold then is copied, and read.
   void renew_attributes(const Node& node, CallBack& kernel);
@@ -262,8 +264,16 @@ class Lowering {
   // --- images.ipp ----------------------------------------------------------------------------------------------------
   double flops_per_byte() const { return weights_stay_ ? 0 : options_.processor.flops_per_byte; }
   Convolution::Method method_of(const Node& node, const ConvolutionCall& call) const;
-  /// Around an image, by all convolutions that read it as bytes, or as floats.
-  Buffer::Border border_wanted(const Node& node, bool bytes = false) const;
+  /// Around an image, by all convolutions that read it as such elements.
+  Buffer::Border border_wanted(const Node& node, Dtype as = Dtype::float32) const;
+  /// In fast mode, were it computed directly?
+  bool could_be_reduced(const ConvolutionCall& call) const;
+  /// Floats, bfloat16 or bytes: what the convolution reads its image as.
+  Dtype read_as(const Node& convolution) const;
+  /// Do only convolutions of bfloat16 read the image?
+  bool only_reduced(const Node& node) const;
+  /// The image as bfloat16, with the border that is wanted.
+  View reduced_image(const Node& node);
   /// A sequence as an image of one row, which has the distance of the rows that there would be.
   View as_image(const View& of) const;
   View image_of(const Node& node, const Buffer::Border& border);
@@ -312,6 +322,7 @@ class Lowering {
   std::map<int, int> renewed_;
   std::unordered_map<const Node*, View> images_;  // copies with the border that a convolution wants
   std::unordered_map<const Node*, View> bytes_;  // of what fake_quantize makes, where layers take them
+  std::unordered_map<const Node*, View> reduced_;  // images of bfloat16
   std::unordered_map<const Node*, Whole> wholes_;  // results of cat and stack that have memory
   int roots_ = 0;
   bool writes_ = false;  // some node writes to its inputs, so copies must be copies

@@ -115,7 +115,7 @@ FXX_INLINE bool Lowering::quantise(const Node& value, const FakeQuantize& given)
   const std::int64_t zero = given.zero - given.lowest;
   View to;
   if (image) {
-    to = place_image(value, sizes, border_wanted(value, true), Dtype::uint8);
+    to = place_image(value, sizes, border_wanted(value, Dtype::uint8), Dtype::uint8);
     plan_.buffers.back().zero = static_cast<int>(zero);
   } else {
     to = {add_buffer(Buffer::Kind::arena, value, Dtype::uint8, product(sizes)), 0, sizes, dense_strides(sizes)};

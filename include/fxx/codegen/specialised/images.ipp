@@ -71,6 +71,13 @@ FXX_INLINE std::string SpecialisedWriter::convolution(Body& body, const KernelSt
     return "  convolution<" + name + ">(part, " + in + ", " + packed + ", " +
            lambda(indices, true, inner, "integer", "sums") + "  });\n";
   }
+  if (k.reduced) {
+    const std::string packed = packed_parameter(body, w, "Bfloat16", "w", name + ".packed<Bfloat16>()",
+                                                "pack_convolution($to, " + name + ", " + weights + ")");
+    const std::string inner = stores(body, step, step.frame, "    ");
+    return "  convolution<" + name + ">(part, reinterpret_cast<const Bfloat16*>(" + in + "), " + packed + ", " +
+           lambda(indices, true, inner) + "  });\n";
+  }
   const bool depthwise = k.method == Method::depthwise;
   const std::string packed =
       depthwise ? depthwise_weights(body, k, name)

@@ -204,11 +204,22 @@ FXX_INLINE std::string SpecialisedWriter::copy_of(Body& body, const View& to, co
          ", " + pointer(body, to, true, "out") + out.offset + ", " + stride(out) + ");\n";
 }
 
-/// Quantised values for products of bytes.
-FXX_INLINE std::string SpecialisedWriter::bytes_of(Body& body, const plans::Store& store, const Frame& frame) {
+/// Are elements of fewer bits made of floats: quantised values for products of bytes, or bfloat16?
+FXX_INLINE bool SpecialisedWriter::narrows(const plans::Store& store) const {
+  const Dtype dtype = buffer_of(store.to).dtype;
+  return (dtype == Dtype::uint8 || dtype == Dtype::bfloat16) &&
+         !(store.value->kind == Term::Kind::load && buffer_of(store.value->view).dtype == dtype);
+}
+/// Where the store writes.
+FXX_INLINE std::string SpecialisedWriter::target(Body& body, const plans::Store& store) {
+  const std::string out = pointer(body, store.to, true, "out");
+  return narrows(store) && buffer_of(store.to).dtype == Dtype::bfloat16 ? "reinterpret_cast<Bfloat16*>(" + out + ")"
+                                                                         : out;
+}
+FXX_INLINE std::string SpecialisedWriter::narrowed(Body& body, const plans::Store& store, const Frame& frame) {
   const std::string value = vector(body, *store.value, frame);
   const Place at = place(store.to, frame);
-  const std::string where = pointer(body, store.to, true, "out") + at.offset;
+  const std::string where = target(body, store) + at.offset;
   if (at.along == Place::Along::none) return "store_as(" + where + ", " + value + ", Width<1>{});\n";
   if (at.along == Place::Along::whole && at.stride == 1) return "store_as(" + where + ", " + value + ", width);\n";
   return "scattered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " +
@@ -221,8 +232,8 @@ FXX_INLINE std::string SpecialisedWriter::stores(Body& body, const KernelStep& s
   for (const plans::Store& store : step.stores) {
     const View& to = store.to;
     const Dtype dtype = buffer_of(to).dtype;
-    if (dtype == Dtype::uint8 && store.value->kind != Term::Kind::load) {
-      result += indent + bytes_of(body, store, frame);
+    if (narrows(store)) {
+      result += indent + narrowed(body, store, frame);
       continue;
     }
     if (dtype != Dtype::float32 && dtype != Dtype::boolean && dtype != Dtype::int64) {
@@ -291,7 +302,7 @@ FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelSt
   const int parts = static_cast<int>(frame.axes.size()) - 1;
   const Frame::Axis& part = frame.axes.back();
   const Place whole = place(store.to, frame);
-  if (buffer_of(store.to).dtype != Dtype::float32 || part.extent < 2 || part.extent > 4 ||
+  if ((buffer_of(store.to).dtype != Dtype::float32 && !narrows(store)) || part.extent < 2 || part.extent > 4 ||
       frame.axes[frame.axes.size() - 2].extent < 16 || whole.along != Place::Along::whole || whole.stride != 1)
     return {};
   Frame turned = frame;
@@ -312,7 +323,7 @@ FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelSt
   });
   if (!fits) return {};
   const std::string value = vector(body, *store.value, turned);
-  return "store_interleaved<" + text(part.extent) + ">(" + pointer(body, store.to, true, "out") + out.offset +
+  return "store_interleaved<" + text(part.extent) + ">(" + target(body, store) + out.offset +
          ", [&](int" + (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA { return " + value +
          "; }, width);\n";
 }

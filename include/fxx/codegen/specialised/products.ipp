@@ -91,8 +91,10 @@ FXX_INLINE std::string SpecialisedWriter::packed_parameter(Body& body, const Vie
                                                            const std::string& name, const std::string& count,
                                                            const std::string& pack) {
   // Packed weights are counted in floats.
-  const std::string floats = type == "std::int8_t" ? "(" + count + " + 3) / 4" : count;
-  const std::string suffix = name == "w" ? "_integers" : "_" + name;
+  const std::string floats = type == "std::int8_t" ? "(" + count + " + 3) / 4"
+                             : type == "Bfloat16"  ? "(" + count + " + 1) / 2"
+                                                   : count;
+  const std::string suffix = name != "w" ? "_" + name : type == "Bfloat16" ? "_reduced" : "_integers";
   const std::string to = type == "float" ? "$to" : "reinterpret_cast<" + type + "*>($to)";
   std::string statement = pack, argument = "call.weights + ";
   statement.replace(statement.find("$to"), 3, to);

@@ -94,7 +94,9 @@ class SpecialisedWriter {
     const bool number = term.kind == Term::Kind::number && term.elements == plans::Elements::real;
     return number ? "splat(" + text + ")" : text;
   }
-  std::string bytes_of(Body& body, const plans::Store& store, const Frame& frame);
+  bool narrows(const plans::Store& store) const;
+  std::string target(Body& body, const plans::Store& store);
+  std::string narrowed(Body& body, const plans::Store& store, const Frame& frame);
   std::string copy_of(Body& body, const View& to, const Term& value, const Frame& frame);
   /// What the step computes of each element, and where it goes: the body of the innermost loop.
   std::string stores(Body& body, const KernelStep& step, const Frame& frame, const std::string& indent);
