@@ -17,6 +17,7 @@
 #include "fxx/torch/indexing.hpp"
 #include "fxx/torch/interpreter.hpp"
 #include "fxx/torch/nn.hpp"
+#include "fxx/torch/quantise.hpp"
 #include "fxx/torch/replace_pattern.hpp"
 #include "fxx/torch/script.hpp"
 #include "fxx/torch/symbolic_trace.hpp"

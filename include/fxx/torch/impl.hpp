@@ -37,6 +37,7 @@
 #include "fxx/torch/module_owner.ipp"
 #include "fxx/torch/nn.ipp"
 #include "fxx/torch/plan.ipp"
+#include "fxx/torch/quantise.ipp"
 #include "fxx/torch/recurrent.ipp"
 #include "fxx/torch/replace_pattern.ipp"
 #include "fxx/torch/results.ipp"
