@@ -1,7 +1,7 @@
 // What whole compiled models cost, and what the peers that LibTorch itself runs cost: AOTInductor's packages and frozen
 // TorchScript, called from C++ as fxx is.
 //
-// usage: bench_compiled [--threads N] [--only MODEL[,MODEL]] [--accuracy exact|standard|fast] [--build FOLDER]
+// usage: bench_compiled [--threads N] [--only MODEL[,MODEL]] [--accuracy exact|standard|fast|int8] [--build FOLDER]
 //                       [--march PROCESSOR]
 //                       [--peer PEER --folder FOLDER] [--plan yes]
 //        bench_compiled --peak [--threads N]
@@ -30,6 +30,7 @@
 
 #include "compiled_models.hpp"
 #include "fxx/torch/compile.hpp"
+#include "fxx/torch/quantise.hpp"
 
 namespace {
 using bench::Tensors;
@@ -67,7 +68,8 @@ void flatten(const c10::IValue& value, Tensors& out) {
 class Compiled final : public Subject {
  public:
   Compiled(const bench::Instance& model, const Settings& settings) : inputs_(model.inputs) {
-    const auto graph_module = model.trace({});
+    auto graph_module = model.trace({});
+    if (settings.accuracy == "int8") graph_module = fxx::quantise(*graph_module, {model.inputs});
     // Its own check is against the interpreter in single precision; what counts here is the error against double.
     const fxx::CompileOptions options{.accuracy = settings.accuracy == "exact"  ? fxx::Accuracy::exact
                                                   : settings.accuracy == "fast" ? fxx::Accuracy::fast
@@ -289,7 +291,7 @@ int main(int argc, char** argv) {
     } else {
       const std::string value = i + 1 < argc ? argv[++i] : "";
       if (word == "--threads" && std::atoi(value.c_str()) > 0) settings.threads = std::atoi(value.c_str());
-      else if (word == "--accuracy" && (value == "exact" || value == "standard" || value == "fast"))
+      else if (word == "--accuracy" && (value == "exact" || value == "standard" || value == "fast" || value == "int8"))
         settings.accuracy = value;
       else if (word == "--march") settings.march = value;
       else if (word == "--build") settings.build_folder = value;

@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 
 ROUNDS = 3
 NEAR = 1.5  # peers that took this many times as long as the best in the first round take no part in the later ones
-LARGEST_ERROR = {'': 1e-5, 'bf16': 5e-2}  # relative to the largest value of a result
+LARGEST_ERROR = {'': 1e-5, 'bf16': 5e-2, 'int8': 0.15}  # relative to the largest value of a result
 MODELS = ['resnet18', 'mobilenet', 'unet', 'encoder', 'minilm', 'gpt_decode', 'lstm', 'mlp', 'pointwise_64k',
           'pointwise_64', 'resnet18/b8', 'mlp/b8']
-REDUCED = ['resnet18', 'encoder', 'minilm', 'gpt_decode']  # models with rows in reduced precision
+# Models with rows in reduced precision.
+REDUCED = {'bf16': ['resnet18', 'encoder', 'minilm', 'gpt_decode'], 'int8': ['resnet18', 'encoder', 'minilm']}
 THREADS = (1, 2)
 # What a reduced one is called here; what bench_compiled is told.
-ACCURACY = {'': 'standard', 'bf16': 'fast'}
+ACCURACY = {'': 'standard', 'bf16': 'fast', 'int8': 'int8'}
 CPP_PEERS = ('aoti', 'aoti_max', 'torchscript')  # bench_compiled runs them
-REDUCED_PEERS = ('openvino_default',)
+REDUCED_PEERS = {'bf16': ('openvino_default',), 'int8': ('openvino_default', 'openvino_int8', 'onnxruntime_int8')}
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parent / 'build'
@@ -44,7 +45,7 @@ class Row:
 
 
 def rows():
-    for precision, models in (('', MODELS), ('bf16', REDUCED)):
+    for precision, models in {'': MODELS, **REDUCED}.items():
         for model in models:
             base, _, batch = model.partition('/')
             for threads in THREADS:
@@ -135,8 +136,8 @@ def installed():
     return present, absent
 
 
-PEERS = ['export', *CPP_PEERS, 'onnxruntime', 'openvino', 'openvino_default', 'ncnn', 'mnn', 'litert', 'executorch',
-         'iree']
+PEERS = ['export', *CPP_PEERS, 'onnxruntime', 'onnxruntime_int8', 'openvino', 'openvino_default', 'openvino_int8', 'ncnn',
+         'mnn', 'litert', 'executorch', 'iree']
 
 
 def prepare(peers, chosen):
@@ -169,13 +170,18 @@ def keep_fastest(kept, line, failures_count=False):
 
 
 def takes_part(peer, row, round_):
-    if row.precision == '' and peer in REDUCED_PEERS:
+    if not counts_in(peer, row.precision):
         return False
     if round_ == 0:
         return 'why' not in row.peers.get(peer, {})
     mine = row.peers.get(peer, {})
     figures = [line['ms'] for line in row.peers.values() if 'ms' in line and line['error'] <= limit(row)]
     return 'ms' in mine and mine['ms'] <= NEAR * min(figures, default=mine['ms'])
+
+
+def counts_in(peer, precision):
+    """Does a row of this precision have the peer? One of floats has those of floats alone."""
+    return not any(peer in peers for peers in REDUCED_PEERS.values()) or peer in REDUCED_PEERS.get(precision, ())
 
 
 def limit(row):
@@ -322,12 +328,17 @@ def run(wanted, folder, as_json):
     peers = [peer for peer in PEERS if peer in present and peer != 'export']
     if 'export' not in present:
         peers = []
-    if not any(row.precision for row in timed):
-        peers = [peer for peer in peers if peer not in REDUCED_PEERS]
-        absent = {peer: why for peer, why in absent.items() if peer not in REDUCED_PEERS}
+    precisions = {row.precision for row in timed}
+
+    def is_wanted(peer):
+        return any(counts_in(peer, precision) for precision in precisions)
+    peers = [peer for peer in peers if is_wanted(peer)]
+    absent = {peer: why for peer, why in absent.items() if is_wanted(peer)}
     absent.pop('export', None)
     if timed and peers:
-        without = prepare(['export', *peers], timed)
+        without = {}
+        for peer in ['export', *peers]:
+            without.update(prepare([peer], [row for row in timed if counts_in(peer, row.precision)]))
         for (peer, model, threads), why in without.items():
             for row in timed:
                 if (row.model, row.threads) == (model, threads):

@@ -112,17 +112,18 @@ class TorchScript:
 
 class OnnxRuntime:
     packages = ('onnxruntime',)
+    file = '.onnx'
 
     @staticmethod
     def prepare(stem, model, threads):
         pass
 
-    @staticmethod
-    def load(stem, threads):
+    @classmethod
+    def load(cls, stem, threads):
         import onnxruntime
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        session = onnxruntime.InferenceSession(stem + '.onnx', options, providers=['CPUExecutionProvider'])
+        session = onnxruntime.InferenceSession(stem + cls.file, options, providers=['CPUExecutionProvider'])
         binding = session.io_binding()
         for i, a in zip(session.get_inputs(), inputs_of(stem)):
             binding.bind_ortvalue_input(i.name, onnxruntime.OrtValue.ortvalue_from_numpy(a))
@@ -139,6 +140,7 @@ class OpenVino:
     """Through its C interface."""
     packages = ('openvino',)
     precision = 'f32'
+    file = '.onnx'
 
     @staticmethod
     def prepare(stem, model, threads):
@@ -166,7 +168,7 @@ class OpenVino:
         settings = ['PERFORMANCE_HINT', 'LATENCY', 'INFERENCE_NUM_THREADS', str(threads)]
         if cls.precision:
             settings += ['INFERENCE_PRECISION_HINT', cls.precision]
-        call('ov_core_compile_model_from_file', core, (stem + '.onnx').encode(), b'CPU', ctypes.c_size_t(len(settings)),
+        call('ov_core_compile_model_from_file', core, (stem + cls.file).encode(), b'CPU', ctypes.c_size_t(len(settings)),
              ctypes.byref(compiled), *[ctypes.c_char_p(word.encode()) for word in settings])
         request = made('ov_compiled_model_create_infer_request', compiled)
 
@@ -202,6 +204,46 @@ class OpenVino:
 class OpenVinoDefault(OpenVino):
     """With the precision that it takes by itself: bfloat16 where the processor has it."""
     precision = ''
+
+
+def quantise(stem):
+    """The exported model with 8-bit integers, ranges being those of its input: ONNX Runtime's own tool, as its
+    documentation says for x86-64 with VNNI."""
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Examples(quantization.CalibrationDataReader):
+        def __init__(self, names):
+            self.left = iter([dict(zip(names, inputs_of(stem)))])
+
+        def get_next(self):
+            return next(self.left, None)
+
+    import onnx
+    prepared = stem + '.prepared.onnx'
+    quant_pre_process(stem + '.onnx', prepared)
+    names = [i.name for i in onnx.load(prepared).graph.input]
+    quantization.quantize_static(prepared, stem + Int8.file, Examples(names), per_channel=True,
+                                 quant_format=quantization.QuantFormat.QDQ,
+                                 activation_type=quantization.QuantType.QUInt8,
+                                 weight_type=quantization.QuantType.QInt8)
+    pathlib.Path(prepared).unlink()
+
+
+class Int8:
+    file = '.int8.onnx'
+
+    @staticmethod
+    def prepare(stem, model, threads):
+        quantise(stem)
+
+
+class OnnxRuntimeInt8(Int8, OnnxRuntime):
+    packages = ('onnxruntime', 'onnx')
+
+
+class OpenVinoInt8(Int8, OpenVinoDefault):
+    packages = ('openvino', 'onnxruntime', 'onnx')
 
 
 class Ncnn:
@@ -417,7 +459,8 @@ class Iree:
 
 
 PEERS = {'export': Export, 'aoti': Aoti, 'aoti_max': AotiMax, 'torchscript': TorchScript, 'onnxruntime': OnnxRuntime,
-         'openvino': OpenVino, 'openvino_default': OpenVinoDefault, 'ncnn': Ncnn, 'mnn': Mnn, 'litert': LiteRt,
+         'onnxruntime_int8': OnnxRuntimeInt8, 'openvino': OpenVino, 'openvino_default': OpenVinoDefault,
+         'openvino_int8': OpenVinoInt8, 'ncnn': Ncnn, 'mnn': Mnn, 'litert': LiteRt,
          'executorch': ExecuTorch, 'iree': Iree}
 
 

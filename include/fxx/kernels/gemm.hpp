@@ -142,8 +142,9 @@ FXX_KERNEL void convert(float v, std::int8_t& to) {
 /// Products of bytes and 8-bit integers.
 template <class Element, class Weight>
 inline constexpr bool of_integers = sizeof(Element) == 1 && sizeof(Weight) == 1;
-/// Adds to each sum four products: of bytes without a sign in `row`, and with one in `weights`.
-FXX_KERNEL integer add_fours(natural row, integer weights, integer sum) {
+/// Adds to each sum four products: of bytes without a sign in `row`, and with one in `weights`. Sums of integers stand in
+/// the bits of floats: g++ keeps a vector in two registers that is one of integers in between, and has none left then.
+FXX_KERNEL real add_fours(natural row, integer weights, real sum) {
 #if defined(__AVX512VNNI__)
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(row), "v"(weights));
   return sum;
@@ -158,11 +159,13 @@ FXX_KERNEL integer add_fours(natural row, integer weights, integer sum) {
   integer a, b;
   asm("vpmaddwd %2, %1, %0" : "=v"(a) : "v"(even), "v"(even_weights));
   asm("vpmaddwd %2, %1, %0" : "=v"(b) : "v"(odd), "v"(odd_weights));
-  return sum + a + b;
+  return of_bits(bits_of(sum) + a + b);
 #else
+  integer added = bits_of(sum);
 #pragma GCC unroll 4
-  for (int j = 0; j < 32; j += 8) sum += (integer)((row >> j) & 0xffu) * ((integer)((natural)weights << (24 - j)) >> 24);
-  return sum;
+  for (int j = 0; j < 32; j += 8)
+    added += (integer)((row >> j) & 0xffu) * ((integer)((natural)weights << (24 - j)) >> 24);
+  return of_bits(added);
 #endif
 }
 
@@ -178,10 +181,9 @@ template <class Element, class Weight>
 inline constexpr bool own_products = of_integers<Element, Weight>;
 FXX_KERNEL real add_pairs(natural, integer, real sum) { return sum; }
 #endif
-/// Sums of integers stand in the bits of floats.
 template <class Element>
 FXX_KERNEL real add_own(natural row, integer weights, real sum) {
-  if constexpr (sizeof(Element) == 1) return of_bits(add_fours(row, weights, bits_of(sum)));
+  if constexpr (sizeof(Element) == 1) return add_fours(row, weights, sum);
   else return add_pairs(row, weights, sum);
 }
 }  // namespace detail_of_weights
