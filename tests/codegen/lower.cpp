@@ -524,8 +524,8 @@ TEST_CASE("fast: convolutions that are computed directly read images of bfloat16
   Node* x = net.call(ops::relu, {net.input("x", {1, 32, 9, 9})}, {1, 32, 9, 9});
   const auto strided = [&](Node* in, std::int64_t out, std::int64_t size) {
     return net.call(ops::conv2d,
-                    {in, net.weight("w" + std::to_string(size), {out, 32, size, size}), Argument(), Argument::list({2, 2}),
-                     Argument::list({size / 2, size / 2})},
+                    {in, net.weight("w" + std::to_string(size), {out, 32, size, size}), Argument(),
+                     Argument::list({2, 2}), Argument::list({size / 2, size / 2})},
                     {1, out, 5, 5});
   };
   Node *a = strided(x, 64, 3), *b = strided(x, 64, 1);
@@ -635,9 +635,7 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
     Node *a = net.convolution(q, 32, 3), *b = net.convolution(q, 48, 1), *c = net.convolution(q, 32, 3, 32);
     net.graph.output(Argument::tuple({a, b, c}));
     const std::vector<std::string> names = {std::string(a->name()), std::string(b->name()), std::string(c->name())};
-    const auto plan = [&](bool vnni) {
-      return net.plan({.processor = {.byte_products = vnni}, .quantised = names});
-    };
+    const auto plan = [&](bool vnni) { return net.plan({.processor = {.byte_products = vnni}, .quantised = names}); };
     const KernelPlan integers = plan(true), floats = plan(false);
     const View& bytes = integers.steps[0].stores[0].to;
     const Buffer& buffer = integers.buffers[static_cast<std::size_t>(bytes.buffer)];

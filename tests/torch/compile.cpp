@@ -2173,7 +2173,8 @@ TEST_CASE("fast: convolutions are computed with bfloat16 where the processor mul
   const Tensors expected = in_double(*net, inputs);
   const torch::NoGradGuard no_grad;
   for (const int threads : {1, 2}) {
-    const auto module = fxx::compile(*gm, inputs, {.accuracy = Accuracy::fast, .threads = threads, .cache_folder = cache()});
+    const auto module =
+        fxx::compile(*gm, inputs, {.accuracy = Accuracy::fast, .threads = threads, .cache_folder = cache()});
     CHECK(module->called_back().empty());
     int reduced = 0;
     for (const KernelStep& step : module->kernel_plan().steps)

@@ -21,8 +21,8 @@ namespace {
 /// Convolutions that fold a batch norm, of single channels, transposed ones, a block with a sum, and a head.
 struct NetImpl : torch::nn::Module {
   torch::nn::Conv2d stem{torch::nn::Conv2dOptions(3, 24, 3).stride(2).padding(1).bias(false)},
-      depthwise{torch::nn::Conv2dOptions(24, 24, 3).padding(1).groups(24)},
-      point{torch::nn::Conv2dOptions(24, 24, 1)}, wide{torch::nn::Conv2dOptions(24, 24, 3).padding(1)};
+      depthwise{torch::nn::Conv2dOptions(24, 24, 3).padding(1).groups(24)}, point{torch::nn::Conv2dOptions(24, 24, 1)},
+      wide{torch::nn::Conv2dOptions(24, 24, 3).padding(1)};
   torch::nn::ConvTranspose2d up{torch::nn::ConvTranspose2dOptions(24, 16, 2).stride(2)};
   torch::nn::BatchNorm2d norm{24};
   torch::nn::Linear head{16, 20};
@@ -111,9 +111,9 @@ TEST_CASE("what is kept stays floats; so does what was never finite, or always z
   const auto gm = trace(*net, {x});
   std::vector<std::string> asked;
   const auto kept = quantise(*gm, {{x}}, {.keep = [&](const Node& layer) {
-                               asked.push_back(std::string(operator_of(layer)->base_name()));
-                               return operator_of(layer)->base_name() == "linear";
-                             }});
+    asked.push_back(std::string(operator_of(layer)->base_name()));
+    return operator_of(layer)->base_name() == "linear";
+  }});
   CHECK(asked.size() == 4);
   CHECK(count(*kept, of_weights) == 3);
   CHECK(count(*kept, of_input) == 2);

@@ -159,11 +159,11 @@ struct Convolution {
   std::int64_t out_height = 1, out_width = 1, kernel_height = 1, kernel_width = 1;
   std::int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1;
   std::int64_t padding_height = 0, padding_width = 0;  // transposed: what is cut off; of made rows: what is before them
-  View in;                // at its first pixel, padding included: [images, channels, height, width]
-  View weights;           // [out channels, channels of a group, r, s]
+  View in;                   // at its first pixel, padding included: [images, channels, height, width]
+  View weights;              // [out channels, channels of a group, r, s]
   Quantised quantised = {};  // else `in` is bytes, and what is around it; the weights are integers times scales
   bool reduced = false;      // `in` and the weights are bfloat16
-  const Node* node = {};  // where LowerOptions::methods could say another method
+  const Node* node = {};     // where LowerOptions::methods could say another method
 };
 /// A depthwise convolution with the pixelwise products before and behind it, of which either may be missing: each row goes
 /// through all of them before the next.

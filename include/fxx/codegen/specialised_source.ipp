@@ -76,14 +76,14 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
     const plans::Buffer& buffer = buffer_of(store.to);
     if (buffer.border.empty() || buffer.first != index) continue;
     include("loops");
-    const std::string name = shape(
-        "BorderShape",
-        "{.images = " + this->text(buffer.image[0]) + ", .rows = " + this->text(buffer.image[1]) +
-            ", .pixels = " + this->text(buffer.image[2]) + ", .channels = " + this->text(buffer.image[3]) +
-            ", .top = " + this->text(buffer.border.top) + ", .left = " + this->text(buffer.border.left) +
-            ", .bottom = " + this->text(buffer.border.bottom) + ", .right = " + this->text(buffer.border.right) +
-            (buffer.zero ? ", .zero = " + this->text(buffer.zero) : "") + "}",
-        "border");
+    const std::string name =
+        shape("BorderShape",
+              "{.images = " + this->text(buffer.image[0]) + ", .rows = " + this->text(buffer.image[1]) +
+                  ", .pixels = " + this->text(buffer.image[2]) + ", .channels = " + this->text(buffer.image[3]) +
+                  ", .top = " + this->text(buffer.border.top) + ", .left = " + this->text(buffer.border.left) +
+                  ", .bottom = " + this->text(buffer.border.bottom) + ", .right = " + this->text(buffer.border.right) +
+                  (buffer.zero ? ", .zero = " + this->text(buffer.zero) : "") + "}",
+              "border");
     text += "  clear_border<" + name + ">(part, " + pointer(body, {store.to.buffer, 0, {}, {}}, true, "image") + ");\n";
   }
   const std::string stem = stem_of(step);

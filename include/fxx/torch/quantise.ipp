@@ -57,9 +57,8 @@ struct QuantisableLayer {
   at::Tensor values = {};           // of the weight
 };
 FXX_INLINE std::optional<QuantisableLayer> quantisable(const GraphModule& module, Node& node) {
-  static constexpr std::string_view names[] = {"aten::linear",         "aten::conv1d", "aten::conv1d.padding",
-                                               "aten::conv2d",         "aten::conv2d.padding",
-                                               "aten::convolution"};
+  static constexpr std::string_view names[] = {"aten::linear", "aten::conv1d",         "aten::conv1d.padding",
+                                               "aten::conv2d", "aten::conv2d.padding", "aten::convolution"};
   const Operator* op = operator_of(node);
   if (!op || std::find(std::begin(names), std::end(names), op->name) == std::end(names)) return {};
   QuantisableLayer found{&node, nullptr, nullptr, op->index_of("input"), op->index_of("weight")};

@@ -77,7 +77,7 @@ FXX_INLINE Lowering::Bytes Lowering::bytes_for(const Node& node) const {
   // Sums of more products would not fit into 32 bits; of single channels nothing is multiplied four at a time.
   if (depth > 65000 || (call && call->groups > 1 && w[1] < 4)) return Bytes::impossible;
   return fewer_bits_pay(product(out) / w[0], columns, depth, options_.processor.byte_products) ? Bytes::faster
-                                                                                                : Bytes::possible;
+                                                                                               : Bytes::possible;
 }
 FXX_INLINE bool Lowering::takes_bytes(const Node& node) const {
   const Bytes own = bytes_for(node);

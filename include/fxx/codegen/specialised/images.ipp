@@ -61,9 +61,8 @@ FXX_INLINE std::string SpecialisedWriter::convolution(Body& body, const KernelSt
   const std::string name = convolution_shape(k);
   if (k.quantised) {
     const std::string integers = "QuantisedImageWeights{" + weights + ", " + attribute(k.quantised.scales) + "}";
-    const std::string packed =
-        packed_parameter(body, w, "std::int8_t", "w", name + ".packed<std::int8_t>()",
-                         "pack_convolution($to, " + name + ", " + integers + ")");
+    const std::string packed = packed_parameter(body, w, "std::int8_t", "w", name + ".packed<std::int8_t>()",
+                                                "pack_convolution($to, " + name + ", " + integers + ")");
     const std::string inner =
         dequantised(body, w, k.quantised, k.out_channels, "channel",
                     "pack_excess($to, " + name + ", " + text(k.quantised.zero) + ", " + integers + ")") +

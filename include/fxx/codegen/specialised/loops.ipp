@@ -214,7 +214,7 @@ FXX_INLINE bool SpecialisedWriter::narrows(const plans::Store& store) const {
 FXX_INLINE std::string SpecialisedWriter::target(Body& body, const plans::Store& store) {
   const std::string out = pointer(body, store.to, true, "out");
   return narrows(store) && buffer_of(store.to).dtype == Dtype::bfloat16 ? "reinterpret_cast<Bfloat16*>(" + out + ")"
-                                                                         : out;
+                                                                        : out;
 }
 FXX_INLINE std::string SpecialisedWriter::narrowed(Body& body, const plans::Store& store, const Frame& frame) {
   const std::string value = vector(body, *store.value, frame);
@@ -323,8 +323,8 @@ FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelSt
   });
   if (!fits) return {};
   const std::string value = vector(body, *store.value, turned);
-  return "store_interleaved<" + text(part.extent) + ">(" + target(body, store) + out.offset +
-         ", [&](int" + (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA { return " + value +
+  return "store_interleaved<" + text(part.extent) + ">(" + target(body, store) + out.offset + ", [&](int" +
+         (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA { return " + value +
          "; }, width);\n";
 }
 

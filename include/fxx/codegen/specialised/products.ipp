@@ -107,9 +107,9 @@ FXX_INLINE std::string SpecialisedWriter::packed_parameter(Body& body, const Vie
 FXX_INLINE std::string SpecialisedWriter::dequantised(Body& body, const View& weights, const plans::Quantised& of,
                                                       std::int64_t columns, const std::string& channel,
                                                       const std::string& excess) {
-  const std::string scales =
-      packed_parameter(body, weights, "float", "scales", text(columns),
-                       "pack_scales($to, " + text(columns) + ", " + number(of.scale) + ", " + attribute(of.scales) + ")");
+  const std::string scales = packed_parameter(
+      body, weights, "float", "scales", text(columns),
+      "pack_scales($to, " + text(columns) + ", " + number(of.scale) + ", " + attribute(of.scales) + ")");
   const std::string too_much = packed_parameter(body, weights, "std::int32_t", "excess", text(columns), excess);
   return "    const real v = dequantised<width>(sums, " + too_much + " + " + channel + ", " + scales + " + " + channel +
          ");\n";
