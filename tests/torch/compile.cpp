@@ -108,8 +108,8 @@ std::set<std::string> called_back_operators(const CompiledModule& compiled) {
   std::set<std::string> names;
   for (const KernelStep& step : compiled.kernel_plan().steps)
     if (const auto* back = std::get_if<plans::CallBack>(&step.kernel)) {
-      const Operator* op = operator_of(*back->node);
-      names.insert(op ? std::string(op->name) : std::string(back->node->name()));
+      const Operator* op = operator_of(*back->nodes.front());
+      names.insert(op ? std::string(op->name) : std::string(back->nodes.front()->name()));
     }
   return names;
 }

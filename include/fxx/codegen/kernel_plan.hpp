@@ -251,14 +251,25 @@ struct Resize {
   double scale_height = 0, scale_width = 0;  // 0: that of the sizes
   View in;
 };
-/// An operator that no kernel covers: the program that loaded the library runs it.
+/// What no kernel covers: the program that loaded the library runs it. One operator, with the getitems that take its
+/// results apart, or a region (passes/regions.hpp).
 struct CallBack {
-  const Node* node = nullptr;
-  std::vector<View> inputs;   // of its input nodes, in their order
-  std::vector<View> outputs;  // of its results
+  /// What passes between it and the rest: a tensor in memory; or, where sizes are not known or it is none, what the
+  /// program keeps for the time of a call.
+  struct Value {
+    const Node* node = nullptr;
+    View view = {};
+    int kept = -1;      // its number then
+    bool last = false;  // nobody reads what is kept after this
+  };
+  std::vector<const Node*> nodes;  // in the order in which they run
+  std::vector<Value> inputs;       // what they read of others, each once; modules are found by name
+  std::vector<Value> outputs;      // what others read of them
   /// Attributes that it writes to and that kernels read later, and where to: kernels see attributes as they were packed.
   std::vector<std::pair<View, View>> renewed = {};
   std::string why;
+  std::vector<std::string> reasons = {};  // of a region, for each node
+  bool is_region() const { return !reasons.empty(); }
 };
 
 using Kernel = std::variant<Pointwise, MatrixProduct, Convolution, DepthwiseBlock, Pooling, Rows, GroupNorm, Attention,
@@ -281,10 +292,11 @@ struct KernelStep {
   std::string name() const;  // of its last node
 };
 
-/// What becomes of a tensor that the graph returns.
+/// What becomes of a value that the graph returns.
 struct PlanOutput {
   int buffer = -1;  // an output, or
-  int input = -1;   // this input itself
+  int input = -1;   // this input itself, or
+  int kept = -1;    // what a region gave
   plans::View view = {};
 };
 
@@ -293,7 +305,8 @@ struct KernelPlan {
   std::vector<KernelStep> steps;
   std::vector<plans::View> inputs;      // by placeholder
   std::vector<std::string> attributes;  // by number of a constant
-  std::vector<PlanOutput> outputs;      // the tensors of the result, in order
+  std::vector<PlanOutput> outputs;      // the tensors of the result, in order, and what regions give to it
+  int kept = 0;                         // values that the program keeps for the time of a call
   std::int64_t arena_bytes = 0;
   std::int64_t live_bytes = 0;  // the most that is alive in any step: no arena can be smaller
 
@@ -302,8 +315,10 @@ struct KernelPlan {
   std::string to_string(const std::vector<double>& seconds = {}) const;
   /// The table, to standard output.
   void print(const std::vector<double>& seconds = {}) const;
-  /// Nodes that are called back, with the reason.
+  /// Nodes that are called back alone, with the reason.
   std::vector<std::pair<std::string, std::string>> called_back() const;
+  /// Nodes of regions, with the reason.
+  std::vector<std::pair<std::string, std::string>> interpreted() const;
 };
 
 }  // namespace fxx::inline FXX_ABI

@@ -133,7 +133,7 @@ FXX_INLINE const Lowering::Whole& Lowering::whole_of(const Node& node, bool imag
 }
 
 FXX_INLINE std::optional<View> Lowering::place_in_whole(const Node& node, bool image) {
-  for (const Node* user : node.users()) {
+  for (const Node* user : users_of(node)) {
     const std::optional<PartOfWhole> part = place_among(*user, node);
     if (!part) continue;
     // Images lie beside each other along their channels; else pixels of one are not at one distance.
@@ -256,8 +256,8 @@ FXX_INLINE void Lowering::add_step(KernelStep step) {
                                   [&](const GroupNorm& k) { use_term(k.input); },
                                   [&](const Resize& k) { use(k.in); },
                                   [&](const CallBack& k) {
-                                    for (const View& view : k.inputs) use(view);
-                                    for (const View& view : k.outputs) use(view);
+                                    for (const CallBack::Value& value : k.inputs) use(value.view);
+                                    for (const CallBack::Value& value : k.outputs) use(value.view);
                                     for (const auto& [from, to] : k.renewed) use(from), use(to);
                                   }};
   match(step.kernel, use_all);

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
-#include <unordered_map>
 
 #include "fxx/codegen/processor.hpp"
 #include "fxx/codegen/specialised_source.hpp"
@@ -15,12 +13,14 @@
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/functionalise.hpp"
 #include "fxx/passes/leaf_modules.hpp"
+#include "fxx/passes/regions.hpp"
 #include "fxx/rules/library.hpp"
 #include "fxx/runtime/cache.hpp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/compile/quantised.ipp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
+#include "fxx/torch/known_sizes.hpp"
 #include "fxx/torch/trace.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -120,23 +120,9 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   note_known_sizes(*prepared_, example_inputs);                 // of what the passes made
   const auto quantised = detail::quantised_layers(*prepared_);  // which folding would hide
   fold_constants(*prepared_, {.known_sizes = true});
-  Graph* to_lower = &prepared;
-  if (const auto unknown = note_known_sizes(*prepared_, example_inputs); !unknown.empty()) {
-    // Kernels for what has known sizes; what depends on elements is interpreted behind them, or all is.
-    split_ = split_by_sizes(prepared, unknown);
-    if (!split_) {
-      interpreted_ = true;
-      for (const Node* node : unknown) left_.push_back(std::string(node->name()));
-      return;
-    }
-    for (const Node* node : split_->tail.nodes())
-      if (node->opcode() != Opcode::placeholder && node->opcode() != Opcode::get_attr &&
-          node->opcode() != Opcode::output)
-        left_.push_back(std::string(node->name()));
-    split_->head.set_owning_module(prepared.owning_module());
-    tail_ = std::make_unique<const Plan>(split_->tail, prepared_->owner());
-    to_lower = &split_->head;
-  }
+  const auto unknown = note_known_sizes(*prepared_, example_inputs, {.behind_elements = true});
+  eliminate_dead_code(prepared);  // what computed numbers
+  std::vector<Region> regions = gather_regions(prepared, unknown);
   for (const Node* node : prepared.nodes()) {
     changes_something_ = changes_something_ || is_barrier(*node) || draws_numbers(*node);
     if (!is_barrier(*node)) continue;
@@ -152,9 +138,10 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   }
   const LowerOptions lowering{.accuracy = options.accuracy,
                               .processor = options.march == "native" ? this_processor() : Processor{},
-                              .quantised = detail::with_scales(*prepared_, quantised)};
-  KernelPlan plan = lower(*to_lower, prepared_->owner(), lowering);
-  if (options.tune) plan = tuned(std::move(plan), *to_lower, lowering, example_inputs, options);
+                              .quantised = detail::with_scales(*prepared_, quantised),
+                              .regions = std::move(regions)};
+  KernelPlan plan = lower(prepared, prepared_->owner(), lowering);
+  if (options.tune) plan = tuned(std::move(plan), prepared, lowering, example_inputs, options);
   take(std::move(plan), options);
   if (!changes_something_) forget_constants();
   built_version_ = graph().version();
@@ -193,23 +180,7 @@ FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& opti
   weights_ = Memory(info->weights * sizeof(float));
   pack();
 
-  operators_.resize(kernels_.steps.size());
-  for (std::size_t i = 0; i < kernels_.steps.size(); ++i) {
-    const auto* back = std::get_if<plans::CallBack>(&kernels_.steps[i].kernel);
-    if (!back) continue;
-    auto one = std::make_unique<Graph>();
-    std::unordered_map<const Node*, Node*> copies;
-    for (Node* input : back->node->all_input_nodes()) {
-      const auto* attribute = std::get_if<GetAttr>(&input->op());
-      if (attribute && prepared_->owner().module(attribute->target))
-        copies[input] = one->node_copy(*input, [](Node* n) { return n; });
-      else copies[input] = one->placeholder(std::string(input->name()));
-    }
-    Node* copy = one->node_copy(*back->node, [&](Node* input) { return copies.at(input); });
-    one->output(copy);
-    operators_[i].plan = std::make_unique<const Plan>(*one, prepared_->owner());
-    operators_[i].graph = std::move(one);
-  }
+  prepare_call_backs();
 }
 
 FXX_INLINE void CompiledModule::pack() {
@@ -241,9 +212,9 @@ FXX_INLINE void CompiledModule::forget_constants() {
   for (const KernelStep& step : kernels_.steps) {
     const auto* back = std::get_if<plans::CallBack>(&step.kernel);
     if (!back) continue;
-    for (const plans::View& view : back->inputs) {
-      if (view.buffer < 0) continue;
-      const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(view.buffer)];
+    for (const plans::CallBack::Value& input : back->inputs) {
+      if (input.view.buffer < 0) continue;
+      const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(input.view.buffer)];
       if (buffer.kind == plans::Buffer::Kind::constant) read[static_cast<std::size_t>(buffer.number)] = true;
     }
   }
@@ -253,7 +224,6 @@ FXX_INLINE void CompiledModule::forget_constants() {
   auto bare = std::make_shared<GraphModule>(std::map<std::string, Attribute>(), Graph(), class_name());
   bare->graph() = std::move(prepared_->graph());
   bare->graph().set_owning_module(nullptr);
-  if (split_) split_->head.set_owning_module(nullptr);
   prepared_ = std::move(bare);
 }
 
