@@ -1,6 +1,7 @@
 // The text of specialised modules: the same for the same plan, safe whatever names it is made from; compiled with the
 // warnings that count as errors, and run beside plain loops.
 #include "fxx/codegen/specialised_source.hpp"
+#include "fxx/kernels/features.hpp"
 
 #include <doctest/doctest.h>
 
@@ -44,13 +45,16 @@ class Loaded {
   /// In so many parts, however many processors there are; 0: in all at once, through the cache.
   Loaded(const KernelPlan& plan, const std::vector<const void*>& attributes, int parts = 0) : plan_(plan) {
     BuildRequest request;
-    request.source = specialised_source(plan, "Net").text;
+    const SpecialisedSource source = specialised_source(plan, "Net");
+    request.source = source.text;
     request.flags = {"-std=c++20", "-O1", "-march=native", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"};
     request.include_folders = {std::string(std::getenv("FXX_SOURCE_DIR")) + "/include"};
     CAPTURE(request.source);
     library_ = Library(parts == 0 ? BuildCache().get_or_build(request) : in_parts(request, parts));
     const auto& info = *library_.symbol<const kernels::ModuleInfo>("fxx_module");
     CHECK(info.abi == kernels::module_abi);
+    CHECK(info.source == source.hash);
+    CHECK(kernels::missing_feature(info.features) == nullptr);
     CHECK(info.arena_bytes == static_cast<std::size_t>(plan.arena_bytes));
     weights_ = aligned(info.weights * sizeof(float));
     library_.symbol<void(const void* const*, float*)>("fxx_pack")(attributes.data(),

@@ -8,6 +8,7 @@
 #include "fxx/codegen/specialised/rows.ipp"
 #include "fxx/codegen/specialised/writer.ipp"
 #include "fxx/codegen/specialised_source.hpp"
+#include "fxx/meta/fixed_string.hpp"
 #include "fxx/version.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -136,6 +137,7 @@ FXX_INLINE std::string SpecialisedWriter::functions(int parts) const {
 }
 
 FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
+  include("features");
   include("loops");
   include("module");
   include("parallel");
@@ -180,12 +182,14 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
       "  barrier.wait();\n  note_time(call.times, part, number);\n}\n\n"
       "void forward(ModuleCall& call, Part part, Barrier& barrier) {\n  end_of_step(call, part, barrier, 0);\n" +
       forward_lines_ + "}\n\n}  // namespace\n\n";
+  out.hash = hash_of(text);
   text +=
       "#pragma GCC visibility push(default)\n"
       "extern \"C\" {\n"
       "extern const ModuleInfo fxx_module;\n"
-      "const ModuleInfo fxx_module = {module_abi, lanes, \"" FXX_VERSION_TEXT
-      "\", arena_bytes, scratch_bytes, weights_size};\n\n"
+      "const ModuleInfo fxx_module = {module_abi, lanes, compiled_features, \"" FXX_VERSION_TEXT "\", " +
+      std::to_string(out.hash) +
+      "u, arena_bytes, scratch_bytes, weights_size};\n\n"
       "void fxx_pack([[maybe_unused]] const void* const* attributes, [[maybe_unused]] float* weights) {\n" +
       pack_lines_ +
       "}\n"

@@ -7,6 +7,7 @@
 #include "fxx/codegen/processor.hpp"
 #include "fxx/codegen/specialised_source.hpp"
 #include "fxx/error.hpp"
+#include "fxx/kernels/features.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/passes/dead_code.hpp"
@@ -15,13 +16,14 @@
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/passes/regions.hpp"
 #include "fxx/rules/library.hpp"
-#include "fxx/runtime/cache.hpp"
+#include "fxx/runtime/built_library.hpp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/compile/quantised.ipp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "fxx/torch/known_sizes.hpp"
 #include "fxx/torch/trace.hpp"
+#include "fxx/version.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -160,19 +162,27 @@ FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& opti
   const SpecialisedSource source = specialised_source(kernels_, class_name());
   source_ = source.text;
   const BuildRequest request = detail::request_for(source, options);
+  const auto check = [&](const Library& library) {
+    const auto refuse = [&](const std::string& why) {
+      throw LoadError(ErrorId::load_failed, "compile: " + library.path() + why);
+    };
+    const auto* info = library.symbol<const kernels::ModuleInfo>("fxx_module");
+    if (info->abi != kernels::module_abi || info->version != std::string_view(FXX_VERSION_TEXT) ||
+        info->source != source.hash)
+      refuse(" was not built from this graph by this version of fxx");
+    if (!has_vectors_of(info->lanes))
+      refuse(" is for '" + options.march + "', whose vectors of " + std::to_string(info->lanes) +
+             " floats this processor does not have");
+    if (const char* missing = kernels::missing_feature(info->features))
+      refuse(" is for '" + options.march + "', whose instructions this processor does not all have: " + missing);
+    for (const char* name : {"fxx_pack", "fxx_open", "fxx_close", "fxx_run"}) library.symbol<void()>(name);
+  };
   bool found = false;
   const auto build_start = std::chrono::steady_clock::now();
-  library_ = Library(detail::cache_of(options).get_or_build(request, &found));
+  library_ = load_or_build(detail::cache_of(options), request, &found, check);
   built_ = built_ || !found;
   build_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - build_start).count();
   const auto* info = library_.symbol<const kernels::ModuleInfo>("fxx_module");
-  if (info->abi != kernels::module_abi || info->arena_bytes != static_cast<std::size_t>(kernels_.arena_bytes))
-    throw LoadError(ErrorId::load_failed,
-                    "compile: " + library_.path() + " was not built from this graph by this version of fxx");
-  if (!has_vectors_of(info->lanes))
-    throw LoadError(ErrorId::load_failed, "compile: " + library_.path() + " is for '" + options.march +
-                                              "', whose vectors of " + std::to_string(info->lanes) +
-                                              " floats this processor does not have");
   open_ = library_.symbol<void*(int)>("fxx_open");
   close_ = library_.symbol<void(void*)>("fxx_close");
   run_ = library_.symbol<void(void*, kernels::ModuleCall*)>("fxx_run");
