@@ -39,12 +39,13 @@ std::vector<const Node*> nodes_of(const std::vector<CallBack::Value>& values) {
 std::string kernels_of(const KernelPlan& plan) {
   std::string text;
   for (const KernelStep& step : plan.steps)
-    text += (text.empty() ? "" : ", ") + std::string(std::get_if<CallBack>(&step.kernel)
-                                                         ? std::get<CallBack>(step.kernel).is_region() ? "interpreted" : "call back"
-                                                     : std::get_if<Pointwise>(&step.kernel)     ? "pointwise"
-                                                     : std::get_if<MatrixProduct>(&step.kernel) ? "product"
-                                                     : std::get_if<Convolution>(&step.kernel)   ? "convolution"
-                                                                                                : "other");
+    text += (text.empty() ? "" : ", ") +
+            std::string(std::get_if<CallBack>(&step.kernel)
+                            ? std::get<CallBack>(step.kernel).is_region() ? "interpreted" : "call back"
+                        : std::get_if<Pointwise>(&step.kernel)     ? "pointwise"
+                        : std::get_if<MatrixProduct>(&step.kernel) ? "product"
+                        : std::get_if<Convolution>(&step.kernel)   ? "convolution"
+                                                                   : "other");
   return text;
 }
 
@@ -78,10 +79,10 @@ TEST_CASE("a region is one step: it reads memory, what others read of it has mem
   CHECK(buffer_of(plan, plan.outputs[0].view).kind == Kind::output);
   CHECK(stored(plan, 3) == "relu(add(multiply(relu, sum), shift))");
   CHECK(plan.called_back().empty());
-  CHECK(plan.interpreted() == std::vector<std::pair<std::string, std::string>>{
-                                  {"masked_select", "its sizes depend on elements"},
-                                  {"exp", "its sizes depend on elements"},
-                                  {"sum", "reads 'exp', whose sizes depend on elements"}});
+  CHECK(plan.interpreted() ==
+        std::vector<std::pair<std::string, std::string>>{{"masked_select", "its sizes depend on elements"},
+                                                         {"exp", "its sizes depend on elements"},
+                                                         {"sum", "reads 'exp', whose sizes depend on elements"}});
   const std::string table = plan.to_string();
   CHECK(table.find("sum ") != table.npos);
   CHECK(table.find("interpreted") != table.npos);
@@ -155,12 +156,11 @@ TEST_CASE("layouts are chosen for kernels, whatever regions would do with the va
   Node* known = net.call(ops::conv2d, {image, chosen, Argument(), 1, 3}, {1, 8, 6, 6});
   Node* whole = net.call(ops::cat, {listed({image, known}), 1}, {1, 16, 6, 6});
   Node* joined = net.unknown_call(ops::cat, {listed({image, chosen}), 1});
-  const KernelPlan plan =
-      net.plan_in_pieces(Argument::tuple({unknown, whole, joined, net.convolution(image, 8, 1)}), {.quantised = {"conv2d_1", "conv2d_2"}});
+  const KernelPlan plan = net.plan_in_pieces(Argument::tuple({unknown, whole, joined, net.convolution(image, 8, 1)}),
+                                             {.quantised = {"conv2d_1", "conv2d_2"}});
   for (const plans::Buffer& buffer : plan.buffers) CHECK(buffer.border.left <= 1);
-  const auto step = std::find_if(plan.steps.begin(), plan.steps.end(), [](const KernelStep& s) {
-    return std::holds_alternative<CallBack>(s.kernel);
-  });
+  const auto step = std::find_if(plan.steps.begin(), plan.steps.end(),
+                                 [](const KernelStep& s) { return std::holds_alternative<CallBack>(s.kernel); });
   REQUIRE(step != plan.steps.end());
   CHECK(std::get<CallBack>(step->kernel).nodes == std::vector<const Node*>{chosen, unknown, known, joined});
 }

@@ -1,7 +1,6 @@
 // The text of specialised modules: the same for the same plan, safe whatever names it is made from; compiled with the
 // warnings that count as errors, and run beside plain loops.
 #include "fxx/codegen/specialised_source.hpp"
-#include "fxx/kernels/features.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,6 +12,7 @@
 #include <memory>
 
 #include "codegen/lowered.hpp"
+#include "fxx/kernels/features.hpp"
 #include "fxx/kernels/module.hpp"
 #include "fxx/runtime/cache.hpp"
 #include "fxx/runtime/files.hpp"

@@ -104,8 +104,7 @@ TEST_CASE("regions that do not need each other are one, those that need a kernel
   // Reads what the first region gave past the kernels in between.
   Node* both = net.unknown_call(ops::cat, {Argument::list({first, second, beside})});
   net.graph.output(Argument::tuple({net.call(ops::relu, {net.call(ops::sum, {both})}), first}));
-  CHECK(net.gathered() ==
-        "x y tanh | nonzero sum nonzero_1 | mul relu | masked_select cat sum_1 | relu_1 output");
+  CHECK(net.gathered() == "x y tanh | nonzero sum nonzero_1 | mul relu | masked_select cat sum_1 | relu_1 output");
 }
 
 TEST_CASE("values that are no tensors do not leave a region; those that are taken apart are no reason for one") {
@@ -146,8 +145,7 @@ TEST_CASE("random numbers are drawn in the order of the graph") {
   Node* fourth = net.call(ops::bernoulli, {x});
   Node* dropped = net.unknown_call(ops::dropout, {chosen, 0.5, false});  // draws none
   net.graph.output(Argument::tuple({third, second, fourth, dropped}));
-  CHECK(net.gathered() ==
-        "x | nonzero rand_like dropout | rand_like_1 | rand_like_2 | bernoulli output");
+  CHECK(net.gathered() == "x | nonzero rand_like dropout | rand_like_1 | rand_like_2 | bernoulli output");
 }
 
 TEST_CASE("writes to memory keep their place among reads, in regions and outside") {
@@ -246,7 +244,9 @@ TEST_CASE("random graphs: each region stands together, what reads unknown values
       else if (random.chance(8)) made = reads ? net.unknown_call(ops::rand_like, {a}) : net.call(ops::rand_like, {a});
       else if (writes && random.chance(8)) made = net.call(ops::add__Tensor, {values[random.below(2)], b});
       else if (random.chance(4)) made = net.call(ops::sum, {a});
-      else made = reads && !random.chance(3) ? net.unknown_call(ops::add_Tensor, {a, b}) : net.call(ops::add_Tensor, {a, b});
+      else
+        made =
+            reads && !random.chance(3) ? net.unknown_call(ops::add_Tensor, {a, b}) : net.call(ops::add_Tensor, {a, b});
       if (is_barrier(*made) || draws_numbers(*made)) effects.emplace_back(made->name());
       values.push_back(made);
     }

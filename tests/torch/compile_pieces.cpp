@@ -1,11 +1,10 @@
 // Compiled modules whose sizes depend in part on the elements of tensors: kernels before, between and behind what stays
 // interpreted; and that these compute the same, whatever the elements.
-#include "fxx/torch/compile.hpp"
-
 #include <atomic>
 #include <thread>
 
 #include "fxx/ops/operation.hpp"
+#include "fxx/torch/compile.hpp"
 #include "fxx/torch/known_sizes.hpp"
 #include "torch/support.hpp"
 // after doctest, which the one above has to include first
@@ -44,8 +43,8 @@ double error_of(const c10::IValue& given, const Forward& f, const Tensors& input
   for (std::size_t i = 0; i < results.size(); ++i) {
     CAPTURE(i);
     const bool floats = results[i].is_floating_point();
-    const double error = floats ? relative_difference(results[i].to(torch::kDouble), expected[i])
-                                : difference(results[i], expected[i]);
+    const double error =
+        floats ? relative_difference(results[i].to(torch::kDouble), expected[i]) : difference(results[i], expected[i]);
     if (error > 1e-5)
       MESSAGE("result ", i, " of sizes ", c10::str(results[i].sizes()), ", expected ", c10::str(expected[i].sizes()),
               ", differs by ", error);
@@ -70,8 +69,7 @@ std::string steps_of(const CompiledModule& compiled) {
   std::string text;
   for (const KernelStep& step : compiled.kernel_plan().steps) {
     const auto* back = std::get_if<plans::CallBack>(&step.kernel);
-    text += (text.empty() ? "" : ", ") +
-            std::string(back ? back->is_region() ? "interpreted" : "call back" : "kernel");
+    text += (text.empty() ? "" : ", ") + std::string(back ? back->is_region() ? "interpreted" : "call back" : "kernel");
   }
   return text;
 }
@@ -222,9 +220,9 @@ TEST_CASE("what leaves a region does not lie in the memory between kernels") {
   Node *x = graph.placeholder("x"), *y = graph.call_function(ops::relu, {x});
   Node* count = graph.call_function(ops::sum, {graph.call_function(ops::gt_Scalar, {y, 0.5})});
   Node* number = graph.call_function(ops::item, {count});
-  Node* part = graph.call_function(ops::slice_Tensor, {y, 0, 0, number});          // of what kernels made
-  Node* of_input = graph.call_function(ops::slice_Tensor, {x, 0, 0, number});      // of the caller's
-  Node* halves = graph.call_function(ops::chunk, {part, 2});                       // a list of such
+  Node* part = graph.call_function(ops::slice_Tensor, {y, 0, 0, number});      // of what kernels made
+  Node* of_input = graph.call_function(ops::slice_Tensor, {x, 0, 0, number});  // of the caller's
+  Node* halves = graph.call_function(ops::chunk, {part, 2});                   // a list of such
   Node* total = graph.call_function(ops::sum, {part});
   // Kernels that use the memory again, and a region behind them that reads what the first gave.
   Node* z = graph.call_function(ops::mul_Tensor, {graph.call_function(ops::tanh, {x}), total});
@@ -370,11 +368,52 @@ TEST_CASE("sizes that were the same in all trials, and are others in a call: the
   const torch::NoGradGuard no_grad;
   const auto compiled = fxx::compile(*gm, {x, labels}, {.cache_folder = cache()});
   CHECK(kernels_of(*compiled) >= 3);
-  for (const Tensor& more : {labels, torch::tensor({3, 120, -1, 5, 6, 7, 8, 9, 120}), torch::full({9}, -1, torch::kLong)}) {
+  for (const Tensor& more :
+       {labels, torch::tensor({3, 120, -1, 5, 6, 7, 8, 9, 120}), torch::full({9}, -1, torch::kLong)}) {
     const Tensors given = tensors_of(compiled->run({x, more})), expected = tensors_of(gm->run({x, more}));
     REQUIRE(given.size() == 3);
     for (std::size_t i = 0; i < 3; ++i) CHECK(relative_difference(given[i], expected[i]) == 0);
   }
+}
+
+TEST_CASE("were the sizes others where the graph writes to memory, it is an error, and what was written stays") {
+  struct Counting : torch::nn::Module {
+    Tensor calls = register_buffer("calls", torch::zeros({}));
+    Tensor forward(Tensor labels) {
+      calls.add_(1);
+      return torch::bincount(labels.masked_select(labels >= 0), {}, 40) + calls;
+    }
+  } net;
+  const Tensor labels = torch::randint(40, {9});
+  const auto gm = trace(net, {labels});
+  const torch::NoGradGuard no_grad;
+  net.calls.zero_();
+  const auto compiled = fxx::compile(*gm, {labels}, {.cache_folder = cache()});
+  CHECK(regions_of(*compiled) == 1);
+  for (int i = 0; i < 2; ++i) {
+    const float before = net.calls.item<float>();
+    CHECK(same(compiled->forward(labels), torch::bincount(labels, {}, 40) + before + 1));
+    const Fault fault = fault_of<RunError>([&] { compiled->forward(labels * 10 + 50); });
+    CHECK(fault.id == 702);
+    CHECK(fault.says("'bincount' gave ["));
+  }
+}
+
+TEST_CASE("operators in place, on values of unknown sizes and on what holds them") {
+  torch::manual_seed(18);
+  const Forward f = [](const Tensors& in) {
+    Tensor rows = in[0].index({in[0].select(1, 0) > 0});
+    rows.relu_();
+    rows.slice(1, 0, 2).mul_(2);
+    rows.add_(in[0].mean(0));
+    Tensor all = in[0].tanh();
+    all.index_put_({in[0].select(1, 0) > 0}, rows);
+    all.mul_(rows.sum(0));
+    return all_of({all + 1, rows, rows.sum(0)});
+  };
+  const Tensor x = torch::randn({6, 4});
+  const auto compiled = check(f, {x}, {.kernels = 3, .more = all_none_one(x)});
+  CHECK(compiled->called_back().empty());
 }
 
 TEST_CASE("random numbers are drawn, and memory is written to, in the order of the graph") {
@@ -483,10 +522,7 @@ TORCH_LIBRARY_IMPL(fxx_pieces_test, CPU, m) {
 TEST_CASE("operators of which nobody knows what they give: all that does not need them has kernels") {
   torch::manual_seed(14);
   const auto call = [](const char* name, const Tensor& x) {
-    return c10::Dispatcher::singleton()
-        .findSchemaOrThrow(name, "")
-        .typed<Tensor(const Tensor&)>()
-        .call(x);
+    return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Tensor(const Tensor&)>().call(x);
   };
   const Forward f = [=](const Tensors& in) {
     const Tensor rows = call("fxx_pieces_test::positive_rows", in[0].tanh());
@@ -537,7 +573,8 @@ TEST_CASE("elements of attributes: those that stay are constants, those that the
 TEST_CASE("where the order of writes cannot be kept, all is interpreted, with the reason") {
   Graph graph;
   Node *x = graph.placeholder("x"), *y = graph.call_function(ops::relu, {x});
-  Node* number = graph.call_function(ops::item, {graph.call_function(ops::sum, {graph.call_function(ops::gt_Scalar, {x, 0})})});
+  Node* number =
+      graph.call_function(ops::item, {graph.call_function(ops::sum, {graph.call_function(ops::gt_Scalar, {x, 0})})});
   Node* part = graph.call_function(ops::slice_Tensor, {x, 0, 0, number});
   graph.call_function(ops::copy_, {x, graph.call_function(ops::mul_Tensor, {y, 2})});
   graph.output(Argument::tuple({part, y, x}));
@@ -622,7 +659,8 @@ TEST_CASE("random graphs in pieces compute what the interpreter does, whatever t
     TraceReport report;
     const auto gm = traced(f, {x, y}, {.report = &report});
     const torch::NoGradGuard no_grad;
-    const auto compiled = fxx::compile(*gm, {x, y}, {.threads = 1 + static_cast<int>(seed % 3), .cache_folder = cache()});
+    const auto compiled =
+        fxx::compile(*gm, {x, y}, {.threads = 1 + static_cast<int>(seed % 3), .cache_folder = cache()});
     CAPTURE(compiled->kernel_plan().to_string());
     regions += regions_of(*compiled);
     kernels += kernels_of(*compiled);

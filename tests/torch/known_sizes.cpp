@@ -1,10 +1,11 @@
 // Which sizes of a graph are known when those of its inputs are, which depend on the elements of tensors, and which do
 // not although they come of such. What is compiled of such graphs: compile_pieces.cpp.
+#include "fxx/torch/known_sizes.hpp"
+
 #include <torch/torch.h>
 
 #include "fxx/ops/operation.hpp"
 #include "fxx/torch/compile.hpp"
-#include "fxx/torch/known_sizes.hpp"
 #include "fxx/torch/trace.hpp"
 #include "torch/support.hpp"
 
@@ -42,9 +43,11 @@ TEST_CASE("a graph with dynamic sizes is compiled for those of the examples") {
   const torch::NoGradGuard no_grad;
   Picks net;
   const Tensor x = torch::randn({11, 7});
-  const auto gm = trace(
-      net, [&](Tensor in) { return net.second(torch::relu(net.first(in)).reshape({in.size(0) * 3, 11}).reshape({-1, 33})); },
-      {x}, {.leaf_modules = false, .dynamic = {{0, 0, "batch"}}});
+  const auto gm = trace(net,
+                        [&](Tensor in) {
+                          return net.second(torch::relu(net.first(in)).reshape({in.size(0) * 3, 11}).reshape({-1, 33}));
+                        },
+                        {x}, {.leaf_modules = false, .dynamic = {{0, 0, "batch"}}});
   for (const std::int64_t batch : {2, 11, 16}) {
     const Tensor in = torch::randn({batch, 7});
     const auto compiled = compile(*gm, {in});
@@ -60,7 +63,8 @@ TEST_CASE("what needs elements is told, and what uses it") {
   const torch::NoGradGuard no_grad;
   const Tensor x = torch::randn({6, 4});
   const auto gm = traced(
-      [](const Tensors& in) { return fxx::detail::box_result(torch::nonzero(in[0]).to(torch::kFloat) + in[0].sum()); }, {x});
+      [](const Tensors& in) { return fxx::detail::box_result(torch::nonzero(in[0]).to(torch::kFloat) + in[0].sum()); },
+      {x});
   CHECK(names_of(*gm, note_known_sizes(*gm, {x})) == "nonzero to add");
   // Looking behind it changes nothing here.
   CHECK(names_of(*gm, note_known_sizes(*gm, {x}, {.behind_elements = true})) == "nonzero to add");
@@ -86,22 +90,36 @@ TEST_CASE("sizes that are the same whatever the elements are found behind those 
       {"one row", [](const Tensor&, const Tensor& r) { return r.select(0, 0); }, true, {4}},
       {"at most five", [](const Tensor&, const Tensor& r) { return r.slice(0, 0, 5); }, false},
       {"at most as many as there can be", [](const Tensor&, const Tensor& r) { return r.slice(0, 0, 9); }, false},
-      {"filled up", [](const Tensor& x, const Tensor& r) { return torch::cat({r, x}).slice(0, 0, 9); }, true, {9, 4}},
+      {"filled up",
+       [](const Tensor& x, const Tensor& r) {
+         return torch::cat({r, x}).slice(0, 0, 9);
+       },
+       true,
+       {9, 4}},
       {"with the rest",
-       [](const Tensor& x, const Tensor& r) { return torch::cat({r, x.index({x.select(1, 0) <= 0})}); }, false},
+       [](const Tensor& x, const Tensor& r) {
+         return torch::cat({r, x.index({x.select(1, 0) <= 0})});
+       },
+       false},
       {"put back", [](const Tensor& x, const Tensor& r) { return x.index_put({x.select(1, 0) > 0}, r); }, true, {9, 4}},
       {"put back as it comes",
-       [](const Tensor& x, const Tensor& r) { return x.masked_scatter(x > 0, r.exp()); }, true, {9, 4}},
+       [](const Tensor& x, const Tensor& r) { return x.masked_scatter(x > 0, r.exp()); },
+       true,
+       {9, 4}},
       {"added back",
        [](const Tensor& x, const Tensor& r) {
          return torch::zeros_like(x).index_add(0, torch::nonzero(x.select(1, 0) > 0).squeeze(1), r);
        },
-       true, {9, 4}},
-      {"two of unknown sizes", [](const Tensor& x, const Tensor& r) { return r * x.index({x.select(1, 0) > 0}); }, false},
+       true,
+       {9, 4}},
+      {"two of unknown sizes", [](const Tensor& x, const Tensor& r) { return r * x.index({x.select(1, 0) > 0}); },
+       false},
       {"different values", [](const Tensor& x, const Tensor&) { return std::get<0>(torch::_unique(x)); }, false},
       {"as many as a tensor says",
-       [](const Tensor& x, const Tensor&) { return x.repeat_interleave((x.select(1, 0) > 0).to(torch::kLong), 0); }, false},
-      {"how often", [](const Tensor& x, const Tensor&) { return torch::bincount((x > 0).to(torch::kLong).flatten()); }, false},
+       [](const Tensor& x, const Tensor&) { return x.repeat_interleave((x.select(1, 0) > 0).to(torch::kLong), 0); },
+       false},
+      {"how often", [](const Tensor& x, const Tensor&) { return torch::bincount((x > 0).to(torch::kLong).flatten()); },
+       false},
       {"classes", [](const Tensor& x, const Tensor&) { return torch::one_hot((x > 0).to(torch::kLong), -1); }, false},
       {"turned, and where the largest is", [](const Tensor&, const Tensor& r) { return r.t().argmax(1); }, true, {4}},
   };
@@ -109,9 +127,7 @@ TEST_CASE("sizes that are the same whatever the elements are found behind those 
     CAPTURE(c.name);
     TraceReport report;
     const auto gm = traced(
-        [&](const Tensors& in) {
-          return fxx::detail::box_result(c.f(in[0], in[0].index({in[0].select(1, 0) > 0})));
-        },
+        [&](const Tensors& in) { return fxx::detail::box_result(c.f(in[0], in[0].index({in[0].select(1, 0) > 0}))); },
         {x}, {.report = &report});
     const Node* result = gm->graph().output_node()->arg(0).node();
     note_known_sizes(*gm, {x});

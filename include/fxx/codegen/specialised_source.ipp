@@ -67,8 +67,9 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
   }
   forward_lines_ += "  // " + cpp_comment(names + (where.empty() ? "" : ": " + where)) + "\n";
   if (const auto* back = std::get_if<plans::CallBack>(&step.kernel)) {
-    forward_lines_ += "  // " + cpp_comment((back->is_region() ? "interpreted: " : "no kernel: ") + back->why) + "\n  if (part.index == 0) call_back(call, " +
-                      std::to_string(index) + ");\n" + end_of_step(index) + "  if (call.fault == 2) return;\n";
+    forward_lines_ += "  // " + cpp_comment((back->is_region() ? "interpreted: " : "no kernel: ") + back->why) +
+                      "\n  if (part.index == 0) call_back(call, " + std::to_string(index) + ");\n" +
+                      end_of_step(index) + "  if (call.fault == 2) return;\n";
     return;
   }
   Body body;

@@ -15,42 +15,42 @@ namespace fxx::kernels {
 
 /// Name; the macro that compilers define as 1 where they may use it; where CPUID tells of it: leaf, subleaf, register
 /// (0 to 3: eax to edx), bit. Only at the end more may be added.
-#define FXX_KERNEL_FEATURES(FEATURE)                                  \
-  FEATURE("SSE3", __SSE3__, 1, 0, 2, 0)                               \
-  FEATURE("SSSE3", __SSSE3__, 1, 0, 2, 9)                             \
-  FEATURE("FMA", __FMA__, 1, 0, 2, 12)                                \
-  FEATURE("SSE4.1", __SSE4_1__, 1, 0, 2, 19)                          \
-  FEATURE("SSE4.2", __SSE4_2__, 1, 0, 2, 20)                          \
-  FEATURE("MOVBE", __MOVBE__, 1, 0, 2, 22)                            \
-  FEATURE("POPCNT", __POPCNT__, 1, 0, 2, 23)                          \
-  FEATURE("AVX", __AVX__, 1, 0, 2, 28)                                \
-  FEATURE("F16C", __F16C__, 1, 0, 2, 29)                              \
-  FEATURE("BMI", __BMI__, 7, 0, 1, 3)                                 \
-  FEATURE("AVX2", __AVX2__, 7, 0, 1, 5)                               \
-  FEATURE("BMI2", __BMI2__, 7, 0, 1, 8)                               \
-  FEATURE("AVX512F", __AVX512F__, 7, 0, 1, 16)                        \
-  FEATURE("AVX512DQ", __AVX512DQ__, 7, 0, 1, 17)                      \
-  FEATURE("ADX", __ADX__, 7, 0, 1, 19)                                \
-  FEATURE("AVX512IFMA", __AVX512IFMA__, 7, 0, 1, 21)                  \
-  FEATURE("AVX512CD", __AVX512CD__, 7, 0, 1, 28)                      \
-  FEATURE("AVX512BW", __AVX512BW__, 7, 0, 1, 30)                      \
-  FEATURE("AVX512VL", __AVX512VL__, 7, 0, 1, 31)                      \
-  FEATURE("AVX512VBMI", __AVX512VBMI__, 7, 0, 2, 1)                   \
-  FEATURE("AVX512VBMI2", __AVX512VBMI2__, 7, 0, 2, 6)                 \
-  FEATURE("GFNI", __GFNI__, 7, 0, 2, 8)                               \
-  FEATURE("AVX512VNNI", __AVX512VNNI__, 7, 0, 2, 11)                  \
-  FEATURE("AVX512BITALG", __AVX512BITALG__, 7, 0, 2, 12)              \
-  FEATURE("AVX512VPOPCNTDQ", __AVX512VPOPCNTDQ__, 7, 0, 2, 14)        \
-  FEATURE("AMX-BF16", __AMX_BF16__, 7, 0, 3, 22)                      \
-  FEATURE("AVX512FP16", __AVX512FP16__, 7, 0, 3, 23)                  \
-  FEATURE("AMX-TILE", __AMX_TILE__, 7, 0, 3, 24)                      \
-  FEATURE("AMX-INT8", __AMX_INT8__, 7, 0, 3, 25)                      \
-  FEATURE("AVXVNNI", __AVXVNNI__, 7, 1, 0, 4)                         \
-  FEATURE("AVX512BF16", __AVX512BF16__, 7, 1, 0, 5)                   \
-  FEATURE("LZCNT", __LZCNT__, 0x80000001, 0, 2, 5)                    \
-  FEATURE("SSE4A", __SSE4A__, 0x80000001, 0, 2, 6)                    \
-  FEATURE("XOP", __XOP__, 0x80000001, 0, 2, 11)                       \
-  FEATURE("FMA4", __FMA4__, 0x80000001, 0, 2, 16)                     \
+#define FXX_KERNEL_FEATURES(FEATURE)                           \
+  FEATURE("SSE3", __SSE3__, 1, 0, 2, 0)                        \
+  FEATURE("SSSE3", __SSSE3__, 1, 0, 2, 9)                      \
+  FEATURE("FMA", __FMA__, 1, 0, 2, 12)                         \
+  FEATURE("SSE4.1", __SSE4_1__, 1, 0, 2, 19)                   \
+  FEATURE("SSE4.2", __SSE4_2__, 1, 0, 2, 20)                   \
+  FEATURE("MOVBE", __MOVBE__, 1, 0, 2, 22)                     \
+  FEATURE("POPCNT", __POPCNT__, 1, 0, 2, 23)                   \
+  FEATURE("AVX", __AVX__, 1, 0, 2, 28)                         \
+  FEATURE("F16C", __F16C__, 1, 0, 2, 29)                       \
+  FEATURE("BMI", __BMI__, 7, 0, 1, 3)                          \
+  FEATURE("AVX2", __AVX2__, 7, 0, 1, 5)                        \
+  FEATURE("BMI2", __BMI2__, 7, 0, 1, 8)                        \
+  FEATURE("AVX512F", __AVX512F__, 7, 0, 1, 16)                 \
+  FEATURE("AVX512DQ", __AVX512DQ__, 7, 0, 1, 17)               \
+  FEATURE("ADX", __ADX__, 7, 0, 1, 19)                         \
+  FEATURE("AVX512IFMA", __AVX512IFMA__, 7, 0, 1, 21)           \
+  FEATURE("AVX512CD", __AVX512CD__, 7, 0, 1, 28)               \
+  FEATURE("AVX512BW", __AVX512BW__, 7, 0, 1, 30)               \
+  FEATURE("AVX512VL", __AVX512VL__, 7, 0, 1, 31)               \
+  FEATURE("AVX512VBMI", __AVX512VBMI__, 7, 0, 2, 1)            \
+  FEATURE("AVX512VBMI2", __AVX512VBMI2__, 7, 0, 2, 6)          \
+  FEATURE("GFNI", __GFNI__, 7, 0, 2, 8)                        \
+  FEATURE("AVX512VNNI", __AVX512VNNI__, 7, 0, 2, 11)           \
+  FEATURE("AVX512BITALG", __AVX512BITALG__, 7, 0, 2, 12)       \
+  FEATURE("AVX512VPOPCNTDQ", __AVX512VPOPCNTDQ__, 7, 0, 2, 14) \
+  FEATURE("AMX-BF16", __AMX_BF16__, 7, 0, 3, 22)               \
+  FEATURE("AVX512FP16", __AVX512FP16__, 7, 0, 3, 23)           \
+  FEATURE("AMX-TILE", __AMX_TILE__, 7, 0, 3, 24)               \
+  FEATURE("AMX-INT8", __AMX_INT8__, 7, 0, 3, 25)               \
+  FEATURE("AVXVNNI", __AVXVNNI__, 7, 1, 0, 4)                  \
+  FEATURE("AVX512BF16", __AVX512BF16__, 7, 1, 0, 5)            \
+  FEATURE("LZCNT", __LZCNT__, 0x80000001, 0, 2, 5)             \
+  FEATURE("SSE4A", __SSE4A__, 0x80000001, 0, 2, 6)             \
+  FEATURE("XOP", __XOP__, 0x80000001, 0, 2, 11)                \
+  FEATURE("FMA4", __FMA4__, 0x80000001, 0, 2, 16)              \
   FEATURE("TBM", __TBM__, 0x80000001, 0, 2, 21)
 
 // Is a macro defined as 1? What it stands for is pasted to a name that is a macro for 1 alone.

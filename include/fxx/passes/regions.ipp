@@ -50,8 +50,7 @@ class RegionFinder {
 
  private:
   static bool computes(const Node& node) {
-    return node.opcode() != Opcode::placeholder && node.opcode() != Opcode::get_attr &&
-           node.opcode() != Opcode::output;
+    return node.opcode() != Opcode::placeholder && node.opcode() != Opcode::get_attr && node.opcode() != Opcode::output;
   }
   static std::string quoted(const Node& node) { return "'" + std::string(node.name()) + "'"; }
   /// A list, a tuple, a number: what has no memory that a kernel could read.
@@ -130,10 +129,12 @@ class RegionFinder {
       if (!is_barrier(*write)) continue;
       const Memory written = memory_written_by(*write);
       for (const Node* node : marked_) {
-        const auto is_elsewhere = [&](const Node* other) { return !is_marked(*other) || level(*other) != level(*node); };
+        const auto is_elsewhere = [&](const Node* other) {
+          return !is_marked(*other) || level(*other) != level(*node);
+        };
         const auto users = node->users();
-        if (!node->is_before(*write) || !is_elsewhere(write) || std::none_of(users.begin(), users.end(), is_elsewhere) ||
-            gives_what_it_wrote_to(*node))
+        if (!node->is_before(*write) || !is_elsewhere(write) ||
+            std::none_of(users.begin(), users.end(), is_elsewhere) || gives_what_it_wrote_to(*node))
           continue;
         if (may_overlap(memory_of(*node), written))
           return quoted(*write) + " may write to memory that " + quoted(*node) + " shares";

@@ -284,8 +284,8 @@ FXX_INLINE void BuildCache::discard(const std::string& library) const {
   const files::Descriptor lock = detail::locked(folder_);
   // Each build gives its library a name of its own.
   if (!lock || ::access(library.c_str(), F_OK) != 0) return;
-  const std::string old = folder_ + "/aside-" + entry.substr(folder_.size() + 1, 8) + "-" +
-                          library.substr(entry.size() + 1) + "-old";
+  const std::string old =
+      folder_ + "/aside-" + entry.substr(folder_.size() + 1, 8) + "-" + library.substr(entry.size() + 1) + "-old";
   if (::rename(entry.c_str(), old.c_str()) == 0) files::remove_tree(old);
 }
 

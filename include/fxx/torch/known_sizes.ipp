@@ -94,7 +94,9 @@ class SizeFinder : public Interpreter {
     std::array<std::optional<c10::IValue>, size_trials> values;
     bool tried = false;    // there are several
     bool guessed = false;  // known, or computed of what is known, since it was the same in all trials
-    const std::optional<c10::IValue>& at(int trial) const { return values[tried ? static_cast<std::size_t>(trial) : 0]; }
+    const std::optional<c10::IValue>& at(int trial) const {
+      return values[tried ? static_cast<std::size_t>(trial) : 0];
+    }
   };
 
   Found value_of(Node& node) {
@@ -147,9 +149,8 @@ class SizeFinder : public Interpreter {
     const FakeScope real(false);
     try {
       for (auto& [input, value] : *values)
-        value = map_tensors(value, [&](const at::Tensor& tensor) {
-          return is_fake(tensor) ? made_up(tensor, trial, site_) : tensor;
-        });
+        value = map_tensors(
+            value, [&](const at::Tensor& tensor) { return is_fake(tensor) ? made_up(tensor, trial, site_) : tensor; });
       return map_tensors(run_one(node, std::move(*values)), &fake_like);
     } catch (const std::exception&) {
       return {};

@@ -94,8 +94,7 @@ FXX_INLINE std::optional<CallBack::Value> Lowering::given(const Node& node, cons
   if (const Operator* op = operator_of(node); op && looks_at_memory(*op)) {
     const Operator* maker = operator_of(input);
     const Sizes strides = strides_in_memory(input);
-    if (op->base_name().starts_with("as_strided") &&
-        ((maker && maker->aliases) || meta_of(input).stride != strides))
+    if (op->base_name().starts_with("as_strided") && ((maker && maker->aliases) || meta_of(input).stride != strides))
       fail(node, "reads the memory around '" + name + "', which is a part of another tensor");
     if (view.strides != strides) {
       const Dtype dtype = value_of(input).dtype;
@@ -117,7 +116,8 @@ FXX_INLINE void Lowering::call_back(CallBack kernel) {
   const auto is_inside = [inside = std::unordered_set<const Node*>(kernel.nodes.begin(), kernel.nodes.end())](
                              const Node* node) { return inside.contains(node); };
   // What writes to memory must find all readers before it served.
-  const bool writes = std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [](const Node* n) { return is_impure(*n); });
+  const bool writes =
+      std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [](const Node* n) { return is_impure(*n); });
   if (writes)
     for (std::size_t i = 0; i < pending_.size(); ++i)
       if (value_of(*pending_[i]).kind == Value::Kind::pending) view_of(*pending_[i]);

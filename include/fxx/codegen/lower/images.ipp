@@ -166,8 +166,8 @@ FXX_INLINE Dtype Lowering::read_as(const Node& convolution) const {
 
 FXX_INLINE bool Lowering::only_reduced(const Node& node) const {
   return is_image(sizes_of(node)) && std::ranges::all_of(node.users(), [&](const Node* user) {
-           return !regions_.contains(user) && is_convolution(*user) && convolution_call(*user) && convolution_call(*user)->input == &node &&
-                  read_as(*user) == Dtype::bfloat16;
+           return !regions_.contains(user) && is_convolution(*user) && convolution_call(*user) &&
+                  convolution_call(*user)->input == &node && read_as(*user) == Dtype::bfloat16;
          });
 }
 

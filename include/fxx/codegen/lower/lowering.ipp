@@ -336,10 +336,10 @@ class Lowering {
   std::unordered_map<std::string, int> attributes_;
   /// Buffers with what attributes that are written to hold now, and those of the attributes.
   std::map<int, int> renewed_;
-  std::unordered_map<const Node*, View> images_;   // copies with the border that a convolution wants
-  std::unordered_map<const Node*, View> bytes_;    // of what fake_quantize makes, where layers take them
-  std::unordered_map<const Node*, View> reduced_;  // images of bfloat16
-  std::unordered_map<const Node*, Whole> wholes_;  // results of cat and stack that have memory
+  std::unordered_map<const Node*, View> images_;            // copies with the border that a convolution wants
+  std::unordered_map<const Node*, View> bytes_;             // of what fake_quantize makes, where layers take them
+  std::unordered_map<const Node*, View> reduced_;           // images of bfloat16
+  std::unordered_map<const Node*, Whole> wholes_;           // results of cat and stack that have memory
   std::unordered_map<const Node*, const Region*> regions_;  // of each node in one, at the first of them; else null
   std::unordered_set<const Node*> items_;                   // that were taken where what they are items of was called
   std::unordered_map<const Node*, int> kept_;               // values of regions that have no memory

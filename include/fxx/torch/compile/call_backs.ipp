@@ -89,9 +89,8 @@ FXX_INLINE void CompiledModule::run_called_back(Host& host, std::size_t step) co
     if (output.kept >= 0) {
       // The memory of this call will hold other values.
       host.kept[static_cast<std::size_t>(output.kept)] = detail::map_tensors(values[i], [&](const at::Tensor& tensor) {
-        const bool is_part = std::ranges::any_of(borrowed, [&](const at::Tensor& from) {
-          return tensor.has_storage() && tensor.is_alias_of(from);
-        });
+        const bool is_part = std::ranges::any_of(
+            borrowed, [&](const at::Tensor& from) { return tensor.has_storage() && tensor.is_alias_of(from); });
         return is_part ? at::_ops::clone::call(tensor, {}) : tensor;
       });
       continue;
@@ -99,8 +98,8 @@ FXX_INLINE void CompiledModule::run_called_back(Host& host, std::size_t step) co
     const at::Tensor& value = values[i].toTensor();
     at::Tensor to = borrowed_at(host, output.view);
     if (to.sizes() != value.sizes()) {
-      const std::string what = "compile: '" + std::string(output.node->name()) + "' gave " +
-                               c10::str(value.sizes()) + ", and " + c10::str(to.sizes()) + " when it was compiled";
+      const std::string what = "compile: '" + std::string(output.node->name()) + "' gave " + c10::str(value.sizes()) +
+                               ", and " + c10::str(to.sizes()) + " when it was compiled";
       if (back.is_region()) throw OtherSizes(ErrorId::run_failed, what);
       throw RunError(ErrorId::run_failed, what);
     }
