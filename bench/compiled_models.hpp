@@ -1,5 +1,6 @@
 // The models that compiled modules are timed on, as LibTorch users write them; peers/compiled_models.py has the same in
-// Python. ResNet-18 and MiniLM are those of the examples.
+// Python. ResNet-18 and MiniLM are those of the examples. After them the zoo (tests/models) at its published sizes, as
+// zoo/resnet50, which peers read as traces.
 //
 // Main names: compiled_models(), Entry, Instance. Weights and inputs are drawn in the same order on both sides from one
 // seed, so they are the same numbers; MiniLM's weights are the published ones. Cost: heavy (torch/torch.h).
@@ -21,6 +22,7 @@
 #include "../examples/sentence_search/bert.hpp"
 #include "fxx/torch/trace.hpp"
 #include "fxx/torch/weights.hpp"
+#include "traced.hpp"
 
 namespace bench {
 using torch::Tensor;
@@ -267,6 +269,16 @@ inline SentenceEncoder minilm() {
 }
 }  // namespace detail
 
+/// Of the zoo, whose models draw their weights themselves.
+inline Entry entry_of(const zoo::Entry& entry) {
+  return {std::string("zoo/") + entry.name, [&entry] {
+            const zoo::Model model = zoo::build(entry, zoo::Size::full);
+            const Tensors inputs = model.inputs();
+            const auto trace = [=](const fxx::TraceOptions& options) { return trace_of(model, inputs, options); };
+            return Instance{model.module, inputs, model.forward, trace};
+          }};
+}
+
 inline std::vector<Entry> compiled_models() {
   using detail::entry;
   const auto normal = [](std::vector<std::vector<int64_t>> shapes) {
@@ -314,6 +326,7 @@ inline std::vector<Entry> compiled_models() {
       return instance;
     };
   }
+  for (const zoo::Entry& e : zoo::models()) list.push_back(entry_of(e));
   return list;
 }
 
