@@ -70,7 +70,7 @@ void flatten(const c10::IValue& value, Tensors& out) {
 class Compiled final : public Subject {
  public:
   Compiled(const bench::Instance& model, const Settings& settings) : inputs_(model.inputs) {
-    auto graph_module = model.trace({});
+    auto graph_module = model.trace(model.inputs, {});
     if (settings.accuracy == "int8") graph_module = fxx::quantise(*graph_module, {model.inputs});
     // Its own check is against the interpreter in single precision; what counts here is the error against double.
     const fxx::CompileOptions options{.accuracy = settings.accuracy == "exact"  ? fxx::Accuracy::exact
@@ -181,15 +181,10 @@ double least_milliseconds(Subject& subject) {
   return least * 1e3;
 }
 
-/// The model's results in double precision: of a fresh one, since converting there and back is not without traces.
 Tensors exact_results(const bench::Entry& entry) {
-  const bench::Instance model = entry.make();
-  Tensors inputs, results;
-  for (const auto& x : model.inputs) inputs.push_back(x.is_floating_point() ? x.to(at::kDouble) : x);
-  for (const auto& tensors : {model.module->parameters(), model.module->buffers()})
-    for (const at::Tensor& t : tensors)  // Module::to would take integers along
-      if (t.is_floating_point()) t.set_data(t.to(at::kDouble));
-  flatten(model.forward(inputs), results);
+  const bench::Instance model = entry.make_double();
+  Tensors results;
+  flatten(model.forward(model.inputs), results);
   return results;
 }
 
@@ -206,10 +201,16 @@ double error_of(const Tensors& got, const Tensors& exact) {
   return worst;
 }
 
-/// Leaves the model as files, for the peers.
+/// Leaves the model as files, for the peers. In double precision only the graph, since the weights are the same.
 nlohmann::json write_trace(const bench::Entry& entry, const std::string& folder) {
+  const std::string stem = stem_of(folder, entry.name);
+  {
+    const fxx::fake on;
+    const bench::Instance model = entry.make_double();
+    bench::write_graph(stem + ".double.graph", *model.trace(model.inputs, bench::plain_trace));
+  }
   const bench::Instance model = entry.make();
-  bench::write_trace(stem_of(folder, entry.name), *model.trace(bench::plain_trace), model.inputs);
+  bench::write_trace(stem, *model.trace(model.inputs, bench::plain_trace), model.inputs);
   return {{"model", entry.name}};
 }
 

@@ -142,8 +142,8 @@ def installed():
     return present, absent
 
 
-PEERS = ['export', *CPP_PEERS, 'onnxruntime', 'onnxruntime_int8', 'openvino', 'openvino_default', 'openvino_int8',
-         'ncnn', 'mnn', 'litert', 'executorch', 'iree']
+PEERS = ['export', *CPP_PEERS, 'onnxruntime', 'onnxruntime_int8', 'openvino', 'openvino_torch',
+         'openvino_default', 'openvino_int8', 'ncnn', 'mnn', 'litert', 'executorch', 'iree']
 
 
 def trace_zoo(program, chosen):

@@ -216,12 +216,25 @@ struct Instance {
   std::shared_ptr<torch::nn::Module> module;
   Tensors inputs;
   std::function<c10::IValue(const Tensors&)> forward;  // of the module
-  std::function<std::shared_ptr<fxx::GraphModule>(const fxx::TraceOptions&)> trace;
+  std::function<std::shared_ptr<fxx::GraphModule>(const Tensors&, const fxx::TraceOptions&)> trace;
 };
 struct Entry {
   std::string name;  // resnet18, resnet18/b8
   std::function<Instance()> make;
+
+  /// In double precision: a fresh one, since converting there and back is not without traces.
+  Instance make_double() const;
 };
+
+inline Instance Entry::make_double() const {
+  Instance model = make();
+  for (const auto& tensors : {model.module->parameters(), model.module->buffers()})
+    for (const Tensor& t : tensors)  // Module::to would take integers along
+      if (t.is_floating_point()) t.set_data(t.to(at::kDouble));
+  for (Tensor& x : model.inputs)
+    if (x.is_floating_point()) x = x.to(at::kDouble);
+  return model;
+}
 
 /// The same numbers in every run, and as in peers/compiled_models.py: parameters, then buffers, in order of
 /// registration. Scales keep the size of what passes through; batch norms are away from the zeros and ones that they
@@ -246,8 +259,8 @@ namespace detail {
 template <class Holder, std::size_t... I>
 Instance instance(const Holder& holder, Tensors inputs, std::index_sequence<I...>) {
   const auto forward = [holder](const Tensors& in) { return c10::IValue(holder.ptr()->forward(in.at(I)...)); };
-  const auto trace = [holder, inputs](const fxx::TraceOptions& options) {
-    return fxx::trace(holder.ptr(), inputs, options);
+  const auto trace = [holder](const Tensors& in, const fxx::TraceOptions& options) {
+    return fxx::trace(holder.ptr(), in, options);
   };
   return {holder.ptr(), std::move(inputs), forward, trace};
 }
@@ -273,9 +286,10 @@ inline SentenceEncoder minilm() {
 inline Entry entry_of(const zoo::Entry& entry) {
   return {std::string("zoo/") + entry.name, [&entry] {
             const zoo::Model model = zoo::build(entry, zoo::Size::full);
-            const Tensors inputs = model.inputs();
-            const auto trace = [=](const fxx::TraceOptions& options) { return trace_of(model, inputs, options); };
-            return Instance{model.module, inputs, model.forward, trace};
+            const auto trace = [model](const Tensors& inputs, const fxx::TraceOptions& options) {
+              return trace_of(model, inputs, options);
+            };
+            return Instance{model.module, model.inputs(), model.forward, trace};
           }};
 }
 

@@ -1,11 +1,12 @@
 // Models of the zoo (tests/models) for the benchmarks: traced, and written for peers/traced_models.py to read back as
 // torch.fx graphs.
 //
-// Main names: trace_of(), write_trace(), plain_trace. Cost: heavy (torch/torch.h).
+// Main names: trace_of(), write_trace(), write_graph(), plain_trace. Cost: heavy (torch/torch.h).
 #pragma once
 
 #include <fstream>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -29,7 +30,12 @@ inline std::shared_ptr<fxx::GraphModule> trace_of(const zoo::Model& model, const
       inputs, options);
 }
 
-/// Writes PATH.graph, the graph in torch.fx's notation, and PATH.safetensors, its parameters and buffers by name and its
+/// In torch.fx's notation.
+inline void write_graph(const std::string& path, const fxx::GraphModule& gm) {
+  std::ofstream(path) << fxx::to_string(gm.graph()) << "\n";
+}
+
+/// Writes PATH.graph, and PATH.safetensors, its parameters and buffers by name and its
 /// inputs as "input 0".
 inline void write_trace(const std::string& path, const fxx::GraphModule& gm, const zoo::Tensors& inputs) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
@@ -46,7 +52,7 @@ inline void write_trace(const std::string& path, const fxx::GraphModule& gm, con
                        t.sizes().vec(),
                        {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
   fxx::write_safetensors(path + ".safetensors", entries);
-  std::ofstream(path + ".graph") << fxx::to_string(gm.graph()) << "\n";
+  write_graph(path + ".graph", gm);
 }
 
 }  // namespace bench

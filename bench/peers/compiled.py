@@ -69,13 +69,15 @@ class Export:
 
         import compiled_models
         import traced_models
-        module, inputs = compiled_models.make(model, stem)
         with torch.no_grad():
-            exact = traced_models.in_double(module)(*[t.double() if t.is_floating_point() else t for t in inputs])
+            module, inputs = compiled_models.make(model, stem, double=True)
+            exact = torch.utils._pytree.tree_leaves(module(*inputs))
+            numpy.savez(stem + '.exact.npz', *[t.numpy() for t in exact])
+            module, inputs = compiled_models.make(model, stem)
             numpy.savez(stem + '.inputs.npz', *[t.numpy() for t in inputs])
-            numpy.savez(stem + '.exact.npz', *[t.numpy() for t in torch.utils._pytree.tree_leaves(exact)])
-            del exact
             torch.jit.trace(module, inputs).save(stem + '.pt')
+            if isinstance(module, torch.fx.GraphModule):
+                traced_models.spell_out_bags(module)
             # A file of the format holds 2 GB; weights of more lie beside it.
             size = sum(p.nbytes for p in module.parameters())
             torch.onnx.export(module, inputs, stem + '.onnx', dynamo=True, verbose=False, external_data=size > 1.9e9)
@@ -201,6 +203,21 @@ class OpenVino:
         if infer(handle) != 0:
             raise RuntimeError('ov_infer_request_infer fails')
         return lambda: infer(handle), lambda: (keep, results())[1]
+
+
+class OpenVinoTorch(OpenVino):
+    """From TorchScript: it has operators that an ONNX model spells out, such as bags of embeddings."""
+    packages = ('openvino', 'torch')
+    file = '.xml'
+
+    @classmethod
+    def prepare(cls, stem, model, threads):
+        import openvino
+        import torch
+        given = [torch.from_numpy(a) for a in inputs_of(stem)]
+        converted = openvino.convert_model(torch.jit.load(stem + '.pt'), example_input=tuple(given),
+                                           input=[list(t.shape) for t in given])
+        openvino.save_model(converted, stem + cls.file, compress_to_fp16=False)
 
 
 class OpenVinoDefault(OpenVino):
@@ -464,8 +481,8 @@ class Iree:
 
 
 PEERS = {'export': Export, 'aoti': Aoti, 'aoti_max': AotiMax, 'torchscript': TorchScript, 'onnxruntime': OnnxRuntime,
-         'onnxruntime_int8': OnnxRuntimeInt8, 'openvino': OpenVino, 'openvino_default': OpenVinoDefault,
-         'openvino_int8': OpenVinoInt8, 'ncnn': Ncnn, 'mnn': Mnn, 'litert': LiteRt,
+         'onnxruntime_int8': OnnxRuntimeInt8, 'openvino': OpenVino, 'openvino_torch': OpenVinoTorch,
+         'openvino_default': OpenVinoDefault, 'openvino_int8': OpenVinoInt8, 'ncnn': Ncnn, 'mnn': Mnn, 'litert': LiteRt,
          'executorch': ExecuTorch, 'iree': Iree}
 
 

@@ -270,10 +270,10 @@ MODELS = {
 
 
 @torch.no_grad()
-def make(name, stem=''):
+def make(name, stem='', double=False):
     """`stem`: where the trace of a model of the zoo lies (zoo/resnet50), without its ending."""
     if name.startswith('zoo/'):
-        return traced_models.read(stem)
+        return traced_models.read(stem, double)
     kind, inputs = MODELS[name]
     module = kind().eval()
     torch.manual_seed(0)
@@ -291,4 +291,6 @@ def make(name, stem=''):
     given = inputs()
     if name == 'minilm':
         load_minilm(module)
+    if double:
+        return module.double(), tuple(t.double() if t.is_floating_point() else t for t in given)
     return module, given

@@ -1,9 +1,8 @@
 """Reads back what bench/traced.hpp writes: traces of fxx with their tensors, as torch.fx graphs.
 
-Main names: read(stem), tensors_of(path), in_double(module).
+Main names: read(stem), tensors_of(path), spell_out_bags(module).
 """
 import builtins
-import copy
 import json
 import math
 import operator
@@ -42,6 +41,15 @@ def function_of(target):
     return getattr({'operator': operator, 'math': math, 'builtins': builtins}[space], name)
 
 
+def in_full(function, values):
+    """Arguments as Python gives them: of sizes that are all the same, C++ may give one."""
+    schema = getattr(function, '_schema', None)
+    if not schema:
+        return values
+    return tuple(value * argument.N if isinstance(value, list) and len(value) == 1 and argument.N else value
+                 for argument, value in zip(schema.arguments, values))
+
+
 def module_of(text, tensors):
     """What fxx prints: torch.fx's notation, with strings in quotes."""
     graph, values, root = torch.fx.Graph(), {}, torch.nn.Module()
@@ -70,25 +78,34 @@ def module_of(text, tensors):
             keywords = {}
             for key, words in re.findall(r'(\w+): ((?:[^,\[\](){}\']|\[[^]]*\]|\([^)]*\)|\'[^\']*\')+)', kwargs or ''):
                 keywords[key] = value_of(words)
-            values[name] = graph.call_function(function_of(target), value_of(args), keywords)
+            function = function_of(target)
+            values[name] = graph.call_function(function, in_full(function, value_of(args)), keywords)
     return torch.fx.GraphModule(root, graph).eval()
 
 
-def read(stem):
-    """(module, inputs) of STEM.graph and STEM.safetensors."""
+def read(stem, double=False):
+    """(module, inputs) of STEM.graph and STEM.safetensors; in double precision those of STEM.double.graph, since a graph
+    names the dtypes that follow its inputs' and those that do not."""
     tensors = tensors_of(f'{stem}.safetensors')
+    if double:
+        tensors = {name: t.double() if t.is_floating_point() else t for name, t in tensors.items()}
     inputs = tuple(tensors[key] for key in sorted(tensors) if key.startswith('input '))
-    return module_of(pathlib.Path(f'{stem}.graph').read_text(), tensors), inputs
+    graph = pathlib.Path(f'{stem}.double.graph' if double else f'{stem}.graph')
+    return module_of(graph.read_text(), tensors), inputs
 
 
-def in_double(module):
-    """A copy in double precision: a graph names dtypes, where a module follows its inputs'."""
-    module = copy.deepcopy(module).double()
-    if isinstance(module, torch.fx.GraphModule):
-        def wider(value):
-            return torch.float64 if value is torch.float32 else value
-        for node in module.graph.nodes:
-            node.args = torch.fx.node.map_aggregate(node.args, wider)
-            node.kwargs = torch.fx.node.map_aggregate(node.kwargs, wider)
-        module.recompile()
-    return module
+def sums_of_bags(weight, indices, offsets):
+    """What embedding_bag gives first, as a product: which index belongs to which bag, times the rows."""
+    ends = torch.cat([offsets[1:], torch.full((1,), indices.shape[0])])
+    positions = torch.arange(indices.shape[0])
+    belongs = (positions >= offsets[:, None]) & (positions < ends[:, None])
+    return (belongs.to(weight.dtype) @ torch.nn.functional.embedding(indices, weight),)
+
+
+def spell_out_bags(module):
+    """For ONNX, which has no operator for bags of embeddings; its exporter writes a loop over them."""
+    for node in module.graph.nodes:
+        if node.target is torch.ops.aten.embedding_bag.padding_idx:
+            assert node.args[3:] == (False, 0, False, None, False, None), node.args  # plain sums
+            node.target, node.args = sums_of_bags, node.args[:3]
+    module.recompile()
