@@ -126,7 +126,7 @@ struct Weights {
   View view;             // [columns, depth], with any strides
   bool constant = true;  // packed once; else at every run
   bool reduced = false;  // packed as bfloat16
-  bool near = false;     // in a core's own caches from the last call
+  bool near = false;     // need not be asked for ahead: in a core's own caches from the last call, or read so anyway
 };
 
 /// Of products of bytes and 8-bit integers, exact, until the sums become floats.
