@@ -97,7 +97,8 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
                     std::to_string(k.heads) + " of " + by({k.queries, k.keys, k.size})};
       },
       [](const Recurrent& k) {
-        return Text{words_of(k.kind), by({k.steps, k.size})};
+        return Text{(k.directions.size() > 1 ? "two-way " : "") + std::string(words_of(k.kind)),
+                    (k.batch > 1 ? std::to_string(k.batch) + " of " : "") + by({k.steps, k.size})};
       },
       [](const Resize& k) {
         return Text{words_of(k.kind),
