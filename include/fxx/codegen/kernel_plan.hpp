@@ -219,6 +219,7 @@ struct Attention {
   std::int64_t heads = 1, queries = 1, keys = 1, size = 1, value_size = 1;
   double scale = 1;
   bool causal = false;
+  bool reduced = false;             // products of bfloat16
   View q, k, v;                     // [heads, length, size], the heads at any offsets
   Sizes q_heads, k_heads, v_heads;  // offset of each head
   TermPointer mask;                 // over [heads, queries, keys]; null: none

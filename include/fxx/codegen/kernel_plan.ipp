@@ -93,7 +93,7 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
         return Text{"group norm", by({k.images, k.pixels, k.channels}) + " in " + std::to_string(k.groups)};
       },
       [](const Attention& k) {
-        return Text{k.causal ? "causal attention" : "attention",
+        return Text{(k.causal ? "causal attention" : "attention") + std::string(k.reduced ? " of bfloat16" : ""),
                     std::to_string(k.heads) + " of " + by({k.queries, k.keys, k.size})};
       },
       [](const Recurrent& k) {

@@ -57,7 +57,9 @@ FXX_INLINE double expected_seconds(const KernelStep& step, const Processor& proc
     for (const Recurrent::Direction& d : recurrent->directions)
       elements += static_cast<double>(d.input_weights.numel() + d.state_weights.numel());
     if (recurrent->batch < 4) flops *= 2;  // one step waits for the other
-  } else if (!std::holds_alternative<Attention>(step.kernel)) {
+  } else if (const auto* attention = std::get_if<Attention>(&step.kernel)) {
+    if (attention->reduced) flops /= 2;
+  } else {
     flops *= 8;  // functions, of which each is several operations
   }
   if (of_bytes) {
