@@ -126,7 +126,7 @@ struct Weights {
   View view;             // [columns, depth], with any strides
   bool constant = true;  // packed once; else at every run
   bool reduced = false;  // packed as bfloat16
-  bool near = false;     // in a core's own caches from the last call
+  bool near = false;     // need not be asked for ahead: in a core's own caches from the last call, or read so anyway
 };
 
 /// Of products of bytes and 8-bit integers, exact, until the sums become floats.
@@ -219,21 +219,25 @@ struct Attention {
   std::int64_t heads = 1, queries = 1, keys = 1, size = 1, value_size = 1;
   double scale = 1;
   bool causal = false;
+  bool reduced = false;             // products of bfloat16
   View q, k, v;                     // [heads, length, size], the heads at any offsets
   Sizes q_heads, k_heads, v_heads;  // offset of each head
   TermPointer mask;                 // over [heads, queries, keys]; null: none
   Frame mask_frame;
 };
-/// A layer of cells in one direction, over one sequence; what its input adds to the gates comes first.
+/// A layer of cells over some sequences, in one direction or both.
 struct Recurrent {
   enum class Kind : std::uint8_t { lstm, gru };
+  struct Direction {
+    bool backward = false;
+    View input_weights, state_weights;  // [gates * size, in_size], [gates * size, size]
+    View input_bias, state_bias;        // [gates * size]; no buffer: none
+    View h, c, h_out, c_out;            // [batch, size]; those behind lie behind each other
+  };
   Kind kind = Kind::lstm;
-  std::int64_t steps = 1, size = 1, in_size = 1;
-  bool backward = false;
-  View in;                            // [steps, in_size], elements behind each other
-  View input_weights, state_weights;  // [gates * size, in_size], [gates * size, size]
-  View input_bias, state_bias;        // [gates * size]; no buffer: none
-  View h, c, h_out, c_out;            // [size]; no buffer: zeros, or nobody wants it
+  std::int64_t steps = 1, batch = 1, size = 1, in_size = 1;
+  View in;  // [steps * batch, in_size], elements behind each other
+  std::vector<Direction> directions;
 };
 /// Of the channels of an image that are one group, channels last.
 struct GroupNorm {

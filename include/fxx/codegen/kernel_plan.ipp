@@ -101,11 +101,12 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
         return Text{"group norm", by({k.images, k.pixels, k.channels}) + " in " + std::to_string(k.groups)};
       },
       [](const Attention& k) {
-        return Text{k.causal ? "causal attention" : "attention",
+        return Text{(k.causal ? "causal attention" : "attention") + std::string(k.reduced ? " of bfloat16" : ""),
                     std::to_string(k.heads) + " of " + by({k.queries, k.keys, k.size})};
       },
       [](const Recurrent& k) {
-        return Text{words_of(k.kind), by({k.steps, k.size})};
+        return Text{(k.directions.size() > 1 ? "two-way " : "") + std::string(words_of(k.kind)),
+                    (k.batch > 1 ? std::to_string(k.batch) + " of " : "") + by({k.steps, k.size})};
       },
       [](const Resize& k) {
         return Text{words_of(k.kind),

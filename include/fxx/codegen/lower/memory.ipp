@@ -249,9 +249,11 @@ FXX_INLINE void Lowering::add_step(KernelStep step) {
                                   [&](const Rows& k) { use_term(k.input); },
                                   [&](const plans::Attention& k) { use(k.q), use(k.k), use(k.v), use_term(k.mask); },
                                   [&](const Recurrent& k) {
-                                    for (const View* view : {&k.in, &k.input_weights, &k.state_weights, &k.input_bias,
-                                                             &k.state_bias, &k.h, &k.c, &k.h_out, &k.c_out})
-                                      use(*view);
+                                    use(k.in);
+                                    for (const Recurrent::Direction& d : k.directions)
+                                      for (const View* view : {&d.input_weights, &d.state_weights, &d.input_bias,
+                                                               &d.state_bias, &d.h, &d.c, &d.h_out, &d.c_out})
+                                        use(*view);
                                   },
                                   [&](const GroupNorm& k) { use_term(k.input); },
                                   [&](const Resize& k) { use(k.in); },

@@ -13,6 +13,8 @@ FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel) const {
   weights.near = weights_stay_ && weights.constant;
   weights.reduced = options_.accuracy == Accuracy::fast && weights.constant && kernel.batch == 1 &&
                     fewer_bits_pay(kernel.rows, kernel.columns, kernel.depth, products);
+  // Of few rows: the processor is through with a line of weights so soon that asking for others only costs time.
+  weights.near |= options_.processor.reads_ahead && weights.constant && !weights.reduced && kernel.rows <= 4;
   kernel.reduced_rows = weights.reduced && products && kernel.rows >= 4 && kernel.depth % 2 == 0;
 }
 
