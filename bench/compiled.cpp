@@ -101,6 +101,8 @@ class Compiled final : public Subject {
     return {{"build_s", seconds_},
             {"cached", module_->was_cached()},
             {"called_back", module_->called_back().size()},
+            {"weights_mb", module_->weight_bytes() / 1e6},
+            {"workspace_mb", module_->workspace_bytes() / 1e6},
             {"flops", flops}};
   }
   std::string plan() const { return module_->kernel_plan().to_string(module_->profile(inputs_, 20)); }
