@@ -12,6 +12,7 @@
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"
+#include "fxx/passes/decompose.hpp"
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/functionalise.hpp"
 #include "fxx/passes/fuse_partitions.hpp"

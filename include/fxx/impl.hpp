@@ -31,6 +31,7 @@
 #include "fxx/ops/registry.ipp"
 #include "fxx/ops/rotary_embedding.ipp"
 #include "fxx/passes/dead_code.ipp"
+#include "fxx/passes/decompose.ipp"
 #include "fxx/passes/expand_functions.ipp"
 #include "fxx/passes/functionalise.ipp"
 #include "fxx/passes/fuse_partitions.ipp"

@@ -251,6 +251,24 @@ struct Resize {
   double scale_height = 0, scale_width = 0;  // 0: that of the sizes
   View in;
 };
+/// What the step stores goes to places that tensors tell: `to` has strides of 0 where they do. The frame counts groups,
+/// rows and columns; where there is one column, groups and rows. Only elements of different rows can meet.
+struct Scatter {
+  enum class Kind : std::uint8_t { replace, add, multiply, largest, smallest };
+  Kind kind = Kind::replace;
+  std::vector<TermPointer> indices;  // loads of integers
+  std::vector<Term::Dimension> looked_up;
+};
+/// Rows of a table, combined in bags.
+struct Bags {
+  enum class Kind : std::uint8_t { sum, mean, largest };
+  Kind kind = Kind::sum;
+  std::int64_t bags = 1, columns = 1, count = 0;  // of all indices
+  View table, indices, offsets;
+  View weights;                // of each index; no buffer: none
+  std::int64_t left_out = -1;  // a row that is as if it were not in any bag
+  bool last_offset = false;    // offsets end with the end of the last bag
+};
 /// An operator that no kernel covers: the program that loaded the library runs it.
 struct CallBack {
   const Node* node = nullptr;
@@ -262,7 +280,7 @@ struct CallBack {
 };
 
 using Kernel = std::variant<Pointwise, MatrixProduct, Convolution, DepthwiseBlock, Pooling, Rows, GroupNorm, Attention,
-                            Recurrent, Resize, CallBack>;
+                            Recurrent, Resize, Scatter, Bags, CallBack>;
 
 struct Store {
   View to;

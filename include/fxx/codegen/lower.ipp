@@ -3,7 +3,9 @@
 #pragma once
 
 #include "fxx/codegen/arena.hpp"
+#include "fxx/codegen/lower/aliases.ipp"
 #include "fxx/codegen/lower/attention.ipp"
+#include "fxx/codegen/lower/composed.ipp"
 #include "fxx/codegen/lower/estimate.ipp"
 #include "fxx/codegen/lower/images.ipp"
 #include "fxx/codegen/lower/join_rows.ipp"
@@ -15,6 +17,7 @@
 #include "fxx/codegen/lower/quantised.ipp"
 #include "fxx/codegen/lower/recurrent.ipp"
 #include "fxx/codegen/lower/rows.ipp"
+#include "fxx/codegen/lower/scatter.ipp"
 #include "fxx/codegen/lower/strides.ipp"
 #include "fxx/codegen/lower/terms.ipp"
 #include "fxx/codegen/lower/views.ipp"
@@ -187,7 +190,7 @@ FXX_INLINE void Lowering::call_back(const Node& node, const std::string& why) {
 }
 
 FXX_INLINE void Lowering::call(const Node& node) {
-  const Operator* op = operator_of(node);
+  const Operator* op = known_operator(node);
   std::string why;
   try {
     if (node.opcode() == Opcode::call_module || !op) throw NoKernel{"not an operator"};
@@ -195,7 +198,7 @@ FXX_INLINE void Lowering::call(const Node& node) {
     const auto known = handlers().find(op->name);
     if (known != handlers().end()) {
       (this->*known->second)(node, *op);
-    } else if (!pointwise(node, *op)) {
+    } else if (!pointwise(node, *op) && !composed(node, *op)) {
       throw NoKernel{"no kernel"};
     }
     return compute_once(node);
@@ -276,6 +279,18 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::to.dtype", &Lowering::same},
       {"aten::to.dtype_layout", &Lowering::same},
       {"aten::to.device", &Lowering::same},
+      {"aten::to.other", &Lowering::same},
+      {"aten::type_as", &Lowering::same},
+      {"aten::_to_copy", &Lowering::same},
+      {"aten::positive", &Lowering::same},
+      {"aten::real", &Lowering::same},
+      {"aten::conj", &Lowering::same},
+      {"aten::conj_physical", &Lowering::same},
+      {"aten::resolve_conj", &Lowering::same},
+      {"aten::resolve_neg", &Lowering::same},
+      {"aten::lift", &Lowering::same},
+      {"aten::alpha_dropout", &Lowering::same},
+      {"aten::feature_alpha_dropout", &Lowering::same},
       {"aten::view", &Lowering::reshape},
       {"aten::reshape", &Lowering::reshape},
       {"aten::_unsafe_view", &Lowering::reshape},
@@ -290,6 +305,9 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::permute", &Lowering::permute},
       {"aten::transpose.int", &Lowering::transpose},
       {"aten::t", &Lowering::transpose},
+      {"aten::diagonal", &Lowering::diagonal},
+      {"aten::linalg_diagonal", &Lowering::diagonal},
+      {"aten::unfold", &Lowering::unfold},
       {"aten::expand", &Lowering::expand},
       {"aten::expand_as", &Lowering::expand},
       {"aten::slice.Tensor", &Lowering::slice},
@@ -301,7 +319,6 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::chunk", &Lowering::split},
       {"aten::unbind.int", &Lowering::unbind},
       {"aten::cat", &Lowering::concatenate},
-      {"aten::concat", &Lowering::concatenate},
       {"aten::stack", &Lowering::concatenate},
       {"aten::masked_fill.Scalar", &Lowering::masked_fill},
       {"aten::masked_fill.Tensor", &Lowering::masked_fill},
@@ -313,6 +330,21 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::gather", &Lowering::select_places},
       {"aten::index_select", &Lowering::select_places},
       {"aten::index.Tensor", &Lowering::index},
+      {"aten::embedding_bag", &Lowering::embedding_bag},
+      {"aten::embedding_bag.padding_idx", &Lowering::embedding_bag},
+      {"aten::one_hot", &Lowering::one_hot},
+      {"aten::scatter.src", &Lowering::scatter},
+      {"aten::scatter.value", &Lowering::scatter},
+      {"aten::scatter.reduce", &Lowering::scatter},
+      {"aten::scatter.value_reduce", &Lowering::scatter},
+      {"aten::scatter_add", &Lowering::scatter},
+      {"aten::scatter_reduce.two", &Lowering::scatter},
+      {"aten::index_add", &Lowering::scatter},
+      {"aten::index_copy", &Lowering::scatter},
+      {"aten::index_fill.int_Scalar", &Lowering::scatter},
+      {"aten::index_fill.int_Tensor", &Lowering::scatter},
+      {"aten::index_reduce", &Lowering::scatter},
+      {"aten::index_put", &Lowering::index_put},
       {"aten::linear", &Lowering::linear},
       {"aten::addmm", &Lowering::addmm},
       {"aten::mm", &Lowering::addmm},

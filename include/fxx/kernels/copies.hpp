@@ -50,7 +50,7 @@ template <class T, int Count>
 FXX_KERNEL real load_strided(const T* from, std::ptrdiff_t stride, Width<Count>) {
   real v{};
 #pragma GCC unroll 16
-  for (int i = 0; i < Count; ++i) v[i] = static_cast<float>(from[i * stride]);
+  for (int i = 0; i < Count; ++i) v[i] = to_single(from[i * stride]);
   return v;
 }
 template <int Count>

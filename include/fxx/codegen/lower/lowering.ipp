@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "fxx/codegen/lower.hpp"
 #include "fxx/codegen/lower/strides.ipp"
@@ -21,6 +22,20 @@ namespace fxx::inline FXX_ABI::plans {
 const TermPointer& result_term();
 
 struct ConvolutionCall;
+/// Elements that go to `to`, which has their sizes: its strides are 0 where indices tell the place. These are `count`
+/// dimensions from `first` on.
+struct ScatterTo {
+  View to;
+  std::vector<View> indices;
+  std::vector<Term::Dimension> looked_up;
+  std::size_t first = 0, count = 1;
+};
+/// What becomes of elements that meet.
+struct ScatterReduction {
+  Scatter::Kind kind = Scatter::Kind::replace;
+  bool mean = false;
+  bool with_self = true;  // what stands there already is one of them
+};
 /// What becomes of the results of a kernel of rows.
 struct Affine {
   const Node* weight = nullptr;
@@ -123,7 +138,7 @@ class Lowering {
   void require_float(const Node& node) const {
     if (meta_of(node).dtype != Dtype::float32) throw NoKernel{std::string(name_of(meta_of(node).dtype))};
   }
-  /// float32, int64 or bool: what vectors hold.
+  /// float32, integers or bool: what vectors hold.
   void require_elements(const Node& node) const;
   void set_view(const Node& node, View view, Dtype dtype) {
     Value& value = value_of(node);
@@ -205,9 +220,12 @@ class Lowering {
   void add_step(KernelStep step);
   // --- views.ipp -----------------------------------------------------------------------------------------------------
   void same(const Node& node, const Operator& op);
+  void convert(const Node& node, const Node& input);
   void reshape(const Node& node, const Operator& op);
   void permute(const Node& node, const Operator& op);
   void transpose(const Node& node, const Operator& op);
+  void diagonal(const Node& node, const Operator& op);
+  void unfold(const Node& node, const Operator& op);
   void expand(const Node& node, const Operator& op);
   void slice(const Node& node, const Operator& op);
   void narrow(const Node& node, const Operator& op);
@@ -234,6 +252,8 @@ class Lowering {
   void divide(const Node& node, const Operator& op);
   void triangle(const Node& node, const Operator& op);
   void elu(const Node& node, const Operator& op);
+  // --- composed.ipp --------------------------------------------------------------------------------------------------
+  bool composed(const Node& node, const Operator& op);
   // --- quantised.ipp -------------------------------------------------------------------------------------------------
   void fake_quantize(const Node& node, const Operator& op);
   /// Can the node be a linear layer or convolution of bytes, and is that faster than one of floats?
@@ -250,6 +270,20 @@ class Lowering {
   void embedding(const Node& node, const Operator& op);
   void select_places(const Node& node, const Operator& op);
   void index(const Node& node, const Operator& op);
+  void embedding_bag(const Node& node, const Operator& op);
+  void one_hot(const Node& node, const Operator& op);
+  // --- scatter.ipp ---------------------------------------------------------------------------------------------------
+  View own_copy(const Node& node, const Node& self);
+  static bool only_once(const Node& node, const Node& input);
+  void scatter_term(const Node& node, const ScatterTo& where, Scatter::Kind kind, TermPointer value,
+                    std::vector<const Node*> nodes);
+  ScatterTo places_along(const View& to, std::size_t dim, const View& index, const Sizes& sizes, bool whole,
+                         bool from_end) const;
+  static ScatterReduction scatter_reduction_of(const Node& node, const Operator& op);
+  void scatter_reduced(const Node& node, const ScatterTo& where, const View& whole, const ScatterReduction& how,
+                       TermPointer value, std::vector<const Node*> nodes);
+  void scatter(const Node& node, const Operator& op);
+  void index_put(const Node& node, const Operator& op);
   // --- products.ipp --------------------------------------------------------------------------------------------------
   /// Do weights of fewer bits pay? With few rows the time is that of reading them, fewer where they are near; with many it
   /// is that of the products, which the processor may have as fast ones of that kind.
@@ -324,6 +358,7 @@ class Lowering {
   std::unordered_map<const Node*, View> bytes_;    // of what fake_quantize makes, where layers take them
   std::unordered_map<const Node*, View> reduced_;  // images of bfloat16
   std::unordered_map<const Node*, Whole> wholes_;  // results of cat and stack that have memory
+  std::unordered_set<const Node*> own_;            // have memory that nobody else has, and may be written to
   int roots_ = 0;
   bool writes_ = false;  // some node writes to its inputs, so copies must be copies
 };

@@ -84,7 +84,7 @@ FXX_INLINE std::string SpecialisedWriter::load_at(const std::string& from, const
     return elements == Elements::mask      ? "splat_mask(" + where + ")"
            : elements == Elements::integer ? "splat_64(" + one + ")"
            : is_float                      ? "splat(" + one + ")"
-                                           : "splat(static_cast<float>(" + one + "))";
+                                           : "splat(to_single(" + one + "))";
   if (dense)
     return elements == Elements::mask      ? "load_mask(" + where + ", width)"
            : elements == Elements::integer ? "load_64(" + where + ", width)"
@@ -168,6 +168,16 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
   };
   const bool by_number =
       term.operands.size() == 2 && term.operands[1]->kind == Kind::number && !std::isnan(term.operands[1]->number);
+  if (term.function == F::checked_divisor) {
+    include("integers");
+    parameter(body, "int&", "call.fault", "fault");
+    return "divisor_64(" + operand(0) + ", width, fault)";
+  }
+  if (term.function == F::checked_place) {
+    include("integers");
+    parameter(body, "int&", "call.fault", "fault");
+    return "place_64(" + operand(0) + ", " + cpp_integer(term.operands[1]->integer) + ", width, fault)";
+  }
   if (integers) {
     include("integers");
   } else {
@@ -192,10 +202,7 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
   return result + ")";
 }
 
-/// Elements of other types are only copied.
 FXX_INLINE std::string SpecialisedWriter::copy_of(Body& body, const View& to, const Term& value, const Frame& frame) {
-  if (value.kind != Term::Kind::load || buffer_of(value.view).dtype != buffer_of(to).dtype)
-    fail("a computed " + std::string(name_of(buffer_of(to).dtype)));
   const Place from = place(value.view, frame), out = place(to, frame);
   if (from.along == Place::Along::scattered || out.along == Place::Along::scattered)
     fail("a copy whose elements lie scattered");
@@ -204,22 +211,24 @@ FXX_INLINE std::string SpecialisedWriter::copy_of(Body& body, const View& to, co
          ", " + pointer(body, to, true, "out") + out.offset + ", " + stride(out) + ");\n";
 }
 
-/// Are elements of fewer bits made of floats: quantised values for products of bytes, or bfloat16?
-FXX_INLINE bool SpecialisedWriter::narrows(const plans::Store& store) const {
+/// Is it memory of the same type, element by element, of a type other than those that vectors hold?
+FXX_INLINE bool SpecialisedWriter::copies(const plans::Store& store) const {
   const Dtype dtype = buffer_of(store.to).dtype;
-  return (dtype == Dtype::uint8 || dtype == Dtype::bfloat16) &&
-         !(store.value->kind == Term::Kind::load && buffer_of(store.value->view).dtype == dtype);
+  return store.value->kind == Term::Kind::load && buffer_of(store.value->view).dtype == dtype &&
+         dtype != Dtype::float32 && dtype != Dtype::boolean && dtype != Dtype::int64;
 }
-/// Where the store writes.
-FXX_INLINE std::string SpecialisedWriter::target(Body& body, const plans::Store& store) {
-  const std::string out = pointer(body, store.to, true, "out");
-  return narrows(store) && buffer_of(store.to).dtype == Dtype::bfloat16 ? "reinterpret_cast<Bfloat16*>(" + out + ")"
-                                                                        : out;
+/// Are elements of other types made of floats: quantised values for products of bytes, halves, doubles?
+FXX_INLINE bool SpecialisedWriter::narrows(const plans::Store& store) const {
+  return buffer_of(store.to).dtype != Dtype::float32 && store.value->elements == plans::Elements::real &&
+         !copies(store);
 }
 FXX_INLINE std::string SpecialisedWriter::narrowed(Body& body, const plans::Store& store, const Frame& frame) {
+  if (const Dtype dtype = buffer_of(store.to).dtype; dtype != Dtype::uint8 && dtype != Dtype::bfloat16 &&
+                                                     dtype != Dtype::float16 && dtype != Dtype::float64)
+    fail("a computed " + std::string(name_of(dtype)));
   const std::string value = vector(body, *store.value, frame);
   const Place at = place(store.to, frame);
-  const std::string where = target(body, store) + at.offset;
+  const std::string where = pointer(body, store.to, true, "out") + at.offset;
   if (at.along == Place::Along::none) return "store_as(" + where + ", " + value + ", Width<1>{});\n";
   if (at.along == Place::Along::whole && at.stride == 1) return "store_as(" + where + ", " + value + ", width);\n";
   return "scattered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " +
@@ -232,12 +241,12 @@ FXX_INLINE std::string SpecialisedWriter::stores(Body& body, const KernelStep& s
   for (const plans::Store& store : step.stores) {
     const View& to = store.to;
     const Dtype dtype = buffer_of(to).dtype;
-    if (narrows(store)) {
-      result += indent + narrowed(body, store, frame);
+    if (copies(store)) {
+      result += indent + copy_of(body, to, *store.value, frame);
       continue;
     }
-    if (dtype != Dtype::float32 && dtype != Dtype::boolean && dtype != Dtype::int64) {
-      result += indent + copy_of(body, to, *store.value, frame);
+    if (narrows(store)) {
+      result += indent + narrowed(body, store, frame);
       continue;
     }
     const std::string value = vector(body, *store.value, frame);
@@ -323,7 +332,8 @@ FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelSt
   });
   if (!fits) return {};
   const std::string value = vector(body, *store.value, turned);
-  return "store_interleaved<" + text(part.extent) + ">(" + target(body, store) + out.offset + ", [&](int" +
+  return "store_interleaved<" + text(part.extent) + ">(" + pointer(body, store.to, true, "out") + out.offset +
+         ", [&](int" +
          (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA { return " + value +
          "; }, width);\n";
 }

@@ -12,6 +12,7 @@
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/passes/dead_code.hpp"
+#include "fxx/passes/decompose.hpp"
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/functionalise.hpp"
 #include "fxx/passes/leaf_modules.hpp"
@@ -117,7 +118,8 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     });
     output->set_args({std::move(results)});
   }
-  note_known_sizes(*prepared_, example_inputs);                 // of what the passes made
+  note_known_sizes(*prepared_, example_inputs);  // of what the passes made
+  if (decompose(prepared) > 0) note_known_sizes(*prepared_, example_inputs);
   const auto quantised = detail::quantised_layers(*prepared_);  // which folding would hide
   fold_constants(*prepared_, {.known_sizes = true});
   Graph* to_lower = &prepared;
