@@ -18,6 +18,7 @@
 #include "fxx/passes/fuse_partitions.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/passes/source_partitions.hpp"
+#include "fxx/passes/stable_order.hpp"
 #include "fxx/passes/stable_topological_sort.hpp"
 #include "fxx/rewrite/describe.hpp"
 #include "fxx/rewrite/functions.hpp"

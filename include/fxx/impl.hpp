@@ -37,6 +37,7 @@
 #include "fxx/passes/fuse_partitions.ipp"
 #include "fxx/passes/leaf_modules.ipp"
 #include "fxx/passes/source_partitions.ipp"
+#include "fxx/passes/stable_order.ipp"
 #include "fxx/passes/stable_topological_sort.ipp"
 #include "fxx/rewrite/describe.ipp"
 #include "fxx/rewrite/instantiate.ipp"

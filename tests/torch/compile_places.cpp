@@ -154,7 +154,7 @@ TEST_CASE("tensors put at tensors of integers, added there, and everywhere a mas
                    x.take(few * 100 - 3),
                    torch::put(x, few * 100 - 3, v.select(2, 0).select(0, 0)),
                    torch::put(x, row, v.select(2, 0).slice(1, 0, 1), true),
-                   torch::take_along_dim(x, row.view({2, 1, 1}).abs(), 1),
+                   torch::take_along_dim(x, row.view({1, 2, 1}).abs(), 1),
                    torch::take_along_dim(x, few)});
   };
   const auto make = [] {
@@ -194,14 +194,14 @@ TEST_CASE("bags of rows: sums, means and largest, weights, rows left out, offset
       return std::get<0>(torch::embedding_bag(table, ids, offsets, false, mode, false,
                                               weights.defined() ? std::optional(weights) : std::nullopt, last));
     };
-    const Tensor ends = torch::cat({offsets, torch::full({1}, 20, offsets.options())});
-    return all_of({sums->forward(ids, offsets),
-                   means->forward(ids, offsets) * 2,
-                   most->forward(ids, offsets).relu(),
-                   padded->forward(ids, offsets),
-                   sums->forward(square),
-                   means->forward(square).softmax(-1),
-                   sums->forward(ids, offsets, weights),
+    const Tensor ends = torch::cat({offsets, torch::full({1}, 23, offsets.options())});
+    return all_of({sums.ptr()->forward(ids, offsets),
+                   means.ptr()->forward(ids, offsets) * 2,
+                   most.ptr()->forward(ids, offsets).relu(),
+                   padded.ptr()->forward(ids, offsets),
+                   sums.ptr()->forward(square),
+                   means.ptr()->forward(square).softmax(-1),
+                   sums.ptr()->forward(ids, offsets, weights),
                    of(table, offsets, 0, false, weights.tanh()),
                    of(table, ends, 1, true),
                    of(table, ends, 2, true),
@@ -209,7 +209,7 @@ TEST_CASE("bags of rows: sums, means and largest, weights, rows left out, offset
                    of(table.t().contiguous().t(), offsets, 0),
                    of(table * 2, offsets, 0),
                    std::get<0>(torch::embedding_bag(wide, ids.remainder(7).to(torch::kInt), offsets.to(torch::kInt))),
-                   torch::cat({sums->forward(ids, offsets), means->forward(ids, offsets), of(table, offsets, 0)}, 1)});
+                   torch::cat({sums.ptr()->forward(ids, offsets), means.ptr()->forward(ids, offsets), of(table, offsets, 0)}, 1)});
   };
   const auto make = [](Tensor offsets) {
     return Tensors{torch::randint(11, {23}), std::move(offsets), torch::randn({23}), torch::randint(11, {4, 5})};

@@ -8,6 +8,7 @@
 
 #include <set>
 
+#include "fxx/passes/stable_order.hpp"
 #include "fxx/torch/trace.hpp"
 #include "torch/support.hpp"
 // after doctest, which the one above has to include first

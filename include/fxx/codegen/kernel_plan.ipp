@@ -87,7 +87,8 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
                         by({k.out_height, k.out_width})};
       },
       [](const Rows& k) {
-        return Text{words_of(k.kind), std::to_string(k.rows) + " of " + std::to_string(k.length)};
+        return Text{words_of(k.kind),
+                    std::to_string(k.rows * std::max<std::int64_t>(k.columns, 1)) + " of " + std::to_string(k.length)};
       },
       [](const GroupNorm& k) {
         return Text{"group norm", by({k.images, k.pixels, k.channels}) + " in " + std::to_string(k.groups)};
@@ -115,6 +116,11 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
       [](const Bags& k) {
         return Text{"bags, " + words_of(k.kind), std::to_string(k.count) + " of " + by(k.table.sizes) + " -> " +
                                                       std::to_string(k.bags)};
+      },
+      [](const Sort& k) {
+        return Text{k.count < k.length ? "first in order" : "sort",
+                    std::to_string(k.rows) + " of " + std::to_string(k.length) +
+                        (k.count < k.length ? " -> " + std::to_string(k.count) : std::string())};
       },
       [](const CallBack& k) {
         return Text{"call back", k.why};

@@ -12,12 +12,14 @@
 #include "fxx/codegen/lower/lookups.ipp"
 #include "fxx/codegen/lower/lowering.ipp"
 #include "fxx/codegen/lower/memory.ipp"
+#include "fxx/codegen/lower/patches.ipp"
 #include "fxx/codegen/lower/pointwise.ipp"
 #include "fxx/codegen/lower/products.ipp"
 #include "fxx/codegen/lower/quantised.ipp"
 #include "fxx/codegen/lower/recurrent.ipp"
 #include "fxx/codegen/lower/rows.ipp"
 #include "fxx/codegen/lower/scatter.ipp"
+#include "fxx/codegen/lower/sorting.ipp"
 #include "fxx/codegen/lower/strides.ipp"
 #include "fxx/codegen/lower/terms.ipp"
 #include "fxx/codegen/lower/views.ipp"
@@ -404,6 +406,14 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::std_mean.correction", &Lowering::variance},
       {"aten::cumsum", &Lowering::running},
       {"aten::cumprod", &Lowering::running},
+      {"aten::sort", &Lowering::sort},
+      {"aten::sort.stable", &Lowering::sort},
+      {"aten::argsort", &Lowering::sort},
+      {"aten::argsort.stable", &Lowering::sort},
+      {"aten::topk", &Lowering::sort},
+      {"aten::bucketize.Tensor", &Lowering::search},
+      {"aten::searchsorted.Tensor", &Lowering::search},
+      {"aten::isin.Tensor_Tensor", &Lowering::is_in},
       {"aten::norm.Scalar", &Lowering::norm},
       {"aten::norm.ScalarOpt_dim", &Lowering::norm},
       {"aten::linalg_vector_norm", &Lowering::norm},
@@ -418,6 +428,10 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::reflection_pad2d", &Lowering::pad_around},
       {"aten::replication_pad1d", &Lowering::pad_around},
       {"aten::replication_pad2d", &Lowering::pad_around},
+      {"aten::pixel_shuffle", &Lowering::shuffle_pixels},
+      {"aten::pixel_unshuffle", &Lowering::shuffle_pixels},
+      {"aten::im2col", &Lowering::im2col},
+      {"aten::col2im", &Lowering::col2im},
       {"aten::roll", &Lowering::roll},
       {"aten::flip", &Lowering::flip},
       {"aten::fliplr", &Lowering::flip},

@@ -35,6 +35,7 @@ FXX_INLINE std::string SpecialisedWriter::stem_of(const KernelStep& step) {
       [](const plans::GroupNorm&) { return std::string("group_norm"); },
       [](const plans::Resize&) { return std::string("resize"); },
       [](const plans::Scatter&) { return std::string("scatter"); }, [](const plans::Bags&) { return std::string("bags"); },
+      [](const plans::Sort&) { return std::string("sort"); },
       [](const plans::CallBack&) { return std::string("call_back"); });
 }
 
@@ -56,6 +57,7 @@ FXX_INLINE double SpecialisedWriter::compile_milliseconds(const KernelStep& step
       [](const plans::Attention&) { return 300.; }, [](const plans::Recurrent&) { return 300.; },
       [](const plans::GroupNorm&) { return 80.; }, [](const plans::Resize&) { return 80.; },
       [](const plans::Scatter&) { return 50.; }, [](const plans::Bags&) { return 50.; },
+      [](const plans::Sort&) { return 100.; },
       [](const plans::CallBack&) { return 0.; });
   return kernel + static_cast<double>(text.size()) / 50;
 }
@@ -104,6 +106,7 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
       [&](const plans::Resize& k) { return resize(body, step, k); },
       [&](const plans::Scatter& k) { return scatter(body, step, k); },
       [&](const plans::Bags& k) { return bags(body, step, k); },
+      [&](const plans::Sort& k) { return sort(body, k); },
       [&](const plans::CallBack&) { return std::string(); });
   std::string parameters = "Part part", arguments = "part";
   for (const Body::Parameter& p : body.parameters) {

@@ -105,9 +105,8 @@ template <class T, int Count>
 FXX_KERNEL integer_64 load_64(const T* from, Width<Count>) {
   using namespace detail_of_memory;
   if constexpr (sizeof(T) == 8) {
-    integer_64 v{};
-    __builtin_memcpy(&v, from, Count * sizeof(std::int64_t));
-    return v;
+    return {(integer_64::Half)read<in_lower(Count), lanes / 2>(from),
+            (integer_64::Half)read<in_upper(Count), lanes / 2>(from + in_lower(Count))};
   } else {
     static_assert(__is_same(T, std::int8_t) || __is_same(T, std::uint8_t) || __is_same(T, std::int16_t) ||
                       __is_same(T, std::int32_t),
@@ -122,7 +121,8 @@ template <class T, int Count>
 FXX_KERNEL void store_64(T* to, integer_64 v, Width<Count>) {
   using namespace detail_of_memory;
   if constexpr (sizeof(T) == 8) {
-    __builtin_memcpy(to, &v, Count * sizeof(std::int64_t));
+    write<in_lower(Count)>(to, v.low);
+    write<in_upper(Count)>(to + in_lower(Count), v.high);
   } else {
     const integer bits = detail_of_integers::narrowed_32(v.low, v.high);
     if constexpr (sizeof(T) == 1) write<Count>(to, narrowed_bytes<T>(bits));

@@ -40,12 +40,20 @@ using Narrow = typename VectorOf<T, lanes>::type;
 /// `Count` of the `All` elements of a vector of another type; zeros behind them.
 template <int Count, int All, class T>
 FXX_KERNEL auto read(const T* from) {
-  typename VectorOf<T, All>::type v{};
+  using V = typename VectorOf<T, All>::type;
+#if FXX_KERNEL_MASKED
+  if constexpr (Count > 0 && Count < All && sizeof(V) >= 16) return detail_of_vectors::masked_load<V, Count>(from);
+#endif
+  V v{};
   if constexpr (Count > 0) __builtin_memcpy(&v, from, Count * sizeof(T));
   return v;
 }
 template <int Count, class T, class V>
 FXX_KERNEL void write(T* to, const V& v) {
+#if FXX_KERNEL_MASKED
+  if constexpr (Count > 0 && Count * sizeof(T) < sizeof(V) && sizeof(V) >= 16)
+    return detail_of_vectors::masked_store<Count>(to, v);
+#endif
   if constexpr (Count > 0) __builtin_memcpy(to, &v, Count * sizeof(T));
 }
 /// How many of `Count` elements stand in the lower half of a vector, and in the upper.

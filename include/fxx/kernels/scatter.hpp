@@ -131,10 +131,7 @@ FXX_KERNEL void for_each_own_row(const Share& share, const NumberOf& number_of, 
 template <int Columns, class Each>
 FXX_KERNEL void for_each_own_vector(Range columns, const Each& each) {
   if (columns.begin == 0 && columns.end == Columns) return detail_of_rows::for_each_vector<Columns>(each);
-  int c = columns.begin;
-  for (; c + lanes <= columns.end; c += lanes) each(c, Width<lanes>{});
-  if constexpr (Columns % lanes != 0)
-    if (c < columns.end) each(c, Width<Columns % lanes>{});
+  detail_of_rows::for_each_vector_of<Columns>(columns, each);
 }
 
 }  // namespace detail_of_scatter

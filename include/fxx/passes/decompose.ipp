@@ -10,6 +10,7 @@
 #include "fxx/passes/decompose/einsum.ipp"
 #include "fxx/passes/decompose/matrices.ipp"
 #include "fxx/passes/decompose/networks.ipp"
+#include "fxx/passes/decompose/recurrent.ipp"
 #include "fxx/passes/decompose/shapes.ipp"
 
 namespace fxx::inline FXX_ABI {
@@ -28,6 +29,7 @@ FXX_INLINE const std::unordered_map<std::string_view, KnownDecomposition>& decom
     for (const auto& [name, of] : einsum::all) result[name] = {of};
     for (const auto& [name, of] : matrices::all) result[name] = {of};
     for (const auto& [name, of] : networks::all) result[name] = {of};
+    for (const auto& [name, of] : recurrent::all) result[name] = {of};
     for (const auto& [name, of] : shapes::all) result[name] = {of, true};
     return result;
   }();

@@ -22,6 +22,7 @@ namespace fxx::inline FXX_ABI::plans {
 const TermPointer& result_term();
 
 struct ConvolutionCall;
+struct Windows;
 /// Elements that go to `to`, which has their sizes: its strides are 0 where indices tell the place. These are `count`
 /// dimensions from `first` on.
 struct ScatterTo {
@@ -243,6 +244,13 @@ class Lowering {
   void flip(const Node& node, const Operator& op);
   void copy_to(const Node& node, const View& from, View to);
   void set_copy(const Node& node, const View& view);
+  // --- patches.ipp ---------------------------------------------------------------------------------------------------
+  View place_of_copy(const Node& node, const View& from);
+  void shuffle_pixels(const Node& node, const Operator& op);
+  static Windows windows_of(const Node& node, const Operator& op, std::int64_t height, std::int64_t width);
+  std::pair<View, View> padded(const Node& node, const Sizes& sizes, const Sizes& padding);
+  void im2col(const Node& node, const Operator& op);
+  void col2im(const Node& node, const Operator& op);
   // --- pointwise.ipp -------------------------------------------------------------------------------------------------
   bool pointwise(const Node& node, const Operator& op);
   void masked_fill(const Node& node, const Operator& op);
@@ -339,6 +347,11 @@ class Lowering {
   void with_results(const Node& node, std::initializer_list<ItemHandler> results);
   void extremes(const Node& node, const Operator& op);
   void variance(const Node& node, const Operator& op);
+  // --- sorting.ipp ---------------------------------------------------------------------------------------------------
+  View rows_along(const Node& node, const Node& input, std::size_t dim);
+  void sort(const Node& node, const Operator& op);
+  void search(const Node& node, const Operator& op);
+  void is_in(const Node& node, const Operator& op);
   // --- attention.ipp -------------------------------------------------------------------------------------------------
   void attention(const Node& node, const Operator& op);
   // --- recurrent.ipp -------------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ FXX_INLINE View Lowering::place(const Node& node, const Value& value) {
     bool looks_up = false, image = value.root && is_image_kernel(*value.root);
     if (!value.root)
       for_each_load(*value.term, [&](const Term& term) {
-        looks_up = looks_up || term.kind == Term::Kind::lookup;
+        looks_up = looks_up || term.kind != Term::Kind::load;
         image = image || lies_channels_last(term.view);
       });
     if (!looks_up)
@@ -263,6 +263,7 @@ FXX_INLINE void Lowering::add_step(KernelStep step) {
                                   [&](const Scatter& k) {
                                     for (const TermPointer& index : k.indices) use_term(index);
                                   },
+                                  [&](const Sort& k) { use(k.in), use(k.values), use(k.places); },
                                   [&](const Bags& k) {
                                     use(k.indices), use(k.offsets), use(k.weights), touch(k.table);
                                     // Of the table so many rows.

@@ -96,13 +96,15 @@ FXX_INLINE TermPointer wrapped(TermPointer term, Dtype dtype) {
   return call_of(F::shift_right, {call_of(F::shift_left, {std::move(term), unused}), unused});
 }
 FXX_INLINE int calls_in(const Term& term) {
-  int count = term.kind == Term::Kind::call || term.kind == Term::Kind::convert || term.kind == Term::Kind::lookup;
+  using Kind = Term::Kind;
+  int count = term.kind == Kind::call || term.kind == Kind::convert || term.kind == Kind::lookup;
+  if (term.kind == Kind::search) count = 16;
   for (const TermPointer& operand : term.operands) count += calls_in(*operand);
   return count;
 }
 template <class F>
 void for_each_load(const Term& term, const F& f) {
-  if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup) f(term);
+  if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup || term.kind == Term::Kind::search) f(term);
   for (const TermPointer& operand : term.operands) for_each_load(*operand, f);
 }
 

@@ -59,6 +59,11 @@ FXX_INLINE SpecialisedWriter::Place SpecialisedWriter::place(const View& view, c
       result.offset += " + " + index_text(parts[0], a.extent, a.name);
     } else if (axis == last && !parts.empty()) {
       result.along = Place::Along::scattered;
+      if (parts.size() == 1 && parts[0].divisor * parts[0].size == a.extent) {
+        result.each = parts[0].divisor;
+        result.stride = parts[0].stride;
+        result.axis = a.name;
+      }
       for (const Group& group : parts)
         result.element += (result.element.empty() ? "" : " + ") + index_text(group, a.extent, "(" + a.name + " + e)");
     } else {
@@ -92,6 +97,8 @@ FXX_INLINE std::string SpecialisedWriter::load_at(const std::string& from, const
                                            : "load_as(" + where + ", width)";
   if (elements != Elements::real) return gathered(elements == Elements::mask ? "mask_gathered" : "gathered_64");
   if (at.along == Along::whole) return "load_strided(" + where + ", " + text(at.stride) + ", width)";
+  if (at.each > 1 && is_float)
+    return "load_repeated<" + text(at.each) + ">(" + where + ", " + at.axis + ", " + text(at.stride) + ", width)";
   return gathered("gathered");
 }
 
@@ -123,10 +130,24 @@ FXX_INLINE std::string SpecialisedWriter::lookup(Body& body, const Term& term, c
     at.element = (rows_of_elements + of_element(at)).substr(3);
     at.offset.clear();
     at.along = Place::Along::scattered;
+    at.each = 0;
   } else {
     at.offset = rows + at.offset;
   }
   return load_at(table, at, buffer_of(term.view).dtype, term.elements);
+}
+
+FXX_INLINE std::string SpecialisedWriter::search(Body& body, const Term& term, const Frame& frame) {
+  include("searching");
+  const Term::Dimension& row = term.looked_up[0];
+  const Place at = place(term.view, frame);
+  const std::string from = pointer(body, term.view, false, "sorted") + at.offset;
+  const std::string of_element = at.along == Place::Along::none    ? "0"
+                                 : at.along == Place::Along::whole ? "e * " + text(at.stride)
+                                                                   : at.element;
+  return "places_among<" + text(row.size) + (row.from_end ? ", true>(" : ", false>(") + from + ", " +
+         text(row.stride) + ", " + vector(body, *term.operands[0], frame) + ", [&](int" +
+         (mentions(of_element, "e") ? " e" : "") + ") FXX_KERNEL_LAMBDA { return " + of_element + "; }, width)";
 }
 
 FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& term, const Frame& frame) {
@@ -146,6 +167,7 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
       return (term.elements == plans::Elements::real ? "real_of_64(" : "integer_64_of(") +
              vector(body, *term.operands[0], frame) + ")";
     case Kind::lookup: return lookup(body, term, frame);
+    case Kind::search: return search(body, term, frame);
     case Kind::position: {
       include("integers");
       const Place at = place(term.view, frame);
@@ -325,7 +347,7 @@ FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelSt
   const Place out = place(first, turned);
   bool fits = out.along == Place::Along::whole && out.stride == part.extent;
   for_each_term(*store.value, [&](const Term& term) {
-    if (term.kind == Term::Kind::lookup) fits = false;
+    if (term.kind == Term::Kind::lookup || term.kind == Term::Kind::search) fits = false;
     if (term.kind != Term::Kind::load) return;
     const Place from = place(term.view, turned);
     fits = fits && (from.along == Place::Along::none || (from.along == Place::Along::whole && from.stride == 1));
@@ -352,7 +374,8 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
   for (const plans::Store& store : step.stores) {
     views.push_back(&store.to);
     for_each_term(*store.value, [&](const Term& term) {
-      if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup || term.kind == Term::Kind::position)
+      if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup || term.kind == Term::Kind::search ||
+          term.kind == Term::Kind::position)
         views.push_back(&term.view);
     });
   }

@@ -88,4 +88,26 @@ FXX_INLINE std::string SpecialisedWriter::bags(Body& body, const KernelStep& ste
          lambda({"row", "column"}, true, inner) + "  });\n";
 }
 
+FXX_INLINE std::string SpecialisedWriter::sort(Body& body, const plans::Sort& k) {
+  include("sorting");
+  const std::string name = shape("SortShape",
+                                 "{.rows = " + text(k.rows) + ", .length = " + text(k.length) +
+                                     (k.count < k.length ? ", .count = " + text(k.count) : "") +
+                                     (k.descending ? ", .descending = true" : "") + "}",
+                                 "order");
+  const std::string type = type_of(buffer_of(k.in).dtype);
+  const std::string in = pointer(body, k.in, false, "in");
+  const auto result = [&](const View& view, const std::string& wanted) {
+    return view.buffer < 0 ? "nullptr" : pointer(body, view, true, wanted);
+  };
+  const std::string values = result(k.values, "values"), places = result(k.places, "places");
+  const std::string stride = text(k.rows > 1 ? k.in.strides[0] : k.length);
+  const std::string outputs = (values == "nullptr" ? "static_cast<" + type + "*>(nullptr)" : values) + ", " + places;
+  if (k.by_best) return "  top_rows<" + name + ">(part, " + in + ", " + stride + ", " + outputs + ");\n";
+  const std::string floats = "sort_workspace<" + type + ">(" + text(k.length) + ")";
+  scratch(body, floats);
+  return "  sort_rows<" + name + ">(part, " + in + ", " + stride +
+         ", workspace + part.index * static_cast<std::ptrdiff_t>(" + floats + "), " + outputs + ");\n";
+}
+
 }  // namespace fxx::inline FXX_ABI::detail

@@ -109,6 +109,42 @@ FXX_INLINE Parts aminmax(const Composite& c) {
   return {c(ops::amin, {c["self"], dims, c["keepdim"]}), c(ops::amax, {c["self"], dims, c["keepdim"]})};
 }
 
+/// Of a row in order; places of equal elements are not LibTorch's.
+FXX_INLINE Argument in_order(const Composite& c, const Argument& x, std::int64_t dim) {
+  return c(ops::operator_getitem, {c(ops::sort, {x, dim, false}), 0});
+}
+FXX_INLINE Parts msort(const Composite& c) { return {in_order(c, c["self"], 0)}; }
+FXX_INLINE Parts element(const Composite& c, const Argument& x, std::int64_t dim, std::int64_t at) {
+  if (c.flag("keepdim")) return {c.narrow(x, dim, at, 1)};
+  return {c(ops::select_int, {x, dim, at})};
+}
+FXX_INLINE Parts kthvalue(const Composite& c) {
+  const Argument x = c["self"];
+  const auto k = c.integer("k"), given = c.integer("dim");
+  if (!c.is_tensor(x) || !k || !given || c.rank(x) == 0 || c.numel(x) == 0) return {};
+  const std::int64_t dim = c.place_of(*given, c.rank(x));
+  if (dim < 0) return {};
+  return element(c, in_order(c, x, dim), dim, *k - 1);
+}
+/// The lower of two in the middle; nan where one is, which stands last.
+FXX_INLINE Parts median(const Composite& c) {
+  Argument x = c["self"];
+  if (!c.is_tensor(x) || c.numel(x) == 0) return {};
+  std::int64_t dim = 0, size = c.numel(x);
+  if (const auto given = c.integer("dim")) {
+    dim = c.place_of(*given, c.rank(x));
+    if (dim < 0) return {};
+    size = c.sizes(x)[static_cast<std::size_t>(dim)];
+  } else {
+    x = c.reshape(x, {-1});
+  }
+  const Argument sorted = in_order(c, x, dim);
+  const Argument middle = element(c, sorted, dim, (size - 1) / 2)[0];
+  if (c.dtype(c["self"]) != Dtype::float32) return {middle};
+  const Argument last = element(c, sorted, dim, size - 1)[0];
+  return {c(ops::where_self, {c(ops::isnan, {last}), last, middle})};
+}
+
 // --- losses ----------------------------------------------------------------------------------------------------------
 
 /// All of them, their mean, or their sum.
@@ -200,6 +236,10 @@ inline constexpr NamedDecomposition all[] = {
     {"aten::nansum", nansum},
     {"aten::nanmean", nanmean},
     {"aten::aminmax", aminmax},
+    {"aten::msort", msort},
+    {"aten::kthvalue", kthvalue},
+    {"aten::median", median},
+    {"aten::median.dim", median},
     {"aten::mse_loss", mse_loss},
     {"aten::l1_loss", l1_loss},
     {"aten::smooth_l1_loss", smooth_l1_loss},

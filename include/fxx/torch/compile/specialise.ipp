@@ -16,6 +16,7 @@
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/functionalise.hpp"
 #include "fxx/passes/leaf_modules.hpp"
+#include "fxx/passes/stable_order.hpp"
 #include "fxx/rules/library.hpp"
 #include "fxx/runtime/cache.hpp"
 #include "fxx/torch/compile.hpp"
@@ -119,6 +120,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     output->set_args({std::move(results)});
   }
   note_known_sizes(*prepared_, example_inputs);  // of what the passes made
+  keep_order_of_equals(prepared, Orders::sorts);
   if (decompose(prepared) > 0) note_known_sizes(*prepared_, example_inputs);
   const auto quantised = detail::quantised_layers(*prepared_);  // which folding would hide
   fold_constants(*prepared_, {.known_sizes = true});
@@ -135,6 +137,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
       if (node->opcode() != Opcode::placeholder && node->opcode() != Opcode::get_attr &&
           node->opcode() != Opcode::output)
         left_.push_back(std::string(node->name()));
+    keep_order_of_equals(split_->tail, Orders::sorts_and_tops);
     split_->head.set_owning_module(prepared.owning_module());
     tail_ = std::make_unique<const Plan>(split_->tail, prepared_->owner());
     to_lower = &split_->head;
