@@ -2,6 +2,7 @@
 // them there.
 #pragma once
 
+#include "fxx/codegen/lower/aliases.ipp"
 #include "fxx/codegen/lower/terms.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
@@ -83,8 +84,8 @@ FXX_INLINE View part_of(const View& whole, const PartOfWhole& part, const Sizes&
 }
 /// Is the node a cat or stack of floats that has `input` once among its parts? Then where.
 FXX_INLINE std::optional<PartOfWhole> place_among(const Node& node, const Node& input) {
-  const Operator* op = operator_of(node);
-  if (!op || (op->name != "aten::cat" && op->name != "aten::concat" && op->name != "aten::stack")) return {};
+  const Operator* op = known_operator(node);
+  if (!op || (op->name != "aten::cat" && op->name != "aten::stack")) return {};
   const TensorMeta* meta = node.tensor_meta();
   const Argument list = argument_or_default(node, *op, 0), dim = argument_or_default(node, *op, 1);
   if (!meta || meta->is_dynamic() || meta->dtype != Dtype::float32 || !list.is_sequence() ||
@@ -183,7 +184,7 @@ FXX_INLINE View Lowering::place(const Node& node, const Value& value) {
     bool looks_up = false, image = value.root && is_image_kernel(*value.root);
     if (!value.root)
       for_each_load(*value.term, [&](const Term& term) {
-        looks_up = looks_up || term.kind == Term::Kind::lookup;
+        looks_up = looks_up || term.kind != Term::Kind::load;
         image = image || lies_channels_last(term.view);
       });
     if (!looks_up)
@@ -227,12 +228,16 @@ FXX_INLINE const View& Lowering::view_of(const Node& node) {
 
 FXX_INLINE void Lowering::add_step(KernelStep step) {
   const int number = static_cast<int>(plan_.steps.size());
-  const auto use = [&](const View& view) {
+  const auto touch = [&](const View& view) {
     if (view.buffer < 0) return;
     Buffer& buffer = plan_.buffers[static_cast<std::size_t>(view.buffer)];
     if (buffer.first < 0) buffer.first = number;
     buffer.last = number;
-    step.bytes += static_cast<double>(view.numel() * element_size(buffer.dtype));
+  };
+  const auto use = [&](const View& view) {
+    if (view.buffer < 0) return;
+    touch(view);
+    step.bytes += static_cast<double>(view.numel() * element_size(buffer_of(view.buffer).dtype));
   };
   const auto use_term = [&](const TermPointer& term) {
     if (term) for_each_load(*term, [&](const Term& load) { use(load.view); });
@@ -257,6 +262,15 @@ FXX_INLINE void Lowering::add_step(KernelStep step) {
                                   },
                                   [&](const GroupNorm& k) { use_term(k.input); },
                                   [&](const Resize& k) { use(k.in); },
+                                  [&](const Scatter& k) {
+                                    for (const TermPointer& index : k.indices) use_term(index);
+                                  },
+                                  [&](const Sort& k) { use(k.in), use(k.values), use(k.places); },
+                                  [&](const Bags& k) {
+                                    use(k.indices), use(k.offsets), use(k.weights), touch(k.table);
+                                    // Of the table so many rows.
+                                    step.bytes += static_cast<double>(4 * k.count * k.columns);
+                                  },
                                   [&](const CallBack& k) {
                                     for (const CallBack::Value& value : k.inputs) use(value.view);
                                     for (const CallBack::Value& value : k.outputs) use(value.view);
