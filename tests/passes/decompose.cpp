@@ -139,8 +139,7 @@ TEST_CASE("few sequences have a kernel; many become a product a step") {
     Node* x = sized(g.placeholder("x"), {3, batch, 5});
     Node* h = sized(g.placeholder("h"), {1, batch, 6});
     std::vector<Argument> weights = {sized(g.placeholder("w"), {18, 5}), sized(g.placeholder("u"), {18, 6})};
-    Node* gru = g.call_function(
-        ops::gru_input, {x, h, Argument::list(weights), false, 1, 0., false, false, false});
+    Node* gru = g.call_function(ops::gru_input, {x, h, Argument::list(weights), false, 1, 0., false, false, false});
     g.output(sized(g.call_function(ops::operator_getitem, {gru, 0}), {3, batch, 6}));
     CHECK(decompose(g) == (batch == 40 ? 1 : 0));
     g.lint();
@@ -155,8 +154,8 @@ TEST_CASE("orders of equal elements: stable operators where kernels are, and the
   Node* sorted = g.call_function(ops::sort, {x, 1, true});
   Node* top = g.call_function(ops::topk, {x, 5});
   Node* places = sized(g.call_function(ops::argsort, {wide}), {3, 40}, Dtype::int64);
-  g.output(Argument::tuple({g.call_function(ops::operator_getitem, {sorted, 0}),
-                            g.call_function(ops::operator_getitem, {top, 1}), places}));
+  g.output(Argument::tuple(
+      {g.call_function(ops::operator_getitem, {sorted, 0}), g.call_function(ops::operator_getitem, {top, 1}), places}));
   Graph only_sorts(g);
   CHECK(keep_order_of_equals(only_sorts, Orders::sorts) == 1);
   only_sorts.lint();
