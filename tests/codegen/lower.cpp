@@ -877,17 +877,62 @@ TEST_CASE("an operator without a kernel is called back, with the reason") {
 TEST_CASE("of several results those that are taken get memory") {
   Net net;
   Node* x = net.input("x", {4, 9});
-  Node* largest = net.calls(ops::topk, {x, 3});
-  Node* places = net.item(largest, -1, {4, 3}, Dtype::int64);
+  Node* most = net.calls(ops::mode, {x, 1, true});
+  Node* places = net.item(most, -1, {4, 1}, Dtype::int64);
   const KernelPlan plan = net.plan_of(places);
   REQUIRE(plan.steps.size() == 1);
-  CHECK(plan.steps[0].name() == "topk");
+  CHECK(plan.steps[0].name() == "mode");
   const auto& back = kernel_of<CallBack>(plan.steps[0]);
-  CHECK(back.nodes == std::vector<const Node*>{largest, places});
+  CHECK(back.nodes == std::vector<const Node*>{most, places});
   REQUIRE(back.outputs.size() == 1);
   CHECK(back.outputs[0].node == places);
   CHECK(buffer_of(plan, back.outputs[0].view).kind == Kind::output);
   CHECK(buffer_of(plan, back.outputs[0].view).dtype == Dtype::int64);
+}
+
+TEST_CASE("an order has memory for the elements, for their places, or for both, one row behind the other") {
+  for (const int taken : {1, 2, 3}) {
+    Net net;
+    Node* x = net.input("x", {4, 900, 2});
+    Node* top = net.calls(ops::topk, {x, 3, 1});
+    std::vector<Argument> results;
+    if (taken & 1) results.emplace_back(net.item(top, 0, {4, 3, 2}));
+    if (taken & 2) results.emplace_back(net.item(top, -1, {4, 3, 2}, Dtype::int64));
+    const KernelPlan plan = net.plan_of(Argument::tuple(std::move(results)));
+    CHECK(plan.called_back().empty());
+    const auto found = std::ranges::find_if(
+        plan.steps, [](const KernelStep& s) { return std::holds_alternative<plans::Sort>(s.kernel); });
+    REQUIRE(found != plan.steps.end());
+    const auto& sort = kernel_of<plans::Sort>(*found);
+    CHECK(sort.rows == 8);
+    CHECK(sort.length == 900);
+    CHECK(sort.count == 3);
+    CHECK(sort.by_best);
+    CHECK(sort.descending);
+    CHECK(sort.in.strides.back() == 1);
+    CHECK((sort.values.buffer >= 0) == ((taken & 1) != 0));
+    CHECK((sort.places.buffer >= 0) == ((taken & 2) != 0));
+    for (const plans::View* view : {&sort.values, &sort.places})
+      if (view->buffer >= 0) CHECK(view->strides == plans::dense_strides(view->sizes));
+  }
+}
+
+TEST_CASE("what is written to places takes the memory of what nobody else reads") {
+  for (const bool shared : {false, true}) {
+    Net net;
+    Node* x = net.input("x", {6, 5});
+    Node* index = net.input("index", {4}, Dtype::int64);
+    Node* rows = net.input("rows", {4, 5});
+    Node* one = net.call(ops::index_add, {x, 0, index, rows}, {6, 5});
+    Node* two = net.call(ops::index_add, {one, 0, index, rows}, {6, 5});
+    const KernelPlan plan = net.plan_of(net.call(ops::add_Tensor, {two, shared ? one : x}, {6, 5}));
+    CHECK(plan.called_back().empty());
+    std::vector<int> written;
+    for (const KernelStep& step : plan.steps)
+      if (std::holds_alternative<plans::Scatter>(step.kernel)) written.push_back(step.stores[0].to.buffer);
+    REQUIRE(written.size() == 2);
+    CHECK((written[0] == written[1]) == !shared);
+  }
 }
 
 TEST_CASE("what is called back does not write to memory whose border must be zero") {

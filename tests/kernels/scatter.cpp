@@ -82,8 +82,9 @@ __attribute__((noinline)) void check_rows() {
             const std::ptrdiff_t place = row_of<Places>(index[r], fault);
             return Destination{place, (g * Places + place) * Columns};
           },
-          [&](int g, int r, int c, auto width)
-              __attribute__((always_inline)) { return vector_at(values.data() + (g * Rows + r) * Columns + c, width); });
+          [&](int g, int r, int c, auto width) __attribute__((always_inline)) {
+            return vector_at(values.data() + (g * Rows + r) * Columns + c, width);
+          });
     CHECK(fault == no_fault);
     bool all = true;
     for (std::size_t i = 0; i < before.size(); ++i) all = all && same(out[i], wanted[i]);
@@ -120,8 +121,9 @@ __attribute__((noinline)) void check_elements() {
             const std::ptrdiff_t place = row_of<Places>(index[(g * Rows + r) * Columns + c], fault);
             return Destination{place, (g * Places + place) * Columns + c};
           },
-          [&](int g, int r, int c, auto width)
-              __attribute__((always_inline)) { return vector_at(values.data() + (g * Rows + r) * Columns + c, width); });
+          [&](int g, int r, int c, auto width) __attribute__((always_inline)) {
+            return vector_at(values.data() + (g * Rows + r) * Columns + c, width);
+          });
     CHECK(fault == no_fault);
     bool all = true;
     for (std::size_t i = 0; i < before.size(); ++i) all = all && same(out[i], wanted[i]);

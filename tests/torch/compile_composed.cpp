@@ -91,9 +91,7 @@ Tensors composed_of(const Tensor& x, const Tensor& y, const Tensor& weight) {
 }
 TEST_CASE("functions that are made of others, over sizes that fill no vector, strides, infinities and nan") {
   torch::manual_seed(70);
-  const Forward f = [](const Tensors& in) {
-    return all_of(composed_of(in[0], in[1], in[2]));
-  };
+  const Forward f = [](const Tensors& in) { return all_of(composed_of(in[0], in[1], in[2])); };
   const Tensor weight = torch::rand({18});
   const Tensor x = torch::randn({5, 18}), y = torch::randn({5, 18});
   Tensor special = torch::randn({5, 18}), beside = torch::randn({5, 18});
@@ -124,17 +122,38 @@ TEST_CASE("einsum: products of matrices, sums, diagonals, each with each, in any
       [](const Tensors& in) {
         const Tensor &a = in[0], &b = in[1], &c = in[2], &v = in[3], &q = in[4];
         // [2, 3, 5, 7], [2, 3, 7, 4], [3, 7], [5], [6, 6]
-        const auto e = [](const char* equation, std::vector<Tensor> tensors) { return torch::einsum(equation, tensors); };
-        return all_of({e("bhij,bhjk->bhik", {a, b}),    e("bhij,bhjk->bkhi", {a, b}),  e("bhij,hj->bhi", {a, c}),
-                       e("bhij,hj->bih", {a, c}),       e("bhij,i->bhj", {a, v}),      e("bhij,bhjk->hik", {a, b}),
-                       e("bhij,bhjk->ik", {a, b}),      e("bhij,bhik->bhjk", {a, a}),  e("bhij,cgij->bhcg", {a, a}),
-                       e("bhij,bhjk->", {a, b}),        e("bhij->hb", {a}),            e("bhij->jihb", {a}),
-                       e("ii->i", {q}),                 e("ii->", {q}),                e("ii,i->i", {q, q[0]}),
-                       e("i,j->ij", {v, v}),            e("i,j->ji", {v, q[1]}),       e("i,i->", {v, v}),
-                       e("i,i->i", {v, v}),             e("ij,kj,k->i", {c, c, v.slice(0, 0, 3)}),
-                       e("...ij,...jk->...ik", {a, b}), e("...j,hj", {a, c}),          e("...->...", {a}),
-                       e("b...j->...b", {a}),           e("bhij,jk->bhik", {a, c.t()}), e("bhij,ko->bo", {a, c}),
-                       e("ij,jk", {q, q}),              e("nd,nd->n", {c, c}) * 2,     e("ij,j->i", {q, q[2]}).softmax(0)});
+        const auto e = [](const char* equation, std::vector<Tensor> tensors) {
+          return torch::einsum(equation, tensors);
+        };
+        return all_of({e("bhij,bhjk->bhik", {a, b}),
+                       e("bhij,bhjk->bkhi", {a, b}),
+                       e("bhij,hj->bhi", {a, c}),
+                       e("bhij,hj->bih", {a, c}),
+                       e("bhij,i->bhj", {a, v}),
+                       e("bhij,bhjk->hik", {a, b}),
+                       e("bhij,bhjk->ik", {a, b}),
+                       e("bhij,bhik->bhjk", {a, a}),
+                       e("bhij,cgij->bhcg", {a, a}),
+                       e("bhij,bhjk->", {a, b}),
+                       e("bhij->hb", {a}),
+                       e("bhij->jihb", {a}),
+                       e("ii->i", {q}),
+                       e("ii->", {q}),
+                       e("ii,i->i", {q, q[0]}),
+                       e("i,j->ij", {v, v}),
+                       e("i,j->ji", {v, q[1]}),
+                       e("i,i->", {v, v}),
+                       e("i,i->i", {v, v}),
+                       e("ij,kj,k->i", {c, c, v.slice(0, 0, 3)}),
+                       e("...ij,...jk->...ik", {a, b}),
+                       e("...j,hj", {a, c}),
+                       e("...->...", {a}),
+                       e("b...j->...b", {a}),
+                       e("bhij,jk->bhik", {a, c.t()}),
+                       e("bhij,ko->bo", {a, c}),
+                       e("ij,jk", {q, q}),
+                       e("nd,nd->n", {c, c}) * 2,
+                       e("ij,j->i", {q, q[2]}).softmax(0)});
       },
       {torch::randn({2, 3, 5, 7}), torch::randn({2, 3, 7, 4}), torch::randn({3, 7}), torch::randn({5}),
        torch::randn({6, 6})});
@@ -171,7 +190,8 @@ TEST_CASE("products with vectors, sums of products, outer products, distances, n
                    torch::linalg_multi_dot({v, y.t(), y, x.t(), w}),
                    torch::tensordot(b, x, {1, 2}, {0, 1}),
                    torch::tensordot(b, b, {0}, {0}),
-                   torch::bilinear(x, y.slice(0, 0, 4), torch::stack({y, y * 2}).repeat({1, 2, 1}).slice(1, 0, 7), w.slice(0, 0, 2)),
+                   torch::bilinear(x, y.slice(0, 0, 4), torch::stack({y, y * 2}).repeat({1, 2, 1}).slice(1, 0, 7),
+                                   w.slice(0, 0, 2)),
                    torch::cross(three, other, 1),
                    torch::linalg_cross(three, other),
                    x.slice(1, 0, 4).trace(),
@@ -198,7 +218,7 @@ TEST_CASE("products with vectors, sums of products, outer products, distances, n
                    F::normalize(x, F::NormalizeFuncOptions().p(1).dim(0))});
   };
   const auto make = [] {
-    return Tensors{torch::randn({4, 7}), torch::randn({5, 7}), torch::randn({7}),
+    return Tensors{torch::randn({4, 7}), torch::randn({5, 7}),    torch::randn({7}),
                    torch::randn({4}),    torch::randn({3, 4, 7}), torch::randn({31, 7})};
   };
   Tensors turned = make();
@@ -258,8 +278,8 @@ TEST_CASE("other views, parts, and what is put beside each other") {
                        x.select(0, 1).to(torch::kLong).to(n),
                        torch::fliplr(q)};
     for (const std::vector<Tensor>& parts :
-         {torch::tensor_split(x, 4, 1), torch::tensor_split(x, {1, 4}, 2), torch::hsplit(x, 3), torch::vsplit(x, {1, 3}),
-          torch::dsplit(x, 5), torch::unsafe_chunk(x, 2, 1), torch::unsafe_split(x, 4, 1),
+         {torch::tensor_split(x, 4, 1), torch::tensor_split(x, {1, 4}, 2), torch::hsplit(x, 3),
+          torch::vsplit(x, {1, 3}), torch::dsplit(x, 5), torch::unsafe_chunk(x, 2, 1), torch::unsafe_split(x, 4, 1),
           torch::broadcast_tensors({v.unsqueeze(1), w}), torch::meshgrid({v, w}), torch::meshgrid({v, w}, "xy"),
           torch::atleast_2d({v, x})})
       for (const Tensor& part : parts) results.push_back(part * 2);
@@ -282,14 +302,11 @@ TEST_CASE("images whose pixels become channels and back, windows of images and t
     };
     const Tensor image = torch::conv2d(x, w, b, 1, 1).relu();
     const Tensor windows = torch::im2col(image, {3, 2}, {1, 2}, {1, 1}, {2, 1});
-    return all_of({torch::pixel_shuffle(x, 2),
-                   torch::pixel_shuffle(image, 2) * 2,
-                   torch::conv2d(torch::pixel_shuffle(image, 2), v, {}, 1, 1),
-                   torch::pixel_unshuffle(x, 2),
+    return all_of({torch::pixel_shuffle(x, 2), torch::pixel_shuffle(image, 2) * 2,
+                   torch::conv2d(torch::pixel_shuffle(image, 2), v, {}, 1, 1), torch::pixel_unshuffle(x, 2),
                    torch::pixel_unshuffle(image, 2).relu(),
                    torch::conv2d(torch::pixel_shuffle(torch::pixel_unshuffle(x, 2), 2), w),
-                   torch::im2col(x, {3, 3}, {1, 1}, {0, 0}, {1, 1}),
-                   windows,
+                   torch::im2col(x, {3, 3}, {1, 1}, {0, 0}, {1, 1}), windows,
                    torch::matmul(w.flatten(1).slice(1, 0, 48), windows),
                    fold(windows, {6, 4}, {3, 2}, {1, 2}, {1, 1}, {2, 1}),
                    fold(x.view({2, 12, 24}), {12, 8}, {2, 2}, {1, 1}, {0, 0}, {2, 2}),
@@ -324,11 +341,27 @@ TEST_CASE("layers that are others, cells, recurrent layers of many sequences") {
     const auto [simple, simple_last] = rnn.ptr()->forward(many.slice(1, 0, 3));
     const auto [both, both_last] = relu_rnn.ptr()->forward(many.transpose(0, 1));
     const auto pooled = F::max_pool2d(image, F::MaxPool2dFuncOptions(2));
-    return all_of({state, memory, gru_cell.ptr()->forward(x, h), cell.ptr()->forward(x, h),
-                   relu_cell.ptr()->forward(x), out, std::get<0>(last), std::get<1>(last), gated, gates, simple,
-                   simple_last, both, both_last, norm.ptr()->forward(image), F::instance_norm(image) * 2,
-                   tracked.ptr()->forward(image.select(3, 1)), prelu.ptr()->forward(image), pooled,
-                   std::get<0>(torch::max_pool2d_with_indices(image, 2)), torch::alpha_dropout(x, 0.5, false) + 1});
+    return all_of({state,
+                   memory,
+                   gru_cell.ptr()->forward(x, h),
+                   cell.ptr()->forward(x, h),
+                   relu_cell.ptr()->forward(x),
+                   out,
+                   std::get<0>(last),
+                   std::get<1>(last),
+                   gated,
+                   gates,
+                   simple,
+                   simple_last,
+                   both,
+                   both_last,
+                   norm.ptr()->forward(image),
+                   F::instance_norm(image) * 2,
+                   tracked.ptr()->forward(image.select(3, 1)),
+                   prelu.ptr()->forward(image),
+                   pooled,
+                   std::get<0>(torch::max_pool2d_with_indices(image, 2)),
+                   torch::alpha_dropout(x, 0.5, false) + 1});
   };
   check(*net, {torch::randn({3, 5}), torch::randn({3, 7}), torch::randn({3, 7}), torch::randn({4, 19, 5}),
                torch::randn({2, 4, 6, 5})});
@@ -340,11 +373,20 @@ TEST_CASE("losses and reductions that are others") {
       [](const Tensors& in) {
         const Tensor &x = in[0], &y = in[1], &target = in[2], &nan = in[3];  // [5, 6], [5, 6], [5] of 0 to 5, [5, 6]
         const Tensor p = x.sigmoid(), q = y.sigmoid(), log = x.log_softmax(1);
-        Tensors results = {torch::nansum(nan), torch::nansum(nan, 1), torch::nanmean(nan, {0}, true),
-                           std::get<0>(torch::aminmax(x)), std::get<1>(torch::aminmax(x, 1, true)),
-                           torch::count_nonzero(x), torch::msort(x), std::get<0>(x.kthvalue(2, 0)),
-                           std::get<0>(x.kthvalue(3, 1, true)), x.median(), std::get<0>(x.median(1)), nan.median(),
-                           std::get<0>(nan.median(0, true)), target.median()};
+        Tensors results = {torch::nansum(nan),
+                           torch::nansum(nan, 1),
+                           torch::nanmean(nan, {0}, true),
+                           std::get<0>(torch::aminmax(x)),
+                           std::get<1>(torch::aminmax(x, 1, true)),
+                           torch::count_nonzero(x),
+                           torch::msort(x),
+                           std::get<0>(x.kthvalue(2, 0)),
+                           std::get<0>(x.kthvalue(3, 1, true)),
+                           x.median(),
+                           std::get<0>(x.median(1)),
+                           nan.median(),
+                           std::get<0>(nan.median(0, true)),
+                           target.median()};
         for (const std::int64_t how : {0, 1, 2})
           for (const Tensor& t :
                {torch::mse_loss(x, y, how), torch::l1_loss(x, y, how), torch::smooth_l1_loss(x, y, how, 0.5),
@@ -365,7 +407,8 @@ TEST_CASE("losses and reductions that are others") {
 TEST_CASE("elements in order, the first of them, and where they stood: of equal ones those that stand first") {
   torch::manual_seed(78);
   const Forward f = [](const Tensors& in) {
-    const Tensor &x = in[0], &n = in[1], &w = in[2], &wide = in[3];  // [3, 40, 5], [3, 40] of few, of 32 bits, [2, 1500]
+    const Tensor &x = in[0], &n = in[1], &w = in[2],
+                 &wide = in[3];  // [3, 40, 5], [3, 40] of few, of 32 bits, [2, 1500]
     Tensors results;
     const auto both = [&](const std::tuple<Tensor, Tensor>& pair) {
       results.push_back(std::get<0>(pair));
@@ -429,10 +472,10 @@ TEST_CASE("elements in order, the first of them, and where they stood: of equal 
 
 TEST_CASE("a graph is compared with elements that keep their order, so equal ones make no difference") {
   const auto gm = traced_net(*net_of([](const Tensors& in) {
-                               const auto [values, places] = in[0].sort(1);
-                               const auto [best, where] = torch::topk(in[0], 30, 1);
-                               return all_of({values, places, best, where, in[0].argsort(0)});
-                             }),
+    const auto [values, places] = in[0].sort(1);
+    const auto [best, where] = torch::topk(in[0], 30, 1);
+    return all_of({values, places, best, where, in[0].argsort(0)});
+  }),
                              {torch::zeros({4, 100})});
   const auto compiled = fxx::compile(*gm, {torch::zeros({4, 100})}, {.cache_folder = cache()});
   CHECK(compiled->max_error() == 0);
@@ -446,18 +489,11 @@ TEST_CASE("searches among what is in order, and among a few others") {
   const Forward f = [](const Tensors& in) {
     const Tensor &x = in[0], &edges = in[1], &rows = in[2], &n = in[3];  // [4, 19], [9], [4, 33], [4, 19]
     const Tensor steps = torch::arange(-4, 5, n.options());
-    return all_of({torch::bucketize(x, edges),
-                   torch::bucketize(x, edges, false, true) + 1,
-                   torch::bucketize(x.exp(), edges, true),
-                   torch::bucketize(n, steps),
-                   torch::searchsorted(edges, x),
-                   torch::searchsorted(rows, x, false, true),
-                   torch::searchsorted(rows, x, true, false, "left"),
-                   torch::searchsorted(rows, x.slice(1, 0, 1)),
-                   torch::embedding(rows.t(), torch::bucketize(x, edges)),
-                   torch::isin(n, steps.slice(0, 0, 3)),
-                   torch::isin(x, edges, false, true),
-                   torch::isin(n, 2)});
+    return all_of({torch::bucketize(x, edges), torch::bucketize(x, edges, false, true) + 1,
+                   torch::bucketize(x.exp(), edges, true), torch::bucketize(n, steps), torch::searchsorted(edges, x),
+                   torch::searchsorted(rows, x, false, true), torch::searchsorted(rows, x, true, false, "left"),
+                   torch::searchsorted(rows, x.slice(1, 0, 1)), torch::embedding(rows.t(), torch::bucketize(x, edges)),
+                   torch::isin(n, steps.slice(0, 0, 3)), torch::isin(x, edges, false, true), torch::isin(n, 2)});
   };
   Tensor x = torch::randn({4, 19});
   x[0][3] = not_a_number;
@@ -472,15 +508,39 @@ TEST_CASE("softmax and sums of short rows, and of dimensions before the last") {
   check(
       [](const Tensors& in) {
         const Tensor &x = in[0], &y = in[1], &z = in[2];  // [97, 7], [3, 130, 40], [2, 5, 9, 11]
-        return all_of({x.softmax(1), x.log_softmax(1), (x * 2).softmax(1).relu(), x.sum(1), x.mean(1, true) + 1, x.amax({1}),
-                       x.amin({1}), x.argmax(1), x.argmin(1), x.prod(1), x.var(1), x.norm(2, {1}), (x > 0).any(1),
-                       (x > -1).all(1), x.norm(3, {1}), x.t().contiguous().t().softmax(1), x.slice(1, 0, 1).softmax(1),
-                       x.slice(1, 0, 1).mean(1), y.softmax(1), y.log_softmax(1), y.softmax(0), y.sum(1), y.norm(2, {1}),
-                       z.softmax(1), (z + 1).softmax(1) * 2, z.log_softmax(2), z.sum(1), z.mean({1, 2}), z.flatten(2).softmax(0)});
+        return all_of({x.softmax(1),
+                       x.log_softmax(1),
+                       (x * 2).softmax(1).relu(),
+                       x.sum(1),
+                       x.mean(1, true) + 1,
+                       x.amax({1}),
+                       x.amin({1}),
+                       x.argmax(1),
+                       x.argmin(1),
+                       x.prod(1),
+                       x.var(1),
+                       x.norm(2, {1}),
+                       (x > 0).any(1),
+                       (x > -1).all(1),
+                       x.norm(3, {1}),
+                       x.t().contiguous().t().softmax(1),
+                       x.slice(1, 0, 1).softmax(1),
+                       x.slice(1, 0, 1).mean(1),
+                       y.softmax(1),
+                       y.log_softmax(1),
+                       y.softmax(0),
+                       y.sum(1),
+                       y.norm(2, {1}),
+                       z.softmax(1),
+                       (z + 1).softmax(1) * 2,
+                       z.log_softmax(2),
+                       z.sum(1),
+                       z.mean({1, 2}),
+                       z.flatten(2).softmax(0)});
       },
       {torch::randn({97, 7}), torch::randn({3, 130, 40}), torch::randn({2, 5, 9, 11})},
-      {.more = {{torch::randn({97, 7}).masked_fill(torch::rand({97, 7}) > 0.7, -infinite), torch::randn({3, 130, 40}) * 30,
-                 transposed_copy(torch::randn({2, 5, 9, 11}))}}});
+      {.more = {{torch::randn({97, 7}).masked_fill(torch::rand({97, 7}) > 0.7, -infinite),
+                 torch::randn({3, 130, 40}) * 30, transposed_copy(torch::randn({2, 5, 9, 11}))}}});
 }
 
 }  // namespace

@@ -82,15 +82,18 @@ Tensors functions_of(const Tensor& a, const Tensor& b, const Tensor& m, const Te
                      a.index_select(0, torch::tensor({1, 0})),
                      a.triu(1),
                      torch::isin(a, 5)};
-  for (const auto to : {torch::kByte, torch::kChar, torch::kShort, torch::kInt, torch::kLong, torch::kFloat, torch::kBool})
+  for (const auto to :
+       {torch::kByte, torch::kChar, torch::kShort, torch::kInt, torch::kLong, torch::kFloat, torch::kBool})
     results.push_back((a + 1).to(to));
   return results;
 }
 TEST_CASE("integers of each width: arithmetic that wraps around, comparisons, choices, sums, places, conversions") {
   torch::manual_seed(60);
-  for (const auto& [dtype, least, most] :
-       {std::tuple{torch::kByte, 0L, 255L}, {torch::kChar, -128L, 127L}, {torch::kShort, -32768L, 32767L},
-        {torch::kInt, -2147483647L - 1, 2147483647L}, {torch::kLong, -(1L << 40), 1L << 40}}) {
+  for (const auto& [dtype, least, most] : {std::tuple{torch::kByte, 0L, 255L},
+                                           {torch::kChar, -128L, 127L},
+                                           {torch::kShort, -32768L, 32767L},
+                                           {torch::kInt, -2147483647L - 1, 2147483647L},
+                                           {torch::kLong, -(1L << 40), 1L << 40}}) {
     CAPTURE(c10::toString(dtype));
     const auto make = [&, dtype = dtype, least = least, most = most](bool small) {
       Tensor a = small ? torch::randint(0, 9, {3, 19}) : torch::randint(least, most, {3, 19});
@@ -120,13 +123,33 @@ TEST_CASE("integers of different widths together, and what they are indices of")
   check(
       [](const Tensors& in) {
         const Tensor &byte = in[0], &small = in[1], &word = in[2], &n = in[3], &x = in[4];
-        return all_of({byte + small, byte * word, small - n, word + n, word == n, byte < small, torch::where(n > 2, word, n),
-                       torch::maximum(word, n), word.to(torch::kLong) + n, (byte & 3) + word, byte / 2, byte / word.abs().clamp_min(1),
-                       (word > 3) & (byte > 2), word.logical_and(byte), word * x, x + byte, word & n,
-                       torch::bitwise_left_shift(word, n.abs().remainder(4)), torch::embedding(x, word.abs().remainder(4)),
-                       x.index({word.abs().remainder(4)}), x.index_select(0, word[0].abs().remainder(4)),
-                       x.gather(1, n.abs().remainder(5)), byte.to(torch::kFloat) / 255, byte.to(x.scalar_type()) * x,
-                       word.pow(2).sum(), word.to(torch::kChar).sum(0), (word > 0).to(torch::kInt) + 1,
+        return all_of({byte + small,
+                       byte * word,
+                       small - n,
+                       word + n,
+                       word == n,
+                       byte < small,
+                       torch::where(n > 2, word, n),
+                       torch::maximum(word, n),
+                       word.to(torch::kLong) + n,
+                       (byte & 3) + word,
+                       byte / 2,
+                       byte / word.abs().clamp_min(1),
+                       (word > 3) & (byte > 2),
+                       word.logical_and(byte),
+                       word * x,
+                       x + byte,
+                       word & n,
+                       torch::bitwise_left_shift(word, n.abs().remainder(4)),
+                       torch::embedding(x, word.abs().remainder(4)),
+                       x.index({word.abs().remainder(4)}),
+                       x.index_select(0, word[0].abs().remainder(4)),
+                       x.gather(1, n.abs().remainder(5)),
+                       byte.to(torch::kFloat) / 255,
+                       byte.to(x.scalar_type()) * x,
+                       word.pow(2).sum(),
+                       word.to(torch::kChar).sum(0),
+                       (word > 0).to(torch::kInt) + 1,
                        torch::full_like(word, 5) - byte});
       },
       {torch::randint(0, 256, {4, 5}).to(torch::kByte), torch::randint(-100, 100, {4, 5}).to(torch::kChar),
@@ -175,8 +198,12 @@ TEST_CASE("to halves and doubles and back, and copies of what has no arithmetic"
     x[1][2] = 1e-7;
     x[1][3] = 1e-30;
     Tensor wide = x.to(torch::kDouble) * 1.0000001;
-    return Tensors{x, (torch::randn({3, 19}) * 50).to(torch::kHalf), (torch::randn({3, 19}) * 50).to(torch::kBFloat16), wide,
-                   torch::randint(0, 200, {3, 19}), torch::rand({3, 19}) > 0.5};
+    return Tensors{x,
+                   (torch::randn({3, 19}) * 50).to(torch::kHalf),
+                   (torch::randn({3, 19}) * 50).to(torch::kBFloat16),
+                   wide,
+                   torch::randint(0, 200, {3, 19}),
+                   torch::rand({3, 19}) > 0.5};
   };
   const Tensors in = make();
   Tensors turned = make();

@@ -24,31 +24,32 @@ TEST_CASE("scatter and its reductions: along each dimension, of tensors and numb
     const Tensor &x = in[0], &source = in[1], &first = in[2], &last = in[3], &one = in[4];
     // [6, 5, 19], [4, 5, 19], [4, 3, 17] up to 5, [6, 4, 7] up to 18, [13] up to 5
     const Tensor wide = one.view({13, 1, 1}).expand({13, 5, 19}), rows = torch::ones({13, 5, 19}, x.options());
-    return all_of({x.scatter(0, first, source),
-                   x.scatter(0, first, 3) + 1,
-                   (x * 2).scatter(2, last, source.select(0, 0).slice(0, 0, 4).slice(1, 0, 7).expand({6, 4, 7})),
-                   x.scatter(1, first.remainder(5), source.relu()),
-                   x.scatter_add(0, first, source),
-                   x.scatter_add(2, last, x.exp()),
-                   torch::zeros_like(x).scatter_add(0, wide, rows * x.select(0, 1)),
-                   torch::zeros({6}, x.options()).scatter_add(0, one, torch::ones({13}, x.options())),
-                   torch::zeros({6, 5}, x.options()).scatter_add(0, one.view({13, 1}).expand({13, 5}), rows.select(2, 0)),
-                   x.scatter(0, first, source, "add"),
-                   x.scatter(0, first, source, "multiply"),
-                   x.scatter(2, last, 0.5, "multiply"),
-                   x.scatter_reduce(0, first, source, "sum"),
-                   x.scatter_reduce(0, first, source, "sum", false),
-                   x.scatter_reduce(0, first, source, "prod"),
-                   x.scatter_reduce(0, first, source, "mean"),
-                   x.scatter_reduce(2, last, x, "mean", false),
-                   x.scatter_reduce(0, first, source, "amax"),
-                   x.scatter_reduce(0, first, source, "amax", false),
-                   x.scatter_reduce(2, last, x.neg(), "amin"),
-                   x.scatter_reduce(2, last, x.neg(), "amin", false),
-                   x.transpose(0, 2).scatter_add(2, first.transpose(0, 2), source.transpose(0, 2)),
-                   x.scatter_add(0, first, source).softmax(-1),
-                   x.scatter_add(0, first, source).scatter_add(2, last, x).scatter(1, first.remainder(5), 7),
-                   x.scatter_add(0, first, x.slice(0, 1, 5) * 3)});
+    return all_of(
+        {x.scatter(0, first, source),
+         x.scatter(0, first, 3) + 1,
+         (x * 2).scatter(2, last, source.select(0, 0).slice(0, 0, 4).slice(1, 0, 7).expand({6, 4, 7})),
+         x.scatter(1, first.remainder(5), source.relu()),
+         x.scatter_add(0, first, source),
+         x.scatter_add(2, last, x.exp()),
+         torch::zeros_like(x).scatter_add(0, wide, rows * x.select(0, 1)),
+         torch::zeros({6}, x.options()).scatter_add(0, one, torch::ones({13}, x.options())),
+         torch::zeros({6, 5}, x.options()).scatter_add(0, one.view({13, 1}).expand({13, 5}), rows.select(2, 0)),
+         x.scatter(0, first, source, "add"),
+         x.scatter(0, first, source, "multiply"),
+         x.scatter(2, last, 0.5, "multiply"),
+         x.scatter_reduce(0, first, source, "sum"),
+         x.scatter_reduce(0, first, source, "sum", false),
+         x.scatter_reduce(0, first, source, "prod"),
+         x.scatter_reduce(0, first, source, "mean"),
+         x.scatter_reduce(2, last, x, "mean", false),
+         x.scatter_reduce(0, first, source, "amax"),
+         x.scatter_reduce(0, first, source, "amax", false),
+         x.scatter_reduce(2, last, x.neg(), "amin"),
+         x.scatter_reduce(2, last, x.neg(), "amin", false),
+         x.transpose(0, 2).scatter_add(2, first.transpose(0, 2), source.transpose(0, 2)),
+         x.scatter_add(0, first, source).softmax(-1),
+         x.scatter_add(0, first, source).scatter_add(2, last, x).scatter(1, first.remainder(5), 7),
+         x.scatter_add(0, first, x.slice(0, 1, 5) * 3)});
   };
   const auto make = [] {
     return Tensors{torch::randn({6, 5, 19}), torch::randn({4, 5, 19}), torch::randint(6, {4, 3, 17}),
@@ -74,7 +75,8 @@ TEST_CASE("index_add, index_copy, index_fill, index_reduce: rows, columns, singl
   auto net = std::make_shared<Net>();
   const Tensor table = net->parameter({6, 5, 19});
   net->function = [=](const Tensors& in) {
-    const Tensor &x = in[0], &rows = in[1], &few = in[2], &n = in[3];  // [6, 5, 19], [8, 5, 19], [8] up to 4, [6, 5, 19]
+    const Tensor &x = in[0], &rows = in[1], &few = in[2],
+                 &n = in[3];  // [6, 5, 19], [8, 5, 19], [8] up to 4, [6, 5, 19]
     const Tensor columns = rows.select(0, 0).slice(0, 0, 5), ids = few.to(torch::kInt);
     return all_of({x.index_add(0, few, rows),
                    x.index_add(0, ids, rows.relu(), 0.5),
@@ -158,7 +160,7 @@ TEST_CASE("tensors put at tensors of integers, added there, and everywhere a mas
                    torch::take_along_dim(x, few)});
   };
   const auto make = [] {
-    return Tensors{torch::randn({6, 5, 19}),   torch::randint(4, {3}),       torch::randint(-4, 4, {2, 1}),
+    return Tensors{torch::randn({6, 5, 19}), torch::randint(4, {3}),    torch::randint(-4, 4, {2, 1}),
                    torch::randn({2, 3, 19}), torch::rand({6, 5}) > 0.5, torch::randint(-9, 9, {6, 5, 19})};
   };
   const Tensors in = make();
@@ -185,8 +187,8 @@ TEST_CASE("bags of rows: sums, means and largest, weights, rows left out, offset
     return net->module(torch::nn::EmbeddingBag(options));
   };
   const auto sums = bag(0), means = bag(1), most = bag(2);
-  const auto padded = net->module(
-      torch::nn::EmbeddingBag(torch::nn::EmbeddingBagOptions(11, 5).mode(torch::kMean).padding_idx(3)));
+  const auto padded =
+      net->module(torch::nn::EmbeddingBag(torch::nn::EmbeddingBagOptions(11, 5).mode(torch::kMean).padding_idx(3)));
   net->function = [=](const Tensors& in) {
     const Tensor &ids = in[0], &offsets = in[1], &weights = in[2], &square = in[3];  // [23], [6], [23], [4, 5]
     const auto of = [&](const Tensor& table, const Tensor& offsets, std::int64_t mode, bool last = false,
@@ -195,21 +197,15 @@ TEST_CASE("bags of rows: sums, means and largest, weights, rows left out, offset
                                               weights.defined() ? std::optional(weights) : std::nullopt, last));
     };
     const Tensor ends = torch::cat({offsets, torch::full({1}, 23, offsets.options())});
-    return all_of({sums.ptr()->forward(ids, offsets),
-                   means.ptr()->forward(ids, offsets) * 2,
-                   most.ptr()->forward(ids, offsets).relu(),
-                   padded.ptr()->forward(ids, offsets),
-                   sums.ptr()->forward(square),
-                   means.ptr()->forward(square).softmax(-1),
-                   sums.ptr()->forward(ids, offsets, weights),
-                   of(table, offsets, 0, false, weights.tanh()),
-                   of(table, ends, 1, true),
-                   of(table, ends, 2, true),
-                   of(table.slice(1, 1, 9), offsets, 0),
-                   of(table.t().contiguous().t(), offsets, 0),
-                   of(table * 2, offsets, 0),
-                   std::get<0>(torch::embedding_bag(wide, ids.remainder(7).to(torch::kInt), offsets.to(torch::kInt))),
-                   torch::cat({sums.ptr()->forward(ids, offsets), means.ptr()->forward(ids, offsets), of(table, offsets, 0)}, 1)});
+    return all_of(
+        {sums.ptr()->forward(ids, offsets), means.ptr()->forward(ids, offsets) * 2,
+         most.ptr()->forward(ids, offsets).relu(), padded.ptr()->forward(ids, offsets), sums.ptr()->forward(square),
+         means.ptr()->forward(square).softmax(-1), sums.ptr()->forward(ids, offsets, weights),
+         of(table, offsets, 0, false, weights.tanh()), of(table, ends, 1, true), of(table, ends, 2, true),
+         of(table.slice(1, 1, 9), offsets, 0), of(table.t().contiguous().t(), offsets, 0), of(table * 2, offsets, 0),
+         std::get<0>(torch::embedding_bag(wide, ids.remainder(7).to(torch::kInt), offsets.to(torch::kInt))),
+         torch::cat({sums.ptr()->forward(ids, offsets), means.ptr()->forward(ids, offsets), of(table, offsets, 0)},
+                    1)});
   };
   const auto make = [](Tensor offsets) {
     return Tensors{torch::randint(11, {23}), std::move(offsets), torch::randn({23}), torch::randint(11, {4, 5})};
@@ -250,9 +246,9 @@ TEST_CASE("attention over the edges of a graph, as graph networks have it") {
     const Tensor norm = degree.pow(-0.5).masked_fill(degree == 0, 0);
     return all_of({torch::zeros_like(x).index_add_(0, target, x.index_select(0, source) * attention.unsqueeze(-1)),
                    torch::zeros({11, 15}, x.options())
-                       .index_add_(0, target, x.flatten(1).index_select(0, source) *
-                                                  (norm.index_select(0, source) * norm.index_select(0, target))
-                                                      .unsqueeze(-1))});
+                       .index_add_(0, target,
+                                   x.flatten(1).index_select(0, source) *
+                                       (norm.index_select(0, source) * norm.index_select(0, target)).unsqueeze(-1))});
   };
   check(*net, {torch::randn({11, 3, 5}), torch::randint(11, {2, 40})},
         {.more = {{torch::randn({11, 3, 5}), torch::randint(5, {2, 40})}}});

@@ -4,11 +4,10 @@
 // A module here has many operators and gives all their results, since each library costs the compiler a second or two.
 #pragma once
 
-#include "fxx/torch/compile.hpp"
-
 #include <set>
 
 #include "fxx/passes/stable_order.hpp"
+#include "fxx/torch/compile.hpp"
 #include "fxx/torch/trace.hpp"
 #include "torch/support.hpp"
 // after doctest, which the one above has to include first
@@ -16,8 +15,8 @@
 
 namespace fxx::test {
 
-using torch::Tensor;
 using support::TemporaryFolder;
+using torch::Tensor;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
@@ -50,11 +49,8 @@ inline NetPointer net_of(Forward function) {
 }
 inline std::shared_ptr<GraphModule> traced_net(Net& net, const Tensors& inputs) {
   net.eval();
-  return fxx::detail::trace_module(net, true,
-                                   [&](std::span<const Tensor> in) {
-                                     return net.function({in.begin(), in.end()});
-                                   },
-                                   cloned(inputs), {});
+  return fxx::detail::trace_module(
+      net, true, [&](std::span<const Tensor> in) { return net.function({in.begin(), in.end()}); }, cloned(inputs), {});
 }
 inline Tensors converted(Tensors tensors, torch::ScalarType from, torch::ScalarType to) {
   for (Tensor& tensor : tensors)
@@ -142,7 +138,8 @@ inline std::shared_ptr<CompiledModule> check(Net& net, const Tensors& inputs, co
   CHECK(error_of(exact->run(boxed(inputs)), expected[0]) <= wanted.tolerance);
   return first;
 }
-inline std::shared_ptr<CompiledModule> check(const Forward& function, const Tensors& inputs, const Wanted& wanted = {}) {
+inline std::shared_ptr<CompiledModule> check(const Forward& function, const Tensors& inputs,
+                                             const Wanted& wanted = {}) {
   return check(*net_of(function), inputs, wanted);
 }
 /// Several results as one.

@@ -123,17 +123,15 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
                     }())};
       },
       [](const Bags& k) {
-        return Text{"bags, " + words_of(k.kind), std::to_string(k.count) + " of " + by(k.table.sizes) + " -> " +
-                                                      std::to_string(k.bags)};
+        return Text{"bags, " + words_of(k.kind),
+                    std::to_string(k.count) + " of " + by(k.table.sizes) + " -> " + std::to_string(k.bags)};
       },
       [](const Sort& k) {
         return Text{k.count < k.length ? "first in order" : "sort",
                     std::to_string(k.rows) + " of " + std::to_string(k.length) +
                         (k.count < k.length ? " -> " + std::to_string(k.count) : std::string())};
       },
-      [](const CallBack& k) {
-        return Text{k.is_region() ? "interpreted" : "call back", k.why};
-      });
+      [](const CallBack& k) { return Text{k.is_region() ? "interpreted" : "call back", k.why}; });
 }
 
 }  // namespace detail

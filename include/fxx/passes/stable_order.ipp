@@ -20,8 +20,7 @@ FXX_INLINE void replace_by(Graph& graph, Node* node, Node* with) {
 }
 }  // namespace detail
 
-FXX_INLINE std::size_t keep_order_of_equals(Graph& graph, Orders which,
-                                            const std::function<bool(const Node&)>& of) {
+FXX_INLINE std::size_t keep_order_of_equals(Graph& graph, Orders which, const std::function<bool(const Node&)>& of) {
   std::size_t replaced = 0;
   for (Node* node : graph.nodes().snapshot()) {
     if (node->is_erased() || (of && !of(*node))) continue;

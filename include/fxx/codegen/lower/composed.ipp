@@ -59,8 +59,8 @@ FXX_INLINE T nan_to_num(const ComposedCall& c) {
   const T& x = c.term(0);
   const double most = std::numeric_limits<float>::max();
   const auto or_else = [&](std::size_t i, double otherwise) { return number_of(c.has(i) ? c.number(i) : otherwise); };
-  const T finite = choose(of(F::equal, x, infinite), or_else(2, most),
-                          choose(of(F::equal, x, -infinite), or_else(3, -most), x));
+  const T finite =
+      choose(of(F::equal, x, infinite), or_else(2, most), choose(of(F::equal, x, -infinite), or_else(3, -most), x));
   return choose(of(F::is_nan, x), or_else(1, 0), finite);
 }
 FXX_INLINE T logit(const ComposedCall& c) {
@@ -88,7 +88,7 @@ FXX_INLINE T hypotenuse(const ComposedCall& c) {
   const T x = of(F::absolute, c.term(0)), y = of(F::absolute, c.term(1));
   const T most = of(F::maximum, x, y), ratio = by(of(F::minimum, x, y), most);
   const T size = times(most, of(F::square_root, of(F::add, of(F::square, ratio), 1)));
-  return choose(of(F::equal, most, 0), number_of(0), 
+  return choose(of(F::equal, most, 0), number_of(0),
                 choose(either(of(F::equal, x, infinite), of(F::equal, y, infinite)), number_of(infinite), size));
 }
 /// fmax and fmin: nan only where both are.
@@ -125,8 +125,7 @@ FXX_INLINE T entropy(const ComposedCall& c) {
   const T& x = c.term(0);
   const T inside = of(F::negate, times(x, of(F::logarithm, x)));
   return choose(of(F::is_nan, x), x,
-                choose(of(F::greater, x, 0), inside,
-                       choose(of(F::equal, x, 0), number_of(0), number_of(-infinite))));
+                choose(of(F::greater, x, 0), inside, choose(of(F::equal, x, 0), number_of(0), number_of(-infinite))));
 }
 FXX_INLINE T is_close(const ComposedCall& c) {
   const T &x = c.term(0), &y = c.term(1);
@@ -162,13 +161,13 @@ FXX_INLINE const Composition* composition_of(const Operator& op) {
       {"aten::addcdiv", addcdiv},
       {"aten::lerp.Scalar", lerp},
       {"aten::lerp.Tensor", lerp},
-      {"aten::threshold",
-       [](C c) { return choose(of(F::less_or_equal, c.term(0), c.term(1)), c.term(2), c.term(0)); }, true},
+      {"aten::threshold", [](C c) { return choose(of(F::less_or_equal, c.term(0), c.term(1)), c.term(2), c.term(0)); },
+       true},
       {"aten::hardshrink",
        [](C c) {
-         return choose(both(of(F::greater_or_equal, c.term(0), -c.number(1)),
-                            of(F::less_or_equal, c.term(0), c.number(1))),
-                       number_of(0), c.term(0));
+         return choose(
+             both(of(F::greater_or_equal, c.term(0), -c.number(1)), of(F::less_or_equal, c.term(0), c.number(1))),
+             number_of(0), c.term(0));
        }},
       {"aten::softshrink", softshrink},
       {"aten::rrelu",
@@ -202,7 +201,9 @@ FXX_INLINE const Composition* composition_of(const Operator& op) {
       {"aten::special_xlog1py.self_scalar", x_log_y<F::logarithm_1_plus>},
       {"aten::special_entr", entropy},
       {"aten::special_ndtr",
-       [](C c) { return of(F::multiply, of(F::complementary_error, of(F::multiply, c.term(0), -0.70710678118654752)), 0.5); }},
+       [](C c) {
+         return of(F::multiply, of(F::complementary_error, of(F::multiply, c.term(0), -0.70710678118654752)), 0.5);
+       }},
       {"aten::heaviside",
        [](C c) {
          return choose(of(F::equal, c.term(0), 0.), c.term(1),
@@ -212,8 +213,8 @@ FXX_INLINE const Composition* composition_of(const Operator& op) {
       {"aten::isposinf", [](C c) { return of(F::equal, c.term(0), infinite); }},
       {"aten::isneginf", [](C c) { return of(F::equal, c.term(0), -infinite); }},
       {"aten::isclose", is_close},
-      {"aten::isin.Tensor_Scalar",
-       [](C c) { return of(c.flag(3) ? F::not_equal : F::equal, c.term(0), c.term(1)); }, true},
+      {"aten::isin.Tensor_Scalar", [](C c) { return of(c.flag(3) ? F::not_equal : F::equal, c.term(0), c.term(1)); },
+       true},
   };
   for (const Composition& one : all)
     if (one.name == op.name) return &one;
@@ -244,7 +245,7 @@ FXX_INLINE bool Lowering::composed(const Node& node, const Operator& op) {
   nodes.resize(3, nullptr);
   Joined joined = join({nodes[0], nodes[1], nodes[2]}, sizes);
   for (const Argument& given : call.given)
-    call.terms.push_back(given.is_node()     ? converted(term_of(*given.node(), sizes), elements)
+    call.terms.push_back(given.is_node() ? converted(term_of(*given.node(), sizes), elements)
                          : given.is_number() && (real || given.kind() != Argument::Kind::real)
                              ? scalar_of(given, elements)
                              : nullptr);

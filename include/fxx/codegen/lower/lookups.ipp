@@ -50,8 +50,8 @@ FXX_INLINE void Lowering::embedding_bag(const Node& node, const Operator& op) {
   kernel.last_offset = argument(node, op, "include_last_offset").boolean();
   if (op.index_of("padding_idx") >= 0)
     if (const Argument padding = argument(node, op, "padding_idx"); !padding.is_none())
-      kernel.left_out = integer(padding) < 0 ? integer(padding) + sizes_of(operand(node, op, "weight"))[0]
-                                             : integer(padding);
+      kernel.left_out =
+          integer(padding) < 0 ? integer(padding) + sizes_of(operand(node, op, "weight"))[0] : integer(padding);
   const Node& table = operand(node, op, "weight");
   require_float(table);
   const auto row = [&](const Node& of) {
@@ -67,7 +67,8 @@ FXX_INLINE void Lowering::embedding_bag(const Node& node, const Operator& op) {
   kernel.count = kernel.indices.sizes[0];
   kernel.bags = kernel.offsets.sizes[0] - (kernel.last_offset ? 1 : 0);
   kernel.table = view_of(table);
-  if (kernel.table.sizes.size() != 2 || kernel.table.numel() == 0 || kernel.bags < 1) throw NoKernel{"a table of nothing"};
+  if (kernel.table.sizes.size() != 2 || kernel.table.numel() == 0 || kernel.bags < 1)
+    throw NoKernel{"a table of nothing"};
   kernel.columns = kernel.table.sizes[1];
   if (kernel.table.strides[1] != 1 && kernel.columns > 1) {
     const View dense = add_dense(table, kernel.table.sizes);

@@ -389,7 +389,7 @@ class Lowering {
   std::unordered_map<const Node*, const Region*> regions_;  // of each node in one, at the first of them; else null
   std::unordered_set<const Node*> items_;                   // that were taken where what they are items of was called
   std::unordered_map<const Node*, int> kept_;               // values of regions that have no memory
-  std::unordered_set<const Node*> own_;                      // have memory that nobody else has, and may be written to
+  std::unordered_set<const Node*> own_;                     // have memory that nobody else has, and may be written to
   int roots_ = 0;
   bool writes_ = false;  // some node writes to its inputs, so copies must be copies
 };

@@ -234,8 +234,9 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
     const bool tanh = given[1].kind() == Argument::Kind::string && given[1].string() == "tanh";
     result = call_of(tanh ? F::gelu_by_tanh : F::gelu, {term(0)});
   }
-  const bool stays = form.form == Form::clamp || (form.form == Form::plain && (form.function == F::select || form.function == F::maximum ||
-                                                     form.function == F::minimum || form.function == F::relu));
+  const bool stays = form.form == Form::clamp ||
+                     (form.form == Form::plain && (form.function == F::select || form.function == F::maximum ||
+                                                   form.function == F::minimum || form.function == F::relu));
   if (!stays) result = wrapped(std::move(result), dtype);
   set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
   return true;

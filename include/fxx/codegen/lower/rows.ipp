@@ -73,9 +73,9 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
   const bool before = together && dims.back() != static_cast<std::int64_t>(n - 1);
   std::int64_t inner = 1;  // elements behind each other that are not summed
   for (std::size_t d = n; d-- > 0 && before && static_cast<std::int64_t>(d) > dims.back();) inner *= in[d];
-  const bool columns = !integers && has_columns(kind) &&
-                       ((before && (kernel.reduces() || inner >= 8)) ||
-                        (together && are_short(kernel.rows, kernel.length)));
+  const bool columns =
+      !integers && has_columns(kind) &&
+      ((before && (kernel.reduces() || inner >= 8)) || (together && are_short(kernel.rows, kernel.length)));
   // What the input is computed of is read once, so it can be computed here unless it has a kernel of its own.
   const bool again = kind == Kind::variance || (columns && kept && kernel.length > longest_kept_column);
   std::vector<const Node*> nodes;

@@ -88,8 +88,7 @@ FXX_INLINE ScatterTo Lowering::places_along(const View& to, std::size_t dim, con
   View wide{index.buffer, index.offset, sizes, Sizes(sizes.size(), 0)};
   if (whole)
     for (std::size_t d = 0; d < sizes.size(); ++d) wide.strides[d] = index.sizes[d] == 1 ? 0 : index.strides[d];
-  else if (!index.sizes.empty())
-    wide.strides[dim] = index.strides[0];
+  else if (!index.sizes.empty()) wide.strides[dim] = index.strides[0];
   where.indices = {std::move(wide)};
   return where;
 }
@@ -105,7 +104,7 @@ FXX_INLINE ScatterReduction Lowering::scatter_reduction_of(const Node& node, con
   const Argument given = argument(node, op, "reduce");
   const std::string_view reduce = given.kind() == Argument::Kind::string ? given.string() : std::string_view();
   static constexpr std::pair<std::string_view, Kind> kinds[] = {
-      {"sum", Kind::add},      {"add", Kind::add},      {"mean", Kind::add},     {"prod", Kind::multiply},
+      {"sum", Kind::add},           {"add", Kind::add},      {"mean", Kind::add},     {"prod", Kind::multiply},
       {"multiply", Kind::multiply}, {"amax", Kind::largest}, {"amin", Kind::smallest}};
   const auto known = std::ranges::find(kinds, reduce, &std::pair<std::string_view, Kind>::first);
   if (known == std::end(kinds)) throw NoKernel{"a reduction of another kind"};
@@ -133,7 +132,8 @@ FXX_INLINE TermPointer neutral_of(Scatter::Kind kind, Dtype dtype) {
 
 /// The steps that put elements together in `where.to`, a copy of the node's `self`.
 FXX_INLINE void Lowering::scatter_reduced(const Node& node, const ScatterTo& where, const View& whole,
-                                          const ScatterReduction& how, TermPointer value, std::vector<const Node*> nodes) {
+                                          const ScatterReduction& how, TermPointer value,
+                                          std::vector<const Node*> nodes) {
   using Kind = Scatter::Kind;
   const Dtype dtype = meta_of(node).dtype;
   if (!how.with_self && how.kind != Kind::replace)
@@ -156,9 +156,9 @@ FXX_INLINE void Lowering::scatter_reduced(const Node& node, const ScatterTo& whe
   scatter_term(node, counted, Kind::add, scalar_of(1, elements), {});
   Value mean;
   using F = kernels::Function;
-  mean.term = call_of(elements == Elements::integer ? F::floor_divide : F::divide,
-                      {load_of(whole, elements),
-                       call_of(F::maximum, {load_of(counts, elements), scalar_of(1, elements)})});
+  mean.term =
+      call_of(elements == Elements::integer ? F::floor_divide : F::divide,
+              {load_of(whole, elements), call_of(F::maximum, {load_of(counts, elements), scalar_of(1, elements)})});
   mean.nodes = {&node};
   emit(std::move(mean), whole);
 }
@@ -180,7 +180,8 @@ FXX_INLINE void Lowering::scatter(const Node& node, const Operator& op) {
   Sizes sizes = own;
   if (whole) sizes = index.sizes;
   else sizes[dim] = index.sizes.empty() ? 1 : index.sizes[0];
-  if (sizes.size() != own.size() || index.sizes.size() > (whole ? own.size() : 1)) throw NoKernel{"sizes that do not fit"};
+  if (sizes.size() != own.size() || index.sizes.size() > (whole ? own.size() : 1))
+    throw NoKernel{"sizes that do not fit"};
   // What goes there: a number, or a tensor of which the indices may leave out some.
   const char* from = op.index_of("src") >= 0 ? "src" : op.index_of("source") >= 0 ? "source" : "value";
   const Argument given = argument(node, op, from);
@@ -218,7 +219,8 @@ FXX_INLINE void Lowering::scatter(const Node& node, const Operator& op) {
   if (op.index_of("alpha") >= 0) {
     const Argument alpha = argument(node, op, "alpha");
     if (!alpha.is_number()) throw NoKernel{"alpha is not a number"};
-    if (alpha.number() != 1) value = call_of(kernels::Function::multiply, {std::move(value), scalar_of(alpha, elements)});
+    if (alpha.number() != 1)
+      value = call_of(kernels::Function::multiply, {std::move(value), scalar_of(alpha, elements)});
   }
   if (elements == Elements::mask && how.kind != Scatter::Kind::replace) throw NoKernel{"bool"};
   const View to = own_copy(node, self);
@@ -258,10 +260,10 @@ FXX_INLINE void Lowering::index_put(const Node& node, const Operator& op) {
     one.sizes = own;
     one.strides.assign(own.size(), 0);
     Joined joined = join({&self}, own);
-    return set_pending(node, joined.root,
-                       choice_of(load_of(std::move(mask), Elements::mask), load_of(std::move(one), elements),
-                                 term_of(self, own)),
-                       std::move(joined.nodes));
+    return set_pending(
+        node, joined.root,
+        choice_of(load_of(std::move(mask), Elements::mask), load_of(std::move(one), elements), term_of(self, own)),
+        std::move(joined.nodes));
   }
   // Dimensions of the value: those of the indices stand where the first does, or in front when others are between them.
   Sizes shape;  // of the indices together

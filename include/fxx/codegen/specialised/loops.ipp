@@ -145,9 +145,9 @@ FXX_INLINE std::string SpecialisedWriter::search(Body& body, const Term& term, c
   const std::string of_element = at.along == Place::Along::none    ? "0"
                                  : at.along == Place::Along::whole ? "e * " + text(at.stride)
                                                                    : at.element;
-  return "places_among<" + text(row.size) + (row.from_end ? ", true>(" : ", false>(") + from + ", " +
-         text(row.stride) + ", " + vector(body, *term.operands[0], frame) + ", [&](int" +
-         (mentions(of_element, "e") ? " e" : "") + ") FXX_KERNEL_LAMBDA { return " + of_element + "; }, width)";
+  return "places_among<" + text(row.size) + (row.from_end ? ", true>(" : ", false>(") + from + ", " + text(row.stride) +
+         ", " + vector(body, *term.operands[0], frame) + ", [&](int" + (mentions(of_element, "e") ? " e" : "") +
+         ") FXX_KERNEL_LAMBDA { return " + of_element + "; }, width)";
 }
 
 FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& term, const Frame& frame) {
@@ -245,8 +245,8 @@ FXX_INLINE bool SpecialisedWriter::narrows(const plans::Store& store) const {
          !copies(store);
 }
 FXX_INLINE std::string SpecialisedWriter::narrowed(Body& body, const plans::Store& store, const Frame& frame) {
-  if (const Dtype dtype = buffer_of(store.to).dtype; dtype != Dtype::uint8 && dtype != Dtype::bfloat16 &&
-                                                     dtype != Dtype::float16 && dtype != Dtype::float64)
+  if (const Dtype dtype = buffer_of(store.to).dtype;
+      dtype != Dtype::uint8 && dtype != Dtype::bfloat16 && dtype != Dtype::float16 && dtype != Dtype::float64)
     fail("a computed " + std::string(name_of(dtype)));
   const std::string value = vector(body, *store.value, frame);
   const Place at = place(store.to, frame);
@@ -355,8 +355,7 @@ FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelSt
   if (!fits) return {};
   const std::string value = vector(body, *store.value, turned);
   return "store_interleaved<" + text(part.extent) + ">(" + pointer(body, store.to, true, "out") + out.offset +
-         ", [&](int" +
-         (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA { return " + value +
+         ", [&](int" + (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA { return " + value +
          "; }, width);\n";
 }
 

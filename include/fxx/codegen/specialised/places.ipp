@@ -62,20 +62,19 @@ FXX_INLINE std::string SpecialisedWriter::scatter(Body& body, const KernelStep& 
             "{.groups = " + text(frame.axes[0].extent) + ", .rows = " + text(frame.axes[1].extent) + ", .columns = " +
                 text(has_columns ? frame.axes[2].extent : 1) + ", .places = " + text(k.looked_up[0].size) + "}",
             "places");
-  return std::string("  ") + (whole_rows ? "scatter_rows" : "scatter_elements") + "<Combine::" +
-         std::string(enumerator_name(k.kind)) + ", " + name + ">(part, " + out + ", " + places +
+  return std::string("  ") + (whole_rows ? "scatter_rows" : "scatter_elements") +
+         "<Combine::" + std::string(enumerator_name(k.kind)) + ", " + name + ">(part, " + out + ", " + places +
          ") FXX_KERNEL_LAMBDA {\n" + destination + "  }, " + get + ") FXX_KERNEL_LAMBDA {\n" + value + "  });\n";
 }
 
 FXX_INLINE std::string SpecialisedWriter::bags(Body& body, const KernelStep& step, const plans::Bags& k) {
   include("bags");
-  const std::string name =
-      shape("BagShape",
-            "{.bags = " + text(k.bags) + ", .columns = " + text(k.columns) + ", .count = " + text(k.count) +
-                ", .row_stride = " + text(k.table.strides[0]) +
-                (k.left_out >= 0 ? ", .left_out = " + text(k.left_out) : "") +
-                (k.last_offset ? ", .last_offset = true" : "") + "}",
-            "bags");
+  const std::string name = shape("BagShape",
+                                 "{.bags = " + text(k.bags) + ", .columns = " + text(k.columns) +
+                                     ", .count = " + text(k.count) + ", .row_stride = " + text(k.table.strides[0]) +
+                                     (k.left_out >= 0 ? ", .left_out = " + text(k.left_out) : "") +
+                                     (k.last_offset ? ", .last_offset = true" : "") + "}",
+                                 "bags");
   const std::string indices = pointer(body, k.indices, false, "indices");
   const std::string offsets = pointer(body, k.offsets, false, "offsets");
   const std::string weights = k.weights.buffer < 0 ? "Unweighted{}" : pointer(body, k.weights, false, "weights");
@@ -84,8 +83,8 @@ FXX_INLINE std::string SpecialisedWriter::bags(Body& body, const KernelStep& ste
   parameter(body, "int&", "call.fault", "fault");
   const std::string inner = stores(body, step, step.frame, "    ");
   return "  combine_bags<Bag::" + std::string(enumerator_name(k.kind)) + ", " + name + ">(part, " + indices + ", " +
-         offsets + ", " + weights + ", " + table + ", " + rows + ", fault, " +
-         lambda({"row", "column"}, true, inner) + "  });\n";
+         offsets + ", " + weights + ", " + table + ", " + rows + ", fault, " + lambda({"row", "column"}, true, inner) +
+         "  });\n";
 }
 
 FXX_INLINE std::string SpecialisedWriter::sort(Body& body, const plans::Sort& k) {

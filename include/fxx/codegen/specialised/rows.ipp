@@ -40,7 +40,8 @@ FXX_INLINE std::string SpecialisedWriter::columns(Body& body, const KernelStep& 
     default: name = "column_" + std::string(enumerator_name(k.kind));
   }
   const bool place = type == "integer_64";
-  const std::vector<std::string> of = k.reduces() ? std::vector<std::string>{"column"} : std::vector<std::string>{"k", "column"};
+  const std::vector<std::string> of =
+      k.reduces() ? std::vector<std::string>{"column"} : std::vector<std::string>{"k", "column"};
   return "    " + name + "<" + text(k.length) + ", " + text(k.columns) + ">(" + before +
          lambda({"k", "column"}, false, read) + "    }, " + more + (place ? "put_widened(" : "") +
          lambda(of, true, inner, type) + "    }" + (place ? ")" : "") + ", " + part + ");\n";

@@ -88,15 +88,15 @@ class Equation {
       right = ellipsis(most);
       for (int c = 'A'; c <= 'z'; ++c) {
         std::size_t times = 0;
-        for (const std::string& part : parts) times += static_cast<std::size_t>(std::count(part.begin(), part.end(), c));
+        for (const std::string& part : parts)
+          times += static_cast<std::size_t>(std::count(part.begin(), part.end(), c));
         if (times == 1) right += static_cast<char>(c);
       }
     } else if (const std::size_t dots = right.find("..."); dots != std::string::npos) {
       right.replace(dots, 3, ellipsis(most));
     }
     for (std::size_t i = 0; i < right.size(); ++i)
-      if (!is_letter(right[i]) || size_of_[static_cast<unsigned char>(right[i])] == 0 ||
-          right.find(right[i]) != i)
+      if (!is_letter(right[i]) || size_of_[static_cast<unsigned char>(right[i])] == 0 || right.find(right[i]) != i)
         return false;
     output_ = right;
     return true;
@@ -129,8 +129,8 @@ class Equation {
         continue;
       }
       // The diagonal comes last.
-      operand.value = c_(ops::diagonal, {operand.value, 0, static_cast<std::int64_t>(i),
-                                         static_cast<std::int64_t>(again)});
+      operand.value =
+          c_(ops::diagonal, {operand.value, 0, static_cast<std::int64_t>(i), static_cast<std::int64_t>(again)});
       const char c = operand.letters[i];
       operand.letters.erase(again, 1);
       operand.letters.erase(i, 1);
@@ -173,7 +173,8 @@ class Equation {
     if (depth.empty() || rows.empty() || columns.empty()) {
       // Nothing that a product of matrices does better: each with each, and sums over what lies last.
       std::string all = shared + rows + columns;
-      if (!output_.empty() && std::is_permutation(all.begin(), all.end(), output_.begin(), output_.end())) all = output_;
+      if (!output_.empty() && std::is_permutation(all.begin(), all.end(), output_.begin(), output_.end()))
+        all = output_;
       const std::string wide = all + depth;
       Argument value = c_.mul(stretched(a, wide), stretched(b, wide));
       std::vector<std::int64_t> last;

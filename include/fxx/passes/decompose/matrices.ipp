@@ -157,10 +157,8 @@ FXX_INLINE Parts cdist(const Composite& c) {
     return {};
   const std::int64_t rows = c.sizes(a)[c.sizes(a).size() - 2], others = c.sizes(b)[c.sizes(b).size() - 2];
   const std::int64_t chosen = mode.kind() == Argument::Kind::integer ? mode.integer() : 0;
-  const bool by_products =
-      c.is_number(c["p"], 2) && (chosen == 1 || (chosen == 0 && (rows > 25 || others > 25)));
-  if (!by_products)
-    return {vector_norm(c, c.sub(c.unsqueeze(a, -2), c.unsqueeze(b, -3)), c["p"], -1, false)};
+  const bool by_products = c.is_number(c["p"], 2) && (chosen == 1 || (chosen == 0 && (rows > 25 || others > 25)));
+  if (!by_products) return {vector_norm(c, c.sub(c.unsqueeze(a, -2), c.unsqueeze(b, -3)), c["p"], -1, false)};
   const auto squares = [&](const Argument& x) { return c.sum(c(ops::square, {x}), -1); };
   const Argument products = c(ops::matmul, {a, c(ops::transpose_int, {b, -2, -1})});
   const Argument sums = c.add(c.unsqueeze(squares(a), -1), c.unsqueeze(squares(b), -2));

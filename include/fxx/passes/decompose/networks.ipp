@@ -154,9 +154,7 @@ FXX_INLINE Parts reduced(const Composite& c, const Argument& losses) {
   return {*reduction == 0 ? losses : *reduction == 1 ? c(ops::mean, {losses}) : c(ops::sum, {losses})};
 }
 FXX_INLINE Argument distance(const Composite& c) { return c(ops::abs, {c.sub(c["self"], c["target"])}); }
-FXX_INLINE Parts mse_loss(const Composite& c) {
-  return reduced(c, c(ops::square, {c.sub(c["self"], c["target"])}));
-}
+FXX_INLINE Parts mse_loss(const Composite& c) { return reduced(c, c(ops::square, {c.sub(c["self"], c["target"])})); }
 FXX_INLINE Parts l1_loss(const Composite& c) { return reduced(c, distance(c)); }
 FXX_INLINE Parts smooth_l1_loss(const Composite& c) {
   const Argument z = distance(c);

@@ -53,8 +53,13 @@ class Layers {
           const Argument own = c_(ops::select_int, {all, 0, number});
           return batched ? own : c_.unsqueeze(own, 0);
         };
-        const Run run = {in, from[0], from[1], each == 4 ? from[2] : Argument(), each == 4 ? from[3] : Argument(),
-                         state(states[0]), lstm ? state(states[1]) : Argument()};
+        const Run run = {in,
+                         from[0],
+                         from[1],
+                         each == 4 ? from[2] : Argument(),
+                         each == 4 ? from[3] : Argument(),
+                         state(states[0]),
+                         lstm ? state(states[1]) : Argument()};
         sides.push_back(over(run, direction == 1));
         last.push_back(h_);
         if (lstm) last_cells.push_back(cell_);
@@ -91,12 +96,14 @@ class Layers {
       const Argument given = c_(ops::select_int, {from_input, 0, step});
       const Argument own = c_(ops::linear, {h_, run.state_weights, run.state_bias});
       if (kind_ == Kind::gru) {
-        const Argument reset = open(c_.add(gate(given, 0), gate(own, 0))), update = open(c_.add(gate(given, 1), gate(own, 1)));
+        const Argument reset = open(c_.add(gate(given, 0), gate(own, 0))),
+                       update = open(c_.add(gate(given, 1), gate(own, 1)));
         const Argument fresh = c_(ops::tanh, {c_.add(gate(given, 2), c_.mul(reset, gate(own, 2)))});
         h_ = c_.add(c_.mul(update, c_.sub(h_, fresh)), fresh);
       } else if (kind_ == Kind::lstm) {
         const Argument gates = c_.add(own, given);
-        cell_ = c_.add(c_.mul(open(gate(gates, 1)), cell_), c_.mul(open(gate(gates, 0)), c_(ops::tanh, {gate(gates, 2)})));
+        cell_ =
+            c_.add(c_.mul(open(gate(gates, 1)), cell_), c_.mul(open(gate(gates, 0)), c_(ops::tanh, {gate(gates, 2)})));
         h_ = c_.mul(open(gate(gates, 3)), c_(ops::tanh, {cell_}));
       } else {
         h_ = c_(kind_ == Kind::tanh ? ops::tanh : ops::relu, {c_.add(own, given)});

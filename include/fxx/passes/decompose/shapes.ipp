@@ -96,8 +96,7 @@ FXX_INLINE Parts column_stack(const Composite& c) {
   const auto given = c.tensors("tensors");
   if (!given || given->empty()) return {};
   std::vector<Argument> parts;
-  for (const Argument& x : *given)
-    parts.push_back(c.rank(x) >= 2 ? x : c.reshape(x, {c.numel(x), 1}));
+  for (const Argument& x : *given) parts.push_back(c.rank(x) >= 2 ? x : c.reshape(x, {c.numel(x), 1}));
   return {c(ops::cat, {Argument::list(std::move(parts)), 1})};
 }
 FXX_INLINE Parts meshgrid(const Composite& c) {

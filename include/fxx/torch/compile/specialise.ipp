@@ -130,9 +130,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   auto unknown = known();
   // What is interpreted has no kernel that keeps the order.
   const auto interpreted = [&](const Node& node) {
-    return std::ranges::any_of(node.all_input_nodes(), [&](const Node* input) {
-      return unknown.contains(input);
-    });
+    return std::ranges::any_of(node.all_input_nodes(), [&](const Node* input) { return unknown.contains(input); });
   };
   if (!unknown.empty() && keep_order_of_equals(prepared, Orders::sorts_and_tops, interpreted) > 0) unknown = known();
   eliminate_dead_code(prepared);  // what computed numbers
