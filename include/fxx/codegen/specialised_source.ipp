@@ -100,7 +100,7 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
       [&](const plans::Recurrent& k) { return recurrent(body, step, k); },
       [&](const plans::Resize& k) { return resize(body, step, k); },
       [&](const plans::CallBack&) { return std::string(); });
-  std::string parameters = "Part part", arguments = "part";
+  std::string parameters = "Part part", arguments = step.way.alone ? "Part{}" : "part";
   for (const Body::Parameter& p : body.parameters) {
     parameters += ", " + p.type + " " + p.name;
     arguments += ", " + p.argument;
@@ -112,7 +112,8 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
     step_functions_.push_back(
         {known->second, definition, compile_milliseconds(step, text, shape_counts_[stem] == shapes)});
   }
-  forward_lines_ += "  " + known->second + "(" + arguments + ");\n" + end_of_step(index);
+  const std::string call = known->second + "(" + arguments + ");\n" + end_of_step(index);
+  forward_lines_ += step.way.alone ? "  if (part.index == 0) " + call : "  " + call;
 }
 
 /// The functions of all steps; of several parts, each says where it begins in the time that all of them take.

@@ -237,30 +237,7 @@ FXX_INLINE void Lowering::add_step(KernelStep step) {
   const auto use_term = [&](const TermPointer& term) {
     if (term) for_each_load(*term, [&](const Term& load) { use(load.view); });
   };
-  const auto use_all = overloaded{[&](const Pointwise&) {},
-                                  [&](const MatrixProduct& k) { use(k.a), use(k.weights.view); },
-                                  [&](const Convolution& k) { use(k.in), use(k.weights); },
-                                  [&](const DepthwiseBlock& k) {
-                                    use(k.filter.in), use(k.filter.weights), use_term(k.expanded), use_term(k.filtered);
-                                    if (k.expand) use(k.expand->a), use(k.expand->weights.view);
-                                    if (k.project) use(k.project->weights.view);
-                                  },
-                                  [&](const Pooling& k) { use(k.in); },
-                                  [&](const Rows& k) { use_term(k.input); },
-                                  [&](const plans::Attention& k) { use(k.q), use(k.k), use(k.v), use_term(k.mask); },
-                                  [&](const Recurrent& k) {
-                                    for (const View* view : {&k.in, &k.input_weights, &k.state_weights, &k.input_bias,
-                                                             &k.state_bias, &k.h, &k.c, &k.h_out, &k.c_out})
-                                      use(*view);
-                                  },
-                                  [&](const GroupNorm& k) { use_term(k.input); },
-                                  [&](const Resize& k) { use(k.in); },
-                                  [&](const CallBack& k) {
-                                    for (const View& view : k.inputs) use(view);
-                                    for (const View& view : k.outputs) use(view);
-                                    for (const auto& [from, to] : k.renewed) use(from), use(to);
-                                  }};
-  match(step.kernel, use_all);
+  for_each_operand(step.kernel, use, use_term);
   for (const Store& store : step.stores) {
     use_term(store.value);
     use(store.to);
@@ -275,6 +252,8 @@ FXX_INLINE void Lowering::emit(Value value, View to) {
     step.kernel = value.root->kernel;
     step.frame = value.root->frame;
     step.flops = value.root->flops;
+    step.shape = value.root->shape;
+    step.way = value.root->way;
   } else {
     step.kernel = Pointwise{};
     step.frame.sizes = to.sizes;

@@ -154,6 +154,10 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
                               .processor = options.march == "native" ? this_processor() : Processor{},
                               .quantised = detail::with_scales(*prepared_, quantised)};
   KernelPlan plan = lower(*to_lower, prepared_->owner(), lowering);
+  double work = 0;
+  for (const KernelStep& step : plan.steps) work += step.flops + 4 * step.bytes;
+  if (options.threads <= 0 && work < 2e5)
+    threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
   if (options.tune) plan = tuned(std::move(plan), *to_lower, lowering, example_inputs, options);
   take(std::move(plan), options);
   if (!changes_something_) forget_constants();
@@ -166,10 +170,6 @@ FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& opti
   operators_.clear();
 
   kernels_ = std::move(plan);
-  double work = 0;
-  for (const KernelStep& step : kernels_.steps) work += step.flops + 4 * step.bytes;
-  if (options.threads <= 0 && work < 2e5)
-    threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
   const SpecialisedSource source = specialised_source(kernels_, class_name());
   source_ = source.text;
   const BuildRequest request = detail::request_for(source, options);
