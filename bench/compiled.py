@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,11 @@ NEAR = 1.5  # peers that took this many times as long as the best in the first r
 LARGEST_ERROR = {'': 1e-5, 'bf16': 5e-2, 'int8': 0.1}  # relative to the largest value of a result
 MODELS = ['resnet18', 'mobilenet', 'unet', 'encoder', 'minilm', 'gpt_decode', 'lstm', 'mlp', 'pointwise_64k',
           'pointwise_64', 'resnet18/b8', 'mlp/b8']
+# Of tests/models at their published sizes, the largest last.
+ZOO = ['zoo/' + name for name in (
+    'resnet50', 'mobilenet_v3_large', 'densenet121', 'unet', 'vit_b_16', 'swin_t', 'mlp_mixer', 'bert', 'gpt2_prefill',
+    'gpt2_decode', 't5', 'lstm_tagger', 'gru_tagger', 'transformer_lm', 'translator', 'dcgan', 'gcn', 'gat', 'dlrm',
+    'diffusion_unet')]
 # Models with rows in reduced precision.
 REDUCED = {'bf16': ['resnet18', 'encoder', 'minilm', 'gpt_decode'], 'int8': ['resnet18', 'encoder']}
 THREADS = (1, 2)
@@ -45,9 +51,9 @@ class Row:
 
 
 def rows():
-    for precision, models in {'': MODELS, **REDUCED}.items():
+    for precision, models in {'': MODELS + ZOO, **REDUCED}.items():
         for model in models:
-            base, _, batch = model.partition('/')
+            base, batch = re.fullmatch(r'(.*?)(?:/(b\d+))?', model).groups()
             for threads in THREADS:
                 name = '/'.join(filter(None, ('compiled', base, f'{threads}t', batch, precision)))
                 yield Row(name, model, threads, precision)
@@ -136,8 +142,25 @@ def installed():
     return present, absent
 
 
-PEERS = ['export', *CPP_PEERS, 'onnxruntime', 'onnxruntime_int8', 'openvino', 'openvino_default', 'openvino_int8',
-         'ncnn', 'mnn', 'litert', 'executorch', 'iree']
+PEERS = ['export', *CPP_PEERS, 'onnxruntime', 'onnxruntime_int8', 'openvino', 'openvino_torch',
+         'openvino_default', 'openvino_int8', 'ncnn', 'mnn', 'litert', 'executorch', 'iree']
+
+
+def trace_zoo(program, chosen):
+    """Leaves the traces of models of the zoo where peers find them, unless they are newer than the models."""
+    newest = max(path.stat().st_mtime for path in (HERE.parent / 'tests/models').iterdir())
+    KEPT.mkdir(parents=True, exist_ok=True)
+    models = []
+    for model in dict.fromkeys(row.model for row in chosen if row.model in ZOO):
+        graph = KEPT / f'{model.replace("/", "_")}.graph'
+        if not graph.exists() or graph.stat().st_mtime < newest:
+            models.append(model)
+    if models:
+        say('tracing models of the zoo for the peers')
+        found = each(lambda left: [program, '--traces', KEPT, '--only', ','.join(left)], models, 1, patience=600)
+        for model, line in found.items():
+            if 'why' in line:
+                say(f'{model}: {line["why"]}')
 
 
 def prepare(peers, chosen):
@@ -336,6 +359,7 @@ def run(wanted, folder, as_json):
     absent = {peer: why for peer, why in absent.items() if is_wanted(peer)}
     absent.pop('export', None)
     if timed and peers:
+        trace_zoo(program, timed)
         without = {}
         for peer in ['export', *peers]:
             without.update(prepare([peer], [row for row in timed if counts_in(peer, row.precision)]))

@@ -1,5 +1,6 @@
 // The models that compiled modules are timed on, as LibTorch users write them; peers/compiled_models.py has the same in
-// Python. ResNet-18 and MiniLM are those of the examples.
+// Python. ResNet-18 and MiniLM are those of the examples. After them the zoo (tests/models) at its published sizes, as
+// zoo/resnet50, which peers read as traces.
 //
 // Main names: compiled_models(), Entry, Instance. Weights and inputs are drawn in the same order on both sides from one
 // seed, so they are the same numbers; MiniLM's weights are the published ones. Cost: heavy (torch/torch.h).
@@ -21,6 +22,7 @@
 #include "../examples/sentence_search/bert.hpp"
 #include "fxx/torch/trace.hpp"
 #include "fxx/torch/weights.hpp"
+#include "traced.hpp"
 
 namespace bench {
 using torch::Tensor;
@@ -214,12 +216,25 @@ struct Instance {
   std::shared_ptr<torch::nn::Module> module;
   Tensors inputs;
   std::function<c10::IValue(const Tensors&)> forward;  // of the module
-  std::function<std::shared_ptr<fxx::GraphModule>(const fxx::TraceOptions&)> trace;
+  std::function<std::shared_ptr<fxx::GraphModule>(const Tensors&, const fxx::TraceOptions&)> trace;
 };
 struct Entry {
   std::string name;  // resnet18, resnet18/b8
   std::function<Instance()> make;
+
+  /// In double precision: a fresh one, since converting there and back is not without traces.
+  Instance make_double() const;
 };
+
+inline Instance Entry::make_double() const {
+  Instance model = make();
+  for (const auto& tensors : {model.module->parameters(), model.module->buffers()})
+    for (const Tensor& t : tensors)  // Module::to would take integers along
+      if (t.is_floating_point()) t.set_data(t.to(at::kDouble));
+  for (Tensor& x : model.inputs)
+    if (x.is_floating_point()) x = x.to(at::kDouble);
+  return model;
+}
 
 /// The same numbers in every run, and as in peers/compiled_models.py: parameters, then buffers, in order of
 /// registration. Scales keep the size of what passes through; batch norms are away from the zeros and ones that they
@@ -244,8 +259,8 @@ namespace detail {
 template <class Holder, std::size_t... I>
 Instance instance(const Holder& holder, Tensors inputs, std::index_sequence<I...>) {
   const auto forward = [holder](const Tensors& in) { return c10::IValue(holder.ptr()->forward(in.at(I)...)); };
-  const auto trace = [holder, inputs](const fxx::TraceOptions& options) {
-    return fxx::trace(holder.ptr(), inputs, options);
+  const auto trace = [holder](const Tensors& in, const fxx::TraceOptions& options) {
+    return fxx::trace(holder.ptr(), in, options);
   };
   return {holder.ptr(), std::move(inputs), forward, trace};
 }
@@ -266,6 +281,17 @@ inline SentenceEncoder minilm() {
   return SentenceEncoder(BertConfig::read(std::string(folder) + "/config.json"));
 }
 }  // namespace detail
+
+/// Of the zoo, whose models draw their weights themselves.
+inline Entry entry_of(const zoo::Entry& entry) {
+  return {std::string("zoo/") + entry.name, [&entry] {
+            const zoo::Model model = zoo::build(entry, zoo::Size::full);
+            const auto trace = [model](const Tensors& inputs, const fxx::TraceOptions& options) {
+              return trace_of(model, inputs, options);
+            };
+            return Instance{model.module, model.inputs(), model.forward, trace};
+          }};
+}
 
 inline std::vector<Entry> compiled_models() {
   using detail::entry;
@@ -314,6 +340,7 @@ inline std::vector<Entry> compiled_models() {
       return instance;
     };
   }
+  for (const zoo::Entry& e : zoo::models()) list.push_back(entry_of(e));
   return list;
 }
 

@@ -1,16 +1,14 @@
 """The models of bench/compiled_models.hpp in PyTorch, with the same weights and inputs: both sides draw the same
-numbers in the same order.
+numbers in the same order. Those of the zoo are read as fxx traces them.
 
-make(name) returns (module, inputs); NAMES are all names. MiniLM's weights are read from $FXX_MODEL_DIR.
+make(name, stem) returns (module, inputs). MiniLM's weights are read from $FXX_MODEL_DIR.
 """
-import json
 import math
 import os
-import pathlib
-import struct
 
 import torch
 import torch.nn.functional as F
+import traced_models
 from torch import nn
 
 
@@ -240,17 +238,10 @@ class MiniLM(nn.Module):
 
 def load_minilm(module):
     """The weights of the published file, by name; what belongs to another head stays out."""
-    data = (pathlib.Path(os.environ['FXX_MODEL_DIR']) / 'model.safetensors').read_bytes()
-    size = struct.unpack('<Q', data[:8])[0]
-    header = json.loads(data[8:8 + size])
-    header.pop('__metadata__', None)
     wanted = dict(module.state_dict())
-    for name, entry in header.items():
-        if name not in wanted:
-            continue
-        assert entry['dtype'] == 'F32', name
-        begin, end = (8 + size + offset for offset in entry['data_offsets'])
-        wanted.pop(name).copy_(torch.frombuffer(bytearray(data[begin:end]), dtype=torch.float32).view(entry['shape']))
+    for name, tensor in traced_models.tensors_of(f'{os.environ["FXX_MODEL_DIR"]}/model.safetensors').items():
+        if name in wanted:
+            wanted.pop(name).copy_(tensor)
     assert not wanted, f'the file lacks {sorted(wanted)}'
 
 
@@ -276,11 +267,13 @@ MODELS = {
     'pointwise_64k': (Pointwise, normal((1 << 16,), (1 << 16,))),
     'pointwise_64': (Pointwise, normal((64,), (64,))),
 }
-NAMES = list(MODELS)
 
 
 @torch.no_grad()
-def make(name):
+def make(name, stem='', double=False):
+    """`stem`: where the trace of a model of the zoo lies (zoo/resnet50), without its ending."""
+    if name.startswith('zoo/'):
+        return traced_models.read(stem, double)
     kind, inputs = MODELS[name]
     module = kind().eval()
     torch.manual_seed(0)
@@ -298,4 +291,6 @@ def make(name):
     given = inputs()
     if name == 'minilm':
         load_minilm(module)
+    if double:
+        return module.double(), tuple(t.double() if t.is_floating_point() else t for t in given)
     return module, given

@@ -10,67 +10,20 @@ Every pattern of every pass of Inductor is counted by name; its compiler is stop
 import collections
 import json
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 
 import torch
 import torch._inductor.config as config
-import torch.fx
 from torch._dynamo.utils import counters
 from torch._inductor import compile_fx, pattern_matcher
 
+sys.dont_write_bytecode = True
+import traced_models  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BEGIN, END = '<!-- freezing.py: begin -->', '<!-- freezing.py: end -->'
-LINE = re.compile(r'    %(\w+) : .*?\[num_users=\d+\] = (\w+)\[target=([^]]*)\]'
-                  r'(?:\(args = (.*), kwargs = \{(.*)\}\))?$')
-
-
-# --- the models ------------------------------------------------------------------------------------------------------
-def function_of(target):
-    if target.startswith('torch.ops.'):
-        value = torch.ops
-        for part in target[len('torch.ops.'):].split('.'):
-            value = getattr(value, part)
-        return value
-    import builtins
-    import math
-    import operator
-    space, name = target.split('.')
-    return getattr({'operator': operator, 'math': math, 'builtins': builtins}[space], name)
-
-
-def module_of(text, tensors):
-    """What fxx prints: torch.fx's notation, with strings in quotes."""
-    graph, values, root = torch.fx.Graph(), {}, torch.nn.Module()
-    names = {'torch': torch, 'inf': float('inf'), 'nan': float('nan'), 'v': values,
-             'device': lambda type, index=None: torch.device(type)}
-
-    def value_of(words):
-        return eval(re.sub(r'%(\w+)', r"v['\1']", words), names)  # noqa: S307: our own text
-
-    for line in text.splitlines()[1:]:
-        if line.startswith('    return '):
-            graph.output(eval(re.sub(r'^    return | : [^:]*$', '', line), dict(values, **names)))  # noqa: S307
-            continue
-        name, opcode, target, args, kwargs = LINE.match(line).groups()
-        if opcode == 'placeholder':
-            values[name] = graph.placeholder(name)
-        elif opcode == 'get_attr':
-            attribute = 'p_' + re.sub(r'\W', '_', target)
-            if not hasattr(root, attribute):
-                if target.rsplit('.')[-1].startswith('running_') or not tensors[target].is_floating_point():
-                    root.register_buffer(attribute, tensors[target])
-                else:
-                    root.register_parameter(attribute, torch.nn.Parameter(tensors[target]))
-            values[name] = graph.get_attr(attribute)
-        else:
-            keywords = {}
-            for key, words in re.findall(r'(\w+): ((?:[^,\[\](){}\']|\[[^]]*\]|\([^)]*\)|\'[^\']*\')+)', kwargs or ''):
-                keywords[key] = value_of(words)
-            values[name] = graph.call_function(function_of(target), value_of(args), keywords)
-    return torch.fx.GraphModule(root, graph).eval()
 
 
 # --- Inductor --------------------------------------------------------------------------------------------------------
@@ -142,10 +95,7 @@ def count_all(folder, only):
             if only and model not in only:
                 continue
             print(model, file=sys.stderr)
-            path = pathlib.Path(scratch) / model
-            tensors = torch.load(path.with_suffix('.pt'), weights_only=False)
-            inputs = [tensors[key] for key in sorted(tensors) if key.startswith('input ')]
-            module = module_of(path.with_suffix('.graph').read_text(), tensors)
+            module, inputs = traced_models.read(f'{scratch}/{model}')
             counts[model] = {'fxx': ours, 'inductor': found_by_inductor(module, inputs)}
     return counts
 

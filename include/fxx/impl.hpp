@@ -38,6 +38,7 @@
 #include "fxx/passes/functionalise.ipp"
 #include "fxx/passes/fuse_partitions.ipp"
 #include "fxx/passes/leaf_modules.ipp"
+#include "fxx/passes/regions.ipp"
 #include "fxx/passes/source_partitions.ipp"
 #include "fxx/passes/stable_topological_sort.ipp"
 #include "fxx/rewrite/describe.ipp"

@@ -14,6 +14,7 @@
 
 #include "codegen/lowered.hpp"
 #include "fxx/codegen/specialised_source.hpp"
+#include "fxx/kernels/features.hpp"
 #include "fxx/kernels/module.hpp"
 #include "fxx/runtime/cache.hpp"
 #include "fxx/runtime/files.hpp"
@@ -36,13 +37,16 @@ class Loaded {
   /// In so many parts, however many processors there are; 0: in all at once, through the cache.
   Loaded(const KernelPlan& plan, const std::vector<const void*>& attributes, int parts = 0) : plan_(plan) {
     BuildRequest request;
-    request.source = specialised_source(plan, "Net").text;
+    const SpecialisedSource source = specialised_source(plan, "Net");
+    request.source = source.text;
     request.flags = {"-std=c++20", "-O1", "-march=native", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"};
     request.include_folders = {std::string(std::getenv("FXX_SOURCE_DIR")) + "/include"};
     CAPTURE(request.source);
     library_ = Library(parts == 0 ? BuildCache().get_or_build(request) : in_parts(request, parts));
     const auto& info = *library_.symbol<const kernels::ModuleInfo>("fxx_module");
     CHECK(info.abi == kernels::module_abi);
+    CHECK(info.source == source.hash);
+    CHECK(kernels::missing_feature(info.features) == nullptr);
     CHECK(info.arena_bytes == static_cast<std::size_t>(plan.arena_bytes));
     weights_ = aligned(info.weights * sizeof(float));
     library_.symbol<void(const void* const*, float*)>("fxx_pack")(attributes.data(),

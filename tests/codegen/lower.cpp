@@ -932,10 +932,12 @@ TEST_CASE("an operator without a kernel is called back, with the reason") {
   CHECK(plan.called_back() == std::vector<std::pair<std::string, std::string>>{
                                   {"sinc", "no kernel"}, {"add", "int32"}, {"to", "a conversion"}});
   const auto& back = kernel_of<CallBack>(plan.steps[0]);
-  CHECK(back.node == other);
-  CHECK(back.inputs == std::vector<View>{plan.inputs[0]});
+  CHECK(back.nodes == std::vector<const Node*>{other});
+  REQUIRE(back.inputs.size() == 1);
+  CHECK(back.inputs[0].node == x);
+  CHECK(back.inputs[0].view == plan.inputs[0]);
   REQUIRE(back.outputs.size() == 1);
-  CHECK(buffer_of(plan, back.outputs[0]).kind == Kind::arena);
+  CHECK(buffer_of(plan, back.outputs[0].view).kind == Kind::arena);
   CHECK(stored(plan, 3) == "relu(sinc)");
 }
 
@@ -943,12 +945,16 @@ TEST_CASE("of several results those that are taken get memory") {
   Net net;
   Node* x = net.input("x", {4, 9});
   Node* largest = net.calls(ops::topk, {x, 3});
-  const KernelPlan plan = net.plan_of(net.item(largest, 1, {4, 3}, Dtype::int64));
+  Node* places = net.item(largest, -1, {4, 3}, Dtype::int64);
+  const KernelPlan plan = net.plan_of(places);
+  REQUIRE(plan.steps.size() == 1);
+  CHECK(plan.steps[0].name() == "topk");
   const auto& back = kernel_of<CallBack>(plan.steps[0]);
-  REQUIRE(back.outputs.size() == 2);
-  CHECK(back.outputs[0].buffer == -1);
-  CHECK(buffer_of(plan, back.outputs[1]).kind == Kind::output);
-  CHECK(buffer_of(plan, back.outputs[1]).dtype == Dtype::int64);
+  CHECK(back.nodes == std::vector<const Node*>{largest, places});
+  REQUIRE(back.outputs.size() == 1);
+  CHECK(back.outputs[0].node == places);
+  CHECK(buffer_of(plan, back.outputs[0].view).kind == Kind::output);
+  CHECK(buffer_of(plan, back.outputs[0].view).dtype == Dtype::int64);
 }
 
 TEST_CASE("what is called back does not write to memory whose border must be zero") {
@@ -956,7 +962,7 @@ TEST_CASE("what is called back does not write to memory whose border must be zer
   Node* x = net.input("x", {1, 8, 6, 6});
   const KernelPlan plan = net.plan_of(net.convolution(net.call(ops::sinc, {x}, {1, 8, 6, 6}), 8));
   const auto& back = kernel_of<CallBack>(plan.steps[0]);
-  CHECK(buffer_of(plan, back.outputs[0]).border.empty());
+  CHECK(buffer_of(plan, back.outputs[0].view).border.empty());
   CHECK_FALSE(buffer_of(plan, kernel_of<Convolution>(plan.steps.back()).in).border.empty());
 }
 

@@ -423,8 +423,8 @@ TEST_CASE("what has no kernel is called back by the number of its step, between 
       CHECK(view.strides == Sizes{128, 16, 4, 1});
       return reinterpret_cast<float*>(call->memory + test::buffer_of(*now, view).offset) + view.offset;
     };
-    const float* from = at(back.inputs[0]);
-    float* to = at(back.outputs[0]);
+    const float* from = at(back.inputs[0].view);
+    float* to = at(back.outputs[0].view);
     for (int i = 0; i < 128; ++i) to[i] = std::sin(3.14159265f * from[i]) / (3.14159265f * from[i]);
     return 0;
   });

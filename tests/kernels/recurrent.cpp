@@ -4,147 +4,192 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fxx/kernels/weights.hpp"
 #include "kernels/native.hpp"
 
 using namespace fxx::kernels;
 
 namespace {
 
+using Numbers = std::vector<float>;
 constexpr float untouched = -12345.f;
 double exact_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
-/// Random gates, weights and states of a layer, as LibTorch has them and as the kernel wants them.
+/// What a layer is given, as LibTorch has it.
 template <RecurrentShape Shape, int Gates>
-struct Layer {
-  static constexpr int size = Shape.size, padded = vectors_of(Shape.size) * lanes;
-  std::vector<float> gates = fxx::test::random_floats(static_cast<std::size_t>(Shape.steps * Gates * size), 1);
-  std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(Gates * size * size), 2);
-  std::vector<float> h = fxx::test::random_floats(size, 3), c = fxx::test::random_floats(size, 4);
-  std::vector<float> new_bias = fxx::test::random_floats(size, 5);
-  std::vector<float> packed, packed_gates, packed_h, packed_c, out;
+struct Given {
+  static constexpr int size = Shape.size, directions = Shape.directions(), states = Shape.batch * Shape.state_stride;
+  Numbers in = fxx::test::random_floats(count(Shape.steps * Shape.batch * Shape.in_stride), 1);
+  struct Direction {
+    Numbers input, state, input_bias, state_bias, h, c;
+  } own[directions];
+  bool zeros;
 
-  Layer() {
-    for (float& w : weights) w /= std::sqrt(float(size));
-    packed.assign(static_cast<std::size_t>(Gates * padded * size), untouched);
-    pack_recurrent(packed.data(), size, Gates,
-                   [&](int gate, int unit, int k) { return weights[(gate * size + unit) * size + k]; });
-    packed_gates.assign(static_cast<std::size_t>(Shape.steps * Gates * padded), 0.f);
-    for (int t = 0; t < Shape.steps; ++t)
-      for (int gate = 0; gate < Gates; ++gate)
-        for (int unit = 0; unit < size; ++unit)
-          packed_gates[t * Gates * padded + gate_column(gate, unit, Gates)] = gates[(t * Gates + gate) * size + unit];
-    packed_h.assign(padded, 0.f);
-    packed_c.assign(padded, 0.f);
-    std::copy(h.begin(), h.end(), packed_h.begin());
-    std::copy(c.begin(), c.end(), packed_c.begin());
-    out.assign(Shape.steps * (size + 1), untouched);
-  }
-  auto put() {
-    return [this](int step, int column, real value, auto width) __attribute__((always_inline)) {
-      store_some<width>(out.data() + step * (size + 1) + column, value);
-    };
-  }
-  /// What gate of a unit the state adds.
-  double product(const std::vector<double>& state, int gate, int unit) const {
-    double sum = 0;
-    for (int k = 0; k < size; ++k) sum += state[k] * double(weights[(gate * size + unit) * size + k]);
-    return sum;
-  }
-  double given(int step, int gate, int unit) const { return gates[(step * Gates + gate) * size + unit]; }
-  void compare(const std::vector<std::vector<double>>& states) const {
-    double worst = 0;
-    for (int t = 0; t < Shape.steps; ++t) {
-      for (int unit = 0; unit < size; ++unit)
-        worst = std::max(worst, std::abs(out[t * (size + 1) + unit] - states[t][unit]));
-      CHECK(out[t * (size + 1) + size] == untouched);
+  explicit Given(bool from_zeros) : zeros(from_zeros) {
+    unsigned seed = 2;
+    for (Direction& d : own) {
+      const auto draw = [&](int n) { return fxx::test::random_floats(count(n), seed++); };
+      d = {draw(Gates * size * Shape.in_size),
+           draw(Gates * size * size),
+           draw(Gates * size),
+           draw(Gates * size),
+           draw(states),
+           draw(states)};
+      for (float& w : d.input) w /= std::sqrt(float(Shape.in_size));
+      for (float& w : d.state) w /= std::sqrt(float(size));
     }
-    const std::vector<double>& last = states[Shape.backward ? 0 : Shape.steps - 1];
-    for (int unit = 0; unit < size; ++unit) worst = std::max(worst, std::abs(packed_h[unit] - last[unit]));
-    CHECK(worst < 2e-6);  // states are less than one
   }
 };
 
+/// What it makes of that, over all steps and sequences.
 template <RecurrentShape Shape>
-void check_lstm() {
-  INFO("size ", Shape.size, ", steps ", Shape.steps, Shape.backward ? ", backward" : "");
-  const auto run = [](int threads) {
-    Layer<Shape, 4> layer;
-    Team team(threads);
-    team.run([&](Part part) {
-      lstm<Shape>(part, team.barrier, layer.packed_gates.data(), layer.packed.data(), layer.packed_h.data(),
-                  layer.packed_c.data(), layer.put());
-    });
-    return layer;
-  };
-  const Layer<Shape, 4> layer = run(1);
-  for (const int threads : {2, 3}) {
-    const Layer<Shape, 4> parts = run(threads);
-    CHECK(parts.out == layer.out);
-    CHECK(parts.packed_c == layer.packed_c);
+struct Made {
+  static constexpr int row = Shape.directions() * Shape.size + 1;  // and one that nobody writes
+  Numbers out = Numbers(count(Shape.steps * Shape.batch * row), untouched);
+  Numbers h[2], c[2];
+  bool operator==(const Made&) const = default;
+};
+
+template <RecurrentShape Shape, int Gates>
+Made<Shape> run(const Given<Shape, Gates>& given, int threads) {
+  constexpr int size = Shape.size, padded = vectors_of(size) * lanes, all = Gates * padded;
+  Made<Shape> made;
+  Numbers packed[2][4];
+  RecurrentDirection own[2];
+  for (int d = 0; d < Shape.directions(); ++d) {
+    const auto& from = given.own[d];
+    auto& [input, bias, state, new_bias] = packed[d];
+    input.assign(packed_size(all, Shape.in_size), untouched);
+    pack_weights(input.data(), all, Shape.in_size, gemm_tile(Shape.together() * Shape.batch, all, Shape.in_stride),
+                 GateWeights{from.input.data(), size, Gates, Shape.in_size, 1});
+    bias.assign(count(all), untouched);
+    pack_gates(bias.data(), from.input_bias.data(), from.state_bias.data(), size, Gates, Gates == 4 ? 4 : 2);
+    state.assign(count(all * size), untouched);
+    pack_recurrent(state.data(), size, Gates, StateWeights{from.state.data(), size, size, 1});
+    new_bias.assign(count(padded), 0.f);
+    if (Gates == 3) std::copy(from.state_bias.begin() + 2 * size, from.state_bias.end(), new_bias.begin());
+    made.h[d].assign(count(Shape.batch * size), untouched);
+    made.c[d].assign(count(Shape.batch * size), untouched);
+    own[d] = {input.data(),
+              bias.data(),
+              state.data(),
+              Gates == 3 ? new_bias.data() : nullptr,
+              given.zeros ? nullptr : from.h.data(),
+              given.zeros ? nullptr : from.c.data(),
+              made.h[d].data(),
+              Gates == 4 ? made.c[d].data() : nullptr};
   }
-  std::vector<double> h(layer.h.begin(), layer.h.end()), c(layer.c.begin(), layer.c.end());
-  std::vector<std::vector<double>> states(Shape.steps);
-  for (int i = 0; i < Shape.steps; ++i) {
-    const int t = Shape.backward ? Shape.steps - 1 - i : i;
-    std::vector<double> next(Shape.size);
-    for (int unit = 0; unit < Shape.size; ++unit) {
-      const auto gate = [&](int number) { return layer.given(t, number, unit) + layer.product(h, number, unit); };
-      c[unit] = exact_sigmoid(gate(1)) * c[unit] + exact_sigmoid(gate(0)) * std::tanh(gate(2));
-      next[unit] = exact_sigmoid(gate(3)) * std::tanh(c[unit]);
-    }
-    states[t] = h = next;
-  }
-  layer.compare(states);
-  for (int unit = 0; unit < Shape.size; ++unit) CHECK(std::abs(layer.packed_c[unit] - c[unit]) < 4e-6);
+  Numbers workspace(Shape.workspace(Gates) + lanes, untouched);
+  Team team(threads);
+  team.run([&](Part part) {
+    const auto put = [&](int direction, int step, int row, int column, real value, auto width)
+        __attribute__((always_inline)) {
+      store_some<width>(made.out.data() + (step * Shape.batch + row) * made.row + direction * size + column, value);
+    };
+    if constexpr (Gates == 4) lstm<Shape>(part, team.barrier, given.in.data(), own, workspace.data(), put);
+    else gru<Shape>(part, team.barrier, given.in.data(), own, workspace.data(), put);
+  });
+  for (std::size_t i = Shape.workspace(Gates); i < workspace.size(); ++i) REQUIRE(workspace[i] == untouched);
+  return made;
 }
-template <RecurrentShape Shape>
-void check_gru() {
-  INFO("size ", Shape.size, ", steps ", Shape.steps, Shape.backward ? ", backward" : "");
-  const auto run = [](int threads) {
-    Layer<Shape, 3> layer;
-    Team team(threads);
-    team.run([&](Part part) {
-      gru<Shape>(part, team.barrier, layer.packed_gates.data(), layer.packed.data(), layer.new_bias.data(),
-                 layer.packed_h.data(), layer.put());
-    });
-    return layer;
-  };
-  const Layer<Shape, 3> layer = run(1);
-  for (const int threads : {2, 3}) CHECK(run(threads).out == layer.out);
-  std::vector<double> h(layer.h.begin(), layer.h.end());
-  std::vector<std::vector<double>> states(Shape.steps);
-  for (int i = 0; i < Shape.steps; ++i) {
-    const int t = Shape.backward ? Shape.steps - 1 - i : i;
-    std::vector<double> next(Shape.size);
-    for (int unit = 0; unit < Shape.size; ++unit) {
-      const double reset = exact_sigmoid(layer.given(t, 0, unit) + layer.product(h, 0, unit));
-      const double update = exact_sigmoid(layer.given(t, 1, unit) + layer.product(h, 1, unit));
-      const double fresh =
-          std::tanh(layer.given(t, 2, unit) + reset * (layer.product(h, 2, unit) + layer.new_bias[unit]));
-      next[unit] = (1 - update) * fresh + update * h[unit];
-    }
-    states[t] = h = next;
+
+/// One cell's step in double precision: `gate(number)` is what input and state add to it, `new_state` what the state does.
+template <int Gates, class Gate>
+double next_state(const Gate& gate, double from_input, double from_state, double h, double& c) {
+  if constexpr (Gates == 4) {
+    c = exact_sigmoid(gate(1)) * c + exact_sigmoid(gate(0)) * std::tanh(gate(2));
+    return exact_sigmoid(gate(3)) * std::tanh(c);
+  } else {
+    const double update = exact_sigmoid(gate(1));
+    return (1 - update) * std::tanh(from_input + exact_sigmoid(gate(0)) * from_state) + update * h;
   }
-  layer.compare(states);
+}
+
+template <int Gates, RecurrentShape Shape>
+void check(bool from_zeros = false) {
+  INFO((Gates == 4 ? "LSTM of " : "GRU of "), Shape.size, ", inputs of ", Shape.in_size, ", steps ", Shape.steps,
+       ", batch ", Shape.batch, ", directions ", Shape.directions());
+  constexpr int size = Shape.size;
+  const Given<Shape, Gates> given(from_zeros);
+  const Made<Shape> made = run(given, 1);
+  for (const int threads : {2, 3, 5}) CHECK(run(given, threads) == made);
+  double worst = 0;
+  const auto see = [&](double got, double exact) {
+    const double error = std::abs(got - exact);
+    worst = error <= worst ? worst : error;  // also nan
+  };
+  for (int d = 0; d < Shape.directions(); ++d) {
+    const auto& own = given.own[d];
+    const bool backward = d == 1 || !Shape.forward;
+    for (int row = 0; row < Shape.batch; ++row) {
+      std::vector<double> h(size, 0.), c(size, 0.);
+      for (int k = 0; k < size && !from_zeros; ++k) {
+        h[k] = own.h[row * Shape.state_stride + k];
+        c[k] = own.c[row * Shape.state_stride + k];
+      }
+      for (int i = 0; i < Shape.steps; ++i) {
+        const int step = backward ? Shape.steps - 1 - i : i;
+        const float* const x = given.in.data() + (step * Shape.batch + row) * Shape.in_stride;
+        std::vector<double> next(size);
+        for (int unit = 0; unit < size; ++unit) {
+          const auto from_input = [&](int gate) {
+            double sum = own.input_bias[gate * size + unit];
+            for (int k = 0; k < Shape.in_size; ++k)
+              sum += double(x[k]) * double(own.input[(gate * size + unit) * Shape.in_size + k]);
+            return sum;
+          };
+          const auto from_state = [&](int gate) {
+            double sum = own.state_bias[gate * size + unit];
+            for (int k = 0; k < size; ++k) sum += h[k] * double(own.state[(gate * size + unit) * size + k]);
+            return sum;
+          };
+          const auto gate = [&](int number) { return from_input(number) + from_state(number); };
+          next[unit] = next_state<Gates>(gate, from_input(2), from_state(2), h[unit], c[unit]);
+        }
+        h = next;
+        const float* const out = made.out.data() + (step * Shape.batch + row) * made.row;
+        for (int unit = 0; unit < size; ++unit) see(out[d * size + unit], h[unit]);
+        CHECK(out[made.row - 1] == untouched);
+      }
+      for (int unit = 0; unit < size; ++unit) {
+        see(made.h[d][row * size + unit], h[unit]);
+        if (Gates == 4) see(made.c[d][row * size + unit] / 2., c[unit] / 2.);  // of which states are less than one
+      }
+    }
+  }
+  CHECK(worst < 2e-6);  // states are less than one
+}
+
+template <int Gates>
+void check_all() {
+  check<Gates, RecurrentShape{}>();
+  check<Gates, RecurrentShape{.steps = 3, .in_size = 2, .in_stride = 3, .size = 5, .state_stride = 5}>();
+  check<Gates, RecurrentShape{.steps = 7, .in_size = 20, .in_stride = 20, .size = 33}>(true);
+  check<Gates,
+        RecurrentShape{.steps = 20, .batch = 2, .in_size = 31, .in_stride = 40, .size = 64, .state_stride = 70}>();
+  check<Gates, RecurrentShape{.steps = 6,
+                              .in_size = 4,
+                              .in_stride = 4,
+                              .size = 17,
+                              .state_stride = 17,
+                              .forward = false,
+                              .backward = true}>();
+  // More than are computed at once, of steps and of sequences.
+  check<Gates,
+        RecurrentShape{
+            .steps = 70, .batch = 3, .in_size = 5, .in_stride = 5, .size = 18, .state_stride = 18, .backward = true}>();
+  check<Gates,
+        RecurrentShape{
+            .steps = 3, .batch = 17, .in_size = 9, .in_stride = 9, .size = 24, .state_stride = 24, .backward = true}>();
+  check<Gates, RecurrentShape{.steps = 2, .batch = 65, .in_size = 3, .in_stride = 3, .size = 1, .state_stride = 2}>();
 }
 
 }  // namespace
 
-TEST_CASE("LSTM layers are those of double precision, forward and backward") {
-  check_lstm<RecurrentShape{}>();
-  check_lstm<RecurrentShape{.steps = 3, .size = 5}>();
-  check_lstm<RecurrentShape{.steps = 7, .size = 33}>();
-  check_lstm<RecurrentShape{.steps = 20, .size = 64}>();
-  check_lstm<RecurrentShape{.steps = 6, .size = 17, .backward = true}>();
-}
+TEST_CASE("LSTM layers are those of double precision, in both directions and of many sequences") { check_all<4>(); }
 
-TEST_CASE("GRU layers are those of double precision, forward and backward") {
-  check_gru<RecurrentShape{}>();
-  check_gru<RecurrentShape{.steps = 3, .size = 5}>();
-  check_gru<RecurrentShape{.steps = 7, .size = 33}>();
-  check_gru<RecurrentShape{.steps = 20, .size = 64}>();
-  check_gru<RecurrentShape{.steps = 6, .size = 17, .backward = true}>();
-}
+TEST_CASE("GRU layers are those of double precision, in both directions and of many sequences") { check_all<3>(); }
 
 TEST_CASE("gates of the same units stand beside each other") {
   CHECK(gate_column(0, 0, 4) == 0);

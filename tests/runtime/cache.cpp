@@ -221,6 +221,7 @@ TEST_CASE("a damaged entry is built again") {
   rebuilt_after("empty library", [&] { std::filesystem::resize_file(place.library(request), 0); });
   rebuilt_after("truncated library", [&] { std::filesystem::resize_file(place.library(request), 3); });
   rebuilt_after("longer library", [&] { std::filesystem::resize_file(place.library(request), 5); });
+  rebuilt_after("other content of the same length", [&] { std::ofstream(place.library(request)) << "next"; });
   rebuilt_after("another key", [&] {
     place.folder.file("cache/" + BuildCache::entry_name(place.toolchain, request) + "/key", "other");
   });
@@ -231,10 +232,10 @@ TEST_CASE("a damaged entry is built again") {
   };
   const std::string name = std::filesystem::path(place.library(request)).filename().string();
   for (const std::string& text :
-       {std::string(), std::string("\n"), std::string("rubbish\n"), std::string("fxx entry 1\nlibrary "),
-        std::string("fxx entry 1\nlibrary \nend\n"), std::string("fxx entry 1\nlibrary 4\nend\n"),
-        std::string("fxx entry 2\nlibrary 4 x.so\nend\n"), "fxx entry 1\nlibrary 4 " + name + "\n",
-        "fxx entry 1\nlibrary 4 " + name + "\nheader 00 \nend\n"})
+       {std::string(), std::string("\n"), std::string("rubbish\n"), std::string("fxx entry 2\nlibrary "),
+        std::string("fxx entry 2\nlibrary \nend\n"), std::string("fxx entry 2\nlibrary 4\nend\n"),
+        std::string("fxx entry 3\nlibrary 4 x.so\nend\n"), "fxx entry 2\nlibrary 4 " + name + "\n",
+        "fxx entry 2\nlibrary 4 " + name + "\nheader 00 \nend\n"})
     rebuilt_after(text.c_str(), [&] { manifest(text); });
   rebuilt_after("a file in the place of the entry", [&] {
     std::filesystem::remove_all(entry);
@@ -245,6 +246,27 @@ TEST_CASE("a damaged entry is built again") {
     std::filesystem::create_directory(entry);
   });
   rebuilt_after("no entry", [&] { std::filesystem::remove_all(entry); });
+}
+
+TEST_CASE("an entry that turned out to be of no use is removed, unless somebody has built it again") {
+  Workplace place;
+  const BuildRequest request{.source = "text"}, other{.source = "other"};
+  place.get(request);
+  place.get(other);
+  const std::string library = place.library(request);
+  place.cache.discard(library);
+  CHECK(!place.cache.find(place.toolchain, request));
+  CHECK(place.hits(other));
+  CHECK(count_entries(place.cache.folder()) == 2);  // the other entry and the lock
+  CHECK(!place.hits(request));
+  CHECK(place.library(request) != library);
+  place.cache.discard(library);  // is not there any more
+  place.cache.discard("/usr/lib/of/somebody/else.so");
+  place.cache.discard("");
+  CHECK(place.hits(request));
+  std::filesystem::remove_all(place.cache.folder());
+  place.cache.discard(library);
+  CHECK(!std::filesystem::exists(place.cache.folder()));
 }
 
 TEST_CASE("an entry is stale when a header that it included has changed") {

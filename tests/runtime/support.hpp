@@ -100,6 +100,15 @@ inline int count_entries(const std::string& folder, std::string_view prefix = ""
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
+/// The folder of a cache's entry becomes a copy of another one's, with its own key: nothing tells the cache that it is
+/// not what was built for that.
+inline void put_in_place_of_entry(const std::string& entry, const std::string& other) {
+  const std::string key = content_of(entry + "/key");
+  std::filesystem::remove_all(entry);
+  std::filesystem::copy(other, entry, std::filesystem::copy_options::recursive);
+  std::ofstream(entry + "/key", std::ios::binary) << key;
+}
+
 /// Descriptors that this process has open.
 inline int open_descriptors() { return count_entries("/proc/self/fd"); }
 

@@ -1,9 +1,11 @@
-// Graphs whose sizes depend on the elements of tensors, or on the sizes of their inputs: what is compiled of them, and
-// that it computes the same.
+// Which sizes of a graph are known when those of its inputs are, which depend on the elements of tensors, and which do
+// not although they come of such. What is compiled of such graphs: compile_pieces.cpp.
+#include "fxx/torch/known_sizes.hpp"
+
 #include <torch/torch.h>
 
+#include "fxx/ops/operation.hpp"
 #include "fxx/torch/compile.hpp"
-#include "fxx/torch/known_sizes.hpp"
 #include "fxx/torch/trace.hpp"
 #include "torch/support.hpp"
 
@@ -28,76 +30,24 @@ struct Picks : torch::nn::Module {
   }
 };
 
-std::shared_ptr<GraphModule> graph_of(const Forward& f, const Tensors& inputs, const TraceOptions& options = {}) {
-  return traced(f, inputs, options);
+std::string names_of(const GraphModule& module, const std::unordered_set<const Node*>& nodes) {
+  std::string names;
+  for (const Node* node : module.graph().nodes())
+    if (nodes.contains(node)) names += (names.empty() ? "" : " ") + std::string(node->name());
+  return names;
 }
 
 }  // namespace
-
-TEST_CASE("what depends on elements is interpreted behind the kernels, for any number of them") {
-  const torch::NoGradGuard no_grad;
-  Picks net;
-  const Tensor x = torch::randn({11, 7});
-  const auto gm = trace(net, {x}, {.leaf_modules = false});
-  const auto compiled = compile(*gm, {x});
-  CHECK(compiled->is_current());
-  CHECK(compiled->kernel_plan().steps.size() >= 1);
-  CHECK(compiled->called_back().empty());
-  CHECK_FALSE(compiled->interpreted().empty());
-  for (int i = 0; i < 4; ++i) {
-    const Tensor in = torch::randn({11, 7});
-    const Tensor given = compiled->forward(in), expected = net.forward(in);
-    REQUIRE(given.sizes() == expected.sizes());
-    CHECK(relative_difference(given, expected) < 1e-5);
-  }
-  CHECK(compiled->forward(torch::full({11, 7}, -100.f)).size(0) == net.forward(torch::full({11, 7}, -100.f)).size(0));
-  const void* from = x.const_data_ptr();
-  void* to = nullptr;
-  const Fault fault = fault_of<RunError>([&] { compiled->run_raw(&from, &to); });
-  CHECK(fault.id == 702);
-  CHECK(fault.says("depend on the elements"));
-}
-
-TEST_CASE("effects and random numbers keep their order: then all is interpreted") {
-  const torch::NoGradGuard no_grad;
-  const Tensor x = torch::randn({5, 4});
-  const auto gm = graph_of(
-      [](const Tensors& in) {
-        return fxx::detail::box_result(torch::dropout(in[0] * 2, 0.5, true).index({in[0].select(1, 0) > 0}));
-      },
-      {x});
-  const auto compiled = compile(*gm, {x});
-  CHECK_FALSE(compiled->is_current());
-  torch::manual_seed(1);
-  const c10::IValue given = compiled->run({x});
-  torch::manual_seed(1);
-  CHECK(relative_difference(given, gm->run({x})) == 0);
-}
-
-TEST_CASE("operators that draw no random numbers, as their arguments say, stand in the way of nothing") {
-  const torch::NoGradGuard no_grad;
-  const Tensor x = torch::randn({2, 5, 4});
-  const auto gm = graph_of(
-      [](const Tensors& in) {
-        const Tensor y = torch::scaled_dot_product_attention(in[0], in[0], torch::dropout(in[0], 0.5, false));
-        return fxx::detail::box_result(y.index({y.select(2, 0) > 0}));
-      },
-      {x});
-  const auto unknown = note_known_sizes(*gm, {x});
-  CHECK_FALSE(unknown.empty());
-  CHECK(split_by_sizes(gm->graph(), unknown).has_value());
-  const auto compiled = compile(*gm, {x});
-  CHECK(compiled->is_current());
-  CHECK(relative_difference(compiled->run({x}), gm->run({x})) < 1e-5);
-}
 
 TEST_CASE("a graph with dynamic sizes is compiled for those of the examples") {
   const torch::NoGradGuard no_grad;
   Picks net;
   const Tensor x = torch::randn({11, 7});
-  const auto gm = trace(
-      net, [&](Tensor in) { return net.second(torch::relu(net.first(in)).reshape({in.size(0) * 3, 11}).reshape({-1, 33})); },
-      {x}, {.leaf_modules = false, .dynamic = {{0, 0, "batch"}}});
+  const auto gm = trace(net,
+                        [&](Tensor in) {
+                          return net.second(torch::relu(net.first(in)).reshape({in.size(0) * 3, 11}).reshape({-1, 33}));
+                        },
+                        {x}, {.leaf_modules = false, .dynamic = {{0, 0, "batch"}}});
   for (const std::int64_t batch : {2, 11, 16}) {
     const Tensor in = torch::randn({batch, 7});
     const auto compiled = compile(*gm, {in});
@@ -109,23 +59,118 @@ TEST_CASE("a graph with dynamic sizes is compiled for those of the examples") {
   }
 }
 
-TEST_CASE("numbers that follow from sizes become constants; what needs elements is told") {
+TEST_CASE("what needs elements is told, and what uses it") {
   const torch::NoGradGuard no_grad;
   const Tensor x = torch::randn({6, 4});
-  const auto gm = graph_of(
-      [](const Tensors& in) { return fxx::detail::box_result(torch::nonzero(in[0]).to(torch::kFloat) + in[0].sum()); }, {x});
-  const auto unknown = note_known_sizes(*gm, {x});
-  std::size_t sums = 0;
-  for (const Node* node : gm->graph().nodes()) {
-    if (node->target() == "torch.ops.aten.nonzero.default") CHECK(unknown.contains(node));
-    if (node->target() == "torch.ops.aten.sum.default") {
-      CHECK_FALSE(unknown.contains(node));
-      ++sums;
-    }
+  const auto gm = traced(
+      [](const Tensors& in) { return fxx::detail::box_result(torch::nonzero(in[0]).to(torch::kFloat) + in[0].sum()); },
+      {x});
+  CHECK(names_of(*gm, note_known_sizes(*gm, {x})) == "nonzero to add");
+  // Looking behind it changes nothing here.
+  CHECK(names_of(*gm, note_known_sizes(*gm, {x}, {.behind_elements = true})) == "nonzero to add");
+  for (const Node* node : gm->graph().nodes())
+    if (node->name() == "sum_1") CHECK(node->tensor_meta() != nullptr);
+}
+
+TEST_CASE("sizes that are the same whatever the elements are found behind those that depend on them") {
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::randn({9, 4});
+  struct Case {
+    std::string_view name;
+    std::function<Tensor(const Tensor&, const Tensor&)> f;  // of x and of the rows of it that a mask lets through
+    bool known;
+    std::vector<std::int64_t> sizes = {};
+  };
+  const std::vector<Case> cases = {
+      {"sum", [](const Tensor&, const Tensor& r) { return r.sum(0); }, true, {4}},
+      {"all of it", [](const Tensor&, const Tensor& r) { return r.sum(); }, true, {}},
+      {"product", [](const Tensor&, const Tensor& r) { return r.t().matmul(r); }, true, {4, 4}},
+      {"largest", [](const Tensor&, const Tensor& r) { return r.amax(0); }, true, {4}},
+      {"the largest three", [](const Tensor&, const Tensor& r) { return std::get<0>(r.topk(3, 0)); }, true, {3, 4}},
+      {"one row", [](const Tensor&, const Tensor& r) { return r.select(0, 0); }, true, {4}},
+      {"at most five", [](const Tensor&, const Tensor& r) { return r.slice(0, 0, 5); }, false},
+      {"at most as many as there can be", [](const Tensor&, const Tensor& r) { return r.slice(0, 0, 9); }, false},
+      {"filled up",
+       [](const Tensor& x, const Tensor& r) {
+         return torch::cat({r, x}).slice(0, 0, 9);
+       },
+       true,
+       {9, 4}},
+      {"with the rest",
+       [](const Tensor& x, const Tensor& r) {
+         return torch::cat({r, x.index({x.select(1, 0) <= 0})});
+       },
+       false},
+      {"put back", [](const Tensor& x, const Tensor& r) { return x.index_put({x.select(1, 0) > 0}, r); }, true, {9, 4}},
+      {"put back as it comes",
+       [](const Tensor& x, const Tensor& r) { return x.masked_scatter(x > 0, r.exp()); },
+       true,
+       {9, 4}},
+      {"added back",
+       [](const Tensor& x, const Tensor& r) {
+         return torch::zeros_like(x).index_add(0, torch::nonzero(x.select(1, 0) > 0).squeeze(1), r);
+       },
+       true,
+       {9, 4}},
+      {"two of unknown sizes", [](const Tensor& x, const Tensor& r) { return r * x.index({x.select(1, 0) > 0}); },
+       false},
+      {"different values", [](const Tensor& x, const Tensor&) { return std::get<0>(torch::_unique(x)); }, false},
+      {"as many as a tensor says",
+       [](const Tensor& x, const Tensor&) { return x.repeat_interleave((x.select(1, 0) > 0).to(torch::kLong), 0); },
+       false},
+      {"how often", [](const Tensor& x, const Tensor&) { return torch::bincount((x > 0).to(torch::kLong).flatten()); },
+       false},
+      {"classes", [](const Tensor& x, const Tensor&) { return torch::one_hot((x > 0).to(torch::kLong), -1); }, false},
+      {"turned, and where the largest is", [](const Tensor&, const Tensor& r) { return r.t().argmax(1); }, true, {4}},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    TraceReport report;
+    const auto gm = traced(
+        [&](const Tensors& in) { return fxx::detail::box_result(c.f(in[0], in[0].index({in[0].select(1, 0) > 0}))); },
+        {x}, {.report = &report});
+    const Node* result = gm->graph().output_node()->arg(0).node();
+    note_known_sizes(*gm, {x});
+    CHECK(result->tensor_meta() == nullptr);
+    const auto unknown = note_known_sizes(*gm, {x}, {.behind_elements = true});
+    CHECK(unknown.contains(result) == !c.known);
+    REQUIRE((result->tensor_meta() != nullptr) == c.known);
+    if (c.known) CHECK(result->tensor_meta()->shape == c.sizes);
   }
-  CHECK(sums == 1);
-  const auto split = split_by_sizes(gm->graph(), unknown);
-  REQUIRE(split.has_value());
-  split->head.lint();
-  split->tail.lint();
+}
+
+TEST_CASE("numbers are taken from sizes that follow from those of the inputs, and from no others") {
+  Graph graph;
+  Node *x = graph.placeholder("x"), *rows = graph.call_function(ops::nonzero, {x});
+  Node* sum = graph.call_function(ops::sum_dim_IntList, {rows, Argument::list({0})});
+  Node* sure = graph.call_function(ops::sym_size_int, {x, 0});
+  Node* tried = graph.call_function(ops::sym_size_int, {sum, 0});
+  Node* never = graph.call_function(ops::sym_size_int, {rows, 0});
+  Node* result = graph.call_function(ops::full, {Argument::list({sure, tried}), 1.0});
+  graph.output(Argument::tuple({result, graph.call_function(ops::full, {Argument::list({never}), 1.0})}));
+  GraphModule module(std::map<std::string, GraphModule::Attribute>(), std::move(graph), "Numbers");
+  const auto unknown = note_known_sizes(module, {torch::randn({6, 4})}, {.behind_elements = true});
+  CHECK(names_of(module, unknown) == "nonzero sym_size_1 sym_size_2 full_1");
+  CHECK(result->arg(0).items()[0] == Argument(6));
+  CHECK(result->arg(0).items()[1] == Argument(tried));
+  REQUIRE(result->tensor_meta());
+  CHECK(result->tensor_meta()->shape == std::vector<std::int64_t>{6, 2});
+}
+
+TEST_CASE("elements of an attribute are known unless the graph writes to it") {
+  struct Masked : torch::nn::Module {
+    Tensor mask = register_buffer("mask", torch::tensor({true, false, true}));
+    bool writes = false;
+    Tensor forward(Tensor x) {
+      const Tensor rows = x.index({mask});
+      if (writes) mask.logical_not_();
+      return rows;
+    }
+  } net;
+  const Tensor x = torch::randn({3, 2});
+  for (const bool writes : {false, true}) {
+    net.writes = writes;
+    const auto gm = trace(net, {x});
+    CHECK(note_known_sizes(*gm, {x}, {.behind_elements = true}).empty() == !writes);
+  }
 }

@@ -235,8 +235,8 @@ TEST_CASE("compile() of every model: in single precision, beside the model in do
     std::set<std::string> called;
     for (const KernelStep& step : plan.steps)
       if (const auto* back = std::get_if<plans::CallBack>(&step.kernel)) {
-        const Operator* op = operator_of(*back->node);
-        called.insert(op ? std::string(op->name) : std::string(back->node->name()));
+        const Operator* op = operator_of(*back->nodes.front());
+        called.insert(op ? std::string(op->name) : std::string(back->nodes.front()->name()));
       }
     const auto known = called_back.find(entry.name);
     CHECK(called == (known == called_back.end() ? std::set<std::string>() : known->second));

@@ -128,7 +128,7 @@ struct Weights {
   View view;             // [columns, depth], with any strides
   bool constant = true;  // packed once; else at every run
   bool reduced = false;  // packed as bfloat16
-  bool near = false;     // in a core's own caches from the last call
+  bool near = false;     // need not be asked for ahead: in a core's own caches from the last call, or read so anyway
 };
 
 /// Of products of bytes and 8-bit integers, exact, until the sums become floats.
@@ -220,21 +220,25 @@ struct Attention {
   std::int64_t heads = 1, queries = 1, keys = 1, size = 1, value_size = 1;
   double scale = 1;
   bool causal = false;
+  bool reduced = false;             // products of bfloat16
   View q, k, v;                     // [heads, length, size], the heads at any offsets
   Sizes q_heads, k_heads, v_heads;  // offset of each head
   TermPointer mask;                 // over [heads, queries, keys]; null: none
   Frame mask_frame;
 };
-/// A layer of cells in one direction, over one sequence; what its input adds to the gates comes first.
+/// A layer of cells over some sequences, in one direction or both.
 struct Recurrent {
   enum class Kind : std::uint8_t { lstm, gru };
+  struct Direction {
+    bool backward = false;
+    View input_weights, state_weights;  // [gates * size, in_size], [gates * size, size]
+    View input_bias, state_bias;        // [gates * size]; no buffer: none
+    View h, c, h_out, c_out;            // [batch, size]; those behind lie behind each other
+  };
   Kind kind = Kind::lstm;
-  std::int64_t steps = 1, size = 1, in_size = 1;
-  bool backward = false;
-  View in;                            // [steps, in_size], elements behind each other
-  View input_weights, state_weights;  // [gates * size, in_size], [gates * size, size]
-  View input_bias, state_bias;        // [gates * size]; no buffer: none
-  View h, c, h_out, c_out;            // [size]; no buffer: zeros, or nobody wants it
+  std::int64_t steps = 1, batch = 1, size = 1, in_size = 1;
+  View in;  // [steps * batch, in_size], elements behind each other
+  std::vector<Direction> directions;
 };
 /// Of the channels of an image that are one group, channels last.
 struct GroupNorm {
@@ -252,14 +256,25 @@ struct Resize {
   double scale_height = 0, scale_width = 0;  // 0: that of the sizes
   View in;
 };
-/// An operator that no kernel covers: the program that loaded the library runs it.
+/// What no kernel covers: the program that loaded the library runs it. One operator, with the getitems that take its
+/// results apart, or a region (passes/regions.hpp).
 struct CallBack {
-  const Node* node = nullptr;
-  std::vector<View> inputs;   // of its input nodes, in their order
-  std::vector<View> outputs;  // of its results
+  /// What passes between it and the rest: a tensor in memory; or, where sizes are not known or it is none, what the
+  /// program keeps for the time of a call.
+  struct Value {
+    const Node* node = nullptr;
+    View view = {};
+    int kept = -1;      // its number then
+    bool last = false;  // nobody reads what is kept after this
+  };
+  std::vector<const Node*> nodes;  // in the order in which they run
+  std::vector<Value> inputs;       // what they read of others, each once; modules are found by name
+  std::vector<Value> outputs;      // what others read of them
   /// Attributes that it writes to and that kernels read later, and where to: kernels see attributes as they were packed.
   std::vector<std::pair<View, View>> renewed = {};
   std::string why;
+  std::vector<std::string> reasons = {};  // of a region, for each node
+  bool is_region() const { return !reasons.empty(); }
 };
 
 using Kernel = std::variant<Pointwise, MatrixProduct, Convolution, DepthwiseBlock, Pooling, Rows, GroupNorm, Attention,
@@ -291,11 +306,14 @@ void for_each_operand(AnyKernel& kernel, const OfView& of_view, const OfTerm& of
     } else if constexpr (std::is_same_v<K, Attention>) {
       of_view(k.q), of_view(k.k), of_view(k.v), of_term(k.mask);
     } else if constexpr (std::is_same_v<K, Recurrent>) {
-      of_view(k.in), of_view(k.input_weights), of_view(k.state_weights), of_view(k.input_bias), of_view(k.state_bias);
-      of_view(k.h), of_view(k.c), of_view(k.h_out), of_view(k.c_out);
+      of_view(k.in);
+      for (auto& d : k.directions)
+        for (auto* view : {&d.input_weights, &d.state_weights, &d.input_bias, &d.state_bias, &d.h, &d.c, &d.h_out,
+                           &d.c_out})
+          of_view(*view);
     } else if constexpr (std::is_same_v<K, CallBack>) {
-      for (auto& view : k.inputs) of_view(view);
-      for (auto& view : k.outputs) of_view(view);
+      for (auto& value : k.inputs) of_view(value.view);
+      for (auto& value : k.outputs) of_view(value.view);
       for (auto& [from, to] : k.renewed) of_view(from), of_view(to);
     } else {
       static_assert(std::is_same_v<K, Pointwise>, "for_each_operand: a kernel whose operands are not listed");
@@ -318,10 +336,11 @@ struct KernelStep {
   std::string name() const;           // of its last node
 };
 
-/// What becomes of a tensor that the graph returns.
+/// What becomes of a value that the graph returns.
 struct PlanOutput {
   int buffer = -1;  // an output, or
-  int input = -1;   // this input itself
+  int input = -1;   // this input itself, or
+  int kept = -1;    // what a region gave
   plans::View view = {};
 };
 
@@ -330,7 +349,8 @@ struct KernelPlan {
   std::vector<KernelStep> steps;
   std::vector<plans::View> inputs;      // by placeholder
   std::vector<std::string> attributes;  // by number of a constant
-  std::vector<PlanOutput> outputs;      // the tensors of the result, in order
+  std::vector<PlanOutput> outputs;      // the tensors of the result, in order, and what regions give to it
+  int kept = 0;                         // values that the program keeps for the time of a call
   std::int64_t arena_bytes = 0;
   std::int64_t live_bytes = 0;  // the most that is alive in any step: no arena can be smaller
   bool weights_stay = false;    // are they so few that a core's own caches keep them from call to call?
@@ -340,8 +360,10 @@ struct KernelPlan {
   std::string to_string(const std::vector<double>& seconds = {}) const;
   /// The table, to standard output.
   void print(const std::vector<double>& seconds = {}) const;
-  /// Nodes that are called back, with the reason.
+  /// Nodes that are called back alone, with the reason.
   std::vector<std::pair<std::string, std::string>> called_back() const;
+  /// Nodes of regions, with the reason.
+  std::vector<std::pair<std::string, std::string>> interpreted() const;
 };
 
 }  // namespace fxx::inline FXX_ABI

@@ -26,8 +26,16 @@ FXX_INLINE std::string KernelStep::name() const {
 FXX_INLINE std::vector<std::pair<std::string, std::string>> KernelPlan::called_back() const {
   std::vector<std::pair<std::string, std::string>> result;
   for (const KernelStep& step : steps)
-    if (const auto* back = std::get_if<plans::CallBack>(&step.kernel))
-      result.emplace_back(back->node->name(), back->why);
+    if (const auto* back = std::get_if<plans::CallBack>(&step.kernel); back && !back->is_region())
+      result.emplace_back(back->nodes.front()->name(), back->why);
+  return result;
+}
+FXX_INLINE std::vector<std::pair<std::string, std::string>> KernelPlan::interpreted() const {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const KernelStep& step : steps)
+    if (const auto* back = std::get_if<plans::CallBack>(&step.kernel); back && back->is_region())
+      for (std::size_t i = 0; i < back->nodes.size(); ++i)
+        result.emplace_back(back->nodes[i]->name(), back->reasons[i]);
   return result;
 }
 
@@ -93,18 +101,19 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
         return Text{"group norm", by({k.images, k.pixels, k.channels}) + " in " + std::to_string(k.groups)};
       },
       [](const Attention& k) {
-        return Text{k.causal ? "causal attention" : "attention",
+        return Text{(k.causal ? "causal attention" : "attention") + std::string(k.reduced ? " of bfloat16" : ""),
                     std::to_string(k.heads) + " of " + by({k.queries, k.keys, k.size})};
       },
       [](const Recurrent& k) {
-        return Text{words_of(k.kind), by({k.steps, k.size})};
+        return Text{(k.directions.size() > 1 ? "two-way " : "") + std::string(words_of(k.kind)),
+                    (k.batch > 1 ? std::to_string(k.batch) + " of " : "") + by({k.steps, k.size})};
       },
       [](const Resize& k) {
         return Text{words_of(k.kind),
                     by({k.in_height, k.in_width, k.channels}) + " -> " + by({k.out_height, k.out_width})};
       },
       [](const CallBack& k) {
-        return Text{"call back", k.why};
+        return Text{k.is_region() ? "interpreted" : "call back", k.why};
       });
 }
 

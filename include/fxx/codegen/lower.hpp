@@ -2,7 +2,7 @@
 //
 // What is computed element by element goes into the loop of the kernel before it, or of the one behind it; views are
 // other strides on the same memory; images lie channels last, with the zeros around them that the convolutions behind
-// them read. What no kernel covers becomes a CallBack, alone.
+// them read. What no kernel covers becomes a CallBack, alone; regions (passes/regions.hpp) become one each.
 // Main names: lower, LowerOptions, Accuracy. Linear in the graph. Cost: light.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include "fxx/codegen/kernel_plan.hpp"
 #include "fxx/codegen/processor.hpp"
 #include "fxx/ir/graph.hpp"
+#include "fxx/passes/regions.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -37,10 +38,12 @@ struct LowerOptions {
   /// fake_quantize, their weights are integers of 8 bits times a scale for each column, which is in the attribute
   /// scales_name(node).
   std::vector<std::string> quantised = {};
+  /// What is interpreted, as gather_regions found it.
+  std::vector<Region> regions = {};
 };
 
 /// `graph`: pure operators (functionalise) without calls of modules that are operators, with the tensor_meta of every
-/// tensor. Throws CodegenError (E501) naming the node for a tensor whose sizes are not known, or a value that is no
+/// tensor, but for those that only regions read. Throws CodegenError (E501) naming the node for a tensor whose sizes are not known, or a value that is no
 /// tensor where a kernel or a call back would need it.
 KernelPlan lower(const Graph& graph, const Owner& owner, const LowerOptions& options = {});
 

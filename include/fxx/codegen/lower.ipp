@@ -4,6 +4,7 @@
 
 #include "fxx/codegen/arena.hpp"
 #include "fxx/codegen/lower/attention.ipp"
+#include "fxx/codegen/lower/called_back.ipp"
 #include "fxx/codegen/lower/estimate.ipp"
 #include "fxx/codegen/lower/images.ipp"
 #include "fxx/codegen/lower/join_rows.ipp"
@@ -45,148 +46,6 @@ FXX_INLINE void Lowering::attribute(const Node& node, const GetAttr& target) {
   set_view(node, {buffer, 0, meta.shape, dense_strides(meta.shape)}, meta.dtype);
 }
 
-/// Operators whose result depends on where in memory the elements are.
-FXX_INLINE bool looks_at_memory(const Operator& op) {
-  return op.base_name().starts_with("as_strided") || op.base_name().starts_with("view_as_") ||
-         op.name == "aten::view.dtype";
-}
-
-FXX_INLINE void Lowering::renew_attributes(const Node& node, CallBack& kernel) {
-  std::vector<int> numbers;
-  for (const View& input : kernel.inputs) {
-    if (input.buffer < 0 || buffer_of(input.buffer).kind != Buffer::Kind::constant) continue;
-    const Buffer constant = buffer_of(input.buffer);
-    const int number = constant.number;
-    if (std::find(numbers.begin(), numbers.end(), number) != numbers.end()) continue;
-    numbers.push_back(number);
-    const auto is_of_it = [&](const Value& value) {
-      if (value.kind != Value::Kind::view || value.view.buffer < 0) return false;
-      const auto known = renewed_.find(value.view.buffer);
-      const Buffer& buffer = buffer_of(known == renewed_.end() ? value.view.buffer : known->second);
-      return buffer.kind == Buffer::Kind::constant && buffer.number == number;
-    };
-    bool later = false, read = false;
-    for (const Node* other : graph_.nodes()) {
-      if (later) {
-        const auto* attribute = std::get_if<GetAttr>(&other->op());
-        read = read || (attribute && attribute->target == plan_.attributes[static_cast<std::size_t>(number)]);
-        for (const Node* from : other->all_input_nodes()) {
-          const Value& value = value_of(*from);
-          read = read || is_of_it(value) || std::any_of(value.items.begin(), value.items.end(), is_of_it);
-        }
-      }
-      later = later || other == &node;
-    }
-    if (!read) continue;
-    // Both lie dense, so views of one are views of the other.
-    const Sizes all = {constant.elements};
-    const int copy = add_buffer(Buffer::Kind::arena, node, constant.dtype, constant.elements);
-    for (Value& value : values_) {
-      if (is_of_it(value)) value.view.buffer = copy;
-      for (Value& item : value.items)
-        if (is_of_it(item)) item.view.buffer = copy;
-    }
-    renewed_[copy] = input.buffer;
-    kernel.renewed.emplace_back(View{input.buffer, 0, all, {1}}, View{copy, 0, all, {1}});
-  }
-}
-
-FXX_INLINE void Lowering::call_back(const Node& node, const std::string& why) {
-  // What writes to its inputs must find all readers before it served.
-  const Operator* op = operator_of(node);
-  if (!op || op->mutates)
-    for (std::size_t i = 0; i < pending_.size(); ++i)
-      if (value_of(*pending_[i]).kind == Value::Kind::pending) view_of(*pending_[i]);
-  CallBack kernel;
-  kernel.node = &node;
-  kernel.why = why;
-  for (const Node* input : node.all_input_nodes()) {
-    Value& value = value_of(*input);
-    if (value.kind == Value::Kind::tuple) {
-      fail(node, "'" + std::string(input->name()) + "' is not a tensor");
-    } else if (value.kind == Value::Kind::none) {
-      if (input->opcode() != Opcode::get_attr)
-        fail(node, "'" + std::string(input->name()) + "' is not a tensor, and needed to call back");
-      kernel.inputs.push_back({});  // a module
-    } else {
-      View view = view_of(*input);
-      if (op && looks_at_memory(*op)) {
-        const Operator* maker = operator_of(*input);
-        const Sizes strides = strides_in_memory(*input);
-        if (op->base_name().starts_with("as_strided") &&
-            ((maker && maker->aliases) || meta_of(*input).stride != strides))
-          fail(node, "reads the memory around '" + std::string(input->name()) + "', which is a part of another tensor");
-        if (view.strides != strides) {
-          const Dtype dtype = value_of(*input).dtype;
-          const View dense{add_buffer(Buffer::Kind::arena, node, dtype, view.numel()), 0, view.sizes, strides};
-          Value copy;
-          copy.dtype = dtype;
-          copy.term = load_of(view, elements_of(dtype));
-          copy.nodes = {input};
-          emit(std::move(copy), dense);
-          view = dense;
-        }
-      }
-      // It gets the attribute itself.
-      if (const auto known = renewed_.find(view.buffer); known != renewed_.end()) view.buffer = known->second;
-      kernel.inputs.push_back(std::move(view));
-    }
-  }
-  // What writes in place gives what it has written to.
-  const Node* self = op && op->mutates && op->base_name().ends_with("_") && !looks_at_memory(*op) && node.tensor_meta()
-                         ? &operand(node, *op, op->parameters[0].name)
-                         : nullptr;
-  if (self && (sizes_of(*self) != sizes_of(node) || meta_of(*self).stride != meta_of(node).stride)) self = nullptr;
-  if (self) value_of(node) = value_of(*self);
-  if (!op || op->mutates) {
-    renew_attributes(node, kernel);
-    images_.clear();  // copies of what it may write to
-  }
-  KernelStep step;
-  step.nodes = {&node};
-  const auto result = [&](const Node& of) {
-    const TensorMeta& meta = meta_of(of);
-    Value value;
-    value.dtype = meta.dtype;
-    View view = place(of, value);
-    kernel.outputs.push_back(view);
-    Value made;
-    made.kind = Value::Kind::view;
-    made.dtype = meta.dtype;
-    made.view = std::move(view);
-    return made;
-  };
-  if (node.tensor_meta()) {
-    if (!self) value_of(node) = result(node);
-  } else {
-    // Results are taken apart by getitem; those that nobody takes are dropped.
-    Value tuple;
-    tuple.kind = Value::Kind::tuple;
-    for (const Node* user : node.users()) {
-      const auto* item = std::get_if<CallFunction>(&user->op());
-      const auto* target = item ? std::get_if<const Operator*>(&item->target) : nullptr;
-      if (!target || (*target)->base_name() != "getitem" || user->args().size() != 2 ||
-          user->arg(1).kind() != Argument::Kind::integer || user->arg(1).integer() < 0)
-        fail(node, "'" + std::string(node.name()) + "' is not a tensor, and used as a whole");
-      const auto i = static_cast<std::size_t>(user->arg(1).integer());
-      if (tuple.items.size() <= i) tuple.items.resize(i + 1);
-    }
-    kernel.outputs.assign(tuple.items.size(), {});
-    for (const Node* user : node.users()) {
-      const auto i = static_cast<std::size_t>(user->arg(1).integer());
-      if (tuple.items[i].kind != Value::Kind::none) continue;
-      std::vector<View> before = std::move(kernel.outputs);
-      kernel.outputs.clear();
-      tuple.items[i] = result(*user);
-      before[i] = kernel.outputs.back();
-      kernel.outputs = std::move(before);
-    }
-    value_of(node) = std::move(tuple);
-  }
-  step.kernel = std::move(kernel);
-  add_step(std::move(step));
-}
-
 FXX_INLINE void Lowering::call(const Node& node) {
   const Operator* op = operator_of(node);
   std::string why;
@@ -203,7 +62,10 @@ FXX_INLINE void Lowering::call(const Node& node) {
   } catch (const NoKernel& reason) {
     why = reason.why;
   }
-  call_back(node, why);
+  CallBack kernel;
+  kernel.nodes = with_items(node);
+  kernel.why = why;
+  call_back(std::move(kernel));
 }
 
 FXX_INLINE void Lowering::output(const Node& node) {
@@ -212,6 +74,10 @@ FXX_INLINE void Lowering::output(const Node& node) {
   for_each_node(node.arg(0), [&](Node* result) {
     PlanOutput& output = plan_.outputs[next++];
     if (output.input >= 0) return;
+    if (const auto kept = kept_.find(result); kept != kept_.end()) {
+      output = {.kept = kept->second};
+      return;
+    }
     const Value::Kind kind = value_of(*result).kind;
     if (kind != Value::Kind::view && kind != Value::Kind::pending)
       fail(node, "'" + std::string(result->name()) + "' is not one tensor");
@@ -254,12 +120,21 @@ FXX_INLINE KernelPlan Lowering::lower() {
                              : node->opcode() == Opcode::call_module || node->opcode() == Opcode::call_function ||
                                    node->opcode() == Opcode::call_method);
   }
-  for (const Node* node : graph_.nodes())
+  for (const Region& region : options_.regions)
+    for (std::size_t i = 0; i < region.nodes.size(); ++i) regions_[region.nodes[i]] = i == 0 ? &region : nullptr;
+  for (const Node* node : graph_.nodes()) {
+    if (const auto found = regions_.find(node); found != regions_.end()) {
+      if (found->second) interpret(*found->second);
+      continue;
+    }
+    if (items_.contains(node)) continue;
     match(
         node->op(), [&](const Placeholder&) { placeholder(*node); },
         [&](const GetAttr& target) { attribute(*node, target); }, [&](const CallFunction&) { call(*node); },
         [&](const CallMethod&) { call(*node); }, [&](const CallModule&) { call(*node); },
         [&](const Output&) { output(*node); });
+  }
+  note_last_readers();
   join_rows();
   plan_.weights_stay = weights_stay_;
   for (KernelStep& step : plan_.steps) step.expected = expected_seconds(step, options_.processor, flops_per_byte());

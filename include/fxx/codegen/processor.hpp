@@ -17,6 +17,8 @@ struct Processor {
   bool bfloat16_products = false;
   /// Are four products of bytes one instruction (VNNI)?
   bool byte_products = false;
+  /// Does it read what lies behind each other from memory as fast as it can without being asked for it ahead?
+  bool reads_ahead = false;
 };
 
 /// The one that runs this. Zen 4: 118e9 a second, 4 to 5 in the time of a byte, and twice as many products of bfloat16;

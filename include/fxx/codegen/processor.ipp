@@ -28,6 +28,7 @@ FXX_INLINE Processor this_processor() {
     if (intel) processor.flops_per_byte = 14;
   }
   processor.byte_products = __builtin_cpu_supports("avx512vnni") || detail::has_avx_vnni();
+  processor.reads_ahead = __builtin_cpu_is("amd");
   processor.bfloat16_products = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512bf16");
 #endif
   return processor;

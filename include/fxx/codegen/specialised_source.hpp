@@ -7,6 +7,7 @@
 // Main names: specialised_source, SpecialisedSource. Linear in the plan. Cost: light.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "fxx/codegen/kernel_plan.hpp"
@@ -17,6 +18,7 @@ struct SpecialisedSource {
   std::string text;
   std::vector<std::string> headers;  // "fxx/kernels/gemm.hpp"
   int parts = 1;                     // the most that it is worth to compile it in
+  std::uint64_t hash = 0;            // of the text before what it says of itself, which is ModuleInfo::source
 };
 
 /// `title`: whose forward it is, for the first comment.

@@ -8,6 +8,7 @@
 #include "fxx/codegen/specialised/rows.ipp"
 #include "fxx/codegen/specialised/writer.ipp"
 #include "fxx/codegen/specialised_source.hpp"
+#include "fxx/meta/fixed_string.hpp"
 #include "fxx/version.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -66,8 +67,9 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
   }
   forward_lines_ += "  // " + cpp_comment(names + (where.empty() ? "" : ": " + where)) + "\n";
   if (const auto* back = std::get_if<plans::CallBack>(&step.kernel)) {
-    forward_lines_ += "  // " + cpp_comment("no kernel: " + back->why) + "\n  if (part.index == 0) call_back(call, " +
-                      std::to_string(index) + ");\n" + end_of_step(index) + "  if (call.fault == 2) return;\n";
+    forward_lines_ += "  // " + cpp_comment((back->is_region() ? "interpreted: " : "no kernel: ") + back->why) +
+                      "\n  if (part.index == 0) call_back(call, " + std::to_string(index) + ");\n" +
+                      end_of_step(index) + "  if (call.fault == 2) return;\n";
     return;
   }
   Body body;
@@ -100,7 +102,11 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
       [&](const plans::Recurrent& k) { return recurrent(body, step, k); },
       [&](const plans::Resize& k) { return resize(body, step, k); },
       [&](const plans::CallBack&) { return std::string(); });
-  std::string parameters = "Part part", arguments = step.way.alone ? "Part{}" : "part";
+  // Who waits for the others would wait forever.
+  const bool alone = step.way.alone && std::ranges::none_of(body.parameters, [](const Body::Parameter& p) {
+    return p.type == "Barrier&";
+  });
+  std::string parameters = "Part part", arguments = alone ? "Part{}" : "part";
   for (const Body::Parameter& p : body.parameters) {
     parameters += ", " + p.type + " " + p.name;
     arguments += ", " + p.argument;
@@ -113,7 +119,7 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
         {known->second, definition, compile_milliseconds(step, text, shape_counts_[stem] == shapes)});
   }
   const std::string call = known->second + "(" + arguments + ");\n" + end_of_step(index);
-  forward_lines_ += step.way.alone ? "  if (part.index == 0) " + call : "  " + call;
+  forward_lines_ += alone ? "  if (part.index == 0) " + call : "  " + call;
 }
 
 /// The functions of all steps; of several parts, each says where it begins in the time that all of them take.
@@ -137,6 +143,7 @@ FXX_INLINE std::string SpecialisedWriter::functions(int parts) const {
 }
 
 FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
+  include("features");
   include("loops");
   include("module");
   include("parallel");
@@ -181,12 +188,14 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
       "  barrier.wait();\n  note_time(call.times, part, number);\n}\n\n"
       "void forward(ModuleCall& call, Part part, Barrier& barrier) {\n  end_of_step(call, part, barrier, 0);\n" +
       forward_lines_ + "}\n\n}  // namespace\n\n";
+  out.hash = hash_of(text);
   text +=
       "#pragma GCC visibility push(default)\n"
       "extern \"C\" {\n"
       "extern const ModuleInfo fxx_module;\n"
-      "const ModuleInfo fxx_module = {module_abi, lanes, \"" FXX_VERSION_TEXT
-      "\", arena_bytes, scratch_bytes, weights_size};\n\n"
+      "const ModuleInfo fxx_module = {module_abi, lanes, compiled_features, \"" FXX_VERSION_TEXT "\", " +
+      std::to_string(out.hash) +
+      "u, arena_bytes, scratch_bytes, weights_size};\n\n"
       "void fxx_pack([[maybe_unused]] const void* const* attributes, [[maybe_unused]] float* weights) {\n" +
       pack_lines_ +
       "}\n"

@@ -205,7 +205,7 @@ FXX_INLINE std::vector<KernelStep> clearing(const KernelPlan& plan, const std::v
   for (const KernelStep& step : steps) {
     for (const plans::Store& store : step.stores) add(store.to);
     if (const auto* back = std::get_if<plans::CallBack>(&step.kernel))
-      for (const plans::View& view : back->outputs) add(view);
+      for (const plans::CallBack::Value& value : back->outputs) add(value.view);
   }
   std::vector<KernelStep> result;
   for (const int buffer : buffers) {
@@ -263,6 +263,7 @@ FXX_INLINE TrialPlan trial_plan(const Graph& graph, const Owner& owner, const Lo
       detail::Extract extract(graph, site.nodes);
       LowerOptions tried = options;
       tried.ways = {{site.shape, site.ways[w]}};
+      tried.regions.clear();  // none of their nodes is in it
       std::unique_ptr<Graph> own = std::move(extract).graph();
       KernelPlan plan = lower(*own, owner, tried);
       const auto counts = [&](const KernelStep& step) {

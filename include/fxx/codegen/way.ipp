@@ -59,8 +59,8 @@ FXX_INLINE std::optional<plans::Way> way_of_text(std::string_view text) {
       take_name(word, way.packed, Way::Packed::bfloat16);
     }
   }
-  // Whatever was not understood is missing now.
-  if (way.to_string() != text) return {};
+  // Whatever was not understood is missing now. No processor has registers for more than a tile of 32 vectors.
+  if (way.to_string() != text || (way.tile.rows && !kernels::fits_registers(way.tile, 32))) return {};
   return way;
 }
 

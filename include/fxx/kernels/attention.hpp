@@ -13,6 +13,9 @@
 // Keys and values of steps that were, which grow by one a step, stay as they are: `attention_over_cache` takes as many
 // as there are, packs none and multiplies a few queries with them where they lie.
 //
+// With `reduced` both products are those of bfloat16, to which queries, keys, weights and values are rounded: on processors
+// that have these (AVX512_BF16) twice as fast, the error some thousandths of the largest value.
+//
 // Error: that of a sum over `size`, of softmax, and of a sum over the keys. A query that sees nothing gets nan, as
 // softmax has it, or zeros, as LibTorch's scaled_dot_product_attention.
 // Main names: AttentionShape, attention, attention_over_cache, no_mask, visible. Cost: light; it takes the compiler
@@ -34,11 +37,12 @@ inline constexpr int longest_scores = 1024;
 
 struct AttentionShape {
   int queries = 1, keys = 1;
-  int size = 1, value_size = 0;  // floats of a query and a key; of a value, 0: as many
+  int size = 1, value_size = 0;                            // floats of a query and a key; of a value, 0: as many
   int query_stride = 1, key_stride = 1, value_stride = 1;  // floats from one to the next
-  bool causal = false;          // query i sees the keys up to i + keys - queries
-  bool from_first = false;      // and with this up to i, as LibTorch's is_causal
-  bool hidden_is_zero = false;  // what a query that sees nothing gets
+  bool causal = false;                                     // query i sees the keys up to i + keys - queries
+  bool from_first = false;                                 // and with this up to i, as LibTorch's is_causal
+  bool hidden_is_zero = false;                             // what a query that sees nothing gets
+  bool reduced = false;                                    // products of bfloat16
 
   // Found by the compiler, never while the program runs.
   consteval int values() const { return value_size ? value_size : size; }
@@ -51,9 +55,23 @@ struct AttentionShape {
   /// Floats from one query's scores to the next's.
   consteval int score_stride() const { return block() + lanes; }
   consteval int padded_values() const { return vectors_of(values()) * lanes; }
-  /// Floats of the workspace: keys, scores, and what is carried on.
+  /// Vectors of values that are multiplied at once.
+  consteval int value_vectors() const { return tile_shape(tile().rows, vectors_of(values())).vectors; }
+  /// Elements of a query that is rounded: pairs of them.
+  consteval int even_size() const { return (size + 1) / 2 * 2; }
+  /// Floats that take the keys and values of a block, which are packed, and some queries that are rounded.
+  consteval std::size_t key_floats() const {
+    return static_cast<std::size_t>(block()) * (reduced ? even_size() / 2 : size);
+  }
+  consteval std::size_t value_floats() const {
+    return reduced ? static_cast<std::size_t>(block()) * padded_values() / 2 : 0;
+  }
+  consteval std::size_t query_floats() const {
+    return reduced ? static_cast<std::size_t>(vectors_of(tile().rows * even_size() / 2)) * lanes : 0;
+  }
+  /// Floats of the workspace: keys, values, queries, scores, and what is carried on.
   consteval std::size_t workspace() const {
-    return static_cast<std::size_t>(block()) * size + static_cast<std::size_t>(tile().rows * score_stride()) +
+    return key_floats() + value_floats() + query_floats() + static_cast<std::size_t>(tile().rows * score_stride()) +
            (in_blocks() ? static_cast<std::size_t>(queries) * (padded_values() + 2) : 0);
   }
   /// That of attention_over_cache.
@@ -70,47 +88,146 @@ FXX_KERNEL real visible(integer mask) { return mask ? splat(0.f) : splat(-__buil
 
 namespace detail_of_attention {
 
+template <bool Reduced>
+struct ElementOf {
+  using type = float;
+};
+template <>
+struct ElementOf<true> {
+  using type = Bfloat16;
+};
+/// What is multiplied.
+template <AttentionShape Shape>
+using Element = typename ElementOf<Shape.reduced>::type;
+
 /// Keys as a panel: element by element of a key. Of `count` keys; zeros behind them.
 template <AttentionShape Shape, int Wide>
-FXX_KERNEL void pack_panel(const float* __restrict keys, int count, float* __restrict packed) {
+FXX_KERNEL void pack_panel(const float* __restrict keys, int count, Element<Shape>* __restrict packed) {
   for (int first = 0; first < Wide; first += lanes) {
     const float* const from = keys + static_cast<std::ptrdiff_t>(first) * Shape.key_stride;
     const int left = count - first;
-    const auto put = [&](int c, int, real value, auto) __attribute__((always_inline)) {
-      store(packed + static_cast<std::ptrdiff_t>(c) * Wide + first, value);
+    const auto turn = [&](const auto& put) __attribute__((always_inline)) {
+      if (left >= lanes)
+        transpose<lanes, Shape.size>(
+            [&](int j, int c, auto width) __attribute__((always_inline)) {
+              return load_some<width>(from + static_cast<std::ptrdiff_t>(j) * Shape.key_stride + c);
+            },
+            put);
+      else
+        transpose<lanes, Shape.size>(
+            [&](int j, int c, auto width) __attribute__((always_inline)) {
+              return j < left ? load_some<width>(from + static_cast<std::ptrdiff_t>(j) * Shape.key_stride + c) : real{};
+            },
+            put);
     };
-    if (left >= lanes) {
-      transpose<lanes, Shape.size>([&](int j, int c, auto width) __attribute__((always_inline)) {
-        return load_some<width>(from + static_cast<std::ptrdiff_t>(j) * Shape.key_stride + c);
-      }, put);
+    if constexpr (Shape.reduced) {
+      real columns[Shape.even_size()];
+      columns[Shape.even_size() - 1] = real{};
+      turn([&](int c, int, real value, auto) __attribute__((always_inline)) { columns[c] = value; });
+      for (int c = 0; c < Shape.even_size(); c += 2)
+        store_bfloat16_pairs(packed + static_cast<std::ptrdiff_t>(c) * Wide + 2 * first, columns[c], columns[c + 1]);
     } else {
-      transpose<lanes, Shape.size>([&](int j, int c, auto width) __attribute__((always_inline)) {
-        return j < left ? load_some<width>(from + static_cast<std::ptrdiff_t>(j) * Shape.key_stride + c) : real{};
-      }, put);
+      turn([&](int c, int, real value, auto) __attribute__((always_inline)) {
+        store(packed + static_cast<std::ptrdiff_t>(c) * Wide + first, value);
+      });
     }
   }
 }
+/// Elements of a packed key.
+template <AttentionShape Shape>
+inline constexpr int packed_key = Shape.reduced ? Shape.even_size() : Shape.size;
 /// Keys from `first` on as panels, a block of them. What is left of all keys is one panel more, in the last block.
 template <AttentionShape Shape>
-FXX_KERNEL void pack_keys(const float* __restrict keys, int first, float* __restrict packed) {
+FXX_KERNEL void pack_keys(const float* __restrict keys, int first, Element<Shape>* __restrict packed) {
   constexpr int wide = Shape.wide(), whole = Shape.padded_keys() / wide * wide;
   const int end = first + Shape.block() < whole ? first + Shape.block() : whole;
   for (int key = first; key < end; key += wide)
     pack_panel<Shape, wide>(keys + static_cast<std::ptrdiff_t>(key) * Shape.key_stride, Shape.keys - key,
-                            packed + static_cast<std::ptrdiff_t>(key - first) * Shape.size);
+                            packed + static_cast<std::ptrdiff_t>(key - first) * packed_key<Shape>);
   if constexpr (Shape.padded_keys() > whole)
     if (first + Shape.block() > whole)
-      pack_panel<Shape, Shape.padded_keys() - whole>(keys + static_cast<std::ptrdiff_t>(whole) * Shape.key_stride,
-                                                     Shape.keys - whole,
-                                                     packed + static_cast<std::ptrdiff_t>(whole - first) * Shape.size);
+      pack_panel<Shape, Shape.padded_keys() - whole>(
+          keys + static_cast<std::ptrdiff_t>(whole) * Shape.key_stride, Shape.keys - whole,
+          packed + static_cast<std::ptrdiff_t>(whole - first) * packed_key<Shape>);
 }
+/// Calls `each(first column, vectors, elements of the last)` for the values that are multiplied at once.
+template <AttentionShape Shape, int Vectors, class Each>
+FXX_KERNEL void for_values(const Each& each) {
+  constexpr int wide = Vectors * lanes, whole = Shape.values() / wide * wide;
+  for (int column = 0; column < whole; column += wide) each(column, Width<Vectors>{}, Width<lanes>{});
+  if constexpr (Shape.values() > whole) {
+    constexpr int left = vectors_of(Shape.values() - whole);
+    each(whole, Width<left>{}, Width<Shape.values() - whole - (left - 1) * lanes>{});
+  }
+}
+/// `count` values from `first` on, a block of them, as pairs of keys: those of some vectors of columns behind each other.
+template <AttentionShape Shape>
+FXX_KERNEL void pack_values(const float* __restrict values, int first, int count, Bfloat16* __restrict packed) {
+  for_values<Shape, Shape.value_vectors()>([&](int column, auto vectors, auto last) __attribute__((always_inline)) {
+    Bfloat16* to = packed + static_cast<std::ptrdiff_t>(column) * Shape.block();
+    for (int key = 0; key < count; key += 2) {
+      const float* const even = values + static_cast<std::ptrdiff_t>(first + key) * Shape.value_stride + column;
+      const float* const odd = even + Shape.value_stride;
+      const auto pair = [&](int v, auto width) __attribute__((always_inline)) {
+        store_bfloat16_pairs(to, load_some<width>(even + v * lanes),
+                             key + 1 < count ? load_some<width>(odd + v * lanes) : real{});
+        to += 2 * lanes;
+      };
+      for (int v = 0; v < vectors - 1; ++v) pair(v, Width<lanes>{});
+      pair(vectors - 1, last);
+    }
+  });
+}
+/// Keys and values of a block where they are multiplied: both packed, or the values where they lie.
+template <AttentionShape Shape>
+struct Block {
+  Element<Shape>* keys;
+  const Element<Shape>* values;
+  Element<Shape>* queries;  // room for some that are rounded
+  float* scores;
+  float* rest;  // of the workspace
+
+  FXX_KERNEL explicit Block(float* workspace)
+      : keys(reinterpret_cast<Element<Shape>*>(workspace)),
+        values(nullptr),
+        queries(reinterpret_cast<Element<Shape>*>(workspace + Shape.key_floats() + Shape.value_floats())),
+        scores(workspace + Shape.key_floats() + Shape.value_floats() + Shape.query_floats()),
+        rest(scores + Shape.tile().rows * Shape.score_stride()) {}
+  /// The block from `first` on.
+  FXX_KERNEL void pack(const float* __restrict all_keys, const float* __restrict all_values, int first) {
+    pack_keys<Shape>(all_keys, first, keys);
+    if constexpr (Shape.reduced) {
+      Bfloat16* const packed = keys + 2 * Shape.key_floats();
+      const int left = Shape.keys - first;
+      pack_values<Shape>(all_values, first, left < Shape.block() ? left : Shape.block(), packed);
+      values = packed;
+    } else {
+      values = all_values + static_cast<std::ptrdiff_t>(first) * Shape.value_stride;
+    }
+  }
+  /// `Rows` queries as they are multiplied, and how far they lie apart.
+  static constexpr int query_stride = Shape.reduced ? Shape.even_size() : Shape.query_stride;
+  template <int Rows>
+  FXX_KERNEL const Element<Shape>* some(const float* __restrict all_queries, int query) const {
+    const float* const from = all_queries + static_cast<std::ptrdiff_t>(query) * Shape.query_stride;
+    if constexpr (Shape.reduced) {
+      for (int r = 0; r < Rows; ++r)
+        detail_of_rows::for_each_vector<Shape.size>([&](int c, auto width) __attribute__((always_inline)) {
+          store_bfloat16<width>(queries + r * query_stride + c, load_some<width>(from + r * Shape.query_stride + c));
+        });
+      return queries;
+    } else {
+      return from;
+    }
+  }
+};
 
 /// Scores of `Rows` queries with the panel of keys from `key` on.
 template <AttentionShape Shape, int Rows, int Vectors, class Mask>
-FXX_KERNEL void scores_of_panel(const float* __restrict queries, const float* __restrict panel, float scale, int query,
-                                int key, const Mask& mask, float* __restrict scores) {
+FXX_KERNEL void scores_of_panel(const Element<Shape>* __restrict queries, const Element<Shape>* __restrict panel,
+                                float scale, int query, int key, const Mask& mask, float* __restrict scores) {
   Tile<Rows, Vectors> tile;
-  tile.template add<Shape.query_stride>(queries, panel, Shape.size);
+  tile.template add<Block<Shape>::query_stride>(queries, panel, Shape.size);
   constexpr int last = Shape.keys % lanes;
   tile.template finish<lanes>([&](int r, int c, real sum, auto) __attribute__((always_inline)) {
     real score = sum * scale;
@@ -125,19 +242,20 @@ FXX_KERNEL void scores_of_panel(const float* __restrict queries, const float* __
 
 /// Scores of `Rows` queries with the keys of a block from `first` on, as far as somebody sees them: up to `end`.
 template <AttentionShape Shape, int Rows, class Mask>
-FXX_KERNEL void scores_of_block(const float* __restrict queries, const float* __restrict packed, float scale, int query,
-                                int first, int end, const Mask& mask, float* __restrict scores) {
+FXX_KERNEL void scores_of_block(const float* __restrict queries, const Block<Shape>& block, float scale, int query,
+                                int first, int end, const Mask& mask) {
   constexpr int wide = Shape.wide(), whole = Shape.padded_keys() / wide * wide;
-  const float* const from = queries + static_cast<std::ptrdiff_t>(query) * Shape.query_stride;
+  const Element<Shape>* const from = block.template some<Rows>(queries, query);
   const int end_of_whole = end < whole ? end : whole;
   for (int key = first; key < end_of_whole; key += wide)
-    scores_of_panel<Shape, Rows, wide / lanes>(from, packed + static_cast<std::ptrdiff_t>(key - first) * Shape.size,
-                                               scale, query, key, mask, scores + (key - first));
+    scores_of_panel<Shape, Rows, wide / lanes>(
+        from, block.keys + static_cast<std::ptrdiff_t>(key - first) * packed_key<Shape>, scale, query, key, mask,
+        block.scores + (key - first));
   if constexpr (Shape.padded_keys() > whole)
     if (end > whole)
       scores_of_panel<Shape, Rows, (Shape.padded_keys() - whole) / lanes>(
-          from, packed + static_cast<std::ptrdiff_t>(whole - first) * Shape.size, scale, query, whole, mask,
-          scores + (whole - first));
+          from, block.keys + static_cast<std::ptrdiff_t>(whole - first) * packed_key<Shape>, scale, query, whole, mask,
+          block.scores + (whole - first));
 }
 /// Keys that query `query` sees.
 template <AttentionShape Shape>
@@ -146,23 +264,25 @@ FXX_KERNEL int seen_by(int query, int count) {
   const int seen = query + Shape.ahead(count);
   return seen < 0 ? 0 : seen > count ? count : seen;
 }
-/// Weights of `Rows` queries times values: `put(row, column, sum, width)`.
+/// Weights of `Rows` queries, which stand in the block's scores, times `count` values: `put(row, column, sum, width)`.
 template <AttentionShape Shape, int Rows, class Put>
-FXX_KERNEL void values_of(const float* __restrict weights, const float* __restrict values, int count, const Put& put) {
-  const auto columns = [&]<int Vectors, int Last>(Width<Vectors>, Width<Last>, int column)
-                           __attribute__((always_inline)) {
-    Tile<Rows, Vectors> tile;
-    tile.template add<Shape.score_stride(), Shape.value_stride, Last>(weights, values + column, count);
-    tile.template finish<Last>(
-        [&](int r, int c, real sum, auto width) __attribute__((always_inline)) { put(r, column + c, sum, width); });
-  };
-  constexpr int vectors = tile_shape(Rows, vectors_of(Shape.values())).vectors, wide = vectors * lanes;
-  constexpr int whole = Shape.values() / wide * wide;
-  for (int column = 0; column < whole; column += wide) columns(Width<vectors>{}, Width<lanes>{}, column);
-  if constexpr (Shape.values() > whole) {
-    constexpr int left = vectors_of(Shape.values() - whole);
-    columns(Width<left>{}, Width<Shape.values() - whole - (left - 1) * lanes>{}, whole);
-  }
+FXX_KERNEL void values_of(const Block<Shape>& block, int count, const Put& put) {
+  if constexpr (Shape.reduced)
+    for (int r = 0; r < Rows; ++r) {
+      float* const row = block.scores + r * Shape.score_stride();
+      for (int i = 0; i < count; i += lanes) store_bfloat16<lanes>(reinterpret_cast<Bfloat16*>(row) + i, load(row + i));
+    }
+  constexpr int vectors = Shape.reduced ? Shape.value_vectors() : tile_shape(Rows, vectors_of(Shape.values())).vectors;
+  for_values<Shape, vectors>([&](int column, auto wide, auto last) __attribute__((always_inline)) {
+    Tile<Rows, wide> tile;
+    if constexpr (Shape.reduced)
+      tile.template add<2 * Shape.score_stride()>(reinterpret_cast<const Bfloat16*>(block.scores),
+                                                  block.values + static_cast<std::ptrdiff_t>(column) * Shape.block(),
+                                                  count);
+    else tile.template add<Shape.score_stride(), Shape.value_stride, last>(block.scores, block.values + column, count);
+    tile.template finish<last>([&](int r, int c, real sum, auto width)
+                                   __attribute__((always_inline)) { put(r, column + c, sum, width); });
+  });
 }
 /// softmax of `count` scores of a query.
 template <AttentionShape Shape>
@@ -172,13 +292,12 @@ FXX_KERNEL void weights_of(float* scores, int count) {
 }
 
 template <AttentionShape Shape, int Rows, class Mask, class Put>
-FXX_KERNEL void some_queries(const float* __restrict queries, const float* __restrict packed,
-                             const float* __restrict values, float scale, float* __restrict scores, int query,
+FXX_KERNEL void some_queries(const float* __restrict queries, const Block<Shape>& block, float scale, int query,
                              const Mask& mask, const Put& put) {
   int seen = seen_by<Shape>(query + Rows - 1, Shape.keys);  // by any of them
-  scores_of_block<Shape, Rows>(queries, packed, scale, query, 0, seen, mask, scores);
+  scores_of_block<Shape, Rows>(queries, block, scale, query, 0, seen, mask);
   for (int r = 0; r < Rows; ++r) {
-    float* row = scores + r * Shape.score_stride();
+    float* row = block.scores + r * Shape.score_stride();
     const int own = seen_by<Shape>(query + r, Shape.keys);
     if (own <= 0) {
       for (int i = 0; i < Shape.padded_keys(); ++i) row[i] = Shape.hidden_is_zero ? 0.f : __builtin_nanf("");
@@ -188,9 +307,9 @@ FXX_KERNEL void some_queries(const float* __restrict queries, const float* __res
     }
   }
   if (Shape.causal && seen == 0) seen = 1;  // of rows that are all nan one key is enough
-  values_of<Shape, Rows>(scores, values, seen, [&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
-    put(query + r, c, sum, width);
-  });
+  values_of<Shape, Rows>(
+      block,
+      seen, [&](int r, int c, real sum, auto width) __attribute__((always_inline)) { put(query + r, c, sum, width); });
 }
 
 /// What is carried on from block to block, of each query.
@@ -220,36 +339,35 @@ FXX_KERNEL float carry_on(float* scores, int count, float& largest_yet, float& s
   return factor;
 }
 template <AttentionShape Shape, int Rows, class Mask>
-FXX_KERNEL void some_queries_of_block(const float* __restrict queries, const float* __restrict packed,
-                                      const float* __restrict values, float scale, float* __restrict scores, int query,
-                                      int first, const Mask& mask, const Carried& carried) {
+FXX_KERNEL void some_queries_of_block(const float* __restrict queries, const Block<Shape>& block, float scale,
+                                      int query, int first, const Mask& mask, const Carried& carried) {
   const int block_end = first + Shape.block() < Shape.keys ? first + Shape.block() : Shape.keys;
   const int seen = seen_by<Shape>(query + Rows - 1, Shape.keys), end = seen < block_end ? seen : block_end;
   if (end <= first) return;
-  scores_of_block<Shape, Rows>(queries, packed, scale, query, first, end, mask, scores);
+  scores_of_block<Shape, Rows>(queries, block, scale, query, first, end, mask);
   float factors[Rows];
   for (int r = 0; r < Rows; ++r) {
-    float* row = scores + r * Shape.score_stride();
+    float* row = block.scores + r * Shape.score_stride();
     const int sees = seen_by<Shape>(query + r, Shape.keys), own = sees < end ? sees : end;
     const int count = own > first ? own - first : 0;
     factors[r] = count > 0 ? carry_on(row, count, carried.largest[query + r], carried.sums[query + r]) : 1.f;
     for (int i = vectors_of(count) * lanes; i < vectors_of(end - first) * lanes; ++i) row[i] = 0.f;
   }
   float* const results = carried.results + static_cast<std::ptrdiff_t>(query) * Shape.padded_values();
-  values_of<Shape, Rows>(scores, values + static_cast<std::ptrdiff_t>(first) * Shape.value_stride, end - first,
-                         [&](int r, int c, real sum, auto) __attribute__((always_inline)) {
-                           float* const at = results + r * Shape.padded_values() + c;
-                           store(at, multiply_add(load(at), factors[r], sum));
-                         });
+  values_of<Shape, Rows>(
+      block, end - first, [&](int r, int c, real sum, auto) __attribute__((always_inline)) {
+        float* const at = results + r * Shape.padded_values() + c;
+        store(at, multiply_add(load(at), factors[r], sum));
+      });
 }
 template <AttentionShape Shape, class Mask, class Put>
 FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float* __restrict keys,
                                     const float* __restrict values, float scale, float* __restrict workspace,
                                     const Mask& mask, const Put& put) {
-  float* const scores = workspace + static_cast<std::ptrdiff_t>(Shape.block()) * Shape.size;
+  Block<Shape> block(workspace);
   constexpr int rows = Shape.tile().rows, whole = Shape.queries / rows * rows;
   Carried carried;
-  carried.results = scores + rows * Shape.score_stride();
+  carried.results = block.rest;
   carried.largest = carried.results + static_cast<std::ptrdiff_t>(Shape.queries) * Shape.padded_values();
   carried.sums = carried.largest + Shape.queries;
   for (int i = 0; i < Shape.queries; ++i) {
@@ -259,12 +377,11 @@ FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float
       store(carried.results + static_cast<std::ptrdiff_t>(i) * Shape.padded_values() + c, splat(0.f));
   }
   for (int first = 0; first < Shape.keys; first += Shape.block()) {
-    pack_keys<Shape>(keys, first, workspace);
+    block.pack(keys, values, first);
     for (int query = 0; query < whole; query += rows)
-      some_queries_of_block<Shape, rows>(queries, workspace, values, scale, scores, query, first, mask, carried);
+      some_queries_of_block<Shape, rows>(queries, block, scale, query, first, mask, carried);
     if constexpr (Shape.queries > whole)
-      some_queries_of_block<Shape, Shape.queries - whole>(queries, workspace, values, scale, scores, whole, first, mask,
-                                                          carried);
+      some_queries_of_block<Shape, Shape.queries - whole>(queries, block, scale, whole, first, mask, carried);
   }
   for (int query = 0; query < Shape.queries; ++query) {
     const bool hidden = Shape.hidden_is_zero && carried.sums[query] == 0.f;
@@ -287,13 +404,13 @@ FXX_KERNEL void attention(const float* __restrict queries, const float* __restri
   if constexpr (Shape.in_blocks()) {
     attention_in_blocks<Shape>(queries, keys, values, scale, workspace, mask, put);
   } else {
-    float* const scores = workspace + static_cast<std::ptrdiff_t>(Shape.padded_keys()) * Shape.size;
-    pack_keys<Shape>(keys, 0, workspace);
+    Block<Shape> block(workspace);
+    block.pack(keys, values, 0);
     constexpr int rows = Shape.tile().rows, whole = Shape.queries / rows * rows;
     for (int query = 0; query < whole; query += rows)
-      some_queries<Shape, rows>(queries, workspace, values, scale, scores, query, mask, put);
+      some_queries<Shape, rows>(queries, block, scale, query, mask, put);
     if constexpr (Shape.queries > whole)
-      some_queries<Shape, Shape.queries - whole>(queries, workspace, values, scale, scores, whole, mask, put);
+      some_queries<Shape, Shape.queries - whole>(queries, block, scale, whole, mask, put);
   }
 }
 
@@ -347,8 +464,8 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
     }
     if (seen > 0) weights_of<Shape>(workspace, seen);
     const float nothing = seen > 0 || Shape.hidden_is_zero ? 0.f : __builtin_nanf("");
-    detail_of_rows::for_each_group<Shape.values()>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
-                                                       __attribute__((always_inline)) {
+    detail_of_rows::for_each_group<Shape.values()>([&]<int Vectors, int Last>(
+        int column, Width<Vectors>, Width<Last>) __attribute__((always_inline)) {
       using detail_of_rows::with_width;
       constexpr int chains = Vectors > 2 ? 2 : 4;
       real sums[chains][Vectors];
@@ -375,9 +492,8 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
         real total = sums[0][v];
 #pragma GCC unroll 4
         for (int chain = 1; chain < chains; ++chain) total = total + sums[chain][v];
-        with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
-          put(query, column + v * lanes, total, width);
-        });
+        with_width<Vectors, Last>(
+            v, [&](auto width) __attribute__((always_inline)) { put(query, column + v * lanes, total, width); });
       }
     });
   }

@@ -12,7 +12,7 @@
 namespace fxx::kernels {
 
 /// Changes with every change below.
-inline constexpr int module_abi = 2;
+inline constexpr int module_abi = 3;
 
 /// One forward. Pointers are to dense memory, laid out as the module was made for.
 struct ModuleCall {
@@ -29,9 +29,11 @@ struct ModuleCall {
 };
 
 struct ModuleInfo {
-  int abi;
+  int abi;                    // first, in all versions
   int lanes;                  // floats in a vector: what the processor must have
+  std::uint64_t features;     // and which instructions (kernels/features.hpp)
   const char* version;        // of fxx
+  std::uint64_t source;       // of what text it was made
   std::size_t arena_bytes;    // between kernels
   std::size_t scratch_bytes;  // of each thread
   std::size_t weights;        // floats

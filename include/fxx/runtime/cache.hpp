@@ -2,8 +2,8 @@
 //
 // An entry is a folder named by a hash of its key: the source, the flags, the compiler, the version of this library,
 // the variables that compilers read, the processor when the flags ask for the native one, and the caller's extra texts.
-// The whole key is stored and compared, and so are the headers that the source included, so no entry is taken for
-// another one. Entries are built aside and renamed into place: any number of threads and processes may ask for the same
+// The whole key is stored and compared, and so are hashes of the library and of the headers that the source included, so
+// no entry is taken for another one, nor one that is damaged for a good one. Entries are built aside and renamed into place: any number of threads and processes may ask for the same
 // one at once, and one that is killed leaves nothing that would be taken for an entry. Beside the library lie
 // source.cpp and log.
 // Main names: BuildCache. Invariant: a folder with an entry's name was complete when it got that name. Cost: light.
@@ -33,11 +33,14 @@ class BuildCache {
   /// Path of the built library, built now unless an entry is there; `was_hit` tells which. The compiler is not started
   /// for an entry that is there, nor is anything written.
   /// Errors: BuildError (E602, E603), whose folder keeps source and log; cache_unwritable (E604); as Toolchain::find.
-  /// Cost of a hit: about 0.1 ms, more with large headers.
+  /// Cost of a hit: library and headers are read, TIME a megabyte.
   std::string get_or_build(const BuildRequest& request, bool* was_hit = nullptr) const {
     return get_or_build(Toolchain::find(), request, was_hit);
   }
   std::string get_or_build(const Toolchain& toolchain, const BuildRequest& request, bool* was_hit = nullptr) const;
+  /// Removes the entry of a library that get_or_build gave and that turned out to be of no use, so that the next call
+  /// builds it again. Where somebody else has built it again since then, or the folder cannot be written, nothing happens.
+  void discard(const std::string& library) const;
   /// Path of the built library, or nothing when it would have to be built.
   std::optional<std::string> find(const Toolchain& toolchain, const BuildRequest& request) const;
 

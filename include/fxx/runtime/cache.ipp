@@ -70,16 +70,14 @@ FXX_INLINE std::vector<std::string> headers_of_rule(std::string_view rule) {
 }
 
 /// The last file written into an entry: what a look-up checks.
-///   fxx entry 1
-///   library 15320 module-a1b2.so
+///   fxx entry 2
+///   library 0123456789abcdef0123456789abcdef module-a1b2.so
 ///   header 0123456789abcdef0123456789abcdef /path/of/header.hpp
 ///   end
 FXX_INLINE std::string manifest_of(const std::string& folder, const std::string& library) {
-  struct stat built {};
   struct stat source {};
-  ::stat((folder + "/" + library).c_str(), &built);
   ::stat((folder + "/source.cpp").c_str(), &source);
-  std::string out = "fxx entry 1\nlibrary " + std::to_string(built.st_size) + " " + library + "\n";
+  std::string out = "fxx entry 2\nlibrary " + hash_of_file(folder + "/" + library) + " " + library + "\n";
   for (const std::string& header : headers_of_rule(files::read_file(folder + "/headers.d").value_or(""))) {
     struct stat status {};
     const bool there = ::stat(header.c_str(), &status) == 0;
@@ -95,7 +93,7 @@ FXX_INLINE std::string manifest_of(const std::string& folder, const std::string&
 /// The library of an entry; nothing when the entry is missing, damaged, of another key, or its headers have changed.
 FXX_INLINE std::optional<std::string> valid_library(const std::string& entry, const std::string& key) {
   const std::optional<std::string> manifest = files::read_file(entry + "/manifest");
-  if (!manifest || !manifest->starts_with("fxx entry 1\nlibrary ") || !manifest->ends_with("\nend\n"))
+  if (!manifest || !manifest->starts_with("fxx entry 2\nlibrary ") || !manifest->ends_with("\nend\n"))
     return std::nullopt;
   std::string library;
   std::string_view lines = *manifest;
@@ -105,16 +103,9 @@ FXX_INLINE std::optional<std::string> valid_library(const std::string& entry, co
     const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
     if (second == line.npos) return std::nullopt;
     const std::string_view value = line.substr(first + 1, second - first - 1);
-    const std::string name(line.substr(second + 1));
-    if (line.starts_with("library ")) {
-      struct stat status {};
-      library = entry + "/" + name;
-      if (::stat(library.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0 ||
-          std::to_string(status.st_size) != value)
-        return std::nullopt;
-    } else if (hash_of_file(name) != value) {
-      return std::nullopt;
-    }
+    std::string name(line.substr(second + 1));
+    if (line.starts_with("library ")) name = library = entry + "/" + name;
+    if (hash_of_file(name) != value) return std::nullopt;
   }
   if (files::read_file(entry + "/key") != key) return std::nullopt;
   return library;
@@ -150,15 +141,21 @@ class Aside {
   std::string path_;
 };
 
+/// A lock on the cache, as long as it lives; nothing, with the reason in errno, where there can be none.
+FXX_INLINE files::Descriptor locked(const std::string& cache) {
+  files::Descriptor lock(::open((cache + "/lock").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0666));
+  while (lock && ::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) continue;
+  return lock;
+}
+
 /// Puts the finished folder in the place of the entry, and returns the library that is there then: ours, or that of
 /// somebody who was earlier.
 FXX_INLINE std::string publish(Aside& aside, const std::string& cache, const std::string& entry, const std::string& key,
                                const std::string& library) {
   // One at a time, so that a broken entry, once seen, is still the one that is moved away. Where there are no locks,
   // the worst is that a good entry is replaced by an equal one.
-  const files::Descriptor lock(::open((cache + "/lock").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0666));
+  const files::Descriptor lock = locked(cache);
   if (!lock) cache_unwritable(cache, errno);
-  while (::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) continue;
   if (std::optional<std::string> earlier = valid_library(entry, key)) return *earlier;
 
   const std::string old = aside.path() + "-old";
@@ -239,6 +236,17 @@ FXX_INLINE std::string BuildCache::get_or_build(const Toolchain& toolchain, cons
   if (!error) error = files::write_file(aside.path() + "/manifest", detail::manifest_of(aside.path(), library));
   if (error) detail::cache_unwritable(folder_, error);
   return detail::publish(aside, folder_, entry, key, library);
+}
+
+FXX_INLINE void BuildCache::discard(const std::string& library) const {
+  const std::string entry = library.substr(0, library.rfind('/'));
+  if (entry.substr(0, entry.rfind('/')) != folder_) return;
+  const files::Descriptor lock = detail::locked(folder_);
+  // Each build gives its library a name of its own.
+  if (!lock || ::access(library.c_str(), F_OK) != 0) return;
+  const std::string old =
+      folder_ + "/aside-" + entry.substr(folder_.size() + 1, 8) + "-" + library.substr(entry.size() + 1) + "-old";
+  if (::rename(entry.c_str(), old.c_str()) == 0) files::remove_tree(old);
 }
 
 FXX_INLINE void BuildCache::remove_leftovers(double seconds) const {

@@ -16,7 +16,7 @@
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/runtime/abi.hpp"
-#include "fxx/runtime/cache.hpp"
+#include "fxx/runtime/built_library.hpp"
 #include "fxx/torch/build.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/interpreter.hpp"
@@ -139,7 +139,8 @@ FXX_INLINE BuiltModule::BuiltModule(GraphModule& source, const BuildOptions& opt
   request.timeout_seconds = options.timeout_seconds;
   const BuildCache cache = options.cache_folder.empty() ? BuildCache() : BuildCache(options.cache_folder);
   const auto start = std::chrono::steady_clock::now();
-  library_ = Library(cache.get_or_build(request, &was_cached_));
+  library_ = load_or_build(cache, request, &was_cached_,
+                           [](const Library& library) { library.symbol<int(void*)>(forward_symbol); });
   forward_ = library_.symbol<int(void*)>(forward_symbol);
   build_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   built_version_ = graph().version();

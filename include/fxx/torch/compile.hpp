@@ -2,9 +2,10 @@
 // again.
 //
 // Rules for inference, functionalise, constants folded, lowered to a plan of kernels (codegen/lower.hpp), written as
-// C++, compiled behind a cache, weights packed. What no kernel covers runs here as the operator that it is. It infers:
-// when an input wants a gradient, or what it was made for has changed (the graph, a training flag, a parameter), the
-// graph runs interpreted instead, so results are always the graph's.
+// C++, compiled behind a cache, weights packed. What no kernel covers runs here as the operator that it is, and what has
+// sizes that depend on elements is interpreted between the kernels. It infers: when an input wants a gradient, or what
+// it was made for has changed (the graph, a training flag, a parameter), the graph runs interpreted instead, so results
+// are always the graph's.
 // Main names: compile, CompileOptions, CompiledModule. Cost: heavy (torch/nn/module.h).
 #pragma once
 
@@ -56,7 +57,7 @@ class CompiledModule : public GraphModule {
   c10::IValue run_flat(std::vector<c10::IValue> inputs) override;
   /// The same without tensors, for programs that have memory of their own: a pointer for each input and each tensor of
   /// the result, whose elements lie as those of the examples did. Does not look whether it is current. What is called
-  /// back sees tensors over that memory.
+  /// back sees tensors over that memory. Throws RunError (E702) when a result has no known size.
   void run_raw(const void* const* inputs, void* const* outputs);
 
   /// Will the next call go through the kernels?
@@ -65,7 +66,7 @@ class CompiledModule : public GraphModule {
   /// running the graph changes its attributes, or draws random numbers, or the example inputs are fake.
   double max_error() const { return max_error_; }
   /// Was there no need for the compiler?
-  bool was_cached() const { return !built_ && !interpreted_; }
+  bool was_cached() const { return !built_; }
   /// Seconds from the graph to the loaded module with its weights packed; of these, the compiler.
   double seconds() const { return seconds_; }
   double build_seconds() const { return build_seconds_; }
@@ -78,10 +79,9 @@ class CompiledModule : public GraphModule {
   std::vector<double> profile(const std::vector<at::Tensor>& inputs, int calls = 10);
   /// Nodes that run in this program, since no kernel covers them, with the reason.
   std::vector<std::pair<std::string, std::string>> called_back() const { return kernels_.called_back(); }
-  /// Nodes that run interpreted behind the kernels, since their sizes depend on the elements of tensors. Where such
-  /// nodes cannot be told apart from what writes or draws numbers, all of the graph is interpreted (is_current() is
-  /// false).
-  const std::vector<std::string>& interpreted() const { return left_; }
+  /// Nodes that run interpreted between the kernels, with the reason: their sizes depend on the elements of tensors, or
+  /// they read what has such sizes. All of the graph where the order of writes to memory could not be kept otherwise.
+  std::vector<std::pair<std::string, std::string>> interpreted() const { return kernels_.interpreted(); }
   int threads() const { return threads_; }
   /// Bytes of packed weights; of memory between kernels, for each thread that calls at the same time. The module keeps
   /// no more: parameters are those of the module it was made of, and constants that were folded are there packed alone,
@@ -118,9 +118,9 @@ class CompiledModule : public GraphModule {
       if (team) close(team);
     }
   };
-  /// One operator that is called back, ready to run.
+  /// What a step calls back, ready to run.
   struct CalledBack {
-    std::unique_ptr<Graph> graph;
+    std::unique_ptr<const Graph> graph;
     std::unique_ptr<const Plan> plan;
   };
   /// One call, as call backs see it.
@@ -130,7 +130,12 @@ class CompiledModule : public GraphModule {
     void* const* outputs;
     unsigned char* memory;
     std::vector<at::Tensor>* tensors;  // the inputs as the caller gave them; null: there are none
+    std::vector<c10::IValue> kept;     // what regions gave each other, and give to the caller
     std::exception_ptr exception;
+  };
+  /// A region gave other sizes than were found when it was compiled.
+  struct OtherSizes : RunError {
+    using RunError::RunError;
   };
   void specialise(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
   // --- tune.ipp: the libraries that are tried are taken one after the other --------------------------------------------
@@ -154,18 +159,22 @@ class CompiledModule : public GraphModule {
   void pack_what_it_wrote();
   void verify(const std::vector<at::Tensor>& example_inputs, double tolerance);
   std::unique_ptr<Workspace> workspace() const;
-  void run_kernels(const void* const* inputs, void* const* outputs, std::vector<at::Tensor>* tensors,
-                   std::int64_t* times = nullptr);
-  at::Tensor tensor_at(const Host& host, const plans::View& view) const;
+  void prepare_call_backs();
+  /// Returns what regions gave that the call kept.
+  std::vector<c10::IValue> run_kernels(const void* const* inputs, void* const* outputs,
+                                       std::vector<at::Tensor>* tensors, std::int64_t* times = nullptr);
+  /// The tensor that the caller or the module has, or a part of it; undefined for other memory.
+  at::Tensor owned_at(const Host& host, const plans::View& view) const;
+  /// A tensor over memory of the call.
+  at::Tensor borrowed_at(const Host& host, const plans::View& view) const;
   static int call_back(kernels::ModuleCall* call, int step);
-  c10::IValue result_of(const Argument& argument, std::vector<at::Tensor>& outputs, std::size_t& next) const;
+  void run_called_back(Host& host, std::size_t step) const;
+  c10::IValue result_of(const Argument& argument, std::vector<c10::IValue>& outputs, std::size_t& next) const;
   c10::IValue run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times = nullptr);
+  /// Likewise, and interpreted where a region gives other sizes than were found.
+  c10::IValue run_with_kernels(std::vector<c10::IValue>& inputs);
 
   std::shared_ptr<GraphModule> prepared_;  // the graph that was lowered; its constants until they are packed
-  std::optional<SplitGraph> split_;        // where a part of it runs interpreted
-  std::unique_ptr<const Plan> tail_;
-  std::vector<std::string> left_;
-  bool interpreted_ = false;
   KernelPlan kernels_;
   std::string source_;
   Library library_;

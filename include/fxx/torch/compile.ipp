@@ -61,13 +61,13 @@ FXX_INLINE CompiledModule::CompiledModule(GraphModule& source, const std::vector
 }
 
 FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_inputs, double tolerance) {
-  if (changes_something_ || interpreted_) return;
+  if (changes_something_) return;
   const auto is_fake_one = [](const at::Tensor& tensor) { return is_fake(tensor); };
   if (std::ranges::any_of(example_inputs, is_fake_one)) return;
   const at::NoGradGuard no_grad;
   std::vector<c10::IValue> inputs(example_inputs.begin(), example_inputs.end());
   const c10::IValue expected = GraphModule::run_flat(inputs);
-  const c10::IValue got = run_specialised(inputs);
+  const c10::IValue got = run_with_kernels(inputs);
   max_error_ = detail::relative_error(got, expected);
   if (!(max_error_ <= tolerance))
     throw LoadError(ErrorId::result_differs, "compile: the compiled module differs from the interpreter by " +

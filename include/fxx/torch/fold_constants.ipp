@@ -20,45 +20,11 @@
 #include "fxx/rules/merge_linear.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "fxx/torch/interpreter.hpp"
+#include "fxx/torch/written_memory.hpp"
 
 namespace fxx::inline FXX_ABI {
 
 namespace detail {
-
-/// What the graph writes to: nodes that make memory, and storages of attributes, which several attributes may share.
-class WrittenMemory {
- public:
-  explicit WrittenMemory(const GraphModule& module) : module_(module) {
-    for (const Node* node : module.graph().nodes()) {
-      const Memory memory = memory_written_by(*node);
-      anywhere_ = anywhere_ || memory.anywhere;
-      for (const Node* maker : memory.makers) {
-        makers_.insert(maker);
-        if (const void* storage = storage_of(*maker)) storages_.insert(storage);
-      }
-    }
-  }
-  bool holds(const Node& node) const {
-    if (anywhere_) return true;
-    if (makers_.empty()) return false;
-    const Memory memory = memory_of(node);
-    return memory.anywhere || std::any_of(memory.makers.begin(), memory.makers.end(), [&](const Node* maker) {
-             const void* storage = storage_of(*maker);
-             return makers_.contains(maker) || (storage && storages_.contains(storage));
-           });
-  }
-
- private:
-  const void* storage_of(const Node& node) const {
-    const auto* attribute = std::get_if<GetAttr>(&node.op());
-    const at::Tensor tensor = attribute ? module_.owner().tensor(attribute->target) : at::Tensor();
-    return tensor.defined() && tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
-  }
-  const GraphModule& module_;
-  std::unordered_set<const Node*> makers_;
-  std::unordered_set<const void*> storages_;
-  bool anywhere_ = false;
-};
 
 /// Does the value itself, or a view of it, leave the graph?
 FXX_INLINE bool reaches_output(const Node& value) {

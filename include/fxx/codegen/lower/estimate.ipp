@@ -62,9 +62,12 @@ FXX_INLINE double expected_seconds(const KernelStep& step, const Processor& proc
       if (product) elements += static_cast<double>(product->weights.view.numel());
     flops += 2 * static_cast<double>(k.images * k.out_height * k.out_width * k.weights.numel());
   } else if (const auto* recurrent = std::get_if<Recurrent>(&step.kernel)) {
-    elements = static_cast<double>(recurrent->input_weights.numel() + recurrent->state_weights.numel());
-    flops *= 2;  // one step waits for the other
-  } else if (!std::holds_alternative<Attention>(step.kernel)) {
+    for (const Recurrent::Direction& d : recurrent->directions)
+      elements += static_cast<double>(d.input_weights.numel() + d.state_weights.numel());
+    if (recurrent->batch < 4) flops *= 2;  // one step waits for the other
+  } else if (const auto* attention = std::get_if<Attention>(&step.kernel)) {
+    if (attention->reduced) flops /= 2;
+  } else {
     flops *= 8;  // functions, of which each is several operations
   }
   if (of_bytes) {

@@ -154,7 +154,7 @@ FXX_INLINE bool Lowering::calls_library(const Node& node, const ConvolutionCall&
 /// The largest border that a convolution among the users of the value reads.
 FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node, Dtype as) const {
   Buffer::Border border;
-  for (const Node* user : node.users()) {
+  for (const Node* user : users_of(node)) {
     const std::optional<ConvolutionCall> call = convolution_call(*user);
     if (!call || call->input != &node || read_as(*user) != as || calls_library(*user, *call)) continue;
     const Sizes in = image_sizes(sizes_of(node)), weight = image_sizes(sizes_of(*call->weight)),
@@ -185,8 +185,8 @@ FXX_INLINE Dtype Lowering::read_as(const Node& convolution) const {
 
 FXX_INLINE bool Lowering::only_reduced(const Node& node) const {
   return is_image(sizes_of(node)) && std::ranges::all_of(node.users(), [&](const Node* user) {
-           return is_convolution(*user) && convolution_call(*user) && convolution_call(*user)->input == &node &&
-                  read_as(*user) == Dtype::bfloat16;
+           return !regions_.contains(user) && is_convolution(*user) && convolution_call(*user) &&
+                  convolution_call(*user)->input == &node && read_as(*user) == Dtype::bfloat16;
          });
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "fxx/codegen/lower.hpp"
 #include "fxx/codegen/lower/strides.ipp"
@@ -161,16 +162,31 @@ class Lowering {
   void placeholder(const Node& node);
   void attribute(const Node& node, const GetAttr& target);
   void call(const Node& node);
-  void call_back(const Node& node, const std::string& why);
+  /// Those that do not read it in a region: who make kernels.
+  std::vector<const Node*> users_of(const Node& node) const {
+    std::vector<const Node*> users;
+    for (const Node* user : node.users())
+      if (!regions_.contains(user)) users.push_back(user);
+    return users;
+  }
   /// For all who read it, if there are several.
   void compute_once(const Node& node) {
     if (value_of(node).kind != Value::Kind::pending || node.num_users() < 2 || bytes_.contains(&node)) return;
     if (only_reduced(node)) reduced_image(node);
     else view_of(node);
   }
-  /// Of attributes that the kernel may write to and somebody reads behind it, what they hold then is copied, and read.
-  void renew_attributes(const Node& node, CallBack& kernel);
   void output(const Node& node);
+  // --- called_back.ipp -----------------------------------------------------------------------------------------------
+  /// The node and, where it gives several values, those who take them apart.
+  std::vector<const Node*> with_items(const Node& node) const;
+  void interpret(const Region& region);
+  /// `kernel`: its nodes and reasons.
+  void call_back(CallBack kernel);
+  /// What a node of the kernel reads of others; nothing when it is a module.
+  std::optional<CallBack::Value> given(const Node& node, const Node& input);
+  /// Of attributes that the kernel may write to and somebody reads behind it, what they hold then is copied, and read.
+  void renew_attributes(CallBack& kernel);
+  void note_last_readers();
   // --- ways.ipp ------------------------------------------------------------------------------------------------------
   /// What it is called in LowerOptions::ways; empty where there is one way.
   std::string shape_of(const Kernel& kernel) const;
@@ -337,10 +353,13 @@ class Lowering {
   std::unordered_map<std::string, int> attributes_;
   /// Buffers with what attributes that are written to hold now, and those of the attributes.
   std::map<int, int> renewed_;
-  std::unordered_map<const Node*, View> images_;   // copies with the border that a convolution wants
-  std::unordered_map<const Node*, View> bytes_;    // of what fake_quantize makes, where layers take them
-  std::unordered_map<const Node*, View> reduced_;  // images of bfloat16
-  std::unordered_map<const Node*, Whole> wholes_;  // results of cat and stack that have memory
+  std::unordered_map<const Node*, View> images_;            // copies with the border that a convolution wants
+  std::unordered_map<const Node*, View> bytes_;             // of what fake_quantize makes, where layers take them
+  std::unordered_map<const Node*, View> reduced_;           // images of bfloat16
+  std::unordered_map<const Node*, Whole> wholes_;           // results of cat and stack that have memory
+  std::unordered_map<const Node*, const Region*> regions_;  // of each node in one, at the first of them; else null
+  std::unordered_set<const Node*> items_;                   // that were taken where what they are items of was called
+  std::unordered_map<const Node*, int> kept_;               // values of regions that have no memory
   int roots_ = 0;
   bool writes_ = false;  // some node writes to its inputs, so copies must be copies
 };

@@ -133,7 +133,7 @@ FXX_INLINE const Lowering::Whole& Lowering::whole_of(const Node& node, bool imag
 }
 
 FXX_INLINE std::optional<View> Lowering::place_in_whole(const Node& node, bool image) {
-  for (const Node* user : node.users()) {
+  for (const Node* user : users_of(node)) {
     const std::optional<PartOfWhole> part = place_among(*user, node);
     if (!part) continue;
     // Images lie beside each other along their channels; else pixels of one are not at one distance.

@@ -64,7 +64,7 @@ FXX_INLINE Lowering::Bytes Lowering::bytes_for(const Node& node) const {
     input = &operand(node, *op, "input");
     weight = &operand(node, *op, "weight");
     // Theirs lie channels last.
-    for (const Node* user : input->users())
+    for (const Node* user : users_of(*input))
       if (is_convolution(*user) && bytes_for(*user) != Bytes::impossible) return Bytes::impossible;
   } else {
     return Bytes::impossible;
@@ -83,9 +83,9 @@ FXX_INLINE bool Lowering::takes_bytes(const Node& node) const {
   const Bytes own = bytes_for(node);
   if (own != Bytes::possible) return own == Bytes::faster;
   // The bytes are there for another layer.
-  const auto users = operator_of(node)->name == "aten::linear" ? operand(node, *operator_of(node), "input").users()
-                                                               : convolution_call(node)->input->users();
-  return std::ranges::any_of(users, [&](const Node* user) { return bytes_for(*user) == Bytes::faster; });
+  const Node& input = operator_of(node)->name == "aten::linear" ? operand(node, *operator_of(node), "input")
+                                                                : *convolution_call(node)->input;
+  return std::ranges::any_of(users_of(input), [&](const Node* user) { return bytes_for(*user) == Bytes::faster; });
 }
 
 FXX_INLINE Quantised Lowering::quantised_layer(const Node& node, const Node& input, std::int64_t columns) {
@@ -96,7 +96,7 @@ FXX_INLINE Quantised Lowering::quantised_layer(const Node& node, const Node& inp
 
 FXX_INLINE bool Lowering::quantise(const Node& value, const FakeQuantize& given) {
   bool image = false, any = false;
-  for (const Node* user : value.users()) {
+  for (const Node* user : users_of(value)) {
     if (!takes_bytes(*user)) continue;
     any = true;
     image = image || is_convolution(*user);

@@ -5,7 +5,7 @@
 
 namespace fxx::inline FXX_ABI::plans {
 
-/// lstm.input and gru.input: layers and directions one after the other, each sequence of the batch by itself.
+/// lstm.input and gru.input: layers one after the other.
 FXX_INLINE void Lowering::recurrent(const Node& node, const Operator& op) {
   const bool lstm = op.base_name() == "lstm";
   const std::int64_t gates = lstm ? 4 : 3;
@@ -33,23 +33,22 @@ FXX_INLINE void Lowering::recurrent(const Node& node, const Operator& op) {
   }
   const Sizes in = sizes_of(input);
   if (in.size() != 2 && in.size() != 3) throw NoKernel{"sequences of these sizes"};
-  // [batch, step, feature], as views of whatever order.
+  // [step, batch, feature], as views of whatever order.
   View x = view_of(input);
   if (in.size() == 2) {
-    x.sizes.insert(x.sizes.begin(), 1);
-    x.strides.insert(x.strides.begin(), 0);
-  } else if (!batch_first) {
+    x.sizes.insert(x.sizes.begin() + 1, 1);
+    x.strides.insert(x.strides.begin() + 1, 0);
+  } else if (batch_first) {
     std::swap(x.sizes[0], x.sizes[1]);
     std::swap(x.strides[0], x.strides[1]);
   }
-  const std::int64_t batch = x.sizes[0], steps = x.sizes[1];
-  if (batch > 16) throw NoKernel{"more than 16 sequences at once"};
+  const std::int64_t steps = x.sizes[0], batch = x.sizes[1];
   if (product(in) == 0) throw NoKernel{"sequences of nothing"};
-  if (x.strides[2] != 1 && x.sizes[2] != 1) {
+  std::optional<View> rows = reshaped(x, {steps * batch, x.sizes[2]});
+  if (!rows || (rows->strides[1] != 1 && x.sizes[2] != 1)) {
     const int buffer = add_buffer(Buffer::Kind::arena, node, Dtype::float32, product(x.sizes));
-    const View dense{buffer, 0, x.sizes, dense_strides(x.sizes)};
-    copy_to(node, x, dense);
-    x = dense;
+    copy_to(node, x, {buffer, 0, x.sizes, dense_strides(x.sizes)});
+    rows = View{buffer, 0, {steps * batch, x.sizes[2]}, {x.sizes[2], 1}};
   }
   const std::int64_t size = sizes_of(*weights[1])[1];
   for (const Node* state : initial) require_float(*state);
@@ -70,51 +69,59 @@ FXX_INLINE void Lowering::recurrent(const Node& node, const Operator& op) {
   };
   const View h_n = fresh({layers * directions, batch, size}),
              c_n = lstm ? fresh({layers * directions, batch, size}) : View{};
-  const auto state = [&](const View& all, std::int64_t layer, std::int64_t b) {
-    return View{all.buffer, all.offset + layer * all.strides[0] + b * all.strides[1], {size}, {all.strides[2]}};
+  // States of a sequence lie behind each other, those of the next one at a distance that h and c have in common.
+  const bool whole = size == 1 || (h0.strides[2] == 1 && (!lstm || c0.strides[2] == 1));
+  if (!whole || (lstm && batch > 1 && h0.strides[1] != c0.strides[1])) {
+    const auto copied = [&](const View& view) {
+      View dense = fresh(view.sizes);
+      copy_to(node, view, dense);
+      return dense;
+    };
+    h0 = copied(h0);
+    if (lstm) c0 = copied(c0);
+  }
+  const auto state = [&](const View& all, std::int64_t number) {
+    return View{all.buffer, all.offset + number * all.strides[0], {batch, size}, {all.strides[1], all.strides[2]}};
   };
-  if ((h0.strides[2] != 1 || (lstm && c0.strides[2] != 1)) && size != 1)
-    throw NoKernel{"states that do not lie behind each other"};
   View out;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    out = fresh({batch, steps, directions * size});
+    Recurrent kernel;
+    kernel.kind = lstm ? Recurrent::Kind::lstm : Recurrent::Kind::gru;
+    kernel.steps = steps;
+    kernel.batch = batch;
+    kernel.size = size;
+    kernel.in_size = rows->sizes[1];
+    kernel.in = *rows;
     for (std::int64_t direction = 0; direction < directions; ++direction) {
       const std::int64_t number = layer * directions + direction;
       const auto first = static_cast<std::size_t>(number) * each;
-      for (std::int64_t b = 0; b < batch; ++b) {
-        Recurrent kernel;
-        kernel.kind = lstm ? Recurrent::Kind::lstm : Recurrent::Kind::gru;
-        kernel.steps = steps;
-        kernel.size = size;
-        kernel.in_size = x.sizes[2];
-        kernel.backward = direction == 1;
-        kernel.in = {x.buffer, x.offset + b * x.strides[0], {steps, x.sizes[2]}, {x.strides[1], 1}};
-        kernel.input_weights = view_of(*weights[first]);
-        kernel.state_weights = view_of(*weights[first + 1]);
-        if (biases) {
-          kernel.input_bias = view_of(*weights[first + 2]);
-          kernel.state_bias = view_of(*weights[first + 3]);
-        }
-        kernel.h = state(h0, number, b);
-        kernel.h_out = state(h_n, number, b);
-        if (lstm) {
-          kernel.c = state(c0, number, b);
-          kernel.c_out = state(c_n, number, b);
-        }
-        KernelStep step;
-        step.flops = 2. * static_cast<double>(steps * gates * size * (size + kernel.in_size));
-        step.frame.axes = {{"step", steps}, {"column", size}};
-        step.frame.dims = {{0, 1}, {1, 1}};
-        step.frame.sizes = {steps, size};
-        step.kernel = std::move(kernel);
-        step.nodes = {&node};
-        step.stores.push_back(
-            {{out.buffer, out.offset + b * out.strides[0] + direction * size, {steps, size}, {out.strides[1], 1}},
-             result_term()});
-        add_step(std::move(step));
+      Recurrent::Direction own;
+      own.backward = direction == 1;
+      own.input_weights = view_of(*weights[first]);
+      own.state_weights = view_of(*weights[first + 1]);
+      if (biases) {
+        own.input_bias = view_of(*weights[first + 2]);
+        own.state_bias = view_of(*weights[first + 3]);
       }
+      own.h = state(h0, number);
+      own.h_out = state(h_n, number);
+      if (lstm) {
+        own.c = state(c0, number);
+        own.c_out = state(c_n, number);
+      }
+      kernel.directions.push_back(std::move(own));
     }
-    x = out;
+    out = fresh({steps, batch, directions * size});
+    KernelStep step;
+    step.flops = 2. * static_cast<double>(steps * batch * directions * gates * size * (size + kernel.in_size));
+    step.frame.axes = {{"direction", directions}, {"step", steps}, {"row", batch}, {"column", size}};
+    step.frame.dims = {{1, 1}, {2, 1}, {0, 1}, {3, 1}};
+    step.frame.sizes = {steps, batch, directions, size};
+    step.stores.push_back({{out.buffer, 0, step.frame.sizes, dense_strides(step.frame.sizes)}, result_term()});
+    step.kernel = std::move(kernel);
+    step.nodes = {&node};
+    add_step(std::move(step));
+    rows = View{out.buffer, 0, {steps * batch, directions * size}, {directions * size, 1}};
   }
   Value tuple;
   tuple.kind = Value::Kind::tuple;
@@ -125,9 +132,9 @@ FXX_INLINE void Lowering::recurrent(const Node& node, const Operator& op) {
     tuple.items.push_back(std::move(value));
   };
   if (in.size() == 2) {
-    out.sizes.erase(out.sizes.begin());
-    out.strides.erase(out.strides.begin());
-  } else if (!batch_first) {
+    out.sizes.erase(out.sizes.begin() + 1);
+    out.strides.erase(out.strides.begin() + 1);
+  } else if (batch_first) {
     std::swap(out.sizes[0], out.sizes[1]);
     std::swap(out.strides[0], out.strides[1]);
   }

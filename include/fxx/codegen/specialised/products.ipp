@@ -195,7 +195,8 @@ FXX_INLINE std::string SpecialisedWriter::attention(Body& body, const KernelStep
             "{.queries = " + text(k.queries) + ", .keys = " + text(k.keys) + ", .size = " + text(k.size) +
                 ", .value_size = " + text(k.value_size) + ", .query_stride = " + text(k.q.strides[0]) +
                 ", .key_stride = " + text(k.k.strides[0]) + ", .value_stride = " + text(k.v.strides[0]) +
-                (k.causal ? ", .causal = true, .from_first = true" : "") + ", .hidden_is_zero = true}",
+                (k.causal ? ", .causal = true, .from_first = true" : "") + ", .hidden_is_zero = true" +
+                (k.reduced ? ", .reduced = true}" : "}"),
             "attention");
   // A token or two read the keys where they lie; for more they are packed first.
   const bool few = k.queries <= 2;
@@ -224,80 +225,64 @@ FXX_INLINE std::string SpecialisedWriter::recurrent(Body& body, const KernelStep
   include("gemm");
   include("recurrent");
   include("loops");
-  const bool lstm = k.kind == plans::Recurrent::Kind::lstm;
-  const std::string gates = lstm ? "4" : "3", size = text(k.size), steps = text(k.steps), in_size = text(k.in_size);
-  const std::string name =
-      shape("RecurrentShape",
-            "{.steps = " + steps + ", .size = " + size + (k.backward ? ", .backward = true" : "") + "}", "recurrent");
-  const std::string all = gates + " * " + name + ".padded()", stride = text(k.in.strides[0]);
+  const bool lstm = k.kind == plans::Recurrent::Kind::lstm, forward = !k.directions.front().backward,
+             backward = k.directions.back().backward;
+  const std::string gates = lstm ? "4" : "3", size = text(k.size), in_size = text(k.in_size),
+                    stride = text(k.in.strides[0]);
+  const std::string name = shape(
+      "RecurrentShape",
+      "{.steps = " + text(k.steps) + ", .batch = " + text(k.batch) + ", .in_size = " + in_size +
+          ", .in_stride = " + stride + ", .size = " + size + ", .state_stride = " + text(k.directions[0].h.strides[0]) +
+          (forward ? "" : ", .forward = false") + (backward ? ", .backward = true" : "") + "}",
+      "recurrent");
+  const std::string all = gates + " * " + name + ".padded()";
+  const std::string tile = "gemm_tile(" + name + ".together() * " + name + ".batch, " + all + ", " + stride + ")";
   const std::string in = pointer(body, k.in, false, "in");
-  const View &wi = k.input_weights, &ws = k.state_weights;
-  const std::string tile = "gemm_tile(" + steps + ", " + all + ", " + stride + ")";
-  const std::string input_weights =
-      parameter(body, "const float*",
-                "call.weights + " +
-                    constant(wi, "", "packed_size(" + all + ", " + in_size + ")",
-                             "pack_weights($to, " + all + ", " + in_size + ", " + tile + ", GateWeights{$from, " +
-                                 size + ", " + gates + ", " + text(wi.strides[0]) + ", " + text(wi.strides[1]) + "})"),
-                "w");
-  const std::string state_weights =
-      parameter(body, "const float*",
-                "call.weights + " + constant(ws, "", all + " * " + size,
-                                             "pack_recurrent($to, " + size + ", " + gates + ", StateWeights{$from, " +
-                                                 size + ", " + text(ws.strides[0]) + ", " + text(ws.strides[1]) + "})"),
-                "w_state");
-  std::string bias;
-  if (k.input_bias.buffer >= 0)
-    bias = parameter(body, "const float*",
-                     "call.weights + " + constant(k.input_bias, "_gates", all,
-                                                  "pack_gates($to, $from, " + attribute(k.state_bias) + ", " + size +
-                                                      ", " + gates + ", " + (lstm ? "4" : "2") + ")"),
-                     "b");
-  // Gates of all steps, and the states, which all threads share.
-  scratch(body, "(" + steps + " * 4 + 2) * " + name + ".padded()");
+  scratch(body, name + ".workspace(" + gates + ")");
   parameter(body, "Barrier&", "barrier", "barrier");
-  std::string result = "  constexpr int padded = " + name + ".padded(), row_size = " + gates +
-                       " * padded;\n"
-                       "  float* const gates = workspace;\n  float* const h = gates + " +
-                       steps + " * row_size;\n";
-  if (lstm) result += "  float* const c = h + padded;\n";
-  result += "  gemm<" + steps + ", row_size, " + in_size + ", " + stride + ">(part, " + in + ", " + input_weights +
-            ", [&](int row, int column, real v, auto width) FXX_KERNEL_LAMBDA {\n"
-            "    store_some<width>(gates + row * row_size + column, v" +
-            (bias.empty() ? "" : " + load_some<width>(" + bias + " + column)") + ");\n  });\n";
-  const auto state = [&](const View& view, const std::string& to) {
-    const std::string from = view.buffer >= 0 ? pointer(body, view, false, to + "_before") : "";
-    return "    for (int i = 0; i < padded; ++i) " + to +
-           "[i] = " + (from.empty() ? "0.f" : "i < " + size + " ? " + from + "[i] : 0.f") + ";\n";
-  };
-  result += "  if (part.index == 0) {\n" + state(k.h, "h") + (lstm ? state(k.c, "c") : "") + "  }\n  barrier.wait();\n";
-  std::string arguments = "part, barrier, gates, " + state_weights + ", ";
-  if (!lstm) {
-    std::string own = "nullptr";
-    if (k.state_bias.buffer >= 0) {
-      View of_new = k.state_bias;
+  std::string result = "  const RecurrentDirection directions[] = {\n";
+  for (const plans::Recurrent::Direction& own : k.directions) {
+    const View &wi = own.input_weights, &ws = own.state_weights;
+    const auto packed = [&](const View& from, const std::string& suffix, const std::string& floats,
+                            const std::string& pack, const std::string& wanted) {
+      return parameter(body, "const float*", "call.weights + " + constant(from, suffix, floats, pack), wanted);
+    };
+    const auto both = [&](const std::string& input, const std::string& state) {
+      return "pack_gates($to, " + input + ", " + state + ", " + size + ", " + gates + ", " + (lstm ? "4" : "2") + ")";
+    };
+    // Zeros where there are none, somewhere beside the weights.
+    const bool biases = own.input_bias.buffer >= 0;
+    const std::string w =
+        packed(wi, "", "packed_size(" + all + ", " + in_size + ")",
+               "pack_weights($to, " + all + ", " + in_size + ", " + tile + ", GateWeights{$from, " + size + ", " +
+                   gates + ", " + text(wi.strides[0]) + ", " + text(wi.strides[1]) + "})",
+               "w");
+    const std::string b = biases ? packed(own.input_bias, "_gates", all, both("$from", attribute(own.state_bias)), "b")
+                                 : packed(wi, "_no_bias", all, both("nullptr", "nullptr"), "b");
+    const std::string w_state = packed(ws, "", all + " * " + size,
+                                       "pack_recurrent($to, " + size + ", " + gates + ", StateWeights{$from, " + size +
+                                           ", " + text(ws.strides[0]) + ", " + text(ws.strides[1]) + "})",
+                                       "w_state");
+    std::string new_bias = "nullptr";
+    if (!lstm && biases) {
+      View of_new = own.state_bias;
       of_new.offset += 2 * k.size;
-      own = pointer(body, of_new, false, "b_new");
-    } else {
-      result += "  static constexpr float no_bias[padded] = {};\n";
-      own = "no_bias";
+      new_bias =
+          packed(of_new, "_new", name + ".padded()", "pack_gates($to, $from, nullptr, " + size + ", 1, 1)", "b_new");
     }
-    arguments += own + ", ";
+    result += "      {" + w + ", " + b + ", " + w_state + ", " + new_bias;
+    const auto state = [&](const View& view, bool written, const std::string& wanted) {
+      result += ", " + (view.buffer >= 0 ? pointer(body, view, written, wanted) : "nullptr");
+    };
+    state(own.h, false, "h");
+    state(own.c, false, "c");
+    state(own.h_out, true, "h_after");
+    state(own.c_out, true, "c_after");
+    result += "},\n";
   }
-  arguments += lstm ? "h, c, " : "h, ";
   const std::string inner = stores(body, step, step.frame, "    ");
-  result += "  " + std::string(enumerator_name(k.kind)) + "<" + name + ">(" + arguments +
-            lambda({"step", "column"}, true, inner) + "  });\n";
-  std::string after;
-  const auto keep = [&](const View& view, const std::string& from) {
-    if (view.buffer >= 0)
-      after += "    for (int i = 0; i < " + size + "; ++i) " + pointer(body, view, true, from + "_after") +
-               "[i] = " + from + "[i];\n";
-  };
-  keep(k.h_out, "h");
-  if (lstm) keep(k.c_out, "c");
-  if (!after.empty()) result += "  if (part.index == 0) {\n" + after + "  }\n";
-  return result;
+  return result + "  };\n  " + std::string(enumerator_name(k.kind)) + "<" + name + ">(part, barrier, " + in +
+         ", directions, workspace, " + lambda({"direction", "step", "row", "column"}, true, inner) + "  });\n";
 }
 
 }  // namespace fxx::inline FXX_ABI::detail

@@ -1,20 +1,15 @@
-// Calls of a module that was compiled: workspaces, operators that are called back, tensors in and out; for
-// torch/compile.ipp.
+// Calls of a module that was compiled: workspaces, tensors in and out; for torch/compile.ipp.
 #pragma once
 
 // after the tensor's own header
 #include <ATen/EmptyTensor.h>
-#include <ATen/ops/as_strided_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_strided_ops.h>
-#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 
 #include "fxx/error.hpp"
-#include "fxx/torch/compile/specialise.ipp"
-#include "fxx/torch/interpreter.hpp"
-#include "fxx/torch/results.hpp"
+#include "fxx/torch/compile/call_backs.ipp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -31,7 +26,7 @@ FXX_INLINE bool has_elements(const at::Tensor& tensor) {
 }  // namespace detail
 
 FXX_INLINE bool CompiledModule::is_current() const {
-  if (interpreted_ || graph().version() != built_version_) return false;
+  if (graph().version() != built_version_) return false;
   for (const auto& [module, training] : training_flags_)
     if (module->is_training() != training) return false;
   std::unique_lock<std::mutex> alone;
@@ -51,64 +46,9 @@ FXX_INLINE std::unique_ptr<CompiledModule::Workspace> CompiledModule::workspace(
   return made;
 }
 
-FXX_INLINE at::Tensor CompiledModule::tensor_at(const Host& host, const plans::View& view) const {
-  const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(view.buffer)];
-  using Kind = plans::Buffer::Kind;
-  const auto number = static_cast<std::size_t>(buffer.number);
-  if (buffer.kind == Kind::constant || (buffer.kind == Kind::input && host.tensors)) {
-    const at::Tensor& whole = buffer.kind == Kind::constant ? attributes_[number] : (*host.tensors)[number];
-    // All of it: the tensor itself, which the operator may write to.
-    const plans::View& all = buffer.kind == Kind::input ? kernels_.inputs[number] : view;
-    if (view.offset == 0 && view.sizes == all.sizes && view.strides == all.strides &&
-        whole.sizes() == at::IntArrayRef(view.sizes) &&
-        (buffer.kind == Kind::input || view.strides == plans::dense_strides(view.sizes)))
-      return whole;
-    if (buffer.kind == Kind::constant)
-      return at::_ops::as_strided::call(whole.contiguous(), c10::fromIntArrayRefSlow(view.sizes),
-                                        c10::fromIntArrayRefSlow(view.strides), c10::SymInt(view.offset));
-  }
-  unsigned char* base = nullptr;
-  if (buffer.kind == Kind::input) base = static_cast<unsigned char*>(const_cast<void*>(host.inputs[number]));
-  else if (buffer.kind == Kind::output) base = static_cast<unsigned char*>(host.outputs[number]);
-  else base = host.memory + buffer.offset;
-  base += view.offset * element_size(buffer.dtype);
-  return at::from_blob(base, view.sizes, view.strides,
-                       at::TensorOptions().dtype(static_cast<at::ScalarType>(buffer.dtype)));
-}
-
-FXX_INLINE int CompiledModule::call_back(kernels::ModuleCall* call, int step) {
-  Host& host = *static_cast<Host*>(call->host);
-  try {
-    const CompiledModule& self = *host.self;
-    const KernelStep& kernel = self.kernels_.steps[static_cast<std::size_t>(step)];
-    const auto& back = std::get<plans::CallBack>(kernel.kernel);
-    const at::NoGradGuard no_grad;
-    std::vector<c10::IValue> inputs;
-    for (const plans::View& view : back.inputs)
-      if (view.buffer >= 0) inputs.emplace_back(self.tensor_at(host, view));
-    std::vector<at::Tensor> values;
-    detail::flatten(self.operators_[static_cast<std::size_t>(step)].plan->run(inputs), values);
-    for (std::size_t i = 0; i < back.outputs.size() && i < values.size(); ++i)
-      if (back.outputs[i].buffer >= 0) {
-        at::Tensor to = self.tensor_at(host, back.outputs[i]);
-        if (to.sizes() != values[i].sizes())
-          throw RunError(ErrorId::run_failed, "compile: '" + std::string(back.node->name()) +
-                                                  "' gave other sizes than when it was compiled");
-        at::_ops::copy_::call(to, values[i], false);
-      }
-    for (const auto& [attribute, view] : back.renewed) {
-      at::Tensor to = self.tensor_at(host, view);
-      at::_ops::copy_::call(to, self.tensor_at(host, attribute), false);
-    }
-    return 0;
-  } catch (...) {
-    host.exception = std::current_exception();
-    return 1;
-  }
-}
-
-FXX_INLINE void CompiledModule::run_kernels(const void* const* inputs, void* const* outputs,
-                                            std::vector<at::Tensor>* tensors, std::int64_t* times) {
+FXX_INLINE std::vector<c10::IValue> CompiledModule::run_kernels(const void* const* inputs, void* const* outputs,
+                                                                std::vector<at::Tensor>* tensors,
+                                                                std::int64_t* times) {
   // What a call writes, the next one packs: one at a time.
   std::unique_lock<std::mutex> alone;
   if (changes_something_) {
@@ -120,38 +60,35 @@ FXX_INLINE void CompiledModule::run_kernels(const void* const* inputs, void* con
     Workspace* workspace;
     ~Lease() { pool.give(workspace); }
   } lease{workspaces_, workspaces_.take([this] { return workspace(); })};
-  Host host{this, inputs, outputs, static_cast<unsigned char*>(lease.workspace->memory.data), tensors, nullptr};
+  Host host{this, inputs, outputs, static_cast<unsigned char*>(lease.workspace->memory.data), tensors, {}, nullptr};
+  if (kernels_.kept > 0) host.kept.resize(static_cast<std::size_t>(kernels_.kept));
   kernels::ModuleCall call{
       inputs, outputs, host.memory, static_cast<const float*>(weights_.data), &CompiledModule::call_back, &host,
       0,      0,       times};
   run_(lease.workspace->team, &call);
   if (call.fault == 0) [[likely]]
-    return;
-  if (host.exception) {
-    const Node& node = *std::get<plans::CallBack>(kernels_.steps[static_cast<std::size_t>(call.step)].kernel).node;
-    try {
-      std::rethrow_exception(host.exception);
-    } catch (c10::Error& e) {
-      e.add_context(detail::while_executing(node));
-      throw;
-    }
-  }
+    return std::move(host.kept);
+  if (host.exception) std::rethrow_exception(host.exception);
   throw RunError(ErrorId::input_mismatch,
                  "compiled " + class_name() + ": an index is out of range of the table that it looks up");
 }
 
 FXX_INLINE void CompiledModule::run_raw(const void* const* inputs, void* const* outputs) {
-  if (tail_ || interpreted_)
-    throw RunError(ErrorId::run_failed, "compiled " + class_name() + ": sizes of '" + left_.front() +
-                                            "' depend on the elements of tensors, so it runs with tensors alone");
+  if (kernels_.kept > 0)
+    for (const PlanOutput& output : kernels_.outputs)
+      if (output.kept >= 0)
+        throw RunError(ErrorId::run_failed,
+                       "compiled " + class_name() +
+                           ": run_raw: a result has sizes that depend on the elements of tensors, so nobody knows how "
+                           "much memory it needs; call it with tensors");
   run_kernels(inputs, outputs, nullptr);
 }
 
-FXX_INLINE c10::IValue CompiledModule::result_of(const Argument& argument, std::vector<at::Tensor>& outputs,
+FXX_INLINE c10::IValue CompiledModule::result_of(const Argument& argument, std::vector<c10::IValue>& outputs,
                                                  std::size_t& next) const {
   using Kind = Argument::Kind;
   switch (argument.kind()) {
-    case Kind::node: return outputs[next++];
+    case Kind::node: return std::move(outputs[next++]);
     case Kind::list:
     case Kind::tuple: {
       std::vector<c10::IValue> items;
@@ -204,32 +141,35 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
   }
   for (std::size_t i = 0; i < seen.size(); ++i)
     if (!seen[i].defined()) seen[i] = tensors[i];
-  std::vector<at::Tensor> outputs;
+  std::vector<c10::IValue> outputs;
   outputs.reserve(kernels_.outputs.size());
   for (const PlanOutput& output : kernels_.outputs) {
     if (output.input >= 0) {
-      outputs.push_back(tensors[static_cast<std::size_t>(output.input)]);
+      outputs.emplace_back(tensors[static_cast<std::size_t>(output.input)]);
+      to.push_back(nullptr);
+    } else if (output.kept >= 0) {
+      outputs.emplace_back();
       to.push_back(nullptr);
     } else {
       const Dtype dtype = kernels_.buffers[static_cast<std::size_t>(output.buffer)].dtype;
       // What the operator runs in the end: the dispatcher takes longer than a small kernel.
-      outputs.emplace_back(at::detail::empty_strided_cpu(output.view.sizes, output.view.strides,
-                                                         static_cast<at::ScalarType>(dtype)));
-      to.push_back(outputs.back().mutable_data_ptr());
+      at::Tensor result =
+          at::detail::empty_strided_cpu(output.view.sizes, output.view.strides, static_cast<at::ScalarType>(dtype));
+      to.push_back(result.mutable_data_ptr());
+      outputs.emplace_back(std::move(result));
     }
   }
   const auto version = [](const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); };
   std::vector<std::uint32_t> versions;
   for (const at::Tensor& tensor : seen) versions.push_back(version(tensor));
-  run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, times);
+  const std::vector<c10::IValue> kept =
+      run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, times);
   for (std::size_t i = 0; i < seen.size(); ++i)
     if (!seen[i].is_same(tensors[i]) && (seen[i].is_inference() || version(seen[i]) != versions[i]))
       at::_ops::copy_::call(tensors[i], seen[i], false);
-  if (tail_) {
-    std::vector<c10::IValue> values(tensors.begin(), tensors.end());
-    values.insert(values.end(), outputs.begin(), outputs.end());
-    return tail_->run(values);
-  }
+  if (!kept.empty())
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (kernels_.outputs[i].kept >= 0) outputs[i] = kept[static_cast<std::size_t>(kernels_.outputs[i].kept)];
   std::size_t next = 0;
   return result_of(prepared_->graph().output_node()->arg(0), outputs, next);
 }
@@ -244,12 +184,20 @@ FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs)
   // Inputs left out, and all else that the kernels were not made for, are the interpreter's business.
   if (!tensors || (gradient && at::GradMode::is_enabled()) || !is_current())
     return GraphModule::run_flat(std::move(inputs));
-  return run_specialised(inputs);
+  return run_with_kernels(inputs);
+}
+
+FXX_INLINE c10::IValue CompiledModule::run_with_kernels(std::vector<c10::IValue>& inputs) {
+  try {
+    return run_specialised(inputs);
+  } catch (const OtherSizes&) {
+    if (changes_something_) throw;  // what it wrote is written
+    return GraphModule::run_flat(inputs);
+  }
 }
 
 FXX_INLINE std::vector<double> CompiledModule::profile(const std::vector<at::Tensor>& inputs, int calls) {
   std::vector<double> seconds(kernels_.steps.size(), 0);
-  if (interpreted_) return seconds;
   const bool defined = std::ranges::all_of(inputs, [](const at::Tensor& tensor) { return tensor.defined(); });
   if (inputs.size() != kernels_.inputs.size() || !defined)
     throw RunError(ErrorId::input_mismatch, "profile: " + std::to_string(inputs.size()) +

@@ -3,25 +3,27 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
-#include <unordered_map>
 
 #include "fxx/codegen/processor.hpp"
 #include "fxx/codegen/specialised_source.hpp"
 #include "fxx/error.hpp"
+#include "fxx/kernels/features.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/functionalise.hpp"
 #include "fxx/passes/leaf_modules.hpp"
+#include "fxx/passes/regions.hpp"
 #include "fxx/rules/library.hpp"
-#include "fxx/runtime/cache.hpp"
+#include "fxx/runtime/built_library.hpp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/compile/quantised.ipp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
+#include "fxx/torch/known_sizes.hpp"
 #include "fxx/torch/trace.hpp"
+#include "fxx/version.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -120,23 +122,9 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   note_known_sizes(*prepared_, example_inputs);                 // of what the passes made
   const auto quantised = detail::quantised_layers(*prepared_);  // which folding would hide
   fold_constants(*prepared_, {.known_sizes = true});
-  Graph* to_lower = &prepared;
-  if (const auto unknown = note_known_sizes(*prepared_, example_inputs); !unknown.empty()) {
-    // Kernels for what has known sizes; what depends on elements is interpreted behind them, or all is.
-    split_ = split_by_sizes(prepared, unknown);
-    if (!split_) {
-      interpreted_ = true;
-      for (const Node* node : unknown) left_.push_back(std::string(node->name()));
-      return;
-    }
-    for (const Node* node : split_->tail.nodes())
-      if (node->opcode() != Opcode::placeholder && node->opcode() != Opcode::get_attr &&
-          node->opcode() != Opcode::output)
-        left_.push_back(std::string(node->name()));
-    split_->head.set_owning_module(prepared.owning_module());
-    tail_ = std::make_unique<const Plan>(split_->tail, prepared_->owner());
-    to_lower = &split_->head;
-  }
+  const auto unknown = note_known_sizes(*prepared_, example_inputs, {.behind_elements = true});
+  eliminate_dead_code(prepared);  // what computed numbers
+  std::vector<Region> regions = gather_regions(prepared, unknown);
   for (const Node* node : prepared.nodes()) {
     changes_something_ = changes_something_ || is_barrier(*node) || draws_numbers(*node);
     if (!is_barrier(*node)) continue;
@@ -152,13 +140,14 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   }
   const LowerOptions lowering{.accuracy = options.accuracy,
                               .processor = options.march == "native" ? this_processor() : Processor{},
-                              .quantised = detail::with_scales(*prepared_, quantised)};
-  KernelPlan plan = lower(*to_lower, prepared_->owner(), lowering);
+                              .quantised = detail::with_scales(*prepared_, quantised),
+                              .regions = std::move(regions)};
+  KernelPlan plan = lower(prepared, prepared_->owner(), lowering);
   double work = 0;
   for (const KernelStep& step : plan.steps) work += step.flops + 4 * step.bytes;
   if (options.threads <= 0 && work < 2e5)
     threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
-  if (options.tune) plan = tuned(std::move(plan), *to_lower, lowering, example_inputs, options);
+  if (options.tune) plan = tuned(std::move(plan), prepared, lowering, example_inputs, options);
   take(std::move(plan), options);
   if (!changes_something_) forget_constants();
   built_version_ = graph().version();
@@ -173,19 +162,27 @@ FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& opti
   const SpecialisedSource source = specialised_source(kernels_, class_name());
   source_ = source.text;
   const BuildRequest request = detail::request_for(source, options);
+  const auto check = [&](const Library& library) {
+    const auto refuse = [&](const std::string& why) {
+      throw LoadError(ErrorId::load_failed, "compile: " + library.path() + why);
+    };
+    const auto* info = library.symbol<const kernels::ModuleInfo>("fxx_module");
+    if (info->abi != kernels::module_abi || info->version != std::string_view(FXX_VERSION_TEXT) ||
+        info->source != source.hash)
+      refuse(" was not built from this graph by this version of fxx");
+    if (!has_vectors_of(info->lanes))
+      refuse(" is for '" + options.march + "', whose vectors of " + std::to_string(info->lanes) +
+             " floats this processor does not have");
+    if (const char* missing = kernels::missing_feature(info->features))
+      refuse(" is for '" + options.march + "', whose instructions this processor does not all have: " + missing);
+    for (const char* name : {"fxx_pack", "fxx_open", "fxx_close", "fxx_run"}) library.symbol<void()>(name);
+  };
   bool found = false;
   const auto build_start = std::chrono::steady_clock::now();
-  library_ = Library(detail::cache_of(options).get_or_build(request, &found));
+  library_ = load_or_build(detail::cache_of(options), request, &found, check);
   built_ = built_ || !found;
   build_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - build_start).count();
   const auto* info = library_.symbol<const kernels::ModuleInfo>("fxx_module");
-  if (info->abi != kernels::module_abi || info->arena_bytes != static_cast<std::size_t>(kernels_.arena_bytes))
-    throw LoadError(ErrorId::load_failed,
-                    "compile: " + library_.path() + " was not built from this graph by this version of fxx");
-  if (!has_vectors_of(info->lanes))
-    throw LoadError(ErrorId::load_failed, "compile: " + library_.path() + " is for '" + options.march +
-                                              "', whose vectors of " + std::to_string(info->lanes) +
-                                              " floats this processor does not have");
   open_ = library_.symbol<void*(int)>("fxx_open");
   close_ = library_.symbol<void(void*)>("fxx_close");
   run_ = library_.symbol<void(void*, kernels::ModuleCall*)>("fxx_run");
@@ -193,23 +190,7 @@ FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& opti
   weights_ = Memory(info->weights * sizeof(float));
   pack();
 
-  operators_.resize(kernels_.steps.size());
-  for (std::size_t i = 0; i < kernels_.steps.size(); ++i) {
-    const auto* back = std::get_if<plans::CallBack>(&kernels_.steps[i].kernel);
-    if (!back) continue;
-    auto one = std::make_unique<Graph>();
-    std::unordered_map<const Node*, Node*> copies;
-    for (Node* input : back->node->all_input_nodes()) {
-      const auto* attribute = std::get_if<GetAttr>(&input->op());
-      if (attribute && prepared_->owner().module(attribute->target))
-        copies[input] = one->node_copy(*input, [](Node* n) { return n; });
-      else copies[input] = one->placeholder(std::string(input->name()));
-    }
-    Node* copy = one->node_copy(*back->node, [&](Node* input) { return copies.at(input); });
-    one->output(copy);
-    operators_[i].plan = std::make_unique<const Plan>(*one, prepared_->owner());
-    operators_[i].graph = std::move(one);
-  }
+  prepare_call_backs();
 }
 
 FXX_INLINE void CompiledModule::pack() {
@@ -241,9 +222,9 @@ FXX_INLINE void CompiledModule::forget_constants() {
   for (const KernelStep& step : kernels_.steps) {
     const auto* back = std::get_if<plans::CallBack>(&step.kernel);
     if (!back) continue;
-    for (const plans::View& view : back->inputs) {
-      if (view.buffer < 0) continue;
-      const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(view.buffer)];
+    for (const plans::CallBack::Value& input : back->inputs) {
+      if (input.view.buffer < 0) continue;
+      const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(input.view.buffer)];
       if (buffer.kind == plans::Buffer::Kind::constant) read[static_cast<std::size_t>(buffer.number)] = true;
     }
   }
@@ -253,7 +234,6 @@ FXX_INLINE void CompiledModule::forget_constants() {
   auto bare = std::make_shared<GraphModule>(std::map<std::string, Attribute>(), Graph(), class_name());
   bare->graph() = std::move(prepared_->graph());
   bare->graph().set_owning_module(nullptr);
-  if (split_) split_->head.set_owning_module(nullptr);
   prepared_ = std::move(bare);
 }
 

@@ -1,8 +1,8 @@
 // Which ways of computing steps are faster here, found by running them; for torch/compile.ipp.
 #pragma once
 
-#include <torch/headeronly/version.h>
 #include <dirent.h>
+#include <torch/headeronly/version.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,8 +72,8 @@ FXX_INLINE std::int64_t bytes_of_no_cache() {
 FXX_INLINE std::vector<double> CompiledModule::seconds_of(TrialPlan trials, const CompileOptions& options) {
   take(std::move(trials.plan), options);
   // Inputs and outputs of the trials, which run one after the other, have the same memory.
-  const Memory reals(static_cast<std::size_t>(trials.input_bytes)), others(static_cast<std::size_t>(trials.input_bytes)),
-      results(static_cast<std::size_t>(trials.output_bytes));
+  const Memory reals(static_cast<std::size_t>(trials.input_bytes)),
+      others(static_cast<std::size_t>(trials.input_bytes)), results(static_cast<std::size_t>(trials.output_bytes));
   auto* const numbers = static_cast<float*>(reals.data);
   for (std::size_t i = 0; i < reals.size / sizeof(float); ++i) numbers[i] = 0.25f + static_cast<float>(i % 61) / 64;
   if (others.size > 0) std::memset(others.data, 0, others.size);
@@ -111,35 +111,42 @@ FXX_INLINE Notebook::Notes CompiledModule::measured(const KernelPlan& plan, cons
                                                     const CompileOptions& options) {
   const int lanes = library_.symbol<const kernels::ModuleInfo>("fxx_module")->lanes;
   const Target target{.lanes = lanes, .threads = threads_, .accuracy = options.accuracy};
-  for (TrialSite& site : sites) {
-    const auto step = std::ranges::find(plan.steps, site.shape, &KernelStep::shape);
-    site.ways = alternatives(*step, target);
-  }
   LowerOptions tried = lowering;
   tried.weights_stay = plan.weights_stay;
   const std::int64_t call = detail::bytes_of_call(plan), most = detail::bytes_of_no_cache();
-  TrialPlan trials = trial_plan(graph, prepared_->owner(), tried, sites, std::min(call, most), call >= most);
-  std::vector<Trial> of = trials.trials;
-  const std::vector<double> seconds = seconds_of(std::move(trials), options);
   Notebook::Notes notes;
-  for (std::size_t s = 0; s < sites.size(); ++s) {
-    double estimated = std::numeric_limits<double>::infinity(), least = estimated;
-    std::size_t best = 0;
-    for (std::size_t i = 0; i < of.size(); ++i) {
-      if (of[i].site != s) continue;
-      if (getenv("FXX_TUNE_LOG")) fprintf(stderr, "%-60s %-30s %10.3f\n", sites[s].shape.c_str(), sites[s].ways[of[i].way].to_string().c_str(), seconds[i]*1e6);
-      if (of[i].way == 0) estimated = seconds[i];
-      if (seconds[i] < least) {
+  for (std::size_t next = 0; next < sites.size();) {
+    // A library of some trials, which hold their weights all at once.
+    std::vector<TrialSite> some;
+    double bytes = 0;
+    for (std::size_t ways = 0; next < sites.size() && ways < 200 && bytes < 1 << 30; ++next) {
+      const auto step = std::ranges::find(plan.steps, sites[next].shape, &KernelStep::shape);
+      sites[next].ways = alternatives(*step, target);
+      ways += sites[next].ways.size();
+      bytes += step->bytes * static_cast<double>(sites[next].ways.size());
+      some.push_back(std::move(sites[next]));
+    }
+    TrialPlan trials = trial_plan(graph, prepared_->owner(), tried, some, std::min(call, most), call >= most);
+    const std::vector<Trial> of = trials.trials;
+    const std::vector<double> seconds = seconds_of(std::move(trials), options);
+    for (std::size_t s = 0; s < some.size(); ++s) {
+      double estimated = std::numeric_limits<double>::infinity(), least = estimated;
+      plans::Way best;
+      for (std::size_t i = 0; i < of.size(); ++i) {
+        if (of[i].site != s) continue;
+        const plans::Way& way = some[s].ways[of[i].way];
+        if (way == plans::Way{}) estimated = seconds[i];
+        if (seconds[i] >= least) continue;
         least = seconds[i];
-        best = of[i].way;
+        best = way;
       }
+      // What is hardly better may be so by chance.
+      if (least > 0.97 * estimated) {
+        best = {};
+        least = estimated;
+      }
+      notes.emplace(some[s].shape, detail::note_of(best, least, estimated));
     }
-    // What is hardly better may be so by chance.
-    if (!(least < 0.97 * estimated)) {
-      best = 0;
-      least = estimated;
-    }
-    notes.emplace(sites[s].shape, detail::note_of(best < sites[s].ways.size() ? sites[s].ways[best] : plans::Way{}, least, estimated));
   }
   return notes;
 }
@@ -192,17 +199,14 @@ FXX_INLINE std::string CompiledModule::proven(const KernelPlan& plan, const Grap
     const auto way = lowering.ways.find(shape);
     const auto known = before.shapes.find(shape);
     if (way == lowering.ways.end() || known == before.shapes.end()) continue;
-    if (getenv("FXX_TUNE_LOG")) fprintf(stderr, "in the module: %-60s %-30s %10.3f instead of %10.3f\n", shape.c_str(), way->second.to_string().c_str(), seconds*1e6, known->second*1e6);
     if (seconds <= known->second * noise) continue;
     lost += seconds - known->second;
     dropped += (dropped.empty() ? "" : "|") + shape;
     lowering.ways.erase(way);
   }
-  if (getenv("FXX_TUNE_LOG")) fprintf(stderr, "module: %10.3f instead of %10.3f; lost %10.3f by %s\n", after.all*1e6, before.all*1e6, lost*1e6, dropped.c_str());
   if (after.all <= before.all * noise && lost < 0.005 * after.all) return "all";
   if (lowering.ways.empty() || dropped.empty()) return "none";
   const auto [untuned, rest] = compared(lower(graph, prepared_->owner(), lowering));
-  if (getenv("FXX_TUNE_LOG")) fprintf(stderr, "module: %10.3f instead of %10.3f without\n", rest.all*1e6, untuned.all*1e6);
   if (rest.all <= untuned.all * noise) return "all but " + dropped;
   return after.all <= before.all * noise ? "all" : "none";
 }
@@ -219,7 +223,10 @@ FXX_INLINE KernelPlan CompiledModule::tuned(KernelPlan plan, const Graph& graph,
     if (!notes.contains(site.shape)) unknown.push_back(site);
   if (!unknown.empty()) {
     take(plan, options);
+    // What was there before may be damaged by now.
+    const Notebook::Notes before = std::move(notes);
     notes = notebook.add(measured(plan, graph, lowering, std::move(unknown), options));
+    notes.insert(before.begin(), before.end());
   }
   std::string said;
   for (const TrialSite& site : sites)

@@ -92,9 +92,14 @@ void for_each_tensor(const c10::IValue& value, F&& f) {
       if (item.isTensor() && item.toTensor().defined()) f(item.toTensor());
   }
 }
-/// The value with each tensor replaced.
+/// The value with each tensor replaced, in lists and tuples of them too.
 template <class F>
 c10::IValue map_tensors(const c10::IValue& value, F&& f) {
+  if (value.isTuple()) {
+    std::vector<c10::IValue> items;
+    for (const c10::IValue& item : value.toTupleRef().elements()) items.push_back(map_tensors(item, f));
+    return c10::ivalue::Tuple::create(std::move(items));
+  }
   if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(f(value.toTensor())) : value;
   if (value.isTensorList()) {
     c10::List<at::Tensor> list;
