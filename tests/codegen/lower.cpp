@@ -552,7 +552,7 @@ TEST_CASE("the time of a step is expected from what it computes and reads") {
   Net net;
   Node* x = net.input("x", {64, 1024});
   Node* y = net.call(ops::linear, {x, net.weight("w", {1024, 1024})}, {64, 1024});
-  Node* z = net.call(ops::sinc, {net.call(ops::relu, {y}, {64, 1024})}, {64, 1024});
+  Node* z = net.call(ops::i0, {net.call(ops::relu, {y}, {64, 1024})}, {64, 1024});
   net.graph.output(z);
   const KernelPlan slow = net.plan({.processor = {.flops_per_second = 1e11, .flops_per_byte = 5}}),
                    fast = net.plan({.processor = {.flops_per_second = 2e11, .flops_per_byte = 5}}),
@@ -924,13 +924,13 @@ TEST_CASE("what is turned round is read from its end, in the loop of who reads i
 TEST_CASE("an operator without a kernel is called back, with the reason") {
   Net net;
   Node* x = net.input("x", {4, 6});
-  Node* other = net.call(ops::sinc, {x}, {4, 6});
-  Node* n = net.input("n", {4}, Dtype::int32);
-  Node* next = net.call(ops::add_Scalar, {n, 1}, {4}, Dtype::int32);
-  Node* wide = net.call(ops::to_dtype, {x, Dtype::float64}, {4, 6}, Dtype::float64);
+  Node* other = net.call(ops::i0, {x}, {4, 6});
+  Node* n = net.input("n", {4}, Dtype::float64);
+  Node* next = net.call(ops::add_Scalar, {n, 1}, {4}, Dtype::float64);
+  Node* wide = net.call(ops::to_dtype, {net.input("k", {4}, Dtype::int64), Dtype::float64}, {4}, Dtype::float64);
   const KernelPlan plan = net.plan_of(Argument::tuple({net.call(ops::relu, {other}, {4, 6}), next, wide}));
   CHECK(plan.called_back() == std::vector<std::pair<std::string, std::string>>{
-                                  {"sinc", "no kernel"}, {"add", "int32"}, {"to", "a conversion"}});
+                                  {"i0", "no kernel"}, {"add", "float64"}, {"to", "a conversion"}});
   const auto& back = kernel_of<CallBack>(plan.steps[0]);
   CHECK(back.nodes == std::vector<const Node*>{other});
   REQUIRE(back.inputs.size() == 1);
@@ -938,29 +938,74 @@ TEST_CASE("an operator without a kernel is called back, with the reason") {
   CHECK(back.inputs[0].view == plan.inputs[0]);
   REQUIRE(back.outputs.size() == 1);
   CHECK(buffer_of(plan, back.outputs[0].view).kind == Kind::arena);
-  CHECK(stored(plan, 3) == "relu(sinc)");
+  CHECK(stored(plan, 3) == "relu(i0)");
 }
 
 TEST_CASE("of several results those that are taken get memory") {
   Net net;
   Node* x = net.input("x", {4, 9});
-  Node* largest = net.calls(ops::topk, {x, 3});
-  Node* places = net.item(largest, -1, {4, 3}, Dtype::int64);
+  Node* most = net.calls(ops::mode, {x, 1, true});
+  Node* places = net.item(most, -1, {4, 1}, Dtype::int64);
   const KernelPlan plan = net.plan_of(places);
   REQUIRE(plan.steps.size() == 1);
-  CHECK(plan.steps[0].name() == "topk");
+  CHECK(plan.steps[0].name() == "mode");
   const auto& back = kernel_of<CallBack>(plan.steps[0]);
-  CHECK(back.nodes == std::vector<const Node*>{largest, places});
+  CHECK(back.nodes == std::vector<const Node*>{most, places});
   REQUIRE(back.outputs.size() == 1);
   CHECK(back.outputs[0].node == places);
   CHECK(buffer_of(plan, back.outputs[0].view).kind == Kind::output);
   CHECK(buffer_of(plan, back.outputs[0].view).dtype == Dtype::int64);
 }
 
+TEST_CASE("an order has memory for the elements, for their places, or for both, one row behind the other") {
+  for (const int taken : {1, 2, 3}) {
+    Net net;
+    Node* x = net.input("x", {4, 900, 2});
+    Node* top = net.calls(ops::topk, {x, 3, 1});
+    std::vector<Argument> results;
+    if (taken & 1) results.emplace_back(net.item(top, 0, {4, 3, 2}));
+    if (taken & 2) results.emplace_back(net.item(top, -1, {4, 3, 2}, Dtype::int64));
+    const KernelPlan plan = net.plan_of(Argument::tuple(std::move(results)));
+    CHECK(plan.called_back().empty());
+    const auto found = std::ranges::find_if(
+        plan.steps, [](const KernelStep& s) { return std::holds_alternative<plans::Sort>(s.kernel); });
+    REQUIRE(found != plan.steps.end());
+    const auto& sort = kernel_of<plans::Sort>(*found);
+    CHECK(sort.rows == 8);
+    CHECK(sort.length == 900);
+    CHECK(sort.count == 3);
+    CHECK(sort.by_best);
+    CHECK(sort.descending);
+    CHECK(sort.in.strides.back() == 1);
+    CHECK((sort.values.buffer >= 0) == ((taken & 1) != 0));
+    CHECK((sort.places.buffer >= 0) == ((taken & 2) != 0));
+    for (const plans::View* view : {&sort.values, &sort.places})
+      if (view->buffer >= 0) CHECK(view->strides == plans::dense_strides(view->sizes));
+  }
+}
+
+TEST_CASE("what is written to places takes the memory of what nobody else reads") {
+  for (const bool shared : {false, true}) {
+    Net net;
+    Node* x = net.input("x", {6, 5});
+    Node* index = net.input("index", {4}, Dtype::int64);
+    Node* rows = net.input("rows", {4, 5});
+    Node* one = net.call(ops::index_add, {x, 0, index, rows}, {6, 5});
+    Node* two = net.call(ops::index_add, {one, 0, index, rows}, {6, 5});
+    const KernelPlan plan = net.plan_of(net.call(ops::add_Tensor, {two, shared ? one : x}, {6, 5}));
+    CHECK(plan.called_back().empty());
+    std::vector<int> written;
+    for (const KernelStep& step : plan.steps)
+      if (std::holds_alternative<plans::Scatter>(step.kernel)) written.push_back(step.stores[0].to.buffer);
+    REQUIRE(written.size() == 2);
+    CHECK((written[0] == written[1]) == !shared);
+  }
+}
+
 TEST_CASE("what is called back does not write to memory whose border must be zero") {
   Net net;
   Node* x = net.input("x", {1, 8, 6, 6});
-  const KernelPlan plan = net.plan_of(net.convolution(net.call(ops::sinc, {x}, {1, 8, 6, 6}), 8));
+  const KernelPlan plan = net.plan_of(net.convolution(net.call(ops::i0, {x}, {1, 8, 6, 6}), 8));
   const auto& back = kernel_of<CallBack>(plan.steps[0]);
   CHECK(buffer_of(plan, back.outputs[0].view).border.empty());
   CHECK_FALSE(buffer_of(plan, kernel_of<Convolution>(plan.steps.back()).in).border.empty());
@@ -1045,7 +1090,7 @@ TEST_CASE("the plan prints as a table") {
   Node* x = net.input("x", {1, 16, 16, 16});
   Node* c = net.call(ops::relu, {net.convolution(x, 16)}, {1, 16, 16, 16});
   Node* p = net.call(ops::max_pool2d, {c, 2}, {1, 16, 8, 8});
-  Node* f = net.call(ops::sinc, {p}, {1, 16, 8, 8});
+  Node* f = net.call(ops::i0, {p}, {1, 16, 8, 8});
   const KernelPlan plan = net.plan_of(f);
   const std::string text = plan.to_string();
   CAPTURE(text);

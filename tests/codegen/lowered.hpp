@@ -92,6 +92,7 @@ inline std::string text_of(const KernelPlan& plan, const plans::Term& term) {
                                                           : std::to_string(term.number);
     case Kind::position: return "position";
     case Kind::lookup: return of_buffer() + "[" + text + "]";
+    case Kind::search: return "place of " + text + " in " + of_buffer();
     case Kind::convert: return (term.elements == plans::Elements::real ? "real(" : "integer(") + text + ")";
     case Kind::call: break;
   }
@@ -103,7 +104,8 @@ inline std::string text_of(const KernelPlan& plan, const plans::Term& term) {
 /// Calls `f` with each view that the term reads.
 template <class F>
 void for_each_load(const plans::Term& term, const F& f) {
-  if (term.kind == plans::Term::Kind::load || term.kind == plans::Term::Kind::lookup) f(term.view);
+  using Kind = plans::Term::Kind;
+  if (term.kind == Kind::load || term.kind == Kind::lookup || term.kind == Kind::search) f(term.view);
   for (const plans::TermPointer& operand : term.operands) for_each_load(*operand, f);
 }
 inline int calls_in(const plans::Term& term) {

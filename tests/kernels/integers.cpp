@@ -75,6 +75,22 @@ __attribute__((noinline)) void check_single(const Wanted& wanted) {
   });
 }
 
+/// Written and read as integers of fewer bits.
+template <class T, int N>
+void check_narrow(integer_64 v, Width<N> width) {
+  const std::unique_ptr<T[]> to(new T[N]), scattered(new T[N]);
+  store_64(to.get(), v, width);
+  scattered_64<N>(scattered.get(), [](int i) { return N - 1 - i; }, v);
+  const integer_64 back = load_64(to.get(), width), gathered = gathered_64<N>(to.get(), [](int i) { return i; });
+  bool same = true;
+  for (int i = 0; i < lanes; ++i) {
+    const T wanted = i < N ? static_cast<T>(v[i]) : T{0};
+    if (i < N) same = same && to[i] == wanted && scattered[N - 1 - i] == wanted;
+    same = same && back[i] == wanted && gathered[i] == wanted;
+  }
+  CHECK(same);
+}
+
 template <int N>
 void check_rows() {
   CAPTURE(N);
@@ -123,6 +139,12 @@ TEST_CASE("functions of integers, which wrap around; quotients are rounded as Li
   check_function<F::rest_of_division>(rest, true);
   check_function<F::divide>(
       [](std::int64_t a, std::int64_t b) { return b == -1 ? wrapped(-static_cast<Number>(a)) : a / b; }, true);
+  check_function<F::bitwise_and>([](Number a, Number b) { return wrapped(a & b); });
+  check_function<F::bitwise_or>([](Number a, Number b) { return wrapped(a | b); });
+  check_function<F::bitwise_xor>([](Number a, Number b) { return wrapped(a ^ b); });
+  check_function<F::shift_left>([](Number a, Number b) { return b < 64 ? wrapped(a << b) : 0; });
+  check_function<F::shift_right>([](std::int64_t a, Number b) { return a >> std::min<Number>(b, 63); });
+  check_single<F::bitwise_not>([](std::int64_t a) { return ~a; });
   check_comparison<F::less>([](std::int64_t a, std::int64_t b) { return a < b; });
   check_comparison<F::less_or_equal>([](std::int64_t a, std::int64_t b) { return a <= b; });
   check_comparison<F::greater>([](std::int64_t a, std::int64_t b) { return a > b; });
@@ -143,21 +165,54 @@ TEST_CASE("integers in memory: parts of vectors, of 32 bits, so far apart, anywh
           constexpr int n = decltype(width)::value;
           CAPTURE(n);
           const std::unique_ptr<std::int64_t[]> from(new std::int64_t[n]), to(new std::int64_t[n]);
-          const std::unique_ptr<std::int32_t[]> narrow(new std::int32_t[n]);
-          for (int i = 0; i < n; ++i) from[i] = some[i], narrow[i] = 5 - 3 * i;
-          const integer_64 v = load_64(from.get(), width), w = load_64(narrow.get(), width);
+          for (int i = 0; i < n; ++i) from[i] = some[i];
+          const integer_64 v = load_64(from.get(), width);
           store_64(to.get(), v, width);
+          check_narrow<std::int32_t>(v, width);
+          check_narrow<std::int16_t>(v, width);
+          check_narrow<std::int8_t>(v, width);
+          check_narrow<std::uint8_t>(v, width);
           const auto back = [](int i) { return n - 1 - i; };
           const integer_64 turned = gathered_64<n>(from.get(), back);
           bool same = true;
           for (int i = 0; i < lanes; ++i) {
-            same = same && v[i] == (i < n ? some[i] : 0) && w[i] == (i < n ? 5 - 3 * i : 0);
+            same = same && v[i] == (i < n ? some[i] : 0);
             same = same && turned[i] == (i < n ? some[n - 1 - i] : 0);
             if (i < n) same = same && to[i] == some[i];
           }
           scattered_64<n>(to.get(), back, v);
           for (int i = 0; i < n; ++i) same = same && to[n - 1 - i] == some[i];
           CHECK(same);
+        }(Width<I + 1>()),
+        ...);
+  }(std::make_integer_sequence<int, lanes>());
+}
+
+TEST_CASE("a divisor that is 0, and a place that is none, are faults where they are among the elements") {
+  [&]<int... I>(std::integer_sequence<int, I...>) {
+    (
+        [&](auto width) {
+          constexpr int n = decltype(width)::value;
+          for (int at = 0; at < lanes; ++at) {
+            integer_64 y = positions_64([&](int i) { return i == at ? 0 : i - 40; });
+            int fault = no_fault;
+            const integer_64 divisor = divisor_64(y, width, fault);
+            CHECK(fault == (at < n ? fault_of_division : no_fault));
+            CHECK(divisor[at] == 1);
+            if (at > 0) CHECK(divisor[0] == -40);
+            for (const std::int64_t wrong : {std::int64_t{99}, std::int64_t{-1}, least, most}) {
+              y = positions_64([&](int i) { return i == at ? wrong : i; });
+              fault = no_fault;
+              const integer_64 place = place_64(y, 99, width, fault);
+              CHECK(fault == (at < n ? fault_of_index : no_fault));
+              CHECK(place[at] == 0);
+              if (at > 0) CHECK(place[at - 1] == at - 1);
+            }
+          }
+          int fault = no_fault;
+          CHECK(place_64(splat_64(98), 99, width, fault)[n - 1] == 98);
+          CHECK(divisor_64(splat_64(-1), width, fault)[n - 1] == -1);
+          CHECK(fault == no_fault);
         }(Width<I + 1>()),
         ...);
   }(std::make_integer_sequence<int, lanes>());

@@ -39,6 +39,15 @@ TEST_CASE("every one of eight alternatives is reached") {
   CHECK(value(alternative<7>{}) == 7);
 }
 
+TEST_CASE("every one of twenty alternatives is reached") {
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    using Twenty = std::variant<alternative<I>...>;
+    CHECK(sizeof...(I) == detail::max_alternatives);
+    const auto value = [](const Twenty& v) { return match(v, [](const auto& a) { return a.value; }); };
+    CHECK(((value(alternative<I>{}) == static_cast<int>(I)) && ...));
+  }(std::make_index_sequence<20>());
+}
+
 TEST_CASE("match works in constant expressions") {
   constexpr std::variant<int, char> v = 'x';
   static_assert(match(

@@ -90,6 +90,7 @@ struct Term {
     convert,   // of the operand's elements to these
     position,  // where the element stands: the view's offset, were it read, which no memory belongs to; an integer
     lookup,    // an element of a table, whose place operands tell in some of its dimensions: `looked_up`
+    search,    // the place of the operand in a row that is in order: `looked_up`, and where the row begins: the view
   };
   Kind kind = Kind::result;
   Elements elements = Elements::real;  // of a load: what it is read as, whatever lies in memory
@@ -101,7 +102,7 @@ struct Term {
   /// A dimension of a table, one for each operand; these are loads of integers.
   struct Dimension {
     std::int64_t size = 1, stride = 1;
-    bool from_end = false;  // negative numbers count from the end
+    bool from_end = false;  // negative numbers count from the end; of a search: behind all that are equal
     bool operator==(const Dimension&) const = default;
   };
   std::vector<Dimension> looked_up = {};
@@ -211,6 +212,7 @@ struct Rows {
   std::int64_t columns = 0;
   double eps = 0;
   double correction = 0;  // of the variance: what its divisor is less than the length
+  double p = 2;           // of the norm
   TermPointer input = {};
   Frame read = {};  // how the input's elements are counted; the step's own frame is that of the results
   bool reduces() const { return kind >= Kind::sum; }
@@ -256,6 +258,32 @@ struct Resize {
   double scale_height = 0, scale_width = 0;  // 0: that of the sizes
   View in;
 };
+/// What the step stores goes to places that tensors tell: `to` has strides of 0 where they do. The frame counts groups,
+/// rows and columns; where there is one column, groups and rows. Only elements of different rows can meet.
+struct Scatter {
+  enum class Kind : std::uint8_t { replace, add, multiply, largest, smallest };
+  Kind kind = Kind::replace;
+  std::vector<TermPointer> indices;  // loads of integers
+  std::vector<Term::Dimension> looked_up;
+};
+/// Rows of a table, combined in bags.
+struct Bags {
+  enum class Kind : std::uint8_t { sum, mean, largest };
+  Kind kind = Kind::sum;
+  std::int64_t bags = 1, columns = 1, count = 0;  // of all indices
+  View table, indices, offsets;
+  View weights;                // of each index; no buffer: none
+  std::int64_t left_out = -1;  // a row that is as if it were not in any bag
+  bool last_offset = false;    // offsets end with the end of the last bag
+};
+/// The elements of rows in order, or the first of them, and the places where they stood.
+struct Sort {
+  std::int64_t rows = 1, length = 1, count = 1;
+  bool descending = false;
+  bool by_best = false;  // the others are not sorted
+  View in;               // [rows, length]
+  View values, places;   // [rows..., count], one row behind the other; no buffer: nobody wants them
+};
 /// What no kernel covers: the program that loaded the library runs it. One operator, with the getitems that take its
 /// results apart, or a region (passes/regions.hpp).
 struct CallBack {
@@ -278,7 +306,7 @@ struct CallBack {
 };
 
 using Kernel = std::variant<Pointwise, MatrixProduct, Convolution, DepthwiseBlock, Pooling, Rows, GroupNorm, Attention,
-                            Recurrent, Resize, CallBack>;
+                            Recurrent, Resize, Scatter, Bags, Sort, CallBack>;
 
 struct Store {
   View to;
@@ -311,6 +339,12 @@ void for_each_operand(AnyKernel& kernel, const OfView& of_view, const OfTerm& of
         for (auto* view : {&d.input_weights, &d.state_weights, &d.input_bias, &d.state_bias, &d.h, &d.c, &d.h_out,
                            &d.c_out})
           of_view(*view);
+    } else if constexpr (std::is_same_v<K, Scatter>) {
+      for (auto& index : k.indices) of_term(index);
+    } else if constexpr (std::is_same_v<K, Bags>) {
+      of_view(k.table), of_view(k.indices), of_view(k.offsets), of_view(k.weights);
+    } else if constexpr (std::is_same_v<K, Sort>) {
+      of_view(k.in), of_view(k.values), of_view(k.places);
     } else if constexpr (std::is_same_v<K, CallBack>) {
       for (auto& value : k.inputs) of_view(value.view);
       for (auto& value : k.outputs) of_view(value.view);

@@ -41,7 +41,7 @@ FXX_INLINE std::vector<std::pair<std::string, std::string>> KernelPlan::interpre
 
 namespace detail {
 
-FXX_INLINE std::string by(std::initializer_list<std::int64_t> sizes) {
+FXX_INLINE std::string by(const plans::Sizes& sizes) {
   std::string text;
   for (std::int64_t size : sizes) text += (text.empty() ? "" : " x ") + std::to_string(size);
   return text;
@@ -95,7 +95,8 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
                         by({k.out_height, k.out_width})};
       },
       [](const Rows& k) {
-        return Text{words_of(k.kind), std::to_string(k.rows) + " of " + std::to_string(k.length)};
+        return Text{words_of(k.kind),
+                    std::to_string(k.rows * std::max<std::int64_t>(k.columns, 1)) + " of " + std::to_string(k.length)};
       },
       [](const GroupNorm& k) {
         return Text{"group norm", by({k.images, k.pixels, k.channels}) + " in " + std::to_string(k.groups)};
@@ -112,9 +113,25 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
         return Text{words_of(k.kind),
                     by({k.in_height, k.in_width, k.channels}) + " -> " + by({k.out_height, k.out_width})};
       },
-      [](const CallBack& k) {
-        return Text{k.is_region() ? "interpreted" : "call back", k.why};
-      });
+      [&](const Scatter& k) {
+        const std::int64_t elements = step.stores.empty() ? 0 : step.stores[0].to.numel();
+        return Text{"scatter" + (k.kind == Scatter::Kind::replace ? std::string() : ", " + words_of(k.kind)),
+                    std::to_string(elements) + " to places in " + by([&] {
+                      Sizes sizes;
+                      for (const Term::Dimension& d : k.looked_up) sizes.push_back(d.size);
+                      return sizes;
+                    }())};
+      },
+      [](const Bags& k) {
+        return Text{"bags, " + words_of(k.kind),
+                    std::to_string(k.count) + " of " + by(k.table.sizes) + " -> " + std::to_string(k.bags)};
+      },
+      [](const Sort& k) {
+        return Text{k.count < k.length ? "first in order" : "sort",
+                    std::to_string(k.rows) + " of " + std::to_string(k.length) +
+                        (k.count < k.length ? " -> " + std::to_string(k.count) : std::string())};
+      },
+      [](const CallBack& k) { return Text{k.is_region() ? "interpreted" : "call back", k.why}; });
 }
 
 }  // namespace detail

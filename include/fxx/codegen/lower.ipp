@@ -3,19 +3,24 @@
 #pragma once
 
 #include "fxx/codegen/arena.hpp"
+#include "fxx/codegen/lower/aliases.ipp"
 #include "fxx/codegen/lower/attention.ipp"
 #include "fxx/codegen/lower/called_back.ipp"
+#include "fxx/codegen/lower/composed.ipp"
 #include "fxx/codegen/lower/estimate.ipp"
 #include "fxx/codegen/lower/images.ipp"
 #include "fxx/codegen/lower/join_rows.ipp"
 #include "fxx/codegen/lower/lookups.ipp"
 #include "fxx/codegen/lower/lowering.ipp"
 #include "fxx/codegen/lower/memory.ipp"
+#include "fxx/codegen/lower/patches.ipp"
 #include "fxx/codegen/lower/pointwise.ipp"
 #include "fxx/codegen/lower/products.ipp"
 #include "fxx/codegen/lower/quantised.ipp"
 #include "fxx/codegen/lower/recurrent.ipp"
 #include "fxx/codegen/lower/rows.ipp"
+#include "fxx/codegen/lower/scatter.ipp"
+#include "fxx/codegen/lower/sorting.ipp"
 #include "fxx/codegen/lower/strides.ipp"
 #include "fxx/codegen/lower/terms.ipp"
 #include "fxx/codegen/lower/views.ipp"
@@ -47,7 +52,7 @@ FXX_INLINE void Lowering::attribute(const Node& node, const GetAttr& target) {
 }
 
 FXX_INLINE void Lowering::call(const Node& node) {
-  const Operator* op = operator_of(node);
+  const Operator* op = known_operator(node);
   std::string why;
   try {
     if (node.opcode() == Opcode::call_module || !op) throw NoKernel{"not an operator"};
@@ -55,7 +60,7 @@ FXX_INLINE void Lowering::call(const Node& node) {
     const auto known = handlers().find(op->name);
     if (known != handlers().end()) {
       (this->*known->second)(node, *op);
-    } else if (!pointwise(node, *op)) {
+    } else if (!pointwise(node, *op) && !composed(node, *op)) {
       throw NoKernel{"no kernel"};
     }
     return compute_once(node);
@@ -153,6 +158,18 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::to.dtype", &Lowering::same},
       {"aten::to.dtype_layout", &Lowering::same},
       {"aten::to.device", &Lowering::same},
+      {"aten::to.other", &Lowering::same},
+      {"aten::type_as", &Lowering::same},
+      {"aten::_to_copy", &Lowering::same},
+      {"aten::positive", &Lowering::same},
+      {"aten::real", &Lowering::same},
+      {"aten::conj", &Lowering::same},
+      {"aten::conj_physical", &Lowering::same},
+      {"aten::resolve_conj", &Lowering::same},
+      {"aten::resolve_neg", &Lowering::same},
+      {"aten::lift", &Lowering::same},
+      {"aten::alpha_dropout", &Lowering::same},
+      {"aten::feature_alpha_dropout", &Lowering::same},
       {"aten::view", &Lowering::reshape},
       {"aten::reshape", &Lowering::reshape},
       {"aten::_unsafe_view", &Lowering::reshape},
@@ -167,6 +184,9 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::permute", &Lowering::permute},
       {"aten::transpose.int", &Lowering::transpose},
       {"aten::t", &Lowering::transpose},
+      {"aten::diagonal", &Lowering::diagonal},
+      {"aten::linalg_diagonal", &Lowering::diagonal},
+      {"aten::unfold", &Lowering::unfold},
       {"aten::expand", &Lowering::expand},
       {"aten::expand_as", &Lowering::expand},
       {"aten::slice.Tensor", &Lowering::slice},
@@ -178,7 +198,6 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::chunk", &Lowering::split},
       {"aten::unbind.int", &Lowering::unbind},
       {"aten::cat", &Lowering::concatenate},
-      {"aten::concat", &Lowering::concatenate},
       {"aten::stack", &Lowering::concatenate},
       {"aten::masked_fill.Scalar", &Lowering::masked_fill},
       {"aten::masked_fill.Tensor", &Lowering::masked_fill},
@@ -190,6 +209,21 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::gather", &Lowering::select_places},
       {"aten::index_select", &Lowering::select_places},
       {"aten::index.Tensor", &Lowering::index},
+      {"aten::embedding_bag", &Lowering::embedding_bag},
+      {"aten::embedding_bag.padding_idx", &Lowering::embedding_bag},
+      {"aten::one_hot", &Lowering::one_hot},
+      {"aten::scatter.src", &Lowering::scatter},
+      {"aten::scatter.value", &Lowering::scatter},
+      {"aten::scatter.reduce", &Lowering::scatter},
+      {"aten::scatter.value_reduce", &Lowering::scatter},
+      {"aten::scatter_add", &Lowering::scatter},
+      {"aten::scatter_reduce.two", &Lowering::scatter},
+      {"aten::index_add", &Lowering::scatter},
+      {"aten::index_copy", &Lowering::scatter},
+      {"aten::index_fill.int_Scalar", &Lowering::scatter},
+      {"aten::index_fill.int_Tensor", &Lowering::scatter},
+      {"aten::index_reduce", &Lowering::scatter},
+      {"aten::index_put", &Lowering::index_put},
       {"aten::linear", &Lowering::linear},
       {"aten::addmm", &Lowering::addmm},
       {"aten::mm", &Lowering::addmm},
@@ -249,6 +283,14 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::std_mean.correction", &Lowering::variance},
       {"aten::cumsum", &Lowering::running},
       {"aten::cumprod", &Lowering::running},
+      {"aten::sort", &Lowering::sort},
+      {"aten::sort.stable", &Lowering::sort},
+      {"aten::argsort", &Lowering::sort},
+      {"aten::argsort.stable", &Lowering::sort},
+      {"aten::topk", &Lowering::sort},
+      {"aten::bucketize.Tensor", &Lowering::search},
+      {"aten::searchsorted.Tensor", &Lowering::search},
+      {"aten::isin.Tensor_Tensor", &Lowering::is_in},
       {"aten::norm.Scalar", &Lowering::norm},
       {"aten::norm.ScalarOpt_dim", &Lowering::norm},
       {"aten::linalg_vector_norm", &Lowering::norm},
@@ -263,6 +305,10 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
       {"aten::reflection_pad2d", &Lowering::pad_around},
       {"aten::replication_pad1d", &Lowering::pad_around},
       {"aten::replication_pad2d", &Lowering::pad_around},
+      {"aten::pixel_shuffle", &Lowering::shuffle_pixels},
+      {"aten::pixel_unshuffle", &Lowering::shuffle_pixels},
+      {"aten::im2col", &Lowering::im2col},
+      {"aten::col2im", &Lowering::col2im},
       {"aten::roll", &Lowering::roll},
       {"aten::flip", &Lowering::flip},
       {"aten::fliplr", &Lowering::flip},

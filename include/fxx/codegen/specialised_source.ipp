@@ -4,6 +4,7 @@
 
 #include "fxx/codegen/specialised/images.ipp"
 #include "fxx/codegen/specialised/loops.ipp"
+#include "fxx/codegen/specialised/places.ipp"
 #include "fxx/codegen/specialised/products.ipp"
 #include "fxx/codegen/specialised/rows.ipp"
 #include "fxx/codegen/specialised/writer.ipp"
@@ -34,6 +35,8 @@ FXX_INLINE std::string SpecialisedWriter::stem_of(const KernelStep& step) {
       [](const plans::Recurrent&) { return std::string("recurrent"); },
       [](const plans::GroupNorm&) { return std::string("group_norm"); },
       [](const plans::Resize&) { return std::string("resize"); },
+      [](const plans::Scatter&) { return std::string("scatter"); },
+      [](const plans::Bags&) { return std::string("bags"); }, [](const plans::Sort&) { return std::string("sort"); },
       [](const plans::CallBack&) { return std::string("call_back"); });
 }
 
@@ -54,7 +57,8 @@ FXX_INLINE double SpecialisedWriter::compile_milliseconds(const KernelStep& step
       [](const plans::Pooling&) { return 30.; }, [](const plans::Rows&) { return 60.; },
       [](const plans::Attention&) { return 300.; }, [](const plans::Recurrent&) { return 300.; },
       [](const plans::GroupNorm&) { return 80.; }, [](const plans::Resize&) { return 80.; },
-      [](const plans::CallBack&) { return 0.; });
+      [](const plans::Scatter&) { return 50.; }, [](const plans::Bags&) { return 50.; },
+      [](const plans::Sort&) { return 100.; }, [](const plans::CallBack&) { return 0.; });
   return kernel + static_cast<double>(text.size()) / 50;
 }
 
@@ -69,7 +73,7 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
   if (const auto* back = std::get_if<plans::CallBack>(&step.kernel)) {
     forward_lines_ += "  // " + cpp_comment((back->is_region() ? "interpreted: " : "no kernel: ") + back->why) +
                       "\n  if (part.index == 0) call_back(call, " + std::to_string(index) + ");\n" +
-                      end_of_step(index) + "  if (call.fault == 2) return;\n";
+                      end_of_step(index) + "  if (call.fault == fault_of_call_back) return;\n";
     return;
   }
   Body body;
@@ -101,6 +105,8 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
       [&](const plans::GroupNorm& k) { return group_norm(body, step, k); },
       [&](const plans::Recurrent& k) { return recurrent(body, step, k); },
       [&](const plans::Resize& k) { return resize(body, step, k); },
+      [&](const plans::Scatter& k) { return scatter(body, step, k); },
+      [&](const plans::Bags& k) { return bags(body, step, k); }, [&](const plans::Sort& k) { return sort(body, k); },
       [&](const plans::CallBack&) { return std::string(); });
   // Who waits for the others would wait forever.
   const bool alone = step.way.alone && std::ranges::none_of(body.parameters, [](const Body::Parameter& p) {
@@ -181,7 +187,8 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
   if (forward_lines_.find("call_back(call") != std::string::npos)
     text +=
         "[[maybe_unused]] void call_back(ModuleCall& call, int step) {\n"
-        "  if (call.call_back(&call, step) == 0) return;\n  call.fault = 2;\n  call.step = step;\n}\n\n";
+        "  if (call.call_back(&call, step) == 0) return;\n  call.fault = fault_of_call_back;\n  call.step = "
+        "step;\n}\n\n";
   text +=
       "/// What the next step reads is written.\n"
       "inline void end_of_step(const ModuleCall& call, Part part, Barrier& barrier, int number) {\n"

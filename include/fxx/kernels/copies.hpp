@@ -50,8 +50,28 @@ template <class T, int Count>
 FXX_KERNEL real load_strided(const T* from, std::ptrdiff_t stride, Width<Count>) {
   real v{};
 #pragma GCC unroll 16
-  for (int i = 0; i < Count; ++i) v[i] = static_cast<float>(from[i * stride]);
+  for (int i = 0; i < Count; ++i) v[i] = to_single(from[i * stride]);
   return v;
+}
+/// Of a row in which each element of `from` stands `Each` times, the next one `stride` behind it: the elements from
+/// `column` on, a multiple of the elements of a vector. Behind the first `Count` stands whatever.
+template <int Each, int Count>
+FXX_KERNEL real load_repeated(const float* row, int column, std::ptrdiff_t stride, Width<Count>) {
+  const float* const from = row + column / Each * stride;
+  if constexpr (Each % lanes == 0) {
+    return splat(*from);
+  } else if constexpr (lanes % Each == 0) {
+    const auto repeated = [&]<int... I>(real v, kernels::detail::Indices<I...>) __attribute__((always_inline)) {
+      return __builtin_shufflevector(v, v, (I / Each)...);
+    };
+    constexpr int different = (Count + Each - 1) / Each;
+    const real some = stride == 1 ? load_some<different>(from) : load_strided(from, stride, Width<different>{});
+    return repeated(some, kernels::detail::indices<lanes>());
+  } else {
+    real v{};
+    for (int i = 0; i < Count; ++i) v[i] = row[(column + i) / Each * stride];
+    return v;
+  }
 }
 template <int Count>
 FXX_KERNEL void store_strided(float* to, std::ptrdiff_t stride, real v, Width<Count>) {

@@ -87,6 +87,15 @@ enum class Function : std::uint8_t {
   select,    // of a comparison, what it is where it holds, and where not
   softplus,  // of x, beta and the threshold
   quantised,  // of x, what it is multiplied with, the zero point, the lowest and the highest of the integers
+  copy_sign,    // of x and what has its sign
+  bitwise_and,  // from here on of integers alone
+  bitwise_or,
+  bitwise_xor,
+  bitwise_not,
+  shift_left,
+  shift_right,
+  checked_divisor,  // that is not 0; else it is a fault of the module, as in the next
+  checked_place,    // of x and how many places there are
 };
 
 /// The element of an input.

@@ -3,12 +3,14 @@
 //   store_64(out + i, apply_64<Function::add>(load_64(a + i, width), splat_64(1)), width);
 //
 // Sums, differences and products wrap around. A mask is what comparisons of floats give, so that either chooses among
-// the other's values. All of it is exact, but for the float nearest to an integer.
-// Main names: integer_64, splat_64, positions_64, load_64, store_64, apply_64, real_of_64, integer_64_of, row_sum_64,
-// row_largest_64, row_arg_largest_64, running_sum_64. Cost: light.
+// the other's values. All of it is exact, but for the float nearest to an integer. Integers of 8, 16 and 32 bits are read
+// as such vectors, and cut off to their bits where they are written.
+// Main names: integer_64, splat_64, positions_64, load_64, store_64, apply_64, divisor_64, real_of_64, integer_64_of,
+// row_sum_64, row_largest_64, row_arg_largest_64, running_sum_64. Cost: light.
 #pragma once
 
 #include "fxx/kernels/memory.hpp"
+#include "fxx/kernels/module.hpp"
 #include "fxx/kernels/reductions.hpp"
 
 #if !defined(__clang__)
@@ -43,14 +45,15 @@ FXX_KERNEL integer_64 elements(const Of& of) {
   for (int i = 0; i < lanes / 2; ++i) v.low[i] = of(i), v.high[i] = of(i + lanes / 2);
   return v;
 }
-FXX_KERNEL integer mask_of(Half low, Half high) {
+/// The lower 32 bits of each: of masks, the same mask.
+FXX_KERNEL integer narrowed_32(Half low, Half high) {
   return bits_of(joined((half) __builtin_convertvector(low, half_of_integers),
                         (half) __builtin_convertvector(high, half_of_integers)));
 }
 /// What comparisons of both halves give, as a mask.
 template <class Of>
 FXX_KERNEL integer compared(integer_64 x, integer_64 y, const Of& of) {
-  return mask_of(of(x.low, y.low), of(x.high, y.high));
+  return narrowed_32(of(x.low, y.low), of(x.high, y.high));
 }
 FXX_KERNEL std::int64_t quotient(std::int64_t x, std::int64_t y) {
   return y == -1 ? static_cast<std::int64_t>(-static_cast<std::uint64_t>(x)) : x / y;
@@ -93,24 +96,38 @@ FXX_KERNEL integer_64 gathered_64(const T* from, const At& at) {
     return i < Count ? static_cast<std::int64_t>(from[at(i)]) : 0;
   });
 }
-template <int Count, class At>
-FXX_KERNEL void scattered_64(std::int64_t* to, const At& at, integer_64 v) {
-  for (int i = 0; i < Count; ++i) to[at(i)] = v[i];
+template <int Count, class T, class At>
+FXX_KERNEL void scattered_64(T* to, const At& at, integer_64 v) {
+  for (int i = 0; i < Count; ++i) to[at(i)] = static_cast<T>(v[i]);
 }
 /// The first `width` elements, of any integers; zeros behind them.
 template <class T, int Count>
 FXX_KERNEL integer_64 load_64(const T* from, Width<Count>) {
+  using namespace detail_of_memory;
   if constexpr (sizeof(T) == 8) {
-    integer_64 v{};
-    __builtin_memcpy(&v, from, Count * sizeof(std::int64_t));
-    return v;
+    return {(integer_64::Half)read<in_lower(Count), lanes / 2>(from),
+            (integer_64::Half)read<in_upper(Count), lanes / 2>(from + in_lower(Count))};
   } else {
-    return gathered_64<Count>(from, [](int i) { return i; });
+    static_assert(__is_same(T, std::int8_t) || __is_same(T, std::uint8_t) || __is_same(T, std::int16_t) ||
+                      __is_same(T, std::int32_t),
+                  "fxx::kernels: integers have 8, 16, 32 or 64 bits");
+    const auto v = read<Count, lanes>(from);
+    if constexpr (sizeof(T) == 1) return widened_64(widened_bytes(v));
+    else return widened_64(__builtin_convertvector(v, integer));
   }
 }
-template <int Count>
-FXX_KERNEL void store_64(std::int64_t* to, integer_64 v, Width<Count>) {
-  __builtin_memcpy(to, &v, Count * sizeof(std::int64_t));
+/// Writes the first `width` elements; what their type has no bits for is cut off.
+template <class T, int Count>
+FXX_KERNEL void store_64(T* to, integer_64 v, Width<Count>) {
+  using namespace detail_of_memory;
+  if constexpr (sizeof(T) == 8) {
+    write<in_lower(Count)>(to, v.low);
+    write<in_upper(Count)>(to + in_lower(Count), v.high);
+  } else {
+    const integer bits = detail_of_integers::narrowed_32(v.low, v.high);
+    if constexpr (sizeof(T) == 1) write<Count>(to, narrowed_bytes<T>(bits));
+    else write<Count>(to, __builtin_convertvector(bits, Narrow<T>));
+  }
 }
 
 // --- functions -------------------------------------------------------------------------------------------------------
@@ -128,6 +145,8 @@ FXX_KERNEL integer_64 apply_64(integer_64 x) {
     return of([](Half v) __attribute__((always_inline)) { return (Half)((Natural)v * (Natural)v); });
   } else if constexpr (F == Function::relu) {
     return of([](Half v) __attribute__((always_inline)) { return v < 0 ? Half{} : v; });
+  } else if constexpr (F == Function::bitwise_not) {
+    return of([](Half v) __attribute__((always_inline)) { return ~v; });
   } else {
     static_assert(F == Function::sign, "fxx::kernels: a function that integers do not have");
     return of([](Half v) __attribute__((always_inline)) { return (v < 0) - (v > 0); });
@@ -151,6 +170,23 @@ FXX_KERNEL auto apply_64(integer_64 x, integer_64 y) {
   } else if constexpr (F == Function::minimum) {
     return halves(
         x, y, [](Half a, Half b) __attribute__((always_inline)) { return a < b ? a : b; });
+  } else if constexpr (F == Function::bitwise_and) {
+    return halves(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a & b; });
+  } else if constexpr (F == Function::bitwise_or) {
+    return halves(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a | b; });
+  } else if constexpr (F == Function::bitwise_xor) {
+    return halves(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a ^ b; });
+  } else if constexpr (F == Function::shift_left) {  // 0 by 64 and more, and by less than 0
+    return halves(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) {
+          return (Natural)b < 64 ? (Half)((Natural)a << ((Natural)b & 63)) : Half{};
+        });
+  } else if constexpr (F == Function::shift_right) {  // the sign by these
+    return halves(
+        x, y, [](Half a, Half b) __attribute__((always_inline)) { return a >> ((Natural)b < 63 ? b : Half{} + 63); });
   } else if constexpr (F == Function::floor_divide) {
     return elements([&](int i) __attribute__((always_inline)) {
       const std::int64_t a = x[i], b = y[i], q = quotient(a, b);
@@ -191,6 +227,31 @@ FXX_KERNEL integer_64 apply_64(integer where, integer_64 yes, integer_64 no) {
   static_assert(F == Function::select, "fxx::kernels: a function that integers do not have");
   const integer_64 holds = widened_64(where);
   return {holds.low ? yes.low : no.low, holds.high ? yes.high : no.high};
+}
+
+/// What may be divided by: 1 in the place of 0, which is noted as a fault where it is one of the first `width` elements.
+template <int Count>
+FXX_KERNEL integer_64 divisor_64(integer_64 y, Width<Count>, int& fault) {
+  bool none = false;
+  const integer_64 result = detail_of_integers::elements([&](int i) __attribute__((always_inline)) {
+    none = none || (i < Count && y[i] == 0);
+    return y[i] == 0 ? std::int64_t{1} : y[i];
+  });
+  if (none) __atomic_store_n(&fault, fault_of_division, __ATOMIC_RELAXED);
+  return result;
+}
+
+/// A place among so many: 0 for what is none, which is a fault as above.
+template <int Count>
+FXX_KERNEL integer_64 place_64(integer_64 x, std::int64_t places, Width<Count>, int& fault) {
+  bool none = false;
+  const integer_64 result = detail_of_integers::elements([&](int i) __attribute__((always_inline)) {
+    const bool is_one = static_cast<std::uint64_t>(x[i]) < static_cast<std::uint64_t>(places);
+    none = none || (i < Count && !is_one);
+    return is_one ? x[i] : std::int64_t{0};
+  });
+  if (none) __atomic_store_n(&fault, fault_of_index, __ATOMIC_RELAXED);
+  return result;
 }
 
 // --- rows ------------------------------------------------------------------------------------------------------------

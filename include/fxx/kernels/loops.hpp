@@ -12,6 +12,7 @@
 
 #include "fxx/kernels/copies.hpp"
 #include "fxx/kernels/memory.hpp"
+#include "fxx/kernels/module.hpp"
 #include "fxx/kernels/parallel.hpp"
 
 /// Of a lambda that a kernel calls: stands behind its parameters.
@@ -45,16 +46,15 @@ FXX_KERNEL void pointwise(Part part, const Each& each) {
 template <int Count, class T, class At>
 FXX_KERNEL real gathered(const T* from, const At& at) {
   real v{};
-  for (int i = 0; i < Count; ++i) v[i] = static_cast<float>(from[at(i)]);
+  for (int i = 0; i < Count; ++i) v[i] = to_single(from[at(i)]);
   return v;
 }
-/// Whole numbers where they are no floats.
+/// Whole numbers where they are bytes.
 template <int Count, class T, class At>
 FXX_KERNEL void scattered(T* to, const At& at, real v) {
-  if constexpr (__is_same(T, Bfloat16))
-    for (int i = 0; i < Count; ++i) to[at(i)] = to_bfloat16(v[i]);
-  else
-    for (int i = 0; i < Count; ++i) to[at(i)] = static_cast<T>(v[i]);
+  for (int i = 0; i < Count; ++i)
+    if constexpr (__is_same(T, float) || __is_same(T, std::uint8_t)) to[at(i)] = static_cast<T>(v[i]);
+    else to[at(i)] = of_single<T>(v[i]);
 }
 /// One byte for all lanes.
 FXX_KERNEL integer splat_mask(const unsigned char* from) { return integer{} - (*from != 0); }
@@ -78,7 +78,7 @@ FXX_KERNEL void copy_strided(const T* from, std::ptrdiff_t from_stride, T* to, s
 template <long Rows, bool FromEnd = false>
 FXX_KERNEL std::ptrdiff_t row_of(std::int64_t index, int& fault) {
   if (detail_of_copies::in_range<FromEnd>(index, Rows)) return static_cast<std::ptrdiff_t>(index);
-  __atomic_store_n(&fault, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&fault, fault_of_index, __ATOMIC_RELAXED);
   return 0;
 }
 

@@ -6,7 +6,7 @@
 // integers: those of more than 24 bits are rounded to the nearest, and arithmetic on them is no matter of vectors.
 // Stores round doubles, bfloat16 and float16 to the nearest, to even where two are, and cut off what integers have no
 // room for as conversions of LibTorch do: to zero, and through an integer that is wider where there is one.
-// Main names: load_as, store_as, load_mask, store_mask, bfloat16, float16. Cost: light.
+// Main names: load_as, store_as, to_single, of_single, load_mask, store_mask, bfloat16, float16. Cost: light.
 #pragma once
 
 #include "fxx/kernels/gemm.hpp"
@@ -40,12 +40,20 @@ using Narrow = typename VectorOf<T, lanes>::type;
 /// `Count` of the `All` elements of a vector of another type; zeros behind them.
 template <int Count, int All, class T>
 FXX_KERNEL auto read(const T* from) {
-  typename VectorOf<T, All>::type v{};
+  using V = typename VectorOf<T, All>::type;
+#if FXX_KERNEL_MASKED
+  if constexpr (Count > 0 && Count < All && sizeof(V) >= 16) return detail_of_vectors::masked_load<V, Count>(from);
+#endif
+  V v{};
   if constexpr (Count > 0) __builtin_memcpy(&v, from, Count * sizeof(T));
   return v;
 }
 template <int Count, class T, class V>
 FXX_KERNEL void write(T* to, const V& v) {
+#if FXX_KERNEL_MASKED
+  if constexpr (Count > 0 && Count * sizeof(T) < sizeof(V) && sizeof(V) >= 16)
+    return detail_of_vectors::masked_store<Count>(to, v);
+#endif
   if constexpr (Count > 0) __builtin_memcpy(to, &v, Count * sizeof(T));
 }
 /// How many of `Count` elements stand in the lower half of a vector, and in the upper.
@@ -136,7 +144,7 @@ FXX_KERNEL real load_as(const T* from, Width<Count>) {
   } else if constexpr (__is_same(T, double)) {
     return joined(in_single(read<in_lower(Count), lanes / 2>(from)),
                   in_single(read<in_upper(Count), lanes / 2>(from + in_lower(Count))));
-  } else if constexpr (__is_same(T, bfloat16)) {
+  } else if constexpr (__is_same(T, bfloat16) || __is_same(T, Bfloat16)) {
     return of_bits(widened(read<Count, lanes>(reinterpret_cast<const std::uint16_t*>(from))) << 16);
   } else if constexpr (__is_same(T, float16)) {
     return of_half(widened(read<Count, lanes>(reinterpret_cast<const std::uint16_t*>(from))));
@@ -181,6 +189,20 @@ FXX_KERNEL void store_as(T* to, real x, Width<Count>) {
   } else {
     write<Count>(to, __builtin_convertvector(integer_of(x), Narrow<T>));
   }
+}
+
+/// One element of such a type as a float, and a float as one, in the same way.
+template <class T>
+FXX_KERNEL float to_single(T v) {
+  if constexpr (__is_same(T, Bfloat16)) return to_float(v);
+  else if constexpr (__is_same(T, bfloat16) || __is_same(T, float16)) return load_as(&v, Width<1>{})[0];
+  else return static_cast<float>(v);
+}
+template <class T>
+FXX_KERNEL T of_single(float v) {
+  T result;
+  store_as(&result, splat(v), Width<1>{});
+  return result;
 }
 
 /// Bytes that are not zero as a comparison that holds: what `where` and `select` choose by.

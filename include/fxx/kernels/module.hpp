@@ -3,7 +3,7 @@
 // The library has four C names: `fxx_module` says what it is, `fxx_pack` fills its weights, `fxx_open` and `fxx_close`
 // make and end the threads of one caller at a time, `fxx_run` is one forward. Nothing here needs anything but a
 // compiler; C++ exceptions do not cross.
-// Main names: ModuleCall, ModuleInfo, module_abi. Cost: none.
+// Main names: ModuleCall, Fault, ModuleInfo, module_abi. Cost: none.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,14 @@ namespace fxx::kernels {
 /// Changes with every change below.
 inline constexpr int module_abi = 3;
 
+/// Why a forward gives no result.
+enum Fault : int {
+  no_fault,
+  fault_of_index,      // it is out of range
+  fault_of_call_back,  // the program could not run the operator of ModuleCall::step
+  fault_of_division,   // an integer by zero
+};
+
 /// One forward. Pointers are to dense memory, laid out as the module was made for.
 struct ModuleCall {
   const void* const* inputs;
@@ -23,8 +31,8 @@ struct ModuleCall {
   /// Runs the operator of step `step` in the program. Not 0: it failed, and the forward ends.
   int (*call_back)(ModuleCall* call, int step);
   void* host;
-  int fault;  // 1: an index was out of range; 2: a call back failed
-  int step;   // where
+  int fault;  // a Fault
+  int step;   // of a call back that failed
   std::int64_t* times = nullptr;  // null, or a place for the start and the end of every step, in nanoseconds
 };
 

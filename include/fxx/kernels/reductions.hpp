@@ -40,6 +40,14 @@ FXX_KERNEL real first_or(real v, float otherwise) {
   if constexpr (Count == lanes) return v;
   else return iota() < Count ? v : splat(otherwise);
 }
+/// Calls `each(column, width)` for the vectors of some columns of N, which begin at a vector.
+template <int N, class Each>
+FXX_KERNEL void for_each_vector_of(Range columns, const Each& each) {
+  int c = columns.begin;
+  for (; c + lanes <= columns.end; c += lanes) each(c, Width<lanes>{});
+  if constexpr (N % lanes != 0)
+    if (c < columns.end) each(c, Width<N % lanes>{});
+}
 /// Calls `each(column, width)` for the vectors of a row of N elements.
 template <int N, class Each>
 FXX_KERNEL void for_each_vector(const Each& each) {
@@ -244,14 +252,15 @@ FXX_KERNEL float row_norm(float p, const Get& get) {
 // --- columns ---------------------------------------------------------------------------------------------------------
 
 namespace detail_of_rows {
-/// Calls `some(column, number of vectors, width of the last)` for groups of up to four vectors.
+/// Calls `some(column, number of vectors, width of the last)` for groups of up to four vectors, those of the part.
 template <int Columns, class Some>
-FXX_KERNEL void for_each_group(const Some& some) {
+FXX_KERNEL void for_each_group(const Some& some, Part part = Part{}) {
   constexpr int wide = 4 * lanes, whole = Columns / wide * wide;
-  for (int column = 0; column < whole; column += wide) some(column, Width<4>{}, Width<lanes>{});
+  const Range mine = part.of(Columns, wide);
+  for (int column = mine.begin; column + wide <= mine.end; column += wide) some(column, Width<4>{}, Width<lanes>{});
   if constexpr (Columns > whole) {
     constexpr int vectors = vectors_of(Columns - whole);
-    some(whole, Width<vectors>{}, Width<Columns - whole - (vectors - 1) * lanes>{});
+    if (mine.end > whole) some(whole, Width<vectors>{}, Width<Columns - whole - (vectors - 1) * lanes>{});
   }
 }
 /// Element `v` of a group: its width is that of the last vector only there. Both are known once a loop is unrolled.
@@ -267,7 +276,7 @@ FXX_KERNEL auto with_width(int v, const Each& each) {
   }
 }
 template <int Rows, int Columns, class Combine, class Get, class Put>
-FXX_KERNEL void columns_reduced(const Get& get, const Put& put) {
+FXX_KERNEL void columns_reduced(const Get& get, const Put& put, Part part) {
   for_each_group<Columns>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
                               __attribute__((always_inline)) {
     Cascade<Rows, Vectors, Combine> cascade;
@@ -280,7 +289,7 @@ FXX_KERNEL void columns_reduced(const Get& get, const Put& put) {
       with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
         put(column + v * lanes, cascade.total(v), width);
       });
-  });
+  }, part);
 }
 /// `put` with a function of its values.
 template <class Put, class Of>
@@ -290,44 +299,45 @@ FXX_KERNEL auto put_of(const Put& put, const Of& of) {
 }  // namespace detail_of_rows
 
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_sums(const Get& get, const Put& put) {
-  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Add>(get, put);
+FXX_KERNEL void column_sums(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Add>(get, put, part);
 }
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_means(const Get& get, const Put& put) {
+FXX_KERNEL void column_means(const Get& get, const Put& put, Part part = Part{}) {
   column_sums<Rows, Columns>(get, [&](int c, real sum, auto width) __attribute__((always_inline)) {
     put(c, sum / static_cast<float>(Rows), width);
-  });
+  }, part);
 }
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_largest(const Get& get, const Put& put) {
-  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Largest>(get, put);
+FXX_KERNEL void column_largest(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Largest>(get, put, part);
 }
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_smallest(const Get& get, const Put& put) {
-  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Smallest>(get, put);
+FXX_KERNEL void column_smallest(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Smallest>(get, put, part);
 }
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_products(const Get& get, const Put& put) {
-  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Multiply>(get, put);
+FXX_KERNEL void column_products(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Multiply>(get, put, part);
 }
 /// `put(column, mask, width)` gets an integer vector, as comparisons give: is one element not zero?
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_any(const Get& get, const Put& put) {
+FXX_KERNEL void column_any(const Get& get, const Put& put, Part part = Part{}) {
   detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Or>(
       [&](int r, int c, auto width) __attribute__((always_inline)) { return of_bits(get(r, c, width) != 0.f); },
-      [&](int c, real mask, auto width) __attribute__((always_inline)) { put(c, bits_of(mask), width); });
+      [&](int c, real mask, auto width) __attribute__((always_inline)) { put(c, bits_of(mask), width); }, part);
 }
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_all(const Get& get, const Put& put) {
+FXX_KERNEL void column_all(const Get& get, const Put& put, Part part = Part{}) {
   detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Or>(
       [&](int r, int c, auto width) __attribute__((always_inline)) { return of_bits(get(r, c, width) == 0.f); },
-      [&](int c, real mask, auto width) __attribute__((always_inline)) { put(c, ~bits_of(mask), width); });
+      [&](int c, real mask, auto width) __attribute__((always_inline)) { put(c, ~bits_of(mask), width); }, part);
 }
 /// `put(column, row, width)` gets an integer vector: the first row of the largest element, or of the first nan.
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_arg_largest(const Get& get, const Put& put) {
-  detail_of_rows::for_each_vector<Columns>([&](int c, auto width) __attribute__((always_inline)) {
+FXX_KERNEL void column_arg_largest(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_rows::for_each_vector_of<Columns>(part.of(Columns, lanes), [&](int c, auto width)
+                                                                          __attribute__((always_inline)) {
     real best = get(0, c, width);
     integer place{};
     for (int row = 1; row < Rows; ++row) {
@@ -340,13 +350,13 @@ FXX_KERNEL void column_arg_largest(const Get& get, const Put& put) {
   });
 }
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_arg_smallest(const Get& get, const Put& put) {
+FXX_KERNEL void column_arg_smallest(const Get& get, const Put& put, Part part = Part{}) {
   column_arg_largest<Rows, Columns>(
-      [&](int r, int c, auto width) __attribute__((always_inline)) { return -get(r, c, width); }, put);
+      [&](int r, int c, auto width) __attribute__((always_inline)) { return -get(r, c, width); }, put, part);
 }
 /// `put(column, mean, variance, width)`; `get` is asked twice for each element.
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_moments(const Get& get, float correction, const Put& put) {
+FXX_KERNEL void column_moments(const Get& get, float correction, const Put& put, Part part = Part{}) {
   using namespace detail_of_rows;
   const float divisor = static_cast<float>(Rows) - correction;
   for_each_group<Columns>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
@@ -369,30 +379,30 @@ FXX_KERNEL void column_moments(const Get& get, float correction, const Put& put)
       with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
         put(column + v * lanes, means[v], squares.total(v) / (divisor > 0.f ? divisor : 0.f), width);
       });
-  });
+  }, part);
 }
 /// As row_norm.
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_norms(float p, const Get& get, const Put& put) {
+FXX_KERNEL void column_norms(float p, const Get& get, const Put& put, Part part = Part{}) {
   const auto size = [&](int r, int c, auto width) __attribute__((always_inline)) { return absolute(get(r, c, width)); };
   if (p == 2.f) {
     column_sums<Rows, Columns>([&](int r, int c, auto width) __attribute__((always_inline)) {
       const real v = get(r, c, width);
       return v * v;
-    }, [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, square_root(v), width); });
+    }, [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, square_root(v), width); }, part);
   } else if (p == 1.f) {
-    column_sums<Rows, Columns>(size, put);
+    column_sums<Rows, Columns>(size, put, part);
   } else if (p == __builtin_inff()) {
-    column_largest<Rows, Columns>(size, put);
+    column_largest<Rows, Columns>(size, put, part);
   } else if (p == -__builtin_inff()) {
-    column_smallest<Rows, Columns>(size, put);
+    column_smallest<Rows, Columns>(size, put, part);
   } else if (p == 0.f) {
     column_sums<Rows, Columns>(
-        [&](int r, int c, auto width) __attribute__((always_inline)) { return ones(get(r, c, width) != 0.f); }, put);
+        [&](int r, int c, auto width) __attribute__((always_inline)) { return ones(get(r, c, width) != 0.f); }, put, part);
   } else {
     column_sums<Rows, Columns>(
         [&](int r, int c, auto width) __attribute__((always_inline)) { return power(size(r, c, width), splat(p)); },
-        [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, power(v, splat(1.f / p)), width); });
+        [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, power(v, splat(1.f / p)), width); }, part);
   }
 }
 

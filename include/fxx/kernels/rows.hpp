@@ -8,7 +8,8 @@
 //
 // A row of up to `longest_row` elements stands on the stack in between, and `get` is asked once for each element; of
 // longer ones it is asked again for each pass, two or three times. Whatever `put` writes may be what `get` reads.
-// Main names: softmax, softmax_in_place, log_softmax, row_log_sum_exp, layer_norm, rms_norm, GroupShape, group_norm.
+// Main names: softmax, softmax_in_place, log_softmax, column_softmax, column_log_softmax, row_log_sum_exp, layer_norm,
+// rms_norm, GroupShape, group_norm.
 // Cost: light; each takes the compiler 0.05 s.
 #pragma once
 
@@ -115,6 +116,50 @@ FXX_KERNEL float row_log_sum_exp(const Get& get) {
     return vanishing_exponential(row(c, width) - most);
   });
   return most + logarithm(splat(total))[0];
+}
+
+namespace detail_of_rows {
+/// Columns that are kept on the stack: 8 kB for each vector.
+inline constexpr int longest_column = 128;
+template <int Rows, int Columns, bool Log, class Get, class Put>
+FXX_KERNEL void column_softmax(const Get& get, const Put& put, Part part) {
+  constexpr bool kept = Rows <= longest_column;
+  for_each_vector_of<Columns>(part.of(Columns, lanes), [&](int c, auto width) __attribute__((always_inline)) {
+    real vectors[kept ? Rows : 1];
+    real most = get(0, c, width);
+    vectors[0] = most;
+    for (int row = 1; row < Rows; ++row) {
+      const real v = get(row, c, width);
+      if (kept) vectors[row] = v;
+      most = maximum(most, v);
+    }
+    const auto distance = [&](int row) __attribute__((always_inline)) {
+      return (kept ? vectors[row] : get(row, c, width)) - most;
+    };
+    Cascade<Rows, 1, Add> cascade;
+    cascade.add([&](int row, int) __attribute__((always_inline)) {
+      const real away = distance(row), power = vanishing_exponential(away);
+      if (kept && !Log) vectors[row] = power;
+      return power;
+    });
+    const real total = cascade.total(0), factor = Log ? logarithm(total) : 1.f / total;
+    for (int row = 0; row < Rows; ++row) {
+      if constexpr (Log) put(row, c, distance(row) - factor, width);
+      else put(row, c, (kept ? vectors[row] : vanishing_exponential(distance(row))) * factor, width);
+    }
+  });
+}
+}  // namespace detail_of_rows
+
+/// softmax of each column: `get(row, column, width)`, `put(row, column, value, width)`. Of up to 128 rows `get` is asked
+/// once for each element, of more three times. Errors as above.
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_softmax(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_rows::column_softmax<Rows, Columns, false>(get, put, part);
+}
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_log_softmax(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_rows::column_softmax<Rows, Columns, true>(get, put, part);
 }
 
 /// (x - mean) / sqrt(variance + eps), the variance being that of all elements, around the mean.

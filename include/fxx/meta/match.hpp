@@ -22,7 +22,7 @@ template <class... Fs>
 overloaded(Fs...) -> overloaded<Fs...>;
 
 namespace detail {
-inline constexpr std::size_t max_alternatives = 12;
+inline constexpr std::size_t max_alternatives = 20;
 inline constexpr std::size_t few_alternatives = 8;  // which cost the compiler less
 
 template <std::size_t I, class F, class V>
@@ -49,6 +49,14 @@ constexpr decltype(auto) match(Variant&& variant, Fs&&... fs) {
       case 9: return detail::call_alternative<9>(f, variant);
       case 10: return detail::call_alternative<10>(f, variant);
       case 11: return detail::call_alternative<11>(f, variant);
+      case 12: return detail::call_alternative<12>(f, variant);
+      case 13: return detail::call_alternative<13>(f, variant);
+      case 14: return detail::call_alternative<14>(f, variant);
+      case 15: return detail::call_alternative<15>(f, variant);
+      case 16: return detail::call_alternative<16>(f, variant);
+      case 17: return detail::call_alternative<17>(f, variant);
+      case 18: return detail::call_alternative<18>(f, variant);
+      case 19: return detail::call_alternative<19>(f, variant);
       default: break;
     }
   }

@@ -27,7 +27,8 @@ FXX_INLINE void Lowering::set_lookup(const Node& node, View table, std::vector<V
   set_pending(node, nullptr, std::make_shared<const Term>(std::move(term)));
 }
 FXX_INLINE const View& Lowering::index_view(const Node& index) {
-  if (meta_of(index).dtype != Dtype::int64)
+  // Bytes are masks there.
+  if (!is_integer(meta_of(index).dtype) || meta_of(index).dtype == Dtype::uint8)
     throw NoKernel{"indices that are " + std::string(name_of(meta_of(index).dtype))};
   return view_of(index);
 }
@@ -39,6 +40,77 @@ FXX_INLINE void Lowering::embedding(const Node& node, const Operator& op) {
   View rows{table.buffer, table.offset, sizes, Sizes(sizes.size(), 0)};
   rows.strides.back() = table.strides[1];
   set_lookup(node, std::move(rows), {standing_at(index, 0, sizes)}, {{table.sizes[0], table.strides[0]}});
+}
+
+/// Rows of a table, combined in bags. Of its results only the first is computed.
+FXX_INLINE void Lowering::embedding_bag(const Node& node, const Operator& op) {
+  Bags kernel;
+  const std::int64_t mode = integer(argument(node, op, "mode"));
+  kernel.kind = mode == 0 ? Bags::Kind::sum : mode == 1 ? Bags::Kind::mean : Bags::Kind::largest;
+  kernel.last_offset = argument(node, op, "include_last_offset").boolean();
+  if (op.index_of("padding_idx") >= 0)
+    if (const Argument padding = argument(node, op, "padding_idx"); !padding.is_none())
+      kernel.left_out =
+          integer(padding) < 0 ? integer(padding) + sizes_of(operand(node, op, "weight"))[0] : integer(padding);
+  const Node& table = operand(node, op, "weight");
+  require_float(table);
+  const auto row = [&](const Node& of) {
+    View view = index_view(of);
+    if (view.sizes.size() != 1) throw NoKernel{"indices in more than one dimension"};
+    if (view.strides[0] == 1 || view.sizes[0] <= 1) return view;
+    const View dense = add_dense(of, view.sizes);
+    copy_to(of, view, dense);
+    return dense;
+  };
+  kernel.indices = row(operand(node, op, "indices"));
+  kernel.offsets = row(operand(node, op, "offsets"));
+  kernel.count = kernel.indices.sizes[0];
+  kernel.bags = kernel.offsets.sizes[0] - (kernel.last_offset ? 1 : 0);
+  kernel.table = view_of(table);
+  if (kernel.table.sizes.size() != 2 || kernel.table.numel() == 0 || kernel.bags < 1)
+    throw NoKernel{"a table of nothing"};
+  kernel.columns = kernel.table.sizes[1];
+  if (kernel.table.strides[1] != 1 && kernel.columns > 1) {
+    const View dense = add_dense(table, kernel.table.sizes);
+    copy_to(table, kernel.table, dense);
+    kernel.table = dense;
+  }
+  if (const Node* weights = optional_operand(node, op, "per_sample_weights")) {
+    require_float(*weights);
+    kernel.weights = view_of(*weights);
+    if (kernel.kind != Bags::Kind::sum || (kernel.weights.strides[0] != 1 && kernel.count > 1))
+      throw NoKernel{"weights that do not lie behind each other"};
+  }
+  const auto nobody = [](const Node&) { throw NoKernel{"results beside the first"}; };
+  with_results(node, {[&](const Node& result) {
+                        Frame frame;
+                        frame.axes = {{"row", kernel.bags}, {"column", kernel.columns}};
+                        frame.sizes = {kernel.bags, kernel.columns};
+                        frame.dims = {{0, 1}, {1, 1}};
+                        const double flops = static_cast<double>(kernel.count * kernel.columns);
+                        set_root(result, kernel, std::move(frame), flops);
+                      },
+                      nobody, nobody, nobody});
+}
+
+/// One element of each row is 1.
+FXX_INLINE void Lowering::one_hot(const Node& node, const Operator& op) {
+  using F = kernels::Function;
+  require_elements(node);
+  const Sizes& sizes = sizes_of(node);
+  const View index = index_view(operand(node, op, "self"));
+  const std::int64_t classes = sizes.back();
+  if (classes == 0) throw NoKernel{"no class"};
+  Term column;
+  column.kind = Term::Kind::position;
+  column.elements = Elements::integer;
+  column.view = {-1, 0, sizes, Sizes(sizes.size(), 0)};
+  column.view.strides.back() = 1;
+  const TermPointer wanted =
+      call_of(F::checked_place, {load_of(standing_at(index, 0, sizes), Elements::integer), integer_of(classes)});
+  set_pending(node, nullptr,
+              converted(call_of(F::equal, {wanted, std::make_shared<const Term>(std::move(column))}),
+                        elements_of(meta_of(node).dtype)));
 }
 
 /// gather, index_select: the place in one dimension is told.

@@ -22,6 +22,21 @@ namespace fxx::inline FXX_ABI::plans {
 const TermPointer& result_term();
 
 struct ConvolutionCall;
+struct Windows;
+/// Elements that go to `to`, which has their sizes: its strides are 0 where indices tell the place. These are `count`
+/// dimensions from `first` on.
+struct ScatterTo {
+  View to;
+  std::vector<View> indices;
+  std::vector<Term::Dimension> looked_up;
+  std::size_t first = 0, count = 1;
+};
+/// What becomes of elements that meet.
+struct ScatterReduction {
+  Scatter::Kind kind = Scatter::Kind::replace;
+  bool mean = false;
+  bool with_self = true;  // what stands there already is one of them
+};
 /// What becomes of the results of a kernel of rows.
 struct Affine {
   const Node* weight = nullptr;
@@ -126,7 +141,7 @@ class Lowering {
   void require_float(const Node& node) const {
     if (meta_of(node).dtype != Dtype::float32) throw NoKernel{std::string(name_of(meta_of(node).dtype))};
   }
-  /// float32, int64 or bool: what vectors hold.
+  /// float32, integers or bool: what vectors hold.
   void require_elements(const Node& node) const;
   void set_view(const Node& node, View view, Dtype dtype) {
     Value& value = value_of(node);
@@ -234,9 +249,12 @@ class Lowering {
   void add_step(KernelStep step);
   // --- views.ipp -----------------------------------------------------------------------------------------------------
   void same(const Node& node, const Operator& op);
+  void convert(const Node& node, const Node& input);
   void reshape(const Node& node, const Operator& op);
   void permute(const Node& node, const Operator& op);
   void transpose(const Node& node, const Operator& op);
+  void diagonal(const Node& node, const Operator& op);
+  void unfold(const Node& node, const Operator& op);
   void expand(const Node& node, const Operator& op);
   void slice(const Node& node, const Operator& op);
   void narrow(const Node& node, const Operator& op);
@@ -254,6 +272,13 @@ class Lowering {
   void flip(const Node& node, const Operator& op);
   void copy_to(const Node& node, const View& from, View to);
   void set_copy(const Node& node, const View& view);
+  // --- patches.ipp ---------------------------------------------------------------------------------------------------
+  View place_of_copy(const Node& node, const View& from);
+  void shuffle_pixels(const Node& node, const Operator& op);
+  static Windows windows_of(const Node& node, const Operator& op, std::int64_t height, std::int64_t width);
+  std::pair<View, View> padded(const Node& node, const Sizes& sizes, const Sizes& padding);
+  void im2col(const Node& node, const Operator& op);
+  void col2im(const Node& node, const Operator& op);
   // --- pointwise.ipp -------------------------------------------------------------------------------------------------
   bool pointwise(const Node& node, const Operator& op);
   void masked_fill(const Node& node, const Operator& op);
@@ -263,6 +288,8 @@ class Lowering {
   void divide(const Node& node, const Operator& op);
   void triangle(const Node& node, const Operator& op);
   void elu(const Node& node, const Operator& op);
+  // --- composed.ipp --------------------------------------------------------------------------------------------------
+  bool composed(const Node& node, const Operator& op);
   // --- quantised.ipp -------------------------------------------------------------------------------------------------
   void fake_quantize(const Node& node, const Operator& op);
   /// Can the node be a linear layer or convolution of bytes, and is that faster than one of floats?
@@ -279,6 +306,20 @@ class Lowering {
   void embedding(const Node& node, const Operator& op);
   void select_places(const Node& node, const Operator& op);
   void index(const Node& node, const Operator& op);
+  void embedding_bag(const Node& node, const Operator& op);
+  void one_hot(const Node& node, const Operator& op);
+  // --- scatter.ipp ---------------------------------------------------------------------------------------------------
+  View own_copy(const Node& node, const Node& self);
+  static bool only_once(const Node& node, const Node& input);
+  void scatter_term(const Node& node, const ScatterTo& where, Scatter::Kind kind, TermPointer value,
+                    std::vector<const Node*> nodes);
+  ScatterTo places_along(const View& to, std::size_t dim, const View& index, const Sizes& sizes, bool whole,
+                         bool from_end) const;
+  static ScatterReduction scatter_reduction_of(const Node& node, const Operator& op);
+  void scatter_reduced(const Node& node, const ScatterTo& where, const View& whole, const ScatterReduction& how,
+                       TermPointer value, std::vector<const Node*> nodes);
+  void scatter(const Node& node, const Operator& op);
+  void index_put(const Node& node, const Operator& op);
   // --- products.ipp --------------------------------------------------------------------------------------------------
   /// Do weights of fewer bits pay? With few rows the time is that of reading them, fewer where they are near; with many it
   /// is that of the products, which the processor may have as fast ones of that kind.
@@ -338,6 +379,11 @@ class Lowering {
   void with_results(const Node& node, std::initializer_list<ItemHandler> results);
   void extremes(const Node& node, const Operator& op);
   void variance(const Node& node, const Operator& op);
+  // --- sorting.ipp ---------------------------------------------------------------------------------------------------
+  View rows_along(const Node& node, const Node& input, std::size_t dim);
+  void sort(const Node& node, const Operator& op);
+  void search(const Node& node, const Operator& op);
+  void is_in(const Node& node, const Operator& op);
   // --- attention.ipp -------------------------------------------------------------------------------------------------
   void attention(const Node& node, const Operator& op);
   // --- recurrent.ipp -------------------------------------------------------------------------------------------------
@@ -360,6 +406,7 @@ class Lowering {
   std::unordered_map<const Node*, const Region*> regions_;  // of each node in one, at the first of them; else null
   std::unordered_set<const Node*> items_;                   // that were taken where what they are items of was called
   std::unordered_map<const Node*, int> kept_;               // values of regions that have no memory
+  std::unordered_set<const Node*> own_;                     // have memory that nobody else has, and may be written to
   int roots_ = 0;
   bool writes_ = false;  // some node writes to its inputs, so copies must be copies
 };

@@ -2,6 +2,7 @@
 // them there.
 #pragma once
 
+#include "fxx/codegen/lower/aliases.ipp"
 #include "fxx/codegen/lower/terms.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
@@ -83,8 +84,8 @@ FXX_INLINE View part_of(const View& whole, const PartOfWhole& part, const Sizes&
 }
 /// Is the node a cat or stack of floats that has `input` once among its parts? Then where.
 FXX_INLINE std::optional<PartOfWhole> place_among(const Node& node, const Node& input) {
-  const Operator* op = operator_of(node);
-  if (!op || (op->name != "aten::cat" && op->name != "aten::concat" && op->name != "aten::stack")) return {};
+  const Operator* op = known_operator(node);
+  if (!op || (op->name != "aten::cat" && op->name != "aten::stack")) return {};
   const TensorMeta* meta = node.tensor_meta();
   const Argument list = argument_or_default(node, *op, 0), dim = argument_or_default(node, *op, 1);
   if (!meta || meta->is_dynamic() || meta->dtype != Dtype::float32 || !list.is_sequence() ||
@@ -183,7 +184,7 @@ FXX_INLINE View Lowering::place(const Node& node, const Value& value) {
     bool looks_up = false, image = value.root && is_image_kernel(*value.root);
     if (!value.root)
       for_each_load(*value.term, [&](const Term& term) {
-        looks_up = looks_up || term.kind == Term::Kind::lookup;
+        looks_up = looks_up || term.kind != Term::Kind::load;
         image = image || lies_channels_last(term.view);
       });
     if (!looks_up)
@@ -238,6 +239,9 @@ FXX_INLINE void Lowering::add_step(KernelStep step) {
     if (term) for_each_load(*term, [&](const Term& load) { use(load.view); });
   };
   for_each_operand(step.kernel, use, use_term);
+  // Of the table so many rows.
+  if (const auto* k = std::get_if<Bags>(&step.kernel))
+    step.bytes += static_cast<double>(4 * (k->count * k->columns - k->table.numel()));
   for (const Store& store : step.stores) {
     use_term(store.value);
     use(store.to);

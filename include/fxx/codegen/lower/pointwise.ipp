@@ -46,17 +46,33 @@ inline constexpr detail::KernelForm more_forms[] = {
     FXX_FORM("isfinite", is_finite),
     FXX_FORM("max.other", maximum),
     FXX_FORM("min.other", minimum),
+    FXX_FORM("where.Scalar", select),
+    FXX_FORM("pow.Scalar", power),
+    FXX_FORM("remainder.Scalar_Tensor", remainder),
+    FXX_FORM("copysign.Tensor", copy_sign),
+    FXX_FORM("copysign.Scalar", copy_sign),
+    FXX_FORM("bitwise_left_shift.Tensor", shift_left),
+    FXX_FORM("bitwise_left_shift.Tensor_Scalar", shift_left),
+    FXX_FORM("bitwise_left_shift.Scalar_Tensor", shift_left),
+    FXX_FORM("bitwise_right_shift.Tensor", shift_right),
+    FXX_FORM("bitwise_right_shift.Tensor_Scalar", shift_right),
+    FXX_FORM("bitwise_right_shift.Scalar_Tensor", shift_right),
 #undef FXX_FORM
 };
-FXX_INLINE detail::KernelForm form_of(const Operator& op) {
-  const detail::KernelForm form = detail::kernel_form(op);
-  if (form.form != detail::KernelForm::Form::none) return form;
+FXX_INLINE detail::KernelForm form_of(std::string_view name) {
+  for (const detail::KernelForm& form : detail::kernel_forms)
+    if (form.name == name) return form;
   for (const detail::KernelForm& more : more_forms)
-    if (more.name == op.name) return more;
+    if (more.name == name) return more;
   return {};
 }
+FXX_INLINE bool divides_integers(kernels::Function function) {
+  using F = kernels::Function;
+  return function == F::floor_divide || function == F::remainder || function == F::rest_of_division;
+}
 
-/// Does the function exist of integers? Those that divide do, by numbers other than 0, of which LibTorch throws.
+/// Does the function exist of integers? Those that divide do, by tensors, and by numbers other than 0, of which LibTorch
+/// throws.
 FXX_INLINE bool has_integers(const detail::KernelForm& form, const std::vector<Argument>& given) {
   using Form = detail::KernelForm::Form;
   using F = kernels::Function;
@@ -64,17 +80,17 @@ FXX_INLINE bool has_integers(const detail::KernelForm& form, const std::vector<A
     case Form::alpha:
     case Form::alpha_first:
     case Form::clamp: return true;
-    case Form::power: {
-      const double exponent = given[1].is_number() ? given[1].number() : 0;
-      return exponent >= 1 && detail::has_power(exponent);
-    }
+    case Form::power: return given[1].kind() == Argument::Kind::integer && given[1].integer() >= 0;
     case Form::plain: break;
     default: return false;
   }
   switch (form.function) {
     case F::floor_divide:
     case F::remainder:
-    case F::rest_of_division: return given[1].kind() == Argument::Kind::integer && given[1].integer() != 0;
+    case F::rest_of_division:
+      return given[1].is_node() || (given[1].kind() == Argument::Kind::integer && given[1].integer() != 0);
+    case F::shift_left:
+    case F::shift_right:
     case F::negate:
     case F::absolute:
     case F::square:
@@ -86,6 +102,42 @@ FXX_INLINE bool has_integers(const detail::KernelForm& form, const std::vector<A
     case F::select: return true;
     default: return form.function >= F::less && form.function <= F::not_equal;
   }
+}
+
+/// What LibTorch makes of functions of two masks, which is logic; nothing for what it has not.
+FXX_INLINE std::optional<kernels::Function> function_of_masks(const detail::KernelForm& form) {
+  using F = kernels::Function;
+  if (form.form != detail::KernelForm::Form::plain && form.form != detail::KernelForm::Form::alpha) return {};
+  switch (form.function) {
+    case F::add:
+    case F::maximum: return F::logical_or;
+    case F::multiply:
+    case F::minimum: return F::logical_and;
+    case F::select: return F::select;
+    default: return {};
+  }
+}
+/// x to a power that is a number.
+FXX_INLINE TermPointer power_of(const TermPointer& x, double exponent) {
+  using F = kernels::Function;
+  if (x->elements == Elements::integer) {
+    auto rest = static_cast<std::uint64_t>(exponent);
+    TermPointer result, factor = x;
+    for (; rest > 0; rest >>= 1) {
+      if (rest & 1) result = result ? call_of(F::multiply, {result, factor}) : factor;
+      if (rest > 1) factor = call_of(F::square, {factor});
+    }
+    return result ? result : integer_of(1);
+  }
+  if (exponent == 1) return x;
+  if (exponent == 2) return call_of(F::square, {x});
+  if (exponent == 3) return call_of(F::multiply, {call_of(F::square, {x}), x});
+  if (exponent == 4) return call_of(F::square, {call_of(F::square, {x})});
+  if (exponent == 0.5) return call_of(F::square_root, {x});
+  if (exponent == -0.5) return call_of(F::reciprocal_root, {x});
+  if (exponent == -1) return call_of(F::reciprocal, {x});
+  if (exponent == -2) return call_of(F::reciprocal, {call_of(F::square, {x})});
+  return call_of(F::power, {x, number_of(exponent)});
 }
 
 /// One or the other by a mask. Of masks, which are all ones or none, by logic.
@@ -101,14 +153,14 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   using detail::KernelForm;
   using Form = KernelForm::Form;
   using F = kernels::Function;
-  const KernelForm form = form_of(op);
+  const KernelForm form = form_of(op.name);
   if (form.form == Form::none) return false;
   const Sizes& sizes = sizes_of(node);
   const Dtype dtype = meta_of(node).dtype;
   const bool compares = form.form == Form::plain && form.function >= F::less && form.function <= F::is_finite;
-  const bool chooses_masks = dtype == Dtype::boolean && form.form == Form::plain && form.function == F::select;
+  const std::optional<F> of_masks = dtype == Dtype::boolean && !compares ? function_of_masks(form) : std::nullopt;
   require_elements(node);
-  if ((dtype == Dtype::boolean) != compares && !chooses_masks) throw NoKernel{std::string(name_of(dtype))};
+  if ((dtype == Dtype::boolean) != compares && !of_masks) throw NoKernel{std::string(name_of(dtype))};
 
   std::vector<Argument> given;
   for (int i = 0; i < op.arity(); ++i) given.push_back(argument_or_default(node, op, i));
@@ -138,10 +190,11 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
     }
   }
   // 0 and 1 compare as floats do.
-  const Elements elements = chooses_masks                 ? Elements::mask
+  const Elements elements = of_masks                      ? Elements::mask
                             : real || (compares && masks) ? Elements::real
                                                           : Elements::integer;
-  if (elements == Elements::integer && !has_integers(form, given)) throw NoKernel{"int64"};
+  if (elements == Elements::integer && !has_integers(form, given)) throw NoKernel{std::string(name_of(dtype))};
+  if (elements == Elements::real && form.function >= F::bitwise_and) throw NoKernel{std::string(name_of(dtype))};
   Joined joined;
   switch (nodes.size()) {
     case 0: throw NoKernel{"no tensor"};
@@ -154,9 +207,13 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
     return converted(term_of(*given[i].node(), sizes), chooses(i) ? Elements::mask : elements);
   };
   TermPointer result;
-  if (form.form == Form::plain) {
+  if (of_masks && form.function != F::select) {
+    result = call_of(*of_masks, {term(0), term(1)});
+  } else if (form.form == Form::plain) {
     std::vector<TermPointer> operands;
     for (std::size_t i = 0; i < count; ++i) operands.push_back(term(i));
+    if (elements == Elements::integer && divides_integers(form.function) && given[1].is_node())
+      operands[1] = call_of(F::checked_divisor, {operands[1]});
     result = form.function == F::select ? choice_of(operands[0], operands[1], operands[2])
                                         : call_of(form.function, std::move(operands));
   } else if (form.form == Form::alpha || form.form == Form::alpha_first) {
@@ -165,17 +222,8 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
     if (given[2].number() != 1) right = call_of(F::multiply, {right, scalar_of(given[2], elements)});
     result = call_of(form.function, {left, right});
   } else if (form.form == Form::power) {
-    if (!given[1].is_number() || !detail::has_power(given[1].number())) throw NoKernel{"a power with this exponent"};
-    const double exponent = given[1].number();
-    const TermPointer x = term(0);
-    if (exponent == 1) result = x;
-    else if (exponent == 2) result = call_of(F::square, {x});
-    else if (exponent == 3) result = call_of(F::multiply, {call_of(F::square, {x}), x});
-    else if (exponent == 4) result = call_of(F::square, {call_of(F::square, {x})});
-    else if (exponent == 0.5) result = call_of(F::square_root, {x});
-    else if (exponent == -0.5) result = call_of(F::reciprocal_root, {x});
-    else if (exponent == -1) result = call_of(F::reciprocal, {x});
-    else result = call_of(F::reciprocal, {call_of(F::square, {x})});
+    if (!given[1].is_number()) throw NoKernel{"a power with this exponent"};
+    result = power_of(term(0), given[1].number());
   } else if (form.form == Form::clamp) {
     result = term(0);
     if (!given[1].is_none()) result = call_of(F::maximum, {result, term(1)});
@@ -186,6 +234,10 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
     const bool tanh = given[1].kind() == Argument::Kind::string && given[1].string() == "tanh";
     result = call_of(tanh ? F::gelu_by_tanh : F::gelu, {term(0)});
   }
+  const bool stays = form.form == Form::clamp ||
+                     (form.form == Form::plain && (form.function == F::select || form.function == F::maximum ||
+                                                   form.function == F::minimum || form.function == F::relu));
+  if (!stays) result = wrapped(std::move(result), dtype);
   set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
   return true;
 }
@@ -224,17 +276,22 @@ FXX_INLINE void Lowering::fill(const Node& node, const Operator& op) {
   set_pending(node, nullptr, converted(term_of(from, sizes_of(node)), elements));
 }
 
-/// and, or, xor, not of comparisons.
+/// and, or, xor, not: of comparisons, and bit by bit of integers.
 FXX_INLINE void Lowering::logic(const Node& node, const Operator& op) {
   using F = kernels::Function;
-  if (meta_of(node).dtype != Dtype::boolean) throw NoKernel{std::string(name_of(meta_of(node).dtype))};
+  require_elements(node);
+  const Dtype dtype = meta_of(node).dtype;
+  const Elements elements = elements_of(dtype);
+  if (elements == Elements::real) throw NoKernel{std::string(name_of(dtype))};
   const std::string_view name = op.base_name();
-  const F function = name.ends_with("and")   ? F::logical_and
-                     : name.ends_with("xor") ? F::logical_xor
-                     : name.ends_with("or")  ? F::logical_or
-                                             : F::logical_not;
+  const bool masks = elements == Elements::mask;
+  const F function = name.ends_with("and")   ? masks ? F::logical_and : F::bitwise_and
+                     : name.ends_with("xor") ? masks ? F::logical_xor : F::bitwise_xor
+                     : name.ends_with("or")  ? masks ? F::logical_or : F::bitwise_or
+                     : masks                 ? F::logical_not
+                                             : F::bitwise_not;
   std::vector<Argument> given = {argument(node, op, "self")};
-  if (function != F::logical_not) given.push_back(argument(node, op, "other"));
+  if (function != F::logical_not && function != F::bitwise_not) given.push_back(argument(node, op, "other"));
   const auto tensor = [&](std::size_t i) { return i < given.size() && given[i].is_node() ? given[i].node() : nullptr; };
   for (const Node* input : {tensor(0), tensor(1)})
     if (input) require_elements(*input);
@@ -242,9 +299,10 @@ FXX_INLINE void Lowering::logic(const Node& node, const Operator& op) {
   Joined joined = join({tensor(0), tensor(1)}, sizes);
   std::vector<TermPointer> operands;
   for (std::size_t i = 0; i < given.size(); ++i)
-    operands.push_back(tensor(i) ? converted(term_of(*tensor(i), sizes), Elements::mask)
-                                 : scalar_of(given[i], Elements::mask));
-  set_pending(node, joined.root, call_of(function, std::move(operands)), std::move(joined.nodes));
+    operands.push_back(tensor(i) ? converted(term_of(*tensor(i), sizes), elements) : scalar_of(given[i], elements));
+  TermPointer result = call_of(function, std::move(operands));
+  if (function == F::bitwise_not) result = wrapped(std::move(result), dtype);
+  set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
 }
 
 /// Division that rounds, down or to zero.
@@ -256,8 +314,9 @@ FXX_INLINE void Lowering::divide(const Node& node, const Operator& op) {
   const bool down = mode.kind() == Argument::Kind::string && mode.string() == "floor";
   if (!down && (mode.kind() != Argument::Kind::string || mode.string() != "trunc")) throw NoKernel{"no rounding"};
   // As other divisions: by 0 LibTorch throws.
-  if (elements == Elements::integer && (other.kind() != Argument::Kind::integer || other.integer() == 0))
-    throw NoKernel{"int64"};
+  if (elements == Elements::integer && !other.is_node() &&
+      (other.kind() != Argument::Kind::integer || other.integer() == 0))
+    throw NoKernel{std::string(name_of(meta_of(node).dtype))};
   const Node& self = operand(node, op, "self");
   const Node* divisor = other.is_node() ? other.node() : nullptr;
   for (const Node* input : {&self, divisor})
@@ -265,10 +324,11 @@ FXX_INLINE void Lowering::divide(const Node& node, const Operator& op) {
   const Sizes& sizes = sizes_of(node);
   Joined joined = join({&self, divisor}, sizes);
   const TermPointer left = converted(term_of(self, sizes), elements);
-  const TermPointer right = divisor ? converted(term_of(*divisor, sizes), elements) : scalar_of(other, elements);
+  TermPointer right = divisor ? converted(term_of(*divisor, sizes), elements) : scalar_of(other, elements);
+  if (divisor && elements == Elements::integer) right = call_of(F::checked_divisor, {right});
   TermPointer result = call_of(down ? F::floor_divide : F::divide, {left, right});
   if (!down && elements == Elements::real) result = call_of(F::truncated, {result});
-  set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
+  set_pending(node, joined.root, wrapped(std::move(result), meta_of(node).dtype), std::move(joined.nodes));
 }
 
 /// triu, tril: zeros on one side of a diagonal.

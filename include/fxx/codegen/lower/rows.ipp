@@ -31,11 +31,15 @@ FXX_INLINE Sizes last_dims(std::size_t all, std::size_t count) {
   return dims;
 }
 
-/// Reductions of columns have a kernel of their own, where vectors hold columns.
-FXX_INLINE bool reduces_columns(const Rows& kernel) {
-  return kernel.reduces() && kernel.kind != Rows::Kind::norm && kernel.kind != Rows::Kind::log_sum_exp &&
-         kernel.input->elements == Elements::real;
+/// Is there a kernel of columns, where vectors hold columns?
+FXX_INLINE bool has_columns(Rows::Kind kind) {
+  using Kind = Rows::Kind;
+  return kind == Kind::softmax || kind == Kind::log_softmax || (kind >= Kind::sum && kind != Kind::log_sum_exp);
 }
+/// Columns that softmax keeps; of longer ones it asks three times for each element.
+inline constexpr std::int64_t longest_kept_column = 128;
+/// Rows that fill no vector are read as columns, where there are many.
+FXX_INLINE bool are_short(std::int64_t rows, std::int64_t length) { return length <= 16 && rows >= 64; }
 
 FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, const Sizes& dims, Rows kernel,
                                        const Affine& affine) {
@@ -62,8 +66,18 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
   const bool kept = !kernel.reduces() && kind != Kind::running_sum && kind != Kind::running_product;
   if (const std::int64_t longest = kept ? longest_row : longest_reduced_row; kernel.length > longest)
     throw NoKernel{"rows of more than " + std::to_string(longest) + " elements"};
+  // Reductions over dimensions before the last, and of short rows: vectors hold columns.
+  const std::size_t n = in.size();
+  bool together = !dims.empty();
+  for (std::size_t i = 1; i < dims.size(); ++i) together = together && dims[i] == dims[i - 1] + 1;
+  const bool before = together && dims.back() != static_cast<std::int64_t>(n - 1);
+  std::int64_t inner = 1;  // elements behind each other that are not summed
+  for (std::size_t d = n; d-- > 0 && before && static_cast<std::int64_t>(d) > dims.back();) inner *= in[d];
+  const bool columns =
+      !integers && has_columns(kind) &&
+      ((before && (kernel.reduces() || inner >= 8)) || (together && are_short(kernel.rows, kernel.length)));
   // What the input is computed of is read once, so it can be computed here unless it has a kernel of its own.
-  const bool again = kind == Kind::variance;
+  const bool again = kind == Kind::variance || (columns && kept && kernel.length > longest_kept_column);
   std::vector<const Node*> nodes;
   const Value& value = value_of(input);
   if (value.kind == Value::Kind::pending &&
@@ -73,16 +87,13 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
   kernel.input = term_of(input, in);
   if (chooses) kernel.input = converted(kernel.input, Elements::mask);
   if (!integers) kernel.input = converted(kernel.input, Elements::real);
-  // Reductions over dimensions before the last: vectors hold columns.
-  const std::size_t n = in.size();
-  bool before = !dims.empty() && dims.back() != static_cast<std::int64_t>(n - 1);
-  for (std::size_t i = 1; i < dims.size(); ++i) before = before && dims[i] == dims[i - 1] + 1;
-  if (before && reduces_columns(kernel)) {
+  if (columns) {
     const auto first = static_cast<std::size_t>(dims.front()), behind = static_cast<std::size_t>(dims.back()) + 1;
-    // Groups, what is summed, what stays.
+    const bool groups = before && (kernel.reduces() || inner >= 8);
+    // Groups, what is summed, what stays. Of short rows there is one group.
     std::int64_t steps[3] = {1, 1, 1};
     for (std::size_t d = n; d-- > 0;) {
-      const int axis = d >= behind ? 2 : d >= first ? 1 : 0;
+      const int axis = d >= behind ? 2 : d >= first ? 1 : groups ? 0 : 2;
       kernel.read.dims[d] = {axis, steps[axis]};
       steps[axis] *= in[d];
     }
@@ -97,13 +108,13 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
     frame.dims.resize(out.size());
     // The last sizes are the columns, until all of them are counted.
     std::int64_t step = 1;
-    bool columns = kernel.columns > 1;
+    bool in_columns = kernel.columns > 1;
     for (std::size_t i = out.size(); i-- > 0;) {
-      if (columns && step == kernel.columns) {
-        columns = false;
+      if (in_columns && step == kernel.columns) {
+        in_columns = false;
         step = 1;
       }
-      frame.dims[i] = {columns ? 1 : 0, step};
+      frame.dims[i] = {in_columns ? 1 : 0, step};
       step *= out[i];
     }
   } else {
@@ -188,13 +199,14 @@ FXX_INLINE void Lowering::reduce(const Node& node, const Operator& op) {
   row_function(node, input, dims, {.kind = known->second});
 }
 
-/// The square root of the sum of squares.
+/// The p-th root of the sum of p-th powers of magnitudes.
 FXX_INLINE void Lowering::norm(const Node& node, const Operator& op) {
   const Node& input = operand(node, op, "self");
   const Argument p = argument(node, op, op.index_of("p") >= 0 ? "p" : "ord");
-  if (!p.is_none() && (!p.is_number() || p.number() != 2)) throw NoKernel{"a norm of another kind"};
+  if (!p.is_none() && !p.is_number()) throw NoKernel{"a norm of another kind"};
   require_no_conversion(node, op, input);
-  row_function(node, input, reduced_dims(node, op, input), {.kind = Rows::Kind::norm});
+  row_function(node, input, reduced_dims(node, op, input),
+               {.kind = Rows::Kind::norm, .p = p.is_none() ? 2. : p.number()});
 }
 
 /// cumsum, cumprod.

@@ -5,12 +5,17 @@
 
 namespace fxx::inline FXX_ABI::plans {
 
+FXX_INLINE bool is_integer(Dtype dtype) { return dtype >= Dtype::uint8 && dtype <= Dtype::int64; }
 /// What tensors of the dtype are computed with; those of dtypes without arithmetic are copied, whatever this says.
 FXX_INLINE Elements elements_of(Dtype dtype) {
-  return dtype == Dtype::boolean ? Elements::mask : dtype == Dtype::int64 ? Elements::integer : Elements::real;
+  return dtype == Dtype::boolean ? Elements::mask : is_integer(dtype) ? Elements::integer : Elements::real;
 }
 FXX_INLINE bool has_elements(Dtype dtype) {
-  return dtype == Dtype::float32 || dtype == Dtype::boolean || dtype == Dtype::int64;
+  return dtype == Dtype::float32 || dtype == Dtype::boolean || is_integer(dtype);
+}
+/// Without arithmetic, but floats are read from them and written to them.
+FXX_INLINE bool is_read_as_float(Dtype dtype) {
+  return dtype == Dtype::float64 || dtype == Dtype::float16 || dtype == Dtype::bfloat16;
 }
 FXX_INLINE TermPointer load_of(View view, Elements elements = Elements::real) {
   Term term;
@@ -82,14 +87,24 @@ FXX_INLINE TermPointer converted(TermPointer term, Elements to) {
   result.elements = to;
   return std::make_shared<const Term>(std::move(result));
 }
+/// An integer with the bits that the dtype has for it, as arithmetic of that dtype leaves them.
+FXX_INLINE TermPointer wrapped(TermPointer term, Dtype dtype) {
+  using F = kernels::Function;
+  if (term->elements != Elements::integer || !is_integer(dtype) || dtype == Dtype::int64) return term;
+  if (dtype == Dtype::uint8) return call_of(F::bitwise_and, {std::move(term), integer_of(255)});
+  const TermPointer unused = integer_of(64 - 8 * element_size(dtype));
+  return call_of(F::shift_right, {call_of(F::shift_left, {std::move(term), unused}), unused});
+}
 FXX_INLINE int calls_in(const Term& term) {
-  int count = term.kind == Term::Kind::call || term.kind == Term::Kind::convert || term.kind == Term::Kind::lookup;
+  using Kind = Term::Kind;
+  int count = term.kind == Kind::call || term.kind == Kind::convert || term.kind == Kind::lookup;
+  if (term.kind == Kind::search) count = 16;
   for (const TermPointer& operand : term.operands) count += calls_in(*operand);
   return count;
 }
 template <class F>
 void for_each_load(const Term& term, const F& f) {
-  if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup) f(term);
+  if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup || term.kind == Term::Kind::search) f(term);
   for (const TermPointer& operand : term.operands) for_each_load(*operand, f);
 }
 

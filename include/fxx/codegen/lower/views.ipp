@@ -10,19 +10,9 @@ FXX_INLINE void Lowering::same(const Node& node, const Operator& op) {
   const Node& input = operand(node, op, op.parameters[0].name);
   if (op.index_of("train") >= 0 && argument(node, op, "train").boolean()) throw NoKernel{"a dropout in training"};
   const Dtype from = meta_of(input).dtype;
-  if (from != meta_of(node).dtype) {
-    const Dtype to = meta_of(node).dtype;
-    const Sizes& sizes = sizes_of(node);
-    if (has_elements(from) && has_elements(to)) {
-      Joined joined = join({&input}, sizes);
-      return set_pending(node, joined.root, converted(term_of(input, sizes), elements_of(to)), std::move(joined.nodes));
-    }
-    // Others are read as what vectors hold.
-    const bool read = to == Dtype::float32 ? from == Dtype::int32 || from == Dtype::float64
-                                           : to == Dtype::int64 && from == Dtype::int32;
-    if (!read) throw NoKernel{"a conversion"};
-    return set_pending(node, nullptr, load_of(view_of(input), elements_of(to)));
-  }
+  if (is_complex(from) && (op.base_name().find("conj") != std::string_view::npos || op.base_name() == "real"))
+    throw NoKernel{std::string(name_of(from))};
+  if (from != meta_of(node).dtype) return convert(node, input);
   Value value = value_of(input);
   if (value.kind == Value::Kind::tuple || value.kind == Value::Kind::none) throw NoKernel{"not one tensor"};
   if (const std::string_view name = op.base_name();
@@ -36,11 +26,26 @@ FXX_INLINE void Lowering::same(const Node& node, const Operator& op) {
   value_of(node) = std::move(value);
 }
 
+/// To another dtype. Halves and doubles pass through floats where that is exact, but for what is rounded twice in LibTorch
+/// as well; what they are rounded to is theirs only in memory.
+FXX_INLINE void Lowering::convert(const Node& node, const Node& input) {
+  const Dtype from = meta_of(input).dtype, to = meta_of(node).dtype;
+  const Sizes& sizes = sizes_of(node);
+  const bool stored = is_read_as_float(from);
+  const bool fits_float = from != Dtype::int32 && from != Dtype::int64;
+  if (!(has_elements(from) || (stored && (from != Dtype::float64 || to == Dtype::float32 || is_read_as_float(to)))) ||
+      !(has_elements(to) || (is_read_as_float(to) && (to != Dtype::float64 || fits_float))))
+    throw NoKernel{"a conversion"};
+  if (stored) view_of(input);
+  Joined joined = join({&input}, sizes);
+  TermPointer value = stored ? load_of(view_of(input)) : term_of(input, sizes);
+  value = wrapped(converted(std::move(value), elements_of(to)), to);
+  set_pending(node, joined.root, std::move(value), std::move(joined.nodes));
+}
+
 /// A copy that later writes to the view do not reach.
 FXX_INLINE void Lowering::set_copy(const Node& node, const View& view) {
-  const Dtype dtype = meta_of(node).dtype;
-  if (!has_elements(dtype)) throw NoKernel{"a copy of " + std::string(name_of(dtype))};
-  set_pending(node, nullptr, load_of(view, elements_of(dtype)));
+  set_pending(node, nullptr, load_of(view, elements_of(meta_of(node).dtype)));
 }
 
 FXX_INLINE void Lowering::reshape(const Node& node, const Operator& op) {
@@ -52,13 +57,11 @@ FXX_INLINE void Lowering::reshape(const Node& node, const Operator& op) {
       return set_copy(node, *view);
     return set_view(node, *view, value_of(input).dtype);
   }
-  const Dtype dtype = meta_of(node).dtype;
-  if (!has_elements(dtype)) throw NoKernel{"a copy of " + std::string(name_of(dtype))};
   // The elements in order, once more.
   const View from = view_of(input);
   const View dense = add_dense(node, from.sizes);
   copy_to(node, from, dense);
-  set_view(node, {dense.buffer, 0, sizes, dense_strides(sizes)}, dtype);
+  set_view(node, {dense.buffer, 0, sizes, dense_strides(sizes)}, meta_of(node).dtype);
 }
 
 FXX_INLINE void Lowering::permute(const Node& node, const Operator& op) {
@@ -83,6 +86,36 @@ FXX_INLINE void Lowering::transpose(const Node& node, const Operator& op) {
   const std::size_t b = dimension(named ? integer(argument(node, op, "dim1")) : 1, view.sizes.size());
   std::swap(view.sizes[a], view.sizes[b]);
   std::swap(view.strides[a], view.strides[b]);
+  set_view(node, std::move(view), value_of(input).dtype);
+}
+
+/// Along two dimensions at once, which become one, the last.
+FXX_INLINE void Lowering::diagonal(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, op.parameters[0].name);
+  View view = view_of(input);
+  const std::size_t rank = view.sizes.size();
+  const std::int64_t far = integer(argument(node, op, "offset"));
+  const std::size_t a = dimension(integer(argument(node, op, "dim1")), rank);
+  const std::size_t b = dimension(integer(argument(node, op, "dim2")), rank);
+  const Sizes& sizes = sizes_of(node);
+  if (sizes.back() > 0) view.offset += far >= 0 ? far * view.strides[b] : -far * view.strides[a];
+  const std::int64_t stride = view.strides[a] + view.strides[b];
+  for (const std::size_t d : {std::max(a, b), std::min(a, b)})
+    view.strides.erase(view.strides.begin() + static_cast<std::ptrdiff_t>(d));
+  view.strides.push_back(stride);
+  view.sizes = sizes;
+  set_view(node, std::move(view), value_of(input).dtype);
+}
+
+/// Windows along a dimension, each a row of a dimension more, the last.
+FXX_INLINE void Lowering::unfold(const Node& node, const Operator& op) {
+  const Node& input = operand(node, op, "self");
+  View view = view_of(input);
+  if (view.sizes.empty()) throw NoKernel{"windows of a number"};
+  const std::size_t d = dimension(integer(argument(node, op, "dimension")), view.sizes.size());
+  view.strides.push_back(view.strides[d]);
+  view.strides[d] *= integer(argument(node, op, "step"));
+  view.sizes = sizes_of(node);
   set_view(node, std::move(view), value_of(input).dtype);
 }
 
@@ -254,7 +287,7 @@ FXX_INLINE void Lowering::concatenate(const Node& node, const Operator& op) {
 FXX_INLINE void Lowering::copy_to(const Node& node, const View& from, View to) {
   if (to.numel() == 0) return;
   Value copy;
-  copy.term = load_of(from, elements_of(meta_of(node).dtype));
+  copy.term = load_of(from, elements_of(buffer_of(to.buffer).dtype));
   copy.nodes = {&node};
   emit(std::move(copy), std::move(to));
 }

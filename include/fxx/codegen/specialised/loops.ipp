@@ -59,6 +59,11 @@ FXX_INLINE SpecialisedWriter::Place SpecialisedWriter::place(const View& view, c
       result.offset += " + " + index_text(parts[0], a.extent, a.name);
     } else if (axis == last && !parts.empty()) {
       result.along = Place::Along::scattered;
+      if (parts.size() == 1 && parts[0].divisor * parts[0].size == a.extent) {
+        result.each = parts[0].divisor;
+        result.stride = parts[0].stride;
+        result.axis = a.name;
+      }
       for (const Group& group : parts)
         result.element += (result.element.empty() ? "" : " + ") + index_text(group, a.extent, "(" + a.name + " + e)");
     } else {
@@ -84,7 +89,7 @@ FXX_INLINE std::string SpecialisedWriter::load_at(const std::string& from, const
     return elements == Elements::mask      ? "splat_mask(" + where + ")"
            : elements == Elements::integer ? "splat_64(" + one + ")"
            : is_float                      ? "splat(" + one + ")"
-                                           : "splat(static_cast<float>(" + one + "))";
+                                           : "splat(to_single(" + one + "))";
   if (dense)
     return elements == Elements::mask      ? "load_mask(" + where + ", width)"
            : elements == Elements::integer ? "load_64(" + where + ", width)"
@@ -92,6 +97,8 @@ FXX_INLINE std::string SpecialisedWriter::load_at(const std::string& from, const
                                            : "load_as(" + where + ", width)";
   if (elements != Elements::real) return gathered(elements == Elements::mask ? "mask_gathered" : "gathered_64");
   if (at.along == Along::whole) return "load_strided(" + where + ", " + text(at.stride) + ", width)";
+  if (at.each > 1 && is_float)
+    return "load_repeated<" + text(at.each) + ">(" + where + ", " + at.axis + ", " + text(at.stride) + ", width)";
   return gathered("gathered");
 }
 
@@ -123,10 +130,24 @@ FXX_INLINE std::string SpecialisedWriter::lookup(Body& body, const Term& term, c
     at.element = (rows_of_elements + of_element(at)).substr(3);
     at.offset.clear();
     at.along = Place::Along::scattered;
+    at.each = 0;
   } else {
     at.offset = rows + at.offset;
   }
   return load_at(table, at, buffer_of(term.view).dtype, term.elements);
+}
+
+FXX_INLINE std::string SpecialisedWriter::search(Body& body, const Term& term, const Frame& frame) {
+  include("searching");
+  const Term::Dimension& row = term.looked_up[0];
+  const Place at = place(term.view, frame);
+  const std::string from = pointer(body, term.view, false, "sorted") + at.offset;
+  const std::string of_element = at.along == Place::Along::none    ? "0"
+                                 : at.along == Place::Along::whole ? "e * " + text(at.stride)
+                                                                   : at.element;
+  return "places_among<" + text(row.size) + (row.from_end ? ", true>(" : ", false>(") + from + ", " + text(row.stride) +
+         ", " + vector(body, *term.operands[0], frame) + ", [&](int" + (mentions(of_element, "e") ? " e" : "") +
+         ") FXX_KERNEL_LAMBDA { return " + of_element + "; }, width)";
 }
 
 FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& term, const Frame& frame) {
@@ -146,6 +167,7 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
       return (term.elements == plans::Elements::real ? "real_of_64(" : "integer_64_of(") +
              vector(body, *term.operands[0], frame) + ")";
     case Kind::lookup: return lookup(body, term, frame);
+    case Kind::search: return search(body, term, frame);
     case Kind::position: {
       include("integers");
       const Place at = place(term.view, frame);
@@ -168,6 +190,16 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
   };
   const bool by_number =
       term.operands.size() == 2 && term.operands[1]->kind == Kind::number && !std::isnan(term.operands[1]->number);
+  if (term.function == F::checked_divisor) {
+    include("integers");
+    parameter(body, "int&", "call.fault", "fault");
+    return "divisor_64(" + operand(0) + ", width, fault)";
+  }
+  if (term.function == F::checked_place) {
+    include("integers");
+    parameter(body, "int&", "call.fault", "fault");
+    return "place_64(" + operand(0) + ", " + cpp_integer(term.operands[1]->integer) + ", width, fault)";
+  }
   if (integers) {
     include("integers");
   } else {
@@ -192,10 +224,7 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
   return result + ")";
 }
 
-/// Elements of other types are only copied.
 FXX_INLINE std::string SpecialisedWriter::copy_of(Body& body, const View& to, const Term& value, const Frame& frame) {
-  if (value.kind != Term::Kind::load || buffer_of(value.view).dtype != buffer_of(to).dtype)
-    fail("a computed " + std::string(name_of(buffer_of(to).dtype)));
   const Place from = place(value.view, frame), out = place(to, frame);
   if (from.along == Place::Along::scattered || out.along == Place::Along::scattered)
     fail("a copy whose elements lie scattered");
@@ -204,22 +233,24 @@ FXX_INLINE std::string SpecialisedWriter::copy_of(Body& body, const View& to, co
          ", " + pointer(body, to, true, "out") + out.offset + ", " + stride(out) + ");\n";
 }
 
-/// Are elements of fewer bits made of floats: quantised values for products of bytes, or bfloat16?
-FXX_INLINE bool SpecialisedWriter::narrows(const plans::Store& store) const {
+/// Is it memory of the same type, element by element, of a type other than those that vectors hold?
+FXX_INLINE bool SpecialisedWriter::copies(const plans::Store& store) const {
   const Dtype dtype = buffer_of(store.to).dtype;
-  return (dtype == Dtype::uint8 || dtype == Dtype::bfloat16) &&
-         !(store.value->kind == Term::Kind::load && buffer_of(store.value->view).dtype == dtype);
+  return store.value->kind == Term::Kind::load && buffer_of(store.value->view).dtype == dtype &&
+         dtype != Dtype::float32 && dtype != Dtype::boolean && dtype != Dtype::int64;
 }
-/// Where the store writes.
-FXX_INLINE std::string SpecialisedWriter::target(Body& body, const plans::Store& store) {
-  const std::string out = pointer(body, store.to, true, "out");
-  return narrows(store) && buffer_of(store.to).dtype == Dtype::bfloat16 ? "reinterpret_cast<Bfloat16*>(" + out + ")"
-                                                                        : out;
+/// Are elements of other types made of floats: quantised values for products of bytes, halves, doubles?
+FXX_INLINE bool SpecialisedWriter::narrows(const plans::Store& store) const {
+  return buffer_of(store.to).dtype != Dtype::float32 && store.value->elements == plans::Elements::real &&
+         !copies(store);
 }
 FXX_INLINE std::string SpecialisedWriter::narrowed(Body& body, const plans::Store& store, const Frame& frame) {
+  if (const Dtype dtype = buffer_of(store.to).dtype;
+      dtype != Dtype::uint8 && dtype != Dtype::bfloat16 && dtype != Dtype::float16 && dtype != Dtype::float64)
+    fail("a computed " + std::string(name_of(dtype)));
   const std::string value = vector(body, *store.value, frame);
   const Place at = place(store.to, frame);
-  const std::string where = target(body, store) + at.offset;
+  const std::string where = pointer(body, store.to, true, "out") + at.offset;
   if (at.along == Place::Along::none) return "store_as(" + where + ", " + value + ", Width<1>{});\n";
   if (at.along == Place::Along::whole && at.stride == 1) return "store_as(" + where + ", " + value + ", width);\n";
   return "scattered<width>(" + where + ", [&](int e) FXX_KERNEL_LAMBDA { return " +
@@ -232,12 +263,12 @@ FXX_INLINE std::string SpecialisedWriter::stores(Body& body, const KernelStep& s
   for (const plans::Store& store : step.stores) {
     const View& to = store.to;
     const Dtype dtype = buffer_of(to).dtype;
-    if (narrows(store)) {
-      result += indent + narrowed(body, store, frame);
+    if (copies(store)) {
+      result += indent + copy_of(body, to, *store.value, frame);
       continue;
     }
-    if (dtype != Dtype::float32 && dtype != Dtype::boolean && dtype != Dtype::int64) {
-      result += indent + copy_of(body, to, *store.value, frame);
+    if (narrows(store)) {
+      result += indent + narrowed(body, store, frame);
       continue;
     }
     const std::string value = vector(body, *store.value, frame);
@@ -316,15 +347,15 @@ FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelSt
   const Place out = place(first, turned);
   bool fits = out.along == Place::Along::whole && out.stride == part.extent;
   for_each_term(*store.value, [&](const Term& term) {
-    if (term.kind == Term::Kind::lookup) fits = false;
+    if (term.kind == Term::Kind::lookup || term.kind == Term::Kind::search) fits = false;
     if (term.kind != Term::Kind::load) return;
     const Place from = place(term.view, turned);
     fits = fits && (from.along == Place::Along::none || (from.along == Place::Along::whole && from.stride == 1));
   });
   if (!fits) return {};
   const std::string value = vector(body, *store.value, turned);
-  return "store_interleaved<" + text(part.extent) + ">(" + target(body, store) + out.offset + ", [&](int" +
-         (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA { return " + value +
+  return "store_interleaved<" + text(part.extent) + ">(" + pointer(body, store.to, true, "out") + out.offset +
+         ", [&](int" + (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA { return " + value +
          "; }, width);\n";
 }
 
@@ -342,7 +373,8 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
   for (const plans::Store& store : step.stores) {
     views.push_back(&store.to);
     for_each_term(*store.value, [&](const Term& term) {
-      if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup || term.kind == Term::Kind::position)
+      if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup || term.kind == Term::Kind::search ||
+          term.kind == Term::Kind::position)
         views.push_back(&term.view);
     });
   }

@@ -8,8 +8,7 @@ namespace fxx::inline FXX_ABI::detail {
 
 /// What a reduction puts together to the name of its kernel: "row_" + this.
 FXX_INLINE std::string_view word_of_reduction(plans::Rows::Kind kind) {
-  using Kind = plans::Rows::Kind;
-  return kind == Kind::mean || kind == Kind::norm ? "sum" : enumerator_name(kind);
+  return kind == plans::Rows::Kind::mean ? "sum" : enumerator_name(kind);
 }
 /// What its result is, in a row and in columns.
 FXX_INLINE std::string type_of_result(const plans::Rows& k) {
@@ -19,12 +18,12 @@ FXX_INLINE std::string type_of_result(const plans::Rows& k) {
   return place || k.input->elements == plans::Elements::integer ? "integer_64" : "real";
 }
 
-/// Of rows whose columns lie behind each other, `k.columns` of them.
-FXX_INLINE std::string SpecialisedWriter::column_reduction(Body& body, const KernelStep& step, const plans::Rows& k,
-                                                           const std::string& read) {
+/// Of rows whose columns lie behind each other, `k.columns` of them. `part`: what is done of the columns.
+FXX_INLINE std::string SpecialisedWriter::columns(Body& body, const KernelStep& step, const plans::Rows& k,
+                                                  const std::string& read, const std::string& part) {
   using Kind = plans::Rows::Kind;
   const std::string inner = stores(body, step, step.frame, "      ");
-  std::string type = type_of_result(k), name, more;
+  std::string type = type_of_result(k), name, more, before;
   switch (k.kind) {
     case Kind::sum: name = "column_sums"; break;
     case Kind::mean: name = "column_means"; break;
@@ -34,12 +33,18 @@ FXX_INLINE std::string SpecialisedWriter::column_reduction(Body& body, const Ker
       more = number(k.correction) + ", ";
       type = "real, real";
       break;
+    case Kind::norm:
+      name = "column_norms";
+      before = number(k.p) + ", ";
+      break;
     default: name = "column_" + std::string(enumerator_name(k.kind));
   }
   const bool place = type == "integer_64";
-  return "    " + name + "<" + text(k.length) + ", " + text(k.columns) + ">(" + lambda({"k", "column"}, false, read) +
-         "    }, " + more + (place ? "put_widened(" : "") + lambda({"column"}, true, inner, type) + "    }" +
-         (place ? ")" : "") + ");\n";
+  const std::vector<std::string> of =
+      k.reduces() ? std::vector<std::string>{"column"} : std::vector<std::string>{"k", "column"};
+  return "    " + name + "<" + text(k.length) + ", " + text(k.columns) + ">(" + before +
+         lambda({"k", "column"}, false, read) + "    }, " + more + (place ? "put_widened(" : "") +
+         lambda(of, true, inner, type) + "    }" + (place ? ")" : "") + ", " + part + ");\n";
 }
 
 FXX_INLINE std::string SpecialisedWriter::rows(Body& body, const KernelStep& step, const plans::Rows& k) {
@@ -48,20 +53,22 @@ FXX_INLINE std::string SpecialisedWriter::rows(Body& body, const KernelStep& ste
   using Kind = plans::Rows::Kind;
   const std::string element = vector(body, *k.input, k.read), type = type_of_result(k);
   if (type == "integer_64") include("integers");
-  const std::string read = k.kind == Kind::norm ? "      const real x = " + element + ";\n      return x * x;\n"
-                                                : "      return " + element + ";\n";
+  const std::string read = "      return " + element + ";\n";
   const std::string get = lambda({"column"}, false, read) + "    }";
-  std::string result =
-      "  const Range range = part.of(" + text(k.rows) + ");\n  for (int row = range.begin; row < range.end; ++row) {\n";
+  // Where there are few groups of columns, threads share the columns of each.
+  const bool few = k.columns && k.rows < 8;
+  std::string result = few ? "  for (int row = 0; row < " + text(k.rows) + "; ++row) {\n"
+                           : "  const Range range = part.of(" + text(k.rows) +
+                                 ");\n  for (int row = range.begin; row < range.end; ++row) {\n";
   const std::string n = (k.input->elements == plans::Elements::integer ? "_64<" : "<") + text(k.length) + ">";
   if (k.columns) {
     include("reductions");
-    result += column_reduction(body, step, k, read);
+    result += columns(body, step, k, read, few ? "part" : "Part{}");
   } else if (k.reduces()) {
-    std::string value = "row_" + std::string(word_of_reduction(k.kind)) + n + "(" + get +
+    std::string value = "row_" + std::string(word_of_reduction(k.kind)) + n + "(" +
+                        (k.kind == Kind::norm ? number(k.p) + ", " : "") + get +
                         (k.kind == Kind::variance ? ", " + number(k.correction) : "") + ")";
     if (k.kind == Kind::mean) value += " / " + number(static_cast<double>(k.length));
-    if (k.kind == Kind::norm) value = "__builtin_sqrtf(" + value + ")";
     const std::string inner = stores(body, step, step.frame, "    ");
     result += "    const " + type + " v = " +
               (type == "integer"      ? "integer{} - " + value

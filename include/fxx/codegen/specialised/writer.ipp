@@ -49,6 +49,8 @@ class SpecialisedWriter {
     enum class Along { none, whole, scattered } along = Along::none;
     std::int64_t stride = 1;  // whole: between elements
     std::string element;      // scattered: offset of element i, from the offset
+    std::int64_t each = 0;    // scattered: not 0: so many elements in turn are the same, the next `stride` behind them
+    std::string axis;         // then what counts them
   };
 
   // --- writer.ipp ----------------------------------------------------------------------------------------------------
@@ -92,6 +94,7 @@ class SpecialisedWriter {
   /// The vector of elements at this place behind `from`.
   std::string load_at(const std::string& from, const Place& at, Dtype dtype, plans::Elements elements);
   std::string lookup(Body& body, const Term& term, const Frame& frame);
+  std::string search(Body& body, const Term& term, const Frame& frame);
   std::string expression(Body& body, const Term& term, const Frame& frame);
   /// The same; a number as a vector too.
   std::string vector(Body& body, const Term& term, const Frame& frame) {
@@ -99,8 +102,8 @@ class SpecialisedWriter {
     const bool number = term.kind == Term::Kind::number && term.elements == plans::Elements::real;
     return number ? "splat(" + text + ")" : text;
   }
+  bool copies(const plans::Store& store) const;
   bool narrows(const plans::Store& store) const;
-  std::string target(Body& body, const plans::Store& store);
   std::string narrowed(Body& body, const plans::Store& store, const Frame& frame);
   std::string copy_of(Body& body, const View& to, const Term& value, const Frame& frame);
   /// What the step computes of each element, and where it goes: the body of the innermost loop.
@@ -134,8 +137,14 @@ class SpecialisedWriter {
   std::string resize(Body& body, const KernelStep& step, const plans::Resize& k);
   // --- rows.ipp ------------------------------------------------------------------------------------------------------
   std::string rows(Body& body, const KernelStep& step, const plans::Rows& k);
-  std::string column_reduction(Body& body, const KernelStep& step, const plans::Rows& k, const std::string& read);
+  std::string columns(Body& body, const KernelStep& step, const plans::Rows& k, const std::string& read,
+                      const std::string& part);
   std::string group_norm(Body& body, const KernelStep& step, const plans::GroupNorm& k);
+  // --- places.ipp ----------------------------------------------------------------------------------------------------
+  std::string offset_of_element(const View& view, const Frame& frame) const;
+  std::string scatter(Body& body, const KernelStep& step, const plans::Scatter& k);
+  std::string bags(Body& body, const KernelStep& step, const plans::Bags& k);
+  std::string sort(Body& body, const plans::Sort& k);
   // --- specialised_source.ipp ----------------------------------------------------------------------------------------
   static std::string stem_of(const KernelStep& step);
   static double compile_milliseconds(const KernelStep& step, const std::string& text, bool known);
@@ -175,8 +184,8 @@ FXX_INLINE std::string SpecialisedWriter::type_of(Dtype dtype) {
     case Dtype::uint8: return "std::uint8_t";
     case Dtype::int8: return "std::int8_t";
     case Dtype::int16: return "std::int16_t";
-    case Dtype::float16:
-    case Dtype::bfloat16: return "std::uint16_t";
+    case Dtype::float16: return "float16";
+    case Dtype::bfloat16: return "Bfloat16";
     case Dtype::complex64: return "__complex__ float";
     case Dtype::complex128: return "__complex__ double";
     default: return "void";

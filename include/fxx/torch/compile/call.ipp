@@ -69,8 +69,10 @@ FXX_INLINE std::vector<c10::IValue> CompiledModule::run_kernels(const void* cons
   if (call.fault == 0) [[likely]]
     return std::move(host.kept);
   if (host.exception) std::rethrow_exception(host.exception);
+  if (call.fault == kernels::fault_of_division)
+    throw RunError(ErrorId::run_failed, "compiled " + class_name() + ": an integer is divided by zero");
   throw RunError(ErrorId::input_mismatch,
-                 "compiled " + class_name() + ": an index is out of range of the table that it looks up");
+                 "compiled " + class_name() + ": an index is out of range of the tensor that it is a place in");
 }
 
 FXX_INLINE void CompiledModule::run_raw(const void* const* inputs, void* const* outputs) {

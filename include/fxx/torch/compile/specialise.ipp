@@ -11,10 +11,12 @@
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/passes/dead_code.hpp"
+#include "fxx/passes/decompose.hpp"
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/functionalise.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/passes/regions.hpp"
+#include "fxx/passes/stable_order.hpp"
 #include "fxx/rules/library.hpp"
 #include "fxx/runtime/built_library.hpp"
 #include "fxx/torch/compile.hpp"
@@ -119,10 +121,18 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     });
     output->set_args({std::move(results)});
   }
-  note_known_sizes(*prepared_, example_inputs);                 // of what the passes made
+  note_known_sizes(*prepared_, example_inputs);  // of what the passes made
+  keep_order_of_equals(prepared, Orders::sorts);
+  if (decompose(prepared) > 0) note_known_sizes(*prepared_, example_inputs);
   const auto quantised = detail::quantised_layers(*prepared_);  // which folding would hide
   fold_constants(*prepared_, {.known_sizes = true});
-  const auto unknown = note_known_sizes(*prepared_, example_inputs, {.behind_elements = true});
+  const auto known = [&] { return note_known_sizes(*prepared_, example_inputs, {.behind_elements = true}); };
+  auto unknown = known();
+  // What is interpreted has no kernel that keeps the order.
+  const auto interpreted = [&](const Node& node) {
+    return std::ranges::any_of(node.all_input_nodes(), [&](const Node* input) { return unknown.contains(input); });
+  };
+  if (!unknown.empty() && keep_order_of_equals(prepared, Orders::sorts_and_tops, interpreted) > 0) unknown = known();
   eliminate_dead_code(prepared);  // what computed numbers
   std::vector<Region> regions = gather_regions(prepared, unknown);
   for (const Node* node : prepared.nodes()) {

@@ -1,0 +1,64 @@
+// Bodies of passes/stable_order.hpp.
+#pragma once
+
+#include <vector>
+
+#include "fxx/ops/operation.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/passes/stable_order.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+FXX_INLINE void replace_by(Graph& graph, Node* node, Node* with) {
+  with->set_location(node->location());
+  with->set_module_stack(node->module_stack());
+  if (node->tensor_meta()) with->set_tensor_meta(*node->tensor_meta());
+  node->replace_all_uses_with(with);
+  with->swap_names(*node);
+  graph.erase_node(node);
+}
+}  // namespace detail
+
+FXX_INLINE std::size_t keep_order_of_equals(Graph& graph, Orders which, const std::function<bool(const Node&)>& of) {
+  std::size_t replaced = 0;
+  for (Node* node : graph.nodes().snapshot()) {
+    if (node->is_erased() || (of && !of(*node))) continue;
+    const Operator* op = operator_of(*node);
+    if (!op) continue;
+    const bool sorts = op->name == "aten::sort", places = op->name == "aten::argsort", tops = op->name == "aten::topk";
+    if (!sorts && !places && !(tops && which == Orders::sorts_and_tops)) continue;
+    const Argument self = argument_or_default(*node, *op, 0);
+    const TensorMeta* meta = self.is_node() ? self.node()->tensor_meta() : nullptr;
+    if (!meta || (meta->dtype != Dtype::float32 && meta->dtype > Dtype::int64)) continue;
+    const auto get = [&](std::string_view name) { return argument_or_default(*node, *op, op->index_of(name)); };
+    const InsertPoint point = graph.inserting_before(node);
+    const KeywordArgument stable{"stable", true};
+    if (!tops) {
+      const std::vector<KeywordArgument> all = {stable, {"dim", get("dim")}, {"descending", get("descending")}};
+      detail::replace_by(graph, node, graph.call_function(sorts ? ops::sort_stable : ops::argsort_stable, {self}, all));
+      ++replaced;
+      continue;
+    }
+    const Argument dim = get("dim"), k = get("k");
+    const auto users = node->users().snapshot();
+    if (dim.kind() != Argument::Kind::integer || k.kind() != Argument::Kind::integer || meta->dim() == 0) continue;
+    bool taken = true;
+    for (const Node* user : users) {
+      const Operator* item = operator_of(*user);
+      taken = taken && item && item->base_name() == "getitem";
+    }
+    if (!taken) continue;
+    const std::vector<KeywordArgument> all = {stable, {"dim", dim}, {"descending", get("largest")}};
+    Node* const sorted = graph.call_function(ops::sort_stable, {self}, all);
+    for (Node* user : users) {
+      Node* const item = graph.call_function(ops::operator_getitem, {sorted, user->arg(1)});
+      detail::replace_by(graph, user, graph.call_function(ops::slice_Tensor, {item, dim, 0, k}));
+    }
+    graph.erase_node(node);
+    ++replaced;
+  }
+  return replaced;
+}
+
+}  // namespace fxx::inline FXX_ABI

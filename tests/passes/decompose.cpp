@@ -1,0 +1,169 @@
+// Operators that are others put together: which those are, with names, sizes and what stays as it is. That numbers are the
+// same is tested with LibTorch (torch/compile_composed.cpp).
+#include "fxx/passes/decompose.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "fxx/ops/operation.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/passes/dead_code.hpp"
+#include "fxx/passes/stable_order.hpp"
+#include "graph_text.hpp"
+
+using namespace fxx;
+using test::body_of;
+
+namespace {
+
+Node* sized(Node* node, std::vector<std::int64_t> shape, Dtype dtype = Dtype::float32) {
+  node->set_tensor_meta({.shape = std::move(shape), .stride = {}, .dtype = dtype});
+  return node;
+}
+std::ptrdiff_t count_of(const Graph& graph, const Operator& op) {
+  return std::ranges::count_if(graph.nodes(), [&](const Node* n) {
+    const Operator* called = operator_of(*n);
+    return called && called->name == op.name;
+  });
+}
+/// A graph of one call, whose result has the name of its operator.
+struct One {
+  Graph graph;
+  std::vector<Argument> inputs;
+
+  explicit One(const std::vector<std::vector<std::int64_t>>& sizes, Dtype dtype = Dtype::float32) {
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      inputs.emplace_back(sized(graph.placeholder(std::string(1, static_cast<char>('a' + i))), sizes[i], dtype));
+  }
+  std::string after(const Operator& op, std::vector<Argument> arguments, std::vector<std::int64_t> shape) {
+    graph.output(sized(graph.call_function(op, std::move(arguments)), std::move(shape)));
+    const std::size_t size = graph.size();
+    replaced = decompose(graph);
+    eliminate_dead_code(graph);
+    graph.lint();
+    CHECK((replaced > 0 || graph.size() == size));
+    return body_of(graph);
+  }
+  std::size_t replaced = 0;
+};
+
+}  // namespace
+
+TEST_CASE("products with vectors are sums of products") {
+  One mv({{4, 7}, {7}});
+  CHECK(mv.after(ops::mv, {mv.inputs[0], mv.inputs[1]}, {4}) ==
+        "mul = aten::mul.Tensor(%a, %b)\nmv = aten::sum.dim_IntList(%mul, [-1], False)\nreturn %mv\n");
+  CHECK(mv.replaced == 1);
+  One row({{4}, {4, 7}});
+  CHECK(row.after(ops::matmul, {row.inputs[0], row.inputs[1]}, {7}) ==
+        "unsqueeze = aten::unsqueeze(%a, 0)\nmatmul_1 = aten::matmul(%unsqueeze, %b)\n"
+        "matmul = aten::select.int(%matmul_1, -2, 0)\nreturn %matmul\n");
+}
+
+TEST_CASE("matrices stay matrices") {
+  One both({{4, 7}, {7, 3}});
+  both.after(ops::matmul, {both.inputs[0], both.inputs[1]}, {4, 3});
+  CHECK(both.replaced == 0);
+}
+
+TEST_CASE("einsum of two operands is one product of matrices, whatever the order of dimensions") {
+  One product({{2, 3, 5, 7}, {2, 3, 7, 4}});
+  const std::string text =
+      product.after(ops::einsum, {"bhij,bhjk->bkhi", Argument::list(product.inputs)}, {2, 4, 3, 5});
+  CHECK(text.find("aten::matmul") != text.npos);
+  CHECK(text.find("aten::mul") == text.npos);
+  One scores({{11, 3, 5}, {3, 5}});
+  CHECK(scores.after(ops::einsum, {"nhd,hd->nh", Argument::list(scores.inputs)}, {11, 3}) ==
+        "unsqueeze = aten::unsqueeze(%b, 0)\nmul = aten::mul.Tensor(%a, %unsqueeze)\n"
+        "einsum = aten::sum.dim_IntList(%mul, [2])\nreturn %einsum\n");
+}
+
+TEST_CASE("an equation that is not understood stays: sizes that do not fit, too few letters") {
+  for (const char* equation : {"ij,jk->ik", "ij,kl", "i,j->ij", "ij->", "ij,jk->iz", "ij,jj->i"}) {
+    One one({{2, 3}, {4, 5}});
+    one.after(ops::einsum, {equation, Argument::list(one.inputs)}, {2, 5});
+    CHECK(one.replaced == (std::string(equation) == "ij,kl" ? 1 : 0));
+  }
+}
+
+TEST_CASE("sizes that are not known, and dtypes that kernels do not have, leave a call as it is") {
+  One dynamic({{-2, 7}, {7}});
+  dynamic.after(ops::mv, {dynamic.inputs[0], dynamic.inputs[1]}, {-2});
+  CHECK(dynamic.replaced == 0);
+  One wide({{4, 7}, {7}}, Dtype::float64);
+  wide.after(ops::mv, {wide.inputs[0], wide.inputs[1]}, {4});
+  CHECK(wide.replaced == 0);
+  // Rearrangements know no dtypes, but for complex numbers, which some of them change.
+  One view({{4, 7}}, Dtype::float64);
+  CHECK(view.after(ops::mT, {view.inputs[0]}, {7, 4}) == "m_t = aten::transpose.int(%a, -2, -1)\nreturn %m_t\n");
+  One complex({{4, 7}}, Dtype::complex64);
+  complex.after(ops::mH, {complex.inputs[0]}, {7, 4});
+  CHECK(complex.replaced == 0);
+}
+
+TEST_CASE("of several results each taker gets its own; one that is not made keeps the call") {
+  for (const int second : {1, 2}) {
+    Graph g;
+    Node* x = sized(g.placeholder("x"), {2, 6, 5});
+    Node* parts = g.call_function(ops::tensor_split_sections, {x, 2, 1});
+    Node* a = sized(g.call_function(ops::operator_getitem, {parts, 0}), {2, 3, 5});
+    Node* b = sized(g.call_function(ops::operator_getitem, {parts, second}), {2, 3, 5});
+    g.output(Argument::tuple({a, b}));
+    CHECK(decompose(g) == (second == 1 ? 1 : 0));
+    g.lint();
+    if (second == 1)
+      CHECK(body_of(g) ==
+            "getitem = aten::slice.Tensor(%x, 1, 0, 3)\ngetitem_1 = aten::slice.Tensor(%x, 1, 3, 6)\n"
+            "return (%getitem, %getitem_1)\n");
+  }
+}
+
+TEST_CASE("sizes, type and place of the call are those of what takes its place") {
+  Graph g;
+  Node* x = sized(g.placeholder("x"), {3, 4});
+  Node* norm = sized(g.call_function(ops::pairwise_distance, {x, x}), {3});
+  norm->set_type("Tensor");
+  g.output(norm);
+  REQUIRE(decompose(g) == 1);
+  const Node* made = g.output_node()->arg(0).node();
+  CHECK(made->name() == "pairwise_distance");
+  CHECK(made->type() == "Tensor");
+  REQUIRE(made->tensor_meta());
+  CHECK(made->tensor_meta()->shape == std::vector<std::int64_t>{3});
+}
+
+TEST_CASE("few sequences have a kernel; many become a product a step") {
+  for (const std::int64_t batch : {4, 40}) {
+    Graph g;
+    Node* x = sized(g.placeholder("x"), {3, batch, 5});
+    Node* h = sized(g.placeholder("h"), {1, batch, 6});
+    std::vector<Argument> weights = {sized(g.placeholder("w"), {18, 5}), sized(g.placeholder("u"), {18, 6})};
+    Node* gru = g.call_function(ops::gru_input, {x, h, Argument::list(weights), false, 1, 0., false, false, false});
+    g.output(sized(g.call_function(ops::operator_getitem, {gru, 0}), {3, batch, 6}));
+    CHECK(decompose(g) == (batch == 40 ? 1 : 0));
+    g.lint();
+    CHECK(count_of(g, ops::linear) == (batch == 40 ? 4 : 0));  // the inputs of all steps, and the state of each
+  }
+}
+
+TEST_CASE("orders of equal elements: stable operators where kernels are, and the first of all that are sorted") {
+  Graph g;
+  Node* x = sized(g.placeholder("x"), {3, 40});
+  Node* wide = sized(g.placeholder("wide"), {3, 40}, Dtype::float64);
+  Node* sorted = g.call_function(ops::sort, {x, 1, true});
+  Node* top = g.call_function(ops::topk, {x, 5});
+  Node* places = sized(g.call_function(ops::argsort, {wide}), {3, 40}, Dtype::int64);
+  g.output(Argument::tuple(
+      {g.call_function(ops::operator_getitem, {sorted, 0}), g.call_function(ops::operator_getitem, {top, 1}), places}));
+  Graph only_sorts(g);
+  CHECK(keep_order_of_equals(only_sorts, Orders::sorts) == 1);
+  only_sorts.lint();
+  CHECK(count_of(only_sorts, ops::topk) == 1);
+  CHECK(keep_order_of_equals(g, Orders::sorts_and_tops) == 2);
+  g.lint();
+  CHECK(count_of(g, ops::sort_stable) == 2);
+  CHECK(count_of(g, ops::argsort) == 1);  // of doubles there is no kernel
+  CHECK(count_of(g, ops::slice_Tensor) == 1);
+  CHECK(keep_order_of_equals(g, Orders::sorts_and_tops) == 0);
+}

@@ -1,0 +1,257 @@
+// Specialised modules: integers of 8 to 64 bits, bit by bit, conversions between dtypes, divisions by tensors; beside
+// LibTorch, to the last bit.
+#include "torch/compiled.hpp"
+
+using namespace fxx;
+using namespace fxx::test;
+namespace F = torch::nn::functional;
+
+namespace {
+
+/// Arithmetic of one dtype, with values at both ends of it.
+Tensors functions_of(const Tensor& a, const Tensor& b, const Tensor& m, const Tensor& x) {
+  const Tensor divisor = b.masked_fill(b == 0, 3);
+  Tensors results = {a + b,
+                     a - b,
+                     a * b,
+                     torch::add(a, b, 3),
+                     a + 100,
+                     1 - a,
+                     a * 7,
+                     a.square(),
+                     a.pow(3),
+                     a.pow(5),
+                     a.pow(0),
+                     a.neg(),
+                     a.abs(),
+                     a.sign(),
+                     a.relu(),
+                     a.clamp(2, 90),
+                     a.clamp_min(3),
+                     torch::maximum(a, b),
+                     torch::minimum(a, b),
+                     a.floor_divide(divisor),
+                     a.remainder(divisor),
+                     torch::fmod(a, divisor),
+                     torch::div(a, divisor, "trunc"),
+                     torch::div(a, divisor, "floor"),
+                     torch::div(a, 3, "trunc"),
+                     torch::floor_divide(a, 3),
+                     a / divisor,
+                     a & b,
+                     a | b,
+                     a ^ b,
+                     a.bitwise_not(),
+                     a & 5,
+                     torch::bitwise_left_shift(a, b & 7),
+                     torch::bitwise_right_shift(a, b & 7),
+                     torch::bitwise_left_shift(a, 3),
+                     torch::bitwise_right_shift(a, 2),
+                     a == b,
+                     a < b,
+                     a >= 5,
+                     torch::where(m, a, b),
+                     a.masked_fill(m, 4),
+                     a * m,
+                     a + x,
+                     a * 0.5,
+                     a.exp(),
+                     torch::addcmul(a, a, b, 2),
+                     torch::threshold(a, 3, 7),
+                     a.sum(),
+                     a.sum(1),
+                     a.prod(0),
+                     a.max(),
+                     a.amin({0}),
+                     a.argmax(1),
+                     std::get<0>(a.max(0)),
+                     a.any(1),
+                     a.all(),
+                     a.cumsum(1),
+                     a.t().contiguous(),
+                     a.t().reshape({-1}),
+                     torch::cat({a, b}, 1),
+                     torch::stack({a, b, a}, 2),
+                     torch::roll(a, {2}, {1}),
+                     a.flip({1}),
+                     a.repeat({2, 1}),
+                     torch::constant_pad_nd(a, {1, 2}, 9),
+                     torch::zeros_like(a),
+                     torch::full_like(a, 11) + b,
+                     a.gather(1, b.to(torch::kLong).abs().remainder(a.size(1))),
+                     a.index_select(0, torch::tensor({1, 0})),
+                     a.triu(1),
+                     torch::isin(a, 5)};
+  for (const auto to :
+       {torch::kByte, torch::kChar, torch::kShort, torch::kInt, torch::kLong, torch::kFloat, torch::kBool})
+    results.push_back((a + 1).to(to));
+  return results;
+}
+TEST_CASE("integers of each width: arithmetic that wraps around, comparisons, choices, sums, places, conversions") {
+  torch::manual_seed(60);
+  for (const auto& [dtype, least, most] : {std::tuple{torch::kByte, 0L, 255L},
+                                           {torch::kChar, -128L, 127L},
+                                           {torch::kShort, -32768L, 32767L},
+                                           {torch::kInt, -2147483647L - 1, 2147483647L},
+                                           {torch::kLong, -(1L << 40), 1L << 40}}) {
+    CAPTURE(c10::toString(dtype));
+    const auto make = [&, dtype = dtype, least = least, most = most](bool small) {
+      Tensor a = small ? torch::randint(0, 9, {3, 19}) : torch::randint(least, most, {3, 19});
+      Tensor b = small ? torch::randint(0, 9, {3, 19}) : torch::randint(least, most, {3, 19});
+      a[0][0] = least;
+      a[0][1] = most;
+      b[0][0] = most;
+      b[1][3] = least;
+      return Tensors{a.to(dtype), b.to(dtype), torch::rand({3, 19}) > 0.5, torch::randn({3, 19})};
+    };
+    Tensors turned = make(false), sliced = make(true);
+    for (Tensor& t : turned) t = transposed_copy(t);
+    for (Tensor& t : sliced) t = sliced_copy(t);
+    // exp of large numbers is infinite in float32, and float64 knows it.
+    const Forward f = [](const Tensors& in) {
+      Tensors results = functions_of(in[0], in[1], in[2], in[3]);
+      for (Tensor& t : results)
+        if (t.is_floating_point()) t = t.clamp(-1e6, 1e6);
+      return all_of(results);
+    };
+    check(f, make(true), {.more = {make(false), turned, sliced}});
+  }
+}
+
+TEST_CASE("integers of different widths together, and what they are indices of") {
+  torch::manual_seed(61);
+  check(
+      [](const Tensors& in) {
+        const Tensor &byte = in[0], &small = in[1], &word = in[2], &n = in[3], &x = in[4];
+        return all_of({byte + small,
+                       byte * word,
+                       small - n,
+                       word + n,
+                       word == n,
+                       byte < small,
+                       torch::where(n > 2, word, n),
+                       torch::maximum(word, n),
+                       word.to(torch::kLong) + n,
+                       (byte & 3) + word,
+                       byte / 2,
+                       byte / word.abs().clamp_min(1),
+                       (word > 3) & (byte > 2),
+                       word.logical_and(byte),
+                       word * x,
+                       x + byte,
+                       word & n,
+                       torch::bitwise_left_shift(word, n.abs().remainder(4)),
+                       torch::embedding(x, word.abs().remainder(4)),
+                       x.index({word.abs().remainder(4)}),
+                       x.index_select(0, word[0].abs().remainder(4)),
+                       x.gather(1, n.abs().remainder(5)),
+                       byte.to(torch::kFloat) / 255,
+                       byte.to(x.scalar_type()) * x,
+                       word.pow(2).sum(),
+                       word.to(torch::kChar).sum(0),
+                       (word > 0).to(torch::kInt) + 1,
+                       torch::full_like(word, 5) - byte});
+      },
+      {torch::randint(0, 256, {4, 5}).to(torch::kByte), torch::randint(-100, 100, {4, 5}).to(torch::kChar),
+       torch::randint(-1000, 1000, {4, 5}).to(torch::kInt), torch::randint(-9, 9, {4, 5}), torch::randn({4, 5})});
+}
+
+TEST_CASE("to halves and doubles and back, and copies of what has no arithmetic") {
+  torch::manual_seed(62);
+  const Forward f = [](const Tensors& in) {
+    const Tensor &x = in[0], &half = in[1], &brain = in[2], &wide = in[3], &n = in[4], &m = in[5];
+    return all_of({x.to(torch::kFloat).to(torch::kHalf),
+                   x.to(torch::kFloat).to(torch::kBFloat16),
+                   x.to(torch::kFloat).to(torch::kDouble),
+                   (x.to(torch::kFloat) * 3).to(torch::kHalf).to(torch::kFloat),
+                   (x.to(torch::kFloat) * 3).to(torch::kBFloat16).to(torch::kFloat) + 1,
+                   x.to(torch::kFloat).to(torch::kDouble).to(torch::kFloat) * 2,
+                   half.to(torch::kFloat) * 2,
+                   brain.to(torch::kFloat).relu(),
+                   wide.to(torch::kFloat) + 1,
+                   half.to(torch::kInt),
+                   brain.to(torch::kLong),
+                   half.to(torch::kBool),
+                   half.to(torch::kDouble),
+                   half.to(torch::kBFloat16),
+                   wide.to(torch::kHalf),
+                   wide.to(torch::kBFloat16),
+                   n.to(torch::kHalf),
+                   n.to(torch::kByte).to(torch::kHalf),
+                   n.to(torch::kByte).to(torch::kDouble),
+                   m.to(torch::kHalf),
+                   m.to(torch::kDouble),
+                   half.t().contiguous(),
+                   wide.t().contiguous(),
+                   wide.t().reshape({-1}),
+                   half.t().to(torch::kFloat),
+                   half.flip({1}).to(torch::kFloat),
+                   x.to(torch::kFloat).to(half.scalar_type()).to(n),
+                   n.to(half).to(torch::kFloat),
+                   x.to(torch::kFloat).type_as(brain)});
+  };
+  const auto make = [] {
+    Tensor x = torch::randn({3, 19}) * 100;
+    x[0][0] = infinite;
+    x[0][1] = not_a_number;
+    x[1][1] = 1e30;
+    x[1][2] = 1e-7;
+    x[1][3] = 1e-30;
+    Tensor wide = x.to(torch::kDouble) * 1.0000001;
+    return Tensors{x,
+                   (torch::randn({3, 19}) * 50).to(torch::kHalf),
+                   (torch::randn({3, 19}) * 50).to(torch::kBFloat16),
+                   wide,
+                   torch::randint(0, 200, {3, 19}),
+                   torch::rand({3, 19}) > 0.5};
+  };
+  const Tensors in = make();
+  Tensors turned = make();
+  for (Tensor& t : turned) t = transposed_copy(t);
+  const auto gm = traced_net(*net_of(f), in);
+  const torch::NoGradGuard no_grad;
+  for (const int threads : {1, 2}) {
+    const auto compiled = fxx::compile(*gm, in, {.threads = threads, .tolerance = infinite, .cache_folder = cache()});
+    CHECK(called_back_operators(*compiled) == std::set<std::string>());
+    for (const Tensors& inputs : {in, make(), turned}) {
+      const Tensors given = tensors_of(compiled->run(boxed(inputs))), wanted = tensors_of(gm->run(boxed(inputs)));
+      REQUIRE(given.size() == wanted.size());
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        CAPTURE(i);
+        CHECK(given[i].scalar_type() == wanted[i].scalar_type());
+        CHECK(difference(given[i], wanted[i]) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("conversions that floats would spoil, and arithmetic of doubles, are called back") {
+  check(
+      [](const Tensors& in) {
+        const Tensor wide = in[1].to(torch::kDouble);
+        return all_of({wide.to(torch::kLong), in[0].to(torch::kDouble), wide.to(torch::kBool), wide * 2 + 1});
+      },
+      {torch::randint(-9, 9, {4, 5}) * (std::int64_t(1) << 40), torch::randn({4, 5})},
+      {.called_back = {"aten::to.dtype", "aten::mul.Tensor", "aten::add.Tensor"}});
+}
+
+TEST_CASE("an integer divided by zero is one error, and the module works afterwards") {
+  torch::manual_seed(63);
+  const Forward f = [](const Tensors& in) {
+    return all_of({in[0].floor_divide(in[1]), in[0].remainder(in[1]) + 1, torch::fmod(in[0], in[1]),
+                   torch::div(in[0], in[1], "trunc"), (in[0].floor_divide(in[1]) * 2).sum(1)});
+  };
+  const Tensors in{torch::randint(-9, 10, {4, 19}), torch::randint(1, 5, {4, 19})};
+  const auto compiled = check(f, in);
+  const Tensors expected = in_double(*net_of(f), in);
+  for (int i = 0; i < 3; ++i) {
+    Tensors bad = cloned(in);
+    bad[1][3][7 + 5 * i] = 0;
+    const Fault fault = fault_of<RunError>([&] { compiled->run(boxed(bad)); });
+    CHECK(fault.id == 702);
+    CHECK(fault.says("divided by zero"));
+    CHECK(error_of(compiled->run(boxed(in)), expected) == 0);
+  }
+}
+
+}  // namespace
