@@ -457,7 +457,8 @@ TEST_CASE("weights that come from far are weighed against what Winograd's algori
 TEST_CASE("ways that are said are taken, where they fit") {
   using Method = Convolution::Method;
   using Said = Way::Method;
-  for (const auto& [method, said] : {std::pair(Method::direct, Said::direct), {Method::winograd_2, Said::winograd_2},
+  for (const auto& [method, said] : {std::pair(Method::direct, Said::direct),
+                                     {Method::winograd_2, Said::winograd_2},
                                      {Method::winograd_4, Said::winograd_4}}) {
     Net net;
     Node* x = net.input("x", {1, 32, 13, 9});
@@ -533,7 +534,8 @@ TEST_CASE("a depthwise convolution is joined with products, or not, as is said, 
     net.graph.output(net.convolution(b, 16, 1));
     const KernelPlan plan = net.plan();
     const bool large = side == 80;
-    const auto block = std::ranges::find_if(plan.steps, [](const KernelStep& s) { return s.shape.starts_with("depthwise"); });
+    const auto block =
+        std::ranges::find_if(plan.steps, [](const KernelStep& s) { return s.shape.starts_with("depthwise"); });
     REQUIRE(block != plan.steps.end());
     CHECK(std::holds_alternative<DepthwiseBlock>(block->kernel) == large);
     CHECK(block->joinable.size() == (large ? 0 : 3));

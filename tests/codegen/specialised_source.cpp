@@ -14,10 +14,10 @@
 using namespace fxx;
 using plans::Sizes;
 using test::check_near;
-using test::Loaded;
-using test::numbers;
 using test::listed;
+using test::Loaded;
 using test::Net;
+using test::numbers;
 
 namespace {
 

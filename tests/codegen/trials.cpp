@@ -73,8 +73,8 @@ std::vector<float> laid_out(const std::vector<float>& elements, const plans::Vie
   return result;
 }
 
-/// Runs all ways of the first shape that begins like this, and compares what they give with `wanted`. Inputs by name, and attributes.
-/// Returns the ways.
+/// Runs all ways of the first shape that begins like this, and compares what they give with `wanted`. `memory`: inputs
+/// and attributes by name. Returns the ways.
 std::vector<std::string> check_ways(const Net& net, std::string_view kind, const Target& target,
                                     const std::map<std::string, std::vector<float>>& memory, const Numbers& wanted,
                                     double tolerance = 1e-5) {
@@ -152,9 +152,9 @@ TEST_CASE("ways as text, and back; any other text is none") {
   CHECK(ways[0].to_string() == "estimated");
   CHECK(ways[1].to_string() == "winograd_4 14x2");
   CHECK(ways[4].to_string() == "winograd_2 24_at_once");
-  for (const std::string_view text :
-       {"", " ", "winograd_8", "winograd_4 14x2 ", "winograd_4  14x2", "14x", "x2", "14x2x3", "0x2", "-1x2", "near far",
-        "99999999999x2", "2x99999999999", "17x2", "direct direct", "alone by_rows", "estimated direct", "direct estimated"}) {
+  for (const std::string_view text : {"", " ", "winograd_8", "winograd_4 14x2 ", "winograd_4  14x2", "14x", "x2",
+                                      "14x2x3", "0x2", "-1x2", "near far", "99999999999x2", "2x99999999999", "17x2",
+                                      "direct direct", "alone by_rows", "estimated direct", "direct estimated"}) {
     CAPTURE(text);
     CHECK(!way_of_text(text));
   }

@@ -43,8 +43,8 @@ TEST_CASE("a file that is not whole counts as empty, and is written anew") {
   const Notebook book(folder / "notes");
   book.add({{"key", "value"}, {"other", "value"}});
   const std::string whole = support::content_of(book.path());
-  std::vector<std::string> damaged = {"", "\n", "fxx notes 1\n", "key\tvalue\n", whole + "more", whole + whole,
-                                      std::string(100, '\0')};
+  std::vector<std::string> damaged = {
+      "", "\n", "fxx notes 1\n", "key\tvalue\n", whole + "more", whole + whole, std::string(100, '\0')};
   for (std::size_t size = 1; size < whole.size(); size += 7) damaged.push_back(whole.substr(0, size));
   for (std::size_t at = 0; at < whole.size(); at += 5) {
     damaged.push_back(whole);

@@ -1,5 +1,5 @@
-// tune: ways are measured once for each shape, kept and used again. What is kept is believed where it is whole, and makes
-// no result wrong.
+// tune: ways are measured once for each shape, kept and used again. What is kept is believed where it is whole, and
+// makes no result wrong.
 #include <filesystem>
 #include <fstream>
 

@@ -16,8 +16,8 @@ struct Target {
   Accuracy accuracy = Accuracy::standard;
 };
 
-/// Ways of a step that has a shape, the estimated one first: tiles that fit the registers and take nearly the least time
-/// by their count of instructions, and what else the kernel can. None for a step without a shape. O(1).
+/// Ways of a step that has a shape, the estimated one first: tiles that fit the registers and take nearly the least
+/// time by their count of instructions, and what else the kernel can. None for a step without a shape. O(1).
 std::vector<plans::Way> alternatives(const KernelStep& step, const Target& target);
 
 }  // namespace fxx::inline FXX_ABI

@@ -336,8 +336,8 @@ void for_each_operand(AnyKernel& kernel, const OfView& of_view, const OfTerm& of
     } else if constexpr (std::is_same_v<K, Recurrent>) {
       of_view(k.in);
       for (auto& d : k.directions)
-        for (auto* view : {&d.input_weights, &d.state_weights, &d.input_bias, &d.state_bias, &d.h, &d.c, &d.h_out,
-                           &d.c_out})
+        for (auto* view :
+             {&d.input_weights, &d.state_weights, &d.input_bias, &d.state_bias, &d.h, &d.c, &d.h_out, &d.c_out})
           of_view(*view);
     } else if constexpr (std::is_same_v<K, Scatter>) {
       for (auto& index : k.indices) of_term(index);

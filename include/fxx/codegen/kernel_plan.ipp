@@ -153,8 +153,8 @@ FXX_INLINE std::string KernelPlan::to_string(const std::vector<double>& seconds)
     const KernelStep& step = steps[i];
     auto [kernel, shapes] = detail::described(step);
     lines.push_back({{step.name(), std::move(kernel), step.way == plans::Way{} ? "" : step.way.to_string(),
-                      std::move(shapes), decimal(step.flops * 1e-6),
-                      decimal(step.bytes * 1e-3), step.expected < 0 ? "-" : decimal(step.expected * 1e6),
+                      std::move(shapes), decimal(step.flops * 1e-6), decimal(step.bytes * 1e-3),
+                      step.expected < 0 ? "-" : decimal(step.expected * 1e6),
                       i < seconds.size() ? decimal(seconds[i] * 1e6) : ""}});
     flops += step.flops;
   }

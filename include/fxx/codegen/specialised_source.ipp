@@ -110,8 +110,8 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
       [&](const plans::CallBack&) { return std::string(); });
   // Who waits for the others would wait forever.
   const bool alone = step.way.alone && std::ranges::none_of(body.parameters, [](const Body::Parameter& p) {
-    return p.type == "Barrier&";
-  });
+                       return p.type == "Barrier&";
+                     });
   std::string parameters = "Part part", arguments = alone ? "Part{}" : "part";
   for (const Body::Parameter& p : body.parameters) {
     parameters += ", " + p.type + " " + p.name;

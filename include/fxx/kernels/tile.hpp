@@ -1,7 +1,7 @@
 // How large a tile of sums is that stays in registers: what products and convolutions are made of, and what they take.
 //
-// Found from sizes alone, for any number of registers, so that whoever writes kernels can weigh tiles of a processor that
-// is not this one.
+// Found from sizes alone, for any number of registers, so that whoever writes kernels can weigh tiles of a processor
+// that is not this one.
 // Main names: TileShape, best_tile, time_of_tiles, fits_registers. Cost: none.
 #pragma once
 
@@ -28,9 +28,9 @@ constexpr bool fits_registers(TileShape tile, int registers, int weight_register
   return sums + weights + registers_of_elements(tile.rows) <= registers;
 }
 
-/// What so many rows and vectors take in such tiles, for each k, in sixteenths of a cycle. A processor loads as often as
-/// it multiplies, and for each k a tile loads its vectors and an element of every row; ten multiplications hide how long
-/// one takes.
+/// What so many rows and vectors take in such tiles, for each k, in sixteenths of a cycle. A processor loads as often
+/// as it multiplies, and for each k a tile loads its vectors and an element of every row; ten multiplications hide how
+/// long one takes.
 constexpr long time_of_tiles(int rows, int vectors, TileShape tile) {
   const auto cycles = [](int r, int v) {
     if (r * v == 0) return 0;

@@ -210,8 +210,7 @@ FXX_INLINE std::optional<std::string> BuildCache::find(const Toolchain& toolchai
 
 FXX_INLINE std::string BuildCache::get_or_build(const Toolchain& toolchain, const BuildRequest& request,
                                                 bool* was_hit) const {
-  const std::string key = detail::cache_key(toolchain, request), name = wide_hash(key),
-                    entry = folder_ + "/" + name;
+  const std::string key = detail::cache_key(toolchain, request), name = wide_hash(key), entry = folder_ + "/" + name;
   std::optional<std::string> there = detail::valid_library(entry, key);
   if (was_hit) *was_hit = there.has_value();
   if (there) return *there;

@@ -1,7 +1,7 @@
 // A file of notes, each a key and what is known of it, that many threads and processes read and add to.
 //
-// It is written aside and renamed into place, with what others have written meanwhile: who reads it finds all of it. One
-// that is damaged counts as empty, and the next who adds to it writes it anew.
+// It is written aside and renamed into place, with what others have written meanwhile: who reads it finds all of it.
+// One that is damaged counts as empty, and the next who adds to it writes it anew.
 //   fxx notes 1
 //   product 128 x 256 -> 1024<tab>8x3
 //   end 0123456789abcdef0123456789abcdef

@@ -138,7 +138,7 @@ class CompiledModule : public GraphModule {
     using RunError::RunError;
   };
   void specialise(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
-  // --- tune.ipp: the libraries that are tried are taken one after the other --------------------------------------------
+  // --- tune.ipp: the libraries that are tried are taken one after the other ------------------------------------------
   /// The plan with the ways that are the fastest.
   KernelPlan tuned(KernelPlan plan, const Graph& graph, LowerOptions lowering,
                    const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);

@@ -17,8 +17,8 @@ FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel, const Way& way) 
                           ? fewer_bits_pay(kernel.rows, kernel.columns, kernel.depth, products)
                           : way.packed == Way::Packed::bfloat16;
   // Of few rows: the processor is through with a line of weights so soon that asking for others only costs time.
-  weights.near |= options_.processor.reads_ahead && weights.constant && !weights.reduced && !kernel.quantised &&
-                  kernel.rows <= 4;
+  weights.near |=
+      options_.processor.reads_ahead && weights.constant && !weights.reduced && !kernel.quantised && kernel.rows <= 4;
   if (way.distance != Way::Distance::estimated) weights.near = way.distance == Way::Distance::near;
   kernel.reduced_rows = weights.reduced && products && kernel.rows >= 4 && kernel.depth % 2 == 0;
 }

@@ -49,8 +49,7 @@ FXX_INLINE std::string SpecialisedWriter::convolution(Body& body, const KernelSt
                   ", .dilation_height = " + text(k.dilation_height) + ", .dilation_width = " + text(k.dilation_width) +
                   ", .padding_height = " + text(k.padding_height) + ", .padding_width = " + text(k.padding_width) +
                   ", .in_row = " + row + ", .in_pixel = " + pixel + ", .images = " + text(k.images) +
-                  ", .in_image = " + image + sums(step.way) +
-                  (step.way.by_rows ? ", .order = Order::rows" : "") + "}",
+                  ", .in_image = " + image + sums(step.way) + (step.way.by_rows ? ", .order = Order::rows" : "") + "}",
               "transposed");
     const std::string packed = parameter(
         body, "const float*",
@@ -92,8 +91,7 @@ FXX_INLINE std::string SpecialisedWriter::convolution(Body& body, const KernelSt
 }
 
 /// The ConvolutionShape of a convolution that is computed directly, or of single channels.
-FXX_INLINE std::string SpecialisedWriter::convolution_shape(const plans::Convolution& k,
-                                                            const plans::Way& way) {
+FXX_INLINE std::string SpecialisedWriter::convolution_shape(const plans::Convolution& k, const plans::Way& way) {
   include("convolution");
   const bool depthwise = k.method == plans::Convolution::Method::depthwise;
   return shape("ConvolutionShape",
@@ -107,8 +105,7 @@ FXX_INLINE std::string SpecialisedWriter::convolution_shape(const plans::Convolu
                    ", .images = " + text(k.images) + ", .in_image = " + text(k.in.strides[0]) +
                    (depthwise ? "" : ", .groups = " + text(k.groups) + sums(way)) +
                    (!depthwise && way.distance == plans::Way::Distance::near ? ", .weights = Distance::near" : "") +
-                   (!depthwise && way.by_rows ? ", .order = Order::rows" : "") +
-                   "}",
+                   (!depthwise && way.by_rows ? ", .order = Order::rows" : "") + "}",
                depthwise ? "depthwise" : "convolution");
 }
 
@@ -139,8 +136,8 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
   };
   const auto gemm = [&](const plans::MatrixProduct& product, const std::string& from, const std::string& weights,
                         const std::string& inner) {
-    return "        gemm<" + sizes_of_product(product) + way_of_product(product, {}) + ">(Part{}, " + from + ", " + weights + ", " +
-           lambda({"x", "channel"}, true, inner) + "        });\n";
+    return "        gemm<" + sizes_of_product(product) + way_of_product(product, {}) + ">(Part{}, " + from + ", " +
+           weights + ", " + lambda({"x", "channel"}, true, inner) + "        });\n";
   };
   const auto rows_lambda = [&](const std::string& more, const std::string& inner) {
     return std::string("[&](") + (mentions(inner, "image") ? "int image, " : "int, ") +

@@ -71,8 +71,8 @@ FXX_INLINE std::string SpecialisedWriter::reduced_product(Body& body, const Kern
              " + i));\n    });\n  barrier.wait();\n";
   }
   const std::string inner = stores(body, step, step.frame, "    ");
-  return result + "  gemm<" + text(k.rows) + ", " + size + ", " + stride + way_of_product(k, step.way) + ">(part, " + from + ", " +
-         weights + ", " + lambda({"row", "column"}, true, inner) + "  });\n";
+  return result + "  gemm<" + text(k.rows) + ", " + size + ", " + stride + way_of_product(k, step.way) + ">(part, " +
+         from + ", " + weights + ", " + lambda({"row", "column"}, true, inner) + "  });\n";
 }
 
 /// gemm's first template arguments.
@@ -137,16 +137,15 @@ FXX_INLINE std::string SpecialisedWriter::quantised_product(Body& body, const Ke
   const std::string size = text(k.columns) + ", " + text(k.depth), rows = text(k.rows) + ", " + size,
                     integers = "QuantisedWeights{$from, " + text(w.strides[0]) + ", " + text(w.strides[1]) + ", " +
                                attribute(k.quantised.scales) + "}";
-  const std::string weights =
-      packed_parameter(body, w, "std::int8_t", "w", "packed_size<std::int8_t>(" + size + ")",
-                       "pack_weights($to, " + size + ", " + packed_tile("<std::int8_t>", rows, step.way) + ", " +
-                           integers + ")");
+  const std::string weights = packed_parameter(
+      body, w, "std::int8_t", "w", "packed_size<std::int8_t>(" + size + ")",
+      "pack_weights($to, " + size + ", " + packed_tile("<std::int8_t>", rows, step.way) + ", " + integers + ")");
   const std::string inner =
       dequantised(body, w, k.quantised, k.columns, "column",
                   "pack_excess($to, " + size + ", " + text(k.quantised.zero) + ", " + integers + ")") +
       stores(body, step, step.frame, "    ");
-  return "  gemm<" + rows + ", " + text(k.a_row) + way_of_product(k, step.way) + ">(part, " + in + ", " + weights + ", " +
-         lambda({"row", "column"}, true, inner, "integer", "sums") + "  });\n";
+  return "  gemm<" + rows + ", " + text(k.a_row) + way_of_product(k, step.way) + ">(part, " + in + ", " + weights +
+         ", " + lambda({"row", "column"}, true, inner, "integer", "sums") + "  });\n";
 }
 
 FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& step, const plans::MatrixProduct& k) {
@@ -170,8 +169,8 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
   if (k.batch == 1) {
     const std::string inner = stores(body, step, step.frame, "    ");
     return result + "  " + pack_of_product(k, step.way, "packed", from) + ";\n  gemm<" + sizes +
-           way_of_product(k, step.way) + ">(part, " + in + ", packed, " +
-           lambda({"row", "column"}, true, inner) + "  });\n";
+           way_of_product(k, step.way) + ">(part, " + in + ", packed, " + lambda({"row", "column"}, true, inner) +
+           "  });\n";
   }
   const std::string a_at = offset_of(k.a_batch, "matrix", "a_at", result),
                     w_at = offset_of(k.weights_batch, "matrix", "w_at", result);
@@ -180,8 +179,7 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
   result += "    " + pack_of_product(k, step.way, "packed", from + w_at) + ";\n";
   const std::string inner = stores(body, step, step.frame, "      ");
   result += "    gemm<" + sizes + way_of_product(k, step.way) + ">(Part{}, " + in + a_at + ", packed, " +
-            lambda({"row", "column"}, true, inner) +
-            "    });\n  }\n";
+            lambda({"row", "column"}, true, inner) + "    });\n  }\n";
   return result;
 }
 
