@@ -157,7 +157,7 @@ TEST_CASE("tensors put at tensors of integers, added there, and everywhere a mas
                    torch::put(x, few * 100 - 3, v.select(2, 0).select(0, 0)),
                    torch::put(x, row, v.select(2, 0).slice(1, 0, 1), true),
                    torch::take_along_dim(x, row.view({1, 2, 1}).abs(), 1),
-                   torch::take_along_dim(x, few)});
+                   torch::take_along_dim(x.contiguous(), few)});
   };
   const auto make = [] {
     return Tensors{torch::randn({6, 5, 19}), torch::randint(4, {3}),    torch::randint(-4, 4, {2, 1}),

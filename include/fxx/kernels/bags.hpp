@@ -32,8 +32,8 @@ struct Unweighted {};
 /// each is multiplied with, of sums, or Unweighted. A bag of nothing is 0. Offsets that go down or beyond `count`, and
 /// indices that no row of the table has, are a fault.
 template <Bag How, BagShape Shape, class Index, class Offset, class Weights, class Put>
-FXX_KERNEL void combine_bags(Part part, const Index* indices, const Offset* offsets, Weights weights, const float* table,
-                             std::int64_t rows, int& fault, const Put& put) {
+FXX_KERNEL void combine_bags(Part part, const Index* indices, const Offset* offsets, Weights weights,
+                             const float* table, std::int64_t rows, int& fault, const Put& put) {
   constexpr bool weighted = !__is_same(Weights, Unweighted);
   constexpr int ahead = 12;  // rows may come from memory, which is a hundred times as far as the next instruction
   const auto row_at = [&](std::int64_t i) __attribute__((always_inline)) {
@@ -43,7 +43,8 @@ FXX_KERNEL void combine_bags(Part part, const Index* indices, const Offset* offs
   const Range mine = part.of(Shape.bags);
   for (int bag = mine.begin; bag < mine.end; ++bag) {
     std::int64_t begin = static_cast<std::int64_t>(offsets[bag]);
-    std::int64_t end = bag + 1 < Shape.bags || Shape.last_offset ? static_cast<std::int64_t>(offsets[bag + 1]) : Shape.count;
+    std::int64_t end =
+        bag + 1 < Shape.bags || Shape.last_offset ? static_cast<std::int64_t>(offsets[bag + 1]) : Shape.count;
     if (begin < 0 || begin > end || end > Shape.count) {
       __atomic_store_n(&fault, fault_of_index, __ATOMIC_RELAXED);
       begin = end = 0;
@@ -58,7 +59,8 @@ FXX_KERNEL void combine_bags(Part part, const Index* indices, const Offset* offs
       for (std::int64_t i = begin; i < end; ++i) {
         if (column == 0 && i + ahead < Shape.count)
           if (const std::int64_t next = row_at(i + ahead); next >= 0)
-            for (int line = 0; line < Shape.columns; line += 16) __builtin_prefetch(table + next * Shape.row_stride + line);
+            for (int line = 0; line < Shape.columns; line += 16)
+              __builtin_prefetch(table + next * Shape.row_stride + line);
         const std::int64_t row = row_at(i);
         if (row < 0) {
           __atomic_store_n(&fault, fault_of_index, __ATOMIC_RELAXED);

@@ -66,11 +66,11 @@ FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_in
   const auto is_fake_one = [](const at::Tensor& tensor) { return is_fake(tensor); };
   if (std::ranges::any_of(example_inputs, is_fake_one)) return;
   const at::NoGradGuard no_grad;
-  std::vector<c10::IValue> inputs(example_inputs.begin(), example_inputs.end());
+  std::vector<c10::IValue> inputs(example_inputs.begin(), example_inputs.end()), taken = inputs;  // a plan takes them
   Graph reference(graph());
   reference.set_owning_module(graph().owning_module());
   const bool orders = keep_order_of_equals(reference, Orders::sorts_and_tops) > 0;
-  const c10::IValue expected = orders ? Plan(reference, owner()).run(inputs) : GraphModule::run_flat(inputs);
+  const c10::IValue expected = orders ? Plan(reference, owner()).run(taken) : GraphModule::run_flat(inputs);
   const c10::IValue got = run_with_kernels(inputs);
   max_error_ = detail::relative_error(got, expected);
   if (!(max_error_ <= tolerance))

@@ -58,7 +58,9 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
       given == Elements::integer && (adds || finds || kind == Kind::largest || kind == Kind::smallest);
   if (given != Elements::real && !integers && !chooses && !(given == Elements::mask && adds))
     throw NoKernel{std::string(name_of(meta_of(input).dtype))};
-  if (wanted != (chooses ? Elements::mask : finds || given != Elements::real ? Elements::integer : Elements::real))
+  const bool byte = chooses && meta_of(node).dtype == Dtype::uint8;  // what LibTorch gives of bytes
+  if (wanted !=
+      (chooses && !byte ? Elements::mask : byte || finds || given != Elements::real ? Elements::integer : Elements::real))
     throw NoKernel{std::string(name_of(meta_of(node).dtype))};
   kernel.read = frame_of_rows(in, dims);
   kernel.rows = kernel.read.axes[0].extent;
