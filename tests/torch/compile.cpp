@@ -416,15 +416,6 @@ TEST_CASE("products of matrices: with weights, of two, in batches, with whatever
     check(*net, {x, batch, other}, {.more = {{transposed_copy(x), sliced_copy(batch), transposed_copy(other)}}});
   }
 }
-TEST_CASE("products with vectors are called back") {
-  torch::manual_seed(7);
-  check(
-      [](const Tensors& in) {
-        return all_of(
-            {torch::matmul(in[0], in[1]), torch::matmul(in[1], in[0].t()), torch::matmul(in[1], in[1]).relu()});
-      },
-      {torch::randn({5, 7}), torch::randn({7})}, {.called_back = {"aten::matmul"}});
-}
 
 // --- rows --------------------------------------------------------------------------------------------------------------
 
@@ -714,13 +705,6 @@ TEST_CASE("integers: arithmetic, comparisons, choices, conversions, copies, sums
     };
     check(exact, in, {.more = {large}});
   }
-  // Divisors that are tensors may be 0, of which LibTorch throws.
-  check(
-      [](const Tensors& in) {
-        return all_of({in[0].floor_divide(in[1]), in[0].remainder(in[1]) + 1});
-      },
-      {torch::randint(-9, 10, {4, 5}), torch::randint(1, 5, {4, 5})},
-      {.called_back = {"aten::floor_divide", "aten::remainder.Tensor"}});
 }
 
 // --- images --------------------------------------------------------------------------------------------------------
@@ -1696,7 +1680,7 @@ TEST_CASE("long rows, many keys, many sequences, many dimensions") {
   check(*net,
         {torch::randn({3, 20000}), torch::randn({2, 9, 8}), torch::randn({2, 1100, 8}), torch::randn({4, 17, 3}),
          torch::randn({2, 3, 2, 2, 3, 2, 2, 1, 2}), mask, torch::randn({3, 4, 5, 2, 7})},
-        {.called_back = {"aten::softmax.int", "aten::layer_norm", "aten::lstm.input", "aten::gru.input"}});
+        {.called_back = {"aten::softmax.int", "aten::layer_norm"}});
 }
 
 // --- what is checked, and noticed --------------------------------------------------------------------------------------
