@@ -2,13 +2,14 @@
 // TorchScript, called from C++ as fxx is.
 //
 // usage: bench_compiled [--threads N] [--only MODEL[,MODEL]] [--accuracy exact|standard|fast|int8] [--build FOLDER]
-//                       [--march PROCESSOR]
+//                       [--march PROCESSOR] [--tune yes]
 //                       [--peer PEER --folder FOLDER] [--plan yes]
 //        bench_compiled --traces FOLDER [--only MODEL[,MODEL]]
 //        bench_compiled --peak [--threads N]
 //   --peer    aoti, aoti_max or torchscript, of what peers/compiled.py left in FOLDER, instead of fxx
 //   --build   seconds from a graph to a loaded module instead; FOLDER is an empty one to build in
 //   --march   the processor that fxx compiles for instead of this one, such as haswell
+//   --tune    the ways of computing steps are measured before, or found where they were kept
 //   --plan    the steps of each model with their times instead, as text
 //   --traces  leaves the models' traces, weights and inputs in FOLDER instead (traced.hpp)
 //   --peak    floating point operations a second that this processor reaches with so many threads
@@ -44,7 +45,7 @@ struct Settings {
   int threads = 1;
   std::set<std::string> only = {};
   std::string accuracy = "standard", march = "native", build_folder = {}, peer = {}, folder = {}, traces = {};
-  bool plan = false;
+  bool plan = false, tune = false;
 };
 
 // --- what is timed ---------------------------------------------------------------------------------------------------
@@ -77,6 +78,7 @@ class Compiled final : public Subject {
                                                   : settings.accuracy == "fast" ? fxx::Accuracy::fast
                                                                                 : fxx::Accuracy::standard,
                                       .tolerance = 0.1,
+                                      .tune = settings.tune,
                                       .march = settings.march,
                                       .cache_folder = settings.build_folder};
     const auto start = Clock::now();
@@ -320,6 +322,7 @@ int main(int argc, char** argv) {
       else if (word == "--build") settings.build_folder = value;
       else if (word == "--peer") settings.peer = value;
       else if (word == "--plan") settings.plan = value == "yes";
+      else if (word == "--tune") settings.tune = value == "yes";
       else if (word == "--folder") settings.folder = value;
       else if (word == "--traces") settings.traces = value;
       else if (word == "--only") {

@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     'trace': {'ops', 'ir', 'runtime/backtrace'},
     'rewrite': {'trace', 'passes', 'ops', 'ir'},
     'rules': {'rewrite'},
-    'codegen': {'rules', 'passes', 'ir', 'ops', 'runtime/abi', 'kernels/expression'},
+    'codegen': {'rules', 'passes', 'ir', 'ops', 'runtime/abi', 'kernels/expression', 'kernels/tile'},
     'torch': {'codegen', 'rules', 'rewrite', 'trace', 'passes', 'io', 'ops', 'viz', 'ir', 'meta', 'runtime', 'kernels'},
 }
 OPEN = {'config.hpp', 'fwd.hpp', 'error.hpp', 'version.hpp'}  # open to all but kernels/, which includes nothing of fxx

@@ -7,6 +7,7 @@
     "fxx/impl.hpp is for compiled builds: define FXX_COMPILED_LIB everywhere, or include fxx/fxx.hpp instead"
 #endif
 
+#include "fxx/codegen/alternatives.ipp"
 #include "fxx/codegen/arena.ipp"
 #include "fxx/codegen/built.ipp"
 #include "fxx/codegen/cpp.ipp"
@@ -18,7 +19,9 @@
 #include "fxx/codegen/processor.ipp"
 #include "fxx/codegen/readable.ipp"
 #include "fxx/codegen/specialised_source.ipp"
+#include "fxx/codegen/trials.ipp"
 #include "fxx/codegen/types.ipp"
+#include "fxx/codegen/way.ipp"
 #include "fxx/io/file.ipp"
 #include "fxx/io/safetensors.ipp"
 #include "fxx/ir/argument.ipp"
@@ -55,7 +58,9 @@
 #include "fxx/runtime/detail/elf.ipp"
 #include "fxx/runtime/detail/function_names.ipp"
 #include "fxx/runtime/files.ipp"
+#include "fxx/runtime/identity.ipp"
 #include "fxx/runtime/library.ipp"
+#include "fxx/runtime/notebook.ipp"
 #include "fxx/runtime/process.ipp"
 #include "fxx/runtime/toolchain.ipp"
 #include "fxx/trace/detail/size_expressions.ipp"

@@ -6,6 +6,7 @@
 
 #include "codegen/lowered.hpp"
 #include "fxx/codegen/quantised.hpp"
+#include "fxx/meta/enum_name.hpp"
 #include "fxx/ops/registry.hpp"
 #include "support.hpp"
 
@@ -453,30 +454,98 @@ TEST_CASE("weights that come from far are weighed against what Winograd's algori
   CHECK(method(512, 7, 14) == Method::direct);
 }
 
-TEST_CASE("methods that are named are taken, where they fit") {
+TEST_CASE("ways that are said are taken, where they fit") {
   using Method = Convolution::Method;
-  for (const Method method : {Method::direct, Method::winograd_2, Method::winograd_4}) {
+  using Said = Way::Method;
+  for (const auto& [method, said] : {std::pair(Method::direct, Said::direct),
+                                     {Method::winograd_2, Said::winograd_2},
+                                     {Method::winograd_4, Said::winograd_4}}) {
     Net net;
     Node* x = net.input("x", {1, 32, 13, 9});
     Node* a = net.convolution(x, 32);
     Node* b = net.convolution(a, 8);      // too few channels
     Node* c = net.convolution(b, 48, 1);  // of single pixels
+    net.graph.output(c);
     LowerOptions options;
-    for (const Node* node : {a, b, c}) options.methods[std::string(node->name())] = method;
-    const KernelPlan plan = net.plan_of(c, options);
+    for (const KernelStep& step : net.plan().steps)
+      if (!step.shape.empty()) options.ways[step.shape] = {.method = said, .tile = {3, 2}};
+    CHECK(options.ways.size() == 3);
+    KernelPlan plan = net.plan(options);
     check_bounds(plan);
     CHECK(kernel_of<Convolution>(plan.steps[1]).method == method);
-    CHECK(kernel_of<Convolution>(plan.steps[1]).node == a);
+    CHECK(plan.steps[1].way.tile == kernels::TileShape{3, 2});
     CHECK(kernel_of<Convolution>(plan.steps[2]).method == Method::direct);
-    CHECK(kernel_of<Convolution>(plan.steps[2]).node == nullptr);
+    if (said == Said::direct) CHECK(kernel_of<Convolution>(plan.steps[3]).kernel_height == 1);
+    else CHECK(kernel_of<MatrixProduct>(plan.steps[3]).columns == 48);
+    CHECK(plan.to_string().find(std::string(enumerator_name(said)) + " 3x2") != std::string::npos);
+    // Exactly computed convolutions are others, and what was said of them is exact too.
     options.accuracy = Accuracy::exact;
     CHECK(kernel_of<Convolution>(net.plan(options).steps[1]).method == Method::direct);
-    // Kernels that could not compute it are not believed.
+    options.ways[net.plan(options).steps[1].shape] = {.method = said};
+    CHECK(kernel_of<Convolution>(net.plan(options).steps[1]).method == Method::direct);
+    // A way of something else is not believed.
     options.accuracy = Accuracy::standard;
     const Method estimated = kernel_of<Convolution>(net.plan().steps[1]).method;
-    for (const Method other : {Method::depthwise, Method::pixelwise, Method::transposed}) {
-      options.methods[std::string(a->name())] = other;
+    for (const Said other : {Said::joined, Said::apart}) {
+      for (auto& [shape, way] : options.ways) way = {.method = other};
       CHECK(kernel_of<Convolution>(net.plan(options).steps[1]).method == estimated);
+    }
+  }
+}
+
+TEST_CASE("what is left to LibTorch is called back, its neighbours are steps of their own") {
+  Net net;
+  Node* x = net.input("x", {1, 16, 12, 12});
+  Node* a = net.call(ops::relu, {net.convolution(x, 16)}, {1, 16, 12, 12});
+  Node* b = net.call(ops::relu, {net.convolution(a, 16)}, {1, 16, 12, 12});
+  Node* flat = net.call(ops::flatten_using_ints, {b, 1}, {1, 2304});
+  Node* c = net.call(ops::linear, {flat, net.weight("w", {20, 2304}), net.weight("b", {20})}, {1, 20});
+  Node* d = net.call(ops::gelu, {c}, {1, 20});
+  net.graph.output(d);
+  LowerOptions options;
+  const KernelPlan before = net.plan();
+  CHECK(before.called_back().empty());
+  std::string image, product;
+  for (const KernelStep& step : before.steps) {
+    if (std::holds_alternative<Convolution>(step.kernel)) image = step.shape;
+    if (std::holds_alternative<MatrixProduct>(step.kernel)) product = step.shape;
+  }
+  CHECK(product == "product 1 x 2304 -> 20, few weights");
+  options.ways[product] = {.method = Way::Method::library};
+  KernelPlan plan = net.plan(options);
+  check_bounds(plan);
+  REQUIRE(plan.called_back().size() == 1);
+  CHECK(plan.called_back()[0] == std::pair(std::string(c->name()), std::string(left_to_library)));
+  CHECK(nodes_of(plan).ends_with(std::string(c->name()) + ", " + std::string(d->name())));
+  CHECK(plan.to_string().find("tuned: LibTorch is faster") != std::string::npos);
+  // Both convolutions have one shape; nothing is around the images then.
+  options.ways = {{image, {.method = Way::Method::library}}};
+  plan = net.plan(options);
+  CHECK(plan.called_back().size() == 2);
+  for (const Buffer& buffer : plan.buffers) CHECK(buffer.border.empty());
+}
+
+TEST_CASE("a depthwise convolution is joined with products, or not, as is said, whatever lies between") {
+  for (const std::int64_t side : {8, 80}) {
+    Net net;
+    Node* x = net.input("x", {1, 8, side, side});
+    Node* a = net.call(ops::relu, {net.convolution(x, 48, 1)}, {1, 48, side, side});
+    Node* b = net.call(ops::relu, {net.convolution(a, 48, 3, 48)}, {1, 48, side, side});
+    net.graph.output(net.convolution(b, 16, 1));
+    const KernelPlan plan = net.plan();
+    const bool large = side == 80;
+    const auto block =
+        std::ranges::find_if(plan.steps, [](const KernelStep& s) { return s.shape.starts_with("depthwise"); });
+    REQUIRE(block != plan.steps.end());
+    CHECK(std::holds_alternative<DepthwiseBlock>(block->kernel) == large);
+    CHECK(block->joinable.size() == (large ? 0 : 3));
+    for (const Way::Method method : {Way::Method::joined, Way::Method::apart}) {
+      const KernelPlan other = net.plan({.ways = {{block->shape, {.method = method}}}});
+      check_bounds(other);
+      std::size_t blocks = 0;
+      for (const KernelStep& step : other.steps) blocks += std::holds_alternative<DepthwiseBlock>(step.kernel);
+      CHECK(blocks == (method == Way::Method::joined ? 1 : 0));
+      CHECK(other.steps.size() == (method == Way::Method::joined ? 2 : 4));
     }
   }
 }
@@ -652,7 +721,7 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
       CHECK(k->in.buffer == bytes.buffer);
       CHECK(k->method == Convolution::Method::direct);
       CHECK(k->quantised.zero == 131);
-      CHECK(k->node == nullptr);  // there is nothing to choose
+      CHECK(step.shape.ends_with(", of bytes, few weights"));
     }
     CHECK(of_bytes == 2);
     CHECK(depthwise == 1);

@@ -6,24 +6,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <map>
-#include <memory>
 
+#include "codegen/loaded.hpp"
 #include "codegen/lowered.hpp"
-#include "fxx/kernels/features.hpp"
-#include "fxx/kernels/module.hpp"
-#include "fxx/runtime/cache.hpp"
-#include "fxx/runtime/files.hpp"
-#include "fxx/runtime/library.hpp"
-#include "runtime/support.hpp"
-#include "support.hpp"
 
 using namespace fxx;
 using plans::Sizes;
+using test::check_near;
 using test::listed;
+using test::Loaded;
 using test::Net;
+using test::numbers;
 
 namespace {
 
@@ -32,103 +26,6 @@ std::size_t count(const std::string& text, std::string_view words) {
   for (std::size_t at = text.find(words); at != text.npos; at = text.find(words, at + 1)) ++n;
   return n;
 }
-std::vector<float> numbers(std::size_t count, std::uint64_t seed) {
-  test::Random random(seed);
-  std::vector<float> result(count);
-  for (float& x : result) x = static_cast<float>(random.below(2001)) / 1000.f - 1.f;
-  return result;
-}
-
-/// A plan that was compiled and loaded.
-class Loaded {
- public:
-  /// In so many parts, however many processors there are; 0: in all at once, through the cache.
-  Loaded(const KernelPlan& plan, const std::vector<const void*>& attributes, int parts = 0) : plan_(plan) {
-    BuildRequest request;
-    const SpecialisedSource source = specialised_source(plan, "Net");
-    request.source = source.text;
-    request.flags = {"-std=c++20", "-O1", "-march=native", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"};
-    request.include_folders = {std::string(std::getenv("FXX_SOURCE_DIR")) + "/include"};
-    CAPTURE(request.source);
-    library_ = Library(parts == 0 ? BuildCache().get_or_build(request) : in_parts(request, parts));
-    const auto& info = *library_.symbol<const kernels::ModuleInfo>("fxx_module");
-    CHECK(info.abi == kernels::module_abi);
-    CHECK(info.source == source.hash);
-    CHECK(kernels::missing_feature(info.features) == nullptr);
-    CHECK(info.arena_bytes == static_cast<std::size_t>(plan.arena_bytes));
-    weights_ = aligned(info.weights * sizeof(float));
-    library_.symbol<void(const void* const*, float*)>("fxx_pack")(attributes.data(),
-                                                                  reinterpret_cast<float*>(weights_.get()));
-    for (int threads : {1, 2}) memory_[threads - 1] = aligned(info.memory(threads));
-  }
-  /// Runs it with one thread and with two, whose results must be the same.
-  void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
-           int (*call_back)(kernels::ModuleCall*, int) = nullptr, int fault = 0) {
-    std::vector<std::string> first;
-    for (int threads : {1, 2}) {
-      void* team = library_.symbol<void*(int)>("fxx_open")(threads);
-      kernels::ModuleCall call = {};
-      call.inputs = inputs.data();
-      call.outputs = outputs.data();
-      call.memory = memory_[threads - 1].get();
-      call.weights = reinterpret_cast<const float*>(weights_.get());
-      call.call_back = call_back;
-      std::memset(call.memory, 0xff, bytes_[memory_[threads - 1].get()]);  // nan wherever nothing is written
-      library_.symbol<void(void*, kernels::ModuleCall*)>("fxx_run")(team, &call);
-      CHECK(call.fault == fault);
-      library_.symbol<void(void*)>("fxx_close")(team);
-      std::vector<std::string> results;
-      for (std::size_t i = 0; i < outputs.size(); ++i)
-        if (outputs[i])
-          results.emplace_back(static_cast<const char*>(outputs[i]),
-                               static_cast<std::size_t>(test::buffer_of(plan_, plan_.outputs[i].view).bytes()));
-      if (threads == 1) first = results;
-      else CHECK((first == results));
-    }
-  }
-  const KernelPlan& plan() const { return plan_; }
-
- private:
-  std::string in_parts(const BuildRequest& request, int parts) {
-    const Toolchain toolchain = Toolchain::find();
-    const ProcessOptions here{.working_directory = folder_.path()};
-    REQUIRE(files::write_file(folder_ / "source.cpp", request.source) == 0);
-    for (const ProcessResult& result : run_processes(toolchain.part_commands(request, parts), here)) {
-      CAPTURE(result.output);
-      REQUIRE(result.ok());
-      CHECK(result.output.empty());  // no warning
-    }
-    REQUIRE(run_process(toolchain.link_command(request, parts, "module.so"), here).ok());
-    return folder_ / "module.so";
-  }
-
-  support::TemporaryFolder folder_;
-  struct Free {
-    void operator()(unsigned char* memory) const { std::free(memory); }
-  };
-  using Memory = std::unique_ptr<unsigned char, Free>;
-  Memory aligned(std::size_t bytes) {
-    const std::size_t whole = (bytes + 64) / 64 * 64;
-    Memory memory(static_cast<unsigned char*>(std::aligned_alloc(64, whole)));
-    bytes_[memory.get()] = whole;
-    return memory;
-  }
-  KernelPlan plan_;
-  Library library_;
-  Memory weights_, memory_[2];
-  std::map<unsigned char*, std::size_t> bytes_;
-};
-
-void check_near(const std::vector<float>& given, const std::vector<double>& wanted, double tolerance = 1e-5) {
-  REQUIRE(given.size() == wanted.size());
-  double worst = 0, largest = 1;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    worst = std::max(worst, std::isnan(given[i]) ? 1e9 : std::abs(given[i] - wanted[i]));
-    largest = std::max(largest, std::abs(wanted[i]));
-  }
-  CHECK(worst <= tolerance * largest);
-}
-
 /// Convolution of 3 x 3 with padding 1, its bias added.
 std::vector<double> convolved(const std::vector<double>& x, const std::vector<float>& w, const std::vector<float>& b,
                               int channels, int out, int height, int width) {
@@ -282,6 +179,47 @@ TEST_CASE("products with weights of bfloat16, and with rows of bfloat16, far and
           }
         check_near(out, wanted, 0.01);
       }
+}
+
+TEST_CASE("fast: attention multiplies numbers of bfloat16 where the processor does, but for a few queries") {
+  for (const bool products : {false, true})
+    for (const int queries : {3, 4, 37}) {
+      CAPTURE(products);
+      CAPTURE(queries);
+      const int heads = 3, keys = 29, size = 17;
+      Net net;
+      Node* q = net.input("q", {1, heads, queries, size});
+      Node* k = net.input("k", {1, heads, keys, size});
+      Node* v = net.input("v", {1, heads, keys, size});
+      Node* y = net.call(ops::scaled_dot_product_attention, {q, k, v}, {1, heads, queries, size});
+      const KernelPlan plan =
+          net.plan_of(y, {.accuracy = Accuracy::fast, .processor = {.bfloat16_products = products}});
+      CHECK(std::get<plans::Attention>(plan.steps.at(0).kernel).reduced == (products && queries >= 4));
+      const auto count = [&](int rows) { return static_cast<std::size_t>(heads * rows * size); };
+      const std::vector<float> a = numbers(count(queries), 1), b = numbers(count(keys), 2), c = numbers(count(keys), 3);
+      std::vector<float> out(count(queries));
+      Loaded(plan, {}).run({a.data(), b.data(), c.data()}, {out.data()});
+      std::vector<double> wanted(out.size());
+      const auto at = [](const std::vector<float>& from, int row, int column) {
+        return static_cast<double>(from[static_cast<std::size_t>(row * size + column)]);
+      };
+      for (int row = 0; row < heads * queries; ++row) {
+        const int first = row / queries * keys;
+        std::vector<double> weights;
+        double sum = 0;
+        for (int key = 0; key < keys; ++key) {
+          double score = 0;
+          for (int i = 0; i < size; ++i) score += at(a, row, i) * at(b, first + key, i);
+          weights.push_back(std::exp(score / std::sqrt(static_cast<double>(size))));
+          sum += weights.back();
+        }
+        for (int key = 0; key < keys; ++key)
+          for (int i = 0; i < size; ++i)
+            wanted[static_cast<std::size_t>(row * size + i)] +=
+                weights[static_cast<std::size_t>(key)] / sum * at(c, first + key, i);
+      }
+      check_near(out, wanted, products && queries >= 4 ? 0.01 : 1e-5);
+    }
 }
 
 TEST_CASE("images: borders are zero, parts of a cat lie beside each other, residuals are added") {

@@ -176,6 +176,56 @@ TEST_CASE("whatever is asked for, names are unique identifiers that are not rese
   g.lint();
 }
 
+TEST_CASE("late names are given to those who ask, in the order in which they are asked for") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  const auto relu = [&] { return g.call_function(ops::relu, {x}); };
+  Node *early = relu(), *second = nullptr, *first = nullptr, *gone = nullptr, *named = nullptr;
+  {
+    const LateNames late = g.naming_late();
+    {
+      const LateNames again = g.naming_late();
+      second = relu();
+    }
+    gone = relu();  // still late: the guard around the other one lives
+    first = relu();
+    named = g.create_node(CallFunction{&ops::relu.info()}, {x}, {}, "mine");
+    for (const Node* n : {second, gone, first}) CHECK_FALSE(n->has_name());
+    CHECK(named->has_name());
+    CHECK(first->name() == "relu_1");
+    CHECK(first->has_name());
+    g.erase_node(gone);
+  }
+  const Node* after = relu();
+  CHECK(after->has_name());
+  CHECK(after->name() == "relu_2");
+  CHECK_FALSE(second->has_name());
+  CHECK(second->name() == "relu_3");
+  CHECK(first->name() == "relu_1");
+  CHECK(early->name() == "relu");
+  CHECK(named->name() == "mine");
+  CHECK(gone->name() == "relu_4");  // erased ones, too, once asked
+  g.output(x);
+  g.lint();
+}
+
+TEST_CASE("a node without a name exchanges it, is renamed, copied and printed like any other") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  const LateNames late = g.naming_late();
+  Node *a = g.call_function(ops::relu, {x}), *b = g.call_function(ops::exp, {a}), *c = g.call_function(ops::sin, {b});
+  a->rename("first");
+  CHECK(a->name() == "first");
+  b->swap_names(*a);
+  CHECK(b->name() == "first");
+  CHECK_FALSE(a->has_name());
+  const Graph copy(g);
+  CHECK(a->name() == "relu");
+  CHECK(copy.nodes().back()->name() == "sin");
+  CHECK(to_string(g) == to_string(copy));
+  CHECK(c->name() == "sin");
+}
+
 TEST_CASE("ten thousand nodes of one name are numbered without a gap") {
   Graph g;
   for (int i = 0; i < 10000; ++i) g.placeholder("x");

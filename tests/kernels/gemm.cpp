@@ -16,31 +16,33 @@ struct Product {
 constexpr float untouched = -12345.f;
 
 /// out = relu(a w + bias), where rows of `a` lie `Stride` floats apart and those of `out` N + 3.
-template <int M, int N, int K, int Stride>
+template <int M, int N, int K, int Stride, TileShape Given, Distance From, Order By>
 Product computed(std::vector<float> a, std::vector<float> weights, int parts = 1) {
   Product p{std::move(a), std::move(weights), {}, fxx::test::random_floats(N, 3), {}};
   p.packed.assign(packed_size(N, K), untouched);
-  pack_weights(p.packed.data(), N, K, gemm_tile(M, N, Stride),
+  pack_weights(p.packed.data(), N, K, Given.rows ? Given : gemm_tile(M, N, Stride),
                [&](int column, int k) { return p.weights[static_cast<std::size_t>(column * K + k)]; });
   p.out.assign(M * (N + 3), untouched);
   for (int index = 0; index < parts; ++index)
-    gemm<M, N, K, Stride>(Part{index, parts}, p.a.data(), p.packed.data(),
-                          [&](int row, int column, real sum, auto width) __attribute__((always_inline)) {
-                            const real shifted = sum + load_some<width>(p.bias.data() + column);
-                            store_some<width>(p.out.data() + row * (N + 3) + column, no_less(shifted, 0.f));
-                          });
+    gemm<M, N, K, Stride, Given, From, By>(
+        Part{index, parts}, p.a.data(), p.packed.data(),
+        [&](int row, int column, real sum, auto width) __attribute__((always_inline)) {
+          const real shifted = sum + load_some<width>(p.bias.data() + column);
+          store_some<width>(p.out.data() + row * (N + 3) + column, no_less(shifted, 0.f));
+        });
   return p;
 }
 
-template <int M, int N, int K, int Stride = K>
+template <int M, int N, int K, int Stride = K, TileShape Given = TileShape{}, Distance From = Distance::far,
+          Order By = Order::panels>
 void check_product() {
   CAPTURE(M);
   CAPTURE(N);
   CAPTURE(K);
   CAPTURE(Stride);
   // The last row ends where its elements do.
-  const Product p = computed<M, N, K, Stride>(fxx::test::random_floats((M - 1) * Stride + K, 1),
-                                              fxx::test::random_floats(N * K, 2));
+  const Product p = computed<M, N, K, Stride, Given, From, By>(fxx::test::random_floats((M - 1) * Stride + K, 1),
+                                                               fxx::test::random_floats(N * K, 2));
   double worst = 0;  // beside what rounding may make of it
   bool beside = false;
   for (int m = 0; m < M; ++m) {
@@ -57,7 +59,10 @@ void check_product() {
   }
   CHECK(worst <= 1);
   CHECK_FALSE(beside);
-  for (int parts = 2; parts <= 4; ++parts) CHECK(computed<M, N, K, Stride>(p.a, p.weights, parts).out == p.out);
+  for (int parts = 2; parts <= 4; ++parts)
+    CHECK((computed<M, N, K, Stride, Given, From, By>(p.a, p.weights, parts).out == p.out));
+  // Neither tile nor order changes a bit.
+  CHECK((computed<M, N, K, Stride, TileShape{}, Distance::far, Order::panels>(p.a, p.weights).out == p.out));
 }
 
 /// How far products of these numbers are from double precision, in what rounding may make of it; `scales` are the
@@ -155,6 +160,16 @@ TEST_CASE("products of awkward sizes are those of double precision, and nothing 
   check_product<1, 1000, 512>();
 }
 
+TEST_CASE("any tile that fits, weights that are near, and rows as the outer loop") {
+  check_product<29, 100, 37, 37, TileShape{5, 2}>();
+  check_product<3, 100, 37, 37, TileShape{7, 1}>();  // more rows than there are
+  check_product<8, 200, 20, 20, TileShape{8, 1}, Distance::near>();
+  check_product<1, 300, 20, 20, TileShape{1, 8}>();
+  check_product<33, 70, 12, 15, TileShape{}, Distance::far, Order::rows>();
+  check_product<61, 130, 7, 7, TileShape{4, 2}, Distance::near, Order::rows>();
+  check_product<2, 33, 7, 7, TileShape{4, 1}, Distance::near, Order::rows>();
+}
+
 TEST_CASE("rows may lie apart, also so that they share sets of the cache") {
   check_product<9, 20, 12, 19>();
   check_product<17, 61, 1024>();
@@ -168,7 +183,7 @@ TEST_CASE("nan and infinities reach the sums that they belong to, and no others"
   std::vector<float> a(M * K, 1.f), weights(N * K, 1.f);
   a[2 * K + 4] = infinity;
   weights[20 * K + 1] = std::numeric_limits<float>::quiet_NaN();
-  const Product p = computed<M, N, K, K>(a, weights);
+  const Product p = computed<M, N, K, K, TileShape{}, Distance::far, Order::panels>(a, weights);
   for (int m = 0; m < M; ++m)
     for (int n = 0; n < N; ++n) {
       CAPTURE(m);
@@ -198,7 +213,7 @@ TEST_CASE("tiles fit into the registers and into the product, and the usual ones
   for (int m = 1; m < 60; ++m)
     for (int n = 1; n < 300; n += 5) {
       const TileShape shape = gemm_tile(m, n, 100);
-      CHECK(shape.rows * shape.vectors + shape.vectors + registers_of_elements(shape.rows) <= FXX_KERNEL_REGISTERS);
+      CHECK(fits_registers(shape, FXX_KERNEL_REGISTERS));
       CHECK(shape.rows >= 1);
       CHECK(shape.vectors >= 1);
       CHECK(shape.rows <= m);

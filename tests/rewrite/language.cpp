@@ -433,6 +433,53 @@ TEST_CASE("a report tells where each rule fired, and nodes keep what they stand 
   CHECK(rules.apply(g).firings.empty());
 }
 
+TEST_CASE("what a run makes and rewrites again takes no name, also not for the report") {
+  constexpr auto rules = ruleset(rule<"r">(relu(x) >> neg(exp(x))), rule<"again">(exp(x) >> exp2(cos(x))));
+  Graph g = symbolic_graph([](auto x) { return x.relu().relu(); });
+  const auto report = rules.apply(g, {.record = true});
+  REQUIRE(report.firings.size() == 4);
+  CHECK(report.firings[1].rule == "again");
+  CHECK(report.firings[1].node == "torch.ops.aten.exp.default");
+  CHECK(body_of(g) ==
+        "cos = aten::cos(%x)\nexp2 = aten::exp2(%cos)\nneg = aten::neg(%exp2)\n"
+        "cos_1 = aten::cos(%neg)\nexp2_1 = aten::exp2(%cos_1)\nneg_1 = aten::neg(%exp2_1)\nreturn %neg_1\n");
+  for (const Node* n : g.nodes()) {
+    CAPTURE(n->name());
+    CHECK(n->meta().from == (n->name() == "neg" ? "relu" : n->name() == "neg_1" ? "relu_1" : ""));
+  }
+  g.call_function(ops::exp, {g.nodes().front()});
+  CHECK(g.output_node()->prev()->name() == "exp");
+}
+
+TEST_CASE("after a run every node has a name, whoever made it and however the run ended") {
+  const auto all_named = [](const Graph& g) {
+    bool all = true;
+    for (const Node* n : g.nodes()) all = all && n->has_name();
+    return all;
+  };
+  // A rule that declines, but has given what it made to somebody else.
+  const auto hooks_in = ruleset(rule<"r">(relu(x) >> [](const Match& m) -> Argument {
+    Graph& g = m.root()->graph();
+    Node* other = g.output_node()->prev();
+    if (other->calls(ops::sin)) other->set_args({g.call_function(ops::exp, {m[pattern::x]})});
+    return {};
+  }));
+  Graph g = symbolic_graph([](auto x) { return x.relu().sin(); });
+  CHECK(hooks_in.apply(g).rewrites == 0);
+  CHECK(all_named(g));
+  CHECK(body_of(g) == "exp = aten::exp(%x)\nrelu = .relu(%x)\nsin = .sin(%exp)\nreturn %sin\n");
+  // One that throws after another has fired.
+  const auto throws =
+      ruleset(rule<"fires">(sin(x) >> cos(x)),
+              rule<"throws">(relu(x) >> [](const Match&) -> Argument { throw std::runtime_error("no"); }));
+  Graph h = symbolic_graph([](auto x) { return x.relu().sin(); });
+  CHECK_THROWS_AS(throws.apply(h), std::runtime_error);
+  CHECK(all_named(h));
+  CHECK(body_of(h) == "relu = .relu(%x)\ncos = aten::cos(%relu)\nreturn %cos\n");
+  h.call_function(ops::neg, {h.nodes().front()});
+  CHECK(all_named(h));
+}
+
 TEST_CASE("phases apply sets one after the other, each to its end") {
   constexpr auto back_and_forth = phases(ruleset(rule<"a">(relu(x) >> exp(x))), ruleset(rule<"b">(exp(x) >> relu(x))));
   Graph g = symbolic_graph([](auto x) { return x.relu().exp(); });

@@ -1421,7 +1421,7 @@ TEST_CASE("operators without a kernel run between the kernels, on whatever lies 
                counts = net->constant(torch::arange(5));
   net->function = [=](const Tensors& in) {
     const Tensor &x = in[0], &n = in[1], &m = in[2];  // [2, 5, 7, 9] floats, [4, 5] int64, [4, 5] booleans
-    const auto [values, indices] = torch::topk(torch::linear(x, lin).relu(), 3, -1);
+    const auto [values, indices] = torch::topk(torch::linear(x, lin), 3, -1);
     const auto [sorted, order] = (x * 2).select(0, 0).sort(0);
     const Tensor image = torch::conv2d(x, w, b, 1, 1).relu();
     const Tensor other = x.i0();
@@ -1499,7 +1499,7 @@ TEST_CASE("operators without a kernel run between the kernels, on whatever lies 
   for (const int threads : {1, 3}) {
     const auto compiled = fxx::compile(*gm, in, {.threads = threads, .tolerance = infinite, .cache_folder = cache()});
     const std::set<std::string> called = called_back_operators(*compiled);
-    for (const char* name : {"aten::topk", "aten::sort", "aten::i0"}) CHECK(called.contains(name));
+    for (const char* name : {"aten::i0", "aten::view.dtype"}) CHECK(called.contains(name));
     CHECK(compiled->called_back().size() >= called.size());
     for (const auto& [name, why] : compiled->called_back()) {
       CAPTURE(name);
@@ -1525,26 +1525,22 @@ TEST_CASE("operators without a kernel run between the kernels, on whatever lies 
 TEST_CASE(
     "an exception of an operator that is called back reaches the caller, naming it; the module works afterwards") {
   torch::manual_seed(18);
-  const auto gm = traced(
-      [](const Tensors& in) {
-        return all_of({torch::scatter(in[0].exp(), 1, in[1], 3) * 2, in[0].relu()});
-      },
-      {torch::randn({3, 4}), torch::randint(4, {3, 2})});
+  const Tensor good = torch::eye(4) * 3 + 0.1, bad = good - 5;
+  const auto gm =
+      traced([](const Tensors& in) { return all_of({torch::linalg_cholesky(in[0] * 2) * 2, in[0].relu()}); }, {good});
   for (const int threads : {1, 3}) {
-    const auto compiled = fxx::compile(*gm, {torch::randn({3, 4}), torch::randint(4, {3, 2})},
-                                       {.threads = threads, .cache_folder = cache()});
-    CHECK(called_back_operators(*compiled) == std::set<std::string>{"aten::scatter.value"});
-    const Tensor x = torch::randn({3, 4}), good = torch::randint(4, {3, 2}), bad = good + 4;
+    const auto compiled = fxx::compile(*gm, {good}, {.threads = threads, .cache_folder = cache()});
+    CHECK(called_back_operators(*compiled) == std::set<std::string>{"aten::linalg_cholesky"});
     for (int i = 0; i < 3; ++i) {
       std::string text;
       try {
-        compiled->run({x, bad});
+        compiled->run({bad});
       } catch (const c10::Error& e) {
         text = e.what();
       }
-      CHECK(contains(text, "out of bounds"));
-      CHECK(contains(text, "While executing %scatter"));
-      CHECK(relative_difference(compiled->run({x, good}), gm->run({x, good})) <= 1e-6);
+      CHECK(contains(text, "not positive-definite"));
+      CHECK(contains(text, "While executing %linalg_cholesky"));
+      CHECK(relative_difference(compiled->run({good}), gm->run({good})) <= 1e-6);
     }
   }
 }
@@ -2174,77 +2170,6 @@ TEST_CASE("quantised convolutions are computed with integers where the processor
     }
     CHECK(relative_difference(module->run(boxed(inputs)), one->run(boxed(inputs))) == 0);
   }
-}
-TEST_CASE(
-    "tune: the fastest method of each convolution; the choice is kept, and rubbish in its place is not believed") {
-  torch::manual_seed(43);
-  const auto net = std::make_shared<Net>();
-  const Tensor w = net->parameter({16, 16, 3, 3}, 0.1), w2 = net->parameter({24, 16, 3, 3}, 0.1);
-  net->function = [=](const Tensors& in) {
-    return c10::IValue(torch::conv2d(torch::conv2d(in[0], w, {}, 1, 1).relu(), w2, {}, 1, 1));
-  };
-  const Tensors inputs{torch::randn({1, 16, 11, 6})};
-  const auto gm = traced_net(*net, inputs);
-  const Tensors expected = in_double(*net, inputs);
-  const torch::NoGradGuard no_grad;
-  const TemporaryFolder folder;
-  const auto compiled = [&](Accuracy accuracy = Accuracy::standard) {
-    const auto module =
-        fxx::compile(*gm, inputs, {.accuracy = accuracy, .threads = 2, .tune = true, .cache_folder = folder.path()});
-    CHECK(module->is_current());
-    CHECK(error_of(module->run(boxed(inputs)), expected) <= 1e-5);
-    return module;
-  };
-  const auto kept = [&] {
-    std::vector<std::string> files;
-    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
-      if (entry.path().string().find("-tuned-") != std::string::npos) files.push_back(entry.path().string());
-    return files;
-  };
-  const auto first = compiled();
-  REQUIRE(kept().size() == 1);
-  const std::string file = kept()[0], choice = support::content_of(file);
-  CHECK(std::count(choice.begin(), choice.end(), '\n') == 2);
-  const auto second = compiled();
-  CHECK(second->was_cached());
-  CHECK(second->source_code() == first->source_code());
-  CHECK(support::content_of(file) == choice);
-  // Of each kind of rubbish another choice is made; which, time decides.
-  const std::string name = choice.substr(0, choice.find(' '));
-  for (const std::string& rubbish : {std::string(), std::string("no line\n"), name + " winograd_4\n",
-                                     name + " pixelwise\n" + name + "_1 direct\n", choice + "more direct\n"}) {
-    CAPTURE(rubbish);
-    std::ofstream(file) << rubbish;
-    compiled();
-    const std::string made = support::content_of(file);
-    CHECK(std::count(made.begin(), made.end(), '\n') == 2);
-    CHECK(made != rubbish);
-  }
-  // One that is whole is believed.
-  std::string direct = choice;
-  for (const char* method : {"winograd_2", "winograd_4"})
-    for (std::size_t at; (at = direct.find(method)) != direct.npos;) direct.replace(at, 10, "direct");
-  std::ofstream(file) << direct;
-  for (const KernelStep& step : compiled()->kernel_plan().steps)
-    if (const auto* convolution = std::get_if<plans::Convolution>(&step.kernel))
-      CHECK(convolution->method == plans::Convolution::Method::direct);
-  CHECK(support::content_of(file) == direct);
-  compiled(Accuracy::exact);  // nothing to choose
-  CHECK(kept().size() == 1);
-}
-TEST_CASE("tune with example inputs that cannot run: the error of the run, and threads are gone with the module") {
-  torch::manual_seed(47);
-  const auto net = std::make_shared<Net>();
-  const Tensor w = net->parameter({16, 16, 3, 3}, 0.1), table = net->parameter({5, 6});
-  net->function = [=](const Tensors& in) {
-    return all_of({torch::conv2d(in[0], w, {}, 1, 1), torch::embedding(table, in[1])});
-  };
-  const Tensors inputs{torch::randn({1, 16, 11, 6}), torch::tensor({1, 4})};
-  const auto gm = traced_net(*net, inputs);
-  const Tensors bad{inputs[0], torch::tensor({1, 5})};
-  CHECK(fault_of<Error>([&] { fxx::compile(*gm, bad, {.threads = 3, .tune = true, .cache_folder = cache()}); }).id ==
-        701);
-  CHECK(fxx::compile(*gm, inputs, {.threads = 3, .tune = true, .cache_folder = cache()})->is_current());
 }
 TEST_CASE("profile: seconds of each step, which the plan prints") {
   SmallCase c;

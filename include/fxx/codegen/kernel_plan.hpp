@@ -15,8 +15,10 @@
 #include <variant>
 #include <vector>
 
+#include "fxx/codegen/way.hpp"
 #include "fxx/ir/node.hpp"
 #include "fxx/kernels/expression.hpp"
+#include "fxx/meta/match.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -164,7 +166,6 @@ struct Convolution {
   View weights;              // [out channels, channels of a group, r, s]
   Quantised quantised = {};  // else `in` is bytes, and what is around it; the weights are integers times scales
   bool reduced = false;      // `in` and the weights are bfloat16
-  const Node* node = {};     // where LowerOptions::methods could say another method
 };
 /// A depthwise convolution with the pixelwise products before and behind it, of which either may be missing: each row goes
 /// through all of them before the next.
@@ -312,6 +313,48 @@ struct Store {
   TermPointer value;
 };
 
+/// Calls `of_view` with each view that the kernel reads, or writes beside what its step stores, and `of_term` with each
+/// term; some have no buffer, or are null.
+template <class AnyKernel, class OfView, class OfTerm>
+void for_each_operand(AnyKernel& kernel, const OfView& of_view, const OfTerm& of_term) {
+  match(kernel, [&](auto& k) {
+    using K = std::remove_cvref_t<decltype(k)>;
+    if constexpr (std::is_same_v<K, MatrixProduct>) {
+      of_view(k.a), of_view(k.weights.view), of_view(k.quantised.scales);
+    } else if constexpr (std::is_same_v<K, Convolution>) {
+      of_view(k.in), of_view(k.weights), of_view(k.quantised.scales);
+    } else if constexpr (std::is_same_v<K, DepthwiseBlock>) {
+      of_view(k.filter.in), of_view(k.filter.weights), of_term(k.expanded), of_term(k.filtered);
+      if (k.expand) of_view(k.expand->a), of_view(k.expand->weights.view);
+      if (k.project) of_view(k.project->weights.view);
+    } else if constexpr (std::is_same_v<K, Pooling> || std::is_same_v<K, Resize>) {
+      of_view(k.in);
+    } else if constexpr (std::is_same_v<K, Rows> || std::is_same_v<K, GroupNorm>) {
+      of_term(k.input);
+    } else if constexpr (std::is_same_v<K, Attention>) {
+      of_view(k.q), of_view(k.k), of_view(k.v), of_term(k.mask);
+    } else if constexpr (std::is_same_v<K, Recurrent>) {
+      of_view(k.in);
+      for (auto& d : k.directions)
+        for (auto* view :
+             {&d.input_weights, &d.state_weights, &d.input_bias, &d.state_bias, &d.h, &d.c, &d.h_out, &d.c_out})
+          of_view(*view);
+    } else if constexpr (std::is_same_v<K, Scatter>) {
+      for (auto& index : k.indices) of_term(index);
+    } else if constexpr (std::is_same_v<K, Bags>) {
+      of_view(k.table), of_view(k.indices), of_view(k.offsets), of_view(k.weights);
+    } else if constexpr (std::is_same_v<K, Sort>) {
+      of_view(k.in), of_view(k.values), of_view(k.places);
+    } else if constexpr (std::is_same_v<K, CallBack>) {
+      for (auto& value : k.inputs) of_view(value.view);
+      for (auto& value : k.outputs) of_view(value.view);
+      for (auto& [from, to] : k.renewed) of_view(from), of_view(to);
+    } else {
+      static_assert(std::is_same_v<K, Pointwise>, "for_each_operand: a kernel whose operands are not listed");
+    }
+  });
+}
+
 }  // namespace plans
 
 struct KernelStep {
@@ -320,8 +363,11 @@ struct KernelStep {
   std::vector<plans::Store> stores;
   std::vector<const Node*> nodes;  // what it computes, in the order of the graph
   double flops = 0, bytes = 0;
-  double expected = -1;      // seconds with one thread, estimated; negative: not known
-  std::string name() const;  // of its last node
+  double expected = -1;               // seconds with one thread, estimated; negative: not known
+  std::string shape;                  // where there are several ways; else empty
+  plans::Way way;                     // what was found for the shape
+  std::vector<const Node*> joinable;  // what else another way would compute in one step with it
+  std::string name() const;           // of its last node
 };
 
 /// What becomes of a value that the graph returns.
@@ -341,9 +387,10 @@ struct KernelPlan {
   int kept = 0;                         // values that the program keeps for the time of a call
   std::int64_t arena_bytes = 0;
   std::int64_t live_bytes = 0;  // the most that is alive in any step: no arena can be smaller
+  bool weights_stay = false;    // are they so few that a core's own caches keep them from call to call?
 
-  /// A table, a line a step: kernel, shapes, MFLOP, kB, microseconds that are expected; `seconds`, when given, are those
-  /// measured, a number a step.
+  /// A table, a line a step: kernel, how it is computed where that was tuned, shapes, MFLOP, kB, microseconds that are
+  /// expected; `seconds`, when given, are those measured, a number a step.
   std::string to_string(const std::vector<double>& seconds = {}) const;
   /// The table, to standard output.
   void print(const std::vector<double>& seconds = {}) const;

@@ -138,9 +138,11 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
 
 FXX_INLINE std::string KernelPlan::to_string(const std::vector<double>& seconds) const {
   struct Line {
-    std::string cells[7];
+    std::string cells[8];
   };
-  std::vector<Line> lines = {{{"step", "kernel", "shapes", "MFLOP", "kB", "expected us", seconds.empty() ? "" : "us"}}};
+  const bool tuned = std::ranges::any_of(steps, [](const KernelStep& step) { return step.way != plans::Way{}; });
+  std::vector<Line> lines = {
+      {{"step", "kernel", "tuned", "shapes", "MFLOP", "kB", "expected us", seconds.empty() ? "" : "us"}}};
   const auto decimal = [](double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%.*f", value < 10 ? 2 : 0, value);
@@ -150,20 +152,22 @@ FXX_INLINE std::string KernelPlan::to_string(const std::vector<double>& seconds)
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const KernelStep& step = steps[i];
     auto [kernel, shapes] = detail::described(step);
-    lines.push_back({{step.name(), std::move(kernel), std::move(shapes), decimal(step.flops * 1e-6),
-                      decimal(step.bytes * 1e-3), step.expected < 0 ? "-" : decimal(step.expected * 1e6),
+    lines.push_back({{step.name(), std::move(kernel), step.way == plans::Way{} ? "" : step.way.to_string(),
+                      std::move(shapes), decimal(step.flops * 1e-6), decimal(step.bytes * 1e-3),
+                      step.expected < 0 ? "-" : decimal(step.expected * 1e6),
                       i < seconds.size() ? decimal(seconds[i] * 1e6) : ""}});
     flops += step.flops;
   }
-  std::size_t width[7] = {};
+  std::size_t width[8] = {};
   for (const Line& line : lines)
-    for (std::size_t c = 0; c < 7; ++c) width[c] = std::max(width[c], line.cells[c].size());
+    for (std::size_t c = 0; c < 8; ++c) width[c] = std::max(width[c], line.cells[c].size());
   std::string text;
   for (const Line& line : lines) {
     std::string row;
-    for (std::size_t c = 0; c < 7; ++c) {
+    for (std::size_t c = 0; c < 8; ++c) {
+      if (c == 2 && !tuned) continue;
       const std::string pad(width[c] - line.cells[c].size(), ' ');
-      row += (c < 3 ? line.cells[c] + pad : pad + line.cells[c]) + "  ";
+      row += (c < 4 ? line.cells[c] + pad : pad + line.cells[c]) + "  ";
     }
     row.erase(row.find_last_not_of(' ') + 1);
     text += row + "\n";

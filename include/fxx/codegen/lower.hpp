@@ -6,8 +6,10 @@
 // Main names: lower, LowerOptions, Accuracy. Linear in the graph. Cost: light.
 #pragma once
 
-#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "fxx/codegen/kernel_plan.hpp"
 #include "fxx/codegen/processor.hpp"
@@ -22,14 +24,16 @@ enum class Accuracy : std::uint8_t {
   fast,      // and with weights of matrix products as bfloat16, and products of bfloat16 where those are faster
 };
 
-/// By the name of the node.
-using ConvolutionMethods = std::map<std::string, plans::Convolution::Method, std::less<>>;
+/// Why a node is called back that has a kernel (plans::Way::Method::library).
+inline constexpr std::string_view left_to_library = "tuned: LibTorch is faster";
 
 struct LowerOptions {
   Accuracy accuracy = Accuracy::standard;
   Processor processor = {};
-  /// For 3 x 3 convolutions that can be computed directly and by Winograd's algorithm: which, instead of an estimate.
-  ConvolutionMethods methods = {};
+  /// How steps of these shapes (KernelStep::shape) are computed, instead of as is estimated.
+  plans::Ways ways = {};
+  /// Do a core's own caches keep all weights from call to call? Nothing: that follows from those of the graph.
+  std::optional<bool> weights_stay = {};
   /// Names of linear layers that may be computed with integers, but in exact mode: their input comes out of a
   /// fake_quantize, their weights are integers of 8 bits times a scale for each column, which is in the attribute
   /// scales_name(node).

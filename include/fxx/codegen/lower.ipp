@@ -24,6 +24,7 @@
 #include "fxx/codegen/lower/strides.ipp"
 #include "fxx/codegen/lower/terms.ipp"
 #include "fxx/codegen/lower/views.ipp"
+#include "fxx/codegen/lower/ways.ipp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -140,6 +141,7 @@ FXX_INLINE KernelPlan Lowering::lower() {
   }
   note_last_readers();
   join_rows();
+  plan_.weights_stay = weights_stay_;
   for (KernelStep& step : plan_.steps) step.expected = expected_seconds(step, options_.processor, flops_per_byte());
   return std::move(plan_);
 }

@@ -108,7 +108,11 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
       [&](const plans::Scatter& k) { return scatter(body, step, k); },
       [&](const plans::Bags& k) { return bags(body, step, k); }, [&](const plans::Sort& k) { return sort(body, k); },
       [&](const plans::CallBack&) { return std::string(); });
-  std::string parameters = "Part part", arguments = "part";
+  // Who waits for the others would wait forever.
+  const bool alone = step.way.alone && std::ranges::none_of(body.parameters, [](const Body::Parameter& p) {
+                       return p.type == "Barrier&";
+                     });
+  std::string parameters = "Part part", arguments = alone ? "Part{}" : "part";
   for (const Body::Parameter& p : body.parameters) {
     parameters += ", " + p.type + " " + p.name;
     arguments += ", " + p.argument;
@@ -120,7 +124,8 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
     step_functions_.push_back(
         {known->second, definition, compile_milliseconds(step, text, shape_counts_[stem] == shapes)});
   }
-  forward_lines_ += "  " + known->second + "(" + arguments + ");\n" + end_of_step(index);
+  const std::string call = known->second + "(" + arguments + ");\n" + end_of_step(index);
+  forward_lines_ += alone ? "  if (part.index == 0) " + call : "  " + call;
 }
 
 /// The functions of all steps; of several parts, each says where it begins in the time that all of them take.

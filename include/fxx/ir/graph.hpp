@@ -39,6 +39,23 @@ class [[nodiscard]] InsertPoint {
   Node* before_;  // what was set before
 };
 
+/// As long as this lives, new nodes of its graph have no names; each gets one when somebody first asks for it. For who
+/// makes nodes in another order than they stand in and removes some of them again: asked for in order at the end, names
+/// count up without gaps. Ask for all before other threads read the graph, since the first to ask writes.
+class [[nodiscard]] LateNames {
+ public:
+  LateNames(LateNames&& other) noexcept
+      : storage_(std::exchange(other.storage_, nullptr)), late_before_(other.late_before_) {}
+  LateNames& operator=(LateNames&&) = delete;
+  ~LateNames();
+
+ private:
+  friend class Graph;
+  explicit LateNames(detail::GraphStorage* storage);
+  detail::GraphStorage* storage_;
+  bool late_before_;
+};
+
 /// The nodes of a graph in order. Erasing or inserting while iterating is safe.
 class NodeList {
  public:
@@ -150,6 +167,8 @@ class Graph {
   InsertPoint inserting_before(Node* node);
   /// New nodes go after `node`; at the end when it is null.
   InsertPoint inserting_after(Node* node);
+  /// New nodes that are given no name get theirs later.
+  LateNames naming_late();
 
   /// Removes a node. Throws GraphError (E102) while it has users, (E101) when it is not in this graph, (E103) when it
   /// was erased before. O(arguments).
@@ -197,6 +216,7 @@ class Graph {
  private:
   friend class Node;
   friend class InsertPoint;
+  friend class LateNames;
   Node* copy_attributes(const Node& from, Node* to);
   detail::GraphStorage* storage_;
 };

@@ -222,7 +222,7 @@ FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args,
   std::uninitialized_copy(args.begin(), args.end(), new_args);  // before the old ones go: they may be the same
   for (std::size_t i = 0; i < kwargs.size(); ++i)
     new (new_kwargs + i) KeywordArgument{intern(kwargs[i].key), kwargs[i].value};
-  drop_arguments(node);
+  if (node->args_size_ || node->kwargs_size_) drop_arguments(node);
   node->args_ = new_args;
   node->kwargs_ = new_kwargs;
   node->edges_ = new_edges;
@@ -312,6 +312,12 @@ FXX_INLINE InsertPoint::~InsertPoint() {
   if (storage_) storage_->before = before_->is_erased() ? &storage_->root : before_;
 }
 
+FXX_INLINE LateNames::LateNames(detail::GraphStorage* storage)
+    : storage_(storage), late_before_(std::exchange(storage->names_are_late, true)) {}
+FXX_INLINE LateNames::~LateNames() {
+  if (storage_) storage_->names_are_late = late_before_;
+}
+
 // --- Node ------------------------------------------------------------------------------------------------------------
 
 FXX_INLINE Graph& Node::graph() const { return *storage_->graph; }
@@ -332,14 +338,19 @@ FXX_INLINE void Node::set_op(Op op) {
 
 FXX_INLINE std::string Node::target() const { return target_text(op_); }
 
+FXX_INLINE std::string_view Node::name_now() const {
+  if (!is_root_) name_ = storage_->names.create(name_candidate(op_), storage_->arena);
+  return name_;
+}
+
 FXX_INLINE void Node::rename(std::string_view name) {
   if (name != name_) name_ = storage_->names.create(name, storage_->arena);
 }
 
 FXX_INLINE void Node::swap_names(Node& other) {
   if (storage_ != other.storage_)
-    throw GraphError(ErrorId::node_not_in_graph, "Node::swap_names: '" + std::string(other.name_) +
-                                                     "' belongs to another graph than '" + std::string(name_) +
+    throw GraphError(ErrorId::node_not_in_graph, "Node::swap_names: '" + std::string(other.name()) +
+                                                     "' belongs to another graph than '" + std::string(name()) +
                                                      "'; names are exchanged within one");
   std::swap(name_, other.name_);
   ++storage_->version;
@@ -350,7 +361,7 @@ FXX_INLINE void Node::set_kwargs(KeywordArguments kwargs) { set_args_kwargs(args
 FXX_INLINE void Node::set_args_kwargs(Arguments args, KeywordArguments kwargs) {
   if (erased_)
     throw GraphError(ErrorId::node_erased, "Node::set_args: the node was erased; only nodes in a graph can change",
-                     {std::string(name_)});
+                     {std::string(name())});
   storage_->assign(this, args.span(), kwargs.span());
   if (op_.index() == static_cast<std::size_t>(Opcode::call_method)) operation_ = nullptr;
 }
@@ -560,7 +571,8 @@ FXX_INLINE Node* Graph::create_node(Op op, Arguments args, KeywordArguments kwar
     if (const auto* call = std::get_if<CallFunction>(&node->op_))
       if (const auto* target = std::get_if<const Operator*>(&call->target)) node->operation_ = *target;
     s.assign(node, args.span(), kwargs.span());
-    node->name_ = s.names.create(name.empty() ? name_candidate(node->op_) : name, s.arena);
+    if (!name.empty() || !s.names_are_late)
+      node->name_ = s.names.create(name.empty() ? name_candidate(node->op_) : name, s.arena);
   } catch (...) {
     s.drop_arguments(node);
     node->~Node();
@@ -588,23 +600,26 @@ FXX_INLINE InsertPoint Graph::inserting_after(Node* node) {
   return {storage_, old};
 }
 
+FXX_INLINE LateNames Graph::naming_late() { return LateNames(storage_); }
+
 FXX_INLINE void Graph::erase_node(Node* node) {
   detail::GraphStorage& s = *storage_;
   if (!node || node->storage_ != &s)
     throw GraphError(ErrorId::node_not_in_graph,
                      "Graph::erase_node: the node does not belong to this Graph; erase it through its own graph");
   if (node->erased_)
-    throw GraphError(ErrorId::node_erased, "Graph::erase_node: the node was erased before", {std::string(node->name_)});
+    throw GraphError(ErrorId::node_erased, "Graph::erase_node: the node was erased before",
+                     {std::string(node->name())});
   if (node->users_size_) {
     std::string names;
     std::size_t shown = 0;
     for (Node* user : node->users()) {
       if (shown++ == 5) break;
-      names += (names.empty() ? "" : ", ") + std::string(user->name_);
+      names += (names.empty() ? "" : ", ") + std::string(user->name());
     }
     if (node->users_size_ > 5) names += ", ...";
     throw GraphError(ErrorId::node_has_users,
-                     "Graph::erase_node: '" + std::string(node->name_) + "' still has " +
+                     "Graph::erase_node: '" + std::string(node->name()) + "' still has " +
                          std::to_string(node->users_size_) + " user(s) in the graph (" + names +
                          "); a node must have none. Replace its uses first",
                      {format_node(*node)});

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <any>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
@@ -56,8 +57,10 @@ using KeywordArguments = detail::Borrowed<KeywordArgument>;
 struct NodeMeta {
   std::string stack_trace;                               // the user's lines, innermost last; empty when not recorded
   std::vector<std::pair<std::string, std::any>> custom;  // what fxx::annotate, or a pass, said of it
-  std::string_view rule;  // the rewrite that made it last; empty for what the user wrote
-  std::string from;       // the name of the node that it stands for, as it was before the first rewrite
+  std::string_view rule;                                 // the rewrite that made it last; empty for what the user wrote
+  // The name of the node that it stands for, as it was before the first rewrite; empty where the same run of rewrites
+  // made that one.
+  std::string from;
 };
 
 namespace detail {
@@ -130,7 +133,9 @@ class Node {
   /// The target as text: "x", "linear.weight", "torch.ops.aten.add.Tensor", "output".
   std::string target() const;
   /// Unique within the graph; a valid C++ identifier. The text lives as long as the graph.
-  std::string_view name() const { return name_; }
+  std::string_view name() const { return name_.empty() ? name_now() : name_; }
+  /// False where it gets its name later (LateNames), and nobody has asked yet.
+  bool has_name() const { return !name_.empty(); }
   /// Gives the name, or `name_1` and so on when it is taken.
   void rename(std::string_view name);
   /// Exchanges the names of two nodes of one graph, erased ones too: who replaces a node can go on under its name.
@@ -209,6 +214,17 @@ class Node {
   NodeMeta& meta();
   const NodeMeta& meta() const;
 
+  /// Ask the memory for the node, or for its arguments, for who comes here soon: a processor guesses what lies side by
+  /// side, but not where a pointer leads.
+  void fetch() const {
+    for (std::size_t at = 0; at < sizeof(Node); at += 64)
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(this) + at);
+  }
+  void fetch_arguments() const {
+    __builtin_prefetch(args_);
+    __builtin_prefetch(edges_);
+  }
+
   /// The operator that a call stands for: the target of a call_function, or what a call_method was resolved to. Null
   /// for all else, and for a method that nobody has resolved yet (ops/registry.hpp does).
   const Operator* operation() const { return operation_; }
@@ -222,6 +238,7 @@ class Node {
   friend class Graph;
   friend struct detail::GraphStorage;
   Node() = default;
+  std::string_view name_now() const;
 
   // What walks and matchers read comes first, within 64 bytes: large graphs do not fit into caches.
   Node *previous_ = nullptr, *next_ = nullptr;
@@ -233,7 +250,7 @@ class Node {
   detail::Edge* edges_ = nullptr;
   detail::GraphStorage* storage_ = nullptr;
   Op op_;
-  std::string_view name_;
+  mutable std::string_view name_;  // empty until somebody asks, while names are given late
   detail::Edge *first_user_ = nullptr, *last_user_ = nullptr;
   std::uint64_t order_ = 0;
   const TensorMeta* tensor_meta_ = nullptr;

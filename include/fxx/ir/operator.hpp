@@ -124,6 +124,12 @@ struct Operator {
   constexpr int arity() const { return static_cast<int>(parameters.size()); }
   /// No visible effect, so an unused call may be removed. A random operator is pure in this sense, as in torch.fx.
   constexpr bool pure() const { return !mutates && !has(traits, Trait::impure); }
+  /// Does what it is told about training decide whether it has an effect?
+  constexpr bool depends_on_training() const {
+    return has(traits, Trait::updates_statistics) || has(traits, Trait::idle_in_eval);
+  }
+  /// Pure whatever its arguments are, as nearly all operators are.
+  constexpr bool always_pure() const { return pure() && !depends_on_training(); }
   /// "aten" of "aten::add.Tensor".
   constexpr std::string_view name_space() const { return name.substr(0, name.find("::")); }
   /// "add" of "aten::add.Tensor".

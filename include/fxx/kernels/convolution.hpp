@@ -20,6 +20,8 @@
 // One dimension is a height of 1. Groups that share a vector's lanes evenly are computed in one vector; others one after
 // the other. Up to a quarter vector of outputs is computed with channels of the input in the lanes.
 //
+// Panels of outputs are the outer loop, or the rows are (Order, kernels/gemm.hpp).
+//
 // Sums run over r, s, c in order, those of few outputs in as many chains as there are lanes: within (products + 1) units
 // of the last place of sum |in w|.
 // Main names: ConvolutionShape, convolution, pack_convolution, pack_excess, TransposedShape, transposed_convolution, pack_transposed;
@@ -46,6 +48,9 @@ struct ConvolutionShape {
   int images = 1;
   int in_image = 0;  // floats from one image of the input to the next; 0: as many rows as are read
   int groups = 1;
+  TileShape sums = {};  // pixels of a row by vectors of outputs; nothing: what takes the least time
+  Distance weights = Distance::far;
+  Order order = Order::panels;  // by rows, each row of the image is complete before the next
 
   constexpr int pixel() const { return in_pixel ? in_pixel : channels * groups; }
   /// Products in one element of the output.
@@ -84,7 +89,7 @@ struct ConvolutionShape {
 
 /// The tile of a convolution: pixels of a row by output channels.
 constexpr TileShape convolution_tile(const ConvolutionShape& shape) {
-  return tile_shape(shape.out_width, vectors_of(shape.out_channels));
+  return shape.sums.rows ? shape.sums : tile_shape(shape.out_width, vectors_of(shape.out_channels));
 }
 
 namespace detail_of_convolution {
@@ -169,6 +174,24 @@ FXX_KERNEL void for_runs(const Each& each) {
            Shape.pixel());
 }
 
+/// Calls `each(rows, first column, vectors, elements of the last)` for this part of the rows and panels of columns.
+template <int N, int Vectors, int Rows, Order By, class Each>
+FXX_KERNEL void for_panels_of_rows(Part part, const Each& each) {
+  constexpr int panels = (vectors_of(N) + Vectors - 1) / Vectors;
+  if constexpr (By == Order::rows) {
+    const Range all = part.of(Rows);
+    for (int row = all.begin; row < all.end; ++row)
+      detail_of_gemm::for_each_panel<N, Vectors>(
+          [&](int, int column, auto vectors, auto last)
+              __attribute__((always_inline)) { each(Range{row, row + 1}, column, vectors, last); });
+  } else {
+    detail_of_gemm::for_each_panel<N, Vectors>(
+        [&](int number, int column, auto vectors, auto last) __attribute__((always_inline)) {
+          each(detail_of_gemm::rows_of_panel<Rows, 1, panels>(part, number), column, vectors, last);
+        });
+  }
+}
+
 /// All outputs of one group, `first` being the number of its first.
 template <ConvolutionShape Shape, class Element, class Weight, class Finish>
 FXX_KERNEL void group(Part part, const Element* __restrict in, const Weight* __restrict packed, int first,
@@ -176,14 +199,13 @@ FXX_KERNEL void group(Part part, const Element* __restrict in, const Weight* __r
   constexpr TileShape shape = convolution_tile(Shape);
   constexpr int together = detail_of_weights::together<Weight>, depth = Shape.packed_depth<Weight>();
   constexpr int run = detail_of_weights::whole(Shape.run(), together);
-  constexpr int panels = (vectors_of(Shape.out_channels) + shape.vectors - 1) / shape.vectors;
-  detail_of_gemm::for_each_panel<Shape.out_channels, shape.vectors>([&](int number, int channel, auto vectors, auto last)
-                                                                        __attribute__((always_inline)) {
-    const Range rows = detail_of_gemm::rows_of_panel<Shape.rows(), 1, panels>(part, number);
+  // Some rows with one panel.
+  const auto panel_of_rows = [&](Range rows, int channel, auto vectors, auto last) __attribute__((always_inline)) {
     const Weight* const weights = packed + static_cast<std::ptrdiff_t>(channel) * depth;
     constexpr int bytes = vectors * lanes * static_cast<int>(sizeof(float));
     constexpr int tiles_of_row = (Shape.out_width + shape.rows - 1) / shape.rows;
-    auto ahead = read_ahead<bytes, Shape.rows() * tiles_of_row, shape.rows + 1>(
+    constexpr int most_tiles = (Shape.order == Order::rows ? 1 : Shape.rows()) * tiles_of_row;
+    auto ahead = read_ahead<bytes, most_tiles, shape.rows + 1, Shape.weights>(
         weights, static_cast<std::ptrdiff_t>(depth) / together * bytes, (rows.end - rows.begin) * tiles_of_row);
     for_rows<Shape.out_height>(rows, [&](int image, int y) __attribute__((always_inline)) {
       for_pixels<Shape.out_width, shape.rows>([&](auto count, int x) __attribute__((always_inline)) {
@@ -201,7 +223,8 @@ FXX_KERNEL void group(Part part, const Element* __restrict in, const Weight* __r
         });
       });
     });
-  });
+  };
+  for_panels_of_rows<Shape.out_channels, shape.vectors, Shape.rows(), Shape.order>(part, panel_of_rows);
 }
 
 /// Some outputs of which each is a vector of sums, added up in the end.
@@ -327,6 +350,8 @@ struct TransposedShape {
   int in_pixel = 0;                           // floats from one pixel of the input to the next; 0: `channels`
   int images = 1;
   int in_image = 0;  // floats from one image of the input to the next; 0: the rows lie behind each other
+  TileShape sums = {};  // outputs of a row that lie a stride apart by vectors; nothing: what takes the least time
+  Order order = Order::panels;
 
   constexpr int pixel() const { return in_pixel ? in_pixel : channels; }
   constexpr int before_width() const {
@@ -346,6 +371,7 @@ struct TransposedShape {
   constexpr std::size_t packed() const { return packed_size(out_channels, depth()); }
   /// Outputs of a row that lie a stride apart.
   constexpr TileShape tile() const {
+    if (sums.rows) return sums;
     return tile_shape((out_width + stride_width - 1) / stride_width, vectors_of(out_channels));
   }
 };
@@ -365,12 +391,11 @@ FXX_KERNEL void transposed_convolution(Part part, const float* __restrict in, co
   static_assert(Shape.in_row >= Shape.before_width() + Shape.in_width + Shape.after_width(),
                 "fxx::kernels: a row of the input has zeros before and behind it");
   constexpr TileShape shape = Shape.tile();
-  constexpr int panels = (vectors_of(Shape.out_channels) + shape.vectors - 1) / shape.vectors;
   using namespace detail_of_convolution;
-  detail_of_gemm::for_each_panel<Shape.out_channels, shape.vectors>([&](int number, int channel, auto vectors, auto last)
-                                                                        __attribute__((always_inline)) {
+  for_panels_of_rows<Shape.out_channels, shape.vectors, Shape.rows(),
+                     Shape.order>(part, [&](Range rows, int channel, auto vectors,
+                                            auto last) __attribute__((always_inline)) {
     const float* panel = packed + static_cast<std::ptrdiff_t>(channel) * Shape.depth();
-    const Range rows = detail_of_gemm::rows_of_panel<Shape.rows(), 1, panels>(part, number);
     for_rows<Shape.out_height>(rows, [&](int image, int y) __attribute__((always_inline)) {
       // Outputs a stride apart have the same pixels of the kernel, and their inputs lie behind each other.
       const auto outputs = [&]<int Count>(Width<Count>, int phase) __attribute__((always_inline)) {

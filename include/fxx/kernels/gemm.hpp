@@ -25,12 +25,13 @@
 // Sums run over k in order, one rounding a product where the processor has it: within K units of the last place of
 // sum |a w|. The tile of AVX-512 reaches 95 to 99 % of the arithmetic peak, also where `a` and weights lie in no cache:
 // blocks of k or of rows made nothing faster.
-// Main names: gemm, Tile, TileShape, gemm_tile, packed_size, pack_weights, pack_rows, pack_columns, Bfloat16, to_bfloat16,
-// store_bfloat16,
-// store_bfloat16_pairs, dequantised, Distance, read_ahead. Cost: light; a product takes the compiler 0.07 s.
+// Main names: gemm, Tile, gemm_tile, Order, packed_size, pack_weights, pack_rows, pack_columns, Bfloat16, to_bfloat16,
+// store_bfloat16, store_bfloat16_pairs, dequantised, Distance, read_ahead. Cost: light; a product takes the compiler
+// 0.07 s.
 #pragma once
 
 #include "fxx/kernels/parallel.hpp"
+#include "fxx/kernels/tile.hpp"
 #include "fxx/kernels/vector.hpp"
 
 #if !defined(__clang__)
@@ -75,44 +76,9 @@ struct Width {
   constexpr operator int() const { return N; }
 };
 
-/// Rows and vectors of sums that stay in registers.
-struct TileShape {
-  int rows = 0, vectors = 0;
-};
-/// Registers for an element of each row. For AArch64 g++ loads them all before it multiplies, and stores sums meanwhile
-/// when they do not fit; elsewhere one is loaded where it is multiplied.
-constexpr int registers_of_elements([[maybe_unused]] int rows) {
-#if defined(__aarch64__)
-  return rows;
-#else
-  return 1;
-#endif
-}
-/// The tile that takes the least time for so many rows and vectors. A processor loads as often as it multiplies, and for
-/// each k a tile loads its vectors and an element of every row; ten multiplications hide how long one takes. A vector of
-/// weights takes `weight_registers`.
+/// The tile that takes the least time for so many rows and vectors. A vector of weights takes `weight_registers`.
 constexpr TileShape tile_shape(int rows, int vectors, int most_rows = 14, int weight_registers = 1) {
-  const auto cycles = [](int r, int v) {
-    if (r * v == 0) return 0;
-    const int loads = v + r, products = r * v;
-    const int most = loads > products ? loads : products;
-    return (most > 10 ? most : 10) * 16 + 8;  // and what starting and ending a tile takes
-  };
-  TileShape best{1, 1};
-  long least = -1;
-  for (int v = 1; v <= 4 && v <= vectors; ++v)
-    for (int r = 1; r <= most_rows && r <= rows; ++r) {
-      if (r * v + v * weight_registers + registers_of_elements(r) > FXX_KERNEL_REGISTERS) break;
-      const long whole_rows = rows / r, whole_panels = vectors / v;
-      const int last_row = rows % r, last_panel = vectors % v;
-      const long time = whole_panels * (whole_rows * cycles(r, v) + cycles(last_row, v)) +
-                        whole_rows * cycles(r, last_panel) + cycles(last_row, last_panel);
-      if (least < 0 || time <= least) {
-        least = time;
-        best = {r, v};
-      }
-    }
-  return best;
+  return best_tile(rows, vectors, most_rows, weight_registers, FXX_KERNEL_REGISTERS);
 }
 /// Of a product of `m` rows that lie `stride` floats apart. Rows that lie a multiple of 4096 bytes apart share one set
 /// of the cache, so there are no more of them than it has ways. Weights that are made floats need
@@ -505,20 +471,36 @@ FXX_KERNEL void pack_columns(Part part, float* packed, const float* __restrict m
       });
 }
 
+/// What the outer loop of a product runs over. By panels, each is read once, and `a` once a panel; by rows, `a` is read
+/// once, and all weights once a tile of rows.
+enum class Order : bool { panels, rows };
+
 /// `M` rows of `a`, `Stride` elements apart, times packed weights of `N` columns. The tile is that which they were packed
 /// with, gemm_tile<Weight>(M, N, Stride) when none is given.
-template <int M, int N, int K, int Stride, TileShape Given = TileShape{}, Distance From = Distance::far, class Element,
-          class Weight, class Finish>
+template <int M, int N, int K, int Stride, TileShape Given = TileShape{}, Distance From = Distance::far,
+          Order By = Order::panels, class Element, class Weight, class Finish>
 FXX_KERNEL void gemm(Part part, const Element* __restrict a, const Weight* __restrict packed, const Finish& finish) {
   constexpr TileShape shape = Given.rows ? Given : gemm_tile<Weight>(M, N, Stride);
   constexpr int panels = (vectors_of(N) + shape.vectors - 1) / shape.vectors;
   constexpr int depth = detail_of_weights::whole(K, detail_of_weights::together<Weight>);
-  detail_of_gemm::for_each_panel<N, shape.vectors>([&](int panel, int column, auto vectors,
-                                                       auto last) __attribute__((always_inline)) {
-    const Range rows = detail_of_gemm::rows_of_panel<M, shape.rows, panels>(part, panel);
-    detail_of_gemm::panel_product<M, K, Stride, shape.rows, vectors, last, From>(
+  const auto product = [&](Range rows, int column, auto vectors, auto last) __attribute__((always_inline)) {
+    constexpr int at_once = By == Order::rows ? shape.rows : M;
+    detail_of_gemm::panel_product<M, K, Stride, shape.rows, vectors, last, From, at_once>(
         rows, a, packed + static_cast<std::ptrdiff_t>(column) * depth, column, finish);
-  });
+  };
+  if constexpr (By == Order::rows) {
+    const Range all = part.of(M, shape.rows);
+    for (int row = all.begin; row < all.end; row += shape.rows) {
+      const Range rows = {row, row + shape.rows < all.end ? row + shape.rows : all.end};
+      detail_of_gemm::for_each_panel<N, shape.vectors>([&](int, int column, auto vectors, auto last) __attribute__((
+                                                           always_inline)) { product(rows, column, vectors, last); });
+    }
+  } else {
+    detail_of_gemm::for_each_panel<N, shape.vectors>(
+        [&](int panel, int column, auto vectors, auto last) __attribute__((always_inline)) {
+          product(detail_of_gemm::rows_of_panel<M, shape.rows, panels>(part, panel), column, vectors, last);
+        });
+  }
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

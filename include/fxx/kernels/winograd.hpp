@@ -37,7 +37,9 @@ struct WinogradShape {
   int in_row = 1;    // pixels of a row of the input
   int in_pixel = 0;  // floats from one pixel of the input to the next; 0: `channels`
   int images = 1;
-  int in_image = 0;  // floats from one image of the input to the next; 0: rows * outputs + 2 rows
+  int in_image = 0;     // floats from one image of the input to the next; 0: rows * outputs + 2 rows
+  TileShape sums = {};  // of the products: tiles by vectors of outputs; nothing: what takes the least time
+  int at_once = 0;      // tiles that are computed together; 0: as `block` says
 
   // Found by the compiler, never while the program runs.
   consteval int side() const { return outputs + 2; }  // of a tile of the input
@@ -52,12 +54,13 @@ struct WinogradShape {
   /// Tiles that are computed together: what they hold in between is about half a megabyte, more where it would be so few
   /// tiles that reading weights takes longer. Weights of more than 4 MB are not read twice for less than a megabyte.
   consteval int block() const {
-    const int fit = (1 << 17) / (points() * vectors_of(channels) * lanes), most = fit < 16 ? 16 : fit;
-    if (most >= tiles() || (packed() >= 1 << 20 && 2 * fit >= tiles())) return tiles();
-    const int rows_of_tile = tile_shape(most, vectors_of(out_channels), 14).rows;
-    return most / rows_of_tile * rows_of_tile;
+    const int fit = at_once ? at_once : (1 << 17) / (points() * vectors_of(channels) * lanes);
+    const int most = fit < 16 && !at_once ? 16 : fit;
+    if (most >= tiles() || (!at_once && packed() >= 1 << 20 && 2 * fit >= tiles())) return tiles();
+    const int rows_of_tile = sums.rows ? sums.rows : tile_shape(most, vectors_of(out_channels), 14).rows;
+    return most < rows_of_tile ? rows_of_tile : most / rows_of_tile * rows_of_tile;
   }
-  consteval TileShape tile() const { return tile_shape(block(), vectors_of(out_channels), 14); }
+  consteval TileShape tile() const { return sums.rows ? sums : tile_shape(block(), vectors_of(out_channels), 14); }
   // Rows of transformed inputs and outputs lie a vector further apart than they are long, so that they are spread over
   // the sets of the cache.
   consteval int row() const { return (vectors_of(channels) + 1) * lanes; }

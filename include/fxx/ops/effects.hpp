@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "fxx/ir/graph.hpp"
+#include "fxx/ops/registry.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -16,7 +16,10 @@ bool mutates_own_temporary(const Node& node);
 /// Whether reads before the node and reads after it may see different memory: it mutates something visible, or calls
 /// something that might (an unknown method ending in `_`, an unknown module, a user function marked impure, a batch
 /// norm that trains). Rewrites do not look across a barrier.
-bool is_barrier(const Node& node);
+inline bool is_barrier(const Node& node) {
+  const Opcode opcode = node.opcode();
+  return is_impure(node) && opcode != Opcode::placeholder && opcode != Opcode::output && !mutates_own_temporary(node);
+}
 
 /// Whether the node draws random numbers when it runs: two runs of it differ, and it may not change places with another
 /// that draws. Dropout that does not train, or drops nothing, draws none.

@@ -39,12 +39,6 @@ FXX_INLINE bool mutates_own_temporary(const Node& node) {
   return true;
 }
 
-FXX_INLINE bool is_barrier(const Node& node) {
-  const Opcode opcode = node.opcode();
-  if (opcode == Opcode::placeholder || opcode == Opcode::get_attr || opcode == Opcode::output) return false;
-  return is_impure(node) && !mutates_own_temporary(node);
-}
-
 FXX_INLINE bool draws_numbers(const Node& node) {
   const Operator* op = operator_of(node);
   if (!op || !has(op->traits, Trait::random)) return false;

@@ -59,11 +59,17 @@ bool same_value(const Argument& argument, const Literal& literal, Type type = {}
 /// Could a value of this kind be passed for a parameter of this type?
 bool fits(const Argument& argument, Type type);
 
+namespace detail {
+bool is_impure_as_called(const Node& node);
+}  // namespace detail
 /// Whether running the node has an effect besides its result, so that it must stay although nobody uses it: outputs,
 /// placeholders, mutations, statistics of a batch norm that trains, user functions marked impure. Calls of modules
 /// count as pure when their owner says which operator they are and that operator is; else as impure. (torch.fx:
 /// is_impure.)
-bool is_impure(const Node& node);
+inline bool is_impure(const Node& node) {
+  const Operator* op = node.operation();
+  return !(op && op->always_pure()) && detail::is_impure_as_called(node);
+}
 
 /// The resolver over the registry.
 const TargetResolver& registered_targets();

@@ -295,14 +295,9 @@ FXX_INLINE bool same_value(const Argument& argument, const Literal& literal, Typ
   }
 }
 
-FXX_INLINE bool is_impure(const Node& node) {
-  // Most calls, without a look at their arguments.
-  const auto depends = [](const Operator& op) {
-    return has(op.traits, Trait::updates_statistics) || has(op.traits, Trait::idle_in_eval);
-  };
-  if (const Operator* op = node.operation(); op && op->pure() && !depends(*op)) return false;
+FXX_INLINE bool detail::is_impure_as_called(const Node& node) {
   const auto operator_is_impure = [&](const Operator& op, auto&& argument) {
-    if (!depends(op)) return !op.pure();
+    if (!op.depends_on_training()) return !op.pure();
     // Without running statistics there is nothing to update. Of modules it is not known here.
     const int mean = op.index_of("running_mean"), var = op.index_of("running_var");
     if (node.opcode() != Opcode::call_module && mean >= 0 && var >= 0 && argument(mean).is_none() &&

@@ -102,20 +102,11 @@ FXX_INLINE std::vector<const Found::Item*> Match::group_items(std::uint64_t name
   return items;
 }
 
-namespace detail {
-/// Most nodes are; is_impure looks at the arguments.
-inline bool is_surely_pure(const Node& n) {
-  const Operator* op = n.operation();
-  return op && op->pure() && !has(op->traits, Trait::updates_statistics) && !has(op->traits, Trait::idle_in_eval);
-}
-}  // namespace detail
 FXX_INLINE void Regions::survey(const Graph& graph) {
   if (std::exchange(surveyed_, true) || !graph.may_have_effects()) return;
   bool visible = false;
   for (const Node* n : graph.nodes()) {
-    if (n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output || detail::is_surely_pure(*n) ||
-        !is_impure(*n))
-      continue;
+    if (!is_impure(*n) || n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output) continue;
     effects_.insert(effects_.end(), n);
     visible = visible || is_barrier(*n);
   }

@@ -13,7 +13,7 @@ FXX_INLINE void carry_over(const Node& old, Node& fresh, std::string_view rule) 
   NodeMeta& meta = fresh.meta();
   if (old.has_meta()) meta = old.meta();
   meta.rule = rule;
-  if (meta.from.empty()) meta.from = old.name();
+  if (meta.from.empty() && old.has_name()) meta.from = old.name();
 }
 
 FXX_INLINE Node* take_name(Node& fresh, std::span<Node* const> gone) {

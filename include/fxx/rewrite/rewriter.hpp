@@ -28,7 +28,8 @@ struct RewriteReport {
     std::string rule;
     std::size_t times = 0;
   };
-  /// One rewrite: `node`, of that line of the user's code, went.
+  /// One rewrite: `node`, of that line of the user's code, went. A node that the same run made has no name yet: it is
+  /// called as what it stands for, or by its target.
   struct Firing {
     std::string rule, node, source;
   };

@@ -2,14 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
-#include <map>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "fxx/error.hpp"
-#include "fxx/ir/names.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
@@ -29,6 +25,7 @@ class Rewriter {
         rules_(rules),
         engine_(graph, rules, regions_),
         options_(options),
+        late_names_(graph.naming_late()),
         first_of_run_(graph.index_bound()) {
     report_.fired.resize(static_cast<std::size_t>(rules.count));
     for (int i = 0; i < rules.count; ++i) report_.fired[static_cast<std::size_t>(i)].rule = rules.rules[i]->name;
@@ -38,91 +35,78 @@ class Rewriter {
   }
 
   RewriteReport run() {
-    for (Node* n : graph_.nodes().reversed()) visit(n);
-    made_in_sweep_ = made_.size();
-    for (std::vector<Node*> round; !work_.empty() && !report_.stopped_at_limit;) {
-      round.swap(work_);
-      for (Node* n : round) {
-        queued_[n->index()] = false;
-        if (!n->is_erased()) visit(n);
-      }
-      round.clear();
+    try {
+      sweep();
+    } catch (...) {
+      name_in_order();
+      throw;
     }
-    if (report_.rewrites) number_in_order();
+    name_in_order();
     report_.nodes_after = graph_.size();
     return std::move(report_);
   }
 
  private:
+  void sweep() {
+    for (Node* n : graph_.nodes().reversed()) visit(n);
+    made_in_sweep_ = made_.size();
+    for (std::vector<Node*> round; !work_.empty() && !report_.stopped_at_limit;) {
+      round.swap(work_);
+      for (std::size_t i = 0; i < round.size(); ++i) {
+        fetch_ahead(round, i);
+        queued_[round[i]->index()] = false;
+        if (!round[i]->is_erased()) visit(round[i]);
+      }
+      round.clear();
+    }
+  }
+  /// What is looked at later lies anywhere: first the nodes are asked for, then what they point to.
+  static void fetch_ahead(const std::vector<Node*>& nodes, std::size_t i) {
+    constexpr std::size_t distance = 8;
+    if (i + 3 * distance < nodes.size()) nodes[i + 3 * distance]->fetch();
+    if (i + 2 * distance < nodes.size()) nodes[i + 2 * distance]->fetch_arguments();
+    if (i + distance < nodes.size())
+      for (const Node* input : nodes[i + distance]->all_input_nodes()) input->fetch();
+  }
+
   /// What was made and is still there, in the order of the graph. Without a walk over all nodes, but where a callable
   /// has put some elsewhere than before what it replaces.
   std::vector<Node*> made_in_order() const {
     std::vector<Node*> nodes;
     if (made_.size() + declined_ == graph_.index_bound() - first_of_run_) {
-      const auto add = [&](auto from, auto to) {
-        const auto first = static_cast<std::ptrdiff_t>(nodes.size());
-        std::copy_if(from, to, std::back_inserter(nodes), [](const Node* n) { return !n->is_erased(); });
-        const Regions::IsBefore is_before;
-        if (!std::is_sorted(nodes.begin() + first, nodes.end(), is_before))
-          std::sort(nodes.begin() + first, nodes.end(), is_before);
-        std::inplace_merge(nodes.begin(), nodes.begin() + first, nodes.end(), is_before);
-      };
-      add(made_.rend() - static_cast<std::ptrdiff_t>(made_in_sweep_), made_.rend());  // from the end to the start
-      add(made_.begin() + static_cast<std::ptrdiff_t>(made_in_sweep_), made_.end());
+      // Those of the sweep were made from the end to the start.
+      for (std::size_t i = made_in_sweep_; i-- > 0;) {
+        if (i >= 8) made_[i - 8]->fetch();
+        if (!made_[i]->is_erased()) nodes.push_back(made_[i]);
+      }
+      put_in_order(nodes.begin(), nodes.end());
+      const auto later = static_cast<std::ptrdiff_t>(nodes.size());
+      for (std::size_t i = made_in_sweep_; i < made_.size(); ++i)
+        if (!made_[i]->is_erased()) nodes.push_back(made_[i]);
+      put_in_order(nodes.begin() + later, nodes.end());
+      std::inplace_merge(nodes.begin(), nodes.begin() + later, nodes.end(), Regions::IsBefore());
     } else {
       for (Node* n : graph_.nodes())
         if (n->index() >= first_of_run_) nodes.push_back(n);
     }
     return nodes;
   }
-  /// Nodes that were made from the end to the start exchange names, so that they count up: relu, relu_1, relu_2.
-  void number_in_order() {
-    struct Name {
-      std::uint64_t number;  // of relu_7, 8; of relu, 0
-      std::size_t of;        // which of the nodes has it
-    };
-    struct Fresh {
-      std::string stem;
-      std::vector<Node*> nodes;
-      std::vector<Name> names;
-    };
-    std::map<std::string_view, Fresh> same_base;
-    std::unordered_map<const Operator*, Fresh*> of_operator;
-    for (Node* n : made_in_order()) {
-      if (!n->operation()) continue;
-      Fresh*& known = of_operator[n->operation()];
-      if (!known) {
-        const std::string_view base = n->operation()->base_name();
-        known = &same_base[base];
-        known->stem = snake_case(base);
-      }
-      Fresh& fresh = *known;
-      std::string_view ending = n->name();
-      if (!ending.starts_with(fresh.stem)) continue;
-      ending.remove_prefix(fresh.stem.size());
-      std::uint64_t number = 0;
-      if (!ending.empty()) {
-        const char* const end = ending.data() + ending.size();
-        if (ending[0] != '_' || std::from_chars(ending.data() + 1, end, number).ptr != end) continue;
-        ++number;
-      }
-      fresh.names.push_back({number, fresh.nodes.size()});
-      fresh.nodes.push_back(n);
+  template <class Iterator>
+  static void put_in_order(Iterator from, Iterator to) {
+    if (!std::is_sorted(from, to, Regions::IsBefore())) std::sort(from, to, Regions::IsBefore());
+  }
+  /// What was made from the end to the start gets its names from the start to the end: relu, relu_1, relu_2.
+  void name_in_order() const {
+    const std::vector<Node*> made = made_in_order();
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      if (i + 8 < made.size()) made[i + 8]->fetch();
+      made[i]->name();
     }
-    for (auto& [base, fresh] : same_base) {
-      auto& [stem, nodes, names] = fresh;
-      std::reverse(names.begin(), names.end());  // mostly the order in which they were made
-      const auto is_lower = [](const Name& a, const Name& b) { return a.number < b.number; };
-      if (!std::is_sorted(names.begin(), names.end(), is_lower)) std::sort(names.begin(), names.end(), is_lower);
-      // The node whose name is i-th gives it to the i-th node: a permutation, walked cycle by cycle.
-      for (std::size_t i = 0; i < nodes.size(); ++i)
-        for (std::size_t at = i; names[at].of != at;) {
-          const std::size_t from = std::exchange(names[at].of, at);
-          if (from == i) break;
-          nodes[at]->swap_names(*nodes[from]);
-          at = from;
-        }
-    }
+  }
+  /// What a node that goes is called in the report. It gets no name for that: the others would be numbered with a gap.
+  static std::string text_of(const Node& node) {
+    if (node.has_name()) return std::string(node.name());
+    return node.meta().from.empty() ? node.target() : node.meta().from;
   }
 
   void visit(Node* n) {
@@ -169,7 +153,7 @@ class Rewriter {
     if (options_.record)
       for (const Match& member : members)
         report_.firings.push_back(
-            {std::string(rules_.rules[m.rule()]->name), std::string(member.root()->name()), member.root()->source()});
+            {std::string(rules_.rules[m.rule()]->name), text_of(*member.root()), member.root()->source()});
     if (graph_.index_bound() > queued_.size()) queued_.resize(2 * static_cast<std::size_t>(graph_.index_bound()));
     // Hoisting puts old nodes between the new ones, so these are gathered first.
     built_.clear();
@@ -184,8 +168,15 @@ class Rewriter {
     for (std::size_t i = 0; i < members.size(); ++i) {
       Node* fresh = results_[i].node();
       replace(members[i], fresh, first_fresh);
-      if (fresh->index() >= first_fresh) take_name(*fresh, members[i].nodes());
+      if (fresh->index() >= first_fresh && take_name(*fresh, members[i].nodes())) pass_on_name(*fresh);
     }
+  }
+  /// A name that was taken over goes to the first call of the same kind that was built, so that names count up.
+  void pass_on_name(Node& fresh) const {
+    for (auto built = built_.rbegin(); built != built_.rend() && *built != &fresh; ++built)
+      if (!(*built)->has_name() && (*built)->operation() &&
+          (*built)->operation()->base_name() == fresh.operation()->base_name())
+        return fresh.swap_names(**built);
   }
 
   /// Throws RuleError when what was built uses the node that it replaces, or values that are not there yet.
@@ -334,10 +325,9 @@ class Rewriter {
     remove(m);
   }
   void drop_fresh(Node* before, std::uint32_t first_fresh) {
-    declined_ += graph_.index_bound() - first_fresh;
     for (Node* n = before->prev(); n && n->index() >= first_fresh;) {
       Node* previous = n->prev();
-      if (n->num_users() == 0) graph_.erase_node(n);
+      if (n->num_users() == 0) graph_.erase_node(n), ++declined_;
       n = previous;
     }
   }
@@ -379,11 +369,12 @@ class Rewriter {
   MatchEngine engine_;
   const Found::Item* item_ = nullptr;  // what `each` on the right is building
   const RewriteOptions options_;
+  const LateNames late_names_;
   std::size_t limit_ = 0;
   const std::uint32_t first_of_run_;  // nodes with a higher index are made here
   std::vector<Node*> made_;           // nodes that stand for others
   std::size_t made_in_sweep_ = 0;
-  std::size_t declined_ = 0;  // nodes of replacements that came to nothing
+  std::size_t declined_ = 0;  // nodes of replacements that came to nothing, and are gone
   std::vector<Node*> work_;
   std::vector<bool> queued_;
   // Of one rewrite; kept, so that their memory is.

@@ -11,51 +11,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 
 #include "fxx/runtime/cache.hpp"
 #include "fxx/runtime/files.hpp"
+#include "fxx/runtime/identity.hpp"
 
 namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
 // --- the key ---------------------------------------------------------------------------------------------------------
-
-FXX_INLINE std::string hex_text(std::uint64_t value) {
-  std::string out(16, '0');
-  for (std::size_t i = 16; i-- > 0; value >>= 4) out[i] = "0123456789abcdef"[value & 15];
-  return out;
-}
-
-/// FNV-1a of 128 bits, as hexadecimal digits.
-FXX_INLINE std::string wide_hash(std::string_view text) {
-  __extension__ using Wide = unsigned __int128;
-  const Wide prime = (Wide{1} << 88) + 0x13b;
-  Wide hash = (Wide{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
-  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * prime;
-  return hex_text(static_cast<std::uint64_t>(hash >> 64)) + hex_text(static_cast<std::uint64_t>(hash));
-}
-
-/// What tells processors apart for a compiler that is told to use all of the one it runs on.
-FXX_INLINE const std::string& processor_identity() {
-  static const std::string identity = [] {
-    const std::string all = files::read_file("/proc/cpuinfo").value_or("");
-    const std::string_view first = std::string_view(all).substr(0, all.find("\n\n"));
-    std::string out;
-    for (std::size_t at = 0; at < first.size();) {
-      const std::size_t end = std::min(first.find('\n', at), first.size());
-      const std::string_view line = first.substr(at, end - at);
-      const std::string_view name = line.substr(0, line.find_first_of("\t:"));
-      for (std::string_view wanted : {"vendor_id", "cpu family", "model", "flags", "Features", "CPU implementer",
-                                      "CPU variant", "CPU part", "isa", "cpu"})
-        if (name == wanted) (out += line) += '\n';
-      at = end + 1;
-    }
-    return out;
-  }();
-  return identity;
-}
 
 /// Every field with its length, so that no two requests have one text.
 FXX_INLINE std::string cache_key(const Toolchain& toolchain, const BuildRequest& request) {
@@ -83,11 +48,6 @@ FXX_INLINE std::string cache_key(const Toolchain& toolchain, const BuildRequest&
 }
 
 // --- an entry --------------------------------------------------------------------------------------------------------
-
-FXX_INLINE std::string hash_of_file(const std::string& path) {
-  const std::optional<std::string> content = files::read_file(path);
-  return content ? wide_hash(*content) : "";
-}
 
 /// The headers in a rule for make, `library: source.cpp /a/b.hpp \`, with blanks and others escaped by backslashes.
 FXX_INLINE std::vector<std::string> headers_of_rule(std::string_view rule) {
@@ -240,18 +200,17 @@ FXX_INLINE std::string BuildCache::default_folder() {
 }
 
 FXX_INLINE std::string BuildCache::entry_name(const Toolchain& toolchain, const BuildRequest& request) {
-  return detail::wide_hash(detail::cache_key(toolchain, request));
+  return wide_hash(detail::cache_key(toolchain, request));
 }
 
 FXX_INLINE std::optional<std::string> BuildCache::find(const Toolchain& toolchain, const BuildRequest& request) const {
   const std::string key = detail::cache_key(toolchain, request);
-  return detail::valid_library(folder_ + "/" + detail::wide_hash(key), key);
+  return detail::valid_library(folder_ + "/" + wide_hash(key), key);
 }
 
 FXX_INLINE std::string BuildCache::get_or_build(const Toolchain& toolchain, const BuildRequest& request,
                                                 bool* was_hit) const {
-  const std::string key = detail::cache_key(toolchain, request), name = detail::wide_hash(key),
-                    entry = folder_ + "/" + name;
+  const std::string key = detail::cache_key(toolchain, request), name = wide_hash(key), entry = folder_ + "/" + name;
   std::optional<std::string> there = detail::valid_library(entry, key);
   if (was_hit) *was_hit = there.has_value();
   if (there) return *there;

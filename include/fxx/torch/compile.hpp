@@ -17,8 +17,10 @@
 #include <vector>
 
 #include "fxx/codegen/lower.hpp"
+#include "fxx/codegen/trials.hpp"
 #include "fxx/kernels/module.hpp"
 #include "fxx/runtime/library.hpp"
+#include "fxx/runtime/notebook.hpp"
 #include "fxx/runtime/pool.hpp"
 #include "fxx/torch/graph_module.hpp"
 #include "fxx/torch/known_sizes.hpp"
@@ -33,9 +35,9 @@ struct CompileOptions {
   /// Largest error against the interpreter on the example inputs, relative to the largest magnitude of each result;
   /// beyond it, compile throws. The interpreter computes in float32 itself. Nothing: 1e-4, in fast mode 0.05.
   std::optional<double> tolerance = {};
-  /// Runs the convolutions that could be computed in several ways each way, on the example inputs, and takes the fastest
-  /// for each; else it is estimated. Takes as long as three or four compiles, the first time: the choice is kept beside
-  /// the libraries.
+  /// Measures the ways in which products, convolutions and attention may be computed (tile, Winograd's algorithm or
+  /// directly, joined with their neighbours or not, LibTorch itself), for each shape once, and takes the fastest; else
+  /// that is estimated. What was found is kept beside the libraries, for all models with such layers.
   bool tune = false;
   /// The processor that the library is for, as the compiler's -march names it: this one, or one that can do less, such as
   /// "haswell" or "x86-64-v3". It must run here too: its result is verified.
@@ -136,9 +138,18 @@ class CompiledModule : public GraphModule {
     using RunError::RunError;
   };
   void specialise(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
-  /// The plan with the methods that were the fastest. The libraries that were tried are taken one after the other.
+  // --- tune.ipp: the libraries that are tried are taken one after the other ------------------------------------------
+  /// The plan with the ways that are the fastest.
   KernelPlan tuned(KernelPlan plan, const Graph& graph, LowerOptions lowering,
                    const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
+  /// The fastest way of each of these sites of the plan, as notes.
+  Notebook::Notes measured(const KernelPlan& plan, const Graph& graph, const LowerOptions& lowering,
+                           std::vector<TrialSite> sites, const CompileOptions& options);
+  /// Seconds of each trial, the least of several.
+  std::vector<double> seconds_of(TrialPlan trials, const CompileOptions& options);
+  /// Of these ways those that are faster in the module as well: all, some or none. A note about that.
+  std::string proven(const KernelPlan& plan, const Graph& graph, LowerOptions lowering,
+                     const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
   /// From the plan to a library that is loaded, with its weights packed; instead of the one before.
   void take(KernelPlan plan, const CompileOptions& options);
   void pack();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fxx/codegen/lower/memory.ipp"
+#include "fxx/codegen/lower/ways.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 
@@ -31,6 +32,8 @@ FXX_INLINE void Lowering::attention(const Node& node, const Operator& op) {
   kernel.scale = scale.is_number() ? scale.number() : 1 / std::sqrt(static_cast<double>(kernel.size));
   const Sizes heads(out.begin(), out.end() - 2);
   kernel.heads = product(heads);
+  if (mask) kernel.mask = result_term();
+  require_no_library(kernel);
   const bool grouped = op.index_of("enable_gqa") >= 0 && argument(node, op, "enable_gqa").boolean();
   const auto read = [&](const Node& input, Sizes& offsets) {
     View view = view_of(input);

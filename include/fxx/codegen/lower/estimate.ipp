@@ -8,6 +8,14 @@
 
 namespace fxx::inline FXX_ABI::plans {
 
+/// Can Winograd's algorithm compute it? Of few channels no vectors are filled.
+FXX_INLINE bool has_winograd(const Convolution& k) {
+  using Method = Convolution::Method;
+  const bool plain = k.stride_height == 1 && k.stride_width == 1 && k.dilation_height == 1 && k.dilation_width == 1;
+  return k.method != Method::transposed && k.groups == 1 && plain && k.kernel_height == 3 && k.kernel_width == 3 &&
+         k.out_channels >= 16 && k.channels >= 16 && !k.quantised;
+}
+
 /// Of a 3 x 3 convolution with stride 1, in multiplications and additions; reading a byte of weights takes so many. Of
 /// bfloat16, which two at a time are multiplied.
 FXX_INLINE double cost_of(const Convolution& k, double flops_per_byte) {
@@ -35,7 +43,7 @@ FXX_INLINE double expected_seconds(const KernelStep& step, const Processor& proc
   bool of_bytes = false;
   if (std::holds_alternative<CallBack>(step.kernel)) return -1;
   if (const auto* k = std::get_if<Convolution>(&step.kernel)) {
-    if (k->node) return cost_of(*k, flops_per_byte) / processor.flops_per_second;
+    if (has_winograd(*k)) return cost_of(*k, flops_per_byte) / processor.flops_per_second;
     elements = static_cast<double>(k->weights.numel());
     if (k->method == Convolution::Method::depthwise) flops *= 2;  // whose loads are as many as its products
     of_bytes = static_cast<bool>(k->quantised);

@@ -13,31 +13,42 @@ struct ConvolutionCall {
   std::int64_t stride[2] = {1, 1}, padding[2] = {0, 0}, dilation[2] = {1, 1}, groups = 1;
 };
 
-/// Can it be computed directly and by Winograd's algorithm? Of few channels no vectors are filled.
-FXX_INLINE bool has_methods(const ConvolutionCall& call, const Sizes& weight, Accuracy accuracy) {
-  const bool plain = call.stride[0] == 1 && call.stride[1] == 1 && call.dilation[0] == 1 && call.dilation[1] == 1;
-  return call.groups == 1 && plain && weight[2] == 3 && weight[3] == 3 && weight[0] >= 16 && weight[1] >= 16 &&
-         accuracy != Accuracy::exact;
+FXX_INLINE Convolution Lowering::convolution_of(const Node& node, const ConvolutionCall& call) const {
+  const Sizes in = image_sizes(sizes_of(*call.input)), weight = image_sizes(sizes_of(*call.weight)),
+              out = image_sizes(sizes_of(node));
+  Convolution kernel;
+  kernel.images = in[0];
+  kernel.channels = in[1];
+  kernel.out_channels = out[1];
+  kernel.groups = call.groups;
+  kernel.out_height = out[2];
+  kernel.out_width = out[3];
+  kernel.kernel_height = weight[2];
+  kernel.kernel_width = weight[3];
+  kernel.stride_height = call.stride[0];
+  kernel.stride_width = call.stride[1];
+  kernel.dilation_height = call.dilation[0];
+  kernel.dilation_width = call.dilation[1];
+  return kernel;
 }
 /// How it is computed, and so how much of its input's surroundings it reads.
 FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const ConvolutionCall& call) const {
   using Method = Convolution::Method;
-  const Sizes in = image_sizes(sizes_of(*call.input)), weight = image_sizes(sizes_of(*call.weight)),
-              out = image_sizes(sizes_of(node));
-  if (call.groups > 1) return call.groups == in[1] && out[1] == in[1] ? Method::depthwise : Method::direct;
-  if (weight[2] == 1 && weight[3] == 1 && call.stride[0] == 1 && call.stride[1] == 1 && call.padding[0] == 0 &&
-      call.padding[1] == 0)
-    return Method::pixelwise;
-  if (!has_methods(call, weight, options_.accuracy) || takes_bytes(node)) return Method::direct;
-  if (const auto said = options_.methods.find(node.name()); said != options_.methods.end())
-    for (const Method method : {Method::direct, Method::winograd_2, Method::winograd_4})
-      if (said->second == method) return method;
-  Convolution kernel;
-  kernel.images = out[0];
-  kernel.channels = in[1];
-  kernel.out_channels = out[1];
-  kernel.out_height = out[2];
-  kernel.out_width = out[3];
+  Convolution kernel = convolution_of(node, call);
+  if (call.groups > 1)
+    return call.groups == kernel.channels && kernel.out_channels == kernel.channels ? Method::depthwise
+                                                                                    : Method::direct;
+  const Way& way = options_.ways.empty() ? Way{} : way_of(shape_of(kernel));
+  if (kernel.kernel_height == 1 && kernel.kernel_width == 1 && call.stride[0] == 1 && call.stride[1] == 1 &&
+      call.padding[0] == 0 && call.padding[1] == 0)
+    return way.method == Way::Method::direct && !takes_bytes(node) ? Method::direct : Method::pixelwise;
+  if (!has_winograd(kernel) || options_.accuracy == Accuracy::exact || takes_bytes(node)) return Method::direct;
+  switch (way.method) {
+    case Way::Method::direct: return Method::direct;
+    case Way::Method::winograd_2: return Method::winograd_2;
+    case Way::Method::winograd_4: return Method::winograd_4;
+    default: break;
+  }
   const auto cost = [&](Method method) {
     kernel.method = method;
     kernel.reduced = method == Method::direct && could_be_reduced(call);
@@ -133,12 +144,19 @@ FXX_INLINE std::optional<ConvolutionCall> convolution_call(const Node& node) {
   return call;
 }
 
+FXX_INLINE bool Lowering::calls_library(const Node& node, const ConvolutionCall& call) const {
+  if (options_.ways.empty()) return false;
+  Convolution kernel = convolution_of(node, call);
+  if (is_transposed(node)) kernel.method = Convolution::Method::transposed;
+  return !takes_bytes(node) && is_left_to_library(kernel);
+}
+
 /// The largest border that a convolution among the users of the value reads.
 FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node, Dtype as) const {
   Buffer::Border border;
   for (const Node* user : users_of(node)) {
     const std::optional<ConvolutionCall> call = convolution_call(*user);
-    if (!call || call->input != &node || read_as(*user) != as) continue;
+    if (!call || call->input != &node || read_as(*user) != as || calls_library(*user, *call)) continue;
     const Sizes in = image_sizes(sizes_of(node)), weight = image_sizes(sizes_of(*call->weight)),
                 out = image_sizes(sizes_of(*user));
     border = border.around(is_transposed(*user) ? border_of_transposed(*call, in, weight, out)
@@ -158,10 +176,11 @@ FXX_INLINE View Lowering::as_image(const View& of) const {
 FXX_INLINE Dtype Lowering::read_as(const Node& convolution) const {
   if (takes_bytes(convolution)) return Dtype::uint8;
   const std::optional<ConvolutionCall> call = convolution_call(convolution);
-  return call && !is_transposed(convolution) && could_be_reduced(*call) &&
-                 method_of(convolution, *call) == Convolution::Method::direct
-             ? Dtype::bfloat16
-             : Dtype::float32;
+  if (!call || is_transposed(convolution) || !could_be_reduced(*call) || calls_library(convolution, *call) ||
+      method_of(convolution, *call) != Convolution::Method::direct)
+    return Dtype::float32;
+  const Way& way = way_of(shape_of(convolution_of(convolution, *call)));
+  return way.packed == Way::Packed::float32 ? Dtype::float32 : Dtype::bfloat16;
 }
 
 FXX_INLINE bool Lowering::only_reduced(const Node& node) const {
@@ -251,14 +270,14 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   if (!call) throw NoKernel{"a convolution of this kind"};
   const Sizes in = image_sizes(sizes_of(*call->input)), weight = image_sizes(sizes_of(*call->weight)),
               out = image_sizes(sizes_of(node)), &sizes = sizes_of(node);
+  if (calls_library(node, *call)) throw NoKernel{std::string(left_to_library)};
   const Convolution::Method method = method_of(node, *call);
   const Buffer::Border border = border_of(*call, in, weight, out, method);
-  Convolution kernel;
+  Convolution kernel = convolution_of(node, *call);
   kernel.method = method;
   const Dtype as = read_as(node);
   const bool bytes = as == Dtype::uint8;
   if (bytes) kernel.quantised = quantised_layer(node, *call->input, out[1]);
-  else if (has_methods(*call, weight, options_.accuracy)) kernel.node = &node;
   kernel.reduced = as == Dtype::bfloat16;
   kernel.in = bytes            ? as_image(bytes_.at(call->input))
               : kernel.reduced ? as_image(reduced_image(*call->input))
@@ -290,24 +309,13 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
       frame.dims = {{0, out[2] * out[3]}, {1, 1}, {0, out[3]}, {0, 1}};
       if (sizes.size() == 3) frame.dims.erase(frame.dims.begin() + 2);
       matrix.quantised = kernel.quantised;
-      if (bytes) matrix.weights.near = weights_stay_;
-      else choose_weights(matrix);
-      return set_root(node, std::move(matrix), std::move(frame), flops, channels_last(sizes), std::move(term));
+      std::string shape = shape_of(kernel);
+      choose_weights(matrix, way_of(shape));
+      return set_root(node, std::move(matrix), std::move(frame), flops, channels_last(sizes), std::move(term), {},
+                      std::move(shape));
     }
     kernel.method = Convolution::Method::direct;
   }
-  kernel.images = in[0];
-  kernel.channels = in[1];
-  kernel.out_channels = out[1];
-  kernel.groups = call->groups;
-  kernel.out_height = out[2];
-  kernel.out_width = out[3];
-  kernel.kernel_height = weight[2];
-  kernel.kernel_width = weight[3];
-  kernel.stride_height = call->stride[0];
-  kernel.stride_width = call->stride[1];
-  kernel.dilation_height = call->dilation[0];
-  kernel.dilation_width = call->dilation[1];
   kernel.in.offset -= call->padding[0] * kernel.in.strides[2] + call->padding[1] * kernel.in.strides[3];
   set_root(node, std::move(kernel), image_frame(sizes), flops, channels_last(sizes), std::move(term));
 }
@@ -319,8 +327,9 @@ FXX_INLINE void Lowering::transposed_convolution(const Node& node, const Operato
   const Sizes in = image_sizes(sizes_of(*call->input)), weight = image_sizes(sizes_of(*call->weight)),
               out = image_sizes(sizes_of(node)), &sizes = sizes_of(node);
   const Buffer::Border border = border_of_transposed(*call, in, weight, out);
-  Convolution kernel;
+  Convolution kernel = convolution_of(node, *call);
   kernel.method = Convolution::Method::transposed;
+  require_no_library(kernel);
   kernel.in = image_of(*call->input, border);
   kernel.in.offset -= border.left * kernel.in.strides[3];
   const View w = image_weights(*call->weight);
@@ -328,17 +337,6 @@ FXX_INLINE void Lowering::transposed_convolution(const Node& node, const Operato
                     w.offset,
                     {w.sizes[1], w.sizes[0], w.sizes[2], w.sizes[3]},
                     {w.strides[1], w.strides[0], w.strides[2], w.strides[3]}};
-  kernel.images = in[0];
-  kernel.channels = in[1];
-  kernel.out_channels = out[1];
-  kernel.out_height = out[2];
-  kernel.out_width = out[3];
-  kernel.kernel_height = weight[2];
-  kernel.kernel_width = weight[3];
-  kernel.stride_height = call->stride[0];
-  kernel.stride_width = call->stride[1];
-  kernel.dilation_height = call->dilation[0];
-  kernel.dilation_width = call->dilation[1];
   kernel.padding_height = call->padding[0];
   kernel.padding_width = call->padding[1];
   TermPointer term = result_term();

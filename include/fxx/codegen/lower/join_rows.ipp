@@ -27,8 +27,9 @@ FXX_INLINE void Lowering::join_rows() {
   const auto only_between = [&](const View& view, std::size_t from) {
     const Buffer& buffer = buffer_of(view.buffer);
     return buffer.kind == Buffer::Kind::arena && buffer.first == static_cast<int>(from) &&
-           buffer.last == static_cast<int>(from) + 1 && buffer.bytes() >= least_bytes_between;
+           buffer.last == static_cast<int>(from) + 1;
   };
+  const auto is_large = [&](const View& view) { return buffer_of(view.buffer).bytes() >= least_bytes_between; };
   const auto reads = [](const KernelStep& step, int buffer) {
     bool found = false;
     for (const Store& store : step.stores)
@@ -78,7 +79,24 @@ FXX_INLINE void Lowering::join_rows() {
         }
       }
     }
-    if (!block.expand && !block.project) {
+    if (block.expand || block.project) {
+      step.shape = shape_of(block);
+      step.way = way_of(step.shape);
+    }
+    const auto is_apart = [&](const View& between) {
+      return step.way.method == Way::Method::apart || (step.way.method != Way::Method::joined && !is_large(between));
+    };
+    const bool expands = block.expand && !is_apart(filter->in), projects = block.project && !is_apart(out);
+    if (block.expand && !expands) {
+      step.joinable.insert(step.joinable.end(), joined.back().nodes.begin(), joined.back().nodes.end());
+      block.expand.reset();
+      block.filter = *filter;
+    }
+    if (block.project && !projects) {
+      step.joinable.insert(step.joinable.end(), steps[i + 1].nodes.begin(), steps[i + 1].nodes.end());
+      block.project.reset();
+    }
+    if (!expands && !projects) {
       joined.push_back(std::move(step));
       continue;
     }

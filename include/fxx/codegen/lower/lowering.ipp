@@ -56,7 +56,7 @@ class Lowering {
     std::int64_t elements = 0;
     for (const Node* node : graph.nodes())
       if (node->opcode() == Opcode::get_attr && node->tensor_meta()) elements += node->tensor_meta()->numel();
-    weights_stay_ = elements < 3 << 17;  // 1.5 MB
+    weights_stay_ = options.weights_stay.value_or(elements < 3 << 17);  // 1.5 MB
   }
   KernelPlan lower();
 
@@ -68,6 +68,8 @@ class Lowering {
     double flops = 0;
     int number = 0;    // in order of creation
     Sizes order = {};  // dimensions of the result from the outermost in memory; empty: as they come
+    std::string shape = {};
+    Way way = {};
   };
   static bool is_image_kernel(const Root& root) {
     return std::holds_alternative<Convolution>(root.kernel) || std::holds_alternative<Pooling>(root.kernel) ||
@@ -158,9 +160,12 @@ class Lowering {
     value.nodes.push_back(&node);
     pending_.push_back(&node);
   }
+  /// `shape`: what it is called in LowerOptions::ways, if that does not follow from the kernel.
   void set_root(const Node& node, Kernel kernel, Frame frame, double flops, Sizes order = {},
-                TermPointer term = result_term(), std::vector<const Node*> nodes = {}) {
+                TermPointer term = result_term(), std::vector<const Node*> nodes = {}, std::string shape = {}) {
     auto root = std::make_shared<Root>();
+    root->shape = shape.empty() ? shape_of(kernel) : std::move(shape);
+    root->way = way_of(root->shape);
     root->kernel = std::move(kernel);
     root->frame = std::move(frame);
     root->flops = flops;
@@ -197,6 +202,14 @@ class Lowering {
   /// Of attributes that the kernel may write to and somebody reads behind it, what they hold then is copied, and read.
   void renew_attributes(CallBack& kernel);
   void note_last_readers();
+  // --- ways.ipp ------------------------------------------------------------------------------------------------------
+  /// What it is called in LowerOptions::ways; empty where there is one way.
+  std::string shape_of(const Kernel& kernel) const;
+  const Way& way_of(const std::string& shape) const;
+  bool is_left_to_library(const Kernel& kernel) const {
+    return !options_.ways.empty() && way_of(shape_of(kernel)).method == Way::Method::library;
+  }
+  void require_no_library(const Kernel& kernel) const;
   // --- terms.ipp -----------------------------------------------------------------------------------------------------
   /// The value as a term of something of these sizes, with the elements of its dtype; it is computed now if its own
   /// sizes are others.
@@ -313,16 +326,20 @@ class Lowering {
   bool fewer_bits_pay(std::int64_t rows, std::int64_t columns, std::int64_t depth, bool fast_products) const {
     return columns >= 16 && depth >= 32 && (fast_products || rows < (weights_stay_ ? 4 : 16));
   }
-  void choose_weights(MatrixProduct& kernel) const;
+  void choose_weights(MatrixProduct& kernel, const Way& way) const;
   View matrix_rows(const Node& node, std::int64_t& stride, const Sizes& sizes);
   void linear(const Node& node, const Operator& op);
   void addmm(const Node& node, const Operator& op);
   void matmul(const Node& node, const Operator& op);
   // --- images.ipp ----------------------------------------------------------------------------------------------------
   double flops_per_byte() const { return weights_stay_ ? 0 : options_.processor.flops_per_byte; }
+  /// All but its method, and what it reads.
+  Convolution convolution_of(const Node& node, const ConvolutionCall& call) const;
   Convolution::Method method_of(const Node& node, const ConvolutionCall& call) const;
   /// Around an image, by all convolutions that read it as such elements.
   Buffer::Border border_wanted(const Node& node, Dtype as = Dtype::float32) const;
+  /// Is it left to LibTorch?
+  bool calls_library(const Node& node, const ConvolutionCall& call) const;
   /// In fast mode, were it computed directly?
   bool could_be_reduced(const ConvolutionCall& call) const;
   /// Floats, bfloat16 or bytes: what the convolution reads its image as.

@@ -228,55 +228,20 @@ FXX_INLINE const View& Lowering::view_of(const Node& node) {
 
 FXX_INLINE void Lowering::add_step(KernelStep step) {
   const int number = static_cast<int>(plan_.steps.size());
-  const auto touch = [&](const View& view) {
+  const auto use = [&](const View& view) {
     if (view.buffer < 0) return;
     Buffer& buffer = plan_.buffers[static_cast<std::size_t>(view.buffer)];
     if (buffer.first < 0) buffer.first = number;
     buffer.last = number;
-  };
-  const auto use = [&](const View& view) {
-    if (view.buffer < 0) return;
-    touch(view);
-    step.bytes += static_cast<double>(view.numel() * element_size(buffer_of(view.buffer).dtype));
+    step.bytes += static_cast<double>(view.numel() * element_size(buffer.dtype));
   };
   const auto use_term = [&](const TermPointer& term) {
     if (term) for_each_load(*term, [&](const Term& load) { use(load.view); });
   };
-  const auto use_all = overloaded{[&](const Pointwise&) {},
-                                  [&](const MatrixProduct& k) { use(k.a), use(k.weights.view); },
-                                  [&](const Convolution& k) { use(k.in), use(k.weights); },
-                                  [&](const DepthwiseBlock& k) {
-                                    use(k.filter.in), use(k.filter.weights), use_term(k.expanded), use_term(k.filtered);
-                                    if (k.expand) use(k.expand->a), use(k.expand->weights.view);
-                                    if (k.project) use(k.project->weights.view);
-                                  },
-                                  [&](const Pooling& k) { use(k.in); },
-                                  [&](const Rows& k) { use_term(k.input); },
-                                  [&](const plans::Attention& k) { use(k.q), use(k.k), use(k.v), use_term(k.mask); },
-                                  [&](const Recurrent& k) {
-                                    use(k.in);
-                                    for (const Recurrent::Direction& d : k.directions)
-                                      for (const View* view : {&d.input_weights, &d.state_weights, &d.input_bias,
-                                                               &d.state_bias, &d.h, &d.c, &d.h_out, &d.c_out})
-                                        use(*view);
-                                  },
-                                  [&](const GroupNorm& k) { use_term(k.input); },
-                                  [&](const Resize& k) { use(k.in); },
-                                  [&](const Scatter& k) {
-                                    for (const TermPointer& index : k.indices) use_term(index);
-                                  },
-                                  [&](const Sort& k) { use(k.in), use(k.values), use(k.places); },
-                                  [&](const Bags& k) {
-                                    use(k.indices), use(k.offsets), use(k.weights), touch(k.table);
-                                    // Of the table so many rows.
-                                    step.bytes += static_cast<double>(4 * k.count * k.columns);
-                                  },
-                                  [&](const CallBack& k) {
-                                    for (const CallBack::Value& value : k.inputs) use(value.view);
-                                    for (const CallBack::Value& value : k.outputs) use(value.view);
-                                    for (const auto& [from, to] : k.renewed) use(from), use(to);
-                                  }};
-  match(step.kernel, use_all);
+  for_each_operand(step.kernel, use, use_term);
+  // Of the table so many rows.
+  if (const auto* k = std::get_if<Bags>(&step.kernel))
+    step.bytes += static_cast<double>(4 * (k->count * k->columns - k->table.numel()));
   for (const Store& store : step.stores) {
     use_term(store.value);
     use(store.to);
@@ -291,6 +256,8 @@ FXX_INLINE void Lowering::emit(Value value, View to) {
     step.kernel = value.root->kernel;
     step.frame = value.root->frame;
     step.flops = value.root->flops;
+    step.shape = value.root->shape;
+    step.way = value.root->way;
   } else {
     step.kernel = Pointwise{};
     step.frame.sizes = to.sizes;

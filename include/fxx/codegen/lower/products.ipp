@@ -2,19 +2,24 @@
 #pragma once
 
 #include "fxx/codegen/lower/memory.ipp"
+#include "fxx/codegen/lower/ways.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 
 /// In fast mode weights of more than a few columns are bfloat16 where that pays; the rows as well, where products of
-/// bfloat16 are faster.
-FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel) const {
+/// bfloat16 are faster. `way`: of the product, if something was said of it.
+FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel, const Way& way) const {
   Weights& weights = kernel.weights;
   const bool products = options_.processor.bfloat16_products;
   weights.near = weights_stay_ && weights.constant;
-  weights.reduced = options_.accuracy == Accuracy::fast && weights.constant && kernel.batch == 1 &&
-                    fewer_bits_pay(kernel.rows, kernel.columns, kernel.depth, products);
+  if (options_.accuracy == Accuracy::fast && weights.constant && kernel.batch == 1 && !kernel.quantised)
+    weights.reduced = way.packed == Way::Packed::estimated
+                          ? fewer_bits_pay(kernel.rows, kernel.columns, kernel.depth, products)
+                          : way.packed == Way::Packed::bfloat16;
   // Of few rows: the processor is through with a line of weights so soon that asking for others only costs time.
-  weights.near |= options_.processor.reads_ahead && weights.constant && !weights.reduced && kernel.rows <= 4;
+  weights.near |=
+      options_.processor.reads_ahead && weights.constant && !weights.reduced && !kernel.quantised && kernel.rows <= 4;
+  if (way.distance != Way::Distance::estimated) weights.near = way.distance == Way::Distance::near;
   kernel.reduced_rows = weights.reduced && products && kernel.rows >= 4 && kernel.depth % 2 == 0;
 }
 
@@ -71,11 +76,11 @@ FXX_INLINE void Lowering::linear(const Node& node, const Operator& op) {
     kernel.a = bytes_.at(&input);
     kernel.a_row = kernel.depth;
     kernel.quantised = quantised_layer(node, input, kernel.columns);
-    kernel.weights.near = weights_stay_;
   } else {
+    require_no_library(kernel);
     kernel.a = matrix_rows(input, kernel.a_row, in);
-    choose_weights(kernel);
   }
+  choose_weights(kernel, way_of(shape_of(kernel)));
   TermPointer term = result_term();
   if (bias) term = call_of(kernels::Function::add, {term, bias_term(*bias, out, out.size() - 1)});
   const double flops = 2. * static_cast<double>(kernel.rows * kernel.columns * kernel.depth);
@@ -96,11 +101,13 @@ FXX_INLINE void Lowering::addmm(const Node& node, const Operator& op) {
   kernel.rows = left[0];
   kernel.depth = left[1];
   kernel.columns = out[1];
-  kernel.a = matrix_rows(a, kernel.a_row, left);
+  view_of(a);
   const View weights = view_of(b);
   kernel.weights.view = {
       weights.buffer, weights.offset, {weights.sizes[1], weights.sizes[0]}, {weights.strides[1], weights.strides[0]}};
-  kernel.weights.constant = plan_.buffers[static_cast<std::size_t>(weights.buffer)].kind == Buffer::Kind::constant;
+  kernel.weights.constant = buffer_of(weights.buffer).kind == Buffer::Kind::constant;
+  require_no_library(kernel);
+  kernel.a = matrix_rows(a, kernel.a_row, left);
   TermPointer term = result_term();
   if (adds) {
     const Node& self = operand(node, op, "self");
@@ -112,7 +119,7 @@ FXX_INLINE void Lowering::addmm(const Node& node, const Operator& op) {
     if (beta != 1) added = call_of(kernels::Function::multiply, {added, number_of(beta)});
     if (beta != 0) term = call_of(kernels::Function::add, {term, added});
   }
-  choose_weights(kernel);
+  choose_weights(kernel, way_of(shape_of(kernel)));
   const double flops = 2. * static_cast<double>(kernel.rows * kernel.columns * kernel.depth);
   set_root(node, std::move(kernel), rows_and_columns(out), flops, {}, std::move(term));
 }
@@ -133,15 +140,19 @@ FXX_INLINE void Lowering::matmul(const Node& node, const Operator& op) {
   const View other = view_of(b);
   if (right.size() == 2) {
     kernel.rows = product(left) / left.back();
-    kernel.a = matrix_rows(a, kernel.a_row, left);
     kernel.weights.view = {other.buffer, other.offset, {right[1], right[0]}, {other.strides[1], other.strides[0]}};
-    kernel.weights.constant = plan_.buffers[static_cast<std::size_t>(other.buffer)].kind == Buffer::Kind::constant;
-    choose_weights(kernel);
+    kernel.weights.constant = buffer_of(other.buffer).kind == Buffer::Kind::constant;
+    require_no_library(kernel);
+    kernel.a = matrix_rows(a, kernel.a_row, left);
+    choose_weights(kernel, way_of(shape_of(kernel)));
     const double flops = 2. * static_cast<double>(kernel.rows * kernel.columns * kernel.depth);
     return set_root(node, std::move(kernel), rows_and_columns(out), flops);
   }
   const std::size_t n = out.size();
   kernel.rows = left[left.size() - 2];
+  kernel.batch = product(out) / (kernel.rows * kernel.columns);
+  kernel.weights.constant = false;
+  require_no_library(kernel);
   View first = view_of(a);
   if (first.strides.back() != 1 && first.sizes.back() != 1) {
     std::int64_t stride = 0;
@@ -165,10 +176,8 @@ FXX_INLINE void Lowering::matmul(const Node& node, const Operator& op) {
     }
     return result;
   };
-  kernel.batch = product(batch);
   kernel.a = first;
   kernel.a_batch = offsets(first);
-  kernel.weights.constant = false;
   kernel.weights.view = {other.buffer,
                          other.offset,
                          {right.back(), right[right.size() - 2]},

@@ -287,7 +287,7 @@ FXX_INLINE void Lowering::concatenate(const Node& node, const Operator& op) {
 FXX_INLINE void Lowering::copy_to(const Node& node, const View& from, View to) {
   if (to.numel() == 0) return;
   Value copy;
-  copy.term = load_of(from, elements_of(meta_of(node).dtype));
+  copy.term = load_of(from, elements_of(buffer_of(to.buffer).dtype));
   copy.nodes = {&node};
   emit(std::move(copy), std::move(to));
 }

@@ -24,7 +24,8 @@ FXX_INLINE std::string SpecialisedWriter::convolution(Body& body, const KernelSt
         "{.outputs = " + std::string(k.method == Method::winograd_4 ? "4" : "2") + ", .channels = " + text(k.channels) +
             ", .out_channels = " + text(k.out_channels) + ", .out_height = " + text(k.out_height) +
             ", .out_width = " + text(k.out_width) + ", .in_row = " + row + ", .in_pixel = " + pixel +
-            ", .images = " + text(k.images) + ", .in_image = " + image + "}",
+            ", .images = " + text(k.images) + ", .in_image = " + image + sums(step.way) +
+            (step.way.at_once ? ", .at_once = " + text(step.way.at_once) : "") + "}",
         "winograd");
     const std::string packed = parameter(
         body, "const float*",
@@ -48,7 +49,7 @@ FXX_INLINE std::string SpecialisedWriter::convolution(Body& body, const KernelSt
                   ", .dilation_height = " + text(k.dilation_height) + ", .dilation_width = " + text(k.dilation_width) +
                   ", .padding_height = " + text(k.padding_height) + ", .padding_width = " + text(k.padding_width) +
                   ", .in_row = " + row + ", .in_pixel = " + pixel + ", .images = " + text(k.images) +
-                  ", .in_image = " + image + "}",
+                  ", .in_image = " + image + sums(step.way) + (step.way.by_rows ? ", .order = Order::rows" : "") + "}",
               "transposed");
     const std::string packed = parameter(
         body, "const float*",
@@ -58,7 +59,7 @@ FXX_INLINE std::string SpecialisedWriter::convolution(Body& body, const KernelSt
     return "  transposed_convolution<" + name + ">(part, " + in + ", " + packed + ", " + lambda(indices, true, inner) +
            "  });\n";
   }
-  const std::string name = convolution_shape(k);
+  const std::string name = convolution_shape(k, step.way);
   if (k.quantised) {
     const std::string integers = "QuantisedImageWeights{" + weights + ", " + attribute(k.quantised.scales) + "}";
     const std::string packed = packed_parameter(body, w, "std::int8_t", "w", name + ".packed<std::int8_t>()",
@@ -90,7 +91,7 @@ FXX_INLINE std::string SpecialisedWriter::convolution(Body& body, const KernelSt
 }
 
 /// The ConvolutionShape of a convolution that is computed directly, or of single channels.
-FXX_INLINE std::string SpecialisedWriter::convolution_shape(const plans::Convolution& k) {
+FXX_INLINE std::string SpecialisedWriter::convolution_shape(const plans::Convolution& k, const plans::Way& way) {
   include("convolution");
   const bool depthwise = k.method == plans::Convolution::Method::depthwise;
   return shape("ConvolutionShape",
@@ -102,7 +103,9 @@ FXX_INLINE std::string SpecialisedWriter::convolution_shape(const plans::Convolu
                    ", .dilation_height = " + text(k.dilation_height) + ", .dilation_width = " + text(k.dilation_width) +
                    ", .in_row = " + text(k.in.strides[2] / k.in.strides[3]) + ", .in_pixel = " + text(k.in.strides[3]) +
                    ", .images = " + text(k.images) + ", .in_image = " + text(k.in.strides[0]) +
-                   (depthwise ? "" : ", .groups = " + text(k.groups)) + "}",
+                   (depthwise ? "" : ", .groups = " + text(k.groups) + sums(way)) +
+                   (!depthwise && way.distance == plans::Way::Distance::near ? ", .weights = Distance::near" : "") +
+                   (!depthwise && way.by_rows ? ", .order = Order::rows" : "") + "}",
                depthwise ? "depthwise" : "convolution");
 }
 
@@ -123,7 +126,7 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
   include("gemm");
   include("loops");
   const plans::Convolution& filter = k.filter;
-  const std::string name = convolution_shape(filter), channels = text(filter.channels);
+  const std::string name = convolution_shape(filter, {}), channels = text(filter.channels);
   const std::vector<std::string> indices = {"image", "y", "x", "channel"};
   // A row of a product as one of its own; its weights stay in the caches from row to row.
   const auto of_row = [](plans::MatrixProduct product, std::int64_t pixels) {
@@ -133,8 +136,8 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
   };
   const auto gemm = [&](const plans::MatrixProduct& product, const std::string& from, const std::string& weights,
                         const std::string& inner) {
-    return "        gemm<" + sizes_of_product(product) + near(product) + ">(Part{}, " + from + ", " + weights + ", " +
-           lambda({"x", "channel"}, true, inner) + "        });\n";
+    return "        gemm<" + sizes_of_product(product) + way_of_product(product, {}) + ">(Part{}, " + from + ", " +
+           weights + ", " + lambda({"x", "channel"}, true, inner) + "        });\n";
   };
   const auto rows_lambda = [&](const std::string& more, const std::string& inner) {
     return std::string("[&](") + (mentions(inner, "image") ? "int image, " : "int, ") +
@@ -143,7 +146,7 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
   std::string scratch_size, make, in;
   if (k.expand) {
     const plans::MatrixProduct product = of_row(*k.expand, k.expanded_frame.sizes[3]);
-    const std::string from = pointer(body, product.a, false, "in"), weights = product_weights(body, product);
+    const std::string from = pointer(body, product.a, false, "in"), weights = product_weights(body, product, {});
     const std::int64_t row = product.rows * product.a_row, height = k.expanded_frame.sizes[2];
     const std::string at = from + (filter.images > 1 ? " + image * " + text(height * row) : "") + " + y * " + text(row);
     const std::string inner = "          store_some<width>(row + x * " + channels + " + channel, " +
@@ -162,7 +165,7 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
             vector(body, *k.filtered, k.filtered_frame) + ");\n";
     scratch_size += (k.expand ? " + " : "") + text(filter.out_width * filter.channels);
     const plans::MatrixProduct product = of_row(*k.project, filter.out_width);
-    const std::string projected = product_weights(body, product);
+    const std::string projected = product_weights(body, product, {});
     done = rows_lambda("", gemm(product, "filtered", projected, stores(body, step, step.frame, "          ")));
   } else {
     inner = stores(body, step, step.frame, "        ");

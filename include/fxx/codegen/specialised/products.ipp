@@ -31,9 +31,20 @@ FXX_INLINE std::string SpecialisedWriter::offset_of(const Sizes& offsets, const 
   return " + " + table + "[" + index + "]";
 }
 
-/// What gemm's arguments end with.
-FXX_INLINE std::string near(const plans::MatrixProduct& k) {
-  return k.weights.near ? ", TileShape{}, Distance::near" : "";
+/// What gemm's template arguments end with, where it is not what they are by themselves.
+FXX_INLINE std::string way_of_product(const plans::MatrixProduct& k, const plans::Way& way) {
+  std::string text;
+  if (way.by_rows) text = ", Order::rows";
+  if (k.weights.near || way.by_rows) text = (k.weights.near ? ", Distance::near" : ", Distance::far") + text;
+  if (way.tile.rows || !text.empty())
+    text = ", TileShape{" +
+           (way.tile.rows ? std::to_string(way.tile.rows) + ", " + std::to_string(way.tile.vectors) : "") + "}" + text;
+  return text;
+}
+/// The tile that weights are packed for, of which only the width counts.
+FXX_INLINE std::string packed_tile(const std::string& element, const std::string& sizes, const plans::Way& way) {
+  if (way.tile.rows) return "TileShape{.vectors = " + std::to_string(way.tile.vectors) + "}";
+  return "gemm_tile" + element + "(" + sizes + ")";
 }
 
 /// With weights of bfloat16.
@@ -43,9 +54,9 @@ FXX_INLINE std::string SpecialisedWriter::reduced_product(Body& body, const Kern
   const View& w = k.weights.view;
   const std::string at =
       constant(w, "_reduced", "(packed_size<Bfloat16>(" + size + ") + 1) / 2",
-               "pack_weights(reinterpret_cast<Bfloat16*>($to), " + size + ", gemm_tile<Bfloat16>(" + text(k.rows) +
-                   ", " + text(k.columns) + ", " + stride + "), MatrixWeights{$from, " + text(w.strides[0]) + ", " +
-                   text(w.strides[1]) + "})");
+               "pack_weights(reinterpret_cast<Bfloat16*>($to), " + size + ", " +
+                   packed_tile("<Bfloat16>", text(k.rows) + ", " + text(k.columns) + ", " + stride, step.way) +
+                   ", MatrixWeights{$from, " + text(w.strides[0]) + ", " + text(w.strides[1]) + "})");
   const std::string weights =
       parameter(body, "const Bfloat16*", "reinterpret_cast<const Bfloat16*>(call.weights + " + at + ")", "w");
   std::string result, from = in;
@@ -60,8 +71,8 @@ FXX_INLINE std::string SpecialisedWriter::reduced_product(Body& body, const Kern
              " + i));\n    });\n  barrier.wait();\n";
   }
   const std::string inner = stores(body, step, step.frame, "    ");
-  return result + "  gemm<" + text(k.rows) + ", " + size + ", " + stride + near(k) + ">(part, " + from + ", " +
-         weights + ", " + lambda({"row", "column"}, true, inner) + "  });\n";
+  return result + "  gemm<" + text(k.rows) + ", " + size + ", " + stride + way_of_product(k, step.way) + ">(part, " +
+         from + ", " + weights + ", " + lambda({"row", "column"}, true, inner) + "  });\n";
 }
 
 /// gemm's first template arguments.
@@ -73,17 +84,21 @@ FXX_INLINE std::string packed_size_of(const plans::MatrixProduct& k) {
   return "packed_size(" + std::to_string(k.columns) + ", " + std::to_string(k.depth) + ")";
 }
 /// The call that packs its weights.
-FXX_INLINE std::string pack_of_product(const plans::MatrixProduct& k, const std::string& to, const std::string& from) {
+FXX_INLINE std::string pack_of_product(const plans::MatrixProduct& k, const plans::Way& way, const std::string& to,
+                                       const std::string& from) {
   const plans::Sizes& strides = k.weights.view.strides;
-  return "pack_weights(" + to + ", " + std::to_string(k.columns) + ", " + std::to_string(k.depth) + ", gemm_tile(" +
-         std::to_string(k.rows) + ", " + std::to_string(k.columns) + ", " + std::to_string(k.a_row) +
-         "), MatrixWeights{" + from + ", " + std::to_string(strides[0]) + ", " + std::to_string(strides[1]) + "})";
+  const std::string columns = std::to_string(k.columns);
+  return "pack_weights(" + to + ", " + columns + ", " + std::to_string(k.depth) + ", " +
+         packed_tile("", std::to_string(k.rows) + ", " + columns + ", " + std::to_string(k.a_row), way) +
+         ", MatrixWeights{" + from + ", " + std::to_string(strides[0]) + ", " + std::to_string(strides[1]) + "})";
 }
 /// The parameter that points at constant weights, packed.
-FXX_INLINE std::string SpecialisedWriter::product_weights(Body& body, const plans::MatrixProduct& k) {
+FXX_INLINE std::string SpecialisedWriter::product_weights(Body& body, const plans::MatrixProduct& k,
+                                                          const plans::Way& way) {
   return parameter(
       body, "const float*",
-      "call.weights + " + constant(k.weights.view, "", packed_size_of(k), pack_of_product(k, "$to", "$from")), "w");
+      "call.weights + " + constant(k.weights.view, "", packed_size_of(k), pack_of_product(k, way, "$to", "$from")),
+      "w");
 }
 
 /// A parameter that points at `count` integers or floats which are packed of constant weights.
@@ -122,15 +137,15 @@ FXX_INLINE std::string SpecialisedWriter::quantised_product(Body& body, const Ke
   const std::string size = text(k.columns) + ", " + text(k.depth), rows = text(k.rows) + ", " + size,
                     integers = "QuantisedWeights{$from, " + text(w.strides[0]) + ", " + text(w.strides[1]) + ", " +
                                attribute(k.quantised.scales) + "}";
-  const std::string weights =
-      packed_parameter(body, w, "std::int8_t", "w", "packed_size<std::int8_t>(" + size + ")",
-                       "pack_weights($to, " + size + ", gemm_tile<std::int8_t>(" + rows + "), " + integers + ")");
+  const std::string weights = packed_parameter(
+      body, w, "std::int8_t", "w", "packed_size<std::int8_t>(" + size + ")",
+      "pack_weights($to, " + size + ", " + packed_tile("<std::int8_t>", rows, step.way) + ", " + integers + ")");
   const std::string inner =
       dequantised(body, w, k.quantised, k.columns, "column",
                   "pack_excess($to, " + size + ", " + text(k.quantised.zero) + ", " + integers + ")") +
       stores(body, step, step.frame, "    ");
-  return "  gemm<" + rows + ", " + text(k.a_row) + near(k) + ">(part, " + in + ", " + weights + ", " +
-         lambda({"row", "column"}, true, inner, "integer", "sums") + "  });\n";
+  return "  gemm<" + rows + ", " + text(k.a_row) + way_of_product(k, step.way) + ">(part, " + in + ", " + weights +
+         ", " + lambda({"row", "column"}, true, inner, "integer", "sums") + "  });\n";
 }
 
 FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& step, const plans::MatrixProduct& k) {
@@ -142,9 +157,9 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
   if (k.quantised) return quantised_product(body, step, k, in);
   if (k.weights.reduced) return reduced_product(body, step, k, in);
   if (k.batch == 1 && k.weights.constant) {
-    const std::string weights = product_weights(body, k);
+    const std::string weights = product_weights(body, k, step.way);
     const std::string inner = stores(body, step, step.frame, "    ");
-    return "  gemm<" + sizes + near(k) + ">(part, " + in + ", " + weights + ", " +
+    return "  gemm<" + sizes + way_of_product(k, step.way) + ">(part, " + in + ", " + weights + ", " +
            lambda({"row", "column"}, true, inner) + "  });\n";
   }
   const std::string from = pointer(body, w, false, "w");
@@ -153,17 +168,18 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
       "  float* const packed = workspace + part.index * static_cast<std::ptrdiff_t>(" + packed + ");\n";
   if (k.batch == 1) {
     const std::string inner = stores(body, step, step.frame, "    ");
-    return result + "  " + pack_of_product(k, "packed", from) + ";\n  gemm<" + sizes + ">(part, " + in + ", packed, " +
-           lambda({"row", "column"}, true, inner) + "  });\n";
+    return result + "  " + pack_of_product(k, step.way, "packed", from) + ";\n  gemm<" + sizes +
+           way_of_product(k, step.way) + ">(part, " + in + ", packed, " + lambda({"row", "column"}, true, inner) +
+           "  });\n";
   }
   const std::string a_at = offset_of(k.a_batch, "matrix", "a_at", result),
                     w_at = offset_of(k.weights_batch, "matrix", "w_at", result);
   result += "  const Range matrices = part.of(" + text(k.batch) +
             ");\n  for (int matrix = matrices.begin; matrix < matrices.end; ++matrix) {\n";
-  result += "    " + pack_of_product(k, "packed", from + w_at) + ";\n";
+  result += "    " + pack_of_product(k, step.way, "packed", from + w_at) + ";\n";
   const std::string inner = stores(body, step, step.frame, "      ");
-  result += "    gemm<" + sizes + ">(Part{}, " + in + a_at + ", packed, " + lambda({"row", "column"}, true, inner) +
-            "    });\n  }\n";
+  result += "    gemm<" + sizes + way_of_product(k, step.way) + ">(Part{}, " + in + a_at + ", packed, " +
+            lambda({"row", "column"}, true, inner) + "    });\n  }\n";
   return result;
 }
 

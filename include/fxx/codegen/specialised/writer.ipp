@@ -77,6 +77,11 @@ class SpecialisedWriter {
     const int i = body.loads++;
     return i < 20 ? std::string(1, static_cast<char>('a' + i)) : "a" + std::to_string(i);
   }
+  /// The field of a shape that says the tile of sums, where it is said.
+  static std::string sums(const plans::Way& way) {
+    if (!way.tile.rows) return {};
+    return ", .sums = {" + std::to_string(way.tile.rows) + ", " + std::to_string(way.tile.vectors) + "}";
+  }
   /// A shape of kernels/, which is a template argument: declared once for the same fields.
   std::string shape(const std::string& type, const std::string& fields, const std::string& stem);
   /// Memory that the step works in, as `workspace`; all steps have the same.
@@ -112,7 +117,7 @@ class SpecialisedWriter {
   // --- products.ipp --------------------------------------------------------------------------------------------------
   static std::string offset_of(const Sizes& offsets, const std::string& index, const std::string& table,
                                std::string& declarations);
-  std::string product_weights(Body& body, const plans::MatrixProduct& k);
+  std::string product_weights(Body& body, const plans::MatrixProduct& k, const plans::Way& way);
   std::string product(Body& body, const KernelStep& step, const plans::MatrixProduct& k);
   std::string reduced_product(Body& body, const KernelStep& step, const plans::MatrixProduct& k, const std::string& in);
   std::string packed_parameter(Body& body, const View& weights, const std::string& type, const std::string& name,
@@ -125,7 +130,7 @@ class SpecialisedWriter {
   std::string recurrent(Body& body, const KernelStep& step, const plans::Recurrent& k);
   // --- images.ipp ----------------------------------------------------------------------------------------------------
   std::string convolution(Body& body, const KernelStep& step, const plans::Convolution& k);
-  std::string convolution_shape(const plans::Convolution& k);
+  std::string convolution_shape(const plans::Convolution& k, const plans::Way& way);
   std::string depthwise_weights(Body& body, const plans::Convolution& k, const std::string& shape);
   std::string depthwise_block(Body& body, const KernelStep& step, const plans::DepthwiseBlock& k);
   std::string pooling(Body& body, const KernelStep& step, const plans::Pooling& k);

@@ -53,9 +53,12 @@ class NameTable {
     return !slots_.empty() && slots_[find(name, static_cast<std::uint32_t>(hash))].text != nullptr;
   }
   std::size_t find(std::string_view name, std::uint32_t hash) const;
+  /// Where this text may be. More than two in one place drive each other out, so there is room for several times the
+  /// operators of a graph.
   Recent& recent(const char* text) {
-    if (recent_.empty()) recent_.resize(64);
-    return recent_[(reinterpret_cast<std::uintptr_t>(text) * 0x9e3779b97f4a7c15ull) >> 58];
+    constexpr int bits = 9;
+    if (recent_.empty()) recent_.resize(std::size_t{1} << bits);
+    return recent_[(reinterpret_cast<std::uintptr_t>(text) * 0x9e3779b97f4a7c15ull) >> (64 - bits)];
   }
   void insert(std::string_view name, std::uint64_t hash);
 

@@ -77,9 +77,7 @@ struct GraphStorage {
   void note_effects(const Node& node) {
     const Opcode opcode = node.opcode();
     if (opcode == Opcode::placeholder || opcode == Opcode::get_attr || opcode == Opcode::output) return;
-    const Operator* op = node.operation_;
-    if (!op || !op->pure() || has(op->traits, Trait::updates_statistics) || has(op->traits, Trait::idle_in_eval))
-      may_have_effects = true;
+    if (!node.operation_ || !node.operation_->always_pure()) may_have_effects = true;
   }
   const TensorMeta* keep(const TensorMeta& meta);
   std::string_view intern(std::string_view text);
@@ -95,7 +93,7 @@ struct GraphStorage {
   std::size_t size = 0;
   std::uint32_t epoch = 0, next_index = 0;
   std::uint64_t version = 0;
-  bool may_have_effects = false;
+  bool may_have_effects = false, names_are_late = false;
   std::vector<Node*> erased;
   NameTable names;
   std::deque<TensorMeta> metas;

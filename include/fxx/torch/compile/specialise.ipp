@@ -153,6 +153,10 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
                               .quantised = detail::with_scales(*prepared_, quantised),
                               .regions = std::move(regions)};
   KernelPlan plan = lower(prepared, prepared_->owner(), lowering);
+  double work = 0;
+  for (const KernelStep& step : plan.steps) work += step.flops + 4 * step.bytes;
+  if (options.threads <= 0 && work < 2e5)
+    threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
   if (options.tune) plan = tuned(std::move(plan), prepared, lowering, example_inputs, options);
   take(std::move(plan), options);
   if (!changes_something_) forget_constants();
@@ -165,10 +169,6 @@ FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& opti
   operators_.clear();
 
   kernels_ = std::move(plan);
-  double work = 0;
-  for (const KernelStep& step : kernels_.steps) work += step.flops + 4 * step.bytes;
-  if (options.threads <= 0 && work < 2e5)
-    threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
   const SpecialisedSource source = specialised_source(kernels_, class_name());
   source_ = source.text;
   const BuildRequest request = detail::request_for(source, options);

@@ -1,0 +1,64 @@
+// What tells steps apart that may be computed in several ways, and which way was said for it.
+#pragma once
+
+#include "fxx/codegen/lower/lowering.ipp"
+
+namespace fxx::inline FXX_ABI::plans {
+
+FXX_INLINE std::string by_sizes(std::initializer_list<std::int64_t> sizes) {
+  std::string text;
+  for (const std::int64_t size : sizes) text += (text.empty() ? "" : " x ") + std::to_string(size);
+  return text;
+}
+/// Of a convolution all that does not follow from the way, nor from where its image lies.
+FXX_INLINE std::string shape_of_convolution(const Convolution& k) {
+  std::string text = by_sizes({k.kernel_height, k.kernel_width}) + ", " + std::to_string(k.channels) + " -> " +
+                     by_sizes({k.out_height, k.out_width, k.out_channels});
+  if (k.images > 1) text += ", " + std::to_string(k.images) + " images";
+  if (k.groups > 1) text += ", " + std::to_string(k.groups) + " groups";
+  if (k.stride_height > 1 || k.stride_width > 1) text += ", stride " + by_sizes({k.stride_height, k.stride_width});
+  if (k.dilation_height > 1 || k.dilation_width > 1)
+    text += ", dilation " + by_sizes({k.dilation_height, k.dilation_width});
+  if (k.quantised) text += ", of bytes";
+  return text;
+}
+/// Empty where there is one way.
+FXX_INLINE std::string shape_of(const Kernel& kernel) {
+  if (const auto* k = std::get_if<MatrixProduct>(&kernel))
+    return (k->batch > 1 ? std::to_string(k->batch) + " products " : "product ") + by_sizes({k->rows, k->depth}) +
+           " -> " + std::to_string(k->columns) + (k->weights.constant ? "" : ", both computed") +
+           (k->quantised ? ", of bytes" : "");
+  if (const auto* k = std::get_if<Convolution>(&kernel)) {
+    if (k->method == Convolution::Method::depthwise) return {};
+    return (k->method == Convolution::Method::transposed ? "transposed convolution " : "convolution ") +
+           shape_of_convolution(*k);
+  }
+  if (const auto* k = std::get_if<DepthwiseBlock>(&kernel))
+    return "depthwise " + shape_of_convolution(k->filter) +
+           (k->expand ? ", behind a product of " + std::to_string(k->expand->depth) : "") +
+           (k->project ? ", before a product to " + std::to_string(k->project->columns) : "");
+  if (const auto* k = std::get_if<Attention>(&kernel))
+    return "attention " + std::to_string(k->heads) + " of " + by_sizes({k->queries, k->keys, k->size}) +
+           (k->value_size != k->size ? ", values of " + std::to_string(k->value_size) : "") +
+           (k->causal ? ", causal" : "") + (k->mask ? ", masked" : "");
+  return {};
+}
+
+FXX_INLINE std::string Lowering::shape_of(const Kernel& kernel) const {
+  std::string shape = plans::shape_of(kernel);
+  if (shape.empty()) return shape;
+  if (options_.accuracy != Accuracy::standard) shape += options_.accuracy == Accuracy::exact ? ", exact" : ", fast";
+  return shape + (weights_stay_ ? ", few weights" : "");
+}
+
+FXX_INLINE const Way& Lowering::way_of(const std::string& shape) const {
+  static const Way estimated;
+  const auto said = options_.ways.find(shape);
+  return said == options_.ways.end() ? estimated : said->second;
+}
+
+FXX_INLINE void Lowering::require_no_library(const Kernel& kernel) const {
+  if (is_left_to_library(kernel)) throw NoKernel{std::string(left_to_library)};
+}
+
+}  // namespace fxx::inline FXX_ABI::plans

@@ -1,0 +1,62 @@
+// How large a tile of sums is that stays in registers: what products and convolutions are made of, and what they take.
+//
+// Found from sizes alone, for any number of registers, so that whoever writes kernels can weigh tiles of a processor
+// that is not this one.
+// Main names: TileShape, best_tile, time_of_tiles, fits_registers. Cost: none.
+#pragma once
+
+namespace fxx::kernels {
+
+/// Rows and vectors of sums that stay in registers.
+struct TileShape {
+  int rows = 0, vectors = 0;
+  bool operator==(const TileShape&) const = default;
+};
+
+/// Registers for an element of each row. For AArch64 g++ loads them all before it multiplies, and stores sums meanwhile
+/// when they do not fit; elsewhere one is loaded where it is multiplied.
+constexpr int registers_of_elements([[maybe_unused]] int rows) {
+#if defined(__aarch64__)
+  return rows;
+#else
+  return 1;
+#endif
+}
+/// A vector of weights takes `weight_registers`.
+constexpr bool fits_registers(TileShape tile, int registers, int weight_registers = 1) {
+  const int sums = tile.rows * tile.vectors, weights = tile.vectors * weight_registers;
+  return sums + weights + registers_of_elements(tile.rows) <= registers;
+}
+
+/// What so many rows and vectors take in such tiles, for each k, in sixteenths of a cycle. A processor loads as often
+/// as it multiplies, and for each k a tile loads its vectors and an element of every row; ten multiplications hide how
+/// long one takes.
+constexpr long time_of_tiles(int rows, int vectors, TileShape tile) {
+  const auto cycles = [](int r, int v) {
+    if (r * v == 0) return 0;
+    const int loads = v + r, products = r * v;
+    const int most = loads > products ? loads : products;
+    return (most > 10 ? most : 10) * 16 + 8;  // and what starting and ending a tile takes
+  };
+  const long whole_rows = rows / tile.rows, whole_panels = vectors / tile.vectors;
+  const int last_row = rows % tile.rows, last_panel = vectors % tile.vectors;
+  return whole_panels * (whole_rows * cycles(tile.rows, tile.vectors) + cycles(last_row, tile.vectors)) +
+         whole_rows * cycles(tile.rows, last_panel) + cycles(last_row, last_panel);
+}
+/// The tile that takes the least time.
+constexpr TileShape best_tile(int rows, int vectors, int most_rows, int weight_registers, int registers) {
+  TileShape best{1, 1};
+  long least = -1;
+  for (int v = 1; v <= 4 && v <= vectors; ++v)
+    for (int r = 1; r <= most_rows && r <= rows; ++r) {
+      if (!fits_registers({r, v}, registers, weight_registers)) break;
+      const long time = time_of_tiles(rows, vectors, {r, v});
+      if (least < 0 || time <= least) {
+        least = time;
+        best = {r, v};
+      }
+    }
+  return best;
+}
+
+}  // namespace fxx::kernels
