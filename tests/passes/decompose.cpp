@@ -133,18 +133,30 @@ TEST_CASE("sizes, type and place of the call are those of what takes its place")
   CHECK(made->tensor_meta()->shape == std::vector<std::int64_t>{3});
 }
 
-TEST_CASE("few sequences have a kernel; many become a product a step") {
-  for (const std::int64_t batch : {4, 40}) {
+TEST_CASE(
+    "a simple recurrent layer is a product for the inputs of all steps, and one a step; an LSTM stays, and so do many "
+    "steps") {
+  for (const std::int64_t steps : {3, 600}) {
     Graph g;
-    Node* x = sized(g.placeholder("x"), {3, batch, 5});
-    Node* h = sized(g.placeholder("h"), {1, batch, 6});
-    std::vector<Argument> weights = {sized(g.placeholder("w"), {18, 5}), sized(g.placeholder("u"), {18, 6})};
-    Node* gru = g.call_function(ops::gru_input, {x, h, Argument::list(weights), false, 1, 0., false, false, false});
-    g.output(sized(g.call_function(ops::operator_getitem, {gru, 0}), {3, batch, 6}));
-    CHECK(decompose(g) == (batch == 40 ? 1 : 0));
+    Node* x = sized(g.placeholder("x"), {steps, 4, 5});
+    Node* h = sized(g.placeholder("h"), {1, 4, 6});
+    std::vector<Argument> weights = {sized(g.placeholder("w"), {6, 5}), sized(g.placeholder("u"), {6, 6})};
+    Node* layer =
+        g.call_function(ops::rnn_tanh_input, {x, h, Argument::list(weights), false, 1, 0., false, false, false});
+    g.output(sized(g.call_function(ops::operator_getitem, {layer, 0}), {steps, 4, 6}));
+    CHECK(decompose(g) == (steps == 3 ? 1 : 0));
     g.lint();
-    CHECK(count_of(g, ops::linear) == (batch == 40 ? 4 : 0));  // the inputs of all steps, and the state of each
+    CHECK(count_of(g, ops::linear) == (steps == 3 ? 4 : 0));
+    CHECK(count_of(g, ops::tanh) == (steps == 3 ? 3 : 0));
   }
+  Graph g;
+  Node* x = sized(g.placeholder("x"), {3, 40, 5});
+  Node* h = sized(g.placeholder("h"), {1, 40, 6});
+  std::vector<Argument> weights = {sized(g.placeholder("w"), {24, 5}), sized(g.placeholder("u"), {24, 6})};
+  Node* lstm = g.call_function(ops::lstm_input,
+                               {x, Argument::list({h, h}), Argument::list(weights), false, 1, 0., false, false, false});
+  g.output(sized(g.call_function(ops::operator_getitem, {lstm, 0}), {3, 40, 6}));
+  CHECK(decompose(g) == 0);
 }
 
 TEST_CASE("orders of equal elements: stable operators where kernels are, and the first of all that are sorted") {

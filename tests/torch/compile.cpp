@@ -416,15 +416,6 @@ TEST_CASE("products of matrices: with weights, of two, in batches, with whatever
     check(*net, {x, batch, other}, {.more = {{transposed_copy(x), sliced_copy(batch), transposed_copy(other)}}});
   }
 }
-TEST_CASE("products with vectors are called back") {
-  torch::manual_seed(7);
-  check(
-      [](const Tensors& in) {
-        return all_of(
-            {torch::matmul(in[0], in[1]), torch::matmul(in[1], in[0].t()), torch::matmul(in[1], in[1]).relu()});
-      },
-      {torch::randn({5, 7}), torch::randn({7})}, {.called_back = {"aten::matmul"}});
-}
 
 // --- rows --------------------------------------------------------------------------------------------------------------
 
@@ -714,13 +705,6 @@ TEST_CASE("integers: arithmetic, comparisons, choices, conversions, copies, sums
     };
     check(exact, in, {.more = {large}});
   }
-  // Divisors that are tensors may be 0, of which LibTorch throws.
-  check(
-      [](const Tensors& in) {
-        return all_of({in[0].floor_divide(in[1]), in[0].remainder(in[1]) + 1});
-      },
-      {torch::randint(-9, 10, {4, 5}), torch::randint(1, 5, {4, 5})},
-      {.called_back = {"aten::floor_divide", "aten::remainder.Tensor"}});
 }
 
 // --- images --------------------------------------------------------------------------------------------------------
@@ -1437,7 +1421,7 @@ TEST_CASE("operators without a kernel run between the kernels, on whatever lies 
                counts = net->constant(torch::arange(5));
   net->function = [=](const Tensors& in) {
     const Tensor &x = in[0], &n = in[1], &m = in[2];  // [2, 5, 7, 9] floats, [4, 5] int64, [4, 5] booleans
-    const auto [values, indices] = torch::topk(torch::linear(x, lin).relu(), 3, -1);
+    const auto [values, indices] = torch::topk(torch::linear(x, lin), 3, -1);
     const auto [sorted, order] = (x * 2).select(0, 0).sort(0);
     const Tensor image = torch::conv2d(x, w, b, 1, 1).relu();
     const Tensor other = x.i0();
@@ -1515,7 +1499,7 @@ TEST_CASE("operators without a kernel run between the kernels, on whatever lies 
   for (const int threads : {1, 3}) {
     const auto compiled = fxx::compile(*gm, in, {.threads = threads, .tolerance = infinite, .cache_folder = cache()});
     const std::set<std::string> called = called_back_operators(*compiled);
-    for (const char* name : {"aten::topk", "aten::sort", "aten::i0"}) CHECK(called.contains(name));
+    for (const char* name : {"aten::i0", "aten::view.dtype"}) CHECK(called.contains(name));
     CHECK(compiled->called_back().size() >= called.size());
     for (const auto& [name, why] : compiled->called_back()) {
       CAPTURE(name);
@@ -1541,26 +1525,22 @@ TEST_CASE("operators without a kernel run between the kernels, on whatever lies 
 TEST_CASE(
     "an exception of an operator that is called back reaches the caller, naming it; the module works afterwards") {
   torch::manual_seed(18);
-  const auto gm = traced(
-      [](const Tensors& in) {
-        return all_of({torch::scatter(in[0].exp(), 1, in[1], 3) * 2, in[0].relu()});
-      },
-      {torch::randn({3, 4}), torch::randint(4, {3, 2})});
+  const Tensor good = torch::eye(4) * 3 + 0.1, bad = good - 5;
+  const auto gm =
+      traced([](const Tensors& in) { return all_of({torch::linalg_cholesky(in[0] * 2) * 2, in[0].relu()}); }, {good});
   for (const int threads : {1, 3}) {
-    const auto compiled = fxx::compile(*gm, {torch::randn({3, 4}), torch::randint(4, {3, 2})},
-                                       {.threads = threads, .cache_folder = cache()});
-    CHECK(called_back_operators(*compiled) == std::set<std::string>{"aten::scatter.value"});
-    const Tensor x = torch::randn({3, 4}), good = torch::randint(4, {3, 2}), bad = good + 4;
+    const auto compiled = fxx::compile(*gm, {good}, {.threads = threads, .cache_folder = cache()});
+    CHECK(called_back_operators(*compiled) == std::set<std::string>{"aten::linalg_cholesky"});
     for (int i = 0; i < 3; ++i) {
       std::string text;
       try {
-        compiled->run({x, bad});
+        compiled->run({bad});
       } catch (const c10::Error& e) {
         text = e.what();
       }
-      CHECK(contains(text, "out of bounds"));
-      CHECK(contains(text, "While executing %scatter"));
-      CHECK(relative_difference(compiled->run({x, good}), gm->run({x, good})) <= 1e-6);
+      CHECK(contains(text, "not positive-definite"));
+      CHECK(contains(text, "While executing %linalg_cholesky"));
+      CHECK(relative_difference(compiled->run({good}), gm->run({good})) <= 1e-6);
     }
   }
 }
@@ -1696,7 +1676,7 @@ TEST_CASE("long rows, many keys, many sequences, many dimensions") {
   check(*net,
         {torch::randn({3, 20000}), torch::randn({2, 9, 8}), torch::randn({2, 1100, 8}), torch::randn({4, 17, 3}),
          torch::randn({2, 3, 2, 2, 3, 2, 2, 1, 2}), mask, torch::randn({3, 4, 5, 2, 7})},
-        {.called_back = {"aten::softmax.int", "aten::layer_norm", "aten::lstm.input", "aten::gru.input"}});
+        {.called_back = {"aten::softmax.int", "aten::layer_norm"}});
 }
 
 // --- what is checked, and noticed --------------------------------------------------------------------------------------

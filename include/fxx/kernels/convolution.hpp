@@ -181,15 +181,14 @@ FXX_KERNEL void for_panels_of_rows(Part part, const Each& each) {
   if constexpr (By == Order::rows) {
     const Range all = part.of(Rows);
     for (int row = all.begin; row < all.end; ++row)
-      detail_of_gemm::for_each_panel<N, Vectors>([&](int, int column, auto vectors, auto last)
-                                                     __attribute__((always_inline)) {
-        each(Range{row, row + 1}, column, vectors, last);
-      });
+      detail_of_gemm::for_each_panel<N, Vectors>(
+          [&](int, int column, auto vectors, auto last)
+              __attribute__((always_inline)) { each(Range{row, row + 1}, column, vectors, last); });
   } else {
-    detail_of_gemm::for_each_panel<N, Vectors>([&](int number, int column, auto vectors, auto last)
-                                                   __attribute__((always_inline)) {
-      each(detail_of_gemm::rows_of_panel<Rows, 1, panels>(part, number), column, vectors, last);
-    });
+    detail_of_gemm::for_each_panel<N, Vectors>(
+        [&](int number, int column, auto vectors, auto last) __attribute__((always_inline)) {
+          each(detail_of_gemm::rows_of_panel<Rows, 1, panels>(part, number), column, vectors, last);
+        });
   }
 }
 
@@ -393,10 +392,9 @@ FXX_KERNEL void transposed_convolution(Part part, const float* __restrict in, co
                 "fxx::kernels: a row of the input has zeros before and behind it");
   constexpr TileShape shape = Shape.tile();
   using namespace detail_of_convolution;
-  for_panels_of_rows<Shape.out_channels, shape.vectors, Shape.rows(), Shape.order>(part, [&](Range rows, int channel,
-                                                                                             auto vectors, auto last)
-                                                                                             __attribute__((
-                                                                                                 always_inline)) {
+  for_panels_of_rows<Shape.out_channels, shape.vectors, Shape.rows(),
+                     Shape.order>(part, [&](Range rows, int channel, auto vectors,
+                                            auto last) __attribute__((always_inline)) {
     const float* panel = packed + static_cast<std::ptrdiff_t>(channel) * Shape.depth();
     for_rows<Shape.out_height>(rows, [&](int image, int y) __attribute__((always_inline)) {
       // Outputs a stride apart have the same pixels of the kernel, and their inputs lie behind each other.

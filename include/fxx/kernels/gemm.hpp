@@ -492,16 +492,14 @@ FXX_KERNEL void gemm(Part part, const Element* __restrict a, const Weight* __res
     const Range all = part.of(M, shape.rows);
     for (int row = all.begin; row < all.end; row += shape.rows) {
       const Range rows = {row, row + shape.rows < all.end ? row + shape.rows : all.end};
-      detail_of_gemm::for_each_panel<N, shape.vectors>([&](int, int column, auto vectors, auto last)
-                                                           __attribute__((always_inline)) {
-        product(rows, column, vectors, last);
-      });
+      detail_of_gemm::for_each_panel<N, shape.vectors>([&](int, int column, auto vectors, auto last) __attribute__((
+                                                           always_inline)) { product(rows, column, vectors, last); });
     }
   } else {
-    detail_of_gemm::for_each_panel<N, shape.vectors>([&](int panel, int column, auto vectors, auto last)
-                                                         __attribute__((always_inline)) {
-      product(detail_of_gemm::rows_of_panel<M, shape.rows, panels>(part, panel), column, vectors, last);
-    });
+    detail_of_gemm::for_each_panel<N, shape.vectors>(
+        [&](int panel, int column, auto vectors, auto last) __attribute__((always_inline)) {
+          product(detail_of_gemm::rows_of_panel<M, shape.rows, panels>(part, panel), column, vectors, last);
+        });
   }
 }
 
