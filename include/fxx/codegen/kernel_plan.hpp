@@ -7,7 +7,6 @@
 // Main names: KernelPlan, KernelStep, Kernel (variant), Buffer, View, Term. Cost: light.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -49,9 +48,7 @@ struct Buffer {
     bool operator==(const Border&) const = default;
     bool empty() const { return top == 0 && left == 0 && bottom == 0 && right == 0; }
     /// What contains both.
-    Border around(const Border& o) const {
-      return {std::max(top, o.top), std::max(left, o.left), std::max(bottom, o.bottom), std::max(right, o.right)};
-    }
+    Border around(const Border& other) const;
   } border = {};
   int zero = 0;  // what stands for it, of images of bytes
   /// What is in it, with the border: images, rows, pixels, channels; empty for what is no image.

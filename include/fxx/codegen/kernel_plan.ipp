@@ -19,6 +19,11 @@ FXX_INLINE plans::Sizes plans::dense_strides(const Sizes& sizes) {
   return strides;
 }
 
+FXX_INLINE plans::Buffer::Border plans::Buffer::Border::around(const Border& other) const {
+  return {std::max(top, other.top), std::max(left, other.left), std::max(bottom, other.bottom),
+          std::max(right, other.right)};
+}
+
 FXX_INLINE std::string KernelStep::name() const {
   return nodes.empty() ? std::string() : std::string(nodes.back()->name());
 }

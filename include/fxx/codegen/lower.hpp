@@ -14,7 +14,7 @@
 #include "fxx/codegen/kernel_plan.hpp"
 #include "fxx/codegen/processor.hpp"
 #include "fxx/ir/graph.hpp"
-#include "fxx/passes/regions.hpp"
+#include "fxx/passes/region.hpp"
 
 namespace fxx::inline FXX_ABI {
 

@@ -1,7 +1,7 @@
 // Parts of a graph that stay together and are interpreted, between others that kernels are made of: what has sizes that
 // depend on the elements of tensors, and what reads that.
 //
-// Main names: gather_regions, Region, graph_of. Cost: light.
+// Main names: gather_regions, graph_of. Cost: light.
 #pragma once
 
 #include <span>
@@ -10,14 +10,9 @@
 #include <vector>
 
 #include "fxx/ir/graph.hpp"
+#include "fxx/passes/region.hpp"
 
 namespace fxx::inline FXX_ABI {
-
-/// Nodes that run one after the other.
-struct Region {
-  std::vector<Node*> nodes;          // in the order of the graph
-  std::vector<std::string> reasons;  // why each of them is no kernel's
-};
 
 /// Finds the nodes that no kernel can be made of and puts them into as few regions as what they need allows. These are
 /// `unknown`, whose values have no sizes that are known; what reads such values, whatever it gives; and values that are

@@ -1,6 +1,7 @@
 // Bodies of passes/stable_order.hpp.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "fxx/ops/operation.hpp"
@@ -23,7 +24,7 @@ FXX_INLINE void replace_by(Graph& graph, Node* node, Node* with) {
 FXX_INLINE std::size_t keep_order_of_equals(Graph& graph, Orders which, const std::function<bool(const Node&)>& of) {
   std::size_t replaced = 0;
   for (Node* node : graph.nodes().snapshot()) {
-    if (node->is_erased() || (of && !of(*node))) continue;
+    if (node->is_erased() || is_left_out(*node)) continue;
     const Operator* op = operator_of(*node);
     if (!op) continue;
     const bool sorts = op->name == "aten::sort", places = op->name == "aten::argsort", tops = op->name == "aten::topk";
