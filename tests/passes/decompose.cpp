@@ -168,6 +168,7 @@ TEST_CASE("orders of equal elements: stable operators where kernels are, and the
   Node* places = sized(g.call_function(ops::argsort, {wide}), {3, 40}, Dtype::int64);
   g.output(Argument::tuple(
       {g.call_function(ops::operator_getitem, {sorted, 0}), g.call_function(ops::operator_getitem, {top, 1}), places}));
+  CHECK(keep_order_of_equals(g, Orders::sorts_and_tops, {places}) == 0);
   Graph only_sorts(g);
   CHECK(keep_order_of_equals(only_sorts, Orders::sorts) == 1);
   only_sorts.lint();

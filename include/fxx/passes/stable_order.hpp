@@ -5,7 +5,7 @@
 // Main names: keep_order_of_equals. O(nodes). Cost: light.
 #pragma once
 
-#include <unordered_set>
+#include <vector>
 
 #include "fxx/ir/graph.hpp"
 
@@ -16,9 +16,10 @@ enum class Orders : std::uint8_t {
   sorts_and_tops,  // and topk, as the first of all that are sorted: right, and slower
 };
 /// Puts stable operators in their place, where the dtype (tensor_meta) is float32 or an integer, which kernels have. Returns
-/// how many calls were replaced. `readers_of`: only calls that read one of these nodes are looked at.
-std::size_t keep_order_of_equals(Graph& graph, Orders which,
-                                 const std::unordered_set<const Node*>* readers_of = nullptr);
+/// how many calls were replaced.
+std::size_t keep_order_of_equals(Graph& graph, Orders which);
+/// Of these nodes of the graph alone.
+std::size_t keep_order_of_equals(Graph& graph, Orders which, const std::vector<Node*>& nodes);
 
 }  // namespace fxx::inline FXX_ABI
 

@@ -1,7 +1,6 @@
 // Bodies of passes/stable_order.hpp.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "fxx/ops/operation.hpp"
@@ -21,10 +20,13 @@ FXX_INLINE void replace_by(Graph& graph, Node* node, Node* with) {
 }
 }  // namespace detail
 
-FXX_INLINE std::size_t keep_order_of_equals(Graph& graph, Orders which, const std::function<bool(const Node&)>& of) {
+FXX_INLINE std::size_t keep_order_of_equals(Graph& graph, Orders which) {
+  return keep_order_of_equals(graph, which, graph.nodes().snapshot());
+}
+FXX_INLINE std::size_t keep_order_of_equals(Graph& graph, Orders which, const std::vector<Node*>& nodes) {
   std::size_t replaced = 0;
-  for (Node* node : graph.nodes().snapshot()) {
-    if (node->is_erased() || is_left_out(*node)) continue;
+  for (Node* node : nodes) {
+    if (node->is_erased()) continue;
     const Operator* op = operator_of(*node);
     if (!op) continue;
     const bool sorts = op->name == "aten::sort", places = op->name == "aten::argsort", tops = op->name == "aten::topk";

@@ -5,6 +5,7 @@
 
 #include "fxx/codegen/lower/memory.ipp"
 #include "fxx/ops/effects.hpp"
+#include "fxx/passes/regions.hpp"
 
 namespace fxx::inline FXX_ABI::plans {
 

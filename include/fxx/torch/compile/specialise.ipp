@@ -129,7 +129,11 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   const auto known = [&] { return note_known_sizes(*prepared_, example_inputs, {.behind_elements = true}); };
   auto unknown = known();
   // What is interpreted has no kernel that keeps the order.
-  if (!unknown.empty() && keep_order_of_equals(prepared, Orders::sorts_and_tops, &unknown) > 0) unknown = known();
+  std::vector<Node*> interpreted;
+  for (Node* node : prepared.nodes())
+    if (std::ranges::any_of(node->all_input_nodes(), [&](const Node* input) { return unknown.contains(input); }))
+      interpreted.push_back(node);
+  if (keep_order_of_equals(prepared, Orders::sorts_and_tops, interpreted) > 0) unknown = known();
   eliminate_dead_code(prepared);  // what computed numbers
   std::vector<Region> regions = gather_regions(prepared, unknown);
   for (const Node* node : prepared.nodes()) {
