@@ -35,8 +35,7 @@ inline void write_graph(const std::string& path, const fxx::GraphModule& gm) {
   std::ofstream(path) << fxx::to_string(gm.graph()) << "\n";
 }
 
-/// Writes PATH.graph, and PATH.safetensors, its parameters and buffers by name and its
-/// inputs as "input 0".
+/// Writes PATH.graph, and PATH.safetensors, its parameters and buffers by name and its inputs as "input 0".
 inline void write_trace(const std::string& path, const fxx::GraphModule& gm, const zoo::Tensors& inputs) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::set<std::string> names;

@@ -128,51 +128,36 @@ void check_cache(bool masked = false) {
 
 TEST_CASE("attention of awkward sizes is that of double precision, and nothing beside it is written") {
   check_attention<AttentionShape{}>();
-  check_attention<AttentionShape{
-      .queries = 3, .keys = 5, .size = 7, .query_stride = 9, .key_stride = 7, .value_stride = 8}>();
-  check_attention<AttentionShape{.queries = 17,
-                                 .keys = 33,
-                                 .size = 24,
-                                 .value_size = 19,
-                                 .query_stride = 24,
-                                 .key_stride = 30,
-                                 .value_stride = 40}>();
-  check_attention<AttentionShape{
-      .queries = 29, .keys = 64, .size = 64, .query_stride = 192, .key_stride = 192, .value_stride = 192}>();
-  check_attention<AttentionShape{
-      .queries = 1, .keys = 100, .size = 32, .query_stride = 32, .key_stride = 32, .value_stride = 32}>();
+  check_attention<AttentionShape{.queries = 3, .keys = 5, .size = 7, .query_stride = 9, .key_stride = 7,
+                                 .value_stride = 8}>();
+  check_attention<AttentionShape{.queries = 17, .keys = 33, .size = 24, .value_size = 19, .query_stride = 24,
+                                 .key_stride = 30, .value_stride = 40}>();
+  check_attention<AttentionShape{.queries = 29, .keys = 64, .size = 64, .query_stride = 192, .key_stride = 192,
+                                 .value_stride = 192}>();
+  check_attention<AttentionShape{.queries = 1, .keys = 100, .size = 32, .query_stride = 32, .key_stride = 32,
+                                 .value_stride = 32}>();
 }
 
 TEST_CASE("masks are added to scores, minus infinity hides") {
-  check_attention<AttentionShape{
-      .queries = 9, .keys = 21, .size = 8, .query_stride = 8, .key_stride = 8, .value_stride = 8}>(true);
-  check_attention<AttentionShape{
-      .queries = 16, .keys = 48, .size = 16, .query_stride = 16, .key_stride = 16, .value_stride = 16}>(true);
+  check_attention<AttentionShape{.queries = 9, .keys = 21, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8}>(true);
+  check_attention<AttentionShape{.queries = 16, .keys = 48, .size = 16, .query_stride = 16, .key_stride = 16,
+                                 .value_stride = 16}>(true);
 }
 
 TEST_CASE("causal attention sees what stands before, whatever stands behind") {
-  check_attention<AttentionShape{.queries = 37,
-                                 .keys = 37,
-                                 .size = 16,
-                                 .query_stride = 16,
-                                 .key_stride = 16,
-                                 .value_stride = 16,
-                                 .causal = true}>();
-  check_attention<AttentionShape{.queries = 5,
-                                 .keys = 40,
-                                 .size = 12,
-                                 .query_stride = 12,
-                                 .key_stride = 12,
-                                 .value_stride = 12,
-                                 .causal = true}>();
+  check_attention<AttentionShape{.queries = 37, .keys = 37, .size = 16, .query_stride = 16, .key_stride = 16,
+                                 .value_stride = 16, .causal = true}>();
+  check_attention<AttentionShape{.queries = 5, .keys = 40, .size = 12, .query_stride = 12, .key_stride = 12,
+                                 .value_stride = 12, .causal = true}>();
   // More queries than keys: the first see nothing.
-  check_attention<AttentionShape{
-      .queries = 20, .keys = 7, .size = 8, .query_stride = 8, .key_stride = 8, .value_stride = 8, .causal = true}>();
+  check_attention<AttentionShape{.queries = 20, .keys = 7, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8, .causal = true}>();
 }
 
 TEST_CASE("a key that is nan is seen by those after it only") {
-  constexpr AttentionShape shape{
-      .queries = 30, .keys = 30, .size = 8, .query_stride = 8, .key_stride = 8, .value_stride = 8, .causal = true};
+  constexpr AttentionShape shape{.queries = 30, .keys = 30, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8, .causal = true};
   const std::vector<float> q = rows(30, 8, 8, 1), v = rows(30, 8, 8, 3);
   std::vector<float> k = rows(30, 8, 8, 2);
   k[20 * 8 + 3] = std::numeric_limits<float>::quiet_NaN();
@@ -181,76 +166,33 @@ TEST_CASE("a key that is nan is seen by those after it only") {
 }
 
 TEST_CASE("causal attention may count from the first key, and what is hidden from all be zero") {
-  check_attention<AttentionShape{.queries = 5,
-                                 .keys = 40,
-                                 .size = 12,
-                                 .query_stride = 12,
-                                 .key_stride = 12,
-                                 .value_stride = 12,
-                                 .causal = true,
-                                 .from_first = true}>();
-  check_attention<AttentionShape{.queries = 20,
-                                 .keys = 7,
-                                 .size = 8,
-                                 .query_stride = 8,
-                                 .key_stride = 8,
-                                 .value_stride = 8,
-                                 .causal = true,
-                                 .hidden_is_zero = true}>();
-  check_attention<AttentionShape{.queries = 9,
-                                 .keys = 21,
-                                 .size = 8,
-                                 .query_stride = 8,
-                                 .key_stride = 8,
-                                 .value_stride = 8,
-                                 .hidden_is_zero = true}>(true);
+  check_attention<AttentionShape{.queries = 5, .keys = 40, .size = 12, .query_stride = 12, .key_stride = 12,
+                                 .value_stride = 12, .causal = true, .from_first = true}>();
+  check_attention<AttentionShape{.queries = 20, .keys = 7, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8, .causal = true, .hidden_is_zero = true}>();
+  check_attention<AttentionShape{.queries = 9, .keys = 21, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8, .hidden_is_zero = true}>(true);
 }
 
 TEST_CASE("many keys are taken in blocks, with the same result") {
-  constexpr AttentionShape plain{.queries = 19,
-                                 .keys = 1301,
-                                 .size = 20,
-                                 .value_size = 35,
-                                 .query_stride = 20,
-                                 .key_stride = 23,
-                                 .value_stride = 35};
+  constexpr AttentionShape plain{.queries = 19, .keys = 1301, .size = 20, .value_size = 35, .query_stride = 20,
+                                 .key_stride = 23, .value_stride = 35};
   static_assert(plain.in_blocks());
   check_attention<plain>();
   check_attention<plain>(true);
-  check_attention<AttentionShape{.queries = 5,
-                                 .keys = 1100,
-                                 .size = 8,
-                                 .query_stride = 8,
-                                 .key_stride = 8,
-                                 .value_stride = 8,
-                                 .hidden_is_zero = true}>(true);
-  check_attention<AttentionShape{.queries = 1050,
-                                 .keys = 1050,
-                                 .size = 4,
-                                 .query_stride = 4,
-                                 .key_stride = 4,
-                                 .value_stride = 4,
-                                 .causal = true}>();
-  check_attention<AttentionShape{.queries = 40,
-                                 .keys = 1536,
-                                 .size = 4,
-                                 .query_stride = 4,
-                                 .key_stride = 4,
-                                 .value_stride = 4,
-                                 .causal = true,
-                                 .from_first = true}>();
-  check_attention<AttentionShape{.queries = 1100,
-                                 .keys = 1090,
-                                 .size = 4,
-                                 .query_stride = 4,
-                                 .key_stride = 4,
-                                 .value_stride = 4,
-                                 .causal = true}>();
+  check_attention<AttentionShape{.queries = 5, .keys = 1100, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8, .hidden_is_zero = true}>(true);
+  check_attention<AttentionShape{.queries = 1050, .keys = 1050, .size = 4, .query_stride = 4, .key_stride = 4,
+                                 .value_stride = 4, .causal = true}>();
+  check_attention<AttentionShape{.queries = 40, .keys = 1536, .size = 4, .query_stride = 4, .key_stride = 4,
+                                 .value_stride = 4, .causal = true, .from_first = true}>();
+  check_attention<AttentionShape{.queries = 1100, .keys = 1090, .size = 4, .query_stride = 4, .key_stride = 4,
+                                 .value_stride = 4, .causal = true}>();
 }
 
 TEST_CASE("in blocks a key that is nan, or one that scores far above all, is found wherever it stands") {
-  constexpr AttentionShape shape{
-      .queries = 3, .keys = 1300, .size = 8, .query_stride = 8, .key_stride = 8, .value_stride = 8};
+  constexpr AttentionShape shape{.queries = 3, .keys = 1300, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8};
   const std::vector<float> q(24, 1.f), v = rows(1300, 8, 8, 3);
   for (const int at : {0, 511, 700, 1299}) {
     CAPTURE(at);
@@ -265,90 +207,31 @@ TEST_CASE("in blocks a key that is nan, or one that scores far above all, is fou
 
 TEST_CASE("attention with products of bfloat16 loses what weights lose by that") {
   check_attention<AttentionShape{.reduced = true}>();
-  check_attention<AttentionShape{.queries = 17,
-                                 .keys = 33,
-                                 .size = 7,
-                                 .value_size = 19,
-                                 .query_stride = 24,
-                                 .key_stride = 30,
-                                 .value_stride = 40,
-                                 .reduced = true}>();
-  check_attention<AttentionShape{.queries = 29,
-                                 .keys = 64,
-                                 .size = 64,
-                                 .query_stride = 192,
-                                 .key_stride = 192,
-                                 .value_stride = 192,
-                                 .reduced = true}>();
-  check_attention<AttentionShape{.queries = 9,
-                                 .keys = 21,
-                                 .size = 8,
-                                 .value_size = 70,
-                                 .query_stride = 8,
-                                 .key_stride = 8,
-                                 .value_stride = 70,
-                                 .hidden_is_zero = true,
-                                 .reduced = true}>(true);
-  check_attention<AttentionShape{.queries = 37,
-                                 .keys = 37,
-                                 .size = 16,
-                                 .query_stride = 16,
-                                 .key_stride = 16,
-                                 .value_stride = 16,
-                                 .causal = true,
-                                 .reduced = true}>();
-  check_attention<AttentionShape{.queries = 20,
-                                 .keys = 7,
-                                 .size = 8,
-                                 .query_stride = 8,
-                                 .key_stride = 8,
-                                 .value_stride = 8,
-                                 .causal = true,
-                                 .reduced = true}>();
-  check_attention<AttentionShape{.queries = 19,
-                                 .keys = 1301,
-                                 .size = 21,
-                                 .value_size = 35,
-                                 .query_stride = 21,
-                                 .key_stride = 23,
-                                 .value_stride = 35,
-                                 .reduced = true}>(true);
-  check_attention<AttentionShape{.queries = 40,
-                                 .keys = 1535,
-                                 .size = 4,
-                                 .query_stride = 4,
-                                 .key_stride = 4,
-                                 .value_stride = 4,
-                                 .causal = true,
-                                 .from_first = true,
-                                 .reduced = true}>();
+  check_attention<AttentionShape{.queries = 17, .keys = 33, .size = 7, .value_size = 19, .query_stride = 24,
+                                 .key_stride = 30, .value_stride = 40, .reduced = true}>();
+  check_attention<AttentionShape{.queries = 29, .keys = 64, .size = 64, .query_stride = 192, .key_stride = 192,
+                                 .value_stride = 192, .reduced = true}>();
+  check_attention<AttentionShape{.queries = 9, .keys = 21, .size = 8, .value_size = 70, .query_stride = 8,
+                                 .key_stride = 8, .value_stride = 70, .hidden_is_zero = true, .reduced = true}>(true);
+  check_attention<AttentionShape{.queries = 37, .keys = 37, .size = 16, .query_stride = 16, .key_stride = 16,
+                                 .value_stride = 16, .causal = true, .reduced = true}>();
+  check_attention<AttentionShape{.queries = 20, .keys = 7, .size = 8, .query_stride = 8, .key_stride = 8,
+                                 .value_stride = 8, .causal = true, .reduced = true}>();
+  check_attention<AttentionShape{.queries = 19, .keys = 1301, .size = 21, .value_size = 35, .query_stride = 21,
+                                 .key_stride = 23, .value_stride = 35, .reduced = true}>(true);
+  check_attention<AttentionShape{.queries = 40, .keys = 1535, .size = 4, .query_stride = 4, .key_stride = 4,
+                                 .value_stride = 4, .causal = true, .from_first = true, .reduced = true}>();
 }
 
 TEST_CASE("attention over a cache is that over the keys that are in it, whatever their number") {
   check_cache<AttentionShape{}>();
   check_cache<AttentionShape{.keys = 64, .size = 64, .query_stride = 64, .key_stride = 64, .value_stride = 64}>();
-  check_cache<AttentionShape{.queries = 3,
-                             .keys = 50,
-                             .size = 19,
-                             .value_size = 70,
-                             .query_stride = 20,
-                             .key_stride = 21,
-                             .value_stride = 71}>();
-  check_cache<AttentionShape{.queries = 3,
-                             .keys = 50,
-                             .size = 7,
-                             .value_size = 24,
-                             .query_stride = 7,
-                             .key_stride = 7,
-                             .value_stride = 24,
-                             .hidden_is_zero = true}>(true);
-  check_cache<AttentionShape{.queries = 4,
-                             .keys = 50,
-                             .size = 16,
-                             .query_stride = 16,
-                             .key_stride = 16,
-                             .value_stride = 16,
-                             .causal = true}>();
+  check_cache<AttentionShape{.queries = 3, .keys = 50, .size = 19, .value_size = 70, .query_stride = 20,
+                             .key_stride = 21, .value_stride = 71}>();
+  check_cache<AttentionShape{.queries = 3, .keys = 50, .size = 7, .value_size = 24, .query_stride = 7, .key_stride = 7,
+                             .value_stride = 24, .hidden_is_zero = true}>(true);
+  check_cache<AttentionShape{.queries = 4, .keys = 50, .size = 16, .query_stride = 16, .key_stride = 16,
+                             .value_stride = 16, .causal = true}>();
 }
 
 TEST_CASE("masks of booleans hide with minus infinity") {

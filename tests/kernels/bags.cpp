@@ -23,12 +23,8 @@ __attribute__((noinline)) void check_bags() {
   // Empty ones at the beginning, in the middle and at the end, a long one, one of a single row.
   const std::vector<Index> offsets = {0, 0, 3, 4, 4, 41, 50, 50};
   constexpr int bags = LastOffset ? 7 : 8;
-  static constexpr BagShape shape{.bags = bags,
-                                  .columns = Columns,
-                                  .count = LastOffset ? 50 : 57,
-                                  .row_stride = Stride,
-                                  .left_out = LeftOut,
-                                  .last_offset = LastOffset};
+  static constexpr BagShape shape{.bags = bags, .columns = Columns, .count = LastOffset ? 50 : 57, .row_stride = Stride,
+                                  .left_out = LeftOut, .last_offset = LastOffset};
   const std::vector<float> table = fxx::test::random_floats((table_rows - 1) * Stride + Columns, Columns);
   const std::vector<float> weights = fxx::test::random_floats(shape.count, 3);
   const std::unique_ptr<Index[]> indices(new Index[shape.count]);

@@ -164,34 +164,14 @@ TEST_CASE("convolutions of awkward sizes are those of double precision, and noth
 }
 
 TEST_CASE("any tile that fits, weights that are near, and rows as the outer loop") {
-  check_convolution<ConvolutionShape{.channels = 5,
-                                     .out_channels = 70,
-                                     .out_height = 5,
-                                     .out_width = 13,
-                                     .kernel_height = 3,
-                                     .kernel_width = 3,
-                                     .in_row = 15,
-                                     .sums = {5, 2}}>();
-  check_convolution<ConvolutionShape{.channels = 5,
-                                     .out_channels = 70,
-                                     .out_height = 5,
-                                     .out_width = 13,
-                                     .kernel_height = 3,
-                                     .kernel_width = 3,
-                                     .in_row = 15,
-                                     .images = 2,
+  check_convolution<ConvolutionShape{.channels = 5, .out_channels = 70, .out_height = 5, .out_width = 13,
+                                     .kernel_height = 3, .kernel_width = 3, .in_row = 15, .sums = {5, 2}}>();
+  check_convolution<ConvolutionShape{.channels = 5, .out_channels = 70, .out_height = 5, .out_width = 13,
+                                     .kernel_height = 3, .kernel_width = 3, .in_row = 15, .images = 2,
                                      .order = Order::rows}>();
-  check_convolution<ConvolutionShape{.channels = 3,
-                                     .out_channels = 20,
-                                     .out_height = 2,
-                                     .out_width = 4,
-                                     .kernel_height = 2,
-                                     .kernel_width = 2,
-                                     .in_row = 5,
-                                     .groups = 4,
-                                     .sums = {6, 1},
-                                     .weights = Distance::near,
-                                     .order = Order::rows}>();
+  check_convolution<ConvolutionShape{.channels = 3, .out_channels = 20, .out_height = 2, .out_width = 4,
+                                     .kernel_height = 2, .kernel_width = 2, .in_row = 5, .groups = 4, .sums = {6, 1},
+                                     .weights = Distance::near, .order = Order::rows}>();
 }
 
 TEST_CASE("a group of channels is a convolution whose pixels lie apart") {
@@ -289,17 +269,7 @@ TEST_CASE("transposed convolutions are those of double precision") {
                                    .in_pixel = 4, .images = 2, .in_image = 130}>();
   check_transposed<TransposedShape{.channels = 6, .out_channels = 4, .in_width = 1, .out_width = 2, .kernel_width = 5,
                                    .stride_width = 3, .padding_width = 2, .in_row = 3}>();
-  check_transposed<TransposedShape{.channels = 7,
-                                   .out_channels = 50,
-                                   .in_height = 3,
-                                   .in_width = 5,
-                                   .out_height = 6,
-                                   .out_width = 10,
-                                   .kernel_height = 2,
-                                   .kernel_width = 2,
-                                   .stride_height = 2,
-                                   .stride_width = 2,
-                                   .in_row = 5,
-                                   .sums = {3, 2},
-                                   .order = Order::rows}>();
+  check_transposed<TransposedShape{.channels = 7, .out_channels = 50, .in_height = 3, .in_width = 5, .out_height = 6,
+                                   .out_width = 10, .kernel_height = 2, .kernel_width = 2, .stride_height = 2,
+                                   .stride_width = 2, .in_row = 5, .sums = {3, 2}, .order = Order::rows}>();
 }

@@ -52,6 +52,22 @@ auto vector_at(const T* from, auto width) {
   else return load_64(from, width);
 }
 
+/// Calls `run(part, out, fault)` for each part of several numbers of threads; `out` begins as `before`.
+template <class T, class Run>
+void check_parts(const std::vector<T>& before, const std::vector<T>& wanted, const Run& run) {
+  for (const int threads : {1, 2, 3, 8, 33}) {
+    CAPTURE(threads);
+    // As large as it has to be, so that a sanitizer sees what is beyond.
+    const std::unique_ptr<T[]> out(new T[before.size()]);
+    std::copy(before.begin(), before.end(), out.get());
+    int fault = 0;
+    for (int t = 0; t < threads; ++t) run(Part{t, threads}, out.get(), fault);
+    CHECK(fault == no_fault);
+    bool all = true;
+    for (std::size_t i = 0; i < before.size(); ++i) all = all && same(out[i], wanted[i]);
+    CHECK(all);
+  }
+}
 /// Each row goes to a row of the result as a whole.
 template <Combine How, class T, int Groups, int Rows, int Columns, int Places>
 __attribute__((noinline)) void check_rows() {
@@ -69,27 +85,17 @@ __attribute__((noinline)) void check_rows() {
         T& to = wanted[(g * Places + index[r]) * Columns + c];
         to = wanted_of<How>(to, values[(g * Rows + r) * Columns + c]);
       }
-  for (const int threads : {1, 2, 3, 8, 33}) {
-    CAPTURE(threads);
-    // As large as it has to be, so that a sanitizer sees what is beyond.
-    const std::unique_ptr<T[]> out(new T[before.size()]);
-    std::copy(before.begin(), before.end(), out.get());
-    int fault = 0;
-    for (int t = 0; t < threads; ++t)
-      scatter_rows<How, shape>(
-          Part{t, threads}, out.get(),
-          [&](int g, int r) {
-            const std::ptrdiff_t place = row_of<Places>(index[r], fault);
-            return Destination{place, (g * Places + place) * Columns};
-          },
-          [&](int g, int r, int c, auto width) __attribute__((always_inline)) {
-            return vector_at(values.data() + (g * Rows + r) * Columns + c, width);
-          });
-    CHECK(fault == no_fault);
-    bool all = true;
-    for (std::size_t i = 0; i < before.size(); ++i) all = all && same(out[i], wanted[i]);
-    CHECK(all);
-  }
+  check_parts(before, wanted, [&](Part part, T* out, int& fault) {
+    scatter_rows<How, shape>(
+        part, out,
+        [&](int g, int r) {
+          const std::ptrdiff_t place = row_of<Places>(index[r], fault);
+          return Destination{place, (g * Places + place) * Columns};
+        },
+        [&](int g, int r, int c, auto width) __attribute__((always_inline)) {
+          return vector_at(values.data() + (g * Rows + r) * Columns + c, width);
+        });
+  });
 }
 /// Each element goes to a place of its own along the rows of the result.
 template <Combine How, class T, int Groups, int Rows, int Columns, int Places>
@@ -109,26 +115,17 @@ __attribute__((noinline)) void check_elements() {
         T& to = wanted[(g * Places + index[at]) * Columns + c];
         to = wanted_of<How>(to, values[at]);
       }
-  for (const int threads : {1, 2, 3, 8, 33}) {
-    CAPTURE(threads);
-    const std::unique_ptr<T[]> out(new T[before.size()]);
-    std::copy(before.begin(), before.end(), out.get());
-    int fault = 0;
-    for (int t = 0; t < threads; ++t)
-      scatter_elements<How, shape>(
-          Part{t, threads}, out.get(),
-          [&](int g, int r, int c) {
-            const std::ptrdiff_t place = row_of<Places>(index[(g * Rows + r) * Columns + c], fault);
-            return Destination{place, (g * Places + place) * Columns + c};
-          },
-          [&](int g, int r, int c, auto width) __attribute__((always_inline)) {
-            return vector_at(values.data() + (g * Rows + r) * Columns + c, width);
-          });
-    CHECK(fault == no_fault);
-    bool all = true;
-    for (std::size_t i = 0; i < before.size(); ++i) all = all && same(out[i], wanted[i]);
-    CHECK(all);
-  }
+  check_parts(before, wanted, [&](Part part, T* out, int& fault) {
+    scatter_elements<How, shape>(
+        part, out,
+        [&](int g, int r, int c) {
+          const std::ptrdiff_t place = row_of<Places>(index[(g * Rows + r) * Columns + c], fault);
+          return Destination{place, (g * Places + place) * Columns + c};
+        },
+        [&](int g, int r, int c, auto width) __attribute__((always_inline)) {
+          return vector_at(values.data() + (g * Rows + r) * Columns + c, width);
+        });
+  });
 }
 template <Combine How, class T>
 void check_shapes() {

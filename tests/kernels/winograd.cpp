@@ -90,24 +90,12 @@ TEST_CASE("many tiles are computed in blocks, the last of which is smaller") {
 }
 
 TEST_CASE("any tile of sums that fits, and any number of tiles at once") {
-  constexpr WinogradShape shape{.outputs = 4,
-                                .channels = 20,
-                                .out_channels = 50,
-                                .out_height = 22,
-                                .out_width = 18,
-                                .in_row = 22,
-                                .sums = {5, 2},
-                                .at_once = 12};
+  constexpr WinogradShape shape{.outputs = 4, .channels = 20, .out_channels = 50, .out_height = 22, .out_width = 18,
+                                .in_row = 22, .sums = {5, 2}, .at_once = 12};
   static_assert(shape.block() == 10);  // in whole rows of the tile
   check_winograd<shape>(4e-6);
-  check_winograd<WinogradShape{.outputs = 4,
-                               .channels = 20,
-                               .out_channels = 50,
-                               .out_height = 22,
-                               .out_width = 18,
-                               .in_row = 22,
-                               .sums = {7, 1},
-                               .at_once = 3}>(4e-6);
+  check_winograd<WinogradShape{.outputs = 4, .channels = 20, .out_channels = 50, .out_height = 22, .out_width = 18,
+                               .in_row = 22, .sums = {7, 1}, .at_once = 3}>(4e-6);
   check_winograd<WinogradShape{
       .outputs = 2, .channels = 20, .out_channels = 50, .out_height = 3, .out_width = 5, .in_row = 8, .sums = {9, 1}}>(
       6e-7);  // more rows than there are tiles

@@ -13,6 +13,8 @@ namespace fxx::inline FXX_ABI {
 struct Target {
   int lanes = 16;  // floats in a vector
   int threads = 1;
+  /// What reading a byte of weights takes, in multiplications and additions; 0 where they stay in a core's own caches.
+  double flops_per_byte = Processor{}.flops_per_byte;
   Accuracy accuracy = Accuracy::standard;
 };
 

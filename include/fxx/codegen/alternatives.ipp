@@ -27,7 +27,7 @@ class Alternatives {
     match(
         step_.kernel, [&](const plans::MatrixProduct& k) { product(k); },
         [&](const plans::Convolution& k) { convolution(k); }, [&](const plans::DepthwiseBlock&) { joined(); },
-        [&](const plans::Attention&) {}, [](const auto&) {});
+        [](const auto&) {});
     // A call back takes some microseconds by itself; LibTorch is no faster with what is small.
     if (step_.expected >= 1e-4 && !is_quantised() && !joins()) add({.method = Way::Method::library});
     return std::move(ways_);
@@ -49,11 +49,10 @@ class Alternatives {
   int vectors_of(std::int64_t columns) const { return static_cast<int>((columns + target_.lanes - 1) / target_.lanes); }
 
   /// For each number of vectors the tile that takes the least time, and one of fewer rows; the estimated one left out.
-  std::vector<TileShape> tiles(std::int64_t all_rows, std::int64_t columns, int most_rows, int weight_registers,
+  std::vector<TileShape> tiles(std::int64_t all_rows, std::int64_t columns, TileShape estimated, int weight_registers,
                                std::size_t count) const {
     const int rows = static_cast<int>(all_rows), vectors = vectors_of(columns);
     const auto time = [&](TileShape tile) { return kernels::time_of_tiles(rows, vectors, tile); };
-    const TileShape estimated = kernels::best_tile(rows, vectors, most_rows, weight_registers, registers_);
     std::vector<TileShape> found;
     for (int v = 1; v <= std::min(vectors, rows <= 2 ? 8 : 4); ++v) {
       std::vector<TileShape> of_width;
@@ -71,12 +70,20 @@ class Alternatives {
     return found;
   }
 
+  /// With weights of floats, as ConvolutionShape and WinogradShape have it.
+  std::vector<TileShape> tiles(std::int64_t rows, std::int64_t columns, std::size_t count) const {
+    const TileShape estimated = kernels::best_tile(static_cast<int>(rows), vectors_of(columns), 14, 1, registers_);
+    return tiles(rows, columns, estimated, 1, count);
+  }
+
   void product(const plans::MatrixProduct& k) {
     const bool bytes = static_cast<bool>(k.quantised), halves = k.weights.reduced;
     const bool own = bytes || (halves && k.reduced_rows);
     const int weight_registers = own || !halves ? 1 : k.rows > 2 ? 3 : 2;
-    const int most_rows = k.a_row % 1024 == 0 ? 8 : 14;
-    const auto found = tiles(k.rows, k.columns, most_rows, weight_registers, 5);
+    const TileShape estimated =
+        kernels::product_tile(static_cast<int>(k.rows), vectors_of(k.columns), static_cast<int>(k.a_row),
+                              bytes ? 1 : halves ? 2 : 4, target_.lanes, registers_);
+    const auto found = tiles(k.rows, k.columns, estimated, weight_registers, 5);
     for (const TileShape tile : found) add({.tile = tile});
     if (k.batch > 1 || !k.weights.constant) return;
     const auto distance = k.weights.near ? Way::Distance::far : Way::Distance::near;
@@ -100,7 +107,7 @@ class Alternatives {
   void direct(const plans::Convolution& k, Way::Method method) {
     const bool transposed = k.method == plans::Convolution::Method::transposed;
     const std::int64_t rows = transposed ? (k.out_width + k.stride_width - 1) / k.stride_width : k.out_width;
-    for (const TileShape tile : tiles(rows, k.out_channels / k.groups, 14, 1, 4)) add({.method = method, .tile = tile});
+    for (const TileShape tile : tiles(rows, k.out_channels / k.groups, 4)) add({.method = method, .tile = tile});
     if (!transposed) add({.method = method, .distance = Way::Distance::near});
     // Where a row needs all weights, they stay in a core's second cache.
     if (vectors_of(k.out_channels / k.groups) > 1 && k.images * k.out_height >= 16 && k.weights.numel() <= 1 << 17) {
@@ -114,7 +121,7 @@ class Alternatives {
     // As WinogradShape::block has it, half of that and twice that.
     const std::int64_t fit = std::max<std::int64_t>((1 << 17) / (points * vectors_of(k.channels) * target_.lanes), 16);
     add({.method = method});
-    for (const TileShape tile : tiles(std::min(fit, all), k.out_channels, 14, 1, 2))
+    for (const TileShape tile : tiles(std::min(fit, all), k.out_channels, 2))
       add({.method = method, .tile = tile});
     for (const std::int64_t at_once : {fit / 2, 2 * fit, all})
       if (at_once >= 8 && at_once <= all && at_once <= 4 * fit)
@@ -132,12 +139,11 @@ class Alternatives {
       static constexpr std::tuple<Method, Way::Method> methods[] = {{Method::direct, Way::Method::direct},
                                                                     {Method::winograd_2, Way::Method::winograd_2},
                                                                     {Method::winograd_4, Way::Method::winograd_4}};
-      const double flops_per_byte = step_.shape.ends_with(", few weights") ? 0 : 5;
       const auto cost = [&](Method method) {
         plans::Convolution other = k;
         other.method = method;
         other.reduced = k.reduced && method == Method::direct;
-        return plans::cost_of(other, flops_per_byte);
+        return plans::cost_of(other, target_.flops_per_byte);
       };
       double least = cost(Method::direct);
       for (const auto& [method, way] : methods) least = std::min(least, cost(method));

@@ -43,8 +43,8 @@ struct LowerOptions {
 };
 
 /// `graph`: pure operators (functionalise) without calls of modules that are operators, with the tensor_meta of every
-/// tensor, but for those that only regions read. Throws CodegenError (E501) naming the node for a tensor whose sizes are not known, or a value that is no
-/// tensor where a kernel or a call back would need it.
+/// tensor, but for those that only regions read. Throws CodegenError (E501) naming the node for a tensor whose sizes are
+/// not known, or a value that is no tensor where a kernel or a call back would need it.
 KernelPlan lower(const Graph& graph, const Owner& owner, const LowerOptions& options = {});
 
 }  // namespace fxx::inline FXX_ABI

@@ -160,18 +160,12 @@ class Trials {
   void finish() {
     for (plans::Buffer& buffer : plan_.buffers) buffer.first = buffer.last = -1;
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
-      const auto use = [&](const plans::View& view) {
+      plans::for_each_view(plan_.steps[i], [&](const plans::View& view) {
         if (view.buffer < 0) return;
         plans::Buffer& buffer = plan_.buffers[static_cast<std::size_t>(view.buffer)];
         if (buffer.first < 0) buffer.first = static_cast<int>(i);
         buffer.last = static_cast<int>(i);
-      };
-      const auto use_term = [&](const plans::TermPointer& term) {
-        if (term) plans::for_each_load(*term, [&](const plans::Term& load) { use(load.view); });
-      };
-      const KernelStep& step = plan_.steps[i];
-      plans::for_each_operand(step.kernel, use, use_term);
-      for (const plans::Store& store : step.stores) use(store.to), use_term(store.value);
+      });
     }
     place_buffers(plan_);
   }

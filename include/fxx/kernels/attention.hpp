@@ -37,12 +37,12 @@ inline constexpr int longest_scores = 1024;
 
 struct AttentionShape {
   int queries = 1, keys = 1;
-  int size = 1, value_size = 0;                            // floats of a query and a key; of a value, 0: as many
+  int size = 1, value_size = 0;  // floats of a query and a key; of a value, 0: as many
   int query_stride = 1, key_stride = 1, value_stride = 1;  // floats from one to the next
-  bool causal = false;                                     // query i sees the keys up to i + keys - queries
-  bool from_first = false;                                 // and with this up to i, as LibTorch's is_causal
-  bool hidden_is_zero = false;                             // what a query that sees nothing gets
-  bool reduced = false;                                    // products of bfloat16
+  bool causal = false;          // query i sees the keys up to i + keys - queries
+  bool from_first = false;      // and with this up to i, as LibTorch's is_causal
+  bool hidden_is_zero = false;  // what a query that sees nothing gets
+  bool reduced = false;         // products of bfloat16
 
   // Found by the compiler, never while the program runs.
   consteval int values() const { return value_size ? value_size : size; }
@@ -307,9 +307,9 @@ FXX_KERNEL void some_queries(const float* __restrict queries, const Block<Shape>
     }
   }
   if (Shape.causal && seen == 0) seen = 1;  // of rows that are all nan one key is enough
-  values_of<Shape, Rows>(
-      block,
-      seen, [&](int r, int c, real sum, auto width) __attribute__((always_inline)) { put(query + r, c, sum, width); });
+  values_of<Shape, Rows>(block, seen, [&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
+    put(query + r, c, sum, width);
+  });
 }
 
 /// What is carried on from block to block, of each query.
@@ -354,11 +354,10 @@ FXX_KERNEL void some_queries_of_block(const float* __restrict queries, const Blo
     for (int i = vectors_of(count) * lanes; i < vectors_of(end - first) * lanes; ++i) row[i] = 0.f;
   }
   float* const results = carried.results + static_cast<std::ptrdiff_t>(query) * Shape.padded_values();
-  values_of<Shape, Rows>(
-      block, end - first, [&](int r, int c, real sum, auto) __attribute__((always_inline)) {
-        float* const at = results + r * Shape.padded_values() + c;
-        store(at, multiply_add(load(at), factors[r], sum));
-      });
+  values_of<Shape, Rows>(block, end - first, [&](int r, int c, real sum, auto) __attribute__((always_inline)) {
+    float* const at = results + r * Shape.padded_values() + c;
+    store(at, multiply_add(load(at), factors[r], sum));
+  });
 }
 template <AttentionShape Shape, class Mask, class Put>
 FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float* __restrict keys,
@@ -464,8 +463,8 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
     }
     if (seen > 0) weights_of<Shape>(workspace, seen);
     const float nothing = seen > 0 || Shape.hidden_is_zero ? 0.f : __builtin_nanf("");
-    detail_of_rows::for_each_group<Shape.values()>([&]<int Vectors, int Last>(
-        int column, Width<Vectors>, Width<Last>) __attribute__((always_inline)) {
+    detail_of_rows::for_each_group<Shape.values()>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
+                                                       __attribute__((always_inline)) {
       using detail_of_rows::with_width;
       constexpr int chains = Vectors > 2 ? 2 : 4;
       real sums[chains][Vectors];
@@ -492,8 +491,9 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
         real total = sums[0][v];
 #pragma GCC unroll 4
         for (int chain = 1; chain < chains; ++chain) total = total + sums[chain][v];
-        with_width<Vectors, Last>(
-            v, [&](auto width) __attribute__((always_inline)) { put(query, column + v * lanes, total, width); });
+        with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
+          put(query, column + v * lanes, total, width);
+        });
       }
     });
   }

@@ -80,16 +80,10 @@ struct Width {
 constexpr TileShape tile_shape(int rows, int vectors, int most_rows = 14, int weight_registers = 1) {
   return best_tile(rows, vectors, most_rows, weight_registers, FXX_KERNEL_REGISTERS);
 }
-/// Of a product of `m` rows that lie `stride` floats apart. Rows that lie a multiple of 4096 bytes apart share one set
-/// of the cache, so there are no more of them than it has ways. Weights that are made floats need
-/// registers for that. One row of floats is as fast as memory, which two lines of the cache a k are read from faster than
-/// four (Zen 4: 32 GB/s, not 25).
+/// Of a product of `m` rows that lie `stride` floats apart.
 template <class Weight = float>
 constexpr TileShape gemm_tile(int m, int n, int stride) {
-  if (m == 1 && sizeof(Weight) == sizeof(float))
-    return tile_shape(1, vectors_of(n) < 32 / lanes ? vectors_of(n) : 32 / lanes);
-  const int weight_registers = sizeof(Weight) == sizeof(float) ? 1 : sizeof(Weight) == 2 && m > 2 ? 3 : 2;
-  return tile_shape(m, vectors_of(n), stride % 1024 == 0 ? 8 : 14, weight_registers);
+  return product_tile(m, vectors_of(n), stride, sizeof(Weight), lanes, FXX_KERNEL_REGISTERS);
 }
 
 namespace detail_of_weights {
@@ -492,8 +486,9 @@ FXX_KERNEL void gemm(Part part, const Element* __restrict a, const Weight* __res
     const Range all = part.of(M, shape.rows);
     for (int row = all.begin; row < all.end; row += shape.rows) {
       const Range rows = {row, row + shape.rows < all.end ? row + shape.rows : all.end};
-      detail_of_gemm::for_each_panel<N, shape.vectors>([&](int, int column, auto vectors, auto last) __attribute__((
-                                                           always_inline)) { product(rows, column, vectors, last); });
+      detail_of_gemm::for_each_panel<N, shape.vectors>(
+          [&](int, int column, auto vectors, auto last)
+              __attribute__((always_inline)) { product(rows, column, vectors, last); });
     }
   } else {
     detail_of_gemm::for_each_panel<N, shape.vectors>(

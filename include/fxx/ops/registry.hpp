@@ -71,6 +71,9 @@ inline bool is_impure(const Node& node) {
   return !(op && op->always_pure()) && detail::is_impure_as_called(node);
 }
 
+/// Which of several values a getitem takes, as it is given (-1: the last); nothing for any other node.
+std::optional<std::int64_t> item_taken(const Node& node);
+
 /// The resolver over the registry.
 const TargetResolver& registered_targets();
 /// Reads a printed graph; targets are looked up in the registry.

@@ -295,6 +295,13 @@ FXX_INLINE bool same_value(const Argument& argument, const Literal& literal, Typ
   }
 }
 
+FXX_INLINE std::optional<std::int64_t> item_taken(const Node& node) {
+  const Operator* op = operator_of(node);
+  if (!op || op->name != "operator::getitem" || node.args().size() != 2) return {};
+  const Argument& item = node.arg(1);
+  return item.kind() == Argument::Kind::integer ? std::optional(item.integer()) : std::nullopt;
+}
+
 FXX_INLINE bool detail::is_impure_as_called(const Node& node) {
   const auto operator_is_impure = [&](const Operator& op, auto&& argument) {
     if (!op.depends_on_training()) return !op.pure();

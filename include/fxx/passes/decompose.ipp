@@ -48,11 +48,9 @@ FXX_INLINE bool fits(const KnownDecomposition& known, const Node& node) {
 FXX_INLINE std::optional<std::vector<std::pair<Node*, std::size_t>>> takers(Node& node, std::size_t count) {
   std::vector<std::pair<Node*, std::size_t>> result;
   for (Node* user : node.users()) {
-    const Operator* op = operator_of(*user);
-    if (!op || op->base_name() != "getitem" || user->arg(1).kind() != Argument::Kind::integer) return {};
-    const std::int64_t i = user->arg(1).integer();
-    if (i < 0 || i >= static_cast<std::int64_t>(count)) return {};
-    result.emplace_back(user, static_cast<std::size_t>(i));
+    const std::optional<std::int64_t> i = item_taken(*user);
+    if (!i || *i < 0 || *i >= static_cast<std::int64_t>(count)) return {};
+    result.emplace_back(user, static_cast<std::size_t>(*i));
   }
   return result;
 }

@@ -55,11 +55,6 @@ class RegionFinder {
   static std::string quoted(const Node& node) { return "'" + std::string(node.name()) + "'"; }
   /// A list, a tuple, a number: what has no memory that a kernel could read.
   static bool is_no_tensor(const Node& node) { return computes(node) && !node.tensor_meta(); }
-  static bool takes_apart(const Node& node) {
-    const Operator* op = operator_of(node);
-    return op && op->name == "operator::getitem" && node.args().size() == 2 &&
-           node.arg(1).kind() == Argument::Kind::integer;
-  }
   bool is_marked(const Node& node) const { return !reasons_[node.index()].empty(); }
   int level(const Node& node) const { return levels_[node.index()]; }
 
@@ -77,7 +72,7 @@ class RegionFinder {
     for (Node* node : graph_.nodes()) {
       if (!is_no_tensor(*node) || unknown_.contains(node)) continue;
       for (const Node* user : node->users())
-        if (!takes_apart(*user)) mark(*node, "is no tensor, and not taken apart");
+        if (!item_taken(*user)) mark(*node, "is no tensor, and not taken apart");
     }
     for (std::size_t i = 0; i < marked_.size(); ++i) {
       Node& node = *marked_[i];

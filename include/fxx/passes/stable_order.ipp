@@ -1,6 +1,7 @@
 // Bodies of passes/stable_order.hpp.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "fxx/ops/operation.hpp"
@@ -46,12 +47,7 @@ FXX_INLINE std::size_t keep_order_of_equals(Graph& graph, Orders which, const st
     const Argument dim = get("dim"), k = get("k");
     const auto users = node->users().snapshot();
     if (dim.kind() != Argument::Kind::integer || k.kind() != Argument::Kind::integer || meta->dim() == 0) continue;
-    bool taken = true;
-    for (const Node* user : users) {
-      const Operator* item = operator_of(*user);
-      taken = taken && item && item->base_name() == "getitem";
-    }
-    if (!taken) continue;
+    if (!std::ranges::all_of(users, [](const Node* user) { return item_taken(*user).has_value(); })) continue;
     const std::vector<KeywordArgument> all = {stable, {"dim", dim}, {"descending", get("largest")}};
     Node* const sorted = graph.call_function(ops::sort_stable, {self}, all);
     for (Node* user : users) {

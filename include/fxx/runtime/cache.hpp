@@ -3,9 +3,9 @@
 // An entry is a folder named by a hash of its key: the source, the flags, the compiler, the version of this library,
 // the variables that compilers read, the processor when the flags ask for the native one, and the caller's extra texts.
 // The whole key is stored and compared, and so are hashes of the library and of the headers that the source included, so
-// no entry is taken for another one, nor one that is damaged for a good one. Entries are built aside and renamed into place: any number of threads and processes may ask for the same
-// one at once, and one that is killed leaves nothing that would be taken for an entry. Beside the library lie
-// source.cpp and log.
+// no entry is taken for another one, nor one that is damaged for a good one. Entries are built aside and renamed into
+// place: any number of threads and processes may ask for the same one at once, and one that is killed leaves nothing that
+// would be taken for an entry. Beside the library lie source.cpp and log.
 // Main names: BuildCache. Invariant: a folder with an entry's name was complete when it got that name. Cost: light.
 #pragma once
 

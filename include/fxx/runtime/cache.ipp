@@ -141,20 +141,13 @@ class Aside {
   std::string path_;
 };
 
-/// A lock on the cache, as long as it lives; nothing, with the reason in errno, where there can be none.
-FXX_INLINE files::Descriptor locked(const std::string& cache) {
-  files::Descriptor lock(::open((cache + "/lock").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0666));
-  while (lock && ::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) continue;
-  return lock;
-}
-
 /// Puts the finished folder in the place of the entry, and returns the library that is there then: ours, or that of
 /// somebody who was earlier.
 FXX_INLINE std::string publish(Aside& aside, const std::string& cache, const std::string& entry, const std::string& key,
                                const std::string& library) {
   // One at a time, so that a broken entry, once seen, is still the one that is moved away. Where there are no locks,
   // the worst is that a good entry is replaced by an equal one.
-  const files::Descriptor lock = locked(cache);
+  const files::Descriptor lock = files::lock_folder(cache);
   if (!lock) cache_unwritable(cache, errno);
   if (std::optional<std::string> earlier = valid_library(entry, key)) return *earlier;
 
@@ -240,7 +233,7 @@ FXX_INLINE std::string BuildCache::get_or_build(const Toolchain& toolchain, cons
 FXX_INLINE void BuildCache::discard(const std::string& library) const {
   const std::string entry = library.substr(0, library.rfind('/'));
   if (entry.substr(0, entry.rfind('/')) != folder_) return;
-  const files::Descriptor lock = detail::locked(folder_);
+  const files::Descriptor lock = files::lock_folder(folder_);
   // Each build gives its library a name of its own.
   if (!lock || ::access(library.c_str(), F_OK) != 0) return;
   const std::string old =

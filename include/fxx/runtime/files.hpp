@@ -2,7 +2,7 @@
 //
 // Not <filesystem>, which costs half a second of every file that includes it. Nothing here throws but for lack of
 // memory: a call gives 0 or an errno, and error_text says it in words.
-// Main names: Descriptor, read_file, write_file, make_folders, remove_tree, absolute_path. Cost: light.
+// Main names: Descriptor, read_file, write_file, make_folders, remove_tree, lock_folder, absolute_path. Cost: light.
 #pragma once
 
 #include <optional>
@@ -48,6 +48,9 @@ std::optional<std::string> read_file(const std::string& path, std::size_t limit 
 /// Removes a file, or a folder with all in it; links are removed, not followed. What cannot be removed stays.
 void remove_tree(const std::string& path) noexcept;
 bool is_folder(const std::string& path);
+/// Waits until nobody else holds the lock of the folder, a file in it, and holds it as long as the result lives; nothing,
+/// with errno set, where there can be none.
+Descriptor lock_folder(const std::string& path);
 
 /// As seen from the current folder; nothing is resolved.
 std::string absolute_path(std::string_view path);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -70,6 +71,12 @@ FXX_INLINE int sync_file(const std::string& path) {
 FXX_INLINE bool is_folder(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+FXX_INLINE Descriptor lock_folder(const std::string& path) {
+  Descriptor lock(::open((path + "/lock").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0666));
+  while (lock && ::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) continue;
+  return lock;
 }
 
 namespace detail {

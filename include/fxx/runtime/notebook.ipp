@@ -1,12 +1,8 @@
 // Bodies of runtime/notebook.hpp.
 #pragma once
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <unistd.h>
-
-#include <cerrno>
 
 #include "fxx/runtime/files.hpp"
 #include "fxx/runtime/identity.hpp"
@@ -53,9 +49,7 @@ FXX_INLINE Notebook::Notes Notebook::add(const Notes& notes) const {
   Notes all = notes;
   if (files::make_folders(folder, 0700) != 0) return all;
   // One writes at a time. Where there are no locks, the worst is that a note is lost, and found out again.
-  const files::Descriptor lock(::open((folder + "/lock").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0666));
-  if (lock)
-    while (::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) continue;
+  const files::Descriptor lock = files::lock_folder(folder);
   Notes before = read();
   const std::size_t known = before.size();
   before.merge(all);

@@ -20,10 +20,7 @@ FXX_INLINE std::vector<const Node*> Lowering::with_items(const Node& node) const
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i]->tensor_meta()) continue;
     for (const Node* user : nodes[i]->users()) {
-      const Operator* op = operator_of(*user);
-      if (!op || op->base_name() != "getitem" || user->args().size() != 2 ||
-          user->arg(1).kind() != Argument::Kind::integer)
-        fail(node, "'" + std::string(nodes[i]->name()) + "' is not a tensor, and used as a whole");
+      if (!item_taken(*user)) fail(node, "'" + std::string(nodes[i]->name()) + "' is not a tensor, and used as a whole");
       nodes.push_back(user);
     }
   }
@@ -98,14 +95,10 @@ FXX_INLINE std::optional<CallBack::Value> Lowering::given(const Node& node, cons
     if (op->base_name().starts_with("as_strided") && ((maker && maker->aliases) || meta_of(input).stride != strides))
       fail(node, "reads the memory around '" + name + "', which is a part of another tensor");
     if (view.strides != strides) {
-      const Dtype dtype = value_of(input).dtype;
-      const View dense{add_buffer(Buffer::Kind::arena, node, dtype, view.numel()), 0, view.sizes, strides};
-      Value copy;
-      copy.dtype = dtype;
-      copy.term = load_of(view, elements_of(dtype));
-      copy.nodes = {&input};
-      emit(std::move(copy), dense);
-      view = dense;
+      const int buffer = add_buffer(Buffer::Kind::arena, node, value_of(input).dtype, view.numel());
+      const View copy{buffer, 0, view.sizes, strides};
+      copy_to(input, view, copy);
+      view = copy;
     }
   }
   // It gets the attribute itself.

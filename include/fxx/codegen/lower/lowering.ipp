@@ -220,6 +220,8 @@ class Lowering {
     std::vector<const Node*> nodes;
   };
   Joined join(std::initializer_list<const Node*> operands, const Sizes& sizes);
+  /// For a loop of its own, which no kernel can be the root of: the nodes that are computed in it.
+  std::vector<const Node*> join_without_root(const Node& operand);
   TermPointer bias_term(const Node& bias, const Sizes& sizes, std::size_t dim);
   // --- memory.ipp ----------------------------------------------------------------------------------------------------
   int add_buffer(Buffer::Kind kind, const Node& node, Dtype dtype, std::int64_t elements);
@@ -270,6 +272,7 @@ class Lowering {
   void pad_with_own(const Node& node, const Node& input, const Sizes& amounts, std::string_view mode);
   void roll(const Node& node, const Operator& op);
   void flip(const Node& node, const Operator& op);
+  void write(const Node& node, TermPointer term, View to);
   void copy_to(const Node& node, const View& from, View to);
   void set_copy(const Node& node, const View& view);
   // --- patches.ipp ---------------------------------------------------------------------------------------------------

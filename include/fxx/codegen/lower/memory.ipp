@@ -228,24 +228,16 @@ FXX_INLINE const View& Lowering::view_of(const Node& node) {
 
 FXX_INLINE void Lowering::add_step(KernelStep step) {
   const int number = static_cast<int>(plan_.steps.size());
-  const auto use = [&](const View& view) {
+  for_each_view(step, [&](const View& view) {
     if (view.buffer < 0) return;
     Buffer& buffer = plan_.buffers[static_cast<std::size_t>(view.buffer)];
     if (buffer.first < 0) buffer.first = number;
     buffer.last = number;
     step.bytes += static_cast<double>(view.numel() * element_size(buffer.dtype));
-  };
-  const auto use_term = [&](const TermPointer& term) {
-    if (term) for_each_load(*term, [&](const Term& load) { use(load.view); });
-  };
-  for_each_operand(step.kernel, use, use_term);
+  });
   // Of the table so many rows.
   if (const auto* k = std::get_if<Bags>(&step.kernel))
     step.bytes += static_cast<double>(4 * (k->count * k->columns - k->table.numel()));
-  for (const Store& store : step.stores) {
-    use_term(store.value);
-    use(store.to);
-  }
   plan_.steps.push_back(std::move(step));
 }
 

@@ -101,10 +101,7 @@ FXX_INLINE void Lowering::im2col(const Node& node, const Operator& op) {
   const Windows windows = windows_of(node, op, from.sizes[2], from.sizes[3]);
   if (windows.padding[0] != 0 || windows.padding[1] != 0) {
     const auto [whole, inside] = padded(node, from.sizes, windows.padding);
-    Value zeros;
-    zeros.term = scalar_of(0, elements_of(meta_of(node).dtype));
-    zeros.nodes = {&node};
-    emit(std::move(zeros), whole);
+    write(node, scalar_of(0, elements_of(meta_of(node).dtype)), whole);
     copy_to(node, from, inside);
     from = whole;
   }
@@ -127,12 +124,7 @@ FXX_INLINE void Lowering::col2im(const Node& node, const Operator& op) {
   const View to = in_windows(whole, w);
   const auto apart = [&](std::size_t i) { return w.stride[i] >= w.dilation[i] * (w.kernel[i] - 1) + 1; };
   const bool covered = w.rows * w.kernel[0] == whole.sizes[2] && w.columns * w.kernel[1] == whole.sizes[3];
-  if (!apart(0) || !apart(1) || !covered) {
-    Value zeros;
-    zeros.term = number_of(0);
-    zeros.nodes = {&node};
-    emit(std::move(zeros), whole);
-  }
+  if (!apart(0) || !apart(1) || !covered) write(node, number_of(0), whole);
   if (apart(0) && apart(1)) {
     copy_to(node, from, to);
   } else {
@@ -147,10 +139,7 @@ FXX_INLINE void Lowering::col2im(const Node& node, const Operator& op) {
     for (std::int64_t y = 0; y < w.kernel[0]; ++y)
       for (std::int64_t x = 0; x < w.kernel[1]; ++x) {
         const View sum = place(to, y, x);
-        Value added;
-        added.term = call_of(kernels::Function::add, {load_of(sum), load_of(place(from, y, x))});
-        added.nodes = {&node};
-        emit(std::move(added), sum);
+        write(node, call_of(kernels::Function::add, {load_of(sum), load_of(place(from, y, x))}), sum);
       }
   }
   set_view(node, inside, meta_of(node).dtype);

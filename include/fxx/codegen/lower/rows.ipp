@@ -225,11 +225,9 @@ FXX_INLINE void Lowering::running(const Node& node, const Operator& op) {
 FXX_INLINE void Lowering::with_results(const Node& node, std::initializer_list<ItemHandler> results) {
   std::vector<const Node*> taken(results.size());
   for (const Node* user : node.users()) {
-    const Operator* op = operator_of(*user);
-    if (!op || op->base_name() != "getitem" || user->arg(1).kind() != Argument::Kind::integer)
-      throw NoKernel{"results that are not taken apart"};
-    std::int64_t i = user->arg(1).integer();
-    if (i < 0) i += static_cast<std::int64_t>(taken.size());
+    const std::optional<std::int64_t> item = item_taken(*user);
+    if (!item) throw NoKernel{"results that are not taken apart"};
+    const std::int64_t i = *item < 0 ? *item + static_cast<std::int64_t>(taken.size()) : *item;
     if (i < 0 || i >= static_cast<std::int64_t>(taken.size()) || taken[static_cast<std::size_t>(i)])
       throw NoKernel{"results that are taken twice"};
     taken[static_cast<std::size_t>(i)] = user;

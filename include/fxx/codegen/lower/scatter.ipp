@@ -46,7 +46,6 @@ FXX_INLINE void Lowering::scatter_term(const Node& node, const ScatterTo& where,
   if (product(sizes) == 0) return;
   for (const Term::Dimension& dimension : where.looked_up)
     if (dimension.size == 0) throw NoKernel{"places in nothing"};
-  if (value->elements == Elements::mask && kind != Scatter::Kind::replace) throw NoKernel{"bool"};
   KernelStep step;
   Scatter kernel;
   kernel.kind = kind;
@@ -142,11 +141,8 @@ FXX_INLINE void Lowering::scatter_reduced(const Node& node, const ScatterTo& whe
   if (!how.mean || product(where.to.sizes) == 0) return;
   // How many met where, of which there are none where nothing came.
   const View counts = add_dense(node, whole.sizes);
-  Value first;
   const Elements elements = elements_of(dtype);
-  first.term = scalar_of(how.with_self ? 1 : 0, elements);
-  first.nodes = {&node};
-  emit(std::move(first), counts);
+  write(node, scalar_of(how.with_self ? 1 : 0, elements), counts);
   ScatterTo counted = where;
   counted.to.buffer = counts.buffer;
   counted.to.offset = 0;
@@ -154,13 +150,10 @@ FXX_INLINE void Lowering::scatter_reduced(const Node& node, const ScatterTo& whe
     if (d < where.first || d >= where.first + where.count) counted.to.strides[d] = counts.strides[d];
   counted.looked_up[0].stride = counts.strides[where.first];
   scatter_term(node, counted, Kind::add, scalar_of(1, elements), {});
-  Value mean;
   using F = kernels::Function;
-  mean.term =
-      call_of(elements == Elements::integer ? F::floor_divide : F::divide,
-              {load_of(whole, elements), call_of(F::maximum, {load_of(counts, elements), scalar_of(1, elements)})});
-  mean.nodes = {&node};
-  emit(std::move(mean), whole);
+  const TermPointer count = call_of(F::maximum, {load_of(counts, elements), scalar_of(1, elements)});
+  write(node, call_of(elements == Elements::integer ? F::floor_divide : F::divide, {load_of(whole, elements), count}),
+        whole);
 }
 
 /// scatter, scatter_add, scatter_reduce, index_add, index_copy, index_fill, index_reduce.
@@ -192,13 +185,8 @@ FXX_INLINE void Lowering::scatter(const Node& node, const Operator& op) {
     if (meta_of(source).dtype != dtype) throw NoKernel{"a conversion"};
     const bool one = product(sizes_of(source)) == 1;
     if (sizes_of(source) == sizes) {
-      Joined joined = join({&source}, sizes);
-      if (joined.root) {
-        view_of(source);
-        joined = {};
-      }
+      nodes = join_without_root(source);
       value = term_of(source, sizes);
-      nodes = std::move(joined.nodes);
     } else {
       View part = view_of(source);
       if (one && !whole) {
@@ -290,14 +278,10 @@ FXX_INLINE void Lowering::index_put(const Node& node, const Operator& op) {
   sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(where.first), shape.begin(), shape.end());
   if (sizes.size() > 8) throw NoKernel{"more than eight dimensions"};
   // The value may be of fewer dimensions.
-  Joined joined;
+  std::vector<const Node*> nodes;
   TermPointer value;
   if (sizes_of(values) == sizes) {
-    joined = join({&values}, sizes);
-    if (joined.root) {
-      view_of(values);
-      joined = {};
-    }
+    nodes = join_without_root(values);
     value = term_of(values, sizes);
   } else {
     const std::optional<View> wide = broadcast(view_of(values), sizes);
@@ -314,7 +298,7 @@ FXX_INLINE void Lowering::index_put(const Node& node, const Operator& op) {
     where.indices.push_back(standing_at(*broadcast(indices[i], shape), where.first, sizes));
   }
   scatter_term(node, where, adds ? Scatter::Kind::add : Scatter::Kind::replace, std::move(value),
-               std::move(joined.nodes));
+               std::move(nodes));
   own_.insert(&node);
   set_view(node, to, dtype);
 }

@@ -21,14 +21,8 @@ FXX_INLINE View Lowering::rows_along(const Node& node, const Node& input, std::s
   const std::int64_t length = view.sizes.back(), rows = view.numel() / length;
   if (view.strides.back() == 1 || length == 1)
     if (const std::optional<View> all = reshaped(view, {rows, length})) return *all;
-  const Dtype dtype = value_of(input).dtype;
-  const View dense{add_buffer(Buffer::Kind::arena, node, dtype, view.numel()), 0, view.sizes,
-                   dense_strides(view.sizes)};
-  Value copy;
-  copy.dtype = dtype;
-  copy.term = load_of(view, elements_of(dtype));
-  copy.nodes = {&node};
-  emit(std::move(copy), dense);
+  const View dense = add_dense(input, view.sizes);
+  copy_to(node, view, dense);
   return {dense.buffer, 0, {rows, length}, {length, 1}};
 }
 
@@ -121,15 +115,11 @@ FXX_INLINE void Lowering::search(const Node& node, const Operator& op) {
     if (from.sizes.size() != sizes.size()) throw NoKernel{"sizes that do not fit"};
     for (std::size_t d = 0; d + 1 < sizes.size(); ++d) term.view.strides[d] = from.strides[d];
   }
-  Joined joined = join({&input}, sizes);
-  if (joined.root) {
-    // Its loop may count the rows together with the elements in them.
-    view_of(input);
-    joined = {};
-  }
+  // The loop of a root may count the rows together with the elements in them.
+  std::vector<const Node*> nodes = join_without_root(input);
   const Elements elements = elements_of(meta_of(row).dtype);
   term.operands = {converted(term_of(input, sizes), elements)};
-  set_pending(node, nullptr, std::make_shared<const Term>(std::move(term)), std::move(joined.nodes));
+  set_pending(node, nullptr, std::make_shared<const Term>(std::move(term)), std::move(nodes));
 }
 
 /// isin: is the element one of a few others?

@@ -107,6 +107,18 @@ void for_each_load(const Term& term, const F& f) {
   if (term.kind == Term::Kind::load || term.kind == Term::Kind::lookup || term.kind == Term::Kind::search) f(term);
   for (const TermPointer& operand : term.operands) for_each_load(*operand, f);
 }
+/// Calls `f` with each view that the step reads or writes.
+template <class F>
+void for_each_view(const KernelStep& step, const F& f) {
+  const auto of_term = [&](const TermPointer& term) {
+    if (term) for_each_load(*term, [&](const Term& load) { f(load.view); });
+  };
+  for_each_operand(step.kernel, f, of_term);
+  for (const Store& store : step.stores) {
+    of_term(store.value);
+    f(store.to);
+  }
+}
 
 FXX_INLINE void Lowering::require_elements(const Node& node) const {
   if (!has_elements(meta_of(node).dtype)) throw NoKernel{std::string(name_of(meta_of(node).dtype))};
@@ -140,6 +152,13 @@ FXX_INLINE Lowering::Joined Lowering::join(std::initializer_list<const Node*> op
     has_root = has_root || (operand && value_of(*operand).kind == Value::Kind::pending && value_of(*operand).root);
   if (!has_root) joined.root.reset();
   return joined;
+}
+
+FXX_INLINE std::vector<const Node*> Lowering::join_without_root(const Node& operand) {
+  Joined joined = join({&operand}, sizes_of(operand));
+  if (!joined.root) return std::move(joined.nodes);
+  view_of(operand);
+  return {};
 }
 
 FXX_INLINE TermPointer Lowering::term_of(const Node& node, const Sizes& sizes) {

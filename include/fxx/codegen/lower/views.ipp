@@ -283,13 +283,17 @@ FXX_INLINE void Lowering::concatenate(const Node& node, const Operator& op) {
   set_view(node, whole, dtype);
 }
 
-/// A step that does nothing but copy.
-FXX_INLINE void Lowering::copy_to(const Node& node, const View& from, View to) {
+/// A step of its own.
+FXX_INLINE void Lowering::write(const Node& node, TermPointer term, View to) {
   if (to.numel() == 0) return;
-  Value copy;
-  copy.term = load_of(from, elements_of(buffer_of(to.buffer).dtype));
-  copy.nodes = {&node};
-  emit(std::move(copy), std::move(to));
+  Value value;
+  value.term = std::move(term);
+  value.nodes = {&node};
+  emit(std::move(value), std::move(to));
+}
+FXX_INLINE void Lowering::copy_to(const Node& node, const View& from, View to) {
+  TermPointer term = load_of(from, elements_of(buffer_of(to.buffer).dtype));
+  write(node, std::move(term), std::move(to));
 }
 
 /// slice_scatter and select_scatter: the first, with the second in some of its places.

@@ -1,31 +1,27 @@
 // What tells steps apart that may be computed in several ways, and which way was said for it.
 #pragma once
 
+#include "fxx/codegen/kernel_plan.ipp"
 #include "fxx/codegen/lower/lowering.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 
-FXX_INLINE std::string by_sizes(std::initializer_list<std::int64_t> sizes) {
-  std::string text;
-  for (const std::int64_t size : sizes) text += (text.empty() ? "" : " x ") + std::to_string(size);
-  return text;
-}
 /// Of a convolution all that does not follow from the way, nor from where its image lies.
 FXX_INLINE std::string shape_of_convolution(const Convolution& k) {
-  std::string text = by_sizes({k.kernel_height, k.kernel_width}) + ", " + std::to_string(k.channels) + " -> " +
-                     by_sizes({k.out_height, k.out_width, k.out_channels});
+  std::string text = detail::by({k.kernel_height, k.kernel_width}) + ", " + std::to_string(k.channels) + " -> " +
+                     detail::by({k.out_height, k.out_width, k.out_channels});
   if (k.images > 1) text += ", " + std::to_string(k.images) + " images";
   if (k.groups > 1) text += ", " + std::to_string(k.groups) + " groups";
-  if (k.stride_height > 1 || k.stride_width > 1) text += ", stride " + by_sizes({k.stride_height, k.stride_width});
+  if (k.stride_height > 1 || k.stride_width > 1) text += ", stride " + detail::by({k.stride_height, k.stride_width});
   if (k.dilation_height > 1 || k.dilation_width > 1)
-    text += ", dilation " + by_sizes({k.dilation_height, k.dilation_width});
+    text += ", dilation " + detail::by({k.dilation_height, k.dilation_width});
   if (k.quantised) text += ", of bytes";
   return text;
 }
 /// Empty where there is one way.
 FXX_INLINE std::string shape_of(const Kernel& kernel) {
   if (const auto* k = std::get_if<MatrixProduct>(&kernel))
-    return (k->batch > 1 ? std::to_string(k->batch) + " products " : "product ") + by_sizes({k->rows, k->depth}) +
+    return (k->batch > 1 ? std::to_string(k->batch) + " products " : "product ") + detail::by({k->rows, k->depth}) +
            " -> " + std::to_string(k->columns) + (k->weights.constant ? "" : ", both computed") +
            (k->quantised ? ", of bytes" : "");
   if (const auto* k = std::get_if<Convolution>(&kernel)) {
@@ -38,7 +34,7 @@ FXX_INLINE std::string shape_of(const Kernel& kernel) {
            (k->expand ? ", behind a product of " + std::to_string(k->expand->depth) : "") +
            (k->project ? ", before a product to " + std::to_string(k->project->columns) : "");
   if (const auto* k = std::get_if<Attention>(&kernel))
-    return "attention " + std::to_string(k->heads) + " of " + by_sizes({k->queries, k->keys, k->size}) +
+    return "attention " + std::to_string(k->heads) + " of " + detail::by({k->queries, k->keys, k->size}) +
            (k->value_size != k->size ? ", values of " + std::to_string(k->value_size) : "") +
            (k->causal ? ", causal" : "") + (k->mask ? ", masked" : "");
   return {};

@@ -31,8 +31,7 @@ class Equation {
   /// Nothing where the equation is not understood: LibTorch may have an error for it.
   std::optional<Argument> result() {
     if (!read()) return {};
-    for (Operand& operand : operands_)
-      if (!take_diagonals(operand)) return {};
+    for (Operand& operand : operands_) take_diagonals(operand);
     Operand sum = operands_[0];
     for (std::size_t i = 1; i < operands_.size(); ++i) {
       std::string needed = output_;
@@ -121,7 +120,7 @@ class Equation {
   }
 
   /// "ii" is read along the diagonal.
-  bool take_diagonals(Operand& operand) const {
+  void take_diagonals(Operand& operand) const {
     for (std::size_t i = 0; i < operand.letters.size();) {
       const std::size_t again = operand.letters.find(operand.letters[i], i + 1);
       if (again == std::string::npos) {
@@ -136,7 +135,6 @@ class Equation {
       operand.letters.erase(i, 1);
       operand.letters += c;
     }
-    return true;
   }
   /// Without the letters that nobody needs.
   Operand summed(const Operand& operand, const std::string& needed) const {

@@ -142,22 +142,20 @@ FXX_INLINE Parts cut_evenly(const Composite& c, const Argument& x, std::int64_t 
   for (std::int64_t i = 0; i + 1 < count; ++i) places.push_back(at += size / count + (i < size % count));
   return cut(c, x, dim, places);
 }
-FXX_INLINE Parts tensor_split(const Composite& c) {
-  const Argument x = c["self"];
-  if (!c.is_tensor(x)) return {};
-  const std::int64_t dim = c.integer("dim").value_or(0);
+/// By the number of parts, or by the places between them.
+FXX_INLINE Parts split(const Composite& c, const Argument& x, std::int64_t dim) {
   if (const auto count = c.integer("sections")) return cut_evenly(c, x, dim, *count);
   const auto places = c.integers("indices");
   return places ? cut(c, x, dim, *places) : Parts{};
 }
+FXX_INLINE Parts tensor_split(const Composite& c) {
+  const Argument x = c["self"];
+  return c.is_tensor(x) ? split(c, x, c.integer("dim").value_or(0)) : Parts{};
+}
 template <std::int64_t Dim>
 FXX_INLINE Parts split_along(const Composite& c) {
   const Argument x = c["self"];
-  if (!c.is_tensor(x)) return {};
-  const std::int64_t dim = Dim == 1 && c.rank(x) == 1 ? 0 : Dim;
-  if (const auto count = c.integer("sections")) return cut_evenly(c, x, dim, *count);
-  const auto places = c.integers("indices");
-  return places ? cut(c, x, dim, *places) : Parts{};
+  return c.is_tensor(x) ? split(c, x, Dim == 1 && c.rank(x) == 1 ? 0 : Dim) : Parts{};
 }
 FXX_INLINE Parts narrow_copy(const Composite& c) {
   return {c(ops::clone, {c(ops::narrow, {c["self"], c["dim"], c["start"], c["length"]})})};

@@ -110,7 +110,10 @@ FXX_INLINE Notebook::Notes CompiledModule::measured(const KernelPlan& plan, cons
                                                     const LowerOptions& lowering, std::vector<TrialSite> sites,
                                                     const CompileOptions& options) {
   const int lanes = library_.symbol<const kernels::ModuleInfo>("fxx_module")->lanes;
-  const Target target{.lanes = lanes, .threads = threads_, .accuracy = options.accuracy};
+  const Target target{.lanes = lanes,
+                      .threads = threads_,
+                      .flops_per_byte = plan.weights_stay ? 0 : lowering.processor.flops_per_byte,
+                      .accuracy = options.accuracy};
   LowerOptions tried = lowering;
   tried.weights_stay = plan.weights_stay;
   const std::int64_t call = detail::bytes_of_call(plan), most = detail::bytes_of_no_cache();
