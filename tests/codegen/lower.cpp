@@ -135,6 +135,66 @@ TEST_CASE("a value that two read is computed once") {
   CHECK(stored(plan, 2) == "multiply(exp, exp)");
 }
 
+TEST_CASE("what several read stays in one expression where all of it meets again") {
+  Net net;
+  Node* x = net.input("x", {4, 16});
+  Node* e = net.call(ops::exp, {x}, {4, 16});
+  Node* r = net.call(ops::relu, {e}, {4, 16});
+  Node* n = net.call(ops::neg, {r}, {4, 16});
+  Node* sum = net.call(ops::add_Tensor, {e, n}, {4, 16});
+  const KernelPlan plan = net.plan_of(net.call(ops::mul_Tensor, {sum, r}, {4, 16}));
+  REQUIRE(plan.steps.size() == 1);
+  CHECK(nodes_of(plan) == "exp relu neg add mul");
+  CHECK(plan.steps[0].flops == 5 * 4 * 16);  // each is computed once
+  check_bounds(plan);
+}
+
+TEST_CASE("what several read is computed before where it does not all meet, or is read by others") {
+  const auto steps = [](const auto& make) {
+    Net net;
+    Node* x = net.input("x", {4, 16});
+    Node* e = net.call(ops::exp, {x}, {4, 16});
+    return net.plan_of(make(net, e, net.call(ops::relu, {e}, {4, 16}))).steps.size();
+  };
+  const auto sum = [](Net& net, Node* a, Node* b) { return net.call(ops::add_Tensor, {a, b}, {4, 16}); };
+  CHECK(steps(sum) == 1);
+  CHECK(steps([&](Net& net, Node* e, Node* r) { return Argument::tuple({sum(net, e, r), r}); }) == 3);
+  CHECK(steps([&](Net& net, Node* e, Node* r) { return Argument::tuple({sum(net, e, r), e}); }) == 2);
+  CHECK(steps([&](Net& net, Node* e, Node* r) {
+          Node* of_rows = net.call(ops::softmax_int, {r, -1}, {4, 16});
+          return sum(net, e, of_rows);
+        }) == 2);
+  CHECK(steps([&](Net& net, Node* e, Node* r) {  // of other sizes on the way
+          Node* turned = net.call(ops::transpose_int, {r, 0, 1}, {16, 4});
+          return net.call(ops::add_Tensor, {net.call(ops::transpose_int, {e, 0, 1}, {16, 4}), turned}, {16, 4});
+        }) == 3);
+  // Many long functions behind each other are slower in one loop.
+  CHECK(steps([&](Net& net, Node* e, Node* r) {
+          Node* t = net.call(ops::tanh, {r}, {4, 16});
+          return sum(net, net.call(ops::sigmoid, {e}, {4, 16}), t);
+        }) == 2);
+}
+
+TEST_CASE("what several read of a kernel goes into its loop, unless another kernel comes between") {
+  for (const bool between : {false, true}) {
+    Net net;
+    Node* x = net.input("x", {4, 16});
+    Node* h = net.call(ops::linear, {x, net.weight("w", {8, 16}), net.weight("b", {8})}, {4, 8});
+    Node* s = net.call(ops::sigmoid, {h}, {4, 8});
+    Node* t = net.call(ops::tanh, {h}, {4, 8});
+    Node* e = net.call(ops::exp, {net.call(ops::mul_Tensor, {s, t}, {4, 8})}, {4, 8});
+    if (between) e = net.call(ops::mul_Tensor, {e, net.call(ops::linear, {x, net.weight("u", {8, 16})}, {4, 8})}, {4, 8});
+    const KernelPlan plan = net.plan_of(net.call(ops::add_Tensor, {e, h}, {4, 8}));
+    REQUIRE(plan.steps.size() == (between ? 2 : 1));
+    if (between) CHECK(stored(plan, 0) == "add(v, b)");
+    else CHECK(nodes_of(plan) == "linear sigmoid tanh mul exp add");
+    std::size_t products = 0;
+    for (const KernelStep& step : plan.steps) products += std::holds_alternative<MatrixProduct>(step.kernel);
+    CHECK(products == plan.steps.size());
+    check_bounds(plan);
+  }
+}
+
 TEST_CASE("a chain of squares is cut before it doubles too often") {
   Net net;
   Node* x = net.input("x", {16});

@@ -358,6 +358,47 @@ TEST_CASE("views with any strides, masks, numbers of other types and copies") {
   CHECK((c == again));
 }
 
+TEST_CASE("what an expression reads several times is declared, in every kind of loop") {
+  Net net;
+  Node* x = net.input("x", {6, 40});
+  const auto twice = [&](Node* of, plans::Sizes sizes) {  // y + relu(y) of y = exp(x), times y
+    Node* y = net.call(ops::exp, {of}, sizes);
+    Node* sum = net.call(ops::add_Tensor, {y, net.call(ops::relu, {y}, sizes)}, sizes);
+    return net.call(ops::mul_Tensor, {sum, y}, sizes);
+  };
+  Node* h = net.call(ops::linear, {x, net.weight("w", {40, 40}), net.weight("b", {40})}, {6, 40});
+  Node* gate = net.call(ops::mul_Tensor, {h, net.call(ops::sigmoid, {h}, {6, 40})}, {6, 40});
+  Node* rows = net.call(ops::softmax_int, {twice(x, {6, 40}), -1}, {6, 40});
+  Node* sums = net.call(ops::sum_dim_IntList, {twice(x, {6, 40}), listed({1})}, {6});
+  const KernelPlan plan = net.plan_of(Argument::tuple({twice(x, {6, 40}), gate, rows, sums}));
+  const SpecialisedSource source = specialised_source(plan, "Net");
+  CAPTURE(source.text);
+  CHECK(plan.steps.size() == 4);
+  CHECK(count(source.text, "const auto value = ") == 4);
+  CHECK(count(source.text, "apply<Function::exponential>") == 3);
+  const std::vector<float> in = numbers(240, 1), w = numbers(1600, 2), bias = numbers(40, 3);
+  std::vector<float> a(240), b(240), c(240), d(6);
+  Loaded(plan, {w.data(), bias.data()}).run({in.data()}, {a.data(), b.data(), c.data(), d.data()});
+  std::vector<double> as(240), bs(240), cs(240), ds(6);
+  for (int i = 0; i < 6; ++i) {
+    double all = 0;
+    for (int j = 0; j < 40; ++j) {
+      const double y = std::exp(static_cast<double>(in[i * 40 + j]));
+      as[i * 40 + j] = 2 * y * y;
+      ds[i] += 2 * y * y;
+      all += std::exp(2 * y * y);
+      double sum = bias[j];
+      for (int k = 0; k < 40; ++k) sum += static_cast<double>(in[i * 40 + k]) * w[j * 40 + k];
+      bs[i * 40 + j] = sum / (1 + std::exp(-sum));
+    }
+    for (int j = 0; j < 40; ++j) cs[i * 40 + j] = std::exp(as[i * 40 + j]) / all;
+  }
+  check_near(a, as);
+  check_near(b, bs);
+  check_near(c, cs);
+  check_near(d, ds);
+}
+
 TEST_CASE("softmax over any dimension, sums, rows of a table, and an index that no row has") {
   Net net;
   Node* ids = net.input("ids", {5}, Dtype::int64);

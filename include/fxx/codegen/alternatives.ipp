@@ -82,11 +82,11 @@ class Alternatives {
     const int weight_registers = own || !halves ? 1 : k.rows > 2 ? 3 : 2;
     const TileShape estimated =
         kernels::product_tile(static_cast<int>(k.rows), vectors_of(k.columns), static_cast<int>(k.a_row),
-                              bytes ? 1 : halves ? 2 : 4, target_.lanes, registers_);
+                              bytes ? 1 : halves ? 2 : 4, target_.lanes, registers_, k.weights.near);
     const auto found = tiles(k.rows, k.columns, estimated, weight_registers, 5);
     for (const TileShape tile : found) add({.tile = tile});
     if (k.batch > 1 || !k.weights.constant) return;
-    const auto distance = k.weights.near ? Way::Distance::far : Way::Distance::near;
+    const auto distance = k.weights.near || k.weights.streamed ? Way::Distance::far : Way::Distance::near;
     add({.distance = distance});
     // All weights once a tile of rows: where they stay in a core's second cache.
     const std::int64_t weights = k.columns * k.depth * (bytes ? 1 : halves ? 2 : 4);

@@ -126,7 +126,8 @@ struct Weights {
   View view;             // [columns, depth], with any strides
   bool constant = true;  // packed once; else at every run
   bool reduced = false;  // packed as bfloat16
-  bool near = false;     // need not be asked for ahead: in a core's own caches from the last call, or read so anyway
+  bool near = false;      // in a core's own caches, from the last call or since they were packed
+  bool streamed = false;  // else: a processor that looks ahead by itself fetches them in time
 };
 
 /// Of products of bytes and 8-bit integers, exact, until the sums become floats.

@@ -50,8 +50,8 @@ FXX_INLINE double SpecialisedWriter::compile_milliseconds(const KernelStep& step
         return k.method == Method::depthwise    ? 80.
                : k.method == Method::direct     ? 110.
                : k.method == Method::transposed ? 200.
-               : known                          ? 70.
-                                                : 150.;
+               : known                          ? 65.
+                                                : 115.;
       },
       [](const plans::DepthwiseBlock& k) { return 80. + (k.expand ? 70. : 0.) + (k.project ? 70. : 0.); },
       [](const plans::Pooling&) { return 30.; }, [](const plans::Rows&) { return 60.; },

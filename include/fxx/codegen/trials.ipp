@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -122,8 +123,9 @@ class Trials {
     const auto move_view = [&](plans::View& view) {
       if (view.buffer >= 0) view.buffer += base;
     };
+    std::map<plans::TermPointer, plans::TermPointer> moved_terms;
     const auto move_term = [&](plans::TermPointer& term) {
-      if (term) term = moved(*term, base);
+      if (term) term = moved(term, base, moved_terms);
     };
     std::int64_t at = 0;
     const auto place = [&](const plans::View& view, std::vector<std::int64_t>& places, std::int64_t& most) {
@@ -177,11 +179,14 @@ class Trials {
     if (known == plan_.attributes.end()) plan_.attributes.push_back(name);
     return number;
   }
-  static plans::TermPointer moved(const plans::Term& term, int base) {
-    plans::Term result = term;
+  /// What is one term stays one: `known`.
+  static plans::TermPointer moved(const plans::TermPointer& term, int base,
+                                  std::map<plans::TermPointer, plans::TermPointer>& known) {
+    if (const auto found = known.find(term); found != known.end()) return found->second;
+    plans::Term result = *term;
     if (result.view.buffer >= 0) result.view.buffer += base;
-    for (plans::TermPointer& operand : result.operands) operand = moved(*operand, base);
-    return std::make_shared<const plans::Term>(std::move(result));
+    for (plans::TermPointer& operand : result.operands) operand = moved(operand, base, known);
+    return known[term] = std::make_shared<const plans::Term>(std::move(result));
   }
 
   TrialPlan& to_;

@@ -80,10 +80,13 @@ struct Width {
 constexpr TileShape tile_shape(int rows, int vectors, int most_rows = 14, int weight_registers = 1) {
   return best_tile(rows, vectors, most_rows, weight_registers, FXX_KERNEL_REGISTERS);
 }
+/// Where weights are when they are read: in the caches that a core has for itself, or in none of them; streamed: in none,
+/// but a processor that looks ahead by itself fetches them in time.
+enum class Distance : std::uint8_t { near, far, streamed };
 /// Of a product of `m` rows that lie `stride` floats apart.
 template <class Weight = float>
-constexpr TileShape gemm_tile(int m, int n, int stride) {
-  return product_tile(m, vectors_of(n), stride, sizeof(Weight), lanes, FXX_KERNEL_REGISTERS);
+constexpr TileShape gemm_tile(int m, int n, int stride, Distance from = Distance::far) {
+  return product_tile(m, vectors_of(n), stride, sizeof(Weight), lanes, FXX_KERNEL_REGISTERS, from == Distance::near);
 }
 
 namespace detail_of_weights {
@@ -175,8 +178,6 @@ struct ReadAhead {
 struct NoReadAhead {
   FXX_KERNEL void next() {}
 };
-/// Where weights are when they are read: in the caches that a core has for itself, or in none of them.
-enum class Distance : bool { near, far };
 
 /// For a panel through which so many tiles (`Tiles` where nothing is shared out, or the fewest) take steps of `Bytes`,
 /// with so many instructions for each line. Several tiles ask for the panel behind it, into the second cache; where they are very many
@@ -184,7 +185,7 @@ enum class Distance : bool { near, far };
 /// so few that the processor sees as far itself.
 template <int Bytes, int Tiles, int Instructions, Distance From = Distance::far>
 FXX_KERNEL auto read_ahead(const void* panel, std::ptrdiff_t size, int tiles) {
-  if constexpr (From == Distance::near || Tiles > Bytes || (Tiles == 1 && Instructions < 3)) {
+  if constexpr (From != Distance::far || Tiles > Bytes || (Tiles == 1 && Instructions < 3)) {
     return NoReadAhead{};
   } else if constexpr (Tiles == 1) {
     return ReadAhead<(Bytes + 63) / 64, 3>{static_cast<const char*>(panel) + 8192, Bytes};
@@ -470,11 +471,11 @@ FXX_KERNEL void pack_columns(Part part, float* packed, const float* __restrict m
 enum class Order : bool { panels, rows };
 
 /// `M` rows of `a`, `Stride` elements apart, times packed weights of `N` columns. The tile is that which they were packed
-/// with, gemm_tile<Weight>(M, N, Stride) when none is given.
+/// with, gemm_tile<Weight>(M, N, Stride, From) when none is given.
 template <int M, int N, int K, int Stride, TileShape Given = TileShape{}, Distance From = Distance::far,
           Order By = Order::panels, class Element, class Weight, class Finish>
 FXX_KERNEL void gemm(Part part, const Element* __restrict a, const Weight* __restrict packed, const Finish& finish) {
-  constexpr TileShape shape = Given.rows ? Given : gemm_tile<Weight>(M, N, Stride);
+  constexpr TileShape shape = Given.rows ? Given : gemm_tile<Weight>(M, N, Stride, From);
   constexpr int panels = (vectors_of(N) + shape.vectors - 1) / shape.vectors;
   constexpr int depth = detail_of_weights::whole(K, detail_of_weights::together<Weight>);
   const auto product = [&](Range rows, int column, auto vectors, auto last) __attribute__((always_inline)) {

@@ -62,9 +62,12 @@ constexpr TileShape best_tile(int rows, int vectors, int most_rows, int weight_r
 /// That of a product of `rows` rows that lie `stride` floats apart, with weights of `weight_bytes` bytes each. Rows that
 /// lie a multiple of 4096 bytes apart share one set of the cache, so there are no more of them than it has ways. Weights
 /// that are made floats need registers for that. One row of floats is as fast as memory, which two lines of the cache a k
-/// are read from faster than four (Zen 4: 32 GB/s, not 25).
-constexpr TileShape product_tile(int rows, int vectors, int stride, int weight_bytes, int lanes, int registers) {
-  if (rows == 1 && weight_bytes == 4) return best_tile(1, vectors < 32 / lanes ? vectors : 32 / lanes, 1, 1, registers);
+/// are read from faster than four (Zen 4: 32 GB/s, not 25). Where weights are `near`, in a core's own caches, two sums would
+/// wait for each other, and four lines are as fast as that cache (Zen 5: 62 bytes a cycle; two 38, eight 60).
+constexpr TileShape product_tile(int rows, int vectors, int stride, int weight_bytes, int lanes, int registers,
+                                 bool near = false) {
+  if (rows == 1 && weight_bytes == 4 && !near)
+    return best_tile(1, vectors < 32 / lanes ? vectors : 32 / lanes, 1, 1, registers);
   const int weight_registers = weight_bytes == 4 ? 1 : weight_bytes == 2 && rows > 2 ? 3 : 2;
   return best_tile(rows, vectors, stride % 1024 == 0 ? 8 : 14, weight_registers, registers);
 }

@@ -131,27 +131,38 @@ struct Transform<4> {
   }
 };
 
-/// The tile at `in` of `Width_` channels, transformed, to `out`, whose points lie Shape.point() apart.
-template <WinogradShape Shape, int Width_>
-FXX_KERNEL void transform_input(const float* __restrict in, float* __restrict out) {
-  constexpr int side = Shape.side();
+/// Where the tiles of an input lie, and where they go transformed, in floats. Known when the program runs, so that
+/// convolutions of other sizes share the functions: the loads and stores of a tile take their distances from registers.
+struct InputTiles {
+  int columns, of_image;  // tiles
+  int channels;
+  std::ptrdiff_t row, pixel, image;            // of the input, from one to the next
+  std::ptrdiff_t transformed_row, transformed_point;
+};
+
+/// The tile at `in` of `Width_` channels, transformed, to `out`.
+template <int Outputs, int Width_>
+FXX_KERNEL void transform_input(const InputTiles& tiles, const float* __restrict in, float* __restrict out) {
+  constexpr int side = Outputs + 2;
   real between[side][side];
+  // One pointer for a column and one for a row: g++ would keep each of the seventy addresses.
 #pragma GCC unroll 6
-  for (int j = 0; j < side; ++j) {
+  for (int j = 0; j < side; ++j, in += tiles.pixel) {
     real column[side], transformed[side];
+    asm("" : "+r"(in));
 #pragma GCC unroll 6
-    for (int i = 0; i < side; ++i) column[i] = load_some<Width_>(in + (i * Shape.in_row + j) * Shape.pixel());
-    Transform<Shape.outputs>::input(column, transformed);
+    for (int i = 0; i < side; ++i) column[i] = load_some<Width_>(in + i * tiles.row);
+    Transform<Outputs>::input(column, transformed);
 #pragma GCC unroll 6
     for (int i = 0; i < side; ++i) between[i][j] = transformed[i];
   }
 #pragma GCC unroll 6
-  for (int i = 0; i < side; ++i) {
+  for (int i = 0; i < side; ++i, out += side * tiles.transformed_point) {
     real transformed[side];
-    Transform<Shape.outputs>::input(between[i], transformed);
+    Transform<Outputs>::input(between[i], transformed);
+    asm("" : "+r"(out));
 #pragma GCC unroll 6
-    for (int j = 0; j < side; ++j)
-      store(out + static_cast<std::ptrdiff_t>(i * side + j) * Shape.point(), transformed[j]);
+    for (int j = 0; j < side; ++j) store(out + j * tiles.transformed_point, transformed[j]);
   }
 }
 /// One vector of a tile's transformed outputs, which lie Shape.out_point() apart, to its outputs.
@@ -195,20 +206,17 @@ FXX_KERNEL void for_tiles(Range tiles, const Each& each) {
 // Functions of their own, which know nothing of what becomes of the outputs: steps of one shape share them, and a call
 // is nothing beside what they do.
 
-/// Some tiles, transformed, to `transformed`, one row of channels a tile and point.
-template <WinogradShape Shape>
-[[gnu::noinline]] void transform_inputs(Range some, const float* __restrict in, float* __restrict transformed) {
-  constexpr int last_channels = Shape.channels % lanes;
-  for_tiles<Shape>(
-      some, [&](int t, int image, int y, int x) __attribute__((always_inline)) {
-        const float* from =
-            in + image * Shape.image() + (static_cast<std::ptrdiff_t>(y) * Shape.in_row + x) * Shape.pixel();
-        float* to = transformed + t * Shape.row();
-        for (int c = 0; c + lanes <= Shape.channels; c += lanes) transform_input<Shape, lanes>(from + c, to + c);
-        if constexpr (last_channels != 0)
-          transform_input<Shape, last_channels>(from + Shape.channels - last_channels,
-                                                to + Shape.channels - last_channels);
-      });
+/// Some tiles, transformed, to `transformed`, one row of channels a tile and point. `Last`: channels that fill no vector.
+template <int Outputs, int Last>
+[[gnu::noinline]] void transform_inputs(InputTiles tiles, Range some, const float* __restrict in,
+                                        float* __restrict transformed) {
+  for (int tile = some.begin; tile < some.end; ++tile, transformed += tiles.transformed_row) {
+    const int image = tile / tiles.of_image, y = tile % tiles.of_image / tiles.columns, x = tile % tiles.columns;
+    const float* const from = in + image * tiles.image + Outputs * (y * tiles.row + x * tiles.pixel);
+    const int whole = tiles.channels - Last;
+    for (int c = 0; c < whole; c += lanes) transform_input<Outputs, lanes>(tiles, from + c, transformed + c);
+    if constexpr (Last != 0) transform_input<Outputs, Last>(tiles, from + whole, transformed + whole);
+  }
 }
 /// The products of so many transformed tiles with one panel of weights, for every point.
 template <WinogradShape Shape, int Vectors>
@@ -232,7 +240,11 @@ FXX_KERNEL void tiles(Range some, Range panels, const float* __restrict in, cons
   constexpr int points = Shape.points();
   float* const transformed = workspace;
   float* const products = workspace + static_cast<std::ptrdiff_t>(points) * Shape.point();
-  transform_inputs<Shape>(some, in, transformed);
+  constexpr std::ptrdiff_t pixel = Shape.pixel();
+  constexpr InputTiles input = {
+      Shape.columns(), Shape.rows() * Shape.columns(), Shape.channels, Shape.in_row * pixel, pixel, Shape.image(),
+      Shape.row(),     Shape.point()};
+  transform_inputs<Shape.outputs, Shape.channels % lanes>(input, some, in, transformed);
   detail_of_gemm::for_each_panel<Shape.out_channels, Shape.tile().vectors>([&](
       int number, int channel, auto vectors, auto last) __attribute__((always_inline)) {
     if (number < panels.begin || number >= panels.end) return;
@@ -252,32 +264,41 @@ FXX_KERNEL void tiles(Range some, Range panels, const float* __restrict in, cons
 
 }  // namespace detail_of_winograd
 
-/// Weights for `winograd`, transformed; Shape.packed() floats. `weights(n, r, s, c)` gives an element.
-template <WinogradShape Shape, class Weights>
-void pack_winograd(float* packed, const Weights& weights) {
-  using Transform = detail_of_winograd::Transform<Shape.outputs>;
-  constexpr int side = Shape.side(), points = Shape.points(), wide = Shape.tile().vectors * lanes;
-  for (int first = 0; first < Shape.out_channels; first += wide) {
-    const int left = vectors_of(Shape.out_channels - first) * lanes, width = left < wide ? left : wide;
+namespace detail_of_winograd {
+/// Panels of `wide` outputs.
+template <int Outputs, class Weights>
+[[gnu::noinline]] void pack(float* packed, int channels, int out_channels, int wide, const Weights& weights) {
+  constexpr int side = Outputs + 2, points = side * side;
+  constexpr auto& transform = Transform<Outputs>::weights;
+  for (int first = 0; first < out_channels; first += wide) {
+    const int left = vectors_of(out_channels - first) * lanes, width = left < wide ? left : wide;
     for (int n = first; n < first + width; ++n)
-      for (int c = 0; c < Shape.channels; ++c) {
+      for (int c = 0; c < channels; ++c) {
         double rows[side][3];
         for (int i = 0; i < side; ++i)
           for (int s = 0; s < 3; ++s) {
             rows[i][s] = 0;
-            for (int r = 0; r < 3 && n < Shape.out_channels; ++r)
-              rows[i][s] += Transform::weights[i][r] * double(weights(n, r, s, c));
+            for (int r = 0; r < 3 && n < out_channels; ++r)
+              rows[i][s] += transform[i][r] * double(weights(n, r, s, c));
           }
         for (int i = 0; i < side; ++i)
           for (int j = 0; j < side; ++j) {
             double value = 0;
-            for (int s = 0; s < 3; ++s) value += rows[i][s] * Transform::weights[j][s];
-            packed[(static_cast<std::ptrdiff_t>(i * side + j) * Shape.channels + c) * width + n - first] =
+            for (int s = 0; s < 3; ++s) value += rows[i][s] * transform[j][s];
+            packed[(static_cast<std::ptrdiff_t>(i * side + j) * channels + c) * width + n - first] =
                 static_cast<float>(value);
           }
       }
-    packed += static_cast<std::ptrdiff_t>(points) * Shape.channels * width;
+    packed += static_cast<std::ptrdiff_t>(points) * channels * width;
   }
+}
+}  // namespace detail_of_winograd
+
+/// Weights for `winograd`, transformed; Shape.packed() floats. `weights(n, r, s, c)` gives an element.
+template <WinogradShape Shape, class Weights>
+void pack_winograd(float* packed, const Weights& weights) {
+  constexpr int wide = Shape.tile().vectors * lanes;
+  detail_of_winograd::pack<Shape.outputs>(packed, Shape.channels, Shape.out_channels, wide, weights);
 }
 
 /// The convolution; `workspace` has Shape.workspace() floats for each part.

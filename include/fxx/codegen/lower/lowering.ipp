@@ -184,9 +184,10 @@ class Lowering {
       if (!regions_.contains(user)) users.push_back(user);
     return users;
   }
-  /// For all who read it, if there are several.
+  /// For all who read it, if there are several and no expression has them all.
   void compute_once(const Node& node) {
     if (value_of(node).kind != Value::Kind::pending || node.num_users() < 2 || bytes_.contains(&node)) return;
+    if (read_within_expression(node)) return;
     if (only_reduced(node)) reduced_image(node);
     else view_of(node);
   }
@@ -284,6 +285,8 @@ class Lowering {
   void col2im(const Node& node, const Operator& op);
   // --- pointwise.ipp -------------------------------------------------------------------------------------------------
   bool pointwise(const Node& node, const Operator& op);
+  bool is_pointwise(const Node& node) const;
+  bool read_within_expression(const Node& node);
   void masked_fill(const Node& node, const Operator& op);
   void constant(const Node& node, const Operator& op);
   void fill(const Node& node, const Operator& op);

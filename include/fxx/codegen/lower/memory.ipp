@@ -253,7 +253,7 @@ FXX_INLINE void Lowering::emit(Value value, View to) {
   } else {
     step.kernel = Pointwise{};
     step.frame.sizes = to.sizes;
-    step.flops = static_cast<double>(calls_in(*value.term)) * static_cast<double>(to.numel());
+    step.flops = static_cast<double>(computed_calls_in(*value.term)) * static_cast<double>(to.numel());
   }
   step.stores.push_back({std::move(to), std::move(value.term)});
   add_step(std::move(step));

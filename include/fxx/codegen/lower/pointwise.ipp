@@ -242,6 +242,59 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   return true;
 }
 
+FXX_INLINE bool Lowering::is_pointwise(const Node& node) const {
+  const Operator* op = known_operator(node);
+  if (!op || !node.tensor_meta() || regions_.contains(&node)) return false;
+  const auto known = handlers().find(op->name);
+  if (known == handlers().end()) return form_of(op->name).form != detail::KernelForm::Form::none;
+  return known->second == &Lowering::masked_fill || known->second == &Lowering::logic ||
+         known->second == &Lowering::divide;
+}
+
+/// Does all that is computed of the pending value meet in one pointwise operator again, with nothing but pointwise
+/// operators of as many elements on the way and nobody else who reads those? Then one loop computes it all, and the value
+/// need not be written. Nothing on the way may be placed before, or the value would be computed again: other operands have
+/// no kernel that waits for its loop, and the expression stays within join's limit. Nor does it pay to join loops of many
+/// long functions, unless they are in a kernel's loop: a processor looks ahead over some two hundred operations, which is
+/// several elements of each loop, but less than two of both behind each other.
+FXX_INLINE bool Lowering::read_within_expression(const Node& node) {
+  constexpr int most_transcendental = 2;
+  const Sizes& sizes = sizes_of(node);
+  const Value& shared = value_of(node);
+  int transcendental = transcendental_calls_in(*shared.term);
+  std::unordered_map<const Node*, int> calls{{&node, calls_in(*shared.term)}};
+  std::unordered_set<const Node*> readers;
+  for (const Node* user : node.users()) readers.insert(user);
+  for (const Node* next = node.next(); next; next = next->next()) {
+    if (!readers.contains(next)) continue;
+    if (!is_pointwise(*next) || sizes_of(*next) != sizes) return false;
+    transcendental += is_transcendental(form_of(known_operator(*next)->name).function);
+    int count = 0;
+    bool alone = true;
+    const auto read = [&](const Node* input) {
+      if (const auto known = calls.find(input); known != calls.end()) {
+        count += known->second;
+        return;
+      }
+      const Value& value = value_of(*input);
+      if (value.kind == Value::Kind::pending) {
+        count += calls_in(*value.term);
+        transcendental += transcendental_calls_in(*value.term);
+      }
+      alone = alone && !value.root && (value.kind != Value::Kind::none || input->opcode() == Opcode::get_attr);
+    };
+    for (const Argument& argument : next->args()) for_each_node(argument, read);
+    for (const auto& [name, argument] : next->kwargs()) for_each_node(argument, read);
+    if (!alone || count > most_calls) return false;
+    if (!shared.root && transcendental > most_transcendental) return false;
+    if (readers.size() == 1) return true;
+    calls[next] = count + 2;
+    readers.erase(next);
+    for (const Node* user : next->users()) readers.insert(user);
+  }
+  return false;
+}
+
 FXX_INLINE void Lowering::masked_fill(const Node& node, const Operator& op) {
   require_elements(node);
   const Node& self = operand(node, op, "self");

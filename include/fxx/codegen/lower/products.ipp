@@ -11,15 +11,19 @@ namespace fxx::inline FXX_ABI::plans {
 FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel, const Way& way) const {
   Weights& weights = kernel.weights;
   const bool products = options_.processor.bfloat16_products;
-  weights.near = weights_stay_ && weights.constant;
+  // What is packed for each matrix at every run is read soon after.
+  weights.near = weights.constant ? weights_stay_ : kernel.columns * kernel.depth <= 1 << 16;
   if (options_.accuracy == Accuracy::fast && weights.constant && kernel.batch == 1 && !kernel.quantised)
     weights.reduced = way.packed == Way::Packed::estimated
                           ? fewer_bits_pay(kernel.rows, kernel.columns, kernel.depth, products)
                           : way.packed == Way::Packed::bfloat16;
   // Of few rows: the processor is through with a line of weights so soon that asking for others only costs time.
-  weights.near |=
+  weights.streamed =
       options_.processor.reads_ahead && weights.constant && !weights.reduced && !kernel.quantised && kernel.rows <= 4;
-  if (way.distance != Way::Distance::estimated) weights.near = way.distance == Way::Distance::near;
+  if (way.distance != Way::Distance::estimated) {
+    weights.near = way.distance == Way::Distance::near;
+    weights.streamed = false;
+  }
   kernel.reduced_rows = weights.reduced && products && kernel.rows >= 4 && kernel.depth % 2 == 0;
 }
 

@@ -68,7 +68,7 @@ FXX_INLINE void Lowering::scatter_term(const Node& node, const ScatterTo& where,
     for (std::size_t d = where.first + where.count; d < sizes.size(); ++d) step.frame.dims[d] = {0, 1};
   }
   step.kernel = std::move(kernel);
-  step.flops = static_cast<double>(product(sizes)) * (1 + calls_in(*value));
+  step.flops = static_cast<double>(product(sizes)) * (1 + computed_calls_in(*value));
   step.stores.push_back({where.to, std::move(value)});
   step.nodes = std::move(nodes);
   step.nodes.push_back(&node);

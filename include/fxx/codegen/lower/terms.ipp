@@ -95,12 +95,46 @@ FXX_INLINE TermPointer wrapped(TermPointer term, Dtype dtype) {
   const TermPointer unused = integer_of(64 - 8 * element_size(dtype));
   return call_of(F::shift_right, {call_of(F::shift_left, {std::move(term), unused}), unused});
 }
-FXX_INLINE int calls_in(const Term& term) {
+/// An expression has no more, so that it stays quick to compile and in registers. What is read several times counts as
+/// often.
+inline constexpr int most_calls = 64;
+FXX_INLINE int calls_in(const Term& term, std::unordered_set<const Term*>* seen = nullptr) {
   using Kind = Term::Kind;
+  if (seen && !seen->insert(&term).second) return 0;
   int count = term.kind == Kind::call || term.kind == Kind::convert || term.kind == Kind::lookup;
   if (term.kind == Kind::search) count = 16;
-  for (const TermPointer& operand : term.operands) count += calls_in(*operand);
+  for (const TermPointer& operand : term.operands) count += calls_in(*operand, seen);
   return count;
+}
+/// Is it some twenty operations, each of which waits for the one before?
+FXX_INLINE bool is_transcendental(kernels::Function function) {
+  using F = kernels::Function;
+  switch (function) {
+    case F::silu:
+    case F::gelu:
+    case F::gelu_by_tanh:
+    case F::mish:
+    case F::log_sigmoid:
+    case F::selu:
+    case F::elu:
+    case F::celu:
+    case F::power:
+    case F::arc_tangent_2:
+    case F::softplus: return true;
+    default:
+      return (function >= F::exponential && function <= F::sigmoid) ||
+             (function >= F::sine && function <= F::complementary_error);
+  }
+}
+FXX_INLINE int transcendental_calls_in(const Term& term) {
+  int count = term.kind == Term::Kind::call && is_transcendental(term.function);
+  for (const TermPointer& operand : term.operands) count += transcendental_calls_in(*operand);
+  return count;
+}
+/// As the generated code has them: what is read several times is computed once.
+FXX_INLINE int computed_calls_in(const Term& term) {
+  std::unordered_set<const Term*> seen;
+  return calls_in(term, &seen);
 }
 template <class F>
 void for_each_load(const Term& term, const F& f) {
@@ -137,14 +171,12 @@ FXX_INLINE Lowering::Joined Lowering::join(std::initializer_list<const Node*> op
     if (!operand || value_of(*operand).kind != Value::Kind::pending) continue;
     const Value& value = value_of(*operand);
     calls += calls_in(*value.term);
-    if (sizes_of(*operand) != sizes || (value.root && value.root != joined.root) || calls > 64) view_of(*operand);
+    if (sizes_of(*operand) != sizes || (value.root && value.root != joined.root) || calls > most_calls) view_of(*operand);
   }
-  const Node* before = nullptr;
   for (const Node* operand : operands) {
-    if (!operand || operand == before || value_of(*operand).kind != Value::Kind::pending) continue;
-    before = operand;  // x * x computes x by the same nodes
-    const auto& nodes = value_of(*operand).nodes;
-    joined.nodes.insert(joined.nodes.end(), nodes.begin(), nodes.end());
+    if (!operand || value_of(*operand).kind != Value::Kind::pending) continue;
+    for (const Node* node : value_of(*operand).nodes)
+      if (std::ranges::find(joined.nodes, node) == joined.nodes.end()) joined.nodes.push_back(node);
   }
   // The kernel itself may have been placed for the sake of the limit.
   bool has_root = false;

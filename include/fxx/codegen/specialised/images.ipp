@@ -149,8 +149,10 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
     const std::string from = pointer(body, product.a, false, "in"), weights = product_weights(body, product, {});
     const std::int64_t row = product.rows * product.a_row, height = k.expanded_frame.sizes[2];
     const std::string at = from + (filter.images > 1 ? " + image * " + text(height * row) : "") + " + y * " + text(row);
-    const std::string inner = "          store_some<width>(row + x * " + channels + " + channel, " +
-                              vector(body, *k.expanded, k.expanded_frame) + ");\n";
+    const std::string inner = sharing(body, {k.expanded.get()}, k.expanded_frame, "          ", [&] {
+      return "          store_some<width>(row + x * " + channels + " + channel, " +
+             vector(body, *k.expanded, k.expanded_frame) + ");\n";
+    });
     make = rows_lambda(", float* row", gemm(product, at, weights, inner));
     scratch_size = "made_rows(" + name + ")";
   } else {
@@ -161,8 +163,10 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
   if (k.project) {
     // Behind the rows that are made.
     result = "  float* const filtered = rows" + (k.expand ? " + " + scratch_size : "") + ";\n";
-    inner = "        store_some<width>(filtered + x * " + channels + " + channel, " +
-            vector(body, *k.filtered, k.filtered_frame) + ");\n";
+    inner = sharing(body, {k.filtered.get()}, k.filtered_frame, "        ", [&] {
+      return "        store_some<width>(filtered + x * " + channels + " + channel, " +
+             vector(body, *k.filtered, k.filtered_frame) + ");\n";
+    });
     scratch_size += (k.expand ? " + " : "") + text(filter.out_width * filter.channels);
     const plans::MatrixProduct product = of_row(*k.project, filter.out_width);
     const std::string projected = product_weights(body, product, {});

@@ -150,8 +150,38 @@ FXX_INLINE std::string SpecialisedWriter::search(Body& body, const Term& term, c
          ") FXX_KERNEL_LAMBDA { return " + of_element + "; }, width)";
 }
 
+template <class F>
+std::string SpecialisedWriter::sharing(Body& body, const std::vector<const Term*>& terms, const Frame& frame,
+                                       const std::string& indent, const F& statements) {
+  std::map<const Term*, int> readers;
+  std::vector<const Term*> order;  // operands first
+  const auto visit = [&](const auto& self, const Term& term) -> void {
+    if (++readers[&term] > 1 || term.operands.empty()) return;
+    for (const plans::TermPointer& operand : term.operands) self(self, *operand);
+    order.push_back(&term);
+  };
+  for (const Term* term : terms) visit(visit, *term);
+  std::string result;
+  for (const Term* term : order) {
+    if (readers[term] == 1) continue;
+    const std::string name = body.values.empty() ? "value" : "value_" + text(std::ssize(body.values) + 1);
+    result += indent + "const auto " + name + " = " + vector(body, *term, frame) + ";\n";
+    body.values[term] = name;
+  }
+  result += statements();
+  body.values.clear();
+  return result;
+}
+
+FXX_INLINE std::string SpecialisedWriter::returned(Body& body, const Term& term, const Frame& frame,
+                                                   const std::string& indent) {
+  return sharing(body, {&term}, frame, indent,
+                 [&] { return indent + "return " + vector(body, term, frame) + ";\n"; });
+}
+
 FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& term, const Frame& frame) {
   using Kind = Term::Kind;
+  if (const auto declared = body.values.find(&term); declared != body.values.end()) return declared->second;
   switch (term.kind) {
     case Kind::result: return "v";
     case Kind::number:
@@ -259,6 +289,13 @@ FXX_INLINE std::string SpecialisedWriter::narrowed(Body& body, const plans::Stor
 
 FXX_INLINE std::string SpecialisedWriter::stores(Body& body, const KernelStep& step, const Frame& frame,
                                                  const std::string& indent) {
+  std::vector<const Term*> values;
+  for (const plans::Store& store : step.stores) values.push_back(store.value.get());
+  return sharing(body, values, frame, indent, [&] { return each_store(body, step, frame, indent); });
+}
+
+FXX_INLINE std::string SpecialisedWriter::each_store(Body& body, const KernelStep& step, const Frame& frame,
+                                                     const std::string& indent) {
   std::string result;
   for (const plans::Store& store : step.stores) {
     const View& to = store.to;
@@ -353,10 +390,10 @@ FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelSt
     fits = fits && (from.along == Place::Along::none || (from.along == Place::Along::whole && from.stride == 1));
   });
   if (!fits) return {};
-  const std::string value = vector(body, *store.value, turned);
+  const std::string value = returned(body, *store.value, turned, "      ");
   return "store_interleaved<" + text(part.extent) + ">(" + pointer(body, store.to, true, "out") + out.offset +
-         ", [&](int" + (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA { return " + value +
-         "; }, width);\n";
+         ", [&](int" + (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA {\n" + value +
+         "    }, width);\n";
 }
 
 /// Elements of inputs alone: a loop for each dimension, fewer where the memory of all views lets some be one.

@@ -48,7 +48,7 @@ FXX_INLINE std::string SpecialisedWriter::scatter(Body& body, const KernelStep& 
   offset += offset_of_element(to, frame);
   const std::string destination =
       rows + "    return Destination{" + (k.indices.size() == 1 ? "place" : "place_1") + ", " + offset + "};\n";
-  const std::string value = "    return " + vector(body, *store.value, frame) + ";\n";
+  const std::string value = returned(body, *store.value, frame, "    ");
   const auto integer = [](const std::string& name, const std::string& in) {
     return mentions(in, name) ? "int " + name : std::string("int");
   };

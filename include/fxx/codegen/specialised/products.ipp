@@ -35,7 +35,11 @@ FXX_INLINE std::string SpecialisedWriter::offset_of(const Sizes& offsets, const 
 FXX_INLINE std::string way_of_product(const plans::MatrixProduct& k, const plans::Way& way) {
   std::string text;
   if (way.by_rows) text = ", Order::rows";
-  if (k.weights.near || way.by_rows) text = (k.weights.near ? ", Distance::near" : ", Distance::far") + text;
+  if (k.weights.near || k.weights.streamed || way.by_rows)
+    text = (k.weights.near       ? ", Distance::near"
+            : k.weights.streamed ? ", Distance::streamed"
+                                 : ", Distance::far") +
+           text;
   if (way.tile.rows || !text.empty())
     text = ", TileShape{" +
            (way.tile.rows ? std::to_string(way.tile.rows) + ", " + std::to_string(way.tile.vectors) : "") + "}" + text;
@@ -89,7 +93,10 @@ FXX_INLINE std::string pack_of_product(const plans::MatrixProduct& k, const plan
   const plans::Sizes& strides = k.weights.view.strides;
   const std::string columns = std::to_string(k.columns);
   return "pack_weights(" + to + ", " + columns + ", " + std::to_string(k.depth) + ", " +
-         packed_tile("", std::to_string(k.rows) + ", " + columns + ", " + std::to_string(k.a_row), way) +
+         packed_tile("",
+                     std::to_string(k.rows) + ", " + columns + ", " + std::to_string(k.a_row) +
+                         (k.weights.near ? ", Distance::near" : ""),
+                     way) +
          ", MatrixWeights{" + from + ", " + std::to_string(strides[0]) + ", " + std::to_string(strides[1]) + "})";
 }
 /// The parameter that points at constant weights, packed.

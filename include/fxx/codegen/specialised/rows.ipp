@@ -51,9 +51,8 @@ FXX_INLINE std::string SpecialisedWriter::rows(Body& body, const KernelStep& ste
   include("rows");
   include("loops");
   using Kind = plans::Rows::Kind;
-  const std::string element = vector(body, *k.input, k.read), type = type_of_result(k);
+  const std::string type = type_of_result(k), read = returned(body, *k.input, k.read, "      ");
   if (type == "integer_64") include("integers");
-  const std::string read = "      return " + element + ";\n";
   const std::string get = lambda({"column"}, false, read) + "    }";
   // Where there are few groups of columns, threads share the columns of each.
   const bool few = k.columns && k.rows < 8;
@@ -90,7 +89,7 @@ FXX_INLINE std::string SpecialisedWriter::rows(Body& body, const KernelStep& ste
 FXX_INLINE std::string SpecialisedWriter::group_norm(Body& body, const KernelStep& step, const plans::GroupNorm& k) {
   include("rows");
   include("loops");
-  const std::string read = "      return " + expression(body, *k.input, k.read) + ";\n";
+  const std::string read = returned(body, *k.input, k.read, "      ");
   const std::string get = lambda({"pixel", "channel"}, false, read) + "    }";
   const std::string inner = stores(body, step, step.frame, "      ");
   const std::string name = shape(

@@ -33,6 +33,7 @@ class SpecialisedWriter {
     std::vector<Parameter> parameters;
     std::map<std::string, std::string> names;  // by argument
     int loads = 0;
+    std::map<const Term*, std::string> values = {};  // what stands for terms that are declared where text is being written
   };
   /// What one step, or several, call.
   struct Function {
@@ -102,12 +103,19 @@ class SpecialisedWriter {
     const bool number = term.kind == Term::Kind::number && term.elements == plans::Elements::real;
     return number ? "splat(" + text + ")" : text;
   }
+  /// Statements with these terms in them, behind declarations of what is read several times in the terms.
+  template <class F>
+  std::string sharing(Body& body, const std::vector<const Term*>& terms, const Frame& frame, const std::string& indent,
+                      const F& statements);
+  /// The end of a function that gives the term.
+  std::string returned(Body& body, const Term& term, const Frame& frame, const std::string& indent);
   bool copies(const plans::Store& store) const;
   bool narrows(const plans::Store& store) const;
   std::string narrowed(Body& body, const plans::Store& store, const Frame& frame);
   std::string copy_of(Body& body, const View& to, const Term& value, const Frame& frame);
   /// What the step computes of each element, and where it goes: the body of the innermost loop.
   std::string stores(Body& body, const KernelStep& step, const Frame& frame, const std::string& indent);
+  std::string each_store(Body& body, const KernelStep& step, const Frame& frame, const std::string& indent);
   static bool mentions(const std::string& text, const std::string& name);
   /// `[&](int row, int column, real v, auto width)`, naming what the body needs. `type` and `v`: of the value.
   static std::string lambda(const std::vector<std::string>& integers, bool value, const std::string& body,
