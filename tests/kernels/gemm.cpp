@@ -20,7 +20,7 @@ template <int M, int N, int K, int Stride, TileShape Given, Distance From, Order
 Product computed(std::vector<float> a, std::vector<float> weights, int parts = 1) {
   Product p{std::move(a), std::move(weights), {}, fxx::test::random_floats(N, 3), {}};
   p.packed.assign(packed_size(N, K), untouched);
-  pack_weights(p.packed.data(), N, K, Given.rows ? Given : gemm_tile(M, N, Stride),
+  pack_weights(p.packed.data(), N, K, Given.rows ? Given : gemm_tile(M, N, Stride, From),
                [&](int column, int k) { return p.weights[static_cast<std::size_t>(column * K + k)]; });
   p.out.assign(M * (N + 3), untouched);
   for (int index = 0; index < parts; ++index)
@@ -165,6 +165,8 @@ TEST_CASE("any tile that fits, weights that are near, and rows as the outer loop
   check_product<3, 100, 37, 37, TileShape{7, 1}>();  // more rows than there are
   check_product<8, 200, 20, 20, TileShape{8, 1}, Distance::near>();
   check_product<1, 300, 20, 20, TileShape{1, 8}>();
+  check_product<1, 300, 20, 20, TileShape{}, Distance::near>();
+  check_product<1, 300, 20, 20, TileShape{}, Distance::streamed>();
   check_product<33, 70, 12, 15, TileShape{}, Distance::far, Order::rows>();
   check_product<61, 130, 7, 7, TileShape{4, 2}, Distance::near, Order::rows>();
   check_product<2, 33, 7, 7, TileShape{4, 1}, Distance::near, Order::rows>();
