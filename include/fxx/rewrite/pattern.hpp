@@ -273,6 +273,8 @@ constexpr auto flatten() {
 }
 template <class P>
 inline constexpr auto flat = flatten<P>();
+template <class P>
+inline constexpr Survey surveyed = survey(flat<P>.data());
 /// Does some capture of the pattern have this id?
 template <class P>
 consteval bool binds(std::uint64_t id) {

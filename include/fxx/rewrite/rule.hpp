@@ -44,23 +44,6 @@ constexpr int first_unbound(const Term* p, const Term* r) {
   }
   return -1;
 }
-constexpr bool has_nested_groups(const Term* p) {
-  int end = 0;
-  for (int i = 0; i < p->size; ++i) {
-    const bool each = p[i].kind == Term::Kind::each;
-    if (!each && p[i].kind != Term::Kind::chain) continue;
-    if (i < end) return true;
-    end = i + (each ? p[i].size : 1 + p[i + 1].size);
-  }
-  return false;
-}
-/// Index of a capture that stands for two kinds of argument, or -1.
-constexpr int first_of_two_kinds(const Term* p) {
-  for (int i = 0; i < p->size; ++i)
-    for (int k = 0; k < i; ++k)
-      if (is_capture(p[i]) && is_capture(p[k]) && p[i].id == p[k].id && p[i].kind != p[k].kind) return i;
-  return -1;
-}
 constexpr bool has_hole(const Term* r) {
   using K = Term::Kind;
   for (int i = 0; i < r->size; ++i) {
@@ -131,12 +114,12 @@ inline constexpr bool is_guard = [] {
 
 template <class P>
 consteval bool check_pattern() {
-  constexpr int two = first_of_two_kinds(flat<P>.data());
+  constexpr int two = surveyed<P>.two_kinds;
   if constexpr (two >= 0) {
     capture_has_one_kind<word<flat<P>[two].name.size()>(flat<P>[two].name), false>();
     return false;
   } else {
-    constexpr bool with_call = starts_with_call(flat<P>.data()), nested = has_nested_groups(flat<P>.data());
+    constexpr bool with_call = starts_with_call(flat<P>.data()), nested = surveyed<P>.nested;
     begins_with_call<with_call>();
     static_assert(!nested, "fxx::rule: each and chain do not stand inside of each other");
     return with_call && !nested;
@@ -189,7 +172,7 @@ struct rule_of {
   static constexpr bool builds = !Pattern<R>;  // a callable builds the result
   static constexpr bool guarded = !std::is_same_v<Guard, always>;
   static constexpr bool grouped = is_siblings<P>;
-  static constexpr bool searched = needs_search(flat<P>.data());
+  static constexpr bool searched = surveyed<P>.searched;
   static constexpr bool conditional = builds || guarded;  // may decline a match
   [[no_unique_address]] R build;
   [[no_unique_address]] Guard guard;

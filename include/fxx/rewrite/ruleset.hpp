@@ -21,6 +21,7 @@ namespace detail {
 
 struct Entry {
   const Term *pattern, *result;
+  const Survey* survey;  // of the pattern
   std::string_view name;
   std::uint64_t name_id;
   bool conditional;
@@ -81,22 +82,6 @@ constexpr Fault diagnose(const Entry* const* rules, int n) {
   return fault;
 }
 
-constexpr int depth_of(const Term* t) {
-  // What is new far away may end a chain of any length; a few levels are looked at again.
-  int deepest = t->kind == Term::Kind::chain || t->kind == Term::Kind::operands ? 4 : 0;
-  const Term* child = t + 1;
-  for (int i = 0; i < t->children; ++i, child += child->size) {
-    const int d = depth_of(child);
-    if (d > deepest) deepest = d;
-  }
-  return deepest + (t->kind == Term::Kind::call);
-}
-constexpr bool has_once(const Term* t) {
-  for (int i = 0; i < t->size; ++i)
-    if (t[i].once) return true;
-  return false;
-}
-
 /// Their names show which rules are meant.
 template <word Later, word Earlier, Fault::Kind Kind>
 consteval void rules_are_distinct() {
@@ -119,12 +104,13 @@ constexpr const Term* result_of() {
   else return flat<typename Rule::replacement>.data();
 }
 template <class Rule>
-inline constexpr Entry entry_of = {flat<typename Rule::pattern>.data(), result_of<Rule>(), Rule::name, Rule::id,
-                                   Rule::conditional};
+inline constexpr Entry entry_of = {flat<typename Rule::pattern>.data(), result_of<Rule>(), &surveyed<typename Rule::pattern>,
+                                   Rule::name, Rule::id, Rule::conditional};
 
+/// At most this many trie nodes come of the patterns, and one more is the root.
 constexpr int sum_of_bounds(const Entry* const* rules, int n) {
   int sum = 1;
-  for (int i = 0; i < n; ++i) sum += Builder::bound(rules[i]->pattern);
+  for (int i = 0; i < n; ++i) sum += readings(rules[i]->pattern) * rules[i]->survey->tests;
   return sum;
 }
 
@@ -141,11 +127,10 @@ struct fused {
     t.facts = b.facts();
     return t;
   }();
-  static constexpr Layout layout{trie.nodes, trie.captures, trie.facts};
-  static constexpr Layout::Size size = layout.size();
+  static constexpr TrieFacts size = trie.facts;
   static constexpr auto tree = [] {
     Tree<size.states, size.edges, size.captures, size.roots> t{};
-    if (!size.too_large) layout.lay_out(t);
+    if (!size.too_large) Layout(trie.nodes, trie.captures, size).lay_out(t);
     return t;
   }();
   static constexpr int roots_size = root_table_size(size.roots);
@@ -153,12 +138,12 @@ struct fused {
   static constexpr int depth = [] {
     int deepest = 0;
     for (const Entry* e : entries)
-      if (int d = depth_of(e->pattern); d > deepest) deepest = d;
+      if (e->survey->depth > deepest) deepest = e->survey->depth;
     return deepest;
   }();
   static constexpr bool uses_once = [] {
     for (const Entry* e : entries)
-      if (has_once(e->pattern)) return true;
+      if (e->survey->once) return true;
     return false;
   }();
 };
@@ -172,7 +157,7 @@ constexpr bool has_room(const Entry* const* rules, int n) {
   std::construct_at(trie);
   Builder b(trie, places);
   for (int i = 0; i < n; ++i) b.add(rules[i]->pattern, static_cast<std::uint16_t>(i));
-  const bool room = !Layout(trie, places, b.facts()).size().too_large;
+  const bool room = !b.facts().too_large;
   nodes.deallocate(trie, size);
   captures.deallocate(places, size);
   return room;
@@ -183,9 +168,12 @@ constexpr bool too_large(const Entry* const* rules, int n) {
   int most = 1;  // states
   for (int i = 0; i < n; ++i) {
     const Term* p = rules[i]->pattern;
-    const int bound = Builder::bound(p);
+    const int bound = readings(p) * rules[i]->survey->tests;
     most = bound > max_states - most ? max_states + 1 : most + bound;
     if (p->size <= max_registers && 3 * p->size + 2 <= max_tests) continue;
+    if (const Extent e = extent_of(p);
+        e.calls <= max_registers && e.tests <= max_tests && e.names <= max_captures && e.items <= max_items)
+      continue;
     if (!has_room(rules + i, 1)) return true;
   }
   return most > max_states && !has_room(rules, n);
