@@ -99,18 +99,15 @@ consteval void begins_with_call() {
                 "fxx::rule: the pattern does not start with an operator, so it would match everything; "
                 "begin with a call");
 }
+// Expressions instead of std::is_invocable, which would take a dozen classes a callable.
 template <class R>
-inline constexpr bool is_replacement = [] {
-  if constexpr (std::is_invocable_v<const R&, const Match&>)
-    return std::is_constructible_v<Argument, std::invoke_result_t<const R&, const Match&>>;
-  else return Pattern<R>;
-}();
+concept Replacement = Pattern<R> || requires(const R& build, const Match& m) {
+  requires std::is_constructible_v<Argument, decltype(build(m))>;
+};
 template <class Guard>
-inline constexpr bool is_guard = [] {
-  if constexpr (std::is_invocable_v<const Guard&, const Match&>)
-    return std::is_same_v<std::remove_cvref_t<std::invoke_result_t<const Guard&, const Match&>>, bool>;
-  else return false;
-}();
+concept AGuard = requires(const Guard& guard, const Match& m) {
+  requires std::is_same_v<std::remove_cvref_t<decltype(guard(m))>, bool>;
+};
 
 template <class P>
 consteval bool check_pattern() {
@@ -186,10 +183,10 @@ inline constexpr bool is_rule<rule_of<Name, P, R, Guard>> = true;
 /// One rewrite. The guard is a callable that takes the match and says whether the rule applies.
 template <fixed_string Name, class P, class R, class Guard = always>
 consteval rule_of<Name, P, R, Guard> rule(arrow<P, R> a, Guard guard = {}) {
-  static_assert(detail::is_replacement<R>,
+  static_assert(detail::Replacement<R>,
                 "fxx::rule: the replacement is neither a pattern nor a callable that takes the match "
                 "and returns a value");
-  static_assert(std::is_same_v<Guard, always> || detail::is_guard<Guard>,
+  static_assert(std::is_same_v<Guard, always> || detail::AGuard<Guard>,
                 "fxx::rule: the guard is not a callable that takes the match and says true or false");
   if constexpr (Pattern<R>) {
     static_assert(!is_siblings<P>,
