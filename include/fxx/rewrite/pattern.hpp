@@ -29,8 +29,6 @@ namespace fxx::inline FXX_ABI::rewrite {
 
 struct pattern_base {
   static constexpr bool mistaken = false;  // a mistake in it was reported already, so no later check speaks of it
-  static constexpr std::string_view keyword_name = {};  // of the parameter that it stands for, where that is said
-  static constexpr bool keyed = false;                  // is that said?
   // What an overload is chosen by, as a number, so that calls with the same kinds of arguments share the choice; 0 when
   // it takes a closer look.
   static constexpr int code = 0;
@@ -41,6 +39,72 @@ concept Pattern = __is_base_of(pattern_base, P);  // std::is_base_of_v would be 
 constexpr int code_of(Term::Kind kind, Literal::Kind literal = Literal::Kind::absent) {
   return 1 + int(kind) + 256 * int(literal);
 }
+
+/// What a pattern says, as data, which every pattern has as `form`. Constants, since a function a type that writes the
+/// terms took the compiler twice the memory.
+struct Form {
+  Term term = {};                        // of the outermost; its size counts all
+  const Form* const* members = nullptr;  // what stands below it: of a call the arguments that are given
+  int count = 0;
+  std::string_view keyword = {};  // of the parameter that it stands for, where that is said
+};
+template <class... Ps>
+inline constexpr const Form* forms[sizeof...(Ps)] = {&Ps::form...};
+template <>
+inline constexpr const Form* const* forms<> = nullptr;
+
+namespace detail {
+/// The form of a term around these members.
+constexpr Form form_of(const Term& term, const Form* const* members, int count) {
+  Form f{.term = term, .members = members, .count = count};
+  // A call also has a term for each parameter that is left out.
+  const int children = term.kind == Term::Kind::call ? term.op->arity() : count;
+  int size = 1 + children - count;
+  for (int i = 0; i < count; ++i) size += members[i]->term.size;
+  f.term.children = static_cast<std::uint8_t>(children);
+  f.term.size = static_cast<std::uint16_t>(size);
+  return f;
+}
+constexpr Form call_form(const Operator& op, const Form* const* arguments, int count) {
+  return form_of({.kind = Term::Kind::call, .id = op.id, .op = &op}, arguments, count);
+}
+constexpr Form single_form(Form f) {
+  f.term.once = true;
+  return f;
+}
+constexpr Form keyword_form(Form f, std::string_view name) {
+  f.keyword = name;
+  return f;
+}
+/// What argument of a call stands for parameter `i`: its position, or -1 for the default.
+constexpr int source_of(const Form& call, int i) {
+  int found = -1;
+  for (int at = 0; at < call.count; ++at) {
+    const std::string_view keyword = call.members[at]->keyword;
+    if (keyword.empty() ? at == i : call.term.op->index_of(keyword) == i) found = at;
+  }
+  return found;
+}
+/// Writes the terms of a pattern, in prefix order.
+constexpr void write(const Form& form, Term*& out) {
+  *out++ = form.term;
+  const bool is_call = form.term.kind == Term::Kind::call;
+  bool keyed = false;
+  for (int i = 0; i < form.count; ++i) keyed = keyed || form.members[i]->keyword.size() > 0;
+  if (!is_call || !keyed)
+    for (int i = 0; i < form.count; ++i) write(*form.members[i], out);
+  if (!is_call) return;
+  for (int i = keyed ? 0 : form.count; i < form.term.children; ++i) {
+    if (const int source = keyed ? source_of(form, i) : -1; source >= 0) {
+      write(*form.members[source], out);
+    } else {
+      out->kind = Term::Kind::standard;
+      out->value = &form.term.op->parameters[static_cast<std::size_t>(i)].standard;
+      ++out;
+    }
+  }
+}
+}  // namespace detail
 
 template <class P, class... Conditions>
 struct where_of;
@@ -67,18 +131,16 @@ struct followed : pattern_base {
 /// Binds an argument.
 template <fixed_string Name, Term::Kind What>
 struct capture : followed<capture<Name, What>> {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = What;
   static constexpr int code = code_of(What);
   static constexpr std::uint64_t id = hash_of(Name.view());
-  static constexpr void emit(Term*& out) { *out++ = {.kind = What, .id = id, .name = Name.view()}; }
+  static constexpr Form form{.term = {.kind = What, .id = id, .name = Name.view()}};
 };
 
 struct wildcard : followed<wildcard> {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::any;
   static constexpr int code = code_of(kind);
-  static constexpr void emit(Term*& out) { *out++ = {.kind = Term::Kind::any}; }
+  static constexpr Form form{};
 };
 
 /// Stands for what a reported mistake leaves behind, so that one mistake gives one error.
@@ -96,37 +158,37 @@ struct real_bits {
   constexpr real_bits operator-() const { return real_bits(-value()); }
 };
 
+namespace detail {
+constexpr Literal literal_of(real_bits v) { return Literal::of(v.value()); }
+template <class T>
+constexpr Literal literal_of(T v) {
+  return Literal::of(v);
+}
+}  // namespace detail
 /// A constant: a boolean, an integer or a real.
 template <auto Value, Term::Kind Kind = Term::Kind::literal>
 struct literal : pattern_base {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Kind;
-  static constexpr Literal value = [] {
-    if constexpr (requires { Value.bits; }) return Literal::of(Value.value());
-    else return Literal::of(Value);
-  }();
+  static constexpr Literal value = detail::literal_of(Value);
   static constexpr int code = code_of(kind, value.kind);
-  static constexpr void emit(Term*& out) { *out++ = {.kind = Kind, .value = &value}; }
+  static constexpr Form form{.term = {.kind = Kind, .value = &value}};
 };
 template <fixed_string Text>
 struct text_literal : pattern_base {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value = Literal::of(Text.view());
-  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = &value}; }
+  static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 template <std::int64_t... Items>
 struct integers_literal : pattern_base {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value{.kind = Literal::Kind::integers, .count = sizeof...(Items), .items = {Items...}};
-  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = &value}; }
+  static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 struct none_literal : pattern_base {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value{.kind = Literal::Kind::none};
-  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = &value}; }
+  static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 
 template <class P>
@@ -134,12 +196,7 @@ struct single : followed<single<P>> {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = Term::Kind::call;
   static constexpr int code = P::code;
-  static constexpr int size = P::size;
-  static constexpr void emit(Term*& out) {
-    Term* self = out;
-    P::emit(out);
-    self->once = true;
-  }
+  static constexpr Form form = detail::single_form(P::form);
 };
 
 /// `arg<"dim">(p)`: an argument by its name in the schema.
@@ -147,57 +204,22 @@ template <fixed_string Name, class P>
 struct keyword : pattern_base {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = P::kind;
-  static constexpr std::string_view name = Name.view(), keyword_name = name;
-  static constexpr bool keyed = true;
-  static constexpr int size = P::size;
+  static constexpr std::string_view name = Name.view();
   using pattern = P;
-  static constexpr void emit(Term*& out) { P::emit(out); }
+  static constexpr Form form = detail::keyword_form(P::form, name);
 };
 template <class P>
 inline constexpr bool is_keyword = false;
 template <fixed_string Name, class P>
 inline constexpr bool is_keyword<keyword<Name, P>> = true;
 
-namespace detail {
-/// What argument of the pattern stands for parameter `i`: its position, or -1 for the default.
-constexpr int source_of(const Operator& op, const std::string_view* keywords, int count, int i) {
-  int found = -1;
-  for (int at = 0; at < count; ++at)
-    if (keywords[at].empty() ? at == i : op.index_of(keywords[at]) == i) found = at;
-  return found;
-}
-constexpr void emit_default(Term*& out, const Operator& op, int i) {
-  *out++ = {.kind = Term::Kind::standard, .value = &op.parameters[std::size_t(i)].standard};
-}
-constexpr void emit_defaults(Term*& out, const Operator& op, int from) {
-  for (int i = from; i < op.arity(); ++i) emit_default(out, op, i);
-}
-}  // namespace detail
-
 /// `Key` is an OperatorIndex, or an `op<"...">`. It has the members of `followed` itself: patterns are calls for the most
 /// part, and a base class a call took the compiler as much memory as the call.
 template <auto Key, class... Args>
 struct call : pattern_base {
-  static constexpr bool mistaken = (false || ... || Args::mistaken);
   static constexpr Term::Kind kind = Term::Kind::call;
   static constexpr int code = code_of(kind);
-  static constexpr int size = 1 + (0 + ... + Args::size) + (fxx::detail::parsed<Key>.arity() - int(sizeof...(Args)));
-  static constexpr void emit(Term*& out) {
-    constexpr const Operator& op = fxx::detail::parsed<Key>;
-    *out++ = {.kind = kind, .children = std::uint8_t(op.arity()), .size = size, .id = op.id, .op = &op};
-    if constexpr (!(false || ... || Args::keyed)) {
-      (Args::emit(out), ...);
-      detail::emit_defaults(out, op, int(sizeof...(Args)));
-    } else {
-      constexpr void (*emitters[])(Term*&) = {&Args::emit..., nullptr};
-      constexpr std::string_view keywords[] = {Args::keyword_name..., {}};
-      for (int i = 0; i < op.arity(); ++i) {
-        const int source = detail::source_of(op, keywords, int(sizeof...(Args)), i);
-        if (source >= 0) emitters[source](out);
-        else detail::emit_default(out, op, i);
-      }
-    }
-  }
+  static constexpr Form form = detail::call_form(fxx::detail::parsed<Key>, forms<Args...>, int(sizeof...(Args)));
   /// Matches only where this call's result has one user.
   consteval single<call> once() const { return {}; }
   template <class... Conditions>
@@ -215,11 +237,7 @@ template <class... Ps>
 struct either : followed<either<Ps...>> {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
   static constexpr Term::Kind kind = Term::Kind::alternatives;
-  static constexpr int size = 1 + (Ps::size + ...);
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = kind, .children = sizeof...(Ps), .size = size};
-    (Ps::emit(out), ...);
-  }
+  static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
 template <class... Ps, Pattern Q>
 consteval either<Ps..., Q> operator|(either<Ps...>, Q) {
@@ -234,11 +252,7 @@ template <class... Ps>
 struct list_of : pattern_base {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
   static constexpr Term::Kind kind = Term::Kind::list;
-  static constexpr int size = 1 + (0 + ... + Ps::size);
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = kind, .children = sizeof...(Ps), .size = size};
-    (Ps::emit(out), ...);
-  }
+  static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
 /// A list argument with exactly these items: `cat(list(x, y), 1_c)`.
 template <Pattern... Ps>
@@ -263,16 +277,16 @@ constexpr void mark_shared(Term* all, int n) {
 }
 }  // namespace detail
 /// The terms of one pattern, computed once a type.
-template <class P>
-constexpr auto flatten() {
-  std::array<Term, P::size> terms{};
+template <std::size_t Size>
+constexpr std::array<Term, Size> flatten(const Form& form) {
+  std::array<Term, Size> terms{};
   Term* out = terms.data();
-  P::emit(out);
-  detail::mark_shared(terms.data(), P::size);
+  detail::write(form, out);
+  detail::mark_shared(terms.data(), int(Size));
   return terms;
 }
 template <class P>
-inline constexpr auto flat = flatten<P>();
+inline constexpr std::array<Term, P::form.term.size> flat = flatten<P::form.term.size>(P::form);
 template <class P>
 inline constexpr Survey surveyed = survey(flat<P>.data());
 /// Does some capture of the pattern have this id?
@@ -283,37 +297,39 @@ consteval bool binds(std::uint64_t id) {
   return false;
 }
 
+namespace detail {
+template <class P, class... Conditions>
+inline constexpr const Form* form_under = &where_of<P, Conditions...>::form;
+template <class P>
+inline constexpr const Form* form_under<P> = &P::form;
+template <bool Sound, class P>
+consteval Form where_form() {
+  return P::form;
+}
+template <bool Sound, class P, class First, class... More>
+consteval Form where_form() {
+  if constexpr (!Sound) return P::form;
+  else return form_of({.kind = Term::Kind::where, .condition = &condition_of<First>}, &form_under<P, More...>, 1);
+}
+}  // namespace detail
 /// `p.where(conditions...)`.
 template <class P, class... Conditions>
 struct where_of : followed<where_of<P, Conditions...>> {
   static constexpr bool sound = (true && ... && detail::is_condition<Conditions>);
   static constexpr bool mistaken = P::mistaken || !sound;
   static constexpr Term::Kind kind = P::kind;
-  static constexpr int size = (sound ? int(sizeof...(Conditions)) : 0) + P::size;
   using pattern = P;
-  static constexpr void emit(Term*& out) {
-    [[maybe_unused]] int left = size;
-    if constexpr (sound)
-      ((*out++ = {.kind = Term::Kind::where,
-                  .children = 1,
-                  .size = std::uint16_t(left--),
-                  .condition = &condition_of<Conditions>}),
-       ...);
-    P::emit(out);
-  }
+  static constexpr Form form = detail::where_form<sound, P, Conditions...>();
 };
 /// `p.as<"name">()`.
 template <fixed_string Name, class P>
 struct named_of : followed<named_of<Name, P>> {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = P::kind;
-  static constexpr int size = 1 + P::size;
   static constexpr std::uint64_t id = hash_of(Name.view());
   using pattern = P;
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = Term::Kind::named, .children = 1, .size = size, .id = id, .name = Name.view()};
-    P::emit(out);
-  }
+  static constexpr Form form =
+      detail::form_of({.kind = Term::Kind::named, .id = id, .name = Name.view()}, forms<P>, 1);
 };
 
 /// All users of `shared` that match `P` alone, two or more, as one match; the replacement is a callable.
@@ -321,10 +337,9 @@ template <class Shared, class P>
 struct siblings_of : pattern_base {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = Term::Kind::call;
-  static constexpr int size = P::size;
   static constexpr std::uint64_t shared = Shared::id;
   using member = P;
-  static constexpr void emit(Term*& out) { P::emit(out); }
+  static constexpr Form form = P::form;
 };
 template <class P>
 inline constexpr bool is_siblings = false;
