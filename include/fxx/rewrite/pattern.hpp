@@ -476,15 +476,26 @@ consteval void not_a_pattern() {
                 "fxx::op: an argument is not a pattern; write numbers as 0_c and captures as tensor<\"x\">");
 }
 
+struct Overload {
+  const Operator* op;
+  int key;  // place in the table; -1 of the user's own
+};
+constexpr int number_of(OperatorIndex key) { return int(key); }
+template <class Key>
+constexpr int number_of(Key) {
+  return -1;
+}
+template <auto... Keys>
+inline constexpr Overload overloads_of[] = {{&fxx::detail::parsed<Keys>, number_of(Keys)}...};
 struct Selected {
   int overload = -1;
   Misfit misfit = Misfit::none;
 };
 // No templates: they would be instantiated for every call in every pattern.
-constexpr Selected select(const Operator* const* overloads, int overloads_count, const Given* args, int count) {
+constexpr Selected select(const Overload* overloads, int overloads_count, const Given* args, int count) {
   Selected s;
   for (int at = 0; at < overloads_count; ++at) {
-    const Misfit m = misfit(*overloads[at], args, count);
+    const Misfit m = misfit(*overloads[at].op, args, count);
     if (m == Misfit::none && s.overload < 0) s.overload = at;
     else if (s.misfit == Misfit::none || (m == Misfit::kind && s.misfit != Misfit::none)) s.misfit = m;
   }
@@ -497,25 +508,17 @@ template <int... Codes>
 struct codes;
 namespace detail {
 template <int... Codes>
-constexpr int choose(codes<Codes...>*, const Operator* const* overloads, int n) {
+constexpr int choose(codes<Codes...>*, const Overload* overloads, int n) {
   if ((false || ... || (Codes == 0))) return -1;
   const Given given[] = {
       Given{.kind = Term::Kind((Codes - 1) & 255), .literal = Literal::Kind((Codes - 1) >> 8)}..., {}};
-  return select(overloads, n, given, int(sizeof...(Codes))).overload;
+  const int at = select(overloads, n, given, int(sizeof...(Codes))).overload;
+  return at < 0 ? -1 : overloads[at].key;
 }
 /// The operator that takes arguments of these kinds, by its place in the table; -1 when it takes a closer look. One
 /// constant for all calls alike.
 template <class Codes, auto... Keys>
-inline constexpr int key_for = [] {
-  if constexpr (!(true && ... && std::is_same_v<decltype(Keys), OperatorIndex>)) {
-    return -1;  // of the user's own
-  } else {
-    const Operator* overloads[] = {&fxx::detail::parsed<Keys>...};
-    const OperatorIndex keys[] = {Keys...};
-    const int at = choose(static_cast<Codes*>(nullptr), overloads, int(sizeof...(Keys)));
-    return at < 0 ? -1 : int(keys[at]);
-  }
-}();
+inline constexpr int key_for = choose(static_cast<Codes*>(nullptr), overloads_of<Keys...>, int(sizeof...(Keys)));
 
 template <auto First, auto... More, class... Args>
 consteval auto look_closer(Args...) {
@@ -526,9 +529,9 @@ consteval auto look_closer(Args...) {
   } else if constexpr ((Args::mistaken || ...)) {
     return mistake{};
   } else {
-    constexpr const Operator* overloads[] = {&parsed<First>, &parsed<More>...};
     constexpr Given given[] = {detail::given<Args>()..., {}};
-    constexpr Selected s = select(overloads, int(1 + sizeof...(More)), given, int(sizeof...(Args)));
+    constexpr Selected s =
+        select(overloads_of<First, More...>, int(1 + sizeof...(More)), given, int(sizeof...(Args)));
     if constexpr (s.overload == 0) {
       return call<First, Args...>{};
     } else if constexpr (s.overload > 0) {
