@@ -213,12 +213,15 @@ inline constexpr bool is_keyword = false;
 template <fixed_string Name, class P>
 inline constexpr bool is_keyword<keyword<Name, P>> = true;
 
+/// What all calls have in common, which then is one constant.
+struct call_base : pattern_base {
+  static constexpr Term::Kind kind = Term::Kind::call;
+  static constexpr int code = code_of(kind);
+};
 /// `Key` is an OperatorIndex, or an `op<"...">`. It has the members of `followed` itself: patterns are calls for the most
 /// part, and a base class a call took the compiler as much memory as the call.
 template <auto Key, class... Args>
-struct call : pattern_base {
-  static constexpr Term::Kind kind = Term::Kind::call;
-  static constexpr int code = code_of(kind);
+struct call : call_base {
   static constexpr Form form = detail::call_form(fxx::detail::parsed<Key>, forms<Args...>, int(sizeof...(Args)));
   /// Matches only where this call's result has one user.
   consteval single<call> once() const { return {}; }
@@ -276,19 +279,28 @@ constexpr void mark_shared(Term* all, int n) {
   }
 }
 }  // namespace detail
-/// The terms of one pattern, computed once a type.
+/// The terms of one pattern, and what a walk over them finds.
 template <std::size_t Size>
-constexpr std::array<Term, Size> flatten(const Form& form) {
-  std::array<Term, Size> terms{};
-  Term* out = terms.data();
+struct Flat {
+  Term terms[Size]{};
+  Survey survey = {};
+  constexpr const Term* data() const { return terms; }
+  constexpr const Term* begin() const { return terms; }
+  constexpr const Term* end() const { return terms + Size; }
+  constexpr const Term& operator[](std::size_t i) const { return terms[i]; }
+};
+template <std::size_t Size>
+constexpr Flat<Size> flatten(const Form& form) {
+  Flat<Size> flat;
+  Term* out = flat.terms;
   detail::write(form, out);
-  detail::mark_shared(terms.data(), int(Size));
-  return terms;
+  detail::mark_shared(flat.terms, int(Size));
+  flat.survey = survey(flat.terms);
+  return flat;
 }
+/// Computed once a type.
 template <class P>
-inline constexpr std::array<Term, P::form.term.size> flat = flatten<P::form.term.size>(P::form);
-template <class P>
-inline constexpr Survey surveyed = survey(flat<P>.data());
+inline constexpr Flat<P::form.term.size> flat = flatten<P::form.term.size>(P::form);
 /// Does some capture of the pattern have this id?
 template <class P>
 consteval bool binds(std::uint64_t id) {
@@ -342,9 +354,7 @@ struct siblings_of : pattern_base {
   static constexpr Form form = P::form;
 };
 template <class P>
-inline constexpr bool is_siblings = false;
-template <class Shared, class P>
-inline constexpr bool is_siblings<siblings_of<Shared, P>> = true;
+concept Siblings = requires { typename P::member; };
 
 template <fixed_string Name, Term::Kind What, Pattern P>
 consteval auto siblings(capture<Name, What>, P) {

@@ -111,12 +111,12 @@ concept AGuard = requires(const Guard& guard, const Match& m) {
 
 template <class P>
 consteval bool check_pattern() {
-  constexpr int two = surveyed<P>.two_kinds;
+  constexpr int two = flat<P>.survey.two_kinds;
   if constexpr (two >= 0) {
     capture_has_one_kind<word<flat<P>[two].name.size()>(flat<P>[two].name), false>();
     return false;
   } else {
-    constexpr bool with_call = starts_with_call(flat<P>.data()), nested = surveyed<P>.nested;
+    constexpr bool with_call = starts_with_call(flat<P>.data()), nested = flat<P>.survey.nested;
     begins_with_call<with_call>();
     static_assert(!nested, "fxx::rule: each and chain do not stand inside of each other");
     return with_call && !nested;
@@ -164,16 +164,17 @@ template <fixed_string Name, class P, class R, class Guard>
 struct rule_of {
   using pattern = P;
   using replacement = R;
+  using guard_type = Guard;
   static constexpr std::string_view name = Name.view();
-  static constexpr std::uint64_t id = hash_of(Name.view());
-  static constexpr bool builds = !Pattern<R>;  // a callable builds the result
-  static constexpr bool guarded = !std::is_same_v<Guard, always>;
-  static constexpr bool grouped = is_siblings<P>;
-  static constexpr bool searched = surveyed<P>.searched;
-  static constexpr bool conditional = builds || guarded;  // may decline a match
   [[no_unique_address]] R build;
   [[no_unique_address]] Guard guard;
 };
+
+/// A callable builds the result.
+template <class Rule>
+concept Builds = !Pattern<typename Rule::replacement>;
+template <class Rule>
+concept Guarded = !__is_same(typename Rule::guard_type, always);
 
 template <class R>
 inline constexpr bool is_rule = false;
@@ -186,12 +187,12 @@ consteval rule_of<Name, P, R, Guard> rule(arrow<P, R> a, Guard guard = {}) {
   static_assert(detail::Replacement<R>,
                 "fxx::rule: the replacement is neither a pattern nor a callable that takes the match "
                 "and returns a value");
-  static_assert(std::is_same_v<Guard, always> || detail::AGuard<Guard>,
+  static_assert(__is_same(Guard, always) || detail::AGuard<Guard>,
                 "fxx::rule: the guard is not a callable that takes the match and says true or false");
   if constexpr (Pattern<R>) {
-    static_assert(!is_siblings<P>,
+    static_assert(!Siblings<P>,
                   "fxx::rule: siblings are replaced by a callable that returns one value each, not by an expression");
-    if constexpr (std::is_same_v<Guard, always> && !is_siblings<P> && !P::mistaken && !R::mistaken) {
+    if constexpr (__is_same(Guard, always) && !Siblings<P> && !P::mistaken && !R::mistaken) {
       constexpr bool again =
           detail::starts_with_call(flat<P>.data()) && detail::matches_own_result(flat<P>.data(), flat<R>.data());
       static_assert(!again,

@@ -98,12 +98,16 @@ consteval void rules_are_distinct() {
 /// The replacement's terms; null when a callable builds.
 template <class Rule>
 constexpr const Term* result_of() {
-  if constexpr (Rule::builds) return nullptr;
+  if constexpr (Builds<Rule>) return nullptr;
   else return flat<typename Rule::replacement>.data();
 }
 template <class Rule>
-inline constexpr Entry entry_of = {flat<typename Rule::pattern>.data(), result_of<Rule>(), &surveyed<typename Rule::pattern>,
-                                   Rule::name, Rule::id, Rule::conditional};
+inline constexpr Entry entry_of = {flat<typename Rule::pattern>.terms,
+                                   result_of<Rule>(),
+                                   &flat<typename Rule::pattern>.survey,
+                                   Rule::name,
+                                   hash_of(Rule::name),
+                                   Builds<Rule> || Guarded<Rule>};  // these may decline a match
 
 /// At most this many trie nodes come of the patterns, and one more is the root.
 constexpr int sum_of_bounds(const Entry* const* rules, int n) {
@@ -223,10 +227,10 @@ consteval RuleFacts facts() {
   RuleFacts f;
   f.name = Rule::name;
   f.result = result_of<Rule>();
-  if constexpr (Rule::searched) f.searched = flat<typename Rule::pattern>.data();
-  if constexpr (Rule::guarded) f.ask = &ask_rule<Rule>;
-  if constexpr (Rule::builds) f.build = &build_rule<Rule>;
-  if constexpr (Rule::grouped) {
+  if (flat<typename Rule::pattern>.survey.searched) f.searched = flat<typename Rule::pattern>.data();
+  if constexpr (Guarded<Rule>) f.ask = &ask_rule<Rule>;
+  if constexpr (Builds<Rule>) f.build = &build_rule<Rule>;
+  if constexpr (Siblings<typename Rule::pattern>) {
     f.alone = &alone_table<Rule>;
     f.shared = Rule::pattern::shared;
   }
@@ -260,7 +264,7 @@ constexpr bool uses_twice(const Term* r) {
 }
 template <class Rule>
 consteval bool shrinks() {
-  if constexpr (Rule::builds || Rule::grouped) return false;
+  if constexpr (Builds<Rule> || Siblings<typename Rule::pattern>) return false;
   else {
     const Term* result = flat<typename Rule::replacement>.data();
     for (int i = 0; i < result->size; ++i)
