@@ -407,7 +407,7 @@ struct givens<either<Ps...>> {
   static constexpr Given all[] = {given<Ps>()...};
 };
 
-constexpr bool could_be(Given g, const Type& type) {
+constexpr bool could_be(const Given& g, const Type& type) {
   using K = Term::Kind;
   using L = Literal::Kind;
   const bool number = type.base == ValueType::scalar || type.base == ValueType::integer || type.base == ValueType::real;
@@ -447,6 +447,7 @@ constexpr bool could_be(Given g, const Type& type) {
 enum class Misfit : std::uint8_t { none, too_few, too_many, keyword, kind };
 
 constexpr Misfit misfit(const Operator& op, const Given* args, int count) {
+  const int arity = op.arity();
   bool seen[64]{};
   for (int i = 0; i < count; ++i) {
     int at = i;
@@ -454,12 +455,12 @@ constexpr Misfit misfit(const Operator& op, const Given* args, int count) {
       at = op.index_of(args[i].keyword);
       if (at < 0) return Misfit::keyword;
     }
-    if (at >= op.arity()) return Misfit::too_many;
+    if (at >= arity) return Misfit::too_many;
     if (seen[at]) return Misfit::keyword;
     seen[at] = true;
     if (!could_be(args[i], op.parameters[std::size_t(at)].type)) return Misfit::kind;
   }
-  for (int i = 0; i < op.arity(); ++i)
+  for (int i = 0; i < arity; ++i)
     if (!seen[i] && !op.parameters[std::size_t(i)].has_default()) return Misfit::too_few;
   return Misfit::none;
 }

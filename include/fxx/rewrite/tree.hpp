@@ -104,9 +104,9 @@ struct Line {
   std::uint64_t operands = 0;             // what some operand of the root has to be
   bool too_large = false, never = false;  // never: this reading contradicts itself
 
-  /// A test at the end of the line, to be filled in. In its place: making an object and copying it would cost the
-  /// compiler ten times the memory.
-  constexpr Test& test(Test::Kind kind, Place place, bool left_out = false) {
+  /// A test at the end of the line, to be filled in. In its place and field by field: making an object and copying it
+  /// would cost the compiler ten times the memory.
+  constexpr Test& test(Test::Kind kind, const Place& place, bool left_out = false) {
     if (tests_count == max_tests) {
       too_large = true;
       --tests_count;
@@ -155,7 +155,7 @@ constexpr Chosen chosen(const Term* t, Choices& c, Line& out, Queue& queue) {
   }
 }
 
-constexpr void line_up_literal(const Literal& value, Place place, bool left_out, Line& out) {
+constexpr void line_up_literal(const Literal& value, const Place& place, bool left_out, Line& out) {
   const bool number = value.is_number();
   // An unreadable default equals nothing but "left out".
   if (!number && value.kind == Literal::Kind::other) left_out = true;
@@ -170,24 +170,24 @@ constexpr int find_capture(std::uint64_t id, const Line& out) {
   return k;
 }
 /// Binds a name, or tests that it has the same value as before.
-constexpr void line_up_capture(std::uint64_t id, int at, Place place, const Literal* constant, Line& out) {
-  CapturePlace& c = out.captures[at];
+constexpr void line_up_capture(std::uint64_t id, int at, const Place& place, const Literal* constant, Line& out) {
   if (at < out.captures_count) {
-    if (c.constant && constant) out.never = out.never || !(*c.constant == *constant);
-    else if (c.constant) line_up_literal(*c.constant, place, false, out);
-    else if (constant) line_up_literal(*constant, c.place, false, out);
-    else out.test(Test::Kind::equal, place).other = c.place;
+    const CapturePlace& known = out.captures[at];
+    if (known.constant && constant) out.never = out.never || !(*known.constant == *constant);
+    else if (known.constant) line_up_literal(*known.constant, place, false, out);
+    else if (constant) line_up_literal(*constant, known.place, false, out);
+    else out.test(Test::Kind::equal, place).other = known.place;
   } else if (out.captures_count == max_captures) {
     out.too_large = true;
   } else {
-    c.id = id;
-    c.place = place;
-    c.constant = constant;
-    ++out.captures_count;
+    CapturePlace& fresh = out.captures[out.captures_count++];
+    fresh.id = id;
+    fresh.place = place;
+    fresh.constant = constant;
   }
 }
 
-constexpr void line_up_value(const Chosen& given, Place place, const Parameter& parameter, const Queue& queue,
+constexpr void line_up_value(const Chosen& given, const Place& place, const Parameter& parameter, const Queue& queue,
                              Line& out) {
   using K = Term::Kind;
   const Term& t = *given.term;
@@ -218,7 +218,7 @@ constexpr void line_up_value(const Chosen& given, Place place, const Parameter& 
 }
 
 /// Tests the operator of the node there, if it has to be a certain one; calls are looked into later.
-constexpr void line_up_call(const Term* t, Place place, Choices& c, Line& out, Queue& queue) {
+constexpr void line_up_call(const Term* t, const Place& place, Choices& c, Line& out, Queue& queue) {
   using K = Term::Kind;
   const Operator* op = t->op;
   std::uint64_t id = t->id;
@@ -252,6 +252,8 @@ constexpr bool has_open_items(const Term* list) {
   return false;
 }
 
+inline constexpr Parameter no_parameter;
+
 constexpr void linearise(const Term* root, Choices& c, Line& out) {
   out.tests_count = out.captures_count = 0;
   out.operands = 0;
@@ -265,7 +267,7 @@ constexpr void linearise(const Term* root, Choices& c, Line& out) {
   else if (first->kind == Term::Kind::chain) ++first;
   out.root = first->id;
   if (first->op) out.family = first->op->family;
-  line_up_value(start, {0, Place::self}, Parameter{}, queue, out);
+  line_up_value(start, {0, Place::self}, no_parameter, queue, out);
   if (start.term->kind == Term::Kind::call) queue.items[queue.tail++] = {start.term, 0};
   while (queue.head < queue.tail) {
     const Term* t = queue.items[queue.head].term;
@@ -341,8 +343,10 @@ struct Trie {
 /// Collects lines into a trie. Transient: lives only inside a constant evaluation.
 class Builder {
  public:
-  /// Room for the bounds of all patterns, and one node more; the first is the root.
-  constexpr Builder(TrieNode* nodes, CapturePlace* captures) : trie_(nodes), captures_(captures) {}
+  /// Room for the bounds of all patterns, and one node more; the first is the root. `raw`: all but the root is memory
+  /// without objects.
+  constexpr Builder(TrieNode* nodes, CapturePlace* captures, bool raw = false)
+      : trie_(nodes), captures_(captures), raw_(raw) {}
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
@@ -361,7 +365,11 @@ class Builder {
           .other = {static_cast<std::uint8_t>(line.registers), static_cast<std::uint8_t>(line.captures_count)},
           .payload = static_cast<std::uint64_t>(facts_.captures)};
       step(at, leaf, rule, false);
-      for (int i = 0; i < line.captures_count; ++i) std::construct_at(captures_ + facts_.captures++, line.captures[i]);
+      for (int i = 0; i < line.captures_count; ++i) {
+        CapturePlace* const place = captures_ + facts_.captures++;
+        if (raw_) std::construct_at(place);
+        *place = line.captures[i];
+      }
       facts_.tests_before += line.tests_count + 1;
     } while (c.advance());
   }
@@ -385,7 +393,9 @@ class Builder {
       }
     }
     const int fresh = facts_.nodes++;
-    std::construct_at(trie_ + fresh, test, rule);
+    if (raw_) std::construct_at(trie_ + fresh);
+    trie_[fresh].test = test;
+    trie_[fresh].rule = rule;
     (trie_[at].last >= 0 ? trie_[trie_[at].last].sibling : trie_[at].child) = fresh;
     trie_[at].last = fresh;
     ++facts_.states;
@@ -404,6 +414,7 @@ class Builder {
   }
   TrieNode* trie_;
   CapturePlace* captures_;
+  bool raw_;
   detail::Line line_;  // one for all patterns
   TrieFacts facts_;
 };
