@@ -16,8 +16,8 @@
 // Main names: Pattern, call_operator, flat. Cost: light.
 #pragma once
 
-#include <array>
 #include <bit>
+#include <initializer_list>
 #include <type_traits>
 
 #include "fxx/meta/fixed_string.hpp"
@@ -38,6 +38,13 @@ concept Pattern = __is_base_of(pattern_base, P);  // std::is_base_of_v would be 
 
 constexpr int code_of(Term::Kind kind, Literal::Kind literal = Literal::Kind::absent) {
   return 1 + int(kind) + 256 * int(literal);
+}
+
+/// The code that all of them have, or 0.
+constexpr int common_code(std::initializer_list<int> codes) {
+  for (const int code : codes)
+    if (code != *codes.begin()) return 0;
+  return *codes.begin();
 }
 
 /// What a pattern says, as data, which every pattern has as `form`. Constants, since a function a type that writes the
@@ -177,17 +184,20 @@ template <fixed_string Text>
 struct text_literal : pattern_base {
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value = Literal::of(Text.view());
+  static constexpr int code = code_of(kind, value.kind);
   static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 template <std::int64_t... Items>
 struct integers_literal : pattern_base {
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value{.kind = Literal::Kind::integers, .count = sizeof...(Items), .items = {Items...}};
+  static constexpr int code = code_of(kind, value.kind);
   static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 struct none_literal : pattern_base {
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value{.kind = Literal::Kind::none};
+  static constexpr int code = code_of(kind, value.kind);
   static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 
@@ -240,6 +250,7 @@ template <class... Ps>
 struct either : followed<either<Ps...>> {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
   static constexpr Term::Kind kind = Term::Kind::alternatives;
+  static constexpr int code = common_code(std::initializer_list<int>{Ps::code...});
   static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
 template <class... Ps, Pattern Q>
@@ -255,6 +266,7 @@ template <class... Ps>
 struct list_of : pattern_base {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
   static constexpr Term::Kind kind = Term::Kind::list;
+  static constexpr int code = mistaken ? 0 : code_of(kind);
   static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
 /// A list argument with exactly these items: `cat(list(x, y), 1_c)`.
@@ -329,6 +341,7 @@ template <class P, class... Conditions>
 struct where_of : followed<where_of<P, Conditions...>> {
   static constexpr bool sound = (true && ... && detail::is_condition<Conditions>);
   static constexpr bool mistaken = P::mistaken || !sound;
+  static constexpr int code = mistaken ? 0 : P::code;
   static constexpr Term::Kind kind = P::kind;
   using pattern = P;
   static constexpr Form form = detail::where_form<sound, P, Conditions...>();
@@ -337,6 +350,7 @@ struct where_of : followed<where_of<P, Conditions...>> {
 template <fixed_string Name, class P>
 struct named_of : followed<named_of<Name, P>> {
   static constexpr bool mistaken = P::mistaken;
+  static constexpr int code = P::code;
   static constexpr Term::Kind kind = P::kind;
   static constexpr std::uint64_t id = hash_of(Name.view());
   using pattern = P;

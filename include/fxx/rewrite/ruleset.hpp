@@ -96,14 +96,13 @@ consteval void rules_are_distinct() {
 }
 
 /// The replacement's terms; null when a callable builds.
-template <class Rule>
-constexpr const Term* result_of() {
-  if constexpr (Builds<Rule>) return nullptr;
-  else return flat<typename Rule::replacement>.data();
-}
+template <class R>
+inline constexpr const Term* result_terms = nullptr;
+template <Pattern R>
+inline constexpr const Term* result_terms<R> = flat<R>.terms;
 template <class Rule>
 inline constexpr Entry entry_of = {flat<typename Rule::pattern>.terms,
-                                   result_of<Rule>(),
+                                   result_terms<typename Rule::replacement>,
                                    &flat<typename Rule::pattern>.survey,
                                    Rule::name,
                                    hash_of(Rule::name),
@@ -226,7 +225,7 @@ template <class Rule>
 consteval RuleFacts facts() {
   RuleFacts f;
   f.name = Rule::name;
-  f.result = result_of<Rule>();
+  f.result = result_terms<typename Rule::replacement>;
   if (flat<typename Rule::pattern>.survey.searched) f.searched = flat<typename Rule::pattern>.data();
   if constexpr (Guarded<Rule>) f.ask = &ask_rule<Rule>;
   if constexpr (Builds<Rule>) f.build = &build_rule<Rule>;
