@@ -61,17 +61,6 @@ constexpr bool matches_own_result(const Term* p, const Term* r) {
     if (r[i].kind == Term::Kind::call && covers(p, r + i)) return true;
   return false;
 }
-constexpr bool starts_with_call(const Term* p) {
-  using K = Term::Kind;
-  if (is_wrapper(*p)) return starts_with_call(p + 1);
-  if (p->kind == K::chain) return p->least > 0;
-  if (p->kind != K::alternatives && p->kind != K::outputs)
-    return p->kind == K::call || p->kind == K::operands || p->kind == K::module;
-  const Term* child = p + 1;
-  for (int i = 0; i < p->children; ++i, child += child->size)
-    if (!starts_with_call(child)) return false;
-  return true;
-}
 constexpr int outputs_of(const Term* p) { return p->kind == Term::Kind::outputs ? p->children : 1; }
 
 template <std::size_t N>
@@ -109,33 +98,39 @@ concept AGuard = requires(const Guard& guard, const Match& m) {
   requires std::is_same_v<std::remove_cvref_t<decltype(guard(m))>, bool>;
 };
 
+/// Says what is wrong with a pattern.
 template <class P>
-consteval bool check_pattern() {
+consteval void report_pattern() {
   constexpr int two = flat<P>.survey.two_kinds;
   if constexpr (two >= 0) {
     capture_has_one_kind<word<flat<P>[two].name.size()>(flat<P>[two].name), false>();
-    return false;
   } else {
-    constexpr bool with_call = starts_with_call(flat<P>.data()), nested = flat<P>.survey.nested;
+    constexpr bool with_call = flat<P>.survey.with_call, nested = flat<P>.survey.nested;
     begins_with_call<with_call>();
     static_assert(!nested, "fxx::rule: each and chain do not stand inside of each other");
-    return with_call && !nested;
   }
 }
-template <class P, class R>
-consteval void check_replacement() {
-  constexpr int at = first_unbound(flat<P>.data(), flat<R>.data());
-  if constexpr (at >= 0) {
-    capture_is_bound<word<flat<R>[at].name.size()>(flat<R>[at].name), false>();
-  } else {
-    static_assert(!has_hole(flat<R>.data()),
-                  "fxx::rule: the replacement holds a wildcard or alternatives, so there is nothing definite to build; "
-                  "name a capture instead");
-    static_assert(
-        has_hole(flat<R>.data()) || outputs_of(flat<P>.data()) == outputs_of(flat<R>.data()),
-        "fxx::rule: the replacement has another number of outputs than the pattern; outputs(...) stand on both "
-        "sides, as many");
-  }
+struct Misbuilt {
+  enum class Kind : std::uint8_t { none, unbound, hole, outputs } kind = Kind::none;
+  int at = 0;  // the capture that is not bound
+};
+constexpr Misbuilt misbuilt(const Term* p, const Term* r) {
+  if (const int at = first_unbound(p, r); at >= 0) return {Misbuilt::Kind::unbound, at};
+  if (has_hole(r)) return {Misbuilt::Kind::hole};
+  return {outputs_of(p) == outputs_of(r) ? Misbuilt::Kind::none : Misbuilt::Kind::outputs};
+}
+/// Says what is wrong with a replacement.
+template <class R, Misbuilt::Kind Kind, int At>
+consteval void report_replacement() {
+  using K = Misbuilt::Kind;
+  if constexpr (Kind == K::unbound)
+    capture_is_bound<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
+  static_assert(Kind != K::hole,
+                "fxx::rule: the replacement holds a wildcard or alternatives, so there is nothing definite to build; "
+                "name a capture instead");
+  static_assert(Kind != K::outputs,
+                "fxx::rule: the replacement has another number of outputs than the pattern; outputs(...) stand on both "
+                "sides, as many");
 }
 
 }  // namespace detail
@@ -150,9 +145,14 @@ struct arrow {
 template <Pattern P, class R>
 consteval arrow<P, R> operator>>(P, R r) {
   if constexpr (!P::mistaken) {
-    constexpr bool well_formed = detail::check_pattern<P>();
-    if constexpr (well_formed && Pattern<R>) {
-      if constexpr (!R::mistaken) detail::check_replacement<P, R>();
+    constexpr const Survey& s = flat<P>.survey;
+    if constexpr (s.two_kinds >= 0 || !s.with_call || s.nested) {
+      detail::report_pattern<P>();
+    } else if constexpr (Pattern<R>) {
+      if constexpr (!R::mistaken) {
+        constexpr detail::Misbuilt m = detail::misbuilt(flat<P>.terms, flat<R>.terms);
+        if constexpr (m.kind != detail::Misbuilt::Kind::none) detail::report_replacement<R, m.kind, m.at>();
+      }
     }
   }
   return {r};
@@ -193,8 +193,7 @@ consteval rule_of<Name, P, R, Guard> rule(arrow<P, R> a, Guard guard = {}) {
     static_assert(!Siblings<P>,
                   "fxx::rule: siblings are replaced by a callable that returns one value each, not by an expression");
     if constexpr (__is_same(Guard, always) && !Siblings<P> && !P::mistaken && !R::mistaken) {
-      constexpr bool again =
-          detail::starts_with_call(flat<P>.data()) && detail::matches_own_result(flat<P>.data(), flat<R>.data());
+      constexpr bool again = flat<P>.survey.with_call && detail::matches_own_result(flat<P>.terms, flat<R>.terms);
       static_assert(!again,
                     "fxx::rule: the rule matches its own replacement, so rewriting would never end; make the "
                     "replacement smaller or add a guard");

@@ -150,12 +150,25 @@ constexpr int readings(const Term* t) {
   return n;
 }
 
+constexpr bool starts_with_call(const Term* p) {
+  using K = Term::Kind;
+  if (is_wrapper(*p)) return starts_with_call(p + 1);
+  if (p->kind == K::chain) return p->least > 0;
+  if (p->kind != K::alternatives && p->kind != K::outputs)
+    return p->kind == K::call || p->kind == K::operands || p->kind == K::module;
+  const Term* child = p + 1;
+  for (int i = 0; i < p->children; ++i, child += child->size)
+    if (!starts_with_call(child)) return false;
+  return true;
+}
+
 /// What rule sets ask of a pattern, found in one walk: a look at a term costs the compiler more than the question.
 struct Survey {
   int two_kinds = -1;      // a capture that stands for two kinds of argument
   bool searched = false;   // as needs_search says
   bool nested = false;     // an each or a chain inside of another
   bool once = false;       // a call that is to have a single user
+  bool with_call = false;  // as starts_with_call says
   int depth = 0;           // calls above each other
   int tests = 2;           // of one reading that took all alternatives: the root's operator, and the end
 };
@@ -163,6 +176,7 @@ constexpr Survey survey(const Term* p) {
   using K = Term::Kind;
   constexpr int most = 32;  // names, calls around each other
   Survey s;
+  s.with_call = starts_with_call(p);
   const Term* names[most];
   int names_count = 0, group_end = 0, around[most], depth = 0;
   for (int i = 0, n = p->size; i < n; ++i) {
