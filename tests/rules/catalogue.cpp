@@ -28,7 +28,7 @@ void add_to(std::string& table, int& count, std::string_view set, const rewrite:
     using Rule = std::decay_t<decltype(rule)>;
     table += "| `" + std::string(set) + "` | " + std::string(Rule::name) + " | " +
              std::to_string(rewrite::detail::calls_in(rewrite::flat<typename Rule::pattern>.data())) + " | " +
-             (Rule::builds ? "built" : "expression") + (Rule::guarded ? ", guarded" : "") + " |\n";
+             (rewrite::Builds<Rule> ? "built" : "expression") + (rewrite::Guarded<Rule> ? ", guarded" : "") + " |\n";
     ++count;
   });
 }

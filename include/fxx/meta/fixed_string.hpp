@@ -20,11 +20,13 @@ struct fixed_string {
   constexpr std::string_view view() const { return {text, N - 1}; }
 };
 
+inline constexpr std::uint64_t hash_of_nothing = 0xcbf29ce484222325ull, hash_factor = 0x100000001b3ull;
 /// FNV-1a, 64 bits. 0 never names anything: it stands for "no operator". A text's hash goes on from that of its
 /// beginning.
-constexpr std::uint64_t hash_of(std::string_view name, std::uint64_t beginning = 0xcbf29ce484222325ull) {
+constexpr std::uint64_t hash_of(std::string_view name, std::uint64_t beginning = hash_of_nothing) {
   std::uint64_t hash = beginning;
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  const char* const text = name.data();
+  for (std::size_t i = 0, n = name.size(); i < n; ++i) hash = (hash ^ static_cast<unsigned char>(text[i])) * hash_factor;
   return hash;
 }
 

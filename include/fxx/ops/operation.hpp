@@ -29,6 +29,7 @@ struct TableRow {
   const char* schema;  // with its size, which the compiler would count letter by letter
   std::uint16_t size;
   Trait traits;
+  constexpr std::string_view text() const { return {schema, size}; }
 };
 namespace table {
 using enum Trait;
@@ -42,46 +43,47 @@ constexpr const TableRow& row_of(OperatorIndex index) { return table::rows[stati
 
 // `Key` is an OperatorIndex, or an object of OperationOf.
 template <auto Key>
-inline constexpr TableRow row = row_of(Key);
-template <auto Key>
-inline constexpr std::string_view schema_of = {row<Key>.schema, row<Key>.size};
-template <auto Key>
-inline constexpr SchemaSize schema_size = measure_schema(schema_of<Key>);
+inline constexpr SchemaSize schema_size = measure_schema(row_of(Key).text());
 
-/// What the compiler makes of one schema.
-template <auto Key>
+/// What the compiler makes of a schema.
+template <std::size_t Parameters, std::size_t Returns>
 struct SchemaParts {
-  std::array<Parameter, schema_size<Key>.parameters> parameters{};
-  std::array<Return, schema_size<Key>.returns> returns{};
+  std::array<Parameter, Parameters> parameters{};
+  std::array<Return, Returns> returns{};
   Operator op{};
   bool well_formed = false;
 };
-template <auto Key>
-consteval SchemaParts<Key> parse_parts() {
-  SchemaParts<Key> p;
-  if constexpr (schema_size<Key>.well_formed)
-    p.well_formed = parse_schema(schema_of<Key>, row<Key>.traits, p.parameters.data(), p.returns.data(), p.op);
+template <std::size_t Parameters, std::size_t Returns>
+consteval SchemaParts<Parameters, Returns> parse_parts(const TableRow& row, const SchemaSize& size) {
+  SchemaParts<Parameters, Returns> p;
+  if (size.well_formed)
+    p.well_formed = parse_schema(row.text(), row.traits, p.parameters.data(), p.returns.data(), p.op);
   p.op.parameters = {};  // they point into this local; operator_of sets them
   p.op.returns = {};
   return p;
 }
 template <auto Key>
-inline constexpr SchemaParts<Key> schema_parts = parse_parts<Key>();
+inline constexpr auto schema_parts =
+    parse_parts<schema_size<Key>.parameters, schema_size<Key>.returns>(row_of(Key), schema_size<Key>);
 
-template <auto Key>
-consteval Operator operator_of() {
-  static_assert(schema_size<Key>.well_formed,
-                "fxx::op: the schema is not of the form \"ns::name(Type arg=default, ...) -> Type\"");
-  static_assert(schema_parts<Key>.well_formed || !schema_size<Key>.well_formed,
+template <bool Form, bool Parts>
+consteval void schema_is_well_formed() {
+  static_assert(Form, "fxx::op: the schema is not of the form \"ns::name(Type arg=default, ...) -> Type\"");
+  static_assert(Parts || !Form,
                 "fxx::op: a parameter or a result of the schema is not of the form \"Type name=default\"");
-  Operator op = schema_parts<Key>.op;
-  op.parameters = {schema_parts<Key>.parameters.data(), schema_parts<Key>.parameters.size()};
-  op.returns = {schema_parts<Key>.returns.data(), schema_parts<Key>.returns.size()};
+}
+template <bool Form, bool Parts, std::size_t Parameters, std::size_t Returns>
+consteval Operator operator_of(const SchemaParts<Parameters, Returns>& parts) {
+  schema_is_well_formed<Form, Parts>();
+  Operator op = parts.op;
+  op.parameters = {parts.parameters.data(), Parameters};
+  op.returns = {parts.returns.data(), Returns};
   return op;
 }
 /// What the compiler knows of an operator.
 template <auto Key>
-inline constexpr Operator parsed = operator_of<Key>();
+inline constexpr Operator parsed =
+    operator_of<schema_size<Key>.well_formed, schema_parts<Key>.well_formed>(schema_parts<Key>);
 
 /// An operator from its schema, as an object that is a template argument too.
 template <fixed_string Schema, Trait Traits>

@@ -66,13 +66,23 @@ constexpr std::string_view trimmed(std::string_view text) {
   return {first, static_cast<std::size_t>(last - first)};
 }
 
+/// Does the text of that size begin with these letters? The compiler counts neither.
+template <std::size_t N>
+constexpr bool begins_with(const char* text, std::size_t size, const char (&letters)[N]) {
+  if (size < N - 1) return false;
+  for (std::size_t i = 0; i + 1 < N; ++i)
+    if (text[i] != letters[i]) return false;
+  return true;
+}
+
+inline constexpr std::uint64_t hash_of_sym_int = hash_of("SymInt");
 /// By the hash of its name.
 constexpr ValueType value_type(std::uint64_t name) {
   switch (name) {
     case hash_of("Tensor"): return ValueType::tensor;
     case hash_of("Scalar"): return ValueType::scalar;
     case hash_of("int"):
-    case hash_of("SymInt"): return ValueType::integer;
+    case hash_of_sym_int: return ValueType::integer;
     case hash_of("float"): return ValueType::real;
     case hash_of("bool"): return ValueType::boolean;
     case hash_of("str"): return ValueType::string;
@@ -90,11 +100,11 @@ constexpr bool parse_type(std::string_view text, std::size_t& at, Type& type, ch
   const char* const s = text.data();
   const std::size_t size = text.size(), start = at;
   std::size_t i = at;
-  while (i < size && is_word(s[i])) ++i;
+  std::uint64_t name = hash_of_nothing;
+  for (; i < size && is_word(s[i]); ++i) name = (name ^ static_cast<unsigned char>(s[i])) * hash_factor;
   if (i == start) return false;
-  const std::uint64_t name = hash_of({s + start, i - start});
   type.base = value_type(name);
-  type.symbolic = name == hash_of("SymInt");
+  if (name == hash_of_sym_int) type.symbolic = true;
   for (; i < size; ++i) {
     const char c = s[i];
     if (c == '(') {
@@ -150,10 +160,10 @@ constexpr Literal parse_literal(std::string_view text) {
   const char* const s = text.data();
   const std::size_t size = text.size();
   const char first = size > 0 ? s[0] : '\0', last = size > 0 ? s[size - 1] : '\0';
-  const Literal unreadable{.kind = Kind::other};
-  if (first == 'N' && text == "None") return {.kind = Kind::none};
-  if (first == 'T' && text == "True") return Literal::of(true);
-  if (first == 'F' && text == "False") return Literal::of(false);
+  const auto is = [&](const auto& letters) { return detail::begins_with(s, size, letters) && size + 1 == sizeof letters; };
+  if (first == 'N' && is("None")) return {.kind = Kind::none};
+  if (first == 'T' && is("True")) return Literal::of(true);
+  if (first == 'F' && is("False")) return Literal::of(false);
   if (size >= 2 && (first == '"' || first == '\'') && last == first)
     return Literal::of(std::string_view(s + 1, size - 2));
   if (size >= 2 && first == '[' && last == ']') {
@@ -161,7 +171,7 @@ constexpr Literal parse_literal(std::string_view text) {
     for (std::size_t at = 1; at + 1 < size;) {
       const std::size_t end = detail::end_of_piece(text, at);
       const Literal item = parse_literal(detail::trimmed(text.substr(at, end - at)));
-      if (item.kind != Kind::integer || list.count == Literal::max_items) return unreadable;
+      if (item.kind != Kind::integer || list.count == Literal::max_items) return {.kind = Kind::other};
       list.items[list.count++] = item.integer;
       at = end + 1;
     }
@@ -170,7 +180,7 @@ constexpr Literal parse_literal(std::string_view text) {
   std::size_t i = 0;
   const bool negative = first == '-';
   if (negative) ++i;
-  if (i == size) return unreadable;
+  if (i == size) return {.kind = Kind::other};
   // Digits as a whole number with a power of ten apart, so that 0.1 is the double nearest to 0.1.
   std::int64_t whole = 0;
   int power = 0;
@@ -179,7 +189,7 @@ constexpr Literal parse_literal(std::string_view text) {
     const char c = s[i];
     if (detail::is_digit(c)) {
       digits = true;
-      if (whole > 900'000'000'000'000'000) return unreadable;
+      if (whole > 900'000'000'000'000'000) return {.kind = Kind::other};
       whole = whole * 10 + (c - '0');
       if (fraction) --power;
     } else if (c == '.' && !real) {
@@ -189,15 +199,15 @@ constexpr Literal parse_literal(std::string_view text) {
       const bool down = s[i + 1] == '-';
       int exponent = 0;
       for (i += down || s[i + 1] == '+' ? 2 : 1; i < size; ++i) {
-        if (!detail::is_digit(s[i]) || exponent > 400) return unreadable;
+        if (!detail::is_digit(s[i]) || exponent > 400) return {.kind = Kind::other};
         exponent = exponent * 10 + (s[i] - '0');
       }
       power += down ? -exponent : exponent;
     } else {
-      return unreadable;
+      return {.kind = Kind::other};
     }
   }
-  if (!digits) return unreadable;
+  if (!digits) return {.kind = Kind::other};
   if (!real) return Literal::of(negative ? -whole : whole);
   double scale = 1;
   for (int k = power < 0 ? -power : power; k > 0; --k) scale *= 10;
@@ -212,18 +222,21 @@ constexpr SchemaSize measure_schema(std::string_view text) {
   SchemaSize size;
   std::size_t at = 0, colons = 0;
   for (; at < length && s[at] != '('; ++at) {
+    if (detail::is_word(s[at])) continue;
     if (s[at] == ':' && colons == 0 && at + 1 < length && s[at + 1] == ':') colons = at;
-    if (!detail::is_word(s[at]) && s[at] != ':' && s[at] != '.') return size;
+    if (s[at] != ':' && s[at] != '.') return size;
   }
   if (at == length || colons == 0 || colons + 2 >= at) return size;
   for (++at; at < length && s[at] != ')';) {
     const std::size_t end = detail::end_of_piece(text, at);
     if (end == text.npos || s[end] == ']') return size;
-    const std::string_view piece = detail::trimmed({s + at, end - at});
-    if (piece.size() != 1 || piece[0] != '*') ++size.parameters;
+    while (s[at] == ' ') ++at;
+    std::size_t last = end;
+    while (last > at && s[last - 1] == ' ') --last;
+    if (last != at + 1 || s[at] != '*') ++size.parameters;
     at = s[end] == ',' ? end + 1 : end;
   }
-  if (at >= length || !text.substr(at).starts_with(") -> ")) return size;
+  if (at >= length || !detail::begins_with(s + at, length - at, ") -> ")) return size;
   size.well_formed = detail::parse_results(text.substr(at + 5), [&](auto&&...) { ++size.returns; });
   return size;
 }
@@ -232,44 +245,43 @@ constexpr SchemaSize measure_schema(std::string_view text) {
 /// schema.
 constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* parameters, Return* returns, Operator& op) {
   const char* const s = text.data();
-  const std::size_t length = text.size();
-  std::size_t at = 0, count = 0;
-  while (s[at] != '(') ++at;
+  std::size_t at = 0, count = 0;  // never beyond the text: measure_schema has found the brackets
+  op.id = hash_of_nothing;
+  for (; s[at] != '('; ++at) op.id = (op.id ^ static_cast<unsigned char>(s[at])) * hash_factor;
   op.schema = text;
   op.traits = traits;
   op.name = {s, at};
-  op.id = hash_of(op.name);
   op.family = static_cast<std::uint8_t>(op.id % 63);
   bool keyword_only = false;
-  for (++at; at < length && s[at] != ')';) {
+  for (++at; s[at] != ')'; at += s[at] == ',') {
     while (s[at] == ' ') ++at;
-    const std::size_t end = detail::end_of_piece(text, at);
-    const std::string_view piece = detail::trimmed({s + at, end - at});
-    const char* const c = piece.data();
-    const std::size_t size = piece.size();
-    at = s[end] == ',' ? end + 1 : end;
-    if (size == 1 && c[0] == '*') {
+    if (s[at] == '*') {
       keyword_only = true;
+      for (++at; s[at] == ' ';) ++at;
+      if (s[at] != ',' && s[at] != ')') return false;
       continue;
     }
     Parameter& p = parameters[count++];
     p.keyword_only = keyword_only;
-    std::size_t cursor = 0;
-    if (!detail::parse_type(piece, cursor, p.type, p.alias, p.written)) return false;
-    if (cursor >= size || c[cursor] != ' ') return false;
-    std::size_t name = ++cursor;
-    while (cursor < size && detail::is_word(c[cursor])) ++cursor;
-    p.name = {c + name, cursor - name};
-    if (cursor == name || (cursor < size && c[cursor] != '=')) return false;
-    if (cursor < size) {
-      p.default_text = {c + cursor + 1, size - cursor - 1};
+    if (!detail::parse_type(text, at, p.type, p.alias, p.written) || s[at] != ' ') return false;
+    const std::size_t name = ++at;
+    while (detail::is_word(s[at])) ++at;
+    p.name = {s + name, at - name};
+    if (at == name) return false;
+    if (s[at] == '=') {
+      const std::size_t from = at + 1;
+      std::size_t end = at = detail::end_of_piece(text, from);
+      while (end > from && s[end - 1] == ' ') --end;
+      p.default_text = {s + from, end - from};
       p.standard = parse_literal(p.default_text);
     } else {
+      while (s[at] == ' ') ++at;
+      if (s[at] != ',' && s[at] != ')') return false;
       op.required = static_cast<std::uint8_t>(count);
     }
     if (!keyword_only) op.positional = static_cast<std::uint8_t>(count);
     op.mutates |= p.written;
-    op.second_is_tensor |= count == 2 && p.type == Type{.base = ValueType::tensor};
+    if (count == 2) op.second_is_tensor = p.type.base == ValueType::tensor && !p.type.list && !p.type.optional;
   }
   std::size_t results = 0;
   const auto add = [&](const Type& type, char alias, bool written, std::string_view name) {

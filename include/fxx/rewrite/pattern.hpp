@@ -16,8 +16,8 @@
 // Main names: Pattern, call_operator, flat. Cost: light.
 #pragma once
 
-#include <array>
 #include <bit>
+#include <initializer_list>
 #include <type_traits>
 
 #include "fxx/meta/fixed_string.hpp"
@@ -29,8 +29,6 @@ namespace fxx::inline FXX_ABI::rewrite {
 
 struct pattern_base {
   static constexpr bool mistaken = false;  // a mistake in it was reported already, so no later check speaks of it
-  static constexpr std::string_view keyword_name = {};  // of the parameter that it stands for, where that is said
-  static constexpr bool keyed = false;                  // is that said?
   // What an overload is chosen by, as a number, so that calls with the same kinds of arguments share the choice; 0 when
   // it takes a closer look.
   static constexpr int code = 0;
@@ -41,6 +39,79 @@ concept Pattern = __is_base_of(pattern_base, P);  // std::is_base_of_v would be 
 constexpr int code_of(Term::Kind kind, Literal::Kind literal = Literal::Kind::absent) {
   return 1 + int(kind) + 256 * int(literal);
 }
+
+/// The code that all of them have, or 0.
+constexpr int common_code(std::initializer_list<int> codes) {
+  for (const int code : codes)
+    if (code != *codes.begin()) return 0;
+  return *codes.begin();
+}
+
+/// What a pattern says, as data, which every pattern has as `form`. Constants, since a function a type that writes the
+/// terms took the compiler twice the memory.
+struct Form {
+  Term term = {};                        // of the outermost; its size counts all
+  const Form* const* members = nullptr;  // what stands below it: of a call the arguments that are given
+  int count = 0;
+  std::string_view keyword = {};  // of the parameter that it stands for, where that is said
+};
+template <class... Ps>
+inline constexpr const Form* forms[sizeof...(Ps)] = {&Ps::form...};
+template <>
+inline constexpr const Form* const* forms<> = nullptr;
+
+namespace detail {
+/// The form of a term around these members.
+constexpr Form form_of(const Term& term, const Form* const* members, int count) {
+  Form f{.term = term, .members = members, .count = count};
+  // A call also has a term for each parameter that is left out.
+  const int children = term.kind == Term::Kind::call ? term.op->arity() : count;
+  int size = 1 + children - count;
+  for (int i = 0; i < count; ++i) size += members[i]->term.size;
+  f.term.children = static_cast<std::uint8_t>(children);
+  f.term.size = static_cast<std::uint16_t>(size);
+  return f;
+}
+constexpr Form call_form(const Operator& op, const Form* const* arguments, int count) {
+  return form_of({.kind = Term::Kind::call, .id = op.id, .op = &op}, arguments, count);
+}
+constexpr Form single_form(Form f) {
+  f.term.once = true;
+  return f;
+}
+constexpr Form keyword_form(Form f, std::string_view name) {
+  f.keyword = name;
+  return f;
+}
+/// What argument of a call stands for parameter `i`: its position, or -1 for the default.
+constexpr int source_of(const Form& call, int i) {
+  int found = -1;
+  for (int at = 0; at < call.count; ++at) {
+    const std::string_view keyword = call.members[at]->keyword;
+    if (keyword.empty() ? at == i : call.term.op->index_of(keyword) == i) found = at;
+  }
+  return found;
+}
+/// Writes the terms of a pattern, in prefix order.
+constexpr void write(const Form& form, Term*& out) {
+  *out++ = form.term;
+  const bool is_call = form.term.kind == Term::Kind::call;
+  bool keyed = false;
+  for (int i = 0; i < form.count; ++i) keyed = keyed || form.members[i]->keyword.size() > 0;
+  if (!is_call || !keyed)
+    for (int i = 0; i < form.count; ++i) write(*form.members[i], out);
+  if (!is_call) return;
+  for (int i = keyed ? 0 : form.count; i < form.term.children; ++i) {
+    if (const int source = keyed ? source_of(form, i) : -1; source >= 0) {
+      write(*form.members[source], out);
+    } else {
+      out->kind = Term::Kind::standard;
+      out->value = &form.term.op->parameters[static_cast<std::size_t>(i)].standard;
+      ++out;
+    }
+  }
+}
+}  // namespace detail
 
 template <class P, class... Conditions>
 struct where_of;
@@ -67,18 +138,16 @@ struct followed : pattern_base {
 /// Binds an argument.
 template <fixed_string Name, Term::Kind What>
 struct capture : followed<capture<Name, What>> {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = What;
   static constexpr int code = code_of(What);
   static constexpr std::uint64_t id = hash_of(Name.view());
-  static constexpr void emit(Term*& out) { *out++ = {.kind = What, .id = id, .name = Name.view()}; }
+  static constexpr Form form{.term = {.kind = What, .id = id, .name = Name.view()}};
 };
 
 struct wildcard : followed<wildcard> {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::any;
   static constexpr int code = code_of(kind);
-  static constexpr void emit(Term*& out) { *out++ = {.kind = Term::Kind::any}; }
+  static constexpr Form form{};
 };
 
 /// Stands for what a reported mistake leaves behind, so that one mistake gives one error.
@@ -96,37 +165,40 @@ struct real_bits {
   constexpr real_bits operator-() const { return real_bits(-value()); }
 };
 
+namespace detail {
+constexpr Literal literal_of(real_bits v) { return Literal::of(v.value()); }
+template <class T>
+constexpr Literal literal_of(T v) {
+  return Literal::of(v);
+}
+}  // namespace detail
 /// A constant: a boolean, an integer or a real.
 template <auto Value, Term::Kind Kind = Term::Kind::literal>
 struct literal : pattern_base {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Kind;
-  static constexpr Literal value = [] {
-    if constexpr (requires { Value.bits; }) return Literal::of(Value.value());
-    else return Literal::of(Value);
-  }();
+  static constexpr Literal value = detail::literal_of(Value);
   static constexpr int code = code_of(kind, value.kind);
-  static constexpr void emit(Term*& out) { *out++ = {.kind = Kind, .value = &value}; }
+  static constexpr Form form{.term = {.kind = Kind, .value = &value}};
 };
 template <fixed_string Text>
 struct text_literal : pattern_base {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value = Literal::of(Text.view());
-  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = &value}; }
+  static constexpr int code = code_of(kind, value.kind);
+  static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 template <std::int64_t... Items>
 struct integers_literal : pattern_base {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value{.kind = Literal::Kind::integers, .count = sizeof...(Items), .items = {Items...}};
-  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = &value}; }
+  static constexpr int code = code_of(kind, value.kind);
+  static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 struct none_literal : pattern_base {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value{.kind = Literal::Kind::none};
-  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .value = &value}; }
+  static constexpr int code = code_of(kind, value.kind);
+  static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 
 template <class P>
@@ -134,12 +206,7 @@ struct single : followed<single<P>> {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = Term::Kind::call;
   static constexpr int code = P::code;
-  static constexpr int size = P::size;
-  static constexpr void emit(Term*& out) {
-    Term* self = out;
-    P::emit(out);
-    self->once = true;
-  }
+  static constexpr Form form = detail::single_form(P::form);
 };
 
 /// `arg<"dim">(p)`: an argument by its name in the schema.
@@ -147,57 +214,25 @@ template <fixed_string Name, class P>
 struct keyword : pattern_base {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = P::kind;
-  static constexpr std::string_view name = Name.view(), keyword_name = name;
-  static constexpr bool keyed = true;
-  static constexpr int size = P::size;
+  static constexpr std::string_view name = Name.view();
   using pattern = P;
-  static constexpr void emit(Term*& out) { P::emit(out); }
+  static constexpr Form form = detail::keyword_form(P::form, name);
 };
 template <class P>
 inline constexpr bool is_keyword = false;
 template <fixed_string Name, class P>
 inline constexpr bool is_keyword<keyword<Name, P>> = true;
 
-namespace detail {
-/// What argument of the pattern stands for parameter `i`: its position, or -1 for the default.
-constexpr int source_of(const Operator& op, const std::string_view* keywords, int count, int i) {
-  int found = -1;
-  for (int at = 0; at < count; ++at)
-    if (keywords[at].empty() ? at == i : op.index_of(keywords[at]) == i) found = at;
-  return found;
-}
-constexpr void emit_default(Term*& out, const Operator& op, int i) {
-  *out++ = {.kind = Term::Kind::standard, .value = &op.parameters[std::size_t(i)].standard};
-}
-constexpr void emit_defaults(Term*& out, const Operator& op, int from) {
-  for (int i = from; i < op.arity(); ++i) emit_default(out, op, i);
-}
-}  // namespace detail
-
+/// What all calls have in common, which then is one constant.
+struct call_base : pattern_base {
+  static constexpr Term::Kind kind = Term::Kind::call;
+  static constexpr int code = code_of(kind);
+};
 /// `Key` is an OperatorIndex, or an `op<"...">`. It has the members of `followed` itself: patterns are calls for the most
 /// part, and a base class a call took the compiler as much memory as the call.
 template <auto Key, class... Args>
-struct call : pattern_base {
-  static constexpr bool mistaken = (false || ... || Args::mistaken);
-  static constexpr Term::Kind kind = Term::Kind::call;
-  static constexpr int code = code_of(kind);
-  static constexpr int size = 1 + (0 + ... + Args::size) + (fxx::detail::parsed<Key>.arity() - int(sizeof...(Args)));
-  static constexpr void emit(Term*& out) {
-    constexpr const Operator& op = fxx::detail::parsed<Key>;
-    *out++ = {.kind = kind, .children = std::uint8_t(op.arity()), .size = size, .id = op.id, .op = &op};
-    if constexpr (!(false || ... || Args::keyed)) {
-      (Args::emit(out), ...);
-      detail::emit_defaults(out, op, int(sizeof...(Args)));
-    } else {
-      constexpr void (*emitters[])(Term*&) = {&Args::emit..., nullptr};
-      constexpr std::string_view keywords[] = {Args::keyword_name..., {}};
-      for (int i = 0; i < op.arity(); ++i) {
-        const int source = detail::source_of(op, keywords, int(sizeof...(Args)), i);
-        if (source >= 0) emitters[source](out);
-        else detail::emit_default(out, op, i);
-      }
-    }
-  }
+struct call : call_base {
+  static constexpr Form form = detail::call_form(fxx::detail::parsed<Key>, forms<Args...>, int(sizeof...(Args)));
   /// Matches only where this call's result has one user.
   consteval single<call> once() const { return {}; }
   template <class... Conditions>
@@ -215,11 +250,8 @@ template <class... Ps>
 struct either : followed<either<Ps...>> {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
   static constexpr Term::Kind kind = Term::Kind::alternatives;
-  static constexpr int size = 1 + (Ps::size + ...);
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = kind, .children = sizeof...(Ps), .size = size};
-    (Ps::emit(out), ...);
-  }
+  static constexpr int code = common_code(std::initializer_list<int>{Ps::code...});
+  static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
 template <class... Ps, Pattern Q>
 consteval either<Ps..., Q> operator|(either<Ps...>, Q) {
@@ -234,11 +266,8 @@ template <class... Ps>
 struct list_of : pattern_base {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
   static constexpr Term::Kind kind = Term::Kind::list;
-  static constexpr int size = 1 + (0 + ... + Ps::size);
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = kind, .children = sizeof...(Ps), .size = size};
-    (Ps::emit(out), ...);
-  }
+  static constexpr int code = mistaken ? 0 : code_of(kind);
+  static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
 /// A list argument with exactly these items: `cat(list(x, y), 1_c)`.
 template <Pattern... Ps>
@@ -262,17 +291,28 @@ constexpr void mark_shared(Term* all, int n) {
   }
 }
 }  // namespace detail
-/// The terms of one pattern, computed once a type.
-template <class P>
-constexpr auto flatten() {
-  std::array<Term, P::size> terms{};
-  Term* out = terms.data();
-  P::emit(out);
-  detail::mark_shared(terms.data(), P::size);
-  return terms;
+/// The terms of one pattern, and what a walk over them finds.
+template <std::size_t Size>
+struct Flat {
+  Term terms[Size]{};
+  Survey survey = {};
+  constexpr const Term* data() const { return terms; }
+  constexpr const Term* begin() const { return terms; }
+  constexpr const Term* end() const { return terms + Size; }
+  constexpr const Term& operator[](std::size_t i) const { return terms[i]; }
+};
+template <std::size_t Size>
+constexpr Flat<Size> flatten(const Form& form) {
+  Flat<Size> flat;
+  Term* out = flat.terms;
+  detail::write(form, out);
+  detail::mark_shared(flat.terms, int(Size));
+  flat.survey = survey(flat.terms);
+  return flat;
 }
+/// Computed once a type.
 template <class P>
-inline constexpr auto flat = flatten<P>();
+inline constexpr Flat<P::form.term.size> flat = flatten<P::form.term.size>(P::form);
 /// Does some capture of the pattern have this id?
 template <class P>
 consteval bool binds(std::uint64_t id) {
@@ -281,37 +321,41 @@ consteval bool binds(std::uint64_t id) {
   return false;
 }
 
+namespace detail {
+template <class P, class... Conditions>
+inline constexpr const Form* form_under = &where_of<P, Conditions...>::form;
+template <class P>
+inline constexpr const Form* form_under<P> = &P::form;
+template <bool Sound, class P>
+consteval Form where_form() {
+  return P::form;
+}
+template <bool Sound, class P, class First, class... More>
+consteval Form where_form() {
+  if constexpr (!Sound) return P::form;
+  else return form_of({.kind = Term::Kind::where, .condition = &condition_of<First>}, &form_under<P, More...>, 1);
+}
+}  // namespace detail
 /// `p.where(conditions...)`.
 template <class P, class... Conditions>
 struct where_of : followed<where_of<P, Conditions...>> {
   static constexpr bool sound = (true && ... && detail::is_condition<Conditions>);
   static constexpr bool mistaken = P::mistaken || !sound;
+  static constexpr int code = mistaken ? 0 : P::code;
   static constexpr Term::Kind kind = P::kind;
-  static constexpr int size = (sound ? int(sizeof...(Conditions)) : 0) + P::size;
   using pattern = P;
-  static constexpr void emit(Term*& out) {
-    [[maybe_unused]] int left = size;
-    if constexpr (sound)
-      ((*out++ = {.kind = Term::Kind::where,
-                  .children = 1,
-                  .size = std::uint16_t(left--),
-                  .condition = &condition_of<Conditions>}),
-       ...);
-    P::emit(out);
-  }
+  static constexpr Form form = detail::where_form<sound, P, Conditions...>();
 };
 /// `p.as<"name">()`.
 template <fixed_string Name, class P>
 struct named_of : followed<named_of<Name, P>> {
   static constexpr bool mistaken = P::mistaken;
+  static constexpr int code = P::code;
   static constexpr Term::Kind kind = P::kind;
-  static constexpr int size = 1 + P::size;
   static constexpr std::uint64_t id = hash_of(Name.view());
   using pattern = P;
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = Term::Kind::named, .children = 1, .size = size, .id = id, .name = Name.view()};
-    P::emit(out);
-  }
+  static constexpr Form form =
+      detail::form_of({.kind = Term::Kind::named, .id = id, .name = Name.view()}, forms<P>, 1);
 };
 
 /// All users of `shared` that match `P` alone, two or more, as one match; the replacement is a callable.
@@ -319,15 +363,12 @@ template <class Shared, class P>
 struct siblings_of : pattern_base {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = Term::Kind::call;
-  static constexpr int size = P::size;
   static constexpr std::uint64_t shared = Shared::id;
   using member = P;
-  static constexpr void emit(Term*& out) { P::emit(out); }
+  static constexpr Form form = P::form;
 };
 template <class P>
-inline constexpr bool is_siblings = false;
-template <class Shared, class P>
-inline constexpr bool is_siblings<siblings_of<Shared, P>> = true;
+concept Siblings = requires { typename P::member; };
 
 template <fixed_string Name, Term::Kind What, Pattern P>
 consteval auto siblings(capture<Name, What>, P) {
@@ -380,7 +421,7 @@ struct givens<either<Ps...>> {
   static constexpr Given all[] = {given<Ps>()...};
 };
 
-constexpr bool could_be(Given g, const Type& type) {
+constexpr bool could_be(const Given& g, const Type& type) {
   using K = Term::Kind;
   using L = Literal::Kind;
   const bool number = type.base == ValueType::scalar || type.base == ValueType::integer || type.base == ValueType::real;
@@ -420,6 +461,7 @@ constexpr bool could_be(Given g, const Type& type) {
 enum class Misfit : std::uint8_t { none, too_few, too_many, keyword, kind };
 
 constexpr Misfit misfit(const Operator& op, const Given* args, int count) {
+  const int arity = op.arity();
   bool seen[64]{};
   for (int i = 0; i < count; ++i) {
     int at = i;
@@ -427,12 +469,12 @@ constexpr Misfit misfit(const Operator& op, const Given* args, int count) {
       at = op.index_of(args[i].keyword);
       if (at < 0) return Misfit::keyword;
     }
-    if (at >= op.arity()) return Misfit::too_many;
+    if (at >= arity) return Misfit::too_many;
     if (seen[at]) return Misfit::keyword;
     seen[at] = true;
     if (!could_be(args[i], op.parameters[std::size_t(at)].type)) return Misfit::kind;
   }
-  for (int i = 0; i < op.arity(); ++i)
+  for (int i = 0; i < arity; ++i)
     if (!seen[i] && !op.parameters[std::size_t(i)].has_default()) return Misfit::too_few;
   return Misfit::none;
 }
@@ -459,15 +501,26 @@ consteval void not_a_pattern() {
                 "fxx::op: an argument is not a pattern; write numbers as 0_c and captures as tensor<\"x\">");
 }
 
+struct Overload {
+  const Operator* op;
+  int key;  // place in the table; -1 of the user's own
+};
+constexpr int number_of(OperatorIndex key) { return int(key); }
+template <class Key>
+constexpr int number_of(Key) {
+  return -1;
+}
+template <auto... Keys>
+inline constexpr Overload overloads_of[] = {{&fxx::detail::parsed<Keys>, number_of(Keys)}...};
 struct Selected {
   int overload = -1;
   Misfit misfit = Misfit::none;
 };
 // No templates: they would be instantiated for every call in every pattern.
-constexpr Selected select(const Operator* const* overloads, int overloads_count, const Given* args, int count) {
+constexpr Selected select(const Overload* overloads, int overloads_count, const Given* args, int count) {
   Selected s;
   for (int at = 0; at < overloads_count; ++at) {
-    const Misfit m = misfit(*overloads[at], args, count);
+    const Misfit m = misfit(*overloads[at].op, args, count);
     if (m == Misfit::none && s.overload < 0) s.overload = at;
     else if (s.misfit == Misfit::none || (m == Misfit::kind && s.misfit != Misfit::none)) s.misfit = m;
   }
@@ -480,25 +533,17 @@ template <int... Codes>
 struct codes;
 namespace detail {
 template <int... Codes>
-constexpr int choose(codes<Codes...>*, const Operator* const* overloads, int n) {
+constexpr int choose(codes<Codes...>*, const Overload* overloads, int n) {
   if ((false || ... || (Codes == 0))) return -1;
   const Given given[] = {
       Given{.kind = Term::Kind((Codes - 1) & 255), .literal = Literal::Kind((Codes - 1) >> 8)}..., {}};
-  return select(overloads, n, given, int(sizeof...(Codes))).overload;
+  const int at = select(overloads, n, given, int(sizeof...(Codes))).overload;
+  return at < 0 ? -1 : overloads[at].key;
 }
 /// The operator that takes arguments of these kinds, by its place in the table; -1 when it takes a closer look. One
 /// constant for all calls alike.
 template <class Codes, auto... Keys>
-inline constexpr int key_for = [] {
-  if constexpr (!(true && ... && std::is_same_v<decltype(Keys), OperatorIndex>)) {
-    return -1;  // of the user's own
-  } else {
-    const Operator* overloads[] = {&fxx::detail::parsed<Keys>...};
-    const OperatorIndex keys[] = {Keys...};
-    const int at = choose(static_cast<Codes*>(nullptr), overloads, int(sizeof...(Keys)));
-    return at < 0 ? -1 : int(keys[at]);
-  }
-}();
+inline constexpr int key_for = choose(static_cast<Codes*>(nullptr), overloads_of<Keys...>, int(sizeof...(Keys)));
 
 template <auto First, auto... More, class... Args>
 consteval auto look_closer(Args...) {
@@ -509,9 +554,9 @@ consteval auto look_closer(Args...) {
   } else if constexpr ((Args::mistaken || ...)) {
     return mistake{};
   } else {
-    constexpr const Operator* overloads[] = {&parsed<First>, &parsed<More>...};
     constexpr Given given[] = {detail::given<Args>()..., {}};
-    constexpr Selected s = select(overloads, int(1 + sizeof...(More)), given, int(sizeof...(Args)));
+    constexpr Selected s =
+        select(overloads_of<First, More...>, int(1 + sizeof...(More)), given, int(sizeof...(Args)));
     if constexpr (s.overload == 0) {
       return call<First, Args...>{};
     } else if constexpr (s.overload > 0) {

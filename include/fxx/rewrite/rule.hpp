@@ -44,23 +44,6 @@ constexpr int first_unbound(const Term* p, const Term* r) {
   }
   return -1;
 }
-constexpr bool has_nested_groups(const Term* p) {
-  int end = 0;
-  for (int i = 0; i < p->size; ++i) {
-    const bool each = p[i].kind == Term::Kind::each;
-    if (!each && p[i].kind != Term::Kind::chain) continue;
-    if (i < end) return true;
-    end = i + (each ? p[i].size : 1 + p[i + 1].size);
-  }
-  return false;
-}
-/// Index of a capture that stands for two kinds of argument, or -1.
-constexpr int first_of_two_kinds(const Term* p) {
-  for (int i = 0; i < p->size; ++i)
-    for (int k = 0; k < i; ++k)
-      if (is_capture(p[i]) && is_capture(p[k]) && p[i].id == p[k].id && p[i].kind != p[k].kind) return i;
-  return -1;
-}
 constexpr bool has_hole(const Term* r) {
   using K = Term::Kind;
   for (int i = 0; i < r->size; ++i) {
@@ -77,17 +60,6 @@ constexpr bool matches_own_result(const Term* p, const Term* r) {
   for (int i = 0; i < r->size; ++i)
     if (r[i].kind == Term::Kind::call && covers(p, r + i)) return true;
   return false;
-}
-constexpr bool starts_with_call(const Term* p) {
-  using K = Term::Kind;
-  if (is_wrapper(*p)) return starts_with_call(p + 1);
-  if (p->kind == K::chain) return p->least > 0;
-  if (p->kind != K::alternatives && p->kind != K::outputs)
-    return p->kind == K::call || p->kind == K::operands || p->kind == K::module;
-  const Term* child = p + 1;
-  for (int i = 0; i < p->children; ++i, child += child->size)
-    if (!starts_with_call(child)) return false;
-  return true;
 }
 constexpr int outputs_of(const Term* p) { return p->kind == Term::Kind::outputs ? p->children : 1; }
 
@@ -116,46 +88,49 @@ consteval void begins_with_call() {
                 "fxx::rule: the pattern does not start with an operator, so it would match everything; "
                 "begin with a call");
 }
+// Expressions instead of std::is_invocable, which would take a dozen classes a callable.
 template <class R>
-inline constexpr bool is_replacement = [] {
-  if constexpr (std::is_invocable_v<const R&, const Match&>)
-    return std::is_constructible_v<Argument, std::invoke_result_t<const R&, const Match&>>;
-  else return Pattern<R>;
-}();
+concept Replacement = Pattern<R> || requires(const R& build, const Match& m) {
+  requires std::is_constructible_v<Argument, decltype(build(m))>;
+};
 template <class Guard>
-inline constexpr bool is_guard = [] {
-  if constexpr (std::is_invocable_v<const Guard&, const Match&>)
-    return std::is_same_v<std::remove_cvref_t<std::invoke_result_t<const Guard&, const Match&>>, bool>;
-  else return false;
-}();
+concept AGuard = requires(const Guard& guard, const Match& m) {
+  requires std::is_same_v<std::remove_cvref_t<decltype(guard(m))>, bool>;
+};
 
+/// Says what is wrong with a pattern.
 template <class P>
-consteval bool check_pattern() {
-  constexpr int two = first_of_two_kinds(flat<P>.data());
+consteval void report_pattern() {
+  constexpr int two = flat<P>.survey.two_kinds;
   if constexpr (two >= 0) {
     capture_has_one_kind<word<flat<P>[two].name.size()>(flat<P>[two].name), false>();
-    return false;
   } else {
-    constexpr bool with_call = starts_with_call(flat<P>.data()), nested = has_nested_groups(flat<P>.data());
+    constexpr bool with_call = flat<P>.survey.with_call, nested = flat<P>.survey.nested;
     begins_with_call<with_call>();
     static_assert(!nested, "fxx::rule: each and chain do not stand inside of each other");
-    return with_call && !nested;
   }
 }
-template <class P, class R>
-consteval void check_replacement() {
-  constexpr int at = first_unbound(flat<P>.data(), flat<R>.data());
-  if constexpr (at >= 0) {
-    capture_is_bound<word<flat<R>[at].name.size()>(flat<R>[at].name), false>();
-  } else {
-    static_assert(!has_hole(flat<R>.data()),
-                  "fxx::rule: the replacement holds a wildcard or alternatives, so there is nothing definite to build; "
-                  "name a capture instead");
-    static_assert(
-        has_hole(flat<R>.data()) || outputs_of(flat<P>.data()) == outputs_of(flat<R>.data()),
-        "fxx::rule: the replacement has another number of outputs than the pattern; outputs(...) stand on both "
-        "sides, as many");
-  }
+struct Misbuilt {
+  enum class Kind : std::uint8_t { none, unbound, hole, outputs } kind = Kind::none;
+  int at = 0;  // the capture that is not bound
+};
+constexpr Misbuilt misbuilt(const Term* p, const Term* r) {
+  if (const int at = first_unbound(p, r); at >= 0) return {Misbuilt::Kind::unbound, at};
+  if (has_hole(r)) return {Misbuilt::Kind::hole};
+  return {outputs_of(p) == outputs_of(r) ? Misbuilt::Kind::none : Misbuilt::Kind::outputs};
+}
+/// Says what is wrong with a replacement.
+template <class R, Misbuilt::Kind Kind, int At>
+consteval void report_replacement() {
+  using K = Misbuilt::Kind;
+  if constexpr (Kind == K::unbound)
+    capture_is_bound<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
+  static_assert(Kind != K::hole,
+                "fxx::rule: the replacement holds a wildcard or alternatives, so there is nothing definite to build; "
+                "name a capture instead");
+  static_assert(Kind != K::outputs,
+                "fxx::rule: the replacement has another number of outputs than the pattern; outputs(...) stand on both "
+                "sides, as many");
 }
 
 }  // namespace detail
@@ -170,9 +145,14 @@ struct arrow {
 template <Pattern P, class R>
 consteval arrow<P, R> operator>>(P, R r) {
   if constexpr (!P::mistaken) {
-    constexpr bool well_formed = detail::check_pattern<P>();
-    if constexpr (well_formed && Pattern<R>) {
-      if constexpr (!R::mistaken) detail::check_replacement<P, R>();
+    constexpr const Survey& s = flat<P>.survey;
+    if constexpr (s.two_kinds >= 0 || !s.with_call || s.nested) {
+      detail::report_pattern<P>();
+    } else if constexpr (Pattern<R>) {
+      if constexpr (!R::mistaken) {
+        constexpr detail::Misbuilt m = detail::misbuilt(flat<P>.terms, flat<R>.terms);
+        if constexpr (m.kind != detail::Misbuilt::Kind::none) detail::report_replacement<R, m.kind, m.at>();
+      }
     }
   }
   return {r};
@@ -184,16 +164,17 @@ template <fixed_string Name, class P, class R, class Guard>
 struct rule_of {
   using pattern = P;
   using replacement = R;
+  using guard_type = Guard;
   static constexpr std::string_view name = Name.view();
-  static constexpr std::uint64_t id = hash_of(Name.view());
-  static constexpr bool builds = !Pattern<R>;  // a callable builds the result
-  static constexpr bool guarded = !std::is_same_v<Guard, always>;
-  static constexpr bool grouped = is_siblings<P>;
-  static constexpr bool searched = needs_search(flat<P>.data());
-  static constexpr bool conditional = builds || guarded;  // may decline a match
   [[no_unique_address]] R build;
   [[no_unique_address]] Guard guard;
 };
+
+/// A callable builds the result.
+template <class Rule>
+concept Builds = !Pattern<typename Rule::replacement>;
+template <class Rule>
+concept Guarded = !__is_same(typename Rule::guard_type, always);
 
 template <class R>
 inline constexpr bool is_rule = false;
@@ -203,17 +184,16 @@ inline constexpr bool is_rule<rule_of<Name, P, R, Guard>> = true;
 /// One rewrite. The guard is a callable that takes the match and says whether the rule applies.
 template <fixed_string Name, class P, class R, class Guard = always>
 consteval rule_of<Name, P, R, Guard> rule(arrow<P, R> a, Guard guard = {}) {
-  static_assert(detail::is_replacement<R>,
+  static_assert(detail::Replacement<R>,
                 "fxx::rule: the replacement is neither a pattern nor a callable that takes the match "
                 "and returns a value");
-  static_assert(std::is_same_v<Guard, always> || detail::is_guard<Guard>,
+  static_assert(__is_same(Guard, always) || detail::AGuard<Guard>,
                 "fxx::rule: the guard is not a callable that takes the match and says true or false");
   if constexpr (Pattern<R>) {
-    static_assert(!is_siblings<P>,
+    static_assert(!Siblings<P>,
                   "fxx::rule: siblings are replaced by a callable that returns one value each, not by an expression");
-    if constexpr (std::is_same_v<Guard, always> && !is_siblings<P> && !P::mistaken && !R::mistaken) {
-      constexpr bool again =
-          detail::starts_with_call(flat<P>.data()) && detail::matches_own_result(flat<P>.data(), flat<R>.data());
+    if constexpr (__is_same(Guard, always) && !Siblings<P> && !P::mistaken && !R::mistaken) {
+      constexpr bool again = flat<P>.survey.with_call && detail::matches_own_result(flat<P>.terms, flat<R>.terms);
       static_assert(!again,
                     "fxx::rule: the rule matches its own replacement, so rewriting would never end; make the "
                     "replacement smaller or add a guard");

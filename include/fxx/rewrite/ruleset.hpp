@@ -6,8 +6,6 @@
 // the same root operator). One rule more costs 5-7 ms and 0.6 MB with g++ 12.
 #pragma once
 
-#include <boost/hana/basic_tuple.hpp>
-#include <boost/hana/unpack.hpp>
 #include <string>
 #include <utility>
 
@@ -21,6 +19,7 @@ namespace detail {
 
 struct Entry {
   const Term *pattern, *result;
+  const Survey* survey;  // of the pattern
   std::string_view name;
   std::uint64_t name_id;
   bool conditional;
@@ -81,22 +80,6 @@ constexpr Fault diagnose(const Entry* const* rules, int n) {
   return fault;
 }
 
-constexpr int depth_of(const Term* t) {
-  // What is new far away may end a chain of any length; a few levels are looked at again.
-  int deepest = t->kind == Term::Kind::chain || t->kind == Term::Kind::operands ? 4 : 0;
-  const Term* child = t + 1;
-  for (int i = 0; i < t->children; ++i, child += child->size) {
-    const int d = depth_of(child);
-    if (d > deepest) deepest = d;
-  }
-  return deepest + (t->kind == Term::Kind::call);
-}
-constexpr bool has_once(const Term* t) {
-  for (int i = 0; i < t->size; ++i)
-    if (t[i].once) return true;
-  return false;
-}
-
 /// Their names show which rules are meant.
 template <word Later, word Earlier, Fault::Kind Kind>
 consteval void rules_are_distinct() {
@@ -113,18 +96,22 @@ consteval void rules_are_distinct() {
 }
 
 /// The replacement's terms; null when a callable builds.
+template <class R>
+inline constexpr const Term* result_terms = nullptr;
+template <Pattern R>
+inline constexpr const Term* result_terms<R> = flat<R>.terms;
 template <class Rule>
-constexpr const Term* result_of() {
-  if constexpr (Rule::builds) return nullptr;
-  else return flat<typename Rule::replacement>.data();
-}
-template <class Rule>
-inline constexpr Entry entry_of = {flat<typename Rule::pattern>.data(), result_of<Rule>(), Rule::name, Rule::id,
-                                   Rule::conditional};
+inline constexpr Entry entry_of = {flat<typename Rule::pattern>.terms,
+                                   result_terms<typename Rule::replacement>,
+                                   &flat<typename Rule::pattern>.survey,
+                                   Rule::name,
+                                   hash_of(Rule::name),
+                                   Builds<Rule> || Guarded<Rule>};  // these may decline a match
 
+/// At most this many trie nodes come of the patterns, and one more is the root.
 constexpr int sum_of_bounds(const Entry* const* rules, int n) {
   int sum = 1;
-  for (int i = 0; i < n; ++i) sum += Builder::bound(rules[i]->pattern);
+  for (int i = 0; i < n; ++i) sum += readings(rules[i]->pattern) * rules[i]->survey->tests;
   return sum;
 }
 
@@ -141,11 +128,10 @@ struct fused {
     t.facts = b.facts();
     return t;
   }();
-  static constexpr Layout layout{trie.nodes, trie.captures, trie.facts};
-  static constexpr Layout::Size size = layout.size();
+  static constexpr TrieFacts size = trie.facts;
   static constexpr auto tree = [] {
     Tree<size.states, size.edges, size.captures, size.roots> t{};
-    if (!size.too_large) layout.lay_out(t);
+    if (!size.too_large) Layout(trie.nodes, trie.captures, size).lay_out(t);
     return t;
   }();
   static constexpr int roots_size = root_table_size(size.roots);
@@ -153,12 +139,12 @@ struct fused {
   static constexpr int depth = [] {
     int deepest = 0;
     for (const Entry* e : entries)
-      if (int d = depth_of(e->pattern); d > deepest) deepest = d;
+      if (e->survey->depth > deepest) deepest = e->survey->depth;
     return deepest;
   }();
   static constexpr bool uses_once = [] {
     for (const Entry* e : entries)
-      if (has_once(e->pattern)) return true;
+      if (e->survey->once) return true;
     return false;
   }();
 };
@@ -170,9 +156,9 @@ constexpr bool has_room(const Entry* const* rules, int n) {
   TrieNode* const trie = nodes.allocate(size);
   CapturePlace* const places = captures.allocate(size);
   std::construct_at(trie);
-  Builder b(trie, places);
+  Builder b(trie, places, true);
   for (int i = 0; i < n; ++i) b.add(rules[i]->pattern, static_cast<std::uint16_t>(i));
-  const bool room = !Layout(trie, places, b.facts()).size().too_large;
+  const bool room = !b.facts().too_large;
   nodes.deallocate(trie, size);
   captures.deallocate(places, size);
   return room;
@@ -183,9 +169,12 @@ constexpr bool too_large(const Entry* const* rules, int n) {
   int most = 1;  // states
   for (int i = 0; i < n; ++i) {
     const Term* p = rules[i]->pattern;
-    const int bound = Builder::bound(p);
+    const int bound = readings(p) * rules[i]->survey->tests;
     most = bound > max_states - most ? max_states + 1 : most + bound;
     if (p->size <= max_registers && 3 * p->size + 2 <= max_tests) continue;
+    if (const Extent e = extent_of(p);
+        e.calls <= max_registers && e.tests <= max_tests && e.names <= max_captures && e.items <= max_items)
+      continue;
     if (!has_room(rules + i, 1)) return true;
   }
   return most > max_states && !has_room(rules, n);
@@ -236,11 +225,11 @@ template <class Rule>
 consteval RuleFacts facts() {
   RuleFacts f;
   f.name = Rule::name;
-  f.result = result_of<Rule>();
-  if constexpr (Rule::searched) f.searched = flat<typename Rule::pattern>.data();
-  if constexpr (Rule::guarded) f.ask = &ask_rule<Rule>;
-  if constexpr (Rule::builds) f.build = &build_rule<Rule>;
-  if constexpr (Rule::grouped) {
+  f.result = result_terms<typename Rule::replacement>;
+  if (flat<typename Rule::pattern>.survey.searched) f.searched = flat<typename Rule::pattern>.data();
+  if constexpr (Guarded<Rule>) f.ask = &ask_rule<Rule>;
+  if constexpr (Builds<Rule>) f.build = &build_rule<Rule>;
+  if constexpr (Siblings<typename Rule::pattern>) {
     f.alone = &alone_table<Rule>;
     f.shared = Rule::pattern::shared;
   }
@@ -274,7 +263,7 @@ constexpr bool uses_twice(const Term* r) {
 }
 template <class Rule>
 consteval bool shrinks() {
-  if constexpr (Rule::builds || Rule::grouped) return false;
+  if constexpr (Builds<Rule> || Siblings<typename Rule::pattern>) return false;
   else {
     const Term* result = flat<typename Rule::replacement>.data();
     for (int i = 0; i < result->size; ++i)
@@ -282,6 +271,27 @@ consteval bool shrinks() {
     return calls_in(result) < calls_in(flat<typename Rule::pattern>.data()) && !uses_twice(result);
   }
 }
+}  // namespace detail
+
+namespace detail {
+/// One of many rules; its number tells it from another of the same type.
+template <std::size_t, class Rule>
+struct held {
+  [[no_unique_address]] Rule rule;
+};
+/// A tuple that takes the compiler no function a rule.
+template <class Numbers, class... Rules>
+struct rule_list;
+template <std::size_t... I, class... Rules>
+struct rule_list<std::index_sequence<I...>, Rules...> : held<I, Rules>... {
+  template <class F>
+  constexpr void for_each(F&& f) const {
+    (f(static_cast<const held<I, Rules>*>(this)->rule), ...);
+  }
+  void addresses(const void** out) const { ((*out++ = &static_cast<const held<I, Rules>*>(this)->rule), ...); }
+};
+template <class... Rules>
+using rules_in_order = rule_list<std::index_sequence_for<Rules...>, Rules...>;
 }  // namespace detail
 
 template <class... Rules>
@@ -295,14 +305,14 @@ class Ruleset {
  public:
   using fused = detail::fused<Rules...>;
   static constexpr int count = sizeof...(Rules);
-  [[no_unique_address]] boost::hana::basic_tuple<Rules...> rules;  // a third of what a hana::tuple costs the compiler
+  [[no_unique_address]] detail::rules_in_order<Rules...> rules;
 
-  constexpr explicit Ruleset(Rules... r) : rules(r...) {}
+  constexpr explicit Ruleset(const detail::rules_in_order<Rules...>& r) : rules(r) {}
 
   /// Calls `f` with each rule, in order.
   template <class F>
   constexpr void for_each(F&& f) const {
-    boost::hana::unpack(rules, [&](const auto&... rule) { (f(rule), ...); });
+    rules.for_each(f);
   }
 
   /// Whether rewriting ends on every graph whatever the limit: no rule's result has as many calls as the least that its
@@ -324,10 +334,9 @@ class Ruleset {
   /// Rewrites `graph` until no rule matches. What may be dropped when it is replaced is dropped; everything else stays.
   /// Meta data of a replaced node goes to its replacement. O(nodes + rewrites).
   RewriteReport apply(Graph& graph, const RewriteOptions& options = {}) const {
-    return boost::hana::unpack(rules, [&](const auto&... r) {
-      const void* objects[] = {&r...};
-      return rewrite_graph(graph, detail::table_of<Rules...>(detail::all_facts<Rules...>, objects), options);
-    });
+    const void* objects[count];
+    rules.addresses(objects);
+    return rewrite_graph(graph, detail::table_of<Rules...>(detail::all_facts<Rules...>, objects), options);
   }
   /// The same for whatever owns a graph and knows how its modules spell operators, such as a GraphModule.
   template <class Module>
@@ -345,7 +354,7 @@ consteval auto ruleset(Rules... rules) {
   static_assert(all_rules, "fxx::ruleset: an argument is not a rule; write rule<\"name\">(pattern >> replacement)");
   if constexpr (all_rules && sizeof...(Rules) > 0) {
     detail::check_distinct<Rules...>();
-    return Ruleset<Rules...>(rules...);
+    return Ruleset<Rules...>(detail::rules_in_order<Rules...>{{rules}...});
   } else {
     return mistake{};
   }
@@ -373,12 +382,18 @@ std::string explain(const Ruleset<Rules...>& rules, std::string_view name, Node*
   return why;
 }
 
+namespace detail {
+template <std::size_t... I, class... A, std::size_t... J, class... B>
+consteval Ruleset<A..., B...> join(const rule_list<std::index_sequence<I...>, A...>& a,
+                                   const rule_list<std::index_sequence<J...>, B...>& b) {
+  return Ruleset<A..., B...>(rules_in_order<A..., B...>{{static_cast<const held<I, A>&>(a).rule}...,
+                                                        {static_cast<const held<J, B>&>(b).rule}...});
+}
+}  // namespace detail
 /// The rules of both sets, those of `a` first.
 template <class... A, class... B>
-consteval auto operator+(const Ruleset<A...>& a, const Ruleset<B...>& b) {
-  return boost::hana::unpack(a.rules, [&](auto... first) {
-    return boost::hana::unpack(b.rules, [&](auto... second) { return Ruleset<A..., B...>(first..., second...); });
-  });
+consteval Ruleset<A..., B...> operator+(const Ruleset<A...>& a, const Ruleset<B...>& b) {
+  return detail::join(a.rules, b.rules);
 }
 
 }  // namespace fxx::inline FXX_ABI::rewrite

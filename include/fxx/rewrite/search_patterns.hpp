@@ -20,10 +20,9 @@ namespace fxx::inline FXX_ABI::rewrite {
 
 template <fixed_string Name>
 struct rest_of : pattern_base {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::rest;
   static constexpr std::uint64_t id = hash_of(Name.view());
-  static constexpr void emit(Term*& out) { *out++ = {.kind = kind, .id = id, .name = Name.view()}; }
+  static constexpr Form form{.term = {.kind = kind, .id = id, .name = Name.view()}};
 };
 /// All items of a list, or operands of a chain, that nothing else of the pattern matches; bound to a list.
 template <fixed_string Name>
@@ -32,13 +31,9 @@ inline constexpr rest_of<Name> rest{};
 template <fixed_string Name, class P>
 struct each_of : pattern_base {
   static constexpr bool mistaken = P::mistaken;
-  static constexpr int size = 1 + P::size;
   static constexpr Term::Kind kind = Term::Kind::each;
   static constexpr std::uint64_t id = hash_of(Name.view());
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = kind, .children = 1, .size = size, .id = id, .name = Name.view()};
-    P::emit(out);
-  }
+  static constexpr Form form = detail::form_of({.kind = kind, .id = id, .name = Name.view()}, forms<P>, 1);
 };
 /// Any number of items, none too, that each match the pattern. On the right: one item for each of them.
 template <fixed_string Name = "each", Pattern P>
@@ -48,32 +43,22 @@ consteval each_of<Name, P> each(P) {
 
 template <auto Key>
 struct operator_term : pattern_base {
-  static constexpr void emit(Term*& out) {
-    constexpr const Operator& op = fxx::detail::parsed<Key>;
-    *out++ = {.kind = Term::Kind::any, .id = op.id, .op = &op};
-  }
+  static constexpr const Operator* op = &fxx::detail::parsed<Key>;
+  static constexpr Form form{.term = {.kind = Term::Kind::any, .id = op->id, .op = op}};
 };
 /// `operands_of<op, ...>(p...)`. Its first members are the operators, as `Term::any` with an id.
 template <auto... Keys>
-struct operators {
-  static constexpr const Operator* all[sizeof...(Keys)] = {&fxx::detail::parsed<Keys>...};
-};
+struct operators;
 template <class Operators, class... Ps>
 struct operands_pattern;
 template <auto... Keys, class... Ps>
 struct operands_pattern<operators<Keys...>, Ps...> : followed<operands_pattern<operators<Keys...>, Ps...>> {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
-  static constexpr int size = 1 + int(sizeof...(Keys)) + (0 + ... + Ps::size);
   static constexpr Term::Kind kind = Term::Kind::call;
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = Term::Kind::operands,
-              .children = std::uint8_t(sizeof...(Keys) + sizeof...(Ps)),
-              .size = size,
-              .id = sizeof...(Keys),
-              .op = operators<Keys...>::all[0]};
-    (operator_term<Keys>::emit(out), ...);
-    (Ps::emit(out), ...);
-  }
+  static constexpr const Form* const* members = forms<operator_term<Keys>..., Ps...>;
+  static constexpr Form form =
+      detail::form_of({.kind = Term::Kind::operands, .id = sizeof...(Keys), .op = members[0]->term.op}, members,
+                      int(sizeof...(Keys) + sizeof...(Ps)));
 };
 namespace detail {
 template <auto... Keys>
@@ -112,18 +97,11 @@ inline constexpr auto operands_of = detail::make_operands<fxx::detail::key_of(Op
 template <fixed_string Name, class Value, class P>
 struct bound_of : followed<bound_of<Name, Value, P>> {
   static constexpr bool mistaken = P::mistaken || Value::mistaken;
-  static constexpr int size = 1 + P::size;
   static constexpr Term::Kind kind = P::kind;
   using pattern = P;
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = Term::Kind::bound,
-              .children = 1,
-              .size = size,
-              .id = hash_of(Name.view()),
-              .value = &Value::value,
-              .name = Name.view()};
-    P::emit(out);
-  }
+  static constexpr Form form = detail::form_of(
+      {.kind = Term::Kind::bound, .id = hash_of(Name.view()), .value = &Value::value, .name = Name.view()}, forms<P>,
+      1);
 };
 namespace detail {
 template <fixed_string Name>
@@ -148,25 +126,15 @@ consteval auto maybe(F f, P p) {
 }
 
 struct hole_pattern : followed<hole_pattern> {
-  static constexpr int size = 1;
   static constexpr Term::Kind kind = Term::Kind::any;
-  static constexpr void emit(Term*& out) { *out++ = {.kind = Term::Kind::hole}; }
+  static constexpr Form form{.term = {.kind = Term::Kind::hole}};
 };
 template <fixed_string Name, int Least, class Link, class P>
 struct chain_of : followed<chain_of<Name, Least, Link, P>> {
   static constexpr bool mistaken = P::mistaken || Link::mistaken;
-  static constexpr int size = 1 + Link::size + P::size;
   static constexpr Term::Kind kind = Term::Kind::call;
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = Term::Kind::chain,
-              .children = 2,
-              .size = size,
-              .id = hash_of(Name.view()),
-              .least = Least,
-              .name = Name.view()};
-    Link::emit(out);
-    P::emit(out);
-  }
+  static constexpr Form form = detail::form_of(
+      {.kind = Term::Kind::chain, .id = hash_of(Name.view()), .least = Least, .name = Name.view()}, forms<Link, P>, 2);
 };
 namespace detail {
 template <class P>
@@ -197,16 +165,10 @@ consteval auto chain(F f, P) {
 template <fixed_string Class, class... Args>
 struct module_call : followed<module_call<Class, Args...>> {
   static constexpr bool mistaken = (false || ... || Args::mistaken);
-  static constexpr int size = 1 + (0 + ... + Args::size);
   static constexpr Term::Kind kind = Term::Kind::call;
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = Term::Kind::module,
-              .children = sizeof...(Args),
-              .size = size,
-              .id = hash_of(Class.view()),
-              .name = Class.view()};
-    (Args::emit(out), ...);
-  }
+  static constexpr Form form =
+      detail::form_of({.kind = Term::Kind::module, .id = hash_of(Class.view()), .name = Class.view()}, forms<Args...>,
+                      int(sizeof...(Args)));
 };
 namespace detail {
 template <fixed_string Class>
@@ -229,12 +191,8 @@ inline constexpr detail::module_maker<Class> module{};
 template <class... Ps>
 struct several : pattern_base {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
-  static constexpr int size = 1 + (0 + ... + Ps::size);
   static constexpr Term::Kind kind = Term::Kind::outputs;
-  static constexpr void emit(Term*& out) {
-    *out++ = {.kind = kind, .children = sizeof...(Ps), .size = size};
-    (Ps::emit(out), ...);
-  }
+  static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
 /// Values that are found and replaced together. All but the first should use something that an earlier one captures:
 /// they are looked for among its users, and where there is nothing, in the whole graph.

@@ -2,7 +2,7 @@
 //
 // The types of rewrite/pattern.hpp write themselves into arrays of Term; from there on all is ordinary constexpr code.
 // Terms stand in prefix order; `size` counts a term with everything below it.
-// Main names: Term, Condition, same, covers, Choices. Cost: light.
+// Main names: Term, Condition, Survey, same, covers, Choices. Cost: light.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +70,7 @@ constexpr bool binds_name(const Term& t) {
 constexpr bool is_wrapper(const Term& t) { return t.kind >= Term::Kind::where && t.kind <= Term::Kind::bound; }
 /// Is there something in the pattern that the tree cannot tell?
 constexpr bool needs_search(const Term* t) {
-  for (int i = 0; i < t->size; ++i)
+  for (int i = 0, n = t->size; i < n; ++i)
     if (t[i].kind >= Term::Kind::rest) return true;
   return false;
 }
@@ -131,6 +131,114 @@ constexpr bool two_orders(const Term* t) {
   for (int i = 2; i < t->children; ++i, rest += rest->size)
     if (!is_constant(*rest) || !(*rest->value == t->op->parameters[static_cast<std::size_t>(i)].standard)) return false;
   return true;
+}
+
+/// In how many ways a pattern can be read, apart from orders: alternatives add up, what stands beside each other
+/// multiplies.
+constexpr int readings(const Term* t) {
+  int n = 1;
+  for (int i = 0, end = t->size; i < end; ++i) {
+    const Term& term = t[i];
+    if (term.kind == Term::Kind::operands) n *= static_cast<int>(term.id);
+    if (term.kind != Term::Kind::alternatives) continue;
+    int either = 0;
+    const Term* child = &term + 1;
+    for (int k = 0; k < term.children; ++k, child += child->size) either += readings(child);
+    n *= either;
+    i += term.size - 1;
+  }
+  return n;
+}
+
+constexpr bool starts_with_call(const Term* p) {
+  using K = Term::Kind;
+  if (is_wrapper(*p)) return starts_with_call(p + 1);
+  if (p->kind == K::chain) return p->least > 0;
+  if (p->kind != K::alternatives && p->kind != K::outputs)
+    return p->kind == K::call || p->kind == K::operands || p->kind == K::module;
+  const Term* child = p + 1;
+  for (int i = 0; i < p->children; ++i, child += child->size)
+    if (!starts_with_call(child)) return false;
+  return true;
+}
+
+/// What rule sets ask of a pattern, found in one walk: a look at a term costs the compiler more than the question.
+struct Survey {
+  int two_kinds = -1;      // a capture that stands for two kinds of argument
+  bool searched = false;   // as needs_search says
+  bool nested = false;     // an each or a chain inside of another
+  bool once = false;       // a call that is to have a single user
+  bool with_call = false;  // as starts_with_call says
+  int depth = 0;           // calls above each other
+  int tests = 2;           // of one reading that took all alternatives: the root's operator, and the end
+};
+constexpr Survey survey(const Term* p) {
+  using K = Term::Kind;
+  constexpr int most = 32;  // names, calls around each other
+  Survey s;
+  s.with_call = starts_with_call(p);
+  const Term* names[most];
+  int names_count = 0, group_end = 0, around[most], depth = 0;
+  for (int i = 0, n = p->size; i < n; ++i) {
+    const Term& t = p[i];
+    const K kind = t.kind;
+    while (depth > 0 && around[depth - 1] <= i) --depth;
+    if (kind == K::call || kind == K::operands || kind == K::module || kind == K::chain) {
+      s.tests += 3;  // its operator, its users, its order
+      s.once = s.once || t.once;
+      if (kind == K::call && depth < most) around[depth++] = i + t.size;
+      // What is new far away may end a chain of any length; a few levels are looked at again.
+      const int down = kind == K::chain || kind == K::operands ? depth + 4 : depth;
+      if (down > s.depth) s.depth = down;
+    } else if (kind != K::any && kind != K::alternatives) {
+      ++s.tests;
+      if (kind >= K::tensor && kind <= K::value) {
+        int k = 0;
+        while (k < names_count && names[k]->id != t.id) ++k;
+        if (k == names_count) names[names_count < most ? names_count++ : most - 1] = &t;
+        else if (names[k]->kind != kind && s.two_kinds < 0) s.two_kinds = i;
+      }
+    }
+    if (kind < K::rest) continue;
+    s.searched = true;
+    if (kind != K::each && kind != K::chain) continue;
+    s.nested = s.nested || i < group_end;
+    group_end = i + (kind == K::each ? t.size : 1 + p[i + 1].size);
+  }
+  return s;
+}
+
+/// What one reading of a pattern takes at most.
+struct Extent {
+  int calls = 0, tests = 0, names = 0, items = 0;  // names: and conditions, and whatever else stands around a term
+};
+constexpr Extent extent_of(const Term* t) {
+  using K = Term::Kind;
+  Extent e;
+  for (int i = 0, end = t->size; i < end; ++i) {
+    const Term& term = t[i];
+    const K kind = term.kind;
+    if (kind == K::alternatives) {
+      Extent largest;
+      const Term* child = &term + 1;
+      for (int k = 0; k < term.children; ++k, child += child->size) {
+        const Extent one = extent_of(child);
+        if (one.calls > largest.calls) largest.calls = one.calls;
+        if (one.tests > largest.tests) largest.tests = one.tests;
+        if (one.names > largest.names) largest.names = one.names;
+        if (one.items > largest.items) largest.items = one.items;
+      }
+      e.calls += largest.calls, e.tests += largest.tests, e.names += largest.names, e.items += largest.items;
+      i += term.size - 1;
+    } else if (kind == K::call || kind == K::operands || kind == K::module || kind == K::chain) {
+      ++e.calls, e.tests += 3;
+    } else if (kind != K::any) {
+      ++e.tests;
+      if (kind == K::list) e.items += term.children;
+      else if (kind != K::literal && kind != K::near && kind != K::standard) ++e.names;
+    }
+  }
+  return e;
 }
 
 constexpr bool has_call(const Term* t) {

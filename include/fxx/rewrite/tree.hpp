@@ -56,8 +56,12 @@ struct Test {
   const Literal* literal = nullptr;
   const Condition* condition = nullptr;
 
+  constexpr bool same_place(const Test& t) const {  // field by field, which costs the compiler a fourth
+    return place.reg == t.place.reg && place.arg == t.place.arg && place.item == t.place.item;
+  }
   constexpr bool operator==(const Test& t) const {
-    return kind == t.kind && payload == t.payload && place == t.place && other == t.other && left_out == t.left_out &&
+    return kind == t.kind && payload == t.payload && same_place(t) && other.reg == t.other.reg &&
+           other.arg == t.other.arg && other.item == t.other.item && left_out == t.left_out &&
            condition == t.condition && (literal == t.literal || (literal && t.literal && *literal == *t.literal));
   }
 };
@@ -86,7 +90,7 @@ struct Sieve {
   std::uint64_t operands[64] = {};
 };
 
-inline constexpr int max_registers = 24, max_tests = 96, max_captures = 32, max_states = 65535;
+inline constexpr int max_registers = 24, max_tests = 96, max_captures = 32, max_items = 64, max_states = 65535;
 
 namespace detail {
 
@@ -100,9 +104,22 @@ struct Line {
   std::uint64_t operands = 0;             // what some operand of the root has to be
   bool too_large = false, never = false;  // never: this reading contradicts itself
 
-  constexpr void test(const Test& t) {
-    if (tests_count == max_tests) too_large = true;
-    else tests[tests_count++] = t;
+  /// A test at the end of the line, to be filled in. In its place and field by field: making an object and copying it
+  /// would cost the compiler ten times the memory.
+  constexpr Test& test(Test::Kind kind, const Place& place, bool left_out = false) {
+    if (tests_count == max_tests) {
+      too_large = true;
+      --tests_count;
+    }
+    Test& t = tests[tests_count++];
+    t.kind = kind;
+    t.place = place;
+    t.other = {};
+    t.left_out = left_out;
+    t.payload = 0;
+    t.literal = nullptr;
+    t.condition = nullptr;
+    return t;
   }
 };
 
@@ -138,90 +155,91 @@ constexpr Chosen chosen(const Term* t, Choices& c, Line& out, Queue& queue) {
   }
 }
 
-constexpr void line_up_literal(const Literal& value, Place place, bool left_out, Line& out) {
-  if (value.is_number())
-    out.test({.kind = Test::Kind::number,
-              .place = place,
-              .left_out = left_out,
-              .payload = std::bit_cast<std::uint64_t>(value.number()),
-              .literal = &value});
-  else  // an unreadable default equals nothing but "left out"
-    out.test({.kind = Test::Kind::literal,
-              .place = place,
-              .left_out = left_out || value.kind == Literal::Kind::other,
-              .literal = &value});
+constexpr void line_up_literal(const Literal& value, const Place& place, bool left_out, Line& out) {
+  const bool number = value.is_number();
+  // An unreadable default equals nothing but "left out".
+  if (!number && value.kind == Literal::Kind::other) left_out = true;
+  Test& t = out.test(number ? Test::Kind::number : Test::Kind::literal, place, left_out);
+  t.literal = &value;
+  if (number) t.payload = std::bit_cast<std::uint64_t>(value.number());
+}
+/// Place of a name among the captures so far; their number when it is new.
+constexpr int find_capture(std::uint64_t id, const Line& out) {
+  int k = 0;
+  while (k < out.captures_count && out.captures[k].id != id) ++k;
+  return k;
 }
 /// Binds a name, or tests that it has the same value as before.
-constexpr void line_up_capture(std::uint64_t id, Place place, const Literal* constant, Line& out) {
-  for (int k = 0; k < out.captures_count; ++k) {
-    const CapturePlace& known = out.captures[k];
-    if (known.id != id) continue;
+constexpr void line_up_capture(std::uint64_t id, int at, const Place& place, const Literal* constant, Line& out) {
+  if (at < out.captures_count) {
+    const CapturePlace& known = out.captures[at];
     if (known.constant && constant) out.never = out.never || !(*known.constant == *constant);
     else if (known.constant) line_up_literal(*known.constant, place, false, out);
     else if (constant) line_up_literal(*constant, known.place, false, out);
-    else out.test({.kind = Test::Kind::equal, .place = place, .other = known.place});
-    return;
+    else out.test(Test::Kind::equal, place).other = known.place;
+  } else if (out.captures_count == max_captures) {
+    out.too_large = true;
+  } else {
+    CapturePlace& fresh = out.captures[out.captures_count++];
+    fresh.id = id;
+    fresh.place = place;
+    fresh.constant = constant;
   }
-  if (out.captures_count == max_captures) out.too_large = true;
-  else out.captures[out.captures_count++] = {id, place, constant};
 }
 
-constexpr void line_up_value(const Chosen& given, Place place, const Parameter& parameter, const Queue& queue,
+constexpr void line_up_value(const Chosen& given, const Place& place, const Parameter& parameter, const Queue& queue,
                              Line& out) {
   using K = Term::Kind;
   const Term& t = *given.term;
-  const auto test = [&](Test::Kind kind, bool left_out = false) {
-    out.test({.kind = kind, .place = place, .left_out = left_out});
-  };
-  bool known = false;
-  for (int k = 0; k < out.captures_count && is_capture(t); ++k) known = known || out.captures[k].id == t.id;
   if (is_constant(t)) {
     line_up_literal(*t.value, place, place.item == Place::whole && parameter.standard == *t.value, out);
   } else if (t.kind == K::near) {
-    out.test({.kind = Test::Kind::near, .place = place, .payload = std::bit_cast<std::uint64_t>(t.value->number())});
+    out.test(Test::Kind::near, place).payload = std::bit_cast<std::uint64_t>(t.value->number());
   } else if (is_capture(t)) {
-    if (!known) {
-      if (t.kind == K::tensor) test(Test::Kind::node);
-      if (t.kind == K::optional) test(Test::Kind::optional, parameter.standard.kind == Literal::Kind::none);
-      if (t.kind == K::constant) test(Test::Kind::constant);
-      if (t.kind == K::scalar) test(Test::Kind::scalar, parameter.standard.is_number());
-      if (t.kind == K::sequence) test(Test::Kind::sequence, parameter.standard.kind == Literal::Kind::integers);
-      if (t.kind == K::size) test(Test::Kind::size, parameter.standard.kind == Literal::Kind::integer);
+    const int at = find_capture(t.id, out);
+    if (at == out.captures_count) {
+      const Literal::Kind standard = parameter.standard.kind;
+      if (t.kind == K::tensor) out.test(Test::Kind::node, place);
+      if (t.kind == K::optional) out.test(Test::Kind::optional, place, standard == Literal::Kind::none);
+      if (t.kind == K::constant) out.test(Test::Kind::constant, place);
+      if (t.kind == K::scalar) out.test(Test::Kind::scalar, place, parameter.standard.is_number());
+      if (t.kind == K::sequence) out.test(Test::Kind::sequence, place, standard == Literal::Kind::integers);
+      if (t.kind == K::size) out.test(Test::Kind::size, place, standard == Literal::Kind::integer);
     }
-    line_up_capture(t.id, place, nullptr, out);
+    line_up_capture(t.id, at, place, nullptr, out);
   }
   for (int i = 0; i < given.count; ++i) {
     const Term& around = *queue.around[given.first + i];
-    if (around.kind == K::where)
-      out.test({.kind = Test::Kind::condition, .place = place, .condition = around.condition});
-    else line_up_capture(around.id, place, around.kind == K::bound ? around.value : nullptr, out);
+    if (around.kind == K::where) out.test(Test::Kind::condition, place).condition = around.condition;
+    else
+      line_up_capture(around.id, find_capture(around.id, out), place,
+                      around.kind == K::bound ? around.value : nullptr, out);
   }
 }
 
 /// Tests the operator of the node there, if it has to be a certain one; calls are looked into later.
-constexpr void line_up_call(const Term* t, Place place, Choices& c, Line& out, Queue& queue) {
+constexpr void line_up_call(const Term* t, const Place& place, Choices& c, Line& out, Queue& queue) {
   using K = Term::Kind;
   const Operator* op = t->op;
-  Test test{.kind = Test::Kind::op, .place = place};
+  std::uint64_t id = t->id;
+  bool writes = false;
   if (t->kind == K::call) {
-    test.payload = t->id;
-    test.left_out = t->op->mutates;
+    writes = t->op->mutates;
   } else if (t->kind == K::operands) {
     const Term& chosen_operator = t[1 + c.take(static_cast<int>(t->id))];
-    test.payload = chosen_operator.id;
+    id = chosen_operator.id;
     op = chosen_operator.op;
-  } else if (t->kind == K::module) {
-    test.payload = t->id;
   } else if (t->kind == K::chain && t->least > 0) {
-    test.payload = t[1].id;
+    id = t[1].id;
     op = t[1].op;
-  } else {
+  } else if (t->kind != K::module) {
     return;
   }
   if (queue.tail == max_registers || out.registers == max_registers) return void(out.too_large = true);
   const auto to = static_cast<std::uint8_t>(out.registers++);
-  test.other = {.reg = to};
-  out.test(test);
+  Test& test = out.test(Test::Kind::op, place, writes);
+  test.payload = id;
+  test.other.reg = to;
   // A call of a module may be any operator, and passes for any.
   if (place.reg == 0 && !out.operands) out.operands = op ? Sieve::bit(*op) : 1;
   if (t->kind == K::call) queue.items[queue.tail++] = {t, to};
@@ -233,6 +251,8 @@ constexpr bool has_open_items(const Term* list) {
     if (item->kind == Term::Kind::rest || item->kind == Term::Kind::each) return true;
   return false;
 }
+
+inline constexpr Parameter no_parameter;
 
 constexpr void linearise(const Term* root, Choices& c, Line& out) {
   out.tests_count = out.captures_count = 0;
@@ -247,17 +267,17 @@ constexpr void linearise(const Term* root, Choices& c, Line& out) {
   else if (first->kind == Term::Kind::chain) ++first;
   out.root = first->id;
   if (first->op) out.family = first->op->family;
-  line_up_value(start, {0, Place::self}, Parameter{}, queue, out);
+  line_up_value(start, {0, Place::self}, no_parameter, queue, out);
   if (start.term->kind == Term::Kind::call) queue.items[queue.tail++] = {start.term, 0};
   while (queue.head < queue.tail) {
     const Term* t = queue.items[queue.head].term;
     const std::uint8_t reg = queue.items[queue.head++].reg;
-    Chosen children[64], items[64];
+    Chosen children[64], items[max_items];
     int items_count = 0;
     const Term* next = t + 1;
     for (int i = 0; i < t->children; ++i, next += next->size) children[i] = chosen(next, c, out, queue);
-    if (two_orders(t)) out.test({.kind = Test::Kind::order, .place = {.reg = reg}});
-    if (t->once) out.test({.kind = Test::Kind::once, .place = {.reg = reg}});
+    if (two_orders(t)) out.test(Test::Kind::order, {.reg = reg});
+    if (t->once) out.test(Test::Kind::once, {.reg = reg});
     for (int i = 0; i < t->children; ++i) {
       const Place place{reg, static_cast<std::uint8_t>(i)};
       const Term* child = children[i].term;
@@ -266,13 +286,13 @@ constexpr void linearise(const Term* root, Choices& c, Line& out) {
         continue;
       }
       if (has_open_items(child)) {
-        out.test({.kind = Test::Kind::sequence, .place = place});
+        out.test(Test::Kind::sequence, place);
         continue;
       }
-      out.test({.kind = Test::Kind::list, .place = place, .payload = child->children});
+      out.test(Test::Kind::list, place).payload = child->children;
       const Term* item = child + 1;
       for (int k = 0; k < child->children; ++k, item += item->size) {
-        if (items_count == 64) {
+        if (items_count == max_items) {
           out.too_large = true;
           break;
         }
@@ -303,9 +323,12 @@ struct TrieNode {
   Test test{};
   std::uint16_t rule = 0;
   std::int32_t child = -1, last = -1, sibling = -1;
+  // Tests of one argument's operator: the next of them, and how many the first is followed by; -1 for the others.
+  std::int32_t alike = -1, more = 0;
 };
 struct TrieFacts {
   int nodes = 1, captures = 0, tests_before = 0;
+  int states = 1, edges = 0, roots = 0;  // of the tree that it becomes; state 0 halts
   bool too_large = false;
   Sieve sieve = {};
 };
@@ -320,33 +343,12 @@ struct Trie {
 /// Collects lines into a trie. Transient: lives only inside a constant evaluation.
 class Builder {
  public:
-  /// Room for the bounds of all patterns, and one node more; the first is the root.
-  constexpr Builder(TrieNode* nodes, CapturePlace* captures) : trie_(nodes), captures_(captures) {}
+  /// Room for the bounds of all patterns, and one node more; the first is the root. `raw`: all but the root is memory
+  /// without objects.
+  constexpr Builder(TrieNode* nodes, CapturePlace* captures, bool raw = false)
+      : trie_(nodes), captures_(captures), raw_(raw) {}
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
-
-  /// In how many ways a pattern can be read: alternatives add up, what stands beside each other multiplies.
-  static constexpr int readings(const Term* t) {
-    const bool either = t->kind == Term::Kind::alternatives;
-    int n = either ? 0 : t->kind == Term::Kind::operands ? static_cast<int>(t->id) : 1;
-    const Term* child = t + 1;
-    for (int i = 0; i < t->children; ++i, child += child->size) {
-      if (either) n += readings(child);
-      else n *= readings(child);
-    }
-    return n;
-  }
-  /// At most this many trie nodes come of one pattern: a call is tested for its operator, its users and its order.
-  static constexpr int bound(const Term* p) {
-    using K = Term::Kind;
-    int tests = 2;  // the root's operator, and the end
-    for (int i = 0; i < p->size; ++i) {
-      const K kind = p[i].kind;
-      if (kind == K::call || kind == K::operands || kind == K::module || kind == K::chain) tests += 3;
-      else if (kind != K::any && kind != K::alternatives) ++tests;
-    }
-    return readings(p) * tests;
-  }
 
   constexpr void add(const Term* root, std::uint16_t rule) {
     Choices c;
@@ -363,7 +365,11 @@ class Builder {
           .other = {static_cast<std::uint8_t>(line.registers), static_cast<std::uint8_t>(line.captures_count)},
           .payload = static_cast<std::uint64_t>(facts_.captures)};
       step(at, leaf, rule, false);
-      for (int i = 0; i < line.captures_count; ++i) std::construct_at(captures_ + facts_.captures++, line.captures[i]);
+      for (int i = 0; i < line.captures_count; ++i) {
+        CapturePlace* const place = captures_ + facts_.captures++;
+        if (raw_) std::construct_at(place);
+        *place = line.captures[i];
+      }
       facts_.tests_before += line.tests_count + 1;
     } while (c.advance());
   }
@@ -372,18 +378,43 @@ class Builder {
 
  private:
   constexpr int step(int at, const Test& test, std::uint16_t rule, bool share) {
+    // A call that writes may be matched as its twin that does not, so it may have two branches.
+    const bool selects = at != 0 && test.kind == Test::Kind::op && !test.left_out;
+    int first = -1, before = -1;  // tests of the same argument's operator
     if (share) {
-      for (int n = trie_[at].child; n >= 0; n = trie_[n].sibling)
-        if (trie_[n].test.payload == test.payload && trie_[n].test == test) return n;
+      for (int n = trie_[at].child; n >= 0; n = trie_[n].sibling) {
+        const TrieNode& node = trie_[n];
+        if (node.test.payload == test.payload && node.test == test) return n;
+        if (!selects || node.test.kind != Test::Kind::op || node.test.left_out || node.test.other.reg != test.other.reg ||
+            !node.test.same_place(test))
+          continue;
+        if (first < 0) first = n;
+        before = n;
+      }
     }
     const int fresh = facts_.nodes++;
-    std::construct_at(trie_ + fresh, test, rule);
+    if (raw_) std::construct_at(trie_ + fresh);
+    trie_[fresh].test = test;
+    trie_[fresh].rule = rule;
     (trie_[at].last >= 0 ? trie_[trie_[at].last].sibling : trie_[at].child) = fresh;
     trie_[at].last = fresh;
+    ++facts_.states;
+    if (at == 0) ++facts_.roots;  // the state is the one that ends what begins with this operator
+    if (test.kind == Test::Kind::order) ++facts_.states;  // again
+    if (first >= 0) {
+      // The first two share a select and have a branch and a jump each, every further one has a branch and a jump.
+      const bool two = trie_[first].more++ == 0;
+      trie_[before].alike = fresh;
+      trie_[fresh].more = -1;
+      facts_.states += two;
+      facts_.edges += 1 + two;
+    }
+    facts_.too_large |= facts_.states > max_states;
     return fresh;
   }
   TrieNode* trie_;
   CapturePlace* captures_;
+  bool raw_;
   detail::Line line_;  // one for all patterns
   TrieFacts facts_;
 };
@@ -394,21 +425,6 @@ class Layout {
   constexpr Layout(const TrieNode* trie, const CapturePlace* captures, const TrieFacts& facts)
       : trie_(trie), captures_(captures), facts_(facts) {}
 
-  struct Size {
-    int states, edges, captures, roots, tests_before;
-    bool too_large;
-  };
-  constexpr Size size() const {
-    Size s{1, 0, facts_.captures, 0, facts_.tests_before, facts_.too_large};
-    for (int n = trie_[0].child; n >= 0; n = trie_[n].sibling) {
-      ++s.roots;
-      count(n, s);
-      ++s.states;  // halt
-    }
-    s.too_large |= s.states > max_states;
-    return s;
-  }
-
   template <class Tree>
   constexpr void lay_out(Tree& t) const {
     int states = 1, edges = 0, roots = 0;  // state 0 halts
@@ -417,87 +433,53 @@ class Layout {
       for (; i > 0 && t.roots[i - 1].op > trie_[n].test.payload; --i) t.roots[i] = t.roots[i - 1];
       t.roots[i] = {trie_[n].test.payload, static_cast<std::uint16_t>(states)};
       emit_children(t, n, states, edges);
-      t.states[states++] = State{};
+      ++states;  // halt
     }
     for (int i = 0; i < facts_.captures; ++i) t.captures[i] = captures_[i];
     t.sieve = facts_.sieve;
   }
 
-  static constexpr int select_from = 2;  // this many operators tested on one argument become one select
-
  private:
-  static constexpr bool same_place(const Test& a, const Test& b) {
-    // A call that writes may be matched as its twin that does not, so it may have two branches.
-    return a.kind == Test::Kind::op && b.kind == Test::Kind::op && a.place == b.place && a.other == b.other &&
-           !a.left_out && !b.left_out;
-  }
-  /// How many children of `n` test the operator of the same argument as child `c`; negative when an earlier child does.
-  constexpr int group(int n, int c) const {
-    if (trie_[c].test.kind != Test::Kind::op || trie_[c].test.left_out ) return 1;
-    int members = 0;
-    for (int k = trie_[n].child; k >= 0; k = trie_[k].sibling) {
-      if (!same_place(trie_[k].test, trie_[c].test)) continue;
-      if (members == 0 && k != c) return -1;
-      ++members;
-    }
-    return members;
-  }
-  constexpr bool in_select(int n, int c) const {
-    int members = 0;
-    for (int k = trie_[n].child; k >= 0; k = trie_[k].sibling) members += same_place(trie_[k].test, trie_[c].test);
-    return members >= select_from;
-  }
-  constexpr void count(int n, Size& s) const {
-    for (int c = trie_[n].child; c >= 0; c = trie_[c].sibling) {
-      const int members = group(n, c);
-      if (members < 0) {
-        s.edges += in_select(n, c);
-        ++s.states;
-      } else if (members >= select_from) {
-        s.states += 2;  // select, jump
-        ++s.edges;
-      } else {
-        ++s.states;
-      }
-      s.states += trie_[c].test.kind == Test::Kind::order;  // again
-      count(c, s);
-    }
-  }
-
   template <class Tree>
   constexpr void emit_children(Tree& t, int n, int& states, int& edges) const {
     for (int c = trie_[n].child; c >= 0; c = trie_[c].sibling) {
-      const int members = group(n, c);
-      if (members < 0 && in_select(n, c)) continue;  // already part of a select
-      if (members < select_from) {
+      const TrieNode& node = trie_[c];
+      if (node.more < 0) continue;  // already part of a select
+      if (node.more == 0) {
         const int at = states++;
         emit_children(t, c, states, edges);
-        if (trie_[c].test.kind == Test::Kind::order)
-          t.states[states++] = {{.kind = Test::Kind::again, .place = trie_[c].test.place},
-                                static_cast<std::uint16_t>(at + 1),
-                                trie_[c].rule,
-                                0};
-        t.states[at] = {trie_[c].test, static_cast<std::uint16_t>(states), trie_[c].rule, 0};
+        if (node.test.kind == Test::Kind::order) {
+          State& again = t.states[states++];
+          again.kind = Test::Kind::again;
+          again.place = node.test.place;
+          again.fail = static_cast<std::uint16_t>(at + 1);
+          again.rule = node.rule;
+        }
+        State& state = t.states[at];
+        static_cast<Test&>(state) = node.test;
+        state.fail = static_cast<std::uint16_t>(states);
+        state.rule = node.rule;
         continue;
       }
-      const int select = states++, first = edges;
-      Test test = trie_[c].test;
-      test.kind = Test::Kind::select;
-      test.payload = static_cast<std::uint64_t>(first);
-      t.states[select] = {test, 0, trie_[c].rule, static_cast<std::uint16_t>(members)};
+      const int first = edges, members = node.more + 1;
+      State& select = t.states[states++];
+      static_cast<Test&>(select) = node.test;
+      select.kind = Test::Kind::select;
+      select.payload = static_cast<std::uint64_t>(first);
+      select.rule = node.rule;
+      select.edges = static_cast<std::uint16_t>(members);
       edges += members;
       int filled = 0, jumps[256];
-      for (int k = c; k >= 0; k = trie_[k].sibling) {
-        if (!same_place(trie_[k].test, trie_[c].test)) continue;
+      for (int k = c; k >= 0; k = trie_[k].alike) {
         int i = first + filled;
         for (; i > first && t.edges[i - 1].op > trie_[k].test.payload; --i) t.edges[i] = t.edges[i - 1];
         t.edges[i] = {trie_[k].test.payload, static_cast<std::uint16_t>(states)};
         emit_children(t, k, states, edges);
         jumps[filled++] = states;
-        t.states[states++] = {{.kind = Test::Kind::jump}, 0, 0, 0};
+        t.states[states++].kind = Test::Kind::jump;
       }
       for (int i = 0; i < filled; ++i) t.states[jumps[i]].fail = static_cast<std::uint16_t>(states);
-      t.states[select].fail = static_cast<std::uint16_t>(states);
+      select.fail = static_cast<std::uint16_t>(states);
     }
   }
 

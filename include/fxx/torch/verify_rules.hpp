@@ -128,7 +128,7 @@ VerifyReport verify_rules(std::span<const RuleToVerify> rules, const VerifyOptio
 
 template <class Rule>
 rewrite::RewriteReport apply_alone(const void* rule, Graph& graph) {
-  const rewrite::Ruleset<Rule> alone(*static_cast<const Rule*>(rule));
+  const rewrite::Ruleset<Rule> alone(rewrite::detail::rules_in_order<Rule>{{*static_cast<const Rule*>(rule)}});
   return alone.apply(graph);
 }
 template <class Rule>
@@ -146,10 +146,9 @@ RuleToVerify to_verify(const Rule& rule) {
 /// O(rules x cases). What VerifyOptions::inputs throws passes.
 template <class... Rules>
 VerifyReport verify(const rewrite::Ruleset<Rules...>& rules, const VerifyOptions& options = {}) {
-  return boost::hana::unpack(rules.rules, [&](const auto&... rule) {
-    const detail::RuleToVerify all[] = {detail::to_verify(rule)...};
-    return detail::verify_rules(all, options);
-  });
+  std::vector<detail::RuleToVerify> all;
+  rules.for_each([&](const auto& rule) { all.push_back(detail::to_verify(rule)); });
+  return detail::verify_rules(all, options);
 }
 /// Likewise for one rule.
 template <class Rule>
