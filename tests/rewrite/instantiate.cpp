@@ -50,7 +50,7 @@ std::set<std::string> readings(const Rule& rule) {
     Graph graph;
     answers.among.clear();
     const std::vector<Argument> roots = rewrite::instantiate(graph, rewrite::flat<typename Rule::pattern>.data(),
-                                                             rewrite::detail::facts_of<Rule>.shared, answers);
+                                                             rewrite::detail::facts_of<Rule>[0].shared, answers);
     graph.output(roots.size() == 1 ? roots[0] : Argument::list(roots));
     graph.lint();
     texts.insert(body_of(graph));

@@ -26,7 +26,8 @@ inline constexpr std::uint64_t hash_of_nothing = 0xcbf29ce484222325ull, hash_fac
 constexpr std::uint64_t hash_of(std::string_view name, std::uint64_t beginning = hash_of_nothing) {
   std::uint64_t hash = beginning;
   const char* const text = name.data();
-  for (std::size_t i = 0, n = name.size(); i < n; ++i) hash = (hash ^ static_cast<unsigned char>(text[i])) * hash_factor;
+  for (std::size_t i = 0, n = name.size(); i < n; ++i)
+    hash = (hash ^ static_cast<unsigned char>(text[i])) * hash_factor;
   return hash;
 }
 

@@ -160,7 +160,9 @@ constexpr Literal parse_literal(std::string_view text) {
   const char* const s = text.data();
   const std::size_t size = text.size();
   const char first = size > 0 ? s[0] : '\0', last = size > 0 ? s[size - 1] : '\0';
-  const auto is = [&](const auto& letters) { return detail::begins_with(s, size, letters) && size + 1 == sizeof letters; };
+  const auto is = [&](const auto& letters) {
+    return size + 1 == sizeof letters && detail::begins_with(s, size, letters);
+  };
   if (first == 'N' && is("None")) return {.kind = Kind::none};
   if (first == 'T' && is("True")) return Literal::of(true);
   if (first == 'F' && is("False")) return Literal::of(false);

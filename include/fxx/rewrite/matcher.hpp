@@ -21,9 +21,9 @@ namespace fxx::inline FXX_ABI::rewrite {
 
 class Match;
 /// A guard: does the rule apply to this match?
-using Ask = bool (*)(const void* rule, const Match&);
+using Ask = bool (*)(const void* guard, const Match&);
 /// A callable replacement: the new value, or None to decline; for siblings one value a member.
-using Build = Argument (*)(const void* rule, const Match&);
+using Build = Argument (*)(const void* build, const Match&);
 
 struct RuleTable;
 /// What the engine needs of a rule.
@@ -45,12 +45,16 @@ struct RuleTable {
   const Branch* slots;  // root table
   std::uint64_t mask;
   const Sieve* sieve;
-  const RuleFacts* const* rules;
-  const void* const* objects;  // the rules themselves, for guards and callables
+  const RuleFacts* rules;
+  const void* const* callables;  // of each rule what builds its result, and its guard
   int count, depth;
   bool uses_once;
 
   std::uint16_t root(std::uint64_t op) const { return find_root(slots, mask, op); }
+  /// The rule has no guard, or its guard agrees.
+  bool agrees(int rule, const Match& m) const { return !rules[rule].ask || rules[rule].ask(callables[2 * rule + 1], m); }
+  /// Of a rule with a callable.
+  Argument build(int rule, const Match& m) const { return rules[rule].build(callables[2 * rule], m); }
 };
 
 /// A rule that matched: its root, the nodes under it, what its captures hold.
@@ -203,7 +207,7 @@ class MatchEngine {
 /// What `explain` says of a table of one rule. O(nodes).
 std::string explain_match(const RuleTable& rule, const Term* pattern, Node* root);
 /// Throws RuleError (E405).
-[[noreturn]] void no_such_rule(std::string_view name, std::span<const RuleFacts* const> known);
+[[noreturn]] void no_such_rule(std::string_view name, std::span<const RuleFacts> known);
 
 /// Is every user of `node` one of `nodes`, which are all replaced?
 bool used_within(const Node& node, std::span<Node* const> nodes);

@@ -157,7 +157,7 @@ FXX_INLINE bool MatchEngine::can_be_taken_out(std::span<Node* const> nodes) cons
 FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
                                     const Argument* shared, Match& match) {
   regions_.survey(graph_);
-  if (const Term* pattern = table.rules[state.rule]->searched) {
+  if (const Term* pattern = table.rules[state.rule].searched) {
     resolve_methods();
     Match candidate;
     candidate.graph_ = &graph_;
@@ -177,10 +177,10 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
   candidate.captures_count_ = state.other.arg;
   candidate.rule_ = rule;
   if (shared) {
-    if (!(candidate.get(rules_.rules[rule]->shared) == *shared)) return false;
+    if (!(candidate.get(rules_.rules[rule].shared) == *shared)) return false;
   } else {
-    if (rules_.rules[rule]->alone && !collect_siblings(candidate, rule)) return false;
-    if (rules_.rules[rule]->ask && !rules_.rules[rule]->ask(rules_.objects[rule], candidate)) return false;
+    if (rules_.rules[rule].alone && !collect_siblings(candidate, rule)) return false;
+    if (!rules_.agrees(rule, candidate)) return false;
     if (candidate.group_) {
       group_.swap(candidates_);
       candidate.group_ = &group_;
@@ -214,7 +214,7 @@ FXX_INLINE bool MatchEngine::accept_search(const Term* pattern, Match& candidate
       candidate.group_ = &candidates_;
     }
     const int rule = candidate.rule_;
-    return !rules_.rules[rule]->ask || rules_.rules[rule]->ask(rules_.objects[rule], candidate);
+    return rules_.agrees(rule, candidate);
   });
   if (!found) return false;
   found_ = search.take();
@@ -249,9 +249,9 @@ inline std::uint64_t MatchEngine::operator_id(const Node& node) {
 }
 
 FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
-  const Argument shared = match.get(rules_.rules[rule]->shared);
+  const Argument shared = match.get(rules_.rules[rule].shared);
   if (!shared.is_node()) return false;
-  const RuleTable& alone = *rules_.rules[rule]->alone;
+  const RuleTable& alone = *rules_.rules[rule].alone;
   // The first member speaks for all, so that one group is found once. Users mostly stand in the order of the graph, so
   // any other member sees the first at once.
   const Node* first = match.root();
@@ -343,21 +343,21 @@ FXX_INLINE std::string MatchEngine::explain(const Term* pattern, Node* root) {
     whole = true;
     if (!can_be_taken_out(found.nodes))
       why = "all of it is there, but between its nodes memory is written to, or what they write somebody else sees";
-    else if (rules_.rules[0]->alone) why = "it has no siblings that match too";
-    else if (rules_.rules[0]->ask) why = "all of it is there, but its guard declines";
+    else if (rules_.rules[0].alone) why = "it has no siblings that match too";
+    else if (rules_.rules[0].ask) why = "all of it is there, but its guard declines";
     else why = "all of it is there, but its outputs cannot be computed in one place";
     return false;
   });
-  return "rule '" + std::string(rules_.rules[0]->name) + "' does not match %" + std::string(root->name()) + ": " +
+  return "rule '" + std::string(rules_.rules[0].name) + "' does not match %" + std::string(root->name()) + ": " +
          (whole ? why : search.reason());
 }
 FXX_INLINE std::string explain_match(const RuleTable& rule, const Term* pattern, Node* root) {
   Regions regions;
   return MatchEngine(root->graph(), rule, regions).explain(pattern, root);
 }
-FXX_INLINE void no_such_rule(std::string_view name, std::span<const RuleFacts* const> known) {
+FXX_INLINE void no_such_rule(std::string_view name, std::span<const RuleFacts> known) {
   std::string names;
-  for (const RuleFacts* k : known) names += (names.empty() ? "'" : ", '") + std::string(k->name) + "'";
+  for (const RuleFacts& k : known) names += (names.empty() ? "'" : ", '") + std::string(k.name) + "'";
   throw RuleError(ErrorId::no_such_rule,
                   "explain: the set has no rule '" + std::string(name) + "'; its rules are " + names);
 }

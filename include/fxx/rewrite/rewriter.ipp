@@ -28,7 +28,7 @@ class Rewriter {
         late_names_(graph.naming_late()),
         first_of_run_(graph.index_bound()) {
     report_.fired.resize(static_cast<std::size_t>(rules.count));
-    for (int i = 0; i < rules.count; ++i) report_.fired[static_cast<std::size_t>(i)].rule = rules.rules[i]->name;
+    for (int i = 0; i < rules.count; ++i) report_.fired[static_cast<std::size_t>(i)].rule = rules.rules[i].name;
     report_.nodes_before = graph.size();
     limit_ = options.limit ? options.limit : 1000 + 100 * graph.size();
     queued_.resize(graph.index_bound());
@@ -130,10 +130,10 @@ class Rewriter {
     {
       const InsertPoint point = graph_.inserting_before(first);
       try {
-        if (const Term* t = rules_.rules[rule]->result) {
+        if (const Term* t = rules_.rules[rule].result) {
           take_results(build(t, m), m, false);
         } else {
-          take_results(rules_.rules[rule]->build(rules_.objects[rule], m), m, true);
+          take_results(rules_.build(rule, m), m, true);
           for (const Argument& result : results_) check_order(*result.node(), m, *first, first_fresh);
         }
       } catch (...) {
@@ -153,7 +153,7 @@ class Rewriter {
     if (options_.record)
       for (const Match& member : members)
         report_.firings.push_back(
-            {std::string(rules_.rules[m.rule()]->name), text_of(*member.root()), member.root()->source()});
+            {std::string(rules_.rules[m.rule()].name), text_of(*member.root()), member.root()->source()});
     if (graph_.index_bound() > queued_.size()) queued_.resize(2 * static_cast<std::size_t>(graph_.index_bound()));
     // Hoisting puts old nodes between the new ones, so these are gathered first.
     built_.clear();
@@ -193,7 +193,7 @@ class Rewriter {
           !(m.members().size() > 1 && (is_constant_value(node) || can_move_before(node, first, replaced, regions_)));
       if (&node.graph() != &graph_ || node.is_erased() || late)
         throw RuleError(ErrorId::replacement_invalid,
-                        "rewrite: the replacement of rule '" + std::string(rules_.rules[m.rule()]->name) + "' uses '" +
+                        "rewrite: the replacement of rule '" + std::string(rules_.rules[m.rule()].name) + "' uses '" +
                             std::string(node.name()) +
                             "', which is not in the graph before the node that is replaced; build it from what the "
                             "pattern captures",
@@ -228,14 +228,14 @@ class Rewriter {
   void take_results(Argument built, const Match& m, bool may_decline) {
     const std::size_t members = m.members().size();
     if (may_decline && (built.is_none() || (built.is_node() && built.node() == m.root()))) return;
-    if (built.is_sequence() && (rules_.rules[m.rule()]->alone || members > 1))
+    if (built.is_sequence() && (rules_.rules[m.rule()].alone || members > 1))
       results_.assign(built.items().begin(), built.items().end());
     else results_.push_back(std::move(built));
     bool fits = results_.size() == members;
     for (const Argument& r : results_) fits = fits && r.is_node();
     if (!fits)
       throw RuleError(ErrorId::replacement_invalid,
-                      "rewrite: rule '" + std::string(rules_.rules[m.rule()]->name) + "' returned " + to_text(results_) +
+                      "rewrite: rule '" + std::string(rules_.rules[m.rule()].name) + "' returned " + to_text(results_) +
                           "; a replacement is a node, or for " +
                           "siblings and outputs a list of as many nodes as there are members (" +
                           std::to_string(members) + "), or None to decline",
@@ -282,7 +282,7 @@ class Rewriter {
         for (int i = static_cast<int>(self.id); i < self.children; ++i) build_into(operands, t, m);
         if (operands.empty())
           throw RuleError(ErrorId::replacement_invalid,
-                          "rewrite: the replacement of rule '" + std::string(rules_.rules[m.rule()]->name) +
+                          "rewrite: the replacement of rule '" + std::string(rules_.rules[m.rule()].name) +
                               "' is a chain of no operands; give it one that is always there",
                           {format_node(*m.root())});
         std::vector<Node*> links;
@@ -320,7 +320,7 @@ class Rewriter {
   void replace(const Match& m, Node* fresh, std::uint32_t first_fresh) {
     Node* old = m.root();
     push_users(old, rules_.depth - 1);
-    if (fresh->index() >= first_fresh) carry_over(*old, *fresh, rules_.rules[m.rule()]->name);
+    if (fresh->index() >= first_fresh) carry_over(*old, *fresh, rules_.rules[m.rule()].name);
     while (old != fresh && old->num_users()) old->users().front()->replace_input_with(old, fresh);
     remove(m);
   }

@@ -194,47 +194,43 @@ consteval void check_distinct() {
   }
 }
 
-// Free functions, named by one rule each: as members of Ruleset their mangled names would hold every rule, n times.
-template <class Rule>
-bool ask_rule(const void* rule, const Match& m) {
-  return static_cast<bool>(static_cast<const Rule*>(rule)->guard(m));
+// Free functions, named by the callable alone: as members of Ruleset their mangled names would hold every rule, n times,
+// and rules with the same guard share one.
+template <class Guard>
+bool ask_rule(const void* guard, const Match& m) {
+  return static_cast<bool>((*static_cast<const Guard*>(guard))(m));
 }
-template <class Rule>
-Argument build_rule(const void* rule, const Match& m) {
-  return Argument(static_cast<const Rule*>(rule)->build(m));
+template <class R>
+Argument build_rule(const void* build, const Match& m) {
+  return Argument((*static_cast<const R*>(build))(m));
 }
 template <class... Rules>
-constexpr RuleTable table_of(const RuleFacts* const* rules, const void* const* objects);
-template <class Rule>
-consteval RuleFacts facts();
-/// One constant a rule, whatever sets it is in.
-template <class Rule>
-inline constexpr RuleFacts facts_of = facts<Rule>();
-template <class... Rules>
-inline constexpr const RuleFacts* all_facts[sizeof...(Rules)] = {&facts_of<Rules>...};
-
-template <class... Rules>
-constexpr RuleTable table_of(const RuleFacts* const* rules, const void* const* objects) {
+constexpr RuleTable table_of(const RuleFacts* facts, const void* const* callables) {
   using F = fused<Rules...>;
   return {F::tree.states, F::tree.edges, F::tree.captures, F::roots.slots, F::roots_size - 1, &F::tree.sieve,
-          rules,          objects,       F::count,         F::depth,       F::uses_once};
+          facts,          callables,     F::count,         F::depth,       F::uses_once};
 }
+/// A member of siblings alone is matched by the tree: no search, and who asks its guard asks once for all of them.
+inline constexpr RuleFacts facts_of_member;
 template <class Rule>
-inline constexpr RuleTable alone_table = table_of<Rule>(all_facts<Rule>, nullptr);
+inline constexpr RuleTable alone_table = table_of<Rule>(&facts_of_member, nullptr);
 template <class Rule>
 consteval RuleFacts facts() {
   RuleFacts f;
   f.name = Rule::name;
   f.result = result_terms<typename Rule::replacement>;
   if (flat<typename Rule::pattern>.survey.searched) f.searched = flat<typename Rule::pattern>.data();
-  if constexpr (Guarded<Rule>) f.ask = &ask_rule<Rule>;
-  if constexpr (Builds<Rule>) f.build = &build_rule<Rule>;
+  if constexpr (Guarded<Rule>) f.ask = &ask_rule<typename Rule::guard_type>;
+  if constexpr (Builds<Rule>) f.build = &build_rule<typename Rule::replacement>;
   if constexpr (Siblings<typename Rule::pattern>) {
     f.alone = &alone_table<Rule>;
     f.shared = Rule::pattern::shared;
   }
   return f;
 }
+
+template <class... Rules>
+inline constexpr RuleFacts facts_of[sizeof...(Rules)] = {facts<Rules>()...};
 
 }  // namespace detail
 
@@ -288,7 +284,12 @@ struct rule_list<std::index_sequence<I...>, Rules...> : held<I, Rules>... {
   constexpr void for_each(F&& f) const {
     (f(static_cast<const held<I, Rules>*>(this)->rule), ...);
   }
-  void addresses(const void** out) const { ((*out++ = &static_cast<const held<I, Rules>*>(this)->rule), ...); }
+  /// Of each rule its callable and its guard.
+  void callables(const void** out) const {
+    ((*out++ = &static_cast<const held<I, Rules>*>(this)->rule.build,
+      *out++ = &static_cast<const held<I, Rules>*>(this)->rule.guard),
+     ...);
+  }
 };
 template <class... Rules>
 using rules_in_order = rule_list<std::index_sequence_for<Rules...>, Rules...>;
@@ -307,7 +308,7 @@ class Ruleset {
   static constexpr int count = sizeof...(Rules);
   [[no_unique_address]] detail::rules_in_order<Rules...> rules;
 
-  constexpr explicit Ruleset(const detail::rules_in_order<Rules...>& r) : rules(r) {}
+  constexpr explicit Ruleset(const Rules&... r) : rules{{r}...} {}
 
   /// Calls `f` with each rule, in order.
   template <class F>
@@ -334,9 +335,9 @@ class Ruleset {
   /// Rewrites `graph` until no rule matches. What may be dropped when it is replaced is dropped; everything else stays.
   /// Meta data of a replaced node goes to its replacement. O(nodes + rewrites).
   RewriteReport apply(Graph& graph, const RewriteOptions& options = {}) const {
-    const void* objects[count];
-    rules.addresses(objects);
-    return rewrite_graph(graph, detail::table_of<Rules...>(detail::all_facts<Rules...>, objects), options);
+    const void* callables[2 * count];
+    rules.callables(callables);
+    return rewrite_graph(graph, detail::table_of<Rules...>(detail::facts_of<Rules...>, callables), options);
   }
   /// The same for whatever owns a graph and knows how its modules spell operators, such as a GraphModule.
   template <class Module>
@@ -354,7 +355,7 @@ consteval auto ruleset(Rules... rules) {
   static_assert(all_rules, "fxx::ruleset: an argument is not a rule; write rule<\"name\">(pattern >> replacement)");
   if constexpr (all_rules && sizeof...(Rules) > 0) {
     detail::check_distinct<Rules...>();
-    return Ruleset<Rules...>(detail::rules_in_order<Rules...>{{rules}...});
+    return Ruleset<Rules...>(rules...);
   } else {
     return mistake{};
   }
@@ -365,8 +366,8 @@ consteval auto ruleset(Rules... rules) {
 template <fixed_string Name, class P, class R, class Guard>
 std::string explain(const rule_of<Name, P, R, Guard>& rule, Node* node) {
   using Rule = rule_of<Name, P, R, Guard>;
-  const void* object = &rule;
-  return explain_match(detail::table_of<Rule>(detail::all_facts<Rule>, &object), flat<P>.data(), node);
+  const void* callables[] = {&rule.build, &rule.guard};
+  return explain_match(detail::table_of<Rule>(detail::facts_of<Rule>, callables), flat<P>.data(), node);
 }
 /// The same of the rule of that name. Throws RuleError (E405) when the set has none.
 template <class... Rules>
@@ -378,7 +379,7 @@ std::string explain(const Ruleset<Rules...>& rules, std::string_view name, Node*
     known = true;
     why = explain(rule, node);
   });
-  if (!known) no_such_rule(name, detail::all_facts<Rules...>);
+  if (!known) no_such_rule(name, detail::facts_of<Rules...>);
   return why;
 }
 
@@ -386,8 +387,7 @@ namespace detail {
 template <std::size_t... I, class... A, std::size_t... J, class... B>
 consteval Ruleset<A..., B...> join(const rule_list<std::index_sequence<I...>, A...>& a,
                                    const rule_list<std::index_sequence<J...>, B...>& b) {
-  return Ruleset<A..., B...>(rules_in_order<A..., B...>{{static_cast<const held<I, A>&>(a).rule}...,
-                                                        {static_cast<const held<J, B>&>(b).rule}...});
+  return Ruleset<A..., B...>(static_cast<const held<I, A>&>(a).rule..., static_cast<const held<J, B>&>(b).rule...);
 }
 }  // namespace detail
 /// The rules of both sets, those of `a` first.

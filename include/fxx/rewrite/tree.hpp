@@ -385,9 +385,8 @@ class Builder {
       for (int n = trie_[at].child; n >= 0; n = trie_[n].sibling) {
         const TrieNode& node = trie_[n];
         if (node.test.payload == test.payload && node.test == test) return n;
-        if (!selects || node.test.kind != Test::Kind::op || node.test.left_out || node.test.other.reg != test.other.reg ||
-            !node.test.same_place(test))
-          continue;
+        if (!selects || node.test.kind != Test::Kind::op || node.test.left_out) continue;
+        if (node.test.other.reg != test.other.reg || !node.test.same_place(test)) continue;
         if (first < 0) first = n;
         before = n;
       }

@@ -128,12 +128,12 @@ VerifyReport verify_rules(std::span<const RuleToVerify> rules, const VerifyOptio
 
 template <class Rule>
 rewrite::RewriteReport apply_alone(const void* rule, Graph& graph) {
-  const rewrite::Ruleset<Rule> alone(rewrite::detail::rules_in_order<Rule>{{*static_cast<const Rule*>(rule)}});
+  const rewrite::Ruleset<Rule> alone(*static_cast<const Rule*>(rule));
   return alone.apply(graph);
 }
 template <class Rule>
 RuleToVerify to_verify(const Rule& rule) {
-  return {Rule::name, rewrite::flat<typename Rule::pattern>.data(), rewrite::detail::facts_of<Rule>.shared, &rule,
+  return {Rule::name, rewrite::flat<typename Rule::pattern>.data(), rewrite::detail::facts_of<Rule>[0].shared, &rule,
           &apply_alone<Rule>};
 }
 
