@@ -156,7 +156,7 @@ constexpr bool has_room(const Entry* const* rules, int n) {
   TrieNode* const trie = nodes.allocate(size);
   CapturePlace* const places = captures.allocate(size);
   std::construct_at(trie);
-  Builder b(trie, places, true);
+  Builder b(trie, places);
   for (int i = 0; i < n; ++i) b.add(rules[i]->pattern, static_cast<std::uint16_t>(i));
   const bool room = !b.facts().too_large;
   nodes.deallocate(trie, size);
