@@ -22,25 +22,25 @@ import results  # noqa: E402
 # Headers (the first pattern that fits counts) and the most megabytes that compiling one may take, with g++ 12, in a
 # compiled build (FXX_COMPILED_LIB), syntax only.
 # Measured, and a tenth on top. A graph and the table of operators take 105 MB together, proxies with the members of a
-# tensor 30 MB more than a graph, rules 5 to 60 MB, the larger sets that ship up to 150; most of what the wing takes are
+# tensor 30 MB more than a graph, rules 5 to 50 MB, the larger sets that ship up to 95; most of what the wing takes are
 # LibTorch's own headers.
 LIMITS = [
-    (r'rules_10\.hpp', 177),
-    (r'rules_160\.hpp', 273),
-    (r'shipped_rules\.hpp', 554),  # 400 is the goal, which rules/library.hpp keeps
+    (r'rules_10\.hpp', 169),
+    (r'rules_160\.hpp', 237),
+    (r'shipped_rules\.hpp', 370),
     (r'fxx/torch\.hpp', 1490),
     (r'fxx/torch/(nn|containers|functional|script)\.hpp', 1430),
     (r'fxx/torch/.*', 1080),
     (r'fxx/fxx\.hpp', 340),
-    (r'fxx/rules/all\.hpp', 436),
-    (r'fxx/rules/algebra\.hpp', 334),
-    (r'fxx/rules/.*', 270),
+    (r'fxx/rules/all\.hpp', 324),
+    (r'fxx/rules/algebra\.hpp', 261),
+    (r'fxx/rules/.*', 225),
     (r'fxx/rewrite/replace_pattern\.hpp', 188),  # with proxies
     (r'fxx/rewrite/.*', 200),
     (r'fxx/trace/.*', 145),
     (r'fxx/[^/]*\.hpp|fxx/(codegen|io|ir|kernels|meta|ops|passes|runtime|viz)/.*', 140),
 ]
-ONE_RULE_MORE = 0.64  # megabytes, on the way from rules_10.hpp to rules_160.hpp
+ONE_RULE_MORE = 0.46  # megabytes, on the way from rules_10.hpp to rules_160.hpp
 GXX = 12  # the limits hold for this major version
 
 

@@ -79,9 +79,7 @@ void all_hold(const rewrite::Ruleset<Rules...>& set, const VerifyOptions& option
       if (std::find(w.rules.begin(), w.rules.end(), rule) != w.rules.end()) return ++weaker, w.options;
     return options;
   };
-  boost::hana::unpack(set.rules, [&](const auto&... rule) {
-    (check(verify(rule, options_of(std::decay_t<decltype(rule)>::name))), ...);
-  });
+  set.for_each([&](const auto& rule) { check(verify(rule, options_of(rule.name))); });
   std::size_t named = 0;
   for (const Weaker& w : but) named += w.rules.size();
   CHECK(weaker == named);  // all of those names are rules

@@ -105,9 +105,8 @@ constexpr void write(const Form& form, Term*& out) {
     if (const int source = keyed ? source_of(form, i) : -1; source >= 0) {
       write(*form.members[source], out);
     } else {
-      out->kind = Term::Kind::standard;
-      out->value = &form.term.op->parameters[static_cast<std::size_t>(i)].standard;
-      ++out;
+      *out++ = {.kind = Term::Kind::standard,
+                .value = &form.term.op->parameters[static_cast<std::size_t>(i)].standard};
     }
   }
 }

@@ -343,10 +343,8 @@ struct Trie {
 /// Collects lines into a trie. Transient: lives only inside a constant evaluation.
 class Builder {
  public:
-  /// Room for the bounds of all patterns, and one node more; the first is the root. `raw`: all but the root is memory
-  /// without objects.
-  constexpr Builder(TrieNode* nodes, CapturePlace* captures, bool raw = false)
-      : trie_(nodes), captures_(captures), raw_(raw) {}
+  /// Room for the bounds of all patterns, and one node more; the first is the root.
+  constexpr Builder(TrieNode* nodes, CapturePlace* captures) : trie_(nodes), captures_(captures) {}
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
@@ -365,11 +363,7 @@ class Builder {
           .other = {static_cast<std::uint8_t>(line.registers), static_cast<std::uint8_t>(line.captures_count)},
           .payload = static_cast<std::uint64_t>(facts_.captures)};
       step(at, leaf, rule, false);
-      for (int i = 0; i < line.captures_count; ++i) {
-        CapturePlace* const place = captures_ + facts_.captures++;
-        if (raw_) std::construct_at(place);
-        *place = line.captures[i];
-      }
+      for (int i = 0; i < line.captures_count; ++i) std::construct_at(captures_ + facts_.captures++, line.captures[i]);
       facts_.tests_before += line.tests_count + 1;
     } while (c.advance());
   }
@@ -392,9 +386,7 @@ class Builder {
       }
     }
     const int fresh = facts_.nodes++;
-    if (raw_) std::construct_at(trie_ + fresh);
-    trie_[fresh].test = test;
-    trie_[fresh].rule = rule;
+    std::construct_at(trie_ + fresh, test, rule);
     (trie_[at].last >= 0 ? trie_[trie_[at].last].sibling : trie_[at].child) = fresh;
     trie_[at].last = fresh;
     ++facts_.states;
@@ -413,7 +405,6 @@ class Builder {
   }
   TrieNode* trie_;
   CapturePlace* captures_;
-  bool raw_;
   detail::Line line_;  // one for all patterns
   TrieFacts facts_;
 };
@@ -432,7 +423,7 @@ class Layout {
       for (; i > 0 && t.roots[i - 1].op > trie_[n].test.payload; --i) t.roots[i] = t.roots[i - 1];
       t.roots[i] = {trie_[n].test.payload, static_cast<std::uint16_t>(states)};
       emit_children(t, n, states, edges);
-      ++states;  // halt
+      t.states[states++] = State{};  // halt; g++ 12 zeroes elements that nobody writes, whatever their initialisers
     }
     for (int i = 0; i < facts_.captures; ++i) t.captures[i] = captures_[i];
     t.sieve = facts_.sieve;
@@ -449,6 +440,7 @@ class Layout {
         emit_children(t, c, states, edges);
         if (node.test.kind == Test::Kind::order) {
           State& again = t.states[states++];
+          static_cast<Test&>(again) = Test{};
           again.kind = Test::Kind::again;
           again.place = node.test.place;
           again.fail = static_cast<std::uint16_t>(at + 1);
@@ -475,7 +467,7 @@ class Layout {
         t.edges[i] = {trie_[k].test.payload, static_cast<std::uint16_t>(states)};
         emit_children(t, k, states, edges);
         jumps[filled++] = states;
-        t.states[states++].kind = Test::Kind::jump;
+        static_cast<Test&>(t.states[states++]) = {.kind = Test::Kind::jump};
       }
       for (int i = 0; i < filled; ++i) t.states[jumps[i]].fail = static_cast<std::uint16_t>(states);
       select.fail = static_cast<std::uint16_t>(states);

@@ -13,11 +13,9 @@ namespace activation_rules {
 using namespace pattern;
 inline constexpr auto d = value<"d">;
 inline constexpr auto halves = value<"halves">;
-inline constexpr auto is_floating = [](const Match& m) { return may_be_floating(m[x]); };
-inline constexpr auto finite_factor = [](const Match& m) {
-  return may_be_floating(m[x]) && std::isfinite(m[s].number());
-};
-inline constexpr auto positive_factor = [](const Match& m) { return finite_factor(m) && m[s].number() > 0; };
+bool is_floating(const Match& m);
+bool finite_factor(const Match& m);
+bool positive_factor(const Match& m);
 /// Two equal halves of the dimension.
 template <bool Chunk>
 inline constexpr auto halved = [](const Match& m) {
@@ -112,3 +110,7 @@ inline constexpr auto activations = [] {
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rules/activations.ipp"
+#endif

@@ -39,20 +39,11 @@ inline constexpr auto the_end = none | (scalar<"end"> >= 4611686018427387903_c);
 // --- may x stand where the result stood? -----------------------------------------------------------------------------
 
 /// The result of a pointwise operator has its argument's layout, when that has no gaps.
-inline constexpr auto same_layout = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  return (meta && is_dense(*meta)) || nobody_sees_layout(*m.root());
-};
+bool same_layout(const Match& m);
 /// The result was laid out anew.
-inline constexpr auto free_layout = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  return (meta && rewrite::conditions::lies_in_order(*meta, nullptr)) || nobody_sees_layout(*m.root());
-};
+bool free_layout(const Match& m);
 /// The condition does not make the result larger than x.
-inline constexpr auto sides_alone = [](const Match& m) {
-  const TensorMeta *condition = meta_of(m[c]), *meta = meta_of(m[x]);
-  return condition && meta && broadcasts_into(*condition, *meta) && nobody_sees_layout(*m.root());
-};
+bool sides_alone(const Match& m);
 
 /// Minus this is what it says: of unsigned integers it is not, nor may it wrap where the result is of a larger type.
 inline constexpr auto has_sign = [](const TensorMeta& m) {
@@ -63,20 +54,11 @@ inline bool is_real_or_complex(const Argument& value) {
   const TensorMeta* meta = meta_of(value);
   return meta && (is_floating_point(meta->dtype) || is_complex(meta->dtype));
 }
-inline constexpr auto both_real_or_complex = [](const Match& m) {
-  return is_real_or_complex(m[x]) && is_real_or_complex(m[y]);
-};
+bool both_real_or_complex(const Match& m);
 /// Integers of one type wrap the same way on both sides.
-inline constexpr auto signs_cancel = [](const Match& m) {
-  const TensorMeta *first = meta_of(m[x]), *second = meta_of(m[y]);
-  return first && second && (first->dtype == second->dtype || both_real_or_complex(m));
-};
+bool signs_cancel(const Match& m);
 /// Only y changes its sign; `sub` takes no booleans.
-inline constexpr auto sign_moves = [](const Match& m) {
-  const TensorMeta *first = meta_of(m[x]), *second = meta_of(m[y]);
-  return first && second && first->dtype != Dtype::boolean &&
-         (first->dtype == second->dtype || is_real_or_complex(m[y]));
-};
+bool sign_moves(const Match& m);
 
 // --- numbers ---------------------------------------------------------------------------------------------------------
 
@@ -117,47 +99,22 @@ inline Argument scaled(const Match& m, const Operator& op, double factor) {
 inline constexpr auto has_pow_by_root = [](const TensorMeta& m) {
   return is_floating_point(m.dtype) && m.dtype != Dtype::float16;
 };
-inline constexpr auto negated_number = [](const Match& m) -> Argument {
-  if (!takes(m[x], m[s], m[s])) return {};
-  return m.call(ops::mul_Scalar, {m[x], number(m[s], m[s], -m[s].number())});
-};
+Argument negated_number(const Match& m);
 
 // --- casts -----------------------------------------------------------------------------------------------------------
 
-inline constexpr auto already_there = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  return meta && m[type].kind() == Argument::Kind::dtype && m[type].dtype() == meta->dtype;
-};
-inline constexpr auto already_alike = [](const Match& m) {
-  const TensorMeta *meta = meta_of(m[x]), *other = meta_of(m[y]);
-  return meta && other && meta->dtype == other->dtype && meta->device == other->device;
-};
+bool already_there(const Match& m);
+bool already_alike(const Match& m);
 inline constexpr auto middle = value<"middle">;
 /// Nothing is lost in the middle, and the end is one that rounds the same from there.
-inline constexpr auto loses_nothing = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  if (!meta || m[type].kind() != Argument::Kind::dtype || m[middle].kind() != Argument::Kind::dtype) return false;
-  return holds_all(meta->dtype, m[middle].dtype()) &&
-         (m[type].dtype() == meta->dtype || is_floating_point(m[type].dtype()));
-};
+bool loses_nothing(const Match& m);
 
 // --- views -----------------------------------------------------------------------------------------------------------
 
 using Integers = std::vector<std::int64_t>;
 /// The same two dimensions, twice.
-inline constexpr auto same_pair = [](const Match& m) {
-  if (m[i].kind() != Argument::Kind::integer || m[j].kind() != Argument::Kind::integer) return false;
-  if ((m[i] == m[k] && m[j] == m[l]) || (m[i] == m[l] && m[j] == m[k])) return true;
-  const std::int64_t rank = rank_of(m[x]);
-  const std::int64_t a = dimension_of(m[i], rank), b = dimension_of(m[j], rank), e = dimension_of(m[k], rank),
-                     f = dimension_of(m[l], rank);
-  return a >= 0 && b >= 0 && ((a == e && b == f) || (a == f && b == e));
-};
-inline constexpr auto of_a_matrix = [](const Match& m) {
-  const std::int64_t rank = rank_of(m[x]);
-  const std::int64_t a = dimension_of(m[i], rank), b = dimension_of(m[j], rank);
-  return rank == 2 && a >= 0 && b >= 0 && a != b;
-};
+bool same_pair(const Match& m);
+bool of_a_matrix(const Match& m);
 inline bool is_identity(const Integers& dims) {
   for (std::size_t at = 0; at < dims.size(); ++at)
     if (dims[at] != static_cast<std::int64_t>(at)) return false;
@@ -187,58 +144,21 @@ inline std::int64_t length_of(const Argument& list) {
   return list.is_sequence() ? static_cast<std::int64_t>(list.items().size()) : -1;
 }
 inline constexpr auto inner_sizes = value<"inner">;
-inline constexpr auto permute_permute = [](const Match& m) -> Argument {
-  return permuted(m, dimensions_of(m[inner_sizes], length_of(m[inner_sizes])),
-                  dimensions_of(m[sizes], length_of(m[sizes])));
-};
-inline constexpr auto permute_transpose = [](const Match& m) -> Argument {
-  return permuted(m, exchange(m[i], m[j], length_of(m[sizes])), dimensions_of(m[sizes], length_of(m[sizes])));
-};
-inline constexpr auto transpose_permute = [](const Match& m) -> Argument {
-  return permuted(m, dimensions_of(m[sizes], length_of(m[sizes])), exchange(m[i], m[j], length_of(m[sizes])));
-};
-inline constexpr auto permutes_nothing = [](const Match& m) {
-  const auto dims = dimensions_of(m[sizes], length_of(m[sizes]));
-  return dims && is_identity(*dims);
-};
+Argument permute_permute(const Match& m);
+Argument permute_transpose(const Match& m);
+Argument transpose_permute(const Match& m);
+bool permutes_nothing(const Match& m);
 /// The sizes are those that the value has; -1 stands for any one of them.
-inline constexpr auto own_sizes = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  const auto wanted = integers_of(m[sizes]);
-  if (!meta || !wanted || wanted->size() != meta->shape.size()) return false;
-  for (std::size_t at = 0; at < wanted->size(); ++at)
-    if (meta->shape[at] < 0 || ((*wanted)[at] != meta->shape[at] && (*wanted)[at] != -1)) return false;
-  return meta->numel() > 0;
-};
+bool own_sizes(const Match& m);
 /// In `expand`, -1 is what the size is.
-inline constexpr auto own_sizes_of_expand = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  const auto wanted = integers_of(m[sizes]);
-  if (!meta || !wanted || wanted->size() != meta->shape.size()) return false;
-  for (std::size_t at = 0; at < wanted->size(); ++at)
-    if ((*wanted)[at] != -1 && (meta->shape[at] < 0 || (*wanted)[at] != meta->shape[at])) return false;
-  return true;
-};
-inline constexpr auto all_sizes_given = [](const Match& m) {
-  const auto wanted = integers_of(m[sizes]);
-  return wanted && std::none_of(wanted->begin(), wanted->end(), [](std::int64_t size) { return size < 0; });
-};
-inline constexpr auto own_shape = [](const Match& m) {
-  const TensorMeta *meta = meta_of(m[x]), *other = meta_of(m[y]);
-  return meta && other && meta->shape == other->shape;
-};
+bool own_sizes_of_expand(const Match& m);
+bool all_sizes_given(const Match& m);
+bool own_shape(const Match& m);
 /// A size that is known and is not 1.
-inline constexpr auto not_one = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  const std::int64_t at = meta ? dimension_of(m[d], meta->dim()) : -1;
-  return at >= 0 && meta->shape[static_cast<std::size_t>(at)] >= 0 && meta->shape[static_cast<std::size_t>(at)] != 1;
-};
+bool not_one(const Match& m);
 /// Where a reshape may have copied, what comes out may have had another layout.
-inline constexpr auto unseen_layout = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  return (meta && rewrite::conditions::lies_in_order(*meta, nullptr)) || nobody_sees_layout(*m.root());
-};
-inline constexpr auto has_dimensions = [](const Match& m) { return rank_of(m[x]) > 0; };
+bool unseen_layout(const Match& m);
+bool has_dimensions(const Match& m);
 
 // --- slices ----------------------------------------------------------------------------------------------------------
 
@@ -256,115 +176,36 @@ inline std::int64_t bound_of(const Argument& a, std::int64_t missing) {
   return a.integer() >= 4611686018427387903 ? no_end : a.integer();
 }
 /// x[a:b:s][c:e:t] = x[a + s c : min(b, a + s e) : s t].
-inline constexpr auto slice_slice = [](const Match& m) -> Argument {
-  constexpr std::int64_t large = std::int64_t{1} << 30;
-  const std::int64_t a = bound_of(m[inner_start], 0), to = bound_of(m[inner_stop], no_end),
-                     by = bound_of(m[inner_step], 1), c = bound_of(m[start], 0), e = bound_of(m[stop], no_end),
-                     t = bound_of(m[step], 1);
-  if (a < 0 || to < 0 || by < 1 || c < 0 || e < 0 || t < 1) return {};
-  if (a > large || c > large || by > large || t > large || (e != no_end && e > large)) return {};
-  const std::int64_t end = e == no_end ? to : std::min(to, a + by * e);
-  const Argument last = end == no_end ? Argument() : Argument(end);
-  return m.call(ops::slice_Tensor, {m[x], m[d], a + by * c, last, by * t});
-};
-inline constexpr auto select_slice = [](const Match& m) -> Argument {
-  constexpr std::int64_t large = std::int64_t{1} << 30;
-  const std::int64_t a = bound_of(m[inner_start], 0), by = bound_of(m[inner_step], 1), at = bound_of(m[i], -1);
-  if (a < 0 || by < 1 || at < 0 || a > large || by > large || at > large) return {};
-  return m.call(ops::select_int, {m[x], m[d], a + by * at});
-};
-inline constexpr auto narrow_narrow = [](const Match& m) -> Argument {
-  const std::int64_t a = bound_of(m[inner_start], -1), c = bound_of(m[start], -1);
-  if (a < 0 || c < 0 || a == no_end || c == no_end) return {};
-  return m.call(ops::narrow, {m[x], m[d], a + c, m[stop]});
-};
+Argument slice_slice(const Match& m);
+Argument select_slice(const Match& m);
+Argument narrow_narrow(const Match& m);
 /// The slice ends where the value does, or later.
-inline constexpr auto whole_length = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  const std::int64_t at = meta ? dimension_of(m[d], meta->dim()) : -1;
-  if (at < 0 || m[stop].kind() != Argument::Kind::integer) return false;
-  const std::int64_t size = meta->shape[static_cast<std::size_t>(at)];
-  return size >= 0 && m[stop].integer() >= size;
-};
-inline constexpr auto all_zero = [](const Match& m) {
-  const auto amounts = integers_of(m[sizes]);
-  return amounts && std::all_of(amounts->begin(), amounts->end(), [](std::int64_t n) { return n == 0; }) &&
-         free_layout(m);
-};
-inline constexpr auto all_ones = [](const Match& m) {
-  const auto times = integers_of(m[sizes]);
-  return times && static_cast<std::int64_t>(times->size()) == rank_of(m[x]) &&
-         std::all_of(times->begin(), times->end(), [](std::int64_t n) { return n == 1; }) && free_layout(m);
-};
+bool whole_length(const Match& m);
+bool all_zero(const Match& m);
+bool all_ones(const Match& m);
 
 // --- parts and wholes ------------------------------------------------------------------------------------------------
 
 /// What `cat` or `stack` puts together along `d` was taken apart along it, and all parts are there, in order.
-inline constexpr auto put_together = [](const Match& m) -> Argument {
-  const auto parts = m.group<"parts">();
-  for (std::size_t n = 0; n < parts.size(); ++n)
-    if (parts[n][i] != Argument(n + 1)) return {};
-  const TensorMeta* meta = meta_of(m[x]);
-  const std::int64_t dim = meta ? dimension_of(m[at], meta->dim()) : -1;
-  if (dim < 0 || dim != dimension_of(m[d], meta->dim()) || !nobody_sees_layout(*m.root())) return {};
-  const std::int64_t length = meta->shape[static_cast<std::size_t>(dim)];
-  const auto count = static_cast<std::int64_t>(parts.size()) + 1;
-  const std::string_view taken_by = operator_of(*m.node(whole))->base_name();
-  if (taken_by == "unbind") return length == count ? m[x] : Argument();
-  if (m[size].is_sequence()) return length_of(m[size]) == count ? m[x] : Argument();
-  if (length <= 0 || m[size].kind() != Argument::Kind::integer || m[size].integer() < 1) return {};
-  const std::int64_t given = m[size].integer(), part = taken_by == "chunk" ? (length + given - 1) / given : given;
-  return (length + part - 1) / part == count ? m[x] : Argument();
-};
+Argument put_together(const Match& m);
 /// Values of one dtype, so that they are converted once.
-inline constexpr auto inner_of_one_type = [](const Match& m) {
-  const Argument inner = m[rewrite::rest<"inner">];
-  const TensorMeta* first = nullptr;
-  for (const Argument& value : inner.items()) {
-    const TensorMeta* meta = meta_of(value);
-    if (!meta || (first && first->dtype != meta->dtype)) return false;
-    first = meta;
-  }
-  return true;
-};
+bool inner_of_one_type(const Match& m);
 /// One part of a cat that is split along its own seams.
-inline constexpr auto part_of_cat = [](const Match& m) -> Argument {
-  const Argument all = m[value<"all">];
-  const auto lengths = integers_of(m[sizes]);
-  const std::int64_t at = bound_of(m[i], -1);
-  if (!all.is_sequence() || !lengths || lengths->size() != all.items().size() || at < 0 || at >= length_of(all) ||
-      !nobody_sees_layout(*m.root()))
-    return {};
-  for (std::size_t n = 0; n < lengths->size(); ++n) {
-    const TensorMeta *meta = meta_of(all.items()[n]), *first = meta_of(all.items()[0]);
-    const std::int64_t dim = meta ? dimension_of(m[d], meta->dim()) : -1;
-    if (dim < 0 || meta->shape[static_cast<std::size_t>(dim)] != (*lengths)[n] || meta->dtype != first->dtype ||
-        meta->dim() != first->dim())
-      return {};
-  }
-  return all.items()[static_cast<std::size_t>(at)];
-};
+Argument part_of_cat(const Match& m);
 
 // --- clamps ----------------------------------------------------------------------------------------------------------
 
 inline constexpr auto low = scalar<"low">;
 inline constexpr auto high = scalar<"high">;
 /// clamp(x, a, b) = min(max(x, a), b), also where a > b.
-inline constexpr auto clamp_clamp = [](const Match& m) -> Argument {
-  for (const Argument& bound : {m[low], m[high], m[s], m[r]})
-    if (std::isnan(bound.number())) return {};
-  const double first = std::min(std::max(m[low].number(), m[s].number()), m[r].number()),
-               last = std::min(std::max(m[high].number(), m[s].number()), m[r].number());
-  if (!(first < last)) return {};  // clamp(x, a, a) has a gradient at a, and the two clamps have none
-  return m.call(ops::clamp, {m[x], first, last});
-};
+Argument clamp_clamp(const Match& m);
 template <auto Op, bool Larger>
 inline constexpr auto one_bound = [](const Match& m) -> Argument {
   const bool second = (m[s].number() < m[r].number()) == Larger;
   if (std::isnan(m[s].number()) || std::isnan(m[r].number())) return {};
   return m.call(Op, {m[x], second ? m[r] : m[s]});
 };
-inline constexpr auto in_order = [](const Match& m) { return m[low].number() <= m[high].number(); };
+bool in_order(const Match& m);
 /// Divided by it and multiplied with its reciprocal is the same, bit by bit.
 inline constexpr auto power_of_two = [](double v) {
   int exponent = 0;
@@ -586,3 +427,7 @@ inline constexpr auto joins = [] {
 inline constexpr auto algebra = identities + number_chains + strength_reduction + casts + shapes + joins;
 
 }  // namespace fxx::inline FXX_ABI::rules
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rules/algebra.ipp"
+#endif

@@ -38,57 +38,15 @@ inline bool exchanges_last_two(const Argument& order) {
 }
 /// The keys are transposed in their last two dimensions, softmax runs over the keys: the last dimension of the scores,
 /// which have as many as the larger of query and keys. Nobody depends on how the result lies in memory.
-inline constexpr auto is_attention = [](const Match& m) {
-  // The operator knows no integers, and no two types.
-  if (!may_be_floating(m[q]) || !may_be_of_one_type({m[q], m[k], m[v]})) return false;
-  const std::int64_t query = rank_of(m[q]), key = rank_of(m[k]), value = rank_of(m[v]);
-  if (query == 1 || key == 1 || value == 1 || m[dim].kind() != Argument::Kind::integer) return false;
-  const bool over_keys =
-      m[dim].integer() == -1 || (query > 0 && key > 0 && m[dim].integer() == std::max(query, key) - 1);
-  if (query > 0 && key > 0 && value > std::max(query, key)) return false;
-  // Where there are no elements the operator takes the shape of the queries, or gives what it likes.
-  const auto is_empty = [](const Argument& a) {
-    const TensorMeta* meta = meta_of(a);
-    return meta && meta->numel() == 0;
-  };
-  if (is_empty(m[q]) || is_empty(m[k]) || is_empty(m[v])) return false;
-  if (key > 1 && m.node(k)->tensor_meta()->shape[static_cast<std::size_t>(key - 2)] == 0) return false;
-  const bool transposed = m[order].is_none() ? are_last_two(m[i], m[j], m[k]) : exchanges_last_two(m[order]);
-  return over_keys && transposed && layout_is_free(*m.root());
-};
+bool is_attention(const Match& m);
 /// A mask that the operator takes: it adds two dimensions or more to scores that are as large as the sum.
-inline constexpr auto is_masked_attention = [](const Match& m) {
-  const TensorMeta *query = m.node(q)->tensor_meta(), *key = m.node(k)->tensor_meta(),
-                   *added = m.node(mask)->tensor_meta();
-  if (!is_attention(m) || !query || !key || !added) return false;
-  const std::int64_t rank = std::max(query->dim(), key->dim()), mask_rank = added->dim();
-  if (query->dim() < 2 || key->dim() < 2 || mask_rank < 2 || mask_rank > rank) return false;
-  // Counted from the end: sizes of the scores, which are queries by keys in dimensions that both broadcast to.
-  const auto size = [](const TensorMeta& meta, std::int64_t i) {
-    return i <= meta.dim() ? meta.shape[static_cast<std::size_t>(meta.dim() - i)] : 1;
-  };
-  for (std::int64_t i = 1; i <= mask_rank; ++i) {
-    const std::int64_t scores = i == 1                 ? size(*key, 2)
-                                : i == 2               ? size(*query, 2)
-                                : size(*query, i) == 1 ? size(*key, i)
-                                                       : size(*query, i);
-    if (size(*added, i) != 1 && size(*added, i) != scores) return false;
-  }
-  return true;
-};
+bool is_masked_attention(const Match& m);
 /// What is masked is minus infinity, so that nothing is left of it; where the mask is a boolean.
-inline constexpr auto is_hidden = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[mask]);
-  return meta && meta->dtype == Dtype::boolean && is_masked_attention(m);
-};
+bool is_hidden(const Match& m);
 inline constexpr auto minus_infinity = [](double v) { return v == -std::numeric_limits<double>::infinity(); };
 inline constexpr auto low = s.where(minus_infinity);
 /// Softmax in a type that holds more, and back to that of the queries.
-inline constexpr auto is_attention_in_type = [](const Match& m) {
-  const TensorMeta* query = meta_of(m[q]);
-  return query && is_attention(m) && m[type].kind() == Argument::Kind::dtype && m[type].dtype() == query->dtype &&
-         m[wide].kind() == Argument::Kind::dtype && holds_all(query->dtype, m[wide].dtype());
-};
+bool is_attention_in_type(const Match& m);
 inline double scale_of(const Match& m, bool divided) { return divided ? 1 / m[scale].number() : m[scale].number(); }
 
 template <bool Divided>
@@ -109,16 +67,9 @@ inline constexpr auto build_masked = [](const Match& m) -> Argument {
   views_become_reshapes(*m.root());
   return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v], added}, {{"scale", factor}});
 };
-inline constexpr auto build_unscaled = [](const Match& m) -> Argument {
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v]}, {{"scale", 1.0}});
-};
+Argument build_unscaled(const Match& m);
 /// Queries and keys have a factor each.
-inline constexpr auto build_both = [](const Match& m) -> Argument {
-  const double factor = m[scale].number() * m[key_scale].number();
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v]}, {{"scale", factor}});
-};
+Argument build_both(const Match& m);
 /// The operator's boolean mask says what is seen.
 template <bool Divided, bool Seen>
 inline constexpr auto build_hidden = [](const Match& m) -> Argument {
@@ -160,10 +111,7 @@ inline bool is_of_heads(const TensorMeta* meta, const TensorMeta* keys, std::int
   if (copies > 0) wanted.insert(wanted.begin() + 2, copies);
   return meta && std::equal(meta->shape.begin(), meta->shape.end(), wanted.begin(), wanted.end());
 }
-inline constexpr auto repeats_heads = [](const Match& m) {
-  const std::int64_t n = group_size(m);
-  return n > 0 && m[repeats] == Argument(n) && dimension_of(m[dim], 4) == 1;
-};
+bool repeats_heads(const Match& m);
 /// x[:, :, None]: only slices, None and `...`, which with the right sizes is one way of adding a dimension.
 inline bool only_adds(const Argument& index) {
   if (!index.is_sequence()) return index.is_none();
@@ -172,22 +120,8 @@ inline bool only_adds(const Argument& index) {
   });
 }
 /// Keys and values get a dimension behind their heads, are expanded in it, and then it is joined with the heads.
-inline constexpr auto expands_heads = [](const Match& m) {
-  const std::int64_t n = group_size(m);
-  if (n == 0 || !only_adds(m[value<"index k">]) || !only_adds(m[value<"index v">])) return false;
-  const auto expands = [&](const TensorMeta* from, const Argument& one, const Argument& wide, const Argument& many) {
-    const std::int64_t heads = from->shape[1];
-    return is_of_heads(meta_of(one), from, heads, 1) && is_of_heads(meta_of(wide), from, heads, n) &&
-           is_of_heads(meta_of(many), from, heads * n);
-  };
-  return expands(meta_of(m[k]), m[value<"one k">], m[value<"wide k">], m[value<"many k">]) &&
-         expands(meta_of(m[v]), m[value<"one v">], m[value<"wide v">], m[value<"many v">]);
-};
-inline constexpr auto build_grouped = [](const Match& m) -> Argument {
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v], m[optional<"mask">], 0.0, m[causal]},
-                {{"scale", m[given_scale]}, {"enable_gqa", true}});
-};
+bool expands_heads(const Match& m);
+Argument build_grouped(const Match& m);
 inline constexpr auto attention_of = [](auto keys, auto values) {
   return scaled_dot_product_attention(q, keys, values, optional<"mask">, 0_c, causal, arg<"scale">(given_scale));
 };
@@ -295,3 +229,7 @@ inline constexpr auto attention_dropout = [] {
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rules/attention.ipp"
+#endif

@@ -70,12 +70,7 @@ inline bool sizes_fit(const Product& p, const TensorMeta& first, const TensorMet
   }
   return first.dtype == second.dtype && is_floating_point(first.dtype);
 }
-inline constexpr auto is_product = [](const Match& m) {
-  const TensorMeta *first = meta_of(m[x]), *second = meta_of(m[y]);
-  if (!first || !second || m[equation].kind() != Argument::Kind::string) return false;
-  const auto product = product_of(m[equation].string());
-  return product && sizes_fit(*product, *first, *second) && layout_is_free(*m.root());
-};
+bool is_product(const Match& m);
 /// The value with its dimensions in this order. Where the last two change places, that comes last, as a transpose:
 /// so keys are transposed that rules::attention looks for.
 inline Argument arranged(const Match& m, const Argument& value, std::string_view from, std::string to) {
@@ -91,13 +86,7 @@ inline Argument arranged(const Match& m, const Argument& value, std::string_view
   }
   return crossed ? Argument(m.call(ops::transpose_int, {made, -2, -1})) : made;
 }
-inline constexpr auto build_product = [](const Match& m) -> Argument {
-  const Product p = *product_of(m[equation].string());
-  views_become_reshapes(*m.root());
-  const Argument left = arranged(m, p.swapped ? m[y] : m[x], p.operands[0], p.wanted[0]);
-  const Argument right = arranged(m, p.swapped ? m[x] : m[y], p.operands[1], p.wanted[1]);
-  return arranged(m, m.call(ops::matmul, {left, right}), p.made, p.result);
-};
+Argument build_product(const Match& m);
 }  // namespace einsum_rules
 
 /// Law: einsum("bhqd,bhkd->bhqk", q, k) = matmul(q, k^T), likewise with other letters, and with dimensions in another
@@ -111,3 +100,7 @@ inline constexpr auto einsums = [] {
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rules/einsum.ipp"
+#endif

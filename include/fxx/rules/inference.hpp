@@ -28,9 +28,7 @@ inline constexpr auto groups = value<"groups">;
 inline constexpr auto output_padding = value<"output_padding">;
 
 /// Everything that the new weight is made of must be constant, or the fold would cost more than it saves.
-inline constexpr auto all_constant = [](const Match& m) {
-  return is_constant_or_none(m[bias]) && is_constant_or_none(m[gamma]) && is_constant_or_none(m[beta]);
-};
+bool all_constant(const Match& m);
 /// One number a channel, floating-point values of one type before the batch norm, as far as is known: where there is
 /// nothing to normalise, the operators take anything.
 inline bool fits_channels(const Match& m, std::size_t of_weight) {
@@ -104,14 +102,9 @@ inline constexpr auto fold_transposed = [](const Match& m) -> Argument {
   return m.call(Convolution,
                 {m[x], folded.weight, folded.bias, m[stride], m[padding], m[output_padding], m[groups], m[dilation]});
 };
-inline constexpr auto fold_linear = [](const Match& m) -> Argument {
-  const Folded folded = fold(m, {-1, 1});
-  return m.call(ops::linear, {m[x], folded.weight, folded.bias});
-};
+Argument fold_linear(const Match& m);
 /// A batch norm takes the channels from dimension 1, a linear writes the last: they agree for 2-D values only.
-inline constexpr auto constant_and_2d = [](const Match& m) {
-  return all_constant(m) && rank_of(m[x]) == 2 && fits_channels(m, 0);
-};
+bool constant_and_2d(const Match& m);
 
 /// batch_norm in eval mode over `p`.
 template <rewrite::Pattern P>
@@ -264,27 +257,10 @@ inline bool takes_batch_norm(const Node& node) {
 }
 
 // --- behind a layer --------------------------------------------------------------------------------------------------
-inline constexpr auto scales_channels = [](const Match& m) {
-  const std::optional<Layer> l = layer_of(m);
-  const Argument by = factor_of(m);
-  return l && is_per_channel(by, *l, l->out, std::max(rank_of(m[x]), l->place())) &&
-         (!l->transposed || l->groups == 1 || is_single(by));
-};
-inline constexpr auto scale_weight = [](const Match& m) -> Argument {
-  const Layer l = *layer_of(m);
-  const bool divide = inverts(*m.root());
-  const Argument by = flat(m, factor_of(m));
-  Node* new_weight = multiplied(m, m[weight], over_weight(m, l, by, l.transposed ? 1 : 0), divide);
-  return called_with(m, l, m[x], new_weight, m[bias].is_node() ? multiplied(m, m[bias], by, divide) : m[bias]);
-};
-inline constexpr auto shifts_channels = [](const Match& m) {
-  const std::optional<Layer> l = layer_of(m);
-  return l && is_per_channel(factor_of(m), *l, l->out, std::max(rank_of(m[x]), l->place()));
-};
-inline constexpr auto shift_bias = [](const Match& m) -> Argument {
-  const Layer l = *layer_of(m);
-  return called_with(m, l, m[x], m[weight], moved_bias(m, l, flat(m, factor_of(m)), inverts(*m.root())));
-};
+bool scales_channels(const Match& m);
+Argument scale_weight(const Match& m);
+bool shifts_channels(const Match& m);
+Argument shift_bias(const Match& m);
 
 // --- before a layer --------------------------------------------------------------------------------------------------
 /// The input is known to have the layer's channels already, so what is multiplied with it does not make them.
@@ -306,21 +282,9 @@ inline bool meets_inputs(const Match& m, const Layer& l, const Argument& by) {
   return has_channels(m[x], l) && is_per_channel(by, l, l.in, rank_of(m[x])) &&
          (l.transposed || l.groups == 1 || is_single(by));
 }
-inline constexpr auto scales_inputs = [](const Match& m) {
-  const std::optional<Layer> l = layer_of(m);
-  const Argument by = factor_of(m);
-  if (!l || (by.is_number() && by.number() == 0 && inverts(*m.node(changed)))) return false;
-  return meets_inputs(m, *l, by);
-};
-inline constexpr auto scale_input_weight = [](const Match& m) -> Argument {
-  const Layer l = *layer_of(m);
-  const Argument by = over_weight(m, l, flat(m, factor_of(m)), l.transposed ? 0 : 1);
-  return called_with(m, l, m[x], multiplied(m, m[weight], by, inverts(*m.node(changed))), m[bias]);
-};
-inline constexpr auto shifts_inputs = [](const Match& m) {
-  const std::optional<Layer> l = layer_of(m);
-  return l && !pads(*l) && meets_inputs(m, *l, factor_of(m));
-};
+bool scales_inputs(const Match& m);
+Argument scale_input_weight(const Match& m);
+bool shifts_inputs(const Match& m);
 /// What a constant input gives, bias aside: the weight times it, summed over all but the output channels.
 inline Node* seen_through(const Match& m, const Layer& l, const Argument& by) {
   std::vector<Argument> all_but_first;
@@ -328,28 +292,9 @@ inline Node* seen_through(const Match& m, const Layer& l, const Argument& by) {
   return m.call(ops::sum_dim_IntList,
                 {multiplied(m, m[weight], over_weight(m, l, by, 1), false), Argument::list(std::move(all_but_first))});
 }
-inline constexpr auto shift_input_bias = [](const Match& m) -> Argument {
-  const Layer l = *layer_of(m);
-  Node* shift = seen_through(m, l, flat(m, factor_of(m)));
-  return called_with(m, l, m[x], m[weight], moved_bias(m, l, shift, inverts(*m.node(changed))));
-};
-inline constexpr auto normalises_inputs = [](const Match& m) {
-  const std::optional<Layer> l = layer_of(m);
-  if (!l || pads(*l) || l->groups != 1 || rank_of(m[x]) != l->spatial + 2 || !has_channels(m[x], *l)) return false;
-  if (!all_constant(m) || takes_batch_norm(*m.node(x))) return false;  // it goes into the convolution before it
-  for (const Argument& value : {m[gamma], m[beta], m[running_mean], m[running_var]})
-    if (is_other_than_vector(value, l->in)) return false;
-  return may_be_of_one_type({m[x], m[weight], m[gamma], m[beta], m[running_mean], m[running_var]});
-};
-inline constexpr auto fold_into_next = [](const Match& m) -> Argument {
-  const Layer l = *layer_of(m);
-  Node* scale = m.call(ops::rsqrt, {m.call(ops::add_Scalar, {m[running_var], m[eps]})});
-  if (m[gamma].is_node()) scale = m.call(ops::mul_Tensor, {scale, m[gamma]});
-  Node* shift = m.call(ops::neg, {m.call(ops::mul_Tensor, {m[running_mean], scale})});
-  if (m[beta].is_node()) shift = m.call(ops::add_Tensor, {shift, m[beta]});
-  Node* new_weight = multiplied(m, m[weight], over_weight(m, l, scale, 1), false);
-  return called_with(m, l, m[x], new_weight, moved_bias(m, l, seen_through(m, l, shift), false));
-};
+Argument shift_input_bias(const Match& m);
+bool normalises_inputs(const Match& m);
+Argument fold_into_next(const Match& m);
 
 // --- batch norm on its way to a convolution --------------------------------------------------------------------------
 /// The value with the parameters of a batch norm, of which this one takes so many channels from `start` on.
@@ -365,28 +310,8 @@ inline Node* normalised_part(const Match& m, Node& value, std::int64_t start, st
                   value);
 }
 /// Padding that copies values of its own channel, or takes some away, but never makes any.
-inline constexpr auto pads_alike = [](const Match& m) {
-  const Argument sizes = m[value<"sizes">], mode = m[value<"mode">];
-  const Node& inside = *m.node(layer);
-  if (!takes_batch_norm(inside) || !all_constant(m) || !sizes.is_sequence()) return false;
-  if (mode.kind() != Argument::Kind::string) return false;
-  const Operator& op = *operator_of(inside);
-  const TensorMeta& kernel = *argument_or_default(inside, op, 1).node()->tensor_meta();
-  const std::int64_t channels = kernel.shape[op.base_name().starts_with("conv_transpose") ? 1 : 0];
-  for (const Argument& parameter : {m[gamma], m[beta], m[running_mean], m[running_var]})
-    if (is_other_than_vector(parameter, channels)) return false;  // there was nothing to normalise
-  if (!may_be_of_one_type({m[weight], m[gamma], m[beta], m[running_mean], m[running_var]})) return false;
-  const std::int64_t rank = kernel.dim();
-  if (static_cast<std::int64_t>(sizes.items().size()) > 2 * (rank - 2)) return false;
-  const bool copies = mode.string() != "constant";  // and cuts nothing off: LibTorch's circular padding cannot
-  return std::all_of(sizes.items().begin(), sizes.items().end(), [&](const Argument& a) {
-    return a.kind() == Argument::Kind::integer && (copies ? a.integer() >= 0 : a.integer() <= 0);
-  });
-};
-inline constexpr auto pad_later = [](const Match& m) -> Argument {
-  return m.call(ops::pad,
-                {normalised_part(m, *m.node(layer), 0, -1), m[value<"sizes">], m[value<"mode">], m[value<"filling">]});
-};
+bool pads_alike(const Match& m);
+Argument pad_later(const Match& m);
 
 /// Channels of every part; none where one is not known, or where it would not do to normalise part by part.
 inline std::vector<std::int64_t> channels_of_parts(const Match& m) {
@@ -411,20 +336,8 @@ inline std::vector<std::int64_t> channels_of_parts(const Match& m) {
     if (is_other_than_vector(parameter, all)) return {};
   return channels;
 }
-inline constexpr auto joins_convolutions = [](const Match& m) {
-  return all_constant(m) && !channels_of_parts(m).empty();
-};
-inline constexpr auto cat_later = [](const Match& m) -> Argument {
-  const std::vector<std::int64_t> channels = channels_of_parts(m);
-  std::vector<Argument> parts;
-  std::int64_t start = 0;
-  for (const Match::Item& item : m.group<"parts">()) {
-    const std::int64_t size = channels[parts.size()];
-    parts.push_back(normalised_part(m, *item[layer].node(), start, size));
-    start += size;
-  }
-  return m.call(ops::cat, {Argument::list(std::move(parts)), 1});
-};
+bool joins_convolutions(const Match& m);
+Argument cat_later(const Match& m);
 }  // namespace inference_rules
 
 /// Law, up to rounding, where nothing overflows, with s = gamma / sqrt(var + eps) and t = beta - mean s:
@@ -501,3 +414,7 @@ inline constexpr auto inference = [] {
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rules/inference.ipp"
+#endif

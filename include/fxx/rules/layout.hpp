@@ -14,23 +14,10 @@ inline constexpr auto first_format = value<"first format">;
 inline constexpr auto sizes = value<"sizes">;
 /// Does the value lie so already, as far as its strides are known? A size of one lies both ways, and then LibTorch may
 /// still give the result other strides, which somebody must not see.
-inline constexpr auto lies_so = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  if (!meta || m[format].kind() != Argument::Kind::memory_format) return false;
-  switch (m[format].memory_format()) {
-    case MemoryFormat::contiguous_format:
-      return rewrite::conditions::memory_t<MemoryFormat::contiguous_format>{}(*meta);
-    case MemoryFormat::channels_last: return rewrite::conditions::memory_t<MemoryFormat::channels_last>{}(*meta);
-    case MemoryFormat::channels_last_3d: return rewrite::conditions::memory_t<MemoryFormat::channels_last_3d>{}(*meta);
-    default: return false;
-  }
-};
+bool lies_so(const Match& m);
 /// `contiguous` refuses preserve_format, but not where it has nothing to do.
-inline constexpr auto is_format = [](const Match& m) {
-  return m[format].kind() == Argument::Kind::memory_format &&
-         m[format].memory_format() != MemoryFormat::preserve_format;
-};
-inline constexpr auto unseen = [](const Match& m) { return nobody_sees_layout(*m.root()); };
+bool is_format(const Match& m);
+bool unseen(const Match& m);
 }  // namespace layout_rules
 
 /// Law: contiguous() of what lies so already is the value itself; of two conversions the last one counts; a reshape
@@ -53,3 +40,7 @@ inline constexpr auto layout = [] {
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rules/layout.ipp"
+#endif

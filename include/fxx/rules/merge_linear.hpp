@@ -13,22 +13,10 @@ using namespace pattern;
 using merging::bias;
 using merging::weight;
 
-inline constexpr auto can_merge = [](const Match& m) {
-  const Match& first = m.members()[0];
-  return std::all_of(m.members().begin(), m.members().end(), [&](const Match& member) {
-    return rank_of(member[weight]) == 2 && merging::may_join(member, first);
-  });
-};
-inline constexpr auto merge = [](const Match& m) -> Argument {
-  return merging::merged(m, -1, [&](Node* joined, const Argument& joined_bias) {
-    return joined_bias.is_none() ? m.call(ops::linear, {m[x], joined}) : m.call(ops::linear, {m[x], joined, joined_bias});
-  });
-};
+bool can_merge(const Match& m);
+Argument merge(const Match& m);
 /// Nobody may write to what is several values.
-inline constexpr auto nobody_writes = [](const Match& m) {
-  return std::all_of(m.members().begin(), m.members().end(),
-                     [](const Match& member) { return layout_is_free(*member.root()); });
-};
+bool nobody_writes(const Match& m);
 inline bool leaves_graph(Node& value) {
   for (Node* node : sharing_memory(value))
     for (const Node* user : node->users())
@@ -36,13 +24,7 @@ inline bool leaves_graph(Node& value) {
   return false;
 }
 /// Who gets several results may write to one of them, which must not be another.
-inline constexpr auto one_for_all = [](const Match& m) -> Argument {
-  Node* one = m.call(ops::silu, {m[x]});
-  std::vector<Argument> values;
-  for (const Match& member : m.members())
-    values.push_back(!values.empty() && leaves_graph(*member.root()) ? m.call(ops::clone, {one}) : one);
-  return Argument::list(std::move(values));
-};
+Argument one_for_all(const Match& m);
 }  // namespace merge_linear_rules
 
 /// A silu that every block of a network computes anew of one value, such as the embedding of the time in diffusion, is
@@ -64,3 +46,7 @@ inline constexpr auto merge_linear = [] {
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rules/merge_linear.ipp"
+#endif

@@ -39,17 +39,9 @@ inline std::vector<Argument> last_sizes(const Match& m) {
   return sizes;
 }
 /// With an eps of zero, values that are all the same would be divided by what rounding left of zero.
-inline constexpr auto over_the_last = [](const Match& m) {
-  return !last_sizes(m).empty() && m[eps].number() > 0 && std::isfinite(m[eps].number()) && layout_is_free(*m.root());
-};
-inline constexpr auto build_layer_norm = [](const Match& m) -> Argument {
-  views_become_reshapes(*m.root());
-  return m.call(ops::layer_norm, {m[x], Argument::list(last_sizes(m)), {}, {}, m[eps].number()});
-};
-inline constexpr auto build_rms_norm = [](const Match& m) -> Argument {
-  views_become_reshapes(*m.root());
-  return m.call(ops::rms_norm, {m[x], Argument::list(last_sizes(m)), {}, m[eps].number()});
-};
+bool over_the_last(const Match& m);
+Argument build_layer_norm(const Match& m);
+Argument build_rms_norm(const Match& m);
 /// What the operator takes besides: x's dtype, and the sizes that are normalised.
 inline bool belongs(const Match& m, const Argument& value) {
   const TensorMeta *meta = meta_of(value), *of = meta_of(m[x]);
@@ -68,11 +60,8 @@ inline std::int64_t groups_of(const Match& m) {
   return groups > 0 && channels % groups == 0 && (!One || seen->shape[1] == groups * batch) ? groups : 0;
 }
 /// The layer norm of the view goes over all dimensions behind the groups.
-inline constexpr auto norm_of_groups = [](const Match& m) {
-  const auto over = integers_of(m[sizes]);
-  return groups_of<false>(m) > 0 && over && static_cast<std::int64_t>(over->size()) + 2 == meta_of(m[grouped])->dim();
-};
-inline constexpr auto norm_of_all_groups = [](const Match& m) { return groups_of<true>(m) > 0; };
+bool norm_of_groups(const Match& m);
+bool norm_of_all_groups(const Match& m);
 template <bool One>
 inline constexpr auto build_group_norm = [](const Match& m) -> Argument {
   views_become_reshapes(*m.root());
@@ -93,32 +82,15 @@ inline Argument as_vector(const Match& m, const Argument& value) {
   return m.call(ops::reshape, {value, Argument::list({meta->numel()})});
 }
 /// The one dimension that both reductions go over, kept.
-inline constexpr auto one_dimension = [](const Match& m) {
-  const auto over = integers_of(m[dims]);
-  return over && over->size() == 1 && is_floating_value(m[x]);
-};
+bool one_dimension(const Match& m);
 template <auto Op>
 inline constexpr auto over_one = [](const Match& m) -> Argument {
   return m.call(Op, {m[x], (*integers_of(m[dims]))[0]});
 };
 
 /// How many elements the dimensions hold is the number.
-inline constexpr auto counts_them = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  const auto over = meta ? dimensions_of(m[dims], meta->dim()) : std::nullopt;
-  if (!over || over->empty() || !is_floating_point(meta->dtype)) return false;
-  std::int64_t count = 1;
-  for (const std::int64_t at : *over) {
-    if (meta->shape[static_cast<std::size_t>(at)] <= 0) return false;
-    count *= meta->shape[static_cast<std::size_t>(at)];
-  }
-  return m[s].number() == static_cast<double>(count);
-};
-inline constexpr auto counts_all = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  return meta && is_floating_point(meta->dtype) && meta->numel() > 0 &&
-         m[s].number() == static_cast<double>(meta->numel());
-};
+bool counts_them(const Match& m);
+bool counts_all(const Match& m);
 }  // namespace normalisation_rules
 
 /// Law: layer_norm(x) = (x - mean) / sqrt(var + eps) weight + bias, rms_norm(x) = x / sqrt(mean(x^2) + eps) weight,
@@ -212,3 +184,7 @@ inline constexpr auto normalisation = [] {
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rules/normalisation.ipp"
+#endif

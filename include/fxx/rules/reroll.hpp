@@ -22,16 +22,9 @@ inline constexpr auto step = value<"step">;
 inline constexpr auto to_the_end = 4611686018427387903_c;
 
 /// The bias of a linear is one number an output feature; anything else that is added is no bias.
-inline constexpr auto is_bias = [](const Match& m) {
-  const TensorMeta *weight = m.node(w)->tensor_meta(), *added = m.node(bias)->tensor_meta();
-  return weight && added && weight->dim() == 2 && added->dim() == 1 && weight->shape[0] == added->shape[0] &&
-         weight->dtype == added->dtype;
-};
+bool is_bias(const Match& m);
 /// In floating point; integers would round where the pattern fills its temporary. From a bool nothing is subtracted.
-inline constexpr auto is_floating = [](const Match& m) {
-  const TensorMeta* meta = m.node(y)->tensor_meta();
-  return meta && is_floating_point(meta->dtype) && m[s].kind() != Argument::Kind::boolean;
-};
+bool is_floating(const Match& m);
 }  // namespace reroll_rules
 
 /// torch::nn::Linear reaches the dispatcher as `t` and `addmm` (2-D inputs) or `t`, `matmul` and `add_`; `2 - x` as
@@ -58,3 +51,7 @@ inline constexpr auto reroll = [] {
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rules/reroll.ipp"
+#endif

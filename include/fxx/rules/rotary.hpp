@@ -75,33 +75,12 @@ inline bool are_of_halves(const Match& m, std::int64_t h) {
   return c && s && c->dim() > 0 && s->dim() > 0 && c->shape.back() == h && s->shape.back() == h &&
          c->dim() <= rank_of(m[x]) && s->dim() <= rank_of(m[x]);
 }
-inline constexpr auto turns_halves = [](const Match& m) {
-  const std::int64_t h = half_of(m);
-  return h > 0 && is_halved(m, h) && is_last(m[value<"joined">], rank_of(m[x]));
-};
-inline constexpr auto turns_pairs = [](const Match& m) {
-  const std::int64_t h = half_of(m), rank = rank_of(m[x]);
-  return h > 0 && is_paired(m, h) && is_last(m[value<"joined">], rank + 1) &&
-         joins_last_two(m, m[value<"turned">], rank);
-};
-inline constexpr auto turns_both_halves = [](const Match& m) {
-  return turns_halves(m) && are_of_halves(m, half_of(m));
-};
-inline constexpr auto turns_both_of_pairs = [](const Match& m) {
-  return turns_pairs(m) && are_of_halves(m, half_of(m));
-};
+bool turns_halves(const Match& m);
+bool turns_pairs(const Match& m);
+bool turns_both_halves(const Match& m);
+bool turns_both_of_pairs(const Match& m);
 /// x seen as complex numbers, one for two places.
-inline constexpr auto turns_complex = [](const Match& m) {
-  const std::int64_t h = half_of(m), rank = rank_of(m[x]);
-  const TensorMeta *whole = meta_of(m[x]), *pairs = meta_of(m[value<"pairs">]), *f = meta_of(m[factor]);
-  if (h == 0 || !pairs || !f || f->dim() == 0 || f->dim() > rank || f->shape.back() != h) return false;
-  if (!(whole->dtype == Dtype::float32 && f->dtype == Dtype::complex64) &&
-      !(whole->dtype == Dtype::float64 && f->dtype == Dtype::complex128))
-    return false;
-  return pairs->dim() == rank + 1 && pairs->shape.back() == 2 && pairs->shape[pairs->shape.size() - 2] == h &&
-         std::equal(whole->shape.begin(), whole->shape.end() - 1, pairs->shape.begin()) &&
-         joins_last_two(m, m.root(), rank);
-};
+bool turns_complex(const Match& m);
 
 inline Argument embed(const Match& m, const Argument& cosines, const Argument& sines, bool interleaved) {
   views_become_reshapes(*m.root());
@@ -123,10 +102,7 @@ inline constexpr auto build_doubled = [](const Match& m) {
   const Argument cosines = doubled<Interleaved>(m, m[cosine]), sines = doubled<Interleaved>(m, m[sine]);
   return embed(m, cosines, sines, Interleaved);
 };
-inline constexpr auto build_complex = [](const Match& m) {
-  const Argument cosines = doubled<true>(m, m.call(ops::real, {m[factor]}));
-  return embed(m, cosines, doubled<true>(m, m.call(ops::imag, {m[factor]})), true);
-};
+Argument build_complex(const Match& m);
 
 inline constexpr auto low = slice(x, low_dim, low_start, low_end);
 inline constexpr auto high = slice(x, high_dim, high_start, high_end);
@@ -181,3 +157,7 @@ inline constexpr auto rotary = [] {
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rules/rotary.ipp"
+#endif

@@ -1,0 +1,239 @@
+// Bodies of rules/algebra.hpp.
+#pragma once
+
+#include "fxx/rules/algebra.hpp"
+
+namespace fxx::inline FXX_ABI::rules {
+
+namespace algebra_rules {
+
+FXX_INLINE bool same_layout(const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  return (meta && is_dense(*meta)) || nobody_sees_layout(*m.root());
+}
+
+FXX_INLINE bool free_layout(const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  return (meta && rewrite::conditions::lies_in_order(*meta, nullptr)) || nobody_sees_layout(*m.root());
+}
+
+FXX_INLINE bool sides_alone(const Match& m) {
+  const TensorMeta *condition = meta_of(m[c]), *meta = meta_of(m[x]);
+  return condition && meta && broadcasts_into(*condition, *meta) && nobody_sees_layout(*m.root());
+}
+
+FXX_INLINE bool both_real_or_complex(const Match& m) {
+  return is_real_or_complex(m[x]) && is_real_or_complex(m[y]);
+}
+
+FXX_INLINE bool signs_cancel(const Match& m) {
+  const TensorMeta *first = meta_of(m[x]), *second = meta_of(m[y]);
+  return first && second && (first->dtype == second->dtype || both_real_or_complex(m));
+}
+
+FXX_INLINE bool sign_moves(const Match& m) {
+  const TensorMeta *first = meta_of(m[x]), *second = meta_of(m[y]);
+  return first && second && first->dtype != Dtype::boolean &&
+         (first->dtype == second->dtype || is_real_or_complex(m[y]));
+}
+
+FXX_INLINE Argument negated_number(const Match& m) {
+  if (!takes(m[x], m[s], m[s])) return {};
+  return m.call(ops::mul_Scalar, {m[x], number(m[s], m[s], -m[s].number())});
+}
+
+FXX_INLINE bool already_there(const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  return meta && m[type].kind() == Argument::Kind::dtype && m[type].dtype() == meta->dtype;
+}
+
+FXX_INLINE bool already_alike(const Match& m) {
+  const TensorMeta *meta = meta_of(m[x]), *other = meta_of(m[y]);
+  return meta && other && meta->dtype == other->dtype && meta->device == other->device;
+}
+
+FXX_INLINE bool loses_nothing(const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  if (!meta || m[type].kind() != Argument::Kind::dtype || m[middle].kind() != Argument::Kind::dtype) return false;
+  return holds_all(meta->dtype, m[middle].dtype()) &&
+         (m[type].dtype() == meta->dtype || is_floating_point(m[type].dtype()));
+}
+
+FXX_INLINE bool same_pair(const Match& m) {
+  if (m[i].kind() != Argument::Kind::integer || m[j].kind() != Argument::Kind::integer) return false;
+  if ((m[i] == m[k] && m[j] == m[l]) || (m[i] == m[l] && m[j] == m[k])) return true;
+  const std::int64_t rank = rank_of(m[x]);
+  const std::int64_t a = dimension_of(m[i], rank), b = dimension_of(m[j], rank), e = dimension_of(m[k], rank),
+                     f = dimension_of(m[l], rank);
+  return a >= 0 && b >= 0 && ((a == e && b == f) || (a == f && b == e));
+}
+
+FXX_INLINE bool of_a_matrix(const Match& m) {
+  const std::int64_t rank = rank_of(m[x]);
+  const std::int64_t a = dimension_of(m[i], rank), b = dimension_of(m[j], rank);
+  return rank == 2 && a >= 0 && b >= 0 && a != b;
+}
+
+FXX_INLINE Argument permute_permute(const Match& m) {
+  return permuted(m, dimensions_of(m[inner_sizes], length_of(m[inner_sizes])),
+                  dimensions_of(m[sizes], length_of(m[sizes])));
+}
+
+FXX_INLINE Argument permute_transpose(const Match& m) {
+  return permuted(m, exchange(m[i], m[j], length_of(m[sizes])), dimensions_of(m[sizes], length_of(m[sizes])));
+}
+
+FXX_INLINE Argument transpose_permute(const Match& m) {
+  return permuted(m, dimensions_of(m[sizes], length_of(m[sizes])), exchange(m[i], m[j], length_of(m[sizes])));
+}
+
+FXX_INLINE bool permutes_nothing(const Match& m) {
+  const auto dims = dimensions_of(m[sizes], length_of(m[sizes]));
+  return dims && is_identity(*dims);
+}
+
+FXX_INLINE bool own_sizes(const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  const auto wanted = integers_of(m[sizes]);
+  if (!meta || !wanted || wanted->size() != meta->shape.size()) return false;
+  for (std::size_t at = 0; at < wanted->size(); ++at)
+    if (meta->shape[at] < 0 || ((*wanted)[at] != meta->shape[at] && (*wanted)[at] != -1)) return false;
+  return meta->numel() > 0;
+}
+
+FXX_INLINE bool own_sizes_of_expand(const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  const auto wanted = integers_of(m[sizes]);
+  if (!meta || !wanted || wanted->size() != meta->shape.size()) return false;
+  for (std::size_t at = 0; at < wanted->size(); ++at)
+    if ((*wanted)[at] != -1 && (meta->shape[at] < 0 || (*wanted)[at] != meta->shape[at])) return false;
+  return true;
+}
+
+FXX_INLINE bool all_sizes_given(const Match& m) {
+  const auto wanted = integers_of(m[sizes]);
+  return wanted && std::none_of(wanted->begin(), wanted->end(), [](std::int64_t size) { return size < 0; });
+}
+
+FXX_INLINE bool own_shape(const Match& m) {
+  const TensorMeta *meta = meta_of(m[x]), *other = meta_of(m[y]);
+  return meta && other && meta->shape == other->shape;
+}
+
+FXX_INLINE bool not_one(const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  const std::int64_t at = meta ? dimension_of(m[d], meta->dim()) : -1;
+  return at >= 0 && meta->shape[static_cast<std::size_t>(at)] >= 0 && meta->shape[static_cast<std::size_t>(at)] != 1;
+}
+
+FXX_INLINE bool unseen_layout(const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  return (meta && rewrite::conditions::lies_in_order(*meta, nullptr)) || nobody_sees_layout(*m.root());
+}
+
+FXX_INLINE bool has_dimensions(const Match& m) { return rank_of(m[x]) > 0; }
+
+FXX_INLINE Argument slice_slice(const Match& m) {
+  constexpr std::int64_t large = std::int64_t{1} << 30;
+  const std::int64_t a = bound_of(m[inner_start], 0), to = bound_of(m[inner_stop], no_end),
+                     by = bound_of(m[inner_step], 1), c = bound_of(m[start], 0), e = bound_of(m[stop], no_end),
+                     t = bound_of(m[step], 1);
+  if (a < 0 || to < 0 || by < 1 || c < 0 || e < 0 || t < 1) return {};
+  if (a > large || c > large || by > large || t > large || (e != no_end && e > large)) return {};
+  const std::int64_t end = e == no_end ? to : std::min(to, a + by * e);
+  const Argument last = end == no_end ? Argument() : Argument(end);
+  return m.call(ops::slice_Tensor, {m[x], m[d], a + by * c, last, by * t});
+}
+
+FXX_INLINE Argument select_slice(const Match& m) {
+  constexpr std::int64_t large = std::int64_t{1} << 30;
+  const std::int64_t a = bound_of(m[inner_start], 0), by = bound_of(m[inner_step], 1), at = bound_of(m[i], -1);
+  if (a < 0 || by < 1 || at < 0 || a > large || by > large || at > large) return {};
+  return m.call(ops::select_int, {m[x], m[d], a + by * at});
+}
+
+FXX_INLINE Argument narrow_narrow(const Match& m) {
+  const std::int64_t a = bound_of(m[inner_start], -1), c = bound_of(m[start], -1);
+  if (a < 0 || c < 0 || a == no_end || c == no_end) return {};
+  return m.call(ops::narrow, {m[x], m[d], a + c, m[stop]});
+}
+
+FXX_INLINE bool whole_length(const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  const std::int64_t at = meta ? dimension_of(m[d], meta->dim()) : -1;
+  if (at < 0 || m[stop].kind() != Argument::Kind::integer) return false;
+  const std::int64_t size = meta->shape[static_cast<std::size_t>(at)];
+  return size >= 0 && m[stop].integer() >= size;
+}
+
+FXX_INLINE bool all_zero(const Match& m) {
+  const auto amounts = integers_of(m[sizes]);
+  return amounts && std::all_of(amounts->begin(), amounts->end(), [](std::int64_t n) { return n == 0; }) &&
+         free_layout(m);
+}
+
+FXX_INLINE bool all_ones(const Match& m) {
+  const auto times = integers_of(m[sizes]);
+  return times && static_cast<std::int64_t>(times->size()) == rank_of(m[x]) &&
+         std::all_of(times->begin(), times->end(), [](std::int64_t n) { return n == 1; }) && free_layout(m);
+}
+
+FXX_INLINE Argument put_together(const Match& m) {
+  const auto parts = m.group<"parts">();
+  for (std::size_t n = 0; n < parts.size(); ++n)
+    if (parts[n][i] != Argument(n + 1)) return {};
+  const TensorMeta* meta = meta_of(m[x]);
+  const std::int64_t dim = meta ? dimension_of(m[at], meta->dim()) : -1;
+  if (dim < 0 || dim != dimension_of(m[d], meta->dim()) || !nobody_sees_layout(*m.root())) return {};
+  const std::int64_t length = meta->shape[static_cast<std::size_t>(dim)];
+  const auto count = static_cast<std::int64_t>(parts.size()) + 1;
+  const std::string_view taken_by = operator_of(*m.node(whole))->base_name();
+  if (taken_by == "unbind") return length == count ? m[x] : Argument();
+  if (m[size].is_sequence()) return length_of(m[size]) == count ? m[x] : Argument();
+  if (length <= 0 || m[size].kind() != Argument::Kind::integer || m[size].integer() < 1) return {};
+  const std::int64_t given = m[size].integer(), part = taken_by == "chunk" ? (length + given - 1) / given : given;
+  return (length + part - 1) / part == count ? m[x] : Argument();
+}
+
+FXX_INLINE bool inner_of_one_type(const Match& m) {
+  const Argument inner = m[rewrite::rest<"inner">];
+  const TensorMeta* first = nullptr;
+  for (const Argument& value : inner.items()) {
+    const TensorMeta* meta = meta_of(value);
+    if (!meta || (first && first->dtype != meta->dtype)) return false;
+    first = meta;
+  }
+  return true;
+}
+
+FXX_INLINE Argument part_of_cat(const Match& m) {
+  const Argument all = m[value<"all">];
+  const auto lengths = integers_of(m[sizes]);
+  const std::int64_t at = bound_of(m[i], -1);
+  if (!all.is_sequence() || !lengths || lengths->size() != all.items().size() || at < 0 || at >= length_of(all) ||
+      !nobody_sees_layout(*m.root()))
+    return {};
+  for (std::size_t n = 0; n < lengths->size(); ++n) {
+    const TensorMeta *meta = meta_of(all.items()[n]), *first = meta_of(all.items()[0]);
+    const std::int64_t dim = meta ? dimension_of(m[d], meta->dim()) : -1;
+    if (dim < 0 || meta->shape[static_cast<std::size_t>(dim)] != (*lengths)[n] || meta->dtype != first->dtype ||
+        meta->dim() != first->dim())
+      return {};
+  }
+  return all.items()[static_cast<std::size_t>(at)];
+}
+
+FXX_INLINE Argument clamp_clamp(const Match& m) {
+  for (const Argument& bound : {m[low], m[high], m[s], m[r]})
+    if (std::isnan(bound.number())) return {};
+  const double first = std::min(std::max(m[low].number(), m[s].number()), m[r].number()),
+               last = std::min(std::max(m[high].number(), m[s].number()), m[r].number());
+  if (!(first < last)) return {};  // clamp(x, a, a) has a gradient at a, and the two clamps have none
+  return m.call(ops::clamp, {m[x], first, last});
+}
+
+FXX_INLINE bool in_order(const Match& m) { return m[low].number() <= m[high].number(); }
+
+}  // namespace algebra_rules
+
+}  // namespace fxx::inline FXX_ABI::rules
