@@ -232,9 +232,6 @@ consteval RuleFacts facts() {
 template <class... Rules>
 inline constexpr RuleFacts facts_of[sizeof...(Rules)] = {facts<Rules>()...};
 
-}  // namespace detail
-
-namespace detail {
 /// The least number of calls in any reading; of the result the number it builds.
 constexpr int calls_in(const Term* t) {
   using K = Term::Kind;
@@ -267,9 +264,7 @@ consteval bool shrinks() {
     return calls_in(result) < calls_in(flat<typename Rule::pattern>.data()) && !uses_twice(result);
   }
 }
-}  // namespace detail
 
-namespace detail {
 /// One of many rules; its number tells it from another of the same type.
 template <std::size_t, class Rule>
 struct held {
