@@ -284,11 +284,11 @@ FXX_KERNEL void values_of(const Block<Shape>& block, int count, const Put& put) 
                                    __attribute__((always_inline)) { put(r, column + c, sum, width); });
   });
 }
-/// softmax of `count` scores of a query.
+/// `count` scores of a query; g++ would warn that what is never run writes too far.
 template <AttentionShape Shape>
-FXX_KERNEL void weights_of(float* scores, int count) {
-  if (count > Shape.keys) __builtin_unreachable();  // or g++ warns that what is never run would write too far
-  softmax_in_place<Shape.hidden_is_zero>(scores, count);
+FXX_KERNEL int no_more_keys(int count) {
+  if (count > Shape.keys) __builtin_unreachable();
+  return count;
 }
 
 template <AttentionShape Shape, int Rows, class Mask, class Put>
@@ -296,19 +296,28 @@ FXX_KERNEL void some_queries(const float* __restrict queries, const Block<Shape>
                              const Mask& mask, const Put& put) {
   int seen = seen_by<Shape>(query + Rows - 1, Shape.keys);  // by any of them
   scores_of_block<Shape, Rows>(queries, block, scale, query, 0, seen, mask);
+  // The largest of all rows, then the powers of all: what is done last in a row waits for each other, and so has other
+  // rows between. What makes weights of powers is multiplied with the results, which are fewer.
+  float tops[Rows], factors[Rows];
+  for (int r = 0; r < Rows; ++r) {
+    const int own = seen_by<Shape>(query + r, Shape.keys);
+    if (own > 0)
+      tops[r] = top_of_row<Shape.hidden_is_zero>(block.scores + r * Shape.score_stride(), no_more_keys<Shape>(own));
+  }
   for (int r = 0; r < Rows; ++r) {
     float* row = block.scores + r * Shape.score_stride();
     const int own = seen_by<Shape>(query + r, Shape.keys);
     if (own <= 0) {
       for (int i = 0; i < Shape.padded_keys(); ++i) row[i] = Shape.hidden_is_zero ? 0.f : __builtin_nanf("");
+      factors[r] = 1.f;
     } else {
-      weights_of<Shape>(row, own);
+      factors[r] = powers_in_place<Shape.hidden_is_zero>(row, no_more_keys<Shape>(own), tops[r]);
       for (int i = vectors_of(own) * lanes; i < vectors_of(seen) * lanes; ++i) row[i] = 0.f;
     }
   }
   if (Shape.causal && seen == 0) seen = 1;  // of rows that are all nan one key is enough
   values_of<Shape, Rows>(block, seen, [&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
-    put(query + r, c, sum, width);
+    put(query + r, c, sum * factors[r], width);
   });
 }
 
@@ -461,7 +470,12 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
       }
       store(workspace + key, scores);
     }
-    if (seen > 0) weights_of<Shape>(workspace, seen);
+    float factor = 1.f;
+    if (seen > 0) {
+      no_more_keys<Shape>(seen);
+      const float top = top_of_row<Shape.hidden_is_zero>(workspace, seen);
+      factor = powers_in_place<Shape.hidden_is_zero>(workspace, seen, top);
+    }
     const float nothing = seen > 0 || Shape.hidden_is_zero ? 0.f : __builtin_nanf("");
     detail_of_rows::for_each_group<Shape.values()>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
                                                        __attribute__((always_inline)) {
@@ -492,7 +506,7 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
 #pragma GCC unroll 4
         for (int chain = 1; chain < chains; ++chain) total = total + sums[chain][v];
         with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
-          put(query, column + v * lanes, total, width);
+          put(query, column + v * lanes, total * factor, width);
         });
       }
     });

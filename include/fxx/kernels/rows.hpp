@@ -8,8 +8,8 @@
 //
 // A row of up to `longest_row` elements stands on the stack in between, and `get` is asked once for each element; of
 // longer ones it is asked again for each pass, two or three times. Whatever `put` writes may be what `get` reads.
-// Main names: softmax, softmax_in_place, log_softmax, column_softmax, column_log_softmax, row_log_sum_exp, layer_norm,
-// rms_norm, GroupShape, group_norm.
+// Main names: softmax, top_of_row, powers_in_place, log_softmax, column_softmax, column_log_softmax, row_log_sum_exp,
+// layer_norm, rms_norm, GroupShape, group_norm.
 // Cost: light; each takes the compiler 0.05 s.
 #pragma once
 
@@ -72,25 +72,30 @@ FXX_KERNEL void softmax(const Get& get, const Put& put) {
         [&](int c, auto width) __attribute__((always_inline)) { put(c, power(c, width) * factor, width); });
   }
 }
-/// softmax of a row in memory whose length is known when it runs. It has room for whole vectors; what is behind its
-/// end becomes 0. `HiddenIsZero`: a row of nothing but minus infinity becomes 0, and not nan.
+/// Of a row in memory whose length is known when it runs, the largest; what is behind its end up to a whole vector, for
+/// which it has room, becomes minus infinity. `HiddenIsZero`: 0 where there is nothing else.
 template <bool HiddenIsZero = false>
-FXX_KERNEL void softmax_in_place(float* row, int count) {
-  using namespace detail_of_rows;
+FXX_KERNEL float top_of_row(float* row, int count) {
   const int size = vectors_of(count) * lanes;
   for (int i = count; i < size; ++i) row[i] = -__builtin_inff();
   real most = load(row);
   for (int i = lanes; i < size; i += lanes) most = maximum(most, load(row + i));
-  float top = largest(most);
-  if (HiddenIsZero && top == -__builtin_inff()) top = 0.f;
+  const float top = largest(most);
+  return HiddenIsZero && top == -__builtin_inff() ? 0.f : top;
+}
+/// Such a row becomes e^(x - top). Returns what makes it its softmax: one over the sum. `HiddenIsZero`: 0 for a row of
+/// nothing but minus infinity, and not nan.
+template <bool HiddenIsZero = false>
+FXX_KERNEL float powers_in_place(float* row, int count, float top) {
+  const int size = vectors_of(count) * lanes;
   real total = splat(0.f);
   for (int i = 0; i < size; i += lanes) {
-    const real e = vanishing_exponential(load(row + i) - top);
+    const real e = detail_of_rows::vanishing_exponential(load(row + i) - top);
     total = total + e;
     store(row + i, e);
   }
-  const float whole = sum(total), factor = HiddenIsZero && whole == 0.f ? 0.f : 1.f / whole;
-  for (int i = 0; i < size; i += lanes) store(row + i, load(row + i) * factor);
+  const float whole = sum(total);
+  return HiddenIsZero && whole == 0.f ? 0.f : 1.f / whole;
 }
 /// x - log(sum of e^x).
 template <int N, class Get, class Put>
