@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 ROUNDS = 3
 NEAR = 1.5  # peers that took this many times as long as the best in the first round take no part in the later ones
+TIMES_EAGER = 5  # the error of a model in float32 beside that of the same model run eagerly
 LARGEST_ERROR = {'': 1e-5, 'bf16': 5e-2, 'int8': 0.1}  # relative to the largest value of a result
 MODELS = ['resnet18', 'mobilenet', 'unet', 'encoder', 'minilm', 'gpt_decode', 'lstm', 'mlp', 'pointwise_64k',
           'pointwise_64', 'resnet18/b8', 'mlp/b8']
@@ -295,8 +296,9 @@ def emit(row, peak, absent, as_json):
         line = {'bench': row.name, 'unit': unit, 'fxx': rounded(value), 'peer': best, 'peer_value': rounded(peer_value),
                 'ratio': rounded(ratio)}
         if not row.build:
-            line.update(error=rounded(row.fxx.get('error')), of_peak=rounded(of_peak),
-                        peak_gflops=rounded(machine.get('peak_gflops')))
+            line.update(of_peak=rounded(of_peak), peak_gflops=rounded(machine.get('peak_gflops')),
+                        **{key: rounded(row.fxx.get(key))
+                           for key in ('error', 'eager_error', 'weights_mb', 'workspace_mb')})
         line['peers'] = {peer: {key: rounded(said[key]) if key != 'why' else said[key]
                                 for key in ('ms', 'seconds', 'error', 'why') if key in said}
                          for peer, said in row.peers.items()}
@@ -330,6 +332,10 @@ def problems_of(row):
         return
     if 'error' in row.fxx and not row.fxx['error'] <= limit(row):
         yield f'{row.name}: the results have an error of {row.fxx["error"]:.1e}; at most {limit(row):.0e} is right'
+    # What is promised of float32; errors of so few units are chance.
+    if not row.precision and row.fxx.get('error', 0) > max(TIMES_EAGER * row.fxx.get('eager_error', math.inf), 1e-6):
+        yield (f'{row.name}: the error of {row.fxx["error"]:.1e} is more than {TIMES_EAGER} times that of eager, '
+               f'{row.fxx["eager_error"]:.1e}')
     ours = row.fxx.get('reference')
     for peer, line in row.peers.items():
         if peer in CPP_PEERS and line.get('error', 0) > 0.5:

@@ -164,6 +164,8 @@ def main(argv):
     models = whole_models.names()
     if options.only:
         wanted = options.only.split(',')
+        if 'compiled' in wanted:  # with what the models took to compile
+            wanted.append('build')
         names = [*(f.name for f in chosen), *models]
         unknown = [w for w in wanted if not any(n == w or n.startswith(w + '/') for n in names)]
         if unknown:

@@ -53,26 +53,23 @@ constexpr Fault diagnose(const Entry* const* rules, int n) {
     const Entry& e = *rules[i];
     ids[i] = e.name_id;
     ids[n + i] = root_of(e.pattern);
-    ids[2 * n + i] = e.result && !e.conditional && e.result->kind == Term::Kind::call ? e.result->id : 1;
+    ids[2 * n + i] = e.result && !e.conditional && e.result->kind == Term::Kind::call ? e.result->id : 1;  // 1: no call
   }
   Fault fault;
   for (int later = 1; later < n && fault.kind == Fault::Kind::none; ++later) {
     const Entry& b = *rules[later];
     const std::uint64_t name = ids[later], root = ids[n + later], result = ids[2 * n + later];
     for (int earlier = 0; earlier < later; ++earlier) {
-      if (ids[earlier] == name) {
+      const Entry& a = *rules[earlier];
+      const std::uint64_t other = ids[n + earlier], made = ids[2 * n + earlier];
+      if (ids[earlier] == name)
         fault = {Fault::Kind::same_name, later, earlier};
-      } else if (const std::uint64_t other = ids[n + earlier]; other == root || other == 0 || root == 0) {
-        const Entry& a = *rules[earlier];
-        if (a.conditional || !covers_all(a.pattern, b.pattern)) continue;
+      else if ((other == root || other == 0 || root == 0) && !a.conditional && covers_all(a.pattern, b.pattern))
         fault = {!b.conditional && covers_all(b.pattern, a.pattern) ? Fault::Kind::duplicate : Fault::Kind::shadowed,
                  later, earlier};
-      } else if (ids[2 * n + earlier] == root && result == other) {
-        const Entry& a = *rules[earlier];
-        if (covers(b.pattern, a.result) && covers(a.pattern, b.result)) fault = {Fault::Kind::undone, later, earlier};
-      } else {
-        continue;
-      }
+      else if (made != 1 && result != 1 && (made == root || root == 0) && (result == other || other == 0) &&
+               covers(b.pattern, a.result) && covers(a.pattern, b.result))
+        fault = {Fault::Kind::undone, later, earlier};
       if (fault.kind != Fault::Kind::none) break;
     }
   }
@@ -385,9 +382,10 @@ consteval Ruleset<A..., B...> join(const rule_list<std::index_sequence<I...>, A.
   return Ruleset<A..., B...>(static_cast<const held<I, A>&>(a).rule..., static_cast<const held<J, B>&>(b).rule...);
 }
 }  // namespace detail
-/// The rules of both sets, those of `a` first.
+/// The rules of both sets, those of `a` first. Refused where `ruleset` of all of them would be.
 template <class... A, class... B>
 consteval Ruleset<A..., B...> operator+(const Ruleset<A...>& a, const Ruleset<B...>& b) {
+  detail::check_distinct<A..., B...>();
   return detail::join(a.rules, b.rules);
 }
 

@@ -270,7 +270,10 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
   const auto bind = [&] {
     // Two calls that read the same are two nodes all the same, for all that is known.
     for (int i = 0; i < n; ++i)
-      if (bound[i].id == p->id) return !has_call(t) && same(bound[i].to, t);
+      if (bound[i].id == p->id) {
+        const Term& to = *bound[i].to;
+        return to.kind == K::named ? t->kind == K::tensor && t->id == to.id : !has_call(t) && same(&to, t);
+      }
     bound[n++] = {p->id, t};
     return true;
   };
@@ -279,7 +282,15 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
       if (w->kind == K::where && w->condition == p->condition) return covers(p + 1, t, c, bound, n);
     return false;
   }
-  if (p->kind == K::named || p->kind == K::bound) return covers(p + 1, t, c, bound, n);
+  if (p->kind == K::named || p->kind == K::bound) {
+    // The name is that of a node, which captures of `t` stand for where it has a name there, too.
+    for (int i = 0; i < n; ++i)
+      if (bound[i].id == p->id) return false;
+    const Term* node = t;
+    while (is_wrapper(*node) && node->kind != K::named) ++node;
+    bound[n++] = {p->id, node};
+    return covers(p + 1, t, c, bound, n);
+  }
   while (is_wrapper(*t)) ++t;
   const bool node = t->kind == K::tensor || t->kind == K::constant || t->kind == K::call || t->kind == K::operands ||
                     t->kind == K::module;
