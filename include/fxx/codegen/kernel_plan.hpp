@@ -123,9 +123,9 @@ struct Frame {
 
 /// A matrix of weights, in a constant or computed.
 struct Weights {
-  View view;             // [columns, depth], with any strides
-  bool constant = true;  // packed once; else at every run
-  bool reduced = false;  // packed as bfloat16
+  View view;              // [columns, depth], with any strides
+  bool constant = true;   // packed once; else at every run
+  bool reduced = false;   // packed as bfloat16
   bool near = false;      // in a core's own caches, from the last call or since they were packed
   bool streamed = false;  // else: a processor that looks ahead by itself fetches them in time
 };

@@ -284,6 +284,18 @@ FXX_KERNEL void values_of(const Block<Shape>& block, int count, const Put& put) 
                                    __attribute__((always_inline)) { put(r, column + c, sum, width); });
   });
 }
+/// Scores become powers; their sum. All are minus infinity where a mask hides every key, and `top` with them: that gives
+/// nan, or zeros.
+template <AttentionShape Shape>
+FXX_KERNEL float powers_of_scores(float* scores, int count, float top) {
+  const bool nothing = Shape.hidden_is_zero && top == -__builtin_inff();
+  return powers_in_place(scores, count, nothing ? 0.f : top);
+}
+/// What makes weights of powers with this sum.
+template <AttentionShape Shape>
+FXX_KERNEL float factor_of(float sum) {
+  return Shape.hidden_is_zero && sum == 0.f ? 0.f : 1.f / sum;
+}
 /// `count` scores of a query; g++ would warn that what is never run writes too far.
 template <AttentionShape Shape>
 FXX_KERNEL int no_more_keys(int count) {
@@ -302,7 +314,7 @@ FXX_KERNEL void some_queries(const float* __restrict queries, const Block<Shape>
   for (int r = 0; r < Rows; ++r) {
     const int own = seen_by<Shape>(query + r, Shape.keys);
     if (own > 0)
-      tops[r] = top_of_row<Shape.hidden_is_zero>(block.scores + r * Shape.score_stride(), no_more_keys<Shape>(own));
+      tops[r] = top_of_row(block.scores + r * Shape.score_stride(), no_more_keys<Shape>(own));
   }
   for (int r = 0; r < Rows; ++r) {
     float* row = block.scores + r * Shape.score_stride();
@@ -311,7 +323,7 @@ FXX_KERNEL void some_queries(const float* __restrict queries, const Block<Shape>
       for (int i = 0; i < Shape.padded_keys(); ++i) row[i] = Shape.hidden_is_zero ? 0.f : __builtin_nanf("");
       factors[r] = 1.f;
     } else {
-      factors[r] = powers_in_place<Shape.hidden_is_zero>(row, no_more_keys<Shape>(own), tops[r]);
+      factors[r] = factor_of<Shape>(powers_of_scores<Shape>(row, no_more_keys<Shape>(own), tops[r]));
       for (int i = vectors_of(own) * lanes; i < vectors_of(seen) * lanes; ++i) row[i] = 0.f;
     }
   }
@@ -330,21 +342,12 @@ struct Carried {
 /// Scores of a query with a block of keys become weights relative to the largest score yet; returns what the results so
 /// far are to be multiplied with.
 FXX_KERNEL float carry_on(float* scores, int count, float& largest_yet, float& sum_yet) {
-  using detail_of_rows::vanishing_exponential;
-  const int size = vectors_of(count) * lanes;
-  for (int i = count; i < size; ++i) scores[i] = -__builtin_inff();
-  real most = splat(largest_yet);
-  for (int i = 0; i < size; i += lanes) most = maximum(load(scores + i), most);
-  const float top = largest(most), shift = top == -__builtin_inff() ? 0.f : top;  // nothing was seen yet
-  real total = splat(0.f);
-  for (int i = 0; i < size; i += lanes) {
-    const real e = vanishing_exponential(load(scores + i) - shift);
-    total = total + e;
-    store(scores + i, e);
-  }
-  const float factor = vanishing_exponential(splat(largest_yet - shift))[0];
+  const float top = top_of_row(scores, count, largest_yet);
+  const float shift = top == -__builtin_inff() ? 0.f : top;  // nothing was seen yet
+  const float sum = powers_in_place(scores, count, shift);
+  const float factor = detail_of_rows::vanishing_exponential(splat(largest_yet - shift))[0];
   largest_yet = top;
-  sum_yet = sum_yet * factor + sum(total);
+  sum_yet = sum_yet * factor + sum;
   return factor;
 }
 template <AttentionShape Shape, int Rows, class Mask>
@@ -392,8 +395,7 @@ FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float
       some_queries_of_block<Shape, Shape.queries - whole>(queries, block, scale, whole, first, mask, carried);
   }
   for (int query = 0; query < Shape.queries; ++query) {
-    const bool hidden = Shape.hidden_is_zero && carried.sums[query] == 0.f;
-    const float factor = hidden ? 0.f : 1.f / carried.sums[query];
+    const float factor = factor_of<Shape>(carried.sums[query]);
     detail_of_rows::for_each_vector<Shape.values()>([&](int c, auto width) __attribute__((always_inline)) {
       const float* const at = carried.results + static_cast<std::ptrdiff_t>(query) * Shape.padded_values() + c;
       put(query, c, load(at) * factor, width);
@@ -473,8 +475,7 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
     float factor = 1.f;
     if (seen > 0) {
       no_more_keys<Shape>(seen);
-      const float top = top_of_row<Shape.hidden_is_zero>(workspace, seen);
-      factor = powers_in_place<Shape.hidden_is_zero>(workspace, seen, top);
+      factor = factor_of<Shape>(powers_of_scores<Shape>(workspace, seen, top_of_row(workspace, seen)));
     }
     const float nothing = seen > 0 || Shape.hidden_is_zero ? 0.f : __builtin_nanf("");
     detail_of_rows::for_each_group<Shape.values()>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)

@@ -72,20 +72,16 @@ FXX_KERNEL void softmax(const Get& get, const Put& put) {
         [&](int c, auto width) __attribute__((always_inline)) { put(c, power(c, width) * factor, width); });
   }
 }
-/// Of a row in memory whose length is known when it runs, the largest; what is behind its end up to a whole vector, for
-/// which it has room, becomes minus infinity. `HiddenIsZero`: 0 where there is nothing else.
-template <bool HiddenIsZero = false>
-FXX_KERNEL float top_of_row(float* row, int count) {
+/// Of a row in memory whose length is known when it runs, the largest, and no less than `least`; what is behind its end
+/// up to a whole vector, for which it has room, becomes minus infinity.
+FXX_KERNEL float top_of_row(float* row, int count, float least = -__builtin_inff()) {
   const int size = vectors_of(count) * lanes;
   for (int i = count; i < size; ++i) row[i] = -__builtin_inff();
-  real most = load(row);
-  for (int i = lanes; i < size; i += lanes) most = maximum(most, load(row + i));
-  const float top = largest(most);
-  return HiddenIsZero && top == -__builtin_inff() ? 0.f : top;
+  real most = splat(least);
+  for (int i = 0; i < size; i += lanes) most = maximum(most, load(row + i));
+  return largest(most);
 }
-/// Such a row becomes e^(x - top). Returns what makes it its softmax: one over the sum. `HiddenIsZero`: 0 for a row of
-/// nothing but minus infinity, and not nan.
-template <bool HiddenIsZero = false>
+/// Such a row becomes e^(x - top). Returns the sum.
 FXX_KERNEL float powers_in_place(float* row, int count, float top) {
   const int size = vectors_of(count) * lanes;
   real total = splat(0.f);
@@ -94,8 +90,7 @@ FXX_KERNEL float powers_in_place(float* row, int count, float top) {
     total = total + e;
     store(row + i, e);
   }
-  const float whole = sum(total);
-  return HiddenIsZero && whole == 0.f ? 0.f : 1.f / whole;
+  return sum(total);
 }
 /// x - log(sum of e^x).
 template <int N, class Get, class Put>

@@ -126,10 +126,7 @@ FXX_INLINE bool not_one(const Match& m) {
   return at >= 0 && meta->shape[static_cast<std::size_t>(at)] >= 0 && meta->shape[static_cast<std::size_t>(at)] != 1;
 }
 
-FXX_INLINE bool unseen_layout(const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  return (meta && rewrite::conditions::lies_in_order(*meta, nullptr)) || nobody_sees_layout(*m.root());
-}
+FXX_INLINE bool unseen_layout(const Match& m) { return free_layout(m); }
 
 FXX_INLINE bool has_dimensions(const Match& m) { return rank_of(m[x]) > 0; }
 
