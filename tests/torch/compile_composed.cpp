@@ -545,3 +545,35 @@ TEST_CASE("softmax and sums of short rows, and of dimensions before the last") {
 }
 
 }  // namespace
+
+TEST_CASE("tensors of nine to twelve dimensions, however they lie") {
+  torch::manual_seed(92);
+  const std::vector<std::int64_t> nine = {2, 3, 2, 2, 3, 2, 2, 2, 3}, turned = {8, 3, 0, 5, 7, 1, 4, 2, 6};
+  const std::vector<std::int64_t> twelve(12, 2), crossed = {11, 2, 9, 4, 7, 6, 5, 8, 3, 10, 1, 0};
+  check(
+      [=](const Tensors& in) {
+        const Tensor t = in[0].permute(turned), u = in[1].permute(crossed);
+        return all_of({t * 2 + 1,
+                       t.reshape({-1}),
+                       t.contiguous(),
+                       (t + in[2]).relu(),
+                       t.sum(4) + 1,
+                       t.mean({0, 3, 5}),
+                       t.softmax(2),
+                       t.amax(-1, true) - t,
+                       t.argmax(1),
+                       torch::layer_norm(t, {t.size(8)}),
+                       t.cumsum(3),
+                       torch::cat({t, t.flip({0})}, 5),
+                       torch::where(t > 0, t, t.neg()),
+                       torch::matmul(t, in[3]),
+                       std::get<0>(t.sort(0)),
+                       u,
+                       u.exp(),
+                       u.slice(3, 1).transpose(0, 5) * in[4],
+                       u.reshape({64, 64}).matmul(u.reshape({64, 64})),
+                       in[1].view({4, 1024}) * 3});
+      },
+      {torch::randn(nine), torch::randn(twelve), torch::randn({2, 1, 1, 3, 1, 3, 1, 1, 1}), torch::randn({2, 3}),
+       torch::randn({2})});
+}

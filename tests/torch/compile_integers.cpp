@@ -94,7 +94,8 @@ TEST_CASE("integers of each width: arithmetic that wraps around, comparisons, ch
                                            {torch::kShort, -32768L, 32767L},
                                            {torch::kInt, -2147483647L - 1, 2147483647L},
                                            {torch::kLong, -(1L << 40), 1L << 40}}) {
-    CAPTURE(c10::toString(dtype));
+    const std::string of = c10::toString(dtype);
+    CAPTURE(of);
     const auto make = [&, dtype = dtype, least = least, most = most](bool small) {
       Tensor a = small ? torch::randint(0, 9, {3, 19}) : torch::randint(least, most, {3, 19});
       Tensor b = small ? torch::randint(0, 9, {3, 19}) : torch::randint(least, most, {3, 19});
@@ -222,6 +223,82 @@ TEST_CASE("to halves and doubles and back, and copies of what has no arithmetic"
         CAPTURE(i);
         CHECK((given[i].scalar_type() == wanted[i].scalar_type()));
         CHECK(difference(given[i], wanted[i]) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("tensors of every dtype: what only moves elements has kernels, all else is called back") {
+  torch::manual_seed(63);
+  using Move = Tensor (*)(const Tensor&);
+  const std::vector<Move> moves = {
+      [](const Tensor& t) { return t.t(); },
+      [](const Tensor& t) { return t.t().contiguous(); },
+      [](const Tensor& t) { return t.slice(1, 1, 4).reshape({-1}); },
+      [](const Tensor& t) { return torch::cat({t, t.slice(0, 0, 1)}, 0); },
+      [](const Tensor& t) { return torch::stack({t.t(), t.t()}, 1); },
+      [](const Tensor& t) { return t.flip({1}); },
+      [](const Tensor& t) { return t.roll(1, 0); },
+      [](const Tensor& t) { return t.repeat({2, 1}); },
+      [](const Tensor& t) { return t.unsqueeze(1).expand({4, 3, 5}).clone(); },
+      [](const Tensor& t) { return t.diagonal().clone(); },
+      [](const Tensor& t) { return torch::constant_pad_nd(t, {1, 2}); },
+      [](const Tensor& t) { return torch::zeros_like(t); },
+      [](const Tensor& t) { return torch::full_like(t, 1); },
+      [](const Tensor& t) { return t.slice_scatter(t.slice(1, 1, 3), 1, 2, 4); },
+      [](const Tensor& t) { return t.index_select(0, torch::tensor({2, 0})); },
+      [](const Tensor& t) { return torch::embedding(t, torch::tensor({2, 0})); },
+      [](const Tensor& t) { return t.index({torch::tensor({1, 1, 3})}); },
+      [](const Tensor& t) { return t.gather(0, torch::zeros({1, 5}, torch::kLong)); },
+      [](const Tensor& t) { return t.masked_fill(torch::ones({5}, torch::kBool), 1); },
+      [](const Tensor& t) { return torch::where(torch::ones({4, 1}, torch::kBool), t, t.flip({0})); },
+      [](const Tensor& t) { return t.scatter(0, torch::zeros({1, 5}, torch::kLong), t); },
+      [](const Tensor& t) { return t.unfold(1, 2, 1).contiguous(); },
+      [](const Tensor& t) { return t.to(torch::kFloat) + 1; },
+      [](const Tensor& t) { return t.to(torch::kFloat).to(t.scalar_type()); },
+      [](const Tensor& t) { return t + t; },
+      [](const Tensor& t) { return t == t; },
+      [](const Tensor& t) { return t.sum(); },
+      [](const Tensor& t) { return t.relu(); },
+      [](const Tensor& t) { return std::get<0>(t.sort(1)); },
+      [](const Tensor& t) { return torch::matmul(t, t.t()); },
+  };
+  for (const auto dtype : {torch::kByte, torch::kChar, torch::kShort, torch::kInt, torch::kLong, torch::kBool, torch::kHalf,
+                           torch::kBFloat16, torch::kDouble, torch::kUInt16, torch::kUInt32, torch::kUInt64,
+                           torch::kFloat8_e5m2, torch::kFloat8_e4m3fn, torch::kFloat8_e5m2fnuz, torch::kFloat8_e4m3fnuz,
+                           torch::kComplexHalf, torch::kComplexFloat, torch::kComplexDouble}) {
+    const std::string of = c10::toString(dtype);
+    CAPTURE(of);
+    const Tensor x = (torch::rand({4, 5}) * 9).to(dtype);
+    // Those that LibTorch has for this dtype.
+    std::vector<Move> known;
+    for (const Move move : moves) {
+      try {
+        const torch::NoGradGuard no_grad;
+        move(x), move(transposed_copy(x));
+        known.push_back(move);
+      } catch (const c10::Error&) {
+      }
+    }
+    CHECK(known.size() >= 8);
+    const auto gm = traced(
+        [&](const Tensors& in) {
+          Tensors results;
+          for (const Move move : known) results.push_back(move(in[0]));
+          return all_of(results);
+        },
+        {x});
+    const auto compiled = fxx::compile(*gm, {x}, {.cache_folder = cache()});
+    for (const Tensor& input : {x, (torch::rand({4, 5}) * 9).to(dtype), transposed_copy(x)}) {
+      const Tensors given = tensors_of(compiled->run({input})), wanted = tensors_of(gm->run({input}));
+      REQUIRE(given.size() == wanted.size());
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        CAPTURE(i);
+        CHECK((given[i].scalar_type() == wanted[i].scalar_type()));
+        const auto bits = [](const Tensor& t) {
+          return t.is_complex() ? torch::view_as_real(t.to(torch::kComplexDouble).resolve_conj()) : t;
+        };
+        CHECK(same(bits(given[i]), bits(wanted[i])));
       }
     }
   }

@@ -597,6 +597,43 @@ TEST_CASE("where the order of writes cannot be kept, all is interpreted, with th
   }
 }
 
+TEST_CASE("strides into the memory of views, whose views are interpreted with them") {
+  torch::manual_seed(91);
+  const auto gm = traced(
+      [](const Tensors& in) {
+        const Tensor x = in[0] * 2, image = in[1];
+        const Tensor slice = x.slice(0, 1, 4), turned = x.t();
+        const std::vector<Tensor> parts = x.split(2), rows = image.unbind(1);
+        return all_of({slice.as_strided({2, 3}, {7, 2}) + 1,
+                       slice.as_strided({2, 3}, {1, 4}, 3).exp(),
+                       turned.as_strided({4, 2}, {3, 5}),
+                       turned.slice(0, 2, 5).unsqueeze(0).expand({2, 3, 6}).as_strided({3, 3}, {2, 4}) * 2,
+                       parts[1].as_strided({5}, {2}) - 1,
+                       rows[2].as_strided({2, 2}, {5, 1}),
+                       in[0].select(1, 3).as_strided({4}, {7}),
+                       image.view({3, 20}).narrow(1, 4, 8).as_strided({2, 4}, {11, 2}),
+                       slice.relu().slice(1, 1, 3).as_strided({2, 2}, {3, 2}),
+                       slice.contiguous().slice(1, 1, 3).as_strided({2, 2}, {3, 2}),
+                       slice * 2 + parts[1].sum(),
+                       torch::as_strided_scatter(x.slice(0, 1, 4), in[2], {2, 2}, {3, 5})});
+      },
+      {torch::randn({6, 7}), torch::randn({3, 4, 5}), torch::randn({2, 2})});
+  for (const int threads : {1, 2}) {
+    const auto compiled = fxx::compile(*gm, {torch::randn({6, 7}), torch::randn({3, 4, 5}), torch::randn({2, 2})},
+                                       {.threads = threads, .cache_folder = cache()});
+    CHECK(compiled->interpreted().size() >= 12);
+    for (int i = 0; i < 3; ++i) {
+      Tensors in = {torch::randn({6, 7}), torch::randn({3, 4, 5}), torch::randn({2, 2})};
+      const Tensors given = tensors_of(compiled->run(boxed(in))), wanted = tensors_of(gm->run(boxed(in)));
+      REQUIRE(given.size() == wanted.size());
+      for (std::size_t k = 0; k < given.size(); ++k) {
+        CAPTURE(k);
+        CHECK(relative_difference(given[k], wanted[k]) <= 1e-6);
+      }
+    }
+  }
+}
+
 TEST_CASE("profile and plan have a line for each region; was it edited, it runs interpreted") {
   torch::manual_seed(17);
   const Forward f = [](const Tensors& in) {

@@ -10,9 +10,13 @@
 namespace fxx::inline FXX_ABI::plans {
 
 /// Operators whose result depends on where in memory the elements are.
-FXX_INLINE bool looks_at_memory(const Operator& op) {
-  return op.base_name().starts_with("as_strided") || op.base_name().starts_with("view_as_") ||
-         op.name == "aten::view.dtype";
+FXX_INLINE bool looks_around(const Node& node) {
+  const Operator* op = operator_of(node);
+  return op && op->base_name().starts_with("as_strided");
+}
+FXX_INLINE bool looks_at_memory(const Node& node) {
+  const Operator* op = operator_of(node);
+  return op && (looks_around(node) || op->base_name().starts_with("view_as_") || op->name == "aten::view.dtype");
 }
 
 FXX_INLINE std::vector<const Node*> Lowering::with_items(const Node& node) const {
@@ -79,23 +83,57 @@ FXX_INLINE void Lowering::renew_attributes(CallBack& kernel) {
   }
 }
 
-FXX_INLINE std::optional<CallBack::Value> Lowering::given(const Node& node, const Node& input) {
+FXX_INLINE std::vector<const Node*> Lowering::add_views(CallBack& kernel) const {
+  std::vector<const Node*> whole, views;
+  const auto is_inside = [&](const Node* node) {
+    return std::find(kernel.nodes.begin(), kernel.nodes.end(), node) != kernel.nodes.end();
+  };
+  for (const Node* node : kernel.nodes) {
+    if (!looks_around(*node)) continue;
+    const Argument* self = argument_of(*node, *operator_of(*node), 0);
+    const Node* value = self && self->is_node() ? self->node() : nullptr;
+    while (value) {
+      const auto inputs = value->all_input_nodes();
+      const auto of = std::find_if(inputs.begin(), inputs.end(),
+                                   [&](const Node* input) { return passes_on_memory(*value, *input); });
+      if (of == inputs.end()) {
+        if (!is_inside(value)) whole.push_back(value);
+        break;
+      }
+      if (!is_inside(value) && std::find(views.begin(), views.end(), value) == views.end()) {
+        if (is_impure(*value))
+          fail(*node, "reads the memory around '" + std::string(value->name()) + "', which is written to");
+        views.push_back(value);
+      }
+      value = *of;
+    }
+  }
+  if (views.empty()) return whole;
+  std::sort(views.begin(), views.end(), [](const Node* a, const Node* b) { return a->is_before(*b); });
+  std::vector<std::string> reasons(views.size(), "a view, and memory around it is read");
+  if (!kernel.is_region()) kernel.reasons.assign(kernel.nodes.size(), kernel.why);
+  reasons.insert(reasons.end(), kernel.reasons.begin(), kernel.reasons.end());
+  kernel.reasons = std::move(reasons);
+  kernel.nodes.insert(kernel.nodes.begin(), views.begin(), views.end());
+  return whole;
+}
+
+FXX_INLINE std::optional<CallBack::Value> Lowering::given(const Node& input, bool in_memory, bool with_all_around) {
   if (const auto kept = kept_.find(&input); kept != kept_.end()) return CallBack::Value{&input, {}, kept->second};
   const std::string name(input.name());
   const Value::Kind kind = value_of(input).kind;
-  if (kind == Value::Kind::tuple) fail(node, "'" + name + "' is not a tensor");
+  if (kind == Value::Kind::tuple) fail(input, "'" + name + "' is not a tensor, and needed to call back");
   if (kind == Value::Kind::none) {
     if (input.opcode() == Opcode::get_attr) return {};
-    fail(node, "'" + name + "' is not a tensor, and needed to call back");
+    fail(input, "'" + name + "' is not a tensor, and needed to call back");
   }
   View view = view_of(input);
-  if (const Operator* op = operator_of(node); op && looks_at_memory(*op)) {
-    const Operator* maker = operator_of(input);
+  if (in_memory) {
     const Sizes strides = strides_in_memory(input);
-    if (op->base_name().starts_with("as_strided") && ((maker && maker->aliases) || meta_of(input).stride != strides))
-      fail(node, "reads the memory around '" + name + "', which is a part of another tensor");
+    if (with_all_around && meta_of(input).stride != strides)
+      fail(input, "the memory around '" + name + "' is read, and it is a part of another tensor");
     if (view.strides != strides) {
-      const int buffer = add_buffer(Buffer::Kind::arena, node, value_of(input).dtype, view.numel());
+      const int buffer = add_buffer(Buffer::Kind::arena, input, value_of(input).dtype, view.numel());
       const View copy{buffer, 0, view.sizes, strides};
       copy_to(input, view, copy);
       view = copy;
@@ -107,6 +145,7 @@ FXX_INLINE std::optional<CallBack::Value> Lowering::given(const Node& node, cons
 }
 
 FXX_INLINE void Lowering::call_back(CallBack kernel) {
+  const std::vector<const Node*> whole = add_views(kernel);
   const auto is_inside = [inside = std::unordered_set<const Node*>(kernel.nodes.begin(), kernel.nodes.end())](
                              const Node* node) { return inside.contains(node); };
   // What writes to memory must find all readers before it served.
@@ -119,11 +158,13 @@ FXX_INLINE void Lowering::call_back(CallBack kernel) {
   for (const Node* node : kernel.nodes)
     for (const Node* input : node->all_input_nodes())
       if (!is_inside(input) && known.insert(input).second)
-        if (std::optional<CallBack::Value> value = given(*node, *input)) kernel.inputs.push_back(std::move(*value));
+        if (const bool all = std::find(whole.begin(), whole.end(), input) != whole.end();
+            std::optional<CallBack::Value> value = given(*input, all || looks_at_memory(*node), all))
+          kernel.inputs.push_back(std::move(*value));
   // What writes in place gives what it has written to.
   for (const Node* node : kernel.nodes) {
     const Node* self = written_operand(*node);
-    if (self && !looks_at_memory(*operator_of(*node))) value_of(*node) = value_of(*self);
+    if (self && !looks_at_memory(*node)) value_of(*node) = value_of(*self);
   }
   if (writes) {
     renew_attributes(kernel);

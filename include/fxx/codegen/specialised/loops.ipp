@@ -418,7 +418,7 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
   Frame frame;
   frame.sizes = out.sizes;
   frame.dims.resize(n);
-  static constexpr const char* names[] = {"i", "j", "k", "l", "m", "n", "o", "p"};
+  static constexpr std::string_view names = "ijklmnop";
   std::vector<std::vector<std::size_t>> axes;
   for (std::size_t d : order) {
     bool joins = !axes.empty();
@@ -428,14 +428,13 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
     if (joins) axes.back().push_back(d);
     else axes.push_back({d});
   }
-  if (axes.size() > 8) fail("a loop over more than eight dimensions");
   for (std::size_t a = 0; a < axes.size(); ++a) {
     std::int64_t extent = 1;
     for (std::size_t i = axes[a].size(); i-- > 0;) {
       frame.dims[axes[a][i]] = {static_cast<int>(a), extent};
       extent *= out.sizes[axes[a][i]];
     }
-    frame.axes.push_back({names[a], extent});
+    frame.axes.push_back({a < names.size() ? std::string(1, names[a]) : "i" + std::to_string(a), extent});
   }
   if (axes.empty()) frame.axes.push_back({"i", 1});
   include("loops");

@@ -196,7 +196,13 @@ FXX_INLINE std::string SpecialisedWriter::type_of(Dtype dtype) {
     case Dtype::bfloat16: return "Bfloat16";
     case Dtype::complex64: return "__complex__ float";
     case Dtype::complex128: return "__complex__ double";
-    default: return "void";
+    default:  // only copied
+      switch (element_size(dtype)) {
+        case 1: return "std::uint8_t";
+        case 2: return "std::uint16_t";
+        case 4: return "std::uint32_t";
+        default: return "std::uint64_t";
+      }
   }
 }
 
