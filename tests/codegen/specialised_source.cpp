@@ -69,6 +69,24 @@ TEST_CASE("the same plan gives the same bytes, and equal steps share a function"
   CHECK(count(one.text, "#include") == one.headers.size());
 }
 
+TEST_CASE("each step has the names of its nodes and the line they were written in, or else their module") {
+  Net net;
+  Node* x = net.input("x", {8, 32});
+  Node* y = net.call(ops::linear, {x, net.weight("w", {32, 32}), net.weight("b", {32})}, {8, 32});
+  Node* z = net.call(ops::relu, {y}, {8, 32});
+  z->set_location(std::source_location::current());
+  const std::string line = std::to_string(z->location().line());
+  Node* sum = net.call(ops::sum, {z}, {});
+  sum->set_module_stack(ModuleStack(ModuleStack({}, {.name = "head"}), {.name = "head.total", .call = 1}));
+  Node* last = net.call(ops::sort, {x, 1, true}, {8, 32});
+  last->meta().stack_trace = "main() at main.cpp:3\nuser::step(...) at model.cpp:7\n";
+  const std::string text = specialised_source(net.plan_of(listed({sum, net.item(last, 0, {8, 32})})), "Net").text;
+  CAPTURE(text);
+  CHECK(text.find("specialised_source.cpp:" + line + "\n") != text.npos);
+  CHECK(text.find("// sum: head.total@1\n") != text.npos);
+  CHECK(text.find(": user::step(...) at model.cpp:7\n") != text.npos);
+}
+
 TEST_CASE("a source that takes long is in parts, which give the same results as all in one") {
   // Convolutions of every kind, two of one shape among them.
   Net net;

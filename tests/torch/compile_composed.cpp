@@ -577,3 +577,25 @@ TEST_CASE("tensors of nine to twelve dimensions, however they lie") {
       {torch::randn(nine), torch::randn(twelve), torch::randn({2, 1, 1, 3, 1, 3, 1, 1, 1}), torch::randn({2, 3}),
        torch::randn({2})});
 }
+
+TEST_CASE("exact: factors stay outside of weights and of each other") {
+  torch::manual_seed(93);
+  const Tensor w = torch::randn({4, 3, 3, 3}) * 1e-30, gamma = torch::rand({4}) * 1e-20 + 1e-20, zero = torch::zeros({4});
+  const auto net = net_of({});
+  const Tensor weight = net->constant(w), scale = net->constant(gamma), mean = net->constant(zero),
+               variance = net->constant(torch::ones({4})), line = net->constant(torch::randn({5, 6}) * 1e-30);
+  net->function = [=](const Tensors& in) {
+    const Tensor image = torch::conv2d(in[0], weight, {}, 1, 1);
+    return all_of({torch::batch_norm(image, scale, mean, mean, variance, false, 0.1, 1e-5, false),
+                   torch::linear(in[1], line) * 1e-20, in[1] * 1e20 * 1e-20});
+  };
+  const Tensors in = {torch::randn({1, 3, 6, 6}) * 1e30, torch::randn({2, 6}) * 1e30};
+  const auto gm = traced_net(*net, in);
+  const torch::NoGradGuard no_grad;
+  // Products of weights and factors are 0 in float32.
+  CHECK_THROWS_AS(fxx::compile(*gm, in, {.cache_folder = cache()}), LoadError);
+  const auto compiled = fxx::compile(*gm, in, {.accuracy = Accuracy::exact, .cache_folder = cache()});
+  const Tensors given = tensors_of(compiled->run(boxed(in))), wanted = tensors_of(gm->run(boxed(in)));
+  for (std::size_t i = 0; i < given.size(); ++i) CHECK(relative_difference(given[i], wanted[i]) <= 1e-6);
+  CHECK(given[2].isinf().any().item<bool>());
+}

@@ -3,8 +3,11 @@
 #include "fxx/runtime/cache.hpp"
 #include "fxx/runtime/process.hpp"
 #include "fxx/torch/build.hpp"
+#include "fxx/torch/compile.hpp"
 #include "fxx/torch/trace.hpp"
 #include "torch/support.hpp"
+// after doctest, which the one above has to include first
+#include "runtime/support.hpp"
 
 using namespace fxx;
 using namespace fxx::test;
@@ -126,4 +129,14 @@ TEST_CASE("reports and stack traces name files and lines") {
   REQUIRE(calls.size() == 2);
   CHECK(calls[0]->meta().stack_trace.find("user::fine(...) at source.cpp:25") != std::string::npos);
   CHECK(calls[1]->meta().stack_trace.find("user::fine(...) at source.cpp:26") != std::string::npos);
+}
+
+TEST_CASE("the source of a compiled module names files and lines") {
+  REQUIRE(find_program("addr2line"));  // comes with the compiler
+  const Tensor x = torch::rand({3, 4});
+  const auto gm = trace(functions()["fine"], {x}, {.record_stack_traces = true});
+  const support::TemporaryFolder cache;
+  const std::string text = fxx::compile(*gm, {x}, {.cache_folder = cache.path()})->source_code();
+  CAPTURE(text);
+  CHECK(text.find("user::fine(...) at source.cpp:25\n") != std::string::npos);
 }

@@ -64,11 +64,13 @@ FXX_INLINE double SpecialisedWriter::compile_milliseconds(const KernelStep& step
 
 FXX_INLINE void SpecialisedWriter::step(int index) {
   const KernelStep& step = plan_.steps[static_cast<std::size_t>(index)];
-  std::string names, where;
+  std::string names, where, module;
   for (const Node* node : step.nodes) {
     names += (names.empty() ? "" : ", ") + std::string(node->name());
     if (!node->source().empty()) where = node->source();
+    if (!node->module_stack().empty()) module = node->module_stack().innermost().key();
   }
+  if (where.empty()) where = module;  // traces of C++ know no lines unless they were asked to look for them
   forward_lines_ += "  // " + cpp_comment(names + (where.empty() ? "" : ": " + where)) + "\n";
   if (const auto* back = std::get_if<plans::CallBack>(&step.kernel)) {
     forward_lines_ += "  // " + cpp_comment((back->is_region() ? "interpreted: " : "no kernel: ") + back->why) +
