@@ -5,26 +5,30 @@
 //                       [--march PROCESSOR] [--tune yes]
 //                       [--peer PEER --folder FOLDER] [--plan yes]
 //        bench_compiled --traces FOLDER [--only MODEL[,MODEL]]
-//        bench_compiled --peak [--threads N]
+//        bench_compiled --peak [--threads N] [--march PROCESSOR]
 //   --peer    aoti, aoti_max or torchscript, of what peers/compiled.py left in FOLDER, instead of fxx
 //   --build   seconds from a graph to a loaded module instead; FOLDER is an empty one to build in
 //   --march   the processor that fxx compiles for instead of this one, such as haswell
 //   --tune    the ways of computing steps are measured before, or found where they were kept
 //   --plan    the steps of each model with their times instead, as text
 //   --traces  leaves the models' traces, weights and inputs in FOLDER instead (traced.hpp)
-//   --peak    floating point operations a second that this processor reaches with so many threads
+//   --peak    floating point operations a second that this processor reaches with so many threads, with AVX2 alone for
+//             haswell
 // Prints a JSON object a line, as peers/compiled.py does: model, threads, ms (the least of at least ten calls), error
-// (largest, relative to the largest value of each result, against the same model in double precision), flops, reference
-// (mean magnitude of each result in double precision: tells that both sides have the same model); or model, threads and
-// why there are no figures.
+// (largest, relative to the largest value of each result, against the same model in double precision), flops, megabytes
+// (packed weights, workspace, the most that the program has while it runs, beside what it had before it compiled),
+// reference (mean magnitude of each result in double precision: tells that both sides have the same model); or model,
+// threads and why there are no figures.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <malloc.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 #include <torch/script.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -57,7 +61,7 @@ struct Subject {
   /// What a call returns.
   virtual Tensors results() = 0;
   /// What else is worth a line.
-  virtual nlohmann::json facts() const { return nlohmann::json::object(); }
+  virtual nlohmann::json facts() { return nlohmann::json::object(); }
 };
 
 void flatten(const c10::IValue& value, Tensors& out) {
@@ -68,9 +72,31 @@ void flatten(const c10::IValue& value, Tensors& out) {
     for (const c10::IValue& v : value.toListRef()) flatten(v, out);
 }
 
+/// Bytes of a line of /proc/self/status, such as "RssAnon"; 0 where there is none.
+double status_bytes(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (double kilobytes = 0; word == name + ":" && status >> kilobytes) return 1024 * kilobytes;
+  return 0;
+}
+/// Bytes of memory that no file backs, which the program has now; what is free in its heap goes back to the system before.
+double memory_now() {
+  ::malloc_trim(0);
+  return status_bytes("RssAnon");
+}
+/// The most that it had while the function ran.
+template <class F>
+double most_memory(F&& f) {
+  ::malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << 5;  // begins to look for the most anew
+  f();
+  return status_bytes("VmHWM") - status_bytes("RssFile");
+}
+
 class Compiled final : public Subject {
  public:
   Compiled(const bench::Instance& model, const Settings& settings) : inputs_(model.inputs) {
+    memory_before_ = memory_now();
     auto graph_module = model.trace(model.inputs, {});
     if (settings.accuracy == "int8") graph_module = fxx::quantise(*graph_module, {model.inputs});
     // Its own check is against the interpreter in single precision; what counts here is the error against double.
@@ -97,14 +123,19 @@ class Compiled final : public Subject {
     call();
     return results_;
   }
-  nlohmann::json facts() const override {
+  nlohmann::json facts() override {
     double flops = 0;
+    call();
+    const double most = most_memory([&] {
+      for (int i = 0; i < 3; ++i) call();
+    });
     for (const fxx::KernelStep& step : module_->kernel_plan().steps) flops += step.flops;
     return {{"build_s", seconds_},
             {"cached", module_->was_cached()},
             {"called_back", module_->called_back().size()},
             {"weights_mb", module_->weight_bytes() / 1e6},
             {"workspace_mb", module_->workspace_bytes() / 1e6},
+            {"memory_mb", (most - memory_before_) / 1e6},
             {"flops", flops}};
   }
   std::string plan() const { return module_->kernel_plan().to_string(module_->profile(inputs_, 20)); }
@@ -115,7 +146,7 @@ class Compiled final : public Subject {
   Tensors results_;
   std::vector<const void*> from_;
   std::vector<void*> to_;
-  double seconds_ = 0;
+  double seconds_ = 0, memory_before_ = 0;
 };
 
 class Package final : public Subject {
@@ -277,14 +308,14 @@ using Vector4 = float __attribute__((vector_size(16)));
 float run_plain(int turns, float a, float b) { return multiply_add<Vector4>(turns, a, b); }
 
 /// Billions of floating point operations a second with so many threads at once, the best of some turns.
-nlohmann::json peak(int threads) {
+nlohmann::json peak(int threads, bool wide) {
   float (*run)(int, float, float) = run_plain;
   volatile float scale = 0.999f, shift = 0.001f;  // not known to the compiler, which would fold
   int lanes = 4;
   const char* name = "plain";
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) run = run_avx2, lanes = 8, name = "AVX2";
-  if (__builtin_cpu_supports("avx512f")) run = run_avx512, lanes = 16, name = "AVX512";
+  if (wide && __builtin_cpu_supports("avx512f")) run = run_avx512, lanes = 16, name = "AVX512";
 #endif
   constexpr int turns = 500'000;
   double best = 0;
@@ -339,7 +370,7 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
   };
   if (only_peak) {
-    print(peak(settings.threads));
+    print(peak(settings.threads, settings.march != "haswell"));
     return 0;
   }
   at::set_num_threads(settings.threads);

@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 
 ROUNDS = 3
 NEAR = 1.5  # peers that took this many times as long as the best in the first round take no part in the later ones
+# A model that runs has its weights and its workspace, a tenth more at most, and these megabytes for the graph and code.
+TIMES_OWN, BESIDE = 1.1, 8
 TIMES_EAGER = 5  # the error of a model in float32 beside that of the same model run eagerly
-LARGEST_ERROR = {'': 1e-5, 'bf16': 5e-2, 'int8': 0.1}  # relative to the largest value of a result
+LARGEST_ERROR = {'': 1e-5, 'avx2': 1e-5, 'bf16': 5e-2, 'int8': 0.1}  # relative to the largest value of a result
 MODELS = ['resnet18', 'mobilenet', 'unet', 'encoder', 'minilm', 'gpt_decode', 'lstm', 'mlp', 'pointwise_64k',
           'pointwise_64', 'resnet18/b8', 'mlp/b8']
 # Of tests/models at their published sizes, the largest last.
@@ -29,8 +31,12 @@ ZOO = ['zoo/' + name for name in (
 REDUCED = {'bf16': ['resnet18', 'encoder', 'minilm', 'gpt_decode'], 'int8': ['resnet18', 'encoder']}
 THREADS = (1, 2)
 # What a reduced one is called here; what bench_compiled is told.
-ACCURACY = {'': 'standard', 'bf16': 'fast', 'int8': 'int8'}
+ACCURACY = {'': 'standard', 'avx2': 'standard', 'bf16': 'fast', 'int8': 'int8'}
 CPP_PEERS = ('aoti', 'aoti_max', 'torchscript')  # bench_compiled runs them
+# Rows as on a processor that has AVX2 and no AVX-512: what fxx compiles for, and the peers that do as these variables
+# say. The linear layers of OpenVINO do not, and use AVX-512 all the same; nor would any other peer.
+AVX2 = {'march': 'haswell', 'peers': ('openvino', 'torchscript'), 'environment': {
+    'ONEDNN_MAX_CPU_ISA': 'AVX2', 'ATEN_CPU_CAPABILITY': 'avx2', 'MKL_ENABLE_INSTRUCTIONS': 'AVX2'}}
 REDUCED_PEERS = {'bf16': ('openvino_default',), 'int8': ('openvino_default', 'openvino_int8', 'onnxruntime_int8')}
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -45,7 +51,7 @@ class Row:
     name: str
     model: str
     threads: int = 1
-    precision: str = ''
+    precision: str = ''  # or 'avx2'
     build: bool = False
     fxx: dict = field(default_factory=dict)    # the fastest line of bench_compiled
     peers: dict = field(default_factory=dict)  # peer -> its fastest line, or the one that says why there is none
@@ -58,6 +64,10 @@ def rows():
             for threads in THREADS:
                 name = '/'.join(filter(None, ('compiled', base, f'{threads}t', batch, precision)))
                 yield Row(name, model, threads, precision)
+    for model in MODELS + ZOO:
+        if not model.endswith('/b8'):
+            for threads in THREADS:
+                yield Row(f'avx2/{model}/{threads}t', model, threads, 'avx2')
     for model in MODELS:
         if '/' not in model:
             yield Row(f'build/{model}', model, build=True)
@@ -73,18 +83,18 @@ def say(text):
 
 # --- programs --------------------------------------------------------------------------------------------------------
 
-def environment(threads):
+def environment(threads, precision=''):
     # Nobody's own cache may answer for a compiler that is timed.
-    return {**os.environ, 'OMP_NUM_THREADS': str(threads), 'CCACHE_DISABLE': '1', 'PYTHONWARNINGS': 'ignore',
+    return {**os.environ, **(AVX2['environment'] if precision == 'avx2' else {}), 'OMP_NUM_THREADS': str(threads), 'CCACHE_DISABLE': '1', 'PYTHONWARNINGS': 'ignore',
             'TORCHINDUCTOR_CACHE_DIR': str(KEPT / 'inductor'),
             'FXX_INCLUDE': os.environ.get('FXX_INCLUDE', str(HERE.parent / 'include'))}  # of the kernels
 
 
-def lines_of(command, threads=1, patience=600):
+def lines_of(command, threads=1, patience=600, precision=''):
     """The JSON objects that a program prints, and what is to be said when it does not end well."""
     try:
         done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True,
-                              env=environment(threads), timeout=patience)
+                              env=environment(threads, precision), timeout=patience)
         out, why = done.stdout, ''
         if done.returncode < 0:
             why = f'ended by signal {-done.returncode}'
@@ -107,11 +117,11 @@ def lines_of(command, threads=1, patience=600):
     return found, why
 
 
-def each(command, models, threads, patience):
+def each(command, models, threads, patience, precision=''):
     """model -> line. A program that dies on a model is started again for those after it. `command` is given models."""
     found, left = {}, list(models)
     while left:
-        lines, why = lines_of(command(left), threads, patience * len(left))
+        lines, why = lines_of(command(left), threads, patience * len(left), precision)
         for line in lines:
             if line.get('model') in left:
                 found[line['model']] = line
@@ -205,6 +215,8 @@ def takes_part(peer, row, round_):
 
 def counts_in(peer, precision):
     """Does a row of this precision have the peer? One of floats has those of floats alone."""
+    if precision == 'avx2':
+        return peer in AVX2['peers']
     return not any(peer in peers for peers in REDUCED_PEERS.values()) or peer in REDUCED_PEERS.get(precision, ())
 
 
@@ -213,19 +225,20 @@ def limit(row):
 
 
 def time_rows(program, peers, chosen):
-    """Fills the rows; returns threads -> the processor's peak."""
+    """Fills the rows; returns (threads, march) -> the processor's peak."""
     peak = {}
     groups = sorted({(row.threads, row.precision) for row in chosen})
     for round_ in range(ROUNDS):
         say(f'round {round_ + 1} of {ROUNDS}')
         for threads, precision in groups:
             group = {row.model: row for row in chosen if (row.threads, row.precision) == (threads, precision)}
-            lines, _ = lines_of([program, '--peak', '--threads', threads], threads)
+            march = AVX2['march'] if precision == 'avx2' else 'native'
+            lines, _ = lines_of([program, '--peak', '--threads', threads, '--march', march], threads)
             for line in lines:
-                if line['peak_gflops'] > peak.get(threads, {}).get('peak_gflops', 0):
-                    peak[threads] = line
+                if line['peak_gflops'] > peak.get((threads, march), {}).get('peak_gflops', 0):
+                    peak[threads, march] = line
 
-            ours = each(lambda left: [program, '--threads', threads, '--accuracy',  # noqa: B023
+            ours = each(lambda left: [program, '--threads', threads, '--march', march, '--accuracy',  # noqa: B023
                                       ACCURACY[precision], '--only', ','.join(left)],  # noqa: B023
                         group, threads, patience=300)
             for model, line in ours.items():
@@ -241,7 +254,7 @@ def time_rows(program, peers, chosen):
                 else:
                     def command(left, peer=peer, threads=threads):
                         return [python_of(peer), SCRIPT, 'time', KEPT, peer, threads, *left]
-                for model, line in each(command, models, threads, patience=120).items():
+                for model, line in each(command, models, threads, 120, precision).items():
                     row = group[model]
                     row.peers[peer] = keep_fastest(row.peers.get(peer, {}), line)
     return peak
@@ -283,7 +296,7 @@ def describe(peer, line, row):
 def emit(row, peak, absent, as_json):
     value, best, peer_value = figure_of(row)
     ratio = value / peer_value if value and peer_value else None
-    machine = peak.get(row.threads, {})
+    machine = peak.get((row.threads, AVX2['march'] if row.precision == 'avx2' else 'native'), {})
     unit = 's' if row.build else ', '.join(filter(None, ('ms', machine.get('instructions'))))
     of_peak = None
     if value and row.fxx.get('flops') and machine:
@@ -298,7 +311,7 @@ def emit(row, peak, absent, as_json):
         if not row.build:
             line.update(of_peak=rounded(of_peak), peak_gflops=rounded(machine.get('peak_gflops')),
                         **{key: rounded(row.fxx.get(key))
-                           for key in ('error', 'eager_error', 'weights_mb', 'workspace_mb')})
+                           for key in ('error', 'eager_error', 'weights_mb', 'workspace_mb', 'memory_mb')})
         line['peers'] = {peer: {key: rounded(said[key]) if key != 'why' else said[key]
                                 for key in ('ms', 'seconds', 'error', 'why') if key in said}
                          for peer, said in row.peers.items()}
@@ -333,9 +346,12 @@ def problems_of(row):
     if 'error' in row.fxx and not row.fxx['error'] <= limit(row):
         yield f'{row.name}: the results have an error of {row.fxx["error"]:.1e}; at most {limit(row):.0e} is right'
     # What is promised of float32; errors of so few units are chance.
-    if not row.precision and row.fxx.get('error', 0) > max(TIMES_EAGER * row.fxx.get('eager_error', math.inf), 1e-6):
+    if row.precision in ('', 'avx2') and row.fxx.get('error', 0) > max(TIMES_EAGER * row.fxx.get('eager_error', math.inf), 1e-6):
         yield (f'{row.name}: the error of {row.fxx["error"]:.1e} is more than {TIMES_EAGER} times that of eager, '
                f'{row.fxx["eager_error"]:.1e}')
+    own = row.fxx.get('weights_mb', 0) + row.fxx.get('workspace_mb', 0)
+    if row.fxx.get('memory_mb', 0) > TIMES_OWN * own + BESIDE:
+        yield f'{row.name}: while it runs it has {row.fxx["memory_mb"]:.4g} MB; weights and workspace are {own:.4g} MB'
     ours = row.fxx.get('reference')
     for peer, line in row.peers.items():
         if peer in CPP_PEERS and line.get('error', 0) > 0.5:

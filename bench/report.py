@@ -161,7 +161,7 @@ def main(argv):
     options = parser.parse_args(argv[1:])
 
     chosen = list(figures())
-    models = whole_models.names()
+    models = [name for name in whole_models.names() if options.only or not name.startswith('avx2/')]
     if options.only:
         wanted = options.only.split(',')
         if 'compiled' in wanted:  # with what the models took to compile
