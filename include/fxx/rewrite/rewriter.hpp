@@ -58,6 +58,8 @@ struct RewriteReport {
   }
   /// "fold batch norm: 20, relu twice: 1": the rules that fired.
   std::string to_string() const;
+  /// Throws RuleError (E401), which names the rules that fired most, when the limit stopped the rewriting.
+  void check() const;
   /// Adds what a later run over the same graph reports. Rules of one name are one.
   void add(RewriteReport later);
 };

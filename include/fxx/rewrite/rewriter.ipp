@@ -421,6 +421,21 @@ FXX_INLINE void RewriteReport::add(RewriteReport later) {
     if (!(*this)[m.rule]) near_misses.push_back(std::move(m));
 }
 
+FXX_INLINE void RewriteReport::check() const {
+  if (!stopped_at_limit) return;
+  std::vector<const Fired*> most;
+  for (const Fired& f : fired)
+    if (f.times) most.push_back(&f);
+  std::stable_sort(most.begin(), most.end(), [](const Fired* a, const Fired* b) { return a->times > b->times; });
+  most.resize(std::min<std::size_t>(most.size(), 5));
+  std::string names;
+  for (const Fired* f : most)
+    names += (names.empty() ? "'" : ", '") + f->rule + "' (" + std::to_string(f->times) + " times)";
+  throw RuleError(ErrorId::rewrite_limit, "rewrite: the rules were not done after " + std::to_string(rewrites) +
+                                              " rewrites, the limit; most often fired " + names +
+                                              "; some of them may undo each other");
+}
+
 FXX_INLINE std::string RewriteReport::to_string() const {
   std::string text;
   for (const Fired& f : fired)

@@ -66,7 +66,8 @@ constexpr bool has_hole(const Term* r) {
 /// Some part of the result `r` is matched by `p` whatever the captures hold.
 constexpr bool matches_own_result(const Term* p, const Term* r) {
   for (int i = 0; i < r->size; ++i)
-    if (r[i].kind == Term::Kind::call && covers(p, r + i)) return true;
+    if (r[i].kind == Term::Kind::each) i += r[i].size - 1;  // there may be none
+    else if (r[i].kind == Term::Kind::call && covers(p, r + i)) return true;
   return false;
 }
 constexpr int outputs_of(const Term* p) { return p->kind == Term::Kind::outputs ? p->children : 1; }

@@ -1,7 +1,8 @@
 // Many rules merged at compile time into one decision tree.
 //
-// Refused: a rule that an earlier one always shadows, duplicates, two rules of one name, pairs that undo each other,
-// sets too large for the tables.
+// Refused: a rule that an earlier one always shadows, duplicates, two rules of one name, pairs that undo each other
+// wherever in their results, sets too large for the tables. Not seen: a rule that several earlier ones shadow together,
+// circles of three rules or more.
 // Main names: ruleset(rules...), Ruleset, RewriteReport. Cost: light; merging O(tests x fan-out), checks O(pairs with
 // the same root operator). One rule more costs 3-5 ms and 0.4 MB with g++ 12.
 #pragma once
