@@ -241,7 +241,7 @@ TEST_CASE("any attribute matches any, whatever it is called") {
   CHECK(matches(symbolic_graph([](auto x, auto y) { return x + y; }), reading("w")) == 1);
 }
 
-TEST_CASE("an attribute matches any of its kind, whatever its shape, dtype or kind of storage; a module is another kind") {
+TEST_CASE("an attribute matches any tensor, whatever its shape and dtype, parameter or buffer, but no module") {
   const auto owning = [](AttributeInfo::Kind kind, std::vector<std::int64_t> shape, Dtype dtype) {
     test::ListedOwner owner;
     owner.add(AttributeInfo{.name = "w", .kind = kind, .meta = {.shape = shape, .stride = {}, .dtype = dtype}});

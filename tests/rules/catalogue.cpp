@@ -108,7 +108,7 @@ TEST_CASE("docs/shipped_rules.md lists the rules that ship, with their laws and 
   const bool same = there == wanted;
   if (!same) {
     std::ofstream("rules_table.md") << wanted;
-    MESSAGE("between the two marks of docs/shipped_rules.md there should be what rules_table.md in the working folder has now");
+    MESSAGE("between the two marks of docs/shipped_rules.md there should be what is now in ./rules_table.md");
   }
   CHECK(same);
 }

@@ -50,7 +50,7 @@ inline VerifyInputs together(std::string first,
   };
 }
 
-/// Every rule of the set `rules::name` is verified, on inputs of every kind that tests/rules/needs.hpp does not exclude.
+/// Every rule of the set `rules::name` is verified, on inputs of every kind but what tests/rules/needs.hpp excludes.
 template <class... Rules>
 void all_hold(std::string_view name, const rewrite::Ruleset<Rules...>& set, const VerifyOptions& options) {
   const auto check = [](const VerifyReport& report) {

@@ -1,7 +1,7 @@
 // A rule: pattern >> replacement, where the replacement is an expression or a callable that takes the match.
 //
-// Refused, in one sentence each: a capture in the replacement that the pattern does not bind, or binds to another kind of
-// value; a replacement with holes; a rule that its own result matches again.
+// Refused, in one sentence each: a capture in the replacement that the pattern does not bind, or binds to another kind
+// of value; a replacement with holes; a rule that its own result matches again.
 // Main names: rule<"name">(pattern >> replacement, guard). Cost: light.
 #pragma once
 
