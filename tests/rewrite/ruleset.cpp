@@ -180,10 +180,34 @@ TEST_CASE("rules that make work for each other stop at the limit, with a graph t
   CHECK(limited.rewrites == 10);
   CHECK(g.size() == 3);
   g.lint();
+  CHECK(test::fault_of([&] { limited.check(); }).text.find("'a' (4 times), 'b' (3 times), 'c' (3 times)") !=
+        std::string::npos);
+  CHECK_NOTHROW(ruleset(rule<"never">(abs(abs(x)) >> x)).apply(g).check());
   const auto unlimited = rules.apply(g);
   CHECK(unlimited.stopped_at_limit);
   CHECK(unlimited.rewrites == 1000 + 100 * 3);
   g.lint();
+}
+
+TEST_CASE("rules that undo each other only where a third steps in end where it does") {
+  constexpr auto rules = ruleset(rule<"end">(neg(exp(x)) >> log(x)), rule<"down">(relu(x) >> neg(exp(x))),
+                                 rule<"up">(exp(x) >> relu(x)));
+  CHECK(rewritten(rules, [](auto x) { return relu(x); }) == "log = aten::log(%x)\nreturn %log\n");
+}
+
+TEST_CASE("the order of the rules is their priority, within a set and in a sum of sets") {
+  constexpr auto general = ruleset(rule<"general">(relu(x) >> tanh(x)));
+  constexpr auto special = ruleset(rule<"special">(relu(exp(x)) >> sigmoid(x)));
+  // The special one first: both get what is theirs. The other way round the compiler refuses: it could never fire.
+  constexpr auto both = special + general;
+  CHECK(rewritten(both, [](auto x) { return relu(exp(x)); }) == "sigmoid = aten::sigmoid(%x)\nreturn %sigmoid\n");
+  CHECK(rewritten(both, [](auto x) { return relu(x); }) == "tanh = aten::tanh(%x)\nreturn %tanh\n");
+  // Where a guard lets a match go, the next rule in the order gets it.
+  constexpr auto at_input = [](const Match& m) { return m.node(x)->opcode() == Opcode::placeholder; };
+  constexpr auto asked = ruleset(rule<"first">(relu(x) >> exp(x), at_input)) + general;
+  CHECK(rewritten(asked, [](auto x) { return relu(sin(x)); }) ==
+        "sin = aten::sin(%x)\ntanh = aten::tanh(%sin)\nreturn %tanh\n");
+  CHECK(rewritten(asked, [](auto x) { return relu(x); }) == "exp = aten::exp(%x)\nreturn %exp\n");
 }
 
 TEST_CASE("a limit that is just enough is no stop") {

@@ -3,7 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include "fxx/ir/parse.hpp"
+#include "fxx/ir/print.hpp"
 #include "fxx/ops/operation.hpp"
+#include "fxx/ops/registry.hpp"
 #include "fxx/trace/symbolic.hpp"
 #include "graph_text.hpp"
 #include "listed_owner.hpp"
@@ -236,6 +239,46 @@ TEST_CASE("any attribute matches any, whatever it is called") {
   // An attribute in the pattern is no input of the graph.
   CHECK(matches(reading("w"), symbolic_graph([](auto x, auto y) { return x + y; })) == 0);
   CHECK(matches(symbolic_graph([](auto x, auto y) { return x + y; }), reading("w")) == 1);
+}
+
+TEST_CASE("an attribute matches any tensor, whatever its shape and dtype, parameter or buffer, but no module") {
+  const auto owning = [](AttributeInfo::Kind kind, std::vector<std::int64_t> shape, Dtype dtype) {
+    test::ListedOwner owner;
+    owner.add(AttributeInfo{.name = "w", .kind = kind, .meta = {.shape = shape, .stride = {}, .dtype = dtype}});
+    return owner;
+  };
+  const auto reading = [](const Owner& owner) {
+    Graph g;
+    g.set_owning_module(&owner);
+    g.output(g.call_function(ops::linear, {g.placeholder("x"), g.get_attr("w")}));
+    return g;
+  };
+  using Kind = AttributeInfo::Kind;
+  const test::ListedOwner narrow = owning(Kind::parameter, {2, 3}, Dtype::float32),
+                          wide = owning(Kind::parameter, {64, 128}, Dtype::float32),
+                          other = owning(Kind::buffer, {1}, Dtype::float64),
+                          none({}, {"w"});  // a module of that name, no tensor
+  const Graph pattern = reading(narrow);
+  CHECK(matches(pattern, reading(narrow)) == 1);
+  CHECK(matches(pattern, reading(wide)) == 1);
+  CHECK(matches(pattern, reading(other)) == 1);
+  CHECK(matches(reading(other), reading(wide)) == 1);
+  CHECK(matches(pattern, reading(none)) == 0);
+}
+
+TEST_CASE("a pattern can be kept as text: what is read back finds the same") {
+  const Graph pattern = symbolic_graph([](auto x, auto y) { return (x * y).relu().add(x, 2); });
+  const Graph read = parse_graph(to_string(pattern), registered_targets());
+  const Graph graph = symbolic_graph([](auto x, auto y) { return (x.exp() * y).relu().add(x.exp(), 2).sin(); });
+  const Graph same = symbolic_graph([](auto x, auto y) {
+    auto e = x.exp();
+    return (e * y).relu().add(e, 2).sin();
+  });
+  CHECK(to_string(read) == to_string(pattern));
+  for (const Graph* p : {&pattern, &read}) {
+    CHECK(matches(*p, graph) == 0);
+    CHECK(matches(*p, same) == 1);
+  }
 }
 
 // --- literals and inputs ---------------------------------------------------------------------------------------------

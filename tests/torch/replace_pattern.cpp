@@ -159,6 +159,22 @@ TEST_CASE("modules, traced modules, callables and graphs are patterns and replac
   CHECK(test::same(with(symbolic_trace(adds)->graph(), symbolic_graph([](auto x) { return x - 7; })), expected));
 }
 
+TEST_CASE("a pattern's own tensors stand for the module's, which have other shapes") {
+  struct Scaled : torch::nn::Module {
+    torch::Tensor weight;
+    explicit Scaled(std::vector<std::int64_t> shape)
+        : weight(register_parameter("weight", torch::full(shape, 3.0))) {}
+    torch::Tensor forward(torch::Tensor x) { return torch::relu(x * weight); }
+  };
+  const auto net = std::make_shared<Scaled>(std::vector<std::int64_t>{4});
+  const at::Tensor input = torch::tensor({{-1.0f, 0.5f, 1.0f, 2.0f}});
+  const auto gm = trace(*net, {input});
+  const auto pattern = trace(*std::make_shared<Scaled>(std::vector<std::int64_t>{2, 3}), {torch::ones({2, 3})});
+  const auto done = replace_pattern(*gm, *pattern, [](auto x) { return x.neg(); });
+  CHECK(done.size() == 1);
+  CHECK(test::same((*gm)(input), -input));
+}
+
 TEST_CASE("what the replacement has becomes the module's, what nobody uses any more goes") {
   Shift net;
   const auto gm = symbolic_trace(net);

@@ -891,3 +891,38 @@ TEST_CASE("what is written to later is not folded, by whatever name; folded resu
     CHECK(same(third, net.forward(x)));
   }
 }
+
+TEST_CASE("rules ask for the options of modules of torch::nn, and a report tells which came nearest") {
+  using namespace fxx::pattern;
+  struct NetImpl : torch::nn::Module {
+    fxx::nn::Conv2d first{torch::nn::Conv2dOptions(1, 1, 3).stride(2)},
+        second{torch::nn::Conv2dOptions(1, 1, 1).stride({1, 2}).bias(false)};
+    NetImpl() {
+      register_module("first", first);
+      register_module("second", second);
+    }
+    Proxy forward(const Proxy& x) { return second(first(x)); }
+  };
+  constexpr auto conv = module<"torch::nn::Conv2d">(x);
+  constexpr auto rules = ruleset(rule<"even">(conv.where(option_is<"stride", "2">) >> neg(x)),
+                                 rule<"uneven">(conv.where(option_is<"stride", "{1, 2}">, option_is<"bias", "false">) >>
+                                                abs(x)),
+                                 rule<"none">(conv.where(option_is<"stride", "3">) >> exp(x)));
+  NetImpl net;
+  const auto gm = symbolic_trace(net);
+  const auto before = rules.apply(*gm, {.limit = 1, .near_misses = true});
+  CHECK(before.stopped_at_limit);
+  CHECK(before.near_misses.empty());
+  const auto report = rules.apply(*gm, {.near_misses = true});
+  CHECK(before.rewrites + report.rewrites == 2);
+  const Tensor input = torch::randn({1, 1, 7, 7});
+  CHECK(same((*gm)(input), torch::abs(-input)));
+  REQUIRE(report.near_misses.size() == 2);
+  CHECK(report.near_misses[1].why == "rule 'none' does not match: no node is a call of a module torch::nn::Conv2d");
+  const auto again = symbolic_trace(net);
+  constexpr auto three = ruleset(rule<"none">(conv.where(option_is<"stride", "3">) >> exp(x)));
+  const auto missed = three.apply(*again, {.near_misses = true});
+  REQUIRE(missed.near_misses.size() == 1);
+  CHECK(missed.near_misses[0].node == "first");
+  CHECK(missed.near_misses[0].why.ends_with("which is not option_is<stride, 3>"));
+}

@@ -14,15 +14,10 @@
 #include <vector>
 
 #include "fxx/torch/verify_rules.hpp"
+#include "rules/needs.hpp"
 #include "torch/doctest.hpp"
 
 namespace fxx::test {
-
-/// Some rules of a set need an option that the others do not.
-struct Weaker {
-  std::vector<std::string_view> rules;
-  VerifyOptions options;
-};
 
 /// Numbers between -2 and 2, in float64 or mostly float32, one case in three not contiguous; so that shapes alone are
 /// left to choose. Tensors of one case have one dtype: it is taken from `random`, which they share.
@@ -55,11 +50,9 @@ inline VerifyInputs together(std::string first,
   };
 }
 
-/// Every rule of the set is verified, on inputs of every kind.
+/// Every rule of the set `rules::name` is verified, on inputs of every kind but what tests/rules/needs.hpp excludes.
 template <class... Rules>
-void all_hold(const rewrite::Ruleset<Rules...>& set, const VerifyOptions& options,
-              const std::vector<Weaker>& but = {}) {
-  std::size_t weaker = 0;
+void all_hold(std::string_view name, const rewrite::Ruleset<Rules...>& set, const VerifyOptions& options) {
   const auto check = [](const VerifyReport& report) {
     const VerifyReport::Rule& r = report.rules[0];
     CAPTURE(r.name);
@@ -74,15 +67,15 @@ void all_hold(const rewrite::Ruleset<Rules...>& set, const VerifyOptions& option
     CHECK(r.seen.contains("gradients") == real);
     CHECK_NOTHROW(report.check());
   };
-  const auto options_of = [&](std::string_view rule) -> const VerifyOptions& {
-    for (const Weaker& w : but)
-      if (std::find(w.rules.begin(), w.rules.end(), rule) != w.rules.end()) return ++weaker, w.options;
-    return options;
-  };
-  set.for_each([&](const auto& rule) { check(verify(rule, options_of(rule.name))); });
-  std::size_t named = 0;
-  for (const Weaker& w : but) named += w.rules.size();
-  CHECK(weaker == named);  // all of those names are rules
+  set.for_each([&](const auto& rule) {
+    const Needs needs = needs_of(name, rule.name);
+    VerifyOptions of_rule = options;
+    if (needs.bits) of_rule.law = VerifyOptions::Law::bits;
+    of_rule.moderate = needs.moderate;
+    of_rule.finite_inputs = needs.finite_inputs;
+    of_rule.finite_only = needs.finite_only;
+    check(verify(rule, of_rule));
+  });
 }
 
 }  // namespace fxx::test

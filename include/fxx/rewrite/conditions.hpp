@@ -3,7 +3,7 @@
 // A condition is a type without data, so it costs nothing until a value is looked at. What is not known of a value
 // (its shape, its dtype) fulfils no condition about it.
 // Main names: floating, integral, boolean, complex_valued, dtype_is, rank_is, rank_from, shape_is, size_is, device_is,
-// memory_is, in_train_mode, in_eval_mode, a_constant, one_user, between. Cost: light.
+// memory_is, option_is, in_train_mode, in_eval_mode, a_constant, one_user, between. Cost: light.
 #pragma once
 
 #include <concepts>
@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "fxx/ir/node.hpp"
+#include "fxx/meta/fixed_string.hpp"
 #include "fxx/rewrite/spelling.hpp"
 #include "fxx/rewrite/term.hpp"
 
@@ -205,6 +206,15 @@ struct mode_t {
   static constexpr std::string_view name = Trains ? "in_train_mode" : "in_eval_mode";
   bool operator()(const Node& n) const { return trains(n) == Trains; }
 };
+template <fixed_string Option, fixed_string... Values>
+struct option_t {
+  static constexpr Words words = Words("option_is").in_brackets<std::string_view>({Option.view(), Values.view()...});
+  static constexpr std::string_view name = words.view();
+  bool operator()(const Node& n) const {
+    const std::string_view given = module_option(n, Option.view());
+    return (false || ... || (given == Values.view()));
+  }
+};
 enum class Relation : std::uint8_t { less, less_equal, greater, greater_equal, unequal };
 /// `Than` is a literal of the pattern language.
 template <Relation How, class Than>
@@ -257,6 +267,10 @@ inline constexpr conditions::device_t<Type> device_is{};
 /// Laid out so, as far as the strides are known: contiguous, channels_last, channels_last_3d.
 template <MemoryFormat Format>
 inline constexpr conditions::memory_t<Format> memory_is{};
+/// The value of a module whose options say so, as C++ spells them: `option_is<"stride", "2">` of what was made with
+/// `Conv2dOptions(3, 64, 7).stride(2)`. Of several values any; "" where the option was not set.
+template <fixed_string Option, fixed_string... Values>
+inline constexpr conditions::option_t<Option, Values...> option_is{};
 /// The value of a module or operator with a training flag, which is set, or is not.
 inline constexpr conditions::mode_t<true> in_train_mode{};
 inline constexpr conditions::mode_t<false> in_eval_mode{};

@@ -30,7 +30,8 @@ struct RuleTable;
 struct RuleFacts {
   std::string_view name;
   const Term* result = nullptr;      // null: a callable builds
-  const Term* searched = nullptr;    // its pattern, when the tree does not tell all; null otherwise
+  const Term* pattern = nullptr;     // null for a member of siblings
+  bool searched = false;             // the tree does not tell all of it
   Ask ask = nullptr;                 // null: no guard
   Build build = nullptr;             // null: built from terms
   const RuleTable* alone = nullptr;  // its own tree, for siblings; null otherwise
@@ -181,8 +182,11 @@ class MatchEngine {
   std::uint16_t state_for(const Node& root);
   /// Walks the tree for `root` from there; the lowest rule that matches and whose guard agrees ends up in `match`.
   bool match_node(std::uint16_t state, Node* root, Match& match);
-  /// Why the only rule, whose pattern is given, does not match; "" when it does.
-  std::string explain(const Term* pattern, Node* root);
+  /// Why the only rule does not match; "" when it does.
+  std::string explain(Node* root);
+  /// Where the rule, which matches nowhere, comes nearest to it: the first node at which most of its pattern is there,
+  /// null when none has its first operator; and the reason. O(nodes x pattern).
+  std::string nearest(int rule, Node*& node);
 
  private:
   /// Looks only for members of a family when `shared` is given: matches of rule `only` that share this argument.
@@ -191,6 +195,9 @@ class MatchEngine {
   bool accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
               const Argument* shared, Match& match);
   bool accept_search(const Term* pattern, Match& candidate, Match& match);
+  bool stands_together(const Found& found, Match& candidate);
+  std::string why_not(int rule, Node* root, TermMatcher& search, bool& whole);
+  std::string why_declined(int rule, const Found& found);
   bool collect_siblings(Match& match, int rule);
   inline std::uint64_t operator_id(const Node& node);
   void resolve_methods();
@@ -205,7 +212,7 @@ class MatchEngine {
 };
 
 /// What `explain` says of a table of one rule. O(nodes).
-std::string explain_match(const RuleTable& rule, const Term* pattern, Node* root);
+std::string explain_match(const RuleTable& rule, Node* root);
 /// Throws RuleError (E405).
 [[noreturn]] void no_such_rule(std::string_view name, std::span<const RuleFacts> known);
 

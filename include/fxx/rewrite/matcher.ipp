@@ -157,7 +157,8 @@ FXX_INLINE bool MatchEngine::can_be_taken_out(std::span<Node* const> nodes) cons
 FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
                                     const Argument* shared, Match& match) {
   regions_.survey(graph_);
-  if (const Term* pattern = table.rules[state.rule].searched) {
+  if (table.rules[state.rule].searched) {
+    const Term* pattern = table.rules[state.rule].pattern;
     resolve_methods();
     Match candidate;
     candidate.graph_ = &graph_;
@@ -190,31 +191,33 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
   return true;
 }
 
+/// Of a pattern of several outputs: puts a match for each of them into candidates_. False when what their names hold
+/// cannot be computed before the first of them.
+FXX_INLINE bool MatchEngine::stands_together(const Found& found, Match& candidate) {
+  candidate.found_ = &found;
+  candidates_.clear();
+  if (found.roots.size() < 2) return true;
+  for (Node* root : found.roots) {
+    Match output = candidate;
+    output.nodes_[0] = root;
+    candidates_.push_back(output);
+  }
+  const Node& first = **std::min_element(found.roots.begin(), found.roots.end(),
+                                         [](const Node* a, const Node* b) { return a->is_before(*b); });
+  bool early = true;
+  for (const Found::Binding& b : found.bindings)
+    for_each_node(b.value, [&](const Node* n) {
+      const bool matched = std::find(found.nodes.begin(), found.nodes.end(), n) != found.nodes.end();
+      early = early && (matched || n->is_before(first) || can_move_before(*n, first, found.nodes, regions_));
+    });
+  if (early) candidate.group_ = &candidates_;
+  return early;
+}
 FXX_INLINE bool MatchEngine::accept_search(const Term* pattern, Match& candidate, Match& match) {
   TermMatcher search;
   const bool found = search.match(pattern, candidate.root(), [&](const Found& so_far) {
-    if (!can_be_taken_out(so_far.nodes)) return false;
-    candidate.found_ = &so_far;
-    candidates_.clear();
-    if (so_far.roots.size() > 1) {
-      for (Node* root : so_far.roots) {
-        Match output = candidate;
-        output.nodes_[0] = root;
-        candidates_.push_back(output);
-      }
-      const Node& first = **std::min_element(so_far.roots.begin(), so_far.roots.end(),
-                                             [](const Node* a, const Node* b) { return a->is_before(*b); });
-      bool early = true;
-      for (const Found::Binding& b : so_far.bindings)
-        for_each_node(b.value, [&](const Node* n) {
-          const bool matched = std::find(so_far.nodes.begin(), so_far.nodes.end(), n) != so_far.nodes.end();
-          early = early && (matched || n->is_before(first) || can_move_before(*n, first, so_far.nodes, regions_));
-        });
-      if (!early) return false;
-      candidate.group_ = &candidates_;
-    }
-    const int rule = candidate.rule_;
-    return rules_.agrees(rule, candidate);
+    return can_be_taken_out(so_far.nodes) && stands_together(so_far, candidate) &&
+           rules_.agrees(candidate.rule_, candidate);
   });
   if (!found) return false;
   found_ = search.take();
@@ -331,29 +334,74 @@ FXX_INLINE bool MatchEngine::match_node(std::uint16_t state, Node* root, Match& 
   return found;
 }
 
-FXX_INLINE std::string MatchEngine::explain(const Term* pattern, Node* root) {
+/// Why a rule whose pattern is all there does not match, or is not applied.
+FXX_INLINE std::string MatchEngine::why_declined(int rule, const Found& found) {
+  const RuleFacts& facts = rules_.rules[rule];
+  if (!can_be_taken_out(found.nodes))
+    return "all of it is there, but between its nodes memory is written to, or what they write somebody else sees";
+  if (facts.alone) return "it has no siblings that match too";
+  Match match;
+  match.graph_ = &graph_;
+  match.nodes_[0] = found.roots[0];
+  match.nodes_count_ = 1;
+  match.rule_ = rule;
+  if (!stands_together(found, match)) return "all of it is there, but its outputs cannot be computed in one place";
+  if (!rules_.agrees(rule, match)) return "all of it is there, but its guard declines";
+  Match taken;
+  if (const std::uint16_t state = state_for(*found.roots[0]);
+      state && match_node(state, found.roots[0], taken) && taken.rule_ != rule)
+    return "all of it is there, but so is all of rule '" + std::string(rules_.rules[taken.rule_].name) +
+           "', which stands before it";
+  if (facts.build) return "all of it is there, but its callable declines";
+  return "all of it is there, but its result shares memory that is written to";
+}
+/// The reason when more of the pattern is there than the search has seen before, otherwise "". `whole`: all of it is.
+FXX_INLINE std::string MatchEngine::why_not(int rule, Node* root, TermMatcher& search, bool& whole) {
+  const RuleFacts& facts = rules_.rules[rule];
+  const long before = search.progress();
+  std::string why;
+  search.match_next(facts.pattern, root, [&](const Found& found) {
+    whole = true;
+    why = why_declined(rule, found);
+    return false;
+  });
+  if (!whole && search.progress() == before) return {};
+  return "rule '" + std::string(facts.name) + "' does not match %" + std::string(root->name()) + ": " +
+         (whole ? why : search.reason());
+}
+FXX_INLINE std::string MatchEngine::explain(Node* root) {
   Match match;
   resolve_methods();
   regions_.survey(graph_);
   if (const std::uint16_t state = state_for(*root); state && match_node(state, root, match)) return {};
-  std::string why;
-  bool whole = false;
   TermMatcher search(true);
-  search.match(pattern, root, [&](const Found& found) {
-    whole = true;
-    if (!can_be_taken_out(found.nodes))
-      why = "all of it is there, but between its nodes memory is written to, or what they write somebody else sees";
-    else if (rules_.rules[0].alone) why = "it has no siblings that match too";
-    else if (rules_.rules[0].ask) why = "all of it is there, but its guard declines";
-    else why = "all of it is there, but its outputs cannot be computed in one place";
-    return false;
-  });
-  return "rule '" + std::string(rules_.rules[0].name) + "' does not match %" + std::string(root->name()) + ": " +
-         (whole ? why : search.reason());
+  bool whole = false;
+  return why_not(0, root, search, whole);
 }
-FXX_INLINE std::string explain_match(const RuleTable& rule, const Term* pattern, Node* root) {
+FXX_INLINE std::string MatchEngine::nearest(int rule, Node*& node) {
+  resolve_methods();
+  regions_.survey(graph_);
+  TermMatcher search(true);
+  bool whole = false;
+  std::string why;
+  node = nullptr;
+  for (Node* n : graph_.nodes()) {
+    if (n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output) continue;
+    std::string here = why_not(rule, n, search, whole);
+    if (here.empty()) continue;
+    why = std::move(here);
+    node = n;
+    if (whole) return why;
+  }
+  if (search.progress() > 0) return why;
+  node = nullptr;
+  const Term* first = rules_.rules[rule].pattern;
+  while (is_wrapper(*first) || first->kind == Term::Kind::outputs) ++first;
+  return "rule '" + std::string(rules_.rules[rule].name) + "' does not match: no node is " + detail::words_for(*first);
+}
+FXX_INLINE std::string explain_match(const RuleTable& rule, Node* root) {
   Regions regions;
-  return MatchEngine(root->graph(), rule, regions).explain(pattern, root);
+  return MatchEngine(root->graph(), rule, regions).explain(root);
 }
 FXX_INLINE void no_such_rule(std::string_view name, std::span<const RuleFacts> known) {
   std::string names;

@@ -21,6 +21,9 @@ struct RewriteOptions {
   std::size_t limit = 0;
   /// Whether the report tells of every single rewrite, in RewriteReport::firings.
   bool record = false;
+  /// Whether the report says of every rule that never fired where it came nearest to it, in RewriteReport::near_misses.
+  /// Takes a search for each of them at all nodes that are left: O(rules x nodes).
+  bool near_misses = false;
 };
 
 struct RewriteReport {
@@ -33,11 +36,19 @@ struct RewriteReport {
   struct Firing {
     std::string rule, node, source;
   };
+  /// A rule that never fired. `node` is the one of the graph, as it is in the end, at which most of the pattern is
+  /// there, and `why` what `explain` says of it: the first condition that failed. No node, when none has the operator
+  /// that the pattern begins with.
+  struct NearMiss {
+    std::string rule, node, why;
+  };
   std::size_t rewrites = 0, visited = 0;
   std::size_t nodes_before = 0, nodes_after = 0;
   bool stopped_at_limit = false;
   std::vector<Fired> fired;     // one per rule, in their order
   std::vector<Firing> firings;  // in the order in which they happened; only with RewriteOptions::record
+  /// In the order of the rules; only with RewriteOptions::near_misses, and when the limit was not reached.
+  std::vector<NearMiss> near_misses;
 
   /// How often the rule fired; 0 for a name that is not there.
   std::size_t operator[](std::string_view rule) const {
@@ -47,6 +58,8 @@ struct RewriteReport {
   }
   /// "fold batch norm: 20, relu twice: 1": the rules that fired.
   std::string to_string() const;
+  /// Throws RuleError (E401), which names the rules that fired most, when the limit stopped the rewriting.
+  void check() const;
   /// Adds what a later run over the same graph reports. Rules of one name are one.
   void add(RewriteReport later);
 };

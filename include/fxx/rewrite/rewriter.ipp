@@ -42,6 +42,7 @@ class Rewriter {
       throw;
     }
     name_in_order();
+    if (options_.near_misses && !report_.stopped_at_limit) find_near_misses();
     report_.nodes_after = graph_.size();
     return std::move(report_);
   }
@@ -58,6 +59,15 @@ class Rewriter {
         if (!round[i]->is_erased()) visit(round[i]);
       }
       round.clear();
+    }
+  }
+  void find_near_misses() {
+    for (int i = 0; i < rules_.count; ++i) {
+      if (report_.fired[static_cast<std::size_t>(i)].times) continue;
+      Node* node = nullptr;
+      std::string why = engine_.nearest(i, node);
+      report_.near_misses.push_back(
+          {std::string(rules_.rules[i].name), node ? std::string(node->name()) : "", std::move(why)});
     }
   }
   /// What is looked at later lies anywhere: first the nodes are asked for, then what they point to.
@@ -402,6 +412,28 @@ FXX_INLINE void RewriteReport::add(RewriteReport later) {
   }
   firings.insert(firings.end(), std::make_move_iterator(later.firings.begin()),
                  std::make_move_iterator(later.firings.end()));
+  // Of a rule that two runs miss the later one counts; one that fired in some run is not missed.
+  std::erase_if(near_misses, [&](const NearMiss& m) {
+    return (*this)[m.rule] || std::any_of(later.near_misses.begin(), later.near_misses.end(),
+                                          [&](const NearMiss& l) { return l.rule == m.rule; });
+  });
+  for (NearMiss& m : later.near_misses)
+    if (!(*this)[m.rule]) near_misses.push_back(std::move(m));
+}
+
+FXX_INLINE void RewriteReport::check() const {
+  if (!stopped_at_limit) return;
+  std::vector<const Fired*> most;
+  for (const Fired& f : fired)
+    if (f.times) most.push_back(&f);
+  std::stable_sort(most.begin(), most.end(), [](const Fired* a, const Fired* b) { return a->times > b->times; });
+  most.resize(std::min<std::size_t>(most.size(), 5));
+  std::string names;
+  for (const Fired* f : most)
+    names += (names.empty() ? "'" : ", '") + f->rule + "' (" + std::to_string(f->times) + " times)";
+  throw RuleError(ErrorId::rewrite_limit, "rewrite: the rules were not done after " + std::to_string(rewrites) +
+                                              " rewrites, the limit; most often fired " + names +
+                                              "; some of them may undo each other");
 }
 
 FXX_INLINE std::string RewriteReport::to_string() const {

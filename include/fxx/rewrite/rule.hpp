@@ -1,7 +1,7 @@
 // A rule: pattern >> replacement, where the replacement is an expression or a callable that takes the match.
 //
-// Refused, in one sentence each: a capture in the replacement that the pattern does not bind, a replacement with holes,
-// a rule that its own result matches again.
+// Refused, in one sentence each: a capture in the replacement that the pattern does not bind, or binds to another kind
+// of value; a replacement with holes; a rule that its own result matches again.
 // Main names: rule<"name">(pattern >> replacement, guard). Cost: light.
 #pragma once
 
@@ -28,21 +28,29 @@ constexpr bool bound_in_groups_only(const Term* p, std::uint64_t id) {
   }
   return inside;
 }
-/// Index of the first name in `r` that `p` does not bind, or -1. What an `each` of the pattern binds, an `each` of the
-/// same name may use.
-constexpr int first_unbound(const Term* p, const Term* r) {
+struct Misbuilt {
+  enum class Kind : std::uint8_t { none, unbound, other_kind, hole, outputs } kind = Kind::none;
+  int at = 0;  // the capture that is not bound, or bound to something else
+};
+/// The first name in `r` that `p` does not bind, or binds to what it cannot be there. What an `each` of the pattern
+/// binds, an `each` of the same name may use.
+constexpr Misbuilt first_unbound(const Term* p, const Term* r) {
+  using K = Term::Kind;
   int group_end = 0;
   for (int i = 0; i < r->size; ++i) {
-    const bool group = r[i].kind == Term::Kind::each;
-    if (!group && !is_capture(r[i]) && r[i].kind != Term::Kind::rest) continue;
-    bool found = false;
-    for (int k = 0; k < p->size && !found; ++k)
-      found = (group ? p[k].kind == Term::Kind::each || p[k].kind == Term::Kind::chain : binds_name(p[k])) &&
-              p[k].id == r[i].id;
-    if (!found || (!group && i >= group_end && bound_in_groups_only(p, r[i].id))) return i;
+    const bool group = r[i].kind == K::each;
+    if (!group && !is_capture(r[i]) && r[i].kind != K::rest) continue;
+    bool bound = false, fits = false;
+    for (int k = 0; k < p->size && !fits; ++k) {
+      if (p[k].id != r[i].id || !(group ? p[k].kind == K::each || p[k].kind == K::chain : binds_name(p[k]))) continue;
+      bound = true;
+      fits = p[k].kind == r[i].kind || group || are_of_one_sort(p + k, r + i);
+    }
+    if (!bound || (!group && i >= group_end && bound_in_groups_only(p, r[i].id))) return {Misbuilt::Kind::unbound, i};
+    if (!fits) return {Misbuilt::Kind::other_kind, i};
     if (group) group_end = i + r[i].size;
   }
-  return -1;
+  return {};
 }
 constexpr bool has_hole(const Term* r) {
   using K = Term::Kind;
@@ -58,7 +66,8 @@ constexpr bool has_hole(const Term* r) {
 /// Some part of the result `r` is matched by `p` whatever the captures hold.
 constexpr bool matches_own_result(const Term* p, const Term* r) {
   for (int i = 0; i < r->size; ++i)
-    if (r[i].kind == Term::Kind::call && covers(p, r + i)) return true;
+    if (r[i].kind == Term::Kind::each) i += r[i].size - 1;  // there may be none
+    else if (r[i].kind == Term::Kind::call && covers(p, r + i)) return true;
   return false;
 }
 constexpr int outputs_of(const Term* p) { return p->kind == Term::Kind::outputs ? p->children : 1; }
@@ -76,6 +85,12 @@ consteval void capture_is_bound() {
   static_assert(Bound,
                 "fxx::rule: the replacement uses a capture that the pattern does not bind; bind it in the pattern or "
                 "drop it from the replacement");
+}
+template <word Name, bool SameKind>
+consteval void capture_keeps_its_kind() {
+  static_assert(SameKind,
+                "fxx::rule: the replacement uses one name as another kind (tensor, number or list) than the pattern; "
+                "write the capture as the pattern does");
 }
 template <word Name, bool OneKind>
 consteval void capture_has_one_kind() {
@@ -110,12 +125,8 @@ consteval void report_pattern() {
     static_assert(!nested, "fxx::rule: each and chain do not stand inside of each other");
   }
 }
-struct Misbuilt {
-  enum class Kind : std::uint8_t { none, unbound, hole, outputs } kind = Kind::none;
-  int at = 0;  // the capture that is not bound
-};
 constexpr Misbuilt misbuilt(const Term* p, const Term* r) {
-  if (const int at = first_unbound(p, r); at >= 0) return {Misbuilt::Kind::unbound, at};
+  if (const Misbuilt name = first_unbound(p, r); name.kind != Misbuilt::Kind::none) return name;
   if (has_hole(r)) return {Misbuilt::Kind::hole};
   return {outputs_of(p) == outputs_of(r) ? Misbuilt::Kind::none : Misbuilt::Kind::outputs};
 }
@@ -125,6 +136,8 @@ consteval void report_replacement() {
   using K = Misbuilt::Kind;
   if constexpr (Kind == K::unbound)
     capture_is_bound<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
+  if constexpr (Kind == K::other_kind)
+    capture_keeps_its_kind<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
   static_assert(Kind != K::hole,
                 "fxx::rule: the replacement holds a wildcard or alternatives, so there is nothing definite to build; "
                 "name a capture instead");

@@ -1,10 +1,12 @@
 // Which operator a node means, however it is spelled: as a function, a method, with a number for a tensor, in place on
 // a temporary that nobody else sees, as a call of a module.
-// Main names: operator_id, functional_id, calls_operator, is_size_value, module_info, trains. Cost: light.
+// Main names: operator_id, functional_id, calls_operator, is_size_value, module_info, module_option, trains.
+// Cost: light.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "fxx/ir/graph.hpp"
 
@@ -26,6 +28,9 @@ bool is_size_value(const Argument& value);
 /// What the graph's owner knows of the module that a node calls; null for all other nodes. For conditions on options:
 /// `module<"torch::nn::LSTM">(x).where([](const Node& n) { return module_info(n)->construct == ...; })`.
 const ModuleInfo* module_info(const Node& node);
+/// What an option of the module that a node calls was set to, as C++ spells it: "2" of "stride" for
+/// `Conv2dOptions(3, 64, 7).stride(2)`. Empty where it was not set, and for all other nodes. O(text of the options).
+std::string_view module_option(const Node& node, std::string_view option);
 /// Whether the node computes as in training: the training flag of the module that it calls, or the `train` or `training`
 /// that its operator is given. None where there is no such flag.
 std::optional<bool> trains(const Node& node);

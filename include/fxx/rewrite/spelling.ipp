@@ -36,6 +36,27 @@ FXX_INLINE const ModuleInfo* module_info(const Node& node) {
   return owner && call ? owner->find_module(call->target) : nullptr;
 }
 
+FXX_INLINE std::string_view module_option(const Node& node, std::string_view option) {
+  const ModuleInfo* info = module_info(node);
+  if (!info) return {};
+  const std::string_view all = info->construct;
+  // Options follow each other on the outermost level; what stands in brackets is their values.
+  int depth = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    depth += all[i] == '(' || all[i] == '{';
+    depth -= all[i] == ')' || all[i] == '}';
+    if (depth || all[i] != '.' || all.substr(i + 1, option.size()) != option) continue;
+    const std::size_t from = i + 1 + option.size();
+    if (from >= all.size() || all[from] != '(') continue;
+    std::size_t to = from;
+    for (int open = 0; to < all.size(); ++to) {
+      open += (all[to] == '(') - (all[to] == ')');
+      if (open == 0) return all.substr(from + 1, to - from - 1);
+    }
+  }
+  return {};
+}
+
 FXX_INLINE std::optional<bool> trains(const Node& node) {
   if (const ModuleInfo* info = module_info(node)) return info->training;
   const Operator* op = operator_of(node);

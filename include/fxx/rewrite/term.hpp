@@ -2,7 +2,7 @@
 //
 // The types of rewrite/pattern.hpp write themselves into arrays of Term; from there on all is ordinary constexpr code.
 // Terms stand in prefix order; `size` counts a term with everything below it.
-// Main names: Term, Condition, Survey, same, covers, Choices. Cost: light.
+// Main names: Term, Condition, Survey, same, covers, may_match, Choices, Reading. Cost: light.
 #pragma once
 
 #include <cstdint>
@@ -162,6 +162,41 @@ constexpr bool starts_with_call(const Term* p) {
   return true;
 }
 
+/// What a name may hold; `any` where that depends.
+enum class Sort : std::uint8_t { any, node, number, list };
+constexpr Sort sort_of(const Term* t) {
+  using K = Term::Kind;
+  while (is_wrapper(*t) && t->kind != K::bound) ++t;
+  switch (t->kind) {
+    case K::tensor:
+    case K::optional:
+    case K::constant:
+    case K::operands: return Sort::node;
+    case K::scalar:
+    case K::size: return Sort::number;
+    case K::sequence:
+    case K::rest: return Sort::list;
+    case K::call: {
+      // Other results are lists, numbers and sizes that a node computes.
+      const auto& returns = t->op->returns;
+      return returns.size() == 1 && returns[0].type.base == ValueType::tensor && !returns[0].type.list ? Sort::node
+                                                                                                       : Sort::any;
+    }
+    case K::alternatives: {
+      const Sort first = sort_of(t + 1);
+      const Term* child = t + 1;
+      for (int i = 0; i < t->children; ++i, child += child->size)
+        if (sort_of(child) != first) return Sort::any;
+      return first;
+    }
+    default: return Sort::any;
+  }
+}
+constexpr bool are_of_one_sort(const Term* a, const Term* b) {
+  const Sort first = sort_of(a), second = sort_of(b);
+  return first == second || first == Sort::any || second == Sort::any;
+}
+
 /// What rule sets ask of a pattern, found in one walk: a look at a term costs the compiler more than the question.
 struct Survey {
   int two_kinds = -1;      // a capture that stands for two kinds of argument
@@ -192,11 +227,13 @@ constexpr Survey survey(const Term* p) {
       if (down > s.depth) s.depth = down;
     } else if (kind != K::any && kind != K::alternatives) {
       ++s.tests;
-      if (kind >= K::tensor && kind <= K::value) {
+      if ((kind >= K::tensor && kind <= K::value) || kind == K::named || kind == K::rest) {
         int k = 0;
         while (k < names_count && names[k]->id != t.id) ++k;
         if (k == names_count) names[names_count < most ? names_count++ : most - 1] = &t;
-        else if (names[k]->kind != kind && s.two_kinds < 0) s.two_kinds = i;
+        else if (names[k]->kind != kind && s.two_kinds < 0 &&
+                 ((is_capture(t) && is_capture(*names[k])) || !are_of_one_sort(names[k], &t)))
+          s.two_kinds = i;
       }
     }
     if (kind < K::rest) continue;
@@ -264,8 +301,42 @@ constexpr bool binds_alike(const Term* p, const Term* t, CaptureBinding* bound, 
   return true;
 }
 
-/// Does every node that `t` describes match `p`, in the reading `c`? Captures of `t` are unknown values.
-constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* bound, int& n) {
+/// Which of the alternatives in a pattern is looked at, by the place of the term: chosen when it is met first.
+struct Reading {
+  const Term* at[max_choices];
+  std::uint8_t taken[max_choices];
+  int count = 0;
+  bool too_many = false;
+
+  constexpr const Term* member(const Term* alternatives) {
+    int k = 0;
+    while (k < count && at[k] != alternatives) ++k;
+    if (k == max_choices) return too_many = true, alternatives + 1;
+    if (k == count) {
+      at[count] = alternatives;
+      taken[count++] = 0;
+    }
+    const Term* child = alternatives + 1;
+    for (int i = taken[k]; i > 0; --i) child += child->size;
+    return child;
+  }
+  /// The next reading of what has been met; false after the last one.
+  constexpr bool advance() {
+    while (count > 0 && taken[count - 1] + 1 >= at[count - 1]->children) --count;
+    if (count == 0) return false;
+    ++taken[count - 1];
+    return true;
+  }
+  /// What stands inside of wrappers and alternatives; `t` itself when it is neither.
+  constexpr const Term* inside(const Term* t) {
+    while (is_wrapper(*t) || t->kind == Term::Kind::alternatives) t = is_wrapper(*t) ? t + 1 : member(t);
+    return t;
+  }
+};
+
+/// Does every node that `t` describes in the reading `d` match `p`, in the reading `c`? Captures of `t` are unknown
+/// values.
+constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, CaptureBinding* bound, int& n) {
   using K = Term::Kind;
   const auto bind = [&] {
     // Two calls that read the same are two nodes all the same, for all that is known.
@@ -278,8 +349,8 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
     return true;
   };
   if (p->kind == K::where) {
-    for (const Term* w = t; is_wrapper(*w); ++w)
-      if (w->kind == K::where && w->condition == p->condition) return covers(p + 1, t, c, bound, n);
+    for (const Term* w = t; is_wrapper(*w) || w->kind == K::alternatives; w = is_wrapper(*w) ? w + 1 : d.member(w))
+      if (w->kind == K::where && w->condition == p->condition) return covers(p + 1, t, c, d, bound, n);
     return false;
   }
   if (p->kind == K::named || p->kind == K::bound) {
@@ -287,15 +358,16 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
     for (int i = 0; i < n; ++i)
       if (bound[i].id == p->id) return false;
     const Term* node = t;
-    while (is_wrapper(*node) && node->kind != K::named) ++node;
+    while ((is_wrapper(*node) && node->kind != K::named) || node->kind == K::alternatives)
+      node = is_wrapper(*node) ? node + 1 : d.member(node);
     bound[n++] = {p->id, node};
-    return covers(p + 1, t, c, bound, n);
+    return covers(p + 1, t, c, d, bound, n);
   }
-  while (is_wrapper(*t)) ++t;
+  if (p->kind == K::any) return true;
+  t = d.inside(t);
   const bool node = t->kind == K::tensor || t->kind == K::constant || t->kind == K::call || t->kind == K::operands ||
                     t->kind == K::module;
   switch (p->kind) {
-    case K::any: return true;
     case K::value: return bind();
     case K::tensor: return node && bind();
     case K::optional:
@@ -317,13 +389,13 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
       int k = c.take(p->children);
       const Term* child = p + 1;
       while (k--) child += child->size;
-      return covers(child, t, c, bound, n);
+      return covers(child, t, c, d, bound, n);
     }
     case K::list: {
       if (t->kind != K::list || t->children != p->children) return false;
       const Term *pc = p + 1, *tc = t + 1;
       for (int i = 0; i < p->children; ++i, pc += pc->size, tc += tc->size)
-        if (!covers(pc, tc, c, bound, n)) return false;
+        if (!covers(pc, tc, c, d, bound, n)) return false;
       return true;
     }
     case K::call: {
@@ -333,30 +405,62 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, CaptureBinding* 
       if (two_orders(p)) {
         const Term *first = tc, *second = tc + tc->size;
         const bool swapped = c.take(2) == 1;
-        if (!covers(pc, swapped ? second : first, c, bound, n)) return false;
-        if (!covers(pc + pc->size, swapped ? first : second, c, bound, n)) return false;
+        if (!covers(pc, swapped ? second : first, c, d, bound, n)) return false;
+        if (!covers(pc + pc->size, swapped ? first : second, c, d, bound, n)) return false;
         for (; i < 2; ++i) pc += pc->size, tc += tc->size;
       }
       for (; i < p->children; ++i, pc += pc->size, tc += tc->size)
-        if (!covers(pc, tc, c, bound, n)) return false;
+        if (!covers(pc, tc, c, d, bound, n)) return false;
       return true;
     }
     default: return same(p, t) && binds_alike(p, t, bound, n);  // of chains and searches nothing more is known
   }
 }
 
-/// Some reading of `p` covers `t` as it stands.
+/// Some reading of `p` covers `t`, whichever of its alternatives it is.
 constexpr bool covers(const Term* p, const Term* t) {
   const Term* inner = t;
   while (is_wrapper(*inner)) ++inner;
-  if (p->kind == Term::Kind::call && (inner->kind != Term::Kind::call || p->id != inner->id)) return false;
-  Choices c;
+  if (p->kind == Term::Kind::call && inner->kind != Term::Kind::alternatives &&
+      (inner->kind != Term::Kind::call || p->id != inner->id))
+    return false;
+  Reading d;
   do {
-    CaptureBinding bound[32];
-    int n = 0;
-    if (covers(p, t, c, bound, n)) return true;
-  } while (c.advance());
-  return false;
+    Choices c;
+    bool covered = false;
+    do {
+      CaptureBinding bound[32];
+      int n = 0;
+      covered = covers(p, t, c, d, bound, n);
+    } while (!covered && c.advance());
+    if (!covered || d.too_many) return false;
+  } while (d.advance());
+  return true;
+}
+
+/// Could a value that `t` describes match `p`? False only where it surely does not.
+constexpr bool may_match(const Term* p, const Term* t) {
+  using K = Term::Kind;
+  while (is_wrapper(*p)) ++p;
+  if (p->kind == K::alternatives) {
+    const Term* child = p + 1;
+    for (int i = 0; i < p->children; ++i, child += child->size)
+      if (may_match(child, t)) return true;
+    return false;
+  }
+  if (is_constant(*p) && is_constant(*t)) return *p->value == *t->value;
+  if (p->kind == K::call && is_constant(*t)) return false;
+  if (p->kind != K::call || t->kind != K::call) return true;
+  if (p->id != t->id) return false;
+  const auto all = [&](bool changed_over) {
+    const Term *pc = p + 1, *tc = t + 1;
+    for (int i = 0; i < p->children; ++i, pc += pc->size, tc += tc->size) {
+      const Term* argument = !changed_over || i > 1 ? tc : i == 0 ? tc + tc->size : t + 1;
+      if (!may_match(pc, argument)) return false;
+    }
+    return true;
+  };
+  return all(false) || (two_orders(p) && all(true));
 }
 
 }  // namespace fxx::inline FXX_ABI::rewrite

@@ -60,6 +60,8 @@ inline bool is_of_kind(Term::Kind capture, const Argument& value) {
 /// For people: "%tanh = aten::tanh", "2", "left out".
 std::string words_for(const Node& node);
 std::string words_for(const Argument* value);
+/// "a call of aten::sigmoid": a term without what is below it.
+std::string words_for(const Term& t);
 
 /// A callable borrowed for the length of a call.
 class Continue {
@@ -84,15 +86,22 @@ class TermMatcher {
   /// Looks for a way to match for which `accept(found)` is true.
   template <class Accept>
   bool match(const Term* pattern, Node* root, Accept&& accept) {
-    found_ = {};
     reason_.clear();
     progress_ = -1;
+    return match_next(pattern, root, accept);
+  }
+  /// The same, but the reason stays that of an earlier search until this one comes further.
+  template <class Accept>
+  bool match_next(const Term* pattern, Node* root, Accept&& accept) {
+    found_ = {};
     const auto agreed = [&] { return static_cast<bool>(accept(static_cast<const Found&>(found_))); };
     return match_root(pattern, root, agreed);
   }
   Found take() { return std::move(found_); }
   /// "%add = aten::add.Tensor: ...", why the search failed; empty when it did not, or explains nothing.
   const std::string& reason() const { return reason_; }
+  /// How much of the pattern had matched then; 0: not even its first operator; -1 before the first search.
+  long progress() const { return progress_; }
 
  private:
   using Continue = detail::Continue;
@@ -126,6 +135,7 @@ class TermMatcher {
   Argument value_of(Subject s) const;
   Mark mark() const { return {found_.bindings.size(), found_.items.size(), found_.nodes.size(), found_.roots.size()}; }
   void back_to(const Mark& m);
+  long progress_here() const { return static_cast<long>(found_.nodes.size() * 64 + found_.bindings.size()); }
   template <class Words>
   bool fail(Words&& words);
 

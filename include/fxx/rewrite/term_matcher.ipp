@@ -13,7 +13,6 @@ namespace fxx::inline FXX_ABI::rewrite {
 
 namespace detail {
 
-/// "aten::sigmoid", "tensor<\"x\">", "2": a term for people, without what is below it.
 FXX_INLINE std::string words_for(const Term& t) {
   using K = Term::Kind;
   const auto capture = [&](const char* kind) { return std::string(kind) + "<\"" + std::string(t.name) + "\">"; };
@@ -86,7 +85,7 @@ template <class Words>
 bool TermMatcher::fail(Words&& words) {
   if (!explain_) return false;
   // What matched says how far the search came.
-  if (const long here = static_cast<long>(found_.nodes.size() * 64 + found_.bindings.size()); here > progress_) {
+  if (const long here = progress_here(); here > progress_) {
     progress_ = here;
     reason_ = words();
   }
@@ -468,6 +467,8 @@ FXX_INLINE bool TermMatcher::match_outputs(const Term* next, int left, Continue 
     const auto others = [&] { return match_outputs(next + next->size, left - 1, go_on); };
     if (match_root(next, candidate, others)) return true;
   }
+  // Says more than why the last candidate is not it, unless one of them came further.
+  if (progress_ == progress_here()) --progress_;
   return fail([&] { return "nothing matches another output of the pattern, " + detail::words_for(*next); });
 }
 

@@ -1,0 +1,80 @@
+// Several outputs replaced together: three of them, a call that they share, results of one operator.
+#include <doctest/doctest.h>
+
+#include "rewrite/rewritten.hpp"
+
+using namespace fxx;
+using namespace fxx::pattern;
+using test::body_of;
+using test::rewritten;
+
+TEST_CASE("three outputs of one value are replaced together, in whichever order they stand") {
+  constexpr auto rules = ruleset(rule<"three">(outputs(sin(x), cos(x), tan(x)) >> outputs(neg(x), exp(x), abs(x))));
+  CHECK(rewritten(rules, [](auto x) { return fxx::stack({x.sin(), x.cos(), x.tan()}); }) ==
+        "neg = aten::neg(%x)\nexp = aten::exp(%x)\nabs = aten::abs(%x)\n"
+        "stack = aten::stack([%neg, %exp, %abs])\nreturn %stack\n");
+  CHECK(rewritten(rules, [](auto x) {
+          auto t = x.tan(), c = x.cos();
+          return t - c * x.sin();
+        }) ==
+        "neg = aten::neg(%x)\nexp = aten::exp(%x)\nabs = aten::abs(%x)\n"
+        "mul = aten::mul.Tensor(%exp, %neg)\nsub = aten::sub.Tensor(%abs, %mul)\nreturn %sub\n");
+  Graph two = symbolic_graph([](auto x) { return x.sin() + x.cos(); });
+  CHECK(rules.apply(two).rewrites == 0);
+  Graph apart = symbolic_graph([](auto x) { return x.sin() + x.cos() + x.exp().tan(); });
+  CHECK(rules.apply(apart).rewrites == 0);
+}
+
+TEST_CASE("outputs share a call that one of them names") {
+  constexpr auto r = relu(x).as<"r">();
+  constexpr auto rules = ruleset(rule<"r">(outputs(sin(r), cos(tensor<"r">)) >> outputs(neg(x), exp(x))));
+  const auto made = [&](auto f) {
+    Graph g = symbolic_graph(f);
+    const auto report = rules.apply(g);
+    g.lint();
+    return std::to_string(report.rewrites) + ": " + body_of(g);
+  };
+  CHECK(made([](auto x) {
+          auto y = x.relu();
+          return y.sin() * y.cos();
+        }) == "1: neg = aten::neg(%x)\nexp = aten::exp(%x)\nmul = aten::mul.Tensor(%neg, %exp)\nreturn %mul\n");
+  CHECK(made([](auto x) { return x.relu().sin() * x.relu().cos(); }).starts_with("0: "));
+}
+
+TEST_CASE("a call that is written in both outputs is one node or two that do the same") {
+  constexpr auto rules = ruleset(rule<"r">(outputs(sin(relu(x)), cos(relu(x))) >> outputs(neg(x), exp(x))));
+  const std::string wanted =
+      "neg = aten::neg(%x)\nexp = aten::exp(%x)\nmul = aten::mul.Tensor(%neg, %exp)\nreturn %mul\n";
+  CHECK(rewritten(rules, [](auto x) {
+          auto y = x.relu();
+          return y.sin() * y.cos();
+        }) == wanted);
+  CHECK(rewritten(rules, [](auto x) { return x.relu().sin() * x.relu().cos(); }) == wanted);
+  // Somebody else who uses the shared call keeps it.
+  CHECK(rewritten(rules, [](auto x) {
+          auto y = x.relu();
+          return fxx::stack({y.sin(), y.cos(), y});
+        }) ==
+        "relu = .relu(%x)\nneg = aten::neg(%x)\nexp = aten::exp(%x)\n"
+        "stack = aten::stack([%neg, %exp, %relu])\nreturn %stack\n");
+}
+
+TEST_CASE("the results of one operator are replaced together") {
+  constexpr auto best = topk(x, 1_c).as<"t">();
+  constexpr auto rules =
+      ruleset(rule<"best">(outputs(getitem(best, 0_c), getitem(tensor<"t">, 1_c)) >> outputs(amax(x), argmax(x))));
+  const auto made = [&](int first, int second) {
+    Graph g;
+    Node* top = g.call_function(ops::topk, {g.placeholder("x"), 1});
+    Node* one = g.call_function(ops::operator_getitem, {top, first});
+    Node* other = g.call_function(ops::operator_getitem, {top, second});
+    g.output(Argument::list({one, other}));
+    const auto report = rules.apply(g);
+    g.lint();
+    return std::to_string(report.rewrites) + ": " + body_of(g);
+  };
+  const std::string before = "1: amax = aten::amax(%x)\nargmax = aten::argmax(%x)\n";
+  CHECK(made(0, 1) == before + "return [%amax, %argmax]\n");
+  CHECK(made(1, 0) == before + "return [%argmax, %amax]\n");
+  CHECK(made(0, 0).starts_with("0: "));
+}

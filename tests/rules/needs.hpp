@@ -1,0 +1,79 @@
+// On which inputs the rules that ship hold, where that is not all of them. The tests verify the rules on just these
+// (tests/torch/verified.hpp), and docs/shipped_rules.md is made from this too, so it says what is tested.
+#pragma once
+
+#include <string_view>
+
+namespace fxx::test {
+
+/// The words of VerifyOptions.
+struct Needs {
+  bool bits = false;           // holds to the bit; otherwise up to rounding
+  bool moderate = false;       // no number overflows, or nearly does
+  bool finite_inputs = false;  // no nan, no infinity goes in
+  bool finite_only = false;    // holds for the elements that the pattern makes finite
+  std::string_view note = {};  // what else the inputs of the test are
+};
+struct NeedsOf {
+  std::string_view set, rule;  // no rule: all of the set that are not named
+  Needs needs;
+};
+
+// Of rules whose inputs have to suit each other the tests make them, of numbers that say nothing of nan and infinities.
+inline constexpr std::string_view small_numbers = "tested with numbers from -2 to 2";
+
+inline constexpr NeedsOf all_needs[] = {
+    // 1 / y overflows for a y that is nearly zero, and x y does not.
+    {"strength_reduction", "by the reciprocal", {.moderate = true}},
+    // lerp starts from y when that is nearer, and an infinite y makes nan of it.
+    {"strength_reduction", "lerp", {.finite_inputs = true}},
+    // With AVX-512 LibTorch leaves gelu to oneDNN, which makes nan of infinity: pytorch issue 185770.
+    {"activations", "gelu", {.finite_inputs = true}},
+    {"activations", "gelu, halved last", {.finite_inputs = true}},
+    {"activations", "gelu, half of the sum", {.finite_inputs = true}},
+    {"normalisation", "", {.moderate = true}},
+    // exp(x) / sum(exp(x)) keeps an infinite element to itself, and so does the logarithm of the sum; the operators
+    // make nan of the whole row.
+    {"normalisation", "softmax", {.moderate = true, .finite_inputs = true}},
+    {"normalisation", "log softmax", {.moderate = true, .finite_inputs = true}},
+    {"normalisation", "log softmax, by hand", {.moderate = true, .finite_inputs = true}},
+    {"normalisation", "group norm", {.moderate = true, .note = small_numbers}},
+    {"normalisation", "group norm by batch norm", {.moderate = true, .note = small_numbers}},
+    {"normalisation", "group norm takes its weight", {.moderate = true, .note = small_numbers}},
+    {"normalisation", "group norm takes its bias", {.moderate = true, .note = small_numbers}},
+    {"rearrangement", "", {.bits = true, .note = small_numbers}},
+    {"rotary", "", {.bits = true, .note = small_numbers}},
+    {"rotary", "rotary embedding, complex", {.moderate = true, .note = small_numbers}},
+    {"einsums", "", {.moderate = true, .note = small_numbers}},
+    // Of a query that is masked from all keys the operator makes zeros.
+    {"attention", "", {.moderate = true, .finite_only = true}},
+    // A mask that fills in minus infinity hides keys that are nan; the operator adds minus infinity to them.
+    {"attention", "attention, divided, hidden", {.moderate = true, .finite_inputs = true, .finite_only = true}},
+    {"attention", "attention, scaled query, hidden", {.moderate = true, .finite_inputs = true, .finite_only = true}},
+    {"attention", "attention, divided query, hidden", {.moderate = true, .finite_inputs = true, .finite_only = true}},
+    {"attention", "attention, scaled, hidden", {.moderate = true, .finite_inputs = true, .finite_only = true}},
+    {"attention", "attention, divided, seen", {.moderate = true, .finite_inputs = true, .finite_only = true}},
+    {"attention", "attention, scaled, seen", {.moderate = true, .finite_inputs = true, .finite_only = true}},
+    {"attention", "attention, grouped keys, repeated", {.moderate = true, .finite_only = true, .note = small_numbers}},
+    {"attention", "attention, grouped keys, expanded", {.moderate = true, .finite_only = true, .note = small_numbers}},
+    // What is dropped in between is the same only on average.
+    {"attention_dropout", "", {.moderate = true, .finite_only = true, .note = "a rate of 0 or 1"}},
+    // A weight that is nan or infinite is multiplied in another order.
+    {"inference", "", {.moderate = true, .finite_only = true}},
+    {"inference", "fold scale before",
+     {.moderate = true, .finite_only = true, .note = "factors that are finite and not 0"}},
+    {"merge_linear", "", {.moderate = true}},
+    {"merge_convolution", "", {.moderate = true, .note = "tested mostly with numbers from 0.25 to 2.25, either sign"}},
+};
+
+/// None for a rule that holds on all inputs. O(table).
+constexpr Needs needs_of(std::string_view set, std::string_view rule) {
+  Needs found;
+  for (const NeedsOf& n : all_needs)
+    if (n.set == set && n.rule.empty()) found = n.needs;
+  for (const NeedsOf& n : all_needs)
+    if (n.set == set && n.rule == rule) found = n.needs;
+  return found;
+}
+
+}  // namespace fxx::test
