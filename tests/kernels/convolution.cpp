@@ -42,7 +42,7 @@ void check_convolution() {
   const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
     convolution<Shape>(part, elements.data(), packed.data(), to.finish());
   });
-  CHECK(out.distance([&](int image, int y, int x, int n, const auto& add) {
+  CHECK(out.near("a convolution", [&](int image, int y, int x, int n, const auto& add) {
     for (int r = 0; r < Shape.kernel_height; ++r)
       for (int k = 0; k < Shape.kernel_width; ++k)
         for (int c = 0; c < Shape.channels; ++c) {
@@ -52,7 +52,7 @@ void check_convolution() {
                  n / Shape.out_channels * Shape.channels + c],
               weight(n, r, k, c));
         }
-  }) <= 1);
+  }));
 }
 
 /// Of bytes: sums are those of integers, to the last one.
@@ -133,7 +133,7 @@ void check_transposed() {
   const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
     transposed_convolution<Shape>(part, in.data(), packed.data(), to.finish());
   });
-  CHECK(out.distance([&](int image, int y, int x, int n, const auto& add) {
+  CHECK(out.near("a transposed convolution", [&](int image, int y, int x, int n, const auto& add) {
     for (int i = 0; i < Shape.in_height; ++i)
       for (int j = 0; j < Shape.in_width; ++j)
         for (int r = 0; r < Shape.kernel_height; ++r)
@@ -141,7 +141,7 @@ void check_transposed() {
             if (y + Shape.padding_height == i * Shape.stride_height + r * Shape.dilation_height &&
                 x + Shape.padding_width == j * Shape.stride_width + s * Shape.dilation_width)
               for (int c = 0; c < Shape.channels; ++c) add(element(image, i, j, c), weight(n, r, s, c));
-  }) <= 1);
+  }));
 }
 
 }  // namespace
