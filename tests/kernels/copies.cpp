@@ -262,6 +262,19 @@ TEST_CASE("running products are those of double precision, and keep nan and 0 fr
   }
 }
 
+TEST_CASE("a running product that is endless stays so, and is nan from a 0 on") {
+  std::vector<float> x(37, 2.f), out(37);
+  x[5] = -std::numeric_limits<float>::infinity();
+  x[30] = 0;
+  running_product<37>([&](int c, auto width) { return load_some<width>(x.data() + c); },
+                      [&](int c, real v, auto width) { store_some<width>(out.data() + c, v); });
+  for (int i = 0; i < 37; ++i) {
+    if (i < 5) CHECK(out[i] == std::ldexp(1.f, i + 1));
+    else if (i < 30) CHECK(out[i] == -std::numeric_limits<float>::infinity());
+    else CHECK(std::isnan(out[i]));
+  }
+}
+
 TEST_CASE("running sums keep nan and infinity from where they stand on") {
   constexpr int N = 40;
   for (const int at : {0, 5, 17, 39}) {
