@@ -2,6 +2,8 @@
 #include "fxx/kernels/convolution.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include "kernels/images.hpp"
@@ -42,7 +44,7 @@ void check_convolution() {
   const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
     convolution<Shape>(part, elements.data(), packed.data(), to.finish());
   });
-  CHECK(out.distance([&](int image, int y, int x, int n, const auto& add) {
+  CHECK(out.near("a convolution", [&](int image, int y, int x, int n, const auto& add) {
     for (int r = 0; r < Shape.kernel_height; ++r)
       for (int k = 0; k < Shape.kernel_width; ++k)
         for (int c = 0; c < Shape.channels; ++c) {
@@ -52,7 +54,45 @@ void check_convolution() {
                  n / Shape.out_channels * Shape.channels + c],
               weight(n, r, k, c));
         }
-  }) <= 1);
+  }));
+}
+
+/// An element that is nan is in the outputs of its group whose windows have it, and in no others.
+template <ConvolutionShape Shape>
+void check_nan() {
+  INFO("channels ", Shape.channels, " -> ", Shape.out_channels, ", groups ", Shape.groups);
+  constexpr int N = Shape.out_channels * Shape.groups;
+  std::vector<float> in = fxx::test::random_floats(input_size(Shape), 1), packed(Shape.packed());
+  pack_convolution(packed.data(), Shape, [](int n, int r, int s, int c) { return float(n + r - s - c) + 0.5f; });
+  const int pixels = static_cast<int>(in.size()) / Shape.pixel();
+  for (const int pixel : {0, pixels / 2, pixels - 1})
+    for (const int channel : {0, Shape.channels * Shape.groups - 1}) {
+      CAPTURE(pixel);
+      CAPTURE(channel);
+      std::vector<float> odd = in;
+      const int at = pixel * Shape.pixel() + channel;
+      odd[static_cast<std::size_t>(at)] = std::numeric_limits<float>::quiet_NaN();
+      Output out{Shape.images, Shape.out_height, Shape.out_width, N};
+      convolution<Shape>(Part{}, odd.data(), packed.data(), out.finish());
+      int wrong = 0;
+      for (int image = 0; image < Shape.images; ++image)
+        for (int y = 0; y < Shape.out_height; ++y)
+          for (int x = 0; x < Shape.out_width; ++x)
+            for (int n = 0; n < N; ++n) {
+              bool has = false;
+              for (int r = 0; r < Shape.kernel_height; ++r)
+                for (int k = 0; k < Shape.kernel_width; ++k) {
+                  const int row = y * Shape.stride_height + r * Shape.dilation_height;
+                  const int column = x * Shape.stride_width + k * Shape.dilation_width;
+                  const int first = static_cast<int>(image * Shape.image()) +
+                                    (row * Shape.in_row + column) * Shape.pixel() +
+                                    n / Shape.out_channels * Shape.channels;
+                  has = has || (at >= first && at < first + Shape.channels);
+                }
+              wrong += std::isnan(out.at(image, y, x)[n]) != has;
+            }
+      CHECK(wrong == 0);
+    }
 }
 
 /// Of bytes: sums are those of integers, to the last one.
@@ -133,7 +173,7 @@ void check_transposed() {
   const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
     transposed_convolution<Shape>(part, in.data(), packed.data(), to.finish());
   });
-  CHECK(out.distance([&](int image, int y, int x, int n, const auto& add) {
+  CHECK(out.near("a transposed convolution", [&](int image, int y, int x, int n, const auto& add) {
     for (int i = 0; i < Shape.in_height; ++i)
       for (int j = 0; j < Shape.in_width; ++j)
         for (int r = 0; r < Shape.kernel_height; ++r)
@@ -141,7 +181,7 @@ void check_transposed() {
             if (y + Shape.padding_height == i * Shape.stride_height + r * Shape.dilation_height &&
                 x + Shape.padding_width == j * Shape.stride_width + s * Shape.dilation_width)
               for (int c = 0; c < Shape.channels; ++c) add(element(image, i, j, c), weight(n, r, s, c));
-  }) <= 1);
+  }));
 }
 
 }  // namespace
@@ -222,6 +262,19 @@ TEST_CASE("few outputs of many channels are those of double precision") {
   check_convolution<ConvolutionShape{.channels = 16, .out_channels = 2, .out_height = 3, .out_width = 17,
                                      .kernel_height = 2, .kernel_width = 2, .stride_width = 2, .dilation_width = 3,
                                      .in_row = 36, .in_pixel = 18}>();
+}
+
+TEST_CASE("nan is in the outputs whose windows have it, and in their group") {
+  check_nan<ConvolutionShape{.channels = 5, .out_channels = 33, .out_height = 3, .out_width = 13, .kernel_height = 3,
+                             .kernel_width = 3, .in_row = 15}>();
+  check_nan<ConvolutionShape{.channels = 3, .out_channels = 20, .out_height = 2, .out_width = 4, .kernel_height = 2,
+                             .kernel_width = 2, .stride_width = 2, .in_row = 9, .images = 2}>();
+  check_nan<ConvolutionShape{.channels = 4, .out_channels = 4, .out_height = 3, .out_width = 9, .kernel_height = 3,
+                             .kernel_width = 3, .in_row = 11, .groups = 9}>();
+  check_nan<ConvolutionShape{.channels = 3, .out_channels = 5, .out_height = 3, .out_width = 4, .kernel_height = 2,
+                             .kernel_width = 2, .in_row = 5, .groups = 4}>();
+  check_nan<ConvolutionShape{.channels = 21, .out_channels = 1, .out_height = 5, .out_width = 5, .kernel_height = 3,
+                             .kernel_width = 3, .in_row = 7, .images = 2}>();
 }
 
 TEST_CASE("convolutions of sixteen bits are those of the numbers that these are") {

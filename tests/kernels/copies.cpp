@@ -1,6 +1,7 @@
 // Rows, elements and images that move, beside loops over single elements; resizing beside what LibTorch gives.
 #include "fxx/kernels/copies.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -36,6 +37,10 @@ void check_roll() {
       same = same && out[((r + Shift) % Rows + Rows) % Rows * Size + c] == in[r * Size + c];
   CHECK(same);
 }
+/// Half a unit of the sum, and what is lost in double precision.
+double running_bound(double sum, double magnitude, int additions) {
+  return std::ldexp(std::abs(sum), -24) + std::ldexp(magnitude * (additions + 1), -52);
+}
 template <int N>
 void check_running_sum() {
   CAPTURE(N);
@@ -45,12 +50,35 @@ void check_running_sum() {
                  [&](int c, real v, auto width) __attribute__((always_inline)) {
                    store_some<width>(out.data() + c, v);
                  });
-  double exact = 0, worst = 0, magnitude = 0;
+  double exact = 0, magnitude = 0;
+  bool near = true;
   for (int i = 0; i < N; ++i) {
     exact += x[i], magnitude += std::abs(x[i]);
-    worst = std::max(worst, std::abs(out[i] - exact) - std::abs(exact) * 0.6e-7 - magnitude * 1e-14);
+    near = near && fxx::test::within("running_sum", std::abs(out[i] - exact), running_bound(exact, magnitude, i));
   }
-  CHECK(worst <= 0);
+  CHECK(near);
+}
+template <int Rows, int Columns>
+void check_column_running_sums() {
+  const std::vector<float> x = fxx::test::random_floats(Rows * Columns, 4);
+  std::vector<float> out(x.size());
+  column_running_sums<Rows, Columns>(
+      [&](int r, int c, auto width) __attribute__((always_inline)) {
+        return load_some<width>(x.data() + r * Columns + c);
+      },
+      [&](int r, int c, real v, auto width) __attribute__((always_inline)) {
+        store_some<width>(out.data() + r * Columns + c, v);
+      });
+  bool near = true;
+  for (int c = 0; c < Columns; ++c) {
+    double exact = 0, magnitude = 0;
+    for (int r = 0; r < Rows; ++r) {
+      exact += x[r * Columns + c], magnitude += std::abs(x[r * Columns + c]);
+      near = near && fxx::test::within("column_running_sums", std::abs(out[r * Columns + c] - exact),
+                                       running_bound(exact, magnitude, r));
+    }
+  }
+  CHECK(near);
 }
 template <int N>
 void check_running_product() {
@@ -63,7 +91,8 @@ void check_running_product() {
   double exact = 1;
   for (int i = 0; i < N; ++i) {
     exact *= x[i];
-    CHECK(std::abs(out[i] - exact) <= std::abs(exact) * 0.6e-7 + 1e-45);
+    CHECK(fxx::test::within("running_product", std::abs(out[i] - exact),
+                            std::abs(exact) * (std::ldexp(1., -24) + std::ldexp(N, -52)) + 1e-45));
   }
 }
 /// Of a ramp of 10 y + x, with two channels more, of twice that and of one.
@@ -211,23 +240,9 @@ TEST_CASE("running sums are those of double precision") {
   check_running_sum<7>();
   check_running_sum<16>();
   check_running_sum<1003>();
-  constexpr int rows = 37, columns = 19;
-  const std::vector<float> x = fxx::test::random_floats(rows * columns, 4);
-  std::vector<float> out(x.size());
-  column_running_sums<rows, columns>(
-      [&](int r, int c, auto width) __attribute__((always_inline)) {
-        return load_some<width>(x.data() + r * columns + c);
-      },
-      [&](int r, int c, real v, auto width) __attribute__((always_inline)) {
-        store_some<width>(out.data() + r * columns + c, v);
-      });
-  for (int c = 0; c < columns; ++c) {
-    double exact = 0;
-    for (int r = 0; r < rows; ++r) {
-      exact += x[r * columns + c];
-      CHECK(std::abs(out[r * columns + c] - exact) <= std::abs(exact) * 0.6e-7 + 1e-14);
-    }
-  }
+  check_column_running_sums<1, 1>();
+  check_column_running_sums<37, 19>();
+  check_column_running_sums<1003, 5>();
 }
 
 TEST_CASE("running products are those of double precision, and keep nan and 0 from where they stand on") {
@@ -247,6 +262,19 @@ TEST_CASE("running products are those of double precision, and keep nan and 0 fr
   }
 }
 
+TEST_CASE("a running product that is endless stays so, and is nan from a 0 on") {
+  std::vector<float> x(37, 2.f), out(37);
+  x[5] = -std::numeric_limits<float>::infinity();
+  x[30] = 0;
+  running_product<37>([&](int c, auto width) { return load_some<width>(x.data() + c); },
+                      [&](int c, real v, auto width) { store_some<width>(out.data() + c, v); });
+  for (int i = 0; i < 37; ++i) {
+    if (i < 5) CHECK(out[i] == std::ldexp(1.f, i + 1));
+    else if (i < 30) CHECK(out[i] == -std::numeric_limits<float>::infinity());
+    else CHECK(std::isnan(out[i]));
+  }
+}
+
 TEST_CASE("running sums keep nan and infinity from where they stand on") {
   constexpr int N = 40;
   for (const int at : {0, 5, 17, 39}) {
@@ -261,6 +289,65 @@ TEST_CASE("running sums keep nan and infinity from where they stand on") {
       else CHECK(out[i] == std::numeric_limits<float>::infinity());
     }
   }
+}
+
+TEST_CASE("running sums of columns keep nan and infinity from where they stand on, and in their column") {
+  constexpr int rows = 11, columns = 19;
+  std::vector<float> x(rows * columns, 1.f), out(x.size());
+  x[4 * columns] = std::numeric_limits<float>::quiet_NaN();
+  x[5 * columns + 18] = std::numeric_limits<float>::infinity();
+  x[7 * columns + 18] = -std::numeric_limits<float>::infinity();
+  column_running_sums<rows, columns>([&](int r, int c, auto width) { return load_some<width>(&x[r * columns + c]); },
+                                     [&](int r, int c, real v, auto width) {
+                                       store_some<width>(&out[r * columns + c], v);
+                                     });
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < columns; ++c) {
+      const float v = out[r * columns + c];
+      if ((c == 0 && r >= 4) || (c == 18 && r >= 7)) CHECK(std::isnan(v));
+      else if (c == 18 && r >= 5) CHECK(v == std::numeric_limits<float>::infinity());
+      else CHECK(v == static_cast<float>(r + 1));
+    }
+}
+
+namespace {
+/// Of random pixels, from places that are found in single precision: within so many units of the largest of four pixels.
+template <ResizeShape Shape>
+void check_bilinear() {
+  INFO(Shape.in_height, " x ", Shape.in_width, " to ", Shape.out_height, " x ", Shape.out_width);
+  constexpr int C = Shape.channels;
+  const std::vector<float> in = fxx::test::random_floats(Shape.in_height * Shape.in_width * C, 3);
+  constexpr bool corners = Shape.align_corners;
+  constexpr float down = corners ? Shape.step_between_corners(Shape.in_height, Shape.out_height)
+                                 : Shape.step(Shape.in_height, Shape.out_height, 0);
+  constexpr float along = corners ? Shape.step_between_corners(Shape.in_width, Shape.out_width)
+                                  : Shape.step(Shape.in_width, Shape.out_width, 0);
+  bool near = true;
+  resize_bilinear<Shape>(in.data(), [&](int y, int x, int c, real v, auto width) {
+    const auto rows = detail_of_copies::between<Shape.in_height, Shape.out_height, corners>(y, down);
+    const auto columns = detail_of_copies::between<Shape.in_width, Shape.out_width, corners>(x, along);
+    const int top = rows.first, bottom = rows.second, left = columns.first, right = columns.second;
+    const double below = rows.share, behind = columns.share;
+    for (int i = 0; i < width; ++i) {
+      const auto pixel = [&](int r, int s) { return double(in[(r * Shape.in_width + s) * C + c + i]); };
+      const double exact = (pixel(top, left) * (1 - behind) + pixel(top, right) * behind) * (1 - below) +
+                           (pixel(bottom, left) * (1 - behind) + pixel(bottom, right) * behind) * below;
+      const double most = std::max({std::abs(pixel(top, left)), std::abs(pixel(top, right)),
+                                    std::abs(pixel(bottom, left)), std::abs(pixel(bottom, right))});
+      near = near && fxx::test::within("resize_bilinear", std::abs(v[i] - exact), std::ldexp(2 * most, -23));
+    }
+  });
+  CHECK(near);
+}
+}  // namespace
+
+TEST_CASE("bilinear resizing of awkward sizes is that of double precision") {
+  check_bilinear<ResizeShape{.channels = 1, .in_height = 1, .in_width = 1, .out_height = 3, .out_width = 2}>();
+  check_bilinear<ResizeShape{.channels = 19, .in_height = 7, .in_width = 5, .out_height = 13, .out_width = 11}>();
+  check_bilinear<ResizeShape{.channels = 3, .in_height = 13, .in_width = 17, .out_height = 5, .out_width = 7}>();
+  check_bilinear<ResizeShape{
+      .channels = 33, .in_height = 7, .in_width = 5, .out_height = 31, .out_width = 4, .align_corners = true}>();
+  check_bilinear<ResizeShape{.channels = 2, .in_height = 4, .in_width = 4, .out_height = 8, .out_width = 8}>();
 }
 
 TEST_CASE("resized images are LibTorch's") {

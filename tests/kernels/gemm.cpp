@@ -1,9 +1,11 @@
 // Matrix products beside double precision, over sizes that are no multiple of anything.
 #include "fxx/kernels/gemm.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "fxx/kernels/weights.hpp"
 #include "kernels/native.hpp"
 
 using namespace fxx::kernels;
@@ -33,6 +35,28 @@ Product computed(std::vector<float> a, std::vector<float> weights, int parts = 1
   return p;
 }
 
+/// In units of 2^-23 of the sum of magnitudes: half a one for each addition, whatever the numbers are; the bias is one.
+template <int M, int N, int K, int Stride>
+void check_errors(const Product& p, const char* what, double units) {
+  constexpr double epsilon = std::numeric_limits<float>::epsilon();
+  bool near = true, beside = false;
+  for (int m = 0; m < M; ++m) {
+    for (int n = 0; n < N; ++n) {
+      double exact = p.bias[n], magnitude = std::abs(exact);
+      for (int k = 0; k < K; ++k) {
+        const double term = double(p.a[m * Stride + k]) * p.weights[n * K + k];
+        exact += term, magnitude += std::abs(term);
+      }
+      const double error = std::abs(p.out[m * (N + 3) + n] - std::max(exact, 0.)) / (epsilon * magnitude);
+      near = near && fxx::test::within("a product: K / 2 units", error, (K + 1) / 2.);
+      near = near && fxx::test::within(what, error, units);
+    }
+    for (int n = N; n < N + 3; ++n) beside = beside || p.out[m * (N + 3) + n] != untouched;
+  }
+  CHECK(near);
+  CHECK_FALSE(beside);
+}
+
 template <int M, int N, int K, int Stride = K, TileShape Given = TileShape{}, Distance From = Distance::far,
           Order By = Order::panels>
 void check_product() {
@@ -41,35 +65,24 @@ void check_product() {
   CAPTURE(K);
   CAPTURE(Stride);
   // The last row ends where its elements do.
-  const Product p = computed<M, N, K, Stride, Given, From, By>(fxx::test::random_floats((M - 1) * Stride + K, 1),
+  const std::size_t size = (M - 1) * Stride + K;
+  const Product p = computed<M, N, K, Stride, Given, From, By>(fxx::test::random_floats(size, 1),
                                                                fxx::test::random_floats(N * K, 2));
-  double worst = 0;  // beside what rounding may make of it
-  bool beside = false;
-  for (int m = 0; m < M; ++m) {
-    for (int n = 0; n < N; ++n) {
-      double exact = p.bias[n], magnitude = std::abs(exact);
-      for (int k = 0; k < K; ++k) {
-        const double term = double(p.a[m * Stride + k]) * p.weights[n * K + k];
-        exact += term, magnitude += std::abs(term);
-      }
-      const double bound = (K + 1) * double(std::numeric_limits<float>::epsilon()) * magnitude;
-      worst = std::max(worst, std::abs(p.out[m * (N + 3) + n] - std::max(exact, 0.)) / bound);
-    }
-    for (int n = N; n < N + 3; ++n) beside = beside || p.out[m * (N + 3) + n] != untouched;
-  }
-  CHECK(worst <= 1);
-  CHECK_FALSE(beside);
+  check_errors<M, N, K, Stride>(p, "a product of normal numbers", 3);
+  check_errors<M, N, K, Stride>(computed<M, N, K, Stride, Given, From, By>(fxx::test::positive_floats(size, 3),
+                                                                           fxx::test::positive_floats(N * K, 4)),
+                                "a product of numbers of one sign: 1 + sqrt(K) / 2 units", 1 + std::sqrt(double(K)) / 2);
   for (int parts = 2; parts <= 4; ++parts)
     CHECK((computed<M, N, K, Stride, Given, From, By>(p.a, p.weights, parts).out == p.out));
   // Neither tile nor order changes a bit.
   CHECK((computed<M, N, K, Stride, TileShape{}, Distance::far, Order::panels>(p.a, p.weights).out == p.out));
 }
 
-/// How far products of these numbers are from double precision, in what rounding may make of it; `scales` are the
-/// columns'.
+/// How far products of these numbers are from double precision, in what rounding may make of it, infinite when more than
+/// of normal numbers; `scales` are the columns'.
 template <int M, int N, int K, int Stride, class Element, class Weight, class Exact>
-double distance(const std::vector<Element>& a, const std::vector<Weight>& packed, const std::vector<float>& scales,
-                const Exact& exact_weight) {
+double distance(const char* what, double most, const std::vector<Element>& a, const std::vector<Weight>& packed,
+                const std::vector<float>& scales, const Exact& exact_weight) {
   std::vector<float> out(M * N, untouched);
   for (int index = 0; index < 2; ++index)
     gemm<M, N, K, Stride>(Part{index, 2}, a.data(), packed.data(),
@@ -85,8 +98,9 @@ double distance(const std::vector<Element>& a, const std::vector<Weight>& packed
         const double term = double(detail_of_weights::number(a[m * Stride + k])) * exact_weight(n, k);
         exact += term, magnitude += std::abs(term);
       }
-      worst = std::max(worst, std::abs(out[m * N + n] - exact) /
-                                  ((K + 2) * double(std::numeric_limits<float>::epsilon()) * magnitude));
+      const double units = std::abs(out[m * N + n] - exact) / (double(std::numeric_limits<float>::epsilon()) * magnitude);
+      const bool near = fxx::test::within(what, units, most);
+      worst = std::max(worst, near ? units / ((K + 1) / 2.) : INFINITY);
     }
   return worst;
 }
@@ -103,10 +117,10 @@ void check_weight_types() {
   std::vector<Bfloat16> upper(packed_size<Bfloat16>(N, K));
   pack_weights(upper.data(), N, K, shape, weight);
   const auto rounded = [&](int n, int k) { return double(to_float(to_bfloat16(weight(n, k)))); };
-  CHECK(distance<M, N, K, Stride>(a, upper, ones, rounded) <= 1);
+  CHECK(distance<M, N, K, Stride>("a product with weights of 16 bits", 3, a, upper, ones, rounded) <= 1);
   std::vector<Bfloat16> upper_a;
   for (const float x : a) upper_a.push_back(to_bfloat16(x));
-  CHECK(distance<M, N, K, Stride>(upper_a, upper, ones, rounded) <= 1);
+  CHECK(distance<M, N, K, Stride>("a product of 16 bits", 1, upper_a, upper, ones, rounded) <= 1);
 
   std::vector<std::int8_t> bytes(packed_size<std::int8_t>(N, K));
   std::vector<float> scales(N);
@@ -117,7 +131,7 @@ void check_weight_types() {
     worst = std::max(worst, std::abs(whole * double(scales[n]) - double(weight(n, k))) / double(scales[n]));
     return whole * double(scales[n]);
   };
-  CHECK(distance<M, N, K, Stride>(a, bytes, scales, integer_weight) <= 1);
+  CHECK(distance<M, N, K, Stride>("a product with weights of 8 bits", 2, a, bytes, scales, integer_weight) <= 1);
   CHECK(worst <= 0.5001);
 }
 
@@ -142,6 +156,100 @@ void check_packing() {
     }
     CHECK(from_rows == expected);
     CHECK(from_columns == expected);
+  }
+}
+
+/// As generated code has torch::bmm: matrix by matrix, a part is some of them; each packs what is multiplied with, which
+/// lies row by row or column by column. `first` and `second`: floats from one matrix to the next.
+template <int Batch, int M, int N, int K, bool Turned = false>
+struct Batches {
+  static constexpr int a_row = K + 2, w_row = (Turned ? K : N) + 1, out_row = N + 1;
+  static constexpr int a_matrix = M * a_row + 5, w_matrix = (Turned ? N : K) * w_row + 7, out_matrix = M * out_row + 3;
+  std::vector<float> a = fxx::test::random_floats(Batch * a_matrix, 1);
+  std::vector<float> w = fxx::test::random_floats(Batch * w_matrix, 2);
+
+  float left(int b, int m, int k) const { return a[b * a_matrix + m * a_row + k]; }
+  float right(int b, int k, int n) const { return w[b * w_matrix + (Turned ? n * w_row + k : k * w_row + n)]; }
+  /// `by_vectors`: packed by pack_rows or pack_columns, else by pack_weights.
+  std::vector<float> product(int parts, bool by_vectors) const {
+    constexpr TileShape shape = gemm_tile(M, N, a_row, Distance::near);
+    std::vector<float> out(Batch * out_matrix, untouched), packed(packed_size(N, K));
+    for (int index = 0; index < parts; ++index) {
+      const Range matrices = Part{index, parts}.of(Batch);
+      for (int b = matrices.begin; b < matrices.end; ++b) {
+        const float* const from = w.data() + b * w_matrix;
+        std::fill(packed.begin(), packed.end(), untouched);
+        if (by_vectors && Turned) pack_columns<N, K, w_row, shape>(Part{}, packed.data(), from);
+        else if (by_vectors) pack_rows<N, K, w_row, shape>(Part{}, packed.data(), from);
+        else pack_weights(packed.data(), N, K, shape, MatrixWeights{from, Turned ? w_row : 1, Turned ? 1 : w_row});
+        gemm<M, N, K, a_row, TileShape{}, Distance::near>(
+            Part{}, a.data() + b * a_matrix, packed.data(),
+            [&](int row, int column, real sum, auto width) __attribute__((always_inline)) {
+              store_some<width>(out.data() + b * out_matrix + row * out_row + column, sum);
+            });
+      }
+    }
+    return out;
+  }
+};
+template <int Batch, int M, int N, int K, bool Turned = false>
+void check_batches() {
+  INFO("batch ", Batch, ", ", M, " x ", K, " x ", N, Turned ? ", turned" : "");
+  using Given = Batches<Batch, M, N, K, Turned>;
+  constexpr double epsilon = std::numeric_limits<float>::epsilon();
+  const Given given;
+  const std::vector<float> out = given.product(1, false);
+  bool near = true, beside = false;
+  for (int b = 0; b < Batch; ++b) {
+    for (int m = 0; m < M; ++m)
+      for (int n = 0; n <= N; ++n) {
+        const float got = out[b * Given::out_matrix + m * Given::out_row + n];
+        if (n == N) {
+          beside = beside || got != untouched;
+          continue;
+        }
+        double exact = 0, magnitude = 0;
+        for (int k = 0; k < K; ++k) {
+          const double term = double(given.left(b, m, k)) * given.right(b, k, n);
+          exact += term, magnitude += std::abs(term);
+        }
+        const double error = std::abs(got - exact) / (epsilon * magnitude);
+        near = near && fxx::test::within("a product: K / 2 units", error, K / 2.);
+        near = near && fxx::test::within("a product of normal numbers", error, 3);
+      }
+    for (int i = 1; i <= 3; ++i) beside = beside || out[(b + 1) * Given::out_matrix - i] != untouched;
+  }
+  CHECK(near);
+  CHECK_FALSE(beside);
+  CHECK((given.product(1, true) == out));
+  for (int parts = 2; parts <= 4; ++parts) CHECK((given.product(parts, false) == out));
+}
+/// A row of the first factor and a column of the second are not finite, in matrix 1: nothing else is touched.
+template <int M, int N, int K, bool Turned>
+void check_batches_apart() {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  using Given = Batches<3, M, N, K, Turned>;
+  Given given;
+  const std::vector<float> clean = given.product(1, false);
+  given.a[Given::a_matrix + (M - 1) * Given::a_row + K / 2] = std::numeric_limits<float>::quiet_NaN();
+  given.w[Given::w_matrix + (Turned ? (N - 1) * Given::w_row + K - 1 : (K - 1) * Given::w_row + N - 1)] = infinity;
+  // What is between rows and matrices is of none of them.
+  for (int b = 0; b < 3; ++b) {
+    for (int m = 0; m < M; ++m) given.a[b * Given::a_matrix + m * Given::a_row + K] = infinity;
+    for (int i = 0; i < (Turned ? N : K); ++i) given.w[b * Given::w_matrix + (i + 1) * Given::w_row - 1] = infinity;
+  }
+  for (const bool by_vectors : {false, true}) {
+    const std::vector<float> out = given.product(1, by_vectors);
+    int wrong = 0;
+    for (int b = 0; b < 3; ++b)
+      for (int m = 0; m < M; ++m)
+        for (int n = 0; n < N; ++n) {
+          const int at = b * Given::out_matrix + m * Given::out_row + n;
+          if (b == 1 && m == M - 1) wrong += !std::isnan(out[at]);
+          else if (b == 1 && n == N - 1) wrong += !std::isinf(out[at]);
+          else wrong += out[at] != clean[at];
+        }
+    CHECK(wrong == 0);
   }
 }
 
@@ -302,4 +410,32 @@ TEST_CASE("matrices are packed as they lie, row by row or column by column") {
   check_packing<5, 40, 2>();
   check_packing<4 * lanes + 3, 2 * lanes + 1, 3>();
   check_packing<6 * lanes, 7, 2>();
+}
+
+TEST_CASE("batches of products are those of double precision, however far apart the matrices lie") {
+  check_batches<1, 1, 1, 1>();
+  check_batches<7, 1, 1, 257>();
+  check_batches<3, 2, 5, 3>();
+  check_batches<1, 13, 17, 64>();
+  check_batches<7, 31, 33, 3>();
+  check_batches<3, 13, 97, 257>();
+  check_batches<7, 1, 97, 64>();
+  check_batches<3, 31, 1, 64>();
+  check_batches<7, 2, 17, 1>();
+  check_batches<1, 31, 5, 257>();
+}
+
+TEST_CASE("batches whose second factor lies column by column") {
+  check_batches<1, 1, 1, 1, true>();
+  check_batches<3, 13, 97, 257, true>();
+  check_batches<7, 2, 33, 64, true>();
+  check_batches<7, 1, 17, 3, true>();
+  check_batches<3, 31, 5, 1, true>();
+}
+
+TEST_CASE("what is not finite in one matrix of a batch reaches its row and column, and no other matrix") {
+  check_batches_apart<1, 1, 3, false>();
+  check_batches_apart<2, 17, 64, false>();
+  check_batches_apart<13, 33, 3, true>();
+  check_batches_apart<31, 97, 64, true>();
 }

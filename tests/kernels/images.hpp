@@ -34,11 +34,12 @@ struct Output {
                                  sum + kernels::load_some<width>(bias.data() + channel));
     };
   }
-  /// How far it is from double precision, in what rounding may make of it; infinite when something beside it was
-  /// written. `each(image, y, x, n, add)` adds the products of an element.
+  /// Is it near to double precision: within half of the products and of the bias, in units of 2^-23 of the sum of
+  /// magnitudes, and within two, as `what` of normal numbers is? And is nothing beside it written?
+  /// `each(image, y, x, n, add)` adds the products of an element.
   template <class Each>
-  double distance(const Each& each) const {
-    double worst = 0;
+  bool near(const char* what, const Each& each) const {
+    bool near = true;
     for (int image = 0; image < images; ++image)
       for (int y = 0; y < height; ++y)
         for (int x = 0; x < width; ++x) {
@@ -47,13 +48,14 @@ struct Output {
             double exact = bias[n], magnitude = std::abs(exact);
             int products = 0;
             each(image, y, x, n, [&](double a, double b) { exact += a * b, magnitude += std::abs(a * b), ++products; });
-            worst = std::max(worst, std::abs(given[n] - exact) /
-                                        ((products + 1) * double(std::numeric_limits<float>::epsilon()) * magnitude));
-            if (std::isnan(given[n])) worst = INFINITY;
+            const double units =
+                std::abs(given[n] - exact) / (double(std::numeric_limits<float>::epsilon()) * magnitude);
+            near = near && within("an image: products / 2 units", units, (products + 1) / 2.);
+            near = near && within(what, units, 2);
           }
-          if (given[channels] != untouched || given[channels + 1] != untouched) worst = INFINITY;
+          near = near && given[channels] == untouched && given[channels + 1] == untouched;
         }
-    return worst;
+    return near;
   }
 };
 /// Runs `run(part, output)` whole and in parts, which give the same.

@@ -1,4 +1,4 @@
-// What the tests of kernels for one processor share: numbers to compute with.
+// What the tests of kernels for one processor share: numbers to compute with, errors beside what is allowed.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fxx/kernels/vector.hpp"
+#include "kernels/errors.hpp"
 
 namespace fxx::test {
 
@@ -16,6 +17,12 @@ inline std::vector<float> random_floats(std::size_t count, unsigned seed) {
   std::normal_distribution<float> normal;
   std::vector<float> numbers(count);
   for (float& x : numbers) x = normal(engine);
+  return numbers;
+}
+/// The same without signs: their sums cancel nothing, so what each addition loses counts.
+inline std::vector<float> positive_floats(std::size_t count, unsigned seed) {
+  std::vector<float> numbers = random_floats(count, seed);
+  for (float& x : numbers) x = x < 0 ? -x : x;
   return numbers;
 }
 

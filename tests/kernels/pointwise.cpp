@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/errors.hpp"
+
 using namespace fxx::kernels;
 
 namespace {
@@ -50,6 +52,12 @@ std::vector<float> range(float most) {
   return x;
 }
 
+/// The signature names the expression.
+template <class E>
+const char* name_of() {
+  return __PRETTY_FUNCTION__;
+}
+
 struct Distance {
   double units = 0;  // the largest
   float at = 0;
@@ -76,7 +84,7 @@ void check_within(double units, const std::vector<float>& inputs, Exact exact, d
     const Distance found = distance<E>(inputs, set, exact, of_x, of_1);
     CAPTURE(static_cast<int>(set));
     CAPTURE(found.at);
-    CHECK(found.units <= units);
+    CHECK(fxx::test::within(name_of<E>(), found.units, units));
   }
 }
 template <Function F, class Exact>
@@ -107,8 +115,8 @@ float at(A... x) {
 TEST_CASE("functions are as near to the exact value as they say") {
   using F = Function;
   check_within<F::exponential>(1.5, range(90), [](double v) { return std::exp(v); });
-  check_within<F::exponential_minus_1>(3, range(90), [](double v) { return std::expm1(v); });
-  check_within<F::logarithm>(1.5, positive(range(largest)), [](double v) { return std::log(v); });
+  check_within<F::exponential_minus_1>(2.5, range(90), [](double v) { return std::expm1(v); });
+  check_within<F::logarithm>(1, positive(range(largest)), [](double v) { return std::log(v); });
   check_within<F::hyperbolic_tangent>(2.5, range(20), [](double v) { return std::tanh(v); });
   check_within<F::sigmoid>(2.5, range(86), [](double v) { return 1 / (1 + std::exp(-v)); });
   check_within<F::error>(6, range(6), [](double v) { return std::erf(v); });
@@ -139,10 +147,10 @@ TEST_CASE("angles and logarithms are as near to the exact value as they say") {
   check_within<F::cosine>(2, multiples, [](double v) { return std::cos(v); });
   check_within<F::tangent>(4, multiples, [](double v) { return std::tan(v); });
   check_within<F::arc_sine>(2.5, range(1), [](double v) { return std::asin(v); });
-  check_within<F::arc_cosine>(2.5, range(1), [](double v) { return std::acos(v); });
+  check_within<F::arc_cosine>(2, range(1), [](double v) { return std::acos(v); });
   for (const float most : {1.f, 10.f, 1e34f}) {
     check_within<F::arc_tangent>(2.5, range(most), [](double v) { return std::atan(v); });
-    check_within<F::inverse_hyperbolic_sine>(4, range(most), [](double v) { return std::asinh(v); });
+    check_within<F::inverse_hyperbolic_sine>(3, range(most), [](double v) { return std::asinh(v); });
     check_within<F::logarithm_2>(2, positive(range(most)), [](double v) { return std::log2(v); });
     check_within<F::logarithm_10>(2, positive(range(most)), [](double v) { return std::log10(v); });
   }
@@ -186,7 +194,7 @@ TEST_CASE("functions of two arguments are as near to the exact value as they say
       CAPTURE(static_cast<int>(set));
       CAPTURE(worst_a);
       CAPTURE(worst_b);
-      CHECK(worst <= units);
+      CHECK(fxx::test::within(name_of<decltype(expression)>(), worst, units));
     }
   };
   const auto power = [](double a, double b) { return std::pow(a, b); };
@@ -200,8 +208,16 @@ TEST_CASE("functions of two arguments are as near to the exact value as they say
     const double r = std::fmod(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
   });
-  check(Apply<F::elu, Input<0>, Input<1>>(), 4, range(30), positive(range(30)),
+  check(Apply<F::elu, Input<0>, Input<1>>(), 3, range(30), positive(range(30)),
         [](double a, double b) { return a > 0 ? a : b * std::expm1(a); });
+  // What is divided is not denormal.
+  std::vector<float> divided = range(30), alphas = positive(divided);
+  for (std::size_t i = 0; i < alphas.size(); ++i) alphas[i] = std::abs(divided[i * 7919 % alphas.size()]) + 1e-20f;
+  for (float& v : divided) v += v < 0 ? -1e-30f : 1e-30f;
+  check(Apply<F::celu, Input<0>, Input<1>>(), 4, divided, alphas,
+        [](double a, double b) { return a > 0 ? a : b * std::expm1(a / b); });
+  check(Apply<F::leaky_relu, Input<0>, Input<1>>(), 0.51, range(30), range(30),
+        [](double a, double b) { return a > 0 ? a : a * b; });
 }
 
 TEST_CASE("roundings are exact, and even where two integers are as near") {
@@ -236,7 +252,7 @@ TEST_CASE("expressions of several functions keep to what is said of them") {
   using F = Function;
   using Square = Apply<F::square, Input<0>>;
   check_within<Apply<F::softplus, Input<0>, Constant<0x3f800000>, Constant<0x41a00000>>>(
-      4, range(86), [](double v) { return v > 20 ? v : std::log1p(std::exp(v)); });
+      3, range(86), [](double v) { return v > 20 ? v : std::log1p(std::exp(v)); });
   check_within<Apply<F::multiply, Square, Input<0>>>(1.5, range(1e12f), [](double v) { return v * v * v; });
   check_within<Apply<F::square, Square>>(2, range(1e9f), [](double v) { return v * v * v * v; });
 }
@@ -246,10 +262,10 @@ TEST_CASE("functions that cancel are near in units of their argument, or of one"
   check_within<F::gelu>(
       4, range(10), [](double v) { return v / 2 * std::erfc(-v / std::sqrt(2.)); }, 1);
   check_within<F::gelu_by_tanh>(
-      4, range(10),
+      2.5, range(10),
       [](double v) { return v / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.)) * (v + 0.044715 * v * v * v))); }, 1);
   check_within<F::hard_sigmoid>(
-      1.5, range(5), [](double v) { return std::min(std::max(v + 3, 0.), 6.) / 6; }, 0, 1);
+      1, range(5), [](double v) { return std::min(std::max(v + 3, 0.), 6.) / 6; }, 0, 1);
   check_within<F::hard_swish>(
       2, range(5), [](double v) { return v * std::min(std::max(v + 3, 0.), 6.) / 6; }, 1);
 }
@@ -285,6 +301,35 @@ TEST_CASE("beyond the range of numbers functions end as the exact ones do") {
   CHECK(at<F::softplus>(1000.f, 1.f, 20.f) == 1000);
   CHECK(at<F::softplus>(-1000.f, 1.f, 20.f) == 0);
   CHECK(at<F::relu>(-infinity) == 0);
+  CHECK(at<F::relu>(infinity) == infinity);
+  CHECK(at<F::softplus>(infinity, 1.f, 20.f) == infinity);
+  CHECK(at<F::softplus>(-infinity, 1.f, 20.f) == 0);
+  CHECK(at<F::log_sigmoid>(infinity) == 0);
+  CHECK(at<F::log_sigmoid>(-infinity) == -infinity);
+  CHECK(at<F::hard_sigmoid>(infinity) == 1);
+  CHECK(at<F::hard_sigmoid>(-infinity) == 0);
+  // Endless times nothing, as in LibTorch.
+  CHECK(std::isnan(at<F::gelu>(-infinity)));
+  CHECK(std::isnan(at<F::gelu_by_tanh>(-infinity)));
+  CHECK(std::isnan(at<F::silu>(-infinity)));
+  CHECK(std::isnan(at<F::mish>(-infinity)));
+  CHECK(std::isnan(at<F::hard_swish>(-infinity)));
+  CHECK(at<F::gelu>(infinity) == infinity);
+  CHECK(at<F::gelu_by_tanh>(infinity) == infinity);
+  CHECK(at<F::silu>(infinity) == infinity);
+  CHECK(at<F::hard_swish>(infinity) == infinity);
+  CHECK(at<F::selu>(infinity) == infinity);
+  CHECK(at<F::elu>(infinity, 2.f) == infinity);
+  CHECK(at<F::celu>(infinity, 2.f) == infinity);
+  CHECK(at<F::leaky_relu>(infinity, 0.1f) == infinity);
+  CHECK(at<F::leaky_relu>(-infinity, 0.1f) == -infinity);
+  CHECK(at<F::square>(-infinity) == infinity);
+  CHECK(at<F::reciprocal>(-infinity) == 0);
+  CHECK(at<F::reciprocal>(-0.f) == -infinity);
+  CHECK(at<F::reciprocal_root>(0.f) == infinity);
+  CHECK(at<F::reciprocal_root>(infinity) == 0);
+  CHECK(std::isnan(at<F::reciprocal_root>(-1.f)));
+  CHECK(at<F::sign>(-infinity) == -1);
   for (const float v : {infinity, -infinity}) {
     CHECK(std::isnan(at<F::sine>(v)));
     CHECK(std::isnan(at<F::cosine>(v)));
@@ -386,6 +431,18 @@ TEST_CASE("nan stays nan, and is neither less nor greater") {
   for (const float value : {at<F::negate>(no_number),
                             at<F::absolute>(no_number),
                             at<F::square_root>(no_number),
+                            at<F::square>(no_number),
+                            at<F::reciprocal>(no_number),
+                            at<F::reciprocal_root>(no_number),
+                            at<F::add>(no_number, 1.f),
+                            at<F::subtract>(1.f, no_number),
+                            at<F::multiply>(no_number, 0.f),
+                            at<F::divide>(0.f, no_number),
+                            at<F::arc_tangent_2>(no_number, 1.f),
+                            at<F::rest_of_division>(1.f, no_number),
+                            at<F::remainder>(no_number, 1.f),
+                            at<F::floor_divide>(no_number, 1.f),
+                            at<F::power>(no_number, 2.f),
                             at<F::exponential>(no_number),
                             at<F::exponential_minus_1>(no_number),
                             at<F::logarithm>(no_number),

@@ -158,7 +158,8 @@ void check(bool from_zeros = false) {
       }
     }
   }
-  CHECK(worst < 2e-6);  // states are less than one
+  // Of numbers that are normally distributed, weights of about 1 / sqrt(size). States are less than one.
+  CHECK(fxx::test::within(Gates == 4 ? "lstm" : "gru", worst, Gates == 4 ? 5e-7 : 8e-7));
 }
 
 template <int Gates>

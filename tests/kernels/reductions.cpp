@@ -32,9 +32,14 @@ Exact exact_of(const std::vector<float>& x, double correction) {
   e.variance /= std::max(0.0, double(x.size()) - correction);
   return e;
 }
-bool near(double given, double wanted, double bound) {
-  return given == wanted || (std::isnan(given) && std::isnan(wanted)) || std::abs(given - wanted) <= bound;
+/// Is it within so many units, each 2^-23 of `of`?
+bool near(const char* what, double given, double wanted, double units, double of) {
+  return given == wanted || (std::isnan(given) && std::isnan(wanted)) ||
+         fxx::test::within(what, std::abs(given - wanted), units * epsilon * of);
 }
+double units_of_norm(double total, double p) { return 1 + (1.5 + std::abs(std::log(total)) / 4) / p; }
+/// What an order like this one may lose at most.
+double most_units(double additions) { return 8 + 8 * std::max(0.0, std::log(additions) / std::log(16.0)); }
 
 // What is asked several times is compiled once.
 template <int N>
@@ -52,26 +57,49 @@ __attribute__((noinline)) bool any_of(const std::vector<float>& x) { return row_
 template <int N>
 __attribute__((noinline)) bool all_of(const std::vector<float>& x) { return row_all<N>(from(x)); }
 
+/// Sums and what is made of them.
+template <int N>
+void check_sums(const std::vector<float>& x) {
+  const Exact exact = exact_of(x, 1);
+  const auto get = from(x);
+  const double sum = sum_of<N>(x), most = most_units(double(N) / lanes), mean_size = exact.magnitude / N;
+  CHECK(near("a sum: 8 + 8 log16 units", sum, exact.sum, most, exact.magnitude));
+  CHECK(near("a sum", sum, exact.sum, 1, exact.magnitude));
+  CHECK(near("a mean", row_mean<N>(get), exact.mean, 1, mean_size));
+  // What the mean is off, squared, is added to the variance.
+  const Moments moments = row_moments<N>(get);
+  const double lost = 2 * epsilon * mean_size * mean_size, population = exact_of(x, 0).variance;
+  CHECK(near("a mean", moments.mean, exact.mean, 1, mean_size));
+  CHECK(near("a variance", moments.variance, exact.variance, 2, exact.variance + lost));
+  CHECK(near("a variance", row_variance<N>(get, 0.f), population, 2, population + lost));
+  const double norm_2 = std::sqrt(exact.squares);
+  CHECK(near("a norm", row_norm<N>(2.f, get), norm_2, 1, norm_2));
+  CHECK(near("a norm", row_norm<N>(1.f, get), exact.magnitude, 1, exact.magnitude));
+  for (const float p : {0.5f, 0.7f, 1.5f, 3.f}) {
+    CAPTURE(p);
+    double total = 0;
+    for (const float v : x) total += std::pow(std::abs(double(v)), double(p));
+    const double norm = std::pow(total, 1 / double(p));
+    CHECK(near("a norm with another exponent", row_norm<N>(p, get), norm, units_of_norm(total, p), norm));
+  }
+}
+
 template <int N>
 void check_row() {
   CAPTURE(N);
   const std::vector<float> x = fxx::test::random_floats(N, N);
-  const Exact exact = exact_of(x, 1);
   const auto get = from(x);
-  const double units = 8 + 8 * std::max(0.0, std::log(double(N) / lanes) / std::log(16.0));
-  CHECK(near(sum_of<N>(x), exact.sum, units * epsilon * exact.magnitude));
-  CHECK(near(row_mean<N>(get), exact.mean, (units + 1) * epsilon * exact.magnitude / N));
+  check_sums<N>(x);
+  check_sums<N>(fxx::test::positive_floats(N, N + 1));
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    std::vector<float> far = fxx::test::random_floats(N, seed);
+    for (float& v : far) v += seed % 2 ? 100.f : -3.f;
+    check_sums<N>(far);
+  }
   CHECK(largest_of<N>(x) == *std::max_element(x.begin(), x.end()));
   CHECK(smallest_of<N>(x) == *std::min_element(x.begin(), x.end()));
   CHECK(place_of_largest<N>(x) == std::max_element(x.begin(), x.end()) - x.begin());
   CHECK(place_of_smallest<N>(x) == std::min_element(x.begin(), x.end()) - x.begin());
-  const Moments moments = row_moments<N>(get);
-  CHECK(near(moments.mean, exact.mean, (units + 1) * epsilon * exact.magnitude / N));
-  CHECK(near(moments.variance, exact.variance, (units + 4) * epsilon * exact.variance));
-  CHECK(near(row_variance<N>(get, 0.f), exact_of(x, 0).variance, (units + 4) * epsilon * exact.squares / N + 1e-30));
-  CHECK(near(row_norm<N>(2.f, get), std::sqrt(exact.squares), units * epsilon * std::sqrt(exact.squares)));
-  CHECK(near(row_norm<N>(1.f, get), exact.magnitude, units * epsilon * exact.magnitude));
-  CHECK(near(row_norm<N>(3.f, get), std::cbrt(exact.cubes), units * epsilon * std::cbrt(exact.cubes)));
   CHECK(row_norm<N>(0.f, get) == N);
   CHECK(row_norm<N>(infinity, get) == std::max(largest_of<N>(x), -smallest_of<N>(x)));
   CHECK(any_of<N>(x));
@@ -79,7 +107,11 @@ void check_row() {
   double product = 1;
   std::vector<float> factors(x);
   for (float& v : factors) v = 1 + v * 0.01f, product *= double(v);
-  CHECK(near(row_product<N>(from(factors)), product, N * epsilon * product));
+  CHECK(near("a product: N / 2 units", row_product<N>(from(factors)), product, N / 2., product));
+  CHECK(near("a product: sqrt(N) units", row_product<N>(from(factors)), product, std::sqrt(double(N)), product));
+  CHECK(row_norm<N>(-infinity, get) == std::abs(*std::min_element(x.begin(), x.end(), [](float a, float b) {
+          return std::abs(a) < std::abs(b);
+        })));
   for (const int at : {0, N / 2, N - 1}) {
     std::vector<float> one(N, 0.f);
     CHECK_FALSE(any_of<N>(one));
@@ -108,9 +140,10 @@ void check_row() {
 }
 
 template <int Rows, int Columns>
-void check_columns() {
+void check_columns(float mean = 0) {
   INFO("rows ", Rows, ", columns ", Columns);
-  const std::vector<float> x = fxx::test::random_floats(Rows * Columns, Rows);
+  std::vector<float> x = fxx::test::random_floats(Rows * Columns, Rows);
+  for (float& v : x) v += mean;
   const auto get = [&](int r, int c, auto width) __attribute__((always_inline)) {
     return load_some<width>(x.data() + r * Columns + c);
   };
@@ -161,7 +194,6 @@ void check_columns() {
       put(c, ones(mask), width);
     });
   });
-  const double units = 8 + 8 * std::max(0.0, std::log(double(Rows)) / std::log(16.0));
   for (int c = 0; c < Columns; ++c) {
     CAPTURE(c);
     std::vector<float> column;
@@ -169,14 +201,21 @@ void check_columns() {
     const Exact exact = exact_of(column, 1);
     double product = 1;
     for (const float v : column) product *= double(v);
-    CHECK(near(sums[c], exact.sum, units * epsilon * exact.magnitude));
-    CHECK(near(means[c], exact.mean, units * epsilon * exact.magnitude / Rows));
-    CHECK(near(moments[c], exact.mean, units * epsilon * exact.magnitude / Rows));
-    CHECK(near(variances[c], exact.variance, (units + 4) * epsilon * exact.variance));
-    CHECK(near(norms[c], std::sqrt(exact.squares), units * epsilon * std::sqrt(exact.squares)));
-    CHECK(near(norms_1[c], exact.magnitude, units * epsilon * exact.magnitude));
-    CHECK(near(norms_3[c], std::cbrt(exact.cubes), units * epsilon * std::cbrt(exact.cubes)));
-    CHECK(near(products[c], product, Rows * epsilon * std::abs(product) + 1e-37));
+    const double norm_2 = std::sqrt(exact.squares), norm_3 = std::cbrt(exact.cubes), mean_size = exact.magnitude / Rows;
+    const double lost = 2 * epsilon * mean_size * mean_size;
+    CHECK(near("a sum: 8 + 8 log16 units", sums[c], exact.sum, most_units(Rows), exact.magnitude));
+    CHECK(near("sums of columns", sums[c], exact.sum, 2, exact.magnitude));
+    CHECK(near("means of columns", means[c], exact.mean, 2, mean_size));
+    CHECK(near("means of columns", moments[c], exact.mean, 2, mean_size));
+    CHECK(near("variances of columns", variances[c], exact.variance, 2, exact.variance + lost));
+    CHECK(near("norms of columns", norms[c], norm_2, 2, norm_2));
+    CHECK(near("norms of columns", norms_1[c], exact.magnitude, 2, exact.magnitude));
+    CHECK(near("a norm with another exponent", norms_3[c], norm_3,
+               units_of_norm(exact.cubes, 3), norm_3));
+    if (std::abs(product) > 1e-30)
+      CHECK(near("a product: sqrt(N) units", products[c], product, std::sqrt(double(Rows)),
+                 std::abs(product)));
+    else CHECK(std::abs(products[c] - product) <= 1e-30);
     CHECK(most[c] == *std::max_element(column.begin(), column.end()));
     CHECK(least[c] == *std::min_element(column.begin(), column.end()));
     CHECK(places[c] == float(std::max_element(column.begin(), column.end()) - column.begin()));
@@ -211,4 +250,97 @@ TEST_CASE("reductions of columns are those of double precision") {
   check_columns<37, 53>();
   check_columns<300, 71>();
   check_columns<4200, 5>();
+  check_columns<37, 53>(5);
+  check_columns<300, 71>(-100);
+  check_columns<4200, 5>(100);
+}
+
+TEST_CASE("nan and infinities in columns reach what is made of these, as in LibTorch") {
+  constexpr int rows = 21, columns = 19;
+  const std::vector<float> some = fxx::test::random_floats(rows * columns, 1);
+  for (const int at : {0, 7, rows - 1})
+    for (const float odd : {no_number, infinity, -infinity}) {
+      CAPTURE(at);
+      CAPTURE(odd);
+      std::vector<float> x = some;
+      x[at * columns + 3] = odd;
+      x[(rows - 1 - at) * columns + 18] = odd;
+      const auto get = [&](int r, int c, auto width) __attribute__((always_inline)) {
+        return load_some<width>(x.data() + r * columns + c);
+      };
+      const auto check = [&](int column, bool clean, float sum, float most, float least, float norm, float place,
+                             float low_place) {
+        const bool odd_column = column == 3 || column == 18;
+        CHECK(clean == !odd_column);
+        if (!odd_column) return;
+        const float row = static_cast<float>(column == 3 ? at : rows - 1 - at);
+        if (odd != odd) {
+          CHECK(std::isnan(sum));
+          CHECK(std::isnan(most));
+          CHECK(std::isnan(least));
+          CHECK(std::isnan(norm));
+          CHECK(place == row);
+          CHECK(low_place == row);
+        } else {
+          CHECK(sum == odd);
+          CHECK(norm == infinity);
+          CHECK((odd > 0 ? most : least) == odd);
+          CHECK(std::isfinite(odd > 0 ? least : most));
+          CHECK((odd > 0 ? place : low_place) == row);
+          CHECK((odd > 0 ? low_place : place) != row);
+        }
+      };
+      std::vector<float> sum(columns), most(columns), least(columns), norm(columns), place(columns), low(columns);
+      std::vector<float> clean(columns), squares(columns);
+      const auto to = [](std::vector<float>& out) {
+        return [&out](int c, real v, auto width)
+                   __attribute__((always_inline)) { store_some<width>(out.data() + c, v); };
+      };
+      const auto as_floats = [&](std::vector<float>& out) {
+        return [&out](int c, integer row, auto width) __attribute__((always_inline)) {
+          store_some<width>(out.data() + c, __builtin_convertvector(row, real));
+        };
+      };
+      column_sums<rows, columns>(get, to(sum));
+      column_largest<rows, columns>(get, to(most));
+      column_smallest<rows, columns>(get, to(least));
+      column_norms<rows, columns>(2.f, get, to(norm));
+      column_arg_largest<rows, columns>(get, as_floats(place));
+      column_arg_smallest<rows, columns>(get, as_floats(low));
+      column_moments<rows, columns>(get, 1.f, [&](int c, real mean, real variance, auto width)
+                                                  __attribute__((always_inline)) {
+        store_some<width>(clean.data() + c, mean);
+        store_some<width>(squares.data() + c, variance);
+      });
+      for (int c = 0; c < columns; ++c) {
+        CHECK(std::isnan(squares[c]) == (c == 3 || c == 18));
+        check(c, std::isfinite(clean[c]) && std::isfinite(sum[c]), sum[c], most[c], least[c], norm[c], place[c], low[c]);
+      }
+    }
+}
+
+TEST_CASE("nan and infinities in rows reach sums, norms and variances") {
+  constexpr int N = 37;
+  for (const int at : {0, 16, 36}) {
+    std::vector<float> x = fxx::test::random_floats(N, 2);
+    x[at] = no_number;
+    const auto get = from(x);
+    for (const float p : {0.5f, 1.f, 2.f, 3.f, infinity, -infinity}) CHECK(std::isnan(row_norm<N>(p, get)));
+    CHECK(row_norm<N>(0.f, get) == N);
+    CHECK(std::isnan(row_mean<N>(get)));
+    CHECK(std::isnan(row_product<N>(get)));
+    CHECK(std::isnan(row_variance<N>(get)));
+    for (const float odd : {infinity, -infinity}) {
+      x = fxx::test::random_floats(N, 2);
+      x[at] = odd;
+      for (const float p : {0.5f, 1.f, 2.f, 3.f, infinity}) CHECK(row_norm<N>(p, get) == infinity);
+      CHECK(std::isfinite(row_norm<N>(-infinity, get)));
+      CHECK(row_mean<N>(get) == odd);
+      CHECK(std::isnan(row_variance<N>(get)));
+      CHECK(place_of_largest<N>(x) == (odd > 0 ? at : std::max_element(x.begin(), x.end()) - x.begin()));
+      CHECK(place_of_smallest<N>(x) == (odd < 0 ? at : std::min_element(x.begin(), x.end()) - x.begin()));
+      x[(at + 1) % N] = -odd;
+      CHECK(std::isnan(sum_of<N>(x)));
+    }
+  }
 }

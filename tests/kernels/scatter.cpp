@@ -183,28 +183,53 @@ TEST_CASE("masks") {
   CHECK(std::equal(wanted, wanted + 40, elements));
 }
 
-TEST_CASE("sums are added in the order of the rows: the same bits as one after the other, and near to the exact sum") {
-  static constexpr ScatterShape shape{.rows = 4001, .columns = 3, .places = 2};
-  const std::vector<float> values = fxx::test::random_floats(4001 * 3, 5);
-  std::vector<float> ordered(6);
-  std::vector<double> exact(6), magnitude(6);
-  for (int r = 0; r < 4001; ++r)
-    for (int c = 0; c < 3; ++c) {
-      const int at = (r * 7 % 2) * 3 + c;
-      ordered[at] += values[r * 3 + c];
-      exact[at] += values[r * 3 + c];
-      magnitude[at] += std::abs(values[r * 3 + c]);
+namespace {
+template <int Rows, int Columns>
+void check_order(bool positive, unsigned seed) {
+  CAPTURE(Rows);
+  CAPTURE(positive);
+  static constexpr ScatterShape shape{.rows = Rows, .columns = Columns, .places = 2};
+  constexpr std::size_t count = std::size_t{Rows} * Columns;
+  const std::vector<float> values =
+      positive ? fxx::test::positive_floats(count, seed) : fxx::test::random_floats(count, seed);
+  std::vector<float> ordered(2 * Columns);
+  std::vector<double> exact(2 * Columns), magnitude(2 * Columns);
+  for (int r = 0; r < Rows; ++r)
+    for (int c = 0; c < Columns; ++c) {
+      const int at = (r * 7 % 2) * Columns + c;
+      const float v = values[r * Columns + c];
+      ordered[at] += v, exact[at] += v, magnitude[at] += std::abs(v);
     }
   for (const int threads : {1, 2, 5}) {
-    std::vector<float> out(6);
+    std::vector<float> out(2 * Columns);
     for (int t = 0; t < threads; ++t)
       scatter_rows<Combine::add, shape>(
-          Part{t, threads}, out.data(), [&](int, int r) { return Destination{r * 7 % 2, r * 7 % 2 * 3}; },
+          Part{t, threads}, out.data(), [&](int, int r) { return Destination{r * 7 % 2, r * 7 % 2 * Columns}; },
           [&](int, int r, int c, auto width)
-              __attribute__((always_inline)) { return load_some<width>(values.data() + r * 3 + c); });
+              __attribute__((always_inline)) { return load_some<width>(values.data() + r * Columns + c); });
     CHECK(out == ordered);
-    for (int i = 0; i < 6; ++i) CHECK(std::abs(out[i] - exact[i]) <= 1e-6 * magnitude[i]);
+    for (int i = 0; i < 2 * Columns; ++i) {
+      const double error = std::abs(out[i] - exact[i]), unit = std::ldexp(magnitude[i], -23), rows = (Rows + 1) / 2;
+      CHECK(fxx::test::within("scatter: rows / 2 units", error, rows / 2 * unit));
+      if (positive)
+        CHECK(fxx::test::within("scatter of one sign: 1 + sqrt(rows) / 2 units", error,
+                                (1 + std::sqrt(rows) / 2) * unit));
+      else CHECK(fxx::test::within("scatter of normal numbers", error, 1.5 * unit));
+    }
   }
+}
+template <int Rows, int Columns>
+void check_order() {
+  for (unsigned seed = 1; seed < 6; ++seed)
+    for (const bool positive : {false, true}) check_order<Rows, Columns>(positive, seed);
+}
+}  // namespace
+
+TEST_CASE("sums are added in the order of the rows: the same bits as one after the other, and near to the exact sum") {
+  check_order<2, lanes + 1>();
+  check_order<5, 19>();
+  check_order<61, 33>();
+  check_order<4001, lanes + 3>();
 }
 
 TEST_CASE("a place that is none is noted, and no other memory is touched") {

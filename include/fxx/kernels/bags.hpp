@@ -3,7 +3,8 @@
 //   combine_bags<Bag::sum, bags>(part, indices, offsets, Unweighted{}, table, 10131227, fault,
 //                                [&](int bag, int column, real v, auto width) { ... });
 //
-// Sums are added in the order of the indices, each within as many units as there are rows in the bag.
+// Sums are added in the order of the indices: within half of the bag's rows in units of 2^-23 sum |w x|, means in units
+// of that divided by the rows; of normally distributed numbers within 1.5. Largest elements are exact, nan when one is.
 // Main names: Bag, BagShape, Unweighted, combine_bags. Cost: light; takes the compiler 0.05 s.
 #pragma once
 
@@ -17,8 +18,10 @@
 
 namespace fxx::kernels::inline FXX_KERNEL_ISA {
 
+/// What becomes of the rows of a bag.
 enum class Bag : std::uint8_t { sum, mean, largest };
 
+/// `bags` bags of rows of `columns` floats.
 struct BagShape {
   int bags = 1, columns = 1;
   long count = 0;            // of all indices
@@ -26,11 +29,13 @@ struct BagShape {
   long left_out = -1;        // a row that is as if it were not in any bag
   bool last_offset = false;  // the offsets end with that of a bag behind the last, which is where that ends
 };
+/// Instead of weights: each row counts once.
 struct Unweighted {};
 
 /// Bag i has the rows that indices[offsets[i]] and those behind it name, up to those of the next bag. `weights`: what
 /// each is multiplied with, of sums, or Unweighted. A bag of nothing is 0. Offsets that go down or beyond `count`, and
-/// indices that no row of the table has, are a fault.
+/// indices that no row of the table has, are a fault. `put(bag, column, value, width)` gets the results. Every row that
+/// is named is read once, four vectors of its columns at a time; those that come are asked for ahead.
 template <Bag How, BagShape Shape, class Index, class Offset, class Weights, class Put>
 FXX_KERNEL void combine_bags(Part part, const Index* indices, const Offset* offsets, Weights weights,
                              const float* table, std::int64_t rows, int& fault, const Put& put) {

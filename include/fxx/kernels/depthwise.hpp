@@ -16,7 +16,8 @@
 //       [&](int image, int y) { ... });                                                  // a row of outputs is there
 //
 // A part (kernels/parallel.hpp) is some of the rows, of few rows some of the channels; by rows, each part makes the rows
-// that it reads, so some at the border of two are made twice. Sums run over r, s in order.
+// that it reads, so some at the border of two are made twice. Sums run over r, s in order:
+// within half of the products in units of 2^-23 sum |in w|, of normally distributed numbers within 2.
 // Main names: depthwise_convolution, depthwise_by_rows, pack_depthwise, MadeRows. Cost: light; one takes the compiler
 // 0.1 s.
 #pragma once
@@ -99,6 +100,8 @@ FXX_KERNEL void rows_in_memory(Range rows, Range channels, const float* __restri
 }
 }  // namespace detail_of_depthwise
 
+/// `in`: an image with its padding around it. `packed`: by pack_depthwise. `finish(image, y, x, channel, sum, width)`
+/// gets every sum once. Errors as above. Each vector of weights is read once for up to eight pixels of a row.
 template <ConvolutionShape Shape, class Finish>
 FXX_KERNEL void depthwise_convolution(Part part, const float* __restrict in, const float* __restrict packed,
                                       const Finish& finish) {

@@ -107,6 +107,7 @@ struct Number {};
 /// A number that the expression fixes, by its bits.
 template <std::uint32_t Bits>
 struct Constant {};
+/// A function of expressions.
 template <Function F, class... Arguments>
 struct Apply {};
 

@@ -60,6 +60,7 @@ FXX_KERNEL std::int64_t quotient(std::int64_t x, std::int64_t y) {
 }
 }  // namespace detail_of_integers
 
+/// The same number in every lane.
 FXX_KERNEL integer_64 splat_64(std::int64_t v) { return {integer_64::Half{} + v, integer_64::Half{} + v}; }
 /// `at(i)` for element i.
 template <class At>
@@ -96,6 +97,7 @@ FXX_KERNEL integer_64 gathered_64(const T* from, const At& at) {
     return i < Count ? static_cast<std::int64_t>(from[at(i)]) : 0;
   });
 }
+/// The first `Count` elements to where `at(i)` says.
 template <int Count, class T, class At>
 FXX_KERNEL void scattered_64(T* to, const At& at, integer_64 v) {
   for (int i = 0; i < Count; ++i) to[at(i)] = static_cast<T>(v[i]);
@@ -152,6 +154,7 @@ FXX_KERNEL integer_64 apply_64(integer_64 x) {
     return of([](Half v) __attribute__((always_inline)) { return (v < 0) - (v > 0); });
   }
 }
+/// Of two: an integer_64, or of a comparison its mask.
 template <Function F>
 FXX_KERNEL auto apply_64(integer_64 x, integer_64 y) {
   using namespace detail_of_integers;
@@ -222,6 +225,7 @@ FXX_KERNEL auto apply_64(integer_64 x, integer_64 y) {
         x, y, [](Half a, Half b) __attribute__((always_inline)) { return a != b; });
   }
 }
+/// `yes` where the mask holds, else `no`.
 template <Function F>
 FXX_KERNEL integer_64 apply_64(integer where, integer_64 yes, integer_64 no) {
   static_assert(F == Function::select, "fxx::kernels: a function that integers do not have");
@@ -287,6 +291,7 @@ FXX_KERNEL int row_place(const Get& get, const Better& better) {
 }
 }  // namespace detail_of_integers
 
+/// Sum, product and extremes of a row; exact, or what is left of 64 bits.
 template <int N, class Get>
 FXX_KERNEL std::int64_t row_sum_64(const Get& get) {
   return detail_of_integers::row_combined<N, Function::add>(get, 0);
@@ -308,6 +313,7 @@ template <int N, class Get>
 FXX_KERNEL int row_arg_largest_64(const Get& get) {
   return detail_of_integers::row_place<N>(get, [](std::int64_t a, std::int64_t b) { return a > b; });
 }
+/// The same of the smallest.
 template <int N, class Get>
 FXX_KERNEL int row_arg_smallest_64(const Get& get) {
   return detail_of_integers::row_place<N>(get, [](std::int64_t a, std::int64_t b) { return a < b; });

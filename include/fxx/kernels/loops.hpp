@@ -58,12 +58,14 @@ FXX_KERNEL void scattered(T* to, const At& at, real v) {
 }
 /// One byte for all lanes.
 FXX_KERNEL integer splat_mask(const unsigned char* from) { return integer{} - (*from != 0); }
+/// The same of bytes, as a mask.
 template <int Count, class At>
 FXX_KERNEL integer mask_gathered(const unsigned char* from, const At& at) {
   integer v{};
   for (int i = 0; i < Count; ++i) v[i] = from[at(i)] ? -1 : 0;
   return v;
 }
+/// A mask as bytes of 0 and 1.
 template <int Count, class At>
 FXX_KERNEL void mask_scattered(unsigned char* to, const At& at, integer mask) {
   for (int i = 0; i < Count; ++i) to[at(i)] = static_cast<unsigned char>(mask[i] & 1);
@@ -96,6 +98,7 @@ struct BorderShape {
   int top = 0, left = 0, bottom = 0, right = 0;
   int zero = 0;  // what stands for it, in images of bytes
 };
+/// Writes the zeros around the pixels, and nothing else. A part is some of the rows.
 template <BorderShape Shape, class Element>
 FXX_KERNEL void clear_border(Part part, Element* image) {
   static_assert(Shape.zero == 0 || sizeof(Element) == 1, "fxx::kernels: only bytes may stand for what is less");

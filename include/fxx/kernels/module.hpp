@@ -36,6 +36,7 @@ struct ModuleCall {
   std::int64_t* times = nullptr;  // null, or a place for the start and the end of every step, in nanoseconds
 };
 
+/// What a library is, and the memory that it needs.
 struct ModuleInfo {
   int abi;                    // first, in all versions
   int lanes;                  // floats in a vector: what the processor must have

@@ -33,6 +33,7 @@
 
 namespace fxx::kernels::inline FXX_KERNEL_ISA {
 
+/// From `begin` up to, and without, `end`.
 struct Range {
   int begin, end;
 };

@@ -44,6 +44,7 @@ namespace detail {
 #pragma GCC diagnostic pop
 #endif
 
+/// What loops are compiled for.
 enum class InstructionSet : std::uint8_t { plain, avx2, avx512 };
 /// The best that this processor has.
 inline InstructionSet instruction_set() {
@@ -75,6 +76,7 @@ inline constexpr Kernel kernel = {
     detail::inputs_of<E>,
     detail::numbers_of<E>};
 
+/// Of a loop.
 inline constexpr int max_inputs = 8, max_numbers = 8;
 
 /// Steps are in elements, from one to the next; 0: one stands for all. The output shares no memory with inputs.

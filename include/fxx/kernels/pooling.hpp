@@ -5,7 +5,11 @@
 //                               .padding_height = 1, .padding_width = 1, .in_row = 112};
 //   max_pool<pool>(part, in, [&](int image, int y, int x, int channel, real value, auto width) { ... });
 //
-// A part (kernels/parallel.hpp) is some of the rows, of few rows some of the channels.
+// A part (kernels/parallel.hpp) is some of the rows, of few rows some of the channels. Every element of a window is read
+// once for each window that it is in.
+// Largest elements are exact. Means are within half of the elements in units of 2^-23 of the mean of magnitudes, those
+// of all pixels within half of height and width; of normally distributed numbers both within 2. nan and infinities are
+// in the means that they belong to.
 // Main names: PoolShape, max_pool, average_pool, average_of_all. Cost: light; each takes the compiler 0.05 s.
 #pragma once
 
@@ -18,6 +22,7 @@
 
 namespace fxx::kernels::inline FXX_KERNEL_ISA {
 
+/// Sizes of windows and images, and how the input lies: [image][y][x][channel], without padding.
 struct PoolShape {
   int channels = 1;
   int in_height = 1, in_width = 1, out_height = 1, out_width = 1;
@@ -77,7 +82,8 @@ FXX_KERNEL void for_each_output(Part part, const Each& each) {
 }
 }  // namespace detail_of_pooling
 
-/// The largest element of each window, minus infinity of an empty one; nan when there is one.
+/// The largest element of each window, minus infinity of an empty one; nan when there is one. Exact.
+/// `finish(image, y, x, channel, value, width)` gets them, and the means below.
 template <PoolShape Shape, class Finish>
 FXX_KERNEL void max_pool(Part part, const float* __restrict in, const Finish& finish) {
   using namespace detail_of_pooling;
@@ -91,7 +97,7 @@ FXX_KERNEL void max_pool(Part part, const float* __restrict in, const Finish& fi
   });
 }
 /// The mean of each window: divided by the elements that are in the input, or by all that the window has, cut off where
-/// the padding ends, as LibTorch's count_include_pad has it.
+/// the padding ends, as LibTorch's count_include_pad has it. Errors as above.
 template <PoolShape Shape, bool CountPadding = true, class Finish>
 FXX_KERNEL void average_pool(Part part, const float* __restrict in, const Finish& finish) {
   using namespace detail_of_pooling;
@@ -113,7 +119,7 @@ FXX_KERNEL void average_pool(Part part, const float* __restrict in, const Finish
     finish(image, y, x, channel, total / splat(static_cast<float>(count)), width);
   });
 }
-/// The mean of all pixels of an image, as its only output: `finish(image, 0, 0, channel, mean, width)`.
+/// The mean of all pixels of an image, as its only output: `finish(image, 0, 0, channel, mean, width)`. Errors as above.
 template <PoolShape Shape, class Finish>
 FXX_KERNEL void average_of_all(Part part, const float* __restrict in, const Finish& finish) {
   constexpr bool by_images = Shape.images >= 16;

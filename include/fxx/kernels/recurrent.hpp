@@ -13,7 +13,9 @@
 //
 // A part (kernels/parallel.hpp) is a direction, or some of its units. Where parts share a direction they wait for each
 // other once a step, so all must run at once; all must call, and wait for each other behind it. Part{} never waits.
-// Error of a step: that of a sum over `in_size` and `size`, of sigmoid and tanh.
+// Error of a step: that of a sum over `in_size` and `size`, of sigmoid and tanh; what a state is off goes on into the next
+// step, where gates forget it. Of normally distributed inputs, states and biases, and weights of 1 / sqrt(size) times
+// such, states of an LSTM, cells divided by two, are within 5e-7, those of a GRU within 8e-7, after up to 70 steps.
 // Main names: RecurrentShape, RecurrentDirection, lstm, gru, gate_column, pack_recurrent. Cost: light; a layer takes the
 // compiler 0.3 s.
 #pragma once
@@ -27,6 +29,7 @@
 
 namespace fxx::kernels::inline FXX_KERNEL_ISA {
 
+/// Sizes of a layer: inputs are [step][sequence][in_size], states [sequence][size].
 struct RecurrentShape {
   int steps = 1, batch = 1;
   int in_size = 1,
@@ -178,7 +181,8 @@ FXX_KERNEL void layer(Part part, Barrier& barrier, const float* in, const Recurr
 }  // namespace detail_of_recurrent
 
 /// Gates in LibTorch's order: input, forget, cell, output; the bias has both biases. `own`: Shape.directions() of them,
-/// forward first. `workspace` has Shape.workspace(4) floats, which all parts share.
+/// forward first. `workspace` has Shape.workspace(4) floats, which all parts share. `put(direction, step, sequence, unit,
+/// value, width)` gets every state. Errors as above.
 template <RecurrentShape Shape, class Put>
 FXX_KERNEL void lstm(Part part, Barrier& barrier, const float* __restrict in, const RecurrentDirection* own,
                      float* __restrict workspace, const Put& put) {
@@ -195,7 +199,7 @@ FXX_KERNEL void lstm(Part part, Barrier& barrier, const float* __restrict in, co
 }
 
 /// Gates in LibTorch's order: reset, update, new; the bias has both biases of reset and update and the input's of new.
-/// `workspace` has Shape.workspace(3) floats, which all parts share.
+/// `workspace` has Shape.workspace(3) floats, which all parts share. `put` and errors as lstm's.
 template <RecurrentShape Shape, class Put>
 FXX_KERNEL void gru(Part part, Barrier& barrier, const float* __restrict in, const RecurrentDirection* own,
                     float* __restrict workspace, const Put& put) {

@@ -9,8 +9,11 @@
 //                              [&](int c, real sum, auto width) { store_some<width>(out + c, sum); });
 //
 // Sums are made of sums of 16, those of sums of 16, up to four levels; a row has four of them in each lane. So the
-// error is within 8 + 8 log16(elements of a lane) units of the last place of the sum of magnitudes, up to a million vectors;
-// LibTorch adds in the same way, in as many steps or more. Extremes are exact, and nan when an element is.
+// error is within 8 + 8 log16(elements of a lane) units of 2^-23 of the sum of magnitudes, up to a million vectors,
+// whatever the numbers are; of random ones, with signs or without, within 1 unit, in columns within 2. LibTorch adds in
+// the same way, in as many steps or more. Means are within as many units of the mean of magnitudes. Extremes are exact,
+// and nan when an element is.
+// Every element is asked for once, of moments twice.
 // Main names: row_sum, row_mean, row_largest, row_smallest, row_product, row_any, row_all, row_arg_largest,
 // row_arg_smallest, row_moments, row_variance, row_norm, and column_sums to column_norms. Cost: light; each takes the
 // compiler 0.05 s.
@@ -180,15 +183,19 @@ FXX_KERNEL int row_arg_largest(const Get& get) {
 }
 }  // namespace detail_of_rows
 
+/// Errors of sums and means as above: of random numbers 1 unit.
 template <int N, class Get>
 FXX_KERNEL float row_sum(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Add>(get); }
+/// One division more.
 template <int N, class Get>
 FXX_KERNEL float row_mean(const Get& get) { return row_sum<N>(get) / static_cast<float>(N); }
+/// Exact; nan when an element is.
 template <int N, class Get>
 FXX_KERNEL float row_largest(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Largest>(get); }
+/// The same of the smallest.
 template <int N, class Get>
 FXX_KERNEL float row_smallest(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Smallest>(get); }
-/// Within N units, as any order of the factors is.
+/// Within N / 2 units of 2^-23 of the product, as any order of the factors is; of random factors within sqrt(N).
 template <int N, class Get>
 FXX_KERNEL float row_product(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Multiply>(get); }
 /// Is one of them not zero? nan is not.
@@ -201,20 +208,23 @@ template <int N, class Get>
 FXX_KERNEL bool row_all(const Get& get) {
   return !detail_of_rows::row_has<N>(get, [](real v) __attribute__((always_inline)) { return v == 0.f; });
 }
-/// Where the largest element stands: the first of several, the first nan when there is one.
+/// Where the largest element stands: the first of several, the first nan when there is one. Exact.
 template <int N, class Get>
 FXX_KERNEL int row_arg_largest(const Get& get) { return detail_of_rows::row_arg_largest<N>(get); }
+/// The same of the smallest.
 template <int N, class Get>
 FXX_KERNEL int row_arg_smallest(const Get& get) {
   return detail_of_rows::row_arg_largest<N>(
       [&](int c, auto width) __attribute__((always_inline)) { return -get(c, width); });
 }
 
+/// Of a row.
 struct Moments {
   float mean, variance;
 };
 /// The variance is the sum of (x - mean)^2 divided by N - correction, nan where there is nothing to divide by. `get` is
-/// asked twice for each element. Within the error of two sums, and what the mean's error squared adds.
+/// asked twice for each element. Of random numbers, in units of 2^-23, the mean is within 1 of the mean of magnitudes, the
+/// variance within 2 of itself and the square of 2 units of the mean of magnitudes, which the mean may be off.
 template <int N, class Get>
 FXX_KERNEL Moments row_moments(const Get& get, float correction = 1.f) {
   const float mean = row_mean<N>(get), divisor = static_cast<float>(N) - correction;
@@ -224,13 +234,16 @@ FXX_KERNEL Moments row_moments(const Get& get, float correction = 1.f) {
   });
   return {mean, squares / (divisor > 0.f ? divisor : 0.f)};
 }
+/// That of row_moments.
 template <int N, class Get>
 FXX_KERNEL float row_variance(const Get& get, float correction = 1.f) {
   return row_moments<N>(get, correction).variance;
 }
 
 /// (sum of |x|^p)^(1/p); for p = 0 the elements that are not zero, for infinity the largest magnitude, for minus
-/// infinity the least. The choice costs nothing where p is known. As in LibTorch, squares may overflow.
+/// infinity the least. The choice costs nothing where p is known. As in LibTorch, squares may overflow. Exact for p of 0
+/// (up to 2^24 elements) and of either infinity; of random numbers within 1 unit of 2^-23 for p of 1 and 2, in columns 2,
+/// for others within 1 + (1.5 + |log(sum of |x|^p)| / 4) / p. nan where an element is, unless p is 0.
 template <int N, class Get>
 FXX_KERNEL float row_norm(float p, const Get& get) {
   using namespace detail_of_rows;
@@ -298,24 +311,29 @@ FXX_KERNEL auto put_of(const Put& put, const Of& of) {
 }
 }  // namespace detail_of_rows
 
+/// Errors of sums and means as above: of random numbers 2 units.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_sums(const Get& get, const Put& put, Part part = Part{}) {
   detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Add>(get, put, part);
 }
+/// The same, divided by the rows.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_means(const Get& get, const Put& put, Part part = Part{}) {
   column_sums<Rows, Columns>(get, [&](int c, real sum, auto width) __attribute__((always_inline)) {
     put(c, sum / static_cast<float>(Rows), width);
   }, part);
 }
+/// Exact; nan when an element of the column is.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_largest(const Get& get, const Put& put, Part part = Part{}) {
   detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Largest>(get, put, part);
 }
+/// The same of the smallest.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_smallest(const Get& get, const Put& put, Part part = Part{}) {
   detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Smallest>(get, put, part);
 }
+/// Errors as row_product's.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_products(const Get& get, const Put& put, Part part = Part{}) {
   detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Multiply>(get, put, part);
@@ -327,13 +345,14 @@ FXX_KERNEL void column_any(const Get& get, const Put& put, Part part = Part{}) {
       [&](int r, int c, auto width) __attribute__((always_inline)) { return of_bits(get(r, c, width) != 0.f); },
       [&](int c, real mask, auto width) __attribute__((always_inline)) { put(c, bits_of(mask), width); }, part);
 }
+/// The same: is none zero?
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_all(const Get& get, const Put& put, Part part = Part{}) {
   detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Or>(
       [&](int r, int c, auto width) __attribute__((always_inline)) { return of_bits(get(r, c, width) == 0.f); },
       [&](int c, real mask, auto width) __attribute__((always_inline)) { put(c, ~bits_of(mask), width); }, part);
 }
-/// `put(column, row, width)` gets an integer vector: the first row of the largest element, or of the first nan.
+/// `put(column, row, width)` gets an integer vector: the first row of the largest element, or of the first nan. Exact.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_arg_largest(const Get& get, const Put& put, Part part = Part{}) {
   detail_of_rows::for_each_vector_of<Columns>(part.of(Columns, lanes), [&](int c, auto width)
@@ -349,12 +368,14 @@ FXX_KERNEL void column_arg_largest(const Get& get, const Put& put, Part part = P
     put(c, place, width);
   });
 }
+/// The same of the smallest.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_arg_smallest(const Get& get, const Put& put, Part part = Part{}) {
   column_arg_largest<Rows, Columns>(
       [&](int r, int c, auto width) __attribute__((always_inline)) { return -get(r, c, width); }, put, part);
 }
-/// `put(column, mean, variance, width)`; `get` is asked twice for each element.
+/// `put(column, mean, variance, width)`; `get` is asked twice for each element. Of random numbers the mean is within 2
+/// units of 2^-23 of the mean of magnitudes, the variance as row_moments'.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_moments(const Get& get, float correction, const Put& put, Part part = Part{}) {
   using namespace detail_of_rows;
@@ -381,7 +402,7 @@ FXX_KERNEL void column_moments(const Get& get, float correction, const Put& put,
       });
   }, part);
 }
-/// As row_norm.
+/// As row_norm, with errors of columns.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_norms(float p, const Get& get, const Put& put, Part part = Part{}) {
   const auto size = [&](int r, int c, auto width) __attribute__((always_inline)) { return absolute(get(r, c, width)); };

@@ -8,6 +8,8 @@
 //
 // A row of up to `longest_row` elements stands on the stack in between, and `get` is asked once for each element; of
 // longer ones it is asked again for each pass, two or three times. Whatever `put` writes may be what `get` reads.
+// Errors are in units of 2^-23, of rows of normally distributed numbers with any mean and deviation; exponentials are of
+// numbers below zero, so nothing overflows.
 // Main names: softmax, top_of_row, powers_in_place, log_softmax, column_softmax, column_log_softmax, row_log_sum_exp,
 // layer_norm, rms_norm, GroupShape, group_norm.
 // Cost: light; each takes the compiler 0.05 s.
@@ -51,8 +53,8 @@ FXX_KERNEL real vanishing_exponential(real x) { return x < -87.f ? splat(0.f) : 
 }  // namespace detail_of_rows
 
 /// e^x / sum of e^x. As in LibTorch, a row with nan, with plus infinity, or of nothing but minus infinity is all nan.
-/// Error: 4 units, what the sum loses, and as a part of the result what rounding x - largest loses, as in any such
-/// computation in floats.
+/// Within 4 + (largest - x) / 2 units of the result, the second for rounding x - largest, as any computation in floats
+/// does; and within 2e-38, since what would be less than 1e-38 before it is divided is 0. An exponential an element.
 template <int N, class Get, class Put>
 FXX_KERNEL void softmax(const Get& get, const Put& put) {
   using namespace detail_of_rows;
@@ -81,7 +83,7 @@ FXX_KERNEL float top_of_row(float* row, int count, float least = -__builtin_inff
   for (int i = 0; i < size; i += lanes) most = maximum(most, load(row + i));
   return largest(most);
 }
-/// Such a row becomes e^(x - top). Returns the sum.
+/// Such a row becomes e^(x - top), within 1.5 + (top - x) / 2 units. Returns the sum.
 FXX_KERNEL float powers_in_place(float* row, int count, float top) {
   const int size = vectors_of(count) * lanes;
   real total = splat(0.f);
@@ -92,7 +94,7 @@ FXX_KERNEL float powers_in_place(float* row, int count, float top) {
   }
   return sum(total);
 }
-/// x - log(sum of e^x).
+/// x - log(sum of e^x), within 1.5 units of the result's magnitude and 1. nan as above; minus infinity stays.
 template <int N, class Get, class Put>
 FXX_KERNEL void log_softmax(const Get& get, const Put& put) {
   using namespace detail_of_rows;
@@ -105,7 +107,8 @@ FXX_KERNEL void log_softmax(const Get& get, const Put& put) {
   for_each_vector<N>(
       [&](int c, auto width) __attribute__((always_inline)) { put(c, (row(c, width) - most) - shift, width); });
 }
-/// log(sum of e^x): plus infinity where an element is, minus infinity where all are.
+/// log(sum of e^x): plus infinity where an element is, minus infinity where all are. Within 1 unit of the sum of the
+/// result's magnitude, the largest element's and 1.
 template <int N, class Get>
 FXX_KERNEL float row_log_sum_exp(const Get& get) {
   using namespace detail_of_rows;
@@ -152,17 +155,20 @@ FXX_KERNEL void column_softmax(const Get& get, const Put& put, Part part) {
 }  // namespace detail_of_rows
 
 /// softmax of each column: `get(row, column, width)`, `put(row, column, value, width)`. Of up to 128 rows `get` is asked
-/// once for each element, of more three times. Errors as above.
+/// once for each element, of more three times. Errors and nan as softmax.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_softmax(const Get& get, const Put& put, Part part = Part{}) {
   detail_of_rows::column_softmax<Rows, Columns, false>(get, put, part);
 }
+/// The same with the errors of log_softmax.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_log_softmax(const Get& get, const Put& put, Part part = Part{}) {
   detail_of_rows::column_softmax<Rows, Columns, true>(get, put, part);
 }
 
-/// (x - mean) / sqrt(variance + eps), the variance being that of all elements, around the mean.
+/// (x - mean) / sqrt(variance + eps), the variance being that of all elements, around the mean. Within 2 units of the
+/// result and of mean |x| / sqrt(variance + eps), which is what rounding the mean leaves. A row with nan or an infinity is
+/// all nan.
 template <int N, class Get, class Put>
 FXX_KERNEL void layer_norm(float eps, const Get& get, const Put& put) {
   using namespace detail_of_rows;
@@ -176,7 +182,7 @@ FXX_KERNEL void layer_norm(float eps, const Get& get, const Put& put) {
   for_each_vector<N>(
       [&](int c, auto width) __attribute__((always_inline)) { put(c, (row(c, width) - mean) * factor, width); });
 }
-/// x / sqrt(mean of x^2 + eps).
+/// x / sqrt(mean of x^2 + eps), within 2 units. Beside an infinity, which becomes nan, all are 0, as in LibTorch.
 template <int N, class Get, class Put>
 FXX_KERNEL void rms_norm(float eps, const Get& get, const Put& put) {
   using namespace detail_of_rows;
@@ -207,7 +213,7 @@ FXX_KERNEL void for_each_group_of_channels(float* channels, const Of& of) {
 }  // namespace detail_of_rows
 /// (x - mean) / sqrt(variance + eps) of the pixels' channels that are one group, channels last; as many groups as
 /// channels make it the norm of instances. `get(pixel, channel, width)` is asked three times for each element,
-/// `put(pixel, channel, value, width)` gets the results.
+/// `put(pixel, channel, value, width)` gets the results. Errors as layer_norm's, but 3 units.
 template <GroupShape Shape, class Get, class Put>
 FXX_KERNEL void group_norm(float eps, const Get& get, const Put& put) {
   static_assert(Shape.channels % Shape.groups == 0, "fxx::kernels: groups of channels are of one size");

@@ -6,6 +6,9 @@
 //
 // Every place gets what is for it in the order of the rows, whatever the number of threads: these share what cannot meet,
 // groups and columns, or the places; then each looks at all rows and takes those that go to its own.
+// Sums of floats that meet are within half of their number in units of 2^-23 of the sum of magnitudes, of normally
+// distributed ones within 1.5, of such ones without signs, where nothing cancels, within 1 + sqrt(number) / 2. Products
+// lose half a unit of themselves each. All else is exact; the largest and the smallest are nan when one of them is.
 // Main names: Combine, ScatterShape, Destination, scatter_rows, scatter_elements. Cost: light; each takes the compiler
 // 0.05 s.
 #pragma once
@@ -21,6 +24,7 @@
 
 namespace fxx::kernels::inline FXX_KERNEL_ISA {
 
+/// What becomes of an element and what stands where it goes.
 enum class Combine : std::uint8_t { replace, add, multiply, largest, smallest };
 
 /// Elements are counted by group, row and column. Those of different groups or columns never meet; those of different
@@ -137,7 +141,7 @@ FXX_KERNEL void for_each_own_vector(Range columns, const Each& each) {
 }  // namespace detail_of_scatter
 
 /// Rows of columns that lie behind each other where they go: `place(group, row)` is the Destination of the first,
-/// `get(group, row, column, width)` gives elements.
+/// `get(group, row, column, width)` gives elements, each of which is asked for once. A vector at a time.
 template <Combine How, ScatterShape Shape, class T, class Place, class Get>
 FXX_KERNEL void scatter_rows(Part part, T* out, const Place& place, const Get& get) {
   using namespace detail_of_scatter;
@@ -154,7 +158,7 @@ FXX_KERNEL void scatter_rows(Part part, T* out, const Place& place, const Get& g
 }
 
 /// Each element with a Destination of its own: `place(group, row, column)`. Where there is one column, vectors are of rows,
-/// `get(group, row, 0, width)`.
+/// `get(group, row, 0, width)`. An element at a time.
 template <Combine How, ScatterShape Shape, class T, class Place, class Get>
 FXX_KERNEL void scatter_elements(Part part, T* out, const Place& place, const Get& get) {
   using namespace detail_of_scatter;

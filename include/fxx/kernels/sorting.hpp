@@ -18,6 +18,7 @@
 
 namespace fxx::kernels::inline FXX_KERNEL_ISA {
 
+/// So many rows, and how much of each is wanted.
 struct SortShape {
   int rows = 1, length = 1;
   int count = 0;  // of the elements that are wanted, the first in their order; 0: all

@@ -89,6 +89,7 @@ FXX_KERNEL void transpose(const Get& get, const Put& put) {
   for (int row = 0; row < whole_rows; row += lanes) columns(row, Width<lanes>{});
   if constexpr (Rows > whole_rows) columns(whole_rows, Width<Rows - whole_rows>{});
 }
+/// The same of matrices in memory, whose rows lie so far apart.
 template <int Rows, int Columns, int RowStride = Columns, int OutStride = Rows>
 FXX_KERNEL void transpose(const float* __restrict in, float* __restrict out) {
   transpose<Rows, Columns>(

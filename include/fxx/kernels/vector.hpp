@@ -179,6 +179,7 @@ FXX_KERNEL real reduced(real v, Combine combine) {
 }
 }  // namespace detail_of_vectors
 
+/// Added in pairs: within log2(lanes) / 2 units of 2^-23 of the sum of magnitudes, which is half a unit a step.
 FXX_KERNEL float sum(real v) {
   return detail_of_vectors::reduced<lanes / 2>(v, [](real a, real b) __attribute__((always_inline)) { return a + b; })[0];
 }

@@ -9,6 +9,7 @@ namespace fxx::kernels::inline FXX_KERNEL_ISA {
 
 /// Floats that a constant takes, so that the next begins at a multiple of 64 bytes.
 constexpr std::size_t whole(std::size_t floats) { return (floats + 15) / 16 * 16; }
+/// The larger.
 constexpr std::size_t most_of(std::size_t a, std::size_t b) { return a > b ? a : b; }
 
 /// Of a matrix product.
