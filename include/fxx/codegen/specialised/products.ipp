@@ -87,17 +87,29 @@ FXX_INLINE std::string sizes_of_product(const plans::MatrixProduct& k) {
 FXX_INLINE std::string packed_size_of(const plans::MatrixProduct& k) {
   return "packed_size(" + std::to_string(k.columns) + ", " + std::to_string(k.depth) + ")";
 }
+FXX_INLINE std::string tile_of_product(const plans::MatrixProduct& k, const plans::Way& way) {
+  return packed_tile("",
+                     std::to_string(k.rows) + ", " + std::to_string(k.columns) + ", " + std::to_string(k.a_row) +
+                         (k.weights.near ? ", Distance::near" : ""),
+                     way);
+}
 /// The call that packs its weights.
 FXX_INLINE std::string pack_of_product(const plans::MatrixProduct& k, const plans::Way& way, const std::string& to,
                                        const std::string& from) {
   const plans::Sizes& strides = k.weights.view.strides;
-  const std::string columns = std::to_string(k.columns);
-  return "pack_weights(" + to + ", " + columns + ", " + std::to_string(k.depth) + ", " +
-         packed_tile("",
-                     std::to_string(k.rows) + ", " + columns + ", " + std::to_string(k.a_row) +
-                         (k.weights.near ? ", Distance::near" : ""),
-                     way) +
-         ", MatrixWeights{" + from + ", " + std::to_string(strides[0]) + ", " + std::to_string(strides[1]) + "})";
+  return "pack_weights(" + to + ", " + std::to_string(k.columns) + ", " + std::to_string(k.depth) + ", " +
+         tile_of_product(k, way) + ", MatrixWeights{" + from + ", " + std::to_string(strides[0]) + ", " +
+         std::to_string(strides[1]) + "})";
+}
+/// The same in each call of the module, by vectors where the matrix lies row by row or column by column.
+FXX_INLINE std::string pack_while_running(const plans::MatrixProduct& k, const plans::Way& way, const std::string& to,
+                                          const std::string& from) {
+  const plans::Sizes& strides = k.weights.view.strides;
+  const bool by_rows = strides[0] == 1, by_columns = strides[1] == 1;
+  if (!by_rows && !by_columns) return pack_of_product(k, way, to, from);
+  return std::string(by_rows ? "pack_rows<" : "pack_columns<") + std::to_string(k.columns) + ", " +
+         std::to_string(k.depth) + ", " + std::to_string(strides[by_rows ? 1 : 0]) + ", " + tile_of_product(k, way) +
+         ">(Part{}, " + to + ", " + from + ")";
 }
 /// The parameter that points at constant weights, packed.
 FXX_INLINE std::string SpecialisedWriter::product_weights(Body& body, const plans::MatrixProduct& k,
@@ -175,7 +187,7 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
       "  float* const packed = workspace + part.index * static_cast<std::ptrdiff_t>(" + packed + ");\n";
   if (k.batch == 1) {
     const std::string inner = stores(body, step, step.frame, "    ");
-    return result + "  " + pack_of_product(k, step.way, "packed", from) + ";\n  gemm<" + sizes +
+    return result + "  " + pack_while_running(k, step.way, "packed", from) + ";\n  gemm<" + sizes +
            way_of_product(k, step.way) + ">(part, " + in + ", packed, " + lambda({"row", "column"}, true, inner) +
            "  });\n";
   }
@@ -183,7 +195,7 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
                     w_at = offset_of(k.weights_batch, "matrix", "w_at", result);
   result += "  const Range matrices = part.of(" + text(k.batch) +
             ");\n  for (int matrix = matrices.begin; matrix < matrices.end; ++matrix) {\n";
-  result += "    " + pack_of_product(k, step.way, "packed", from + w_at) + ";\n";
+  result += "    " + pack_while_running(k, step.way, "packed", from + w_at) + ";\n";
   const std::string inner = stores(body, step, step.frame, "      ");
   result += "    gemm<" + sizes + way_of_product(k, step.way) + ">(Part{}, " + in + a_at + ", packed, " +
             lambda({"row", "column"}, true, inner) + "    });\n  }\n";
@@ -203,8 +215,9 @@ FXX_INLINE std::string SpecialisedWriter::attention(Body& body, const KernelStep
                 (k.causal ? ", .causal = true, .from_first = true" : "") + ", .hidden_is_zero = true" +
                 (k.reduced ? ", .reduced = true}" : "}"),
             "attention");
-  // A token or two read the keys where they lie; for more they are packed first.
-  const bool few = k.queries <= 2;
+  // A token reads the keys where they lie, two do where a head lies in one piece; for more they are packed first.
+  const bool dense = k.k.strides[0] == k.size && k.v.strides[0] == k.value_size;
+  const bool few = k.queries == 1 || (k.queries == 2 && dense);
   const std::string workspace = name + (few ? ".cache_workspace()" : ".workspace()");
   scratch(body, workspace);
   std::string result;
