@@ -47,7 +47,8 @@ FXX_KERNEL real first_or(real v, float otherwise) {
 template <int N, class Each>
 FXX_KERNEL void for_each_vector_of(Range columns, const Each& each) {
   int c = columns.begin;
-  for (; c + lanes <= columns.end; c += lanes) each(c, Width<lanes>{});
+  if constexpr (N >= lanes)  // g++ warns of what no call reaches
+    for (; c + lanes <= columns.end; c += lanes) each(c, Width<lanes>{});
   if constexpr (N % lanes != 0)
     if (c < columns.end) each(c, Width<N % lanes>{});
 }
