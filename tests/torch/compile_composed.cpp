@@ -574,7 +574,7 @@ TEST_CASE("tensors of nine to twelve dimensions, however they lie") {
                        u.reshape({64, 64}).matmul(u.reshape({64, 64})),
                        in[1].view({4, 1024}) * 3});
       },
-      {torch::randn(nine), torch::randn(twelve), torch::randn({2, 1, 1, 3, 1, 3, 1, 1, 1}), torch::randn({2, 3}),
+      {torch::randn(nine), torch::randn(twelve), torch::randn({3, 1, 1, 2, 1, 3, 1, 1, 1}), torch::randn({2, 3}),
        torch::randn({2})});
 }
 
