@@ -634,6 +634,77 @@ TEST_CASE("strides into the memory of views, whose views are interpreted with th
   }
 }
 
+TEST_CASE("strides into memory that is written to, before and behind, through them and around them") {
+  torch::manual_seed(92);
+  const Tensor weight = torch::randn({4, 3, 3, 3}), table = torch::randn({6, 7});
+  const std::vector<std::pair<std::string, Forward>> cases = {
+      {"written before",
+       [](const Tensors& in) {
+         const Tensor x = in[0] * 2, y = x.slice(0, 1, 4);
+         x.relu_();
+         return all_of({y.as_strided({2, 3}, {7, 2}) + 1, x});
+       }},
+      {"written through",
+       [](const Tensors& in) {
+         const Tensor x = in[0] * 2;
+         x.slice(0, 1, 4).as_strided({2, 3}, {7, 2}).add_(1);
+         return all_of({x * 2});
+       }},
+      {"written through, without views",
+       [](const Tensors& in) {
+         const Tensor x = in[0] * 2;
+         x.as_strided({2, 3}, {7, 2}).mul_(3);
+         return all_of({x * 2});
+       }},
+      {"written behind",
+       [](const Tensors& in) {
+         const Tensor x = in[0] * 2, y = x.slice(0, 1, 4).as_strided({2, 3}, {7, 2});
+         x.slice(0, 0, 3).exp_();
+         return all_of({y * 2, x});
+       }},
+      {"bits written",
+       [](const Tensors& in) {
+         const Tensor x = in[0] * 2;
+         x.view(torch::kInt).zero_();
+         return all_of({x + in[0]});
+       }},
+      {"itself",
+       [](const Tensors& in) {
+         const Tensor x = in[0] * 2, v = x.slice(0, 1, 4);
+         v.as_strided_({2, 3}, {7, 2});
+         return all_of({v + 1, x});
+       }},
+      {"of an image",
+       [=](const Tensors& in) {
+         const Tensor y = torch::conv2d(in[1], weight, {}, 1, 1).relu();
+         return all_of({y.slice(1, 1, 3).as_strided({2, 5}, {20, 3}) * 2,
+                        torch::conv2d(y.slice(1, 0, 3), weight, {}, 1, 1)});
+       }},
+      {"channels last",
+       [=](const Tensors& in) {
+         const Tensor image = in[1].contiguous(at::MemoryFormat::ChannelsLast);
+         return all_of({torch::conv2d(image, weight, {}, 1, 1).slice(1, 1, 3).as_strided({2, 5}, {20, 3}) * 2});
+       }},
+      {"of a constant",
+       [=](const Tensors& in) { return all_of({table.slice(0, 1, 4).as_strided({2, 3}, {7, 2}) + in[0].sum()}); }},
+      {"twice, and nothing",
+       [](const Tensors& in) {
+         const Tensor x = in[0] * 2, y = x.slice(0, 1, 4).as_strided({3, 3}, {7, 2});
+         return all_of({y.slice(0, 1, 3).as_strided({2, 2}, {2, 5}) + 1, y.as_strided({0, 3}, {7, 2}) + 1,
+                        x.slice(0, 4, 6).as_strided({}, {}) + 1});
+       }},
+  };
+  const Tensors in = {torch::randn({6, 7}), torch::randn({1, 3, 4, 5})};
+  for (const auto& [name, f] : cases) {
+    CAPTURE(name);
+    const auto compiled = fxx::compile(*traced(f, in), in, {.cache_folder = cache()});
+    for (int i = 0; i < 2; ++i) {
+      const Tensors other = {torch::randn({6, 7}), torch::randn({1, 3, 4, 5})};
+      CHECK(relative_difference(compiled->run(boxed(cloned(other))), f(cloned(other))) <= 1e-5);
+    }
+  }
+}
+
 TEST_CASE("profile and plan have a line for each region; was it edited, it runs interpreted") {
   torch::manual_seed(17);
   const Forward f = [](const Tensors& in) {

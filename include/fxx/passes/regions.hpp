@@ -21,10 +21,15 @@ namespace fxx::inline FXX_ABI {
 ///
 /// Moves nodes: those of a region stand behind each other, what it needs before it and all else where that lets it be.
 /// Writes to memory and draws of random numbers keep their order, and reads theirs to writes. Where a value of a region
-/// might share memory that is written to outside of it, that cannot be, and all nodes are one region.
+/// might share memory that is written to outside of it, that cannot be, and all nodes are one region; so are they where
+/// somebody writes to memory that a node shares which looks_at_memory.
 ///
 /// O(nodes and arguments); with writes to memory that others see, times their number.
 std::vector<Region> gather_regions(Graph& graph, const std::unordered_set<const Node*>& unknown);
+
+/// Does the result depend on where in memory the elements of the operand lie, as that of as_strided and of views of another
+/// dtype? No kernel can be made of that.
+bool looks_at_memory(const Node& node);
 
 /// What the node writes to and gives back as it is, of the same sizes and strides, as `x.add_(y)` does x; else null.
 const Node* written_operand(const Node& node);

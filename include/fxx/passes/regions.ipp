@@ -11,6 +11,13 @@
 
 namespace fxx::inline FXX_ABI {
 
+FXX_INLINE bool looks_at_memory(const Node& node) {
+  const Operator* op = operator_of(node);
+  if (!op) return false;
+  const std::string_view name = op->base_name();
+  return name.starts_with("as_strided") || name.starts_with("view_as_") || op->name == "aten::view.dtype";
+}
+
 namespace detail {
 
 /// Which nodes belong to regions, and to which.
@@ -21,9 +28,13 @@ class RegionFinder {
 
   std::vector<Region> find() {
     mark_all();
-    if (marked_.empty()) return {};
-    count_levels();
-    if (const std::string reason = what_mixes(); !reason.empty()) mark_everything(reason);
+    if (const std::string reason = what_is_copied(); !reason.empty()) {
+      mark_everything(reason);
+    } else {
+      if (marked_.empty()) return {};
+      count_levels();
+      if (const std::string mixed = what_mixes(); !mixed.empty()) mark_everything(mixed);
+    }
     std::vector<Region> regions;
     for (Node* node : graph_.nodes()) {
       if (!is_marked(*node)) continue;
@@ -116,6 +127,18 @@ class RegionFinder {
     }
   }
 
+  /// What is called back gives a copy: where that is to be a view, nobody may write to its memory behind it.
+  std::string what_is_copied() const {
+    if (!graph_.may_have_effects()) return {};
+    for (const Node* view : graph_.nodes()) {
+      if (!looks_at_memory(*view)) continue;
+      const Memory memory = memory_of(*view);
+      for (const Node* write : graph_.nodes())
+        if (is_barrier(*write) && view->is_before(*write) && may_overlap(memory, memory_written_by(*write)))
+          return quoted(*write) + " may write to memory that " + quoted(*view) + " shares";
+    }
+    return {};
+  }
   /// What a region gives to others is copied, or lies elsewhere: nobody may write there to memory that it was a part of.
   /// Says who would; empty when nobody does.
   std::string what_mixes() {

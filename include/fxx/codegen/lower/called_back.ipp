@@ -9,14 +9,10 @@
 
 namespace fxx::inline FXX_ABI::plans {
 
-/// Operators whose result depends on where in memory the elements are.
+/// Does it read elements beside those of its operand?
 FXX_INLINE bool looks_around(const Node& node) {
   const Operator* op = operator_of(node);
   return op && op->base_name().starts_with("as_strided");
-}
-FXX_INLINE bool looks_at_memory(const Node& node) {
-  const Operator* op = operator_of(node);
-  return op && (looks_around(node) || op->base_name().starts_with("view_as_") || op->name == "aten::view.dtype");
 }
 
 FXX_INLINE std::vector<const Node*> Lowering::with_items(const Node& node) const {
