@@ -16,7 +16,7 @@
 //             haswell
 // Prints a JSON object a line, as peers/compiled.py does: model, threads, ms (the least of at least ten calls), error
 // (largest, relative to the largest value of each result, against the same model in double precision), flops, megabytes
-// (packed weights, workspace, the most that the program has while it runs but for inputs, results and what it had before),
+// (packed weights, workspace, the most that the program has while it runs but for results and what it had before),
 // reference (mean magnitude of each result in double precision: tells that both sides have the same model); or model,
 // threads and why there are no figures.
 #include <ATen/Context.h>
@@ -79,7 +79,7 @@ double status_bytes(const std::string& name) {
     if (double kilobytes = 0; word == name + ":" && status >> kilobytes) return 1024 * kilobytes;
   return 0;
 }
-/// Bytes of memory that no file backs, which the program has now; what is free in its heap goes back to the system before.
+/// Bytes of memory that no file backs, which the program has now; what is free in its heap goes back before.
 double memory_now() {
   ::malloc_trim(0);
   return status_bytes("RssAnon");
@@ -96,7 +96,7 @@ double most_memory(F&& f) {
 class Compiled final : public Subject {
  public:
   Compiled(const bench::Instance& model, const Settings& settings) : inputs_(model.inputs) {
-    {
+    if (settings.build_folder.empty()) {  // else nothing is to be warm
       const at::NoGradGuard no_grad;
       model.forward(model.inputs);  // what LibTorch keeps for its own convolutions is not ours
     }

@@ -85,8 +85,8 @@ def say(text):
 
 def environment(threads, precision=''):
     # Nobody's own cache may answer for a compiler that is timed.
-    return {**os.environ, **(AVX2['environment'] if precision == 'avx2' else {}), 'OMP_NUM_THREADS': str(threads), 'CCACHE_DISABLE': '1', 'PYTHONWARNINGS': 'ignore',
-            'TORCHINDUCTOR_CACHE_DIR': str(KEPT / 'inductor'),
+    return {**os.environ, **(AVX2['environment'] if precision == 'avx2' else {}), 'OMP_NUM_THREADS': str(threads),
+            'CCACHE_DISABLE': '1', 'PYTHONWARNINGS': 'ignore', 'TORCHINDUCTOR_CACHE_DIR': str(KEPT / 'inductor'),
             'FXX_INCLUDE': os.environ.get('FXX_INCLUDE', str(HERE.parent / 'include'))}  # of the kernels
 
 
@@ -346,7 +346,8 @@ def problems_of(row):
     if 'error' in row.fxx and not row.fxx['error'] <= limit(row):
         yield f'{row.name}: the results have an error of {row.fxx["error"]:.1e}; at most {limit(row):.0e} is right'
     # What is promised of float32; errors of so few units are chance.
-    if row.precision in ('', 'avx2') and row.fxx.get('error', 0) > max(TIMES_EAGER * row.fxx.get('eager_error', math.inf), 1e-6):
+    most = max(TIMES_EAGER * row.fxx.get('eager_error', math.inf), 1e-6)
+    if row.precision in ('', 'avx2') and row.fxx.get('error', 0) > most:
         yield (f'{row.name}: the error of {row.fxx["error"]:.1e} is more than {TIMES_EAGER} times that of eager, '
                f'{row.fxx["eager_error"]:.1e}')
     own = row.fxx.get('weights_mb', 0) + row.fxx.get('workspace_mb', 0)

@@ -19,7 +19,7 @@
 namespace fxx::inline FXX_ABI {
 
 enum class Accuracy : std::uint8_t {
-  exact,     // convolutions are computed directly, factors stay outside of weights: nothing but the order of sums differs
+  exact,     // convolutions are direct, factors stay outside of weights: nothing but the order of sums differs
   standard,  // and by Winograd's algorithm where that is faster: some times the error of eager float32
   fast,      // and with weights of matrix products as bfloat16, and products of bfloat16 where those are faster
 };

@@ -198,11 +198,11 @@ class Lowering {
   void interpret(const Region& region);
   /// `kernel`: its nodes and reasons.
   void call_back(CallBack kernel);
-  /// What an as_strided of the kernel reads is more than its operand: the views between that and the value whose memory it
-  /// is become nodes of the kernel. Gives these values.
+  /// What an as_strided of the kernel reads is more than its operand: the views between that and the value whose memory
+  /// it is become nodes of the kernel. Gives these values.
   std::vector<const Node*> add_views(CallBack& kernel) const;
-  /// What the kernel reads of others; nothing when it is a module. `in_memory`: with the strides that it has in the graph;
-  /// `with_all_around`: those must say all of its memory.
+  /// What the kernel reads of others; nothing when it is a module. `in_memory`: with the strides that it has in the
+  /// graph; `with_all_around`: those must say all of its memory.
   std::optional<CallBack::Value> given(const Node& input, bool in_memory, bool with_all_around);
   /// Of attributes that the kernel may write to and somebody reads behind it, what they hold then is copied, and read.
   void renew_attributes(CallBack& kernel);

@@ -1,5 +1,5 @@
-// Memory for the nodes of one graph: taken in chunks, given back by size class, freed with the graph (large chunks are kept for
-// the next graph). Main names: Arena. Allocation and release: O(1). Cost: light.
+// Memory for the nodes of one graph: taken in chunks, given back by size class, freed with the graph (large chunks are
+// kept for the next graph). Main names: Arena. Allocation and release: O(1). Cost: light.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ struct Chunk {
   std::size_t size;
 };
 
-/// Large chunks of graphs that are gone, at most 64 of them, for the next ones: memory that is fresh from the system costs a page
-/// fault each 4 kB, which is a third of what rewriting costs in a new graph. Safe from any thread.
+/// Large chunks of graphs that are gone, at most 64 of them, for the next ones: memory that is fresh from the system
+/// costs a page fault each 4 kB, a third of what rewriting costs in a new graph. Safe from any thread.
 class Chunks {
  public:
   static constexpr std::size_t large = std::size_t{1} << 20;
