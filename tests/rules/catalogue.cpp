@@ -184,6 +184,19 @@ TEST_CASE("the library has every set under its name, with the rules of its heade
   CHECK(rules::find_in_library("no such set") == nullptr);
 }
 
+TEST_CASE("what is exact makes no number of two") {
+  Graph exact;
+  Node* x = exact.placeholder("x");
+  x->set_tensor_meta({.shape = {2, 4}, .stride = {4, 1}, .dtype = Dtype::float32});
+  Node* thrice = exact.call_function(ops::mul_Scalar, {exact.call_function(ops::mul_Scalar, {x, 1}), 3});
+  exact.output(exact.call_function(ops::mul_Scalar, {thrice, 0.1}));
+  Graph all = exact;
+  CHECK(rules::apply_exact(exact).rewrites == 1);  // times one
+  CHECK(exact.size() == 4);                        // input, two factors, output
+  rules::apply_all(all);
+  CHECK(all.size() == 3);
+}
+
 TEST_CASE("a set of the library rewrites, describes and explains as its header does") {
   const auto make = [](Graph& graph) {
     Node* x = graph.placeholder("x");
@@ -199,8 +212,11 @@ TEST_CASE("a set of the library rewrites, describes and explains as its header d
   CHECK(activations.describe() == rules::activations.describe());
   CHECK(activations.explain("gelu", half) == explain(rules::activations, "gelu", half));
   CHECK_THROWS_AS(activations.explain("no such rule", half), RuleError);
+  Graph exact = one, exact_other = other;
   CHECK(rules::apply_all(one).to_string() == rules::all.apply(other).to_string());
   CHECK(to_string(one) == to_string(other));
+  CHECK(rules::apply_exact(exact).to_string() == rules::exact.apply(exact_other).to_string());
+  CHECK(to_string(exact) == to_string(exact_other));
   Graph third, fourth;
   make(third);
   make(fourth);

@@ -19,5 +19,5 @@ bool is_reserved_name(std::string_view name);
 }  // namespace fxx::inline FXX_ABI
 
 #if defined(FXX_HEADER_ONLY)
-#include "fxx/ir/graph.hpp"  // whose bodies hold these too
+#include "fxx/ir/names.ipp"
 #endif

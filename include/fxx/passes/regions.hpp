@@ -30,6 +30,8 @@ std::vector<Region> gather_regions(Graph& graph, const std::unordered_set<const 
 /// Does the result depend on where in memory the elements of the operand lie, as that of as_strided and of views of another
 /// dtype? No kernel can be made of that.
 bool looks_at_memory(const Node& node);
+/// Does it read elements beside those of its operand?
+bool looks_around(const Node& node);
 
 /// What the node writes to and gives back as it is, of the same sizes and strides, as `x.add_(y)` does x; else null.
 const Node* written_operand(const Node& node);

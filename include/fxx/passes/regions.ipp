@@ -11,11 +11,13 @@
 
 namespace fxx::inline FXX_ABI {
 
+FXX_INLINE bool looks_around(const Node& node) {
+  const Operator* op = operator_of(node);
+  return op && op->base_name().starts_with("as_strided");
+}
 FXX_INLINE bool looks_at_memory(const Node& node) {
   const Operator* op = operator_of(node);
-  if (!op) return false;
-  const std::string_view name = op->base_name();
-  return name.starts_with("as_strided") || name.starts_with("view_as_") || op->name == "aten::view.dtype";
+  return op && (looks_around(node) || op->base_name().starts_with("view_as_") || op->name == "aten::view.dtype");
 }
 
 namespace detail {

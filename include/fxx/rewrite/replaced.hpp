@@ -1,7 +1,7 @@
 // What a node leaves to the one that takes its place, and whether that one may take it.
 //
 // Shared by rule sets and by patterns made at run time.
-// Main names: carry_over, take_name, keeps_memory, add_what_moves. Cost: light.
+// Main names: carry_over, take_name, keeps_memory, add_what_moves, find_place. Cost: light.
 #pragma once
 
 #include <algorithm>
@@ -68,6 +68,22 @@ bool add_what_moves(std::vector<Node*>& moved, const Node& place, const Regions&
   std::sort(moved.begin(), moved.end(), Regions::IsBefore());
   return true;
 }
+
+/// Where the replacement of some nodes goes, and what has to be moved there first.
+struct Place {
+  Node* before = nullptr;
+  std::vector<Node*> hoisted;  // in the order of the graph
+};
+/// The place before every user of the values in `returning` and behind everything in `inputs`, after what can be moved
+/// was. False when there is none: something in between depends on the values, or cannot be moved. `matched` is not 0 at
+/// the indices of the nodes that are replaced, of which `last` is the last. O(1) where nothing has to be moved.
+bool find_place(Node* last, std::span<Node* const> returning, std::span<const Argument> inputs,
+                std::span<const std::uint32_t> matched, const Regions& regions, Place& place);
+
+/// What the compute nodes of a match, in the order of the graph, do to memory: can they be taken away, all at once, and
+/// what stands for them be put before `place`?
+bool can_be_taken_out(std::span<Node* const> nodes, const Node& place, std::span<const std::uint32_t> matched,
+                      const Regions& regions);
 
 }  // namespace fxx::inline FXX_ABI::rewrite::detail
 

@@ -49,6 +49,59 @@ FXX_INLINE bool written_while_read(const Node& old, const Memory& before, const 
   return false;
 }
 
+FXX_INLINE bool find_place(Node* last, std::span<Node* const> returning, std::span<const Argument> inputs,
+                           std::span<const std::uint32_t> matched, const Regions& regions, Place& place) {
+  place = {last, {}};
+  const auto is_matched = [&](const Node& node) { return node.index() < matched.size() && matched[node.index()] != 0; };
+  if (returning.size() < 2) return true;  // that node is the last one, and all its inputs stand before it
+  for (const Node* node : returning)
+    for (Node* user : node->users())
+      if (!is_matched(*user) && user->is_before(*place.before)) place.before = user;
+  if (place.before == last) return true;
+  // What does not stand before the first user has to come there.
+  std::vector<Node*>& moved = place.hoisted;
+  const auto add = [&](Node* node) {
+    if (!node->is_before(*place.before) && std::find(moved.begin(), moved.end(), node) == moved.end())
+      moved.push_back(node);
+  };
+  for (const Argument& input : inputs) for_each_node(input, add);
+  return add_what_moves(moved, *place.before, regions, is_matched);
+}
+
+FXX_INLINE bool can_be_taken_out(std::span<Node* const> nodes, const Node& place,
+                                 std::span<const std::uint32_t> matched, const Regions& regions) {
+  if (regions.none()) return true;
+  const Node* opaque = nullptr;
+  for (const Node* node : nodes) {
+    if (!is_barrier(*node)) continue;
+    // A write that others can see cannot be taken away.
+    const Operator* op = operator_of(*node);
+    if (op && op->mutates) return false;
+    if (!opaque) opaque = node;
+  }
+  if (!opaque) {
+    return std::all_of(nodes.begin(), nodes.end(),
+                       [&](const Node* n) { return regions.of(*n) == regions.of(*nodes[0]); });
+  }
+  // A call that nobody knows may write to what it is given. It can be replaced as long as nobody looks at that between
+  // it and what stands for it, and nothing else of the kind lies between the nodes.
+  const auto is_matched = [&](const Node& node) { return node.index() < matched.size() && matched[node.index()] != 0; };
+  std::vector<Memory> written;
+  for (const Node* node = nodes[0]; node && node != &place; node = node->next()) {
+    if (is_matched(*node)) {
+      if (is_barrier(*node)) written.push_back(memory_written_by(*node));
+      continue;
+    }
+    if (is_barrier(*node)) return false;
+    for (const Node* input : node->all_input_nodes()) {
+      const Memory read = memory_of(*input);
+      for (const Memory& w : written)
+        if (may_overlap(w, read)) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace fxx::inline FXX_ABI::rewrite::detail
 
 namespace fxx::inline FXX_ABI::rewrite {

@@ -164,22 +164,6 @@ bool computes(const Node& node);
 /// Do two values without nodes say the same to a parameter of this type? 1 == 1.0; a number is a list of `int[2]`.
 bool same_literal(const Argument& a, const Argument& b, Type type);
 
-/// Where the replacement of some nodes goes, and what has to be moved there first.
-struct Place {
-  Node* before = nullptr;
-  std::vector<Node*> hoisted;  // in the order of the graph
-};
-/// The place before every user of the values in `returning` and behind everything in `inputs`, after what can be moved
-/// was. False when there is none: something in between depends on the values, or cannot be moved. `matched` is not 0 at
-/// the indices of the nodes that are replaced, of which `last` is the last. O(1) where nothing has to be moved.
-bool find_place(Node* last, std::span<Node* const> returning, std::span<const Argument> inputs,
-                std::span<const std::uint32_t> matched, const Regions& regions, Place& place);
-
-/// What the compute nodes of a match, in the order of the graph, do to memory: can they be taken away, all at once, and
-/// what stands for them be put before `place`?
-bool can_be_taken_out(std::span<Node* const> nodes, const Node& place, std::span<const std::uint32_t> matched,
-                      const Regions& regions);
-
 }  // namespace detail
 
 }  // namespace fxx::inline FXX_ABI::rewrite

@@ -1,5 +1,5 @@
 // All sets of rules that ship, and what one applies to a model that only infers.
-// Main names: rules::all. Cost: light; a set costs what it holds, and only where it is applied.
+// Main names: rules::all, rules::exact. Cost: light; a set costs what it holds, and only where it is applied.
 #pragma once
 
 #include "fxx/rules/activations.hpp"
@@ -29,5 +29,11 @@ inline constexpr auto cheaper = number_chains + strength_reduction;
 inline constexpr auto all =
     rewrite::phases(rearrangements, cleaning, inference, normalisation, activations, einsums, attention,
                     merge_activation, merge_linear, merge_convolution, cheaper, layout);
+
+/// Those of `all` that leave numbers multiplied and added as they were written: no batch norm or factor goes into
+/// weights, and no two numbers become one.
+inline constexpr auto exact =
+    rewrite::phases(rearrangements, cleaning, normalisation, activations, einsums, attention, merge_activation,
+                    merge_linear, merge_convolution, strength_reduction, layout);
 
 }  // namespace fxx::inline FXX_ABI::rules

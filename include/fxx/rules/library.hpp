@@ -2,7 +2,7 @@
 //
 // With FXX_COMPILED_LIB they are in the library; header-only, including this costs what all rules cost. Whoever adds
 // rules of their own to a set, or wants one tree for several, includes the header of the set instead.
-// Main names: rules::library, rules::find_in_library, rules::apply_all. Cost: light.
+// Main names: rules::library, rules::find_in_library, rules::apply_all, rules::apply_exact. Cost: light.
 #pragma once
 
 #include <span>
@@ -24,6 +24,16 @@ template <class Target>
 rewrite::RewriteReport apply_all(Target& target, const rewrite::RewriteOptions& options = {}) {
   rewrite::RewriteReport report;
   for (const rewrite::AnyRuleset& phase : phases_of_all()) report.add(phase.apply(target, options));
+  return report;
+}
+
+/// The sets of rules::exact, in its order, each named "exact".
+std::span<const rewrite::AnyRuleset> phases_of_exact();
+/// `rules::exact.apply(target, options)`: for a model that only infers, and whose numbers are to stay what they are.
+template <class Target>
+rewrite::RewriteReport apply_exact(Target& target, const rewrite::RewriteOptions& options = {}) {
+  rewrite::RewriteReport report;
+  for (const rewrite::AnyRuleset& phase : phases_of_exact()) report.add(phase.apply(target, options));
   return report;
 }
 

@@ -28,9 +28,21 @@ FXX_INLINE const rewrite::AnyRuleset* find_in_library(std::string_view name) {
   return nullptr;
 }
 
+namespace detail {
+template <class Phases>
+std::vector<rewrite::AnyRuleset> erased_phases(std::string_view name, const Phases& phases) {
+  return boost::hana::unpack(phases.sets, [&](const auto&... set) {
+    return std::vector<rewrite::AnyRuleset>{rewrite::erase(name, set)...};
+  });
+}
+}  // namespace detail
+
 FXX_INLINE std::span<const rewrite::AnyRuleset> phases_of_all() {
-  static const std::vector<rewrite::AnyRuleset> phases = boost::hana::unpack(
-      all.sets, [](const auto&... set) { return std::vector<rewrite::AnyRuleset>{rewrite::erase("all", set)...}; });
+  static const std::vector<rewrite::AnyRuleset> phases = detail::erased_phases("all", all);
+  return phases;
+}
+FXX_INLINE std::span<const rewrite::AnyRuleset> phases_of_exact() {
+  static const std::vector<rewrite::AnyRuleset> phases = detail::erased_phases("exact", exact);
   return phases;
 }
 

@@ -1,4 +1,5 @@
-// Bodies of torch/verify_rules.hpp.
+// Bodies of torch/verify_rules.hpp: one class, which tries a rule on cases until one tells its two sides apart. What a
+// case is made of, how it is compared, made smaller and written down lies in torch/verify_rules/.
 #pragma once
 
 #include <ATen/Context.h>
@@ -13,7 +14,6 @@
 #include <set>
 #include <utility>
 
-#include "fxx/codegen/readable.hpp"
 #include "fxx/error.hpp"
 #include "fxx/rewrite/instantiate.hpp"
 #include "fxx/torch/interpreter.hpp"
@@ -21,6 +21,8 @@
 #include "fxx/torch/verify_rules/case_graph.ipp"
 #include "fxx/torch/verify_rules/choices.ipp"
 #include "fxx/torch/verify_rules/compare.ipp"
+#include "fxx/torch/verify_rules/counter_example.ipp"
+#include "fxx/torch/verify_rules/shrink.ipp"
 #include "fxx/torch/verify_rules/tensors.ipp"
 
 namespace fxx::inline FXX_ABI {
@@ -30,15 +32,6 @@ namespace detail {
 /// Thrown through everything that takes exceptions as answers: what the caller's own inputs threw.
 struct FaultOfInputs {
   std::exception_ptr fault;
-};
-
-/// What became of a case.
-struct Outcome {
-  bool ran = false, fired = false;
-  bool comparable = true;  // false: it says nothing about the rule
-  std::string difference;
-  std::unique_ptr<CaseGraph> pattern;
-  std::optional<Graph> replacement;
 };
 
 FXX_INLINE std::string first_line(const std::exception& fault) {
@@ -465,192 +458,9 @@ class RuleVerifier {
       smallest = outcome.pattern->record;
       return true;
     };
-    for (bool again = true; again && left > 0;) again = make_smaller(smallest, attempt);
+    for (bool again = true; again && left > 0;) again = shrink(smallest, attempt);
     report_.difference = outcome.difference;
-    report_.counter_example = code_of(outcome);
-  }
-  template <class Attempt>
-  static bool make_smaller(Case& c, const Attempt& attempt) {
-    bool any = false;
-    // Plain layouts, then sizes: the same size wherever it stands, since operators want them equal.
-    any |= attempt([](Case& s) {
-      bool changed = false;
-      for (Given* g : s.tensors())
-        if (!g->tensor.is_plain()) g->tensor = g->tensor.plain(), changed = true;
-      return changed;
-    });
-    for (std::size_t i = 0; i < c.tensors().size(); ++i)
-      any |= attempt([&](Case& s) {
-        TensorRecipe& r = s.tensors()[i]->tensor;
-        if (r.is_plain()) return false;
-        r = r.plain();
-        return true;
-      });
-    std::set<std::int64_t> sizes;
-    for (const Given* g : c.tensors()) sizes.insert(g->tensor.shape.begin(), g->tensor.shape.end());
-    for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
-      bool found = false;
-      for (std::int64_t to = 1; to < *size && !found; ++to)
-        for (const bool last : {false, true})
-          found = found || attempt([&](Case& s) {
-                    for (Given* g : s.tensors()) {
-                      std::vector<std::int64_t> smaller = g->tensor.shape;
-                      std::replace(smaller.begin(), smaller.end(), *size, to);
-                      g->tensor = g->tensor.cut(smaller, last);
-                    }
-                    return true;
-                  });
-      any |= found;
-    }
-    for (std::size_t i = 0; i < c.tensors().size(); ++i) {
-      for (std::size_t d = 0; d < c.tensors()[i]->tensor.shape.size(); ++d)
-        for (const bool last : {false, true})
-          any |= attempt([&](Case& s) {
-            TensorRecipe& r = s.tensors()[i]->tensor;
-            if (d >= r.shape.size() || r.shape[d] < 2) return false;
-            std::vector<std::int64_t> smaller = r.shape;
-            smaller[d] = 1;
-            r = r.cut(smaller, last);
-            return true;
-          });
-      any |= attempt([&](Case& s) {  // a dimension less
-        TensorRecipe& r = s.tensors()[i]->tensor;
-        const auto one = std::find(r.shape.begin(), r.shape.end(), 1);
-        if (one == r.shape.end() || !r.is_plain()) return false;
-        r.shape.erase(one);
-        return true;
-      });
-    }
-    any |= attempt([](Case& s) {  // a dimension less of all
-      bool changed = false;
-      for (Given* g : s.tensors()) {
-        TensorRecipe& r = g->tensor;
-        if (r.shape.empty() || r.shape[0] != 1 || !r.is_plain()) continue;
-        r.shape.erase(r.shape.begin());
-        changed = true;
-      }
-      return changed;
-    });
-    any |= attempt([](Case& s) {  // float32 in place of others like it
-      bool changed = false;
-      for (Given* g : s.tensors()) {
-        TensorRecipe& r = g->tensor;
-        const bool other = at::isComplexType(r.dtype) || (at::isFloatingType(r.dtype) && r.dtype != at::kFloat);
-        if (!other) continue;
-        r.dtype = at::kFloat;
-        r.imaginary.clear();
-        changed = true;
-      }
-      return changed;
-    });
-    any |= attempt([](Case& s) {
-      bool changed = false;
-      for (std::size_t& choice : s.choices) changed |= std::exchange(choice, 0) != 0;
-      return changed;
-    });
-    for (std::size_t i = 0; i < c.given.size(); ++i) {
-      if (c.given[i].kind != Given::Kind::immediate) continue;
-      const auto simpler = [&](Argument value) {
-        return attempt([&](Case& s) {
-          if (i >= s.given.size() || s.given[i].value == value) return false;
-          s.given[i].value = value;
-          return true;
-        });
-      };
-      const Argument now = c.given[i].value;
-      if (now.kind() == Argument::Kind::real && now.real() != 1 && now.real() != 2) any |= simpler(1.0) || simpler(2.0);
-      if (now.kind() == Argument::Kind::boolean && now.boolean()) any |= simpler(false);
-    }
-    // Elements: all ones, then one by one.
-    for (std::size_t i = 0; i < c.tensors().size(); ++i) {
-      const auto with = [&](std::size_t from, std::size_t to, double value) {
-        return attempt([&](Case& s) {
-          if (i >= s.tensors().size()) return false;
-          std::vector<double>& values = s.tensors()[i]->tensor.values;
-          bool changed = false;
-          for (std::size_t k = from; k < std::min(to, values.size()); ++k) {
-            if (TensorRecipe::is_same(values[k], value)) continue;
-            if (value != 1 && values[k] == 1) continue;  // simple enough
-            values[k] = value;
-            changed = true;
-          }
-          return changed;
-        });
-      };
-      const std::size_t n = c.tensors()[i]->tensor.values.size();
-      if (with(0, n, 1) || with(0, n, 0)) {
-        any = true;
-        continue;
-      }
-      for (std::size_t k = 0; k < n && k < 16; ++k) {
-        const double value = c.tensors()[i]->tensor.values[k];
-        if (value == 1 || value == 0) continue;
-        any |= with(k, k + 1, 1) || with(k, k + 1, 0);
-        if (std::isfinite(value) && value != std::round(value)) any |= with(k, k + 1, std::round(value));
-      }
-    }
-    return any;
-  }
-
-  /// Constants become inputs, so that the function is one that stands alone.
-  static std::string function_of(const Graph& from, const std::string& name, std::vector<std::string>& inputs) {
-    Graph graph(from);
-    std::map<std::string, Node*> placed;
-    Node* first = nullptr;  // behind the inputs
-    for (Node* node : graph.nodes().snapshot()) {
-      if (!first && node->opcode() != Opcode::placeholder) first = node;
-      if (node->opcode() != Opcode::get_attr) continue;
-      const std::string target = node->target();
-      Node*& place = placed[target];
-      if (!place) {
-        const InsertPoint point = graph.inserting_before(first);
-        place = graph.placeholder(target);
-        place->swap_names(*node);
-      }
-      node->replace_all_uses_with(place);
-      if (node == first) first = node->next();
-      graph.erase_node(node);
-    }
-    inputs.clear();
-    for (const Node* node : graph.nodes())
-      if (node->opcode() == Opcode::placeholder) inputs.push_back(node->target());
-    struct NoOwner final : Owner {
-      const AttributeInfo* find_attribute(std::string_view) const override { return nullptr; }
-      const ModuleInfo* find_module(std::string_view) const override { return nullptr; }
-      std::vector<const ModuleInfo*> leaf_modules() const override { return {}; }
-    };
-    std::string text = forward_code(graph, NoOwner(), {.release_values = false, .nest_expressions = true});
-    if (const auto at = text.find(" forward("); at != text.npos) text.replace(at, 9, " " + name + "(");
-    if (text.empty() || text.back() != '\n') text += '\n';
-    return text;
-  }
-  static std::string in_comment(std::string text) {
-    for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos && at + 1 < text.size(); at += 4)
-      text.replace(at, 1, "\n// ");
-    return "// " + text;
-  }
-  std::string code_of(const Outcome& o) const {
-    std::string text = "// rule \"" + std::string(rule_.name) + "\": " + in_comment(o.difference).substr(3) + "\n";
-    std::vector<std::string> to_pattern, to_replacement;
-    const auto written = [](const Graph& graph, const std::string& name, std::vector<std::string>& inputs) {
-      try {
-        return function_of(graph, name, inputs);
-      } catch (const Error& fault) {
-        return in_comment(name + ", which has no C++ form: " + fxx::to_string(graph)) + "\n";
-      }
-    };
-    text += written(o.pattern->graph, "pattern", to_pattern);
-    if (o.replacement) text += written(*o.replacement, "replacement", to_replacement);
-    for (const CaseGraph::Named& one : o.pattern->named())
-      text += "const torch::Tensor " + one.name + " = " + one.recipe.code() + ";\n";
-    const auto call = [](const std::string& function, const std::vector<std::string>& inputs) {
-      std::string list;
-      for (const std::string& input : inputs) list += (list.empty() ? "" : ", ") + input;
-      return "std::cout << " + function + "(" + list + ") << std::endl;\n";
-    };
-    text += call("pattern", to_pattern);
-    if (o.replacement) text += call("replacement", to_replacement);
-    return text;
+    report_.counter_example = code_of(rule_.name, outcome);
   }
 
   const RuleToVerify& rule_;

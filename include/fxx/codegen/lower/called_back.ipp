@@ -9,12 +9,6 @@
 
 namespace fxx::inline FXX_ABI::plans {
 
-/// Does it read elements beside those of its operand?
-FXX_INLINE bool looks_around(const Node& node) {
-  const Operator* op = operator_of(node);
-  return op && op->base_name().starts_with("as_strided");
-}
-
 FXX_INLINE std::vector<const Node*> Lowering::with_items(const Node& node) const {
   std::vector<const Node*> nodes = {&node};
   for (std::size_t i = 0; i < nodes.size(); ++i) {

@@ -46,17 +46,6 @@ FXX_INLINE std::shared_ptr<GraphModule> opened(const std::shared_ptr<GraphModule
   }
 }
 
-/// In exact mode those of rules::all that leave all numbers to be multiplied and added as they were written.
-FXX_INLINE void apply_rules(GraphModule& module, Accuracy accuracy) {
-  if (accuracy != Accuracy::exact) {
-    rules::apply_all(module);
-    return;
-  }
-  for (const char* name : {"rearrangements", "cleaning", "normalisation", "activations", "einsums", "attention",
-                           "merge_activation", "merge_linear", "merge_convolution", "strength_reduction", "layout"})
-    rules::find_in_library(name)->apply(module);
-}
-
 /// The memory of a tensor, so that nobody else gets its place as long as it is asked for.
 FXX_INLINE c10::intrusive_ptr<c10::StorageImpl> memory_of(const at::Tensor& tensor) {
   if (!tensor.has_storage()) return {};
@@ -116,7 +105,8 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   expand_functions(prepared, runs_as_operators);
   note_known_sizes(*prepared_, example_inputs);
   functionalise(prepared, &prepared_->owner());
-  detail::apply_rules(*prepared_, options.accuracy);
+  if (options.accuracy == Accuracy::exact) rules::apply_exact(*prepared_);
+  else rules::apply_all(*prepared_);
   expand_modules(prepared, prepared_->owner());
   expand_functions(prepared);
   eliminate_dead_code(prepared);

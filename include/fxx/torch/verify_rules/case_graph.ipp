@@ -271,4 +271,13 @@ FXX_INLINE bool overflows(const Interpreter::Environment& values) {
   return large || (infinite && of_numbers);
 }
 
+/// What became of a case.
+struct Outcome {
+  bool ran = false, fired = false;
+  bool comparable = true;  // false: it says nothing about the rule
+  std::string difference;
+  std::unique_ptr<CaseGraph> pattern;
+  std::optional<Graph> replacement;
+};
+
 }  // namespace fxx::inline FXX_ABI::detail

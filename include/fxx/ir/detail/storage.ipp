@@ -1,0 +1,145 @@
+// Bodies of ir/detail/storage.hpp: arguments and their users, and the order of nodes.
+#pragma once
+
+#include <algorithm>
+
+#include "fxx/error.hpp"
+#include "fxx/ir/detail/storage.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+FXX_INLINE void GraphStorage::check_input(const Node* user, const Node* input) const {
+  const auto fail = [&](ErrorId id, const char* what, const char* advice) {
+    throw GraphError(id, "Node: argument '" + std::string(input ? input->name() : "null") + "' of node '" +
+                             std::string(user ? user->name() : "(new)") + "' " + what + "; " + advice);
+  };
+  if (!input || input->storage_ != this)
+    fail(ErrorId::node_not_in_graph, "does not belong to this Graph",
+         "copy the node into this graph first, or map it with node_copy or graph_copy");
+  if (input->erased_) fail(ErrorId::node_erased, "was erased", "use a node that is still in the graph");
+}
+
+FXX_INLINE void GraphStorage::collect_inputs(Node* user, std::span<const Argument> args,
+                                             std::span<const KeywordArgument> kwargs, std::vector<Node*>& found) {
+  found.clear();
+  ++epoch;
+  const auto visit_node = [&](Node* input) {
+    check_input(user, input);
+    if (input->mark_ == epoch) return;
+    input->mark_ = epoch;
+    found.push_back(input);
+  };
+  for (const Argument& a : args) for_each_node(a, visit_node);
+  for (const KeywordArgument& k : kwargs) for_each_node(k.value, visit_node);
+}
+
+FXX_INLINE void GraphStorage::drop_arguments(Node* node) {
+  for (std::uint32_t i = 0; i < node->edges_size_; ++i) unlink(node->edges_[i]);
+  for (std::uint32_t i = 0; i < node->args_size_; ++i) node->args_[i].~Argument();
+  for (std::uint32_t i = 0; i < node->kwargs_size_; ++i) node->kwargs_[i].~KeywordArgument();
+  arena.release(node->args_, node->args_size_ * sizeof(Argument));
+  arena.release(node->kwargs_, node->kwargs_size_ * sizeof(KeywordArgument));
+  arena.release(node->edges_, node->edges_size_ * sizeof(Edge));
+  node->args_ = nullptr;
+  node->kwargs_ = nullptr;
+  node->edges_ = nullptr;
+  node->args_size_ = node->kwargs_size_ = node->edges_size_ = 0;
+}
+
+FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args,
+                                     std::span<const KeywordArgument> kwargs) {
+  collect_inputs(node, args, kwargs, inputs);
+  ++version;
+  auto* new_args = static_cast<Argument*>(arena.allocate(args.size_bytes()));
+  auto* new_kwargs = static_cast<KeywordArgument*>(arena.allocate(kwargs.size_bytes()));
+  auto* new_edges = static_cast<Edge*>(arena.allocate(inputs.size() * sizeof(Edge)));
+  std::uninitialized_copy(args.begin(), args.end(), new_args);  // before the old ones go: they may be the same
+  for (std::size_t i = 0; i < kwargs.size(); ++i)
+    new (new_kwargs + i) KeywordArgument{intern(kwargs[i].key), kwargs[i].value};
+  if (node->args_size_ || node->kwargs_size_) drop_arguments(node);
+  node->args_ = new_args;
+  node->kwargs_ = new_kwargs;
+  node->edges_ = new_edges;
+  node->args_size_ = static_cast<std::uint32_t>(args.size());
+  node->kwargs_size_ = static_cast<std::uint32_t>(kwargs.size()) & 0x3fffffffu;
+  node->edges_size_ = static_cast<std::uint32_t>(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) link(*new (new_edges + i) Edge{inputs[i], node, nullptr, nullptr});
+}
+
+FXX_INLINE void GraphStorage::relink(Node* node) {
+  collect_inputs(node, node->args(), node->kwargs(), inputs);
+  auto* new_edges = static_cast<Edge*>(arena.allocate(inputs.size() * sizeof(Edge)));
+  for (std::uint32_t i = 0; i < node->edges_size_; ++i) unlink(node->edges_[i]);
+  arena.release(node->edges_, node->edges_size_ * sizeof(Edge));
+  node->edges_ = new_edges;
+  node->edges_size_ = static_cast<std::uint32_t>(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) link(*new (new_edges + i) Edge{inputs[i], node, nullptr, nullptr});
+}
+
+// Positions are kept as 62-bit labels (order maintenance after Bender, Cole, Demaine, Farach-Colton, Zito 2002): a node
+// between two others takes a label between theirs; where there is none, the smallest crowded stretch is spread out
+// again, which costs O(log nodes) amortised.
+FXX_INLINE void GraphStorage::make_room(Node* after) {
+  constexpr std::uint64_t top = std::uint64_t{1} << 62;
+  const std::uint64_t center = after == &root ? 0 : after->order_;
+  Node *first = after == &root ? root.next_ : after, *last = first;
+  std::uint64_t count = 1;
+  double capacity = 1;
+  for (std::uint64_t width = 2; width <= top; width *= 2) {
+    capacity *= 4.0 / 3.0;
+    const std::uint64_t low = center & ~(width - 1), high = low + width;
+    while (first->previous_ != &root && first->previous_->order_ >= low) first = first->previous_, ++count;
+    while (last->next_ != &root && last->next_->order_ < high) last = last->next_, ++count;
+    // Twice as many labels as nodes at least, one of them free in front.
+    if (static_cast<double>(count + 1) > capacity || width / (count + 1) < 2) continue;
+    const std::uint64_t step = width / (count + 1);
+    std::uint64_t label = low;
+    for (Node* n = first;; n = n->next_) {
+      n->order_ = label += step;
+      if (n == last) return;
+    }
+  }
+  throw InternalError("Graph: no position labels are left");
+}
+
+FXX_INLINE void GraphStorage::insert_before(Node* node, Node* place) {
+  ++version;
+  constexpr std::uint64_t top = std::uint64_t{1} << 62, step = std::uint64_t{1} << 20, room_before_output = step << 20;
+  node->next_ = place;
+  node->previous_ = place->previous_;
+  for (int attempt = 0;; ++attempt) {
+    const std::uint64_t low = node->previous_ == &root ? 0 : node->previous_->order_;
+    const std::uint64_t high = place == &root ? top : place->order_;
+    if (high - low >= 2) {
+      // What is appended, or put before the output, counts up in equal steps; all else goes halfway.
+      const std::uint64_t gap = node == output && place == &root ? room_before_output : step;
+      const bool growing = place == &root || place == output;
+      node->order_ = low + (growing && high - low > 2 * gap ? gap : (high - low) / 2);
+      break;
+    }
+    if (attempt) throw InternalError("Graph: position labels are broken");
+    make_room(node->previous_);
+  }
+  node->previous_->next_ = node;
+  place->previous_ = node;
+}
+
+FXX_INLINE const TensorMeta* GraphStorage::keep(const TensorMeta& meta) {
+  // Neighbours mostly have equal shapes, so the last few are shared.
+  constexpr std::size_t window = 8;
+  for (std::size_t i = 0; i < std::min(window, metas.size()); ++i)
+    if (const TensorMeta& known = metas[metas.size() - 1 - i]; known == meta) return &known;
+  return &metas.emplace_back(meta);
+}
+
+FXX_INLINE std::string_view GraphStorage::intern(std::string_view text) {
+  if (text.empty()) return {};
+  if (auto known = texts.find(text); known != texts.end()) return *known;
+  return *texts.insert(arena.store(text)).first;
+}
+
+}  // namespace detail
+
+}  // namespace fxx::inline FXX_ABI

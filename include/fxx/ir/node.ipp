@@ -1,0 +1,172 @@
+// Bodies of ir/node.hpp.
+#pragma once
+
+#include <algorithm>
+
+#include "fxx/error.hpp"
+#include "fxx/ir/detail/storage.hpp"
+#include "fxx/ir/names.hpp"
+#include "fxx/ir/print.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+FXX_INLINE Graph& Node::graph() const { return *storage_->graph; }
+
+FXX_INLINE void Node::set_op(Op op) {
+  if (std::holds_alternative<Output>(op) != std::holds_alternative<Output>(op_))
+    throw GraphError(
+        ErrorId::output_misplaced,
+        "Node::set_op: an output cannot become another node, nor another node an output; erase it and create one",
+        {format_node(*this)});
+  ++storage_->version;
+  op_ = std::move(op);
+  operation_ = nullptr;
+  if (const auto* call = std::get_if<CallFunction>(&op_))
+    if (const auto* target = std::get_if<const Operator*>(&call->target)) operation_ = *target;
+  storage_->note_effects(*this);
+}
+
+FXX_INLINE std::string Node::target() const { return target_text(op_); }
+
+FXX_INLINE std::string_view Node::name_now() const {
+  if (!is_root_) name_ = storage_->names.create(name_candidate(op_), storage_->arena);
+  return name_;
+}
+
+FXX_INLINE void Node::rename(std::string_view name) {
+  if (name != name_) name_ = storage_->names.create(name, storage_->arena);
+}
+
+FXX_INLINE void Node::swap_names(Node& other) {
+  if (storage_ != other.storage_)
+    throw GraphError(ErrorId::node_not_in_graph, "Node::swap_names: '" + std::string(other.name()) +
+                                                     "' belongs to another graph than '" + std::string(name()) +
+                                                     "'; names are exchanged within one");
+  std::swap(name_, other.name_);
+  ++storage_->version;
+}
+
+FXX_INLINE void Node::set_args(Arguments args) { set_args_kwargs(args, kwargs()); }
+FXX_INLINE void Node::set_kwargs(KeywordArguments kwargs) { set_args_kwargs(args(), kwargs); }
+FXX_INLINE void Node::set_args_kwargs(Arguments args, KeywordArguments kwargs) {
+  if (erased_)
+    throw GraphError(ErrorId::node_erased, "Node::set_args: the node was erased; only nodes in a graph can change",
+                     {std::string(name())});
+  storage_->assign(this, args.span(), kwargs.span());
+  if (op_.index() == static_cast<std::size_t>(Opcode::call_method)) operation_ = nullptr;
+}
+
+FXX_INLINE const Argument& Node::arg(std::size_t i) const {
+  if (i >= args_size_)
+    throw GraphError(ErrorId::argument_out_of_range,
+                     "Node::arg: there is no positional argument " + std::to_string(i) + "; the node has " +
+                         std::to_string(args_size_),
+                     {format_node(*this)});
+  return args_[i];
+}
+
+FXX_INLINE const Argument* Node::kwarg(std::string_view key) const {
+  for (const KeywordArgument& k : kwargs())
+    if (k.key == key) return &k.value;
+  return nullptr;
+}
+
+FXX_INLINE void Node::update_arg(std::size_t index, Argument value) {
+  (void)arg(index);
+  std::vector<Argument> args(args_, args_ + args_size_);
+  args[index] = std::move(value);
+  set_args(args);
+}
+
+FXX_INLINE void Node::insert_arg(std::size_t index, Argument value) {
+  if (index > args_size_) (void)arg(index);
+  std::vector<Argument> args(args_, args_ + args_size_);
+  args.insert(args.begin() + static_cast<std::ptrdiff_t>(index), std::move(value));
+  set_args(args);
+}
+
+FXX_INLINE void Node::update_kwarg(std::string_view key, Argument value) {
+  std::vector<KeywordArgument> kwargs(kwargs_, kwargs_ + kwargs_size_);
+  const auto found = std::find_if(kwargs.begin(), kwargs.end(), [&](const KeywordArgument& k) { return k.key == key; });
+  if (found != kwargs.end()) found->value = std::move(value);
+  else kwargs.push_back({key, std::move(value)});
+  set_kwargs(kwargs);
+}
+
+FXX_INLINE void Node::replace_input_with(Node* old_input, Node* new_input) {
+  storage_->check_input(this, new_input);
+  if (old_input == new_input) return;
+  const auto swap_node = [&](Node* n) { return Argument(n == old_input ? new_input : n); };
+  detail::Edge* from = nullptr;
+  bool joins = false;
+  for (std::uint32_t i = 0; i < edges_size_; ++i) {
+    if (edges_[i].input == old_input) from = edges_ + i;
+    if (edges_[i].input == new_input) joins = true;
+  }
+  if (!from) return;
+  ++storage_->version;
+  for (std::uint32_t i = 0; i < args_size_; ++i)
+    if (args_[i].is_node() || args_[i].is_container()) args_[i] = map_nodes(args_[i], swap_node);
+  for (std::uint32_t i = 0; i < kwargs_size_; ++i)
+    if (kwargs_[i].value.is_node() || kwargs_[i].value.is_container())
+      kwargs_[i].value = map_nodes(kwargs_[i].value, swap_node);
+  if (op_.index() == static_cast<std::size_t>(Opcode::call_method)) operation_ = nullptr;
+  if (joins) return storage_->relink(this);
+  storage_->unlink(*from);
+  from->input = new_input;
+  storage_->link(*from);
+}
+
+FXX_INLINE std::vector<Node*> Node::replace_all_uses_with(Node* replacement) {
+  storage_->check_input(nullptr, replacement);
+  std::vector<Node*> changed = users().snapshot();
+  for (Node* user : changed) user->replace_input_with(this, replacement);
+  return changed;
+}
+
+FXX_INLINE void Node::prepend(Node* node) {
+  storage_->check_input(nullptr, this);
+  storage_->check_input(this, node);
+  if (node == this || node->next_ == this) return;
+  if (node == storage_->output)
+    throw GraphError(ErrorId::output_misplaced,
+                     "Node::prepend: the output stays the last node; move the other node instead",
+                     {format_node(*this)});
+  storage_->take_out(node);
+  storage_->insert_before(node, this);
+}
+
+FXX_INLINE void Node::append(Node* node) {
+  storage_->check_input(nullptr, this);
+  if (node == this) return;
+  if (this == storage_->output)
+    throw GraphError(ErrorId::output_misplaced, "Node::append: nothing can follow the output; use prepend",
+                     {format_node(*this)});
+  if (next_ == &storage_->root) {
+    storage_->check_input(this, node);
+    storage_->take_out(node);
+    storage_->insert_before(node, &storage_->root);
+  } else {
+    next_->prepend(node);
+  }
+}
+
+FXX_INLINE void Node::set_type(std::string_view type) { type_ = storage_->intern(type); }
+FXX_INLINE void Node::set_tensor_meta(const TensorMeta& meta) { tensor_meta_ = storage_->keep(meta); }
+FXX_INLINE std::string Node::source() const {
+  std::string_view lines = meta().stack_trace;
+  while (lines.ends_with('\n')) lines.remove_suffix(1);
+  if (!lines.empty()) return std::string(lines.substr(lines.find_last_of('\n') + 1));  // npos + 1 is 0
+  return location_.line() == 0 ? std::string()
+                               : std::string(location_.file_name()) + ":" + std::to_string(location_.line());
+}
+FXX_INLINE NodeMeta& Node::meta() {
+  if (!meta_) meta_ = new (storage_->arena.allocate(sizeof(NodeMeta))) NodeMeta;
+  return *meta_;
+}
+FXX_INLINE const NodeMeta& Node::meta() const {
+  static const NodeMeta none;
+  return meta_ ? *meta_ : none;
+}
+
+}  // namespace fxx::inline FXX_ABI

@@ -1,0 +1,84 @@
+// Questions that code asks of tensors while a trace runs, and that are answered rather than recorded.
+#pragma once
+
+#include "fxx/torch/dispatch/implementation.ipp"
+
+namespace fxx::inline FXX_ABI {
+
+FXX_INLINE bool DispatchTracer::Implementation::answers_data_question(const c10::OperatorHandle& handle,
+                                                                      const Operator& op, torch::jit::Stack& stack,
+                                                                      std::size_t count) {
+  static const std::unordered_set<std::string_view> questions = {"aten::item", "aten::_local_scalar_dense",
+                                                                 "aten::is_nonzero", "aten::equal", "aten::allclose"};
+  if (!questions.contains(op.name)) return false;
+  c10::IValue* const args = stack.data() + (stack.size() - count);
+  if (op.name == "aten::equal") {
+    const at::Tensor a = args[0].toTensor(), b = args[1].toTensor();
+    const bool known = a.is_same(b) || inner_of(a).sizes() != inner_of(b).sizes() ||
+                       a.scalar_type() != b.scalar_type() || asked_by_attention();
+    if (known) {
+      if (calls_ && !a.is_same(b)) calls_->asked_by_attention();
+      torch::jit::drop(stack, count);
+      stack.emplace_back(a.is_same(b));
+      return true;
+    }
+  }
+  if (calls_) calls_->refuse();
+  bool outer = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!args[i].isTensor() || !args[i].toTensor().defined()) continue;
+    const at::Tensor tensor = args[i].toTensor();
+    const bool known = own(tensor) || plain_.contains(tensor.unsafeGetTensorImpl());
+    // Constants that the code made itself may be asked for; inputs, parameters and what follows from them may not.
+    if (known || !owner_.name_of(tensor).empty()) {
+      const Value value = find(tensor);
+      // Another view of the memory may have been written to.
+      const auto memory = storages_.find(detail::storage_of(tensor));
+      if (value.depends_on_inputs || (memory != storages_.end() && memory->second.depends_on_inputs))
+        throw TraceError(
+            ErrorId::data_dependent,
+            "trace: '" + std::string(op.name) +
+                "' asks for the value of a traced tensor, so the code that follows would depend on the data; "
+                "decide before tracing, or compute both sides and select with torch::where",
+            here(format_node(*value.node)));
+    }
+    detail::replace_traced(args[i], [&](const at::Tensor& t) { return inner_of(t); });
+    outer = outer || detail::traced(args[i].toTensor());
+  }
+  if (outer && previous_) previous_->record(handle, stack);
+  else handle.callBoxed(stack);
+  return true;
+}
+
+FXX_INLINE bool DispatchTracer::Implementation::asked_by_attention() {
+  const Backtrace where = Backtrace::capture(2);
+  std::size_t callers = 0;
+  for (void* const address : where.addresses()) callers = callers * 31 + reinterpret_cast<std::uintptr_t>(address);
+  static std::mutex mutex;
+  static std::unordered_map<std::size_t, bool> known;
+  const std::lock_guard lock(mutex);
+  const auto [at, fresh] = known.emplace(callers, false);
+  if (fresh)
+    for (const Frame& frame : symbolise(where, SourceLines::none))
+      at->second = at->second || frame.function.find("multi_head_attention_forward") != std::string::npos ||
+                   frame.function.find("torch::nn::MultiheadAttentionImpl::forward") != std::string::npos;
+  return at->second;
+}
+
+FXX_INLINE Argument DispatchTracer::Implementation::collapse(const c10::IValue& value, Argument tuple) const {
+  const auto& elements = value.toTupleRef().elements();
+  if (elements.size() < 2) return tuple;
+  Node* producer = nullptr;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const TracedTensor* t = elements[i].isTensor() ? own(elements[i].toTensor()) : nullptr;
+    if (!t || t->value.item != static_cast<int>(i) || (producer && t->value.node != producer)) return tuple;
+    producer = t->value.node;
+  }
+  if (!producer->operation() || producer->operation()->returns.size() != elements.size()) return tuple;
+  // The getitem nodes made for the tuple have no use then.
+  for (const Argument& item : tuple.items())
+    if (item.node()->num_users() == 0) producer->graph().erase_node(item.node());
+  return producer;
+}
+
+}  // namespace fxx::inline FXX_ABI
