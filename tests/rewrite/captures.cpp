@@ -52,6 +52,33 @@ TEST_CASE("a size that the pattern names by its call is a size on the right") {
         "sym_size = aten::sym_size.int(%x, 0)\nreshape = aten::reshape(%x, [%sym_size, -1])\nreturn %reshape\n");
 }
 
+TEST_CASE("a call that gives a number stands where an operator takes one, on both sides") {
+  constexpr auto rules = ruleset(
+      rule<"whole">(narrow(x, 0_c, 0_c, sym_size(x, 0_c)) >> alias(x)),
+      rule<"part">(narrow(x, 1_c, 0_c, sym_size(y, 0_c)) >> slice(x, 1_c, 0_c, sym_size(y, 0_c))),
+      rule<"computed">(narrow(x, 1_c, 0_c, sym_size(x, 1_c) * 2_c) >> neg(x)),
+      rule<"scaled">(sym_size(x, 0_c).once() * relu(x) >> neg(x)));
+  const auto narrowed = [&](std::int64_t dim, bool of_x, bool doubled) {
+    return rewritten_graph(rules, [&](Graph& g) {
+      Node *x = g.placeholder("x"), *y = g.placeholder("y");
+      Node* size = g.call_function(ops::sym_size_int, {of_x ? x : y, doubled ? 1 : 0});
+      if (doubled) size = g.call_function(ops::operator_mul, {size, 2});
+      return g.call_function(ops::narrow, {x, dim, 0, size});
+    });
+  };
+  CHECK(narrowed(0, true, false).ends_with("alias = aten::alias(%x)\nreturn %alias\n"));
+  CHECK(narrowed(0, false, false).find("narrow") != std::string::npos);  // the size of another
+  CHECK(narrowed(1, false, false) ==
+        "sym_size_1 = aten::sym_size.int(%y, 0)\nslice_1 = aten::slice.Tensor(%x, 1, 0, %sym_size_1)\nreturn %slice_1\n");
+  CHECK(narrowed(1, true, true).ends_with("return %neg\n"));
+  // Times a size is times a number.
+  CHECK(rewritten_graph(rules, [](Graph& g) {
+          Node* x = g.placeholder("x");
+          return g.call_function(ops::mul_Scalar,
+                                 {g.call_function(ops::relu, {x}), g.call_function(ops::sym_size_int, {x, 0})});
+        }).ends_with("return %neg\n"));
+}
+
 TEST_CASE("sequence takes a list as it is, of numbers or of nodes, and the same name twice is the same list") {
   constexpr auto shape = sequence<"l">;
   constexpr auto rules = ruleset(rule<"view">(view(relu(x), shape) >> reshape(x, shape)),

@@ -222,15 +222,29 @@ inline constexpr bool is_keyword = false;
 template <fixed_string Name, class P>
 inline constexpr bool is_keyword<keyword<Name, P>> = true;
 
-/// What all calls have in common, which then is one constant.
+namespace detail {
+/// Of a call that gives a number, what kind of number; else absent.
+constexpr Literal::Kind number_given(const Operator& op) {
+  if (op.returns.size() != 1 || op.returns[0].type.list) return Literal::Kind::absent;
+  switch (op.returns[0].type.base) {
+    case ValueType::integer: return Literal::Kind::integer;
+    case ValueType::scalar:
+    case ValueType::real: return Literal::Kind::real;
+    case ValueType::boolean: return Literal::Kind::boolean;
+    default: return Literal::Kind::absent;
+  }
+}
+}  // namespace detail
+/// What all calls that give the same have in common, which then is one constant.
+template <Literal::Kind Number>
 struct call_base : pattern_base {
   static constexpr Term::Kind kind = Term::Kind::call;
-  static constexpr int code = code_of(kind);
+  static constexpr int code = code_of(kind, Number);
 };
 /// `Key` is an OperatorIndex, or an `op<"...">`. It has the members of `followed` itself: patterns are calls for the most
 /// part, and a base class a call took the compiler as much memory as the call.
 template <auto Key, class... Args>
-struct call : call_base {
+struct call : call_base<detail::number_given(fxx::detail::parsed<Key>)> {
   static constexpr Form form = detail::call_form(fxx::detail::parsed<Key>, forms<Args...>, int(sizeof...(Args)));
   /// Matches only where this call's result has one user.
   consteval single<call> once() const { return {}; }
@@ -392,7 +406,7 @@ namespace detail {
 /// What the compiler knows of an argument before it chooses an overload.
 struct Given {
   Term::Kind kind = Term::Kind::any;
-  Literal::Kind literal = Literal::Kind::absent;
+  Literal::Kind literal = Literal::Kind::absent;  // and of a call that gives a number
   std::string_view keyword = {};
   const Given* members = nullptr;  // of alternatives, which must all fit
   int count = 0;
@@ -412,6 +426,8 @@ constexpr Given given() {
     g.count = sizeof(givens<P>::all) / sizeof(Given);
   } else if constexpr (requires { P::value.kind; }) {
     g.literal = P::value.kind;
+  } else if constexpr (P::kind == Term::Kind::call) {
+    g.literal = Literal::Kind(P::code >> 8);
   }
   return g;
 }
@@ -428,8 +444,10 @@ constexpr bool could_be(const Given& g, const Type& type) {
     case K::tensor:
     case K::constant:
     case K::call:
-      return type.base == ValueType::other || (type.base == ValueType::tensor && !type.list) ||
-             (type.list && type.base == ValueType::tensor && g.kind == K::call);
+      if (type.base == ValueType::other) return true;
+      if (g.literal == L::boolean) return type.base == ValueType::boolean || type.base == ValueType::scalar;
+      if (g.literal != L::absent) return number && (!type.list || type.list_size > 0);
+      return type.base == ValueType::tensor && (!type.list || g.kind == K::call);
     case K::optional: return type.base == ValueType::tensor && !type.list;
     case K::scalar:
     case K::near: return (number || type.base == ValueType::other) && (!type.list || type.list_size > 0);
