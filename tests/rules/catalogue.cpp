@@ -1,12 +1,14 @@
 // docs/shipped_rules.md lists every rule that ships: it is made from the rules, and this compares the two.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "fxx/rules/all.hpp"
 #include "fxx/rules/library.hpp"
+#include "fxx/trace/symbolic.hpp"
 #include "rules/needs.hpp"
 #include "rules/rule_text.hpp"
 
@@ -182,6 +184,32 @@ TEST_CASE("the library has every set under its name, with the rules of its heade
 #undef FXX_SET
   CHECK(sets == rules::library().size());
   CHECK(rules::find_in_library("no such set") == nullptr);
+}
+
+TEST_CASE("a set explains each of its rules as the rule alone does, whatever stands before it") {
+  Graph graph = symbolic_graph([](Proxy x, Proxy y) {
+    const Proxy gate = x * x.sigmoid();
+    const Proxy half = x * 0.5 * ((x / std::sqrt(2.0)).erf() + 1);
+    const Proxy moved = x.transpose(0, 1).transpose(0, 1);
+    const Proxy joined = fxx::functional::cat({gate, half, moved, x + 0}, 0);
+    return (joined * 2 * 3).relu().relu() + y.softmax(-1).log();
+  });
+  int matched = 0, missed = 0;
+  const auto compare = [&](const auto& set) {
+    set.for_each([&](const auto& rule) {
+      for (Node* node : graph.nodes()) {
+        const std::string alone = explain(rule, node);
+        ++(alone.empty() ? matched : missed);
+        CHECK(explain(set, rule.name, node) == alone);
+      }
+    });
+  };
+  compare(rules::activations);
+  compare(rules::cleaning);
+  compare(rules::cheaper);
+  compare(rules::merge_linear);  // siblings
+  CHECK(matched >= 4);
+  CHECK(missed > 100);
 }
 
 TEST_CASE("what is exact makes no number of two") {

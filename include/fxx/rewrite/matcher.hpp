@@ -182,8 +182,8 @@ class MatchEngine {
   std::uint16_t state_for(const Node& root);
   /// Walks the tree for `root` from there; the lowest rule that matches and whose guard agrees ends up in `match`.
   bool match_node(std::uint16_t state, Node* root, Match& match);
-  /// Why the only rule does not match; "" when it does.
-  std::string explain(Node* root);
+  /// Why the rule would not match if it were the only one; "" when it would.
+  std::string explain(int rule, Node* root);
   /// Where the rule, which matches nowhere, comes nearest to it: the first node at which most of its pattern is there,
   /// null when none has its first operator; and the reason. O(nodes x pattern).
   std::string nearest(int rule, Node*& node);
@@ -207,14 +207,15 @@ class MatchEngine {
   const RuleTable& rules_;
   Regions& regions_;
   bool methods_resolved_ = false;
+  int asked_ = -1;  // the only rule whose matches count; -1: all
   std::vector<Match> group_, candidates_;  // siblings: of the match so far, of the one being looked at
   Found found_;                            // of the match so far
 };
 
-/// What `explain` says of a table of one rule. O(nodes).
-std::string explain_match(const RuleTable& rule, Node* root);
-/// Throws RuleError (E405).
-[[noreturn]] void no_such_rule(std::string_view name, std::span<const RuleFacts> known);
+/// What `explain` says of one rule of a table. O(nodes).
+std::string explain_match(const RuleTable& rules, int rule, Node* root);
+/// The number of the rule of that name. Throws RuleError (E405) when there is none.
+int number_of_rule(const RuleTable& rules, std::string_view name);
 
 /// Is every user of `node` one of `nodes`, which are all replaced?
 bool used_within(const Node& node, std::span<Node* const> nodes);

@@ -156,6 +156,7 @@ FXX_INLINE bool MatchEngine::can_be_taken_out(std::span<Node* const> nodes) cons
 
 FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
                                     const Argument* shared, Match& match) {
+  if (asked_ >= 0 && rule != asked_) return false;
   regions_.survey(graph_);
   if (table.rules[state.rule].searched) {
     const Term* pattern = table.rules[state.rule].pattern;
@@ -369,14 +370,15 @@ FXX_INLINE std::string MatchEngine::why_not(int rule, Node* root, TermMatcher& s
   return "rule '" + std::string(facts.name) + "' does not match %" + std::string(root->name()) + ": " +
          (whole ? why : search.reason());
 }
-FXX_INLINE std::string MatchEngine::explain(Node* root) {
+FXX_INLINE std::string MatchEngine::explain(int rule, Node* root) {
   Match match;
+  asked_ = rule;
   resolve_methods();
   regions_.survey(graph_);
   if (const std::uint16_t state = state_for(*root); state && match_node(state, root, match)) return {};
   TermMatcher search(true);
   bool whole = false;
-  return why_not(0, root, search, whole);
+  return why_not(rule, root, search, whole);
 }
 FXX_INLINE std::string MatchEngine::nearest(int rule, Node*& node) {
   resolve_methods();
@@ -399,13 +401,16 @@ FXX_INLINE std::string MatchEngine::nearest(int rule, Node*& node) {
   while (is_wrapper(*first) || first->kind == Term::Kind::outputs) ++first;
   return "rule '" + std::string(rules_.rules[rule].name) + "' does not match: no node is " + detail::words_for(*first);
 }
-FXX_INLINE std::string explain_match(const RuleTable& rule, Node* root) {
+FXX_INLINE std::string explain_match(const RuleTable& rules, int rule, Node* root) {
   Regions regions;
-  return MatchEngine(root->graph(), rule, regions).explain(root);
+  return MatchEngine(root->graph(), rules, regions).explain(rule, root);
 }
-FXX_INLINE void no_such_rule(std::string_view name, std::span<const RuleFacts> known) {
+FXX_INLINE int number_of_rule(const RuleTable& rules, std::string_view name) {
   std::string names;
-  for (const RuleFacts& k : known) names += (names.empty() ? "'" : ", '") + std::string(k.name) + "'";
+  for (int i = 0; i < rules.count; ++i) {
+    if (rules.rules[i].name == name) return i;
+    names += (names.empty() ? "'" : ", '") + std::string(rules.rules[i].name) + "'";
+  }
   throw RuleError(ErrorId::no_such_rule,
                   "explain: the set has no rule '" + std::string(name) + "'; its rules are " + names);
 }

@@ -392,20 +392,15 @@ template <fixed_string Name, class P, class R, class Guard>
 std::string explain(const rule_of<Name, P, R, Guard>& rule, Node* node) {
   using Rule = rule_of<Name, P, R, Guard>;
   const void* callables[] = {&rule.build, &rule.guard};
-  return explain_match(detail::table_of<Rule>(detail::facts_of<Rule>, callables), node);
+  return explain_match(detail::table_of<Rule>(detail::facts_of<Rule>, callables), 0, node);
 }
 /// The same of the rule of that name. Throws RuleError (E405) when the set has none.
 template <class... Rules>
 std::string explain(const Ruleset<Rules...>& rules, std::string_view name, Node* node) {
-  std::string why;
-  bool known = false;
-  rules.for_each([&](const auto& rule) {
-    if (rule.name != name) return;
-    known = true;
-    why = explain(rule, node);
-  });
-  if (!known) no_such_rule(name, detail::facts_of<Rules...>);
-  return why;
+  const void* callables[2 * sizeof...(Rules)];
+  rules.rules.callables(callables);
+  const RuleTable table = detail::table_of<Rules...>(detail::facts_of<Rules...>, callables);
+  return explain_match(table, number_of_rule(table, name), node);
 }
 
 namespace detail {
