@@ -199,6 +199,43 @@ TEST_CASE("products with weights of bfloat16, and with rows of bfloat16, far and
       }
 }
 
+TEST_CASE("a matrix that is made while running is read where it lies by few rows, and packed for more") {
+  for (const bool turned : {false, true})
+    for (const int rows : {1, 4, 5, 32, 33})
+      for (const int batch : {1, 3}) {
+        CAPTURE(turned);
+        CAPTURE(rows);
+        CAPTURE(batch);
+        constexpr int depth = 19, columns = 37;
+        Net net;
+        Node* x = net.input("x", {batch, rows, depth});
+        Node* y = turned ? net.input("y", {batch, columns, depth}) : net.input("y", {batch, depth, columns});
+        Node* other = turned ? net.call(ops::transpose_int, {y, 1, 2}, {batch, depth, columns}) : y;
+        Node* product = net.call(ops::bmm, {x, other}, {batch, rows, columns});
+        const KernelPlan plan = net.plan_of(net.call(ops::relu, {product}, {batch, rows, columns}));
+        REQUIRE(plan.steps.size() == 1);
+        const std::string text = specialised_source(plan, "Net").text;
+        CHECK((text.find("matmul_by_columns<") != text.npos) == (turned && rows <= 4));
+        CHECK((text.find("matmul_by_rows<") != text.npos) == (!turned && rows <= 32));
+        CHECK((text.find(turned ? "pack_columns<" : "pack_rows<") != text.npos) == (rows > (turned ? 4 : 32)));
+        const std::vector<float> in = numbers(static_cast<std::size_t>(batch * rows * depth), 1),
+                                 by = numbers(static_cast<std::size_t>(batch * depth * columns), 2);
+        std::vector<float> out(static_cast<std::size_t>(batch * rows * columns));
+        Loaded(plan, {}).run({in.data(), by.data()}, {out.data()});
+        std::vector<double> wanted;
+        for (int b = 0; b < batch; ++b)
+          for (int i = 0; i < rows; ++i)
+            for (int j = 0; j < columns; ++j) {
+              double sum = 0;
+              for (int k = 0; k < depth; ++k)
+                sum += static_cast<double>(in[static_cast<std::size_t>((b * rows + i) * depth + k)]) *
+                       by[static_cast<std::size_t>(turned ? (b * columns + j) * depth + k : (b * depth + k) * columns + j)];
+              wanted.push_back(std::max(sum, 0.));
+            }
+        check_near(out, wanted);
+      }
+}
+
 TEST_CASE("fast: attention multiplies numbers of bfloat16 where the processor does, but for a few queries") {
   for (const bool products : {false, true})
     for (const int queries : {3, 4, 37}) {

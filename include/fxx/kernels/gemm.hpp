@@ -12,7 +12,7 @@
 //
 // A part (kernels/parallel.hpp) is some of the rows, of few rows some of the columns. It changes no bit of a sum.
 // Weights that are not in a core's own caches (Distance::far, gemm's last argument) are asked for ahead: read_ahead.
-// What is multiplied with may be made while the program runs: pack_rows and pack_columns pack a matrix as it lies.
+// A matrix that is made while the program runs is packed, or multiplied with where it lies, by kernels/matmul.hpp.
 //
 // Weights may be Bfloat16 or 8-bit integers, which take a half or a quarter of the memory and of the time where reading
 // them is what takes it (few rows). They are made floats in registers. Integers are a column's weights divided by its
@@ -28,9 +28,8 @@
 // 2^-9 of themselves), where `a` is as well within 1; with 8-bit integers within 2 (rounded to half a scale).
 // The tile of AVX-512 reaches 95 to 99 % of the arithmetic peak, also where `a` and weights lie in no cache: blocks of k
 // or of rows made nothing faster. Of a batch of matrices each is a product of its own, a part some of them.
-// Main names: gemm, Tile, gemm_tile, Order, packed_size, pack_weights, pack_rows, pack_columns, Bfloat16, to_bfloat16,
-// store_bfloat16, store_bfloat16_pairs, dequantised, Distance, read_ahead. Cost: light; a product takes the compiler
-// 0.07 s.
+// Main names: gemm, Tile, gemm_tile, Order, packed_size, pack_weights, Bfloat16, to_bfloat16, store_bfloat16,
+// store_bfloat16_pairs, dequantised, Distance, read_ahead. Cost: light; a product takes the compiler 0.07 s.
 #pragma once
 
 #include "fxx/kernels/parallel.hpp"
@@ -398,78 +397,6 @@ void pack_weights(std::int8_t* packed, float* scales, int n, int k, TileShape sh
     scales[column] = most > 0 ? most / 127 : 1;
   }
   pack_weights(packed, n, k, shape, [&](int column, int i) { return weights(column, i) / scales[column]; });
-}
-
-namespace detail_of_gemm {
-/// Calls `each(column, width, where k = 0 of these columns is packed, floats to the next k)` for this part of the
-/// vectors of columns.
-template <int N, int K, int Vectors, class Each>
-FXX_KERNEL void for_packed_vectors(Part part, float* packed, const Each& each) {
-  const Range mine = part.of(N, lanes);
-  for_each_panel<N, Vectors>([&](int, int first, auto vectors, auto last) __attribute__((always_inline)) {
-    constexpr int wide = vectors * lanes;
-    const auto vector = [&](int column, auto width) __attribute__((always_inline)) {
-      if (column >= mine.begin && column < mine.end)
-        each(column, width, packed + static_cast<std::ptrdiff_t>(first) * K + (column - first), wide);
-    };
-    for (int column = first; column < first + wide - lanes; column += lanes) vector(column, Width<lanes>{});
-    vector(first + wide - lanes, last);
-  });
-}
-template <int Apart, int Upper, int... I>
-FXX_KERNEL real exchanged(real a, real b, kernels::detail::Indices<I...>) {
-  return __builtin_shufflevector(a, b,
-                                 (((I & Apart) != 0) == (Upper != 0) ? (Upper ? lanes + I : I)
-                                  : Upper                            ? I + Apart
-                                                                     : lanes + I - Apart)...);
-}
-/// A square of vectors: what was element i of vector j becomes element j of vector i.
-template <int Apart = lanes / 2>
-FXX_KERNEL void transpose(real* v) {
-  if constexpr (Apart > 0) {
-#pragma GCC unroll 16
-    for (int i = 0; i < lanes; ++i)
-      if ((i & Apart) == 0) {
-        const real a = v[i], b = v[i + Apart];
-        v[i] = exchanged<Apart, 0>(a, b, kernels::detail::indices<lanes>());
-        v[i + Apart] = exchanged<Apart, 1>(a, b, kernels::detail::indices<lanes>());
-      }
-    transpose<Apart / 2>(v);
-  }
-}
-}  // namespace detail_of_gemm
-
-/// Packs for `gemm` with this tile what lies row by row, `Stride` floats apart: element (k, n) is matrix[k * Stride + n].
-/// A part is some of the columns. Exact; a vector at a time.
-template <int N, int K, int Stride, TileShape Shape>
-FXX_KERNEL void pack_rows(Part part, float* packed, const float* __restrict matrix) {
-  detail_of_gemm::for_packed_vectors<N, K, Shape.vectors>(
-      part, packed, [&](int column, auto width, float* to, int step) __attribute__((always_inline)) {
-        const float* from = matrix + column;
-#pragma GCC unroll 4
-        for (int k = 0; k < K; ++k)
-          store(to + k * step, load_some<width>(from + static_cast<std::ptrdiff_t>(k) * Stride));
-      });
-}
-/// The same of what lies column by column: element (k, n) is matrix[n * Stride + k].
-template <int N, int K, int Stride, TileShape Shape>
-FXX_KERNEL void pack_columns(Part part, float* packed, const float* __restrict matrix) {
-  detail_of_gemm::for_packed_vectors<N, K, Shape.vectors>(
-      part, packed, [&](int column, auto width, float* to, int step) __attribute__((always_inline)) {
-        const float* from = matrix + static_cast<std::ptrdiff_t>(column) * Stride;
-        const auto square = [&]<int Count>(Width<Count>, int k) __attribute__((always_inline)) {
-          constexpr int columns = width;
-          real v[lanes] = {};
-#pragma GCC unroll 16
-          for (int n = 0; n < columns; ++n) v[n] = load_some<Count>(from + static_cast<std::ptrdiff_t>(n) * Stride + k);
-          detail_of_gemm::transpose(v);
-#pragma GCC unroll 16
-          for (int i = 0; i < Count; ++i) store(to + (k + i) * step, v[i]);
-        };
-        constexpr int whole = K / lanes * lanes;
-        for (int k = 0; k < whole; k += lanes) square(Width<lanes>{}, k);
-        if constexpr (K > whole) square(Width<K - whole>{}, whole);
-      });
 }
 
 /// What the outer loop of a product runs over. By panels, each is read once, and `a` once a panel; by rows, `a` is read

@@ -187,6 +187,7 @@ FXX_INLINE void Lowering::matmul(const Node& node, const Operator& op) {
                          {right.back(), right[right.size() - 2]},
                          {other.strides.back(), other.strides[right.size() - 2]}};
   kernel.weights_batch = offsets(other);
+  choose_weights(kernel, way_of(shape_of(kernel)));
   Frame frame;
   frame.sizes = out;
   frame.axes = {{"matrix", kernel.batch}, {"row", kernel.rows}, {"column", kernel.columns}};

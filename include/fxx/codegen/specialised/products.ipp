@@ -111,6 +111,19 @@ FXX_INLINE std::string pack_while_running(const plans::MatrixProduct& k, const p
          std::to_string(k.depth) + ", " + std::to_string(strides[by_rows ? 1 : 0]) + ", " + tile_of_product(k, way) +
          ">(Part{}, " + to + ", " + from + ")";
 }
+/// The product with such a matrix, up to what becomes of its sums, by this part. Of few rows it is read where it lies,
+/// else packed before.
+FXX_INLINE std::string product_of_two(const plans::MatrixProduct& k, const plans::Way& way, const std::string& part,
+                                      const std::string& a, const std::string& from, const std::string& indent) {
+  using Reading = plans::MatrixProduct::Reading;
+  const Reading reading = k.reading(way);
+  if (reading == Reading::packed)
+    return indent + pack_while_running(k, way, "packed", from) + ";\n" + indent + "gemm<" + sizes_of_product(k) +
+           way_of_product(k, way) + ">(" + part + ", " + a + ", packed, ";
+  const bool by_rows = reading == Reading::by_rows;
+  return indent + (by_rows ? "matmul_by_rows<" : "matmul_by_columns<") + sizes_of_product(k) + ", " +
+         std::to_string(k.weights.view.strides[by_rows ? 1 : 0]) + ">(" + part + ", " + a + ", " + from + ", ";
+}
 /// The parameter that points at constant weights, packed.
 FXX_INLINE std::string SpecialisedWriter::product_weights(Body& body, const plans::MatrixProduct& k,
                                                           const plans::Way& way) {
@@ -181,23 +194,24 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
     return "  gemm<" + sizes + way_of_product(k, step.way) + ">(part, " + in + ", " + weights + ", " +
            lambda({"row", "column"}, true, inner) + "  });\n";
   }
+  include("matmul");
   const std::string from = pointer(body, w, false, "w");
-  scratch(body, packed);
-  std::string result =
-      "  float* const packed = workspace + part.index * static_cast<std::ptrdiff_t>(" + packed + ");\n";
+  std::string result;
+  if (k.reading(step.way) == plans::MatrixProduct::Reading::packed) {
+    scratch(body, packed);
+    result = "  float* const packed = workspace + part.index * static_cast<std::ptrdiff_t>(" + packed + ");\n";
+  }
   if (k.batch == 1) {
     const std::string inner = stores(body, step, step.frame, "    ");
-    return result + "  " + pack_while_running(k, step.way, "packed", from) + ";\n  gemm<" + sizes +
-           way_of_product(k, step.way) + ">(part, " + in + ", packed, " + lambda({"row", "column"}, true, inner) +
+    return result + product_of_two(k, step.way, "part", in, from, "  ") + lambda({"row", "column"}, true, inner) +
            "  });\n";
   }
   const std::string a_at = offset_of(k.a_batch, "matrix", "a_at", result),
                     w_at = offset_of(k.weights_batch, "matrix", "w_at", result);
   result += "  const Range matrices = part.of(" + text(k.batch) +
             ");\n  for (int matrix = matrices.begin; matrix < matrices.end; ++matrix) {\n";
-  result += "    " + pack_while_running(k, step.way, "packed", from + w_at) + ";\n";
   const std::string inner = stores(body, step, step.frame, "      ");
-  result += "    gemm<" + sizes + way_of_product(k, step.way) + ">(Part{}, " + in + a_at + ", packed, " +
+  result += product_of_two(k, step.way, "Part{}", in + a_at, from + w_at, "    ") +
             lambda({"row", "column"}, true, inner) + "    });\n  }\n";
   return result;
 }
