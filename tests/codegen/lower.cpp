@@ -644,8 +644,8 @@ TEST_CASE("bfloat16 where it is faster: weights of few rows, weights and rows wh
   CHECK(product(64, 64, Accuracy::fast, true).reduced_rows);
   CHECK_FALSE(product(1, 64, Accuracy::fast, true).reduced_rows);
   CHECK_FALSE(product(64, 63, Accuracy::fast, true).reduced_rows);  // pairs of elements are multiplied
-  CHECK(product(8, 64, Accuracy::standard, false).weights.near);
-  CHECK_FALSE(product(8, 1024, Accuracy::standard, false).weights.near);
+  CHECK(product(8, 64, Accuracy::standard, false).weights.distance == kernels::Distance::near);
+  CHECK(product(8, 1024, Accuracy::standard, false).weights.distance != kernels::Distance::near);
   // A processor that looks ahead by itself is not asked to for few rows, wherever the weights are.
   for (const bool reads_ahead : {false, true})
     for (const std::int64_t rows : {4, 5}) {
@@ -654,8 +654,7 @@ TEST_CASE("bfloat16 where it is faster: weights of few rows, weights and rows wh
       const KernelPlan plan = net.plan_of(net.call(ops::linear, {x, net.weight("w", {1024, 1024})}, {rows, 1024}),
                                           {.processor = {.reads_ahead = reads_ahead}});
       const Weights& weights = kernel_of<MatrixProduct>(plan.steps[0]).weights;
-      CHECK(weights.streamed == (reads_ahead && rows == 4));
-      CHECK_FALSE(weights.near);
+      CHECK(weights.distance == (reads_ahead && rows == 4 ? kernels::Distance::streamed : kernels::Distance::far));
     }
 }
 

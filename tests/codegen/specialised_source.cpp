@@ -182,7 +182,7 @@ TEST_CASE("products with weights of bfloat16, and with rows of bfloat16, far and
         const KernelPlan plan =
             net.plan_of(y, {.accuracy = Accuracy::fast, .processor = {.bfloat16_products = products}});
         const auto& product = std::get<plans::MatrixProduct>(plan.steps.at(0).kernel);
-        CHECK(product.weights.near == (size == 34));
+        CHECK((product.weights.distance == kernels::Distance::near) == (size == 34));
         CHECK(product.weights.reduced == (products || rows < (size == 34 ? 4 : 16)));
         CHECK(product.reduced_rows == (products && rows >= 4));
         const std::vector<float> w = numbers(columns * k, 1), b = numbers(columns, 2), in = numbers(n * k, 3);

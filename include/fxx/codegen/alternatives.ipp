@@ -82,12 +82,12 @@ class Alternatives {
     const int weight_registers = own || !halves ? 1 : k.rows > 2 ? 3 : 2;
     const TileShape estimated =
         kernels::product_tile(static_cast<int>(k.rows), vectors_of(k.columns), static_cast<int>(k.a_row),
-                              bytes ? 1 : halves ? 2 : 4, target_.lanes, registers_, k.weights.near);
+                              bytes ? 1 : halves ? 2 : 4, target_.lanes, registers_, k.weights.distance);
     const auto found = tiles(k.rows, k.columns, estimated, weight_registers, 5);
     if (k.reading() != plans::MatrixProduct::Reading::packed) add({.tile = estimated});
     for (const TileShape tile : found) add({.tile = tile});
     if (k.batch > 1 || !k.weights.constant) return;
-    const auto distance = k.weights.near || k.weights.streamed ? Way::Distance::far : Way::Distance::near;
+    const auto distance = k.weights.distance == kernels::Distance::far ? Way::Distance::near : Way::Distance::far;
     add({.distance = distance});
     // All weights once a tile of rows: where they stay in a core's second cache.
     const std::int64_t weights = k.columns * k.depth * (bytes ? 1 : halves ? 2 : 4);

@@ -123,11 +123,10 @@ struct Frame {
 
 /// A matrix of weights, in a constant or computed.
 struct Weights {
-  View view;              // [columns, depth], with any strides
-  bool constant = true;   // packed once; else at every run
-  bool reduced = false;   // packed as bfloat16
-  bool near = false;      // in a core's own caches, from the last call or since they were packed
-  bool streamed = false;  // else: a processor that looks ahead by itself fetches them in time
+  View view;             // [columns, depth], with any strides
+  bool constant = true;  // packed once; else at every run
+  bool reduced = false;  // packed as bfloat16
+  kernels::Distance distance = kernels::Distance::far;  // near: from the last call, or since they were packed
 };
 
 /// Of products of bytes and 8-bit integers, exact, until the sums become floats.

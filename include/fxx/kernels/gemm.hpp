@@ -83,13 +83,10 @@ struct Width {
 constexpr TileShape tile_shape(int rows, int vectors, int most_rows = 14, int weight_registers = 1) {
   return best_tile(rows, vectors, most_rows, weight_registers, FXX_KERNEL_REGISTERS);
 }
-/// Where weights are when they are read: in the caches that a core has for itself, or in none of them; streamed: in none,
-/// but a processor that looks ahead by itself fetches them in time.
-enum class Distance : std::uint8_t { near, far, streamed };
 /// Of a product of `m` rows that lie `stride` floats apart.
 template <class Weight = float>
 constexpr TileShape gemm_tile(int m, int n, int stride, Distance from = Distance::far) {
-  return product_tile(m, vectors_of(n), stride, sizeof(Weight), lanes, FXX_KERNEL_REGISTERS, from == Distance::near);
+  return product_tile(m, vectors_of(n), stride, sizeof(Weight), lanes, FXX_KERNEL_REGISTERS, from);
 }
 
 namespace detail_of_weights {

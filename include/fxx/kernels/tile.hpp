@@ -2,10 +2,16 @@
 //
 // Found from sizes alone, for any number of registers, so that whoever writes kernels can weigh tiles of a processor
 // that is not this one.
-// Main names: TileShape, best_tile, product_tile, time_of_tiles, fits_registers. Cost: none.
+// Main names: TileShape, Distance, best_tile, product_tile, time_of_tiles, fits_registers. Cost: none.
 #pragma once
 
+#include <cstdint>
+
 namespace fxx::kernels {
+
+/// Where weights are when they are read: in the caches that a core has for itself, or in none of them; streamed: in none,
+/// but a processor that looks ahead by itself fetches them in time.
+enum class Distance : std::uint8_t { near, far, streamed };
 
 /// Rows and vectors of sums that stay in registers.
 struct TileShape {
@@ -65,8 +71,8 @@ constexpr TileShape best_tile(int rows, int vectors, int most_rows, int weight_r
 /// are read from faster than four (Zen 4: 32 GB/s, not 25). Where weights are `near`, in a core's own caches, two sums would
 /// wait for each other, and four lines are as fast as that cache (Zen 5: 62 bytes a cycle; two 38, eight 60).
 constexpr TileShape product_tile(int rows, int vectors, int stride, int weight_bytes, int lanes, int registers,
-                                 bool near = false) {
-  if (rows == 1 && weight_bytes == 4 && !near)
+                                 Distance from = Distance::far) {
+  if (rows == 1 && weight_bytes == 4 && from != Distance::near)
     return best_tile(1, vectors < 32 / lanes ? vectors : 32 / lanes, 1, 1, registers);
   const int weight_registers = weight_bytes == 4 ? 1 : weight_bytes == 2 && rows > 2 ? 3 : 2;
   return best_tile(rows, vectors, stride % 1024 == 0 ? 8 : 14, weight_registers, registers);

@@ -12,18 +12,18 @@ FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel, const Way& way) 
   Weights& weights = kernel.weights;
   const bool products = options_.processor.bfloat16_products;
   // What is packed for each matrix at every run is read soon after.
-  weights.near = weights.constant ? weights_stay_ : kernel.columns * kernel.depth <= 1 << 16;
+  const bool near = weights.constant ? weights_stay_ : kernel.columns * kernel.depth <= 1 << 16;
   if (options_.accuracy == Accuracy::fast && weights.constant && kernel.batch == 1 && !kernel.quantised)
     weights.reduced = way.packed == Way::Packed::estimated
                           ? fewer_bits_pay(kernel.rows, kernel.columns, kernel.depth, products)
                           : way.packed == Way::Packed::bfloat16;
   // Of few rows: the processor is through with a line of weights so soon that asking for others only costs time.
-  weights.streamed =
+  const bool streamed =
       options_.processor.reads_ahead && weights.constant && !weights.reduced && !kernel.quantised && kernel.rows <= 4;
-  if (way.distance != Way::Distance::estimated) {
-    weights.near = way.distance == Way::Distance::near;
-    weights.streamed = false;
-  }
+  using kernels::Distance;
+  if (way.distance == Way::Distance::estimated)
+    weights.distance = near ? Distance::near : streamed ? Distance::streamed : Distance::far;
+  else weights.distance = way.distance == Way::Distance::near ? Distance::near : Distance::far;
   kernel.reduced_rows = weights.reduced && products && kernel.rows >= 4 && kernel.depth % 2 == 0;
 }
 

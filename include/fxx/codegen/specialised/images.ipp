@@ -131,7 +131,7 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
   // A row of a product as one of its own; its weights stay in the caches from row to row.
   const auto of_row = [](plans::MatrixProduct product, std::int64_t pixels) {
     product.rows = pixels;
-    product.weights.near = true;
+    product.weights.distance = kernels::Distance::near;
     return product;
   };
   const auto gemm = [&](const plans::MatrixProduct& product, const std::string& from, const std::string& weights,

@@ -35,11 +35,8 @@ FXX_INLINE std::string SpecialisedWriter::offset_of(const Sizes& offsets, const 
 FXX_INLINE std::string way_of_product(const plans::MatrixProduct& k, const plans::Way& way) {
   std::string text;
   if (way.by_rows) text = ", Order::rows";
-  if (k.weights.near || k.weights.streamed || way.by_rows)
-    text = (k.weights.near       ? ", Distance::near"
-            : k.weights.streamed ? ", Distance::streamed"
-                                 : ", Distance::far") +
-           text;
+  if (k.weights.distance != kernels::Distance::far || way.by_rows)
+    text = ", Distance::" + std::string(enumerator_name(k.weights.distance)) + text;
   if (way.tile.rows || !text.empty())
     text = ", TileShape{" +
            (way.tile.rows ? std::to_string(way.tile.rows) + ", " + std::to_string(way.tile.vectors) : "") + "}" + text;
@@ -90,7 +87,7 @@ FXX_INLINE std::string packed_size_of(const plans::MatrixProduct& k) {
 FXX_INLINE std::string tile_of_product(const plans::MatrixProduct& k, const plans::Way& way) {
   return packed_tile("",
                      std::to_string(k.rows) + ", " + std::to_string(k.columns) + ", " + std::to_string(k.a_row) +
-                         (k.weights.near ? ", Distance::near" : ""),
+                         (k.weights.distance == kernels::Distance::near ? ", Distance::near" : ""),
                      way);
 }
 /// The call that packs its weights.
