@@ -1961,8 +1961,10 @@ TEST_CASE("for a processor that can do less: the same results from shorter vecto
   torch::manual_seed(36);
   auto net = std::make_shared<Net>();
   const Tensor w = net->parameter({19, 37});
-  net->function = [=](const Tensors& in) -> c10::IValue { return torch::linear(in[0], w).relu(); };
-  const Tensors inputs = {torch::randn({11, 37})};
+  net->function = [=](const Tensors& in) {
+    return all_of({torch::linear(in[0], w).relu(), in[1].cumsum(1), in[1].cumsum(0)});
+  };
+  const Tensors inputs = {torch::randn({11, 37}), torch::randint(9, {11, 3}, torch::kInt)};
   const auto gm = traced_net(*net, inputs);
   const torch::NoGradGuard no_grad;
 #if defined(__x86_64__)
