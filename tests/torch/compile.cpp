@@ -1577,7 +1577,8 @@ TEST_CASE("graphs that write to attributes and inputs, that draw numbers, that r
 
   const auto random = traced(
       [](const Tensors& in) {
-        return all_of({in[0], torch::dropout(in[0], 0.5, true) * 2, torch::rand({3}) + 1, in[0] + 0});
+        const Tensor &x = in[0], twice = torch::dropout(x, 0.5, true) * 2;
+        return all_of({x, twice, torch::rand({3}) + 1, x + 0, x.view({1, 3})});
       },
       {x});
   const auto drawn = fxx::compile(*random, {x}, {.cache_folder = cache()});
@@ -1588,7 +1589,54 @@ TEST_CASE("graphs that write to attributes and inputs, that draw numbers, that r
   const c10::IValue given = drawn->run({x});
   CHECK(relative_difference(given, expected) == 0);
   CHECK(tensors_of(given)[0].is_same(x));
-  CHECK_FALSE(tensors_of(given)[3].is_alias_of(x));
+  for (const int i : {3, 4}) CHECK_FALSE(tensors_of(given)[static_cast<std::size_t>(i)].is_alias_of(x));
+  {
+    // An input that lies otherwise gets what was written to its copy, and only then: nobody could write to this one.
+    const c10::InferenceMode inference;
+    const Tensor wide = torch::randn({1}).expand({3});
+    torch::manual_seed(4);
+    const c10::IValue of_wide = random->run({wide});
+    torch::manual_seed(4);
+    CHECK(relative_difference(drawn->run({wide}), of_wide) == 0);
+    const Tensor x = torch::randn({3}).repeat(2), mine = x.clone().slice(0, 0, 6, 2), theirs = x.slice(0, 0, 6, 2);
+    const auto writing = traced([](const Tensors& in) { return in[0].add_(1) * 2; }, {torch::randn({3})});
+    const auto writes = fxx::compile(*writing, {torch::randn({3})}, {.cache_folder = cache()});
+    CHECK(relative_difference(writes->run({mine}), writing->run({theirs})) == 0);
+    CHECK(same(mine, theirs));
+  }
+}
+
+TEST_CASE("inputs in the same memory, of each other or of attributes, that the graph writes to: results are its own") {
+  struct Adds : torch::nn::Module {
+    Tensor sum = register_buffer("sum", torch::zeros({4, 5}));
+    std::tuple<Tensor, Tensor> forward(Tensor a, Tensor b) {
+      a.add_(1);
+      sum.add_(b);
+      return {a * b, sum * a};
+    }
+  } adds;
+  const auto gm = trace(adds, {torch::randn({4, 5}), torch::randn({4, 5})});
+  const auto compiled = fxx::compile(*gm, {torch::randn({4, 5}), torch::randn({4, 5})}, {.cache_folder = cache()});
+  const torch::NoGradGuard no_grad;
+  const Tensor memory = torch::randn({9, 5}), before = torch::randn({4, 5});
+  // The row at which each input starts in the memory; none: it is the attribute.
+  using Row = std::optional<std::int64_t>;
+  const std::vector<std::pair<Row, Row>> rows{{0, 0}, {0, 3}, {3, 0}, {{}, 0}, {0, {}}, {0, 5}};
+  for (const auto& [first, second] : rows) {
+    CAPTURE(first.value_or(-1));
+    CAPTURE(second.value_or(-1));
+    const auto run = [&](GraphModule& module) {
+      adds.sum.copy_(before);
+      const Tensor mine = memory.clone();
+      const auto input = [&](Row row) { return row ? mine.narrow(0, *row, 4) : adds.sum; };
+      Tensors seen = tensors_of(module.run({input(first), input(second)}));
+      seen.insert(seen.end(), {mine, adds.sum.clone()});
+      return all_of(seen);
+    };
+    const c10::IValue expected = run(*gm);
+    CHECK(relative_difference(run(*compiled), expected) <= 1e-6);
+    CHECK(compiled->is_current());
+  }
 }
 
 TEST_CASE("attributes that the graph writes to: who reads them behind it, or gets them, sees what they hold then") {
@@ -1715,6 +1763,7 @@ TEST_CASE("inputs of another dtype, size or number are one error that names the 
     const Fault fault = fault_of<RunError>([&] { c.compiled->run({wrong}); });
     CHECK(fault.id == 701);
     CHECK(fault.says("'" + std::string(c.gm->graph().find_nodes(Opcode::placeholder)[0]->name()) + "'"));
+    if (wrong.layout() != torch::kStrided) CHECK(fault.says("Sparse"));  // sizes and dtype are right
     CHECK(c.error() <= 1e-5);
   }
   CHECK(fault_of<RunError>([&] { c.compiled->run({}); }).id == 701);
@@ -1912,8 +1961,10 @@ TEST_CASE("for a processor that can do less: the same results from shorter vecto
   torch::manual_seed(36);
   auto net = std::make_shared<Net>();
   const Tensor w = net->parameter({19, 37});
-  net->function = [=](const Tensors& in) -> c10::IValue { return torch::linear(in[0], w).relu(); };
-  const Tensors inputs = {torch::randn({11, 37})};
+  net->function = [=](const Tensors& in) {
+    return all_of({torch::linear(in[0], w).relu(), in[1].cumsum(1), in[1].cumsum(0)});
+  };
+  const Tensors inputs = {torch::randn({11, 37}), torch::randint(9, {11, 3}, torch::kInt)};
   const auto gm = traced_net(*net, inputs);
   const torch::NoGradGuard no_grad;
 #if defined(__x86_64__)
@@ -2274,6 +2325,9 @@ TEST_CASE("graphs of nothing: no operators, no elements, numbers, one element") 
       },
       {torch::randn({0, 3, 5, 5}), torch::randn({2, 3, 3, 3})},
       {.called_back = {"aten::conv2d", "aten::softmax.int", "aten::mean.dim"}});
+  check([](const Tensors& in) { return torch::scaled_dot_product_attention(in[0], in[0], in[1]) * 2; },
+        {torch::randn({1, 2, 3, 0}), torch::randn({1, 2, 3, 4})},
+        {.called_back = {"aten::scaled_dot_product_attention"}});
 }
 
 TEST_CASE("a list, a dictionary, nothing among the results") {

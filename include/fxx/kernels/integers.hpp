@@ -323,12 +323,11 @@ template <int N, class Get, class Put>
 FXX_KERNEL void running_sum_64(const Get& get, const Put& put) {
   std::uint64_t total = 0;
   detail_of_rows::for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) {
-    const integer_64 v = get(c, width);
-    integer_64 sums;
+    integer_64 sums = get(c, width);
     for (int i = 0; i < lanes / 2; ++i)
-      sums.low[i] = static_cast<std::int64_t>(total += static_cast<std::uint64_t>(v.low[i]));
+      sums.low[i] = static_cast<std::int64_t>(total += static_cast<std::uint64_t>(sums.low[i]));
     for (int i = 0; i < lanes / 2; ++i)
-      sums.high[i] = static_cast<std::int64_t>(total += static_cast<std::uint64_t>(v.high[i]));
+      sums.high[i] = static_cast<std::int64_t>(total += static_cast<std::uint64_t>(sums.high[i]));
     put(c, sums, width);
   });
 }

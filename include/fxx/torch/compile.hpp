@@ -170,6 +170,8 @@ class CompiledModule : public GraphModule {
   static int call_back(kernels::ModuleCall* call, int step);
   void run_called_back(Host& host, std::size_t step) const;
   c10::IValue result_of(const Argument& argument, std::vector<c10::IValue>& outputs, std::size_t& next) const;
+  /// Has one of them elements of another, or of an attribute? What is written to one is then written to both.
+  bool share_elements(const std::vector<c10::IValue>& inputs) const;
   c10::IValue run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times = nullptr);
   /// Likewise, and interpreted where a region gives other sizes than were found.
   c10::IValue run_with_kernels(std::vector<c10::IValue>& inputs);

@@ -18,7 +18,7 @@ FXX_INLINE void Lowering::attention(const Node& node, const Operator& op) {
   if (argument(node, op, "dropout_p").number() != 0) throw NoKernel{"dropout"};
   const Sizes &q = sizes_of(query), &k = sizes_of(key), &v = sizes_of(value), &out = sizes_of(node);
   const std::size_t n = out.size();
-  if (n < 2 || q.size() != n || k.size() != n || v.size() != n || product(out) == 0 || k[n - 2] == 0)
+  if (n < 2 || q.size() != n || k.size() != n || v.size() != n || product(q) == 0 || product(out) == 0 || k[n - 2] == 0)
     throw NoKernel{"attention of these sizes"};
   plans::Attention kernel;
   kernel.queries = q[n - 2];

@@ -23,6 +23,20 @@ FXX_INLINE bool has_elements(const at::Tensor& tensor) {
   return !tensor.key_set().has_any(others);
 }
 
+/// May an element of one be an element of the other? Where parts lie between each other, yes.
+FXX_INLINE bool may_share_elements(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.has_storage() || !b.has_storage() || !a.is_alias_of(b)) return false;
+  const auto range = [](const at::Tensor& tensor) {
+    std::int64_t last = tensor.storage_offset();
+    for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+    const auto bytes = static_cast<std::int64_t>(tensor.element_size());
+    return std::pair(tensor.storage_offset() * bytes, (last + 1) * bytes);
+  };
+  const auto [first, end] = range(a);
+  const auto [other_first, other_end] = range(b);
+  return a.numel() > 0 && b.numel() > 0 && first < other_end && other_first < end;
+}
+
 }  // namespace detail
 
 FXX_INLINE bool CompiledModule::is_current() const {
@@ -120,19 +134,25 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
     const plans::View& wanted = kernels_.inputs[i];
     const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(wanted.buffer)];
     if (given.scalar_type() != static_cast<at::ScalarType>(buffer.dtype) ||
-        given.sizes() != at::IntArrayRef(wanted.sizes) || !given.device().is_cpu() || given.layout() != at::kStrided)
+        given.sizes() != at::IntArrayRef(wanted.sizes) || !given.device().is_cpu() || given.layout() != at::kStrided) {
+      const std::string layout = given.layout() == at::kStrided ? "" : c10::str(given.layout(), " ");
       throw RunError(ErrorId::input_mismatch, "compiled " + class_name() + ": input '" + buffer.name + "' is " +
-                                                  c10::toString(given.scalar_type()) + c10::str(given.sizes()) +
-                                                  " on " + given.device().str() + "; it was compiled for " +
+                                                  layout + c10::toString(given.scalar_type()) +
+                                                  c10::str(given.sizes()) + " on " + given.device().str() +
+                                                  "; it was compiled for " +
                                                   c10::toString(static_cast<at::ScalarType>(buffer.dtype)) +
                                                   c10::str(at::IntArrayRef(wanted.sizes)) + " on cpu");
+    }
     if (given.strides() == at::IntArrayRef(wanted.strides) && !given.is_neg() && !given.is_conj()) {
       from.push_back(given.const_data_ptr());
     } else {
       dense.reserve(inputs.size());  // pointers into it are kept
-      dense.push_back(at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(wanted.sizes),
-                                                    c10::fromIntArrayRefSlow(wanted.strides), given.scalar_type(), {},
-                                                    at::kCPU, {}));
+      {
+        const c10::InferenceMode counted(false);  // so that it tells whether somebody wrote to it
+        dense.push_back(at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(wanted.sizes),
+                                                      c10::fromIntArrayRefSlow(wanted.strides), given.scalar_type(), {},
+                                                      at::kCPU, {}));
+      }
       at::_ops::copy_::call(dense.back(), given, false);
       from.push_back(dense.back().const_data_ptr());
       if (!changes_something_) continue;
@@ -167,13 +187,24 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
   const std::vector<c10::IValue> kept =
       run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, times);
   for (std::size_t i = 0; i < seen.size(); ++i)
-    if (!seen[i].is_same(tensors[i]) && (seen[i].is_inference() || version(seen[i]) != versions[i]))
+    if (!seen[i].is_same(tensors[i]) && version(seen[i]) != versions[i])
       at::_ops::copy_::call(tensors[i], seen[i], false);
   if (!kept.empty())
     for (std::size_t i = 0; i < outputs.size(); ++i)
       if (kernels_.outputs[i].kept >= 0) outputs[i] = kept[static_cast<std::size_t>(kernels_.outputs[i].kept)];
   std::size_t next = 0;
   return result_of(prepared_->graph().output_node()->arg(0), outputs, next);
+}
+
+FXX_INLINE bool CompiledModule::share_elements(const std::vector<c10::IValue>& inputs) const {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const at::Tensor& input = inputs[i].toTensor();
+    const auto shares = [&](const at::Tensor& other) { return detail::may_share_elements(input, other); };
+    if (std::ranges::any_of(watched_, shares)) return true;
+    for (std::size_t k = 0; k < i; ++k)
+      if (shares(inputs[k].toTensor())) return true;
+  }
+  return false;
 }
 
 FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs) {
@@ -184,7 +215,8 @@ FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs)
     gradient = gradient || (tensors && (input.toTensor().requires_grad() || input.toTensor()._fw_grad(0).defined()));
   }
   // Inputs left out, and all else that the kernels were not made for, are the interpreter's business.
-  if (!tensors || (gradient && at::GradMode::is_enabled()) || !is_current())
+  if (!tensors || (gradient && at::GradMode::is_enabled()) || !is_current() ||
+      (changes_something_ && share_elements(inputs)))
     return GraphModule::run_flat(std::move(inputs));
   return run_with_kernels(inputs);
 }
