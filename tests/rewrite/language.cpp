@@ -223,10 +223,13 @@ TEST_CASE("an optional part leaves its captures None, or what with says") {
   CHECK(rewritten(rules, [](auto x) { return x.relu().softmax(1); }) == "mul = aten::mul.Scalar(%x, 7)\nreturn %mul\n");
   constexpr auto scores = relu(x);
   constexpr auto given = ruleset(
-      rule<"r">(softmax(mul(scores, factor) | div(scores, 2_c) | with<"s">(1_c, scores), 1_c) >> mul(x, factor)));
+      rule<"r">(softmax(mul(scores, factor) | with<"s">(0.5_c, div(scores, 2_c)) | with<"s">(1_c, scores), 1_c) >>
+                mul(x, factor)));
   CHECK(rewritten(given, [](auto x) { return (x.relu() * 3).softmax(1); }) ==
         "mul = aten::mul.Scalar(%x, 3)\nreturn %mul\n");
   CHECK(rewritten(given, [](auto x) { return x.relu().softmax(1); }) == "mul = aten::mul.Scalar(%x, 1)\nreturn %mul\n");
+  CHECK(rewritten(given, [](auto x) { return (x.relu() / 2).softmax(1); }) ==
+        "mul = aten::mul.Scalar(%x, 0.5)\nreturn %mul\n");
 }
 
 TEST_CASE("a chain of unknown length is one match, as long as it is") {
