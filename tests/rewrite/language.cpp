@@ -15,6 +15,9 @@ using test::shaped;
 namespace {
 constexpr auto factor = scalar<"s">;
 constexpr auto others = rest<"others">;
+constexpr auto chain_length = [](const Match& m) -> Argument {
+  return m.call(ops::mul_Scalar, {m[pattern::x], m.group<"links">().size()});
+};
 }  // namespace
 
 TEST_CASE("a condition asks for rank, dtype, sizes, memory and device of a value whose meta data is known") {
@@ -250,6 +253,17 @@ TEST_CASE("a chain of unknown length is one match, as long as it is") {
   constexpr auto ends = ruleset(rule<"r">(chain([](auto p) { return relu(p); }, relu(exp(x))) >> neg(x)));
   CHECK(rewritten(ends, [](auto x) { return x.exp().relu().relu().relu(); }) == "neg = aten::neg(%x)\nreturn %neg\n");
   CHECK_FALSE(fires(ends, [](auto x) { return x.exp().relu(); }));
+}
+
+TEST_CASE("where a link holds the next one twice, both are one value") {
+  constexpr auto rules = ruleset(rule<"r">(chain<"links">([](auto p) { return mul(p, sigmoid(p)); }, relu(x)) >>
+                                           chain_length));
+  CHECK(rewritten(rules, [](auto x) {
+          const auto a = x.relu(), b = a * a.sigmoid();
+          return b.sigmoid() * b;
+        }) == "mul_2 = aten::mul.Scalar(%x, 2)\nreturn %mul_2\n");
+  CHECK_FALSE(fires(rules, [](auto x, auto y) { return x.relu() * y.relu().sigmoid(); }));
+  CHECK_FALSE(fires(rules, [](auto x, auto y) { return y.relu().sigmoid() * x.relu(); }));
 }
 
 TEST_CASE("a chain of a hundred thousand links needs no stack") {
