@@ -160,6 +160,20 @@ TEST_CASE("each takes all items of one form, and each on the right makes one of 
   CHECK_FALSE(fires(shared, [](auto x, auto y, auto z) { return fxx::cat({x * y, z * y}) + x; }));
 }
 
+TEST_CASE("a result that is what stands there already is no rewrite") {
+  constexpr auto rules = ruleset(rule<"r">(cat(list(each<"parts">(relu(y)), x), value<"d">) >>
+                                           cat(list(each<"parts">(exp(y)), x), value<"d">)));
+  CHECK(rewritten(rules, [](auto x, auto y) { return fxx::cat({y.relu(), x.relu(), x}, 1); }) ==
+        "exp = aten::exp(%y)\nexp_1 = aten::exp(%x)\ncat = aten::cat([%exp, %exp_1, %x], 1)\nreturn %cat\n");
+  Graph g = symbolic_graph([](auto x) { return fxx::cat({x}, 1); });
+  const auto report = rules.apply(g, {.near_misses = true});
+  CHECK(report.rewrites == 0);
+  CHECK(body_of(g) == "cat = aten::cat([%x], 1)\nreturn %cat\n");
+  REQUIRE(report.near_misses.size() == 1);
+  CHECK(report.near_misses[0].why ==
+        "rule 'r' does not match %cat: all of it is there, and its result is what stands there already");
+}
+
 TEST_CASE("a callable sees the items of each, in their order") {
   constexpr auto rules = ruleset(rule<"r">(cat(list(each<"parts">(mul(y, factor)))) >> [](const Match& m) -> Argument {
     double sum = 0;

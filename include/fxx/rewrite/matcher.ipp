@@ -373,7 +373,8 @@ FXX_INLINE std::string MatchEngine::why_declined(int rule, const Found& found) {
     return "all of it is there, but so is all of rule '" + std::string(rules_.rules[taken.rule_].name) +
            "', which stands before it";
   if (facts.build) return "all of it is there, but its callable declines";
-  return "all of it is there, but its result shares memory that is written to";
+  return regions_.effects().empty() ? "all of it is there, and its result is what stands there already"
+                                    : "all of it is there, but its result shares memory that is written to";
 }
 /// The reason when more of the pattern is there than the search has seen before, otherwise "". `whole`: all of it is.
 FXX_INLINE std::string MatchEngine::why_not(int rule, Node* root, TermMatcher& search, bool& whole) {
