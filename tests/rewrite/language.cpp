@@ -1,6 +1,7 @@
 // Patterns of unknown size and conditions: where, as, rest, each, operands_of, maybe, with, chain, module, outputs.
 #include <doctest/doctest.h>
 
+#include "fxx/rewrite/erase_ruleset.hpp"
 #include "rewrite/rewritten.hpp"
 #include "rules/shaped.hpp"
 
@@ -518,6 +519,21 @@ TEST_CASE("phases apply sets one after the other, each to its end") {
   CHECK(report.to_string() == "a: 1, b: 2");
   CHECK(report.rewrites == 3);
   CHECK(body_of(g) == "relu_1 = aten::relu(%x)\nrelu_2 = aten::relu(%relu_1)\nreturn %relu_2\n");
+}
+
+TEST_CASE("explain asks the phase that has the rule") {
+  constexpr auto first = ruleset(rule<"a">(relu(x) >> exp(x)));
+  constexpr auto second = ruleset(rule<"b">(tanh(exp(x)) >> x));
+  static constexpr auto third = ruleset(rule<"c">(sin(x) >> x));
+  constexpr auto all = phases(first, phases(second, third));
+  Graph g = symbolic_graph([](auto x) { return x.relu().tanh(); });
+  Node* last = g.output_node()->arg(0).node();
+  CHECK(explain(all, "b", last) ==
+        "rule 'b' does not match %tanh: argument 'self' of %tanh is %relu = aten::relu; the pattern wants a call of "
+        "aten::exp");
+  CHECK(explain(all, "a", last->args()[0].node()) == "");
+  CHECK(explain(rewrite::erase("third", third), "c", last).starts_with("rule 'c' does not match %tanh: "));
+  CHECK(test::fault_of<RuleError>([&] { explain(all, "d", last); }).id == 405);
 }
 
 TEST_CASE("a set whose rules only take away always ends") {
