@@ -1,6 +1,7 @@
 // Patterns of unknown size and conditions: where, as, rest, each, operands_of, maybe, with, chain, module, outputs.
 #include <doctest/doctest.h>
 
+#include "fxx/rewrite/erase_ruleset.hpp"
 #include "rewrite/rewritten.hpp"
 #include "rules/shaped.hpp"
 
@@ -15,6 +16,9 @@ using test::shaped;
 namespace {
 constexpr auto factor = scalar<"s">;
 constexpr auto others = rest<"others">;
+constexpr auto chain_length = [](const Match& m) -> Argument {
+  return m.call(ops::mul_Scalar, {m[pattern::x], m.group<"links">().size()});
+};
 }  // namespace
 
 TEST_CASE("a condition asks for rank, dtype, sizes, memory and device of a value whose meta data is known") {
@@ -157,6 +161,20 @@ TEST_CASE("each takes all items of one form, and each on the right makes one of 
   CHECK_FALSE(fires(shared, [](auto x, auto y, auto z) { return fxx::cat({x * y, z * y}) + x; }));
 }
 
+TEST_CASE("a result that is what stands there already is no rewrite") {
+  constexpr auto rules = ruleset(rule<"r">(cat(list(each<"parts">(relu(y)), x), value<"d">) >>
+                                           cat(list(each<"parts">(exp(y)), x), value<"d">)));
+  CHECK(rewritten(rules, [](auto x, auto y) { return fxx::cat({y.relu(), x.relu(), x}, 1); }) ==
+        "exp = aten::exp(%y)\nexp_1 = aten::exp(%x)\ncat = aten::cat([%exp, %exp_1, %x], 1)\nreturn %cat\n");
+  Graph g = symbolic_graph([](auto x) { return fxx::cat({x}, 1); });
+  const auto report = rules.apply(g, {.near_misses = true});
+  CHECK(report.rewrites == 0);
+  CHECK(body_of(g) == "cat = aten::cat([%x], 1)\nreturn %cat\n");
+  REQUIRE(report.near_misses.size() == 1);
+  CHECK(report.near_misses[0].why ==
+        "rule 'r' does not match %cat: all of it is there, and its result is what stands there already");
+}
+
 TEST_CASE("a callable sees the items of each, in their order") {
   constexpr auto rules = ruleset(rule<"r">(cat(list(each<"parts">(mul(y, factor)))) >> [](const Match& m) -> Argument {
     double sum = 0;
@@ -223,10 +241,13 @@ TEST_CASE("an optional part leaves its captures None, or what with says") {
   CHECK(rewritten(rules, [](auto x) { return x.relu().softmax(1); }) == "mul = aten::mul.Scalar(%x, 7)\nreturn %mul\n");
   constexpr auto scores = relu(x);
   constexpr auto given = ruleset(
-      rule<"r">(softmax(mul(scores, factor) | div(scores, 2_c) | with<"s">(1_c, scores), 1_c) >> mul(x, factor)));
+      rule<"r">(softmax(mul(scores, factor) | with<"s">(0.5_c, div(scores, 2_c)) | with<"s">(1_c, scores), 1_c) >>
+                mul(x, factor)));
   CHECK(rewritten(given, [](auto x) { return (x.relu() * 3).softmax(1); }) ==
         "mul = aten::mul.Scalar(%x, 3)\nreturn %mul\n");
   CHECK(rewritten(given, [](auto x) { return x.relu().softmax(1); }) == "mul = aten::mul.Scalar(%x, 1)\nreturn %mul\n");
+  CHECK(rewritten(given, [](auto x) { return (x.relu() / 2).softmax(1); }) ==
+        "mul = aten::mul.Scalar(%x, 0.5)\nreturn %mul\n");
 }
 
 TEST_CASE("a chain of unknown length is one match, as long as it is") {
@@ -247,6 +268,17 @@ TEST_CASE("a chain of unknown length is one match, as long as it is") {
   constexpr auto ends = ruleset(rule<"r">(chain([](auto p) { return relu(p); }, relu(exp(x))) >> neg(x)));
   CHECK(rewritten(ends, [](auto x) { return x.exp().relu().relu().relu(); }) == "neg = aten::neg(%x)\nreturn %neg\n");
   CHECK_FALSE(fires(ends, [](auto x) { return x.exp().relu(); }));
+}
+
+TEST_CASE("where a link holds the next one twice, both are one value") {
+  constexpr auto rules = ruleset(rule<"r">(chain<"links">([](auto p) { return mul(p, sigmoid(p)); }, relu(x)) >>
+                                           chain_length));
+  CHECK(rewritten(rules, [](auto x) {
+          const auto a = x.relu(), b = a * a.sigmoid();
+          return b.sigmoid() * b;
+        }) == "mul_2 = aten::mul.Scalar(%x, 2)\nreturn %mul_2\n");
+  CHECK_FALSE(fires(rules, [](auto x, auto y) { return x.relu() * y.relu().sigmoid(); }));
+  CHECK_FALSE(fires(rules, [](auto x, auto y) { return y.relu().sigmoid() * x.relu(); }));
 }
 
 TEST_CASE("a chain of a hundred thousand links needs no stack") {
@@ -487,6 +519,21 @@ TEST_CASE("phases apply sets one after the other, each to its end") {
   CHECK(report.to_string() == "a: 1, b: 2");
   CHECK(report.rewrites == 3);
   CHECK(body_of(g) == "relu_1 = aten::relu(%x)\nrelu_2 = aten::relu(%relu_1)\nreturn %relu_2\n");
+}
+
+TEST_CASE("explain asks the phase that has the rule") {
+  constexpr auto first = ruleset(rule<"a">(relu(x) >> exp(x)));
+  constexpr auto second = ruleset(rule<"b">(tanh(exp(x)) >> x));
+  static constexpr auto third = ruleset(rule<"c">(sin(x) >> x));
+  constexpr auto all = phases(first, phases(second, third));
+  Graph g = symbolic_graph([](auto x) { return x.relu().tanh(); });
+  Node* last = g.output_node()->arg(0).node();
+  CHECK(explain(all, "b", last) ==
+        "rule 'b' does not match %tanh: argument 'self' of %tanh is %relu = aten::relu; the pattern wants a call of "
+        "aten::exp");
+  CHECK(explain(all, "a", last->args()[0].node()) == "");
+  CHECK(explain(rewrite::erase("third", third), "c", last).starts_with("rule 'c' does not match %tanh: "));
+  CHECK(test::fault_of<RuleError>([&] { explain(all, "d", last); }).id == 405);
 }
 
 TEST_CASE("a set whose rules only take away always ends") {

@@ -3,12 +3,14 @@
 #include <doctest/doctest.h>
 
 #include "rewrite/rewritten.hpp"
+#include "rules/shaped.hpp"
 
 using namespace fxx;
 using namespace fxx::pattern;
 using test::body_of;
 using test::fires;
 using test::rewritten;
+using test::shaped;
 
 namespace {
 constexpr auto silu_rule = ruleset(rule<"silu">(mul(sigmoid(x), x) >> silu(x)));
@@ -103,6 +105,35 @@ TEST_CASE("an invisible mutation whose result is used elsewhere too stays as it 
     const auto n = x.add(1).add_(y);
     return tanh(n) + n;
   }));
+}
+
+TEST_CASE("in place is not out of place where that would give another dtype") {
+  constexpr auto rules = ruleset(rule<"sum">(add(x, neg(y)) >> sub(x, y)), rule<"equal">(eq(x, y) >> ne(y, x)),
+                                 rule<"number">(mul(x, s) >> neg(x)));
+  const auto fired = [&](const Operator& op, Dtype self, Dtype other, std::vector<std::int64_t> shape = {3}) {
+    Graph g;
+    Node* a = shaped(g.placeholder("a"), {3}, self);
+    Node* b = shaped(g.placeholder("b"), shape, other);
+    Node* fresh = shaped(g.call_function(ops::abs, {a}), {3}, self);
+    Node* minus = shaped(g.call_function(ops::neg, {b}), shape, other);
+    g.output(shaped(g.call_function(op, {fresh, minus}), {3}, self));
+    const bool any = rules.apply(g).rewrites > 0;
+    g.lint();
+    return any;
+  };
+  CHECK(fired(ops::add__Tensor, Dtype::float32, Dtype::float32));
+  CHECK(fired(ops::add__Tensor, Dtype::float32, Dtype::float16));
+  CHECK(fired(ops::add__Tensor, Dtype::float16, Dtype::int64));
+  CHECK(fired(ops::add__Tensor, Dtype::float16, Dtype::float32, {}));  // one without dimensions does not count
+  CHECK(fired(ops::add__Tensor, Dtype::complex64, Dtype::float32));
+  CHECK_FALSE(fired(ops::add__Tensor, Dtype::float16, Dtype::float32));
+  CHECK_FALSE(fired(ops::add__Tensor, Dtype::float16, Dtype::bfloat16));
+  CHECK_FALSE(fired(ops::add__Tensor, Dtype::int32, Dtype::int64));
+  CHECK_FALSE(fired(ops::add__Tensor, Dtype::complex64, Dtype::float64));
+  CHECK_FALSE(fired(ops::eq__Tensor, Dtype::float32, Dtype::float32));  // 0.0 and 1.0
+  CHECK(fired(ops::eq__Tensor, Dtype::boolean, Dtype::boolean));
+  CHECK(fires(rules, [](auto x) { return x.add(1).mul_(2); }));
+  CHECK_FALSE(fires(rules, [](auto x, auto y) { return x.add(1).eq_(y); }));
 }
 
 TEST_CASE("in place operators that are idle are no mutations") {

@@ -116,6 +116,39 @@ TEST_CASE("new nodes of one operator count up in the order of the graph") {
 
 // --- guards ----------------------------------------------------------------------------------------------------------
 
+TEST_CASE("random numbers that somebody else uses too are not drawn anew") {
+  constexpr auto dropped = dropout(x, s, lit<true>);
+  constexpr auto rules = ruleset(rule<"later">(relu(dropped) >> dropout(relu(x), s, lit<true>)));
+  CHECK(rewritten(rules, [](auto x) { return dropout(x, 0.5, true).relu(); }) ==
+        "relu_1 = aten::relu(%x)\ndropout = aten::dropout(%relu_1, 0.5, True)\nreturn %dropout\n");
+  const auto shared = [](auto x) {
+    const auto d = dropout(x, 0.5, true);
+    return d.relu() + d;
+  };
+  CHECK_FALSE(fires(rules, shared));
+  // What the pattern names may be used as it is; and a root is replaced everywhere.
+  CHECK(fires(ruleset(rule<"named">(relu(dropped.as<"d">()) >> tanh(tensor<"d">))), shared));
+  CHECK(fires(ruleset(rule<"root">(dropped >> neg(x))), shared));
+  CHECK(fires(ruleset(rule<"outputs">(outputs(dropped, neg(x)) >> outputs(sin(x), cos(x)))), [](auto x) {
+    const auto d = dropout(x, 0.5, true);
+    return d.relu() + d - x.neg();
+  }));
+  constexpr auto searched = ruleset(
+      rule<"searched">(cat(list(each<"p">(dropped))) >> cat(list(each<"p">(x)))));
+  CHECK_FALSE(fires(searched, [](auto x) {
+    const auto d = dropout(x, 0.5, true);
+    return fxx::cat({d, dropout(x.neg(), 0.5, true)}) + d;
+  }));
+  Graph g = symbolic_graph(shared);
+  Node* relu = nullptr;
+  for (Node* n : g.nodes())
+    if (n->name() == "relu") relu = n;
+  REQUIRE(relu);
+  CHECK(explain(rules, "later", relu) ==
+        "rule 'later' does not match %relu: all of it is there, but somebody else uses the random numbers that it "
+        "draws");
+}
+
 TEST_CASE("a guard sees captures and nodes, and decides") {
   constexpr auto positive = [](const Match& m) {
     return m[s].number() > 0 && m.root() == m.nodes()[0] && m.node(x) == m[x].node();

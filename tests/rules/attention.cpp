@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "fxx/rules/all.hpp"
 #include "fxx/rules/inference.hpp"
 #include "rules/shaped.hpp"
 
@@ -171,9 +172,11 @@ TEST_CASE("keys are transposed by mT, permute or transpose, and scaled, as queri
   CHECK(made_of([](auto q, auto k, auto v) {
           return matmul(softmax(matmul(q, k.permute({0, 1, 3, 2})), -1), v);
         }) == attention("scale=1.0"));
-  CHECK_FALSE(fires(rules::attention, [](auto q, auto k, auto v) {
-    return matmul(softmax(matmul(q, k.permute({0, 3, 1, 2})), -1), v);
-  }));
+  CHECK(made_of([](auto q, auto k, auto v) {
+          return matmul(softmax(matmul(q, k.permute({0, 2, 3, 1})), -1), v);
+        }) == "permute_1 = aten::permute(%y, [0, 2, 1, 3])\nscaled_dot_product_attention = "
+              "aten::scaled_dot_product_attention(%x, %permute_1, %z, scale=1.0)\n"
+              "return %scaled_dot_product_attention\n");
   CHECK(made_of([](auto q, auto k, auto v) {
           return matmul(softmax(matmul(q * 0.5, (k * 0.5).transpose(-2, -1)), -1), v);
         }) == attention("scale=0.25"));
@@ -182,6 +185,44 @@ TEST_CASE("keys are transposed by mT, permute or transpose, and scaled, as queri
         }) == attention("scale=0.25"));
   CHECK(made_of([](auto q, auto k, auto v) { return matmul(softmax(matmul(q, k.transpose(-2, -1) / 4), -1), v); }) ==
         attention("scale=0.25"));
+}
+
+TEST_CASE("heads that permute splits off are found, also after transposes were put together") {
+  const auto made = [](const auto& rules, int spelling, std::vector<std::int64_t> mask = {}) {
+    Graph g;
+    const auto permuted = [&](Node* n, std::vector<std::int64_t> order) {
+      std::vector<std::int64_t> shape;
+      for (const std::int64_t at : order) shape.push_back(n->tensor_meta()->shape[static_cast<std::size_t>(at)]);
+      return shaped(g.call_function(ops::permute, {n, Argument::list({order.begin(), order.end()})}), shape);
+    };
+    Node* q = permuted(shaped(g.placeholder("q"), {2, 5, 4, 8}), {0, 2, 1, 3});
+    Node* k = shaped(g.placeholder("k"), {2, 7, 4, 8});
+    Node* v = permuted(shaped(g.placeholder("v"), {2, 7, 4, 8}), {0, 2, 1, 3});
+    Node* keys = permuted(k, {0, 2, 3, 1});
+    if (spelling == 1)
+      keys = shaped(g.call_function(ops::transpose_int, {permuted(k, {0, 2, 1, 3}), -1, -2}), {2, 4, 8, 7});
+    Node* scores = shaped(g.call_function(ops::matmul, {q, keys}), {2, 4, 5, 7});
+    scores = shaped(g.call_function(ops::div_Scalar, {scores, 8.0}), {2, 4, 5, 7});
+    if (!mask.empty())
+      scores = shaped(g.call_function(ops::add_Tensor, {scores, shaped(g.placeholder("mask"), mask)}), {2, 4, 5, 7});
+    Node* weights = shaped(g.call_function(ops::softmax_int, {scores, -1}), {2, 4, 5, 7});
+    g.output(shaped(g.call_function(ops::matmul, {weights, v}), {2, 4, 5, 8}));
+    rules.apply(g);
+    g.lint();
+    return test::body_of(g);
+  };
+  const std::string keys = "aten::permute(%k, [0, 2, 1, 3])\n";
+  for (const int spelling : {0, 1}) {
+    CAPTURE(spelling);
+    for (const std::string& text : {made(rules::attention, spelling), made(rules::all, spelling)}) {
+      CHECK(text.find(keys) != text.npos);
+      CHECK(text.find("scaled_dot_product_attention(%permute") != text.npos);
+      CHECK(text.find("softmax") == text.npos);
+    }
+    // The mask is as large as the scores, or broadcasts to them.
+    CHECK(made(rules::all, spelling, {2, 1, 1, 7}).find("softmax") == std::string::npos);
+    CHECK(made(rules::all, spelling, {2, 1, 5, 4}).find("softmax") != std::string::npos);
+  }
 }
 
 TEST_CASE("bmm is a matrix product too") {

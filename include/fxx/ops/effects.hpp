@@ -13,6 +13,9 @@ namespace fxx::inline FXX_ABI {
 /// returns fresh memory, and no other node uses it. Then nobody can tell the call from its functional twin.
 bool mutates_own_temporary(const Node& node);
 
+/// Whether the operator gives booleans whatever it is given: `eq`, `logical_and`. In place it gives what it wrote to.
+bool gives_booleans(const Operator& op);
+
 /// Whether reads before the node and reads after it may see different memory: it mutates something visible, or calls
 /// something that might (an unknown method ending in `_`, an unknown module, a user function marked impure, a batch
 /// norm that trains). Rewrites do not look across a barrier.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
@@ -37,6 +38,15 @@ FXX_INLINE bool mutates_own_temporary(const Node& node) {
       return false;
   }
   return true;
+}
+
+FXX_INLINE bool gives_booleans(const Operator& op) {
+  static constexpr std::string_view names[] = {
+      "eq",         "ne",          "lt",         "le",          "gt",
+      "ge",         "greater",     "less",       "not_equal",   "greater_equal",
+      "less_equal", "logical_and", "logical_or", "logical_xor", "logical_not"};
+  return op.name_space() == "aten" &&
+         std::find(std::begin(names), std::end(names), op.base_name()) != std::end(names);
 }
 
 FXX_INLINE bool draws_numbers(const Node& node) {

@@ -146,14 +146,6 @@ class Functionaliser : GraphWrites {
     }
   }
 
-  static bool gives_booleans(const Operator& op) {
-    static constexpr std::string_view names[] = {
-        "eq",         "ne",          "lt",         "le",          "gt",
-        "ge",         "greater",     "less",       "not_equal",   "greater_equal",
-        "less_equal", "logical_and", "logical_or", "logical_xor", "logical_not"};
-    return op.name_space() == "aten" &&
-           std::find(std::begin(names), std::end(names), op.base_name()) != std::end(names);
-  }
   /// The dtype of what the operator gives, where it should be that of `self`; none when it may be another.
   std::optional<Dtype> dtype_of(const Node& node, const Operator& op, const views::Meta& self) const {
     if (gives_booleans(op)) return Dtype::boolean;

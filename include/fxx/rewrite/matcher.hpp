@@ -202,6 +202,7 @@ class MatchEngine {
   inline std::uint64_t operator_id(const Node& node);
   void resolve_methods();
   bool can_be_taken_out(std::span<Node* const> nodes) const;
+  static bool shares_draws(std::span<Node* const> nodes, std::span<Node* const> roots, const Match& match);
 
   Graph& graph_;
   const RuleTable& rules_;

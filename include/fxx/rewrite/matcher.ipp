@@ -154,6 +154,23 @@ FXX_INLINE bool MatchEngine::can_be_taken_out(std::span<Node* const> nodes) cons
                      [&](const Node* n) { return n->is_before(*first_effect) || used_within(*n, nodes); });
 }
 
+/// Draws some node below the roots random numbers that somebody else sees too? A replacement would draw others, unless
+/// it takes those that the pattern names.
+FXX_INLINE bool MatchEngine::shares_draws(std::span<Node* const> nodes, std::span<Node* const> roots,
+                                          const Match& match) {
+  const auto among = [](std::span<Node* const> all, const Node* n) {
+    return std::find(all.begin(), all.end(), n) != all.end();
+  };
+  for (Node* n : nodes) {
+    const Operator* op = n->operation();
+    if (op && !has(op->traits, Trait::random)) continue;
+    if (!draws_numbers(*n) || among(roots, n) || used_within(*n, nodes)) continue;
+    const std::vector<Argument> names = match.captures();
+    if (std::find(names.begin(), names.end(), Argument(n)) == names.end()) return true;
+  }
+  return false;
+}
+
 FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
                                     const Argument* shared, Match& match) {
   if (asked_ >= 0 && rule != asked_) return false;
@@ -178,6 +195,7 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
   candidate.captures_ = table.captures + state.payload;
   candidate.captures_count_ = state.other.arg;
   candidate.rule_ = rule;
+  if (shares_draws(candidate.nodes(), candidate.nodes().first(1), candidate)) return false;
   if (shared) {
     if (!(candidate.get(rules_.rules[rule].shared) == *shared)) return false;
   } else {
@@ -218,7 +236,7 @@ FXX_INLINE bool MatchEngine::accept_search(const Term* pattern, Match& candidate
   TermMatcher search;
   const bool found = search.match(pattern, candidate.root(), [&](const Found& so_far) {
     return can_be_taken_out(so_far.nodes) && stands_together(so_far, candidate) &&
-           rules_.agrees(candidate.rule_, candidate);
+           !shares_draws(so_far.nodes, so_far.roots, candidate) && rules_.agrees(candidate.rule_, candidate);
   });
   if (!found) return false;
   found_ = search.take();
@@ -347,6 +365,8 @@ FXX_INLINE std::string MatchEngine::why_declined(int rule, const Found& found) {
   match.nodes_count_ = 1;
   match.rule_ = rule;
   if (!stands_together(found, match)) return "all of it is there, but its outputs cannot be computed in one place";
+  if (shares_draws(found.nodes, found.roots, match))
+    return "all of it is there, but somebody else uses the random numbers that it draws";
   if (!rules_.agrees(rule, match)) return "all of it is there, but its guard declines";
   Match taken;
   if (const std::uint16_t state = state_for(*found.roots[0]);
@@ -354,7 +374,8 @@ FXX_INLINE std::string MatchEngine::why_declined(int rule, const Found& found) {
     return "all of it is there, but so is all of rule '" + std::string(rules_.rules[taken.rule_].name) +
            "', which stands before it";
   if (facts.build) return "all of it is there, but its callable declines";
-  return "all of it is there, but its result shares memory that is written to";
+  return regions_.effects().empty() ? "all of it is there, and its result is what stands there already"
+                                    : "all of it is there, but its result shares memory that is written to";
 }
 /// The reason when more of the pattern is there than the search has seen before, otherwise "". `whole`: all of it is.
 FXX_INLINE std::string MatchEngine::why_not(int rule, Node* root, TermMatcher& search, bool& whole) {

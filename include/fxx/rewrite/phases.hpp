@@ -5,9 +5,13 @@
 // Main names: phases(sets...), Phases. Cost: light.
 #pragma once
 
+#include <algorithm>
 #include <boost/hana/basic_tuple.hpp>
 #include <boost/hana/unpack.hpp>
+#include <string>
+#include <string_view>
 
+#include "fxx/error.hpp"
 #include "fxx/rewrite/any_ruleset.hpp"
 #include "fxx/rewrite/ruleset.hpp"
 
@@ -49,6 +53,40 @@ constexpr auto phases(Sets... sets) {
   static_assert(all, "fxx::phases: an argument is not a rule set; write phases(ruleset(...), ruleset(...))");
   if constexpr (all) return Phases<Sets...>(sets...);
   else return mistake{};
+}
+
+namespace detail {
+template <class... Rules>
+bool has_rule(const Ruleset<Rules...>&, std::string_view rule) {
+  return (false || ... || (Rules::name == rule));
+}
+inline bool has_rule(const AnyRuleset& set, std::string_view rule) {
+  const auto names = set.rule_names();
+  return std::find(names.begin(), names.end(), rule) != names.end();
+}
+template <class... Sets>
+bool has_rule(const Phases<Sets...>& phases, std::string_view rule) {
+  return boost::hana::unpack(phases.sets, [&](const auto&... set) { return (false || ... || has_rule(set, rule)); });
+}
+}  // namespace detail
+
+inline std::string explain(const AnyRuleset& rules, std::string_view rule, Node* node) {
+  return rules.explain(rule, node);
+}
+/// As of a set, by the first phase that has a rule of that name; on the graph as it is, which other phases may change
+/// before. Throws RuleError (E405) when none has.
+template <class... Sets>
+std::string explain(const Phases<Sets...>& phases, std::string_view rule, Node* node) {
+  std::string why;
+  bool known = false;
+  const auto ask = [&](const auto& set) {
+    if (known || !detail::has_rule(set, rule)) return;
+    known = true;
+    why = explain(set, rule, node);
+  };
+  boost::hana::unpack(phases.sets, [&](const auto&... set) { (ask(set), ...); });
+  if (!known) throw RuleError(ErrorId::no_such_rule, "explain: no phase has a rule '" + std::string(rule) + "'");
+  return why;
 }
 
 }  // namespace fxx::inline FXX_ABI::rewrite

@@ -157,6 +157,7 @@ class Rewriter {
     };
     for (std::size_t i = 0; i < results_.size() && !regions_.effects().empty(); ++i)
       if (!keeps(i)) results_.clear();
+    if (results_.size() == 1 && is_same_call(*results_[0].node(), *n)) results_.clear();
     if (results_.empty()) return drop_fresh(first, first_fresh);
     ++report_.rewrites;
     ++report_.fired[rule].times;
@@ -214,6 +215,12 @@ class Rewriter {
     }
   }
 
+  /// Is the result what stands there already, as that of an `each` which took no item? Then there is nothing to do.
+  static bool is_same_call(const Node& result, const Node& old) {
+    const Operator *op = result.operation(), *before = old.operation();
+    return &result != &old && op && before && op->id == before->id && result.opcode() == old.opcode() &&
+           std::ranges::equal(result.args(), old.args()) && std::ranges::equal(result.kwargs(), old.kwargs());
+  }
   bool keeps_memory(const Match& m, const Node& result, std::uint32_t first_fresh, bool one_of_many) const {
     return detail::keeps_memory(*m.root(), result, first_fresh, one_of_many, regions_,
                                 [&](const Node& maker) { return is_used_up(maker, m, first_fresh); });

@@ -1,7 +1,8 @@
 // A rule: pattern >> replacement, where the replacement is an expression or a callable that takes the match.
 //
-// Refused, in one sentence each: a capture in the replacement that the pattern does not bind, or binds to another kind
-// of value; a replacement with holes; a rule that its own result matches again.
+// Refused, in one sentence each: a capture in the replacement that the pattern, or one of its alternatives, does not
+// bind, or binds to another kind of value; the value that is replaced as a part of its own replacement; a replacement
+// with holes; a rule that its own result matches again.
 // Main names: rule<"name">(pattern >> replacement, guard). Cost: light.
 #pragma once
 
@@ -28,10 +29,73 @@ constexpr bool bound_in_groups_only(const Term* p, std::uint64_t id) {
   }
   return inside;
 }
+/// Does `t` bind the name whichever of its alternatives is there?
+constexpr bool binds_always(const Term* t, std::uint64_t id) {
+  using K = Term::Kind;
+  if (binds_name(*t) && t->id == id) return true;
+  if (t->kind == K::each) return false;
+  const Term* child = t + 1;
+  const bool either = t->kind == K::alternatives;
+  for (int i = 0; i < t->children; ++i, child += child->size) {
+    if (t->kind == K::chain && i == 0) continue;  // of no links, perhaps
+    if (binds_always(child, id) != either) return !either;
+  }
+  return either;
+}
+/// Does the name stand for what is replaced itself?
+constexpr bool names_root(const Term* t, std::uint64_t id) {
+  using K = Term::Kind;
+  for (; is_wrapper(*t); ++t)
+    if (t->kind == K::named && t->id == id) return true;
+  if (t->kind != K::alternatives) return false;
+  const Term* child = t + 1;
+  for (int i = 0; i < t->children; ++i, child += child->size)
+    if (names_root(child, id)) return true;
+  return false;
+}
 struct Misbuilt {
-  enum class Kind : std::uint8_t { none, unbound, other_kind, hole, outputs } kind = Kind::none;
+  enum class Kind : std::uint8_t { none, unbound, other_kind, in_one_reading, itself, hole, outputs } kind = Kind::none;
   int at = 0;  // the capture that is not bound, or bound to something else
 };
+/// Is the term at `at` an argument that may be None?
+constexpr bool may_be_none(const Term* r, int at) {
+  for (int i = 0; i < at; ++i) {
+    if (r[i].kind != Term::Kind::call) continue;
+    const Term* child = r + i + 1;
+    for (std::size_t k = 0; k < r[i].children; ++k, child += child->size)
+      if (child == r + at) return r[i].op->parameters[k].type.optional;
+  }
+  return false;
+}
+/// Is what the name stands for replaced by something else? One of several outputs may stay what it is.
+constexpr bool is_replaced(const Term* p, const Term* r, std::uint64_t id) {
+  if (p->kind != Term::Kind::outputs) return names_root(p, id);
+  const Term *root = p + 1, *result = r + 1;
+  for (int i = 0; i < p->children; ++i, root += root->size, result += result->size)
+    if (names_root(root, id) && !(is_capture(*result) && result->id == id)) return true;
+  return false;
+}
+/// The first name in `r` that some of the alternatives of `p` do not bind, and that has to be there; or that stands for
+/// a value which is gone then.
+constexpr Misbuilt first_missing(const Term* p, const Term* r) {
+  using K = Term::Kind;
+  bool either = false, named = false;
+  for (int i = 0; i < p->size; ++i) {
+    either = either || p[i].kind == K::alternatives;
+    named = named || p[i].kind == K::named;
+  }
+  if (!either && !named) return {};
+  int group_end = 0;
+  for (int i = 0; i < r->size; ++i) {
+    if (r[i].kind == K::each) group_end = i + r[i].size;
+    if (!is_capture(r[i])) continue;
+    if (named && is_replaced(p, r, r[i].id)) return {Misbuilt::Kind::itself, i};
+    const bool needed = r[i].kind != K::optional && r[i].kind != K::value && i >= group_end;
+    if (either && needed && !binds_always(p, r[i].id) && !may_be_none(r, i))
+      return {Misbuilt::Kind::in_one_reading, i};
+  }
+  return {};
+}
 /// The first name in `r` that `p` does not bind, or binds to what it cannot be there. What an `each` of the pattern
 /// binds, an `each` of the same name may use.
 constexpr Misbuilt first_unbound(const Term* p, const Term* r) {
@@ -92,6 +156,17 @@ consteval void capture_keeps_its_kind() {
                 "fxx::rule: the replacement uses one name as another kind (tensor, number or list) than the pattern; "
                 "write the capture as the pattern does");
 }
+template <word Name, bool Bound>
+consteval void capture_is_bound_always() {
+  static_assert(Bound,
+                "fxx::rule: the replacement uses a capture that one of the pattern's alternatives does not bind; bind "
+                "it there too, by with<\"name\">(1_c, ...) where it is a constant");
+}
+template <word Name, bool Another>
+consteval void capture_is_not_replaced() {
+  static_assert(Another,
+                "fxx::rule: the replacement uses the value that it replaces; capture what that is computed from");
+}
 template <word Name, bool OneKind>
 consteval void capture_has_one_kind() {
   static_assert(OneKind, "fxx::rule: the pattern uses one name for captures of two kinds; give each its own name");
@@ -128,6 +203,8 @@ consteval void report_pattern() {
 constexpr Misbuilt misbuilt(const Term* p, const Term* r) {
   if (const Misbuilt name = first_unbound(p, r); name.kind != Misbuilt::Kind::none) return name;
   if (has_hole(r)) return {Misbuilt::Kind::hole};
+  if (outputs_of(p) == outputs_of(r))
+    if (const Misbuilt name = first_missing(p, r); name.kind != Misbuilt::Kind::none) return name;
   return {outputs_of(p) == outputs_of(r) ? Misbuilt::Kind::none : Misbuilt::Kind::outputs};
 }
 /// Says what is wrong with a replacement.
@@ -138,6 +215,10 @@ consteval void report_replacement() {
     capture_is_bound<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
   if constexpr (Kind == K::other_kind)
     capture_keeps_its_kind<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
+  if constexpr (Kind == K::in_one_reading)
+    capture_is_bound_always<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
+  if constexpr (Kind == K::itself)
+    capture_is_not_replaced<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
   static_assert(Kind != K::hole,
                 "fxx::rule: the replacement holds a wildcard or alternatives, so there is nothing definite to build; "
                 "name a capture instead");

@@ -119,7 +119,8 @@ struct bound_maker {
 template <fixed_string Name>
 inline constexpr detail::bound_maker<Name> with{};
 
-/// `maybe(f, p)`: `f(p)` or `p` alone. A name that only `f` binds is None when it is not there; `with` gives it a value.
+/// `maybe(f, p)`: `f(p)` or `p` alone. A name that only `f` binds is None when it is not there; `with` gives it a value,
+/// which it needs where the right side has it for what cannot be None.
 template <class F, Pattern P>
 consteval auto maybe(F f, P p) {
   return f(p) | p;

@@ -16,7 +16,7 @@ namespace fxx::inline FXX_ABI::rewrite {
 /// 0 for all else. `mul.Tensor(x, 2)`, as torch.fx and torch.export write it, is mul.Scalar.
 std::uint64_t operator_id(const Node& node);
 /// For a call that writes to a temporary that only it uses, `relu_(x + y)`: the id of its functional twin, relu. Nobody
-/// can tell the two apart. Else 0.
+/// can tell the two apart. Else 0, also where the twin would give another dtype, as far as dtypes are known.
 std::uint64_t functional_id(const Node& node);
 inline bool is_twin(const Node& node, std::uint64_t id) {
   return node.operation() && node.operation()->mutates && id && functional_id(node) == id;

@@ -28,6 +28,27 @@ FXX_INLINE bool is_constant_within(const Node& node, int& steps) {
     if (!is_constant_within(*input, steps)) return false;
   return true;
 }
+/// Would `twin` give a value of the dtype that the node writes to, as far as dtypes are known? `half.add_(single)` stays
+/// half, and `half.add(single)` does not; `eq_` gives numbers.
+FXX_INLINE bool keeps_dtype(const Node& node, const Operator& twin) {
+  const Argument* written = argument_of(node, *operator_of(node), 0);
+  const TensorMeta* self = written && written->is_node() ? written->node()->tensor_meta() : nullptr;
+  if (gives_booleans(twin)) return self && self->dtype == Dtype::boolean;
+  if (!self) return true;
+  const auto kind = [](Dtype d) {
+    return d == Dtype::boolean ? 0 : is_complex(d) ? 3 : is_floating_point(d) ? 2 : 1;
+  };
+  for (const Node* input : node.all_input_nodes()) {
+    const TensorMeta* other = input->tensor_meta();
+    if (!other || other->dtype == self->dtype) continue;
+    const int above = kind(other->dtype) - kind(self->dtype);
+    if (other->dim() == 0 && self->dim() > 0 && above <= 0) continue;  // counts only where it is of a higher kind
+    const int size = element_size(self->dtype), given = element_size(other->dtype);
+    const bool fits = above == 0 ? given < size : above < 0 && (!is_complex(self->dtype) || 2 * given <= size);
+    if (!fits) return false;
+  }
+  return true;
+}
 }  // namespace detail
 
 FXX_INLINE const ModuleInfo* module_info(const Node& node) {
@@ -100,7 +121,7 @@ FXX_INLINE std::uint64_t functional_id(const Node& node) {
   if (!twin || twin->mutates || twin->parameters.size() != op->parameters.size()) return 0;
   for (std::size_t i = 0; i < op->parameters.size(); ++i)
     if (twin->parameters[i].name != op->parameters[i].name) return 0;
-  return twin->id;
+  return detail::keeps_dtype(node, *twin) ? twin->id : 0;
 }
 
 FXX_INLINE bool is_size_value(const Argument& value) {

@@ -102,6 +102,7 @@ inline constexpr int max_choices = 24;  // commutative operators and alternative
 struct Choices {
   std::uint8_t taken[max_choices], options[max_choices];  // as many as counted or fixed
   int count = 0, fixed = 0;
+  const Term* end = nullptr;  // of the chain whose link is looked at: what the hole holds
 
   constexpr int take(int among) {
     if (count == max_choices) return 0;  // of more than that, only the first is considered
@@ -334,6 +335,56 @@ struct Reading {
   }
 };
 
+constexpr bool is_open(const Term& item) { return item.kind == Term::Kind::rest || item.kind == Term::Kind::each; }
+constexpr bool has_open_items(const Term* list) {
+  const Term* item = list + 1;
+  for (int k = 0; k < list->children; ++k, item += item->size)
+    if (is_open(*item)) return true;
+  return false;
+}
+
+/// Can a link of a chain be read in one way only, with one place for the next link?
+constexpr bool is_plain_link(const Term* link) {
+  int holes = 0;
+  for (int i = 0; i < link->size; ++i) {
+    holes += link[i].kind == Term::Kind::hole;
+    if (link[i].kind == Term::Kind::alternatives || link[i].kind >= Term::Kind::outputs || two_orders(link + i))
+      return false;
+  }
+  return holes == 1;
+}
+
+constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, CaptureBinding* bound, int& n);
+/// The items of a list, where one in `p` may stand for any number of those in `t`.
+constexpr bool covers_items(const Term* p, const Term* t, Choices& c, Reading& d, CaptureBinding* bound, int& n) {
+  const int taken = t->children - p->children + 1;  // by the open one
+  const Term *pc = p + 1, *tc = t + 1;
+  bool opened = false;
+  for (int i = 0; i < p->children; ++i, pc += pc->size) {
+    if (!is_open(*pc)) {
+      if (!opened && i >= t->children) return false;
+      if (!covers(pc, tc, c, d, bound, n)) return false;
+      tc += tc->size;
+      continue;
+    }
+    if (opened || taken < 0) return false;  // of two nothing more is known
+    opened = true;
+    if (pc->kind == Term::Kind::rest) {
+      for (int k = 0; k < n; ++k)
+        if (bound[k].id == pc->id) return false;
+      bound[n++] = {pc->id, pc};  // equals nothing
+    }
+    for (int k = 1; k < pc->size; ++k)
+      if (pc[k].shared) return false;
+    for (int k = 0; k < taken; ++k, tc += tc->size) {
+      const int outside = n;  // names of an item are its own
+      if (pc->kind == Term::Kind::each && !covers(pc + 1, tc, c, d, bound, n)) return false;
+      n = outside;
+    }
+  }
+  return opened || p->children == t->children;
+}
+
 /// Does every node that `t` describes in the reading `d` match `p`, in the reading `c`? Captures of `t` are unknown
 /// values.
 constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, CaptureBinding* bound, int& n) {
@@ -392,12 +443,18 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, Capt
       return covers(child, t, c, d, bound, n);
     }
     case K::list: {
-      if (t->kind != K::list || t->children != p->children) return false;
-      const Term *pc = p + 1, *tc = t + 1;
-      for (int i = 0; i < p->children; ++i, pc += pc->size, tc += tc->size)
-        if (!covers(pc, tc, c, d, bound, n)) return false;
-      return true;
+      if (t->kind != K::list) return false;
+      if (has_open_items(t)) return same(p, t) && binds_alike(p, t, bound, n);
+      return covers_items(p, t, c, d, bound, n);
     }
+    case K::chain: {
+      if (t->kind == K::chain) return same(p, t) && binds_alike(p, t, bound, n);
+      // With one link it is a match, and with more of them too.
+      if (p->least > 1 || !is_plain_link(p + 1)) return false;
+      c.end = p + 1 + p[1].size;
+      return covers(p + 1, t, c, d, bound, n);
+    }
+    case K::hole: return c.end && covers(c.end, t, c, d, bound, n);
     case K::call: {
       if (t->kind != K::call || t->id != p->id || (p->once && !t->once)) return false;
       const Term *pc = p + 1, *tc = t + 1;

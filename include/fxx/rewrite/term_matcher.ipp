@@ -201,9 +201,15 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
     case K::chain: return match_chain(t, s, go_on);
     case K::hole:
       if (!s.value) return fail(wanted);
+      if (hole_) {  // the next link stands in two places
+        if (*hole_ == *s.value) return go_on();
+        return fail([&] { return where() + "; elsewhere in the link stands " + detail::words_for(hole_); });
+      }
       hole_ = s.value;
       hole_user_ = s.user;
-      return go_on();
+      if (go_on()) return true;
+      hole_ = nullptr;
+      return false;
     case K::tensor:
     case K::optional:
     case K::constant:

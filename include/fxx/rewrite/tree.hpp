@@ -245,13 +245,6 @@ constexpr void line_up_call(const Term* t, const Place& place, Choices& c, Line&
   if (t->kind == K::call) queue.items[queue.tail++] = {t, to};
 }
 
-constexpr bool has_open_items(const Term* list) {
-  const Term* item = list + 1;
-  for (int k = 0; k < list->children; ++k, item += item->size)
-    if (item->kind == Term::Kind::rest || item->kind == Term::Kind::each) return true;
-  return false;
-}
-
 inline constexpr Parameter no_parameter;
 
 constexpr void linearise(const Term* root, Choices& c, Line& out) {

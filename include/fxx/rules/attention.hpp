@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "fxx/rewrite/functions.hpp"
@@ -27,14 +28,36 @@ inline constexpr auto type = value<"type">;
 inline constexpr auto wide = value<"wide">;
 inline constexpr auto rate = scalar<"rate">;
 
-/// Does permute exchange the last two dimensions and no others?
-inline bool exchanges_last_two(const Argument& order) {
-  const auto dims = dimensions_of(order, order.is_sequence() ? static_cast<std::int64_t>(order.items().size()) : -1);
-  if (!dims || dims->size() < 2) return false;
-  const std::int64_t last = static_cast<std::int64_t>(dims->size()) - 1;
-  for (std::int64_t at = 0; at <= last; ++at)
-    if ((*dims)[static_cast<std::size_t>(at)] != (at == last ? last - 1 : at == last - 1 ? last : at)) return false;
-  return true;
+/// How the keys are permuted apart from the exchange of the last two dimensions, which is the operator's; nothing where
+/// that is not known.
+inline std::optional<std::vector<std::int64_t>> order_of_keys(const Match& m) {
+  auto dims =
+      dimensions_of(m[order], m[order].is_sequence() ? static_cast<std::int64_t>(m[order].items().size()) : -1);
+  if (!dims || dims->size() < 2) return std::nullopt;
+  std::swap((*dims)[dims->size() - 2], dims->back());
+  return dims;
+}
+/// What is known of the keys as the operator takes them; null when nothing is.
+inline std::optional<TensorMeta> meta_of_keys(const Match& m) {
+  const TensorMeta* meta = meta_of(m[k]);
+  if (!meta) return std::nullopt;
+  TensorMeta keys = *meta;
+  if (const auto dims = order_of_keys(m)) {
+    if (static_cast<std::int64_t>(dims->size()) != meta->dim()) return std::nullopt;
+    for (std::size_t at = 0; at < dims->size(); ++at)
+      keys.shape[at] = meta->shape[static_cast<std::size_t>((*dims)[at])];
+    keys.stride.clear();
+  }
+  return keys;
+}
+/// The keys as the operator takes them: (batch, length, heads, size) that is permuted to (batch, heads, size, length)
+/// at once is permuted to (batch, heads, length, size).
+inline Argument keys_of(const Match& m) {
+  const auto dims = order_of_keys(m);
+  if (!dims || std::is_sorted(dims->begin(), dims->end())) return m[k];
+  Node* permuted = m.call(ops::permute, {m[k], Argument::list(std::vector<Argument>(dims->begin(), dims->end()))});
+  if (const auto meta = meta_of_keys(m)) permuted->set_tensor_meta(*meta);
+  return permuted;
 }
 /// The keys are transposed in their last two dimensions, softmax runs over the keys: the last dimension of the scores,
 /// which have as many as the larger of query and keys. Nobody depends on how the result lies in memory.
@@ -52,7 +75,7 @@ inline double scale_of(const Match& m, bool divided) { return divided ? 1 / m[sc
 template <bool Divided>
 inline constexpr auto build = [](const Match& m) -> Argument {
   views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v]}, {{"scale", scale_of(m, Divided)}});
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v]}, {{"scale", scale_of(m, Divided)}});
 };
 /// What was added to the scores is added by the operator too, but a boolean mask would mean something else to it.
 template <bool Divided, bool Scaled = true>
@@ -65,7 +88,7 @@ inline constexpr auto build_masked = [](const Match& m) -> Argument {
     else return 1.0;
   }();
   views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v], added}, {{"scale", factor}});
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", factor}});
 };
 Argument build_unscaled(const Match& m);
 /// Queries and keys have a factor each.
@@ -75,12 +98,12 @@ template <bool Divided, bool Seen>
 inline constexpr auto build_hidden = [](const Match& m) -> Argument {
   const Argument seen = Seen ? m[mask] : Argument(m.call(ops::logical_not, {m[mask]}));
   views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v], seen}, {{"scale", scale_of(m, Divided)}});
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], seen}, {{"scale", scale_of(m, Divided)}});
 };
 template <bool Divided>
 inline constexpr auto build_dropout = [](const Match& m) -> Argument {
   views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v], {}, m[rate].number()},
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], {}, m[rate].number()},
                 {{"scale", scale_of(m, Divided)}});
 };
 /// The keys with their last two dimensions exchanged.

@@ -22,13 +22,13 @@ FXX_INLINE bool is_attention(const Match& m) {
   };
   if (is_empty(m[q]) || is_empty(m[k]) || is_empty(m[v])) return false;
   if (key > 1 && m.node(k)->tensor_meta()->shape[static_cast<std::size_t>(key - 2)] == 0) return false;
-  const bool transposed = m[order].is_none() ? are_last_two(m[i], m[j], m[k]) : exchanges_last_two(m[order]);
+  const bool transposed = m[order].is_none() ? are_last_two(m[i], m[j], m[k]) : order_of_keys(m).has_value();
   return over_keys && transposed && layout_is_free(*m.root());
 }
 
 FXX_INLINE bool is_masked_attention(const Match& m) {
-  const TensorMeta *query = m.node(q)->tensor_meta(), *key = m.node(k)->tensor_meta(),
-                   *added = m.node(mask)->tensor_meta();
+  const TensorMeta *query = m.node(q)->tensor_meta(), *added = m.node(mask)->tensor_meta();
+  const std::optional<TensorMeta> key = meta_of_keys(m);
   if (!is_attention(m) || !query || !key || !added) return false;
   const std::int64_t rank = std::max(query->dim(), key->dim()), mask_rank = added->dim();
   if (query->dim() < 2 || key->dim() < 2 || mask_rank < 2 || mask_rank > rank) return false;
@@ -59,13 +59,13 @@ FXX_INLINE bool is_attention_in_type(const Match& m) {
 
 FXX_INLINE Argument build_unscaled(const Match& m) {
   views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v]}, {{"scale", 1.0}});
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v]}, {{"scale", 1.0}});
 }
 
 FXX_INLINE Argument build_both(const Match& m) {
   const double factor = m[scale].number() * m[key_scale].number();
   views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], m[k], m[v]}, {{"scale", factor}});
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v]}, {{"scale", factor}});
 }
 
 FXX_INLINE bool repeats_heads(const Match& m) {

@@ -9,7 +9,7 @@ inline constexpr auto two = rule<"two">(relu(sin(y) | abs(y)) >> y);
 inline constexpr auto rules = ruleset(two, general);
 inline constexpr auto not_both = ruleset(rule<"sine">(relu(sin(x)) >> x), two);
 inline constexpr auto not_each = ruleset(rule<"one node">(mul(x, sin(x)) >> x),
-                                         rule<"mostly two">(mul(y, sin(y) | sin(z)) >> add(y, z)));
+                                         rule<"mostly two">(mul(y, sin(y) | sin(z)) >> neg(y)));
 #else
 inline constexpr auto rules = ruleset(general, two);
 #endif
