@@ -72,6 +72,26 @@ TEST_CASE("the compiler that FXX_CXX names goes first, then CXX, then those in P
   CHECK(in_path() == "c++");
 }
 
+TEST_CASE("a warning that -Werror makes an error is forgiven where that was asked for, a fault of the source never") {
+  const TemporaryFolder folder;
+  const Toolchain toolchain = Toolchain::find();
+  BuildRequest request;
+  request.source = "int made(int x) { int unused; return x; }\n";
+  request.flags = {"-std=c++20", "-Wall", "-Wextra", "-Werror"};
+  const BuildError strict = fault_of<BuildError>([&] { toolchain.build(request, folder.path(), "strict.so"); });
+  CHECK(contains(strict.log(), "unused"));
+  request.forgive_warnings = true;
+  toolchain.build(request, folder.path(), "forgiven.so");
+  CHECK(files::read_file(folder / "forgiven.so"));
+  const std::string log = files::read_file(folder / "log").value();
+  CHECK(contains(log, " -Werror"));
+  CHECK(contains(log, " warning: "));  // of the second time
+  request.source += "int broken() { return nothing; }\n";
+  const BuildError broken = fault_of<BuildError>([&] { toolchain.build(request, folder.path(), "broken.so"); });
+  CHECK(contains(broken.log(), "nothing"));
+  CHECK_FALSE(files::read_file(folder / "broken.so"));
+}
+
 TEST_CASE("without a compiler the fault says what was looked for and what to do") {
   const TemporaryFolder folder;
   const Variable path("PATH", folder.path());

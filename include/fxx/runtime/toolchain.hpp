@@ -28,6 +28,9 @@ struct BuildRequest {
   /// the source is compiled several times, each with FXX_PARTS defined as how many times and FXX_PART as which (from 0),
   /// and linked. It must give the same library in any number of parts, and without these macros in one.
   int parts = 1;
+  /// What fails for nothing but warnings that -Werror makes errors is compiled again without it: no compiler is known
+  /// before it is met. The log has both.
+  bool forgive_warnings = false;
 };
 
 /// The compiler ran and built nothing: compile_failed (E602) or compile_timeout (E603). The message holds the first 20

@@ -170,6 +170,18 @@ FXX_INLINE int parts_of(const BuildRequest& request) {
   return request.parts < 2 ? 1 : std::min(request.parts, available_processors());
 }
 
+/// Did the compiler call warnings errors, and nothing else?
+FXX_INLINE bool failed_for_warnings(const std::string& log) {
+  bool any = false;
+  for (std::size_t at = 0; (at = log.find(" error: ", at)) != log.npos;) {
+    const std::size_t end = std::min(log.find('\n', at), log.size());
+    if (std::string_view(log).substr(at, end - at).find("[-Werror") == std::string_view::npos) return false;
+    any = true;
+    at = end;
+  }
+  return any;
+}
+
 }  // namespace detail
 
 /// The compiler, `mode`, then what is the same however the source is compiled.
@@ -239,6 +251,7 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
     }
     return failed;
   };
+  BuildRequest lenient = request;
   const int parts = detail::parts_of(request);
   std::vector<std::vector<std::string>> commands = {build_command(request, library)};
   if (parts > 1) commands = part_commands(request, parts);
@@ -255,6 +268,12 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
       failed = run(commands, results);
     }
     for (int part = 0; part < parts; ++part) files::remove_tree(place + "/" + detail::object_of_part(part));
+  }
+  if (failed >= 0 && request.forgive_warnings && !results[static_cast<std::size_t>(failed)].timed_out &&
+      std::erase(lenient.flags, "-Werror") > 0 && detail::failed_for_warnings(log)) {
+    lenient.forgive_warnings = false;
+    build(lenient, folder, library);
+    return write("log", log + files::read_file(place + "/log").value_or(""));
   }
   write("log", log);
   struct stat status {};

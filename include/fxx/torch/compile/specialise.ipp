@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 
 #include "fxx/codegen/processor.hpp"
 #include "fxx/codegen/specialised_source.hpp"
@@ -68,6 +69,7 @@ FXX_INLINE BuildRequest request_for(const SpecialisedSource& source, const Compi
   request.include_folders = {kernel_headers_folder()};
   request.extra = {"module abi " + std::to_string(kernels::module_abi)};
   request.timeout_seconds = options.timeout_seconds;
+  request.forgive_warnings = !std::getenv("FXX_STRICT_BUILD");
   return request;
 }
 FXX_INLINE BuildCache cache_of(const CompileOptions& options) {
