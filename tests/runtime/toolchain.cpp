@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "fxx/runtime/files.hpp"
 #include "fxx/runtime/library.hpp"
 #include "support.hpp"
 
@@ -16,6 +17,7 @@ using fxx::BuildRequest;
 using fxx::CompileError;
 using fxx::ErrorId;
 using fxx::Toolchain;
+namespace files = fxx::files;
 using support::contains;
 using support::fault_of;
 using support::TemporaryFolder;
