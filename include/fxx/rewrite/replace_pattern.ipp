@@ -218,7 +218,7 @@ class PatternReplacer {
 
   bool exchange(const InternalMatch& match, const std::vector<Node*>& nodes, const Graph& replacement,
                 std::vector<Node*>& fresh) {
-    Place place;
+    ReplacementPlace place;
     if (!find_place(nodes.back(), match.returning_nodes, match.placeholder_nodes, matched_, regions_, place) ||
         !can_be_taken_out(nodes, *place.before, matched_, regions_) || crosses_new_barrier(nodes, place))
       return false;
@@ -362,7 +362,7 @@ class PatternReplacer {
   }
 
   /// Does a write that an earlier replacement brought lie between the nodes?
-  bool crosses_new_barrier(const std::vector<Node*>& nodes, const Place& place) const {
+  bool crosses_new_barrier(const std::vector<Node*>& nodes, const ReplacementPlace& place) const {
     if (new_barriers_.empty()) return false;
     const Node* first = place.before->is_before(*nodes.front()) ? place.before : nodes.front();
     const Node* last = nodes.back();

@@ -70,7 +70,7 @@ bool add_what_moves(std::vector<Node*>& moved, const Node& place, const Regions&
 }
 
 /// Where the replacement of some nodes goes, and what has to be moved there first.
-struct Place {
+struct ReplacementPlace {
   Node* before = nullptr;
   std::vector<Node*> hoisted;  // in the order of the graph
 };
@@ -78,7 +78,7 @@ struct Place {
 /// was. False when there is none: something in between depends on the values, or cannot be moved. `matched` is not 0 at
 /// the indices of the nodes that are replaced, of which `last` is the last. O(1) where nothing has to be moved.
 bool find_place(Node* last, std::span<Node* const> returning, std::span<const Argument> inputs,
-                std::span<const std::uint32_t> matched, const Regions& regions, Place& place);
+                std::span<const std::uint32_t> matched, const Regions& regions, ReplacementPlace& place);
 
 /// What the compute nodes of a match, in the order of the graph, do to memory: can they be taken away, all at once, and
 /// what stands for them be put before `place`?

@@ -50,7 +50,7 @@ FXX_INLINE bool written_while_read(const Node& old, const Memory& before, const 
 }
 
 FXX_INLINE bool find_place(Node* last, std::span<Node* const> returning, std::span<const Argument> inputs,
-                           std::span<const std::uint32_t> matched, const Regions& regions, Place& place) {
+                           std::span<const std::uint32_t> matched, const Regions& regions, ReplacementPlace& place) {
   place = {last, {}};
   const auto is_matched = [&](const Node& node) { return node.index() < matched.size() && matched[node.index()] != 0; };
   if (returning.size() < 2) return true;  // that node is the last one, and all its inputs stand before it

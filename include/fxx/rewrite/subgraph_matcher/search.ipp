@@ -396,7 +396,7 @@ class SubgraphSearch {
     for (const Node* pattern : matcher_.returning_) match.returning_nodes.push_back(bound_[pattern->index()]->node());
     for (const Node* pattern : matcher_.placeholders_)
       match.placeholder_nodes.push_back(bound_[pattern->index()].value_or(Argument()));
-    Place place;
+    ReplacementPlace place;
     if (!find_place(nodes.back(), match.returning_nodes, match.placeholder_nodes, stands_for_, regions_, place) ||
         !can_be_taken_out(nodes, *place.before, stands_for_, regions_))
       return fail([] {
