@@ -72,40 +72,87 @@ constexpr bool third_steps_in(const Entry* const* rules, int n, int one, int oth
   return false;
 }
 
-/// Pairs are compared only where the operators allow it, so this stays cheap for hundreds of rules.
+/// The rules that begin with an operator of one bit, in order, as a list a bit; in the last those that begin with several.
+/// Pairs are looked for in these, so a set of hundreds of rules takes the compiler few steps, of which clang does not
+/// allow many.
+struct RulesByRoot {
+  static constexpr int several = 64;
+  int first[several + 1], last[several + 1];
+  int* next;
+  constexpr RulesByRoot(int* links) : next(links) {
+    for (int i = 0; i <= several; ++i) first[i] = -1;
+  }
+  static constexpr int list_of(std::uint64_t root) { return root ? static_cast<int>(root & 63) : several; }
+  constexpr void add(std::uint64_t root, int rule) {
+    const int list = list_of(root);
+    next[rule] = -1;
+    if (first[list] < 0) first[list] = rule;
+    else next[last[list]] = rule;
+    last[list] = rule;
+  }
+};
+
 constexpr Fault diagnose(const Entry* const* rules, int n) {
-  struct Known {
-    std::uint64_t name, root, begins, makes;
-  };
-  const auto known = new Known[static_cast<std::size_t>(n)];
-  for (int i = 0; i < n; ++i) {
-    const std::uint64_t root = root_of(rules[i]->pattern);
-    known[i] = {rules[i]->name_id, root, bit_of(root), calls_made(*rules[i])};
-  }
+  const auto size = static_cast<std::size_t>(n);
+  std::uint64_t slots = 64;
+  while (slots < 2 * size) slots *= 2;
+  const auto roots = new std::uint64_t[size], makes = new std::uint64_t[size];
+  const auto links = new int[size], named = new int[slots]{};  // named: rules by their name, counted from 1
+  RulesByRoot by_root(links);
   Fault fault;
-  for (int later = 1; later < n && fault.kind == Fault::Kind::none; ++later) {
+  const auto shadows = [&](int list, int later) {
     const Entry& b = *rules[later];
-    const Known of_b = known[later];
-    for (int earlier = 0; earlier < later; ++earlier) {
+    for (int earlier = by_root.first[list]; earlier >= 0; earlier = links[earlier]) {
       const Entry& a = *rules[earlier];
-      const Known& of_a = known[earlier];
-      if (of_a.name == of_b.name) {
-        fault = {Fault::Kind::same_name, later, earlier};
-      } else if ((of_a.root == of_b.root || of_a.root == 0 || of_b.root == 0) && !a.conditional &&
-                 covers(a.pattern, b.pattern)) {
-        fault = {!b.conditional && covers(b.pattern, a.pattern) ? Fault::Kind::duplicate : Fault::Kind::shadowed,
-                 later, earlier};
-      } else if ((of_a.makes & of_b.begins) && (of_b.makes & of_a.begins)) {
-        // What either makes the other matches, so one of the two can always go on. Within a larger result a third rule
-        // may take it away.
-        const int in_a = call_matched(a, b.pattern), in_b = in_a < 0 ? -1 : call_matched(b, a.pattern);
-        if (in_b >= 0 && ((in_a == 0 && in_b == 0) || !third_steps_in(rules, n, earlier, later)))
-          fault = {Fault::Kind::undone, later, earlier};
-      }
-      if (fault.kind != Fault::Kind::none) break;
+      if (a.conditional || (roots[earlier] && roots[later] && roots[earlier] != roots[later])) continue;
+      if (!covers(a.pattern, b.pattern)) continue;
+      const bool both = !b.conditional && covers(b.pattern, a.pattern);
+      fault = {both ? Fault::Kind::duplicate : Fault::Kind::shadowed, later, earlier};
+      return true;
     }
+    return false;
+  };
+  const auto undoes = [&](int list, int later) {
+    const Entry& b = *rules[later];
+    for (int earlier = by_root.first[list]; earlier >= 0; earlier = links[earlier]) {
+      if (!(makes[earlier] & bit_of(roots[later]))) continue;
+      // What either makes the other matches, so one of the two can always go on. Within a larger result a third rule
+      // may take it away.
+      const Entry& a = *rules[earlier];
+      const int in_a = call_matched(a, b.pattern), in_b = in_a < 0 ? -1 : call_matched(b, a.pattern);
+      if (in_b < 0 || ((in_a > 0 || in_b > 0) && third_steps_in(rules, n, earlier, later))) continue;
+      fault = {Fault::Kind::undone, later, earlier};
+      return true;
+    }
+    return false;
+  };
+  constexpr int several = RulesByRoot::several;
+  for (int later = 0; later < n && fault.kind == Fault::Kind::none; ++later) {
+    const Entry& b = *rules[later];
+    roots[later] = root_of(b.pattern);
+    makes[later] = calls_made(b);
+    std::uint64_t slot = b.name_id & (slots - 1);
+    while (named[slot] && rules[named[slot] - 1]->name_id != b.name_id) slot = (slot + 1) & (slots - 1);
+    if (named[slot]) {
+      fault = {Fault::Kind::same_name, later, named[slot] - 1};
+      break;
+    }
+    named[slot] = later + 1;
+    const int own = RulesByRoot::list_of(roots[later]);
+    bool found = shadows(several, later);
+    for (int list = own == several ? 0 : own; !found && list < several && (own == several || list == own); ++list)
+      found = shadows(list, later);
+    if (!found && makes[later]) {
+      found = undoes(several, later);
+      for (std::uint64_t left = makes[later]; !found && left; left &= left - 1)
+        found = undoes(std::countr_zero(left), later);
+    }
+    by_root.add(roots[later], later);
   }
-  delete[] known;
+  delete[] roots;
+  delete[] makes;
+  delete[] links;
+  delete[] named;
   return fault;
 }
 
@@ -210,9 +257,16 @@ constexpr bool too_large(const Entry* const* rules, int n) {
 }
 
 template <class... Rules>
+inline constexpr const Entry* entries_of[sizeof...(Rules)] = {&entry_of<Rules>...};
+/// A variable, so that it is found once: clang counts what a function finds while a larger expression is evaluated as
+/// steps of that.
+template <class... Rules>
+inline constexpr Fault fault_among = diagnose(entries_of<Rules...>, sizeof...(Rules));
+
+template <class... Rules>
 consteval void check_distinct() {
-  constexpr const Entry* entries[sizeof...(Rules)] = {&entry_of<Rules>...};
-  constexpr Fault f = diagnose(entries, sizeof...(Rules));
+  constexpr const Entry* const* entries = entries_of<Rules...>;
+  constexpr Fault f = fault_among<Rules...>;
   if constexpr (f.kind != Fault::Kind::none) {
     rules_are_distinct<word<entries[f.later]->name.size()>(entries[f.later]->name),
                        word<entries[f.earlier]->name.size()>(entries[f.earlier]->name), f.kind>();
