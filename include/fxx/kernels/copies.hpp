@@ -307,6 +307,8 @@ FXX_KERNEL void resize_bilinear(const float* __restrict in, const Put& put) {
       detail_of_rows::for_each_vector<Shape.channels>([&](int c, auto width) __attribute__((always_inline)) {
         const auto pixel = [&](const float* at) __attribute__((always_inline)) { return load_some<width>(at + c); };
         const real top = multiply_add(pixel(upper + right), splat(second), pixel(upper + left) * first);
+        // Lines have no second row, of which none would still make nan of infinity.
+        if constexpr (Shape.in_height == 1 && Shape.out_height == 1) return put(y, x, c, top, width);
         const real bottom = multiply_add(pixel(lower + right), splat(second), pixel(lower + left) * first);
         put(y, x, c, multiply_add(bottom, splat(below), top * above), width);
       });
