@@ -235,20 +235,33 @@ template <WinogradShape Shape, int Vectors>
     const float* const from = transformed + static_cast<std::ptrdiff_t>(point) * Shape.point();
     const float* const by = weights + static_cast<std::ptrdiff_t>(point) * Shape.channels * wide;
     float* const to = products + static_cast<std::ptrdiff_t>(point) * Shape.out_point();
-    const auto multiply = [&]<int Channels>(int channel, const auto& put) __attribute__((always_inline)) {
-      detail_of_gemm::panel_product<Shape.tiles(), Channels, Shape.row(), Shape.tile().rows, Vectors, lanes,
-                                    Distance::far, Shape.block()>({0, tiles}, from + channel, by + channel * wide, 0,
-                                                                  put);
-    };
-    multiply.template operator()<first>(0, [&](int t, int c, real sum, auto) __attribute__((always_inline)) {
-      store(to + t * wide + c, sum);
-    });
-    if constexpr (first < Shape.channels)
-      for (int channel = first; channel < Shape.channels; channel += summed_channels)
-        multiply.template operator()<summed_channels>(channel, [&](int t, int c, real sum, auto)
-                                                                   __attribute__((always_inline)) {
-          store(to + t * wide + c, load(to + t * wide + c) + sum);
+    const auto some_tiles = [&]<int Count>(Width<Count>, int row, auto& ahead) __attribute__((always_inline)) {
+      const float* const rows = from + static_cast<std::ptrdiff_t>(row) * Shape.row();
+      float* const sums = to + row * wide;
+      {
+        Tile<Count, Vectors> tile;
+        tile.template add<Shape.row()>(rows, by, first, ahead);
+        tile.template finish<lanes>([&](int r, int c, real sum, auto) __attribute__((always_inline)) {
+          store(sums + r * wide + c, sum);
         });
+      }
+      if constexpr (first < all)
+        for (int channel = first; channel < all; channel += summed_channels) {
+          Tile<Count, Vectors> tile;
+          tile.template add<Shape.row()>(rows + channel, by + channel * wide, summed_channels, ahead);
+          tile.template finish<lanes>([&](int r, int c, real sum, auto) __attribute__((always_inline)) {
+            float* const at = sums + r * wide + c;
+            store(at, load(at) + sum);
+          });
+        }
+    };
+    constexpr int tile_rows = Shape.tile().rows, left = Shape.tiles() % tile_rows;
+    auto ahead = read_ahead<wide * 4, (Shape.block() + tile_rows - 1) / tile_rows, tile_rows + 1>(
+        by, static_cast<std::ptrdiff_t>(all) * wide * 4, (tiles + tile_rows - 1) / tile_rows);
+    int row = 0;
+    for (; row + tile_rows <= tiles; row += tile_rows) some_tiles(Width<tile_rows>{}, row, ahead);
+    if constexpr (left > 0)
+      if (row < tiles) some_tiles(Width<left>{}, row, ahead);
   }
 }
 
