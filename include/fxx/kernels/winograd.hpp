@@ -238,22 +238,20 @@ template <WinogradShape Shape, int Vectors>
     const auto some_tiles = [&]<int Count>(Width<Count>, int row, auto& ahead) __attribute__((always_inline)) {
       const float* const rows = from + static_cast<std::ptrdiff_t>(row) * Shape.row();
       float* const sums = to + row * wide;
-      {
+      int depth = first;
+      for (int channel = 0; channel < all; channel += depth, depth = summed_channels) {
         Tile<Count, Vectors> tile;
-        tile.template add<Shape.row()>(rows, by, first, ahead);
-        tile.template finish<lanes>([&](int r, int c, real sum, auto) __attribute__((always_inline)) {
-          store(sums + r * wide + c, sum);
-        });
-      }
-      if constexpr (first < all)
-        for (int channel = first; channel < all; channel += summed_channels) {
-          Tile<Count, Vectors> tile;
-          tile.template add<Shape.row()>(rows + channel, by + channel * wide, summed_channels, ahead);
+        tile.template add<Shape.row()>(rows + channel, by + channel * wide, first < all ? depth : all, ahead);
+        if (first == all || channel == 0)
+          tile.template finish<lanes>([&](int r, int c, real sum, auto) __attribute__((always_inline)) {
+            store(sums + r * wide + c, sum);
+          });
+        else
           tile.template finish<lanes>([&](int r, int c, real sum, auto) __attribute__((always_inline)) {
             float* const at = sums + r * wide + c;
             store(at, load(at) + sum);
           });
-        }
+      }
     };
     constexpr int tile_rows = Shape.tile().rows, left = Shape.tiles() % tile_rows;
     auto ahead = read_ahead<wide * 4, (Shape.block() + tile_rows - 1) / tile_rows, tile_rows + 1>(
