@@ -2,6 +2,7 @@
 // of threads that do not fit vectors; operators that are called back; what must be told, and what must be noticed.
 //
 // A module here has many operators and gives all their results, since each library costs the compiler a second or two.
+// One long file: each that includes LibTorch takes 20 s and 1.3 GB to compile.
 #include "fxx/torch/compile.hpp"
 
 #include <atomic>

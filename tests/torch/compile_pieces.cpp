@@ -1,5 +1,6 @@
 // Compiled modules whose sizes depend in part on the elements of tensors: kernels before, between and behind what stays
-// interpreted; and that these compute the same, whatever the elements.
+// interpreted; and that these compute the same, whatever the elements. One long file: each that includes LibTorch takes
+// 20 s and 1.3 GB to compile.
 #include <atomic>
 #include <thread>
 

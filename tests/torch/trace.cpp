@@ -1,5 +1,6 @@
 // Tracing at the dispatcher where it is easily got wrong: code that cannot be a graph, code that fails, writes, makes
-// views, or runs in several threads; and the table of operators against what LibTorch registers.
+// views, or runs in several threads; and the table of operators against what LibTorch registers. One long file: each
+// that includes LibTorch takes 20 s and 1.3 GB to compile.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/autocast_mode.h>

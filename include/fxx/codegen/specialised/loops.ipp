@@ -434,7 +434,8 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
       frame.dims[axes[a][i]] = {static_cast<int>(a), extent};
       extent *= out.sizes[axes[a][i]];
     }
-    frame.axes.push_back({a < names.size() ? std::string(1, names[a]) : std::string("i").append(std::to_string(a)), extent});
+    frame.axes.push_back(
+        {a < names.size() ? std::string(1, names[a]) : std::string("i").append(std::to_string(a)), extent});
   }
   if (axes.empty()) frame.axes.push_back({"i", 1});
   include("loops");
