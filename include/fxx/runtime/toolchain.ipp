@@ -251,7 +251,6 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
     }
     return failed;
   };
-  BuildRequest lenient = request;
   const int parts = detail::parts_of(request);
   std::vector<std::vector<std::string>> commands = {build_command(request, library)};
   if (parts > 1) commands = part_commands(request, parts);
@@ -270,8 +269,10 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
     for (int part = 0; part < parts; ++part) files::remove_tree(place + "/" + detail::object_of_part(part));
   }
   if (failed >= 0 && request.forgive_warnings && !results[static_cast<std::size_t>(failed)].timed_out &&
-      std::erase(lenient.flags, "-Werror") > 0 && detail::failed_for_warnings(log)) {
+      detail::failed_for_warnings(log)) {
+    BuildRequest lenient = request;
     lenient.forgive_warnings = false;
+    std::erase(lenient.flags, "-Werror");
     build(lenient, folder, library);
     return write("log", log + files::read_file(place + "/log").value_or(""));
   }
