@@ -535,6 +535,49 @@ TEST_CASE("changing the arguments of a call_function keeps its operator") {
   CHECK(n->operation() == &ops::add_Tensor.info());
 }
 
+TEST_CASE("the family of a node is its operator's wherever the arguments leave no doubt, and follows every change") {
+  Three t;
+  const auto is_of = [](const Node* n, const auto& op) { return n->family() == op.info().family; };
+  CHECK(t.x->family() == Node::no_call);
+  CHECK(t.g.get_attr("weight")->family() == Node::no_call);
+  Node* n = t.g.call_function(ops::add_Tensor, {t.x, t.y});
+  CHECK(is_of(n, ops::add_Tensor));
+  n->set_args({t.x, 2});  // another overload
+  CHECK(n->family() == Node::any_call);
+  n->set_args({t.x, t.y});
+  CHECK(is_of(n, ops::add_Tensor));
+  n->update_kwarg("alpha", 2);
+  CHECK(n->family() == Node::any_call);
+  n->set_kwargs({});
+  n->replace_input_with(t.y, t.z);
+  CHECK(is_of(n, ops::add_Tensor));
+  n->set_op(CallFunction{&ops::mul_Tensor.info()});
+  CHECK(is_of(n, ops::mul_Tensor));
+  n->set_op(CallFunction{&ops::relu_.info()});
+  CHECK(n->family() == Node::any_call);
+  n->set_op(CallMethod{"mul"});
+  CHECK(n->family() == Node::any_call);
+  n->set_op(CallModule{"fc"});
+  CHECK(n->family() == Node::any_call);
+  n->set_op(GetAttr{"bias"});
+  CHECK(n->family() == Node::no_call);
+  CHECK(t.g.output(t.x)->family() == Node::any_call);
+  n->set_op(CallFunction{&ops::mul_Tensor.info()});
+  const Graph copy(t.g);
+  CHECK(is_of(copy.output_node()->prev(), ops::mul_Tensor));
+}
+
+TEST_CASE("more keyword arguments than a node can count are refused, and the node stays as it was") {
+  Three t;
+  Node* n = t.g.call_method("f", {t.x}, {{"a", 1}});
+  const std::vector<KeywordArgument> many(std::size_t{1} << 22, KeywordArgument{"k", {}});
+  CHECK(fault_of<GraphError>([&] { n->set_kwargs(many); }).id == 109);
+  CHECK(fault_of<GraphError>([&] { t.g.call_method("g", {t.x}, many); }).id == 109);
+  CHECK(n->kwargs().size() == 1);
+  CHECK(t.g.size() == 4);
+  t.g.lint();
+}
+
 TEST_CASE("a graph says whether any call that it has had could have an effect") {
   const auto may = [](auto put) {
     Three t;

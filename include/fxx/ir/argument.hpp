@@ -162,7 +162,9 @@ class Argument {
   double number() const;
 
   /// Same kind and same value; nan equals nan, so that text which parses back compares equal. 1 and 1.0 differ.
-  friend bool operator==(const Argument& a, const Argument& b) { return a.equals(b); }
+  friend bool operator==(const Argument& a, const Argument& b) {
+    return a.is_node() ? b.is_node() && a.bits_ == b.bits_ : a.equals(b);
+  }
 
  private:
   constexpr Argument(Kind kind, std::uint64_t bits) : bits_(bits), kind_(kind) {}

@@ -234,6 +234,12 @@ class Node {
   /// Remembers which operator a call_method means; forgotten when the node changes.
   void set_resolved(const Operator* op) const { operation_ = op; }
 
+  /// The family of `operation()` (Operator::family), where the node is a call that can be nothing but that operator:
+  /// not in place, and no number where a tensor may stand. `no_call` for placeholders and attributes; `any_call` for
+  /// all else, methods too. What a matcher asks first: one byte, and no look at operator or arguments.
+  static constexpr std::uint8_t no_call = 63, any_call = 64;
+  std::uint8_t family() const { return family_; }
+
  private:
   friend class Graph;
   friend struct detail::GraphStorage;
@@ -244,7 +250,7 @@ class Node {
   Node *previous_ = nullptr, *next_ = nullptr;
   mutable const Operator* operation_ = nullptr;
   Argument* args_ = nullptr;
-  std::uint32_t args_size_ = 0, kwargs_size_ : 30 = 0, erased_ : 1 = 0, is_root_ : 1 = 0;
+  std::uint32_t args_size_ = 0, kwargs_size_ : 22 = 0, family_ : 8 = any_call, erased_ : 1 = 0, is_root_ : 1 = 0;
   std::uint32_t edges_size_ = 0, users_size_ = 0;
   KeywordArgument* kwargs_ = nullptr;
   detail::Edge* edges_ = nullptr;

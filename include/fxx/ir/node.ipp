@@ -24,6 +24,7 @@ FXX_INLINE void Node::set_op(Op op) {
   if (const auto* call = std::get_if<CallFunction>(&op_))
     if (const auto* target = std::get_if<const Operator*>(&call->target)) operation_ = *target;
   storage_->note_effects(*this);
+  storage_->note_family(*this);
 }
 
 FXX_INLINE std::string Node::target() const { return target_text(op_); }
@@ -96,7 +97,6 @@ FXX_INLINE void Node::update_kwarg(std::string_view key, Argument value) {
 FXX_INLINE void Node::replace_input_with(Node* old_input, Node* new_input) {
   storage_->check_input(this, new_input);
   if (old_input == new_input) return;
-  const auto swap_node = [&](Node* n) { return Argument(n == old_input ? new_input : n); };
   detail::Edge* from = nullptr;
   bool joins = false;
   for (std::uint32_t i = 0; i < edges_size_; ++i) {
@@ -105,11 +105,15 @@ FXX_INLINE void Node::replace_input_with(Node* old_input, Node* new_input) {
   }
   if (!from) return;
   ++storage_->version;
-  for (std::uint32_t i = 0; i < args_size_; ++i)
-    if (args_[i].is_node() || args_[i].is_container()) args_[i] = map_nodes(args_[i], swap_node);
-  for (std::uint32_t i = 0; i < kwargs_size_; ++i)
-    if (kwargs_[i].value.is_node() || kwargs_[i].value.is_container())
-      kwargs_[i].value = map_nodes(kwargs_[i].value, swap_node);
+  const auto replace_in = [&](Argument& value) {
+    if (value.is_node()) {
+      if (value.node() == old_input) value = new_input;
+    } else if (value.is_container()) {
+      value = map_nodes(value, [&](Node* n) { return Argument(n == old_input ? new_input : n); });
+    }
+  };
+  for (std::uint32_t i = 0; i < args_size_; ++i) replace_in(args_[i]);
+  for (std::uint32_t i = 0; i < kwargs_size_; ++i) replace_in(kwargs_[i].value);
   if (op_.index() == static_cast<std::size_t>(Opcode::call_method)) operation_ = nullptr;
   if (joins) return storage_->relink(this);
   storage_->unlink(*from);

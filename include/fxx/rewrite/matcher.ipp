@@ -258,16 +258,10 @@ FXX_INLINE void MatchEngine::resolve_methods() {
     if (n->opcode() == Opcode::call_method) operator_of(*n);
 }
 inline std::uint64_t MatchEngine::operator_id(const Node& node) {
-  const Operator* op = node.operation();
-  if (!op) [[unlikely]] {
-    if (node.opcode() == Opcode::call_method) resolve_methods();
-    return rewrite::operator_id(node);
-  }
-  if (op->second_is_tensor) [[unlikely]] {
-    const Argument* second = detail::argument_at(node, *op, 1);
-    if (second && second->is_number()) return rewrite::operator_id(node);
-  }
-  return op->id;
+  if (node.family() < Node::no_call) [[likely]]
+    return node.operation()->id;
+  if (!node.operation() && node.opcode() == Opcode::call_method) resolve_methods();
+  return rewrite::operator_id(node);
 }
 
 FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
@@ -302,40 +296,39 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
 }
 
 namespace detail {
-/// The operator whose family a node is of; null when the sieve cannot tell: a method or a module, a number where the
-/// operator takes a tensor, a call in place. Without branches that depend on what comes next in a graph.
-inline const Operator* sieved(const Node& node) {
+/// The family of what a method stands for, as far as somebody has resolved it.
+inline std::uint8_t family_of_method(const Node& node) {
   const Operator* op = node.operation();
-  const auto args = node.args();
-  if (!op || args.empty()) [[unlikely]]
-    return nullptr;
-  const bool number = args[args.size() > 1].is_number() || !node.kwargs().empty();
-  return op->mutates | (op->second_is_tensor & number) ? nullptr : op;
+  if (node.opcode() != Opcode::call_method || !op || op->mutates) return Node::any_call;
+  const bool number = !node.kwargs().empty() || (node.args().size() > 1 && node.args()[1].is_number());
+  return op->second_is_tensor && number ? Node::any_call : op->family;
 }
-inline bool passes(const Sieve& sieve, const Node& root) {
-  const auto is_call = [](const Node& n) {
-    return n.opcode() != Opcode::placeholder && n.opcode() != Opcode::get_attr;
-  };
-  const Operator* op = sieved(root);
-  if (!op) [[unlikely]]
-    return is_call(root);
+/// Is among the operands what some rule of the family wants? Without branches that depend on what comes next in a graph.
+inline bool passes(const Sieve& sieve, const Node& root, std::uint8_t family) {
   std::uint64_t operands = Sieve::any;
   for (const Node* input : root.all_input_nodes()) {
-    if (const Operator* found = sieved(*input)) [[likely]]
-      operands |= Sieve::bit(*found);
-    else if (is_call(*input)) operands = ~std::uint64_t{0};
+    std::uint8_t of_input = input->family();
+    if (of_input == Node::any_call) [[unlikely]] {
+      of_input = family_of_method(*input);
+      if (of_input == Node::any_call) return true;
+    }
+    operands |= std::uint64_t{1} << of_input;
   }
-  return operands & sieve.operands[op->family];
+  return operands & sieve.operands[family];
 }
 }  // namespace detail
 /// The state of the operator itself, or of its functional twin when only that begins a rule.
 FXX_INLINE std::uint16_t MatchEngine::state_for(const Node& root) {
+  const std::uint8_t family = root.family();
   // Where the operator alone tells whether a rule begins with it, that comes first: nothing but the node is looked at.
-  if (const Operator* op = root.operation(); op && !op->mutates && !op->second_is_tensor) {
-    const std::uint16_t state = rules_.root(op->id);
-    return state && detail::passes(*rules_.sieve, root) ? state : std::uint16_t{0};
+  if (family < Node::no_call) [[likely]] {
+    const std::uint16_t state = rules_.root(root.operation()->id);
+    return state && detail::passes(*rules_.sieve, root, family) ? state : std::uint16_t{0};
   }
-  if (!detail::passes(*rules_.sieve, root)) return 0;
+  if (family == Node::no_call) return 0;
+  if (const std::uint8_t method = detail::family_of_method(root);
+      method != Node::any_call && !detail::passes(*rules_.sieve, root, method))
+    return 0;
   const std::uint16_t state = rules_.root(operator_id(root));
   if (state || !root.operation() || !root.operation()->mutates) [[likely]]
     return state;

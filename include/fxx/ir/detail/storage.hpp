@@ -79,6 +79,8 @@ struct GraphStorage {
     if (opcode == Opcode::placeholder || opcode == Opcode::get_attr || opcode == Opcode::output) return;
     if (!node.operation_ || !node.operation_->always_pure()) may_have_effects = true;
   }
+  /// Whenever the operation or the arguments have changed.
+  static void note_family(Node& node);
   const TensorMeta* keep(const TensorMeta& meta);
   std::string_view intern(std::string_view text);
 

@@ -50,6 +50,11 @@ FXX_INLINE void GraphStorage::drop_arguments(Node* node) {
 
 FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args,
                                      std::span<const KeywordArgument> kwargs) {
+  constexpr std::size_t most = (std::size_t{1} << 22) - 1;  // as many as Node can count
+  if (kwargs.size() > most)
+    throw GraphError(ErrorId::argument_out_of_range, "Node: " + std::to_string(kwargs.size()) +
+                                                         " keyword arguments; a node has at most " +
+                                                         std::to_string(most));
   collect_inputs(node, args, kwargs, inputs);
   ++version;
   auto* new_args = static_cast<Argument*>(arena.allocate(args.size_bytes()));
@@ -63,9 +68,19 @@ FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args,
   node->kwargs_ = new_kwargs;
   node->edges_ = new_edges;
   node->args_size_ = static_cast<std::uint32_t>(args.size());
-  node->kwargs_size_ = static_cast<std::uint32_t>(kwargs.size()) & 0x3fffffffu;
+  node->kwargs_size_ = static_cast<std::uint32_t>(kwargs.size()) & most;
   node->edges_size_ = static_cast<std::uint32_t>(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) link(*new (new_edges + i) Edge{inputs[i], node, nullptr, nullptr});
+  note_family(*node);
+}
+
+FXX_INLINE void GraphStorage::note_family(Node& node) {
+  const Operator* op = node.opcode() == Opcode::call_function ? node.operation_ : nullptr;
+  const bool no_call = node.opcode() == Opcode::placeholder || node.opcode() == Opcode::get_attr;
+  // A number makes another operator of `add.Tensor`; by name it may stand anywhere.
+  const bool number = node.kwargs_size_ > 0 || (node.args_size_ > 1 && node.args_[1].is_number());
+  if (op && !op->mutates && !(op->second_is_tensor && number)) node.family_ = op->family;
+  else node.family_ = no_call ? Node::no_call : Node::any_call;
 }
 
 FXX_INLINE void GraphStorage::relink(Node* node) {
