@@ -97,8 +97,12 @@ class Compiled final : public Subject {
  public:
   Compiled(const bench::Instance& model, const Settings& settings) : inputs_(model.inputs) {
     if (settings.build_folder.empty()) {  // else nothing is to be warm
-      const at::NoGradGuard no_grad;
-      model.forward(model.inputs);  // what LibTorch keeps for its own convolutions is not ours
+      // What LibTorch keeps for its own convolutions is not ours, and the table of operators is the process's.
+      {
+        const at::NoGradGuard no_grad;
+        model.forward(model.inputs);
+      }
+      model.trace(model.inputs, {});
     }
     memory_before_ = memory_now();
     auto graph_module = model.trace(model.inputs, {});

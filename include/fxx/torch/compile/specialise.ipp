@@ -76,6 +76,14 @@ FXX_INLINE BuildCache cache_of(const CompileOptions& options) {
   return options.cache_folder.empty() ? BuildCache() : BuildCache(options.cache_folder);
 }
 
+/// The same graph in memory without what the passes left of erased nodes: a module keeps its graph as long as it lives.
+/// Nodes get other addresses.
+FXX_INLINE void close_gaps(Graph& graph) {
+  const Owner* const owner = graph.owning_module();
+  graph = Graph(graph);
+  graph.set_owning_module(owner);
+}
+
 }  // namespace detail
 
 FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& example_inputs,
@@ -112,6 +120,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   expand_modules(prepared, prepared_->owner());
   expand_functions(prepared);
   eliminate_dead_code(prepared);
+  detail::close_gaps(prepared);
   {
     // Rules know that x + 0 is x; who gets a result may write to it all the same.
     std::size_t next = 0;
