@@ -23,8 +23,9 @@ struct NeedsOf {
 inline constexpr std::string_view small_numbers = "tested with numbers from -2 to 2";
 
 inline constexpr NeedsOf all_needs[] = {
-    // 1 / y overflows for a y that is nearly zero, and x y does not.
-    {"strength_reduction", "by the reciprocal", {.moderate = true}},
+    // 1 / y overflows for a y that is nearly zero, and x y and x / y do not.
+    {"strength_reduction", "by the reciprocal", {.moderate = true, .finite_inputs = true}},
+    {"strength_reduction", "times the reciprocal", {.moderate = true}},
     // lerp starts from y when that is nearer, and an infinite y makes nan of it.
     {"strength_reduction", "lerp", {.finite_inputs = true}},
     // With AVX-512 LibTorch leaves gelu to oneDNN, which makes nan of infinity: pytorch issue 185770.

@@ -97,6 +97,23 @@ TEST_CASE("what a rule writes to its inputs is compared") {
   CHECK(says(r.counter_example, "torch::relu_(x)"));
 }
 
+TEST_CASE("calls of a pattern are written in place too, and what lies inside is used elsewhere too") {
+  const VerifyReport report = verify(rule<"thrice">(relu(relu(abs(x))) >> relu(abs(x))));
+  CAPTURE(report.to_string());
+  CHECK(report.ok());
+  CHECK(report.rules[0].seen.at("in place") > 0);
+  CHECK(report.rules[0].seen.at("used elsewhere") > 0);
+  // One call alone has nothing inside.
+  CHECK_FALSE(verify(rule<"relu">(relu(x) >> clamp_min(x, 0_c))).rules[0].seen.contains("used elsewhere"));
+}
+
+TEST_CASE("a result that writes over what lies inside is refuted by who else uses it") {
+  const auto over = [](const Match& m) -> Argument { return m.call(ops::neg_, {m.nodes()[1]}); };
+  const VerifyReport::Rule r = refuted(verify(rule<"over">(neg(cos(x)) >> over)));
+  CHECK(says(r.difference, "result 1: "));
+  CHECK(says(r.counter_example, "torch::neg_("));
+}
+
 TEST_CASE("bits tell the two zeros apart, values do not") {
   using Law = VerifyOptions::Law;
   const auto law = rule<"plus nothing">(add(x, 0_c) >> x, of_floats);

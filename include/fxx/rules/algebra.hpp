@@ -50,6 +50,11 @@ inline constexpr auto has_sign = [](const TensorMeta& m) {
   return is_floating_point(m.dtype) || is_complex(m.dtype) || m.dtype == Dtype::int8 || m.dtype == Dtype::int16 ||
          m.dtype == Dtype::int32 || m.dtype == Dtype::int64;
 };
+/// x and y have the same dtype. Of two, the one of y may be rounded to fewer digits than the result has.
+inline bool of_one_dtype(const Match& m) {
+  const TensorMeta *a = meta_of(m[x]), *b = meta_of(m[y]);
+  return a && b && a->dtype == b->dtype;
+}
 inline bool is_real_or_complex(const Argument& value) {
   const TensorMeta* meta = meta_of(value);
   return meta && (is_floating_point(meta->dtype) || is_complex(meta->dtype));
@@ -319,7 +324,7 @@ inline constexpr auto strength_reduction = [] {
       rule<"to the power of -1/2">(pow(x.where(has_pow_by_root), -0.5_c) >> rsqrt(x)),
       rule<"to the power of -1">(pow(fx, -1_c) >> reciprocal(x)),
       rule<"one over the root">(reciprocal(sqrt(fx).once()) >> rsqrt(x)),
-      rule<"by a root">(div(fx, sqrt(fy).once()) >> mul(x, rsqrt(y))),
+      rule<"by a root">(div(fx, sqrt(fy).once()) >> mul(x, rsqrt(y)), of_one_dtype),
       rule<"times the reciprocal">(mul(fx, reciprocal(fy).once()) >> div(x, y)),
       rule<"by the reciprocal">(div(fx, reciprocal(fy).once()) >> mul(x, y)),
       rule<"by a power of two">(div(fx, s.where(power_of_two)) >>
@@ -333,10 +338,7 @@ inline constexpr auto strength_reduction = [] {
                                                const auto over = integers_of(m[sizes]);
                                                return over && !over->empty();
                                              }),
-      rule<"lerp">(add(x, mul(sub(fy, fx).once(), s).once()) >> apply<ops::lerp_Scalar>(x, y, s), [](const Match& m) {
-        const TensorMeta *from = meta_of(m[x]), *to = meta_of(m[y]);
-        return from && to && from->dtype == to->dtype;
-      }));
+      rule<"lerp">(add(x, mul(sub(fy, fx).once(), s).once()) >> apply<ops::lerp_Scalar>(x, y, s), of_one_dtype));
 }();
 
 /// Casts to what a value is already, and casts on the way that lose nothing. Law: exact. Needs: the dtype of the value.

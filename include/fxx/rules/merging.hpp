@@ -25,7 +25,10 @@ inline bool may_join(const Match& member, const Match& first) {
   // A linear also takes a bias of one number for all rows.
   if (rows_of(member) <= 0 || is_other_than_vector(member[bias], rows_of(member))) return false;
   if (!is_constant_or_none(member[bias]) || member[bias].is_none() != first[bias].is_none()) return false;
-  return meta_of(member[weight])->dtype == meta_of(first[weight])->dtype && layout_is_free(*member.root());
+  // LibTorch takes integers of two dtypes where a bias lies so, and not where it lies otherwise.
+  const TensorMeta *of_weight = meta_of(member[weight]), *of_bias = meta_of(member[bias]);
+  if (of_bias && of_bias->dtype != of_weight->dtype) return false;
+  return of_weight->dtype == meta_of(first[weight])->dtype && layout_is_free(*member.root());
 }
 /// `build(weight, bias)` of the joined ones, taken apart again in dimension `dim`.
 template <class Build>

@@ -10,7 +10,7 @@ namespace reroll_rules {
 FXX_INLINE bool is_bias(const Match& m) {
   const TensorMeta *weight = m.node(w)->tensor_meta(), *added = m.node(bias)->tensor_meta();
   return weight && added && weight->dim() == 2 && added->dim() == 1 && weight->shape[0] == added->shape[0] &&
-         weight->dtype == added->dtype;
+         weight->dtype == added->dtype && weight->dtype != Dtype::boolean;
 }
 
 FXX_INLINE bool is_floating(const Match& m) {

@@ -1,8 +1,9 @@
 // Rules checked by running: both sides of a rule on random inputs, and the input on which they differ as C++.
 //
 // For each rule, graphs are made of its pattern: all its readings, tensors of many shapes, dtypes and layouts, with
-// infinities, nan, zeros of both signs, denormals, no elements. Where the pattern runs, the rule is applied to a copy
-// of the graph, with its guard and its callable as in rewriting, and both graphs are run.
+// infinities, nan, zeros of both signs, denormals, no elements; in some, calls are written in place, or somebody else
+// uses what lies inside of the pattern. Where the pattern runs, the rule is applied to a copy of the graph, with its guard
+// and its callable as in rewriting, and both graphs are run.
 // Main names: verify, VerifyOptions, VerifyReport. Cost: tensor (ATen/core/ivalue.h); a rule 10 ms to compile and about
 // 0.1 s to run.
 #pragma once
@@ -91,7 +92,8 @@ struct VerifyReport {
     /// Inputs tried; those on which the pattern ran; on which the rule fired; where both sides were compared.
     std::size_t tried = 0, ran = 0, fired = 0, compared = 0;
     /// Compared cases by what was in them: "float32" and so on, "empty", "0-d", "shapes that differ", "not contiguous",
-    /// "expanded", "nan or inf", "gradients".
+    /// "expanded", "nan or inf", "gradients"; "in place", where a call inside of the pattern is written in place, and
+    /// "used elsewhere", where the graph returns such a call's value too.
     std::map<std::string, std::size_t> seen;
     /// Enough cases were compared.
     bool enough = false;

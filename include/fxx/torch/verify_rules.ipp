@@ -61,6 +61,8 @@ class RuleVerifier {
       if (outcome.difference.empty() && options_.gradients) outcome.difference = gradients_differ(outcome);
       ++report_.compared;
       count_what_is_in(outcome.pattern->record);
+      if (outcome.pattern->other_spelling) ++report_.seen["in place"];
+      if (outcome.pattern->other_users) ++report_.seen["used elsewhere"];
       if (outcome.difference.empty()) continue;
       write_down(std::move(outcome));
       break;
@@ -265,13 +267,16 @@ class RuleVerifier {
   }
   std::string gradients_differ(const Outcome& o) {
     bool any = false;
+    double largest = 1;
     for (const Given* g : const_cast<Case&>(o.pattern->record).tensors()) {
       if (!at::isFloatingType(g->tensor.dtype)) continue;
       any = true;
       // Where values overflow, or are no numbers, gradients follow the way that was taken.
       if (g->tensor.dtype != at::kDouble) return {};
-      for (const double v : g->tensor.values)
+      for (const double v : g->tensor.values) {
         if (!(std::abs(v) < 1e6)) return {};
+        largest = std::max(largest, std::abs(v));
+      }
     }
     if (!any) return {};
     const at::AutoGradMode enabled(true);
@@ -299,7 +304,7 @@ class RuleVerifier {
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const std::vector<double> a = expected[i].defined() ? elements_of(expected[i]) : std::vector<double>{};
       std::vector<double> b = given[i].defined() ? elements_of(given[i]) : std::vector<double>{};
-      double size = 1e-3;
+      double size = 1e-3 * largest;  // what large values leave where they cancel is rounding
       for (const double v : a) size = std::isfinite(v) ? std::max(size, std::abs(v)) : size;
       for (std::size_t k = 0; k < std::max(a.size(), b.size()); ++k) {
         const double x = k < a.size() ? a[k] : 0, y = k < b.size() ? b[k] : 0;  // none is zero

@@ -91,11 +91,14 @@ class CaseGraph : public rewrite::Instantiation {
   std::vector<at::Tensor> inputs;      // a placeholder each; written to when the pattern writes
   std::vector<at::Tensor> on_the_way;  // values of calls and inputs
   bool pointwise = true, random = false;
+  bool other_spelling = false, other_users = false;  // a call is written in place; the graph returns what lies inside
 
   void make(const RuleToVerify& rule) {
     const std::vector<Argument> roots = rewrite::instantiate(graph, rule.pattern, rule.shared, *this);
-    for (const Argument& root : roots) results.push_back(values_.at(root.node()));
-    graph.output(roots.size() == 1 ? roots[0] : Argument::list(roots));
+    std::vector<Argument> outputs = roots;
+    if (Node* const inner = used_elsewhere(roots)) outputs.emplace_back(inner);
+    for (const Argument& output : outputs) results.push_back(values_.at(output.node()));
+    graph.output(outputs.size() == 1 ? outputs[0] : Argument::list(outputs));
   }
   c10::IValue result() const {
     return results.size() == 1 ? results[0] : c10::IValue(c10::ivalue::Tuple::create(results));
@@ -153,6 +156,10 @@ class CaseGraph : public rewrite::Instantiation {
     if (const Operator* op = operator_of(call)) {
       pointwise = pointwise && has(op->traits, Trait::pointwise);
       random = random || has(op->traits, Trait::random);
+      if (const Operator* twin = in_place_twin(*op, call); twin && choose(one_in) == one_in - 1) {
+        call.set_op(CallFunction{twin});
+        other_spelling = true;
+      }
     }
     Interpreter::Environment inputs;
     for (Node* input : call.all_input_nodes()) inputs.emplace(input, values_.at(input));
@@ -183,6 +190,30 @@ class CaseGraph : public rewrite::Instantiation {
     at::Tensor tensor = recipe.make();
     if (with_gradients(numbers_) && named.differentiable) tensor.set_requires_grad(true);
     return tensor;
+  }
+
+  /// The operator that writes the call's value over its first argument, where another call made that: `add_` of `add`.
+  static const Operator* in_place_twin(const Operator& op, const Node& call) {
+    if (op.mutates || call.args().empty() || !call.arg(0).is_node()) return nullptr;
+    if (call.arg(0).node()->opcode() != Opcode::call_function) return nullptr;
+    std::string name(op.name_space());
+    name.append("::").append(op.base_name()).append("_");
+    if (!op.overload_name().empty()) name.append(".").append(op.overload_name());
+    const Operator* const twin = find_operator(name);
+    const bool same = twin && !twin->parameters.empty() && twin->parameters[0].written &&
+                      std::ranges::equal(op.parameters, twin->parameters, {}, &Parameter::name, &Parameter::name);
+    return same ? twin : nullptr;
+  }
+  /// In some cases a tensor that the pattern computes on the way and that somebody else uses; null in the others.
+  Node* used_elsewhere(const std::vector<Argument>& roots) {
+    std::vector<Node*> inner;
+    for (Node* n : graph.nodes())
+      if (n->opcode() == Opcode::call_function && tensor_of(n).defined() &&
+          std::find(roots.begin(), roots.end(), Argument(n)) == roots.end())
+        inner.push_back(n);
+    if (inner.empty() || choose(one_in) != one_in - 1) return nullptr;
+    other_users = true;
+    return inner[choose(inner.size())];
   }
 
   Argument put(const Given& given, const rewrite::Hole& hole) {
@@ -227,6 +258,7 @@ class CaseGraph : public rewrite::Instantiation {
     values_.insert_or_assign(&node, std::move(value));
   }
 
+  static constexpr std::size_t one_in = 8;  // cases of the rarer kinds
   Choose choose_;
   Fill fill_;
   const Numbers numbers_;

@@ -132,6 +132,9 @@ bool shrink(Case& c, const Attempt& attempt) {
       if (std::isfinite(value) && value != std::round(value)) any |= with(k, k + 1, std::round(value));
     }
   }
+  // The first reading, no call in place, no other user.
+  for (std::size_t i = 0; i < c.choices.size(); ++i)
+    any |= attempt([&](Case& s) { return i < s.choices.size() && std::exchange(s.choices[i], 0) != 0; });
   return any;
 }
 
