@@ -378,7 +378,7 @@ FXX_INLINE std::string MatchEngine::why_not(int rule, Node* root, TermMatcher& s
   search.match_next(facts.pattern, root, [&](const Found& found) {
     whole = true;
     why = why_declined(rule, found);
-    return false;
+    return true;
   });
   if (!whole && search.progress() == before) return {};
   return "rule '" + std::string(facts.name) + "' does not match %" + std::string(root->name()) + ": " +
