@@ -41,7 +41,18 @@ FXX_INLINE std::string words_for(const Term& t) {
 }
 FXX_INLINE std::string words_for(const Node& node) {
   const Operator* op = operator_of(node);
-  return "%" + std::string(node.name()) + (op ? " = " + std::string(op->name) : ", a " + node.target());
+  const ModuleInfo* info = module_info(node);
+  std::string words = "%" + std::string(node.name());
+  if (op) words.append(" = ").append(op->name);
+  if (info) words += ", a call of a module " + info->type;
+  if (op || info) return words;
+  switch (node.opcode()) {
+    case Opcode::placeholder: return words + ", an input";
+    case Opcode::output: return words + ", the output";
+    case Opcode::get_attr: return words + ", the attribute " + node.target();
+    case Opcode::call_module: return words + ", a call of the module " + node.target();
+    default: return words + ", a call of " + node.target();
+  }
 }
 FXX_INLINE std::string words_for(const Argument* value) {
   if (!value) return "left out";
