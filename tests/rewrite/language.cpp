@@ -373,8 +373,8 @@ TEST_CASE("a call in place on a temporary is matched as its twin") {
                         })) == "neg = aten::neg(%x)\nreturn %neg\n");
   CHECK(
       rewritten_graph(
-          rules, make([](Graph& g, Node* x, Node* y) {
-            return g.call_function(ops::relu, {g.call_function(ops::add__Tensor, {g.call_function(ops::exp, {x}), y})});
+          rules, make([](Graph& g, Node* x, Node*) {
+            return g.call_function(ops::relu, {g.call_function(ops::add__Tensor, {g.call_function(ops::exp, {x}), x})});
           })) == "exp = aten::exp(%x)\nneg = aten::neg(%exp)\nreturn %neg\n");
   // Somebody else sees the sum before and after: not the same.
   Graph g;

@@ -211,7 +211,11 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
     }
     case K::call: {
       Node* n = node();
-      return n && calls_operator(*n, t->id) ? match_call(t, n, go_on) : fail(wanted);
+      if (n && calls_operator(*n, t->id)) return match_call(t, n, go_on);
+      return fail([&] {
+        const std::string_view why = n ? why_no_twin(*n, t->id) : std::string_view();
+        return wanted().append(why.empty() ? "" : ", and ").append(why);
+      });
     }
     case K::operands: {
       Node* n = node();
