@@ -136,6 +136,48 @@ TEST_CASE("in place is not out of place where that would give another dtype") {
   CHECK_FALSE(fires(rules, [](auto x, auto y) { return x.add(1).eq_(y); }));
 }
 
+TEST_CASE("of unknown dtypes in place is out of place where both give the same whatever they are") {
+  constexpr auto rules = ruleset(rule<"sum">(add(x, y) >> sub(x, y)), rule<"number">(mul(x, s) >> neg(x)),
+                                 rule<"function">(relu(x) >> neg(x)), rule<"product">(addmm(x, y, z) >> mm(y, z)),
+                                 rule<"running">(cumsum(x, value<"d">) >> flip(x, list(value<"d">))));
+  // Numbers, one tensor alone, operators that take tensors of one dtype.
+  CHECK(fires(rules, [](auto x) { return x.exp().mul_(2); }));
+  const Graph sized = symbolic_graph([](auto x) { return x.exp().mul_(x.size(0)); });
+  CHECK(rewrite::is_twin(*sized.output_node()->arg(0).node(), ops::mul_Scalar.info().id));
+  CHECK(fires(rules, [](auto x) { return x.exp().relu_(); }));
+  CHECK(fires(rules, [](auto x, auto y, auto z) { return x.exp().addmm_(y, z); }));
+  // What is written to was computed from the other.
+  CHECK(fires(rules, [](auto x) { return x.sigmoid().add_(x); }));
+  CHECK(fires(rules, [](auto x, auto y) { return (x.exp() * y).add_(y); }));
+  CHECK(fires(rules, [](auto x, auto y) { return (y.exp() * 2).tanh_().mul_(x).add_(y); }));
+  CHECK_FALSE(fires(rules, [](auto x, auto y) { return x.exp().add_(y); }));
+  CHECK_FALSE(fires(rules, [](auto x) { return x.exp().add_(x.sin()); }));
+  CHECK_FALSE(fires(rules, [](auto x, auto y) { return x.exp().sub_(y).add_(y); }));  // keeps what x.exp() has
+  CHECK_FALSE(fires(rules, [](auto x) { return x.sum().add_(x); }));
+  CHECK_FALSE(fires(rules, [](auto x) { return x.exp().cumsum_(0); }));
+  // One of the two is not enough.
+  Graph g;
+  Node *a = g.placeholder("a"), *b = shaped(g.placeholder("b"), {3}, Dtype::float32);
+  Node* known = shaped(g.call_function(ops::sin, {b}), {3}, Dtype::float32);
+  g.output(Argument::list({g.call_function(ops::add__Tensor, {known, a}),
+                           g.call_function(ops::add__Tensor, {g.call_function(ops::exp, {a}), b})}));
+  CHECK(rules.apply(g).rewrites == 0);
+}
+
+TEST_CASE("explain says why a call in place is not taken for its twin") {
+  constexpr auto rules = ruleset(rule<"r">(relu(add(x, y)) >> neg(x)));
+  const auto why = [&](auto f) {
+    Graph g = symbolic_graph(f);
+    return explain(rules, "r", g.output_node()->arg(0).node());
+  };
+  const std::string wanted =
+      "rule 'r' does not match %relu: argument 'self' of %relu is %add_ = aten::add_.Tensor; the pattern wants a call "
+      "of aten::add.Tensor";
+  CHECK(why([](auto x, auto y) { return x.exp().add_(y).relu(); }) ==
+        wanted + ", and the two give the same dtype only perhaps");
+  CHECK(why([](auto x, auto y) { return x.add_(y).relu(); }) == wanted + ", and what it writes to others see, too");
+}
+
 TEST_CASE("in place operators that are idle are no mutations") {
   constexpr auto rules = ruleset(rule<"r">(dropout_(x, _, lit<false>) >> x));
   CHECK(rewritten(rules, [](auto x) { return dropout_(x, 0.5, false); }) == "return %x\n");

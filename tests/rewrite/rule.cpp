@@ -15,6 +15,45 @@ using test::fires;
 using test::rewritten;
 using test::text_of;
 
+// --- rules that would go on for ever ---------------------------------------------------------------------------------
+
+namespace {
+template <class P, class R>
+consteval bool goes_on(P, R) {
+  return rewrite::detail::matches_own_result(rewrite::flat<P>.terms, rewrite::flat<R>.terms);
+}
+constexpr auto add_all = operands_of<ops::add_Tensor>;
+constexpr auto add_any = operands_of<ops::add_Tensor, ops::add_Scalar>;
+constexpr auto more = rest<"more">;
+}  // namespace
+
+TEST_CASE("a chain of operands that a rule builds is seen by the rule") {
+  // Of calls, however they are put together, and of the operands on the right.
+  static_assert(goes_on(add_all(x, more), add(x, relu(x))));
+  static_assert(goes_on(add_all(x, more), add(relu(x), x)));
+  static_assert(goes_on(add_all(relu(x), more), add(x, add(exp(x), relu(exp(x))))));
+  static_assert(goes_on(add_all(relu(x), more), add_all(relu(neg(x)), more)));
+  static_assert(goes_on(add_all(relu(x), exp(y), more), add_all(exp(x), add(relu(y), x))));
+  static_assert(goes_on(add_all(relu(x), y), add(relu(exp(x)), exp(x))));
+  static_assert(goes_on(add_any(s, more), mul(add(exp(sum(stack(list(more)))), s), 2_c)));
+  static_assert(goes_on(add_all(each<"parts">(exp(y)), more), add(stack(list(more)), exp(stack(list(more))))));
+  // Below another call, on one side or on both.
+  static_assert(goes_on(add_all(x, more), sin(add(x, relu(x)))));
+  static_assert(goes_on(add_all(x, more), sin(add(x, x))));
+  static_assert(goes_on(sin(add_all(x, more)), sin(add(x, x))));
+  // Not certain: a chain of one operand is none; more operands than the pattern takes; nothing new.
+  static_assert(!goes_on(add_all(relu(x), exp(y), more), add_all(relu(x), more)));
+  static_assert(!goes_on(add_all(relu(x), each<"parts">(exp(y)), more), add_all(relu(exp(x)), more)));
+  static_assert(!goes_on(add_all(relu(x), y), add(add(relu(x), exp(x)), y)));
+  static_assert(!goes_on(add_all(relu(x), y), add(relu(exp(x)), y)));
+  static_assert(!goes_on(add_all(relu(x), relu(y)), sin(add(x, add(relu(x), relu(y))))));
+  static_assert(!goes_on(add_all(x, more), add(x, x)));
+  static_assert(!goes_on(add_all(x, more), add_all(more, x)));
+  static_assert(!goes_on(add_all(x, relu(x), more), add(exp(x), relu(exp(x)))));
+  static_assert(!goes_on(add_any(s, more), add_all(stack(list(more)), s)));  // another overload
+  static_assert(!goes_on(add_all(s, more), add(stack(list(more)), s)));
+}
+
 // --- what is built ---------------------------------------------------------------------------------------------------
 
 TEST_CASE("a replacement is built before the node that it replaces, arguments in order, what was left out left out") {

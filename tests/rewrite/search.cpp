@@ -1,7 +1,9 @@
 // The decision tree beside the search with backtracking: two ways to the same answer.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <random>
+#include <vector>
 
 #include "listed_owner.hpp"
 #include "rewrite/rewritten.hpp"
@@ -95,6 +97,149 @@ TEST_CASE("every rule of the set is met by the random graphs") {
     CAPTURE(fired.rule);
     CHECK(fired.times > 0);
   }
+}
+
+// --- items that can be read in several ways --------------------------------------------------------------------------
+
+TEST_CASE("an item is read in another way where a later one, or what stands outside, wants it") {
+  // The first reading of `w + a` takes a for w; the second item has none.
+  constexpr auto items = ruleset(rule<"r">(mul(cat(list(each<"l">(add(x, w)))), w) >> stack(list(each<"l">(x)))));
+  const auto of_sums = [](auto a, auto b, auto w) { return fxx::cat({w + a, b + w}) * w; };
+  CHECK(test::rewritten(items, of_sums) == "stack = aten::stack([%x, %y])\nreturn %stack\n");
+  const auto twice = [](auto a, auto w) { return fxx::cat({w + a, w + a}) * w; };
+  CHECK(test::rewritten(items, twice) == "stack = aten::stack([%x, %x])\nreturn %stack\n");
+  CHECK_FALSE(test::fires(items, [](auto a, auto b, auto w) { return fxx::cat({w + a, b + w}) * b; }));
+  CHECK_FALSE(test::fires(items, [](auto a, auto b, auto w) { return fxx::cat({w + a, b + a}) * w; }));
+  // Of alternatives the first one that is there is not the one that fits.
+  constexpr auto either =
+      ruleset(rule<"r">(sub(cat(list(each<"l">(relu(w) | relu(exp(w))))), w) >> stack(list(w, w))));
+  CHECK(test::rewritten(either, [](auto a) { return fxx::cat({a.exp().relu(), a.relu()}) - a; }) ==
+        "stack = aten::stack([%x, %x])\nreturn %stack\n");
+  CHECK_FALSE(test::fires(either, [](auto a) {
+    const auto e = a.exp();
+    return fxx::cat({e.relu(), a.relu()}) - e;
+  }));
+  // An optional part.
+  constexpr auto scaled = [](auto p) { return mul(p, w); };
+  constexpr auto maybe_scaled = ruleset(
+      rule<"r">(sub(cat(list(each<"l">(neg(maybe(scaled, z))))), exp(w)) >> stack(list(each<"l">(z)))));
+  CHECK(test::rewritten(maybe_scaled, [](auto a, auto b, auto w) {
+          return fxx::cat({-(w * a), -(b * w), -b}) - w.exp();
+        }) == "stack = aten::stack([%x, %y, %y])\nreturn %stack\n");
+  // Two groups share a name; the first binds it.
+  constexpr auto groups =
+      ruleset(rule<"r">(cat(list(each<"l">(add(x, w)), each<"m">(mul(y, w)))) >> stack(list(w, each<"l">(x)))));
+  CHECK(test::rewritten(groups, [](auto a, auto b, auto w) { return fxx::cat({w + a, w * b}); }) ==
+        "stack = aten::stack([%z, %x])\nreturn %stack\n");
+}
+
+TEST_CASE("operands are read in another way too, or left to others") {
+  constexpr auto sum = operands_of<ops::add_Tensor>;
+  constexpr auto rules = ruleset(
+      rule<"r">(sub(sum(each<"l">(mul(x, w)), rest<"more">), w) >> stack(list(each<"l">(x), rest<"more">))));
+  CHECK(test::rewritten(rules, [](auto a, auto b, auto w) { return (w * a + b * w) - w; }) ==
+        "stack = aten::stack([%x, %y])\nreturn %stack\n");
+  // `a * b` would bind w to one of the two.
+  CHECK(test::rewritten(rules, [](auto a, auto b, auto w) {
+          const auto other = a * b;
+          return (other + a * w) - w;
+        }) == "mul = aten::mul.Tensor(%x, %y)\nstack = aten::stack([%x, %mul])\nreturn %stack\n");
+}
+
+TEST_CASE("a chain goes on where its end is") {
+  constexpr auto rules =
+      ruleset(rule<"r">(chain<"links">([](auto p) { return mul(p, y); }, exp(x)) >> stack(list(x, each<"links">(y)))));
+  CHECK(test::rewritten(rules, [](auto a, auto b, auto c) { return b * (a.exp() * c); }) ==
+        "stack = aten::stack([%x, %y, %z])\nreturn %stack\n");
+  CHECK_FALSE(test::fires(rules, [](auto a, auto b, auto c) { return b * (a.sin() * c); }));
+}
+
+TEST_CASE("a guard sees other readings of items") {
+  constexpr auto same = [](const Match& m) {
+    const auto parts = m.group<"l">();
+    return std::all_of(parts.begin(), parts.end(), [&](const auto& part) { return part[y] == parts[0][y]; });
+  };
+  constexpr auto rules = ruleset(rule<"r">(cat(list(each<"l">(mul(x, y)))) >> stack(list(each<"l">(x))), same));
+  CHECK(test::rewritten(rules, [](auto a, auto b, auto c) { return fxx::cat({c * a, b * c, a * c}); }) ==
+        "stack = aten::stack([%x, %y, %x])\nreturn %stack\n");
+  CHECK_FALSE(test::fires(rules, [](auto a, auto b, auto c) { return fxx::cat({c * a, b * a, b * c}); }));
+}
+
+TEST_CASE("items are found in some reading exactly where there is one") {
+  // Two names, both bound by the items and asked for only behind them.
+  constexpr auto items = rule<"r">(
+      sub(cat(list(each<"l">(add(mul(x, z), w)), each<"m">(mul(y, w)))), stack(list(z, w))) >> stack(list(z, w)));
+  std::mt19937 random(11);
+  int matched = 0;
+  for (int round = 0; round < 4000; ++round) {
+    Graph g;
+    std::vector<Node*> leaves = {g.placeholder("a"), g.placeholder("b"), g.placeholder("c")};
+    const auto leaf = [&] { return leaves[random() % leaves.size()]; };
+    struct Item {
+      Node *one, *other, *third;  // third: of a sum
+      bool third_first;
+    };
+    std::vector<Item> made;
+    std::vector<Argument> nodes;
+    Node *z = leaf(), *w = leaf();
+    for (std::size_t n = 1 + random() % 4; nodes.size() < n;) {
+      // Mostly what fits, in any order.
+      Item item{random() % 4 ? z : leaf(), leaf(), random() % 4 ? w : leaf(), random() % 2 == 0};
+      if (random() % 3 == 0) item = {random() % 4 ? w : leaf(), leaf(), nullptr, false};
+      if (random() % 2) std::swap(item.one, item.other);
+      Node* product = g.call_function(ops::mul_Tensor, {item.one, item.other});
+      nodes.push_back(!item.third         ? product
+                      : item.third_first ? g.call_function(ops::add_Tensor, {item.third, product})
+                                         : g.call_function(ops::add_Tensor, {product, item.third}));
+      made.push_back(item);
+    }
+    Node* joined = g.call_function(ops::cat, {Argument::list(nodes)});
+    Node* root = g.call_function(ops::sub_Tensor, {joined, g.call_function(ops::stack, {Argument::list({z, w})})});
+    g.output(root);
+    bool expected = true;
+    for (std::size_t i = 0, products = 0; i < made.size(); ++i) {
+      const Item& item = made[i];
+      products += !item.third;
+      if (item.third && products) expected = false;
+      Node* const wanted = item.third ? z : w;
+      expected = expected && (item.one == wanted || item.other == wanted) && (!item.third || item.third == w);
+    }
+    matched += expected;
+    CAPTURE(to_string(g));
+    CHECK(explain(items, root).empty() == expected);
+  }
+  CHECK(matched > 200);
+}
+
+TEST_CASE("reading items again is bounded") {
+  static int asked;
+  constexpr auto never = [](const Match&) {
+    ++asked;
+    return false;
+  };
+  constexpr auto declined = ruleset(rule<"r">(cat(list(each<"l">(mul(x, y)))) >> stack(list(each<"l">(x))), never));
+  constexpr auto elsewhere = ruleset(
+      rule<"r">(sub(cat(list(each<"l">(add(mul(x, z), w)))), stack(list(z, w))) >> stack(list(each<"l">(x)))));
+  constexpr auto end_missing =
+      ruleset(rule<"r">(chain<"links">([](auto p) { return mul(p, y); }, exp(x)) >> stack(list(each<"links">(y)))));
+  Graph g;
+  Node *a = g.placeholder("a"), *b = g.placeholder("b"), *c = g.placeholder("c"), *deep = g.placeholder("deep");
+  std::vector<Argument> products, sums;
+  for (int i = 0; i < 500; ++i) {
+    Node* product = g.call_function(ops::mul_Tensor, {a, b});
+    products.push_back(product);
+    sums.push_back(g.call_function(ops::add_Tensor, {product, c}));
+    deep = g.call_function(ops::mul_Tensor, {deep, g.call_function(ops::mul_Tensor, {a, deep})});
+  }
+  Node* sum = g.call_function(ops::cat, {Argument::list(sums)});
+  Node* others = g.call_function(ops::stack, {Argument::list({a, a})});
+  g.output(Argument::list({g.call_function(ops::cat, {Argument::list(products)}), deep,
+                           g.call_function(ops::sub_Tensor, {sum, others})}));
+  CHECK(declined.apply(g).rewrites == 0);
+  CHECK(asked > 10);
+  CHECK(asked <= 65);
+  CHECK(elsewhere.apply(g).rewrites == 0);
+  CHECK(end_missing.apply(g).rewrites == 0);
 }
 
 TEST_CASE("a module is matched by its class, with its arguments") {

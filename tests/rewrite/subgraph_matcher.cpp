@@ -613,13 +613,13 @@ TEST_CASE("explain names what failed after most of the pattern had matched") {
   CHECK(why(plus_one, [](auto x) { return (x + 1).relu(); }).empty());
   CHECK(why(plus_one, [](auto x) { return (x + 2).relu(); }, {.ignore_literals = true}).empty());
   CHECK(why(plus_one, [](auto x) { return x.relu(); }) ==
-        "the pattern does not match at %relu: argument 'self' of %relu is %x, a x; the pattern wants a call of "
+        "the pattern does not match at %relu: argument 'self' of %relu is %x, an input; the pattern wants a call of "
         "aten::add.Scalar");
   CHECK(why(plus_one, [](auto x) { return (x + 1).tanh(); }) ==
         "the pattern does not match at %tanh: %tanh = aten::tanh; the pattern wants a call of aten::relu");
   const auto gate = [](auto x) { return x * x.sigmoid(); };
   CHECK(why(gate, [](auto x) { return x * x.exp().sigmoid(); }) ==
-        "the pattern does not match at %mul: 'x' of the pattern is %x, a x in one place and %exp = aten::exp in "
+        "the pattern does not match at %mul: 'x' of the pattern is %x, an input in one place and %exp = aten::exp in "
         "another");
   CHECK(why(gate, [](auto x) { return x * x.tanh(); }) ==
         "the pattern does not match at %mul: argument 'other' of %mul is %tanh = aten::tanh; the pattern wants a call "

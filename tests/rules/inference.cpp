@@ -255,7 +255,12 @@ TEST_CASE("numbers, divisions and differences fold, with a bias and without, int
   CHECK(fired(behind(ops::linear, {8, 3}, with_number(ops::mul_Scalar, 2))) == "fold scale: 1");
   CHECK(fired(behind(ops::linear, {8, 3}, with_number(ops::mul_Tensor, 2.5))) == "fold scale: 1");
   CHECK(fired(behind(ops::linear, {8, 3}, with_constant(ops::div_Tensor, {8}))) == "fold scale: 1");
-  CHECK(fired(behind(ops::conv1d, {8, 3, 1}, with_constant(ops::mul__Tensor, {8, 1}))) == "fold scale: 1");
+  // In place it might be of another dtype; of one that is known it is not.
+  const auto scaled_in_place = with_constant(ops::mul__Tensor, {8, 1});
+  CHECK(fired(behind(ops::conv1d, {8, 3, 1}, scaled_in_place)) == "");
+  CHECK(fired(behind(ops::conv1d, {8, 3, 1}, [=](Graph& g, Node* n) {
+          return scaled_in_place(g, shaped(n, {2, 8, 5}));
+        })) == "fold scale: 1");
   CHECK(fired(behind(ops::conv3d, {8, 3, 1, 1, 1}, with_constant(ops::sub_Tensor, {}))) == "fold shift: 1");
   CHECK(fired(behind(ops::conv_transpose2d_input, {3, 8, 3, 3}, with_constant(ops::mul_Tensor, {8, 1, 1}))) ==
         "fold scale: 1");

@@ -218,6 +218,11 @@ std::string explain_match(const RuleTable& rules, int rule, Node* root);
 /// The number of the rule of that name. Throws RuleError (E405) when there is none.
 int number_of_rule(const RuleTable& rules, std::string_view name);
 
+namespace detail {
+/// Throws RuleError (E405): what has no rule of that name, and the rules that there are, each once.
+[[noreturn]] void no_such_rule(std::string_view what, std::string_view name, std::span<const std::string_view> rules);
+}  // namespace detail
+
 /// Is every user of `node` one of `nodes`, which are all replaced?
 bool used_within(const Node& node, std::span<Node* const> nodes);
 

@@ -378,7 +378,7 @@ FXX_INLINE std::string MatchEngine::why_not(int rule, Node* root, TermMatcher& s
   search.match_next(facts.pattern, root, [&](const Found& found) {
     whole = true;
     why = why_declined(rule, found);
-    return false;
+    return true;
   });
   if (!whole && search.progress() == before) return {};
   return "rule '" + std::string(facts.name) + "' does not match %" + std::string(root->name()) + ": " +
@@ -420,14 +420,22 @@ FXX_INLINE std::string explain_match(const RuleTable& rules, int rule, Node* roo
   return MatchEngine(root->graph(), rules, regions).explain(rule, root);
 }
 FXX_INLINE int number_of_rule(const RuleTable& rules, std::string_view name) {
-  std::string names;
+  std::vector<std::string_view> names;
   for (int i = 0; i < rules.count; ++i) {
     if (rules.rules[i].name == name) return i;
-    names += (names.empty() ? "'" : ", '") + std::string(rules.rules[i].name) + "'";
+    names.push_back(rules.rules[i].name);
   }
-  throw RuleError(ErrorId::no_such_rule,
-                  "explain: the set has no rule '" + std::string(name) + "'; its rules are " + names);
+  detail::no_such_rule("the set has no rule", name, names);
 }
+namespace detail {
+FXX_INLINE void no_such_rule(std::string_view what, std::string_view name, std::span<const std::string_view> rules) {
+  std::string list;
+  for (auto rule = rules.begin(); rule != rules.end(); ++rule)
+    if (std::find(rules.begin(), rule, *rule) == rule) list.append(list.empty() ? "'" : ", '").append(*rule).append("'");
+  throw RuleError(ErrorId::no_such_rule, "explain: " + std::string(what) + " '" + std::string(name) +
+                                             "'; the rules are " + list);
+}
+}  // namespace detail
 
 FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node* root, Match& match, int only,
                                  const Argument* shared, int below) {

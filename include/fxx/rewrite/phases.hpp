@@ -10,8 +10,8 @@
 #include <boost/hana/unpack.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "fxx/error.hpp"
 #include "fxx/rewrite/any_ruleset.hpp"
 #include "fxx/rewrite/ruleset.hpp"
 
@@ -57,16 +57,21 @@ constexpr auto phases(Sets... sets) {
 
 namespace detail {
 template <class... Rules>
-bool has_rule(const Ruleset<Rules...>&, std::string_view rule) {
-  return (false || ... || (Rules::name == rule));
+void add_names(const Ruleset<Rules...>&, std::vector<std::string_view>& names) {
+  (names.push_back(Rules::name), ...);
 }
-inline bool has_rule(const AnyRuleset& set, std::string_view rule) {
-  const auto names = set.rule_names();
-  return std::find(names.begin(), names.end(), rule) != names.end();
+inline void add_names(const AnyRuleset& set, std::vector<std::string_view>& names) {
+  for (const std::string_view name : set.rule_names()) names.push_back(name);
 }
 template <class... Sets>
-bool has_rule(const Phases<Sets...>& phases, std::string_view rule) {
-  return boost::hana::unpack(phases.sets, [&](const auto&... set) { return (false || ... || has_rule(set, rule)); });
+void add_names(const Phases<Sets...>& phases, std::vector<std::string_view>& names) {
+  boost::hana::unpack(phases.sets, [&](const auto&... set) { (add_names(set, names), ...); });
+}
+template <class Set>
+bool has_rule(const Set& set, std::string_view rule) {
+  std::vector<std::string_view> names;
+  add_names(set, names);
+  return std::find(names.begin(), names.end(), rule) != names.end();
 }
 }  // namespace detail
 
@@ -85,7 +90,11 @@ std::string explain(const Phases<Sets...>& phases, std::string_view rule, Node* 
     why = explain(set, rule, node);
   };
   boost::hana::unpack(phases.sets, [&](const auto&... set) { (ask(set), ...); });
-  if (!known) throw RuleError(ErrorId::no_such_rule, "explain: no phase has a rule '" + std::string(rule) + "'");
+  if (!known) {
+    std::vector<std::string_view> names;
+    detail::add_names(phases, names);
+    detail::no_such_rule("no phase has a rule", rule, names);
+  }
   return why;
 }
 

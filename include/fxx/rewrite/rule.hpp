@@ -127,11 +127,26 @@ constexpr bool has_hole(const Term* r) {
   }
   return false;
 }
+/// `p` covers the term at `at` of the result; does that mean that its rule goes on for ever?
+constexpr bool goes_on(const Term* p, const Term* r, int at) {
+  using K = Term::Kind;
+  while (is_wrapper(*p)) ++p;
+  if (p->kind == K::alternatives || p->kind == K::outputs) return covers(p, r + at);
+  if (p->kind != K::operands) return true;
+  // A chain is matched where it begins, and what stands there already is not put there again.
+  for (int i = 0; i < at; ++i)
+    if (at < i + r[i].size && is_built_link(p, r + i)) return false;
+  BuiltOperands all;
+  all.add(p, r + at);
+  return at > 0 || all.calls > 0 || all.count > 2;
+}
 /// Some part of the result `r` is matched by `p` whatever the captures hold.
 constexpr bool matches_own_result(const Term* p, const Term* r) {
+  using K = Term::Kind;
   for (int i = 0; i < r->size; ++i)
-    if (r[i].kind == Term::Kind::each) i += r[i].size - 1;  // there may be none
-    else if (r[i].kind == Term::Kind::call && covers(p, r + i)) return true;
+    if (r[i].kind == K::each) i += r[i].size - 1;  // there may be none
+    else if ((r[i].kind == K::call || r[i].kind == K::operands) && covers(p, r + i, true) && goes_on(p, r, i))
+      return true;
   return false;
 }
 constexpr int outputs_of(const Term* p) { return p->kind == Term::Kind::outputs ? p->children : 1; }

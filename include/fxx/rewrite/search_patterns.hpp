@@ -35,7 +35,8 @@ struct each_of : pattern_base {
   static constexpr std::uint64_t id = hash_of(Name.view());
   static constexpr Form form = detail::form_of({.kind = kind, .id = id, .name = Name.view()}, forms<P>, 1);
 };
-/// Any number of items, none too, that each match the pattern. On the right: one item for each of them.
+/// Any number of items, none too, that each match the pattern. On the right: one item for each of them. Among operands
+/// it takes all that it can; only one that would bind a name which others share may be left to `rest`.
 template <fixed_string Name = "each", Pattern P>
 consteval each_of<Name, P> each(P) {
   return {};

@@ -28,19 +28,44 @@ FXX_INLINE bool is_constant_within(const Node& node, int& steps) {
     if (!is_constant_within(*input, steps)) return false;
   return true;
 }
-/// Would `twin` give a value of the dtype that the node writes to, as far as dtypes are known? `half.add_(single)` stays
-/// half, and `half.add(single)` does not; `eq_` gives numbers.
+/// Is `value` computed from `input` by operators of which none gives a dtype of the same kind and fewer bits than it
+/// takes? Looks through a bounded number of them.
+FXX_INLINE bool is_as_wide(const Node& value, const Node& input, int& steps) {
+  if (&value == &input) return true;
+  const Operator* op = operator_of(value);
+  if (steps-- <= 0 || !op || !has(op->traits, Trait::pointwise)) return false;
+  for (const Node* from : value.all_input_nodes()) {
+    if (is_as_wide(*from, input, steps)) return true;
+    if (op->mutates) break;  // what is written to keeps its dtype, whatever the others have
+  }
+  return false;
+}
+/// Would `twin` give a value of the dtype that the node writes to? `half.add_(single)` stays half, and
+/// `half.add(single)` does not; `eq_` gives numbers. A dtype of another kind than `add` would give, `add_` refuses when
+/// it runs, so numbers and the written tensor itself change nothing. Of other tensors either the dtypes are known, or
+/// what is written to was computed from them.
 FXX_INLINE bool keeps_dtype(const Node& node, const Operator& twin) {
-  const Argument* written = argument_of(node, *operator_of(node), 0);
-  const TensorMeta* self = written && written->is_node() ? written->node()->tensor_meta() : nullptr;
+  const Node& written = *argument_of(node, *operator_of(node), 0)->node();
+  const TensorMeta* self = written.tensor_meta();
   if (gives_booleans(twin)) return self && self->dtype == Dtype::boolean;
-  if (!self) return true;
   const auto kind = [](Dtype d) {
     return d == Dtype::boolean ? 0 : is_complex(d) ? 3 : is_floating_point(d) ? 2 : 1;
   };
+  if (twin.base_name() == "cumsum" || twin.base_name() == "cumprod")  // of integers they give int64
+    return self && (kind(self->dtype) > 1 || self->dtype == Dtype::int64);
+  // Others that are listed, such as addmm, take tensors of one dtype.
+  const bool promotes = has(twin.traits, Trait::pointwise) || !has(twin.traits, Trait::function | Trait::method);
   for (const Node* input : node.all_input_nodes()) {
     const TensorMeta* other = input->tensor_meta();
-    if (!other || other->dtype == self->dtype) continue;
+    if (!self || !other) {
+      const Operator* maker = operator_of(*input);
+      const bool number = maker && maker->returns.size() == 1 && maker->returns[0].type.base != ValueType::tensor &&
+                          maker->returns[0].type.base != ValueType::other;
+      int steps = 16;
+      if (promotes && !number && !is_as_wide(written, *input, steps)) return false;
+      continue;
+    }
+    if (other->dtype == self->dtype) continue;
     const int above = kind(other->dtype) - kind(self->dtype);
     if (other->dim() == 0 && self->dim() > 0 && above <= 0) continue;  // counts only where it is of a higher kind
     const int size = element_size(self->dtype), given = element_size(other->dtype);
@@ -48,6 +73,27 @@ FXX_INLINE bool keeps_dtype(const Node& node, const Operator& twin) {
     if (!fits) return false;
   }
   return true;
+}
+/// The operator that does the same and writes to nothing; null where there is none. It may give another dtype.
+FXX_INLINE const Operator* functional_twin(const Node& node) {
+  const Operator* op = operator_of(node);
+  if (!op || !op->mutates || op->parameters.empty() || !op->parameters[0].written) return nullptr;
+  if (!op->base_name().ends_with('_')) return nullptr;
+  std::string name(op->name_space());
+  name.append("::").append(op->base_name().substr(0, op->base_name().size() - 1));
+  const Argument* second = op->parameters.size() > 1 ? argument_of(node, *op, 1) : nullptr;
+  const bool number = second && second->is_number() && op->second_is_tensor;
+  const Operator* twin = nullptr;
+  if (number) {
+    twin = resolve_overload(name, node.args(), node.kwargs());
+  } else {
+    if (!op->overload_name().empty()) name.append(".").append(op->overload_name());
+    twin = find_operator(name);
+  }
+  if (!twin || twin->mutates || twin->parameters.size() != op->parameters.size()) return nullptr;
+  for (std::size_t i = 0; i < op->parameters.size(); ++i)
+    if (twin->parameters[i].name != op->parameters[i].name) return nullptr;
+  return twin;
 }
 }  // namespace detail
 
@@ -104,24 +150,15 @@ FXX_INLINE std::uint64_t operator_id(const Node& node) {
 }
 
 FXX_INLINE std::uint64_t functional_id(const Node& node) {
-  const Operator* op = operator_of(node);
-  if (!op || !op->mutates || op->parameters.empty() || !op->parameters[0].written) return 0;
-  if (!op->base_name().ends_with('_') || !mutates_own_temporary(node)) return 0;
-  std::string name(op->name_space());
-  name.append("::").append(op->base_name().substr(0, op->base_name().size() - 1));
-  const Argument* second = op->parameters.size() > 1 ? argument_of(node, *op, 1) : nullptr;
-  const bool number = second && second->is_number() && op->second_is_tensor;
-  const Operator* twin = nullptr;
-  if (number) {
-    twin = resolve_overload(name, node.args(), node.kwargs());
-  } else {
-    if (!op->overload_name().empty()) name.append(".").append(op->overload_name());
-    twin = find_operator(name);
-  }
-  if (!twin || twin->mutates || twin->parameters.size() != op->parameters.size()) return 0;
-  for (std::size_t i = 0; i < op->parameters.size(); ++i)
-    if (twin->parameters[i].name != op->parameters[i].name) return 0;
-  return detail::keeps_dtype(node, *twin) ? twin->id : 0;
+  if (!mutates_own_temporary(node)) return 0;
+  const Operator* twin = detail::functional_twin(node);
+  return twin && detail::keeps_dtype(node, *twin) ? twin->id : 0;
+}
+FXX_INLINE std::string_view why_no_twin(const Node& node, std::uint64_t id) {
+  const Operator* twin = detail::functional_twin(node);
+  if (!twin || twin->id != id) return {};
+  if (!mutates_own_temporary(node)) return "what it writes to others see, too";
+  return detail::keeps_dtype(node, *twin) ? std::string_view() : "the two give the same dtype only perhaps";
 }
 
 FXX_INLINE bool is_size_value(const Argument& value) {

@@ -103,6 +103,7 @@ struct Choices {
   std::uint8_t taken[max_choices], options[max_choices];  // as many as counted or fixed
   int count = 0, fixed = 0;
   const Term* end = nullptr;  // of the chain whose link is looked at: what the hole holds
+  bool built = false;         // what is looked at is the result of the pattern's own rule
 
   constexpr int take(int among) {
     if (count == max_choices) return 0;  // of more than that, only the first is considered
@@ -122,16 +123,19 @@ struct Choices {
   }
 };
 
-/// May the first two arguments of the call change places, and does that make a difference? Not when it takes more than
-/// two and one of the others is not what it is by default: in `x + 2 y` the factor belongs to y.
-constexpr bool two_orders(const Term* t) {
-  if (t->kind != Term::Kind::call || !has(t->op->traits, Trait::commutative) || same(t + 1, t + 1 + t[1].size))
-    return false;
+/// Are all arguments of the call but the first two what they are by default?
+constexpr bool gives_two(const Term* t) {
   const Term* rest = t + 1 + t[1].size;
   rest += rest->size;
   for (int i = 2; i < t->children; ++i, rest += rest->size)
     if (!is_constant(*rest) || !(*rest->value == t->op->parameters[static_cast<std::size_t>(i)].standard)) return false;
   return true;
+}
+/// May the first two arguments of the call change places, and does that make a difference? Not when it takes more than
+/// two and one of the others is not what it is by default: in `x + 2 y` the factor belongs to y.
+constexpr bool two_orders(const Term* t) {
+  return t->kind == Term::Kind::call && has(t->op->traits, Trait::commutative) &&
+         !same(t + 1, t + 1 + t[1].size) && gives_two(t);
 }
 
 /// In how many ways a pattern can be read, apart from orders: alternatives add up, what stands beside each other
@@ -385,6 +389,89 @@ constexpr bool covers_items(const Term* p, const Term* t, Choices& c, Reading& d
   return opened || p->children == t->children;
 }
 
+/// Does the result `t` build a link of the chain `p`?
+constexpr bool is_built_link(const Term* p, const Term* t) {
+  const bool chain = t->kind == Term::Kind::operands;
+  if (!chain && (t->kind != Term::Kind::call || t->children < 2 || !gives_two(t))) return false;
+  for (std::uint64_t i = 1; i <= p->id; ++i)
+    if (p[i].id == (chain ? t[1].id : t->id)) return true;
+  return false;
+}
+/// What a chain that a result builds surely has, among others perhaps.
+struct BuiltOperands {
+  static constexpr int most = 16;
+  const Term* at[most]{};
+  int count = 0, calls = 0;
+  bool others = false, unclear = false;
+
+  constexpr void add(const Term* p, const Term* t) {
+    using K = Term::Kind;
+    if (!is_built_link(p, t)) {
+      others = others || is_open(*t) || count == most;
+      if (is_open(*t) || count == most) return;
+      calls += t->kind == K::call;
+      at[count++] = t;
+      return;
+    }
+    const bool chain = t->kind == K::operands;
+    const Term* operand = t + 1;
+    for (int i = 0, n = chain ? t->children : 2; i < n; ++i, operand += operand->size) {
+      if (chain && i < static_cast<int>(t->id)) continue;
+      // A number makes a call of another overload of it.
+      if (chain && !is_open(*operand) && sort_of(operand) != Sort::node) unclear = true;
+      add(p, operand);
+    }
+  }
+};
+/// Does the chain that a rule builds as `t` says match `p`, a chain of the rule's own pattern?
+constexpr bool covers_built(const Term* p, const Term* t, Choices& c, Reading& d, CaptureBinding* bound, int& n) {
+  using K = Term::Kind;
+  BuiltOperands all;
+  all.add(p, t);
+  int closed = 0;
+  const Term *first = p + 1 + p->id, *end = p + p->size, *rest = nullptr;
+  bool each = false;
+  for (const Term* item = first; item != end; item += item->size) {
+    closed += !is_open(*item);
+    each = each || item->kind == K::each;
+    if (item->kind == K::rest) rest = item;
+  }
+  if (all.unclear || (!rest && (each || all.others || all.count != closed))) return false;
+  if (all.count < 2 && t->kind == K::operands) {
+    // A chain of one operand is no call. A rest of what is a chain with one other operand is never empty.
+    bool more = false;
+    for (int i = 1; i < t->size; ++i) more = more || (t[i].kind == K::rest && rest && t[i].id == rest->id);
+    if (!more || each || closed != 1 || all.count != 1) return false;
+  }
+  const auto is_bound = [&](std::uint64_t name) {
+    for (int i = 0; i < n; ++i)
+      if (bound[i].id == name) return true;
+    return false;
+  };
+  bool used[BuiltOperands::most]{};
+  for (const Term* item = first; item != end; item += item->size) {
+    if (item->kind == K::rest) {
+      if (is_bound(item->id)) return false;
+      bound[n++] = {item->id, p + 1};  // equals nothing
+    }
+    if (is_open(*item)) continue;
+    const int k = all.count ? c.take(all.count) : 0;
+    if (!all.count || used[k]) return false;
+    used[k] = true;
+    const Term* operand = all.at[k];
+    if (operand->kind == K::call || operand->kind == K::scalar || operand->kind == K::size || is_constant(*operand)) {
+      if (!covers(item, operand, c, d, bound, n)) return false;
+      continue;
+    }
+    // What is captured may be a chain itself, of which all operands then belong to this one: some tensor is there.
+    if (!rest || (operand->kind != K::tensor && operand->kind != K::constant)) return false;
+    if (item->kind == K::any) continue;
+    if ((item->kind != K::tensor && item->kind != K::value) || is_bound(item->id)) return false;
+    bound[n++] = {item->id, p + 1};
+  }
+  return true;
+}
+
 /// Does every node that `t` describes in the reading `d` match `p`, in the reading `c`? Captures of `t` are unknown
 /// values.
 constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, CaptureBinding* bound, int& n) {
@@ -470,12 +557,15 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, Capt
         if (!covers(pc, tc, c, d, bound, n)) return false;
       return true;
     }
+    case K::operands:
+      if (c.built && is_built_link(p, t)) return covers_built(p, t, c, d, bound, n);
+      [[fallthrough]];
     default: return same(p, t) && binds_alike(p, t, bound, n);  // of chains and searches nothing more is known
   }
 }
 
-/// Some reading of `p` covers `t`, whichever of its alternatives it is.
-constexpr bool covers(const Term* p, const Term* t) {
+/// Some reading of `p` covers `t`, whichever of its alternatives it is. `built`: `t` is a result of the rule of `p`.
+constexpr bool covers(const Term* p, const Term* t, bool built = false) {
   const Term* inner = t;
   while (is_wrapper(*inner)) ++inner;
   if (p->kind == Term::Kind::call && inner->kind != Term::Kind::alternatives &&
@@ -484,6 +574,7 @@ constexpr bool covers(const Term* p, const Term* t) {
   Reading d;
   do {
     Choices c;
+    c.built = built;
     bool covered = false;
     do {
       CaptureBinding bound[32];

@@ -5,6 +5,11 @@
 // the order of the chain; lists and chains give their open parts as much as they can.
 // Main names: TermMatcher, Found, explain. Cost: light. Matching costs O(pattern) where nothing is open; operands in
 // any order can cost the factorial of their number in the pattern, which is small.
+// The items of an `each` are read again only where that makes a difference to what stands outside of them: where they
+// bind names that others share. Of n items that can be read in r ways, with s shared names that nothing bound before,
+// O((n r)^s) beginnings are tried, each of them O(n); without such names one. The links of a chain may go on in several
+// places: each node is then walked from once for every value of the shared names. Readings that differ in nothing that
+// is shared only `accept` can tell apart, so at most `most_declined` of these are shown to it, 64 a search.
 #pragma once
 
 #include <concepts>
@@ -94,7 +99,12 @@ class TermMatcher {
   template <class Accept>
   bool match_next(const Term* pattern, Node* root, Accept&& accept) {
     found_ = {};
-    const auto agreed = [&] { return static_cast<bool>(accept(static_cast<const Found&>(found_))); };
+    declined_ = 0;
+    const auto agreed = [&] {
+      if (accept(static_cast<const Found&>(found_))) return true;
+      ++declined_;
+      return false;
+    };
     return match_root(pattern, root, agreed);
   }
   Found take() { return std::move(found_); }
@@ -114,6 +124,23 @@ class TermMatcher {
   struct Mark {
     std::size_t bindings, items, nodes, roots;
   };
+  /// How one item of an `each`, or one link of a `chain`, can be read.
+  struct Way {
+    std::vector<Found::Binding> shared, own;  // what it binds: for all items, for itself
+    std::vector<Node*> nodes;
+    Subject next;  // where a chain goes on
+    bool alike;    // like an earlier way, for all that stands outside of the item
+  };
+  /// An item that has been read.
+  struct Step {
+    Mark before;
+    Subject at, next;
+    int declined, since;         // how often `accept` had declined before the item, and before this way of reading it
+    bool left = false;           // an operand, to others
+    std::vector<Way> ways = {};  // all of them, once the first has led nowhere
+    std::size_t taken = 0;       // which of them
+  };
+  static constexpr int most_declined = 64;
 
   bool match_root(const Term* t, Node* root, Continue go_on);
   bool match(const Term* t, Subject s, Continue go_on);
@@ -128,8 +155,14 @@ class TermMatcher {
   bool match_module(const Term* t, Node* node, Continue go_on);
   bool match_module_arguments(const Term* next, std::size_t at, std::size_t left, Node* node, Continue go_on);
   bool match_outputs(const Term* next, int left, Continue go_on);
-  /// Matches one item, first way only, and puts what it bound for itself alone into a group.
-  bool match_one(const Term* t, std::uint64_t group, Subject s);
+  /// Matches as many items of the `each` or `chain` as there are, and then `then(steps)`; where that fails, reads them
+  /// in other ways, and fewer of them. `next(steps)` is the next item, if any; one that does not match is the end of
+  /// them, or is left to others. Without recursion over the items.
+  template <class Next, class Then>
+  bool match_group(const Term* group, bool may_leave, const Next& next, const Then& then);
+  bool match_item(const Term* group, Step& step);
+  bool match_item_again(const Term* group, Step& step);
+  std::vector<Way> ways_of(const Term* group, Subject s);
 
   bool bind(std::uint64_t id, const Argument& value, std::string_view name, Continue go_on);
   Argument value_of(Subject s) const;
@@ -140,9 +173,9 @@ class TermMatcher {
   bool fail(Words&& words);
 
   Found found_;
-  std::vector<std::uint64_t> shared_;  // names inside of a group that are one value for all, of the item being matched
   const Argument* hole_ = nullptr;
   const Node* hole_user_ = nullptr;
+  int declined_ = 0;  // by `accept`
   bool explain_;
   std::string reason_;
   long progress_ = -1;

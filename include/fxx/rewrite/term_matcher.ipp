@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "fxx/ir/print.hpp"
@@ -39,7 +41,18 @@ FXX_INLINE std::string words_for(const Term& t) {
 }
 FXX_INLINE std::string words_for(const Node& node) {
   const Operator* op = operator_of(node);
-  return "%" + std::string(node.name()) + (op ? " = " + std::string(op->name) : ", a " + node.target());
+  const ModuleInfo* info = module_info(node);
+  std::string words = "%" + std::string(node.name());
+  if (op) words.append(" = ").append(op->name);
+  if (info) words += ", a call of a module " + info->type;
+  if (op || info) return words;
+  switch (node.opcode()) {
+    case Opcode::placeholder: return words + ", an input";
+    case Opcode::output: return words + ", the output";
+    case Opcode::get_attr: return words + ", the attribute " + node.target();
+    case Opcode::call_module: return words + ", a call of the module " + node.target();
+    default: return words + ", a call of " + node.target();
+  }
 }
 FXX_INLINE std::string words_for(const Argument* value) {
   if (!value) return "left out";
@@ -69,6 +82,18 @@ FXX_INLINE std::size_t call_levels(const Term* t) {
     calls += t[i].kind == Term::Kind::call || t[i].kind == Term::Kind::module;
   }
   return calls;
+}
+/// Is the name of an item of the group one value for all of its items?
+FXX_INLINE bool is_shared(const Term* group, std::uint64_t name) {
+  const Term* item = group + 1;
+  return std::any_of(item, item + item->size, [&](const Term& t) { return t.shared && t.id == name; });
+}
+FXX_INLINE bool bind_the_same(std::span<const Found::Binding> a, std::span<const Found::Binding> b) {
+  return a.size() == b.size() && std::all_of(a.begin(), a.end(), [&](const Found::Binding& one) {
+           return std::any_of(b.begin(), b.end(), [&](const Found::Binding& other) {
+             return one.id == other.id && one.value == other.value;
+           });
+         });
 }
 /// Does the pattern have a call of what the node calls?
 FXX_INLINE bool may_be_part_of(const Term* t, const Node& node) {
@@ -154,7 +179,6 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
     }
     case K::named: {
       const auto then = [&] {
-        if (t->shared) shared_.push_back(t->id);
         return bind(t->id, value_of(s), t->name, go_on);
       };
       return match(t + 1, s, then);
@@ -187,7 +211,11 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
     }
     case K::call: {
       Node* n = node();
-      return n && calls_operator(*n, t->id) ? match_call(t, n, go_on) : fail(wanted);
+      if (n && calls_operator(*n, t->id)) return match_call(t, n, go_on);
+      return fail([&] {
+        const std::string_view why = n ? why_no_twin(*n, t->id) : std::string_view();
+        return wanted().append(why.empty() ? "" : ", and ").append(why);
+      });
     }
     case K::operands: {
       Node* n = node();
@@ -232,7 +260,6 @@ FXX_INLINE bool TermMatcher::match_capture(const Term* t, Subject s, Continue go
              (s.user ? " of %" + std::string(s.user->name()) : "") + " is " + detail::words_for(&value) +
              "; the pattern wants " + detail::words_for(*t);
     });
-  if (t->shared) shared_.push_back(t->id);
   return bind(t->id, value, t->name, go_on);
 }
 
@@ -259,24 +286,137 @@ FXX_INLINE bool TermMatcher::match_arguments(const Term* next, int at, const Ter
   return match(next, s, others);
 }
 
-FXX_INLINE bool TermMatcher::match_one(const Term* t, std::uint64_t group, Subject s) {
-  const Mark before = mark();
-  shared_.clear();
-  const auto done = [] { return true; };
-  if (!match(t, s, done)) {
-    back_to(before);
+/// Puts what the item bound for itself alone into a group; names that are one value for all items stay.
+FXX_INLINE bool TermMatcher::match_item(const Term* group, Step& step) {
+  hole_ = nullptr;
+  const auto read = [&] { return group->kind != Term::Kind::chain || hole_; };
+  if (!match(group + 1, step.at, read)) {
+    back_to(step.before);
     return false;
   }
-  Found::Item item{group, {}};
-  std::size_t kept = before.bindings;
-  for (std::size_t i = before.bindings; i < found_.bindings.size(); ++i) {
+  step.next = {hole_, hole_user_, nullptr};
+  Found::Item item{group->id, {}};
+  std::size_t kept = step.before.bindings;
+  for (std::size_t i = kept; i < found_.bindings.size(); ++i) {
     Found::Binding& b = found_.bindings[i];
-    if (std::find(shared_.begin(), shared_.end(), b.id) == shared_.end()) item.bindings.push_back(std::move(b));
+    if (!detail::is_shared(group, b.id)) item.bindings.push_back(std::move(b));
     else if (kept++ != i) found_.bindings[kept - 1] = std::move(b);
   }
   found_.bindings.resize(kept);
   found_.items.push_back(std::move(item));
   return true;
+}
+
+/// All ways; of those that are alike a few, since nobody but `accept` can tell them apart.
+FXX_INLINE std::vector<TermMatcher::Way> TermMatcher::ways_of(const Term* group, Subject s) {
+  const Mark before = mark();
+  std::vector<Way> ways;
+  int all_alike = 0;
+  const auto keep = [&] {
+    if (group->kind == Term::Kind::chain && !hole_) return false;
+    Way way{.shared = {}, .own = {}, .nodes = {}, .next = {hole_, hole_user_, nullptr}, .alike = false};
+    for (std::size_t i = before.bindings; i < found_.bindings.size(); ++i) {
+      const Found::Binding& b = found_.bindings[i];
+      (detail::is_shared(group, b.id) ? way.shared : way.own).push_back(b);
+    }
+    way.alike = std::any_of(ways.begin(), ways.end(), [&](const Way& earlier) {
+      const bool goes_on = !hole_ || *earlier.next.value == *hole_;
+      return !earlier.alike && goes_on && detail::bind_the_same(earlier.shared, way.shared);
+    });
+    if (way.alike && ++all_alike > most_declined) return false;
+    way.nodes.assign(found_.nodes.begin() + static_cast<std::ptrdiff_t>(before.nodes), found_.nodes.end());
+    ways.push_back(std::move(way));
+    return false;
+  };
+  hole_ = nullptr;
+  match(group + 1, s, keep);
+  back_to(before);
+  return ways;
+}
+
+/// Reads the item in the next way that might make a difference. What has been found is that from before the item.
+FXX_INLINE bool TermMatcher::match_item_again(const Term* group, Step& step) {
+  if (step.left) return false;
+  const bool asked = declined_ > step.declined && declined_ < most_declined;
+  if (step.ways.empty()) {
+    bool differ = asked || (group->kind == Term::Kind::chain && !is_plain_link(group + 1));
+    const Term* item = group + 1;
+    for (int i = 0; !differ && i < item->size; ++i)
+      differ = item[i].shared && std::none_of(found_.bindings.begin(), found_.bindings.end(),
+                                               [&](const Found::Binding& b) { return b.id == item[i].id; });
+    if (!differ) return false;
+    step.ways = ways_of(group, step.at);
+  }
+  while (++step.taken < step.ways.size()) {
+    const Way& way = step.ways[step.taken];
+    if (way.alike && !asked) continue;
+    found_.bindings.insert(found_.bindings.end(), way.shared.begin(), way.shared.end());
+    found_.nodes.insert(found_.nodes.end(), way.nodes.begin(), way.nodes.end());
+    found_.items.push_back({group->id, way.own});
+    step.next = way.next;
+    step.since = declined_;
+    return true;
+  }
+  return false;
+}
+
+template <class Next, class Then>
+bool TermMatcher::match_group(const Term* group, bool may_leave, const Next& next, const Then& then) {
+  const std::size_t names_before = found_.bindings.size();
+  std::vector<Step> steps;
+  // Where links can be left in several ways, many of them come together again: nodes from which nothing was found, with
+  // how many links there were, as far as that counts, and the shared names.
+  struct Failure {
+    std::size_t links;
+    std::vector<Found::Binding> shared;
+  };
+  const bool remembers = group->kind == Term::Kind::chain && !is_plain_link(group + 1);
+  std::unordered_map<const Node*, std::vector<Failure>> failures;
+  const auto here = [&]() -> const Node* {
+    const Argument* at = remembers && !steps.empty() ? steps.back().next.value : nullptr;
+    return at && at->is_node() ? at->node() : nullptr;
+  };
+  const auto links_here = [&] { return std::min(steps.size(), static_cast<std::size_t>(group->least)); };
+  const auto shared_here = [&] { return std::span<const Found::Binding>(found_.bindings).subspan(names_before); };
+  const auto failed_before = [&] {
+    const auto known = failures.find(here());
+    return known != failures.end() && std::any_of(known->second.begin(), known->second.end(), [&](const Failure& f) {
+             return links_here() <= f.links && detail::bind_the_same(f.shared, shared_here());
+           });
+  };
+  bool back = false;
+  for (;;) {
+    while (!back) {
+      const std::optional<Subject> at = next(steps);
+      if (!at) break;
+      Step step{.before = mark(), .at = *at, .next = {}, .declined = declined_, .since = declined_};
+      step.left = !match_item(group, step);
+      if (step.left && !may_leave) break;
+      steps.push_back(std::move(step));
+      back = failed_before();
+    }
+    for (;;) {
+      if (!back && then(steps)) return true;
+      back = false;
+      if (steps.empty()) return false;
+      Step& last = steps.back();
+      if (const Node* node = here(); node && (declined_ == last.since || declined_ >= most_declined))
+        failures[node].push_back({links_here(), {shared_here().begin(), shared_here().end()}});
+      back_to(last.before);
+      if (match_item_again(group, last)) {
+        back = failed_before();
+        if (!back) break;
+        continue;
+      }
+      // An operand that binds something whichever way it is read may also be left to others.
+      if (may_leave && !last.left && !last.ways.empty() &&
+          std::none_of(last.ways.begin(), last.ways.end(), [](const Way& way) { return way.shared.empty(); })) {
+        last.left = true;
+        break;
+      }
+      steps.pop_back();
+    }
+  }
 }
 
 FXX_INLINE bool TermMatcher::match_items(const Term* next, int left, std::span<const Argument> items, Subject s,
@@ -298,15 +438,14 @@ FXX_INLINE bool TermMatcher::match_items(const Term* next, int left, std::span<c
     return false;
   }
   if (next->kind == K::each) {
-    std::vector<Mark> marks = {mark()};
-    while (marks.size() <= items.size() &&
-           match_one(next + 1, next->id, {&items[marks.size() - 1], s.user, s.parameter}))
-      marks.push_back(mark());
-    for (std::size_t taken = marks.size(); taken-- > 0;) {
-      back_to(marks[taken]);
-      if (match_items(after, left - 1, items.subspan(taken), s, go_on)) return true;
-    }
-    return false;
+    const auto item = [&](const std::vector<Step>& read) {
+      return read.size() < items.size() ? std::optional<Subject>({&items[read.size()], s.user, s.parameter})
+                                        : std::nullopt;
+    };
+    const auto others = [&](const std::vector<Step>& read) {
+      return match_items(after, left - 1, items.subspan(read.size()), s, go_on);
+    };
+    return match_group(next, false, item, others);
   }
   if (items.empty())
     return fail([&] {
@@ -380,13 +519,20 @@ FXX_INLINE bool TermMatcher::assign_operands(const Term* next, int left, const s
   }
   if (next->kind == K::each) {
     const std::vector<bool> before = used;
-    const Mark here = mark();
+    std::vector<std::size_t> free;
     for (std::size_t i = 0; i < operands.size(); ++i)
-      if (!used[i] && match_one(next + 1, next->id, operands[i])) used[i] = true;
-    if (assign_operands(after, left - 1, operands, used, go_on)) return true;
-    back_to(here);
-    used = before;
-    return false;
+      if (!used[i]) free.push_back(i);
+    const auto operand = [&](const std::vector<Step>& read) {
+      return read.size() < free.size() ? std::optional<Subject>(operands[free[read.size()]]) : std::nullopt;
+    };
+    const auto others = [&](const std::vector<Step>& read) {
+      if (read.size() < free.size()) return false;
+      for (std::size_t i = 0; i < free.size(); ++i) used[free[i]] = !read[i].left;
+      if (assign_operands(after, left - 1, operands, used, go_on)) return true;
+      used = before;
+      return false;
+    };
+    return match_group(next, true, operand, others);
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (used[i]) continue;
@@ -399,28 +545,17 @@ FXX_INLINE bool TermMatcher::assign_operands(const Term* next, int left, const s
 }
 
 FXX_INLINE bool TermMatcher::match_chain(const Term* t, Subject s, Continue go_on) {
-  const Term *link = t + 1, *end = link + link->size;
-  struct Step {
-    Mark mark;
-    Subject at;
-  };
-  std::vector<Step> steps = {{mark(), s}};
-  for (;;) {
-    hole_ = nullptr;
-    if (!match_one(link, t->id, steps.back().at) || !hole_) break;
-    steps.push_back({mark(), {hole_, hole_user_, nullptr}});
-  }
-  const auto least = static_cast<std::size_t>(t->least);
-  if (steps.size() - 1 < least)
+  const Term* end = t + 1 + t[1].size;
+  const auto at = [&](const std::vector<Step>& read) { return read.empty() ? s : read.back().next; };
+  const auto next = [&](const std::vector<Step>& read) { return std::optional<Subject>(at(read)); };
+  const auto inside = [&](const std::vector<Step>& read) {
+    if (read.size() >= static_cast<std::size_t>(t->least)) return match(end, at(read), go_on);
     return fail([&] {
-      return "the chain has " + std::to_string(steps.size() - 1) + " links; the pattern wants " +
-             std::to_string(least) + " or more";
+      return "the chain has " + std::to_string(read.size()) + " links; the pattern wants " + std::to_string(t->least) +
+             " or more";
     });
-  for (std::size_t i = steps.size(); i-- > least;) {
-    back_to(steps[i].mark);
-    if (match(end, steps[i].at, go_on)) return true;
-  }
-  return false;
+  };
+  return match_group(t, false, next, inside);
 }
 
 FXX_INLINE bool TermMatcher::match_module(const Term* t, Node* node, Continue go_on) {
