@@ -42,17 +42,13 @@ FXX_KERNEL void for_packed_vectors(Part part, float* packed, const Each& each) {
 template <int M, int K, int Stride, int Apart, int Rows, int Vectors, int Last, class Finish>
 FXX_KERNEL void product_in_place(Range rows, const float* __restrict a, const float* __restrict matrix, int column,
                                  const Finish& finish) {
-  constexpr int whole = M / Rows * Rows;
-  const auto some_rows = [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
-    Tile<Count, Vectors> tile;
-    tile.template add<Stride, Apart, Last>(a + static_cast<std::ptrdiff_t>(row) * Stride, matrix, K);
-    tile.template finish<Last>([&](int r, int c, real sum, auto width)
-                                   __attribute__((always_inline)) { finish(row + r, column + c, sum, width); });
-  };
-  int row = rows.begin;
-  for (; row + Rows <= rows.end; row += Rows) some_rows(Width<Rows>{}, row);
-  if constexpr (M > whole)
-    if (row < rows.end) some_rows(Width<M - whole>{}, row);
+  for_row_tiles<M, Rows>(
+      rows, [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
+        Tile<Count, Vectors> tile;
+        tile.template add<Stride, Apart, Last>(a + static_cast<std::ptrdiff_t>(row) * Stride, matrix, K);
+        tile.template finish<Last>([&](int r, int c, real sum, auto width)
+                                       __attribute__((always_inline)) { finish(row + r, column + c, sum, width); });
+      });
 }
 }  // namespace detail_of_gemm
 
