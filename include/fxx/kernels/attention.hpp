@@ -25,6 +25,7 @@
 // 0.3 s.
 #pragma once
 
+#include "fxx/kernels/matmul.hpp"
 #include "fxx/kernels/rows.hpp"
 #include "fxx/kernels/transpose.hpp"
 
@@ -427,33 +428,6 @@ FXX_KERNEL void attention(const float* __restrict queries, const float* __restri
   }
 }
 
-namespace detail_of_attention {
-/// Scores of a query with `lanes` keys from `keys` on, of which there are `count`.
-template <AttentionShape Shape>
-FXX_KERNEL real scores_of_keys(const float* __restrict query, const float* __restrict keys, int count) {
-  Square square{};
-  const int last = count < lanes ? count - 1 : lanes - 1;
-  constexpr int few = lanes < 16 ? lanes / 2 : lanes;  // sums that stay in registers
-#pragma GCC unroll 2
-  for (int first = 0; first < lanes; first += few) {
-    real sums[few] = {};
-    const auto add = [&](int c, auto width) __attribute__((always_inline)) {
-      const real own = load_some<width>(query + c);
-#pragma GCC unroll 16
-      for (int j = 0; j < few; ++j) {
-        const int key = first + j < last ? first + j : last;  // nothing is read behind the last key
-        sums[j] = multiply_add(own, load_some<width>(keys + static_cast<std::ptrdiff_t>(key) * Shape.key_stride + c),
-                               sums[j]);
-      }
-    };
-    detail_of_rows::for_each_vector<Shape.size>(add);
-#pragma GCC unroll 16
-    for (int j = 0; j < few; ++j) square.rows[first + j] = sums[j];
-  }
-  return square.sums_of_each();
-}
-}  // namespace detail_of_attention
-
 /// The same over `count` of the Shape.keys keys and values that there is room for: packs nothing, so for a few queries
 /// only. Causal queries are those of the last steps. `workspace` has Shape.cache_workspace() floats; nothing behind the
 /// last key and value is read.
@@ -466,7 +440,11 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
     const int seen = seen_by<Shape>(query, count);
     const float* const own = queries + static_cast<std::ptrdiff_t>(query) * Shape.query_stride;
     for (int key = 0; key < seen; key += lanes) {
-      real scores = scores_of_keys<Shape>(own, keys + static_cast<std::ptrdiff_t>(key) * Shape.key_stride, seen - key);
+      const int last = seen - key < lanes ? seen - key - 1 : lanes - 1;
+      real scores = detail_of_gemm::row_by_others<Shape.size, Shape.key_stride, lanes>(
+          own, keys + static_cast<std::ptrdiff_t>(key) * Shape.key_stride, [&](int j) __attribute__((always_inline)) {
+            return j < last ? j : last;  // nothing is read behind the last key
+          });
       scores = scores * scale;
       if constexpr (!__is_same(Mask, NoMask)) {
         if (key + lanes <= seen) scores = scores + mask(query, key, Width<lanes>{});
