@@ -215,7 +215,7 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
 FXX_INLINE std::string SpecialisedWriter::attention(Body& body, const KernelStep& step, const plans::Attention& k) {
   include("attention");
   include("loops");
-  const std::string q = pointer(body, k.q, false, "q"), key = pointer(body, k.k, false, "k"),
+  const std::string q = pointer(body, k.q, false, "queries"), key = pointer(body, k.k, false, "keys"),
                     value = pointer(body, k.v, false, "values");
   const std::string name =
       shape("AttentionShape",
