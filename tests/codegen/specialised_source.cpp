@@ -214,6 +214,16 @@ TEST_CASE("a matrix that is made while running is read where it lies by few rows
         Node* product = net.call(ops::bmm, {x, other}, {batch, rows, columns});
         const KernelPlan plan = net.plan_of(net.call(ops::relu, {product}, {batch, rows, columns}));
         REQUIRE(plan.steps.size() == 1);
+        using Reading = plans::MatrixProduct::Reading;
+        const Reading reading = turned ? (rows <= 4 ? Reading::by_columns : Reading::packed)
+                                       : (rows <= 32 ? Reading::by_rows : Reading::packed);
+        CHECK(std::get<plans::MatrixProduct>(plan.steps[0].kernel).reading == reading);
+        CHECK(plan.to_string().find(reading == Reading::by_columns ? "product of two by columns  "
+                                    : reading == Reading::by_rows  ? "product of two by rows  "
+                                                                   : "product of two  ") != std::string::npos);
+        // A tile that is said is what it is packed for.
+        const KernelPlan tiled = net.plan({.ways = {{plan.steps[0].shape, {.tile = {1, 1}}}}});
+        CHECK(std::get<plans::MatrixProduct>(tiled.steps.at(0).kernel).reading == Reading::packed);
         const std::string text = specialised_source(plan, "Net").text;
         CHECK((text.find("matmul_by_columns<") != text.npos) == (turned && rows <= 4));
         CHECK((text.find("matmul_by_rows<") != text.npos) == (!turned && rows <= 32));

@@ -84,7 +84,7 @@ class Alternatives {
         kernels::product_tile(static_cast<int>(k.rows), vectors_of(k.columns), static_cast<int>(k.a_row),
                               bytes ? 1 : halves ? 2 : 4, target_.lanes, registers_, k.weights.distance);
     const auto found = tiles(k.rows, k.columns, estimated, weight_registers, 5);
-    if (k.reading() != plans::MatrixProduct::Reading::packed) add({.tile = estimated});
+    if (k.reading != plans::MatrixProduct::Reading::packed) add({.tile = estimated});
     for (const TileShape tile : found) add({.tile = tile});
     if (k.batch > 1 || !k.weights.constant) return;
     const auto distance = k.weights.distance == kernels::Distance::far ? Way::Distance::near : Way::Distance::far;

@@ -151,14 +151,9 @@ struct MatrixProduct {
   bool reduced_rows = false;               // `a` becomes bfloat16 too, before it is multiplied
   Sizes a_batch = {}, weights_batch = {};  // offsets of the matrices, when there is more than one
 
-  /// How a matrix is multiplied with that is made while running. Packing it takes longer than a product of few rows; a
-  /// tile is what it is packed for.
+  /// How a matrix is multiplied with that is made while running: packed before, or where it lies.
   enum class Reading : std::uint8_t { packed, by_rows, by_columns };
-  Reading reading(const Way& way = {}) const {
-    if (weights.constant || quantised || weights.reduced || way.tile.rows) return Reading::packed;
-    if (weights.view.strides[1] == 1 && rows <= 4) return Reading::by_columns;
-    return weights.view.strides[0] == 1 && rows <= 32 ? Reading::by_rows : Reading::packed;
-  }
+  Reading reading = Reading::packed;
 };
 /// Channels last; the input's border is its padding.
 struct Convolution {

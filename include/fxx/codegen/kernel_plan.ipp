@@ -68,9 +68,12 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
         return Text{"pointwise", step.stores.empty() ? "" : std::to_string(step.stores[0].to.numel())};
       },
       [](const MatrixProduct& k) {
-        return Text{k.quantised          ? "product of bytes"
-                    : k.weights.constant ? "product"
-                                         : "product of two",
+        const std::string of_two = "product of two";
+        return Text{k.quantised                                       ? "product of bytes"
+                    : k.weights.constant                              ? "product"
+                    : k.reading == MatrixProduct::Reading::by_rows    ? of_two + " by rows"
+                    : k.reading == MatrixProduct::Reading::by_columns ? of_two + " by columns"
+                                                                      : of_two,
                     (k.batch > 1 ? std::to_string(k.batch) + " of " : "") + by({k.rows, k.depth}) + " -> " +
                         std::to_string(k.columns)};
       },
@@ -136,7 +139,9 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
                     std::to_string(k.rows) + " of " + std::to_string(k.length) +
                         (k.count < k.length ? " -> " + std::to_string(k.count) : std::string())};
       },
-      [](const CallBack& k) { return Text{k.is_region() ? "interpreted" : "call back", k.why}; });
+      [](const CallBack& k) {
+        return Text{k.is_region() ? "interpreted" : "call back", k.why};
+      });
 }
 
 }  // namespace detail

@@ -92,7 +92,6 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
                   ", .bottom = " + this->text(buffer.border.bottom) + ", .right = " + this->text(buffer.border.right) +
                   (buffer.zero ? ", .zero = " + this->text(buffer.zero) : "") + "}",
               "border");
-    // Not as an index of the loops is called: a store may be to the same place, by this name.
     const std::string place = pointer(body, {store.to.buffer, 0, {}, {}}, true, "bordered");
     text += "  clear_border<" + name + ">(part, " + place + ");\n";
   }

@@ -25,6 +25,7 @@
 // 0.3 s.
 #pragma once
 
+#include "fxx/kernels/matmul.hpp"
 #include "fxx/kernels/rows.hpp"
 #include "fxx/kernels/transpose.hpp"
 
@@ -380,7 +381,6 @@ FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float
                                     const float* __restrict values, float scale, float* __restrict workspace,
                                     const Mask& mask, const Put& put) {
   Block<Shape> block(workspace);
-  constexpr int rows = Shape.tile().rows, whole = Shape.queries / rows * rows;
   Carried carried;
   carried.results = block.rest;
   carried.largest = carried.results + static_cast<std::ptrdiff_t>(Shape.queries) * Shape.padded_values();
@@ -393,10 +393,10 @@ FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float
   }
   for (int first = 0; first < Shape.keys; first += Shape.block()) {
     block.pack(keys, values, first);
-    for (int query = 0; query < whole; query += rows)
-      some_queries_of_block<Shape, rows>(queries, block, scale, query, first, mask, carried);
-    if constexpr (Shape.queries > whole)
-      some_queries_of_block<Shape, Shape.queries - whole>(queries, block, scale, whole, first, mask, carried);
+    detail_of_gemm::for_row_tiles<Shape.queries, Shape.tile().rows>(
+        {0, Shape.queries}, [&]<int Rows>(Width<Rows>, int query) __attribute__((always_inline)) {
+          some_queries_of_block<Shape, Rows>(queries, block, scale, query, first, mask, carried);
+        });
   }
   for (int query = 0; query < Shape.queries; ++query) {
     const float factor = factor_of<Shape>(carried.sums[query]);
@@ -421,40 +421,12 @@ FXX_KERNEL void attention(const float* __restrict queries, const float* __restri
   } else {
     Block<Shape> block(workspace);
     block.pack(keys, values, 0);
-    constexpr int rows = Shape.tile().rows, whole = Shape.queries / rows * rows;
-    for (int query = 0; query < whole; query += rows)
-      some_queries<Shape, rows>(queries, block, scale, query, mask, put);
-    if constexpr (Shape.queries > whole)
-      some_queries<Shape, Shape.queries - whole>(queries, block, scale, whole, mask, put);
+    detail_of_gemm::for_row_tiles<Shape.queries, Shape.tile().rows>(
+        {0, Shape.queries}, [&]<int Rows>(Width<Rows>, int query) __attribute__((always_inline)) {
+          some_queries<Shape, Rows>(queries, block, scale, query, mask, put);
+        });
   }
 }
-
-namespace detail_of_attention {
-/// Scores of a query with `lanes` keys from `keys` on, of which there are `count`.
-template <AttentionShape Shape>
-FXX_KERNEL real scores_of_keys(const float* __restrict query, const float* __restrict keys, int count) {
-  Square square{};
-  const int last = count < lanes ? count - 1 : lanes - 1;
-  constexpr int few = lanes < 16 ? lanes / 2 : lanes;  // sums that stay in registers
-#pragma GCC unroll 2
-  for (int first = 0; first < lanes; first += few) {
-    real sums[few] = {};
-    const auto add = [&](int c, auto width) __attribute__((always_inline)) {
-      const real own = load_some<width>(query + c);
-#pragma GCC unroll 16
-      for (int j = 0; j < few; ++j) {
-        const int key = first + j < last ? first + j : last;  // nothing is read behind the last key
-        sums[j] = multiply_add(own, load_some<width>(keys + static_cast<std::ptrdiff_t>(key) * Shape.key_stride + c),
-                               sums[j]);
-      }
-    };
-    detail_of_rows::for_each_vector<Shape.size>(add);
-#pragma GCC unroll 16
-    for (int j = 0; j < few; ++j) square.rows[first + j] = sums[j];
-  }
-  return square.sums_of_each();
-}
-}  // namespace detail_of_attention
 
 /// The same over `count` of the Shape.keys keys and values that there is room for: packs nothing, so for a few queries
 /// only. Causal queries are those of the last steps. `workspace` has Shape.cache_workspace() floats; nothing behind the
@@ -468,7 +440,11 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
     const int seen = seen_by<Shape>(query, count);
     const float* const own = queries + static_cast<std::ptrdiff_t>(query) * Shape.query_stride;
     for (int key = 0; key < seen; key += lanes) {
-      real scores = scores_of_keys<Shape>(own, keys + static_cast<std::ptrdiff_t>(key) * Shape.key_stride, seen - key);
+      const int last = seen - key < lanes ? seen - key - 1 : lanes - 1;
+      real scores = detail_of_gemm::row_by_others<Shape.size, Shape.key_stride, lanes>(
+          own, keys + static_cast<std::ptrdiff_t>(key) * Shape.key_stride, [&](int j) __attribute__((always_inline)) {
+            return j < last ? j : last;  // nothing is read behind the last key
+          });
       scores = scores * scale;
       if constexpr (!__is_same(Mask, NoMask)) {
         if (key + lanes <= seen) scores = scores + mask(query, key, Width<lanes>{});

@@ -325,32 +325,39 @@ FXX_KERNEL void for_each_panel(const Each& each) {
     each(whole, whole * wide, Width<vectors>{}, Width<left - (vectors - 1) * lanes>{});
   }
 }
-/// Some rows of `a`, no more than `AtOnce`, in tiles of `Rows`, with one panel. The last of `M` rows, which fill no tile, are one of their own.
+/// Calls `each(rows, first row)` for some of `M` rows in tiles of `Rows`; the last of all, which fill none, are one of
+/// their own.
+template <int M, int Rows, class Each>
+FXX_KERNEL void for_row_tiles(Range rows, const Each& each) {
+  constexpr int left = M % Rows;
+  int row = rows.begin;
+  for (; row + Rows <= rows.end; row += Rows) each(Width<Rows>{}, row);
+  if constexpr (left > 0)
+    if (row < rows.end) each(Width<left>{}, row);
+}
+/// Some rows of `a`, no more than `AtOnce`, in tiles of `Rows`, with one panel.
 template <int M, int K, int Stride, int Rows, int Vectors, int Last, Distance From = Distance::far, int AtOnce = M,
           class Element, class Weight, class Finish>
 FXX_KERNEL void panel_product(Range rows, const Element* __restrict a, const Weight* __restrict panel, int column,
                               const Finish& finish) {
-  constexpr int whole = M / Rows * Rows;
   constexpr int together = detail_of_weights::together<Weight>;
   constexpr int bytes = Vectors * lanes * together * static_cast<int>(sizeof(Weight));
   constexpr int instructions = sizeof(Weight) < sizeof(float) ? (Rows + 2) * together : Rows + 1;
   const std::ptrdiff_t size = static_cast<std::ptrdiff_t>(detail_of_weights::whole(K, together)) / together * bytes;
   auto ahead = read_ahead<bytes, (AtOnce + Rows - 1) / Rows, instructions, From>(
       panel, size, (rows.end - rows.begin + Rows - 1) / Rows);
-  const auto some_rows = [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
-    Tile<Count, Vectors> tile;
-    tile.template add<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, K, ahead);
-    tile.template finish<Last>([&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
-      constexpr float unit = detail_of_weights::unit<Weight>;
-      if constexpr (detail_of_weights::of_integers<Element, Weight>) finish(row + r, column + c, bits_of(sum), width);
-      else if constexpr (unit == 1.f) finish(row + r, column + c, sum, width);
-      else finish(row + r, column + c, sum * unit, width);
-    });
-  };
-  int row = rows.begin;
-  for (; row + Rows <= rows.end; row += Rows) some_rows(Width<Rows>{}, row);
-  if constexpr (M > whole)
-    if (row < rows.end) some_rows(Width<M - whole>{}, row);
+  for_row_tiles<M, Rows>(
+      rows, [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
+        Tile<Count, Vectors> tile;
+        tile.template add<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, K, ahead);
+        tile.template finish<Last>([&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
+          constexpr float unit = detail_of_weights::unit<Weight>;
+          if constexpr (detail_of_weights::of_integers<Element, Weight>)
+            finish(row + r, column + c, bits_of(sum), width);
+          else if constexpr (unit == 1.f) finish(row + r, column + c, sum, width);
+          else finish(row + r, column + c, sum * unit, width);
+        });
+      });
 }
 }  // namespace detail_of_gemm
 

@@ -42,17 +42,13 @@ FXX_KERNEL void for_packed_vectors(Part part, float* packed, const Each& each) {
 template <int M, int K, int Stride, int Apart, int Rows, int Vectors, int Last, class Finish>
 FXX_KERNEL void product_in_place(Range rows, const float* __restrict a, const float* __restrict matrix, int column,
                                  const Finish& finish) {
-  constexpr int whole = M / Rows * Rows;
-  const auto some_rows = [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
-    Tile<Count, Vectors> tile;
-    tile.template add<Stride, Apart, Last>(a + static_cast<std::ptrdiff_t>(row) * Stride, matrix, K);
-    tile.template finish<Last>([&](int r, int c, real sum, auto width)
-                                   __attribute__((always_inline)) { finish(row + r, column + c, sum, width); });
-  };
-  int row = rows.begin;
-  for (; row + Rows <= rows.end; row += Rows) some_rows(Width<Rows>{}, row);
-  if constexpr (M > whole)
-    if (row < rows.end) some_rows(Width<M - whole>{}, row);
+  for_row_tiles<M, Rows>(
+      rows, [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
+        Tile<Count, Vectors> tile;
+        tile.template add<Stride, Apart, Last>(a + static_cast<std::ptrdiff_t>(row) * Stride, matrix, K);
+        tile.template finish<Last>([&](int r, int c, real sum, auto width)
+                                       __attribute__((always_inline)) { finish(row + r, column + c, sum, width); });
+      });
 }
 }  // namespace detail_of_gemm
 
@@ -104,36 +100,54 @@ FXX_KERNEL void matmul_by_rows(Part part, const float* __restrict a, const float
   });
 }
 
+namespace detail_of_gemm {
+/// Sums of products of a row of `K` elements with each of `Count` others, no more than a vector has elements: that of
+/// number n lies `Apart * place(n)` floats behind `others`.
+template <int K, int Apart, int Count, class Place>
+FXX_KERNEL real row_by_others(const float* __restrict row, const float* __restrict others, const Place& place) {
+  constexpr int few = lanes < 16 ? lanes / 2 : lanes, most = Count < few ? Count : few;  // sums that stay in registers
+  constexpr int whole = K / lanes * lanes;
+  Square square{};
+#pragma GCC unroll 2
+  for (int first = 0; first < Count; first += few) {
+    real sums[most] = {};
+    const auto add = [&](int k, auto width) __attribute__((always_inline)) {
+      const real own = load_some<width>(row + k);
+#pragma GCC unroll 16
+      for (int n = 0; n < most; ++n)
+        if (first + n < Count) {
+          const float* const other = others + static_cast<std::ptrdiff_t>(place(first + n)) * Apart;
+          sums[n] = multiply_add(own, load_some<width>(other + k), sums[n]);
+        }
+    };
+    // Long rows are 12 % slower with AVX2 when this is unrolled, short ones up to 8 % faster.
+    if constexpr (whole <= 128) {
+#pragma GCC unroll 4
+      for (int k = 0; k < whole; k += lanes) add(k, Width<lanes>{});
+    } else {
+      for (int k = 0; k < whole; k += lanes) add(k, Width<lanes>{});
+    }
+    if constexpr (K > whole) add(whole, Width<K - whole>{});
+#pragma GCC unroll 16
+    for (int n = 0; n < most; ++n)
+      if (first + n < Count) square.rows[first + n] = sums[n];
+  }
+  return square.sums_of_each();
+}
+}  // namespace detail_of_gemm
+
 /// The same where the matrix lies column by column: element (k, n) is matrix[n * Apart + k]. It is read once a row.
 template <int M, int N, int K, int Stride, int Apart, class Finish>
 FXX_KERNEL void matmul_by_columns(Part part, const float* __restrict a, const float* __restrict matrix,
                                   const Finish& finish) {
-  constexpr int few = lanes < 16 ? lanes / 2 : lanes;  // sums that stay in registers
-  constexpr int whole_depth = K / lanes * lanes, whole = N / lanes * lanes;
+  constexpr int whole = N / lanes * lanes;
   const auto vector = [&]<int Count>(int column, Width<Count> width) __attribute__((always_inline)) {
-    for (int row = 0; row < M; ++row) {
-      const float* const own = a + static_cast<std::ptrdiff_t>(row) * Stride;
-      Square square{};
-#pragma GCC unroll 2
-      for (int first = 0; first < Count; first += few) {
-        constexpr int most = Count < few ? Count : few;
-        const float* const from = matrix + static_cast<std::ptrdiff_t>(column + first) * Apart;
-        real sums[most] = {};
-        const auto add = [&](int k, auto some) __attribute__((always_inline)) {
-          const real left = load_some<some>(own + k);
-#pragma GCC unroll 16
-          for (int n = 0; n < most; ++n)
-            if (first + n < Count)
-              sums[n] = multiply_add(left, load_some<some>(from + static_cast<std::ptrdiff_t>(n) * Apart + k), sums[n]);
-        };
-        for (int k = 0; k < whole_depth; k += lanes) add(k, Width<lanes>{});
-        if constexpr (K > whole_depth) add(whole_depth, Width<K - whole_depth>{});
-#pragma GCC unroll 16
-        for (int n = 0; n < most; ++n)
-          if (first + n < Count) square.rows[first + n] = sums[n];
-      }
-      finish(row, column, square.sums_of_each(), width);
-    }
+    for (int row = 0; row < M; ++row)
+      finish(row, column,
+             detail_of_gemm::row_by_others<K, Apart, Count>(
+                 a + static_cast<std::ptrdiff_t>(row) * Stride, matrix + static_cast<std::ptrdiff_t>(column) * Apart,
+                 [](int n) __attribute__((always_inline)) { return n; }),
+             width);
   };
   const Range mine = part.of(N, lanes);
   for (int column = mine.begin; column < mine.end && column < whole; column += lanes) vector(column, Width<lanes>{});

@@ -235,31 +235,27 @@ template <WinogradShape Shape, int Vectors>
     const float* const from = transformed + static_cast<std::ptrdiff_t>(point) * Shape.point();
     const float* const by = weights + static_cast<std::ptrdiff_t>(point) * Shape.channels * wide;
     float* const to = products + static_cast<std::ptrdiff_t>(point) * Shape.out_point();
-    const auto some_tiles = [&]<int Count>(Width<Count>, int row, auto& ahead) __attribute__((always_inline)) {
-      const float* const rows = from + static_cast<std::ptrdiff_t>(row) * Shape.row();
-      float* const sums = to + row * wide;
-      int depth = first;
-      for (int channel = 0; channel < all; channel += depth, depth = summed_channels) {
-        Tile<Count, Vectors> tile;
-        tile.template add<Shape.row()>(rows + channel, by + channel * wide, first < all ? depth : all, ahead);
-        if (first == all || channel == 0)
-          tile.template finish<lanes>([&](int r, int c, real sum, auto) __attribute__((always_inline)) {
-            store(sums + r * wide + c, sum);
-          });
-        else
-          tile.template finish<lanes>([&](int r, int c, real sum, auto) __attribute__((always_inline)) {
-            float* const at = sums + r * wide + c;
-            store(at, load(at) + sum);
-          });
-      }
-    };
-    constexpr int tile_rows = Shape.tile().rows, left = Shape.tiles() % tile_rows;
+    constexpr int tile_rows = Shape.tile().rows;
     auto ahead = read_ahead<wide * 4, (Shape.block() + tile_rows - 1) / tile_rows, tile_rows + 1>(
         by, static_cast<std::ptrdiff_t>(all) * wide * 4, (tiles + tile_rows - 1) / tile_rows);
-    int row = 0;
-    for (; row + tile_rows <= tiles; row += tile_rows) some_tiles(Width<tile_rows>{}, row, ahead);
-    if constexpr (left > 0)
-      if (row < tiles) some_tiles(Width<left>{}, row, ahead);
+    detail_of_gemm::for_row_tiles<Shape.tiles(), tile_rows>(
+        {0, tiles}, [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
+          const float* const rows = from + static_cast<std::ptrdiff_t>(row) * Shape.row();
+          float* const sums = to + row * wide;
+          int depth = first;
+          for (int channel = 0; channel < all; channel += depth, depth = summed_channels) {
+            Tile<Count, Vectors> tile;
+            tile.template add<Shape.row()>(rows + channel, by + channel * wide, first < all ? depth : all, ahead);
+            if (first == all || channel == 0)
+              tile.template finish<lanes>([&](int r, int c, real sum, auto)
+                                              __attribute__((always_inline)) { store(sums + r * wide + c, sum); });
+            else
+              tile.template finish<lanes>([&](int r, int c, real sum, auto) __attribute__((always_inline)) {
+                float* const at = sums + r * wide + c;
+                store(at, load(at) + sum);
+              });
+          }
+        });
   }
 }
 

@@ -7,7 +7,8 @@
 namespace fxx::inline FXX_ABI::plans {
 
 /// In fast mode weights of more than a few columns are bfloat16 where that pays; the rows as well, where products of
-/// bfloat16 are faster. `way`: of the product, if something was said of it.
+/// bfloat16 are faster. A matrix that is made while running is multiplied with where it lies, or packed. `way`: of the
+/// product, if something was said of it.
 FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel, const Way& way) const {
   Weights& weights = kernel.weights;
   const bool products = options_.processor.bfloat16_products;
@@ -25,6 +26,13 @@ FXX_INLINE void Lowering::choose_weights(MatrixProduct& kernel, const Way& way) 
     weights.distance = near ? Distance::near : streamed ? Distance::streamed : Distance::far;
   else weights.distance = way.distance == Way::Distance::near ? Distance::near : Distance::far;
   kernel.reduced_rows = weights.reduced && products && kernel.rows >= 4 && kernel.depth % 2 == 0;
+  // Packing takes longer than a product of few rows; a tile is what it is packed for.
+  using Reading = MatrixProduct::Reading;
+  const Sizes& strides = weights.view.strides;
+  kernel.reading = Reading::packed;
+  if (weights.constant || way.tile.rows) return;
+  if (strides[1] == 1 && kernel.rows <= 4) kernel.reading = Reading::by_columns;
+  else if (strides[0] == 1 && kernel.rows <= 32) kernel.reading = Reading::by_rows;
 }
 
 /// The tensor as a matrix of rows of its last dimension: rows at one stride, elements behind each other. Copied when it

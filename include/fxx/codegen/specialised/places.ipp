@@ -79,7 +79,7 @@ FXX_INLINE std::string SpecialisedWriter::bags(Body& body, const KernelStep& ste
   const std::string offsets = pointer(body, k.offsets, false, "offsets");
   const std::string weights = k.weights.buffer < 0 ? "Unweighted{}" : pointer(body, k.weights, false, "weights");
   const std::string table = pointer(body, k.table, false, "table");
-  const std::string rows = parameter(body, "std::int64_t", text(k.table.sizes[0]), "rows");
+  const std::string rows = parameter(body, "std::int64_t", text(k.table.sizes[0]), "table_rows");
   parameter(body, "int&", "call.fault", "fault");
   const std::string inner = stores(body, step, step.frame, "    ");
   return "  combine_bags<Bag::" + std::string(enumerator_name(k.kind)) + ", " + name + ">(part, " + indices + ", " +

@@ -108,16 +108,15 @@ FXX_INLINE std::string pack_while_running(const plans::MatrixProduct& k, const p
          std::to_string(k.depth) + ", " + std::to_string(strides[by_rows ? 1 : 0]) + ", " + tile_of_product(k, way) +
          ">(Part{}, " + to + ", " + from + ")";
 }
-/// The product with such a matrix, up to what becomes of its sums, by this part. Of few rows it is read where it lies,
-/// else packed before.
+/// The product with such a matrix, up to what becomes of its sums, by this part. Read where it lies, or packed
+/// before.
 FXX_INLINE std::string product_of_two(const plans::MatrixProduct& k, const plans::Way& way, const std::string& part,
                                       const std::string& a, const std::string& from, const std::string& indent) {
   using Reading = plans::MatrixProduct::Reading;
-  const Reading reading = k.reading(way);
-  if (reading == Reading::packed)
+  if (k.reading == Reading::packed)
     return indent + pack_while_running(k, way, "packed", from) + ";\n" + indent + "gemm<" + sizes_of_product(k) +
            way_of_product(k, way) + ">(" + part + ", " + a + ", packed, ";
-  const bool by_rows = reading == Reading::by_rows;
+  const bool by_rows = k.reading == Reading::by_rows;
   return indent + (by_rows ? "matmul_by_rows<" : "matmul_by_columns<") + sizes_of_product(k) + ", " +
          std::to_string(k.weights.view.strides[by_rows ? 1 : 0]) + ">(" + part + ", " + a + ", " + from + ", ";
 }
@@ -194,7 +193,7 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
   include("matmul");
   const std::string from = pointer(body, w, false, "w");
   std::string result;
-  if (k.reading(step.way) == plans::MatrixProduct::Reading::packed) {
+  if (k.reading == plans::MatrixProduct::Reading::packed) {
     scratch(body, packed);
     result = "  float* const packed = workspace + part.index * static_cast<std::ptrdiff_t>(" + packed + ");\n";
   }
@@ -216,7 +215,7 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
 FXX_INLINE std::string SpecialisedWriter::attention(Body& body, const KernelStep& step, const plans::Attention& k) {
   include("attention");
   include("loops");
-  const std::string q = pointer(body, k.q, false, "q"), key = pointer(body, k.k, false, "k"),
+  const std::string q = pointer(body, k.q, false, "queries"), key = pointer(body, k.k, false, "keys"),
                     value = pointer(body, k.v, false, "values");
   const std::string name =
       shape("AttentionShape",

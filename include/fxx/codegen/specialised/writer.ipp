@@ -74,9 +74,15 @@ class SpecialisedWriter {
   std::string parameter(Body& body, const std::string& type, const std::string& argument, const std::string& wanted);
   /// The parameter that points at the view's first element.
   std::string pointer(Body& body, const View& view, bool written, const std::string& wanted);
+  /// Is it what a function of a step declares itself: an index of a loop, an axis of a frame, what stands beside them?
+  /// No parameter has such a name, which would be another thing where it is read. Who writes a loop adds its index.
+  static bool is_declared(std::string_view name);
   std::string letter(Body& body) {
-    const int i = body.loads++;
-    return i < 20 ? std::string(1, static_cast<char>('a' + i)) : "a" + std::to_string(i);
+    for (;;) {
+      const int i = body.loads++;
+      std::string name = i < 20 ? std::string(1, static_cast<char>('a' + i)) : "a" + std::to_string(i);
+      if (!is_declared(name)) return name;
+    }
   }
   /// The field of a shape that says the tile of sums, where it is said.
   static std::string sums(const plans::Way& way) {
@@ -254,13 +260,27 @@ FXX_INLINE std::string SpecialisedWriter::base(const View& view, bool written) {
   return "reinterpret_cast<" + type + "*>(call.memory + " + text(buffer.offset) + ")";
 }
 
+FXX_INLINE bool SpecialisedWriter::is_declared(std::string_view name) {
+  static constexpr std::string_view names[] = {
+      "part",      "width",      "v",      "e",        "value",   "sums",   "range",    "mine",  // of many
+      "i",         "j",          "k",      "l",        "m",       "n",      "o",        "p",     // of elements
+      "row",       "column",     "matrix", "matrices", "rows",    "packed", "a_at",     "w_at",  // of products and rows
+      "head",      "heads",      "query",  "key",      "q_at",    "k_at",   "v_at",              // of attention
+      "direction", "directions", "step",                                                         // of recurrent layers
+      "image",     "images",     "y",      "x",        "channel", "pixel",  "filtered",          // of images
+      "group",     "place",                                                                      // of places
+  };
+  return std::ranges::find(names, name) != std::end(names);
+}
+
 FXX_INLINE std::string SpecialisedWriter::parameter(Body& body, const std::string& type, const std::string& argument,
                                                     const std::string& wanted) {
   if (const auto known = body.names.find(argument + type); known != body.names.end()) return known->second;
   std::string name = wanted;
-  for (int i = 2;
-       std::any_of(body.parameters.begin(), body.parameters.end(), [&](const auto& p) { return p.name == name; }); ++i)
-    name = wanted + "_" + std::to_string(i);
+  const auto taken = [&] {
+    return is_declared(name) || std::ranges::count(body.parameters, name, &Body::Parameter::name);
+  };
+  for (int i = 2; taken(); ++i) name = wanted + "_" + std::to_string(i);
   body.parameters.push_back({type, name, argument});
   return body.names[argument + type] = name;
 }

@@ -1,0 +1,231 @@
+// Images and sequences lie channels last, with the borders that are read; convolutions of single channels and pixels.
+#include <doctest/doctest.h>
+
+#include "codegen/lower/bounds.hpp"
+#include "codegen/lowered.hpp"
+#include "fxx/codegen/lower.hpp"
+
+using namespace fxx;
+using namespace fxx::plans;
+using test::buffer_of;
+using test::check_bounds;
+using test::kernel_of;
+using test::listed;
+using test::Net;
+using test::stored;
+
+TEST_CASE("images lie channels last, with the border that the convolution behind reads") {
+  Net net;
+  Node* x = net.input("x", {2, 3, 10, 12});
+  Node* first = net.call(ops::relu, {net.convolution(x, 8)}, {2, 8, 10, 12});
+  const KernelPlan plan = net.plan_of(net.convolution(first, 4));
+  CHECK(plan.steps.size() == 3);
+  const View& in = plan.steps[0].stores[0].to;
+  CHECK(buffer_of(plan, in).border == Buffer::Border{1, 1, 1, 1});
+  CHECK(buffer_of(plan, in).image == Sizes{2, 12, 14, 3});
+  CHECK(in.strides == Sizes{12 * 14 * 3, 1, 14 * 3, 3});
+  CHECK(in.offset == 15 * 3);
+  const auto& convolution = kernel_of<Convolution>(plan.steps[1]);
+  CHECK(convolution.method == Convolution::Method::direct);
+  CHECK(convolution.in.offset == 0);  // at the first pixel of the border
+  CHECK(buffer_of(plan, plan.steps[1].stores[0].to).border == Buffer::Border{1, 1, 1, 1});
+  // The caller wants its result as LibTorch lays it out.
+  CHECK(plan.steps[2].stores[0].to.strides == dense_strides({2, 4, 10, 12}));
+  check_bounds(plan);
+}
+
+TEST_CASE("a result that lies channels last in LibTorch is written so") {
+  Net net;
+  Node* x = net.input("x", {1, 8, 6, 6});
+  Node* y = net.convolution(x, 4);
+  TensorMeta meta = *y->tensor_meta();
+  meta.stride = {4 * 36, 1, 24, 4};
+  y->set_tensor_meta(meta);
+  CHECK(net.plan_of(y).outputs[0].view.strides == meta.stride);
+}
+
+TEST_CASE("convolutions of single channels and of single pixels have kernels of their own") {
+  Net net;
+  Node* x = net.input("x", {1, 32, 8, 8});
+  Node* depthwise = net.convolution(x, 32, 3, 32);
+  Node* pixelwise = net.convolution(depthwise, 48, 1);
+  const KernelPlan plan = net.plan_of(net.call(ops::relu, {pixelwise}, {1, 48, 8, 8}));
+  CHECK(plan.steps.size() == 3);
+  CHECK(kernel_of<Convolution>(plan.steps[1]).method == Convolution::Method::depthwise);
+  const auto& product = kernel_of<MatrixProduct>(plan.steps[2]);
+  CHECK(product.rows == 64);
+  CHECK(product.columns == 48);
+  CHECK(product.depth == 32);
+  check_bounds(plan);
+}
+
+namespace {
+/// A pixelwise product, a convolution of single channels with stride 2 where `stride` says so, a product with a residual.
+struct Bottleneck {
+  Net net;
+  Node *x = nullptr, *in = nullptr, *expanded = nullptr, *filtered = nullptr, *out = nullptr;
+  explicit Bottleneck(std::int64_t side, std::int64_t channels, std::int64_t wide) {
+    x = net.input("x", {1, channels, side, side});
+    in = net.call(ops::relu, {net.convolution(x, channels)}, {1, channels, side, side});
+    expanded = net.call(ops::relu, {net.convolution(in, wide, 1)}, {1, wide, side, side});
+    filtered = net.call(ops::relu, {net.convolution(expanded, wide, 3, wide)}, {1, wide, side, side});
+    out = net.call(ops::add_Tensor, {in, net.convolution(filtered, channels, 1)}, {1, channels, side, side});
+  }
+};
+}  // namespace
+
+TEST_CASE("what is wide between a convolution of single channels and the products around it is computed by rows") {
+  Bottleneck b(64, 16, 96);
+  const KernelPlan plan = b.net.plan_of(b.out);
+  REQUIRE(plan.steps.size() == 3);
+  const auto& block = kernel_of<DepthwiseBlock>(plan.steps[2]);
+  REQUIRE(block.expand);
+  REQUIRE(block.project);
+  CHECK(block.expand->columns == 96);
+  CHECK(block.project->depth == 96);
+  CHECK(block.filter.in.buffer == -1);
+  CHECK(block.filter.padding_height == 1);
+  CHECK(block.filter.padding_width == 1);
+  CHECK(test::text_of(plan, *block.expanded) == "relu(add(v, conv2_bias))");
+  CHECK(test::text_of(plan, *block.filtered) == "relu(add(v, conv3_bias))");
+  CHECK(stored(plan, 2) == "add(relu, add(v, conv4_bias))");
+  CHECK(plan.steps[2].flops == 2. * 64 * 64 * 96 * (16 + 9 + 16));
+  // Neither the wide images nor their border are in memory.
+  CHECK(plan.arena_bytes < 64 * 64 * 96 * 4);
+  CHECK(plan.to_string().find("product, depthwise, product  3 x 3, 16 -> 96 -> 64 x 64 x 16") != std::string::npos);
+  check_bounds(plan);
+}
+
+TEST_CASE("small images, and what others read too, stay whole") {
+  Bottleneck small(32, 16, 96);
+  CHECK(small.net.plan_of(small.out).steps.size() == 5);
+  // The product before is returned: only the one behind is joined.
+  Bottleneck before(64, 16, 96);
+  KernelPlan plan = before.net.plan_of(Argument::tuple({before.out, before.expanded}));
+  bool found = false;
+  for (const KernelStep& step : plan.steps)
+    if (const auto* block = std::get_if<DepthwiseBlock>(&step.kernel)) {
+      found = true;
+      CHECK_FALSE(block->expand);
+      CHECK(block->project);
+      CHECK(block->filter.in.buffer >= 0);
+    }
+  CHECK(found);
+  check_bounds(plan);
+  Bottleneck behind(64, 16, 96);
+  Node* again = behind.net.call(ops::relu, {behind.filtered}, {1, 96, 64, 64});
+  plan = behind.net.plan_of(Argument::tuple({behind.out, again}));
+  found = false;
+  for (const KernelStep& step : plan.steps)
+    if (const auto* block = std::get_if<DepthwiseBlock>(&step.kernel)) {
+      found = true;
+      CHECK(block->expand);
+      CHECK_FALSE(block->project);
+    }
+  CHECK(found);
+  check_bounds(plan);
+}
+
+TEST_CASE("one image serves several convolutions, with the largest of their borders") {
+  Net net;
+  Node* x = net.input("x", {1, 4, 9, 9});
+  Node* r = net.call(ops::relu, {x}, {1, 4, 9, 9});
+  Node* small = net.convolution(r, 4, 3);
+  Node* large = net.convolution(r, 4, 7);
+  const KernelPlan plan = net.plan_of(net.call(ops::add_Tensor, {small, large}, {1, 4, 9, 9}));
+  CHECK(plan.steps.size() == 3);
+  CHECK(buffer_of(plan, plan.steps[0].stores[0].to).border == Buffer::Border{3, 3, 3, 3});
+  CHECK(kernel_of<Convolution>(plan.steps[1]).in.offset == (2 * 15 + 2) * 4);
+  CHECK(stored(plan, 2) == "add(conv2d, add(v, conv2_bias))");
+}
+
+TEST_CASE("channels of images are put beside each other without a copy") {
+  Net net;
+  Node* x = net.input("x", {1, 8, 8, 8});
+  Node* a = net.call(ops::relu, {net.convolution(x, 16)}, {1, 16, 8, 8});
+  Node* b = net.convolution(a, 8);
+  Node* whole = net.call(ops::cat, {listed({a, b}), 1}, {1, 24, 8, 8});
+  const KernelPlan plan = net.plan_of(net.convolution(whole, 4));
+  CHECK(plan.steps.size() == 4);
+  const Buffer& image = buffer_of(plan, plan.steps[1].stores[0].to);
+  CHECK(image.image == Sizes{1, 10, 10, 24});
+  CHECK(&image == &buffer_of(plan, plan.steps[2].stores[0].to));
+  CHECK(kernel_of<Convolution>(plan.steps[2]).in.strides[3] == 24);
+  check_bounds(plan);
+}
+
+TEST_CASE("sequences are images of one row, with the border that the convolution behind reads") {
+  Net net;
+  Node* x = net.input("x", {2, 3, 20});
+  const auto convolution = [&](Node* from, std::int64_t channels, std::int64_t kernel, std::int64_t padding,
+                               std::int64_t dilation = 1) {
+    const Sizes in = from->tensor_meta()->shape;
+    const std::string name = "w" + std::to_string(net.graph.size());
+    return net.call(ops::conv1d,
+                    {from, net.weight(name, {channels, in[1], kernel}), Argument{}, 1, listed({padding}), dilation},
+                    {in[0], channels, in[2] + 2 * padding - (kernel - 1) * dilation});
+  };
+  Node* a = net.call(ops::relu, {convolution(x, 8, 3, 1)}, {2, 8, 20});
+  Node* b = net.call(ops::relu, {convolution(a, 8, 5, 4, 2)}, {2, 8, 20});
+  Node* sum = net.call(ops::add_Tensor, {a, b}, {2, 8, 20});
+  Node* pooled = net.call(ops::max_pool1d, {sum, listed({2})}, {2, 8, 10});
+  Node* joined = net.call(ops::cat, {listed({pooled, pooled}), 1}, {2, 16, 10});
+  const KernelPlan plan = net.plan_of(convolution(joined, 4, 1, 0));
+  CHECK(plan.called_back().empty());
+  check_bounds(plan);
+  REQUIRE(plan.steps.size() == 6);
+  CHECK(buffer_of(plan, plan.steps[0].stores[0].to).border == Buffer::Border{0, 1, 0, 1});
+  const auto& first = kernel_of<Convolution>(plan.steps[1]);
+  CHECK(first.images == 2);
+  CHECK(first.out_height == 1);
+  CHECK(first.out_width == 20);
+  CHECK(first.kernel_height == 1);
+  CHECK(first.kernel_width == 3);
+  CHECK(first.weights.sizes == Sizes{8, 3, 1, 3});
+  CHECK(first.in.sizes == Sizes{2, 3, 1, 20});
+  const View& to = plan.steps[1].stores[0].to;
+  CHECK(buffer_of(plan, to).image == Sizes{2, 1, 28, 8});
+  CHECK(to.sizes == Sizes{2, 8, 20});
+  CHECK(to.strides == Sizes{28 * 8, 1, 8});
+  CHECK(to.offset == 4 * 8);
+  const auto& second = kernel_of<Convolution>(plan.steps[2]);
+  CHECK(second.dilation_height == 1);
+  CHECK(second.dilation_width == 2);
+  CHECK(second.in.offset == 0);
+  CHECK(kernel_of<Pooling>(plan.steps[3]).kernel_height == 1);
+  CHECK(kernel_of<Pooling>(plan.steps[3]).in_width == 20);
+  CHECK(kernel_of<MatrixProduct>(plan.steps[5]).rows == 20);
+  CHECK(kernel_of<MatrixProduct>(plan.steps[5]).a_row == 16);
+}
+
+TEST_CASE("tokens that are turned are a sequence where they lie") {
+  Net net;
+  Node* x = net.input("x", {2, 30, 16});
+  Node* turned = net.call(ops::transpose_int, {x, 1, 2}, {2, 16, 30});
+  Node* y = net.call(ops::conv1d, {turned, net.weight("w", {24, 16, 1})}, {2, 24, 30});
+  Node* z = net.call(ops::conv1d, {turned, net.weight("w2", {24, 16, 3})}, {2, 24, 28});
+  const KernelPlan plan = net.plan_of(Argument::tuple({net.call(ops::transpose_int, {y, 1, 2}, {2, 30, 24}), z}));
+  CHECK(kernel_of<MatrixProduct>(plan.steps[0]).a == View{0, 0, {60, 16}, {16, 1}});
+  CHECK(kernel_of<Convolution>(plan.steps[2]).in == View{0, 0, {2, 16, 1, 30}, {480, 1, 480, 16}});
+  check_bounds(plan);
+}
+
+TEST_CASE("what is turned round is read from its end, in the loop of who reads it") {
+  Net net;
+  Node* x = net.input("x", {4, 6});
+  Node* flipped = net.call(ops::flip, {x, listed({0, -1})}, {4, 6});
+  Node* image = net.input("image", {1, 8, 6, 5});
+  Node* mirrored = net.call(ops::flip, {net.convolution(image, 8), listed({3})}, {1, 8, 6, 5});
+  const KernelPlan plan =
+      net.plan_of(Argument::tuple({net.call(ops::relu, {flipped}, {4, 6}), net.convolution(mirrored, 8)}));
+  CHECK(plan.called_back().empty());
+  check_bounds(plan);
+  REQUIRE(plan.steps.size() == 5);
+  CHECK(stored(plan, 3) == "relu(x)");
+  CHECK(plan.steps[3].stores[0].value->operands[0]->view == View{0, 23, {4, 6}, {-6, -1}});
+  // A convolution reads memory that runs forwards, with a border around it.
+  CHECK(stored(plan, 2) == "conv2d");
+  CHECK(plan.steps[2].stores[0].value->view.strides[3] == -8);
+  CHECK(kernel_of<Convolution>(plan.steps[4]).in.strides[3] == 8);
+  CHECK_FALSE(buffer_of(plan, plan.steps[2].stores[0].to).border.empty());
+}

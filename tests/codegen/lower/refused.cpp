@@ -1,0 +1,134 @@
+// What is called back and what is refused; memory of several results, and of what is written to places.
+#include <doctest/doctest.h>
+
+#include "codegen/lowered.hpp"
+#include "fxx/codegen/lower.hpp"
+#include "support.hpp"
+
+using namespace fxx;
+using namespace fxx::plans;
+using test::buffer_of;
+using test::kernel_of;
+using test::Net;
+using test::stored;
+using Kind = Buffer::Kind;
+
+TEST_CASE("an operator without a kernel is called back, with the reason") {
+  Net net;
+  Node* x = net.input("x", {4, 6});
+  Node* other = net.call(ops::i0, {x}, {4, 6});
+  Node* n = net.input("n", {4}, Dtype::float64);
+  Node* next = net.call(ops::add_Scalar, {n, 1}, {4}, Dtype::float64);
+  Node* wide = net.call(ops::to_dtype, {net.input("k", {4}, Dtype::int64), Dtype::float64}, {4}, Dtype::float64);
+  const KernelPlan plan = net.plan_of(Argument::tuple({net.call(ops::relu, {other}, {4, 6}), next, wide}));
+  CHECK(plan.called_back() == std::vector<std::pair<std::string, std::string>>{
+                                  {"i0", "no kernel"}, {"add", "float64"}, {"to", "a conversion"}});
+  const auto& back = kernel_of<CallBack>(plan.steps[0]);
+  CHECK(back.nodes == std::vector<const Node*>{other});
+  REQUIRE(back.inputs.size() == 1);
+  CHECK(back.inputs[0].node == x);
+  CHECK(back.inputs[0].view == plan.inputs[0]);
+  REQUIRE(back.outputs.size() == 1);
+  CHECK(buffer_of(plan, back.outputs[0].view).kind == Kind::arena);
+  CHECK(stored(plan, 3) == "relu(i0)");
+}
+
+TEST_CASE("of several results those that are taken get memory") {
+  Net net;
+  Node* x = net.input("x", {4, 9});
+  Node* most = net.calls(ops::mode, {x, 1, true});
+  Node* places = net.item(most, -1, {4, 1}, Dtype::int64);
+  const KernelPlan plan = net.plan_of(places);
+  REQUIRE(plan.steps.size() == 1);
+  CHECK(plan.steps[0].name() == "mode");
+  const auto& back = kernel_of<CallBack>(plan.steps[0]);
+  CHECK(back.nodes == std::vector<const Node*>{most, places});
+  REQUIRE(back.outputs.size() == 1);
+  CHECK(back.outputs[0].node == places);
+  CHECK(buffer_of(plan, back.outputs[0].view).kind == Kind::output);
+  CHECK(buffer_of(plan, back.outputs[0].view).dtype == Dtype::int64);
+}
+
+TEST_CASE("an order has memory for the elements, for their places, or for both, one row behind the other") {
+  for (const int taken : {1, 2, 3}) {
+    Net net;
+    Node* x = net.input("x", {4, 900, 2});
+    Node* top = net.calls(ops::topk, {x, 3, 1});
+    std::vector<Argument> results;
+    if (taken & 1) results.emplace_back(net.item(top, 0, {4, 3, 2}));
+    if (taken & 2) results.emplace_back(net.item(top, -1, {4, 3, 2}, Dtype::int64));
+    const KernelPlan plan = net.plan_of(Argument::tuple(std::move(results)));
+    CHECK(plan.called_back().empty());
+    const auto found = std::ranges::find_if(
+        plan.steps, [](const KernelStep& s) { return std::holds_alternative<plans::Sort>(s.kernel); });
+    REQUIRE(found != plan.steps.end());
+    const auto& sort = kernel_of<plans::Sort>(*found);
+    CHECK(sort.rows == 8);
+    CHECK(sort.length == 900);
+    CHECK(sort.count == 3);
+    CHECK(sort.by_best);
+    CHECK(sort.descending);
+    CHECK(sort.in.strides.back() == 1);
+    CHECK((sort.values.buffer >= 0) == ((taken & 1) != 0));
+    CHECK((sort.places.buffer >= 0) == ((taken & 2) != 0));
+    for (const plans::View* view : {&sort.values, &sort.places})
+      if (view->buffer >= 0) CHECK(view->strides == plans::dense_strides(view->sizes));
+  }
+}
+
+TEST_CASE("what is written to places takes the memory of what nobody else reads") {
+  for (const bool shared : {false, true}) {
+    Net net;
+    Node* x = net.input("x", {6, 5});
+    Node* index = net.input("index", {4}, Dtype::int64);
+    Node* rows = net.input("rows", {4, 5});
+    Node* one = net.call(ops::index_add, {x, 0, index, rows}, {6, 5});
+    Node* two = net.call(ops::index_add, {one, 0, index, rows}, {6, 5});
+    const KernelPlan plan = net.plan_of(net.call(ops::add_Tensor, {two, shared ? one : x}, {6, 5}));
+    CHECK(plan.called_back().empty());
+    std::vector<int> written;
+    for (const KernelStep& step : plan.steps)
+      if (std::holds_alternative<plans::Scatter>(step.kernel)) written.push_back(step.stores[0].to.buffer);
+    REQUIRE(written.size() == 2);
+    CHECK((written[0] == written[1]) == !shared);
+  }
+}
+
+TEST_CASE("what is called back does not write to memory whose border must be zero") {
+  Net net;
+  Node* x = net.input("x", {1, 8, 6, 6});
+  const KernelPlan plan = net.plan_of(net.convolution(net.call(ops::i0, {x}, {1, 8, 6, 6}), 8));
+  const auto& back = kernel_of<CallBack>(plan.steps[0]);
+  CHECK(buffer_of(plan, back.outputs[0].view).border.empty());
+  CHECK_FALSE(buffer_of(plan, kernel_of<Convolution>(plan.steps.back()).in).border.empty());
+}
+
+TEST_CASE("sizes that change, and those that nobody knows, are refused with the node") {
+  Net dynamic;
+  Node* x = dynamic.input("x", {-2, 4});
+  dynamic.graph.output(dynamic.call(ops::relu, {x}, {-2, 4}));
+  test::Fault fault = test::fault_of<CodegenError>([&] { dynamic.plan(); });
+  CHECK(fault.id == 501);
+  CHECK(fault.says("a size of 'x' changes from call to call"));
+  CHECK(fault.node.find("placeholder") != std::string::npos);
+
+  Net unknown;
+  Node* y = unknown.graph.call_function(ops::relu, {unknown.input("y", {4})});
+  unknown.graph.output(y);
+  fault = test::fault_of<CodegenError>([&] { unknown.plan(); });
+  CHECK(fault.id == 501);
+  CHECK(fault.says("shape and dtype of 'relu' are not known"));
+
+  Net whole;
+  whole.graph.output(whole.calls(ops::topk, {whole.input("z", {4}), 2}));
+  fault = test::fault_of<CodegenError>([&] { whole.plan(); });
+  CHECK(fault.id == 501);
+  CHECK(fault.says("'topk' is not a tensor, and used as a whole"));
+
+  Net parts;
+  parts.graph.output(parts.calls(ops::split_Tensor, {parts.input("z", {4}), 2}));
+  fault = test::fault_of<CodegenError>([&] { parts.plan(); });
+  CHECK(fault.id == 501);
+  CHECK(fault.says("'split' is not one tensor"));
+  CHECK_FALSE(fault.node.empty());
+}
