@@ -381,6 +381,7 @@ FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float
                                     const float* __restrict values, float scale, float* __restrict workspace,
                                     const Mask& mask, const Put& put) {
   Block<Shape> block(workspace);
+  constexpr int rows = Shape.tile().rows, whole = Shape.queries / rows * rows;
   Carried carried;
   carried.results = block.rest;
   carried.largest = carried.results + static_cast<std::ptrdiff_t>(Shape.queries) * Shape.padded_values();
@@ -393,10 +394,10 @@ FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float
   }
   for (int first = 0; first < Shape.keys; first += Shape.block()) {
     block.pack(keys, values, first);
-    detail_of_gemm::for_row_tiles<Shape.queries, Shape.tile().rows>(
-        {0, Shape.queries}, [&]<int Rows>(Width<Rows>, int query) __attribute__((always_inline)) {
-          some_queries_of_block<Shape, Rows>(queries, block, scale, query, first, mask, carried);
-        });
+    for (int query = 0; query < whole; query += rows)
+      some_queries_of_block<Shape, rows>(queries, block, scale, query, first, mask, carried);
+    if constexpr (Shape.queries > whole)
+      some_queries_of_block<Shape, Shape.queries - whole>(queries, block, scale, whole, first, mask, carried);
   }
   for (int query = 0; query < Shape.queries; ++query) {
     const float factor = factor_of<Shape>(carried.sums[query]);
@@ -421,10 +422,11 @@ FXX_KERNEL void attention(const float* __restrict queries, const float* __restri
   } else {
     Block<Shape> block(workspace);
     block.pack(keys, values, 0);
-    detail_of_gemm::for_row_tiles<Shape.queries, Shape.tile().rows>(
-        {0, Shape.queries}, [&]<int Rows>(Width<Rows>, int query) __attribute__((always_inline)) {
-          some_queries<Shape, Rows>(queries, block, scale, query, mask, put);
-        });
+    constexpr int rows = Shape.tile().rows, whole = Shape.queries / rows * rows;
+    for (int query = 0; query < whole; query += rows)
+      some_queries<Shape, rows>(queries, block, scale, query, mask, put);
+    if constexpr (Shape.queries > whole)
+      some_queries<Shape, Shape.queries - whole>(queries, block, scale, whole, mask, put);
   }
 }
 

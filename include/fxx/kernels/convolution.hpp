@@ -151,7 +151,9 @@ namespace detail_of_convolution {
 /// Calls `some(count, x)` for the pixels of a row, `Most` at a time.
 template <int Pixels, int Most, class Some>
 FXX_KERNEL void for_pixels(const Some& some) {
-  detail_of_gemm::for_row_tiles<Pixels, Most>({0, Pixels}, some);
+  constexpr int whole = Pixels / Most * Most;
+  for (int x = 0; x < whole; x += Most) some(Width<Most>{}, x);
+  if constexpr (Pixels > whole) some(Width<Pixels - whole>{}, whole);
 }
 /// Calls `each(image, y)` for rows of all images.
 template <int Height, class Each>

@@ -327,6 +327,8 @@ FXX_KERNEL void for_each_panel(const Each& each) {
 }
 /// Calls `each(rows, first row)` for some of `M` rows in tiles of `Rows`; the last of all, which fill none, are one of
 /// their own.
+/// Where all rows are known (pixels of convolutions, queries of attention, sequences of recurrent layers) the loop is
+/// written where it is: through this, such models take the compiler 1 % longer.
 template <int M, int Rows, class Each>
 FXX_KERNEL void for_row_tiles(Range rows, const Each& each) {
   constexpr int left = M % Rows;

@@ -119,26 +119,28 @@ FXX_KERNEL void run(Part part, Barrier& barrier, bool shared, const float* __res
     for (int i = done; i < in_time + together; ++i) {
       const int step = backward ? Shape.steps - 1 - i : i;
       const float* const given = gates + static_cast<std::ptrdiff_t>(step - first) * Shape.batch * row_size;
+      const auto some_rows = [&]<int Rows>(Width<Rows>, int row, int column) __attribute__((always_inline)) {
+        Tile<Rows, Gates> products;
+        products.template add<padded>(h + row * padded,
+                                      own.state + static_cast<std::ptrdiff_t>(column) * Gates * Shape.size, Shape.size);
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+          const int at = (row + r) * padded + column;
+          const real state = cell(products.sums[r], given + static_cast<std::ptrdiff_t>(at) * Gates, h + at, c + at,
+                                  own.new_bias ? own.new_bias + column : nullptr);
+          store(next + at, state);
+          constexpr int last = Shape.size % lanes;
+          if (last == 0 || column + lanes <= Shape.size) put(step, row + r, column, state, Width<lanes>{});
+          else if constexpr (last != 0) put(step, row + r, column, state, Width<last>{});
+        }
+      };
       // To and fro, so that each step begins with weights which the one before read last.
       const int vectors = vectors_of(mine.end - mine.begin);
       for (int v = 0; v < vectors; ++v) {
         const int column = mine.begin + (i % 2 == 0 ? v : vectors - 1 - v) * lanes;
-        detail_of_gemm::for_row_tiles<Shape.batch, rows>(
-            {0, Shape.batch}, [&]<int Rows>(Width<Rows>, int row) __attribute__((always_inline)) {
-              Tile<Rows, Gates> products;
-              products.template add<padded>(
-                  h + row * padded, own.state + static_cast<std::ptrdiff_t>(column) * Gates * Shape.size, Shape.size);
-#pragma GCC unroll 8
-              for (int r = 0; r < Rows; ++r) {
-                const int at = (row + r) * padded + column;
-                const real state = cell(products.sums[r], given + static_cast<std::ptrdiff_t>(at) * Gates, h + at,
-                                        c + at, own.new_bias ? own.new_bias + column : nullptr);
-                store(next + at, state);
-                constexpr int last = Shape.size % lanes;
-                if (last == 0 || column + lanes <= Shape.size) put(step, row + r, column, state, Width<lanes>{});
-                else if constexpr (last != 0) put(step, row + r, column, state, Width<last>{});
-              }
-            });
+        int row = 0;
+        for (; row + rows <= Shape.batch; row += rows) some_rows(Width<rows>{}, row, column);
+        if constexpr (Shape.batch % rows != 0) some_rows(Width<Shape.batch % rows>{}, row, column);
       }
       if (shared) barrier.wait();
       float* const before = h;
