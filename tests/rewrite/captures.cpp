@@ -152,7 +152,8 @@ TEST_CASE("the options of a module are a condition") {
   Node* call = other.graph.call_module("large", {other.x});
   other.graph.output(call);
   CHECK(explain(rules, "strided", call) ==
-        "rule 'strided' does not match %large: %large, a call of a module my::Block, which is not option_is<stride, 2>");
+        "rule 'strided' does not match %large: %large, a call of a module my::Block, which is not option_is<stride, "
+        "2>");
 }
 
 TEST_CASE("an option is the text between its brackets, on the outermost level") {

@@ -430,8 +430,10 @@ FXX_INLINE int number_of_rule(const RuleTable& rules, std::string_view name) {
 namespace detail {
 FXX_INLINE void no_such_rule(std::string_view what, std::string_view name, std::span<const std::string_view> rules) {
   std::string list;
-  for (auto rule = rules.begin(); rule != rules.end(); ++rule)
-    if (std::find(rules.begin(), rule, *rule) == rule) list.append(list.empty() ? "'" : ", '").append(*rule).append("'");
+  for (auto rule = rules.begin(); rule != rules.end(); ++rule) {
+    if (std::find(rules.begin(), rule, *rule) != rule) continue;
+    list.append(list.empty() ? "'" : ", '").append(*rule).append("'");
+  }
   throw RuleError(ErrorId::no_such_rule, "explain: " + std::string(what) + " '" + std::string(name) +
                                              "'; the rules are " + list);
 }

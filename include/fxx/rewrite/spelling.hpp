@@ -1,7 +1,7 @@
 // Which operator a node means, however it is spelled: as a function, a method, with a number for a tensor, in place on
 // a temporary that nobody else sees, as a call of a module.
-// Main names: operator_id, functional_id, why_no_twin, calls_operator, is_size_value, module_info, module_option, trains.
-// Cost: light.
+// Main names: operator_id, functional_id, why_no_twin, calls_operator, is_size_value, module_info, module_option,
+// trains. Cost: light.
 #pragma once
 
 #include <cstdint>
