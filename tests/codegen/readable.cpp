@@ -249,6 +249,9 @@ TEST_CASE("functions and methods as people call them, trailing defaults left out
   CHECK(expression([](auto x) { return x.flatten(1, -1); }) == "x.flatten(1)");
   CHECK(expression([](auto x) { return gelu(x, "tanh"); }) == "torch::gelu(x, \"tanh\")");
   CHECK(expression([](auto x) { return conv2d(x, x, {}, 2, 1); }) == "torch::conv2d(x, x, {}, {2}, {1})");
+  // {0} alone might be the name of a padding.
+  CHECK(expression([](auto x) { return conv2d(x, x, {}, 2, 0, 2); }) ==
+        "torch::conv2d(x, x, {}, {2}, at::IntArrayRef({0}), {2})");
   CHECK(expression([](auto x) { return x.clamp(std::nullopt, 6.0); }) == "x.clamp(std::nullopt, 6.0)");
   CHECK(expression([](auto x) { return x.to(Dtype::bfloat16); }) == "x.to(torch::kBFloat16)");
   CHECK(expression([](auto x) { return zeros_like(x, Dtype::float64); }) == "torch::zeros_like(x, torch::kFloat64)");

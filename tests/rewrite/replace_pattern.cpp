@@ -565,6 +565,19 @@ TEST_CASE("attributes that the graph has are used by name") {
   CHECK(body_of(graph) == "norm = norm(%x)\nreturn %norm\n");
 }
 
+TEST_CASE("a graph can be its own pattern and its own replacement") {
+  const auto twice = [](auto x) { return x.relu().relu(); };
+  Graph graph = symbolic_graph(twice);
+  const std::string before = body_of(graph);
+  CHECK(replace_pattern(graph, graph, graph).size() == 1);
+  graph.lint();
+  CHECK(body_of(graph) == before);
+  Graph other = symbolic_graph(twice);
+  CHECK(replace_pattern(other, [](auto x) { return x.relu(); }, other).size() == 2);
+  other.lint();
+  CHECK(body_of(other).find("relu_3") != std::string::npos);
+}
+
 // --- one match at a time ---------------------------------------------------------------------------------------------
 
 TEST_CASE("one match can be replaced alone, by a graph or by an example, or erased") {

@@ -73,6 +73,18 @@ TEST_CASE("rms norm, with and without a weight") {
   CHECK(made([](P x, P, P) { return x * (x.pow(2).mean({0}, true) + 1e-6).rsqrt(); }) == "");
 }
 
+TEST_CASE("a shifted softmax is one, where all shapes are known too") {
+  Graph graph = symbolic_graph([](P x) {
+    Proxy e = (x - x.amax({-1}, true)).exp();
+    return e / e.sum({-1}, true);
+  });
+  for (Node* node : graph.nodes()) {
+    const bool one = node->calls(ops::amax) || node->calls(ops::sum_dim_IntList);
+    if (node->opcode() != Opcode::output) shaped(node, {2, 3, one ? 1 : 8});
+  }
+  CHECK(rules::normalisation.apply(graph).to_string() == "softmax, shifted: 1");
+}
+
 TEST_CASE("softmax and log softmax") {
   CHECK(made([](P x, P, P) {
           Proxy e = x.exp();

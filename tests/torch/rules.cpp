@@ -892,6 +892,34 @@ TEST_CASE("what is written to later is not folded, by whatever name; folded resu
   }
 }
 
+TEST_CASE("a module that a rule names by its class, and does not match, is an operator for the others") {
+  using namespace fxx::pattern;
+  struct NetImpl : torch::nn::Module {
+    torch::nn::Linear first{4, 4}, second{4, 4};
+    NetImpl() {
+      register_module("first", first);
+      register_module("second", second);
+    }
+    Tensor forward(Tensor x) { return second(first(x).sigmoid()); }
+  };
+  NetImpl net;
+  const Tensor input = torch::randn({2, 4});
+  const auto fresh = [&] { return trace(net, [&](Tensor in) { return net.forward(in); }, {input}); };
+  constexpr auto op = ruleset(rule<"by operator">(linear(x, w, b) >> neg(x)));
+  constexpr auto by_class = ruleset(rule<"by class">(module<"torch::nn::Linear">(sigmoid(x)) >> tanh(x)));
+  constexpr auto declined =
+      ruleset(rule<"declined">(module<"torch::nn::Linear">(x) >> tanh(x), [](const Match&) { return false; }));
+  const auto both = fresh();
+  CHECK((op + by_class).apply(*both).to_string() == "by operator: 1, by class: 1");
+  CHECK(same((*both)(input), torch::tanh(-input)));
+  const auto operators = fresh();
+  CHECK((declined + op).apply(*operators).to_string() == "by operator: 2");
+  CHECK(same((*operators)(input), -torch::sigmoid(-input)));
+  const auto kept = fresh();  // what no rule wants stays a call of the module
+  CHECK(declined.apply(*kept).rewrites == 0);
+  CHECK(kept->graph().find_nodes(Opcode::call_module).size() == 2);
+}
+
 TEST_CASE("rules ask for the options of modules of torch::nn, and a report tells which came nearest") {
   using namespace fxx::pattern;
   struct NetImpl : torch::nn::Module {

@@ -541,6 +541,20 @@ constexpr Selected select(const Overload* overloads, int overloads_count, const 
     if (m == Misfit::none && s.overload < 0) s.overload = at;
     else if (s.misfit == Misfit::none || (m == Misfit::kind && s.misfit != Misfit::none)) s.misfit = m;
   }
+  if (s.overload >= 0) return s;
+  // What no overload has, or takes, is said before the kinds.
+  bool too_many = true, too_few = true;
+  for (int at = 0; at < overloads_count; ++at) {
+    too_many = too_many && count > overloads[at].op->arity();
+    too_few = too_few && count < overloads[at].op->required;
+  }
+  if (too_many) s.misfit = Misfit::too_many;
+  if (too_few) s.misfit = Misfit::too_few;
+  for (int i = 0; i < count; ++i) {
+    bool known = args[i].keyword.empty();
+    for (int at = 0; at < overloads_count && !known; ++at) known = overloads[at].op->index_of(args[i].keyword) >= 0;
+    if (!known) s.misfit = Misfit::keyword;
+  }
   return s;
 }
 

@@ -125,7 +125,7 @@ FXX_INLINE SubgraphMatcher matcher_of(const Graph& pattern, SubgraphMatcherOptio
 FXX_INLINE PatternReplacement::PatternReplacement(Graph& graph, GraphOf pattern, std::span<const MatchFilter> filters,
                                                   bool ignore_literals)
     : graph_(graph),
-      pattern_(std::move(pattern)),
+      pattern_(pattern.graph == &graph ? GraphOf(Graph(graph)) : std::move(pattern)),  // which does not change
       matcher_(matcher_of(*pattern_.graph, {.ignore_literals = ignore_literals})) {
   matches_ = matcher_.match(graph_, [&](const InternalMatch& match) {
     return std::all_of(filters.begin(), filters.end(),
@@ -381,12 +381,15 @@ class PatternReplacer {
 };
 
 FXX_INLINE std::vector<ReplacedPatterns> PatternReplacement::apply(std::span<const GraphOf> replacements) {
+  std::vector<GraphOf> graphs(replacements.begin(), replacements.end());
+  for (GraphOf& of : graphs)
+    if (of.graph == &graph_) of = GraphOf(Graph(graph_));  // as it is before anything is replaced
   std::vector<ReplacedPatterns> done;
   PatternReplacer replacer(graph_, matcher_);
   for (std::size_t i = 0; i < matches_.size(); ++i) {
     InternalMatch& match = matches_[i];
     std::vector<Node*> fresh;
-    if (!replacer.replace(match, *replacements[replacements.size() == 1 ? 0 : i].graph, fresh)) continue;
+    if (!replacer.replace(match, *graphs[graphs.size() == 1 ? 0 : i].graph, fresh)) continue;
     done.push_back({match.anchors[0], std::move(match.nodes_map), std::move(fresh), pattern_.own});
   }
   replacer.sweep();

@@ -170,10 +170,10 @@ inline constexpr auto normalisation = [] {
                 return m.call(ops::rms_norm, {m[x], m[sizes], m[weight], m[value<"eps">]});
               },
           [](const Match& m) { return belongs(m, m[weight]); }),
-      rule<"softmax">(div(exponentials, sum(exponentials, dims, lit<true>)) >> over_one<ops::softmax_int>,
-                      one_dimension),
       rule<"softmax, shifted">(div(shifted, sum(shifted, dims, lit<true>)) >> over_one<ops::softmax_int>,
                                one_dimension),
+      rule<"softmax">(div(exponentials, sum(exponentials, dims, lit<true>)) >> over_one<ops::softmax_int>,
+                      one_dimension),
       rule<"log of softmax">(log(softmax(x.where(floating), dim).once()) >> log_softmax(x, dim)),
       rule<"log softmax">(sub(x, logsumexp(x, dims, lit<true>)) >> over_one<ops::log_softmax_int>, one_dimension),
       rule<"log softmax, by hand">(sub(x, log(sum(exp(x), dims, lit<true>))) >> over_one<ops::log_softmax_int>,

@@ -185,6 +185,10 @@ class ModuleExpansion {
   /// Calls of modules of these classes stay as they are: rules speak of them.
   explicit ModuleExpansion(GraphModule& module, std::span<const std::string_view> but = {});
   ~ModuleExpansion();
+  /// Opens those too. False when there were none.
+  bool open_rest();
+  /// Of what nearly matched, before and after that: a rule that speaks of modules came nearest before.
+  static void keep_nearest(const rewrite::RewriteReport& before, rewrite::RewriteReport& after);
 
  private:
   GraphModule& module_;
@@ -209,10 +213,21 @@ void know_graph_module() {
 template <class Ruleset>
 rewrite::RewriteReport apply_rules(GraphModule& module, const Ruleset& rules, const rewrite::RewriteOptions& options) {
   const std::size_t before = module.graph().size();
+  const std::vector<std::string_view> classes = rules.module_classes();
   rewrite::RewriteReport report;
-  {
-    const detail::ModuleExpansion expansion(module, rules.module_classes());
-    report = rules.apply(module.graph(), options);
+  // A module that a rule speaks of by its class is one first, and an operator for the other rules then. What these make
+  // may be what the first ones look for.
+  for (bool again = true; again;) {
+    detail::ModuleExpansion expansion(module, classes);
+    rewrite::RewriteReport round = rules.apply(module.graph(), options);
+    again = !round.stopped_at_limit && !classes.empty() && expansion.open_rest();
+    if (again) {
+      rewrite::RewriteReport opened = rules.apply(module.graph(), options);
+      again = opened.rewrites > 0 && !opened.stopped_at_limit;
+      detail::ModuleExpansion::keep_nearest(round, opened);
+      round.add(std::move(opened));
+    }
+    report.add(std::move(round));
   }
   report.nodes_before = before;
   report.nodes_after = module.graph().size();

@@ -351,6 +351,15 @@ FXX_INLINE detail::ModuleExpansion::ModuleExpansion(GraphModule& module, std::sp
   parameterless_ = parameterless_calls(module.graph(), module.owner());
   expand_modules(module.graph(), module.owner(), but);
 }
+FXX_INLINE bool detail::ModuleExpansion::open_rest() { return expand_modules(module_.graph(), module_.owner()) > 0; }
+FXX_INLINE void detail::ModuleExpansion::keep_nearest(const rewrite::RewriteReport& before,
+                                                      rewrite::RewriteReport& after) {
+  std::erase_if(after.near_misses, [&](const auto& later) {
+    return later.node.empty() && std::any_of(before.near_misses.begin(), before.near_misses.end(), [&](const auto& miss) {
+             return miss.rule == later.rule && !miss.node.empty();
+           });
+  });
+}
 FXX_INLINE detail::ModuleExpansion::~ModuleExpansion() {
   reroll_modules(module_.graph(), module_.owner(), parameterless_);
 }

@@ -121,7 +121,16 @@ FXX_INLINE std::string ForwardWriter::all_arguments(const Node& node, const Oper
 
 FXX_INLINE std::string ForwardWriter::immediate(const Argument& value, const Type& type, const Node& node) const {
   const Type item{.base = type.base, .optional = type.optional_items};
-  if (type.list && !value.is_sequence() && !value.is_none()) return "{" + immediate(value, item, node) + "}";
+  // A leading 0 is a null pointer to overloads that take names of dimensions, and {0} to those of convolutions that take
+  // the name of a padding.
+  const auto named = [&](const std::string& list) {
+    const Operator* op = operator_of(node);
+    const bool ambiguous = (type.optional && list.starts_with("{0")) ||
+                           (list == "{0}" && op && op->base_name().starts_with("conv"));
+    return ambiguous ? "at::IntArrayRef(" + list + ")" : list;
+  };
+  if (type.list && !value.is_sequence() && !value.is_none())
+    return named("{" + immediate(value, item, node) + "}");
   const auto items = [&](std::span<const Argument> list) {
     std::string text;
     for (const Argument& a : list) text += (text.empty() ? "" : ", ") + argument(a, item, node);
@@ -164,10 +173,7 @@ FXX_INLINE std::string ForwardWriter::immediate(const Argument& value, const Typ
         if (list.items.empty() && type.list)
           return type.base == ValueType::tensor ? "at::TensorList()" : "at::IntArrayRef()";
         const std::string text = "{" + items(list.items) + "}";
-        // A leading 0 is a null pointer to overloads that take names of dimensions.
-        if (type.list && type.optional && text.starts_with("{0")) return "at::IntArrayRef(" + text + ")";
-        if (!type.list) return types_.of(value) + text;
-        return text;
+        return type.list ? named(text) : types_.of(value) + text;
       },
       [&](TupleView tuple) -> std::string {
         return type.list ? "{" + items(tuple.items) + "}" : "std::make_tuple(" + items(tuple.items) + ")";
