@@ -95,7 +95,7 @@ TEST_CASE("merged convolutions hold") {
 
 TEST_CASE("what folds into weights, dropout and identity hold where numbers do not overflow") {
   const WithoutOneDnn guard;
-  VerifyOptions options = {.gradients = true, .cases = 60};  // folds run the longest
+  VerifyOptions options = {.gradients = true, .cases = 80};  // folds run the longest
   options.inputs["fold scale before"] = moderate_factors();
   all_hold("inference", rules::inference, options);
 }
