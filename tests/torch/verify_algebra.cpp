@@ -6,7 +6,7 @@ using namespace fxx;
 using fxx::test::all_hold;
 
 namespace {
-const VerifyOptions shipped = {.gradients = true, .cases = 120};
+const VerifyOptions shipped = {.gradients = true, .cases = 400};
 }  // namespace
 
 TEST_CASE("identities hold") { all_hold("identities", rules::identities, shipped); }

@@ -541,7 +541,7 @@ constexpr Selected select(const Overload* overloads, int overloads_count, const 
     if (m == Misfit::none && s.overload < 0) s.overload = at;
     else if (s.misfit == Misfit::none || (m == Misfit::kind && s.misfit != Misfit::none)) s.misfit = m;
   }
-  if (s.overload >= 0) return s;
+  if (s.overload >= 0 || s.misfit != Misfit::kind) return s;
   // What no overload has, or takes, is said before the kinds.
   bool too_many = true, too_few = true;
   for (int at = 0; at < overloads_count; ++at) {
