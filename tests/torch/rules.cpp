@@ -915,6 +915,16 @@ TEST_CASE("a module that a rule names by its class, and does not match, is an op
   const auto operators = fresh();
   CHECK((declined + op).apply(*operators).to_string() == "by operator: 2");
   CHECK(same((*operators)(input), -torch::sigmoid(-input)));
+  // Rules that undo each other, one by the module and one by its operator, end at the limit all the same.
+  const auto to_abs = [](const Match& m) -> Argument {
+    return m.graph().call_module(m.root()->target(), {m.call(ops::abs, {m[x]})});
+  };
+  const auto undone = ruleset(rule<"to abs">(module<"torch::nn::Linear">(sigmoid(x)) >> to_abs),
+                              rule<"to sigmoid">(linear(abs(x), w, b) >> linear(sigmoid(x), w, b)));
+  const auto endless = undone.apply(*fresh(), {.limit = 21});
+  CHECK(endless.stopped_at_limit);
+  CHECK(endless.rewrites == 21);
+  CHECK(undone.apply(*fresh()).stopped_at_limit);
   const auto kept = fresh();  // what no rule wants stays a call of the module
   CHECK(declined.apply(*kept).rewrites == 0);
   CHECK(kept->graph().find_nodes(Opcode::call_module).size() == 2);

@@ -239,6 +239,12 @@ class Node {
   /// all else, methods too. What a matcher asks first: one byte, and no look at operator or arguments.
   static constexpr std::uint8_t no_call = 63, any_call = 64;
   std::uint8_t family() const { return family_; }
+  /// What that is of a call of `op` with the arguments of this node.
+  std::uint8_t family_as(const Operator& op) const {
+    // A number makes another operator of `add.Tensor`; by name it may stand anywhere.
+    const bool number = kwargs_size_ > 0 || (args_size_ > 1 && args_[1].is_number());
+    return op.mutates || (op.second_is_tensor && number) ? any_call : op.family;
+  }
 
  private:
   friend class Graph;

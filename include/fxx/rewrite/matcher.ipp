@@ -298,13 +298,13 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
 namespace detail {
 /// The family of what a method stands for, as far as somebody has resolved it.
 inline std::uint8_t family_of_method(const Node& node) {
-  const Operator* op = node.operation();
-  if (node.opcode() != Opcode::call_method || !op || op->mutates) return Node::any_call;
-  const bool number = !node.kwargs().empty() || (node.args().size() > 1 && node.args()[1].is_number());
-  return op->second_is_tensor && number ? Node::any_call : op->family;
+  const bool resolved = node.opcode() == Opcode::call_method && node.operation();
+  return resolved ? node.family_as(*node.operation()) : Node::any_call;
 }
-/// Is among the operands what some rule of the family wants? Without branches that depend on what comes next in a graph.
+/// Is among the operands what some rule of the family wants? Without branches that depend on what comes next in a
+/// graph.
 inline bool passes(const Sieve& sieve, const Node& root, std::uint8_t family) {
+  static_assert(Sieve::any == std::uint64_t{1} << Node::no_call);  // so that what is no call adds nothing
   std::uint64_t operands = Sieve::any;
   for (const Node* input : root.all_input_nodes()) {
     std::uint8_t of_input = input->family();

@@ -216,13 +216,23 @@ rewrite::RewriteReport apply_rules(GraphModule& module, const Ruleset& rules, co
   const std::vector<std::string_view> classes = rules.module_classes();
   rewrite::RewriteReport report;
   // A module that a rule speaks of by its class is one first, and an operator for the other rules then. What these make
-  // may be what the first ones look for.
+  // may be what the first ones look for. The limit is that of all rounds: two rules may undo each other by way of it.
+  std::size_t left = options.limit;
+  const auto apply = [&] {
+    rewrite::RewriteOptions of_round = options;
+    of_round.limit = left;
+    rewrite::RewriteReport round = rules.apply(module.graph(), of_round);
+    left -= round.rewrites;
+    round.stopped_at_limit = round.stopped_at_limit || (left == 0 && !classes.empty());
+    return round;
+  };
   for (bool again = true; again;) {
     detail::ModuleExpansion expansion(module, classes);
-    rewrite::RewriteReport round = rules.apply(module.graph(), options);
+    if (left == 0) left = 1000 + 100 * module.graph().size();  // as where no limit is given to rewriting itself
+    rewrite::RewriteReport round = apply();
     again = !round.stopped_at_limit && !classes.empty() && expansion.open_rest();
     if (again) {
-      rewrite::RewriteReport opened = rules.apply(module.graph(), options);
+      rewrite::RewriteReport opened = apply();
       again = opened.rewrites > 0 && !opened.stopped_at_limit;
       detail::ModuleExpansion::keep_nearest(round, opened);
       round.add(std::move(opened));

@@ -77,10 +77,7 @@ FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args,
 FXX_INLINE void GraphStorage::note_family(Node& node) {
   const Operator* op = node.opcode() == Opcode::call_function ? node.operation_ : nullptr;
   const bool no_call = node.opcode() == Opcode::placeholder || node.opcode() == Opcode::get_attr;
-  // A number makes another operator of `add.Tensor`; by name it may stand anywhere.
-  const bool number = node.kwargs_size_ > 0 || (node.args_size_ > 1 && node.args_[1].is_number());
-  if (op && !op->mutates && !(op->second_is_tensor && number)) node.family_ = op->family;
-  else node.family_ = no_call ? Node::no_call : Node::any_call;
+  node.family_ = op ? node.family_as(*op) : no_call ? Node::no_call : Node::any_call;
 }
 
 FXX_INLINE void GraphStorage::relink(Node* node) {
