@@ -26,6 +26,15 @@ std::vector<float> input() {
 template <PoolShape Shape>
 std::vector<double> window(const std::vector<float>& in, int image, int y, int x, int c) {
   std::vector<double> elements;
+  if (Shape.adaptive) {
+    const auto begin = [](int at, int parts, int of) { return static_cast<int>(std::floor(double(at) * of / parts)); };
+    const auto end = [](int at, int parts, int of) { return static_cast<int>(std::ceil(double(at + 1) * of / parts)); };
+    for (int row = begin(y, Shape.out_height, Shape.in_height); row < end(y, Shape.out_height, Shape.in_height); ++row)
+      for (int column = begin(x, Shape.out_width, Shape.in_width); column < end(x, Shape.out_width, Shape.in_width);
+           ++column)
+        elements.push_back(in[image * Shape.image() + (row * Shape.in_row + column) * Shape.pixel() + c]);
+    return elements;
+  }
   for (int r = 0; r < Shape.kernel_height; ++r)
     for (int s = 0; s < Shape.kernel_width; ++s) {
       const int row = y * Shape.stride_height - Shape.padding_height + r * Shape.dilation_height;
@@ -93,8 +102,9 @@ void check_pools() {
                  [&](Part part, const auto& finish) { average_pool<Shape, false>(part, in.data(), finish); },
                  [&](int image, int y, int x, int c) {
                    const std::vector<double> elements = window<Shape>(in, image, y, x, c);
-                   return mean(elements, static_cast<int>(elements.size()));
+                   return mean(elements, Shape.divisor ? Shape.divisor : static_cast<int>(elements.size()));
                  });
+    if (Shape.adaptive || Shape.divisor) return;
     check<Shape>("a mean of a window: elements / 2 units",
                  [&](Part part, const auto& finish) { average_pool<Shape, true>(part, in.data(), finish); },
                  [&](int image, int y, int x, int c) {
@@ -127,6 +137,18 @@ TEST_CASE("pooling with padding, strides and windows beyond the input is that of
   // One dimension.
   check_pools<PoolShape{.channels = 20, .in_width = 21, .out_width = 11, .kernel_width = 3, .stride_width = 2,
                         .padding_width = 1, .in_row = 21}>();
+}
+
+TEST_CASE("pooling to a size that does not divide the input's, and sums divided by a number of its own") {
+  check_pools<PoolShape{.channels = 19, .in_height = 7, .in_width = 11, .out_height = 3, .out_width = 4, .in_row = 12,
+                        .images = 2, .adaptive = true}>();
+  check_pools<PoolShape{.channels = 3, .in_height = 5, .in_width = 1, .out_height = 8, .out_width = 3, .in_row = 1,
+                        .adaptive = true}>();
+  check_pools<PoolShape{.channels = 17, .in_height = 1, .in_width = 70001, .out_height = 1, .out_width = 70001,
+                        .in_row = 70001, .adaptive = true}>();
+  check_pools<PoolShape{.channels = 6, .in_height = 7, .in_width = 6, .out_height = 4, .out_width = 3,
+                        .kernel_height = 3, .kernel_width = 3, .stride_height = 2, .stride_width = 2,
+                        .padding_height = 1, .padding_width = 1, .in_row = 6, .divisor = -4}>();
 }
 
 TEST_CASE("pooling of several images, wherever they lie, is as if each came alone") {

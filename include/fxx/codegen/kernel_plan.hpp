@@ -182,6 +182,8 @@ struct Pooling {
   std::int64_t images = 1, channels = 1, in_height = 1, in_width = 1, out_height = 1, out_width = 1;
   std::int64_t kernel_height = 1, kernel_width = 1, stride_height = 1, stride_width = 1;
   std::int64_t padding_height = 0, padding_width = 0, dilation_height = 1, dilation_width = 1;
+  bool adaptive = false;     // windows of several sizes, as many as there are outputs
+  std::int64_t divisor = 0;  // of sums; 0: the elements
   View in;
 };
 /// Something of each row, or a row of each row.

@@ -98,7 +98,8 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
                         " -> " + by({c.out_height, c.out_width, k.project ? k.project->columns : c.channels})};
       },
       [](const Pooling& k) {
-        return Text{k.kind == Pooling::Kind::largest ? "max pool" : "mean pool",
+        return Text{std::string(k.adaptive ? "adaptive " : "") +
+                        (k.kind == Pooling::Kind::largest ? "max pool" : "mean pool"),
                     by({k.kernel_height, k.kernel_width}) + ", " + by({k.in_height, k.in_width, k.channels}) + " -> " +
                         by({k.out_height, k.out_width})};
       },

@@ -34,6 +34,10 @@ struct PoolShape {
   int in_pixel = 0;  // floats from one pixel of the input to the next; 0: `channels`
   int images = 1;
   int in_image = 0;  // floats from one image of the input to the next; 0: the rows lie behind each other
+  // The input is divided into as many windows as there are outputs, of several sizes where that is not even: of kernel,
+  // stride, padding and dilation nothing counts then.
+  bool adaptive = false;
+  int divisor = 0;  // of sums; 0: the elements, as they are counted
 
   constexpr int pixel() const { return in_pixel ? in_pixel : channels; }
   constexpr std::ptrdiff_t image() const {
@@ -46,6 +50,16 @@ namespace detail_of_pooling {
 template <PoolShape Shape, class Each>
 FXX_KERNEL int for_each_in_window(int y, int x, const Each& each) {
   int count = 0;
+  if constexpr (Shape.adaptive) {
+    const auto window = [](std::ptrdiff_t at, int parts, int of) {
+      return Range{static_cast<int>(at * of / parts), static_cast<int>(((at + 1) * of + parts - 1) / parts)};
+    };
+    const Range rows = window(y, Shape.out_height, Shape.in_height), columns = window(x, Shape.out_width, Shape.in_width);
+    for (int row = rows.begin; row < rows.end; ++row)
+      for (int column = columns.begin; column < columns.end; ++column)
+        each((static_cast<std::ptrdiff_t>(row) * Shape.in_row + column) * Shape.pixel());
+    return (rows.end - rows.begin) * (columns.end - columns.begin);
+  }
   for (int r = 0; r < Shape.kernel_height; ++r) {
     const int row = y * Shape.stride_height - Shape.padding_height + r * Shape.dilation_height;
     if (row < 0 || row >= Shape.in_height) continue;
@@ -97,7 +111,7 @@ FXX_KERNEL void max_pool(Part part, const float* __restrict in, const Finish& fi
   });
 }
 /// The mean of each window: divided by the elements that are in the input, or by all that the window has, cut off where
-/// the padding ends, as LibTorch's count_include_pad has it. Errors as above.
+/// the padding ends, as LibTorch's count_include_pad has it, or by the divisor. Errors as above.
 template <PoolShape Shape, bool CountPadding = true, class Finish>
 FXX_KERNEL void average_pool(Part part, const float* __restrict in, const Finish& finish) {
   using namespace detail_of_pooling;
@@ -107,7 +121,9 @@ FXX_KERNEL void average_pool(Part part, const float* __restrict in, const Finish
     int count = for_each_in_window<Shape>(y, x, [&](std::ptrdiff_t at) __attribute__((always_inline)) {
       total = total + load_some<width>(from + at);
     });
-    if constexpr (CountPadding) {
+    if constexpr (Shape.divisor != 0) {
+      count = Shape.divisor;
+    } else if constexpr (CountPadding && !Shape.adaptive) {
       const auto within = [](int first, int kernel, int end) {
         return (first + kernel < end ? first + kernel : end) - first;
       };

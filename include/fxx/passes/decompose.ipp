@@ -8,6 +8,7 @@
 #include "fxx/passes/decompose.hpp"
 #include "fxx/passes/decompose/composite.ipp"
 #include "fxx/passes/decompose/einsum.ipp"
+#include "fxx/passes/decompose/images.ipp"
 #include "fxx/passes/decompose/matrices.ipp"
 #include "fxx/passes/decompose/networks.ipp"
 #include "fxx/passes/decompose/recurrent.ipp"
@@ -27,6 +28,7 @@ FXX_INLINE const std::unordered_map<std::string_view, KnownDecomposition>& decom
   static const auto known = [] {
     std::unordered_map<std::string_view, KnownDecomposition> result;
     for (const auto& [name, of] : einsum::all) result[name] = {of};
+    for (const auto& [name, of] : images::all) result[name] = {of};
     for (const auto& [name, of] : matrices::all) result[name] = {of};
     for (const auto& [name, of] : networks::all) result[name] = {of};
     for (const auto& [name, of] : recurrent::all) result[name] = {of};

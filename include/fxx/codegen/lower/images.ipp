@@ -459,9 +459,9 @@ FXX_INLINE void Lowering::pool(const Node& node, const Operator& op) {
   if (op.base_name().starts_with("max_pool")) {
     dilation = pair("dilation", 1);
   } else {
-    if (op.index_of("divisor_override") >= 0 && !argument(node, op, "divisor_override").is_none())
-      throw NoKernel{"a divisor of its own"};
-    if (argument(node, op, "ceil_mode").boolean()) throw NoKernel{"ceil_mode"};
+    if (op.index_of("divisor_override") >= 0)
+      if (const Argument divisor = argument(node, op, "divisor_override"); !divisor.is_none())
+        kernel.divisor = divisor.integer();
     kernel.kind =
         argument(node, op, "count_include_pad").boolean() ? Pooling::Kind::mean : Pooling::Kind::mean_of_valid;
   }
@@ -496,13 +496,13 @@ FXX_INLINE void sum_in_rows(Pooling& kernel) {
   kernel.in.sizes[3] = kernel.in_width;
   kernel.in.strides[2] = kernel.in_width * kernel.in.strides[3];
 }
-/// Pooling to a size, where windows are all the same.
-FXX_INLINE void Lowering::pool_evenly(const Node& node, const Node& input, Pooling::Kind kind) {
+/// Pooling to a size.
+FXX_INLINE void Lowering::pool_to_size(const Node& node, const Node& input, Pooling::Kind kind) {
   require_float(node);
   const Sizes &sizes = sizes_of(node), in = image_sizes(sizes_of(input)), out = image_sizes(sizes);
-  if (product(out) == 0 || product(in) == 0 || in[2] % out[2] != 0 || in[3] % out[3] != 0)
-    throw NoKernel{"windows of several sizes"};
+  if (product(out) == 0 || product(in) == 0) throw NoKernel{"images of nothing"};
   Pooling kernel;
+  kernel.adaptive = in[2] % out[2] != 0 || in[3] % out[3] != 0;
   kernel.kind = kind;
   kernel.in = image_of(input, {});
   kernel.images = in[0];
@@ -511,15 +511,15 @@ FXX_INLINE void Lowering::pool_evenly(const Node& node, const Node& input, Pooli
   kernel.in_width = in[3];
   kernel.out_height = out[2];
   kernel.out_width = out[3];
-  kernel.kernel_height = kernel.stride_height = in[2] / out[2];
-  kernel.kernel_width = kernel.stride_width = in[3] / out[3];
-  if (kind == Pooling::Kind::mean) sum_in_rows(kernel);
+  kernel.kernel_height = kernel.stride_height = (in[2] + out[2] - 1) / out[2];
+  kernel.kernel_width = kernel.stride_width = (in[3] + out[3] - 1) / out[3];
+  if (kind == Pooling::Kind::mean && !kernel.adaptive) sum_in_rows(kernel);
   set_root(node, std::move(kernel), image_frame(sizes), static_cast<double>(product(in)), channels_last(sizes));
 }
 FXX_INLINE void Lowering::adaptive_pool(const Node& node, const Operator& op) {
   const Node& input = operand(node, op, "self");
   require_batch(op, sizes_of(input));
-  pool_evenly(node, input, Pooling::Kind::mean);
+  pool_to_size(node, input, Pooling::Kind::mean);
 }
 /// Of the two results the first.
 FXX_INLINE void Lowering::adaptive_max_pool(const Node& node, const Operator& op) {
@@ -528,7 +528,7 @@ FXX_INLINE void Lowering::adaptive_max_pool(const Node& node, const Operator& op
   for (const Node* user : node.users())
     if (user->args().size() != 2 || user->arg(1).kind() != Argument::Kind::integer || user->arg(1).integer() != 0)
       throw NoKernel{"the places of what is largest"};
-  with_results(node, {[&](const Node& values) { pool_evenly(values, input, Pooling::Kind::largest); }});
+  with_results(node, {[&](const Node& values) { pool_to_size(values, input, Pooling::Kind::largest); }});
 }
 
 /// The mean over all pixels, when the image lies channels last.

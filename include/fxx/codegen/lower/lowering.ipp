@@ -366,7 +366,7 @@ class Lowering {
   void pool(const Node& node, const Operator& op);
   void adaptive_pool(const Node& node, const Operator& op);
   void adaptive_max_pool(const Node& node, const Operator& op);
-  void pool_evenly(const Node& node, const Node& input, Pooling::Kind kind);
+  void pool_to_size(const Node& node, const Node& input, Pooling::Kind kind);
   void transposed_convolution(const Node& node, const Operator& op);
   void resize(const Node& node, const Operator& op);
   void batch_norm(const Node& node, const Operator& op);

@@ -200,10 +200,11 @@ FXX_INLINE std::string SpecialisedWriter::pooling(Body& body, const KernelStep& 
           ", .padding_height = " + text(k.padding_height) + ", .padding_width = " + text(k.padding_width) +
           ", .dilation_height = " + text(k.dilation_height) + ", .dilation_width = " + text(k.dilation_width) +
           ", .in_row = " + text(k.in.strides[2] / k.in.strides[3]) + ", .in_pixel = " + text(k.in.strides[3]) +
-          ", .images = " + text(k.images) + ", .in_image = " + text(k.in.strides[0]) + "}",
+          ", .images = " + text(k.images) + ", .in_image = " + text(k.in.strides[0]) +
+          (k.adaptive ? ", .adaptive = true" : "") + (k.divisor != 0 ? ", .divisor = " + text(k.divisor) : "") + "}",
       "pool");
   const bool all = k.out_height == 1 && k.out_width == 1 && k.kernel_height == k.in_height &&
-                   k.kernel_width == k.in_width && k.padding_height == 0 && k.padding_width == 0;
+                   k.kernel_width == k.in_width && k.padding_height == 0 && k.padding_width == 0 && k.divisor == 0;
   std::string call;
   if (k.kind == plans::Pooling::Kind::largest) call = "max_pool<" + name + ">";
   else if (all) call = "average_of_all<" + name + ">";
