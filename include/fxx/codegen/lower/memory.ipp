@@ -2,6 +2,8 @@
 // them there.
 #pragma once
 
+#include <numeric>
+
 #include "fxx/codegen/lower/aliases.ipp"
 #include "fxx/codegen/lower/terms.ipp"
 
@@ -161,6 +163,25 @@ FXX_INLINE Sizes Lowering::strides_in_memory(const Node& node) const {
   return meta.stride;
 }
 
+/// The order of memory in which all that a term reads as a whole lies, the outermost dimension first; nothing where some
+/// lie otherwise, or none is dense.
+FXX_INLINE std::optional<Sizes> order_of_loads(const Term& term, const Sizes& sizes) {
+  std::optional<Sizes> order;
+  bool same = true;
+  for_each_load(term, [&](const Term& load) {
+    if (load.kind != Term::Kind::load || load.view.sizes != sizes) return;
+    if (load.view.numel() > 1 && std::ranges::find(load.view.strides, 0) != load.view.strides.end()) return;
+    Sizes found(sizes.size());
+    std::iota(found.begin(), found.end(), 0);
+    std::ranges::stable_sort(found, [&](std::int64_t a, std::int64_t b) {
+      return load.view.strides[static_cast<std::size_t>(a)] > load.view.strides[static_cast<std::size_t>(b)];
+    });
+    same = same && (!order || *order == found);
+    order = std::move(found);
+  });
+  return same ? order : std::nullopt;
+}
+
 FXX_INLINE View Lowering::place(const Node& node, const Value& value) {
   const Sizes& sizes = sizes_of(node);
   const bool is_float = value.dtype == Dtype::float32;
@@ -201,10 +222,14 @@ FXX_INLINE View Lowering::place(const Node& node, const Value& value) {
   }
   const int buffer = add_buffer(Buffer::Kind::arena, node, value.dtype, product(sizes));
   View view{buffer, 0, sizes, dense_strides(sizes)};
-  if (value.root && value.root->order.size() == sizes.size()) {
+  Sizes order;
+  if (value.root) order = value.root->order;
+  // Volumes, of which kernels of images write one channel behind the other, stay as they lie.
+  else if (sizes.size() == 5 && value.term) order = order_of_loads(*value.term, sizes).value_or(Sizes());
+  if (order.size() == sizes.size()) {
     std::int64_t step = 1;
     for (std::size_t i = sizes.size(); i-- > 0;) {
-      const auto d = static_cast<std::size_t>(value.root->order[i]);
+      const auto d = static_cast<std::size_t>(order[i]);
       view.strides[d] = step;
       step *= sizes[d];
     }

@@ -45,6 +45,17 @@ FXX_INLINE std::optional<Sizes> three(const Composite& c, std::string_view name)
   if (!given || given->size() != 3) return {};
   return given;
 }
+/// Channels last, as kernels of images want them, so that no copy is between these and those.
+FXX_INLINE Argument last(const Composite& c, Argument x) { return c.permute(std::move(x), {0, 2, 3, 4, 1}); }
+/// [images, height, width, channels] in memory as an image of such sizes.
+FXX_INLINE Argument image(const Composite& c, Argument rows, const Sizes& sizes) {
+  return c.permute(c.reshape(std::move(rows), sizes), {0, 3, 1, 2});
+}
+FXX_INLINE Argument rows_of(const Composite& c, Argument images) { return c.permute(std::move(images), {0, 2, 3, 1}); }
+/// The rows of all depths as volumes again, of these sizes.
+FXX_INLINE Argument volumes(const Composite& c, Argument rows, const Sizes& of) {
+  return c.permute(c.reshape(std::move(rows), {of[0], of[2], of[3], of[4], of[1]}), {0, 4, 1, 2, 3});
+}
 FXX_INLINE Argument last_two(const Sizes& of) { return Composite::list({of[1], of[2]}); }
 
 FXX_INLINE Parts convolution(const Composite& c) {
@@ -71,8 +82,7 @@ FXX_INLINE Parts convolution(const Composite& c) {
   if (room < 0) return {};
   const std::int64_t depth = room / (*stride)[0] + 1, of_group = in[1] / *groups;
 
-  // Channels last, as kernels want them: [images, depth, height, width, channels].
-  Argument padded = c.permute(x, {0, 2, 3, 4, 1});
+  Argument padded = last(c, x);
   if (front > 0 || back > 0) padded = c(ops::constant_pad_nd, {padded, c.list({0, 0, 0, 0, 0, 0, front, back}), 0});
   std::vector<Argument> read;  // channels: [groups, taps, channels of a group]
   for (std::int64_t tap = 0; tap < taps; ++tap) {
@@ -81,13 +91,11 @@ FXX_INLINE Parts convolution(const Composite& c) {
     read.push_back(*groups == 1 ? part : c.reshape(part, {in[0], depth, in[3], in[4], *groups, 1, of_group}));
   }
   const Argument all = taps == 1 ? read[0] : c(ops::cat, {Argument::list(std::move(read)), *groups == 1 ? 4 : 5});
-  const Argument images = c.permute(c.reshape(all, {in[0] * depth, in[3], in[4], taps * in[1]}), {0, 3, 1, 2});
+  const Argument images = image(c, all, {in[0] * depth, in[3], in[4], taps * in[1]});
   const Argument flat = c.reshape(c.permute(weight, {0, 2, 1, 3, 4}), {kernel[0], taps * of_group, kernel[3], kernel[4]});
   const Argument result = c(named ? ops::conv2d_padding.info() : ops::conv2d.info(),
-                            {images, flat, c["bias"],
-                             last_two(*stride), padding, last_two(*dilation), *groups});
-  const Sizes& out = c.sizes(const_cast<Node*>(&c.node()));
-  return {c.permute(c.reshape(result, {in[0], depth, kernel[0], out[3], out[4]}), {0, 2, 1, 3, 4})};
+                            {images, flat, c["bias"], last_two(*stride), padding, last_two(*dilation), *groups});
+  return {volumes(c, rows_of(c, result), c.node().tensor_meta()->shape)};
 }
 /// Whose depths do not meet: each depth of the input makes as many as the kernel has.
 FXX_INLINE Parts transposed_convolution(const Composite& c) {
@@ -101,14 +109,14 @@ FXX_INLINE Parts transposed_convolution(const Composite& c) {
   const Sizes &in = c.sizes(x), &kernel = c.sizes(weight);
   const std::int64_t taps = kernel[2], made = kernel[1];
   if (taps != (*stride)[0] || (*padding)[0] != 0 || (*more)[0] != 0 || ((*dilation)[0] != 1 && taps != 1)) return {};
-  const Argument images = c.reshape(c.permute(x, {0, 2, 1, 3, 4}), {in[0] * in[2], in[1], in[3], in[4]});
+  const Argument images = image(c, last(c, x), {in[0] * in[2], in[3], in[4], in[1]});
   const Argument flat = c.reshape(c.permute(weight, {0, 2, 1, 3, 4}), {in[1], taps * made, kernel[3], kernel[4]});
   const Argument bias = c["bias"].is_none() ? c["bias"] : c(ops::repeat, {c["bias"], c.list({taps})});
   const Argument result = c(ops::conv_transpose2d_input, {images, flat, bias, last_two(*stride), last_two(*padding),
                                                           last_two(*more), 1, last_two(*dilation)});
-  const Sizes& out = c.sizes(const_cast<Node*>(&c.node()));
-  const Argument apart = c.reshape(result, {in[0], in[2], taps, made, out[3], out[4]});
-  return {c.reshape(c.permute(apart, {0, 3, 1, 2, 4, 5}), out)};
+  const Sizes& out = c.node().tensor_meta()->shape;
+  const Argument apart = c.reshape(result, {in[0] * in[2], taps, made, out[3], out[4]});
+  return {volumes(c, c.permute(apart, {0, 1, 3, 4, 2}), out)};
 }
 
 /// Sizes of the first result; nothing where nobody takes it.
@@ -127,10 +135,12 @@ Parts apart(const Composite& c, const Along& along) {
   const std::optional<Sizes> out = first_sizes(c);
   if (!c.is_tensor(x) || c.rank(x) != 5 || c.numel(x) == 0 || !out || out->size() != 5) return {};
   const Sizes& in = c.sizes(x);
-  const Argument flat = along(c.reshape(x, {in[0], in[1] * in[2], in[3], in[4]}), Sides{1, 2}, Sizes{(*out)[3], (*out)[4]});
   const std::int64_t pixels = (*out)[3] * (*out)[4];
-  const Argument deep = along(c.reshape(flat, {in[0], in[1], in[2], pixels}), Sides{0, -1}, Sizes{(*out)[2], pixels});
-  return {c.reshape(deep, *out)};
+  const Argument flat = along(image(c, last(c, x), {in[0] * in[2], in[3], in[4], in[1]}), Sides{1, 2},
+                              Sizes{(*out)[3], (*out)[4]});
+  const Argument deep = along(image(c, rows_of(c, flat), {in[0], in[2], pixels, in[1]}), Sides{0, -1},
+                              Sizes{(*out)[2], pixels});
+  return {volumes(c, rows_of(c, deep), *out)};
 }
 /// The numbers for these dimensions; `otherwise` for one that stays as it is.
 FXX_INLINE Argument picked(const Sizes& of, Sides sides, std::int64_t otherwise) {
