@@ -17,6 +17,7 @@
 #include "fxx/codegen/members.ipp"
 #include "fxx/codegen/module_source.ipp"
 #include "fxx/codegen/processor.ipp"
+#include "fxx/codegen/quantised.ipp"
 #include "fxx/codegen/readable.ipp"
 #include "fxx/codegen/specialised_source.ipp"
 #include "fxx/codegen/trials.ipp"

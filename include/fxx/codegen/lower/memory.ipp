@@ -170,8 +170,9 @@ FXX_INLINE std::optional<Sizes> order_of_loads(const Term& term, const Sizes& si
   bool same = true;
   for_each_load(term, [&](const Term& load) {
     if (load.kind != Term::Kind::load || load.view.sizes != sizes) return;
-    if (load.view.numel() > 1 && std::ranges::find(load.view.strides, 0) != load.view.strides.end()) return;
     Sizes found(sizes.size());
+    for (std::size_t d = 0; d < sizes.size(); ++d)
+      if (sizes[d] > 1 && load.view.strides[d] == 0) return;
     std::iota(found.begin(), found.end(), 0);
     std::ranges::stable_sort(found, [&](std::int64_t a, std::int64_t b) {
       return load.view.strides[static_cast<std::size_t>(a)] > load.view.strides[static_cast<std::size_t>(b)];
