@@ -334,7 +334,7 @@ FXX_KERNEL void some_queries(const float* __restrict queries, const Block<Shape>
   }
   if (Shape.causal && seen == 0) seen = 1;  // of rows that are all nan one key is enough
   values_of<Shape, Rows>(block, seen, [&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
-    put(query + r, c, sum * factors[r], width);
+    put(query + r, c, unfused(sum * factors[r]), width);
   });
 }
 
@@ -403,7 +403,7 @@ FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float
     const float factor = factor_of<Shape>(carried.sums[query]);
     detail_of_rows::for_each_vector<Shape.values()>([&](int c, auto width) __attribute__((always_inline)) {
       const float* const at = carried.results + static_cast<std::ptrdiff_t>(query) * Shape.padded_values() + c;
-      put(query, c, load(at) * factor, width);
+      put(query, c, unfused(load(at) * factor), width);
     });
   }
 }
@@ -490,7 +490,7 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
 #pragma GCC unroll 4
         for (int chain = 1; chain < chains; ++chain) total = total + sums[chain][v];
         with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
-          put(query, column + v * lanes, total * factor, width);
+          put(query, column + v * lanes, unfused(total * factor), width);
         });
       }
     });

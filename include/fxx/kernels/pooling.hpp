@@ -154,7 +154,7 @@ FXX_KERNEL void average_of_all(Part part, const float* __restrict in, const Fini
         total = total + row;
       }
       constexpr float pixels = static_cast<float>(Shape.in_height) * static_cast<float>(Shape.in_width);
-      finish(image, 0, 0, channel, total * (1.f / pixels), width);
+      finish(image, 0, 0, channel, unfused(total * (1.f / pixels)), width);
     });
 }
 

@@ -67,11 +67,11 @@ FXX_KERNEL void softmax(const Get& get, const Put& put) {
     row.keep(power);
     const float factor = 1.f / row_sum<N>(row);
     for_each_vector<N>(
-        [&](int c, auto width) __attribute__((always_inline)) { put(c, row(c, width) * factor, width); });
+        [&](int c, auto width) __attribute__((always_inline)) { put(c, unfused(row(c, width) * factor), width); });
   } else {
     const float factor = 1.f / row_sum<N>(power);
     for_each_vector<N>(
-        [&](int c, auto width) __attribute__((always_inline)) { put(c, power(c, width) * factor, width); });
+        [&](int c, auto width) __attribute__((always_inline)) { put(c, unfused(power(c, width) * factor), width); });
   }
 }
 /// Of a row in memory whose length is known when it runs, the largest, and no less than `least`; what is behind its end
@@ -148,7 +148,7 @@ FXX_KERNEL void column_softmax(const Get& get, const Put& put, Part part) {
     const real total = cascade.total(0), factor = Log ? logarithm(total) : 1.f / total;
     for (int row = 0; row < Rows; ++row) {
       if constexpr (Log) put(row, c, distance(row) - factor, width);
-      else put(row, c, (kept ? vectors[row] : vanishing_exponential(distance(row))) * factor, width);
+      else put(row, c, unfused((kept ? vectors[row] : vanishing_exponential(distance(row))) * factor), width);
     }
   });
 }
@@ -180,7 +180,7 @@ FXX_KERNEL void layer_norm(float eps, const Get& get, const Put& put) {
   });
   const float factor = 1.f / __builtin_sqrtf(squares * (1.f / N) + eps);
   for_each_vector<N>(
-      [&](int c, auto width) __attribute__((always_inline)) { put(c, (row(c, width) - mean) * factor, width); });
+      [&](int c, auto width) __attribute__((always_inline)) { put(c, unfused((row(c, width) - mean) * factor), width); });
 }
 /// x / sqrt(mean of x^2 + eps), within 2 units. Beside an infinity, which becomes nan, all are 0, as in LibTorch.
 template <int N, class Get, class Put>
@@ -190,7 +190,9 @@ FXX_KERNEL void rms_norm(float eps, const Get& get, const Put& put) {
   const float squares =
       row_sum<N>(of_values(row, [](real v) __attribute__((always_inline)) { return v * v; }));
   const float factor = 1.f / __builtin_sqrtf(squares * (1.f / N) + eps);
-  for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) { put(c, row(c, width) * factor, width); });
+  for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) {
+    put(c, unfused(row(c, width) * factor), width);
+  });
 }
 
 /// Pixels of channels, of which `channels / groups` in turn are one group.
@@ -230,7 +232,8 @@ FXX_KERNEL void group_norm(float eps, const Get& get, const Put& put) {
       factors, [&](double variance) { return 1.f / __builtin_sqrtf(static_cast<float>(variance) + eps); });
   for (int pixel = 0; pixel < Shape.pixels; ++pixel)
     detail_of_rows::for_each_vector<Shape.channels>([&](int c, auto width) __attribute__((always_inline)) {
-      put(pixel, c, (get(pixel, c, width) - load_some<width>(means + c)) * load_some<width>(factors + c), width);
+      const real distance = get(pixel, c, width) - load_some<width>(means + c);
+      put(pixel, c, unfused(distance * load_some<width>(factors + c)), width);
     });
 }
 

@@ -150,6 +150,18 @@ FXX_INLINE std::string SpecialisedWriter::search(Body& body, const Term& term, c
          ") FXX_KERNEL_LAMBDA { return " + of_element + "; }, width)";
 }
 
+/// Of floats, written with *.
+FXX_INLINE bool is_product(const plans::Term& term) {
+  return term.kind == plans::Term::Kind::call && term.function == kernels::Function::multiply &&
+         term.operands.back()->elements == plans::Elements::real;
+}
+/// Functions that begin with no sum of what they get.
+FXX_INLINE bool joins_no_product(kernels::Function function) {
+  using F = kernels::Function;
+  return function == F::multiply || function == F::divide || function == F::maximum || function == F::minimum ||
+         function == F::relu || function == F::square_root;
+}
+
 template <class F>
 std::string SpecialisedWriter::sharing(Body& body, const std::vector<const Term*>& terms, const Frame& frame,
                                        const std::string& indent, const F& statements) {
@@ -165,7 +177,8 @@ std::string SpecialisedWriter::sharing(Body& body, const std::vector<const Term*
   for (const Term* term : order) {
     if (readers[term] == 1) continue;
     const std::string name = body.values.empty() ? "value" : "value_" + text(std::ssize(body.values) + 1);
-    result += indent + "const auto " + name + " = " + vector(body, *term, frame) + ";\n";
+    result += indent + "const auto " + name + " = " + (is_product(*term) ? "unfused" : "") + vector(body, *term, frame) +
+              ";\n";
     body.values[term] = name;
   }
   result += statements();
@@ -210,7 +223,12 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
   }
   using F = kernels::Function;
   const bool integers = term.operands.back()->elements == plans::Elements::integer;
-  const auto operand = [&](std::size_t i) { return expression(body, *term.operands[i], frame); };
+  // A product is rounded before what takes it could join it with a sum.
+  const auto operand = [&](std::size_t i) {
+    const Term& of = *term.operands[i];
+    return (!joins_no_product(term.function) && is_product(of) && !body.values.contains(&of) ? "unfused" : "") +
+           expression(body, of, frame);
+  };
   const auto binary = [&](const char* symbol) {
     const bool numbers = term.operands[0]->kind == Kind::number && term.operands[1]->kind == Kind::number;
     return "(" + (numbers ? "splat(" + operand(0) + ")" : operand(0)) + symbol + operand(1) + ")";
@@ -250,7 +268,7 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
   std::string result = std::string(integers ? "apply_64" : "apply") +
                        "<Function::" + std::string(name_of_function(term.function)) + ">(";
   for (std::size_t i = 0; i < term.operands.size(); ++i)
-    result += (i ? ", " : "") + vector(body, *term.operands[i], frame);
+    result += (i ? ", " : "") + (is_product(*term.operands[i]) ? operand(i) : vector(body, *term.operands[i], frame));
   return result + ")";
 }
 
