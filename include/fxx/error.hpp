@@ -65,6 +65,7 @@ enum class ErrorId : std::uint16_t {
   pattern_invalid = 403,
   partition_invalid = 404,
   no_such_rule = 405,
+  no_such_name = 406,
   rule_wrong = 410,
   rule_not_verified = 411,
   // code generation

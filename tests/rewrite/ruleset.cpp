@@ -272,3 +272,17 @@ TEST_CASE("chains of another least length and of other names are other patterns"
   CHECK(rewritten(names, [](auto x) { return x - (x + x.exp()); }) == "sin = aten::sin(%x)\nreturn %sin\n");
   CHECK(rewritten(names, [](auto x, auto y) { return y - (x + x.exp()); }) == "cos = aten::cos(%x)\nreturn %cos\n");
 }
+
+TEST_CASE("lists of any length that hold nothing new come to rest, and outputs that stay as they are do too") {
+  constexpr auto repeats = ruleset(rule<"r">(cat(list(x, y, rest<"m">)) >> cat(list(x, x, rest<"m">))));
+  Graph g;
+  Node *first = g.placeholder("x"), *second = g.placeholder("y");
+  g.output(g.call_function(ops::cat, {Argument::list({first, second, second})}));
+  CHECK(repeats.apply(g).rewrites == 1);
+  g.lint();
+  constexpr auto kept =
+      ruleset(rule<"r">(outputs(relu(x), exp(x).as<"e">()) >> outputs(relu(tensor<"e">), tensor<"e">)));
+  Graph h = symbolic_graph([](auto x) { return x.relu() * x.exp(); });
+  CHECK(!kept.apply(h, {.limit = 20}).stopped_at_limit);
+  h.lint();
+}

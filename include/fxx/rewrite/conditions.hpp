@@ -30,12 +30,28 @@ inline constexpr bool is_condition =
     std::is_empty_v<F> && std::is_default_constructible_v<F> &&
     (Answers<F, Argument> || Answers<F, TensorMeta> || Answers<F, Node> || Answers<F, double>);
 
+/// Asks a condition what a value of this kind can answer? A number has no shape, and a tensor is no number.
 template <class F>
-consteval void condition_is_callable() {
+consteval bool may_hold(Term::Kind kind) {
+  using K = Term::Kind;
+  if (Answers<F, Argument>) return true;
+  if (kind == K::scalar) return Answers<F, double>;
+  if (kind == K::tensor || kind == K::constant || kind == K::call) return Answers<F, Node> || Answers<F, TensorMeta>;
+  return true;
+}
+template <class F, Term::Kind Kind>
+consteval void condition_fits() {
+  constexpr bool callable = is_condition<F>;
   static_assert(
-      is_condition<F>,
+      callable,
       "fxx::where: a condition is a callable without captures that takes an Argument, a Node, a TensorMeta or "
       "a double and says true or false");
+  if constexpr (callable) {
+    constexpr bool holds_ever = may_hold<F>(Kind);
+    static_assert(holds_ever,
+                  "fxx::where: the condition is one on numbers and the value a tensor, or the other way round, so it "
+                  "would never hold; ask it of what it is about");
+  }
 }
 
 template <class F>
@@ -55,7 +71,7 @@ bool holds(const Argument& value) {
 }
 template <class F>
 constexpr Condition make_condition() {
-  if constexpr (requires { F::name; }) return {&holds<F>, F::name};
+  if constexpr (requires { F::name; }) return {&holds<F>, F::name, requires { F::counts_users; }};
   else return {&holds<F>, "a condition of the rule's"};
 }
 
@@ -116,38 +132,88 @@ struct Words {
   }
 };
 
-struct floating_t {
+/// What all conditions have in common: they are no functions of patterns and no truth values, and say so.
+template <class Self>
+struct condition {
+  using is_condition = Self;
+  template <bool Called = true>
+  consteval Self operator()() const {
+    static_assert(!Called, "fxx::where: a condition is not called; write x.where(floating), x.where(rank_is<4>)");
+    return {};
+  }
+  template <class P>
+    requires requires { P::form; }
+  consteval P operator()(P p) const {
+    static_assert(sizeof(P) == 0, "fxx::where: a condition is no function of a pattern; write x.where(floating)");
+    return p;
+  }
+};
+template <class C>
+concept ACondition = requires { typename C::is_condition; };
+template <class C>
+consteval C put_together() {
+  static_assert(!ACondition<C>,
+                "fxx::where: conditions are not put together by !, && and ||; x.where(a, b) asks for both, and for "
+                "anything else write a callable, [](const fxx::TensorMeta& m) { return ...; }");
+  return {};
+}
+template <ACondition C>
+consteval C operator!(C) {
+  return put_together<C>();
+}
+template <ACondition C, class Other>
+consteval C operator&&(C, Other) {
+  return put_together<C>();
+}
+template <ACondition C, class Other>
+consteval C operator||(C, Other) {
+  return put_together<C>();
+}
+
+struct floating_t : condition<floating_t> {
+  using condition<floating_t>::operator();
   static constexpr std::string_view name = "floating";
   bool operator()(const TensorMeta& m) const { return is_floating_point(m.dtype); }
 };
-struct integral_t {
+struct integral_t : condition<integral_t> {
+  using condition<integral_t>::operator();
   static constexpr std::string_view name = "integral";
   bool operator()(const TensorMeta& m) const {
     return !is_floating_point(m.dtype) && !is_complex(m.dtype) && m.dtype != Dtype::boolean;
   }
 };
-struct boolean_t {
+struct boolean_t : condition<boolean_t> {
+  using condition<boolean_t>::operator();
   static constexpr std::string_view name = "boolean";
   bool operator()(const TensorMeta& m) const { return m.dtype == Dtype::boolean; }
 };
-struct complex_t {
+struct complex_t : condition<complex_t> {
+  using condition<complex_t>::operator();
   static constexpr std::string_view name = "complex_valued";
   bool operator()(const TensorMeta& m) const { return is_complex(m.dtype); }
 };
 template <Dtype... Types>
-struct dtype_t {
+struct dtype_t : condition<dtype_t<Types...>> {
+  using condition<dtype_t<Types...>>::operator();
   static constexpr Words words = Words("dtype_is").in_brackets<std::string_view>({name_of(Types)...});
   static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const { return ((m.dtype == Types) || ...); }
 };
 template <int Least, int Most>
-struct rank_t {
+struct rank_t : condition<rank_t<Least, Most>> {
+  using condition<rank_t<Least, Most>>::operator();
   static constexpr Words words = Words(Least == Most ? "rank_is" : "rank_from").in_brackets<std::int64_t>({Least});
   static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const { return m.dim() >= Least && m.dim() <= Most; }
 };
+template <int Least, int Most>
+consteval rank_t<(Least < 0 ? 0 : Least), Most> rank() {
+  static_assert(Least >= 0, "fxx::rank_is: no tensor has fewer than zero dimensions; give a rank from 0 on");
+  return {};
+}
 template <std::int64_t... Sizes>
-struct shape_t {
+struct shape_t : condition<shape_t<Sizes...>> {
+  using condition<shape_t<Sizes...>>::operator();
   static constexpr Words words = Words("shape_is").in_brackets<std::int64_t>({Sizes...});
   static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const {
@@ -156,7 +222,8 @@ struct shape_t {
   }
 };
 template <int Dim, std::int64_t Size>
-struct size_at_t {
+struct size_at_t : condition<size_at_t<Dim, Size>> {
+  using condition<size_at_t<Dim, Size>>::operator();
   static constexpr Words words = Words("size_is").in_brackets<std::int64_t>({Dim, Size});
   static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const {
@@ -165,7 +232,8 @@ struct size_at_t {
   }
 };
 template <DeviceType Type>
-struct device_t {
+struct device_t : condition<device_t<Type>> {
+  using condition<device_t<Type>>::operator();
   static constexpr Words words = Words("device_is").in_brackets<std::string_view>({name_of(Type)});
   static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const { return m.device.type == Type; }
@@ -183,7 +251,8 @@ inline bool lies_in_order(const TensorMeta& m, const int* order) {
   return true;
 }
 template <MemoryFormat Format>
-struct memory_t {
+struct memory_t : condition<memory_t<Format>> {
+  using condition<memory_t<Format>>::operator();
   static constexpr Words words = Words("memory_is").in_brackets<std::string_view>({name_of(Format)});
   static constexpr std::string_view name = words.view();
   bool operator()(const TensorMeta& m) const {
@@ -193,21 +262,26 @@ struct memory_t {
     else return lies_in_order(m, nullptr);
   }
 };
-struct constant_t {
+struct constant_t : condition<constant_t> {
+  using condition<constant_t>::operator();
   static constexpr std::string_view name = "a_constant";
   bool operator()(const Argument& a) const { return !a.is_node() || is_constant_value(*a.node()); }
 };
-struct one_user_t {
+struct one_user_t : condition<one_user_t> {
+  using condition<one_user_t>::operator();
   static constexpr std::string_view name = "one_user";
+  static constexpr bool counts_users = true;
   bool operator()(const Node& n) const { return n.num_users() == 1; }
 };
 template <bool Trains>
-struct mode_t {
+struct mode_t : condition<mode_t<Trains>> {
+  using condition<mode_t<Trains>>::operator();
   static constexpr std::string_view name = Trains ? "in_train_mode" : "in_eval_mode";
   bool operator()(const Node& n) const { return trains(n) == Trains; }
 };
 template <fixed_string Option, fixed_string... Values>
-struct option_t {
+struct option_t : condition<option_t<Option, Values...>> {
+  using condition<option_t<Option, Values...>>::operator();
   static constexpr Words words = Words("option_is").in_brackets<std::string_view>({Option.view(), Values.view()...});
   static constexpr std::string_view name = words.view();
   bool operator()(const Node& n) const {
@@ -218,7 +292,8 @@ struct option_t {
 enum class Relation : std::uint8_t { less, less_equal, greater, greater_equal, unequal };
 /// `Than` is a literal of the pattern language.
 template <Relation How, class Than>
-struct compared {
+struct compared : condition<compared<How, Than>> {
+  using condition<compared<How, Than>>::operator();
   static constexpr Words words = Words(How == Relation::less            ? "less than "
                                        : How == Relation::less_equal    ? "at most "
                                        : How == Relation::greater       ? "greater than "
@@ -236,7 +311,8 @@ struct compared {
   }
 };
 template <class Low, class High>
-struct between_t {
+struct between_t : condition<between_t<Low, High>> {
+  using condition<between_t<Low, High>>::operator();
   static constexpr Words words = Words("between ").add(Low::value.number()).add(" and ").add(High::value.number());
   static constexpr std::string_view name = words.view();
   bool operator()(double v) const { return v >= Low::value.number() && v <= High::value.number(); }
@@ -252,10 +328,10 @@ inline constexpr conditions::complex_t complex_valued{};
 template <Dtype... Types>
 inline constexpr conditions::dtype_t<Types...> dtype_is{};
 template <int Rank>
-inline constexpr conditions::rank_t<Rank, Rank> rank_is{};
+inline constexpr auto rank_is = conditions::rank<Rank, Rank>();
 /// Of so many dimensions or more.
 template <int Least>
-inline constexpr conditions::rank_t<Least, 1 << 20> rank_from{};
+inline constexpr auto rank_from = conditions::rank<Least, 1 << 20>();
 /// A negative size is any.
 template <std::int64_t... Sizes>
 inline constexpr conditions::shape_t<Sizes...> shape_is{};

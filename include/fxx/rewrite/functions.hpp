@@ -107,4 +107,12 @@ FXX_INFIX(-, sub, false)
 FXX_INFIX(*, mul, true)
 FXX_INFIX(/, div, false)
 #undef FXX_INFIX
+/// `-x` is neg(x).
+template <Pattern P>
+consteval auto operator-(P p) {
+  constexpr bool tensor = P::kind != Term::Kind::scalar && P::kind != Term::Kind::size;
+  static_assert(tensor, "fxx::op: a number that is captured has no minus in a pattern; a callable can compute with it");
+  if constexpr (tensor) return ::fxx::pattern::neg(p);
+  else return mistake{};
+}
 }  // namespace fxx::inline FXX_ABI::rewrite

@@ -206,7 +206,9 @@ class PatternMaker {
   Argument chain(const Term*& t, const Hole& outer) {
     const Term& self = *t;
     const Term *link = &self + 1, *end = link + link->size;
-    const Hole hole{.op = link->op, .type = link->op->parameters[0].type, .outer = outer.op ? &outer : nullptr};
+    const Term* first = link;
+    while (!first->op) ++first;  // in wrappers and alternatives
+    const Hole hole{.op = first->op, .type = first->op->parameters[0].type, .outer = outer.op ? &outer : nullptr};
     Argument value = make(end, hole);
     for (std::size_t n = static_cast<std::size_t>(self.least) + answers_.choose(3); n--;) {
       hole_ = value;

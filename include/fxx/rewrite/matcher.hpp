@@ -70,26 +70,30 @@ class Match {
   }
   int rule() const { return rule_; }
 
-  /// What a capture holds; the default of the schema when the argument was left out.
+  /// What a capture holds; the default of the schema when the argument was left out; None where the alternative that is
+  /// there does not bind it. Throws RuleError (E406) when nothing in the pattern does, or only items of a group do.
   template <fixed_string Name, Term::Kind What>
   Argument operator[](capture<Name, What>) const {
-    return get(capture<Name, What>::id);
+    return get(capture<Name, What>::id, Name.view());
   }
   /// The same, which must be a node. Throws GraphError (E112) when it is not.
   template <fixed_string Name, Term::Kind What>
   Node* node(capture<Name, What>) const {
-    return get(capture<Name, What>::id).node();
+    return get(capture<Name, What>::id, Name.view()).node();
   }
   template <fixed_string Name, class P>
   Argument operator[](named_of<Name, P>) const {
-    return get(named_of<Name, P>::id);
+    return get(named_of<Name, P>::id, Name.view());
   }
   /// `rest<"others">`: a list.
   template <fixed_string Name>
   Argument operator[](rest_of<Name>) const {
-    return get(rest_of<Name>::id);
+    return get(rest_of<Name>::id, Name.view());
   }
+  /// None when the name, of which this is the hash, is not bound.
   Argument get(std::uint64_t capture) const;
+  /// As `operator[]`.
+  Argument get(std::uint64_t capture, std::string_view name) const;
 
   /// What one item of an `each`, or one link of a `chain`, holds: `item[x]`.
   class Item {
@@ -99,20 +103,22 @@ class Match {
     Argument operator[](Capture) const {
       for (const Found::Binding& b : item_->bindings)
         if (b.id == Capture::id) return b.value;
-      return match_->get(Capture::id);
+      return match_->get_beside(*item_, Capture::id, Capture::form.term.name);
     }
 
    private:
     const Match* match_;
     const Found::Item* item_;
   };
-  /// The items that the `each` or `chain` of this name matched, in their order; links from the outermost.
+  /// The items that the `each` or `chain` of this name matched, in their order; links from the outermost. Throws
+  /// RuleError (E406) when the pattern has none of that name.
   template <fixed_string Name>
   std::vector<Item> group() const {
     std::vector<Item> items;
-    for (const Found::Item* item : group_items(hash_of(Name.view()))) items.emplace_back(*this, *item);
+    for (const Found::Item* item : group_items(hash_of(Name.view()), Name.view())) items.emplace_back(*this, *item);
     return items;
   }
+  std::vector<const Found::Item*> group_items(std::uint64_t hash, std::string_view name) const;
   std::vector<const Found::Item*> group_items(std::uint64_t name) const;
   /// The arguments that captures hold, in the order of the pattern's tests.
   std::vector<Argument> captures() const;
@@ -132,9 +138,11 @@ class Match {
  private:
   friend class MatchEngine;
   Argument value_of(const CapturePlace& capture) const;
+  Argument get_beside(const Found::Item& item, std::uint64_t capture, std::string_view name) const;
   Graph* graph_ = nullptr;
   Node* nodes_[max_registers];  // the first nodes_count_
   const CapturePlace* captures_ = nullptr;
+  const Term* pattern_ = nullptr;
   int captures_count_ = 0, nodes_count_ = 0, rule_ = -1;
   std::uint32_t changed_over_ = 0;  // commutative calls whose arguments were taken the other way round, by register
   const std::vector<Match>* group_ = nullptr;

@@ -9,6 +9,7 @@
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/rewrite/matcher.hpp"
+#include "fxx/rewrite/rule.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
 
@@ -84,6 +85,55 @@ FXX_INLINE Argument Match::get(std::uint64_t capture) const {
     if (captures_[i].id == capture) return value_of(captures_[i]);
   return {};
 }
+namespace detail {
+/// A callable asks for a name that nothing can have a value for.
+[[noreturn]] FXX_INLINE void no_such_name(const Term* pattern, std::uint64_t id, std::string_view name, Node* root) {
+  const bool inside = bound_in_groups_only(pattern, id);
+  std::string names, group;
+  for (int i = 0; i < pattern->size; ++i) {
+    const Term& t = pattern[i];
+    if (t.kind == Term::Kind::each || t.kind == Term::Kind::chain) {
+      const int last = i + (t.kind == Term::Kind::each ? t.size : 1 + pattern[i + 1].size);
+      for (int k = i + 1; k < last; ++k)
+        if (binds_name(pattern[k]) && pattern[k].id == id) group = t.name;
+    }
+    if (!binds_name(t) || names.find("'" + std::string(t.name) + "'") != std::string::npos) continue;
+    names.append(names.empty() ? "'" : ", '").append(t.name).append("'");
+  }
+  throw RuleError(ErrorId::no_such_name,
+                  "Match: the pattern of the rule " +
+                      (inside ? "binds '" + std::string(name) + "' once an item; read it by group<\"" + group +
+                                    "\">()[i], item by item"
+                              : "does not bind '" + std::string(name) + "'; it binds " +
+                                    (names.empty() ? "no names" : names)),
+                  {format_node(*root)});
+}
+constexpr bool binds_anywhere(const Term* pattern, std::uint64_t id) {
+  for (int i = 0; i < pattern->size; ++i)
+    if (binds_name(pattern[i]) && pattern[i].id == id) return true;
+  return false;
+}
+}  // namespace detail
+// What is bound is looked for first, so that only a name without a value costs a look at the pattern.
+FXX_INLINE Argument Match::get(std::uint64_t capture, std::string_view name) const {
+  if (found_) {
+    for (const Found::Binding& b : found_->bindings)
+      if (b.id == capture) return b.value;
+  } else {
+    for (int i = 0; i < captures_count_; ++i)
+      if (captures_[i].id == capture) return value_of(captures_[i]);
+  }
+  if (pattern_ && (!detail::binds_anywhere(pattern_, capture) || detail::bound_in_groups_only(pattern_, capture)))
+    detail::no_such_name(pattern_, capture, name, root());
+  return {};
+}
+FXX_INLINE Argument Match::get_beside(const Found::Item& item, std::uint64_t capture, std::string_view name) const {
+  for (const Term* group = pattern_; group && group < pattern_ + pattern_->size; ++group)
+    if ((group->kind == Term::Kind::each || group->kind == Term::Kind::chain) && group->id == item.group)
+      for (const Term* t = group + 1; t < group + 1 + group[1].size; ++t)
+        if (binds_name(*t) && t->id == capture && !t->shared) return {};  // in an alternative that is not there
+  return get(capture, name);
+}
 
 FXX_INLINE std::vector<Argument> Match::captures() const {
   std::vector<Argument> values;
@@ -100,6 +150,22 @@ FXX_INLINE std::vector<const Found::Item*> Match::group_items(std::uint64_t name
     for (const Found::Item& item : found_->items)
       if (item.group == name) items.push_back(&item);
   return items;
+}
+
+FXX_INLINE std::vector<const Found::Item*> Match::group_items(std::uint64_t hash, std::string_view name) const {
+  std::vector<const Found::Item*> items = group_items(hash);
+  if (!items.empty() || !pattern_) return items;
+  std::string groups;
+  for (int i = 0; i < pattern_->size; ++i) {
+    const Term& t = pattern_[i];
+    if (t.kind != Term::Kind::each && t.kind != Term::Kind::chain) continue;
+    if (t.id == hash) return items;
+    groups.append(groups.empty() ? "'" : ", '").append(t.name).append("'");
+  }
+  throw RuleError(ErrorId::no_such_name,
+                  "Match: the pattern of the rule has no each or chain of the name '" + std::string(name) +
+                      "'; it has " + (groups.empty() ? "none" : groups),
+                  {format_node(*root())});
 }
 
 FXX_INLINE void Regions::survey(const Graph& graph) {
@@ -183,6 +249,7 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
     candidate.nodes_[0] = regs.nodes[0];
     candidate.nodes_count_ = 1;
     candidate.rule_ = rule;
+    candidate.pattern_ = pattern;
     return accept_search(pattern, candidate, match);
   }
   const int registers = state.other.reg;
@@ -194,6 +261,7 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
   candidate.changed_over_ = regs.changed_over;
   candidate.captures_ = table.captures + state.payload;
   candidate.captures_count_ = state.other.arg;
+  candidate.pattern_ = rules_.rules[rule].pattern;
   candidate.rule_ = rule;
   if (shares_draws(candidate.nodes(), candidate.nodes().first(1), candidate)) return false;
   if (shared) {
@@ -357,6 +425,7 @@ FXX_INLINE std::string MatchEngine::why_declined(int rule, const Found& found) {
   match.nodes_[0] = found.roots[0];
   match.nodes_count_ = 1;
   match.rule_ = rule;
+  match.pattern_ = facts.pattern;
   if (!stands_together(found, match)) return "all of it is there, but its outputs cannot be computed in one place";
   if (shares_draws(found.nodes, found.roots, match))
     return "all of it is there, but somebody else uses the random numbers that it draws";

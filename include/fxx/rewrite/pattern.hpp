@@ -5,7 +5,7 @@
 //   constant<"w">  a node that the inputs do not reach    lit<false>, text<"tanh">, ints<1, 1>, near(1.41421356_c)
 //   p | q          either                          list(p, q)    a list of these items
 //   relu(x), conv2d(x, w, b), arg<"dim">(-1_c)     calls, positional or by keyword (rewrite/functions.hpp)
-//   p.once()       the call's result has one user  siblings(x, linear(x, w, b))  all such users of x together
+//   p.once()       the value has one user          siblings(x, linear(x, w, b))  all such users of x together
 //   p.where(rank_is<4>)  that also fulfils a condition (rewrite/conditions.hpp)   sequence<"dims">  a list
 //   p.as<"n">()    whose node is captured          sym_int<"n">  an integer, or a size that a node computes
 //   rest<"others">, each(p), operands_of<op>(p, q), maybe(f, p), chain(f, p), module<"Class">(x), outputs(p, q):
@@ -23,6 +23,7 @@
 #include "fxx/meta/fixed_string.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/rewrite/conditions.hpp"
+#include "fxx/rewrite/misused.hpp"
 #include "fxx/rewrite/term.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
@@ -124,7 +125,13 @@ struct followed : pattern_base {
   /// that takes an `Argument`, a `Node`, a `TensorMeta` or a `double` and says true or false.
   template <class... Conditions>
   consteval where_of<Self, Conditions...> where(Conditions...) const {
-    (detail::condition_is_callable<Conditions>(), ...);
+    (detail::condition_fits<Conditions, Self::kind>(), ...);
+    return {};
+  }
+  /// Matches only where the value has one user, which is the pattern.
+  consteval where_of<Self, conditions::one_user_t> once() const {
+    constexpr bool has_users = Self::kind != Term::Kind::scalar && Self::kind != Term::Kind::sequence;
+    static_assert(has_users, "fxx::once: a number or a list has no users; ask it of a tensor or a call");
     return {};
   }
   /// Captures the node that matches; the same name twice is the same node.
@@ -250,7 +257,7 @@ struct call : call_base<detail::number_given(fxx::detail::parsed<Key>)> {
   consteval single<call> once() const { return {}; }
   template <class... Conditions>
   consteval where_of<call, Conditions...> where(Conditions...) const {
-    (detail::condition_is_callable<Conditions>(), ...);
+    (detail::condition_fits<Conditions, Term::Kind::call>(), ...);
     return {};
   }
   template <fixed_string Name>
@@ -282,6 +289,11 @@ struct list_of : pattern_base {
   static constexpr int code = mistaken ? 0 : code_of(kind);
   static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
+template <class... Args>
+consteval mistake list(Args...) {
+  detail::misused<detail::Call::list, Args...>();
+  return {};
+}
 /// A list argument with exactly these items: `cat(list(x, y), 1_c)`.
 template <Pattern... Ps>
 consteval list_of<Ps...> list(Ps...) {
@@ -375,7 +387,7 @@ struct named_of : followed<named_of<Name, P>> {
 template <class Shared, class P>
 struct siblings_of : pattern_base {
   static constexpr bool mistaken = P::mistaken;
-  static constexpr Term::Kind kind = Term::Kind::call;
+  static constexpr Term::Kind kind = Term::Kind::outputs;  // like those it stands at the root alone
   static constexpr std::uint64_t shared = Shared::id;
   using member = P;
   static constexpr Form form = P::form;
@@ -397,6 +409,12 @@ consteval auto siblings(capture<Name, What>, P) {
                 "are matched by plain calls");
   if constexpr (tensor && bound && plain) return siblings_of<Shared, P>{};
   else return mistake{};
+}
+
+template <class... Args>
+consteval mistake siblings(Args...) {
+  detail::misused<detail::Call::siblings, Args...>();
+  return {};
 }
 
 namespace detail {
@@ -584,6 +602,10 @@ consteval auto look_closer(Args...) {
     return mistake{};
   } else if constexpr ((Args::mistaken || ...)) {
     return mistake{};
+  } else if constexpr ((false || ... || (Args::kind == Term::Kind::outputs))) {
+    static_assert((true && ... && (Args::kind != Term::Kind::outputs)),
+                  "fxx::op: outputs and siblings are whole patterns; they do not stand inside of a call");
+    return mistake{};
   } else {
     constexpr Given given[] = {detail::given<Args>()..., {}};
     constexpr Selected s =
@@ -672,11 +694,21 @@ template <auto Value>
 consteval literal<Value, Term::Kind::near> near(literal<Value>) {
   return {};
 }
+template <class... Args>
+consteval mistake near(Args...) {
+  detail::misused<detail::Call::near, Args...>();
+  return {};
+}
 namespace detail {
 template <fixed_string Name>
 struct keyword_maker {
   template <Pattern P>
   consteval keyword<Name, P> operator()(P) const {
+    return {};
+  }
+  template <class... Args>
+  consteval mistake operator()(Args...) const {
+    misused<Call::arg, Args...>();
     return {};
   }
 };

@@ -54,7 +54,8 @@ constexpr bool names_root(const Term* t, std::uint64_t id) {
   return false;
 }
 struct Misbuilt {
-  enum class Kind : std::uint8_t { none, unbound, other_kind, in_one_reading, itself, hole, outputs } kind = Kind::none;
+  enum class Kind : std::uint8_t { none, unbound, other_kind, in_one_reading, itself, asks, hole, no_node, outputs };
+  Kind kind = Kind::none;
   int at = 0;  // the capture that is not bound, or bound to something else
 };
 /// Is the term at `at` an argument that may be None?
@@ -121,17 +122,45 @@ constexpr bool has_hole(const Term* r) {
   for (int i = 0; i < r->size; ++i) {
     const K kind = r[i].kind;
     if (kind == K::any && !r[i].op) return true;
-    if (kind == K::alternatives || is_wrapper(r[i]) || kind == K::chain || kind == K::hole || kind == K::module ||
+    if (kind == K::alternatives || kind == K::chain || kind == K::hole || kind == K::module ||
         (kind == K::outputs && i > 0))
       return true;
   }
   return false;
 }
+/// Is the result, or one of several, surely not a node?
+constexpr bool is_no_node(const Term* r) {
+  using K = Term::Kind;
+  if (r->kind != K::outputs)
+    return r->kind == K::scalar || r->kind == K::list || r->kind == K::rest || r->kind == K::each ||
+           r->kind == K::near || is_constant(*r);
+  const Term* output = r + 1;
+  for (int i = 0; i < r->children; ++i, output += output->size)
+    if (is_no_node(output)) return true;
+  return false;
+}
+/// Does the result ask something of a value, as only patterns do?
+constexpr bool asks_something(const Term* r) {
+  for (int i = 0; i < r->size; ++i)
+    if (r[i].once || is_wrapper(r[i])) return true;
+  return false;
+}
+/// Might a result with lists of any length be what stands there already, some time? It holds nothing new then, but puts
+/// in another order, leaves out or repeats what is there.
+constexpr bool comes_to_rest(const Term* p, const Term* r) {
+  bool open = false;
+  for (int i = 1; i < r->size; ++i) {
+    if (r[i].kind == Term::Kind::call) return false;
+    open = open || is_open(r[i]);
+  }
+  return open && !same(p, r);
+}
 /// `p` covers the term at `at` of the result; does that mean that its rule goes on for ever?
 constexpr bool goes_on(const Term* p, const Term* r, int at) {
   using K = Term::Kind;
   while (is_wrapper(*p)) ++p;
-  if (p->kind == K::alternatives || p->kind == K::outputs) return covers(p, r + at);
+  if (at == 0 && comes_to_rest(p, r)) return false;
+  if (p->kind == K::alternatives) return covers(p, r + at);
   if (p->kind != K::operands) return true;
   // A chain is matched where it begins, and what stands there already is not put there again.
   for (int i = 0; i < at; ++i)
@@ -140,16 +169,60 @@ constexpr bool goes_on(const Term* p, const Term* r, int at) {
   all.add(p, r + at);
   return at > 0 || all.calls > 0 || all.count > 2;
 }
+constexpr int outputs_of(const Term* p) { return p->kind == Term::Kind::outputs ? p->children : 1; }
+/// Is the output a value that the result leaves as it is, for nothing else, and that the pattern still matches then?
+constexpr bool stays_as_it_is(const Term* output, const Term* result, const Term* all) {
+  using K = Term::Kind;
+  int uses = 0;
+  for (int i = 0; i < all->size; ++i) uses += is_capture(all[i]) && all[i].id == result->id;
+  if (uses != 1) return false;
+  for (int i = 0; i < output->size; ++i)
+    if (output[i].once || output[i].kind == K::where || output[i].kind == K::alternatives || output[i].kind >= K::rest)
+      return false;
+  return is_capture(*result) && names_root(output, result->id);
+}
+/// Does the result `r` hold all outputs of `p`, whatever the captures hold? `own`: it is that of the rule of `p`.
+constexpr bool holds_outputs(const Term* p, const Term* r, bool own) {
+  using K = Term::Kind;
+  constexpr int most = 16;
+  const Term* calls[most]{};
+  int count = 0;
+  for (int i = 0; i < r->size; ++i) {
+    if (r[i].kind == K::each) i += r[i].size - 1;  // there may be none
+    else if (r[i].kind == K::call && (r[i].op->mutates || has(r[i].op->traits, Trait::random))) return false;
+    else if (r[i].kind == K::call && count < most) calls[count++] = r + i;
+  }
+  Choices c;
+  do {
+    Reading d;
+    CaptureBinding bound[32];
+    bool used[most]{}, all = count > 0;
+    int n = 0;
+    const Term *output = p + 1, *result = r + 1;
+    for (int k = 0; k < p->children && all; ++k, output += output->size, result += own ? result->size : 0) {
+      // A rule is looked for where its first output is new.
+      if (own && k > 0 && stays_as_it_is(output, result, r)) {
+        all = covers(output, output, c, d, bound, n);
+        continue;
+      }
+      const int at = c.take(count);
+      all = !used[at] && covers(output, calls[at], c, d, bound, n);
+      used[at] = true;
+    }
+    if (all) return true;
+  } while (c.advance());
+  return false;
+}
 /// Some part of the result `r` is matched by `p` whatever the captures hold.
 constexpr bool matches_own_result(const Term* p, const Term* r) {
   using K = Term::Kind;
+  if (p->kind == K::outputs) return outputs_of(p) == outputs_of(r) && holds_outputs(p, r, true);
   for (int i = 0; i < r->size; ++i)
     if (r[i].kind == K::each) i += r[i].size - 1;  // there may be none
     else if ((r[i].kind == K::call || r[i].kind == K::operands) && covers(p, r + i, true) && goes_on(p, r, i))
       return true;
   return false;
 }
-constexpr int outputs_of(const Term* p) { return p->kind == Term::Kind::outputs ? p->children : 1; }
 
 template <std::size_t N>
 struct word {
@@ -212,12 +285,16 @@ consteval void report_pattern() {
   } else {
     constexpr bool with_call = flat<P>.survey.with_call, nested = flat<P>.survey.nested;
     begins_with_call<with_call>();
-    static_assert(!nested, "fxx::rule: each and chain do not stand inside of each other");
+    static_assert(!nested || !with_call, "fxx::rule: each and chain do not stand inside of each other");
+    static_assert(P::form.keyword.empty() || nested || !with_call,
+                  "fxx::rule: arg names an argument of a call; the pattern itself has no name");
   }
 }
 constexpr Misbuilt misbuilt(const Term* p, const Term* r) {
   if (const Misbuilt name = first_unbound(p, r); name.kind != Misbuilt::Kind::none) return name;
+  if (asks_something(r)) return {Misbuilt::Kind::asks};
   if (has_hole(r)) return {Misbuilt::Kind::hole};
+  if (is_no_node(r)) return {Misbuilt::Kind::no_node};
   if (outputs_of(p) == outputs_of(r))
     if (const Misbuilt name = first_missing(p, r); name.kind != Misbuilt::Kind::none) return name;
   return {outputs_of(p) == outputs_of(r) ? Misbuilt::Kind::none : Misbuilt::Kind::outputs};
@@ -234,9 +311,15 @@ consteval void report_replacement() {
     capture_is_bound_always<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
   if constexpr (Kind == K::itself)
     capture_is_not_replaced<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
+  static_assert(Kind != K::asks,
+                "fxx::rule: the replacement holds once(), where, as or with, which say what is matched; they stand in "
+                "the pattern alone");
   static_assert(Kind != K::hole,
                 "fxx::rule: the replacement holds a wildcard or alternatives, so there is nothing definite to build; "
                 "name a capture instead");
+  static_assert(Kind != K::no_node,
+                "fxx::rule: the replacement is a number or a list, which cannot take the place of a call; make a value "
+                "of it, full_like(x, 0_c), stack(list(x, y))");
   static_assert(Kind != K::outputs,
                 "fxx::rule: the replacement has another number of outputs than the pattern; outputs(...) stand on both "
                 "sides, as many");
@@ -250,21 +333,57 @@ struct arrow {
   using replacement = R;
   [[no_unique_address]] R value;
 };
+template <class A>
+inline constexpr bool is_arrow = false;
+template <class P, class R>
+inline constexpr bool is_arrow<arrow<P, R>> = true;
 
-template <Pattern P, class R>
-consteval arrow<P, R> operator>>(P, R r) {
-  if constexpr (!P::mistaken) {
+namespace detail {
+/// Takes the place of what was refused, so that whatever uses it has nothing more to say.
+struct refused {
+  Argument operator()(const Match&) const { return {}; }
+};
+/// Is nothing wrong with the two sides, as far as they are looked at here? Says what is.
+template <class P, class R>
+consteval bool sides_fit() {
+  if constexpr (P::mistaken) {
+    return false;
+  } else {
     constexpr const Survey& s = flat<P>.survey;
-    if constexpr (s.two_kinds >= 0 || !s.with_call || s.nested) {
-      detail::report_pattern<P>();
+    if constexpr (s.two_kinds >= 0 || !s.with_call || s.nested || !P::form.keyword.empty()) {
+      report_pattern<P>();
+      return false;
     } else if constexpr (Pattern<R>) {
-      if constexpr (!R::mistaken) {
-        constexpr detail::Misbuilt m = detail::misbuilt(flat<P>.terms, flat<R>.terms);
-        if constexpr (m.kind != detail::Misbuilt::Kind::none) detail::report_replacement<R, m.kind, m.at>();
+      if constexpr (R::mistaken) {
+        return false;
+      } else {
+        constexpr Misbuilt m = misbuilt(flat<P>.terms, flat<R>.terms);
+        if constexpr (m.kind != Misbuilt::Kind::none) report_replacement<R, m.kind, m.at>();
+        return m.kind == Misbuilt::Kind::none;
       }
+    } else {
+      return true;
     }
   }
-  return {r};
+}
+}  // namespace detail
+
+template <Pattern P, class R>
+consteval auto operator>>(P, R r) {
+  if constexpr (detail::sides_fit<P, R>()) return arrow<P, R>{r};
+  else return arrow<mistake, detail::refused>{};
+}
+/// `p | (q >> r)` is what `p | q >> r` means, and `(p >> q) | r` what `p >> q | r` does.
+template <class A, class B>
+  requires(Pattern<A> != Pattern<B>)
+consteval auto operator|(A, B) {
+  if constexpr (is_arrow<A> || is_arrow<B>) {
+    static_assert(sizeof(A) == 0, "fxx::rule: >> binds more tightly than |; write (p | q) >> r");
+    return arrow<mistake, detail::refused>{};
+  } else {
+    detail::not_a_pattern<std::conditional_t<Pattern<A>, B, A>>();
+    return mistake{};
+  }
 }
 
 struct always {};
@@ -290,25 +409,58 @@ inline constexpr bool is_rule = false;
 template <fixed_string Name, class P, class R, class Guard>
 inline constexpr bool is_rule<rule_of<Name, P, R, Guard>> = true;
 
-/// One rewrite. The guard is a callable that takes the match and says whether the rule applies.
-template <fixed_string Name, class P, class R, class Guard = always>
-consteval rule_of<Name, P, R, Guard> rule(arrow<P, R> a, Guard guard = {}) {
-  static_assert(detail::Replacement<R>,
+namespace detail {
+template <fixed_string Name>
+using refused_rule =
+    rule_of<Name, call<OperatorIndex::relu, capture<"x", Term::Kind::tensor>>, refused, always>;
+
+/// Is nothing wrong with a rule of two sides that fit? Says what is.
+template <class P, class R, class Guard>
+consteval bool is_sound() {
+  constexpr bool builds = Replacement<R>, asks = __is_same(Guard, always) || AGuard<Guard>;
+  static_assert(builds,
                 "fxx::rule: the replacement is neither a pattern nor a callable that takes the match "
                 "and returns a value");
-  static_assert(__is_same(Guard, always) || detail::AGuard<Guard>,
-                "fxx::rule: the guard is not a callable that takes the match and says true or false");
-  if constexpr (Pattern<R>) {
-    static_assert(!Siblings<P>,
+  static_assert(asks || !builds, "fxx::rule: the guard is not a callable that takes the match and says true or false");
+  if constexpr (!builds || !asks) {
+    return false;
+  } else if constexpr (!Pattern<R>) {
+    return true;
+  } else {
+    constexpr bool siblings = Siblings<P>;
+    static_assert(!siblings,
                   "fxx::rule: siblings are replaced by a callable that returns one value each, not by an expression");
-    if constexpr (__is_same(Guard, always) && !Siblings<P> && !P::mistaken && !R::mistaken) {
-      constexpr bool again = flat<P>.survey.with_call && detail::matches_own_result(flat<P>.terms, flat<R>.terms);
+    if constexpr (siblings || !__is_same(Guard, always)) {
+      return !siblings;
+    } else {
+      constexpr bool again = matches_own_result(flat<P>.terms, flat<R>.terms);
       static_assert(!again,
                     "fxx::rule: the rule matches its own replacement, so rewriting would never end; make the "
                     "replacement smaller or add a guard");
+      return !again;
     }
   }
-  return {a.value, guard};
+}
+}  // namespace detail
+
+/// One rewrite. The guard is a callable that takes the match and says whether the rule applies.
+template <fixed_string Name, class P, class R, class Guard = always>
+consteval auto rule(arrow<P, R> a, Guard guard = {}) {
+  if constexpr (P::mistaken) return detail::refused_rule<Name>{};
+  else if constexpr (detail::is_sound<P, R, Guard>()) return rule_of<Name, P, R, Guard>{a.value, guard};
+  else return detail::refused_rule<Name>{};
+}
+template <fixed_string Name, class... Args>
+consteval detail::refused_rule<Name> rule(Args...) {
+  static_assert((false || ... || __is_same(Args, mistake)),
+                "fxx::rule: write rule<\"name\">(pattern >> replacement), and a guard behind it");
+  return {};
+}
+template <class... Args>
+consteval detail::refused_rule<"rule"> rule(Args...) {
+  static_assert((false || ... || __is_same(Args, mistake)),
+                "fxx::rule: a rule has a name; write rule<\"name\">(pattern >> replacement)");
+  return {};
 }
 
 }  // namespace fxx::inline FXX_ABI::rewrite

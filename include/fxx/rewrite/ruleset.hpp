@@ -50,8 +50,10 @@ constexpr std::uint64_t calls_made(const Entry& rule) {
     }
   return bits;
 }
-/// The first call in the result of `rule`, outermost first, that `by` matches for sure; -1 when there is none.
+/// The first call in the result of `rule`, outermost first, that `by` matches for sure; -1 when there is none. Several
+/// outputs are found inside.
 constexpr int call_matched(const Entry& rule, const Term* by) {
+  if (by->kind == Term::Kind::outputs) return holds_outputs(by, rule.result, false) ? 1 : -1;
   for (int i = 0; i < rule.result->size; ++i) {
     const Term& t = rule.result[i];
     if (t.kind == Term::Kind::each) i += t.size - 1;
@@ -426,18 +428,29 @@ class Ruleset {
   }
 };
 
+namespace detail {
+consteval auto refused_set() { return Ruleset<refused_rule<"refused">>({}); }
+}  // namespace detail
 /// All rules in one decision tree; the earlier rule wins where several match.
 template <class... Rules>
 consteval auto ruleset(Rules... rules) {
   constexpr bool all_rules = (true && ... && is_rule<Rules>);
   static_assert(sizeof...(Rules) > 0, "fxx::ruleset: give at least one rule");
   static_assert(all_rules, "fxx::ruleset: an argument is not a rule; write rule<\"name\">(pattern >> replacement)");
-  if constexpr (all_rules && sizeof...(Rules) > 0) {
+  if constexpr (!all_rules || sizeof...(Rules) == 0) {
+    return detail::refused_set();
+  } else if constexpr ((false || ... || __is_same(typename Rules::replacement, detail::refused))) {
+    return detail::refused_set();
+  } else {
     detail::check_distinct<Rules...>();
     return Ruleset<Rules...>(rules...);
-  } else {
-    return mistake{};
   }
+}
+template <class A, class B>
+  requires(is_rule<A> || is_rule<B>)
+consteval auto operator+(const A&, const B&) {
+  static_assert(sizeof(A) == 0, "fxx::ruleset: + joins two sets; rules are put into one by ruleset(a, b)");
+  return detail::refused_set();
 }
 
 /// Why the rule does not match where `node` is the root, in one sentence: the first condition that failed after most of

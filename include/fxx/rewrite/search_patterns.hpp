@@ -35,6 +35,11 @@ struct each_of : pattern_base {
   static constexpr std::uint64_t id = hash_of(Name.view());
   static constexpr Form form = detail::form_of({.kind = kind, .id = id, .name = Name.view()}, forms<P>, 1);
 };
+template <fixed_string Name = "each", class... Args>
+consteval mistake each(Args...) {
+  detail::misused<detail::Call::each, Args...>();
+  return {};
+}
 /// Any number of items, none too, that each match the pattern. On the right: one item for each of them. Among operands
 /// it takes all that it can; only one that would bind a name which others share may be left to `rest`.
 template <fixed_string Name = "each", Pattern P>
@@ -114,17 +119,32 @@ struct bound_maker {
     if constexpr (constant) return bound_of<Name, Value, P>{};
     else return mistake{};
   }
+  template <class... Args>
+  consteval mistake operator()(Args...) const {
+    misused<Call::with, Args...>();
+    return {};
+  }
 };
 }  // namespace detail
 /// `with<"scale">(1_c, p)`: matches `p`, and the capture "scale" is 1. For alternatives that do not hold it otherwise.
 template <fixed_string Name>
 inline constexpr detail::bound_maker<Name> with{};
 
+namespace detail {
+template <class F, class P>
+concept MakesPattern = requires(F f, P p) { requires Pattern<decltype(f(p))>; };
+}  // namespace detail
+template <class... Args>
+consteval mistake maybe(Args...) {
+  detail::misused<detail::Call::maybe, Args...>();
+  return {};
+}
 /// `maybe(f, p)`: `f(p)` or `p` alone. A name that only `f` binds is None when it is not there; `with` gives it a value,
 /// which it needs where the right side has it for what cannot be None.
 template <class F, Pattern P>
 consteval auto maybe(F f, P p) {
-  return f(p) | p;
+  if constexpr (detail::MakesPattern<F, P>) return f(p) | p;
+  else return detail::misused<detail::Call::maybe, F>(), mistake{};
 }
 
 struct hole_pattern : followed<hole_pattern> {
@@ -139,28 +159,42 @@ struct chain_of : followed<chain_of<Name, Least, Link, P>> {
       {.kind = Term::Kind::chain, .id = hash_of(Name.view()), .least = Least, .name = Name.view()}, forms<Link, P>, 2);
 };
 namespace detail {
-template <class P>
-consteval bool has_hole_pattern() {
-  for (const Term& t : flat<P>)
-    if (t.kind == Term::Kind::hole) return true;
-  return false;
+/// Is it a call around the hole, whichever of its alternatives is there?
+constexpr bool is_link(const Term* t) {
+  while (is_wrapper(*t)) ++t;
+  bool around = t->kind == Term::Kind::alternatives;
+  if (around) {
+    const Term* child = t + 1;
+    for (int i = 0; i < t->children; ++i, child += child->size) around = around && is_link(child);
+    return around;
+  }
+  for (int i = 0; i < t->size; ++i) around = around || t[i].kind == Term::Kind::hole;
+  return around && t->kind == Term::Kind::call;
 }
 }  // namespace detail
+template <fixed_string Name = "chain", int Least = 1, class... Args>
+consteval mistake chain(Args...) {
+  detail::misused<detail::Call::chain, Args...>();
+  return {};
+}
 /// `chain<"links">([](auto p) { return relu(p); }, x)`: the call `Least` times or more often, each around the next, and
 /// the innermost around `x`. As many links as there are.
 template <fixed_string Name = "chain", int Least = 1, class F, Pattern P>
 consteval auto chain(F f, P) {
-  using Link = decltype(f(hole_pattern{}));
-  constexpr bool pattern = Pattern<Link>;
+  constexpr bool pattern = detail::MakesPattern<F, hole_pattern>;
   static_assert(pattern, "fxx::chain: the first argument is not a callable that makes a pattern out of a pattern");
-  if constexpr (!pattern) return mistake{};
-  else if constexpr (Link::mistaken) return mistake{};
-  else {
-    constexpr bool used = detail::has_hole_pattern<Link>() && flat<Link>[0].kind == Term::Kind::call;
-    static_assert(used, "fxx::chain: a link has to be a call that holds what the next link is put into");
-    static_assert(Least >= 0, "fxx::chain: the least number of links is zero or more");
-    if constexpr (used) return chain_of<Name, Least, Link, P>{};
-    else return mistake{};
+  static_assert(Least >= 0, "fxx::chain: the least number of links is zero or more");
+  if constexpr (!pattern || Least < 0) {
+    return mistake{};
+  } else {
+    using Link = decltype(f(hole_pattern{}));
+    if constexpr (Link::mistaken) return mistake{};
+    else {
+      constexpr bool used = detail::is_link(flat<Link>.data());
+      static_assert(used, "fxx::chain: a link has to be a call that holds what the next link is put into");
+      if constexpr (used) return chain_of<Name, Least, Link, P>{};
+      else return mistake{};
+    }
   }
 }
 
@@ -196,6 +230,11 @@ struct several : pattern_base {
   static constexpr Term::Kind kind = Term::Kind::outputs;
   static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
+template <class... Args>
+consteval mistake outputs(Args...) {
+  detail::misused<detail::Call::outputs, std::bool_constant<(sizeof...(Args) > 1)>>();
+  return {};
+}
 /// Values that are found and replaced together. All but the first should use something that an earlier one captures:
 /// they are looked for among its users, and where there is nothing, in the whole graph.
 template <Pattern... Ps>
@@ -209,30 +248,66 @@ consteval several<Ps...> outputs(Ps...) {
 /// `scalar<"s">.where(between(0_c, 1_c))`: both ends count.
 template <auto Low, auto High>
 consteval conditions::between_t<literal<Low>, literal<High>> between(literal<Low>, literal<High>) {
+  constexpr bool in_order = literal<Low>::value.number() <= literal<High>::value.number();
+  static_assert(in_order, "fxx::between: no number is between these; the lower one stands first");
+  return {};
+}
+template <class... Args>
+consteval conditions::between_t<literal<0>, literal<1>> between(Args...) {
+  detail::misused<detail::Call::between, Args...>();
   return {};
 }
 namespace detail {
 template <class P>
 concept Number = Pattern<P> && (P::kind == Term::Kind::scalar || P::kind == Term::Kind::size);
 }
-#define FXX_RELATION(symbol, how, mirrored)                                                 \
-  template <detail::Number P, auto Value>                                                   \
-  consteval auto operator symbol(P p, literal<Value>) {                                     \
-    return p.where(conditions::compared<conditions::Relation::how, literal<Value>>{});      \
-  }                                                                                         \
-  template <detail::Number P, auto Value>                                                   \
-  consteval auto operator symbol(literal<Value>, P p) {                                     \
-    return p.where(conditions::compared<conditions::Relation::mirrored, literal<Value>>{}); \
+namespace detail {
+template <class A, class B, bool Equal>
+consteval mistake not_comparable() {
+  constexpr bool patterns = Pattern<A> && Pattern<B>;
+  static_assert(patterns, "fxx::where: what a number is compared with is not a pattern; write it as 0_c");
+  static_assert(!patterns || !Equal,
+                "fxx::where: == is no condition; a number stands as it is, mul(x, 0_c), and equal tensors are the same "
+                "name twice, or eq(x, y)");
+  static_assert(!patterns || Equal,
+                "fxx::where: only a number is compared, and with a constant: scalar<\"s\"> > 0_c; a comparison of "
+                "tensors is gt(x, y), one of two numbers is for the guard");
+  return {};
+}
+/// Is it compared with a constant?
+template <class P, class Q>
+inline constexpr bool compares = false;
+template <Number P, auto Value>
+inline constexpr bool compares<P, literal<Value>> = true;
+}  // namespace detail
+#define FXX_RELATION(symbol, how, mirrored)                                                          \
+  template <class A, class B>                                                                        \
+    requires(Pattern<A> || Pattern<B>)                                                               \
+  consteval auto operator symbol(A a, B b) {                                                         \
+    using conditions::Relation, conditions::compared;                                                \
+    if constexpr (detail::compares<A, B>) return a.where(compared<Relation::how, B>{});              \
+    else if constexpr (detail::compares<B, A>) return b.where(compared<Relation::mirrored, A>{});    \
+    else return detail::not_comparable<A, B, false>();                                               \
   }
 FXX_RELATION(<, less, greater)
 FXX_RELATION(<=, less_equal, greater_equal)
 FXX_RELATION(>, greater, less)
 FXX_RELATION(>=, greater_equal, less_equal)
-#undef FXX_RELATION
 /// `scalar<"s"> != 1_c`.
-template <detail::Number P, auto Value>
-consteval auto operator!=(P p, literal<Value>) {
-  return p.where(conditions::compared<conditions::Relation::unequal, literal<Value>>{});
+FXX_RELATION(!=, unequal, unequal)
+#undef FXX_RELATION
+template <class A, class B>
+  requires(Pattern<A> || Pattern<B>)
+consteval mistake operator==(A, B) {
+  return detail::not_comparable<A, B, true>();
+}
+template <class A, class B>
+  requires(Pattern<A> || Pattern<B>)
+consteval mistake operator&&(A, B) {
+  static_assert(sizeof(A) == 0,
+                "fxx::where: patterns are not joined by &&; several conditions on one value are x.where(a, b), "
+                "s.where(between(0_c, 1_c))");
+  return {};
 }
 
 }  // namespace fxx::inline FXX_ABI::rewrite

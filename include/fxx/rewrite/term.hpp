@@ -17,6 +17,7 @@ namespace fxx::inline FXX_ABI::rewrite {
 struct Condition {
   bool (*holds)(const Argument&) = nullptr;
   std::string_view name = {};  // for people
+  bool counts_users = false;   // so that it may come true when a user goes
 };
 
 struct Term {
@@ -102,8 +103,9 @@ inline constexpr int max_choices = 24;  // commutative operators and alternative
 struct Choices {
   std::uint8_t taken[max_choices], options[max_choices];  // as many as counted or fixed
   int count = 0, fixed = 0;
-  const Term* end = nullptr;  // of the chain whose link is looked at: what the hole holds
-  bool built = false;         // what is looked at is the result of the pattern's own rule
+  const Term* chain = nullptr;  // whose link is looked at: its hole holds the next link, or the end
+  int links = 0;                // that it wants yet
+  bool built = false;           // what is looked at is the result of the pattern's own rule
 
   constexpr int take(int among) {
     if (count == max_choices) return 0;  // of more than that, only the first is considered
@@ -241,6 +243,10 @@ constexpr Survey survey(const Term* p) {
           s.two_kinds = i;
       }
     }
+    if (kind == K::where && t.condition->counts_users) {
+      s.once = true;
+      if (depth >= s.depth) s.depth = depth + 1;  // its users are as far below the root as those of a call there
+    }
     if (kind < K::rest) continue;
     s.searched = true;
     if (kind != K::each && kind != K::chain) continue;
@@ -358,12 +364,30 @@ constexpr bool is_plain_link(const Term* link) {
   return holes == 1;
 }
 
+/// Of the items of a list, how many stand before those that may be none, and how many behind them.
+struct FixedItems {
+  int before = 0, behind = 0;
+  constexpr explicit FixedItems(const Term* list) {
+    const Term* item = list + 1;
+    bool opened = false;
+    for (int i = 0; i < list->children; ++i, item += item->size) {
+      if (is_open(*item)) opened = true, behind = 0;
+      else ++(opened ? behind : before);
+    }
+  }
+};
+
 constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, CaptureBinding* bound, int& n);
-/// The items of a list, where one in `p` may stand for any number of those in `t`.
+/// The items of a list, where one in `p` may stand for any number of those in `t`, which are as many as there are.
 constexpr bool covers_items(const Term* p, const Term* t, Choices& c, Reading& d, CaptureBinding* bound, int& n) {
   const int taken = t->children - p->children + 1;  // by the open one
   const Term *pc = p + 1, *tc = t + 1;
   bool opened = false;
+  if (has_open_items(t)) {
+    if (!has_open_items(p)) return false;
+    const FixedItems wanted(p), there(t);
+    if (wanted.before > there.before || wanted.behind > there.behind) return false;
+  }
   for (int i = 0; i < p->children; ++i, pc += pc->size) {
     if (!is_open(*pc)) {
       if (!opened && i >= t->children) return false;
@@ -382,7 +406,9 @@ constexpr bool covers_items(const Term* p, const Term* t, Choices& c, Reading& d
       if (pc[k].shared) return false;
     for (int k = 0; k < taken; ++k, tc += tc->size) {
       const int outside = n;  // names of an item are its own
-      if (pc->kind == Term::Kind::each && !covers(pc + 1, tc, c, d, bound, n)) return false;
+      if (pc->kind == Term::Kind::each && tc->kind == Term::Kind::rest && pc[1].kind != Term::Kind::any) return false;
+      const Term* item = tc->kind == Term::Kind::each ? tc + 1 : tc;
+      if (pc->kind == Term::Kind::each && !covers(pc + 1, item, c, d, bound, n)) return false;
       n = outside;
     }
   }
@@ -531,17 +557,25 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, Capt
     }
     case K::list: {
       if (t->kind != K::list) return false;
-      if (has_open_items(t)) return same(p, t) && binds_alike(p, t, bound, n);
+      if (has_open_items(t) && same(p, t)) return binds_alike(p, t, bound, n);
       return covers_items(p, t, c, d, bound, n);
     }
     case K::chain: {
       if (t->kind == K::chain) return same(p, t) && binds_alike(p, t, bound, n);
-      // With one link it is a match, and with more of them too.
-      if (p->least > 1 || !is_plain_link(p + 1)) return false;
-      c.end = p + 1 + p[1].size;
+      if (!is_plain_link(p + 1)) return false;
+      if (p->least == 0 && c.take(2) == 1) return covers(p + 1 + p[1].size, t, c, d, bound, n);
+      c.chain = p;
+      c.links = p->least - 1;
       return covers(p + 1, t, c, d, bound, n);
     }
-    case K::hole: return c.end && covers(c.end, t, c, d, bound, n);
+    case K::hole: {
+      if (!c.chain) return false;
+      const Term* link = c.chain + 1;
+      // With as many links as it wants it is a match, and with more of them too.
+      const bool another = c.links > 0 || (t->kind == K::call && t->id == link->id && c.take(2) == 1);
+      --c.links;
+      return covers(another ? link : link + link->size, t, c, d, bound, n);
+    }
     case K::call: {
       if (t->kind != K::call || t->id != p->id || (p->once && !t->once)) return false;
       const Term *pc = p + 1, *tc = t + 1;

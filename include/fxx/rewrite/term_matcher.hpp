@@ -100,6 +100,7 @@ class TermMatcher {
   bool match_next(const Term* pattern, Node* root, Accept&& accept) {
     found_ = {};
     declined_ = 0;
+    passed_ = 0;
     const auto agreed = [&] {
       if (accept(static_cast<const Found&>(found_))) return true;
       ++declined_;
@@ -123,6 +124,7 @@ class TermMatcher {
   };
   struct Mark {
     std::size_t bindings, items, nodes, roots;
+    long passed;
   };
   /// How one item of an `each`, or one link of a `chain`, can be read.
   struct Way {
@@ -166,9 +168,20 @@ class TermMatcher {
 
   bool bind(std::uint64_t id, const Argument& value, std::string_view name, Continue go_on);
   Argument value_of(Subject s) const;
-  Mark mark() const { return {found_.bindings.size(), found_.items.size(), found_.nodes.size(), found_.roots.size()}; }
+  Mark mark() const {
+    return {found_.bindings.size(), found_.items.size(), found_.nodes.size(), found_.roots.size(), passed_};
+  }
   void back_to(const Mark& m);
-  long progress_here() const { return static_cast<long>(found_.nodes.size() * 64 + found_.bindings.size()); }
+  /// Goes on behind a constant or a condition that holds, which tells as much as a name that is bound.
+  bool pass(Continue go_on) {
+    ++passed_;
+    if (go_on()) return true;
+    --passed_;
+    return false;
+  }
+  long progress_here() const {
+    return static_cast<long>(found_.nodes.size() * 64 + found_.bindings.size()) + passed_;
+  }
   template <class Words>
   bool fail(Words&& words);
 
@@ -176,6 +189,7 @@ class TermMatcher {
   const Argument* hole_ = nullptr;
   const Node* hole_user_ = nullptr;
   int declined_ = 0;  // by `accept`
+  long passed_ = 0;   // constants and conditions that hold, of what has matched
   bool explain_;
   std::string reason_;
   long progress_ = -1;

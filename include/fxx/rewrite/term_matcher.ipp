@@ -122,6 +122,7 @@ FXX_INLINE void TermMatcher::back_to(const Mark& m) {
   found_.items.resize(m.items);
   found_.nodes.resize(m.nodes);
   found_.roots.resize(m.roots);
+  passed_ = m.passed;
 }
 
 FXX_INLINE Argument TermMatcher::value_of(Subject s) const {
@@ -172,7 +173,7 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
     case K::any: return go_on();
     case K::where: {
       const auto then = [&] {
-        if (t->condition->holds(value_of(s))) return go_on();
+        if (t->condition->holds(value_of(s))) return pass(go_on);
         return fail([&] { return where() + ", which is not " + std::string(t->condition->name); });
       };
       return match(t + 1, s, then);
@@ -192,12 +193,12 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
       const bool default_fits =
           !s.value && s.parameter && (t->kind == K::standard || *t->value == s.parameter->standard);
       if (default_fits || (s.value && same_value(*s.value, *t->value, s.parameter ? s.parameter->type : Type{})))
-        return go_on();
+        return t->kind == K::literal ? pass(go_on) : go_on();  // a default that is left out says little
       return fail(wanted);
     }
     case K::near: {
       const Argument value = value_of(s);
-      return value.is_number() && is_near(value.number(), t->value->number()) ? go_on() : fail(wanted);
+      return value.is_number() && is_near(value.number(), t->value->number()) ? pass(go_on) : fail(wanted);
     }
     case K::alternatives: {
       const Term* member = t + 1;

@@ -217,6 +217,20 @@ constexpr void line_up_value(const Chosen& given, const Place& place, const Para
   }
 }
 
+/// The call that a link is, in one reading of its alternatives.
+constexpr const Term* chosen_link(const Term* link, Choices& c) {
+  for (;;) {
+    if (link->kind == Term::Kind::alternatives) {
+      int k = c.take(link->children);
+      ++link;
+      while (k--) link += link->size;
+    } else if (is_wrapper(*link)) {
+      ++link;
+    } else {
+      return link;
+    }
+  }
+}
 /// Tests the operator of the node there, if it has to be a certain one; calls are looked into later.
 constexpr void line_up_call(const Term* t, const Place& place, Choices& c, Line& out, Queue& queue) {
   using K = Term::Kind;
@@ -230,8 +244,9 @@ constexpr void line_up_call(const Term* t, const Place& place, Choices& c, Line&
     id = chosen_operator.id;
     op = chosen_operator.op;
   } else if (t->kind == K::chain && t->least > 0) {
-    id = t[1].id;
-    op = t[1].op;
+    const Term* link = chosen_link(t + 1, c);
+    id = link->id;
+    op = link->op;
   } else if (t->kind != K::module) {
     return;
   }
@@ -257,7 +272,7 @@ constexpr void linearise(const Term* root, Choices& c, Line& out) {
   const Chosen start = chosen(root, c, out, queue);
   const Term* first = start.term;
   if (first->kind == Term::Kind::operands) first += 1 + c.take(static_cast<int>(first->id));
-  else if (first->kind == Term::Kind::chain) ++first;
+  else if (first->kind == Term::Kind::chain) first = chosen_link(first + 1, c);
   out.root = first->id;
   if (first->op) out.family = first->op->family;
   line_up_value(start, {0, Place::self}, no_parameter, queue, out);

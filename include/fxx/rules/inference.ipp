@@ -113,7 +113,8 @@ FXX_INLINE Argument pad_later(const Match& m) {
 }
 
 FXX_INLINE bool joins_convolutions(const Match& m) {
-  return all_constant(m) && !channels_of_parts(m).empty();
+  // The biases of the parts are looked at part by part.
+  return is_constant_or_none(m[gamma]) && is_constant_or_none(m[beta]) && !channels_of_parts(m).empty();
 }
 
 FXX_INLINE Argument cat_later(const Match& m) {
