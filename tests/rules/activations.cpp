@@ -37,6 +37,10 @@ TEST_CASE("gelu with the hyperbolic tangent") {
   CHECK(made_of([](auto x) { return x / 2 * (tanh((x + x * x * x * 0.044715) * tanh_root) + 1); }) == gelu);
   CHECK(made_of([](auto x) { return x * tanh_part(x) * 0.5; }) == gelu);
   CHECK(made_of([](auto x) { return tanh_part(x) * x / 2; }) == gelu);
+  CHECK(made_of([](auto x) { return x / 2 * (tanh((x + 0.044715 * x * x * x) * tanh_root) + 1); }) == gelu);
+  CHECK(made_of([](auto x) { return x / 2 * (tanh((x + 0.044715 * x * (x * x)) * tanh_root) + 1); }) == gelu);
+  CHECK(made_of([](auto x) { return x / 2 * (tanh(tanh_root * x * (0.044715 * x * x + 1)) + 1); }) == gelu);
+  CHECK(made_of([](auto x) { return x / 2 * (tanh(tanh_root * (x * (0.044715 * x * x + 1))) + 1); }) == gelu);
 }
 
 TEST_CASE("silu") {
