@@ -35,16 +35,16 @@ inline constexpr NeedsOf all_needs[] = {
     {"activations", "cube of gelu", {.moderate = true}},
     {"activations", "square of gelu", {.moderate = true}},
     // What half precision makes infinite on the way is added to.
-    {"reroll", "linear, n-D", {.finite_only = true}},
-    {"reroll", "linear, out of place", {.finite_only = true}},
+    {"reroll", "linear, n-D", {.finite_inputs = true, .finite_only = true}},
+    {"reroll", "linear, out of place", {.finite_inputs = true, .finite_only = true}},
     // Of others, and of booleans, LibTorch reads memory that nobody wrote to.
     {"reroll", "pad, reflecting", {.note = "paddings of 0 and more"}},
     {"reroll", "pad, replicating", {.note = "paddings of 0 and more"}},
     {"reroll", "pad, around", {.note = "paddings of 0 and more"}},
     {"normalisation", "", {.moderate = true}},
     // Next to an infinite weight it counts whether rounding leaves nothing.
-    {"normalisation", "layer norm takes its weight", {.moderate = true, .finite_only = true}},
-    {"normalisation", "layer norm, weighted first", {.moderate = true, .finite_only = true}},
+    {"normalisation", "layer norm takes its weight", {.moderate = true, .finite_inputs = true}},
+    {"normalisation", "layer norm, weighted first", {.moderate = true, .finite_inputs = true}},
     // Of one number, which is its mean, both sides keep nothing but rounding.
     {"normalisation", "layer norm by rms norm", {.moderate = true, .note = small_numbers}},
     // The logarithm of what is hardly more than nothing knows few digits.
