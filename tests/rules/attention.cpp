@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "fxx/rules/all.hpp"
 #include "fxx/rules/inference.hpp"
 #include "rules/shaped.hpp"
@@ -251,7 +253,7 @@ TEST_CASE("what is filled with minus infinity is a boolean mask") {
   CHECK(made(Dtype::boolean, low, false) ==
         "logical_not = aten::logical_not(%mask)\n" + attention("%logical_not, scale=0.25"));
   CHECK(made(Dtype::boolean, low, true) == attention("%mask, scale=0.25"));
-  CHECK(made(Dtype::boolean, -1e9, false).find("scaled_dot") == std::string::npos);
+  CHECK(made(Dtype::boolean, -1e4, false).find("scaled_dot") == std::string::npos);
   CHECK(made(Dtype::uint8, low, false).find("scaled_dot") == std::string::npos);
 }
 
@@ -332,4 +334,37 @@ TEST_CASE("keys that are repeated in another way, or of which nothing is known, 
   CHECK(grouped({.dim = 1}) == "");  // k1 k2 k1 k2 ..., not k1 k1 k1 k1 k2 ...
   CHECK(grouped({.known = false}) == "");
   CHECK(grouped({.queries = 2, .copies = 1, .dim = 2}) == "");
+}
+
+TEST_CASE("factors of keys go to the queries, and below masks, where attention may be") {
+  const auto made = [](bool constant, auto formula) {
+    return test::fired_on(rules::attention_scores, [&](Graph& g) {
+      Node* q = shaped(g.placeholder("q"), {2, 4, 8});
+      Node* k = constant ? test::attribute(g, "k", {2, 4, 8}) : shaped(g.placeholder("k"), {2, 4, 8});
+      return formula(g, q, k);
+    });
+  };
+  const auto scaled = [](const Operator* behind) {
+    return [=](Graph& g, Node* q, Node* k) {
+      Node* keys = g.call_function(ops::transpose_int, {g.call_function(ops::mul_Scalar, {k, 0.5}), -2, -1});
+      Node* product = g.call_function(ops::matmul, {q, keys});
+      if (!behind) return product;
+      if (*behind == ops::relu.info()) return g.call_function(*behind, {product});
+      return g.call_function(ops::matmul, {g.call_function(*behind, {product, -1}), q});
+    };
+  };
+  CHECK(made(false, scaled(nullptr)) == "scale of keys to queries, transposed last: 1");
+  CHECK(made(false, scaled(&ops::softmax_int.info())) == "scale of keys to queries, transposed last: 1");
+  CHECK(made(false, scaled(&ops::relu.info())) == "");
+  CHECK(made(true, scaled(&ops::softmax_int.info())) == "");
+  const auto masked = [](double factor, double fill) {
+    return [=](Graph& g, Node* q, Node* k) {
+      Node* mask = g.call_function(ops::gt_Scalar, {k, 0});
+      return g.call_function(ops::mul_Scalar, {g.call_function(ops::masked_fill_Scalar, {q, mask, fill}), factor});
+    };
+  };
+  const double low = -std::numeric_limits<double>::infinity();
+  CHECK(made(false, masked(0.5, low)) == "scale before the mask: 1");
+  CHECK(made(false, masked(-0.5, low)) == "");
+  CHECK(made(false, masked(0.5, -1e9)) == "");
 }

@@ -106,17 +106,19 @@ TEST_CASE("every convolution and a linear over two dimensions fold") {
   CHECK(folds(linear({})) == "");
 }
 
-TEST_CASE("output channels of a transposed convolution are the second dimension of its weight, in one group") {
-  const auto transposed = [](std::int64_t groups) {
+TEST_CASE("output channels of a transposed convolution are the second dimension of its weight, of each group") {
+  const auto transposed = [](std::int64_t groups, std::int64_t channels = 8) {
     return rewritten_graph(rules::inference, [=](Graph& g) {
-      Node *x = g.placeholder("x"), *weight = attribute(g, "weight", {4, 8, 3, 3});
+      Node *x = g.placeholder("x"), *weight = attribute(g, "weight", {4, channels, 3, 3});
       Node* conv = g.call_function(ops::conv_transpose2d_input, {x, weight, {}, 2, 1, 1, groups});
       return batch_norm_of(g, conv, {.affine = false});
     });
   };
   CHECK(transposed(1).find("aten::view(%rsqrt, [1, -1, 1, 1])") != std::string::npos);
   CHECK(transposed(1).find("aten::conv_transpose2d.input(%x, %mul, %mul_1, 2, 1, 1, 1, [1, 1])") != std::string::npos);
-  CHECK(transposed(2).find("batch_norm") != std::string::npos);
+  CHECK(transposed(2).find("batch_norm") != std::string::npos);  // it has 16, which are not what is normalised
+  CHECK(transposed(2, 4).find("aten::view(%rsqrt, [2, 1, 4, 1, 1])") != std::string::npos);
+  CHECK(transposed(2, 4).find("aten::reshape(%weight, [2, 2, 4, 3, 3])") != std::string::npos);
 }
 
 TEST_CASE("what must not fold") {

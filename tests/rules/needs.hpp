@@ -32,7 +32,26 @@ inline constexpr NeedsOf all_needs[] = {
     {"activations", "gelu", {.finite_inputs = true}},
     {"activations", "gelu, halved last", {.finite_inputs = true}},
     {"activations", "gelu, half of the sum", {.finite_inputs = true}},
+    {"activations", "cube of gelu", {.moderate = true}},
+    {"activations", "square of gelu", {.moderate = true}},
+    // What half precision makes infinite on the way is added to.
+    {"reroll", "linear, n-D", {.finite_inputs = true, .finite_only = true}},
+    {"reroll", "linear, out of place", {.finite_inputs = true, .finite_only = true}},
+    // Of others, and of booleans, LibTorch reads memory that nobody wrote to.
+    {"reroll", "pad, reflecting", {.note = "paddings of 0 and more"}},
+    {"reroll", "pad, replicating", {.note = "paddings of 0 and more"}},
+    {"reroll", "pad, around", {.note = "paddings of 0 and more"}},
     {"normalisation", "", {.moderate = true}},
+    // Next to an infinite weight it counts whether rounding leaves nothing.
+    {"normalisation", "layer norm takes its weight", {.moderate = true, .finite_inputs = true}},
+    {"normalisation", "layer norm, weighted first", {.moderate = true, .finite_inputs = true}},
+    // Of one number, which is its mean, both sides keep nothing but rounding.
+    {"normalisation", "layer norm by rms norm", {.moderate = true, .note = small_numbers}},
+    // The logarithm of what is hardly more than nothing knows few digits.
+    {"normalisation", "log of softmax", {.moderate = true, .note = small_numbers}},
+    // What is infinite and taken off makes nan.
+    {"normalisation", "logsumexp, shifted", {.moderate = true, .finite_only = true}},
+    {"normalisation", "logsumexp, shifted, of fewer dimensions", {.moderate = true, .finite_only = true}},
     // exp(x) / sum(exp(x)) keeps an infinite element to itself, and so does the logarithm of the sum; the operators
     // make nan of the whole row.
     {"normalisation", "softmax", {.moderate = true, .finite_inputs = true}},
@@ -55,6 +74,19 @@ inline constexpr NeedsOf all_needs[] = {
     {"attention", "attention, scaled, hidden", {.moderate = true, .finite_inputs = true, .finite_only = true}},
     {"attention", "attention, divided, seen", {.moderate = true, .finite_inputs = true, .finite_only = true}},
     {"attention", "attention, scaled, seen", {.moderate = true, .finite_inputs = true, .finite_only = true}},
+    {"attention", "attention, scaled query, seen", {.moderate = true, .finite_inputs = true, .finite_only = true}},
+    {"attention", "attention, divided query, seen", {.moderate = true, .finite_inputs = true, .finite_only = true}},
+    {"attention", "attention, bmm, hidden", {.moderate = true, .finite_inputs = true, .finite_only = true}},
+    {"attention", "attention, bmm, divided, hidden", {.moderate = true, .finite_inputs = true, .finite_only = true}},
+    {"attention", "attention, filled", {.moderate = true, .note = small_numbers}},
+    {"attention", "attention, divided, filled", {.moderate = true, .note = small_numbers}},
+    {"attention", "attention, scaled query, filled", {.moderate = true, .note = small_numbers}},
+    {"attention", "attention, divided query, filled", {.moderate = true, .note = small_numbers}},
+    {"attention_scores", "", {.moderate = true}},
+    {"attention_scores", "scale before the mask", {.bits = true}},
+    {"attention_scores", "scale before the mask, divided", {.bits = true}},
+    {"attention_scores", "scale before the mask, seen", {.bits = true}},
+    {"attention_scores", "scale before the mask, seen, divided", {.bits = true}},
     {"attention", "attention, grouped keys, repeated", {.moderate = true, .finite_only = true, .note = small_numbers}},
     {"attention", "attention, grouped keys, expanded", {.moderate = true, .finite_only = true, .note = small_numbers}},
     // What is dropped in between is the same only on average.

@@ -47,6 +47,24 @@ TEST_CASE("layer norm by variance, by squares, divided and multiplied") {
         }) == norm);
 }
 
+TEST_CASE("a weight that is multiplied before it is divided goes into the norm where it has its sizes") {
+  const auto first = [](P x, P w, P) { return w * centred(x) / (x.var(over(-1), 0, true) + 1e-5).sqrt(); };
+  CHECK(made(first) == "layer_norm = aten::layer_norm(%x, [8], %w, None, 1e-05)");
+  CHECK(made(first, {3, 8}).find("layer_norm") == std::string::npos);
+  const auto rms = [](P x, P w, P) { return w * x * (x.pow(2).mean({-1}, true) + 1e-6).rsqrt(); };
+  CHECK(made(rms) == "rms_norm = aten::rms_norm(%x, [8], %w, 1e-06)");
+  CHECK(made(rms, {1}) == "");
+}
+
+TEST_CASE("the mean of squared differences is a variance") {
+  CHECK(made([](P x, P, P) { return centred(x, 1).pow(2).mean({1}, true); }) ==
+        "var = aten::var.dim(%x, [1], False, True)");
+  CHECK(made([](P x, P, P) { return centred(x).square().mean({-1}, false); }) ==
+        "var = aten::var.dim(%x, [-1], False, False)");
+  CHECK(made([](P x, P, P) { return centred(x).pow(2).mean({1}, true); }) == "");
+  CHECK(made([](P x, P, P) { return centred(x).pow(3).mean({-1}, true); }) == "");
+}
+
 TEST_CASE("weight and bias go into the norm where they have its sizes") {
   const auto formula = [](P x, P w, P b) { return b + w * (centred(x) / (x.var(over(-1), 0, true) + 1e-5).sqrt()); };
   CHECK(made(formula) == "layer_norm = aten::layer_norm(%x, [8], %w, %b, 1e-05)");
@@ -55,11 +73,12 @@ TEST_CASE("weight and bias go into the norm where they have its sizes") {
 }
 
 TEST_CASE("what is no layer norm") {
-  CHECK(made([](P x, P, P) { return centred(x) / (x.var(over(-1), 1, true) + 1e-5).sqrt(); }) == "");
-  CHECK(made([](P x, P, P) { return centred(x, 1) / (x.var(over(1), 0, true) + 1e-5).sqrt(); }) == "");
-  CHECK(made([](P x, P, P) { return centred(x, 1) / (x.var(over(-1), 0, true) + 1e-5).sqrt(); }) == "");
-  CHECK(made([](P x, P, P) { return centred(x) / x.var(over(-1), 0, true).sqrt(); }) == "");
-  CHECK(made([](P x, P w, P) { return centred(x) / (w.var(over(-1), 0, true) + 1e-5).sqrt(); }) == "");
+  const auto is_none = [](const std::string& text) { return text.find("layer_norm") == std::string::npos; };
+  CHECK(is_none(made([](P x, P, P) { return centred(x) / (x.var(over(-1), 1, true) + 1e-5).sqrt(); })));
+  CHECK(is_none(made([](P x, P, P) { return centred(x, 1) / (x.var(over(1), 0, true) + 1e-5).sqrt(); })));
+  CHECK(is_none(made([](P x, P, P) { return centred(x, 1) / (x.var(over(-1), 0, true) + 1e-5).sqrt(); })));
+  CHECK(is_none(made([](P x, P, P) { return centred(x) / x.var(over(-1), 0, true).sqrt(); })));
+  CHECK(is_none(made([](P x, P w, P) { return centred(x) / (w.var(over(-1), 0, true) + 1e-5).sqrt(); })));
 }
 
 TEST_CASE("rms norm, with and without a weight") {
@@ -103,6 +122,26 @@ TEST_CASE("softmax and log softmax") {
         }) == "");
   CHECK(made([](P x, P w, P) { return x.exp() / w.exp().sum({1}, true); }) == "");
   CHECK(made([](P x, P, P) { return x - x.logsumexp({1, 2}, true); }) == "");
+}
+
+TEST_CASE("what is taken off before a softmax, and put back behind a sum of exponentials") {
+  CHECK(made([](P x, P, P) { return (x - x.amax({-1}, true)).softmax(-1); }) == "softmax = aten::softmax.int(%x, -1)");
+  CHECK(made([](P x, P, P) { return (x - x.amax({2}, true).detach()).log_softmax(-1); }) ==
+        "log_softmax = aten::log_softmax.int(%x, -1)");
+  CHECK(made([](P x, P, P) { return (x - x.amax({1}, true)).softmax(-1); }) == "");
+  CHECK(made([](P x, P, P) { return (x - x.amin({-1}, true)).softmax(-1); }) == "");
+  CHECK(made([](P x, P, P) {
+          Proxy m = x.amax({-1}, true);
+          return m + (x - m).exp().sum({-1}, true).log();
+        }) == "logsumexp = aten::logsumexp(%x, [-1], True)");
+  CHECK(made([](P x, P, P) {
+          Proxy m = x.amax({-1}, true);
+          return m.squeeze(-1) + (x - m).exp().sum({-1}, false).log();
+        }) == "logsumexp = aten::logsumexp(%x, [-1], False)");
+  CHECK(made([](P x, P, P) {
+          Proxy m = x.amax({-1}, true);
+          return m.squeeze(1) + (x - m).exp().sum({-1}, false).log();
+        }) == "");
 }
 
 TEST_CASE("a sum over its count is a mean") {

@@ -48,6 +48,31 @@ TEST_CASE("a linear without bias") {
           }) == "w = attribute w\nlinear = aten::linear(%x, %w)\nreturn %linear\n");
 }
 
+TEST_CASE("a linear by every transpose of its weight, but not what may be attention") {
+  const auto made = [](const Operator& op, std::vector<Argument> rest, bool constant = true, bool weights = false) {
+    return fired_on(rules::reroll, [&](Graph& g) {
+      Node* x = shaped(g.placeholder("x"), {5, 8});
+      Node* w = constant ? attribute(g, "w", {4, 8}) : shaped(g.placeholder("w"), {4, 8});
+      std::vector<Argument> arguments{w};
+      arguments.insert(arguments.end(), rest.begin(), rest.end());
+      Node* product = g.call_function(ops::matmul, {x, g.call_function(op, arguments)});
+      if (!weights) return product;
+      return g.call_function(ops::softmax_int, {g.call_function(ops::div_Scalar, {product, 2}), -1});
+    });
+  };
+  const std::string linear = "linear without bias: 1";
+  CHECK(made(ops::transpose_int, {0, 1}) == linear);
+  CHECK(made(ops::transpose_int, {-1, -2}) == linear);
+  CHECK(made(ops::transpose_int, {0, 0}) == "");
+  CHECK(made(ops::mT, {}) == linear);
+  CHECK(made(ops::numpy_T, {}) == linear);
+  CHECK(made(ops::permute, {Argument::list({1, 0})}) == linear);
+  CHECK(made(ops::permute, {Argument::list({0, 1})}) == "");
+  CHECK(made(ops::transpose_int, {0, 1}, false) == linear);
+  CHECK(made(ops::transpose_int, {0, 1}, false, true) == "");
+  CHECK(made(ops::transpose_int, {0, 1}, true, true) == linear);
+}
+
 TEST_CASE("scaled sums and products that are used elsewhere too are not taken for one") {
   CHECK(fired_on(rules::reroll, [](Graph& g) {
           Node *x = g.placeholder("x"), *t = g.call_function(ops::t, {attribute(g, "w", {4, 8})});
@@ -70,6 +95,16 @@ TEST_CASE("a number minus a tensor") {
   };
   CHECK(difference(Dtype::float32) == "rsub = aten::rsub.Scalar(%y, 2)\nreturn %rsub\n");
   CHECK(difference(Dtype::int64).find("rsub") == std::string::npos);
+  const auto quotient = [](double number, Dtype dtype) {
+    return fired_on(rules::reroll, [=](Graph& g) {
+      Node* y = shaped(g.placeholder("y"), {3}, dtype);
+      Node* memory = g.call_function(ops::empty_like, {y}, {{"memory_format", MemoryFormat::preserve_format}});
+      return g.call_function(ops::div__Tensor, {g.call_function(ops::fill__Scalar, {memory, number}), y});
+    });
+  };
+  CHECK(quotient(1, Dtype::float32) == "one over tensor: 1");
+  CHECK(quotient(2, Dtype::float32) == "");
+  CHECK(quotient(1, Dtype::float16) == "");
 }
 
 TEST_CASE("padding by the number of its mode, as torch::nn::functional::pad calls it") {

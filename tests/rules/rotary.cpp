@@ -112,6 +112,24 @@ TEST_CASE("both halves, or both of each pair, with angles for one of them") {
             4).find("repeat_interleave.self_int(%sin, 2, -1)\nrotary_embedding = ") != std::string::npos);
 }
 
+TEST_CASE("every other place, by a view as pairs") {
+  const auto of_pairs = [](Shape seen, std::int64_t dim, bool parts, std::int64_t place) {
+    return made([=](Graph& g, Node* x, Node*, Node*) {
+      Node* pairs = shaped(call(g, ops::view, {x, Argument::list({2, 4, 5, -1, 2})}), seen);
+      if (!parts) return call(g, ops::select_int, {pairs, dim, place});
+      return call(g, ops::operator_getitem, {call(g, ops::unbind_int, {pairs, dim}), place});
+    });
+  };
+  const auto slice = [](const char* from) {
+    return std::string("slice_1 = aten::slice.Tensor(%x, -1, ") + from + ", None, 2)\nreturn %slice_1\n";
+  };
+  CHECK(of_pairs({2, 4, 5, 4, 2}, -1, false, 0) == slice("0"));
+  CHECK(of_pairs({2, 4, 5, 4, 2}, 4, true, 1) == slice("1"));
+  CHECK(stays(of_pairs({2, 4, 5, 4, 2}, -2, false, 0)));
+  CHECK(stays(of_pairs({2, 4, 5, 2, 4}, -1, false, 0)));
+  CHECK(stays(of_pairs({2, 4, 5, 4, 2}, -1, false, 2)));
+}
+
 TEST_CASE("complex numbers that are turned") {
   const auto by_complex = [](Dtype factor) {
     return test::rewritten_graph(rules::rotary, [&](Graph& g) {

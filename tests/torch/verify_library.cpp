@@ -10,6 +10,7 @@
 #include "fxx/rules/merge_linear.hpp"
 #include "fxx/rules/normalisation.hpp"
 #include "fxx/rules/reroll.hpp"
+#include "fxx/rules/spellings.hpp"
 #include "torch/verified.hpp"
 
 using namespace fxx;
@@ -61,11 +62,24 @@ std::map<std::string, VerifyInputs> norms_of_groups() {
       Shape numbers(c.places.size() + 1, 1);
       numbers[0] = channels;
       if (r.chance(50)) numbers.insert(numbers.begin(), 1);
-      return {{"x", tensor(c.before({c.batch, channels}))}, {"groups", c.groups}, {"eps", 1e-5},
+      // An eps that numbers which are nearly the mean of their group are not blown up by, and their rounding with them.
+      return {{"x", tensor(c.before({c.batch, channels}))}, {"groups", c.groups}, {"eps", 0.1},
               {"weight", tensor({channels})}, {name, tensor(numbers)}};
     });
   };
-  return {{"group norm", by_view(false)},
+  const VerifyInputs row = fxx::test::together("x", [](VerifyRandom& r) -> std::map<std::string, c10::IValue> {
+    const Shape shape = {r.pick<std::int64_t>({1, 2, 3}), r.pick<std::int64_t>({1, 2, 5})};
+    return {{"x", fxx::test::VerifyTensors(r)(shape)}, {"dim", r.pick<std::int64_t>({-1, 0, 1})}};
+  });
+  const VerifyInputs centred = fxx::test::together("x", [](VerifyRandom& r) -> std::map<std::string, c10::IValue> {
+    const auto n = r.pick<std::int64_t>({2, 3, 8});
+    fxx::test::VerifyTensors tensor(r);
+    return {{"x", tensor({r.pick<std::int64_t>({1, 2, 3}), n})}, {"dims", Shape{r.chance(50) ? 1 : -1}},
+            {"sizes", Shape{n}}, {"weight", r.chance(60) ? c10::IValue(tensor({n})) : c10::IValue()}, {"eps", 1e-5}};
+  });
+  return {{"log of softmax", row},
+          {"layer norm by rms norm", centred},
+          {"group norm", by_view(false)},
           {"group norm by batch norm", by_view(true)},
           {"group norm takes its weight", of_channels("weight")},
           {"group norm takes its bias", of_channels("bias")}};
@@ -73,7 +87,19 @@ std::map<std::string, VerifyInputs> norms_of_groups() {
 }  // namespace
 
 TEST_CASE("activations hold") { all_hold("activations", rules::activations, shipped); }
-TEST_CASE("re-rolled operators hold") { all_hold("reroll", rules::reroll, shipped); }
+TEST_CASE("re-rolled operators hold") {
+  VerifyOptions options = shipped;
+  for (const char* rule : {"pad, reflecting", "pad, replicating", "pad, around"})
+    options.inputs[rule] = fxx::test::together("x", [](VerifyRandom& r) -> std::map<std::string, c10::IValue> {
+      const auto size = [&] { return r.pick<std::int64_t>({3, 4, 5}); };
+      const auto by = [&] { return r.pick<std::int64_t>({0, 1, 2}); };
+      Shape shape = {r.pick<std::int64_t>({1, 2}), r.pick<std::int64_t>({1, 3}), size()}, sizes = {by(), by()};
+      if (r.chance(60)) shape.push_back(size()), sizes.insert(sizes.end(), {by(), by()});
+      return {{"x", fxx::test::VerifyTensors(r)(shape)}, {"sizes", sizes}};
+    });
+  all_hold("reroll", rules::reroll, options);
+}
+TEST_CASE("spellings hold") { all_hold("spellings", rules::spellings, shipped); }
 TEST_CASE("conversions of layouts hold") { all_hold("layout", rules::layout, shipped); }
 TEST_CASE("merged linears hold where numbers do not overflow") {
   all_hold("merge_linear", rules::merge_linear, shipped);
@@ -92,8 +118,22 @@ TEST_CASE("attention holds where the written form gives numbers and does not ove
   VerifyOptions options = fewer;
   for (const char* rule : {"attention, divided, hidden", "attention, scaled query, hidden",
                            "attention, divided query, hidden", "attention, scaled, hidden", "attention, divided, seen",
-                           "attention, scaled, seen"})
+                           "attention, scaled, seen",
+                           "attention, scaled query, seen", "attention, divided query, seen", "attention, bmm, hidden",
+                           "attention, bmm, divided, hidden"})
     options.inputs[rule] = holding("s", [](VerifyRandom&) { return -std::numeric_limits<double>::infinity(); });
+  for (const char* rule : {"attention, filled", "attention, divided, filled", "attention, scaled query, filled",
+                           "attention, divided query, filled"})
+    options.inputs[rule] = fxx::test::together("q", [](VerifyRandom& r) -> std::map<std::string, c10::IValue> {
+      const auto queries = r.pick<std::int64_t>({1, 3}), keys = r.pick<std::int64_t>({1, 2, 4});
+      const auto size = r.pick<std::int64_t>({1, 4}), heads = r.pick<std::int64_t>({1, 2, 3});
+      fxx::test::VerifyTensors tensor(r);
+      const at::Tensor q = tensor({heads, queries, size}), k = tensor({heads, keys, size});
+      const at::Tensor mask = tensor(r.chance(50) ? Shape{queries, keys} : Shape{1, 1, keys}).gt(r.pick({-3.0, 0.0}));
+      return {{"q", q}, {"k", k}, {"v", tensor({heads, keys, size})}, {"mask", mask}, {"order", Shape{0, 2, 1}},
+              {"s", r.pick({-1e9, -1e12, -3e38})}, {"scale", r.pick({0.5, 2.0})}, {"i", std::int64_t(-1)},
+              {"j", std::int64_t(r.chance(50) ? 1 : -2)}, {"dim", std::int64_t(r.chance(50) ? 2 : -1)}};
+    });
   for (const char* rule : {"attention, grouped keys, repeated", "attention, grouped keys, expanded"})
     options.inputs[rule] = fxx::test::together("q", [](VerifyRandom& r) -> std::map<std::string, c10::IValue> {
       const auto batch = r.pick<std::int64_t>({1, 2}), heads = r.pick<std::int64_t>({1, 2, 3});
@@ -110,6 +150,14 @@ TEST_CASE("attention holds where the written form gives numbers and does not ove
               {"shape", Shape{batch, heads * copies, keys, size}}};
     });
   all_hold("attention", rules::attention, options);
+}
+
+TEST_CASE("scores of attention hold in the form that it wants them") {
+  VerifyOptions options = shipped;
+  for (const char* rule : {"scale before the mask", "scale before the mask, divided", "scale before the mask, seen",
+                           "scale before the mask, seen, divided"})
+    options.inputs[rule] = holding("s", [](VerifyRandom&) { return -std::numeric_limits<double>::infinity(); });
+  all_hold("attention_scores", rules::attention_scores, options);
 }
 
 TEST_CASE("attention with dropout holds where all weights are dropped, or none") {

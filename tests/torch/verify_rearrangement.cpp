@@ -93,6 +93,16 @@ TEST_CASE("rotary embeddings hold") {
     });
   };
   VerifyOptions options = shipped;
+  options.inputs["one of each pair"] = together("x", [](VerifyRandom& r) -> Captures {
+    const auto h = r.pick<std::int64_t>({1, 2, 3}), length = r.pick<std::int64_t>({1, 2, 4});
+    Shape shape = {length, 2 * h};
+    for (std::size_t n = r.below(3); n > 0; --n) shape.insert(shape.begin(), r.pick<std::int64_t>({1, 2, 3}));
+    Shape sizes = shape;
+    sizes.back() = r.chance(50) ? h : -1;
+    sizes.push_back(2);
+    return {{"x", VerifyTensors(r)(shape)}, {"sizes", sizes}, {"place", std::int64_t(r.chance(50))},
+            {"dim", r.chance(50) ? std::int64_t(-1) : static_cast<std::int64_t>(shape.size())}};
+  });
   options.inputs["rotary embedding, halves"] = turned(false, false);
   options.inputs["rotary embedding, both halves"] = turned(false, true);
   options.inputs["rotary embedding, pairs"] = turned(true, false);

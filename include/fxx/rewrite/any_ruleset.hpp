@@ -32,6 +32,8 @@ class AnyRuleset {
       : name_(name), rules_(rules), calls_(&calls) {}
 
   std::string_view name() const { return name_; }
+  /// The same set under another name.
+  constexpr AnyRuleset named(std::string_view name) const { return {name, rules_, *calls_}; }
   /// The names of its rules, in their order.
   std::vector<std::string_view> rule_names() const { return calls_->rule_names(); }
   std::vector<std::string_view> module_classes() const { return calls_->module_classes(); }

@@ -31,5 +31,6 @@ constexpr AnyRuleset erase(std::string_view name, const Ruleset<Rules...>& rules
 }
 template <class... Rules>
 AnyRuleset erase(std::string_view name, const Ruleset<Rules...>&& temporary) = delete;
+constexpr AnyRuleset erase(std::string_view name, const AnyRuleset& rules) { return rules.named(name); }
 
 }  // namespace fxx::inline FXX_ABI::rewrite

@@ -16,6 +16,9 @@ inline constexpr auto halves = value<"halves">;
 bool is_floating(const Match& m);
 bool finite_factor(const Match& m);
 bool positive_factor(const Match& m);
+/// Where softplus leaves off the logarithm, that is below what rounding takes.
+bool is_exact_softplus(const Match& m);
+inline constexpr auto linear_from = scalar<"linear from">;
 /// Two equal halves of the dimension.
 template <bool Chunk>
 inline constexpr auto halved = [](const Match& m) {
@@ -31,13 +34,13 @@ inline constexpr auto halved = [](const Match& m) {
 /// Law: gelu(x) = x/2 (1 + erf(x / sqrt 2)); gelu(x, tanh) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); silu(x) = x
 /// sigmoid(x) = x / (1 + exp(-x)); sigmoid(x) = 1 / (1 + exp(-x)) = (1 + tanh(x/2)) / 2; tanh(x) = 2 sigmoid(2x) - 1;
 /// relu6(x) = min(max(x, 0), 6); hardsigmoid(x) = relu6(x + 3) / 6; hardswish(x) = x hardsigmoid(x); softplus(x) =
-/// log(1 + exp(x)); mish(x) = x tanh(softplus(x)); log_sigmoid(x) = log(sigmoid(x)); elu(x, a) = x if x > 0, a (exp(x)
-/// - 1) else; celu(x, a) = max(x, 0) + min(a (exp(x/a) - 1), 0); selu(x) = 1.05... elu(x, 1.67...); leaky_relu(x, a) =
-/// x if x > 0, a x else; glu([a, b]) = a sigmoid(b). Equal up to rounding; the written form may overflow, or round to
-/// zero or minus infinity, where the operator does not; at a corner the gradient is one of the two slopes. x > 0 ? x :
-/// 0 is no relu: it makes 0 of nan. Where LibTorch leaves gelu to oneDNN, that makes nan of infinity. Needs:
-/// floating-point values, which is what x is taken for when its dtype is not known; the operators know no others.
-/// Factors are finite. glu: a known even size.
+/// log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)); mish(x) = x tanh(softplus(x)); log_sigmoid(x) = log(sigmoid(x)) =
+/// -softplus(-x); elu(x, a) = x if x > 0, a (exp(x) - 1) else; celu(x, a) = max(x, 0) + min(a (exp(x/a) - 1), 0);
+/// selu(x) = 1.05... elu(x, 1.67...); leaky_relu(x, a) = x if x > 0, a x else; glu([a, b]) = a sigmoid(b). Equal up to
+/// rounding; the written form may overflow, or round to zero or minus infinity, where the operator does not; at a
+/// corner the gradient is one of the two slopes. x > 0 ? x : 0 is no relu: it makes 0 of nan. Where LibTorch leaves
+/// gelu to oneDNN, that makes nan of infinity. Needs: floating-point values, which is what x is taken for when its
+/// dtype is not known; the operators know no others. Factors are finite. glu: a known even size.
 inline constexpr auto activations = [] {
   using namespace pattern;
   using namespace activation_rules;
@@ -48,7 +51,9 @@ inline constexpr auto activations = [] {
   constexpr auto squared = pow(x, 2_c) | mul(x, x) | square(x);
   constexpr auto tanh_part = add(tanh(mul(add(x, mul(cube, near(0.044715_c))), near(0.7978845608028654_c))), 1_c);
   constexpr auto factored_part =
-      add(tanh(mul(mul(x, near(0.7978845608028654_c)), add(mul(squared, near(0.044715_c)), 1_c))), 1_c);
+      add(tanh(mul(mul(x, near(0.7978845608028654_c)), add(mul(squared, near(0.044715_c)), 1_c)) |
+               mul(mul(x, add(mul(squared, near(0.044715_c)), 1_c)), near(0.7978845608028654_c))),
+          1_c);
   constexpr auto six = relu6(add(x, 3_c)) | clamp(add(x, 3_c), 0_c, 6_c);
   constexpr auto log_one_plus_exp = log1p(exp(x)) | log(add(exp(x), 1_c));
   constexpr auto exp_minus_one = expm1(x) | sub(exp(x), 1_c);
@@ -61,6 +66,11 @@ inline constexpr auto activations = [] {
       rule<"gelu">(mul(half, erf_part) >> gelu(x), is_floating),
       rule<"gelu, halved last">((mul(mul(x, erf_part), 0.5_c) | div(mul(x, erf_part), 2_c)) >> gelu(x), is_floating),
       rule<"gelu, half of the sum">(mul(x, mul(erf_part, 0.5_c)) >> gelu(x), is_floating),
+      // The polynomial, however it is put together, as the rules below have it.
+      rule<"cube of gelu">((mul(mul(squared, near(0.044715_c)), x) | mul(squared, mul(x, near(0.044715_c)))) >>
+                               mul(pow(x, 3_c), 0.044715_c),
+                           is_floating),
+      rule<"square of gelu">(mul(mul(x, near(0.044715_c)), x) >> mul(mul(x, x), 0.044715_c), is_floating),
       rule<"gelu, tanh">(mul(half, tanh_part) >> gelu(x, arg<"approximate">(text<"tanh">)), is_floating),
       rule<"gelu, tanh, halved last">(
           (mul(mul(x, tanh_part), 0.5_c) | div(mul(x, tanh_part), 2_c)) >> gelu(x, arg<"approximate">(text<"tanh">)),
@@ -83,12 +93,19 @@ inline constexpr auto activations = [] {
           clamp(add(div(x, 6_c) | mul(x, near(0.16666666666666666_c)), 0.5_c), 0_c, 1_c) >> hardsigmoid(x),
           is_floating),
       rule<"hardswish">(mul(x, hardsigmoid(x)) >> hardswish(x), is_floating),
-      rule<"hardswish, divided last">(div(mul(x, six), 6_c) >> hardswish(x), is_floating),
+      rule<"hardswish, divided last">(
+          (div(mul(x, six), 6_c) | mul(mul(x, six), near(0.16666666666666666_c))) >> hardswish(x), is_floating),
       rule<"mish">(mul(x, tanh(softplus(x, 1_c, 20_c | 40_c))) >> mish(x), is_floating),
       rule<"mish, by hand">(mul(x, tanh(log_one_plus_exp)) >> mish(x), is_floating),
       rule<"softplus">(log_one_plus_exp >> softplus(x, 1_c, 40_c), is_floating),
       rule<"softplus with a factor">(div(log1p(exp(mul(x, s))), s) >> softplus(x, s, 40_c), positive_factor),
+      rule<"softplus, both ways">(
+          add(relu(x), log1p(exp(neg(abs(x)))) | log(add(exp(neg(abs(x))), 1_c)) | softplus(neg(abs(x)), 1_c, 40_c)) >>
+              softplus(x, 1_c, 40_c),
+          is_floating),
       rule<"log_sigmoid">(log(sigmoid(x)) >> log_sigmoid(x), is_floating),
+      rule<"log_sigmoid by softplus">(neg(softplus(neg(x), 1_c, linear_from)) >> log_sigmoid(x),
+                                      is_exact_softplus),
       rule<"elu">(where(gt(x, 0_c) | ge(x, 0_c), x, exp_minus_one) >> elu(x), is_floating),
       rule<"elu, the other way round">(where(lt(x, 0_c) | le(x, 0_c), exp_minus_one, x) >> elu(x), is_floating),
       rule<"elu with a factor">(where(gt(x, 0_c) | ge(x, 0_c), x, mul(exp_minus_one, s)) >> elu(x, s), finite_factor),

@@ -6,6 +6,7 @@
 #include "fxx/rules/algebra.hpp"
 #include "fxx/rules/attention.hpp"
 #include "fxx/rules/einsum.hpp"
+#include "fxx/rules/equal_calls.hpp"
 #include "fxx/rules/inference.hpp"
 #include "fxx/rules/layout.hpp"
 #include "fxx/rules/merge_convolution.hpp"
@@ -14,6 +15,7 @@
 #include "fxx/rules/rearrangement.hpp"
 #include "fxx/rules/reroll.hpp"
 #include "fxx/rules/rotary.hpp"
+#include "fxx/rules/spellings.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
 
@@ -24,16 +26,17 @@ inline constexpr auto cleaning = identities + casts + shapes + joins;
 /// Cheaper spellings, last because they are harder to recognise.
 inline constexpr auto cheaper = number_chains + strength_reduction;
 
-/// In phases: what was written by hand is recognised, batch norms fold, linears and convolutions merge, and what is
-/// left gets cheaper.
+/// In phases: what was written twice is computed once, what was written by hand is recognised, batch norms fold,
+/// linears and convolutions merge, and what is left gets cheaper.
 inline constexpr auto all =
-    rewrite::phases(rearrangements, cleaning, inference, normalisation, activations, einsums, attention,
-                    merge_activation, merge_linear, merge_convolution, cheaper, layout);
+    rewrite::phases(equal_calls, rearrangements, cleaning, inference, spellings, normalisation, activations, einsums,
+                    attention_scores, attention, merge_activation, merge_linear, merge_convolution, cheaper, layout);
 
 /// Those of `all` that leave numbers multiplied and added as they were written: no batch norm or factor goes into
 /// weights, and no two numbers become one.
 inline constexpr auto exact =
-    rewrite::phases(rearrangements, cleaning, normalisation, activations, einsums, attention, merge_activation,
-                    merge_linear, merge_convolution, strength_reduction, layout);
+    rewrite::phases(equal_calls, rearrangements, cleaning, spellings, normalisation, activations, einsums,
+                    attention_scores, attention, merge_activation, merge_linear, merge_convolution, strength_reduction,
+                    layout);
 
 }  // namespace fxx::inline FXX_ABI::rules

@@ -90,6 +90,31 @@ inline constexpr auto build_masked = [](const Match& m) -> Argument {
   views_become_reshapes(*m.root());
   return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", factor}});
 };
+/// What was added to the scores before they were scaled is scaled too.
+template <bool Divided>
+inline constexpr auto build_scaled_mask = [](const Match& m) -> Argument {
+  Argument added = m[mask];
+  const TensorMeta *mask_meta = m.node(mask)->tensor_meta(), *query_meta = m.node(q)->tensor_meta();
+  if (mask_meta->dtype != query_meta->dtype) added = m.call(ops::to_other, {added, m[q]});
+  added = m.call(Divided ? static_cast<const Operator&>(ops::div_Scalar) : ops::mul_Scalar, {added, m[scale]});
+  views_become_reshapes(*m.root());
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", scale_of(m, Divided)}});
+};
+/// A number that leaves minus infinity what it is.
+inline constexpr auto positive = [](double v) { return v > 0 && v < std::numeric_limits<double>::infinity(); };
+bool is_of_floats(const Match& m);
+/// The factor of the keys goes to the queries, where they are no weights: the product is the same.
+bool moves_scale(const Match& m);
+Argument queries_times_keys(const Match& m, bool divided);
+template <bool Divided>
+inline constexpr auto scale_queries = [](const Match& m) { return queries_times_keys(m, Divided); };
+/// A mask that fills in a number far below all scores: as an additive one it is the lowest that there is, next to which
+/// scores are nothing, so that the keys of a query that is masked from all count alike, as they do where it is written.
+bool is_filled(const Match& m);
+inline constexpr auto far_below = [](double v) { return v <= -1e9 && v > -std::numeric_limits<double>::infinity(); };
+Argument build_filled(const Match& m, bool divided);
+template <bool Divided>
+inline constexpr auto build_far_below = [](const Match& m) { return build_filled(m, Divided); };
 Argument build_unscaled(const Match& m);
 /// Queries and keys have a factor each.
 Argument build_both(const Match& m);
@@ -150,14 +175,42 @@ inline constexpr auto attention_of = [](auto keys, auto values) {
 };
 }  // namespace attention_rules
 
+/// The scores of attention in the form that rules::attention looks for, before it does. Law: q (k c)^T = (q c) k^T, up
+/// to rounding; a mask that fills in minus infinity, and then a factor, is the factor, and then the mask, to the bit.
+/// Needs: floating-point values; known shapes and keys that are no constants, of one dtype with the queries, where the
+/// factor goes to the queries; a positive factor under a mask.
+inline constexpr auto attention_scores = [] {
+  using namespace pattern;
+  using namespace attention_rules;
+  return ruleset(
+      rule<"scale before the mask">(
+          mul(masked_fill(x, mask, low), scale.where(positive)) >> masked_fill(mul(x, scale), mask, s), is_of_floats),
+      rule<"scale before the mask, divided">(
+          div(masked_fill(x, mask, low), scale.where(positive)) >> masked_fill(div(x, scale), mask, s), is_of_floats),
+      rule<"scale before the mask, seen">(
+          mul(where(mask, x, low), scale.where(positive)) >> where(mask, mul(x, scale), s), is_of_floats),
+      rule<"scale before the mask, seen, divided">(
+          div(where(mask, x, low), scale.where(positive)) >> where(mask, div(x, scale), s), is_of_floats),
+      rule<"scale of keys to queries">(matmul(q, mul(keys.as<"turned">(), scale)) >> scale_queries<false>,
+                                       moves_scale),
+      rule<"scale of keys to queries, divided">(matmul(q, div(keys.as<"turned">(), scale)) >> scale_queries<true>,
+                                                moves_scale),
+      rule<"scale of keys to queries, transposed last">(
+          matmul(q, transpose(mul(k, scale), i, j)) >> scale_queries<false>, moves_scale),
+      rule<"scale of keys to queries, divided, transposed last">(
+          matmul(q, transpose(div(k, scale), i, j)) >> scale_queries<true>, moves_scale));
+}();
+
 /// Law: softmax(q k^T c + mask) v = scaled_dot_product_attention(q, k, v, mask, scale = c), up to rounding. A query
 /// that is masked from all keys gets zeros of the operator, and nan of the written form. Needs: floating-point values
 /// of one type and some keys, as far as is known; shapes on the nodes where dimensions are counted from the front, and
 /// of query, key and mask where there is one; a boolean mask where scores are filled with minus infinity, and then
 /// finite values: the operator adds minus infinity to the scores, which does not hide nan. The factor stands at the
 /// scores, the queries, the keys or both. A softmax in another type is in one that holds more. Dropout on the weights
-/// must be gone (rules::inference), or see rules::attention_dropout. Keys and values of which each head is repeated for
-/// several heads of the queries are given as they were, with enable_gqa. Needs: the shapes of all of them.
+/// must be gone (rules::inference), or see rules::attention_dropout. A mask that fills in a finite number of -1e9 or
+/// less is one that adds the lowest number there is. Needs: scores that are larger by far, in float32 or float64. Keys
+/// and values of which each head is repeated for several heads of the queries are given as they were, with enable_gqa.
+/// Needs: the shapes of all of them.
 inline constexpr auto attention = [] {
   using namespace pattern;
   using namespace attention_rules;
@@ -173,6 +226,7 @@ inline constexpr auto attention = [] {
   constexpr auto batched = bmm(q, keys);
   constexpr auto hidden = [](auto p) { return masked_fill(p, mask, low); };
   constexpr auto seen = [](auto p) { return where(mask, p, low); };
+  constexpr auto filled = [](auto p) { return masked_fill(p, mask, s.where(far_below)); };
   constexpr auto repeated = [](auto p) { return apply<ops::repeat_interleave_self_int>(p, repeats, dim); };
   constexpr auto one_key = (unsqueeze(k, value<"at">) | getitem(k, value<"index k">)).as<"one k">();
   constexpr auto one_value = (unsqueeze(v, value<"at">) | getitem(v, value<"index v">)).as<"one v">();
@@ -203,9 +257,25 @@ inline constexpr auto attention = [] {
           matmul(softmax(hidden(divided_query), dim), v) >> build_hidden<true, false>, is_hidden),
       rule<"attention, scaled, hidden">(matmul(softmax(hidden(times(scores)), dim), v) >> build_hidden<false, false>,
                                         is_hidden),
+      rule<"attention, scaled query, seen">(matmul(softmax(seen(scaled_query), dim), v) >> build_hidden<false, true>,
+                                            is_hidden),
+      rule<"attention, divided query, seen">(matmul(softmax(seen(divided_query), dim), v) >> build_hidden<true, true>,
+                                             is_hidden),
       rule<"attention, divided, seen">(matmul(softmax(seen(divided), dim), v) >> build_hidden<true, true>, is_hidden),
       rule<"attention, scaled, seen">(matmul(softmax(seen(times(scores)), dim), v) >> build_hidden<false, true>,
                                       is_hidden),
+      rule<"attention, masked, then scaled">(
+          matmul(softmax(mul(add(scores, mask), scale), dim), v) >> build_scaled_mask<false>, is_masked_attention),
+      rule<"attention, masked, then divided">(
+          matmul(softmax(div(add(scores, mask), scale), dim), v) >> build_scaled_mask<true>, is_masked_attention),
+      rule<"attention, divided, filled">(matmul(softmax(filled(divided), dim), v) >> build_far_below<true>,
+                                         is_filled),
+      rule<"attention, scaled query, filled">(
+          matmul(softmax(filled(scaled_query), dim), v) >> build_far_below<false>, is_filled),
+      rule<"attention, divided query, filled">(
+          matmul(softmax(filled(divided_query), dim), v) >> build_far_below<true>, is_filled),
+      rule<"attention, filled">(matmul(softmax(filled(times(scores)), dim), v) >> build_far_below<false>,
+                                is_filled),
       rule<"attention, softmax in a wider type, divided">(
           matmul(apply<ops::to_dtype>(softmax(divided, dim, wide), type), v) >> build<true>, is_attention_in_type),
       rule<"attention, softmax in a wider type">(
@@ -221,6 +291,10 @@ inline constexpr auto attention = [] {
                                      is_masked_attention),
       rule<"attention, bmm, divided, masked">(
           bmm(softmax(add(div(batched, scale), mask), dim), v) >> build_masked<true>, is_masked_attention),
+      rule<"attention, bmm, hidden">(bmm(softmax(hidden(times(batched)), dim), v) >> build_hidden<false, false>,
+                                     is_hidden),
+      rule<"attention, bmm, divided, hidden">(
+          bmm(softmax(hidden(div(batched, scale)), dim), v) >> build_hidden<true, false>, is_hidden),
       rule<"attention, baddbmm">(
           bmm(softmax(baddbmm(mask, q, keys, arg<"alpha">(scale)), dim), v) >> build_masked<false>,
           is_masked_attention),

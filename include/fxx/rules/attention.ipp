@@ -1,6 +1,8 @@
 // Bodies of rules/attention.hpp.
 #pragma once
 
+#include <cmath>
+
 #include "fxx/rules/attention.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
@@ -55,6 +57,68 @@ FXX_INLINE bool is_attention_in_type(const Match& m) {
   const TensorMeta* query = meta_of(m[q]);
   return query && is_attention(m) && m[type].kind() == Argument::Kind::dtype && m[type].dtype() == query->dtype &&
          m[wide].kind() == Argument::Kind::dtype && holds_all(query->dtype, m[wide].dtype());
+}
+
+FXX_INLINE bool is_of_floats(const Match& m) {
+  return is_floating_value(m[x]) && m[scale].kind() != Argument::Kind::boolean;
+}
+
+/// Is the product what attention has, or all that there is of it? Others keep their factors where they are.
+FXX_INLINE bool may_be_scores(const Node& product) {
+  const Node* softmax = softmax_behind(product);
+  if (!softmax) {
+    const auto users = product.users();
+    return std::all_of(users.begin(), users.end(), [](const Node* u) { return u->opcode() == Opcode::output; });
+  }
+  const auto users = softmax->users();
+  return std::any_of(users.begin(), users.end(), [](const Node* user) {
+    const Operator* op = operator_of(*user);
+    const std::string_view name = op ? op->base_name() : std::string_view();
+    return name == "matmul" || name == "bmm" || name == "dropout" || name == "to";
+  });
+}
+
+FXX_INLINE bool moves_scale(const Match& m) {
+  const TensorMeta *query = meta_of(m[q]), *key = meta_of(m[k]);
+  return query && key && is_floating_point(query->dtype) && query->dtype == key->dtype && query->dim() > 1 &&
+         key->dim() > 1 && std::isfinite(m[scale].number()) && m[scale].number() != 0 &&
+         m[scale].kind() != Argument::Kind::boolean && !rewrite::is_constant_value(*m.node(k)) &&
+         may_be_scores(*m.root());
+}
+
+FXX_INLINE Argument queries_times_keys(const Match& m, bool divided) {
+  const Argument turned = m[tensor<"turned">].is_none() ? Argument(m.call(ops::transpose_int, {m[k], m[i], m[j]}))
+                                                        : m[tensor<"turned">];
+  Argument queries = m[q];
+  double factor = scale_of(m, divided);
+  // One factor with what the queries have.
+  const Node& scaled = *queries.node();
+  const bool times = scaled.calls(ops::mul_Scalar) || scaled.calls(ops::mul_Tensor);
+  const bool by = scaled.calls(ops::div_Scalar) || scaled.calls(ops::div_Tensor);
+  if ((times || by) && scaled.num_users() == 1 && scaled.args().size() == 2 && scaled.kwargs().empty() &&
+      scaled.arg(0).is_node() && scaled.arg(1).is_number() && is_floating_value(scaled.arg(0))) {
+    factor = times ? factor * scaled.arg(1).number() : factor / scaled.arg(1).number();
+    queries = scaled.arg(0);
+  }
+  Node* product = m.call(ops::mul_Scalar, {queries, factor});
+  if (const TensorMeta* meta = meta_of(m[q])) product->set_tensor_meta(*meta);
+  return m.call(ops::matmul, {product, turned});
+}
+
+FXX_INLINE bool is_filled(const Match& m) {
+  const TensorMeta* query = meta_of(m[q]);
+  return query && (query->dtype == Dtype::float32 || query->dtype == Dtype::float64) && is_hidden(m);
+}
+
+FXX_INLINE Argument build_filled(const Match& m, bool divided) {
+  const TensorMeta &of_mask = *meta_of(m[mask]), &query = *meta_of(m[q]);
+  const double lowest = query.dtype == Dtype::float32 ? static_cast<double>(std::numeric_limits<float>::lowest())
+                                                      : std::numeric_limits<double>::lowest();
+  std::vector<Argument> sizes(of_mask.shape.begin(), of_mask.shape.end());
+  Node* nothing = m.call(ops::new_zeros, {m[q], Argument::list(std::move(sizes))});
+  Node* added = m.call(ops::masked_fill_Scalar, {nothing, m[mask], lowest});
+  views_become_reshapes(*m.root());
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", scale_of(m, divided)}});
 }
 
 FXX_INLINE Argument build_unscaled(const Match& m) {

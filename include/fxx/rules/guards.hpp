@@ -180,6 +180,26 @@ inline bool nobody_sees_layout(Node& value) {
   return true;
 }
 
+/// The softmax, or the exponentials of one, that the product goes into behind what may scale and mask it; null when
+/// there is none.
+inline const Node* softmax_behind(const Node& product) {
+  const Node* value = &product;
+  for (int steps = 0; value && steps < 6; ++steps) {
+    const Node* next = nullptr;
+    for (const Node* user : value->users()) {
+      const Operator* op = operator_of(*user);
+      if (!op) continue;
+      const std::string_view name = op->base_name();
+      if (name == "softmax" || name == "_softmax" || name == "exp") return user;
+      for (const std::string_view passed : {"mul", "mul_", "div", "div_", "add", "add_", "sub", "masked_fill",
+                                            "masked_fill_", "where"})
+        if (name == passed) next = user;
+    }
+    value = next;
+  }
+  return nullptr;
+}
+
 /// None, or a value that the inputs do not reach.
 inline bool is_constant_or_none(const Argument& value) {
   return value.is_none() || (value.is_node() && rewrite::is_constant_value(*value.node()));

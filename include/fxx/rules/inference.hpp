@@ -31,13 +31,13 @@ inline constexpr auto output_padding = value<"output_padding">;
 bool all_constant(const Match& m);
 /// One number a channel, floating-point values of one type before the batch norm, as far as is known: where there is
 /// nothing to normalise, the operators take anything.
-inline bool fits_channels(const Match& m, std::size_t of_weight) {
+inline bool fits_channels(const Match& m, std::size_t of_weight, std::int64_t groups = 1) {
   for (const Argument& value : {m[x], m[weight], m[bias], m[gamma], m[beta], m[running_mean], m[running_var]})
     if (!may_be_floating(value)) return false;
   if (!may_be_of_one_type({m[x], m[weight], m[bias]})) return false;
   const TensorMeta* meta = m.node(weight)->tensor_meta();
   if (!meta || meta->shape.size() <= of_weight) return true;
-  const std::int64_t channels = meta->shape[of_weight];
+  const std::int64_t channels = meta->shape[of_weight] * groups;
   for (const Argument& value : {m[bias], m[gamma], m[beta], m[running_mean], m[running_var]})
     if (is_other_than_vector(value, channels)) return false;
   return true;
@@ -46,11 +46,18 @@ inline bool fits_channels(const Match& m, std::size_t of_weight) {
 template <int Dimensions, std::size_t Channels = 0>
 inline constexpr auto foldable =
     [](const Match& m) { return all_constant(m) && rank_of(m[x]) != Dimensions + 1 && fits_channels(m, Channels); };
-/// In a transposed convolution the output channels are the weight's second dimension, unless groups split them.
+/// In a transposed convolution the output channels are the weight's second dimension; of several groups each has so
+/// many, and the weight's shape says which of its rows are whose.
+inline bool transposed_fits(const Match& m, int dimensions) {
+  if (!all_constant(m) || rank_of(m[x]) == dimensions + 1 || m[groups].kind() != Argument::Kind::integer) return false;
+  const std::int64_t n = m[groups].integer();
+  const TensorMeta* meta = m.node(weight)->tensor_meta();
+  if (n != 1 && (n < 1 || !meta || meta->is_dynamic() || meta->dim() != dimensions + 2 || meta->shape[0] % n != 0))
+    return false;
+  return fits_channels(m, 1, n);
+}
 template <int Dimensions>
-inline constexpr auto foldable_transposed = [](const Match& m) {
-  return foldable<Dimensions, 1>(m) && m[groups].kind() == Argument::Kind::integer && m[groups].integer() == 1;
-};
+inline constexpr auto foldable_transposed = [](const Match& m) { return transposed_fits(m, Dimensions); };
 
 /// Says what is known of a node that was just made, with the dtype and device of `like`, for rules that look at shapes.
 inline Node* known_as(Node* made, const TensorMeta& like, std::vector<std::int64_t> shape) {
@@ -66,11 +73,19 @@ struct Folded {
   Node *weight, *bias;
 };
 /// weight' = weight scale, bias' = (bias - mean) scale + beta, with scale = gamma / sqrt(var + eps); `shape` lays the
-/// scale out over the weight. The fold keeps the weight's own dtype.
-inline Folded fold(const Match& m, std::initializer_list<Argument> shape) {
+/// scale out over the weight, which is seen in the shape `apart` where there is one. The fold keeps the weight's own
+/// dtype.
+inline Folded fold(const Match& m, std::vector<Argument> shape, std::vector<Argument> apart = {}) {
   Node* scale = m.call(ops::rsqrt, {m.call(ops::add_Scalar, {m[running_var], m[eps]})});
   if (m[gamma].is_node()) scale = m.call(ops::mul_Tensor, {scale, m[gamma]});
-  Node* new_weight = m.call(ops::mul_Tensor, {m[weight], m.call(ops::view, {scale, Argument::list(shape)})});
+  const bool whole = apart.empty();
+  Node* of_weight = whole ? m.node(weight) : m.call(ops::reshape, {m[weight], Argument::list(std::move(apart))});
+  Node* over = m.call(ops::view, {scale, Argument::list(std::move(shape))});
+  Node* new_weight = m.call(ops::mul_Tensor, {of_weight, over});
+  if (!whole) {
+    const auto& sizes = m.node(weight)->tensor_meta()->shape;
+    new_weight = m.call(ops::reshape, {new_weight, Argument::list({sizes.begin(), sizes.end()})});
+  }
   Node* shift =
       m[bias].is_node() ? m.call(ops::sub_Tensor, {m[bias], m[running_mean]}) : m.call(ops::neg, {m[running_mean]});
   Node* new_bias = m.call(ops::mul_Tensor, {shift, scale});
@@ -94,11 +109,10 @@ inline constexpr auto fold_convolution = [](const Match& m) -> Argument {
                                           : fold(m, {-1, 1, 1, 1, 1});
   return m.call(Convolution, {m[x], folded.weight, folded.bias, m[stride], m[padding], m[dilation], m[groups]});
 };
+Folded fold_by_groups(const Match& m, int dimensions);
 template <auto Convolution, int Dimensions>
 inline constexpr auto fold_transposed = [](const Match& m) -> Argument {
-  const Folded folded = Dimensions == 1   ? fold(m, {1, -1, 1})
-                        : Dimensions == 2 ? fold(m, {1, -1, 1, 1})
-                                          : fold(m, {1, -1, 1, 1, 1});
+  const Folded folded = fold_by_groups(m, Dimensions);
   return m.call(Convolution,
                 {m[x], folded.weight, folded.bias, m[stride], m[padding], m[output_padding], m[groups], m[dilation]});
 };
@@ -253,7 +267,8 @@ inline bool takes_batch_norm(const Node& node) {
   const bool transposed = op->base_name().starts_with("conv_transpose");
   return meta && is_floating_point(meta->dtype) && is_constant_or_none(of_weight) && is_constant_or_none(given(2)) &&
          may_be_of_one_type({input, of_weight, given(2)}) && rank_of(input) == meta->dim() &&
-         (!transposed || (groups.kind() == Argument::Kind::integer && groups.integer() == 1));
+         (!transposed || (groups.kind() == Argument::Kind::integer && groups.integer() > 0 && !meta->is_dynamic() &&
+                          meta->shape[0] % groups.integer() == 0));
 }
 
 // --- behind a layer --------------------------------------------------------------------------------------------------

@@ -11,6 +11,19 @@ FXX_INLINE bool all_constant(const Match& m) {
   return is_constant_or_none(m[bias]) && is_constant_or_none(m[gamma]) && is_constant_or_none(m[beta]);
 }
 
+FXX_INLINE Folded fold_by_groups(const Match& m, int dimensions) {
+  const std::int64_t n = m[groups].integer();
+  std::vector<Argument> shape = {1, -1}, apart;
+  if (n > 1) {
+    const auto& sizes = m.node(weight)->tensor_meta()->shape;
+    shape = {n, 1, sizes[1]};
+    apart = {n, sizes[0] / n};
+    apart.insert(apart.end(), sizes.begin() + 1, sizes.end());
+  }
+  shape.insert(shape.end(), static_cast<std::size_t>(dimensions), 1);
+  return fold(m, std::move(shape), std::move(apart));
+}
+
 FXX_INLINE Argument fold_linear(const Match& m) {
   const Folded folded = fold(m, {-1, 1});
   return m.call(ops::linear, {m[x], folded.weight, folded.bias});
@@ -95,7 +108,9 @@ FXX_INLINE bool pads_alike(const Match& m) {
   if (mode.kind() != Argument::Kind::string) return false;
   const Operator& op = *operator_of(inside);
   const TensorMeta& kernel = *argument_or_default(inside, op, 1).node()->tensor_meta();
-  const std::int64_t channels = kernel.shape[op.base_name().starts_with("conv_transpose") ? 1 : 0];
+  const bool transposed = op.base_name().starts_with("conv_transpose");
+  const std::int64_t channels =
+      transposed ? kernel.shape[1] * argument_or_default(inside, op, op.index_of("groups")).integer() : kernel.shape[0];
   for (const Argument& parameter : {m[gamma], m[beta], m[running_mean], m[running_var]})
     if (is_other_than_vector(parameter, channels)) return false;  // there was nothing to normalise
   if (!may_be_of_one_type({m[weight], m[gamma], m[beta], m[running_mean], m[running_var]})) return false;

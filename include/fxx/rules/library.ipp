@@ -17,7 +17,8 @@ FXX_INLINE std::span<const rewrite::AnyRuleset> library() {
       FXX_SET(normalisation),    FXX_SET(rearrangement),     FXX_SET(rotary),        FXX_SET(einsums),
       FXX_SET(attention),        FXX_SET(attention_dropout), FXX_SET(inference),     FXX_SET(merge_activation),
       FXX_SET(merge_linear),     FXX_SET(merge_convolution), FXX_SET(layout),        FXX_SET(rearrangements),
-      FXX_SET(cleaning),         FXX_SET(cheaper)};
+      FXX_SET(cleaning),         FXX_SET(cheaper),           FXX_SET(equal_calls),      FXX_SET(spellings),
+      FXX_SET(attention_scores)};
 #undef FXX_SET
   return sets;
 }

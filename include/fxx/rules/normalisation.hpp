@@ -42,6 +42,18 @@ inline std::vector<Argument> last_sizes(const Match& m) {
 bool over_the_last(const Match& m);
 Argument build_layer_norm(const Match& m);
 Argument build_rms_norm(const Match& m);
+/// And the weight has the sizes that are normalised, and x's dtype.
+bool over_the_last_with_weight(const Match& m);
+Argument build_weighted_layer_norm(const Match& m);
+Argument build_weighted_rms_norm(const Match& m);
+/// The norm goes over the dimensions of the mean, by a weight in x's dtype.
+bool norms_what_is_centred(const Match& m);
+bool is_floating(const Match& m);
+/// What is taken off is the largest of the rows that the softmax goes over.
+bool shifts_rows(const Match& m);
+Argument softmax_unshifted(const Match& m);
+/// The one dimension that is reduced is the one that is dropped.
+bool drops_dimension(const Match& m);
 /// What the operator takes besides: x's dtype, and the sizes that are normalised.
 inline bool belongs(const Match& m, const Argument& value) {
   const TensorMeta *meta = meta_of(value), *of = meta_of(m[x]);
@@ -93,43 +105,50 @@ bool counts_them(const Match& m);
 bool counts_all(const Match& m);
 }  // namespace normalisation_rules
 
-/// Law: layer_norm(x) = (x - mean) / sqrt(var + eps) weight + bias, rms_norm(x) = x / sqrt(mean(x^2) + eps) weight,
-/// softmax(x) = exp(x) / sum(exp(x)) = exp(x - max) / sum(exp(x - max)), log_softmax(x) = log(softmax(x)) = x -
-/// logsumexp(x), mean = sum / count; group_norm(x, groups) = layer_norm of x seen as (N, groups, ...) = batch_norm of
-/// x seen as (1, N groups, ...); up to rounding, and where the written form overflows, or takes the logarithm of what
-/// rounded to zero, the operator does not. Needs: floating-point x; of the norms the sizes of the last dimensions,
-/// which are what is normalised over, weights of just these sizes and x's dtype, a biased variance and an eps above
-/// zero; of group norm the shapes of x, of its view and of the result, weights of one number a channel; of softmax and
-/// its logarithm finite x, unless the largest is taken off first: the operators make nan of a row with an infinite
-/// element.
+/// Law: layer_norm(x) = (x - mean) / sqrt(var + eps) weight + bias = rms_norm(x - mean) + bias, rms_norm(x) = x /
+/// sqrt(mean(x^2) + eps) weight, var(x) = mean((x - mean)^2), softmax(x) = exp(x) / sum(exp(x)) = softmax(x - max),
+/// log_softmax(x) = log(softmax(x)) = x - logsumexp(x) = log_softmax(x - max), logsumexp(x) = logsumexp(x - max) + max,
+/// mean = sum / count; group_norm(x, groups) = layer_norm of x seen as (N, groups, ...) = batch_norm of x seen as (1, N
+/// groups, ...); up to rounding, and where the written form overflows, or takes the logarithm of what rounded to zero,
+/// the operator does not. Needs: floating-point x; of the norms the sizes of the last dimensions, which are what is
+/// normalised over, weights of just these sizes and x's dtype, a biased variance and an eps above zero; of group norm
+/// the shapes of x, of its view and of the result, weights of one number a channel; of softmax and its logarithm finite
+/// x, unless the largest is taken off first: the operators make nan of a row with an infinite element.
 inline constexpr auto normalisation = [] {
   using namespace pattern;
   using namespace normalisation_rules;
   constexpr auto average = mean(x, dims, lit<true>);
   constexpr auto centred = sub(x, average).as<"centred">();
-  constexpr auto spread = var(x, dims, lit<false>, lit<true>) |
-                          apply<ops::var_correction>(x, dims, arg<"correction">(0_c), arg<"keepdim">(lit<true>));
-  constexpr auto squares = mean(pow(centred, 2_c), dims, lit<true>);
-  constexpr auto squares_by_mul = mean(mul(centred, centred), dims, lit<true>);
+  constexpr auto spread = var(x, dims, lit<false>, lit<true>);
+  constexpr auto squares = mean(pow(centred, 2_c) | mul(centred, centred) | square(centred), dims, keep);
   constexpr auto divided = div(centred, sqrt(add(spread, eps)));
   constexpr auto multiplied = mul(centred, rsqrt(add(spread, eps)));
-  constexpr auto divided_squares = div(centred, sqrt(add(squares, eps)));
-  constexpr auto multiplied_squares = mul(centred, rsqrt(add(squares, eps)));
-  constexpr auto divided_products = div(centred, sqrt(add(squares_by_mul, eps)));
-  constexpr auto multiplied_products = mul(centred, rsqrt(add(squares_by_mul, eps)));
+  constexpr auto weighted =
+      div(mul(centred, weight), sqrt(add(spread, eps))) | mul(mul(centred, weight), rsqrt(add(spread, eps)));
   constexpr auto power = mean(pow(x, 2_c) | mul(x, x) | square(x), dims, lit<true>);
   constexpr auto rms = mul(x, rsqrt(add(power, eps)));
   constexpr auto rms_divided = div(x, sqrt(add(power, eps)));
+  constexpr auto rms_weighted = mul(mul(x, weight), rsqrt(add(power, eps)));
   constexpr auto seen = any_of<ops::view, ops::reshape>(x, value<"parts">).as<"grouped">();
   constexpr auto exponentials = exp(x).as<"e">();
-  constexpr auto shifted = exp(sub(x, amax(x, dims, lit<true>))).as<"e">();
+  constexpr auto largest = amax(x, dims, lit<true>);
+  constexpr auto less = sub(x, largest);
+  constexpr auto below = sub(x, maybe([](auto p) { return detach(p); }, largest));
+  constexpr auto shifted = exp(below).as<"e">();
   return ruleset(
       rule<"layer norm, divided">(divided >> build_layer_norm, over_the_last),
       rule<"layer norm, multiplied">(multiplied >> build_layer_norm, over_the_last),
-      rule<"layer norm, mean of squares, divided">(divided_squares >> build_layer_norm, over_the_last),
-      rule<"layer norm, mean of squares, multiplied">(multiplied_squares >> build_layer_norm, over_the_last),
-      rule<"layer norm, mean of products, divided">(divided_products >> build_layer_norm, over_the_last),
-      rule<"layer norm, mean of products, multiplied">(multiplied_products >> build_layer_norm, over_the_last),
+      rule<"layer norm, weighted first">(weighted >> build_weighted_layer_norm, over_the_last_with_weight),
+      rule<"layer norm by rms norm">(
+          rms_norm(centred, sizes, optional<"weight">, eps) >>
+              [](const Match& m) {
+                return m.call(ops::layer_norm, {m[x], m[sizes], m[optional<"weight">], {}, m[eps]});
+              },
+          norms_what_is_centred),
+      rule<"variance by squares">(squares >> var(x, dims, lit<false>, keep), is_floating),
+      rule<"variance without correction">(
+          apply<ops::var_correction>(x, dims, arg<"correction">(0_c), arg<"keepdim">(keep)) >>
+              var(x, dims, lit<false>, keep)),
       rule<"layer norm takes its weight">(
           mul(layer_norm(x, sizes, none, none, value<"eps">, _).once(), weight) >>
               [](const Match& m) {
@@ -164,6 +183,7 @@ inline constexpr auto normalisation = [] {
           [](const Match& m) { return is_of_channels(m, m[bias]); }),
       rule<"rms norm, multiplied">(rms >> build_rms_norm, over_the_last),
       rule<"rms norm, divided">(rms_divided >> build_rms_norm, over_the_last),
+      rule<"rms norm, weighted first">(rms_weighted >> build_weighted_rms_norm, over_the_last_with_weight),
       rule<"rms norm takes its weight">(
           mul(rms_norm(x, sizes, none, value<"eps">).once(), weight) >>
               [](const Match& m) {
@@ -174,6 +194,17 @@ inline constexpr auto normalisation = [] {
                                one_dimension),
       rule<"softmax">(div(exponentials, sum(exponentials, dims, lit<true>)) >> over_one<ops::softmax_int>,
                       one_dimension),
+      rule<"softmax of what is shifted">(
+          any_of<ops::softmax_int, ops::log_softmax_int>(below, dim) >> softmax_unshifted, shifts_rows),
+      rule<"logsumexp, shifted">(
+          add(log(sum(exp(less), dims, lit<true>)) | logsumexp(less, dims, lit<true>), largest) >>
+              logsumexp(x, dims, lit<true>),
+          is_floating),
+      rule<"logsumexp, shifted, of fewer dimensions">(
+          add(log(sum(exp(less), dims, lit<false>)) | logsumexp(less, dims, lit<false>),
+              squeeze(largest, dim) | with<"dim">(none, amax(x, dims, lit<false>))) >>
+              logsumexp(x, dims, lit<false>),
+          drops_dimension),
       rule<"log of softmax">(log(softmax(x.where(floating), dim).once()) >> log_softmax(x, dim)),
       rule<"log softmax">(sub(x, logsumexp(x, dims, lit<true>)) >> over_one<ops::log_softmax_int>, one_dimension),
       rule<"log softmax, by hand">(sub(x, log(sum(exp(x), dims, lit<true>))) >> over_one<ops::log_softmax_int>,

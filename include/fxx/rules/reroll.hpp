@@ -18,28 +18,44 @@ inline constexpr auto number = value<"number">;
 inline constexpr auto dimension = value<"dimension">;
 inline constexpr auto start = value<"start">;
 inline constexpr auto step = value<"step">;
+inline constexpr auto i = value<"i">;
+inline constexpr auto j = value<"j">;
+inline constexpr auto order = value<"order">;
+/// The weight with its two dimensions exchanged.
+inline constexpr auto flipped =
+    t(w) | transpose(w, i, j) | with<"i">(-1_c, with<"j">(-2_c, mT(w) | numpy_T(w))) | permute(w, order);
 /// torch::indexing::Slice without an end.
 inline constexpr auto to_the_end = 4611686018427387903_c;
 
+/// `flipped` is what it is called: t always, the others of a matrix. What may be the keys of attention is left to it.
+bool is_flipped(const Match& m);
 /// The bias of a linear is one number an output feature; anything else that is added is no bias.
 bool is_bias(const Match& m);
 /// In floating point; integers would round where the pattern fills its temporary. From a bool nothing is subtracted.
 bool is_floating(const Match& m);
+/// In floating point of 32 or 64 bits: of others the reciprocal rounds otherwise.
+bool is_real(const Match& m);
 }  // namespace reroll_rules
 
 /// torch::nn::Linear reaches the dispatcher as `t` and `addmm` (2-D inputs) or `t`, `matmul` and `add_`; `2 - x` as
 /// `empty_like`, `fill_` and `sub_`; torch::nn::functional::pad with a number for its mode; a slice to the end with the
 /// largest size there is.
-/// Law: linear(x, w, bias) = x w^T + bias; rsub(y, s) = s - y. Needs: shapes of weights and biases on their nodes.
+/// Law: linear(x, w, bias) = x w^T + bias; rsub(y, s) = s - y; reciprocal(y) = 1 / y. Needs: shapes of weights and
+/// biases on their nodes; a weight that is transposed otherwise than by t is a constant, or its product goes into no
+/// softmax: that may be attention.
 inline constexpr auto reroll = [] {
   using namespace pattern;
   using namespace reroll_rules;
+  constexpr auto product = any_of<ops::matmul, ops::mm>(x, flipped);
+  constexpr auto product_once = matmul(x, flipped).once() | mm(x, flipped).once();
   return ruleset(
-      rule<"linear, 2-D">(addmm(bias, x, t(w)) >> linear(x, w, bias), is_bias),
-      rule<"linear, n-D">(add_(matmul(x, t(w)).once(), bias) >> linear(x, w, bias), is_bias),
-      rule<"linear, out of place">(add(matmul(x, t(w)).once(), bias) >> linear(x, w, bias), is_bias),
-      rule<"linear without bias">(any_of<ops::matmul, ops::mm>(x, t(w)) >> linear(x, w)),
+      rule<"linear, 2-D">(addmm(bias, x, flipped) >> linear(x, w, bias), is_bias),
+      rule<"linear, n-D">(add_(product_once, bias) >> linear(x, w, bias), is_bias),
+      rule<"linear, out of place">(add(product_once, bias) >> linear(x, w, bias), is_bias),
+      rule<"linear without bias">(product >> linear(x, w), is_flipped),
       rule<"number minus tensor">(sub_(fill_(empty_like(y, arg<"memory_format">(_)), s), y) >> rsub(y, s), is_floating),
+      rule<"one over tensor">(div_(fill_(empty_like(y, arg<"memory_format">(_)), 1_c), y) >> reciprocal(y),
+                              is_real),
       rule<"pad with zeros">(_pad_enum(x, sizes, 3_c) >> pad(x, sizes)),
       rule<"pad with a number">(_pad_enum(x, sizes, 3_c, number) >> pad(x, sizes, text<"constant">, number)),
       rule<"pad, reflecting">(_pad_enum(x, sizes, 0_c) >> pad(x, sizes, text<"reflect">)),

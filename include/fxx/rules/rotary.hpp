@@ -103,6 +103,9 @@ inline constexpr auto build_doubled = [](const Match& m) {
   return embed(m, cosines, sines, Interleaved);
 };
 Argument build_complex(const Match& m);
+/// x is seen as (..., half, 2), of which this is the first or the second of each pair; nobody depends on its strides.
+bool is_of_pairs(const Match& m);
+Argument every_other(const Match& m);
 
 inline constexpr auto low = slice(x, low_dim, low_start, low_end);
 inline constexpr auto high = slice(x, high_dim, high_start, high_end);
@@ -126,15 +129,19 @@ inline constexpr auto flat = [](auto p) { return flatten(p, from, to) | any_of<o
 }  // namespace rotary_rules
 
 /// Law: fxx::rotary_embedding(x, cos, sin, interleaved) = x cos + turned(x) sin, with [-x2, x1] of the halves of x
-/// turned, or, interleaved, with [-x1, x0, -x3, x2, ...]; (x0 + i x1) (cos + i sin), two by two, likewise. Exact; by
-/// complex numbers up to rounding, and for finite values. Needs: floating-point x with a known even last dimension;
-/// the shapes of cos and sin where they are half as large, and then they are doubled; of complex numbers float32 or
-/// float64 and the shapes of all.
+/// turned, or, interleaved, with [-x1, x0, -x3, x2, ...]; (x0 + i x1) (cos + i sin), two by two, likewise;
+/// x seen as (..., n, 2) has its even places at [..., 0]. Exact; by complex numbers up to rounding, and for finite
+/// values. Needs: floating-point x with a known even last dimension; the shapes of cos and sin where they are half as
+/// large, and then they are doubled; of complex numbers float32 or float64 and the shapes of all.
 inline constexpr auto rotary = [] {
   using namespace pattern;
   using namespace rotary_rules;
   constexpr auto joined = value<"joined">;
+  constexpr auto pairs = any_of<ops::view, ops::reshape>(x, value<"sizes">).as<"pairs">();
+  constexpr auto place = value<"place">;
   return ruleset(
+      rule<"one of each pair">(
+          (select(pairs, dim, place) | getitem(unbind(pairs, dim).as<"both">(), place)) >> every_other, is_of_pairs),
       rule<"rotary embedding, halves">(of_halves([](auto first, auto second) {
                                          return rotary_rules::sum(cat(list(neg(second), first), value<"joined">));
                                        }) >> build<false>,

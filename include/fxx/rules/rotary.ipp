@@ -38,6 +38,29 @@ FXX_INLINE bool turns_complex(const Match& m) {
          joins_last_two(m, m.root(), rank);
 }
 
+FXX_INLINE bool is_of_pairs(const Match& m) {
+  const TensorMeta *whole = meta_of(m[x]), *pairs = meta_of(m[value<"pairs">]);
+  const Argument place = m[value<"place">];
+  if (!whole || !pairs || whole->dim() == 0 || pairs->dim() != whole->dim() + 1 || pairs->shape.back() != 2)
+    return false;
+  if (!is_last(m[dim], pairs->dim()) || place.kind() != Argument::Kind::integer || !nobody_sees_layout(*m.root()))
+    return false;
+  if (place.integer() != 0 && place.integer() != 1) return false;
+  const std::int64_t size = whole->shape.back();
+  return size > 0 && pairs->shape[pairs->shape.size() - 2] * 2 == size &&
+         std::equal(whole->shape.begin(), whole->shape.end() - 1, pairs->shape.begin());
+}
+
+FXX_INLINE Argument every_other(const Match& m) {
+  Node* part = m.call(ops::slice_Tensor, {m[x], -1, m[value<"place">], {}, 2});
+  if (const TensorMeta* meta = meta_of(m.root())) {
+    TensorMeta known = *meta;
+    known.stride.clear();
+    part->set_tensor_meta(known);
+  }
+  return part;
+}
+
 FXX_INLINE Argument build_complex(const Match& m) {
   const Argument cosines = doubled<true>(m, m.call(ops::real, {m[factor]}));
   return embed(m, cosines, doubled<true>(m, m.call(ops::imag, {m[factor]})), true);

@@ -71,7 +71,16 @@ class CaseInterpreter : public Interpreter {
 };
 
 /// How tensors are made of their recipes.
-enum class Numbers : std::uint8_t { as_given, in_double, in_double_changed, with_gradients, nudged, nudged_back };
+enum class Numbers : std::uint8_t {
+  as_given,
+  in_double,
+  in_double_changed,
+  in_double_parted,  // numbers beside each other are changed in opposite directions
+  with_gradients,
+  nudged,
+  nudged_back
+};
+constexpr bool is_changed(Numbers n) { return n == Numbers::in_double_changed || n == Numbers::in_double_parted; }
 constexpr bool with_gradients(Numbers n) { return n >= Numbers::with_gradients; }
 
 /// Makes the graph of a case and runs it as it grows: what is chosen next may depend on the values so far.
@@ -145,7 +154,7 @@ class CaseGraph : public rewrite::Instantiation {
     Given given = fill_(hole, *this);
     Argument value = put(given, hole);
     // A type that the pattern converts to is that of all numbers here.
-    if ((numbers_ == Numbers::in_double || numbers_ == Numbers::in_double_changed) &&
+    if ((numbers_ == Numbers::in_double || is_changed(numbers_)) &&
         value.kind() == Argument::Kind::dtype && is_floating_point(value.dtype()))
       value = Dtype::float64;
     record.given.push_back(std::move(given));
@@ -173,9 +182,13 @@ class CaseGraph : public rewrite::Instantiation {
       if (at::isFloatingType(recipe.dtype)) recipe.dtype = at::kDouble;
       if (at::isComplexType(recipe.dtype)) recipe.dtype = at::kComplexDouble;
     }
-    if (numbers_ == Numbers::in_double_changed && !at::isIntegralType(recipe.dtype, true)) {
+    if (is_changed(numbers_) && !at::isIntegralType(recipe.dtype, true)) {
       VerifyRandom random(recipe.values.size());
-      for (double& v : recipe.values) v *= 1 + (random.chance(50) ? Reference::change : -Reference::change);
+      bool up = false;
+      for (double& v : recipe.values) {
+        up = numbers_ == Numbers::in_double_parted ? !up : random.chance(50);
+        v *= 1 + (up ? Reference::change : -Reference::change);
+      }
       for (double& v : recipe.imaginary) v *= 1 + (random.chance(50) ? Reference::change : -Reference::change);
     }
     // Gradients of some operators are wrong for tensors with gaps or expanded ones, in LibTorch itself.

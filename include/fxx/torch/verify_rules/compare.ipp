@@ -60,10 +60,12 @@ FXX_INLINE std::vector<double> elements_of(const at::Tensor& tensor) {
   return {t.const_data_ptr<double>(), t.const_data_ptr<double>() + t.numel()};
 }
 
-/// The pattern in float64: its results, those for inputs changed by one part in a million, and the values on the way.
+/// The pattern in float64: its results, those for inputs changed by one part in a million, once each in a direction of
+/// its own and once beside each other in opposite ones, and the values on the way.
 struct Reference {
   static constexpr double change = 1e-6;
-  std::vector<at::Tensor> exact, changed, on_the_way;
+  std::vector<at::Tensor> exact, on_the_way;
+  std::vector<std::vector<at::Tensor>> changed;
   bool pointwise = false;
 };
 using ReferenceOf = std::function<const Reference*()>;
@@ -188,8 +190,9 @@ class Comparison {
       b.error[i] = distance(a[i], b.exact[i]);
       b.size[i] = std::isfinite(b.exact[i]) ? std::abs(b.exact[i]) : 0;
     }
-    if (result < reference->changed.size() && reference->changed[result].sizes() == p.sizes()) {
-      const std::vector<double> changed = elements_of(reference->changed[result]);
+    for (const std::vector<at::Tensor>& results : reference->changed) {
+      if (result >= results.size() || results[result].sizes() != p.sizes()) continue;
+      const std::vector<double> changed = elements_of(results[result]);
       for (std::size_t i = 0; i < a.size(); ++i)
         b.size[i] = std::max(b.size[i], distance(changed[i], b.exact[i]) / Reference::change);
     }

@@ -1,0 +1,112 @@
+// Bodies of passes/merge_equal.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "fxx/ops/effects.hpp"
+#include "fxx/ops/registry.hpp"
+#include "fxx/passes/merge_equal.hpp"
+
+namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+class EqualCalls {
+ public:
+  explicit EqualCalls(Graph& graph) : graph_(graph) {
+    const auto nodes = graph.nodes();
+    if (graph.may_have_effects())
+      for (const Node* node : nodes) {
+        const Operator* op = operator_of(*node);
+        if (op && op->mutates) written_.push_back(memory_written_by(*node));
+        else if (is_barrier(*node)) anything_written_ = true;
+      }
+  }
+
+  std::size_t merge() {
+    if (anything_written_) return 0;
+    std::size_t erased = 0;
+    for (Node* node : graph_.nodes()) {
+      if (!may_merge(*node)) continue;
+      std::vector<Node*>& alike = seen_[hash_of(*node)];
+      const auto first = std::find_if(alike.begin(), alike.end(), [&](const Node* n) { return are_equal(*n, *node); });
+      if (first == alike.end()) {
+        alike.push_back(node);
+        continue;
+      }
+      if (touches_written(**first) || touches_written(*node) || (leaves(**first) && leaves(*node))) continue;
+      node->replace_all_uses_with(*first);
+      graph_.erase_node(node);
+      ++erased;
+    }
+    return erased;
+  }
+
+ private:
+  static bool may_merge(const Node& node) {
+    if (node.num_users() == 0) return false;
+    if (node.opcode() == Opcode::get_attr) return true;
+    const Operator* op = operator_of(node);
+    if (!op || op->mutates || is_impure(node) || draws_numbers(node)) return false;
+    return op->base_name().find("empty") == std::string_view::npos && !node.all_input_nodes().empty();
+  }
+  static std::uint64_t hash_of(const Node& node) {
+    std::uint64_t hash = reinterpret_cast<std::uintptr_t>(operator_of(node));
+    for (const Node* input : node.all_input_nodes())
+      hash = (hash ^ reinterpret_cast<std::uintptr_t>(input)) * 1099511628211ull;
+    return hash;
+  }
+  /// The two zeros are equal, but not the same.
+  static bool is_same(const Argument& a, const Argument& b) {
+    if (a.kind() == Argument::Kind::real && b.kind() == Argument::Kind::real &&
+        std::signbit(a.number()) != std::signbit(b.number()))
+      return false;
+    return a == b;
+  }
+  static bool are_equal(const Node& a, const Node& b) {
+    if (a.opcode() == Opcode::get_attr || b.opcode() == Opcode::get_attr) return a.op() == b.op();
+    const Operator *op = operator_of(a), *other = operator_of(b);
+    if (op != other) return false;
+    for (int i = 0; i < op->arity(); ++i)
+      if (!is_same(argument_or_default(a, *op, i), argument_or_default(b, *op, i))) return false;
+    return true;
+  }
+  bool touches_written(const Node& node) const {
+    const auto is_written = [&](const Node& value) {
+      const Memory memory = memory_of(value);
+      return memory.anywhere || std::any_of(written_.begin(), written_.end(),
+                                            [&](const Memory& written) { return may_overlap(memory, written); });
+    };
+    if (written_.empty()) return false;
+    if (is_written(node)) return true;
+    const auto inputs = node.all_input_nodes();
+    return std::any_of(inputs.begin(), inputs.end(), [&](const Node* input) { return is_written(*input); });
+  }
+  /// May the value, or a view of it, be among what the graph returns?
+  static bool leaves(Node& value) {
+    std::vector<const Node*> sharing = {&value};
+    std::unordered_set<const Node*> in = {&value};
+    for (std::size_t i = 0; i < sharing.size(); ++i)
+      for (const Node* user : sharing[i]->users()) {
+        if (user->opcode() == Opcode::output) return true;
+        if (passes_on_memory(*user, *sharing[i]) && in.insert(user).second) sharing.push_back(user);
+      }
+    return false;
+  }
+
+  Graph& graph_;
+  std::vector<Memory> written_;
+  bool anything_written_ = false;
+  std::unordered_map<std::uint64_t, std::vector<Node*>> seen_;
+};
+
+}  // namespace detail
+
+FXX_INLINE std::size_t merge_equal(Graph& graph) { return detail::EqualCalls(graph).merge(); }
+
+}  // namespace fxx::inline FXX_ABI
