@@ -3,7 +3,7 @@
 // The library has four C names: `fxx_module` says what it is, `fxx_pack` fills its weights, `fxx_open` and `fxx_close`
 // make and end the threads of one caller at a time, `fxx_run` is one forward. Nothing here needs anything but a
 // compiler; C++ exceptions do not cross.
-// Main names: ModuleCall, Fault, ModuleInfo, module_abi. Cost: none.
+// Main names: ModuleCall, Fault, ModuleInfo, module_abi, most_threads. Cost: none.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,9 @@ namespace fxx::kernels {
 
 /// Changes with every change below.
 inline constexpr int module_abi = 3;
+
+/// Of one caller.
+inline constexpr int most_threads = 256;
 
 /// Why a forward gives no result.
 enum Fault : int {

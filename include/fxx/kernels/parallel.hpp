@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fxx/kernels/module.hpp"
 #include "fxx/kernels/processor.hpp"
 
 #if defined(__linux__)
@@ -157,7 +158,7 @@ class Barrier {
 /// in the destructor.
 class Team {
  public:
-  static constexpr int most = 256;
+  static constexpr int most = most_threads;
 
   /// Between steps of what runs.
   Barrier barrier;

@@ -30,10 +30,11 @@ namespace fxx::inline FXX_ABI {
 
 struct CompileOptions {
   Accuracy accuracy = Accuracy::standard;
-  /// Threads of one call; 0: as many as LibTorch uses now, one where all work is done in a microsecond or two.
+  /// Threads of one call, at most 256; 0: as many as LibTorch uses now, one where all work is done in a microsecond or two.
   int threads = 0;
   /// Largest error against the interpreter on the example inputs, relative to the largest magnitude of each result;
-  /// beyond it, compile throws. The interpreter computes in float32 itself. Nothing: 1e-4, in fast mode 0.05.
+  /// beyond it, compile throws, unless the interpreter differs as much when the inputs' last places do: where a graph
+  /// rounds or compares. The interpreter computes in float32 itself. Nothing: 1e-4, in fast mode 0.05.
   std::optional<double> tolerance = {};
   /// Measures the ways in which products, convolutions and attention may be computed (tile, Winograd's algorithm or
   /// directly, joined with their neighbours or not, LibTorch itself), for each shape once, and takes the fastest; else
@@ -44,7 +45,7 @@ struct CompileOptions {
   std::string march = "native";
   /// Where built libraries are kept; the default folder of BuildCache when empty.
   std::string cache_folder = {};
-  double timeout_seconds = 300;
+  double timeout_seconds = 300;  // of the compiler; 0: no limit
 };
 
 class CompiledModule : public GraphModule {
@@ -53,8 +54,11 @@ class CompiledModule : public GraphModule {
   CompiledModule(GraphModule& source, const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
 
   /// Tensors of the dtypes and sizes that it was made for, in any layout; throws RunError (E701) naming the input that
-  /// is another. Any number of threads may call.
+  /// is another, as long as it is current: else it is the graph, which may take others. Any number of threads may call.
   c10::IValue run_flat(std::vector<c10::IValue> inputs) override;
+  /// Of tensors of its own, compiled again for the same sizes, which is found in the cache. For another device a
+  /// GraphModule.
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& device = std::nullopt) const override;
   /// The same without tensors, for programs that have memory of their own: a pointer for each input and each tensor of
   /// the result, whose elements lie as those of the examples did. Does not look whether it is current. What is called
   /// back sees tensors over that memory. Throws RunError (E702) when a result has no known size.
@@ -170,12 +174,15 @@ class CompiledModule : public GraphModule {
   static int call_back(kernels::ModuleCall* call, int step);
   void run_called_back(Host& host, std::size_t step) const;
   c10::IValue result_of(const Argument& argument, std::vector<c10::IValue>& outputs, std::size_t& next) const;
+  /// Throws E701 naming the first that is no tensor of the dtype, sizes and device that it was compiled for.
+  void check_inputs(const std::vector<c10::IValue>& inputs) const;
   /// Has one of them elements of another, or of an attribute? What is written to one is then written to both.
   bool share_elements(const std::vector<c10::IValue>& inputs) const;
   c10::IValue run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times = nullptr);
   /// Likewise, and interpreted where a region gives other sizes than were found.
   c10::IValue run_with_kernels(std::vector<c10::IValue>& inputs);
 
+  CompileOptions options_;
   std::shared_ptr<GraphModule> prepared_;  // the graph that was lowered; its constants until they are packed
   KernelPlan kernels_;
   std::string source_;
@@ -188,6 +195,7 @@ class CompiledModule : public GraphModule {
   std::vector<std::uint32_t> versions_;  // of the attributes of this module, when they were packed
   std::vector<at::Tensor> watched_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> memory_;  // that they had then
+  std::vector<std::pair<const at::Tensor*, at::Tensor>> members_;  // of leaf modules, and what they were
   std::vector<bool> written_;                                      // of watched_: the graph itself writes to it
   std::vector<CalledBack> operators_;                              // by step
   /// Held in calls of graphs with effects: what they write to attributes is packed for the next.
@@ -206,7 +214,8 @@ class CompiledModule : public GraphModule {
 /// CodegenError (E501) for a graph whose sizes are not known or that has other values than tensors where kernels need
 /// them; CompileError for a missing compiler (E601), a failed (E602) or late (E603) compile, a cache that cannot be
 /// written (E604), with the log; LoadError (E605), (E607) when results differ more than the tolerance; RunError (E701)
-/// for too few or too many example inputs, and for a fake parameter or buffer.
+/// for too few or too many example inputs, one that is undefined or not on the CPU, a fake parameter or buffer, and for
+/// options that cannot be.
 std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
                                         const CompileOptions& options = {});
 

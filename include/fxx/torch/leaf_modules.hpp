@@ -61,6 +61,9 @@ const torch::OrderedDict<std::string, at::Tensor>& registered_parameters(const t
 /// Is there a tensor in the module's operation that the module itself does not register? Describes nothing in words, so
 /// it takes a fraction of a microsecond.
 bool uses_unregistered(const torch::nn::Module& module);
+/// Where the module keeps the tensors of its operation: its members, which somebody may assign other tensors to. They
+/// live as long as the module.
+std::vector<const at::Tensor*> operation_tensors(const torch::nn::Module& module);
 
 [[noreturn]] void throw_not_held(const c10::IValue& value, std::string_view type);
 /// A module that stands for a value which is no tensor: a graph that reads it gets the value.

@@ -180,6 +180,20 @@ FXX_INLINE bool detail::uses_unregistered(const torch::nn::Module& module) {
   return !all;
 }
 
+FXX_INLINE std::vector<const at::Tensor*> detail::operation_tensors(const torch::nn::Module& module) {
+  std::vector<const at::Tensor*> found;
+  const leaf::LeafEntry* entry = leaf::LeafTable::instance().find(module);
+  if (!entry || !entry->describe) return found;
+  const TensorNames note = [&](const at::Tensor& member) {
+    found.push_back(&member);
+    return std::string();
+  };
+  ModuleInfo info;
+  leaf::Describer describer(info, note, false);
+  entry->describe(module, describer);
+  return found;
+}
+
 FXX_INLINE const ModuleCall& module_call_of(const torch::nn::Module& module) {
   const detail::leaf::LeafEntry* entry = detail::leaf::LeafTable::instance().find(module);
   if (!entry || !entry->call)

@@ -1,6 +1,6 @@
 // What modules give back, as the tensors in it.
 //
-// Main names: detail::flatten, detail::relative_error. Cost: tensor (ATen/core/ivalue.h).
+// Main names: detail::flatten, detail::relative_error, detail::error_beside. Cost: tensor (ATen/core/ivalue.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -19,6 +19,10 @@ void flatten(const c10::IValue& value, std::vector<at::Tensor>& out);
 /// Largest difference of two sets of results, relative to the largest magnitude of the second; infinite when they do
 /// not compare. nan beside nan and an infinity beside the same one are no difference.
 double relative_error(const c10::IValue& given, const c10::IValue& expected);
+
+/// The same beside results of which one is as good as another: each element counts by how far it is outside of what they
+/// span, integers and booleans by whether one of them has it. There has to be one.
+double error_beside(const c10::IValue& given, const std::vector<c10::IValue>& samples);
 
 }  // namespace detail
 

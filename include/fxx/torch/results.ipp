@@ -48,6 +48,41 @@ FXX_INLINE double relative_error(const c10::IValue& given, const c10::IValue& ex
   return worst;
 }
 
+FXX_INLINE double error_beside(const c10::IValue& given, const std::vector<c10::IValue>& samples) {
+  const double none = std::numeric_limits<double>::infinity();
+  std::vector<at::Tensor> results;
+  flatten(given, results);
+  std::vector<std::vector<at::Tensor>> beside(samples.size());
+  for (std::size_t s = 0; s < samples.size(); ++s) {
+    flatten(samples[s], beside[s]);
+    if (beside[s].size() != results.size()) return none;
+  }
+  double worst = 0;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor x = results[i].detach().to(at::kDouble);
+    if (x.numel() == 0) continue;
+    at::Tensor met = x.ne(x), low = x.new_full(x.sizes(), none), high = low.neg();
+    met.fill_(false);
+    for (const std::vector<at::Tensor>& tensors : beside) {
+      if (tensors[i].sizes() != x.sizes() || tensors[i].scalar_type() != results[i].scalar_type()) return none;
+      const at::Tensor y = tensors[i].detach().to(at::kDouble);
+      met = met.logical_or(x.eq(y)).logical_or(x.isnan().logical_and(y.isnan()));
+      low = low.fmin(y);
+      high = high.fmax(y);
+    }
+    if (!results[i].is_floating_point()) {
+      if (!met.all().item<bool>()) return none;
+      continue;
+    }
+    const at::Tensor outside = low.sub(x).maximum(x.sub(high)).clamp_min(0).masked_fill(met, 0);
+    const at::Tensor finite = beside[0][i].detach().to(at::kDouble);
+    const double error = outside.max().item<double>();
+    const double size = finite.abs().masked_fill(finite.isfinite().logical_not(), 0).max().item<double>();
+    worst = std::max(worst, error != error ? none : size > 0 ? error / size : error);
+  }
+  return worst;
+}
+
 }  // namespace detail
 
 }  // namespace fxx::inline FXX_ABI

@@ -3,6 +3,7 @@
 
 // after the tensor's own header
 #include <ATen/EmptyTensor.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_strided_ops.h>
 
@@ -43,6 +44,8 @@ FXX_INLINE bool CompiledModule::is_current() const {
   if (graph().version() != built_version_) return false;
   for (const auto& [module, training] : training_flags_)
     if (module->is_training() != training) return false;
+  for (const auto& [member, tensor] : members_)
+    if (!member->is_same(tensor)) return false;
   std::unique_lock<std::mutex> alone;
   if (changes_something_) alone = std::unique_lock(writing_mutex_);
   for (std::size_t i = 0; i < watched_.size(); ++i) {
@@ -122,8 +125,32 @@ FXX_INLINE c10::IValue CompiledModule::result_of(const Argument& argument, std::
   }
 }
 
+FXX_INLINE void CompiledModule::check_inputs(const std::vector<c10::IValue>& inputs) const {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const plans::View& wanted = kernels_.inputs[i];
+    const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(wanted.buffer)];
+    const auto dtype = static_cast<at::ScalarType>(buffer.dtype);
+    std::string what;
+    if (!inputs[i].isTensor()) {
+      what = inputs[i].tagKind();
+    } else if (const at::Tensor& given = inputs[i].toTensor(); !given.defined()) {
+      what = "an undefined tensor";
+    } else if (given.scalar_type() != dtype || given.sizes() != at::IntArrayRef(wanted.sizes) ||
+               !given.device().is_cpu() || given.layout() != at::kStrided) {
+      what = (given.layout() == at::kStrided ? "" : c10::str(given.layout(), " ")) +
+             c10::str(c10::toString(given.scalar_type()), given.sizes(), " on ", given.device());
+    }
+    if (what.empty()) [[likely]]
+      continue;
+    throw RunError(ErrorId::input_mismatch,
+                   "compiled " + class_name() + ": input '" + buffer.name + "' is " + what + "; it was compiled for " +
+                       c10::str(c10::toString(dtype), at::IntArrayRef(wanted.sizes)) + " on cpu");
+  }
+}
+
 FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times) {
   const at::NoGradGuard no_grad;
+  check_inputs(inputs);
   std::vector<at::Tensor> tensors, seen, dense;  // as they were given, as the operators called back see them
   c10::SmallVector<const void*, 16> from;
   c10::SmallVector<void*, 16> to;
@@ -132,17 +159,6 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
     tensors.push_back(inputs[i].toTensor());
     const at::Tensor& given = tensors.back();
     const plans::View& wanted = kernels_.inputs[i];
-    const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(wanted.buffer)];
-    if (given.scalar_type() != static_cast<at::ScalarType>(buffer.dtype) ||
-        given.sizes() != at::IntArrayRef(wanted.sizes) || !given.device().is_cpu() || given.layout() != at::kStrided) {
-      const std::string layout = given.layout() == at::kStrided ? "" : c10::str(given.layout(), " ");
-      throw RunError(ErrorId::input_mismatch, "compiled " + class_name() + ": input '" + buffer.name + "' is " +
-                                                  layout + c10::toString(given.scalar_type()) +
-                                                  c10::str(given.sizes()) + " on " + given.device().str() +
-                                                  "; it was compiled for " +
-                                                  c10::toString(static_cast<at::ScalarType>(buffer.dtype)) +
-                                                  c10::str(at::IntArrayRef(wanted.sizes)) + " on cpu");
-    }
     if (given.strides() == at::IntArrayRef(wanted.strides) && !given.is_neg() && !given.is_conj()) {
       from.push_back(given.const_data_ptr());
     } else {
@@ -208,16 +224,23 @@ FXX_INLINE bool CompiledModule::share_elements(const std::vector<c10::IValue>& i
 }
 
 FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs) {
-  bool tensors = inputs.size() == kernels_.inputs.size(), gradient = false;
+  bool elements = true, gradient = false;
   for (const c10::IValue& input : inputs) {
-    tensors = tensors && input.isTensor() && input.toTensor().defined();
-    tensors = tensors && detail::has_elements(input.toTensor());
-    gradient = gradient || (tensors && (input.toTensor().requires_grad() || input.toTensor()._fw_grad(0).defined()));
+    if (!input.isTensor() || !input.toTensor().defined()) continue;
+    elements = elements && detail::has_elements(input.toTensor());
+    gradient = gradient || (elements && (input.toTensor().requires_grad() || input.toTensor()._fw_grad(0).defined()));
   }
   // Inputs left out, and all else that the kernels were not made for, are the interpreter's business.
-  if (!tensors || (gradient && at::GradMode::is_enabled()) || !is_current() ||
-      (changes_something_ && share_elements(inputs)))
+  if (inputs.size() != kernels_.inputs.size() || !elements || !is_current())
     return GraphModule::run_flat(std::move(inputs));
+  if ((gradient && at::GradMode::is_enabled()) || at::autocast::is_autocast_enabled(at::kCPU)) {
+    check_inputs(inputs);
+    return GraphModule::run_flat(std::move(inputs));
+  }
+  if (changes_something_) {
+    check_inputs(inputs);
+    if (share_elements(inputs)) return GraphModule::run_flat(std::move(inputs));
+  }
   return run_with_kernels(inputs);
 }
 

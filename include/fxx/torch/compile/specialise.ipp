@@ -100,6 +100,11 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   for (const auto& [module, training] : training_flags_) {
     for (const at::Tensor& tensor : module->parameters()) watched_.push_back(tensor);
     for (const at::Tensor& tensor : module->buffers()) watched_.push_back(tensor);
+    for (const at::Tensor* member : detail::operation_tensors(*module)) {
+      members_.emplace_back(member, *member);
+      const auto same = [&](const at::Tensor& tensor) { return tensor.is_same(*member); };
+      if (std::ranges::none_of(watched_, same)) watched_.push_back(*member);  // that the module does not register
+    }
   }
 
   written_.assign(watched_.size(), false);

@@ -1,0 +1,175 @@
+// Specialised modules: what they were not made for. Members of layers that are others now, autocast, wrong inputs on the
+// way to the interpreter, wrong examples and options; copies; results that the last place of a sum decides.
+#include <ATen/autocast_mode.h>
+
+#include "fxx/torch/results.hpp"
+#include "torch/compiled.hpp"
+
+using namespace fxx;
+using namespace fxx::test;
+
+namespace {
+
+struct Layers : torch::nn::Module {
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(6, 8)),
+                    second = register_module("second", torch::nn::Linear(8, 3));
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(8));
+  Layers() : torch::nn::Module("Layers") { eval(); }
+  Tensor forward(Tensor x) { return second->forward(norm->forward(first->forward(x)).relu()); }
+};
+struct Compiled {
+  std::shared_ptr<Layers> net = std::make_shared<Layers>();
+  Tensor x = torch::randn({4, 6});
+  std::shared_ptr<GraphModule> gm = trace(*net, {x});
+  std::shared_ptr<CompiledModule> module = compile(*gm, {x}, {.threads = 1, .cache_folder = cache()});
+
+  double error() {
+    const torch::NoGradGuard no_grad;
+    return relative_difference(module->run({x}), c10::IValue(net->forward(x)));
+  }
+};
+template <class F>
+std::string words_of_run(const F& call) {
+  try {
+    call();
+  } catch (const RunError& error) {
+    CHECK(error.id() == ErrorId::input_mismatch);
+    return error.what();
+  }
+  return "no RunError";
+}
+bool says(const std::string& words, const std::string& what) { return words.find(what) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("another tensor assigned to a layer's member is noticed, which LibTorch does not register") {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(91);
+  {
+    Compiled c;
+    CHECK(c.error() <= 1e-5);
+    c.net->first->weight = torch::randn({8, 6});
+    CHECK_FALSE(c.module->is_current());
+    CHECK(c.error() == 0);
+  }
+  {
+    Compiled c;
+    c.net->second->bias = Tensor();
+    CHECK_FALSE(c.module->is_current());
+    CHECK(c.error() == 0);
+  }
+  {
+    Compiled c;
+    c.net->norm->running_mean = torch::randn({8});
+    CHECK(c.error() == 0);
+  }
+  {
+    Compiled c;
+    c.net->first->weight = torch::randn({8, 6});
+    // Compiled again it has that one; what is written to it later is noticed as well.
+    const auto again = compile(*c.gm, {c.x}, {.threads = 1, .cache_folder = cache()});
+    CHECK(again->is_current());
+    CHECK(relative_difference(again->run({c.x}), c10::IValue(c.net->forward(c.x))) <= 1e-5);
+    c.net->first->weight.mul_(2);
+    CHECK(relative_difference(again->run({c.x}), c10::IValue(c.net->forward(c.x))) <= 1e-5);
+  }
+}
+
+TEST_CASE("under autocast the graph decides what is computed with fewer bits") {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(92);
+  Compiled c;
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const Tensor given = c.module->run({c.x}).toTensor(), expected = c.net->forward(c.x);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  CHECK((given.scalar_type() == expected.scalar_type()));
+  CHECK((given.scalar_type() == torch::kBFloat16));
+  CHECK(c.error() <= 1e-5);
+}
+
+TEST_CASE("wrong inputs are one error that names them, on every way that a call may take") {
+  torch::manual_seed(93);
+  Compiled c;
+  for (const bool gradients : {false, true}) {
+    CAPTURE(gradients);
+    const torch::AutoGradMode mode(gradients);
+    const auto run = [&](c10::IValue input) { return words_of_run([&] { c.module->run_flat({std::move(input)}); }); };
+    const Tensor more = torch::randn({5, 6}).requires_grad_(gradients),
+                 wide = torch::randn({4, 6}, torch::kDouble).requires_grad_(gradients);
+    CHECK(says(run(more), "input 'x' is Float[5, 6] on cpu; it was compiled for Float[4, 6] on cpu"));
+    CHECK(says(run(wide), "input 'x' is Double[4, 6]"));
+    CHECK(says(run(c.x.to_sparse()), "Sparse"));
+    CHECK(says(run(3), "input 'x' is Int; it was compiled for"));
+    CHECK(says(run(c10::IValue()), "input 'x' is None"));
+    CHECK(says(run(Tensor()), "input 'x' is an undefined tensor"));
+  }
+  CHECK(c.error() <= 1e-5);
+  // What is no longer what was compiled takes what the graph takes.
+  const torch::NoGradGuard no_grad;
+  c.net->to(torch::kDouble);
+  CHECK(relative_difference(c.module->run({c.x.to(torch::kDouble)}), c10::IValue(c.net->forward(c.x.to(torch::kDouble)))) == 0);
+}
+
+TEST_CASE("examples and options that cannot be are refused before anything is built") {
+  Compiled c;
+  const auto words = [&](Tensor example, CompileOptions options) {
+    options.cache_folder = cache();
+    return words_of_run([&] { compile(*c.gm, {std::move(example)}, options); });
+  };
+  CHECK(says(words(Tensor(), {}), "the example for 'x' is an undefined tensor"));
+  CHECK(says(words(torch::empty({4, 6}, torch::kMeta), {}), "the example for 'x' is on meta"));
+  CHECK(says(words(c.x, {.threads = -1}), "threads = -1; at most 256"));
+  CHECK(says(words(c.x, {.threads = 257}), "threads = 257"));
+  CHECK(says(words(c.x, {.timeout_seconds = -1}), "timeout_seconds = -1"));
+  CHECK(says(words(c.x, {.timeout_seconds = not_a_number}), "timeout_seconds"));
+  CHECK(c.error() <= 1e-5);
+}
+
+TEST_CASE("a copy is compiled, of tensors of its own") {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(94);
+  Compiled c;
+  const auto copy = std::dynamic_pointer_cast<CompiledModule>(c.module->clone());
+  REQUIRE(copy);
+  CHECK(copy->is_current());
+  CHECK(copy->was_cached());
+  CHECK(copy->threads() == 1);
+  CHECK(copy->max_error() == c.module->max_error());
+  const c10::IValue before = copy->run({c.x});
+  CHECK(relative_difference(before, c.module->run({c.x})) == 0);
+  c.net->first->weight.mul_(3);
+  CHECK(relative_difference(copy->run({c.x}), before) == 0);
+  CHECK(copy->is_current());
+  CHECK_FALSE(c.module->is_current());
+  // Of one that is not current, the copy is of what it is now.
+  const auto later = std::dynamic_pointer_cast<CompiledModule>(c.module->clone(torch::Device(torch::kCPU)));
+  REQUIRE(later);
+  CHECK(later->is_current());
+  CHECK(relative_difference(later->run({c.x}), c10::IValue(c.net->forward(c.x))) <= 1e-5);
+}
+
+TEST_CASE("where a graph rounds or compares, what the last place decides is no fault; anything else is") {
+  torch::manual_seed(95);
+  auto net = std::make_shared<Net>();
+  const Tensor w = net->parameter({256, 256});
+  net->function = [=](const Tensors& in) {
+    const Tensor product = torch::linear(in[0], w);
+    return all_of({(product * 4).round(), product / 3 * 3 == product, product.floor() + 1});
+  };
+  const Tensors in{torch::randn({256, 256})};
+  const auto compiled = compile(*traced_net(*net, in), in, {.cache_folder = cache()});
+  CHECK(compiled->is_current());
+  // One value of the results would not be what the graph gives, whatever the last places are.
+  const Tensor base = torch::randn({64}), other = base.clone();
+  other[5] += 1;
+  using fxx::detail::error_beside;
+  const std::vector<c10::IValue> samples{base, base + 1e-3};
+  CHECK(error_beside(base + 5e-4, samples) == 0);
+  CHECK(error_beside(other, samples) > 0.1);
+  CHECK(error_beside(base.round().to(torch::kLong), {base.round().to(torch::kLong)}) == 0);
+  CHECK(error_beside(torch::tensor({1}), {torch::tensor({0}), torch::tensor({2})}) == infinite);
+  CHECK(error_beside(torch::full({2}, not_a_number), {torch::ones({2})}) == infinite);
+  CHECK(error_beside(torch::full({2}, not_a_number), {torch::ones({2}), torch::full({2}, not_a_number)}) == 0);
+  CHECK(error_beside(torch::full({2}, infinite), {torch::ones({2})}) == infinite);
+}
