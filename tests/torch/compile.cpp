@@ -2311,8 +2311,9 @@ TEST_CASE("the compiler fails, or the cache cannot be written: an error with the
   }
   {
     const Variable variable("FXX_INCLUDE", folder / "nothing");
-    CHECK(fault_of<Error>([&] { fxx::compile(*gm, {x}, {.cache_folder = folder / "f"}); }).id ==
-          0);  // these headers are found all the same
+    const Fault none = fault_of<CompileError>([&] { fxx::compile(*gm, {x}, {.cache_folder = folder / "f"}); });
+    CHECK(none.id == 601);  // no others take their place
+    CHECK(none.says(folder / "nothing"));
   }
 }
 

@@ -27,6 +27,23 @@ TEST_CASE("one image or sequence without a batch: convolutions and pooling are t
   check(*net, {image, line}, {.more = {{transposed_copy(image), sliced_copy(line)}}});
 }
 
+TEST_CASE("weights that forward makes of one value are constants") {
+  torch::manual_seed(86);
+  auto net = std::make_shared<Net>();
+  const Tensor scale = net->parameter({4, 1, 1, 1});
+  net->function = [=](const Tensors& in) {
+    const Tensor& x = in[0];  // [2, 4, 6, 7]
+    const Tensor window = torch::ones({4, 1, 3, 3}) / 9, floor = torch::exp(scale) * torch::full({4, 4, 1, 1}, 0.5);
+    return all_of({torch::conv2d(x, window, {}, 1, 1, 1, 4), torch::conv2d(x, floor), x * (torch::ones({7}) * 3) + 1,
+                   torch::conv2d(x, torch::ones({2, 4, 2, 2})), x + torch::exp(scale).view({4, 1, 1}) * torch::ones({4, 6, 7})});
+  };
+  const auto compiled = check(*net, {torch::randn({2, 4, 6, 7})});
+  int steps = 0;
+  for (const KernelStep& step : compiled->kernel_plan().steps) steps += std::holds_alternative<plans::Pointwise>(step.kernel);
+  CAPTURE(compiled->kernel_plan().to_string());
+  CHECK(steps <= 4);  // the image with channels last, in two borders, and the sums
+}
+
 TEST_CASE("pooling to any size, with windows that reach beyond the padding, and with a divisor") {
   torch::manual_seed(84);
   const Forward forward = [](const Tensors& in) {

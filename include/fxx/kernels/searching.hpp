@@ -2,6 +2,7 @@
 //
 //   places_among<100, false>(boundaries, 1, load_some<width>(x + i), [](int) { return 0; }, width)
 //
+// Exact.
 // Main names: places_among. Cost: light.
 #pragma once
 

@@ -85,7 +85,7 @@ class RegionFinder {
     for (Node* node : graph_.nodes()) {
       if (!is_no_tensor(*node) || unknown_.contains(node)) continue;
       for (const Node* user : node->users())
-        if (!item_taken(*user)) mark(*node, "is no tensor, and not taken apart");
+        if (!item_taken(*user)) mark(*node, "gives several values at once, which are passed on together");
     }
     for (std::size_t i = 0; i < marked_.size(); ++i) {
       Node& node = *marked_[i];

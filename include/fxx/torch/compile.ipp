@@ -29,7 +29,14 @@ FXX_INLINE bool has_kernel_headers(const std::filesystem::path& folder) {
 
 FXX_INLINE std::string kernel_headers_folder() {
   std::vector<std::filesystem::path> folders;
-  if (const char* named = std::getenv("FXX_INCLUDE")) folders.emplace_back(named);
+  if (const char* named = std::getenv("FXX_INCLUDE"); named && *named) {
+    // Others must not take its place unnoticed.
+    if (!detail::has_kernel_headers(named))
+      throw CompileError(ErrorId::compiler_missing, "compile: FXX_INCLUDE names '" + std::string(named) +
+                                                        "', which holds no fxx/kernels. The module keeps working "
+                                                        "interpreted");
+    folders.emplace_back(named);
+  }
 #if defined(FXX_INCLUDE_FOLDER)
   folders.emplace_back(FXX_INCLUDE_FOLDER);
 #endif

@@ -64,6 +64,12 @@ class ConstantEvaluator : public Interpreter {
   std::unordered_map<const Node*, c10::IValue> known_;
 };
 
+/// All elements are one value.
+FXX_INLINE bool is_filling(const Operator& op) {
+  static constexpr std::string_view names[] = {"zeros",      "ones",      "full",      "zeros_like", "ones_like",
+                                               "full_like", "new_zeros", "new_ones", "new_full"};
+  return std::ranges::find(names, op.base_name()) != std::end(names);
+}
 /// A tensor of one value, or of no more than what arguments say; of inputs only sizes and dtype matter.
 FXX_INLINE bool is_factory(const Node& node, const Operator& op, const FoldOptions& options) {
   if (!options.known_sizes || !node.tensor_meta() || node.tensor_meta()->is_dynamic() ||
@@ -71,12 +77,19 @@ FXX_INLINE bool is_factory(const Node& node, const Operator& op, const FoldOptio
     return false;
   const std::string_view name = op.base_name();
   if (op.name_space() != "aten" || name.starts_with("empty") || name.starts_with("new_empty")) return false;
-  static constexpr std::string_view fillings[] = {"zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"};
-  const bool fills = std::find(std::begin(fillings), std::end(fillings), name) != std::end(fillings);
-  if (fills && node.tensor_meta()->dtype == Dtype::float32) return false;
   for (const Node* input : node.all_input_nodes())
-    if (!fills || node.all_input_nodes().size() != 1 || !input->tensor_meta() || input->tensor_meta()->is_dynamic()) return false;
+    if (!is_filling(op) || node.all_input_nodes().size() != 1 || !input->tensor_meta() ||
+        input->tensor_meta()->is_dynamic())
+      return false;
   return op.returns.size() == 1 && op.returns[0].type == Type{.base = ValueType::tensor};
+}
+/// Does it take one of its tensors as weights, packed? Others read one value as a number, which is faster than memory.
+FXX_INLINE bool takes_weights(const Node& node) {
+  const Operator* op = operator_of(node);
+  if (!op) return false;
+  const std::string_view name = op->base_name();
+  static constexpr std::string_view products[] = {"linear", "matmul", "mm", "bmm", "addmm", "baddbmm"};
+  return name.starts_with("conv") || std::ranges::find(products, name) != std::end(products);
 }
 
 }  // namespace detail
@@ -84,7 +97,8 @@ FXX_INLINE bool is_factory(const Node& node, const Operator& op, const FoldOptio
 FXX_INLINE std::size_t fold_constants(GraphModule& module, const FoldOptions& options) {
   Graph& graph = module.graph();
   const detail::WrittenMemory written(module);
-  std::vector<bool> constant(graph.index_bound());
+  // What is made of floats that are one value is folded for those alone that take it as weights.
+  std::vector<bool> constant(graph.index_bound()), of_fillings(graph.index_bound());
   std::vector<Node*> to_fold, factories;
   for (Node* node : graph.nodes()) {
     if (node->opcode() == Opcode::get_attr) {
@@ -95,14 +109,25 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module, const FoldOptions& op
     if (!op || is_impure(*node) || has(op->traits, Trait::random)) continue;
     if (detail::is_factory(*node, *op, options) && !written.holds(*node)) {
       constant[node->index()] = true;
+      of_fillings[node->index()] = detail::is_filling(*op) && node->tensor_meta()->dtype == Dtype::float32;
       factories.push_back(node);
       continue;
     }
     if (node->all_input_nodes().empty()) continue;
-    bool all = !written.holds(*node);
-    for (const Node* input : node->all_input_nodes()) all = all && constant[input->index()];
+    bool all = !written.holds(*node), fillings = false;
+    for (const Node* input : node->all_input_nodes()) {
+      all = all && constant[input->index()];
+      fillings = fillings || of_fillings[input->index()];
+    }
     constant[node->index()] = all;
+    of_fillings[node->index()] = fillings;
   }
+  const std::vector<Node*> nodes = graph.nodes().snapshot();
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
+    if (of_fillings[(*node)->index()])
+      constant[(*node)->index()] = constant[(*node)->index()] && std::ranges::any_of((*node)->users(), [&](Node* user) {
+                                     return constant[user->index()] || detail::takes_weights(*user);
+                                   });
   for (Node* node : graph.nodes()) {
     const Operator* op = operator_of(*node);
     if (!constant[node->index()] || node->opcode() == Opcode::get_attr) continue;
@@ -111,17 +136,26 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module, const FoldOptions& op
         (op->returns.size() != 1 || op->returns[0].type != Type{.base = ValueType::tensor}))
       continue;
     for (const Node* user : node->users())
-      if (!constant[user->index()]) {
+      if (!constant[user->index()] && (!of_fillings[node->index()] || detail::takes_weights(*user))) {
         to_fold.push_back(node);
         break;
       }
   }
   if (to_fold.empty()) return 0;
+  std::vector<bool> needed(graph.index_bound());
+  for (std::vector<const Node*> todo(to_fold.begin(), to_fold.end()); !todo.empty();) {
+    const Node* node = todo.back();
+    todo.pop_back();
+    if (needed[node->index()]) continue;
+    needed[node->index()] = true;
+    for (const Node* input : node->all_input_nodes()) todo.push_back(input);
+  }
 
   // All values first: when one cannot be computed, nothing has changed.
   const at::NoGradGuard no_grad;
   detail::ConstantEvaluator evaluator(module, graph);
-  for (Node* node : factories) evaluator.evaluate_from_sizes(*node);
+  for (Node* node : factories)
+    if (needed[node->index()]) evaluator.evaluate_from_sizes(*node);
   std::vector<at::Tensor> values;
   for (Node* node : to_fold) values.push_back(evaluator.evaluate(*node).toTensor().contiguous());
 
