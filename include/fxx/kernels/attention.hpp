@@ -232,10 +232,10 @@ struct Block {
 template <AttentionShape Shape, int Rows, int Vectors, class Mask>
 FXX_KERNEL void scores_of_panel(const Element<Shape>* __restrict queries, const Element<Shape>* __restrict panel,
                                 float scale, int query, int key, const Mask& mask, float* __restrict scores) {
-  using Sums = DeepTile<Rows, Vectors, Shape.size, !Shape.reduced>;
+  using Sums = TileOfDepth<Rows, Vectors, Shape.size, !Shape.reduced>;
   typename Sums::Totals totals;
   Sums tile(totals);
-  tile.template add_run<Block<Shape>::query_stride>(queries, panel, Width<Shape.size>{});
+  tile.template add<Block<Shape>::query_stride>(queries, panel, Width<Shape.size>{});
   tile.complete();
   constexpr int last = Shape.keys % lanes;
   tile.template finish<lanes>([&](int r, int c, real sum, auto) __attribute__((always_inline)) {
@@ -283,15 +283,15 @@ FXX_KERNEL void values_of(const Block<Shape>& block, int count, const Put& put) 
     }
   constexpr int vectors = Shape.reduced ? Shape.value_vectors() : tile_shape(Rows, vectors_of(Shape.values())).vectors;
   for_values<Shape, vectors>([&](int column, auto wide, auto last) __attribute__((always_inline)) {
-    using Sums = DeepTile<Rows, wide, Shape.most_at_once(), !Shape.reduced>;
+    using Sums = TileOfDepth<Rows, wide, Shape.most_at_once(), !Shape.reduced>;
     typename Sums::Totals totals;
     Sums tile(totals);
     if constexpr (Shape.reduced)
-      tile.template add_run<2 * Shape.score_stride()>(reinterpret_cast<const Bfloat16*>(block.scores),
+      tile.template add<2 * Shape.score_stride()>(reinterpret_cast<const Bfloat16*>(block.scores),
                                                   block.values + static_cast<std::ptrdiff_t>(column) * Shape.block(),
                                                   count);
     else
-      tile.template add_run<Shape.score_stride(), Shape.value_stride, last>(block.scores, block.values + column, count);
+      tile.template add<Shape.score_stride(), Shape.value_stride, last>(block.scores, block.values + column, count);
     tile.complete();
     tile.template finish<last>([&](int r, int c, real sum, auto width)
                                    __attribute__((always_inline)) { put(r, column + c, sum, width); });

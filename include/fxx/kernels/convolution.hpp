@@ -214,11 +214,11 @@ FXX_KERNEL void group(Part part, const Element* __restrict in, const Weight* __r
       for_pixels<Shape.out_width, shape.rows>([&](auto count, int x) __attribute__((always_inline)) {
         const Element* from = window<Shape>(in, image, y, x);
         const Weight* panel = weights;
-        using Sums = DeepTile<count, vectors, Shape.depth(), sizeof(Weight) == sizeof(float)>;
+        using Sums = TileOfDepth<count, vectors, Shape.depth(), sizeof(Weight) == sizeof(float)>;
         typename Sums::Totals totals;
         Sums tile(totals);
         for_runs<Shape>([&](std::ptrdiff_t offset) __attribute__((always_inline)) {
-          tile.template add_run<Shape.stride_width * Shape.pixel()>(from + offset, panel, Width<Shape.run()>{}, ahead);
+          tile.template add<Shape.stride_width * Shape.pixel()>(from + offset, panel, Width<Shape.run()>{}, ahead);
           panel += run * vectors * lanes;
         });
         tile.complete();
@@ -454,7 +454,7 @@ FXX_KERNEL void transposed_convolution(Part part, const float* __restrict in, co
         constexpr int most = shape.rows < Count ? shape.rows : Count;
         for_pixels<Count, most>([&](auto count, int first) __attribute__((always_inline)) {
           const int x = phase + first * Shape.stride_width;
-          using Sums = DeepTile<count, vectors, Shape.products()>;
+          using Sums = TileOfDepth<count, vectors, Shape.products()>;
           typename Sums::Totals totals;
           Sums tile(totals);
           for (int r = 0; r < Shape.kernel_height; ++r) {
@@ -466,7 +466,7 @@ FXX_KERNEL void transposed_convolution(Part part, const float* __restrict in, co
               const int column = x + Shape.padding_width - s * Shape.dilation_width;
               if (column % Shape.stride_width != 0) continue;
               const std::ptrdiff_t j = column / Shape.stride_width + Shape.before_width();
-              tile.template add_run<Shape.pixel()>(
+              tile.template add<Shape.pixel()>(
                   in + image * Shape.image() + (i * Shape.in_row + j) * Shape.pixel(),
                   panel + static_cast<std::ptrdiff_t>(r * Shape.kernel_width + s) * Shape.channels * vectors * lanes,
                   Width<Shape.channels>{});

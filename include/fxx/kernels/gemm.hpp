@@ -30,7 +30,7 @@
 // where `a` is as well within 1; with 8-bit integers within 2 (rounded to half a scale).
 // The tile of AVX-512 reaches 95 to 99 % of the arithmetic peak, also where `a` and weights lie in no cache: blocks of k
 // or of rows made nothing faster. Of a batch of matrices each is a product of its own, a part some of them.
-// Main names: gemm, Tile, DeepTile, gemm_tile, Order, packed_size, pack_weights, Bfloat16, to_bfloat16, store_bfloat16,
+// Main names: gemm, Tile, TileOfDepth, gemm_tile, Order, packed_size, pack_weights, Bfloat16, to_bfloat16, store_bfloat16,
 // store_bfloat16_pairs, dequantised, Distance, read_ahead. Cost: light; a product takes the compiler 0.07 s.
 #pragma once
 
@@ -213,6 +213,12 @@ template <int Rows, int Vectors>
 struct Tile {
   real sums[Rows][Vectors];
 
+  /// What a DeepTile has beside it, and lives as long.
+  struct Totals {};
+  FXX_KERNEL explicit Tile(Totals&) : Tile() {}
+  /// Behind the last product: `sums` are those of all.
+  FXX_KERNEL void complete() {}
+
   FXX_KERNEL Tile() {
     all_registers();
 #pragma GCC unroll 32
@@ -298,35 +304,16 @@ struct Tile {
   }
 };
 
-/// A tile whose sums are of up to `Depth` products. Sums of chains that are done are added up beside it: in registers
-/// where these have room, else in memory that stays in the first cache. It is a tile and nothing more where one chain
-/// is enough, and without `Floats`, where sums may be those of integers.
-template <int Rows, int Vectors, int Depth, bool Floats = true, bool InChains = (Floats && Depth > longest_chain)>
+/// A tile whose sums are of many products. Those of chains that are done are added up beside it: in registers where these
+/// have room, else in memory that stays in the first cache.
+template <int Rows, int Vectors>
 struct DeepTile : Tile<Rows, Vectors> {
-  /// Is to live as long as the tile, beside it.
-  struct Totals {};
-  FXX_KERNEL explicit DeepTile(Totals&) {}
-  /// As Tile's, of products that come in runs: `depth` is a Width, or an int that is no more than `Depth`.
-  template <int Stride, class Element, class Weight, class Length, class Ahead = NoReadAhead>
-  FXX_KERNEL void add_run(const Element* __restrict a, const Weight* __restrict panel, Length depth,
-                          Ahead&& ahead = Ahead{}) {
-    this->template add<Stride>(a, panel, depth, ahead);
-  }
-  template <int Stride, int PanelStride, int Last, class Length>
-  FXX_KERNEL void add_run(const float* __restrict a, const float* __restrict panel, Length depth) {
-    this->template add<Stride, PanelStride, Last>(a, panel, depth);
-  }
-  /// Behind the last run: `sums` are those of all products.
-  FXX_KERNEL void complete() {}
-};
-template <int Rows, int Vectors, int Depth>
-struct DeepTile<Rows, Vectors, Depth, true, true> : Tile<Rows, Vectors> {
   using Tile<Rows, Vectors>::sums;
   struct Totals {
     real of[Rows][Vectors];
   };
   real (&totals)[Rows][Vectors];  // not in here: what is in memory in part is so as a whole
-  int in_chain = 0;  // products that `sums` have
+  int in_chain = 0;               // products that `sums` have
   static constexpr bool in_registers = fits_registers({2 * Rows, Vectors}, FXX_KERNEL_REGISTERS);
   bool any = in_registers;  // do totals hold something? In memory, once the first chain has ended
 
@@ -338,6 +325,22 @@ struct DeepTile<Rows, Vectors, Depth, true, true> : Tile<Rows, Vectors> {
         for (int v = 0; v < Vectors; ++v) totals[r][v] = real{};
     } else {
       asm("" : "=m"(totals));
+    }
+  }
+  /// As Tile's, of products that come in runs: `depth` is a Width, or an int.
+  template <int Stride, int PanelStride = Vectors* lanes, int Last = lanes, class Length, class Ahead = NoReadAhead>
+  FXX_KERNEL void add(const float* __restrict a, const float* __restrict panel, Length depth, Ahead&& ahead = Ahead{}) {
+    int chain = longest_chain;
+    bool whole = false;  // all chains are as long
+    if constexpr (!__is_same(Length, int)) chain = chain_of(depth), whole = depth % chain_of(depth) == 0;
+    for (int k = 0; k < depth; k += chain) {
+      const int some = whole || depth - k > chain ? chain : depth - k;
+      if (in_chain + some > longest_chain) end_chain();
+      // g++ would keep where chains end as well, not know then how long they are, and copy the loop below once more.
+      const float *row = a + k, *weights = panel + static_cast<std::ptrdiff_t>(k) * PanelStride;
+      asm("" : "+r"(row), "+r"(weights));
+      Tile<Rows, Vectors>::template add<Stride, PanelStride, Last>(row, weights, some, ahead);
+      in_chain += some;
     }
   }
   FXX_KERNEL void end_chain() {
@@ -358,42 +361,20 @@ struct DeepTile<Rows, Vectors, Depth, true, true> : Tile<Rows, Vectors> {
 #pragma GCC unroll 8
         for (int v = 0; v < Vectors; ++v) sums[r][v] = totals[r][v] + sums[r][v];
   }
-  template <int Stride, int PanelStride, int Last, class Length, class Ahead = NoReadAhead>
-  FXX_KERNEL void add_run(const float* __restrict a, const float* __restrict panel, Length depth,
-                          Ahead&& ahead = Ahead{}) {
-    if constexpr (__is_same(Length, int)) {
-      constexpr int chain = chain_of(Depth);
-      for (int k = 0; k < depth; k += chain) {
-        const int left = depth - k;
-        add_some<Stride, PanelStride, Last>(a + k, panel + static_cast<std::ptrdiff_t>(k) * PanelStride,
-                                            left < chain ? left : chain, ahead);
-      }
-    } else if constexpr (constexpr int run = Length::value, chain = chain_of(run); run % chain == 0) {
-      for (int k = 0; k < run; k += chain)
-        add_some<Stride, PanelStride, Last>(a + k, panel + static_cast<std::ptrdiff_t>(k) * PanelStride, chain, ahead);
-    } else {
-      for (int k = 0; k < run; k += chain)
-        add_some<Stride, PanelStride, Last>(a + k, panel + static_cast<std::ptrdiff_t>(k) * PanelStride,
-                                            run - k < chain ? run - k : chain, ahead);
-    }
-  }
-  template <int Stride, class Length, class Ahead = NoReadAhead>
-  FXX_KERNEL void add_run(const float* __restrict a, const float* __restrict panel, Length depth,
-                          Ahead&& ahead = Ahead{}) {
-    add_run<Stride, Vectors * lanes, lanes>(a, panel, depth, ahead);
-  }
-
- private:
-  /// No more than a chain's.
-  template <int Stride, int PanelStride, int Last, class Ahead>
-  FXX_KERNEL void add_some(const float* __restrict a, const float* __restrict panel, int depth, Ahead&& ahead) {
-    if (in_chain + depth > longest_chain) end_chain();
-    // g++ would keep where chains end as well, not know then how long they are, and copy the loop below once more.
-    asm("" : "+r"(a), "+r"(panel));
-    this->template add<Stride, PanelStride, Last>(a, panel, depth, ahead);
-    in_chain += depth;
-  }
 };
+namespace detail_of_gemm {
+template <int Rows, int Vectors, bool Deep>
+struct TileOf {
+  using type = Tile<Rows, Vectors>;
+};
+template <int Rows, int Vectors>
+struct TileOf<Rows, Vectors, true> {
+  using type = DeepTile<Rows, Vectors>;
+};
+}  // namespace detail_of_gemm
+/// The tile for sums of up to `Depth` products; without `Floats`, where sums may be those of integers, one chain.
+template <int Rows, int Vectors, int Depth, bool Floats = true>
+using TileOfDepth = typename detail_of_gemm::TileOf<Rows, Vectors, (Floats && Depth > longest_chain)>::type;
 
 namespace detail_of_gemm {
 /// The rows of a panel that are this part's share of `Rows` rows and so many panels, in grains. Where there are enough
@@ -449,10 +430,10 @@ FXX_KERNEL void panel_product(Range rows, const Element* __restrict a, const Wei
       panel, size, (rows.end - rows.begin + Rows - 1) / Rows);
   for_row_tiles<M, Rows>(
       rows, [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
-        using Sums = DeepTile<Count, Vectors, K, sizeof(Weight) == sizeof(float)>;
+        using Sums = TileOfDepth<Count, Vectors, K, sizeof(Weight) == sizeof(float)>;
         typename Sums::Totals totals;
         Sums tile(totals);
-        tile.template add_run<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, Width<K>{}, ahead);
+        tile.template add<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, Width<K>{}, ahead);
         tile.complete();
         tile.template finish<Last>([&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
           constexpr float unit = detail_of_weights::unit<Weight>;

@@ -44,10 +44,10 @@ FXX_KERNEL void product_in_place(Range rows, const float* __restrict a, const fl
                                  const Finish& finish) {
   for_row_tiles<M, Rows>(
       rows, [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
-        using Sums = DeepTile<Count, Vectors, K>;
+        using Sums = TileOfDepth<Count, Vectors, K>;
         typename Sums::Totals totals;
         Sums tile(totals);
-        tile.template add_run<Stride, Apart, Last>(a + static_cast<std::ptrdiff_t>(row) * Stride, matrix, Width<K>{});
+        tile.template add<Stride, Apart, Last>(a + static_cast<std::ptrdiff_t>(row) * Stride, matrix, Width<K>{});
         tile.complete();
         tile.template finish<Last>([&](int r, int c, real sum, auto width)
                                        __attribute__((always_inline)) { finish(row + r, column + c, sum, width); });
