@@ -228,6 +228,15 @@ TEST_CASE("attention with products of bfloat16 loses what weights lose by that")
                                  .value_stride = 4, .causal = true, .from_first = true, .reduced = true}>();
 }
 
+TEST_CASE("large heads and many keys are sums of chains") {
+  check_attention<AttentionShape{.queries = 9, .keys = 40, .size = 300, .value_size = 20, .query_stride = 300,
+                                 .key_stride = 301, .value_stride = 20}>();
+  check_attention<AttentionShape{.queries = 9, .keys = 700, .size = 20, .query_stride = 20, .key_stride = 20,
+                                 .value_stride = 20, .causal = true}>();
+  check_cache<AttentionShape{.queries = 2, .keys = 1500, .size = 16, .value_size = 50, .query_stride = 16,
+                             .key_stride = 16, .value_stride = 50}>();
+}
+
 TEST_CASE("attention over a cache is that over the keys that are in it, whatever their number") {
   check_cache<AttentionShape{}>();
   check_cache<AttentionShape{.keys = 64, .size = 64, .query_stride = 64, .key_stride = 64, .value_stride = 64}>();

@@ -17,7 +17,7 @@ using fxx::test::untouched;
 namespace {
 
 /// Of floats, or of Bfloat16, whose products and sums are the same.
-template <ConvolutionShape Shape, class Element = float>
+template <ConvolutionShape Shape, class Element = float, bool Signs = true>
 void check_convolution() {
   INFO("channels ", Shape.channels, " -> ", Shape.out_channels, ", output ", Shape.out_height, " x ", Shape.out_width,
        ", kernel ", Shape.kernel_height, " x ", Shape.kernel_width, ", stride ", Shape.stride_height, " x ",
@@ -27,6 +27,9 @@ void check_convolution() {
   std::vector<float> in = fxx::test::random_floats(input_size(Shape), 1);
   std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * Shape.depth()), 2);
   constexpr bool floats = std::is_same_v<Element, float>;
+  if (!Signs)
+    for (auto* numbers : {&in, &weights})
+      for (float& v : *numbers) v = std::abs(v);
   if (!floats)
     for (auto* numbers : {&in, &weights})
       for (float& v : *numbers) v = to_float(to_bfloat16(v));
@@ -44,7 +47,8 @@ void check_convolution() {
   const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
     convolution<Shape>(part, elements.data(), packed.data(), to.finish());
   });
-  CHECK(out.near("a convolution", [&](int image, int y, int x, int n, const auto& add) {
+  const char* const what = Signs ? "a convolution" : "a convolution of numbers of one sign";
+  CHECK(out.near(what, [&](int image, int y, int x, int n, const auto& add) {
     for (int r = 0; r < Shape.kernel_height; ++r)
       for (int k = 0; k < Shape.kernel_width; ++k)
         for (int c = 0; c < Shape.channels; ++c) {
@@ -54,7 +58,7 @@ void check_convolution() {
                  n / Shape.out_channels * Shape.channels + c],
               weight(n, r, k, c));
         }
-  }));
+  }, Signs));
 }
 
 /// An element that is nan is in the outputs of its group whose windows have it, and in no others.
@@ -149,13 +153,17 @@ void check_bytes() {
   }
 }
 
-template <TransposedShape Shape>
+template <TransposedShape Shape, bool Signs = true>
 void check_transposed() {
   INFO("channels ", Shape.channels, " -> ", Shape.out_channels, ", output ", Shape.out_height, " x ", Shape.out_width,
        ", kernel ", Shape.kernel_height, " x ", Shape.kernel_width, ", stride ", Shape.stride_height, " x ",
        Shape.stride_width, ", dilation ", Shape.dilation_height, " x ", Shape.dilation_width);
   constexpr int N = Shape.out_channels, size = Shape.kernel_height * Shape.kernel_width;
   std::vector<float> in = fxx::test::random_floats(static_cast<std::size_t>(Shape.images * Shape.image()), 1);
+  std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * Shape.depth()), 2);
+  if (!Signs)
+    for (auto* numbers : {&in, &weights})
+      for (float& v : *numbers) v = std::abs(v);
   const auto element = [&](int image, int i, int j, int c) -> float& {
     return in[image * Shape.image() + (i * Shape.in_row + Shape.before_width() + j) * Shape.pixel() + c];
   };
@@ -164,7 +172,6 @@ void check_transposed() {
       for (int j = -Shape.before_width(); j < Shape.in_row - Shape.before_width(); ++j)
         if (j < 0 || j >= Shape.in_width)
           for (int c = 0; c < Shape.channels; ++c) element(image, i, j, c) = 0;
-  const std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * Shape.depth()), 2);
   const auto weight = [&](int n, int r, int s, int c) {  // as LibTorch has them: c, n, r, s
     return weights[(c * N + n) * size + r * Shape.kernel_width + s];
   };
@@ -173,7 +180,8 @@ void check_transposed() {
   const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
     transposed_convolution<Shape>(part, in.data(), packed.data(), to.finish());
   });
-  CHECK(out.near("a transposed convolution", [&](int image, int y, int x, int n, const auto& add) {
+  const char* const what = Signs ? "a transposed convolution" : "a transposed convolution of numbers of one sign";
+  CHECK(out.near(what, [&](int image, int y, int x, int n, const auto& add) {
     for (int i = 0; i < Shape.in_height; ++i)
       for (int j = 0; j < Shape.in_width; ++j)
         for (int r = 0; r < Shape.kernel_height; ++r)
@@ -181,7 +189,7 @@ void check_transposed() {
             if (y + Shape.padding_height == i * Shape.stride_height + r * Shape.dilation_height &&
                 x + Shape.padding_width == j * Shape.stride_width + s * Shape.dilation_width)
               for (int c = 0; c < Shape.channels; ++c) add(element(image, i, j, c), weight(n, r, s, c));
-  }));
+  }, Signs));
 }
 
 }  // namespace
@@ -325,4 +333,35 @@ TEST_CASE("transposed convolutions are those of double precision") {
   check_transposed<TransposedShape{.channels = 7, .out_channels = 50, .in_height = 3, .in_width = 5, .out_height = 6,
                                    .out_width = 10, .kernel_height = 2, .kernel_width = 2, .stride_height = 2,
                                    .stride_width = 2, .in_row = 5, .sums = {3, 2}, .order = Order::rows}>();
+}
+
+namespace {
+template <ConvolutionShape Shape>
+void check_deep() {
+  check_convolution<Shape>();
+  check_convolution<Shape, float, false>();
+}
+}  // namespace
+
+TEST_CASE("sums of very many products are made of chains, however these come: the error is a chain's") {
+  // A row of the kernel is more than a chain, several pixels of it are one, and one pixel.
+  check_deep<ConvolutionShape{.channels = 300, .out_channels = 40, .out_height = 2, .out_width = 3, .kernel_height = 3,
+                              .kernel_width = 3, .stride_height = 2, .stride_width = 2, .in_row = 7}>();
+  check_deep<ConvolutionShape{.channels = 50, .out_channels = 35, .out_height = 2, .out_width = 5, .kernel_height = 3,
+                              .kernel_width = 3, .dilation_height = 2, .dilation_width = 2, .in_row = 9}>();
+  check_deep<ConvolutionShape{.channels = 130, .out_channels = 2 * lanes, .out_width = 5, .kernel_width = 5,
+                              .in_row = 9, .in_pixel = 133}>();
+  check_deep<ConvolutionShape{.channels = 1100, .out_channels = 33, .out_width = 20, .in_row = 20}>();
+  check_deep<ConvolutionShape{.channels = 270, .out_channels = 18, .out_width = 9, .kernel_width = 2, .in_row = 10,
+                              .groups = 2}>();
+  // Few outputs, and groups in a vector.
+  check_deep<ConvolutionShape{.channels = 257 * lanes + 3, .out_channels = 1, .out_width = 3, .kernel_width = 2,
+                              .in_row = 4}>();
+  check_deep<ConvolutionShape{.channels = lanes / 2, .out_channels = lanes / 2, .out_height = 2, .out_width = 9,
+                              .kernel_height = 13, .kernel_width = 13, .in_row = 21, .groups = 4}>();
+  check_transposed<TransposedShape{.channels = 200, .out_channels = 20, .in_height = 3, .in_width = 4, .out_height = 6,
+                                   .out_width = 8, .kernel_height = 4, .kernel_width = 4, .stride_height = 2,
+                                   .stride_width = 2, .padding_height = 1, .padding_width = 1, .in_row = 6}, false>();
+  check_transposed<TransposedShape{.channels = 600, .out_channels = 7, .in_width = 4, .out_width = 8, .kernel_width = 2,
+                                   .stride_width = 2, .in_row = 4}>();
 }

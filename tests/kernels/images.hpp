@@ -34,11 +34,12 @@ struct Output {
                                  sum + kernels::load_some<width>(bias.data() + channel));
     };
   }
-  /// Is it near to double precision: within half of the products and of the bias, in units of 2^-23 of the sum of
-  /// magnitudes, and within two, as `what` of normal numbers is? And is nothing beside it written?
+  /// Is it near to double precision: within what a sum and the bias may be off by whatever the numbers are, in units of
+  /// 2^-23 of the sum of magnitudes, and within two, as `what` of normal numbers is, or what such without signs may be?
+  /// And is nothing beside it written?
   /// `each(image, y, x, n, add)` adds the products of an element.
   template <class Each>
-  bool near(const char* what, const Each& each) const {
+  bool near(const char* what, const Each& each, bool signs = true) const {
     bool near = true;
     for (int image = 0; image < images; ++image)
       for (int y = 0; y < height; ++y)
@@ -50,8 +51,8 @@ struct Output {
             each(image, y, x, n, [&](double a, double b) { exact += a * b, magnitude += std::abs(a * b), ++products; });
             const double units =
                 std::abs(given[n] - exact) / (double(std::numeric_limits<float>::epsilon()) * magnitude);
-            near = near && within("an image: products / 2 units", units, (products + 1) / 2.);
-            near = near && within(what, units, 2);
+            near = near && within("an image, whatever the numbers", units, kernels::units_of_sum(products) + 0.5);
+            near = near && within(what, units, signs ? 2 : units_without_signs(products));
           }
           near = near && given[channels] == untouched && given[channels + 1] == untouched;
         }

@@ -57,6 +57,7 @@ struct AttentionShape {
   /// Are keys taken in blocks, and of how many, in whole panels.
   consteval bool in_blocks() const { return keys > longest_scores; }
   consteval int block() const { return in_blocks() ? longest_scores / 2 / wide() * wide() : padded_keys(); }
+  consteval int most_at_once() const { return in_blocks() ? block() : keys; }
   /// Floats from one query's scores to the next's.
   consteval int score_stride() const { return block() + lanes; }
   consteval int padded_values() const { return vectors_of(values()) * lanes; }
@@ -231,8 +232,11 @@ struct Block {
 template <AttentionShape Shape, int Rows, int Vectors, class Mask>
 FXX_KERNEL void scores_of_panel(const Element<Shape>* __restrict queries, const Element<Shape>* __restrict panel,
                                 float scale, int query, int key, const Mask& mask, float* __restrict scores) {
-  Tile<Rows, Vectors> tile;
-  tile.template add<Block<Shape>::query_stride>(queries, panel, Shape.size);
+  using Sums = TileOfDepth<Rows, Vectors, Shape.size, !Shape.reduced>;
+  typename Sums::Totals totals;
+  Sums tile(totals);
+  tile.template add<Block<Shape>::query_stride>(queries, panel, Width<Shape.size>{});
+  tile.complete();
   constexpr int last = Shape.keys % lanes;
   tile.template finish<lanes>([&](int r, int c, real sum, auto) __attribute__((always_inline)) {
     real score = sum * scale;
@@ -279,12 +283,16 @@ FXX_KERNEL void values_of(const Block<Shape>& block, int count, const Put& put) 
     }
   constexpr int vectors = Shape.reduced ? Shape.value_vectors() : tile_shape(Rows, vectors_of(Shape.values())).vectors;
   for_values<Shape, vectors>([&](int column, auto wide, auto last) __attribute__((always_inline)) {
-    Tile<Rows, wide> tile;
+    using Sums = TileOfDepth<Rows, wide, Shape.most_at_once(), !Shape.reduced>;
+    typename Sums::Totals totals;
+    Sums tile(totals);
     if constexpr (Shape.reduced)
       tile.template add<2 * Shape.score_stride()>(reinterpret_cast<const Bfloat16*>(block.scores),
                                                   block.values + static_cast<std::ptrdiff_t>(column) * Shape.block(),
                                                   count);
-    else tile.template add<Shape.score_stride(), Shape.value_stride, last>(block.scores, block.values + column, count);
+    else
+      tile.template add<Shape.score_stride(), Shape.value_stride, last>(block.scores, block.values + column, count);
+    tile.complete();
     tile.template finish<last>([&](int r, int c, real sum, auto width)
                                    __attribute__((always_inline)) { put(r, column + c, sum, width); });
   });
@@ -470,6 +478,9 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
       for (int chain = 0; chain < chains; ++chain)
 #pragma GCC unroll 4
         for (int v = 0; v < Vectors; ++v) sums[chain][v] = splat(nothing);
+      real before[Vectors];  // sums of chains that are done
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) before[v] = splat(nothing);
       const auto add = [&](int key, int chain) __attribute__((always_inline)) {
         const float* const from = values + static_cast<std::ptrdiff_t>(key) * Shape.value_stride + column;
 #pragma GCC unroll 4
@@ -480,15 +491,29 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
         }
       };
       int key = 0;
-      for (; key + chains <= seen; key += chains)
+      const auto add_until = [&](int end) __attribute__((always_inline)) {
+        for (; key + chains <= end; key += chains)
 #pragma GCC unroll 4
-        for (int chain = 0; chain < chains; ++chain) add(key + chain, chain);
+          for (int chain = 0; chain < chains; ++chain) add(key + chain, chain);
+      };
+      if constexpr (Shape.keys > longest_chain) {
+        while (key + chains <= seen) {
+          add_until(seen - key > longest_chain ? key + longest_chain : seen);
+#pragma GCC unroll 4
+          for (int chain = 0; chain < chains; ++chain)
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) before[v] = before[v] + sums[chain][v], sums[chain][v] = real{};
+        }
+      } else {
+        add_until(seen);
+      }
       for (; key < seen; ++key) add(key, 0);
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v) {
         real total = sums[0][v];
 #pragma GCC unroll 4
         for (int chain = 1; chain < chains; ++chain) total = total + sums[chain][v];
+        if constexpr (Shape.keys > longest_chain) total = before[v] + total;
         with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
           put(query, column + v * lanes, unfused(total * factor), width);
         });

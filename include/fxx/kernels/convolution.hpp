@@ -22,8 +22,10 @@
 //
 // Panels of outputs are the outer loop, or the rows are (Order, kernels/gemm.hpp).
 //
-// Sums run over r, s, c in order, those of few outputs in as many chains as there are lanes: within half of the products
-// in units of 2^-23 sum |in w|, of normally distributed numbers within 2; transposed ones as well.
+// Sums run over r, s, c in order, those of few outputs in as many chains as there are lanes; of more than 256 products
+// they are made of chains of no more (kernels/gemm.hpp). In units of 2^-23 sum |in w| they are within half of the
+// products, of several chains within 128 and a 256th of the products; of normally distributed numbers within 2, of such
+// without signs within 9; transposed ones as well.
 // Main names: ConvolutionShape, convolution, pack_convolution, pack_excess, TransposedShape, transposed_convolution,
 // pack_transposed; kernels/depthwise.hpp has those of single channels. Cost: light; a convolution takes the compiler 0.1 s.
 #pragma once
@@ -212,11 +214,14 @@ FXX_KERNEL void group(Part part, const Element* __restrict in, const Weight* __r
       for_pixels<Shape.out_width, shape.rows>([&](auto count, int x) __attribute__((always_inline)) {
         const Element* from = window<Shape>(in, image, y, x);
         const Weight* panel = weights;
-        Tile<count, vectors> tile;
+        using Sums = TileOfDepth<count, vectors, Shape.depth(), sizeof(Weight) == sizeof(float)>;
+        typename Sums::Totals totals;
+        Sums tile(totals);
         for_runs<Shape>([&](std::ptrdiff_t offset) __attribute__((always_inline)) {
-          tile.template add<Shape.stride_width * Shape.pixel()>(from + offset, panel, Shape.run(), ahead);
+          tile.template add<Shape.stride_width * Shape.pixel()>(from + offset, panel, Width<Shape.run()>{}, ahead);
           panel += run * vectors * lanes;
         });
+        tile.complete();
         tile.template finish<last>([&](int p, int c, real sum, auto width) __attribute__((always_inline)) {
           if constexpr (detail_of_weights::of_integers<Element, Weight>)
             finish(image, y, x + p, first + channel + c, bits_of(sum), width);
@@ -242,6 +247,8 @@ FXX_KERNEL void few_outputs(Part part, const float* __restrict in, const float* 
       const float* first = window<Shape>(in, image, y, x);
       const float* weights = packed;
       real sums[pixels][outputs] = {};
+      constexpr bool deep = Shape.depth() > longest_chain * lanes;
+      [[maybe_unused]] real totals[pixels][outputs] = {};  // of chains that are done, of which each lane has its own
       for_runs<Shape>([&](std::ptrdiff_t offset) __attribute__((always_inline)) {
         const float* from = first + offset;
         const auto add = [&](int k, auto width) __attribute__((always_inline)) {
@@ -253,9 +260,25 @@ FXX_KERNEL void few_outputs(Part part, const float* __restrict in, const float* 
           }
           weights += outputs * lanes;
         };
-        for (int k = 0; k < whole; k += lanes) add(k, Width<lanes>{});
+        if constexpr (deep) {
+          for (int k = 0; k < whole;) {
+            const int end = whole - k < longest_chain * lanes ? whole : k + longest_chain * lanes;
+            for (; k < end; k += lanes) add(k, Width<lanes>{});
+#pragma GCC unroll 16
+            for (int p = 0; p < pixels; ++p)
+#pragma GCC unroll 4
+              for (int n = 0; n < outputs; ++n) totals[p][n] = totals[p][n] + sums[p][n], sums[p][n] = real{};
+          }
+        } else {
+          for (int k = 0; k < whole; k += lanes) add(k, Width<lanes>{});
+        }
         if constexpr (left != 0) add(whole, Width<left>{});
       });
+      if constexpr (deep)
+#pragma GCC unroll 16
+        for (int p = 0; p < pixels; ++p)
+#pragma GCC unroll 4
+          for (int n = 0; n < outputs; ++n) sums[p][n] = totals[p][n] + sums[p][n];
 #pragma GCC unroll 16
       for (int p = 0; p < pixels; ++p) {
         real total{};
@@ -289,6 +312,9 @@ FXX_KERNEL void groups_in_vector(Part part, const float* __restrict in, const fl
         const float* weights = packed + static_cast<std::ptrdiff_t>(channel) * Shape.depth();
         constexpr int pixels = count;
         real sums[pixels] = {};
+        constexpr bool deep = Shape.depth() > longest_chain;
+        [[maybe_unused]] real totals[pixels] = {};
+        [[maybe_unused]] int in_chain = 0;
         for (int r = 0; r < Shape.kernel_height; ++r)
           for (int s = 0; s < Shape.kernel_width; ++s) {
             const std::ptrdiff_t offset =
@@ -305,7 +331,17 @@ FXX_KERNEL void groups_in_vector(Part part, const float* __restrict in, const fl
               }
             }(kernels::detail::indices<Shape.channels>());
             weights += Shape.channels * lanes;
+            if constexpr (deep) {
+              in_chain += Shape.channels;
+              if (in_chain + Shape.channels <= longest_chain) continue;
+              in_chain = 0;
+#pragma GCC unroll 16
+              for (int p = 0; p < pixels; ++p) totals[p] = totals[p] + sums[p], sums[p] = real{};
+            }
           }
+        if constexpr (deep)
+#pragma GCC unroll 16
+          for (int p = 0; p < pixels; ++p) sums[p] = totals[p] + sums[p];
 #pragma GCC unroll 16
         for (int p = 0; p < pixels; ++p) finish(image, y, x + p, channel, sums[p], last);
       });
@@ -371,6 +407,16 @@ struct TransposedShape {
   }
   constexpr int rows() const { return images * out_height; }
   constexpr int depth() const { return kernel_height * kernel_width * channels; }
+  /// Products in one element of the output, at most: of the kernel's pixels that lie a stride apart.
+  constexpr int products() const {
+    const auto most = [](int kernel, int stride, int dilation) {
+      int apart = 1;
+      while (apart * dilation % stride != 0) ++apart;
+      return (kernel + apart - 1) / apart;
+    };
+    return most(kernel_height, stride_height, dilation_height) * most(kernel_width, stride_width, dilation_width) *
+           channels;
+  }
   /// Floats of packed weights.
   constexpr std::size_t packed() const { return packed_size(out_channels, depth()); }
   /// Outputs of a row that lie a stride apart.
@@ -408,7 +454,9 @@ FXX_KERNEL void transposed_convolution(Part part, const float* __restrict in, co
         constexpr int most = shape.rows < Count ? shape.rows : Count;
         for_pixels<Count, most>([&](auto count, int first) __attribute__((always_inline)) {
           const int x = phase + first * Shape.stride_width;
-          Tile<count, vectors> tile;
+          using Sums = TileOfDepth<count, vectors, Shape.products()>;
+          typename Sums::Totals totals;
+          Sums tile(totals);
           for (int r = 0; r < Shape.kernel_height; ++r) {
             const int row = y + Shape.padding_height - r * Shape.dilation_height;
             if (row % Shape.stride_height != 0) continue;
@@ -421,9 +469,10 @@ FXX_KERNEL void transposed_convolution(Part part, const float* __restrict in, co
               tile.template add<Shape.pixel()>(
                   in + image * Shape.image() + (i * Shape.in_row + j) * Shape.pixel(),
                   panel + static_cast<std::ptrdiff_t>(r * Shape.kernel_width + s) * Shape.channels * vectors * lanes,
-                  Shape.channels);
+                  Width<Shape.channels>{});
             }
           }
+          tile.complete();
           tile.template finish<last>([&](int p, int c, real sum, auto width) __attribute__((always_inline)) {
             finish(image, y, x + p * Shape.stride_width, channel + c, sum, width);
           });

@@ -22,13 +22,15 @@
 // `finish` gets as a vector of them: exact, while a sum fits into 32 bits (K up to 65,000). AVX512_VNNI takes a quarter of
 // the instructions of floats, others 16-bit products.
 //
-// Sums run over k in order, one rounding a product where the processor has it. Errors are in units of 2^-23 sum |a w|:
-// within K / 2 whatever the numbers are; of normally distributed ones within 3, of such ones without signs, where nothing
-// cancels, within 1 + sqrt(K) / 2. With weights of bfloat16 within 3 beside the product of what they are rounded to (to
-// 2^-9 of themselves), where `a` is as well within 1; with 8-bit integers within 2 (rounded to half a scale).
+// Sums run over k in order, one rounding a product where the processor has it; those of more than 256 are made of
+// chains of no more (longest_chain), which are added up. Errors are in units of 2^-23 sum |a w|, c being K, or 256 of
+// more: within units_of_sum(K), which is K / 2, of several chains 128 + K / 256, whatever the numbers are; of normally
+// distributed ones within 3, of such ones without signs, where nothing cancels, within 1 + sqrt(c) / 2. With weights of
+// bfloat16, whose sums are one chain, within 3 beside the product of what they are rounded to (to 2^-9 of themselves),
+// where `a` is as well within 1; with 8-bit integers within 2 (rounded to half a scale).
 // The tile of AVX-512 reaches 95 to 99 % of the arithmetic peak, also where `a` and weights lie in no cache: blocks of k
 // or of rows made nothing faster. Of a batch of matrices each is a product of its own, a part some of them.
-// Main names: gemm, Tile, gemm_tile, Order, packed_size, pack_weights, Bfloat16, to_bfloat16, store_bfloat16,
+// Main names: gemm, Tile, TileOfDepth, gemm_tile, Order, packed_size, pack_weights, Bfloat16, to_bfloat16, store_bfloat16,
 // store_bfloat16_pairs, dequantised, Distance, read_ahead. Cost: light; a product takes the compiler 0.07 s.
 #pragma once
 
@@ -211,6 +213,12 @@ template <int Rows, int Vectors>
 struct Tile {
   real sums[Rows][Vectors];
 
+  /// What a DeepTile has beside it, and lives as long.
+  struct Totals {};
+  FXX_KERNEL explicit Tile(Totals&) : Tile() {}
+  /// Behind the last product: `sums` are those of all.
+  FXX_KERNEL void complete() {}
+
   FXX_KERNEL Tile() {
     all_registers();
 #pragma GCC unroll 32
@@ -296,6 +304,78 @@ struct Tile {
   }
 };
 
+/// A tile whose sums are of many products. Those of chains that are done are added up beside it: in registers where these
+/// have room, else in memory that stays in the first cache.
+template <int Rows, int Vectors>
+struct DeepTile : Tile<Rows, Vectors> {
+  using Tile<Rows, Vectors>::sums;
+  struct Totals {
+    real of[Rows][Vectors];
+  };
+  real (&totals)[Rows][Vectors];  // not in here: what is in memory in part is so as a whole
+  int in_chain = 0;               // products that `sums` have
+  static constexpr bool in_registers = fits_registers({2 * Rows, Vectors}, FXX_KERNEL_REGISTERS);
+  bool any = in_registers;  // do totals hold something? In memory, once the first chain has ended
+
+  FXX_KERNEL explicit DeepTile(Totals& given) : totals(given.of) {
+    if constexpr (in_registers) {
+#pragma GCC unroll 32
+      for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+        for (int v = 0; v < Vectors; ++v) totals[r][v] = real{};
+    } else {
+      asm("" : "=m"(totals));
+    }
+  }
+  /// As Tile's, of products that come in runs: `depth` is a Width, or an int.
+  template <int Stride, int PanelStride = Vectors* lanes, int Last = lanes, class Length, class Ahead = NoReadAhead>
+  FXX_KERNEL void add(const float* __restrict a, const float* __restrict panel, Length depth, Ahead&& ahead = Ahead{}) {
+    int chain = longest_chain;
+    bool whole = false;  // all chains are as long
+    if constexpr (!__is_same(Length, int)) chain = chain_of(depth), whole = depth % chain_of(depth) == 0;
+    for (int k = 0; k < depth; k += chain) {
+      const int some = whole || depth - k > chain ? chain : depth - k;
+      if (in_chain + some > longest_chain) end_chain();
+      // g++ would keep where chains end as well, not know then how long they are, and copy the loop below once more.
+      const float *row = a + k, *weights = panel + static_cast<std::ptrdiff_t>(k) * PanelStride;
+      asm("" : "+r"(row), "+r"(weights));
+      Tile<Rows, Vectors>::template add<Stride, PanelStride, Last>(row, weights, some, ahead);
+      in_chain += some;
+    }
+  }
+  FXX_KERNEL void end_chain() {
+    complete();
+    // Where registers have no room for totals g++ would keep some of them there all the same, and put sums aside.
+    if constexpr (!in_registers) asm("" : "+m"(totals));
+#pragma GCC unroll 32
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v) totals[r][v] = sums[r][v], sums[r][v] = real{};
+    in_chain = 0;
+    any = true;
+  }
+  FXX_KERNEL void complete() {
+    if (any)
+#pragma GCC unroll 32
+      for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+        for (int v = 0; v < Vectors; ++v) sums[r][v] = totals[r][v] + sums[r][v];
+  }
+};
+namespace detail_of_gemm {
+template <int Rows, int Vectors, bool Deep>
+struct TileOf {
+  using type = Tile<Rows, Vectors>;
+};
+template <int Rows, int Vectors>
+struct TileOf<Rows, Vectors, true> {
+  using type = DeepTile<Rows, Vectors>;
+};
+}  // namespace detail_of_gemm
+/// The tile for sums of up to `Depth` products; without `Floats`, where sums may be those of integers, one chain.
+template <int Rows, int Vectors, int Depth, bool Floats = true>
+using TileOfDepth = typename detail_of_gemm::TileOf<Rows, Vectors, (Floats && Depth > longest_chain)>::type;
+
 namespace detail_of_gemm {
 /// The rows of a panel that are this part's share of `Rows` rows and so many panels, in grains. Where there are enough
 /// grains each part has the same rows of all panels, which it finds in its cache in the next step; else grains of all
@@ -350,8 +430,11 @@ FXX_KERNEL void panel_product(Range rows, const Element* __restrict a, const Wei
       panel, size, (rows.end - rows.begin + Rows - 1) / Rows);
   for_row_tiles<M, Rows>(
       rows, [&]<int Count>(Width<Count>, int row) __attribute__((always_inline)) {
-        Tile<Count, Vectors> tile;
-        tile.template add<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, K, ahead);
+        using Sums = TileOfDepth<Count, Vectors, K, sizeof(Weight) == sizeof(float)>;
+        typename Sums::Totals totals;
+        Sums tile(totals);
+        tile.template add<Stride>(a + static_cast<std::ptrdiff_t>(row) * Stride, panel, Width<K>{}, ahead);
+        tile.complete();
         tile.template finish<Last>([&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
           constexpr float unit = detail_of_weights::unit<Weight>;
           if constexpr (detail_of_weights::of_integers<Element, Weight>)

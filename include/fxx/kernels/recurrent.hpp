@@ -120,9 +120,13 @@ FXX_KERNEL void run(Part part, Barrier& barrier, bool shared, const float* __res
       const int step = backward ? Shape.steps - 1 - i : i;
       const float* const given = gates + static_cast<std::ptrdiff_t>(step - first) * Shape.batch * row_size;
       const auto some_rows = [&]<int Rows>(Width<Rows>, int row, int column) __attribute__((always_inline)) {
-        Tile<Rows, Gates> products;
+        using Sums = TileOfDepth<Rows, Gates, Shape.size>;
+        typename Sums::Totals totals;
+        Sums products(totals);
         products.template add<padded>(h + row * padded,
-                                      own.state + static_cast<std::ptrdiff_t>(column) * Gates * Shape.size, Shape.size);
+                                          own.state + static_cast<std::ptrdiff_t>(column) * Gates * Shape.size,
+                                          Width<Shape.size>{});
+        products.complete();
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
           const int at = (row + r) * padded + column;

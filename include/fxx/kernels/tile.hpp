@@ -2,7 +2,8 @@
 //
 // Found from sizes alone, for any number of registers, so that whoever writes kernels can weigh tiles of a processor
 // that is not this one.
-// Main names: TileShape, Distance, best_tile, product_tile, time_of_tiles, fits_registers. Cost: none.
+// Main names: TileShape, Distance, best_tile, product_tile, time_of_tiles, fits_registers, longest_chain, chain_of,
+// units_of_sum. Cost: none.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,20 @@ constexpr int registers_of_elements([[maybe_unused]] int rows) {
   return 1;
 #endif
 }
+/// Of more products than that a sum is made of several chains of additions: what rounding leaves grows with the root of
+/// a chain's length, and with that of their number. Of 256 it is 1 to 3 times what LibTorch's sums leave.
+inline constexpr int longest_chain = 256;
+/// Products of each chain of a sum of so many: as few chains as there can be, of the same length but for the last.
+constexpr int chain_of(int depth) {
+  const int chains = (depth + longest_chain - 1) / longest_chain;
+  return (depth + chains - 1) / chains;
+}
+/// What the sum may be off by, whatever the numbers are, in units of 2^-23 of the sum of magnitudes: half a one for
+/// each addition. Where products come in runs, chains are longer than half of the longest.
+constexpr double units_of_sum(int depth) {
+  return depth <= longest_chain ? depth / 2. : (longest_chain + depth / (longest_chain / 2.)) / 2;
+}
+
 /// A vector of weights takes `weight_registers`.
 constexpr bool fits_registers(TileShape tile, int registers, int weight_registers = 1) {
   const int sums = tile.rows * tile.vectors, weights = tile.vectors * weight_registers;
