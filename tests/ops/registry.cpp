@@ -286,6 +286,12 @@ TEST_CASE("same_value: what says the same as a default") {
   CHECK(same_value(Argument::list({1, 2}), mixed, two));
   CHECK_FALSE(same_value(Argument::list({2, 1}), mixed, two));
   CHECK_FALSE(same_value(Argument::list({1, 1, 1}), pair, two));
+  // `int[2] stride=[]`: the default is what the kernel's sizes are.
+  const Literal none = parse_literal("[]");
+  CHECK(same_value(Argument::list({}), none, two));
+  CHECK_FALSE(same_value(Argument::list({2}), none, two));
+  CHECK_FALSE(same_value(Argument::list({2, 2}), none, two));
+  CHECK_FALSE(same_value(2, none, two));
   // `int[2] padding=0`: the default is one number for both.
   CHECK(same_value(Argument::list({0, 0}), Literal::of(0), two));
   CHECK(same_value(0, Literal::of(0), two));

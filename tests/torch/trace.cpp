@@ -459,6 +459,16 @@ TEST_CASE("inputs of other kinds: complex, whole and boolean numbers, halves, wi
   kinds(torch::kByte, [](const Tensors& t) { return t[0].sum() + t[0]; });
 }
 
+TEST_CASE("one number for all dimensions is what was given, also where the default is none") {
+  const Tensors images{torch::randn({1, 3, 12, 12})}, rows{torch::randn({1, 3, 12})}, volumes{torch::randn({1, 2, 6, 6, 6})};
+  check_function([](const Tensors& t) { return torch::avg_pool2d(t[0], 4, 2); }, images);
+  check_function([](const Tensors& t) { return torch::max_pool2d(t[0], 4, 2) * torch::max_pool2d(t[0], {4, 4}, {2}); },
+                 images);
+  check_function([](const Tensors& t) { return torch::max_pool1d(t[0], 4, 3) + torch::avg_pool1d(t[0], 4, 3); }, rows);
+  check_function([](const Tensors& t) { return torch::max_pool3d(t[0], 3, 1) - torch::avg_pool3d(t[0], 3, 1); }, volumes);
+  check_function([](const Tensors& t) { return torch::upsample_nearest2d(t[0], {24, 24}) + 1; }, images);
+}
+
 // --- memory that the tracer does not see ---------------------------------------------------------------------------
 
 TEST_CASE("data() of a traced value would freeze it, and is refused; that of a parameter is read") {

@@ -282,8 +282,8 @@ FXX_INLINE bool same_value(const Argument& argument, const Literal& literal, Typ
       }
       if (!argument.is_sequence()) return false;
       const auto items = argument.items();
-      // `stride=[2]` says the same as `stride=[2, 2]`.
-      const bool repeated = items.size() == 1 && type.list_size > 1;
+      // `stride=[2]` says the same as `stride=[2, 2]`, and never what the empty list does.
+      const bool repeated = items.size() == 1 && type.list_size > 1 && literal.count > 0;
       if (!repeated && items.size() != literal.count) return false;
       for (std::size_t i = 0; i < literal.count; ++i) {
         const Argument& item = items[repeated ? 0 : i];
