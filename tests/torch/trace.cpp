@@ -460,7 +460,10 @@ TEST_CASE("inputs of other kinds: complex, whole and boolean numbers, halves, wi
 }
 
 TEST_CASE("one number for all dimensions is what was given, also where the default is none") {
-  const Tensors images{torch::randn({1, 3, 12, 12})}, rows{torch::randn({1, 3, 12})}, volumes{torch::randn({1, 2, 6, 6, 6})};
+  const auto two = [](std::vector<std::int64_t> sizes) {
+    return std::vector<Tensors>{{torch::randn(sizes)}, {torch::randn(sizes)}};
+  };
+  const std::vector<Tensors> images = two({1, 3, 12, 12}), rows = two({1, 3, 12}), volumes = two({1, 2, 6, 6, 6});
   check_function([](const Tensors& t) { return torch::avg_pool2d(t[0], 4, 2); }, images);
   check_function([](const Tensors& t) { return torch::max_pool2d(t[0], 4, 2) * torch::max_pool2d(t[0], {4, 4}, {2}); },
                  images);
