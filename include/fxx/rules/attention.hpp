@@ -105,9 +105,16 @@ inline constexpr auto positive = [](double v) { return v > 0 && v < std::numeric
 bool is_of_floats(const Match& m);
 /// The factor of the keys goes to the queries, where they are no weights: the product is the same.
 bool moves_scale(const Match& m);
-Argument queries_times_keys(const Match& m, bool divided);
+Argument transposed_keys(const Match& m);
+Argument queries_times_keys(const Match& m, const Argument& turned, bool divided);
 template <bool Divided>
-inline constexpr auto scale_queries = [](const Match& m) { return queries_times_keys(m, Divided); };
+inline constexpr auto scale_queries = [](const Match& m) {
+  return queries_times_keys(m, m[tensor<"turned">], Divided);
+};
+template <bool Divided>
+inline constexpr auto scale_queries_of_transposed = [](const Match& m) {
+  return queries_times_keys(m, transposed_keys(m), Divided);
+};
 /// A mask that fills in a number far below all scores: as an additive one it is the lowest that there is, next to which
 /// scores are nothing, so that the keys of a query that is masked from all count alike, as they do where it is written.
 bool is_filled(const Match& m);
@@ -196,9 +203,9 @@ inline constexpr auto attention_scores = [] {
       rule<"scale of keys to queries, divided">(matmul(q, div(keys.as<"turned">(), scale)) >> scale_queries<true>,
                                                 moves_scale),
       rule<"scale of keys to queries, transposed last">(
-          matmul(q, transpose(mul(k, scale), i, j)) >> scale_queries<false>, moves_scale),
+          matmul(q, transpose(mul(k, scale), i, j)) >> scale_queries_of_transposed<false>, moves_scale),
       rule<"scale of keys to queries, divided, transposed last">(
-          matmul(q, transpose(div(k, scale), i, j)) >> scale_queries<true>, moves_scale));
+          matmul(q, transpose(div(k, scale), i, j)) >> scale_queries_of_transposed<true>, moves_scale));
 }();
 
 /// Law: softmax(q k^T c + mask) v = scaled_dot_product_attention(q, k, v, mask, scale = c), up to rounding. A query

@@ -86,9 +86,8 @@ FXX_INLINE bool moves_scale(const Match& m) {
          may_be_scores(*m.root());
 }
 
-FXX_INLINE Argument queries_times_keys(const Match& m, bool divided) {
-  const Argument turned = m[tensor<"turned">].is_none() ? Argument(m.call(ops::transpose_int, {m[k], m[i], m[j]}))
-                                                        : m[tensor<"turned">];
+FXX_INLINE Argument transposed_keys(const Match& m) { return m.call(ops::transpose_int, {m[k], m[i], m[j]}); }
+FXX_INLINE Argument queries_times_keys(const Match& m, const Argument& turned, bool divided) {
   Argument queries = m[q];
   double factor = scale_of(m, divided);
   // One factor with what the queries have.
