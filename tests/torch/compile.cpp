@@ -1091,8 +1091,7 @@ TEST_CASE("pooling and images of other sizes") {
                        torch::avg_pool2d(in[0], {2, 2}, {2, 2}, 0, false, true, 3),
                        torch::adaptive_avg_pool2d(in[0], {5, 3}), torch::max_pool2d(in[0][0], {2, 2})});
       },
-      {torch::randn({2, 3, 12, 10})},
-      {.called_back = {"aten::avg_pool2d", "aten::adaptive_avg_pool2d", "aten::max_pool2d"}});
+      {torch::randn({2, 3, 12, 10})});
 }
 
 TEST_CASE("pooling of sequences, and sequences of another length") {
@@ -1150,8 +1149,7 @@ TEST_CASE("pooling of sequences, and sequences of another length") {
                        std::get<0>(torch::adaptive_max_pool1d(in[0], 5)), torch::max_pool1d(in[0][0], 2)});
       },
       {torch::randn({2, 3, 12})},
-      {.called_back = {"aten::avg_pool1d", "aten::adaptive_avg_pool1d", "aten::adaptive_max_pool1d",
-                       "aten::max_pool1d"}});
+      {.called_back = {"aten::adaptive_max_pool1d"}});  // whose places are asked for
 }
 
 // --- attention, tables, recurrence ---------------------------------------------------------------------------------------
@@ -1886,8 +1884,10 @@ TEST_CASE(
     CHECK_FALSE(c.compiled->is_current());
     CHECK(c.error() > 1e-3);
     CHECK(relative_difference(c.gm->run({c.x}), c10::IValue(c.net->forward(c.x))) == 0);
-    const auto copy = std::dynamic_pointer_cast<GraphModule>(c.compiled->clone());
-    CHECK(relative_difference(copy->run({c.x}), c.compiled->run({c.x})) == 0);
+    const auto copy = std::dynamic_pointer_cast<CompiledModule>(c.compiled->clone());
+    REQUIRE(copy);
+    CHECK(copy->is_current());  // compiled from the graph as it is now
+    CHECK(relative_difference(copy->run({c.x}), c.compiled->run({c.x})) <= 1e-5);
   }
 }
 

@@ -33,9 +33,10 @@ TEST_CASE("weights that forward makes of one value are constants") {
   const Tensor scale = net->parameter({4, 1, 1, 1});
   net->function = [=](const Tensors& in) {
     const Tensor& x = in[0];  // [2, 4, 6, 7]
-    const Tensor window = torch::ones({4, 1, 3, 3}) / 9, floor = torch::exp(scale) * torch::full({4, 4, 1, 1}, 0.5);
-    return all_of({torch::conv2d(x, window, {}, 1, 1, 1, 4), torch::conv2d(x, floor), x * (torch::ones({7}) * 3) + 1,
-                   torch::conv2d(x, torch::ones({2, 4, 2, 2})), x + torch::exp(scale).view({4, 1, 1}) * torch::ones({4, 6, 7})});
+    const auto ones = [&](std::vector<std::int64_t> sizes) { return torch::ones(sizes, x.options()); };
+    return all_of({torch::conv2d(x, ones({4, 1, 3, 3}) / 9, {}, 1, 1, 1, 4),
+                   torch::conv2d(x, torch::exp(scale) * (ones({4, 4, 1, 1}) * 0.5)), x * (ones({7}) * 3) + 1,
+                   torch::conv2d(x, ones({2, 4, 2, 2})), x + torch::exp(scale).view({4, 1, 1}) * ones({4, 6, 7})});
   };
   const auto compiled = check(*net, {torch::randn({2, 4, 6, 7})});
   int steps = 0;
