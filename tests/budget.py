@@ -25,9 +25,9 @@ import results  # noqa: E402
 # tensor 30 MB more than a graph, rules 5 to 50 MB, the larger sets that ship up to 95; most of what the wing takes are
 # LibTorch's own headers.
 LIMITS = [
-    (r'rules_10\.hpp', 169),
+    (r'rules_10\.hpp', 175),
     (r'rules_160\.hpp', 237),
-    (r'shipped_rules\.hpp', 370),
+    (r'shipped_rules\.hpp', 400),
     (r'fxx/torch\.hpp', 1490),
     (r'fxx/torch/(nn|containers|functional|script)\.hpp', 1430),
     (r'fxx/torch/.*', 1080),
