@@ -1,5 +1,5 @@
-// Specialised modules: what they were not made for. Members of layers that are others now, autocast, wrong inputs on the
-// way to the interpreter, wrong examples and options; copies; results that the last place of a sum decides.
+// Specialised modules: what they were not made for. Members of layers that are others now, autocast, wrong inputs on
+// the way to the interpreter, wrong examples and options; copies; results that the last place of a sum decides.
 #include <ATen/autocast_mode.h>
 
 #include "fxx/torch/results.hpp"
@@ -108,7 +108,8 @@ TEST_CASE("wrong inputs are one error that names them, on every way that a call 
   // What is no longer what was compiled takes what the graph takes.
   const torch::NoGradGuard no_grad;
   c.net->to(torch::kDouble);
-  CHECK(relative_difference(c.module->run({c.x.to(torch::kDouble)}), c10::IValue(c.net->forward(c.x.to(torch::kDouble)))) == 0);
+  const Tensor wide = c.x.to(torch::kDouble);
+  CHECK(relative_difference(c.module->run({wide}), c10::IValue(c.net->forward(wide))) == 0);
 }
 
 TEST_CASE("examples and options that cannot be are refused before anything is built") {
@@ -160,6 +161,7 @@ TEST_CASE("where a graph rounds or compares, what the last place decides is no f
   const Tensors in{torch::randn({256, 256})};
   const auto compiled = compile(*traced_net(*net, in), in, {.cache_folder = cache()});
   CHECK(compiled->is_current());
+  CHECK(compiled->max_error() > 0.5);  // x / 3 * 3 is x where constants are joined, and not always in the interpreter
   // One value of the results would not be what the graph gives, whatever the last places are.
   const Tensor base = torch::randn({64}), other = base.clone();
   other[5] += 1;

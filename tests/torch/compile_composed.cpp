@@ -599,29 +599,3 @@ TEST_CASE("exact: factors stay outside of weights and of each other") {
   for (std::size_t i = 0; i < given.size(); ++i) CHECK(relative_difference(given[i], wanted[i]) <= 1e-6);
   CHECK(given[2].isinf().any().item<bool>());
 }
-
-TEST_CASE("each operator rounds what it gives: products of equals cancel, however they are computed and joined") {
-  torch::manual_seed(85);
-  auto net = std::make_shared<Net>();
-  const Tensor w = net->parameter({64}), scale = net->parameter({64});
-  net->function = [=](const Tensors& in) {
-    const Tensor &x = in[0], &y = in[1];  // equal, in different places
-    const auto twice = [&](const auto& of) { return of(x) - of(y); };
-    return all_of({(x * x - y * y).sqrt(), x * y - y * x, -(x * y) + x * y, torch::hypot(x, y) - torch::hypot(y, x),
-                   twice([&](const Tensor& t) { return t * 3.1 + 1; }),
-                   twice([&](const Tensor& t) { return torch::gelu(t) * w + t; }),
-                   twice([&](const Tensor& t) { return torch::softmax(t, -1) + w; }),
-                   twice([&](const Tensor& t) { return torch::layer_norm(t, {64}) - w; }),
-                   twice([&](const Tensor& t) { return torch::hardsigmoid(t * w) * scale + w; }),
-                   twice([&](const Tensor& t) { return (t * w).mean(0) - w; }), torch::square(x) - y.pow(2),
-                   torch::where(x > 0, x * w, w) - torch::where(y > 0, y * w, w)});
-  };
-  const Tensor x = torch::randn({8, 64});
-  for (const Accuracy accuracy : {Accuracy::exact, Accuracy::standard}) {
-    const auto compiled = fxx::compile(*traced_net(*net, {x, x.clone()}), {x, x.clone()},
-                                       {.accuracy = accuracy, .cache_folder = cache()});
-    const torch::NoGradGuard no_grad;
-    CHECK(compiled->max_error() == 0);
-    for (const Tensor& difference : tensors_of(compiled->run({x, x.clone()}))) CHECK(difference.abs().max().item<float>() == 0);
-  }
-}

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -55,10 +57,17 @@ class EqualCalls {
     if (!op || op->mutates || is_impure(node) || draws_numbers(node)) return false;
     return op->base_name().find("empty") == std::string_view::npos && !node.all_input_nodes().empty();
   }
+  /// Few that are not equal have the same: many an operator takes parts of one tensor by numbers alone.
   static std::uint64_t hash_of(const Node& node) {
-    std::uint64_t hash = reinterpret_cast<std::uintptr_t>(operator_of(node));
-    for (const Node* input : node.all_input_nodes())
-      hash = (hash ^ reinterpret_cast<std::uintptr_t>(input)) * 1099511628211ull;
+    if (const auto* attribute = std::get_if<GetAttr>(&node.op()))
+      return std::hash<std::string_view>{}(attribute->target);
+    const Operator& op = *operator_of(node);
+    std::uint64_t hash = reinterpret_cast<std::uintptr_t>(&op);
+    const auto add = [&](std::uint64_t part) { hash = (hash ^ part) * 1099511628211ull; };
+    for (int i = 0; i < op.arity(); ++i)
+      if (const Argument given = argument_or_default(node, op, i); given.kind() == Argument::Kind::integer)
+        add(static_cast<std::uint64_t>(given.integer()));
+    for (const Node* input : node.all_input_nodes()) add(reinterpret_cast<std::uintptr_t>(input));
     return hash;
   }
   /// The two zeros are equal, but not the same.

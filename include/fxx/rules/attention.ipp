@@ -104,10 +104,7 @@ FXX_INLINE Argument queries_times_keys(const Match& m, const Argument& turned, b
   return m.call(ops::matmul, {product, turned});
 }
 
-FXX_INLINE bool is_filled(const Match& m) {
-  const TensorMeta* query = meta_of(m[q]);
-  return query && (query->dtype == Dtype::float32 || query->dtype == Dtype::float64) && is_hidden(m);
-}
+FXX_INLINE bool is_filled(const Match& m) { return is_single_or_double(m[q]) && is_hidden(m); }
 
 FXX_INLINE Argument build_filled(const Match& m, bool divided) {
   const TensorMeta &of_mask = *meta_of(m[mask]), &query = *meta_of(m[q]);

@@ -180,6 +180,12 @@ inline bool nobody_sees_layout(Node& value) {
   return true;
 }
 
+/// Of 32 or 64 bits: fewer round a value on the way where one operator does not.
+inline bool is_single_or_double(const Argument& value) {
+  const TensorMeta* meta = meta_of(value);
+  return meta && (meta->dtype == Dtype::float32 || meta->dtype == Dtype::float64);
+}
+
 /// The softmax, or the exponentials of one, that the product goes into behind what may scale and mask it; null when
 /// there is none.
 inline const Node* softmax_behind(const Node& product) {

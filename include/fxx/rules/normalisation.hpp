@@ -49,11 +49,9 @@ Argument build_weighted_rms_norm(const Match& m);
 /// The norm goes over the dimensions of the mean, by a weight in x's dtype.
 bool norms_what_is_centred(const Match& m);
 bool is_floating(const Match& m);
-/// What is taken off is the largest of the rows that the softmax goes over.
-bool shifts_rows(const Match& m);
 Argument softmax_unshifted(const Match& m);
-/// The one dimension that is reduced is the one that is dropped.
-bool drops_dimension(const Match& m);
+/// The one dimension over which is reduced is the one that softmax goes over, or that is dropped where one is.
+bool is_the_reduced(const Match& m);
 /// What the operator takes besides: x's dtype, and the sizes that are normalised.
 inline bool belongs(const Match& m, const Argument& value) {
   const TensorMeta *meta = meta_of(value), *of = meta_of(m[x]);
@@ -195,7 +193,7 @@ inline constexpr auto normalisation = [] {
       rule<"softmax">(div(exponentials, sum(exponentials, dims, lit<true>)) >> over_one<ops::softmax_int>,
                       one_dimension),
       rule<"softmax of what is shifted">(
-          any_of<ops::softmax_int, ops::log_softmax_int>(below, dim) >> softmax_unshifted, shifts_rows),
+          any_of<ops::softmax_int, ops::log_softmax_int>(below, dim) >> softmax_unshifted, is_the_reduced),
       rule<"logsumexp, shifted">(
           add(log(sum(exp(less), dims, lit<true>)) | logsumexp(less, dims, lit<true>), largest) >>
               logsumexp(x, dims, lit<true>),
@@ -204,7 +202,7 @@ inline constexpr auto normalisation = [] {
           add(log(sum(exp(less), dims, lit<false>)) | logsumexp(less, dims, lit<false>),
               squeeze(largest, dim) | with<"dim">(none, amax(x, dims, lit<false>))) >>
               logsumexp(x, dims, lit<false>),
-          drops_dimension),
+          is_the_reduced),
       rule<"log of softmax">(log(softmax(x.where(floating), dim).once()) >> log_softmax(x, dim)),
       rule<"log softmax">(sub(x, logsumexp(x, dims, lit<true>)) >> over_one<ops::log_softmax_int>, one_dimension),
       rule<"log softmax, by hand">(sub(x, log(sum(exp(x), dims, lit<true>))) >> over_one<ops::log_softmax_int>,

@@ -46,16 +46,9 @@ FXX_INLINE Argument build_weighted_rms_norm(const Match& m) {
   return m.call(ops::rms_norm, {m[x], Argument::list(last_sizes(m)), m[weight], m[eps].number()});
 }
 
-FXX_INLINE bool shifts_rows(const Match& m) {
-  const auto over = integers_of(m[dims]);
-  const std::int64_t rank = rank_of(m[x]);
-  return over && over->size() == 1 && rank > 0 && is_floating_value(m[x]) &&
-         dimension_of((*over)[0], rank) == dimension_of(m[dim], rank);
-}
-
 FXX_INLINE Argument softmax_unshifted(const Match& m) { return m.call(*operator_of(*m.root()), {m[x], m[dim]}); }
 
-FXX_INLINE bool drops_dimension(const Match& m) {
+FXX_INLINE bool is_the_reduced(const Match& m) {
   const auto over = integers_of(m[dims]);
   const std::int64_t rank = rank_of(m[x]);
   return over && over->size() == 1 && rank > 0 && is_floating_value(m[x]) &&

@@ -26,10 +26,7 @@ FXX_INLINE bool is_floating(const Match& m) {
   return meta && is_floating_point(meta->dtype) && m[s].kind() != Argument::Kind::boolean;
 }
 
-FXX_INLINE bool is_real(const Match& m) {
-  const TensorMeta* meta = m.node(y)->tensor_meta();
-  return meta && (meta->dtype == Dtype::float32 || meta->dtype == Dtype::float64);
-}
+FXX_INLINE bool is_real(const Match& m) { return is_single_or_double(m[y]); }
 
 }  // namespace reroll_rules
 

@@ -21,7 +21,7 @@ template <auto Op>
 inline constexpr auto over_one = [](const Match& m) -> Argument {
   return m.call(Op, {m[x], Argument::list({m[d]}), m[keep]});
 };
-bool is_floating(const Match& m);
+bool is_real(const Match& m);
 }  // namespace spelling_rules
 
 /// Law: unsqueeze(sum(x, d), d) = sum(x, d, keepdim), and so for other reductions; the values of max(x, d) = amax(x,
@@ -39,10 +39,10 @@ inline constexpr auto spellings = [] {
       rule<"reduced dimension put back">(unsqueeze(reduced.as<"reduced">(), d) >> keep_dimension, puts_back),
       rule<"largest alone">(getitem(apply<ops::max_dim>(x, d, keep).once(), 0_c) >> over_one<ops::amax>),
       rule<"smallest alone">(getitem(apply<ops::min_dim>(x, d, keep).once(), 0_c) >> over_one<ops::amin>),
-      rule<"one over a value">(div(full_like(x, 1_c), x) >> reciprocal(x), is_floating),
-      rule<"one over its root">(reciprocal(sqrt(x).once()) >> rsqrt(x), is_floating),
-      rule<"root by a power">(pow(x, 0.5_c) >> sqrt(x), is_floating),
-      rule<"one over its root, by a power">(pow(x, -0.5_c) >> rsqrt(x), is_floating));
+      rule<"one over a value">(div(full_like(x, 1_c), x) >> reciprocal(x), is_real),
+      rule<"one over its root">(reciprocal(sqrt(x).once()) >> rsqrt(x), is_real),
+      rule<"root by a power">(pow(x, 0.5_c) >> sqrt(x), is_real),
+      rule<"one over its root, by a power">(pow(x, -0.5_c) >> rsqrt(x), is_real));
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules

@@ -27,10 +27,7 @@ FXX_INLINE Argument keep_dimension(const Match& m) {
   return m.call(op, args, kwargs);
 }
 
-FXX_INLINE bool is_floating(const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  return meta && is_floating_point(meta->dtype) && (meta->dtype == Dtype::float32 || meta->dtype == Dtype::float64);
-}
+FXX_INLINE bool is_real(const Match& m) { return is_single_or_double(m[x]); }
 
 }  // namespace spelling_rules
 

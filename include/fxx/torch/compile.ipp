@@ -81,7 +81,7 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> CompiledModule::clone(const std::o
   if (device && !device->is_cpu()) return copy;
   std::vector<at::Tensor> examples;
   for (const plans::View& input : kernels_.inputs) {
-    const FakeScope fakes;
+    const FakeScope fakes;  // not while compiling
     const auto dtype = static_cast<at::ScalarType>(kernels_.buffers[static_cast<std::size_t>(input.buffer)].dtype);
     examples.push_back(at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(input.sizes),
                                                      c10::fromIntArrayRefSlow(input.strides), dtype, {}, at::kCPU, {}));

@@ -26,6 +26,13 @@ FXX_INLINE void flatten(const c10::IValue& value, std::vector<at::Tensor>& out) 
     for (const auto& entry : value.toGenericDict()) flatten(entry.value(), out);
 }
 
+/// The largest of the differences, relative to the largest finite magnitude of what they are from; infinite for nan.
+FXX_INLINE double largest_relative(const at::Tensor& differences, const at::Tensor& from) {
+  const double error = differences.max().item<double>();
+  const double size = from.abs().masked_fill(from.isfinite().logical_not(), 0).max().item<double>();
+  return error != error ? std::numeric_limits<double>::infinity() : size > 0 ? error / size : error;
+}
+
 FXX_INLINE double relative_error(const c10::IValue& given, const c10::IValue& expected) {
   std::vector<at::Tensor> a, b;
   flatten(given, a);
@@ -40,10 +47,7 @@ FXX_INLINE double relative_error(const c10::IValue& given, const c10::IValue& ex
     // nan where nan is expected is no difference, nor is the same infinity.
     const at::Tensor same = x.eq(y).logical_or(x.isnan().logical_and(y.isnan()));
     const at::Tensor difference = x.sub(y).abs().masked_fill(same, 0);
-    const double error = difference.max().item<double>();
-    const double size = y.abs().masked_fill(y.isfinite().logical_not(), 0).max().item<double>();
-    const double relative = error != error ? std::numeric_limits<double>::infinity() : size > 0 ? error / size : error;
-    worst = std::max(worst, relative);
+    worst = std::max(worst, largest_relative(difference, y));
   }
   return worst;
 }
@@ -75,10 +79,7 @@ FXX_INLINE double error_beside(const c10::IValue& given, const std::vector<c10::
       continue;
     }
     const at::Tensor outside = low.sub(x).maximum(x.sub(high)).clamp_min(0).masked_fill(met, 0);
-    const at::Tensor finite = beside[0][i].detach().to(at::kDouble);
-    const double error = outside.max().item<double>();
-    const double size = finite.abs().masked_fill(finite.isfinite().logical_not(), 0).max().item<double>();
-    worst = std::max(worst, error != error ? none : size > 0 ? error / size : error);
+    worst = std::max(worst, largest_relative(outside, beside[0][i].detach().to(at::kDouble)));
   }
   return worst;
 }

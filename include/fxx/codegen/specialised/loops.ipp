@@ -177,8 +177,8 @@ std::string SpecialisedWriter::sharing(Body& body, const std::vector<const Term*
   for (const Term* term : order) {
     if (readers[term] == 1) continue;
     const std::string name = body.values.empty() ? "value" : "value_" + text(std::ssize(body.values) + 1);
-    result += indent + "const auto " + name + " = " + (is_product(*term) ? "unfused" : "") + vector(body, *term, frame) +
-              ";\n";
+    result += indent + "const auto " + name + " = " + (is_product(*term) ? "unfused" : "") +
+              vector(body, *term, frame) + ";\n";
     body.values[term] = name;
   }
   result += statements();

@@ -1,8 +1,8 @@
 // Convolutions and pooling: of one image as of a batch of one; of volumes as of images.
 //
-// A volume's convolution is one of images whose channels are those of all the depths that it reads. Pooling goes along the
-// height and width first, then along the depth: the largest of the largest, and the mean of means of as many, are the
-// same.
+// A volume's convolution is one of images whose channels are those of all the depths that it reads. Pooling goes along
+// the height and width first, then along the depth: the largest of the largest, and the mean of means of as many, are
+// the same.
 #pragma once
 
 #include "fxx/passes/decompose/composite.ipp"
@@ -87,12 +87,14 @@ FXX_INLINE Parts convolution(const Composite& c) {
   std::vector<Argument> read;  // channels: [groups, taps, channels of a group]
   for (std::int64_t tap = 0; tap < taps; ++tap) {
     const std::int64_t first = tap * (*dilation)[0];
-    const Argument part = c(ops::slice_Tensor, {padded, 1, first, first + (depth - 1) * (*stride)[0] + 1, (*stride)[0]});
+    const std::int64_t end = first + (depth - 1) * (*stride)[0] + 1;
+    const Argument part = c(ops::slice_Tensor, {padded, 1, first, end, (*stride)[0]});
     read.push_back(*groups == 1 ? part : c.reshape(part, {in[0], depth, in[3], in[4], *groups, 1, of_group}));
   }
   const Argument all = taps == 1 ? read[0] : c(ops::cat, {Argument::list(std::move(read)), *groups == 1 ? 4 : 5});
   const Argument images = image(c, all, {in[0] * depth, in[3], in[4], taps * in[1]});
-  const Argument flat = c.reshape(c.permute(weight, {0, 2, 1, 3, 4}), {kernel[0], taps * of_group, kernel[3], kernel[4]});
+  const Argument flat =
+      c.reshape(c.permute(weight, {0, 2, 1, 3, 4}), {kernel[0], taps * of_group, kernel[3], kernel[4]});
   const Argument result = c(named ? ops::conv2d_padding.info() : ops::conv2d.info(),
                             {images, flat, c["bias"], last_two(*stride), padding, last_two(*dilation), *groups});
   return {volumes(c, rows_of(c, result), c.node().tensor_meta()->shape)};
@@ -170,7 +172,9 @@ FXX_INLINE Parts average_pool(const Composite& c) {
   });
 }
 FXX_INLINE Parts adaptive_average_pool(const Composite& c) {
-  return apart(c, [&](Argument x, Sides, const Sizes& to) { return c(ops::adaptive_avg_pool2d, {std::move(x), c.list(to)}); });
+  return apart(c, [&](Argument x, Sides, const Sizes& to) {
+    return c(ops::adaptive_avg_pool2d, {std::move(x), c.list(to)});
+  });
 }
 FXX_INLINE Parts adaptive_max_pool(const Composite& c) {
   return apart(c, [&](Argument x, Sides, const Sizes& to) {

@@ -150,7 +150,6 @@ FXX_INLINE void CompiledModule::check_inputs(const std::vector<c10::IValue>& inp
 
 FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times) {
   const at::NoGradGuard no_grad;
-  check_inputs(inputs);
   std::vector<at::Tensor> tensors, seen, dense;  // as they were given, as the operators called back see them
   c10::SmallVector<const void*, 16> from;
   c10::SmallVector<void*, 16> to;
@@ -233,14 +232,10 @@ FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs)
   // Inputs left out, and all else that the kernels were not made for, are the interpreter's business.
   if (inputs.size() != kernels_.inputs.size() || !elements || !is_current())
     return GraphModule::run_flat(std::move(inputs));
-  if ((gradient && at::GradMode::is_enabled()) || at::autocast::is_autocast_enabled(at::kCPU)) {
-    check_inputs(inputs);
+  check_inputs(inputs);
+  if ((gradient && at::GradMode::is_enabled()) || at::autocast::is_autocast_enabled(at::kCPU) ||
+      (changes_something_ && share_elements(inputs)))
     return GraphModule::run_flat(std::move(inputs));
-  }
-  if (changes_something_) {
-    check_inputs(inputs);
-    if (share_elements(inputs)) return GraphModule::run_flat(std::move(inputs));
-  }
   return run_with_kernels(inputs);
 }
 
@@ -255,11 +250,11 @@ FXX_INLINE c10::IValue CompiledModule::run_with_kernels(std::vector<c10::IValue>
 
 FXX_INLINE std::vector<double> CompiledModule::profile(const std::vector<at::Tensor>& inputs, int calls) {
   std::vector<double> seconds(kernels_.steps.size(), 0);
-  const bool defined = std::ranges::all_of(inputs, [](const at::Tensor& tensor) { return tensor.defined(); });
-  if (inputs.size() != kernels_.inputs.size() || !defined)
+  if (inputs.size() != kernels_.inputs.size())
     throw RunError(ErrorId::input_mismatch, "profile: " + std::to_string(inputs.size()) +
                                                 " tensors were given; the graph takes " +
-                                                std::to_string(kernels_.inputs.size()) + ", all of them defined");
+                                                std::to_string(kernels_.inputs.size()));
+  check_inputs({inputs.begin(), inputs.end()});
   std::vector<std::int64_t> times(seconds.size() + 1);
   for (int call = 0; call < calls; ++call) {
     std::vector<c10::IValue> values(inputs.begin(), inputs.end());
