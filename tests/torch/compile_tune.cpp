@@ -250,6 +250,15 @@ TEST_CASE("tune with example inputs that cannot run: the error of the run, and t
       inputs);
   const Tensors bad{inputs[0], torch::tensor({1, 5})};
   const CompileOptions options{.threads = 3, .tune = true, .cache_folder = folder.path()};
-  CHECK(fault_of<Error>([&] { fxx::compile(*gm, bad, options); }).id == 701);
+  // The same error whatever ways turn out to be faster.
+  std::string error;
+  try {
+    fxx::compile(*gm, bad, options);
+  } catch (const c10::Error& e) {
+    error = e.what();
+  }
+  CAPTURE(error);
+  CHECK(error.find("index out of range") != std::string::npos);
+  CHECK(error.find("embedding") != std::string::npos);
   CHECK(fxx::compile(*gm, inputs, options)->is_current());
 }

@@ -157,6 +157,12 @@ FXX_INLINE Notebook::Notes CompiledModule::measured(const KernelPlan& plan, cons
 FXX_INLINE std::string CompiledModule::proven(const KernelPlan& plan, const Graph& graph, LowerOptions lowering,
                                               const std::vector<at::Tensor>& example_inputs,
                                               const CompileOptions& options) {
+  // What the interpreter says of examples that cannot run names the node, and verify would say it later where no way is
+  // better than the estimated one.
+  {
+    const at::NoGradGuard no_grad;
+    GraphModule::run_flat({example_inputs.begin(), example_inputs.end()});
+  }
   // Steps by the shape that they have without tuning: what computes these nodes belongs to it.
   std::map<std::string, std::string, std::less<>> shape_of_node;
   for (const KernelStep& step : plan.steps)
