@@ -8,9 +8,12 @@ has the words. Where the words are the compiler's own, ` | ` stands between thos
 FXX_CONTROL defined, the file is a legal twin and must compile without a word, which shows that nothing else in it was
 wrong.
 
-usage: reject.py CASE RESULT DEPFILE COMPILER... -- ARGUMENT...      each compiler gets the same arguments
+usage: reject.py CASE RESULT DEPFILE COMPILER... -- PRECOMPILED... -- ARGUMENT...
+Each compiler gets the same arguments. Where there is something precompiled (X.hpp.gch), the headers that the folder's
+cases include, it reads that first; what fails with it counts only if it fails without.
 """
 
+import itertools
 import os
 import pathlib
 import re
@@ -56,7 +59,8 @@ def problems_of(words, alone, case, command, depfile, result):
 
 def main(argv):
     case, result, depfile, *rest = argv[1:]
-    compilers, arguments = rest[:rest.index('--')], rest[rest.index('--') + 1:]
+    compilers, rest = rest[:rest.index('--')], rest[rest.index('--') + 1:]
+    precompiled, arguments = rest[:rest.index('--')], rest[rest.index('--') + 1:]
     name = '/'.join(pathlib.Path(case).parts[-2:])
     first = pathlib.Path(case).read_text().split('\n', 1)[0]
     match = re.fullmatch(r'// expect( first)?: (.+)', first.strip())
@@ -64,8 +68,12 @@ def main(argv):
     if not match:
         problems.append('the first line is not "// expect: words"')
     else:
-        for compiler in compilers:
-            problems += problems_of(match[2], not match[1], case, [compiler, *arguments], depfile, result)
+        for compiler, headers in itertools.zip_longest(compilers, precompiled):
+            def check(*more):
+                return problems_of(match[2], not match[1], case, [compiler, *arguments, *more], depfile, result)
+            first = ['-Winvalid-pch', '-include', headers.removesuffix('.gch')] if headers else []
+            found = check(*first)
+            problems += check() if found and first else found
     results.store(result, depfile, name, problems)
 
 

@@ -1,0 +1,2 @@
+// What the cases of rewrite/ include.
+#include "fxx/rewrite/functions.hpp"
