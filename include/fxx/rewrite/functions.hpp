@@ -11,11 +11,11 @@ namespace fxx::inline FXX_ABI::pattern {
 
 using tag = OperatorIndex;
 
-#define FXX_FUNCTION(name_, ...)                         \
-  template <class... Args>                               \
-    requires(rewrite::Pattern<Args> || ...)              \
-  consteval auto name_(Args... args) {                   \
-    return rewrite::call_operator<__VA_ARGS__>(args...); \
+#define FXX_FUNCTION(name_, ...)                                         \
+  template <class... Args>                                               \
+    requires((rewrite::Pattern<Args> || ...) || rewrite::Texts<Args...>) \
+  consteval auto name_(Args... args) {                                   \
+    return rewrite::call_operator<__VA_ARGS__>(args...);                 \
   }
 #include "fxx/ops/functions.inc"
 #undef FXX_FUNCTION
@@ -95,12 +95,13 @@ template <class P>
   requires requires { P::kind; }
 inline constexpr bool is_number<P> = P::kind == Term::Kind::literal || P::kind == Term::Kind::scalar ||
                                      (P::kind == Term::Kind::call && P::code > code_of(Term::Kind::call));
-#define FXX_INFIX(symbol, name, commutes)                                                       \
-  template <class A, class B>                                                                   \
-    requires(Pattern<A> || Pattern<B>)                                                          \
-  consteval auto operator symbol(A a, B b) {                                                    \
-    if constexpr (commutes && is_number<A> && !is_number<B>) return ::fxx::pattern::name(b, a); \
-    else return ::fxx::pattern::name(a, b);                                                     \
+#define FXX_INFIX(symbol, name, commutes)                                                            \
+  template <class A, class B>                                                                        \
+    requires(Pattern<A> || Pattern<B>)                                                               \
+  consteval auto operator symbol(A a, B b) {                                                         \
+    if constexpr (!(Pattern<A> && Pattern<B>)) return detail::not_patterns<A, B>();                  \
+    else if constexpr (commutes && is_number<A> && !is_number<B>) return ::fxx::pattern::name(b, a); \
+    else return ::fxx::pattern::name(a, b);                                                          \
   }
 FXX_INFIX(+, add, true)
 FXX_INFIX(-, sub, false)
@@ -114,5 +115,28 @@ consteval auto operator-(P p) {
   static_assert(tensor, "fxx::op: a number that is captured has no minus in a pattern; a callable can compute with it");
   if constexpr (tensor) return ::fxx::pattern::neg(p);
   else return mistake{};
+}
+// Of C++'s other operators patterns have none.
+#define FXX_INFIX(symbol)                                                                            \
+  template <class A, class B>                                                                        \
+    requires(Pattern<A> || Pattern<B>)                                                               \
+  consteval mistake operator symbol(A, B) {                                                          \
+    if constexpr (!(is_mistaken<A> || is_mistaken<B>)) detail::misused<detail::Call::infix, A, B>(); \
+    return {};                                                                                       \
+  }
+FXX_INFIX(%)
+FXX_INFIX(^)
+FXX_INFIX(&)
+FXX_INFIX(||)
+#undef FXX_INFIX
+template <Pattern P>
+consteval mistake operator~(P) {
+  detail::misused<detail::Call::infix, P>();
+  return {};
+}
+template <Pattern P>
+consteval mistake operator!(P) {
+  detail::misused<detail::Call::infix, P>();
+  return {};
 }
 }  // namespace fxx::inline FXX_ABI::rewrite

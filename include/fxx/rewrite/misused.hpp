@@ -12,7 +12,21 @@
 namespace fxx::inline FXX_ABI::rewrite {
 
 namespace detail {
-enum class Call : std::uint8_t { list, near, arg, each, with, maybe, chain, between, siblings, outputs };
+enum class Call : std::uint8_t {
+  list,
+  near,
+  arg,
+  each,
+  with,
+  maybe,
+  chain,
+  between,
+  siblings,
+  outputs,
+  arrow,
+  any_of,
+  infix
+};
 /// What was called otherwise than it can be.
 template <Call What, class... Given>
 consteval void misused() {
@@ -33,6 +47,11 @@ consteval void misused() {
   static_assert(What != Call::siblings,
                 "fxx::siblings: write siblings(x, linear(x, w, b)): the tensor that they share, and one of them");
   static_assert(What != Call::outputs, "fxx::outputs: write outputs(p, q): two patterns or more");
+  static_assert(What != Call::arrow, "fxx::rule: p >> r is a whole rule; what becomes of r is a rule of its own");
+  static_assert(What != Call::any_of, "fxx::any_of: write any_of<ops::relu, ops::sigmoid>(x): one operator or more");
+  static_assert(What != Call::infix,
+                "fxx::op: patterns have + - * / and |, which is either of two; other operators are called by name: "
+                "pow(x, 2_c), remainder(x, y), bitwise_not(x)");
 }
 }  // namespace detail
 }  // namespace fxx::inline FXX_ABI::rewrite

@@ -36,6 +36,9 @@ struct pattern_base {
 };
 template <class P>
 concept Pattern = __is_base_of(pattern_base, P);  // std::is_base_of_v would be a variable a type
+/// `relu("x")` gets a sentence.
+template <class... Args>
+concept Texts = sizeof...(Args) > 0 && (__is_same(Args, const char*) && ...);
 
 constexpr int code_of(Term::Kind kind, Literal::Kind literal = Literal::Kind::absent) {
   return 1 + int(kind) + 256 * int(literal);
@@ -106,8 +109,7 @@ constexpr void write(const Form& form, Term*& out) {
     if (const int source = keyed ? source_of(form, i) : -1; source >= 0) {
       write(*form.members[source], out);
     } else {
-      *out++ = {.kind = Term::Kind::standard,
-                .value = &form.term.op->parameters[static_cast<std::size_t>(i)].standard};
+      *out++ = {.kind = Term::Kind::standard, .value = &form.term.op->parameters[static_cast<std::size_t>(i)].standard};
     }
   }
 }
@@ -379,8 +381,7 @@ struct named_of : followed<named_of<Name, P>> {
   static constexpr Term::Kind kind = P::kind;
   static constexpr std::uint64_t id = hash_of(Name.view());
   using pattern = P;
-  static constexpr Form form =
-      detail::form_of({.kind = Term::Kind::named, .id = id, .name = Name.view()}, forms<P>, 1);
+  static constexpr Form form = detail::form_of({.kind = Term::Kind::named, .id = id, .name = Name.view()}, forms<P>, 1);
 };
 
 /// All users of `shared` that match `P` alone, two or more, as one match; the replacement is a callable.
@@ -535,6 +536,11 @@ consteval void not_a_pattern() {
   static_assert(Pattern<Argument>,
                 "fxx::op: an argument is not a pattern; write numbers as 0_c and captures as tensor<\"x\">");
 }
+template <class... Arguments>
+consteval mistake not_patterns() {
+  (not_a_pattern<Arguments>(), ...);
+  return {};
+}
 
 struct Overload {
   const Operator* op;
@@ -584,8 +590,8 @@ namespace detail {
 template <int... Codes>
 constexpr int choose(codes<Codes...>*, const Overload* overloads, int n) {
   if ((false || ... || (Codes == 0))) return -1;
-  const Given given[] = {
-      Given{.kind = Term::Kind((Codes - 1) & 255), .literal = Literal::Kind((Codes - 1) >> 8)}..., {}};
+  const Given given[] = {Given{.kind = Term::Kind((Codes - 1) & 255), .literal = Literal::Kind((Codes - 1) >> 8)}...,
+                         {}};
   const int at = select(overloads, n, given, int(sizeof...(Codes))).overload;
   return at < 0 ? -1 : overloads[at].key;
 }
@@ -597,10 +603,7 @@ inline constexpr int key_for = choose(static_cast<Codes*>(nullptr), overloads_of
 template <auto First, auto... More, class... Args>
 consteval auto look_closer(Args...) {
   using fxx::detail::parsed;
-  if constexpr (!(Pattern<Args> && ...)) {
-    (not_a_pattern<Args>(), ...);
-    return mistake{};
-  } else if constexpr ((Args::mistaken || ...)) {
+  if constexpr ((Args::mistaken || ...)) {
     return mistake{};
   } else if constexpr ((false || ... || (Args::kind == Term::Kind::outputs))) {
     static_assert((true && ... && (Args::kind != Term::Kind::outputs)),
@@ -608,8 +611,7 @@ consteval auto look_closer(Args...) {
     return mistake{};
   } else {
     constexpr Given given[] = {detail::given<Args>()..., {}};
-    constexpr Selected s =
-        select(overloads_of<First, More...>, int(1 + sizeof...(More)), given, int(sizeof...(Args)));
+    constexpr Selected s = select(overloads_of<First, More...>, int(1 + sizeof...(More)), given, int(sizeof...(Args)));
     if constexpr (s.overload == 0) {
       return call<First, Args...>{};
     } else if constexpr (s.overload > 0) {
@@ -629,7 +631,7 @@ consteval auto look_closer(Args...) {
 template <auto... Keys, class... Args>
 consteval auto call_operator(Args... args) {
   if constexpr (!(Pattern<Args> && ...)) {
-    return detail::look_closer<Keys...>(args...);
+    return detail::not_patterns<Args...>();
   } else {
     constexpr int key = detail::key_for<codes<Args::code...>, Keys...>;
     if constexpr (key >= 0) return call<OperatorIndex(key), Args...>{};
@@ -641,7 +643,12 @@ template <auto... Keys>
 struct choice {
   template <class... Args>
   consteval auto operator()(Args... args) const {
-    return either<decltype(call_operator<Keys>(args...))...>{};
+    if constexpr (sizeof...(Keys) == 0) {
+      detail::misused<detail::Call::any_of, Args...>();
+      return mistake{};
+    } else {
+      return either<decltype(call_operator<Keys>(args...))...>{};
+    }
   }
 };
 /// One of several operators with the same arguments: `any_of<ops::relu, ops::sigmoid>(x)`.

@@ -92,8 +92,7 @@ constexpr Misbuilt first_missing(const Term* p, const Term* r) {
     if (!is_capture(r[i])) continue;
     if (named && is_replaced(p, r, r[i].id)) return {Misbuilt::Kind::itself, i};
     const bool needed = r[i].kind != K::optional && r[i].kind != K::value && i >= group_end;
-    if (either && needed && !binds_always(p, r[i].id) && !may_be_none(r, i))
-      return {Misbuilt::Kind::in_one_reading, i};
+    if (either && needed && !binds_always(p, r[i].id) && !may_be_none(r, i)) return {Misbuilt::Kind::in_one_reading, i};
   }
   return {};
 }
@@ -303,14 +302,11 @@ constexpr Misbuilt misbuilt(const Term* p, const Term* r) {
 template <class R, Misbuilt::Kind Kind, int At>
 consteval void report_replacement() {
   using K = Misbuilt::Kind;
-  if constexpr (Kind == K::unbound)
-    capture_is_bound<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
-  if constexpr (Kind == K::other_kind)
-    capture_keeps_its_kind<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
+  if constexpr (Kind == K::unbound) capture_is_bound<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
+  if constexpr (Kind == K::other_kind) capture_keeps_its_kind<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
   if constexpr (Kind == K::in_one_reading)
     capture_is_bound_always<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
-  if constexpr (Kind == K::itself)
-    capture_is_not_replaced<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
+  if constexpr (Kind == K::itself) capture_is_not_replaced<word<flat<R>[At].name.size()>(flat<R>[At].name), false>();
   static_assert(Kind != K::asks,
                 "fxx::rule: the replacement holds once(), where, as or with, which say what is matched; they stand in "
                 "the pattern alone");
@@ -337,6 +333,13 @@ template <class A>
 inline constexpr bool is_arrow = false;
 template <class P, class R>
 inline constexpr bool is_arrow<arrow<P, R>> = true;
+/// Has a compiler said what is wrong with it?
+template <class A>
+inline constexpr bool is_mistaken = false;
+template <Pattern P>
+inline constexpr bool is_mistaken<P> = P::mistaken;
+template <class R>
+inline constexpr bool is_mistaken<arrow<mistake, R>> = true;
 
 namespace detail {
 /// Takes the place of what was refused, so that whatever uses it has nothing more to say.
@@ -372,6 +375,12 @@ template <Pattern P, class R>
 consteval auto operator>>(P, R r) {
   if constexpr (detail::sides_fit<P, R>()) return arrow<P, R>{r};
   else return arrow<mistake, detail::refused>{};
+}
+template <class A, class R>
+  requires is_arrow<A>
+consteval A operator>>(A a, R) {
+  if constexpr (!is_mistaken<A>) detail::misused<detail::Call::arrow, A, R>();
+  return a;
 }
 /// `p | (q >> r)` is what `p | q >> r` means, and `(p >> q) | r` what `p >> q | r` does.
 template <class A, class B>
@@ -411,8 +420,7 @@ inline constexpr bool is_rule<rule_of<Name, P, R, Guard>> = true;
 
 namespace detail {
 template <fixed_string Name>
-using refused_rule =
-    rule_of<Name, call<OperatorIndex::relu, capture<"x", Term::Kind::tensor>>, refused, always>;
+using refused_rule = rule_of<Name, call<OperatorIndex::relu, capture<"x", Term::Kind::tensor>>, refused, always>;
 
 /// Is nothing wrong with a rule of two sides that fit? Says what is.
 template <class P, class R, class Guard>

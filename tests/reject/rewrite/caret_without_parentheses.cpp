@@ -1,0 +1,10 @@
+// expect: the pattern does not start with an operator
+#include "fxx/rewrite/functions.hpp"
+
+using namespace fxx::pattern;
+
+#ifdef FXX_CONTROL
+inline constexpr auto r = rule<"r">(pow(x, 2_c) >> x * x);
+#else
+inline constexpr auto r = rule<"r">(x ^ 2_c >> x * x);
+#endif
