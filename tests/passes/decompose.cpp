@@ -1,5 +1,5 @@
 // Operators that are others put together: which those are, with names, sizes and what stays as it is. That numbers are the
-// same is tested with LibTorch (torch/compile_composed.cpp).
+// same is tested with LibTorch (torch/compile/composed.cpp).
 #include "fxx/passes/decompose.hpp"
 
 #include <doctest/doctest.h>

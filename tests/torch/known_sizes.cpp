@@ -1,5 +1,5 @@
 // Which sizes of a graph are known when those of its inputs are, which depend on the elements of tensors, and which do
-// not although they come of such. What is compiled of such graphs: compile_pieces.cpp.
+// not although they come of such. What is compiled of such graphs: compile/pieces.cpp.
 #include "fxx/torch/known_sizes.hpp"
 
 #include <torch/torch.h>

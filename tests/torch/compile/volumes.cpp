@@ -1,5 +1,5 @@
 // Specialised modules: images and sequences without a batch, and volumes, as images; beside LibTorch in double precision.
-#include "torch/compiled.hpp"
+#include "torch/compile/compiled.hpp"
 
 using namespace fxx;
 using namespace fxx::test;

@@ -1,6 +1,6 @@
 // Specialised modules: integers of 8 to 64 bits, bit by bit, conversions between dtypes, divisions by tensors; beside
 // LibTorch, to the last bit.
-#include "torch/compiled.hpp"
+#include "torch/compile/compiled.hpp"
 
 using namespace fxx;
 using namespace fxx::test;
@@ -330,6 +330,163 @@ TEST_CASE("an integer divided by zero is one error, and the module works afterwa
     CHECK(fault.id == 702);
     CHECK(fault.says("divided by zero"));
     CHECK(error_of(compiled->run(boxed(in)), expected) == 0);
+  }
+}
+
+Tensors functions_of_integers(const Tensor& n, const Tensor& k, const Tensor& m, const Tensor& x) {
+  const Tensor rows = torch::arange(n.size(0), n.options()).unsqueeze(1);
+  return {n + 1,
+          n - k,
+          3 - n,
+          torch::add(n, k, 2),
+          torch::rsub(n, k, -3),
+          n * k,
+          -n,
+          n.abs(),
+          n.square(),
+          n.pow(3),
+          n.sign(),
+          n.relu(),
+          n + m,
+          m * n,
+          m + 2,
+          n.floor_divide(3),
+          torch::floor_divide(n, -4),
+          n.remainder(5),
+          n % -3,
+          n.fmod(4),
+          n.fmod(-7),
+          n.remainder(-1),
+          n.floor_divide(-1),
+          torch::maximum(n, k),
+          torch::minimum(n, k),
+          n.clamp(-2, 2),
+          n.clamp_min(0),
+          n.clamp_max(1) + k,
+          torch::clamp(n, k, k + 3),
+          n > k,
+          n >= 1,
+          n<k + 1, n <= -1, n == k, n != 2, n> 0.5,
+          n < x,
+          n.flip({1}),
+          n.flip({0, 1}) + k,
+          n.flip({0}).sum(0),
+          m.flip({1}),
+          (n > 0).flip({0}) & m,
+          m.t().flip({1}),
+          torch::where(m, n > 1, n < k),
+          torch::where(n > k, m, m.logical_not()).flip({0}),
+          torch::where(m, n > 1, true),
+          torch::where(n > 0, false, m),
+          torch::where(n.select(1, 0).unsqueeze(1) > 0, m, x > 0),
+          torch::where(torch::where(m, n > 1, n < k), torch::where(n > 0, x > 0, m), m ^ (k > 0)),
+          torch::where(torch::where(m, n > 1, n < k), x, -x),
+          torch::where(m, n > 1, n < k).any(1),
+          torch::where(m, n > 1, n < k).all(1),
+          torch::where(m, n > 1, n < k).sum(1),
+          m.masked_fill(n > 1, true),
+          m.masked_fill(n > 1, 0),
+          (n > k).masked_fill(m, (n > 2)[0][0]),
+          torch::bitwise_and(n > 1, m),
+          torch::bitwise_or(n > 1, m) | (x > 1),
+          torch::bitwise_xor(n > 1, m),
+          torch::bitwise_not(m),
+          torch::bitwise_and(m, true),
+          torch::bitwise_or(n > 1, true),
+          torch::bitwise_xor(m, true),
+          m.to(torch::kLong).masked_fill(m, 3),
+          m == (n > 1),
+          m != m.logical_not(),
+          (n > 1) & m,
+          n.logical_not(),
+          torch::logical_and(n, x),
+          torch::logical_xor(x > 0, n),
+          torch::where(m, n, k * 2),
+          torch::where(n > k, n, 7),
+          torch::where(m, x, n),
+          n.masked_fill(m, -9),
+          n.masked_fill(n == 2, 1) + rows,
+          n.to(x.scalar_type()) * 0.5,
+          n + 0.5,
+          n * x,
+          n / k.abs().clamp_min(1),
+          n.exp(),
+          (n * 2).to(x.scalar_type()),
+          (x * 5).to(torch::kLong),
+          (x * 5).to(torch::kLong) + n,
+          x.to(torch::kBool),
+          n.to(torch::kBool),
+          m.to(torch::kLong),
+          (n > 0).to(torch::kLong) * 2,
+          n.t() + k.t(),
+          (n * 2).t().contiguous(),
+          n.t().reshape({-1}),
+          m.t().reshape({-1}),
+          torch::cat({n, k + 1, n}, 1),
+          torch::cat({n.t(), k.t()}, 0),
+          torch::cat({m, n > 0}, 0),
+          torch::stack({n, k}, 1),
+          torch::constant_pad_nd(n, {1, 2}, -1),
+          torch::constant_pad_nd(m, {1, 0, 0, 1}, true),
+          torch::roll(n, {2}, {1}),
+          torch::select_scatter(n, k.select(1, 0), 1, 2),
+          torch::slice_scatter(n, k.slice(1, 0, 2), 1, 1, 3),
+          torch::zeros_like(n) + k,
+          torch::full({3}, 5, n.options()) * 2,
+          torch::ones_like(m),
+          n.new_full({2}, std::numeric_limits<std::int64_t>::min()),
+          n.sum(),
+          n.sum(0),
+          n.sum({1}, true),
+          m.sum(),
+          m.sum(1) + 1,
+          n.prod(1),
+          n.max(),
+          n.min(),
+          n.amax({0}),
+          std::get<0>(n.max(1)),
+          std::get<1>(n.max(1)),
+          std::get<1>(n.min(0)),
+          n.argmax(1),
+          n.argmin(0),
+          n.argmax(),
+          n.any(),
+          n.all(1),
+          m.any(0),
+          m.all(),
+          n.any(0, true),
+          n.cumsum(1),
+          n.cumsum(0),
+          m.cumsum(1),
+          m.to(torch::kLong).cumsum(-1) - 1,
+          (m.cumsum(1) * m).to(torch::kLong) + 1,
+          n.softmax(1, x.scalar_type())};
+}
+TEST_CASE("integers: arithmetic, comparisons, choices, conversions, copies, sums, over sizes and strides") {
+  torch::manual_seed(33);
+  for (const std::vector<std::int64_t>& sizes : std::vector<std::vector<std::int64_t>>{{5, 19}, {3, 4}, {2, 33}}) {
+    const auto make = [&] {
+      return Tensors{torch::randint(-9, 10, sizes), torch::randint(-9, 10, sizes), torch::rand(sizes) > 0.5,
+                     torch::randn(sizes)};
+    };
+    const Tensors in = make();
+    Tensors turned = make(), sliced = make(), large = make();
+    for (Tensor& t : turned) t = transposed_copy(t);
+    for (Tensor& t : sliced) t = sliced_copy(t);
+    large[0] = large[0] * (std::int64_t(1) << 40) + 1;
+    large[0][0][1] = std::numeric_limits<std::int64_t>::min();
+    large[0][1][2] = std::numeric_limits<std::int64_t>::max();
+    const Forward f = [](const Tensors& in) { return all_of(functions_of_integers(in[0], in[1], in[2], in[3])); };
+    check(f, in, {.called_back = {"aten::softmax.int"}, .more = {turned, sliced}});
+    if (sizes[0] == 5) check(f, turned, {.called_back = {"aten::softmax.int"}});
+    // What integers alone give is exact.
+    const Forward exact = [](const Tensors& in) {
+      Tensors results;
+      for (const Tensor& t : functions_of_integers(in[0], in[1], in[2], in[3]))
+        if (!t.is_floating_point()) results.push_back(t);
+      return all_of(results);
+    };
+    check(exact, in, {.more = {large}});
   }
 }
 

@@ -1,6 +1,6 @@
 // Specialised modules: operators that are written down as others, by terms and by graphs; what is in order, and searches;
 // beside LibTorch in double precision.
-#include "torch/compiled.hpp"
+#include "torch/compile/compiled.hpp"
 
 using namespace fxx;
 using namespace fxx::test;

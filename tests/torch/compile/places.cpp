@@ -1,6 +1,6 @@
 // Specialised modules: elements that go to places which tensors tell, bags of rows, one-hot rows; beside LibTorch in double
 // precision, over sizes, dtypes and strides, with places that are none.
-#include "torch/compiled.hpp"
+#include "torch/compile/compiled.hpp"
 
 using namespace fxx;
 using namespace fxx::test;
@@ -277,6 +277,119 @@ TEST_CASE("places in nothing, of nothing, and a graph that writes to what it was
     const Tensor wanted = cache.index_copy(1, torch::full({1}, at, torch::kLong), fresh);
     CHECK(relative_difference(given, wanted) == 0);
     CHECK(relative_difference(sum, wanted.sum(1)) <= 1e-6);
+  }
+}
+
+TEST_CASE("rows of tables, and an index that is none: one error, and the module works afterwards") {
+  torch::manual_seed(15);
+  auto net = std::make_shared<Net>();
+  const Tensor table = net->parameter({11, 17}), thin = net->parameter({5, 1}), places = net->parameter({7, 17}),
+               g = net->parameter({17}), b = net->parameter({17}), w = net->parameter({8, 17});
+  net->function = [=](const Tensors& in) {
+    const Tensor &ids = in[0], &few = in[1];  // [3, 7], [4]
+    const Tensor e = torch::embedding(table, ids);
+    return all_of({e,
+                   torch::embedding(table, ids) + places,
+                   torch::layer_norm(torch::embedding(table, ids) + places, {17}, g, b),
+                   torch::embedding(thin, few),
+                   torch::embedding(thin, few.view({2, 2})) * 2,
+                   torch::embedding(table, few).t(),
+                   torch::embedding(table, few).softmax(0),
+                   torch::embedding(table, few).softmax(1),
+                   torch::embedding(table, few).sum(0),
+                   torch::embedding(table, few).sum(1),
+                   torch::linear(torch::embedding(table, ids), w),
+                   torch::embedding(table, few) +
+                       torch::linear(e[0].slice(0, 0, 4), table.slice(0, 0, 1).t().matmul(table.slice(0, 1, 2))),
+                   torch::embedding(table, few) * in[2].t(),
+                   in[2].t() + torch::embedding(table, few),
+                   torch::cat({torch::embedding(table, few), torch::embedding(table, few) * 2}, 1),
+                   torch::stack({torch::embedding(table, few), places.slice(0, 0, 4)}),
+                   torch::embedding(table, ids.t()),
+                   torch::embedding(table, ids).transpose(1, 2) * 2,
+                   torch::embedding(table, few, 1),
+                   torch::embedding(table, few[0]),
+                   torch::embedding(table, ids) > 0,
+                   torch::embedding(table, few).unsqueeze(0).expand({2, 4, 17}) + 1,
+                   torch::group_norm(torch::embedding(table, ids), 7),
+                   torch::embedding(places, ids.slice(1, 0, 3).clamp(0, 6)),
+                   torch::embedding(table, torch::arange(4)),
+                   torch::embedding(table, ids.select(1, 2))});
+  };
+  const Tensor ids = torch::randint(11, {3, 7}), few = torch::randint(5, {4}), x = torch::randn({17, 4});
+  const auto compiled = check(*net, {ids, few, x}, {.more = {{torch::randint(11, {7, 3}).t(), few, x}}});
+  const Tensors expected = in_double(*net, {ids, few, x});
+  for (const std::int64_t wrong : {std::int64_t(11), std::int64_t(-1), std::int64_t(1) << 40}) {
+    Tensor bad = ids.clone();
+    bad[2][5] = wrong;
+    const Fault fault = fault_of<RunError>([&] { compiled->run({bad, few, x}); });
+    CHECK(fault.id == 701);
+    CHECK(fault.says("out of range"));
+    CHECK(error_of(compiled->run({ids, few, x}), expected) <= 1e-5);
+  }
+}
+
+TEST_CASE("elements at places that tensors tell: gather, index_select, tensors as indices; and places that are none") {
+  torch::manual_seed(34);
+  auto net = std::make_shared<Net>();
+  const Tensor table = net->parameter({6, 5, 19}), flags = net->constant(torch::rand({6, 5, 19}) > 0.5);
+  net->function = [=](const Tensors& in) {
+    using torch::indexing::Slice;
+    const Tensor &x = in[0], &deep = in[1], &few = in[2], &row = in[3],
+                 &n = in[4];  // [6, 5, 19], [4, 5, 7], [3], [2, 1]
+    const Tensor rows = torch::arange(5, few.options());
+    return all_of({torch::gather(x, 0, deep),
+                   torch::gather(x, 1, deep.slice(1, 1, 4)),
+                   torch::gather(x, 2, deep) * 2 + 1,
+                   torch::gather(table, -1, deep).relu(),
+                   torch::gather(n, 0, deep) + 1,
+                   torch::gather(flags, 2, deep),
+                   torch::gather(x.transpose(0, 2), 2, deep.slice(0, 0, 3)),
+                   torch::gather(x * 2, 2, deep).softmax(-1),
+                   x.index_select(0, few),
+                   x.index_select(1, few).exp(),
+                   x.index_select(-1, few) + 1,
+                   x.index_select(2, few[1]),
+                   n.index_select(1, few) * 2,
+                   flags.index_select(0, few).logical_not(),
+                   x.transpose(0, 1).index_select(1, few),
+                   torch::cat({x.index_select(0, few), x}, 0),
+                   x.index({few}),
+                   x.index({few - 4}) * 2,
+                   x.index({Slice(), few}),
+                   x.index({torch::indexing::Ellipsis, few}),
+                   x.index({few, Slice(), few}),
+                   x.index({few, few + 1}),
+                   x.index({row, few}),
+                   x.index({Slice(), row, few}).sum(0),
+                   x.index({row, few, few}),
+                   x.index({few.unsqueeze(1), rows, row.index({0})}),
+                   n.index({few, few}) + 1,
+                   table.index({row, Slice(), few}),
+                   flags.index({few}),
+                   x.index({few, rows.slice(0, 0, 3)}).argmax(-1),
+                   torch::layer_norm(x.index({few}), {19}),
+                   torch::embedding(table.select(1, 2), few),
+                   torch::embedding(table.select(2, 2).t(), few),
+                   x.index({x.select(1, 0).argmax(1).clamp_max(5)})});
+  };
+  const auto make = [&] {
+    return Tensors{torch::randn({6, 5, 19}), torch::randint(5, {4, 5, 7}), torch::randint(4, {3}),
+                   torch::randint(-4, 4, {2, 1}), torch::randint(-9, 9, {6, 5, 19})};
+  };
+  const Tensors in = make();
+  Tensors turned = make();
+  for (Tensor& t : turned) t = transposed_copy(t);
+  const auto compiled = check(*net, in, {.more = {make(), turned}});
+  check(*net, turned);
+  const Tensors expected = in_double(*net, in);
+  for (const std::int64_t wrong : {std::int64_t(6), std::int64_t(-1), std::int64_t(1) << 40}) {
+    Tensors bad = cloned(in);
+    bad[1][3][4][6] = wrong;
+    const Fault fault = fault_of<RunError>([&] { compiled->run(boxed(bad)); });
+    CHECK(fault.id == 701);
+    CHECK(fault.says("out of range"));
+    CHECK(error_of(compiled->run(boxed(in)), expected) <= 1e-5);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <ATen/autocast_mode.h>
 
 #include "fxx/torch/results.hpp"
-#include "torch/compiled.hpp"
+#include "torch/compile/compiled.hpp"
 
 using namespace fxx;
 using namespace fxx::test;

@@ -2,7 +2,7 @@
 //
 // With FXX_ERRORS set the program says how much of five times LibTorch's error each of them reached.
 #include "kernels/errors.hpp"
-#include "torch/compiled.hpp"
+#include "torch/compile/compiled.hpp"
 
 using namespace fxx;
 using namespace fxx::test;

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "fxx/codegen/processor.hpp"
-#include "torch/compiled.hpp"
+#include "torch/compile/compiled.hpp"
 
 using namespace fxx;
 using namespace fxx::test;

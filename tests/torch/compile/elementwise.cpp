@@ -1,0 +1,197 @@
+// Specialised modules: functions element by element, over sizes that fill no vector, strides, nan and infinity; beside
+// LibTorch in double precision.
+#include "torch/compile/compiled.hpp"
+
+using namespace fxx;
+using namespace fxx::test;
+namespace F = torch::nn::functional;
+
+namespace {
+
+Tensors pointwise_of_one(const Tensor& x) {
+  const Tensor y = x.abs() + 0.5, unit = x.tanh() * 0.9;
+  return {x.neg(),
+          x.abs(),
+          x.square(),
+          y.sqrt(),
+          y.reciprocal(),
+          y.rsqrt(),
+          x.exp(),
+          x.expm1(),
+          y.log(),
+          x.erf(),
+          x.tanh(),
+          x.sigmoid(),
+          x.relu(),
+          F::silu(x),
+          torch::hardsigmoid(x),
+          torch::hardswish(x),
+          F::mish(x),
+          torch::log_sigmoid(x),
+          torch::leaky_relu(x, 0.2),
+          F::softplus(x),
+          x.sin(),
+          x.cos(),
+          unit.tan(),
+          unit.asin(),
+          unit.acos(),
+          x.atan(),
+          x.sinh(),
+          x.cosh(),
+          x.asinh(),
+          (y + 1).acosh(),
+          unit.atanh(),
+          x.exp2(),
+          y.log2(),
+          y.log10(),
+          y.log1p(),
+          x.erfc(),
+          (x * 7).round(),
+          (x * 7).floor(),
+          (x * 7).ceil(),
+          (x * 7).trunc(),
+          x.sign(),
+          torch::selu(x),
+          torch::celu(x, 1.5),
+          torch::elu(x, 0.7),
+          torch::gelu(x),
+          torch::gelu(x, "tanh"),
+          torch::relu6(x * 4),
+          torch::hardtanh(x, -0.5, 0.75),
+          x.clamp(-0.3, 0.4),
+          x.clamp_min(0.1),
+          x.clamp_max(0.2),
+          x.pow(2),
+          x.pow(3),
+          y.pow(-2),
+          y.pow(0.5),
+          y.pow(-0.5),
+          y.pow(-1),
+          x.pow(4),
+          y.pow(1)};
+}
+Tensors pointwise_of_two(const Tensor& x, const Tensor& y) {
+  const Tensor positive = y.abs() + 0.5;
+  return {x + y,
+          torch::add(x, y, 2.5),
+          x - y,
+          torch::sub(x, y, -3),
+          torch::rsub(x, y, 2),
+          torch::rsub(x, 1.5, 2),
+          x * y,
+          x / positive,
+          x * 3,
+          2 / positive,
+          x + 1,
+          1 - x,
+          torch::maximum(x, y),
+          torch::minimum(x, y),
+          torch::max(x, y),
+          torch::min(x, y),
+          positive.pow(x),
+          torch::atan2(x, positive),
+          torch::fmod(x * 5, positive),
+          torch::fmod(x * 5, 1.5),
+          torch::remainder(x * 5, positive),
+          torch::remainder(x * 5, -1.5),
+          torch::floor_divide(x * 5, positive),
+          torch::where(x > y, x, y * 2),
+          torch::where(x < 0.1, x, torch::full({}, 2., x.options())),
+          x.masked_fill((x >= y) | (y < 0), 3),
+          x.masked_fill(~((x <= y) & (y > 0)), -infinite),
+          torch::clamp(x, y.minimum(x * 0.5), y),
+          x.clamp_min(y),
+          x.clamp_max(y),
+          (x == y),
+          (x != y),
+          (x <= 0.5) ^ (y >= 0.25),
+          torch::logical_not(x < y),
+          x.eq(0),
+          x.ne(0),
+          ((x > y).to(x.scalar_type()) + 1) * y};
+}
+
+TEST_CASE("functions of one element, over sizes that fill no vector, and other strides") {
+  torch::manual_seed(1);
+  for (const std::vector<std::int64_t>& sizes : std::vector<std::vector<std::int64_t>>{{7, 19}, {1}}) {
+    const Tensor x = torch::randn(sizes), z = torch::randn(sizes);
+    check([](const Tensors& in) { return all_of(pointwise_of_one(in[0])); }, {x},
+          {.more = {{z}, {transposed_copy(z)}, {sliced_copy(z)}, {torch::randn({1}).expand(sizes)}}});
+  }
+}
+TEST_CASE("functions of two elements: of other sizes, numbers, and strides that they were compiled for") {
+  torch::manual_seed(2);
+  const Forward f = [](const Tensors& in) {
+    Tensors results = pointwise_of_two(in[0], in[1]);
+    for (const Tensor& t : pointwise_of_two(in[2], in[1])) results.push_back(t);
+    for (const Tensor& t : pointwise_of_two(in[0], in[3])) results.push_back(t);
+    results.push_back(in[2] + in[3]);
+    results.push_back(in[0].t() > in[1].t());
+    results.push_back((in[0].t() * in[1].t()).exp());
+    results.push_back(in[0].t() * 2 + in[4]);
+    return all_of(results);
+  };
+  const Tensor x = torch::randn({5, 17}), y = torch::randn({5, 17});
+  y[2] = x[2];
+  y[3][4] = 0;
+  const Tensor row = torch::randn({17}), column = torch::randn({5, 1}), wide = torch::randn({3, 17, 5});
+  check(
+      f, {x, y, row, column, wide},
+      {.more = {{transposed_copy(y), sliced_copy(x), row, column, wide.transpose(0, 1).contiguous().transpose(0, 1)}}});
+  check(f, {transposed_copy(x), y, sliced_copy(row), column, sliced_copy(wide)});
+}
+TEST_CASE("nan and infinity pass through functions, softmax, sums and pooling") {
+  torch::manual_seed(3);
+  Tensor x = torch::randn({3, 5, 9, 7}), y = torch::randn({3, 5, 9, 7});
+  x[0][1][2][3] = not_a_number;
+  x[0][2][4][4] = infinite;
+  x[1][0][0][0] = -infinite;
+  y[0][0][1][1] = not_a_number;
+  y[2][2][2][2] = infinite;
+  check(
+      [](const Tensors& in) {
+        const Tensor &x = in[0], &y = in[1];
+        return all_of({x.relu(),
+                       x + y,
+                       torch::maximum(x, y),
+                       torch::minimum(x, y),
+                       x.clamp(-1, 1),
+                       torch::relu6(x),
+                       x.clamp_min(0.5),
+                       x.isnan(),
+                       x.isinf(),
+                       x.isfinite(),
+                       x > y,
+                       x == x,
+                       x != x,
+                       x.sigmoid(),
+                       x.tanh(),
+                       torch::gelu(x),
+                       x.exp(),
+                       F::silu(x),
+                       torch::hardtanh(x),
+                       torch::hardswish(x),
+                       x.softmax(-1),
+                       x.log_softmax(1),
+                       x.sum(-1),
+                       x.mean({2, 3}),
+                       x.amax({1}),
+                       x.sign(),
+                       torch::max_pool2d(x, {2, 2}),
+                       torch::max_pool2d(x, {3, 3}, {2, 2}, {1, 1}),
+                       torch::avg_pool2d(x, {2, 2}),
+                       torch::adaptive_avg_pool2d(x, {1, 1}),
+                       torch::hardsigmoid(x),
+                       torch::leaky_relu(x, 0.1),
+                       F::softplus(x),
+                       x.round(),
+                       x.floor(),
+                       torch::elu(x),
+                       torch::where(x > 0, x, y),
+                       x.abs(),
+                       x.reciprocal()});
+      },
+      {x, y});
+}
+
+}  // namespace

@@ -1,0 +1,184 @@
+// Specialised modules: what is reduced along dimensions, and long rows; beside LibTorch in double precision.
+#include "torch/compile/compiled.hpp"
+
+using namespace fxx;
+using namespace fxx::test;
+
+namespace {
+
+TEST_CASE("softmax over each dimension, normalisation, sums, means and largest values") {
+  torch::manual_seed(8);
+  for (const std::vector<std::int64_t>& sizes : std::vector<std::vector<std::int64_t>>{{3, 5, 17}, {1, 4, 1}}) {
+    auto net = std::make_shared<Net>();
+    const Tensor g = net->parameter({sizes[2]}), b = net->parameter({sizes[2]}),
+                 g2 = net->parameter({sizes[1], sizes[2]}), b2 = net->parameter({sizes[1], sizes[2]}),
+                 gc = net->parameter({sizes[1]}), bc = net->parameter({sizes[1]});
+    const Tensor mask = net->constant(torch::rand({sizes[2]}) > 0.3);
+    net->function = [=](const Tensors& in) {
+      const Tensor& x = in[0];
+      const std::int64_t n = sizes[2], c = sizes[1];
+      return all_of({x.softmax(0),
+                     x.softmax(1),
+                     x.softmax(2),
+                     x.softmax(-1) * 2 + x,
+                     (x * 3 + 1).softmax(-1),
+                     (x * 3 + 1).softmax(0),
+                     x.log_softmax(0),
+                     x.log_softmax(1),
+                     (x + b).log_softmax(-1),
+                     torch::_softmax(x, 1, false),
+                     torch::_log_softmax(x, 2, false),
+                     torch::layer_norm(x, {n}, g, b),
+                     torch::layer_norm(x, {n}),
+                     torch::layer_norm(x * 2, {c, n}, g2, b2).relu(),
+                     torch::layer_norm(x, {c, n}, g2),
+                     torch::rms_norm(x, {n}, g, 1e-5),
+                     torch::rms_norm(x, {c, n}),
+                     x.sum(),
+                     x.sum(0),
+                     x.sum({1}),
+                     x.sum({0, 2}),
+                     x.sum(-1, true) + x,
+                     x.sum({0, 1, 2}),
+                     x.mean(),
+                     x.mean(0),
+                     x.mean({1, 2}, true),
+                     (x * x).mean(-1),
+                     x.amax(),
+                     x.amax({1}),
+                     x.amax({0, 2}, true),
+                     (x - x.amax({-1}, true)).exp(),
+                     x.masked_fill(mask, -infinite).softmax(-1),
+                     x.masked_fill(mask, 0).sum(-1),
+                     torch::layer_norm(x, {c, n}).masked_fill(mask, 1),
+                     x.softmax(1).masked_fill(mask, 0),
+                     torch::group_norm(x, 1, gc, bc),
+                     torch::group_norm(x, c),
+                     torch::group_norm(x, c, gc, {}).relu(),
+                     torch::batch_norm(x, gc, bc, bc, gc.abs() + 1, false, 0.1, 1e-5, false),
+                     torch::batch_norm(x, {}, {}, bc, gc.abs() + 1, false, 0.1, 1e-5, false) + x,
+                     x.softmax(-1) > 0.1,
+                     x.softmax(0) > 0.2,
+                     torch::layer_norm(x, {c, n}) > 0,
+                     x.sum(-1) > 0,
+                     (x.amax({0}) > 0.5).logical_not(),
+                     x.transpose(0, 2).softmax(-1),
+                     torch::layer_norm(x.transpose(1, 2), {c}, gc, bc).transpose(1, 2),
+                     x.transpose(0, 1).sum({1})});
+    };
+    const Tensor x = torch::randn(sizes);
+    check(*net, {x}, {.more = {{transposed_copy(x)}, {sliced_copy(x)}}});
+  }
+}
+
+/// Of each dimension, of several, of all, with what they leave behind and without.
+Tensors reductions_of(const Tensor& x) {
+  Tensors results = {x.argmax(), x.argmin(), x.prod(), x.any(), x.all(), x.max(), x.min(), x.var(), x.std(true)};
+  const auto add = [&](const std::tuple<Tensor, Tensor>& pair) {
+    results.push_back(std::get<0>(pair));
+    results.push_back(std::get<1>(pair));
+  };
+  for (std::int64_t d = -1; d < x.dim(); ++d) {
+    const bool keep = d % 2 == 0, several = x.size(d) > 1;  // of one element LibTorch warns
+    for (const Tensor& t :
+         {x.argmax(d, keep), x.argmin(d, !keep), x.prod(d, keep), x.any(d, keep), (x > 0.25).all(d, !keep),
+          x.logsumexp(d, keep), x.cumsum(d), x.cumprod(d), x.var({d}, several, keep), x.std({d}, false, !keep),
+          x.amin({d}, keep), std::get<0>(x.max(d, keep)), std::get<1>(x.min(d, keep)), (x.argmax(d) + 1) * 2,
+          x.cumsum(d) > 0.5})
+      results.push_back(t);
+    add(x.max(d, !keep));
+    add((x * 2).min(d, keep));
+    add(torch::var_mean(x.exp(), at::IntArrayRef{d}, several));
+    add(torch::std_mean(x, {d}, false, keep));
+  }
+  results.push_back(x.var({0, 1}));
+  results.push_back(x.std({1, 0}, false, true));
+  results.push_back(x.var({-1, 0}, 0.5, true));
+  results.push_back(x.var(c10::nullopt, 0, true));
+  results.push_back(x.logsumexp({0, 1}));
+  results.push_back(x.logsumexp({-1, 0}, true));
+  results.push_back(torch::any(x, {0, -1}));
+  results.push_back(torch::all(x, {0, 1}, true));
+  results.push_back((x * 3 - 1).argmax(-1));
+  results.push_back(x.transpose(0, 1).argmax(0));
+  results.push_back(x.argmax(0).to(x.scalar_type()) + x.amax({0}));
+  return results;
+}
+TEST_CASE("places, products, variances, what is any and all, running sums: of each dimension, of several, of all") {
+  torch::manual_seed(31);
+  for (const std::vector<std::int64_t>& sizes :
+       std::vector<std::vector<std::int64_t>>{{3, 5, 17}, {2, 4, 1}, {7, 2}, {1, 2, 3, 37}}) {
+    CAPTURE(sizes);
+    const Tensor x = torch::randn(sizes);
+    check([](const Tensors& in) { return all_of(reductions_of(in[0])); }, {x},
+          {.more = {{transposed_copy(torch::randn(sizes))}, {sliced_copy(torch::randn(sizes))}}});
+    if (sizes.size() == 3) check([](const Tensors& in) { return all_of(reductions_of(in[0])); }, {transposed_copy(x)});
+  }
+}
+TEST_CASE("the first of several, and nan where one is: in places, extremes, products, running sums") {
+  const Forward f = [](const Tensors& in) {
+    const Tensor& x = in[0];
+    Tensors results = {x.argmax(), x.argmin(), x.max(), x.min(), x.prod(), x.any(), x.all(), x.var()};
+    for (std::int64_t d = 0; d < 2; ++d)
+      for (const Tensor& t :
+           {x.argmax(d), x.argmin(d), std::get<0>(x.max(d)), std::get<1>(x.max(d)), x.amin(d), x.prod(d), x.any(d),
+            x.all(d), x.logsumexp(d), x.cumsum(d), x.cumprod(d), x.var({d}, false)})
+        results.push_back(t);
+    return all_of(results);
+  };
+  torch::manual_seed(32);
+  const Tensor few = torch::randint(-2, 3, {19, 37}).to(torch::kFloat);
+  Tensor odd = few.clone(), low = torch::full({19, 37}, -infinite), nans = torch::full({19, 37}, not_a_number);
+  for (int i = 0; i < 19; ++i) odd[i][i * 5 % 37] = i % 3 == 0 ? not_a_number : i % 3 == 1 ? infinite : -infinite;
+  odd[4][9] = not_a_number;
+  odd[4][11] = not_a_number;
+  check(f, {few}, {.more = {{odd}, {low}, {nans}, {torch::zeros({19, 37})}, {few.t().contiguous().t()}}});
+}
+
+TEST_CASE("long rows, many keys, many sequences, many dimensions") {
+  torch::manual_seed(21);
+  auto net = std::make_shared<Net>();
+  auto lstm = net->module(torch::nn::LSTM(torch::nn::LSTMOptions(3, 5)));
+  auto gru = net->module(torch::nn::GRU(torch::nn::GRUOptions(3, 5)));
+  const Tensor w = net->parameter({70, 300}, 0.1), g = net->parameter({20000});
+  net->function = [=](const Tensors& in) mutable {
+    const Tensor &x = in[0], &q = in[1], &k = in[2], &s = in[3], &many = in[4];
+    const auto [a, state] = lstm->forward(s);
+    const auto [b, h] = gru->forward(s);
+    return all_of({x.softmax(1),
+                   x.sum(),
+                   x.mean({1}),
+                   torch::layer_norm(x, {20000}, g),
+                   x.slice(1, 0, 16384).softmax(-1),
+                   x.slice(1, 0, 16384).sum(-1),
+                   x.amax({0}),
+                   x.softmax(0),
+                   at::scaled_dot_product_attention(q, k, k),
+                   at::scaled_dot_product_attention(q, k, k, {}, 0, true),
+                   at::scaled_dot_product_attention(k, k, k, {}, 0, true).slice(1, 0, 40),
+                   at::scaled_dot_product_attention(q, k, k, in[5]),
+                   a,
+                   std::get<0>(state),
+                   std::get<1>(state) + 1,
+                   b * 2,
+                   h,
+                   many.permute({8, 1, 6, 3, 4, 5, 2, 7, 0}) + 1,
+                   many.transpose(0, 8).exp(),
+                   torch::linear(x.slice(1, 0, 300), w) + 1,
+                   torch::linear(x.slice(1, 0, 19800).reshape({198, 300}), w).softmax(-1),
+                   in[6].pow(2).sum({0, 2, 4}),
+                   in[6].permute({4, 0, 3, 1, 2}).flatten(1, 2) * 2,
+                   in[6].mean({1, 3}),
+                   in[6].softmax(2),
+                   torch::cat({in[6], in[6] + 1}, 2)});
+  };
+  Tensor mask = torch::rand({9, 1100}) > 0.9;
+  mask[3].slice(0, 0, 700).fill_(false);
+  mask[4].slice(0, 300, 1100).fill_(false);
+  check(*net,
+        {torch::randn({3, 20000}), torch::randn({2, 9, 8}), torch::randn({2, 1100, 8}), torch::randn({4, 17, 3}),
+         torch::randn({2, 3, 2, 2, 3, 2, 2, 1, 2}), mask, torch::randn({3, 4, 5, 2, 7})},
+        {.called_back = {"aten::softmax.int", "aten::layer_norm"}});
+}
+
+}  // namespace
