@@ -241,6 +241,17 @@ TEST_CASE("a compile that fails carries all that is needed to look into it") {
   CHECK(last_line(base.log()) == "... and 3 more lines");
 }
 
+TEST_CASE("a compiler that finds the disk full: an error of the folder, not of the source") {
+  const TemporaryFolder folder;
+  const Toolchain toolchain({fake_compiler(
+      folder, "cc", "echo \"fatal error: error writing to /t/cc1.s: No space left on device\" >&2; exit 1")});
+  const CompileError error = fault_of<CompileError>([&] { toolchain.build({.source = "int x;"}, folder.path()); });
+  CHECK(error.id() == ErrorId::cache_unwritable);
+  CHECK(contains(error.what(), folder.path()));
+  CHECK(contains(error.what(), "make room"));
+  CHECK(contains(error.log(), "cc1.s"));
+}
+
 TEST_CASE("a line without end does not fill the message") {
   const TemporaryFolder folder;
   const Toolchain toolchain({fake_compiler(folder, "cc", "head -c 100000 /dev/zero | tr '\\0' x; exit 1")});

@@ -86,6 +86,9 @@ FXX_INLINE std::string version_of(const std::vector<std::string>& command, const
   return known.emplace(key, version).first->second;
 }
 
+/// What compilers say of a full disk, where they speak English.
+inline constexpr const char no_room[] = "No space left on device";
+
 FXX_INLINE std::string compose_build_error(const std::vector<std::string>& argv, const ProcessResult& result,
                                            const std::string& folder) {
   std::string what = "the compiler " + describe(result);
@@ -276,6 +279,12 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
     build(lenient, folder, library);
     return write("log", log + files::read_file(place + "/log").value_or(""));
   }
+  if (failed >= 0 && log.find(detail::no_room) != std::string::npos)
+    throw CompileError(ErrorId::cache_unwritable,
+                       "Toolchain::build: there is no room in " + place +
+                           " for what the compiler writes; make room there or choose another "
+                           "folder",
+                       detail::first_lines(results[static_cast<std::size_t>(failed)].output, 20, 500));
   write("log", log);
   struct stat status {};
   const bool built =
