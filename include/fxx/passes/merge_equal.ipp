@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "fxx/meta/fixed_string.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/merge_equal.hpp"
@@ -63,7 +64,7 @@ class EqualCalls {
       return std::hash<std::string_view>{}(attribute->target);
     const Operator& op = *operator_of(node);
     std::uint64_t hash = reinterpret_cast<std::uintptr_t>(&op);
-    const auto add = [&](std::uint64_t part) { hash = (hash ^ part) * 1099511628211ull; };
+    const auto add = [&](std::uint64_t part) { hash = (hash ^ part) * hash_factor; };
     for (int i = 0; i < op.arity(); ++i)
       if (const Argument given = argument_or_default(node, op, i); given.kind() == Argument::Kind::integer)
         add(static_cast<std::uint64_t>(given.integer()));

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "fxx/error.hpp"
+#include "fxx/meta/fixed_string.hpp"
 #include "fxx/rewrite/instantiate.hpp"
 #include "fxx/torch/interpreter.hpp"
 #include "fxx/torch/verify_rules.hpp"
@@ -49,7 +50,7 @@ class RuleVerifier {
 
   VerifyReport::Rule run() {
     report_.name = rule_.name;
-    VerifyRandom random(options_.seed ^ rewrite_seed());
+    VerifyRandom random(options_.seed ^ hash_of(rule_.name));
     while (report_.tried < options_.tries && report_.compared < options_.cases) {
       ++report_.tried;
       Outcome outcome = attempt(random);
@@ -72,12 +73,6 @@ class RuleVerifier {
   }
 
  private:
-  std::uint64_t rewrite_seed() const {
-    std::uint64_t hash = 1469598103934665603ull;
-    for (const char c : rule_.name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-    return hash;
-  }
-
   // --- one case ------------------------------------------------------------------------------------------------------
   /// Everything that is chosen at random in a trial comes from one number a question, so that a trial can be made that
   /// is like an earlier one but for some of its answers.

@@ -330,14 +330,14 @@ class Suggestions {
         return of(s);
       }
       Shape s = first;
-      if (s.size() > 1 && random_.chance(40)) {  // two dimensions become one
+      if (s.size() > 1 && random_.chance(60)) {  // two dimensions become one
         const std::size_t d = random_.below(s.size() - 1);
         s[d] *= s[d + 1];
         s.erase(s.begin() + std::ptrdiff_t(d) + 1);
       }
       if (random_.chance(25)) s.insert(s.begin() + std::ptrdiff_t(random_.below(s.size() + 1)), 1);
       if (!s.empty() && random_.chance(40)) s[random_.below(s.size())] = -1;
-      if (random_.chance(20)) s = {-1};
+      if (random_.chance(30)) s = {-1};
       return of(s);
     }
     const std::size_t n = type.list_size ? type.list_size : std::max<std::size_t>(1, first.size());
