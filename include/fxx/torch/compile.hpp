@@ -74,7 +74,8 @@ class CompiledModule : public GraphModule {
   /// Seconds from the graph to the loaded module with its weights packed; of these, the compiler.
   double seconds() const { return seconds_; }
   double build_seconds() const { return build_seconds_; }
-  const std::string& source_code() const { return source_; }
+  /// The library's C++, written anew: O(steps).
+  std::string source_code() const;
   const std::string& library_path() const { return library_.path(); }
   /// The steps: `std::cout << compiled->kernel_plan().to_string();`
   const KernelPlan& kernel_plan() const { return kernels_; }
@@ -185,7 +186,7 @@ class CompiledModule : public GraphModule {
   CompileOptions options_;
   std::shared_ptr<GraphModule> prepared_;  // the graph that was lowered; its constants until they are packed
   KernelPlan kernels_;
-  std::string source_;
+  std::uint64_t source_hash_ = 0;
   Library library_;
   void* (*open_)(int) = nullptr;
   void (*close_)(void*) = nullptr;

@@ -87,9 +87,11 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> CompiledModule::clone(const std::o
                                                      c10::fromIntArrayRefSlow(input.strides), dtype, {}, at::kCPU, {}));
   }
   const auto compiled = compile(*copy, std::move(examples), options_);
-  if (compiled->source_ == source_) compiled->max_error_ = max_error_;  // the same program, of other memory
+  if (compiled->source_hash_ == source_hash_) compiled->max_error_ = max_error_;  // the same program, of other memory
   return compiled;
 }
+
+FXX_INLINE std::string CompiledModule::source_code() const { return specialised_source(kernels_, class_name()).text; }
 
 FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_inputs, double tolerance) {
   if (changes_something_) return;

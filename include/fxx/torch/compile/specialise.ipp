@@ -178,6 +178,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   if (options.tune) plan = tuned(std::move(plan), prepared, lowering, example_inputs, options);
   take(std::move(plan), options);
   if (!changes_something_) forget_constants();
+  kernels_ = KernelPlan(std::as_const(kernels_));  // no room to grow, and fewer gaps in the heap
   built_version_ = graph().version();
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -188,7 +189,7 @@ FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& opti
 
   kernels_ = std::move(plan);
   const SpecialisedSource source = specialised_source(kernels_, class_name());
-  source_ = source.text;
+  source_hash_ = source.hash;
   const BuildRequest request = detail::request_for(source, options);
   const auto check = [&](const Library& library) {
     const auto refuse = [&](const std::string& why) {
