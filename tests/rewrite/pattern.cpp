@@ -318,6 +318,22 @@ TEST_CASE("alternatives inside alternatives, with constants and captures among t
   CHECK(rewritten(rules, [](auto x) { return relu(x.sigmoid()); }) == "return %x\n");
 }
 
+TEST_CASE("readings: alternatives add up, what stands beside each other multiplies") {
+  constexpr auto of = [](auto p) { return rewrite::readings(rewrite::flat<decltype(p)>.terms); };
+  // A call has three tests, of its operator, its users and its order; all else has one.
+  CHECK(of(relu(x)).count == 1);
+  CHECK(of(relu(x)).tests == 4);
+  CHECK(of(relu(x) | tanh(x)).count == 2);
+  CHECK(of(relu(x) | tanh(x)).tests == 8);
+  constexpr auto four = mul(relu(x) | tanh(x), sigmoid(y) | y);
+  CHECK(of(four).count == 4);
+  CHECK(of(four).tests == 4 * 3 + 2 * 8 + 2 * 5);
+  CHECK(of(mul(four, neg(z) | z | relu(relu(z)))).count == 12);
+  constexpr auto sum = [](auto p) { return mul(p, p); };
+  constexpr auto many = sum(sum(sum(sum(relu(x) | tanh(x) | sigmoid(x)))));  // 3 to the power of 16
+  CHECK(of(many).count == rewrite::Readings::most);
+  CHECK(of(many).tests == rewrite::Readings::most);
+}
 TEST_CASE("any_of takes one of several operators with the same arguments") {
   constexpr auto rules = ruleset(rule<"r">(any_of<ops::relu, ops::abs, ops::sigmoid>(relu(x)) >> relu(x)));
   CHECK(rewritten(rules, [](auto x) { return relu(x).abs(); }) == "relu = aten::relu(%x)\nreturn %relu\n");

@@ -186,10 +186,15 @@ inline constexpr Entry entry_of = {flat<typename Rule::pattern>.terms,
                                    hash_of(Rule::name),
                                    Builds<Rule> || Guarded<Rule>};  // these may decline a match
 
-/// At most this many trie nodes come of the patterns, and one more is the root.
+/// At most this many trie nodes come of a pattern; besides its tests the root's operator and the end of each reading.
+constexpr int most_nodes(const Term* pattern) {
+  const Readings r = readings(pattern);
+  return static_cast<int>(r.tests + 2 * r.count);
+}
+/// Of the patterns, and one more is the root.
 constexpr int sum_of_bounds(const Entry* const* rules, int n) {
   int sum = 1;
-  for (int i = 0; i < n; ++i) sum += readings(rules[i]->pattern) * rules[i]->survey->tests;
+  for (int i = 0; i < n; ++i) sum += most_nodes(rules[i]->pattern);
   return sum;
 }
 
@@ -247,7 +252,7 @@ constexpr bool too_large(const Entry* const* rules, int n) {
   int most = 1;  // states
   for (int i = 0; i < n; ++i) {
     const Term* p = rules[i]->pattern;
-    const int bound = readings(p) * rules[i]->survey->tests;
+    const int bound = most_nodes(p);
     most = bound > max_states - most ? max_states + 1 : most + bound;
     if (p->size <= max_registers && 3 * p->size + 2 <= max_tests) continue;
     if (const Extent e = extent_of(p);

@@ -140,21 +140,39 @@ constexpr bool two_orders(const Term* t) {
          !same(t + 1, t + 1 + t[1].size) && gives_two(t);
 }
 
-/// In how many ways a pattern can be read, apart from orders: alternatives add up, what stands beside each other
+/// The ways in which a pattern can be read, apart from orders: alternatives add up, what stands beside each other
 /// multiplies.
-constexpr int readings(const Term* t) {
-  int n = 1;
+struct Readings {
+  static constexpr std::int64_t most = 1 << 24;  // counts no further
+  std::int64_t count = 1, tests = 0;             // tests: of all readings together, at most
+};
+constexpr Readings readings(const Term* t) {
+  using K = Term::Kind;
+  Readings all;
   for (int i = 0, end = t->size; i < end; ++i) {
     const Term& term = t[i];
-    if (term.kind == Term::Kind::operands) n *= static_cast<int>(term.id);
-    if (term.kind != Term::Kind::alternatives) continue;
-    int either = 0;
-    const Term* child = &term + 1;
-    for (int k = 0; k < term.children; ++k, child += child->size) either += readings(child);
-    n *= either;
-    i += term.size - 1;
+    const K kind = term.kind;
+    Readings own;
+    if (kind == K::alternatives) {
+      own.count = 0;
+      const Term* child = &term + 1;
+      for (int k = 0; k < term.children; ++k, child += child->size) {
+        const Readings one = readings(child);
+        own.count += one.count, own.tests += one.tests;
+      }
+      i += term.size - 1;
+    } else if (kind == K::call || kind == K::operands || kind == K::module || kind == K::chain) {
+      if (kind == K::operands) own.count = static_cast<std::int64_t>(term.id);
+      own.tests = 3 * own.count;  // its operator, its users, its order
+    } else if (kind != K::any) {
+      own.tests = 1;
+    }
+    all.tests = all.tests * own.count + own.tests * all.count;
+    all.count *= own.count;
+    if (all.tests > Readings::most) all.tests = Readings::most;
+    if (all.count > Readings::most) all.count = Readings::most;
   }
-  return n;
+  return all;
 }
 
 constexpr bool starts_with_call(const Term* p) {
@@ -212,7 +230,6 @@ struct Survey {
   bool once = false;       // a call that is to have a single user
   bool with_call = false;  // as starts_with_call says
   int depth = 0;           // calls above each other
-  int tests = 2;           // of one reading that took all alternatives: the root's operator, and the end
 };
 constexpr Survey survey(const Term* p) {
   using K = Term::Kind;
@@ -226,22 +243,18 @@ constexpr Survey survey(const Term* p) {
     const K kind = t.kind;
     while (depth > 0 && around[depth - 1] <= i) --depth;
     if (kind == K::call || kind == K::operands || kind == K::module || kind == K::chain) {
-      s.tests += 3;  // its operator, its users, its order
       s.once = s.once || t.once;
       if (kind == K::call && depth < most) around[depth++] = i + t.size;
       // What is new far away may end a chain of any length; a few levels are looked at again.
       const int down = kind == K::chain || kind == K::operands ? depth + 4 : depth;
       if (down > s.depth) s.depth = down;
-    } else if (kind != K::any && kind != K::alternatives) {
-      ++s.tests;
-      if ((kind >= K::tensor && kind <= K::value) || kind == K::named || kind == K::rest) {
-        int k = 0;
-        while (k < names_count && names[k]->id != t.id) ++k;
-        if (k == names_count) names[names_count < most ? names_count++ : most - 1] = &t;
-        else if (names[k]->kind != kind && s.two_kinds < 0 &&
-                 ((is_capture(t) && is_capture(*names[k])) || !are_of_one_sort(names[k], &t)))
-          s.two_kinds = i;
-      }
+    } else if ((kind >= K::tensor && kind <= K::value) || kind == K::named || kind == K::rest) {
+      int k = 0;
+      while (k < names_count && names[k]->id != t.id) ++k;
+      if (k == names_count) names[names_count < most ? names_count++ : most - 1] = &t;
+      else if (names[k]->kind != kind && s.two_kinds < 0 &&
+               ((is_capture(t) && is_capture(*names[k])) || !are_of_one_sort(names[k], &t)))
+        s.two_kinds = i;
     }
     if (kind == K::where && t.condition->counts_users) {
       s.once = true;
