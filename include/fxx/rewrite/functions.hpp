@@ -117,18 +117,18 @@ consteval auto operator-(P p) {
   else return mistake{};
 }
 // Of C++'s other operators patterns have none.
-#define FXX_INFIX(symbol)                                                                            \
+#define FXX_NO_INFIX(symbol)                                                                         \
   template <class A, class B>                                                                        \
     requires(Pattern<A> || Pattern<B>)                                                               \
   consteval mistake operator symbol(A, B) {                                                          \
     if constexpr (!(is_mistaken<A> || is_mistaken<B>)) detail::misused<detail::Call::infix, A, B>(); \
     return {};                                                                                       \
   }
-FXX_INFIX(%)
-FXX_INFIX(^)
-FXX_INFIX(&)
-FXX_INFIX(||)
-#undef FXX_INFIX
+FXX_NO_INFIX(%)
+FXX_NO_INFIX(^)
+FXX_NO_INFIX(&)
+FXX_NO_INFIX(||)
+#undef FXX_NO_INFIX
 template <Pattern P>
 consteval mistake operator~(P) {
   detail::misused<detail::Call::infix, P>();

@@ -191,10 +191,14 @@ constexpr int most_nodes(const Term* pattern) {
   const Readings r = readings(pattern);
   return static_cast<int>(r.tests + 2 * r.count);
 }
-/// Of the patterns, and one more is the root.
+/// Of the patterns, and one more is the root; 0 where it is so much that no compiler has the patience to find out what
+/// readings share.
 constexpr int sum_of_bounds(const Entry* const* rules, int n) {
   int sum = 1;
-  for (int i = 0; i < n; ++i) sum += most_nodes(rules[i]->pattern);
+  for (int i = 0; i < n; ++i) {
+    sum += most_nodes(rules[i]->pattern);
+    if (sum > 8 * max_states) return 0;
+  }
   return sum;
 }
 
@@ -205,10 +209,11 @@ struct fused {
   static constexpr const Entry* entries[count] = {&entry_of<Rules>...};
   static constexpr int capacity = sum_of_bounds(entries, count);
   static constexpr auto trie = [] {
-    Trie<capacity> t{};
+    Trie<capacity ? capacity : 1> t{};
     Builder b(t.nodes, t.captures);
-    for (int i = 0; i < count; ++i) b.add(entries[i]->pattern, static_cast<std::uint16_t>(i));
+    for (int i = 0; i < count && capacity > 0; ++i) b.add(entries[i]->pattern, static_cast<std::uint16_t>(i));
     t.facts = b.facts();
+    if (capacity == 0) t.facts.too_large = true, t.facts.roots = 1;
     return t;
   }();
   static constexpr TrieFacts size = trie.facts;
@@ -234,6 +239,7 @@ struct fused {
 
 constexpr bool has_room(const Entry* const* rules, int n) {
   const auto size = static_cast<std::size_t>(sum_of_bounds(rules, n));
+  if (size == 0) return false;
   std::allocator<TrieNode> nodes;
   std::allocator<CapturePlace> captures;
   TrieNode* const trie = nodes.allocate(size);
