@@ -1,5 +1,6 @@
 // Fake tensors as users meet them: models built in a scope, real weights with fake inputs, what is refused and in what
-// words, gradients, threads, operators of one's own, and a decoder of 7 billion parameters.
+// words, gradients, threads, operators of one's own, and a decoder of 7 billion parameters. One long file: each
+// that includes LibTorch takes 20 s and 1.3 GB to compile.
 #include "fxx/torch/fake.hpp"
 
 #include <torch/library.h>

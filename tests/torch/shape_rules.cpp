@@ -1,5 +1,6 @@
 // What operators give for fake tensors is what they give for real ones, in sizes, strides, dtype, device and gradients;
-// and what is refused for real ones is refused for fake ones.
+// and what is refused for real ones is refused for fake ones. One long file: each
+// that includes LibTorch takes 20 s and 1.3 GB to compile.
 #include "fxx/torch/shape_rules.hpp"
 
 #include <ATen/core/dispatch/Dispatcher.h>

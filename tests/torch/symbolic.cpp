@@ -1,5 +1,6 @@
 // Templated forwards written as LibTorch users write them: what is recorded runs as the module itself does, with
-// tensors made, indices, functions of the user's, modules of every class of torch::nn, containers.
+// tensors made, indices, functions of the user's, modules of every class of torch::nn, containers. One long file: each
+// that includes LibTorch takes 20 s and 1.3 GB to compile.
 #include <torch/custom_class.h>
 
 #include <cmath>

@@ -282,8 +282,7 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
   if (failed >= 0 && log.find(detail::no_room) != std::string::npos)
     throw CompileError(ErrorId::cache_unwritable,
                        "Toolchain::build: there is no room in " + place +
-                           " for what the compiler writes; make room there or choose another "
-                           "folder",
+                           " for what the compiler writes; make room there or choose another folder",
                        detail::first_lines(results[static_cast<std::size_t>(failed)].output, 20, 500));
   write("log", log);
   struct stat status {};

@@ -374,6 +374,9 @@ TEST_CASE("names that hold code come out as names; the same graph gives the same
   const auto again = fxx::compile(*gm, {x}, {.cache_folder = cache()});
   CHECK(again->was_cached());
   CHECK(again->source_code() == compiled->source_code());
+  // What is written anew for who asks is what was compiled.
+  const std::string& library = compiled->library_path();
+  CHECK(support::content_of(library.substr(0, library.rfind('/')) + "/source.cpp") == compiled->source_code());
   const auto traced_again = trace(odd, {x});
   CHECK(fxx::compile(*traced_again, {x}, {.cache_folder = cache()})->source_code() == compiled->source_code());
 }
