@@ -26,10 +26,10 @@ std::string describe_tree(const TreeView& tree);
 template <class... Rules>
 std::string describe(const Ruleset<Rules...>&) {
   using F = detail::fused<Rules...>;
-  return detail::describe_tree({F::tree.states,
-                                {F::tree.edges, F::size.edges},
-                                F::tree.roots,
-                                {F::tree.captures, F::size.captures},
+  return detail::describe_tree({F::data.tree.states,
+                                {F::data.tree.edges, F::size.edges},
+                                F::data.tree.roots,
+                                {F::data.tree.captures, F::size.captures},
                                 F::entries,
                                 F::size.tests_before});
 }

@@ -36,19 +36,19 @@ class TreePrinter {
     using K = Test::Kind;
     while (pc < end) {
       const State& s = tree_.states[pc];
-      if (s.kind == K::halt || s.kind == K::jump || s.kind == K::again) return;
-      if (s.kind == K::accept) {
+      if (s.kind() == K::halt || s.kind() == K::jump || s.kind() == K::again) return;
+      if (s.kind() == K::accept) {
         line(depth, "=> " + rule(s));
         ++pc;
         continue;
       }
-      if (s.kind == K::select) {
+      if (s.kind() == K::select) {
         for (const Branch& branch : tree_.edges.subspan(s.payload, s.edges)) {
           line(depth, operand(s, branch.op));
           below(branch.state, s.fail, depth + 1);
         }
       } else {
-        line(depth, s.kind == K::op ? operand(s, s.payload) : test(s));
+        line(depth, s.kind() == K::op ? operand(s, s.payload) : test(s));
         below(pc + 1, s.fail, depth + 1);
       }
       pc = s.fail;
@@ -65,8 +65,8 @@ class TreePrinter {
         }
   }
   std::string operand(const State& s, std::uint64_t op) {
-    enter(s.other.reg, op);
-    return name(s.place) + " = %" + std::to_string(s.other.reg) + " is " + std::string(names_[s.other.reg]);
+    enter(s.other().reg, op);
+    return name(s.place()) + " = %" + std::to_string(s.other().reg) + " is " + std::string(names_[s.other().reg]);
   }
   /// "%1.input", "%0.tensors[2]".
   std::string name(Place place) const {
@@ -80,24 +80,24 @@ class TreePrinter {
     using K = Test::Kind;
     const auto number = [&] { return repr(std::bit_cast<double>(s.payload)); };
     const std::string left_out = s.left_out ? " or left out" : "";
-    switch (s.kind) {
-      case K::order: return "%" + std::to_string(s.place.reg) + " in both orders of its first two arguments";
-      case K::once: return "%" + std::to_string(s.place.reg) + " has one user";
-      case K::number: return name(s.place) + " == " + number() + left_out;
-      case K::near: return name(s.place) + " is near " + number();
+    switch (s.kind()) {
+      case K::order: return "%" + std::to_string(s.place().reg) + " in both orders of its first two arguments";
+      case K::once: return "%" + std::to_string(s.place().reg) + " has one user";
+      case K::number: return name(s.place()) + " == " + number() + left_out;
+      case K::near: return name(s.place()) + " is near " + number();
       case K::literal:
         if (s.literal->kind == Literal::Kind::other || s.literal->kind == Literal::Kind::absent)
-          return name(s.place) + " left out";
-        return name(s.place) + " == " + to_string(to_argument(*s.literal)) + left_out;
-      case K::node: return name(s.place) + " is a node";
-      case K::optional: return name(s.place) + " is a node or None" + left_out;
-      case K::constant: return name(s.place) + " is a constant";
-      case K::scalar: return name(s.place) + " is a number" + left_out;
-      case K::sequence: return name(s.place) + " is a list" + left_out;
-      case K::size: return name(s.place) + " is a size" + left_out;
-      case K::condition: return name(s.place) + " is " + std::string(s.condition->name);
-      case K::list: return name(s.place) + " is a list of " + std::to_string(s.payload);
-      case K::equal: return name(s.place) + " is the same as " + name(s.other);
+          return name(s.place()) + " left out";
+        return name(s.place()) + " == " + to_string(to_argument(*s.literal)) + left_out;
+      case K::node: return name(s.place()) + " is a node";
+      case K::optional: return name(s.place()) + " is a node or None" + left_out;
+      case K::constant: return name(s.place()) + " is a constant";
+      case K::scalar: return name(s.place()) + " is a number" + left_out;
+      case K::sequence: return name(s.place()) + " is a list" + left_out;
+      case K::size: return name(s.place()) + " is a size" + left_out;
+      case K::condition: return name(s.place()) + " is " + std::string(s.condition->name);
+      case K::list: return name(s.place()) + " is a list of " + std::to_string(s.payload);
+      case K::equal: return name(s.place()) + " is the same as " + name(s.other());
       default: return "?";
     }
   }
@@ -105,11 +105,11 @@ class TreePrinter {
   std::string rule(const State& s) const {
     const Entry& entry = *tree_.rules[s.rule];
     std::string captures;
-    for (const CapturePlace& capture : tree_.captures.subspan(s.payload, s.other.arg))
+    for (const CapturePlace& capture : tree_.captures.subspan(s.payload, s.other().arg))
       for (int i = 0; i < entry.pattern->size; ++i)
         if (binds_name(entry.pattern[i]) && entry.pattern[i].id == capture.id) {
           captures += (captures.empty() ? ": " : ", ") + std::string(entry.pattern[i].name) + " = " +
-                      (capture.constant ? to_string(to_argument(*capture.constant)) : name(capture.place));
+                      (capture.constant ? to_string(to_argument(*capture.constant)) : name(capture.place()));
           break;
         }
     return std::string(entry.name) + captures + (needs_search(entry.pattern) ? ", searches the rest" : "") +

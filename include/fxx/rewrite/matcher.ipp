@@ -44,24 +44,24 @@ FXX_INLINE Argument value_at(Place place, Node* const* nodes, std::uint32_t chan
   return place.item == Place::whole ? to_argument(p.standard, p.type) : Argument();
 }
 inline Node* operand(const Test& t, const Registers& regs) {
-  const Argument* a = at(t.place, regs);
+  const Argument* a = at(t.place(), regs);
   return a && a->is_node() ? a->node() : nullptr;
 }
 FXX_INLINE bool holds(const Test& t, const Registers& regs) {
   using K = Test::Kind;
-  if (t.kind == K::once) return regs.nodes[t.place.reg]->num_users() == 1;
-  if (t.kind == K::equal)
-    return value_at(t.place, regs.nodes, regs.changed_over) == value_at(t.other, regs.nodes, regs.changed_over);
-  if (t.kind == K::condition) return t.condition->holds(value_at(t.place, regs.nodes, regs.changed_over));
-  const Argument* a = at(t.place, regs);
+  if (t.kind() == K::once) return regs.nodes[t.place().reg]->num_users() == 1;
+  if (t.kind() == K::equal)
+    return value_at(t.place(), regs.nodes, regs.changed_over) == value_at(t.other(), regs.nodes, regs.changed_over);
+  if (t.kind() == K::condition) return t.condition->holds(value_at(t.place(), regs.nodes, regs.changed_over));
+  const Argument* a = at(t.place(), regs);
   if (!a) return t.left_out;
-  switch (t.kind) {
+  switch (t.kind()) {
     case K::number:
       if (a->kind() == Argument::Kind::boolean) return false;
       if (a->is_number()) return a->number() == std::bit_cast<double>(t.payload);
       [[fallthrough]];  // a list of one number over and over
     case K::literal:
-      return same_value(*a, *t.literal, regs.nodes[t.place.reg]->operation()->parameters[t.place.arg].type);
+      return same_value(*a, *t.literal, regs.nodes[t.place().reg]->operation()->parameters[t.place().arg].type);
     case K::near: return a->is_number() && is_near(a->number(), std::bit_cast<double>(t.payload));
     case K::node: return is_of_kind(Term::Kind::tensor, *a);
     case K::optional: return is_of_kind(Term::Kind::optional, *a);
@@ -77,7 +77,7 @@ FXX_INLINE bool holds(const Test& t, const Registers& regs) {
 
 FXX_INLINE Argument Match::value_of(const CapturePlace& capture) const {
   if (capture.constant) return to_argument(*capture.constant);
-  return detail::value_at(capture.place, nodes_, changed_over_);
+  return detail::value_at(capture.place(), nodes_, changed_over_);
 }
 FXX_INLINE Argument Match::get(std::uint64_t capture) const {
   if (found_) return found_->get(capture);
@@ -100,13 +100,13 @@ namespace detail {
     if (!binds_name(t) || names.find("'" + std::string(t.name) + "'") != std::string::npos) continue;
     names.append(names.empty() ? "'" : ", '").append(t.name).append("'");
   }
-  throw RuleError(ErrorId::no_such_name,
-                  "Match: the pattern of the rule " +
-                      (inside ? "binds '" + std::string(name) + "' once an item; read it by group<\"" + group +
-                                    "\">()[i], item by item"
-                              : "does not bind '" + std::string(name) + "'; it binds " +
-                                    (names.empty() ? "no names" : names)),
-                  {format_node(*root)});
+  throw RuleError(
+      ErrorId::no_such_name,
+      "Match: the pattern of the rule " +
+          (inside ? "binds '" + std::string(name) + "' once an item; read it by group<\"" + group +
+                        "\">()[i], item by item"
+                  : "does not bind '" + std::string(name) + "'; it binds " + (names.empty() ? "no names" : names)),
+      {format_node(*root)});
 }
 constexpr bool binds_anywhere(const Term* pattern, std::uint64_t id) {
   for (int i = 0; i < pattern->size; ++i)
@@ -252,7 +252,7 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
     candidate.pattern_ = pattern;
     return accept_search(pattern, candidate, match);
   }
-  const int registers = state.other.reg;
+  const int registers = state.other().reg;
   if (!can_be_taken_out({regs.nodes, static_cast<std::size_t>(registers)})) return false;
   Match candidate;
   candidate.graph_ = &graph_;
@@ -260,7 +260,7 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
   candidate.nodes_count_ = registers;
   candidate.changed_over_ = regs.changed_over;
   candidate.captures_ = table.captures + state.payload;
-  candidate.captures_count_ = state.other.arg;
+  candidate.captures_count_ = state.other().arg;
   candidate.pattern_ = rules_.rules[rule].pattern;
   candidate.rule_ = rule;
   if (shares_draws(candidate.nodes(), candidate.nodes().first(1), candidate)) return false;
@@ -503,8 +503,8 @@ FXX_INLINE void no_such_rule(std::string_view what, std::string_view name, std::
     if (std::find(rules.begin(), rule, *rule) != rule) continue;
     list.append(list.empty() ? "'" : ", '").append(*rule).append("'");
   }
-  throw RuleError(ErrorId::no_such_rule, "explain: " + std::string(what) + " '" + std::string(name) +
-                                             "'; the rules are " + list);
+  throw RuleError(ErrorId::no_such_rule,
+                  "explain: " + std::string(what) + " '" + std::string(name) + "'; the rules are " + list);
 }
 }  // namespace detail
 
@@ -516,11 +516,11 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
   int best = below;
   for (;;) {
     const State& s = table.states[pc];
-    switch (s.kind) {
+    switch (s.kind()) {
       case K::op: {
         Node* n = s.rule < best ? detail::operand(s, regs) : nullptr;
         if (n && (operator_id(*n) == s.payload || is_twin(*n, s.payload))) {
-          regs.nodes[s.other.reg] = n;
+          regs.nodes[s.other().reg] = n;
           ++pc;
         } else {
           pc = s.fail;
@@ -541,18 +541,18 @@ FXX_INLINE bool MatchEngine::run(const RuleTable& table, std::uint16_t pc, Node*
         if (found == last && n->operation() && n->operation()->mutates) [[unlikely]]
           found = branch(functional_id(*n));
         if (found != last) {
-          regs.nodes[s.other.reg] = n;
+          regs.nodes[s.other().reg] = n;
           pc = found->state;
         }
         continue;
       }
       case K::order:
-        regs.changed_over &= ~(1u << s.place.reg);
+        regs.changed_over &= ~(1u << s.place().reg);
         pc = s.rule < best ? static_cast<std::uint16_t>(pc + 1) : s.fail;
         continue;
       case K::again:
-        regs.changed_over ^= 1u << s.place.reg;
-        pc = (regs.changed_over >> s.place.reg) & 1 ? s.fail : static_cast<std::uint16_t>(pc + 1);
+        regs.changed_over ^= 1u << s.place().reg;
+        pc = (regs.changed_over >> s.place().reg) & 1 ? s.fail : static_cast<std::uint16_t>(pc + 1);
         continue;
       case K::jump: pc = s.fail; continue;
       case K::halt: return best < below;

@@ -94,7 +94,8 @@ struct RulesByRoot {
   }
 };
 
-constexpr Fault diagnose(const Entry* const* rules, int n) {
+/// `checked`: the first so many rules are a set, and so are the others, so that only pairs across are looked at.
+constexpr Fault diagnose(const Entry* const* rules, int n, int checked = 0) {
   const auto size = static_cast<std::size_t>(n);
   std::uint64_t slots = 64;
   while (slots < 2 * size) slots *= 2;
@@ -140,6 +141,10 @@ constexpr Fault diagnose(const Entry* const* rules, int n) {
       break;
     }
     named[slot] = later + 1;
+    if (later < checked) {
+      by_root.add(roots[later], later);
+      continue;
+    }
     const int own = RulesByRoot::list_of(roots[later]);
     bool found = shadows(several, later);
     for (int list = own == several ? 0 : own; !found && list < several && (own == several || list == own); ++list)
@@ -149,7 +154,7 @@ constexpr Fault diagnose(const Entry* const* rules, int n) {
       for (std::uint64_t left = makes[later]; !found && left; left &= left - 1)
         found = undoes(std::countr_zero(left), later);
     }
-    by_root.add(roots[later], later);
+    if (checked == 0) by_root.add(roots[later], later);
   }
   delete[] roots;
   delete[] makes;
@@ -202,6 +207,21 @@ constexpr int sum_of_bounds(const Entry* const* rules, int n) {
   return sum;
 }
 
+/// What a rule set is at run time, but for its callables. One object a set, and of a type that does not name the rules:
+/// each symbol of a set's own holds all of its rules, and writing one of 13,000 letters takes the compiler 5 ms.
+template <int States, int Edges, int Captures, int Roots>
+struct FusedRules {
+  Tree<States, Edges, Captures, Roots> tree;
+  RootTable<root_table_size(Roots)> roots;
+  int count, depth;
+  bool uses_once;
+
+  constexpr RuleTable table(const RuleFacts* facts, const void* const* callables) const {
+    return {tree.states, tree.edges, tree.captures, roots.slots, roots.mask, &tree.sieve,
+            facts,       callables,  count,         depth,       uses_once};
+  }
+};
+
 /// Everything about a rule set that its types decide.
 template <class... Rules>
 struct fused {
@@ -217,23 +237,16 @@ struct fused {
     return t;
   }();
   static constexpr TrieFacts size = trie.facts;
-  static constexpr auto tree = [] {
-    Tree<size.states, size.edges, size.captures, size.roots> t{};
-    if (!size.too_large) Layout(trie.nodes, trie.captures, size).lay_out(t);
-    return t;
-  }();
-  static constexpr int roots_size = root_table_size(size.roots);
-  static constexpr auto roots = hash_roots<roots_size>(tree.roots, size.roots);
-  static constexpr int depth = [] {
-    int deepest = 0;
-    for (const Entry* e : entries)
-      if (e->survey->depth > deepest) deepest = e->survey->depth;
-    return deepest;
-  }();
-  static constexpr bool uses_once = [] {
-    for (const Entry* e : entries)
-      if (e->survey->once) return true;
-    return false;
+  static constexpr FusedRules<size.states, size.edges, size.captures, size.roots> data = [] {
+    FusedRules<size.states, size.edges, size.captures, size.roots> d{};
+    if (!size.too_large) Layout(trie.nodes, trie.captures, size).lay_out(d.tree);
+    d.roots.add(d.tree.roots, size.roots);
+    d.count = count;
+    for (const Entry* e : entries) {
+      if (e->survey->depth > d.depth) d.depth = e->survey->depth;
+      if (e->survey->once) d.uses_once = true;
+    }
+    return d;
   }();
 };
 
@@ -273,13 +286,13 @@ template <class... Rules>
 inline constexpr const Entry* entries_of[sizeof...(Rules)] = {&entry_of<Rules>...};
 /// A variable, so that it is found once: clang counts what a function finds while a larger expression is evaluated as
 /// steps of that.
-template <class... Rules>
-inline constexpr Fault fault_among = diagnose(entries_of<Rules...>, sizeof...(Rules));
+template <int Checked, class... Rules>
+inline constexpr Fault fault_among = diagnose(entries_of<Rules...>, sizeof...(Rules), Checked);
 
-template <class... Rules>
+template <int Checked, class... Rules>
 consteval void check_distinct() {
   constexpr const Entry* const* entries = entries_of<Rules...>;
-  constexpr Fault f = fault_among<Rules...>;
+  constexpr Fault f = fault_among<Checked, Rules...>;
   if constexpr (f.kind != Fault::Kind::none) {
     rules_are_distinct<word<entries[f.later]->name.size()>(entries[f.later]->name),
                        word<entries[f.earlier]->name.size()>(entries[f.earlier]->name), f.kind>();
@@ -300,16 +313,10 @@ template <class R>
 Argument build_rule(const void* build, const Match& m) {
   return Argument((*static_cast<const R*>(build))(m));
 }
-template <class... Rules>
-constexpr RuleTable table_of(const RuleFacts* facts, const void* const* callables) {
-  using F = fused<Rules...>;
-  return {F::tree.states, F::tree.edges, F::tree.captures, F::roots.slots, F::roots_size - 1, &F::tree.sieve,
-          facts,          callables,     F::count,         F::depth,       F::uses_once};
-}
 /// A member of siblings alone is matched by the tree: no search, and who asks its guard asks once for all of them.
 inline constexpr RuleFacts facts_of_member;
 template <class Rule>
-inline constexpr RuleTable alone_table = table_of<Rule>(&facts_of_member, nullptr);
+inline constexpr RuleTable alone_table = fused<Rule>::data.table(&facts_of_member, nullptr);
 template <class Rule>
 consteval RuleFacts facts() {
   RuleFacts f;
@@ -429,7 +436,7 @@ class Ruleset {
   RewriteReport apply(Graph& graph, const RewriteOptions& options = {}) const {
     const void* callables[2 * count];
     rules.callables(callables);
-    return rewrite_graph(graph, detail::table_of<Rules...>(detail::facts_of<Rules...>, callables), options);
+    return rewrite_graph(graph, fused::data.table(detail::facts_of<Rules...>, callables), options);
   }
   /// The same for whatever owns a graph and knows how its modules spell operators, such as a GraphModule.
   template <class Module>
@@ -453,7 +460,7 @@ consteval auto ruleset(Rules... rules) {
   } else if constexpr ((false || ... || __is_same(typename Rules::replacement, detail::refused))) {
     return detail::refused_set();
   } else {
-    detail::check_distinct<Rules...>();
+    detail::check_distinct<0, Rules...>();
     return Ruleset<Rules...>(rules...);
   }
 }
@@ -470,14 +477,14 @@ template <fixed_string Name, class P, class R, class Guard>
 std::string explain(const rule_of<Name, P, R, Guard>& rule, Node* node) {
   using Rule = rule_of<Name, P, R, Guard>;
   const void* callables[] = {&rule.build, &rule.guard};
-  return explain_match(detail::table_of<Rule>(detail::facts_of<Rule>, callables), 0, node);
+  return explain_match(detail::fused<Rule>::data.table(detail::facts_of<Rule>, callables), 0, node);
 }
 /// The same of the rule of that name. Throws RuleError (E405) when the set has none.
 template <class... Rules>
 std::string explain(const Ruleset<Rules...>& rules, std::string_view name, Node* node) {
   const void* callables[2 * sizeof...(Rules)];
   rules.rules.callables(callables);
-  const RuleTable table = detail::table_of<Rules...>(detail::facts_of<Rules...>, callables);
+  const RuleTable table = detail::fused<Rules...>::data.table(detail::facts_of<Rules...>, callables);
   return explain_match(table, number_of_rule(table, name), node);
 }
 
@@ -491,7 +498,7 @@ consteval Ruleset<A..., B...> join(const rule_list<std::index_sequence<I...>, A.
 /// The rules of both sets, those of `a` first. Refused where `ruleset` of all of them would be.
 template <class... A, class... B>
 consteval Ruleset<A..., B...> operator+(const Ruleset<A...>& a, const Ruleset<B...>& b) {
-  detail::check_distinct<A..., B...>();
+  detail::check_distinct<int(sizeof...(A)), A..., B...>();
   return detail::join(a.rules, b.rules);
 }
 

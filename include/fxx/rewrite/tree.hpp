@@ -21,7 +21,15 @@ namespace fxx::inline FXX_ABI::rewrite {
 struct Place {
   static constexpr std::uint8_t whole = 255, self = 254;
   std::uint8_t reg = 0, arg = 0, item = whole;
-  constexpr bool operator==(const Place&) const = default;
+
+  /// As one number, since each member of an object costs the compiler as much.
+  static constexpr std::uint32_t packed(std::uint32_t reg, std::uint32_t arg, std::uint32_t item = whole) {
+    return reg | arg << 8 | item << 16;
+  }
+  constexpr explicit Place(std::uint32_t packed)
+      : reg(static_cast<std::uint8_t>(packed)),
+        arg(static_cast<std::uint8_t>(packed >> 8)),
+        item(static_cast<std::uint8_t>(packed >> 16)) {}
 };
 
 struct Test {
@@ -47,21 +55,24 @@ struct Test {
     select,
     halt
   };
-  Kind kind = Kind::halt;
-  Place place = {};  // what is tested
-  Place other = {};  // equal: the other argument; op, select: `reg` is where the node goes; accept: registers, captures
-  bool left_out = false;  // an argument that was left out holds too; op: the operator writes to an argument
+  static constexpr std::uint32_t what_of(Kind kind, std::uint32_t place = Place::packed(0, 0)) {
+    return static_cast<std::uint32_t>(kind) | place << 8;
+  }
+  std::uint32_t what = what_of(Kind::halt);  // the kind, and the place of what is tested
+  std::uint32_t other_place = 0;  // equal: the other argument; op, select: `reg` is where the node goes; accept:
+                                  // registers, captures
   std::uint64_t payload =
-      0;  // op: id; number, near: bits of the double; list: items; select: first edge; accept: first capture
+      0;  // op: id; number, near: bits of the double; list: items; select: first edge; accept: first
+          // capture
   const Literal* literal = nullptr;
   const Condition* condition = nullptr;
+  bool left_out = false;  // an argument that was left out holds too; op: the operator writes to an argument
 
-  constexpr bool same_place(const Test& t) const {  // field by field, which costs the compiler a fourth
-    return place.reg == t.place.reg && place.arg == t.place.arg && place.item == t.place.item;
-  }
+  constexpr Kind kind() const { return static_cast<Kind>(what & 255); }
+  constexpr Place place() const { return Place(what >> 8); }
+  constexpr Place other() const { return Place(other_place); }
   constexpr bool operator==(const Test& t) const {
-    return kind == t.kind && payload == t.payload && same_place(t) && other.reg == t.other.reg &&
-           other.arg == t.other.arg && other.item == t.other.item && left_out == t.left_out &&
+    return what == t.what && payload == t.payload && other_place == t.other_place && left_out == t.left_out &&
            condition == t.condition && (literal == t.literal || (literal && t.literal && *literal == *t.literal));
   }
 };
@@ -78,8 +89,9 @@ struct Branch {
 };
 struct CapturePlace {
   std::uint64_t id = 0;
-  Place place;
+  std::uint32_t packed_place = 0;
   const Literal* constant = nullptr;  // it is this constant, wherever it was matched
+  constexpr Place place() const { return Place(packed_place); }
 };
 
 /// By the family of a node's operator, the families of operators, as bits, one of which is among its operands wherever
@@ -106,15 +118,14 @@ struct Line {
 
   /// A test at the end of the line, to be filled in. In its place and field by field: making an object and copying it
   /// would cost the compiler ten times the memory.
-  constexpr Test& test(Test::Kind kind, const Place& place, bool left_out = false) {
+  constexpr Test& test(Test::Kind kind, std::uint32_t place, bool left_out = false) {
     if (tests_count == max_tests) {
       too_large = true;
       --tests_count;
     }
     Test& t = tests[tests_count++];
-    t.kind = kind;
-    t.place = place;
-    t.other = {};
+    t.what = Test::what_of(kind, place);
+    t.other_place = 0;
     t.left_out = left_out;
     t.payload = 0;
     t.literal = nullptr;
@@ -155,7 +166,7 @@ constexpr Chosen chosen(const Term* t, Choices& c, Line& out, Queue& queue) {
   }
 }
 
-constexpr void line_up_literal(const Literal& value, const Place& place, bool left_out, Line& out) {
+constexpr void line_up_literal(const Literal& value, std::uint32_t place, bool left_out, Line& out) {
   const bool number = value.is_number();
   // An unreadable default equals nothing but "left out".
   if (!number && value.kind == Literal::Kind::other) left_out = true;
@@ -170,29 +181,29 @@ constexpr int find_capture(std::uint64_t id, const Line& out) {
   return k;
 }
 /// Binds a name, or tests that it has the same value as before.
-constexpr void line_up_capture(std::uint64_t id, int at, const Place& place, const Literal* constant, Line& out) {
+constexpr void line_up_capture(std::uint64_t id, int at, std::uint32_t place, const Literal* constant, Line& out) {
   if (at < out.captures_count) {
     const CapturePlace& known = out.captures[at];
     if (known.constant && constant) out.never = out.never || !(*known.constant == *constant);
     else if (known.constant) line_up_literal(*known.constant, place, false, out);
-    else if (constant) line_up_literal(*constant, known.place, false, out);
-    else out.test(Test::Kind::equal, place).other = known.place;
+    else if (constant) line_up_literal(*constant, known.packed_place, false, out);
+    else out.test(Test::Kind::equal, place).other_place = known.packed_place;
   } else if (out.captures_count == max_captures) {
     out.too_large = true;
   } else {
     CapturePlace& fresh = out.captures[out.captures_count++];
     fresh.id = id;
-    fresh.place = place;
+    fresh.packed_place = place;
     fresh.constant = constant;
   }
 }
 
-constexpr void line_up_value(const Chosen& given, const Place& place, const Parameter& parameter, const Queue& queue,
+constexpr void line_up_value(const Chosen& given, std::uint32_t place, const Parameter& parameter, const Queue& queue,
                              Line& out) {
   using K = Term::Kind;
   const Term& t = *given.term;
   if (is_constant(t)) {
-    line_up_literal(*t.value, place, place.item == Place::whole && parameter.standard == *t.value, out);
+    line_up_literal(*t.value, place, place >> 16 == Place::whole && parameter.standard == *t.value, out);
   } else if (t.kind == K::near) {
     out.test(Test::Kind::near, place).payload = std::bit_cast<std::uint64_t>(t.value->number());
   } else if (is_capture(t)) {
@@ -212,8 +223,8 @@ constexpr void line_up_value(const Chosen& given, const Place& place, const Para
     const Term& around = *queue.around[given.first + i];
     if (around.kind == K::where) out.test(Test::Kind::condition, place).condition = around.condition;
     else
-      line_up_capture(around.id, find_capture(around.id, out), place,
-                      around.kind == K::bound ? around.value : nullptr, out);
+      line_up_capture(around.id, find_capture(around.id, out), place, around.kind == K::bound ? around.value : nullptr,
+                      out);
   }
 }
 
@@ -232,7 +243,7 @@ constexpr const Term* chosen_link(const Term* link, Choices& c) {
   }
 }
 /// Tests the operator of the node there, if it has to be a certain one; calls are looked into later.
-constexpr void line_up_call(const Term* t, const Place& place, Choices& c, Line& out, Queue& queue) {
+constexpr void line_up_call(const Term* t, std::uint32_t place, Choices& c, Line& out, Queue& queue) {
   using K = Term::Kind;
   const Operator* op = t->op;
   std::uint64_t id = t->id;
@@ -254,45 +265,50 @@ constexpr void line_up_call(const Term* t, const Place& place, Choices& c, Line&
   const auto to = static_cast<std::uint8_t>(out.registers++);
   Test& test = out.test(Test::Kind::op, place, writes);
   test.payload = id;
-  test.other.reg = to;
+  test.other_place = Place::packed(to, 0, 0);
   // A call of a module may be any operator, and passes for any.
-  if (place.reg == 0 && !out.operands) out.operands = op ? Sieve::bit(*op) : 1;
+  if ((place & 255) == 0 && !out.operands) out.operands = op ? Sieve::bit(*op) : 1;
   if (t->kind == K::call) queue.items[queue.tail++] = {t, to};
 }
 
 inline constexpr Parameter no_parameter;
 
 constexpr void linearise(const Term* root, Choices& c, Line& out) {
+  using K = Term::Kind;
   out.tests_count = out.captures_count = 0;
   out.operands = 0;
   out.registers = 1;
   out.too_large = out.never = false;
   Queue queue;
-  if (root->kind == Term::Kind::outputs) ++root;  // the first of them is looked for here
+  if (root->kind == K::outputs) ++root;  // the first of them is looked for here
   const Chosen start = chosen(root, c, out, queue);
   const Term* first = start.term;
-  if (first->kind == Term::Kind::operands) first += 1 + c.take(static_cast<int>(first->id));
-  else if (first->kind == Term::Kind::chain) first = chosen_link(first + 1, c);
+  if (first->kind == K::operands) first += 1 + c.take(static_cast<int>(first->id));
+  else if (first->kind == K::chain) first = chosen_link(first + 1, c);
   out.root = first->id;
   if (first->op) out.family = first->op->family;
-  line_up_value(start, {0, Place::self}, no_parameter, queue, out);
-  if (start.term->kind == Term::Kind::call) queue.items[queue.tail++] = {start.term, 0};
+  line_up_value(start, Place::packed(0, Place::self), no_parameter, queue, out);
+  if (start.term->kind == K::call) queue.items[queue.tail++] = {start.term, 0};
   while (queue.head < queue.tail) {
     const Term* t = queue.items[queue.head].term;
     const std::uint8_t reg = queue.items[queue.head++].reg;
     Chosen children[64], items[max_items];
     int items_count = 0;
     const Term* next = t + 1;
-    for (int i = 0; i < t->children; ++i, next += next->size) children[i] = chosen(next, c, out, queue);
-    if (two_orders(t)) out.test(Test::Kind::order, {.reg = reg});
-    if (t->once) out.test(Test::Kind::once, {.reg = reg});
+    // A call costs the compiler more than a look at what most terms are.
+    for (int i = 0; i < t->children; ++i, next += next->size) {
+      const K kind = next->kind;
+      if (kind == K::alternatives || (kind >= K::where && kind <= K::bound)) children[i] = chosen(next, c, out, queue);
+      else children[i] = {next, 0, 0};
+    }
+    if (two_orders(t)) out.test(Test::Kind::order, Place::packed(reg, 0));
+    if (t->once) out.test(Test::Kind::once, Place::packed(reg, 0));
     for (int i = 0; i < t->children; ++i) {
-      const Place place{reg, static_cast<std::uint8_t>(i)};
       const Term* child = children[i].term;
-      if (child->kind != Term::Kind::list) {
-        line_up_call(child, place, c, out, queue);
-        continue;
-      }
+      const std::uint32_t place = Place::packed(reg, static_cast<std::uint32_t>(i));
+      const K kind = child->kind;
+      if (kind == K::call || kind >= K::rest) line_up_call(child, place, c, out, queue);
+      if (kind != K::list) continue;
       if (has_open_items(child)) {
         out.test(Test::Kind::sequence, place);
         continue;
@@ -305,24 +321,27 @@ constexpr void linearise(const Term* root, Choices& c, Line& out) {
           break;
         }
         items[items_count] = chosen(item, c, out, queue);
-        line_up_call(items[items_count++].term, {reg, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(k)}, c,
-                     out, queue);
+        line_up_call(items[items_count++].term,
+                     Place::packed(reg, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(k)), c, out, queue);
       }
     }
     items_count = 0;
     for (int i = 0; i < t->children; ++i) {
-      const Parameter& parameter = t->op->parameters[static_cast<std::size_t>(i)];
       const Term* child = children[i].term;
-      if (child->kind == Term::Kind::list && !has_open_items(child) && !out.too_large)
+      const K kind = child->kind;
+      if (children[i].count == 0 && (kind == K::call || kind == K::any)) continue;
+      const Parameter& parameter = t->op->parameters[static_cast<std::size_t>(i)];
+      if (kind == K::list && !has_open_items(child) && !out.too_large)
         for (int k = 0; k < child->children; ++k)
-          line_up_value(items[items_count++], {reg, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(k)},
-                        parameter, queue, out);
-      line_up_value(children[i], {reg, static_cast<std::uint8_t>(i)}, parameter, queue, out);
+          line_up_value(items[items_count++],
+                        Place::packed(reg, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(k)), parameter,
+                        queue, out);
+      line_up_value(children[i], Place::packed(reg, static_cast<std::uint32_t>(i)), parameter, queue, out);
     }
   }
 }
 
-constexpr Test root_test(std::uint64_t op) { return {.kind = Test::Kind::op, .payload = op}; }
+constexpr Test root_test(std::uint64_t op) { return {.what = Test::what_of(Test::Kind::op), .payload = op}; }
 
 }  // namespace detail
 
@@ -366,10 +385,10 @@ class Builder {
       facts_.sieve.operands[line.family] |= line.operands ? line.operands : Sieve::any;
       int at = step(0, detail::root_test(line.root), rule, true);
       for (int i = 0; i < line.tests_count; ++i) at = step(at, line.tests[i], rule, true);
-      const Test leaf{
-          .kind = Test::Kind::accept,
-          .other = {static_cast<std::uint8_t>(line.registers), static_cast<std::uint8_t>(line.captures_count)},
-          .payload = static_cast<std::uint64_t>(facts_.captures)};
+      const Test leaf{.what = Test::what_of(Test::Kind::accept),
+                      .other_place = Place::packed(static_cast<std::uint32_t>(line.registers),
+                                                   static_cast<std::uint32_t>(line.captures_count), 0),
+                      .payload = static_cast<std::uint64_t>(facts_.captures)};
       step(at, leaf, rule, false);
       for (int i = 0; i < line.captures_count; ++i) std::construct_at(captures_ + facts_.captures++, line.captures[i]);
       facts_.tests_before += line.tests_count + 1;
@@ -381,14 +400,14 @@ class Builder {
  private:
   constexpr int step(int at, const Test& test, std::uint16_t rule, bool share) {
     // A call that writes may be matched as its twin that does not, so it may have two branches.
-    const bool selects = at != 0 && test.kind == Test::Kind::op && !test.left_out;
+    const bool selects = at != 0 && test.kind() == Test::Kind::op && !test.left_out;
     int first = -1, before = -1;  // tests of the same argument's operator
     if (share) {
       for (int n = trie_[at].child; n >= 0; n = trie_[n].sibling) {
         const TrieNode& node = trie_[n];
         if (node.test.payload == test.payload && node.test == test) return n;
-        if (!selects || node.test.kind != Test::Kind::op || node.test.left_out) continue;
-        if (node.test.other.reg != test.other.reg || !node.test.same_place(test)) continue;
+        if (!selects || node.test.what != test.what || node.test.left_out) continue;
+        if (node.test.other_place != test.other_place) continue;
         if (first < 0) first = n;
         before = n;
       }
@@ -399,7 +418,7 @@ class Builder {
     trie_[at].last = fresh;
     ++facts_.states;
     if (at == 0) ++facts_.roots;  // the state is the one that ends what begins with this operator
-    if (test.kind == Test::Kind::order) ++facts_.states;  // again
+    if (test.kind() == Test::Kind::order) ++facts_.states;  // again
     if (first >= 0) {
       // The first two share a select and have a branch and a jump each, every further one has a branch and a jump.
       const bool two = trie_[first].more++ == 0;
@@ -446,11 +465,10 @@ class Layout {
       if (node.more == 0) {
         const int at = states++;
         emit_children(t, c, states, edges);
-        if (node.test.kind == Test::Kind::order) {
+        if (node.test.kind() == Test::Kind::order) {
           State& again = t.states[states++];
           static_cast<Test&>(again) = Test{};
-          again.kind = Test::Kind::again;
-          again.place = node.test.place;
+          again.what = Test::what_of(Test::Kind::again, node.test.what >> 8);
           again.fail = static_cast<std::uint16_t>(at + 1);
           again.rule = node.rule;
         }
@@ -463,7 +481,7 @@ class Layout {
       const int first = edges, members = node.more + 1;
       State& select = t.states[states++];
       static_cast<Test&>(select) = node.test;
-      select.kind = Test::Kind::select;
+      select.what = Test::what_of(Test::Kind::select, node.test.what >> 8);
       select.payload = static_cast<std::uint64_t>(first);
       select.rule = node.rule;
       select.edges = static_cast<std::uint16_t>(members);
@@ -475,7 +493,7 @@ class Layout {
         t.edges[i] = {trie_[k].test.payload, static_cast<std::uint16_t>(states)};
         emit_children(t, k, states, edges);
         jumps[filled++] = states;
-        static_cast<Test&>(t.states[states++]) = {.kind = Test::Kind::jump};
+        static_cast<Test&>(t.states[states++]) = {.what = Test::what_of(Test::Kind::jump)};
       }
       for (int i = 0; i < filled; ++i) t.states[jumps[i]].fail = static_cast<std::uint16_t>(states);
       select.fail = static_cast<std::uint16_t>(states);
@@ -500,19 +518,17 @@ struct Tree {
 /// Root operators in an open-addressed table, a quarter full: about one load a node. An id is a hash already.
 template <int Size>
 struct RootTable {
+  static constexpr std::uint64_t mask = Size - 1;
   Branch slots[Size];
+  constexpr void add(const Branch* roots, int n) {
+    for (int i = 0; i < n; ++i) {
+      std::uint64_t at = roots[i].op & mask;
+      while (slots[at].op) at = (at + 1) & mask;
+      slots[at] = roots[i];
+    }
+  }
 };
 constexpr int root_table_size(int roots) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(roots) * 4u)); }
-template <int Size>
-constexpr RootTable<Size> hash_roots(const Branch* roots, int n) {
-  RootTable<Size> t{};
-  for (int i = 0; i < n; ++i) {
-    int at = static_cast<int>(roots[i].op & (Size - 1));
-    while (t.slots[at].op) at = (at + 1) & (Size - 1);
-    t.slots[at] = roots[i];
-  }
-  return t;
-}
 /// First state for an operator, 0 when no rule starts with it.
 constexpr std::uint16_t find_root(const Branch* slots, std::uint64_t mask, std::uint64_t op) {
   std::uint64_t at = op & mask;

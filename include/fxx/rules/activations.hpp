@@ -16,19 +16,15 @@ inline constexpr auto halves = value<"halves">;
 bool is_floating(const Match& m);
 bool finite_factor(const Match& m);
 bool positive_factor(const Match& m);
+/// Below zero the larger of x and s x is s x.
+bool is_slope(const Match& m);
 /// Where softplus leaves off the logarithm, that is below what rounding takes.
 bool is_exact_softplus(const Match& m);
 inline constexpr auto linear_from = scalar<"linear from">;
 /// Two equal halves of the dimension.
+bool is_halved(const Match& m, bool chunk);
 template <bool Chunk>
-inline constexpr auto halved = [](const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  const std::int64_t at = meta ? dimension_of(m[d], meta->dim()) : -1;
-  if (at < 0 || !is_floating_point(meta->dtype) || !nobody_sees_layout(*m.root())) return false;
-  const std::int64_t size = meta->shape[static_cast<std::size_t>(at)];
-  if constexpr (Chunk) return size > 0 && size % 2 == 0;
-  else return size > 0 && m[halves].kind() == Argument::Kind::integer && 2 * m[halves].integer() == size;
-};
+inline constexpr auto halved = [](const Match& m) { return is_halved(m, Chunk); };
 }  // namespace activation_rules
 
 /// Law: gelu(x) = x/2 (1 + erf(x / sqrt 2)); gelu(x, tanh) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); silu(x) = x
@@ -104,8 +100,7 @@ inline constexpr auto activations = [] {
               softplus(x, 1_c, 40_c),
           is_floating),
       rule<"log_sigmoid">(log(sigmoid(x)) >> log_sigmoid(x), is_floating),
-      rule<"log_sigmoid by softplus">(neg(softplus(neg(x), 1_c, linear_from)) >> log_sigmoid(x),
-                                      is_exact_softplus),
+      rule<"log_sigmoid by softplus">(neg(softplus(neg(x), 1_c, linear_from)) >> log_sigmoid(x), is_exact_softplus),
       rule<"elu">(where(gt(x, 0_c) | ge(x, 0_c), x, exp_minus_one) >> elu(x), is_floating),
       rule<"elu, the other way round">(where(lt(x, 0_c) | le(x, 0_c), exp_minus_one, x) >> elu(x), is_floating),
       rule<"elu with a factor">(where(gt(x, 0_c) | ge(x, 0_c), x, mul(exp_minus_one, s)) >> elu(x, s), finite_factor),
@@ -118,9 +113,7 @@ inline constexpr auto activations = [] {
       rule<"leaky_relu">(where(gt(x, 0_c) | ge(x, 0_c), x, mul(x, s)) >> leaky_relu(x, s), finite_factor),
       rule<"leaky_relu, the other way round">(where(lt(x, 0_c) | le(x, 0_c), mul(x, s), x) >> leaky_relu(x, s),
                                               finite_factor),
-      rule<"leaky_relu by maximum">(
-          (maximum(x, mul(x, s)) | max(x, mul(x, s))) >> leaky_relu(x, s),
-          [](const Match& m) { return is_floating(m) && m[s].number() > 0 && m[s].number() <= 1; }),
+      rule<"leaky_relu by maximum">((maximum(x, mul(x, s)) | max(x, mul(x, s))) >> leaky_relu(x, s), is_slope),
       rule<"leaky_relu by difference">(sub(relu(x), mul(relu(neg(x)), s)) >> leaky_relu(x, s), finite_factor),
       rule<"glu by chunk">(mul(first, sigmoid(second)) >> glu(x, d), halved<true>),
       rule<"glu by split">(mul(first_half, sigmoid(second_half)) >> glu(x, d), halved<false>));

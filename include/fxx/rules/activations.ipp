@@ -7,11 +7,18 @@ namespace fxx::inline FXX_ABI::rules {
 
 namespace activation_rules {
 
+FXX_INLINE bool is_halved(const Match& m, bool chunk) {
+  const TensorMeta* meta = meta_of(m[x]);
+  const std::int64_t at = meta ? dimension_of(m[d], meta->dim()) : -1;
+  if (at < 0 || !is_floating_point(meta->dtype) || !nobody_sees_layout(*m.root())) return false;
+  const std::int64_t size = meta->shape[static_cast<std::size_t>(at)];
+  if (chunk) return size > 0 && size % 2 == 0;
+  return size > 0 && m[halves].kind() == Argument::Kind::integer && 2 * m[halves].integer() == size;
+}
+
 FXX_INLINE bool is_floating(const Match& m) { return may_be_floating(m[x]); }
 
-FXX_INLINE bool finite_factor(const Match& m) {
-  return may_be_floating(m[x]) && std::isfinite(m[s].number());
-}
+FXX_INLINE bool finite_factor(const Match& m) { return may_be_floating(m[x]) && std::isfinite(m[s].number()); }
 
 FXX_INLINE bool is_exact_softplus(const Match& m) {
   const TensorMeta* meta = meta_of(m[x]);
@@ -20,6 +27,8 @@ FXX_INLINE bool is_exact_softplus(const Match& m) {
 }
 
 FXX_INLINE bool positive_factor(const Match& m) { return finite_factor(m) && m[s].number() > 0; }
+
+FXX_INLINE bool is_slope(const Match& m) { return is_floating(m) && m[s].number() > 0 && m[s].number() <= 1; }
 
 }  // namespace activation_rules
 

@@ -44,21 +44,13 @@ bool same_layout(const Match& m);
 bool free_layout(const Match& m);
 /// The condition does not make the result larger than x.
 bool sides_alone(const Match& m);
-
 /// Minus this is what it says: of unsigned integers it is not, nor may it wrap where the result is of a larger type.
 inline constexpr auto has_sign = [](const TensorMeta& m) {
   return is_floating_point(m.dtype) || is_complex(m.dtype) || m.dtype == Dtype::int8 || m.dtype == Dtype::int16 ||
          m.dtype == Dtype::int32 || m.dtype == Dtype::int64;
 };
 /// x and y have the same dtype. Of two, the one of y may be rounded to fewer digits than the result has.
-inline bool of_one_dtype(const Match& m) {
-  const TensorMeta *a = meta_of(m[x]), *b = meta_of(m[y]);
-  return a && b && a->dtype == b->dtype;
-}
-inline bool is_real_or_complex(const Argument& value) {
-  const TensorMeta* meta = meta_of(value);
-  return meta && (is_floating_point(meta->dtype) || is_complex(meta->dtype));
-}
+bool of_one_dtype(const Match& m);
 bool both_real_or_complex(const Match& m);
 /// Integers of one type wrap the same way on both sides.
 bool signs_cancel(const Match& m);
@@ -67,44 +59,26 @@ bool sign_moves(const Match& m);
 
 // --- numbers ---------------------------------------------------------------------------------------------------------
 
-inline bool is_whole(const Argument& a) { return a.kind() == Argument::Kind::integer; }
-inline bool is_small(const Argument& a) { return std::abs(a.number()) < 1e9; }
-/// Floating-point values take any finite numbers, signed integers take integers.
-inline bool takes(const Argument& value, const Argument& a, const Argument& b) {
-  const TensorMeta* meta = meta_of(value);
-  if (!meta || a.kind() == Argument::Kind::boolean || b.kind() == Argument::Kind::boolean) return false;
-  if (is_floating_point(meta->dtype)) return std::isfinite(a.number()) && std::isfinite(b.number());
-  const bool whole = meta->dtype == Dtype::int8 || meta->dtype == Dtype::int16 || meta->dtype == Dtype::int32 ||
-                     meta->dtype == Dtype::int64;
-  return whole && is_whole(a) && is_whole(b) && is_small(a) && is_small(b);
-}
-inline Argument number(const Argument& a, const Argument& b, double value) {
-  if (is_whole(a) && is_whole(b) && std::abs(value) < 1e15 && value == std::trunc(value))
-    return static_cast<std::int64_t>(value);
-  return value;
-}
 /// x, or minus x, plus what the two numbers are together. In floating point only terms of one sign are put together:
 /// (x + 1e9) - 1e9 rounds x, and x + 0 does not.
+Argument total_of(const Match& m, int first_sign, int second_sign, bool negative);
 template <int First, int Second, bool Negative = false>
-inline constexpr auto total = [](const Match& m) -> Argument {
-  if (!takes(m[x], m[s], m[r])) return {};
-  const double first = First * m[s].number(), second = Second * m[r].number();
-  if (is_floating_value(m[x]) && first * second < 0) return {};
-  const Operator& op = Negative ? info_of<ops::rsub_Scalar> : info_of<ops::add_Scalar>;
-  return m.call(op, {m[x], number(m[s], m[r], first + second)});
-};
+inline constexpr auto total = [](const Match& m) { return total_of(m, First, Second, Negative); };
 /// x times, or by, what the two numbers are together.
-inline Argument scaled(const Match& m, const Operator& op, double factor) {
-  const bool whole = !is_floating_value(m[x]);
-  if (!takes(m[x], m[s], m[r]) || (whole && op.id != info_of<ops::mul_Scalar>.id)) return {};
-  if (!whole && !(std::isfinite(factor) && std::abs(factor) > 1e-30 && std::abs(factor) < 1e30)) return {};
-  return m.call(op, {m[x], number(m[s], m[r], factor)});
-}
+Argument times_both(const Match& m);
+Argument times_first_by_second(const Match& m);
+Argument times_second_by_first(const Match& m);
+Argument by_both(const Match& m);
 /// LibTorch computes pow(x, 1/2) as sqrt(x), but for float16: there, as in C, it has a value for minus infinity.
 inline constexpr auto has_pow_by_root = [](const TensorMeta& m) {
   return is_floating_point(m.dtype) && m.dtype != Dtype::float16;
 };
 Argument negated_number(const Match& m);
+/// pow(x, 2) of integers wraps otherwise than x x.
+bool is_square(const Match& m);
+Argument times_reciprocal(const Match& m);
+/// Not over none, which means all.
+bool over_some(const Match& m);
 
 // --- casts -----------------------------------------------------------------------------------------------------------
 
@@ -116,38 +90,9 @@ bool loses_nothing(const Match& m);
 
 // --- views -----------------------------------------------------------------------------------------------------------
 
-using Integers = std::vector<std::int64_t>;
 /// The same two dimensions, twice.
 bool same_pair(const Match& m);
 bool of_a_matrix(const Match& m);
-inline bool is_identity(const Integers& dims) {
-  for (std::size_t at = 0; at < dims.size(); ++at)
-    if (dims[at] != static_cast<std::int64_t>(at)) return false;
-  return true;
-}
-inline Argument list_of(const Integers& values) {
-  return Argument::list(std::vector<Argument>(values.begin(), values.end()));
-}
-/// How transpose(x, i, j) permutes.
-inline std::optional<Integers> exchange(const Argument& a, const Argument& b, std::int64_t rank) {
-  const std::int64_t first = dimension_of(a, rank), second = dimension_of(b, rank);
-  if (first < 0 || second < 0) return std::nullopt;
-  Integers dims(static_cast<std::size_t>(rank));
-  for (std::size_t at = 0; at < dims.size(); ++at) dims[at] = static_cast<std::int64_t>(at);
-  std::swap(dims[static_cast<std::size_t>(first)], dims[static_cast<std::size_t>(second)]);
-  return dims;
-}
-inline Argument permuted(const Match& m, const std::optional<Integers>& inner, const std::optional<Integers>& outer) {
-  if (!inner || !outer || inner->size() != outer->size()) return {};
-  Integers both;
-  for (const std::int64_t at : *outer) both.push_back((*inner)[static_cast<std::size_t>(at)]);
-  if (is_identity(both)) return m[x];
-  return m.call(ops::permute, {m[x], list_of(both)});
-}
-/// permute says how many dimensions there are.
-inline std::int64_t length_of(const Argument& list) {
-  return list.is_sequence() ? static_cast<std::int64_t>(list.items().size()) : -1;
-}
 inline constexpr auto inner_sizes = value<"inner">;
 Argument permute_permute(const Match& m);
 Argument permute_transpose(const Match& m);
@@ -173,13 +118,6 @@ inline constexpr auto step = value<"step">;
 inline constexpr auto inner_start = value<"inner_start">;
 inline constexpr auto inner_stop = value<"inner_stop">;
 inline constexpr auto inner_step = value<"inner_step">;
-inline constexpr std::int64_t no_end = std::numeric_limits<std::int64_t>::max();
-/// A number from 0 on, `missing` for None; -1 for all else.
-inline std::int64_t bound_of(const Argument& a, std::int64_t missing) {
-  if (a.is_none()) return missing;
-  if (a.kind() != Argument::Kind::integer || a.integer() < 0) return -1;
-  return a.integer() >= 4611686018427387903 ? no_end : a.integer();
-}
 /// x[a:b:s][c:e:t] = x[a + s c : min(b, a + s e) : s t].
 Argument slice_slice(const Match& m);
 Argument select_slice(const Match& m);
@@ -188,6 +126,8 @@ Argument narrow_narrow(const Match& m);
 bool whole_length(const Match& m);
 bool all_zero(const Match& m);
 bool all_ones(const Match& m);
+/// A dimension is named, so the result has x's shape, laid out anew.
+bool of_one_dimension(const Match& m);
 
 // --- parts and wholes ------------------------------------------------------------------------------------------------
 
@@ -204,12 +144,9 @@ inline constexpr auto low = scalar<"low">;
 inline constexpr auto high = scalar<"high">;
 /// clamp(x, a, b) = min(max(x, a), b), also where a > b.
 Argument clamp_clamp(const Match& m);
+Argument bound_by(const Match& m, const Operator& op, bool larger);
 template <auto Op, bool Larger>
-inline constexpr auto one_bound = [](const Match& m) -> Argument {
-  const bool second = (m[s].number() < m[r].number()) == Larger;
-  if (std::isnan(m[s].number()) || std::isnan(m[r].number())) return {};
-  return m.call(Op, {m[x], second ? m[r] : m[s]});
-};
+inline constexpr auto one_bound = [](const Match& m) { return bound_by(m, Op, Larger); };
 bool in_order(const Match& m);
 /// Divided by it and multiplied with its reciprocal is the same, bit by bit.
 inline constexpr auto power_of_two = [](double v) {
@@ -285,26 +222,21 @@ inline constexpr auto identities = [] {
 inline constexpr auto number_chains = [] {
   using namespace pattern;
   using namespace algebra_rules;
-  return ruleset(
-      rule<"plus a plus b">(add(add(x, s).once(), r) >> total<1, 1>),
-      rule<"plus a minus b">(sub(add(x, s).once(), r) >> total<1, -1>),
-      rule<"minus a plus b">(add(sub(x, s).once(), r) >> total<-1, 1>),
-      rule<"minus a minus b">(sub(sub(x, s).once(), r) >> total<-1, -1>),
-      rule<"b minus, plus a">(rsub(add(x, s).once(), r) >> total<-1, 1, true>),
-      rule<"b minus, minus a">(rsub(sub(x, s).once(), r) >> total<1, 1, true>),
-      rule<"a minus, plus b">(add(rsub(x, s).once(), r) >> total<1, 1, true>),
-      rule<"a minus, minus b">(sub(rsub(x, s).once(), r) >> total<1, -1, true>),
-      rule<"b minus a minus">(rsub(rsub(x, s).once(), r) >> total<-1, 1>),
-      rule<"times a times b">(mul(mul(x, s).once(), r) >>
-                              [](const Match& m) { return scaled(m, ops::mul_Scalar, m[s].number() * m[r].number()); }),
-      rule<"times a by b">(div(mul(fx, s).once(), r) >>
-                           [](const Match& m) { return scaled(m, ops::mul_Scalar, m[s].number() / m[r].number()); }),
-      rule<"by a times b">(mul(div(fx, s).once(), r) >>
-                           [](const Match& m) { return scaled(m, ops::mul_Scalar, m[r].number() / m[s].number()); }),
-      rule<"by a by b">(div(div(fx, s).once(), r) >>
-                        [](const Match& m) { return scaled(m, ops::div_Scalar, m[s].number() * m[r].number()); }),
-      rule<"minus, then times">(mul(neg(x).once(), s) >> negated_number),
-      rule<"times, then minus">(neg(mul(x, s).once()) >> negated_number));
+  return ruleset(rule<"plus a plus b">(add(add(x, s).once(), r) >> total<1, 1>),
+                 rule<"plus a minus b">(sub(add(x, s).once(), r) >> total<1, -1>),
+                 rule<"minus a plus b">(add(sub(x, s).once(), r) >> total<-1, 1>),
+                 rule<"minus a minus b">(sub(sub(x, s).once(), r) >> total<-1, -1>),
+                 rule<"b minus, plus a">(rsub(add(x, s).once(), r) >> total<-1, 1, true>),
+                 rule<"b minus, minus a">(rsub(sub(x, s).once(), r) >> total<1, 1, true>),
+                 rule<"a minus, plus b">(add(rsub(x, s).once(), r) >> total<1, 1, true>),
+                 rule<"a minus, minus b">(sub(rsub(x, s).once(), r) >> total<1, -1, true>),
+                 rule<"b minus a minus">(rsub(rsub(x, s).once(), r) >> total<-1, 1>),
+                 rule<"times a times b">(mul(mul(x, s).once(), r) >> times_both),
+                 rule<"times a by b">(div(mul(fx, s).once(), r) >> times_first_by_second),
+                 rule<"by a times b">(mul(div(fx, s).once(), r) >> times_second_by_first),
+                 rule<"by a by b">(div(div(fx, s).once(), r) >> by_both),
+                 rule<"minus, then times">(mul(neg(x).once(), s) >> negated_number),
+                 rule<"times, then minus">(neg(mul(x, s).once()) >> negated_number));
 }();
 
 /// Cheaper operators for the same. Law: pow(x, 2) = x x, pow(x, 1/2) = sqrt(x), x / sqrt(y) = x rsqrt(y), x / 2^n =
@@ -315,11 +247,7 @@ inline constexpr auto strength_reduction = [] {
   using namespace pattern;
   using namespace algebra_rules;
   return ruleset(
-      rule<"square">(pow(x, 2_c) >> mul(x, x),
-                     [](const Match& m) {
-                       const TensorMeta* meta = meta_of(m[x]);
-                       return meta && (is_floating_point(meta->dtype) || is_complex(meta->dtype));
-                     }),
+      rule<"square">(pow(x, 2_c) >> mul(x, x), is_square),
       rule<"square root">(pow(x.where(has_pow_by_root), 0.5_c) >> sqrt(x)),
       rule<"to the power of -1/2">(pow(x.where(has_pow_by_root), -0.5_c) >> rsqrt(x)),
       rule<"to the power of -1">(pow(fx, -1_c) >> reciprocal(x)),
@@ -327,17 +255,11 @@ inline constexpr auto strength_reduction = [] {
       rule<"by a root">(div(fx, sqrt(fy).once()) >> mul(x, rsqrt(y)), of_one_dtype),
       rule<"times the reciprocal">(mul(fx, reciprocal(fy).once()) >> div(x, y)),
       rule<"by the reciprocal">(div(fx, reciprocal(fy).once()) >> mul(x, y)),
-      rule<"by a power of two">(div(fx, s.where(power_of_two)) >>
-                                [](const Match& m) {
-                                  return m.call(ops::mul_Scalar, {m[x], 1 / m[s].number()});
-                                }),
+      rule<"by a power of two">(div(fx, s.where(power_of_two)) >> times_reciprocal),
       rule<"exp minus one">(sub(exp(fx).once(), 1_c) >> expm1(x)),
       rule<"log of one plus">(log(add(fx, 1_c).once()) >> log1p(x)), rule<"tangent">(div(sin(fx), cos(x)) >> tan(x)),
       rule<"log of the sum of exponentials">(log(sum(exp(fx).once(), sizes, k).once()) >> logsumexp(x, sizes, k),
-                                             [](const Match& m) {
-                                               const auto over = integers_of(m[sizes]);
-                                               return over && !over->empty();
-                                             }),
+                                             over_some),
       rule<"lerp">(add(x, mul(sub(fy, fx).once(), s).once()) >> apply<ops::lerp_Scalar>(x, y, s), of_one_dtype));
 }();
 
@@ -398,8 +320,7 @@ inline constexpr auto shapes = [] {
       rule<"narrowed twice">(narrow(narrow(x, d, inner_start, _), d, start, stop) >> narrow_narrow),
       rule<"pad with nothing">((pad(x, sizes, _, _) | constant_pad_nd(x, sizes, _)) >> x, all_zero),
       rule<"repeated once">((repeat(x, sizes) | tile(x, sizes)) >> x, all_ones),
-      rule<"repeat_interleave once">(repeat_interleave(x, 1_c, d) >> x,
-                                     [](const Match& m) { return !m[d].is_none() && free_layout(m); }));
+      rule<"repeat_interleave once">(repeat_interleave(x, 1_c, d) >> x, of_one_dimension));
 }();
 
 /// cat, stack and split that undo each other, or hold one thing only. Law: exact. Needs: sizes, where the number of

@@ -7,6 +7,117 @@ namespace fxx::inline FXX_ABI::rules {
 
 namespace algebra_rules {
 
+FXX_INLINE bool of_one_dtype(const Match& m) {
+  const TensorMeta *a = meta_of(m[x]), *b = meta_of(m[y]);
+  return a && b && a->dtype == b->dtype;
+}
+
+FXX_INLINE bool is_real_or_complex(const Argument& value) {
+  const TensorMeta* meta = meta_of(value);
+  return meta && (is_floating_point(meta->dtype) || is_complex(meta->dtype));
+}
+
+FXX_INLINE bool is_whole(const Argument& a) { return a.kind() == Argument::Kind::integer; }
+
+FXX_INLINE bool is_small(const Argument& a) { return std::abs(a.number()) < 1e9; }
+
+/// Floating-point values take any finite numbers, signed integers take integers.
+FXX_INLINE bool takes(const Argument& value, const Argument& a, const Argument& b) {
+  const TensorMeta* meta = meta_of(value);
+  if (!meta || a.kind() == Argument::Kind::boolean || b.kind() == Argument::Kind::boolean) return false;
+  if (is_floating_point(meta->dtype)) return std::isfinite(a.number()) && std::isfinite(b.number());
+  const bool whole = meta->dtype == Dtype::int8 || meta->dtype == Dtype::int16 || meta->dtype == Dtype::int32 ||
+                     meta->dtype == Dtype::int64;
+  return whole && is_whole(a) && is_whole(b) && is_small(a) && is_small(b);
+}
+
+FXX_INLINE Argument number(const Argument& a, const Argument& b, double value) {
+  if (is_whole(a) && is_whole(b) && std::abs(value) < 1e15 && value == std::trunc(value))
+    return static_cast<std::int64_t>(value);
+  return value;
+}
+
+FXX_INLINE Argument total_of(const Match& m, int first_sign, int second_sign, bool negative) {
+  if (!takes(m[x], m[s], m[r])) return {};
+  const double first = first_sign * m[s].number(), second = second_sign * m[r].number();
+  if (is_floating_value(m[x]) && first * second < 0) return {};
+  const Operator& op = negative ? info_of<ops::rsub_Scalar> : info_of<ops::add_Scalar>;
+  return m.call(op, {m[x], number(m[s], m[r], first + second)});
+}
+
+/// x times, or by, what the two numbers are together.
+FXX_INLINE Argument scaled(const Match& m, const Operator& op, double factor) {
+  const bool whole = !is_floating_value(m[x]);
+  if (!takes(m[x], m[s], m[r]) || (whole && op.id != info_of<ops::mul_Scalar>.id)) return {};
+  if (!whole && !(std::isfinite(factor) && std::abs(factor) > 1e-30 && std::abs(factor) < 1e30)) return {};
+  return m.call(op, {m[x], number(m[s], m[r], factor)});
+}
+
+FXX_INLINE Argument times_both(const Match& m) { return scaled(m, ops::mul_Scalar, m[s].number() * m[r].number()); }
+
+FXX_INLINE Argument times_first_by_second(const Match& m) {
+  return scaled(m, ops::mul_Scalar, m[s].number() / m[r].number());
+}
+
+FXX_INLINE Argument times_second_by_first(const Match& m) {
+  return scaled(m, ops::mul_Scalar, m[r].number() / m[s].number());
+}
+
+FXX_INLINE Argument by_both(const Match& m) { return scaled(m, ops::div_Scalar, m[s].number() * m[r].number()); }
+
+FXX_INLINE bool is_square(const Match& m) { return is_real_or_complex(m[x]); }
+
+FXX_INLINE Argument times_reciprocal(const Match& m) { return m.call(ops::mul_Scalar, {m[x], 1 / m[s].number()}); }
+
+using Integers = std::vector<std::int64_t>;
+FXX_INLINE bool is_identity(const Integers& dims) {
+  for (std::size_t at = 0; at < dims.size(); ++at)
+    if (dims[at] != static_cast<std::int64_t>(at)) return false;
+  return true;
+}
+
+FXX_INLINE Argument list_of(const Integers& values) {
+  return Argument::list(std::vector<Argument>(values.begin(), values.end()));
+}
+
+/// How transpose(x, i, j) permutes.
+FXX_INLINE std::optional<Integers> exchange(const Argument& a, const Argument& b, std::int64_t rank) {
+  const std::int64_t first = dimension_of(a, rank), second = dimension_of(b, rank);
+  if (first < 0 || second < 0) return std::nullopt;
+  Integers dims(static_cast<std::size_t>(rank));
+  for (std::size_t at = 0; at < dims.size(); ++at) dims[at] = static_cast<std::int64_t>(at);
+  std::swap(dims[static_cast<std::size_t>(first)], dims[static_cast<std::size_t>(second)]);
+  return dims;
+}
+
+FXX_INLINE Argument permuted(const Match& m, const std::optional<Integers>& inner,
+                             const std::optional<Integers>& outer) {
+  if (!inner || !outer || inner->size() != outer->size()) return {};
+  Integers both;
+  for (const std::int64_t at : *outer) both.push_back((*inner)[static_cast<std::size_t>(at)]);
+  if (is_identity(both)) return m[x];
+  return m.call(ops::permute, {m[x], list_of(both)});
+}
+
+/// permute says how many dimensions there are.
+FXX_INLINE std::int64_t length_of(const Argument& list) {
+  return list.is_sequence() ? static_cast<std::int64_t>(list.items().size()) : -1;
+}
+
+inline constexpr std::int64_t no_end = std::numeric_limits<std::int64_t>::max();
+/// A number from 0 on, `missing` for None; -1 for all else.
+FXX_INLINE std::int64_t bound_of(const Argument& a, std::int64_t missing) {
+  if (a.is_none()) return missing;
+  if (a.kind() != Argument::Kind::integer || a.integer() < 0) return -1;
+  return a.integer() >= 4611686018427387903 ? no_end : a.integer();
+}
+
+FXX_INLINE Argument bound_by(const Match& m, const Operator& op, bool larger) {
+  const bool second = (m[s].number() < m[r].number()) == larger;
+  if (std::isnan(m[s].number()) || std::isnan(m[r].number())) return {};
+  return m.call(op, {m[x], second ? m[r] : m[s]});
+}
+
 FXX_INLINE bool same_layout(const Match& m) {
   const TensorMeta* meta = meta_of(m[x]);
   return (meta && is_dense(*meta)) || nobody_sees_layout(*m.root());
@@ -22,9 +133,7 @@ FXX_INLINE bool sides_alone(const Match& m) {
   return condition && meta && broadcasts_into(*condition, *meta) && nobody_sees_layout(*m.root());
 }
 
-FXX_INLINE bool both_real_or_complex(const Match& m) {
-  return is_real_or_complex(m[x]) && is_real_or_complex(m[y]);
-}
+FXX_INLINE bool both_real_or_complex(const Match& m) { return is_real_or_complex(m[x]) && is_real_or_complex(m[y]); }
 
 FXX_INLINE bool signs_cancel(const Match& m) {
   const TensorMeta *first = meta_of(m[x]), *second = meta_of(m[y]);
@@ -173,6 +282,13 @@ FXX_INLINE bool all_ones(const Match& m) {
   const auto times = integers_of(m[sizes]);
   return times && static_cast<std::int64_t>(times->size()) == rank_of(m[x]) &&
          std::all_of(times->begin(), times->end(), [](std::int64_t n) { return n == 1; }) && free_layout(m);
+}
+
+FXX_INLINE bool of_one_dimension(const Match& m) { return !m[d].is_none() && free_layout(m); }
+
+FXX_INLINE bool over_some(const Match& m) {
+  const auto over = integers_of(m[sizes]);
+  return over && !over->empty();
 }
 
 FXX_INLINE Argument put_together(const Match& m) {

@@ -28,37 +28,6 @@ inline constexpr auto type = value<"type">;
 inline constexpr auto wide = value<"wide">;
 inline constexpr auto rate = scalar<"rate">;
 
-/// How the keys are permuted apart from the exchange of the last two dimensions, which is the operator's; nothing where
-/// that is not known.
-inline std::optional<std::vector<std::int64_t>> order_of_keys(const Match& m) {
-  auto dims =
-      dimensions_of(m[order], m[order].is_sequence() ? static_cast<std::int64_t>(m[order].items().size()) : -1);
-  if (!dims || dims->size() < 2) return std::nullopt;
-  std::swap((*dims)[dims->size() - 2], dims->back());
-  return dims;
-}
-/// What is known of the keys as the operator takes them; null when nothing is.
-inline std::optional<TensorMeta> meta_of_keys(const Match& m) {
-  const TensorMeta* meta = meta_of(m[k]);
-  if (!meta) return std::nullopt;
-  TensorMeta keys = *meta;
-  if (const auto dims = order_of_keys(m)) {
-    if (static_cast<std::int64_t>(dims->size()) != meta->dim()) return std::nullopt;
-    for (std::size_t at = 0; at < dims->size(); ++at)
-      keys.shape[at] = meta->shape[static_cast<std::size_t>((*dims)[at])];
-    keys.stride.clear();
-  }
-  return keys;
-}
-/// The keys as the operator takes them: (batch, length, heads, size) that is permuted to (batch, heads, size, length)
-/// at once is permuted to (batch, heads, length, size).
-inline Argument keys_of(const Match& m) {
-  const auto dims = order_of_keys(m);
-  if (!dims || std::is_sorted(dims->begin(), dims->end())) return m[k];
-  Node* permuted = m.call(ops::permute, {m[k], Argument::list(std::vector<Argument>(dims->begin(), dims->end()))});
-  if (const auto meta = meta_of_keys(m)) permuted->set_tensor_meta(*meta);
-  return permuted;
-}
 /// The keys are transposed in their last two dimensions, softmax runs over the keys: the last dimension of the scores,
 /// which have as many as the larger of query and keys. Nobody depends on how the result lies in memory.
 bool is_attention(const Match& m);
@@ -70,36 +39,21 @@ inline constexpr auto minus_infinity = [](double v) { return v == -std::numeric_
 inline constexpr auto low = s.where(minus_infinity);
 /// Softmax in a type that holds more, and back to that of the queries.
 bool is_attention_in_type(const Match& m);
-inline double scale_of(const Match& m, bool divided) { return divided ? 1 / m[scale].number() : m[scale].number(); }
-
+double scale_of(const Match& m, bool divided);
+Argument build_attention(const Match& m, double factor);
 template <bool Divided>
-inline constexpr auto build = [](const Match& m) -> Argument {
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v]}, {{"scale", scale_of(m, Divided)}});
-};
+inline constexpr auto build = [](const Match& m) { return build_attention(m, scale_of(m, Divided)); };
 /// What was added to the scores is added by the operator too, but a boolean mask would mean something else to it.
+Argument masked_attention(const Match& m, double factor);
 template <bool Divided, bool Scaled = true>
-inline constexpr auto build_masked = [](const Match& m) -> Argument {
-  Argument added = m[mask];
-  const TensorMeta *mask_meta = m.node(mask)->tensor_meta(), *query_meta = m.node(q)->tensor_meta();
-  if (!mask_meta || !query_meta || mask_meta->dtype != query_meta->dtype) added = m.call(ops::to_other, {added, m[q]});
-  const double factor = [&] {
-    if constexpr (Scaled) return scale_of(m, Divided);
-    else return 1.0;
-  }();
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", factor}});
+inline constexpr auto build_masked = [](const Match& m) {
+  if constexpr (Scaled) return masked_attention(m, scale_of(m, Divided));
+  else return masked_attention(m, 1.0);
 };
 /// What was added to the scores before they were scaled is scaled too.
+Argument scaled_mask_attention(const Match& m, bool divided);
 template <bool Divided>
-inline constexpr auto build_scaled_mask = [](const Match& m) -> Argument {
-  Argument added = m[mask];
-  const TensorMeta *mask_meta = m.node(mask)->tensor_meta(), *query_meta = m.node(q)->tensor_meta();
-  if (mask_meta->dtype != query_meta->dtype) added = m.call(ops::to_other, {added, m[q]});
-  added = m.call(Divided ? static_cast<const Operator&>(ops::div_Scalar) : ops::mul_Scalar, {added, m[scale]});
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", scale_of(m, Divided)}});
-};
+inline constexpr auto build_scaled_mask = [](const Match& m) { return scaled_mask_attention(m, Divided); };
 /// A number that leaves minus infinity what it is.
 inline constexpr auto positive = [](double v) { return v > 0 && v < std::numeric_limits<double>::infinity(); };
 bool is_of_floats(const Match& m);
@@ -108,13 +62,11 @@ bool moves_scale(const Match& m);
 Argument transposed_keys(const Match& m);
 Argument queries_times_keys(const Match& m, const Argument& turned, bool divided);
 template <bool Divided>
-inline constexpr auto scale_queries = [](const Match& m) {
-  return queries_times_keys(m, m[tensor<"turned">], Divided);
-};
+inline constexpr auto scale_queries =
+    [](const Match& m) { return queries_times_keys(m, m[tensor<"turned">], Divided); };
 template <bool Divided>
-inline constexpr auto scale_queries_of_transposed = [](const Match& m) {
-  return queries_times_keys(m, transposed_keys(m), Divided);
-};
+inline constexpr auto scale_queries_of_transposed =
+    [](const Match& m) { return queries_times_keys(m, transposed_keys(m), Divided); };
 /// A mask that fills in a number far below all scores: as an additive one it is the lowest that there is, next to which
 /// scores are nothing, so that the keys of a query that is masked from all count alike, as they do where it is written.
 bool is_filled(const Match& m);
@@ -126,18 +78,12 @@ Argument build_unscaled(const Match& m);
 /// Queries and keys have a factor each.
 Argument build_both(const Match& m);
 /// The operator's boolean mask says what is seen.
+Argument hidden_attention(const Match& m, bool divided, bool mask_says_what_is_seen);
 template <bool Divided, bool Seen>
-inline constexpr auto build_hidden = [](const Match& m) -> Argument {
-  const Argument seen = Seen ? m[mask] : Argument(m.call(ops::logical_not, {m[mask]}));
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], seen}, {{"scale", scale_of(m, Divided)}});
-};
+inline constexpr auto build_hidden = [](const Match& m) { return hidden_attention(m, Divided, Seen); };
+Argument dropout_attention(const Match& m, bool divided);
 template <bool Divided>
-inline constexpr auto build_dropout = [](const Match& m) -> Argument {
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], {}, m[rate].number()},
-                {{"scale", scale_of(m, Divided)}});
-};
+inline constexpr auto build_dropout = [](const Match& m) { return dropout_attention(m, Divided); };
 /// The keys with their last two dimensions exchanged.
 inline constexpr auto keys = transpose(k, i, j) | with<"i">(-1_c, with<"j">(-2_c, mT(k))) | permute(k, order);
 /// What is not scaled has a scale of one.
@@ -149,31 +95,8 @@ inline constexpr auto given_scale = value<"given scale">;
 inline constexpr auto sizes = value<"sizes">;
 inline constexpr auto shape = value<"shape">;
 inline constexpr auto repeats = value<"repeats">;
-/// How many heads of the queries use one of the keys; 0 where there are no groups.
-inline std::int64_t group_size(const Match& m) {
-  const TensorMeta *query = meta_of(m[q]), *key = meta_of(m[k]), *value = meta_of(m[v]);
-  if (!query || !key || !value || query->dim() != 4 || key->dim() != 4 || value->dim() != 4) return 0;
-  if (!is_floating_point(query->dtype) || query->dtype != key->dtype || query->dtype != value->dtype) return 0;
-  const std::int64_t heads = query->shape[1], groups = key->shape[1];
-  const bool one_batch = query->shape[0] == key->shape[0] && query->shape[0] == value->shape[0];
-  if (!one_batch || groups <= 0 || value->shape[1] != groups || heads <= groups || heads % groups != 0) return 0;
-  return layout_is_free(*m.root()) ? heads / groups : 0;
-}
-/// (batch, heads, length, size), or (batch, heads, copies, length, size), of the dimensions of `keys`.
-inline bool is_of_heads(const TensorMeta* meta, const TensorMeta* keys, std::int64_t heads, std::int64_t copies = 0) {
-  const std::vector<std::int64_t> four(keys->shape.begin(), keys->shape.end());
-  std::vector<std::int64_t> wanted = {four[0], heads, four[2], four[3]};
-  if (copies > 0) wanted.insert(wanted.begin() + 2, copies);
-  return meta && std::equal(meta->shape.begin(), meta->shape.end(), wanted.begin(), wanted.end());
-}
+
 bool repeats_heads(const Match& m);
-/// x[:, :, None]: only slices, None and `...`, which with the right sizes is one way of adding a dimension.
-inline bool only_adds(const Argument& index) {
-  if (!index.is_sequence()) return index.is_none();
-  return std::all_of(index.items().begin(), index.items().end(), [](const Argument& item) {
-    return item.is_none() || item.kind() == Argument::Kind::slice || item.kind() == Argument::Kind::ellipsis;
-  });
-}
 /// Keys and values get a dimension behind their heads, are expanded in it, and then it is joined with the heads.
 bool expands_heads(const Match& m);
 Argument build_grouped(const Match& m);
@@ -198,8 +121,7 @@ inline constexpr auto attention_scores = [] {
           mul(where(mask, x, low), scale.where(positive)) >> where(mask, mul(x, scale), s), is_of_floats),
       rule<"scale before the mask, seen, divided">(
           div(where(mask, x, low), scale.where(positive)) >> where(mask, div(x, scale), s), is_of_floats),
-      rule<"scale of keys to queries">(matmul(q, mul(keys.as<"turned">(), scale)) >> scale_queries<false>,
-                                       moves_scale),
+      rule<"scale of keys to queries">(matmul(q, mul(keys.as<"turned">(), scale)) >> scale_queries<false>, moves_scale),
       rule<"scale of keys to queries, divided">(matmul(q, div(keys.as<"turned">(), scale)) >> scale_queries<true>,
                                                 moves_scale),
       rule<"scale of keys to queries, transposed last">(
@@ -275,14 +197,12 @@ inline constexpr auto attention = [] {
           matmul(softmax(mul(add(scores, mask), scale), dim), v) >> build_scaled_mask<false>, is_masked_attention),
       rule<"attention, masked, then divided">(
           matmul(softmax(div(add(scores, mask), scale), dim), v) >> build_scaled_mask<true>, is_masked_attention),
-      rule<"attention, divided, filled">(matmul(softmax(filled(divided), dim), v) >> build_far_below<true>,
-                                         is_filled),
-      rule<"attention, scaled query, filled">(
-          matmul(softmax(filled(scaled_query), dim), v) >> build_far_below<false>, is_filled),
-      rule<"attention, divided query, filled">(
-          matmul(softmax(filled(divided_query), dim), v) >> build_far_below<true>, is_filled),
-      rule<"attention, filled">(matmul(softmax(filled(times(scores)), dim), v) >> build_far_below<false>,
-                                is_filled),
+      rule<"attention, divided, filled">(matmul(softmax(filled(divided), dim), v) >> build_far_below<true>, is_filled),
+      rule<"attention, scaled query, filled">(matmul(softmax(filled(scaled_query), dim), v) >> build_far_below<false>,
+                                              is_filled),
+      rule<"attention, divided query, filled">(matmul(softmax(filled(divided_query), dim), v) >> build_far_below<true>,
+                                               is_filled),
+      rule<"attention, filled">(matmul(softmax(filled(times(scores)), dim), v) >> build_far_below<false>, is_filled),
       rule<"attention, softmax in a wider type, divided">(
           matmul(apply<ops::to_dtype>(softmax(divided, dim, wide), type), v) >> build<true>, is_attention_in_type),
       rule<"attention, softmax in a wider type">(
@@ -305,9 +225,7 @@ inline constexpr auto attention = [] {
       rule<"attention, baddbmm">(
           bmm(softmax(baddbmm(mask, q, keys, arg<"alpha">(scale)), dim), v) >> build_masked<false>,
           is_masked_attention),
-      rule<"attention, grouped keys, repeated">(
-          attention_of(repeated(k), repeated(v)) >> build_grouped,
-          repeats_heads),
+      rule<"attention, grouped keys, repeated">(attention_of(repeated(k), repeated(v)) >> build_grouped, repeats_heads),
       rule<"attention, grouped keys, expanded">(
           attention_of(reshape(expand(one_key, sizes).as<"wide k">(), shape).as<"many k">(),
                        reshape(expand(one_value, sizes).as<"wide v">(), shape).as<"many v">()) >>

@@ -9,6 +9,103 @@ namespace fxx::inline FXX_ABI::rules {
 
 namespace attention_rules {
 
+/// How the keys are permuted apart from the exchange of the last two dimensions, which is the operator's; nothing where
+/// that is not known.
+FXX_INLINE std::optional<std::vector<std::int64_t>> order_of_keys(const Match& m) {
+  auto dims = dimensions_of(m[order], m[order].is_sequence() ? static_cast<std::int64_t>(m[order].items().size()) : -1);
+  if (!dims || dims->size() < 2) return std::nullopt;
+  std::swap((*dims)[dims->size() - 2], dims->back());
+  return dims;
+}
+
+/// What is known of the keys as the operator takes them; null when nothing is.
+FXX_INLINE std::optional<TensorMeta> meta_of_keys(const Match& m) {
+  const TensorMeta* meta = meta_of(m[k]);
+  if (!meta) return std::nullopt;
+  TensorMeta keys = *meta;
+  if (const auto dims = order_of_keys(m)) {
+    if (static_cast<std::int64_t>(dims->size()) != meta->dim()) return std::nullopt;
+    for (std::size_t at = 0; at < dims->size(); ++at)
+      keys.shape[at] = meta->shape[static_cast<std::size_t>((*dims)[at])];
+    keys.stride.clear();
+  }
+  return keys;
+}
+
+/// The keys as the operator takes them: (batch, length, heads, size) that is permuted to (batch, heads, size, length)
+/// at once is permuted to (batch, heads, length, size).
+FXX_INLINE Argument keys_of(const Match& m) {
+  const auto dims = order_of_keys(m);
+  if (!dims || std::is_sorted(dims->begin(), dims->end())) return m[k];
+  Node* permuted = m.call(ops::permute, {m[k], Argument::list(std::vector<Argument>(dims->begin(), dims->end()))});
+  if (const auto meta = meta_of_keys(m)) permuted->set_tensor_meta(*meta);
+  return permuted;
+}
+
+FXX_INLINE double scale_of(const Match& m, bool divided) { return divided ? 1 / m[scale].number() : m[scale].number(); }
+
+FXX_INLINE Argument build_attention(const Match& m, double factor) {
+  views_become_reshapes(*m.root());
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v]}, {{"scale", factor}});
+}
+
+FXX_INLINE Argument masked_attention(const Match& m, double factor) {
+  Argument added = m[mask];
+  const TensorMeta *mask_meta = m.node(mask)->tensor_meta(), *query_meta = m.node(q)->tensor_meta();
+  if (!mask_meta || !query_meta || mask_meta->dtype != query_meta->dtype) added = m.call(ops::to_other, {added, m[q]});
+  views_become_reshapes(*m.root());
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", factor}});
+}
+
+FXX_INLINE Argument scaled_mask_attention(const Match& m, bool divided) {
+  Argument added = m[mask];
+  const TensorMeta *mask_meta = m.node(mask)->tensor_meta(), *query_meta = m.node(q)->tensor_meta();
+  if (mask_meta->dtype != query_meta->dtype) added = m.call(ops::to_other, {added, m[q]});
+  added = m.call(divided ? static_cast<const Operator&>(ops::div_Scalar) : ops::mul_Scalar, {added, m[scale]});
+  views_become_reshapes(*m.root());
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", scale_of(m, divided)}});
+}
+
+FXX_INLINE Argument hidden_attention(const Match& m, bool divided, bool mask_says_what_is_seen) {
+  const Argument seen = mask_says_what_is_seen ? m[mask] : Argument(m.call(ops::logical_not, {m[mask]}));
+  views_become_reshapes(*m.root());
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], seen}, {{"scale", scale_of(m, divided)}});
+}
+
+FXX_INLINE Argument dropout_attention(const Match& m, bool divided) {
+  views_become_reshapes(*m.root());
+  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], {}, m[rate].number()},
+                {{"scale", scale_of(m, divided)}});
+}
+
+/// How many heads of the queries use one of the keys; 0 where there are no groups.
+FXX_INLINE std::int64_t group_size(const Match& m) {
+  const TensorMeta *query = meta_of(m[q]), *key = meta_of(m[k]), *value = meta_of(m[v]);
+  if (!query || !key || !value || query->dim() != 4 || key->dim() != 4 || value->dim() != 4) return 0;
+  if (!is_floating_point(query->dtype) || query->dtype != key->dtype || query->dtype != value->dtype) return 0;
+  const std::int64_t heads = query->shape[1], groups = key->shape[1];
+  const bool one_batch = query->shape[0] == key->shape[0] && query->shape[0] == value->shape[0];
+  if (!one_batch || groups <= 0 || value->shape[1] != groups || heads <= groups || heads % groups != 0) return 0;
+  return layout_is_free(*m.root()) ? heads / groups : 0;
+}
+
+/// (batch, heads, length, size), or (batch, heads, copies, length, size), of the dimensions of `keys`.
+FXX_INLINE bool is_of_heads(const TensorMeta* meta, const TensorMeta* keys, std::int64_t heads,
+                            std::int64_t copies = 0) {
+  const std::vector<std::int64_t> four(keys->shape.begin(), keys->shape.end());
+  std::vector<std::int64_t> wanted = {four[0], heads, four[2], four[3]};
+  if (copies > 0) wanted.insert(wanted.begin() + 2, copies);
+  return meta && std::equal(meta->shape.begin(), meta->shape.end(), wanted.begin(), wanted.end());
+}
+
+/// x[:, :, None]: only slices, None and `...`, which with the right sizes is one way of adding a dimension.
+FXX_INLINE bool only_adds(const Argument& index) {
+  if (!index.is_sequence()) return index.is_none();
+  return std::all_of(index.items().begin(), index.items().end(), [](const Argument& item) {
+    return item.is_none() || item.kind() == Argument::Kind::slice || item.kind() == Argument::Kind::ellipsis;
+  });
+}
+
 FXX_INLINE bool is_attention(const Match& m) {
   // The operator knows no integers, and no two types.
   if (!may_be_floating(m[q]) || !may_be_of_one_type({m[q], m[k], m[v]})) return false;
@@ -117,16 +214,9 @@ FXX_INLINE Argument build_filled(const Match& m, bool divided) {
   return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", scale_of(m, divided)}});
 }
 
-FXX_INLINE Argument build_unscaled(const Match& m) {
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v]}, {{"scale", 1.0}});
-}
+FXX_INLINE Argument build_unscaled(const Match& m) { return build_attention(m, 1.0); }
 
-FXX_INLINE Argument build_both(const Match& m) {
-  const double factor = m[scale].number() * m[key_scale].number();
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v]}, {{"scale", factor}});
-}
+FXX_INLINE Argument build_both(const Match& m) { return build_attention(m, m[scale].number() * m[key_scale].number()); }
 
 FXX_INLINE bool repeats_heads(const Match& m) {
   const std::int64_t n = group_size(m);

@@ -16,35 +16,12 @@ inline constexpr auto stride = value<"stride">;
 inline constexpr auto padding = value<"padding">;
 inline constexpr auto dilation = value<"dilation">;
 
-/// 2 and [2, 2] say the same.
-inline bool same_window(const Argument& a, const Argument& b) {
-  if (a.is_sequence() == b.is_sequence()) return a == b;
-  const Argument &list = a.is_sequence() ? a : b, &one = a.is_sequence() ? b : a;
-  return std::all_of(list.items().begin(), list.items().end(), [&](const Argument& item) { return item == one; });
-}
 /// The same windows over the same value: then the results differ in their channels alone.
-inline constexpr auto can_merge = [](const Match& m) {
-  const Match& first = m.members()[0];
-  const TensorMeta* kernel = meta_of(first[weight]);
-  if (!kernel || kernel->is_dynamic()) return false;
-  for (const Match& member : m.members()) {
-    if (!merging::may_join(member, first) || !may_be_of_one_type({member[weight], member[bias]})) return false;
-    const TensorMeta& meta = *meta_of(member[weight]);
-    if (!std::equal(meta.shape.begin() + 1, meta.shape.end(), kernel->shape.begin() + 1, kernel->shape.end()))
-      return false;
-    if (!same_window(member[stride], first[stride]) || !same_window(member[padding], first[padding]) ||
-        !same_window(member[dilation], first[dilation]))
-      return false;
-  }
-  return true;
-};
+bool can_merge(const Match& m);
 /// The channels stand so many dimensions from the end, with a batch and without.
+Argument merged_convolution(const Match& m, const Operator& convolution, int dimensions);
 template <auto Convolution, int Dimensions>
-inline constexpr auto merge = [](const Match& m) -> Argument {
-  return merging::merged(m, -1 - Dimensions, [&](Node* joined, const Argument& joined_bias) {
-    return m.call(Convolution, {m[x], joined, joined_bias, m[stride], m[padding], m[dilation]});
-  });
-};
+inline constexpr auto merge = [](const Match& m) { return merged_convolution(m, Convolution, Dimensions); };
 }  // namespace merge_convolution_rules
 
 /// Branches of an inception block: one convolution instead of several.
@@ -68,3 +45,7 @@ inline constexpr auto merge_convolution = [] {
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules
+
+#if defined(FXX_HEADER_ONLY)
+#include "fxx/rules/merge_convolution.ipp"
+#endif

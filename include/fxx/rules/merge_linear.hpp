@@ -17,12 +17,6 @@ bool can_merge(const Match& m);
 Argument merge(const Match& m);
 /// Nobody may write to what is several values.
 bool nobody_writes(const Match& m);
-inline bool leaves_graph(Node& value) {
-  for (Node* node : sharing_memory(value))
-    for (const Node* user : node->users())
-      if (user->opcode() == Opcode::output) return true;
-  return false;
-}
 /// Who gets several results may write to one of them, which must not be another.
 Argument one_for_all(const Match& m);
 }  // namespace merge_linear_rules

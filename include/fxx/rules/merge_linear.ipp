@@ -7,6 +7,13 @@ namespace fxx::inline FXX_ABI::rules {
 
 namespace merge_linear_rules {
 
+FXX_INLINE bool leaves_graph(Node& value) {
+  for (Node* node : sharing_memory(value))
+    for (const Node* user : node->users())
+      if (user->opcode() == Opcode::output) return true;
+  return false;
+}
+
 FXX_INLINE bool can_merge(const Match& m) {
   const Match& first = m.members()[0];
   return std::all_of(m.members().begin(), m.members().end(), [&](const Match& member) {

@@ -27,86 +27,23 @@ inline constexpr auto high_dim = value<"high dim">;
 inline constexpr auto high_start = value<"high start">;
 inline constexpr auto high_end = value<"high end">;
 
-/// Half of the last dimension of x; 0 when it is not known to be even, or x to be of floating-point numbers.
-inline std::int64_t half_of(const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  if (!meta || meta->dim() == 0 || !is_floating_point(meta->dtype) || !layout_is_free(*m.root())) return 0;
-  const std::int64_t size = meta->shape.back();
-  return size > 0 && size % 2 == 0 ? size / 2 : 0;
-}
-inline bool is_last(const Argument& dimension, std::int64_t rank) {
-  return dimension_of(dimension, rank) == rank - 1;
-}
-/// From `start` to `end` of a dimension of this size.
-inline bool goes(const Argument& start, const Argument& end, std::int64_t size, std::int64_t first, std::int64_t last) {
-  const auto place = [&](const Argument& a, std::int64_t absent) -> std::int64_t {
-    if (a.is_none()) return absent;
-    if (a.kind() != Argument::Kind::integer) return -1;
-    return a.integer() < 0 ? a.integer() + size : std::min(a.integer(), size);
-  };
-  return place(start, 0) == first && place(end, size) == last;
-}
-/// x is cut in the middle of its last dimension, by two slices, chunk, or split.
-inline bool is_halved(const Match& m, std::int64_t h) {
-  const std::int64_t rank = rank_of(m[x]);
-  if (!m[low_dim].is_none())
-    return is_last(m[low_dim], rank) && is_last(m[high_dim], rank) &&
-           goes(m[low_start], m[low_end], 2 * h, 0, h) && goes(m[high_start], m[high_end], 2 * h, h, 2 * h);
-  if (!is_last(m[dim], rank)) return false;
-  if (m[half].is_none()) return true;  // two chunks
-  const auto sizes = integers_of(m[half]);
-  return sizes && !sizes->empty() && std::all_of(sizes->begin(), sizes->end(), [&](auto s) { return s == h; });
-}
-/// The even and the odd places of the last dimension of x.
-inline bool is_paired(const Match& m, std::int64_t h) {
-  const std::int64_t rank = rank_of(m[x]);
-  return is_last(m[low_dim], rank) && is_last(m[high_dim], rank) &&
-         goes(m[low_start], m[low_end], 2 * h, 0, 2 * h) && goes(m[high_start], m[high_end], 2 * h, 1, 2 * h);
-}
-/// What a value of `rank` dimensions and one more is joined by: its last two dimensions become one.
-inline bool joins_last_two(const Match& m, const Argument& joined, std::int64_t rank) {
-  if (!m[from].is_none()) return dimension_of(m[from], rank + 1) == rank - 1 && is_last(m[to], rank + 1);
-  const TensorMeta *meta = meta_of(joined), *whole = meta_of(m[x]);
-  return meta && meta->shape == whole->shape;
-}
-/// Cosines and sines of half the size, so that each is for two places.
-inline bool are_of_halves(const Match& m, std::int64_t h) {
-  const TensorMeta *c = meta_of(m[cosine]), *s = meta_of(m[sine]);
-  return c && s && c->dim() > 0 && s->dim() > 0 && c->shape.back() == h && s->shape.back() == h &&
-         c->dim() <= rank_of(m[x]) && s->dim() <= rank_of(m[x]);
-}
 bool turns_halves(const Match& m);
 bool turns_pairs(const Match& m);
 bool turns_both_halves(const Match& m);
 bool turns_both_of_pairs(const Match& m);
 /// x seen as complex numbers, one for two places.
 bool turns_complex(const Match& m);
-
-inline Argument embed(const Match& m, const Argument& cosines, const Argument& sines, bool interleaved) {
-  views_become_reshapes(*m.root());
-  Node* call = m.graph().create_node(CallFunction{&rotary_embedding_function()},
-                                     {m[x], cosines, sines, interleaved}, {}, "rotary_embedding");
-  call->set_type("torch::Tensor");
-  return call;
-}
+Argument embed(const Match& m, const Argument& cosines, const Argument& sines, bool interleaved);
 template <bool Interleaved>
 inline constexpr auto build = [](const Match& m) { return embed(m, m[cosine], m[sine], Interleaved); };
-/// For both places of each pair.
+
+Argument embed_doubled(const Match& m, bool interleaved);
 template <bool Interleaved>
-inline Argument doubled(const Match& m, const Argument& angles) {
-  if constexpr (Interleaved) return m.call(ops::repeat_interleave_self_int, {angles, 2, -1});
-  else return m.call(ops::cat, {Argument::list({angles, angles}), -1});
-}
-template <bool Interleaved>
-inline constexpr auto build_doubled = [](const Match& m) {
-  const Argument cosines = doubled<Interleaved>(m, m[cosine]), sines = doubled<Interleaved>(m, m[sine]);
-  return embed(m, cosines, sines, Interleaved);
-};
+inline constexpr auto build_doubled = [](const Match& m) { return embed_doubled(m, Interleaved); };
 Argument build_complex(const Match& m);
 /// x is seen as (..., half, 2), of which this is the first or the second of each pair; nobody depends on its strides.
 bool is_of_pairs(const Match& m);
 Argument every_other(const Match& m);
-
 inline constexpr auto low = slice(x, low_dim, low_start, low_end);
 inline constexpr auto high = slice(x, high_dim, high_start, high_end);
 inline constexpr auto even = slice(x, low_dim, low_start, low_end, 2_c);
@@ -144,21 +81,22 @@ inline constexpr auto rotary = [] {
           (select(pairs, dim, place) | getitem(unbind(pairs, dim).as<"both">(), place)) >> every_other, is_of_pairs),
       rule<"rotary embedding, halves">(of_halves([](auto first, auto second) {
                                          return rotary_rules::sum(cat(list(neg(second), first), value<"joined">));
-                                       }) >> build<false>,
+                                       }) >>
+                                           build<false>,
                                        turns_halves),
       rule<"rotary embedding, pairs">(
           rotary_rules::sum(rotary_rules::flat(stack(list(neg(odd), even), joined)).as<"turned">()) >> build<true>,
           turns_pairs),
-      rule<"rotary embedding, both halves">(of_halves([](auto first, auto second) {
-                                              return cat(both(first, second), value<"joined">);
-                                            }) >> build_doubled<false>,
-                                            turns_both_halves),
+      rule<"rotary embedding, both halves">(
+          of_halves([](auto first, auto second) { return cat(both(first, second), value<"joined">); }) >>
+              build_doubled<false>,
+          turns_both_halves),
       rule<"rotary embedding, both of pairs">(
           rotary_rules::flat(stack(both(even, odd), joined)).as<"turned">() >> build_doubled<true>,
           turns_both_of_pairs),
       rule<"rotary embedding, complex">(
-          rotary_rules::flat(view_as_real(mul(
-              view_as_complex(any_of<ops::view, ops::reshape>(x, value<"sizes">).as<"pairs">()), factor))) >>
+          rotary_rules::flat(view_as_real(
+              mul(view_as_complex(any_of<ops::view, ops::reshape>(x, value<"sizes">).as<"pairs">()), factor))) >>
               build_complex,
           turns_complex));
 }();

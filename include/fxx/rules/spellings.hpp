@@ -17,10 +17,9 @@ inline constexpr auto keep = value<"keep">;
 /// The one dimension over which is reduced is put back where it was.
 bool puts_back(const Match& m);
 Argument keep_dimension(const Match& m);
+Argument reduced_over_one(const Match& m, const Operator& op);
 template <auto Op>
-inline constexpr auto over_one = [](const Match& m) -> Argument {
-  return m.call(Op, {m[x], Argument::list({m[d]}), m[keep]});
-};
+inline constexpr auto over_one = [](const Match& m) { return reduced_over_one(m, Op); };
 bool is_real(const Match& m);
 }  // namespace spelling_rules
 
@@ -35,14 +34,13 @@ inline constexpr auto spellings = [] {
       any_of<ops::mean_dim, ops::sum_dim_IntList, ops::amax, ops::amin, ops::logsumexp>(x, dims, lit<false>) |
       var(x, dims, unbiased, lit<false>) |
       apply<ops::var_correction>(x, dims, arg<"correction">(unbiased), arg<"keepdim">(lit<false>));
-  return ruleset(
-      rule<"reduced dimension put back">(unsqueeze(reduced.as<"reduced">(), d) >> keep_dimension, puts_back),
-      rule<"largest alone">(getitem(apply<ops::max_dim>(x, d, keep).once(), 0_c) >> over_one<ops::amax>),
-      rule<"smallest alone">(getitem(apply<ops::min_dim>(x, d, keep).once(), 0_c) >> over_one<ops::amin>),
-      rule<"one over a value">(div(full_like(x, 1_c), x) >> reciprocal(x), is_real),
-      rule<"one over its root">(reciprocal(sqrt(x).once()) >> rsqrt(x), is_real),
-      rule<"root by a power">(pow(x, 0.5_c) >> sqrt(x), is_real),
-      rule<"one over its root, by a power">(pow(x, -0.5_c) >> rsqrt(x), is_real));
+  return ruleset(rule<"reduced dimension put back">(unsqueeze(reduced.as<"reduced">(), d) >> keep_dimension, puts_back),
+                 rule<"largest alone">(getitem(apply<ops::max_dim>(x, d, keep).once(), 0_c) >> over_one<ops::amax>),
+                 rule<"smallest alone">(getitem(apply<ops::min_dim>(x, d, keep).once(), 0_c) >> over_one<ops::amin>),
+                 rule<"one over a value">(div(full_like(x, 1_c), x) >> reciprocal(x), is_real),
+                 rule<"one over its root">(reciprocal(sqrt(x).once()) >> rsqrt(x), is_real),
+                 rule<"root by a power">(pow(x, 0.5_c) >> sqrt(x), is_real),
+                 rule<"one over its root, by a power">(pow(x, -0.5_c) >> rsqrt(x), is_real));
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules

@@ -7,6 +7,10 @@ namespace fxx::inline FXX_ABI::rules {
 
 namespace spelling_rules {
 
+FXX_INLINE Argument reduced_over_one(const Match& m, const Operator& op) {
+  return m.call(op, {m[x], Argument::list({m[d]}), m[keep]});
+}
+
 FXX_INLINE bool puts_back(const Match& m) {
   const auto over = integers_of(m[dims]);
   const std::int64_t rank = rank_of(m[x]);
