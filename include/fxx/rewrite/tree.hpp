@@ -59,11 +59,10 @@ struct Test {
     return static_cast<std::uint32_t>(kind) | place << 8;
   }
   std::uint32_t what = what_of(Kind::halt);  // the kind, and the place of what is tested
-  std::uint32_t other_place = 0;  // equal: the other argument; op, select: `reg` is where the node goes; accept:
-                                  // registers, captures
-  std::uint64_t payload =
-      0;  // op: id; number, near: bits of the double; list: items; select: first edge; accept: first
-          // capture
+  // equal: the other argument; op, select: `reg` is where the node goes; accept: registers, captures
+  std::uint32_t other_place = 0;
+  // op: id; number, near: bits of the double; list: items; select: first edge; accept: first capture
+  std::uint64_t payload = 0;
   const Literal* literal = nullptr;
   const Condition* condition = nullptr;
   bool left_out = false;  // an argument that was left out holds too; op: the operator writes to an argument

@@ -2,8 +2,6 @@
 // Main names: rules::activations. Cost: light.
 #pragma once
 
-#include <cmath>
-
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"
 

@@ -1,6 +1,8 @@
 // Bodies of rules/activations.hpp.
 #pragma once
 
+#include <cmath>
+
 #include "fxx/rules/activations.hpp"
 
 namespace fxx::inline FXX_ABI::rules {

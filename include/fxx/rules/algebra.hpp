@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"

@@ -1,6 +1,8 @@
 // Bodies of rules/algebra.hpp.
 #pragma once
 
+#include <limits>
+
 #include "fxx/rules/algebra.hpp"
 
 namespace fxx::inline FXX_ABI::rules {

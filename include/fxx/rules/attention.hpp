@@ -2,10 +2,7 @@
 // Main names: rules::attention, rules::attention_dropout. Cost: light.
 #pragma once
 
-#include <algorithm>
 #include <limits>
-#include <optional>
-#include <vector>
 
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"

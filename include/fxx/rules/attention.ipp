@@ -1,7 +1,10 @@
 // Bodies of rules/attention.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "fxx/rules/attention.hpp"
 

@@ -2,12 +2,6 @@
 // Main names: rules::einsums. Cost: light.
 #pragma once
 
-#include <algorithm>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"
 

@@ -1,6 +1,12 @@
 // Bodies of rules/einsum.hpp.
 #pragma once
 
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "fxx/rules/einsum.hpp"
 
 namespace fxx::inline FXX_ABI::rules {

@@ -2,7 +2,6 @@
 // Cost: light.
 #pragma once
 
-#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <vector>

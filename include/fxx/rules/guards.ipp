@@ -1,6 +1,8 @@
 // Bodies of rules/guards.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/rules/guards.hpp"
 
 namespace fxx::inline FXX_ABI::rules {

@@ -4,9 +4,6 @@
 // binary_folding.py, 2.13.
 #pragma once
 
-#include <cmath>
-#include <optional>
-
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"
 

@@ -1,6 +1,9 @@
 // Bodies of rules/inference.hpp.
 #pragma once
 
+#include <cmath>
+#include <optional>
+
 #include "fxx/rules/inference.hpp"
 
 namespace fxx::inline FXX_ABI::rules {

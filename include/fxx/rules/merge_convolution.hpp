@@ -2,8 +2,6 @@
 // Main names: rules::merge_convolution. Cost: light.
 #pragma once
 
-#include <algorithm>
-
 #include "fxx/rules/merging.hpp"
 
 namespace fxx::inline FXX_ABI::rules {

@@ -1,6 +1,8 @@
 // Bodies of rules/merge_convolution.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/rules/merge_convolution.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
@@ -31,9 +33,9 @@ FXX_INLINE bool can_merge(const Match& m) {
 }
 
 FXX_INLINE Argument merged_convolution(const Match& m, const Operator& convolution, int dimensions) {
-  return merging::merged(m, -1 - dimensions, [&](Node* joined, const Argument& joined_bias) {
-    return m.call(convolution, {m[x], joined, joined_bias, m[stride], m[padding], m[dilation]});
-  });
+  const auto [joined, joined_bias] = merging::joined(m);
+  Node* whole = m.call(convolution, {m[x], joined, joined_bias, m[stride], m[padding], m[dilation]});
+  return merging::parts_of(m, whole, -1 - dimensions);
 }
 
 }  // namespace merge_convolution_rules

@@ -2,8 +2,6 @@
 // Main names: rules::merge_linear, rules::merge_activation. Cost: light.
 #pragma once
 
-#include <algorithm>
-
 #include "fxx/rules/merging.hpp"
 
 namespace fxx::inline FXX_ABI::rules {

@@ -1,6 +1,8 @@
 // Bodies of rules/merge_linear.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/rules/merge_linear.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
@@ -22,10 +24,10 @@ FXX_INLINE bool can_merge(const Match& m) {
 }
 
 FXX_INLINE Argument merge(const Match& m) {
-  return merging::merged(m, -1, [&](Node* joined, const Argument& joined_bias) {
-    return joined_bias.is_none() ? m.call(ops::linear, {m[x], joined})
-                                 : m.call(ops::linear, {m[x], joined, joined_bias});
-  });
+  const auto [joined, joined_bias] = merging::joined(m);
+  Node* whole =
+      joined_bias.is_none() ? m.call(ops::linear, {m[x], joined}) : m.call(ops::linear, {m[x], joined, joined_bias});
+  return merging::parts_of(m, whole, -1);
 }
 
 FXX_INLINE bool nobody_writes(const Match& m) {

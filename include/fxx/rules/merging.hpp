@@ -2,8 +2,6 @@
 // Cost: light.
 #pragma once
 
-#include <functional>
-
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"
 
@@ -19,8 +17,14 @@ std::int64_t rows_of(const Match& member);
 /// Are weights and biases constants that can stand in one tensor, and may each result be a part of a larger one, which
 /// has gaps? One of the first member's kind has a bias, or has none.
 bool may_join(const Match& member, const Match& first);
-/// `build(weight, bias)` of the joined ones, taken apart again in dimension `dim`.
-Argument merged(const Match& m, std::int64_t dim, const std::function<Node*(Node*, const Argument&)>& build);
+/// One weight and one bias, or none, of all members.
+struct Joined {
+  Node* weight;
+  Argument bias;
+};
+Joined joined(const Match& m);
+/// What each member had, from the result for all of them: parts along dimension `dim`.
+Argument parts_of(const Match& m, Node* whole, std::int64_t dim);
 }  // namespace merging
 
 }  // namespace fxx::inline FXX_ABI::rules

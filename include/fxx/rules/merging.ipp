@@ -1,6 +1,8 @@
 // Bodies of rules/merging.hpp.
 #pragma once
 
+#include <vector>
+
 #include "fxx/rules/merging.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
@@ -22,16 +24,19 @@ FXX_INLINE bool may_join(const Match& member, const Match& first) {
   return of_weight->dtype == meta_of(first[weight])->dtype && layout_is_free(*member.root());
 }
 
-FXX_INLINE Argument merged(const Match& m, std::int64_t dim,
-                           const std::function<Node*(Node*, const Argument&)>& build) {
-  std::vector<Argument> weights, biases, sizes, parts;
+FXX_INLINE Joined joined(const Match& m) {
+  std::vector<Argument> weights, biases;
   for (const Match& member : m.members()) {
     weights.push_back(member[weight]);
     biases.push_back(member[bias]);
-    sizes.push_back(rows_of(member));
   }
-  Node* joined = m.call(ops::cat, {Argument::list(weights)});
-  Node* whole = build(joined, m[bias].is_none() ? Argument() : m.call(ops::cat, {Argument::list(biases)}));
+  return {m.call(ops::cat, {Argument::list(weights)}),
+          m[bias].is_none() ? Argument() : m.call(ops::cat, {Argument::list(biases)})};
+}
+
+FXX_INLINE Argument parts_of(const Match& m, Node* whole, std::int64_t dim) {
+  std::vector<Argument> sizes, parts;
+  for (const Match& member : m.members()) sizes.push_back(rows_of(member));
   Node* split = m.call(ops::split_with_sizes, {whole, Argument::list(sizes), dim});
   for (std::size_t i = 0; i < sizes.size(); ++i) parts.push_back(m.call(ops::operator_getitem, {split, i}));
   for (const Match& member : m.members()) views_become_reshapes(*member.root());

@@ -1,6 +1,8 @@
 // Bodies of rules/normalisation.hpp.
 #pragma once
 
+#include <cmath>
+
 #include "fxx/rules/normalisation.hpp"
 
 namespace fxx::inline FXX_ABI::rules {

@@ -2,8 +2,6 @@
 // Main names: rules::rotary. Cost: light.
 #pragma once
 
-#include <algorithm>
-
 #include "fxx/ops/rotary_embedding.hpp"
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"

@@ -1,6 +1,8 @@
 // Bodies of rules/rotary.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/rules/rotary.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
