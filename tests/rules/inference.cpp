@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "rules/shaped.hpp"
 
 using namespace fxx;
