@@ -230,3 +230,11 @@ TEST_CASE("a group norm takes a weight and a bias of one number a channel") {
   CHECK(made({1, 6, 1, 1}, {1, 6, 1, 4}).find("group_norm(%x, 3, %reshape, None, 1e-05)") != std::string::npos);
   CHECK(made({2, 6, 1, 1}, {6, 1, 1}).find("group_norm(%x, 3, None, None, 1e-05)") != std::string::npos);
 }
+
+TEST_CASE("shapes that contradict their operators match nothing") {
+  Graph graph = symbolic_graph([](P x, P w) { return group_norm(x, 1) * w; }, {"x", "w"});
+  for (Node* node : graph.nodes())
+    if (node->opcode() == Opcode::placeholder)
+      shaped(node, node->name() == "x" ? std::vector<std::int64_t>{4} : std::vector<std::int64_t>{});
+  CHECK(rules::normalisation.apply(graph).rewrites == 0);
+}

@@ -71,7 +71,8 @@ bool holds(const Argument& value) {
 }
 template <class F>
 constexpr Condition make_condition() {
-  if constexpr (requires { F::name; }) return {&holds<F>, F::name, requires { F::counts_users; }};
+  if constexpr (requires { F::name; })
+    return {&holds<F>, F::name, requires { F::counts_users; }, requires { F::looks_behind; }};
   else return {&holds<F>, "a condition of the rule's"};
 }
 
@@ -265,6 +266,7 @@ struct memory_t : condition<memory_t<Format>> {
 struct constant_t : condition<constant_t> {
   using condition<constant_t>::operator();
   static constexpr std::string_view name = "a_constant";
+  static constexpr bool looks_behind = true;
   bool operator()(const Argument& a) const { return !a.is_node() || is_constant_value(*a.node()); }
 };
 struct one_user_t : condition<one_user_t> {

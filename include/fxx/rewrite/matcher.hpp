@@ -49,7 +49,8 @@ struct RuleTable {
   const RuleFacts* rules;
   const void* const* callables;  // of each rule what builds its result, and its guard
   int count, depth;
-  bool uses_once;
+  bool uses_once;      // a pattern asks how many users a value has
+  bool uses_constant;  // or what it is computed from
 
   std::uint16_t root(std::uint64_t op) const { return find_root(slots, mask, op); }
   /// The rule has no guard, or its guard agrees.

@@ -276,8 +276,11 @@ struct either : followed<either<Ps...>> {
   static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
 template <class... Ps, Pattern Q>
-consteval either<Ps..., Q> operator|(either<Ps...>, Q) {
-  return {};
+consteval auto operator|(either<Ps...>, Q) {
+  constexpr bool few = sizeof...(Ps) < 255;
+  static_assert(few, "fxx::op: a value has 255 alternatives at most");
+  if constexpr (few) return either<Ps..., Q>{};
+  else return mistake{};
 }
 template <Pattern P, Pattern Q>
 consteval either<P, Q> operator|(P, Q) {
@@ -298,8 +301,12 @@ consteval mistake list(Args...) {
 }
 /// A list argument with exactly these items: `cat(list(x, y), 1_c)`.
 template <Pattern... Ps>
-consteval list_of<Ps...> list(Ps...) {
-  return {};
+consteval auto list(Ps...) {
+  constexpr bool few = sizeof...(Ps) <= 64, flat = (true && ... && (Ps::kind != Term::Kind::list));
+  static_assert(few, "fxx::list: a list in a pattern holds 64 items at most");
+  static_assert(flat, "fxx::list: an item is a list itself; no operator takes lists of lists");
+  if constexpr (few && flat) return list_of<Ps...>{};
+  else return mistake{};
 }
 
 namespace detail {
@@ -643,8 +650,11 @@ template <auto... Keys>
 struct choice {
   template <class... Args>
   consteval auto operator()(Args... args) const {
+    static_assert(sizeof...(Keys) <= 255, "fxx::op: a value has 255 alternatives at most");
     if constexpr (sizeof...(Keys) == 0) {
       detail::misused<detail::Call::any_of, Args...>();
+      return mistake{};
+    } else if constexpr (sizeof...(Keys) > 255) {
       return mistake{};
     } else {
       return either<decltype(call_operator<Keys>(args...))...>{};

@@ -44,7 +44,21 @@ template <class... Sets>
 inline constexpr bool is_ruleset<Phases<Sets...>> = true;
 template <>
 inline constexpr bool is_ruleset<AnyRuleset> = true;
+template <class Set>
+inline constexpr bool knows_its_rules = false;
+template <class... Rules>
+inline constexpr bool knows_its_rules<Ruleset<Rules...>> = true;
 }  // namespace detail
+
+template <class A, class B>
+  requires(detail::is_ruleset<A> && detail::is_ruleset<B> &&
+           !(detail::knows_its_rules<A> && detail::knows_its_rules<B>))
+consteval auto operator+(const A&, const B&) {
+  static_assert(sizeof(A) == 0,
+                "fxx::ruleset: + joins two sets of rules; phases, and sets without the types of their rules, go one "
+                "after the other: phases(a, b)");
+  return detail::refused_set();
+}
 
 /// `phases(normalise, fuse)`; phases may be parts of phases.
 template <class... Sets>

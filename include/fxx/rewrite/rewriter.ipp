@@ -30,9 +30,12 @@ class Rewriter {
     report_.fired.resize(static_cast<std::size_t>(rules.count));
     for (int i = 0; i < rules.count; ++i) report_.fired[static_cast<std::size_t>(i)].rule = rules.rules[i].name;
     report_.nodes_before = graph.size();
-    limit_ = options.limit ? options.limit : 1000 + 100 * graph.size();
+    limit_ = options.limit;
     queued_.resize(graph.index_bound());
   }
+
+  /// Whether something in the graph writes to memory that others may see.
+  bool met_writes() const { return !regions_.none(); }
 
   RewriteReport run() {
     try {
@@ -403,7 +406,18 @@ class Rewriter {
 }  // namespace detail
 
 FXX_INLINE RewriteReport rewrite_graph(Graph& graph, const RuleTable& rules, const RewriteOptions& options) {
-  return detail::Rewriter(graph, rules, options).run();
+  RewriteOptions left = options;
+  if (left.limit == 0) left.limit = 1000 + 100 * graph.size();
+  RewriteReport report;
+  for (;;) {
+    detail::Rewriter rewriter(graph, rules, left);
+    RewriteReport run = rewriter.run();
+    const std::size_t rewrites = run.rewrites;
+    const bool again = rewrites > 0 && !run.stopped_at_limit && (rules.uses_constant || rewriter.met_writes());
+    report.add(std::move(run));
+    left.limit -= rewrites;
+    if (!again) return report;
+  }
 }
 
 FXX_INLINE void RewriteReport::add(RewriteReport later) {

@@ -214,11 +214,11 @@ struct FusedRules {
   Tree<States, Edges, Captures, Roots> tree;
   RootTable<root_table_size(Roots)> roots;
   int count, depth;
-  bool uses_once;
+  bool uses_once, uses_constant;
 
   constexpr RuleTable table(const RuleFacts* facts, const void* const* callables) const {
     return {tree.states, tree.edges, tree.captures, roots.slots, roots.mask, &tree.sieve,
-            facts,       callables,  count,         depth,       uses_once};
+            facts,       callables,  count,         depth,       uses_once,  uses_constant};
   }
 };
 
@@ -245,6 +245,7 @@ struct fused {
     for (const Entry* e : entries) {
       if (e->survey->depth > d.depth) d.depth = e->survey->depth;
       if (e->survey->once) d.uses_once = true;
+      if (e->survey->constant) d.uses_constant = true;
     }
     return d;
   }();
@@ -358,6 +359,13 @@ constexpr bool uses_twice(const Term* r) {
       if (is_capture(r[i]) && is_capture(r[k]) && r[i].id == r[k].id) return true;
   return false;
 }
+/// Does the result use a call that the pattern only names, so that it stays?
+constexpr bool keeps_named(const Term* p, const Term* r) {
+  for (int i = 0; i < p->size; ++i)
+    for (int k = 0; p[i].kind == Term::Kind::named && k < r->size; ++k)
+      if (is_capture(r[k]) && r[k].id == p[i].id) return true;
+  return false;
+}
 template <class Rule>
 consteval bool shrinks() {
   if constexpr (Builds<Rule> || Siblings<typename Rule::pattern>) return false;
@@ -365,7 +373,8 @@ consteval bool shrinks() {
     const Term* result = flat<typename Rule::replacement>.data();
     for (int i = 0; i < result->size; ++i)
       if (result[i].kind >= Term::Kind::rest) return false;
-    return calls_in(result) < calls_in(flat<typename Rule::pattern>.data()) && !uses_twice(result);
+    const Term* pattern = flat<typename Rule::pattern>.data();
+    return calls_in(result) < calls_in(pattern) && !uses_twice(result) && !keeps_named(pattern, result);
   }
 }
 
@@ -416,7 +425,8 @@ class Ruleset {
   }
 
   /// Whether rewriting ends on every graph whatever the limit: no rule's result has as many calls as the least that its
-  /// pattern takes away. Callables and captures that the result uses twice are not looked through: they say no.
+  /// pattern takes away. Callables, captures that the result uses twice and calls that it goes on using (`as`) are not
+  /// looked through: they say no.
   static constexpr bool always_ends = (true && ... && detail::shrinks<Rules>());
 
   /// The classes of modules that patterns name; calls of these are not opened before the rules are applied.

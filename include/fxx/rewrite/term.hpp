@@ -18,6 +18,7 @@ struct Condition {
   bool (*holds)(const Argument&) = nullptr;
   std::string_view name = {};  // for people
   bool counts_users = false;   // so that it may come true when a user goes
+  bool looks_behind = false;   // at what the value is computed from, however far away
 };
 
 struct Term {
@@ -80,6 +81,17 @@ constexpr bool is_constant(const Term& t) { return t.kind == Term::Kind::literal
 constexpr bool is_near(double a, double b) {
   const double difference = a > b ? a - b : b - a, size = b < 0 ? -b : b;
   return difference <= 1e-6 * size;
+}
+
+/// Is the literal what the parameter has when it is left out? One number says a whole list of it.
+constexpr bool is_default(const Parameter& parameter, const Literal& value) {
+  const Literal& standard = parameter.standard;
+  if (standard == value) return true;
+  if (standard.kind != Literal::Kind::integers || value.kind != Literal::Kind::integer || standard.count == 0)
+    return false;
+  for (int i = 0; i < standard.count; ++i)
+    if (standard.items[i] != value.integer) return false;
+  return true;
 }
 
 /// Same pattern, letter for letter. Wildcards stand for unknown values, so they equal nothing.
@@ -228,6 +240,7 @@ struct Survey {
   bool searched = false;   // as needs_search says
   bool nested = false;     // an each or a chain inside of another
   bool once = false;       // a call that is to have a single user
+  bool constant = false;   // it asks what values are computed from
   bool with_call = false;  // as starts_with_call says
   int depth = 0;           // calls above each other
 };
@@ -256,6 +269,7 @@ constexpr Survey survey(const Term* p) {
                ((is_capture(t) && is_capture(*names[k])) || !are_of_one_sort(names[k], &t)))
         s.two_kinds = i;
     }
+    if (kind == K::constant || (kind == K::where && t.condition->looks_behind)) s.constant = true;
     if (kind == K::where && t.condition->counts_users) {
       s.once = true;
       if (depth >= s.depth) s.depth = depth + 1;  // its users are as far below the root as those of a call there
@@ -520,6 +534,8 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, Capt
     for (int i = 0; i < n; ++i)
       if (bound[i].id == p->id) {
         const Term& to = *bound[i].to;
+        // What stands there may be 2 in one place and 2.0 in the other, which a name does not hold together.
+        if (is_constant(to) && to.value->is_number()) return false;
         return to.kind == K::named ? t->kind == K::tensor && t->id == to.id : !has_call(t) && same(&to, t);
       }
     bound[n++] = {p->id, t};
@@ -599,6 +615,16 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, Capt
         if (!covers(pc, swapped ? second : first, c, d, bound, n)) return false;
         if (!covers(pc + pc->size, swapped ? first : second, c, d, bound, n)) return false;
         for (; i < 2; ++i) pc += pc->size, tc += tc->size;
+      } else if (two_orders(t) && !same(pc, pc + pc->size)) {
+        // What `t` describes may also stand the other way round.
+        const int known = n;
+        const Term *second = tc + tc->size, *third = second + second->size, *last = pc + pc->size;
+        if (!covers(pc, second, c, d, bound, n) || !covers(last, tc, c, d, bound, n)) return false;
+        for (int k = 2; k < p->children; ++k, third += third->size) {
+          last += last->size;
+          if (!covers(last, third, c, d, bound, n)) return false;
+        }
+        n = known;
       }
       for (; i < p->children; ++i, pc += pc->size, tc += tc->size)
         if (!covers(pc, tc, c, d, bound, n)) return false;

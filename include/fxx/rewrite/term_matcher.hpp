@@ -29,6 +29,7 @@ struct Found {
   struct Binding {
     std::uint64_t id;
     Argument value;
+    bool constant = false;  // by `with`
   };
   /// What one item of an `each`, or one link of a `chain`, bound.
   struct Item {
@@ -166,7 +167,7 @@ class TermMatcher {
   bool match_item_again(const Term* group, Step& step);
   std::vector<Way> ways_of(const Term* group, Subject s);
 
-  bool bind(std::uint64_t id, const Argument& value, std::string_view name, Continue go_on);
+  bool bind(std::uint64_t id, const Argument& value, std::string_view name, Continue go_on, bool constant = false);
   Argument value_of(Subject s) const;
   Mark mark() const {
     return {found_.bindings.size(), found_.items.size(), found_.nodes.size(), found_.roots.size(), passed_};

@@ -130,16 +130,20 @@ FXX_INLINE Argument TermMatcher::value_of(Subject s) const {
   return s.parameter ? to_argument(s.parameter->standard, s.parameter->type) : Argument();
 }
 
-FXX_INLINE bool TermMatcher::bind(std::uint64_t id, const Argument& value, std::string_view name, Continue go_on) {
+FXX_INLINE bool TermMatcher::bind(std::uint64_t id, const Argument& value, std::string_view name, Continue go_on,
+                                  bool constant) {
   for (const Found::Binding& known : found_.bindings)
     if (known.id == id) {
-      if (known.value == value) return go_on();
+      // A constant of the pattern is what it says: 2 and 2.0.
+      const bool counts = (constant || known.constant) && value.is_number() && known.value.is_number() &&
+                          value.kind() != Argument::Kind::boolean && known.value.kind() != Argument::Kind::boolean;
+      if (known.value == value || (counts && known.value.number() == value.number())) return go_on();
       return fail([&] {
         return "'" + std::string(name) + "' is " + detail::words_for(&known.value) + " in one place and " +
                detail::words_for(&value) + " in another";
       });
     }
-  found_.bindings.push_back({id, value});
+  found_.bindings.push_back({id, value, constant});
   if (go_on()) return true;
   found_.bindings.pop_back();
   return false;
@@ -185,13 +189,13 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
       return match(t + 1, s, then);
     }
     case K::bound: {
-      const auto then = [&] { return bind(t->id, to_argument(*t->value), t->name, go_on); };
+      const auto then = [&] { return bind(t->id, to_argument(*t->value), t->name, go_on, true); };
       return match(t + 1, s, then);
     }
     case K::literal:
     case K::standard: {
       const bool default_fits =
-          !s.value && s.parameter && (t->kind == K::standard || *t->value == s.parameter->standard);
+          !s.value && s.parameter && (t->kind == K::standard || is_default(*s.parameter, *t->value));
       if (default_fits || (s.value && same_value(*s.value, *t->value, s.parameter ? s.parameter->type : Type{})))
         return t->kind == K::literal ? pass(go_on) : go_on();  // a default that is left out says little
       return fail(wanted);

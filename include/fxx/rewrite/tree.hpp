@@ -109,6 +109,7 @@ namespace detail {
 struct Line {
   Test tests[max_tests];
   CapturePlace captures[max_captures];
+  const Parameter* parameters[max_captures];  // what is captured stands for; null for items of lists, and nodes
   int tests_count = 0, captures_count = 0, registers = 1;
   std::uint64_t root = 0;
   std::uint8_t family = 0;                // of the root
@@ -179,17 +180,24 @@ constexpr int find_capture(std::uint64_t id, const Line& out) {
   while (k < out.captures_count && out.captures[k].id != id) ++k;
   return k;
 }
-/// Binds a name, or tests that it has the same value as before.
-constexpr void line_up_capture(std::uint64_t id, int at, std::uint32_t place, const Literal* constant, Line& out) {
+/// Binds a name, or tests that it has the same value as before. `parameter`: what stands there, but for items of lists.
+constexpr void line_up_capture(std::uint64_t id, int at, std::uint32_t place, const Parameter* parameter,
+                               const Literal* constant, Line& out) {
   if (at < out.captures_count) {
     const CapturePlace& known = out.captures[at];
     if (known.constant && constant) out.never = out.never || !(*known.constant == *constant);
-    else if (known.constant) line_up_literal(*known.constant, place, false, out);
-    else if (constant) line_up_literal(*constant, known.packed_place, false, out);
+    else if (known.constant) {
+      line_up_literal(*known.constant, place, parameter && is_default(*parameter, *known.constant), out);
+    }
+    else if (constant) {
+      const Parameter* other = out.parameters[at];
+      line_up_literal(*constant, known.packed_place, other && is_default(*other, *constant), out);
+    }
     else out.test(Test::Kind::equal, place).other_place = known.packed_place;
   } else if (out.captures_count == max_captures) {
     out.too_large = true;
   } else {
+    out.parameters[out.captures_count] = parameter;
     CapturePlace& fresh = out.captures[out.captures_count++];
     fresh.id = id;
     fresh.packed_place = place;
@@ -201,10 +209,13 @@ constexpr void line_up_value(const Chosen& given, std::uint32_t place, const Par
                              Line& out) {
   using K = Term::Kind;
   const Term& t = *given.term;
+  const Parameter* of = place >> 16 == Place::whole ? &parameter : nullptr;
   if (is_constant(t)) {
-    line_up_literal(*t.value, place, place >> 16 == Place::whole && parameter.standard == *t.value, out);
+    line_up_literal(*t.value, place, of && is_default(parameter, *t.value), out);
   } else if (t.kind == K::near) {
-    out.test(Test::Kind::near, place).payload = std::bit_cast<std::uint64_t>(t.value->number());
+    const bool left_out =
+        of && parameter.standard.is_number() && is_near(parameter.standard.number(), t.value->number());
+    out.test(Test::Kind::near, place, left_out).payload = std::bit_cast<std::uint64_t>(t.value->number());
   } else if (is_capture(t)) {
     const int at = find_capture(t.id, out);
     if (at == out.captures_count) {
@@ -216,14 +227,14 @@ constexpr void line_up_value(const Chosen& given, std::uint32_t place, const Par
       if (t.kind == K::sequence) out.test(Test::Kind::sequence, place, standard == Literal::Kind::integers);
       if (t.kind == K::size) out.test(Test::Kind::size, place, standard == Literal::Kind::integer);
     }
-    line_up_capture(t.id, at, place, nullptr, out);
+    line_up_capture(t.id, at, place, of, nullptr, out);
   }
   for (int i = 0; i < given.count; ++i) {
     const Term& around = *queue.around[given.first + i];
     if (around.kind == K::where) out.test(Test::Kind::condition, place).condition = around.condition;
     else
-      line_up_capture(around.id, find_capture(around.id, out), place, around.kind == K::bound ? around.value : nullptr,
-                      out);
+      line_up_capture(around.id, find_capture(around.id, out), place, of,
+                      around.kind == K::bound ? around.value : nullptr, out);
   }
 }
 
@@ -485,16 +496,22 @@ class Layout {
       select.rule = node.rule;
       select.edges = static_cast<std::uint16_t>(members);
       edges += members;
-      int filled = 0, jumps[256];
+      int filled = 0, jump = 0;  // of the jumps each holds the one before, until all know where they go
       for (int k = c; k >= 0; k = trie_[k].alike) {
         int i = first + filled;
         for (; i > first && t.edges[i - 1].op > trie_[k].test.payload; --i) t.edges[i] = t.edges[i - 1];
         t.edges[i] = {trie_[k].test.payload, static_cast<std::uint16_t>(states)};
         emit_children(t, k, states, edges);
-        jumps[filled++] = states;
-        static_cast<Test&>(t.states[states++]) = {.what = Test::what_of(Test::Kind::jump)};
+        ++filled;
+        static_cast<Test&>(t.states[states]) = {.what = Test::what_of(Test::Kind::jump)};
+        t.states[states].fail = static_cast<std::uint16_t>(jump);
+        jump = states++;
       }
-      for (int i = 0; i < filled; ++i) t.states[jumps[i]].fail = static_cast<std::uint16_t>(states);
+      while (filled--) {
+        const int before = t.states[jump].fail;
+        t.states[jump].fail = static_cast<std::uint16_t>(states);
+        jump = before;
+      }
       select.fail = static_cast<std::uint16_t>(states);
     }
   }

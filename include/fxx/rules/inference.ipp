@@ -213,7 +213,7 @@ FXX_INLINE bool takes_batch_norm(const Node& node) {
   const bool transposed = op->base_name().starts_with("conv_transpose");
   return meta && is_floating_point(meta->dtype) && is_constant_or_none(of_weight) && is_constant_or_none(given(2)) &&
          may_be_of_one_type({input, of_weight, given(2)}) && rank_of(input) == meta->dim() &&
-         (!transposed || (groups.kind() == Argument::Kind::integer && groups.integer() > 0 && !meta->is_dynamic() &&
+         meta->dim() > 2 && (!transposed || (groups.kind() == Argument::Kind::integer && groups.integer() > 0 && !meta->is_dynamic() &&
                           meta->shape[0] % groups.integer() == 0));
 }
 

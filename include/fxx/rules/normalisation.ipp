@@ -52,7 +52,8 @@ FXX_INLINE Argument group_norm_of(const Match& m, bool one) {
 /// One number a channel, in x's dtype: (C, 1, 1), (1, C, 1, 1).
 FXX_INLINE bool is_of_channels(const Match& m, const Argument& value) {
   const TensorMeta *meta = meta_of(value), *of = meta_of(m[x]);
-  if (!meta || !of || meta->dtype != of->dtype || meta->dim() > of->dim() || meta->dim() + 1 < of->dim()) return false;
+  if (!meta || !of || of->dim() < 2 || meta->dtype != of->dtype) return false;
+  if (meta->dim() > of->dim() || meta->dim() + 1 < of->dim()) return false;
   const std::int64_t channel = meta->dim() - of->dim() + 1;
   for (std::int64_t at = 0; at < meta->dim(); ++at)
     if (meta->shape[static_cast<std::size_t>(at)] != (at == channel ? of->shape[1] : 1)) return false;
