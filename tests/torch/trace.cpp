@@ -832,6 +832,25 @@ TEST_CASE("set_data of a traced value is refused") {
   }
 }
 
+TEST_CASE("a write to a parameter happens once, as in one run of the code") {
+  struct Halves : torch::nn::Module {
+    Tensor p = register_parameter("p", torch::full({2}, 8.F));
+    Tensor seen = register_buffer("seen", torch::zeros({2}));
+    Tensor forward(Tensor x) {
+      const torch::NoGradGuard no_grad;
+      p.mul_(0.5);
+      p.view({2, 1}).sub_(1);
+      seen.add_(1);
+      return x + p;
+    }
+  } halves;
+  const auto gm = trace(halves, {torch::ones({2})});
+  CHECK(torch::equal(halves.p, torch::full({2}, 3.F)));
+  CHECK(torch::equal(halves.seen, torch::ones({2})));
+  CHECK(halves.p.requires_grad());
+  CHECK(torch::equal((*gm)(torch::ones({2})), torch::full({2}, 1.5F)));
+}
+
 TEST_CASE("a view of a buffer that was made before the trace is read; writing through it is refused") {
   struct Rows : torch::nn::Module {
     Tensor table = register_buffer("table", torch::rand({3, 4})), row = table[1];

@@ -173,7 +173,9 @@ template <int N, class Get, class Put>
 FXX_KERNEL void layer_norm(float eps, const Get& get, const Put& put) {
   using namespace detail_of_rows;
   const Row<N, Get> row(get);
-  const float mean = row_sum<N>(row) * (1.f / N);
+  float mean = row_sum<N>(row) * (1.f / N);
+  // What rounding left of it would be multiplied by as much as the row is even: of one value throughout it is all.
+  mean += row_sum<N>([&](int c, auto width) __attribute__((always_inline)) { return row(c, width) - mean; }) * (1.f / N);
   const float squares = row_sum<N>([&](int c, auto width) __attribute__((always_inline)) {
     const real d = row(c, width) - mean;
     return d * d;

@@ -72,6 +72,9 @@ FXX_INLINE CompiledModule::CompiledModule(GraphModule& source, const std::vector
   if (!(options.timeout_seconds >= 0))
     throw RunError(ErrorId::input_mismatch,
                    "compile: timeout_seconds = " + repr(options.timeout_seconds) + "; 0 is no limit");
+  if (options.tolerance && !(*options.tolerance >= 0))
+    throw RunError(ErrorId::input_mismatch,
+                   "compile: tolerance = " + repr(*options.tolerance) + "; it is what results may differ by, 0 or more");
   threads_ = options.threads > 0 ? options.threads : std::min(at::get_num_threads(), kernels::most_threads);
   specialise(example_inputs, options);
 }

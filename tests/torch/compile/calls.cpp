@@ -58,7 +58,8 @@ TEST_CASE("inputs of another dtype, size or number are one error that names the 
   CHECK(fault_of<RunError>([&] { fxx::compile(*c.gm, {}, {.cache_folder = cache()}); }).id == 701);
   CHECK(fault_of<RunError>([&] { fxx::compile(*c.gm, {c.x, c.x}, {.cache_folder = cache()}); }).id == 701);
   for (const Tensor& other : {transposed_copy(c.x), sliced_copy(c.x), c.x.to(at::MemoryFormat::ChannelsLast),
-                              torch::randn({1, 3, 1, 1}).expand({2, 3, 8, 8}), torch::_neg_view(c.x)})
+                              torch::randn({1, 3, 1, 1}).expand({2, 3, 8, 8}), torch::_neg_view(c.x),
+                              at::_efficientzerotensor({2, 3, 8, 8}, c.x.options())})
     CHECK(relative_difference(c.compiled->run({other}), c10::IValue(c.net->forward(other))) <= 1e-5);
   {
     const c10::InferenceMode inference;

@@ -124,6 +124,8 @@ TEST_CASE("examples and options that cannot be are refused before anything is bu
   CHECK(says(words(c.x, {.threads = 257}), "threads = 257"));
   CHECK(says(words(c.x, {.timeout_seconds = -1}), "timeout_seconds = -1"));
   CHECK(says(words(c.x, {.timeout_seconds = not_a_number}), "timeout_seconds"));
+  CHECK(says(words(c.x, {.tolerance = -1}), "tolerance = -1"));
+  CHECK(says(words(c.x, {.tolerance = not_a_number}), "tolerance = nan"));
   CHECK(c.error() <= 1e-5);
 }
 

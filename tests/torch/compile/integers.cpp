@@ -235,24 +235,46 @@ TEST_CASE("tensors of every dtype: what only moves elements has kernels, all els
       [](const Tensor& t) { return t.t(); },
       [](const Tensor& t) { return t.t().contiguous(); },
       [](const Tensor& t) { return t.slice(1, 1, 4).reshape({-1}); },
-      [](const Tensor& t) { return torch::cat({t, t.slice(0, 0, 1)}, 0); },
-      [](const Tensor& t) { return torch::stack({t.t(), t.t()}, 1); },
+      [](const Tensor& t) {
+        return torch::cat({t, t.slice(0, 0, 1)}, 0);
+      },
+      [](const Tensor& t) {
+        return torch::stack({t.t(), t.t()}, 1);
+      },
       [](const Tensor& t) { return t.flip({1}); },
       [](const Tensor& t) { return t.roll(1, 0); },
-      [](const Tensor& t) { return t.repeat({2, 1}); },
-      [](const Tensor& t) { return t.unsqueeze(1).expand({4, 3, 5}).clone(); },
+      [](const Tensor& t) {
+        return t.repeat({2, 1});
+      },
+      [](const Tensor& t) {
+        return t.unsqueeze(1).expand({4, 3, 5}).clone();
+      },
       [](const Tensor& t) { return t.diagonal().clone(); },
-      [](const Tensor& t) { return torch::constant_pad_nd(t, {1, 2}); },
+      [](const Tensor& t) {
+        return torch::constant_pad_nd(t, {1, 2});
+      },
       [](const Tensor& t) { return torch::zeros_like(t); },
       [](const Tensor& t) { return torch::full_like(t, 1); },
       [](const Tensor& t) { return t.slice_scatter(t.slice(1, 1, 3), 1, 2, 4); },
-      [](const Tensor& t) { return t.index_select(0, torch::tensor({2, 0})); },
-      [](const Tensor& t) { return torch::embedding(t, torch::tensor({2, 0})); },
-      [](const Tensor& t) { return t.index({torch::tensor({1, 1, 3})}); },
-      [](const Tensor& t) { return t.gather(0, torch::zeros({1, 5}, torch::kLong)); },
+      [](const Tensor& t) {
+        return t.index_select(0, torch::tensor({2, 0}));
+      },
+      [](const Tensor& t) {
+        return torch::embedding(t, torch::tensor({2, 0}));
+      },
+      [](const Tensor& t) {
+        return t.index({torch::tensor({1, 1, 3})});
+      },
+      [](const Tensor& t) {
+        return t.gather(0, torch::zeros({1, 5}, torch::kLong));
+      },
       [](const Tensor& t) { return t.masked_fill(torch::ones({5}, torch::kBool), 1); },
-      [](const Tensor& t) { return torch::where(torch::ones({4, 1}, torch::kBool), t, t.flip({0})); },
-      [](const Tensor& t) { return t.scatter(0, torch::zeros({1, 5}, torch::kLong), t); },
+      [](const Tensor& t) {
+        return torch::where(torch::ones({4, 1}, torch::kBool), t, t.flip({0}));
+      },
+      [](const Tensor& t) {
+        return t.scatter(0, torch::zeros({1, 5}, torch::kLong), t);
+      },
       [](const Tensor& t) { return t.unfold(1, 2, 1).contiguous(); },
       [](const Tensor& t) { return t.to(torch::kFloat) + 1; },
       [](const Tensor& t) { return t.to(torch::kFloat).to(t.scalar_type()); },
@@ -263,10 +285,10 @@ TEST_CASE("tensors of every dtype: what only moves elements has kernels, all els
       [](const Tensor& t) { return std::get<0>(t.sort(1)); },
       [](const Tensor& t) { return torch::matmul(t, t.t()); },
   };
-  for (const auto dtype : {torch::kByte, torch::kChar, torch::kShort, torch::kInt, torch::kLong, torch::kBool, torch::kHalf,
-                           torch::kBFloat16, torch::kDouble, torch::kUInt16, torch::kUInt32, torch::kUInt64,
-                           torch::kFloat8_e5m2, torch::kFloat8_e4m3fn, torch::kFloat8_e5m2fnuz, torch::kFloat8_e4m3fnuz,
-                           torch::kComplexHalf, torch::kComplexFloat, torch::kComplexDouble}) {
+  for (const auto dtype : {torch::kByte, torch::kChar, torch::kShort, torch::kInt, torch::kLong, torch::kBool,
+                           torch::kHalf, torch::kBFloat16, torch::kDouble, torch::kUInt16, torch::kUInt32,
+                           torch::kUInt64, torch::kFloat8_e5m2, torch::kFloat8_e4m3fn, torch::kFloat8_e5m2fnuz,
+                           torch::kFloat8_e4m3fnuz, torch::kComplexHalf, torch::kComplexFloat, torch::kComplexDouble}) {
     const std::string of = c10::toString(dtype);
     CAPTURE(of);
     const Tensor x = (torch::rand({4, 5}) * 9).to(dtype);
@@ -312,6 +334,73 @@ TEST_CASE("conversions that floats would spoil, and arithmetic of doubles, are c
       },
       {torch::randint(-9, 9, {4, 5}) * (std::int64_t(1) << 40), torch::randn({4, 5})},
       {.called_back = {"aten::to.dtype", "aten::mul.Scalar", "aten::add.Scalar"}});
+}
+
+TEST_CASE("numbers that the other side's dtype does not have are what that makes of them") {
+  using With = Tensor (*)(const Tensor&, std::int64_t);
+  const With functions[] = {[](const Tensor& a, std::int64_t n) { return a == n; },
+                            [](const Tensor& a, std::int64_t n) { return a != n; },
+                            [](const Tensor& a, std::int64_t n) { return a < n; },
+                            [](const Tensor& a, std::int64_t n) { return a >= n; },
+                            [](const Tensor& a, std::int64_t n) { return a > n; },
+                            [](const Tensor& a, std::int64_t n) { return a.clamp_min(n); },
+                            [](const Tensor& a, std::int64_t n) { return a.clamp_max(n); },
+                            [](const Tensor& a, std::int64_t n) { return a.clamp(n, n + 5); },
+                            [](const Tensor& a, std::int64_t n) { return a & n; },
+                            [](const Tensor& a, std::int64_t n) { return a | n; },
+                            [](const Tensor& a, std::int64_t n) { return a ^ n; },
+                            [](const Tensor& a, std::int64_t n) { return (a | n) > 3; },
+                            [](const Tensor& a, std::int64_t n) { return a + n; },
+                            [](const Tensor& a, std::int64_t n) { return a * n; },
+                            [](const Tensor& a, std::int64_t n) { return torch::full_like(a, 7) - n; },
+                            [](const Tensor& a, std::int64_t n) { return a.remainder(n); },
+                            [](const Tensor& a, std::int64_t n) { return torch::fmod(a, n); },
+                            [](const Tensor& a, std::int64_t n) { return torch::floor_divide(a, n); },
+                            [](const Tensor& a, std::int64_t n) { return torch::div(a, n, "trunc"); }};
+  int tried = 0;
+  for (const auto dtype : {torch::kByte, torch::kChar, torch::kShort, torch::kInt, torch::kLong}) {
+    const std::string of = c10::toString(dtype);
+    CAPTURE(of);
+    const Tensor a = torch::tensor({0, 1, 2, 3, 100, 127, 128, 200, 254, 255, 5, 7}).to(dtype);
+    // Some functions wrap such a number around, others throw.
+    std::vector<std::pair<With, std::int64_t>> taken;
+    for (const std::int64_t n : {-1L, -3L, 5L, 200L, 300L, 40000L, 3000000001L, 3L - (1L << 32)})
+      for (const With function : functions) try {
+          function(a, n);
+          taken.emplace_back(function, n);
+        } catch (const std::exception&) {
+        }
+    tried += static_cast<int>(taken.size());
+    const Forward f = [&](const Tensors& in) {
+      const Tensor &x = in[0], &zero_dim = in[1], &wide = in[2];
+      Tensors results = {x > zero_dim,
+                         x == zero_dim,
+                         torch::maximum(x, zero_dim),
+                         x.remainder(zero_dim),
+                         x + zero_dim,
+                         torch::minimum(zero_dim, x),
+                         torch::fmod(x, zero_dim),
+                         x.floor_divide(zero_dim),
+                         x & zero_dim,
+                         wide > x,
+                         zero_dim < wide,
+                         torch::maximum(wide, x)};
+      for (const auto& [function, n] : taken) results.push_back(function(x, n));
+      return all_of(results);
+    };
+    const auto with = [&](std::int64_t n) {
+      return Tensors{a, torch::tensor(n), torch::tensor({-1, 0, 300, 255, 7, 128, -128, 1, 2, 3, 4, 5}, torch::kLong)};
+    };
+    std::vector<Tensors> more;
+    for (const std::int64_t n : {-3L, -1L, (1L << 33) + 5, 261L, 200L}) try {
+        f(with(n));
+        more.push_back(with(n));
+      } catch (const std::exception&) {
+      }
+    CHECK(more.size() >= 2);
+    check(f, with(3), {.more = more});
+  }
+  CHECK(tried > 500);
 }
 
 TEST_CASE("an integer divided by zero is one error, and the module works afterwards") {

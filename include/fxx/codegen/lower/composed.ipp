@@ -244,11 +244,18 @@ FXX_INLINE bool Lowering::composed(const Node& node, const Operator& op) {
     throw NoKernel{std::string(name_of(meta_of(*nodes[0]).dtype))};
   nodes.resize(3, nullptr);
   Joined joined = join({nodes[0], nodes[1], nodes[2]}, sizes);
-  for (const Argument& given : call.given)
-    call.terms.push_back(given.is_node() ? converted(term_of(*given.node(), sizes), elements)
-                         : given.is_number() && (real || given.kind() != Argument::Kind::real)
-                             ? scalar_of(given, elements)
-                             : nullptr);
+  const bool integers = elements == Elements::integer && is_integer(dtype);
+  for (Argument& given : call.given) {
+    if (integers) given = as_operand(given, dtype);
+    TermPointer term;
+    if (given.is_node()) {
+      term = converted(term_of(*given.node(), sizes), elements);
+      if (integers) term = as_operand(std::move(term), meta_of(*given.node()).dtype, dtype);
+    } else if (given.is_number() && (real || given.kind() != Argument::Kind::real)) {
+      term = scalar_of(given, elements);
+    }
+    call.terms.push_back(std::move(term));
+  }
   TermPointer result = wrapped(composition->of(call), dtype);
   set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
   return true;

@@ -193,6 +193,9 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   const Elements elements = of_masks                      ? Elements::mask
                             : real || (compares && masks) ? Elements::real
                                                           : Elements::integer;
+  const Dtype together = is_integer(dtype) ? dtype : integers_together(nodes);
+  if (elements == Elements::integer)
+    for (std::size_t i = 0; i < count; ++i) given[i] = as_operand(given[i], together);
   if (elements == Elements::integer && !has_integers(form, given)) throw NoKernel{std::string(name_of(dtype))};
   if (elements == Elements::real && form.function >= F::bitwise_and) throw NoKernel{std::string(name_of(dtype))};
   Joined joined;
@@ -204,7 +207,9 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   }
   const auto term = [&](std::size_t i) {
     if (!given[i].is_node()) return scalar_of(given[i], elements);
-    return converted(term_of(*given[i].node(), sizes), chooses(i) ? Elements::mask : elements);
+    TermPointer operand = converted(term_of(*given[i].node(), sizes), chooses(i) ? Elements::mask : elements);
+    if (elements != Elements::integer || chooses(i)) return operand;
+    return as_operand(std::move(operand), meta_of(*given[i].node()).dtype, together);
   };
   TermPointer result;
   if (of_masks && form.function != F::select) {
@@ -352,7 +357,8 @@ FXX_INLINE void Lowering::logic(const Node& node, const Operator& op) {
   Joined joined = join({tensor(0), tensor(1)}, sizes);
   std::vector<TermPointer> operands;
   for (std::size_t i = 0; i < given.size(); ++i)
-    operands.push_back(tensor(i) ? converted(term_of(*tensor(i), sizes), elements) : scalar_of(given[i], elements));
+    operands.push_back(tensor(i) ? as_operand(converted(term_of(*tensor(i), sizes), elements), meta_of(*tensor(i)).dtype, dtype)
+                                 : scalar_of(as_operand(given[i], dtype), elements));
   TermPointer result = call_of(function, std::move(operands));
   if (function == F::bitwise_not) result = wrapped(std::move(result), dtype);
   set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
@@ -363,25 +369,29 @@ FXX_INLINE void Lowering::divide(const Node& node, const Operator& op) {
   using F = kernels::Function;
   require_elements(node);
   const Elements elements = elements_of(meta_of(node).dtype);
-  const Argument mode = argument(node, op, "rounding_mode"), other = argument(node, op, "other");
+  const Dtype dtype = meta_of(node).dtype;
+  const Argument mode = argument(node, op, "rounding_mode"), other = as_operand(argument(node, op, "other"), dtype);
   const bool down = mode.kind() == Argument::Kind::string && mode.string() == "floor";
   if (!down && (mode.kind() != Argument::Kind::string || mode.string() != "trunc")) throw NoKernel{"no rounding"};
   // As other divisions: by 0 LibTorch throws.
   if (elements == Elements::integer && !other.is_node() &&
       (other.kind() != Argument::Kind::integer || other.integer() == 0))
-    throw NoKernel{std::string(name_of(meta_of(node).dtype))};
+    throw NoKernel{std::string(name_of(dtype))};
   const Node& self = operand(node, op, "self");
   const Node* divisor = other.is_node() ? other.node() : nullptr;
   for (const Node* input : {&self, divisor})
     if (input) require_elements(*input);
   const Sizes& sizes = sizes_of(node);
   Joined joined = join({&self, divisor}, sizes);
-  const TermPointer left = converted(term_of(self, sizes), elements);
-  TermPointer right = divisor ? converted(term_of(*divisor, sizes), elements) : scalar_of(other, elements);
+  const auto operand_of = [&](const Node& tensor) {
+    return as_operand(converted(term_of(tensor, sizes), elements), meta_of(tensor).dtype, dtype);
+  };
+  const TermPointer left = operand_of(self);
+  TermPointer right = divisor ? operand_of(*divisor) : scalar_of(other, elements);
   if (divisor && elements == Elements::integer) right = call_of(F::checked_divisor, {right});
   TermPointer result = call_of(down ? F::floor_divide : F::divide, {left, right});
   if (!down && elements == Elements::real) result = call_of(F::truncated, {result});
-  set_pending(node, joined.root, wrapped(std::move(result), meta_of(node).dtype), std::move(joined.nodes));
+  set_pending(node, joined.root, wrapped(std::move(result), dtype), std::move(joined.nodes));
 }
 
 /// triu, tril: zeros on one side of a diagonal.

@@ -95,6 +95,44 @@ FXX_INLINE TermPointer wrapped(TermPointer term, Dtype dtype) {
   const TermPointer unused = integer_of(64 - 8 * element_size(dtype));
   return call_of(F::shift_right, {call_of(F::shift_left, {std::move(term), unused}), unused});
 }
+/// Does the dtype have all integers of the other one?
+FXX_INLINE bool has_integers_of(Dtype dtype, Dtype other) {
+  if (dtype == other || other == Dtype::boolean || dtype == Dtype::int64) return true;
+  if (other == Dtype::uint8) return dtype == Dtype::int16 || dtype == Dtype::int32;
+  return dtype != Dtype::uint8 && element_size(other) < element_size(dtype);
+}
+/// An operand as LibTorch computes with it: of the dtype that all of them have together, in which it may be another
+/// number. -1 is 255 beside bytes.
+FXX_INLINE TermPointer as_operand(TermPointer term, Dtype dtype, Dtype together) {
+  return has_integers_of(together, dtype) ? term : wrapped(std::move(term), together);
+}
+FXX_INLINE Argument as_operand(const Argument& number, Dtype together) {
+  if (number.kind() != Argument::Kind::integer) return number;
+  switch (together) {
+    case Dtype::uint8: return static_cast<std::int64_t>(static_cast<std::uint8_t>(number.integer()));
+    case Dtype::int8: return static_cast<std::int64_t>(static_cast<std::int8_t>(number.integer()));
+    case Dtype::int16: return static_cast<std::int64_t>(static_cast<std::int16_t>(number.integer()));
+    case Dtype::int32: return static_cast<std::int64_t>(static_cast<std::int32_t>(number.integer()));
+    default: return number;
+  }
+}
+/// The integer dtype that tensors and numbers have together: tensors with dimensions decide, then those without, then
+/// numbers.
+FXX_INLINE Dtype integers_together(const std::vector<const Node*>& tensors) {
+  const auto of = [&](bool with_dimensions) {
+    Dtype together = Dtype::boolean;
+    for (const Node* tensor : tensors) {
+      const TensorMeta& meta = *tensor->tensor_meta();
+      if ((meta.dim() > 0) != with_dimensions || !is_integer(meta.dtype) || has_integers_of(together, meta.dtype)) continue;
+      if (together == Dtype::boolean || has_integers_of(meta.dtype, together)) together = meta.dtype;
+      else together = Dtype::int16;  // bytes with a sign and without
+    }
+    return together;
+  };
+  Dtype together = of(true);
+  if (together == Dtype::boolean) together = of(false);
+  return together == Dtype::boolean ? Dtype::int64 : together;
+}
 /// An expression has no more, so that it stays quick to compile and in registers. What is read several times counts as
 /// often.
 inline constexpr int most_calls = 64;

@@ -158,7 +158,8 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
     tensors.push_back(inputs[i].toTensor());
     const at::Tensor& given = tensors.back();
     const plans::View& wanted = kernels_.inputs[i];
-    if (given.strides() == at::IntArrayRef(wanted.strides) && !given.is_neg() && !given.is_conj()) {
+    if (given.strides() == at::IntArrayRef(wanted.strides) && !given.is_neg() && !given.is_conj() &&
+        !given._is_zerotensor()) {
       from.push_back(given.const_data_ptr());
     } else {
       dense.reserve(inputs.size());  // pointers into it are kept

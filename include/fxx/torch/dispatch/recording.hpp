@@ -51,7 +51,8 @@ Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, Rec
 /// this one learns nothing of it.
 class ModuleState {
  public:
-  explicit ModuleState(const ModuleOwner& owner);
+  /// `parameters`: of parameters, too.
+  explicit ModuleState(const ModuleOwner& owner, bool parameters = false);
   ModuleState(const ModuleState&) = delete;
   ModuleState& operator=(const ModuleState&) = delete;
   ~ModuleState();

@@ -76,7 +76,28 @@ FXX_INLINE bool same_values(const at::Tensor& a, const at::Tensor& b) {
 
 // --- runs that leave no trace ----------------------------------------------------------------------------------------
 
-FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner)
+/// Does the recorded code write to a parameter? What it wrote to a buffer is put back anyway.
+FXX_INLINE bool writes_parameters(const ModuleOwner& owner, const Graph& graph) {
+  std::unordered_set<std::string> parameters;
+  for (const Node* node : graph.nodes()) {
+    const Operator* op = operator_of(*node);
+    if (!op || !op->mutates) continue;
+    if (parameters.empty())
+      for (const ModuleOwner::Tensor& entry : owner.tensors())
+        if (entry.kind == AttributeInfo::Kind::parameter) parameters.insert(entry.name);
+    for (int i = 0; i < op->arity(); ++i) {
+      if (!op->parameters[static_cast<std::size_t>(i)].written) continue;
+      const Argument* written = argument_of(*node, *op, i);
+      const Node* from = written && written->is_node() ? written->node() : nullptr;
+      while (from && from->opcode() != Opcode::get_attr && !from->all_input_nodes().empty())
+        from = from->all_input_nodes().front();  // a view
+      if (from && from->opcode() == Opcode::get_attr && parameters.contains(from->target())) return true;
+    }
+  }
+  return false;
+}
+
+FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner, bool parameters)
     : generator_(at::globalContext().defaultGenerator(at::kCPU).clone()) {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
@@ -84,7 +105,9 @@ FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner)
   std::size_t bytes = 0;
   for (const ModuleOwner::Tensor& entry : owner.tensors()) {
     const at::Tensor& t = entry.tensor;
-    if (entry.kind != AttributeInfo::Kind::buffer || is_fake(t) || t.is_meta()) continue;
+    const bool kept = entry.kind == AttributeInfo::Kind::buffer ||
+                      (parameters && entry.kind == AttributeInfo::Kind::parameter);
+    if (!kept || is_fake(t) || t.is_meta()) continue;
     if (t.layout() == at::kStrided && t.is_cpu() && t.has_storage() && t.is_contiguous() && !t.is_quantized()) {
       buffers_.push_back({.tensor = t, .sizes = c10::DimVector(t.sizes()), .type = t.scalar_type(), .at = bytes});
       bytes += t.nbytes();
@@ -133,7 +156,7 @@ FXX_INLINE FurtherRuns::FurtherRuns(const TracedCode& code, const std::vector<at
     : code_(code),
       inputs_(inputs),
       options_{.freeze_random = freeze_random},
-      state_(code.owner),
+      state_(code.owner, writes_parameters(code.owner, recorded.graph)),
       fakes_(recorded.kept.empty()) {}
 
 FXX_INLINE Recording FurtherRuns::operator()() {
