@@ -168,7 +168,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   write_stack_traces(recorded.places);
   Graph& graph = recorded.graph;
   std::optional<FurtherRuns> runs;
-  if (code.is_module && options.training_flags) runs.emplace(code, inputs, recorded, options.freeze_random);
+  if (code.is_module && options.training_flags) runs.emplace(code, inputs, recorded, graph, options.freeze_random);
   if (!is_dynamic) {
     refuse_registered(code);
     report.notes = notes_of(code, graph, recorded, options, runs ? &*runs : nullptr);

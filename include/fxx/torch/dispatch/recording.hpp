@@ -47,6 +47,9 @@ struct Recording {
 /// Runs the code on its inputs. Throws TraceError, and the code's own errors.
 Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, RecordOptions options);
 
+/// Does the recorded code write to a parameter?
+bool writes_parameters(const ModuleOwner& owner, const Graph& graph);
+
 /// Buffers and the random numbers to come, as they were: for further runs of code that writes to them. A trace around
 /// this one learns nothing of it.
 class ModuleState {
@@ -75,8 +78,9 @@ class ModuleState {
 /// Code that keeps values of one run for the next gets real ones. What the runs do to the module is undone.
 class FurtherRuns {
  public:
+  /// `graph`: what was recorded, wherever it is by now.
   FurtherRuns(const TracedCode& code, const std::vector<at::Tensor>& inputs, const Recording& recorded,
-              bool freeze_random);
+              const Graph& graph, bool freeze_random);
   Recording operator()();
   Recording with_fakes();
 

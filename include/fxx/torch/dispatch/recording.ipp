@@ -76,7 +76,6 @@ FXX_INLINE bool same_values(const at::Tensor& a, const at::Tensor& b) {
 
 // --- runs that leave no trace ----------------------------------------------------------------------------------------
 
-/// Does the recorded code write to a parameter? What it wrote to a buffer is put back anyway.
 FXX_INLINE bool writes_parameters(const ModuleOwner& owner, const Graph& graph) {
   std::unordered_set<std::string> parameters;
   for (const Node* node : graph.nodes()) {
@@ -152,11 +151,11 @@ FXX_INLINE ModuleState::~ModuleState() {
 }
 
 FXX_INLINE FurtherRuns::FurtherRuns(const TracedCode& code, const std::vector<at::Tensor>& inputs,
-                                    const Recording& recorded, bool freeze_random)
+                                    const Recording& recorded, const Graph& graph, bool freeze_random)
     : code_(code),
       inputs_(inputs),
       options_{.freeze_random = freeze_random},
-      state_(code.owner, writes_parameters(code.owner, recorded.graph)),
+      state_(code.owner, writes_parameters(code.owner, graph)),
       fakes_(recorded.kept.empty()) {}
 
 FXX_INLINE Recording FurtherRuns::operator()() {
