@@ -91,3 +91,32 @@ TEST_CASE("where a write can no longer be seen, what it stood between is found i
   g.lint();
   CHECK(rules.apply(g).rewrites == 0);
 }
+
+namespace {
+/// Operators of nobody: "test::f007(Tensor x) -> Tensor".
+template <int I>
+consteval auto signature() {
+  fixed_string text("test::f000(Tensor x) -> Tensor");
+  text.text[7] = static_cast<char>('0' + I / 100);
+  text.text[8] = static_cast<char>('0' + I / 10 % 10);
+  text.text[9] = static_cast<char>('0' + I % 10);
+  return text;
+}
+template <int... I>
+consteval auto many_rules(std::integer_sequence<int, I...>) {
+  return ruleset(rule<signature<I>()>(relu(apply<op<signature<I>()>>(x)) >> x)...);
+}
+}  // namespace
+
+TEST_CASE("one argument may be a call of any of hundreds of operators, in as many rules") {
+  constexpr auto rules = many_rules(std::make_integer_sequence<int, 300>());
+  for (const int number : {0, 128, 255, 256, 257, 299}) {
+    CAPTURE(number);
+    Graph g;
+    Node* input = g.placeholder("x");
+    const std::string schema = "test::f" + std::to_string(1000 + number).substr(1) + "(Tensor x) -> Tensor";
+    const Operator& called = register_operator(schema);
+    g.output(g.call_function(ops::relu, {g.call_function(called, {input})}));
+    CHECK(rules.apply(g).to_string() == schema + ": 1");
+  }
+}

@@ -73,7 +73,7 @@ inline constexpr auto has_pow_by_root = [](const TensorMeta& m) {
   return is_floating_point(m.dtype) && m.dtype != Dtype::float16;
 };
 Argument negated_number(const Match& m);
-/// pow(x, 2) of integers wraps otherwise than x x.
+/// Of floating-point or complex numbers.
 bool is_square(const Match& m);
 Argument times_reciprocal(const Match& m);
 /// Not over none, which means all.

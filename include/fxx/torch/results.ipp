@@ -78,8 +78,9 @@ FXX_INLINE double error_beside(const c10::IValue& given, const std::vector<c10::
       if (!met.all().item<bool>()) return none;
       continue;
     }
-    // What is nothing but rounding, as the sum of a normalised row, differs by as much from one sample to the next.
-    const double spread = high.sub(low).nan_to_num(0, 0, 0).max().item<double>();
+    // An element that is nothing but rounding, as the sum of a normalised row, differs by as much from one sample to the
+    // next: it may be off by that much more.
+    const at::Tensor spread = high.sub(low).nan_to_num(0, 0, 0);
     const at::Tensor outside = low.sub(x).maximum(x.sub(high)).sub(spread).clamp_min(0).masked_fill(met, 0);
     worst = std::max(worst, largest_relative(outside, beside[0][i].detach().to(at::kDouble)));
   }

@@ -47,15 +47,11 @@ struct Recording {
 /// Runs the code on its inputs. Throws TraceError, and the code's own errors.
 Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, RecordOptions options);
 
-/// Does the recorded code write to a parameter?
-bool writes_parameters(const ModuleOwner& owner, const Graph& graph);
-
-/// Buffers and the random numbers to come, as they were: for further runs of code that writes to them. A trace around
-/// this one learns nothing of it.
+/// Buffers and the random numbers to come, as they were: for further runs of code that writes to them; parameters only
+/// where the recorded code writes to some, since they are most of a model. A trace around this one learns nothing of it.
 class ModuleState {
  public:
-  /// `parameters`: of parameters, too.
-  explicit ModuleState(const ModuleOwner& owner, bool parameters = false);
+  ModuleState(const ModuleOwner& owner, const Graph& recorded);
   ModuleState(const ModuleState&) = delete;
   ModuleState& operator=(const ModuleState&) = delete;
   ~ModuleState();

@@ -15,8 +15,10 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <unordered_set>
 
 #include "fxx/error.hpp"
+#include "fxx/ops/effects.hpp"
 #include "fxx/torch/dispatch/met_constants.hpp"
 #include "fxx/torch/dispatch/recording.hpp"
 #include "fxx/torch/fake.hpp"
@@ -76,6 +78,7 @@ FXX_INLINE bool same_values(const at::Tensor& a, const at::Tensor& b) {
 
 // --- runs that leave no trace ----------------------------------------------------------------------------------------
 
+/// Does the code write to a parameter, or by way of views of one?
 FXX_INLINE bool writes_parameters(const ModuleOwner& owner, const Graph& graph) {
   std::unordered_set<std::string> parameters;
   for (const Node* node : graph.nodes()) {
@@ -88,20 +91,25 @@ FXX_INLINE bool writes_parameters(const ModuleOwner& owner, const Graph& graph) 
       if (!op->parameters[static_cast<std::size_t>(i)].written) continue;
       const Argument* written = argument_of(*node, *op, i);
       const Node* from = written && written->is_node() ? written->node() : nullptr;
-      while (from && from->opcode() != Opcode::get_attr && !from->all_input_nodes().empty())
-        from = from->all_input_nodes().front();  // a view
-      if (from && from->opcode() == Opcode::get_attr && parameters.contains(from->target())) return true;
+      while (from && from->opcode() != Opcode::get_attr) {
+        const auto inputs = from->all_input_nodes();
+        const auto viewed = std::find_if(inputs.begin(), inputs.end(),
+                                         [&](const Node* input) { return passes_on_memory(*from, *input); });
+        from = viewed == inputs.end() ? nullptr : *viewed;
+      }
+      if (from && parameters.contains(from->target())) return true;
     }
   }
   return false;
 }
 
-FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner, bool parameters)
+FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner, const Graph& recorded)
     : generator_(at::globalContext().defaultGenerator(at::kCPU).clone()) {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
   // A model has hundreds of small ones: bytes are copied and compared a hundred times faster than operators do it.
   std::size_t bytes = 0;
+  const bool parameters = writes_parameters(owner, recorded);
   for (const ModuleOwner::Tensor& entry : owner.tensors()) {
     const at::Tensor& t = entry.tensor;
     const bool kept = entry.kind == AttributeInfo::Kind::buffer ||
@@ -155,7 +163,7 @@ FXX_INLINE FurtherRuns::FurtherRuns(const TracedCode& code, const std::vector<at
     : code_(code),
       inputs_(inputs),
       options_{.freeze_random = freeze_random},
-      state_(code.owner, writes_parameters(code.owner, graph)),
+      state_(code.owner, graph),
       fakes_(recorded.kept.empty()) {}
 
 FXX_INLINE Recording FurtherRuns::operator()() {
