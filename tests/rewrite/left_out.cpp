@@ -109,8 +109,8 @@ consteval auto many_rules(std::integer_sequence<int, I...>) {
 }  // namespace
 
 TEST_CASE("one argument may be a call of any of hundreds of operators, in as many rules") {
-  constexpr auto rules = many_rules(std::make_integer_sequence<int, 300>());
-  for (const int number : {0, 128, 255, 256, 257, 299}) {
+  constexpr auto rules = many_rules(std::make_integer_sequence<int, 258>());
+  for (const int number : {0, 128, 255, 256, 257}) {
     CAPTURE(number);
     Graph g;
     Node* input = g.placeholder("x");
