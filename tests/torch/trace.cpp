@@ -849,6 +849,11 @@ TEST_CASE("a write to a parameter happens once, as in one run of the code") {
   CHECK(torch::equal(halves.seen, torch::ones({2})));
   CHECK(halves.p.requires_grad());
   CHECK(torch::equal((*gm)(torch::ones({2})), torch::full({2}, 1.5F)));
+  // Nor do the runs that look for sizes write to it.
+  Halves probed;
+  TraceReport report;
+  trace(probed, {torch::ones({2})}, {.strict = true, .report = &report});
+  CHECK(torch::equal(probed.p, torch::full({2}, 3.F)));
 }
 
 TEST_CASE("a view of a buffer that was made before the trace is read; writing through it is refused") {
