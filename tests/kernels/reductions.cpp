@@ -43,19 +43,33 @@ double most_units(double additions) { return 8 + 8 * std::max(0.0, std::log(addi
 
 // What is asked several times is compiled once.
 template <int N>
-__attribute__((noinline)) int place_of_largest(const std::vector<float>& x) { return row_arg_largest<N>(from(x)); }
+__attribute__((noinline)) int place_of_largest(const std::vector<float>& x) {
+  return row_arg_largest<N>(from(x));
+}
 template <int N>
-__attribute__((noinline)) int place_of_smallest(const std::vector<float>& x) { return row_arg_smallest<N>(from(x)); }
+__attribute__((noinline)) int place_of_smallest(const std::vector<float>& x) {
+  return row_arg_smallest<N>(from(x));
+}
 template <int N>
-__attribute__((noinline)) float largest_of(const std::vector<float>& x) { return row_largest<N>(from(x)); }
+__attribute__((noinline)) float largest_of(const std::vector<float>& x) {
+  return row_largest<N>(from(x));
+}
 template <int N>
-__attribute__((noinline)) float smallest_of(const std::vector<float>& x) { return row_smallest<N>(from(x)); }
+__attribute__((noinline)) float smallest_of(const std::vector<float>& x) {
+  return row_smallest<N>(from(x));
+}
 template <int N>
-__attribute__((noinline)) float sum_of(const std::vector<float>& x) { return row_sum<N>(from(x)); }
+__attribute__((noinline)) float sum_of(const std::vector<float>& x) {
+  return row_sum<N>(from(x));
+}
 template <int N>
-__attribute__((noinline)) bool any_of(const std::vector<float>& x) { return row_any<N>(from(x)); }
+__attribute__((noinline)) bool any_of(const std::vector<float>& x) {
+  return row_any<N>(from(x));
+}
 template <int N>
-__attribute__((noinline)) bool all_of(const std::vector<float>& x) { return row_all<N>(from(x)); }
+__attribute__((noinline)) bool all_of(const std::vector<float>& x) {
+  return row_all<N>(from(x));
+}
 
 /// Sums and what is made of them.
 template <int N>
@@ -109,9 +123,8 @@ void check_row() {
   for (float& v : factors) v = 1 + v * 0.01f, product *= double(v);
   CHECK(near("a product: N / 2 units", row_product<N>(from(factors)), product, N / 2., product));
   CHECK(near("a product: sqrt(N) units", row_product<N>(from(factors)), product, std::sqrt(double(N)), product));
-  CHECK(row_norm<N>(-infinity, get) == std::abs(*std::min_element(x.begin(), x.end(), [](float a, float b) {
-          return std::abs(a) < std::abs(b);
-        })));
+  CHECK(row_norm<N>(-infinity, get) ==
+        std::abs(*std::min_element(x.begin(), x.end(), [](float a, float b) { return std::abs(a) < std::abs(b); })));
   for (const int at : {0, N / 2, N - 1}) {
     std::vector<float> one(N, 0.f);
     CHECK_FALSE(any_of<N>(one));
@@ -162,21 +175,21 @@ void check_columns(float mean = 0) {
   const auto norms_1 = results([&](const auto& put) { column_norms<Rows, Columns>(1.f, get, put); });
   const auto norms_3 = results([&](const auto& put) { column_norms<Rows, Columns>(3.f, get, put); });
   const auto places = results([&](const auto& put) {
-    column_arg_largest<Rows, Columns>(get, [&](int c, integer row, auto width) __attribute__((always_inline)) {
-      put(c, __builtin_convertvector(row, real), width);
-    });
+    column_arg_largest<Rows, Columns>(
+        get, [&](int c, integer row, auto width)
+                 __attribute__((always_inline)) { put(c, __builtin_convertvector(row, real), width); });
   });
   const auto low_places = results([&](const auto& put) {
-    column_arg_smallest<Rows, Columns>(get, [&](int c, integer row, auto width) __attribute__((always_inline)) {
-      put(c, __builtin_convertvector(row, real), width);
-    });
+    column_arg_smallest<Rows, Columns>(
+        get, [&](int c, integer row, auto width)
+                 __attribute__((always_inline)) { put(c, __builtin_convertvector(row, real), width); });
   });
   const auto moments = results([&](const auto& put) {
-    column_moments<Rows, Columns>(get, 1.f, [&](int c, real mean, real variance, auto width)
-                                                __attribute__((always_inline)) {
-      put(c, mean, width);
-      store_some<width>(variances.data() + c, variance);
-    });
+    column_moments<Rows, Columns>(
+        get, 1.f, [&](int c, real mean, real variance, auto width) __attribute__((always_inline)) {
+          put(c, mean, width);
+          store_some<width>(variances.data() + c, variance);
+        });
   });
   // Odd columns have a zero, columns that are divided by three have nothing else.
   const auto zeros = [&](int r, int c, auto width) __attribute__((always_inline)) {
@@ -185,14 +198,12 @@ void check_columns(float mean = 0) {
     return v;
   };
   const auto any_of = results([&](const auto& put) {
-    column_any<Rows, Columns>(zeros, [&](int c, integer mask, auto width) __attribute__((always_inline)) {
-      put(c, ones(mask), width);
-    });
+    column_any<Rows, Columns>(
+        zeros, [&](int c, integer mask, auto width) __attribute__((always_inline)) { put(c, ones(mask), width); });
   });
   const auto all_of = results([&](const auto& put) {
-    column_all<Rows, Columns>(zeros, [&](int c, integer mask, auto width) __attribute__((always_inline)) {
-      put(c, ones(mask), width);
-    });
+    column_all<Rows, Columns>(
+        zeros, [&](int c, integer mask, auto width) __attribute__((always_inline)) { put(c, ones(mask), width); });
   });
   for (int c = 0; c < Columns; ++c) {
     CAPTURE(c);
@@ -210,11 +221,9 @@ void check_columns(float mean = 0) {
     CHECK(near("variances of columns", variances[c], exact.variance, 2, exact.variance + lost));
     CHECK(near("norms of columns", norms[c], norm_2, 2, norm_2));
     CHECK(near("norms of columns", norms_1[c], exact.magnitude, 2, exact.magnitude));
-    CHECK(near("a norm with another exponent", norms_3[c], norm_3,
-               units_of_norm(exact.cubes, 3), norm_3));
+    CHECK(near("a norm with another exponent", norms_3[c], norm_3, units_of_norm(exact.cubes, 3), norm_3));
     if (std::abs(product) > 1e-30)
-      CHECK(near("a product: sqrt(N) units", products[c], product, std::sqrt(double(Rows)),
-                 std::abs(product)));
+      CHECK(near("a product: sqrt(N) units", products[c], product, std::sqrt(double(Rows)), std::abs(product)));
     else CHECK(std::abs(products[c] - product) <= 1e-30);
     CHECK(most[c] == *std::max_element(column.begin(), column.end()));
     CHECK(least[c] == *std::min_element(column.begin(), column.end()));
@@ -293,8 +302,9 @@ TEST_CASE("nan and infinities in columns reach what is made of these, as in LibT
       std::vector<float> sum(columns), most(columns), least(columns), norm(columns), place(columns), low(columns);
       std::vector<float> clean(columns), squares(columns);
       const auto to = [](std::vector<float>& out) {
-        return [&out](int c, real v, auto width)
-                   __attribute__((always_inline)) { store_some<width>(out.data() + c, v); };
+        return [&out](int c, real v, auto width) __attribute__((always_inline)) {
+          store_some<width>(out.data() + c, v);
+        };
       };
       const auto as_floats = [&](std::vector<float>& out) {
         return [&out](int c, integer row, auto width) __attribute__((always_inline)) {
@@ -307,14 +317,15 @@ TEST_CASE("nan and infinities in columns reach what is made of these, as in LibT
       column_norms<rows, columns>(2.f, get, to(norm));
       column_arg_largest<rows, columns>(get, as_floats(place));
       column_arg_smallest<rows, columns>(get, as_floats(low));
-      column_moments<rows, columns>(get, 1.f, [&](int c, real mean, real variance, auto width)
-                                                  __attribute__((always_inline)) {
-        store_some<width>(clean.data() + c, mean);
-        store_some<width>(squares.data() + c, variance);
-      });
+      column_moments<rows, columns>(
+          get, 1.f, [&](int c, real mean, real variance, auto width) __attribute__((always_inline)) {
+            store_some<width>(clean.data() + c, mean);
+            store_some<width>(squares.data() + c, variance);
+          });
       for (int c = 0; c < columns; ++c) {
         CHECK(std::isnan(squares[c]) == (c == 3 || c == 18));
-        check(c, std::isfinite(clean[c]) && std::isfinite(sum[c]), sum[c], most[c], least[c], norm[c], place[c], low[c]);
+        check(c, std::isfinite(clean[c]) && std::isfinite(sum[c]), sum[c], most[c], least[c], norm[c], place[c],
+              low[c]);
       }
     }
 }
@@ -343,4 +354,47 @@ TEST_CASE("nan and infinities in rows reach sums, norms and variances") {
       CHECK(std::isnan(sum_of<N>(x)));
     }
   }
+}
+
+namespace {
+/// A value throughout has itself as its mean, and no variance; with infinities among them a row has none either.
+template <int N>
+void check_even() {
+  INFO("elements ", N);
+  for (const float value : {0.1f, -1000.3f, 16777.216f, 3e-20f, 1e18f}) {
+    const std::vector<float> x(N * 5, value);
+    const Moments row = row_moments<N>(from(x), 0.f);
+    CHECK(row.mean == value);
+    CHECK(row.variance == 0.f);
+    column_moments<N, 5>(
+        [&](int r, int c, auto width) __attribute__((always_inline)) { return load_some<width>(x.data() + r * 5 + c); },
+        0.f,
+        [&](int, real mean, real variance, auto width) __attribute__((always_inline)) {
+          float means[lanes], variances[lanes];
+          store_some<width>(means, mean);
+          store_some<width>(variances, variance);
+          for (int i = 0; i < static_cast<int>(width); ++i) {
+            CHECK(means[i] == value);
+            CHECK(variances[i] == 0.f);
+          }
+        });
+  }
+  // One element that differs by the least is no rounding.
+  std::vector<float> x(N, 1000.f);
+  x[N / 2] = std::nextafter(1000.f, 2000.f);
+  const double step = exact_of(x, 1).variance;
+  if (N > 1) CHECK(near("variance of one step", row_moments<N>(from(x)).variance, step, 1e5, step));
+  // Squares that overflow give an infinite variance.
+  for (int i = 0; i < N; ++i) x[static_cast<std::size_t>(i)] = i % 2 ? -1e25f : 1e25f;
+  if (N > 1) CHECK(row_moments<N>(from(x)).variance == infinity);
+}
+}  // namespace
+
+TEST_CASE("rows and columns of one value have it as their mean and no variance") {
+  check_even<1>();
+  check_even<2>();
+  check_even<17>();
+  check_even<333>();
+  check_even<1000>();
+  check_even<70001>();
 }

@@ -44,6 +44,13 @@ TEST_CASE("one number is a list of it, given or left out") {
   CHECK(fires(strides, [](auto x, auto w) { return conv2d(x, w); }));
   constexpr auto others = ruleset(rule<"others">(conv2d(x, w, _, 2_c) >> relu(x)));
   CHECK_FALSE(fires(others, [](auto x, auto w) { return conv2d(x, w); }));
+  constexpr auto listed = ruleset(rule<"listed">(conv2d(x, w, _, list(1_c, 1_c)) >> relu(x)));
+  CHECK(fires(listed, [](auto x, auto w) { return conv2d(x, w); }));
+  constexpr auto mixed = ruleset(rule<"mixed">(conv2d(x, w, _, list(1_c, 2_c)) >> relu(x)));
+  CHECK_FALSE(fires(mixed, [](auto x, auto w) { return conv2d(x, w); }));
+  constexpr auto searched =
+      ruleset(rule<"searched">(cat(list(conv2d(x, w, _, list(1_c, 1_c)), rest<"more">)) >> relu(x)));
+  CHECK(fires(searched, [](auto x, auto w) { return cat({conv2d(x, w), x}); }));
 }
 
 TEST_CASE("a rule shadows another only where both orders of what that takes are its own") {

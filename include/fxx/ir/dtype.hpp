@@ -166,6 +166,26 @@ constexpr bool is_floating_point(Dtype d) {
          (d >= Dtype::float8_e5m2 && d <= Dtype::float8_e4m3fnuz);
 }
 constexpr bool is_complex(Dtype d) { return d >= Dtype::complex32 && d <= Dtype::complex128; }
+/// Does every value of the first dtype exist in the second?
+constexpr bool holds_all(Dtype small, Dtype large) {
+  using D = Dtype;
+  if (small == large) return true;
+  switch (small) {
+    case D::boolean: return true;
+    case D::uint8:
+      return large == D::int16 || large == D::int32 || large == D::int64 || large == D::float16 ||
+             large == D::bfloat16 || large == D::float32 || large == D::float64;
+    case D::int8:
+      return large == D::int16 || large == D::int32 || large == D::int64 || large == D::float16 ||
+             large == D::bfloat16 || large == D::float32 || large == D::float64;
+    case D::int16: return large == D::int32 || large == D::int64 || large == D::float32 || large == D::float64;
+    case D::int32: return large == D::int64 || large == D::float64;
+    case D::float16:
+    case D::bfloat16: return large == D::float32 || large == D::float64;
+    case D::float32: return large == D::float64;
+    default: return false;
+  }
+}
 
 /// "cpu", "cuda:1".
 inline std::string to_string(Device device) {

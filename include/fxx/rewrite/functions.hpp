@@ -94,7 +94,7 @@ inline constexpr bool is_number = false;
 template <class P>
   requires requires { P::kind; }
 inline constexpr bool is_number<P> = P::kind == Term::Kind::literal || P::kind == Term::Kind::scalar ||
-                                     (P::kind == Term::Kind::call && P::code > code_of(Term::Kind::call));
+                                     (P::kind == Term::Kind::call && P::code > detail::code_of(Term::Kind::call));
 #define FXX_INFIX(symbol, name, commutes)                                                            \
   template <class A, class B>                                                                        \
     requires(Pattern<A> || Pattern<B>)                                                               \

@@ -18,13 +18,12 @@
 
 #include <bit>
 #include <initializer_list>
-#include <type_traits>
 
 #include "fxx/meta/fixed_string.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/rewrite/conditions.hpp"
 #include "fxx/rewrite/misused.hpp"
-#include "fxx/rewrite/term.hpp"
+#include "fxx/rewrite/overload.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
 
@@ -39,81 +38,6 @@ concept Pattern = __is_base_of(pattern_base, P);  // std::is_base_of_v would be 
 /// `relu("x")` gets a sentence.
 template <class... Args>
 concept Texts = sizeof...(Args) > 0 && (__is_same(Args, const char*) && ...);
-
-constexpr int code_of(Term::Kind kind, Literal::Kind literal = Literal::Kind::absent) {
-  return 1 + int(kind) + 256 * int(literal);
-}
-
-/// The code that all of them have, or 0.
-constexpr int common_code(std::initializer_list<int> codes) {
-  for (const int code : codes)
-    if (code != *codes.begin()) return 0;
-  return *codes.begin();
-}
-
-/// What a pattern says, as data, which every pattern has as `form`. Constants, since a function a type that writes the
-/// terms took the compiler twice the memory.
-struct Form {
-  Term term = {};                        // of the outermost; its size counts all
-  const Form* const* members = nullptr;  // what stands below it: of a call the arguments that are given
-  int count = 0;
-  std::string_view keyword = {};  // of the parameter that it stands for, where that is said
-};
-template <class... Ps>
-inline constexpr const Form* forms[sizeof...(Ps)] = {&Ps::form...};
-template <>
-inline constexpr const Form* const* forms<> = nullptr;
-
-namespace detail {
-/// The form of a term around these members.
-constexpr Form form_of(const Term& term, const Form* const* members, int count) {
-  Form f{.term = term, .members = members, .count = count};
-  // A call also has a term for each parameter that is left out.
-  const int children = term.kind == Term::Kind::call ? term.op->arity() : count;
-  int size = 1 + children - count;
-  for (int i = 0; i < count; ++i) size += members[i]->term.size;
-  f.term.children = static_cast<std::uint8_t>(children);
-  f.term.size = static_cast<std::uint16_t>(size);
-  return f;
-}
-constexpr Form call_form(const Operator& op, const Form* const* arguments, int count) {
-  return form_of({.kind = Term::Kind::call, .id = op.id, .op = &op}, arguments, count);
-}
-constexpr Form single_form(Form f) {
-  f.term.once = true;
-  return f;
-}
-constexpr Form keyword_form(Form f, std::string_view name) {
-  f.keyword = name;
-  return f;
-}
-/// What argument of a call stands for parameter `i`: its position, or -1 for the default.
-constexpr int source_of(const Form& call, int i) {
-  int found = -1;
-  for (int at = 0; at < call.count; ++at) {
-    const std::string_view keyword = call.members[at]->keyword;
-    if (keyword.empty() ? at == i : call.term.op->index_of(keyword) == i) found = at;
-  }
-  return found;
-}
-/// Writes the terms of a pattern, in prefix order.
-constexpr void write(const Form& form, Term*& out) {
-  *out++ = form.term;
-  const bool is_call = form.term.kind == Term::Kind::call;
-  bool keyed = false;
-  for (int i = 0; i < form.count; ++i) keyed = keyed || form.members[i]->keyword.size() > 0;
-  if (!is_call || !keyed)
-    for (int i = 0; i < form.count; ++i) write(*form.members[i], out);
-  if (!is_call) return;
-  for (int i = keyed ? 0 : form.count; i < form.term.children; ++i) {
-    if (const int source = keyed ? source_of(form, i) : -1; source >= 0) {
-      write(*form.members[source], out);
-    } else {
-      *out++ = {.kind = Term::Kind::standard, .value = &form.term.op->parameters[static_cast<std::size_t>(i)].standard};
-    }
-  }
-}
-}  // namespace detail
 
 template <class P, class... Conditions>
 struct where_of;
@@ -147,14 +71,14 @@ struct followed : pattern_base {
 template <fixed_string Name, Term::Kind What>
 struct capture : followed<capture<Name, What>> {
   static constexpr Term::Kind kind = What;
-  static constexpr int code = code_of(What);
+  static constexpr int code = detail::code_of(What);
   static constexpr std::uint64_t id = hash_of(Name.view());
   static constexpr Form form{.term = {.kind = What, .id = id, .name = Name.view()}};
 };
 
 struct wildcard : followed<wildcard> {
   static constexpr Term::Kind kind = Term::Kind::any;
-  static constexpr int code = code_of(kind);
+  static constexpr int code = detail::code_of(kind);
   static constexpr Form form{};
 };
 
@@ -185,27 +109,27 @@ template <auto Value, Term::Kind Kind = Term::Kind::literal>
 struct literal : pattern_base {
   static constexpr Term::Kind kind = Kind;
   static constexpr Literal value = detail::literal_of(Value);
-  static constexpr int code = code_of(kind, value.kind);
+  static constexpr int code = detail::code_of(kind, value.kind);
   static constexpr Form form{.term = {.kind = Kind, .value = &value}};
 };
 template <fixed_string Text>
 struct text_literal : pattern_base {
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value = Literal::of(Text.view());
-  static constexpr int code = code_of(kind, value.kind);
+  static constexpr int code = detail::code_of(kind, value.kind);
   static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 template <std::int64_t... Items>
 struct integers_literal : pattern_base {
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value{.kind = Literal::Kind::integers, .count = sizeof...(Items), .items = {Items...}};
-  static constexpr int code = code_of(kind, value.kind);
+  static constexpr int code = detail::code_of(kind, value.kind);
   static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 struct none_literal : pattern_base {
   static constexpr Term::Kind kind = Term::Kind::literal;
   static constexpr Literal value{.kind = Literal::Kind::none};
-  static constexpr int code = code_of(kind, value.kind);
+  static constexpr int code = detail::code_of(kind, value.kind);
   static constexpr Form form{.term = {.kind = kind, .value = &value}};
 };
 
@@ -231,24 +155,11 @@ inline constexpr bool is_keyword = false;
 template <fixed_string Name, class P>
 inline constexpr bool is_keyword<keyword<Name, P>> = true;
 
-namespace detail {
-/// Of a call that gives a number, what kind of number; else absent.
-constexpr Literal::Kind number_given(const Operator& op) {
-  if (op.returns.size() != 1 || op.returns[0].type.list) return Literal::Kind::absent;
-  switch (op.returns[0].type.base) {
-    case ValueType::integer: return Literal::Kind::integer;
-    case ValueType::scalar:
-    case ValueType::real: return Literal::Kind::real;
-    case ValueType::boolean: return Literal::Kind::boolean;
-    default: return Literal::Kind::absent;
-  }
-}
-}  // namespace detail
 /// What all calls that give the same have in common, which then is one constant.
 template <Literal::Kind Number>
 struct call_base : pattern_base {
   static constexpr Term::Kind kind = Term::Kind::call;
-  static constexpr int code = code_of(kind, Number);
+  static constexpr int code = detail::code_of(kind, Number);
 };
 /// `Key` is an OperatorIndex, or an `op<"...">`. It has the members of `followed` itself: patterns are calls for the most
 /// part, and a base class a call took the compiler as much memory as the call.
@@ -272,7 +183,7 @@ template <class... Ps>
 struct either : followed<either<Ps...>> {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
   static constexpr Term::Kind kind = Term::Kind::alternatives;
-  static constexpr int code = common_code(std::initializer_list<int>{Ps::code...});
+  static constexpr int code = detail::common_code(std::initializer_list<int>{Ps::code...});
   static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
 template <class... Ps, Pattern Q>
@@ -291,7 +202,7 @@ template <class... Ps>
 struct list_of : pattern_base {
   static constexpr bool mistaken = (false || ... || Ps::mistaken);
   static constexpr Term::Kind kind = Term::Kind::list;
-  static constexpr int code = mistaken ? 0 : code_of(kind);
+  static constexpr int code = mistaken ? 0 : detail::list_code(forms<Ps...>, int(sizeof...(Ps)));
   static constexpr Form form = detail::form_of({.kind = kind}, forms<Ps...>, int(sizeof...(Ps)));
 };
 template <class... Args>
@@ -309,41 +220,6 @@ consteval auto list(Ps...) {
   else return mistake{};
 }
 
-namespace detail {
-constexpr bool binds_outside(const Term* all, int n, int first, int last, std::uint64_t id) {
-  for (int i = 0; i < n; ++i)
-    if ((i < first || i >= last) && binds_name(all[i]) && all[i].id == id) return true;
-  return false;
-}
-/// A name that stands inside of an `each` or `chain` and outside of it too is one value for all of them.
-constexpr void mark_shared(Term* all, int n) {
-  for (int i = 0; i < n; ++i) {
-    if (all[i].kind != Term::Kind::each && all[i].kind != Term::Kind::chain) continue;
-    const int first = i + 1, last = first + (all[i].kind == Term::Kind::each ? all[i].size - 1 : all[first].size);
-    for (int k = first; k < last; ++k)
-      if (binds_name(all[k]) && binds_outside(all, n, first, last, all[k].id)) all[k].shared = true;
-  }
-}
-}  // namespace detail
-/// The terms of one pattern, and what a walk over them finds.
-template <std::size_t Size>
-struct Flat {
-  Term terms[Size]{};
-  Survey survey = {};
-  constexpr const Term* data() const { return terms; }
-  constexpr const Term* begin() const { return terms; }
-  constexpr const Term* end() const { return terms + Size; }
-  constexpr const Term& operator[](std::size_t i) const { return terms[i]; }
-};
-template <std::size_t Size>
-constexpr Flat<Size> flatten(const Form& form) {
-  Flat<Size> flat;
-  Term* out = flat.terms;
-  detail::write(form, out);
-  detail::mark_shared(flat.terms, int(Size));
-  flat.survey = survey(flat.terms);
-  return flat;
-}
 /// Computed once a type.
 template <class P>
 inline constexpr Flat<P::form.term.size> flat = flatten<P::form.term.size>(P::form);
@@ -426,102 +302,6 @@ consteval mistake siblings(Args...) {
 }
 
 namespace detail {
-
-// --- which overload a call means -------------------------------------------------------------------------------------
-
-/// What the compiler knows of an argument before it chooses an overload.
-struct Given {
-  Term::Kind kind = Term::Kind::any;
-  Literal::Kind literal = Literal::Kind::absent;  // and of a call that gives a number
-  std::string_view keyword = {};
-  const Given* members = nullptr;  // of alternatives, which must all fit
-  int count = 0;
-};
-template <class P>
-struct givens;
-template <class P>
-constexpr Given given() {
-  Given g{.kind = P::kind};
-  if constexpr (is_keyword<P>) {
-    g = given<typename P::pattern>();
-    g.keyword = P::name;
-  } else if constexpr (requires { typename P::pattern; }) {
-    return given<typename P::pattern>();
-  } else if constexpr (P::kind == Term::Kind::alternatives) {
-    g.members = givens<P>::all;
-    g.count = sizeof(givens<P>::all) / sizeof(Given);
-  } else if constexpr (requires { P::value.kind; }) {
-    g.literal = P::value.kind;
-  } else if constexpr (P::kind == Term::Kind::call) {
-    g.literal = Literal::Kind(P::code >> 8);
-  }
-  return g;
-}
-template <class... Ps>
-struct givens<either<Ps...>> {
-  static constexpr Given all[] = {given<Ps>()...};
-};
-
-constexpr bool could_be(const Given& g, const Type& type) {
-  using K = Term::Kind;
-  using L = Literal::Kind;
-  const bool number = type.base == ValueType::scalar || type.base == ValueType::integer || type.base == ValueType::real;
-  switch (g.kind) {
-    case K::tensor:
-    case K::constant:
-    case K::call:
-      if (type.base == ValueType::other) return true;
-      if (g.literal == L::boolean) return type.base == ValueType::boolean || type.base == ValueType::scalar;
-      if (g.literal != L::absent) return number && (!type.list || type.list_size > 0);
-      return type.base == ValueType::tensor && (!type.list || g.kind == K::call);
-    case K::optional: return type.base == ValueType::tensor && !type.list;
-    case K::scalar:
-    case K::near: return (number || type.base == ValueType::other) && (!type.list || type.list_size > 0);
-    case K::size: return number || type.base == ValueType::other;
-    case K::list:
-    case K::sequence: return type.list || type.base == ValueType::other;
-    case K::rest:
-    case K::each: return false;
-    case K::literal:
-      if (type.base == ValueType::other) return true;
-      switch (g.literal) {
-        case L::none: return type.optional;
-        case L::boolean: return type.base == ValueType::boolean || type.base == ValueType::scalar;
-        case L::integer: return number && (!type.list || type.list_size > 0);
-        case L::real: return type.base == ValueType::scalar || type.base == ValueType::real;
-        case L::string: return type.base == ValueType::string;
-        case L::integers: return type.list && type.base == ValueType::integer;
-        default: return true;
-      }
-    case K::alternatives:
-      for (int i = 0; i < g.count; ++i)
-        if (!could_be(g.members[i], type)) return false;
-      return true;
-    default: return true;
-  }
-}
-
-enum class Misfit : std::uint8_t { none, too_few, too_many, keyword, kind };
-
-constexpr Misfit misfit(const Operator& op, const Given* args, int count) {
-  const int arity = op.arity();
-  bool seen[64]{};
-  for (int i = 0; i < count; ++i) {
-    int at = i;
-    if (!args[i].keyword.empty()) {
-      at = op.index_of(args[i].keyword);
-      if (at < 0) return Misfit::keyword;
-    }
-    if (at >= arity) return Misfit::too_many;
-    if (seen[at]) return Misfit::keyword;
-    seen[at] = true;
-    if (!could_be(args[i], op.parameters[std::size_t(at)].type)) return Misfit::kind;
-  }
-  for (int i = 0; i < arity; ++i)
-    if (!seen[i] && !op.parameters[std::size_t(i)].has_default()) return Misfit::too_few;
-  return Misfit::none;
-}
-
 /// Their names show the operator and the numbers in the compiler's message.
 template <auto Operator, int Given, int Least, int Most, bool Fits>
 consteval void wrong_arity() {
@@ -549,57 +329,13 @@ consteval mistake not_patterns() {
   return {};
 }
 
-struct Overload {
-  const Operator* op;
-  int key;  // place in the table; -1 of the user's own
-};
-constexpr int number_of(OperatorIndex key) { return int(key); }
-template <class Key>
-constexpr int number_of(Key) {
-  return -1;
-}
-template <auto... Keys>
-inline constexpr Overload overloads_of[] = {{&fxx::detail::parsed<Keys>, number_of(Keys)}...};
-struct Selected {
-  int overload = -1;
-  Misfit misfit = Misfit::none;
-};
-// No templates: they would be instantiated for every call in every pattern.
-constexpr Selected select(const Overload* overloads, int overloads_count, const Given* args, int count) {
-  Selected s;
-  for (int at = 0; at < overloads_count; ++at) {
-    const Misfit m = misfit(*overloads[at].op, args, count);
-    if (m == Misfit::none && s.overload < 0) s.overload = at;
-    else if (s.misfit == Misfit::none || (m == Misfit::kind && s.misfit != Misfit::none)) s.misfit = m;
-  }
-  if (s.overload >= 0 || s.misfit != Misfit::kind) return s;
-  // What no overload has, or takes, is said before the kinds.
-  bool too_many = true, too_few = true;
-  for (int at = 0; at < overloads_count; ++at) {
-    too_many = too_many && count > overloads[at].op->arity();
-    too_few = too_few && count < overloads[at].op->required;
-  }
-  if (too_many) s.misfit = Misfit::too_many;
-  if (too_few) s.misfit = Misfit::too_few;
-  for (int i = 0; i < count; ++i) {
-    bool known = args[i].keyword.empty();
-    for (int at = 0; at < overloads_count && !known; ++at) known = overloads[at].op->index_of(args[i].keyword) >= 0;
-    if (!known) s.misfit = Misfit::keyword;
-  }
-  return s;
-}
-
-}  // namespace detail
-
 template <int... Codes>
 struct codes;
-namespace detail {
 template <int... Codes>
 constexpr int choose(codes<Codes...>*, const Overload* overloads, int n) {
   if ((false || ... || (Codes == 0))) return -1;
-  const Given given[] = {Given{.kind = Term::Kind((Codes - 1) & 255), .literal = Literal::Kind((Codes - 1) >> 8)}...,
-                         {}};
-  const int at = select(overloads, n, given, int(sizeof...(Codes))).overload;
+  const Given all[] = {given(Codes)..., {}};
+  const int at = select(overloads, n, all, int(sizeof...(Codes))).overload;
   return at < 0 ? -1 : overloads[at].key;
 }
 /// The operator that takes arguments of these kinds, by its place in the table; -1 when it takes a closer look. One
@@ -617,8 +353,8 @@ consteval auto look_closer(Args...) {
                   "fxx::op: outputs and siblings are whole patterns; they do not stand inside of a call");
     return mistake{};
   } else {
-    constexpr Given given[] = {detail::given<Args>()..., {}};
-    constexpr Selected s = select(overloads_of<First, More...>, int(1 + sizeof...(More)), given, int(sizeof...(Args)));
+    constexpr Given all[] = {given(Args::form)..., {}};
+    constexpr Selected s = select(overloads_of<First, More...>, int(1 + sizeof...(More)), all, int(sizeof...(Args)));
     if constexpr (s.overload == 0) {
       return call<First, Args...>{};
     } else if constexpr (s.overload > 0) {
@@ -640,7 +376,7 @@ consteval auto call_operator(Args... args) {
   if constexpr (!(Pattern<Args> && ...)) {
     return detail::not_patterns<Args...>();
   } else {
-    constexpr int key = detail::key_for<codes<Args::code...>, Keys...>;
+    constexpr int key = detail::key_for<detail::codes<Args::code...>, Keys...>;
     if constexpr (key >= 0) return call<OperatorIndex(key), Args...>{};
     else return detail::look_closer<Keys...>(args...);
   }

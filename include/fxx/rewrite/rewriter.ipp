@@ -30,7 +30,6 @@ class Rewriter {
     report_.fired.resize(static_cast<std::size_t>(rules.count));
     for (int i = 0; i < rules.count; ++i) report_.fired[static_cast<std::size_t>(i)].rule = rules.rules[i].name;
     report_.nodes_before = graph.size();
-    limit_ = options.limit;
     queued_.resize(graph.index_bound());
   }
 
@@ -130,7 +129,7 @@ class Rewriter {
   void rewrite_at(Node* n, std::uint16_t state) {
     Match m;
     if (!engine_.match_node(state, n, m)) return;
-    if (report_.rewrites == limit_) {
+    if (report_.rewrites == options_.limit) {
       report_.stopped_at_limit = true;
       return;
     }
@@ -390,7 +389,6 @@ class Rewriter {
   const Found::Item* item_ = nullptr;  // what `each` on the right is building
   const RewriteOptions options_;
   const LateNames late_names_;
-  std::size_t limit_ = 0;
   const std::uint32_t first_of_run_;  // nodes with a higher index are made here
   std::vector<Node*> made_;           // nodes that stand for others
   std::size_t made_in_sweep_ = 0;

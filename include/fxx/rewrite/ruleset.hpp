@@ -108,7 +108,9 @@ constexpr Fault diagnose(const Entry* const* rules, int n, int checked = 0) {
     for (int earlier = by_root.first[list]; earlier >= 0; earlier = links[earlier]) {
       const Entry& a = *rules[earlier];
       if (a.conditional || (roots[earlier] && roots[later] && roots[earlier] != roots[later])) continue;
-      if (!covers(a.pattern, b.pattern)) continue;
+      // Several outputs are found where the first of them is.
+      const bool is_first = b.pattern->kind == Term::Kind::outputs && a.pattern->kind != Term::Kind::outputs;
+      if (!covers(a.pattern, b.pattern + is_first)) continue;
       const bool both = !b.conditional && covers(b.pattern, a.pattern);
       fault = {both ? Fault::Kind::duplicate : Fault::Kind::shadowed, later, earlier};
       return true;

@@ -59,7 +59,7 @@ struct Term {
   const Operator* op = nullptr;
   const Literal* value = nullptr;  // literals, defaults of parameters left out, what a name is bound to
   int least = 0;                   // chain: the least length
-  std::string_view name = {};  // captures, modules
+  std::string_view name = {};      // captures, modules
   const Condition* condition = nullptr;
 };
 
@@ -91,6 +91,19 @@ constexpr bool is_default(const Parameter& parameter, const Literal& value) {
     return false;
   for (int i = 0; i < standard.count; ++i)
     if (standard.items[i] != value.integer) return false;
+  return true;
+}
+
+/// The same of a list whose items are all constants.
+constexpr bool is_default(const Parameter& parameter, const Term* list) {
+  const Literal& standard = parameter.standard;
+  const bool one = standard.kind == Literal::Kind::integer && parameter.type.list;  // for all of a list of fixed size
+  if (!one && standard.kind != Literal::Kind::integers) return false;
+  if (list->children != (one ? parameter.type.list_size : standard.count)) return false;
+  for (int i = 0; i < list->children; ++i)
+    if (list[1 + i].kind != Term::Kind::literal ||
+        !(*list[1 + i].value == Literal::of(one ? standard.integer : standard.items[i])))
+      return false;
   return true;
 }
 
@@ -148,8 +161,8 @@ constexpr bool gives_two(const Term* t) {
 /// May the first two arguments of the call change places, and does that make a difference? Not when it takes more than
 /// two and one of the others is not what it is by default: in `x + 2 y` the factor belongs to y.
 constexpr bool two_orders(const Term* t) {
-  return t->kind == Term::Kind::call && has(t->op->traits, Trait::commutative) &&
-         !same(t + 1, t + 1 + t[1].size) && gives_two(t);
+  return t->kind == Term::Kind::call && has(t->op->traits, Trait::commutative) && !same(t + 1, t + 1 + t[1].size) &&
+         gives_two(t);
 }
 
 /// The ways in which a pattern can be read, apart from orders: alternatives add up, what stands beside each other
@@ -570,7 +583,8 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, Capt
       return (t->kind == K::sequence || t->kind == K::list ||
               (is_constant(*t) && t->value->kind == Literal::Kind::integers)) &&
              bind();
-    case K::size: return (t->kind == K::size || (is_constant(*t) && t->value->kind == Literal::Kind::integer)) && bind();
+    case K::size:
+      return (t->kind == K::size || (is_constant(*t) && t->value->kind == Literal::Kind::integer)) && bind();
     case K::scalar:
       return (t->kind == K::scalar || t->kind == K::near || (is_constant(*t) && t->value->is_number())) && bind();
     case K::literal:

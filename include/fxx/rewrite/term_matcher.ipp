@@ -183,9 +183,7 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
       return match(t + 1, s, then);
     }
     case K::named: {
-      const auto then = [&] {
-        return bind(t->id, value_of(s), t->name, go_on);
-      };
+      const auto then = [&] { return bind(t->id, value_of(s), t->name, go_on); };
       return match(t + 1, s, then);
     }
     case K::bound: {
@@ -211,6 +209,7 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
       return false;
     }
     case K::list: {
+      if (!s.value && s.parameter && is_default(*s.parameter, t)) return pass(go_on);
       if (!s.value || !s.value->is_sequence()) return fail(wanted);
       return match_items(t + 1, t->children, s.value->items(), s, go_on);
     }
@@ -348,7 +347,7 @@ FXX_INLINE bool TermMatcher::match_item_again(const Term* group, Step& step) {
     const Term* item = group + 1;
     for (int i = 0; !differ && i < item->size; ++i)
       differ = item[i].shared && std::none_of(found_.bindings.begin(), found_.bindings.end(),
-                                               [&](const Found::Binding& b) { return b.id == item[i].id; });
+                                              [&](const Found::Binding& b) { return b.id == item[i].id; });
     if (!differ) return false;
     step.ways = ways_of(group, step.at);
   }

@@ -188,12 +188,10 @@ constexpr void line_up_capture(std::uint64_t id, int at, std::uint32_t place, co
     if (known.constant && constant) out.never = out.never || !(*known.constant == *constant);
     else if (known.constant) {
       line_up_literal(*known.constant, place, parameter && is_default(*parameter, *known.constant), out);
-    }
-    else if (constant) {
+    } else if (constant) {
       const Parameter* other = out.parameters[at];
       line_up_literal(*constant, known.packed_place, other && is_default(*other, *constant), out);
-    }
-    else out.test(Test::Kind::equal, place).other_place = known.packed_place;
+    } else out.test(Test::Kind::equal, place).other_place = known.packed_place;
   } else if (out.captures_count == max_captures) {
     out.too_large = true;
   } else {
@@ -323,7 +321,8 @@ constexpr void linearise(const Term* root, Choices& c, Line& out) {
         out.test(Test::Kind::sequence, place);
         continue;
       }
-      out.test(Test::Kind::list, place).payload = child->children;
+      const bool left_out = is_default(t->op->parameters[static_cast<std::size_t>(i)], child);
+      out.test(Test::Kind::list, place, left_out).payload = child->children;
       const Term* item = child + 1;
       for (int k = 0; k < child->children; ++k, item += item->size) {
         if (items_count == max_items) {
@@ -341,11 +340,15 @@ constexpr void linearise(const Term* root, Choices& c, Line& out) {
       const K kind = child->kind;
       if (children[i].count == 0 && (kind == K::call || kind == K::any)) continue;
       const Parameter& parameter = t->op->parameters[static_cast<std::size_t>(i)];
-      if (kind == K::list && !has_open_items(child) && !out.too_large)
-        for (int k = 0; k < child->children; ++k)
-          line_up_value(items[items_count++],
-                        Place::packed(reg, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(k)), parameter,
-                        queue, out);
+      if (kind == K::list && !has_open_items(child) && !out.too_large) {
+        const bool left_out = is_default(parameter, child);
+        for (int k = 0; k < child->children; ++k) {
+          const Chosen& item = items[items_count++];
+          const std::uint32_t at = Place::packed(reg, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(k));
+          if (left_out) line_up_literal(*item.term->value, at, true, out);
+          else line_up_value(item, at, parameter, queue, out);
+        }
+      }
       line_up_value(children[i], Place::packed(reg, static_cast<std::uint32_t>(i)), parameter, queue, out);
     }
   }

@@ -33,26 +33,6 @@ bool layout_is_free(Node& value);
 void views_become_reshapes(Node& value);
 /// Of floating-point values for certain.
 bool is_floating_value(const Argument& value);
-/// Does every value of the first dtype exist in the second?
-constexpr bool holds_all(Dtype small, Dtype large) {
-  using D = Dtype;
-  if (small == large) return true;
-  switch (small) {
-    case D::boolean: return true;
-    case D::uint8:
-      return large == D::int16 || large == D::int32 || large == D::int64 || large == D::float16 ||
-             large == D::bfloat16 || large == D::float32 || large == D::float64;
-    case D::int8:
-      return large == D::int16 || large == D::int32 || large == D::int64 || large == D::float16 ||
-             large == D::bfloat16 || large == D::float32 || large == D::float64;
-    case D::int16: return large == D::int32 || large == D::int64 || large == D::float32 || large == D::float64;
-    case D::int32: return large == D::int64 || large == D::float64;
-    case D::float16:
-    case D::bfloat16: return large == D::float32 || large == D::float64;
-    case D::float32: return large == D::float64;
-    default: return false;
-  }
-}
 /// Dimension `dim` of a value of that rank, counted from the front; -1 when it is none, or not known.
 std::int64_t dimension_of(const Argument& dim, std::int64_t rank);
 /// A list of integers, or one integer; nothing when something else is in it.

@@ -183,13 +183,18 @@ TEST_CASE("long rows, many keys, many sequences, many dimensions") {
 
 }  // namespace
 
-TEST_CASE("a row of one value throughout has a norm of zero") {
-  const Forward f = [](const Tensors& in) { return all_of({torch::layer_norm(in[0], {in[0].size(-1)})}); };
+TEST_CASE("what is of one value throughout has norms and deviations of zero") {
+  const Forward f = [](const Tensors& in) {
+    const Tensor x = in[0].unsqueeze(0);
+    return all_of({torch::layer_norm(in[0], {in[0].size(-1)}), torch::group_norm(x, 1),
+                   torch::instance_norm(x, {}, {}, {}, {}, true, 0.1, 1e-5, false), x.var(-1), x.std(1), x.var(),
+                   x.std({1, 2}, false)});
+  };
   for (const std::int64_t n : {7, 64, 768, 1000}) {
     CAPTURE(n);
     const Tensors constant{torch::full({3, n}, 1000.3F)};
     const auto compiled = check(f, {torch::randn({3, n})}, {.more = {{torch::full({3, n}, 3.F)}}});
-    CHECK(tensors_of(compiled->run(boxed(constant)))[0].abs().max().item<float>() < 1e-6);
+    for (const Tensor& t : tensors_of(compiled->run(boxed(constant)))) CHECK(t.abs().max().item<float>() < 1e-6);
   }
 }
 

@@ -95,16 +95,10 @@ FXX_INLINE TermPointer wrapped(TermPointer term, Dtype dtype) {
   const TermPointer unused = integer_of(64 - 8 * element_size(dtype));
   return call_of(F::shift_right, {call_of(F::shift_left, {std::move(term), unused}), unused});
 }
-/// Does the dtype have all integers of the other one?
-FXX_INLINE bool has_integers_of(Dtype dtype, Dtype other) {
-  if (dtype == other || other == Dtype::boolean || dtype == Dtype::int64) return true;
-  if (other == Dtype::uint8) return dtype == Dtype::int16 || dtype == Dtype::int32;
-  return dtype != Dtype::uint8 && element_size(other) < element_size(dtype);
-}
 /// An operand as LibTorch computes with it: of the dtype that all of them have together, in which it may be another
 /// number. -1 is 255 beside bytes.
 FXX_INLINE TermPointer as_operand(TermPointer term, Dtype dtype, Dtype together) {
-  return has_integers_of(together, dtype) ? term : wrapped(std::move(term), together);
+  return holds_all(dtype, together) ? term : wrapped(std::move(term), together);
 }
 FXX_INLINE Argument as_operand(const Argument& number, Dtype together) {
   if (number.kind() != Argument::Kind::integer) return number;
@@ -123,8 +117,8 @@ FXX_INLINE Dtype integers_together(const std::vector<const Node*>& tensors) {
     Dtype together = Dtype::boolean;
     for (const Node* tensor : tensors) {
       const TensorMeta& meta = *tensor->tensor_meta();
-      if ((meta.dim() > 0) != with_dimensions || !is_integer(meta.dtype) || has_integers_of(together, meta.dtype)) continue;
-      if (together == Dtype::boolean || has_integers_of(meta.dtype, together)) together = meta.dtype;
+      if ((meta.dim() > 0) != with_dimensions || !is_integer(meta.dtype) || holds_all(meta.dtype, together)) continue;
+      if (together == Dtype::boolean || holds_all(together, meta.dtype)) together = meta.dtype;
       else together = Dtype::int16;  // bytes with a sign and without
     }
     return together;
@@ -209,7 +203,8 @@ FXX_INLINE Lowering::Joined Lowering::join(std::initializer_list<const Node*> op
     if (!operand || value_of(*operand).kind != Value::Kind::pending) continue;
     const Value& value = value_of(*operand);
     calls += calls_in(*value.term);
-    if (sizes_of(*operand) != sizes || (value.root && value.root != joined.root) || calls > most_calls) view_of(*operand);
+    if (sizes_of(*operand) != sizes || (value.root && value.root != joined.root) || calls > most_calls)
+      view_of(*operand);
   }
   for (const Node* operand : operands) {
     if (!operand || value_of(*operand).kind != Value::Kind::pending) continue;
