@@ -90,7 +90,12 @@ R unbox(const c10::IValue& value, const char* where) {
     if (value.isNone()) return std::nullopt;
     return unbox<typename R::value_type>(value, where);
   } else {
-    return value.to<R>();
+    constexpr bool boxed = std::is_constructible_v<c10::IValue, const R&>;
+    static_assert(boxed,
+                  "fxx::call: no graph returns this type; of a struct the members have to be named by "
+                  "BOOST_HANA_ADAPT_STRUCT, with fxx/trace/hana.hpp included");
+    if constexpr (boxed) return value.to<R>();
+    else cannot_unbox(value, where, "another type");
   }
 }
 
