@@ -103,12 +103,14 @@ enum class Trait : std::uint16_t {
   impure = 128,              // has an effect that the schema does not show
   idle_in_eval = 512,        // does nothing when its `train` is false
   updates_statistics = 256,  // writes its running statistics when told that it is training
+  synonym = 1024,            // another name of an operator (ops/synonyms.hpp)
 };
 constexpr Trait operator|(Trait a, Trait b) { return static_cast<Trait>(static_cast<int>(a) | static_cast<int>(b)); }
 constexpr bool has(Trait set, Trait one) { return (static_cast<int>(set) & static_cast<int>(one)) != 0; }
 
 struct Operator {
   std::uint64_t id = 0;          // hash_of(name)
+  std::uint64_t means = 0;       // id of the operator that it is by another name, else its own
   std::string_view name = {};    // "aten::add.Tensor"
   std::string_view schema = {};  // the whole text
   std::span<const Parameter> parameters = {};
@@ -119,7 +121,7 @@ struct Operator {
   bool mutates = false;           // some parameter is written to
   bool aliases = false;           // some result shares memory with a parameter
   bool second_is_tensor = false;  // the second parameter is one tensor, for which graphs may have a number
-  std::uint8_t family = 0;        // 0 to 62, made of the name: a first sieve for those who look for operators
+  std::uint8_t family = 0;        // 0 to 62, made of what it means: a first sieve for those who look for operators
 
   constexpr int arity() const { return static_cast<int>(parameters.size()); }
   /// No visible effect, so an unused call may be removed. A random operator is pure in this sense, as in torch.fx.

@@ -9,6 +9,7 @@
 
 #include "fxx/ir/operator.hpp"
 #include "fxx/meta/fixed_string.hpp"
+#include "fxx/ops/synonyms.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -112,7 +113,8 @@ constexpr bool parse_type(std::string_view text, std::size_t& at, Type& type, ch
       for (++i; i < size && s[i] != ')'; ++i) {
         const char of_alias = s[i];  // no brackets and quotes, which would hide where the parameter ends
         if (of_alias == '!') written = true;
-        else if (of_alias == '(' || of_alias == '[' || of_alias == ']' || of_alias == '"' || of_alias == '\'') return false;
+        else if (of_alias == '(' || of_alias == '[' || of_alias == ']' || of_alias == '"' || of_alias == '\'')
+          return false;
       }
       if (i == size) return false;
     } else if (c == '[') {
@@ -257,7 +259,8 @@ constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* para
   op.schema = text;
   op.traits = traits;
   op.name = {s, at};
-  op.family = static_cast<std::uint8_t>(op.id % 63);
+  op.means = has(traits, Trait::synonym) ? hash_of(meaning_of(op.name)) : op.id;
+  op.family = static_cast<std::uint8_t>(op.means % 63);
   bool keyword_only = false;
   for (++at; s[at] != ')'; at += s[at] == ',') {
     while (s[at] == ' ') ++at;

@@ -58,23 +58,24 @@ template <class F>
 bool holds(const Argument& value) {
   if constexpr (!is_condition<F>) {
     return false;
+  } else if constexpr (Answers<F, Argument>) {  // first, since a number makes an Argument, too
+    return F{}(value);
   } else if constexpr (Answers<F, TensorMeta>) {
     const TensorMeta* meta = value.is_node() ? value.node()->tensor_meta() : nullptr;
     return meta && F{}(*meta);
   } else if constexpr (Answers<F, Node>) {
     return value.is_node() && F{}(static_cast<const Node&>(*value.node()));
-  } else if constexpr (Answers<F, double>) {
-    return value.is_number() && F{}(value.number());
   } else {
-    return F{}(value);
+    return value.is_number() && F{}(value.number());
   }
 }
 template <class F>
 constexpr Condition make_condition() {
-  if constexpr (requires { F::name; })
-    return {&holds<F>, F::name, requires { F::counts_users; }, requires { F::looks_behind; }};
-  else return {&holds<F>, "a condition of the rule's"};
+  if constexpr (requires { F::name; }) return {&holds<F>, F::name, requires {F::counts_users;
 }
+, requires { F::looks_behind; }
+};                                                       // namespace detail
+else return {&holds<F>, "a condition of the rule's"}; }  // namespace fxx::inline FXX_ABI::rewrite
 
 }  // namespace detail
 

@@ -39,7 +39,7 @@ constexpr Form form_of(const Term& term, const Form* const* members, int count) 
   return f;
 }
 constexpr Form call_form(const Operator& op, const Form* const* arguments, int count) {
-  return form_of({.kind = Term::Kind::call, .id = op.id, .op = &op}, arguments, count);
+  return form_of({.kind = Term::Kind::call, .id = op.means, .op = &op}, arguments, count);
 }
 constexpr Form single_form(Form f) {
   f.term.once = true;

@@ -1,6 +1,7 @@
 // The operators as functions over patterns: `mul(sigmoid(x), x)`. Each picks the overload that its arguments mean.
 //
-// Constrained templates, so that `using namespace fxx::pattern` meets no quarrel with C's ::exp, ::div, ::abs.
+// Constrained templates, so that `using namespace fxx::pattern` meets no quarrel with C's ::exp, ::div, ::abs. Of no
+// arguments and of texts they say what is wrong.
 // Main names: namespace fxx::pattern, all a rule needs. Cost: light.
 #pragma once
 

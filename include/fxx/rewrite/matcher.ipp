@@ -327,7 +327,7 @@ FXX_INLINE void MatchEngine::resolve_methods() {
 }
 inline std::uint64_t MatchEngine::operator_id(const Node& node) {
   if (node.family() < Node::no_call) [[likely]]
-    return node.operation()->id;
+    return node.operation()->means;
   if (!node.operation() && node.opcode() == Opcode::call_method) resolve_methods();
   return rewrite::operator_id(node);
 }
@@ -390,7 +390,7 @@ FXX_INLINE std::uint16_t MatchEngine::state_for(const Node& root) {
   const std::uint8_t family = root.family();
   // Where the operator alone tells whether a rule begins with it, that comes first: nothing but the node is looked at.
   if (family < Node::no_call) [[likely]] {
-    const std::uint16_t state = rules_.root(root.operation()->id);
+    const std::uint16_t state = rules_.root(root.operation()->means);
     return state && detail::passes(*rules_.sieve, root, family) ? state : std::uint16_t{0};
   }
   if (family == Node::no_call) return 0;

@@ -35,9 +35,9 @@ struct pattern_base {
 };
 template <class P>
 concept Pattern = __is_base_of(pattern_base, P);  // std::is_base_of_v would be a variable a type
-/// `relu("x")` gets a sentence.
+/// `relu("x")` and `relu()` get a sentence.
 template <class... Args>
-concept Texts = sizeof...(Args) > 0 && (__is_same(Args, const char*) && ...);
+concept Texts = (true && ... && __is_same(Args, const char*));
 
 template <class P, class... Conditions>
 struct where_of;

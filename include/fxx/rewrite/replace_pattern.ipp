@@ -240,6 +240,7 @@ class PatternReplacer {
     for (Node* node : fresh) {
       regions_.place(*node, *nodes.back());
       if (is_barrier(*node)) new_barriers_.insert(node);
+      if (!node->has_meta()) carry_place_over(*nodes.back(), *node);
     }
     for (const auto& [old, result] : results) {
       if (result.node()->index() >= first_fresh) carry_over(*old, *result.node());

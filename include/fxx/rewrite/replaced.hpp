@@ -1,7 +1,7 @@
 // What a node leaves to the one that takes its place, and whether that one may take it.
 //
 // Shared by rule sets and by patterns made at run time.
-// Main names: carry_over, take_name, keeps_memory, add_what_moves, find_place. Cost: light.
+// Main names: carry_over, carry_place_over, take_name, keeps_memory, add_what_moves, find_place. Cost: light.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,10 @@ namespace fxx::inline FXX_ABI::rewrite::detail {
 /// What is known of the value of `old` is known of `fresh`, which stands for it: shape, type, source, modules, meta. It
 /// also remembers the rule that made it, whose name lives as long as the program, and what the user wrote.
 void carry_over(const Node& old, Node& fresh, std::string_view rule = {});
+
+/// What was built on the way to the node that stands for `old` comes from the same place: source, modules, meta, rule.
+/// Not for what brings its own.
+void carry_place_over(const Node& old, Node& inner, std::string_view rule = {});
 
 /// What does the same as a node that went goes on under its name: a folded convolution is still conv1. Gives that node,
 /// or null.

@@ -5,15 +5,19 @@
 
 namespace fxx::inline FXX_ABI::rewrite::detail {
 
-FXX_INLINE void carry_over(const Node& old, Node& fresh, std::string_view rule) {
-  if (old.tensor_meta() && !fresh.tensor_meta()) fresh.set_tensor_meta(*old.tensor_meta());
-  if (!old.type().empty()) fresh.set_type(old.type());
-  fresh.set_location(old.location());
-  fresh.set_module_stack(old.module_stack());
-  NodeMeta& meta = fresh.meta();
+FXX_INLINE void carry_place_over(const Node& old, Node& inner, std::string_view rule) {
+  inner.set_location(old.location());
+  inner.set_module_stack(old.module_stack());
+  NodeMeta& meta = inner.meta();
   if (old.has_meta()) meta = old.meta();
   meta.rule = rule;
   if (meta.from.empty() && old.has_name()) meta.from = old.name();
+}
+
+FXX_INLINE void carry_over(const Node& old, Node& fresh, std::string_view rule) {
+  if (old.tensor_meta() && !fresh.tensor_meta()) fresh.set_tensor_meta(*old.tensor_meta());
+  if (!old.type().empty()) fresh.set_type(old.type());
+  carry_place_over(old, fresh, rule);
 }
 
 FXX_INLINE Node* take_name(Node& fresh, std::span<Node* const> gone) {

@@ -175,6 +175,7 @@ class Rewriter {
     for (Node* fresh : built_) {
       for (Node* input : fresh->all_input_nodes()) hoist(input, fresh);
       regions_.place(*fresh, *first);
+      if (!fresh->has_meta()) carry_place_over(*m.root(), *fresh, rules_.rules[rule].name);
       made_.push_back(fresh);
       push(fresh);
     }

@@ -218,7 +218,7 @@ constexpr bool matches_own_result(const Term* p, const Term* r) {
   if (p->kind == K::outputs) return outputs_of(p) == outputs_of(r) && holds_outputs(p, r, true);
   for (int i = 0; i < r->size; ++i)
     if (r[i].kind == K::each) i += r[i].size - 1;  // there may be none
-    else if ((r[i].kind == K::call || r[i].kind == K::operands) && covers(p, r + i, true) && goes_on(p, r, i))
+    else if ((r[i].kind == K::call || r[i].kind == K::operands) && covers(p, r + i, true, r) && goes_on(p, r, i))
       return true;
   return false;
 }

@@ -57,7 +57,7 @@ constexpr int call_matched(const Entry& rule, const Term* by) {
   for (int i = 0; i < rule.result->size; ++i) {
     const Term& t = rule.result[i];
     if (t.kind == Term::Kind::each) i += t.size - 1;
-    else if (t.kind == Term::Kind::call && covers(by, &t)) return i;
+    else if (t.kind == Term::Kind::call && covers(by, &t, false, rule.result)) return i;
   }
   return -1;
 }
@@ -509,9 +509,15 @@ consteval Ruleset<A..., B...> join(const rule_list<std::index_sequence<I...>, A.
 }  // namespace detail
 /// The rules of both sets, those of `a` first. Refused where `ruleset` of all of them would be.
 template <class... A, class... B>
-consteval Ruleset<A..., B...> operator+(const Ruleset<A...>& a, const Ruleset<B...>& b) {
-  detail::check_distinct<int(sizeof...(A)), A..., B...>();
-  return detail::join(a.rules, b.rules);
+consteval auto operator+(const Ruleset<A...>& a, const Ruleset<B...>& b) {
+  if constexpr ((false || ... || __is_same(typename A::replacement, detail::refused))) {
+    return a;
+  } else if constexpr ((false || ... || __is_same(typename B::replacement, detail::refused))) {
+    return b;
+  } else {
+    detail::check_distinct<int(sizeof...(A)), A..., B...>();
+    return detail::join(a.rules, b.rules);
+  }
 }
 
 }  // namespace fxx::inline FXX_ABI::rewrite

@@ -50,7 +50,7 @@ consteval each_of<Name, P> each(P) {
 template <auto Key>
 struct operator_term : pattern_base {
   static constexpr const Operator* op = &fxx::detail::parsed<Key>;
-  static constexpr Form form{.term = {.kind = Term::Kind::any, .id = op->id, .op = op}};
+  static constexpr Form form{.term = {.kind = Term::Kind::any, .id = op->means, .op = op}};
 };
 /// `operands_of<op, ...>(p...)`. Its first members are the operators, as `Term::any` with an id.
 template <auto... Keys>
@@ -280,14 +280,14 @@ inline constexpr bool compares = false;
 template <Number P, auto Value>
 inline constexpr bool compares<P, literal<Value>> = true;
 }  // namespace detail
-#define FXX_RELATION(symbol, how, mirrored)                                                          \
-  template <class A, class B>                                                                        \
-    requires(Pattern<A> || Pattern<B>)                                                               \
-  consteval auto operator symbol(A a, B b) {                                                         \
-    using conditions::Relation, conditions::compared;                                                \
-    if constexpr (detail::compares<A, B>) return a.where(compared<Relation::how, B>{});              \
-    else if constexpr (detail::compares<B, A>) return b.where(compared<Relation::mirrored, A>{});    \
-    else return detail::not_comparable<A, B, false>();                                               \
+#define FXX_RELATION(symbol, how, mirrored)                                                       \
+  template <class A, class B>                                                                     \
+    requires(Pattern<A> || Pattern<B>)                                                            \
+  consteval auto operator symbol(A a, B b) {                                                      \
+    using conditions::Relation, conditions::compared;                                             \
+    if constexpr (detail::compares<A, B>) return a.where(compared<Relation::how, B>{});           \
+    else if constexpr (detail::compares<B, A>) return b.where(compared<Relation::mirrored, A>{}); \
+    else return detail::not_comparable<A, B, false>();                                            \
   }
 FXX_RELATION(<, less, greater)
 FXX_RELATION(<=, less_equal, greater_equal)

@@ -1,5 +1,5 @@
-// Which operator a node means, however it is spelled: as a function, a method, with a number for a tensor, in place on
-// a temporary that nobody else sees, as a call of a module.
+// Which operator a node means, however it is spelled: as a function, a method, by another of its names, with a number
+// for a tensor, in place on a temporary that nobody else sees, as a call of a module.
 // Main names: operator_id, functional_id, why_no_twin, calls_operator, is_size_value, module_info, module_option,
 // trains. Cost: light.
 #pragma once
@@ -13,7 +13,7 @@
 namespace fxx::inline FXX_ABI::rewrite {
 
 /// The id of the operator that the node calls; of a call_module the hash of the module's class, as its owner spells it.
-/// 0 for all else. `mul.Tensor(x, 2)`, as torch.fx and torch.export write it, is mul.Scalar.
+/// 0 for all else. `mul.Tensor(x, 2)`, as torch.fx and torch.export write it, is mul.Scalar, and so is `multiply`.
 std::uint64_t operator_id(const Node& node);
 /// For a call that writes to a temporary that only it uses, `relu_(x + y)`: the id of its functional twin, relu. Nobody
 /// can tell the two apart. Else 0, also where the twin would give another dtype, as far as dtypes are known.

@@ -15,10 +15,10 @@ namespace detail {
 /// The number takes the place of a tensor: the overload for numbers, when it has the same parameters.
 FXX_INLINE std::uint64_t id_of_overload_for_numbers(const Node& node, const Operator& op) {
   const Operator* other = resolve_overload(op.name.substr(0, op.name.find('.')), node.args(), node.kwargs());
-  if (!other || other->parameters.size() != op.parameters.size()) return op.id;
+  if (!other || other->parameters.size() != op.parameters.size()) return op.means;
   for (std::size_t i = 0; i < op.parameters.size(); ++i)
-    if (other->parameters[i].name != op.parameters[i].name) return op.id;
-  return other->id;
+    if (other->parameters[i].name != op.parameters[i].name) return op.means;
+  return other->means;
 }
 FXX_INLINE bool is_constant_within(const Node& node, int& steps) {
   if (node.opcode() == Opcode::get_attr) return true;
@@ -48,9 +48,7 @@ FXX_INLINE bool keeps_dtype(const Node& node, const Operator& twin) {
   const Node& written = *argument_of(node, *operator_of(node), 0)->node();
   const TensorMeta* self = written.tensor_meta();
   if (gives_booleans(twin)) return self && self->dtype == Dtype::boolean;
-  const auto kind = [](Dtype d) {
-    return d == Dtype::boolean ? 0 : is_complex(d) ? 3 : is_floating_point(d) ? 2 : 1;
-  };
+  const auto kind = [](Dtype d) { return d == Dtype::boolean ? 0 : is_complex(d) ? 3 : is_floating_point(d) ? 2 : 1; };
   if (twin.base_name() == "cumsum" || twin.base_name() == "cumprod")  // of integers they give int64
     return self && (kind(self->dtype) > 1 || self->dtype == Dtype::int64);
   // Others that are listed, such as addmm, take tensors of one dtype.
@@ -146,17 +144,17 @@ FXX_INLINE std::uint64_t operator_id(const Node& node) {
     const Argument* second = argument_of(node, *op, 1);
     if (second && second->is_number()) return detail::id_of_overload_for_numbers(node, *op);
   }
-  return op->id;
+  return op->means;
 }
 
 FXX_INLINE std::uint64_t functional_id(const Node& node) {
   if (!mutates_own_temporary(node)) return 0;
   const Operator* twin = detail::functional_twin(node);
-  return twin && detail::keeps_dtype(node, *twin) ? twin->id : 0;
+  return twin && detail::keeps_dtype(node, *twin) ? twin->means : 0;
 }
 FXX_INLINE std::string_view why_no_twin(const Node& node, std::uint64_t id) {
   const Operator* twin = detail::functional_twin(node);
-  if (!twin || twin->id != id) return {};
+  if (!twin || twin->means != id) return {};
   if (!mutates_own_temporary(node)) return "what it writes to others see, too";
   return detail::keeps_dtype(node, *twin) ? std::string_view() : "the two give the same dtype only perhaps";
 }

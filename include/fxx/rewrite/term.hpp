@@ -128,9 +128,10 @@ inline constexpr int max_choices = 24;  // commutative operators and alternative
 struct Choices {
   std::uint8_t taken[max_choices], options[max_choices];  // as many as counted or fixed
   int count = 0, fixed = 0;
-  const Term* chain = nullptr;  // whose link is looked at: its hole holds the next link, or the end
-  int links = 0;                // that it wants yet
-  bool built = false;           // what is looked at is the result of the pattern's own rule
+  const Term* chain = nullptr;   // whose link is looked at: its hole holds the next link, or the end
+  int links = 0;                 // that it wants yet
+  bool built = false;            // what is looked at is the result of the pattern's own rule
+  const Term* result = nullptr;  // what is looked at is a result with this root: calls below that have one user
 
   constexpr int take(int among) {
     if (count == max_choices) return 0;  // of more than that, only the first is considered
@@ -620,7 +621,8 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, Capt
       return covers(another ? link : link + link->size, t, c, d, bound, n);
     }
     case K::call: {
-      if (t->kind != K::call || t->id != p->id || (p->once && !t->once)) return false;
+      if (t->kind != K::call || t->id != p->id) return false;
+      if (p->once && !t->once && (!c.result || t == c.result)) return false;
       const Term *pc = p + 1, *tc = t + 1;
       int i = 0;
       if (two_orders(p)) {
@@ -651,8 +653,9 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, Capt
   }
 }
 
-/// Some reading of `p` covers `t`, whichever of its alternatives it is. `built`: `t` is a result of the rule of `p`.
-constexpr bool covers(const Term* p, const Term* t, bool built = false) {
+/// Some reading of `p` covers `t`, whichever of its alternatives it is. `result`: `t` is part of this result of a rule,
+/// `built`: of the rule of `p`.
+constexpr bool covers(const Term* p, const Term* t, bool built = false, const Term* result = nullptr) {
   const Term* inner = t;
   while (is_wrapper(*inner)) ++inner;
   if (p->kind == Term::Kind::call && inner->kind != Term::Kind::alternatives &&
@@ -662,6 +665,7 @@ constexpr bool covers(const Term* p, const Term* t, bool built = false) {
   do {
     Choices c;
     c.built = built;
+    c.result = result && result->kind == Term::Kind::call ? result : nullptr;
     bool covered = false;
     do {
       CaptureBinding bound[32];

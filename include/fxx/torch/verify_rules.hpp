@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fxx/rewrite/ruleset.hpp"
+#include "fxx/rewrite/phases.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -139,6 +139,15 @@ RuleToVerify to_verify(const Rule& rule) {
           &apply_alone<Rule>};
 }
 
+template <class... Rules>
+void add_rules(const rewrite::Ruleset<Rules...>& rules, std::vector<RuleToVerify>& all) {
+  rules.for_each([&](const auto& rule) { all.push_back(to_verify(rule)); });
+}
+template <class... Sets>
+void add_rules(const rewrite::Phases<Sets...>& phases, std::vector<RuleToVerify>& all) {
+  boost::hana::unpack(phases.sets, [&](const auto&... set) { (add_rules(set, all), ...); });
+}
+
 }  // namespace detail
 
 /// Runs both sides of every rule of the set, each rule alone. A rule fails when shape, dtype or values of the results
@@ -149,7 +158,14 @@ RuleToVerify to_verify(const Rule& rule) {
 template <class... Rules>
 VerifyReport verify(const rewrite::Ruleset<Rules...>& rules, const VerifyOptions& options = {}) {
   std::vector<detail::RuleToVerify> all;
-  rules.for_each([&](const auto& rule) { all.push_back(detail::to_verify(rule)); });
+  detail::add_rules(rules, all);
+  return detail::verify_rules(all, options);
+}
+/// Likewise for the rules of all phases, which know their types: not for sets that came as AnyRuleset.
+template <class... Sets>
+VerifyReport verify(const rewrite::Phases<Sets...>& phases, const VerifyOptions& options = {}) {
+  std::vector<detail::RuleToVerify> all;
+  detail::add_rules(phases, all);
   return detail::verify_rules(all, options);
 }
 /// Likewise for one rule.

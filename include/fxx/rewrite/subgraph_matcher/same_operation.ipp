@@ -43,9 +43,12 @@ FXX_INLINE bool same_bound(const Argument& a, const Argument& b) {
 /// Do the two compute the same, given arguments for the same parameters? The overload follows from the arguments:
 /// `mul(x, y)` is mul.Tensor, and mul.Scalar when y stands for a number.
 FXX_INLINE bool same_family(const Operator& a, const Operator& b) {
-  if (a.id == b.id) return true;
-  if (a.parameters.size() != b.parameters.size() || a.base_name() != b.base_name() || a.name_space() != b.name_space())
-    return false;
+  if (a.means == b.means) return true;
+  const auto name = [](const Operator& op) {
+    const std::string_view meaning = has(op.traits, Trait::synonym) ? meaning_of(op.name) : op.name;
+    return meaning.substr(0, meaning.find('.'));
+  };
+  if (a.parameters.size() != b.parameters.size() || name(a) != name(b)) return false;
   return std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(), b.parameters.end(),
                     [](const Parameter& p, const Parameter& g) { return p.name == g.name; });
 }
