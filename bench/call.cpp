@@ -2,6 +2,8 @@
 // nanoseconds; by one thread, and by two at the same time.
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include <memory>
 #include <string>
@@ -63,6 +65,36 @@ void tensors(benchmark::State& state) {
   state.counters["nodes"] = benchmark::Counter(1.0 / state.threads(), benchmark::Counter::kAvgThreads);
 }
 
+/// Of fifty layers, whose hundred parameters each call looks at: have they changed?
+struct Deep {
+  at::Tensor input = at::rand({1, 8}), output = at::zeros({1, 8});
+  const void* from[1] = {input.const_data_ptr()};
+  void* to[1] = {output.mutable_data_ptr()};
+  std::shared_ptr<fxx::CompiledModule> module;
+  Deep() {
+    const at::NoGradGuard no_grad;
+    torch::nn::Sequential layers;
+    for (int i = 0; i < 50; ++i) layers->push_back(torch::nn::Linear(8, 8));
+    module = fxx::compile(*fxx::trace(*layers, {input}), {input}, {.threads = 1});
+  }
+};
+const Deep& deep() {
+  static const Deep made;
+  return made;
+}
+void layers_raw(benchmark::State& state) {
+  for (auto _ : state) {
+    deep().module->run_raw(deep().from, deep().to);
+    benchmark::ClobberMemory();
+  }
+  state.counters["nodes"] = 1;
+}
+void layers_tensors(benchmark::State& state) {
+  const at::NoGradGuard no_grad;
+  for (auto _ : state) benchmark::DoNotOptimize(deep().module->forward(deep().input));
+  state.counters["nodes"] = 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -72,6 +104,8 @@ int main(int argc, char** argv) {
     benchmark::RegisterBenchmark(name, body);
     benchmark::RegisterBenchmark((std::string(name) + "/2t").c_str(), body)->Threads(2)->UseRealTime();
   }
+  benchmark::RegisterBenchmark("call/layers", layers_raw);
+  benchmark::RegisterBenchmark("call/layers/tensors", layers_tensors);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -64,6 +64,8 @@ def figures():
     for case in ('raw', 'tensors'):
         yield Figure(f'call/{case}', 'call', f'call/{case} - call/kernels', '', unit='us')
         yield Figure(f'call/{case}/2t', 'call', f'call/{case}/2t - call/kernels', '', unit='us')
+    # The same of fifty layers, of which each call looks whether their parameters have changed.
+    yield Figure('call/tensors/layers', 'call', 'call/layers/tensors - call/layers', '', unit='us')
     yield from rules_figures()
 
 

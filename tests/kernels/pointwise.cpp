@@ -87,6 +87,11 @@ void check_within(double units, const std::vector<float>& inputs, Exact exact, d
     CHECK(fxx::test::within(name_of<E>(), found.units, units));
   }
 }
+/// And arguments at which a function was found to be farthest from the exact value.
+std::vector<float> with(std::vector<float> inputs, std::initializer_list<float> more) {
+  inputs.insert(inputs.end(), more);
+  return inputs;
+}
 template <Function F, class Exact>
 void check_within(double units, const std::vector<float>& inputs, Exact exact, double of_x = 0, double of_1 = 0) {
   CAPTURE(static_cast<int>(F));
@@ -117,9 +122,9 @@ TEST_CASE("functions are as near to the exact value as they say") {
   check_within<F::exponential>(1.5, range(90), [](double v) { return std::exp(v); });
   check_within<F::exponential_minus_1>(2.5, range(90), [](double v) { return std::expm1(v); });
   check_within<F::logarithm>(1, positive(range(largest)), [](double v) { return std::log(v); });
-  check_within<F::hyperbolic_tangent>(2.5, range(20), [](double v) { return std::tanh(v); });
+  check_within<F::hyperbolic_tangent>(3, with(range(20), {0.0624158792f}), [](double v) { return std::tanh(v); });
   check_within<F::sigmoid>(2.5, range(86), [](double v) { return 1 / (1 + std::exp(-v)); });
-  check_within<F::error>(6, range(6), [](double v) { return std::erf(v); });
+  check_within<F::error>(2, range(6), [](double v) { return std::erf(v); });
   check_within<F::silu>(3, range(88), [](double v) { return v / (1 + std::exp(-v)); });
   check_within<F::mish>(4, range(86), [](double v) { return v * std::tanh(std::log1p(std::exp(v))); });
   check_within<F::log_sigmoid>(
@@ -132,9 +137,9 @@ TEST_CASE("functions are as near to the exact value as they say") {
 TEST_CASE("angles and logarithms are as near to the exact value as they say") {
   using F = Function;
   for (const float most : {8.f, 8000.f, 1e6f, 1e34f}) {
-    check_within<F::sine>(2, range(most), [](double v) { return std::sin(v); });
-    check_within<F::cosine>(2, range(most), [](double v) { return std::cos(v); });
-    check_within<F::tangent>(4, range(most), [](double v) { return std::tan(v); });
+    check_within<F::sine>(2.5, with(range(most), {4505.16895f}), [](double v) { return std::sin(v); });
+    check_within<F::cosine>(2.5, with(range(most), {2228.89746f}), [](double v) { return std::cos(v); });
+    check_within<F::tangent>(4.5, with(range(most), {5817.4502f}), [](double v) { return std::tan(v); });
   }
   // Beside multiples of pi / 2, where all but the last bits cancel.
   std::vector<float> multiples;
@@ -158,7 +163,7 @@ TEST_CASE("angles and logarithms are as near to the exact value as they say") {
   check_within<F::hyperbolic_cosine>(2, range(89.4f), [](double v) { return std::cosh(v); });
   check_within<F::inverse_hyperbolic_tangent>(4, range(0.99999f), [](double v) { return std::atanh(v); });
   check_within<F::exponential_2>(1.5, range(127.9f), [](double v) { return std::exp2(v); });
-  check_within<F::complementary_error>(7, range(10), [](double v) { return std::erfc(v); });
+  check_within<F::complementary_error>(7, with(range(10), {0.0246734396f}), [](double v) { return std::erfc(v); });
   std::vector<float> above_1 = positive(range(1e6f)), above_minus_1 = range(0.99999f);
   for (float& v : above_1) v += 1;
   for (float v = 1; v < 1e37f; v *= 1.01f) above_minus_1.push_back(v);
@@ -379,9 +384,10 @@ TEST_CASE("beyond the range of numbers functions end as the exact ones do") {
 
 TEST_CASE("powers, angles and rests of special numbers are those of C, and of Python") {
   using F = Function;
-  const std::vector<float> some = {0.f,   -0.f,  1.f,   -1.f,     0.5f,     -0.5f,    2.f,       -2.f,     3.f,
-                                   -3.f,  2.5f,  1e30f, -1e30f,   1e-40f,   smallest, -smallest, infinity, -infinity,
-                                   1e38f, 3e38f, 16777217.f, largest, -largest, no_number, 7.f, -7.f, 1e-10f};
+  const std::vector<float> some = {0.f,      -0.f,      1.f,       -1.f,      0.5f,  -0.5f,  2.f,
+                                   -2.f,     3.f,       -3.f,      2.5f,      1e30f, -1e30f, 1e-40f,
+                                   smallest, -smallest, infinity,  -infinity, 1e38f, 3e38f,  16777217.f,
+                                   largest,  -largest,  no_number, 7.f,       -7.f,  1e-10f};
   const auto same = [](float a, double b, float units) {
     if (std::isnan(b)) return std::isnan(a);
     const float rounded = static_cast<float>(b);

@@ -12,6 +12,7 @@
 #include "fxx/io/safetensors.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/runtime/process.hpp"
+#include "fxx/torch/compile.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/to_folder.hpp"
@@ -462,6 +463,8 @@ TEST_CASE("embeddings in single precision: eager, traced, rewritten, compiled, p
   const auto compiled = build(*optimised, cases()[2].padded(length), {.cache_folder = cache.path()});
   CHECK(compiled->is_current());
   CHECK(compiled->max_error() < 1e-6);
+  const auto specialised = compile(*traced, cases()[2].padded(length), {.cache_folder = cache.path()});
+  CHECK(specialised->called_back().empty());
 
   double largest = 0, padding = 0;
   for (const Case& c : cases()) {
@@ -477,6 +480,7 @@ TEST_CASE("embeddings in single precision: eager, traced, rewritten, compiled, p
     const Tensors in = c.padded(length);
     padding = std::max(padding, difference(encoder(in[0], in[1]), eager));
     CHECK(difference_of((*traced)(in[0], in[1])) < 1e-5);
+    CHECK(difference_of((*specialised)(in[0], in[1])) < 1e-5);
     CHECK(difference_of((*optimised)(in[0], in[1])) < 1e-5);
     CHECK(difference_of((*compiled)(in[0], in[1])) < 1e-5);
   }

@@ -192,12 +192,21 @@ class CompiledModule : public GraphModule {
   void (*close_)(void*) = nullptr;
   void (*run_)(void*, kernels::ModuleCall*) = nullptr;
   Memory weights_;
-  std::vector<at::Tensor> attributes_;   // by number of a constant
-  std::vector<std::uint32_t> versions_;  // of the attributes of this module, when they were packed
-  std::vector<at::Tensor> watched_;
-  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> memory_;  // that they had then
+  std::vector<at::Tensor> attributes_;  // by number of a constant
+  /// A parameter, a buffer or an attribute, and what it was when it was packed.
+  struct Watched {
+    at::Tensor tensor;
+    bool written = false;  // by the graph itself
+    bool versioned = false;
+    std::uint32_t version = 0;
+    c10::weak_intrusive_ptr<c10::StorageImpl> memory{c10::intrusive_ptr<c10::StorageImpl>()};
+
+    void look();
+    bool is_of_version() const;
+    bool has_its_memory() const;
+  };
+  std::vector<Watched> watched_;
   std::vector<std::pair<const at::Tensor*, at::Tensor>> members_;  // of leaf modules, and what they were
-  std::vector<bool> written_;                                      // of watched_: the graph itself writes to it
   std::vector<CalledBack> operators_;                              // by step
   /// Held in calls of graphs with effects: what they write to attributes is packed for the next.
   mutable std::mutex writing_mutex_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fxx/ops/registry.hpp"
+#include "fxx/ops/synonyms.hpp"
 
 namespace fxx::inline FXX_ABI::plans {
 

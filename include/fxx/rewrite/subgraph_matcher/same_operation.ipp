@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fxx/ops/registry.hpp"
+#include "fxx/ops/synonyms.hpp"
 #include "fxx/rewrite/subgraph_matcher.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite::detail {

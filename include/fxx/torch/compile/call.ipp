@@ -40,6 +40,20 @@ FXX_INLINE bool may_share_elements(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace detail
 
+// Asked of every parameter in every call, so these ask the tensor itself: at::Tensor::_version takes two virtual calls.
+FXX_INLINE void CompiledModule::Watched::look() {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  versioned = !tensor.is_inference();
+  version = versioned ? impl.version_counter().current_version() : 0;
+  memory = c10::weak_intrusive_ptr<c10::StorageImpl>(detail::memory_of(tensor));
+}
+FXX_INLINE bool CompiledModule::Watched::is_of_version() const {
+  return versioned && tensor.unsafeGetTensorImpl()->version_counter().current_version() == version;
+}
+FXX_INLINE bool CompiledModule::Watched::has_its_memory() const {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == memory._unsafe_get_target();
+}
+
 FXX_INLINE bool CompiledModule::is_current() const {
   if (graph().version() != built_version_) return false;
   for (const auto& [module, training] : training_flags_)
@@ -48,11 +62,9 @@ FXX_INLINE bool CompiledModule::is_current() const {
     if (!member->is_same(tensor)) return false;
   std::unique_lock<std::mutex> alone;
   if (changes_something_) alone = std::unique_lock(writing_mutex_);
-  for (std::size_t i = 0; i < watched_.size(); ++i) {
-    if (!written_[i] && !watched_[i].is_inference() && watched_[i]._version() != versions_[i]) return false;
-    if (memory_[i]._unsafe_get_target() != detail::memory_of(watched_[i]).get()) return false;  // set_data, to(dtype)
-  }
-  return true;
+  return std::ranges::all_of(watched_, [](const Watched& w) {
+    return w.has_its_memory() && (w.written || !w.versioned || w.is_of_version());  // not: set_data, to(dtype)
+  });
 }
 
 FXX_INLINE std::unique_ptr<CompiledModule::Workspace> CompiledModule::workspace() const {
@@ -64,8 +76,7 @@ FXX_INLINE std::unique_ptr<CompiledModule::Workspace> CompiledModule::workspace(
 }
 
 FXX_INLINE std::vector<c10::IValue> CompiledModule::run_kernels(const void* const* inputs, void* const* outputs,
-                                                                std::vector<at::Tensor>* tensors,
-                                                                std::int64_t* times) {
+                                                                std::vector<at::Tensor>* tensors, std::int64_t* times) {
   // What a call writes, the next one packs: one at a time.
   std::unique_lock<std::mutex> alone;
   if (changes_something_) {
@@ -200,8 +211,7 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
   const auto version = [](const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); };
   std::vector<std::uint32_t> versions;
   for (const at::Tensor& tensor : seen) versions.push_back(version(tensor));
-  const std::vector<c10::IValue> kept =
-      run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, times);
+  const std::vector<c10::IValue> kept = run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, times);
   for (std::size_t i = 0; i < seen.size(); ++i)
     if (!seen[i].is_same(tensors[i]) && version(seen[i]) != versions[i])
       at::_ops::copy_::call(tensors[i], seen[i], false);
@@ -216,7 +226,7 @@ FXX_INLINE bool CompiledModule::share_elements(const std::vector<c10::IValue>& i
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const at::Tensor& input = inputs[i].toTensor();
     const auto shares = [&](const at::Tensor& other) { return detail::may_share_elements(input, other); };
-    if (std::ranges::any_of(watched_, shares)) return true;
+    if (std::ranges::any_of(watched_, shares, &Watched::tensor)) return true;
     for (std::size_t k = 0; k < i; ++k)
       if (shares(inputs[k].toTensor())) return true;
   }

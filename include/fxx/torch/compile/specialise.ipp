@@ -95,19 +95,19 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
       training_flags_.emplace_back(module, module->is_training());
     }
     if (const auto* attribute = std::get_if<GetAttr>(&node->op()); attribute && !submodule(attribute->target))
-      watched_.push_back(this->attribute(attribute->target));
+      watched_.push_back({this->attribute(attribute->target)});
   }
   for (const auto& [module, training] : training_flags_) {
-    for (const at::Tensor& tensor : module->parameters()) watched_.push_back(tensor);
-    for (const at::Tensor& tensor : module->buffers()) watched_.push_back(tensor);
+    for (const at::Tensor& tensor : module->parameters()) watched_.push_back({tensor});
+    for (const at::Tensor& tensor : module->buffers()) watched_.push_back({tensor});
     for (const at::Tensor* member : detail::operation_tensors(*module)) {
       members_.emplace_back(member, *member);
       const auto same = [&](const at::Tensor& tensor) { return tensor.is_same(*member); };
-      if (std::ranges::none_of(watched_, same)) watched_.push_back(*member);  // that the module does not register
+      if (std::ranges::none_of(watched_, same, &Watched::tensor))
+        watched_.push_back({*member});  // that the module does not register
     }
   }
 
-  written_.assign(watched_.size(), false);
   std::vector<bool> is_input;  // the results that are inputs, and no copies of them
   for_each_node(graph().output_node()->arg(0),
                 [&](const Node* node) { is_input.push_back(node->opcode() == Opcode::placeholder); });
@@ -141,7 +141,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   note_known_sizes(*prepared_, example_inputs);  // of what the passes made
   keep_order_of_equals(prepared, Orders::sorts);
   while (decompose(prepared) > 0) note_known_sizes(*prepared_, example_inputs);  // some become what is one themselves
-  const auto quantised = detail::quantised_layers(*prepared_);  // which folding would hide
+  const auto quantised = detail::quantised_layers(*prepared_);                   // which folding would hide
   fold_constants(*prepared_, {.known_sizes = true});
   const auto known = [&] { return note_known_sizes(*prepared_, example_inputs, {.behind_elements = true}); };
   auto unknown = known();
@@ -161,10 +161,11 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
       const auto* attribute = std::get_if<GetAttr>(&maker->op());
       if (!attribute || prepared_->submodule(attribute->target)) continue;
       const at::Tensor tensor = prepared_->attribute(attribute->target);
-      for (std::size_t i = 0; i < watched_.size(); ++i) written_[i] = written_[i] || watched_[i].is_same(tensor);
+      for (Watched& w : watched_) w.written = w.written || w.tensor.is_same(tensor);
     }
     // Who knows what it writes to.
-    if (memory.anywhere || node->opcode() == Opcode::call_module) written_.assign(watched_.size(), true);
+    if (memory.anywhere || node->opcode() == Opcode::call_module)
+      for (Watched& w : watched_) w.written = true;
   }
   const LowerOptions lowering{.accuracy = options.accuracy,
                               .processor = options.march == "native" ? this_processor() : Processor{},
@@ -238,12 +239,7 @@ FXX_INLINE void CompiledModule::pack() {
     pointers.push_back(dense.back().const_data_ptr());
   }
   library_.symbol<void(const void* const*, float*)>("fxx_pack")(pointers.data(), static_cast<float*>(weights_.data));
-  versions_.clear();
-  memory_.clear();
-  for (const at::Tensor& tensor : watched_) {
-    versions_.push_back(tensor.is_inference() ? 0 : tensor._version());
-    memory_.emplace_back(detail::memory_of(tensor));
-  }
+  for (Watched& w : watched_) w.look();
 }
 
 FXX_INLINE void CompiledModule::forget_constants() {
@@ -267,19 +263,12 @@ FXX_INLINE void CompiledModule::forget_constants() {
 }
 
 FXX_INLINE void CompiledModule::pack_what_it_wrote() {
-  bool changed = false;
-  for (std::size_t i = 0; i < watched_.size(); ++i)
-    changed = changed || (written_[i] && (watched_[i].is_inference() || watched_[i]._version() != versions_[i]));
-  if (!changed) return;
-  const std::vector<std::uint32_t> versions = versions_;
-  const auto memory = memory_;
+  if (std::ranges::none_of(watched_, [](const Watched& w) { return w.written && !w.is_of_version(); })) return;
+  std::vector<Watched> before = watched_;
   pack();
   // Of the others, what was packed into other weights is what it was.
   for (std::size_t i = 0; i < watched_.size(); ++i)
-    if (!written_[i]) {
-      versions_[i] = versions[i];
-      memory_[i] = memory[i];
-    }
+    if (!watched_[i].written) watched_[i] = std::move(before[i]);
 }
 
 }  // namespace fxx::inline FXX_ABI
