@@ -120,6 +120,9 @@ TEST_CASE("examples and options that cannot be are refused before anything is bu
   };
   CHECK(says(words(Tensor(), {}), "the example for 'x' is an undefined tensor"));
   CHECK(says(words(torch::empty({4, 6}, torch::kMeta), {}), "the example for 'x' is on meta"));
+  CHECK(says(words(torch::quantize_per_tensor(c.x, 0.1, 0, torch::kQInt8), {}),
+             "is Strided of QInt8; it has to be a dense"));
+  CHECK(says(words(c.x.to_sparse(), {}), "is Sparse of Float; it has to be a dense tensor"));
   CHECK(says(words(c.x, {.threads = -1}), "threads = -1; at most 256"));
   CHECK(says(words(c.x, {.threads = 257}), "threads = 257"));
   CHECK(says(words(c.x, {.timeout_seconds = -1}), "timeout_seconds = -1"));
