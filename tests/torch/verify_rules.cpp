@@ -205,3 +205,13 @@ TEST_CASE("the same seed gives the same report, another seed other cases") {
   CHECK(verify(law).rules[0].seen == verify(law).rules[0].seen);
   CHECK(verify(law).rules[0].seen != verify(law, {.seed = 2}).rules[0].seen);
 }
+
+TEST_CASE("phases are verified rule by rule, those inside of phases too") {
+  constexpr auto first = ruleset(rule<"twice">(relu(relu(x)) >> relu(x)));
+  constexpr auto second = ruleset(rule<"wrong">(neg(x) >> abs(x)));
+  const VerifyReport report = verify(phases(first, phases(second)));
+  REQUIRE(report.rules.size() == 2);
+  CHECK(report.rules[0].verified());
+  CHECK(report.rules[1].name == "wrong");
+  CHECK_FALSE(report.rules[1].difference.empty());
+}

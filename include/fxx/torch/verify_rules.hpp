@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "fxx/rewrite/phases.hpp"
@@ -143,6 +144,13 @@ template <class... Rules>
 void add_rules(const rewrite::Ruleset<Rules...>& rules, std::vector<RuleToVerify>& all) {
   rules.for_each([&](const auto& rule) { all.push_back(to_verify(rule)); });
 }
+template <class Set>
+  requires std::is_same_v<Set, rewrite::AnyRuleset>
+void add_rules(const Set&, std::vector<RuleToVerify>&) {
+  static_assert(
+      sizeof(Set) == 0,
+      "fxx::verify: an AnyRuleset no longer knows the types of its rules; verify the set that it was made of");
+}
 template <class... Sets>
 void add_rules(const rewrite::Phases<Sets...>& phases, std::vector<RuleToVerify>& all) {
   boost::hana::unpack(phases.sets, [&](const auto&... set) { (add_rules(set, all), ...); });
@@ -150,22 +158,16 @@ void add_rules(const rewrite::Phases<Sets...>& phases, std::vector<RuleToVerify>
 
 }  // namespace detail
 
-/// Runs both sides of every rule of the set, each rule alone. A rule fails when shape, dtype or values of the results
+/// Runs both sides of every rule of the set, or of all phases, each rule alone. A rule fails when shape, dtype or values of the results
 /// differ, when only the replacement throws, or when guard or callable throw; where the pattern throws, the rule may do
 /// as it likes. The counter-example is made as small as simple retries make it. A rule that hardly ever fires on what
 /// was tried is reported as not verified; VerifyOptions::inputs helps there. The same seed gives the same report.
 /// O(rules x cases). What VerifyOptions::inputs throws passes.
-template <class... Rules>
-VerifyReport verify(const rewrite::Ruleset<Rules...>& rules, const VerifyOptions& options = {}) {
+template <class Set>
+  requires rewrite::detail::is_ruleset<Set>
+VerifyReport verify(const Set& rules, const VerifyOptions& options = {}) {
   std::vector<detail::RuleToVerify> all;
   detail::add_rules(rules, all);
-  return detail::verify_rules(all, options);
-}
-/// Likewise for the rules of all phases, which know their types: not for sets that came as AnyRuleset.
-template <class... Sets>
-VerifyReport verify(const rewrite::Phases<Sets...>& phases, const VerifyOptions& options = {}) {
-  std::vector<detail::RuleToVerify> all;
-  detail::add_rules(phases, all);
   return detail::verify_rules(all, options);
 }
 /// Likewise for one rule.
