@@ -1,4 +1,4 @@
-// expect: its own rule
+// expect: the rule matches its own replacement, so rewriting would never end
 #include "fxx/rewrite/functions.hpp"
 
 using namespace fxx::pattern;
