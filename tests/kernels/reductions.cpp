@@ -43,33 +43,19 @@ double most_units(double additions) { return 8 + 8 * std::max(0.0, std::log(addi
 
 // What is asked several times is compiled once.
 template <int N>
-__attribute__((noinline)) int place_of_largest(const std::vector<float>& x) {
-  return row_arg_largest<N>(from(x));
-}
+__attribute__((noinline)) int place_of_largest(const std::vector<float>& x) { return row_arg_largest<N>(from(x)); }
 template <int N>
-__attribute__((noinline)) int place_of_smallest(const std::vector<float>& x) {
-  return row_arg_smallest<N>(from(x));
-}
+__attribute__((noinline)) int place_of_smallest(const std::vector<float>& x) { return row_arg_smallest<N>(from(x)); }
 template <int N>
-__attribute__((noinline)) float largest_of(const std::vector<float>& x) {
-  return row_largest<N>(from(x));
-}
+__attribute__((noinline)) float largest_of(const std::vector<float>& x) { return row_largest<N>(from(x)); }
 template <int N>
-__attribute__((noinline)) float smallest_of(const std::vector<float>& x) {
-  return row_smallest<N>(from(x));
-}
+__attribute__((noinline)) float smallest_of(const std::vector<float>& x) { return row_smallest<N>(from(x)); }
 template <int N>
-__attribute__((noinline)) float sum_of(const std::vector<float>& x) {
-  return row_sum<N>(from(x));
-}
+__attribute__((noinline)) float sum_of(const std::vector<float>& x) { return row_sum<N>(from(x)); }
 template <int N>
-__attribute__((noinline)) bool any_of(const std::vector<float>& x) {
-  return row_any<N>(from(x));
-}
+__attribute__((noinline)) bool any_of(const std::vector<float>& x) { return row_any<N>(from(x)); }
 template <int N>
-__attribute__((noinline)) bool all_of(const std::vector<float>& x) {
-  return row_all<N>(from(x));
-}
+__attribute__((noinline)) bool all_of(const std::vector<float>& x) { return row_all<N>(from(x)); }
 
 /// Sums and what is made of them.
 template <int N>
@@ -123,8 +109,9 @@ void check_row() {
   for (float& v : factors) v = 1 + v * 0.01f, product *= double(v);
   CHECK(near("a product: N / 2 units", row_product<N>(from(factors)), product, N / 2., product));
   CHECK(near("a product: sqrt(N) units", row_product<N>(from(factors)), product, std::sqrt(double(N)), product));
-  CHECK(row_norm<N>(-infinity, get) ==
-        std::abs(*std::min_element(x.begin(), x.end(), [](float a, float b) { return std::abs(a) < std::abs(b); })));
+  CHECK(row_norm<N>(-infinity, get) == std::abs(*std::min_element(x.begin(), x.end(), [](float a, float b) {
+          return std::abs(a) < std::abs(b);
+        })));
   for (const int at : {0, N / 2, N - 1}) {
     std::vector<float> one(N, 0.f);
     CHECK_FALSE(any_of<N>(one));
@@ -175,21 +162,21 @@ void check_columns(float mean = 0) {
   const auto norms_1 = results([&](const auto& put) { column_norms<Rows, Columns>(1.f, get, put); });
   const auto norms_3 = results([&](const auto& put) { column_norms<Rows, Columns>(3.f, get, put); });
   const auto places = results([&](const auto& put) {
-    column_arg_largest<Rows, Columns>(
-        get, [&](int c, integer row, auto width)
-                 __attribute__((always_inline)) { put(c, __builtin_convertvector(row, real), width); });
+    column_arg_largest<Rows, Columns>(get, [&](int c, integer row, auto width) __attribute__((always_inline)) {
+      put(c, __builtin_convertvector(row, real), width);
+    });
   });
   const auto low_places = results([&](const auto& put) {
-    column_arg_smallest<Rows, Columns>(
-        get, [&](int c, integer row, auto width)
-                 __attribute__((always_inline)) { put(c, __builtin_convertvector(row, real), width); });
+    column_arg_smallest<Rows, Columns>(get, [&](int c, integer row, auto width) __attribute__((always_inline)) {
+      put(c, __builtin_convertvector(row, real), width);
+    });
   });
   const auto moments = results([&](const auto& put) {
-    column_moments<Rows, Columns>(
-        get, 1.f, [&](int c, real mean, real variance, auto width) __attribute__((always_inline)) {
-          put(c, mean, width);
-          store_some<width>(variances.data() + c, variance);
-        });
+    column_moments<Rows, Columns>(get, 1.f, [&](int c, real mean, real variance, auto width)
+                                                __attribute__((always_inline)) {
+      put(c, mean, width);
+      store_some<width>(variances.data() + c, variance);
+    });
   });
   // Odd columns have a zero, columns that are divided by three have nothing else.
   const auto zeros = [&](int r, int c, auto width) __attribute__((always_inline)) {
@@ -198,12 +185,14 @@ void check_columns(float mean = 0) {
     return v;
   };
   const auto any_of = results([&](const auto& put) {
-    column_any<Rows, Columns>(
-        zeros, [&](int c, integer mask, auto width) __attribute__((always_inline)) { put(c, ones(mask), width); });
+    column_any<Rows, Columns>(zeros, [&](int c, integer mask, auto width) __attribute__((always_inline)) {
+      put(c, ones(mask), width);
+    });
   });
   const auto all_of = results([&](const auto& put) {
-    column_all<Rows, Columns>(
-        zeros, [&](int c, integer mask, auto width) __attribute__((always_inline)) { put(c, ones(mask), width); });
+    column_all<Rows, Columns>(zeros, [&](int c, integer mask, auto width) __attribute__((always_inline)) {
+      put(c, ones(mask), width);
+    });
   });
   for (int c = 0; c < Columns; ++c) {
     CAPTURE(c);
@@ -221,9 +210,11 @@ void check_columns(float mean = 0) {
     CHECK(near("variances of columns", variances[c], exact.variance, 2, exact.variance + lost));
     CHECK(near("norms of columns", norms[c], norm_2, 2, norm_2));
     CHECK(near("norms of columns", norms_1[c], exact.magnitude, 2, exact.magnitude));
-    CHECK(near("a norm with another exponent", norms_3[c], norm_3, units_of_norm(exact.cubes, 3), norm_3));
+    CHECK(near("a norm with another exponent", norms_3[c], norm_3,
+               units_of_norm(exact.cubes, 3), norm_3));
     if (std::abs(product) > 1e-30)
-      CHECK(near("a product: sqrt(N) units", products[c], product, std::sqrt(double(Rows)), std::abs(product)));
+      CHECK(near("a product: sqrt(N) units", products[c], product, std::sqrt(double(Rows)),
+                 std::abs(product)));
     else CHECK(std::abs(products[c] - product) <= 1e-30);
     CHECK(most[c] == *std::max_element(column.begin(), column.end()));
     CHECK(least[c] == *std::min_element(column.begin(), column.end()));
@@ -302,9 +293,8 @@ TEST_CASE("nan and infinities in columns reach what is made of these, as in LibT
       std::vector<float> sum(columns), most(columns), least(columns), norm(columns), place(columns), low(columns);
       std::vector<float> clean(columns), squares(columns);
       const auto to = [](std::vector<float>& out) {
-        return [&out](int c, real v, auto width) __attribute__((always_inline)) {
-          store_some<width>(out.data() + c, v);
-        };
+        return [&out](int c, real v, auto width)
+                   __attribute__((always_inline)) { store_some<width>(out.data() + c, v); };
       };
       const auto as_floats = [&](std::vector<float>& out) {
         return [&out](int c, integer row, auto width) __attribute__((always_inline)) {
@@ -317,15 +307,14 @@ TEST_CASE("nan and infinities in columns reach what is made of these, as in LibT
       column_norms<rows, columns>(2.f, get, to(norm));
       column_arg_largest<rows, columns>(get, as_floats(place));
       column_arg_smallest<rows, columns>(get, as_floats(low));
-      column_moments<rows, columns>(
-          get, 1.f, [&](int c, real mean, real variance, auto width) __attribute__((always_inline)) {
-            store_some<width>(clean.data() + c, mean);
-            store_some<width>(squares.data() + c, variance);
-          });
+      column_moments<rows, columns>(get, 1.f, [&](int c, real mean, real variance, auto width)
+                                                  __attribute__((always_inline)) {
+        store_some<width>(clean.data() + c, mean);
+        store_some<width>(squares.data() + c, variance);
+      });
       for (int c = 0; c < columns; ++c) {
         CHECK(std::isnan(squares[c]) == (c == 3 || c == 18));
-        check(c, std::isfinite(clean[c]) && std::isfinite(sum[c]), sum[c], most[c], least[c], norm[c], place[c],
-              low[c]);
+        check(c, std::isfinite(clean[c]) && std::isfinite(sum[c]), sum[c], most[c], least[c], norm[c], place[c], low[c]);
       }
     }
 }

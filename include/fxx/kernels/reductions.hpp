@@ -145,8 +145,9 @@ FXX_KERNEL Value row_as_vector(const Get& get) {
   set_all(total, Combine::neutral);
   if constexpr (quads > 0) {
     Cascade<quads, chains, Combine, Value> cascade;
-    cascade.add([&](int i, int chain)
-                    __attribute__((always_inline)) { return get((i * chains + chain) * lanes, Width<lanes>{}); });
+    cascade.add([&](int i, int chain) __attribute__((always_inline)) {
+      return get((i * chains + chain) * lanes, Width<lanes>{});
+    });
     const Combine combine;
     total = combine(combine(cascade.total(0), cascade.total(1)), combine(cascade.total(2), cascade.total(3)));
   }
@@ -162,13 +163,14 @@ FXX_KERNEL float row_reduced(const Get& get) {
 /// `get` with a function of its values.
 template <class Get, class Of>
 FXX_KERNEL auto of_values(const Get& get, const Of& of) {
-  return [&get, &of ](int c, auto width) __attribute__((always_inline)) { return of(get(c, width)); };
+  return [&get, &of](int c, auto width) __attribute__((always_inline)) { return of(get(c, width)); };
 }
 /// Does `of` hold for one element?
 template <int N, class Get, class Of>
 FXX_KERNEL bool row_has(const Get& get, const Of& of) {
-  return any(bits_of(row_as_vector<N, Or>([&](int c, auto width)
-                                              __attribute__((always_inline)) { return of_bits(of(get(c, width))); })));
+  return any(bits_of(row_as_vector<N, Or>([&](int c, auto width) __attribute__((always_inline)) {
+    return of_bits(of(get(c, width)));
+  })));
 }
 
 /// The place of the first largest element, or of the first nan.
@@ -199,51 +201,37 @@ FXX_KERNEL int row_arg_largest(const Get& get) {
 
 /// Errors of sums and means as above: of random numbers 1 unit.
 template <int N, class Get>
-FXX_KERNEL float row_sum(const Get& get) {
-  return detail_of_rows::row_reduced<N, detail_of_rows::Add>(get);
-}
+FXX_KERNEL float row_sum(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Add>(get); }
 /// One division more.
 template <int N, class Get>
-FXX_KERNEL float row_mean(const Get& get) {
-  return row_sum<N>(get) / static_cast<float>(N);
-}
+FXX_KERNEL float row_mean(const Get& get) { return row_sum<N>(get) / static_cast<float>(N); }
 /// Exact; nan when an element is.
 template <int N, class Get>
-FXX_KERNEL float row_largest(const Get& get) {
-  return detail_of_rows::row_reduced<N, detail_of_rows::Largest>(get);
-}
+FXX_KERNEL float row_largest(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Largest>(get); }
 /// The same of the smallest.
 template <int N, class Get>
-FXX_KERNEL float row_smallest(const Get& get) {
-  return detail_of_rows::row_reduced<N, detail_of_rows::Smallest>(get);
-}
+FXX_KERNEL float row_smallest(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Smallest>(get); }
 /// Within N / 2 units of 2^-23 of the product, as any order of the factors is; of random factors within sqrt(N).
 template <int N, class Get>
-FXX_KERNEL float row_product(const Get& get) {
-  return detail_of_rows::row_reduced<N, detail_of_rows::Multiply>(get);
-}
+FXX_KERNEL float row_product(const Get& get) { return detail_of_rows::row_reduced<N, detail_of_rows::Multiply>(get); }
 /// Is one of them not zero? nan is not.
 template <int N, class Get>
 FXX_KERNEL bool row_any(const Get& get) {
-  return detail_of_rows::row_has<N>(
-      get, [](real v) __attribute__((always_inline)) { return v != 0.f; });
+  return detail_of_rows::row_has<N>(get, [](real v) __attribute__((always_inline)) { return v != 0.f; });
 }
 /// None of them is zero.
 template <int N, class Get>
 FXX_KERNEL bool row_all(const Get& get) {
-  return !detail_of_rows::row_has<N>(
-      get, [](real v) __attribute__((always_inline)) { return v == 0.f; });
+  return !detail_of_rows::row_has<N>(get, [](real v) __attribute__((always_inline)) { return v == 0.f; });
 }
 /// Where the largest element stands: the first of several, the first nan when there is one. Exact.
 template <int N, class Get>
-FXX_KERNEL int row_arg_largest(const Get& get) {
-  return detail_of_rows::row_arg_largest<N>(get);
-}
+FXX_KERNEL int row_arg_largest(const Get& get) { return detail_of_rows::row_arg_largest<N>(get); }
 /// The same of the smallest.
 template <int N, class Get>
 FXX_KERNEL int row_arg_smallest(const Get& get) {
-  return detail_of_rows::row_arg_largest<N>([&](int c, auto width)
-                                                __attribute__((always_inline)) { return -get(c, width); });
+  return detail_of_rows::row_arg_largest<N>(
+      [&](int c, auto width) __attribute__((always_inline)) { return -get(c, width); });
 }
 
 /// Of a row.
@@ -253,16 +241,25 @@ struct Moments {
 namespace detail_of_rows {
 /// Of a sum of squares this is what rounding leaves of it, and no more.
 inline constexpr float part_of_rounding = 2e-6f;
-/// Mean and sum of (x - mean)^2 out of sums around what is the mean but for rounding, which matters where a row is even:
-/// of one value throughout it is all that there is.
-FXX_KERNEL Moments settled(float near, float distances, float squares, float count) {
-  if (!(squares < __builtin_inff())) return {near, squares};
-  const float off = distances / count, around = squares - distances * off;
-  return {near + off, around > part_of_rounding * squares ? around : 0.f};
+/// A mean, and the sum of (x - mean)^2; of columns as vectors.
+template <class V>
+struct Spread {
+  V mean, squares;
+};
+/// Both out of sums around what is the mean but for rounding, which matters where a row is even: of one value throughout
+/// it is all that there is.
+FXX_KERNEL Spread<real> settled(real near, const Distances& all, int count) {
+  const integer finite = all.squares < __builtin_inff();
+  const real off = all.sum / static_cast<float>(count), around = all.squares - all.sum * off;
+  const real squares = around > part_of_rounding * all.squares ? around : splat(0.f);
+  return {finite ? near + off : near, finite ? squares : all.squares};
 }
-/// Mean and sum of (x - mean)^2 of a row.
+FXX_KERNEL Spread<float> settled(float near, float sum, float squares, int count) {
+  const Spread<real> spread = settled(splat(near), {splat(sum), splat(squares)}, count);
+  return {spread.mean[0], spread.squares[0]};
+}
 template <int N, class Get>
-FXX_KERNEL Moments row_spread(const Get& get) {
+FXX_KERNEL Spread<float> row_spread(const Get& get) {
   const float near = row_sum<N>(get) * (1.f / N);
   const Distances all = row_as_vector<N, Add, Distances>([&](int c, auto width) __attribute__((always_inline)) {
     return distance_of(get(c, width) - near);
@@ -276,9 +273,9 @@ FXX_KERNEL Moments row_spread(const Get& get) {
 /// value throughout the mean is that and the variance 0, exactly.
 template <int N, class Get>
 FXX_KERNEL Moments row_moments(const Get& get, float correction = 1.f) {
-  const Moments spread = detail_of_rows::row_spread<N>(get);
+  const detail_of_rows::Spread<float> spread = detail_of_rows::row_spread<N>(get);
   const float divisor = static_cast<float>(N) - correction;
-  return {spread.mean, spread.variance / (divisor > 0.f ? divisor : 0.f)};
+  return {spread.mean, spread.squares / (divisor > 0.f ? divisor : 0.f)};
 }
 /// That of row_moments.
 template <int N, class Get>
@@ -295,16 +292,16 @@ FXX_KERNEL float row_norm(float p, const Get& get) {
   using namespace detail_of_rows;
   const auto size = [&](int c, auto width) __attribute__((always_inline)) { return absolute(get(c, width)); };
   if (p == 2.f)
-    return __builtin_sqrtf(row_sum<N>(of_values(
-        get, [](real v) __attribute__((always_inline)) { return v * v; })));
+    return __builtin_sqrtf(
+        row_sum<N>(of_values(get, [](real v) __attribute__((always_inline)) { return v * v; })));
   if (p == 1.f) return row_sum<N>(size);
   if (p == __builtin_inff()) return row_largest<N>(size);
   if (p == -__builtin_inff()) return row_smallest<N>(size);
   if (p == 0.f)
-    return row_sum<N>(of_values(
-        get, [](real v) __attribute__((always_inline)) { return ones(v != 0.f); }));
-  const real total = splat(
-      row_sum<N>([&](int c, auto width) __attribute__((always_inline)) { return power(size(c, width), splat(p)); }));
+    return row_sum<N>(of_values(get, [](real v) __attribute__((always_inline)) { return ones(v != 0.f); }));
+  const real total = splat(row_sum<N>([&](int c, auto width) __attribute__((always_inline)) {
+    return power(size(c, width), splat(p));
+  }));
   return power(total, splat(1.f / p))[0];
 }
 
@@ -336,24 +333,24 @@ FXX_KERNEL auto with_width(int v, const Each& each) {
 }
 template <int Rows, int Columns, class Combine, class Value = real, class Get, class Put>
 FXX_KERNEL void columns_reduced(const Get& get, const Put& put, Part part = Part{}) {
-  for_each_group<Columns>(
-      [&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>) __attribute__((always_inline)) {
-        Cascade<Rows, Vectors, Combine, Value> cascade;
-        cascade.add([&](int row, int v) __attribute__((always_inline)) {
-          return with_width<Vectors, Last>(
-              v, [&](auto width) __attribute__((always_inline)) { return get(row, column + v * lanes, width); });
-        });
+  for_each_group<Columns>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
+                              __attribute__((always_inline)) {
+    Cascade<Rows, Vectors, Combine, Value> cascade;
+    cascade.add([&](int row, int v) __attribute__((always_inline)) {
+      return with_width<Vectors, Last>(
+          v, [&](auto width) __attribute__((always_inline)) { return get(row, column + v * lanes, width); });
+    });
 #pragma GCC unroll 4
-        for (int v = 0; v < Vectors; ++v)
-          with_width<Vectors, Last>(
-              v, [&](auto width) __attribute__((always_inline)) { put(column + v * lanes, cascade.total(v), width); });
-      },
-      part);
+    for (int v = 0; v < Vectors; ++v)
+      with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
+        put(column + v * lanes, cascade.total(v), width);
+      });
+  }, part);
 }
 /// `put` with a function of its values.
 template <class Put, class Of>
 FXX_KERNEL auto put_of(const Put& put, const Of& of) {
-  return [&put, &of ](int c, real v, auto width) __attribute__((always_inline)) { put(c, of(v), width); };
+  return [&put, &of](int c, real v, auto width) __attribute__((always_inline)) { put(c, of(v), width); };
 }
 }  // namespace detail_of_rows
 
@@ -365,11 +362,9 @@ FXX_KERNEL void column_sums(const Get& get, const Put& put, Part part = Part{}) 
 /// The same, divided by the rows.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_means(const Get& get, const Put& put, Part part = Part{}) {
-  column_sums<Rows, Columns>(
-      get,
-      [&](int c, real sum, auto width)
-          __attribute__((always_inline)) { put(c, sum / static_cast<float>(Rows), width); },
-      part);
+  column_sums<Rows, Columns>(get, [&](int c, real sum, auto width) __attribute__((always_inline)) {
+    put(c, sum / static_cast<float>(Rows), width);
+  }, part);
 }
 /// Exact; nan when an element of the column is.
 template <int Rows, int Columns, class Get, class Put>
@@ -403,18 +398,18 @@ FXX_KERNEL void column_all(const Get& get, const Put& put, Part part = Part{}) {
 /// `put(column, row, width)` gets an integer vector: the first row of the largest element, or of the first nan. Exact.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_arg_largest(const Get& get, const Put& put, Part part = Part{}) {
-  detail_of_rows::for_each_vector_of<Columns>(
-      part.of(Columns, lanes), [&](int c, auto width) __attribute__((always_inline)) {
-        real best = get(0, c, width);
-        integer place{};
-        for (int row = 1; row < Rows; ++row) {
-          const real v = get(row, c, width);
-          const integer better = (v > best) | ((v != v) & (best == best));
-          best = better ? v : best;
-          place = better ? integer{} + row : place;
-        }
-        put(c, place, width);
-      });
+  detail_of_rows::for_each_vector_of<Columns>(part.of(Columns, lanes), [&](int c, auto width)
+                                                                          __attribute__((always_inline)) {
+    real best = get(0, c, width);
+    integer place{};
+    for (int row = 1; row < Rows; ++row) {
+      const real v = get(row, c, width);
+      const integer better = (v > best) | ((v != v) & (best == best));
+      best = better ? v : best;
+      place = better ? integer{} + row : place;
+    }
+    put(c, place, width);
+  });
 }
 /// The same of the smallest.
 template <int Rows, int Columns, class Get, class Put>
@@ -428,46 +423,36 @@ template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_moments(const Get& get, float correction, const Put& put, Part part = Part{}) {
   using namespace detail_of_rows;
   const float divisor = static_cast<float>(Rows) - correction;
-  for_each_group<Columns>(
-      [&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>) __attribute__((always_inline)) {
-        const auto element = [&](int row, int v) __attribute__((always_inline)) {
-          return with_width<Vectors, Last>(
-              v, [&](auto width) __attribute__((always_inline)) { return get(row, column + v * lanes, width); });
-        };
-        Cascade<Rows, Vectors, Add> sums;
-        Cascade<Rows, Vectors, Add, Distances> distances;
-        sums.add(element);
-        real near[Vectors];
+  for_each_group<Columns>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
+                              __attribute__((always_inline)) {
+    const auto element = [&](int row, int v) __attribute__((always_inline)) {
+      return with_width<Vectors, Last>(
+          v, [&](auto width) __attribute__((always_inline)) { return get(row, column + v * lanes, width); });
+    };
+    Cascade<Rows, Vectors, Add> sums;
+    Cascade<Rows, Vectors, Add, Distances> distances;
+    sums.add(element);
+    real near[Vectors];
 #pragma GCC unroll 4
-        for (int v = 0; v < Vectors; ++v) near[v] = sums.total(v) / static_cast<float>(Rows);
-        distances.add([&](int row, int v)
-                          __attribute__((always_inline)) { return distance_of(element(row, v) - near[v]); });
+    for (int v = 0; v < Vectors; ++v) near[v] = sums.total(v) / static_cast<float>(Rows);
+    distances.add([&](int row, int v) __attribute__((always_inline)) { return distance_of(element(row, v) - near[v]); });
 #pragma GCC unroll 4
-        for (int v = 0; v < Vectors; ++v)
-          with_width<Vectors, Last>(
-              v, [&](auto width) __attribute__((always_inline)) {
-                // As `settled` does.
-                const auto [total, squares] = distances.total(v);
-                const integer finite = squares < __builtin_inff();
-                const real off = total / static_cast<float>(Rows), around = squares - total * off,
-                           rounded = around > part_of_rounding * squares ? around : splat(0.f);
-                put(column + v * lanes, finite ? near[v] + off : near[v],
-                    (finite ? rounded : squares) / (divisor > 0.f ? divisor : 0.f), width);
-              });
-      },
-      part);
+    for (int v = 0; v < Vectors; ++v)
+      with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
+        const Spread<real> spread = settled(near[v], distances.total(v), Rows);
+        put(column + v * lanes, spread.mean, spread.squares / (divisor > 0.f ? divisor : 0.f), width);
+      });
+  }, part);
 }
 /// As row_norm, with errors of columns.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_norms(float p, const Get& get, const Put& put, Part part = Part{}) {
   const auto size = [&](int r, int c, auto width) __attribute__((always_inline)) { return absolute(get(r, c, width)); };
   if (p == 2.f) {
-    column_sums<Rows, Columns>(
-        [&](int r, int c, auto width) __attribute__((always_inline)) {
-          const real v = get(r, c, width);
-          return v * v;
-        },
-        [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, square_root(v), width); }, part);
+    column_sums<Rows, Columns>([&](int r, int c, auto width) __attribute__((always_inline)) {
+      const real v = get(r, c, width);
+      return v * v;
+    }, [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, square_root(v), width); }, part);
   } else if (p == 1.f) {
     column_sums<Rows, Columns>(size, put, part);
   } else if (p == __builtin_inff()) {
@@ -476,13 +461,11 @@ FXX_KERNEL void column_norms(float p, const Get& get, const Put& put, Part part 
     column_smallest<Rows, Columns>(size, put, part);
   } else if (p == 0.f) {
     column_sums<Rows, Columns>(
-        [&](int r, int c, auto width) __attribute__((always_inline)) { return ones(get(r, c, width) != 0.f); }, put,
-        part);
+        [&](int r, int c, auto width) __attribute__((always_inline)) { return ones(get(r, c, width) != 0.f); }, put, part);
   } else {
     column_sums<Rows, Columns>(
         [&](int r, int c, auto width) __attribute__((always_inline)) { return power(size(r, c, width), splat(p)); },
-        [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, power(v, splat(1.f / p)), width); },
-        part);
+        [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, power(v, splat(1.f / p)), width); }, part);
   }
 }
 

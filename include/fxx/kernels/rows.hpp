@@ -66,12 +66,12 @@ FXX_KERNEL void softmax(const Get& get, const Put& put) {
   if constexpr (row.kept) {
     row.keep(power);
     const float factor = 1.f / row_sum<N>(row);
-    for_each_vector<N>([&](int c, auto width)
-                           __attribute__((always_inline)) { put(c, unfused(row(c, width) * factor), width); });
+    for_each_vector<N>(
+        [&](int c, auto width) __attribute__((always_inline)) { put(c, unfused(row(c, width) * factor), width); });
   } else {
     const float factor = 1.f / row_sum<N>(power);
-    for_each_vector<N>([&](int c, auto width)
-                           __attribute__((always_inline)) { put(c, unfused(power(c, width) * factor), width); });
+    for_each_vector<N>(
+        [&](int c, auto width) __attribute__((always_inline)) { put(c, unfused(power(c, width) * factor), width); });
   }
 }
 /// Of a row in memory whose length is known when it runs, the largest, and no less than `least`; what is behind its end
@@ -104,8 +104,8 @@ FXX_KERNEL void log_softmax(const Get& get, const Put& put) {
     return vanishing_exponential(row(c, width) - most);
   });
   const float shift = logarithm(splat(total))[0];
-  for_each_vector<N>([&](int c, auto width)
-                         __attribute__((always_inline)) { put(c, (row(c, width) - most) - shift, width); });
+  for_each_vector<N>(
+      [&](int c, auto width) __attribute__((always_inline)) { put(c, (row(c, width) - most) - shift, width); });
 }
 /// log(sum of e^x): plus infinity where an element is, minus infinity where all are. Within 1 unit of the sum of the
 /// result's magnitude, the largest element's and 1.
@@ -127,31 +127,30 @@ inline constexpr int longest_column = 128;
 template <int Rows, int Columns, bool Log, class Get, class Put>
 FXX_KERNEL void column_softmax(const Get& get, const Put& put, Part part) {
   constexpr bool kept = Rows <= longest_column;
-  for_each_vector_of<Columns>(
-      part.of(Columns, lanes), [&](int c, auto width) __attribute__((always_inline)) {
-        real vectors[kept ? Rows : 1];
-        real most = get(0, c, width);
-        vectors[0] = most;
-        for (int row = 1; row < Rows; ++row) {
-          const real v = get(row, c, width);
-          if (kept) vectors[row] = v;
-          most = maximum(most, v);
-        }
-        const auto distance = [&](int row) __attribute__((always_inline)) {
-          return (kept ? vectors[row] : get(row, c, width)) - most;
-        };
-        Cascade<Rows, 1, Add> cascade;
-        cascade.add([&](int row, int) __attribute__((always_inline)) {
-          const real away = distance(row), power = vanishing_exponential(away);
-          if (kept && !Log) vectors[row] = power;
-          return power;
-        });
-        const real total = cascade.total(0), factor = Log ? logarithm(total) : 1.f / total;
-        for (int row = 0; row < Rows; ++row) {
-          if constexpr (Log) put(row, c, distance(row) - factor, width);
-          else put(row, c, unfused((kept ? vectors[row] : vanishing_exponential(distance(row))) * factor), width);
-        }
-      });
+  for_each_vector_of<Columns>(part.of(Columns, lanes), [&](int c, auto width) __attribute__((always_inline)) {
+    real vectors[kept ? Rows : 1];
+    real most = get(0, c, width);
+    vectors[0] = most;
+    for (int row = 1; row < Rows; ++row) {
+      const real v = get(row, c, width);
+      if (kept) vectors[row] = v;
+      most = maximum(most, v);
+    }
+    const auto distance = [&](int row) __attribute__((always_inline)) {
+      return (kept ? vectors[row] : get(row, c, width)) - most;
+    };
+    Cascade<Rows, 1, Add> cascade;
+    cascade.add([&](int row, int) __attribute__((always_inline)) {
+      const real away = distance(row), power = vanishing_exponential(away);
+      if (kept && !Log) vectors[row] = power;
+      return power;
+    });
+    const real total = cascade.total(0), factor = Log ? logarithm(total) : 1.f / total;
+    for (int row = 0; row < Rows; ++row) {
+      if constexpr (Log) put(row, c, distance(row) - factor, width);
+      else put(row, c, unfused((kept ? vectors[row] : vanishing_exponential(distance(row))) * factor), width);
+    }
+  });
 }
 }  // namespace detail_of_rows
 
@@ -174,8 +173,8 @@ template <int N, class Get, class Put>
 FXX_KERNEL void layer_norm(float eps, const Get& get, const Put& put) {
   using namespace detail_of_rows;
   const Row<N, Get> row(get);
-  const Moments spread = row_spread<N>(row);
-  const float factor = 1.f / __builtin_sqrtf(spread.variance * (1.f / N) + eps);
+  const Spread<float> spread = row_spread<N>(row);
+  const float factor = 1.f / __builtin_sqrtf(spread.squares * (1.f / N) + eps);
   for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) {
     put(c, unfused((row(c, width) - spread.mean) * factor), width);
   });
@@ -185,11 +184,12 @@ template <int N, class Get, class Put>
 FXX_KERNEL void rms_norm(float eps, const Get& get, const Put& put) {
   using namespace detail_of_rows;
   const Row<N, Get> row(get);
-  const float squares = row_sum<N>(of_values(
-      row, [](real v) __attribute__((always_inline)) { return v * v; }));
+  const float squares =
+      row_sum<N>(of_values(row, [](real v) __attribute__((always_inline)) { return v * v; }));
   const float factor = 1.f / __builtin_sqrtf(squares * (1.f / N) + eps);
-  for_each_vector<N>([&](int c, auto width)
-                         __attribute__((always_inline)) { put(c, unfused(row(c, width) * factor), width); });
+  for_each_vector<N>([&](int c, auto width) __attribute__((always_inline)) {
+    put(c, unfused(row(c, width) * factor), width);
+  });
 }
 
 /// Pixels of channels, of which `channels / groups` in turn are one group.
@@ -215,23 +215,24 @@ FXX_KERNEL void group_norm(float eps, const Get& get, const Put& put) {
   using namespace detail_of_rows;
   constexpr int room = vectors_of(Shape.channels) * lanes;
   alignas(64) float means[room], totals[room], factors[room];
-  column_sums<Shape.pixels, Shape.channels>(
-      get, [&](int c, real sum, auto width) __attribute__((always_inline)) { store_some<width>(totals + c, sum); });
+  column_sums<Shape.pixels, Shape.channels>(get, [&](int c, real sum, auto width) __attribute__((always_inline)) {
+    store_some<width>(totals + c, sum);
+  });
   for (int c = 0; c < Shape.channels; c += Shape.size()) {
     const float mean = mean_of_group<Shape>(totals + c);
     for (int k = c; k < c + Shape.size(); ++k) means[k] = mean;
   }
   columns_reduced<Shape.pixels, Shape.channels, Add, Distances>(
-      [&](int pixel, int c, auto width)
-          __attribute__((always_inline)) { return distance_of(get(pixel, c, width) - load_some<width>(means + c)); },
+      [&](int pixel, int c, auto width) __attribute__((always_inline)) {
+        return distance_of(get(pixel, c, width) - load_some<width>(means + c));
+      },
       [&](int c, const Distances& all, auto width) __attribute__((always_inline)) {
         store_some<width>(totals + c, all.sum);
         store_some<width>(factors + c, all.squares);
       });
   for (int c = 0; c < Shape.channels; c += Shape.size()) {
-    const float off = mean_of_group<Shape>(totals + c);
-    const Moments group = settled(means[c], off, mean_of_group<Shape>(factors + c), 1.f);
-    const float factor = 1.f / __builtin_sqrtf(group.variance + eps);
+    const Spread<float> group = settled(means[c], mean_of_group<Shape>(totals + c), mean_of_group<Shape>(factors + c), 1);
+    const float factor = 1.f / __builtin_sqrtf(group.squares + eps);
     for (int k = c; k < c + Shape.size(); ++k) means[k] = group.mean, factors[k] = factor;
   }
   for (int pixel = 0; pixel < Shape.pixels; ++pixel)

@@ -113,8 +113,7 @@ constexpr bool parse_type(std::string_view text, std::size_t& at, Type& type, ch
       for (++i; i < size && s[i] != ')'; ++i) {
         const char of_alias = s[i];  // no brackets and quotes, which would hide where the parameter ends
         if (of_alias == '!') written = true;
-        else if (of_alias == '(' || of_alias == '[' || of_alias == ']' || of_alias == '"' || of_alias == '\'')
-          return false;
+        else if (of_alias == '(' || of_alias == '[' || of_alias == ']' || of_alias == '"' || of_alias == '\'') return false;
       }
       if (i == size) return false;
     } else if (c == '[') {

@@ -71,11 +71,10 @@ bool holds(const Argument& value) {
 }
 template <class F>
 constexpr Condition make_condition() {
-  if constexpr (requires { F::name; }) return {&holds<F>, F::name, requires {F::counts_users;
+  if constexpr (requires { F::name; })
+    return {&holds<F>, F::name, requires { F::counts_users; }, requires { F::looks_behind; }};
+  else return {&holds<F>, "a condition of the rule's"};
 }
-, requires { F::looks_behind; }
-};                                                       // namespace detail
-else return {&holds<F>, "a condition of the rule's"}; }  // namespace fxx::inline FXX_ABI::rewrite
 
 }  // namespace detail
 

@@ -75,9 +75,7 @@ constexpr void write(const Form& form, Term*& out) {
     }
   }
 }
-}  // namespace detail
 
-namespace detail {
 constexpr bool binds_outside(const Term* all, int n, int first, int last, std::uint64_t id) {
   for (int i = 0; i < n; ++i)
     if ((i < first || i >= last) && binds_name(all[i]) && all[i].id == id) return true;

@@ -280,14 +280,14 @@ inline constexpr bool compares = false;
 template <Number P, auto Value>
 inline constexpr bool compares<P, literal<Value>> = true;
 }  // namespace detail
-#define FXX_RELATION(symbol, how, mirrored)                                                       \
-  template <class A, class B>                                                                     \
-    requires(Pattern<A> || Pattern<B>)                                                            \
-  consteval auto operator symbol(A a, B b) {                                                      \
-    using conditions::Relation, conditions::compared;                                             \
-    if constexpr (detail::compares<A, B>) return a.where(compared<Relation::how, B>{});           \
-    else if constexpr (detail::compares<B, A>) return b.where(compared<Relation::mirrored, A>{}); \
-    else return detail::not_comparable<A, B, false>();                                            \
+#define FXX_RELATION(symbol, how, mirrored)                                                          \
+  template <class A, class B>                                                                        \
+    requires(Pattern<A> || Pattern<B>)                                                               \
+  consteval auto operator symbol(A a, B b) {                                                         \
+    using conditions::Relation, conditions::compared;                                                \
+    if constexpr (detail::compares<A, B>) return a.where(compared<Relation::how, B>{});              \
+    else if constexpr (detail::compares<B, A>) return b.where(compared<Relation::mirrored, A>{});    \
+    else return detail::not_comparable<A, B, false>();                                               \
   }
 FXX_RELATION(<, less, greater)
 FXX_RELATION(<=, less_equal, greater_equal)

@@ -48,7 +48,9 @@ FXX_INLINE bool keeps_dtype(const Node& node, const Operator& twin) {
   const Node& written = *argument_of(node, *operator_of(node), 0)->node();
   const TensorMeta* self = written.tensor_meta();
   if (gives_booleans(twin)) return self && self->dtype == Dtype::boolean;
-  const auto kind = [](Dtype d) { return d == Dtype::boolean ? 0 : is_complex(d) ? 3 : is_floating_point(d) ? 2 : 1; };
+  const auto kind = [](Dtype d) {
+    return d == Dtype::boolean ? 0 : is_complex(d) ? 3 : is_floating_point(d) ? 2 : 1;
+  };
   if (twin.base_name() == "cumsum" || twin.base_name() == "cumprod")  // of integers they give int64
     return self && (kind(self->dtype) > 1 || self->dtype == Dtype::int64);
   // Others that are listed, such as addmm, take tensors of one dtype.

@@ -59,7 +59,7 @@ struct Term {
   const Operator* op = nullptr;
   const Literal* value = nullptr;  // literals, defaults of parameters left out, what a name is bound to
   int least = 0;                   // chain: the least length
-  std::string_view name = {};      // captures, modules
+  std::string_view name = {};  // captures, modules
   const Condition* condition = nullptr;
 };
 
@@ -162,8 +162,8 @@ constexpr bool gives_two(const Term* t) {
 /// May the first two arguments of the call change places, and does that make a difference? Not when it takes more than
 /// two and one of the others is not what it is by default: in `x + 2 y` the factor belongs to y.
 constexpr bool two_orders(const Term* t) {
-  return t->kind == Term::Kind::call && has(t->op->traits, Trait::commutative) && !same(t + 1, t + 1 + t[1].size) &&
-         gives_two(t);
+  return t->kind == Term::Kind::call && has(t->op->traits, Trait::commutative) &&
+         !same(t + 1, t + 1 + t[1].size) && gives_two(t);
 }
 
 /// The ways in which a pattern can be read, apart from orders: alternatives add up, what stands beside each other
@@ -584,8 +584,7 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, Capt
       return (t->kind == K::sequence || t->kind == K::list ||
               (is_constant(*t) && t->value->kind == Literal::Kind::integers)) &&
              bind();
-    case K::size:
-      return (t->kind == K::size || (is_constant(*t) && t->value->kind == Literal::Kind::integer)) && bind();
+    case K::size: return (t->kind == K::size || (is_constant(*t) && t->value->kind == Literal::Kind::integer)) && bind();
     case K::scalar:
       return (t->kind == K::scalar || t->kind == K::near || (is_constant(*t) && t->value->is_number())) && bind();
     case K::literal:

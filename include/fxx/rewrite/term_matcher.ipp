@@ -183,7 +183,9 @@ FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
       return match(t + 1, s, then);
     }
     case K::named: {
-      const auto then = [&] { return bind(t->id, value_of(s), t->name, go_on); };
+      const auto then = [&] {
+        return bind(t->id, value_of(s), t->name, go_on);
+      };
       return match(t + 1, s, then);
     }
     case K::bound: {
@@ -347,7 +349,7 @@ FXX_INLINE bool TermMatcher::match_item_again(const Term* group, Step& step) {
     const Term* item = group + 1;
     for (int i = 0; !differ && i < item->size; ++i)
       differ = item[i].shared && std::none_of(found_.bindings.begin(), found_.bindings.end(),
-                                              [&](const Found::Binding& b) { return b.id == item[i].id; });
+                                               [&](const Found::Binding& b) { return b.id == item[i].id; });
     if (!differ) return false;
     step.ways = ways_of(group, step.at);
   }

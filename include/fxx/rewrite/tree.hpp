@@ -188,10 +188,12 @@ constexpr void line_up_capture(std::uint64_t id, int at, std::uint32_t place, co
     if (known.constant && constant) out.never = out.never || !(*known.constant == *constant);
     else if (known.constant) {
       line_up_literal(*known.constant, place, parameter && is_default(*parameter, *known.constant), out);
-    } else if (constant) {
+    }
+    else if (constant) {
       const Parameter* other = out.parameters[at];
       line_up_literal(*constant, known.packed_place, other && is_default(*other, *constant), out);
-    } else out.test(Test::Kind::equal, place).other_place = known.packed_place;
+    }
+    else out.test(Test::Kind::equal, place).other_place = known.packed_place;
   } else if (out.captures_count == max_captures) {
     out.too_large = true;
   } else {

@@ -73,8 +73,8 @@ FXX_INLINE CompiledModule::CompiledModule(GraphModule& source, const std::vector
     throw RunError(ErrorId::input_mismatch,
                    "compile: timeout_seconds = " + repr(options.timeout_seconds) + "; 0 is no limit");
   if (options.tolerance && !(*options.tolerance >= 0))
-    throw RunError(ErrorId::input_mismatch, "compile: tolerance = " + repr(*options.tolerance) +
-                                                "; it is what results may differ by, 0 or more");
+    throw RunError(ErrorId::input_mismatch,
+                   "compile: tolerance = " + repr(*options.tolerance) + "; it is what results may differ by, 0 or more");
   threads_ = options.threads > 0 ? options.threads : std::min(at::get_num_threads(), kernels::most_threads);
   specialise(example_inputs, options);
 }
@@ -124,11 +124,10 @@ FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_in
     samples.push_back(orders ? Plan(reference, owner()).run(near) : GraphModule::run_flat(near));
   }
   if (!(detail::error_beside(got, samples) <= tolerance))
-    throw LoadError(
-        ErrorId::result_differs,
-        "compile: the compiled module differs from the interpreter by " + repr(max_error_) +
-            " of the largest magnitude, and no less when the inputs' last places differ; the tolerance is " +
-            repr(tolerance) + " (CompileOptions::tolerance). The library is at " + library_.path());
+    throw LoadError(ErrorId::result_differs,
+                    "compile: the compiled module differs from the interpreter by " + repr(max_error_) +
+                        " of the largest magnitude, and no less when the inputs' last places differ; the tolerance is " +
+                        repr(tolerance) + " (CompileOptions::tolerance). The library is at " + library_.path());
 }
 
 FXX_INLINE std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
@@ -146,8 +145,8 @@ FXX_INLINE std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vec
     if (dense && (fake || example.is_cpu())) continue;
     const std::string what = !example.defined() ? "an undefined tensor"
                              : dense            ? "on " + example.device().str() + "; it has to be on the CPU"
-                                     : c10::str(example.layout(), " of ", c10::toString(example.scalar_type()),
-                                                "; it has to be a dense tensor that is not quantised");
+                                                : c10::str(example.layout(), " of ", c10::toString(example.scalar_type()),
+                                                           "; it has to be a dense tensor that is not quantised");
     throw RunError(ErrorId::input_mismatch, "compile: the example for '" + std::string(input->name()) + "' is " + what);
   }
   auto compiled = std::make_shared<CompiledModule>(module, example_inputs, options);

@@ -29,8 +29,8 @@ void check_sums(Net& net, const Sums& sums, const Tensors& in) {
   const torch::NoGradGuard no_grad;
   const Tensors expected = in_double(net, in), eager = tensors_of(net.function(in));
   for (const Accuracy accuracy : {Accuracy::standard, Accuracy::exact}) {
-    const auto compiled =
-        fxx::compile(*traced_net(net, in), in, {.accuracy = accuracy, .tolerance = infinite, .cache_folder = cache()});
+    const auto compiled = fxx::compile(*traced_net(net, in), in,
+                                       {.accuracy = accuracy, .tolerance = infinite, .cache_folder = cache()});
     const Tensors given = tensors_of(compiled->run(boxed(in)));
     REQUIRE(given.size() == expected.size());
     for (std::size_t i = 0; i < given.size(); ++i) {
@@ -92,17 +92,14 @@ TEST_CASE("linear layers of deep inputs stay within five times the error of LibT
       weights.push_back(both(net, {96, depth}));
       in.push_back(torch::randn({rows, depth}).relu());
     }
-    check_sums(
-        net,
-        [=](const Tensors& given) {
-          std::vector<Named> sums;
-          for (std::size_t i = 0; i < given.size(); ++i)
-            for (const Weights& w : weights[i])
-              sums.push_back(
-                  {c10::str("linear, ", rows, " rows of ", given[i].size(1), w.name), torch::linear(given[i], w.of)});
-          return sums;
-        },
-        in);
+    check_sums(net, [=](const Tensors& given) {
+      std::vector<Named> sums;
+      for (std::size_t i = 0; i < given.size(); ++i)
+        for (const Weights& w : weights[i])
+          sums.push_back(
+              {c10::str("linear, ", rows, " rows of ", given[i].size(1), w.name), torch::linear(given[i], w.of)});
+      return sums;
+    }, in);
   }
 }
 
@@ -110,24 +107,21 @@ TEST_CASE("products of matrices and attention over many keys stay within five ti
   torch::manual_seed(3);
   Net net;
   const auto some = [](at::IntArrayRef sizes) { return torch::randn(sizes).relu(); };
-  check_sums(
-      net,
-      [](const Tensors& in) {
-        const Tensor &row = in[0], &few = in[1], &many = in[2], &deep = in[3];
-        std::vector<Named> sums;
-        for (const Tensor& a : {row, few, many}) {
-          sums.push_back({c10::str("matmul, ", a.size(0), " rows of 8192"), a.matmul(deep)});
-          sums.push_back({c10::str("matmul, ", a.size(0), " rows of 8192 by columns"), a.matmul(a.t())});
-        }
-        for (const Tensor& q : {in[4], in[5]})
-          for (const std::int64_t keys : {200, 1000, 4096})
-            sums.push_back({c10::str("attention, ", q.size(2), " queries, ", keys, " keys"),
-                            at::scaled_dot_product_attention(q, in[6].narrow(2, 0, keys), in[7].narrow(2, 0, keys))});
-        sums.push_back({"attention of large heads", at::scaled_dot_product_attention(in[8], in[8], in[8])});
-        return sums;
-      },
-      {some({1, 8192}), some({5, 8192}), some({40, 8192}), torch::rand({8192, 48}), some({1, 2, 1, 64}),
-       some({1, 2, 30, 64}), some({1, 2, 4096, 64}), torch::rand({1, 2, 4096, 64}), some({1, 1, 40, 640}) * 0.2});
+  check_sums(net, [](const Tensors& in) {
+    const Tensor &row = in[0], &few = in[1], &many = in[2], &deep = in[3];
+    std::vector<Named> sums;
+    for (const Tensor& a : {row, few, many}) {
+      sums.push_back({c10::str("matmul, ", a.size(0), " rows of 8192"), a.matmul(deep)});
+      sums.push_back({c10::str("matmul, ", a.size(0), " rows of 8192 by columns"), a.matmul(a.t())});
+    }
+    for (const Tensor& q : {in[4], in[5]})
+      for (const std::int64_t keys : {200, 1000, 4096})
+        sums.push_back({c10::str("attention, ", q.size(2), " queries, ", keys, " keys"),
+                        at::scaled_dot_product_attention(q, in[6].narrow(2, 0, keys), in[7].narrow(2, 0, keys))});
+    sums.push_back({"attention of large heads", at::scaled_dot_product_attention(in[8], in[8], in[8])});
+    return sums;
+  }, {some({1, 8192}), some({5, 8192}), some({40, 8192}), torch::rand({8192, 48}), some({1, 2, 1, 64}),
+      some({1, 2, 30, 64}), some({1, 2, 4096, 64}), torch::rand({1, 2, 4096, 64}), some({1, 1, 40, 640}) * 0.2});
 }
 
 TEST_CASE("convolutions of many channels stay within five times the error of LibTorch") {
@@ -138,29 +132,27 @@ TEST_CASE("convolutions of many channels stay within five times the error of Lib
              transposed = both(net, {512, 32, 3, 3}), line = both(net, {32, 512, 3}), shared = both(net, {32, 8, 7, 7}),
              single = both(net, {32, 1, 21, 21}), plain = both(net, {64, 512, 3, 3});
   const auto some = [](at::IntArrayRef sizes) { return torch::randn(sizes).relu(); };
-  check_sums(net,
-             [=](const Tensors& in) {
-               const Tensor& x = in[0];
-               std::vector<Named> sums;
-               for (std::size_t i = 0; i < 2; ++i) {
-                 const auto add = [&](const char* name, const Tensor& result) {
-                   sums.push_back({"convolution, " + (name + strided[i].name), result});
-                 };
-                 add("3 x 3 of 512", torch::conv2d(x, plain[i].of, {}, 1, 1));
-                 add("3 x 3, stride 2 of 512", torch::conv2d(x, strided[i].of, {}, 2, 1));
-                 add("1 x 1 of 2048", torch::conv2d(in[1], pointwise[i].of));
-                 add("groups of 512", torch::conv2d(in[2], grouped[i].of, {}, 2, 1, 1, 2));
-                 add("two outputs", torch::conv2d(x, few[i].of, {}, 1, 1));
-                 add("dilated, 96", torch::conv2d(in[3], dilated[i].of, {}, 1, 2, 2));
-                 add("transposed, 512", torch::conv_transpose2d(x, transposed[i].of, {}, 2, 1));
-                 add("one dimension of 512", torch::conv1d(in[4], line[i].of, {}, 2, 1));
-                 add("groups of 8, 7 x 7", torch::conv2d(in[5], shared[i].of, {}, 1, 3, 1, 4));
-                 add("single channels, 21 x 21", torch::conv2d(in[6], single[i].of, {}, 1, 10, 1, 32));
-               }
-               return sums;
-             },
-             {some({1, 512, 8, 8}), some({1, 2048, 7, 7}), some({1, 1024, 7, 7}), some({1, 96, 10, 10}),
-              some({1, 512, 30}), some({1, 32, 12, 12}), some({1, 32, 24, 24})});
+  check_sums(net, [=](const Tensors& in) {
+    const Tensor& x = in[0];
+    std::vector<Named> sums;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto add = [&](const char* name, const Tensor& result) {
+        sums.push_back({"convolution, " + (name + strided[i].name), result});
+      };
+      add("3 x 3 of 512", torch::conv2d(x, plain[i].of, {}, 1, 1));
+      add("3 x 3, stride 2 of 512", torch::conv2d(x, strided[i].of, {}, 2, 1));
+      add("1 x 1 of 2048", torch::conv2d(in[1], pointwise[i].of));
+      add("groups of 512", torch::conv2d(in[2], grouped[i].of, {}, 2, 1, 1, 2));
+      add("two outputs", torch::conv2d(x, few[i].of, {}, 1, 1));
+      add("dilated, 96", torch::conv2d(in[3], dilated[i].of, {}, 1, 2, 2));
+      add("transposed, 512", torch::conv_transpose2d(x, transposed[i].of, {}, 2, 1));
+      add("one dimension of 512", torch::conv1d(in[4], line[i].of, {}, 2, 1));
+      add("groups of 8, 7 x 7", torch::conv2d(in[5], shared[i].of, {}, 1, 3, 1, 4));
+      add("single channels, 21 x 21", torch::conv2d(in[6], single[i].of, {}, 1, 10, 1, 32));
+    }
+    return sums;
+  }, {some({1, 512, 8, 8}), some({1, 2048, 7, 7}), some({1, 1024, 7, 7}), some({1, 96, 10, 10}), some({1, 512, 30}),
+      some({1, 32, 12, 12}), some({1, 32, 24, 24})});
 }
 
 TEST_CASE("sums, means, norms, pools and recurrent states stay within five times the error of LibTorch") {
@@ -168,26 +160,24 @@ TEST_CASE("sums, means, norms, pools and recurrent states stay within five times
   Net net;
   auto lstm = net.module(torch::nn::LSTM(torch::nn::LSTMOptions(700, 600).batch_first(true)));
   const Tensor table = net.parameter({50, 40});
-  check_sums(net,
-             [=](const Tensors& in) mutable {
-               const Tensor &x = in[0], &image = in[1];
-               return std::vector<Named>{{"sum of rows", x.sum(1)},
-                                         {"sum of columns", x.t().contiguous().sum(0)},
-                                         {"sum of all", x.sum()},
-                                         {"mean", x.mean(1)},
-                                         {"variance", x.var(1)},
-                                         {"norm", x.norm(2, 1)},
-                                         {"cumsum", x.cumsum(1)},
-                                         {"softmax", x.softmax(1)},
-                                         {"logsumexp", x.logsumexp(1)},
-                                         {"layer norm", torch::layer_norm(x, {x.size(1)})},
-                                         {"group norm", torch::group_norm(image, 2)},
-                                         {"mean of an image", image.mean({2, 3})},
-                                         {"average pool", torch::avg_pool2d(image, {40, 40}, {20, 20})},
-                                         {"bilinear", at::upsample_bilinear2d(image, {11, 11}, false)},
-                                         {"lstm", std::get<0>(lstm->forward(in[2]))}};
-             },
-             {torch::rand({6, 20000}), torch::rand({1, 8, 80, 80}), torch::randn({2, 3, 700}).relu()});
+  check_sums(net, [=](const Tensors& in) mutable {
+    const Tensor &x = in[0], &image = in[1];
+    return std::vector<Named>{{"sum of rows", x.sum(1)},
+                              {"sum of columns", x.t().contiguous().sum(0)},
+                              {"sum of all", x.sum()},
+                              {"mean", x.mean(1)},
+                              {"variance", x.var(1)},
+                              {"norm", x.norm(2, 1)},
+                              {"cumsum", x.cumsum(1)},
+                              {"softmax", x.softmax(1)},
+                              {"logsumexp", x.logsumexp(1)},
+                              {"layer norm", torch::layer_norm(x, {x.size(1)})},
+                              {"group norm", torch::group_norm(image, 2)},
+                              {"mean of an image", image.mean({2, 3})},
+                              {"average pool", torch::avg_pool2d(image, {40, 40}, {20, 20})},
+                              {"bilinear", at::upsample_bilinear2d(image, {11, 11}, false)},
+                              {"lstm", std::get<0>(lstm->forward(in[2]))}};
+  }, {torch::rand({6, 20000}), torch::rand({1, 8, 80, 80}), torch::randn({2, 3, 700}).relu()});
 }
 
 TEST_CASE("each operator rounds what it gives: products of equals cancel, however they are computed and joined") {
@@ -212,8 +202,7 @@ TEST_CASE("each operator rounds what it gives: products of equals cancel, howeve
                                        {.accuracy = accuracy, .cache_folder = cache()});
     const torch::NoGradGuard no_grad;
     CHECK(compiled->max_error() == 0);
-    for (const Tensor& difference : tensors_of(compiled->run({x, x.clone()})))
-      CHECK(difference.abs().max().item<float>() == 0);
+    for (const Tensor& difference : tensors_of(compiled->run({x, x.clone()}))) CHECK(difference.abs().max().item<float>() == 0);
   }
 }
 

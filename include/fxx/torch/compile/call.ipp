@@ -63,7 +63,8 @@ FXX_INLINE bool CompiledModule::is_current() const {
   std::unique_lock<std::mutex> alone;
   if (changes_something_) alone = std::unique_lock(writing_mutex_);
   return std::ranges::all_of(watched_, [](const Watched& w) {
-    return w.has_its_memory() && (w.written || !w.versioned || w.is_of_version());  // not: set_data, to(dtype)
+    const bool same_values = w.written || !w.versioned || w.is_of_version();
+    return same_values && w.has_its_memory();  // not after set_data or to(dtype)
   });
 }
 
@@ -76,7 +77,8 @@ FXX_INLINE std::unique_ptr<CompiledModule::Workspace> CompiledModule::workspace(
 }
 
 FXX_INLINE std::vector<c10::IValue> CompiledModule::run_kernels(const void* const* inputs, void* const* outputs,
-                                                                std::vector<at::Tensor>* tensors, std::int64_t* times) {
+                                                                std::vector<at::Tensor>* tensors,
+                                                                std::int64_t* times) {
   // What a call writes, the next one packs: one at a time.
   std::unique_lock<std::mutex> alone;
   if (changes_something_) {
@@ -211,7 +213,8 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
   const auto version = [](const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); };
   std::vector<std::uint32_t> versions;
   for (const at::Tensor& tensor : seen) versions.push_back(version(tensor));
-  const std::vector<c10::IValue> kept = run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, times);
+  const std::vector<c10::IValue> kept =
+      run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, times);
   for (std::size_t i = 0; i < seen.size(); ++i)
     if (!seen[i].is_same(tensors[i]) && version(seen[i]) != versions[i])
       at::_ops::copy_::call(tensors[i], seen[i], false);

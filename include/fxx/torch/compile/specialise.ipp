@@ -141,7 +141,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   note_known_sizes(*prepared_, example_inputs);  // of what the passes made
   keep_order_of_equals(prepared, Orders::sorts);
   while (decompose(prepared) > 0) note_known_sizes(*prepared_, example_inputs);  // some become what is one themselves
-  const auto quantised = detail::quantised_layers(*prepared_);                   // which folding would hide
+  const auto quantised = detail::quantised_layers(*prepared_);  // which folding would hide
   fold_constants(*prepared_, {.known_sizes = true});
   const auto known = [&] { return note_known_sizes(*prepared_, example_inputs, {.behind_elements = true}); };
   auto unknown = known();
