@@ -3,6 +3,7 @@
 
 #include "fxx/rewrite/erase_ruleset.hpp"
 #include "rewrite/rewritten.hpp"
+#include "rules/shaped.hpp"
 
 using namespace fxx;
 using namespace fxx::pattern;
@@ -10,7 +11,6 @@ using test::body_of;
 using test::fires;
 using test::rewritten;
 using test::rewritten_graph;
-using test::shaped;
 
 namespace {
 constexpr auto factor = scalar<"s">;
