@@ -155,6 +155,15 @@ def run_peers(python, folder, names, best):
         run_script([python, HERE / 'peers/rules.py', folder], rules, best)
 
 
+def nearest(wanted, names):
+    """The names that begin as `wanted` does, for as long as any do; of all names their groups."""
+    start = wanted
+    while not any(name.startswith(start) for name in names):
+        start = start[:-1]
+    found = [name for name in names if name.startswith(start)]
+    return found if start else list(dict.fromkeys(name.split('/')[0] for name in found))
+
+
 def main(argv):
     parser = argparse.ArgumentParser(prog='bench/run', description='Prints fxx beside its peers, a line a figure.')
     parser.add_argument('folder', help=argparse.SUPPRESS)
@@ -171,7 +180,7 @@ def main(argv):
         names = [*(f.name for f in chosen), *models]
         unknown = [w for w in wanted if not any(n == w or n.startswith(w + '/') for n in names)]
         if unknown:
-            parser.error(f'no figure is called {", ".join(unknown)}; there are: {" ".join(names)}')
+            parser.error('; '.join(f'no figure is called {w}; there are: {" ".join(nearest(w, names))}' for w in unknown))
         chosen = [f for f in chosen if any(f.name == w or f.name.startswith(w + '/') for w in wanted)]
         models = [n for n in models if any(n == w or n.startswith(w + '/') for w in wanted)]
 
