@@ -365,6 +365,10 @@ TEST_CASE("resized images are LibTorch's") {
                                                      10, 11, 11, 12, 13, 13, 14, 20, 21, 21, 22, 23, 23, 24});
   CHECK(resized<scaled, true>() == std::vector<float>{0,  0,  1,  2,  3,  3,  0,  0,  1,  2,  3,  3,
                                                       10, 10, 11, 12, 13, 13, 20, 20, 21, 22, 23, 23});
+  // By a factor that does not change their number: rows 0, 1, 1, columns 0, 1, 2, 3, 3.
+  constexpr ResizeShape same{.channels = 3, .in_height = 3, .in_width = 5, .out_height = 3, .out_width = 5,
+                             .exact = true, .scale_height = 1.3, .scale_width = 1.15};
+  CHECK(resized<same, true>() == std::vector<float>{0, 1, 2, 3, 3, 10, 11, 12, 13, 13, 10, 11, 12, 13, 13});
   check_near(resized<up, false>(),
              {0.f,        0.571429f,  1.285714f,  2.f,  2.714286f,  3.428571f,  4.f,    6.25f, 6.821429f,  7.535715f,
               8.25f,      8.964286f,  9.678572f,  10.25f, 13.75f,   14.321428f, 15.035714f, 15.75f, 16.464287f,

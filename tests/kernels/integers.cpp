@@ -232,6 +232,9 @@ TEST_CASE("integers to floats and back, and to what masks are") {
   for (const auto& [from, wanted] : known)
     for (int i = 0; i < lanes; ++i) CHECK(integer_64_of(splat(from))[i] == wanted);
   CHECK(integer_64_of(splat(std::numeric_limits<float>::quiet_NaN()))[0] == least);
+  for (const auto& [from, wanted] : std::initializer_list<std::pair<float, std::int64_t>>{
+           {1.75f, 1}, {-1.75f, -1}, {2147483520.f, 2147483520}, {3e9f, -2147483648LL}, {-infinity, -2147483648LL}})
+    for (int i = 0; i < lanes; ++i) CHECK(narrow_64_of(splat(from))[i] == wanted);
   const integer_64 wide = widened_64(detail_of_rows::iota() - 3), all = splat_64(-5);
   for (int i = 0; i < lanes; ++i) {
     CHECK(wide[i] == i - 3);

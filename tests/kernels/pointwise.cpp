@@ -295,6 +295,13 @@ TEST_CASE("beyond the range of numbers functions end as the exact ones do") {
   CHECK(at<F::hyperbolic_tangent>(infinity) == 1);
   CHECK(at<F::hyperbolic_tangent>(-infinity) == -1);
   CHECK(std::signbit(at<F::hyperbolic_tangent>(-0.f)));
+  for (const float zero : {0.f, -0.f}) {
+    for (const float y : {at<F::sine>(zero), at<F::tangent>(zero), at<F::exponential_minus_1>(zero)}) {
+      CHECK(y == 0);
+      CHECK(std::signbit(y) == std::signbit(zero));
+    }
+    CHECK(at<F::cosine>(zero) == 1);
+  }
   CHECK(at<F::hyperbolic_tangent>(smallest) == smallest);
   CHECK(at<F::error>(infinity) == 1);
   CHECK(at<F::error>(-infinity) == -1);

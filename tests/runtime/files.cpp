@@ -31,6 +31,11 @@ TEST_CASE("what cannot be read is nothing, with the reason in errno") {
   CHECK(!files::read_file(folder.file("long", "12345"), 4));
   CHECK(errno == EFBIG);
   CHECK(files::read_file(folder / "long", 5) == "12345");
+  // However large: it takes no memory.
+  folder.file("huge", "");
+  REQUIRE(::truncate((folder / "huge").c_str(), off_t{1} << 42) == 0);
+  CHECK(!files::read_file(folder / "huge", 100));
+  CHECK(errno == EFBIG);
   // A pipe without a writer would be waited for without end.
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CHECK(!files::read_file(folder / "pipe"));

@@ -94,6 +94,23 @@ TEST_CASE("a warning that -Werror makes an error is forgiven where that was aske
   CHECK_FALSE(files::read_file(folder / "broken.so"));
 }
 
+TEST_CASE("a warning is forgiven within the time that the first attempt leaves") {
+  const TemporaryFolder folder;
+  const Variable fxx_cxx("FXX_CXX", fake_compiler(folder, "slow",
+                                                  "sleep 0.7\n"
+                                                  "case \"$*\" in *-Werror*) echo 'x.cpp:1:1: error: unused "
+                                                  "[-Werror=unused]'; exit 1;; esac\n"
+                                                  "echo built > \"$out\""));
+  const Toolchain toolchain = Toolchain::find();
+  BuildRequest request{.source = "", .flags = {"-Werror"}, .timeout_seconds = 1};
+  request.forgive_warnings = true;
+  const BuildError error = fault_of<BuildError>([&] { toolchain.build(request, folder.path(), "late.so"); });
+  CHECK(error.id() == ErrorId::compile_timeout);
+  request.timeout_seconds = 100;
+  toolchain.build(request, folder.path(), "forgiven.so");
+  CHECK(files::read_file(folder / "forgiven.so") == "built\n");
+}
+
 TEST_CASE("without a compiler the fault says what was looked for and what to do") {
   const TemporaryFolder folder;
   const Variable path("PATH", folder.path());

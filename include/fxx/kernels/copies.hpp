@@ -248,7 +248,7 @@ namespace detail_of_copies {
 /// In single precision, as LibTorch finds it.
 template <int In, int Out, bool Exact>
 FXX_KERNEL int nearest(int i, float step) {
-  if (In == Out) return i;
+  if (In == Out && !Exact) return i;
   if (Out == 2 * In && !Exact) return i / 2;
   const int at = static_cast<int>((static_cast<float>(i) + (Exact ? 0.5f : 0.f)) * step);
   return at < In - 1 ? at : In - 1;

@@ -88,6 +88,9 @@ FXX_KERNEL integer_64 integer_64_of(real x) {
   });
 }
 
+/// The same by way of 32 bits, as LibTorch converts to 32, 16 and 8 bits with a sign.
+FXX_KERNEL integer_64 narrow_64_of(real x) { return widened_64(detail_of_memory::integer_of(x)); }
+
 // --- memory ----------------------------------------------------------------------------------------------------------
 
 /// `at(i)` is where element i stands; zeros behind the first `Count`.

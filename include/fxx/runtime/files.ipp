@@ -33,13 +33,13 @@ FXX_INLINE std::optional<std::string> read_file(const std::string& path, std::si
   }
   // The size is a hint only: files of /proc have size 0, and others may grow.
   std::string content;
+  const auto hint = static_cast<std::size_t>(status.st_size);
   for (std::size_t used = 0;;) {
-    const auto hint = static_cast<std::size_t>(status.st_size);
-    if (used == content.size()) content.resize(used < hint ? hint + 1 : used + 65536);
-    if (used > limit) {
+    if (used > limit || hint > limit) {
       errno = EFBIG;
       return std::nullopt;
     }
+    if (used == content.size()) content.resize(used < hint ? hint + 1 : used + 65536);
     const ssize_t got = ::read(file.get(), content.data() + used, content.size() - used);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return std::nullopt;

@@ -254,6 +254,12 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
     }
     return failed;
   };
+  // What the commands so far leave of the time, which is that of all together.
+  const auto take_time = [&](const std::vector<ProcessResult>& results) {
+    double longest = 0;
+    for (const ProcessResult& result : results) longest = std::max(longest, result.seconds);
+    if (options.timeout_seconds > 0) options.timeout_seconds = std::max(options.timeout_seconds - longest, 1e-3);
+  };
   const int parts = detail::parts_of(request);
   std::vector<std::vector<std::string>> commands = {build_command(request, library)};
   if (parts > 1) commands = part_commands(request, parts);
@@ -261,11 +267,7 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
   int failed = run(commands, results);
   if (parts > 1) {
     if (failed < 0) {
-      if (options.timeout_seconds > 0) {
-        double longest = 0;
-        for (const ProcessResult& result : results) longest = std::max(longest, result.seconds);
-        options.timeout_seconds = std::max(options.timeout_seconds - longest, 1e-3);
-      }
+      take_time(results);
       commands = {link_command(request, parts, library)};
       failed = run(commands, results);
     }
@@ -276,6 +278,8 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
     BuildRequest lenient = request;
     lenient.forgive_warnings = false;
     std::erase(lenient.flags, "-Werror");
+    take_time(results);
+    lenient.timeout_seconds = options.timeout_seconds;
     build(lenient, folder, library);
     return write("log", log + files::read_file(place + "/log").value_or(""));
   }
