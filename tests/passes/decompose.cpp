@@ -76,7 +76,7 @@ TEST_CASE("einsum of two operands is one product of matrices, whatever the order
   One scores({{11, 3, 5}, {3, 5}});
   CHECK(scores.after(ops::einsum, {"nhd,hd->nh", Argument::list(scores.inputs)}, {11, 3}) ==
         "unsqueeze = aten::unsqueeze(%b, 0)\nmul = aten::mul.Tensor(%a, %unsqueeze)\n"
-        "einsum = aten::sum.dim_IntList(%mul, [2])\nreturn %einsum\n");
+        "einsum = aten::sum.dim_IntList(%mul, [2], False)\nreturn %einsum\n");
 }
 
 TEST_CASE("an equation that is not understood stays: sizes that do not fit, too few letters") {

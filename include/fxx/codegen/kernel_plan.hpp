@@ -84,7 +84,7 @@ struct Term {
     load,    // the element of a view; logical sizes are those of the step, broadcast by strides of 0
     number,
     call,      // of a function
-    convert,   // of the operand's elements to these
+    convert,   // of the operand's elements to these; of floats by way of 32 bits, where `narrow` says so
     position,  // where the element stands: the view's offset, were it read, which no memory belongs to; an integer
     lookup,    // an element of a table, whose place operands tell in some of its dimensions: `looked_up`
     search,    // the place of the operand in a row that is in order: `looked_up`, and where the row begins: the view
@@ -94,6 +94,7 @@ struct Term {
   kernels::Function function = kernels::Function::add;
   double number = 0;         // where elements are real
   std::int64_t integer = 0;  // a number where elements are integers
+  bool narrow = false;
   View view = {};            // of a lookup as well: with stride 0 where the element has no part in the place
   std::vector<TermPointer> operands = {};
   /// A dimension of a table, one for each operand; these are loads of integers.

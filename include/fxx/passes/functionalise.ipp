@@ -320,7 +320,7 @@ class Functionaliser : GraphWrites {
       if (!is_pure(o)) continue;
       if (Node* now = current(o); now != input) replaced.emplace_back(input, now);
     }
-    for (const auto& [input, now] : replaced) node.replace_input_with(input, now);
+    replace_inputs(node, replaced);
     if (!replaced.empty()) changed_[node.index()] = true;
     const int made = mine.defines >= 0 ? mine.defines : mine.stands_for;
     if (made < 0) return;
@@ -351,18 +351,28 @@ class Functionaliser : GraphWrites {
     const Set& set = set_of(made);
     if (changed_[node.index()] && o.parent >= 0 && (set.reason.empty() || set.writes.empty())) free_of_strides(node);
   }
-  /// The arguments of its steps are those of its node.
-  static void remap(Object& o, const std::vector<std::pair<Node*, Node*>>& replaced) {
-    if (replaced.empty()) return;
+  using Replaced = std::vector<std::pair<Node*, Node*>>;
+  /// All at once: what one becomes may be what another was.
+  static void replace_nodes(std::span<Argument> args, std::span<KeywordArgument> kwargs, const Replaced& replaced) {
     const auto now = [&](Node* n) -> Argument {
       for (const auto& [before, after] : replaced)
         if (n == before) return after;
       return n;
     };
-    for (views::Step& step : o.steps) {
-      for (Argument& a : step.args) a = map_nodes(a, now);
-      for (KeywordArgument& k : step.kwargs) k.value = map_nodes(k.value, now);
-    }
+    for (Argument& a : args) a = map_nodes(a, now);
+    for (KeywordArgument& k : kwargs) k.value = map_nodes(k.value, now);
+  }
+  static void replace_inputs(Node& node, const Replaced& replaced) {
+    if (replaced.empty()) return;
+    std::vector<Argument> args(node.args().begin(), node.args().end());
+    std::vector<KeywordArgument> kwargs(node.kwargs().begin(), node.kwargs().end());
+    replace_nodes(args, kwargs, replaced);
+    node.set_args_kwargs(args, kwargs);
+  }
+  /// The arguments of its steps are those of its node.
+  static void remap(Object& o, const Replaced& replaced) {
+    if (replaced.empty()) return;
+    for (views::Step& step : o.steps) replace_nodes(step.args, step.kwargs, replaced);
   }
   static void free_of_strides(Node& node) {
     const Operator* op = operator_of(node);
@@ -415,9 +425,11 @@ class Functionaliser : GraphWrites {
       }
     }
     copied_back_ = true;
+    Replaced replaced;
     for (const auto& [input, o] : record(node).reads)
       if (is_written(o))
-        if (Node* now = current(o); now != input) node.replace_input_with(input, now);
+        if (Node* now = current(o); now != input) replaced.emplace_back(input, now);
+    replace_inputs(node, replaced);
   }
 
   /// Takes away what was replaced, and what only that used.

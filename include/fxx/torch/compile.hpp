@@ -196,12 +196,14 @@ class CompiledModule : public GraphModule {
   /// A parameter, a buffer or an attribute, and what it was when it was packed.
   struct Watched {
     at::Tensor tensor;
-    bool written = false;  // by the graph itself
+    bool written = false;    // by the graph itself
+    bool uncounted = false;  // as batch norm writes its statistics: the version stays
     bool versioned = false;
     std::uint32_t version = 0;
     c10::weak_intrusive_ptr<c10::StorageImpl> memory{c10::intrusive_ptr<c10::StorageImpl>()};
 
     void look();
+    void go_back_to(const Watched& before);
     bool is_of_version() const;
     bool has_its_memory() const;
   };

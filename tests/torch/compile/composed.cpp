@@ -113,6 +113,8 @@ TEST_CASE("logic of booleans written as arithmetic") {
                        torch::count_nonzero(m, std::optional<std::int64_t>(1))});
       },
       {torch::rand({4, 19}) > 0.5, torch::rand({4, 19}) > 0.5});
+  check([](const Tensors& in) { return torch::add(in[0], in[1], 0); },
+        {torch::rand({4, 19}) > 0.5, torch::rand({4, 19}) > 0.5}, {.called_back = {"aten::add.Tensor"}});
 }
 
 // --- graphs ----------------------------------------------------------------------------------------------------------
@@ -469,6 +471,19 @@ TEST_CASE("elements in order, the first of them, and where they stood: of equal 
       }
     }
   }
+}
+
+TEST_CASE("sorted transposes and images that lie channels last leave the graph as LibTorch's do") {
+  torch::manual_seed(79);
+  const Forward f = [](const Tensors& in) {
+    const auto [values, places] = in[0].t().sort(-1);
+    const auto [of_image, where] = in[1].sort(-1, true);
+    return all_of({values, places, in[0].t().argsort(-1, false), of_image, where, std::get<0>(in[1].sort(1)),
+                   std::get<0>(in[0].t().topk(2, -1))});
+  };
+  const Tensors in = {torch::randn({4, 5}), torch::randn({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast)};
+  const auto compiled = check(f, in, {.more = {{torch::randn({4, 5}), torch::randn({2, 3, 4, 5})}}});
+  CHECK(called_back_operators(*compiled).empty());
 }
 
 TEST_CASE("a graph is compared with elements that keep their order, so equal ones make no difference") {

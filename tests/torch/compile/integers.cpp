@@ -403,6 +403,57 @@ TEST_CASE("numbers that the other side's dtype does not have are what that makes
   CHECK(tried > 500);
 }
 
+TEST_CASE("what a narrow dtype does not hold is cut before the next operator sees it") {
+  const Forward f = [](const Tensors& in) {
+    const Tensor &bytes = in[0], &ints = in[1], &mask = in[2];
+    const Tensor filled = bytes.clone().fill_(-1);
+    return all_of({bytes.sum({1}, false, torch::kByte).to(torch::kFloat), bytes.sum({0}, false, torch::kByte) > 100,
+                   ints.prod(1, false, torch::kInt).to(torch::kFloat), ints.cumsum(1, torch::kInt) > 0,
+                   ints.cumprod(1, torch::kInt).to(torch::kLong) + 1, ints.sum(torch::kInt).to(torch::kLong),
+                   bytes.masked_fill(mask, -1).to(torch::kFloat), bytes.masked_fill(mask, -3) > 200,
+                   bytes.masked_fill(mask, torch::tensor(-2)).to(torch::kFloat), filled.to(torch::kFloat),
+                   torch::full_like(bytes, -1).to(torch::kLong), ints.to(torch::kChar).masked_fill(mask, 100) * 1});
+  };
+  const Tensor none = torch::zeros({2, 3}, torch::kBool), some = torch::tensor({1, 0, 1, 0, 0, 1}).view({2, 3}) == 1;
+  check(f, {torch::ones({2, 3}, torch::kByte), torch::ones({2, 3}, torch::kInt), none},
+        {.called_back = {"aten::cumprod"},
+         .more = {{torch::full({2, 3}, 100, torch::kByte), torch::full({2, 3}, 2000000000, torch::kInt), some},
+                  {torch::full({2, 3}, 255, torch::kByte), torch::full({2, 3}, -2000000011, torch::kInt), some}}});
+}
+
+TEST_CASE("floats that 32 bits cannot hold are the least number of those, as LibTorch's instructions have it") {
+  const Tensor x = torch::tensor({1.5, -2.5, 2147483520., -3e9, 3e9, infinite, -infinite, not_a_number, 7e18, 0.}).to(torch::kFloat);
+  const Forward f = [](const Tensors& in) {
+    return all_of({in[0].to(torch::kInt), in[0].to(torch::kInt) + 1, in[0].to(torch::kInt) < 0});
+  };
+  check(f, {torch::linspace(-3, 3, 10)}, {.more = {{x}}});
+}
+
+TEST_CASE("products with vectors keep the dtype, sums of elements do not") {
+  torch::manual_seed(95);
+  const Forward f = [](const Tensors& in) {
+    const Tensor &m = in[0], &v = in[1], &w = in[2];
+    return all_of({torch::matmul(m, v), torch::dot(v, v), torch::mv(m, v), torch::einsum("i,i->", {v, v}),
+                   torch::einsum("ij,j->i", {m, v}), torch::einsum("ij,ij->i", {m, m}), torch::inner(m, v),
+                   torch::addmv(w, m, v), torch::vdot(v, v), m.sum(1), m.trace(), torch::einsum("ij->i", {m})});
+  };
+  for (const auto dtype : {torch::kByte, torch::kShort, torch::kInt, torch::kLong}) {
+    CAPTURE(c10::toString(dtype));
+    const auto drawn = [&](std::vector<std::int64_t> sizes) { return torch::randint(0, 200, sizes).to(dtype); };
+    check(f, {drawn({3, 4}), drawn({4}), drawn({3})}, {.more = {{drawn({3, 4}), drawn({4}), drawn({3})}}});
+  }
+}
+
+TEST_CASE("limits of hardtanh are integers beside integers") {
+  const Forward f = [](const Tensors& in) {
+    return all_of({F::hardtanh(in[0], F::HardtanhFuncOptions().min_val(-2).max_val(3)),
+                   F::hardtanh(in[0], F::HardtanhFuncOptions().min_val(-2.75).max_val(3.75)).to(torch::kFloat),
+                   torch::hardtanh(in[0])});
+  };
+  for (const auto dtype : {torch::kChar, torch::kShort, torch::kInt, torch::kLong})
+    check(f, {torch::randint(-9, 9, {4, 5}).to(dtype)});
+}
+
 TEST_CASE("an integer divided by zero is one error, and the module works afterwards") {
   torch::manual_seed(63);
   const Forward f = [](const Tensors& in) {

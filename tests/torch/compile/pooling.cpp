@@ -115,6 +115,21 @@ TEST_CASE("pooling of sequences, and sequences of another length") {
       {.called_back = {"aten::adaptive_max_pool1d"}});  // whose places are asked for
 }
 
+TEST_CASE("images are resized by the factor that was given, where their sizes would be reached by another") {
+  torch::manual_seed(44);
+  const Forward f = [](const Tensors& in) {
+    using Options = F::InterpolateFuncOptions;
+    Tensors results;
+    for (const std::vector<double>& factors : {std::vector{1.3, 1.15}, {1., 2.1}, {1., 2.}})
+      results.push_back(F::interpolate(in[0], Options().scale_factor(factors).mode(torch::kNearestExact)));
+    results.push_back(F::interpolate(in[0], Options().scale_factor(std::vector{1., 2.}).mode(torch::kNearest)));
+    results.push_back(F::interpolate(in[0], Options().scale_factor(std::vector{1.3, 1.15}).mode(torch::kBilinear)));
+    results.push_back(F::interpolate(in[0], Options().scale_factor(std::vector{1., 2.1}).mode(torch::kNearest)));
+    return all_of(results);
+  };
+  check(f, {torch::randn({2, 3, 3, 5})}, {.called_back = {"aten::upsample_nearest2d"}});
+}
+
 TEST_CASE("lines between an infinity and a number are infinite, and not nan") {
   const Tensors in = {torch::randn({2, 3, 9})};
   in[0][1][2][4] = infinite;

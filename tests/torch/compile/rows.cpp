@@ -115,6 +115,23 @@ TEST_CASE("places, products, variances, what is any and all, running sums: of ea
     if (sizes.size() == 3) check([](const Tensors& in) { return all_of(reductions_of(in[0])); }, {transposed_copy(x)});
   }
 }
+TEST_CASE("any and all over no dimension are of each element") {
+  const Forward f = [](const Tensors& in) {
+    return all_of({torch::any(in[0], at::IntArrayRef{}), torch::all(in[0], at::IntArrayRef{}),
+                   torch::any(in[0], at::IntArrayRef{}, true) * 2, in[0].sum(at::IntArrayRef{})});
+  };
+  check(f, {torch::tensor({0., 1., -2., 0., 3., 0.}).to(torch::kFloat).view({2, 3})},
+        {.called_back = {"aten::any.dims", "aten::all.dims"}});
+}
+TEST_CASE("the mean over the pixels of images that are no floats") {
+  torch::manual_seed(32);
+  const Forward f = [](const Tensors& in) {
+    return all_of({in[0].mean({2, 3}), in[1].permute({0, 3, 1, 2}).mean({2, 3}, true)});
+  };
+  check(f, {torch::randn({2, 8, 5, 6}, torch::kDouble).contiguous(at::MemoryFormat::ChannelsLast),
+            torch::randn({2, 5, 6, 8}).to(torch::kHalf)},
+        {.called_back = {"aten::mean.dim"}});
+}
 TEST_CASE("the first of several, and nan where one is: in places, extremes, products, running sums") {
   const Forward f = [](const Tensors& in) {
     const Tensor& x = in[0];

@@ -134,6 +134,11 @@ FXX_INLINE std::optional<CallBack::Value> Lowering::given(const Node& input, boo
   return CallBack::Value{&input, std::move(view)};
 }
 
+/// Random numbers that take the layout of an operand are drawn in the order of memory.
+FXX_INLINE bool sees_memory(const Node& node) {
+  return looks_at_memory(node) || (draws_numbers(node) && !is_impure(node));
+}
+
 FXX_INLINE void Lowering::call_back(CallBack kernel) {
   const std::vector<const Node*> whole = add_views(kernel);
   const auto is_inside = [inside = std::unordered_set<const Node*>(kernel.nodes.begin(), kernel.nodes.end())](
@@ -149,7 +154,7 @@ FXX_INLINE void Lowering::call_back(CallBack kernel) {
     for (const Node* input : node->all_input_nodes())
       if (!is_inside(input) && known.insert(input).second)
         if (const bool all = std::find(whole.begin(), whole.end(), input) != whole.end();
-            std::optional<CallBack::Value> value = given(*input, all || looks_at_memory(*node), all))
+            std::optional<CallBack::Value> value = given(*input, all || sees_memory(*node), all))
           kernel.inputs.push_back(std::move(*value));
   // What writes in place gives what it has written to.
   for (const Node* node : kernel.nodes) {
@@ -159,6 +164,7 @@ FXX_INLINE void Lowering::call_back(CallBack kernel) {
   if (writes) {
     renew_attributes(kernel);
     images_.clear();  // copies of what it may write to
+    reduced_.clear();
   }
   for (const Node* node : kernel.nodes) {
     const auto users = node->users();

@@ -370,6 +370,13 @@ FXX_INLINE void Lowering::resize(const Node& node, const Operator& op) {
     if (sizes.size() == 4)
       if (const Argument h = argument(node, op, "scales_h"); h.is_number()) kernel.scale_height = h.number();
   }
+  // With as many pixels as before, or twice as many, it depends on the layout whether LibTorch minds the factor.
+  const auto is_ignored = [](std::int64_t from, std::int64_t to, double factor) {
+    return factor > 0 && ((to == from && factor != 1) || (to == 2 * from && factor != 2));
+  };
+  if (kernel.kind == Resize::Kind::nearest && !kernel.exact &&
+      (is_ignored(in[2], out[2], kernel.scale_height) || is_ignored(in[3], out[3], kernel.scale_width)))
+    throw NoKernel{"a factor that is not that of the sizes"};
   kernel.in = image_of(input, {});
   if (kernel.in.strides[3] != in[1]) throw NoKernel{"an image whose pixels do not lie behind each other"};
   kernel.images = in[0];
@@ -534,6 +541,7 @@ FXX_INLINE void Lowering::adaptive_max_pool(const Node& node, const Operator& op
 /// The mean over all pixels, when the image lies channels last.
 FXX_INLINE bool Lowering::mean_of_image(const Node& node, const Node& input, const Sizes& dims) {
   const Sizes& sizes = sizes_of(input);
+  if (meta_of(input).dtype != Dtype::float32) return false;
   if (!is_image(sizes) || dims != last_dims(sizes.size(), sizes.size() - 2)) return false;
   // The mean over rows of any other tensor takes what is computed of it into its loop.
   const Value& value = value_of(input);

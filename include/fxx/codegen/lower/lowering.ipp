@@ -14,6 +14,7 @@
 #include "fxx/codegen/quantised.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
+#include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
 
 namespace fxx::inline FXX_ABI::plans {
@@ -236,6 +237,7 @@ class Lowering {
   View add_dense(const Node& node, const Sizes& sizes);
   /// Memory for a value of the node, as those who read it want it.
   View place(const Node& node, const Value& value);
+  bool is_written(const Node& node) const;
   /// Of a tensor that the caller has or gets: LibTorch's where they leave no gap, else dense ones.
   Sizes strides_in_memory(const Node& node) const;
   /// The place of a value within what it is put beside others in, so that nothing needs to be copied then; nothing when
@@ -419,6 +421,7 @@ class Lowering {
   std::unordered_set<const Node*> own_;                     // have memory that nobody else has, and may be written to
   int roots_ = 0;
   bool writes_ = false;  // some node writes to its inputs, so copies must be copies
+  std::vector<Memory> written_;
 };
 
 }  // namespace fxx::inline FXX_ABI::plans

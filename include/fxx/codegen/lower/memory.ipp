@@ -138,7 +138,7 @@ FXX_INLINE const Lowering::Whole& Lowering::whole_of(const Node& node, bool imag
 FXX_INLINE std::optional<View> Lowering::place_in_whole(const Node& node, bool image) {
   for (const Node* user : users_of(node)) {
     const std::optional<PartOfWhole> part = place_among(*user, node);
-    if (!part) continue;
+    if (!part || is_written(*user)) continue;
     // Images lie beside each other along their channels; else pixels of one are not at one distance.
     if (image && (part->stacked || part->dim != 1)) continue;
     const Whole& whole = whole_of(*user, image);
@@ -183,8 +183,20 @@ FXX_INLINE std::optional<Sizes> order_of_loads(const Term& term, const Sizes& si
   return same ? order : std::nullopt;
 }
 
+/// Is what the node gives written to in place, itself or by way of a view? Then it has memory of its own, which lies as
+/// LibTorch's does, so that views are views.
+FXX_INLINE bool Lowering::is_written(const Node& node) const {
+  if (written_.empty()) return false;
+  const Memory memory = memory_of(node);
+  return std::any_of(written_.begin(), written_.end(), [&](const Memory& w) { return may_overlap(w, memory); });
+}
+
 FXX_INLINE View Lowering::place(const Node& node, const Value& value) {
   const Sizes& sizes = sizes_of(node);
+  if (is_written(node)) {
+    const int buffer = add_buffer(Buffer::Kind::arena, node, value.dtype, product(sizes));
+    return {buffer, 0, sizes, strides_in_memory(node)};
+  }
   const bool is_float = value.dtype == Dtype::float32;
   // What only leaves the graph goes where the caller wants it. Only kernels clear a border around what they write.
   const bool bordered = is_image(sizes) && is_float && value.kind == Value::Kind::pending;

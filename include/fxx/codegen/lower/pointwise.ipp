@@ -164,6 +164,13 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
 
   std::vector<Argument> given;
   for (int i = 0; i < op.arity(); ++i) given.push_back(argument_or_default(node, op, i));
+  // Beside integers hardtanh cuts its limits to integers; by other functions real numbers make the result real.
+  if (op.base_name().starts_with("hardtanh") && is_integer(dtype))
+    for (std::size_t i = 1; i < given.size(); ++i)
+      if (given[i].kind() == Argument::Kind::real && std::abs(given[i].real()) <= 1e9)
+        given[i] = static_cast<std::int64_t>(given[i].real());
+  if (of_masks && (form.form == Form::alpha || form.form == Form::alpha_first) && !(given[2] == Argument(1)))
+    throw NoKernel{std::string(name_of(dtype))};
   std::size_t count = given.size();
   if (form.form == Form::power) count = 1;
   else if (form.form == Form::gelu || form.form == Form::relu6) count = 1;
@@ -197,7 +204,8 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   if (elements == Elements::integer)
     for (std::size_t i = 0; i < count; ++i) given[i] = as_operand(given[i], together);
   if (elements == Elements::integer && !has_integers(form, given)) throw NoKernel{std::string(name_of(dtype))};
-  if (elements == Elements::real && form.function >= F::bitwise_and) throw NoKernel{std::string(name_of(dtype))};
+  if (elements == Elements::real && (form.function >= F::bitwise_and || is_integer(dtype)))
+    throw NoKernel{std::string(name_of(dtype))};
   Joined joined;
   switch (nodes.size()) {
     case 0: throw NoKernel{"no tensor"};
@@ -310,7 +318,10 @@ FXX_INLINE void Lowering::masked_fill(const Node& node, const Operator& op) {
   if (filling) require_elements(*filling);
   const Sizes& sizes = sizes_of(node);
   Joined joined = join({&self, &mask, filling}, sizes);
-  const TermPointer value = filling ? converted(term_of(*filling, sizes), elements) : scalar_of(given, elements);
+  const Dtype dtype = meta_of(node).dtype;
+  const TermPointer value =
+      filling ? as_operand(converted(term_of(*filling, sizes), elements), meta_of(*filling).dtype, dtype)
+              : scalar_of(as_operand(given, dtype), elements);
   TermPointer result = choice_of(term_of(mask, sizes), value, term_of(self, sizes));
   set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
 }
@@ -320,18 +331,21 @@ FXX_INLINE void Lowering::constant(const Node& node, const Operator& op) {
   require_elements(node);
   Argument value = op.base_name().find("ones") != std::string_view::npos ? 1 : 0;
   if (op.index_of("fill_value") >= 0) value = argument(node, op, "fill_value");
-  set_pending(node, nullptr, scalar_of(value, elements_of(meta_of(node).dtype)));
+  const Dtype dtype = meta_of(node).dtype;
+  set_pending(node, nullptr, scalar_of(as_operand(value, dtype), elements_of(dtype)));
 }
 
 FXX_INLINE void Lowering::fill(const Node& node, const Operator& op) {
   require_elements(node);
-  const Elements elements = elements_of(meta_of(node).dtype);
+  const Dtype dtype = meta_of(node).dtype;
+  const Elements elements = elements_of(dtype);
   const Argument value = argument(node, op, "value");
-  if (value.is_number()) return set_pending(node, nullptr, scalar_of(value, elements));
+  if (value.is_number()) return set_pending(node, nullptr, scalar_of(as_operand(value, dtype), elements));
   const Node& from = operand(node, op, "value");
   require_elements(from);
   view_of(from);
-  set_pending(node, nullptr, converted(term_of(from, sizes_of(node)), elements));
+  TermPointer term = converted(term_of(from, sizes_of(node)), elements);
+  set_pending(node, nullptr, as_operand(std::move(term), meta_of(from).dtype, dtype));
 }
 
 /// and, or, xor, not: of comparisons, and bit by bit of integers.

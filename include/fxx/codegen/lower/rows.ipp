@@ -124,6 +124,7 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
   }
   TermPointer term = result_of(chooses ? Elements::mask : finds || integers ? Elements::integer : Elements::real);
   term = converted(affine.root ? call_of(kernels::Function::square_root, {term}) : term, wanted);
+  term = wrapped(std::move(term), meta_of(node).dtype);  // kernels add and multiply int64
   const auto with = [&](const Node& of, kernels::Function function) {
     const std::optional<View> view = broadcast(view_of(of), out);
     if (!view) throw NoKernel{"a scale of other sizes"};
@@ -197,6 +198,10 @@ FXX_INLINE void Lowering::reduce(const Node& node, const Operator& op) {
   const auto known =
       std::find_if(std::begin(kinds), std::end(kinds), [&](const auto& kind) { return kind.first == op.base_name(); });
   if (known == std::end(kinds)) throw NoKernel{"a reduction of another kind"};
+  // For any and all an empty list of dimensions is none of them, for the others all.
+  if ((known->second == Kind::any || known->second == Kind::all) && op.index_of("dim") >= 0)
+    if (const Argument given = argument(node, op, "dim"); given.is_sequence() && given.items().empty())
+      throw NoKernel{"over no dimension"};
   if (known->second == Kind::mean && mean_of_image(node, input, dims)) return;
   row_function(node, input, dims, {.kind = known->second});
 }

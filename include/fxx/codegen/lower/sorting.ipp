@@ -51,7 +51,8 @@ FXX_INLINE void Lowering::sort(const Node& node, const Operator& op) {
     wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(dim));
     wanted.push_back(kernel.count);
     View rows;
-    if (dim + 1 == in.size()) {
+    // Not where the results of a sorted transpose leave the graph with strides of their own: these are copied there.
+    if (dim + 1 == in.size() && strides_in_memory(of) == dense_strides(wanted)) {
       Value own;
       own.kind = Value::Kind::pending;
       own.dtype = meta_of(of).dtype;

@@ -67,8 +67,9 @@ FXX_INLINE TermPointer result_of(Elements elements) {
   term.elements = elements;
   return std::make_shared<const Term>(std::move(term));
 }
-/// The term as such elements, as a conversion of LibTorch's has them.
-FXX_INLINE TermPointer converted(TermPointer term, Elements to) {
+/// The term as such elements, as a conversion of LibTorch's has them. `narrow`: to an integer with a sign, of 32 bits or
+/// fewer.
+FXX_INLINE TermPointer converted(TermPointer term, Elements to, bool narrow = false) {
   if (term->elements == to) return term;
   using F = kernels::Function;
   const auto is = [&](std::int64_t value) {
@@ -82,6 +83,7 @@ FXX_INLINE TermPointer converted(TermPointer term, Elements to) {
     result = *term;  // integers are read as floats
   } else {
     result.kind = Term::Kind::convert;
+    result.narrow = narrow;
     result.operands = {std::move(term)};
   }
   result.elements = to;

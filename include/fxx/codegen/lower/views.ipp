@@ -15,10 +15,13 @@ FXX_INLINE void Lowering::same(const Node& node, const Operator& op) {
   if (from != meta_of(node).dtype) return convert(node, input);
   Value value = value_of(input);
   if (value.kind == Value::Kind::tuple || value.kind == Value::Kind::none) throw NoKernel{"not one tensor"};
-  if (const std::string_view name = op.base_name();
-      writes_ && value.kind == Value::Kind::view &&
-      (name == "clone" || (name == "contiguous" && meta_of(input).stride != meta_of(node).stride)))
-    return set_copy(node, value.view);
+  if (writes_ && value.kind == Value::Kind::view) {
+    const std::string_view name = op.base_name();
+    const bool told = op.index_of("copy") >= 0 && argument(node, op, "copy") == Argument(true);
+    const bool lies_otherwise = name != "detach" && meta_of(input).stride != meta_of(node).stride;
+    if (name == "clone" || name == "_to_copy" || told || (has(op.traits, Trait::fresh_view) && lies_otherwise))
+      return set_copy(node, value.view);
+  }
   if (value.kind == Value::Kind::pending) {
     value.nodes.push_back(&node);
     pending_.push_back(&node);
@@ -39,7 +42,8 @@ FXX_INLINE void Lowering::convert(const Node& node, const Node& input) {
   if (stored) view_of(input);
   Joined joined = join({&input}, sizes);
   TermPointer value = stored ? load_of(view_of(input)) : term_of(input, sizes);
-  value = wrapped(converted(std::move(value), elements_of(to)), to);
+  const bool narrow = to == Dtype::int8 || to == Dtype::int16 || to == Dtype::int32;
+  value = wrapped(converted(std::move(value), elements_of(to), narrow), to);
   set_pending(node, joined.root, std::move(value), std::move(joined.nodes));
 }
 

@@ -205,10 +205,12 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
       const std::string from = pointer(body, term.view, false, letter(body));
       return load_at(from, place(term.view, frame), buffer_of(term.view).dtype, term.elements);
     }
-    case Kind::convert:
+    case Kind::convert: {
       include("integers");
-      return (term.elements == plans::Elements::real ? "real_of_64(" : "integer_64_of(") +
+      const std::string to_integer = term.narrow ? "narrow_64_of(" : "integer_64_of(";
+      return (term.elements == plans::Elements::real ? "real_of_64(" : to_integer) +
              vector(body, *term.operands[0], frame) + ")";
+    }
     case Kind::lookup: return lookup(body, term, frame);
     case Kind::search: return search(body, term, frame);
     case Kind::position: {

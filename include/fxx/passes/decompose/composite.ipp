@@ -96,6 +96,14 @@ class Composite {
   Argument sum(Argument a, std::int64_t dim, bool keep = false) const {
     return (*this)(ops::sum_dim_IntList, {std::move(a), list({dim}), keep});
   }
+  /// In the dtype of `like`, as products of matrices have it; `sum` makes all integers int64.
+  Argument sum_as(const Argument& like, Argument a, const std::vector<std::int64_t>& dims) const {
+    std::vector<Argument> arguments = {std::move(a), list(dims), false};
+    const Dtype kept = is_tensor(like) ? dtype(like) : Dtype::int64;
+    if (kept != Dtype::int64 && kept != Dtype::boolean && !is_floating_point(kept))
+      arguments.emplace_back(kept);
+    return (*this)(ops::sum_dim_IntList, std::move(arguments));
+  }
   Argument reshape(Argument a, const std::vector<std::int64_t>& to) const {
     return (*this)(ops::reshape, {std::move(a), list(to)});
   }

@@ -177,7 +177,7 @@ class Equation {
       Argument value = c_.mul(stretched(a, wide), stretched(b, wide));
       std::vector<std::int64_t> last;
       for (std::size_t d = all.size(); d < wide.size(); ++d) last.push_back(static_cast<std::int64_t>(d));
-      if (!last.empty()) value = c_(ops::sum_dim_IntList, {value, Composite::list(last)});
+      if (!last.empty()) value = c_.sum_as(c_["tensors"].items()[0], value, last);
       return {value, all};
     }
     // Columns are what stands last in the result, where that can be.

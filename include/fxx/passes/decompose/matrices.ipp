@@ -12,7 +12,7 @@ FXX_INLINE Parts product(const Composite& c, const Argument& a, const Argument& 
   if (!c.is_tensor(a) || !c.is_tensor(b)) return {};
   const std::int64_t left = c.rank(a), right = c.rank(b);
   if (left == 0 || right == 0) return {};
-  if (right == 1) return {c.sum(c.mul(a, b), -1)};
+  if (right == 1) return {c.sum_as(a, c.mul(a, b), {-1})};
   if (left == 1) return {c(ops::select_int, {c(ops::matmul, {c.unsqueeze(a, 0), b}), -2, 0})};
   return {c(ops::matmul, {a, b})};
 }
@@ -22,8 +22,10 @@ FXX_INLINE Parts matmul(const Composite& c) {
   return product(c, a, b);
 }
 FXX_INLINE Parts mv(const Composite& c) { return product(c, c["self"], c["vec"]); }
-FXX_INLINE Parts dot(const Composite& c) { return {c.sum(c.mul(c[0], c[1]), 0)}; }
-FXX_INLINE Parts addmv(const Composite& c) { return {c.added(c.sum(c.mul(c["mat"], c["vec"]), -1))}; }
+FXX_INLINE Parts dot(const Composite& c) { return {c.sum_as(c[0], c.mul(c[0], c[1]), {0})}; }
+FXX_INLINE Parts addmv(const Composite& c) {
+  return {c.added(c.sum_as(c["mat"], c.mul(c["mat"], c["vec"]), {-1}))};
+}
 FXX_INLINE Parts addr(const Composite& c) {
   return {c.added(c.mul(c.unsqueeze(c["vec1"], 1), c.unsqueeze(c["vec2"], 0)))};
 }
@@ -32,7 +34,7 @@ FXX_INLINE Parts inner(const Composite& c) {
   const Argument a = c["self"], b = c["other"];
   if (!c.is_tensor(a) || !c.is_tensor(b)) return {};
   if (c.rank(a) == 0 || c.rank(b) == 0) return {c.mul(a, b)};
-  if (c.rank(a) == 1 || c.rank(b) == 1) return {c.sum(c.mul(a, b), -1)};
+  if (c.rank(a) == 1 || c.rank(b) == 1) return {c.sum_as(a, c.mul(a, b), {-1})};
   if (c.numel(a) == 0 || c.numel(b) == 0) return {};
   // Rows of both, each with each.
   const std::int64_t depth = c.sizes(a).back();
@@ -42,7 +44,9 @@ FXX_INLINE Parts inner(const Composite& c) {
   return {c.reshape(c(ops::mm, {c.reshape(a, {-1, depth}), c(ops::t, {c.reshape(b, {-1, depth})})}), to)};
 }
 FXX_INLINE Parts baddbmm(const Composite& c) { return {c.added(c(ops::bmm, {c["batch1"], c["batch2"]}))}; }
-FXX_INLINE Parts addbmm(const Composite& c) { return {c.added(c.sum(c(ops::bmm, {c["batch1"], c["batch2"]}), 0))}; }
+FXX_INLINE Parts addbmm(const Composite& c) {
+  return {c.added(c.sum_as(c["batch1"], c(ops::bmm, {c["batch1"], c["batch2"]}), {0}))};
+}
 FXX_INLINE Parts vecdot(const Composite& c) { return {c.sum(c.mul(c["x"], c["y"]), *c.integer("dim"))}; }
 FXX_INLINE Parts chain(const Composite& c) {
   const auto given = c.tensors(c.op().parameters[0].name);

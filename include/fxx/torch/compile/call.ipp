@@ -47,8 +47,13 @@ FXX_INLINE void CompiledModule::Watched::look() {
   version = versioned ? impl.version_counter().current_version() : 0;
   memory = c10::weak_intrusive_ptr<c10::StorageImpl>(detail::memory_of(tensor));
 }
+FXX_INLINE void CompiledModule::Watched::go_back_to(const Watched& before) {
+  versioned = before.versioned;
+  version = before.version;
+  memory = before.memory;
+}
 FXX_INLINE bool CompiledModule::Watched::is_of_version() const {
-  return versioned && tensor.unsafeGetTensorImpl()->version_counter().current_version() == version;
+  return versioned && !uncounted && tensor.unsafeGetTensorImpl()->version_counter().current_version() == version;
 }
 FXX_INLINE bool CompiledModule::Watched::has_its_memory() const {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == memory._unsafe_get_target();
@@ -248,8 +253,11 @@ FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs)
     return GraphModule::run_flat(std::move(inputs));
   check_inputs(inputs);
   if ((gradient && at::GradMode::is_enabled()) || at::autocast::is_autocast_enabled(at::kCPU) ||
-      (changes_something_ && share_elements(inputs)))
+      (changes_something_ && share_elements(inputs))) {
+    std::unique_lock<std::mutex> alone;
+    if (changes_something_) alone = std::unique_lock(writing_mutex_);
     return GraphModule::run_flat(std::move(inputs));
+  }
   return run_with_kernels(inputs);
 }
 

@@ -44,7 +44,12 @@ FXX_INLINE at::Tensor CompiledModule::owned_at(const Host& host, const plans::Vi
       whole.sizes() == at::IntArrayRef(view.sizes) &&
       (buffer.kind == Kind::input || view.strides == plans::dense_strides(view.sizes)))
     return whole;
-  if (buffer.kind == Kind::input) return {};
+  // A part of an input, so that what is written to it counts as written to that.
+  if (buffer.kind == Kind::input) {
+    if (whole.strides() != at::IntArrayRef(all.strides)) return {};
+    return at::_ops::as_strided::call(whole, c10::fromIntArrayRefSlow(view.sizes), c10::fromIntArrayRefSlow(view.strides),
+                                      c10::SymInt(whole.storage_offset() + view.offset));
+  }
   return at::_ops::as_strided::call(whole.contiguous(), c10::fromIntArrayRefSlow(view.sizes),
                                     c10::fromIntArrayRefSlow(view.strides), c10::SymInt(view.offset));
 }
@@ -68,9 +73,25 @@ FXX_INLINE void CompiledModule::run_called_back(Host& host, std::size_t step) co
   std::vector<c10::IValue> inputs;
   std::vector<at::Tensor> borrowed;
   const bool keeps = std::ranges::any_of(back.outputs, [](const auto& output) { return output.kept >= 0; });
+  const bool writes = std::ranges::any_of(back.nodes, [](const Node* node) { return is_impure(*node); });
+  // Attributes that do not lie as kernels have them, and what a part of them is a part of: what is written to that goes
+  // to the attribute.
+  std::vector<std::pair<std::size_t, at::Tensor>> laid_out;
+  const auto part_of_attribute = [&](const plans::View& view, std::size_t number) {
+    auto known = std::ranges::find(laid_out, number, &std::pair<std::size_t, at::Tensor>::first);
+    if (known == laid_out.end()) known = laid_out.insert(known, {number, attributes_[number].contiguous()});
+    return at::_ops::as_strided::call(known->second, c10::fromIntArrayRefSlow(view.sizes),
+                                      c10::fromIntArrayRefSlow(view.strides), c10::SymInt(view.offset));
+  };
   for (const plans::CallBack::Value& input : back.inputs) {
     if (input.kept < 0) {
       at::Tensor tensor = owned_at(host, input.view);
+      const plans::Buffer& buffer = kernels_.buffers[static_cast<std::size_t>(input.view.buffer)];
+      if (writes && buffer.kind == plans::Buffer::Kind::constant) {
+        const auto number = static_cast<std::size_t>(buffer.number);
+        if (!attributes_[number].is_contiguous() && !tensor.is_same(attributes_[number]))
+          tensor = part_of_attribute(input.view, number);
+      }
       if (!tensor.defined()) {
         tensor = borrowed_at(host, input.view);
         if (keeps) borrowed.push_back(tensor);
@@ -83,6 +104,10 @@ FXX_INLINE void CompiledModule::run_called_back(Host& host, std::size_t step) co
     }
   }
   const c10::IValue result = operators_[step].plan->run(inputs);
+  for (const auto& [number, dense] : laid_out) {
+    at::Tensor attribute = attributes_[number];
+    at::_ops::copy_::call(attribute, dense, false);
+  }
   const auto& values = result.toTupleRef().elements();
   for (std::size_t i = 0; i < back.outputs.size(); ++i) {
     const plans::CallBack::Value& output = back.outputs[i];
@@ -98,10 +123,9 @@ FXX_INLINE void CompiledModule::run_called_back(Host& host, std::size_t step) co
     const at::Tensor& value = values[i].toTensor();
     at::Tensor to = borrowed_at(host, output.view);
     if (to.sizes() != value.sizes()) {
-      const std::string what = "compile: '" + std::string(output.node->name()) + "' gave " + c10::str(value.sizes()) +
-                               ", and " + c10::str(to.sizes()) + " when it was compiled";
-      if (back.is_region()) throw OtherSizes(ErrorId::run_failed, what);
-      throw RunError(ErrorId::run_failed, what);
+      throw OtherSizes(ErrorId::run_failed, "compile: '" + std::string(output.node->name()) + "' gave " +
+                                                c10::str(value.sizes()) + ", and " + c10::str(to.sizes()) +
+                                                " when it was compiled");
     }
     at::_ops::copy_::call(to, value, false);
   }

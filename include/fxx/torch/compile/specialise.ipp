@@ -109,8 +109,10 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   }
 
   std::vector<bool> is_input;  // the results that are inputs, and no copies of them
-  for_each_node(graph().output_node()->arg(0),
-                [&](const Node* node) { is_input.push_back(node->opcode() == Opcode::placeholder); });
+  for_each_node(graph().output_node()->arg(0), [&](const Node* node) {
+    while (const Node* self = written_operand(*node)) node = self;  // x.add_(1) is x
+    is_input.push_back(node->opcode() == Opcode::placeholder);
+  });
   prepared_ = std::make_shared<GraphModule>(*this, graph(), class_name());
   expand_modules(prepared_->graph(), prepared_->owner());
   const auto nodes = prepared_->graph().nodes();
@@ -161,7 +163,13 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
       const auto* attribute = std::get_if<GetAttr>(&maker->op());
       if (!attribute || prepared_->submodule(attribute->target)) continue;
       const at::Tensor tensor = prepared_->attribute(attribute->target);
-      for (Watched& w : watched_) w.written = w.written || w.tensor.is_same(tensor);
+      const Operator* op = operator_of(*node);
+      const bool uncounted = op && has(op->traits, Trait::updates_statistics);
+      for (Watched& w : watched_) {
+        if (!w.tensor.is_same(tensor)) continue;
+        w.written = true;
+        w.uncounted = w.uncounted || uncounted;
+      }
     }
     // Who knows what it writes to.
     if (memory.anywhere || node->opcode() == Opcode::call_module)
@@ -264,11 +272,11 @@ FXX_INLINE void CompiledModule::forget_constants() {
 
 FXX_INLINE void CompiledModule::pack_what_it_wrote() {
   if (std::ranges::none_of(watched_, [](const Watched& w) { return w.written && !w.is_of_version(); })) return;
-  std::vector<Watched> before = watched_;
+  const std::vector<Watched> before = watched_;
   pack();
-  // Of the others, what was packed into other weights is what it was.
+  // Of the others, what was packed into other weights is what it was. The tensors stay: others may be looking at them.
   for (std::size_t i = 0; i < watched_.size(); ++i)
-    if (!watched_[i].written) watched_[i] = std::move(before[i]);
+    if (!watched_[i].written) watched_[i].go_back_to(before[i]);
 }
 
 }  // namespace fxx::inline FXX_ABI
