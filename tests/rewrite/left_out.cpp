@@ -127,3 +127,19 @@ TEST_CASE("one argument may be a call of any of hundreds of operators, in as man
     CHECK(rules.apply(g).to_string() == schema + ": 1");
   }
 }
+
+TEST_CASE("a list in the pattern is the number that its parameter has by default") {
+  constexpr auto rules = ruleset(rule<"r">(max_pool2d(x, _, _, ints<0, 0>) >> relu(x)));
+  const auto fires_with = [&](std::vector<Argument> more) {
+    Graph g;
+    std::vector<Argument> args = {g.placeholder("x"), 2, 2};
+    args.insert(args.end(), more.begin(), more.end());
+    g.output(g.call_function(ops::max_pool2d, args));
+    return rules.apply(g).rewrites == 1;
+  };
+  CHECK(fires_with({}));
+  CHECK(fires_with({0}));
+  CHECK(fires_with({Argument::list({0, 0})}));
+  CHECK_FALSE(fires_with({1}));
+  CHECK_FALSE(fires_with({Argument::list({0, 1})}));
+}

@@ -78,3 +78,54 @@ TEST_CASE("the results of one operator are replaced together") {
   CHECK(made(1, 0) == before + "return [%argmax, %amax]\n");
   CHECK(made(0, 0).starts_with("0: "));
 }
+
+TEST_CASE("outputs stay where their results would need each other, or what cannot be computed early") {
+  const auto left = [](const auto& rules, auto f) {
+    Graph g = symbolic_graph(f);
+    const std::string before = body_of(g);
+    const std::size_t rewrites = rules.apply(g).rewrites;
+    g.lint();
+    return rewrites == 0 && body_of(g) == before;
+  };
+  // What is captured is the other result, which goes.
+  constexpr auto captured = ruleset(rule<"r">(outputs(sub(x, y), relu(x)) >> outputs(mul(x, y), tanh(x))));
+  CHECK(left(captured, [](auto x) {
+    auto r = x.relu();
+    return (x - r).exp() * r;
+  }));
+  CHECK(rewritten(captured, [](auto x, auto y) {
+          return (x - y) * x.relu();
+        }).starts_with("mul_1 = aten::mul.Tensor(%x, %y)"));
+  constexpr auto built =
+      ruleset(rule<"r">(outputs(sub(x, y), relu(x)) >> [](const Match& m) -> Argument {
+        return Argument::list({m.call(ops::mul_Tensor, {m[x], m[y]}), m.call(ops::tanh, {m[x]})});
+      }));
+  CHECK(left(built, [](auto x) {
+    auto r = x.relu();
+    return (x - r).exp() * r;
+  }));
+  // Nobody makes anything of it.
+  constexpr auto unused = ruleset(rule<"r">(outputs(sub(x, y), relu(x)) >> outputs(exp(x), tanh(x))));
+  CHECK(rewritten(unused, [](auto x) {
+          auto r = x.relu();
+          return (x - r) * r;
+        }) == "exp = aten::exp(%x)\ntanh = aten::tanh(%x)\nmul = aten::mul.Tensor(%exp, %tanh)\nreturn %mul\n");
+  // An item of a list that needs the other result.
+  constexpr auto items = ruleset(rule<"r">(outputs(cat(list(x, each<"p">(neg(y)))), relu(x)) >>
+                                           outputs(cat(list(x, each<"p">(abs(y)))), tanh(x))));
+  CHECK(left(items, [](auto x) {
+    auto r = x.relu();
+    return fxx::cat({x, -r.exp()}) * 2 + r.sum();
+  }));
+  // A call below a result, which stays, whose operand nobody names.
+  constexpr auto below =
+      ruleset(rule<"r">(outputs(add(x, exp(_).as<"e">()), relu(x)) >> outputs(mul(x, tensor<"e">), tanh(x))));
+  CHECK(left(below, [](auto x) {
+    auto r = x.relu();
+    return (x + r.neg().exp()) * r;
+  }));
+  CHECK(rewritten(below, [](auto x, auto y) {
+          auto r = x.relu();
+          return (x + y.neg().exp()) * r;
+        }).find("mul_1 = aten::mul.Tensor(%x, %exp)") != std::string::npos);
+}

@@ -286,3 +286,27 @@ TEST_CASE("lists of any length that hold nothing new come to rest, and outputs t
   CHECK(!kept.apply(h, {.limit = 20}).stopped_at_limit);
   h.lint();
 }
+
+TEST_CASE("a number in a pattern may be a list in the graph, which a capture of numbers does not hold, and back") {
+  constexpr auto w = tensor<"w">;
+  constexpr auto b = tensor<"b">;
+  const auto made = [](const auto& rules, Argument stride) {
+    Graph g;
+    Node *in = g.placeholder("x"), *weight = g.placeholder("w"), *bias = g.placeholder("b");
+    g.output(g.call_function(ops::conv2d, {in, weight, bias, stride}));
+    rules.apply(g);
+    return body_of(g).substr(0, 4);
+  };
+  constexpr auto lists = ruleset(rule<"list">(conv2d(x, w, b, sequence<"k">) >> relu(x)),
+                                 rule<"two">(conv2d(x, w, b, ints<2, 2>) >> neg(x)));
+  CHECK(made(lists, Argument::list({2, 2})) == "relu");
+  CHECK(made(lists, 2) == "neg ");
+  constexpr auto numbers = ruleset(rule<"number">(conv2d(x, w, b, scalar<"s">) >> relu(x)),
+                                   rule<"one">(conv2d(x, w, b, 1_c) >> neg(x)));
+  CHECK(made(numbers, 1) == "relu");
+  CHECK(made(numbers, Argument::list({1, 1})) == "neg ");
+  constexpr auto sizes =
+      ruleset(rule<"int">(mul(x, sym_int<"n">) >> neg(x)), rule<"two">(mul(x, 2_c) >> abs(x)));
+  CHECK(test::rewritten(sizes, [](auto x) { return x * 2; }) == "neg = aten::neg(%x)\nreturn %neg\n");
+  CHECK(test::rewritten(sizes, [](auto x) { return x * 2.0; }) == "abs = aten::abs(%x)\nreturn %abs\n");
+}

@@ -292,3 +292,28 @@ TEST_CASE("the printed tree says what a search does, and of which module") {
   CHECK(text.find("%0 is my::Block") != text.npos);
   CHECK(text.find("=> sum, searches the rest") != text.npos);
 }
+
+TEST_CASE("of operands the open members take what the others leave, wherever they are written") {
+  constexpr auto sum = operands_of<ops::add_Tensor>;
+  constexpr auto first = ruleset(rule<"r">(sum(rest<"m">, relu(x)) >> stack(list(x, rest<"m">))));
+  CHECK(test::rewritten(first, [](auto a, auto b, auto c) { return a + b + c.relu(); }) ==
+        "stack = aten::stack([%z, %x, %y])\nreturn %stack\n");
+  constexpr auto parts =
+      ruleset(rule<"r">(sum(rest<"m">, each<"p">(exp(y))) >> stack(list(each<"p">(neg(y)), rest<"m">))));
+  CHECK(test::rewritten(parts, [](auto a, auto b) { return a + b.exp(); }) ==
+        "neg = aten::neg(%y)\nstack = aten::stack([%neg, %x])\nreturn %stack\n");
+  constexpr auto three =
+      ruleset(rule<"r">(sum(each<"p">(exp(y)), rest<"m">, relu(x)) >> stack(list(each<"p">(neg(y)), x, rest<"m">))));
+  CHECK(test::rewritten(three, [](auto a, auto b, auto c) { return a.relu() + b.exp() + c; }) ==
+        "neg = aten::neg(%y)\nstack = aten::stack([%neg, %x, %z])\nreturn %stack\n");
+}
+
+TEST_CASE("what is added to itself is one operand twice: doublings do not multiply") {
+  constexpr auto rules =
+      ruleset(rule<"r">(operands_of<ops::add_Tensor>(exp(x), rest<"m">) >> stack(list(x, rest<"m">))));
+  Graph g;
+  Node* v = g.placeholder("x");
+  for (int i = 0; i < 60; ++i) v = g.call_function(ops::add_Tensor, {v, v});
+  g.output(v);
+  CHECK(rules.apply(g).rewrites == 0);
+}

@@ -179,3 +179,22 @@ TEST_CASE("a family of thousands is one family") {
   g.lint();
   CHECK(test::text_of(*g.output_node()->arg(0).items()[3999].node()) == "aten::div.Scalar(%stack, 3999)");
 }
+
+TEST_CASE("a family is found behind a user that matches, and is no member since what the others take comes too late") {
+  constexpr auto w = tensor<"w">;
+  constexpr auto rules = ruleset(rule<"r">(siblings(x, matmul(x, w)) >> [](const Match& m) -> Argument {
+    std::vector<Argument> factors, parts;
+    for (const Match& member : m.members()) factors.push_back(member[tensor<"w">]);
+    Node* all = m.call(ops::stack, {Argument::list(factors)});
+    for (std::size_t i = 0; i < factors.size(); ++i) parts.push_back(m.call(ops::div_Scalar, {all, static_cast<std::int64_t>(i)}));
+    return Argument::list(parts);
+  }));
+  Graph g;
+  Node *x = g.placeholder("x"), *first = g.placeholder("w");
+  Node* a = g.call_function(ops::matmul, {x, first});
+  Node *u = g.call_function(ops::relu, {a}), *v = g.call_function(ops::exp, {a});
+  g.output(Argument::list({a, g.call_function(ops::matmul, {x, u}), g.call_function(ops::matmul, {x, v})}));
+  CHECK(rules.apply(g).rewrites == 1);
+  g.lint();
+  CHECK(body_of(g).find("stack = aten::stack([%relu, %exp])") != std::string::npos);
+}

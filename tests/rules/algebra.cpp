@@ -167,6 +167,52 @@ TEST_CASE("a value that is written to later stays a value of its own") {
   CHECK(rules::identities.apply(h).rewrites == 0);
 }
 
+TEST_CASE("a layout is seen behind what keeps it: pointwise operators and copies") {
+  const auto fires = [](auto after) {
+    Graph g;
+    Node* x = g.placeholder("x");
+    x->set_tensor_meta({.shape = {2, 3}, .stride = {1, 2}, .dtype = Dtype::float32});
+    Node* one = g.call_function(ops::cat, {Argument::list({x}), 0});  // whose rows lie one after the other
+    one->set_tensor_meta({.shape = {2, 3}, .stride = {3, 1}, .dtype = Dtype::float32});
+    g.output(after(g, one));
+    return rules::joins.apply(g).rewrites == 1;
+  };
+  const auto viewed = [](Graph& g, Node* n) { return g.call_function(ops::view, {n, Argument::list({6})}); };
+  const auto relu = [](Graph& g, Node* n) { return g.call_function(ops::relu, {n}); };
+  CHECK(fires(relu));
+  CHECK_FALSE(fires(viewed));
+  CHECK_FALSE(fires([&](Graph& g, Node* n) { return viewed(g, relu(g, n)); }));
+  CHECK_FALSE(fires([&](Graph& g, Node* n) {
+    return viewed(g, g.call_function(ops::clone, {g.call_function(ops::add_Scalar, {relu(g, n), 1})}));
+  }));
+  CHECK_FALSE(fires([&](Graph& g, Node* n) { return g.call_function(ops::view_as_complex, {relu(g, n)}); }));
+  // What is laid out anew hides it.
+  CHECK(fires([&](Graph& g, Node* n) {
+    return viewed(g, g.call_function(ops::matmul, {n, g.call_function(ops::t, {n})}));
+  }));
+}
+
+TEST_CASE("what took another's place, and all that lies as it does, has the strides of that no more") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  x->set_tensor_meta({.shape = {2, 3}, .stride = {1, 2}, .dtype = Dtype::float32});
+  const auto known = [](Node* n) {
+    n->set_tensor_meta({.shape = {2, 3}, .stride = {3, 1}, .dtype = Dtype::float32});
+    return n;
+  };
+  Node* one = known(g.call_function(ops::cat, {Argument::list({x}), 0}));
+  Node* relu = known(g.call_function(ops::relu, {one}));
+  Node* laid_out = known(g.call_function(ops::contiguous, {relu}));
+  Node* product = known(g.call_function(ops::matmul, {laid_out, laid_out}));
+  g.output(product);
+  CHECK(rules::joins.apply(g).rewrites == 1);
+  CHECK(relu->tensor_meta()->shape == std::vector<std::int64_t>{2, 3});
+  CHECK(relu->tensor_meta()->stride.empty());
+  CHECK(laid_out->tensor_meta()->stride.empty());  // which may be relu itself
+  CHECK(product->tensor_meta()->stride == std::vector<std::int64_t>{3, 1});
+  CHECK(x->tensor_meta()->stride == std::vector<std::int64_t>{1, 2});
+}
+
 TEST_CASE("numbers that follow each other become one") {
   const auto& chains = rules::number_chains;
   CHECK(left(chains, [](auto x) { return x + 1 + 2; }) == "add.Scalar(%x, 3)");

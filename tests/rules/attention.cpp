@@ -357,6 +357,18 @@ TEST_CASE("factors of keys go to the queries, and below masks, where attention m
   CHECK(made(false, scaled(&ops::softmax_int.info())) == "scale of keys to queries, transposed last: 1");
   CHECK(made(false, scaled(&ops::relu.info())) == "");
   CHECK(made(true, scaled(&ops::softmax_int.info())) == "");
+  // The factor of the queries goes with it, unless these are written to before they are multiplied.
+  const auto text = [](bool writes) {
+    return test::rewritten_graph(rules::attention_scores, [=](Graph& g) {
+      Node *q = shaped(g.placeholder("q"), {2, 4, 8}), *k = shaped(g.placeholder("k"), {2, 4, 8});
+      Node* queries = shaped(g.call_function(ops::mul_Scalar, {q, 2.0}), {2, 4, 8});
+      if (writes) g.call_function(ops::add__Scalar, {q, 1});
+      Node* keys = g.call_function(ops::transpose_int, {g.call_function(ops::mul_Scalar, {k, 0.5}), -2, -1});
+      return g.call_function(ops::matmul, {queries, keys});
+    });
+  };
+  CHECK(text(false).find("aten::mul.Scalar(%q, 1.0)") != std::string::npos);
+  CHECK(text(true).find("aten::mul.Scalar(%q, 1.0)") == std::string::npos);
   const auto masked = [](double factor, double fill) {
     return [=](Graph& g, Node* q, Node* k) {
       Node* mask = g.call_function(ops::gt_Scalar, {k, 0});

@@ -259,6 +259,11 @@ TEST_CASE("numbers, divisions and differences fold, with a bias and without, int
   CHECK(fired(behind(ops::linear, {8, 3}, with_number(ops::mul_Scalar, 2))) == "fold scale: 1");
   CHECK(fired(behind(ops::linear, {8, 3}, with_number(ops::mul_Tensor, 2.5))) == "fold scale: 1");
   CHECK(fired(behind(ops::linear, {8, 3}, with_constant(ops::div_Tensor, {8}))) == "fold scale: 1");
+  CHECK(rewritten_graph(rules::inference,
+                        behind(ops::linear, {8, 3}, with_number(ops::true_divide_Scalar, 2), {}, false))
+            .find("aten::div.Scalar(%weight, 2)") != std::string::npos);
+  CHECK(rewritten_graph(rules::inference, behind(ops::linear, {8, 3}, with_number(ops::subtract_Scalar, 2)))
+            .find("aten::sub.Scalar(%bias, 2)") != std::string::npos);
   // In place it might be of another dtype; of one that is known it is not.
   const auto scaled_in_place = with_constant(ops::mul__Tensor, {8, 1});
   CHECK(fired(behind(ops::conv1d, {8, 3, 1}, scaled_in_place)) == "");

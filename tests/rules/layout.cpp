@@ -49,4 +49,11 @@ TEST_CASE("a reshape makes its own copy") {
           Node* view = g.call_function(ops::view, {copy, Argument::list({2, 60})});
           return Argument::list({view, copy});
         }).find("reshape") == std::string::npos);
+  // A pair of the transpose would not lie side by side.
+  CHECK(test::fired_on(rules::layout, [](Graph& g) {
+          Node* x = shaped(g.placeholder("x"), {2, 6, 4});
+          Node* copy = contiguous(g, g.call_function(ops::transpose_int, {x, 1, 2}));
+          Node* view = g.call_function(ops::view, {copy, Argument::list({2, 4, 3, 2})});
+          return g.call_function(ops::view_as_complex, {view});
+        }) == "");
 }

@@ -77,7 +77,13 @@ TEST_CASE("views of a part become reshapes, whatever lies between") {
     return Argument::list({seen, copied});
   });
   CHECK(text.find("view = aten::reshape(%transpose, [-1])") != std::string::npos);
-  CHECK(text.find("view_1 = aten::view(%relu, [-1])") != std::string::npos);
+  CHECK(text.find("view_1 = aten::reshape(%relu, [-1])") != std::string::npos);
+  // The size by name.
+  CHECK(rewritten_graph(rules::merge_linear, [](Graph& g) {
+          const Argument both = linears(g, {{"a"}, {"b"}});
+          Node* seen = g.call_function(ops::view, {both.items()[0]}, {{"size", Argument::list({-1})}});
+          return Argument::list({seen, both.items()[1]});
+        }).find("view = aten::reshape(%getitem, [-1])") != std::string::npos);
 }
 
 TEST_CASE("what does not go together stays apart") {

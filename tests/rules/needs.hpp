@@ -31,6 +31,18 @@ inline constexpr NeedsOf all_needs[] = {
     // With AVX-512 LibTorch leaves gelu to oneDNN, which makes nan of infinity: pytorch issue 185770.
     {"activations", "gelu", {.finite_inputs = true}},
     {"activations", "gelu, halved last", {.finite_inputs = true}},
+    // Twice x, e^x and its sum overflow where x does not.
+    {"activations", "gelu, tanh, halved last", {.moderate = true}},
+    {"activations", "softplus", {.moderate = true}},
+    {"activations", "softplus with a factor", {.moderate = true}},
+    {"activations", "log_sigmoid", {.moderate = true}},
+    {"activations", "log_sigmoid by softplus", {.moderate = true}},
+    {"strength_reduction", "log of the sum of exponentials", {.moderate = true}},
+    // a x may overflow where a b x does not.
+    {"number_chains", "times a times b", {.moderate = true}},
+    {"number_chains", "times a by b", {.moderate = true}},
+    {"number_chains", "by a times b", {.moderate = true}},
+    {"number_chains", "by a by b", {.moderate = true}},
     {"activations", "gelu, half of the sum", {.finite_inputs = true}},
     {"activations", "cube of gelu", {.moderate = true}},
     {"activations", "square of gelu", {.moderate = true}},

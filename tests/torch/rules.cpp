@@ -816,6 +816,16 @@ TEST_CASE("attention whose result is seen through its memory is left alone, or i
   };
   CHECK(fired([](Tensor o) { return o.transpose(1, 2).contiguous().view({2, 5, 16}); }));
   CHECK(fired([](Tensor o) { return o.view({-1}); }));
+  CHECK(fired([](Tensor o) { return o.relu().view({-1}); }));
+  CHECK(fired([](Tensor o) { return (o.clone() + 1).view({-1}); }));
+  CHECK(fired([](Tensor o) {  // contiguous has something to do then
+    const Tensor laid_out = o.relu().contiguous();
+    return laid_out.view({-1}) + laid_out.view({160});
+  }));
+  CHECK_FALSE(fired([](Tensor o) {
+    const Tensor y = o.relu();
+    return y.view({-1}).mul_(2), y;
+  }));
   CHECK_FALSE(fired([](Tensor o) { return o.reshape({-1}).mul_(2), o; }));
   CHECK_FALSE(fired([](Tensor o) { return o.transpose(1, 2).contiguous().mul_(2), o; }));
   CHECK_FALSE(fired([](Tensor o) { return o.as_strided({4, 4}, {4, 1}); }));

@@ -86,7 +86,12 @@ std::map<std::string, VerifyInputs> norms_of_groups() {
 }
 }  // namespace
 
-TEST_CASE("activations hold") { all_hold("activations", rules::activations, shipped); }
+TEST_CASE("activations hold") {
+  VerifyOptions options = shipped;
+  options.inputs["log_sigmoid by softplus"] =
+      holding("linear from", [](VerifyRandom& random) { return random.pick({20., 25., 40., 88.}); });
+  all_hold("activations", rules::activations, options);
+}
 TEST_CASE("re-rolled operators hold") {
   VerifyOptions options = shipped;
   for (const char* rule : {"pad, reflecting", "pad, replicating", "pad, around"})

@@ -215,3 +215,15 @@ TEST_CASE("phases are verified rule by rule, those inside of phases too") {
   CHECK(report.rules[1].name == "wrong");
   CHECK_FALSE(report.rules[1].difference.empty());
 }
+
+TEST_CASE("infinity is nothing but infinity; groups may be empty; constants are not written to") {
+  const auto of_singles = [](const Match& m) { return m.node(x)->tensor_meta()->dtype == Dtype::float32; };
+  const auto finite = rule<"finite">(abs(x) >> clamp_max(maximum(x, neg(x)), 3.402823e38_c), of_singles);
+  CHECK_FALSE(verify(finite).ok());
+  constexpr auto p = tensor<"p">;
+  const auto parts = rule<"parts">(
+      relu(cat(list(x, each<"parts">(exp(p))))) >> cat(list(relu(x), cat(list(each<"parts">(exp(p)))))), of_singles);
+  CHECK_FALSE(verify(parts).ok());
+  const auto writes = rule<"writes">(add(x, exp(constant<"w">)) >> add(x, exp_(constant<"w">)), of_singles);
+  CHECK_FALSE(verify(writes).ok());
+}

@@ -158,7 +158,9 @@ class PatternMaker {
       }
       bound_.emplace_back(self.id, Argument::list(std::move(others)));
     } else if (self.kind == Term::Kind::each) {
-      for (std::size_t n = 1 + answers_.choose(3); n--;) {
+      // One as a rule, or some, or none.
+      const std::size_t chosen = answers_.choose(4);
+      for (std::size_t n = chosen == 3 ? 0 : 1 + chosen; n--;) {
         const Term* inner = &self + 1;
         items.push_back(alone(inner, hole()));
       }

@@ -189,8 +189,9 @@ class MatchEngine {
       : graph_(graph), rules_(rules), regions_(regions) {}
   /// Where matching `root` begins in the tree; 0 when no rule starts with its operator.
   std::uint16_t state_for(const Node& root);
-  /// Walks the tree for `root` from there; the lowest rule that matches and whose guard agrees ends up in `match`.
-  bool match_node(std::uint16_t state, Node* root, Match& match);
+  /// Walks the tree for `root` from there; the lowest rule that matches and whose guard agrees ends up in `match`, of
+  /// those after the one of number `after`.
+  bool match_node(std::uint16_t state, Node* root, Match& match, int after = -1);
   /// Why the rule would not match if it were the only one; "" when it would.
   std::string explain(int rule, Node* root);
   /// Where the rule, which matches nowhere, comes nearest to it: the first node at which most of its pattern is there,
@@ -218,6 +219,7 @@ class MatchEngine {
   Regions& regions_;
   bool methods_resolved_ = false;
   int asked_ = -1;  // the only rule whose matches count; -1: all
+  int after_ = -1;  // matches of rules up to this one do not count
   std::vector<Match> group_, candidates_;  // siblings: of the match so far, of the one being looked at
   Found found_;                            // of the match so far
 };

@@ -239,7 +239,7 @@ FXX_INLINE bool MatchEngine::shares_draws(std::span<Node* const> nodes, std::spa
 
 FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, const detail::Registers& regs, int rule,
                                     const Argument* shared, Match& match) {
-  if (asked_ >= 0 && rule != asked_) return false;
+  if ((asked_ >= 0 && rule != asked_) || rule <= after_) return false;
   regions_.survey(graph_);
   if (table.rules[state.rule].searched) {
     const Term* pattern = table.rules[state.rule].pattern;
@@ -278,6 +278,16 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
   return true;
 }
 
+namespace detail {
+/// Is the name one of a capture that the result is made of, as far as can be told? A callable may take each.
+FXX_INLINE bool takes_captured(const RuleFacts& facts, std::uint64_t id) {
+  const auto names = [&](const Term* terms) {
+    return std::any_of(terms, terms + terms->size, [&](const Term& t) { return is_capture(t) && t.id == id; });
+  };
+  return names(facts.pattern) && (!facts.result || names(facts.result));
+}
+}  // namespace detail
+
 /// Of a pattern of several outputs: puts a match for each of them into candidates_. False when what their names hold
 /// cannot be computed before the first of them.
 FXX_INLINE bool MatchEngine::stands_together(const Found& found, Match& candidate) {
@@ -291,12 +301,28 @@ FXX_INLINE bool MatchEngine::stands_together(const Found& found, Match& candidat
   }
   const Node& first = **std::min_element(found.roots.begin(), found.roots.end(),
                                          [](const Node* a, const Node* b) { return a->is_before(*b); });
+  const auto among = [](const std::vector<Node*>& all, const Node* n) {
+    return std::find(all.begin(), all.end(), n) != all.end();
+  };
+  // What was matched below the roots may stay, and goes where it is needed with what it is computed from.
+  const auto can_stand_early = [&](const auto& self, const Node& n) -> bool {
+    if (n.is_before(first)) return true;
+    if (among(found.roots, &n)) return false;
+    if (!among(found.nodes, &n)) return can_move_before(n, first, found.nodes, regions_);
+    const auto inputs = n.all_input_nodes();
+    return std::all_of(inputs.begin(), inputs.end(), [&](const Node* input) { return self(self, *input); });
+  };
+  const RuleFacts& facts = rules_.rules[candidate.rule_];
   bool early = true;
-  for (const Found::Binding& b : found.bindings)
+  const auto add = [&](const Found::Binding& b) {
     for_each_node(b.value, [&](const Node* n) {
-      const bool matched = std::find(found.nodes.begin(), found.nodes.end(), n) != found.nodes.end();
-      early = early && (matched || n->is_before(first) || can_move_before(*n, first, found.nodes, regions_));
+      // A root is named for the guard to look at it. Results are not made of it, but where it is captured as well.
+      const bool idle = among(found.roots, n) && !detail::takes_captured(facts, b.id);
+      early = early && (idle || can_stand_early(can_stand_early, *n));
     });
+  };
+  for (const Found::Binding& b : found.bindings) add(b);
+  for (const Found::Item& item : found.items) std::for_each(item.bindings.begin(), item.bindings.end(), add);
   if (early) candidate.group_ = &candidates_;
   return early;
 }
@@ -346,7 +372,14 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
     Match member;
     if (!pc || !run(alone, pc, user, member, rule, &shared)) continue;
     if (!regions_.none() && regions_.of(*user) != regions_.of(*first)) continue;
-    if (user->is_before(*first)) return false;
+    if (user->is_before(*first)) {
+      // That one speaks for all of its family, unless what this one captures comes too late for it.
+      bool late = false;
+      for (const Argument& bound : match.captures())
+        for_each_node(bound, [&](const Node* n) { late = late || (!n->is_before(*user) && !is_constant_value(*n)); });
+      if (!late) return false;
+      continue;
+    }
     found.push_back(member);
   }
   // What takes the place of all stands before the first, so the captures of the others must be there, or be constants
@@ -403,7 +436,8 @@ FXX_INLINE std::uint16_t MatchEngine::state_for(const Node& root) {
   const std::uint64_t twin = functional_id(root);
   return twin ? rules_.root(twin) : std::uint16_t{0};
 }
-FXX_INLINE bool MatchEngine::match_node(std::uint16_t state, Node* root, Match& match) {
+FXX_INLINE bool MatchEngine::match_node(std::uint16_t state, Node* root, Match& match, int after) {
+  after_ = after;
   bool found = run(rules_, state, root, match, -1, nullptr);
   if (root->operation() && root->operation()->mutates) [[unlikely]] {
     const std::uint64_t twin = functional_id(*root);
@@ -430,11 +464,6 @@ FXX_INLINE std::string MatchEngine::why_declined(int rule, const Found& found) {
   if (shares_draws(found.nodes, found.roots, match))
     return "all of it is there, but somebody else uses the random numbers that it draws";
   if (!rules_.agrees(rule, match)) return "all of it is there, but its guard declines";
-  Match taken;
-  if (const std::uint16_t state = state_for(*found.roots[0]);
-      state && match_node(state, found.roots[0], taken) && taken.rule_ != rule)
-    return "all of it is there, but so is all of rule '" + std::string(rules_.rules[taken.rule_].name) +
-           "', which stands before it";
   if (facts.build) return "all of it is there, but its callable declines";
   return regions_.effects().empty() ? "all of it is there, and its result is what stands there already"
                                     : "all of it is there, but its result shares memory that is written to";

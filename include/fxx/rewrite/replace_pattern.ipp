@@ -243,6 +243,7 @@ class PatternReplacer {
       if (!node->has_meta()) carry_place_over(*nodes.back(), *node);
     }
     for (const auto& [old, result] : results) {
+      if (!has_strides_of(*old, *result.node())) forget_strides(*old);
       if (result.node()->index() >= first_fresh) carry_over(*old, *result.node());
       old->replace_all_uses_with(result.node());
       replaced_[old] = result;

@@ -1,7 +1,8 @@
 // What a node leaves to the one that takes its place, and whether that one may take it.
 //
 // Shared by rule sets and by patterns made at run time.
-// Main names: carry_over, carry_place_over, take_name, keeps_memory, add_what_moves, find_place. Cost: light.
+// Main names: carry_over, carry_place_over, lying_alike, forget_strides, take_name, keeps_memory, add_what_moves,
+// find_place. Cost: light.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +24,17 @@ void carry_over(const Node& old, Node& fresh, std::string_view rule = {});
 /// What was built on the way to the node that stands for `old` comes from the same place: source, modules, meta, rule.
 /// Not for what brings its own.
 void carry_place_over(const Node& old, Node& inner, std::string_view rule = {});
+
+/// `value` and what lies in memory as it does, at most so many: views of it, and what pointwise operators and copies,
+/// which keep the strides that they meet, make of it.
+std::vector<Node*> lying_alike(Node& value, std::size_t most);
+
+/// Before something else takes the place of `old`, which may lie in memory otherwise: nothing is known any more of the
+/// strides of `old` and of all that lies as it does. O(what had strides there).
+void forget_strides(Node& old);
+
+/// Does `fresh` lie in memory as `old`, as far as that is known?
+bool has_strides_of(const Node& old, const Node& fresh);
 
 /// What does the same as a node that went goes on under its name: a folded convolution is still conv1. Gives that node,
 /// or null.

@@ -20,6 +20,59 @@ FXX_INLINE void carry_over(const Node& old, Node& fresh, std::string_view rule) 
   carry_place_over(old, fresh, rule);
 }
 
+/// Has what the user makes of `value`, one of its inputs, the layout of that?
+FXX_INLINE bool keeps_layout(const Node& user, const Node& value) {
+  if (passes_on_memory(user, value)) return true;
+  const Operator* op = user.opcode() == Opcode::output ? nullptr : operator_of(user);
+  if (!op) return false;
+  if (has(op->traits, Trait::pointwise)) return true;
+  const std::string_view name = op->base_name();
+  if (name.ends_with("_like")) return true;
+  for (const std::string_view copy : {"clone", "to", "_to_copy", "type_as", "dropout", "alpha_dropout",
+                                      "feature_dropout", "flip", "sort", "argsort"})
+    if (name == copy) return true;
+  return false;
+}
+
+FXX_INLINE std::vector<Node*> lying_alike(Node& value, std::size_t most) {
+  std::vector<Node*> alike = {&value};
+  for (std::size_t i = 0; i < alike.size() && alike.size() < most; ++i)
+    for (Node* user : alike[i]->users())
+      if (keeps_layout(*user, *alike[i]) && std::find(alike.begin(), alike.end(), user) == alike.end())
+        alike.push_back(user);
+  return alike;
+}
+
+/// Several tensors have no meta data of their own; those who take them have.
+FXX_INLINE bool gives_several(const Node& node) {
+  const Operator* op = node.operation();
+  return op && (op->returns.size() != 1 || op->returns[0].type.list);
+}
+
+FXX_INLINE void forget_strides(Node& old) {
+  std::vector<Node*> pending = {&old};
+  while (!pending.empty()) {
+    Node* node = pending.back();
+    pending.pop_back();
+    const TensorMeta* meta = node->tensor_meta();
+    // What has no strides was met before, or nobody knows how it lies.
+    if (meta ? meta->stride.empty() : !gives_several(*node)) continue;
+    if (meta) {
+      TensorMeta known = *meta;
+      known.stride.clear();
+      node->set_tensor_meta(known);
+    }
+    for (Node* user : node->users())
+      if (keeps_layout(*user, *node)) pending.push_back(user);
+  }
+}
+
+FXX_INLINE bool has_strides_of(const Node& old, const Node& fresh) {
+  const TensorMeta *was = old.tensor_meta(), *is = fresh.tensor_meta();
+  if (!was) return !gives_several(old);
+  return was->stride.empty() || (is && is->shape == was->shape && is->stride == was->stride);
+}
+
 FXX_INLINE Node* take_name(Node& fresh, std::span<Node* const> gone) {
   for (Node* old : gone)
     if (old->is_erased() && old->operation() && fresh.operation() && *old->operation() == *fresh.operation()) {

@@ -126,13 +126,19 @@ class Rewriter {
     if (report_.stopped_at_limit) return;
     if (const std::uint16_t state = engine_.state_for(*n)) rewrite_at(n, state);
   }
+  /// The first rule that matches and does not decline.
   void rewrite_at(Node* n, std::uint16_t state) {
     Match m;
-    if (!engine_.match_node(state, n, m)) return;
-    if (report_.rewrites == options_.limit) {
-      report_.stopped_at_limit = true;
-      return;
+    for (int declined = -1; engine_.match_node(state, n, m, declined); declined = m.rule()) {
+      if (report_.rewrites == options_.limit) {
+        report_.stopped_at_limit = true;
+        return;
+      }
+      if (apply(n, m)) return;
     }
+  }
+  /// False when what was built is declined; then it is gone again.
+  bool apply(Node* n, const Match& m) {
     const auto rule = static_cast<std::size_t>(m.rule());
     const std::uint32_t first_fresh = graph_.index_bound();
     Node* first = n;  // several outputs are replaced before the first of them
@@ -160,7 +166,10 @@ class Rewriter {
     for (std::size_t i = 0; i < results_.size() && !regions_.effects().empty(); ++i)
       if (!keeps(i)) results_.clear();
     if (results_.size() == 1 && is_same_call(*results_[0].node(), *n)) results_.clear();
-    if (results_.empty()) return drop_fresh(first, first_fresh);
+    if (results_.empty()) {
+      drop_fresh(first, first_fresh);
+      return false;
+    }
     ++report_.rewrites;
     ++report_.fired[rule].times;
     if (options_.record)
@@ -184,6 +193,7 @@ class Rewriter {
       replace(members[i], fresh, first_fresh);
       if (fresh->index() >= first_fresh && take_name(*fresh, members[i].nodes())) pass_on_name(*fresh);
     }
+    return true;
   }
   /// A name that was taken over goes to the first call of the same kind that was built, so that names count up.
   void pass_on_name(Node& fresh) const {
@@ -340,6 +350,7 @@ class Rewriter {
   void replace(const Match& m, Node* fresh, std::uint32_t first_fresh) {
     Node* old = m.root();
     push_users(old, rules_.depth - 1);
+    if (fresh != old && !has_strides_of(*old, *fresh)) forget_strides(*old);
     if (fresh->index() >= first_fresh) carry_over(*old, *fresh, rules_.rules[m.rule()].name);
     while (old != fresh && old->num_users()) old->users().front()->replace_input_with(old, fresh);
     remove(m);

@@ -47,6 +47,7 @@ constexpr bool names_root(const Term* t, std::uint64_t id) {
   using K = Term::Kind;
   for (; is_wrapper(*t); ++t)
     if (t->kind == K::named && t->id == id) return true;
+  if (t->kind == K::chain) return names_root(t + 1, id);  // the first link
   if (t->kind != K::alternatives) return false;
   const Term* child = t + 1;
   for (int i = 0; i < t->children; ++i, child += child->size)
@@ -87,12 +88,19 @@ constexpr Misbuilt first_missing(const Term* p, const Term* r) {
   }
   if (!either && !named) return {};
   int group_end = 0;
+  const Term* member = nullptr;  // what one of the group is in the pattern
   for (int i = 0; i < r->size; ++i) {
-    if (r[i].kind == K::each) group_end = i + r[i].size;
+    if (r[i].kind == K::each) {
+      group_end = i + r[i].size;
+      for (int k = 0; k < p->size; ++k)
+        if ((p[k].kind == K::each || p[k].kind == K::chain) && p[k].id == r[i].id) member = p + k + 1;
+    }
     if (!is_capture(r[i])) continue;
     if (named && is_replaced(p, r, r[i].id)) return {Misbuilt::Kind::itself, i};
-    const bool needed = r[i].kind != K::optional && r[i].kind != K::value && i >= group_end;
-    if (either && needed && !binds_always(p, r[i].id) && !may_be_none(r, i)) return {Misbuilt::Kind::in_one_reading, i};
+    const bool needed = r[i].kind != K::optional && r[i].kind != K::value;
+    const bool by_member = i < group_end && binds_always(member, r[i].id);
+    if (either && needed && !by_member && !binds_always(p, r[i].id) && !may_be_none(r, i))
+      return {Misbuilt::Kind::in_one_reading, i};
   }
   return {};
 }

@@ -110,8 +110,8 @@ constexpr Fault diagnose(const Entry* const* rules, int n, int checked = 0) {
       if (a.conditional || (roots[earlier] && roots[later] && roots[earlier] != roots[later])) continue;
       // Several outputs are found where the first of them is.
       const bool is_first = b.pattern->kind == Term::Kind::outputs && a.pattern->kind != Term::Kind::outputs;
-      if (!covers(a.pattern, b.pattern + is_first)) continue;
-      const bool both = !b.conditional && covers(b.pattern, a.pattern);
+      if (!covers(a.pattern, b.pattern + is_first, false, nullptr, true)) continue;
+      const bool both = !b.conditional && covers(b.pattern, a.pattern, false, nullptr, true);
       fault = {both ? Fault::Kind::duplicate : Fault::Kind::shadowed, later, earlier};
       return true;
     }

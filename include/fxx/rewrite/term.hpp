@@ -83,10 +83,16 @@ constexpr bool is_near(double a, double b) {
   return difference <= 1e-6 * size;
 }
 
-/// Is the literal what the parameter has when it is left out? One number says a whole list of it.
+/// Is the literal what the parameter has when it is left out? One number says a whole list of it, on either side.
 constexpr bool is_default(const Parameter& parameter, const Literal& value) {
   const Literal& standard = parameter.standard;
   if (standard == value) return true;
+  if (standard.kind == Literal::Kind::integer && value.kind == Literal::Kind::integers) {
+    if (value.count == 0 || value.count != parameter.type.list_size) return false;
+    for (int i = 0; i < value.count; ++i)
+      if (value.items[i] != standard.integer) return false;
+    return true;
+  }
   if (standard.kind != Literal::Kind::integers || value.kind != Literal::Kind::integer || standard.count == 0)
     return false;
   for (int i = 0; i < standard.count; ++i)
@@ -131,6 +137,7 @@ struct Choices {
   const Term* chain = nullptr;   // whose link is looked at: its hole holds the next link, or the end
   int links = 0;                 // that it wants yet
   bool built = false;            // what is looked at is the result of the pattern's own rule
+  bool graphs = false;           // what is looked at is what a pattern finds in graphs, where 2 may be [2, 2] or 2.0
   const Term* result = nullptr;  // what is looked at is a result with this root: calls below that have one user
 
   constexpr int take(int among) {
@@ -419,6 +426,22 @@ struct FixedItems {
 };
 
 constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, CaptureBinding* bound, int& n);
+/// May what stands for the constant `t` in a graph be of a kind that the capture `p` does not hold?
+constexpr bool has_other_spellings(const Term* p, const Term* t, const Parameter& parameter) {
+  using K = Term::Kind;
+  while (is_wrapper(*p)) ++p;
+  while (is_wrapper(*t)) ++t;
+  if (!is_constant(*t)) return false;
+  const Type& type = parameter.type;
+  if (p->kind == K::size) return type.list || type.base != ValueType::integer;
+  if (p->kind == K::scalar || p->kind == K::near) return type.list;
+  return p->kind == K::sequence && type.list_size > 0;
+}
+/// An argument of a call.
+constexpr bool covers_argument(const Term* p, const Term* t, const Parameter& parameter, Choices& c, Reading& d,
+                               CaptureBinding* bound, int& n) {
+  return !(c.graphs && has_other_spellings(p, t, parameter)) && covers(p, t, c, d, bound, n);
+}
 /// The items of a list, where one in `p` may stand for any number of those in `t`, which are as many as there are.
 constexpr bool covers_items(const Term* p, const Term* t, Choices& c, Reading& d, CaptureBinding* bound, int& n) {
   const int taken = t->children - p->children + 1;  // by the open one
@@ -642,7 +665,7 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, Capt
         n = known;
       }
       for (; i < p->children; ++i, pc += pc->size, tc += tc->size)
-        if (!covers(pc, tc, c, d, bound, n)) return false;
+        if (!covers_argument(pc, tc, p->op->parameters[static_cast<std::size_t>(i)], c, d, bound, n)) return false;
       return true;
     }
     case K::operands:
@@ -653,8 +676,9 @@ constexpr bool covers(const Term* p, const Term* t, Choices& c, Reading& d, Capt
 }
 
 /// Some reading of `p` covers `t`, whichever of its alternatives it is. `result`: `t` is part of this result of a rule,
-/// `built`: of the rule of `p`.
-constexpr bool covers(const Term* p, const Term* t, bool built = false, const Term* result = nullptr) {
+/// `built`: of the rule of `p`; `graphs`: `t` is a pattern, and what it finds counts.
+constexpr bool covers(const Term* p, const Term* t, bool built = false, const Term* result = nullptr,
+                      bool graphs = false) {
   const Term* inner = t;
   while (is_wrapper(*inner)) ++inner;
   if (p->kind == Term::Kind::call && inner->kind != Term::Kind::alternatives &&
@@ -664,6 +688,7 @@ constexpr bool covers(const Term* p, const Term* t, bool built = false, const Te
   do {
     Choices c;
     c.built = built;
+    c.graphs = graphs;
     c.result = result && result->kind == Term::Kind::call ? result : nullptr;
     bool covered = false;
     do {

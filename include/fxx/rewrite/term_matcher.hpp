@@ -152,8 +152,8 @@ class TermMatcher {
   bool match_arguments(const Term* next, int at, const Term* call, Node* node, bool changed_over, Continue go_on);
   bool match_items(const Term* next, int left, std::span<const Argument> items, Subject s, Continue go_on);
   bool match_operands(const Term* t, Node* node, Continue go_on);
-  bool assign_operands(const Term* next, int left, const std::vector<Subject>& operands, std::vector<bool>& used,
-                       Continue go_on);
+  bool assign_operands(std::span<const Term* const> members, const std::vector<Subject>& operands,
+                       std::vector<bool>& used, Continue go_on);
   bool match_chain(const Term* t, Subject s, Continue go_on);
   bool match_module(const Term* t, Node* node, Continue go_on);
   bool match_module_arguments(const Term* next, std::size_t at, std::size_t left, Node* node, Continue go_on);

@@ -482,44 +482,45 @@ FXX_INLINE bool TermMatcher::match_operands(const Term* t, Node* node, Continue 
     const Subject s = pending.back();
     pending.pop_back();
     Node* inner = s.value && s.value->is_node() ? s.value->node() : nullptr;
-    if (inner && inner->num_users() == 1 && detail::is_link(t, *inner)) open(inner);
+    // One that is added to itself is an operand twice: each doubling would double the operands.
+    const auto is_both = [&] {
+      const Operator& op = *operator_of(*s.user);
+      const Argument *a = argument_of(*s.user, op, 0), *b = argument_of(*s.user, op, 1);
+      return a && b && *a == *b;
+    };
+    if (inner && inner->num_users() == 1 && detail::is_link(t, *inner) && !is_both()) open(inner);
     else operands.push_back(s);
   }
-  const Term* first = t + 1 + t->id;
+  // The open ones take what the others leave, so those come last, and of them those that take whatever is there.
+  std::vector<const Term*> members;
+  const Term* member = t + 1 + t->id;
+  for (int i = static_cast<int>(t->id); i < t->children; ++i, member += member->size) members.push_back(member);
+  std::ranges::stable_sort(members, {}, [](const Term* m) {
+    return m->kind == Term::Kind::rest ? 2 : m->kind == Term::Kind::each ? 1 : 0;
+  });
   std::vector<bool> used(operands.size());
-  if (assign_operands(first, t->children - static_cast<int>(t->id), operands, used, go_on)) return true;
+  if (assign_operands(members, operands, used, go_on)) return true;
   back_to(before);
   return false;
 }
 
-FXX_INLINE bool TermMatcher::assign_operands(const Term* next, int left, const std::vector<Subject>& operands,
+FXX_INLINE bool TermMatcher::assign_operands(std::span<const Term* const> members, const std::vector<Subject>& operands,
                                              std::vector<bool>& used, Continue go_on) {
   using K = Term::Kind;
-  if (left == 0)
+  if (members.empty())
     return std::find(used.begin(), used.end(), false) == used.end() ? go_on() : fail([&] {
       return "the chain has " + std::to_string(std::count(used.begin(), used.end(), false)) +
              " operands more than the pattern";
     });
-  const Term* after = next + next->size;
-  // The open ones take what the others leave, so those come first.
-  if ((next->kind == K::rest || next->kind == K::each) && left > 1) {
-    bool only_open = true;
-    const Term* later = after;
-    for (int i = 1; i < left; ++i, later += later->size)
-      only_open = only_open && (later->kind == K::rest || later->kind == K::each);
-    if (!only_open) {
-      const auto then = [&] { return assign_operands(next, 1, operands, used, go_on); };
-      return assign_operands(after, left - 1, operands, used, then);
-    }
-  }
+  const Term* next = members.front();
+  const auto others = [&] { return assign_operands(members.subspan(1), operands, used, go_on); };
   if (next->kind == K::rest) {
-    std::vector<Argument> others;
+    std::vector<Argument> left;
     const std::vector<bool> before = used;
     for (std::size_t i = 0; i < operands.size(); ++i)
-      if (!used[i]) others.push_back(value_of(operands[i]));
+      if (!used[i]) left.push_back(value_of(operands[i]));
     used.assign(used.size(), true);
-    const auto then = [&] { return assign_operands(after, left - 1, operands, used, go_on); };
-    if (bind(next->id, Argument::list(std::move(others)), next->name, then)) return true;
+    if (bind(next->id, Argument::list(std::move(left)), next->name, others)) return true;
     used = before;
     return false;
   }
@@ -531,19 +532,18 @@ FXX_INLINE bool TermMatcher::assign_operands(const Term* next, int left, const s
     const auto operand = [&](const std::vector<Step>& read) {
       return read.size() < free.size() ? std::optional<Subject>(operands[free[read.size()]]) : std::nullopt;
     };
-    const auto others = [&](const std::vector<Step>& read) {
+    const auto then = [&](const std::vector<Step>& read) {
       if (read.size() < free.size()) return false;
       for (std::size_t i = 0; i < free.size(); ++i) used[free[i]] = !read[i].left;
-      if (assign_operands(after, left - 1, operands, used, go_on)) return true;
+      if (others()) return true;
       used = before;
       return false;
     };
-    return match_group(next, true, operand, others);
+    return match_group(next, true, operand, then);
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (used[i]) continue;
     used[i] = true;
-    const auto others = [&] { return assign_operands(after, left - 1, operands, used, go_on); };
     if (match(next, operands[i], others)) return true;
     used[i] = false;
   }

@@ -50,7 +50,6 @@ inline constexpr auto has_sign = [](const TensorMeta& m) {
 };
 /// x and y have the same dtype. Of two, the one of y may be rounded to fewer digits than the result has.
 bool of_one_dtype(const Match& m);
-bool both_real_or_complex(const Match& m);
 /// Integers of one type wrap the same way on both sides.
 bool signs_cancel(const Match& m);
 /// Only y changes its sign; `sub` takes no booleans.
@@ -176,7 +175,7 @@ inline constexpr auto identities = [] {
       rule<"plus minus">(add(x, neg(y)) >> sub(x, y), sign_moves),
       rule<"minus minus">(sub(x, neg(y)) >> add(x, y), sign_moves),
       rule<"minus times minus">(mul(neg(x), neg(y)) >> mul(x, y), signs_cancel),
-      rule<"minus by minus">(div(neg(x), neg(y)) >> div(x, y), both_real_or_complex),
+      rule<"minus by minus">(div(neg(fx), neg(fy)) >> div(x, y)),  // not of complex numbers: by 0 the signs differ
       rule<"number minus minus">(rsub(neg(fx), s) >> add(x, s)),
       rule<"minus of number minus">(neg(rsub(fx, s).once()) >> sub(x, s)), rule<"abs of abs">(abs(abs(x)) >> abs(x)),
       rule<"abs of minus">(abs(neg(x.where(has_sign))) >> abs(x)),

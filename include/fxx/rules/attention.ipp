@@ -187,15 +187,22 @@ FXX_INLINE bool moves_scale(const Match& m) {
 }
 
 FXX_INLINE Argument transposed_keys(const Match& m) { return m.call(ops::transpose_int, {m[k], m[i], m[j]}); }
+FXX_INLINE bool nothing_written_between(const Node& first, const Node& second) {
+  const Graph& graph = first.graph();
+  if (!graph.may_have_effects()) return true;
+  const rewrite::Regions regions(graph);
+  return regions.none() || regions.of(first) == regions.of(second);
+}
 FXX_INLINE Argument queries_times_keys(const Match& m, const Argument& turned, bool divided) {
   Argument queries = m[q];
   double factor = scale_of(m, divided);
-  // One factor with what the queries have.
+  // One factor with what the queries have, unless these may be written to since.
   const Node& scaled = *queries.node();
   const bool times = scaled.calls(ops::mul_Scalar) || scaled.calls(ops::mul_Tensor);
   const bool by = scaled.calls(ops::div_Scalar) || scaled.calls(ops::div_Tensor);
   if ((times || by) && scaled.num_users() == 1 && scaled.args().size() == 2 && scaled.kwargs().empty() &&
-      scaled.arg(0).is_node() && scaled.arg(1).is_number() && is_floating_value(scaled.arg(0))) {
+      scaled.arg(0).is_node() && scaled.arg(1).is_number() && is_floating_value(scaled.arg(0)) &&
+      nothing_written_between(scaled, *m.root())) {
     factor = times ? factor * scaled.arg(1).number() : factor / scaled.arg(1).number();
     queries = scaled.arg(0);
   }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "fxx/ops/synonyms.hpp"
+#include "fxx/rewrite/replaced.hpp"
 #include "fxx/rules/guards.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
@@ -53,30 +55,48 @@ FXX_INLINE std::vector<Node*> sharing_memory(Node& value) {
   return sharing;
 }
 
+inline constexpr std::size_t most_alike = 64;
+
+/// May not reach over gaps, where a reshape copies.
+FXX_INLINE bool is_view(const Operator& op) {
+  return op.name == "aten::view" || op.name == "aten::view_as" || op.name == "aten::_unsafe_view";
+}
+/// Does what the operator gives depend on the strides themselves?
+FXX_INLINE bool sees_strides(const Operator& op) {
+  if (op.base_name() == "view") return !is_view(op);  // as another dtype
+  for (const std::string_view name :
+       {"as_strided", "as_strided_", "as_strided_scatter", "as_strided_copy", "view_as_complex", "stride",
+        "storage_offset", "is_contiguous", "is_non_overlapping_and_dense", "sym_stride", "sym_storage_offset"})
+    if (op.base_name() == name) return true;
+  return false;
+}
+
 FXX_INLINE bool layout_is_free(Node& value) {
-  const std::vector<Node*> sharing = sharing_memory(value);
-  if (sharing.size() >= 64) return false;
-  for (Node* node : sharing)
+  const std::vector<Node*> alike = rewrite::detail::lying_alike(value, most_alike), sharing = sharing_memory(value);
+  if (alike.size() >= most_alike) return false;
+  bool written = false, viewed = false;  // values that only lie as this one does
+  for (Node* node : alike)
     for (Node* user : node->users()) {
-      const Operator* op = operator_of(*user);
       if (user->opcode() == Opcode::output) continue;
-      if (!op || op->mutates || op->base_name() == "as_strided") return false;
-      if (op->base_name() == "view" && op->name != "aten::view") return false;  // as another dtype
+      const Operator* op = operator_of(*user);
+      if (!op || sees_strides(*op)) return false;
+      const bool own = std::find(sharing.begin(), sharing.end(), node) != sharing.end();
+      if (own && op->mutates) return false;
+      written = written || op->mutates;
+      viewed = viewed || (!own && is_view(*op));
     }
-  return true;
+  return !written || !viewed;
 }
 
 FXX_INLINE void views_become_reshapes(Node& value) {
-  for (Node* node : sharing_memory(value)) {
+  for (Node* node : rewrite::detail::lying_alike(value, most_alike)) {
     const Operator* op = operator_of(*node);
-    if (node == &value || !op) continue;
-    const bool view = op->name == "aten::view";
-    if (!view && op->name != "aten::view_as") continue;
-    const std::vector<Argument> args(node->args().begin(), node->args().end());
-    const std::vector<KeywordArgument> kwargs(node->kwargs().begin(), node->kwargs().end());
-    if (view && !kwargs.empty()) continue;
-    node->set_op(CallFunction{&table_operator(view ? OperatorIndex::reshape : OperatorIndex::reshape_as)});
-    node->set_args_kwargs(args, kwargs);
+    if (node == &value || !op || !is_view(*op)) continue;
+    const bool as = op->name == "aten::view_as";
+    const Argument to = argument_or_default(*node, *op, 1);
+    const std::vector<Argument> args = {argument_or_default(*node, *op, 0), to};
+    node->set_op(CallFunction{&table_operator(as ? OperatorIndex::reshape_as : OperatorIndex::reshape)});
+    node->set_args_kwargs(args, {});
   }
 }
 
@@ -140,9 +160,9 @@ FXX_INLINE bool is_dense(const TensorMeta& meta) {
 
 FXX_INLINE bool nobody_sees_layout(Node& value) {
   if (!layout_is_free(value)) return false;
-  for (Node* node : sharing_memory(value)) {
+  for (Node* node : rewrite::detail::lying_alike(value, most_alike)) {
     const Operator* op = operator_of(*node);
-    if (node != &value && op && (op->base_name() == "view" || op->base_name() == "view_as")) return false;
+    if (node != &value && op && is_view(*op)) return false;
   }
   return true;
 }
@@ -159,7 +179,7 @@ FXX_INLINE const Node* softmax_behind(const Node& product) {
     for (const Node* user : value->users()) {
       const Operator* op = operator_of(*user);
       if (!op) continue;
-      const std::string_view name = op->base_name();
+      const std::string_view name = Operator{.name = meaning_of(op->name)}.base_name();
       if (name == "softmax" || name == "_softmax" || name == "exp") return user;
       for (const std::string_view passed :
            {"mul", "mul_", "div", "div_", "add", "add_", "sub", "masked_fill", "masked_fill_", "where"})

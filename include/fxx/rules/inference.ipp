@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "fxx/ops/synonyms.hpp"
 #include "fxx/rules/inference.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
@@ -162,8 +163,8 @@ FXX_INLINE Argument over_weight(const Match& m, const Layer& l, const Argument& 
 
 /// Does the node divide, where it might multiply; subtract, where it might add?
 FXX_INLINE bool inverts(const Node& node) {
-  const std::string_view name = operator_of(node)->base_name();
-  return name.starts_with("div") || name.starts_with("sub");
+  const std::string_view name = meaning_of(operator_of(node)->name);
+  return name.starts_with("aten::div") || name.starts_with("aten::sub");
 }
 
 FXX_INLINE Node* multiplied(const Match& m, const Argument& value, const Argument& by, bool divide) {

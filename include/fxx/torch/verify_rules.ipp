@@ -173,10 +173,10 @@ class RuleVerifier {
       return o;
     }
     std::vector<at::Tensor> inputs;
+    const CaseInterpreter::Attributes attributes = o.pattern->fresh_attributes();
     c10::IValue value;
     try {
       seed_generator();
-      const CaseInterpreter::Attributes attributes = o.pattern->fresh_attributes();
       CaseInterpreter interpreter(*o.replacement, attributes);
       value = interpreter.run(o.pattern->fresh_inputs(&inputs));
       if (options_.moderate && overflows(interpreter.values())) {
@@ -196,6 +196,12 @@ class RuleVerifier {
     for (std::size_t i = 0; i < inputs.size() && o.difference.empty(); ++i) {
       o.difference = comparison.difference_of_inputs(o.pattern->inputs[i], inputs[i]);
       if (!o.difference.empty()) o.difference = "what is written to input " + std::to_string(i) + ": " + o.difference;
+    }
+    const auto& named = o.pattern->named();
+    for (std::size_t i = 0; i < named.size() && o.difference.empty(); ++i) {
+      if (!named[i].constant) continue;
+      o.difference = comparison.difference_of_inputs(o.pattern->leaves()[i], attributes.at(named[i].name));
+      if (!o.difference.empty()) o.difference = "what is written to constant '" + named[i].name + "': " + o.difference;
     }
     if (!o.difference.empty() && !repeats(*o.pattern)) {
       o.difference.clear();

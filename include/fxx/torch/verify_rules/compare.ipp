@@ -151,7 +151,7 @@ class Comparison {
       if (std::isnan(x) && std::isnan(y)) continue;
       if (x == y && (options_.law != VerifyOptions::Law::bits || std::signbit(x) == std::signbit(y))) continue;
       if (options_.law == VerifyOptions::Law::rounding) {
-        if (std::abs(x - y) <= 4 * precision.eps * std::abs(x)) continue;
+        if (std::isfinite(x) && std::abs(x - y) <= 4 * precision.eps * std::abs(x)) continue;
         if (!bounds) bounds = bounds_for(result, p, a);
         if (bounds->admit(i, x, y, precision, options_.factor)) continue;
       }
