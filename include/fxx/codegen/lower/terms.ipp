@@ -67,8 +67,8 @@ FXX_INLINE TermPointer result_of(Elements elements) {
   term.elements = elements;
   return std::make_shared<const Term>(std::move(term));
 }
-/// The term as such elements, as a conversion of LibTorch's has them. `narrow`: to an integer with a sign, of 32 bits or
-/// fewer.
+/// The term as such elements, as a conversion of LibTorch's has them. `narrow`: to an integer with a sign, of 32 bits
+/// or fewer.
 FXX_INLINE TermPointer converted(TermPointer term, Elements to, bool narrow = false) {
   if (term->elements == to) return term;
   using F = kernels::Function;

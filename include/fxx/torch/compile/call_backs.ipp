@@ -47,7 +47,8 @@ FXX_INLINE at::Tensor CompiledModule::owned_at(const Host& host, const plans::Vi
   // A part of an input, so that what is written to it counts as written to that.
   if (buffer.kind == Kind::input) {
     if (whole.strides() != at::IntArrayRef(all.strides)) return {};
-    return at::_ops::as_strided::call(whole, c10::fromIntArrayRefSlow(view.sizes), c10::fromIntArrayRefSlow(view.strides),
+    return at::_ops::as_strided::call(whole, c10::fromIntArrayRefSlow(view.sizes),
+                                      c10::fromIntArrayRefSlow(view.strides),
                                       c10::SymInt(whole.storage_offset() + view.offset));
   }
   return at::_ops::as_strided::call(whole.contiguous(), c10::fromIntArrayRefSlow(view.sizes),
