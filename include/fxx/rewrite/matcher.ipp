@@ -361,6 +361,13 @@ inline std::uint64_t MatchEngine::operator_id(const Node& node) {
 FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
   const Argument shared = match.get(rules_.rules[rule].shared);
   if (!shared.is_node()) return false;
+  // Is what it captures not there yet at the place of the other, nor a constant that can be moved there?
+  const auto comes_late = [](const Match& member, const Node& place) {
+    bool late = false;
+    for (const Argument& bound : member.captures())
+      for_each_node(bound, [&](const Node* n) { late = late || (!n->is_before(place) && !is_constant_value(*n)); });
+    return late;
+  };
   const RuleTable& alone = *rules_.rules[rule].alone;
   // The first member speaks for all, so that one group is found once. Users mostly stand in the order of the graph, so
   // any other member sees the first at once.
@@ -374,10 +381,7 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
     if (!regions_.none() && regions_.of(*user) != regions_.of(*first)) continue;
     if (user->is_before(*first)) {
       // That one speaks for all of its family, unless what this one captures comes too late for it.
-      bool late = false;
-      for (const Argument& bound : match.captures())
-        for_each_node(bound, [&](const Node* n) { late = late || (!n->is_before(*user) && !is_constant_value(*n)); });
-      if (!late) return false;
+      if (!comes_late(match, *user)) return false;
       continue;
     }
     found.push_back(member);
@@ -385,12 +389,7 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
   // What takes the place of all stands before the first, so the captures of the others must be there, or be constants
   // that can be moved there.
   std::sort(found.begin(), found.end(), [](const Match& a, const Match& b) { return a.root()->is_before(*b.root()); });
-  std::erase_if(found, [&](const Match& member) {
-    bool late = false;
-    for (const Argument& bound : member.captures())
-      for_each_node(bound, [&](const Node* n) { late = late || (!n->is_before(*first) && !is_constant_value(*n)); });
-    return late;
-  });
+  std::erase_if(found, [&](const Match& member) { return comes_late(member, *first); });
   if (found.size() < 2 || found[0].root() != first) return false;
   match.group_ = &found;
   return true;

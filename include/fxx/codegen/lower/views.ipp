@@ -18,7 +18,7 @@ FXX_INLINE void Lowering::same(const Node& node, const Operator& op) {
   if (writes_ && value.kind == Value::Kind::view) {
     const std::string_view name = op.base_name();
     const bool told = op.index_of("copy") >= 0 && argument(node, op, "copy") == Argument(true);
-    const bool lies_otherwise = name != "detach" && meta_of(input).stride != meta_of(node).stride;
+    const bool lies_otherwise = meta_of(input).stride != meta_of(node).stride;
     if (name == "clone" || name == "_to_copy" || told || (has(op.traits, Trait::fresh_view) && lies_otherwise))
       return set_copy(node, value.view);
   }
