@@ -1,5 +1,5 @@
 // Specialised modules: operators that are written down as others, by terms and by graphs; what is in order, and searches;
-// beside LibTorch in double precision.
+// beside LibTorch in double precision. One long file: each that includes LibTorch takes 20 s and 1.3 GB to compile.
 #include "torch/compile/compiled.hpp"
 
 using namespace fxx;
