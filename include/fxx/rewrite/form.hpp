@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "fxx/rewrite/term.hpp"
+#include "fxx/rewrite/survey.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
 

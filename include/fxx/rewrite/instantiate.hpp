@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fxx/ir/graph.hpp"
-#include "fxx/rewrite/term.hpp"
+#include "fxx/rewrite/survey.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
 

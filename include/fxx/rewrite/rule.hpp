@@ -7,6 +7,7 @@
 #pragma once
 
 #include "fxx/ir/argument.hpp"
+#include "fxx/rewrite/covers.hpp"
 #include "fxx/rewrite/pattern.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
