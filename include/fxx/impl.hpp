@@ -34,6 +34,7 @@
 #include "fxx/ops/numbers.ipp"
 #include "fxx/ops/registry.ipp"
 #include "fxx/ops/rotary_embedding.ipp"
+#include "fxx/ops/sharing.ipp"
 #include "fxx/passes/dead_code.ipp"
 #include "fxx/passes/decompose.ipp"
 #include "fxx/passes/expand_functions.ipp"

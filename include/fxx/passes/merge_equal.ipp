@@ -7,12 +7,12 @@
 #include <functional>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "fxx/meta/fixed_string.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/ops/sharing.hpp"
 #include "fxx/passes/merge_equal.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -42,7 +42,8 @@ class EqualCalls {
         alike.push_back(node);
         continue;
       }
-      if (touches_written(**first) || touches_written(*node) || (leaves(**first) && leaves(*node))) continue;
+      if (touches_written(**first) || touches_written(*node)) continue;
+      if (reaches_output(**first) && reaches_output(*node)) continue;
       node->replace_all_uses_with(*first);
       graph_.erase_node(node);
       ++erased;
@@ -96,17 +97,6 @@ class EqualCalls {
     if (is_written(node)) return true;
     const auto inputs = node.all_input_nodes();
     return std::any_of(inputs.begin(), inputs.end(), [&](const Node* input) { return is_written(*input); });
-  }
-  /// May the value, or a view of it, be among what the graph returns?
-  static bool leaves(Node& value) {
-    std::vector<const Node*> sharing = {&value};
-    std::unordered_set<const Node*> in = {&value};
-    for (std::size_t i = 0; i < sharing.size(); ++i)
-      for (const Node* user : sharing[i]->users()) {
-        if (user->opcode() == Opcode::output) return true;
-        if (passes_on_memory(*user, *sharing[i]) && in.insert(user).second) sharing.push_back(user);
-      }
-    return false;
   }
 
   Graph& graph_;

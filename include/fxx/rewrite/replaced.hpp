@@ -1,8 +1,8 @@
 // What a node leaves to the one that takes its place, and whether that one may take it.
 //
 // Shared by rule sets and by patterns made at run time.
-// Main names: carry_over, carry_place_over, lying_alike, forget_strides, take_name, keeps_memory, add_what_moves,
-// find_place. Cost: light.
+// Main names: carry_over, carry_place_over, forget_strides, take_name, keeps_memory, add_what_moves, find_place.
+// Cost: light.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/ops/sharing.hpp"
 #include "fxx/rewrite/matcher.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite::detail {
@@ -24,10 +25,6 @@ void carry_over(const Node& old, Node& fresh, std::string_view rule = {});
 /// What was built on the way to the node that stands for `old` comes from the same place: source, modules, meta, rule.
 /// Not for what brings its own.
 void carry_place_over(const Node& old, Node& inner, std::string_view rule = {});
-
-/// `value` and what lies in memory as it does, at most so many: views of it, and what pointwise operators and copies,
-/// which keep the strides that they meet, make of it.
-std::vector<Node*> lying_alike(Node& value, std::size_t most);
 
 /// Before something else takes the place of `old`, which may lie in memory otherwise: nothing is known any more of the
 /// strides of `old` and of all that lies as it does. O(what had strides there).

@@ -20,29 +20,6 @@ FXX_INLINE void carry_over(const Node& old, Node& fresh, std::string_view rule) 
   carry_place_over(old, fresh, rule);
 }
 
-/// Has what the user makes of `value`, one of its inputs, the layout of that?
-FXX_INLINE bool keeps_layout(const Node& user, const Node& value) {
-  if (passes_on_memory(user, value)) return true;
-  const Operator* op = user.opcode() == Opcode::output ? nullptr : operator_of(user);
-  if (!op) return false;
-  if (has(op->traits, Trait::pointwise)) return true;
-  const std::string_view name = op->base_name();
-  if (name.ends_with("_like")) return true;
-  for (const std::string_view copy : {"clone", "to", "_to_copy", "type_as", "dropout", "alpha_dropout",
-                                      "feature_dropout", "flip", "sort", "argsort"})
-    if (name == copy) return true;
-  return false;
-}
-
-FXX_INLINE std::vector<Node*> lying_alike(Node& value, std::size_t most) {
-  std::vector<Node*> alike = {&value};
-  for (std::size_t i = 0; i < alike.size() && alike.size() < most; ++i)
-    for (Node* user : alike[i]->users())
-      if (keeps_layout(*user, *alike[i]) && std::find(alike.begin(), alike.end(), user) == alike.end())
-        alike.push_back(user);
-  return alike;
-}
-
 /// Several tensors have no meta data of their own; those who take them have.
 FXX_INLINE bool gives_several(const Node& node) {
   const Operator* op = node.operation();
@@ -84,14 +61,10 @@ FXX_INLINE Node* take_name(Node& fresh, std::span<Node* const> gone) {
 
 /// The last node that reads the memory of `value`, itself when there is none.
 FXX_INLINE const Node* last_reader(const Node& value) {
-  std::vector<const Node*> sharing = {&value};
-  std::unordered_set<const Node*> seen = {&value};
   const Node* last = &value;
-  for (std::size_t i = 0; i < sharing.size(); ++i)
-    for (const Node* user : sharing[i]->users()) {
+  for (const Node* node : sharing_memory(value))
+    for (const Node* user : node->users())
       if (last->is_before(*user)) last = user;
-      if (passes_on_memory(*user, *sharing[i]) && seen.insert(user).second) sharing.push_back(user);
-    }
   return last;
 }
 

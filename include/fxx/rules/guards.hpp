@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "fxx/ops/effects.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/ops/sharing.hpp"
 #include "fxx/rewrite/matcher.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
@@ -24,8 +24,6 @@ bool may_be_floating(const Argument& value);
 bool may_be_of_one_type(std::initializer_list<Argument> values);
 /// Known to be no vector of so many elements.
 bool is_other_than_vector(const Argument& value, std::int64_t size);
-/// The nodes that have, or may have, the memory of `value`, itself first; no more than 64.
-std::vector<Node*> sharing_memory(Node& value);
 /// May the value lie in memory in another order, or with gaps? Not where somebody takes it apart by strides, or writes
 /// to it or to what may be a copy of it or itself. Views may, when they become reshapes.
 bool layout_is_free(Node& value);

@@ -46,15 +46,6 @@ FXX_INLINE bool is_other_than_vector(const Argument& value, std::int64_t size) {
   return meta && (meta->dim() != 1 || meta->shape[0] != size);
 }
 
-FXX_INLINE std::vector<Node*> sharing_memory(Node& value) {
-  std::vector<Node*> sharing = {&value};
-  for (std::size_t i = 0; i < sharing.size() && sharing.size() < 64; ++i)
-    for (Node* user : sharing[i]->users())
-      if (passes_on_memory(*user, *sharing[i]) && std::find(sharing.begin(), sharing.end(), user) == sharing.end())
-        sharing.push_back(user);
-  return sharing;
-}
-
 inline constexpr std::size_t most_alike = 64;
 
 /// May not reach over gaps, where a reshape copies.
@@ -72,7 +63,8 @@ FXX_INLINE bool sees_strides(const Operator& op) {
 }
 
 FXX_INLINE bool layout_is_free(Node& value) {
-  const std::vector<Node*> alike = rewrite::detail::lying_alike(value, most_alike), sharing = sharing_memory(value);
+  const std::vector<Node*> alike = lying_alike(value, most_alike);
+  const std::vector<const Node*> sharing = sharing_memory(value, most_alike);
   if (alike.size() >= most_alike) return false;
   bool written = false, viewed = false;  // values that only lie as this one does
   for (Node* node : alike)
@@ -89,7 +81,7 @@ FXX_INLINE bool layout_is_free(Node& value) {
 }
 
 FXX_INLINE void views_become_reshapes(Node& value) {
-  for (Node* node : rewrite::detail::lying_alike(value, most_alike)) {
+  for (Node* node : lying_alike(value, most_alike)) {
     const Operator* op = operator_of(*node);
     if (node == &value || !op || !is_view(*op)) continue;
     const bool as = op->name == "aten::view_as";
@@ -160,7 +152,7 @@ FXX_INLINE bool is_dense(const TensorMeta& meta) {
 
 FXX_INLINE bool nobody_sees_layout(Node& value) {
   if (!layout_is_free(value)) return false;
-  for (Node* node : rewrite::detail::lying_alike(value, most_alike)) {
+  for (Node* node : lying_alike(value, most_alike)) {
     const Operator* op = operator_of(*node);
     if (node != &value && op && is_view(*op)) return false;
   }

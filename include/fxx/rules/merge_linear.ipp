@@ -9,13 +9,6 @@ namespace fxx::inline FXX_ABI::rules {
 
 namespace merge_linear_rules {
 
-FXX_INLINE bool leaves_graph(Node& value) {
-  for (Node* node : sharing_memory(value))
-    for (const Node* user : node->users())
-      if (user->opcode() == Opcode::output) return true;
-  return false;
-}
-
 FXX_INLINE bool can_merge(const Match& m) {
   const Match& first = m.members()[0];
   return std::all_of(m.members().begin(), m.members().end(), [&](const Match& member) {
@@ -39,7 +32,7 @@ FXX_INLINE Argument one_for_all(const Match& m) {
   Node* one = m.call(ops::silu, {m[x]});
   std::vector<Argument> values;
   for (const Match& member : m.members())
-    values.push_back(!values.empty() && leaves_graph(*member.root()) ? m.call(ops::clone, {one}) : one);
+    values.push_back(!values.empty() && reaches_output(*member.root()) ? m.call(ops::clone, {one}) : one);
   return Argument::list(std::move(values));
 }
 
