@@ -322,6 +322,20 @@ TEST_CASE("explain names the first condition that failed after most of the patte
         }).text.find("the set has no rule 'none'; the rules are 'number'") != std::string::npos);
 }
 
+TEST_CASE("explain of a chain names what its end is, by the call that takes it") {
+  const auto why = [](const auto& rule, auto f) {
+    Graph g = symbolic_graph(f);
+    return explain(rule, g.output_node()->prev());
+  };
+  constexpr auto relus = rule<"relus">(chain([](auto p) { return relu(p); }, constant<"c">) >> neg(constant<"c">));
+  for (const std::string& text : {why(relus, [](auto x) { return x.tanh(); }), why(relus, [](auto x) { return x.relu(); }),
+                                  why(relus, [](auto x) { return x.relu().relu(); })}) {
+    CAPTURE(text);
+    CHECK(text.starts_with("rule 'relus' does not match "));
+    CHECK(text.find("'?'") == text.npos);
+  }
+}
+
 TEST_CASE("conditions are named with their values") {
   const auto name_of = []<class P>(P) {
     for (const rewrite::Term& t : rewrite::flat<P>)

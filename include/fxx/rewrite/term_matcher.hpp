@@ -169,6 +169,8 @@ class TermMatcher {
 
   bool bind(std::uint64_t id, const Argument& value, std::string_view name, Continue go_on, bool constant = false);
   Argument value_of(Subject s) const;
+  /// "argument 'dim' of %sum", for people.
+  static std::string name_of(const Subject& s);
   Mark mark() const {
     return {found_.bindings.size(), found_.items.size(), found_.nodes.size(), found_.roots.size(), passed_};
   }

@@ -164,12 +164,16 @@ FXX_INLINE bool TermMatcher::match_root(const Term* t, Node* root, Continue go_o
   return false;
 }
 
+FXX_INLINE std::string TermMatcher::name_of(const Subject& s) {
+  if (!s.user) return "the value";
+  return (s.parameter ? "argument '" + std::string(s.parameter->name) + "'" : "an operand") + " of %" +
+         std::string(s.user->name());
+}
+
 FXX_INLINE bool TermMatcher::match(const Term* t, Subject s, Continue go_on) {
   using K = Term::Kind;
   const auto where = [&]() -> std::string {
-    if (!s.user) return detail::words_for(s.value);
-    return "argument '" + std::string(s.parameter ? s.parameter->name : "?") + "' of %" + std::string(s.user->name()) +
-           " is " + detail::words_for(s.value);
+    return s.user ? name_of(s) + " is " + detail::words_for(s.value) : detail::words_for(s.value);
   };
   const auto wanted = [&] { return where() + "; the pattern wants " + detail::words_for(*t); };
   const auto node = [&]() -> Node* { return s.value && s.value->is_node() ? s.value->node() : nullptr; };
@@ -262,9 +266,7 @@ FXX_INLINE bool TermMatcher::match_capture(const Term* t, Subject s, Continue go
   const Argument value = value_of(s);
   if (!detail::is_of_kind(t->kind, value))
     return fail([&] {
-      return "argument '" + std::string(s.parameter ? s.parameter->name : "?") + "'" +
-             (s.user ? " of %" + std::string(s.user->name()) : "") + " is " + detail::words_for(&value) +
-             "; the pattern wants " + detail::words_for(*t);
+      return name_of(s) + " is " + detail::words_for(&value) + "; the pattern wants " + detail::words_for(*t);
     });
   return bind(t->id, value, t->name, go_on);
 }
@@ -430,8 +432,7 @@ FXX_INLINE bool TermMatcher::match_items(const Term* next, int left, std::span<c
   using K = Term::Kind;
   if (left == 0)
     return items.empty() ? go_on() : fail([&] {
-      return "a list of %" + std::string(s.user ? s.user->name() : "?") + " has " + std::to_string(items.size()) +
-             " items more than the pattern";
+      return name_of(s) + " has " + std::to_string(items.size()) + " items more than the pattern";
     });
   const Term* after = next + next->size;
   if (next->kind == K::rest) {
@@ -455,8 +456,7 @@ FXX_INLINE bool TermMatcher::match_items(const Term* next, int left, std::span<c
   }
   if (items.empty())
     return fail([&] {
-      return "a list of %" + std::string(s.user ? s.user->name() : "?") + " ends; the pattern wants " +
-             detail::words_for(*next) + " more";
+      return name_of(s) + " ends; the pattern wants " + detail::words_for(*next) + " more";
     });
   const auto others = [&] { return match_items(after, left - 1, items.subspan(1), s, go_on); };
   return match(next, {&items[0], s.user, s.parameter}, others);
