@@ -367,6 +367,17 @@ TEST_CASE("tracing at several sizes leaves the module as one run does") {
   }
 }
 
+TEST_CASE("tracing at several sizes writes to the inputs that it is given once, as one run does") {
+  const auto f = [](Tensor x, Tensor seen) {
+    seen.add_(1);
+    return x + seen;
+  };
+  const Tensor seen = torch::zeros({4}), x = torch::rand({3, 4});
+  const auto gm = trace(f, {torch::rand({6, 4}), seen}, {{0, 0, "batch"}});
+  CHECK(same(seen, torch::ones({4})));
+  CHECK(same((*gm)(x, seen), x + 2));
+}
+
 TEST_CASE("one name over two inputs: one size of the graph, at sizes never traced; two sizes fail where they meet") {
   const auto f = [](Tensor a, Tensor b) {
     const std::int64_t n = b.size(0);
@@ -430,6 +441,14 @@ TEST_CASE("numbers that no expression of the sizes gives, and constants as large
        }),
        {"the constant '_tensor_constant0', size 0, changes with the sizes of the inputs: 4 at batch=4",
         "arange, zeros, full"});
+  // So is one whose memory C++ fills anew in every run.
+  const Tensor count = torch::zeros({1});
+  const Fault refilled = fault([&](Tensor t) {
+    count.data_ptr<float>()[0] = static_cast<float>(t.size(0));
+    return t.sum(0) / count;
+  });
+  CHECK(refilled.id == 309);
+  CHECK(refilled.says("'_tensor_constant0', which C++ code fills"));
 }
 
 TEST_CASE("dimensions from the end, with bounds: traced within them, right at all sizes that they allow") {

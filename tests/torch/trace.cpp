@@ -86,6 +86,47 @@ TEST_CASE("a value that was written through another view of its memory is as unk
           part.add_(t[0].sum());
           return t[0] * c[0].item<float>();
         }) == 301);
+  // What is computed from the memory is so too.
+  CHECK(id_of([](const Tensors& t) {
+          const Tensor c = torch::zeros({2, 3});
+          c[0].copy_(t[0]);
+          return t[0] * c.sum().item<float>();
+        }) == 301);
+  // Written by an operator that gives nothing back.
+  CHECK(id_of([](const Tensors& t) {
+          const Tensors sums = {torch::zeros({1})}, parts = {t[0].sum().view({1})};
+          at::_foreach_add_(sums, parts);
+          return t[0] * sums[0].item<float>();
+        }) == 301);
+  // Asked under a handle that the trace has not seen.
+  const Tensor captured = torch::zeros({});
+  CHECK(id_of([&](const Tensors& t) {
+          captured.copy_(t[0].sum());
+          return t[0] * captured.data().item<float>();
+        }) == 301);
+  struct Totals : torch::nn::Module {
+    Tensor total = register_buffer("total", torch::ones({}));
+    bool counts = false;
+    Tensor forward(Tensor t) {
+      if (counts) total.add_(t.sum());
+      return t * total.data().item<float>();
+    }
+  } totals;
+  const Tensor x = torch::rand({3});
+  CHECK(same((*trace(totals, {x}))(x), x));
+  totals.counts = true;
+  CHECK(fault_of<TraceError>([&] { trace(totals, {x}); }).id == 301);
+  // Under a guard it passes no gradients on.
+  const Forward cut = [](const Tensors& t) {
+    const Tensor c = torch::zeros({2, 3});
+    c[0].copy_(t[0]);
+    const torch::NoGradGuard no_grad;
+    const Tensor sum = c.sum();
+    const torch::AutoGradMode on(true);
+    return t[0] * sum;
+  };
+  const torch::nn::Module none("None");
+  check_forward(cut, &none, *traced(cut, {x}), {{x}});
 }
 
 TEST_CASE("questions that do not depend on the inputs are answered: sizes, dtypes, constants, a tensor and itself") {
@@ -94,6 +135,8 @@ TEST_CASE("questions that do not depend on the inputs are answered: sizes, dtype
         Tensor y = t[0];
         if (y.dim() == 2 && y.size(1) > 2 && y.is_contiguous() && y.scalar_type() == torch::kFloat) y = y.t();
         if (torch::tensor({3}).item<int>() == 3 && torch::arange(4).sum().item<int>() == 6) y = y + 1;
+        const Tensor ones = torch::ones({3}), rows = ones.expand_as(t[0]);  // which gives it sizes, and no values
+        if (ones.sum().item<float>() == 3) y = y + rows.sum();
         return torch::equal(t[0], t[0]) ? y * y.numel() : y;
       },
       {2, 3});
@@ -657,6 +700,25 @@ TEST_CASE("constants are kept as they are when they are met: memory of others, w
   });
 }
 
+TEST_CASE("a constant that forward makes and returns is the caller's to write to, one that it captured is itself") {
+  const Tensor captured = torch::ones({2}), x = torch::rand({2});
+  const auto f = [&](Tensor t) {
+    const Tensor filled = torch::empty({2});
+    filled.data_ptr<float>()[0] = filled.data_ptr<float>()[1] = 3;
+    return std::vector<Tensor>{t + 1, torch::tensor({1.f, 2.f}), filled.view({2, 1}), captured};
+  };
+  const auto gm = trace(f, {x});
+  const Tensors first = tensors_of(gm->run({x}));
+  for (std::size_t i = 0; i < 3; ++i) first[i].add_(1);
+  const Tensors second = tensors_of(gm->run({x})), expected = f(x);
+  REQUIRE(second.size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(i);
+    CHECK(same(second[i], expected[i]));
+  }
+  CHECK(second[3].is_alias_of(captured));
+}
+
 TEST_CASE("memory that C++ fills: read and written through views, in parts, again and again") {
   const auto same_again = [](auto f) {
     const auto gm = trace(f, {torch::randn({4})});
@@ -752,6 +814,39 @@ TEST_CASE("memory that C++ fills: read and written through views, in parts, agai
     fill(c, 1);
     return x.type_as(c) + torch::einsum("i,i->i", {c, x}) + x.reshape_as(c);
   });
+  // Operators in place, and with out, read what they do not write; views read where they begin.
+  CHECK(is_constant(*same_again([&](Tensor x) {
+    const Tensor mask = torch::empty({4}, torch::kBool);
+    for (int i = 0; i < 4; ++i) mask.data_ptr<bool>()[i] = i % 2 == 0;
+    return (x * 1).masked_fill_(mask, -1e9);
+  })));
+  same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4}), y = x * 1;
+    Tensor out = torch::empty({4});
+    fill(c, 1);
+    y.add_(c);
+    fill(c, 5);
+    y[0].copy_(c[1]);
+    fill(c, 9);
+    return torch::add_out(out, y, c);
+  });
+  same_again([&](Tensor x) {
+    const Tensor start = torch::empty({}, torch::kLong);
+    start.data_ptr<std::int64_t>()[0] = 1;
+    return x.narrow(0, start, 2);
+  });
+  // Other sizes are no other values, and what is made of the memory itself needs them.
+  CHECK(is_constant(*same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4});
+    fill(c, 1);
+    c.resize_({2, 2});
+    return c.view({4}) * x;
+  })));
+  CHECK(is_constant(*same_again([&](Tensor x) {
+    const Tensor c = torch::empty({4});
+    fill(c, 3);
+    return c.fill_(c[0]) * x;
+  })));
   // Overlapping and odd memory.
   same_again([&](Tensor x) {
     const Tensor c = torch::empty_strided({4}, {0});
@@ -871,6 +966,19 @@ TEST_CASE("a view of a buffer that was made before the trace is read; writing th
   CHECK(same((*gm)(x), rows.forward(x)));
   rows.writes = true;
   CHECK(fault_of<TraceError>([&] { trace(rows, {x}); }).id == 307);
+  // It follows what forward writes to the buffer.
+  struct Average : torch::nn::Module {
+    Tensor stats = register_buffer("stats", torch::zeros({2, 4})), mean = stats[0];
+    Tensor forward(Tensor t) {
+      const Tensor y = t - mean;
+      stats.mul_(0.9).add_(t.mean(0));
+      return y;
+    }
+  } average, eager;
+  const Tensor batch = torch::rand({3, 4});
+  const auto averaging = trace(average, {batch});
+  eager.forward(batch);
+  for (int i = 0; i < 3; ++i) CHECK(same((*averaging)(batch), eager.forward(batch)));
 }
 
 TEST_CASE("what nobody uses but has an effect stays: statistics of a batch norm, the next random numbers") {
@@ -1046,6 +1154,53 @@ TEST_CASE("traced tensors that the code keeps are ordinary ones afterwards") {
   CHECK(same(z.grad(), keeps.sum));
 }
 
+TEST_CASE("sparse and quantised tensors that the code keeps work afterwards, in the next trace as well") {
+  struct Keeps : torch::nn::Module {
+    Tensor sparse, quantised;
+    Tensor forward(Tensor x) {
+      if (!sparse.defined()) {
+        sparse = x.to_sparse();
+        quantised = torch::quantize_per_tensor(x, 0.5, 0, torch::kQInt8);
+      }
+      return torch::mm(sparse, x) + quantised.dequantize();
+    }
+  } keeps;
+  const Tensor x = torch::eye(3), y = torch::rand({3, 3});
+  TraceReport report;
+  const auto gm = trace(keeps, {x}, {.report = &report});
+  CHECK(contains(report.to_string(), "holds on to"));
+  CHECK(same((*gm)(x), x + x));
+  CHECK(keeps.sparse.is_sparse());
+  CHECK(same(keeps.sparse.to_dense(), x));
+  CHECK(same(keeps.quantised.int_repr(), (x * 2).to(torch::kChar)));
+  CHECK(same(keeps.forward(y), y + x));
+  const auto next = trace(keeps, {y});
+  CHECK(same((*next)(x), x + x));
+  CHECK(is_off());
+}
+
+TEST_CASE("a tensor that gets other sizes in place under a NoGradGuard has them in the graph") {
+  const Forward sizes = [](const Tensors& t) {
+    const Tensor y = t[0] * 2;
+    {
+      const torch::NoGradGuard no_grad;
+      y.unsqueeze_(0);
+    }
+    return y + 1;
+  };
+  const Forward history = [](const Tensors& t) {
+    const Tensor y = t[0] * 2;
+    {
+      const torch::NoGradGuard no_grad;
+      y.detach_();
+    }
+    return t[0] * y;
+  };
+  const torch::nn::Module none("None");
+  const Tensor x = torch::rand({2, 3});
+  for (const Forward& f : {sizes, history}) check_forward(f, &none, *traced(f, {x}), {{x}, {torch::rand({2, 3})}});
+}
+
 TEST_CASE("a NoGradGuard inside forward: values the same, gradients cut off where the code cuts them") {
   struct Cuts : torch::nn::Module {
     Tensor w = register_parameter("w", torch::rand({3}, torch::kDouble)),
@@ -1159,8 +1314,18 @@ TEST_CASE("a torch::autograd::Function in forward would lose its backward: it is
 
 Tensor doubled_with_gradient(const Tensor& x) { return Doubled::apply(x); }
 Tensor doubled_plainly(const Tensor& x) { return x * 2; }
-TORCH_LIBRARY(fxx_trace_test, m) { m.def("doubled(Tensor x) -> Tensor"); }
-TORCH_LIBRARY_IMPL(fxx_trace_test, CPU, m) { m.impl("doubled", &doubled_plainly); }
+std::int64_t count_positive(const Tensor& x) { return (x > 0).sum().item<std::int64_t>(); }
+std::tuple<Tensor, std::int64_t> halve_and_count(const Tensor& x) { return {x / 2, count_positive(x)}; }
+TORCH_LIBRARY(fxx_trace_test, m) {
+  m.def("doubled(Tensor x) -> Tensor");
+  m.def("count(Tensor x) -> int");
+  m.def("halved(Tensor x) -> (Tensor, int)");
+}
+TORCH_LIBRARY_IMPL(fxx_trace_test, CPU, m) {
+  m.impl("doubled", &doubled_plainly);
+  m.impl("count", &count_positive);
+  m.impl("halved", &halve_and_count);
+}
 TORCH_LIBRARY_IMPL(fxx_trace_test, Autograd, m) { m.impl("doubled", &doubled_with_gradient); }
 
 TEST_CASE("an operator whose kernel is an autograd function is one node, and has its backward") {
@@ -1174,6 +1339,52 @@ TEST_CASE("an operator whose kernel is an autograd function is one node, and has
   const Tensor z = x.clone().requires_grad_();
   (*gm)(z).sum().backward();
   CHECK(same(z.grad(), x.exp() * 3));
+}
+
+TEST_CASE("numbers that operators make of elements are refused, beside tensors as well; those of constants are not") {
+  const auto count = [](const Tensor& x) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("fxx_trace_test::count", "");
+    return op.typed<std::int64_t(const Tensor&)>().call(x);
+  };
+  const auto halved = [](const Tensor& x) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("fxx_trace_test::halved", "");
+    return op.typed<std::tuple<Tensor, std::int64_t>(const Tensor&)>().call(x);
+  };
+  const Tensor x = torch::rand({2, 3});
+  const auto refused = [&](const char* name, const Forward& f) {
+    CAPTURE(name);
+    const Fault fault = fault_of<TraceError>([&] { traced(f, {x}); });
+    CHECK(fault.id == 301);
+    CHECK(fault.says(name));
+    CHECK(is_off());
+  };
+  refused("fxx_trace_test::count", [&](const Tensors& t) { return t[0] * count(t[0]); });
+  refused("fxx_trace_test::halved", [&](const Tensors& t) {
+    const std::tuple<Tensor, std::int64_t> result = halved(t[0]);
+    return std::get<0>(result) * std::get<1>(result);
+  });
+  refused("aten::_choose_qparams_per_tensor", [](const Tensors& t) {
+    const std::tuple<double, std::int64_t> scale_and_zero = at::_choose_qparams_per_tensor(t[0]);
+    return t[0] * std::get<0>(scale_and_zero) + std::get<1>(scale_and_zero);
+  });
+  refused("aten::_nnz", [](const Tensors& t) { return t[0] * t[0].to_sparse()._nnz(); });
+  const auto gm = traced(
+      [&](const Tensors& t) {
+        return t[0] * count(torch::ones({3})) * static_cast<std::int64_t>(t[0].is_same_size(t[0] + 1));
+      },
+      {x});
+  CHECK(same((*gm)(x), x * 3));
+}
+
+TEST_CASE("operators that give a tensor and a list of them: each item is what it was") {
+  const Forward f = [](const Tensors& t) {
+    const std::vector<std::int64_t> bins = {2, 3};
+    const auto result = torch::histogramdd(t[0], bins);
+    return std::vector<Tensor>{std::get<1>(result)[1], std::get<0>(result), std::get<1>(result)[0]};
+  };
+  const auto gm = traced(f, {torch::rand({5, 2})});
+  const Tensor x = torch::rand({7, 2});
+  CHECK(relative_difference(gm->run({x}), f({x})) == 0);
 }
 
 using torch::indexing::Slice;

@@ -150,6 +150,15 @@ TEST_CASE("where the module cannot be told, the flag stays, and a note says so")
   CHECK(called_modules(gm->graph()) == std::set<std::string>{"drop"});
   REQUIRE(report.notes.size() == 1);
   CHECK(report.notes[0].find("frozen") != std::string::npos);
+  // torch::nn has no module for it.
+  struct InPlace : torch::nn::Module {
+    Tensor forward(Tensor t) {
+      Tensor y = t * 1;
+      torch::alpha_dropout_(y, 0.5, is_training());
+      return y;
+    }
+  } in_place;
+  CHECK(notes_of(in_place).find("alpha_dropout_") != std::string::npos);
   // Called twice at once, its counts are one chain, and no call of the module again.
   struct Twice : torch::nn::Module {
     torch::nn::BatchNorm1d norm{4};

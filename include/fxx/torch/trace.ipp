@@ -26,7 +26,7 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-/// A module that does what a dropout operator does; null for any other operator.
+/// A module that does what a dropout operator does; null for any other operator, and where LibTorch has none.
 FXX_INLINE std::shared_ptr<torch::nn::Module> dropout_module(const Node& node) {
   const Operator& op = *node.operation();
   const std::string_view name = op.name;
@@ -40,8 +40,9 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> dropout_module(const Node& node) {
     return op.base_name() == base || (in_place && op.base_name().substr(0, op.base_name().size() - 1) == base);
   };
   if (is("dropout")) return torch::nn::Dropout(options).ptr();
-  if (is("alpha_dropout")) return torch::nn::AlphaDropout(options).ptr();
-  if (is("feature_alpha_dropout")) return torch::nn::FeatureAlphaDropout(options).ptr();
+  // These two never work in place, whatever their options say.
+  if (!in_place && is("alpha_dropout")) return torch::nn::AlphaDropout(options).ptr();
+  if (!in_place && is("feature_alpha_dropout")) return torch::nn::FeatureAlphaDropout(options).ptr();
   if (is("feature_dropout")) return torch::nn::Dropout2d(options).ptr();
   return nullptr;
 }
@@ -179,7 +180,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   if (options.strict && !options.report) refuse_baked(report.sizes);
   const std::vector<FlagUse> uses = flag_uses(graph);
   fold_filled_lists(graph, owner, recorded.constants);
-  copy_written_constants(graph, recorded.constants);
+  copy_made_constants(graph, recorded.constants);
   if (options.reroll_operators) rules::reroll.apply(graph);
   if (options.leaf_modules) {
     reroll_modules(graph, owner);

@@ -75,14 +75,20 @@ FXX_INLINE DispatchTracer::Implementation::Value DispatchTracer::Implementation:
         "so the graph would keep its present values and pass no gradients on. Compute it in forward, on "
         "the thread that traces, or pass it as an input",
         here());
-  return found({get_attr(constants_.add(tensor, false), tensor), -1, false});
+  return found({get_attr(constants_.add(inner_of(tensor), false), tensor), -1, false});
 }
 
-FXX_INLINE bool DispatchTracer::Implementation::overwrites(const Operator& op, const Parameter& parameter) {
+FXX_INLINE bool DispatchTracer::Implementation::overwrites(const Call& call, const Parameter& parameter,
+                                                           const at::Tensor& tensor) {
   static const std::unordered_set<std::string_view> names = {
-      "fill_",      "zero_",   "copy_",        "set_",       "resize_", "uniform_",   "normal_",
-      "bernoulli_", "random_", "exponential_", "geometric_", "cauchy_", "log_normal_"};
-  return parameter.name == "out" || names.contains(op.base_name());
+      "fill_",   "zero_",        "copy_",      "uniform_", "normal_",    "bernoulli_",
+      "random_", "exponential_", "geometric_", "cauchy_",  "log_normal_"};
+  if (parameter.name != "out" && !names.contains(call.op.base_name())) return false;
+  // What it writes may be made of them: c.fill_(c[0]).
+  const auto shares = [storage = detail::storage_of(tensor)](const c10::IValue& value) {
+    return value.isTensor() && value.toTensor().defined() && detail::storage_of(value.toTensor()) == storage;
+  };
+  return std::count_if(call.values.begin(), call.values.end(), shares) == 1;
 }
 
 FXX_INLINE bool DispatchTracer::Implementation::freeze(FreshMemory& fresh, const at::Tensor& tensor) {
@@ -108,9 +114,10 @@ FXX_INLINE DispatchTracer::Implementation::Value DispatchTracer::Implementation:
   return find(tensor, detaches);
 }
 
-FXX_INLINE void DispatchTracer::Implementation::written(const at::Tensor& tensor, bool overwritten) {
+FXX_INLINE void DispatchTracer::Implementation::written(const at::Tensor& tensor, const Parameter& parameter,
+                                                        const Call& call) {
   if (FreshMemory* fresh = fresh_memory(tensor)) {
-    const bool whole = overwritten && detail::bare(tensor).numel() == fresh->tensor.numel();
+    const bool whole = detail::bare(tensor).numel() == fresh->tensor.numel() && overwrites(call, parameter, tensor);
     if (!whole && fresh->filled() && !freeze(*fresh, tensor))
       throw TraceError(ErrorId::traced_data_access,
                        "trace: an operator writes to memory that C++ code (data_ptr, accessor) filled a second time "
@@ -119,7 +126,9 @@ FXX_INLINE void DispatchTracer::Implementation::written(const at::Tensor& tensor
     fresh_.erase(detail::storage_of(tensor));
     state_->close(detail::bare(tensor).storage());
   }
-  constants_.keep_those_in(detail::storage_of(tensor));
+  // Constants that are views of a buffer follow it, in the graph as in the code.
+  const c10::StorageImpl* storage = detail::storage_of(tensor);
+  if (!attribute_storages_.contains(storage)) constants_.keep_those_in(storage);
 }
 
 FXX_INLINE const ModuleStack& DispatchTracer::Implementation::modules_of(const std::string& name) {
@@ -151,15 +160,18 @@ FXX_INLINE Argument DispatchTracer::Implementation::argument(const c10::IValue& 
                                                              Call& call) {
   const auto tensor = [&](const at::Tensor& t) -> Argument {
     if (!t.defined()) return {};
-    if (parameter.written) written(t, overwrites(call.op, parameter));
+    if (parameter.written) written(t, parameter, call);
     // C++ may read it behind the dispatcher, which a replay does not write for.
     if (calls_ && parameter.written && !own(t) && !owner_.name_of(t).ends_with(detail::batch_count)) calls_->refuse();
     const bool detaches = call.op.base_name() == "detach";
-    const Value v = call.op.aliases || parameter.written ? find(t, detaches) : read(t, detaches);
+    // A view leaves it open who fills the memory, and what is written to was looked at.
+    const bool unread = parameter.written || (parameter.alias != 0 && !call.op.mutates);
+    Value v = unread ? find(t, detaches) : read(t, detaches);
     // A view of a parameter or buffer that was made before the trace: the graph has no name for it.
     if (parameter.written && !v.depends_on_inputs && !own(t) && attribute_storages_.contains(detail::storage_of(t)))
       refuse_alias();
-    call.given.push_back({inner_of(t), t});
+    if (!v.depends_on_inputs) v.depends_on_inputs = holds_inputs(t);
+    call.given.push_back({inner_of(t), t, parameter.written});
     call.depends = call.depends || v.depends_on_inputs;
     if (v.decided >= 0) call.decided = v.decided;
     if (v.modules) call.modules = last_modules_ = v.modules;

@@ -41,13 +41,15 @@ FXX_INLINE void DispatchTracer::Implementation::record(const c10::OperatorHandle
   // Everything about the arguments is read before the call, which consumes them.
   const bool with_gradients = records_gradients();
   if (with_gradients && !gradients_) refuse_gradients(op);
-  Call call{.op = op, .detached = gradients_ && !with_gradients};
+  c10::IValue* const values = stack.data() + (stack.size() - count);
+  // What changes the sizes of its tensor, and no elements, has to do so to the tensor itself.
+  const bool detached = gradients_ && !with_gradients && !handle.hasTag(at::Tag::inplace_view);
+  Call call{.op = op, .values = {values, count}, .detached = detached};
   call.depends = has(op.traits, Trait::random);
   const std::optional<std::int64_t> decided_dim = element_sizes_.dim_decided(handle, stack);
   std::vector<KeywordArgument> kwargs;
   std::vector<Argument> all(count);
   std::size_t written = 0;
-  c10::IValue* const values = stack.data() + (stack.size() - count);
   for (std::size_t i = 0; i < count; ++i) {
     const Parameter& parameter = op.parameters[i];
     all[i] = argument(values[i], parameter, call);
@@ -68,6 +70,7 @@ FXX_INLINE void DispatchTracer::Implementation::record(const c10::OperatorHandle
     if (const at::Tensor& now = call.given[i].inner;
         now.sizes() != before[i].first || now.strides() != before[i].second)
       calls_->refuse();
+  if (op.mutates) note_written(call);
   // Known to the graph when somebody uses it, as a constant.
   if (options_.freeze_random && has(op.traits, Trait::random) && call.given.empty()) return;
 
@@ -103,14 +106,19 @@ FXX_INLINE void DispatchTracer::Implementation::record(const c10::OperatorHandle
     } else if (result.isTensorList()) {
       int k = 0;
       c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : result.toTensorVector())
-        list.push_back(traced_result(tensor, value_of(call, node, k++), call));
+      Node* whole = nullptr;  // the list, which may be one of several results
+      for (const at::Tensor& tensor : result.toTensorVector()) {
+        if (!whole) whole = item < 0 ? node : tracer_.item(node, item);
+        list.push_back(traced_result(tensor, value_of(call, whole, k++), call));
+      }
       if (calls_ && op.returns.size() > 1) calls_->refuse();
       if (calls_)
         for (const at::Tensor& tensor : list) note_result(tensor, call);
       result = std::move(list);
-    } else if (calls_) {
-      calls_->refuse();
+    } else {
+      const bool number = result.isScalar() || result.isIntList() || result.isDoubleList() || result.isBoolList();
+      if (number && call.depends && counts_elements(op)) refuse_question(op, node);
+      if (calls_) calls_->refuse();
     }
     if (item >= 0) ++item;
   }
@@ -157,11 +165,17 @@ FXX_INLINE void DispatchTracer::Implementation::track(const at::Tensor& tensor, 
   const at::Tensor& inside = detail::bare(tensor);
   if (!inside.has_storage()) return;
   const c10::StorageImpl* storage = inside.storage().unsafeGetStorageImpl();
-  if (attribute_storages_.contains(storage)) return;
-  const auto known = storages_.find(storage);
-  if (known == storages_.end())
-    storages_.emplace(storage, TrackedMemory{inside.storage().getWeakStorageImpl(), value.depends_on_inputs});
-  else known->second.depends_on_inputs = known->second.depends_on_inputs || value.depends_on_inputs;
+  if (attribute_storages_.contains(storage) || storages_.contains(storage)) return;
+  storages_.emplace(storage, TrackedMemory{inside.storage().getWeakStorageImpl(), value.depends_on_inputs});
+}
+
+FXX_INLINE void DispatchTracer::Implementation::note_written(const Call& call) {
+  if (!call.depends) return;
+  for (const Given& given : call.given) {
+    const c10::StorageImpl* storage = given.written ? detail::storage_of(given.inner) : nullptr;
+    if (const auto known = storages_.find(storage); known != storages_.end()) known->second.depends_on_inputs = true;
+    else if (storage) written_attributes_.insert(storage);
+  }
 }
 
 FXX_INLINE at::Tensor DispatchTracer::Implementation::traced_result(at::Tensor tensor, const Value& value,
@@ -179,7 +193,6 @@ FXX_INLINE at::Tensor DispatchTracer::Implementation::traced_result(at::Tensor t
       now.decided = find(given.passed).decided;  // it is as large as it was
       rebind(given.passed, now);
     }
-    track(tensor, value);
     return given.passed;
   }
   if (call.gives_fresh && tensor.numel() > 0) note_fresh(tensor, value.node, call.copies_filled);

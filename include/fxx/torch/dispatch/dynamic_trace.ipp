@@ -12,6 +12,7 @@
 
 #include "fxx/error.hpp"
 #include "fxx/torch/dispatch/dynamic_trace.hpp"
+#include "fxx/torch/dispatch/met_constants.hpp"
 #include "fxx/torch/dispatch/size_probe.hpp"
 #include "fxx/torch/dispatch/trace_notes.hpp"
 #include "fxx/trace/sizes.hpp"
@@ -35,6 +36,14 @@ FXX_INLINE at::Tensor resized(const at::Tensor& input, std::int64_t dim, std::in
   }
   const at::NoGradGuard no_grad;
   return at::_ops::index_select::call(input, dim, index);
+}
+
+/// With the values that they have now: C++ may fill the same memory again, at other sizes.
+FXX_INLINE TracedConstants with_values_of_now(TracedConstants constants) {
+  for (auto& [name, constant] : constants)
+    if (auto* tensor = std::get_if<at::Tensor>(&constant); tensor && !traced(*tensor) && tensor->has_storage())
+      *tensor = copy_of(*tensor);
+  return constants;
 }
 
 FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tensor>& inputs,
@@ -67,15 +76,21 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
   std::vector<Recording> recordings;
   std::vector<SizedTrace> traces;
   std::vector<at::Tensor> first_inputs;
+  TracedConstants first_constants;
   const auto record = [&](const SizeSet& sizes) {
     std::vector<at::Tensor> sized = inputs;
     for (std::size_t i = 0; i < options.dynamic.size(); ++i) {
       at::Tensor& input = sized[options.dynamic[i].input];
       input = resized(input, dims[i], sizes[which[i]]);
     }
+    // The code may write to its inputs: the caller's see the first run alone.
     if (recordings.empty()) first_inputs = sized;
+    else
+      for (std::size_t i = 0; i < sized.size(); ++i)
+        if (sized[i].is_same(inputs[i]) && !traced(sized[i])) sized[i] = copy_of(sized[i]);
     recordings.push_back(
         record_run(code, std::move(sized), {.places = true, .reads = true, .freeze_random = options.freeze_random}));
+    if (recordings.size() == 1) first_constants = with_values_of_now(recordings[0].constants);
     SizedTrace trace{std::move(recordings.back().graph), sizes, {}};
     for (const TracedRead& r : recordings.back().reads)
       if (r.of == TracedRead::Of::size) trace.reads.push_back({r.node, r.item, r.dim, r.value});
@@ -136,7 +151,7 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
   Graph solved = with_lines([&] { return solve_sizes(traces, options.dynamic); });
 
   Recording out = std::move(recordings[0]);
-  for (const auto& [name, value] : out.constants)
+  for (const auto& [name, value] : first_constants)
     for (std::size_t i = 1; i < recordings.size(); ++i) {
       const auto other = recordings[i].constants.find(name);
       if (other != recordings[i].constants.end() && same_constant(value, other->second)) continue;

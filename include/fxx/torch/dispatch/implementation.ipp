@@ -101,7 +101,7 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
                        here());
     if (calls_) calls_->input(proxy.node(), tensor);
     // A handle of its own for every input: the same tensor given twice stays two inputs.
-    return wrap(alias_of(tensor), {proxy.node(), -1, true});
+    return wrap(alias_of(inner_of(tensor)), {proxy.node(), -1, true});
   }
 
   Argument argument_for(const c10::IValue& value);
@@ -154,9 +154,11 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   /// A tensor among the arguments: what runs, and what the code passed.
   struct Given {
     at::Tensor inner, passed;
+    bool written;
   };
   struct Call {
     const Operator& op;
+    std::span<const c10::IValue> values;
     bool detached;
     bool depends = false;
     std::int64_t decided = -1;
@@ -165,9 +167,10 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
     const ModuleStack* modules = nullptr;  // that own a parameter among the arguments
   };
 
+  /// What a trace before this one left may stand for its tensor still.
   at::Tensor inner_of(const at::Tensor& tensor) const {
     const TracedTensor* t = detail::traced(tensor);
-    return t && &t->state() == state_.get() ? t->inner() : tensor;
+    return t && (&t->state() == state_.get() || !t->state().live()) ? t->inner() : tensor;
   }
   FreshMemory* fresh_memory(const at::Tensor& tensor) {
     return fresh_.empty() ? nullptr : fresh_.find(detail::storage_of(tensor));
@@ -204,6 +207,15 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
                          "may run under a guard",
                      here());
   }
+  /// `node`: what is asked for; null when the graph has no name for it.
+  [[noreturn]] void refuse_question(const Operator& op, const Node* node) const {
+    throw TraceError(
+        ErrorId::data_dependent,
+        "trace: '" + std::string(op.name) +
+            "' asks for the value of a traced tensor, so the code that follows would depend on the data; "
+            "decide before tracing, or compute both sides and select with torch::where",
+        here(node ? format_node(*node) : std::string()));
+  }
   void refuse_transformed(const at::Tensor& tensor) const {
     if (!detail::belongs_to_transform(tensor)) return;
     throw TraceError(ErrorId::mode_refused,
@@ -223,8 +235,16 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
     track(tensor, value);
     return at::detail::make_tensor<TracedTensor>(tensor, value, state_, fresh_memory(tensor) != nullptr);
   }
-  /// Notes whose values the memory holds.
+  /// Notes whose values the memory holds when the trace first meets it.
   void track(const at::Tensor& tensor, const Value& value);
+  /// The memory that an operator wrote to holds what it was given.
+  void note_written(const Call& call);
+  /// Was what follows from inputs written to the memory, through whichever view?
+  bool holds_inputs(const at::Tensor& tensor) const {
+    const c10::StorageImpl* storage = detail::storage_of(tensor);
+    const auto memory = storages_.find(storage);
+    return (memory != storages_.end() && memory->second.depends_on_inputs) || written_attributes_.contains(storage);
+  }
 
   /// What the code gets for a result: what it passed, where an operator in place returns that; else a new traced
   /// tensor.
@@ -255,14 +275,14 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   Value find(const at::Tensor& tensor, bool detaches = false);
 
   /// Does the operator give the argument all of its values, whatever they were?
-  static bool overwrites(const Operator& op, const Parameter& parameter);
+  static bool overwrites(const Call& call, const Parameter& parameter, const at::Tensor& tensor);
   /// Memory that C++ filled becomes a constant with the values that it has now, for the views of it as well. False when
   /// it is one already, with others.
   bool freeze(FreshMemory& fresh, const at::Tensor& tensor);
   /// The value of a tensor whose elements an operator reads.
   Value read(const at::Tensor& tensor, bool detaches = false);
   /// Operators write to the memory from now on: C++ may not.
-  void written(const at::Tensor& tensor, bool overwritten);
+  void written(const at::Tensor& tensor, const Parameter& parameter, const Call& call);
 
   /// A module within those around it, by its name.
   const ModuleStack& modules_of(const std::string& name);
@@ -280,6 +300,8 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   /// Operators that give C++ a number or a boolean. Known answers are given, questions about traced values refused.
   bool answers_data_question(const c10::OperatorHandle& handle, const Operator& op, torch::jit::Stack& stack,
                              std::size_t count);
+  /// Does it give C++ numbers that elements decide? Few of ATen's do; others' operators may do anything.
+  static bool counts_elements(const Operator& op);
 
   /// LibTorch's attention asks whether query, key and value are equal, to project them in one go; apart, it computes
   /// the same. Symbols are looked up once for every place that asks.
@@ -301,6 +323,7 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   std::unordered_map<const c10::TensorImpl*, Plain> plain_;
   std::unordered_map<const c10::StorageImpl*, TrackedMemory> storages_;
   std::unordered_map<const c10::StorageImpl*, const ModuleOwner::Tensor*> attribute_storages_;
+  std::unordered_set<const c10::StorageImpl*> written_attributes_;
   detail::FreshMemories fresh_;
   std::optional<detail::AutogradWatch> autograd_;
   detail::ElementSizes element_sizes_;

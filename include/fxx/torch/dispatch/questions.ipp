@@ -28,26 +28,24 @@ FXX_INLINE bool DispatchTracer::Implementation::answers_data_question(const c10:
   for (std::size_t i = 0; i < count; ++i) {
     if (!args[i].isTensor() || !args[i].toTensor().defined()) continue;
     const at::Tensor tensor = args[i].toTensor();
-    const bool known = own(tensor) || plain_.contains(tensor.unsafeGetTensorImpl());
-    // Constants that the code made itself may be asked for; inputs, parameters and what follows from them may not.
-    if (known || !owner_.name_of(tensor).empty()) {
-      const Value value = find(tensor);
-      // Another view of the memory may have been written to.
-      const auto memory = storages_.find(detail::storage_of(tensor));
-      if (value.depends_on_inputs || (memory != storages_.end() && memory->second.depends_on_inputs))
-        throw TraceError(
-            ErrorId::data_dependent,
-            "trace: '" + std::string(op.name) +
-                "' asks for the value of a traced tensor, so the code that follows would depend on the data; "
-                "decide before tracing, or compute both sides and select with torch::where",
-            here(format_node(*value.node)));
-    }
+    const bool known = own(tensor) || plain_.contains(tensor.unsafeGetTensorImpl()) || !owner_.name_of(tensor).empty();
+    // Constants that the code made itself may be asked for; inputs, parameters and what follows from them may not, in
+    // whichever view of the memory that they were written to.
+    const Value value = known ? find(tensor) : Value();
+    if (value.depends_on_inputs || holds_inputs(tensor)) refuse_question(op, value.node);
     detail::replace_traced(args[i], [&](const at::Tensor& t) { return inner_of(t); });
     outer = outer || detail::traced(args[i].toTensor());
   }
   if (outer && previous_) previous_->record(handle, stack);
   else handle.callBoxed(stack);
   return true;
+}
+
+FXX_INLINE bool DispatchTracer::Implementation::counts_elements(const Operator& op) {
+  static const std::unordered_set<std::string_view> names = {"aten::_nnz", "aten::_choose_qparams_per_tensor",
+                                                             "aten::fbgemm_linear_quantize_weight",
+                                                             "aten::_nested_tensor_from_mask_left_aligned"};
+  return op.name_space() != "aten" || names.contains(op.name);
 }
 
 FXX_INLINE bool DispatchTracer::Implementation::asked_by_attention() {

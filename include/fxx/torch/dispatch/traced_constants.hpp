@@ -1,5 +1,5 @@
 // Constants that a trace met, made what they are in every run of the code.
-// Main names: detail::fold_filled_lists, detail::copy_written_constants. Linear in the graph. Cost: includes
+// Main names: detail::fold_filled_lists, detail::copy_made_constants. Linear in the graph. Cost: includes
 // <ATen/core/Tensor.h>.
 #pragma once
 
@@ -20,8 +20,9 @@ using TracedConstants = std::map<std::string, GraphModule::Attribute>;
 /// a time: empty, select, fill_. Lists that hold sizes of dynamic dimensions stay as they are.
 void fold_filled_lists(Graph& graph, const ModuleOwner& owner, TracedConstants& constants);
 
-/// A constant that the code made and then wrote to is made anew in every run: the graph writes to a copy of it.
-void copy_written_constants(Graph& graph, const TracedConstants& constants);
+/// A constant that the code made is made anew in every run, where that can be told: the graph writes to a copy of it,
+/// and a copy is what the caller gets.
+void copy_made_constants(Graph& graph, const TracedConstants& constants);
 
 }  // namespace detail
 

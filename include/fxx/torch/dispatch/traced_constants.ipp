@@ -106,13 +106,26 @@ FXX_INLINE void fold_filled_lists(Graph& graph, const ModuleOwner& owner, Traced
   }
 }
 
-FXX_INLINE void copy_written_constants(Graph& graph, const TracedConstants& constants) {
-  std::unordered_set<const Node*> written;
+/// Does the graph alone hold it? Who captured a tensor gets that one back, and may write to it.
+FXX_INLINE bool is_held_by_graph_alone(const GraphModule::Attribute& constant) {
+  const auto* tensor = std::get_if<at::Tensor>(&constant);
+  if (!tensor || tensor->use_count() > 1) return false;
+  const at::Tensor& inside = bare(*tensor);
+  return !inside.has_storage() || inside.storage().use_count() == 1;
+}
+
+FXX_INLINE void copy_made_constants(Graph& graph, const TracedConstants& constants) {
+  std::unordered_set<const Node*> written, returned;
   for (const Node* node : graph.nodes())
     for (const Node* maker : memory_written_by(*node).makers) written.insert(maker);
+  if (const Node* output = graph.output_node())
+    for (const Node* result : output->all_input_nodes())
+      for (const Node* maker : memory_of(*result).makers) returned.insert(maker);
   for (Node* node : graph.nodes()) {
     const auto* attribute = std::get_if<GetAttr>(&node->op());
-    if (!attribute || !constants.contains(attribute->target) || !written.contains(node)) continue;
+    const auto constant = attribute ? constants.find(attribute->target) : constants.end();
+    if (constant == constants.end()) continue;
+    if (!written.contains(node) && !(returned.contains(node) && is_held_by_graph_alone(constant->second))) continue;
     const InsertPoint point = graph.inserting_after(node);
     Node* copy = graph.call_function(table_operator(OperatorIndex::clone), {node});
     if (node->tensor_meta()) copy->set_tensor_meta(*node->tensor_meta());

@@ -4,7 +4,8 @@
 // Every operator on it reaches the tracer, on any thread, since the tracer's dispatch key is among its own. Sizes are
 // those of the tensor inside; that C++ asks for them is noted. Elements are out of reach: data_ptr() and accessor()
 // throw TraceError (E320) where a plain tensor would let their values slip into the graph as constants. When the trace
-// ends, it becomes an ordinary tensor, so code may keep it.
+// ends, it becomes an ordinary tensor, so code may keep it. One that stands for a sparse or quantised tensor, which is
+// of a class of its own, goes on doing so, and operators get the tensor inside.
 // Main names: TracedTensor, SharedTrace, traced. Cost: tensor (ATen/core/Tensor.h); about 0.2 us to make one.
 #pragma once
 
@@ -69,7 +70,7 @@ class SharedTrace {
   const std::vector<TracedRead>& reads() const { return reads_; }
   /// Operators have written to this memory: its elements are out of C++'s reach from now on.
   void close(const c10::Storage& storage);
-  /// The trace is over: its tensors become ordinary ones.
+  /// The trace is over: its tensors become ordinary ones, where they can.
   void release();
   bool live() const { return graph_ != nullptr; }
   /// The nodes of traced tensors that somebody still holds, the latest first.

@@ -145,8 +145,11 @@ FXX_INLINE void TracedTensor::release_resources() {
 }
 
 FXX_INLINE void TracedTensor::become_plain() {
-  at::Tensor inner = std::move(inner_);
-  if (const TracedTensor* outer = traced(inner)) {
+  const TracedTensor* const outer = traced(inner_);
+  // Kernels take a sparse or quantised tensor to be of a class of its own.
+  if (!outer && (inner_.layout() != at::kStrided || inner_.is_quantized())) return;
+  const at::Tensor inner = std::move(inner_);
+  if (outer) {
     // A tensor of a trace around this one goes on as that.
     value = outer->value;
     open_ = outer->open_;
