@@ -45,11 +45,11 @@ TEST_CASE("operators are called by their narrow headers; each statement says whi
   const BuiltSource source = built([](auto x, auto y) { return relu(x.add(y)) * 2.5; });
   CHECK(source.headers == std::vector<std::string>{"ATen/ops/add_ops.h", "ATen/ops/mul_ops.h", "ATen/ops/relu_ops.h"});
   CHECK(body_of(source) ==
-        "    at::Tensor x = input(0);\n    at::Tensor y = input(1);\n"
-        "    call->node = 2;  auto add = at::_ops::add_Tensor::call(x, y, 1); x.reset(); y.reset();\n"
-        "    call->node = 3;  auto relu = at::_ops::relu::call(add); add.reset();\n"
-        "    call->node = 4;  auto mul = at::_ops::mul_Scalar::call(relu, 2.5); relu.reset();\n"
-        "    give({mul}); \n");
+        "    at::Tensor x = Input(0);\n    at::Tensor y = Input(1);\n"
+        "    Call->node = 2;  auto add = at::_ops::add_Tensor::call(x, y, 1); x.reset(); y.reset();\n"
+        "    Call->node = 3;  auto relu = at::_ops::relu::call(add); add.reset();\n"
+        "    Call->node = 4;  auto mul = at::_ops::mul_Scalar::call(relu, 2.5); relu.reset();\n"
+        "    Give({mul}); \n");
   CHECK(source.text.starts_with("// Forward of Net, made by fxx"));
   CHECK(source.nodes.size() == 6);
   CHECK(source.result.kind == ResultShape::Kind::tensor);
@@ -62,7 +62,7 @@ TEST_CASE("attributes are handed in, each once") {
   g.output(g.call_function(ops::linear, {first, g.get_attr("fc.weight")}));
   const BuiltSource source = built_source(g, nobody, Installed());
   CHECK(source.attributes == std::vector<std::string>{"fc.weight", "fc.bias"});
-  CHECK(body_of(source).find("at::Tensor fc_weight_1 = attribute(0);") != std::string::npos);
+  CHECK(body_of(source).find("at::Tensor fc_weight_1 = Attribute(0);") != std::string::npos);
 }
 
 TEST_CASE("what has no narrow header, modules and functions of the user's are called back") {
@@ -77,7 +77,7 @@ TEST_CASE("what has no narrow header, modules and functions of the user's are ca
   CHECK(source.called_back == std::vector<bool>{false, true, true, true, false});
   CHECK(
       body_of(source).find(
-          "const void* const given[] = {&layer, &x}; if (call->call_back(call, 2, given, &built_results)) return 1;") !=
+          "const void* const Given[] = {&layer, &x}; if (Call->call_back(Call, 2, Given, &builtResults)) return 1;") !=
       std::string::npos);
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("results of several kinds keep their shape") {
   for (const ResultShape& item : source.result.items) kinds.push_back(item.kind);
   CHECK(kinds ==
         std::vector<Kind>{Kind::tensor, Kind::list_of_tensors, Kind::constant, Kind::constant, Kind::list, Kind::none});
-  CHECK(body_of(source).ends_with("    give({relu}); give(chunk); give({x}); give({x}); \n"));
+  CHECK(body_of(source).ends_with("    Give({relu}); Give(chunk); Give({x}); Give({x}); \n"));
 }
 
 TEST_CASE("tuples within tuples come back as the tensors in them") {
@@ -118,10 +118,10 @@ TEST_CASE("tuples within tuples come back as the tensors in them") {
   const BuiltSource source = built_source(g, nobody, Installed());
   const std::string body = body_of(source);
   CAPTURE(body);
-  CHECK(body.find("auto built_lstm = std::make_tuple(built_lstm_results[0], std::make_tuple(built_lstm_results[1], "
-                  "built_lstm_results[2]));") != std::string::npos);
-  CHECK(body.find("give({std::get<0>(built_lstm)}); give({std::get<0>(std::get<1>(built_lstm))}); "
-                  "give({std::get<1>(std::get<1>(built_lstm))}); give({getitem_1}); ") != std::string::npos);
+  CHECK(body.find("auto built_lstm = std::make_tuple(built_lstmResults[0], std::make_tuple(built_lstmResults[1], "
+                  "built_lstmResults[2]));") != std::string::npos);
+  CHECK(body.find("Give({std::get<0>(built_lstm)}); Give({std::get<0>(std::get<1>(built_lstm))}); "
+                  "Give({std::get<1>(std::get<1>(built_lstm))}); Give({getitem_1}); ") != std::string::npos);
   REQUIRE(source.result.items.size() == 2);
   REQUIRE(source.result.items[0].items.size() == 2);
   CHECK(source.result.items[0].items[1].items.size() == 2);
@@ -171,6 +171,24 @@ TEST_CASE("inputs and results that are no tensors are refused, with the node") {
   Graph missing;
   missing.output(missing.call_function(ops::softmax_int, {missing.placeholder("x")}));
   CHECK(refused(missing, "argument 'dim' of 'aten::softmax.int' is missing"));
+}
+
+TEST_CASE("no name of the function's own is one that a node can have") {
+  Graph g;
+  std::vector<Argument> inputs;
+  for (const char* name : {"call", "input", "attribute", "give", "given", "f_results"})
+    inputs.push_back(g.placeholder(name));
+  Node* f = g.create_node(CallFunction{&register_function("tests::built_f")}, inputs, {}, "f");
+  f->set_type("torch::Tensor");
+  g.output(f);
+  const BuiltSource source = built_source(g, nobody, Installed());
+  CHECK(body_of(source) ==
+        "    at::Tensor call = Input(0);\n    at::Tensor input = Input(1);\n    at::Tensor attribute = Input(2);\n"
+        "    at::Tensor give = Input(3);\n    at::Tensor given = Input(4);\n    at::Tensor f_results = Input(5);\n"
+        "    Call->node = 6;  std::vector<at::Tensor> fResults; { const void* const Given[] = {&call, &input, "
+        "&attribute, &give, &given, &f_results}; if (Call->call_back(Call, 6, Given, &fResults)) return 1; } auto f = "
+        "fResults[0]; call.reset(); input.reset(); attribute.reset(); give.reset(); given.reset(); "
+        "f_results.reset();\n    Give({f}); \n");
 }
 
 TEST_CASE("nothing from a model becomes code") {

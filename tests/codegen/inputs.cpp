@@ -8,6 +8,7 @@
 #include "fxx/trace/concrete.hpp"
 #include "fxx/trace/symbolic.hpp"
 #include "listed_owner.hpp"
+#include "support.hpp"
 
 using namespace fxx;
 
@@ -82,4 +83,28 @@ TEST_CASE("an input that a node has the name of is called something else, and on
   g.placeholder("more", {}, "double");
   CHECK(forward_code(g, test::ListedOwner())
             .starts_with("torch::Tensor forward(std::vector<torch::Tensor> add_, double more) {"));
+}
+
+TEST_CASE("a call of forward gives what its parameters are") {
+  // One input is gone, one stands where it was, and an item of a list is gone, too.
+  Graph g = symbolic_graph([](const auto& xs, auto x, auto y) { return xs[1] + y + x; },
+                           concrete_args(input("xs", std::vector{PH, PH}), input("x"), input("y")));
+  Node* x = g.find_nodes(Opcode::placeholder)[2];
+  const InsertPoint point = g.inserting_before(x);
+  x->replace_all_uses_with(g.placeholder("more"));
+  g.erase_node(x);
+  g.erase_node(g.nodes().front());
+  const std::string parameters = "(std::vector<torch::Tensor> xs, torch::Tensor y, torch::Tensor more)";
+  CHECK(forward_code(g, test::ListedOwner()).find(parameters) != std::string::npos);
+  CHECK(forward_arguments(g, "in") == "std::vector<torch::Tensor>{torch::Tensor{}, in[0]}, in[2], in[1]");
+}
+
+TEST_CASE("the type of an item that is no C++ type is refused, with the node") {
+  Graph g = symbolic_graph([](const auto& xs) { return xs[0] + xs[1]; },
+                           concrete_args(input("xs", std::vector{PH, PH})));
+  g.nodes().front()->set_type("int> y); void evil(std::vector<int");
+  const auto fault = test::fault_of<CodegenError>([&] { (void)forward_code(g, test::ListedOwner()); });
+  CHECK(fault.id == 501);
+  CHECK(fault.says("of input 'xs_1' is no C++ type"));
+  CHECK(test::fault_of<CodegenError>([&] { (void)forward_arguments(g, "in"); }).id == 501);
 }

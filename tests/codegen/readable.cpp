@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fxx/codegen/module_source.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/trace/symbolic.hpp"
@@ -307,6 +308,60 @@ TEST_CASE("operators bind as in C++") {
   CHECK(nested([](auto x, auto y) { return (x + y).relu(); }) == "(x + y).relu()");
   CHECK(nested([](auto x, auto y) { return (x < y) & (x > 0); }) == "(x < y) & (x > 0)");
   CHECK(nested([](auto x) { return (-x).abs(); }) == "(-x).abs()");
+  // Python's `&` binds tighter than `==`, C++'s does not.
+  CHECK(nested([](auto x) { return (x & 1) == 0; }) == "(x & 1) == 0");
+  CHECK(nested([](auto x, auto y, auto z) { return z == (x | y); }) == "z == (x | y)");
+  CHECK(nested([](auto x, auto y, auto z) { return (x ^ y) < z; }) == "(x ^ y) < z");
+  CHECK(nested([](auto x, auto y, auto z) { return (x == y) < z; }) == "(x == y) < z");
+  CHECK(nested([](auto x, auto y, auto z) { return x != (y <= z); }) == "x != (y <= z)");
+  CHECK(nested([](auto x, auto y, auto z) { return x + y > y * z; }) == "x + y > y * z");
+  CHECK(nested([](auto x, auto y, auto z) { return (x & (y | z)) ^ z; }) == "x & (y | z) ^ z");
+}
+
+TEST_CASE("a value that is passed on as it is keeps its parentheses") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* same = g.call_function(*find_operator("fxx::identity"), {g.call_function(ops::neg, {x})});
+  g.output(g.call_method("abs", {same}));
+  CHECK(forward_code(g, nobody, {.release_values = false, .nest_expressions = true}).find("return (-x).abs();") !=
+        std::string::npos);
+}
+
+TEST_CASE("values that are put where indices tell: a dimension without indices is written as the operator has it") {
+  const auto code_of = [](const char* method, Argument indices, std::vector<Argument> more = {}) {
+    Graph g;
+    Node *x = g.placeholder("x"), *rows = g.placeholder("rows"), *v = g.placeholder("v");
+    std::vector<Argument> items;
+    for (const Argument& item : indices.items()) items.push_back(item.is_none() ? Argument() : Argument(rows));
+    std::vector<Argument> arguments = {x, Argument::list(items), v};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    g.output(g.call_method(method, arguments));
+    const std::string text = forward_code(g, nobody, {.release_values = false});
+    return text.substr(text.find(" = x.") + 3, text.find(";\n  return") - text.find(" = x.") - 3);
+  };
+  CHECK(code_of("index_put_", Argument::list({0})) == "x.index_put_({rows}, v, false)");
+  CHECK(code_of("index_put_", Argument::list({{}, 0})) ==
+        "x.index_put_(c10::List<std::optional<at::Tensor>>({{}, rows}), v, false)");
+  CHECK(code_of("index_put", Argument::list({0, {}, 0}), {true}) ==
+        "x.index_put(c10::List<std::optional<at::Tensor>>({rows, {}, rows}), v, true)");
+}
+
+TEST_CASE("modules that draw random numbers draw them in the order of the graph") {
+  test::ListedOwner owner;
+  for (const char* name : {"first", "second"}) {
+    ModuleInfo& module = owner.add(ModuleInfo{.name = name, .type = "torch::nn::Dropout", .construct = {}});
+    module.operation = find_operator("aten::dropout");
+    module.parts = {test::input(), test::constant_part(0.5), test::training_part()};
+    module.training = true;
+  }
+  Graph g;
+  g.set_owning_module(&owner);
+  Node* x = g.placeholder("x");
+  Node *first = g.call_module("first", {x}), *second = g.call_module("second", {x});
+  g.output(g.call_function(ops::sub_Tensor, {second, first}));
+  CHECK(forward_code(g, owner, {.release_values = false, .nest_expressions = true}) ==
+        "torch::Tensor forward(torch::Tensor x) {\n  auto first = this->first(x);\n"
+        "  auto second = this->second(x);\n  return second - first;\n}\n");
 }
 
 TEST_CASE("an expression is not nested across what changes memory, nor when it is used twice") {
@@ -414,6 +469,48 @@ TEST_CASE("targets and types that are no C++ names are refused, with the node") 
         return g.call_function(register_function("f"), {x, Enumerator{.type = "A", .name = "b(); evil", .value = 1}});
       }),
       "is no C++ name"));
+}
+
+TEST_CASE("types of nodes that are no C++ types never get into the text") {
+  const std::string evil = "(system(\"id\"), 0); torch::Tensor";
+  const auto made = [&](auto call) {
+    Graph g;
+    Node* made = call(g, g.placeholder("x"));
+    made->set_type(evil);
+    g.output(Argument::tuple({made, Argument::list({made})}));
+    return g;
+  };
+  for (const Graph& g :
+       {made([](Graph& graph, Node* x) { return graph.call_method("unknown", {x}); }),
+        made([](Graph& graph, Node* x) { return graph.call_function(register_function("tests::typed"), {x}); })}) {
+    CHECK(forward_code(g, nobody).find("system") == std::string::npos);
+    CHECK(fault_of<CodegenError>([&] { (void)module_source(g, nobody, "Net", "net.h"); }).id == 501);
+  }
+  Graph g;
+  g.placeholder("x", {}, evil);
+  g.output(Enumerator{.type = evil, .name = "A", .value = 1});
+  CHECK(fault_of<CodegenError>([&] { (void)forward_code(g, nobody); }).id == 501);
+}
+
+TEST_CASE("members are called like nothing that their class has itself") {
+  test::ListedOwner owner;
+  std::vector<std::string> names = {"add", "add_parameter", "add_buffer", "parent", "last",
+                                    "eval", "parameters", "train", "to", "NetImpl"};
+  Graph g;
+  Node* sum = g.placeholder("x");
+  for (const std::string& name : names) {
+    ModuleInfo& module = owner.add(ModuleInfo{.name = name, .type = "torch::nn::ReLU", .construct = {}});
+    module.operation = find_operator("aten::relu");
+    module.parts = {test::input()};
+    sum = g.call_module(name, {sum});
+  }
+  g.output(sum);
+  const ModuleSource source = module_source(g, owner, "Net", "net.h");
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    CHECK(source.header.find("torch::nn::ReLU " + name + "_1{nullptr};") != std::string::npos);
+    CHECK(source.source.find(name + "_1 = add(\"" + name + "\", torch::nn::ReLU());") != std::string::npos);
+  }
 }
 
 TEST_CASE("an operator that somebody registered is asked of the dispatcher, by its signature") {

@@ -150,6 +150,15 @@ TEST_CASE("lint walks a deep graph without recursion") {
   g.lint();
 }
 
+TEST_CASE("lint of a node with very many inputs grows in proportion") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  std::vector<Argument> parts;
+  for (int i = 0; i < 1000000; ++i) parts.push_back(g.call_function(ops::relu, {x}));
+  g.output(g.call_function(ops::cat, {Argument::list(std::move(parts))}));
+  g.lint();
+}
+
 TEST_CASE("an output without an argument is refused, and prints") {
   CHECK(test::holds_in_child([] {
     Graph g;

@@ -280,6 +280,43 @@ TEST_CASE("memory that is written in a way without a pure form stays, with all t
   CHECK(report.left.size() == 2);
 }
 
+TEST_CASE("a view by numbers that the tensor has no place for has no inverse") {
+  const auto reason = [](auto view) {
+    Graph g;
+    Node* x = with(g.placeholder("x"), meta({4, 3}));
+    Node* y = with(g.call_function(ops::add_Scalar, {x, 1}), meta({4, 3}));
+    g.call_function(ops::mul__Scalar, {view(g, y), 2});
+    g.output(y);
+    const FunctionaliseReport report = functionalise(g);
+    CHECK(report.changed + report.left.size() == 1);
+    return report.left.empty() ? std::string() : report.left[0].reason;
+  };
+  for (const Argument& dims : {Argument::list({7, 0}), Argument::list({0, 0}), Argument::list({-3, 0}),
+                               Argument::list({0, -2}), Argument::list({0, INT64_MIN}), Argument::list({0, 2.0})}) {
+    CAPTURE(to_string(dims));
+    CHECK(reason([&](Graph& g, Node* y) { return g.call_function(ops::permute, {y, dims}); }) ==
+          "%mul_ writes through %permute, which has no inverse");
+  }
+  CHECK(reason([](Graph& g, Node* y) { return g.call_function(ops::permute, {y, Argument::list({-1, 0})}); }).empty());
+  CHECK(reason([](Graph& g, Node* y) {
+          return g.call_function(*find_operator("operator::getitem"),
+                                 {y, Argument::tuple({0, 0, 0, 0, 0, Ellipsis{}, {}})});
+        }) == "%mul_ writes through %getitem, which has no inverse");
+}
+
+TEST_CASE("one of very many parts is found without counting them") {
+  Graph g;
+  Node* x = with(g.placeholder("x"), meta({5}));
+  Node* y = with(g.call_function(ops::add_Scalar, {x, 1}), meta({5}));
+  const Argument sections = std::int64_t{1} << 60;
+  Node* parts = g.call_function(*find_operator("aten::tensor_split.sections"), {y, sections});
+  Node* part = g.call_function(*find_operator("operator::getitem"), {parts, 4});
+  g.call_function(ops::mul__Scalar, {part, 2});
+  g.output(y);
+  CHECK(functionalise(g).left.empty());
+  CHECK(body_of(g).ends_with("slice_scatter = aten::slice_scatter(%add, %mul, 0, 4, 5, 1)\nreturn %slice_scatter\n"));
+}
+
 TEST_CASE("random numbers that are drawn in place keep their place; what is done with them is pure") {
   Graph g = symbolic_graph([](auto x) {
     auto n = functional::empty_like(x).normal_(0, 1);

@@ -106,6 +106,28 @@ TEST_CASE("a number on the left means what it means for a tensor") {
         "bitwise_and = aten::bitwise_and.Scalar(%bitwise_xor, 6)\nreturn %bitwise_and\n");
 }
 
+TEST_CASE("a real number on the left takes the dtype of the tensor first, as LibTorch has it") {
+  const auto minus = [](const std::string& number) {
+    return "full_like = aten::full_like(%x, " + number + ")\nsub = aten::sub.Tensor(%full_like, %x)\nreturn %sub\n";
+  };
+  CHECK(recorded([](auto x) { return 1.5 - x; }) == minus("1.5"));
+  CHECK(recorded([](auto x) { return x.size(0) * 0.5 - x; }).ends_with(minus("%mul")));
+  CHECK(recorded([](auto x) { return 7.5 % x; }) ==
+        "full_like = aten::full_like(%x, 7.5)\nremainder = aten::remainder.Tensor(%full_like, %x)\nreturn "
+        "%remainder\n");
+  CHECK(recorded([](auto x) { return 1.5 * x; }) == "mul = aten::mul.Scalar(%x, 1.5)\nreturn %mul\n");
+  for (const Dtype dtype : {Dtype::float32, Dtype::int64}) {
+    Graph g;
+    Tracer tracer(g);
+    Node* x = g.placeholder("x");
+    x->set_tensor_meta({.shape = {2}, .stride = {1}, .dtype = dtype});
+    CHECK((1.5 - Proxy(tracer, x)).node()->operation()->name ==
+          (dtype == Dtype::float32 ? "aten::rsub.Scalar" : "aten::sub.Tensor"));
+    CHECK((1.5 % Proxy(tracer, x)).node()->operation()->name ==
+          (dtype == Dtype::float32 ? "aten::remainder.Scalar_Tensor" : "aten::remainder.Tensor"));
+  }
+}
+
 TEST_CASE("what C++ has no operator for is a function, with a number on either side") {
   CHECK(recorded([](auto x, auto y) { return matmul(x, y); }, {"x", "y"}) ==
         "matmul = aten::matmul(%x, %y)\nreturn %matmul\n");

@@ -83,9 +83,12 @@ TEST_CASE("`/` and `%` are Python's operators of what is never negative, and C++
   CHECK(floors([](auto n, auto) { return (n + 1) * n / 3 % 4; }));
   CHECK(floors([](auto n, auto) { return min(n, 4) + max(n, 2 * n); }));
   CHECK(floors([](auto n, auto) { return max(n - 10, 0); }));
-  CHECK(floors([](auto, auto any) { return abs(any); }));
   CHECK(floors([](auto n, auto) { return to_int(ceil(n * 0.5) + sqrt(n)); }));
   CHECK_FALSE(floors([](auto, auto any) { return any; }));
+  // Not negative, but 1.5 perhaps.
+  CHECK_FALSE(floors([](auto, auto any) { return abs(any); }));
+  CHECK_FALSE(floors([](auto, auto any) { return max(any, 0); }));
+  CHECK_FALSE(floors([](auto n, auto any) { return n + abs(any); }));
   CHECK_FALSE(floors([](auto n, auto) { return n - 10; }));
   CHECK_FALSE(floors([](auto n, auto) { return -n; }));
   CHECK_FALSE(floors([](auto n, auto) { return n + -1; }));
@@ -96,7 +99,7 @@ TEST_CASE("`/` and `%` are Python's operators of what is never negative, and C++
   CHECK_FALSE(floors([](auto n, auto any) { return n / any; }));
   CHECK_FALSE(floors([](auto n, auto) { return to_int(n * -0.5); }));
   CHECK_FALSE(floors([](auto, auto any) { return any % 5; }));
-  CHECK(floors([](auto n, auto any) { return n % any; }));  // the sign is that of what was divided
+  CHECK(floors([](auto n, auto) { return n % (n - 9); }));  // the sign is that of what was divided
   // A negative literal on either side.
   CHECK(last([](auto n, auto) { return n / -2; }) == "std::divides");
   CHECK(last([](auto n, auto) { return n % -2; }) == "std::modulus");

@@ -44,19 +44,20 @@ class BuiltWriter {
         "  const void* const* inputs;\n  const void* const* attributes;\n  void* results;\n"
         "  int (*call_back)(ForwardCall* call, int node, const void* const* inputs, void* results);\n"
         "  void* host;\n  void* exception;\n  int node;\n};\n\n"
-        "extern \"C\" int fxx_forward(ForwardCall* call) noexcept {\n"
-        "  const auto input = [&](int i) -> const at::Tensor& { return *static_cast<const "
-        "at::Tensor*>(call->inputs[i]); };\n"
-        "  const auto attribute = [&](int i) -> const at::Tensor& { return *static_cast<const "
-        "at::Tensor*>(call->attributes[i]); };\n"
-        "  const auto give = [&](std::vector<at::Tensor> values) {\n"
-        "    static_cast<std::vector<std::vector<at::Tensor>>*>(call->results)->push_back(std::move(values));\n  };\n"
-        "  (void)input, (void)attribute, (void)give;\n"
+        // Names with capitals, which no node has.
+        "extern \"C\" int fxx_forward(ForwardCall* Call) noexcept {\n"
+        "  const auto Input = [&](int i) -> const at::Tensor& { return *static_cast<const "
+        "at::Tensor*>(Call->inputs[i]); };\n"
+        "  const auto Attribute = [&](int i) -> const at::Tensor& { return *static_cast<const "
+        "at::Tensor*>(Call->attributes[i]); };\n"
+        "  const auto Give = [&](std::vector<at::Tensor> values) {\n"
+        "    static_cast<std::vector<std::vector<at::Tensor>>*>(Call->results)->push_back(std::move(values));\n  };\n"
+        "  (void)Input, (void)Attribute, (void)Give;\n"
         "  try {\n" +
         body +
         "    return 0;\n"
         "  } catch (...) {\n"
-        "    *static_cast<std::exception_ptr*>(call->exception) = std::current_exception();\n"
+        "    *static_cast<std::exception_ptr*>(Call->exception) = std::current_exception();\n"
         "    return 1;\n  }\n}\n";
     out_.text = std::move(text);
     return std::move(out_);
@@ -78,20 +79,20 @@ class BuiltWriter {
   }
 
   std::string statement(const Node& node) {
-    const std::string at = "call->node = " + std::to_string(out_.nodes.size() - 1) + ";  ", name(node.name());
+    const std::string at = "Call->node = " + std::to_string(out_.nodes.size() - 1) + ";  ", name(node.name());
     return match(
         node.op(),
         [&](const Placeholder&) {
           if (value_of(node) != Value::tensor)
             fail("input '" + name + "' is a " + std::string(node.type()) + "; a built module takes tensors");
           // A handle of its own, so that what in-place operators return can take its place.
-          return "at::Tensor " + name + " = input(" + std::to_string(inputs_++) + ");";
+          return "at::Tensor " + name + " = Input(" + std::to_string(inputs_++) + ");";
         },
         [&](const GetAttr& o) {
           if (owner_.find_module(o.target)) return std::string();  // the host passes it to what it runs
           const auto [known, fresh] = attributes_.try_emplace(o.target, out_.attributes.size());
           if (fresh) out_.attributes.push_back(o.target);
-          return "at::Tensor " + name + " = attribute(" + std::to_string(known->second) + ");";
+          return "at::Tensor " + name + " = Attribute(" + std::to_string(known->second) + ");";
         },
         [&](const CallFunction& o) {
           const auto* op = std::get_if<const Operator*>(&o.target);
@@ -138,9 +139,9 @@ class BuiltWriter {
       inputs += (inputs.empty() ? "&" : ", &") + std::string(input->name());
     }
     out_.called_back.back() = true;
-    const std::string name(node.name()), given = name + "_results", index = std::to_string(out_.nodes.size() - 1);
-    std::string text = "std::vector<at::Tensor> " + given + "; { const void* const given[] = {" +
-                       (inputs.empty() ? "nullptr" : inputs) + "}; if (call->call_back(call, " + index + ", given, &" +
+    const std::string name(node.name()), given = name + "Results", index = std::to_string(out_.nodes.size() - 1);
+    std::string text = "std::vector<at::Tensor> " + given + "; { const void* const Given[] = {" +
+                       (inputs.empty() ? "nullptr" : inputs) + "}; if (Call->call_back(Call, " + index + ", Given, &" +
                        given + ")) return 1; }";
     if (!node.num_users()) return text;
     switch (value_of(node)) {
@@ -174,7 +175,7 @@ class BuiltWriter {
   ResultShape tuple_result(const std::string& type, const std::string& name, std::string& text) const {
     using Kind = ResultShape::Kind;
     if (type == "torch::Tensor") {
-      text += "give({" + name + "}); ";
+      text += "Give({" + name + "}); ";
       return {.kind = Kind::tensor};
     }
     if (!type.starts_with("std::tuple<")) fail("a tuple that is returned has a part of type " + type);
@@ -197,8 +198,8 @@ class BuiltWriter {
         const Node& node = *value.node();
         const std::string name(node.name());
         switch (value_of(node)) {
-          case Value::tensor: text += "give({" + name + "}); "; return {.kind = Kind::tensor};
-          case Value::tensors: text += "give(" + name + "); "; return {.kind = Kind::list_of_tensors};
+          case Value::tensor: text += "Give({" + name + "}); "; return {.kind = Kind::tensor};
+          case Value::tensors: text += "Give(" + name + "); "; return {.kind = Kind::list_of_tensors};
           case Value::tuple: return tuple_result(types_.of(node), name, text);
           default: fail("'" + name + "' is a number; a built module returns tensors");
         }

@@ -1,19 +1,24 @@
 // Bodies of codegen/inputs.hpp.
 #pragma once
 
+#include <set>
+
 #include "fxx/codegen/cpp.hpp"
 #include "fxx/codegen/inputs.hpp"
+#include "fxx/error.hpp"
+#include "fxx/ir/print.hpp"
 
 namespace fxx::inline FXX_ABI {
 
 FXX_INLINE InputCode::InputCode(const Graph& graph) {
+  std::size_t next = 0;
   for (const Node* node : graph.nodes())
-    if (node->opcode() == Opcode::placeholder) placeholders_.emplace(node->target(), node);
+    if (node->opcode() == Opcode::placeholder) placeholders_.emplace(node->target(), Input{node, next++});
 }
 
 FXX_INLINE const Node* InputCode::placeholder(std::string_view target) const {
   const auto found = placeholders_.find(target);
-  return found == placeholders_.end() ? nullptr : found->second;
+  return found == placeholders_.end() ? nullptr : found->second.node;
 }
 
 FXX_INLINE bool InputCode::one_type(const Structure& structure) const {
@@ -28,7 +33,13 @@ FXX_INLINE std::string InputCode::type(const Structure& structure) const {
   using Kind = Structure::Kind;
   if (structure.kind == Kind::leaf) {
     const Node* node = placeholder(structure.placeholder);
-    return node && !node->type().empty() ? std::string(node->type()) : "torch::Tensor";
+    if (!node || node->type().empty()) return "torch::Tensor";
+    if (!is_cpp_type(node->type()))
+      throw CodegenError(ErrorId::no_cpp_spelling,
+                         "InputCode::type: the type " + repr(node->type()) + " of input '" + std::string(node->name()) +
+                             "' is no C++ type",
+                         {format_node(*node), node->source()});
+    return std::string(node->type());
   }
   if (structure.kind != Kind::tuple && one_type(structure)) {
     const std::string item = structure.items.empty() ? "torch::Tensor" : type(structure.items[0]);
@@ -63,13 +74,17 @@ FXX_INLINE void InputCode::unpack(const Structure& structure, const std::string&
   }
 }
 
-FXX_INLINE std::string InputCode::pack(const Structure& structure, const std::string& each, std::size_t& next) const {
+FXX_INLINE std::string InputCode::pack(const Structure& structure, const std::string& each) const {
   using Kind = Structure::Kind;
-  if (structure.kind == Kind::leaf) return each + "[" + std::to_string(next++) + "]";
+  if (structure.kind == Kind::leaf) {
+    const auto found = placeholders_.find(structure.placeholder);
+    return found == placeholders_.end() ? type(structure) + "{}"
+                                        : each + "[" + std::to_string(found->second.number) + "]";
+  }
   const bool keyed = structure.kind == Kind::dict && one_type(structure);
   std::string items;
   for (std::size_t i = 0; i < structure.items.size(); ++i) {
-    const std::string item = pack(structure.items[i], each, next);
+    const std::string item = pack(structure.items[i], each);
     items += items.empty() ? "" : ", ";
     if (!keyed) {
       items += item;
@@ -85,14 +100,20 @@ FXX_INLINE std::string InputCode::pack(const Structure& structure, const std::st
 FXX_INLINE std::string forward_arguments(const Graph& graph, const std::string& each) {
   const InputCode code(graph);
   std::string text;
-  std::size_t next = 0;
+  std::set<std::string_view> known;  // leaves of containers, and inputs that are one value
   const auto add = [&](const std::string& argument) { text += (text.empty() ? "" : ", ") + argument; };
   if (const Signature* signature = graph.signature()) {
-    for (const Signature::Input& input : signature->inputs) add(code.pack(input.structure, each, next));
-    return text;
+    for (const std::string_view target : signature->leaves()) known.insert(target);
+    for (const Signature::Input& input : signature->inputs)
+      if (input.structure.kind != Structure::Kind::leaf || code.placeholder(input.structure.placeholder))
+        add(code.pack(input.structure, each));
   }
-  for (const Node* node : graph.nodes())
-    if (node->opcode() == Opcode::placeholder) add(each + "[" + std::to_string(next++) + "]");
+  std::size_t next = 0;
+  for (const Node* node : graph.nodes()) {
+    if (node->opcode() != Opcode::placeholder) continue;
+    if (!known.contains(node->target())) add(each + "[" + std::to_string(next) + "]");
+    ++next;
+  }
   return text;
 }
 

@@ -21,7 +21,8 @@ class Members {
     const AttributeInfo* attribute = nullptr;
   };
 
-  Members(const Graph& graph, const Owner& owner);
+  /// `class_name`: of the class, whose members may not be called like it; may be left out.
+  Members(const Graph& graph, const Owner& owner, const std::string& class_name = {});
 
   const std::vector<Member>& all() const { return members_; }
   /// `this->fc` for a member; `this->fc->weight` for an attribute inside of one.
@@ -35,7 +36,7 @@ class Members {
 
   std::vector<Member> members_;
   std::map<std::string, std::size_t, std::less<>> by_name_;
-  std::set<std::string> taken_ = {"forward"};
+  std::set<std::string> taken_;
 };
 
 }  // namespace fxx::inline FXX_ABI

@@ -6,7 +6,19 @@
 
 namespace fxx::inline FXX_ABI {
 
-FXX_INLINE Members::Members(const Graph& graph, const Owner& owner) {
+namespace detail {
+/// Members that the class has itself, and those of torch::nn::Module that whoever has one calls.
+inline constexpr const char* members_of_class[] = {
+    "forward", "add", "add_parameter", "add_buffer", "parent", "last",
+    "apply", "as", "buffers", "children", "clone", "eval", "is_serializable", "is_training", "load", "modules", "name",
+    "named_buffers", "named_children", "named_modules", "named_parameters", "parameters", "pretty_print",
+    "register_buffer", "register_module", "register_parameter", "replace_module", "save", "shared_from_this", "to",
+    "train", "unregister_module", "weak_from_this", "zero_grad"};
+}  // namespace detail
+
+FXX_INLINE Members::Members(const Graph& graph, const Owner& owner, const std::string& class_name)
+    : taken_(std::begin(detail::members_of_class), std::end(detail::members_of_class)) {
+  taken_.insert(class_name);
   for (const Node* node : graph.nodes())
     if (const auto* call = std::get_if<CallModule>(&node->op()))
       add(call->target, owner.find_module(call->target), nullptr);

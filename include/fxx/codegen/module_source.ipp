@@ -12,7 +12,7 @@ FXX_INLINE ModuleSource module_source(const Graph& graph, const Owner& owner, co
     throw CodegenError(ErrorId::no_cpp_spelling, "module_source: " + repr(std::string_view(name)) +
                                                      " cannot name a class; give a C++ identifier");
   if (has_expansions(graph)) return module_source(expanded(graph), owner, name, header_file);
-  const Members members(graph, owner);
+  const Members members(graph, owner, name + "Impl");
   detail::ForwardWriter writer(graph, owner, members, {.release_values = false, .nest_expressions = true});
   ModuleSource out;
   std::string declarations, registrations;

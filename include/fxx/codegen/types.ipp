@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "fxx/codegen/cpp.hpp"
 #include "fxx/codegen/types.hpp"
 #include "fxx/meta/match.hpp"
 #include "fxx/ops/registry.hpp"
@@ -59,16 +60,20 @@ FXX_INLINE CppTypes::CppTypes(const Graph& graph, const Owner& owner) : types_(g
 }
 
 FXX_INLINE std::string CppTypes::find(const Node& node, const Owner& owner) const {
+  // What stands beside a node may be any text, from a file too.
+  const auto annotated = [&](const char* otherwise) {
+    if (node.type().empty()) return std::string(otherwise);
+    return is_cpp_type(node.type()) ? std::string(node.type()) : std::string("auto");
+  };
   return match(
-      node.op(),
-      [&](const Placeholder&) { return node.type().empty() ? std::string("torch::Tensor") : std::string(node.type()); },
+      node.op(), [&](const Placeholder&) { return annotated("torch::Tensor"); },
       [&](const GetAttr& attribute) {
         const ModuleInfo* module = owner.find_module(attribute.target);
         return module ? module->type : std::string("torch::Tensor");
       },
       [&](const CallFunction&) -> std::string {
         const Operator* op = node.operation();
-        if (!op) return node.type().empty() ? "auto" : std::string(node.type());
+        if (!op) return annotated("auto");
         if (op->name == "operator::getitem" && node.args().size() == 2 && node.arg(0).is_node())
           return detail::item_type(of(*node.arg(0).node()),
                                    node.arg(1).kind() == Argument::Kind::integer ? node.arg(1).integer() : 0);
@@ -86,7 +91,7 @@ FXX_INLINE std::string CppTypes::find(const Node& node, const Owner& owner) cons
       [&](const CallMethod& call) -> std::string {
         if (const Operator* op = operator_of(node)) return detail::cpp_result_of(*op);
         if (call.target == "size" && node.args().size() == 1) return "std::vector<int64_t>";
-        return node.type().empty() ? "torch::Tensor" : std::string(node.type());
+        return annotated("torch::Tensor");
       },
       [&](const CallModule& call) {
         const ModuleInfo* module = owner.find_module(call.target);
@@ -104,7 +109,8 @@ FXX_INLINE std::string CppTypes::of(const Argument& value) const {
       [](MemoryFormat) { return std::string("torch::MemoryFormat"); },
       [](Device) { return std::string("torch::Device"); }, [](Ellipsis) { return std::string("auto"); },
       [](Complex) { return std::string("c10::complex<double>"); },
-      [](const std::string&) { return std::string("std::string"); }, [](const Enumerator& e) { return e.type; },
+      [](const std::string&) { return std::string("std::string"); },
+      [](const Enumerator& e) { return is_cpp_name(e.type) ? e.type : std::string("auto"); },
       [](const Range&) { return std::string("auto"); }, [](const Slice&) { return std::string("auto"); },
       [&](ListView list) {
         // Items of one type make a vector; others have only a tuple.

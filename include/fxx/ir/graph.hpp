@@ -27,16 +27,15 @@ namespace fxx::inline FXX_ABI {
 /// Where a graph puts new nodes until this guard ends; then the place that was set before holds again.
 class [[nodiscard]] InsertPoint {
  public:
-  InsertPoint(InsertPoint&& other) noexcept
-      : storage_(std::exchange(other.storage_, nullptr)), before_(other.before_) {}
+  InsertPoint(InsertPoint&& other) noexcept;
   InsertPoint& operator=(InsertPoint&&) = delete;
   ~InsertPoint();
 
  private:
   friend class Graph;
-  InsertPoint(detail::GraphStorage* storage, Node* before) : storage_(storage), before_(before) {}
+  explicit InsertPoint(detail::GraphStorage* storage);
   detail::GraphStorage* storage_;
-  Node* before_;  // what was set before
+  Node* before_;  // what was set before, or what followed it when it was erased
 };
 
 /// As long as this lives, new nodes of its graph have no names; each gets one when somebody first asks for it. For who
@@ -139,7 +138,8 @@ class Graph {
   std::size_t size() const;
   /// Above every Node::index() of this graph.
   std::uint32_t index_bound() const;
-  /// Changes with every edit, so that what was derived from the graph can tell whether it still holds.
+  /// Changes with every edit and with set_owning_module, so that what was derived from the graph can tell whether it
+  /// still holds. No two graphs have the same one.
   std::uint64_t version() const;
   /// False when all calls that were ever put here are of operators without effects, whatever they are given: nobody
   /// needs to look for any. O(1).
@@ -194,7 +194,7 @@ class Graph {
   /// O(nodes). With an owner it also checks that attributes and modules exist.
   void lint() const;
 
-  /// The module that this graph belongs to, or null.
+  /// The module that this graph belongs to, or null. Another graph that is assigned here belongs to it then.
   const Owner* owning_module() const;
   void set_owning_module(const Owner* owner);
 

@@ -18,8 +18,17 @@ namespace fxx::inline FXX_ABI {
 
 // --- insertion point -------------------------------------------------------------------------------------------------
 
+FXX_INLINE InsertPoint::InsertPoint(detail::GraphStorage* storage) : storage_(storage), before_(storage->before) {
+  storage->points.push_back(this);
+}
+FXX_INLINE InsertPoint::InsertPoint(InsertPoint&& other) noexcept
+    : storage_(std::exchange(other.storage_, nullptr)), before_(other.before_) {
+  if (storage_) std::replace(storage_->points.begin(), storage_->points.end(), &other, this);
+}
 FXX_INLINE InsertPoint::~InsertPoint() {
-  if (storage_) storage_->before = before_->is_erased() ? &storage_->root : before_;
+  if (!storage_) return;
+  storage_->before = before_;
+  std::erase(storage_->points, this);
 }
 
 FXX_INLINE LateNames::LateNames(detail::GraphStorage* storage)
@@ -37,6 +46,7 @@ FXX_INLINE Graph& Graph::operator=(Graph&& other) noexcept {
   std::swap(storage_, other.storage_);
   if (storage_) storage_->graph = this;
   if (other.storage_) other.storage_->graph = &other;
+  if (storage_ && other.storage_ && other.storage_->owner) storage_->owner = other.storage_->owner;
   return *this;
 }
 FXX_INLINE Graph::Graph(const Graph& other) : Graph() {
@@ -135,16 +145,16 @@ FXX_INLINE Node* Graph::create_node(Op op, Arguments args, KeywordArguments kwar
 }
 
 FXX_INLINE InsertPoint Graph::inserting_before(Node* node) {
-  Node* old = storage_->before;
   if (node) storage_->check_input(nullptr, node);
+  InsertPoint old(storage_);
   storage_->before = node ? node : storage_->root.next_;
-  return {storage_, old};
+  return old;
 }
 FXX_INLINE InsertPoint Graph::inserting_after(Node* node) {
-  Node* old = storage_->before;
   if (node) storage_->check_input(nullptr, node);
+  InsertPoint old(storage_);
   storage_->before = node ? node->next_ : &storage_->root;
-  return {storage_, old};
+  return old;
 }
 
 FXX_INLINE LateNames Graph::naming_late() { return LateNames(storage_); }
@@ -173,6 +183,8 @@ FXX_INLINE void Graph::erase_node(Node* node) {
   }
   ++s.version;
   if (s.before == node) s.before = node->next_;
+  for (InsertPoint* point : s.points)
+    if (point->before_ == node) point->before_ = node->next_;
   s.drop_arguments(node);
   s.take_out(node);
   node->erased_ = true;
@@ -209,7 +221,10 @@ FXX_INLINE Argument Graph::graph_copy(const Graph& other, std::map<const Node*, 
 }
 
 FXX_INLINE const Owner* Graph::owning_module() const { return storage_->owner; }
-FXX_INLINE void Graph::set_owning_module(const Owner* owner) { storage_->owner = owner; }
+FXX_INLINE void Graph::set_owning_module(const Owner* owner) {
+  ++storage_->version;
+  storage_->owner = owner;
+}
 FXX_INLINE const Signature* Graph::signature() const {
   return storage_->signature ? &storage_->signature->value : nullptr;
 }

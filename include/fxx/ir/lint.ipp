@@ -11,6 +11,7 @@ FXX_INLINE void Graph::lint() const {
   const detail::GraphStorage& s = *storage_;
   std::vector<bool> seen(s.next_index);
   std::vector<std::uint32_t> uses(s.next_index);
+  std::vector<const Node*> last_user(s.next_index);
   std::set<std::string_view> names;
   std::size_t count = 0;
   const Node* before = nullptr;
@@ -38,7 +39,7 @@ FXX_INLINE void Graph::lint() const {
         fail(ErrorId::used_before_defined,
              "argument '" + std::string(input->name()) + "' of node " + quoted +
                  " was used before it has been defined; move its definition up or the use down");
-      if (std::find(inputs.begin(), inputs.end(), input) == inputs.end()) inputs.push_back(input);
+      if (std::exchange(last_user[input->index()], node) != node) inputs.push_back(input);
     };
     for (const Argument& a : node->args()) for_each_node(a, check_input);
     for (const KeywordArgument& k : node->kwargs()) for_each_node(k.value, check_input);
@@ -77,9 +78,11 @@ FXX_INLINE void Graph::lint() const {
                                                 " nodes but holds " + std::to_string(count));
   for (const Node* node : nodes()) {
     std::size_t listed = 0;
-    for (const Node* user : node->users()) {
+    for (const detail::Edge* edge = node->first_user_; edge; edge = edge->next) {
       ++listed;
-      if (!user->all_input_nodes().contains(node))
+      // One of the user's own links, which were compared with its arguments above.
+      const Node* user = edge->user;
+      if (edge->input != node || edge < user->edges_ || edge >= user->edges_ + user->edges_size_)
         throw GraphError(
             ErrorId::broken_links,
             "Graph::lint: '" + std::string(user->name()) + "' is listed as a user but does not use this node",

@@ -39,6 +39,11 @@ struct ModuleInfo {
   std::vector<Part> parts = {};          // one per parameter of `operation`
   bool training = false;
   std::string counter = {};  // attribute that a call adds one to besides: batch norm's, in training
+  /// What the operator's parameter `i` is given, where that is known of the module: a constant, or the training flag.
+  Argument argument(int i) const {
+    const Part& part = parts[static_cast<std::size_t>(i)];
+    return part.kind == Part::Kind::training ? Argument(training) : part.constant;
+  }
   /// Some tensor that it uses is registered elsewhere and not with itself, as tied weights are. What is made from the
   /// module's own tensors, a copy, a file or C++, would compute something else.
   bool borrows = false;

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "fxx/error.hpp"
 #include "fxx/ir/parse.hpp"
@@ -114,9 +115,14 @@ class GraphParser {
       expect("(args = (");
       parse_items(')', args, 0);
       expect(", kwargs = {");
+      std::unordered_set<std::string_view> keys;
       while (!take("}")) {
         if (!kwargs.empty()) expect(", ");
         const std::string_view key = word();
+        if (!keys.insert(key).second) {
+          at_ -= key.size();
+          fail("keyword argument '" + std::string(key) + "' is given twice");
+        }
         expect(": ");
         kwargs.push_back({key, parse_argument(0)});
       }
@@ -200,7 +206,12 @@ class GraphParser {
       std::vector<DictEntry> entries;
       while (!take("}")) {
         if (!entries.empty()) expect(", ");
+        const std::size_t key_at = at_;
         Argument key = parse_argument(depth + 1);
+        for_each_node(key, [&](Node*) {
+          at_ = key_at;
+          fail("a key of a dictionary cannot contain a node");
+        });
         expect(": ");
         entries.push_back({std::move(key), parse_argument(depth + 1)});
       }
@@ -315,7 +326,7 @@ class GraphParser {
 
   /// A tuple, or a complex number: `(1+2j)`.
   Argument parse_parenthesis(int depth) {
-    const std::size_t close = text_.find_first_of("(),[{' ", at_ + 1);
+    const std::size_t close = text_.find_first_of("(),[{'\" ", at_ + 1);
     if (close != text_.npos && text_[close] == ')' && text_[close - 1] == 'j') {
       ++at_;
       Complex value;

@@ -50,11 +50,14 @@ FXX_INLINE bool gives_booleans(const Operator& op) {
 }
 
 FXX_INLINE bool draws_numbers(const Node& node) {
-  const Operator* op = operator_of(node);
+  const Owner* owner = node.opcode() == Opcode::call_module ? node.graph().owning_module() : nullptr;
+  const ModuleInfo* module = owner ? owner->find_module(node.target()) : nullptr;
+  const Operator* op = module ? module->operation : operator_of(node);
   if (!op || !has(op->traits, Trait::random)) return false;
   const auto given = [&](const char* name) {
     const int i = op->index_of(name);
-    return i >= 0 ? argument_or_default(node, *op, i) : Argument();
+    if (i < 0) return Argument();
+    return module ? module->argument(i) : argument_or_default(node, *op, i);
   };
   for (const char* name : {"train", "training"})
     if (const Argument flag = given(name); flag.kind() == Argument::Kind::boolean && !flag.boolean()) return false;

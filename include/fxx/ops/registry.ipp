@@ -333,10 +333,7 @@ FXX_INLINE bool detail::is_impure_as_called(const Node& node) {
         const Owner* owner = node.graph().owning_module();
         const ModuleInfo* module = owner ? owner->find_module(call.target) : nullptr;
         if (!module || !module->operation) return true;
-        return operator_is_impure(*module->operation, [&](int i) {
-          const ModuleInfo::Part& part = module->parts[static_cast<std::size_t>(i)];
-          return part.kind == ModuleInfo::Part::Kind::training ? Argument(module->training) : part.constant;
-        });
+        return operator_is_impure(*module->operation, [&](int i) { return module->argument(i); });
       },
       [](const Output&) { return true; });
 }

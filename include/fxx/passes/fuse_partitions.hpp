@@ -3,7 +3,7 @@
 // The light half of fuse_by_partitions (torch/fuse_by_partitions.hpp), which makes a submodule of each.
 // Main names: validate_partition, fuse_as_graph, insert_subgraphs, FusedGraph. Cost: light. After torch.fx
 // passes/utils/fuser_utils.py, 2.13; differs: attributes go into the graph that uses them, and nothing is fused across a
-// write to memory.
+// write to memory or past another draw of random numbers.
 #pragma once
 
 #include <span>
@@ -26,12 +26,13 @@ struct FusedGraph {
                                // when there are several or `always_return_tuple`
 };
 /// Copies the nodes, given in any order, into a graph of their own. Attributes that they use are read in there. Throws
-/// GraphError (E404) for a set that is empty, has a node twice, an input, the output or a node of another graph, that
-/// needs a value which needs the set, or beside whose nodes memory is written. O(nodes between the first and the last).
+/// GraphError (E404) for a set that is empty, has a node twice, an input, the output or a node of another graph, or
+/// that needs a value which needs the set. O(nodes between the first and the last).
 FusedGraph fuse_as_graph(const Graph& graph, std::span<Node* const> nodes, bool always_return_tuple = false);
 /// Puts one call of the module of that name in the place of the nodes of each graph, which go, and moves what used them
 /// behind it. All were made of `graph` as it is, and share no node. Returns the calls. Throws GraphError (E404) when they
-/// need each other, with the calls in place: work on a copy where that may be. O(nodes of the graph).
+/// need each other, or some node would come to the other side of a write to memory, or random numbers be drawn in
+/// another order, with the calls in place: work on a copy where that may be. O(nodes of the graph).
 std::vector<Node*> insert_subgraphs(Graph& graph, std::span<const FusedGraph> fused, std::span<const std::string> names,
                                     bool always_return_tuple = false);
 

@@ -22,11 +22,43 @@ FXX_INLINE void refuse_partition(const std::string& why, const Node* node = null
 }
 FXX_INLINE std::string quoted(const Node& node) { return "'" + std::string(node.name()) + "'"; }
 
-/// Does something that reads or draws what the other changes: writes that others can see, random numbers.
-FXX_INLINE bool keeps_its_place(const Node& node) {
-  const Operator* op = operator_of(node);
-  return is_barrier(node) || (op && has(op->traits, Trait::random));
-}
+/// The places of a graph's nodes among the writes that others can see, and of those that draw random numbers among
+/// each other.
+class Places {
+ public:
+  explicit Places(const Graph& graph) : places_(graph.index_bound()) {
+    Place next;
+    for (const Node* node : graph.nodes()) {
+      next.is_write = is_barrier(*node);
+      next.is_draw = draws_numbers(*node);
+      places_[node->index()] = next;
+      pass(next, next);
+    }
+  }
+  /// Has the node its place in another order, whose nodes are given one after the other? New ones have no place.
+  bool keeps(const Node& node) {
+    if (node.index() >= places_.size() || reads_only(node)) return true;
+    const Place& place = places_[node.index()];
+    const bool kept = place.writes == now_.writes && (!place.is_draw || place.draws == now_.draws);
+    pass(place, now_);
+    return kept;
+  }
+
+ private:
+  struct Place {
+    std::size_t writes = 0, draws = 0;  // before it
+    bool is_write = false, is_draw = false;
+  };
+  static bool reads_only(const Node& node) {
+    return node.opcode() == Opcode::get_attr || node.opcode() == Opcode::placeholder;
+  }
+  static void pass(const Place& place, Place& now) {
+    now.writes += place.is_write;
+    now.draws += place.is_draw;
+  }
+  std::vector<Place> places_;
+  Place now_;
+};
 }  // namespace detail
 
 FXX_INLINE bool validate_partition(std::span<Node* const> nodes) {
@@ -76,25 +108,6 @@ FXX_INLINE FusedGraph fuse_as_graph(const Graph& graph, std::span<Node* const> n
     std::erase_if(inside, reads);
   }
   std::sort(fused.nodes.begin(), fused.nodes.end(), [](const Node* a, const Node* b) { return *a < *b; });
-  // All of them come to where the last one stands: past what stands in between.
-  const Node *mine = nullptr, *other = nullptr;
-  bool others = false;
-  for (const Node* node = fused.nodes.front(); node; node = node->next()) {
-    const bool computes = node->opcode() != Opcode::get_attr && node->opcode() != Opcode::placeholder;
-    if (inside.contains(node)) {
-      if (!mine && detail::keeps_its_place(*node)) mine = node;
-    } else if (computes) {
-      others = true;
-      if (!other && detail::keeps_its_place(*node)) other = node;
-    }
-    if (node == fused.nodes.back()) break;
-  }
-  if ((mine && others && is_barrier(*mine)) || (other && (is_barrier(*other) || mine)))
-    detail::refuse_partition("between the nodes of the partition of " + detail::quoted(*nodes[0]) + ", " +
-                                 detail::quoted(other ? *other : *mine) +
-                                 " writes to memory or draws random numbers, and would come before or behind others; "
-                                 "make partitions of what stands together",
-                             other ? other : mine);
   std::unordered_map<const Node*, Argument> values;
   for (Node* node : fused.nodes)
     for (Node* input : node->all_input_nodes()) {
@@ -128,6 +141,8 @@ FXX_INLINE std::vector<Node*> insert_subgraphs(Graph& graph, std::span<const Fus
     fresh.set_location(old.location());
     if (old.has_meta()) fresh.meta() = old.meta();
   };
+  detail::Places places(graph);
+  std::unordered_map<const Node*, const FusedGraph*> part_of;  // by the call in its place
   std::vector<Node*> calls, attributes;  // those that were read outside: another of the graphs may have the node
   std::unordered_map<const Node*, Node*> replaced;
   for (std::size_t k = 0; k < fused.size(); ++k) {
@@ -154,6 +169,7 @@ FXX_INLINE std::vector<Node*> insert_subgraphs(Graph& graph, std::span<const Fus
       graph.erase_node(*node);
     }
     calls.push_back(call);
+    part_of.emplace(call, &part);
   }
   for (Node* attribute : attributes)
     if (!attribute->is_erased() && attribute->num_users() == 0) graph.erase_node(attribute);
@@ -162,6 +178,18 @@ FXX_INLINE std::vector<Node*> insert_subgraphs(Graph& graph, std::span<const Fus
   } catch (const GraphError& e) {
     detail::refuse_partition(std::string("the partitions need each other, so that none of them can run first; ") +
                              "fuse one of them, or both as one (" + e.what() + ")");
+  }
+  const auto check = [&](const Node& node) {
+    if (!places.keeps(node))
+      detail::refuse_partition(detail::quoted(node) +
+                               " would run on the other side of a node that writes to memory, or draw random numbers "
+                               "out of turn; make partitions of what stands together");
+  };
+  for (const Node* node : graph.nodes()) {
+    const auto part = part_of.find(node);
+    if (part == part_of.end()) check(*node);
+    else
+      for (const Node* inside : part->second->nodes) check(*inside);
   }
   return calls;
 }

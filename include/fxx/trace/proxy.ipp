@@ -261,11 +261,61 @@ namespace functional {
 // clang-format on
 
 namespace detail {
-FXX_INLINE Proxy number_over_tensor(const ScalarArg& a, const TensorArg& b) {
-  const Proxy numerator = fxx::detail::function(OperatorIndex::full_like, {&b, &a});
-  const TensorArg left(numerator, b.location());
-  return fxx::detail::function(OperatorIndex::div_Tensor, {&left, &b});
+
+enum class NumberKind { whole, real, unknown };
+/// What the number is whatever the inputs are. Looks through arithmetic, at each node once.
+FXX_INLINE NumberKind kind_of(const Operand& value) {
+  using Kind = Argument::Kind;
+  if (!value.proxy()) {
+    const Kind kind = value.immediate().kind();
+    if (kind == Kind::real) return NumberKind::real;
+    return kind == Kind::integer || kind == Kind::boolean ? NumberKind::whole : NumberKind::unknown;
+  }
+  bool whole = true;
+  std::vector<const Node*> reached = {value.proxy()->node()};
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    const Operator* op = operator_of(*reached[i]);
+    if (!op || op->returns.size() != 1) {
+      whole = false;
+      continue;
+    }
+    const ValueType result = op->returns[0].type.base;
+    if (result == ValueType::real || op->id == table_operator(OperatorIndex::operator_truediv).id)
+      return NumberKind::real;
+    if (result == ValueType::integer || result == ValueType::boolean) continue;
+    const bool item = op->id == table_operator(OperatorIndex::operator_getitem).id;
+    const bool arithmetic = op->name_space() == "operator" || op->name_space() == "builtins" ||
+                            op->name == "std::divides" || op->name == "std::modulus";
+    whole = whole && arithmetic;
+    if (!arithmetic) continue;
+    for (const Argument& a : reached[i]->args().first(item ? 1 : reached[i]->args().size())) {
+      if (a.kind() == Kind::real) return NumberKind::real;
+      if (a.is_node() && std::find(reached.begin(), reached.end(), a.node()) == reached.end())
+        reached.push_back(a.node());
+    }
+  }
+  return whole ? NumberKind::whole : NumberKind::unknown;
 }
+
+FXX_INLINE Proxy filled_like(const ScalarArg& a, const TensorArg& b, OperatorIndex index) {
+  const Proxy filled = fxx::detail::function(OperatorIndex::full_like, {&b, &a});
+  const TensorArg left(filled, b.location());
+  return fxx::detail::function(index, {&left, &b});
+}
+/// Does the number stay what it is in a tensor like this? A real one does not among whole ones.
+FXX_INLINE bool keeps_value(const ScalarArg& a, const TensorArg& b) {
+  const TensorMeta* meta = b.proxy() ? b.proxy()->node()->tensor_meta() : nullptr;
+  return kind_of(a) == NumberKind::whole || (meta && is_floating_point(meta->dtype));
+}
+FXX_INLINE Proxy number_minus_tensor(const ScalarArg& a, const TensorArg& b) {
+  if (!keeps_value(a, b)) return filled_like(a, b, OperatorIndex::sub_Tensor);
+  return fxx::detail::function(OperatorIndex::rsub_Scalar, {&b, &a});
+}
+FXX_INLINE Proxy remainder_of_number(const ScalarArg& a, const TensorArg& b) {
+  if (!keeps_value(a, b)) return filled_like(a, b, OperatorIndex::remainder_Tensor);
+  return fxx::detail::function(OperatorIndex::remainder_Scalar_Tensor, {&a, &b});
+}
+
 }  // namespace detail
 
 // A number on the left: LibTorch's own operators turn it into a tensor or swap the sides; so do these.
@@ -278,11 +328,10 @@ FXX_INLINE Proxy number_over_tensor(const ScalarArg& a, const TensorArg& b) {
   }                                                                          \
   FXX_INLINE Proxy operator symbol(const ScalarArg& a, const TensorArg& b) { return swapped; }
 FXX_BINARY(+, add_Tensor, add_Scalar, fxx::detail::function(OperatorIndex::add_Scalar, {&b, &a}))
-FXX_BINARY(-, sub_Tensor, sub_Scalar, fxx::detail::function(OperatorIndex::rsub_Scalar, {&b, &a}))
+FXX_BINARY(-, sub_Tensor, sub_Scalar, detail::number_minus_tensor(a, b))
 FXX_BINARY(*, mul_Tensor, mul_Scalar, fxx::detail::function(OperatorIndex::mul_Scalar, {&b, &a}))
-FXX_BINARY(/, div_Tensor, div_Scalar, detail::number_over_tensor(a, b))
-FXX_BINARY(%, remainder_Tensor, remainder_Scalar,
-           fxx::detail::function(OperatorIndex::remainder_Scalar_Tensor, {&a, &b}))
+FXX_BINARY(/, div_Tensor, div_Scalar, detail::filled_like(a, b, OperatorIndex::div_Tensor))
+FXX_BINARY(%, remainder_Tensor, remainder_Scalar, detail::remainder_of_number(a, b))
 FXX_BINARY(<, lt_Tensor, lt_Scalar, fxx::detail::function(OperatorIndex::gt_Scalar, {&b, &a}))
 FXX_BINARY(<=, le_Tensor, le_Scalar, fxx::detail::function(OperatorIndex::ge_Scalar, {&b, &a}))
 FXX_BINARY(>, gt_Tensor, gt_Scalar, fxx::detail::function(OperatorIndex::lt_Scalar, {&b, &a}))
@@ -300,26 +349,6 @@ FXX_INLINE Proxy operator-(const TensorArg& a) { return fxx::detail::function(Op
 FXX_INLINE Proxy operator~(const TensorArg& a) { return fxx::detail::function(OperatorIndex::bitwise_not, {&a}); }
 
 namespace detail {
-/// Is the number real whatever the inputs are? Looks through arithmetic, at each node once.
-FXX_INLINE bool is_real(const Operand& value) {
-  if (!value.proxy()) return value.immediate().kind() == Argument::Kind::real;
-  std::vector<const Node*> reached = {value.proxy()->node()};
-  for (std::size_t i = 0; i < reached.size(); ++i) {
-    const Operator* op = operator_of(*reached[i]);
-    if (!op || op->returns.size() != 1) continue;
-    if (op->returns[0].type.base == ValueType::real || op->id == table_operator(OperatorIndex::operator_truediv).id)
-      return true;
-    const bool arithmetic = op->name_space() == "operator" || op->name_space() == "builtins" ||
-                            op->name == "std::divides" || op->name == "std::modulus";
-    if (!arithmetic || op->base_name() == "getitem") continue;
-    for (const Argument& a : reached[i]->args()) {
-      if (a.kind() == Argument::Kind::real) return true;
-      if (a.is_node() && std::find(reached.begin(), reached.end(), a.node()) == reached.end())
-        reached.push_back(a.node());
-    }
-  }
-  return false;
-}
 FXX_INLINE bool is_never_negative(const Operand& value) {
   return fxx::is_never_negative(value.proxy() ? Argument(value.proxy()->node()) : value.immediate());
 }
@@ -328,9 +357,12 @@ FXX_INLINE bool is_never_negative(const Operand& value) {
 FXX_INLINE ScalarProxy detail::scalar_operation(OperatorIndex index, const ScalarArg& a, const ScalarArg& b) {
   const bool divides = index == OperatorIndex::operator_floordiv;
   if (divides || index == OperatorIndex::operator_mod) {
-    const bool real = is_real(a) || is_real(b);
+    const NumberKind kinds[] = {kind_of(a), kind_of(b)};
+    const bool real = kinds[0] == NumberKind::real || kinds[1] == NumberKind::real;
+    const bool whole = kinds[0] == NumberKind::whole && kinds[1] == NumberKind::whole;
+    // Python's operators, where they are C++'s for certain.
     if (real && divides) index = OperatorIndex::operator_truediv;
-    else if (!real && !(is_never_negative(a) && is_never_negative(b)))
+    else if (!real && !(whole && is_never_negative(a) && is_never_negative(b)))
       index = divides ? OperatorIndex::std_divides : OperatorIndex::std_modulus;
   }
   return fxx::detail::function(index, {&a, &b});

@@ -60,9 +60,12 @@ FXX_INLINE std::optional<Expression> ForwardWriter::infix(const Node& node, cons
   if (!python && overload != "Tensor" && overload != "Scalar") return std::nullopt;
   for (const Infix& i : table) {
     if (op.base_name() != i.base) continue;
-    // The right side binds tighter: a - (b - c).
-    return Expression{operand(node.arg(0), op.parameters[0].type, node, i.strength) + " " + std::string(i.symbol) +
-                          " " + operand(node.arg(1), op.parameters[1].type, node, i.strength + 1),
+    // The right side binds tighter: a - (b - c). Comparisons stand in parentheses beside each other and beside `&`, `^`
+    // and `|`, which C++ lets bind less than those, and Python more.
+    const bool compares = i.strength == Expression::comparison;
+    const int left = compares ? Expression::sum : i.strength, right = compares ? Expression::sum : i.strength + 1;
+    return Expression{operand(node.arg(0), op.parameters[0].type, node, left) + " " + std::string(i.symbol) + " " +
+                          operand(node.arg(1), op.parameters[1].type, node, right),
                       i.strength};
   }
   return std::nullopt;
@@ -71,7 +74,7 @@ FXX_INLINE std::optional<Expression> ForwardWriter::infix(const Node& node, cons
 FXX_INLINE Expression ForwardWriter::call(const Node& node, const Operator& op, bool as_method) const {
   const std::string_view space = op.name_space();
   if (op.name == "fxx::check_equal") return {check_equal(node)};
-  if (op.name == "fxx::identity") return {argument(node.arg(0), {}, node), Expression::primary};
+  if (op.name == "fxx::identity") return {operand(node.arg(0), {}, node, Expression::primary)};
   if (op.name == "operator::getitem") return {get_item(node)};
   if (op.name == "operator::floordiv" || op.name == "operator::mod" || op.name == "std::divides" ||
       op.name == "std::modulus")
@@ -111,7 +114,7 @@ FXX_INLINE Expression ForwardWriter::call(const Node& node, const Operator& op, 
 }
 
 FXX_INLINE std::string ForwardWriter::check_equal(const Node& node) const {
-  const std::string value = operand(node.arg(0), {}, node, Expression::unary);
+  const std::string value = operand(node.arg(0), {}, node, Expression::primary);
   const std::string condition = node.arg(1).is_none()
                                     ? "!" + value + ".defined()"
                                     : value + " == " + operand(node.arg(1), {}, node, Expression::unary);
@@ -175,8 +178,15 @@ FXX_INLINE std::string ForwardWriter::index_list(const Argument& index, bool non
 }
 
 FXX_INLINE std::string ForwardWriter::indexed(const Node& node, const Operator& op) const {
+  const Argument indices = argument_or_default(node, op, 1);
+  // What puts values takes no slices beside `accumulate`, and out of place no list of other indices at all.
+  const auto is_none = [](const Argument& part) { return part.is_none(); };
+  const bool all_given =
+      !indices.is_sequence() || std::none_of(indices.items().begin(), indices.items().end(), is_none);
   std::string text = operand(argument_or_default(node, op, 0), op.parameters[0].type, node, Expression::primary) + "." +
-                     std::string(op.base_name()) + "(" + index_list(argument_or_default(node, op, 1), true, node);
+                     std::string(op.base_name()) + "(" +
+                     (op.base_name() == "index" || all_given ? index_list(indices, true, node)
+                                                             : immediate(indices, op.parameters[1].type, node));
   for (int i = 2; i < op.arity() && i < 4; ++i)
     text += ", " + argument(argument_or_default(node, op, i), op.parameters[static_cast<std::size_t>(i)].type, node);
   return text + ")";

@@ -101,13 +101,11 @@ FXX_INLINE bool ForwardWriter::nests(const Node& node) const {
     return false;
   const Node& user = *node.users().front();
   if (has_effect_after_[node.index()] || barrier_of_[user.index()] != barrier_of_[node.index()]) return false;
-  const Operator* op = operator_of(node);
+  const ModuleInfo* module = node.opcode() == Opcode::call_module ? owner_.find_module(node.target()) : nullptr;
+  const Operator* op = module ? module->operation : operator_of(node);
   if (op && has(op->traits, Trait::random)) return false;
-  if (node.opcode() == Opcode::call_module || !op) {
-    // A module may hold anything; it is nested only into what directly follows it.
-    if (node.next() != &user && owner_.find_module(node.target()) && !owner_.find_module(node.target())->operation)
-      return false;
-  }
+  // A module may hold anything; it is nested only into what directly follows it.
+  if (module && !op && node.next() != &user) return false;
   return types_.of(node) == "torch::Tensor";
 }
 

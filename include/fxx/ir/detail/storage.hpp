@@ -2,6 +2,7 @@
 // Cost: light.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <set>
 
@@ -12,6 +13,12 @@
 #include "fxx/ir/tracer_factory.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
+
+/// Above every version of the graphs before, so that another graph in the place of one is seen like an edit of it.
+inline std::uint64_t first_version() {
+  static std::atomic<std::uint64_t> graphs = 0;
+  return graphs.fetch_add(1, std::memory_order_relaxed) << 32;
+}
 
 struct GraphStorage {
   explicit GraphStorage(Graph* owner_graph) : graph(owner_graph) {
@@ -89,12 +96,13 @@ struct GraphStorage {
   const Owner* owner = nullptr;
   Shared<const BoxOf<Signature>> signature;
   Shared<const TracerFactory> tracer;
-  Node root;     // both ends of the list
-  Node* before;  // new nodes go before it
+  Node root;                         // both ends of the list
+  Node* before;                      // new nodes go before it
+  std::vector<InsertPoint*> points;  // those that live
   Node* output = nullptr;
   std::size_t size = 0;
   std::uint32_t epoch = 0, next_index = 0;
-  std::uint64_t version = 0;
+  std::uint64_t version = first_version();
   bool may_have_effects = false, names_are_late = false;
   std::vector<Node*> erased;
   NameTable names;

@@ -204,9 +204,9 @@ FXX_INLINE std::optional<Step> item(const Node& list, const Operator& op, std::i
   if (name == "tensor_split" || name == "hsplit" || name == "vsplit" || name == "dsplit") {
     if (const auto sections = integer_of(given("sections"))) {
       if (!size || *sections <= 0) return {};
-      std::vector<std::int64_t> sizes;
-      for (std::int64_t k = 0; k < *sections; ++k) sizes.push_back(*size / *sections + (k < *size % *sections));
-      return sizes_of_parts(sizes);
+      const std::int64_t at = i < 0 ? i + *sections : i, each = *size / *sections, longer = *size % *sections;
+      if (at < 0 || at >= *sections) return {};
+      return slice(dim, at * each + std::min(at, longer), (at + 1) * each + std::min(at + 1, longer), 1, from);
     }
     if (const auto at = integers(given("indices"))) {
       const auto count = static_cast<std::int64_t>(at->size()) + 1;
@@ -255,6 +255,7 @@ FXX_INLINE View indexed(const Node& node, const Operator& op, const Argument& in
   }
   if (gathers) return {Sharing::fresh, {}};
   if (unsure) return {Sharing::maybe, as_it_is.steps};
+  if (from && used > from->dim()) return as_it_is;  // refused when it runs
   View view;
   Meta now = from;
   const auto add = [&](Step s) {
@@ -488,15 +489,25 @@ FXX_INLINE bool needs_before(const Step& s) {
 FXX_INLINE bool writes_into_copy(const Step& s) {
   return s.kind == Kind::slice || s.kind == Kind::select || s.kind == Kind::diagonal || s.kind == Kind::strided;
 }
+/// The dimensions that take a permute back; none when those it is given are not all there are, each once.
+FXX_INLINE std::optional<std::vector<Argument>> inverse_permutation(const Step& s) {
+  if (s.args.size() + s.kwargs.size() != 1) return {};
+  const Argument& dims = s.args.empty() ? s.kwargs[0].value : s.args[0];
+  if (!dims.is_sequence()) return {};
+  const auto rank = static_cast<std::int64_t>(dims.items().size());
+  std::vector<Argument> inverse(dims.items().size());
+  for (std::int64_t i = 0; i < rank; ++i) {
+    const auto given = integer_of(dims.items()[static_cast<std::size_t>(i)]);
+    if (!given || *given < -rank || *given >= rank) return {};
+    Argument& at = inverse[static_cast<std::size_t>(*given < 0 ? *given + rank : *given)];
+    if (!at.is_none()) return {};
+    at = i;
+  }
+  return inverse;
+}
 FXX_INLINE bool has_inverse(const Step& s) {
   if (s.kind == Kind::other || s.kind == Kind::never) return false;
-  if (s.kind == Kind::permute) {
-    const Argument* dims = s.args.size() == 1 ? &s.args[0] : s.kwargs.size() == 1 ? &s.kwargs[0].value : nullptr;
-    if (!dims || !dims->is_sequence()) return false;
-    for (const Argument& d : dims->items())
-      if (d.kind() != Argument::Kind::integer) return false;
-  }
-  return true;
+  return s.kind != Kind::permute || inverse_permutation(s);
 }
 
 inline std::vector<Argument> before(Node* first, const std::vector<Argument>& rest) {
@@ -539,16 +550,8 @@ Node* take_back(const Step& s, Old&& old, Node* value, Call&& call) {
       if (is_static(s.from)) return call(ops::reshape.info(), {value, shape_argument(*s.from)}, {}, from);
       return call(ops::reshape_as.info(), {value, old()}, {}, from);
     case Kind::swap: return call(*s.op, before(value, s.args), s.kwargs, from);
-    case Kind::permute: {
-      const Argument& dims = s.args.empty() ? s.kwargs[0].value : s.args[0];
-      std::vector<Argument> inverse(dims.items().size());
-      const auto rank = static_cast<std::int64_t>(inverse.size());
-      for (std::int64_t i = 0; i < rank; ++i) {
-        const std::int64_t d = dims.items()[static_cast<std::size_t>(i)].integer();
-        inverse[static_cast<std::size_t>(d < 0 ? d + rank : d)] = i;
-      }
-      return call(ops::permute.info(), {value, Argument::list(std::move(inverse))}, {}, from);
-    }
+    case Kind::permute:
+      return call(ops::permute.info(), {value, Argument::list(*inverse_permutation(s))}, {}, from);
     case Kind::slice:
       return call(ops::slice_scatter.info(), {old(), value, s.args[0], s.args[1], s.args[2], s.args[3]}, {}, s.from);
     case Kind::select: return call(ops::select_scatter.info(), {old(), value, s.args[0], s.args[1]}, {}, s.from);

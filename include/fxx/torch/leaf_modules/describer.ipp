@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "fxx/codegen/cpp.hpp"
 #include "fxx/error.hpp"
-#include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/torch/leaf_modules.hpp"
 
@@ -74,21 +74,21 @@ class Describer {
   }
 
   static std::string text(bool value) { return value ? "true" : "false"; }
-  static std::string text(double value) { return repr(value); }
+  static std::string text(double value) { return cpp_double(value); }
   template <std::integral T>
   static std::string text(T value) {
-    return std::to_string(value);
+    return cpp_integer(static_cast<std::int64_t>(value));
   }
   static std::string text(const char* value) { return value; }
   static std::string text(const std::string& value) { return value; }
   static std::string text(const std::vector<double>& values) {
     std::string list;
-    for (double v : values) list += (list.empty() ? "" : ", ") + repr(v);
+    for (double v : values) list += (list.empty() ? "" : ", ") + text(v);
     return "{" + list + "}";
   }
   static std::string text(const std::vector<std::int64_t>& values) {
     std::string list;
-    for (std::int64_t v : values) list += (list.empty() ? "" : ", ") + std::to_string(v);
+    for (std::int64_t v : values) list += (list.empty() ? "" : ", ") + text(v);
     return "{" + list + "}";
   }
   template <std::size_t D, class T>
