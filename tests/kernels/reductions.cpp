@@ -379,6 +379,41 @@ void check_even() {
 }
 }  // namespace
 
+namespace {
+/// Squares in double precision are numbers whatever floats they are of, and their roots are.
+template <int N>
+void check_deviations() {
+  INFO("elements ", N);
+  for (const float scale : {1e-30f, 1e-25f, 1e-19f, 1e-15f, 1.f, 1e15f, 1e19f, 1e25f, 1e36f}) {
+    CAPTURE(scale);
+    std::vector<float> x = fxx::test::random_floats(N * 5, 2), first(N);
+    for (float& v : x) v *= scale;
+    for (int i = 0; i < N; ++i) first[static_cast<std::size_t>(i)] = x[static_cast<std::size_t>(i * 5)];
+    for (const float correction : {0.f, 1.f}) {
+      const Exact row = exact_of(std::vector<float>(x.begin(), x.begin() + N), correction);
+      const double wanted = std::sqrt(row.variance), size = wanted + row.magnitude / N;
+      CHECK(near("a deviation", row_deviation<N>(from(x), correction), wanted, 4, size));
+      if (row.variance > 1e-35 && row.variance < 1e38)
+        CHECK(near("a variance", row_variance<N>(from(x), correction), row.variance, 4, size * size));
+      const Exact column = exact_of(first, correction);
+      const double of_column = std::sqrt(column.variance), size_of_column = of_column + column.magnitude / N;
+      column_deviations<N, 5>(
+          [&](int r, int c, auto width) __attribute__((always_inline)) { return load_some<width>(x.data() + r * 5 + c); },
+          correction, [&](int c, real deviation, auto) __attribute__((always_inline)) {
+            if (c == 0)
+              CHECK(near("a deviation of a column", deviation[0], of_column, 4, size_of_column));
+          });
+    }
+  }
+}
+}  // namespace
+
+TEST_CASE("deviations of very small and very large numbers") {
+  check_deviations<2>();
+  check_deviations<37>();
+  check_deviations<300>();
+}
+
 TEST_CASE("rows and columns of one value have it as their mean and no variance") {
   check_even<1>();
   check_even<2>();

@@ -38,6 +38,19 @@ TEST_CASE("notes are found again; who was first is right") {
   CHECK(support::content_of(other.path()) == text);
 }
 
+TEST_CASE("who may use what lies in the folder may read the notes") {
+  for (const mode_t rights : {0700, 0755, 0775}) {
+    CAPTURE(rights);
+    const TemporaryFolder folder;
+    ::chmod(folder.path().c_str(), rights);
+    const Notebook book(folder / "notes");
+    book.add({{"key", "value"}});
+    struct stat status {};
+    REQUIRE(::stat(book.path().c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == (rights & 0666));
+  }
+}
+
 TEST_CASE("a file that is not whole counts as empty, and is written anew") {
   const TemporaryFolder folder;
   const Notebook book(folder / "notes");

@@ -207,6 +207,7 @@ struct Rows {
     arg_largest,  // an integer: where it stands in its row
     arg_smallest,
     variance,
+    deviation,  // its root
     log_sum_exp,
   };
   Kind kind = Kind::softmax;
@@ -215,11 +216,12 @@ struct Rows {
   /// of them then.
   std::int64_t columns = 0;
   double eps = 0;
-  double correction = 0;  // of the variance: what its divisor is less than the length
+  double correction = 0;  // of these two: what its divisor is less than the length
   double p = 2;           // of the norm
   TermPointer input = {};
   Frame read = {};  // how the input's elements are counted; the step's own frame is that of the results
   bool reduces() const { return kind >= Kind::sum; }
+  bool is_spread() const { return kind == Kind::variance || kind == Kind::deviation; }
 };
 /// softmax(scale q k^T + mask) v, for each head.
 struct Attention {

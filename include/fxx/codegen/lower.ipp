@@ -2,6 +2,9 @@
 // of operators is in codegen/lower/.
 #pragma once
 
+#include <algorithm>
+#include <limits>
+
 #include "fxx/codegen/arena.hpp"
 #include "fxx/codegen/lower/aliases.ipp"
 #include "fxx/codegen/lower/attention.ipp"
@@ -51,12 +54,25 @@ FXX_INLINE void Lowering::attribute(const Node& node, const GetAttr& target) {
   set_view(node, {buffer, 0, meta.shape, dense_strides(meta.shape)}, meta.dtype);
 }
 
+FXX_INLINE void Lowering::require_countable(const Node& node) const {
+  const auto countable = [](const Node* n) {
+    return !n->tensor_meta() || n->tensor_meta()->numel() <= std::numeric_limits<int>::max();
+  };
+  const auto inputs = node.all_input_nodes();
+  // What is only seen otherwise lies where it is, and who computes with it is asked.
+  const bool is_seen = std::ranges::any_of(inputs, [&](const Node* input) { return passes_on_memory(node, *input); }) &&
+                       std::ranges::none_of(node.users(), [](const Node* u) { return u->opcode() == Opcode::output; });
+  if (!is_seen && !(countable(&node) && std::ranges::all_of(inputs, countable)))
+    throw NoKernel{"more elements than an int counts"};
+}
+
 FXX_INLINE void Lowering::call(const Node& node) {
   const Operator* op = known_operator(node);
   std::string why;
   try {
     if (node.opcode() == Opcode::call_module || !op) throw NoKernel{"not an operator"};
     if (op->base_name() == "getitem") return get_item(node);
+    require_countable(node);
     const auto known = handlers().find(op->name);
     if (known != handlers().end()) {
       (this->*known->second)(node, *op);

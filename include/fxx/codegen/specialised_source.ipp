@@ -75,7 +75,7 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
   if (const auto* back = std::get_if<plans::CallBack>(&step.kernel)) {
     forward_lines_ += "  // " + cpp_comment((back->is_region() ? "interpreted: " : "no kernel: ") + back->why) +
                       "\n  if (part.index == 0) call_back(call, " + std::to_string(index) + ");\n" +
-                      end_of_step(index) + "  if (call.fault == fault_of_call_back) return;\n";
+                      end_of_step(index) + "  if (has_failed(call, " + std::to_string(index) + ")) return;\n";
     return;
   }
   Body body;
@@ -189,9 +189,13 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
   text += "namespace {\n\nusing namespace fxx::kernels;\nusing namespace steps;\n\n";
   if (forward_lines_.find("call_back(call") != std::string::npos)
     text +=
+        "/// After a fault nothing that the program sees is written.\n"
         "[[maybe_unused]] void call_back(ModuleCall& call, int step) {\n"
-        "  if (call.call_back(&call, step) == 0) return;\n  call.fault = fault_of_call_back;\n  call.step = "
-        "step;\n}\n\n";
+        "  if (call.fault != no_fault || call.call_back(&call, step) == 0) return;\n  call.step = step;\n"
+        "  __atomic_store_n(&call.fault, fault_of_call_back, __ATOMIC_RELEASE);\n}\n"
+        "/// Has this step failed? The next may have meanwhile, which threads that wait for it have to come to.\n"
+        "[[maybe_unused]] bool has_failed(const ModuleCall& call, int step) {\n"
+        "  return __atomic_load_n(&call.fault, __ATOMIC_ACQUIRE) == fault_of_call_back && call.step == step;\n}\n\n";
   text +=
       "/// What the next step reads is written.\n"
       "inline void end_of_step(const ModuleCall& call, Part part, Barrier& barrier, int number) {\n"

@@ -33,9 +33,10 @@ struct BagShape {
 struct Unweighted {};
 
 /// Bag i has the rows that indices[offsets[i]] and those behind it name, up to those of the next bag. `weights`: what
-/// each is multiplied with, of sums, or Unweighted. A bag of nothing is 0. Offsets that go down or beyond `count`, and
-/// indices that no row of the table has, are a fault. `put(bag, column, value, width)` gets the results. Every row that
-/// is named is read once, four vectors of its columns at a time; those that come are asked for ahead.
+/// each is multiplied with, of sums, or Unweighted. A bag of nothing is 0. Offsets that do not begin with 0, go down or
+/// beyond `count`, and indices that no row of the table has, are a fault. `put(bag, column, value, width)` gets the
+/// results. Every row that is named is read once, four vectors of its columns at a time; those that come are asked for
+/// ahead.
 template <Bag How, BagShape Shape, class Index, class Offset, class Weights, class Put>
 FXX_KERNEL void combine_bags(Part part, const Index* indices, const Offset* offsets, Weights weights,
                              const float* table, std::int64_t rows, int& fault, const Put& put) {
@@ -50,7 +51,7 @@ FXX_KERNEL void combine_bags(Part part, const Index* indices, const Offset* offs
     std::int64_t begin = static_cast<std::int64_t>(offsets[bag]);
     std::int64_t end =
         bag + 1 < Shape.bags || Shape.last_offset ? static_cast<std::int64_t>(offsets[bag + 1]) : Shape.count;
-    if (begin < 0 || begin > end || end > Shape.count) {
+    if (begin < 0 || begin > end || end > Shape.count || (bag == 0 && begin != 0)) {
       __atomic_store_n(&fault, fault_of_index, __ATOMIC_RELAXED);
       begin = end = 0;
     }

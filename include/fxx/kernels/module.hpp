@@ -12,7 +12,7 @@
 namespace fxx::kernels {
 
 /// Changes with every change below.
-inline constexpr int module_abi = 3;
+inline constexpr int module_abi = 4;
 
 /// Of one caller.
 inline constexpr int most_threads = 256;
@@ -35,7 +35,7 @@ struct ModuleCall {
   int (*call_back)(ModuleCall* call, int step);
   void* host;
   int fault;  // a Fault
-  int step;   // of a call back that failed
+  int step;   // of the call back that failed; -1 as long as none has
   std::int64_t* times = nullptr;  // null, or a place for the start and the end of every step, in nanoseconds
 };
 

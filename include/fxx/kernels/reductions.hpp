@@ -15,7 +15,7 @@
 // and nan when an element is.
 // Every element is asked for once, of moments twice.
 // Main names: row_sum, row_mean, row_largest, row_smallest, row_product, row_any, row_all, row_arg_largest,
-// row_arg_smallest, row_moments, row_variance, row_norm, and column_sums to column_norms. Cost: light; each takes the
+// row_arg_smallest, row_moments, row_variance, row_deviation, row_norm, and column_sums to column_norms. Cost: light; each takes the
 // compiler 0.05 s.
 #pragma once
 
@@ -266,21 +266,52 @@ FXX_KERNEL Spread<float> row_spread(const Get& get) {
   });
   return settled(near, sum(all.sum), sum(all.squares), N);
 }
+/// A spread whose squares are of distances times `unit`, a power of two. LibTorch takes squares in double precision, which
+/// has those of all distances.
+template <class V>
+struct SpreadInUnits {
+  V mean, squares, unit;
+};
+/// That in which squares are numbers, by what they come to without.
+FXX_KERNEL real unit_of(real squares) {
+  const real up = squares < 1e-30f ? splat(0x1p64f) : splat(1.f);
+  return squares == __builtin_inff() ? splat(0x1p-64f) : up;
+}
+template <int N, class Get>
+FXX_KERNEL SpreadInUnits<float> row_spread_in_units(const Get& get) {
+  const Spread<float> spread = row_spread<N>(get);
+  const float unit = unit_of(splat(spread.squares))[0];
+  if (unit == 1.f) return {spread.mean, spread.squares, unit};
+  const Distances all = row_as_vector<N, Add, Distances>([&](int c, auto width) __attribute__((always_inline)) {
+    return distance_of((get(c, width) - spread.mean) * unit);
+  });
+  return {spread.mean, settled(0.f, sum(all.sum), sum(all.squares), N).squares, unit};
+}
+FXX_KERNEL float divisor_of(int count, float correction) {
+  const float divisor = static_cast<float>(count) - correction;
+  return divisor > 0.f ? divisor : 0.f;
+}
 }  // namespace detail_of_rows
 /// The variance is the sum of (x - mean)^2 divided by N - correction, nan where there is nothing to divide by. `get` is
-/// asked twice for each element. Of random numbers, in units of 2^-23, the mean is within 1 of the mean of magnitudes, the
-/// variance within 2 of itself and the square of 2 units of the mean of magnitudes, which the mean may be off. Of one
-/// value throughout the mean is that and the variance 0, exactly.
+/// asked twice for each element, three times where squares of what is very small or large, or of one value throughout,
+/// are to be taken. Of random numbers, in units of 2^-23, the mean is within 1 of the mean of magnitudes, the variance
+/// within 2 of itself and the square of 2 units of the mean of magnitudes, which the mean may be off. Of one value
+/// throughout the mean is that and the variance 0, exactly.
 template <int N, class Get>
 FXX_KERNEL Moments row_moments(const Get& get, float correction = 1.f) {
-  const detail_of_rows::Spread<float> spread = detail_of_rows::row_spread<N>(get);
-  const float divisor = static_cast<float>(N) - correction;
-  return {spread.mean, spread.squares / (divisor > 0.f ? divisor : 0.f)};
+  const detail_of_rows::SpreadInUnits<float> spread = detail_of_rows::row_spread_in_units<N>(get);
+  return {spread.mean, spread.squares / detail_of_rows::divisor_of(N, correction) / spread.unit / spread.unit};
 }
 /// That of row_moments.
 template <int N, class Get>
 FXX_KERNEL float row_variance(const Get& get, float correction = 1.f) {
   return row_moments<N>(get, correction).variance;
+}
+/// Its root, also where the variance is no float. Errors are half of the variance's.
+template <int N, class Get>
+FXX_KERNEL float row_deviation(const Get& get, float correction = 1.f) {
+  const detail_of_rows::SpreadInUnits<float> spread = detail_of_rows::row_spread_in_units<N>(get);
+  return __builtin_sqrtf(spread.squares / detail_of_rows::divisor_of(N, correction)) / spread.unit;
 }
 
 /// (sum of |x|^p)^(1/p); for p = 0 the elements that are not zero, for infinity the largest magnitude, for minus
@@ -417,12 +448,10 @@ FXX_KERNEL void column_arg_smallest(const Get& get, const Put& put, Part part = 
   column_arg_largest<Rows, Columns>(
       [&](int r, int c, auto width) __attribute__((always_inline)) { return -get(r, c, width); }, put, part);
 }
-/// `put(column, mean, variance, width)`; `get` is asked twice for each element. Of random numbers the mean is within 2
-/// units of 2^-23 of the mean of magnitudes, the variance as row_moments'.
+namespace detail_of_rows {
+/// `put(column, spread, width)` gets a SpreadInUnits<real>.
 template <int Rows, int Columns, class Get, class Put>
-FXX_KERNEL void column_moments(const Get& get, float correction, const Put& put, Part part = Part{}) {
-  using namespace detail_of_rows;
-  const float divisor = static_cast<float>(Rows) - correction;
+FXX_KERNEL void column_spreads(const Get& get, const Put& put, Part part) {
   for_each_group<Columns>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
                               __attribute__((always_inline)) {
     const auto element = [&](int row, int v) __attribute__((always_inline)) {
@@ -436,13 +465,49 @@ FXX_KERNEL void column_moments(const Get& get, float correction, const Put& put,
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) near[v] = sums.total(v) / static_cast<float>(Rows);
     distances.add([&](int row, int v) __attribute__((always_inline)) { return distance_of(element(row, v) - near[v]); });
+    SpreadInUnits<real> spreads[Vectors];
+    bool again = false;
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v)
       with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
         const Spread<real> spread = settled(near[v], distances.total(v), Rows);
-        put(column + v * lanes, spread.mean, spread.squares / (divisor > 0.f ? divisor : 0.f), width);
+        const real unit = first_or<width>(unit_of(spread.squares), 1.f);
+        spreads[v] = {spread.mean, spread.squares, unit};
+        again = again || any(unit != 1.f);
       });
+    if (again) {
+      Cascade<Rows, Vectors, Add, Distances> in_units;
+      in_units.add([&](int row, int v) __attribute__((always_inline)) {
+        return distance_of((element(row, v) - spreads[v].mean) * spreads[v].unit);
+      });
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) spreads[v].squares = settled(splat(0.f), in_units.total(v), Rows).squares;
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v)
+      with_width<Vectors, Last>(
+          v, [&](auto width) __attribute__((always_inline)) { put(column + v * lanes, spreads[v], width); });
   }, part);
+}
+}  // namespace detail_of_rows
+/// `put(column, mean, variance, width)`; `get` is asked as often as by row_moments. Of random numbers the mean is within 2
+/// units of 2^-23 of the mean of magnitudes, the variance as row_moments'.
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_moments(const Get& get, float correction, const Put& put, Part part = Part{}) {
+  const float divisor = detail_of_rows::divisor_of(Rows, correction);
+  detail_of_rows::column_spreads<Rows, Columns>(
+      get, [&](int c, const detail_of_rows::SpreadInUnits<real>& spread, auto width) __attribute__((always_inline)) {
+        put(c, spread.mean, spread.squares / divisor / spread.unit / spread.unit, width);
+      }, part);
+}
+/// `put(column, deviation, width)`: the root of the variance, also where that is no float.
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_deviations(const Get& get, float correction, const Put& put, Part part = Part{}) {
+  const float divisor = detail_of_rows::divisor_of(Rows, correction);
+  detail_of_rows::column_spreads<Rows, Columns>(
+      get, [&](int c, const detail_of_rows::SpreadInUnits<real>& spread, auto width) __attribute__((always_inline)) {
+        put(c, square_root(spread.squares / divisor) / spread.unit, width);
+      }, part);
 }
 /// As row_norm, with errors of columns.
 template <int Rows, int Columns, class Get, class Put>

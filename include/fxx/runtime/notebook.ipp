@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fxx/runtime/files.hpp"
@@ -56,7 +57,10 @@ FXX_INLINE Notebook::Notes Notebook::add(const Notes& notes) const {
   all = std::move(before);
   if (all.size() == known) return all;
   std::string aside = folder + "/aside-notes-XXXXXX";
+  // Whoever may use what lies in the folder may read the notes.
+  struct stat status {};
   if (const files::Descriptor made(::mkstemp(aside.data())); !made) return all;
+  else if (::stat(folder.c_str(), &status) == 0) ::fchmod(made.get(), (status.st_mode & 0666) | 0600);
   if (files::write_file(aside, detail::text_of_notes(all)) != 0 || ::rename(aside.c_str(), path_.c_str()) != 0)
     ::unlink(aside.c_str());
   return all;

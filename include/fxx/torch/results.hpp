@@ -17,7 +17,8 @@ namespace detail {
 void flatten(const c10::IValue& value, std::vector<at::Tensor>& out);
 
 /// Largest difference of two sets of results, relative to the largest magnitude of the second; infinite when they do
-/// not compare. nan beside nan and an infinity beside the same one are no difference.
+/// not compare. nan beside nan and an infinity beside the same one are no difference; of integers and booleans any is 1
+/// or more.
 double relative_error(const c10::IValue& given, const c10::IValue& expected);
 
 /// The same beside results of which one is as good as another: each element counts by how far it is outside of what they

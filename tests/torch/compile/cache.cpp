@@ -117,6 +117,33 @@ TEST_CASE("an entry that is damaged is built again") {
   rebuilt_after("gone", [](const std::string&) { return std::string(); });
 }
 
+TEST_CASE("kernels that have changed are noticed, also in a folder of the system's, of which compilers say nothing") {
+  const TemporaryFolder headers;
+  std::filesystem::create_directories(headers / "fxx");
+  std::filesystem::copy(kernel_headers_folder() + "/fxx/kernels", headers / "fxx" + "/kernels");
+  const Variable include("FXX_INCLUDE", headers.path()), system("CPLUS_INCLUDE_PATH", headers.path());
+  Place p;
+  CHECK_FALSE(p.is_cached());
+  CHECK(p.is_cached());
+  for (const char* header : {"vector.hpp", "functions.inc"}) {
+    CAPTURE(header);
+    std::ofstream(headers / "fxx" + "/kernels/" + header, std::ios::app) << "// another\n";
+    CHECK_FALSE(p.is_cached());
+    CHECK(p.is_cached());
+  }
+}
+
+TEST_CASE("a library of which the compiler warned, and was forgiven, is none where warnings are faults") {
+  Place p;
+  {
+    const Variable lenient("FXX_STRICT_BUILD", std::nullopt);
+    CHECK_FALSE(p.is_cached());
+  }
+  const Variable strict("FXX_STRICT_BUILD", "1");
+  CHECK_FALSE(p.is_cached());
+  CHECK(p.is_cached());
+}
+
 TEST_CASE("a library of another graph, version, interface or processor is refused, and built again") {
   Place place;
   const std::string text = place.compile()->source_code();

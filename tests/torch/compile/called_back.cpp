@@ -139,6 +139,42 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("of two operators that are called back in a row the second fails: no thread waits for one that has left") {
+  const Tensor good = torch::eye(4) * 3 + 0.1;
+  const auto gm =
+      traced([](const Tensors& in) { return all_of({torch::linalg_cholesky(torch::linalg_inv(in[0]))}); }, {good});
+  const auto compiled = fxx::compile(*gm, {good}, {.threads = 6, .cache_folder = cache()});
+  CHECK(called_back_operators(*compiled).size() >= 2);
+  for (int i = 0; i < 300; ++i) CHECK_THROWS(compiled->run({-good}));
+  CHECK(relative_difference(compiled->run({good}), gm->run({good})) <= 1e-6);
+}
+
+TEST_CASE("what is traced through to be compiled leaves buffers, inputs and random numbers as they were") {
+  struct Counting : torch::nn::Module {
+    Tensor steps = register_buffer("steps", torch::zeros({1}));
+    torch::nn::LSTM lstm = register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(3, 4).batch_first(true)));
+    Tensor forward(Tensor x, Tensor state) {
+      steps.add_(1);
+      state.mul_(2);
+      return std::get<0>(lstm(torch::dropout(x, 0.5, true))) + steps + state;
+    }
+  };
+  torch::manual_seed(31);
+  Counting net;
+  const Tensor x = torch::randn({2, 5, 3}), state = torch::ones({4});
+  const auto gm = trace(net, {x, state});
+  REQUIRE(gm->graph().find_nodes(Opcode::call_module).size() == 1);
+  net.steps.zero_();
+  state.fill_(1);
+  torch::manual_seed(32);
+  const auto compiled = fxx::compile(*gm, {x, state}, {.cache_folder = cache()});
+  CHECK(same(net.steps, torch::zeros({1})));
+  CHECK(same(state, torch::ones({4})));
+  const Tensor drawn = torch::rand({3});
+  torch::manual_seed(32);
+  CHECK(same(drawn, torch::rand({3})));
+}
+
 TEST_CASE("graphs that write to attributes and inputs, that draw numbers, that return inputs and parameters") {
   struct Counts : torch::nn::Module {
     Tensor count = register_buffer("count", torch::zeros({3}));

@@ -69,6 +69,22 @@ TEST_CASE("inputs of another dtype, size or number are one error that names the 
   }
 }
 
+TEST_CASE("an input that has a default may be left out, also by an undefined tensor in front of others") {
+  Graph graph;
+  Node* const x = graph.placeholder("x");
+  Node* const least = graph.placeholder("least", Argument());
+  Node* const most = graph.placeholder("most");
+  graph.output(graph.call_function(ops::clamp_Tensor, {x, least, most}));
+  GraphModule gm(std::map<std::string, GraphModule::Attribute>{}, graph);
+  const Tensor t = torch::randn({3, 4}), low = torch::zeros({3, 4}), high = torch::ones({3, 4});
+  const auto compiled = fxx::compile(gm, {t, low, high}, {.cache_folder = cache()});
+  const torch::NoGradGuard no_grad;
+  CHECK(relative_difference(compiled->run({t, low, high}), c10::IValue(t.clamp(0, 1))) == 0);
+  CHECK(relative_difference(compiled->run({t, Tensor(), high}), c10::IValue(t.clamp_max(1))) == 0);
+  CHECK_THROWS_WITH_AS(compiled->run({Tensor(), low, high}), doctest::Contains("input 'x' (number 0) is missing"),
+                       RunError);
+}
+
 TEST_CASE("inputs that want a gradient run interpreted, and get it") {
   SmallCase c;
   const Tensors in{torch::randn({2, 3, 8, 8})};

@@ -102,7 +102,7 @@ TEST_CASE("wrong inputs are one error that names them, on every way that a call 
     CHECK(says(run(c.x.to_sparse()), "Sparse"));
     CHECK(says(run(3), "input 'x' is Int; it was compiled for"));
     CHECK(says(run(c10::IValue()), "input 'x' is None"));
-    CHECK(says(run(Tensor()), "input 'x' is an undefined tensor"));
+    CHECK(says(run(Tensor()), "input 'x' (number 0) is missing or undefined"));
   }
   CHECK(c.error() <= 1e-5);
   // What is no longer what was compiled takes what the graph takes.
@@ -179,4 +179,23 @@ TEST_CASE("where a graph rounds or compares, what the last place decides is no f
   CHECK(error_beside(torch::full({2}, not_a_number), {torch::ones({2})}) == infinite);
   CHECK(error_beside(torch::full({2}, not_a_number), {torch::ones({2}), torch::full({2}, not_a_number)}) == 0);
   CHECK(error_beside(torch::full({2}, infinite), {torch::ones({2})}) == infinite);
+}
+
+TEST_CASE("of integers every difference counts, and of complex numbers both parts do") {
+  using fxx::detail::error_beside;
+  using fxx::detail::relative_error;
+  const Tensor indices = torch::arange(30000), other = indices.clone();
+  other[7] += 3;
+  CHECK(relative_error(indices, indices) == 0);
+  CHECK(relative_error(other, indices) >= 1);
+  CHECK(relative_error(other, torch::zeros_like(other)) >= 1);
+  const std::int64_t large = std::int64_t{1} << 60;  // a double has not all of its digits
+  CHECK(relative_error(torch::tensor({large + 1}), torch::tensor({large})) >= 1);
+  CHECK(error_beside(torch::tensor({large + 1}), {torch::tensor({large})}) == infinite);
+  CHECK(relative_error(torch::tensor({true, false}), torch::tensor({true, true})) >= 1);
+  const Tensor numbers = torch::complex(torch::ones({4}), torch::full({4}, 2.F));
+  CHECK(relative_error(numbers, numbers) == 0);
+  CHECK(relative_error(numbers.conj(), numbers) >= 1);
+  CHECK(relative_error(numbers.conj(), numbers.conj().resolve_conj()) == 0);
+  CHECK(error_beside(numbers.conj(), {numbers}) >= 1);
 }

@@ -204,6 +204,8 @@ TEST_CASE("products with vectors, sums of products, outer products, distances, n
                    torch::dist(x, y.slice(0, 0, 4), 1),
                    torch::cosine_similarity(x, y.slice(0, 0, 4)),
                    torch::cosine_similarity(b, x.unsqueeze(0), 2),
+                   torch::cosine_similarity(x.slice(1, 0, 1), x, 1),
+                   torch::cosine_similarity(x, x.slice(0, 1, 2), 1),
                    torch::cdist(x, y),
                    torch::cdist(x, y, 1),
                    torch::cdist(b, x.unsqueeze(0), infinite),

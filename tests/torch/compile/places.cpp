@@ -216,6 +216,12 @@ TEST_CASE("bags of rows: sums, means and largest, weights, rows left out, offset
   other[3] = transposed_copy(other[3]);
   const auto compiled = check(*net, in, {.more = {other}});
   const Tensors expected = in_double(*net, in);
+  {
+    Tensors bad = cloned(in);
+    bad[1][0] = 2;  // what stands before the first bag is in none
+    bad[1][1] = 2;
+    check_out_of_range(*compiled, in, bad, expected);
+  }
   for (const std::int64_t wrong : {std::int64_t(11), std::int64_t(-1), std::int64_t(1) << 40}) {
     Tensors bad = cloned(in);
     bad[0][21] = wrong;
@@ -278,6 +284,11 @@ TEST_CASE("places in nothing, of nothing, and a graph that writes to what it was
     CHECK(relative_difference(given, wanted) == 0);
     CHECK(relative_difference(sum, wanted.sum(1)) <= 1e-6);
   }
+  // What fails writes nothing.
+  const Tensor cache = torch::randn({2, 6, 3}), given = cache.clone();
+  CHECK_THROWS_WITH_AS(compiled->run({given, torch::randn({2, 1, 3}), torch::tensor({6})}),
+                       doctest::Contains("out of range"), RunError);
+  CHECK(relative_difference(given, cache) == 0);
 }
 
 TEST_CASE("rows of tables, and an index that is none: one error, and the module works afterwards") {

@@ -215,6 +215,20 @@ TEST_CASE("what is of one value throughout has norms and deviations of zero") {
   }
 }
 
+TEST_CASE("deviations of numbers whose squares are no floats") {
+  const auto all = [](const Tensor& x) { return all_of({x.std(-1), x.std({0}), x.std(), x.std({1}, 0, true)}); };
+  for (const double scale : {1e-25, 1e20}) {
+    torch::manual_seed(21);
+    const Tensor x = torch::randn({5, 19}) * scale;
+    const auto compiled = fxx::compile(*traced([&](const Tensors& in) { return all(in[0]); }, {x}), {x},
+                                       {.cache_folder = cache()});
+    CHECK(compiled->called_back().empty());
+    const Tensors given = tensors_of(compiled->run({x})), wanted = tensors_of(all(x.to(torch::kDouble)));
+    for (std::size_t i = 0; i < given.size(); ++i)
+      CHECK(relative_difference(given[i].to(torch::kDouble) / scale, wanted[i] / scale) <= 1e-6);
+  }
+}
+
 TEST_CASE("a result that is nothing but rounding is no reason to refuse a module") {
   const Forward f = [](const Tensors& in) {
     return all_of({torch::layer_norm(in[0], {10}).mean(1), (in[0] - in[0].mean(1, true)).sum(1)});

@@ -190,6 +190,13 @@ TEST_CASE("tune: ways that are kept are taken, whatever they are, and results ar
     CAPTURE(nonsense);
     CHECK(compiled_with(nonsense)->source_code() == untuned);
   }
+  // A copy, which runs nothing, believes what was found of the whole module.
+  compiled_with("direct");
+  const auto ran = t.tuned();
+  const auto copy = std::dynamic_pointer_cast<CompiledModule>(ran->clone());
+  REQUIRE(copy);
+  CHECK(copy->source_code() == ran->source_code());
+  CHECK(copy->was_cached());
 }
 TEST_CASE("tune: of a damaged file nothing is believed, and all is measured again") {
   const TemporaryFolder folder;

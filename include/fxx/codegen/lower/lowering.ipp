@@ -42,7 +42,6 @@ struct ScatterReduction {
 struct Affine {
   const Node* weight = nullptr;
   const Node* bias = nullptr;
-  bool root = false;  // the square root
 };
 
 /// Thrown by a handler: there is no kernel for this call, for this reason.
@@ -139,6 +138,8 @@ class Lowering {
     if (dim < -n || dim >= std::max<std::int64_t>(n, 1)) throw NoKernel{"a dimension that the tensor has not"};
     return static_cast<std::size_t>(dim < 0 ? dim + n : dim);
   }
+  /// Kernels count elements by int.
+  void require_countable(const Node& node) const;
   void require_float(const Node& node) const {
     if (meta_of(node).dtype != Dtype::float32) throw NoKernel{std::string(name_of(meta_of(node).dtype))};
   }

@@ -79,7 +79,7 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
       !integers && has_columns(kind) &&
       ((before && (kernel.reduces() || inner >= 8)) || (together && are_short(kernel.rows, kernel.length)));
   // What the input is computed of is read once, so it can be computed here unless it has a kernel of its own.
-  const bool again = kind == Kind::variance || (columns && kept && kernel.length > longest_kept_column);
+  const bool again = kernel.is_spread() || (columns && kept && kernel.length > longest_kept_column);
   std::vector<const Node*> nodes;
   const Value& value = value_of(input);
   if (value.kind == Value::Kind::pending &&
@@ -123,7 +123,7 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
     frame = kernel.read;
   }
   TermPointer term = result_of(chooses ? Elements::mask : finds || integers ? Elements::integer : Elements::real);
-  term = converted(affine.root ? call_of(kernels::Function::square_root, {term}) : term, wanted);
+  term = converted(term, wanted);
   term = wrapped(std::move(term), meta_of(node).dtype);  // kernels add and multiply int64
   const auto with = [&](const Node& of, kernels::Function function) {
     const std::optional<View> view = broadcast(view_of(of), out);
@@ -261,17 +261,15 @@ FXX_INLINE void Lowering::extremes(const Node& node, const Operator& op) {
 FXX_INLINE void Lowering::variance(const Node& node, const Operator& op) {
   const Node& input = operand(node, op, "self");
   const Sizes dims = reduced_dims(node, op, input);
-  Rows kernel{.kind = Rows::Kind::variance, .correction = 1};
+  const std::string_view name = op.base_name();
+  Rows kernel{.kind = name.starts_with("std") ? Rows::Kind::deviation : Rows::Kind::variance, .correction = 1};
   if (op.index_of("unbiased") >= 0) {
     kernel.correction = argument(node, op, "unbiased").boolean() ? 1 : 0;
   } else if (const Argument correction = argument(node, op, "correction"); !correction.is_none()) {
     if (!correction.is_number()) throw NoKernel{"a correction that is not a number"};
     kernel.correction = correction.number();
   }
-  const std::string_view name = op.base_name();
-  const auto spread = [&](const Node& result) {
-    row_function(result, input, dims, kernel, {.root = name.starts_with("std")});
-  };
+  const auto spread = [&](const Node& result) { row_function(result, input, dims, kernel); };
   if (!name.ends_with("_mean")) return spread(node);
   view_of(input);
   with_results(node,

@@ -33,6 +33,10 @@ FXX_INLINE std::string SpecialisedWriter::columns(Body& body, const KernelStep& 
       more = number(k.correction) + ", ";
       type = "real, real";
       break;
+    case Kind::deviation:
+      name = "column_deviations";
+      more = number(k.correction) + ", ";
+      break;
     case Kind::norm:
       name = "column_norms";
       before = number(k.p) + ", ";
@@ -66,7 +70,7 @@ FXX_INLINE std::string SpecialisedWriter::rows(Body& body, const KernelStep& ste
   } else if (k.reduces()) {
     std::string value = "row_" + std::string(word_of_reduction(k.kind)) + n + "(" +
                         (k.kind == Kind::norm ? number(k.p) + ", " : "") + get +
-                        (k.kind == Kind::variance ? ", " + number(k.correction) : "") + ")";
+                        (k.is_spread() ? ", " + number(k.correction) : "") + ")";
     if (k.kind == Kind::mean) value += " / " + number(static_cast<double>(k.length));
     const std::string inner = stores(body, step, step.frame, "    ");
     result += "    const " + type + " v = " +

@@ -148,7 +148,10 @@ FXX_INLINE Parts dist(const Composite& c) {
 FXX_INLINE Parts cosine_similarity(const Composite& c) {
   const Argument a = c["x1"], b = c["x2"];
   if (!c.is_tensor(a) || !c.is_tensor(b) || c.rank(a) != c.rank(b)) return {};
-  const std::int64_t dim = *c.integer("dim");
+  const std::int64_t dim = *c.integer("dim"), place = c.place_of(dim, c.rank(a));
+  if (place < 0) return {};
+  const auto at = static_cast<std::size_t>(place);
+  if (c.sizes(a)[at] != c.sizes(b)[at]) return {};  // norms are of what is broadcast
   const auto unit = [&](const Argument& x) {
     return c.div(x, c(ops::clamp_min, {vector_norm(c, x, 2, dim, true), c["eps"]}));
   };

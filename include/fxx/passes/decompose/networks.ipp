@@ -173,6 +173,7 @@ FXX_INLINE Parts huber_loss(const Composite& c) {
 FXX_INLINE Parts weighted(const Composite& c, const Argument& losses) {
   return reduced(c, c["weight"].is_none() ? losses : c.mul(losses, c["weight"]));
 }
+/// LibTorch refuses values outside of 0 to 1; its own decomposition computes with them, as this one.
 FXX_INLINE Parts binary_cross_entropy(const Composite& c) {
   const Argument x = c["self"], target = c["target"];
   const auto bounded = [&](const Argument& log) { return c(ops::clamp_min, {log, -100}); };

@@ -99,7 +99,7 @@ FXX_INLINE std::vector<c10::IValue> CompiledModule::run_kernels(const void* cons
   if (kernels_.kept > 0) host.kept.resize(static_cast<std::size_t>(kernels_.kept));
   kernels::ModuleCall call{
       inputs, outputs, host.memory, static_cast<const float*>(weights_.data), &CompiledModule::call_back, &host,
-      0,      0,       times};
+      0,      -1,      times};
   run_(lease.workspace->team, &call);
   if (call.fault == 0) [[likely]]
     return std::move(host.kept);
@@ -242,14 +242,16 @@ FXX_INLINE bool CompiledModule::share_elements(const std::vector<c10::IValue>& i
 }
 
 FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs) {
-  bool elements = true, gradient = false;
+  bool elements = true, gradient = false, left_out = inputs.size() != kernels_.inputs.size();
   for (const c10::IValue& input : inputs) {
-    if (!input.isTensor() || !input.toTensor().defined()) continue;
+    if (!input.isTensor()) continue;
+    left_out = left_out || !input.toTensor().defined();
+    if (left_out) break;
     elements = elements && detail::has_elements(input.toTensor());
     gradient = gradient || (elements && (input.toTensor().requires_grad() || input.toTensor()._fw_grad(0).defined()));
   }
   // Inputs left out, and all else that the kernels were not made for, are the interpreter's business.
-  if (inputs.size() != kernels_.inputs.size() || !elements || !is_current())
+  if (left_out || !elements || !is_current())
     return GraphModule::run_flat(std::move(inputs));
   check_inputs(inputs);
   if ((gradient && at::GradMode::is_enabled()) || at::autocast::is_autocast_enabled(at::kCPU) ||

@@ -1,6 +1,8 @@
 // From a graph to a library that is loaded, with its weights packed; for torch/compile.ipp.
 #pragma once
 
+#include <dirent.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -20,8 +22,11 @@
 #include "fxx/passes/stable_order.hpp"
 #include "fxx/rules/library.hpp"
 #include "fxx/runtime/built_library.hpp"
+#include "fxx/runtime/identity.hpp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/compile/quantised.ipp"
+#include "fxx/torch/dispatch/met_constants.hpp"
+#include "fxx/torch/dispatch/recording.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "fxx/torch/known_sizes.hpp"
@@ -36,12 +41,16 @@ namespace detail {
 /// user registered. Where that cannot be, they stay calls.
 FXX_INLINE std::shared_ptr<GraphModule> opened(const std::shared_ptr<GraphModule>& module,
                                                const std::vector<at::Tensor>& example_inputs) {
+  // A trace runs the module, which may write to its buffers and its inputs, and draw numbers.
+  const ModuleState before(module->owner(), module->graph());
+  std::vector<at::Tensor> given;
+  for (const at::Tensor& input : example_inputs) given.push_back(is_fake(input) ? input : copy_of(input));
   try {
     return trace_module(*module, true,
                         [&](std::span<const at::Tensor> inputs) {
                           return module->run_flat(std::vector<c10::IValue>(inputs.begin(), inputs.end()));
                         },
-                        example_inputs, {.leaf_modules = false, .training_flags = false});
+                        std::move(given), {.leaf_modules = false, .training_flags = false});
   } catch (const TraceError&) {
     return module;
   }
@@ -53,6 +62,21 @@ FXX_INLINE c10::intrusive_ptr<c10::StorageImpl> memory_of(const at::Tensor& tens
   return c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
       tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
+/// Tells versions of the kernels apart.
+FXX_INLINE std::string hash_of_kernels() {
+  const std::string folder = kernel_headers_folder() + "/fxx/kernels";
+  std::vector<std::string> names;
+  if (DIR* entries = ::opendir(folder.c_str())) {
+    while (const dirent* entry = ::readdir(entries)) names.emplace_back(entry->d_name);
+    ::closedir(entries);
+  }
+  std::ranges::sort(names);
+  std::string all;
+  for (const std::string& name : names)
+    if (name.ends_with(".hpp") || name.ends_with(".inc")) all += name + " " + hash_of_file(folder + "/" + name) + "\n";
+  return wide_hash(all);
+}
+
 FXX_INLINE BuildRequest request_for(const SpecialisedSource& source, const CompileOptions& options) {
   BuildRequest request;
   request.source = source.text;
@@ -67,9 +91,11 @@ FXX_INLINE BuildRequest request_for(const SpecialisedSource& source, const Compi
                    "-Wextra",
                    "-Werror"};
   request.include_folders = {kernel_headers_folder()};
-  request.extra = {"module abi " + std::to_string(kernels::module_abi)};
+  // In a folder of the system's the compiler does not list headers among those that a library depends on.
+  request.extra = {"module abi " + std::to_string(kernels::module_abi), "kernels " + hash_of_kernels()};
   request.timeout_seconds = options.timeout_seconds;
   request.forgive_warnings = !std::getenv("FXX_STRICT_BUILD");
+  if (!request.forgive_warnings) request.extra.push_back("strict");
   return request;
 }
 FXX_INLINE BuildCache cache_of(const CompileOptions& options) {
@@ -91,15 +117,15 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   const auto start = std::chrono::steady_clock::now();
   for (const Node* node : graph().nodes()) {
     if (const auto* call = std::get_if<CallModule>(&node->op())) {
-      const auto module = submodule(call->target);
-      training_flags_.emplace_back(module, module->is_training());
+      for (const auto& module : submodule(call->target)->modules())
+        training_flags_.emplace_back(module, module->is_training());
     }
     if (const auto* attribute = std::get_if<GetAttr>(&node->op()); attribute && !submodule(attribute->target))
       watched_.push_back({this->attribute(attribute->target)});
   }
   for (const auto& [module, training] : training_flags_) {
-    for (const at::Tensor& tensor : module->parameters()) watched_.push_back({tensor});
-    for (const at::Tensor& tensor : module->buffers()) watched_.push_back({tensor});
+    for (const at::Tensor& tensor : module->parameters(false)) watched_.push_back({tensor});
+    for (const at::Tensor& tensor : module->buffers(false)) watched_.push_back({tensor});
     for (const at::Tensor* member : detail::operation_tensors(*module)) {
       members_.emplace_back(member, *member);
       const auto same = [&](const at::Tensor& tensor) { return tensor.is_same(*member); };

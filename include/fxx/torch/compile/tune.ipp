@@ -1,7 +1,6 @@
 // Which ways of computing steps are faster here, found by running them; for torch/compile.ipp.
 #pragma once
 
-#include <dirent.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 
@@ -19,21 +18,6 @@
 namespace fxx::inline FXX_ABI {
 
 namespace detail {
-
-/// Tells versions of the kernels apart.
-FXX_INLINE std::string hash_of_kernels() {
-  const std::string folder = kernel_headers_folder() + "/fxx/kernels";
-  std::vector<std::string> names;
-  if (DIR* entries = ::opendir(folder.c_str())) {
-    while (const dirent* entry = ::readdir(entries)) names.emplace_back(entry->d_name);
-    ::closedir(entries);
-  }
-  std::ranges::sort(names);
-  std::string all;
-  for (const std::string& name : names)
-    if (name.ends_with(".hpp")) all += name + " " + hash_of_file(folder + "/" + name) + "\n";
-  return wide_hash(all);
-}
 
 /// Where the ways are kept that were found with this compiler, these flags, kernels, processor and number of threads.
 FXX_INLINE Notebook notebook_for(const CompileOptions& options, int threads) {
@@ -244,12 +228,13 @@ FXX_INLINE KernelPlan CompiledModule::tuned(KernelPlan plan, const Graph& graph,
       said += site.shape + "\t" + way.to_string() + "\n";
     }
   if (lowering.ways.empty()) return plan;
-  // What has an effect is not run more often than asked for, and fake inputs cannot be.
-  if (!changes_something_ &&
-      std::ranges::none_of(example_inputs, [](const at::Tensor& tensor) { return is_fake(tensor); })) {
+  if (!changes_something_) {  // what has an effect is not run more often than asked for
     const std::string key = "module " + wide_hash(specialised_source(plan, class_name()).text + said);
-    if (!notes.contains(key)) notes = notebook.add({{key, proven(plan, graph, lowering, example_inputs, options)}});
-    std::string_view note = notes.at(key);
+    const bool runs = std::ranges::none_of(example_inputs, [](const at::Tensor& tensor) { return is_fake(tensor); });
+    if (runs && !notes.contains(key))
+      notes = notebook.add({{key, proven(plan, graph, lowering, example_inputs, options)}});
+    const auto found = notes.find(key);
+    std::string_view note = found == notes.end() ? std::string_view() : std::string_view(found->second);
     if (note == "none") return plan;
     if (note.starts_with("all but "))
       for (note.remove_prefix(8); !note.empty(); note.remove_prefix(std::min(note.find('|'), note.size() - 1) + 1))
