@@ -149,6 +149,56 @@ TEST_CASE("what it was built for has changed: it runs interpreted, and is right"
   CHECK(relative_difference(copy->run(boxed(in)), compiled->run(boxed(in))) == 0);
 }
 
+TEST_CASE("another tensor or module in the place of a weight or a leaf module: it runs interpreted, and is right") {
+  torch::manual_seed(3);
+  Many net;
+  net->eval();
+  const Tensors in{torch::randn({4, 3, 8, 8})};
+  const auto gm = trace(net, in);
+  const auto compiled = built(*gm, in);
+  CHECK(compiled->is_current());
+  net->fc->weight = torch::zeros({5, 4});
+  CHECK_FALSE(compiled->is_current());
+  CHECK(relative_difference(compiled->run(boxed(in)), forward_of(*net)(in)) == 0);
+  const auto other = built(*gm, in);
+  const torch::nn::Linear fc(4, 5);
+  other->replace_module("fc", fc);
+  CHECK_FALSE(other->is_current());
+  net->fc->weight = fc->weight;
+  net->fc->bias = fc->bias;
+  CHECK(relative_difference(other->run(boxed(in)), forward_of(*net)(in)) == 0);
+}
+
+TEST_CASE("a batch norm that trains has counted no batch when it is built, and the results were compared") {
+  struct Net : torch::nn::Module {
+    torch::nn::BatchNorm1d bn = register_module("bn", torch::nn::BatchNorm1d(3));
+    Tensor forward(Tensor x) { return torch::relu(bn(x)); }
+  } net;
+  const Tensor x = torch::randn({4, 3});
+  const auto gm = trace(net, {x});
+  const Tensor mean = net.bn->running_mean.clone();
+  const auto counted = net.bn->num_batches_tracked.item<std::int64_t>();
+  const auto compiled = built(*gm, {x});
+  CHECK(compiled->max_error() == 0);
+  CHECK(same(net.bn->running_mean, mean));
+  CHECK(net.bn->num_batches_tracked.item<std::int64_t>() == counted);
+  CHECK(same((*compiled)(x), (*gm)(x)));
+  CHECK(net.bn->num_batches_tracked.item<std::int64_t>() == counted + 2);
+  CHECK_FALSE(same(net.bn->running_mean, mean));
+}
+
+TEST_CASE("a function with effects is not called to compare results") {
+  static int calls = 0;
+  const auto counted = fxx::wrap<"tests::counted">([](const Tensor& t) { return ++calls, t * 2; }, "", true);
+  const auto gm = symbolic_trace([&](auto t) { return counted(t) + 1; });
+  const Tensor x = torch::randn({3});
+  const auto compiled = build(*gm, {x}, {.cache_folder = cache()});
+  CHECK(std::isnan(compiled->max_error()));
+  CHECK(calls == 0);
+  CHECK(same((*compiled)(x), x * 2 + 1));
+  CHECK(calls == 1);
+}
+
 TEST_CASE("graphs that write: to their input, to a buffer; that return their input; that draw random numbers") {
   const Tensor x = torch::randn({3});
   const auto writes = trace([](Tensor t) { return t.mul_(2) + 1; }, {x.clone()});
@@ -238,6 +288,20 @@ TEST_CASE("no compiler, one that fails, one that is late, one that writes rubbis
   CHECK(fault.says("a file"));
 }
 
+inline const auto doubled = fxx::wrap<"example::doubled">([](const Tensor& x) { return x * 2; });
+
+TEST_CASE("inputs may be called like what the built function has itself") {
+  const auto f = [](auto input, auto attribute, auto give, auto call, auto given, auto doubled_results) {
+    return relu(doubled(given) + doubled_results) + input * attribute - give * call;
+  };
+  const auto gm = symbolic_trace(f, {"input", "attribute", "give", "call", "given", "doubled_results"});
+  Tensors in;
+  for (int i = 0; i < 6; ++i) in.push_back(torch::randn({3}));
+  const auto compiled = build(*gm, in, {.tolerance = 0, .cache_folder = cache()});
+  CHECK(compiled->called_back() == std::vector<std::string>{"doubled"});
+  CHECK(same((*compiled)(in[0], in[1], in[2], in[3], in[4], in[5]), f(in[0], in[1], in[2], in[3], in[4], in[5])));
+}
+
 TEST_CASE("example inputs that do not fit, and graphs that a built module cannot be") {
   const Tensor x = torch::randn({3});
   const auto gm = trace([](Tensor t) { return torch::relu(t) + 1; }, {x});
@@ -277,7 +341,8 @@ TEST_CASE("results that differ beyond the tolerance are refused") {
 /// A class that could not be written in C++: names of members are whatever a file of weights says.
 struct HostileImpl : torch::nn::Module {
   std::string module_name, parameter_name, buffer_name;
-  torch::nn::Linear fc{nullptr};
+  torch::nn::Linear fc{nullptr}, last = register_module("last", torch::nn::Linear(4, 4));
+  Tensor add = register_parameter("add", torch::randn({4})), eval_rows = register_buffer("eval", torch::tensor({1, 0}));
   torch::nn::Sequential children = register_module(
       "int", torch::nn::Sequential(torch::nn::Linear(4, 4), torch::nn::BatchNorm1d(4), torch::nn::Linear(4, 2)));
   Tensor parameter, buffer;
@@ -291,8 +356,10 @@ struct HostileImpl : torch::nn::Module {
     buffer = register_buffer(buffer_name, torch::randn({2}));
   }
   std::tuple<Tensor, std::vector<Tensor>, std::map<std::string, Tensor>> forward(Tensor x, Tensor y) {
-    Tensor h = fc(x);
+    Tensor h = last(fc(x)) + add;
     h.clamp_(-2, 2);
+    using torch::indexing::Slice;
+    h.index_put_({Slice(), eval_rows}, h.index({Slice(), eval_rows.flip(0)}) * 2);
     const Tensor z = children->forward(F::gelu(h)) * parameter + buffer;
     const Tensor masked = z.masked_fill(z < 0, -std::numeric_limits<float>::infinity());
     return {z + y, {torch::tensor({1.5f, -2.5f}) * z, masked}, {{"a \"key\"\n", z > 0}}};
@@ -306,7 +373,7 @@ TEST_CASE("names that hold code stay names: in the text of a graph, in its C++, 
   net.eval();
   const Tensors in{torch::randn({5, 3}), torch::randn({5, 2})};
   const auto gm = trace(net, in, {.input_names = hostile_inputs});
-  CHECK(called_modules(gm->graph()) == std::set<std::string>{net.module_name, "int.0", "int.1", "int.2"});
+  CHECK(called_modules(gm->graph()) == std::set<std::string>{net.module_name, "last", "int.0", "int.1", "int.2"});
   CHECK(same(gm->attribute(net.parameter_name), net.parameter));
   const std::string code = gm->code();
   for (const char* part : {"std::abort", "int main", "#error"}) {
@@ -357,7 +424,7 @@ TEST_CASE("a folder that Meson builds computes the same, and says when it does n
   run(with({"setup", "build", "-Dtorch=" + torch_folder(), "-Doptimization=0"}));
   run(with({"compile", "-C", "build"}));
   const std::string said = run({to + "/build/hostile_net"});
-  CHECK(contains(said, "loaded 9 parameters"));
+  CHECK(contains(said, "loaded 12 parameters"));
   CHECK(contains(said, "result 0: [5, 2], as expected"));
   CHECK(contains(said, "result 2: [5, 2], as expected"));
   CHECK(contains(said, "result 3: [5, 2], as expected"));
@@ -375,6 +442,27 @@ TEST_CASE("a folder that Meson builds computes the same, and says when it does n
   CHECK(contains(other.output, "the results differ"));
   std::filesystem::resize_file(to + "/weights.pt", 100);
   CHECK(run_process({to + "/build/hostile_net"}, {.working_directory = to}).exit_status == 1);
+}
+
+TEST_CASE("a folder expects what the module gives in eval mode, as its program runs it; the flags are as before") {
+  struct Net : torch::nn::Module {
+    torch::nn::Linear fc = register_module("fc", torch::nn::Linear(3, 4));
+    torch::nn::Dropout dropped = register_module("dropped", torch::nn::Dropout());
+    Tensor forward(Tensor x) { return dropped(fc(x)); }
+  } net;
+  net.fc->eval();
+  const Tensor x = torch::randn({5, 3});
+  const auto gm = trace(net, {x});
+  REQUIRE(gm->graph().find_nodes(Opcode::call_module).size() == 2);
+  const TemporaryFolder folder;
+  to_folder(*gm, folder / "net", "Net", {.example_inputs = {x}});
+  Tensors expected;
+  torch::load(expected, folder / "net" + "/example_outputs.pt");
+  REQUIRE(expected.size() == 1);
+  CHECK(same(expected[0], net.fc(x)));
+  CHECK(gm->is_training());
+  CHECK(net.dropped->is_training());
+  CHECK_FALSE(net.fc->is_training());
 }
 
 TEST_CASE("a folder that cannot be, or cannot be written: one error, and nothing of it is there") {

@@ -397,6 +397,25 @@ TEST_CASE("to_fake frees a module's memory, keeps what is shared, and the module
   CHECK(holds(net->head->weight.detach(), 1));
 }
 
+TEST_CASE("a module of which a part cannot be fake stays as it is") {
+  struct Net : tnn::Module {
+    tnn::Linear fc{4, 2};
+    tnn::Embedding embedding{tnn::EmbeddingOptions(5, 4).sparse(true)};
+    Net() {
+      register_module("fc", fc);
+      register_module("embedding", embedding);
+    }
+  } net;
+  net.fc(net.embedding(torch::zeros({3}, torch::kLong))).sum().backward();
+  REQUIRE(net.embedding->weight.grad().is_sparse());
+  CHECK(fault_of<TraceError>([&] { to_fake(net); }).id == 305);
+  for (const auto& p : net.named_parameters()) {
+    CAPTURE(p.key());
+    CHECK_FALSE(is_fake(p.value()));
+    CHECK_FALSE(is_fake(p.value().grad()));
+  }
+}
+
 // --- what is refused -----------------------------------------------------------------------------------------------
 
 TEST_CASE("questions about the elements of a fake tensor are refused by the operator's name") {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "fxx/ops/operation.hpp"
+#include "fxx/ops/registry.hpp"
 #include "torch/support.hpp"
 
 using namespace fxx;
@@ -422,6 +423,55 @@ TEST_CASE("every kind of edit shows at the next call") {
   CHECK(same((*gm)(x), torch::exp(x)));
 }
 
+TEST_CASE("another graph that is assigned runs from then on, and belongs to the module") {
+  const auto graph_of = [](const auto& op) {
+    Graph graph;
+    graph.output(graph.call_function(op, {graph.placeholder("x")}));
+    return graph;
+  };
+  const auto x = torch::randn({4});
+  GraphModule gm(std::map<std::string, GraphModule::Attribute>{}, graph_of(ops::relu));
+  const Owner* owner = gm.graph().owning_module();
+  REQUIRE(owner);
+  CHECK(same(gm(x), torch::relu(x)));
+  const Graph sigmoid = graph_of(ops::sigmoid);
+  gm.graph() = sigmoid;
+  CHECK(same(gm(x), torch::sigmoid(x)));
+  CHECK(gm.graph().owning_module() == owner);
+  gm.graph() = graph_of(ops::exp);
+  CHECK(same(gm(x), torch::exp(x)));
+  CHECK(gm.graph().owning_module() == owner);
+}
+
+TEST_CASE("what is registered in the module, replaced or taken out shows at the next call, deeper after recompile") {
+  const auto x = torch::randn({2, 3});
+  torch::nn::Linear first(3, 3), second(3, 3);
+  Graph graph;
+  graph.output(graph.call_module("deep.fc", {graph.call_module("fc", {graph.placeholder("x")})}));
+  GraphModule gm({{"fc", first.ptr()}, {"deep.fc", first.ptr()}}, graph);
+  CHECK(same(gm(x), first->forward(first->forward(x))));
+  gm.replace_module("fc", second);
+  CHECK(same(gm(x), first->forward(second->forward(x))));
+  gm.submodule("deep")->replace_module("fc", second.ptr());
+  gm.recompile();
+  CHECK(same(gm(x), second->forward(second->forward(x))));
+  gm.unregister_module("fc");
+  CHECK(fault_of<RunError>([&] { gm(x); }).id == 702);
+  gm.register_module("fc", first.ptr());
+  CHECK(same(gm(x), second->forward(first->forward(x))));
+
+  for (const bool parameter : {false, true}) {
+    const std::string name = parameter ? "scale" : "shift";
+    Node* added = gm.graph().get_attr(name);
+    Node* add = gm.graph().call_function(ops::add_Tensor, {gm.graph().nodes().front(), added});
+    gm.graph().output_node()->update_arg(0, Argument(add));
+    CHECK(fault_of<RunError>([&] { gm(x); }).id == 702);
+    if (parameter) gm.register_parameter(name, torch::ones({3}));
+    else gm.register_buffer(name, torch::ones({3}));
+    CHECK(same(gm(x), x + 1));
+  }
+}
+
 TEST_CASE("many threads run one module at once, the first call included") {
   Net net;
   net->eval();
@@ -589,6 +639,114 @@ TEST_CASE("inputs: too many, too few, undefined ones, defaults, other kinds") {
   fault = fault_of<RunError>([&] { (*two)(x); });
   CHECK(fault.id == 701);
   CHECK(fault.says("call<R>()"));
+}
+
+TEST_CASE("an input that stands behind other nodes is the one that was given for it") {
+  const auto x = torch::randn({3}), y = torch::randn({3}), z = torch::randn({3});
+  Graph graph;
+  Node *a = graph.placeholder("a"), *b = graph.placeholder("b");
+  Node* sum = graph.call_function(ops::add_Tensor, {a, b});
+  Node* c = graph.placeholder("c");
+  graph.output(graph.call_function(ops::sub_Tensor, {sum, c}));
+  GraphModule gm(std::map<std::string, GraphModule::Attribute>{}, graph);
+  CHECK(same(gm(x, y, z), x + y - z));
+  CHECK(same(Interpreter(gm).run({x, y, z}).toTensor(), x + y - z));
+}
+
+TEST_CASE("a number that is an integer is one for a float, given, by default and in a list") {
+  const auto x = torch::randn({4, 3}), y = torch::randn({5, 3});
+  Graph graph;
+  Node *a = graph.placeholder("a"), *b = graph.placeholder("b"), *p = graph.placeholder("p", 3);
+  graph.output(graph.call_function(ops::cdist, {a, b, p}));
+  GraphModule distance(std::map<std::string, GraphModule::Attribute>{}, graph);
+  CHECK(same(distance(x, y), torch::cdist(x, y, 3)));
+  CHECK(same(distance(x, y, 2), torch::cdist(x, y, 2)));
+  CHECK(same(distance(x, y, 1.5), torch::cdist(x, y, 1.5)));
+  CHECK(same(Interpreter(distance).run({x, y, 2}).toTensor(), torch::cdist(x, y, 2)));
+
+  const auto image = torch::randn({1, 2, 3, 3});
+  Graph resize;
+  Node *in = resize.placeholder("x"), *factor = resize.placeholder("factor");
+  resize.output(resize.call_function(ops::upsample_nearest2d_vec, {in, {}, Argument::list({factor, 3.0})}));
+  GraphModule resized(std::map<std::string, GraphModule::Attribute>{}, resize);
+  const std::vector<double> factors{2, 3};
+  const auto expected = torch::upsample_nearest2d(image, at::OptionalIntArrayRef(), at::ArrayRef<double>(factors));
+  CHECK(same(resized(image, 2), expected));
+  CHECK(same(Interpreter(resized).run({image, 2}).toTensor(), expected));
+}
+
+TEST_CASE("a container of nodes where one tensor is taken is refused, and says which") {
+  const auto x = torch::randn({2, 2});
+  for (const char* kind : {"tuple", "list", "dict"})
+    for (const bool optional : {false, true}) {
+      CAPTURE(kind);
+      CAPTURE(optional);
+      Graph graph;
+      Node *a = graph.placeholder("a"), *b = graph.placeholder("b");
+      const Argument both = kind[0] == 't'   ? Argument::tuple({a, b})
+                            : kind[0] == 'l' ? Argument::list({a, b})
+                                             : Argument::dict({{"a", a}, {"b", b}});
+      graph.output(optional ? graph.call_function(ops::linear, {a, b, both}) : graph.call_function(ops::relu, {both}));
+      GraphModule gm(std::map<std::string, GraphModule::Attribute>{}, graph);
+      const Fault fault = fault_of<RunError>([&] { gm(x, x); });
+      CHECK(fault.id == 702);
+      CHECK(fault.says("'" + std::string(kind) + "'"));
+      CHECK(contains(fault.node, optional ? "%linear" : "%relu"));
+    }
+}
+
+TEST_CASE("an input of a name with a star takes the rest as a list, planned and interpreted") {
+  const auto x = torch::randn({1, 3}), y = torch::randn({1, 3}), z = torch::randn({1, 3});
+  Graph graph;
+  Node *first = graph.placeholder("x"), *rest = graph.placeholder("*args"), *last = graph.placeholder("last", 2);
+  graph.output(Argument::tuple({first, rest, last}));
+  GraphModule gm(std::map<std::string, GraphModule::Attribute>{}, graph);
+  for (const bool interpreted : {false, true}) {
+    CAPTURE(interpreted);
+    const auto run = [&](Values inputs) {
+      const c10::IValue result = interpreted ? Interpreter(gm).run(std::move(inputs)) : gm.run(std::move(inputs));
+      return result.toTupleRef().elements().vec();
+    };
+    CHECK(run({x})[1].toListRef().empty());
+    const auto three = run({x, y, z});
+    CHECK(same(three[0].toTensor(), x));
+    REQUIRE(three[1].toListRef().size() == 2);
+    CHECK(same(three[1].toListRef()[1].toTensor(), z));
+    CHECK(three[2].toInt() == 2);
+    CHECK(fault_of<RunError>([&] { run({}); }).id == 701);
+  }
+}
+
+TEST_CASE("keywords for a module or a function of the user's are refused, planned and interpreted") {
+  static const UserFunction& same_as = register_function("tests::same_as");
+  register_user_call(same_as, [](Values values) { return values[0]; });
+  const auto x = torch::randn({2, 3});
+  for (const bool function : {false, true}) {
+    CAPTURE(function);
+    Graph graph;
+    Node* in = graph.placeholder("x");
+    graph.output(function ? graph.call_function(same_as, {in}, {{"by", 3.0}})
+                          : graph.call_module("fc", {in}, {{"by", 3.0}}));
+    GraphModule gm({{"fc", std::make_shared<torch::nn::LinearImpl>(3, 3)}}, graph);
+    for (const Fault& fault :
+         {fault_of<RunError>([&] { gm(x); }), fault_of<RunError>([&] { Interpreter(gm).run({x}); })}) {
+      CHECK(fault.id == 702);
+      CHECK(fault.says("'by'"));
+    }
+  }
+}
+
+TEST_CASE("a module that first ran in inference mode can train later") {
+  Graph graph;
+  graph.output(graph.call_function(ops::mul_Tensor, {graph.placeholder("x"), 2.0}));
+  GraphModule gm(std::map<std::string, GraphModule::Attribute>{}, graph);
+  {
+    const c10::InferenceMode on;
+    CHECK(same(gm(torch::ones({3})), torch::full({3}, 2.0)));
+  }
+  const auto x = torch::ones({3}).requires_grad_();
+  gm(x).sum().backward();
+  CHECK(same(x.grad(), torch::full({3}, 2.0)));
 }
 
 TEST_CASE("a value that does not fit names the node that it does not fit") {

@@ -208,6 +208,15 @@ TEST_CASE("pooling, padding, resizing") {
   check_leaf("ConstantPad3d", fnn::ConstantPad3d(1, 3.5), {k});
 }
 
+TEST_CASE("options are written as C++ has them, those too that no literal spells") {
+  CallerImpl<1> caller;
+  fnn::ConstantPad2d pad(1, -std::numeric_limits<double>::infinity());
+  caller.register_module("m", pad.ptr());
+  caller.call = [&](const std::vector<Proxy>& in) { return to_argument(in[0].tracer(), pad(in[0])); };
+  CHECK(symbolic_trace(caller)->owner().find_module("m")->construct ==
+        "torch::nn::ConstantPad2dOptions(1, -std::numeric_limits<double>::infinity())");
+}
+
 TEST_CASE("recurrence, attention, transformers: several results, states, masks") {
   const Tensor s = randn({5, 2, 4}), h = randn({1, 2, 6}), c = randn({2, 6}), e = randn({2, 4});
   check_leaf("RNN", fnn::RNN(4, 6), {s});
@@ -490,6 +499,10 @@ struct OuterImpl : torch::nn::Module {
     return layers(x);
   }
 };
+struct ScaleImpl : torch::nn::Module {
+  Tensor forward(Tensor x, double by = 2.0, std::optional<Tensor> shift = torch::ones({2})) { return x * by + *shift; }
+};
+TORCH_MODULE(Scale);
 struct StrangerImpl : torch::nn::Module {
   template <class T>
   T forward(T x) {
@@ -515,4 +528,27 @@ TEST_CASE("a GraphModule in a Sequential, and a module that nobody knows how to 
   HolderImpl holder;
   CHECK(fault_of<RunError>([&] { (void)symbolic_trace(holder); }).id == 702);
   CHECK(fault_of<RunError>([&] { (void)holder.forward(randn({2})); }).id == 702);
+}
+
+TEST_CASE("what a graph leaves out has the default that forward declares; more or less than it takes is refused") {
+  const Tensor x = randn({3, 2}), by = torch::ones({2});
+  fnn::Sequential layers{Scale()};
+  CHECK(same(layers(x), x * 2 + by));
+  for (std::size_t count = 0; count <= 4; ++count) {
+    CAPTURE(count);
+    Graph graph;
+    Node* in = graph.placeholder("x");
+    std::vector<Argument> args = {in, 3, {}, 4};
+    args.resize(count);
+    if (count == 3) args[2] = graph.get_attr("shift");
+    graph.output(graph.call_module("scale", args));
+    GraphModule gm({{"scale", std::make_shared<ScaleImpl>()}, {"shift", by * 5}}, graph);
+    if (count == 1) CHECK(same(gm(x), x * 2 + by));
+    if (count == 2) CHECK(same(gm(x), x * 3 + by));
+    if (count == 3) CHECK(same(gm(x), x * 3 + by * 5));
+    if (count > 0 && count < 4) continue;
+    const Fault fault = fault_of<RunError>([&] { gm(x); });
+    CHECK(fault.id == 701);
+    CHECK(fault.says("Scale does not take " + std::to_string(count) + " arguments"));
+  }
 }

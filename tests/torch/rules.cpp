@@ -1,6 +1,7 @@
 // The rules that ship, with numbers: each is applied to a traced function, and results and gradients are compared with
 // those of the function itself in double precision, over sizes that are easily got wrong. What only looks like a rule's
 // pattern is left alone. One long file: each that includes LibTorch takes 20 s and 1.3 GB to compile.
+#include "fxx/ops/registry.hpp"
 #include "fxx/rules/activations.hpp"
 #include "fxx/rules/attention.hpp"
 #include "fxx/rules/inference.hpp"
@@ -780,6 +781,46 @@ TEST_CASE("what follows from constants alone is computed once; what is random, w
   }
   CHECK(module.counter[0].item<double>() == counted + 2);
   CHECK(fold_constants(*gm) == 0);
+}
+
+TEST_CASE("what a called module writes is not folded, until it does not train") {
+  const torch::nn::BatchNorm1d bn(3);
+  Graph graph;
+  Node* in = graph.placeholder("x");
+  Node* normed = graph.call_module("bn", {in});
+  Node* scale = graph.call_function(ops::rsqrt, {graph.get_attr("bn.running_var")});
+  graph.output(graph.call_function(ops::mul_Tensor, {normed, scale}));
+  GraphModule gm({{"bn", bn.ptr()}}, graph);
+  CHECK(fold_constants(gm) == 0);
+  const Tensor x = torch::randn({4, 3}) * 3;
+  for (int i = 0; i < 2; ++i) {
+    const Tensor given = gm(x);
+    const Tensor centred = x - x.mean(0);
+    const Tensor expected = centred * (x.var(0, false) + 1e-5).rsqrt() * bn->running_var.rsqrt();
+    CHECK(relative_difference(given, expected) < 1e-5);
+  }
+  gm.eval();
+  CHECK(fold_constants(gm) == 1);
+}
+
+TEST_CASE("a size of a weight is no tensor, and stays; what is folded in inference mode can be trained with") {
+  Graph graph;
+  Node *in = graph.placeholder("x"), *weight = graph.get_attr("weight");
+  Node* sizes = graph.call_function(*find_operator("prim::sizes"), {weight});
+  Node* columns = graph.call_function(*find_operator("operator::getitem"), {sizes, 1});
+  Node* rows = graph.call_function(ops::view, {in, Argument::list({-1, columns})});
+  Node* scale = graph.call_function(ops::exp, {weight});
+  graph.output(graph.call_function(ops::matmul, {rows, scale}));
+  const Tensor w = torch::randn({3, 3}), x = torch::randn({2, 6}).requires_grad_();
+  GraphModule gm({{"weight", w}}, graph);
+  {
+    const c10::InferenceMode on;
+    CHECK(fold_constants(gm) == 1);
+  }
+  const Tensor y = gm(x);
+  CHECK(same(y, x.view({-1, 3}).matmul(w.exp())));
+  y.sum().backward();
+  CHECK(x.grad().defined());
 }
 
 }  // namespace

@@ -532,9 +532,18 @@ TEST_CASE("pools, padding and sampling give the same form") {
               {{image, of({2, 4, 5, 2})},
                {image, of({2, 4, 5, 3})},
                {image, of({1, 4, 5, 2})},
-               {image.contiguous(at::MemoryFormat::ChannelsLast), of({2, 4, 5, 2})}});
+               {image.contiguous(at::MemoryFormat::ChannelsLast), of({2, 4, 5, 2})},
+               {image, of({2, 4, 5, 2}, torch::kDouble)},
+               {of({2, 3, 9, 7}, torch::kHalf), of({2, 4, 5, 2}, torch::kHalf)},
+               {of({2, 3, 9, 7}, torch::kLong), of({2, 4, 5, 2}, torch::kLong)},
+               {of({0, 3, 9, 7}), of({0, 4, 5, 2}, torch::kDouble)}});
   check_cases({FXX_CASE(torch::grid_sampler_3d(t[0], t[1], 0, 0, false))},
-              {{volume, of({2, 4, 5, 6, 3})}, {volume, of({2, 4, 5, 3})}});
+              {{volume, of({2, 4, 5, 6, 3})},
+               {volume, of({2, 4, 5, 3})},
+               {volume, of({2, 4, 5, 6, 3}, torch::kDouble)},
+               {of({2, 3, 5, 6, 7}, torch::kLong), of({2, 4, 5, 6, 3}, torch::kLong)},
+               {of({0, 3, 5, 6, 7}, torch::kLong), of({0, 4, 5, 6, 3}, torch::kLong)},
+               {of({0, 3, 5, 6, 7}), of({0, 4, 5, 6, 3}, torch::kDouble)}});
   check_cases({FXX_CASE(torch::max_unpool2d(std::get<0>(torch::max_pool2d_with_indices(t[0], 2)),
                                             std::get<1>(torch::max_pool2d_with_indices(t[0], 2)), {9, 7}))},
               alone({image, image[0], image.contiguous(at::MemoryFormat::ChannelsLast)}));
@@ -732,6 +741,29 @@ TEST_CASE("losses give the same form, forward and backward") {
                },
                {of({8, 2, 5}).set_requires_grad(true), torch::randint(1, 5, {2, 3})});
   }
+}
+
+TEST_CASE("losses refuse the dtypes that they refuse for real tensors, with elements and without") {
+  std::vector<Tensors> inputs, targets;
+  for (const std::int64_t count : {3, 0})
+    for (const auto type : {torch::kFloat, torch::kDouble, torch::kHalf, torch::kLong})
+      for (const auto target : {torch::kLong, torch::kInt, torch::kByte, torch::kFloat})
+        for (const auto weight : {torch::kFloat, torch::kDouble})
+          inputs.push_back({of({count, 4, 2, 5}, type), torch::zeros({count, 2, 5}, target), of({4}, weight)});
+  check_cases(
+      {FXX_CASE(all_of(torch::nll_loss2d_forward(t[0], t[1], t[2], 0, -100))),
+       FXX_CASE(all_of(torch::nll_loss2d_forward(t[0], t[1], t[2], 1, -100))),
+       FXX_CASE(all_of(torch::nll_loss2d_forward(t[0], t[1], {}, 0, -100))),
+       FXX_CASE(all_of(torch::nll_loss2d_forward(t[0], t[1], {}, 2, -100))),
+       FXX_CASE(torch::multi_margin_loss(t[0].select(3, 0).select(2, 0), t[1].select(2, 0).select(1, 0), 1, 1, t[2])),
+       FXX_CASE(torch::multi_margin_loss(t[0].select(3, 0).select(2, 0), t[1].select(2, 0).select(1, 0))),
+       FXX_CASE(all_of(torch::multilabel_margin_loss_forward(t[0].select(3, 0).select(2, 0),
+                                                             t[1].flatten(1).slice(1, 0, 4), 1)))},
+      inputs);
+  for (const auto type : {torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16})
+    for (const auto target : {torch::kLong, torch::kInt, torch::kShort, torch::kByte, torch::kFloat})
+      targets.push_back({of({8, 2, 5}, type), torch::ones({2, 3}, target)});
+  check_cases({FXX_CASE(all_of(torch::_ctc_loss(t[0], t[1], at::IntArrayRef{8, 6}, at::IntArrayRef{3, 2})))}, targets);
 }
 
 TEST_CASE("products, distances and factorisations give the same form") {

@@ -2,7 +2,8 @@
 //
 // The forward is generated as C++ over handed-in parameters, compiled by the machine's compiler behind a cache, and
 // called through one C function. Autograd goes through it, parameters stay shared. When something it was built for
-// changes (the graph, a training flag), it runs interpreted instead, so results are always the graph's.
+// changes (the graph, a training flag, the tensor that is a leaf module's weight), it runs interpreted instead, so
+// results are always the graph's.
 // Main names: build, BuildOptions, BuiltModule. Cost: heavy (torch/nn/module.h).
 #pragma once
 
@@ -37,7 +38,8 @@ class BuiltModule : public GraphModule {
   bool is_current() const;
 
   /// Largest error against the interpreter, as in BuildOptions::tolerance; nan when it could not be measured, since
-  /// running the graph changes its attributes, or some of them or of the example inputs are fake.
+  /// running the graph changes its attributes or calls functions that have effects, or some of the attributes or of the
+  /// example inputs are fake. What modules change that the graph calls, a batch norm's statistics, is put back.
   double max_error() const { return max_error_; }
   bool was_cached() const { return was_cached_; }
   /// Seconds from the start of the compiler to the loaded library.
@@ -59,6 +61,7 @@ class BuiltModule : public GraphModule {
   int (*forward_)(void*) = nullptr;
   std::vector<at::Tensor> attributes_;
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> training_flags_;
+  std::vector<std::pair<const at::Tensor*, at::Tensor>> members_;  // of leaf modules, and what they were
   std::shared_ptr<const ModuleOwner> built_owner_;
   std::uint64_t built_version_ = 0;
   std::size_t placeholders_ = 0;

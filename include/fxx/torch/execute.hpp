@@ -50,6 +50,8 @@ bool runs_as_operators(const UserFunction& function);
 c10::IValue call_user_function(const UserFunction& function, Values args);
 
 namespace detail {
+/// A value made to fit its parameter as LibTorch's own callers would: 1 for a float, one number for `int[2]`.
+void adapt(c10::IValue& value, const Type& type);
 /// "While executing %relu : ...", with the user's lines where they are known: what runners add to what an operator
 /// throws.
 std::string while_executing(const Node& node);

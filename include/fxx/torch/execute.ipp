@@ -54,7 +54,6 @@ FXX_INLINE HostCall find_host_method(std::string_view name) {
   return found == calls.end() ? nullptr : found->second;
 }
 
-/// A value made to fit its parameter as LibTorch's own callers would: 1 for a float, one number for `int[2]`.
 FXX_INLINE void adapt(c10::IValue& value, const Type& type) {
   if (value.isNone() || value.isTensor()) return;
   if (type.list) {
@@ -63,11 +62,8 @@ FXX_INLINE void adapt(c10::IValue& value, const Type& type) {
       value = to_list(Values(elements.begin(), elements.end()), type);
     } else if (!value.isList() && type.list_size > 0) value = to_list(Values(type.list_size, value), type);
     else if (value.isList() && value.toListRef().empty()) value = to_list({}, type);
-    else if (value.isList() && type.base == ValueType::real && !value.isDoubleList()) {
-      Values items;
-      for (const c10::IValue& item : value.toListRef()) items.push_back(number(item));
-      value = to_list(std::move(items), type);
-    }
+    else if (value.isList() && type.base == ValueType::real && !value.isDoubleList())
+      value = to_list(value.toListRef().vec(), type);
   } else if (type.base == ValueType::real && !value.isDouble()) {
     value = number(value);
   } else if (type.base == ValueType::tensor && (value.isInt() || value.isDouble() || value.isBool())) {

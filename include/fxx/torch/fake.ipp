@@ -440,13 +440,20 @@ FXX_INLINE void to_fake(torch::nn::Module& module) {
   detail::register_fake_fallback();
   detail::FakeCopies copies;
   const at::NoGradGuard no_grad;
-  const auto replace = [&](const at::Tensor& tensor) {
-    if (!tensor.defined() || is_fake(tensor)) return;
-    if (at::Tensor& gradient = tensor.mutable_grad(); gradient.defined()) gradient = copies.copy_of(gradient);
-    tensor.set_data(copies.copy_of(tensor).set_requires_grad(false));
+  // All copies first: when one cannot be made, nothing has changed.
+  struct Replacement {
+    at::Tensor tensor, data, gradient;
   };
-  for (const at::Tensor& tensor : module.parameters()) replace(tensor);
-  for (const at::Tensor& tensor : module.buffers()) replace(tensor);
+  std::vector<Replacement> replacements;
+  for (const auto& tensors : {module.parameters(), module.buffers()})
+    for (const at::Tensor& tensor : tensors)
+      if (tensor.defined() && !is_fake(tensor))
+        replacements.push_back(
+            {tensor, copies.copy_of(tensor).set_requires_grad(false), copies.copy_of(tensor.mutable_grad())});
+  for (const auto& [tensor, data, gradient] : replacements) {
+    if (gradient.defined()) tensor.mutable_grad() = gradient;
+    tensor.set_data(data);
+  }
 }
 
 }  // namespace fxx::inline FXX_ABI

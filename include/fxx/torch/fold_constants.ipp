@@ -2,17 +2,18 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/InferenceMode.h>
 
 // after the tensor's own header
 #include <ATen/ops/empty_ops.h>
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "fxx/ops/effects.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/ops/sharing.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/rules/activations.hpp"
 #include "fxx/rules/attention.hpp"
@@ -25,18 +26,6 @@
 namespace fxx::inline FXX_ABI {
 
 namespace detail {
-
-/// Does the value itself, or a view of it, leave the graph?
-FXX_INLINE bool reaches_output(const Node& value) {
-  std::vector<const Node*> sharing = {&value};
-  std::unordered_set<const Node*> seen = {&value};
-  for (std::size_t i = 0; i < sharing.size(); ++i)
-    for (const Node* user : sharing[i]->users()) {
-      if (user->opcode() == Opcode::output) return true;
-      if (passes_on_memory(*user, *sharing[i]) && seen.insert(user).second) sharing.push_back(user);
-    }
-  return false;
-}
 
 /// Evaluates nodes whose inputs are attributes, on demand.
 class ConstantEvaluator : public Interpreter {
@@ -152,15 +141,20 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module, const FoldOptions& op
   }
 
   // All values first: when one cannot be computed, nothing has changed.
+  const c10::InferenceMode off(false);  // the module keeps them, and may train later
   const at::NoGradGuard no_grad;
   detail::ConstantEvaluator evaluator(module, graph);
   for (Node* node : factories)
     if (needed[node->index()]) evaluator.evaluate_from_sizes(*node);
-  std::vector<at::Tensor> values;
-  for (Node* node : to_fold) values.push_back(evaluator.evaluate(*node).toTensor().contiguous());
+  std::vector<std::pair<Node*, at::Tensor>> folded;
+  for (Node* node : to_fold) {
+    const c10::IValue value = evaluator.evaluate(*node);
+    // What is taken from a list may be a number, a size say.
+    if (value.isTensor() && value.toTensor().defined()) folded.emplace_back(node, value.toTensor().contiguous());
+  }
+  if (folded.empty()) return 0;
 
-  for (std::size_t i = 0; i < to_fold.size(); ++i) {
-    Node* node = to_fold[i];
+  for (const auto& [node, value] : folded) {
     // Named for what uses it: conv1_weight.
     std::string name = std::string(node->name());
     for (const Node* user : node->users()) {
@@ -173,21 +167,21 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module, const FoldOptions& op
     }
     name = "_folded." + name;
     if (module.owner().tensor(name).defined()) name = module.fresh_name(name + "_");
-    module.register_attribute(name, values[i]);
+    module.register_attribute(name, value);
     const InsertPoint point = graph.inserting_before(node);
     Node* read = graph.get_attr(name);
-    read->set_tensor_meta(tensor_meta_of(values[i]));
+    read->set_tensor_meta(tensor_meta_of(value));
     // Who gets a result may write to it, as to any fresh tensor.
-    if (detail::reaches_output(*node)) {
+    if (reaches_output(*node)) {
       read = graph.call_function(ops::clone, {read});
-      read->set_tensor_meta(tensor_meta_of(values[i]));
+      read->set_tensor_meta(tensor_meta_of(value));
     }
     node->replace_all_uses_with(
         read, [&](Node* user) { return user->index() >= constant.size() || !constant[user->index()]; });
   }
   eliminate_dead_code(graph);
   module.delete_all_unused_submodules();
-  return to_fold.size();
+  return folded.size();
 }
 
 FXX_INLINE std::string OptimizeReport::to_string() const {

@@ -60,7 +60,8 @@ class GraphModule : public torch::nn::Module {
   const Graph& graph() const { return graph_; }
   /// Replaces the graph; attributes that it refers to must be there already.
   void set_graph(Graph graph);
-  /// Not needed: edits are noticed at the next call. Checks the graph and makes it ready now (torch.fx: recompile).
+  /// Not needed after edits of the graph, which are noticed at the next call. Looks again what the module has, checks
+  /// the graph and makes it ready now (torch.fx: recompile).
   void recompile();
 
   /// Forward as C++ source, one statement a node.
@@ -113,6 +114,25 @@ class GraphModule : public torch::nn::Module {
   /// Drops modules and attributes that the graph no longer refers to; buffers directly in this module stay, since
   /// LibTorch has no way to unregister them.
   void delete_all_unused_submodules();
+
+  // LibTorch's own; the next call sees what they did. What is done in the modules inside, or to a torch::nn::Module&,
+  // is seen after recompile().
+  at::Tensor& register_parameter(std::string name, at::Tensor tensor, bool requires_grad = true);
+  at::Tensor& register_buffer(std::string name, at::Tensor tensor);
+  /// A holder or a shared pointer.
+  template <class M>
+  auto register_module(std::string name, M module) {
+    auto registered = torch::nn::Module::register_module(std::move(name), std::move(module));
+    changed();
+    return registered;
+  }
+  template <class M>
+  auto replace_module(const std::string& name, M module) {
+    auto replaced = torch::nn::Module::replace_module(name, std::move(module));
+    changed();
+    return replaced;
+  }
+  void unregister_module(const std::string& name);
 
   const ModuleOwner& owner() const;
   /// The class of the module that was traced.

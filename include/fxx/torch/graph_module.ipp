@@ -187,6 +187,7 @@ FXX_INLINE void GraphModule::take_from(const ModuleOwner& root, const std::map<s
 }
 
 FXX_INLINE void GraphModule::changed() {
+  graph_.set_owning_module(&lazy_owner_);
   std::lock_guard lock(mutex_);
   owner_.reset();
   plan_.reset();
@@ -202,12 +203,10 @@ FXX_INLINE void GraphModule::set_graph(Graph graph) {
   graph.set_owning_module(&lazy_owner_);
   graph.lint();
   graph_ = std::move(graph);
-  std::lock_guard lock(mutex_);
-  plan_.reset();
 }
 
 FXX_INLINE void GraphModule::recompile() {
-  graph_.set_owning_module(&lazy_owner_);
+  changed();
   graph_.lint();
   (void)plan();
 }
@@ -285,7 +284,6 @@ FXX_INLINE void GraphModule::register_attribute(const std::string& name, at::Ten
   if (!makes_modules)
     return owner_->add(name, tensor, parameter ? AttributeInfo::Kind::parameter : AttributeInfo::Kind::buffer);
   changed();  // the modules in between have names that are taken now
-  graph_.set_owning_module(&lazy_owner_);
 }
 FXX_INLINE std::string GraphModule::fresh_name(std::string_view stem) const {
   std::size_t* next = nullptr;
@@ -298,6 +296,20 @@ FXX_INLINE std::string GraphModule::fresh_name(std::string_view stem) const {
     if (!owner().tensor(name).defined() && !owner().module(name)) return name;
   }
 }
+FXX_INLINE at::Tensor& GraphModule::register_parameter(std::string name, at::Tensor tensor, bool requires_grad) {
+  at::Tensor& registered = torch::nn::Module::register_parameter(std::move(name), std::move(tensor), requires_grad);
+  changed();
+  return registered;
+}
+FXX_INLINE at::Tensor& GraphModule::register_buffer(std::string name, at::Tensor tensor) {
+  at::Tensor& registered = torch::nn::Module::register_buffer(std::move(name), std::move(tensor));
+  changed();
+  return registered;
+}
+FXX_INLINE void GraphModule::unregister_module(const std::string& name) {
+  torch::nn::Module::unregister_module(name);
+  changed();
+}
 FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::submodule(std::string_view name) const {
   return owner().module(name);
 }
@@ -306,7 +318,6 @@ FXX_INLINE bool GraphModule::add_submodule(const std::string& name, std::shared_
   if (owner().module(name) || owner().tensor(name).defined()) return false;
   Registration(*this).add(name, module);
   changed();
-  graph_.set_owning_module(&lazy_owner_);
   return true;
 }
 FXX_INLINE bool GraphModule::delete_submodule(const std::string& name) {
@@ -314,7 +325,6 @@ FXX_INLINE bool GraphModule::delete_submodule(const std::string& name) {
   const auto [path, last] = detail::split_name(name);
   (path.empty() ? *this : *owner().module(path)).unregister_module(last);
   changed();
-  graph_.set_owning_module(&lazy_owner_);
   return true;
 }
 
@@ -322,7 +332,7 @@ FXX_INLINE void GraphModule::delete_all_unused_submodules() {
   // Containers are rebuilt from what the graph refers to; leaf modules keep what is inside them.
   const std::vector<std::string_view> names = detail::referred_names(graph_);
   const ModuleOwner from(*this, class_name_);
-  for (const std::string& child : named_children().keys()) unregister_module(child);
+  for (const std::string& child : named_children().keys()) torch::nn::Module::unregister_module(child);
   Registration into(*this);
   for (const std::string_view name : names)
     if (const auto module = from.module(name)) into.add(name, module);
@@ -331,7 +341,6 @@ FXX_INLINE void GraphModule::delete_all_unused_submodules() {
   for (const std::string& parameter : named_parameters(false).keys())
     if (!std::binary_search(names.begin(), names.end(), std::string_view(parameter))) parameters_.erase(parameter);
   changed();
-  graph_.set_owning_module(&lazy_owner_);
 }
 
 FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::clone(const std::optional<torch::Device>& device) const {
@@ -340,7 +349,6 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::clone(const std::opti
   detail::clone_members(*this, *copy, device);
   copy->graph_ = graph_;
   copy->changed();
-  copy->graph_.set_owning_module(&copy->lazy_owner_);
   return copy;
 }
 

@@ -54,6 +54,9 @@ class Interpreter {
   c10::IValue run_one(Node& node, Environment values);
 
  private:
+  /// Throws RunError (E702) when there are any.
+  void refuse_keywords(const KeywordValues& kwargs) const;
+
   std::shared_ptr<const ModuleOwner> owner_;
   Graph* graph_;
   Environment values_;

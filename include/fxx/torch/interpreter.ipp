@@ -132,9 +132,19 @@ FXX_INLINE c10::IValue Interpreter::get_attr(const GetAttr& op) {
   return fetch_attr(op.target);
 }
 
+FXX_INLINE void Interpreter::refuse_keywords(const KeywordValues& kwargs) const {
+  if (!kwargs.empty())
+    throw RunError(ErrorId::run_failed,
+                   "Interpreter: keyword arguments are known for operators only; pass '" + kwargs[0].first +
+                       "' by position",
+                   {format_node(*node_)});
+}
+
 FXX_INLINE c10::IValue Interpreter::call_function(const CallFunction& op, Values args, KeywordValues kwargs) {
-  if (const auto* function = std::get_if<const UserFunction*>(&op.target))
+  if (const auto* function = std::get_if<const UserFunction*>(&op.target)) {
+    refuse_keywords(kwargs);
     return call_user_function(**function, std::move(args));
+  }
   return call_operator(*std::get<const Operator*>(op.target), std::move(args), kwargs);
 }
 FXX_INLINE c10::IValue Interpreter::call_method(const CallMethod& op, Values args, KeywordValues kwargs) {
@@ -143,7 +153,8 @@ FXX_INLINE c10::IValue Interpreter::call_method(const CallMethod& op, Values arg
     if (const Operator* meant = operator_of(*node_)) return call_operator(*meant, std::move(args), kwargs);
   return fxx::call_method(op.target, std::move(args), kwargs);
 }
-FXX_INLINE c10::IValue Interpreter::call_module(const CallModule& op, Values args, KeywordValues) {
+FXX_INLINE c10::IValue Interpreter::call_module(const CallModule& op, Values args, KeywordValues kwargs) {
+  refuse_keywords(kwargs);
   const auto module = owner_->module(op.target);
   if (!module)
     throw RunError(ErrorId::run_failed,

@@ -123,14 +123,12 @@ T& held(const c10::IValue& value) {
   throw_not_held(value, type_name<T>());
 }
 
-/// Holds an argument unboxed for the length of a call, and what it points into. An argument left out is
-/// value-initialised.
+/// Holds an argument unboxed for the length of a call, and what it points into.
 template <class T>
 struct Unboxed {
   static_assert(!std::is_pointer_v<T>, "fxx: a graph does not hold pointers; take the object by reference");
   c10::IValue keep;
-  T* value = nullptr;
-  Unboxed() = default;
+  T* value;
   explicit Unboxed(const c10::IValue& v) : keep(v), value(&held<T>(v)) {}
   T& get() { return *value; }
 };
@@ -141,15 +139,13 @@ template <UnboxedWhole T>
 struct Unboxed<T> {
   T value;
   explicit Unboxed(const c10::IValue& v) : value(v.to<T>()) {}
-  Unboxed() : value() {}
   T& get() { return value; }
 };
 /// Numbers as C++ converts them: an int where a double is wanted.
 template <class T>
   requires(std::is_arithmetic_v<T> || (std::is_enum_v<T> && !HasTraits<T>))
 struct Unboxed<T> {
-  T value{};
-  Unboxed() = default;
+  T value;
   explicit Unboxed(const c10::IValue& v)
       : value(v.isBool()  ? static_cast<T>(v.toBool())
               : v.isInt() ? static_cast<T>(v.toInt())
@@ -159,7 +155,6 @@ struct Unboxed<T> {
 template <class... Ts>
 struct Unboxed<std::tuple<Ts...>> {
   std::tuple<Ts...> value;
-  Unboxed() = default;
   explicit Unboxed(const c10::IValue& v) {
     const auto& elements = v.toTupleRef().elements();
     std::size_t i = 0;
@@ -172,7 +167,6 @@ struct Unboxed<std::tuple<Ts...>> {
 template <class A, class B>
 struct Unboxed<std::pair<A, B>> {
   std::pair<A, B> value;
-  Unboxed() = default;
   explicit Unboxed(const c10::IValue& v)
       : value(Unboxed<A>(v.toTupleRef().elements()[0]).get(), Unboxed<B>(v.toTupleRef().elements()[1]).get()) {}
   std::pair<A, B>& get() { return value; }
@@ -181,7 +175,6 @@ struct Unboxed<std::pair<A, B>> {
 template <class T>
 struct Unboxed<std::vector<T>> {
   std::vector<T> value;
-  Unboxed() = default;
   explicit Unboxed(const c10::IValue& v) {
     if (v.isTuple())
       for (const c10::IValue& item : v.toTupleRef().elements()) value.push_back(Unboxed<T>(item).get());
@@ -198,7 +191,6 @@ template <class T>
            })
 struct Unboxed<T> {
   T value;
-  Unboxed() = default;
   explicit Unboxed(const c10::IValue& v) {
     for (const auto& entry : v.toGenericDict())
       value.emplace(Unboxed<typename T::key_type>(entry.key()).get(),
@@ -209,7 +201,6 @@ struct Unboxed<T> {
 template <class T>
 struct Unboxed<std::optional<T>> {
   std::optional<T> value;
-  Unboxed() = default;
   explicit Unboxed(const c10::IValue& v) {
     if (!v.isNone()) value = Unboxed<T>(v).get();
   }
@@ -218,7 +209,6 @@ struct Unboxed<std::optional<T>> {
 template <>
 struct Unboxed<at::Tensor> {
   at::Tensor value;
-  Unboxed() = default;
   explicit Unboxed(const c10::IValue& v) : value(v.isNone() ? at::Tensor() : v.toTensor()) {}
   at::Tensor& get() { return value; }
 };
@@ -226,7 +216,6 @@ template <class T>
 struct Unboxed<at::ArrayRef<T>> {
   Unboxed<std::vector<T>> storage;
   at::ArrayRef<T> value;
-  Unboxed() = default;
   explicit Unboxed(const c10::IValue& v) : storage(v), value(storage.value) {}
   Unboxed(Unboxed&& other) noexcept : storage(std::move(other.storage)), value(storage.value) {}
   at::ArrayRef<T>& get() { return value; }
@@ -235,7 +224,6 @@ template <class T>
 struct Unboxed<std::optional<at::ArrayRef<T>>> {
   Unboxed<std::vector<T>> storage;
   std::optional<at::ArrayRef<T>> value;
-  Unboxed() = default;
   explicit Unboxed(const c10::IValue& v) : storage(v) {
     if (!v.isNone()) value = storage.value;
   }
@@ -248,7 +236,6 @@ template <>
 struct Unboxed<std::string_view> {
   std::string storage;
   std::string_view value;
-  Unboxed() = default;
   explicit Unboxed(const c10::IValue& v) : storage(v.toStringRef()), value(storage) {}
   Unboxed(Unboxed&& other) noexcept : storage(std::move(other.storage)), value(storage) {}
   std::string_view& get() { return value; }
@@ -257,15 +244,13 @@ struct Unboxed<std::string_view> {
 template <class T>
   requires torch::detail::is_module_holder<T>::value
 struct Unboxed<T> {
-  T value{nullptr};
-  Unboxed() = default;
+  T value;
   explicit Unboxed(const c10::IValue& v) : value(held_module<typename T::ContainedType>(v)) {}
   T& get() { return value; }
 };
 template <std::derived_from<torch::nn::Module> T>
 struct Unboxed<std::shared_ptr<T>> {
   std::shared_ptr<T> value;
-  Unboxed() = default;
   explicit Unboxed(const c10::IValue& v) : value(held_module<T>(v)) {}
   std::shared_ptr<T>& get() { return value; }
 };
@@ -326,11 +311,11 @@ c10::IValue box_result(const T& value) {
   }
 }
 
+/// With a value for each of `A`.
 template <class Impl, class... A>
 c10::IValue call_forward(Impl& module, std::vector<c10::IValue>& args, std::type_identity<std::tuple<A...>>) {
   const auto unbox = [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return std::tuple<Unboxed<std::remove_cvref_t<A>>...>(
-        (I < args.size() ? Unboxed<std::remove_cvref_t<A>>(args[I]) : Unboxed<std::remove_cvref_t<A>>())...);
+    return std::tuple<Unboxed<std::remove_cvref_t<A>>...>(Unboxed<std::remove_cvref_t<A>>(args[I])...);
   };
   auto held = unbox(std::index_sequence_for<A...>());
   return std::apply(
@@ -345,17 +330,47 @@ c10::IValue call_forward(Impl& module, std::vector<c10::IValue>& args, std::type
       held);
 }
 
-/// A call of Impl::forward by its declared signature. Arguments left out are value-initialised.
+/// Does forward take the first N of its parameters alone?
+template <class Impl, class Parameters, class Indices>
+inline constexpr bool takes_inputs = false;
+template <class Impl, class... P, std::size_t... I>
+inline constexpr bool takes_inputs<Impl, std::tuple<P...>, std::index_sequence<I...>> =
+    requires(Impl& module) { module.forward(std::declval<std::tuple_element_t<I, std::tuple<P...>>>()...); };
+template <class Impl, std::size_t N>
+consteval bool forward_takes() {
+  using Parameters = typename forward_traits<decltype(&Impl::forward)>::arguments;
+  if constexpr (N > std::tuple_size_v<Parameters>) return false;
+  else return takes_inputs<Impl, Parameters, std::make_index_sequence<N>>;
+}
+[[noreturn]] void no_such_forward(const torch::nn::Module& module, std::size_t count);
+
+/// A call of Impl::forward by its declared signature; what is left out has the default that forward declares. Throws
+/// RunError (E701) when forward does not take as many arguments.
 template <class Impl>
 c10::IValue call_typed(torch::nn::Module& module, std::vector<c10::IValue> args) {
-  using Traits = forward_traits<decltype(&Impl::forward)>;
-  return call_forward(dynamic_cast<Impl&>(module), args, std::type_identity<typename Traits::arguments>{});
+  using Parameters = typename forward_traits<decltype(&Impl::forward)>::arguments;
+  c10::IValue result;
+  const auto call = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    if constexpr (forward_takes<Impl, sizeof...(I)>()) {
+      if (args.size() != sizeof...(I)) return false;
+      result = call_forward(dynamic_cast<Impl&>(module), args,
+                            std::type_identity<std::tuple<std::tuple_element_t<I, Parameters>...>>());
+      return true;
+    } else {
+      return false;
+    }
+  };
+  const bool found = [&]<std::size_t... N>(std::index_sequence<N...>) {
+    return (call(std::make_index_sequence<N>()) || ...);
+  }(std::make_index_sequence<std::tuple_size_v<Parameters> + 1>());
+  if (!found) no_such_forward(module, args.size());
+  return result;
 }
 
 }  // namespace detail
 
 /// Makes graphs able to call modules of this type. Its forward is a plain member function of tensors, numbers, text,
-/// optionals, vectors and tuples of them. Registering twice is harmless.
+/// optionals, vectors and tuples of them, and may have default arguments. Registering twice is harmless.
 template <class Impl>
 void register_leaf() {
   static_assert(std::derived_from<Impl, torch::nn::Module>, "fxx::register_leaf: the type is not a torch::nn::Module");

@@ -90,7 +90,6 @@ class LeafTable {
     callable<RNNCellImpl, LSTMCellImpl, GRUCellImpl, TransformerEncoderLayerImpl, TransformerEncoderImpl,
              TransformerDecoderLayerImpl, TransformerDecoderImpl, TransformerImpl, AdaptiveLogSoftmaxWithLossImpl,
              FractionalMaxPool2dImpl, FractionalMaxPool3dImpl, FunctionalImpl, TripletMarginWithDistanceLossImpl>();
-    entries_[typeid(MultiheadAttentionImpl)].call = &call_attention;
   }
 
   std::mutex mutex_;
@@ -104,6 +103,10 @@ FXX_INLINE void detail::throw_not_held(const c10::IValue& value, std::string_vie
                                               ", and its argument is " + describe(value) +
                                               "; build the object in the graph, or give it as an input with "
                                               "fxx::box(object)");
+}
+FXX_INLINE void detail::no_such_forward(const torch::nn::Module& module, std::size_t count) {
+  throw RunError(ErrorId::input_mismatch, "call_module: forward of " + module_type_name(module) + " does not take " +
+                                              std::to_string(count) + " arguments; give it as many as it takes");
 }
 FXX_INLINE c10::IValue detail::hold_module(std::shared_ptr<torch::nn::Module> module) {
   if (const auto* value = dynamic_cast<const HeldValue*>(module.get())) return value->held_value();

@@ -60,18 +60,6 @@ Argument record_module_with(torch::nn::Module& module, Tracer& tracer, const Mod
                             std::span<const Argument> args);
 Argument record_any_module(torch::nn::Module& module, Tracer& tracer, std::span<const Argument> args);
 
-/// Does forward take the first N of its parameters alone?
-template <class Impl, class Parameters, class Indices>
-inline constexpr bool takes_inputs = false;
-template <class Impl, class... P, std::size_t... I>
-inline constexpr bool takes_inputs<Impl, std::tuple<P...>, std::index_sequence<I...>> =
-    requires(Impl& module) { module.forward(std::declval<std::tuple_element_t<I, std::tuple<P...>>>()...); };
-template <class Impl, std::size_t N>
-consteval bool forward_takes() {
-  using Parameters = typename forward_traits<decltype(&Impl::forward)>::arguments;
-  if constexpr (N > std::tuple_size_v<Parameters>) return false;
-  else return takes_inputs<Impl, Parameters, std::make_index_sequence<N>>;
-}
 template <class Impl>
 concept PlainForward = requires { &Impl::forward; };
 
@@ -98,7 +86,6 @@ bool with_arity(std::size_t count, F&& f) {
     }(std::make_index_sequence<N>());
   }
 }
-[[noreturn]] void no_such_forward(const torch::nn::Module& module, std::size_t count);
 
 /// Makes graphs and containers able to call modules of this type, whose forward may be a template over the tensor type.
 template <class Impl>

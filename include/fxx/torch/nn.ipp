@@ -57,10 +57,6 @@ FXX_INLINE Argument record_any_module(torch::nn::Module& module, Tracer& tracer,
   (void)module_call_of(module);  // a graph could not call it
   return record_module_with(module, tracer, {}, args);
 }
-FXX_INLINE void no_such_forward(const torch::nn::Module& module, std::size_t count) {
-  throw RunError(ErrorId::input_mismatch, "nn::call: forward of " + module_type_name(module) + " does not take " +
-                                              std::to_string(count) + " tensors; give it as many as it takes");
-}
 
 FXX_INLINE Argument module_argument(Tracer& tracer, const torch::nn::Module& module) {
   ModuleTracer& owner = module_tracer_of(tracer, module, "passed to a function");

@@ -38,7 +38,7 @@ class Plan {
     Kind kind = Kind::constant;
     int at = -1;  // register of a value
     c10::IValue constant = {};
-    Type type = {};  // of a list
+    Type type = {};  // of a list; of a parameter that a value is made to fit
     std::vector<Source> items = {};
     Argument argument = {};  // index: of getitem
   };
@@ -68,6 +68,7 @@ class Plan {
     int at;
     bool has_default;
     c10::IValue standard;
+    bool takes_the_rest;  // of all inputs, as a list: `*args`
     /// When the graph was made. Negative: any, and equal numbers are equal sizes, as in TensorMeta.
     std::optional<std::vector<std::int64_t>> sizes = {};
     std::string sizes_text = {};

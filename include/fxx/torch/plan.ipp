@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <map>
 #include <unordered_map>
 
@@ -25,8 +26,11 @@ class Plan::Maker {
   }
 
   void make() {
-    for (const Node* node : graph_.nodes())
+    for (const Node* node : graph_.nodes()) {
+      // Inputs are stored before the first step, so none has a register that a step in front of it gives free.
+      if (node->opcode() == Opcode::placeholder) register_of(*node);
       for (Node* input : node->all_input_nodes()) last_use_[input->index()] = node;
+    }
     for (const Node* node : graph_.nodes()) {
       node_ = node;
       add(*node);
@@ -75,28 +79,32 @@ class Plan::Maker {
           list.items.push_back({.kind = Source::Kind::value, .at = register_of(*argument.node())});
         return list;
       }
-      return value_of(*argument.node());
+      Source made = value_of(*argument.node());
+      if (type.base == ValueType::real || type.list) made.type = type;
+      return made;
     }
     Source made;
     const Type item{.base = type.base, .optional = type.optional_items};
+    const bool anything = type.base == ValueType::other;
     switch (argument.kind()) {
       case Argument::Kind::list:
       case Argument::Kind::tuple:
+        if (!anything && !type.list) break;
         made.kind = type.list || argument.kind() == Argument::Kind::list ? Source::Kind::list : Source::Kind::tuple;
         made.type = type;
         for (const Argument& a : argument.items()) made.items.push_back(source(a, type.list ? item : Type{}));
         return made;
       case Argument::Kind::dict:
+        if (!anything) break;
         made.kind = Source::Kind::dict;
         for (const DictEntry& entry : argument.entries()) {
           made.items.push_back({.kind = Source::Kind::constant, .constant = to_ivalue(entry.key)});
           made.items.push_back(source(entry.value, {}));
         }
         return made;
-      default:
-        fail("an argument of kind '" + std::string(name_of(argument.kind())) +
-             "' that holds nodes cannot be passed here");
+      default: break;
     }
+    fail("an argument of kind '" + std::string(name_of(argument.kind())) + "' that holds nodes cannot be passed here");
   }
   static bool node_is_number(const Node& node) {
     const Operator* op = operator_of(node);
@@ -137,9 +145,9 @@ class Plan::Maker {
     match(
         node.op(),
         [&](const Placeholder& o) {
-          Input input{o.target, register_of(node), !node.args().empty(), {}};
+          Input input{o.target, register_of(node), !node.args().empty(), {}, o.target.starts_with('*')};
           if (input.has_default) input.standard = to_ivalue(node.arg(0));
-          if (const TensorMeta* meta = node.tensor_meta()) {
+          if (const TensorMeta* meta = node.tensor_meta(); meta && !input.takes_the_rest) {
             input.sizes.emplace(meta->shape.begin(), meta->shape.end());
             input.sizes_text = "[" + meta->shape_text() + "]";
           }
@@ -336,10 +344,14 @@ FXX_INLINE Plan::Plan(const Graph& graph, const ModuleOwner& owner) : version_(g
 }
 
 FXX_INLINE c10::IValue Plan::load(const Source& source, std::vector<c10::IValue>& registers) const {
+  const auto fitted = [&](c10::IValue value) {
+    if (source.type.base != ValueType::other) detail::adapt(value, source.type);
+    return value;
+  };
   switch (source.kind) {
     case Source::Kind::constant: return source.constant;
-    case Source::Kind::value: return registers[static_cast<std::size_t>(source.at)];
-    case Source::Kind::last_use: return std::move(registers[static_cast<std::size_t>(source.at)]);
+    case Source::Kind::value: return fitted(registers[static_cast<std::size_t>(source.at)]);
+    case Source::Kind::last_use: return fitted(std::move(registers[static_cast<std::size_t>(source.at)]));
     case Source::Kind::dict: {
       c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
       for (std::size_t i = 0; i < source.items.size(); i += 2)
@@ -431,13 +443,20 @@ FXX_INLINE void Plan::explain(const Node& node, const GivenSizes& given) const {
 }
 
 FXX_INLINE c10::IValue Plan::run(std::span<c10::IValue> inputs) const {
-  if (inputs.size() > inputs_.size())
+  if (inputs.size() > inputs_.size() && std::ranges::none_of(inputs_, &Input::takes_the_rest))
     throw RunError(ErrorId::input_mismatch, "GraphModule: " + std::to_string(inputs.size()) +
                                                 " inputs were given; the graph takes " +
                                                 std::to_string(inputs_.size()));
   std::vector<c10::IValue> registers(static_cast<std::size_t>(registers_));
   GivenSizes sizes;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].takes_the_rest) {
+      const auto rest = inputs.subspan(std::min(i, inputs.size()));
+      registers[static_cast<std::size_t>(inputs_[i].at)] =
+          to_list(Values(std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end())), {});
+      inputs = {};
+      continue;
+    }
     const bool given = i < inputs.size() && !(inputs[i].isTensor() && !inputs[i].toTensor().defined());
     if (!given && !inputs_[i].has_default)
       throw RunError(ErrorId::input_mismatch, "GraphModule: input '" + inputs_[i].name + "' (number " +

@@ -12,7 +12,8 @@
 namespace fxx::inline FXX_ABI {
 
 struct FolderOptions {
-  /// Inputs to keep with the project, and what the module makes of them: its program checks itself with those.
+  /// Inputs to keep with the project, and what the module makes of them in eval mode: its program checks itself with
+  /// those.
   std::vector<at::Tensor> example_inputs = {};
 };
 

@@ -5,6 +5,7 @@
 
 // after values.hpp: it needs ATen/core/Tensor.h first
 #include <ATen/ops/scalar_tensor_ops.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 
@@ -46,7 +47,12 @@ FXX_INLINE c10::IValue to_list(std::vector<c10::IValue> items, const Type& type)
       }
     case ValueType::integer:
     case ValueType::dtype: return detail::list_of<std::int64_t>(items);
-    case ValueType::real: return detail::list_of<double>(items);
+    case ValueType::real: {
+      c10::List<double> list;
+      list.reserve(items.size());
+      for (const c10::IValue& item : items) list.push_back(item.toScalar().toDouble());  // it may be an integer
+      return list;
+    }
     case ValueType::boolean: return detail::list_of<bool>(items);
     case ValueType::string: return detail::list_of<std::string>(items);
     case ValueType::scalar: {
@@ -88,6 +94,7 @@ FXX_INLINE c10::IValue to_ivalue(const Argument& argument, const Type& type) {
       if (argument.is_number() || argument.kind() == Kind::complex) {
         // A number where a tensor is expected is a zero-dimensional tensor that does not take part in type promotion.
         const at::Scalar scalar = to_scalar(argument);
+        const c10::InferenceMode off(false);  // graphs keep it, and may train later
         at::Tensor number = at::_ops::scalar_tensor::call(scalar, scalar.type(), std::nullopt, at::kCPU, std::nullopt);
         number.unsafeGetTensorImpl()->set_wrapped_number(true);
         return number;

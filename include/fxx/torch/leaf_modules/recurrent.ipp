@@ -40,12 +40,4 @@ FXX_INLINE void describe(const MultiheadAttentionImpl& m, Describer& d) {
   d.result("std::tuple<torch::Tensor, torch::Tensor>");
 }
 
-/// need_weights and average_attn_weights are true when they are left out.
-FXX_INLINE c10::IValue call_attention(torch::nn::Module& module, std::vector<c10::IValue> args) {
-  args.resize(std::max<std::size_t>(args.size(), 3));
-  const c10::IValue defaults[] = {{}, {}, {}, at::Tensor(), true, at::Tensor(), true};
-  for (std::size_t i = args.size(); i < std::size(defaults); ++i) args.push_back(defaults[i]);
-  return call_typed<MultiheadAttentionImpl>(module, std::move(args));
-}
-
 }  // namespace fxx::inline FXX_ABI::detail::leaf

@@ -38,6 +38,9 @@ FXX_INLINE void loss_backward(ShapeCall& c) {
 FXX_INLINE void check_long(const Tensor& target) {
   TORCH_CHECK(target.scalar_type() == at::kLong, "expected scalar type Long but found ", target.scalar_type());
 }
+FXX_INLINE void check_float_or_double(const Tensor& t, const char* op) {
+  refuse_dtype(t, t.scalar_type() != at::kFloat && t.scalar_type() != at::kDouble, op);
+}
 /// self (N, C) or (C), target, p, margin, weight, reduction.
 FXX_INLINE void multi_margin_loss(ShapeCall& c) {
   const Tensor x = c.tensor(0), target = c.tensor(1);
@@ -48,7 +51,11 @@ FXX_INLINE void multi_margin_loss(ShapeCall& c) {
   const std::int64_t n = x.dim() == 2 ? x.size(0) : 1;
   TORCH_CHECK(target.dim() <= 1 && target.numel() == n, "inconsistent target size, expected ", n, " but got ",
               target.sizes());
-  check_long(target);
+  if (x.numel() > 0) {
+    check_float_or_double(x, "multi_margin_loss");
+    check_long(target);
+    if (c.has(4)) check_same_dtype(x, c.tensor(4), "multi_margin_loss");
+  }
   TORCH_CHECK(!c.has(4) || c.tensor(4).numel() == (x.dim() == 0 ? 1 : x.size(-1)),
               "inconsistent weight size, expected ", x.dim() == 0 ? 1 : x.size(-1));
   c.give(meta_tensor(c.integer(5) == 0 && target.dim() > 0 ? Sizes{n} : Sizes{}, x.scalar_type()));
@@ -60,7 +67,10 @@ FXX_INLINE void multilabel_margin_loss(ShapeCall& c) {
               "Expected non-empty vector or matrix with optional 0-dim batch size, but "
               "got: ",
               x.sizes());
-  check_long(target);
+  if (x.numel() > 0) {
+    check_float_or_double(x, "multilabel_margin_loss");
+    check_long(target);
+  }
   TORCH_CHECK(x.dim() <= 2 && x.sizes() == target.sizes(), "inconsistent target size: ", target.sizes(),
               " for input of size: ", x.sizes());
   c.give(meta_tensor(c.integer(2) == 0 && x.dim() == 2 ? Sizes{x.size(0)} : Sizes{}, x.scalar_type()));
@@ -77,6 +87,11 @@ FXX_INLINE void nll_loss2d(ShapeCall& c) {
               "weight tensor should be defined either for all or no classes");
   TORCH_CHECK(x.size(0) == target.size(0) && x.size(2) == target.size(1) && x.size(3) == target.size(2),
               "size mismatch (got input: ", x.sizes(), " , target: ", target.sizes());
+  TORCH_CHECK(target.scalar_type() == at::kLong || target.scalar_type() == at::kByte,
+              "expected target dtype to be Long or Byte, but got ", target.scalar_type());
+  if (target.numel() > 0 || c.integer(3) == 0) check_long(target);
+  check_floating(x, "nll_loss2d");
+  if (weight.defined()) check_same_dtype(x, weight, "nll_loss2d");
   loss(c, contiguous_like(target, x.scalar_type()), c.integer(3));
   one_element(c);
 }
@@ -84,8 +99,9 @@ FXX_INLINE void nll_loss2d(ShapeCall& c) {
 FXX_INLINE void ctc_loss(ShapeCall& c) {
   const Tensor x = c.tensor(0), targets = c.tensor(1);
   TORCH_CHECK(x.dim() == 3, "ctc_loss: expected log_probs of 3 dimensions, but got ", x.sizes());
-  TORCH_CHECK(at::isFloatingType(x.scalar_type()) && at::isIntegralType(targets.scalar_type(), false),
-              "ctc_loss: log_probs must be floating, targets integers");
+  check_float_or_double(x, "ctc_loss");
+  TORCH_CHECK(targets.scalar_type() == at::kLong || targets.scalar_type() == at::kInt,
+              "ctc_loss: expected targets of type Long or Int but found ", targets.scalar_type());
   std::int64_t longest = targets.dim() == 2 ? targets.size(1) : targets.numel();
   if (c[3].isIntList()) {
     const Sizes in = c.integers(2), out = c.integers(3);

@@ -143,6 +143,9 @@ void grid_sampler(ShapeCall& c) {
               " in last dimension, but got input with sizes ", x.sizes(), " and grid with sizes ", grid.sizes());
   Sizes sizes = {x.size(0), x.size(1)};
   for (std::int64_t d = 1; d <= Dims; ++d) sizes.push_back(grid.size(d));
+  const bool computes = product(sizes) > 0;
+  if (computes || Dims == 3) check_floating(x, "grid_sampler");
+  if (computes) check_same_dtype(x, grid, "grid_sampler");
   c.give(meta_tensor(sizes, x.scalar_type()));
 }
 /// grad_output, input, grid, ..., mask.
