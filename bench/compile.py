@@ -28,8 +28,14 @@ INCLUDE = pathlib.Path(__file__).resolve().parent.parent / 'include'
 CLANGS = ['clang++-20', 'clang++-19', 'clang++-18', 'clang++-17', 'clang++-16', 'clang++']
 
 
+def is_new_enough(clang):
+    """Version 16 or newer: what is older does not compile the library."""
+    said = subprocess.run([clang, '-dumpversion'], capture_output=True, text=True).stdout
+    return int(re.match(r'\d*', said).group() or 0) >= 16
+
+
 def find_compilers():
-    clang = next((c for c in CLANGS if shutil.which(c)), None)
+    clang = next((c for c in CLANGS if shutil.which(c) and is_new_enough(c)), None)
     return {'g++': 'g++'} | ({'clang++': clang} if clang else {})
 
 

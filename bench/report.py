@@ -195,7 +195,9 @@ def main(argv):
     best, peer_best, labels = {}, {}, {}
     if compiled := ours.pop('compile', None):  # has rounds of its own
         run_script([sys.executable, HERE / 'compile.py'], compiled, best)
-        chosen = [f for f in chosen if f.program != 'compile' or f.fxx in best]  # of the compilers that are installed
+        if left_out := compiled - best.keys():
+            print(f'note: no compiler is installed for {", ".join(sorted(left_out))}', file=sys.stderr)
+        chosen = [f for f in chosen if f.program != 'compile' or f.fxx in best]
     for round_ in range(ROUNDS if ours else 0):
         print(f'round {round_ + 1} of {ROUNDS}', file=sys.stderr)
         for program, names in ours.items():

@@ -75,7 +75,7 @@ def installed(source, torch, scratch):
 
     expect_graph(build('main', 'fxx'))
     if torch:
-        run(build('torch', 'fxx-torch'))
+        run(build('torch', 'fxx-torch'), env={**os.environ, 'FXX_CACHE_DIR': str(scratch / 'cache')})
 
 
 def subproject(source, torch, scratch):

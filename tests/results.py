@@ -12,7 +12,7 @@ import sys
 
 
 def store(path, depfile, name, problems, **more):
-    """Writes the result of one check. A failed one counts as out of date, so the next build tries again."""
+    """Writes the result of one check. A failed one is dated to 1970, by which tests/run knows what to try again."""
     path, depfile = pathlib.Path(path), pathlib.Path(depfile)
     if not depfile.exists():  # a compiler that fails writes none
         depfile.write_text(f'{path}:\n')

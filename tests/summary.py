@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Adds up what the tests of one `meson test` printed: a line a test, the output of those that failed, the count last.
 
-usage: summary.py TESTLOG_JSON       exit status 1 when something failed
+usage: summary.py TESTLOG_JSON STATUS       exit status 1 when something failed; STATUS is that of `meson test`
 """
 
 import json
@@ -19,7 +19,7 @@ def plain(text):
     return re.sub(r'\x1b\[[0-9;]*m', '', text)
 
 
-def main(log):
+def main(log, status):
     passed = failed = 0
     failures, notes, rows = [], [], []
     for line in pathlib.Path(log).read_text().splitlines():
@@ -44,8 +44,11 @@ def main(log):
     print(*sorted(rows), sep='\n')
     for note in notes:
         print(note)
+    if status != '0' and not failed:
+        print(f'the tests ended with status {status} and none of them failed: they did not all run')
+        failed = 1
     print(f'{passed} passed, {failed} failed')
-    return 1 if failed or not passed else 0
+    return 1 if failed or not (passed or notes) else 0
 
 
 if __name__ == '__main__':
