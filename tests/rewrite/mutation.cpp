@@ -178,6 +178,17 @@ TEST_CASE("explain says why a call in place is not taken for its twin") {
   CHECK(why([](auto x, auto y) { return x.add_(y).relu(); }) == wanted + ", and what it writes to others see, too");
 }
 
+TEST_CASE("a call in place is the twin whose overload takes what it takes, whatever the overload is called") {
+  constexpr auto squares = ruleset(rule<"r">(pow(x, 2_c) >> square(x)));
+  CHECK(fires(squares, [](auto x) { return x.exp().pow_(2); }));
+  constexpr auto halves = ruleset(rule<"r">(floor_divide(x, y) >> div(x, y)));
+  Graph g;
+  Node *a = shaped(g.placeholder("a"), {3}, Dtype::float32), *b = shaped(g.placeholder("b"), {3}, Dtype::float32);
+  Node* own = shaped(g.call_function(ops::exp, {a}), {3}, Dtype::float32);
+  g.output(g.call_method("floor_divide_", {own, b}));
+  CHECK(halves.apply(g).rewrites == 1);
+}
+
 TEST_CASE("in place operators that are idle are no mutations") {
   constexpr auto rules = ruleset(rule<"r">(dropout_(x, _, lit<false>) >> x));
   CHECK(rewritten(rules, [](auto x) { return dropout_(x, 0.5, false); }) == "return %x\n");

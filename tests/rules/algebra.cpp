@@ -231,6 +231,8 @@ TEST_CASE("numbers that follow each other become one") {
   CHECK(stays(chains, [](auto x) { return x + 1e20 - 1e20; }));  // rounds in between
   CHECK(stays(
       chains, [](auto x) { return x * 2 * 0.5; }, {2}, Dtype::int64));
+  CHECK(stays(
+      chains, [](auto x) { return x * 73856093 * 19349663; }, {2}, Dtype::int64));  // more than a double has digits for
   CHECK(stays(chains, [](auto x) {
     auto y = x + 1;
     return (y + 2) * y;

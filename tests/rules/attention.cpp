@@ -88,6 +88,23 @@ TEST_CASE("sizes that change from call to call are a mask's when they are the sa
   CHECK_FALSE(fuses({-7, 4, -8, 64}, {-7, 4, -9, 64}, {5, -9}));
 }
 
+TEST_CASE("of a mask whose sizes change, what is filled has the mask's sizes, and no number of today's") {
+  const auto filled = [](std::int64_t batch) {
+    return rewritten_graph(rules::attention, [&](Graph& g) {
+      Node *q = shaped(g.placeholder("q"), {batch, 4, 5, 64}), *k = shaped(g.placeholder("k"), {batch, 4, 5, 64});
+      Node *v = g.placeholder("v"), *mask = shaped(g.placeholder("mask"), {batch, 1, 1, 5}, Dtype::boolean);
+      Node* scores = g.call_function(ops::matmul, {q, g.call_function(ops::transpose_int, {k, -2, -1})});
+      Node* low = g.call_function(ops::masked_fill_Scalar, {scores, mask, -1e9});
+      return g.call_function(ops::matmul, {g.call_function(ops::softmax_int, {low, -1}), v});
+    });
+  };
+  const std::string changing = filled(-7), fixed = filled(2);
+  for (const std::string& text : {changing, fixed}) CHECK(text.find("scaled_dot_product_attention") != text.npos);
+  CHECK(fixed.find("aten::new_zeros(%q, [2, 1, 1, 5])") != fixed.npos);
+  CHECK(changing.find("aten::zeros_like(%mask, dtype = torch.float32)") != changing.npos);
+  CHECK(changing.find("-7") == changing.npos);
+}
+
 TEST_CASE("dimensions counted from the front are known where the rank is") {
   const auto with_rank = [](std::vector<std::int64_t> shape) {
     return rewritten_graph(rules::attention, [&](Graph& g) {

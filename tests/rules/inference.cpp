@@ -262,6 +262,14 @@ TEST_CASE("numbers, divisions and differences fold, with a bias and without, int
   CHECK(rewritten_graph(rules::inference,
                         behind(ops::linear, {8, 3}, with_number(ops::true_divide_Scalar, 2), {}, false))
             .find("aten::div.Scalar(%weight, 2)") != std::string::npos);
+  for (const char* method : {"true_divide_", "divide_", "div_"}) {
+    CAPTURE(method);
+    const std::string text = rewritten_graph(rules::inference, behind(ops::conv1d, {8, 3, 1}, [&](Graph& g, Node* n) {
+                                               return g.call_method(method, {shaped(n, {2, 8, 5}), 2});
+                                             }));
+    CHECK(text.find("aten::div.Scalar(%weight, 2)") != std::string::npos);
+    CHECK(text.find("aten::mul") == std::string::npos);
+  }
   CHECK(rewritten_graph(rules::inference, behind(ops::linear, {8, 3}, with_number(ops::subtract_Scalar, 2)))
             .find("aten::sub.Scalar(%bias, 2)") != std::string::npos);
   // In place it might be of another dtype; of one that is known it is not.
@@ -429,4 +437,12 @@ TEST_CASE("a batch norm goes to the parts of what was joined, where most are of 
   CHECK(text.find("aten::narrow(%bn_running_mean, 0, 6, 2)") != std::string::npos);
   CAPTURE(text);
   CHECK(text.ends_with("aten::cat([%conv2d, %batch_norm_1], 1)\nreturn %cat\n"));
+  // Of convolutions that no batch norm folds into it stays behind the cat, where it is one call.
+  CHECK(folds([](Graph& g) {
+          Node* x = shaped(g.placeholder("x"), {9, 2, 3});
+          Node* conv = shaped(g.call_function(ops::conv_tbc, {x, attribute(g, "weight", {1, 3, 6}),
+                                                              attribute(g, "bias", {6})}), {9, 6, 6});
+          Node* other = shaped(g.placeholder("y"), {9, 2, 6});
+          return g.call_function(ops::cat, {Argument::list({conv, other}), 1});
+        }) == "");
 }

@@ -3,12 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include "fxx/ops/rotary_embedding.hpp"
 #include "rules/shaped.hpp"
 
 using namespace fxx;
 using test::attribute;
 using test::fired_on;
 using test::rewritten_graph;
+using test::shaped;
 
 namespace {
 struct Layer {
@@ -84,6 +86,24 @@ TEST_CASE("views of a part become reshapes, whatever lies between") {
           Node* seen = g.call_function(ops::view, {both.items()[0]}, {{"size", Argument::list({-1})}});
           return Argument::list({seen, both.items()[1]});
         }).find("view = aten::reshape(%getitem, [-1])") != std::string::npos);
+}
+
+TEST_CASE("queries and keys that are turned by their places merge with the values") {
+  Graph g;
+  Node *x = shaped(g.placeholder("x"), {2, 5, 16}), *cos = shaped(g.placeholder("cos"), {5, 4}),
+       *sin = shaped(g.placeholder("sin"), {5, 4});
+  std::vector<Argument> results;
+  for (const char* name : {"q", "k", "v"}) {
+    Node* y = shaped(g.call_function(ops::linear, {x, attribute(g, name, {16, 16})}), {2, 5, 16});
+    Node* heads = shaped(g.call_function(ops::view, {y, Argument::list({2, 5, 4, 4})}), {2, 5, 4, 4});
+    Node* turned = shaped(g.call_function(ops::transpose_int, {heads, 1, 2}), {2, 4, 5, 4});
+    if (*name != 'v')
+      turned = shaped(g.create_node(CallFunction{&rotary_embedding_function()}, std::vector<Argument>{turned, cos, sin, false}),
+                      {2, 4, 5, 4});
+    results.push_back(g.call_function(ops::exp, {turned}));
+  }
+  g.output(Argument::list(std::move(results)));
+  CHECK(rules::merge_linear.apply(g).rewrites == 1);
 }
 
 TEST_CASE("what does not go together stays apart") {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <limits>
 
 #include "fxx/codegen/arena.hpp"
 #include "fxx/codegen/lower/aliases.ipp"
@@ -55,10 +54,8 @@ FXX_INLINE void Lowering::attribute(const Node& node, const GetAttr& target) {
 }
 
 FXX_INLINE void Lowering::require_countable(const Node& node) const {
-  const auto countable = [](const Node* n) {
-    return !n->tensor_meta() || n->tensor_meta()->numel() <= std::numeric_limits<int>::max();
-  };
   const auto inputs = node.all_input_nodes();
+  const auto countable = [](const Node* n) { return is_countable(*n); };
   // What is only seen otherwise lies where it is, and who computes with it is asked.
   const bool is_seen = std::ranges::any_of(inputs, [&](const Node* input) { return passes_on_memory(node, *input); }) &&
                        std::ranges::none_of(node.users(), [](const Node* u) { return u->opcode() == Opcode::output; });

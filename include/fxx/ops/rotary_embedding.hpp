@@ -1,9 +1,9 @@
 // Rotary position embedding, which LibTorch has no operator for, as a function that says what it computes.
 //
-// Main names: rotary_embedding_function. Cost: light.
+// Main names: rotary_embedding_function, is_rotary_embedding. Cost: light.
 #pragma once
 
-#include "fxx/ir/op.hpp"
+#include "fxx/ir/node.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -12,6 +12,8 @@ namespace fxx::inline FXX_ABI {
 /// x2, ...]. It takes its arguments by position, the last as a number. Runs as these operators, and is they in
 /// generated code.
 const UserFunction& rotary_embedding_function();
+/// Does the node call it?
+bool is_rotary_embedding(const Node& node);
 
 }  // namespace fxx::inline FXX_ABI
 

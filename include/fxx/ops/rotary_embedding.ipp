@@ -43,4 +43,10 @@ FXX_INLINE const UserFunction& rotary_embedding_function() {
   return function;
 }
 
+FXX_INLINE bool is_rotary_embedding(const Node& node) {
+  const auto* call = std::get_if<CallFunction>(&node.op());
+  const auto* function = call ? std::get_if<const UserFunction*>(&call->target) : nullptr;
+  return function && *function == &rotary_embedding_function();
+}
+
 }  // namespace fxx::inline FXX_ABI

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "fxx/ops/registry.hpp"
+#include "fxx/ops/rotary_embedding.hpp"
 #include "fxx/ops/sharing.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -40,6 +41,7 @@ FXX_INLINE bool reaches_output(const Node& value) {
 
 FXX_INLINE bool keeps_layout(const Node& user, const Node& value) {
   if (passes_on_memory(user, value)) return true;
+  if (is_rotary_embedding(user)) return true;
   const Operator* op = user.opcode() == Opcode::output ? nullptr : operator_of(user);
   if (!op) return false;
   if (has(op->traits, Trait::pointwise)) return true;

@@ -83,17 +83,22 @@ FXX_INLINE const Operator* functional_twin(const Node& node) {
   name.append("::").append(op->base_name().substr(0, op->base_name().size() - 1));
   const Argument* second = op->parameters.size() > 1 ? argument_of(node, *op, 1) : nullptr;
   const bool number = second && second->is_number() && op->second_is_tensor;
-  const Operator* twin = nullptr;
-  if (number) {
-    twin = resolve_overload(name, node.args(), node.kwargs());
-  } else {
-    if (!op->overload_name().empty()) name.append(".").append(op->overload_name());
-    twin = find_operator(name);
+  const auto takes_the_same = [&](const Operator* twin, bool types) {
+    if (!twin || twin->mutates || twin->parameters.size() != op->parameters.size()) return false;
+    for (std::size_t i = 0; i < op->parameters.size(); ++i) {
+      const Parameter &mine = op->parameters[i], &others = twin->parameters[i];
+      if (others.name != mine.name || (types && others.type.base != mine.type.base)) return false;
+    }
+    return true;
+  };
+  if (!number) {
+    std::string full = name;
+    if (!op->overload_name().empty()) full.append(".").append(op->overload_name());
+    if (const Operator* twin = find_operator(full); takes_the_same(twin, true)) return twin;
   }
-  if (!twin || twin->mutates || twin->parameters.size() != op->parameters.size()) return nullptr;
-  for (std::size_t i = 0; i < op->parameters.size(); ++i)
-    if (twin->parameters[i].name != op->parameters[i].name) return nullptr;
-  return twin;
+  // Overloads may be called otherwise: what is pow_.Scalar in place is pow.Tensor_Scalar.
+  const Operator* twin = resolve_overload(name, node.args(), node.kwargs());
+  return takes_the_same(twin, !number) ? twin : nullptr;
 }
 }  // namespace detail
 

@@ -52,6 +52,7 @@ FXX_INLINE Argument scaled(const Match& m, const Operator& op, double factor) {
   const bool whole = !is_floating_value(m[x]);
   if (!takes(m[x], m[s], m[r]) || (whole && op.id != info_of<ops::mul_Scalar>.id)) return {};
   if (!whole && !(std::isfinite(factor) && std::abs(factor) > 1e-30 && std::abs(factor) < 1e30)) return {};
+  if (whole && !(std::abs(factor) < 1e15)) return {};  // beyond, the product would be a float
   return m.call(op, {m[x], number(m[s], m[r], factor)});
 }
 

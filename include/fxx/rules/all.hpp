@@ -33,7 +33,7 @@ inline constexpr auto all =
                     attention_scores, attention, merge_activation, merge_linear, merge_convolution, cheaper, layout);
 
 /// Those of `all` that leave numbers multiplied and added as they were written: no batch norm or factor goes into
-/// weights, and no two numbers become one.
+/// weights, and no two numbers become one, but those that queries and keys are multiplied with.
 inline constexpr auto exact =
     rewrite::phases(equal_calls, rearrangements, cleaning, spellings, normalisation, activations, einsums,
                     attention_scores, attention, merge_activation, merge_linear, merge_convolution, strength_reduction,

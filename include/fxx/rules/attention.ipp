@@ -218,7 +218,8 @@ FXX_INLINE Argument build_filled(const Match& m, bool divided) {
   const double lowest = query.dtype == Dtype::float32 ? static_cast<double>(std::numeric_limits<float>::lowest())
                                                       : std::numeric_limits<double>::lowest();
   std::vector<Argument> sizes(of_mask.shape.begin(), of_mask.shape.end());
-  Node* nothing = m.call(ops::new_zeros, {m[q], Argument::list(std::move(sizes))});
+  Node* nothing = of_mask.is_dynamic() ? m.call(ops::zeros_like, {m[mask]}, {{"dtype", query.dtype}})
+                                       : m.call(ops::new_zeros, {m[q], Argument::list(std::move(sizes))});
   Node* added = m.call(ops::masked_fill_Scalar, {nothing, m[mask], lowest});
   views_become_reshapes(*m.root());
   return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", scale_of(m, divided)}});

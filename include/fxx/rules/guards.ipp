@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fxx/ops/rotary_embedding.hpp"
 #include "fxx/ops/synonyms.hpp"
 #include "fxx/rewrite/replaced.hpp"
 #include "fxx/rules/guards.hpp"
@@ -69,7 +70,7 @@ FXX_INLINE bool layout_is_free(Node& value) {
   bool written = false, viewed = false;  // values that only lie as this one does
   for (Node* node : alike)
     for (Node* user : node->users()) {
-      if (user->opcode() == Opcode::output) continue;
+      if (user->opcode() == Opcode::output || is_rotary_embedding(*user)) continue;
       const Operator* op = operator_of(*user);
       if (!op || sees_strides(*op)) return false;
       const bool own = std::find(sharing.begin(), sharing.end(), node) != sharing.end();

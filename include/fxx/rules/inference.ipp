@@ -163,8 +163,8 @@ FXX_INLINE Argument over_weight(const Match& m, const Layer& l, const Argument& 
 
 /// Does the node divide, where it might multiply; subtract, where it might add?
 FXX_INLINE bool inverts(const Node& node) {
-  const std::string_view name = meaning_of(operator_of(node)->name);
-  return name.starts_with("aten::div") || name.starts_with("aten::sub");
+  const std::string_view name = operator_of(node)->base_name();  // in place too, and by any of its names
+  return name.starts_with("div") || name.starts_with("true_div") || name.starts_with("sub");
 }
 
 FXX_INLINE Node* multiplied(const Match& m, const Argument& value, const Argument& by, bool divide) {
@@ -207,7 +207,12 @@ FXX_INLINE Node* moved_bias(const Match& m, const Layer& l, const Argument& by, 
 /// A convolution that the batch norm behind it would fold into.
 FXX_INLINE bool takes_batch_norm(const Node& node) {
   const Operator* op = operator_of(node);
-  if (!op || !is_convolution(*op) || node.num_users() != 1) return false;
+  if (!op || node.num_users() != 1) return false;
+  bool known = false;
+  for (const std::string_view name : {"aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::conv_transpose1d",
+                                      "aten::conv_transpose2d.input", "aten::conv_transpose3d.input"})
+    known = known || op->name == name;
+  if (!known) return false;
   const auto given = [&](int i) { return argument_or_default(node, *op, i); };
   const Argument input = given(0), of_weight = given(1), groups = given(op->index_of("groups"));
   const TensorMeta* meta = of_weight.is_node() ? of_weight.node()->tensor_meta() : nullptr;

@@ -121,6 +121,18 @@ TEST_CASE("what is quantised: computed where it is used, as bytes where products
     }
     CHECK(integers.to_string().find("product of bytes") != std::string::npos);
   }
+  {
+    // A bias that is computed, and quantised, is no image.
+    Net net;
+    Node* x = quantise(net, net.input("x", {1, 32, 8, 8}));
+    Node* b = quantise(net, net.input("b", {64}));
+    Node* c = net.call(ops::conv2d, {x, net.weight("w", {64, 32, 3, 3}), b, 1, 1}, {1, 64, 8, 8});
+    net.graph.output(c);
+    const KernelPlan plan = net.plan({.processor = {.byte_products = true}, .quantised = {std::string(c->name())}});
+    int bytes = 0;
+    for (const Buffer& buffer : plan.buffers) bytes += buffer.dtype == Dtype::uint8;
+    CHECK(bytes == 1);
+  }
   const auto is_of_bytes = [&](std::int64_t rows, std::int64_t size, bool vnni, bool leaves = false) {
     Net net;
     Node* q = quantise(net, net.input("x", {rows, size}));

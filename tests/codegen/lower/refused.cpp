@@ -33,6 +33,37 @@ TEST_CASE("an operator without a kernel is called back, with the reason") {
   CHECK(stored(plan, 3) == "relu(i0)");
 }
 
+TEST_CASE("what has more elements than an int counts is called back, and so is a part that reaches as far") {
+  const auto reasons = [](const KernelPlan& plan) {
+    std::vector<std::string> all;
+    for (const auto& [name, why] : plan.called_back()) all.push_back(why);
+    return all;
+  };
+  const std::vector<std::string> too_many{"more elements than an int counts"};
+  {
+    Net net;
+    Node *a = net.input("a", {70000, 40000}), *b = net.input("b", {40000});
+    CHECK(reasons(net.plan_of(net.call(ops::add_Tensor, {a, b}, {70000, 40000}))) == too_many);
+  }
+  {
+    Net net;
+    Node* part = net.call(ops::slice_Tensor, {net.input("a", {50000, 50000}), 1, 0, 10}, {50000, 10});
+    part->set_tensor_meta({.shape = {50000, 10}, .stride = {50000, 1}});
+    CHECK(reasons(net.plan_of(net.call(ops::relu, {part}, {50000, 10}))) == too_many);
+  }
+  {
+    // What is called back writes all of it, so no part is written before.
+    Net net;
+    Node* part = net.call(ops::relu, {net.input("a", {1'200'000'000})}, {1'200'000'000});
+    Node* b = net.input("b", {1'200'000'000});
+    const KernelPlan plan = net.plan_of(net.call(ops::cat, {Argument::list({part, b}), 0}, {2'400'000'000}));
+    CHECK(reasons(plan) == too_many);
+    REQUIRE(plan.steps.size() == 2);
+    CHECK(buffer_of(plan, plan.steps[0].stores[0].to).kind == Kind::arena);
+    CHECK(buffer_of(plan, kernel_of<CallBack>(plan.steps[1]).outputs[0].view).kind == Kind::output);
+  }
+}
+
 TEST_CASE("of several results those that are taken get memory") {
   Net net;
   Node* x = net.input("x", {4, 9});

@@ -27,6 +27,7 @@ TEST_CASE("products of matrices: with weights, of two, in batches, with whatever
                      torch::addmm(b, x, m),
                      torch::addmm(skip, x, m, 0.5, 2),
                      torch::addmm(b, x, m, 0, 1),
+                     torch::addmm(b, x / 0, m, 1, 0),
                      torch::mm(x, m),
                      torch::mm(x, other[1]),
                      torch::mm(skip.t(), x),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -48,6 +49,16 @@ struct Affine {
 struct NoKernel {
   std::string why;
 };
+
+/// Kernels count elements by int, from the first in memory to the last.
+FXX_INLINE bool is_countable(const Node& node) {
+  const TensorMeta* meta = node.tensor_meta();
+  if (!meta) return true;
+  std::int64_t reach = meta->numel();
+  for (std::size_t i = 0; reach > 0 && i < meta->stride.size() && i < meta->shape.size(); ++i)
+    reach = i == 0 ? 1 + (meta->shape[0] - 1) * meta->stride[0] : reach + (meta->shape[i] - 1) * meta->stride[i];
+  return std::max(reach, meta->numel()) <= std::numeric_limits<int>::max();
+}
 
 class Lowering {
  public:
@@ -138,7 +149,6 @@ class Lowering {
     if (dim < -n || dim >= std::max<std::int64_t>(n, 1)) throw NoKernel{"a dimension that the tensor has not"};
     return static_cast<std::size_t>(dim < 0 ? dim + n : dim);
   }
-  /// Kernels count elements by int.
   void require_countable(const Node& node) const;
   void require_float(const Node& node) const {
     if (meta_of(node).dtype != Dtype::float32) throw NoKernel{std::string(name_of(meta_of(node).dtype))};

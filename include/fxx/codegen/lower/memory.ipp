@@ -90,7 +90,7 @@ FXX_INLINE std::optional<PartOfWhole> place_among(const Node& node, const Node& 
   if (!op || (op->name != "aten::cat" && op->name != "aten::stack")) return {};
   const TensorMeta* meta = node.tensor_meta();
   const Argument list = argument_or_default(node, *op, 0), dim = argument_or_default(node, *op, 1);
-  if (!meta || meta->is_dynamic() || meta->dtype != Dtype::float32 || !list.is_sequence() ||
+  if (!meta || meta->is_dynamic() || meta->dtype != Dtype::float32 || !is_countable(node) || !list.is_sequence() ||
       dim.kind() != Argument::Kind::integer)
     return {};
   PartOfWhole part;

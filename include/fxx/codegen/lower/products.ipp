@@ -125,6 +125,7 @@ FXX_INLINE void Lowering::addmm(const Node& node, const Operator& op) {
     const Node& self = operand(node, op, "self");
     require_float(self);
     const double alpha = argument(node, op, "alpha").number(), beta = argument(node, op, "beta").number();
+    if (alpha == 0) throw NoKernel{"a product that is left out, whatever it is"};
     if (alpha != 1) term = call_of(kernels::Function::multiply, {term, number_of(alpha)});
     view_of(self);  // its own kernel comes before
     TermPointer added = term_of(self, out);

@@ -79,13 +79,18 @@ FXX_INLINE Lowering::Bytes Lowering::bytes_for(const Node& node) const {
   return fewer_bits_pay(product(out) / w[0], columns, depth, options_.processor.byte_products) ? Bytes::faster
                                                                                                : Bytes::possible;
 }
+/// What a linear layer or a convolution takes, its weight and its bias aside; null for other nodes.
+FXX_INLINE const Node* input_of_layer(const Node& node) {
+  if (const auto call = convolution_call(node)) return call->input;
+  const Operator* op = operator_of(node);
+  const Argument input = op && op->name == "aten::linear" ? argument_or_default(node, *op, 0) : Argument();
+  return input.is_node() ? input.node() : nullptr;
+}
 FXX_INLINE bool Lowering::takes_bytes(const Node& node) const {
   const Bytes own = bytes_for(node);
   if (own != Bytes::possible) return own == Bytes::faster;
   // The bytes are there for another layer.
-  const Node& input = operator_of(node)->name == "aten::linear" ? operand(node, *operator_of(node), "input")
-                                                                : *convolution_call(node)->input;
-  return std::ranges::any_of(users_of(input), [&](const Node* user) { return bytes_for(*user) == Bytes::faster; });
+  return std::ranges::any_of(users_of(*input_of_layer(node)), [&](const Node* user) { return bytes_for(*user) == Bytes::faster; });
 }
 
 FXX_INLINE Quantised Lowering::quantised_layer(const Node& node, const Node& input, std::int64_t columns) {
@@ -97,7 +102,7 @@ FXX_INLINE Quantised Lowering::quantised_layer(const Node& node, const Node& inp
 FXX_INLINE bool Lowering::quantise(const Node& value, const FakeQuantize& given) {
   bool image = false, any = false;
   for (const Node* user : users_of(value)) {
-    if (!takes_bytes(*user)) continue;
+    if (input_of_layer(*user) != &value || !takes_bytes(*user)) continue;
     any = true;
     image = image || is_convolution(*user);
   }

@@ -151,11 +151,16 @@ FXX_INLINE Parts cosine_similarity(const Composite& c) {
   const std::int64_t dim = *c.integer("dim"), place = c.place_of(dim, c.rank(a));
   if (place < 0) return {};
   const auto at = static_cast<std::size_t>(place);
-  if (c.sizes(a)[at] != c.sizes(b)[at]) return {};  // norms are of what is broadcast
-  const auto unit = [&](const Argument& x) {
+  // Norms are of what is broadcast.
+  const auto unit = [&](Argument x, const Argument& other) {
+    if (const std::int64_t size = c.sizes(other)[at]; c.sizes(x)[at] != size && size != 1) {
+      std::vector<std::int64_t> sizes(c.sizes(x).size(), -1);
+      sizes[at] = size;
+      x = c(ops::expand, {x, c.list(sizes)});
+    }
     return c.div(x, c(ops::clamp_min, {vector_norm(c, x, 2, dim, true), c["eps"]}));
   };
-  return {c.sum(c.mul(unit(a), unit(b)), dim)};
+  return {c.sum(c.mul(unit(a, b), unit(b, a)), dim)};
 }
 /// Of each row of one with each of the other. Where there are many, of their products, as LibTorch does.
 FXX_INLINE Parts cdist(const Composite& c) {
