@@ -185,3 +185,90 @@ TEST_CASE("a batch norm in training counts its calls: the count goes into the ca
     CHECK(reroll_modules(other, owner) == 0);
   }
 }
+
+TEST_CASE("a norm with a flag of its own becomes no call of a module whose flag train() sets") {
+  const ListedOwner owner = net(false);
+  Graph g;
+  std::vector<Argument> args = {g.placeholder("x")};
+  for (const char* name : {"bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"})
+    args.push_back(g.get_attr(name));
+  for (const Argument& constant : {Argument(false), Argument(0.1), Argument(1e-5), Argument(true)})
+    args.push_back(constant);
+  g.output(g.call_module("bn", {g.call_function(ops::batch_norm, args)}));
+  const auto known = parameterless_calls(g, owner);
+  CHECK(known == std::map<std::string, std::string, std::less<>>{{"batch_norm", ""}});
+  CHECK(expand_modules(g, owner) == 1);
+  CHECK(reroll_modules(g, owner, known) == 1);
+  g.lint();
+  CHECK(g.output_node()->arg(0).node()->opcode() == Opcode::call_module);
+  CHECK(g.output_node()->arg(0).node()->arg(0).node()->opcode() == Opcode::call_function);
+  CHECK(reroll_modules(g, owner) == 1);
+}
+
+TEST_CASE("norms and dropout of channels are one operator for inputs of as many dimensions as a batch has") {
+  const auto owner_of = [](const char* type, const Operator& op, bool training) {
+    ListedOwner owner;
+    std::vector<test::Part> parts = {input()};
+    if (op == ops::feature_dropout.info()) {
+      parts.push_back(constant_part(0.5)), parts.push_back(training_part());
+    } else {
+      for (const char* name : {"m.weight", "m.bias", "m.running_mean", "m.running_var"})
+        parts.push_back(attribute_part(name));
+      parts.push_back(training_part());
+      for (const Argument& constant : {Argument(0.1), Argument(1e-5), Argument(true)})
+        parts.push_back(constant_part(constant));
+    }
+    owner.add(ModuleInfo{
+        .name = "m", .type = type, .construct = {}, .operation = &op, .parts = std::move(parts), .training = training});
+    return owner;
+  };
+  // 0: they are not known.
+  const auto with_input = [](int dims) {
+    Graph g = calls({"m"});
+    if (dims)
+      g.nodes().front()->set_tensor_meta(
+          {.shape = std::vector<std::int64_t>(static_cast<std::size_t>(dims), 3), .stride = {}});
+    return g;
+  };
+  const auto opens = [&](const char* type, const Operator& op, int dims, bool training) {
+    const ListedOwner owner = owner_of(type, op, training);
+    Graph g = with_input(dims);
+    return expand_modules(g, owner) == 1;
+  };
+  const Operator &batch = ops::batch_norm.info(), &instance = ops::instance_norm.info(),
+                 &dropout = ops::feature_dropout.info();
+  for (const bool training : {false, true}) {
+    CAPTURE(training);
+    for (const auto& [type, dims] :
+         {std::pair("torch::nn::InstanceNorm1d", 3), std::pair("torch::nn::InstanceNorm2d", 4),
+          std::pair("torch::nn::InstanceNorm3d", 5)}) {
+      CAPTURE(type);
+      CHECK(opens(type, instance, dims, training));
+      CHECK_FALSE(opens(type, instance, dims - 1, training));
+      CHECK_FALSE(opens(type, instance, 0, training));
+    }
+    for (const auto& [type, dims] : {std::pair("torch::nn::Dropout2d", 4), std::pair("torch::nn::Dropout3d", 5)}) {
+      CAPTURE(type);
+      CHECK(opens(type, dropout, dims, training));
+      CHECK(opens(type, dropout, dims - 1, training) == !training);
+      CHECK(opens(type, dropout, 0, training) == !training);
+    }
+    CHECK(opens("torch::nn::BatchNorm2d", batch, 4, training));
+    CHECK(opens("torch::nn::BatchNorm2d", batch, 0, training));
+    CHECK_FALSE(opens("torch::nn::BatchNorm2d", batch, 2, training));
+  }
+  // And back.
+  const auto closes = [&](const char* type, const Operator& op, int dims) {
+    const ListedOwner any = owner_of("", op, false), owner = owner_of(type, op, false);
+    Graph g = with_input(dims);
+    REQUIRE(expand_modules(g, any) == 1);
+    if (op == dropout) return reroll_modules(g, owner, {{"m", "m"}}) == 1;
+    return reroll_modules(g, owner) == 1;
+  };
+  CHECK(closes("torch::nn::BatchNorm2d", batch, 4));
+  CHECK(closes("torch::nn::BatchNorm2d", batch, 0));
+  CHECK_FALSE(closes("torch::nn::BatchNorm2d", batch, 2));
+  CHECK_FALSE(closes("torch::nn::InstanceNorm2d", instance, 3));
+  CHECK(closes("torch::nn::Dropout3d", dropout, 5));
+  CHECK_FALSE(closes("torch::nn::Dropout2d", dropout, 5));
+}

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "../graph_text.hpp"
+#include "fxx/passes/leaf_modules.hpp"
 #include "fxx/torch/build.hpp"
 #include "fxx/torch/containers.hpp"
 #include "torch/support.hpp"
@@ -217,6 +218,53 @@ TEST_CASE("options are written as C++ has them, those too that no literal spells
         "torch::nn::ConstantPad2dOptions(1, -std::numeric_limits<double>::infinity())");
 }
 
+TEST_CASE("modules that add a dimension in front of some inputs stay calls until it is known that theirs have it") {
+  const auto of = [](auto leaf, bool training, const Tensor& x) {
+    CallerImpl<1> caller;
+    caller.register_module("m", leaf.ptr());
+    caller.train(training);
+    caller.call = [&](const std::vector<Proxy>& in) { return to_argument(in[0].tracer(), leaf(in[0])); };
+    const auto gm = symbolic_trace(caller);
+    const std::size_t expanded = expand_modules(gm->graph(), gm->owner());
+    gm->recompile();
+    const torch::NoGradGuard no_grad;
+    torch::manual_seed(2);
+    const Tensor expected = leaf.ptr()->forward(x.clone());
+    torch::manual_seed(2);
+    CHECK(same((*gm)(x.clone()), expected));
+    return expanded;
+  };
+  const Tensor one = randn({4, 6, 6});
+  for (const bool training : {false, true}) {
+    CAPTURE(training);
+    CHECK(of(fnn::InstanceNorm2d(torch::nn::InstanceNorm2dOptions(4).affine(true)), training, one) == 0);
+    CHECK(of(fnn::Dropout2d(0.4), training, one) == (training ? 0 : 1));
+    CHECK(of(fnn::Dropout3d(0.4), training, one.unsqueeze(1)) == (training ? 0 : 1));
+    CHECK(of(fnn::BatchNorm2d(torch::nn::BatchNorm2dOptions(4).track_running_stats(false)), training,
+             one.unsqueeze(0)) == 1);
+  }
+}
+
+TEST_CASE("alpha dropout writes to no input, whatever its options say") {
+  const Tensor x = randn({5, 4, 3}), before = x.clone();
+  const auto check = [&](auto leaf) {
+    CallerImpl<1> caller;
+    caller.register_module("m", leaf.ptr());
+    caller.call = [&](const std::vector<Proxy>& in) { return to_argument(in[0].tracer(), leaf(in[0])); };
+    const auto gm = symbolic_trace(caller);
+    CHECK(gm->owner().find_module("m")->construct.find(".inplace(true)") != std::string::npos);
+    CHECK(expand_modules(gm->graph(), gm->owner()) == 1);
+    gm->recompile();
+    torch::manual_seed(2);
+    const Tensor expected = leaf.ptr()->forward(x);
+    torch::manual_seed(2);
+    CHECK(same((*gm)(x), expected));
+    CHECK(same(x, before));
+  };
+  check(fnn::AlphaDropout(torch::nn::AlphaDropoutOptions(0.4).inplace(true)));
+  check(fnn::FeatureAlphaDropout(torch::nn::FeatureAlphaDropoutOptions(0.4).inplace(true)));
+}
+
 TEST_CASE("recurrence, attention, transformers: several results, states, masks") {
   const Tensor s = randn({5, 2, 4}), h = randn({1, 2, 6}), c = randn({2, 6}), e = randn({2, 4});
   check_leaf("RNN", fnn::RNN(4, 6), {s});
@@ -236,6 +284,33 @@ TEST_CASE("recurrence, attention, transformers: several results, states, masks")
   check_leaf<2>("TransformerDecoderLayer", fnn::TransformerDecoderLayer(decoder.ptr()), {s, s});
   check_leaf<2>("TransformerDecoder", fnn::TransformerDecoder(torch::nn::TransformerDecoderOptions(decoder, 2)),
                 {s, s});
+}
+
+namespace {
+struct CellImpl : torch::nn::Module {
+  fnn::LSTMCell cell = register_module("cell", fnn::LSTMCell(4, 6));
+  template <class T>
+  T forward(T x) {
+    auto [hidden, state] = cell(x);
+    return hidden + state * 2;
+  }
+};
+struct HalvesImpl : torch::nn::Module {
+  std::vector<Tensor> forward(Tensor x) { return x.chunk(2); }
+};
+}  // namespace
+
+TEST_CASE("results of modules have their types in the C++ of a graph, and in what is built of it") {
+  CellImpl net;
+  const auto gm = symbolic_trace(net);
+  CHECK(gm->owner().find_module("cell")->result == "std::tuple<torch::Tensor, torch::Tensor>");
+  CHECK(gm->code().find("std::get<1>(") != std::string::npos);
+  const torch::NoGradGuard no_grad;
+  const Tensor x = randn({2, 4});
+  CHECK(same((*build(*gm, {x}))(x), net.forward(x)));
+  register_leaf<HalvesImpl>();
+  const auto unnamed = [](const Tensor&) { return std::string(); };
+  CHECK(describe_module(HalvesImpl(), "halves", unnamed).result == "std::vector<torch::Tensor>");
 }
 
 namespace {
@@ -298,6 +373,7 @@ TEST_CASE("losses and distances") {
   CHECK(body(*gm) ==
         "loss = loss(%arg0, %arg1)\ngetitem = operator::getitem(%loss, 0)\nmul = aten::mul.Scalar(%getitem, 2)\n"
         "getitem_1 = operator::getitem(%loss, 1)\nadd = aten::add.Scalar(%mul, %getitem_1)\nreturn %add\n");
+  CHECK(gm->owner().find_module("loss")->result == "auto");
   const torch::NoGradGuard no_grad;
   const Tensor classes = indices(6, {5});
   CHECK(same((*gm)(x, classes), adaptive.forward(x, classes)));

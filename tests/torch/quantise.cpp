@@ -154,3 +154,46 @@ TEST_CASE("no examples, and examples that cannot run: an error, and the module a
   CHECK_THROWS(quantise(*gm, {{torch::randn({1, 4, 8, 8})}}));
   CHECK(gm->code() == before);
 }
+
+namespace {
+struct WritesImpl : torch::nn::Module {
+  fxx::nn::Linear first = register_module("first", fxx::nn::Linear(16, 16)),
+                  second = register_module("second", fxx::nn::Linear(16, 12));
+  WritesImpl() {
+    const torch::NoGradGuard no_grad;
+    second->weight.select(1, 0).mul_(3);
+  }
+  template <class T>
+  T forward(T x) {
+    T h = first(x);
+    h.relu_();
+    return second(h);
+  }
+};
+}  // namespace
+
+TEST_CASE("layers see what is written to their input; where that has no pure form they stay floats") {
+  torch::manual_seed(5);
+  const torch::NoGradGuard no_grad;
+  WritesImpl net;
+  net.eval();
+  const Tensor x = torch::randn({8, 16});
+  const auto check = [&](const GraphModule& gm, const Tensor& expected) {
+    const auto quantised = quantise(gm, {{x}});
+    CHECK(count(*quantised, of_weights) == 2);
+    CHECK((quantised->forward(x) - expected).abs().max().item<double>() < 0.05 * expected.abs().max().item<double>());
+  };
+  check(*symbolic_trace(net), net.forward(x));
+  const auto through_view = [&](bool draws) {
+    return [&net, draws](Tensor t) {
+      const Tensor h = net.first(t);
+      if (draws) h.select(1, 0).uniform_();
+      else h.select(1, 0).zero_();
+      return net.second(h);
+    };
+  };
+  check(*trace(net, through_view(false), {x}), through_view(false)(x));
+  const auto drawn = quantise(*trace(net, through_view(true), {x}), {{x}});
+  CHECK(count(*drawn, of_weights) == 1);
+  CHECK(count(*drawn, of_input) == 1);
+}

@@ -474,6 +474,147 @@ TEST_CASE("norms of torch::nn::functional that are given a module's flag keep it
       }
 }
 
+TEST_CASE("functional calls with a flag of their own keep it, though the tensors are those of a module") {
+  struct Frozen : torch::nn::Module {
+    torch::nn::BatchNorm2d bn{4}, live{4};
+    torch::nn::InstanceNorm2d instance{torch::nn::InstanceNorm2dOptions(4).affine(true).track_running_stats(true)};
+    torch::nn::LSTM lstm{torch::nn::LSTMOptions(5, 3).num_layers(2).dropout(0.5)};
+    Frozen() {
+      register_module("bn", bn), register_module("live", live), register_module("instance", instance);
+      register_module("lstm", lstm);
+    }
+    Tensor forward(Tensor t) {
+      t = F::batch_norm(t, bn->running_mean, bn->running_var,
+                        F::BatchNormFuncOptions().weight(bn->weight).bias(bn->bias));
+      t = F::instance_norm(live(t), F::InstanceNormFuncOptions()
+                                        .running_mean(instance->running_mean)
+                                        .running_var(instance->running_var)
+                                        .weight(instance->weight)
+                                        .bias(instance->bias)
+                                        .use_input_stats(false));
+      const Tensor none = torch::zeros({2, 4, 3});
+      return std::get<0>(torch::lstm(t.mean(2), {none, none}, lstm->all_weights(), true, 2, 0.5, false, false, false));
+    }
+  } net;
+  const Tensor x = torch::randn({3, 4, 5, 5}) * 2 + 1;
+  for (const bool training : {false, true}) {
+    CAPTURE(training);
+    net.train(training);
+    TraceReport report;
+    const auto gm = trace(net, {x}, {.report = &report});
+    CHECK(report.notes.empty());
+    for (const bool rewritten : {false, true}) {
+      CAPTURE(rewritten);
+      if (rewritten) {
+        fxx::detail::ModuleExpansion{*gm};
+        gm->recompile();
+      }
+      CHECK(called_modules(gm->graph()) == std::set<std::string>{"live"});
+      for (const bool later : {true, false, true}) {
+        net.train(later);
+        gm->train(later);
+        check_same_effects(net, *gm, x);
+      }
+      net.train(training);
+      gm->train(training);
+    }
+  }
+  // A module that is in another mode than the rest has its own flag all the same.
+  struct Parts : torch::nn::Module {
+    torch::nn::BatchNorm2d bn{4}, live{4};
+    Parts() { register_module("bn", bn), register_module("live", live); }
+    Tensor forward(Tensor t) { return live(bn(t)); }
+  } parts;
+  for (const bool training : {false, true}) {
+    parts.train(training);
+    parts.bn->train(!training);
+    CHECK(called_modules(trace(parts, {x})->graph()) == std::set<std::string>{"bn", "live"});
+    CHECK(parts.bn->is_training() == !training);
+  }
+}
+
+TEST_CASE("a functional dropout of channels gets the module that takes inputs of so many dimensions") {
+  struct Drops : torch::nn::Module {
+    torch::nn::Dropout2d part{0.4};
+    bool volumes = false, of_part = false;
+    Drops() { register_module("part", part); }
+    Tensor forward(Tensor t) {
+      const bool flag = of_part ? part->is_training() : is_training();
+      if (volumes) return F::dropout3d(t, F::Dropout3dFuncOptions().p(0.4).training(flag));
+      return F::dropout2d(t, F::Dropout2dFuncOptions().p(0.4).training(flag));
+    }
+  } net;
+  const Tensor images = torch::rand({3, 4, 2, 2}), volumes = torch::rand({3, 4, 2, 2, 2});
+  TraceReport report;
+  const auto follows = [&](const Tensor& x) {
+    const auto gm = trace(net, {x}, {.report = &report});
+    for (const bool later : {true, false}) {
+      net.train(later);
+      gm->train(later);
+      check_same_draws(net, *gm, x);
+    }
+    net.train();
+    return report.notes.empty();
+  };
+  CHECK(follows(images));
+  CHECK(follows(images[0]));
+  net.volumes = true;
+  CHECK(follows(volumes));
+  CHECK(follows(volumes[0]));
+  // The flag is that of a module for images.
+  net.of_part = true;
+  const auto gm = trace(net, {volumes}, {.report = &report});
+  REQUIRE(report.notes.size() == 1);
+  CHECK(report.notes[0].find("feature_dropout") != std::string::npos);
+  check_same_draws(net, *gm, volumes);
+  // No module drops whole samples.
+  struct Samples : torch::nn::Module {
+    Tensor forward(Tensor t) { return torch::feature_dropout(t, 0.4, is_training()); }
+  } samples;
+  const auto of_samples = trace(samples, {images[0]}, {.report = &report});
+  REQUIRE(report.notes.size() == 1);
+  CHECK(report.notes[0].find("feature_dropout") != std::string::npos);
+  check_same_draws(samples, *of_samples, images[0]);
+}
+
+TEST_CASE("an operator with the tensors of a module that would compute something else is no call of it") {
+  struct OtherDims : torch::nn::Module {
+    torch::nn::BatchNorm2d bn{4};
+    OtherDims() { register_module("bn", bn); }
+    Tensor forward(Tensor t) {
+      return F::batch_norm(
+          t, bn->running_mean, bn->running_var,
+          F::BatchNormFuncOptions().weight(bn->weight).bias(bn->bias).training(bn->is_training()));
+    }
+  } dims;
+  dims.eval();
+  const Tensor x = torch::randn({3, 4});
+  TraceReport report;
+  const auto gm = trace(dims, {x}, {.report = &report});
+  CHECK(called_modules(gm->graph()).empty());
+  CHECK(report.notes.size() == 1);
+  CHECK(same((*gm)(x), dims.forward(x)));
+  struct OtherFunction : torch::nn::Module {
+    torch::nn::RNN rnn{torch::nn::RNNOptions(4, 3).nonlinearity(torch::kReLU)};
+    bool tanh = true;
+    OtherFunction() { register_module("rnn", rnn); }
+    Tensor forward(Tensor t) {
+      const Tensor state = torch::zeros({1, 2, 3});
+      const bool flag = is_training();
+      return std::get<0>(tanh ? torch::rnn_tanh(t, state, rnn->all_weights(), true, 1, 0.0, flag, false, false)
+                              : torch::rnn_relu(t, state, rnn->all_weights(), true, 1, 0.0, flag, false, false));
+    }
+  } function;
+  const Tensor sequence = torch::randn({6, 2, 4});
+  for (const bool tanh : {true, false}) {
+    CAPTURE(tanh);
+    function.tanh = tanh;
+    const auto traced = trace(function, {sequence}, {.report = &report});
+    CHECK(called_modules(traced->graph()) == (tanh ? std::set<std::string>{} : std::set<std::string>{"rnn"}));
+    CHECK(same((*traced)(sequence), function.forward(sequence)));
+  }
+}
+
 /// Parameters get other values, in place or as other memory; both sides see them.
 void load_other_weights(torch::nn::Module& module, bool in_place) {
   const torch::NoGradGuard no_grad;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "fxx/ir/names.hpp"
 #include "fxx/ops/registry.hpp"
@@ -24,6 +25,29 @@ FXX_INLINE const std::string* first_attribute(const ModuleInfo& module) {
 }
 FXX_INLINE Argument value_of(const Part& part, const ModuleInfo& module) {
   return part.kind == Part::Kind::training ? Argument(module.training) : part.constant;
+}
+FXX_INLINE bool follows_training(const ModuleInfo& module) {
+  return std::any_of(module.parts.begin(), module.parts.end(),
+                     [](const Part& part) { return part.kind == Part::Kind::training; });
+}
+/// Is the module's forward its operation and no more, for such an input? Of other dimensions than these a batch norm
+/// makes an error; the rest add one in front first, or make an error too. Nothing where the input's are not known.
+FXX_INLINE std::optional<bool> is_operation_of(const ModuleInfo& module, const Argument& input) {
+  struct Dims {
+    std::string_view type;
+    std::int64_t lowest, highest;
+    bool adds;
+  };
+  static constexpr Dims all[] = {
+      {"torch::nn::BatchNorm1d", 2, 3, false},   {"torch::nn::BatchNorm2d", 4, 4, false},
+      {"torch::nn::BatchNorm3d", 5, 5, false},   {"torch::nn::InstanceNorm1d", 3, 3, true},
+      {"torch::nn::InstanceNorm2d", 4, 4, true}, {"torch::nn::InstanceNorm3d", 5, 5, true},
+      {"torch::nn::Dropout2d", 4, 4, true},      {"torch::nn::Dropout3d", 5, 5, true}};
+  const auto dims = std::find_if(std::begin(all), std::end(all), [&](const Dims& d) { return d.type == module.type; });
+  if (dims == std::end(all)) return true;
+  const TensorMeta* meta = input.is_node() ? input.node()->tensor_meta() : nullptr;
+  if (meta) return dims->lowest <= meta->dim() && meta->dim() <= dims->highest;
+  return dims->adds ? std::optional<bool>() : true;
 }
 /// Does parameter `i` have its default, so that it need not be written?
 FXX_INLINE bool is_default(const ModuleInfo& module, std::size_t i) {
@@ -94,6 +118,9 @@ std::size_t expand_calls(Graph& graph, const Owner& owner, Which which) {
     if (!module || !which(*module) || !module->operation || !module->counter.empty() || !node->kwargs().empty() ||
         node->args().size() != input_count(*module))
       continue;
+    // Dropout that does not train gives back its input, whatever that is.
+    const bool idle = has(module->operation->traits, Trait::random) && !module->training;
+    if (!idle && !node->args().empty() && !is_operation_of(*module, node->args()[0]).value_or(false)) continue;
     const InsertPoint point = graph.inserting_before(node);
     std::vector<Argument> args;
     std::vector<KeywordArgument> kwargs;
@@ -132,23 +159,25 @@ FXX_INLINE std::size_t expand_modules(Graph& graph, const Owner& owner, std::spa
 }
 FXX_INLINE std::size_t expand_borrowing_modules(Graph& graph, const Owner& owner) {
   return detail::expand_calls(graph, owner, [](const ModuleInfo& module) {
-    const auto trains = [](const ModuleInfo::Part& part) { return part.kind == ModuleInfo::Part::Kind::training; };
-    return module.borrows && std::none_of(module.parts.begin(), module.parts.end(), trains);
+    return module.borrows && !detail::follows_training(module);
   });
 }
 
 FXX_INLINE std::map<std::string, std::string, std::less<>> parameterless_calls(const Graph& graph, const Owner& owner) {
   std::map<std::string, std::string, std::less<>> calls;
   for (const Node* node : graph.nodes())
-    if (const auto* call = std::get_if<CallModule>(&node->op()))
+    if (const auto* call = std::get_if<CallModule>(&node->op())) {
       if (const ModuleInfo* module = owner.find_module(call->target);
           module && module->operation && !detail::first_attribute(*module))
         calls.emplace(node->name(), call->target);
+    } else if (const Operator* op = node->operation(); op && has(op->traits, Trait::updates_statistics)) {
+      calls.emplace(node->name(), "");
+    }
   return calls;
 }
 
 FXX_INLINE std::size_t reroll_modules(Graph& graph, const Owner& owner,
-                                      const std::map<std::string, std::string, std::less<>>& parameterless) {
+                                      const std::map<std::string, std::string, std::less<>>& known) {
   std::multimap<std::string_view, const ModuleInfo*> by_attribute;
   for (const ModuleInfo* module : owner.leaf_modules())
     if (module->operation && !module->borrows)
@@ -161,6 +190,7 @@ FXX_INLINE std::size_t reroll_modules(Graph& graph, const Owner& owner,
     if (!op) continue;
     const auto turn = [&](const ModuleInfo& module) {
       if (!(*module.operation == *op) || !detail::calls_like(*node, module, inputs)) return false;
+      if (!inputs.empty() && !detail::is_operation_of(module, inputs[0]).value_or(true)) return false;
       std::vector<Node*> before(node->all_input_nodes().snapshot());
       if (!module.counter.empty()) {
         Node* count = detail::count_before(*node, module.counter);
@@ -177,8 +207,10 @@ FXX_INLINE std::size_t reroll_modules(Graph& graph, const Owner& owner,
       ++rerolled;
       return true;
     };
-    if (const auto known = parameterless.find(node->name()); known != parameterless.end()) {
-      if (const ModuleInfo* module = owner.find_module(known->second); module && module->operation && !module->borrows)
+    const auto told = known.find(node->name());
+    const bool literal = told != known.end() && told->second.empty();
+    if (told != known.end() && !literal) {
+      if (const ModuleInfo* module = owner.find_module(told->second); module && module->operation && !module->borrows)
         turn(*module);
       continue;
     }
@@ -187,7 +219,8 @@ FXX_INLINE std::size_t reroll_modules(Graph& graph, const Owner& owner,
       const auto* attribute = done || input->is_erased() ? nullptr : std::get_if<GetAttr>(&input->op());
       if (!attribute) continue;
       const auto [first, last] = by_attribute.equal_range(attribute->target);
-      for (auto at = first; at != last && !done; ++at) done = turn(*at->second);
+      for (auto at = first; at != last && !done; ++at)
+        done = !(literal && detail::follows_training(*at->second)) && turn(*at->second);
     }
   }
   return rerolled;

@@ -19,6 +19,7 @@
 #include "fxx/torch/values.hpp"
 #include "fxx/trace/proxy.hpp"
 #include "fxx/trace/record.hpp"
+#include "fxx/trace/structure.hpp"
 
 namespace torch::nn {
 struct ASMoutput;
@@ -81,7 +82,8 @@ std::shared_ptr<T> held_module(const c10::IValue& value) {
   throw_not_held(value, type_name<T>());
 }
 
-void register_leaf_call(const std::type_info& type, ModuleCall call);
+/// `result` is what forward returns, as C++ spells it.
+void register_leaf_call(const std::type_info& type, ModuleCall call, std::string result = "torch::Tensor");
 /// Makes graphs able to call modules of this type, without making it a leaf.
 void register_module_call(const std::type_info& type, ModuleCall call);
 
@@ -100,6 +102,15 @@ template <class R, class C, class... A>
 struct forward_traits<R (C::*)(A...) noexcept> : forward_traits<R (C::*)(A...)> {};
 template <class R, class C, class... A>
 struct forward_traits<R (C::*)(A...) const noexcept> : forward_traits<R (C::*)(A...)> {};
+
+/// What forward returns, as C++ spells it; "auto" where graphs know no such spelling.
+template <class Impl>
+std::string forward_result() {
+  using Result = typename forward_traits<decltype(&Impl::forward)>::result;
+  std::string name;
+  if constexpr (!std::is_void_v<Result>) name = cpp_type_name<std::remove_cvref_t<Result>>();
+  return name.empty() ? "auto" : name;
+}
 
 /// What LibTorch boxes by itself: tensors, numbers, text, lists of them.
 template <class T>
@@ -378,7 +389,7 @@ void register_leaf() {
       requires { &Impl::forward; },
       "fxx::register_leaf: the type has no plain member function forward; overloads and templates cannot be called by "
       "a graph");
-  detail::register_leaf_call(typeid(Impl), &detail::call_typed<Impl>);
+  detail::register_leaf_call(typeid(Impl), &detail::call_typed<Impl>, detail::forward_result<Impl>());
 }
 
 }  // namespace fxx::inline FXX_ABI

@@ -32,7 +32,8 @@ namespace detail::leaf {
 struct LeafEntry {
   void (*describe)(const torch::nn::Module&, Describer&) = nullptr;
   ModuleCall call;
-  bool leaf = true;  // otherwise a tracer asked for it to be called
+  bool leaf = true;                      // otherwise a tracer asked for it to be called
+  std::string result = "torch::Tensor";  // of forward, where nothing describes the module
 };
 
 class LeafTable {
@@ -46,12 +47,12 @@ class LeafTable {
     const auto found = entries_.find(typeid(module));
     return found == entries_.end() ? nullptr : &found->second;
   }
-  void add_call(std::type_index type, ModuleCall call, bool leaf) {
+  void add_call(std::type_index type, ModuleCall call, bool leaf, const std::string& result = "torch::Tensor") {
     std::lock_guard lock(mutex_);
     const auto [entry, fresh] = entries_.try_emplace(type);  // references to entries stay good, and so do calls
     if (fresh) entry->second.leaf = false;
     if (!entry->second.call) entry->second.call = std::move(call);
-    entry->second.leaf = entry->second.leaf || leaf;
+    if (leaf && !entry->second.leaf) entry->second.leaf = true, entry->second.result = result;
   }
 
  private:
@@ -65,7 +66,7 @@ class LeafTable {
   }
   template <class... Impls>
   void callable() {
-    (entries_.emplace(typeid(Impls), LeafEntry{nullptr, &call_typed<Impls>}), ...);
+    (entries_.emplace(typeid(Impls), LeafEntry{nullptr, &call_typed<Impls>, true, forward_result<Impls>()}), ...);
   }
   LeafTable() {
     described<
@@ -116,8 +117,8 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> detail::held_module_of(const c10::
   return held<std::shared_ptr<torch::nn::Module>>(value);
 }
 
-FXX_INLINE void detail::register_leaf_call(const std::type_info& type, ModuleCall call) {
-  leaf::LeafTable::instance().add_call(type, std::move(call), true);
+FXX_INLINE void detail::register_leaf_call(const std::type_info& type, ModuleCall call, std::string result) {
+  leaf::LeafTable::instance().add_call(type, std::move(call), true, result);
 }
 FXX_INLINE void detail::register_module_call(const std::type_info& type, ModuleCall call) {
   leaf::LeafTable::instance().add_call(type, std::move(call), false);
@@ -148,6 +149,7 @@ FXX_INLINE ModuleInfo describe_module(const torch::nn::Module& module, const std
     if (info.construct.ends_with("Options()")) info.construct.clear();
   } else {
     info.construct_unknown = true;
+    if (entry) info.result = entry->result;
   }
   return info;
 }

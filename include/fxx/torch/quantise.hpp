@@ -24,8 +24,9 @@ struct QuantiseOptions {
 /// what numbers the input of each layer lies. Linear layers and convolutions of float32 whose weights are attributes then
 /// get fake_quantize_per_tensor_affine before their input, into 0 to 255 with a zero point, once for all layers that
 /// read it, and fake_quantize_per_channel_affine before their weights, into -127 to 127 with a scale for each output.
-/// Convolutions of single channels, transposed ones, and layers whose input was never finite, or always zero, stay
-/// floats. What the layers are made of is what compile() computes with integers.
+/// Operators in place become their pure twins first (functionalise). Convolutions of single channels, transposed ones,
+/// layers whose input was never finite, or always zero, and those whose input is written to in a way that has no such
+/// twin stay floats. What the layers are made of is what compile() computes with integers.
 ///
 /// The module itself stays as it was. Throws RunError (E701) when there are no examples; what an example throws passes.
 /// Costs a run of the graph, node by node, for each example.

@@ -9,7 +9,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "fxx/ops/effects.hpp"
 #include "fxx/ops/operation.hpp"
+#include "fxx/passes/functionalise.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/torch/execute.hpp"
 #include "fxx/torch/fold_constants.hpp"
@@ -77,6 +79,16 @@ FXX_INLINE std::optional<QuantisableLayer> quantisable(const GraphModule& module
   return found;
 }
 
+/// Is the layer's input still what it was when it was computed, so that it may be read there, for all layers?
+FXX_INLINE bool keeps_input(const QuantisableLayer& of) {
+  const Memory memory = memory_of(*of.input);
+  for (const Node* node = of.input->next(); node && node != of.layer; node = node->next())
+    if (const Memory written = memory_written_by(*node);
+        (written.anywhere || !written.makers.empty()) && may_overlap(memory, written))
+      return false;
+  return true;
+}
+
 /// The layer with other nodes for its input and weight.
 FXX_INLINE void set_operands(const QuantisableLayer& of, Node* input, Node* weight) {
   const Operator& op = *operator_of(*of.layer);
@@ -106,13 +118,14 @@ FXX_INLINE std::shared_ptr<GraphModule> quantise(const GraphModule& module,
   Graph& graph = result->graph();
   optimize_for_inference(*result);
   expand_modules(graph, result->owner());
+  functionalise(graph, &result->owner());
   const at::NoGradGuard no_grad;
 
   std::vector<detail::QuantisableLayer> layers;
   detail::Calibration calibration(*result);
   for (Node* node : graph.nodes()) {
     const auto found = detail::quantisable(*result, *node);
-    if (!found || (options.keep && options.keep(*node))) continue;
+    if (!found || !detail::keeps_input(*found) || (options.keep && options.keep(*node))) continue;
     layers.push_back(*found);
     calibration.ranges[found->input];
   }

@@ -16,7 +16,7 @@ namespace detail {
 /// What a recurrent module calls its operator with, besides input and state.
 struct RecurrentCall {
   std::vector<std::string> weights;  // qualified names
-  bool has_biases = true, bidirectional = false, batch_first = false, training = false;
+  bool has_biases = true, bidirectional = false, batch_first = false, training = false, relu = false;
   std::int64_t num_layers = 1;
   double dropout = 0;
 };
@@ -31,6 +31,7 @@ bool describe_recurrent_call(const torch::nn::Module& module, const ModuleOwner&
   call.bidirectional = options.bidirectional();
   call.batch_first = options.batch_first();
   call.training = impl->is_training();
+  call.relu = std::holds_alternative<torch::enumtype::kRNN_RELU>(options.mode());
   call.num_layers = options.num_layers();
   call.dropout = options.dropout();
   return true;
@@ -45,7 +46,8 @@ FXX_INLINE bool is_own_zeros(const Argument& argument, const Node& user) {
 
 }  // namespace detail
 
-FXX_INLINE std::size_t reroll_recurrent(Graph& graph, const ModuleOwner& owner) {
+FXX_INLINE std::size_t reroll_recurrent(Graph& graph, const ModuleOwner& owner,
+                                        const std::map<std::string, std::string, std::less<>>& known) {
   using namespace torch::nn;
   std::size_t rerolled = 0;
   for (Node* node : graph.nodes().snapshot()) {
@@ -53,6 +55,7 @@ FXX_INLINE std::size_t reroll_recurrent(Graph& graph, const ModuleOwner& owner) 
     if (!op || op->overload_name() != "input" || node->args().size() != op->parameters.size()) continue;
     const bool lstm = op->base_name() == "lstm", gru = op->base_name() == "gru";
     if (!lstm && !gru && op->base_name() != "rnn_tanh" && op->base_name() != "rnn_relu") continue;
+    if (const auto told = known.find(node->name()); told != known.end() && told->second.empty()) continue;
 
     // The module that the first weight belongs to; it must have all of them.
     std::vector<std::string> weights;
@@ -69,10 +72,10 @@ FXX_INLINE std::size_t reroll_recurrent(Graph& graph, const ModuleOwner& owner) 
                      : gru ? detail::describe_recurrent_call<GRUImpl>(*module, owner, call)
                            : detail::describe_recurrent_call<RNNImpl>(*module, owner, call)))
       continue;
-    if (call.weights != weights || !(node->arg(3) == Argument(call.has_biases)) ||
-        !(node->arg(4) == Argument(call.num_layers)) || !(node->arg(5) == Argument(call.dropout)) ||
-        !(node->arg(6) == Argument(call.training)) || !(node->arg(7) == Argument(call.bidirectional)) ||
-        !(node->arg(8) == Argument(call.batch_first)))
+    if (call.weights != weights || call.relu != (op->base_name() == "rnn_relu") ||
+        !(node->arg(3) == Argument(call.has_biases)) || !(node->arg(4) == Argument(call.num_layers)) ||
+        !(node->arg(5) == Argument(call.dropout)) || !(node->arg(6) == Argument(call.training)) ||
+        !(node->arg(7) == Argument(call.bidirectional)) || !(node->arg(8) == Argument(call.batch_first)))
       continue;
 
     // A user of the results other than getitem sees a tuple of another shape.

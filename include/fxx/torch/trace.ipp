@@ -3,6 +3,7 @@
 
 #include <torch/nn/modules/dropout.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -43,14 +44,20 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> dropout_module(const Node& node) {
   // These two never work in place, whatever their options say.
   if (!in_place && is("alpha_dropout")) return torch::nn::AlphaDropout(options).ptr();
   if (!in_place && is("feature_alpha_dropout")) return torch::nn::FeatureAlphaDropout(options).ptr();
-  if (is("feature_dropout")) return torch::nn::Dropout2d(options).ptr();
+  if (is("feature_dropout")) {
+    // Of an input of other dimensions each of these makes a batch of one first.
+    const TensorMeta* input = node.arg(0).is_node() ? node.arg(0).node()->tensor_meta() : nullptr;
+    if (input && input->dim() == 4) return torch::nn::Dropout2d(options).ptr();
+    if (input && input->dim() == 5) return torch::nn::Dropout3d(options).ptr();
+  }
   return nullptr;
 }
 
 /// Lets dropout be the call of a module again, whose flag follows train() and eval(). `uses` are those of the recorded
-/// operators, before they were put together.
+/// operators, before they were put together; `calls`: the nodes that have a flag of their own.
 FXX_INLINE void follow_training_flags(const TracedCode& code, Recording& recorded, const std::vector<FlagUse>& uses,
-                                      FurtherRuns* runs, std::vector<std::string>& notes) {
+                                      FurtherRuns* runs, std::map<std::string, std::string, std::less<>> calls,
+                                      std::vector<std::string>& notes) {
   const ModuleOwner& owner = code.owner;
   Graph& graph = recorded.graph;
   std::map<std::string_view, Node*> open;
@@ -77,7 +84,6 @@ FXX_INLINE void follow_training_flags(const TracedCode& code, Recording& recorde
             std::string(torch ? torch->what_without_backtrace() : error.what()).substr(0, 200);
     }
   }
-  std::map<std::string, std::string, std::less<>> calls;
   std::size_t made = 0;
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const auto found = open.find(uses[i].name);
@@ -114,8 +120,9 @@ FXX_INLINE void follow_training_flags(const TracedCode& code, Recording& recorde
   }
   reroll_modules(graph, owner, calls);
   for (const Node* node : graph.nodes())
-    if (const auto call = calls.find(node->name()); call != calls.end() && node->opcode() == Opcode::call_function &&
-                                                    node->operation() && flag_parameter(*node->operation()) >= 0)
+    if (const auto call = calls.find(node->name());
+        call != calls.end() && !call->second.empty() && node->opcode() == Opcode::call_function && node->operation() &&
+        flag_parameter(*node->operation()) >= 0)
       notes.push_back("trace: the training flag of " + format_node(*node) +
                       " stays what it is whatever train() and eval() say: the operators around it are not those of a "
                       "call of '" +
@@ -170,9 +177,12 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   Graph& graph = recorded.graph;
   std::optional<FurtherRuns> runs;
   if (code.is_module && options.training_flags) runs.emplace(code, inputs, recorded, graph, options.freeze_random);
+  std::map<std::string, std::string, std::less<>> own;  // nodes whose training flag is no module's, each with ""
   if (!is_dynamic) {
     refuse_registered(code);
-    report.notes = notes_of(code, graph, recorded, options, runs ? &*runs : nullptr);
+    std::vector<std::string> literal;
+    report.notes = notes_of(code, graph, recorded, options, runs ? &*runs : nullptr, literal);
+    for (std::string& name : literal) own.emplace(std::move(name), "");
     recorded.calls.reset();
     if (watch) report.sizes = sizes_read(graph, graph, recorded.reads);
     if (options.strict) add_probed_sizes(code, inputs, graph, recorded, options, report.sizes);
@@ -183,11 +193,10 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   copy_made_constants(graph, recorded.constants);
   if (options.reroll_operators) rules::reroll.apply(graph);
   if (options.leaf_modules) {
-    reroll_modules(graph, owner);
-    reroll_recurrent(graph, owner);
-  }
-  if (options.leaf_modules && options.training_flags && !uses.empty()) {
-    follow_training_flags(code, recorded, uses, runs ? &*runs : nullptr, report.notes);
+    reroll_modules(graph, owner, own);
+    reroll_recurrent(graph, owner, own);
+    if (options.training_flags && !uses.empty())
+      follow_training_flags(code, recorded, uses, runs ? &*runs : nullptr, std::move(own), report.notes);
   }
   // Left over: memory that became a constant, reads that re-rolling made needless.
   erase_unread_memory(graph);

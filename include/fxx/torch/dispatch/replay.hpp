@@ -6,14 +6,18 @@
 // Main names: detail::does_the_same. Cost: heavy (torch/nn/module.h), with a run of the code.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "fxx/torch/dispatch/recording.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
 
 /// Runs the code again, in whatever mode its module is now. True when it calls the operators that it called, with the
 /// same arguments but for training flags and the counting of batches, and gives the same; and when the run fails by
-/// itself. False when it does not, or when that cannot be told without running operators.
-bool does_the_same(const TracedCode& code, const Recording& run);
+/// itself. False when it does not, or when that cannot be told without running operators. `kept`: the names of the
+/// recorded nodes whose training flag is the same this time.
+bool does_the_same(const TracedCode& code, const Recording& run, std::vector<std::string>& kept);
 
 }  // namespace fxx::inline FXX_ABI::detail
 

@@ -30,10 +30,11 @@ class Replay final : public OperatorCalls {
   /// The code did something else. No exception that code catches as a rule.
   struct Departed {};
 
-  explicit Replay(const Recording& run, const ModuleOwner& owner)
+  Replay(const Recording& run, const ModuleOwner& owner, std::vector<std::string>& kept_flags)
       : run_(run),
         calls_(*run.calls),
         owner_(owner),
+        kept_flags_(kept_flags),
         state_(std::make_shared<SharedTrace>(run.graph, false)),
         gradients_(records_gradients()),
         previous_(std::exchange(current_calls(), this)) {
@@ -88,6 +89,9 @@ class Replay final : public OperatorCalls {
       return;
     }
     const RecordedCalls::Call& call = calls[next_++];
+    if (const int flag = flag_parameter(op); flag >= 0 && values[flag].isBool())
+      if (argument_or_default(*call.node, op, flag) == Argument(values[flag].toBool()))
+        kept_flags_.emplace_back(call.node->name());
     const auto results = calls_.results_of(call);
     results_.clear();
     int item = call.list || results.size() > 1 ? 0 : -1;
@@ -279,6 +283,7 @@ class Replay final : public OperatorCalls {
   const Recording& run_;
   const RecordedCalls& calls_;
   const ModuleOwner& owner_;
+  std::vector<std::string>& kept_flags_;
   std::shared_ptr<SharedTrace> state_;
   bool gradients_;
   OperatorCalls* previous_;
@@ -291,9 +296,9 @@ class Replay final : public OperatorCalls {
   std::unordered_map<const c10::TensorImpl*, TracedValue> plain_;  // that were written to since they were met
 };
 
-FXX_INLINE bool does_the_same(const TracedCode& code, const Recording& run) {
+FXX_INLINE bool does_the_same(const TracedCode& code, const Recording& run, std::vector<std::string>& kept) {
   if (!run.calls || !run.calls->usable()) return false;
-  Replay replay(run, code.owner);
+  Replay replay(run, code.owner, kept);
   try {
     std::vector<at::Tensor> inputs = replay.inputs();
     const c10::IValue result = code.run(inputs);

@@ -27,9 +27,10 @@ void refuse_registered(const TracedCode& code);
 /// callable without their module.
 std::string unregistered_parameters(const Graph& graph, const TracedConstants& constants, bool is_module);
 /// What else to tell of a run, whose graph may have moved on. `runs`: null when the code is to run no more. Throws
-/// TraceError (E322) for sizes that elements decide, under `strict`.
+/// TraceError (E322) for sizes that elements decide, under `strict`. `literal`: the names of the nodes whose training
+/// flag stays when those of all modules are turned, as far as that was found out.
 std::vector<std::string> notes_of(const TracedCode& code, const Graph& graph, const Recording& run,
-                                  const TraceOptions& options, FurtherRuns* runs);
+                                  const TraceOptions& options, FurtherRuns* runs, std::vector<std::string>& literal);
 
 }  // namespace fxx::inline FXX_ABI::detail
 

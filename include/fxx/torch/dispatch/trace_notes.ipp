@@ -207,13 +207,25 @@ FXX_INLINE Difference difference(const Graph& graph, const Recording& run, const
   return {};
 }
 
+FXX_INLINE std::vector<bool> training_flags_of(const torch::nn::Module& root) {
+  std::vector<bool> flags{root.is_training()};
+  for (const auto& item : root.named_modules({}, false)) flags.push_back(item.value()->is_training());
+  return flags;
+}
+
 /// Empty, or what to tell of code that does something else in the other mode, or whenever it runs again. It runs once
 /// more, in replay; where that differs with fake tensors, and where these do so too, in the mode that it is in.
 FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, const Recording& run,
-                                  const TraceOptions& options, FurtherRuns& runs) {
+                                  const TraceOptions& options, FurtherRuns& runs, std::vector<std::string>& literal) {
   try {
-    bool same = false;
-    in_other_mode(code.root, [&] { same = does_the_same(code, run); });
+    bool same = false, turned = true;
+    const std::vector<bool> before = training_flags_of(code.root);
+    in_other_mode(code.root, [&] {
+      const std::vector<bool> then = training_flags_of(code.root);
+      for (std::size_t i = 0; i < then.size() && i < before.size(); ++i) turned = turned && then[i] != before[i];
+      same = does_the_same(code, run, literal);
+    });
+    if (!same || !turned) literal.clear();
     if (same) return {};
     Recording other;
     in_other_mode(code.root, [&] { other = runs.with_fakes(); });
@@ -234,7 +246,8 @@ FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, co
 }
 
 FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const Graph& graph, const Recording& run,
-                                             const TraceOptions& options, FurtherRuns* runs) {
+                                             const TraceOptions& options, FurtherRuns* runs,
+                                             std::vector<std::string>& literal) {
   std::vector<std::string> notes;
   const auto note = [&](std::string text) {
     if (!text.empty()) notes.push_back(std::move(text));
@@ -252,7 +265,7 @@ FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const Graph
         "it before the graph runs");
   // Under a trace around this one, further runs would be recorded there.
   if (runs && run.kept.empty() && !c10::impl::tls_is_dispatch_key_included(trace_key))
-    note(other_runs(code, graph, run, options, *runs));
+    note(other_runs(code, graph, run, options, *runs, literal));
   return notes;
 }
 

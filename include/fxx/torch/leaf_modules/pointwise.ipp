@@ -118,12 +118,13 @@ FXX_INLINE void describe(const Dropout3dImpl& m, Describer& d) {
   describe_dropout(m, d, OperatorIndex::feature_dropout, OperatorIndex::feature_dropout_,
                    "torch::nn::Dropout3dOptions");
 }
+// These two never work in place, whatever their options say.
 FXX_INLINE void describe(const FeatureAlphaDropoutImpl& m, Describer& d) {
-  describe_dropout(m, d, OperatorIndex::feature_alpha_dropout, OperatorIndex::feature_alpha_dropout_,
+  describe_dropout(m, d, OperatorIndex::feature_alpha_dropout, OperatorIndex::feature_alpha_dropout,
                    "torch::nn::FeatureAlphaDropoutOptions");
 }
 FXX_INLINE void describe(const AlphaDropoutImpl& m, Describer& d) {
-  describe_dropout(m, d, OperatorIndex::alpha_dropout, OperatorIndex::alpha_dropout_, "torch::nn::AlphaDropoutOptions");
+  describe_dropout(m, d, OperatorIndex::alpha_dropout, OperatorIndex::alpha_dropout, "torch::nn::AlphaDropoutOptions");
 }
 
 }  // namespace fxx::inline FXX_ABI::detail::leaf
