@@ -177,12 +177,9 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   Graph& graph = recorded.graph;
   std::optional<FurtherRuns> runs;
   if (code.is_module && options.training_flags) runs.emplace(code, inputs, recorded, graph, options.freeze_random);
-  std::map<std::string, std::string, std::less<>> own;  // nodes whose training flag is no module's, each with ""
   if (!is_dynamic) {
     refuse_registered(code);
-    std::vector<std::string> literal;
-    report.notes = notes_of(code, graph, recorded, options, runs ? &*runs : nullptr, literal);
-    for (std::string& name : literal) own.emplace(std::move(name), "");
+    report.notes = notes_of(code, graph, recorded, options, runs ? &*runs : nullptr);
     recorded.calls.reset();
     if (watch) report.sizes = sizes_read(graph, graph, recorded.reads);
     if (options.strict) add_probed_sizes(code, inputs, graph, recorded, options, report.sizes);
@@ -193,6 +190,8 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   copy_made_constants(graph, recorded.constants);
   if (options.reroll_operators) rules::reroll.apply(graph);
   if (options.leaf_modules) {
+    std::map<std::string, std::string, std::less<>> own;
+    for (const std::string& name : recorded.literal_flags) own.emplace(name, "");
     reroll_modules(graph, owner, own);
     reroll_recurrent(graph, owner, own);
     if (options.training_flags && !uses.empty())

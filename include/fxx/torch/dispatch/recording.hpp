@@ -41,6 +41,8 @@ struct Recording {
   std::vector<std::pair<Node*, Backtrace>> places;
   std::shared_ptr<const RecordedCalls> calls;
   std::string kept;     // "%sum, %view": values of the trace that the code holds on to
+  /// Nodes (by name) whose training flag stays when those of all modules are turned, as far as notes_of found out.
+  std::vector<std::string> literal_flags;
   bool seeded = false;  // the code gave the generator of random numbers another seed
 };
 

@@ -26,11 +26,10 @@ void refuse_registered(const TracedCode& code);
 /// Empty, or what to tell of constants that look like parameters: somebody forgot to register them, or traced a
 /// callable without their module.
 std::string unregistered_parameters(const Graph& graph, const TracedConstants& constants, bool is_module);
-/// What else to tell of a run, whose graph may have moved on. `runs`: null when the code is to run no more. Throws
-/// TraceError (E322) for sizes that elements decide, under `strict`. `literal`: the names of the nodes whose training
-/// flag stays when those of all modules are turned, as far as that was found out.
-std::vector<std::string> notes_of(const TracedCode& code, const Graph& graph, const Recording& run,
-                                  const TraceOptions& options, FurtherRuns* runs, std::vector<std::string>& literal);
+/// What else to tell of a run, whose graph may have moved on; finds its literal_flags. `runs`: null when the code is to
+/// run no more. Throws TraceError (E322) for sizes that elements decide, under `strict`.
+std::vector<std::string> notes_of(const TracedCode& code, const Graph& graph, Recording& run,
+                                  const TraceOptions& options, FurtherRuns* runs);
 
 }  // namespace fxx::inline FXX_ABI::detail
 

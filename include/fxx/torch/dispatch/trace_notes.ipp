@@ -215,17 +215,17 @@ FXX_INLINE std::vector<bool> training_flags_of(const torch::nn::Module& root) {
 
 /// Empty, or what to tell of code that does something else in the other mode, or whenever it runs again. It runs once
 /// more, in replay; where that differs with fake tensors, and where these do so too, in the mode that it is in.
-FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, const Recording& run,
-                                  const TraceOptions& options, FurtherRuns& runs, std::vector<std::string>& literal) {
+FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, Recording& run,
+                                  const TraceOptions& options, FurtherRuns& runs) {
   try {
     bool same = false, turned = true;
     const std::vector<bool> before = training_flags_of(code.root);
     in_other_mode(code.root, [&] {
       const std::vector<bool> then = training_flags_of(code.root);
       for (std::size_t i = 0; i < then.size() && i < before.size(); ++i) turned = turned && then[i] != before[i];
-      same = does_the_same(code, run, literal);
+      same = does_the_same(code, run, run.literal_flags);
     });
-    if (!same || !turned) literal.clear();
+    if (!same || !turned) run.literal_flags.clear();
     if (same) return {};
     Recording other;
     in_other_mode(code.root, [&] { other = runs.with_fakes(); });
@@ -241,13 +241,13 @@ FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, co
            " in " + then + " mode. The graph is that of " + now +
            " mode, whatever train() and eval() say; trace once in each mode";
   } catch (const std::exception&) {
+    run.literal_flags.clear();
     return {};  // the other mode cannot be traced, so nobody uses it; or not with fake tensors
   }
 }
 
-FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const Graph& graph, const Recording& run,
-                                             const TraceOptions& options, FurtherRuns* runs,
-                                             std::vector<std::string>& literal) {
+FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const Graph& graph, Recording& run,
+                                             const TraceOptions& options, FurtherRuns* runs) {
   std::vector<std::string> notes;
   const auto note = [&](std::string text) {
     if (!text.empty()) notes.push_back(std::move(text));
@@ -265,7 +265,7 @@ FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const Graph
         "it before the graph runs");
   // Under a trace around this one, further runs would be recorded there.
   if (runs && run.kept.empty() && !c10::impl::tls_is_dispatch_key_included(trace_key))
-    note(other_runs(code, graph, run, options, *runs, literal));
+    note(other_runs(code, graph, run, options, *runs));
   return notes;
 }
 
