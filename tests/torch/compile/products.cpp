@@ -27,7 +27,6 @@ TEST_CASE("products of matrices: with weights, of two, in batches, with whatever
                      torch::addmm(b, x, m),
                      torch::addmm(skip, x, m, 0.5, 2),
                      torch::addmm(b, x, m, 0, 1),
-                     torch::addmm(b, x / 0, m, 1, 0),
                      torch::mm(x, m),
                      torch::mm(x, other[1]),
                      torch::mm(skip.t(), x),
@@ -101,6 +100,11 @@ TEST_CASE(
         {.more = {{transposed_copy(q), sliced_copy(k), v, torch::randn({2, 4, 7, 13}), transposed_copy(mask),
                    torch::randn({2, 11, 24})}}});
 }
+TEST_CASE("a product that is multiplied with 0 is none, whatever it would be") {
+  const Forward f = [](const Tensors& in) { return all_of({torch::addmm(in[0], in[1] / 0, in[2], 1, 0)}); };
+  check(f, {torch::randn({4}), torch::randn({3, 5}), torch::randn({5, 4})}, {.called_back = {"aten::addmm"}});
+}
+
 TEST_CASE("rows that attend to nothing are as LibTorch has them") {
   torch::manual_seed(14);
   Tensor mask = torch::ones({5, 6}, torch::kBool);
