@@ -2,7 +2,6 @@
 // Cost: light.
 #pragma once
 
-#include <atomic>
 #include <deque>
 #include <set>
 
@@ -15,10 +14,7 @@
 namespace fxx::inline FXX_ABI::detail {
 
 /// Above every version of the graphs before, so that another graph in the place of one is seen like an edit of it.
-inline std::uint64_t first_version() {
-  static std::atomic<std::uint64_t> graphs = 0;
-  return graphs.fetch_add(1, std::memory_order_relaxed) << 32;
-}
+std::uint64_t first_version();
 
 struct GraphStorage {
   explicit GraphStorage(Graph* owner_graph) : graph(owner_graph) {

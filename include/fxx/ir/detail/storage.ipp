@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 
 #include "fxx/error.hpp"
 #include "fxx/ir/detail/storage.hpp"
@@ -9,6 +10,11 @@
 namespace fxx::inline FXX_ABI {
 
 namespace detail {
+
+FXX_INLINE std::uint64_t first_version() {
+  static std::atomic<std::uint64_t> graphs = 0;
+  return graphs.fetch_add(1, std::memory_order_relaxed) << 32;
+}
 
 FXX_INLINE void GraphStorage::check_input(const Node* user, const Node* input) const {
   const auto fail = [&](ErrorId id, const char* what, const char* advice) {
