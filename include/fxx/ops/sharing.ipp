@@ -19,10 +19,7 @@ std::vector<N*> found_behind(N& value, std::size_t most, const Follows& follows)
   std::unordered_set<const Node*> seen = {&value};
   for (std::size_t i = 0; i < found.size() && found.size() < most; ++i)
     for (N* user : found[i]->users())
-      if (!seen.contains(user) && follows(*user, *found[i])) {
-        seen.insert(user);
-        found.push_back(user);
-      }
+      if (follows(*user, *found[i]) && seen.insert(user).second) found.push_back(user);
   return found;
 }
 
