@@ -3,7 +3,8 @@
 // program computed (oracle/minilm.py). What goes wrong says so once, with the log, and leaves modules as they were.
 //
 // Reads minilm.json from FXX_ORACLE_DIR and the model from FXX_MODEL_DIR. Without a model, which `tools/setup --model`
-// fetches, what needs one is skipped, and counted so. FXX_PYTHON runs Meson.
+// fetches, what needs one is skipped, and counted so. FXX_PYTHON runs Meson. One long file: each that includes LibTorch
+// takes 20 s and 1.3 GB to compile.
 #include "fxx/torch/build.hpp"
 
 #include <thread>

@@ -1,5 +1,6 @@
 // A graph as a module: what LibTorch does with modules is done with it, edits are followed, the interpreter's functions
-// are overridden, and what cannot work says what and where.
+// are overridden, and what cannot work says what and where. One long file: each that includes LibTorch takes 20 s and
+// 1.3 GB to compile.
 #include <sstream>
 #include <thread>
 

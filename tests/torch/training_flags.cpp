@@ -1,4 +1,5 @@
-// Whether traced code trains: flags of operators follow the modules that they came from.
+// Whether traced code trains: flags of operators follow the modules that they came from. One long file: each that
+// includes LibTorch takes 20 s and 1.3 GB to compile.
 #include "fxx/ops/operation.hpp"
 #include "torch/support.hpp"
 

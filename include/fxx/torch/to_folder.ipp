@@ -11,6 +11,7 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/names.hpp"
 #include "fxx/torch/build.hpp"
+#include "fxx/torch/dispatch/training_flags.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/results.hpp"
 #include "fxx/torch/to_folder.hpp"
@@ -104,26 +105,6 @@ FXX_INLINE void write_aside(const std::filesystem::path& path, const std::string
   std::filesystem::rename(aside, path);
 }
 
-/// As long as this lives the module evaluates, as it does in the program that is written.
-class Evaluating {
- public:
-  explicit Evaluating(torch::nn::Module& module) : module_(module), trains_(module.is_training()) {
-    for (const auto& below : module.modules(false)) below_.emplace_back(below, below->is_training());
-    module.eval();
-  }
-  ~Evaluating() {
-    module_.train(trains_);
-    for (const auto& [below, trains] : below_) below->train(trains);  // and what is in it, whose turn comes after
-  }
-  Evaluating(const Evaluating&) = delete;
-  Evaluating& operator=(const Evaluating&) = delete;
-
- private:
-  torch::nn::Module& module_;
-  bool trains_;
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> below_;
-};
-
 }  // namespace detail
 
 FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const std::string& name,
@@ -154,7 +135,8 @@ FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const 
   std::vector<at::Tensor> inputs = options.example_inputs, outputs;
   if (!inputs.empty()) {
     const at::NoGradGuard no_grad;
-    const detail::Evaluating evaluating(module);
+    const detail::TrainingFlags flags(module);
+    module.eval();  // as the program that is written
     std::vector<c10::IValue> boxed;
     for (const at::Tensor& input : inputs) boxed.emplace_back(input.clone());
     const c10::IValue result = module.run_flat(std::move(boxed));

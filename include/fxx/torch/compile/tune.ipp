@@ -22,8 +22,10 @@ namespace detail {
 /// Where the ways are kept that were found with this compiler, these flags, kernels, processor and number of threads.
 FXX_INLINE Notebook notebook_for(const CompileOptions& options, int threads) {
   std::string key = "fxx ways 1\n" FXX_VERSION_TEXT "\n" TORCH_VERSION "\n" + Toolchain::find().identity() + "\n";
-  for (const std::string& flag : request_for({}, options).flags) key += flag + "\n";
-  key += processor_identity() + std::to_string(threads) + "\n" + hash_of_kernels();
+  const BuildRequest request = request_for({}, options);
+  for (const auto& words : {request.flags, request.extra})  // the latter tell the kernels apart
+    for (const std::string& word : words) key += word + "\n";
+  key += processor_identity() + std::to_string(threads);
   return Notebook(cache_of(options).folder() + "/ways-" + wide_hash(key).substr(0, 16));
 }
 

@@ -207,28 +207,19 @@ FXX_INLINE Difference difference(const Graph& graph, const Recording& run, const
   return {};
 }
 
-FXX_INLINE std::vector<bool> training_flags_of(const torch::nn::Module& root) {
-  std::vector<bool> flags{root.is_training()};
-  for (const auto& item : root.named_modules({}, false)) flags.push_back(item.value()->is_training());
-  return flags;
-}
-
 /// Empty, or what to tell of code that does something else in the other mode, or whenever it runs again. It runs once
 /// more, in replay; where that differs with fake tensors, and where these do so too, in the mode that it is in.
 FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, Recording& run,
                                   const TraceOptions& options, FurtherRuns& runs) {
   try {
-    bool same = false, turned = true;
-    const std::vector<bool> before = training_flags_of(code.root);
-    in_other_mode(code.root, [&] {
-      const std::vector<bool> then = training_flags_of(code.root);
-      for (std::size_t i = 0; i < then.size() && i < before.size(); ++i) turned = turned && then[i] != before[i];
+    bool same = false;
+    in_other_mode(code.root, [&](bool all_turned) {
       same = does_the_same(code, run, run.literal_flags);
+      if (!same || !all_turned) run.literal_flags.clear();
     });
-    if (!same || !turned) run.literal_flags.clear();
     if (same) return {};
     Recording other;
-    in_other_mode(code.root, [&] { other = runs.with_fakes(); });
+    in_other_mode(code.root, [&](bool) { other = runs.with_fakes(); });
     const Difference by_mode = difference(graph, run, other, options);
     if (by_mode.here.empty()) return {};
     if (const Difference again = difference(graph, run, runs.with_fakes(), options); !again.here.empty())

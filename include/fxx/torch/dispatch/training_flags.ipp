@@ -36,39 +36,6 @@ FXX_INLINE std::vector<FlagUse> flag_uses(const Graph& graph) {
   return uses;
 }
 
-/// Training flags of a hierarchy, each on its own: Module::train() sets those below too, so parents come first.
-class TrainingFlags {
- public:
-  explicit TrainingFlags(torch::nn::Module& root) : root_(&root), root_before_(root.is_training()) {
-    for (const auto& item : root.named_modules({}, false))
-      below_.push_back({item.value(), item.value()->is_training()});
-  }
-  TrainingFlags(const TrainingFlags&) = delete;
-  TrainingFlags& operator=(const TrainingFlags&) = delete;
-  ~TrainingFlags() {
-    root_->train(root_before_);
-    for (const auto& [module, before] : below_) module->train(before);
-  }
-  /// `flag(module)` for every module. False when one has a train() of its own that does something else.
-  template <class F>
-  bool set(F&& flag) {
-    root_->train(flag(root_));
-    for (const auto& [module, before] : below_) own_train_ = own_train_ || module->is_training() != flag(root_);
-    for (const auto& [module, before] : below_) module->train(flag(module.get()));
-    bool as_asked = root_->is_training() == flag(root_);
-    for (const auto& [module, before] : below_) as_asked = as_asked && module->is_training() == flag(module.get());
-    return as_asked;
-  }
-  /// Did train() of the root leave other flags than it was asked for?
-  bool own_train() const { return own_train_; }
-
- private:
-  torch::nn::Module* root_;
-  bool root_before_;
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> below_;
-  bool own_train_ = false;
-};
-
 FXX_INLINE FlagOwners find_flag_owners(torch::nn::Module& root, const ModuleOwner& owner,
                                        const std::vector<FlagUse>& uses,
                                        const std::function<std::vector<FlagUse>()>& record) {
@@ -129,11 +96,11 @@ FXX_INLINE FlagOwners find_flag_owners(torch::nn::Module& root, const ModuleOwne
 
 // --- the other mode --------------------------------------------------------------------------------------------------
 
-FXX_INLINE void in_other_mode(torch::nn::Module& root, const std::function<void()>& run) {
+FXX_INLINE void in_other_mode(torch::nn::Module& root, const std::function<void(bool)>& run) {
   const bool trains = !root.is_training();
   TrainingFlags flags(root);
-  flags.set([&](const torch::nn::Module*) { return trains; });
-  run();
+  const bool alike = flags.are_alike(), as_asked = flags.set([&](const torch::nn::Module*) { return trains; });
+  run(alike && as_asked);
 }
 
 FXX_INLINE bool counts_batches(const Node& node) {
