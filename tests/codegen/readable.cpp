@@ -3,8 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "fxx/codegen/module_source.hpp"
 #include "fxx/ops/operation.hpp"
@@ -86,6 +88,19 @@ TEST_CASE("modules, their attributes and attributes of the graph's own") {
         "  auto add = this->block_fc(x) * this->scale * this->block_fc->weight + this->m_0_weird_name;\n"
         "  return add;\n"
         "}\n");
+}
+
+TEST_CASE("attributes inside a module of the user's: parameters and buffers") {
+  test::ListedOwner owner({"leaf.weight"}, {});
+  owner.add(AttributeInfo{.name = "leaf.table", .kind = AttributeInfo::Kind::buffer, .meta = {}});
+  owner.add(ModuleInfo{.name = "leaf", .type = "Leaf", .construct = {}});
+  Graph g;
+  Node* leaf = g.call_module("leaf", {g.placeholder("x")});
+  Node* product = g.call_function(ops::mul_Tensor, {leaf, g.get_attr("leaf.weight")});
+  g.output(g.call_function(ops::add_Tensor, {product, g.get_attr("leaf.table")}));
+  const std::string text = forward_code(g, owner, {.release_values = false, .nest_expressions = true});
+  CHECK(text.find("torch::Tensor(this->leaf->named_parameters()[\"weight\"])") != text.npos);
+  CHECK(text.find("torch::Tensor(this->leaf->named_buffers()[\"table\"])") != text.npos);
 }
 
 TEST_CASE("inputs with defaults and types, results of several kinds") {
@@ -203,8 +218,9 @@ TEST_CASE("division: C++'s as it is, Python's rounds down where something may be
                  FXX_PRINTED(sub % -4 + (sub % -4 != 0 && (sub < 0) != (-4 < 0) ? -4 : 0)));
   check_division(ops::operator_floordiv, negative, FXX_PRINTED(-7 / size - (-7 % size < 0)));
   check_division(ops::operator_mod, negative, FXX_PRINTED(-7 % size + (-7 % size < 0 ? size : 0)));
-  check_division(ops::operator_floordiv, real, FXX_PRINTED(std::floor(half / 2)));
-  check_division(ops::operator_mod, real, FXX_PRINTED(half - 2 * std::floor(half / 2)));
+  check_division(ops::operator_floordiv, real,
+                 FXX_PRINTED(std::round((half - std::fmod(half, 2)) / 2) - (std::fmod(half, 2) < 0)));
+  check_division(ops::operator_mod, real, FXX_PRINTED(std::fmod(half, 2) + (std::fmod(half, 2) < 0 ? 2 : 0)));
   check_division(ops::std_divides, less, FXX_PRINTED(sub / 4));
   check_division(ops::std_modulus, less, FXX_PRINTED(sub % 4));
   check_division(ops::std_divides, real, FXX_PRINTED(half / 2));
@@ -259,6 +275,54 @@ TEST_CASE("functions and methods as people call them, trailing defaults left out
   CHECK(expression([](auto x) { return cat(std::vector{x, x}, 1); }) == "torch::cat({x, x}, 1)");
 }
 
+TEST_CASE("C++ calls the overload that is meant: defaults tell it, or the type of a list, or it is named") {
+  const auto called = [](const auto& op, std::vector<Argument> arguments, std::vector<KeywordArgument> options = {}) {
+    Graph g;
+    Node* x = g.placeholder("x");
+    arguments.insert(arguments.begin(), Argument(x));
+    g.output(g.call_function(op, arguments, options));
+    const std::string text = forward_code(g, nobody, {.release_values = false, .nest_expressions = true});
+    const auto from = std::min(text.find("return "), text.find("auto "));
+    const auto start = text[from] == 'r' ? from + 7 : text.find(" = ", from) + 3;
+    return text.substr(start, text.find(';') - start);
+  };
+  const Argument one = Argument::list({1}), two = Argument::list({1, 2});
+  CHECK(called(ops::var_dim, {one, true}) == "torch::var(x, {1}, true)");
+  CHECK(called(ops::var_dim, {Argument::list({-1}), true, false}) == "torch::var(x, {-1}, true)");
+  CHECK(called(ops::var_correction, {one}) == "torch::var(x, {1}, std::nullopt)");
+  CHECK(called(ops::var_correction, {one}, {{"correction", 2}}) == "at::_ops::var_correction::call(x, {1}, 2, false)");
+  CHECK(called(ops::std, {true}) == "torch::std(x, true)");
+  CHECK(called(ops::sort_stable, {}, {{"stable", true}}) == "torch::sort(x, true, -1, false)");
+  CHECK(called(ops::sort_stable, {}, {{"stable", true}, {"dim", 0}}) == "torch::sort(x, true, 0, false)");
+  CHECK(called(ops::tensor_split_indices, {one}) == "torch::tensor_split(x, at::IntArrayRef({1}))");
+  CHECK(called(ops::hsplit_array, {one}) == "torch::hsplit(x, at::IntArrayRef({1}))");
+  CHECK(called(ops::count_nonzero_dim_IntList, {one}) == "torch::count_nonzero(x, at::IntArrayRef({1}))");
+  CHECK(called(ops::linalg_pinv_atol_rtol_float, {}, {{"atol", 0.5}}) == "torch::linalg_pinv(x, 0.5, std::nullopt)");
+  CHECK(called(ops::linalg_pinv_atol_rtol_float, {}, {{"atol", 0.5}, {"rtol", 0.25}}) ==
+        "torch::linalg_pinv(x, 0.5, 0.25, false)");
+  CHECK(called(ops::repeat_interleave_Tensor, {}, {{"output_size", 6}}) ==
+        "at::_ops::repeat_interleave_Tensor::call(x, 6)");
+  // A literal 0 might be a text, and a list of one tensor that tensor; torch::normal takes numbers alone.
+  CHECK(called(ops::linalg_norm, {0, one}) == "at::_ops::linalg_norm::call(x, 0, {1}, false, std::nullopt)");
+  CHECK(called(ops::normal_Tensor_float, {2.0}) == "at::_ops::normal_Tensor_float::call(x, 2.0, std::nullopt)");
+  CHECK(code([](auto x) {
+          return fxx::atleast_1d(std::vector{x})[0];
+        }).find("torch::atleast_1d(at::TensorList({x}))") != std::string::npos);
+  // What is not ambiguous stays as people write it.
+  CHECK(called(ops::tensor_split_indices, {two}) == "torch::tensor_split(x, {1, 2})");
+  CHECK(called(ops::sum_dim_IntList, {one}) == "torch::sum(x, {1})");
+  CHECK(called(ops::sort, {0}) == "torch::sort(x, 0)");
+  CHECK(called(ops::max_dim, {0}) == "torch::max(x, 0)");
+  CHECK(called(ops::all, {}) == "torch::all(x)");
+  CHECK(called(ops::histogram_bin_ct, {100}, {{"range", Argument::list({0.5, 1.0})}}) ==
+        "torch::histogram(x, 100, at::ArrayRef<double>({0.5, 1.0}))");
+  // The object of a method is LibTorch's `self`.
+  Graph g;
+  Node *x = g.placeholder("x"), *y = g.placeholder("y");
+  g.output(g.call_method("where", {x, y, y}));
+  CHECK(forward_code(g, nobody).find("torch::where(x, y, y)") != std::string::npos);
+}
+
 TEST_CASE("how a tensor is to be made") {
   const auto made = [](const auto& op, std::vector<Argument> arguments, std::vector<KeywordArgument> options) {
     Graph g;
@@ -277,10 +341,25 @@ TEST_CASE("how a tensor is to be made") {
         "torch::zeros({2}, torch::dtype(torch::kFloat32).device(torch::kCPU))");
   CHECK(made(ops::zeros, {size}, {{"layout", Layout::sparse_coo}}) ==
         "torch::zeros({2}, torch::layout(c10::Layout::Sparse))");
-  CHECK(made(ops::zeros, {size}, {{"pin_memory", true}}) == "torch::zeros({2}, torch::pinned_memory(true))");
+  CHECK(made(ops::zeros, {size}, {{"pin_memory", true}}) == 
+        "torch::zeros({2}, torch::TensorOptions().pinned_memory(true))");
   // The layout of the other tensor is the default here.
   CHECK(made(ops::zeros_like, {}, {{"layout", strided}}) ==
         "torch::zeros_like(x, torch::layout(c10::Layout::Strided))");
+}
+
+TEST_CASE("an index that may have no dimensions is given to the operator, which does not take it for a number") {
+  const auto indexed = [](std::optional<std::vector<std::int64_t>> shape) {
+    Graph g;
+    Node *x = g.placeholder("x"), *i = g.placeholder("i");
+    if (shape) i->set_tensor_meta({.shape = *shape, .stride = {}, .dtype = Dtype::int64});
+    g.output(g.call_function(ops::index_Tensor, {x, Argument::list({Argument(), i})}));
+    const std::string text = forward_code(g, nobody, {.release_values = false, .nest_expressions = true});
+    return text.substr(text.find("return ") + 7, text.find(";\n}") - text.find("return ") - 7);
+  };
+  CHECK(indexed(std::vector<std::int64_t>{3}) == "x.index({torch::indexing::Slice(), i})");
+  for (const auto& shape : {std::optional(std::vector<std::int64_t>{}), std::optional<std::vector<std::int64_t>>()})
+    CHECK(indexed(shape) == "torch::index(x, c10::List<std::optional<at::Tensor>>({{}, i}))");
 }
 
 TEST_CASE("parts of tensors, lists and tuples") {
@@ -294,6 +373,15 @@ TEST_CASE("parts of tensors, lists and tuples") {
   CHECK(nested([](auto x) { return x.chunk(2)[1]; }) == "chunk[1]");
   CHECK(nested([](auto x) { return std::get<1>(x.max(0)); }) == "std::get<1>(max)");
   CHECK(nested([](auto x) { return std::get<0>(topk(x, 3)); }) == "std::get<0>(topk)");
+  // The last, as Python counts; all sizes, as Python asks for them.
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* places = g.call_function(ops::operator_getitem, {g.call_function(ops::sort, {x}), -1});
+  g.output(Argument::tuple({places, g.call_method("size", {x})}));
+  const std::string text = forward_code(g, nobody, {.release_values = false});
+  CHECK(text.starts_with("std::tuple<torch::Tensor, std::vector<int64_t>> forward("));
+  CHECK(text.find("std::get<1>(sort);") != text.npos);
+  CHECK(text.find("auto size = x.sizes().vec();") != text.npos);
 }
 
 TEST_CASE("operators bind as in C++") {
@@ -382,6 +470,26 @@ TEST_CASE("an expression is not nested across what changes memory, nor when it i
         "torch::Tensor forward(torch::Tensor x) {\n  auto add = x + 1;\n  return add * add;\n}\n");
 }
 
+TEST_CASE("a value is given up behind the statement that what reads it is written into") {
+  const CodeOptions both{.release_values = true, .nest_expressions = true};
+  CHECK(code(
+            [](auto x) {
+              const auto n = relu(x), m = tanh(x);
+              return (n + m) * m;
+            },
+            both) ==
+        "torch::Tensor forward(torch::Tensor x) {\n  auto tanh = torch::tanh(x);\n"
+        "  return (torch::relu(x) + tanh) * tanh;\n}\n");
+  CHECK(code(
+            [](auto x, auto y) {
+              const auto sum = relu(x) * y + tanh(x);
+              return sum * sum;
+            },
+            both) ==
+        "torch::Tensor forward(torch::Tensor x, torch::Tensor y) {\n"
+        "  auto add = torch::relu(x) * y + torch::tanh(x);  x.reset(); y.reset();\n  return add * add;\n}\n");
+}
+
 // --- values ---------------------------------------------------------------------------------------------------------
 
 TEST_CASE("values of every kind") {
@@ -403,6 +511,13 @@ TEST_CASE("values of every kind") {
 TEST_CASE("containers in containers") {
   const std::string text = returned(Argument::tuple({1, Argument::tuple({2.5, "x"}), Argument::list({})}));
   CHECK(text.find("std::make_tuple(1, std::make_tuple(2.5, \"x\"), ") != std::string::npos);
+}
+
+TEST_CASE("none in a tuple is an undefined tensor, of whose type C++ is sure") {
+  CHECK(returned(Argument::tuple({1, Argument()})).ends_with("|std::make_tuple(1, torch::Tensor())"));
+  CHECK(returned(Argument::tuple({Argument::tuple({2.5, Argument()}), 1}))
+            .ends_with("|std::make_tuple(std::make_tuple(2.5, torch::Tensor()), 1)"));
+  CHECK(returned(Argument::dict({{"a", 1}, {"b", Argument()}})).ends_with("|std::make_tuple(1, torch::Tensor())"));
 }
 
 TEST_CASE("odd values as arguments") {

@@ -99,10 +99,12 @@ void check_running_product() {
 template <ResizeShape Shape, bool Nearest>
 std::vector<float> resized() {
   static_assert(Shape.channels == 3 && Shape.in_height == 3 && Shape.in_width == 5);
-  std::vector<float> in(45), out(Shape.out_height * Shape.out_width);
+  constexpr int pixel = Shape.pixel();
+  std::vector<float> in(15 * pixel, -99.f), out(Shape.out_height * Shape.out_width);
   for (int y = 0; y < 3; ++y)
     for (int x = 0; x < 5; ++x)
-      for (int c = 0; c < 3; ++c) in[(y * 5 + x) * 3 + c] = c == 2 ? 1.f : static_cast<float>((y * 10 + x) * (c + 1));
+      for (int c = 0; c < 3; ++c)
+        in[(y * 5 + x) * pixel + c] = c == 2 ? 1.f : static_cast<float>((y * 10 + x) * (c + 1));
   const auto put = [&](int y, int x, int c, const real v, auto width) {
     CHECK(c == 0);
     CHECK(width == 3);
@@ -365,6 +367,11 @@ TEST_CASE("resized images are LibTorch's") {
                                                      10, 11, 11, 12, 13, 13, 14, 20, 21, 21, 22, 23, 23, 24});
   CHECK(resized<scaled, true>() == std::vector<float>{0,  0,  1,  2,  3,  3,  0,  0,  1,  2,  3,  3,
                                                       10, 10, 11, 12, 13, 13, 20, 20, 21, 22, 23, 23});
+  // Beside channels of others.
+  constexpr ResizeShape beside{.channels = 3, .in_height = 3, .in_width = 5, .out_height = 4, .out_width = 7,
+                               .in_pixel = 5};
+  CHECK(resized<beside, true>() == resized<up, true>());
+  CHECK(resized<beside, false>() == resized<up, false>());
   // By a factor that does not change their number: rows 0, 1, 1, columns 0, 1, 2, 3, 3.
   constexpr ResizeShape same{.channels = 3, .in_height = 3, .in_width = 5, .out_height = 3, .out_width = 5,
                              .exact = true, .scale_height = 1.3, .scale_width = 1.15};

@@ -412,6 +412,58 @@ TEST_CASE("deviations of very small and very large numbers") {
   check_deviations<2>();
   check_deviations<37>();
   check_deviations<300>();
+  // Near the largest float, as long as the sums are floats.
+  CHECK(row_deviation<4>(from({2e38f, 2e38f, -2e38f, -2e38f})) == doctest::Approx(2.3094011e38));
+  column_deviations<4, 1>(
+      [](int r, int, auto) __attribute__((always_inline)) { return splat(r % 2 ? -2e38f : 2e38f); }, 1.f,
+      [](int, real deviation, auto) __attribute__((always_inline)) {
+        CHECK(deviation[0] == doctest::Approx(2.3094011e38));
+      });
+}
+
+namespace {
+/// One of so many elements differs from the others by a step, which is little beside what the sum may be off.
+template <int N>
+void check_almost_even(float value, float step, int every) {
+  INFO("elements ", N, ", each ", value);
+  std::vector<float> x(N, value);
+  for (int i = 1000; i < N; i += every) x[static_cast<std::size_t>(i)] += step;
+  const double variance = exact_of(x, 1).variance, deviation = std::sqrt(variance);
+  CHECK(near("variance of few steps", row_moments<N>(from(x)).variance, variance, 1e5, variance));
+  CHECK(near("deviation of few steps", row_deviation<N>(from(x)), deviation, 1e5, deviation));
+}
+/// One step in the first column and the last; that between is even.
+template <int Rows>
+void check_almost_even_columns(float value, float step) {
+  INFO("rows ", Rows, ", each ", value);
+  std::vector<float> x(Rows * 3, value);
+  x[1000 * 3] += step;
+  x[1000 * 3 + 2] += step;
+  const auto get = [&](int r, int c, auto width) __attribute__((always_inline)) {
+    return load_some<width>(x.data() + r * 3 + c);
+  };
+  std::vector<float> variances(3), deviations(3);
+  column_moments<Rows, 3>(get, 1.f, [&](int c, real, real variance, auto width) __attribute__((always_inline)) {
+    store_some<width>(variances.data() + c, variance);
+  });
+  column_deviations<Rows, 3>(get, 1.f, [&](int c, real deviation, auto width) __attribute__((always_inline)) {
+    store_some<width>(deviations.data() + c, deviation);
+  });
+  const double variance = double(step) * step / Rows;
+  for (const std::size_t c : {0, 1, 2}) {
+    CAPTURE(c);
+    const double wanted = c == 1 ? 0 : variance;
+    CHECK(near("variance of few steps", variances[c], wanted, 1e5, wanted));
+    CHECK(near("deviation of few steps", deviations[c], std::sqrt(wanted), 1e5, std::sqrt(wanted)));
+  }
+}
+}  // namespace
+
+TEST_CASE("what differs in long rows and columns of almost one value is not lost") {
+  check_almost_even<65536>(1722379392.f, 128, 65536);
+  check_almost_even<1 << 20>(20000004.f, 2, 1 << 14);
+  check_almost_even_columns<16384>(1722379392.f, 128);
+  check_almost_even_columns<70001>(20000004.f, 2);
 }
 
 TEST_CASE("rows and columns of one value have it as their mean and no variance") {

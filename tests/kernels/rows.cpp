@@ -401,6 +401,28 @@ void check_even_groups() {
 }
 }  // namespace
 
+TEST_CASE("what differs in long rows and groups of almost one value is normed") {
+  constexpr int N = 65536;
+  std::vector<float> x(N, 1722379392.f), out(N, untouched);
+  x[1000] += 128;
+  layer_norm<N>(
+      1e-5f, [&](int c, auto width) __attribute__((always_inline)) { return load_some<width>(x.data() + c); },
+      [&](int c, real v, auto width) __attribute__((always_inline)) { store_some<width>(out.data() + c, v); });
+  CHECK(out[1000] == doctest::Approx(256).epsilon(1e-3));  // 128 and a deviation of 1 / 2
+  CHECK(std::abs(out[0]) < 0.01);
+  CHECK(std::abs(out[N - 1]) < 0.01);
+  // Each channel a group, that between of one value.
+  constexpr GroupShape shape{.pixels = 16384, .channels = 3, .groups = 3};
+  x.assign(shape.pixels * 3, 1722379392.f);
+  x[1000 * 3] += 128;
+  x[1000 * 3 + 2] += 128;
+  out = group_normed<shape>(x);
+  CHECK(out[1000 * 3] == doctest::Approx(128).epsilon(1e-3));
+  CHECK(out[1000 * 3 + 1] == 0);
+  CHECK(out[1000 * 3 + 2] == doctest::Approx(128).epsilon(1e-3));
+  CHECK(std::abs(out[0]) < 0.01);
+}
+
 TEST_CASE("rows and groups of one value are normed to zero") {
   for (const float value : {0.1f, 1000.3f, -4e6f, 1e18f}) {
     check_even_row<1>(value);

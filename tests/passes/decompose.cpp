@@ -119,6 +119,60 @@ TEST_CASE("of several results each taker gets its own; one that is not made keep
   }
 }
 
+TEST_CASE("what LibTorch refuses has no sizes, and stays for it to say so") {
+  const Argument two = Argument::list({2, 2, 2}), nine = Argument::list({9, 9, 9});
+  const auto stays = [](const Operator& op, std::vector<std::int64_t> weight, std::vector<Argument> more) {
+    Graph g;
+    std::vector<Argument> arguments{sized(g.placeholder("x"), {1, 4, 8, 8, 8})};
+    if (!weight.empty()) arguments.emplace_back(sized(g.placeholder("w"), weight));
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    g.output(g.call_function(op, arguments));
+    return decompose(g) == 0;
+  };
+  CHECK(stays(ops::conv3d, {8, 3, 3, 3, 3}, {}));
+  CHECK(stays(ops::conv_transpose3d_input, {3, 8, 2, 2, 2}, {Argument(), two}));
+  CHECK(stays(ops::avg_pool3d, {}, {nine}));
+  CHECK(stays(ops::max_pool3d, {}, {nine}));
+  One dot({{2, 3}, {3, 2}});
+  dot.after(ops::tensordot, {dot.inputs[0], dot.inputs[1], Argument::list({0, 1}), Argument::list({0})}, {2});
+  CHECK(dot.replaced == 0);
+  for (const bool from : {false, true}) {
+    One moved({{2, 3, 4}});
+    const Argument twice = Argument::list({1, 1}), once = Argument::list({0, 1});
+    moved.after(ops::movedim_intlist, {moved.inputs[0], from ? twice : once, from ? once : twice}, {2, 3, 4});
+    CHECK(moved.replaced == 0);
+  }
+}
+
+TEST_CASE("what rounds between its parts is taken apart in single precision alone, norms of real numbers alone") {
+  for (const Dtype dtype : {Dtype::float32, Dtype::bfloat16, Dtype::float16, Dtype::float64}) {
+    One gated({{4, 6}}, dtype);
+    gated.after(ops::glu, {gated.inputs[0], 1}, {4, 3});
+    CHECK(gated.replaced == (dtype == Dtype::float32 ? 1 : 0));
+  }
+  for (const Dtype dtype : {Dtype::float32, Dtype::int64}) {
+    Graph g;
+    Node *a = sized(g.placeholder("a"), {4, 6}), *b = sized(g.placeholder("b"), {4, 6}, dtype);
+    g.output(sized(g.call_function(ops::cosine_similarity, {a, b}), {4}));
+    CHECK(decompose(g) == (dtype == Dtype::float32 ? 1 : 0));
+  }
+}
+
+TEST_CASE("a chain of products goes the cheapest way") {
+  const auto chained = [](std::vector<std::vector<std::int64_t>> sizes, std::vector<std::int64_t> result) {
+    One chain(sizes);
+    return chain.after(ops::linalg_multi_dot, {Argument::list(chain.inputs)}, std::move(result));
+  };
+  CHECK(chained({{1000, 2}, {2, 1000}, {1000, 1}}, {1000, 1}) ==
+        "mm = aten::mm(%b, %c)\nlinalg_multi_dot = aten::mm(%a, %mm)\nreturn %linalg_multi_dot\n");
+  CHECK(chained({{1, 1000}, {1000, 2}, {2, 1000}}, {1, 1000}) ==
+        "mm = aten::mm(%a, %b)\nlinalg_multi_dot = aten::mm(%mm, %c)\nreturn %linalg_multi_dot\n");
+  // A vector behind them: from the right.
+  CHECK(chained({{4, 5}, {5, 6}, {6}}, {4}) ==
+        "unsqueeze = aten::unsqueeze(%c, 1)\nmm = aten::mm(%b, %unsqueeze)\nmm_1 = aten::mm(%a, %mm)\n"
+        "linalg_multi_dot = aten::select.int(%mm_1, 1, 0)\nreturn %linalg_multi_dot\n");
+}
+
 TEST_CASE("sizes, type and place of the call are those of what takes its place") {
   Graph g;
   Node* x = sized(g.placeholder("x"), {3, 4});
@@ -167,7 +221,8 @@ TEST_CASE("orders of equal elements: stable operators where kernels are, and the
   Node* top = g.call_function(ops::topk, {x, 5});
   Node* places = sized(g.call_function(ops::argsort, {wide}), {3, 40}, Dtype::int64);
   g.output(Argument::tuple(
-      {g.call_function(ops::operator_getitem, {sorted, 0}), g.call_function(ops::operator_getitem, {top, 1}), places}));
+      {g.call_function(ops::operator_getitem, {sorted, 0}), g.call_function(ops::operator_getitem, {top, 1}), places,
+       g.call_function(ops::operator_getitem, {top, -1})}));
   CHECK(keep_order_of_equals(g, Orders::sorts_and_tops, {places}) == 0);
   Graph only_sorts(g);
   CHECK(keep_order_of_equals(only_sorts, Orders::sorts) == 1);
@@ -177,6 +232,7 @@ TEST_CASE("orders of equal elements: stable operators where kernels are, and the
   g.lint();
   CHECK(count_of(g, ops::sort_stable) == 2);
   CHECK(count_of(g, ops::argsort) == 1);  // of doubles there is no kernel
-  CHECK(count_of(g, ops::slice_Tensor) == 1);
+  CHECK(count_of(g, ops::slice_Tensor) == 1);  // once, however many take it: what one writes to it all see
+  CHECK(count_of(g, ops::contiguous) == 1);    // as topk gives it: what follows may view it
   CHECK(keep_order_of_equals(g, Orders::sorts_and_tops) == 0);
 }

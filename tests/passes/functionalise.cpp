@@ -166,6 +166,26 @@ TEST_CASE("what is written to `out` is what the operator gives") {
         "reshape = aten::reshape(%to, [6])\nreturn %reshape\n");
 }
 
+TEST_CASE("several `out`s that are empty get the sizes of what is taken from them") {
+  const Operator& into = register_operator(
+      "aten::max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> "
+      "(Tensor(a!) values, Tensor(b!) indices)");
+  Graph g;
+  Node* x = with(g.placeholder("x"), meta({2, 3}));
+  Node* values = with(g.call_function(ops::empty_like, {x}), meta({0}));
+  Node* places = with(g.call_function(ops::empty_like, {x}), meta({0}, Dtype::int64));
+  Node* both = g.call_function(into, {x, 1}, {{"max", values}, {"max_values", places}});
+  Node* first = with(g.call_function(ops::operator_getitem, {both, 0}), meta({2}));
+  Node* second = with(g.call_function(ops::operator_getitem, {both, 1}), meta({2}, Dtype::int64));
+  g.output(Argument::tuple({first, second}));
+  CHECK(functionalise(g).left.empty());
+  g.lint();
+  for (const Argument& result : g.output_node()->arg(0).items()) {
+    REQUIRE(result.node()->tensor_meta());
+    CHECK(result.node()->tensor_meta()->shape == std::vector<std::int64_t>{2});
+  }
+}
+
 // --- views -----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("a write to a part is scattered into the whole") {

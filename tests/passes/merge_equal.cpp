@@ -50,6 +50,9 @@ TEST_CASE("what differs stays: numbers of another kind, operands, zeros of anoth
   CHECK(same([](P x) { return x.pow(2) + x.pow(2.0); }));
   CHECK(same([](P x) { return x.add(0.0) + x.add(-0.0); }));
   CHECK(same([](P x, P y) { return (x - y) * (y - x); }));
+  CHECK(same([](P x) { return x * 1.5 + x * 2.5; }));
+  CHECK(same([](P x) { return x.permute({1, 0}) + x.permute({0, 1}); }));
+  CHECK_FALSE(same([](P x) { return x.permute({1, 0}) * 1.5 + x.permute({1, 0}) * 1.5; }));
 }
 
 TEST_CASE("random numbers and undefined memory are not shared, nor what is written to, or left to two owners") {

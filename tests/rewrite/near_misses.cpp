@@ -91,3 +91,37 @@ TEST_CASE("outputs and siblings that are missed say so") {
                          "aten::cos");
   CHECK(misses[1].why == "rule 'family' does not match %linear: it has no siblings that match too");
 }
+
+TEST_CASE("of siblings that are there their guard declines, or their callable, and the first is asked for all") {
+  constexpr auto parts = [](const Match&) -> Argument { return {}; };
+  constexpr auto guarded = ruleset(rule<"r">(siblings(x, linear(x, w, b)) >> parts, [](const Match& m) {
+    return m.members().size() > 2 && m[w] != m[x];
+  }));
+  constexpr auto built = ruleset(rule<"r">(siblings(x, linear(x, w, b)) >> parts));
+  Graph g;
+  Node *x = g.placeholder("x"), *w = g.placeholder("w"), *v = g.placeholder("v"), *bias = g.placeholder("bias");
+  Node* first = g.call_function(ops::linear, {x, w, bias});
+  Node* second = g.call_function(ops::linear, {x, v, bias});
+  g.output(Argument::list({first, second}));
+  CHECK(explain(guarded, "r", first) == "rule 'r' does not match %linear: all of it is there, but its guard declines");
+  CHECK(explain(built, "r", second) ==
+        "rule 'r' does not match %linear_1: it is replaced together with its siblings, of which %linear is the first; "
+        "ask why that does not match");
+  const auto misses = missed(built, g);
+  REQUIRE(misses.size() == 1);
+  CHECK(misses[0].why == "rule 'r' does not match %linear: all of it is there, but its callable declines");
+}
+
+TEST_CASE("a chain of fewer operands than the pattern has") {
+  constexpr auto rules = ruleset(
+      rule<"three">(operands_of<fxx::ops::add_Tensor>(x, y, z) >> stack(list(x, y, z))));
+  Graph g = symbolic_graph([](auto x, auto y) { return x + y; });
+  Node* sum = g.output_node()->prev();
+  const std::string why =
+      "rule 'three' does not match %add: the chain has 2 operands; the pattern wants a tensor (tensor<\"z\">) more";
+  CHECK(explain(rules, "three", sum) == why);
+  const auto misses = missed(rules, g);
+  REQUIRE(misses.size() == 1);
+  CHECK(misses[0].node == "add");
+  CHECK(misses[0].why == why);
+}

@@ -79,6 +79,41 @@ TEST_CASE("the results of one operator are replaced together") {
   CHECK(made(0, 0).starts_with("0: "));
 }
 
+TEST_CASE("a result that stands in the graph already is there for all that use it, and stays") {
+  // It stands behind what uses the other output.
+  constexpr auto kept =
+      ruleset(rule<"r">(outputs(mul(x, x), square(x).as<"e">()) >> outputs(tensor<"e">, tensor<"e">)));
+  CHECK(rewritten(kept, [](auto x) {
+          auto m = x * x;
+          auto a = m.sin();
+          return a * x.square();
+        }) == "square = .square(%x)\nsin = .sin(%square)\nmul_1 = aten::mul.Tensor(%sin, %square)\nreturn %mul_1\n");
+  constexpr auto captured = ruleset(rule<"r">(outputs(relu(x), add(x, y)) >> outputs(y, exp(x))));
+  constexpr auto built = ruleset(rule<"r">(outputs(relu(x), add(x, y)) >> [](const Match& m) -> Argument {
+    return Argument::list({m[y], m.call(ops::exp, {m[x]})});
+  }));
+  const auto late = [](auto x, auto z) {
+    auto r = x.relu().sin();
+    return r * (x + z.tanh());
+  };
+  const std::string wanted =
+      "exp = aten::exp(%x)\ntanh = .tanh(%y)\nsin = .sin(%tanh)\nmul = aten::mul.Tensor(%sin, %exp)\nreturn %mul\n";
+  CHECK(rewritten(captured, late) == wanted);
+  CHECK(rewritten(built, late) == wanted);
+  // Nobody else uses it.
+  constexpr auto named =
+      ruleset(rule<"r">(outputs(mul(x, sign(x).as<"s">()), div(x, abs(x))) >> outputs(exp(x), tensor<"s">)));
+  CHECK(rewritten(named, [](auto x) {
+          auto m = x * x.sign();
+          return m + x / x.abs();
+        }) == "sign = .sign(%x)\nexp = aten::exp(%x)\nadd = aten::add.Tensor(%exp, %sign)\nreturn %add\n");
+  constexpr auto other = ruleset(rule<"r">(outputs(mul(x, y), relu(x)) >> outputs(sin(x), y)));
+  CHECK(rewritten(other, [](auto x, auto z) {
+          auto m = x * z.tanh();
+          return m + x.relu();
+        }) == "tanh = .tanh(%y)\nsin = aten::sin(%x)\nadd = aten::add.Tensor(%sin, %tanh)\nreturn %add\n");
+}
+
 TEST_CASE("outputs stay where their results would need each other, or what cannot be computed early") {
   const auto left = [](const auto& rules, auto f) {
     Graph g = symbolic_graph(f);
@@ -128,4 +163,15 @@ TEST_CASE("outputs stay where their results would need each other, or what canno
           auto r = x.relu();
           return (x + y.neg().exp()) * r;
         }).find("mul_1 = aten::mul.Tensor(%x, %exp)") != std::string::npos);
+  // An output that stays, and that the other one is made of.
+  constexpr auto output =
+      ruleset(rule<"r">(outputs(relu(x), mul(x, _).as<"e">()) >> outputs(neg(tensor<"e">), tensor<"e">)));
+  CHECK(left(output, [](auto x) {
+    auto r = x.relu();
+    return r * (x * r.exp());
+  }));
+  CHECK(rewritten(output, [](auto x, auto y) {
+          auto r = x.relu();
+          return r.sin() * (x * y.exp());
+        }).find("neg = aten::neg(%mul)") != std::string::npos);
 }

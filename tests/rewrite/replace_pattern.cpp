@@ -313,6 +313,22 @@ TEST_CASE("an operator with several results against several values") {
             .empty());
 }
 
+TEST_CASE("a match that takes an item of several results has it no more when separate values stand for these") {
+  const auto largest_of = [](Graph& graph, Node* several) {
+    return graph.call_function(ops::topk, {graph.call_function(ops::operator_getitem, {several, 0}), 3});
+  };
+  Graph pattern, replacement, graph;
+  pattern.output(largest_of(pattern, pattern.placeholder("x")));
+  Node* item = replacement.call_function(ops::operator_getitem, {replacement.placeholder("x"), 0});
+  replacement.output(Argument::list(
+      {replacement.call_function(ops::relu, {item}), replacement.call_function(ops::tanh, {item})}));
+  Node* last = largest_of(graph, largest_of(graph, graph.placeholder("x")));
+  graph.output(graph.call_function(ops::operator_getitem, {last, 1}));
+  CHECK(replace_pattern(graph, pattern, replacement).size() == 1);
+  graph.lint();
+  CHECK(body_of(graph).find("aten::topk(%relu, 3)") != std::string::npos);
+}
+
 TEST_CASE("an inner value that is returned too stays; what cancels goes") {
   const auto pair = [](auto x) { return x.permute({1, 0}).permute({1, 0}); };
   CHECK(replaced([=](auto x) { return pair(x.relu()); }, pair, itself) == "relu = .relu(%x)\nreturn %relu\n");

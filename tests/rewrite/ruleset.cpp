@@ -218,6 +218,19 @@ TEST_CASE("a limit that is just enough is no stop") {
   CHECK_FALSE(report.stopped_at_limit);
 }
 
+TEST_CASE("what would be declined is not what a limit keeps from being done") {
+  constexpr auto rules = ruleset(rule<"r">(relu(x) >> tanh(x)),
+                                 rule<"never">(exp(x) >> [](const Match&) -> Argument { return {}; }));
+  Graph g = symbolic_graph([](auto x) { return relu(x.exp()); });
+  const auto report = rules.apply(g, {.limit = 1});
+  CHECK(report.rewrites == 1);
+  CHECK_FALSE(report.stopped_at_limit);
+  Graph h = symbolic_graph([](auto x) { return relu(relu(x.exp())); });
+  CHECK(rules.apply(h, {.limit = 1}).stopped_at_limit);
+  h.lint();
+  CHECK(body_of(h) == "exp = .exp(%x)\nrelu = aten::relu(%exp)\ntanh = aten::tanh(%relu)\nreturn %tanh\n");
+}
+
 TEST_CASE("a graph without nodes, without output, or with nothing to do is left alone") {
   constexpr auto rules = ruleset(rule<"r">(relu(x) >> tanh(x)));
   Graph empty;

@@ -103,6 +103,23 @@ TEST_CASE("sigmoid and tanh by each other, hard ones, softplus and what is made 
         "gelu(%x, approximate='tanh')");
 }
 
+TEST_CASE("log_sigmoid lies in order, whatever its argument does, so nobody may see that") {
+  const auto by_sigmoid = [](auto x) { return x.sigmoid().log().t().view({12}); };
+  const auto by_softplus = [](auto x) { return (-softplus(-x, 1, 40)).t().view({12}); };
+  CHECK(stays(by_sigmoid));
+  CHECK(stays(by_softplus));
+  const auto fires_with = [](auto f, std::vector<std::int64_t> stride) {
+    Graph graph = symbolic_graph(f);
+    graph.nodes().front()->set_tensor_meta({.shape = {3, 4}, .stride = stride, .dtype = Dtype::float32});
+    return rules::activations.apply(graph).rewrites == 1;
+  };
+  CHECK(fires_with(by_sigmoid, {4, 1}));
+  CHECK(fires_with(by_softplus, {4, 1}));
+  CHECK_FALSE(fires_with(by_sigmoid, {1, 3}));
+  CHECK_FALSE(fires_with(by_softplus, {1, 3}));
+  CHECK(fires_with([](auto x) { return x.sigmoid().log().sum(); }, {1, 3}));
+}
+
 TEST_CASE("activations of two branches") {
   using namespace fxx::functional;
   const auto made = [](auto f) {

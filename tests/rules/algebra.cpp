@@ -192,6 +192,76 @@ TEST_CASE("a layout is seen behind what keeps it: pointwise operators and copies
   }));
 }
 
+TEST_CASE("results follow their first operand: another one comes first where both lie alike or nobody sees it") {
+  // f(x, y) and a view of it, where y lies as x, which is contiguous, or the other way round.
+  const auto fires = [](const auto& rules, auto f, bool alike, bool viewed) {
+    Graph graph = symbolic_graph(
+        [&](auto x, auto y) {
+          const Proxy result = f(x, y);
+          return viewed ? result.view({12}) : result.relu();
+        },
+        {"x", "y"});
+    shaped(graph.nodes().front(), {3, 4});
+    graph.nodes().front()->next()->set_tensor_meta(
+        {.shape = {3, 4},
+         .stride = alike ? std::vector<std::int64_t>{4, 1} : std::vector<std::int64_t>{1, 3},
+         .dtype = Dtype::float32});
+    return rules.apply(graph).rewrites > 0;
+  };
+  const auto follows = [&](const auto& rules, auto f) {
+    return fires(rules, f, true, true) && fires(rules, f, false, false) && !fires(rules, f, false, true);
+  };
+  const auto& cheaper = rules::strength_reduction;
+  CHECK(follows(same, [](auto x, auto y) { return -(x - y); }));
+  CHECK(follows(same, [](auto x, auto y) { return -x + y; }));
+  CHECK(follows(cheaper, [](auto x, auto y) { return x.reciprocal() * y; }));
+  CHECK(follows(cheaper, [](auto x, auto y) { return (x - y) * 0.25 + y; }));
+  // Here the first one stays the first one.
+  CHECK(fires(same, [](auto x, auto y) { return x + -y; }, false, true));
+  CHECK(fires(cheaper, [](auto x, auto y) { return x * y.reciprocal(); }, false, true));
+  CHECK(fires(cheaper, [](auto x, auto y) { return x + (y - x) * 0.25; }, false, true));
+  // A number has no order, nor has what is broadcast along the other one's last dimensions.
+  const auto with = [](std::vector<std::int64_t> shape) {
+    Graph graph = symbolic_graph([](auto x, auto y) { return (-(x - y)).view({12}); });
+    shaped(graph.nodes().front(), {3, 4});
+    shaped(graph.nodes().front()->next(), shape);
+    return rules::identities.apply(graph).rewrites;
+  };
+  CHECK(with({}) == 1);
+  CHECK(with({4}) == 1);
+}
+
+TEST_CASE("the sides of a condition change places where it tells how the result lies, or both lie alike") {
+  const auto fires = [](std::vector<std::int64_t> condition, std::vector<std::int64_t> stride, bool viewed = true) {
+    Graph g;
+    Node* c = shaped(g.placeholder("c"), condition, Dtype::boolean);
+    Node *x = shaped(g.placeholder("x"), {3, 4}), *y = g.placeholder("y");
+    y->set_tensor_meta({.shape = {3, 4}, .stride = stride, .dtype = Dtype::float32});
+    Node* chosen = g.call_function(ops::where_self, {g.call_function(ops::logical_not, {c}), x, y});
+    g.output(viewed ? g.call_function(ops::view, {chosen, Argument::list({12})}) : chosen);
+    return rules::identities.apply(g).rewrites == 1;
+  };
+  CHECK(fires({1}, {4, 1}));
+  CHECK(fires({3, 4}, {1, 3}));
+  CHECK_FALSE(fires({1}, {1, 3}));
+  CHECK(fires({1}, {1, 3}, false));
+}
+
+TEST_CASE("a copy without gaps is there for a view, though its dtype was the one before") {
+  const auto fired = [](std::int64_t step, bool viewed) {
+    Graph g;
+    Node* x = g.placeholder("x");
+    x->set_tensor_meta({.shape = {4, 3}, .stride = {step, 1}, .dtype = Dtype::float32});
+    Node* wide = g.call_function(ops::to_dtype, {x, Dtype::float64});
+    Node* back = g.call_function(ops::to_dtype, {wide, Dtype::float32});
+    g.output(viewed ? g.call_function(ops::view, {back, Argument::list({12})}) : back);
+    return rules::casts.apply(g)["cast twice"];
+  };
+  CHECK(fired(3, true) == 1);
+  CHECK(fired(6, true) == 0);
+  CHECK(fired(6, false) == 1);
+}
+
 TEST_CASE("what took another's place, and all that lies as it does, has the strides of that no more") {
   Graph g;
   Node* x = g.placeholder("x");
@@ -229,6 +299,13 @@ TEST_CASE("numbers that follow each other become one") {
   CHECK(left(
             chains, [](auto x) { return x + 1 - 3; }, {2}, Dtype::int64) == "add.Scalar(%x, -2)");
   CHECK(stays(chains, [](auto x) { return x + 1e20 - 1e20; }));  // rounds in between
+  // Each of the two is finite in x's dtype, and their sum is not.
+  const auto large = [](auto x) { return x + 40000 + 40000; };
+  CHECK(stays(chains, large, {2}, Dtype::float16));
+  CHECK(left(chains, large, {2}, Dtype::bfloat16) == "add.Scalar(%x, 80000)");
+  CHECK(stays(chains, [](auto x) { return x - 3e38 - 3e38; }));
+  CHECK(left(
+            chains, [](auto x) { return x - 3e38 - 3e38; }, {2}, Dtype::float64) == "add.Scalar(%x, -6e+38)");
   CHECK(stays(
       chains, [](auto x) { return x * 2 * 0.5; }, {2}, Dtype::int64));
   CHECK(stays(

@@ -124,6 +124,31 @@ TEST_CASE("softmax and log softmax") {
   CHECK(made([](P x, P, P) { return x - x.logsumexp({1, 2}, true); }) == "");
 }
 
+TEST_CASE("softmax lies in order, and by hand as its argument does: what sees that is changed, or keeps it") {
+  const auto body = [](auto f) {
+    Graph graph = symbolic_graph(f, {"x"});
+    graph.nodes().front()->set_tensor_meta({.shape = {3, 8}, .stride = {1, 3}, .dtype = Dtype::float32});
+    rules::normalisation.apply(graph);
+    graph.lint();
+    return test::body_of(graph);
+  };
+  const auto softmax = [](P x) {
+    Proxy e = x.exp();
+    return e / e.sum({1}, true);
+  };
+  const auto log_softmax = [](P x) { return x - x.logsumexp({1}, true); };
+  CHECK(body([&](P x) { return softmax(x).t().view({24}); }) ==
+        "softmax = aten::softmax.int(%x, 1)\nt = .t(%softmax)\nview = aten::reshape(%t, [24])\nreturn %view\n");
+  CHECK(body([&](P x) { return log_softmax(x).t().view({24}); }) ==
+        "log_softmax = aten::log_softmax.int(%x, 1)\nt = .t(%log_softmax)\nview = aten::reshape(%t, [24])\n"
+        "return %view\n");
+  CHECK(body([&](P x) { return softmax(x).as_strided({24}, {1}); }).find("softmax") == std::string::npos);
+  CHECK(body([&](P x) { return log_softmax(x).as_strided({24}, {1}); }).find("log_softmax") == std::string::npos);
+  // Of a contiguous one both lie in order, and nothing behind it changes.
+  CHECK(made([&](P x, P, P) { return softmax(x).view({48}); }) ==
+        "softmax = aten::softmax.int(%x, 1)\nview = .view(%softmax, [48])");
+}
+
 TEST_CASE("what is taken off before a softmax, and put back behind a sum of exponentials") {
   CHECK(made([](P x, P, P) { return (x - x.amax({-1}, true)).softmax(-1); }) == "softmax = aten::softmax.int(%x, -1)");
   CHECK(made([](P x, P, P) { return (x - x.amax({2}, true).detach()).log_softmax(-1); }) ==

@@ -107,6 +107,23 @@ TEST_CASE("a number minus a tensor") {
   CHECK(quotient(1, Dtype::float16) == "");
 }
 
+TEST_CASE("a number minus a tensor, in a temporary that lies otherwise than it") {
+  const auto fired = [](MemoryFormat format, std::vector<std::int64_t> stride, bool viewed) {
+    return fired_on(rules::reroll, [=](Graph& g) {
+      Node* y = g.placeholder("y");
+      y->set_tensor_meta({.shape = {3, 4}, .stride = stride, .dtype = Dtype::float32});
+      Node* memory = g.call_function(ops::empty_like, {y}, {{"memory_format", format}});
+      Node* difference = g.call_function(ops::sub__Tensor, {g.call_function(ops::fill__Scalar, {memory, 2}), y});
+      return viewed ? g.call_function(ops::view, {difference, Argument::list({12})}) : difference;
+    });
+  };
+  const std::string one = "number minus tensor: 1";
+  CHECK(fired(MemoryFormat::preserve_format, {1, 3}, true) == one);
+  CHECK(fired(MemoryFormat::contiguous_format, {4, 1}, true) == one);
+  CHECK(fired(MemoryFormat::contiguous_format, {1, 3}, true) == "");
+  CHECK(fired(MemoryFormat::contiguous_format, {1, 3}, false) == one);
+}
+
 TEST_CASE("padding by the number of its mode, as torch::nn::functional::pad calls it") {
   const auto padded = [](std::int64_t mode, Argument value) {
     return rewritten_graph(rules::reroll, [&](Graph& g) {

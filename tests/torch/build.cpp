@@ -303,6 +303,22 @@ TEST_CASE("inputs may be called like what the built function has itself") {
   CHECK(same((*compiled)(in[0], in[1], in[2], in[3], in[4], in[5]), f(in[0], in[1], in[2], in[3], in[4], in[5])));
 }
 
+inline const auto refuses_negative = fxx::wrap<"example::refuses_negative">([](const Tensor& x) {
+  if (x.lt(0).any().item<bool>()) throw std::runtime_error("that is negative");
+  return x * 2;
+});
+
+TEST_CASE("what a function throws that is called back names its node") {
+  const auto gm = symbolic_trace([](Proxy x) { return relu(refuses_negative(x)); });
+  const auto compiled = build(*gm, {torch::ones({3})}, {.tolerance = 0, .cache_folder = cache()});
+  CHECK(compiled->called_back() == std::vector<std::string>{"refuses_negative"});
+  CHECK(same((*compiled)(torch::ones({3})), torch::full({3}, 2.0)));
+  const Fault fault = fault_of<RunError>([&] { (*compiled)(-torch::ones({3})); });
+  CHECK(fault.id == 702);
+  CHECK(fault.says("that is negative"));
+  CHECK(contains(fault.node, "%refuses_negative"));
+}
+
 TEST_CASE("example inputs that do not fit, and graphs that a built module cannot be") {
   const Tensor x = torch::randn({3});
   const auto gm = trace([](Tensor t) { return torch::relu(t) + 1; }, {x});
@@ -363,7 +379,19 @@ struct HostileImpl : torch::nn::Module {
     h.index_put_({Slice(), eval_rows}, h.index({Slice(), eval_rows.flip(0)}) * 2);
     const Tensor z = children->forward(F::gelu(h)) * parameter + buffer;
     const Tensor masked = z.masked_fill(z < 0, -std::numeric_limits<float>::infinity());
-    return {z + y, {torch::tensor({1.5f, -2.5f}) * z, masked}, {{"a \"key\"\n", z > 0}}};
+    // Functions that have the name of others, and arguments that those would take.
+    const Tensor place = eval_rows.select(0, 0);
+    const std::vector<Tensor> overloads = {z.var(1, true),
+                                           z.std(-1, true),
+                                           torch::std(z, at::IntArrayRef({0}), std::optional<at::Scalar>(2)),
+                                           std::get<0>(z.sort(std::optional<bool>(true), 0, false)),
+                                           torch::tensor_split(z, at::IntArrayRef({2}))[1],
+                                           torch::count_nonzero(z, at::IntArrayRef({1})).to(z.scalar_type()),
+                                           torch::linalg_pinv(z, std::optional<double>(0.5), std::optional<double>(0.01)),
+                                           torch::index(z, c10::List<std::optional<Tensor>>({place}))};
+    std::vector<Tensor> rows;
+    for (const Tensor& t : overloads) rows.push_back(t.flatten());
+    return {z + y, {torch::tensor({1.5f, -2.5f}) * z, masked}, {{"a \"key\"\n", z > 0}, {"b", torch::cat(rows)}}};
   }
 };
 
@@ -400,14 +428,15 @@ TEST_CASE("a folder that Meson builds computes the same, and says when it does n
   const auto gm = trace(net, in, {.input_names = hostile_inputs});
   const TemporaryFolder folder;
   const std::string to = folder / "a folder/of it's own";
-  to_folder(*gm, to, "HostileNet", {.example_inputs = in});
-  for (const char* file : {"hostile_net.h", "hostile_net.cpp", "main.cpp", "weights.pt", "meson.build", "meson.options",
+  // The system has a header of that name.
+  to_folder(*gm, to, "Features", {.example_inputs = in});
+  for (const char* file : {"features.h", "features.cpp", "main.cpp", "weights.pt", "meson.build", "meson.options",
                            "README.md", "example_inputs.pt", "example_outputs.pt"}) {
     CAPTURE(file);
     CHECK(std::filesystem::exists(to + "/" + file));
   }
   CHECK(support::count_entries(to) == 9);
-  CHECK_FALSE(contains(support::content_of(to + "/hostile_net.cpp"), "\n#error"));
+  CHECK_FALSE(contains(support::content_of(to + "/features.cpp"), "\n#error"));
 
   std::vector<std::string> meson = {"meson"};
   if (const char* python = std::getenv("FXX_PYTHON")) meson = {python, "-m", "mesonbuild.mesonmain"};
@@ -424,11 +453,12 @@ TEST_CASE("a folder that Meson builds computes the same, and says when it does n
   };
   run(with({"setup", "build", "-Dtorch=" + torch_folder(), "-Doptimization=0"}));
   run(with({"compile", "-C", "build"}));
-  const std::string said = run({to + "/build/hostile_net"});
+  const std::string said = run({to + "/build/features"});
   CHECK(contains(said, "loaded 12 parameters"));
   CHECK(contains(said, "result 0: [5, 2], as expected"));
   CHECK(contains(said, "result 2: [5, 2], as expected"));
   CHECK(contains(said, "result 3: [5, 2], as expected"));
+  CHECK(contains(said, "result 4: [45], as expected"));
 
   // Other weights give other results, and the program says so.
   {
@@ -438,11 +468,11 @@ TEST_CASE("a folder that Meson builds computes the same, and says when it does n
   torch::serialize::OutputArchive archive;
   gm->save(archive);
   archive.save_to(to + "/weights.pt");
-  const ProcessResult other = run_process({to + "/build/hostile_net"}, {.working_directory = to});
+  const ProcessResult other = run_process({to + "/build/features"}, {.working_directory = to});
   CHECK(other.exit_status == 1);
   CHECK(contains(other.output, "the results differ"));
   std::filesystem::resize_file(to + "/weights.pt", 100);
-  CHECK(run_process({to + "/build/hostile_net"}, {.working_directory = to}).exit_status == 1);
+  CHECK(run_process({to + "/build/features"}, {.working_directory = to}).exit_status == 1);
 }
 
 TEST_CASE("a folder expects what the module gives in eval mode, as its program runs it; the flags are as before") {
@@ -464,6 +494,56 @@ TEST_CASE("a folder expects what the module gives in eval mode, as its program r
   CHECK(gm->is_training());
   CHECK(net.dropped->is_training());
   CHECK_FALSE(net.fc->is_training());
+}
+
+TEST_CASE("a folder keeps the buffers as they were before its example ran, and expects what they give") {
+  struct Counts : torch::nn::Module {
+    Tensor count = register_buffer("count", torch::zeros({3}));
+    std::tuple<Tensor, Tensor> forward(Tensor t) {
+      count.add_(1);
+      return {t + count, count};
+    }
+  } net;
+  const Tensor x = torch::randn({3});
+  const auto gm = trace(net, {x});
+  net.count.zero_();
+  const TemporaryFolder folder;
+  torch::manual_seed(6);
+  const Tensor random = torch::rand({3});
+  torch::manual_seed(6);
+  to_folder(*gm, folder / "net", "Counts", {.example_inputs = {x}});
+  CHECK(same(torch::rand({3}), random));
+  CHECK(same(net.count, torch::zeros({3})));
+  Tensors expected;
+  torch::load(expected, folder / "net" + "/example_outputs.pt");
+  REQUIRE(expected.size() == 2);
+  CHECK(same(expected[0], x + 1));
+  CHECK(same(expected[1], torch::ones({3})));
+  Counts loaded;
+  loaded.count.fill_(7);
+  torch::serialize::InputArchive archive;
+  archive.load_from(folder / "net" + "/weights.pt");
+  loaded.load(archive);
+  CHECK(same(loaded.count, torch::zeros({3})));
+}
+
+TEST_CASE("a folder's class may be called like its program, or like what Meson calls its own targets") {
+  const auto gm = trace([](Tensor t) { return torch::relu(t) + 1; }, {torch::randn({3})});
+  const TemporaryFolder folder;
+  const std::vector<std::pair<std::string, std::string>> names = {{"Main", "main_model"},
+                                                                  {"MAIN", "main_model"},
+                                                                  {"Test", "test_model"},
+                                                                  {"Install", "install_model"},
+                                                                  {"MainNet", "main_net"}};
+  for (const auto& [name, file] : names) {
+    CAPTURE(name);
+    const std::string to = folder / name;
+    to_folder(*gm, to, name);
+    CHECK(contains(support::content_of(to + "/main.cpp"), "int main"));
+    CHECK(contains(support::content_of(to + "/main.cpp"), "#include \"" + file + ".h\""));
+    CHECK(contains(support::content_of(to + "/" + file + ".cpp"), name + "Impl"));
+    CHECK(contains(support::content_of(to + "/meson.build"), "executable('" + file + "'"));
+  }
 }
 
 TEST_CASE("a folder that cannot be, or cannot be written: one error, and nothing of it is there") {
@@ -493,6 +573,15 @@ TEST_CASE("a folder that cannot be, or cannot be written: one error, and nothing
   std::filesystem::create_directories(folder / "taken/weights.pt");
   fault = fault_of<CodegenError>([&] { to_folder(*gm, folder / "taken", "Net"); });
   CHECK(fault.id == 502);
+  CHECK_FALSE(std::filesystem::exists(folder / "taken/weights.pt.new"));
+  for (const char* aside : {"weights.pt.new", "example_inputs.pt.new", "example_outputs.pt.new", "net.cpp.new"}) {
+    CAPTURE(aside);
+    std::filesystem::create_directories(folder / "aside" + "/" + aside);
+    fault = fault_of<CodegenError>([&] { to_folder(*gm, folder / "aside", "Net", {.example_inputs = {x}}); });
+    CHECK(fault.id == 502);
+    CHECK(fault.says("cannot be written"));
+    std::filesystem::remove(folder / "aside" + "/" + aside);
+  }
   CHECK(same((*gm)(x), torch::relu(x) + 1));
 }
 

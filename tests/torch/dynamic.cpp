@@ -484,6 +484,37 @@ TEST_CASE("dimensions from the end, with bounds: traced within them, right at al
   check_traced(net, *bounded, inputs);
 }
 
+TEST_CASE("a number that is the schema's default at one of the traced sizes is computed at the others") {
+  const auto causal = [](Tensor q, Tensor k) {
+    return torch::ones({q.size(1), k.size(1)}).tril(k.size(1) - q.size(1)) + q.sum() + k.sum();
+  };
+  const auto gm = trace(causal, {torch::rand({2, 5}), torch::rand({2, 5})}, {{0, 1, "q"}, {1, 1, "k"}});
+  std::vector<Tensors> inputs;
+  for (const auto& [q, k] : {std::pair<int, int>{5, 5}, {3, 9}, {9, 4}})
+    inputs.push_back({torch::rand({2, q}), torch::rand({2, k})});
+  check_traced(causal, *gm, inputs, 1e-6);
+
+  const Tensor weight = torch::rand({1, 1, 3, 3});
+  const auto padded = [weight](Tensor x) {
+    return torch::conv2d(x, weight, {}, 1, std::vector<std::int64_t>{x.size(2) - 5, 0});
+  };
+  const auto convolution = trace(padded, {torch::rand({1, 1, 5, 4})}, {{0, 2, "height", 5}});
+  check_traced(padded, *convolution, {{torch::rand({1, 1, 5, 4})}, {torch::rand({1, 1, 8, 4})}}, 1e-6);
+}
+
+TEST_CASE("an example in channels_last is in that layout at all sizes") {
+  const auto f = [](Tensor x) { return (x.contiguous() * 2).contiguous(x.suggest_memory_format()); };
+  const auto images = [](std::int64_t batch) {
+    return torch::rand({batch, 3, 4, 5}).contiguous(torch::MemoryFormat::ChannelsLast);
+  };
+  const auto gm = trace(f, {images(2)}, {{0, 0, "batch"}});
+  for (const std::int64_t batch : {2, 7}) {
+    const Tensor x = images(batch), y = (*gm)(x);
+    CHECK(same(y, x * 2));
+    CHECK(y.is_contiguous(torch::MemoryFormat::ChannelsLast));
+  }
+}
+
 TEST_CASE("readable code of a dynamic graph takes sizes from its inputs") {
   const auto f = [](Tensor t) {
     const std::int64_t n = t.size(0), m = t.size(1);

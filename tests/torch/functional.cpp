@@ -60,6 +60,15 @@ void check(const std::string& name, Function f, const Tensors& inputs, std::size
 const Tensor v = torch::randn({5, 4}), w = torch::randn({5, 4}), p = torch::rand({5, 4});
 const Tensor l = torch::randn({2, 4, 9}), i = torch::randn({2, 4, 8, 8}), k = torch::randn({2, 4, 6, 6, 6});
 
+struct BagImpl : torch::nn::Module {
+  Tensor table = register_parameter("table", torch::randn({7, 3})),
+         weights = register_parameter("weights", torch::rand({2, 3}));
+  template <class T>
+  T forward(T ids) {
+    return F::embedding_bag(ids, table, F::EmbeddingBagFuncOptions().mode(torch::kSum).per_sample_weights(weights));
+  }
+};
+
 }  // namespace
 
 TEST_CASE("activations and dropout") {
@@ -162,6 +171,12 @@ TEST_CASE("linear maps, convolutions, embeddings") {
       },
       {ids.reshape(-1), table}, 0);
   check("one_hot", [](auto x) { return F::one_hot(x, 9); }, {ids});
+
+  // Weights of a module are read when the graph runs.
+  BagImpl bag;
+  const auto gm = symbolic_trace(bag);
+  CHECK(gm->graph().find_nodes(Opcode::get_attr).size() == 2);
+  check_traced(bag, *gm, {{torch::randint(7, {2, 3}, torch::kLong)}});
 }
 
 TEST_CASE("normalisation") {
@@ -179,7 +194,7 @@ TEST_CASE("normalisation") {
   check("layer_norm", [&](auto x) { return F::layer_norm(x, F::LayerNormFuncOptions({4}).weight(scale).eps(1e-3)); },
         {v});
   check("group_norm", [&](auto x) { return F::group_norm(x, F::GroupNormFuncOptions(2).bias(shift)); }, {i});
-  for (const Tensor& x : {l, i, k})
+  for (const Tensor& x : {l, i, k, torch::rand({0, 8, 5})})
     check(
         "local_response_norm",
         [](auto t) { return F::local_response_norm(t, F::LocalResponseNormFuncOptions(3).alpha(0.1).k(2)); }, {x}, 0,

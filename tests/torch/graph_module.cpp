@@ -250,7 +250,12 @@ TEST_CASE("to(dtype) converts what the graph runs on, before and after the first
   const auto x = torch::randn({5, 3});
   const auto gm = trace(net, {x});
   const auto single = (*gm)(x);
+  CHECK(gm->owner().find_attribute("first.weight")->meta.dtype == Dtype::float32);
+  CHECK(gm->owner().find_attribute("first.weight")->meta.requires_grad);
   gm->to(torch::kDouble);
+  net->first->weight.set_requires_grad(false);
+  CHECK(gm->owner().find_attribute("first.weight")->meta.dtype == Dtype::float64);
+  CHECK_FALSE(gm->owner().find_attribute("first.weight")->meta.requires_grad);
   const auto in_double = (*gm)(x.to(torch::kDouble));
   CHECK((in_double.scalar_type() == torch::kDouble));
   CHECK(difference(in_double, single.to(torch::kDouble)) < 1e-5);
@@ -676,6 +681,69 @@ TEST_CASE("a number that is an integer is one for a float, given, by default and
   CHECK(same(Interpreter(resized).run({image, 2}).toTensor(), expected));
 }
 
+TEST_CASE("one number or a tuple, known when the graph runs, is a list for an operator that takes one") {
+  static const UserFunction& last_two = register_function("tests::last_two");
+  register_user_call(last_two, [](Values) { return c10::IValue(c10::ivalue::Tuple::create({2, 3})); });
+  static const UserFunction& two = register_function("tests::two");
+  register_user_call(two, [](Values) { return c10::IValue(2); });
+  const auto x = torch::randn({1, 2, 2, 6});
+  const auto check = [&](auto&& write, const torch::Tensor& expected) {
+    Graph graph;
+    Node* in = graph.placeholder("x");
+    graph.output(write(graph, in));
+    GraphModule gm(std::map<std::string, GraphModule::Attribute>{}, graph);
+    CAPTURE(to_string(graph));
+    CHECK(same(gm(x), expected));
+    CHECK(same(Interpreter(gm).run({x}).toTensor(), expected));
+  };
+  const auto rows = [](Graph& graph, Node* in) {
+    return graph.call_function(ops::operator_getitem, {graph.call_function(ops::prim_sizes, {in}), 2});
+  };
+  check([&](Graph& g, Node* in) { return g.call_function(ops::avg_pool2d, {in, rows(g, in)}); },
+        torch::avg_pool2d(x, {2, 2}));
+  check([&](Graph& g, Node* in) { return g.call_function(ops::adaptive_avg_pool2d, {in, rows(g, in)}); },
+        torch::adaptive_avg_pool2d(x, {2, 2}));
+  check([&](Graph& g, Node* in) { return g.call_function(ops::max_pool2d, {in, g.call_function(two, {in})}); },
+        torch::max_pool2d(x, {2, 2}));
+  check([&](Graph& g, Node* in) { return g.call_function(ops::max_pool2d, {in, g.call_function(last_two, {in})}); },
+        torch::max_pool2d(x, {2, 3}));
+  check([&](Graph& g, Node* in) { return g.call_function(ops::mean_dim, {in, g.call_function(two, {in})}); },
+        x.mean(2));
+  check([&](Graph& g, Node* in) { return g.call_function(ops::mean_dim, {in, g.call_function(last_two, {in})}); },
+        x.mean({2, 3}));
+  check([&](Graph& g, Node* in) { return g.call_function(ops::reshape, {in, g.call_function(ops::prim_sizes, {in})}); },
+        x);
+}
+
+TEST_CASE("a list that a graph has in it is another one in each run") {
+  static const UserFunction& appends = register_function("tests::appends", {}, true);
+  register_user_call(appends, [](Values values) {
+    auto list = values[0].toIntList();
+    list.push_back(4);
+    return c10::IValue(static_cast<std::int64_t>(list.size()));
+  });
+  const auto x = torch::randn({2});
+  Graph graph;
+  graph.placeholder("x");
+  Node* standard = graph.placeholder("sizes", Argument::list({5, 6}));
+  Node* appended = graph.call_function(appends, {Argument::list({1, 2, 3})});
+  graph.output(Argument::tuple({Argument::list({1, 2}), standard, appended, Argument::dict({{"a", Complex{1, 2}}})}));
+  GraphModule gm(std::map<std::string, GraphModule::Attribute>{}, graph);
+  for (int i = 0; i < 2; ++i) {
+    CAPTURE(i);
+    const auto results = gm.run({x}).toTupleRef().elements().vec();
+    for (const std::size_t at : {0, 1}) {
+      auto list = results[at].toIntList();
+      CHECK(list.size() == 2);
+      list.push_back(7);
+    }
+    CHECK(results[2].toInt() == 4);
+    auto dict = results[3].toGenericDict();
+    CHECK(dict.size() == 1);
+    dict.insert("b", 1);
+  }
+}
+
 TEST_CASE("a container of nodes where one tensor is taken is refused, and says which") {
   const auto x = torch::randn({2, 2});
   for (const char* kind : {"tuple", "list", "dict"})
@@ -737,6 +805,24 @@ TEST_CASE("keywords for a module or a function of the user's are refused, planne
   }
 }
 
+TEST_CASE("keywords for operators on numbers, planned and interpreted; values that are missing or too many") {
+  Graph graph;
+  Node* n = graph.placeholder("n");
+  Node* first = graph.call_function(ops::operator_sub, {n}, {{"b", 2}});
+  graph.output(graph.call_function(ops::operator_floordiv, {}, {{"b", first}, {"a", 20}}));
+  GraphModule gm(std::map<std::string, GraphModule::Attribute>{}, graph);
+  CHECK(gm.run({5}).toInt() == 6);
+  CHECK(Interpreter(gm).run({5}).toInt() == 6);
+  const Operator& add = ops::operator_add;
+  CHECK(call_operator(add, {3}, {{"b", 4}}).toInt() == 7);
+  Fault fault = fault_of<RunError>([&] { call_operator(add, {3}); });
+  CHECK(fault.id == 701);
+  CHECK(fault.says("'b' is missing"));
+  CHECK(fault_of<RunError>([&] { call_operator(add, {3, 4, 5}); }).id == 701);
+  CHECK(fault_of<RunError>([&] { call_operator(add, {3, 4}, {{"b", 5}}); }).id == 701);
+  CHECK(fault_of<RunError>([&] { call_operator(add, {3}, {{"c", 5}}); }).id == 701);
+}
+
 TEST_CASE("a module that first ran in inference mode can train later") {
   Graph graph;
   graph.output(graph.call_function(ops::mul_Tensor, {graph.placeholder("x"), 2.0}));
@@ -780,6 +866,21 @@ TEST_CASE("a value that does not fit names the node that it does not fit") {
   // Traced with stack traces, the line of the user's is told too.
   const auto traced = trace(net, {torch::randn({5, 3})}, {.record_stack_traces = true});
   CHECK(contains(refusal_of([&] { (*traced)(wrong); }), "Original code: "));
+}
+
+TEST_CASE("what a function of the user's throws names its node, planned and interpreted") {
+  static const UserFunction& refuses = register_function("tests::refuses");
+  register_user_call(refuses, [](Values) -> c10::IValue { throw std::runtime_error("I will not"); });
+  const auto x = torch::randn({2});
+  Graph graph;
+  graph.output(graph.call_function(refuses, {graph.placeholder("x")}));
+  GraphModule gm(std::map<std::string, GraphModule::Attribute>{}, graph);
+  for (const Fault& fault :
+       {fault_of<RunError>([&] { gm(x); }), fault_of<RunError>([&] { Interpreter(gm).run({x}); })}) {
+    CHECK(fault.id == 702);
+    CHECK(fault.says("I will not"));
+    CHECK(contains(fault.node, "%refuses"));
+  }
 }
 
 TEST_CASE("what a graph refers to and nobody has: an attribute, a module, an operator, a function") {

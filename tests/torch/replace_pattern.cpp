@@ -71,6 +71,20 @@ struct HeadImpl : torch::nn::Module {
 };
 FXX_MODULE(Head);
 
+/// Calls a module and reads its weight, one before the other.
+struct ReadsImpl : torch::nn::Module {
+  bool calls_first;
+  nn::Linear lin{4, 4};
+  explicit ReadsImpl(bool calls_first) : calls_first(calls_first) { register_module("lin", lin); }
+  template <class T>
+  T forward(T x) {
+    if (!calls_first) return lin(matmul(x, lin->weight));
+    const T y = lin(x);
+    return matmul(y, lin->weight);
+  }
+};
+FXX_MODULE(Reads);
+
 struct SigmoidsImpl : torch::nn::Module {
   nn::Sigmoid s1, s2, s3;
   SigmoidsImpl() {
@@ -201,6 +215,19 @@ TEST_CASE("what the replacement has becomes the module's, what nobody uses any m
   CHECK(replace_pattern(*other, pattern, [](auto x) { return x.relu(); }).size() == 2);
   CHECK(other->parameters().empty());
   CHECK_FALSE(other->submodule("fc1"));
+}
+
+TEST_CASE("a replacement reads a module's weight and calls the module: both are the module's, whichever comes first") {
+  for (const bool calls_first : {false, true}) {
+    CAPTURE(calls_first);
+    const auto gm = symbolic_trace([](auto x) { return x.sigmoid(); });
+    Reads reads(calls_first);
+    CHECK(replace_pattern(*gm, [](auto x) { return x.sigmoid(); }, reads).size() == 1);
+    CHECK(gm->parameters().size() == 2);
+    CHECK(test::called_modules(gm->graph()) == std::set<std::string>{"lin"});
+    CHECK(gm->graph().find_nodes(Opcode::get_attr, "lin.weight").size() == 1);
+    CHECK(test::same(gm->forward(sample), reads->forward(sample)));
+  }
 }
 
 TEST_CASE("a name that the graph has already is another one in the replacement, which gets its own") {

@@ -306,6 +306,28 @@ TEST_CASE("whole numbers below zero are divided as C++ divides them: interpreted
   CHECK(same(given->run({x34, -3.5}).toTensor(), x34 * -1.75));
 }
 
+TEST_CASE("truths are whole numbers in arithmetic: interpreted, planned, built") {
+  const Tensor whole = torch::arange(12).reshape({3, 4});
+  const auto check = [&](auto f) {
+    const auto gm = check_callable(f, {{whole}, {torch::arange(20).reshape({5, 4})}});
+    CHECK(same((*build(*gm, {whole}))(whole), f(whole)));
+  };
+  check([flag = true](auto x) { return x.view({x.size(0) + flag - 1, -1}); });
+  check([](auto x) { return x * ((x.size(0) > 3) + 1); });
+  check([](auto x) { return x * (7 / ((x.size(0) > 2) + 1)); });
+  for (const bool a : {false, true}) {
+    CAPTURE(a);
+    const std::int64_t n = a;
+    CHECK(call_operator(ops::operator_neg, {a}).toInt() == -n);
+    CHECK(call_operator(ops::operator_abs, {a}).toInt() == n);
+    CHECK(call_operator(ops::operator_add, {a, a}).toInt() == 2 * n);
+    CHECK(call_operator(ops::operator_mod, {-7, a + 1}).toInt() == n);
+    CHECK(call_operator(ops::std_divides, {a, -1}).toInt() == -n);
+    CHECK(call_operator(ops::builtins_max, {a, -1}).toInt() == n);
+    CHECK(call_operator(ops::operator_lt, {a, 1}).toBool() == !a);
+  }
+}
+
 TEST_CASE("graphs of Python's operators round down, interpreted and built") {
   Graph g;
   Node* x = g.placeholder("x");
@@ -319,6 +341,42 @@ TEST_CASE("graphs of Python's operators round down, interpreted and built") {
   const Tensor expected = torch::stack({x34 * -2, x34 * 1, x34 * 1, x34 * -3, x34 * -2, x34 * 1});
   CHECK(same(gm(x34), expected));
   CHECK(same((*build(gm, {x34}))(x34), expected));
+}
+
+TEST_CASE("real numbers are divided as Python's operators do it: interpreted, planned, built") {
+  const double infinite = std::numeric_limits<double>::infinity();
+  const struct {
+    double a, b, quotient, rest;
+  } cases[] = {{1.0, 0.1, 9.0, 0.09999999999999995}, {-7.5, 2.0, -4.0, 0.5}, {7.5, -2.0, -4.0, -0.5},
+               {-6.0, 2.0, -3.0, 0.0},               {0.0, -3.0, 0.0, 0.0},  {5.0, infinite, 0.0, 5.0},
+               {-5.0, infinite, -1.0, infinite}};
+  for (const auto& c : cases) {
+    CAPTURE(c.a);
+    CAPTURE(c.b);
+    CHECK(call_operator(ops::operator_floordiv, {c.a, c.b}).toDouble() == c.quotient);
+    CHECK(call_operator(ops::operator_mod, {c.a, c.b}).toDouble() == c.rest);
+  }
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* n = g.call_function(ops::operator_sub, {g.call_method("size", {x, 0}), 10});
+  std::vector<Argument> results;
+  for (const double divisor : {0.1, -0.3, 2.5})
+    for (const Operator* op : {&ops::operator_floordiv.info(), &ops::operator_mod.info()})
+      results.push_back(g.call_function(ops::mul_Scalar, {x, g.call_function(*op, {n, divisor})}));
+  g.output(g.call_function(ops::stack, {Argument::list(results)}));
+  GraphModule gm(std::map<std::string, GraphModule::Attribute>(), std::move(g));
+  const auto compiled = build(gm, {x34});
+  const Tensor x11_4 = torch::randn({11, 4});
+  // 1 // 0.1, 1 % 0.1 and so on; -7 // 0.1 and so on.
+  const double of_1[] = {9, 0.09999999999999995, -4, -0.19999999999999996, 0, 1};
+  const double of_minus_7[] = {-70, 3.885780586188048e-16, 23, -0.10000000000000026, -3, 0.5};
+  for (const Tensor& input : {x11_4, x34}) {
+    std::vector<Tensor> expected;
+    for (const double number : input.size(0) == 11 ? of_1 : of_minus_7) expected.push_back(input * number);
+    CHECK(same(gm(input), torch::stack(expected)));
+    CHECK(same((*compiled)(input), torch::stack(expected)));
+    CHECK(same(Interpreter(gm).run({input}).toTensor(), torch::stack(expected)));
+  }
 }
 
 TEST_CASE("division that has no result is refused when the graph runs") {
@@ -469,6 +527,30 @@ TEST_CASE("parts are written in place as LibTorch writes them") {
   wrote([](auto x) {
     auto y = x.clone();
     y.index_put_({x > 0}, 0);
+    return y;
+  });
+  // A mask is for as many dimensions as it has, none for one of none.
+  const Tensor x235 = torch::randn({2, 3, 5}), mask = torch::arange(6).view({2, 3}).ne(4),
+               behind = torch::arange(15).view({3, 5}).ne(4), whole = torch::tensor(true);
+  const auto wrote_behind = [&](auto f) { return check_callable(f, {{x235}}); };
+  wrote_behind([mask](auto x) {
+    auto y = x.clone();
+    y.index_put_({mask, Slice(0, 3)}, 1);
+    return y;
+  });
+  wrote_behind([mask](auto x) {
+    auto y = x.clone();
+    y.index_put_({mask, 0}, 1);
+    return y;
+  });
+  wrote_behind([behind](auto x) {
+    auto y = x.clone().unsqueeze(-1);
+    y.index_put_({Slice(), behind, 0}, 1);
+    return y;
+  });
+  wrote_behind([whole](auto x) {
+    auto y = x.clone();
+    y.index_put_({whole, 0}, 1);
     return y;
   });
 }

@@ -517,6 +517,25 @@ TEST_CASE("one number for all dimensions is what was given, also where the defau
 
 // --- memory that the tracer does not see ---------------------------------------------------------------------------
 
+TEST_CASE("a captured tensor that shares memory with an example is refused, and both are named") {
+  const Tensor table = torch::rand({8, 3}), first = table.slice(0, 0, 4), second = table.slice(0, 4, 8);
+  for (const Tensor& captured : {first, second}) {
+    const auto f = [captured](Tensor t) { return t + captured; };
+    const Fault fault = fault_of<TraceError>([&] { trace(f, {second}); });
+    CHECK(fault.id == 307);
+    CHECK(fault.says("captured"));
+    CHECK(fault.says("shares its memory with input"));
+    CHECK(is_off());
+    CHECK(same((*trace(f, {second.clone()}))(first), first + captured));
+  }
+}
+
+TEST_CASE("a default that is 0 does not stand for -0") {
+  const auto f = [](Tensor t) { return 1 / torch::constant_pad_nd(t, {1, 1}, -0.0); };
+  const Tensor x = torch::rand({3}) + 1;
+  CHECK(same((*trace(f, {x}))(x), f(x)));
+}
+
 TEST_CASE("data() of a traced value would freeze it, and is refused; that of a parameter is read") {
   const Tensor x = torch::rand({3});
   const Forward data = [](const Tensors& t) { return (t[0] + 1).data() * 2; };
@@ -1087,6 +1106,7 @@ TEST_CASE("elements of a traced tensor are out of C++'s reach, those of constant
   const Fault fault = refused([](const Tensors& t) { return t[0] * t[0].data_ptr<float>()[0]; });
   CHECK(fault.says("%x"));
   CHECK(fault.says("operator()"));
+  CHECK(fault.says("TORCH_LIBRARY"));
   refused([](const Tensors& t) { return t[0] * t[0].accessor<float, 1>()[1]; });
   refused([](const Tensors& t) { return (t[0] + 1) * static_cast<double>(t[0].storage().nbytes()); });
   refused([](const Tensors& t) {
@@ -1315,16 +1335,19 @@ TEST_CASE("a torch::autograd::Function in forward would lose its backward: it is
 Tensor doubled_with_gradient(const Tensor& x) { return Doubled::apply(x); }
 Tensor doubled_plainly(const Tensor& x) { return x * 2; }
 std::int64_t count_positive(const Tensor& x) { return (x > 0).sum().item<std::int64_t>(); }
+Tensor add_first(const Tensor& x) { return x + *x.data_ptr<float>(); }
 std::tuple<Tensor, std::int64_t> halve_and_count(const Tensor& x) { return {x / 2, count_positive(x)}; }
 TORCH_LIBRARY(fxx_trace_test, m) {
   m.def("doubled(Tensor x) -> Tensor");
   m.def("count(Tensor x) -> int");
   m.def("halved(Tensor x) -> (Tensor, int)");
+  m.def("first_added(Tensor x) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(fxx_trace_test, CPU, m) {
   m.impl("doubled", &doubled_plainly);
   m.impl("count", &count_positive);
   m.impl("halved", &halve_and_count);
+  m.impl("first_added", &add_first);
 }
 TORCH_LIBRARY_IMPL(fxx_trace_test, Autograd, m) { m.impl("doubled", &doubled_with_gradient); }
 
@@ -1339,6 +1362,16 @@ TEST_CASE("an operator whose kernel is an autograd function is one node, and has
   const Tensor z = x.clone().requires_grad_();
   (*gm)(z).sum().backward();
   CHECK(same(z.grad(), x.exp() * 3));
+}
+
+TEST_CASE("an operator of one's own may read the elements of what it is given") {
+  const auto added = [](const Tensors& t) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("fxx_trace_test::first_added", "");
+    return op.typed<Tensor(const Tensor&)>().call(t[0] * 2);
+  };
+  const auto gm = traced(added, {torch::rand({3})});
+  const Tensor x = torch::rand({3});
+  CHECK(same((*gm)(x), x * 2 + x[0] * 2));
 }
 
 TEST_CASE("numbers that operators make of elements are refused, beside tensors as well; those of constants are not") {

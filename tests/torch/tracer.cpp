@@ -57,6 +57,40 @@ struct Batch {
   BOOST_HANA_DEFINE_STRUCT(Batch, (T, image), (T, mask));
 };
 
+/// Called with values of several types.
+struct ScaleImpl : torch::nn::Module {
+  template <class T, class S>
+  T forward(T x, S by) {
+    return x * by;
+  }
+};
+FXX_MODULE(Scale);
+struct ScalesImpl : torch::nn::Module {
+  Scale scale = register_module("scale", Scale());
+  bool whole_first;
+  explicit ScalesImpl(bool first) : whole_first(first) {}
+  template <class T>
+  T forward(T x) {
+    if (!whole_first) return scale(x, 0.5) + scale(x, 2) + scale(x, x);
+    return scale(x, 2) + scale(x, 0.5) + scale(x, x);
+  }
+};
+struct ModeImpl : torch::nn::Module {
+  template <class T>
+  T forward(T x, const std::string& mode) {
+    return mode == "relu" ? relu(x) : x;
+  }
+};
+FXX_MODULE(Mode);
+struct ModesImpl : torch::nn::Module {
+  Mode mode = register_module("mode", Mode());
+  template <class T>
+  T forward(T x) {
+    const char* none = "none";
+    return mode(x, "relu") + mode(x, none);
+  }
+};
+
 struct StructuredImpl : torch::nn::Module {
   static constexpr auto input_names = fxx::input_names("xs", "by_name", "mean");
   fxx::nn::Linear fc{4, 2};
@@ -246,6 +280,68 @@ TEST_CASE("modules are traced through, or leaves by their type or their name; le
   CHECK(expand_modules(opened->graph(), opened->owner()) == 4);
   CHECK(targets_of(opened->graph(), Opcode::call_module).empty());
   test::check_traced(*net, *opened, {{x}});
+}
+
+TEST_CASE("a leaf whose forward is a template is called with the types of each call") {
+  const torch::Tensor x = torch::randn({2, 4});
+  for (const bool whole_first : {true, false}) {
+    ScalesImpl net(whole_first);
+    const auto gm = symbolic_trace_with<LeafTypes<Scale>>(net);
+    CHECK(targets_of(gm->graph(), Opcode::call_module) == Texts{"scale", "scale", "scale"});
+    test::check_traced(net, *gm, {{x}});
+    // Numbers convert as long as nothing is lost.
+    CHECK(same(call_module(*net.scale, {x, true}).toTensor(), x));
+    const auto fault = fault_of<RunError>([&] { (void)call_module(*net.scale, {x, "two"}); });
+    CHECK(fault.id == 702);
+    CHECK(fault.says("was never traced with (Tensor [2, 4] float32, "));
+  }
+  ModesImpl modes;
+  test::check_traced(modes, *symbolic_trace(modes), {{x}});
+  const auto leaves = symbolic_trace_with<LeafTypes<Mode>>(modes);
+  CHECK(targets_of(leaves->graph(), Opcode::call_module) == Texts{"mode", "mode"});
+  test::check_traced(modes, *leaves, {{x}});
+}
+
+TEST_CASE("a tensor that gets other sizes or another history in place under a NoGradGuard has them in the graph") {
+  const auto sizes = [](auto x) {
+    auto y = x * 2;
+    {
+      const torch::NoGradGuard no_grad;
+      y.unsqueeze_(0);
+    }
+    return y + 1;
+  };
+  const auto history = [](auto x) {
+    auto y = x * 2;
+    {
+      const torch::NoGradGuard no_grad;
+      y.detach_();
+    }
+    return x * y;
+  };
+  const auto between = [](auto x) {
+    auto y = x * 2, before = y, after = y;
+    {
+      const torch::NoGradGuard no_grad;
+      before = relu(y);
+    }
+    y.transpose_(0, 1);
+    {
+      const torch::NoGradGuard no_grad;
+      after = relu(y);
+    }
+    return y + after + before.sum();
+  };
+  const torch::nn::Module none("None");
+  const torch::Tensor x = torch::randn({2, 3});
+  const auto check = [&](const auto& f) {
+    const auto gm = symbolic_trace(f);
+    CAPTURE(to_string(gm->graph()));
+    test::check_forward([&](const test::Tensors& t) { return c10::IValue(f(t[0])); }, &none, *gm, {{x}});
+  };
+  check(sizes);
+  check(history);
+  check(between);
 }
 
 TEST_CASE("a tracer may refuse what writes: methods, functions, and methods of a constant") {

@@ -2,7 +2,10 @@
 // rules are checked in verify_algebra.cpp and verify_library.cpp.
 #include "fxx/torch/verify_rules.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
 
 #include "../support.hpp"
 #include "fxx/rewrite/functions.hpp"
@@ -51,6 +54,14 @@ TEST_CASE("a law of floating-point numbers is refuted by integers") {
   const VerifyReport::Rule wraps = refuted(verify(quotients, {.finite_only = true, .moderate = true}));
   CHECK((says(wraps.counter_example, "torch::kByte") || says(wraps.counter_example, "torch::kBool") ||
          says(wraps.counter_example, "torch::kInt")));
+}
+
+TEST_CASE("random numbers that are drawn afterwards are those that would have been drawn without it") {
+  at::manual_seed(1);
+  const at::Tensor expected = at::rand({4});
+  at::manual_seed(1);
+  CHECK(verify(rule<"plus nothing">(add(x, 0_c) >> x, of_floats)).ok());
+  CHECK(at::equal(at::rand({4}), expected));
 }
 
 TEST_CASE("a law of equal shapes is refuted by a broadcast") {

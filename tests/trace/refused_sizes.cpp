@@ -18,7 +18,13 @@ Proxy loop_over_size(Run& run, Proxy x, Proxy) {
   return x;
 }
 Proxy other_input(Run& run, Proxy x, Proxy y) { return relu(run[0] % 2 ? x : y); }
-Proxy more_arguments(Run& run, Proxy x, Proxy) { return run[0] > 2 ? x.flatten(1, 2) : x.flatten(1); }
+Proxy more_arguments(Run& run, Proxy x, Proxy) {
+  Graph& graph = x.tracer().graph();
+  const UserFunction& function = register_function("tests::sizes_function");
+  return Proxy(x.tracer(), run[0] > 12 ? graph.call_function(function, {x.node(), 1})
+                                       : graph.call_function(function, {x.node()}));
+}
+Proxy no_default(Run& run, Proxy x, Proxy) { return run[0] > 2 ? x.slice(0, 1) : x.slice(0); }
 Proxy other_kind(Run& run, Proxy x, Proxy) { return run[0] > 2 ? x.slice(0, 1, 9) : x.slice(0, std::nullopt, 9); }
 Proxy longer_list(Run& run, Proxy x, Proxy) {
   return x.view(std::vector<std::int64_t>(static_cast<std::size_t>(run[0]), 1));
@@ -64,7 +70,8 @@ TEST_CASE("traces that differ in more than numbers are refused, with both sides,
             {"first in what is called", "at batch=2 there is `%view", "at batch=24 there is `%relu", "sizes.cpp:"}},
            {loop_over_size, "loop", {"at batch=2 there is `return select_1`", "at batch=24 there is `%select_2"}},
            {other_input, "input", {"argument 0 (self)", "(%y,)", "(%x,)"}},
-           {more_arguments, "arguments", {"the number of arguments", "(%x, 1, 2)"}},
+           {more_arguments, "arguments", {"the number of arguments", "(%x, 1)"}},
+           {no_default, "default", {"argument 2 (start)", "(%x, 0, 1)"}},
            {other_kind, "kind", {"argument 2 (start)", "(%x, 0, None, 9)"}},
            {longer_list, "list", {"argument 1 (size), the number of items"}},
            {flag_of_size, "flag", {"argument 2 (keepdim)", "True", "False"}},

@@ -230,6 +230,21 @@ TEST_CASE("numbers are found wherever arguments hold them") {
   CHECK(text.ends_with("return (getitem, slice_1, view, sizes_function, mul)"));
 }
 
+TEST_CASE("a number that is the schema's default at one of the sizes is a number like any other") {
+  // As tracers record it: what is the default is left out.
+  const auto diagonal = [](Run& run, Proxy x, Proxy) { return run[0] == 2 ? x.tril() : x.tril(run[0] - 2); };
+  const Solved triangle = solve(diagonal, batch, {{2}});
+  CHECK(test::body_of(triangle.graph) ==
+        "batch = .size(%x, 0)\nsub = operator::sub(%batch, 2)\ntril = .tril(%x, %sub)\nreturn %tril\n");
+  const auto alpha = [](Run& run, Proxy x, Proxy y) { return run[0] == 3 ? x.add(y) : x.add(y, run[0] - 2); };
+  const std::vector<DynamicDim> from_three = {{0, 0, "batch", 3}};
+  const Graph sum = solve(alpha, from_three, {{3}}).graph;
+  for (const std::int64_t n : {4, 7, 50}) {
+    check_at(diagonal, triangle.graph, batch, {n});
+    check_at(alpha, sum, from_three, {n});
+  }
+}
+
 TEST_CASE("what is computed twice is computed once, before its first use, and what nobody needs is not there") {
   const auto code = [](Run& run, Proxy x, Proxy y) {
     const std::int64_t b = run[0], s = run[1];

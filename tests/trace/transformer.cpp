@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "fxx/ops/operation.hpp"
+#include "fxx/ops/registry.hpp"
 #include "trace/recorded.hpp"
 
 using namespace fxx;
@@ -91,6 +92,32 @@ TEST_CASE("overrides record something else, which takes over what was noted of t
   CHECK(neg->meta().custom[0].first == "stage");
   CHECK(neg->location().line() == g.find_nodes(Opcode::call_method)[0]->location().line());
   CHECK(neg->type().empty());  // of another value nothing is known
+}
+
+TEST_CASE("a method that an override gives other arguments is the overload that takes these") {
+  struct Other : Transformer {
+    using Transformer::Transformer;
+    Argument call_method(const CallMethod& op, Arguments args, KeywordArguments kwargs) override {
+      if (op.target == "max") return Transformer::call_method(op, {args.span()[0]}, {});
+      if (op.target == "sum") return Transformer::call_method(op, {args.span()[0], Argument::list({1})}, {});
+      return Transformer::call_method(op, args, kwargs);
+    }
+  };
+  Graph g = symbolic_graph([](auto x) {
+    const auto total = x.sum(), mean = x.mean(1);
+    const auto [values, indices] = x.max(1);
+    return std::tuple(total, mean, values);
+  });
+  for (Node* node : g.find_nodes(Opcode::call_method)) node->set_tensor_meta({.shape = {}, .stride = {}});
+  const Graph changed = Other(g).transform();
+  changed.lint();
+  const auto methods = changed.find_nodes(Opcode::call_method), before = g.find_nodes(Opcode::call_method);
+  REQUIRE(methods.size() == 3);
+  CHECK(operator_of(*methods[0])->name == "aten::sum.dim_IntList");
+  CHECK(operator_of(*methods[1]) == operator_of(*before[1]));
+  CHECK(operator_of(*methods[2])->name == "aten::max");
+  CHECK_FALSE(methods[0]->tensor_meta());
+  CHECK(methods[1]->tensor_meta());
 }
 
 TEST_CASE("a graph is recorded within a trace, with values for its inputs, inside of the module that it is") {

@@ -149,6 +149,27 @@ TEST_CASE("writing where tensors pick elements is aten::index_put_, behind a vie
         "new_full = .new_full(%x, [], 2)\nindex_put_ = .index_put_(%x, [%i], %new_full)\nreturn %index_put_\n");
 }
 
+TEST_CASE("a cut behind a tensor that may be a mask of several dimensions is refused when written to") {
+  const auto fault = fault_of<TraceError>([] {
+    (void)symbolic_graph([](auto x, auto i) { return x.index_put_({i, Slice{0, 3}}, 1); });
+  });
+  CHECK(fault.id == 305);
+  CHECK(fault.says("behind a tensor"));
+  CHECK(fault_of<TraceError>([] {
+          (void)symbolic_graph([](auto x, auto i) { return x.index_put_({i > 0, 0}, 1); });
+        }).id == 305);
+  const auto two = [](auto f) { return recorded(f, {"x", "i"}); };
+  CHECK(two([](auto x, auto i) {
+          return x.index_put_({i, Slice{}}, x);
+        }) == "index_put_ = .index_put_(%x, [%i, None], %x)\nreturn %index_put_\n");
+  // Positions are of one dimension each.
+  CHECK(two([](auto x, auto i) {
+          return x.index_put_({i.argsort(), 0}, x);
+        }) ==
+        "argsort = .argsort(%i)\ngetitem = operator::getitem(%x, (slice(None, None, None), 0))\n"
+        "index_put_ = .index_put_(%getitem, [%argsort], %x)\nreturn %x\n");
+}
+
 TEST_CASE("a tensor behind an Ellipsis, and a bool beside a tensor, are refused when written to") {
   const auto behind = fault_of<TraceError>([] {
     (void)symbolic_graph([](auto x, auto i) { return x.index_put_({"...", i}, 1); });

@@ -82,8 +82,9 @@ FXX_INLINE std::string_view number_symbol(std::string_view operation) {
 FXX_INLINE std::string cpp_rounded_down(std::string_view operation, const std::string& a, const std::string& b,
                                         RoundedDown how) {
   const bool quotient = operation == "floordiv";
-  const std::string divided = a + " / " + b, rest = a + " % " + b;
-  if (how.real) return (quotient ? "" : a + " - " + b + " * ") + "std::floor(" + divided + ")";
+  // Of real numbers std::floor(a / b) is not that: 1 / 0.1 rounds to 10, though nine times fit.
+  const std::string rest = how.real ? "std::fmod(" + a + ", " + b + ")" : a + " % " + b;
+  const std::string divided = how.real ? "std::round((" + a + " - " + rest + ") / " + b + ")" : a + " / " + b;
   const std::string below = how.positive_divisor ? rest + " < 0" : rest + " != 0 && (" + a + " < 0) != (" + b + " < 0)";
   return quotient ? divided + " - (" + below + ")" : rest + " + (" + below + " ? " + b + " : 0)";
 }

@@ -76,6 +76,9 @@ FXX_INLINE void Lowering::call(const Node& node) {
     } else if (!pointwise(node, *op) && !composed(node, *op)) {
       throw NoKernel{"no kernel"};
     }
+    if (!written_.empty() &&
+        std::ranges::none_of(node.all_input_nodes(), [&](const Node* n) { return passes_on_memory(node, *n); }))
+      lie_as_written(node);
     return compute_once(node);
   } catch (const NoKernel& reason) {
     why = reason.why;

@@ -37,6 +37,7 @@ class Members {
   std::vector<Member> members_;
   std::map<std::string, std::size_t, std::less<>> by_name_;
   std::set<std::string> taken_;
+  std::set<std::string, std::less<>> inner_buffers_;  // of called modules
 };
 
 }  // namespace fxx::inline FXX_ABI

@@ -23,8 +23,11 @@ FXX_INLINE Members::Members(const Graph& graph, const Owner& owner, const std::s
     if (const auto* call = std::get_if<CallModule>(&node->op()))
       add(call->target, owner.find_module(call->target), nullptr);
   for (const Node* node : graph.nodes())
-    if (const auto* get = std::get_if<GetAttr>(&node->op()); get && !holder(get->target))
-      add(get->target, owner.find_module(get->target), owner.find_attribute(get->target));
+    if (const auto* get = std::get_if<GetAttr>(&node->op())) {
+      const AttributeInfo* attribute = owner.find_attribute(get->target);
+      if (!holder(get->target)) add(get->target, owner.find_module(get->target), attribute);
+      else if (attribute && attribute->kind != AttributeInfo::Kind::parameter) inner_buffers_.insert(get->target);
+    }
 }
 
 FXX_INLINE std::string Members::expression(const std::string& name) const {
@@ -34,7 +37,8 @@ FXX_INLINE std::string Members::expression(const std::string& name) const {
   // Members of the modules that are one operator are public and named as they are registered.
   if (module.module && module.module->operation && is_cpp_name(inner))
     return "this->" + module.identifier + "->" + inner;
-  return "torch::Tensor(this->" + module.identifier + "->named_parameters()[" + cpp_string(inner) + "])";
+  return "torch::Tensor(this->" + module.identifier + "->named_" +
+         (inner_buffers_.contains(name) ? "buffers" : "parameters") + "()[" + cpp_string(inner) + "])";
 }
 
 FXX_INLINE const Members::Member* Members::find(std::string_view name) const {

@@ -18,7 +18,9 @@ struct CodeOptions {
 };
 
 /// `torch::Tensor forward(torch::Tensor x) { ... }`. Members are written `this->linear`, attributes of leaf modules
-/// that the graph calls `this->linear->weight`. Throws CodegenError (E501), naming the node, for what has no C++ form.
+/// that the graph calls `this->linear->weight`. Arguments are written so that C++ picks the overload that the node
+/// calls; where nothing makes it, the operator is named: `at::_ops::std_correction::call(...)`. Throws CodegenError
+/// (E501), naming the node, for what has no C++ form.
 std::string forward_code(const Graph& graph, const Owner& owner, const CodeOptions& options = {});
 
 }  // namespace fxx::inline FXX_ABI

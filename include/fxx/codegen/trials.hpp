@@ -39,7 +39,8 @@ struct TrialPlan {
   std::vector<std::unique_ptr<Graph>> graphs;  // whose nodes the plan has
 };
 
-/// Of the plan's steps those that have a shape, each shape once, without ways.
+/// Of the plan's steps those that have a shape, each shape once, without ways. Not those with a division of integers by
+/// what is no constant: it may be zero in a trial.
 std::vector<TrialSite> trial_sites(const KernelPlan& plan);
 
 /// `graph`, `owner` and `options` are those that the plan was made of, `weights_stay` is what it says. `between`: bytes

@@ -8,8 +8,10 @@
 
 #include "fxx/codegen/arena.hpp"
 #include "fxx/codegen/lower/images.ipp"
+#include "fxx/codegen/lower/terms.ipp"
 #include "fxx/codegen/trials.hpp"
 #include "fxx/ops/operation.hpp"
+#include "fxx/ops/registry.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -238,6 +240,18 @@ FXX_INLINE std::unique_ptr<Graph> reading_graph(std::int64_t bytes) {
 
 }  // namespace detail
 
+namespace detail {
+/// Divides integers by some that inputs give, in whose place a trial has zeros.
+FXX_INLINE bool divides_by_inputs(const Node* node) {
+  static constexpr std::string_view names[] = {"div", "divide", "floor_divide", "remainder", "fmod"};
+  const Operator* op = operator_of(*node);
+  if (!op || op->arity() < 2 || std::ranges::find(names, op->base_name()) == std::end(names)) return false;
+  const Argument* divisor = argument_of(*node, *op, 1);
+  return divisor && divisor->is_node() && divisor->node()->opcode() != Opcode::get_attr && node->tensor_meta() &&
+         plans::is_integer(node->tensor_meta()->dtype);
+}
+}  // namespace detail
+
 FXX_INLINE std::vector<TrialSite> trial_sites(const KernelPlan& plan) {
   std::vector<TrialSite> sites;
   for (const KernelStep& step : plan.steps) {
@@ -245,6 +259,7 @@ FXX_INLINE std::vector<TrialSite> trial_sites(const KernelPlan& plan) {
       continue;
     TrialSite site{step.shape, step.nodes, {}};
     site.nodes.insert(site.nodes.end(), step.joinable.begin(), step.joinable.end());
+    if (std::ranges::any_of(site.nodes, &detail::divides_by_inputs)) continue;
     sites.push_back(std::move(site));
   }
   return sites;

@@ -15,6 +15,8 @@ namespace detail {
 /// Type of one item that getitem takes out of a container's type: "std::tuple<A, B>" and 1 give B; "auto" when the
 /// tuple is not so long.
 std::string item_type(const std::string& container, std::int64_t index);
+/// Of how many items a `std::tuple<...>` is.
+std::int64_t tuple_size(const std::string& type);
 
 }  // namespace detail
 

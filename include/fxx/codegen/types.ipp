@@ -37,9 +37,21 @@ FXX_INLINE std::string cpp_result_of(const Operator& op) {
   return tuple.empty() ? "void" : tuple + ">";
 }
 
+FXX_INLINE std::int64_t tuple_size(const std::string& type) {
+  if (type == "std::tuple<>") return 0;
+  std::int64_t items = 1;
+  int depth = 0;
+  for (const char c : type) {
+    depth += (c == '<') - (c == '>');
+    items += c == ',' && depth == 1;
+  }
+  return items;
+}
+
 FXX_INLINE std::string item_type(const std::string& container, std::int64_t index) {
   if (container.starts_with("std::vector<")) return container.substr(12, container.size() - 13);
   if (!container.starts_with("std::tuple<")) return container;  // a tensor's part is a tensor
+  if (index < 0) index += tuple_size(container);
   int depth = 0;
   std::size_t start = 11;
   for (std::size_t i = start; i < container.size(); ++i) {

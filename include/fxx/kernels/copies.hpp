@@ -204,7 +204,8 @@ template <int N, class Get, class Put>
 FXX_KERNEL void running_sum(const Get& get, const Put& put) {
   detail_of_copies::row_running<N, detail_of_copies::AddPrecise>(get, put);
 }
-/// The product of those up to it, within 2^-24 + 2^-52 N of it, where it is not denormal.
+/// The product of those up to it, within 2^-24 + 2^-52 N of it, where neither it nor an element is denormal: eight of
+/// those have a product that is no double.
 template <int N, class Get, class Put>
 FXX_KERNEL void running_product(const Get& get, const Put& put) {
   detail_of_copies::row_running<N, detail_of_copies::MultiplyPrecise>(get, put);
@@ -233,9 +234,11 @@ struct ResizeShape {
   bool exact = false;                        // of nearest: LibTorch's nearest-exact
   double scale_height = 0, scale_width = 0;  // a factor that was given, and is not to be that of the sizes
   int in_row = 0;                            // pixels from one row of the input to the next; 0: in_width
+  int in_pixel = 0;                          // floats from one pixel of the input to the next; 0: `channels`
 
   // Found by the compiler, never while the program runs.
   consteval int row() const { return in_row ? in_row : in_width; }
+  consteval int pixel() const { return in_pixel ? in_pixel : channels; }
   consteval float step(int in, int out, double scale) const {
     return scale > 0 ? static_cast<float>(1 / scale) : static_cast<float>(in) / static_cast<float>(out);
   }
@@ -279,7 +282,7 @@ FXX_KERNEL void resize_nearest(const float* __restrict in, const Put& put) {
     const int row = nearest<Shape.in_height, Shape.out_height, Shape.exact>(y, down);
     for (int x = 0; x < Shape.out_width; ++x) {
       const int column = nearest<Shape.in_width, Shape.out_width, Shape.exact>(x, along);
-      const float* const from = in + (static_cast<std::ptrdiff_t>(row) * Shape.row() + column) * Shape.channels;
+      const float* const from = in + (static_cast<std::ptrdiff_t>(row) * Shape.row() + column) * Shape.pixel();
       detail_of_rows::for_each_vector<Shape.channels>(
           [&](int c, auto width) __attribute__((always_inline)) { put(y, x, c, load_some<width>(from + c), width); });
     }
@@ -297,12 +300,12 @@ FXX_KERNEL void resize_bilinear(const float* __restrict in, const Put& put) {
                                   : Shape.step(Shape.in_width, Shape.out_width, Shape.scale_width);
   for (int y = 0; y < Shape.out_height; ++y) {
     const Between rows = between<Shape.in_height, Shape.out_height, corners>(y, down);
-    const float* const upper = in + static_cast<std::ptrdiff_t>(rows.first) * Shape.row() * Shape.channels;
-    const float* const lower = in + static_cast<std::ptrdiff_t>(rows.second) * Shape.row() * Shape.channels;
+    const float* const upper = in + static_cast<std::ptrdiff_t>(rows.first) * Shape.row() * Shape.pixel();
+    const float* const lower = in + static_cast<std::ptrdiff_t>(rows.second) * Shape.row() * Shape.pixel();
     for (int x = 0; x < Shape.out_width; ++x) {
       const Between columns = between<Shape.in_width, Shape.out_width, corners>(x, along);
-      const std::ptrdiff_t left = static_cast<std::ptrdiff_t>(columns.first) * Shape.channels;
-      const std::ptrdiff_t right = static_cast<std::ptrdiff_t>(columns.second) * Shape.channels;
+      const std::ptrdiff_t left = static_cast<std::ptrdiff_t>(columns.first) * Shape.pixel();
+      const std::ptrdiff_t right = static_cast<std::ptrdiff_t>(columns.second) * Shape.pixel();
       const float second = columns.share, first = 1.f - second, below = rows.share, above = 1.f - below;
       detail_of_rows::for_each_vector<Shape.channels>([&](int c, auto width) __attribute__((always_inline)) {
         const auto pixel = [&](const float* at) __attribute__((always_inline)) { return load_some<width>(at + c); };

@@ -258,13 +258,24 @@ FXX_KERNEL Spread<float> settled(float near, float sum, float squares, int count
   const Spread<real> spread = settled(splat(near), {splat(sum), splat(squares)}, count);
   return {spread.mean[0], spread.squares[0]};
 }
+/// Nothing is left of the squares: the row is even, or so long and almost even that what differs is lost beside what
+/// the mean was off. Around the mean as it is settled it is not.
+FXX_KERNEL bool is_lost(float squares, float all) { return squares == 0.f && all != 0.f; }
+/// Of no more elements nothing is lost: the mean is within 23 units, beside which a single element that differs by half
+/// a unit is more than `part_of_rounding` of the squares.
+inline constexpr int longest_unlost = 128;
 template <int N, class Get>
 FXX_KERNEL Spread<float> row_spread(const Get& get) {
-  const float near = row_sum<N>(get) * (1.f / N);
-  const Distances all = row_as_vector<N, Add, Distances>([&](int c, auto width) __attribute__((always_inline)) {
-    return distance_of(get(c, width) - near);
-  });
-  return settled(near, sum(all.sum), sum(all.squares), N);
+  float near = row_sum<N>(get) * (1.f / N);
+  for (bool first = true;; first = false) {
+    const Distances all = row_as_vector<N, Add, Distances>([&](int c, auto width) __attribute__((always_inline)) {
+      return distance_of(get(c, width) - near);
+    });
+    const float squares = sum(all.squares);
+    const Spread<float> spread = settled(near, sum(all.sum), squares, N);
+    if (N <= longest_unlost || !first || !is_lost(spread.squares, squares)) return spread;
+    near = spread.mean;
+  }
 }
 /// A spread whose squares are of distances times `unit`, a power of two. LibTorch takes squares in double precision, which
 /// has those of all distances.
@@ -275,7 +286,7 @@ struct SpreadInUnits {
 /// That in which squares are numbers, by what they come to without.
 FXX_KERNEL real unit_of(real squares) {
   const real up = squares < 1e-30f ? splat(0x1p64f) : splat(1.f);
-  return squares == __builtin_inff() ? splat(0x1p-64f) : up;
+  return squares == __builtin_inff() ? splat(0x1p-96f) : up;
 }
 template <int N, class Get>
 FXX_KERNEL SpreadInUnits<float> row_spread_in_units(const Get& get) {
@@ -293,10 +304,10 @@ FXX_KERNEL float divisor_of(int count, float correction) {
 }
 }  // namespace detail_of_rows
 /// The variance is the sum of (x - mean)^2 divided by N - correction, nan where there is nothing to divide by. `get` is
-/// asked twice for each element, three times where squares of what is very small or large, or of one value throughout,
-/// are to be taken. Of random numbers, in units of 2^-23, the mean is within 1 of the mean of magnitudes, the variance
-/// within 2 of itself and the square of 2 units of the mean of magnitudes, which the mean may be off. Of one value
-/// throughout the mean is that and the variance 0, exactly.
+/// asked twice for each element, three times where squares of what is very small or large are to be taken, or of almost
+/// one value throughout, and up to four times where it is one. Of random numbers, in units of 2^-23, the mean is within
+/// 1 of the mean of magnitudes, the variance within 2 of itself and the square of 2 units of the mean of magnitudes,
+/// which the mean may be off. Of one value throughout the mean is that and the variance 0, exactly.
 template <int N, class Get>
 FXX_KERNEL Moments row_moments(const Get& get, float correction = 1.f) {
   const detail_of_rows::SpreadInUnits<float> spread = detail_of_rows::row_spread_in_units<N>(get);
@@ -459,22 +470,33 @@ FXX_KERNEL void column_spreads(const Get& get, const Put& put, Part part) {
           v, [&](auto width) __attribute__((always_inline)) { return get(row, column + v * lanes, width); });
     };
     Cascade<Rows, Vectors, Add> sums;
-    Cascade<Rows, Vectors, Add, Distances> distances;
     sums.add(element);
     real near[Vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) near[v] = sums.total(v) / static_cast<float>(Rows);
-    distances.add([&](int row, int v) __attribute__((always_inline)) { return distance_of(element(row, v) - near[v]); });
     SpreadInUnits<real> spreads[Vectors];
     bool again = false;
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v)
-      with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
-        const Spread<real> spread = settled(near[v], distances.total(v), Rows);
-        const real unit = first_or<width>(unit_of(spread.squares), 1.f);
-        spreads[v] = {spread.mean, spread.squares, unit};
-        again = again || any(unit != 1.f);
+    for (bool first = true, lost = true; lost; first = false) {
+      Cascade<Rows, Vectors, Add, Distances> distances;
+      distances.add([&](int row, int v) __attribute__((always_inline)) {
+        return distance_of(element(row, v) - near[v]);
       });
+      again = lost = false;
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v)
+        with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
+          const Distances all = distances.total(v);
+          const Spread<real> spread = settled(near[v], all, Rows);
+          const real unit = first_or<width>(unit_of(spread.squares), 1.f);
+          spreads[v] = {spread.mean, spread.squares, unit};
+          again = again || any(unit != 1.f);
+          if (Rows <= longest_unlost || !first) return;
+          // As is_lost has it: once more, around other means for those columns alone.
+          const integer lost_here = (first_or<width>(spread.squares, 1.f) == 0.f) & (all.squares != 0.f);
+          near[v] = lost_here ? spread.mean : near[v];
+          lost = lost || any(lost_here);
+        });
+    }
     if (again) {
       Cascade<Rows, Vectors, Add, Distances> in_units;
       in_units.add([&](int row, int v) __attribute__((always_inline)) {

@@ -7,7 +7,7 @@
 //                [&](int c, real p, auto width) { store_some<width>(weights + c, p); });
 //
 // A row of up to `longest_row` elements stands on the stack in between, and `get` is asked once for each element; of
-// longer ones it is asked again for each pass, two or three times. Whatever `put` writes may be what `get` reads.
+// longer ones it is asked again for each pass, two to four times. Whatever `put` writes may be what `get` reads.
 // Errors are in units of 2^-23, of rows of normally distributed numbers with any mean and deviation; exponentials are of
 // numbers below zero, so nothing overflows.
 // Main names: softmax, top_of_row, powers_in_place, log_softmax, column_softmax, column_log_softmax, row_log_sum_exp,
@@ -208,32 +208,43 @@ FXX_KERNEL float mean_of_group(const float* channels) {
 }  // namespace detail_of_rows
 /// (x - mean) / sqrt(variance + eps) of the pixels' channels that are one group, channels last; as many groups as
 /// channels make it the norm of instances. `get(pixel, channel, width)` is asked three times for each element,
-/// `put(pixel, channel, value, width)` gets the results. Errors as layer_norm's, but 3 units.
+/// four times where a group is of almost one value. `put(pixel, channel, value, width)` gets the results. Errors as
+/// layer_norm's, but 3 units.
 template <GroupShape Shape, class Get, class Put>
 FXX_KERNEL void group_norm(float eps, const Get& get, const Put& put) {
   static_assert(Shape.channels % Shape.groups == 0, "fxx::kernels: groups of channels are of one size");
   using namespace detail_of_rows;
   constexpr int room = vectors_of(Shape.channels) * lanes;
-  alignas(64) float means[room], totals[room], factors[room];
+  // The last two are sums before they are what their names say.
+  alignas(64) float near[room], means[room], factors[room];
   column_sums<Shape.pixels, Shape.channels>(get, [&](int c, real sum, auto width) __attribute__((always_inline)) {
-    store_some<width>(totals + c, sum);
+    store_some<width>(means + c, sum);
   });
   for (int c = 0; c < Shape.channels; c += Shape.size()) {
-    const float mean = mean_of_group<Shape>(totals + c);
-    for (int k = c; k < c + Shape.size(); ++k) means[k] = mean;
+    const float mean = mean_of_group<Shape>(means + c);
+    for (int k = c; k < c + Shape.size(); ++k) near[k] = mean;
   }
-  columns_reduced<Shape.pixels, Shape.channels, Add, Distances>(
-      [&](int pixel, int c, auto width) __attribute__((always_inline)) {
-        return distance_of(get(pixel, c, width) - load_some<width>(means + c));
-      },
-      [&](int c, const Distances& all, auto width) __attribute__((always_inline)) {
-        store_some<width>(totals + c, all.sum);
-        store_some<width>(factors + c, all.squares);
-      });
-  for (int c = 0; c < Shape.channels; c += Shape.size()) {
-    const Spread<float> group = settled(means[c], mean_of_group<Shape>(totals + c), mean_of_group<Shape>(factors + c), 1);
-    const float factor = 1.f / __builtin_sqrtf(group.squares + eps);
-    for (int k = c; k < c + Shape.size(); ++k) means[k] = group.mean, factors[k] = factor;
+  for (bool first = true, lost = true; lost; first = false) {
+    columns_reduced<Shape.pixels, Shape.channels, Add, Distances>(
+        [&](int pixel, int c, auto width) __attribute__((always_inline)) {
+          return distance_of(get(pixel, c, width) - load_some<width>(near + c));
+        },
+        [&](int c, const Distances& all, auto width) __attribute__((always_inline)) {
+          store_some<width>(means + c, all.sum);
+          store_some<width>(factors + c, all.squares);
+        });
+    lost = false;
+    for (int c = 0; c < Shape.channels; c += Shape.size()) {
+      const float squares = mean_of_group<Shape>(factors + c);
+      const Spread<float> group = settled(near[c], mean_of_group<Shape>(means + c), squares, 1);
+      const float factor = 1.f / __builtin_sqrtf(group.squares + eps);
+      const bool group_lost = first && is_lost(group.squares, squares);
+      lost = lost || group_lost;
+      for (int k = c; k < c + Shape.size(); ++k) {
+        means[k] = group.mean, factors[k] = factor;
+        if (group_lost) near[k] = group.mean;
+      }
+    }
   }
   for (int pixel = 0; pixel < Shape.pixels; ++pixel)
     for_each_vector<Shape.channels>([&](int c, auto width) __attribute__((always_inline)) {

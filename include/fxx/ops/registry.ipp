@@ -1,6 +1,7 @@
 // Bodies of ops/registry.hpp.
 #pragma once
 
+#include <cmath>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -266,7 +267,8 @@ FXX_INLINE bool same_value(const Argument& argument, const Literal& literal, Typ
     case Kind::integer:
     case Kind::real:
       if (argument.is_number() && argument.kind() != Argument::Kind::boolean)
-        return argument.number() == literal.number();
+        return argument.number() == literal.number() &&
+               std::signbit(argument.number()) == std::signbit(literal.number());
       if (type.base == ValueType::dtype || type.base == ValueType::layout || type.base == ValueType::memory_format)
         return argument == to_argument(literal, type);
       if (!argument.is_sequence() || type.list_size == 0) return false;

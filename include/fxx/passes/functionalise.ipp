@@ -255,6 +255,13 @@ class Functionaliser : GraphWrites {
   }
   Node* current_or(Node* node, int o) { return is_pure(o) ? current(o) : node; }
 
+  /// Who takes the item and knows what it is; null when nobody does.
+  static const Node* taker_of(const Node& node, std::size_t i) {
+    for (const Node* user : node.users())
+      if (item_taken(*user) == static_cast<std::int64_t>(i) && user->tensor_meta()) return user;
+    return nullptr;
+  }
+
   /// Puts the new values in the place of the write.
   void edit_write(Node& node, const Write& write) {
     const std::uint32_t first_fresh = graph_.index_bound();
@@ -285,7 +292,11 @@ class Functionaliser : GraphWrites {
         Node* value = one ? result : call(ops::operator_getitem, {result, static_cast<std::int64_t>(i)}, {}, {});
         views::Meta self = object(write.objects[i]).meta;
         if (self && one && node.tensor_meta()) self = meta_of(node);
+        const Node* item = one ? nullptr : taker_of(node, i);
+        if (self && item) self = meta_of(*item);
         values.push_back(converted(value, self, current(write.objects[i])));
+        // It is made as large as what is written to it, which nobody knows here.
+        if (!one && !item) values.back()->clear_tensor_meta();
       }
       for (std::size_t i = 0; i < values.size(); ++i) assign(write.objects[i], values[i], false);
       if (one) named(values[0]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -59,17 +60,34 @@ class EqualCalls {
     if (!op || op->mutates || is_impure(node) || draws_numbers(node)) return false;
     return op->base_name().find("empty") == std::string_view::npos && !node.all_input_nodes().empty();
   }
+  static void add(std::uint64_t& hash, std::uint64_t part) { hash = (hash ^ part) * hash_factor; }
+  /// Of what is equal it adds the same.
+  static void add(std::uint64_t& hash, const Argument& argument) {
+    using Kind = Argument::Kind;
+    switch (argument.kind()) {
+      case Kind::boolean: return add(hash, std::uint64_t{argument.boolean()});
+      case Kind::integer: return add(hash, static_cast<std::uint64_t>(argument.integer()));
+      case Kind::real: {
+        const double real = argument.number();
+        return add(hash, real == real ? std::bit_cast<std::uint64_t>(real) : 0);
+      }
+      case Kind::dtype: return add(hash, static_cast<std::uint64_t>(argument.dtype()));
+      case Kind::string: return add(hash, std::hash<std::string_view>{}(argument.string()));
+      case Kind::list:
+      case Kind::tuple:
+        for (const Argument& item : argument.items()) add(hash, item);
+        return;
+      default: return;
+    }
+  }
   /// Few that are not equal have the same: many an operator takes parts of one tensor by numbers alone.
   static std::uint64_t hash_of(const Node& node) {
     if (const auto* attribute = std::get_if<GetAttr>(&node.op()))
       return std::hash<std::string_view>{}(attribute->target);
     const Operator& op = *operator_of(node);
     std::uint64_t hash = reinterpret_cast<std::uintptr_t>(&op);
-    const auto add = [&](std::uint64_t part) { hash = (hash ^ part) * hash_factor; };
-    for (int i = 0; i < op.arity(); ++i)
-      if (const Argument given = argument_or_default(node, op, i); given.kind() == Argument::Kind::integer)
-        add(static_cast<std::uint64_t>(given.integer()));
-    for (const Node* input : node.all_input_nodes()) add(reinterpret_cast<std::uintptr_t>(input));
+    for (int i = 0; i < op.arity(); ++i) add(hash, argument_or_default(node, op, i));
+    for (const Node* input : node.all_input_nodes()) add(hash, std::uint64_t{reinterpret_cast<std::uintptr_t>(input)});
     return hash;
   }
   /// The two zeros are equal, but not the same.

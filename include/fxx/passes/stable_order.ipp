@@ -50,9 +50,19 @@ FXX_INLINE std::size_t keep_order_of_equals(Graph& graph, Orders which, const st
     if (!std::ranges::all_of(users, [](const Node* user) { return item_taken(*user).has_value(); })) continue;
     const std::vector<KeywordArgument> all = {stable, {"dim", dim}, {"descending", get("largest")}};
     Node* const sorted = graph.call_function(ops::sort_stable, {self}, all);
+    // Each result once, in memory of its own without gaps, as topk gives it: what follows may view it or write to it.
+    Node* made[2] = {};
     for (Node* user : users) {
+      Node*& first = made[*item_taken(*user) == 0 || *item_taken(*user) == -2 ? 0 : 1];
+      if (first) {
+        user->replace_all_uses_with(first);
+        graph.erase_node(user);
+        continue;
+      }
       Node* const item = graph.call_function(ops::operator_getitem, {sorted, user->arg(1)});
-      detail::replace_by(graph, user, graph.call_function(ops::slice_Tensor, {item, dim, 0, k}));
+      Node* const part = graph.call_function(ops::slice_Tensor, {item, dim, 0, k});
+      first = graph.call_function(ops::contiguous, {part});
+      detail::replace_by(graph, user, first);
     }
     graph.erase_node(node);
     ++replaced;

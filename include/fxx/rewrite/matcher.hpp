@@ -208,7 +208,8 @@ class MatchEngine {
   bool stands_together(const Found& found, Match& candidate);
   std::string why_not(int rule, Node* root, TermMatcher& search, bool& whole);
   std::string why_declined(int rule, const Found& found);
-  bool collect_siblings(Match& match, int rule);
+  /// False when there are too few, or another one, `speaker`, stands for all of them.
+  bool collect_siblings(Match& match, int rule, const Node** speaker = nullptr);
   inline std::uint64_t operator_id(const Node& node);
   void resolve_methods();
   bool can_be_taken_out(std::span<Node* const> nodes) const;

@@ -286,6 +286,16 @@ FXX_INLINE bool takes_captured(const RuleFacts& facts, std::uint64_t id) {
   };
   return names(facts.pattern) && (!facts.result || names(facts.result));
 }
+/// Of several outputs: does the result use what the name stands for, an output itself, elsewhere than in its place?
+/// What a callable makes of it is looked at when it is made.
+FXX_INLINE bool uses_elsewhere(const RuleFacts& facts, std::uint64_t id, std::size_t output) {
+  const Term* result = facts.result;
+  if (!result || result->kind != Term::Kind::outputs) return false;
+  const Term* own = result + 1;
+  for (; output > 0; --output) own += own->size;
+  return std::any_of(result, result + result->size,
+                     [&](const Term& t) { return &t != own && is_capture(t) && t.id == id; });
+}
 }  // namespace detail
 
 /// Of a pattern of several outputs: puts a match for each of them into candidates_. False when what their names hold
@@ -316,9 +326,17 @@ FXX_INLINE bool MatchEngine::stands_together(const Found& found, Match& candidat
   bool early = true;
   const auto add = [&](const Found::Binding& b) {
     for_each_node(b.value, [&](const Node* n) {
-      // A root is named for the guard to look at it. Results are not made of it, but where it is captured as well.
-      const bool idle = among(found.roots, n) && !detail::takes_captured(facts, b.id);
-      early = early && (idle || can_stand_early(can_stand_early, *n));
+      const auto root = std::find(found.roots.begin(), found.roots.end(), n);
+      if (root == found.roots.end() || detail::takes_captured(facts, b.id)) {
+        early = early && can_stand_early(can_stand_early, *n);
+        return;
+      }
+      // A root is named for the guard to look at it, or to stay what it is. Where others are made of it, it moves too.
+      if (!detail::uses_elsewhere(facts, b.id, static_cast<std::size_t>(root - found.roots.begin()))) return;
+      const auto inputs = n->all_input_nodes();
+      early = early && !is_impure(*n) && std::all_of(inputs.begin(), inputs.end(), [&](const Node* input) {
+                return can_stand_early(can_stand_early, *input);
+              });
     });
   };
   for (const Found::Binding& b : found.bindings) add(b);
@@ -358,7 +376,7 @@ inline std::uint64_t MatchEngine::operator_id(const Node& node) {
   return rewrite::operator_id(node);
 }
 
-FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
+FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule, const Node** speaker) {
   const Argument shared = match.get(rules_.rules[rule].shared);
   if (!shared.is_node()) return false;
   // Is what it captures not there yet at the place of the other, nor a constant that can be moved there?
@@ -381,8 +399,9 @@ FXX_INLINE bool MatchEngine::collect_siblings(Match& match, int rule) {
     if (!regions_.none() && regions_.of(*user) != regions_.of(*first)) continue;
     if (user->is_before(*first)) {
       // That one speaks for all of its family, unless what this one captures comes too late for it.
-      if (!comes_late(match, *user)) return false;
-      continue;
+      if (comes_late(match, *user)) continue;
+      if (speaker) *speaker = user;
+      return false;
     }
     found.push_back(member);
   }
@@ -452,14 +471,21 @@ FXX_INLINE std::string MatchEngine::why_declined(int rule, const Found& found) {
   const RuleFacts& facts = rules_.rules[rule];
   if (!can_be_taken_out(found.nodes))
     return "all of it is there, but between its nodes memory is written to, or what they write somebody else sees";
-  if (facts.alone) return "it has no siblings that match too";
   Match match;
   match.graph_ = &graph_;
   match.nodes_[0] = found.roots[0];
   match.nodes_count_ = 1;
   match.rule_ = rule;
   match.pattern_ = facts.pattern;
-  if (!stands_together(found, match)) return "all of it is there, but its outputs cannot be computed in one place";
+  match.found_ = &found;
+  if (facts.alone) {
+    const Node* speaker = nullptr;
+    if (!collect_siblings(match, rule, &speaker))
+      return speaker ? "it is replaced together with its siblings, of which %" + std::string(speaker->name()) +
+                           " is the first; ask why that does not match"
+                     : "it has no siblings that match too";
+  } else if (!stands_together(found, match))
+    return "all of it is there, but its outputs cannot be computed in one place";
   if (shares_draws(found.nodes, found.roots, match))
     return "all of it is there, but somebody else uses the random numbers that it draws";
   if (!rules_.agrees(rule, match)) return "all of it is there, but its guard declines";
@@ -489,7 +515,9 @@ FXX_INLINE std::string MatchEngine::explain(int rule, Node* root) {
   if (const std::uint16_t state = state_for(*root); state && match_node(state, root, match)) return {};
   TermMatcher search(true);
   bool whole = false;
-  return why_not(rule, root, search, whole);
+  const std::string why = why_not(rule, root, search, whole);
+  if (!why.empty()) return why;
+  return "rule '" + std::string(rules_.rules[rule].name) + "' does not match %" + std::string(root->name());
 }
 FXX_INLINE std::string MatchEngine::nearest(int rule, Node*& node) {
   resolve_methods();
@@ -498,6 +526,7 @@ FXX_INLINE std::string MatchEngine::nearest(int rule, Node*& node) {
   bool whole = false;
   std::string why;
   node = nullptr;
+  after_ = -1;
   for (Node* n : graph_.nodes()) {
     if (n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output) continue;
     std::string here = why_not(rule, n, search, whole);

@@ -177,6 +177,7 @@ class PatternReplacer {
     for (NodesMap::Entry& entry : match.nodes_map.entries_)
       if (entry.pattern_node->opcode() == Opcode::placeholder) entry.value = present(entry.value);
     const std::vector<Node*> nodes = match.nodes();
+    if (lost(match, nodes)) return false;
     for (const Node* node : nodes) matched_[node->index()] = 1;
     const bool done = exchange(match, nodes, replacement, fresh);
     for (const Node* node : nodes) matched_[node->index()] = 0;
@@ -195,6 +196,14 @@ class PatternReplacer {
   }
 
  private:
+  /// Is something of the match gone? One that takes an item of an earlier match's several results has it no more when
+  /// separate values stand for these.
+  static bool lost(const InternalMatch& match, const std::vector<Node*>& nodes) {
+    bool gone = std::any_of(nodes.begin(), nodes.end(), [](const Node* node) { return node->is_erased(); });
+    for (const Argument& value : match.placeholder_nodes)
+      for_each_node(value, [&](const Node* node) { gone = gone || node->is_erased(); });
+    return gone;
+  }
   /// What stands for a value of the graph by now.
   Argument present(const Argument& value) {
     return map_nodes(value, [&](Node* node) {

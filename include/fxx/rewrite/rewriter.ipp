@@ -129,15 +129,10 @@ class Rewriter {
   /// The first rule that matches and does not decline.
   void rewrite_at(Node* n, std::uint16_t state) {
     Match m;
-    for (int declined = -1; engine_.match_node(state, n, m, declined); declined = m.rule()) {
-      if (report_.rewrites == options_.limit) {
-        report_.stopped_at_limit = true;
-        return;
-      }
+    for (int declined = -1; engine_.match_node(state, n, m, declined); declined = m.rule())
       if (apply(n, m)) return;
-    }
   }
-  /// False when what was built is declined; then it is gone again.
+  /// False when what was built is declined; then it is gone again, as it is beyond the limit.
   bool apply(Node* n, const Match& m) {
     const auto rule = static_cast<std::size_t>(m.rule());
     const std::uint32_t first_fresh = graph_.index_bound();
@@ -166,9 +161,11 @@ class Rewriter {
     for (std::size_t i = 0; i < results_.size() && !regions_.effects().empty(); ++i)
       if (!keeps(i)) results_.clear();
     if (results_.size() == 1 && is_same_call(*results_[0].node(), *n)) results_.clear();
-    if (results_.empty()) {
+    // A match that is declined is nothing that the limit keeps from being done.
+    report_.stopped_at_limit = !results_.empty() && report_.rewrites == options_.limit;
+    if (results_.empty() || report_.stopped_at_limit) {
       drop_fresh(first, first_fresh);
-      return false;
+      return report_.stopped_at_limit;
     }
     ++report_.rewrites;
     ++report_.fired[rule].times;
@@ -188,9 +185,14 @@ class Rewriter {
       made_.push_back(fresh);
       push(fresh);
     }
+    // A result that was there before may stand behind the users that it gets.
+    for (std::size_t i = 0; i < members.size() && members.size() > 1; ++i)
+      if (results_[i].node() != members[i].root()) hoist(results_[i].node(), members[i].root());
+    // All first, so that nothing goes that another one's users get.
+    for (std::size_t i = 0; i < members.size(); ++i) replace(members[i], results_[i].node(), first_fresh);
     for (std::size_t i = 0; i < members.size(); ++i) {
       Node* fresh = results_[i].node();
-      replace(members[i], fresh, first_fresh);
+      remove(members[i]);
       if (fresh->index() >= first_fresh && take_name(*fresh, members[i].nodes())) pass_on_name(*fresh);
     }
     return true;
@@ -353,7 +355,6 @@ class Rewriter {
     if (fresh != old && !has_strides_of(*old, *fresh)) forget_strides(*old);
     if (fresh->index() >= first_fresh) carry_over(*old, *fresh, rules_.rules[m.rule()].name);
     while (old != fresh && old->num_users()) old->users().front()->replace_input_with(old, fresh);
-    remove(m);
   }
   void drop_fresh(Node* before, std::uint32_t first_fresh) {
     for (Node* n = before->prev(); n && n->index() >= first_fresh;) {

@@ -547,7 +547,11 @@ FXX_INLINE bool TermMatcher::assign_operands(std::span<const Term* const> member
     if (match(next, operands[i], others)) return true;
     used[i] = false;
   }
-  return false;
+  if (std::find(used.begin(), used.end(), false) != used.end()) return false;
+  return fail([&] {
+    return "the chain has " + std::to_string(operands.size()) + " operands; the pattern wants " +
+           detail::words_for(*next) + " more";
+  });
 }
 
 FXX_INLINE bool TermMatcher::match_chain(const Term* t, Subject s, Continue go_on) {

@@ -16,7 +16,9 @@ bool finite_factor(const Match& m);
 bool positive_factor(const Match& m);
 /// Below zero the larger of x and s x is s x.
 bool is_slope(const Match& m);
-/// Where softplus leaves off the logarithm, that is below what rounding takes.
+/// log_sigmoid lays its result out in order, whatever x does, which somebody may see.
+bool is_log_sigmoid(const Match& m);
+/// And where softplus leaves off the logarithm, that is below what rounding takes.
 bool is_exact_softplus(const Match& m);
 inline constexpr auto linear_from = scalar<"linear from">;
 /// Two equal halves of the dimension.
@@ -97,7 +99,7 @@ inline constexpr auto activations = [] {
           add(relu(x), log1p(exp(neg(abs(x)))) | log(add(exp(neg(abs(x))), 1_c)) | softplus(neg(abs(x)), 1_c, 40_c)) >>
               softplus(x, 1_c, 40_c),
           is_floating),
-      rule<"log_sigmoid">(log(sigmoid(x)) >> log_sigmoid(x), is_floating),
+      rule<"log_sigmoid">(log(sigmoid(x)) >> log_sigmoid(x), is_log_sigmoid),
       rule<"log_sigmoid by softplus">(neg(softplus(neg(x), 1_c, linear_from)) >> log_sigmoid(x), is_exact_softplus),
       rule<"elu">(where(gt(x, 0_c) | ge(x, 0_c), x, exp_minus_one) >> elu(x), is_floating),
       rule<"elu, the other way round">(where(lt(x, 0_c) | le(x, 0_c), exp_minus_one, x) >> elu(x), is_floating),

@@ -22,11 +22,15 @@ FXX_INLINE bool is_floating(const Match& m) { return may_be_floating(m[x]); }
 
 FXX_INLINE bool finite_factor(const Match& m) { return may_be_floating(m[x]) && std::isfinite(m[s].number()); }
 
+FXX_INLINE bool is_log_sigmoid(const Match& m) {
+  return may_be_floating(m[x]) && (lies_in_order(m[x]) || nobody_sees_layout(*m.root()));
+}
+
 FXX_INLINE bool is_exact_softplus(const Match& m) {
   const TensorMeta* meta = meta_of(m[x]);
   const double from = m[linear_from].number();
   if (from > 88) return false;  // e^x overflows in single precision before it is left off
-  return may_be_floating(m[x]) && (from >= 40 || (from >= 20 && meta && meta->dtype != Dtype::float64));
+  return is_log_sigmoid(m) && (from >= 40 || (from >= 20 && meta && meta->dtype != Dtype::float64));
 }
 
 FXX_INLINE bool positive_factor(const Match& m) { return finite_factor(m) && m[s].number() > 0; }

@@ -41,6 +41,12 @@ inline constexpr auto the_end = none | (scalar<"end"> >= 4611686018427387903_c);
 bool same_layout(const Match& m);
 /// The result was laid out anew.
 bool free_layout(const Match& m);
+/// A result is laid out as its first operand: x and y lie alike, or nobody sees which of them that is.
+bool either_first(const Match& m);
+/// Or x comes first in what is matched, as it does in the result.
+bool x_first(const Match& m);
+/// The condition tells how the result is laid out, or both sides do.
+bool sides_exchange(const Match& m);
 /// The condition does not make the result larger than x.
 bool sides_alone(const Match& m);
 /// Minus this is what it says: of unsigned integers it is not, nor may it wrap where the result is of a larger type.
@@ -50,15 +56,17 @@ inline constexpr auto has_sign = [](const TensorMeta& m) {
 };
 /// x and y have the same dtype. Of two, the one of y may be rounded to fewer digits than the result has.
 bool of_one_dtype(const Match& m);
+/// And x comes first on both sides, or either may.
+bool lerps(const Match& m);
 /// Integers of one type wrap the same way on both sides.
 bool signs_cancel(const Match& m);
-/// Only y changes its sign; `sub` takes no booleans.
+/// Only y changes its sign, and x comes first on both sides, or either may; `sub` takes no booleans.
 bool sign_moves(const Match& m);
 
 // --- numbers ---------------------------------------------------------------------------------------------------------
 
-/// x, or minus x, plus what the two numbers are together. In floating point only terms of one sign are put together:
-/// (x + 1e9) - 1e9 rounds x, and x + 0 does not.
+/// x, or minus x, plus what the two numbers are together. In floating point only terms of one sign are put together,
+/// whose sum the dtype holds: (x + 1e9) - 1e9 rounds x, and x + 0 does not.
 Argument total_of(const Match& m, int first_sign, int second_sign, bool negative);
 template <int First, int Second, bool Negative = false>
 inline constexpr auto total = [](const Match& m) { return total_of(m, First, Second, Negative); };
@@ -83,7 +91,8 @@ bool over_some(const Match& m);
 bool already_there(const Match& m);
 bool already_alike(const Match& m);
 inline constexpr auto middle = value<"middle">;
-/// Nothing is lost in the middle, and the end is one that rounds the same from there.
+/// Nothing is lost in the middle, and the end is one that rounds the same from there. Where that is x's dtype, x stands
+/// for a copy without gaps.
 bool loses_nothing(const Match& m);
 
 // --- views -----------------------------------------------------------------------------------------------------------
@@ -171,7 +180,7 @@ inline constexpr auto identities = [] {
       rule<"minus of minus">(neg(neg(x)) >> x, same_layout), rule<"positive">(positive(x) >> x),
       rule<"zero minus">(rsub(fx, 0_c) >> neg(x)), rule<"times minus one">(mul(fx, -1_c) >> neg(x)),
       rule<"divided by minus one">(div(fx, -1_c) >> neg(x)),
-      rule<"minus of a difference">(neg(sub(x, y).once()) >> sub(y, x)),
+      rule<"minus of a difference">(neg(sub(x, y).once()) >> sub(y, x), either_first),
       rule<"plus minus">(add(x, neg(y)) >> sub(x, y), sign_moves),
       rule<"minus minus">(sub(x, neg(y)) >> add(x, y), sign_moves),
       rule<"minus times minus">(mul(neg(x), neg(y)) >> mul(x, y), signs_cancel),
@@ -195,7 +204,8 @@ inline constexpr auto identities = [] {
       rule<"and with itself">((bitwise_and(x, x) | logical_and(x.where(boolean), x)) >> x, same_layout),
       rule<"or with itself">((bitwise_or(x, x) | logical_or(x.where(boolean), x)) >> x, same_layout),
       rule<"where, equal sides">(where(c, x, x) >> x, sides_alone),
-      rule<"where not">(where(any_of<ops::logical_not, ops::bitwise_not>(c.where(boolean)), x, y) >> where(c, y, x)),
+      rule<"where not">(where(any_of<ops::logical_not, ops::bitwise_not>(c.where(boolean)), x, y) >> where(c, y, x),
+                        sides_exchange),
       rule<"clamped twice">(clamp(clamp(fx, low, high), s, r) >> clamp_clamp),
       rule<"clamped twice from below">(clamp_min(clamp_min(fx, s), r) >> one_bound<ops::clamp_min, true>),
       rule<"clamped twice from above">(clamp_max(clamp_max(fx, s), r) >> one_bound<ops::clamp_max, false>),
@@ -251,14 +261,14 @@ inline constexpr auto strength_reduction = [] {
       rule<"to the power of -1">(pow(fx, -1_c) >> reciprocal(x)),
       rule<"one over the root">(reciprocal(sqrt(fx).once()) >> rsqrt(x)),
       rule<"by a root">(div(fx, sqrt(fy).once()) >> mul(x, rsqrt(y)), of_one_dtype),
-      rule<"times the reciprocal">(mul(fx, reciprocal(fy).once()) >> div(x, y)),
+      rule<"times the reciprocal">(mul(fx, reciprocal(fy).once()) >> div(x, y), x_first),
       rule<"by the reciprocal">(div(fx, reciprocal(fy).once()) >> mul(x, y)),
       rule<"by a power of two">(div(fx, s.where(power_of_two)) >> times_reciprocal),
       rule<"exp minus one">(sub(exp(fx).once(), 1_c) >> expm1(x)),
       rule<"log of one plus">(log(add(fx, 1_c).once()) >> log1p(x)), rule<"tangent">(div(sin(fx), cos(x)) >> tan(x)),
       rule<"log of the sum of exponentials">(log(sum(exp(fx).once(), sizes, k).once()) >> logsumexp(x, sizes, k),
                                              over_some),
-      rule<"lerp">(add(x, mul(sub(fy, fx).once(), s).once()) >> apply<ops::lerp_Scalar>(x, y, s), of_one_dtype));
+      rule<"lerp">(add(x, mul(sub(fy, fx).once(), s).once()) >> apply<ops::lerp_Scalar>(x, y, s), lerps));
 }();
 
 /// Casts to what a value is already, and casts on the way that lose nothing. Law: exact. Needs: the dtype of the value.

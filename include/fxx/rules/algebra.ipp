@@ -39,10 +39,22 @@ FXX_INLINE Argument number(const Argument& a, const Argument& b, double value) {
   return value;
 }
 
+/// Sums round the number that they add to the dtype first.
+FXX_INLINE double largest_in(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::float16: return 65504;
+    case Dtype::bfloat16: return 0x1.FEp127;
+    case Dtype::float32: return std::numeric_limits<float>::max();
+    default: return std::numeric_limits<double>::max();
+  }
+}
+
 FXX_INLINE Argument total_of(const Match& m, int first_sign, int second_sign, bool negative) {
   if (!takes(m[x], m[s], m[r])) return {};
   const double first = first_sign * m[s].number(), second = second_sign * m[r].number();
-  if (is_floating_value(m[x]) && first * second < 0) return {};
+  if (is_floating_value(m[x]) &&
+      (first * second < 0 || !(std::abs(first + second) <= largest_in(meta_of(m[x])->dtype))))
+    return {};
   const Operator& op = negative ? info_of<ops::rsub_Scalar> : info_of<ops::add_Scalar>;
   return m.call(op, {m[x], number(m[s], m[r], first + second)});
 }
@@ -126,9 +138,22 @@ FXX_INLINE bool same_layout(const Match& m) {
   return (meta && is_dense(*meta)) || nobody_sees_layout(*m.root());
 }
 
-FXX_INLINE bool free_layout(const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  return (meta && rewrite::conditions::lies_in_order(*meta, nullptr)) || nobody_sees_layout(*m.root());
+FXX_INLINE bool free_layout(const Match& m) { return lies_in_order(m[x]) || nobody_sees_layout(*m.root()); }
+
+FXX_INLINE bool either_first(const Match& m) { return lie_alike(m[x], m[y]) || nobody_sees_layout(*m.root()); }
+
+FXX_INLINE bool x_first(const Match& m) {
+  return argument_or_default(*m.root(), *operator_of(*m.root()), 0) == m[x] || either_first(m);
+}
+
+FXX_INLINE bool lerps(const Match& m) { return of_one_dtype(m) && x_first(m); }
+
+FXX_INLINE bool sides_exchange(const Match& m) {
+  const TensorMeta *condition = meta_of(m[c]), *first = meta_of(m[x]), *second = meta_of(m[y]);
+  const bool dense = condition && is_dense(*condition);  // so that its opposite lies as it does
+  const bool whole =
+      dense && first && second && broadcasts_into(*first, *condition) && broadcasts_into(*second, *condition);
+  return whole || (dense && lie_alike(m[x], m[y])) || nobody_sees_layout(*m.root());
 }
 
 FXX_INLINE bool sides_alone(const Match& m) {
@@ -146,7 +171,7 @@ FXX_INLINE bool signs_cancel(const Match& m) {
 FXX_INLINE bool sign_moves(const Match& m) {
   const TensorMeta *first = meta_of(m[x]), *second = meta_of(m[y]);
   return first && second && first->dtype != Dtype::boolean &&
-         (first->dtype == second->dtype || is_real_or_complex(m[y]));
+         (first->dtype == second->dtype || is_real_or_complex(m[y])) && x_first(m);
 }
 
 FXX_INLINE Argument negated_number(const Match& m) {
@@ -168,7 +193,7 @@ FXX_INLINE bool loses_nothing(const Match& m) {
   const TensorMeta* meta = meta_of(m[x]);
   if (!meta || m[type].kind() != Argument::Kind::dtype || m[middle].kind() != Argument::Kind::dtype) return false;
   return holds_all(meta->dtype, m[middle].dtype()) &&
-         (m[type].dtype() == meta->dtype || is_floating_point(m[type].dtype()));
+         (m[type].dtype() == meta->dtype ? same_layout(m) : is_floating_point(m[type].dtype()));
 }
 
 FXX_INLINE bool same_pair(const Match& m) {

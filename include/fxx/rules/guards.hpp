@@ -41,6 +41,10 @@ std::optional<std::vector<std::int64_t>> dimensions_of(const Argument& value, st
 bool broadcasts_into(const TensorMeta& small, const TensorMeta& large);
 /// Do the elements lie one after the other, in whatever order of the dimensions?
 bool is_dense(const TensorMeta& meta);
+/// Known to lie in the order of its dimensions, without gaps.
+bool lies_in_order(const Argument& value);
+/// Is what a pointwise operator makes of both laid out the same, whichever of them comes first? As far as is known.
+bool lie_alike(const Argument& a, const Argument& b);
 /// Does nobody look at how the value lies in memory? `view` does, which may not reach over gaps.
 bool nobody_sees_layout(Node& value);
 /// Of 32 or 64 bits: fewer round a value on the way where one operator does not.

@@ -151,6 +151,20 @@ FXX_INLINE bool is_dense(const TensorMeta& meta) {
   return true;
 }
 
+FXX_INLINE bool lies_in_order(const Argument& value) {
+  const TensorMeta* meta = meta_of(value);
+  return meta && rewrite::conditions::lies_in_order(*meta, nullptr);
+}
+
+FXX_INLINE bool lie_alike(const Argument& a, const Argument& b) {
+  const TensorMeta *first = meta_of(a), *second = meta_of(b);
+  if (!first || !second) return false;
+  if (first->dim() == 0 || second->dim() == 0) return true;  // a number has no order
+  if (lies_in_order(a) && lies_in_order(b)) return true;
+  return first->stride.size() == first->shape.size() && first->shape == second->shape &&
+         first->stride == second->stride;
+}
+
 FXX_INLINE bool nobody_sees_layout(Node& value) {
   if (!layout_is_free(value)) return false;
   for (Node* node : lying_alike(value, most_alike)) {

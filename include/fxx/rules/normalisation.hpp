@@ -52,7 +52,7 @@ bool weight_is_of_channels(const Match& m);
 bool bias_is_of_channels(const Match& m);
 Argument group_norm_with_weight(const Match& m);
 Argument group_norm_with_bias(const Match& m);
-/// The one dimension that both reductions go over, kept.
+/// The one dimension that both reductions go over, kept. What the operators make lies in order, whatever x does.
 bool one_dimension(const Match& m);
 Argument called_over_one(const Match& m, const Operator& op);
 template <auto Op>

@@ -67,6 +67,7 @@ FXX_INLINE Argument as_vector(const Match& m, const Argument& value) {
 }
 
 FXX_INLINE Argument called_over_one(const Match& m, const Operator& op) {
+  if (!lies_in_order(m[x])) views_become_reshapes(*m.root());
   return m.call(op, {m[x], (*integers_of(m[dims]))[0]});
 }
 
@@ -159,7 +160,7 @@ FXX_INLINE bool norm_of_all_groups(const Match& m) { return groups_of(m, true) >
 
 FXX_INLINE bool one_dimension(const Match& m) {
   const auto over = integers_of(m[dims]);
-  return over && over->size() == 1 && is_floating_value(m[x]);
+  return over && over->size() == 1 && is_floating_value(m[x]) && (lies_in_order(m[x]) || layout_is_free(*m.root()));
 }
 
 FXX_INLINE bool counts_them(const Match& m) {

@@ -21,6 +21,7 @@ inline constexpr auto step = value<"step">;
 inline constexpr auto i = value<"i">;
 inline constexpr auto j = value<"j">;
 inline constexpr auto order = value<"order">;
+inline constexpr auto format = value<"format">;
 /// The weight with its two dimensions exchanged.
 inline constexpr auto flipped =
     t(w) | transpose(w, i, j) | with<"i">(-1_c, with<"j">(-2_c, mT(w) | numpy_T(w))) | permute(w, order);
@@ -31,6 +32,8 @@ inline constexpr auto to_the_end = 4611686018427387903_c;
 bool is_flipped(const Match& m);
 /// The bias of a linear is one number an output feature; anything else that is added is no bias.
 bool is_bias(const Match& m);
+/// The temporary lies as y does, and y's layout is that of the result, or nobody sees another.
+bool lies_as_y(const Match& m);
 /// In floating point; integers would round where the pattern fills its temporary. From a bool nothing is subtracted.
 bool is_floating(const Match& m);
 /// In floating point of 32 or 64 bits: of others the reciprocal rounds otherwise.
@@ -53,8 +56,9 @@ inline constexpr auto reroll = [] {
       rule<"linear, n-D">(add_(product_once, bias) >> linear(x, w, bias), is_bias),
       rule<"linear, out of place">(add(product_once, bias) >> linear(x, w, bias), is_bias),
       rule<"linear without bias">(product >> linear(x, w), is_flipped),
-      rule<"number minus tensor">(sub_(fill_(empty_like(y, arg<"memory_format">(_)), s), y) >> rsub(y, s), is_floating),
-      rule<"one over tensor">(div_(fill_(empty_like(y, arg<"memory_format">(_)), 1_c), y) >> reciprocal(y),
+      rule<"number minus tensor">(sub_(fill_(empty_like(y, arg<"memory_format">(format)), s), y) >> rsub(y, s),
+                                  is_floating),
+      rule<"one over tensor">(div_(fill_(empty_like(y, arg<"memory_format">(format)), 1_c), y) >> reciprocal(y),
                               is_real),
       rule<"pad with zeros">(_pad_enum(x, sizes, 3_c) >> pad(x, sizes)),
       rule<"pad with a number">(_pad_enum(x, sizes, 3_c, number) >> pad(x, sizes, text<"constant">, number)),

@@ -21,12 +21,18 @@ FXX_INLINE bool is_bias(const Match& m) {
          weight->shape[0] == added->shape[0] && weight->dtype == added->dtype && weight->dtype != Dtype::boolean;
 }
 
-FXX_INLINE bool is_floating(const Match& m) {
-  const TensorMeta* meta = m.node(y)->tensor_meta();
-  return meta && is_floating_point(meta->dtype) && m[s].kind() != Argument::Kind::boolean;
+FXX_INLINE bool lies_as_y(const Match& m) {
+  const Argument given = m[format];
+  if (given.is_none() || given == Argument(MemoryFormat::preserve_format)) return true;
+  return (given == Argument(MemoryFormat::contiguous_format) && lies_in_order(m[y])) || nobody_sees_layout(*m.root());
 }
 
-FXX_INLINE bool is_real(const Match& m) { return is_single_or_double(m[y]); }
+FXX_INLINE bool is_floating(const Match& m) {
+  const TensorMeta* meta = m.node(y)->tensor_meta();
+  return meta && is_floating_point(meta->dtype) && m[s].kind() != Argument::Kind::boolean && lies_as_y(m);
+}
+
+FXX_INLINE bool is_real(const Match& m) { return is_single_or_double(m[y]) && lies_as_y(m); }
 
 }  // namespace reroll_rules
 

@@ -46,7 +46,7 @@ class InstalledHeaders final : public HeaderFinder {
 /// One node of a built graph, run here: what fxx_forward calls back for.
 class NodeRunner : public Interpreter {
  public:
-  NodeRunner(const torch::nn::Module& module, Graph& graph) : Interpreter(module, graph) {}
+  NodeRunner(std::shared_ptr<const ModuleOwner> owner, Graph& graph) : Interpreter(std::move(owner), graph) {}
   c10::IValue run_with(Node& node, const void* const* inputs) {
     Environment values;
     std::size_t i = 0;
@@ -183,7 +183,7 @@ FXX_INLINE c10::IValue BuiltModule::run_built(std::vector<c10::IValue>& inputs) 
     try {
       auto& self = *static_cast<BuiltModule*>(call->host);
       std::vector<at::Tensor> values;
-      detail::flatten(detail::NodeRunner(self, self.expanded_)
+      detail::flatten(detail::NodeRunner(self.built_owner_, self.expanded_)
                           .run_with(const_cast<Node&>(*self.built_.nodes[static_cast<std::size_t>(node)]), inputs),
                       values);
       *static_cast<std::vector<at::Tensor>*>(results) = std::move(values);
@@ -200,6 +200,10 @@ FXX_INLINE c10::IValue BuiltModule::run_built(std::vector<c10::IValue>& inputs) 
     } catch (c10::Error& e) {
       e.add_context(detail::while_executing(node));
       throw;
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& e) {
+      throw RunError(ErrorId::run_failed, "BuiltModule: " + std::string(e.what()), {format_node(node), node.source()});
     }
   }
   std::size_t next = 0;

@@ -80,7 +80,8 @@ class CompiledModule : public GraphModule {
   /// The steps: `std::cout << compiled->kernel_plan().to_string();`
   const KernelPlan& kernel_plan() const { return kernels_; }
   /// Runs with tensors as run_flat and measures: seconds of each step, the least of `calls`, for
-  /// `kernel_plan().to_string(compiled->profile(inputs))`.
+  /// `kernel_plan().to_string(compiled->profile(inputs))`. Throws RunError (E702) for inputs whose call would be
+  /// interpreted, since a region gives other sizes.
   std::vector<double> profile(const std::vector<at::Tensor>& inputs, int calls = 10);
   /// Nodes that run in this program, since no kernel covers them, with the reason.
   std::vector<std::pair<std::string, std::string>> called_back() const { return kernels_.called_back(); }
@@ -215,6 +216,8 @@ class CompiledModule : public GraphModule {
   Pool<Workspace> workspaces_;
   std::size_t workspace_bytes_ = 0;
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> training_flags_;
+  std::vector<std::pair<const GraphModule*, std::uint64_t>> graphs_inside_;  // of those modules, and their versions
+  std::vector<bool> uncounted_inputs_;  // that may be written to without a change of their versions
   std::uint64_t built_version_ = 0;
   int threads_ = 1;
   bool changes_something_ = false;  // attributes or inputs are written to, or numbers are drawn

@@ -3,6 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -132,6 +133,8 @@ FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_in
 
 FXX_INLINE std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
                                                    const CompileOptions& options) {
+  // Calls under autocast are interpreted: kernels are for all others.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   module.graph().lint();
   const std::size_t takes = module.graph().find_nodes(Opcode::placeholder).size();
   if (example_inputs.size() != takes)

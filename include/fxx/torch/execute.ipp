@@ -20,7 +20,11 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-FXX_INLINE bool both_integers(const Values& v) { return v[0].isInt() && v[1].isInt(); }
+/// A truth is the whole number 0 or 1, as it is in C++ and in Python.
+FXX_INLINE bool is_whole(const c10::IValue& v) { return v.isInt() || v.isBool(); }
+FXX_INLINE std::int64_t whole(const c10::IValue& v) { return v.isBool() ? v.toBool() : v.toInt(); }
+FXX_INLINE c10::IValue as_number(const c10::IValue& v) { return v.isBool() ? c10::IValue(whole(v)) : v; }
+FXX_INLINE bool both_integers(const Values& v) { return is_whole(v[0]) && is_whole(v[1]); }
 FXX_INLINE double number(const c10::IValue& v) {
   return v.isInt() ? static_cast<double>(v.toInt()) : v.isBool() ? v.toBool() : v.toDouble();
 }
@@ -30,7 +34,7 @@ struct Quotient {
   std::int64_t quotient, remainder;
 };
 FXX_INLINE Quotient divide(const Values& v, bool down, const char* name) {
-  const std::int64_t a = v[0].toInt(), b = v[1].toInt();
+  const std::int64_t a = whole(v[0]), b = whole(v[1]);
   if (b == 0)
     throw RunError(ErrorId::run_failed, std::string(name) + ": division of " + std::to_string(a) + " by zero");
   if (b == -1 && a == std::numeric_limits<std::int64_t>::min())
@@ -39,6 +43,16 @@ FXX_INLINE Quotient divide(const Values& v, bool down, const char* name) {
   Quotient made = {a / b, a % b};
   if (down && made.remainder != 0 && (made.remainder < 0) != (b < 0)) --made.quotient, made.remainder += b;
   return made;
+}
+
+/// Of real numbers, as Python does: the remainder is exact, and has the sign of the divisor.
+struct RealQuotient {
+  double quotient, remainder;
+};
+FXX_INLINE RealQuotient divide_down(const Values& v) {
+  const double a = number(v[0]), b = number(v[1]), rest = std::fmod(a, b);
+  const bool below = rest != 0 && (a < 0) != (b < 0);
+  return {std::round((a - rest) / b) - below, rest + (below ? b : 0)};
 }
 
 /// Methods that no operator of the dispatcher stands for.
@@ -139,31 +153,28 @@ FXX_INLINE HostCall find_host_call(std::string_view name) {
       {"fxx::check_equal", detail::check_equal},
       {"operator::add",
        [](Values& v) {
-         return detail::both_integers(v) ? c10::IValue(v[0].toInt() + v[1].toInt())
+         return detail::both_integers(v) ? c10::IValue(detail::whole(v[0]) + detail::whole(v[1]))
                                          : c10::IValue(detail::number(v[0]) + detail::number(v[1]));
        }},
       {"operator::sub",
        [](Values& v) {
-         return detail::both_integers(v) ? c10::IValue(v[0].toInt() - v[1].toInt())
+         return detail::both_integers(v) ? c10::IValue(detail::whole(v[0]) - detail::whole(v[1]))
                                          : c10::IValue(detail::number(v[0]) - detail::number(v[1]));
        }},
       {"operator::mul",
        [](Values& v) {
-         return detail::both_integers(v) ? c10::IValue(v[0].toInt() * v[1].toInt())
+         return detail::both_integers(v) ? c10::IValue(detail::whole(v[0]) * detail::whole(v[1]))
                                          : c10::IValue(detail::number(v[0]) * detail::number(v[1]));
        }},
       {"operator::truediv", [](Values& v) { return c10::IValue(detail::number(v[0]) / detail::number(v[1])); }},
       {"operator::floordiv",
        [](Values& v) {
-         if (!detail::both_integers(v)) return c10::IValue(std::floor(detail::number(v[0]) / detail::number(v[1])));
+         if (!detail::both_integers(v)) return c10::IValue(detail::divide_down(v).quotient);
          return c10::IValue(detail::divide(v, true, "operator.floordiv").quotient);
        }},
       {"operator::mod",
        [](Values& v) {
-         if (!detail::both_integers(v)) {
-           const double a = detail::number(v[0]), b = detail::number(v[1]);
-           return c10::IValue(a - b * std::floor(a / b));
-         }
+         if (!detail::both_integers(v)) return c10::IValue(detail::divide_down(v).remainder);
          return c10::IValue(detail::divide(v, true, "operator.mod").remainder);
        }},
       {"std::divides",
@@ -177,18 +188,21 @@ FXX_INLINE HostCall find_host_call(std::string_view name) {
                                          : c10::IValue(std::fmod(detail::number(v[0]), detail::number(v[1])));
        }},
       {"operator::neg",
-       [](Values& v) { return v[0].isInt() ? c10::IValue(-v[0].toInt()) : c10::IValue(-detail::number(v[0])); }},
+       [](Values& v) {
+         return detail::is_whole(v[0]) ? c10::IValue(-detail::whole(v[0])) : c10::IValue(-detail::number(v[0]));
+       }},
       {"operator::abs",
        [](Values& v) {
-         return v[0].isInt() ? c10::IValue(std::abs(v[0].toInt())) : c10::IValue(std::abs(detail::number(v[0])));
+         return detail::is_whole(v[0]) ? c10::IValue(std::abs(detail::whole(v[0])))
+                                       : c10::IValue(std::abs(detail::number(v[0])));
        }},
       {"builtins::min",
-       [](Values& v) { return detail::number(v[1]) < detail::number(v[0]) ? std::move(v[1]) : std::move(v[0]); }},
+       [](Values& v) { return detail::as_number(v[detail::number(v[1]) < detail::number(v[0]) ? 1 : 0]); }},
       {"builtins::max",
-       [](Values& v) { return detail::number(v[0]) < detail::number(v[1]) ? std::move(v[1]) : std::move(v[0]); }},
+       [](Values& v) { return detail::as_number(v[detail::number(v[0]) < detail::number(v[1]) ? 1 : 0]); }},
 #define FXX_COMPARISON(name, symbol)                                                                  \
   {"operator::" name, [](Values& v) {                                                                 \
-     return detail::both_integers(v) ? c10::IValue(v[0].toInt() symbol v[1].toInt())                  \
+     return detail::both_integers(v) ? c10::IValue(detail::whole(v[0]) symbol detail::whole(v[1]))    \
                                      : c10::IValue(detail::number(v[0]) symbol detail::number(v[1])); \
    }},
       FXX_COMPARISON("eq", ==) FXX_COMPARISON("ne", !=) FXX_COMPARISON("lt", <) FXX_COMPARISON("le", <=)
@@ -253,9 +267,9 @@ FXX_INLINE const Operator& operator_of(const c10::OperatorHandle& handle) {
 }
 
 FXX_INLINE c10::IValue call_operator(const Operator& op, Values args, const KeywordValues& kwargs) {
-  if (HostCall call = find_host_call(op.name)) return call(args);
-  const std::optional<c10::OperatorHandle> handle = find_handle(op);
-  if (!handle)
+  const HostCall host = find_host_call(op.name);
+  const std::optional<c10::OperatorHandle> handle = host ? std::nullopt : find_handle(op);
+  if (!host && !handle)
     throw RunError(ErrorId::run_failed, "call_operator: LibTorch has no operator '" + std::string(op.name) +
                                             "'; load the library that registers it before the graph runs");
   const auto mismatch = [&](const std::string& what) {
@@ -274,15 +288,16 @@ FXX_INLINE c10::IValue call_operator(const Operator& op, Values args, const Keyw
     args[static_cast<std::size_t>(i)] = value;
     given[static_cast<std::size_t>(i)] = true;
   }
-  const auto& schema = handle->schema().arguments();
   for (std::size_t i = 0; i < args.size(); ++i) {
-    if (given[i]) {
-      detail::adapt(args[i], op.parameters[i].type);
-    } else {
-      if (!schema[i].default_value()) mismatch("'" + std::string(op.parameters[i].name) + "' is missing");
-      args[i] = *schema[i].default_value();
-    }
+    const Parameter& parameter = op.parameters[i];
+    std::optional<c10::IValue> standard;
+    if (given[i]) detail::adapt(args[i], parameter.type);
+    else if (handle) standard = handle->schema().arguments()[i].default_value();
+    else if (parameter.has_default()) standard = to_ivalue(to_argument(parameter.standard), parameter.type);
+    if (standard) args[i] = *std::move(standard);
+    else if (!given[i]) mismatch("'" + std::string(parameter.name) + "' is missing");
   }
+  if (host) return host(args);
   handle->callBoxed(args);
   if (args.size() == 1) return std::move(args[0]);
   if (args.empty()) return {};

@@ -150,7 +150,9 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module, const FoldOptions& op
   for (Node* node : to_fold) {
     const c10::IValue value = evaluator.evaluate(*node);
     // What is taken from a list may be a number, a size say.
-    if (value.isTensor() && value.toTensor().defined()) folded.emplace_back(node, value.toTensor().contiguous());
+    // Who reads the memory sees no bit that says that the elements are others.
+    if (value.isTensor() && value.toTensor().defined())
+      folded.emplace_back(node, value.toTensor().contiguous().resolve_conj().resolve_neg());
   }
   if (folded.empty()) return 0;
 

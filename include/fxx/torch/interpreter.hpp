@@ -5,7 +5,10 @@
 // Main names: Interpreter, ShapeProp. Cost: heavy (torch/nn/module.h). After torch.fx interpreter.py, 2.13.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "fxx/torch/graph_module.hpp"
 
@@ -23,8 +26,8 @@ class Interpreter {
 
   /// Runs every node in order and returns what the output returns. Nodes in `initial` are not run, their values are
   /// taken from there. Values are dropped after their last use when `garbage_collect_values` is set. Throws RunError
-  /// (E701) when inputs are too many, or naming the one that is missing; what a node throws gets "While executing
-  /// %node".
+  /// (E701) when inputs are too many, or naming the one that is missing. What LibTorch throws in a node gets "While
+  /// executing %node"; what a function of the user's throws becomes a RunError (E702) of the node.
   c10::IValue run(Values inputs, Environment initial = {});
   bool garbage_collect_values = true;
 
@@ -41,6 +44,8 @@ class Interpreter {
 
  protected:
   // --- for overrides -------------------------------------------------------------------------------------------------
+  /// Runs a graph against a module whose names were read before, which takes a walk over the whole module.
+  Interpreter(std::shared_ptr<const ModuleOwner> owner, Graph& graph) : owner_(std::move(owner)), graph_(&graph) {}
   Graph& graph() { return *graph_; }
   const ModuleOwner& owner() const { return *owner_; }
   /// The node that runs.

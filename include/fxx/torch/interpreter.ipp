@@ -1,6 +1,9 @@
 // Bodies of torch/interpreter.hpp.
 #pragma once
 
+#include <algorithm>
+#include <exception>
+
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
@@ -44,6 +47,11 @@ FXX_INLINE c10::IValue Interpreter::run(Values inputs, Environment initial) {
       } catch (c10::Error& e) {
         e.add_context(detail::while_executing(*node));
         throw;
+      } catch (const Error&) {
+        throw;
+      } catch (const std::exception& e) {
+        throw RunError(ErrorId::run_failed, "Interpreter: " + std::string(e.what()),
+                       {format_node(*node), node->source()});
       }
     } else if (node->opcode() == Opcode::placeholder) {
       ++next_input_;  // the value takes the place of the input

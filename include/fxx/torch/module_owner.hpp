@@ -38,6 +38,7 @@ class ModuleOwner final : public Owner {
   /// Reads names; keeps tensors and submodules alive, not the root.
   explicit ModuleOwner(const torch::nn::Module& root, std::string class_name = {});
 
+  /// With what the tensor is now: its dtype, and whether it trains, may change.
   const AttributeInfo* find_attribute(std::string_view name) const override;
   /// The training flag is the module's present one.
   const ModuleInfo* find_module(std::string_view name) const override;

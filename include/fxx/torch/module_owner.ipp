@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "fxx/torch/module_owner.hpp"
 
@@ -89,9 +90,12 @@ FXX_INLINE const AttributeInfo* ModuleOwner::find_attribute(std::string_view nam
   if (found == by_name_.end()) return nullptr;
   const Tensor& entry = *found->second;
   std::lock_guard lock(mutex_);
-  const auto known = infos_.find(entry.name);
-  if (known != infos_.end()) return &known->second;
-  return &infos_.emplace(entry.name, AttributeInfo{entry.name, entry.kind, tensor_meta_of(entry.tensor)}).first->second;
+  const auto [known, fresh] = infos_.try_emplace(entry.name);
+  AttributeInfo& info = known->second;
+  if (fresh) info.name = entry.name, info.kind = entry.kind;
+  // The module may have been converted or frozen since.
+  if (TensorMeta meta = tensor_meta_of(entry.tensor); info.meta != meta) info.meta = std::move(meta);
+  return &info;
 }
 FXX_INLINE const ModuleInfo* ModuleOwner::find_module(std::string_view name) const {
   Submodule* found = find(name);

@@ -69,10 +69,12 @@ namespace detail {
 
 template <std::size_t, class T>
 using SameFor = T;
-/// Calls `f` with N as a constant, where forward takes N values of type T; false when it takes none of up to eight.
+/// How many inputs the forward of a module may take where only its type is known.
+inline constexpr std::size_t most_inputs = 8;
+/// Calls `f` with N as a constant, where forward takes N values of type T; false when it does not.
 template <class Impl, class T, std::size_t N = 1, class F>
 bool with_arity(std::size_t count, F&& f) {
-  if constexpr (N > 8) {
+  if constexpr (N > most_inputs) {
     return false;
   } else {
     if (count != N) return with_arity<Impl, T, N + 1>(count, f);
@@ -98,15 +100,10 @@ void know_module() {
   } else if constexpr (PlainForward<Impl>) {
     register_module_call(typeid(Impl), &call_typed<Impl>);
   } else if constexpr (!std::same_as<Impl, torch::nn::Module>) {
-    register_module_call(typeid(Impl), [](torch::nn::Module& module, std::vector<c10::IValue> args) {
-      c10::IValue value;
-      const bool found = with_arity<Impl, at::Tensor>(args.size(), [&]<std::size_t... I>(std::index_sequence<I...>) {
-        value = call_forward(dynamic_cast<Impl&>(module), args,
-                             std::type_identity<std::tuple<SameFor<I, const at::Tensor&>...>>());
+    for (std::size_t count = 1; count <= most_inputs; ++count)
+      with_arity<Impl, at::Tensor>(count, []<std::size_t... I>(std::index_sequence<I...>) {
+        know_call<Impl, SameFor<I, const at::Tensor&>...>(typeid(Impl));
       });
-      if (!found) no_such_forward(module, args.size());
-      return value;
-    });
     register_recorder(typeid(Impl), [](torch::nn::Module& module, Tracer& tracer, std::span<const Argument> args) {
       auto& impl = dynamic_cast<Impl&>(module);
       const ModuleForward forward = [&](std::span<const Argument> given) {

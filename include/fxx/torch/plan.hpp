@@ -34,13 +34,13 @@ class Plan {
  private:
   /// Where an argument comes from.
   struct Source {
-    enum class Kind : std::uint8_t { constant, value, last_use, list, tuple, dict, index };
+    enum class Kind : std::uint8_t { constant, fresh, value, last_use, list, tuple, dict, index };
     Kind kind = Kind::constant;
     int at = -1;  // register of a value
     c10::IValue constant = {};
     Type type = {};  // of a list; of a parameter that a value is made to fit
     std::vector<Source> items = {};
-    Argument argument = {};  // index: of getitem
+    Argument argument = {};  // index: of getitem; fresh: a list or the like, made anew for each run
   };
   /// What runs boxed, or outside the dispatcher.
   struct Call {
@@ -67,7 +67,7 @@ class Plan {
     std::string name;
     int at;
     bool has_default;
-    c10::IValue standard;
+    Source standard;
     bool takes_the_rest;  // of all inputs, as a list: `*args`
     /// When the graph was made. Negative: any, and equal numbers are equal sizes, as in TensorMeta.
     std::optional<std::vector<std::int64_t>> sizes = {};

@@ -70,7 +70,7 @@ class Plan::Maker {
   Source source(const Argument& argument, const Type& type) {
     bool any = false;
     for_each_node(argument, [&](Node*) { any = true; });
-    if (!any) return {.kind = Source::Kind::constant, .constant = to_ivalue(argument, type)};
+    if (!any) return immediate(argument, type);
     if (argument.is_node()) {
       if (type.list && type.list_size > 0 && node_is_number(*argument.node())) {
         // One number for all of `int[2]`, known only at run time.
@@ -105,6 +105,17 @@ class Plan::Maker {
       default: break;
     }
     fail("an argument of kind '" + std::string(name_of(argument.kind())) + "' that holds nodes cannot be passed here");
+  }
+  static Source immediate(const Argument& argument, const Type& type) {
+    c10::IValue value = to_ivalue(argument, type);
+    // Operators only read their lists. Who reads one as it comes may change it, so each run makes its own.
+    if (type.base == ValueType::other && (value.isList() || value.isTuple() || value.isGenericDict()))
+      return {.kind = Source::Kind::fresh, .argument = argument};
+    return {.kind = Source::Kind::constant, .constant = std::move(value)};
+  }
+  static bool node_is_list(const Node& node) {
+    const Operator* op = operator_of(node);
+    return op && op->returns.size() == 1 && op->returns[0].type.list;
   }
   static bool node_is_number(const Node& node) {
     const Operator* op = operator_of(node);
@@ -146,7 +157,7 @@ class Plan::Maker {
         node.op(),
         [&](const Placeholder& o) {
           Input input{o.target, register_of(node), !node.args().empty(), {}, o.target.starts_with('*')};
-          if (input.has_default) input.standard = to_ivalue(node.arg(0));
+          if (input.has_default) input.standard = immediate(node.arg(0), {});
           if (const TensorMeta* meta = node.tensor_meta(); meta && !input.takes_the_rest) {
             input.sizes.emplace(meta->shape.begin(), meta->shape.end());
             input.sizes_text = "[" + meta->shape_text() + "]";
@@ -285,6 +296,14 @@ class Plan::Maker {
     }
     const UnboxedOperator& call = known.first->second;
     if (!call) return false;
+    // What may turn out to be one number, or a tuple, is made a list of where values are boxed.
+    for (int i = 0; i < op.arity(); ++i) {
+      const Type& type = op.parameters[static_cast<std::size_t>(i)].type;
+      const Argument* given = type.list ? argument_of(node, op, i) : nullptr;
+      if (given && given->is_node() && !node_is_list(*given->node()) &&
+          !(type.list_size > 0 && node_is_number(*given->node())))
+        return false;
+    }
     Call bound;
     bound.handle = handle;
     bind(bound, node, op);
@@ -350,6 +369,7 @@ FXX_INLINE c10::IValue Plan::load(const Source& source, std::vector<c10::IValue>
   };
   switch (source.kind) {
     case Source::Kind::constant: return source.constant;
+    case Source::Kind::fresh: return to_ivalue(source.argument);
     case Source::Kind::value: return fitted(registers[static_cast<std::size_t>(source.at)]);
     case Source::Kind::last_use: return fitted(std::move(registers[static_cast<std::size_t>(source.at)]));
     case Source::Kind::dict: {
@@ -470,7 +490,8 @@ FXX_INLINE c10::IValue Plan::run(std::span<c10::IValue> inputs) const {
       sizes.push_back(known ? inputs[i].toTensor().dim() : -1);
       if (known) sizes.append(inputs[i].toTensor().sizes().begin(), inputs[i].toTensor().sizes().end());
     }
-    registers[static_cast<std::size_t>(inputs_[i].at)] = given ? std::move(inputs[i]) : inputs_[i].standard;
+    registers[static_cast<std::size_t>(inputs_[i].at)] =
+        given ? std::move(inputs[i]) : load(inputs_[i].standard, registers);
   }
   std::vector<c10::IValue> stack;
   std::size_t at = 0;

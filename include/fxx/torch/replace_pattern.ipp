@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
@@ -66,30 +67,39 @@ FXX_INLINE rewrite::detail::GraphOf adopted(GraphModule& module, const GraphAndM
     }
     return dot == name.npos ? known->second : known->second + name.substr(dot);
   };
+  std::vector<Node*> modules, tensors;
   for (Node* node : graph.nodes()) {
     const bool calls = node->opcode() == Opcode::call_module;
     if (!calls && node->opcode() != Opcode::get_attr) continue;
-    const std::string name = node->target();
-    std::string here;
-    if (const at::Tensor tensor = calls ? at::Tensor() : from.tensor(name); tensor.defined()) {
-      here = module.owner().name_of(tensor);
-      if (here.empty()) {
-        here = name_for(name);
-        const bool trains = tensor.requires_grad();
-        module.register_attribute(here, tensor, from.is_parameter(name));
-        if (tensor.requires_grad() != trains) tensor.set_requires_grad(trains);
-      }
-    } else if (const auto submodule = from.module(name)) {
-      if (const std::string* known = module.owner().name_of(submodule.get())) here = *known;
-      else module.add_submodule(here = name_for(name), submodule);
-    } else {
+    if (!calls && from.tensor(node->target()).defined()) tensors.push_back(node);
+    else if (from.module(node->target())) modules.push_back(node);
+    else
       throw GraphError(ErrorId::attribute_missing,
-                       "replace_pattern: the replacement refers to '" + name + "', which " + from.class_name() +
-                           " does not have; register it there",
+                       "replace_pattern: the replacement refers to '" + node->target() + "', which " +
+                           from.class_name() + " does not have; register it there",
                        {format_node(*node)});
-    }
-    if (calls) node->set_op(CallModule{here});
+  }
+  // Modules first, each before those inside of it: what a module has comes with it, and has the name that it has there.
+  std::ranges::stable_sort(modules, {}, [](const Node* node) { return node->target(); });
+  for (Node* node : modules) {
+    const auto submodule = from.module(node->target());
+    const std::string* known = module.owner().name_of(submodule.get());
+    const std::string here = known ? *known : name_for(node->target());
+    if (!known) module.add_submodule(here, submodule);
+    if (node->opcode() == Opcode::call_module) node->set_op(CallModule{here});
     else node->set_op(GetAttr{here});
+  }
+  for (Node* node : tensors) {
+    const std::string name = node->target();
+    const at::Tensor tensor = from.tensor(name);
+    std::string here = module.owner().name_of(tensor);
+    if (here.empty()) {
+      here = name_for(name);
+      const bool trains = tensor.requires_grad();
+      module.register_attribute(here, tensor, from.is_parameter(name));
+      if (tensor.requires_grad() != trains) tensor.set_requires_grad(trains);
+    }
+    node->set_op(GetAttr{here});
   }
   return rewrite::detail::GraphOf(std::move(graph));
 }

@@ -6,11 +6,17 @@
 // After torch.fx _symbolic_trace.py, 2.13.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <typeindex>
 #include <unordered_map>
 #include <vector>
@@ -274,6 +280,11 @@ template <class A>
 struct run_type {
   using type = std::conditional_t<std::derived_from<A, ProxyBase>, void, A>;
 };
+template <StringLike A>
+  requires(std::is_array_v<A> || std::is_pointer_v<A>)
+struct run_type<A> {
+  using type = std::string;
+};
 template <class A>
   requires requires { requires A::proxy_type == ValueType::tensor; }
 struct run_type<A> {
@@ -289,16 +300,89 @@ struct run_type<std::vector<A>> {
       std::conditional_t<std::is_void_v<typename run_type<A>::type>, void, std::vector<typename run_type<A>::type>>;
 };
 
-/// Calls of one type of module, by the number of arguments.
-template <class M>
-struct ModuleCalls {
-  std::mutex mutex;
-  std::map<std::size_t, ModuleCall> by_count;
-  static ModuleCalls& instance() {
-    static ModuleCalls calls;
-    return calls;
+/// How far a boxed value is from one of type T: little for the same kind of value, more where it converts without a
+/// loss, negative where it does not.
+template <class T>
+int conversion_of(const c10::IValue& value) {
+  constexpr int other = -1, converts = 32;
+  if constexpr (std::same_as<T, at::Tensor>) {
+    return value.isTensor() ? 0 : value.isNone() ? converts : other;
+  } else if constexpr (std::same_as<T, bool>) {
+    return value.isBool() ? 0 : other;
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    // Among types that hold the number, the largest: the graph does not say which one the code had.
+    constexpr int same = converts - static_cast<int>(sizeof(T));
+    if (value.isBool()) return converts;
+    if (value.isInt()) {
+      const std::int64_t number = value.toInt();
+      if (static_cast<long double>(static_cast<T>(number)) != static_cast<long double>(number)) return other;
+      return std::is_integral_v<T> ? same : converts;
+    }
+    if (!value.isDouble() || std::is_integral_v<T>) return other;
+    const double number = value.toDouble();
+    return number != number || static_cast<double>(static_cast<T>(number)) == number ? same : other;
+  } else if constexpr (StringLike<T>) {
+    return value.isString() ? 0 : other;
+  } else if constexpr (OptionalLike<T>) {
+    return value.isNone() ? 0 : conversion_of<std::remove_cvref_t<typename T::value_type>>(value);
+  } else if constexpr (Sequence<T> && !MapLike<T>) {
+    int sum = value.isNone() ? converts : 0;
+    const auto add = [&](const c10::IValue& item) {
+      const int one = conversion_of<std::remove_cvref_t<typename T::value_type>>(item);
+      sum = sum < 0 || one < 0 ? other : std::max(sum, one);
+    };
+    if (value.isTuple())
+      for (const c10::IValue& item : value.toTupleRef().elements()) add(item);
+    else if (value.isList())
+      for (const c10::IValue& item : value.toListRef()) add(item);
+    else if (!value.isNone()) return other;
+    return sum;
+  } else {
+    return converts;  // the call says what it does not take
   }
+}
+
+/// One way to call a module whose forward is a template.
+struct KnownCall {
+  std::type_index arguments;
+  /// The sum over all arguments; negative where one is of another kind, or there are more or less.
+  int (*conversion)(std::span<const c10::IValue>);
+  c10::IValue (*call)(torch::nn::Module&, std::vector<c10::IValue>&);
 };
+/// Those of one type of module. A graph takes the one whose kinds of values are those of the call.
+class KnownCalls {
+ public:
+  void add(const KnownCall& call);
+  c10::IValue run(torch::nn::Module& module, std::vector<c10::IValue>& args);
+
+ private:
+  std::mutex mutex_;
+  std::vector<KnownCall> calls_;
+};
+template <class M>
+KnownCalls& calls_of() {
+  static KnownCalls calls;
+  return calls;
+}
+
+/// Lets a graph call modules of this type, whose forward is a template, with values of the types A.
+template <class M, class... A>
+void know_call(const std::type_info& module) {
+  const auto conversion = [](std::span<const c10::IValue> args) {
+    if (args.size() != sizeof...(A)) return -1;
+    int sum = 0;
+    [[maybe_unused]] std::size_t i = 0;
+    [[maybe_unused]] const auto add = [&](int one) { sum = sum < 0 || one < 0 ? -1 : sum + one; };
+    (add(conversion_of<std::remove_cvref_t<A>>(args[i++])), ...);
+    return sum;
+  };
+  const auto call = [](torch::nn::Module& m, std::vector<c10::IValue>& args) {
+    return call_forward(dynamic_cast<M&>(m), args, std::type_identity<std::tuple<A...>>());
+  };
+  calls_of<M>().add({typeid(std::tuple<A...>), conversion, call});
+  register_module_call(
+      module, [](torch::nn::Module& m, std::vector<c10::IValue> args) { return calls_of<M>().run(m, args); });
+}
 
 /// Lets a graph call modules whose forward is a template, as a tracer may want for its leaves. Made when one is traced:
 /// only then it is known what forward is called with.
@@ -306,30 +390,10 @@ template <class M, class... A>
 void know_module_call(const M& module) {
   constexpr bool plain = requires { &M::forward; };
   if constexpr (!plain && !(std::is_void_v<typename run_type<A>::type> || ...)) {
-    using Arguments = std::tuple<typename run_type<A>::type...>;
     if constexpr (requires {
                     box_result(std::declval<M&>().forward(std::declval<typename run_type<A>::type&>()...));
-                  }) {
-      auto& calls = ModuleCalls<M>::instance();
-      const std::lock_guard lock(calls.mutex);
-      calls.by_count.try_emplace(sizeof...(A), [](torch::nn::Module& m, std::vector<c10::IValue> args) {
-        return call_forward(dynamic_cast<M&>(m), args, std::type_identity<Arguments>());
-      });
-      register_module_call(typeid(module), [](torch::nn::Module& m, std::vector<c10::IValue> args) {
-        auto& known = ModuleCalls<M>::instance();
-        ModuleCall call;
-        {
-          const std::lock_guard hold(known.mutex);
-          const auto found = known.by_count.find(args.size());
-          if (found != known.by_count.end()) call = found->second;
-        }
-        if (!call)
-          throw RunError(ErrorId::run_failed, "call_module: " + module_type_name(m) + " was never traced with " +
-                                                  std::to_string(args.size()) +
-                                                  " arguments, so a graph cannot call it so");
-        return call(m, std::move(args));
-      });
-    }
+                  })
+      know_call<M, typename run_type<A>::type...>(typeid(module));
   }
 }
 

@@ -3,10 +3,14 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "fxx/error.hpp"
 #include "fxx/ir/signature.hpp"
 #include "fxx/passes/leaf_modules.hpp"
 #include "fxx/torch/symbolic_trace.hpp"
+#include "fxx/torch/values.hpp"
 #include "fxx/trace/transformer.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -57,6 +61,30 @@ FXX_INLINE const torch::nn::Module& function_root() {
 FXX_INLINE std::shared_ptr<GraphModule> graph_module_of(const ModuleTracer& tracer, Graph graph, bool training) {
   if (tracer.owner().may_borrow()) expand_borrowing_modules(graph, tracer.owner());
   return std::make_shared<GraphModule>(tracer.owner(), training, std::move(graph), tracer.constants());
+}
+
+FXX_INLINE void KnownCalls::add(const KnownCall& call) {
+  const std::lock_guard lock(mutex_);
+  const auto same = [&](const KnownCall& known) { return known.arguments == call.arguments; };
+  if (std::none_of(calls_.begin(), calls_.end(), same)) calls_.push_back(call);
+}
+FXX_INLINE c10::IValue KnownCalls::run(torch::nn::Module& module, std::vector<c10::IValue>& args) {
+  c10::IValue (*call)(torch::nn::Module&, std::vector<c10::IValue>&) = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    int least = -1;
+    for (const KnownCall& known : calls_) {
+      const int conversion = known.conversion(args);
+      if (conversion < 0 || (call && conversion >= least)) continue;
+      least = conversion;
+      call = known.call;
+    }
+  }
+  if (call) return call(module, args);
+  std::string values;
+  for (const c10::IValue& value : args) values += (values.empty() ? "" : ", ") + describe(value);
+  throw RunError(ErrorId::run_failed, "call_module: " + module_type_name(module) + " was never traced with (" + values +
+                                          "), so a graph cannot call it so");
 }
 
 FXX_INLINE Argument inline_graph_module(const GraphModule& module, Tracer& tracer, std::span<const Argument> inputs) {
@@ -145,10 +173,31 @@ FXX_INLINE Node* ModuleTracer::attribute(const void* pointer) {
   return node;
 }
 
+namespace detail {
+/// Does it change the sizes, the memory or the history of its tensor, and no elements? LibTorch's inplace_view.
+FXX_INLINE bool changes_handle(const Op& op) {
+  static constexpr std::string_view names[] = {"as_strided_", "detach_",    "resize_",   "resize_as_",
+                                               "set_",        "squeeze_",   "swapaxes_", "swapdims_",
+                                               "t_",          "transpose_", "unsqueeze_"};
+  std::string_view name;
+  if (const auto* method = std::get_if<CallMethod>(&op)) {
+    name = method->target;
+  } else if (const auto* call = std::get_if<CallFunction>(&op)) {
+    if (const auto* called = std::get_if<const Operator*>(&call->target)) name = (*called)->base_name();
+  }
+  return name.ends_with('_') && std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+}  // namespace detail
+
 FXX_INLINE Node* ModuleTracer::create_proxy(Op op, Arguments args, KeywordArguments kwargs, std::string_view name,
                                             std::source_location where) {
-  if (c10::GradMode::is_enabled() == gradients_ || ignore_gradient_mode) [[likely]]
+  const bool plain = c10::GradMode::is_enabled() == gradients_ || ignore_gradient_mode;
+  if (plain && detached_.empty()) [[likely]]
     return Tracer::create_proxy(std::move(op), args, kwargs, name, where);
+  // Those have to be done to the tensor itself, and what was detached from it before does not follow.
+  const bool of_handle = (plain || gradients_) && detail::changes_handle(op);
+  if (of_handle) std::erase_if(detached_, [](const auto& known) { return known.first != known.second; });
+  if (plain || of_handle) return Tracer::create_proxy(std::move(op), args, kwargs, name, where);
   return create_detached(std::move(op), args, kwargs, name, where);
 }
 

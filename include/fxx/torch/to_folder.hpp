@@ -17,10 +17,11 @@ struct FolderOptions {
   std::vector<at::Tensor> example_inputs = {};
 };
 
-/// Writes `name`.h, `name`.cpp (in snake case), main.cpp, weights.pt, meson.build, meson.options, README.md into
-/// `folder`, made when it is not there. It builds with `meson setup build && meson compile -C build`. Files are written
-/// aside and renamed; others in the folder stay. Throws CodegenError (E501) for what has no C++ form, before anything
-/// is written; (E502) when the folder cannot be written.
+/// Writes `name`.h, `name`.cpp (in snake case; main_model.h where that would be the program's or a target of Meson's),
+/// main.cpp, weights.pt, meson.build, meson.options, README.md into `folder`, made when it is not there. It builds with
+/// `meson setup build && meson compile -C build`. Files are written aside and renamed; others in the folder stay. What
+/// running the examples writes to the module's buffers is put back. Throws CodegenError (E501) for what has no C++
+/// form, before anything is written; (E502) when the folder cannot be written.
 void to_folder(GraphModule& module, const std::string& folder, const std::string& name,
                const FolderOptions& options = {});
 

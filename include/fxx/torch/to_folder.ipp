@@ -3,14 +3,18 @@
 
 #include <torch/serialize.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string_view>
 
 #include "fxx/codegen/inputs.hpp"
 #include "fxx/codegen/module_source.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/names.hpp"
 #include "fxx/torch/build.hpp"
+#include "fxx/torch/dispatch/recording.hpp"
 #include "fxx/torch/dispatch/training_flags.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/results.hpp"
@@ -47,7 +51,8 @@ torch_dep = declare_dependency(
   compile_args: ['-isystem' + torch / 'include', '-isystem' + torch / 'include/torch/csrc/api/include'],
   link_args: ['-L' + torch / 'lib', '-Wl,--no-as-needed', '-ltorch', '-ltorch_cpu', '-lc10', '-Wl,-rpath,' + torch / 'lib'],
 )
-executable('@FILE@', ['@FILE@.cpp', 'main.cpp'], dependencies: torch_dep)
+# The folder is no place for <...>: a model may be called like a header of the system's.
+executable('@FILE@', ['@FILE@.cpp', 'main.cpp'], dependencies: torch_dep, implicit_include_directories: false)
 )meson";
 
 inline constexpr const char* folder_main = R"program(#include <iostream>
@@ -92,17 +97,37 @@ FXX_INLINE std::string filled(std::string text, const std::vector<std::pair<std:
   return text;
 }
 
-FXX_INLINE void write_aside(const std::filesystem::path& path, const std::string& text) {
+/// What the files of a class and its program are called: not as the program's own, nor as a target of Meson's.
+FXX_INLINE std::string folder_file(std::string_view class_name) {
+  static constexpr std::string_view taken[] = {"main",    "all",   "benchmark",   "clean", "coverage", "dist",
+                                               "install", "phony", "reconfigure", "test",  "uninstall"};
+  std::string file = snake_case(class_name);
+  if (std::find(std::begin(taken), std::end(taken), file) != std::end(taken)) file += "_model";
+  return file;
+}
+
+/// `write(aside)` makes the file under another name, of which nothing stays when that fails.
+template <class F>
+void write_aside(const std::filesystem::path& path, F&& write) {
   const std::filesystem::path aside = path.string() + ".new";
-  {
+  try {
+    write(aside.string());
+    std::filesystem::rename(aside, path);
+  } catch (...) {
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(aside, ignored)) std::filesystem::remove(aside, ignored);
+    throw;
+  }
+}
+FXX_INLINE void write_text(const std::filesystem::path& path, const std::string& text) {
+  write_aside(path, [&](const std::string& aside) {
     std::ofstream file(aside, std::ios::binary);
     file << text;
     file.flush();
     if (!file)
       throw CodegenError(ErrorId::folder_not_written,
                          "to_folder: '" + path.string() + "' cannot be written; check the folder and the space on it");
-  }
-  std::filesystem::rename(aside, path);
+  });
 }
 
 }  // namespace detail
@@ -129,7 +154,7 @@ FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const 
   };
   refuse_fake(module.named_parameters());
   refuse_fake(module.named_buffers());
-  const std::string file = snake_case(name);
+  const std::string file = detail::folder_file(name);
   const ModuleSource source = module_source(module.graph(), module.owner(), name, file + ".h");
   std::string check;
   std::vector<at::Tensor> inputs = options.example_inputs, outputs;
@@ -137,10 +162,14 @@ FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const 
     const at::NoGradGuard no_grad;
     const detail::TrainingFlags flags(module);
     module.eval();  // as the program that is written
+    // The program starts from the weights as they are now, so what this run changes is put back; results may be that.
+    const detail::ModuleState before(module.owner(), module.graph());
     std::vector<c10::IValue> boxed;
     for (const at::Tensor& input : inputs) boxed.emplace_back(input.clone());
     const c10::IValue result = module.run_flat(std::move(boxed));
     detail::flatten(result, outputs);
+    for (at::Tensor& output : outputs)
+      if (output.defined()) output = output.clone();
     check =
         "    std::vector<torch::Tensor> inputs, expected;\n"
         "    torch::load(inputs, folder + \"/example_inputs.pt\");\n"
@@ -152,7 +181,9 @@ FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const 
         "    if (results.size() != expected.size()) throw std::runtime_error(\"there are not as many results as the "
         "traced model has\");\n"
         "    for (size_t i = 0; i < results.size(); ++i) {\n"
-        "      const torch::Tensor a = results[i].to(torch::kDouble), b = expected[i].to(torch::kDouble);\n"
+        "      const bool parts = results[i].is_complex() || expected[i].is_complex();\n"
+        "      const auto type = parts ? torch::kComplexDouble : torch::kDouble;\n"
+        "      const torch::Tensor a = results[i].to(type), b = expected[i].to(type);\n"
         "      const bool same = a.sizes() == b.sizes() && torch::allclose(a, b, 1e-4, 1e-4, /*equal_nan=*/true);\n"
         "      std::cout << \"result \" << i << \": \" << results[i].sizes() << (same ? \", as expected\" : \", not as "
         "expected\") << std::endl;\n"
@@ -161,40 +192,38 @@ FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const 
   }
   const std::vector<std::pair<std::string, std::string>> values = {
       {"@FILE@", file}, {"@NAME@", name}, {"@CHECK@", check}};
+  torch::serialize::OutputArchive archive;
+  module.save(archive);
 
   namespace fs = std::filesystem;
   try {
     const fs::path to(folder);
     fs::create_directories(to);
-    detail::write_aside(to / (file + ".h"), source.header);
-    detail::write_aside(to / (file + ".cpp"), source.source);
-    detail::write_aside(to / "main.cpp", detail::filled(detail::folder_main, values));
-    detail::write_aside(to / "meson.build", detail::filled(detail::folder_meson, values));
-    detail::write_aside(
+    detail::write_text(to / (file + ".h"), source.header);
+    detail::write_text(to / (file + ".cpp"), source.source);
+    detail::write_text(to / "main.cpp", detail::filled(detail::folder_main, values));
+    detail::write_text(to / "meson.build", detail::filled(detail::folder_meson, values));
+    detail::write_text(
         to / "meson.options",
         "option('torch', type: 'string', value: '', description: 'folder of LibTorch, with include and lib')\n");
-    detail::write_aside(to / "README.md", "# " + name +
-                                              "\n\nWritten by fxx from a traced model. Build and run:\n\n    meson "
-                                              "setup build && meson compile -C build && ./build/" +
-                                              file +
-                                              " .\n\nMeson finds LibTorch by `-Dtorch=<folder>`, `Torch_DIR`, "
-                                              "`CMAKE_PREFIX_PATH` or the torch package of python3.\n");
-    const auto save = [&](const auto& value, const char* file_name) {
-      const fs::path path = to / file_name, aside = path.string() + ".new";
-      torch::save(value, aside.string());
-      fs::rename(aside, path);
-    };
-    torch::serialize::OutputArchive archive;
-    module.save(archive);
-    archive.save_to((to / "weights.pt.new").string());
-    fs::rename(to / "weights.pt.new", to / "weights.pt");
+    detail::write_text(to / "README.md", "# " + name +
+                                             "\n\nWritten by fxx from a traced model. Build and run:\n\n    meson "
+                                             "setup build && meson compile -C build && ./build/" +
+                                             file +
+                                             " .\n\nMeson finds LibTorch by `-Dtorch=<folder>`, `Torch_DIR`, "
+                                             "`CMAKE_PREFIX_PATH` or the torch package of python3.\n");
+    detail::write_aside(to / "weights.pt", [&](const std::string& aside) { archive.save_to(aside); });
     if (!inputs.empty()) {
-      save(inputs, "example_inputs.pt");
-      save(outputs, "example_outputs.pt");
+      detail::write_aside(to / "example_inputs.pt", [&](const std::string& aside) { torch::save(inputs, aside); });
+      detail::write_aside(to / "example_outputs.pt", [&](const std::string& aside) { torch::save(outputs, aside); });
     }
   } catch (const fs::filesystem_error& e) {
     throw CodegenError(ErrorId::folder_not_written, "to_folder: '" + folder + "' cannot be written (" +
                                                         e.code().message() + "); check the path and its permissions");
+  } catch (const c10::Error& e) {  // of files of tensors
+    throw CodegenError(ErrorId::folder_not_written, "to_folder: '" + folder + "' cannot be written (" +
+                                                        e.what_without_backtrace() +
+                                                        "); check the folder and the space on it");
   }
 }
 

@@ -11,6 +11,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -245,6 +246,7 @@ class RuleVerifier {
   }
   static void seed_generator() {
     at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+    const std::lock_guard lock(generator.mutex());
     generator.set_current_seed(17);
   }
 
@@ -486,12 +488,32 @@ class RuleVerifier {
   std::vector<std::vector<std::int64_t>> shapes_;  // of the trial's tensors so far
 };
 
+/// The numbers that are drawn afterwards are those that would have been drawn without what was verified.
+class GeneratorKept {
+ public:
+  GeneratorKept() {
+    const std::lock_guard lock(generator_.mutex());
+    state_ = generator_.get_state();
+  }
+  GeneratorKept(const GeneratorKept&) = delete;
+  GeneratorKept& operator=(const GeneratorKept&) = delete;
+  ~GeneratorKept() {
+    const std::lock_guard lock(generator_.mutex());
+    generator_.set_state(state_);
+  }
+
+ private:
+  at::Generator generator_ = at::globalContext().defaultGenerator(at::kCPU);
+  at::Tensor state_;
+};
+
 FXX_INLINE VerifyReport verify_rules(std::span<const RuleToVerify> rules, const VerifyOptions& options) {
   struct Silence final : c10::WarningHandler {
     void process(const c10::Warning&) override {}
   } silence;
   const c10::WarningUtils::WarningHandlerGuard no_warnings(&silence);
   const at::NoGradGuard no_grad;
+  const GeneratorKept generator;
   VerifyReport report;
   try {
     for (const RuleToVerify& rule : rules) report.rules.push_back(RuleVerifier(rule, options).run());

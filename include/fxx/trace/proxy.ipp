@@ -2,6 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <vector>
 
 #include "fxx/error.hpp"
 #include "fxx/ops/numbers.hpp"
@@ -162,9 +166,36 @@ struct PutIndices {
   bool plain = true;  // the view would be the tensor itself
 };
 FXX_INLINE bool is_tensor(const Operand& index) { return index.type() == ValueType::tensor; }
+/// How many dimensions a tensor picks elements of: a mask of as many as it has, any other of one; nothing where that is
+/// known only when the graph runs.
+FXX_INLINE std::optional<std::size_t> picked_dims(const Node& index) {
+  if (const TensorMeta* meta = index.tensor_meta()) {
+    const bool mask = meta->dtype == Dtype::boolean || meta->dtype == Dtype::uint8;
+    return mask ? meta->shape.size() : 1;
+  }
+  static constexpr std::string_view positions[] = {"argmax",  "argmin",  "argsort",  "searchsorted", "bucketize",
+                                                   "nonzero", "arange",  "randperm", "randint",      "topk",
+                                                   "sort",    "max",     "min",      "kthvalue",     "median"};
+  const Operator* op = operator_of(index);
+  if (!op) return {};
+  std::string_view name = op->base_name();
+  const auto whole = [](const Argument& a) { return a == Argument(Dtype::int64) || a == Argument(Dtype::int32); };
+  if (name == "to" && std::any_of(index.args().begin(), index.args().end(), whole)) return 1;
+  bool known = op->name_space() == "aten" && op->returns.size() == 1 && index.kwarg("dtype") == nullptr &&
+               name != "max" && name != "min" && name != "median";
+  if (op->id == table_operator(OperatorIndex::operator_getitem).id && index.arg(0).is_node()) {
+    // The second result of topk() and the like.
+    const Operator* maker = operator_of(*index.arg(0).node());
+    known = maker && maker->returns.size() == 2 && index.arg(1) == Argument(1);
+    if (known) name = maker->base_name();
+  }
+  if (!known || std::find(std::begin(positions), std::end(positions), name) == std::end(positions)) return {};
+  return 1;
+}
 FXX_INLINE PutIndices put_indices(Tracer& tracer, const std::vector<Operand>& indices) {
   PutIndices put;
-  bool open = false;  // `...` stands before
+  bool open = false;     // `...` stands before
+  bool unknown = false;  // nor is it known which dimension comes next
   for (const Operand& index : indices) {
     const Argument& immediate = index.immediate();
     if (is_tensor(index)) {
@@ -173,8 +204,11 @@ FXX_INLINE PutIndices put_indices(Tracer& tracer, const std::vector<Operand>& in
             ErrorId::unsupported_argument,
             "Proxy::index_put_: a tensor stands behind an Ellipsis among the indices, and how many "
             "dimensions that stands for is known only when the graph runs; write Slice() for each of them");
-      put.view.push_back(Slice{});
       put.list.push_back(tracer.create_arg(index));
+      const Argument& made = put.list.back();
+      const std::optional<std::size_t> dims = made.is_node() ? picked_dims(*made.node()) : std::nullopt;
+      put.view.insert(put.view.end(), dims.value_or(1), Slice{});
+      unknown = unknown || !dims;
       continue;
     }
     put.view.push_back(tracer.create_arg(index));
@@ -184,7 +218,13 @@ FXX_INLINE PutIndices put_indices(Tracer& tracer, const std::vector<Operand>& in
           "Proxy::index_put_: a bool stands among indices with tensors; index with masked_fill_ or where()");
     if (immediate.kind() == Argument::Kind::ellipsis) open = true;
     else if (!open && (index.type() == ValueType::other)) put.list.push_back({});  // a slice or a new dimension
-    put.plain = put.plain && (put.view.back() == Argument(Slice{}) || immediate.kind() == Argument::Kind::ellipsis);
+    const bool whole = put.view.back() == Argument(Slice{}) || immediate.kind() == Argument::Kind::ellipsis;
+    if (unknown && !open && !whole)
+      throw TraceError(ErrorId::unsupported_argument,
+                       "Proxy::index_put_: a number or a slice stands behind a tensor among the indices, and how many "
+                       "dimensions that is for (a mask is for as many as it has) is known only when the graph runs; "
+                       "cut first and write to the part: x.slice(1, 0, 3).index_put_({tensor}, values)");
+    put.plain = put.plain && whole;
   }
   return put;
 }

@@ -9,7 +9,8 @@
 //   };
 //   Graph swapped = Swap(graph).transform();
 //
-// What an override records in place of a node takes over what was noted of it.
+// What an override records in place of a node takes over what was noted of it; its sizes, and the overload that was
+// meant, only with the arguments that it had.
 // Main names: Transformer. O(nodes). Cost: light. After torch.fx interpreter.py Transformer, 2.13.
 #pragma once
 

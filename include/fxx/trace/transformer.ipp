@@ -1,11 +1,30 @@
 // Bodies of trace/transformer.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/error.hpp"
 #include "fxx/ir/signature.hpp"
 #include "fxx/trace/transformer.hpp"
 
 namespace fxx::inline FXX_ABI {
+
+namespace detail {
+/// Is the argument what it was, but for what stands for nodes now?
+FXX_INLINE bool is_mapped(const Argument& now, const Argument& before) {
+  bool any = false;
+  for_each_node(before, [&](Node*) { any = true; });
+  return any ? now.kind() == before.kind() : now == before;
+}
+FXX_INLINE bool are_mapped(std::span<const Argument> args, std::span<const KeywordArgument> kwargs,
+                           const Node& before) {
+  const auto same = [](const auto& now, const auto& old) { return is_mapped(now, old); };
+  const auto same_key = [](const auto& now, const auto& old) {
+    return now.key == old.key && is_mapped(now.value, old.value);
+  };
+  return std::ranges::equal(args, before.args(), same) && std::ranges::equal(kwargs, before.kwargs(), same_key);
+}
+}  // namespace detail
 
 FXX_INLINE Graph Transformer::transform() {
   Graph out;
@@ -68,6 +87,8 @@ FXX_INLINE Node* Transformer::record(Op op, Arguments args, KeywordArguments kwa
   Node* made = tracer_->create_proxy(std::move(op), args, kwargs, node_->name(), node_->location());
   if (!same || !(made->op() == node_->op())) return made;
   made->set_type(node_->type());
+  // Other arguments may mean another overload, and give other sizes.
+  if (made->opcode() != Opcode::placeholder && !detail::are_mapped(args.span(), kwargs.span(), *node_)) return made;
   if (node_->tensor_meta()) made->set_tensor_meta(*node_->tensor_meta());
   if (made->opcode() == Opcode::call_method) made->set_resolved(node_->operation());
   return made;

@@ -154,6 +154,25 @@ TEST_CASE("channels of images are put beside each other without a copy") {
   check_bounds(plan);
 }
 
+TEST_CASE("an image among those of a cat is resized where it lies") {
+  Net net;
+  Node* x = net.input("x", {1, 8, 8, 8});
+  Node* a = net.call(ops::relu, {net.convolution(x, 16)}, {1, 16, 8, 8});
+  Node* large = net.call(ops::upsample_nearest2d, {a, listed({16, 16})}, {1, 16, 16, 16});
+  Node* whole = net.call(ops::cat, {listed({a, x}), 1}, {1, 24, 8, 8});
+  const KernelPlan plan = net.plan_of(Argument::tuple({large, whole}));
+  int resized = 0;
+  for (const KernelStep& step : plan.steps) {
+    CHECK_FALSE(std::holds_alternative<CallBack>(step.kernel));
+    const auto* resize = std::get_if<Resize>(&step.kernel);
+    if (!resize) continue;
+    ++resized;
+    CHECK(resize->in.strides[3] == 24);
+  }
+  CHECK(resized == 1);
+  check_bounds(plan);
+}
+
 TEST_CASE("sequences are images of one row, with the border that the convolution behind reads") {
   Net net;
   Node* x = net.input("x", {2, 3, 20});

@@ -134,6 +134,35 @@ TEST_CASE("what is called back does not write to memory whose border must be zer
   CHECK_FALSE(buffer_of(plan, kernel_of<Convolution>(plan.steps.back()).in).border.empty());
 }
 
+TEST_CASE("what is written to in place lies as LibTorch's does, whatever kernel computed it") {
+  const auto check = [](Net& net, Node* value) {
+    const TensorMeta meta = *value->tensor_meta();
+    net.call(ops::bernoulli__float, {value, 1.0}, meta.shape, meta.dtype);
+    const KernelPlan plan = net.plan_of(net.call(ops::add_Tensor, {value, 1}, meta.shape, meta.dtype));
+    const auto found = std::ranges::find_if(
+        plan.steps, [](const KernelStep& s) { return std::holds_alternative<CallBack>(s.kernel); });
+    REQUIRE(found != plan.steps.end());
+    REQUIRE(kernel_of<CallBack>(*found).inputs.size() == 1);
+    const View& written = kernel_of<CallBack>(*found).inputs[0].view;
+    CHECK(written.strides == dense_strides(meta.shape));
+    CHECK(plan.called_back().size() == 1);
+    bool read = false;
+    test::for_each_load(*plan.steps.back().stores[0].value,
+                        [&](const View& view) { read = read || view.buffer == written.buffer; });
+    CHECK(read);
+  };
+  using test::listed;
+  Net images, sorted, windows;
+  Node* x = images.input("x", {1, 3, 5, 5});
+  check(images, images.call(ops::cat, {listed({images.convolution(x, 8), x}), 1}, {1, 11, 5, 5}));
+  x = sorted.input("x", {3, 4});
+  check(sorted, sorted.item(sorted.calls(ops::sort, {x, 0}), 0, {3, 4}));
+  x = windows.input("x", {1, 8, 9});
+  check(windows, windows.call(ops::col2im,
+                              {x, listed({4, 4}), listed({2, 2}), listed({1, 1}), listed({1, 1}), listed({2, 2})},
+                              {1, 2, 4, 4}));
+}
+
 TEST_CASE("sizes that change, and those that nobody knows, are refused with the node") {
   Net dynamic;
   Node* x = dynamic.input("x", {-2, 4});

@@ -1,4 +1,6 @@
 // Specialised modules: operators that are called back, and graphs that write to attributes and inputs.
+#include "fxx/ops/operation.hpp"
+#include "fxx/torch/wrap.hpp"
 #include "torch/compile/compiled.hpp"
 
 using namespace fxx;
@@ -173,6 +175,48 @@ TEST_CASE("what is traced through to be compiled leaves buffers, inputs and rand
   const Tensor drawn = torch::rand({3});
   torch::manual_seed(32);
   CHECK(same(drawn, torch::rand({3})));
+}
+
+double gain = 1;
+int counts = 0;
+const auto scaled = fxx::wrap<"called_back::scaled">([](const Tensor& t) { return t * gain; });
+const auto counted = fxx::wrap<"called_back::counted">([](const Tensor& t) { return ++counts, t + 1; }, {}, true);
+const auto layered = fxx::wrap<"called_back::layered">([](torch::nn::Linear fc, const Tensor& t) { return fc(t); });
+
+TEST_CASE("functions of the user's are called beside modules that are traced through, and do what they do now") {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(33);
+  torch::nn::LSTM lstm(torch::nn::LSTMOptions(3, 4));
+  torch::nn::Linear fc(4, 2);
+  const auto module_of = [&](bool counts_calls) {
+    Graph graph;
+    Node* const x = graph.placeholder("x");
+    Node* const all = graph.call_module("lstm", {x});
+    Node* const y = graph.call_function(scaled.target(), {graph.call_function(ops::operator_getitem, {all, 0})});
+    Node* const z = graph.call_function(layered.target(), {graph.get_attr("fc"), y});
+    graph.output(graph.call_function(ops::tanh, {counts_calls ? graph.call_function(counted.target(), {z}) : z}));
+    const std::map<std::string, GraphModule::Attribute> modules{{"lstm", lstm.ptr()}, {"fc", fc.ptr()}};
+    return std::make_shared<GraphModule>(modules, graph);
+  };
+  const Tensor x = torch::randn({5, 2, 3});
+  const auto gm = module_of(false);
+  const auto compiled = fxx::compile(*gm, {x}, {.cache_folder = cache()});
+  CHECK(compiled->is_current());
+  CHECK(compiled->called_back().size() == 2);  // the functions; of the LSTM there are kernels
+  for (const double now : {1., 2., 1.}) {
+    gain = now;
+    CHECK(relative_difference(compiled->run({x}), gm->run({x})) <= 1e-5);
+  }
+  fc->weight.mul_(2);
+  CHECK(relative_difference(compiled->run({x}), gm->run({x})) <= 1e-5);
+  const auto counting = module_of(true);
+  const auto compiled_counting = fxx::compile(*counting, {x}, {.cache_folder = cache()});
+  for (int call = 0; call < 3; ++call) {
+    const int before = counts;
+    const c10::IValue given = compiled_counting->run({x});
+    CHECK(counts == before + 1);
+    CHECK(relative_difference(given, counting->run({x})) <= 1e-5);
+  }
 }
 
 TEST_CASE("graphs that write to attributes and inputs, that draw numbers, that return inputs and parameters") {

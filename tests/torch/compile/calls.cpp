@@ -69,6 +69,24 @@ TEST_CASE("inputs of another dtype, size or number are one error that names the 
   }
 }
 
+TEST_CASE("inputs keep their names where modules are traced through to be compiled") {
+  struct Recurrent : torch::nn::Module {
+    torch::nn::LSTM lstm = register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(3, 4)));
+    Tensor forward(Tensor tokens, Tensor state) { return std::get<0>(lstm(tokens)) + state; }
+  } net;
+  const Tensor tokens = torch::randn({5, 2, 3}), state = torch::randn({4});
+  const auto gm = trace(net, {tokens, state}, {.input_names = {"tokens", "state"}});
+  REQUIRE(gm->graph().find_nodes(Opcode::call_module).size() == 1);
+  const auto compiled = fxx::compile(*gm, {tokens, state}, {.cache_folder = cache()});
+  const auto words = [&](const Tensor& first, const Tensor& second) {
+    const Fault fault = fault_of<RunError>([&] { compiled->run({first, second}); });
+    CHECK(fault.id == 701);
+    return fault;
+  };
+  CHECK(words(torch::randn({5, 2, 4}), state).says("input 'tokens'"));
+  CHECK(words(tokens, torch::randn({5})).says("input 'state'"));
+}
+
 TEST_CASE("an input that has a default may be left out, also by an undefined tensor in front of others") {
   Graph graph;
   Node* const x = graph.placeholder("x");

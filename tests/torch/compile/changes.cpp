@@ -2,6 +2,7 @@
 // the way to the interpreter, wrong examples and options; copies; results that the last place of a sum decides.
 #include <ATen/autocast_mode.h>
 
+#include "fxx/ops/operation.hpp"
 #include "fxx/torch/results.hpp"
 #include "torch/compile/compiled.hpp"
 
@@ -86,6 +87,45 @@ TEST_CASE("under autocast the graph decides what is computed with fewer bits") {
   CHECK((given.scalar_type() == expected.scalar_type()));
   CHECK((given.scalar_type() == torch::kBFloat16));
   CHECK(c.error() <= 1e-5);
+}
+
+TEST_CASE("compiled under autocast, it is what it is without") {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(96);
+  const auto net = std::make_shared<Layers>();
+  const Tensor x = torch::randn({4, 6}), expected = net->forward(x);
+  const auto gm = trace(*net, {x});
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const auto compiled = compile(*gm, {x}, {.threads = 1, .cache_folder = cache()});
+  const auto copy = std::dynamic_pointer_cast<CompiledModule>(compiled->clone());
+  const bool still_enabled = at::autocast::is_autocast_enabled(at::kCPU);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  CHECK(still_enabled);
+  REQUIRE(copy);
+  for (CompiledModule* module : {compiled.get(), copy.get()}) {
+    const Tensor given = module->run({x}).toTensor();
+    CHECK((given.scalar_type() == torch::kFloat));
+    CHECK(relative_difference(given, expected) <= 1e-5);
+  }
+}
+
+TEST_CASE("edits of the graph of a module inside are noticed") {
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::randn({3, 4});
+  const auto inside = traced([](const Tensors& in) { return c10::IValue(in[0].relu()); }, {x});
+  Graph graph;
+  Node* const input = graph.placeholder("x");
+  graph.output(graph.call_module("inside", {input}));
+  GraphModule outer(
+      std::map<std::string, GraphModule::Attribute>{{"inside", std::shared_ptr<torch::nn::Module>(inside)}}, graph);
+  const auto compiled = compile(outer, {x}, {.cache_folder = cache()});
+  CHECK(compiled->is_current());
+  CHECK(same(compiled->run({x}).toTensor(), x.relu()));
+  for (Node* node : inside->graph().nodes().snapshot())
+    if (node->opcode() == Opcode::call_function) node->set_op(CallFunction{&ops::neg.info()});
+  CHECK_FALSE(compiled->is_current());
+  CHECK(same(compiled->run({x}).toTensor(), -x));
 }
 
 TEST_CASE("wrong inputs are one error that names them, on every way that a call may take") {

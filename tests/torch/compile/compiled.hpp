@@ -66,10 +66,14 @@ inline Tensors in_double(Net& net, const Tensors& inputs) {
   for (const Tensors& tensors : {net.parameters(), net.buffers()})
     for (const Tensor& tensor : tensors)
       if (tensor.scalar_type() == torch::kFloat) floats.emplace_back(tensor, tensor.detach());
+  struct Back {  // also where the function throws
+    const decltype(floats)& kept;
+    ~Back() {
+      for (const auto& [tensor, data] : kept) tensor.set_data(data);
+    }
+  } back{floats};
   for (const auto& [tensor, data] : floats) tensor.set_data(data.to(torch::kDouble));
-  const c10::IValue result = net.function(converted(cloned(inputs), torch::kFloat, torch::kDouble));
-  for (const auto& [tensor, data] : floats) tensor.set_data(data);
-  return tensors_of(result);
+  return tensors_of(net.function(converted(cloned(inputs), torch::kFloat, torch::kDouble)));
 }
 /// The largest error of the results, each relative to its largest value.
 inline double error_of(const c10::IValue& given, const Tensors& expected) {

@@ -30,6 +30,7 @@ Tensors composed_of(const Tensor& x, const Tensor& y, const Tensor& weight) {
           torch::nan_to_num(x, 1.5, 9, -8),
           torch::logit(unit),
           torch::logit(unit * 1.2 - 0.1, 1e-3),
+          torch::logit(unit, 0.6),
           torch::sinc(x),
           x.frac(),
           torch::deg2rad(x * 90),
@@ -103,12 +104,32 @@ TEST_CASE("functions that are made of others, over sizes that fill no vector, st
         {.more = {{transposed_copy(y), sliced_copy(x), weight}, {special, beside, weight}, {x, x, weight}}});
 }
 
+TEST_CASE("numbers that round to the largest float are that, and only larger ones are infinite") {
+  const Forward f = [](const Tensors& in) {
+    const Tensor& x = in[0];
+    return all_of({torch::nan_to_num(x, 0., 3.4028235e38, -3.4028235e38), torch::nan_to_num(x * 0) * 3.4028235e38,
+                   x > 3.40282347e38, x < -3.40282347e38, x > 3.5e38});
+  };
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::tensor({infinite, -infinite, 0., 1.}, torch::kFloat);
+  const auto gm = traced_net(*net_of(f), {x});
+  const auto compiled = fxx::compile(*gm, {x}, {.cache_folder = cache()});
+  const Tensors given = tensors_of(compiled->run({x})), wanted = tensors_of(gm->run({x}));
+  REQUIRE(given.size() == wanted.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    CAPTURE(i);
+    CHECK(torch::equal(given[i], wanted[i]));
+  }
+  CHECK(called_back_operators(*compiled).empty());
+}
+
 TEST_CASE("logic of booleans written as arithmetic") {
   torch::manual_seed(71);
   check(
       [](const Tensors& in) {
         const Tensor &m = in[0], &n = in[1];
         return all_of({m * n, m + n, m & n, m | n, m ^ n, torch::maximum(m, n), torch::minimum(m, n), m.logical_not(),
+                       torch::fmax(m, n), torch::fmin(m, n),
                        torch::where(m, n, m), m.to(torch::kLong) + n, (m * n).sum(), torch::count_nonzero(m),
                        torch::count_nonzero(m, std::optional<std::int64_t>(1))});
       },

@@ -326,6 +326,24 @@ TEST_CASE("tensors of every dtype: what only moves elements has kernels, all els
   }
 }
 
+TEST_CASE("constants that are conjugates, or negatives, of what lies in memory are packed as what they are") {
+  torch::manual_seed(64);
+  const Tensor w = torch::randn({2, 3}, torch::kComplexFloat), v = torch::randn({2, 3}), minus_v = torch::_neg_view(v);
+  const auto f = [=](const Tensors& in) {
+    return all_of({torch::cat({in[0], w.conj()}), torch::cat({in[1], torch::_neg_view(v)}),
+                   torch::stack({in[1], minus_v}), torch::rand({2})});
+  };
+  const Tensors in{torch::randn({2, 3}, torch::kComplexFloat), torch::randn({2, 3})};
+  const auto gm = traced(f, in);
+  const auto compiled = fxx::compile(*gm, in, {.cache_folder = cache()});  // what draws numbers is not verified
+  const torch::NoGradGuard no_grad;
+  const Tensors given = tensors_of(compiled->run(boxed(in))), wanted = tensors_of(f(in));
+  REQUIRE(given.size() == 4);
+  CHECK(same(torch::view_as_real(given[0]), torch::view_as_real(wanted[0].resolve_conj())));
+  CHECK(same(given[1], wanted[1]));
+  CHECK(same(given[2], wanted[2]));
+}
+
 TEST_CASE("conversions that floats would spoil, and arithmetic of doubles, are called back") {
   check(
       [](const Tensors& in) {

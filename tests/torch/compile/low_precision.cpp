@@ -66,6 +66,22 @@ TEST_CASE("fast: convolutions are computed with bfloat16 where the processor mul
     CHECK(error_of(module->run(boxed(inputs)), expected) < 0.02);
   }
 }
+TEST_CASE("a glu that would round twice, and norms of whole numbers, are called back as a whole") {
+  torch::manual_seed(50);
+  const auto net = net_of([](const Tensors& in) {
+    const Tensor &x = in[0], &n = in[1];
+    return all_of({torch::glu(x.to(torch::kBFloat16), 1), torch::glu(x.to(torch::kHalf), 1),
+                   torch::glu(x.to(torch::kDouble), 1), torch::cosine_similarity(x, n)});
+  });
+  const Tensors inputs{torch::randn({64, 128}), torch::randint(2, {64, 128})};
+  const auto gm = traced_net(*net, inputs);
+  const auto compiled = fxx::compile(*gm, inputs, {.cache_folder = cache()});
+  CHECK(compiled->max_error() < 1e-6);
+  const std::set<std::string> called = called_back_operators(*compiled);
+  CHECK(called.contains("aten::glu"));
+  CHECK(called.contains("aten::cosine_similarity"));
+}
+
 TEST_CASE("quantised values are those of LibTorch, bit by bit") {
   torch::manual_seed(42);
   Tensor x = torch::randn({5, 37}) * 20;

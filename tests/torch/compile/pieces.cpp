@@ -375,6 +375,11 @@ TEST_CASE("sizes that were the same in all trials, and are others in a call: the
     REQUIRE(given.size() == 3);
     for (std::size_t i = 0; i < 3; ++i) CHECK(relative_difference(given[i], expected[i]) == 0);
   }
+  // Of such a call there are no steps to measure.
+  const Tensor more = torch::tensor({3, 120, -1, 5, 6, 7, 8, 9, 120});
+  const Fault fault = fault_of<RunError>([&] { compiled->profile({x, more}, 1); });
+  CHECK(fault.id == 702);
+  CHECK(fault.says("compiled "));
 }
 
 TEST_CASE("were the sizes others where the graph writes to memory, it is an error, and what was written stays") {

@@ -260,6 +260,26 @@ TEST_CASE("attention over the edges of a graph, as graph networks have it") {
         {.more = {{torch::randn({11, 3, 5}), torch::randint(5, {2, 40})}}});
 }
 
+TEST_CASE("means of narrow integers: of more of them than their dtype counts") {
+  torch::manual_seed(57);
+  const Forward f = [](const Tensors& in) {
+    Tensors results;
+    for (const bool with_self : {true, false})
+      for (const std::size_t i : {0, 1}) {
+        const Tensor &x = in[i], &places = in[i + 2], first = x.slice(1, 0, 1);
+        results.push_back(first.scatter_reduce(1, places, x, "mean", with_self));
+        results.push_back(first.index_reduce(1, places.select(0, 0), x, "mean", with_self));
+      }
+    return all_of(std::move(results));
+  };
+  const Tensors places = {torch::zeros({1, 200}, torch::kLong), torch::zeros({1, 40000}, torch::kLong)};
+  const auto with = [&](const Tensor& bytes, const Tensor& words) {
+    return Tensors{bytes.to(torch::kChar), words.to(torch::kShort), places[0], places[1]};
+  };
+  check(f, with(torch::ones({1, 200}), torch::ones({1, 40000})),
+        {.more = {with(torch::randint(-100, 100, {1, 200}), torch::randint(-100, 100, {1, 40000}))}});
+}
+
 TEST_CASE("places in nothing, of nothing, and a graph that writes to what it was given") {
   check(
       [](const Tensors& in) {

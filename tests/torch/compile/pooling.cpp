@@ -130,6 +130,18 @@ TEST_CASE("images are resized by the factor that was given, where their sizes wo
   check(f, {torch::randn({2, 3, 3, 5})}, {.called_back = {"aten::upsample_nearest2d"}});
 }
 
+TEST_CASE("an image that lies beside another is resized where it lies") {
+  torch::manual_seed(45);
+  auto net = std::make_shared<Net>();
+  const Tensor w = net->parameter({5, 3, 3, 3}, 0.2);
+  net->function = [=](const Tensors& in) {
+    const Tensor x = torch::conv2d(in[0], w, {}, 1, 1).relu();
+    return all_of({torch::upsample_nearest2d(x, {24, 20}), torch::upsample_bilinear2d(x, {19, 15}, false),
+                   torch::cat({x, in[0]}, 1)});
+  };
+  check(*net, {torch::randn({2, 3, 12, 10})});
+}
+
 TEST_CASE("lines between an infinity and a number are infinite, and not nan") {
   const Tensors in = {torch::randn({2, 3, 9})};
   in[0][1][2][4] = infinite;

@@ -244,6 +244,18 @@ TEST_CASE("tune: nothing that has an effect runs, and what is interpreted is lef
   CHECK(kept_in(folder.path()).size() == 1);
   CHECK(relative_difference(compiled->forward(x), net.forward(x)) <= 1e-5);
 }
+TEST_CASE("tune: zeros of a trial are no divisors") {
+  torch::manual_seed(48);
+  const TemporaryFolder folder;
+  const Tensor w = torch::randn({24, 16});
+  const Tensors in{torch::randn({7, 16}), torch::randint(-50, 50, {7, 24}, torch::kLong),
+                   torch::randint(1, 9, {7, 24}, torch::kLong)};
+  const auto gm = traced(
+      [=](const Tensors& in) { return c10::IValue(torch::linear(in[0], w) + torch::div(in[1], in[2], "floor")); }, in);
+  const auto compiled = fxx::compile(*gm, in, {.threads = 1, .tune = true, .cache_folder = folder.path()});
+  const torch::NoGradGuard no_grad;
+  CHECK(relative_difference(compiled->run(boxed(in)), gm->run(boxed(in))) <= 1e-5);
+}
 TEST_CASE("tune with example inputs that cannot run: the error of the run, and threads are gone with the module") {
   torch::manual_seed(47);
   const TemporaryFolder folder;

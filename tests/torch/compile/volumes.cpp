@@ -88,6 +88,20 @@ TEST_CASE("convolutions of volumes: groups, dilation, strides, paddings by name,
   check(*net, {x}, {.more = {{transposed_copy(x)}, {sliced_copy(x)}}});
 }
 
+TEST_CASE("volumes that LibTorch refuses it refuses, after the graph was traced with others") {
+  auto net = std::make_shared<Net>();
+  const Tensor w = net->parameter({8, 3, 3, 3, 3}, 0.1), up = net->parameter({3, 5, 2, 2, 2}, 0.3);
+  for (const Forward& forward :
+       {Forward([=](const Tensors& in) { return all_of({torch::conv3d(in[0], w)}); }),
+        Forward([=](const Tensors& in) { return all_of({torch::conv_transpose3d(in[0], up, {}, 2)}); }),
+        Forward([](const Tensors& in) { return all_of({torch::avg_pool3d(in[0], 9)}); }),
+        Forward([](const Tensors& in) { return all_of({torch::max_pool3d(in[0], 9)}); })}) {
+    net->function = forward;
+    const auto gm = traced_net(*net, {torch::randn({1, 3, 9, 9, 9})});
+    CHECK_THROWS(fxx::compile(*gm, {torch::randn({1, 4, 8, 8, 8})}, {.cache_folder = cache()}));
+  }
+}
+
 TEST_CASE("pooling and resizing of volumes, with nan and infinities") {
   torch::manual_seed(83);
   const Forward forward = [](const Tensors& in) {

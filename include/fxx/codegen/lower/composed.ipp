@@ -65,7 +65,11 @@ FXX_INLINE T nan_to_num(const ComposedCall& c) {
 }
 FXX_INLINE T logit(const ComposedCall& c) {
   T x = c.term(0);
-  if (c.has(1)) x = of(F::minimum, of(F::maximum, x, c.number(1)), 1.f - static_cast<float>(c.number(1)));
+  if (c.has(1)) {
+    // Above a half the limits have changed places; the first that holds is taken.
+    const double low = c.number(1), high = 1.f - static_cast<float>(low);
+    x = choose(of(F::less, x, low), number_of(low), choose(of(F::greater, x, high), number_of(high), x));
+  }
   return of(F::logarithm, by(x, rest_of_one(x)));
 }
 FXX_INLINE T sinc(const ComposedCall& c) {
@@ -256,7 +260,7 @@ FXX_INLINE bool Lowering::composed(const Node& node, const Operator& op) {
     }
     call.terms.push_back(std::move(term));
   }
-  TermPointer result = wrapped(composition->of(call), dtype);
+  TermPointer result = wrapped(converted(composition->of(call), elements_of(dtype)), dtype);
   set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
   return true;
 }

@@ -378,7 +378,6 @@ FXX_INLINE void Lowering::resize(const Node& node, const Operator& op) {
       (is_ignored(in[2], out[2], kernel.scale_height) || is_ignored(in[3], out[3], kernel.scale_width)))
     throw NoKernel{"a factor that is not that of the sizes"};
   kernel.in = image_of(input, {});
-  if (kernel.in.strides[3] != in[1]) throw NoKernel{"an image whose pixels do not lie behind each other"};
   kernel.images = in[0];
   kernel.channels = in[1];
   kernel.in_height = in[2];

@@ -249,6 +249,8 @@ class Lowering {
   /// Memory for a value of the node, as those who read it want it.
   View place(const Node& node, const Value& value);
   bool is_written(const Node& node) const;
+  /// Memory that lies as LibTorch's, with what the node has in other memory of its own, where that is written to.
+  void lie_as_written(const Node& node);
   /// Of a tensor that the caller has or gets: LibTorch's where they leave no gap, else dense ones.
   Sizes strides_in_memory(const Node& node) const;
   /// The place of a value within what it is put beside others in, so that nothing needs to be copied then; nothing when

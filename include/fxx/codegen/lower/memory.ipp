@@ -191,6 +191,21 @@ FXX_INLINE bool Lowering::is_written(const Node& node) const {
   return std::any_of(written_.begin(), written_.end(), [&](const Memory& w) { return may_overlap(w, memory); });
 }
 
+FXX_INLINE void Lowering::lie_as_written(const Node& node) {
+  const Value& value = value_of(node);
+  if (value.kind != Value::Kind::view || value.view.numel() == 0 || !is_written(node)) return;
+  const View from = value.view;
+  const Dtype dtype = value.dtype;
+  const Sizes strides = strides_in_memory(node);
+  bool same = true;
+  for (std::size_t d = 0; d < from.sizes.size(); ++d)
+    same = same && (from.sizes[d] == 1 || from.strides[d] == strides[d]);
+  if (same) return;
+  const View to{add_buffer(Buffer::Kind::arena, node, dtype, from.numel()), 0, from.sizes, strides};
+  copy_to(node, from, to);
+  set_view(node, to, dtype);
+}
+
 FXX_INLINE View Lowering::place(const Node& node, const Value& value) {
   const Sizes& sizes = sizes_of(node);
   if (is_written(node)) {

@@ -151,7 +151,10 @@ FXX_INLINE void Lowering::scatter_reduced(const Node& node, const ScatterTo& whe
   counted.looked_up[0].stride = counts.strides[where.first];
   scatter_term(node, counted, Kind::add, scalar_of(1, elements), {});
   using F = kernels::Function;
-  const TermPointer count = call_of(F::maximum, {load_of(counts, elements), scalar_of(1, elements)});
+  // A narrow dtype may have counted past its end, as LibTorch does: only none is one.
+  const TermPointer met = load_of(counts, elements);
+  const TermPointer none = call_of(F::equal, {met, scalar_of(0, elements)});
+  const TermPointer count = call_of(F::select, {none, scalar_of(1, elements), met});
   write(node, call_of(elements == Elements::integer ? F::floor_divide : F::divide, {load_of(whole, elements), count}),
         whole);
 }

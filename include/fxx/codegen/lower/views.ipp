@@ -233,7 +233,10 @@ FXX_INLINE void Lowering::unbind(const Node& node, const Operator& op) {
 FXX_INLINE void Lowering::get_item(const Node& node) {
   if (node.args().size() != 2 || !node.arg(0).is_node() || node.arg(1).kind() != Argument::Kind::integer)
     throw NoKernel{"an index that is not a number"};
-  if (value_of(node).kind != Value::Kind::none) return compute_once(node);  // computed with what it is an item of
+  if (value_of(node).kind != Value::Kind::none) {  // computed with what it is an item of
+    lie_as_written(node);
+    return compute_once(node);
+  }
   const Value& tuple = value_of(*node.arg(0).node());
   std::int64_t i = node.arg(1).integer();
   if (i < 0) i += static_cast<std::int64_t>(tuple.items.size());
@@ -257,9 +260,10 @@ FXX_INLINE void Lowering::concatenate(const Node& node, const Operator& op) {
   }
   // Channels last when a part is.
   bool image = false;
+  const bool may_be_image = is_image(sizes) && !stacked && dtype == Dtype::float32 && !is_written(node);
   for (const Argument& item : list.items()) {
     const Value& part = value_of(*item.node());
-    if (!is_image(sizes) || stacked || dtype != Dtype::float32) break;
+    if (!may_be_image) break;
     if (part.kind == Value::Kind::view) image = image || lies_channels_last(part.view);
     if (part.kind == Value::Kind::pending) image = image || (part.root && is_image_kernel(*part.root));
   }

@@ -15,8 +15,9 @@ FXX_INLINE std::string ForwardWriter::arguments(const Node& node, std::span<cons
   return list;
 }
 
-FXX_INLINE std::string ForwardWriter::schema_arguments(const Node& node, const Operator& op, int first) const {
-  std::vector<std::string> list;
+FXX_INLINE std::optional<std::string> ForwardWriter::schema_arguments(const Node& node, const Operator& op,
+                                                                      int first) const {
+  std::vector<WrittenArgument> list;
   std::size_t needed = 0;
   for (int i = first; i < op.arity(); ++i) {
     const Parameter& parameter = op.parameters[static_cast<std::size_t>(i)];
@@ -25,7 +26,7 @@ FXX_INLINE std::string ForwardWriter::schema_arguments(const Node& node, const O
     if (parameter.name == "dtype" && i + 3 < op.arity() &&
         op.parameters[static_cast<std::size_t>(i) + 3].name == "pin_memory") {
       bool any = false;
-      list.push_back(tensor_options(node, op, i, any));
+      list.push_back({.text = tensor_options(node, op, i, any), .form = WrittenArgument::options});
       if (any) needed = list.size();
       i += 3;
       continue;
@@ -33,12 +34,62 @@ FXX_INLINE std::string ForwardWriter::schema_arguments(const Node& node, const O
     const bool standard = !given || (parameter.has_default() && same_value(*given, parameter.standard, parameter.type));
     if (!given && !parameter.has_default())
       no_cpp(node, "argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
-    list.push_back(argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type, node));
+    list.push_back(written(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type, node));
     if (!standard || !parameter.has_default()) needed = list.size();
   }
-  std::string text;
-  for (std::size_t i = 0; i < needed; ++i) text += (i ? ", " : "") + list[i];
-  return text;
+  // Where C++ would call another overload, defaults may tell them apart, or else the types of lists.
+  for (const bool typed : {false, true}) {
+    for (std::size_t count = needed; count <= list.size(); ++count) {
+      const auto leading = std::span<const WrittenArgument>(list).first(count);
+      if (!picks(op, first, leading)) continue;
+      std::string text;
+      for (const WrittenArgument& a : leading) text += (text.empty() ? "" : ", ") + a.text;
+      return text;
+    }
+    for (WrittenArgument& a : list)
+      if (!typed && a.form == WrittenArgument::braces) give_type(a);
+  }
+  return std::nullopt;
+}
+
+FXX_INLINE WrittenArgument ForwardWriter::written(const Argument& value, const Type& type, const Node& node) const {
+  WrittenArgument out{.text = argument(value, type, node), .type = {.base = type.base}};
+  if (value.is_node()) {
+    const std::string of = types_.of(*value.node());
+    static constexpr std::pair<std::string_view, ValueType> known[] = {
+        {"torch::Tensor", ValueType::tensor}, {"torch::Scalar", ValueType::scalar}, {"int64_t", ValueType::integer},
+        {"double", ValueType::real},          {"bool", ValueType::boolean},         {"std::string", ValueType::string}};
+    out.type = type;  // unless something else is known
+    for (const auto& [name, base] : known) {
+      if (of == name) out.type = {.base = base};
+      else if (of == "std::vector<" + std::string(name) + ">") out.type = {.base = base, .list = true};
+    }
+    return out;
+  }
+  out.form = WrittenArgument::constant;
+  if (out.text == "{}" || out.text == "std::nullopt") out.form = WrittenArgument::nothing;
+  else if (out.text.starts_with('{')) out.form = WrittenArgument::braces;
+  else if (type.list) out.type = {.base = type.base, .list = true, .optional_items = type.optional_items};
+  if (out.form == WrittenArgument::braces && value.is_sequence()) out.items = value.items().size();
+  const Argument& one = value.is_sequence() && !value.items().empty() ? value.items()[0] : value;
+  out.zero = one.kind() == Argument::Kind::integer && one.integer() == 0 && type.base != ValueType::real;
+  if (type.base == ValueType::scalar && !type.list) {
+    if (value.kind() == Argument::Kind::integer) out.type.base = ValueType::integer;
+    if (value.kind() == Argument::Kind::real) out.type.base = ValueType::real;
+    if (value.kind() == Argument::Kind::boolean) out.type.base = ValueType::boolean;
+  }
+  return out;
+}
+
+FXX_INLINE void ForwardWriter::give_type(WrittenArgument& list) {
+  const ValueType base = list.type.base;
+  if (base != ValueType::integer && base != ValueType::real && base != ValueType::tensor) return;
+  const std::string_view type = base == ValueType::integer ? "at::IntArrayRef("
+                                : base == ValueType::real  ? "at::ArrayRef<double>("
+                                                           : "at::TensorList(";
+  list = {.text = std::string(type) + list.text + ")",
+          .form = WrittenArgument::constant,
+          .type = {.base = base, .list = true}};
 }
 
 FXX_INLINE std::string ForwardWriter::tensor_options(const Node& node, const Operator& op, int first, bool& any) const {
@@ -52,7 +103,8 @@ FXX_INLINE std::string ForwardWriter::tensor_options(const Node& node, const Ope
     if (i == 3 && given->kind() == Argument::Kind::boolean && !given->boolean()) continue;
     const std::string value = argument(*given, op.parameters[static_cast<std::size_t>(first + i)].type, node);
     only = any || i % 2 ? std::string() : value;
-    text += (any ? "." : "torch::") + std::string(setters[i]) + value + ")";
+    // pinned_memory is no function that makes options.
+    text += (any ? "." : i == 3 ? "torch::TensorOptions()." : "torch::") + std::string(setters[i]) + value + ")";
     any = true;
   }
   // A node's value may be an optional, which is no TensorOptions by itself.
@@ -113,8 +165,13 @@ FXX_INLINE std::string ForwardWriter::all_arguments(const Node& node, const Oper
     const Argument* given = argument_of(node, op, i);
     if (!given && !parameter.has_default())
       no_cpp(node, "argument '" + std::string(parameter.name) + "' of '" + std::string(op.name) + "' is missing");
-    text += (i ? ", " : "") +
-            argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type, node);
+    std::string item = argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type, node);
+    if (parameter.type.list && parameter.type.symbolic) {
+      if (given && given->is_node() && types_.of(*given->node()) == "std::vector<int64_t>")
+        item = "c10::fromIntArrayRefSlow(" + item + ")";
+      else if (item.starts_with("at::IntArrayRef(")) item.replace(0, 15, "c10::SymIntArrayRef");
+    }
+    text += (i ? ", " : "") + item;
   }
   return text;
 }
@@ -122,11 +179,13 @@ FXX_INLINE std::string ForwardWriter::all_arguments(const Node& node, const Oper
 FXX_INLINE std::string ForwardWriter::immediate(const Argument& value, const Type& type, const Node& node) const {
   const Type item{.base = type.base, .optional = type.optional_items};
   // A leading 0 is a null pointer to overloads that take names of dimensions, and {0} to those of convolutions that take
-  // the name of a padding.
+  // the name of a padding. An optional list of real numbers is a std::optional, which takes no items.
   const auto named = [&](const std::string& list) {
+    if (type.optional && type.base == ValueType::real) return "at::ArrayRef<double>(" + list + ")";
     const Operator* op = operator_of(node);
-    const bool ambiguous = (type.optional && list.starts_with("{0")) ||
-                           (list == "{0}" && op && op->base_name().starts_with("conv"));
+    const bool ambiguous = type.base == ValueType::integer &&
+                           ((type.optional && list.starts_with("{0")) ||
+                            (list == "{0}" && op && op->base_name().starts_with("conv")));
     return ambiguous ? "at::IntArrayRef(" + list + ")" : list;
   };
   if (type.list && !value.is_sequence() && !value.is_none())
@@ -134,6 +193,13 @@ FXX_INLINE std::string ForwardWriter::immediate(const Argument& value, const Typ
   const auto items = [&](std::span<const Argument> list) {
     std::string text;
     for (const Argument& a : list) text += (text.empty() ? "" : ", ") + argument(a, item, node);
+    return text;
+  };
+  // Where C++ is to see of what type a value is, none is a tensor that is undefined.
+  const auto value_of = [&](const Argument& a) { return a.is_none() ? "torch::Tensor()" : argument(a, {}, node); };
+  const auto values = [&](std::span<const Argument> list) {
+    std::string text;
+    for (const Argument& a : list) text += (text.empty() ? "" : ", ") + value_of(a);
     return text;
   };
   return visit(
@@ -171,19 +237,20 @@ FXX_INLINE std::string ForwardWriter::immediate(const Argument& value, const Typ
         if (type.list && type.optional_items)
           return "c10::List<std::optional<at::Tensor>>({" + items(list.items) + "})";
         if (list.items.empty() && type.list)
-          return type.base == ValueType::tensor ? "at::TensorList()" : "at::IntArrayRef()";
+          return type.base == ValueType::tensor ? "at::TensorList()"
+                 : type.base == ValueType::real ? "at::ArrayRef<double>()"
+                                                : "at::IntArrayRef()";
         const std::string text = "{" + items(list.items) + "}";
         return type.list ? named(text) : types_.of(value) + text;
       },
       [&](TupleView tuple) -> std::string {
-        return type.list ? "{" + items(tuple.items) + "}" : "std::make_tuple(" + items(tuple.items) + ")";
+        return type.list ? "{" + items(tuple.items) + "}" : "std::make_tuple(" + values(tuple.items) + ")";
       },
       [&](DictView dict) {
         std::string text;
         const std::string made = types_.of(value);
         if (made.starts_with("std::tuple<")) {
-          for (const DictEntry& entry : dict.entries)
-            text += (text.empty() ? "" : ", ") + argument(entry.value, {}, node);
+          for (const DictEntry& entry : dict.entries) text += (text.empty() ? "" : ", ") + value_of(entry.value);
           return "std::make_tuple(" + text + ")";
         }
         for (const DictEntry& entry : dict.entries)

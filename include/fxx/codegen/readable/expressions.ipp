@@ -26,6 +26,8 @@ FXX_INLINE Expression ForwardWriter::expression(const Node& node) const {
         if (const Operator* op = operator_of(node)) return call(node, *op, true);
         if (node.args().empty() || !node.arg(0).is_node())
           no_cpp(node, "a method needs an object as its first argument");
+        if (o.target == "size" && node.args().size() == 1 && node.kwargs().empty())
+          return Expression{text_of(*node.arg(0).node(), Expression::primary) + ".sizes().vec()"};
         return Expression{text_of(*node.arg(0).node(), Expression::primary) + "." + o.target + "(" +
                           arguments(node, node.args().subspan(1)) + ")"};
       },
@@ -102,14 +104,16 @@ FXX_INLINE Expression ForwardWriter::call(const Node& node, const Operator& op, 
     return {"-" + operand(node.arg(0), {}, node, Expression::primary), Expression::unary};
   if (op.base_name() == "index" || op.base_name() == "index_put" || op.base_name() == "index_put_")
     return {indexed(node, op)};
-  const bool function = has(op.traits, Trait::function), method = has(op.traits, Trait::method);
+  const bool function = has(op.traits, Trait::function), method = is_member(op);
   if (as_method ? method : (method && !function)) {
     const Argument* self = argument_of(node, op, 0);
     if (self && self->is_node())
-      return {text_of(*self->node(), Expression::primary) + "." + std::string(op.base_name()) + "(" +
-              schema_arguments(node, op, 1) + ")"};
+      if (const auto list = schema_arguments(node, op, 1))
+        return {text_of(*self->node(), Expression::primary) + "." + std::string(op.base_name()) + "(" + *list + ")"};
   }
-  if (function) return {"torch::" + std::string(op.base_name()) + "(" + schema_arguments(node, op, 0) + ")"};
+  if (function)
+    if (const auto list = schema_arguments(node, op, 0))
+      return {"torch::" + std::string(op.base_name()) + "(" + *list + ")"};
   return {exact_call(node, op)};
 }
 
@@ -183,6 +187,14 @@ FXX_INLINE std::string ForwardWriter::indexed(const Node& node, const Operator& 
   const auto is_none = [](const Argument& part) { return part.is_none(); };
   const bool all_given =
       !indices.is_sequence() || std::none_of(indices.items().begin(), indices.items().end(), is_none);
+  // Tensor::index takes an index without dimensions for a number, and gives a view.
+  const auto may_be_number = [](const Argument& part) {
+    return part.is_node() && (!part.node()->tensor_meta() || part.node()->tensor_meta()->dim() == 0);
+  };
+  if (op.base_name() == "index" && indices.is_sequence() &&
+      std::any_of(indices.items().begin(), indices.items().end(), may_be_number))
+    return "torch::index(" + argument(argument_or_default(node, op, 0), op.parameters[0].type, node) + ", " +
+           immediate(indices, op.parameters[1].type, node) + ")";
   std::string text = operand(argument_or_default(node, op, 0), op.parameters[0].type, node, Expression::primary) + "." +
                      std::string(op.base_name()) + "(" +
                      (op.base_name() == "index" || all_given ? index_list(indices, true, node)
@@ -196,8 +208,10 @@ FXX_INLINE std::string ForwardWriter::get_item(const Node& node) const {
   const Node& container = *node.arg(0).node();
   const Argument& index = node.arg(1);
   const std::string type = types_.of(container), object = text_of(container, Expression::primary);
-  if (type.starts_with("std::tuple<"))
-    return "std::get<" + cpp_integer(index.integer()) + ">(" + text_of(container) + ")";
+  if (type.starts_with("std::tuple<")) {
+    const std::int64_t i = index.integer();
+    return "std::get<" + cpp_integer(i < 0 ? i + tuple_size(type) : i) + ">(" + text_of(container) + ")";
+  }
   if (type.starts_with("std::vector<") && index.kind() == Argument::Kind::integer && index.integer() < 0)
     return object + ".end()[" + argument(index, {}, node) + "]";
   if (type.starts_with("std::vector<") || (index.kind() == Argument::Kind::integer && type == "torch::Tensor"))

@@ -69,8 +69,10 @@ FXX_INLINE void ForwardWriter::plan_releases() {
   has_effect_after_.assign(graph_.index_bound(), false);
   barrier_of_.assign(graph_.index_bound(), 0);
   occurrences_.assign(graph_.index_bound(), 0);
-  std::size_t barriers = 0;
+  place_of_.assign(graph_.index_bound(), 0);
+  std::size_t barriers = 0, place = 0;
   for (const Node* node : graph_.nodes()) {
+    place_of_[node->index()] = place++;
     for (Node* input : node->all_input_nodes()) last_user_[input->index()] = node;
     const auto count = [&](Node* input) { ++occurrences_[input->index()]; };
     for (const Argument& a : node->args()) for_each_node(a, count);
@@ -116,17 +118,28 @@ FXX_INLINE std::string ForwardWriter::statement(const Node& node) {
   Expression made = expression(node);
   if (nests(node) && (node.opcode() == Opcode::get_attr || made.text.size() <= 72)) {
     nested_[&node] = std::move(made);
+    // What it reads is read where it is written into.
+    const Node* user = node.users().empty() ? nullptr : node.users().front();
+    for (const Node* input : node.all_input_nodes())
+      if (const Node*& last = last_user_[input->index()]; place_of_[last->index()] < place_of_[user->index()])
+        last = user;
     return {};
   }
   std::string line = node.num_users() ? "auto " + std::string(node.name()) + " = " + made.text + ";" : made.text + ";";
-  if (options_.release_values) line += releases(node);
-  return line;
+  if (!options_.release_values) return line;
+  std::string released;
+  release(node, node, released);
+  return released.empty() ? line : line + " " + released;
 }
 
-FXX_INLINE std::string ForwardWriter::releases(const Node& node) const {
-  std::string text;
+FXX_INLINE void ForwardWriter::release(const Node& node, const Node& statement, std::string& text) {
   for (const Node* input : node.all_input_nodes()) {
-    if (last_user_[input->index()] != &node || nested_.contains(input)) continue;
+    if (nested_.contains(input)) {
+      release(*input, statement, text);
+      continue;
+    }
+    if (last_user_[input->index()] != &statement) continue;
+    last_user_[input->index()] = nullptr;  // once
     const std::string type = input->opcode() == Opcode::placeholder && !input->type().empty()
                                  ? std::string(input->type())
                                  : types_.of(*input);
@@ -134,7 +147,6 @@ FXX_INLINE std::string ForwardWriter::releases(const Node& node) const {
     else if (type.starts_with("std::vector<torch::Tensor") || type.starts_with("std::tuple<"))
       text += " " + std::string(input->name()) + " = {};";
   }
-  return text.empty() ? text : " " + text;
 }
 
 }  // namespace fxx::inline FXX_ABI::detail

@@ -11,6 +11,7 @@
 #include "fxx/codegen/inputs.hpp"
 #include "fxx/codegen/members.hpp"
 #include "fxx/codegen/readable.hpp"
+#include "fxx/codegen/readable/overloads.ipp"
 #include "fxx/codegen/types.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/names.hpp"
@@ -63,7 +64,8 @@ class ForwardWriter {
 
   std::string statement(const Node& node);
 
-  std::string releases(const Node& node) const;
+  /// Gives up what the statement reads last, of what the node in it reads.
+  void release(const Node& node, const Node& statement, std::string& text);
 
   // --- expressions ---------------------------------------------------------------------------------------------------
 
@@ -97,8 +99,11 @@ class ForwardWriter {
   std::string property(const Node& node, const Operator& op) const;
 
   /// Arguments of a function of LibTorch's C++ API from parameter `first` on; trailing defaults are left out, dtype,
-  /// layout, device and pin_memory become TensorOptions.
-  std::string schema_arguments(const Node& node, const Operator& op, int first) const;
+  /// layout, device and pin_memory become TensorOptions. Nothing when C++ would call another overload with any of them.
+  std::optional<std::string> schema_arguments(const Node& node, const Operator& op, int first) const;
+  WrittenArgument written(const Argument& value, const Type& type, const Node& node) const;
+  /// `at::IntArrayRef({1})`: {1} alone may be a number.
+  static void give_type(WrittenArgument& list);
   /// `torch::kFloat32`, `torch::kCPU`, `torch::dtype(torch::kFloat32).device(torch::kCPU)`.
   std::string tensor_options(const Node& node, const Operator& op, int first, bool& any) const;
 
@@ -133,7 +138,7 @@ class ForwardWriter {
   std::set<std::string_view> names_;
   std::vector<const Node*> last_user_;
   std::vector<bool> has_effect_after_;
-  std::vector<std::size_t> barrier_of_, occurrences_;
+  std::vector<std::size_t> barrier_of_, occurrences_, place_of_;
   std::map<const Node*, Expression> nested_;
 };
 

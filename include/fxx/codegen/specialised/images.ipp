@@ -224,7 +224,7 @@ FXX_INLINE std::string SpecialisedWriter::resize(Body& body, const KernelStep& s
           (k.align_corners ? ", .align_corners = true" : "") + (k.exact ? ", .exact = true" : "") +
           (k.scale_height > 0 ? ", .scale_height = " + cpp_double(k.scale_height) : "") +
           (k.scale_width > 0 ? ", .scale_width = " + cpp_double(k.scale_width) : "") +
-          ", .in_row = " + text(k.in.strides[2] / k.in.strides[3]) + "}",
+          ", .in_row = " + text(k.in.strides[2] / k.in.strides[3]) + ", .in_pixel = " + text(k.in.strides[3]) + "}",
       "resize");
   const std::string inner = stores(body, step, step.frame, "      ");
   return "  const Range images = part.of(" + text(k.images) +

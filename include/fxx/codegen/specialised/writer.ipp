@@ -181,8 +181,9 @@ class SpecialisedWriter {
 
 FXX_INLINE std::string SpecialisedWriter::number(double value) {
   if (value != value) return "__builtin_nanf(\"\")";
-  if (value > 3.4028234663852886e38) return "__builtin_inff()";
-  if (value < -3.4028234663852886e38) return "(-__builtin_inff())";
+  constexpr double endless = 0x1.ffffffp127;  // the least that rounds to an infinity, the largest float being below
+  if (value >= endless) return "__builtin_inff()";
+  if (value <= -endless) return "(-__builtin_inff())";
   std::string text = cpp_double(static_cast<double>(static_cast<float>(value)));
   text += "f";
   return value < 0 ? "(" + text + ")" : text;

@@ -57,12 +57,19 @@ FXX_INLINE Argument volumes(const Composite& c, Argument rows, const Sizes& of) 
   return c.permute(c.reshape(std::move(rows), {of[0], of[2], of[3], of[4], of[1]}), {0, 4, 1, 2, 3});
 }
 FXX_INLINE Argument last_two(const Sizes& of) { return Composite::list({of[1], of[2]}); }
+/// Sizes of the call's result; null where they are not known, as of what LibTorch refuses.
+FXX_INLINE const Sizes* result_sizes(const Composite& c) {
+  const TensorMeta* meta = c.node().tensor_meta();
+  return meta && !meta->is_dynamic() ? &meta->shape : nullptr;
+}
 
 FXX_INLINE Parts convolution(const Composite& c) {
   const Argument x = c["input"], weight = c["weight"];
   const auto stride = three(c, "stride"), dilation = three(c, "dilation");
   const auto groups = c.integer("groups");
-  if (!c.is_tensor(x) || c.rank(x) != 5 || !c.is_tensor(weight) || c.numel(x) == 0 || !stride || !dilation || !groups)
+  const Sizes* out = result_sizes(c);
+  if (!c.is_tensor(x) || c.rank(x) != 5 || !c.is_tensor(weight) || c.numel(x) == 0 || !stride || !dilation || !groups ||
+      !out)
     return {};
   const Sizes &in = c.sizes(x), &kernel = c.sizes(weight);
   const std::int64_t taps = kernel[2], reach = (*dilation)[0] * (taps - 1);
@@ -97,7 +104,7 @@ FXX_INLINE Parts convolution(const Composite& c) {
       c.reshape(c.permute(weight, {0, 2, 1, 3, 4}), {kernel[0], taps * of_group, kernel[3], kernel[4]});
   const Argument result = c(named ? ops::conv2d_padding.info() : ops::conv2d.info(),
                             {images, flat, c["bias"], last_two(*stride), padding, last_two(*dilation), *groups});
-  return {volumes(c, rows_of(c, result), c.node().tensor_meta()->shape)};
+  return {volumes(c, rows_of(c, result), *out)};
 }
 /// Whose depths do not meet: each depth of the input makes as many as the kernel has.
 FXX_INLINE Parts transposed_convolution(const Composite& c) {
@@ -106,7 +113,7 @@ FXX_INLINE Parts transposed_convolution(const Composite& c) {
              dilation = three(c, "dilation");
   const auto groups = c.integer("groups");
   if (!c.is_tensor(x) || c.rank(x) != 5 || !c.is_tensor(weight) || c.numel(x) == 0 || !stride || !padding || !more ||
-      !dilation || groups != 1)
+      !dilation || groups != 1 || !result_sizes(c))
     return {};
   const Sizes &in = c.sizes(x), &kernel = c.sizes(weight);
   const std::int64_t taps = kernel[2], made = kernel[1];
@@ -116,14 +123,17 @@ FXX_INLINE Parts transposed_convolution(const Composite& c) {
   const Argument bias = c["bias"].is_none() ? c["bias"] : c(ops::repeat, {c["bias"], c.list({taps})});
   const Argument result = c(ops::conv_transpose2d_input, {images, flat, bias, last_two(*stride), last_two(*padding),
                                                           last_two(*more), 1, last_two(*dilation)});
-  const Sizes& out = c.node().tensor_meta()->shape;
+  const Sizes& out = *result_sizes(c);
   const Argument apart = c.reshape(result, {in[0] * in[2], taps, made, out[3], out[4]});
   return {volumes(c, c.permute(apart, {0, 1, 3, 4, 2}), out)};
 }
 
 /// Sizes of the first result; nothing where nobody takes it.
 FXX_INLINE std::optional<Sizes> first_sizes(const Composite& c) {
-  if (c.op().returns.size() == 1) return c.node().tensor_meta()->shape;
+  if (c.op().returns.size() == 1) {
+    const Sizes* sizes = result_sizes(c);
+    return sizes ? std::optional<Sizes>(*sizes) : std::nullopt;
+  }
   for (const Node* user : c.node().users())
     if (item_taken(*user) == 0 && user->tensor_meta() && !user->tensor_meta()->is_dynamic())
       return user->tensor_meta()->shape;

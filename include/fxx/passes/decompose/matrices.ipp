@@ -48,29 +48,54 @@ FXX_INLINE Parts addbmm(const Composite& c) {
   return {c.added(c.sum_as(c["batch1"], c(ops::bmm, {c["batch1"], c["batch2"]}), {0}))};
 }
 FXX_INLINE Parts vecdot(const Composite& c) { return {c.sum(c.mul(c["x"], c["y"]), *c.integer("dim"))}; }
+/// In the order that multiplies the fewest numbers, as LibTorch does.
+FXX_INLINE Argument cheapest_product(const Composite& c, const std::vector<Argument>& matrices,
+                                     const std::vector<std::int64_t>& sizes) {
+  const std::size_t count = matrices.size();
+  // Of the matrices from i to j: what their product costs, and which is the first of its right side.
+  std::vector<std::vector<double>> cost(count, std::vector<double>(count, 0));
+  std::vector<std::vector<std::size_t>> cut(count, std::vector<std::size_t>(count, 0));
+  const auto size = [&](std::size_t i) { return static_cast<double>(sizes[i]); };
+  for (std::size_t length = 2; length <= count; ++length)
+    for (std::size_t i = 0, j = length - 1; j < count; ++i, ++j)
+      for (std::size_t k = i + 1; k <= j; ++k) {
+        const double made = cost[i][k - 1] + cost[k][j] + size(i) * size(k) * size(j + 1);
+        if (k > i + 1 && made >= cost[i][j]) continue;
+        cost[i][j] = made;
+        cut[i][j] = k;
+      }
+  const auto product = [&](const auto& self, std::size_t i, std::size_t j) -> Argument {
+    if (i == j) return matrices[i];
+    Argument left = self(self, i, cut[i][j] - 1), right = self(self, cut[i][j], j);
+    return c(ops::mm, {std::move(left), std::move(right)});
+  };
+  return product(product, 0, count - 1);
+}
 FXX_INLINE Parts chain(const Composite& c) {
   const auto given = c.tensors(c.op().parameters[0].name);
   if (!given || given->empty()) return {};
-  Argument result = given->front();
-  std::size_t i = 1;
-  // The ends may be vectors.
-  if (given->size() > 1 && c.rank(result) == 1) {
-    result = c.unsqueeze(result, 0);
+  if (given->size() == 1) return {given->front()};
+  // The ends may be vectors: a row and a column.
+  std::vector<Argument> matrices;
+  std::vector<std::int64_t> sizes;  // matrix i is sizes[i] x sizes[i + 1]
+  for (const Argument& x : *given) {
+    const bool vector = c.rank(x) == 1, first = matrices.empty();
+    if (c.rank(x) != 2 && !(vector && (first || &x == &given->back()))) return {};
+    sizes.push_back(vector ? (first ? 1 : c.numel(x)) : c.sizes(x)[0]);
+    matrices.push_back(vector ? c.unsqueeze(x, first ? 0 : 1) : x);
   }
-  for (; i < given->size(); ++i) {
-    Argument next = (*given)[i];
-    if (c.rank(next) == 1) next = c.unsqueeze(next, 1);
-    result = c(ops::mm, {result, next});
-  }
+  sizes.push_back(c.rank(given->back()) == 1 ? 1 : c.sizes(given->back())[1]);
+  const Argument result = cheapest_product(c, matrices, sizes);
   const bool rows = c.rank(given->front()) > 1, columns = c.rank(given->back()) > 1;
-  if (given->size() > 1 && !columns) result = c(ops::select_int, {result, 1, 0});
-  if (given->size() > 1 && !rows) result = c(ops::select_int, {result, 0, 0});
-  return {result};
+  const Argument as_column = columns ? result : c(ops::select_int, {result, 1, 0});
+  return {rows ? as_column : c(ops::select_int, {as_column, 0, 0})};
 }
 FXX_INLINE Parts tensordot(const Composite& c) {
   const Argument a = c["self"], b = c["other"];
   const auto first = c.integers("dims_self"), second = c.integers("dims_other");
-  if (!first || !second || !c.is_tensor(a) || !c.is_tensor(b) || c.numel(a) == 0 || c.numel(b) == 0) return {};
+  if (!first || !second || first->size() != second->size() || !c.is_tensor(a) || !c.is_tensor(b) || c.numel(a) == 0 ||
+      c.numel(b) == 0)
+    return {};
   struct Side {
     std::vector<std::int64_t> summed, kept, sizes;  // sizes of those that are kept
   };
@@ -148,6 +173,8 @@ FXX_INLINE Parts dist(const Composite& c) {
 FXX_INLINE Parts cosine_similarity(const Composite& c) {
   const Argument a = c["x1"], b = c["x2"];
   if (!c.is_tensor(a) || !c.is_tensor(b) || c.rank(a) != c.rank(b)) return {};
+  // LibTorch converts whole numbers first; of them there is no norm.
+  if (!is_floating_point(c.dtype(a)) || !is_floating_point(c.dtype(b))) return {};
   const std::int64_t dim = *c.integer("dim"), place = c.place_of(dim, c.rank(a));
   if (place < 0) return {};
   const auto at = static_cast<std::size_t>(place);

@@ -219,7 +219,19 @@ FXX_INLINE Parts cross_entropy_loss(const Composite& c) {
   return negative_log(c, c(ops::log_softmax_int, {x, 1}), x);
 }
 
+/// The halves of the dimension, the first times the sigmoid of the second.
+FXX_INLINE Parts glu(const Composite& c) {
+  const Argument x = c["self"];
+  const auto given = c.integer("dim");
+  if (!c.is_tensor(x) || !given) return {};
+  const std::int64_t dim = c.place_of(*given, c.rank(x));
+  if (dim < 0) return {};
+  const std::int64_t half = c.sizes(x)[static_cast<std::size_t>(dim)] / 2;
+  return {c.mul(c.narrow(x, dim, 0, half), c(ops::sigmoid, {c.narrow(x, dim, half, half)}))};
+}
+
 inline constexpr NamedDecomposition all[] = {
+    {"aten::glu", glu},
     {"aten::prelu", prelu},
     {"aten::instance_norm", instance_norm},
     {"aten::native_layer_norm", layer_norm},

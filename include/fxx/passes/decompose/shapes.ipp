@@ -29,7 +29,8 @@ FXX_INLINE Parts moved(const Composite& c) {
   std::vector<bool> taken(order.size(), false);
   for (std::size_t i = 0; i < source->size(); ++i) {
     const std::int64_t from = c.place_of((*source)[i], c.rank(x)), to = c.place_of((*destination)[i], c.rank(x));
-    if (from < 0 || to < 0) return {};
+    if (from < 0 || to < 0 || order[static_cast<std::size_t>(to)] >= 0 || taken[static_cast<std::size_t>(from)])
+      return {};  // nowhere, or twice
     order[static_cast<std::size_t>(to)] = from;
     taken[static_cast<std::size_t>(from)] = true;
   }
@@ -265,16 +266,6 @@ FXX_INLINE Parts diagflat(const Composite& c) {
   return {on_diagonal(c, x, *far)};
 }
 
-/// The halves of the dimension, the first times the sigmoid of the second.
-FXX_INLINE Parts glu(const Composite& c) {
-  const Argument x = c["self"];
-  const auto given = c.integer("dim");
-  if (!c.is_tensor(x) || !given) return {};
-  const std::int64_t dim = c.place_of(*given, c.rank(x));
-  if (dim < 0) return {};
-  const std::int64_t half = c.sizes(x)[static_cast<std::size_t>(dim)] / 2;
-  return {c.mul(c.narrow(x, dim, 0, half), c(ops::sigmoid, {c.narrow(x, dim, half, half)}))};
-}
 /// Channels in groups, of which each gives one in turn.
 FXX_INLINE Parts channel_shuffle(const Composite& c) {
   const Argument x = c["self"];
@@ -332,7 +323,6 @@ inline constexpr NamedDecomposition all[] = {
     {"aten::diag", diag},
     {"aten::diag_embed", diag_embed},
     {"aten::diagflat", diagflat},
-    {"aten::glu", glu},
     {"aten::channel_shuffle", channel_shuffle},
 };
 }  // namespace shapes

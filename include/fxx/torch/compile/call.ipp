@@ -8,6 +8,7 @@
 #include <ATen/ops/empty_strided_ops.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "fxx/error.hpp"
 #include "fxx/torch/compile/call_backs.ipp"
@@ -38,6 +39,18 @@ FXX_INLINE bool may_share_elements(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() > 0 && b.numel() > 0 && first < other_end && other_first < end;
 }
 
+/// Of tensors of the same sizes and dtype, wherever these lie.
+FXX_INLINE bool have_same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  const auto dense = [](const at::Tensor& tensor) {
+    at::Tensor copy =
+        at::detail::empty_cpu(tensor.sizes(), tensor.scalar_type(), false, at::MemoryFormat::Contiguous);
+    at::_ops::copy_::call(copy, tensor, false);
+    return copy;
+  };
+  const at::Tensor x = dense(a), y = dense(b);
+  return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+}
+
 }  // namespace detail
 
 // Asked of every parameter in every call, so these ask the tensor itself: at::Tensor::_version takes two virtual calls.
@@ -63,6 +76,8 @@ FXX_INLINE bool CompiledModule::is_current() const {
   if (graph().version() != built_version_) return false;
   for (const auto& [module, training] : training_flags_)
     if (module->is_training() != training) return false;
+  for (const auto& [inside, version] : graphs_inside_)
+    if (inside->graph().version() != version) return false;
   for (const auto& [member, tensor] : members_)
     if (!member->is_same(tensor)) return false;
   std::unique_lock<std::mutex> alone;
@@ -221,7 +236,8 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
   const std::vector<c10::IValue> kept =
       run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, times);
   for (std::size_t i = 0; i < seen.size(); ++i)
-    if (!seen[i].is_same(tensors[i]) && version(seen[i]) != versions[i])
+    if (!seen[i].is_same(tensors[i]) &&
+        (version(seen[i]) != versions[i] || (uncounted_inputs_[i] && !detail::have_same_bytes(seen[i], tensors[i]))))
       at::_ops::copy_::call(tensors[i], seen[i], false);
   if (!kept.empty())
     for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -242,6 +258,11 @@ FXX_INLINE bool CompiledModule::share_elements(const std::vector<c10::IValue>& i
 }
 
 FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs) {
+  const auto interpreted = [&] {
+    std::unique_lock<std::mutex> alone;
+    if (changes_something_) alone = std::unique_lock(writing_mutex_);
+    return GraphModule::run_flat(std::move(inputs));
+  };
   bool elements = true, gradient = false, left_out = inputs.size() != kernels_.inputs.size();
   for (const c10::IValue& input : inputs) {
     if (!input.isTensor()) continue;
@@ -251,15 +272,11 @@ FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs)
     gradient = gradient || (elements && (input.toTensor().requires_grad() || input.toTensor()._fw_grad(0).defined()));
   }
   // Inputs left out, and all else that the kernels were not made for, are the interpreter's business.
-  if (left_out || !elements || !is_current())
-    return GraphModule::run_flat(std::move(inputs));
+  if (left_out || !elements || !is_current()) return interpreted();
   check_inputs(inputs);
   if ((gradient && at::GradMode::is_enabled()) || at::autocast::is_autocast_enabled(at::kCPU) ||
-      (changes_something_ && share_elements(inputs))) {
-    std::unique_lock<std::mutex> alone;
-    if (changes_something_) alone = std::unique_lock(writing_mutex_);
-    return GraphModule::run_flat(std::move(inputs));
-  }
+      (changes_something_ && share_elements(inputs)))
+    return interpreted();
   return run_with_kernels(inputs);
 }
 

@@ -7,6 +7,7 @@
 #include <ATen/ops/clone_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 
@@ -71,6 +72,7 @@ FXX_INLINE at::Tensor CompiledModule::borrowed_at(const Host& host, const plans:
 FXX_INLINE void CompiledModule::run_called_back(Host& host, std::size_t step) const {
   const auto& back = std::get<plans::CallBack>(kernels_.steps[step].kernel);
   const at::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);  // in run_raw and profile
   std::vector<c10::IValue> inputs;
   std::vector<at::Tensor> borrowed;
   const bool keeps = std::ranges::any_of(back.outputs, [](const auto& output) { return output.kept >= 0; });
@@ -124,8 +126,8 @@ FXX_INLINE void CompiledModule::run_called_back(Host& host, std::size_t step) co
     const at::Tensor& value = values[i].toTensor();
     at::Tensor to = borrowed_at(host, output.view);
     if (to.sizes() != value.sizes()) {
-      throw OtherSizes(ErrorId::run_failed, "compile: '" + std::string(output.node->name()) + "' gave " +
-                                                c10::str(value.sizes()) + ", and " + c10::str(to.sizes()) +
+      throw OtherSizes(ErrorId::run_failed, "compiled " + class_name() + ": '" + std::string(output.node->name()) +
+                                                "' gave " + c10::str(value.sizes()) + ", and " + c10::str(to.sizes()) +
                                                 " when it was compiled");
     }
     at::_ops::copy_::call(to, value, false);

@@ -1,11 +1,17 @@
 // From a graph to a library that is loaded, with its weights packed; for torch/compile.ipp.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <dirent.h>
+
+// after the tensor's own header
+#include <ATen/ops/zeros_ops.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <map>
+#include <optional>
 
 #include "fxx/codegen/processor.hpp"
 #include "fxx/codegen/specialised_source.hpp"
@@ -27,6 +33,7 @@
 #include "fxx/torch/compile/quantised.ipp"
 #include "fxx/torch/dispatch/met_constants.hpp"
 #include "fxx/torch/dispatch/recording.hpp"
+#include "fxx/torch/execute.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "fxx/torch/known_sizes.hpp"
@@ -37,10 +44,30 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
+/// Does it call a function of the user's, itself or in a graph inside, that does not say what it computes?
+FXX_INLINE bool calls_functions(const GraphModule& module) {
+  const auto calls = [](const Graph& graph) {
+    const auto nodes = graph.nodes();
+    return std::any_of(nodes.begin(), nodes.end(), [](const Node* node) {
+      const auto* call = std::get_if<CallFunction>(&node->op());
+      const auto* function = call ? std::get_if<const UserFunction*>(&call->target) : nullptr;
+      return function && !(*function)->expansion;
+    });
+  };
+  if (calls(module.graph())) return true;
+  return std::ranges::any_of(module.modules(false), [&](const auto& inside) {
+    const auto* graph_module = dynamic_cast<const GraphModule*>(inside.get());
+    return graph_module && calls(graph_module->graph());
+  });
+}
+
 /// The graph once more, with modules that are more than one operator traced through: recurrent layers, and whatever a
 /// user registered. Where that cannot be, they stay calls.
 FXX_INLINE std::shared_ptr<GraphModule> opened(const std::shared_ptr<GraphModule>& module,
                                                const std::vector<at::Tensor>& example_inputs) {
+  TraceOptions options{.leaf_modules = false, .training_flags = false};
+  for (const Node* input : module->graph().find_nodes(Opcode::placeholder))
+    options.input_names.emplace_back(input->name());
   // A trace runs the module, which may write to its buffers and its inputs, and draw numbers.
   const ModuleState before(module->owner(), module->graph());
   std::vector<at::Tensor> given;
@@ -50,10 +77,106 @@ FXX_INLINE std::shared_ptr<GraphModule> opened(const std::shared_ptr<GraphModule
                         [&](std::span<const at::Tensor> inputs) {
                           return module->run_flat(std::vector<c10::IValue>(inputs.begin(), inputs.end()));
                         },
-                        std::move(given), {.leaf_modules = false, .training_flags = false});
+                        std::move(given), options);
   } catch (const TraceError&) {
     return module;
   }
+}
+
+/// Puts the value in the place of the node; its items where one is taken.
+FXX_INLINE void put_in_place(Graph& graph, Node* node, const Argument& value) {
+  const auto put = [&](Node* n) { return n == node ? value : Argument(n); };
+  for (Node* user : node->users().snapshot()) {
+    const auto taken = value.is_sequence() ? item_taken(*user) : std::nullopt;
+    const auto count = value.is_sequence() ? static_cast<std::int64_t>(value.items().size()) : 0;
+    if (taken && *taken >= -count && *taken < count) {
+      put_in_place(graph, user, value.items()[static_cast<std::size_t>(*taken < 0 ? *taken + count : *taken)]);
+      continue;
+    }
+    std::vector<Argument> args;
+    std::vector<KeywordArgument> kwargs;
+    for (const Argument& a : user->args()) args.push_back(map_nodes(a, put));
+    for (const KeywordArgument& k : user->kwargs()) kwargs.push_back({k.key, map_nodes(k.value, put)});
+    user->set_args_kwargs(args, kwargs);
+  }
+  graph.erase_node(node);
+}
+
+/// As `opened`, in a graph with functions of the user's, which a trace would follow, with what they do now: each module
+/// is traced through by itself, with zeros.
+FXX_INLINE void open_each(GraphModule& module, const std::vector<at::Tensor>& example_inputs) {
+  note_known_sizes(module, example_inputs);  // what modules are given
+  Graph& graph = module.graph();
+  for (Node* node : graph.nodes().snapshot()) {
+    if (node->opcode() != Opcode::call_module) continue;
+    std::vector<Node*> given;
+    for (Node* input : node->all_input_nodes())
+      if (input->opcode() != Opcode::get_attr) given.push_back(input);
+    if (std::ranges::any_of(given, [](const Node* input) { return !input->tensor_meta(); })) continue;
+    const std::vector<const Node*> only{node}, inputs(given.begin(), given.end());
+    const auto alone = std::make_shared<GraphModule>(module, graph_of(only, inputs, only), module.class_name());
+    if (calls_functions(*alone)) continue;
+    std::shared_ptr<GraphModule> open;
+    try {
+      std::vector<at::Tensor> zeros;
+      for (const Node* input : given)
+        zeros.push_back(at::_ops::zeros::call(c10::fromIntArrayRefSlow(input->tensor_meta()->shape),
+                                              static_cast<at::ScalarType>(input->tensor_meta()->dtype), {}, at::kCPU,
+                                              {}));
+      open = opened(alone, zeros);
+    } catch (const std::exception&) {
+      continue;  // it may not take zeros
+    }
+    const Argument gives = open->graph().output_node()->arg(0);
+    if (open == alone || !gives.is_sequence() || gives.items().size() != 1 ||
+        gives.items()[0].kind() == Argument::Kind::dict)
+      continue;
+    std::map<const Node*, Argument> values;
+    for (Node* inner : open->graph().nodes()) {
+      if (inner->opcode() == Opcode::placeholder) values.emplace(inner, given[values.size()]);
+      if (inner->opcode() != Opcode::get_attr) continue;
+      const at::Tensor tensor = open->attribute(inner->target()), known = module.owner().tensor(inner->target());
+      if (known.defined() && known.is_same(tensor)) continue;
+      const std::string name = module.fresh_name(std::string(inner->target()) + "_");
+      module.register_attribute(name, tensor);
+      inner->set_op(GetAttr{name});
+    }
+    Argument result;
+    {
+      const InsertPoint point = graph.inserting_before(node);
+      result = graph.graph_copy(open->graph(), values);
+    }
+    put_in_place(graph, node, result.items()[0]);
+  }
+}
+
+/// Results, with copies of those that are inputs by now and were none: who gets one may write to it. `was_input` has a
+/// boolean in the place of each node that there was.
+FXX_INLINE Argument with_copies_of_inputs(Graph& graph, const Argument& result, const Argument& was_input) {
+  using Kind = Argument::Kind;
+  if (result.is_node()) {
+    const bool is_that = was_input.kind() == Kind::boolean && was_input.boolean();
+    const bool copied = result.node()->opcode() == Opcode::placeholder && !is_that;
+    return copied ? Argument(graph.call_function(ops::clone, {result})) : result;
+  }
+  if (result.is_sequence()) {
+    const bool fits = was_input.is_sequence() && was_input.items().size() == result.items().size();
+    std::vector<Argument> items;
+    for (std::size_t i = 0; i < result.items().size(); ++i)
+      items.push_back(with_copies_of_inputs(graph, result.items()[i], fits ? was_input.items()[i] : Argument()));
+    return result.kind() == Kind::list ? Argument::list(std::move(items)) : Argument::tuple(std::move(items));
+  }
+  if (result.kind() == Kind::dict) {
+    const bool fits = was_input.kind() == Kind::dict && was_input.entries().size() == result.entries().size();
+    std::vector<DictEntry> entries;
+    for (std::size_t i = 0; i < result.entries().size(); ++i) {
+      const DictEntry& entry = result.entries()[i];
+      const Argument was = fits ? was_input.entries()[i].value : Argument();
+      entries.push_back({entry.key, with_copies_of_inputs(graph, entry.value, was)});
+    }
+    return Argument::dict(std::move(entries));
+  }
+  return result;
 }
 
 /// The memory of a tensor, so that nobody else gets its place as long as it is asked for.
@@ -116,14 +239,16 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
                                            const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   for (const Node* node : graph().nodes()) {
-    if (const auto* call = std::get_if<CallModule>(&node->op())) {
-      for (const auto& module : submodule(call->target)->modules())
-        training_flags_.emplace_back(module, module->is_training());
+    if (node->opcode() != Opcode::call_module && node->opcode() != Opcode::get_attr) continue;
+    if (const auto named = submodule(node->target())) {
+      for (const auto& module : named->modules()) training_flags_.emplace_back(module, module->is_training());
+    } else {
+      watched_.push_back({attribute(node->target())});
     }
-    if (const auto* attribute = std::get_if<GetAttr>(&node->op()); attribute && !submodule(attribute->target))
-      watched_.push_back({this->attribute(attribute->target)});
   }
   for (const auto& [module, training] : training_flags_) {
+    if (const auto* inside = dynamic_cast<const GraphModule*>(module.get()))
+      graphs_inside_.emplace_back(inside, inside->graph().version());
     for (const at::Tensor& tensor : module->parameters(false)) watched_.push_back({tensor});
     for (const at::Tensor& tensor : module->buffers(false)) watched_.push_back({tensor});
     for (const at::Tensor* member : detail::operation_tensors(*module)) {
@@ -134,19 +259,21 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     }
   }
 
-  std::vector<bool> is_input;  // the results that are inputs, and no copies of them
-  for_each_node(graph().output_node()->arg(0), [&](const Node* node) {
-    while (const Node* self = written_operand(*node)) node = self;  // x.add_(1) is x
-    is_input.push_back(node->opcode() == Opcode::placeholder);
-  });
   prepared_ = std::make_shared<GraphModule>(*this, graph(), class_name());
   expand_modules(prepared_->graph(), prepared_->owner());
   const auto nodes = prepared_->graph().nodes();
-  if (std::any_of(nodes.begin(), nodes.end(), [](const Node* n) { return n->opcode() == Opcode::call_module; }))
-    prepared_ = detail::opened(prepared_, example_inputs);
+  if (std::any_of(nodes.begin(), nodes.end(), [](const Node* n) { return n->opcode() == Opcode::call_module; })) {
+    if (detail::calls_functions(*prepared_)) detail::open_each(*prepared_, example_inputs);
+    else prepared_ = detail::opened(prepared_, example_inputs);
+  }
   Graph& prepared = prepared_->graph();
   expand_functions(prepared, runs_as_operators);
   note_known_sizes(*prepared_, example_inputs);
+  // The results that are inputs, and no copies of them.
+  const Argument is_input = map_nodes(prepared.output_node()->arg(0), [](const Node* node) {
+    while (const Node* self = written_operand(*node)) node = self;  // x.add_(1) is x
+    return Argument(node->opcode() == Opcode::placeholder);
+  });
   functionalise(prepared, &prepared_->owner());
   if (options.accuracy == Accuracy::exact) rules::apply_exact(*prepared_);
   else rules::apply_all(*prepared_);
@@ -156,15 +283,9 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   detail::close_gaps(prepared);
   {
     // Rules know that x + 0 is x; who gets a result may write to it all the same.
-    std::size_t next = 0;
     Node* const output = prepared.output_node();
     const InsertPoint point = prepared.inserting_before(output);
-    Argument results = map_nodes(output->arg(0), [&](Node* node) -> Argument {
-      const bool copied = next < is_input.size() && !is_input[next];
-      ++next;
-      return copied && node->opcode() == Opcode::placeholder ? prepared.call_function(ops::clone, {node}) : node;
-    });
-    output->set_args({std::move(results)});
+    output->set_args({detail::with_copies_of_inputs(prepared, output->arg(0), is_input)});
   }
   note_known_sizes(*prepared_, example_inputs);  // of what the passes made
   keep_order_of_equals(prepared, Orders::sorts);
@@ -181,25 +302,43 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   if (keep_order_of_equals(prepared, Orders::sorts_and_tops, interpreted) > 0) unknown = known();
   eliminate_dead_code(prepared);  // what computed numbers
   std::vector<Region> regions = gather_regions(prepared, unknown);
+  const std::vector<Node*> inputs = prepared.find_nodes(Opcode::placeholder);
+  uncounted_inputs_.assign(inputs.size(), false);
   for (const Node* node : prepared.nodes()) {
     changes_something_ = changes_something_ || is_barrier(*node) || draws_numbers(*node);
     if (!is_barrier(*node)) continue;
     const auto memory = memory_written_by(*node);
+    // LibTorch counts what its own operators write, but for statistics. Others may write through pointers.
+    const Operator* op = operator_of(*node);
+    const bool uncounted = !op || has(op->traits, Trait::updates_statistics) ||
+                           (op->name_space() != "aten" && !find_host_call(op->name));
+    for (std::size_t i = 0; uncounted && i < inputs.size(); ++i)
+      if (memory.anywhere || std::ranges::find(memory.makers, inputs[i]) != memory.makers.end())
+        uncounted_inputs_[i] = true;
     for (const Node* maker : memory.makers) {
       const auto* attribute = std::get_if<GetAttr>(&maker->op());
-      if (!attribute || prepared_->submodule(attribute->target)) continue;
-      const at::Tensor tensor = prepared_->attribute(attribute->target);
-      const Operator* op = operator_of(*node);
-      const bool uncounted = op && has(op->traits, Trait::updates_statistics);
+      if (!attribute) continue;
+      const auto named = prepared_->submodule(attribute->target);
+      std::vector<at::Tensor> tensors;
+      if (named) {
+        tensors = named->parameters();
+        for (const at::Tensor& buffer : named->buffers()) tensors.push_back(buffer);
+      } else {
+        tensors.push_back(prepared_->attribute(attribute->target));
+      }
       for (Watched& w : watched_) {
-        if (!w.tensor.is_same(tensor)) continue;
+        const auto is_it = [&](const at::Tensor& tensor) { return w.tensor.is_same(tensor); };
+        if (std::ranges::none_of(tensors, is_it)) continue;
         w.written = true;
-        w.uncounted = w.uncounted || uncounted;
+        w.uncounted = w.uncounted || (uncounted && !named);
       }
     }
     // Who knows what it writes to.
     if (memory.anywhere || node->opcode() == Opcode::call_module)
-      for (Watched& w : watched_) w.written = true;
+      for (Watched& w : watched_) {
+        w.written = true;
+        w.uncounted = w.uncounted || (memory.anywhere && uncounted);
+      }
   }
   const LowerOptions lowering{.accuracy = options.accuracy,
                               .processor = options.march == "native" ? this_processor() : Processor{},
@@ -269,7 +408,7 @@ FXX_INLINE void CompiledModule::pack() {
                      "compile: '" + name +
                          "' is a fake tensor, which has no elements to pack; give it real memory (set_data) "
                          "before it is compiled");
-    dense.push_back(attributes_.back().detach().contiguous());
+    dense.push_back(attributes_.back().detach().contiguous().resolve_conj().resolve_neg());
     pointers.push_back(dense.back().const_data_ptr());
   }
   library_.symbol<void(const void* const*, float*)>("fxx_pack")(pointers.data(), static_cast<float*>(weights_.data));

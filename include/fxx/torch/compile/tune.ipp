@@ -233,8 +233,13 @@ FXX_INLINE KernelPlan CompiledModule::tuned(KernelPlan plan, const Graph& graph,
   if (!changes_something_) {  // what has an effect is not run more often than asked for
     const std::string key = "module " + wide_hash(specialised_source(plan, class_name()).text + said);
     const bool runs = std::ranges::none_of(example_inputs, [](const at::Tensor& tensor) { return is_fake(tensor); });
-    if (runs && !notes.contains(key))
-      notes = notebook.add({{key, proven(plan, graph, lowering, example_inputs, options)}});
+    if (runs && !notes.contains(key)) {
+      try {
+        notes = notebook.add({{key, proven(plan, graph, lowering, example_inputs, options)}});
+      } catch (const OtherSizes&) {
+        return plan;  // these examples are interpreted: there is no time of the kernels
+      }
+    }
     const auto found = notes.find(key);
     std::string_view note = found == notes.end() ? std::string_view() : std::string_view(found->second);
     if (note == "none") return plan;

@@ -1,6 +1,8 @@
 // Which value a tensor among the arguments is: a node, an attribute of the module, a constant.
 #pragma once
 
+#include <cmath>
+
 #include "fxx/torch/dispatch/implementation.ipp"
 
 namespace fxx::inline FXX_ABI {
@@ -66,8 +68,16 @@ FXX_INLINE DispatchTracer::Implementation::Value DispatchTracer::Implementation:
   // Memory that the inputs do not reach may be a constant: torch::tensor({1, 2}) fills an empty tensor behind the
   // dispatcher.
   if (const auto memory = storages_.find(storage);
-      storage && memory != storages_.end() && memory->second.depends_on_inputs)
-    refuse_alias();
+      storage && memory != storages_.end() && memory->second.depends_on_inputs) {
+    if (!memory->second.input) refuse_alias();
+    const std::string input = memory->second.input->target();
+    throw TraceError(ErrorId::untraced_alias,
+                     "trace: a tensor that the code captured, or got without the dispatcher (.data(), another thread), "
+                     "shares its memory with input '" + input +
+                         "', so the graph cannot tell what it holds. Give clone() of one of the two, or use the input "
+                         "itself",
+                     here());
+  }
   if (tensor.requires_grad() && !tensor.is_leaf() && !detaches)
     throw TraceError(
         ErrorId::constant_is_intermediate,
@@ -200,8 +210,10 @@ FXX_INLINE Argument DispatchTracer::Implementation::argument(const c10::IValue& 
 FXX_INLINE bool DispatchTracer::Implementation::is_default(const c10::IValue& value, const c10::OperatorHandle& handle,
                                                            std::size_t i) {
   const auto& standard = handle.schema().arguments()[i].default_value();
-  return standard && !value.isTensor() && !standard->isTensor() && !value.isList() &&
-         value.tagKind() == standard->tagKind() && value == *standard;
+  if (!standard || value.isTensor() || standard->isTensor() || value.isList() ||
+      value.tagKind() != standard->tagKind() || value != *standard)
+    return false;
+  return !value.isDouble() || std::signbit(value.toDouble()) == std::signbit(standard->toDouble());
 }
 
 }  // namespace fxx::inline FXX_ABI

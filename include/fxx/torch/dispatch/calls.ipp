@@ -166,7 +166,9 @@ FXX_INLINE void DispatchTracer::Implementation::track(const at::Tensor& tensor, 
   if (!inside.has_storage()) return;
   const c10::StorageImpl* storage = inside.storage().unsafeGetStorageImpl();
   if (attribute_storages_.contains(storage) || storages_.contains(storage)) return;
-  storages_.emplace(storage, TrackedMemory{inside.storage().getWeakStorageImpl(), value.depends_on_inputs});
+  const bool input = value.node && value.node->opcode() == Opcode::placeholder;
+  storages_.emplace(storage, TrackedMemory{inside.storage().getWeakStorageImpl(), value.depends_on_inputs,
+                                           input ? value.node : nullptr});
 }
 
 FXX_INLINE void DispatchTracer::Implementation::note_written(const Call& call) {

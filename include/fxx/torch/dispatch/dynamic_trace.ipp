@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 // after the tensor's own header
+#include <ATen/ops/contiguous_ops.h>
 #include <ATen/ops/empty_ops.h>
 #include <ATen/ops/index_select_ops.h>
 
@@ -35,7 +36,10 @@ FXX_INLINE at::Tensor resized(const at::Tensor& input, std::int64_t dim, std::in
     for (std::int64_t i = 0; i < size; ++i) from[i] = i % before;
   }
   const at::NoGradGuard no_grad;
-  return at::_ops::index_select::call(input, dim, index);
+  const at::Tensor other = at::_ops::index_select::call(input, dim, index);
+  // Code may ask for the layout, which is the same at all sizes.
+  const at::MemoryFormat format = input.suggest_memory_format();
+  return format == at::MemoryFormat::Contiguous ? other : at::_ops::contiguous::call(other, format);
 }
 
 /// With the values that they have now: C++ may fill the same memory again, at other sizes.

@@ -132,6 +132,7 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   struct TrackedMemory {
     WeakStorage storage;
     bool depends_on_inputs;
+    const Node* input = nullptr;  // whose memory it is
   };
   /// The operator that errors name.
   class Running {

@@ -91,7 +91,7 @@ FXX_INLINE void add_probed_sizes(const TracedCode& code, const std::vector<at::T
       for (std::size_t i = 0; i < inputs.size(); ++i)
         given.push_back(at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow(at[i]), inputs[i].scalar_type(),
                                                             at::kStrided, inputs[i].device(), std::nullopt,
-                                                            std::nullopt));
+                                                            inputs[i].suggest_memory_format()));
     }
     try {
       return record_run(code, std::move(given), {.freeze_random = options.freeze_random});

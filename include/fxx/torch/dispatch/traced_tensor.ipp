@@ -19,8 +19,8 @@ FXX_INLINE std::string user_place(std::span<const Frame> frames) {
 inline constexpr const char* data_refusal =
     "trace: C++ code reads or writes the elements of a traced tensor (data_ptr, accessor, storage, printing), so the "
     "graph would "
-    "keep the values of this run as constants. Use operators, or wrap the function that needs the elements with "
-    "fxx::wrap";
+    "keep the values of this run as constants. Use operators, or make the function that needs the elements an operator "
+    "of your own (TORCH_LIBRARY); fxx::symbolic_trace takes it wrapped with fxx::wrap";
 
 // --- what a trace's tensors share ------------------------------------------------------------------------------------
 

@@ -87,8 +87,8 @@ FXX_INLINE Proxy embedding_bag(const TensorArg& input, const TensorArg& weight,
   // Bags of one length, a row each.
   const Proxy x = lowered::proxy_of(input, {&input, &weight});
   const Proxy offsets = fxx::arange(0, x.numel(), x.size(1), x.options().dtype(Dtype::int64));
-  return bags(x.reshape(-1), offsets,
-              per_sample.defined() ? OptionalTensorArg(per_sample.reshape(-1)) : OptionalTensorArg(std::nullopt));
+  if (!per_sample.defined()) return bags(x.reshape(-1), offsets, std::nullopt);
+  return bags(x.reshape(-1), offsets, lowered::proxy_of(per_sample, {&input, &weight}).reshape(-1));
 }
 FXX_INLINE Proxy one_hot(const TensorArg& tensor, std::int64_t num_classes) {
   return lowered::f::one_hot(tensor, num_classes);

@@ -30,7 +30,7 @@ FXX_INLINE Proxy local_response_norm(const TensorArg& input, const LocalResponse
   // The mean of squares over neighbouring channels, whatever dimensions come after them.
   const Proxy x = lowered::proxy_of(input);
   const std::int64_t size = options.size();
-  Proxy squares = x.mul(x).view({x.size(0), 1, x.size(1), x.size(2), -1});
+  Proxy squares = x.mul(x).unsqueeze(1).unsqueeze(-1).flatten(4, -1);
   squares = lowered::f::constant_pad_nd(squares, {0, 0, 0, 0, size / 2, (size - 1) / 2}, 0);
   squares = lowered::f::avg_pool3d(squares, {size, 1, 1}, 1).squeeze(1).view(x.sizes());
   return x / squares.mul(options.alpha()).add(options.k()).pow(options.beta());

@@ -201,13 +201,18 @@ class SizeSolver {
 
   /// Arguments of the node at hand, which may be a slice that the trace does not have.
   std::span<const Argument> args(std::size_t t) const {
+    if (!completed_.empty()) return completed_[t].args;
     const auto added = added_.find({t, place_});
     return added == added_.end() ? node(t).args() : std::span<const Argument>(added->second);
   }
   std::span<const KeywordArgument> kwargs(std::size_t t) const {
+    if (!completed_.empty()) return completed_[t].kwargs;
     return added_.contains({t, place_}) ? std::span<const KeywordArgument>() : node(t).kwargs();
   }
 
+  /// A recorded call leaves out what is the default of the schema. Where that holds at some sizes only, the traces that
+  /// lack an argument get the default, and so does the result.
+  void complete();
   void merge_node();
 
   /// The places that a node has, the last one last: more than one where slices that take everything were added.
@@ -268,8 +273,13 @@ class SizeSolver {
   std::vector<std::vector<std::uint32_t>> places_;  // of each trace, by index of the node
   std::map<std::pair<std::size_t, std::uint32_t>, std::vector<std::uint32_t>> more_places_;
   std::map<std::pair<std::size_t, std::size_t>, std::vector<Argument>> added_;  // slices, by trace and place
-  std::size_t place_ = 0;                                                       // of the nodes at hand
-  std::string path_;                                                            // of the argument at hand
+  struct Completed {
+    std::vector<Argument> args;
+    std::vector<KeywordArgument> kwargs;
+  };
+  std::vector<Completed> completed_;  // of the nodes at hand, by trace; empty where they give the same parameters
+  std::size_t place_ = 0;             // of the nodes at hand
+  std::string path_;                  // of the argument at hand
   std::vector<int> operands_;
   bool operands_known_ = false;
 

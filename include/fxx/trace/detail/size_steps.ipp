@@ -1,6 +1,8 @@
 // Which nodes of several traces are one, and whether they say the same.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/trace/detail/size_solver.ipp"
 
 namespace fxx::inline FXX_ABI::detail {
@@ -87,13 +89,59 @@ FXX_INLINE void SizeSolver::add_slices(const Node& slice, const std::vector<std:
   }
 }
 
-FXX_INLINE void SizeSolver::merge_node() {
+FXX_INLINE void SizeSolver::complete() {
+  completed_.clear();
+  std::size_t longest = args(0).size(), other = 0;
+  bool keywords = false;
   for (std::size_t t = 1; t < traces_.size(); ++t) {
-    if (args(0).size() != args(t).size()) differ(t, "the number of arguments");
-    if (kwargs(0).size() != kwargs(t).size()) differ(t, "the keyword arguments");
-    for (std::size_t k = 0; k < kwargs(0).size(); ++k)
-      if (kwargs(0)[k].key != kwargs(t)[k].key) differ(t, "the keyword arguments");
+    longest = std::max(longest, args(t).size());
+    const bool same_keys = std::equal(kwargs(0).begin(), kwargs(0).end(), kwargs(t).begin(), kwargs(t).end(),
+                                      [](const auto& a, const auto& b) { return a.key == b.key; });
+    if (other > 0 || (same_keys && args(0).size() == args(t).size())) continue;
+    other = t;
+    keywords = args(0).size() == args(t).size();
   }
+  if (other == 0) return;
+  Node& out = *out_[place_];
+  const Operator* op = operator_of(out);
+  for (std::size_t t = 0; t < traces_.size() && op; ++t) {
+    const Operator* of = added_.contains({t, place_}) ? op : operator_of(node(t));
+    if (!of || !(*of == *op)) op = nullptr;
+  }
+  const auto refuse = [&] { differ(other, keywords ? "the keyword arguments" : "the number of arguments"); };
+  if (!op || longest > op->parameters.size()) refuse();
+  const auto given = [&](std::size_t t, std::size_t i) -> const Argument* {
+    if (i < args(t).size()) return &args(t)[i];
+    for (const KeywordArgument& k : kwargs(t))
+      if (k.key == op->parameters[i].name) return &k.value;
+    return nullptr;
+  };
+  std::vector<Completed> whole(traces_.size());
+  Completed result;
+  for (std::size_t i = 0; i < op->parameters.size(); ++i) {
+    const Parameter& parameter = op->parameters[i];
+    const Argument* known = nullptr;
+    for (std::size_t t = 0; t < traces_.size() && !known; ++t) known = given(t, i);
+    if (!known) continue;
+    Argument standard = to_argument(parameter.standard, parameter.type);
+    if (standard.kind() == Argument::Kind::integer && known->kind() == Argument::Kind::real)
+      standard = standard.number();
+    if (standard.is_number() && parameter.type.list_size > 0 && known->kind() == Argument::Kind::list)
+      standard = Argument::list(std::vector<Argument>(known->items().size(), standard));
+    const auto add = [&](Completed& to, const Argument* argument) {
+      if (!argument && !parameter.has_default()) refuse();
+      if (i < longest) to.args.push_back(argument ? *argument : standard);
+      else to.kwargs.push_back({parameter.name, argument ? *argument : standard});
+    };
+    for (std::size_t t = 0; t < traces_.size(); ++t) add(whole[t], given(t, i));
+    add(result, argument_of(out, *op, static_cast<int>(i)));
+  }
+  completed_ = std::move(whole);
+  out.set_args_kwargs(result.args, result.kwargs);
+}
+
+FXX_INLINE void SizeSolver::merge_node() {
+  complete();
   operands_known_ = false;
   const Operator* op = operator_of(*out_[place_]);
   std::vector<const Argument*> values(traces_.size());
