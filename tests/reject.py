@@ -48,7 +48,8 @@ def problems_of(words, alone, case, command, depfile, result):
     if alone and len(errors) != 1:
         problems.append(f'{compiler}: {len(errors)} errors; one mistake should give one')
     lines = len(output.strip().splitlines())
-    rule = pathlib.Path(case).parent.name == 'rewrite' and 'clang' not in compiler
+    of_rules = pathlib.Path(case).parent.name == 'rewrite' or pathlib.Path(case).name.startswith(('fused_', 'verify_'))
+    rule = of_rules and 'clang' not in compiler
     most = 2 * MAX_LINES if not alone else MAX_LINES_OF_RULES if rule else MAX_LINES
     if lines > most:
         problems.append(f'{compiler}: {lines} lines of output; at most {most} are borne')

@@ -1,4 +1,4 @@
-// Everything in one include, with LibTorch: `#include <fxx/torch.hpp>`.
+// Everything in one include, with LibTorch, but most rule sets (fxx/rules/): `#include <fxx/torch.hpp>`.
 // Cost: heavy; about 20 s, as LibTorch's own torch/torch.h.
 #pragma once
 

@@ -488,6 +488,23 @@ TEST_CASE("a value is given up behind the statement that what reads it is writte
             both) ==
         "torch::Tensor forward(torch::Tensor x, torch::Tensor y) {\n"
         "  auto add = torch::relu(x) * y + torch::tanh(x);  x.reset(); y.reset();\n  return add * add;\n}\n");
+  // Several are written one into the other.
+  CHECK(code(
+            [](auto x) {
+              const auto n = -relu(x), m = tanh(x);
+              return (n + m) * m;
+            },
+            both) ==
+        "torch::Tensor forward(torch::Tensor x) {\n  auto tanh = torch::tanh(x);\n"
+        "  return (-torch::relu(x) + tanh) * tanh;\n}\n");
+  CHECK(code(
+            [](auto x) {
+              const auto large = (-relu(x)).abs();
+              return large * large;
+            },
+            both) ==
+        "torch::Tensor forward(torch::Tensor x) {\n  auto abs = (-torch::relu(x)).abs();  x.reset();\n"
+        "  return abs * abs;\n}\n");
 }
 
 // --- values ---------------------------------------------------------------------------------------------------------

@@ -128,6 +128,7 @@ struct Blocks {
   Blocks() {
     owner.add({.name = "small", .type = "my::Block", .construct = "my::BlockOptions(3, 8).stride(2).pad({1, 1})"});
     owner.add({.name = "large", .type = "my::Block", .construct = "my::BlockOptions(64, 64)"});
+    owner.add({.name = "unknown", .type = "my::Block", .construct = {}, .construct_unknown = true});
     graph.set_owning_module(&owner);
     x = graph.placeholder("x");
   }
@@ -146,6 +147,7 @@ TEST_CASE("the options of a module are a condition") {
                                  rule<"plain">(module<"my::Block">(x).where(option_is<"stride", "1", "">) >> exp(x)));
   CHECK(Blocks().fired(rules, "small") == "strided: 1");
   CHECK(Blocks().fired(rules, "large") == "plain: 1");
+  CHECK(Blocks().fired(rules, "unknown") == "");  // it may be set to anything
   Blocks blocks;
   CHECK(blocks.fired(rules, "large") == "plain: 1");
   Blocks other;

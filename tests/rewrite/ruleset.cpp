@@ -219,16 +219,36 @@ TEST_CASE("a limit that is just enough is no stop") {
 }
 
 TEST_CASE("what would be declined is not what a limit keeps from being done") {
-  constexpr auto rules = ruleset(rule<"r">(relu(x) >> tanh(x)),
-                                 rule<"never">(exp(x) >> [](const Match&) -> Argument { return {}; }));
-  Graph g = symbolic_graph([](auto x) { return relu(x.exp()); });
+  constexpr auto rules = ruleset(rule<"r">(relu(x) >> tanh(x)), rule<"never">(clone(x) >> x));
+  Graph g = symbolic_graph([](auto x) {
+    const auto kept = x.clone();
+    x.add_(1);
+    return relu(kept);
+  });
   const auto report = rules.apply(g, {.limit = 1});
   CHECK(report.rewrites == 1);
   CHECK_FALSE(report.stopped_at_limit);
+  Graph free = symbolic_graph([](auto x) { return relu(x.clone()); });
+  CHECK(rules.apply(free, {.limit = 1}).stopped_at_limit);
   Graph h = symbolic_graph([](auto x) { return relu(relu(x.exp())); });
   CHECK(rules.apply(h, {.limit = 1}).stopped_at_limit);
   h.lint();
   CHECK(body_of(h) == "exp = .exp(%x)\nrelu = aten::relu(%exp)\ntanh = aten::tanh(%relu)\nreturn %tanh\n");
+}
+
+TEST_CASE("beyond the limit no callable is asked, for it may change more than what it returns") {
+  static int asked = 0;
+  constexpr auto rules = ruleset(rule<"r">(relu(x) >> [](const Match& m) -> Argument {
+    ++asked;
+    return m.call(ops::tanh, {m[x]});
+  }));
+  Graph g = symbolic_graph([](auto x) { return relu(relu(x)); });
+  const auto report = rules.apply(g, {.limit = 1});
+  CHECK(report.rewrites == 1);
+  CHECK(report.stopped_at_limit);
+  CHECK(asked == 1);
+  CHECK(rules.apply(g, {.limit = 1}).rewrites == 1);
+  CHECK(asked == 2);
 }
 
 TEST_CASE("a graph without nodes, without output, or with nothing to do is left alone") {

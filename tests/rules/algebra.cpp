@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "listed_owner.hpp"
 #include "rules/shaped.hpp"
 
 using namespace fxx;
@@ -229,6 +230,33 @@ TEST_CASE("results follow their first operand: another one comes first where bot
   };
   CHECK(with({}) == 1);
   CHECK(with({4}) == 1);
+}
+
+TEST_CASE("whether a module sees a layout is known of those that are one operator") {
+  test::ListedOwner owner;
+  const auto add = [&](const char* name, const Operator* operation) {
+    owner.add(ModuleInfo{.name = name, .type = {}, .construct = {}}).operation = operation;
+  };
+  add("linear", find_operator("aten::linear"));
+  add("relu", find_operator("aten::relu"));
+  add("in place", find_operator("aten::relu_"));
+  add("anything", nullptr);
+  const auto fires = [&](const char* module, bool viewed = false, bool owned = true) {
+    Graph g;
+    if (owned) g.set_owning_module(&owner);
+    Node *x = g.placeholder("x"), *y = g.placeholder("y");
+    Node* negated = g.call_function(ops::neg, {g.call_function(ops::sub_Tensor, {x, y})});
+    Node* result = g.call_module(module, {negated});
+    g.output(viewed ? g.call_function(ops::view, {result, Argument::list({12})}) : result);
+    return same.apply(g).rewrites == 1;
+  };
+  CHECK(fires("linear"));
+  CHECK(fires("relu"));
+  CHECK_FALSE(fires("relu", true));
+  CHECK_FALSE(fires("in place"));
+  CHECK_FALSE(fires("anything"));
+  CHECK_FALSE(fires("not there"));
+  CHECK_FALSE(fires("linear", false, false));
 }
 
 TEST_CASE("the sides of a condition change places where it tells how the result lies, or both lie alike") {

@@ -75,6 +75,29 @@ struct ScalesImpl : torch::nn::Module {
     return scale(x, 2) + scale(x, 0.5) + scale(x, x);
   }
 };
+/// Traced with a float and with a number that is known only when the graph runs.
+struct ScaleByFloatImpl : torch::nn::Module {
+  template <class T, class S>
+  T forward(T x, S by) {
+    return x * by;
+  }
+};
+FXX_MODULE(ScaleByFloat);
+struct SwitchImpl : torch::nn::Module {
+  template <class T>
+  T forward(T x, bool on) {
+    return on ? -x : x;
+  }
+};
+FXX_MODULE(Switch);
+struct RoundsImpl : torch::nn::Module {
+  ScaleByFloat scale = register_module("scale", ScaleByFloat());
+  Switch negates = register_module("negates", Switch());
+  template <class T>
+  T forward(T x) {
+    return scale(x, 0.5f) + negates(scale(x, x.size(0) / 3.0), true);
+  }
+};
 struct ModeImpl : torch::nn::Module {
   template <class T>
   T forward(T x, const std::string& mode) {
@@ -295,6 +318,14 @@ TEST_CASE("a leaf whose forward is a template is called with the types of each c
     CHECK(fault.id == 702);
     CHECK(fault.says("was never traced with (Tensor [2, 4] float32, "));
   }
+  // Where nothing else is known they are rounded, as C++ does it.
+  RoundsImpl rounds;
+  const auto rounding = symbolic_trace_with<LeafTypes<ScaleByFloat, Switch>>(rounds);
+  CHECK(targets_of(rounding->graph(), Opcode::call_module) == Texts{"scale", "scale", "negates"});
+  test::check_traced(rounds, *rounding, {{torch::randn({3, 4})}, {torch::randn({5, 4})}});
+  CHECK(same(call_module(*rounds.negates, {x, 1}).toTensor(), -x));
+  CHECK(same(call_module(*rounds.negates, {x, 0}).toTensor(), x));
+  CHECK(fault_of<RunError>([&] { (void)call_module(*rounds.negates, {x, 2}); }).id == 702);
   ModesImpl modes;
   test::check_traced(modes, *symbolic_trace(modes), {{x}});
   const auto leaves = symbolic_trace_with<LeafTypes<Mode>>(modes);

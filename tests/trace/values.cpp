@@ -168,6 +168,33 @@ TEST_CASE("a cut behind a tensor that may be a mask of several dimensions is ref
         }) ==
         "argsort = .argsort(%i)\ngetitem = operator::getitem(%x, (slice(None, None, None), 0))\n"
         "index_put_ = .index_put_(%getitem, [%argsort], %x)\nreturn %x\n");
+  // And stay positions when they are viewed, copied or counted on from.
+  CHECK(two([](auto x, auto i) {
+          return x.index_put_({i.argsort().unsqueeze(1), 0}, x);
+        }) ==
+        "argsort = .argsort(%i)\nunsqueeze = .unsqueeze(%argsort, 1)\n"
+        "getitem = operator::getitem(%x, (slice(None, None, None), 0))\n"
+        "index_put_ = .index_put_(%getitem, [%unsqueeze], %x)\nreturn %x\n");
+  const auto is_refused = [](auto index) {
+    try {
+      (void)symbolic_graph([&](auto x, auto i) { return x.index_put_({index(i), Slice{0, 3}}, 1); });
+    } catch (const TraceError&) {
+      return true;
+    }
+    return false;
+  };
+  CHECK_FALSE(is_refused([](auto i) { return i.argmax(1).view(-1); }));
+  CHECK_FALSE(is_refused([](auto i) { return (i.argsort() * 2 + i.size(0)).reshape({2, -1}); }));
+  CHECK_FALSE(is_refused([](auto i) { return (1 - i.argsort()[0]).remainder(4).clone(); }));
+  CHECK_FALSE(is_refused([](auto i) { return i.argsort().chunk(2)[1].cpu(); }));
+  CHECK_FALSE(is_refused([](auto i) { return i.to(i.options().dtype(Dtype::int64)).t(); }));
+  CHECK(is_refused([](auto i) { return i.to(i.options().dtype(Dtype::uint8)).t(); }));
+  CHECK(is_refused([](auto i) { return i.unsqueeze(1); }));
+  CHECK(is_refused([](auto i) { return (i.argsort() > 2).t(); }));
+  CHECK(is_refused([](auto i) { return i.argsort().to(Dtype::boolean); }));
+  CHECK(is_refused([](auto i) { return i.argsort().view(Dtype::uint8); }));
+  CHECK(is_refused([](auto i) { return i.argmax() + i; }));  // of bytes where i is a mask of bytes
+  CHECK(is_refused([](auto i) { return std::get<0>(i.topk(2)); }));
 }
 
 TEST_CASE("a tensor behind an Ellipsis, and a bool beside a tensor, are refused when written to") {

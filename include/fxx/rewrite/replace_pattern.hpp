@@ -169,6 +169,7 @@ void erase_nodes(Graph& graph, const InternalMatch& match);
 }  // namespace fxx::inline FXX_ABI::rewrite
 
 namespace fxx::inline FXX_ABI {
+using rewrite::erase_nodes;
 using rewrite::MatchFilter;
 using rewrite::replace_by_example;
 using rewrite::replace_pattern;

@@ -17,7 +17,7 @@ namespace fxx::inline FXX_ABI::rewrite {
 struct RuleTable;
 
 struct RewriteOptions {
-  /// Rewrites after which to stop; 0: 1000 + 100 for every node.
+  /// Rewrites after which to stop, and to ask no callable any more; 0: 1000 + 100 for every node.
   std::size_t limit = 0;
   /// Whether the report tells of every single rewrite, in RewriteReport::firings.
   bool record = false;

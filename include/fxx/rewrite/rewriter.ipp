@@ -135,6 +135,11 @@ class Rewriter {
   /// False when what was built is declined; then it is gone again, as it is beyond the limit.
   bool apply(Node* n, const Match& m) {
     const auto rule = static_cast<std::size_t>(m.rule());
+    // Only a callable knows whether it would decline, and asking it may change more than what it returns.
+    if (!rules_.rules[rule].result && report_.rewrites == options_.limit) {
+      report_.stopped_at_limit = true;
+      return true;
+    }
     const std::uint32_t first_fresh = graph_.index_bound();
     Node* first = n;  // several outputs are replaced before the first of them
     for (const Match& member : m.members())

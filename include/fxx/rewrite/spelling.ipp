@@ -111,6 +111,7 @@ FXX_INLINE const ModuleInfo* module_info(const Node& node) {
 FXX_INLINE std::string_view module_option(const Node& node, std::string_view option) {
   const ModuleInfo* info = module_info(node);
   if (!info) return {};
+  if (info->construct_unknown && info->construct.empty()) return "?";  // it may be set to anything
   const std::string_view all = info->construct;
   // Options follow each other on the outermost level; what stands in brackets is their values.
   int depth = 0;

@@ -25,7 +25,7 @@ bool may_be_of_one_type(std::initializer_list<Argument> values);
 /// Known to be no vector of so many elements.
 bool is_other_than_vector(const Argument& value, std::int64_t size);
 /// May the value lie in memory in another order, or with gaps? Not where somebody takes it apart by strides, or writes
-/// to it or to what may be a copy of it or itself. Views may, when they become reshapes.
+/// to it or to what may be a copy of it or itself. Views may, when they become reshapes. Of modules the owner tells.
 bool layout_is_free(Node& value);
 /// `view` may not reach over gaps; `reshape` does the same and copies where it must.
 void views_become_reshapes(Node& value);

@@ -63,6 +63,14 @@ FXX_INLINE bool sees_strides(const Operator& op) {
   return false;
 }
 
+/// The operator that the node calls, or that the module it calls amounts to.
+FXX_INLINE const Operator* operator_run_by(const Node& node) {
+  if (node.opcode() != Opcode::call_module) return operator_of(node);
+  const Owner* owner = node.graph().owning_module();
+  const ModuleInfo* module = owner ? owner->find_module(node.target()) : nullptr;
+  return module ? module->operation : nullptr;
+}
+
 FXX_INLINE bool layout_is_free(Node& value) {
   const std::vector<Node*> alike = lying_alike(value, most_alike);
   const std::vector<const Node*> sharing = sharing_memory(value, most_alike);
@@ -71,7 +79,7 @@ FXX_INLINE bool layout_is_free(Node& value) {
   for (Node* node : alike)
     for (Node* user : node->users()) {
       if (user->opcode() == Opcode::output || is_rotary_embedding(*user)) continue;
-      const Operator* op = operator_of(*user);
+      const Operator* op = operator_run_by(*user);
       if (!op || sees_strides(*op)) return false;
       const bool own = std::find(sharing.begin(), sharing.end(), node) != sharing.end();
       if (own && op->mutates) return false;

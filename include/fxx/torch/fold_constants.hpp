@@ -11,16 +11,16 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// Evaluates every largest expression of parameters, buffers and constants, keeps its value as a buffer
-/// `_folded.<user>_<parameter>`, and drops what the graph no longer refers to. Random operators and attributes that the
-/// graph writes to are left alone. The folded values no longer follow the parameters they came from. Returns how many
-/// expressions were folded. When an operator fails, its exception passes and the module is as it was.
 struct FoldOptions {
   /// Also what is made of nothing (arange, a full tensor of integers) and what only asks for a tensor's known sizes
   /// (zeros_like), so that the module serves the sizes in its tensor_meta alone. Fillings of float32 are left alone:
   /// who lowers the graph has them for nothing.
   bool known_sizes = false;
 };
+/// Evaluates every largest expression of parameters, buffers and constants, keeps its value as a buffer
+/// `_folded.<user>_<parameter>`, and drops what the graph no longer refers to. Random operators and attributes that the
+/// graph writes to are left alone. The folded values no longer follow the parameters they came from. Returns how many
+/// expressions were folded. When an operator fails, its exception passes and the module is as it was.
 std::size_t fold_constants(GraphModule& module, const FoldOptions& options = {});
 
 struct OptimizeReport {

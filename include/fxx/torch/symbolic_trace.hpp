@@ -301,26 +301,28 @@ struct run_type<std::vector<A>> {
 };
 
 /// How far a boxed value is from one of type T: little for the same kind of value, more where it converts without a
-/// loss, negative where it does not.
+/// loss, more than all others together where it is rounded or changes its kind, negative where it does not convert.
 template <class T>
 int conversion_of(const c10::IValue& value) {
-  constexpr int other = -1, converts = 32;
+  constexpr int other = -1, converts = 32, rounds = 1 << 16;
   if constexpr (std::same_as<T, at::Tensor>) {
     return value.isTensor() ? 0 : value.isNone() ? converts : other;
   } else if constexpr (std::same_as<T, bool>) {
-    return value.isBool() ? 0 : other;
+    if (value.isBool()) return 0;
+    return value.isInt() && (value.toInt() == 0 || value.toInt() == 1) ? rounds : other;
   } else if constexpr (std::is_arithmetic_v<T>) {
     // Among types that hold the number, the largest: the graph does not say which one the code had.
     constexpr int same = converts - static_cast<int>(sizeof(T));
     if (value.isBool()) return converts;
     if (value.isInt()) {
       const std::int64_t number = value.toInt();
-      if (static_cast<long double>(static_cast<T>(number)) != static_cast<long double>(number)) return other;
+      if (static_cast<long double>(static_cast<T>(number)) != static_cast<long double>(number))
+        return std::is_integral_v<T> ? other : rounds;
       return std::is_integral_v<T> ? same : converts;
     }
     if (!value.isDouble() || std::is_integral_v<T>) return other;
     const double number = value.toDouble();
-    return number != number || static_cast<double>(static_cast<T>(number)) == number ? same : other;
+    return number != number || static_cast<double>(static_cast<T>(number)) == number ? same : rounds;
   } else if constexpr (StringLike<T>) {
     return value.isString() ? 0 : other;
   } else if constexpr (OptionalLike<T>) {

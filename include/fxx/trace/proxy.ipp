@@ -166,31 +166,63 @@ struct PutIndices {
   bool plain = true;  // the view would be the tensor itself
 };
 FXX_INLINE bool is_tensor(const Operand& index) { return index.type() == ValueType::tensor; }
-/// How many dimensions a tensor picks elements of: a mask of as many as it has, any other of one; nothing where that is
-/// known only when the graph runs.
-FXX_INLINE std::optional<std::size_t> picked_dims(const Node& index) {
-  if (const TensorMeta* meta = index.tensor_meta()) {
-    const bool mask = meta->dtype == Dtype::boolean || meta->dtype == Dtype::uint8;
-    return mask ? meta->shape.size() : 1;
-  }
+/// Does it give whole numbers, positions of elements, for certain?
+FXX_INLINE bool gives_positions(const Node& value) {
   static constexpr std::string_view positions[] = {"argmax",  "argmin",  "argsort",  "searchsorted", "bucketize",
                                                    "nonzero", "arange",  "randperm", "randint",      "topk",
                                                    "sort",    "max",     "min",      "kthvalue",     "median"};
-  const Operator* op = operator_of(index);
-  if (!op) return {};
+  const Operator* op = operator_of(value);
+  if (!op) return false;
   std::string_view name = op->base_name();
   const auto whole = [](const Argument& a) { return a == Argument(Dtype::int64) || a == Argument(Dtype::int32); };
-  if (name == "to" && std::any_of(index.args().begin(), index.args().end(), whole)) return 1;
-  bool known = op->name_space() == "aten" && op->returns.size() == 1 && index.kwarg("dtype") == nullptr &&
-               name != "max" && name != "min" && name != "median";
-  if (op->id == table_operator(OperatorIndex::operator_getitem).id && index.arg(0).is_node()) {
+  const Argument* dtype = value.kwarg("dtype");
+  if (name == "to" && (std::any_of(value.args().begin(), value.args().end(), whole) || (dtype && whole(*dtype))))
+    return true;
+  bool known = op->name_space() == "aten" && op->returns.size() == 1 && !dtype && name != "max" && name != "min" &&
+               name != "median";
+  if (op->id == table_operator(OperatorIndex::operator_getitem).id && value.arg(0).is_node()) {
     // The second result of topk() and the like.
-    const Operator* maker = operator_of(*index.arg(0).node());
-    known = maker && maker->returns.size() == 2 && index.arg(1) == Argument(1);
+    const Operator* maker = operator_of(*value.arg(0).node());
+    known = maker && maker->returns.size() == 2 && value.arg(1) == Argument(1);
     if (known) name = maker->base_name();
   }
-  if (!known || std::find(std::begin(positions), std::end(positions), name) == std::end(positions)) return {};
-  return 1;
+  return known && std::find(std::begin(positions), std::end(positions), name) != std::end(positions);
+}
+/// What the value was before a view, a copy or arithmetic with a number, which make no mask of positions. Arithmetic
+/// with a tensor may: a number in a tensor and a mask of bytes give one of bytes. Null where it is none of these.
+FXX_INLINE const Node* moved_operand(const Node& value) {
+  static constexpr std::string_view copies[] = {"abs",          "add",    "clamp", "clamp_max", "clamp_min",
+                                                "clone",        "flip",   "fmod",  "gather",    "floor_divide",
+                                                "index_select", "mul",    "neg",   "remainder", "repeat",
+                                                "roll",         "rsub",   "sub",   "tile"};
+  const Operator* op = operator_of(value);
+  if (!op || value.args().empty() || !value.arg(0).is_node()) return nullptr;
+  const Node* operand = value.arg(0).node();
+  if (op->id == table_operator(OperatorIndex::operator_getitem).id) return operand;
+  if (op->name_space() != "aten" || op->returns.size() != 1 || op->arity() == 0) return nullptr;
+  const std::string_view name = op->base_name();
+  if (op->returns[0].alias != 0) {
+    const Argument* dtype = value.kwarg("dtype");
+    const bool elsewhere = op->id == table_operator(OperatorIndex::to_dtype_layout).id && (!dtype || dtype->is_none());
+    const bool converts = (name == "to" && !elsewhere) || op->id == table_operator(OperatorIndex::view_dtype).id;
+    return op->returns[0].alias == op->parameters[0].alias && !converts ? operand : nullptr;
+  }
+  const bool with_tensor = op->arity() > 1 && op->parameters[1].type.base == ValueType::tensor;
+  return !with_tensor && std::find(std::begin(copies), std::end(copies), name) != std::end(copies) ? operand : nullptr;
+}
+/// How many dimensions a tensor picks elements of: a mask of as many as it has, any other of one; nothing where that is
+/// known only when the graph runs.
+FXX_INLINE std::optional<std::size_t> picked_dims(const Node& index) {
+  for (const Node* value = &index; value; value = moved_operand(*value)) {
+    if (gives_positions(*value)) return 1;
+    const TensorMeta* meta = value->tensor_meta();
+    if (!meta) continue;
+    const bool mask = meta->dtype == Dtype::boolean || meta->dtype == Dtype::uint8;
+    if (!mask) return 1;
+    if (value == &index) return meta->shape.size();
+    return {};
+  }
+  return {};
 }
 FXX_INLINE PutIndices put_indices(Tracer& tracer, const std::vector<Operand>& indices) {
   PutIndices put;

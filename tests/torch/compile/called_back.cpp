@@ -219,6 +219,45 @@ TEST_CASE("functions of the user's are called beside modules that are traced thr
   }
 }
 
+/// Asks how its input lies, which leaves no mark in a trace.
+struct Flat : torch::nn::Module {
+  Tensor forward(Tensor x) { return x.contiguous().view({-1}); }
+};
+
+TEST_CASE("modules are traced through with tensors that lie in memory as those that they are given") {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(34);
+  register_leaf<Flat>();
+  const std::map<std::string, GraphModule::Attribute> modules{{"flat", std::make_shared<Flat>()}};
+  const Tensor x = torch::randn({3, 4});
+  for (const bool beside : {true, false}) {  // a function of the user's
+    CAPTURE(beside);
+    Graph graph;
+    Node* const x_node = graph.placeholder("x");
+    Node* const y =
+        beside ? graph.call_function(scaled.target(), {x_node}) : graph.call_function(ops::neg, {x_node});
+    Node* const one_more = graph.call_function(ops::unsqueeze, {y, 0});
+    Node* const given[] = {y, graph.call_function(ops::transpose_int, {y, 0, 1}),
+                           graph.call_function(ops::slice_Tensor, {y, 1, 0, 2}),
+                           graph.call_function(ops::expand, {one_more, Argument::list({2, 3, 4})})};
+    std::vector<Argument> results;
+    for (Node* node : given)
+      results.emplace_back(graph.call_function(ops::tanh, {graph.call_module("flat", {node})}));
+    graph.output(Argument::tuple(std::move(results)));
+    GraphModule gm(modules, graph);
+    const auto compiled = fxx::compile(gm, {x}, {.cache_folder = cache()});
+    CHECK(relative_difference(compiled->run({x}), gm.run({x})) <= 1e-5);
+  }
+  // Inputs of the graph may be cut out of others.
+  Graph graph;
+  graph.output(graph.call_function(ops::tanh, {graph.call_module("flat", {graph.placeholder("x")})}));
+  GraphModule gm(modules, graph);
+  const Tensor part = x.slice(1, 0, 2);
+  const auto compiled = fxx::compile(gm, {part}, {.cache_folder = cache()});
+  for (const Tensor& given : {part, part.contiguous()})
+    CHECK(relative_difference(compiled->run({given}), gm.run({given})) <= 1e-5);
+}
+
 TEST_CASE("graphs that write to attributes and inputs, that draw numbers, that return inputs and parameters") {
   struct Counts : torch::nn::Module {
     Tensor count = register_buffer("count", torch::zeros({3}));

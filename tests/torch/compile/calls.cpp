@@ -131,6 +131,8 @@ TEST_CASE("fakes, and inputs with a tangent, run interpreted") {
                  expected = std::get<1>(torch::_unpack_dual(c.net->forward(dual), 0));
     REQUIRE(given.defined());
     CHECK(relative_difference(given, expected) <= 1e-5);
+    const torch::NoGradGuard no_grad;  // which forward mode does not ask for
+    CHECK(same(std::get<1>(torch::_unpack_dual(c.compiled->run({dual}).toTensor(), 0)), given));
   }
   torch::autograd::ForwardADLevel::release_idx(entered);
 }

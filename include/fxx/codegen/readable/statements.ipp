@@ -118,11 +118,8 @@ FXX_INLINE std::string ForwardWriter::statement(const Node& node) {
   Expression made = expression(node);
   if (nests(node) && (node.opcode() == Opcode::get_attr || made.text.size() <= 72)) {
     nested_[&node] = std::move(made);
-    // What it reads is read where it is written into.
-    const Node* user = node.users().empty() ? nullptr : node.users().front();
-    for (const Node* input : node.all_input_nodes())
-      if (const Node*& last = last_user_[input->index()]; place_of_[last->index()] < place_of_[user->index()])
-        last = user;
+    // What it reads, and what is written into it reads, is read where it is written into.
+    if (const Node* user = node.users().empty() ? nullptr : node.users().front()) read_at(*user, node);
     return {};
   }
   std::string line = node.num_users() ? "auto " + std::string(node.name()) + " = " + made.text + ";" : made.text + ";";
@@ -130,6 +127,14 @@ FXX_INLINE std::string ForwardWriter::statement(const Node& node) {
   std::string released;
   release(node, node, released);
   return released.empty() ? line : line + " " + released;
+}
+
+FXX_INLINE void ForwardWriter::read_at(const Node& user, const Node& nested) {
+  for (const Node* input : nested.all_input_nodes()) {
+    if (const Node*& last = last_user_[input->index()]; place_of_[last->index()] < place_of_[user.index()])
+      last = &user;
+    if (nested_.contains(input)) read_at(user, *input);
+  }
 }
 
 FXX_INLINE void ForwardWriter::release(const Node& node, const Node& statement, std::string& text) {

@@ -39,15 +39,11 @@ FXX_INLINE bool may_share_elements(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() > 0 && b.numel() > 0 && first < other_end && other_first < end;
 }
 
-/// Of tensors of the same sizes and dtype, wherever these lie.
-FXX_INLINE bool have_same_bytes(const at::Tensor& a, const at::Tensor& b) {
-  const auto dense = [](const at::Tensor& tensor) {
-    at::Tensor copy =
-        at::detail::empty_cpu(tensor.sizes(), tensor.scalar_type(), false, at::MemoryFormat::Contiguous);
-    at::_ops::copy_::call(copy, tensor, false);
-    return copy;
-  };
-  const at::Tensor x = dense(a), y = dense(b);
+/// Of tensors of the same sizes and dtype, wherever these lie; the first has its elements as they are, no conjugates.
+FXX_INLINE bool have_same_bytes(const at::Tensor& plain, const at::Tensor& other) {
+  const at::Tensor x = plain.is_non_overlapping_and_dense() ? plain : plain.contiguous();
+  at::Tensor y = at::detail::empty_strided_cpu(x.sizes(), x.strides(), x.scalar_type());
+  at::_ops::copy_::call(y, other, false);
   return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
@@ -263,18 +259,20 @@ FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs)
     if (changes_something_) alone = std::unique_lock(writing_mutex_);
     return GraphModule::run_flat(std::move(inputs));
   };
-  bool elements = true, gradient = false, left_out = inputs.size() != kernels_.inputs.size();
+  bool elements = true, gradient = false, tangent = false, left_out = inputs.size() != kernels_.inputs.size();
   for (const c10::IValue& input : inputs) {
     if (!input.isTensor()) continue;
     left_out = left_out || !input.toTensor().defined();
     if (left_out) break;
     elements = elements && detail::has_elements(input.toTensor());
-    gradient = gradient || (elements && (input.toTensor().requires_grad() || input.toTensor()._fw_grad(0).defined()));
+    if (!elements) continue;
+    gradient = gradient || input.toTensor().requires_grad();
+    tangent = tangent || input.toTensor()._fw_grad(0).defined();
   }
   // Inputs left out, and all else that the kernels were not made for, are the interpreter's business.
   if (left_out || !elements || !is_current()) return interpreted();
   check_inputs(inputs);
-  if ((gradient && at::GradMode::is_enabled()) || at::autocast::is_autocast_enabled(at::kCPU) ||
+  if ((gradient && at::GradMode::is_enabled()) || tangent || at::autocast::is_autocast_enabled(at::kCPU) ||
       (changes_something_ && share_elements(inputs)))
     return interpreted();
   return run_with_kernels(inputs);

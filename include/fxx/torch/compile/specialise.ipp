@@ -5,11 +5,12 @@
 #include <dirent.h>
 
 // after the tensor's own header
-#include <ATen/ops/zeros_ops.h>
+#include <ATen/EmptyTensor.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <optional>
 
@@ -61,6 +62,30 @@ FXX_INLINE bool calls_functions(const GraphModule& module) {
   });
 }
 
+/// Zeros that lie so in memory, whatever the strides are.
+FXX_INLINE at::Tensor zeros_that_lie(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype) {
+  const at::Tensor zeros = at::detail::empty_strided_cpu(sizes, strides, dtype);
+  const c10::Storage& storage = zeros.storage();
+  if (storage.nbytes() > 0) std::memset(storage.mutable_data(), 0, storage.nbytes());
+  return zeros;
+}
+/// A copy that lies in memory as the tensor does, with gaps and repeated elements, which `clone` leaves out: C++ asks
+/// for that while it is traced, and `contiguous()` of what lies in order leaves no mark.
+FXX_INLINE at::Tensor copy_that_lies_alike(const at::Tensor& tensor) {
+  const at::Tensor copy = copy_of(tensor);
+  if (tensor.layout() != at::kStrided || !tensor.is_cpu() || copy.strides() == tensor.strides()) return copy;
+  const at::NoGradGuard no_grad;
+  const at::Tensor alike = zeros_that_lie(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  at::Tensor to = alike, from = copy;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.stride(d) != 0 || tensor.size(d) < 2) continue;
+    to = to.narrow(d, 0, 1);
+    from = from.narrow(d, 0, 1);
+  }
+  to.copy_(from);
+  return alike.set_requires_grad(copy.requires_grad());
+}
+
 /// The graph once more, with modules that are more than one operator traced through: recurrent layers, and whatever a
 /// user registered. Where that cannot be, they stay calls.
 FXX_INLINE std::shared_ptr<GraphModule> opened(const std::shared_ptr<GraphModule>& module,
@@ -71,7 +96,7 @@ FXX_INLINE std::shared_ptr<GraphModule> opened(const std::shared_ptr<GraphModule
   // A trace runs the module, which may write to its buffers and its inputs, and draw numbers.
   const ModuleState before(module->owner(), module->graph());
   std::vector<at::Tensor> given;
-  for (const at::Tensor& input : example_inputs) given.push_back(is_fake(input) ? input : copy_of(input));
+  for (const at::Tensor& input : example_inputs) given.push_back(is_fake(input) ? input : copy_that_lies_alike(input));
   try {
     return trace_module(*module, true,
                         [&](std::span<const at::Tensor> inputs) {
@@ -103,7 +128,7 @@ FXX_INLINE void put_in_place(Graph& graph, Node* node, const Argument& value) {
 }
 
 /// As `opened`, in a graph with functions of the user's, which a trace would follow, with what they do now: each module
-/// is traced through by itself, with zeros.
+/// is traced through by itself, with zeros that lie in memory as what it is given.
 FXX_INLINE void open_each(GraphModule& module, const std::vector<at::Tensor>& example_inputs) {
   note_known_sizes(module, example_inputs);  // what modules are given
   Graph& graph = module.graph();
@@ -112,17 +137,21 @@ FXX_INLINE void open_each(GraphModule& module, const std::vector<at::Tensor>& ex
     std::vector<Node*> given;
     for (Node* input : node->all_input_nodes())
       if (input->opcode() != Opcode::get_attr) given.push_back(input);
-    if (std::ranges::any_of(given, [](const Node* input) { return !input->tensor_meta(); })) continue;
+    const auto is_unknown = [](const Node* input) {
+      const TensorMeta* meta = input->tensor_meta();
+      return !meta || meta->stride.size() != meta->shape.size();
+    };
+    if (std::ranges::any_of(given, is_unknown)) continue;
     const std::vector<const Node*> only{node}, inputs(given.begin(), given.end());
     const auto alone = std::make_shared<GraphModule>(module, graph_of(only, inputs, only), module.class_name());
     if (calls_functions(*alone)) continue;
     std::shared_ptr<GraphModule> open;
     try {
       std::vector<at::Tensor> zeros;
-      for (const Node* input : given)
-        zeros.push_back(at::_ops::zeros::call(c10::fromIntArrayRefSlow(input->tensor_meta()->shape),
-                                              static_cast<at::ScalarType>(input->tensor_meta()->dtype), {}, at::kCPU,
-                                              {}));
+      for (const Node* input : given) {
+        const TensorMeta& meta = *input->tensor_meta();
+        zeros.push_back(zeros_that_lie(meta.shape, meta.stride, static_cast<at::ScalarType>(meta.dtype)));
+      }
       open = opened(alone, zeros);
     } catch (const std::exception&) {
       continue;  // it may not take zeros
