@@ -126,8 +126,14 @@ FXX_INLINE void SizeSolver::complete() {
     Argument standard = to_argument(parameter.standard, parameter.type);
     if (standard.kind() == Argument::Kind::integer && known->kind() == Argument::Kind::real)
       standard = standard.number();
-    if (standard.is_number() && parameter.type.list_size > 0 && known->kind() == Argument::Kind::list)
-      standard = Argument::list(std::vector<Argument>(known->items().size(), standard));
+    // One number for all dimensions, or one for each, as the others have it.
+    if (parameter.type.list_size > 0 && known->kind() == Argument::Kind::list) {
+      const bool listed = standard.kind() == Argument::Kind::list && !standard.items().empty();
+      const Argument item = listed ? standard.items()[0] : standard;
+      const auto is_it = [&](const Argument& a) { return a == item; };
+      if (listed ? std::all_of(standard.items().begin(), standard.items().end(), is_it) : standard.is_number())
+        standard = Argument::list(std::vector<Argument>(known->items().size(), item));
+    }
     const auto add = [&](Completed& to, const Argument* argument) {
       if (!argument && !parameter.has_default()) refuse();
       if (i < longest) to.args.push_back(argument ? *argument : standard);
