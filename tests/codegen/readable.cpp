@@ -287,6 +287,9 @@ TEST_CASE("C++ calls the overload that is meant: defaults tell it, or the type o
     return text.substr(start, text.find(';') - start);
   };
   const Argument one = Argument::list({1}), two = Argument::list({1, 2});
+  // An operator that is another object than the table's, as patterns have it, is the same.
+  const Operator copy = ops::clamp_max.info();
+  CHECK(called(copy, {1}) == "torch::clamp_max(x, 1)");
   CHECK(called(ops::var_dim, {one, true}) == "torch::var(x, {1}, true)");
   CHECK(called(ops::var_dim, {Argument::list({-1}), true, false}) == "torch::var(x, {-1}, true)");
   CHECK(called(ops::var_correction, {one}) == "torch::var(x, {1}, std::nullopt)");

@@ -113,7 +113,7 @@ FXX_INLINE bool picks(const Operator& op, int first, std::span<const WrittenArgu
   const std::vector<CppParameter> own = cpp_parameters(op, first);
   if (given.size() < own.size() && !own[given.size()].has_default) return false;
   for (const Operator* other : overloads) {
-    if (other == &op || !(first ? is_member(*other) : has(other->traits, Trait::function))) continue;
+    if (*other == op || !(first ? is_member(*other) : has(other->traits, Trait::function))) continue;
     const std::vector<CppParameter> parameters = cpp_parameters(*other, first);
     bool takes = given.size() <= parameters.size(), better = false, worse = false;
     for (std::size_t i = 0; takes && i < parameters.size(); ++i) {
