@@ -238,9 +238,6 @@ FXX_INLINE std::unique_ptr<Graph> reading_graph(std::int64_t bytes) {
   return graph;
 }
 
-}  // namespace detail
-
-namespace detail {
 /// Divides integers by some that inputs give, in whose place a trial has zeros.
 FXX_INLINE bool divides_by_inputs(const Node* node) {
   static constexpr std::string_view names[] = {"div", "divide", "floor_divide", "remainder", "fmod"};

@@ -90,7 +90,8 @@ FXX_INLINE bool Lowering::takes_bytes(const Node& node) const {
   const Bytes own = bytes_for(node);
   if (own != Bytes::possible) return own == Bytes::faster;
   // The bytes are there for another layer.
-  return std::ranges::any_of(users_of(*input_of_layer(node)), [&](const Node* user) { return bytes_for(*user) == Bytes::faster; });
+  return std::ranges::any_of(users_of(*input_of_layer(node)),
+                             [&](const Node* user) { return bytes_for(*user) == Bytes::faster; });
 }
 
 FXX_INLINE Quantised Lowering::quantised_layer(const Node& node, const Node& input, std::int64_t columns) {

@@ -64,9 +64,9 @@ class ForwardWriter {
 
   std::string statement(const Node& node);
 
-  /// Gives up what the statement reads last, of what the node in it reads.
   /// What `nested`, which is written into an expression, reads is read at `user`, or later.
   void read_at(const Node& user, const Node& nested);
+  /// Gives up what the statement reads last, of what the node in it reads.
   void release(const Node& node, const Node& statement, std::string& text);
 
   // --- expressions ---------------------------------------------------------------------------------------------------
