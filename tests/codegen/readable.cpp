@@ -1,4 +1,4 @@
-// Readable forward functions: what each kind of node and value is written as; nothing from a model becomes code.
+// Readable forward functions: what each kind of node and value is written as.
 #include "fxx/codegen/readable.hpp"
 
 #include <doctest/doctest.h>
@@ -8,15 +8,12 @@
 #include <limits>
 #include <optional>
 
-#include "fxx/codegen/module_source.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/trace/symbolic.hpp"
 #include "listed_owner.hpp"
-#include "support.hpp"
 
 using namespace fxx;
-using test::fault_of;
 
 namespace {
 
@@ -50,12 +47,6 @@ std::string returned(Argument value) {
   const std::size_t at = text.find("return ");
   return text.substr(0, text.find(' ')) + "|" + text.substr(at + 7, text.rfind(";\n}") - at - 7);
 }
-/// The number of the fault and whether it speaks of the name.
-bool refused(const Graph& g, std::string_view words) {
-  const auto fault = fault_of<CodegenError>([&] { (void)forward_code(g, nobody); });
-  return fault.id == 501 && fault.says(words);
-}
-
 }  // namespace
 
 // --- whole functions ------------------------------------------------------------------------------------------------
@@ -273,57 +264,6 @@ TEST_CASE("functions and methods as people call them, trailing defaults left out
   CHECK(expression([](auto x) { return x.to(Dtype::bfloat16); }) == "x.to(torch::kBFloat16)");
   CHECK(expression([](auto x) { return zeros_like(x, Dtype::float64); }) == "torch::zeros_like(x, torch::kFloat64)");
   CHECK(expression([](auto x) { return cat(std::vector{x, x}, 1); }) == "torch::cat({x, x}, 1)");
-}
-
-TEST_CASE("C++ calls the overload that is meant: defaults tell it, or the type of a list, or it is named") {
-  const auto called = [](const auto& op, std::vector<Argument> arguments, std::vector<KeywordArgument> options = {}) {
-    Graph g;
-    Node* x = g.placeholder("x");
-    arguments.insert(arguments.begin(), Argument(x));
-    g.output(g.call_function(op, arguments, options));
-    const std::string text = forward_code(g, nobody, {.release_values = false, .nest_expressions = true});
-    const auto from = std::min(text.find("return "), text.find("auto "));
-    const auto start = text[from] == 'r' ? from + 7 : text.find(" = ", from) + 3;
-    return text.substr(start, text.find(';') - start);
-  };
-  const Argument one = Argument::list({1}), two = Argument::list({1, 2});
-  // An operator that is another object than the table's, as patterns have it, is the same.
-  const Operator copy = ops::clamp_max.info();
-  CHECK(called(copy, {1}) == "torch::clamp_max(x, 1)");
-  CHECK(called(ops::var_dim, {one, true}) == "torch::var(x, {1}, true)");
-  CHECK(called(ops::var_dim, {Argument::list({-1}), true, false}) == "torch::var(x, {-1}, true)");
-  CHECK(called(ops::var_correction, {one}) == "torch::var(x, {1}, std::nullopt)");
-  CHECK(called(ops::var_correction, {one}, {{"correction", 2}}) == "at::_ops::var_correction::call(x, {1}, 2, false)");
-  CHECK(called(ops::std, {true}) == "torch::std(x, true)");
-  CHECK(called(ops::sort_stable, {}, {{"stable", true}}) == "torch::sort(x, true, -1, false)");
-  CHECK(called(ops::sort_stable, {}, {{"stable", true}, {"dim", 0}}) == "torch::sort(x, true, 0, false)");
-  CHECK(called(ops::tensor_split_indices, {one}) == "torch::tensor_split(x, at::IntArrayRef({1}))");
-  CHECK(called(ops::hsplit_array, {one}) == "torch::hsplit(x, at::IntArrayRef({1}))");
-  CHECK(called(ops::count_nonzero_dim_IntList, {one}) == "torch::count_nonzero(x, at::IntArrayRef({1}))");
-  CHECK(called(ops::linalg_pinv_atol_rtol_float, {}, {{"atol", 0.5}}) == "torch::linalg_pinv(x, 0.5, std::nullopt)");
-  CHECK(called(ops::linalg_pinv_atol_rtol_float, {}, {{"atol", 0.5}, {"rtol", 0.25}}) ==
-        "torch::linalg_pinv(x, 0.5, 0.25, false)");
-  CHECK(called(ops::repeat_interleave_Tensor, {}, {{"output_size", 6}}) ==
-        "at::_ops::repeat_interleave_Tensor::call(x, 6)");
-  // A literal 0 might be a text, and a list of one tensor that tensor; torch::normal takes numbers alone.
-  CHECK(called(ops::linalg_norm, {0, one}) == "at::_ops::linalg_norm::call(x, 0, {1}, false, std::nullopt)");
-  CHECK(called(ops::normal_Tensor_float, {2.0}) == "at::_ops::normal_Tensor_float::call(x, 2.0, std::nullopt)");
-  CHECK(code([](auto x) {
-          return fxx::atleast_1d(std::vector{x})[0];
-        }).find("torch::atleast_1d(at::TensorList({x}))") != std::string::npos);
-  // What is not ambiguous stays as people write it.
-  CHECK(called(ops::tensor_split_indices, {two}) == "torch::tensor_split(x, {1, 2})");
-  CHECK(called(ops::sum_dim_IntList, {one}) == "torch::sum(x, {1})");
-  CHECK(called(ops::sort, {0}) == "torch::sort(x, 0)");
-  CHECK(called(ops::max_dim, {0}) == "torch::max(x, 0)");
-  CHECK(called(ops::all, {}) == "torch::all(x)");
-  CHECK(called(ops::histogram_bin_ct, {100}, {{"range", Argument::list({0.5, 1.0})}}) ==
-        "torch::histogram(x, 100, at::ArrayRef<double>({0.5, 1.0}))");
-  // The object of a method is LibTorch's `self`.
-  Graph g;
-  Node *x = g.placeholder("x"), *y = g.placeholder("y");
-  g.output(g.call_method("where", {x, y, y}));
-  CHECK(forward_code(g, nobody).find("torch::where(x, y, y)") != std::string::npos);
 }
 
 TEST_CASE("how a tensor is to be made") {
@@ -551,120 +491,4 @@ TEST_CASE("odd values as arguments") {
   CHECK(expression([](auto x) {
           return einsum("i,j->ij", std::vector{x, x});
         }) == "torch::einsum(\"i,j->ij\", {x, x})");
-}
-
-// --- what comes from a model never becomes code ---------------------------------------------------------------------
-
-TEST_CASE("names of nodes and attributes that hold code, keywords, quotes and line ends are plain identifiers") {
-  const char* evil[] = {"x; std::abort()", "int",   "a\"b", "a\nb", "a//b", "a\\", "if",
-                        "forward",         "torch", "R\"(", "",     "this"};
-  test::ListedOwner owner;
-  for (const char* name : evil) owner.add(AttributeInfo{.name = name, .kind = AttributeInfo::Kind::buffer, .meta = {}});
-  Graph g;
-  Node* sum = g.placeholder("x; evil()");
-  for (const char* name : evil) {
-    Node* attribute = g.get_attr(name);
-    sum = g.create_node(CallFunction{&ops::add_Tensor.info()}, {sum, attribute}, {}, name);
-  }
-  g.output(sum);
-  const std::string text = forward_code(g, owner, {.release_values = false});
-  CAPTURE(text);
-  CHECK(text.find("abort()") == std::string::npos);
-  CHECK(text.find("evil()") == std::string::npos);
-  CHECK(text.find_first_of("\"\\/") == std::string::npos);
-  std::size_t lines = 0;
-  for (char c : text) lines += c == '\n';
-  CHECK(lines == 3 + 2 * std::size(evil));
-  for (const char* keyword :
-       {"auto int ", "auto if ", "auto this ", "this->int ", "this->int;", "this->if;", "this->forward;"})
-    CHECK(text.find(keyword) == std::string::npos);
-}
-
-TEST_CASE("targets and types that are no C++ names are refused, with the node") {
-  const auto with = [](auto make) {
-    Graph g;
-    Node* x = g.placeholder("x");
-    g.output(make(g, x));
-    return g;
-  };
-  CHECK(refused(with([](Graph& g, Node* x) { return g.call_method("relu(); evil", {x}); }),
-                "'relu(); evil' is no name of a method"));
-  CHECK(refused(with([](Graph& g, Node* x) { return g.call_method("a::b", {x}); }), "is no name of a method"));
-  CHECK(refused(with([](Graph& g, Node*) { return g.call_method("own", {3}); }), "a method needs an object"));
-  CHECK(refused(with([](Graph& g, Node* x) { return g.call_function(register_function("evil(); f"), {x}); }),
-                "is no C++ name"));
-  CHECK(refused(with([](Graph& g, Node* x) {
-                  return g.call_function(register_operator("tests::code(Tensor x, Generator? g=None) -> Tensor"), {x});
-                }),
-                "has a parameter or a result of a type without a C++ form"));
-  CHECK(refused(with([](Graph& g, Node* x) { return g.placeholder("y", {}, "int; evil()"), x; }), "is no C++ type"));
-  CHECK(refused(with([](Graph& g, Node* x) { return g.create_node(Placeholder{"*args"}), x; }), "a variadic input"));
-  CHECK(refused(
-      with([](Graph& g, Node* x) {
-        return g.call_function(register_function("f"), {x, Enumerator{.type = "A", .name = "b(); evil", .value = 1}});
-      }),
-      "is no C++ name"));
-}
-
-TEST_CASE("types of nodes that are no C++ types never get into the text") {
-  const std::string evil = "(system(\"id\"), 0); torch::Tensor";
-  const auto made = [&](auto call) {
-    Graph g;
-    Node* made = call(g, g.placeholder("x"));
-    made->set_type(evil);
-    g.output(Argument::tuple({made, Argument::list({made})}));
-    return g;
-  };
-  for (const Graph& g :
-       {made([](Graph& graph, Node* x) { return graph.call_method("unknown", {x}); }),
-        made([](Graph& graph, Node* x) { return graph.call_function(register_function("tests::typed"), {x}); })}) {
-    CHECK(forward_code(g, nobody).find("system") == std::string::npos);
-    CHECK(fault_of<CodegenError>([&] { (void)module_source(g, nobody, "Net", "net.h"); }).id == 501);
-  }
-  Graph g;
-  g.placeholder("x", {}, evil);
-  g.output(Enumerator{.type = evil, .name = "A", .value = 1});
-  CHECK(fault_of<CodegenError>([&] { (void)forward_code(g, nobody); }).id == 501);
-}
-
-TEST_CASE("members are called like nothing that their class has itself") {
-  test::ListedOwner owner;
-  std::vector<std::string> names = {"add", "add_parameter", "add_buffer", "parent", "last",
-                                    "eval", "parameters", "train", "to", "NetImpl"};
-  Graph g;
-  Node* sum = g.placeholder("x");
-  for (const std::string& name : names) {
-    ModuleInfo& module = owner.add(ModuleInfo{.name = name, .type = "torch::nn::ReLU", .construct = {}});
-    module.operation = find_operator("aten::relu");
-    module.parts = {test::input()};
-    sum = g.call_module(name, {sum});
-  }
-  g.output(sum);
-  const ModuleSource source = module_source(g, owner, "Net", "net.h");
-  for (const std::string& name : names) {
-    CAPTURE(name);
-    CHECK(source.header.find("torch::nn::ReLU " + name + "_1{nullptr};") != std::string::npos);
-    CHECK(source.source.find(name + "_1 = add(\"" + name + "\", torch::nn::ReLU());") != std::string::npos);
-  }
-}
-
-TEST_CASE("an operator that somebody registered is asked of the dispatcher, by its signature") {
-  Graph g;
-  Node* x = g.placeholder("x");
-  const Operator& mix = register_operator(
-      "tests::mix.two(Tensor x, Tensor? y, float[] w, SymInt[2] size, str mode=\"a\", *, int? k=None) -> (Tensor, "
-      "int)");
-  g.output(g.call_function(mix, {x, Argument(), Argument::list({0.5, 1.5}), Argument::list({2, 3})}));
-  CHECK(
-      forward_code(g, test::ListedOwner())
-          .find("c10::Dispatcher::singleton().findSchemaOrThrow(\"tests::mix\", \"two\").typed<std::tuple<at::Tensor, "
-                "int64_t>(const at::Tensor&, const std::optional<at::Tensor>&, at::ArrayRef<double>, "
-                "c10::SymIntArrayRef, std::string_view, std::optional<int64_t>)>().call(x, ") != std::string::npos);
-}
-
-TEST_CASE("a wrapped function is called from the outermost scope, so that no variable hides it") {
-  Graph g;
-  Node* x = g.placeholder("mine");
-  g.output(g.call_function(register_function("mine"), {x, "text\""}));
-  CHECK(forward_code(g, nobody, {.release_values = false}).find("::mine(mine, \"text\\\"\")") != std::string::npos);
 }
