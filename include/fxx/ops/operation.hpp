@@ -53,13 +53,13 @@ struct SchemaParts {
   Operator op{};
   bool well_formed = false;
 };
+/// Its lists are set by operator_of, when they are where they stay. Not consteval, here and below: clang evaluates such
+/// a call by itself, and once more with what it initialises.
 template <std::size_t Parameters, std::size_t Returns>
-consteval SchemaParts<Parameters, Returns> parse_parts(const TableRow& row, const SchemaSize& size) {
+constexpr SchemaParts<Parameters, Returns> parse_parts(const TableRow& row, const SchemaSize& size) {
   SchemaParts<Parameters, Returns> p;
   if (size.well_formed)
-    p.well_formed = parse_schema(row.text(), row.traits, p.parameters.data(), p.returns.data(), p.op);
-  p.op.parameters = {};  // they point into this local; operator_of sets them
-  p.op.returns = {};
+    p.well_formed = read_schema(row.text(), row.traits, p.parameters.data(), p.returns.data(), p.op).well_formed;
   return p;
 }
 template <auto Key>
@@ -73,7 +73,7 @@ consteval void schema_is_well_formed() {
                 "fxx::op: a parameter or a result of the schema is not of the form \"Type name=default\"");
 }
 template <bool Form, bool Parts, std::size_t Parameters, std::size_t Returns>
-consteval Operator operator_of(const SchemaParts<Parameters, Returns>& parts) {
+constexpr Operator operator_of(const SchemaParts<Parameters, Returns>& parts) {
   schema_is_well_formed<Form, Parts>();
   Operator op = parts.op;
   op.parameters = {parts.parameters.data(), Parameters};

@@ -248,9 +248,10 @@ constexpr SchemaSize measure_schema(std::string_view text) {
   return size;
 }
 
-/// Fills `op`, `parameters` and `returns`, which have the room that measure_schema told. False when the text is no
-/// schema.
-constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* parameters, Return* returns, Operator& op) {
+namespace detail {
+/// parse_schema, but for the lists of `op`; says how long they are.
+constexpr SchemaSize read_schema(std::string_view text, Trait traits, Parameter* parameters, Return* returns,
+                                 Operator& op) {
   const char* const s = text.data();
   std::size_t at = 0, count = 0;  // never beyond the text: measure_schema has found the brackets
   op.id = hash_of_nothing;
@@ -266,25 +267,25 @@ constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* para
     if (s[at] == '*') {
       keyword_only = true;
       for (++at; s[at] == ' ';) ++at;
-      if (s[at] != ',' && s[at] != ')') return false;
+      if (s[at] != ',' && s[at] != ')') return {};
       continue;
     }
     Parameter& p = parameters[count++];
     p.keyword_only = keyword_only;
-    if (!detail::parse_type(text, at, p.type, p.alias, p.written) || s[at] != ' ') return false;
+    if (!parse_type(text, at, p.type, p.alias, p.written) || s[at] != ' ') return {};
     const std::size_t name = ++at;
-    while (detail::is_word(s[at])) ++at;
+    while (is_word(s[at])) ++at;
     p.name = {s + name, at - name};
-    if (at == name) return false;
+    if (at == name) return {};
     if (s[at] == '=') {
       const std::size_t from = at + 1;
-      std::size_t end = at = detail::end_of_piece(text, from);
+      std::size_t end = at = end_of_piece(text, from);
       while (end > from && s[end - 1] == ' ') --end;
       p.default_text = {s + from, end - from};
       p.standard = parse_literal(p.default_text);
     } else {
       while (s[at] == ' ') ++at;
-      if (s[at] != ',' && s[at] != ')') return false;
+      if (s[at] != ',' && s[at] != ')') return {};
       op.required = static_cast<std::uint8_t>(count);
     }
     if (!keyword_only) op.positional = static_cast<std::uint8_t>(count);
@@ -296,9 +297,17 @@ constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* para
     returns[results++] = {name, type, written, alias};
     op.aliases |= alias != 0;
   };
-  if (!detail::parse_results(text.substr(at + 5), add)) return false;
-  op.parameters = {parameters, count};
-  op.returns = {returns, results};
+  if (!parse_results(text.substr(at + 5), add)) return {};
+  return {.parameters = count, .returns = results, .well_formed = true};
+}
+}  // namespace detail
+/// Fills `op`, `parameters` and `returns`, which have the room that measure_schema told. False when the text is no
+/// schema.
+constexpr bool parse_schema(std::string_view text, Trait traits, Parameter* parameters, Return* returns, Operator& op) {
+  const SchemaSize read = detail::read_schema(text, traits, parameters, returns, op);
+  if (!read.well_formed) return false;
+  op.parameters = {parameters, read.parameters};
+  op.returns = {returns, read.returns};
   return true;
 }
 

@@ -355,6 +355,9 @@ namespace detail {
 struct refused {
   Argument operator()(const Match&) const { return {}; }
 };
+/// A variable, since clang evaluates a local one again whenever its function is called.
+template <class P, class R>
+inline constexpr Misbuilt misbuilt_between = misbuilt(flat<P>.terms, flat<R>.terms);
 /// Is nothing wrong with the two sides, as far as they are looked at here? Says what is.
 template <class P, class R>
 consteval bool sides_fit() {
@@ -369,7 +372,7 @@ consteval bool sides_fit() {
       if constexpr (R::mistaken) {
         return false;
       } else {
-        constexpr Misbuilt m = misbuilt(flat<P>.terms, flat<R>.terms);
+        constexpr const Misbuilt& m = misbuilt_between<P, R>;
         if constexpr (m.kind != Misbuilt::Kind::none) report_replacement<R, m.kind, m.at>();
         return m.kind == Misbuilt::Kind::none;
       }
@@ -382,7 +385,8 @@ consteval bool sides_fit() {
 
 template <Pattern P, class R>
 consteval auto operator>>(P, R r) {
-  if constexpr (detail::sides_fit<P, R>()) return arrow<P, R>{r};
+  constexpr bool fit = detail::sides_fit<P, R>();  // clang evaluates what `if constexpr` asks twice
+  if constexpr (fit) return arrow<P, R>{r};
   else return arrow<mistake, detail::refused>{};
 }
 template <class A, class R>

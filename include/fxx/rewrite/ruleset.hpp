@@ -23,7 +23,8 @@ struct Entry {
   const Survey* survey;  // of the pattern
   std::string_view name;
   std::uint64_t name_id;
-  bool conditional;
+  int most_nodes;     // of the trie that come of the pattern
+  bool fits, conditional;  // fits: there is room for each of its readings
 };
 
 struct Fault {
@@ -185,25 +186,34 @@ template <class R>
 inline constexpr const Term* result_terms = nullptr;
 template <Pattern R>
 inline constexpr const Term* result_terms<R> = flat<R>.terms;
+/// At most this many trie nodes come of a pattern; besides its tests the root's operator and the end of each reading.
+constexpr int most_nodes(const Term* pattern) {
+  const Readings r = readings(pattern);
+  return static_cast<int>(r.tests + 2 * r.count);
+}
+/// Is there room in a line for each reading of it, by what is counted without making them?
+constexpr bool fits_line(const Term* pattern) {
+  if (pattern->size <= max_registers && 3 * pattern->size + 2 <= max_tests) return true;
+  const Extent e = extent_of(pattern);
+  return e.calls <= max_registers && e.tests <= max_tests && e.names <= max_captures && e.items <= max_items;
+}
+/// Once a rule, however many sets have it.
 template <class Rule>
 inline constexpr Entry entry_of = {flat<typename Rule::pattern>.terms,
                                    result_terms<typename Rule::replacement>,
                                    &flat<typename Rule::pattern>.survey,
                                    Rule::name,
                                    hash_of(Rule::name),
+                                   most_nodes(flat<typename Rule::pattern>.terms),
+                                   fits_line(flat<typename Rule::pattern>.terms),
                                    Builds<Rule> || Guarded<Rule>};  // these may decline a match
 
-/// At most this many trie nodes come of a pattern; besides its tests the root's operator and the end of each reading.
-constexpr int most_nodes(const Term* pattern) {
-  const Readings r = readings(pattern);
-  return static_cast<int>(r.tests + 2 * r.count);
-}
 /// Of the patterns, and one more is the root; 0 where it is so much that no compiler has the patience to find out what
 /// readings share.
 constexpr int sum_of_bounds(const Entry* const* rules, int n) {
   int sum = 1;
   for (int i = 0; i < n; ++i) {
-    sum += most_nodes(rules[i]->pattern);
+    sum += rules[i]->most_nodes;
     if (sum > 8 * max_states) return 0;
   }
   return sum;
@@ -273,14 +283,9 @@ constexpr bool has_room(const Entry* const* rules, int n) {
 constexpr bool too_large(const Entry* const* rules, int n) {
   int most = 1;  // states
   for (int i = 0; i < n; ++i) {
-    const Term* p = rules[i]->pattern;
-    const int bound = most_nodes(p);
+    const int bound = rules[i]->most_nodes;
     most = bound > max_states - most ? max_states + 1 : most + bound;
-    if (p->size <= max_registers && 3 * p->size + 2 <= max_tests) continue;
-    if (const Extent e = extent_of(p);
-        e.calls <= max_registers && e.tests <= max_tests && e.names <= max_captures && e.items <= max_items)
-      continue;
-    if (!has_room(rules + i, 1)) return true;
+    if (!rules[i]->fits && !has_room(rules + i, 1)) return true;
   }
   return most > max_states && !has_room(rules, n);
 }

@@ -149,6 +149,11 @@ struct Queue {
   const Term* around[max_captures];
   int around_count = 0;
 };
+/// What a line is made with. One for all patterns: to make room for so much anew is most of what it costs the compiler.
+struct Scratch {
+  Queue queue;
+  Chosen children[64], items[max_items];  // of the call that is looked at
+};
 
 constexpr Chosen chosen(const Term* t, Choices& c, Line& out, Queue& queue) {
   const int first = queue.around_count;
@@ -283,13 +288,15 @@ constexpr void line_up_call(const Term* t, std::uint32_t place, Choices& c, Line
 
 inline constexpr Parameter no_parameter;
 
-constexpr void linearise(const Term* root, Choices& c, Line& out) {
+constexpr void linearise(const Term* root, Choices& c, Line& out, Scratch& scratch) {
   using K = Term::Kind;
   out.tests_count = out.captures_count = 0;
   out.operands = 0;
   out.registers = 1;
   out.too_large = out.never = false;
-  Queue queue;
+  Queue& queue = scratch.queue;
+  queue.head = queue.tail = queue.around_count = 0;
+  Chosen *const children = scratch.children, *const items = scratch.items;
   if (root->kind == K::outputs) ++root;  // the first of them is looked for here
   const Chosen start = chosen(root, c, out, queue);
   const Term* first = start.term;
@@ -302,7 +309,6 @@ constexpr void linearise(const Term* root, Choices& c, Line& out) {
   while (queue.head < queue.tail) {
     const Term* t = queue.items[queue.head].term;
     const std::uint8_t reg = queue.items[queue.head++].reg;
-    Chosen children[64], items[max_items];
     int items_count = 0;
     const Term* next = t + 1;
     // A call costs the compiler more than a look at what most terms are.
@@ -394,7 +400,7 @@ class Builder {
     Choices c;
     detail::Line& line = line_;
     do {
-      detail::linearise(root, c, line);
+      detail::linearise(root, c, line, scratch_);
       facts_.too_large |= line.too_large;
       if (line.never) continue;
       facts_.sieve.operands[line.family] |= line.operands ? line.operands : Sieve::any;
@@ -448,6 +454,7 @@ class Builder {
   TrieNode* trie_;
   CapturePlace* captures_;
   detail::Line line_;  // one for all patterns
+  detail::Scratch scratch_;
   TrieFacts facts_;
 };
 
