@@ -11,6 +11,7 @@
 #include "fxx/rules/inference.hpp"
 #include "fxx/rules/merge_convolution.hpp"
 #include "fxx/rules/merge_linear.hpp"
+#include "fxx/rules/onednn.hpp"
 #include "traced.hpp"
 
 namespace {
@@ -45,8 +46,9 @@ int main(int argc, char** argv) {
     count(counts, *gm, fxx::phases(fxx::rules::merge_activation, fxx::rules::merge_linear));
     count(counts, *gm, fxx::rules::merge_convolution);
     counts["constants folded"] = fxx::fold_constants(*gm);
-    std::cout << before_model << "  \"" << entry.name << "\": {\"nodes\": [" << before << ", " << gm->graph().size()
-              << "]";
+    const std::size_t after = gm->graph().size();
+    count(counts, *gm, fxx::rules::onednn);
+    std::cout << before_model << "  \"" << entry.name << "\": {\"nodes\": [" << before << ", " << after << "]";
     for (const auto& [rule, times] : counts) std::cout << ", \"" << rule << "\": " << times;
     std::cout << "}";
     before_model = ",\n";

@@ -68,6 +68,7 @@
 #include "fxx/rules/merge_linear.ipp"
 #include "fxx/rules/merging.ipp"
 #include "fxx/rules/normalisation.ipp"
+#include "fxx/rules/onednn.ipp"
 #include "fxx/rules/rearrangement.ipp"
 #include "fxx/rules/reroll.ipp"
 #include "fxx/rules/rotary.ipp"

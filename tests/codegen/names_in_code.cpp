@@ -5,6 +5,7 @@
 
 #include "fxx/codegen/module_source.hpp"
 #include "fxx/codegen/readable.hpp"
+#include "fxx/ops/onednn.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/trace/symbolic.hpp"
@@ -131,6 +132,17 @@ TEST_CASE("an operator that somebody registered is asked of the dispatcher, by i
           .find("c10::Dispatcher::singleton().findSchemaOrThrow(\"tests::mix\", \"two\").typed<std::tuple<at::Tensor, "
                 "int64_t>(const at::Tensor&, const std::optional<at::Tensor>&, at::ArrayRef<double>, "
                 "c10::SymIntArrayRef, std::string_view, std::optional<int64_t>)>().call(x, ") != std::string::npos);
+}
+
+TEST_CASE("optional numbers, and lists of them, are given by value where the kernels of oneDNN take them so") {
+  Graph g;
+  Node *x = g.placeholder("x"), *weight = g.placeholder("weight");
+  g.output(g.call_function(ops::onednn_linear, {x, weight, {}, "hardtanh", Argument::list({0.0, 6.0}), {}}));
+  const std::string code = forward_code(g, test::ListedOwner());
+  CAPTURE(code);
+  CHECK(code.find("std::string_view, c10::List<std::optional<at::Scalar>>, std::optional<std::string_view>)>()") !=
+        std::string::npos);
+  CHECK(code.find("c10::List<std::optional<at::Scalar>>({0.0, 6.0})") != std::string::npos);
 }
 
 TEST_CASE("a wrapped function is called from the outermost scope, so that no variable hides it") {

@@ -184,12 +184,21 @@ TEST_CASE("texts that are no schema are refused") {
   }
 }
 
+TEST_CASE("one result may have a name without brackets") {
+  const Parsed named("a::b(Tensor x) -> Tensor(a!) Y");
+  REQUIRE(named.well_formed);
+  REQUIRE(named.op.returns.size() == 1);
+  CHECK(named.op.returns[0].name == "Y");
+  CHECK(named.op.returns[0].type == Type{.base = ValueType::tensor});
+  CHECK(named.op.returns[0].written);
+}
+
 TEST_CASE("results that are none are refused") {
   for (const std::string text :
        {"a::b(Tensor x) -> (", "a::b(Tensor x) -> (Tensor", "a::b(Tensor x) -> (Tensor,", "a::b(Tensor x) -> (Tensor, ",
-        "a::b(Tensor x) -> Tensor,", "a::b(Tensor x) -> Tensor Tensor", "a::b(Tensor x) -> (Tensor, )",
-        "a::b(Tensor x) -> (Tensor) x", "a::b(Tensor x) -> (Tensor]", "a::b(Tensor x) -> (Tensor a b)", "!::b() -> ()",
-        "a b::c() -> ()"}) {
+        "a::b(Tensor x) -> Tensor,", "a::b(Tensor x) -> Tensor a b", "a::b(Tensor x) -> Tensor ",
+        "a::b(Tensor x) -> (Tensor, )", "a::b(Tensor x) -> (Tensor) x", "a::b(Tensor x) -> (Tensor]",
+        "a::b(Tensor x) -> (Tensor a b)", "!::b() -> ()", "a b::c() -> ()"}) {
     CAPTURE(text);
     CHECK(test::holds_in_child([&] { return !Parsed(text).well_formed; }));
   }

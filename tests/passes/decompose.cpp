@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "fxx/ops/onednn.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/dead_code.hpp"
@@ -235,4 +236,40 @@ TEST_CASE("orders of equal elements: stable operators where kernels are, and the
   CHECK(count_of(g, ops::slice_Tensor) == 1);  // once, however many take it: what one writes to it all see
   CHECK(count_of(g, ops::contiguous) == 1);    // as topk gives it: what follows may view it
   CHECK(keep_order_of_equals(g, Orders::sorts_and_tops) == 0);
+}
+
+TEST_CASE("oneDNN's layers are the layer and what follows it") {
+  const Argument none, empty = Argument::list({}), one = Argument::list({1, 1}), zero = Argument::list({0, 0});
+  One relu({{2, 3, 8, 8}, {4, 3, 3, 3}, {4}});
+  CHECK(relu.after(ops::onednn_convolution,
+                   {relu.inputs[0], relu.inputs[1], relu.inputs[2], zero, one, one, 1, "relu", empty, none},
+                   {2, 4, 6, 6}) ==
+        "conv2d = aten::conv2d(%a, %b, %c, [1, 1], [0, 0], [1, 1], 1)\n_convolution_pointwise = aten::relu(%conv2d)\n"
+        "return %_convolution_pointwise\n");
+  One sum({{2, 3, 8, 8}, {2, 4, 6, 6}, {4, 3, 3, 3}});
+  CHECK(sum.after(ops::onednn_convolution_binary,
+                  {sum.inputs[0], sum.inputs[1], sum.inputs[2], none, zero, one, one, 1, "add", 1, "hardtanh",
+                   Argument::list({0.0, 6.0}), none},
+                  {2, 4, 6, 6}) ==
+        "conv2d = aten::conv2d(%a, %c, None, [1, 1], [0, 0], [1, 1], 1)\nadd = aten::add.Tensor(%conv2d, %b)\n"
+        "_convolution_pointwise = aten::hardtanh(%add, 0.0, 6.0)\nreturn %_convolution_pointwise\n");
+  One turned({{2, 4, 8, 8}, {4, 3, 3, 3}});
+  CHECK(turned.after(ops::onednn_convolution_transpose,
+                     {turned.inputs[0], turned.inputs[1], none, zero, one, one, one, 2, "gelu", empty, "tanh"},
+                     {2, 6, 11, 11}) ==
+        "conv_transpose2d = aten::conv_transpose2d.input(%a, %b, None, [1, 1], [0, 0], [1, 1], 2, [1, 1])\n"
+        "_convolution_transpose_pointwise = aten::gelu(%conv_transpose2d, approximate='tanh')\n"
+        "return %_convolution_transpose_pointwise\n");
+  One rows({{2, 3}, {5, 3}});
+  CHECK(rows.after(ops::onednn_linear, {rows.inputs[0], rows.inputs[1], none, "none", empty, none}, {2, 5}) ==
+        "_linear_pointwise = aten::linear(%a, %b, None)\nreturn %_linear_pointwise\n");
+  One product({{2, 3}, {2, 5}, {5, 3}});
+  CHECK(product.after(ops::onednn_linear_binary,
+                      {product.inputs[0], product.inputs[1], product.inputs[2], none, "mul"}, {2, 5}) ==
+        "linear = aten::linear(%a, %c, None)\n_linear_pointwise = aten::mul.Tensor(%linear, %b)\n"
+        "return %_linear_pointwise\n");
+  // What nobody here knows stays.
+  One other({{2, 3}, {5, 3}});
+  other.after(ops::onednn_linear, {other.inputs[0], other.inputs[1], none, "mish", empty, none}, {2, 5});
+  CHECK(other.replaced == 0);
 }

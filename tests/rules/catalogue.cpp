@@ -8,6 +8,7 @@
 
 #include "fxx/rules/all.hpp"
 #include "fxx/rules/library.hpp"
+#include "fxx/rules/onednn.hpp"
 #include "fxx/trace/symbolic.hpp"
 #include "rules/needs.hpp"
 #include "rules/rule_text.hpp"
@@ -20,7 +21,7 @@ using namespace fxx;
   FXX_SET(normalisation) FXX_SET(rearrangement) FXX_SET(rotary) FXX_SET(einsums) \
   FXX_SET(attention) FXX_SET(attention_dropout) FXX_SET(inference) FXX_SET(merge_activation) \
   FXX_SET(merge_linear) FXX_SET(merge_convolution) FXX_SET(layout) \
-  FXX_SET(spellings) FXX_SET(attention_scores)
+  FXX_SET(spellings) FXX_SET(attention_scores) FXX_SET(onednn)
 
 namespace {
 
@@ -40,7 +41,7 @@ std::string law_of(std::string_view set) {
   static constexpr const char* headers[] = {"activations",   "algebra", "attention",         "einsum",
                                             "inference",     "layout",  "merge_convolution", "merge_linear",
                                             "normalisation", "rearrangement", "reroll",      "rotary",
-                                            "spellings"};
+                                            "spellings",     "onednn"};
   for (const char* header : headers) {
     const std::string text = source_text("include/fxx/rules/" + std::string(header) + ".hpp");
     const std::size_t end = text.find("\ninline constexpr auto " + std::string(set) + " = [] {");

@@ -108,6 +108,8 @@ inline constexpr NeedsOf all_needs[] = {
     {"inference", "fold scale before",
      {.moderate = true, .finite_only = true, .note = "factors that are finite and not 0"}},
     {"merge_linear", "", {.moderate = true}},
+    // oneDNN's relu makes 0 of nan, and nan of minus infinity.
+    {"onednn", "", {.moderate = true, .finite_inputs = true, .note = small_numbers}},
     {"merge_convolution", "", {.moderate = true, .note = "tested mostly with numbers from 0.25 to 2.25, either sign"}},
 };
 

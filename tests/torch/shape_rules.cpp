@@ -179,9 +179,8 @@ TEST_CASE("every shape rule is for an operator that LibTorch has, whose argument
     const auto dot = name.find('.');
     const std::string overload(dot == name.npos ? "" : name.substr(dot + 1));
     CAPTURE(std::string(name));
-    CHECK(c10::Dispatcher::singleton()
-              .findSchema(c10::OperatorName("aten::" + std::string(name.substr(0, dot)), overload))
-              .has_value());
+    const std::string base(name.substr(0, dot)), whole = base.find("::") == base.npos ? "aten::" + base : base;
+    CHECK(c10::Dispatcher::singleton().findSchema(c10::OperatorName(whole, overload)).has_value());
   }
 }
 
@@ -495,6 +494,15 @@ TEST_CASE("convolutions of every kind give the same form, forward and backward, 
                {of({0, 3, 8, 9}), of({4, 3, 3, 3})},
                {of({2, 3, 2, 9}), of({4, 3, 3, 3})},
                {of({2, 3, 8, 9}, torch::kLong), of({4, 3, 3, 3})}});
+  const auto fused = [](const Tensors& t) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "binary");
+    c10::Stack stack = {t[0], t[2], t[1], c10::IValue(), "add"};
+    op.callBoxed(stack);
+    return stack[0];
+  };
+  CHECK(check_same("_linear_pointwise.binary", fused, {of({2, 5, 3}), of({4, 3}), of({2, 5, 4})}));
+  CHECK(check_same("_linear_pointwise.binary", fused, {of({3, 2}).t(), of({3, 4}).t(), of({2, 4})}));
+  CHECK_FALSE(check_same("_linear_pointwise.binary", fused, {of({2, 5}), of({4, 3}), of({2, 4})}));
   check_cases({FXX_CASE(torch::slow_conv3d(t[0], t[1], {2, 2, 2}, {}, {1, 1, 2}, {0, 0, 1})),
                FXX_CASE(torch::slow_conv_dilated3d(t[0], t[1], {2, 2, 2}, {}, {1, 1, 1}, {0, 0, 0}, {2, 2, 2})),
                FXX_CASE(torch::slow_conv_transpose3d(t[0], t[1].transpose(0, 1), {2, 2, 2}, {}, {2, 2, 2}, {0, 0, 0},

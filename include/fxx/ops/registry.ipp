@@ -9,6 +9,7 @@
 
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
+#include "fxx/ops/onednn.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/ops/rotary_embedding.hpp"
 #include "fxx/ops/schema.hpp"
@@ -84,6 +85,10 @@ class Registry {
     by_id_.reserve(2 * std::size(table));
     table_.reserve(std::size(table));
     for (const Line& line : table) table_.push_back(&insert(line.schema, line.traits));
+    for (const Operator* op : {&ops::onednn_convolution.info(), &ops::onednn_convolution_binary.info(),
+                               &ops::onednn_convolution_transpose.info(), &ops::onednn_linear.info(),
+                               &ops::onednn_linear_binary.info()})
+      insert(op->schema, op->traits);
   }
 
   const Operator& insert(std::string_view schema, Trait traits) {

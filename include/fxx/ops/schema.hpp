@@ -148,8 +148,9 @@ constexpr bool parse_results(std::string_view text, F&& f) {
     bool written = false;
     if (!parse_type(text, at, type, alias, written)) return false;
     std::size_t name = at;
-    if (several && at < size && s[at] == ' ')
+    if (at < size && s[at] == ' ')
       for (name = ++at; at < size && is_word(s[at]);) ++at;
+    if (!several && name == at && at > 0 && s[at - 1] == ' ') return false;
     f(type, alias, written, std::string_view(s + name, at - name));
     if (!several || at >= size) return !several && at == size;
     if (s[at] == ')') return at + 1 == size;

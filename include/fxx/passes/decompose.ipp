@@ -11,6 +11,7 @@
 #include "fxx/passes/decompose/images.ipp"
 #include "fxx/passes/decompose/matrices.ipp"
 #include "fxx/passes/decompose/networks.ipp"
+#include "fxx/passes/decompose/onednn.ipp"
 #include "fxx/passes/decompose/recurrent.ipp"
 #include "fxx/passes/decompose/shapes.ipp"
 
@@ -31,6 +32,7 @@ FXX_INLINE const std::unordered_map<std::string_view, KnownDecomposition>& decom
     for (const auto& [name, of] : images::all) result[name] = {of};
     for (const auto& [name, of] : matrices::all) result[name] = {of};
     for (const auto& [name, of] : networks::all) result[name] = {of};
+    for (const auto& [name, of] : onednn::all) result[name] = {of};
     for (const auto& [name, of] : recurrent::all) result[name] = {of};
     for (const auto& [name, of] : shapes::all) result[name] = {of, true};
     return result;

@@ -6,6 +6,7 @@
 #include "fxx/rewrite/erase_ruleset.hpp"
 #include "fxx/rules/all.hpp"
 #include "fxx/rules/library.hpp"
+#include "fxx/rules/onednn.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
 
@@ -18,7 +19,7 @@ FXX_INLINE std::span<const rewrite::AnyRuleset> library() {
       FXX_SET(attention),        FXX_SET(attention_dropout), FXX_SET(inference),     FXX_SET(merge_activation),
       FXX_SET(merge_linear),     FXX_SET(merge_convolution), FXX_SET(layout),        FXX_SET(rearrangements),
       FXX_SET(cleaning),         FXX_SET(cheaper),           FXX_SET(equal_calls),      FXX_SET(spellings),
-      FXX_SET(attention_scores)};
+      FXX_SET(attention_scores), FXX_SET(onednn)};
 #undef FXX_SET
   return sets;
 }

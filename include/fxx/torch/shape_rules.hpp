@@ -75,7 +75,7 @@ class ShapeCall {
 
 using ShapeRule = void (*)(ShapeCall& call);
 
-/// All rules, by the operator's name without "aten::".
+/// All rules, by the operator's name: without "aten::", but with "mkldnn::".
 const std::unordered_map<std::string_view, ShapeRule>& shape_rules();
 /// The rule for an operator, or null.
 ShapeRule find_shape_rule(const c10::OperatorName& name);

@@ -86,8 +86,8 @@ FXX_INLINE const std::unordered_map<std::string_view, ShapeRule>& shape_rules() 
 
 FXX_INLINE ShapeRule shape_rule_named(std::string_view base, std::string_view overload) {
   constexpr std::string_view space = "aten::";
-  if (!base.starts_with(space)) return nullptr;
-  std::string name(base.substr(space.size()));
+  if (!base.starts_with(space) && !base.starts_with("mkldnn::")) return nullptr;
+  std::string name(base.starts_with(space) ? base.substr(space.size()) : base);
   if (!overload.empty()) name.append(".").append(overload);
   const auto found = shape_rules().find(name);
   return found == shape_rules().end() ? nullptr : found->second;

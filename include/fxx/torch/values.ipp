@@ -56,6 +56,12 @@ FXX_INLINE c10::IValue to_list(std::vector<c10::IValue> items, const Type& type)
     case ValueType::boolean: return detail::list_of<bool>(items);
     case ValueType::string: return detail::list_of<std::string>(items);
     case ValueType::scalar: {
+      if (type.optional_items) {
+        c10::List<std::optional<at::Scalar>> list;
+        for (const c10::IValue& item : items)
+          list.push_back(item.isNone() ? std::nullopt : std::optional(item.toScalar()));
+        return c10::IValue(c10::impl::toList(std::move(list)));
+      }
       c10::List<at::Scalar> list;
       for (const c10::IValue& item : items) list.push_back(item.toScalar());
       return c10::IValue(c10::impl::toList(std::move(list)));

@@ -148,8 +148,11 @@ FXX_INLINE std::string ForwardWriter::signature_type(const Node& node, const Ope
     case ValueType::memory_format: base = "at::MemoryFormat"; break;
     default: no_cpp(node, "'" + std::string(op.name) + "' has a parameter or a result of a type without a C++ form");
   }
-  const bool by_reference = parameter && !type.list && (base == "at::Tensor" || base == "at::Scalar");
-  if (type.list && type.optional_items) base = "const c10::List<std::optional<" + base + ">>&";
+  // Those of oneDNN take optional numbers, and lists of them, by value; ATen's of such types take references.
+  const bool by_value = type.base == ValueType::scalar && op.name_space() == "mkldnn";
+  const bool by_reference = parameter && !type.list && !by_value && (base == "at::Tensor" || base == "at::Scalar");
+  if (type.list && type.optional_items)
+    base = by_value ? "c10::List<std::optional<" + base + ">>" : "const c10::List<std::optional<" + base + ">>&";
   else if (type.list)
     base = !parameter              ? "std::vector<" + base + ">"
            : base == "c10::SymInt" ? "c10::SymIntArrayRef"
@@ -234,8 +237,10 @@ FXX_INLINE std::string ForwardWriter::immediate(const Argument& value, const Typ
       [&](const Range&) -> std::string { no_cpp(node, "a range has no C++ form; give the list of its numbers"); },
       [&](const Slice&) { return index_part(value, false, node); },
       [&](ListView list) -> std::string {
-        if (type.list && type.optional_items)
-          return "c10::List<std::optional<at::Tensor>>({" + items(list.items) + "})";
+        if (type.list && type.optional_items) {
+          const std::string of = type.base == ValueType::scalar ? "at::Scalar" : "at::Tensor";
+          return "c10::List<std::optional<" + of + ">>" + (list.items.empty() ? "()" : "({" + items(list.items) + "})");
+        }
         if (list.items.empty() && type.list)
           return type.base == ValueType::tensor ? "at::TensorList()"
                  : type.base == ValueType::real ? "at::ArrayRef<double>()"

@@ -76,8 +76,8 @@ class Composite {
   }
 
   /// A call of another operator.
-  Argument operator()(const Operator& op, std::vector<Argument> arguments) const {
-    return graph_.call_function(op, Arguments(arguments));
+  Argument operator()(const Operator& op, std::vector<Argument> arguments, KeywordArguments named = {}) const {
+    return graph_.call_function(op, Arguments(arguments), named);
   }
   static Argument list(const std::vector<std::int64_t>& numbers) {
     std::vector<Argument> items(numbers.begin(), numbers.end());

@@ -125,6 +125,54 @@ FXX_INLINE void mkldnn_convolution(ShapeCall& c) {
   give_convolution(
       c, {c.tensor(0), c.tensor(1), c.tensor(2), c.integers(4), c.integers(3), c.integers(5), {}, false, c.integer(6)});
 }
+
+// --- oneDNN's, with what follows them -------------------------------------------------------------------------------
+
+/// These ask nobody whether oneDNN should: channels last when either operand is.
+FXX_INLINE void give_pointwise_convolution(ShapeCall& c, Convolution v, const Tensor& other = {}) {
+  using at::MemoryFormat;
+  check_convolution(v);
+  const Sizes sizes = convolution_sizes(v);
+  TORCH_CHECK(!other.defined() || at::is_expandable_to(other.sizes(), sizes), "a convolution of sizes ",
+              at::IntArrayRef(sizes), " cannot be joined with a value of sizes ", other.sizes());
+  const MemoryFormat last = v.input.dim() == 5 ? MemoryFormat::ChannelsLast3d : MemoryFormat::ChannelsLast;
+  const bool is_last =
+      v.input.dim() > 3 && (v.input.suggest_memory_format() == last || v.weight.suggest_memory_format() == last);
+  c.give(meta_tensor(sizes, v.input.scalar_type(), is_last ? last : MemoryFormat::Contiguous));
+}
+/// X, W, B, padding, stride, dilation, groups, attr, scalars, algorithm.
+FXX_INLINE void pointwise_convolution(ShapeCall& c) {
+  give_pointwise_convolution(
+      c, {c.tensor(0), c.tensor(1), c.tensor(2), c.integers(4), c.integers(3), c.integers(5), {}, false, c.integer(6)});
+}
+/// X, other, W, B, padding, stride, dilation, groups, binary_attr, alpha, unary_attr, unary_scalars, unary_algorithm.
+FXX_INLINE void pointwise_convolution_binary(ShapeCall& c) {
+  TORCH_CHECK(c.tensor(0).dim() == 4 || c.tensor(0).dim() == 5,
+              "mkldnn_convolution_pointwise_binary: currently only support 2d and 3d");
+  give_pointwise_convolution(
+      c, {c.tensor(0), c.tensor(2), c.tensor(3), c.integers(5), c.integers(4), c.integers(6), {}, false, c.integer(7)},
+      c.tensor(1));
+}
+/// X, W, B, padding, output_padding, stride, dilation, groups, attr, scalars, algorithm.
+FXX_INLINE void pointwise_transposed_convolution(ShapeCall& c) {
+  give_pointwise_convolution(c, {c.tensor(0), c.tensor(1), c.tensor(2), c.integers(5), c.integers(3), c.integers(6),
+                                 c.integers(4), true, c.integer(7)});
+}
+/// Of rows times the transposed weight.
+FXX_INLINE void give_pointwise_linear(ShapeCall& c, const Tensor& x, const Tensor& weight, const Tensor& other = {}) {
+  TORCH_CHECK(x.dim() > 0 && weight.dim() == 2 && x.size(-1) == weight.size(1), "a linear of a weight ",
+              weight.sizes(), " takes no input of sizes ", x.sizes());
+  check_same_dtype(x, weight, "linear");
+  const Sizes sizes = joined(without_last(x, 1), {weight.size(0)});
+  TORCH_CHECK(!other.defined() || at::is_expandable_to(other.sizes(), sizes), "a linear of sizes ",
+              at::IntArrayRef(sizes), " cannot be joined with a value of sizes ", other.sizes());
+  c.give(meta_tensor(sizes, x.scalar_type()));
+}
+FXX_INLINE void pointwise_linear(ShapeCall& c) { give_pointwise_linear(c, c.tensor(0), c.tensor(1)); }
+FXX_INLINE void pointwise_linear_binary(ShapeCall& c) {
+  give_pointwise_linear(c, c.tensor(0), c.tensor(2), c.tensor(1));
+}
+
 /// The slow ones: input, weight, kernel_size, bias, stride, padding, [output_padding,] dilation.
 FXX_INLINE void give_slow_convolution(ShapeCall& c, std::size_t dilation, std::size_t output_padding = 0) {
   Convolution v{c.tensor(0),
@@ -185,6 +233,11 @@ inline constexpr ShapeRuleOf convolution_rules[] = {
     {"_slow_conv2d_forward", slow_convolution},     {"slow_conv3d_forward", slow_convolution},
     {"slow_conv_dilated2d", dilated_convolution},   {"slow_conv_dilated3d", dilated_convolution},
     {"slow_conv_transpose3d", slow_transposed_convolution},
+    {"mkldnn::_convolution_pointwise", pointwise_convolution},
+    {"mkldnn::_convolution_pointwise.binary", pointwise_convolution_binary},
+    {"mkldnn::_convolution_transpose_pointwise", pointwise_transposed_convolution},
+    {"mkldnn::_linear_pointwise", pointwise_linear},
+    {"mkldnn::_linear_pointwise.binary", pointwise_linear_binary},
 };
 // clang-format on
 

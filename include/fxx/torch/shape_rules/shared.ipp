@@ -15,7 +15,7 @@ namespace fxx::inline FXX_ABI::detail::shapes {
 using at::ScalarType;
 using at::Tensor;
 
-/// An operator, or one overload of it, without "aten::". Every family has a list of these.
+/// An operator, or one overload of it: without "aten::", but with "mkldnn::". Every family has a list of these.
 struct ShapeRuleOf {
   std::string_view name;
   ShapeRule rule;
