@@ -148,6 +148,10 @@ struct Queue {
   int head = 0, tail = 0;
   const Term* around[max_captures];
   int around_count = 0;
+  constexpr void add(const Term* term, std::uint8_t reg) {
+    items[tail].term = term;
+    items[tail++].reg = reg;
+  }
 };
 /// What a line is made with. One for all patterns: to make room for so much anew is most of what it costs the compiler.
 struct Scratch {
@@ -283,7 +287,7 @@ constexpr void line_up_call(const Term* t, std::uint32_t place, Choices& c, Line
   test.other_place = Place::packed(to, 0, 0);
   // A call of a module may be any operator, and passes for any.
   if ((place & 255) == 0 && !out.operands) out.operands = op ? Sieve::bit(*op) : 1;
-  if (t->kind == K::call) queue.items[queue.tail++] = {t, to};
+  if (t->kind == K::call) queue.add(t, to);
 }
 
 inline constexpr Parameter no_parameter;
@@ -305,7 +309,7 @@ constexpr void linearise(const Term* root, Choices& c, Line& out, Scratch& scrat
   out.root = first->id;
   if (first->op) out.family = first->op->family;
   line_up_value(start, Place::packed(0, Place::self), no_parameter, queue, out);
-  if (start.term->kind == K::call) queue.items[queue.tail++] = {start.term, 0};
+  if (start.term->kind == K::call) queue.add(start.term, 0);
   while (queue.head < queue.tail) {
     const Term* t = queue.items[queue.head].term;
     const std::uint8_t reg = queue.items[queue.head++].reg;
@@ -315,16 +319,19 @@ constexpr void linearise(const Term* root, Choices& c, Line& out, Scratch& scrat
     for (int i = 0; i < t->children; ++i, next += next->size) {
       const K kind = next->kind;
       if (kind == K::alternatives || (kind >= K::where && kind <= K::bound)) children[i] = chosen(next, c, out, queue);
-      else children[i] = {next, 0, 0};
+      else children[i].term = next, children[i].count = 0;
     }
     if (two_orders(t)) out.test(Test::Kind::order, Place::packed(reg, 0));
     if (t->once) out.test(Test::Kind::once, Place::packed(reg, 0));
     for (int i = 0; i < t->children; ++i) {
       const Term* child = children[i].term;
-      const std::uint32_t place = Place::packed(reg, static_cast<std::uint32_t>(i));
       const K kind = child->kind;
-      if (kind == K::call || kind >= K::rest) line_up_call(child, place, c, out, queue);
-      if (kind != K::list) continue;
+      if (kind != K::call && kind != K::list && kind < K::rest) continue;
+      const std::uint32_t place = Place::packed(reg, static_cast<std::uint32_t>(i));
+      if (kind != K::list) {
+        line_up_call(child, place, c, out, queue);
+        continue;
+      }
       if (has_open_items(child)) {
         out.test(Test::Kind::sequence, place);
         continue;

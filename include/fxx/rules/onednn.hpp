@@ -56,8 +56,8 @@ Argument joined_linear(const Match& m);
 /// For graphs that the interpreter or readable C++ runs; `compile` takes the calls apart again. No part of rules::all:
 /// gradients do not pass through oneDNN's operators, so it is for models that only infer; and it pays where layers are
 /// large, since oneDNN lays out weights anew at every call, and LibTorch leaves small layers to other kernels.
-/// Law: oneDNN's layer with f and g behind it is f(g(layer)), up to rounding, where the layer is a convolution, a
-/// transposed convolution or a linear, g the sum or difference with a value or the product, and f an activation; of
+/// Law: oneDNN's layer with f and g behind it is f(g(layer)), up to rounding, where the layer is a convolution of
+/// images, a transposed one or a linear, g the sum or difference with a value or the product, and f an activation; of
 /// numbers that are finite: behind the layer oneDNN's relu, hardtanh, hardsigmoid and sigmoid may make a number of nan,
 /// its relu nan of minus infinity, and its gelu nan of infinity. Needs: a constant weight; float32 on the CPU, of known
 /// sizes, with a batch and not empty; the call that goes used once; for g a value of just the result's shape, and
@@ -65,17 +65,12 @@ Argument joined_linear(const Match& m);
 inline constexpr auto onednn = [] {
   using namespace pattern;
   using namespace onednn_rules;
-  constexpr auto convolution =
-      any_of<ops::conv1d, ops::conv2d, ops::conv3d>(x, weight, bias, stride, padding, dilation, groups).once();
-  constexpr auto of_images =  // and volumes: those that oneDNN joins with another value
-      any_of<ops::conv2d, ops::conv3d>(x, weight, bias, stride, padding, dilation, groups).once();
+  constexpr auto convolution = conv2d(x, weight, bias, stride, padding, dilation, groups).once();
   constexpr auto transposed =
-      any_of<ops::conv_transpose1d, ops::conv_transpose2d_input, ops::conv_transpose3d_input>(
-          x, weight, bias, stride, padding, output_padding, groups, dilation)
-          .once();
+      conv_transpose2d(x, weight, bias, stride, padding, output_padding, groups, dilation).once();
   return ruleset(
-      rule<"convolution, joined, relu">(relu(joined(of_images).once()) >> activated_sum, convolution_fits),
-      rule<"convolution, joined">(joined(of_images) >> joined_convolution, convolution_fits),
+      rule<"convolution, joined, relu">(relu(joined(convolution).once()) >> activated_sum, convolution_fits),
+      rule<"convolution, joined">(joined(convolution) >> joined_convolution, convolution_fits),
       rule<"convolution, activated">(activated(convolution) >> fused_convolution, convolution_fits),
       rule<"transposed convolution, activated">(activated(transposed) >> fused_transposed, transposed_fits),
       rule<"linear, joined">(joined(linear(x, weight, bias).once()) >> joined_linear, linear_fits),

@@ -41,8 +41,8 @@ FXX_INLINE bool layer_fits(const Match& m, std::int64_t channels) {
   if (!m[bias].is_none() && (!taken(m[bias]) || is_other_than_vector(m[bias], channels))) return false;
   return true;
 }
-/// The other value is as large as the result and not the layer's own, and layouts are free in all that follows where they
-/// may change.
+/// The other value is as large as the result and not the layer's own, and layouts are free in all that follows where
+/// they may change.
 FXX_INLINE bool rest_fits(const Match& m, bool of_two) {
   if (of_two) {
     const TensorMeta* second = taken(m[other]);
@@ -52,20 +52,20 @@ FXX_INLINE bool rest_fits(const Match& m, bool of_two) {
   return all_contiguous(m, of_two) || layout_is_free(*m.root());
 }
 
-/// One number for each dimension behind the channels; nothing where they are not known.
-FXX_INLINE std::optional<std::vector<std::int64_t>> spread(const Argument& value, std::int64_t dimensions) {
+/// One number for each dimension of an image; nothing where they are not known.
+FXX_INLINE std::optional<std::vector<std::int64_t>> spread(const Argument& value) {
+  constexpr std::size_t dimensions = 2;
   auto numbers = integers_of(value);
   if (!numbers) return {};
-  if (numbers->size() == 1) numbers->resize(static_cast<std::size_t>(dimensions), (*numbers)[0]);
-  if (static_cast<std::int64_t>(numbers->size()) != dimensions) return {};
+  if (numbers->size() == 1) numbers->resize(dimensions, (*numbers)[0]);
+  if (numbers->size() != dimensions) return {};
   return numbers;
 }
 /// Windows of known sizes, of a value that has a batch.
 FXX_INLINE bool windows_fit(const Match& m) {
   const TensorMeta *value = meta_of(m[x]), *kernel = meta_of(m[weight]);
   if (value->dim() != kernel->dim() || m[groups].kind() != Argument::Kind::integer) return false;
-  const std::int64_t dimensions = kernel->dim() - 2;
-  return spread(m[stride], dimensions) && spread(m[padding], dimensions) && spread(m[dilation], dimensions);
+  return spread(m[stride]) && spread(m[padding]) && spread(m[dilation]);
 }
 
 /// Numbers of an activation that oneDNN takes as LibTorch does.
@@ -82,14 +82,14 @@ FXX_INLINE bool activation_fits(const Match& m) {
 
 FXX_INLINE bool convolution_fits(const Match& m) {
   const TensorMeta* kernel = meta_of(m[weight]);
-  return kernel && kernel->dim() > 2 && layer_fits(m, kernel->shape[0]) && windows_fit(m);
+  return kernel && kernel->dim() == 4 && layer_fits(m, kernel->shape[0]) && windows_fit(m);
 }
 
 FXX_INLINE bool transposed_fits(const Match& m) {
   const TensorMeta* kernel = meta_of(m[weight]);
-  if (!kernel || kernel->dim() < 3 || m[groups].kind() != Argument::Kind::integer) return false;
+  if (!kernel || kernel->dim() != 4 || m[groups].kind() != Argument::Kind::integer) return false;
   if (!layer_fits(m, kernel->shape[1] * m[groups].integer()) || !windows_fit(m)) return false;
-  const auto more = spread(m[output_padding], kernel->dim() - 2), steps = spread(m[stride], kernel->dim() - 2);
+  const auto more = spread(m[output_padding]), steps = spread(m[stride]);
   // LibTorch leaves others to kernels of its own.
   return more && std::ranges::equal(*more, *steps, [](std::int64_t a, std::int64_t b) { return a < b; });
 }
@@ -99,8 +99,8 @@ FXX_INLINE bool linear_fits(const Match& m) {
   return kernel && kernel->dim() == 2 && layer_fits(m, kernel->shape[0]);
 }
 
-FXX_INLINE Argument list_of(const Match& m, const Argument& value) {
-  const auto numbers = *spread(value, meta_of(m[weight])->dim() - 2);
+FXX_INLINE Argument list_of(const Argument& value) {
+  const auto numbers = *spread(value);
   return Argument::list({numbers.begin(), numbers.end()});
 }
 /// The activation's name, numbers and algorithm, as the operators take them.
@@ -123,16 +123,21 @@ FXX_INLINE Argument called(const Match& m, const Operator& op, const std::vector
 
 FXX_INLINE Argument fused_convolution(const Match& m) {
   if (!activation_fits(m)) return {};
-  std::vector<Argument> args = {m[x],           m[weight],  m[bias], list_of(m, m[padding]), list_of(m, m[stride]),
-                                list_of(m, m[dilation]), m[groups]};
+  std::vector<Argument> args = {m[x],
+                                m[weight],
+                                m[bias],
+                                list_of(m[padding]),
+                                list_of(m[stride]),
+                                list_of(m[dilation]),
+                                m[groups]};
   add_activation(m, args);
   return called(m, ops::onednn_convolution, args, false);
 }
 
 FXX_INLINE Argument joined_by_call(const Match& m, const Argument& after) {
   return called(m, ops::onednn_convolution_binary,
-                {m[x], m[other], m[weight], m[bias], list_of(m, m[padding]), list_of(m, m[stride]),
-                 list_of(m, m[dilation]), m[groups], m[joined_by], Argument(), after, Argument::list({}), Argument()},
+                {m[x], m[other], m[weight], m[bias], list_of(m[padding]), list_of(m[stride]),
+                 list_of(m[dilation]), m[groups], m[joined_by], Argument(), after, Argument::list({}), Argument()},
                 true);
 }
 FXX_INLINE Argument joined_convolution(const Match& m) { return joined_by_call(m, {}); }
@@ -143,10 +148,10 @@ FXX_INLINE Argument fused_transposed(const Match& m) {
   std::vector<Argument> args = {m[x],
                                 m[weight],
                                 m[bias],
-                                list_of(m, m[padding]),
-                                list_of(m, m[output_padding]),
-                                list_of(m, m[stride]),
-                                list_of(m, m[dilation]),
+                                list_of(m[padding]),
+                                list_of(m[output_padding]),
+                                list_of(m[stride]),
+                                list_of(m[dilation]),
                                 m[groups]};
   add_activation(m, args);
   return called(m, ops::onednn_convolution_transpose, args, false);

@@ -81,6 +81,43 @@ TEST_CASE("standard: 3 x 3 convolutions stay within five times the error of LibT
   CHECK(winograd > 0);
 }
 
+TEST_CASE("standard: where one to three convolutions stand alone, the last is computed in tiles of 2") {
+  const torch::NoGradGuard no_grad;
+  auto net = std::make_shared<Net>();
+  Tensors weights;
+  for (int i = 0; i < 4; ++i)
+    weights.push_back(net->parameter({64, 64, 3, 3}, 1 / std::sqrt(9 * 64.0)));
+  const auto compiled_of = [&](std::size_t depth, Accuracy accuracy, const Tensors& in) {
+    net->function = [=](const Tensors& given) {
+      Tensor x = given[0];
+      for (std::size_t i = 0; i < depth; ++i) x = torch::conv2d(x, weights[i], {}, 1, 1);
+      return c10::IValue(x);
+    };
+    return fxx::compile(*traced_net(*net, in), in,
+                        {.accuracy = accuracy, .tolerance = infinite, .cache_folder = cache()});
+  };
+  const auto ways = [](const CompiledModule& compiled) {
+    const std::string plan = compiled.kernel_plan().to_string();
+    return std::pair(contains(plan, "winograd 2 x 2"), contains(plan, "winograd 4 x 4"));
+  };
+  // Numbers with signs, of which tiles of 4 alone come to more than five times for one input in a hundred.
+  torch::manual_seed(8);
+  for (const std::size_t depth : {1u, 2u, 3u}) {
+    CAPTURE(depth);
+    const auto compiled = compiled_of(depth, Accuracy::standard, {torch::randn({1, 64, 14, 14})});
+    CHECK(ways(*compiled) == std::pair(true, depth > 1));
+    for (int i = 0; i < 40; ++i) {
+      const Tensors in{torch::randn({1, 64, 14, 14})};
+      const Tensor exact = in_double(*net, in).at(0), eager = tensors_of(net->function(in)).at(0);
+      CHECK(relative_difference(compiled->run(boxed(in)).toTensor().to(torch::kDouble), exact) <=
+            5 * relative_difference(eager.to(torch::kDouble), exact));
+    }
+  }
+  const Tensors in{torch::randn({1, 64, 14, 14})};
+  CHECK(ways(*compiled_of(4, Accuracy::standard, in)) == std::pair(false, true));
+  CHECK(ways(*compiled_of(1, Accuracy::fast, in)) == std::pair(false, true));
+}
+
 TEST_CASE("linear layers of deep inputs stay within five times the error of LibTorch") {
   for (const std::int64_t rows : {1, 4, 40}) {
     CAPTURE(rows);
