@@ -2,7 +2,7 @@
 """Sets what the shipped rules find in the zoo of models beside what Inductor's freezing passes find in the same.
 
 usage: freezing.py FOLDER [MODEL...] > COUNTS    counts, of these models or of all, and prints JSON
-       freezing.py --table COUNTS [--write]      prints the table of docs/rules.md, or writes it there
+       freezing.py --table COUNTS [--write]      prints the table of docs/writing_rules.md, or writes it there
 FOLDER holds bench_fusions, which traces the models and applies the rules. The traces are read back as torch.fx graphs,
 so both see the same calls, and compiled by torch.compile with freezing, in eval mode and without gradients, on the CPU.
 Every pattern of every pass of Inductor is counted by name; its compiler is stopped before it writes a kernel.
@@ -156,7 +156,7 @@ def main(arguments):
     if '--write' not in arguments:
         print(table, end='')
         return
-    path = ROOT / 'docs/rules.md'
+    path = ROOT / 'docs/writing_rules.md'
     before, rest = path.read_text().split(BEGIN)
     path.write_text(before + BEGIN + '\n' + table + END + rest.split(END)[1])
 

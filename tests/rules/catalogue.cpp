@@ -1,4 +1,4 @@
-// docs/shipped_rules.md lists every rule that ships: it is made from the rules, and this compares the two.
+// docs/rules.md lists every rule that ships: it is made from the rules, and this compares the two.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -104,8 +104,8 @@ std::string table() {
 
 }  // namespace
 
-TEST_CASE("docs/shipped_rules.md lists the rules that ship, with their laws and needs") {
-  const std::string text = source_text("docs/shipped_rules.md");
+TEST_CASE("docs/rules.md lists the rules that ship, with their laws and needs") {
+  const std::string text = source_text("docs/rules.md");
   const std::size_t from = text.find(first_line), to = text.find(last_line);
   REQUIRE(from != std::string::npos);
   REQUIRE(to != std::string::npos);
@@ -113,7 +113,7 @@ TEST_CASE("docs/shipped_rules.md lists the rules that ship, with their laws and 
   const bool same = there == wanted;
   if (!same) {
     std::ofstream("rules_table.md") << wanted;
-    MESSAGE("between the two marks of docs/shipped_rules.md there should be what is now in ./rules_table.md");
+    MESSAGE("between the two marks of docs/rules.md there should be what is now in ./rules_table.md");
   }
   CHECK(same);
 }

@@ -1,5 +1,5 @@
 // On which inputs the rules that ship hold, where that is not all of them. The tests verify the rules on just these
-// (tests/torch/verified.hpp), and docs/shipped_rules.md is made from this too, so it says what is tested.
+// (tests/torch/verified.hpp), and docs/rules.md is made from this too, so it says what is tested.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// A rule as one line of text, for docs/shipped_rules.md: "mul(x, sigmoid(x)) → silu(x)".
+// A rule as one line of text, for docs/rules.md: "mul(x, sigmoid(x)) → silu(x)".
 #pragma once
 
 #include <string>

@@ -180,8 +180,8 @@ consteval auto kernel_expression() {
 template <rewrite::detail::word Name, bool HasKernel>
 consteval void operator_has_kernel() {
   static_assert(HasKernel,
-                "fxx::fused: an operator of the pattern has no kernel in this form; docs/rules.md lists those that "
-                "have, and a callable on the right may build anything");
+                "fxx::fused: an operator of the pattern has no kernel in this form; docs/writing_rules.md lists those "
+                "that have, and a callable on the right may build anything");
 }
 template <class P>
 consteval bool check_fused() {

@@ -1,4 +1,4 @@
-// expect: an operator of the pattern has no kernel in this form; docs/rules.md lists those that have
+// expect: an operator of the pattern has no kernel in this form; docs/writing_rules.md lists those that have
 #include "fxx/torch/fused.hpp"
 
 using namespace fxx::pattern;
