@@ -53,6 +53,12 @@ struct Net {
     Node* b = weight("conv" + std::to_string(convolutions_) + ".bias", {channels});
     return call(ops::conv2d, {x, w, b, 1, side / 2, 1, groups}, {in[0], channels, in[2], in[3]});
   }
+  /// Behind layers that keep the size, of few weights: each channel alone.
+  Node* behind_layers(Node* x, int layers = 3) {
+    const std::int64_t channels = x->tensor_meta()->shape[1];
+    while (layers-- > 0) x = convolution(x, channels, 3, channels);
+    return x;
+  }
   KernelPlan plan(const LowerOptions& options = {}) const { return lower(graph, owner, options); }
   KernelPlan plan_of(Argument result, const LowerOptions& options = {}) {
     graph.output(std::move(result));

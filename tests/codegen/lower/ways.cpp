@@ -18,7 +18,8 @@ TEST_CASE("Winograd's algorithm is taken where accuracy lets it, and where tiles
   using Method = Convolution::Method;
   const auto method = [](Sizes in, std::int64_t channels, Accuracy accuracy) {
     Net net;
-    const KernelPlan plan = net.plan_of(net.convolution(net.input("x", in), channels), {.accuracy = accuracy});
+    const KernelPlan plan =
+        net.plan_of(net.convolution(net.behind_layers(net.input("x", in)), channels), {.accuracy = accuracy});
     const auto& kernel = kernel_of<Convolution>(plan.steps.back());
     check_bounds(plan);
     if (kernel.method == Method::winograd_4) {
@@ -37,12 +38,39 @@ TEST_CASE("Winograd's algorithm is taken where accuracy lets it, and where tiles
   CHECK(method({1, 64, 1, 1}, 64, Accuracy::standard) == Method::direct);
 }
 
+TEST_CASE("a convolution that stands nearly alone is computed in tiles of 2, or as accurately as is asked for") {
+  using Method = Convolution::Method;
+  // With so many layers before, and perhaps one behind.
+  const auto method = [](int layers, bool another, Accuracy accuracy = Accuracy::standard, bool leaves = false) {
+    Net net;
+    Node* x = net.call(ops::relu, {net.behind_layers(net.input("x", {1, 64, 56, 56}), layers)}, {1, 64, 56, 56});
+    Node* c = net.convolution(x, 64);
+    Node* y = net.call(ops::tanh, {c}, {1, 64, 56, 56});
+    if (another) y = net.convolution(y, 32, 1);
+    const KernelPlan plan = net.plan_of(leaves ? Argument::tuple({y, c}) : Argument(y), {.accuracy = accuracy});
+    for (const KernelStep& step : plan.steps)
+      if (const auto* kernel = std::get_if<Convolution>(&step.kernel);
+          kernel && kernel->out_channels == 64 && kernel->groups == 1)
+        return kernel->method;
+    return Method::direct;
+  };
+  for (const int layers : {0, 1, 2}) {
+    CHECK(method(layers, false) == Method::winograd_2);
+    CHECK(method(layers, true) == Method::winograd_4);
+    CHECK(method(layers, true, Accuracy::standard, true) == Method::winograd_2);  // others are not behind all results
+    CHECK(method(layers, false, Accuracy::fast) == Method::winograd_4);
+    CHECK(method(layers, false, Accuracy::exact) == Method::direct);
+  }
+  CHECK(method(3, false) == Method::winograd_4);
+}
+
 TEST_CASE("weights that come from far are weighed against what Winograd's algorithm saves") {
   using Method = Convolution::Method;
   const auto method = [](std::int64_t channels, std::int64_t side, double flops_per_byte) {
     Net net;
-    const KernelPlan plan = net.plan_of(net.convolution(net.input("x", {1, channels, side, side}), channels),
-                                        {.processor = {.flops_per_byte = flops_per_byte}});
+    Node* x = net.behind_layers(net.input("x", {1, channels, side, side}));
+    const KernelPlan plan =
+        net.plan_of(net.convolution(x, channels), {.processor = {.flops_per_byte = flops_per_byte}});
     return kernel_of<Convolution>(plan.steps.back()).method;
   };
   for (const double far : {0., 5., 14.}) CHECK(method(64, 56, far) == Method::winograd_4);  // stay in the cache
