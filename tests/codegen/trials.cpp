@@ -77,8 +77,8 @@ std::vector<float> laid_out(const std::vector<float>& elements, const plans::Vie
 /// and attributes by name. Returns the ways.
 std::vector<std::string> check_ways(const Net& net, std::string_view kind, const Target& target,
                                     const std::map<std::string, std::vector<float>>& memory, const Numbers& wanted,
-                                    double tolerance = 1e-5) {
-  const LowerOptions options{.accuracy = target.accuracy};
+                                    double tolerance = 1e-5, std::optional<bool> alone = {}) {
+  const LowerOptions options{.accuracy = target.accuracy, .alone = alone};
   const KernelPlan plan = net.plan(options);
   std::vector<TrialSite> sites = trial_sites(plan);
   std::erase_if(sites, [&](const TrialSite& site) { return !site.shape.starts_with(kind); });
@@ -116,7 +116,14 @@ std::vector<std::string> check_ways(const Net& net, std::string_view kind, const
     ways.push_back(text);
     CHECK(trial.site == 0);
     CHECK(!trial.steps.empty());
-    for (const int step : trial.steps) CHECK(trials.plan.steps[static_cast<std::size_t>(step)].expected >= 0);
+    for (const int number : trial.steps) {
+      const KernelStep& step = trials.plan.steps[static_cast<std::size_t>(number)];
+      CHECK(step.expected >= 0);
+      using Method = plans::Convolution::Method;
+      const auto* k = std::get_if<plans::Convolution>(&step.kernel);
+      if (k && text.starts_with("winograd_2")) CHECK(k->method == Method::winograd_2);
+      if (k && text.starts_with("winograd_4")) CHECK(k->method == Method::winograd_4);
+    }
     const auto result = static_cast<std::size_t>(trial.result);
     const plans::View& view = trials.plan.outputs.at(result).view;
     std::vector<float> given;
@@ -264,8 +271,14 @@ TEST_CASE("convolutions: all ways give what double precision gives") {
     add_to_channels(wanted, b);
     relu(wanted);
     for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += double(added[i]);
-    const auto ways = check_ways(net, "convolution", {}, {{"x", a}, {"w", w}, {"b", b}, {"r", added}}, wanted);
+    const auto ways =
+        check_ways(net, "convolution", {}, {{"x", a}, {"w", w}, {"b", b}, {"r", added}}, wanted, 1e-5, false);
     CHECK(has(ways, c.word));
+    if (c.word == "winograd_4") {
+      const auto alone = check_ways(net, "convolution", {}, {{"x", a}, {"w", w}, {"b", b}, {"r", added}}, wanted);
+      CHECK(has(alone, "winograd_2"));
+      CHECK_FALSE(has(alone, "winograd_4"));
+    }
     if (c.side > 1) {
       const auto exact = check_ways(net, "convolution", {.accuracy = Accuracy::exact},
                                     {{"x", a}, {"w", w}, {"b", b}, {"r", added}}, wanted);

@@ -502,7 +502,12 @@ TEST_CASE("convolutions of every kind give the same form, forward and backward, 
   };
   CHECK(check_same("_linear_pointwise.binary", fused, {of({2, 5, 3}), of({4, 3}), of({2, 5, 4})}));
   CHECK(check_same("_linear_pointwise.binary", fused, {of({3, 2}).t(), of({3, 4}).t(), of({2, 4})}));
-  CHECK_FALSE(check_same("_linear_pointwise.binary", fused, {of({2, 5}), of({4, 3}), of({2, 4})}));
+  CHECK(check_same("_linear_pointwise.binary", fused, {of({6, 3}), of({4, 3}), of({1, 4})}));
+  for (const Tensors& refused :
+       {Tensors{of({2, 5}), of({4, 3}), of({2, 4})}, {of({6, 3}), of({4, 3}), of({4})},
+        {of({2, 5, 3}), of({4, 3}), of({1, 1, 4})}, {of({2, 3}, torch::kDouble), of({4, 3}, torch::kDouble),
+                                                     of({2, 4}, torch::kDouble)}})
+    CHECK_FALSE(check_same("_linear_pointwise.binary", fused, refused));
   check_cases({FXX_CASE(torch::slow_conv3d(t[0], t[1], {2, 2, 2}, {}, {1, 1, 2}, {0, 0, 1})),
                FXX_CASE(torch::slow_conv_dilated3d(t[0], t[1], {2, 2, 2}, {}, {1, 1, 1}, {0, 0, 0}, {2, 2, 2})),
                FXX_CASE(torch::slow_conv_transpose3d(t[0], t[1].transpose(0, 1), {2, 2, 2}, {}, {2, 2, 2}, {0, 0, 0},

@@ -149,6 +149,7 @@ class Alternatives {
       double least = cost(Method::direct);
       for (const auto& [method, way] : methods) least = std::min(least, cost(method));
       for (const auto& [method, way] : methods) {
+        if (method == Method::winograd_4 && k.alone) continue;
         if (method != k.method) add({.method = way});
         if (cost(method) > 1.4 * least) continue;
         if (method == Method::direct) direct(k, way);

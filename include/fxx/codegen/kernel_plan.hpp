@@ -168,6 +168,7 @@ struct Convolution {
   View weights;              // [out channels, channels of a group, r, s]
   Quantised quantised = {};  // else `in` is bytes, and what is around it; the weights are integers times scales
   bool reduced = false;      // `in` and the weights are bfloat16
+  bool alone = false;        // nearly, so that tiles of 4 are not accurate enough (lower/standing.ipp)
 };
 /// A depthwise convolution with the pixelwise products before and behind it, of which either may be missing: each row goes
 /// through all of them before the next.

@@ -34,6 +34,8 @@ struct LowerOptions {
   plans::Ways ways = {};
   /// Do a core's own caches keep all weights from call to call? Nothing: that follows from those of the graph.
   std::optional<bool> weights_stay = {};
+  /// Do convolutions stand nearly alone in their graph (Convolution::alone)? Nothing: that is looked up.
+  std::optional<bool> alone = {};
   /// Names of linear layers that may be computed with integers, but in exact mode: their input comes out of a
   /// fake_quantize, their weights are integers of 8 bits times a scale for each column, which is in the attribute
   /// scales_name(node).

@@ -20,6 +20,7 @@ struct TrialSite {
   std::string shape;
   std::vector<const Node*> nodes;  // of the first step that has it, with those that may be joined to it
   std::vector<plans::Way> ways;
+  bool alone = false;  // Convolution::alone
 };
 
 /// One way of one site.

@@ -255,6 +255,7 @@ FXX_INLINE std::vector<TrialSite> trial_sites(const KernelPlan& plan) {
     if (step.shape.empty() || std::ranges::any_of(sites, [&](const TrialSite& s) { return s.shape == step.shape; }))
       continue;
     TrialSite site{step.shape, step.nodes, {}};
+    if (const auto* k = std::get_if<plans::Convolution>(&step.kernel)) site.alone = k->alone;
     site.nodes.insert(site.nodes.end(), step.joinable.begin(), step.joinable.end());
     if (std::ranges::any_of(site.nodes, &detail::divides_by_inputs)) continue;
     sites.push_back(std::move(site));
@@ -274,6 +275,7 @@ FXX_INLINE TrialPlan trial_plan(const Graph& graph, const Owner& owner, const Lo
       detail::Extract extract(graph, site.nodes);
       LowerOptions tried = options;
       tried.ways = {{site.shape, site.ways[w]}};
+      tried.alone = site.alone;  // as it was in the whole graph
       tried.regions.clear();  // none of their nodes is in it
       std::unique_ptr<Graph> own = std::move(extract).graph();
       KernelPlan plan = lower(*own, owner, tried);

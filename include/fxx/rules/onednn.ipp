@@ -34,7 +34,7 @@ FXX_INLINE bool all_contiguous(const Match& m, bool of_two) {
   return is_contiguous(m[x]) && is_contiguous(m[weight]) && (!of_two || is_contiguous(m[other]));
 }
 
-/// A layer over `x`, whose channels are in dimension `of_weight` of the weight, with what is known of its result.
+/// A layer over `x` of so many output channels, with what is known of its result.
 FXX_INLINE bool layer_fits(const Match& m, std::int64_t channels) {
   const TensorMeta *value = taken(m[x]), *kernel = taken(m[weight]), *result = taken(m.root());
   if (!value || !kernel || !result || value->dim() < 2 || result->dim() != value->dim()) return false;
@@ -103,6 +103,11 @@ FXX_INLINE Argument list_of(const Argument& value) {
   const auto numbers = *spread(value);
   return Argument::list({numbers.begin(), numbers.end()});
 }
+/// oneDNN reads it as if its elements lay one behind the other.
+FXX_INLINE Argument bias_of(const Match& m) {
+  if (m[bias].is_none() || is_contiguous(m[bias])) return m[bias];
+  return m.call(ops::contiguous, {m[bias]});
+}
 /// The activation's name, numbers and algorithm, as the operators take them.
 FXX_INLINE void add_activation(const Match& m, std::vector<Argument>& args) {
   const Argument name = m[activation];
@@ -125,7 +130,7 @@ FXX_INLINE Argument fused_convolution(const Match& m) {
   if (!activation_fits(m)) return {};
   std::vector<Argument> args = {m[x],
                                 m[weight],
-                                m[bias],
+                                bias_of(m),
                                 list_of(m[padding]),
                                 list_of(m[stride]),
                                 list_of(m[dilation]),
@@ -136,7 +141,7 @@ FXX_INLINE Argument fused_convolution(const Match& m) {
 
 FXX_INLINE Argument joined_by_call(const Match& m, const Argument& after) {
   return called(m, ops::onednn_convolution_binary,
-                {m[x], m[other], m[weight], m[bias], list_of(m[padding]), list_of(m[stride]),
+                {m[x], m[other], m[weight], bias_of(m), list_of(m[padding]), list_of(m[stride]),
                  list_of(m[dilation]), m[groups], m[joined_by], Argument(), after, Argument::list({}), Argument()},
                 true);
 }
@@ -147,7 +152,7 @@ FXX_INLINE Argument fused_transposed(const Match& m) {
   if (!activation_fits(m)) return {};
   std::vector<Argument> args = {m[x],
                                 m[weight],
-                                m[bias],
+                                bias_of(m),
                                 list_of(m[padding]),
                                 list_of(m[output_padding]),
                                 list_of(m[stride]),
@@ -159,12 +164,12 @@ FXX_INLINE Argument fused_transposed(const Match& m) {
 
 FXX_INLINE Argument fused_linear(const Match& m) {
   if (!activation_fits(m)) return {};
-  std::vector<Argument> args = {m[x], m[weight], m[bias]};
+  std::vector<Argument> args = {m[x], m[weight], bias_of(m)};
   add_activation(m, args);
   return called(m, ops::onednn_linear, args, false);
 }
 FXX_INLINE Argument joined_linear(const Match& m) {
-  return called(m, ops::onednn_linear_binary, {m[x], m[other], m[weight], m[bias], m[joined_by]}, true);
+  return called(m, ops::onednn_linear_binary, {m[x], m[other], m[weight], bias_of(m), m[joined_by]}, true);
 }
 
 }  // namespace onednn_rules

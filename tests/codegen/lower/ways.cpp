@@ -40,28 +40,38 @@ TEST_CASE("Winograd's algorithm is taken where accuracy lets it, and where tiles
 
 TEST_CASE("a convolution that stands nearly alone is computed in tiles of 2, or as accurately as is asked for") {
   using Method = Convolution::Method;
-  // With so many layers before, and perhaps one behind.
-  const auto method = [](int layers, bool another, Accuracy accuracy = Accuracy::standard, bool leaves = false) {
-    Net net;
-    Node* x = net.call(ops::relu, {net.behind_layers(net.input("x", {1, 64, 56, 56}), layers)}, {1, 64, 56, 56});
-    Node* c = net.convolution(x, 64);
-    Node* y = net.call(ops::tanh, {c}, {1, 64, 56, 56});
-    if (another) y = net.convolution(y, 32, 1);
-    const KernelPlan plan = net.plan_of(leaves ? Argument::tuple({y, c}) : Argument(y), {.accuracy = accuracy});
-    for (const KernelStep& step : plan.steps)
-      if (const auto* kernel = std::get_if<Convolution>(&step.kernel);
-          kernel && kernel->out_channels == 64 && kernel->groups == 1)
-        return kernel->method;
-    return Method::direct;
+  struct Around {
+    int before = 0, behind = 0;  // layers
+    Accuracy accuracy = Accuracy::standard;
+    bool leaves = false;      // its result is one of the graph's too
+    std::int64_t depth = 64;  // of the layers before
   };
-  for (const int layers : {0, 1, 2}) {
-    CHECK(method(layers, false) == Method::winograd_2);
-    CHECK(method(layers, true) == Method::winograd_4);
-    CHECK(method(layers, true, Accuracy::standard, true) == Method::winograd_2);  // others are not behind all results
-    CHECK(method(layers, false, Accuracy::fast) == Method::winograd_4);
-    CHECK(method(layers, false, Accuracy::exact) == Method::direct);
-  }
-  CHECK(method(3, false) == Method::winograd_4);
+  const auto method = [](const Around& around) {
+    Net net;
+    Node* x = net.behind_layers(net.input("x", {1, 64, 56, 56}), around.before, around.depth);
+    Node* c = net.convolution(net.call(ops::relu, {x}, {1, 64, 56, 56}), 64);
+    Node* y = net.behind_layers(net.call(ops::tanh, {c}, {1, 64, 56, 56}), around.behind);
+    const KernelPlan plan =
+        net.plan_of(around.leaves ? Argument::tuple({y, c}) : Argument(y), {.accuracy = around.accuracy});
+    for (const KernelStep& step : plan.steps)
+      if (const auto* kernel = std::get_if<Convolution>(&step.kernel); kernel && kernel->kernel_height == 3) {
+        CHECK(kernel->alone == (step.shape.find(", alone") != std::string::npos));
+        return kernel->method;
+      }
+    return Method::depthwise;  // there is none
+  };
+  for (int before = 0; before <= 3; ++before)
+    for (int behind = 0; behind <= 3; ++behind) {
+      CAPTURE(before);
+      CAPTURE(behind);
+      const bool alone = before + behind < 3;
+      CHECK(method({before, behind}) == (alone ? Method::winograd_2 : Method::winograd_4));
+      CHECK(method({before, behind, Accuracy::fast}) == Method::winograd_4);
+      CHECK(method({before, behind, Accuracy::exact}) == Method::direct);
+      CHECK(method({before, behind, Accuracy::standard, true}) == (before < 3 ? Method::winograd_2 : Method::winograd_4));
+      // Sums of few terms leave no error beside which its own could be small.
+      CHECK(method({before, 0, Accuracy::standard, false, 8}) == Method::winograd_2);
+    }
 }
 
 TEST_CASE("weights that come from far are weighed against what Winograd's algorithm saves") {
@@ -93,8 +103,8 @@ TEST_CASE("ways that are said are taken, where they fit") {
     Node* b = net.convolution(a, 8);      // too few channels
     Node* c = net.convolution(b, 48, 1);  // of single pixels
     net.graph.output(c);
-    LowerOptions options;
-    for (const KernelStep& step : net.plan().steps)
+    LowerOptions options{.alone = false};
+    for (const KernelStep& step : net.plan(options).steps)
       if (!step.shape.empty()) options.ways[step.shape] = {.method = said, .tile = {3, 2}};
     CHECK(options.ways.size() == 3);
     KernelPlan plan = net.plan(options);
@@ -112,11 +122,16 @@ TEST_CASE("ways that are said are taken, where they fit") {
     CHECK(kernel_of<Convolution>(net.plan(options).steps[1]).method == Method::direct);
     // A way of something else is not believed.
     options.accuracy = Accuracy::standard;
-    const Method estimated = kernel_of<Convolution>(net.plan().steps[1]).method;
+    const Method estimated = kernel_of<Convolution>(net.plan({.alone = false}).steps[1]).method;
     for (const Said other : {Said::joined, Said::apart}) {
       for (auto& [shape, way] : options.ways) way = {.method = other};
       CHECK(kernel_of<Convolution>(net.plan(options).steps[1]).method == estimated);
     }
+    // Nor is one of tiles of 4 where the convolution stands alone.
+    options = {};
+    for (const KernelStep& step : net.plan().steps)
+      if (!step.shape.empty()) options.ways[step.shape] = {.method = said};
+    CHECK((kernel_of<Convolution>(net.plan(options).steps[1]).method == method) == (said != Said::winograd_4));
   }
 }
 

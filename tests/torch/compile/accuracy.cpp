@@ -81,7 +81,7 @@ TEST_CASE("standard: 3 x 3 convolutions stay within five times the error of LibT
   CHECK(winograd > 0);
 }
 
-TEST_CASE("standard: where one to three convolutions stand alone, the last is computed in tiles of 2") {
+TEST_CASE("standard: where one to three convolutions stand alone, they are computed in tiles of 2") {
   const torch::NoGradGuard no_grad;
   auto net = std::make_shared<Net>();
   Tensors weights;
@@ -98,14 +98,15 @@ TEST_CASE("standard: where one to three convolutions stand alone, the last is co
   };
   const auto ways = [](const CompiledModule& compiled) {
     const std::string plan = compiled.kernel_plan().to_string();
-    return std::pair(contains(plan, "winograd 2 x 2"), contains(plan, "winograd 4 x 4"));
+    const auto has = [&](const char* words) { return plan.find(words) != std::string::npos; };
+    return std::pair(has("winograd 2 x 2"), has("winograd 4 x 4"));
   };
-  // Numbers with signs, of which tiles of 4 alone come to more than five times for one input in a hundred.
+  // Numbers with signs, of which tiles of 4 come to more than five times for one input in some hundreds.
   torch::manual_seed(8);
   for (const std::size_t depth : {1u, 2u, 3u}) {
     CAPTURE(depth);
     const auto compiled = compiled_of(depth, Accuracy::standard, {torch::randn({1, 64, 14, 14})});
-    CHECK(ways(*compiled) == std::pair(true, depth > 1));
+    CHECK(ways(*compiled) == std::pair(true, false));
     for (int i = 0; i < 40; ++i) {
       const Tensors in{torch::randn({1, 64, 14, 14})};
       const Tensor exact = in_double(*net, in).at(0), eager = tensors_of(net->function(in)).at(0);

@@ -1,11 +1,10 @@
 // Lowering of convolutions and pooling. A sequence [batch, channels, length] is an image of one row.
 #pragma once
 
-#include <unordered_set>
-
 #include "fxx/codegen/lower/estimate.ipp"
 #include "fxx/codegen/lower/products.ipp"
 #include "fxx/codegen/lower/rows.ipp"
+#include "fxx/codegen/lower/standing.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
 
@@ -31,51 +30,16 @@ FXX_INLINE Convolution Lowering::convolution_of(const Node& node, const Convolut
   kernel.stride_width = call.stride[1];
   kernel.dilation_height = call.dilation[0];
   kernel.dilation_width = call.dilation[1];
+  kernel.alone =
+      options_.accuracy == Accuracy::standard && has_winograd(kernel) && !takes_bytes(node) && is_alone(node);
   return kernel;
 }
-FXX_INLINE bool is_transposed(const Node& node) {
-  const Operator* op = operator_of(node);
-  return op && (op->name == "aten::conv_transpose2d.input" || op->name == "aten::conv_transpose1d");
+FXX_INLINE bool Lowering::is_alone(const Node& convolution) const {
+  if (options_.alone) return *options_.alone;
+  const auto [known, fresh] = alone_.try_emplace(&convolution, false);
+  if (fresh) known->second = stands_alone(convolution);
+  return known->second;
 }
-FXX_INLINE bool is_convolution(const Node& node) {
-  static constexpr std::string_view names[] = {"aten::conv1d", "aten::conv1d.padding", "aten::conv2d",
-                                               "aten::conv2d.padding", "aten::convolution"};
-  const Operator* op = operator_of(node);
-  return is_transposed(node) || (op && std::find(std::begin(names), std::end(names), op->name) != std::end(names));
-}
-/// Is it a convolution, or a product of matrices?
-FXX_INLINE bool is_of_products(const Node& node) {
-  static constexpr std::string_view names[] = {"aten::linear", "aten::addmm", "aten::mm",
-                                               "aten::bmm",    "aten::matmul", "aten::scaled_dot_product_attention"};
-  const Operator* op = operator_of(node);
-  return is_convolution(node) || (op && std::find(std::begin(names), std::end(names), op->name) != std::end(names));
-}
-/// Do fewer than three other products stand before this convolution, and none between it and some result of the graph?
-/// Then there is little error beside its own.
-FXX_INLINE bool stands_alone(const Node& convolution) {
-  std::vector<const Node*> pending = {&convolution};
-  std::unordered_set<const Node*> seen;
-  int before = 0;
-  const auto look = [&](const Node* node) {
-    if (seen.insert(node).second) pending.push_back(node);
-  };
-  while (!pending.empty()) {
-    const Node& node = *pending.back();
-    pending.pop_back();
-    if (&node != &convolution && is_of_products(node) && ++before == 3) return false;
-    for (const Node* input : node.all_input_nodes()) look(input);
-  }
-  pending = {&convolution};
-  while (!pending.empty()) {
-    const Node& node = *pending.back();
-    pending.pop_back();
-    if (node.opcode() == Opcode::output) return true;
-    if (&node != &convolution && is_of_products(node)) continue;
-    for (const Node* user : node.users()) look(user);
-  }
-  return false;
-}
-
 /// How it is computed, and so how much of its input's surroundings it reads.
 FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const ConvolutionCall& call) const {
   using Method = Convolution::Method;
@@ -90,10 +54,7 @@ FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const Convo
   if (!has_winograd(kernel) || options_.accuracy == Accuracy::exact || takes_bytes(node)) return Method::direct;
   if (way.method == Way::Method::direct) return Method::direct;
   if (way.method == Way::Method::winograd_2) return Method::winograd_2;
-  // Beside the errors of other layers, that of tiles of 4 stays below five times LibTorch's. Of one or two layers it
-  // comes to more for one input in some hundreds; that of tiles of 2 is about LibTorch's own.
-  const bool four = options_.accuracy == Accuracy::fast || !stands_alone(node);
-  if (way.method == Way::Method::winograd_4 && four) return Method::winograd_4;
+  if (way.method == Way::Method::winograd_4 && !kernel.alone) return Method::winograd_4;
   const auto cost = [&](Method method) {
     kernel.method = method;
     kernel.reduced = method == Method::direct && could_be_reduced(call);
@@ -101,7 +62,7 @@ FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const Convo
   };
   Method best = Method::direct;
   if (cost(Method::winograd_2) < cost(best)) best = Method::winograd_2;
-  if (four && cost(Method::winograd_4) < cost(best)) best = Method::winograd_4;
+  if (!kernel.alone && cost(Method::winograd_4) < cost(best)) best = Method::winograd_4;
   return best;
 }
 FXX_INLINE Buffer::Border border_of(const ConvolutionCall& call, const Sizes& in, const Sizes& weight, const Sizes& out,

@@ -360,6 +360,8 @@ class Lowering {
   double flops_per_byte() const { return weights_stay_ ? 0 : options_.processor.flops_per_byte; }
   /// All but its method, and what it reads.
   Convolution convolution_of(const Node& node, const ConvolutionCall& call) const;
+  /// Are tiles of 4 not accurate enough for it?
+  bool is_alone(const Node& convolution) const;
   Convolution::Method method_of(const Node& node, const ConvolutionCall& call) const;
   /// Around an image, by all convolutions that read it as such elements.
   Buffer::Border border_wanted(const Node& node, Dtype as = Dtype::float32) const;
@@ -424,6 +426,7 @@ class Lowering {
   std::unordered_map<std::string, int> attributes_;
   /// Buffers with what attributes that are written to hold now, and those of the attributes.
   std::map<int, int> renewed_;
+  mutable std::unordered_map<const Node*, bool> alone_;     // what was found of convolutions
   std::unordered_map<const Node*, View> images_;            // copies with the border that a convolution wants
   std::unordered_map<const Node*, View> bytes_;             // of what fake_quantize makes, where layers take them
   std::unordered_map<const Node*, View> reduced_;           // images of bfloat16

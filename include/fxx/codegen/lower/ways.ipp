@@ -16,6 +16,7 @@ FXX_INLINE std::string shape_of_convolution(const Convolution& k) {
   if (k.dilation_height > 1 || k.dilation_width > 1)
     text += ", dilation " + detail::by({k.dilation_height, k.dilation_width});
   if (k.quantised) text += ", of bytes";
+  if (k.alone) text += ", alone";
   return text;
 }
 /// Empty where there is one way.

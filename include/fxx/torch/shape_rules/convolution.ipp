@@ -128,10 +128,18 @@ FXX_INLINE void mkldnn_convolution(ShapeCall& c) {
 
 // --- oneDNN's, with what follows them -------------------------------------------------------------------------------
 
+FXX_INLINE void check_onednn_dtype(const Tensor& x) {
+  TORCH_CHECK(x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf,
+              "oneDNN's layers take floats of 32 or 16 bits, not ", x.scalar_type());
+}
 /// These ask nobody whether oneDNN should: channels last when either operand is.
 FXX_INLINE void give_pointwise_convolution(ShapeCall& c, Convolution v, const Tensor& other = {}) {
   using at::MemoryFormat;
+  check_onednn_dtype(v.input);
   check_convolution(v);
+  for (std::size_t i = 0; v.transposed && i < v.output_padding.size(); ++i)
+    TORCH_CHECK(v.output_padding[i] < v.stride[i], "oneDNN's transposed convolutions take an output_padding below the ",
+                "stride, not ", v.output_padding[i], " of ", v.stride[i]);
   const Sizes sizes = convolution_sizes(v);
   TORCH_CHECK(!other.defined() || at::is_expandable_to(other.sizes(), sizes), "a convolution of sizes ",
               at::IntArrayRef(sizes), " cannot be joined with a value of sizes ", other.sizes());
@@ -159,18 +167,24 @@ FXX_INLINE void pointwise_transposed_convolution(ShapeCall& c) {
                                  c.integers(4), true, c.integer(7)});
 }
 /// Of rows times the transposed weight.
-FXX_INLINE void give_pointwise_linear(ShapeCall& c, const Tensor& x, const Tensor& weight, const Tensor& other = {}) {
+FXX_INLINE void give_pointwise_linear(ShapeCall& c, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                      const Tensor& other = {}) {
+  check_onednn_dtype(x);
   TORCH_CHECK(x.dim() > 0 && weight.dim() == 2 && x.size(-1) == weight.size(1), "a linear of a weight ",
               weight.sizes(), " takes no input of sizes ", x.sizes());
   check_same_dtype(x, weight, "linear");
+  TORCH_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0)), "a linear of a weight ",
+              weight.sizes(), " takes no bias of sizes ", bias.sizes());
   const Sizes sizes = joined(without_last(x, 1), {weight.size(0)});
-  TORCH_CHECK(!other.defined() || at::is_expandable_to(other.sizes(), sizes), "a linear of sizes ",
-              at::IntArrayRef(sizes), " cannot be joined with a value of sizes ", other.sizes());
+  // Rows of one size may be all alike, else nothing is expanded.
+  TORCH_CHECK(!other.defined() || other.sizes() == at::IntArrayRef(sizes) ||
+                  (other.dim() == 2 && sizes.size() == 2 && at::is_expandable_to(other.sizes(), sizes)),
+              "a linear of sizes ", at::IntArrayRef(sizes), " cannot be joined with a value of sizes ", other.sizes());
   c.give(meta_tensor(sizes, x.scalar_type()));
 }
-FXX_INLINE void pointwise_linear(ShapeCall& c) { give_pointwise_linear(c, c.tensor(0), c.tensor(1)); }
+FXX_INLINE void pointwise_linear(ShapeCall& c) { give_pointwise_linear(c, c.tensor(0), c.tensor(1), c.tensor(2)); }
 FXX_INLINE void pointwise_linear_binary(ShapeCall& c) {
-  give_pointwise_linear(c, c.tensor(0), c.tensor(2), c.tensor(1));
+  give_pointwise_linear(c, c.tensor(0), c.tensor(2), c.tensor(3), c.tensor(1));
 }
 
 /// The slow ones: input, weight, kernel_size, bias, stride, padding, [output_padding,] dilation.
