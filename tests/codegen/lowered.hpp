@@ -54,7 +54,7 @@ struct Net {
     return call(ops::conv2d, {x, w, b, 1, side / 2, 1, groups}, {in[0], channels, in[2], in[3]});
   }
   /// Behind layers of single pixels that keep the size, of few weights: in groups of 64 channels, or of so many.
-  Node* behind_layers(Node* x, int layers = 3, std::int64_t depth = 64) {
+  Node* behind_layers(Node* x, int layers = 5, std::int64_t depth = 64) {
     const std::int64_t channels = x->tensor_meta()->shape[1];
     while (layers-- > 0) x = convolution(x, channels, 1, std::max<std::int64_t>(channels / depth, 1));
     return x;

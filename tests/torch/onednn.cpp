@@ -2,6 +2,7 @@
 // windows and layouts that are easily got wrong; by the interpreter, as C++ that is built, compiled, and with fakes.
 #include "fxx/rules/onednn.hpp"
 
+#include "fxx/rules/inference.hpp"
 #include "fxx/runtime/process.hpp"
 #include "fxx/torch/build.hpp"
 #include "fxx/torch/known_sizes.hpp"
@@ -189,11 +190,12 @@ TEST_CASE("strides stay what they were where values lie in order") {
 TEST_CASE("a bias that does not lie in order is brought into it, as oneDNN takes it to be") {
   auto net = std::make_shared<Net>();
   const Tensor w = net->parameter({6, 8}), k = net->parameter({6, 4, 3, 3}), turned = net->parameter({4, 6, 2, 2}),
-               one = net->parameter({1}), gaps = net->parameter({6, 2}).select(1, 0);
+               own_w = net->parameter({6, 8}), own_k = net->parameter({6, 4, 3, 3}),  // with sums that go into biases
+               one = net->parameter({1}), two = net->parameter({6, 2});
   net->function = [=](const Tensors& in) {
-    const Tensor all = one.expand({6}), other = torch::conv2d(in[1], k).cos();
+    const Tensor all = one.expand({6}), gaps = two.select(1, 0), other = torch::conv2d(in[1], k).cos();
     return all_of({torch::linear(in[0], w, all).relu(), torch::gelu(torch::linear(in[0], w, gaps)),
-                   (torch::linear(in[0], w) + one).relu(), (torch::conv2d(in[1], k) + one).relu(),
+                   (torch::linear(in[0], own_w) + one).relu(), (torch::conv2d(in[1], own_k) + one).relu(),
                    torch::conv2d(in[1], k, gaps).tanh(), torch::conv2d(in[1], k, all) + other,
                    torch::conv_transpose2d(in[1], turned, gaps).relu()});
   };
@@ -203,6 +205,7 @@ TEST_CASE("a bias that does not lie in order is brought into it, as oneDNN takes
     const Tensors in{torch::randn({3, 8}), image};
     const auto gm = traced_net(*net, in);
     rules::inference.apply(*gm);  // which makes biases of sums
+    CHECK(note_known_sizes(*gm, in).empty());
     CHECK(rules::onednn.apply(*gm).rewrites == 7);
     CHECK(error_of(gm->run(boxed(in)), in_double(*net, in)) < 1e-5);
   }

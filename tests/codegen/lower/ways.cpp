@@ -60,15 +60,16 @@ TEST_CASE("a convolution that stands nearly alone is computed in tiles of 2, or 
       }
     return Method::depthwise;  // there is none
   };
-  for (int before = 0; before <= 3; ++before)
-    for (int behind = 0; behind <= 3; ++behind) {
+  for (int before = 0; before <= 5; ++before)
+    for (const int behind : {0, 1, 4, 5}) {
       CAPTURE(before);
       CAPTURE(behind);
-      const bool alone = before + behind < 3;
+      const bool alone = before + behind < 5;
       CHECK(method({before, behind}) == (alone ? Method::winograd_2 : Method::winograd_4));
       CHECK(method({before, behind, Accuracy::fast}) == Method::winograd_4);
       CHECK(method({before, behind, Accuracy::exact}) == Method::direct);
-      CHECK(method({before, behind, Accuracy::standard, true}) == (before < 3 ? Method::winograd_2 : Method::winograd_4));
+      CHECK(method({before, behind, Accuracy::standard, true}) ==
+            (before < 5 ? Method::winograd_2 : Method::winograd_4));
       // Sums of few terms leave no error beside which its own could be small.
       CHECK(method({before, 0, Accuracy::standard, false, 8}) == Method::winograd_2);
     }

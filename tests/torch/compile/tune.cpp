@@ -165,14 +165,15 @@ TEST_CASE("tune: ways that are kept are taken, whatever they are, and results ar
     return std::ranges::count_if(compiled.kernel_plan().steps, is);
   };
   using Method = plans::Convolution::Method;
-  for (const auto& [way, method] : {std::pair("direct", Method::direct),
-                                    {"winograd_2 3x2", Method::winograd_2},
-                                    {"winograd_4 12_at_once", Method::winograd_4}}) {
+  // Of so few layers none is computed in tiles of 4, whatever is kept.
+  for (const auto& [way, method, times] : {std::tuple("direct", Method::direct, 2),
+                                           {"winograd_2 3x2", Method::winograd_2, 2},
+                                           {"winograd_4 12_at_once", Method::winograd_4, 0}}) {
     CAPTURE(way);
     CHECK(count(*compiled_with(way), [&](const KernelStep& step) {
             const auto* k = std::get_if<plans::Convolution>(&step.kernel);
             return k && k->kernel_height == 3 && k->method == method;
-          }) == 2);
+          }) == times);
   }
   for (const auto& [way, blocks] : {std::pair("joined", 1), {"apart", 0}}) {
     CAPTURE(way);

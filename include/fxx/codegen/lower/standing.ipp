@@ -44,14 +44,14 @@ FXX_INLINE bool is_deep_product(const Node& node) {
   return rows && rows->dim() > 0 && rows->shape.back() >= deep;
 }
 
-/// Are there fewer than three deep products besides the convolution on some way through it, from the inputs of the
+/// Are there fewer than five deep products besides the convolution on some way through it, from the inputs of the
 /// graph to a result or to memory that is written?
 ///
-/// Beside the errors of three others, that of Winograd's tiles of 4 stays below five times LibTorch's. With fewer it
-/// comes to more for one input in some hundreds; that of tiles of 2 is about LibTorch's own.
-/// O(nodes before it, and behind it up to the third product).
+/// Beside the errors of five others, that of Winograd's tiles of 4 stays below five times LibTorch's. With fewer it
+/// comes to more for one input in some hundreds, if numbers have signs; that of tiles of 2 is about LibTorch's own.
+/// O(nodes before it, and behind it up to the fifth product).
 FXX_INLINE bool stands_alone(const Node& convolution) {
-  constexpr int enough = 3;
+  constexpr int enough = 5;
   int others = 0;
   std::unordered_set<const Node*> seen = {&convolution};
   std::vector<const Node*> pending = {&convolution};
