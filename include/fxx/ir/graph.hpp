@@ -110,15 +110,8 @@ class NodeList {
   static Node* step(Node* node, bool forward) {
     do node = forward ? node->next() : node->prev();
     while (node && node->is_erased());
-    fetch_ahead(node, forward);
+    if (node) node->fetch_ahead(forward);
     return node;
-  }
-  /// Most nodes lie in memory in the order of the list, with their arguments, about 300 bytes each. No processor guesses
-  /// that from the chain of pointers: a walk over 100,000 nodes waits for memory most of the time without this.
-  static void fetch_ahead(const Node* node, bool forward) {
-    constexpr std::uintptr_t line = 64, lines = 5, distance = 8192;
-    const auto at = reinterpret_cast<std::uintptr_t>(node) + (forward ? distance : -distance);
-    for (std::uintptr_t i = 0; i < lines; ++i) __builtin_prefetch(reinterpret_cast<const void*>(at + i * line));
   }
   Node *first_, *last_;
   std::size_t size_;

@@ -122,18 +122,19 @@ FXX_INLINE Node* Graph::create_node(Op op, Arguments args, KeywordArguments kwar
   Node* place = is_output || (s.output && s.before == &s.root) ? &s.root : s.before;
   if (!is_output && s.output && place == &s.root) place = s.output;  // nothing follows the output
   Node* node = s.allocate();
-  node->storage_ = &s;
+  detail::ColdNode& cold = *node->cold_;
   try {
-    node->op_ = std::move(op);
-    if (const auto* call = std::get_if<CallFunction>(&node->op_))
+    cold.op = std::move(op);
+    node->opcode_ = static_cast<Opcode>(cold.op.index());
+    if (const auto* call = std::get_if<CallFunction>(&cold.op))
       if (const auto* target = std::get_if<const Operator*>(&call->target)) node->operation_ = *target;
     s.assign(node, args.span(), kwargs.span());
     if (!name.empty() || !s.names_are_late)
-      node->name_ = s.names.create(name.empty() ? name_candidate(node->op_) : name, s.arena);
+      cold.name = s.names.create(name.empty() ? name_candidate(cold.op) : name, s.arena);
   } catch (...) {
     s.drop_arguments(node);
-    node->~Node();
-    s.arena.release(node, sizeof(Node));
+    s.destroy(node);
+    s.release(node);
     throw;
   }
   if (is_output) s.output = node;
@@ -161,7 +162,7 @@ FXX_INLINE LateNames Graph::naming_late() { return LateNames(storage_); }
 
 FXX_INLINE void Graph::erase_node(Node* node) {
   detail::GraphStorage& s = *storage_;
-  if (!node || node->storage_ != &s)
+  if (!node || node->cold_->storage != &s)
     throw GraphError(ErrorId::node_not_in_graph,
                      "Graph::erase_node: the node does not belong to this Graph; erase it through its own graph");
   if (node->erased_)
@@ -196,7 +197,7 @@ FXX_INLINE void Graph::erase_node(Node* node) {
 FXX_INLINE void Graph::collect_erased() {
   for (Node* n : storage_->erased) {
     storage_->destroy(n);
-    storage_->arena.release(n, sizeof(Node));
+    storage_->release(n);
   }
   storage_->erased.clear();
 }
@@ -204,10 +205,10 @@ FXX_INLINE void Graph::collect_erased() {
 FXX_INLINE Node* Graph::copy_attributes(const Node& from, Node* to) {
   to->set_type(from.type());
   if (from.tensor_meta()) to->set_tensor_meta(*from.tensor_meta());
-  to->location_ = from.location_;
-  to->module_stack_ = from.module_stack_;
+  to->cold_->location = from.cold_->location;
+  to->cold_->module_stack = from.cold_->module_stack;
   to->operation_ = from.operation_;
-  if (from.meta_) to->meta() = *from.meta_;
+  if (from.cold_->meta) to->meta() = *from.cold_->meta;
   return to;
 }
 

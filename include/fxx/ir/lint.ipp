@@ -78,11 +78,11 @@ FXX_INLINE void Graph::lint() const {
                                                 " nodes but holds " + std::to_string(count));
   for (const Node* node : nodes()) {
     std::size_t listed = 0;
-    for (const detail::Edge* edge = node->first_user_; edge; edge = edge->next) {
+    for (const detail::Edge* edge = node->cold_->first_user; edge; edge = edge->next) {
       ++listed;
       // One of the user's own links, which were compared with its arguments above.
       const Node* user = edge->user;
-      if (edge->input != node || edge < user->edges_ || edge >= user->edges_ + user->edges_size_)
+      if (edge->input != node || edge < user->edges() || edge >= user->edges() + user->edges_size_)
         throw GraphError(
             ErrorId::broken_links,
             "Graph::lint: '" + std::string(user->name()) + "' is listed as a user but does not use this node",

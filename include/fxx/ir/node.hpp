@@ -73,6 +73,22 @@ struct Edge {
   Edge* previous;  // among the users of `input`, in order of insertion
   Edge* next;
 };
+
+/// The part of a node that walks and matchers seldom read. It lies elsewhere, since large graphs do not fit into caches.
+struct ColdNode {
+  GraphStorage* storage = nullptr;
+  std::uint64_t order = 0;
+  Edge *first_user = nullptr, *last_user = nullptr;
+  std::uint32_t kwargs_size = 0;
+  KeywordArgument* kwargs = nullptr;
+  std::string_view name;  // empty until somebody asks, while names are given late
+  Op op;
+  const TensorMeta* tensor_meta = nullptr;
+  NodeMeta* meta = nullptr;
+  std::string_view type;
+  std::source_location location = {};
+  ModuleStack module_stack;
+};
 }  // namespace detail
 
 /// The nodes at one end of some edges, in order.
@@ -125,24 +141,27 @@ class Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  const Op& op() const { return op_; }
-  Opcode opcode() const { return static_cast<Opcode>(op_.index()); }
+  const Op& op() const { return cold_->op; }
+  Opcode opcode() const { return opcode_; }
   /// Changes what the node does; arguments stay. Throws GraphError (E107) when it would make or unmake an output.
   void set_op(Op op);
 
   /// The target as text: "x", "linear.weight", "torch.ops.aten.add.Tensor", "output".
   std::string target() const;
   /// Unique within the graph; a valid C++ identifier. The text lives as long as the graph.
-  std::string_view name() const { return name_.empty() ? name_now() : name_; }
+  std::string_view name() const { return cold_->name.empty() ? name_now() : cold_->name; }
   /// False where it gets its name later (LateNames), and nobody has asked yet.
-  bool has_name() const { return !name_.empty(); }
+  bool has_name() const { return !cold_->name.empty(); }
   /// Gives the name, or `name_1` and so on when it is taken.
   void rename(std::string_view name);
   /// Exchanges the names of two nodes of one graph, erased ones too: who replaces a node can go on under its name.
   void swap_names(Node& other);
 
   std::span<const Argument> args() const { return {args_, args_size_}; }
-  std::span<const KeywordArgument> kwargs() const { return {kwargs_, kwargs_size_}; }
+  std::span<const KeywordArgument> kwargs() const {
+    return has_kwargs_ ? std::span<const KeywordArgument>(cold_->kwargs, cold_->kwargs_size)
+                       : std::span<const KeywordArgument>();
+  }
   // Setters keep the use-def links right. Throw GraphError when an argument is a node of another graph or an erased
   // one. O(arguments).
   void set_args(Arguments args);
@@ -159,9 +178,9 @@ class Node {
   const Argument* kwarg(std::string_view key) const;
 
   /// Nodes that use the result, each once, in order of insertion.
-  NodeRange<true> users() const { return {first_user_, nullptr, users_size_}; }
+  NodeRange<true> users() const { return {cold_->first_user, nullptr, users_size_}; }
   /// Nodes among the arguments, each once, in order of appearance.
-  NodeRange<false> all_input_nodes() const { return {edges_, edges_ + edges_size_, edges_size_}; }
+  NodeRange<false> all_input_nodes() const { return {edges(), edges() + edges_size_, edges_size_}; }
   std::size_t num_users() const { return users_size_; }
 
   /// Every use of this node becomes a use of `replacement`; returns the changed users in order. O(their arguments).
@@ -188,7 +207,7 @@ class Node {
   void prepend(Node* node);
   void append(Node* node);
   /// Earlier in the list than `other`? O(1).
-  bool is_before(const Node& other) const { return order_ < other.order_; }
+  bool is_before(const Node& other) const { return cold_->order < other.cold_->order; }
   friend bool operator<(const Node& a, const Node& b) { return a.is_before(b); }
   bool is_erased() const { return erased_; }
   /// Number of the node in its graph, in order of creation: below graph().index_bound(), never given twice. For tables
@@ -196,33 +215,46 @@ class Node {
   std::uint32_t index() const { return index_; }
 
   /// Type annotation as C++ spells it; empty when there is none.
-  std::string_view type() const { return type_; }
+  std::string_view type() const { return cold_->type; }
   void set_type(std::string_view type);
   /// Shape and dtype of the value, or null when unknown.
-  const TensorMeta* tensor_meta() const { return tensor_meta_; }
+  const TensorMeta* tensor_meta() const { return cold_->tensor_meta; }
   void set_tensor_meta(const TensorMeta& meta);
-  void clear_tensor_meta() { tensor_meta_ = nullptr; }
+  void clear_tensor_meta() { cold_->tensor_meta = nullptr; }
   /// Where the user's code made it; line 0 when unknown.
-  std::source_location location() const { return location_; }
-  void set_location(std::source_location where) { location_ = where; }
+  std::source_location location() const { return cold_->location; }
+  void set_location(std::source_location where) { cold_->location = where; }
   /// The user's line as text, the innermost of the stack trace, or the location; empty when neither is known.
   std::string source() const;
   /// The calls of modules that it came from; empty in the root, and when not recorded.
-  const ModuleStack& module_stack() const { return module_stack_; }
-  void set_module_stack(ModuleStack stack) { module_stack_ = std::move(stack); }
-  bool has_meta() const { return meta_ != nullptr; }
+  const ModuleStack& module_stack() const { return cold_->module_stack; }
+  void set_module_stack(ModuleStack stack) { cold_->module_stack = std::move(stack); }
+  bool has_meta() const { return cold_->meta != nullptr; }
   NodeMeta& meta();
   const NodeMeta& meta() const;
 
-  /// Ask the memory for the node, or for its arguments, for who comes here soon: a processor guesses what lies side by
-  /// side, but not where a pointer leads.
-  void fetch() const {
-    for (std::size_t at = 0; at < sizeof(Node); at += 64)
-      __builtin_prefetch(reinterpret_cast<const std::byte*>(this) + at);
-  }
-  void fetch_arguments() const {
+  /// Ask the memory for the node, or for all that it points to, for who comes here soon: a processor guesses what lies
+  /// side by side, but not where a pointer leads.
+  void fetch() const { __builtin_prefetch(this); }
+  void fetch_rest() const {
     __builtin_prefetch(args_);
-    __builtin_prefetch(edges_);
+    __builtin_prefetch(edges());
+    for (std::size_t at = 0; at < sizeof(detail::ColdNode); at += 64)
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(cold_) + at);
+  }
+  /// Or for what its users change.
+  void fetch_links() const { __builtin_prefetch(cold_); }
+  /// Likewise for the nodes that a walk forward, or back, comes to soon: most lie in memory in the order of the list,
+  /// and so do their arguments. No processor guesses that from the chain of pointers.
+  void fetch_ahead(bool forward) const {
+    const auto near = [&](const void* at) {
+      constexpr std::uintptr_t distance = 4096;  // some 60 nodes
+      __builtin_prefetch(
+          reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(at) + (forward ? distance : -distance)));
+    };
+    near(this);
+    near(args_);
+    near(edges());
   }
 
   /// The operator that a call stands for: the target of a call_function, or what a call_method was resolved to. Null
@@ -242,7 +274,7 @@ class Node {
   /// What that is of a call of `op` with the arguments of this node.
   std::uint8_t family_as(const Operator& op) const {
     // A number makes another operator of `add.Tensor`; by name it may stand anywhere.
-    const bool number = kwargs_size_ > 0 || (args_size_ > 1 && args_[1].is_number());
+    const bool number = has_kwargs_ || (args_size_ > 1 && args_[1].is_number());
     return op.mutates || (op.second_is_tensor && number) ? any_call : op.family;
   }
 
@@ -251,27 +283,20 @@ class Node {
   friend struct detail::GraphStorage;
   Node() = default;
   std::string_view name_now() const;
+  detail::Edge* edges() const { return reinterpret_cast<detail::Edge*>(args_ + args_size_); }
 
-  // What walks and matchers read comes first, within 64 bytes: large graphs do not fit into caches.
+  // What walks and matchers read; a cache line on the processors that are.
   Node *previous_ = nullptr, *next_ = nullptr;
   mutable const Operator* operation_ = nullptr;
-  Argument* args_ = nullptr;
-  std::uint32_t args_size_ = 0, kwargs_size_ : 22 = 0, family_ : 8 = any_call, erased_ : 1 = 0, is_root_ : 1 = 0;
-  std::uint32_t edges_size_ = 0, users_size_ = 0;
-  KeywordArgument* kwargs_ = nullptr;
-  detail::Edge* edges_ = nullptr;
-  detail::GraphStorage* storage_ = nullptr;
-  Op op_;
-  mutable std::string_view name_;  // empty until somebody asks, while names are given late
-  detail::Edge *first_user_ = nullptr, *last_user_ = nullptr;
-  std::uint64_t order_ = 0;
-  const TensorMeta* tensor_meta_ = nullptr;
-  NodeMeta* meta_ = nullptr;
-  std::string_view type_;
-  std::source_location location_ = {};
-  ModuleStack module_stack_;
+  Argument* args_ = nullptr;  // the edges stand behind them
+  detail::ColdNode* cold_ = nullptr;
   std::uint32_t index_ = 0, mark_ = 0;
+  std::uint32_t args_size_ = 0, edges_size_ = 0, users_size_ = 0;
+  std::uint8_t family_ = any_call;
+  Opcode opcode_ = {};  // of cold_->op
+  bool erased_ : 1 = false, is_root_ : 1 = false, has_kwargs_ : 1 = false;
 };
+static_assert(sizeof(void*) != 8 || sizeof(Node) == 64);
 
 }  // namespace fxx::inline FXX_ABI
 

@@ -10,41 +10,42 @@
 
 namespace fxx::inline FXX_ABI {
 
-FXX_INLINE Graph& Node::graph() const { return *storage_->graph; }
+FXX_INLINE Graph& Node::graph() const { return *cold_->storage->graph; }
 
 FXX_INLINE void Node::set_op(Op op) {
-  if (std::holds_alternative<Output>(op) != std::holds_alternative<Output>(op_))
+  if (std::holds_alternative<Output>(op) != std::holds_alternative<Output>(cold_->op))
     throw GraphError(
         ErrorId::output_misplaced,
         "Node::set_op: an output cannot become another node, nor another node an output; erase it and create one",
         {format_node(*this)});
-  ++storage_->version;
-  op_ = std::move(op);
+  ++cold_->storage->version;
+  cold_->op = std::move(op);
+  opcode_ = static_cast<Opcode>(cold_->op.index());
   operation_ = nullptr;
-  if (const auto* call = std::get_if<CallFunction>(&op_))
+  if (const auto* call = std::get_if<CallFunction>(&cold_->op))
     if (const auto* target = std::get_if<const Operator*>(&call->target)) operation_ = *target;
-  storage_->note_effects(*this);
-  storage_->note_family(*this);
+  cold_->storage->note_effects(*this);
+  cold_->storage->note_family(*this);
 }
 
-FXX_INLINE std::string Node::target() const { return target_text(op_); }
+FXX_INLINE std::string Node::target() const { return target_text(cold_->op); }
 
 FXX_INLINE std::string_view Node::name_now() const {
-  if (!is_root_) name_ = storage_->names.create(name_candidate(op_), storage_->arena);
-  return name_;
+  if (!is_root_) cold_->name = cold_->storage->names.create(name_candidate(cold_->op), cold_->storage->arena);
+  return cold_->name;
 }
 
 FXX_INLINE void Node::rename(std::string_view name) {
-  if (name != name_) name_ = storage_->names.create(name, storage_->arena);
+  if (name != cold_->name) cold_->name = cold_->storage->names.create(name, cold_->storage->arena);
 }
 
 FXX_INLINE void Node::swap_names(Node& other) {
-  if (storage_ != other.storage_)
+  if (cold_->storage != other.cold_->storage)
     throw GraphError(ErrorId::node_not_in_graph, "Node::swap_names: '" + std::string(other.name()) +
                                                      "' belongs to another graph than '" + std::string(name()) +
                                                      "'; names are exchanged within one");
-  std::swap(name_, other.name_);
-  ++storage_->version;
+  std::swap(cold_->name, other.cold_->name);
+  ++cold_->storage->version;
 }
 
 FXX_INLINE void Node::set_args(Arguments args) { set_args_kwargs(args, kwargs()); }
@@ -53,8 +54,8 @@ FXX_INLINE void Node::set_args_kwargs(Arguments args, KeywordArguments kwargs) {
   if (erased_)
     throw GraphError(ErrorId::node_erased, "Node::set_args: the node was erased; only nodes in a graph can change",
                      {std::string(name())});
-  storage_->assign(this, args.span(), kwargs.span());
-  if (op_.index() == static_cast<std::size_t>(Opcode::call_method)) operation_ = nullptr;
+  cold_->storage->assign(this, args.span(), kwargs.span());
+  if (opcode_ == Opcode::call_method) operation_ = nullptr;
 }
 
 FXX_INLINE const Argument& Node::arg(std::size_t i) const {
@@ -87,7 +88,7 @@ FXX_INLINE void Node::insert_arg(std::size_t index, Argument value) {
 }
 
 FXX_INLINE void Node::update_kwarg(std::string_view key, Argument value) {
-  std::vector<KeywordArgument> kwargs(kwargs_, kwargs_ + kwargs_size_);
+  std::vector<KeywordArgument> kwargs(cold_->kwargs, cold_->kwargs + cold_->kwargs_size);
   const auto found = std::find_if(kwargs.begin(), kwargs.end(), [&](const KeywordArgument& k) { return k.key == key; });
   if (found != kwargs.end()) found->value = std::move(value);
   else kwargs.push_back({key, std::move(value)});
@@ -95,16 +96,16 @@ FXX_INLINE void Node::update_kwarg(std::string_view key, Argument value) {
 }
 
 FXX_INLINE void Node::replace_input_with(Node* old_input, Node* new_input) {
-  storage_->check_input(this, new_input);
+  cold_->storage->check_input(this, new_input);
   if (old_input == new_input) return;
   detail::Edge* from = nullptr;
   bool joins = false;
   for (std::uint32_t i = 0; i < edges_size_; ++i) {
-    if (edges_[i].input == old_input) from = edges_ + i;
-    if (edges_[i].input == new_input) joins = true;
+    if (edges()[i].input == old_input) from = edges() + i;
+    if (edges()[i].input == new_input) joins = true;
   }
   if (!from) return;
-  ++storage_->version;
+  ++cold_->storage->version;
   const auto replace_in = [&](Argument& value) {
     if (value.is_node()) {
       if (value.node() == old_input) value = new_input;
@@ -113,64 +114,64 @@ FXX_INLINE void Node::replace_input_with(Node* old_input, Node* new_input) {
     }
   };
   for (std::uint32_t i = 0; i < args_size_; ++i) replace_in(args_[i]);
-  for (std::uint32_t i = 0; i < kwargs_size_; ++i) replace_in(kwargs_[i].value);
-  if (op_.index() == static_cast<std::size_t>(Opcode::call_method)) operation_ = nullptr;
-  if (joins) return storage_->relink(this);
-  storage_->unlink(*from);
+  for (std::uint32_t i = 0; i < cold_->kwargs_size; ++i) replace_in(cold_->kwargs[i].value);
+  if (opcode_ == Opcode::call_method) operation_ = nullptr;
+  if (joins) return cold_->storage->relink(this);
+  cold_->storage->unlink(*from);
   from->input = new_input;
-  storage_->link(*from);
+  cold_->storage->link(*from);
 }
 
 FXX_INLINE std::vector<Node*> Node::replace_all_uses_with(Node* replacement) {
-  storage_->check_input(nullptr, replacement);
+  cold_->storage->check_input(nullptr, replacement);
   std::vector<Node*> changed = users().snapshot();
   for (Node* user : changed) user->replace_input_with(this, replacement);
   return changed;
 }
 
 FXX_INLINE void Node::prepend(Node* node) {
-  storage_->check_input(nullptr, this);
-  storage_->check_input(this, node);
+  cold_->storage->check_input(nullptr, this);
+  cold_->storage->check_input(this, node);
   if (node == this || node->next_ == this) return;
-  if (node == storage_->output)
+  if (node == cold_->storage->output)
     throw GraphError(ErrorId::output_misplaced,
                      "Node::prepend: the output stays the last node; move the other node instead",
                      {format_node(*this)});
-  storage_->take_out(node);
-  storage_->insert_before(node, this);
+  cold_->storage->take_out(node);
+  cold_->storage->insert_before(node, this);
 }
 
 FXX_INLINE void Node::append(Node* node) {
-  storage_->check_input(nullptr, this);
+  cold_->storage->check_input(nullptr, this);
   if (node == this) return;
-  if (this == storage_->output)
+  if (this == cold_->storage->output)
     throw GraphError(ErrorId::output_misplaced, "Node::append: nothing can follow the output; use prepend",
                      {format_node(*this)});
-  if (next_ == &storage_->root) {
-    storage_->check_input(this, node);
-    storage_->take_out(node);
-    storage_->insert_before(node, &storage_->root);
+  if (next_ == &cold_->storage->root) {
+    cold_->storage->check_input(this, node);
+    cold_->storage->take_out(node);
+    cold_->storage->insert_before(node, &cold_->storage->root);
   } else {
     next_->prepend(node);
   }
 }
 
-FXX_INLINE void Node::set_type(std::string_view type) { type_ = storage_->intern(type); }
-FXX_INLINE void Node::set_tensor_meta(const TensorMeta& meta) { tensor_meta_ = storage_->keep(meta); }
+FXX_INLINE void Node::set_type(std::string_view type) { cold_->type = cold_->storage->intern(type); }
+FXX_INLINE void Node::set_tensor_meta(const TensorMeta& meta) { cold_->tensor_meta = cold_->storage->keep(meta); }
 FXX_INLINE std::string Node::source() const {
   std::string_view lines = meta().stack_trace;
   while (lines.ends_with('\n')) lines.remove_suffix(1);
   if (!lines.empty()) return std::string(lines.substr(lines.find_last_of('\n') + 1));  // npos + 1 is 0
-  return location_.line() == 0 ? std::string()
-                               : std::string(location_.file_name()) + ":" + std::to_string(location_.line());
+  const std::source_location& at = cold_->location;
+  return at.line() == 0 ? std::string() : std::string(at.file_name()) + ":" + std::to_string(at.line());
 }
 FXX_INLINE NodeMeta& Node::meta() {
-  if (!meta_) meta_ = new (storage_->arena.allocate(sizeof(NodeMeta))) NodeMeta;
-  return *meta_;
+  if (!cold_->meta) cold_->meta = new (cold_->storage->arena.allocate(sizeof(NodeMeta))) NodeMeta;
+  return *cold_->meta;
 }
 FXX_INLINE const NodeMeta& Node::meta() const {
   static const NodeMeta none;
-  return meta_ ? *meta_ : none;
+  return cold_->meta ? *cold_->meta : none;
 }
 
 }  // namespace fxx::inline FXX_ABI

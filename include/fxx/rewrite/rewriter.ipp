@@ -76,7 +76,7 @@ class Rewriter {
   static void fetch_ahead(const std::vector<Node*>& nodes, std::size_t i) {
     constexpr std::size_t distance = 8;
     if (i + 3 * distance < nodes.size()) nodes[i + 3 * distance]->fetch();
-    if (i + 2 * distance < nodes.size()) nodes[i + 2 * distance]->fetch_arguments();
+    if (i + 2 * distance < nodes.size()) nodes[i + 2 * distance]->fetch_rest();
     if (i + distance < nodes.size())
       for (const Node* input : nodes[i + distance]->all_input_nodes()) input->fetch();
   }
@@ -88,7 +88,8 @@ class Rewriter {
     if (made_.size() + declined_ == graph_.index_bound() - first_of_run_) {
       // Those of the sweep were made from the end to the start.
       for (std::size_t i = made_in_sweep_; i-- > 0;) {
-        if (i >= 8) made_[i - 8]->fetch();
+        if (i >= 16) made_[i - 16]->fetch();
+        if (i >= 8) made_[i - 8]->fetch_rest();
         if (!made_[i]->is_erased()) nodes.push_back(made_[i]);
       }
       put_in_order(nodes.begin(), nodes.end());
@@ -111,7 +112,8 @@ class Rewriter {
   void name_in_order() const {
     const std::vector<Node*> made = made_in_order();
     for (std::size_t i = 0; i < made.size(); ++i) {
-      if (i + 8 < made.size()) made[i + 8]->fetch();
+      if (i + 16 < made.size()) made[i + 16]->fetch();
+      if (i + 8 < made.size()) made[i + 8]->fetch_rest();
       made[i]->name();
     }
   }
@@ -135,6 +137,10 @@ class Rewriter {
   /// False when what was built is declined; then it is gone again, as it is beyond the limit.
   bool apply(Node* n, const Match& m) {
     const auto rule = static_cast<std::size_t>(m.rule());
+    for (const Node* matched : m.nodes()) {
+      matched->fetch_rest();
+      for (const Node* input : matched->all_input_nodes()) input->fetch_links();
+    }
     // Only a callable knows whether it would decline, and asking it may change more than what it returns.
     if (!rules_.rules[rule].result && report_.rewrites == options_.limit) {
       report_.stopped_at_limit = true;

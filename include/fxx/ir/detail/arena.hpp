@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct Chunk {
 class Chunks {
  public:
   static constexpr std::size_t large = std::size_t{1} << 20;
+  static constexpr std::align_val_t line{64};  // of a cache, which a node fills
 
   static Chunks& shared() {
     static Chunks* const chunks = new Chunks;  // never destroyed: graphs in static variables may outlive it
@@ -37,7 +39,7 @@ class Chunks {
         return {at, size};
       }
     }
-    return {static_cast<std::byte*>(::operator new(size)), size};
+    return {static_cast<std::byte*>(::operator new(size, line)), size};
   }
   void give_back(const Chunk& chunk) {
     if (chunk.size == large) {
@@ -47,7 +49,7 @@ class Chunks {
         return;
       }
     }
-    ::operator delete(chunk.at);
+    ::operator delete(chunk.at, line);
   }
 
  private:
@@ -63,14 +65,16 @@ class Chunks {
 
 class Arena {
  public:
-  Arena() = default;
+  /// The first piece of memory that it takes has so many bytes; each next one twice as many, up to Chunks::large.
+  explicit Arena(std::size_t first_chunk) : next_chunk_(first_chunk) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   ~Arena() {
     for (const Chunk& chunk : chunks_) Chunks::shared().give_back(chunk);
   }
 
-  /// Uninitialised memory, aligned for every type used here. 0 bytes give null.
+  /// Uninitialised memory, aligned for every type used here, and to a cache line where all blocks are multiples of one.
+  /// 0 bytes give null.
   void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
     const std::size_t unit = (bytes + alignment - 1) / alignment;
@@ -113,7 +117,7 @@ class Arena {
   struct Free {
     Free* next;
   };
-  static constexpr std::size_t alignment = 16, first_chunk = 4096, largest_chunk = Chunks::large;
+  static constexpr std::size_t alignment = 16, largest_chunk = Chunks::large;
 
   void* take(std::size_t bytes) {
     if (left_ < bytes) refill(bytes);
@@ -131,7 +135,7 @@ class Arena {
   }
 
   std::byte* at_ = nullptr;
-  std::size_t left_ = 0, next_chunk_ = first_chunk;
+  std::size_t left_ = 0, next_chunk_;
   std::vector<Chunk> chunks_;
   std::vector<Free*> free_;
 };

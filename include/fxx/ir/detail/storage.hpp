@@ -19,7 +19,8 @@ std::uint64_t first_version();
 struct GraphStorage {
   explicit GraphStorage(Graph* owner_graph) : graph(owner_graph) {
     root.previous_ = root.next_ = &root;
-    root.storage_ = this;
+    root.cold_ = &cold_root;
+    cold_root.storage = this;
     root.is_root_ = true;
     before = &root;
   }
@@ -36,25 +37,27 @@ struct GraphStorage {
 
   // --- links between nodes and their inputs ------------------------------------------------------------------------
   void link(Edge& edge) {
-    Node* input = edge.input;
+    ColdNode& input = *edge.input->cold_;
     edge.next = nullptr;
-    edge.previous = input->last_user_;
-    (input->last_user_ ? input->last_user_->next : input->first_user_) = &edge;
-    input->last_user_ = &edge;
-    ++input->users_size_;
+    edge.previous = input.last_user;
+    (input.last_user ? input.last_user->next : input.first_user) = &edge;
+    input.last_user = &edge;
+    ++edge.input->users_size_;
   }
   void unlink(Edge& edge) {
-    Node* input = edge.input;
-    (edge.previous ? edge.previous->next : input->first_user_) = edge.next;
-    (edge.next ? edge.next->previous : input->last_user_) = edge.previous;
-    --input->users_size_;
+    ColdNode& input = *edge.input->cold_;
+    (edge.previous ? edge.previous->next : input.first_user) = edge.next;
+    (edge.next ? edge.next->previous : input.last_user) = edge.previous;
+    --edge.input->users_size_;
   }
   void check_input(const Node* user, const Node* input) const;
   /// Gives `node` these arguments. What may throw happens before anything changes.
   void assign(Node* node, std::span<const Argument> args, std::span<const KeywordArgument> kwargs);
   void drop_arguments(Node* node);
-  /// Rebuilds the edges of `node` after its arguments changed in place.
+  /// Rebuilds the edges of `node` after two of its inputs became one in place.
   void relink(Node* node);
+  /// Makes an edge for each of `inputs`, for which there is room behind the arguments.
+  void link_inputs(Node* node);
   void collect_inputs(Node* node, std::span<const Argument> args, std::span<const KeywordArgument> kwargs,
                       std::vector<Node*>& inputs);
 
@@ -66,15 +69,27 @@ struct GraphStorage {
   }
   void make_room(Node* after);
 
-  Node* allocate() { return new (arena.allocate(sizeof(Node))) Node(); }
+  Node* allocate() {
+    auto* cold = new (arena.allocate(sizeof(ColdNode))) ColdNode;
+    cold->storage = this;
+    Node* node = new (node_arena.allocate(sizeof(Node))) Node();
+    node->cold_ = cold;
+    return node;
+  }
   void destroy(Node* node) {
+    ColdNode& cold = *node->cold_;
     for (std::uint32_t i = 0; i < node->args_size_; ++i) node->args_[i].~Argument();
-    for (std::uint32_t i = 0; i < node->kwargs_size_; ++i) node->kwargs_[i].~KeywordArgument();
-    if (node->meta_) {
-      node->meta_->~NodeMeta();
-      arena.release(node->meta_, sizeof(NodeMeta));
+    for (std::uint32_t i = 0; node->has_kwargs_ && i < cold.kwargs_size; ++i) cold.kwargs[i].~KeywordArgument();
+    if (cold.meta) {
+      cold.meta->~NodeMeta();
+      arena.release(cold.meta, sizeof(NodeMeta));
     }
+    cold.~ColdNode();
     node->~Node();
+  }
+  void release(Node* node) {
+    arena.release(node->cold_, sizeof(ColdNode));
+    node_arena.release(node, sizeof(Node));
   }
   /// Notes whether an operation could have an effect.
   void note_effects(const Node& node) {
@@ -87,12 +102,15 @@ struct GraphStorage {
   const TensorMeta* keep(const TensorMeta& meta);
   std::string_view intern(std::string_view text);
 
-  Arena arena;
+  // What walks and matchers read lies together: nodes in one arena, their arguments and edges in another, all else in
+  // the third.
+  Arena node_arena{1024}, argument_arena{1024}, arena{4096};
   Graph* graph;
   const Owner* owner = nullptr;
   Shared<const BoxOf<Signature>> signature;
   Shared<const TracerFactory> tracer;
   Node root;                         // both ends of the list
+  ColdNode cold_root;
   Node* before;                      // new nodes go before it
   std::vector<InsertPoint*> points;  // those that live
   Node* output = nullptr;

@@ -21,7 +21,7 @@ FXX_INLINE void GraphStorage::check_input(const Node* user, const Node* input) c
     throw GraphError(id, "Node: argument '" + std::string(input ? input->name() : "null") + "' of node '" +
                              std::string(user ? user->name() : "(new)") + "' " + what + "; " + advice);
   };
-  if (!input || input->storage_ != this)
+  if (!input || input->cold_->storage != this)
     fail(ErrorId::node_not_in_graph, "does not belong to this Graph",
          "copy the node into this graph first, or map it with node_copy or graph_copy");
   if (input->erased_) fail(ErrorId::node_erased, "was erased", "use a node that is still in the graph");
@@ -42,41 +42,37 @@ FXX_INLINE void GraphStorage::collect_inputs(Node* user, std::span<const Argumen
 }
 
 FXX_INLINE void GraphStorage::drop_arguments(Node* node) {
-  for (std::uint32_t i = 0; i < node->edges_size_; ++i) unlink(node->edges_[i]);
+  for (std::uint32_t i = 0; i < node->edges_size_; ++i) unlink(node->edges()[i]);
   for (std::uint32_t i = 0; i < node->args_size_; ++i) node->args_[i].~Argument();
-  for (std::uint32_t i = 0; i < node->kwargs_size_; ++i) node->kwargs_[i].~KeywordArgument();
-  arena.release(node->args_, node->args_size_ * sizeof(Argument));
-  arena.release(node->kwargs_, node->kwargs_size_ * sizeof(KeywordArgument));
-  arena.release(node->edges_, node->edges_size_ * sizeof(Edge));
+  argument_arena.release(node->args_, node->args_size_ * sizeof(Argument) + node->edges_size_ * sizeof(Edge));
   node->args_ = nullptr;
-  node->kwargs_ = nullptr;
-  node->edges_ = nullptr;
-  node->args_size_ = node->kwargs_size_ = node->edges_size_ = 0;
+  node->args_size_ = node->edges_size_ = 0;
+  if (!node->has_kwargs_) return;
+  node->has_kwargs_ = false;
+  ColdNode& cold = *node->cold_;
+  for (std::uint32_t i = 0; i < cold.kwargs_size; ++i) cold.kwargs[i].~KeywordArgument();
+  argument_arena.release(cold.kwargs, cold.kwargs_size * sizeof(KeywordArgument));
 }
 
 FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args,
                                      std::span<const KeywordArgument> kwargs) {
-  constexpr std::size_t most = (std::size_t{1} << 22) - 1;  // as many as Node can count
-  if (kwargs.size() > most)
-    throw GraphError(ErrorId::argument_out_of_range, "Node: " + std::to_string(kwargs.size()) +
-                                                         " keyword arguments; a node has at most " +
-                                                         std::to_string(most));
   collect_inputs(node, args, kwargs, inputs);
   ++version;
-  auto* new_args = static_cast<Argument*>(arena.allocate(args.size_bytes()));
-  auto* new_kwargs = static_cast<KeywordArgument*>(arena.allocate(kwargs.size_bytes()));
-  auto* new_edges = static_cast<Edge*>(arena.allocate(inputs.size() * sizeof(Edge)));
+  auto* new_args =
+      static_cast<Argument*>(argument_arena.allocate(args.size_bytes() + inputs.size() * sizeof(Edge)));
+  auto* new_kwargs = static_cast<KeywordArgument*>(argument_arena.allocate(kwargs.size_bytes()));
   std::uninitialized_copy(args.begin(), args.end(), new_args);  // before the old ones go: they may be the same
   for (std::size_t i = 0; i < kwargs.size(); ++i)
     new (new_kwargs + i) KeywordArgument{intern(kwargs[i].key), kwargs[i].value};
-  if (node->args_size_ || node->kwargs_size_) drop_arguments(node);
+  if (node->args_size_ || node->has_kwargs_) drop_arguments(node);
   node->args_ = new_args;
-  node->kwargs_ = new_kwargs;
-  node->edges_ = new_edges;
   node->args_size_ = static_cast<std::uint32_t>(args.size());
-  node->kwargs_size_ = static_cast<std::uint32_t>(kwargs.size()) & most;
-  node->edges_size_ = static_cast<std::uint32_t>(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) link(*new (new_edges + i) Edge{inputs[i], node, nullptr, nullptr});
+  if (!kwargs.empty()) {
+    node->has_kwargs_ = true;
+    node->cold_->kwargs = new_kwargs;
+    node->cold_->kwargs_size = static_cast<std::uint32_t>(kwargs.size());
+  }
+  link_inputs(node);
   note_family(*node);
 }
 
@@ -88,12 +84,13 @@ FXX_INLINE void GraphStorage::note_family(Node& node) {
 
 FXX_INLINE void GraphStorage::relink(Node* node) {
   collect_inputs(node, node->args(), node->kwargs(), inputs);
-  auto* new_edges = static_cast<Edge*>(arena.allocate(inputs.size() * sizeof(Edge)));
-  for (std::uint32_t i = 0; i < node->edges_size_; ++i) unlink(node->edges_[i]);
-  arena.release(node->edges_, node->edges_size_ * sizeof(Edge));
-  node->edges_ = new_edges;
+  for (std::uint32_t i = 0; i < node->edges_size_; ++i) unlink(node->edges()[i]);
+  link_inputs(node);  // fewer than before, in their place
+}
+FXX_INLINE void GraphStorage::link_inputs(Node* node) {
   node->edges_size_ = static_cast<std::uint32_t>(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) link(*new (new_edges + i) Edge{inputs[i], node, nullptr, nullptr});
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    link(*new (node->edges() + i) Edge{inputs[i], node, nullptr, nullptr});
 }
 
 // Positions are kept as 62-bit labels (order maintenance after Bender, Cole, Demaine, Farach-Colton, Zito 2002): a node
@@ -101,21 +98,21 @@ FXX_INLINE void GraphStorage::relink(Node* node) {
 // again, which costs O(log nodes) amortised.
 FXX_INLINE void GraphStorage::make_room(Node* after) {
   constexpr std::uint64_t top = std::uint64_t{1} << 62;
-  const std::uint64_t center = after == &root ? 0 : after->order_;
+  const std::uint64_t center = after == &root ? 0 : after->cold_->order;
   Node *first = after == &root ? root.next_ : after, *last = first;
   std::uint64_t count = 1;
   double capacity = 1;
   for (std::uint64_t width = 2; width <= top; width *= 2) {
     capacity *= 4.0 / 3.0;
     const std::uint64_t low = center & ~(width - 1), high = low + width;
-    while (first->previous_ != &root && first->previous_->order_ >= low) first = first->previous_, ++count;
-    while (last->next_ != &root && last->next_->order_ < high) last = last->next_, ++count;
+    while (first->previous_ != &root && first->previous_->cold_->order >= low) first = first->previous_, ++count;
+    while (last->next_ != &root && last->next_->cold_->order < high) last = last->next_, ++count;
     // Twice as many labels as nodes at least, one of them free in front.
     if (static_cast<double>(count + 1) > capacity || width / (count + 1) < 2) continue;
     const std::uint64_t step = width / (count + 1);
     std::uint64_t label = low;
     for (Node* n = first;; n = n->next_) {
-      n->order_ = label += step;
+      n->cold_->order = label += step;
       if (n == last) return;
     }
   }
@@ -128,13 +125,13 @@ FXX_INLINE void GraphStorage::insert_before(Node* node, Node* place) {
   node->next_ = place;
   node->previous_ = place->previous_;
   for (int attempt = 0;; ++attempt) {
-    const std::uint64_t low = node->previous_ == &root ? 0 : node->previous_->order_;
-    const std::uint64_t high = place == &root ? top : place->order_;
+    const std::uint64_t low = node->previous_ == &root ? 0 : node->previous_->cold_->order;
+    const std::uint64_t high = place == &root ? top : place->cold_->order;
     if (high - low >= 2) {
       // What is appended, or put before the output, counts up in equal steps; all else goes halfway.
       const std::uint64_t gap = node == output && place == &root ? room_before_output : step;
       const bool growing = place == &root || place == output;
-      node->order_ = low + (growing && high - low > 2 * gap ? gap : (high - low) / 2);
+      node->cold_->order = low + (growing && high - low > 2 * gap ? gap : (high - low) / 2);
       break;
     }
     if (attempt) throw InternalError("Graph: position labels are broken");
