@@ -130,7 +130,7 @@ FXX_INLINE Node* Graph::create_node(Op op, Arguments args, KeywordArguments kwar
       if (const auto* target = std::get_if<const Operator*>(&call->target)) node->operation_ = *target;
     s.assign(node, args.span(), kwargs.span());
     if (!name.empty() || !s.names_are_late)
-      cold.name = s.names.create(name.empty() ? name_candidate(cold.op) : name, s.arena);
+      cold.set_name(s.names.create(name.empty() ? name_candidate(cold.op) : name, s.arena));
   } catch (...) {
     s.drop_arguments(node);
     s.destroy(node);
@@ -237,7 +237,7 @@ FXX_INLINE void Graph::set_signature(const Signature& signature) {
 }
 FXX_INLINE const detail::Shared<const TracerFactory>& Graph::tracer() const { return storage_->tracer; }
 FXX_INLINE void Graph::set_tracer(detail::Shared<const TracerFactory> tracer) { storage_->tracer = std::move(tracer); }
-FXX_INLINE std::string_view Graph::intern(std::string_view text) { return storage_->intern(text); }
+FXX_INLINE std::string_view Graph::intern(std::string_view text) { return text.empty() ? text : storage_->intern(text); }
 
 FXX_INLINE bool same_structure(const Graph& a, const Graph& b) {
   if (a.size() != b.size()) return false;

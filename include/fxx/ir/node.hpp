@@ -79,16 +79,22 @@ struct ColdNode {
   GraphStorage* storage = nullptr;
   std::uint64_t order = 0;
   Edge *first_user = nullptr, *last_user = nullptr;
-  std::uint32_t kwargs_size = 0;
-  KeywordArgument* kwargs = nullptr;
-  std::string_view name;  // empty until somebody asks, while names are given late
-  Op op;
-  const TensorMeta* tensor_meta = nullptr;
+  const char* name_text = nullptr;  // null until somebody asks, while names are given late
+  std::uint32_t name_size = 0, kwargs_size = 0;
   NodeMeta* meta = nullptr;
-  std::string_view type;
+  const TensorMeta* tensor_meta = nullptr;
+  Op op;
+  const std::string_view* type = nullptr;
   std::source_location location = {};
   ModuleStack module_stack;
+
+  std::string_view name() const { return {name_text, name_size}; }
+  void set_name(std::string_view name) {
+    name_text = name.data();
+    name_size = static_cast<std::uint32_t>(name.size());
+  }
 };
+static_assert(sizeof(void*) != 8 || sizeof(ColdNode) <= 128);
 }  // namespace detail
 
 /// The nodes at one end of some edges, in order.
@@ -149,9 +155,9 @@ class Node {
   /// The target as text: "x", "linear.weight", "torch.ops.aten.add.Tensor", "output".
   std::string target() const;
   /// Unique within the graph; a valid C++ identifier. The text lives as long as the graph.
-  std::string_view name() const { return cold_->name.empty() ? name_now() : cold_->name; }
+  std::string_view name() const { return cold_->name_text ? cold_->name() : name_now(); }
   /// False where it gets its name later (LateNames), and nobody has asked yet.
-  bool has_name() const { return !cold_->name.empty(); }
+  bool has_name() const { return cold_->name_text != nullptr; }
   /// Gives the name, or `name_1` and so on when it is taken.
   void rename(std::string_view name);
   /// Exchanges the names of two nodes of one graph, erased ones too: who replaces a node can go on under its name.
@@ -159,7 +165,7 @@ class Node {
 
   std::span<const Argument> args() const { return {args_, args_size_}; }
   std::span<const KeywordArgument> kwargs() const {
-    return has_kwargs_ ? std::span<const KeywordArgument>(cold_->kwargs, cold_->kwargs_size)
+    return has_kwargs_ ? std::span<const KeywordArgument>(own_kwargs(), cold_->kwargs_size)
                        : std::span<const KeywordArgument>();
   }
   // Setters keep the use-def links right. Throw GraphError when an argument is a node of another graph or an erased
@@ -215,7 +221,7 @@ class Node {
   std::uint32_t index() const { return index_; }
 
   /// Type annotation as C++ spells it; empty when there is none.
-  std::string_view type() const { return cold_->type; }
+  std::string_view type() const { return cold_->type ? *cold_->type : std::string_view(); }
   void set_type(std::string_view type);
   /// Shape and dtype of the value, or null when unknown.
   const TensorMeta* tensor_meta() const { return cold_->tensor_meta; }
@@ -284,11 +290,12 @@ class Node {
   Node() = default;
   std::string_view name_now() const;
   detail::Edge* edges() const { return reinterpret_cast<detail::Edge*>(args_ + args_size_); }
+  KeywordArgument* own_kwargs() const { return reinterpret_cast<KeywordArgument*>(edges() + edges_size_); }
 
   // What walks and matchers read; a cache line on the processors that are.
   Node *previous_ = nullptr, *next_ = nullptr;
   mutable const Operator* operation_ = nullptr;
-  Argument* args_ = nullptr;  // the edges stand behind them
+  Argument* args_ = nullptr;  // behind them stand the edges, and behind these what kwargs() are
   detail::ColdNode* cold_ = nullptr;
   std::uint32_t index_ = 0, mark_ = 0;
   std::uint32_t args_size_ = 0, edges_size_ = 0, users_size_ = 0;

@@ -31,12 +31,12 @@ FXX_INLINE void Node::set_op(Op op) {
 FXX_INLINE std::string Node::target() const { return target_text(cold_->op); }
 
 FXX_INLINE std::string_view Node::name_now() const {
-  if (!is_root_) cold_->name = cold_->storage->names.create(name_candidate(cold_->op), cold_->storage->arena);
-  return cold_->name;
+  if (!is_root_) cold_->set_name(cold_->storage->names.create(name_candidate(cold_->op), cold_->storage->arena));
+  return cold_->name();
 }
 
 FXX_INLINE void Node::rename(std::string_view name) {
-  if (name != cold_->name) cold_->name = cold_->storage->names.create(name, cold_->storage->arena);
+  if (name != cold_->name()) cold_->set_name(cold_->storage->names.create(name, cold_->storage->arena));
 }
 
 FXX_INLINE void Node::swap_names(Node& other) {
@@ -44,7 +44,9 @@ FXX_INLINE void Node::swap_names(Node& other) {
     throw GraphError(ErrorId::node_not_in_graph, "Node::swap_names: '" + std::string(other.name()) +
                                                      "' belongs to another graph than '" + std::string(name()) +
                                                      "'; names are exchanged within one");
-  std::swap(cold_->name, other.cold_->name);
+  const std::string_view mine = cold_->name();
+  cold_->set_name(other.cold_->name());
+  other.cold_->set_name(mine);
   ++cold_->storage->version;
 }
 
@@ -88,7 +90,7 @@ FXX_INLINE void Node::insert_arg(std::size_t index, Argument value) {
 }
 
 FXX_INLINE void Node::update_kwarg(std::string_view key, Argument value) {
-  std::vector<KeywordArgument> kwargs(cold_->kwargs, cold_->kwargs + cold_->kwargs_size);
+  std::vector<KeywordArgument> kwargs(this->kwargs().begin(), this->kwargs().end());
   const auto found = std::find_if(kwargs.begin(), kwargs.end(), [&](const KeywordArgument& k) { return k.key == key; });
   if (found != kwargs.end()) found->value = std::move(value);
   else kwargs.push_back({key, std::move(value)});
@@ -114,7 +116,7 @@ FXX_INLINE void Node::replace_input_with(Node* old_input, Node* new_input) {
     }
   };
   for (std::uint32_t i = 0; i < args_size_; ++i) replace_in(args_[i]);
-  for (std::uint32_t i = 0; i < cold_->kwargs_size; ++i) replace_in(cold_->kwargs[i].value);
+  for (std::uint32_t i = 0; has_kwargs_ && i < cold_->kwargs_size; ++i) replace_in(own_kwargs()[i].value);
   if (opcode_ == Opcode::call_method) operation_ = nullptr;
   if (joins) return cold_->storage->relink(this);
   cold_->storage->unlink(*from);
@@ -156,7 +158,9 @@ FXX_INLINE void Node::append(Node* node) {
   }
 }
 
-FXX_INLINE void Node::set_type(std::string_view type) { cold_->type = cold_->storage->intern(type); }
+FXX_INLINE void Node::set_type(std::string_view type) {
+  cold_->type = type.empty() ? nullptr : &cold_->storage->intern(type);
+}
 FXX_INLINE void Node::set_tensor_meta(const TensorMeta& meta) { cold_->tensor_meta = cold_->storage->keep(meta); }
 FXX_INLINE std::string Node::source() const {
   std::string_view lines = meta().stack_trace;

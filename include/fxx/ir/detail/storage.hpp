@@ -51,6 +51,9 @@ struct GraphStorage {
     --edge.input->users_size_;
   }
   void check_input(const Node* user, const Node* input) const;
+  static std::size_t size_of_arguments(std::size_t args, std::size_t inputs, std::size_t kwargs) {
+    return args * sizeof(Argument) + inputs * sizeof(Edge) + kwargs * sizeof(KeywordArgument);
+  }
   /// Gives `node` these arguments. What may throw happens before anything changes.
   void assign(Node* node, std::span<const Argument> args, std::span<const KeywordArgument> kwargs);
   void drop_arguments(Node* node);
@@ -70,7 +73,7 @@ struct GraphStorage {
   void make_room(Node* after);
 
   Node* allocate() {
-    auto* cold = new (arena.allocate(sizeof(ColdNode))) ColdNode;
+    auto* cold = new (cold_arena.allocate(sizeof(ColdNode))) ColdNode;
     cold->storage = this;
     Node* node = new (node_arena.allocate(sizeof(Node))) Node();
     node->cold_ = cold;
@@ -79,7 +82,7 @@ struct GraphStorage {
   void destroy(Node* node) {
     ColdNode& cold = *node->cold_;
     for (std::uint32_t i = 0; i < node->args_size_; ++i) node->args_[i].~Argument();
-    for (std::uint32_t i = 0; node->has_kwargs_ && i < cold.kwargs_size; ++i) cold.kwargs[i].~KeywordArgument();
+    for (std::uint32_t i = 0; node->has_kwargs_ && i < cold.kwargs_size; ++i) node->own_kwargs()[i].~KeywordArgument();
     if (cold.meta) {
       cold.meta->~NodeMeta();
       arena.release(cold.meta, sizeof(NodeMeta));
@@ -88,7 +91,7 @@ struct GraphStorage {
     node->~Node();
   }
   void release(Node* node) {
-    arena.release(node->cold_, sizeof(ColdNode));
+    cold_arena.release(node->cold_, sizeof(ColdNode));
     node_arena.release(node, sizeof(Node));
   }
   /// Notes whether an operation could have an effect.
@@ -100,11 +103,11 @@ struct GraphStorage {
   /// Whenever the operation or the arguments have changed.
   static void note_family(Node& node);
   const TensorMeta* keep(const TensorMeta& meta);
-  std::string_view intern(std::string_view text);
+  /// The one copy of this text, which is not empty; lives as long as the graph.
+  const std::string_view& intern(std::string_view text);
 
-  // What walks and matchers read lies together: nodes in one arena, their arguments and edges in another, all else in
-  // the third.
-  Arena node_arena{1024}, argument_arena{1024}, arena{4096};
+  // What walks and matchers read lies together: nodes in one arena, their arguments and edges in another.
+  Arena node_arena{1024}, argument_arena{1024}, cold_arena{2048}, arena{1024};
   Graph* graph;
   const Owner* owner = nullptr;
   Shared<const BoxOf<Signature>> signature;

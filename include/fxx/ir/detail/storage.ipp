@@ -44,32 +44,31 @@ FXX_INLINE void GraphStorage::collect_inputs(Node* user, std::span<const Argumen
 FXX_INLINE void GraphStorage::drop_arguments(Node* node) {
   for (std::uint32_t i = 0; i < node->edges_size_; ++i) unlink(node->edges()[i]);
   for (std::uint32_t i = 0; i < node->args_size_; ++i) node->args_[i].~Argument();
-  argument_arena.release(node->args_, node->args_size_ * sizeof(Argument) + node->edges_size_ * sizeof(Edge));
+  const std::span<const KeywordArgument> kwargs = node->kwargs();
+  for (std::size_t i = 0; i < kwargs.size(); ++i) node->own_kwargs()[i].~KeywordArgument();
+  argument_arena.release(node->args_, size_of_arguments(node->args_size_, node->edges_size_, kwargs.size()));
   node->args_ = nullptr;
   node->args_size_ = node->edges_size_ = 0;
-  if (!node->has_kwargs_) return;
   node->has_kwargs_ = false;
-  ColdNode& cold = *node->cold_;
-  for (std::uint32_t i = 0; i < cold.kwargs_size; ++i) cold.kwargs[i].~KeywordArgument();
-  argument_arena.release(cold.kwargs, cold.kwargs_size * sizeof(KeywordArgument));
 }
 
 FXX_INLINE void GraphStorage::assign(Node* node, std::span<const Argument> args,
                                      std::span<const KeywordArgument> kwargs) {
   collect_inputs(node, args, kwargs, inputs);
   ++version;
-  auto* new_args =
-      static_cast<Argument*>(argument_arena.allocate(args.size_bytes() + inputs.size() * sizeof(Edge)));
-  auto* new_kwargs = static_cast<KeywordArgument*>(argument_arena.allocate(kwargs.size_bytes()));
+  auto* new_args = static_cast<Argument*>(
+      argument_arena.allocate(size_of_arguments(args.size(), inputs.size(), kwargs.size())));
+  auto* new_kwargs =
+      reinterpret_cast<KeywordArgument*>(reinterpret_cast<Edge*>(new_args + args.size()) + inputs.size());
   std::uninitialized_copy(args.begin(), args.end(), new_args);  // before the old ones go: they may be the same
   for (std::size_t i = 0; i < kwargs.size(); ++i)
-    new (new_kwargs + i) KeywordArgument{intern(kwargs[i].key), kwargs[i].value};
+    new (new_kwargs + i)
+        KeywordArgument{kwargs[i].key.empty() ? std::string_view() : intern(kwargs[i].key), kwargs[i].value};
   if (node->args_size_ || node->has_kwargs_) drop_arguments(node);
   node->args_ = new_args;
   node->args_size_ = static_cast<std::uint32_t>(args.size());
   if (!kwargs.empty()) {
     node->has_kwargs_ = true;
-    node->cold_->kwargs = new_kwargs;
     node->cold_->kwargs_size = static_cast<std::uint32_t>(kwargs.size());
   }
   link_inputs(node);
@@ -83,7 +82,8 @@ FXX_INLINE void GraphStorage::note_family(Node& node) {
 }
 
 FXX_INLINE void GraphStorage::relink(Node* node) {
-  collect_inputs(node, node->args(), node->kwargs(), inputs);
+  if (node->has_kwargs_) return assign(node, node->args(), node->kwargs());  // they stand behind the edges
+  collect_inputs(node, node->args(), {}, inputs);
   for (std::uint32_t i = 0; i < node->edges_size_; ++i) unlink(node->edges()[i]);
   link_inputs(node);  // fewer than before, in their place
 }
@@ -149,8 +149,7 @@ FXX_INLINE const TensorMeta* GraphStorage::keep(const TensorMeta& meta) {
   return &metas.emplace_back(meta);
 }
 
-FXX_INLINE std::string_view GraphStorage::intern(std::string_view text) {
-  if (text.empty()) return {};
+FXX_INLINE const std::string_view& GraphStorage::intern(std::string_view text) {
   if (auto known = texts.find(text); known != texts.end()) return *known;
   return *texts.insert(arena.store(text)).first;
 }
