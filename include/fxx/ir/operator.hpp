@@ -68,7 +68,7 @@ struct Literal {
     if (kind != other.kind || kind == Kind::other || count != other.count) return false;
     for (int i = 0; i < count; ++i)
       if (items[i] != other.items[i]) return false;
-    return integer == other.integer && string == other.string;
+    return integer == other.integer && (kind != Kind::string || string == other.string);
   }
 };
 

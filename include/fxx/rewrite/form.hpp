@@ -71,7 +71,9 @@ constexpr void write(const Form& form, Term*& out) {
     if (const int source = keyed ? source_of(form, i) : -1; source >= 0) {
       write(*form.members[source], out);
     } else {
-      *out++ = {.kind = Term::Kind::standard, .value = &form.term.op->parameters[static_cast<std::size_t>(i)].standard};
+      // Field by field, since it is a term already: making one and copying it would cost the compiler more.
+      out->kind = Term::Kind::standard;
+      out++->value = &form.term.op->parameters[static_cast<std::size_t>(i)].standard;
     }
   }
 }

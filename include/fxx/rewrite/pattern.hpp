@@ -267,17 +267,19 @@ struct named_of : followed<named_of<Name, P>> {
   static constexpr Form form = detail::form_of({.kind = Term::Kind::named, .id = id, .name = Name.view()}, forms<P>, 1);
 };
 
+struct siblings_base : pattern_base {};
 /// All users of `shared` that match `P` alone, two or more, as one match; the replacement is a callable.
 template <class Shared, class P>
-struct siblings_of : pattern_base {
+struct siblings_of : siblings_base {
   static constexpr bool mistaken = P::mistaken;
   static constexpr Term::Kind kind = Term::Kind::outputs;  // like those it stands at the root alone
   static constexpr std::uint64_t shared = Shared::id;
   using member = P;
   static constexpr Form form = P::form;
 };
+/// By a base, since clang writes down the whole type where a requires-expression finds no such member.
 template <class P>
-concept Siblings = requires { typename P::member; };
+concept Siblings = __is_base_of(siblings_base, P);
 
 template <fixed_string Name, Term::Kind What, Pattern P>
 consteval auto siblings(capture<Name, What>, P) {

@@ -435,6 +435,9 @@ namespace detail {
 template <fixed_string Name>
 using refused_rule = rule_of<Name, call<OperatorIndex::relu, capture<"x", Term::Kind::tensor>>, refused, always>;
 
+/// A variable for the same reason as misbuilt_between.
+template <class P, class R>
+inline constexpr bool matches_itself = matches_own_result(flat<P>.terms, flat<R>.terms);
 /// Is nothing wrong with a rule of two sides that fit? Says what is.
 template <class P, class R, class Guard>
 consteval bool is_sound() {
@@ -454,7 +457,7 @@ consteval bool is_sound() {
     if constexpr (siblings || !__is_same(Guard, always)) {
       return !siblings;
     } else {
-      constexpr bool again = matches_own_result(flat<P>.terms, flat<R>.terms);
+      constexpr bool again = matches_itself<P, R>;
       static_assert(!again,
                     "fxx::rule: the rule matches its own replacement, so rewriting would never end; make the "
                     "replacement smaller or add a guard");

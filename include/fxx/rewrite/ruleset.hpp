@@ -251,7 +251,11 @@ struct fused {
   static constexpr TrieFacts size = trie.facts;
   static constexpr FusedRules<size.states, size.edges, size.captures, size.roots> data = [] {
     FusedRules<size.states, size.edges, size.captures, size.roots> d{};
-    if (!size.too_large) Layout(trie.nodes, trie.captures, size).lay_out(d.tree);
+    if (!size.too_large) {
+      Layout(trie.nodes, d.tree.states, d.tree.edges).lay_out(d.tree.roots);
+      for (int i = 0; i < size.captures; ++i) d.tree.captures[i] = trie.captures[i];
+      d.tree.sieve = size.sieve;
+    }
     d.roots.add(d.tree.roots, size.roots);
     d.count = count;
     for (const Entry* e : entries) {

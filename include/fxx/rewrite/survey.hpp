@@ -20,6 +20,12 @@ constexpr Readings readings(const Term* t) {
   for (int i = 0, end = t->size; i < end; ++i) {
     const Term& term = t[i];
     const K kind = term.kind;
+    if (kind != K::alternatives && kind != K::operands) {
+      // Of a call its operator, its users, its order.
+      if (kind == K::call || kind == K::module || kind == K::chain) all.tests += 3 * all.count;
+      else if (kind != K::any) all.tests += all.count;
+      continue;
+    }
     Readings own;
     if (kind == K::alternatives) {
       own.count = 0;
@@ -29,17 +35,16 @@ constexpr Readings readings(const Term* t) {
         own.count += one.count, own.tests += one.tests;
       }
       i += term.size - 1;
-    } else if (kind == K::call || kind == K::operands || kind == K::module || kind == K::chain) {
-      if (kind == K::operands) own.count = static_cast<std::int64_t>(term.id);
-      own.tests = 3 * own.count;  // its operator, its users, its order
-    } else if (kind != K::any) {
-      own.tests = 1;
+    } else {
+      own.count = static_cast<std::int64_t>(term.id);
+      own.tests = 3 * own.count;
     }
+    if (all.tests > Readings::most) all.tests = Readings::most;
     all.tests = all.tests * own.count + own.tests * all.count;
     all.count *= own.count;
-    if (all.tests > Readings::most) all.tests = Readings::most;
     if (all.count > Readings::most) all.count = Readings::most;
   }
+  if (all.tests > Readings::most) all.tests = Readings::most;
   return all;
 }
 
@@ -110,6 +115,7 @@ constexpr Survey survey(const Term* p) {
   for (int i = 0, n = p->size; i < n; ++i) {
     const Term& t = p[i];
     const K kind = t.kind;
+    if (kind >= K::any && kind <= K::standard) continue;
     while (depth > 0 && around[depth - 1] <= i) --depth;
     if (kind == K::call || kind == K::operands || kind == K::module || kind == K::chain) {
       s.once = s.once || t.once;

@@ -170,8 +170,11 @@ struct Choices {
 constexpr bool gives_two(const Term* t) {
   const Term* rest = t + 1 + t[1].size;
   rest += rest->size;
-  for (int i = 2; i < t->children; ++i, rest += rest->size)
-    if (!is_constant(*rest) || !(*rest->value == t->op->parameters[static_cast<std::size_t>(i)].standard)) return false;
+  for (int i = 2; i < t->children; ++i, rest += rest->size) {
+    if (rest->kind == Term::Kind::standard) continue;
+    const Literal& standard = t->op->parameters[static_cast<std::size_t>(i)].standard;
+    if (rest->kind != Term::Kind::literal || !(*rest->value == standard)) return false;
+  }
   return true;
 }
 /// May the first two arguments of the call change places, and does that make a difference? Not when it takes more than

@@ -114,7 +114,7 @@ struct Line {
   std::uint64_t root = 0;
   std::uint8_t family = 0;                // of the root
   std::uint64_t operands = 0;             // what some operand of the root has to be
-  bool too_large = false, never = false;  // never: this reading contradicts itself
+  bool too_large = false, never = false;  // never: this reading contradicts itself; too_large: some reading was
 
   /// A test at the end of the line, to be filled in. In its place and field by field: making an object and copying it
   /// would cost the compiler ten times the memory.
@@ -153,9 +153,15 @@ struct Queue {
     items[tail++].reg = reg;
   }
 };
+/// How far a line had come when it began with a call.
+struct Mark {
+  int choices, tests, captures, registers, pending, around;
+  std::uint64_t operands;
+};
 /// What a line is made with. One for all patterns: to make room for so much anew is most of what it costs the compiler.
 struct Scratch {
   Queue queue;
+  Mark marks[max_registers];              // one for each call of the queue
   Chosen children[64], items[max_items];  // of the call that is looked at
 };
 
@@ -292,15 +298,13 @@ constexpr void line_up_call(const Term* t, std::uint32_t place, Choices& c, Line
 
 inline constexpr Parameter no_parameter;
 
-constexpr void linearise(const Term* root, Choices& c, Line& out, Scratch& scratch) {
+/// Begins the line: what it says of the root itself.
+constexpr void line_up_root(const Term* root, Choices& c, Line& out, Queue& queue) {
   using K = Term::Kind;
   out.tests_count = out.captures_count = 0;
   out.operands = 0;
   out.registers = 1;
-  out.too_large = out.never = false;
-  Queue& queue = scratch.queue;
   queue.head = queue.tail = queue.around_count = 0;
-  Chosen *const children = scratch.children, *const items = scratch.items;
   if (root->kind == K::outputs) ++root;  // the first of them is looked for here
   const Chosen start = chosen(root, c, out, queue);
   const Term* first = start.term;
@@ -310,7 +314,41 @@ constexpr void linearise(const Term* root, Choices& c, Line& out, Scratch& scrat
   if (first->op) out.family = first->op->family;
   line_up_value(start, Place::packed(0, Place::self), no_parameter, queue, out);
   if (start.term->kind == K::call) queue.add(start.term, 0);
-  while (queue.head < queue.tail) {
+}
+
+/// The line of the reading `c`. Most readings of a pattern begin like the one before, so the line goes on where they
+/// differ: with the last call that was begun with no other choice than now. Returns how many tests are as they were; -1
+/// when all is new.
+constexpr int linearise(const Term* root, Choices& c, Line& out, Scratch& scratch) {
+  using K = Term::Kind;
+  Queue& queue = scratch.queue;
+  Mark* const marks = scratch.marks;
+  Chosen *const children = scratch.children, *const items = scratch.items;
+  int kept = -1, known = c.fixed > 0 ? queue.head : 0;
+  while (known > 0 && marks[known - 1].choices >= c.fixed) --known;
+  out.never = false;
+  if (known == 0) {
+    line_up_root(root, c, out, queue);
+  } else {
+    const Mark& mark = marks[known - 1];
+    c.count = mark.choices;
+    kept = out.tests_count = mark.tests;
+    out.captures_count = mark.captures;
+    out.registers = mark.registers;
+    out.operands = mark.operands;
+    queue.head = known - 1;
+    queue.tail = mark.pending;
+    queue.around_count = mark.around;
+  }
+  while (queue.head < queue.tail && !out.never) {
+    Mark& mark = marks[queue.head];
+    mark.choices = c.count;
+    mark.tests = out.tests_count;
+    mark.captures = out.captures_count;
+    mark.registers = out.registers;
+    mark.operands = out.operands;
+    mark.pending = queue.tail;
+    mark.around = queue.around_count;
     const Term* t = queue.items[queue.head].term;
     const std::uint8_t reg = queue.items[queue.head++].reg;
     int items_count = 0;
@@ -321,13 +359,14 @@ constexpr void linearise(const Term* root, Choices& c, Line& out, Scratch& scrat
       if (kind == K::alternatives || (kind >= K::where && kind <= K::bound)) children[i] = chosen(next, c, out, queue);
       else children[i].term = next, children[i].count = 0;
     }
-    if (two_orders(t)) out.test(Test::Kind::order, Place::packed(reg, 0));
-    if (t->once) out.test(Test::Kind::once, Place::packed(reg, 0));
+    const std::uint32_t place_of_all = Place::packed(reg, 0);  // but for the number of the argument
+    if (two_orders(t)) out.test(Test::Kind::order, place_of_all);
+    if (t->once) out.test(Test::Kind::once, place_of_all);
     for (int i = 0; i < t->children; ++i) {
       const Term* child = children[i].term;
       const K kind = child->kind;
       if (kind != K::call && kind != K::list && kind < K::rest) continue;
-      const std::uint32_t place = Place::packed(reg, static_cast<std::uint32_t>(i));
+      const std::uint32_t place = place_of_all | static_cast<std::uint32_t>(i) << 8;
       if (kind != K::list) {
         line_up_call(child, place, c, out, queue);
         continue;
@@ -353,6 +392,10 @@ constexpr void linearise(const Term* root, Choices& c, Line& out, Scratch& scrat
     for (int i = 0; i < t->children; ++i) {
       const Term* child = children[i].term;
       const K kind = child->kind;
+      if (kind == K::standard) {
+        line_up_literal(*child->value, place_of_all | static_cast<std::uint32_t>(i) << 8, true, out);
+        continue;
+      }
       if (children[i].count == 0 && (kind == K::call || kind == K::any)) continue;
       const Parameter& parameter = t->op->parameters[static_cast<std::size_t>(i)];
       if (kind == K::list && !has_open_items(child) && !out.too_large) {
@@ -364,9 +407,10 @@ constexpr void linearise(const Term* root, Choices& c, Line& out, Scratch& scrat
           else line_up_value(item, at, parameter, queue, out);
         }
       }
-      line_up_value(children[i], Place::packed(reg, static_cast<std::uint32_t>(i)), parameter, queue, out);
+      line_up_value(children[i], place_of_all | static_cast<std::uint32_t>(i) << 8, parameter, queue, out);
     }
   }
+  return kept;
 }
 
 constexpr Test root_test(std::uint64_t op) { return {.what = Test::what_of(Test::Kind::op), .payload = op}; }
@@ -406,13 +450,14 @@ class Builder {
   constexpr void add(const Term* root, std::uint16_t rule) {
     Choices c;
     detail::Line& line = line_;
+    int walked = -1;  // so many tests of the line are known to end at `path_[walked]`
     do {
-      detail::linearise(root, c, line, scratch_);
-      facts_.too_large |= line.too_large;
+      if (const int kept = detail::linearise(root, c, line, scratch_); kept < walked) walked = kept;
       if (line.never) continue;
       facts_.sieve.operands[line.family] |= line.operands ? line.operands : Sieve::any;
-      int at = step(0, detail::root_test(line.root), rule, true);
-      for (int i = 0; i < line.tests_count; ++i) at = step(at, line.tests[i], rule, true);
+      if (walked < 0) path_[walked = 0] = step(0, detail::root_test(line.root), rule, true);
+      int at = path_[walked];
+      for (; walked < line.tests_count; path_[++walked] = at) at = step(at, line.tests[walked], rule, true);
       const Test leaf{.what = Test::what_of(Test::Kind::accept),
                       .other_place = Place::packed(static_cast<std::uint32_t>(line.registers),
                                                    static_cast<std::uint32_t>(line.captures_count), 0),
@@ -421,6 +466,7 @@ class Builder {
       for (int i = 0; i < line.captures_count; ++i) std::construct_at(captures_ + facts_.captures++, line.captures[i]);
       facts_.tests_before += line.tests_count + 1;
     } while (c.advance());
+    facts_.too_large |= line.too_large;
   }
 
   constexpr const TrieFacts& facts() const { return facts_; }
@@ -462,53 +508,50 @@ class Builder {
   CapturePlace* captures_;
   detail::Line line_;  // one for all patterns
   detail::Scratch scratch_;
+  int path_[max_tests + 1];  // where the tests of the line lead in the trie
   TrieFacts facts_;
 };
 
-/// How the states of a trie stand behind each other.
+/// How the states of a trie stand behind each other. It knows the arrays of the tree and not its type, since a function
+/// for each set took clang 6 ms.
 class Layout {
  public:
-  constexpr Layout(const TrieNode* trie, const CapturePlace* captures, const TrieFacts& facts)
-      : trie_(trie), captures_(captures), facts_(facts) {}
+  constexpr Layout(const TrieNode* trie, State* states, Branch* edges) : trie_(trie), states_(states), edges_(edges) {}
 
-  template <class Tree>
-  constexpr void lay_out(Tree& t) const {
+  constexpr void lay_out(Branch* sorted) const {
     int states = 1, edges = 0, roots = 0;  // state 0 halts
     for (int n = trie_[0].child; n >= 0; n = trie_[n].sibling) {
       int i = roots++;
-      for (; i > 0 && t.roots[i - 1].op > trie_[n].test.payload; --i) t.roots[i] = t.roots[i - 1];
-      t.roots[i] = {trie_[n].test.payload, static_cast<std::uint16_t>(states)};
-      emit_children(t, n, states, edges);
-      t.states[states++] = State{};  // halt; g++ 12 zeroes elements that nobody writes, whatever their initialisers
+      for (; i > 0 && sorted[i - 1].op > trie_[n].test.payload; --i) sorted[i] = sorted[i - 1];
+      sorted[i] = {trie_[n].test.payload, static_cast<std::uint16_t>(states)};
+      emit_children(n, states, edges);
+      states_[states++] = State{};  // halt; g++ 12 zeroes elements that nobody writes, whatever their initialisers
     }
-    for (int i = 0; i < facts_.captures; ++i) t.captures[i] = captures_[i];
-    t.sieve = facts_.sieve;
   }
 
  private:
-  template <class Tree>
-  constexpr void emit_children(Tree& t, int n, int& states, int& edges) const {
+  constexpr void emit_children(int n, int& states, int& edges) const {
     for (int c = trie_[n].child; c >= 0; c = trie_[c].sibling) {
       const TrieNode& node = trie_[c];
       if (node.more < 0) continue;  // already part of a select
       if (node.more == 0) {
         const int at = states++;
-        emit_children(t, c, states, edges);
+        emit_children(c, states, edges);
         if (node.test.kind() == Test::Kind::order) {
-          State& again = t.states[states++];
+          State& again = states_[states++];
           static_cast<Test&>(again) = Test{};
           again.what = Test::what_of(Test::Kind::again, node.test.what >> 8);
           again.fail = static_cast<std::uint16_t>(at + 1);
           again.rule = node.rule;
         }
-        State& state = t.states[at];
+        State& state = states_[at];
         static_cast<Test&>(state) = node.test;
         state.fail = static_cast<std::uint16_t>(states);
         state.rule = node.rule;
         continue;
       }
       const int first = edges, members = node.more + 1;
-      State& select = t.states[states++];
+      State& select = states_[states++];
       static_cast<Test&>(select) = node.test;
       select.what = Test::what_of(Test::Kind::select, node.test.what >> 8);
       select.payload = static_cast<std::uint64_t>(first);
@@ -518,17 +561,17 @@ class Layout {
       int filled = 0, jump = 0;  // of the jumps each holds the one before, until all know where they go
       for (int k = c; k >= 0; k = trie_[k].alike) {
         int i = first + filled;
-        for (; i > first && t.edges[i - 1].op > trie_[k].test.payload; --i) t.edges[i] = t.edges[i - 1];
-        t.edges[i] = {trie_[k].test.payload, static_cast<std::uint16_t>(states)};
-        emit_children(t, k, states, edges);
+        for (; i > first && edges_[i - 1].op > trie_[k].test.payload; --i) edges_[i] = edges_[i - 1];
+        edges_[i] = {trie_[k].test.payload, static_cast<std::uint16_t>(states)};
+        emit_children(k, states, edges);
         ++filled;
-        static_cast<Test&>(t.states[states]) = {.what = Test::what_of(Test::Kind::jump)};
-        t.states[states].fail = static_cast<std::uint16_t>(jump);
+        static_cast<Test&>(states_[states]) = {.what = Test::what_of(Test::Kind::jump)};
+        states_[states].fail = static_cast<std::uint16_t>(jump);
         jump = states++;
       }
       while (filled--) {
-        const int before = t.states[jump].fail;
-        t.states[jump].fail = static_cast<std::uint16_t>(states);
+        const int before = states_[jump].fail;
+        states_[jump].fail = static_cast<std::uint16_t>(states);
         jump = before;
       }
       select.fail = static_cast<std::uint16_t>(states);
@@ -536,8 +579,8 @@ class Layout {
   }
 
   const TrieNode* trie_;
-  const CapturePlace* captures_;
-  const TrieFacts& facts_;
+  State* states_;
+  Branch* edges_;
 };
 
 /// The finished tree: constant data, no code.
