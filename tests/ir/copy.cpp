@@ -54,6 +54,22 @@ TEST_CASE("a copied graph has equal nodes, names, types, places and meta, in the
   CHECK(copy.output_node()->type() == "Result");
 }
 
+TEST_CASE("a compact copy is a copy, without what was erased, and can be edited") {
+  Graph g = rich();
+  for (int i = 0; i < 200; ++i) g.erase_node(g.get_attr("layer.of_a_long_name"));
+  Graph copy = detail::compact_copy(g);
+  copy.lint();
+  CHECK(to_string(copy) == to_string(g));
+  CHECK(same_structure(g, copy));
+  CHECK(copy.index_bound() == copy.size());
+  // More than it was made for, under names that its own nodes have.
+  for (int i = 0; i < 300; ++i) copy.call_function(ops::relu, {copy.nodes().front()});
+  copy.call_function(ops::cat, {Argument::list({copy.nodes().front()})});
+  copy.lint();
+  CHECK(copy.size() == g.size() + 301);
+  CHECK(detail::compact_copy(Graph()).size() == 0);
+}
+
 TEST_CASE("a copy and its original are independent") {
   Graph g = rich();
   const std::string before = to_string(g);

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "fxx/codegen/way.hpp"
 #include "fxx/ir/node.hpp"
 #include "fxx/kernels/expression.hpp"
+#include "fxx/meta/boxed.hpp"
 #include "fxx/meta/match.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -171,12 +171,13 @@ struct Convolution {
   bool alone = false;        // nearly, so that tiles of 4 are not accurate enough (lower/standing.ipp)
 };
 /// A depthwise convolution with the pixelwise products before and behind it, of which either may be missing: each row goes
-/// through all of them before the next.
+/// through all of them before the next. What it has besides the filter is elsewhere: a step of a plan has room for the
+/// largest kernel there is, and hundreds of steps are none of these.
 struct DepthwiseBlock {
   Convolution filter;  // of made rows when there is `expand`: its `in` has no buffer, but sizes and strides
-  std::optional<MatrixProduct> expand, project;
+  Boxed<MatrixProduct> expand, project;
   TermPointer expanded, filtered;  // what a sum becomes; null without `expand`, without `project`
-  Frame expanded_frame, filtered_frame;
+  Boxed<Frame> expanded_frame, filtered_frame;  // missing where those are null
 };
 struct Pooling {
   enum class Kind : std::uint8_t { largest, mean, mean_of_valid };

@@ -117,6 +117,13 @@ class NodeList {
   std::size_t size_;
 };
 
+class Graph;
+namespace detail {
+/// A copy in memory of just its size, without what erased nodes and values have left: for a graph that is kept for long
+/// and may be edited, but hardly is.
+Graph compact_copy(const Graph& graph);
+}  // namespace detail
+
 class Graph {
  public:
   Graph();
@@ -210,6 +217,9 @@ class Graph {
   friend class Node;
   friend class InsertPoint;
   friend class LateNames;
+  friend Graph detail::compact_copy(const Graph& graph);
+  /// Everything of `other`, into an empty graph.
+  void copy_from(const Graph& other);
   Node* copy_attributes(const Node& from, Node* to);
   detail::GraphStorage* storage_;
 };

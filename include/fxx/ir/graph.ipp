@@ -49,13 +49,32 @@ FXX_INLINE Graph& Graph::operator=(Graph&& other) noexcept {
   if (storage_ && other.storage_ && other.storage_->owner) storage_->owner = other.storage_->owner;
   return *this;
 }
-FXX_INLINE Graph::Graph(const Graph& other) : Graph() {
+FXX_INLINE Graph::Graph(const Graph& other) : Graph() { copy_from(other); }
+FXX_INLINE void Graph::copy_from(const Graph& other) {
   // Arguments stand before their users, so one walk maps them all.
   std::vector<Node*> copies(other.index_bound());
   for (Node* n : other.nodes())
     copies[n->index()] = node_copy(*n, [&](Node* input) { return Argument(copies[input->index()]); });
   storage_->signature = other.storage_->signature;
   storage_->tracer = other.storage_->tracer;
+}
+FXX_INLINE Graph detail::compact_copy(const Graph& graph) {
+  std::size_t arguments = 0, rest = 0;
+  for (const Node* n : graph.nodes()) {
+    arguments += Arena::taken_by(
+        GraphStorage::size_of_arguments(n->args().size(), n->all_input_nodes().size(), n->kwargs().size()));
+    rest += (n->has_meta() ? Arena::taken_by(sizeof(NodeMeta)) : 0) + n->name().size();
+  }
+  Graph copy;
+  GraphStorage& s = *copy.storage_;
+  s.node_arena.expect(graph.size() * Arena::taken_by(sizeof(Node)));
+  s.cold_arena.expect(graph.size() * Arena::taken_by(sizeof(ColdNode)));
+  s.argument_arena.expect(arguments);
+  s.arena.expect(rest);
+  copy.copy_from(graph);
+  s.names.rest();
+  std::vector<Node*>().swap(s.inputs);
+  return copy;
 }
 FXX_INLINE Graph& Graph::operator=(const Graph& other) {
   if (this != &other) *this = Graph(other);

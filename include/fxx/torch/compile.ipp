@@ -5,6 +5,9 @@
 #include <ATen/Parallel.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <sys/mman.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include <cstdlib>
 #include <filesystem>
@@ -24,6 +27,14 @@ namespace detail {
 FXX_INLINE bool has_kernel_headers(const std::filesystem::path& folder) {
   std::error_code ignored;
   return std::filesystem::exists(folder / "fxx" / "kernels" / "gemm.hpp", ignored);
+}
+
+/// What is free in the heap, to the system. Passes, folded constants and the interpreter's run leave tens of megabytes
+/// in it, which the C library would keep, more than many models have in weights. Takes a millisecond or some.
+FXX_INLINE void give_back_free_memory() {
+#if defined(__GLIBC__)
+  ::malloc_trim(0);
+#endif
 }
 
 }  // namespace detail
@@ -53,10 +64,10 @@ FXX_INLINE std::string kernel_headers_folder() {
 FXX_INLINE CompiledModule::Memory::Memory(std::size_t bytes) : size(bytes) {
   if (bytes == 0) return;
   // Pages of two megabytes, when it is worth one: fewer misses of the address cache. Where the last would be empty by
-  // more than a sixteenth of all, the rest lies in small ones.
+  // more than a hundredth of all, the rest lies in small ones.
   const auto rounded = [&](std::size_t page) { return (bytes + page - 1) / page * page; };
   const std::size_t page = bytes >= (std::size_t{1} << 20) ? std::size_t{1} << 21 : 64;
-  const std::size_t whole = rounded(page) - bytes <= bytes / 16 ? rounded(page) : rounded(64);
+  const std::size_t whole = rounded(page) - bytes <= bytes / 100 ? rounded(page) : rounded(64);
   if (posix_memalign(&data, page, whole) != 0) throw std::bad_alloc();
   if (const std::size_t large = whole / page * page; page > 64 && large > 0) madvise(data, large, MADV_HUGEPAGE);
 }
@@ -64,7 +75,7 @@ FXX_INLINE CompiledModule::Memory::~Memory() { std::free(data); }
 
 FXX_INLINE CompiledModule::CompiledModule(GraphModule& source, const std::vector<at::Tensor>& example_inputs,
                                           const CompileOptions& options)
-    : GraphModule(source, source.graph(), source.class_name()), options_(options) {
+    : GraphModule(source, detail::compact_copy(source.graph()), source.class_name()), options_(options) {
   detail::know_graph_module<CompiledModule>();
   if (options.threads < 0 || options.threads > kernels::most_threads)
     throw RunError(ErrorId::input_mismatch, "compile: threads = " + std::to_string(options.threads) + "; at most " +
@@ -154,6 +165,8 @@ FXX_INLINE std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vec
   }
   auto compiled = std::make_shared<CompiledModule>(module, example_inputs, options);
   compiled->verify(example_inputs, options.tolerance.value_or(options.accuracy == Accuracy::fast ? 0.05 : 1e-4));
+  compiled->forget_made();  // the interpreter's plan, which few will ask for again
+  detail::give_back_free_memory();
   return compiled;
 }
 

@@ -147,6 +147,8 @@ class GraphModule : public torch::nn::Module {
                            {2, torch::nn::AnyValue(at::Tensor())}, {3, torch::nn::AnyValue(at::Tensor())},
                            {4, torch::nn::AnyValue(at::Tensor())}, {5, torch::nn::AnyValue(at::Tensor())},
                            {6, torch::nn::AnyValue(at::Tensor())}, {7, torch::nn::AnyValue(at::Tensor())})
+  /// Lets go of what is made on demand, until somebody asks for it again. References to owner() end here.
+  void forget_made();
 
  private:
   class Registration;

@@ -193,6 +193,12 @@ FXX_INLINE void GraphModule::changed() {
   plan_.reset();
 }
 
+FXX_INLINE void GraphModule::forget_made() {
+  std::lock_guard lock(mutex_);
+  owner_.reset();
+  plan_.reset();
+}
+
 FXX_INLINE const ModuleOwner& GraphModule::owner() const {
   std::lock_guard lock(mutex_);
   if (!owner_) owner_ = std::make_shared<ModuleOwner>(*this, class_name_);

@@ -346,6 +346,20 @@ TEST_CASE("profile: seconds of each step, which the plan prints") {
   CHECK(fault_of<Error>([&] { c.compiled->profile({c.x, c.x}); }).id == 701);
   CHECK(fault_of<Error>([&] { c.compiled->profile({Tensor()}); }).id == 701);
 }
+TEST_CASE("the nodes that a plan names live as long as the module, in one graph") {
+  const SmallCase c;
+  const Graph* graph = nullptr;
+  for (const KernelStep& step : c.compiled->kernel_plan().steps)
+    for (const Node* node : step.nodes) {
+      if (!graph) graph = &node->graph();
+      CHECK(&node->graph() == graph);
+      CHECK_FALSE(node->is_erased());
+      CHECK(node->tensor_meta());
+    }
+  REQUIRE(graph);
+  CHECK(graph != &c.compiled->graph());
+  CHECK(graph->index_bound() == graph->size());
+}
 TEST_CASE("the compiler fails, or the cache cannot be written: an error with the log, and the module works as before") {
   const Tensor x = torch::randn({3});
   const auto gm = traced([](const Tensors& in) { return in[0].relu() + 1; }, {x});

@@ -58,8 +58,8 @@ FXX_INLINE double expected_seconds(const KernelStep& step, const Processor& proc
   } else if (const auto* block = std::get_if<DepthwiseBlock>(&step.kernel)) {
     const Convolution& k = block->filter;
     elements = static_cast<double>(k.weights.numel());
-    for (const auto& product : {block->expand, block->project})
-      if (product) elements += static_cast<double>(product->weights.view.numel());
+    for (const auto* product : {&block->expand, &block->project})
+      if (*product) elements += static_cast<double>((*product)->weights.view.numel());
     flops += 2 * static_cast<double>(k.images * k.out_height * k.out_width * k.weights.numel());
   } else if (const auto* recurrent = std::get_if<Recurrent>(&step.kernel)) {
     for (const Recurrent::Direction& d : recurrent->directions)

@@ -145,13 +145,13 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
   };
   std::string scratch_size, make, in;
   if (k.expand) {
-    const plans::MatrixProduct product = of_row(*k.expand, k.expanded_frame.sizes[3]);
+    const plans::MatrixProduct product = of_row(*k.expand, k.expanded_frame->sizes[3]);
     const std::string from = pointer(body, product.a, false, "in"), weights = product_weights(body, product, {});
-    const std::int64_t row = product.rows * product.a_row, height = k.expanded_frame.sizes[2];
+    const std::int64_t row = product.rows * product.a_row, height = k.expanded_frame->sizes[2];
     const std::string at = from + (filter.images > 1 ? " + image * " + text(height * row) : "") + " + y * " + text(row);
-    const std::string inner = sharing(body, {k.expanded.get()}, k.expanded_frame, "          ", [&] {
+    const std::string inner = sharing(body, {k.expanded.get()}, *k.expanded_frame, "          ", [&] {
       return "          store_some<width>(row + x * " + channels + " + channel, " +
-             vector(body, *k.expanded, k.expanded_frame) + ");\n";
+             vector(body, *k.expanded, *k.expanded_frame) + ");\n";
     });
     make = rows_lambda(", float* row", gemm(product, at, weights, inner));
     scratch_size = "made_rows(" + name + ")";
@@ -163,9 +163,9 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
   if (k.project) {
     // Behind the rows that are made.
     result = "  float* const filtered = rows" + (k.expand ? " + " + scratch_size : "") + ";\n";
-    inner = sharing(body, {k.filtered.get()}, k.filtered_frame, "        ", [&] {
+    inner = sharing(body, {k.filtered.get()}, *k.filtered_frame, "        ", [&] {
       return "        store_some<width>(filtered + x * " + channels + " + channel, " +
-             vector(body, *k.filtered, k.filtered_frame) + ");\n";
+             vector(body, *k.filtered, *k.filtered_frame) + ");\n";
     });
     scratch_size += (k.expand ? " + " : "") + text(filter.out_width * filter.channels);
     const plans::MatrixProduct product = of_row(*k.project, filter.out_width);
@@ -179,8 +179,8 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
       "  float* const rows = workspace + part.index * static_cast<std::ptrdiff_t>(" + scratch_size + ");\n";
   std::string call = "  depthwise_by_rows<" + name;
   if (k.expand)
-    call += ", MadeRows{.height = " + text(k.expanded_frame.sizes[2]) +
-            ", .width = " + text(k.expanded_frame.sizes[3]) + ", .above = " + text(filter.padding_height) +
+    call += ", MadeRows{.height = " + text(k.expanded_frame->sizes[2]) +
+            ", .width = " + text(k.expanded_frame->sizes[3]) + ", .above = " + text(filter.padding_height) +
             ", .before = " + text(filter.padding_width) + "}>(\n      part, " + weights + ", rows,\n      " + make +
             ",\n      ";
   else call += ">(\n      part, " + in + ", " + weights + ",\n      ";

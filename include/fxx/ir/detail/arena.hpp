@@ -92,6 +92,17 @@ class Arena {
     if (unit >= free_.size()) free_.resize(unit + 1, nullptr);
     free_[unit] = new (block) Free{free_[unit]};
   }
+  /// The next so many bytes come from one chunk of just that size: of the usual ones, the last has up to half of all
+  /// left. For who knows nearly how much will be taken, before anything is; what is taken beyond it begins small.
+  void expect(std::size_t bytes) {
+    if (bytes <= left_) return;
+    chunks_.push_back(Chunks::shared().take(bytes));
+    at_ = chunks_.back().at;
+    left_ = bytes;
+    next_chunk_ = 1024;
+  }
+  /// What allocate() takes for so many bytes.
+  static constexpr std::size_t taken_by(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
   /// A copy of `text` that lives as long as the arena.
   std::string_view store(std::string_view text) {
     if (text.empty()) return {};

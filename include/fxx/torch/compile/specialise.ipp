@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <memory>
+#include <unordered_map>
 
 #include "fxx/codegen/processor.hpp"
 #include "fxx/codegen/specialised_source.hpp"
@@ -112,12 +114,37 @@ FXX_INLINE BuildCache cache_of(const CompileOptions& options) {
   return options.cache_folder.empty() ? BuildCache() : BuildCache(options.cache_folder);
 }
 
-/// The same graph in memory without what the passes left of erased nodes: a module keeps its graph as long as it lives.
-/// Nodes get other addresses.
-FXX_INLINE void close_gaps(Graph& graph) {
-  const Owner* const owner = graph.owning_module();
-  graph = Graph(graph);
-  graph.set_owning_module(owner);
+/// A copy of the plan as a module keeps it: without room to grow, the terms beside each other, and of the nodes of
+/// `copy`, a copy of the graph that it was made of.
+FXX_INLINE KernelPlan kept_plan(const KernelPlan& plan, const Graph& graph, const Graph& copy) {
+  KernelPlan kept = plan;
+  std::vector<const Node*> copies(graph.index_bound());
+  auto node = copy.nodes().begin();
+  for (const Node* original : graph.nodes()) copies[original->index()] = *node, ++node;
+  const auto move = [&](const Node*& at) {
+    if (at) at = copies[at->index()];
+  };
+  std::unordered_map<const plans::Term*, plans::TermPointer> terms;  // that several steps share stay one
+  const auto copy_of = [&](const auto& self, const plans::TermPointer& term) -> plans::TermPointer {
+    if (!term) return term;
+    if (const auto known = terms.find(term.get()); known != terms.end()) return known->second;
+    const auto made = std::make_shared<plans::Term>(*term);
+    for (plans::TermPointer& operand : made->operands) operand = self(self, operand);
+    return terms[term.get()] = made;
+  };
+  const auto of_term = [&](plans::TermPointer& term) { term = copy_of(copy_of, term); };
+  for (KernelStep& step : kept.steps) {
+    std::ranges::for_each(step.nodes, move);
+    std::ranges::for_each(step.joinable, move);
+    plans::for_each_operand(step.kernel, [](const plans::View&) {}, of_term);
+    for (plans::Store& store : step.stores) of_term(store.value);
+    if (auto* back = std::get_if<plans::CallBack>(&step.kernel)) {
+      std::ranges::for_each(back->nodes, move);
+      for (plans::CallBack::Value& input : back->inputs) move(input.node);
+      for (plans::CallBack::Value& output : back->outputs) move(output.node);
+    }
+  }
+  return kept;
 }
 
 }  // namespace detail
@@ -167,7 +194,6 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   expand_modules(prepared, prepared_->owner());
   expand_functions(prepared);
   eliminate_dead_code(prepared);
-  detail::close_gaps(prepared);
   {
     // Rules know that x + 0 is x; who gets a result may write to it all the same.
     Node* const output = prepared.output_node();
@@ -239,7 +265,11 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   if (options.tune) plan = tuned(std::move(plan), prepared, lowering, example_inputs, options);
   take(std::move(plan), options);
   if (!changes_something_) forget_constants();
-  kernels_ = KernelPlan(std::as_const(kernels_));  // no room to grow, and fewer gaps in the heap
+  // Both stay as long as the module: copies without gaps, made when nearly all else of the heap is free again.
+  Graph kept = detail::compact_copy(prepared_->graph());
+  kept.set_owning_module(prepared_->graph().owning_module());
+  kernels_ = detail::kept_plan(kernels_, prepared_->graph(), kept);
+  prepared_->graph() = std::move(kept);
   built_version_ = graph().version();
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
