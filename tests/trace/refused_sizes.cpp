@@ -1,6 +1,7 @@
 // Dynamic dimensions: what cannot be one graph is refused, with both sides; the sizes to trace at.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <set>
 
 #include "fxx/trace/sizes.hpp"

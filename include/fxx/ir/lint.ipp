@@ -1,6 +1,8 @@
 // Graph::lint: every invariant of a graph, checked in one walk.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/error.hpp"
 #include "fxx/ir/detail/storage.hpp"
 #include "fxx/ir/print.hpp"

@@ -5,7 +5,6 @@
 // Main names: phases(sets...), Phases. Cost: light.
 #pragma once
 
-#include <algorithm>
 #include <boost/hana/basic_tuple.hpp>
 #include <boost/hana/unpack.hpp>
 #include <string>
@@ -85,7 +84,9 @@ template <class Set>
 bool has_rule(const Set& set, std::string_view rule) {
   std::vector<std::string_view> names;
   add_names(set, names);
-  return std::find(names.begin(), names.end(), rule) != names.end();
+  for (const std::string_view name : names)
+    if (name == rule) return true;
+  return false;
 }
 }  // namespace detail
 

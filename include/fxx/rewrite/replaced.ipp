@@ -1,6 +1,8 @@
 // Bodies of rewrite/replaced.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/rewrite/replaced.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite::detail {

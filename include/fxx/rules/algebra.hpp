@@ -8,7 +8,8 @@
 // them. Cost: light.
 #pragma once
 
-#include <cmath>
+#include <bit>
+#include <cstdint>
 
 #include "fxx/rewrite/functions.hpp"
 #include "fxx/rules/guards.hpp"
@@ -157,8 +158,10 @@ inline constexpr auto one_bound = [](const Match& m) { return bound_by(m, Op, La
 bool in_order(const Match& m);
 /// Divided by it and multiplied with its reciprocal is the same, bit by bit.
 inline constexpr auto power_of_two = [](double v) {
-  int exponent = 0;
-  return std::abs(std::frexp(v, &exponent)) == 0.5 && exponent > -12 && exponent < 12 && v != 1 && v != -1;
+  // By its bits: <cmath> would cost who includes this a twentieth of a second.
+  const auto bits = std::bit_cast<std::uint64_t>(v);
+  const auto exponent = static_cast<int>(bits >> 52 & 0x7ff) - 1023;
+  return bits << 12 == 0 && exponent >= -12 && exponent <= 10 && exponent != 0;
 };
 
 }  // namespace algebra_rules

@@ -1,6 +1,8 @@
 // Bodies of rules/algebra.hpp.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "fxx/rules/algebra.hpp"

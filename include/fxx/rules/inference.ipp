@@ -1,6 +1,7 @@
 // Bodies of rules/inference.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 

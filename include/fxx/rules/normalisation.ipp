@@ -1,6 +1,7 @@
 // Bodies of rules/normalisation.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "fxx/rules/normalisation.hpp"

@@ -1,6 +1,8 @@
 // Bodies of rules/rearrangement.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/rules/rearrangement.hpp"
 
 namespace fxx::inline FXX_ABI::rules {

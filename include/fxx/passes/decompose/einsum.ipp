@@ -1,6 +1,7 @@
 // einsum, as products of matrices where two tensors share what is summed, else as products and sums of elements.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "fxx/passes/decompose/composite.ipp"

@@ -1,6 +1,8 @@
 // Products with vectors, sums of products, distances.
 #pragma once
 
+#include <algorithm>
+
 #include "fxx/passes/decompose/composite.ipp"
 
 namespace fxx::inline FXX_ABI::detail {

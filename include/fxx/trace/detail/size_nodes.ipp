@@ -1,6 +1,7 @@
 // Arguments and shapes that change with the sizes: expressions over sizes, and the nodes that compute them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
