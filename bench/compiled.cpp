@@ -16,8 +16,8 @@
 //             haswell
 // Prints a JSON object a line, as peers/compiled.py does: model, threads, ms (the least of at least ten calls), error
 // (largest, relative to the largest value of each result, against the same model in double precision), flops, megabytes
-// (packed weights, workspace, the most that the program has while it runs but for results and what it had before, with
-// what the first compiled model of a program brings),
+// (packed weights, workspace, the most that the program has while it runs but for results, what it had before and what
+// the first compiled model of a program brings),
 // reference (mean magnitude of each result in double precision: tells that both sides have the same model); or model,
 // threads and why there are no figures.
 #include <ATen/Context.h>

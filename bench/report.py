@@ -80,11 +80,14 @@ def rules_figures():
                      python=f'rules/inductor/{case}', unit=unit)
         yield Figure(f'rules/{case}/torch_fx', 'rules', f'rules/{case}/10k', 'torch.fx replace_pattern',
                      python=f'rules/fx/{case}', unit=unit)
-    # As much new memory on both sides.
-    yield Figure('rules/million', 'rules', 'rules/million', 'fxx, 100 x 10,000 nodes',
-                 same_run='rules/hundred_graphs')
-    yield Figure('rules/million/rewrite', 'rules', 'rules/rewrite/million', 'fxx, 100 x 10,000 nodes',
-                 same_run='rules/rewrite/hundred_graphs', unit='us/rewrite')
+    # Beside graphs of 10,000 nodes in the cache, none of which the processor has seen before; and beside a hundred that
+    # are there together, as much memory as the million.
+    for name, million, ten_thousand, hundred, unit in (
+            ('rules/million', 'rules/million', 'rules/no_match/10k/once', 'rules/hundred_graphs', 'us/node'),
+            ('rules/million/rewrite', 'rules/rewrite/million', 'rules/rewrite/10k/once', 'rules/rewrite/hundred_graphs',
+             'us/rewrite')):
+        yield Figure(name, 'rules', million, 'fxx, 10,000 nodes', same_run=ten_thousand, unit=unit)
+        yield Figure(name + '/hundred', 'rules', million, 'fxx, 100 x 10,000 nodes', same_run=hundred, unit=unit)
     yield Figure('rules/hundred_to_ten', 'rules', 'rules/model/hundred_rules', 'fxx, 10 rules',
                  same_run='rules/model/ten_rules')
     # One call on 65,536 elements; the unit also says what instructions the kernel is made of here.

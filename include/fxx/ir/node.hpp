@@ -3,7 +3,7 @@
 // Main names: Node, NodeRange, NodeMeta, Arguments, KeywordArguments. Invariant: for every node in `all_input_nodes()`
 // this node is among its `users()`, exactly once, and the reverse. A Node belongs to one Graph and lives as long as it:
 // a pointer stays valid even after erase_node, flagged is_erased().
-// Cost: light; a node of a binary operator takes about 300 bytes. After torch.fx node.py, 2.13.
+// Cost: light; a node of a binary operator takes 288 bytes and its name. After torch.fx node.py, 2.13.
 #pragma once
 
 #include <any>
@@ -254,7 +254,7 @@ class Node {
   /// and so do their arguments. No processor guesses that from the chain of pointers.
   void fetch_ahead(bool forward) const {
     const auto near = [&](const void* at) {
-      constexpr std::uintptr_t distance = 4096;  // some 60 nodes
+      constexpr std::uintptr_t distance = 4096;  // 64 nodes, the arguments of some 40
       __builtin_prefetch(
           reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(at) + (forward ? distance : -distance)));
     };
@@ -292,7 +292,7 @@ class Node {
   detail::Edge* edges() const { return reinterpret_cast<detail::Edge*>(args_ + args_size_); }
   KeywordArgument* own_kwargs() const { return reinterpret_cast<KeywordArgument*>(edges() + edges_size_); }
 
-  // What walks and matchers read; a cache line on the processors that are.
+  // What walks and matchers read: 64 bytes, a cache line of most processors.
   Node *previous_ = nullptr, *next_ = nullptr;
   mutable const Operator* operation_ = nullptr;
   Argument* args_ = nullptr;  // behind them stand the edges, and behind these what kwargs() are

@@ -118,7 +118,7 @@ FXX_INLINE void Node::replace_input_with(Node* old_input, Node* new_input) {
   for (std::uint32_t i = 0; i < args_size_; ++i) replace_in(args_[i]);
   for (std::uint32_t i = 0; has_kwargs_ && i < cold_->kwargs_size; ++i) replace_in(own_kwargs()[i].value);
   if (opcode_ == Opcode::call_method) operation_ = nullptr;
-  if (joins) return cold_->storage->relink(this);
+  if (joins) return cold_->storage->assign(this, args(), kwargs());  // of two edges there remains one
   cold_->storage->unlink(*from);
   from->input = new_input;
   cold_->storage->link(*from);

@@ -147,8 +147,8 @@ class GraphModule : public torch::nn::Module {
                            {2, torch::nn::AnyValue(at::Tensor())}, {3, torch::nn::AnyValue(at::Tensor())},
                            {4, torch::nn::AnyValue(at::Tensor())}, {5, torch::nn::AnyValue(at::Tensor())},
                            {6, torch::nn::AnyValue(at::Tensor())}, {7, torch::nn::AnyValue(at::Tensor())})
-  /// Lets go of what is made on demand, until somebody asks for it again. References to owner() end here.
-  void forget_made();
+  /// Lets go of the interpreter's plan, which is made again for who calls it.
+  void forget_plan();
 
  private:
   class Registration;

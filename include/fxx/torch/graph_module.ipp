@@ -193,9 +193,8 @@ FXX_INLINE void GraphModule::changed() {
   plan_.reset();
 }
 
-FXX_INLINE void GraphModule::forget_made() {
+FXX_INLINE void GraphModule::forget_plan() {
   std::lock_guard lock(mutex_);
-  owner_.reset();
   plan_.reset();
 }
 

@@ -90,11 +90,15 @@ FXX_INLINE void Lowering::join_rows() {
     if (block.expand && !expands) {
       step.joinable.insert(step.joinable.end(), joined.back().nodes.begin(), joined.back().nodes.end());
       block.expand.reset();
+      block.expanded.reset();
+      block.expanded_frame.reset();
       block.filter = *filter;
     }
     if (block.project && !projects) {
       step.joinable.insert(step.joinable.end(), steps[i + 1].nodes.begin(), steps[i + 1].nodes.end());
       block.project.reset();
+      block.filtered.reset();
+      block.filtered_frame.reset();
     }
     if (!expands && !projects) {
       joined.push_back(std::move(step));

@@ -57,8 +57,6 @@ struct GraphStorage {
   /// Gives `node` these arguments. What may throw happens before anything changes.
   void assign(Node* node, std::span<const Argument> args, std::span<const KeywordArgument> kwargs);
   void drop_arguments(Node* node);
-  /// Rebuilds the edges of `node` after two of its inputs became one in place.
-  void relink(Node* node);
   /// Makes an edge for each of `inputs`, for which there is room behind the arguments.
   void link_inputs(Node* node);
   void collect_inputs(Node* node, std::span<const Argument> args, std::span<const KeywordArgument> kwargs,

@@ -81,12 +81,6 @@ FXX_INLINE void GraphStorage::note_family(Node& node) {
   node.family_ = op ? node.family_as(*op) : no_call ? Node::no_call : Node::any_call;
 }
 
-FXX_INLINE void GraphStorage::relink(Node* node) {
-  if (node->has_kwargs_) return assign(node, node->args(), node->kwargs());  // they stand behind the edges
-  collect_inputs(node, node->args(), {}, inputs);
-  for (std::uint32_t i = 0; i < node->edges_size_; ++i) unlink(node->edges()[i]);
-  link_inputs(node);  // fewer than before, in their place
-}
 FXX_INLINE void GraphStorage::link_inputs(Node* node) {
   node->edges_size_ = static_cast<std::uint32_t>(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i)
