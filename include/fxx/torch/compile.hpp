@@ -230,7 +230,7 @@ class CompiledModule : public GraphModule {
 /// them; CompileError for a missing compiler (E601), a failed (E602) or late (E603) compile, a cache that cannot be
 /// written (E604), with the log; LoadError (E605), (E607) when results differ more than the tolerance; RunError (E701)
 /// for too few or too many example inputs, one that is undefined or not on the CPU, a fake parameter or buffer, and for
-/// options that cannot be.
+/// options that cannot be. At its end the free heap of the program goes back to the system (malloc_trim of glibc).
 std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
                                         const CompileOptions& options = {});
 
