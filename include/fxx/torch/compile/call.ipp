@@ -61,10 +61,11 @@ FXX_INLINE void CompiledModule::Watched::go_back_to(const Watched& before) {
   version = before.version;
   memory = before.memory;
 }
-FXX_INLINE bool CompiledModule::Watched::is_of_version() const {
+// Plain `inline`, since with -fPIC what others may replace when linking is not inlined.
+inline bool CompiledModule::Watched::is_of_version() const {
   return versioned && !uncounted && tensor.unsafeGetTensorImpl()->version_counter().current_version() == version;
 }
-FXX_INLINE bool CompiledModule::Watched::has_its_memory() const {
+inline bool CompiledModule::Watched::has_its_memory() const {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == memory._unsafe_get_target();
 }
 
@@ -74,14 +75,17 @@ FXX_INLINE bool CompiledModule::is_current() const {
     if (module->is_training() != training) return false;
   for (const auto& [inside, version] : graphs_inside_)
     if (inside->graph().version() != version) return false;
-  for (const auto& [member, tensor] : members_)
-    if (!member->is_same(tensor)) return false;
+  // All of them, without a branch at each: nearly always nothing has changed, and what the one looks at is fetched while
+  // the next is looked for. Hundreds of tensors lie outside the first cache.
+  bool same = true;
+  for (const auto& [member, tensor] : members_) same &= member->is_same(tensor);
   std::unique_lock<std::mutex> alone;
   if (changes_something_) alone = std::unique_lock(writing_mutex_);
-  return std::ranges::all_of(watched_, [](const Watched& w) {
-    const bool same_values = w.written || !w.versioned || w.is_of_version();
-    return same_values && w.has_its_memory();  // not after set_data or to(dtype)
-  });
+  for (const Watched& w : watched_) {
+    same &= w.has_its_memory();  // not after set_data or to(dtype)
+    if (!w.written && w.versioned) same &= w.is_of_version();
+  }
+  return same;
 }
 
 FXX_INLINE std::unique_ptr<CompiledModule::Workspace> CompiledModule::workspace() const {
