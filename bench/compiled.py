@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 ROUNDS = 3
 NEAR = 1.5  # peers that took this many times as long as the best in the first round take no part in the later ones
 # A model that runs has its weights and its workspace, a tenth more at most, and these megabytes for the graph and code.
-TIMES_OWN, BESIDE = 1.1, 4
+TIMES_OWN, BESIDE = 1.1, 1
 TIMES_EAGER = 5  # the error of a model in float32 beside that of the same model run eagerly
 LARGEST_ERROR = {'': 1e-5, 'avx2': 1e-5, 'bf16': 5e-2, 'int8': 0.1}  # relative to the largest value of a result
 MODELS = ['resnet18', 'mobilenet', 'unet', 'encoder', 'minilm', 'gpt_decode', 'lstm', 'mlp', 'pointwise_64k',
