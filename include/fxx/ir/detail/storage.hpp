@@ -17,23 +17,10 @@ namespace fxx::inline FXX_ABI::detail {
 std::uint64_t first_version();
 
 struct GraphStorage {
-  explicit GraphStorage(Graph* owner_graph) : graph(owner_graph) {
-    root.previous_ = root.next_ = &root;
-    root.cold_ = &cold_root;
-    cold_root.storage = this;
-    root.is_root_ = true;
-    before = &root;
-  }
+  explicit GraphStorage(Graph* owner_graph);
   GraphStorage(const GraphStorage&) = delete;
   GraphStorage& operator=(const GraphStorage&) = delete;
-  ~GraphStorage() {
-    for (Node* n = root.next_; n != &root;) {
-      Node* next = n->next_;
-      destroy(n);
-      n = next;
-    }
-    for (Node* n : erased) destroy(n);
-  }
+  ~GraphStorage();
 
   // --- links between nodes and their inputs ------------------------------------------------------------------------
   void link(Edge& edge) {

@@ -16,6 +16,22 @@ FXX_INLINE std::uint64_t first_version() {
   return graphs.fetch_add(1, std::memory_order_relaxed) << 32;
 }
 
+FXX_INLINE GraphStorage::GraphStorage(Graph* owner_graph) : graph(owner_graph) {
+  root.previous_ = root.next_ = &root;
+  root.cold_ = &cold_root;
+  cold_root.storage = this;
+  root.is_root_ = true;
+  before = &root;
+}
+FXX_INLINE GraphStorage::~GraphStorage() {
+  for (Node* n = root.next_; n != &root;) {
+    Node* next = n->next_;
+    destroy(n);
+    n = next;
+  }
+  for (Node* n : erased) destroy(n);
+}
+
 FXX_INLINE void GraphStorage::check_input(const Node* user, const Node* input) const {
   const auto fail = [&](ErrorId id, const char* what, const char* advice) {
     throw GraphError(id, "Node: argument '" + std::string(input ? input->name() : "null") + "' of node '" +
