@@ -256,7 +256,9 @@ FXX_INLINE void Graph::set_signature(const Signature& signature) {
 }
 FXX_INLINE const detail::Shared<const TracerFactory>& Graph::tracer() const { return storage_->tracer; }
 FXX_INLINE void Graph::set_tracer(detail::Shared<const TracerFactory> tracer) { storage_->tracer = std::move(tracer); }
-FXX_INLINE std::string_view Graph::intern(std::string_view text) { return text.empty() ? text : storage_->intern(text); }
+FXX_INLINE std::string_view Graph::intern(std::string_view text) {
+  return text.empty() ? text : storage_->intern(text);
+}
 
 FXX_INLINE bool same_structure(const Graph& a, const Graph& b) {
   if (a.size() != b.size()) return false;
