@@ -25,7 +25,6 @@ class Boxed {
 
   void reset() { *this = Boxed(); }
   explicit operator bool() const { return value_ != nullptr; }
-  bool has_value() const { return value_ != nullptr; }
   T& operator*() { return *value_; }
   const T& operator*() const { return *value_; }
   T* operator->() { return value_; }
