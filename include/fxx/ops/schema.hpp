@@ -24,17 +24,18 @@ namespace detail {
 // and a call of a string_view's member costs it as much as a dozen comparisons.
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
-/// Characters of names: letters, digits, underscores.
+/// By a character, as a number without a sign. Read where they are asked for: a function would be called a letter.
 struct Letters {
-  bool word[128]{};
+  bool word[256]{};     // letters, digits and underscores, of which names are
+  bool special[256]{};  // brackets, quotes and commas, at which pieces may end
   constexpr Letters() {
     for (int c = 0; c < 26; ++c) word['a' + c] = word['A' + c] = true;
     for (int c = '0'; c <= '9'; ++c) word[c] = true;
     word[static_cast<int>('_')] = true;
+    for (const char c : {'(', ')', '[', ']', '"', '\'', ','}) special[static_cast<int>(c)] = true;
   }
 };
 inline constexpr Letters letters;
-constexpr bool is_word(char c) { return c >= 0 && letters.word[static_cast<int>(c)]; }
 
 /// End of the piece that starts at `from`: the next comma or closing bracket at the same depth, quotes respected.
 constexpr std::size_t end_of_piece(std::string_view text, std::size_t from) {
@@ -43,11 +44,10 @@ constexpr std::size_t end_of_piece(std::string_view text, std::size_t from) {
   int depth = 0;
   char quote = 0;
   for (std::size_t i = from; i < size; ++i) {
+    if (!letters.special[static_cast<unsigned char>(s[i])]) continue;  // most of them
     const char c = s[i];
     if (quote) {
       if (c == quote) quote = 0;
-    } else if (c == ' ' || (c >= 'a' && c <= 'z')) {
-      continue;  // most of them
     } else if (c == '"' || c == '\'') {
       quote = c;
     } else if (c == '(' || c == '[') {
@@ -102,7 +102,7 @@ constexpr bool parse_type(std::string_view text, std::size_t& at, Type& type, ch
   const std::size_t size = text.size(), start = at;
   std::size_t i = at;
   std::uint64_t name = hash_of_nothing;
-  for (; i < size && is_word(s[i]); ++i) name = (name ^ static_cast<unsigned char>(s[i])) * hash_factor;
+  for (; i < size && letters.word[static_cast<unsigned char>(s[i])]; ++i) name = (name ^ static_cast<unsigned char>(s[i])) * hash_factor;
   if (i == start) return false;
   type.base = value_type(name);
   if (name == hash_of_sym_int) type.symbolic = true;
@@ -149,7 +149,7 @@ constexpr bool parse_results(std::string_view text, F&& f) {
     if (!parse_type(text, at, type, alias, written)) return false;
     std::size_t name = at;
     if (at < size && s[at] == ' ')
-      for (name = ++at; at < size && is_word(s[at]);) ++at;
+      for (name = ++at; at < size && letters.word[static_cast<unsigned char>(s[at])];) ++at;
     if (!several && name == at && at > 0 && s[at - 1] == ' ') return false;
     f(type, alias, written, std::string_view(s + name, at - name));
     if (!several || at >= size) return !several && at == size;
@@ -230,7 +230,7 @@ constexpr SchemaSize measure_schema(std::string_view text) {
   SchemaSize size;
   std::size_t at = 0, colons = 0;
   for (; at < length && s[at] != '('; ++at) {
-    if (detail::is_word(s[at])) continue;
+    if (detail::letters.word[static_cast<unsigned char>(s[at])]) continue;
     if (s[at] == ':' && colons == 0 && at + 1 < length && s[at + 1] == ':') colons = at;
     if (s[at] != ':' && s[at] != '.') return size;
   }
@@ -275,7 +275,7 @@ constexpr SchemaSize read_schema(std::string_view text, Trait traits, Parameter*
     p.keyword_only = keyword_only;
     if (!parse_type(text, at, p.type, p.alias, p.written) || s[at] != ' ') return {};
     const std::size_t name = ++at;
-    while (is_word(s[at])) ++at;
+    while (letters.word[static_cast<unsigned char>(s[at])]) ++at;
     p.name = {s + name, at - name};
     if (at == name) return {};
     if (s[at] == '=') {
