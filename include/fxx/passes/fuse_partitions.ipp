@@ -20,7 +20,7 @@ FXX_INLINE void refuse_partition(const std::string& why, const Node* node = null
   throw GraphError(ErrorId::partition_invalid, "fuse_by_partitions: " + why,
                    {node ? format_node(*node) : std::string()});
 }
-FXX_INLINE std::string quoted(const Node& node) { return "'" + std::string(node.name()) + "'"; }
+FXX_INLINE std::string quoted(const Node& node) { return '\'' + std::string(node.name()) + '\''; }
 
 /// The places of a graph's nodes among the writes that others can see, and of those that draw random numbers among
 /// each other.

@@ -65,7 +65,7 @@ class RegionFinder {
   static bool computes(const Node& node) {
     return node.opcode() != Opcode::placeholder && node.opcode() != Opcode::get_attr && node.opcode() != Opcode::output;
   }
-  static std::string quoted(const Node& node) { return "'" + std::string(node.name()) + "'"; }
+  static std::string quoted(const Node& node) { return '\'' + std::string(node.name()) + '\''; }
   /// A list, a tuple, a number: what has no memory that a kernel could read.
   static bool is_no_tensor(const Node& node) { return computes(node) && !node.tensor_meta(); }
   bool is_marked(const Node& node) const { return !reasons_[node.index()].empty(); }

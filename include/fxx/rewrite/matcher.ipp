@@ -97,7 +97,7 @@ namespace detail {
       for (int k = i + 1; k < last; ++k)
         if (binds_name(pattern[k]) && pattern[k].id == id) group = t.name;
     }
-    if (!binds_name(t) || names.find("'" + std::string(t.name) + "'") != std::string::npos) continue;
+    if (!binds_name(t) || names.find('\'' + std::string(t.name) + '\'') != std::string::npos) continue;
     names.append(names.empty() ? "'" : ", '").append(t.name).append("'");
   }
   throw RuleError(

@@ -71,8 +71,8 @@ FXX_INLINE std::string without_nodes(const Argument& argument) {
     return out;
   };
   switch (argument.kind()) {
-    case Argument::Kind::list: return "[" + joined(argument.items()) + "]";
-    case Argument::Kind::tuple: return "(" + joined(argument.items()) + (argument.items().size() == 1 ? ",)" : ")");
+    case Argument::Kind::list: return '[' + joined(argument.items()) + ']';
+    case Argument::Kind::tuple: return '(' + joined(argument.items()) + (argument.items().size() == 1 ? ",)" : ")");
     case Argument::Kind::dict: {
       std::string out;
       for (const DictEntry& entry : argument.entries())
@@ -153,7 +153,7 @@ FXX_INLINE std::string to_dot(const Graph& graph, const DotOptions& options) {
       "  edge [color=\"#666666\", arrowsize=0.6]\n";
   for (const Node* node : graph.nodes()) {
     if (!drawn(node)) continue;
-    const std::string name = "n" + std::to_string(node->index());
+    const std::string name = 'n' + std::to_string(node->index());
     out += "  " + name + " [label=\"" + detail::dot_label(*node, options) + "\", fillcolor=\"" +
            std::string(detail::fill_colour(node->opcode())) + "\"";
     if (node->opcode() == Opcode::get_attr)

@@ -80,7 +80,7 @@ class SpecialisedWriter {
   std::string letter(Body& body) {
     for (;;) {
       const int i = body.loads++;
-      std::string name = i < 20 ? std::string(1, static_cast<char>('a' + i)) : "a" + std::to_string(i);
+      std::string name = i < 20 ? std::string(1, static_cast<char>('a' + i)) : 'a' + std::to_string(i);
       if (!is_declared(name)) return name;
     }
   }

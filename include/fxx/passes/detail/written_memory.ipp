@@ -81,7 +81,7 @@ class GraphWrites {
   Set& set_of(int i) { return sets_[static_cast<std::size_t>(find(object(i).set))]; }
   const Set& set_of(int i) const { return sets_[static_cast<std::size_t>(find(object(i).set))]; }
   int object_of(const Argument& a) const { return a.is_node() ? object_of_[a.node()->index()] : -1; }
-  static std::string quoted(const Node& node) { return "%" + std::string(node.name()); }
+  static std::string quoted(const Node& node) { return '%' + std::string(node.name()); }
   static views::Meta meta_of(const Node& node) {
     return node.tensor_meta() ? views::Meta(*node.tensor_meta()) : views::Meta();
   }
