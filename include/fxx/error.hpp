@@ -31,6 +31,7 @@ enum class ErrorId : std::uint16_t {
   dict_key_is_node = 110,
   text_malformed = 111,
   wrong_argument_kind = 112,
+  nested_too_deep = 113,
   // operators
   operator_unknown = 201,
   schema_malformed = 202,

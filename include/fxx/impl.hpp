@@ -80,6 +80,7 @@
 #include "fxx/runtime/files.ipp"
 #include "fxx/runtime/identity.ipp"
 #include "fxx/runtime/library.ipp"
+#include "fxx/runtime/limits.ipp"
 #include "fxx/runtime/notebook.ipp"
 #include "fxx/runtime/process.ipp"
 #include "fxx/runtime/toolchain.ipp"

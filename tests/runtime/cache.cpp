@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <set>
 #include <thread>
 
+#include "fxx/runtime/files.hpp"
 #include "fxx/runtime/library.hpp"
 #include "support.hpp"
 
@@ -232,10 +234,10 @@ TEST_CASE("a damaged entry is built again") {
   };
   const std::string name = std::filesystem::path(place.library(request)).filename().string();
   for (const std::string& text :
-       {std::string(), std::string("\n"), std::string("rubbish\n"), std::string("fxx entry 2\nlibrary "),
-        std::string("fxx entry 2\nlibrary \nend\n"), std::string("fxx entry 2\nlibrary 4\nend\n"),
-        std::string("fxx entry 3\nlibrary 4 x.so\nend\n"), "fxx entry 2\nlibrary 4 " + name + "\n",
-        "fxx entry 2\nlibrary 4 " + name + "\nheader 00 \nend\n"})
+       {std::string(), std::string("\n"), std::string("rubbish\n"), std::string("fxx entry 3\nlibrary "),
+        std::string("fxx entry 3\nlibrary \nend\n"), std::string("fxx entry 3\nlibrary 4\nend\n"),
+        std::string("fxx entry 2\nlibrary 4 x.so\nend\n"), "fxx entry 3\nlibrary 4 " + name + "\n",
+        "fxx entry 3\nlibrary 4 " + name + "\nheader 00 \nend\n"})
     rebuilt_after(text.c_str(), [&] { manifest(text); });
   rebuilt_after("a file in the place of the entry", [&] {
     std::filesystem::remove_all(entry);
@@ -537,4 +539,191 @@ TEST_CASE("no descriptor is left open") {
   place.get({.source = "text"});
   place.get({.source = "other"});
   CHECK(support::open_descriptors() == before);
+}
+
+TEST_CASE("a cache that others may write to is refused, unless the user says that they are trusted") {
+  Workplace place;
+  const BuildRequest request{.source = "text"};
+  place.get(request);
+  const std::string cache = place.cache.folder();
+  const auto refused = [&](const BuildCache& by, const std::string& folder, const std::string& why) {
+    for (const bool builds : {false, true}) {
+      const CompileError error = fault_of<CompileError>([&] {
+        if (builds) by.get_or_build(place.toolchain, request);
+        else (void)by.find(place.toolchain, request);
+      });
+      CHECK(error.id() == ErrorId::cache_unwritable);
+      CHECK(contains(error.what(), "'" + folder + "' " + why));
+      CHECK(contains(error.what(), "FXX_CACHE_SHARED=1"));
+    }
+  };
+  for (const mode_t mode : {0777, 01777, 0722, 0770, 0775, 0702, 0720}) {
+    CAPTURE(mode);
+    ::chmod(cache.c_str(), mode);
+    refused(place.cache, cache, "may be written to by");
+    {
+      const Variable shared("FXX_CACHE_SHARED", "1");
+      CHECK(place.hits(request));
+    }
+    const Variable not_shared("FXX_CACHE_SHARED", "0");
+    refused(place.cache, cache, "may be written to by");
+  }
+  for (const mode_t mode : {0700, 0755, 0750, 0711, 0500}) {
+    ::chmod(cache.c_str(), mode);
+    CHECK(place.hits(request));
+  }
+  ::chmod(cache.c_str(), 0700);
+  // A folder above it: whoever may write there may put another one in its place.
+  const std::string above = place.folder / "above";
+  const BuildCache inside(above + "/a/cache");
+  inside.get_or_build(place.toolchain, request);
+  ::chmod(above.c_str(), 0777);
+  refused(inside, above, "may be written to by all users");
+  ::chmod(above.c_str(), 01777);  // as /tmp: only their own
+  CHECK(inside.find(place.toolchain, request));
+  ::chmod(above.c_str(), 0755);
+  CHECK(inside.find(place.toolchain, request));
+  // Also where a link leads, and where the link itself lies.
+  ::chmod(above.c_str(), 0777);
+  std::filesystem::create_directory_symlink(above + "/a/cache", place.folder / "to_it");
+  refused(BuildCache(place.folder / "to_it"), above, "may be written to by all users");
+  std::filesystem::create_directory_symlink(cache, above + "/from_there");
+  refused(BuildCache(above + "/from_there"), above, "may be written to by all users");
+  // Nothing is made in such a place either.
+  refused(BuildCache(above + "/new"), above, "may be written to by all users");
+  CHECK(!std::filesystem::exists(above + "/new"));
+}
+
+TEST_CASE("what belongs to another user is not trusted") {
+  if (::geteuid() != 0) {
+    std::puts("note: what belongs to another user is tested by the administrator only");
+    return;
+  }
+  constexpr uid_t other = 12345;
+  Workplace place;
+  const BuildRequest request{.source = "text"};
+  place.get(request);
+  // An entry that somebody put there while others could write: built again.
+  REQUIRE(::chown(place.entry(request).c_str(), other, other) == 0);
+  CHECK(!place.cache.find(place.toolchain, request));
+  CHECK(!place.hits(request));
+  CHECK(place.hits(request));
+  REQUIRE(::chown(place.entry(request).c_str(), other, other) == 0);
+  {
+    const Variable shared("FXX_CACHE_SHARED", "yes");
+    CHECK(place.hits(request));
+  }
+  REQUIRE(::chown(place.cache.folder().c_str(), other, other) == 0);
+  const CompileError error = fault_of<CompileError>([&] { place.cache.get_or_build(place.toolchain, request); });
+  CHECK(error.id() == ErrorId::cache_unwritable);
+  CHECK(contains(error.what(), "belongs to user 12345"));
+}
+
+TEST_CASE("a program with more rights than its user looks at no variables of his") {
+  if (::geteuid() != 0) {
+    std::puts("note: programs with the rights of another user are tested by the administrator only");
+    return;
+  }
+  const TemporaryFolder folder;
+  const BuildRequest request{
+      .source = "#include <cstdio>\n#include <cstdlib>\n#include \"fxx/runtime/cache.hpp\"\n"
+                "int main() {\n"
+                "  try { std::printf(\"%s \", fxx::BuildCache::default_folder().c_str()); } catch (...) {}\n"
+                "  const auto found = fxx::find_program(\"only_here\");\n"
+                "  std::printf(\"%d %d %s\\n\", int(fxx::files::is_privileged()), int(found.has_value()),\n"
+                "    fxx::run_process({\"/usr/bin/env\"}).output.c_str());\n}\n"};
+  folder.file("program.cpp", request.source);
+  const std::string program = folder / "program";
+  std::vector<std::string> build = Toolchain::find().command();
+  for (const std::string& word : {std::string("-std=c++20"), "-I" + std::string(std::getenv("FXX_SOURCE_DIR")) + "/include",
+                                  folder / "program.cpp", std::string("-o"), program})
+    build.push_back(word);
+  const fxx::ProcessResult built = fxx::run_process(build);
+  REQUIRE_MESSAGE(built.ok(), built.output);
+  folder.script("only_here", "exit 0\n");
+  ::chmod(folder.path().c_str(), 0755);
+  const auto output = [&] {
+    const Variable cache("FXX_CACHE_DIR", "/of/the/user"), path("PATH", folder.path() + ":/usr/bin:/bin");
+    return fxx::run_process({program}).output;
+  };
+  const std::string plain = output();
+  CHECK(plain.starts_with("/of/the/user 0 1 "));
+  CHECK(contains(plain, "FXX_CACHE_DIR=/of/the/user"));
+  REQUIRE(::chown(program.c_str(), 12345, 12345) == 0);
+  REQUIRE(::chmod(program.c_str(), 04755) == 0);
+  const std::string privileged = output();
+  CHECK(contains(privileged, "1 0 "));
+  CHECK(!contains(privileged, "/of/the/user"));
+  CHECK(!contains(privileged, folder.path() + ":"));
+  std::filesystem::remove_all("/tmp/fxx-12345");
+}
+
+TEST_CASE("a full cache gives up what was used least lately, never what was just built") {
+  Workplace place;
+  const auto request = [](int i) { return BuildRequest{.source = std::string(100000, 'x') + std::to_string(i)}; };
+  for (int i = 0; i < 6; ++i) {
+    place.get(request(i));
+    make_older(place.entry(request(i)) + "/manifest", 1000 - i);
+  }
+  CHECK(place.hits(request(0)));  // which makes it the newest
+  const auto there = [&] {
+    std::string all;
+    for (int i = 0; i < 8; ++i)
+      if (place.cache.find(place.toolchain, request(i))) all += static_cast<char>('0' + i);
+    return all;
+  };
+  CHECK(there() == "012345");
+  place.cache.shrink(std::uint64_t{1} << 40);
+  CHECK(there() == "012345");
+  place.cache.shrink(1 << 20);  // source and library of 100 kB, and the key: 0.3 MB each
+  CHECK(there() == "045");
+  {
+    const Variable limit("FXX_CACHE_MEGABYTES", "1");
+    place.get(request(6));
+    CHECK(there() == "056");
+    const Variable no_limit("FXX_CACHE_MEGABYTES", "0"), usual("FXX_CACHE_MEGABYTES", "many");
+    place.get(request(7));
+    CHECK(there() == "0567");
+  }
+  place.cache.shrink(0);
+  CHECK(there() == "");
+  CHECK(count_entries(place.cache.folder(), "aside-") == 0);
+  place.cache.shrink(0);
+  BuildCache(place.folder / "nowhere").shrink(0);
+  const Variable tiny("FXX_CACHE_MEGABYTES", "1");
+  const BuildRequest huge{.source = std::string(2 << 20, 'x')};
+  place.get(huge);
+  CHECK(place.hits(huge));
+}
+
+TEST_CASE("headers may have any name") {
+  const TemporaryFolder folder;
+  Workplace place;
+  int number = 0;
+  for (const std::string name : {"plain", "two\nlines", "a blank", "back\\slash", "back\\n", "dollar$", "#hash", "colon:",
+                                 "end\\\n", "tab\t"}) {
+    CAPTURE(name);
+    folder.file(name + "/value.hpp", "#define VALUE 1\n");
+    const Toolchain toolchain = Toolchain::find();
+    const BuildRequest request{.source = "#include \"value.hpp\"\nint value_" + std::to_string(++number) + " = VALUE;\n",
+                               .include_folders = {folder / name}};
+    bool hit = true;
+    place.cache.get_or_build(toolchain, request, &hit);
+    CHECK_FALSE(hit);
+    // Compilers cannot write every name in a rule for make so that it can be read. These are built each time.
+    place.cache.get_or_build(toolchain, request, &hit);
+    CHECK(hit == (name != "end\\\n"));
+    folder.file(name + "/value.hpp", "#define VALUE 2\n");
+    place.cache.get_or_build(toolchain, request, &hit);
+    CHECK_FALSE(hit);
+  }
+}
+
+TEST_CASE("whoever holds the lock of the cache holds nobody up for ever") {
+  // The wait itself is tested with the lock.
+  Workplace place;
+  place.get({.source = "text"});
+  const fxx::files::Descriptor lock = fxx::files::lock_folder(place.cache.folder());
+  REQUIRE(lock);
+  CHECK(place.hits({.source = "text"}));  // takes none
 }

@@ -121,3 +121,32 @@ TEST_CASE("a descriptor closes itself once") {
 }
 
 TEST_CASE("errors have words") { CHECK(files::error_text(ENOENT) == "No such file or directory"); }
+
+TEST_CASE("no link is followed where a file is written or a lock is taken") {
+  const TemporaryFolder folder;
+  const std::string victim = folder.file("victim", "before");
+  REQUIRE(::symlink(victim.c_str(), (folder / "link").c_str()) == 0);
+  CHECK(files::write_file(folder / "link", "after") == ELOOP);
+  CHECK(support::content_of(victim) == "before");
+  REQUIRE(::symlink((folder / "made").c_str(), (folder / "lock").c_str()) == 0);
+  CHECK(!files::lock_folder(folder.path()));
+  CHECK(errno == ELOOP);
+  CHECK(::access((folder / "made").c_str(), F_OK) != 0);
+}
+
+TEST_CASE("a lock is waited for as long as was said, and no longer") {
+  const TemporaryFolder folder;
+  files::Descriptor first = files::lock_folder(folder.path());
+  REQUIRE(first);
+  CHECK(!files::lock_folder(folder.path(), 0.05));
+  CHECK(errno == EWOULDBLOCK);
+  first.close();
+  CHECK(files::lock_folder(folder.path(), 0.05));
+}
+
+TEST_CASE("variables are those of the environment") {
+  const support::Variable set("FXX_OF_A_TEST", "value"), unset("FXX_OF_ANOTHER", std::nullopt);
+  CHECK(!files::is_privileged());
+  CHECK(std::string(files::variable("FXX_OF_A_TEST")) == "value");
+  CHECK(files::variable("FXX_OF_ANOTHER") == nullptr);
+}

@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <set>
 #include <stdexcept>
@@ -36,17 +39,29 @@ TEST_CASE("what was given back is taken again; what somebody has, nobody else ge
   CHECK(Thing::alive == 2);
 }
 
-TEST_CASE("many are given back and taken; they end with the pool, or when it is cleared") {
+TEST_CASE("many are given back and taken; some are kept, the others end; all with the pool, or when it is cleared") {
   {
     Pool<Thing> pool;
     std::set<Thing*> taken;
     for (int i = 0; i < 40; ++i) taken.insert(pool.take(make));
     CHECK(taken.size() == 40);
+    CHECK(pool.taken() == 40);
     for (Thing* thing : taken) pool.give(thing);
+    const std::size_t kept = Pool<Thing>::most_idle + 1;  // and the one in the place of this thread
+    CHECK(pool.size() == kept);
+    CHECK(pool.taken() == 0);
+    CHECK(Thing::alive == static_cast<int>(kept));
     std::set<Thing*> again;
-    for (int i = 0; i < 40; ++i) again.insert(pool.take(make));
-    CHECK(again == taken);
+    for (std::size_t i = 0; i < kept; ++i) again.insert(pool.take(make));
+    CHECK(pool.size() == kept);  // none was made
+    for (Thing* thing : again) CHECK(taken.contains(thing));
+    Thing* const one_more = pool.take(make);
     for (Thing* thing : again) pool.give(thing);
+    pool.trim();
+    CHECK(pool.size() == 1);
+    CHECK(pool.taken() == 1);
+    CHECK(Thing::alive == 1);
+    pool.give(one_more);
     pool.clear();
     CHECK(Thing::alive == 0);
     CHECK(pool.size() == 0);
@@ -91,4 +106,34 @@ TEST_CASE("many threads at once: each has its own, and nobody's count is lost") 
   for (std::size_t i = 0; i < size; ++i) sum += pool.take(make)->number;
   CHECK(pool.size() == size);  // all had been given back
   CHECK(sum == threads * turns);
+}
+
+TEST_CASE("a child of fork() takes and gives, whatever other threads of the parent did meanwhile") {
+  Pool<Thing> pool;
+  std::atomic<bool> done = false;
+  std::vector<std::thread> workers;
+  for (int t = 0; t < 4; ++t)
+    workers.emplace_back([&] {
+      while (!done) {
+        Thing* many[12];
+        for (Thing*& thing : many) thing = pool.take(make);  // more than have a place: the lock is taken all the time
+        for (Thing* thing : many) pool.give(thing);
+      }
+    });
+  int ended = 0;
+  for (int i = 0; i < 50; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      Thing* things[20];
+      for (Thing*& thing : things) thing = pool.take(make);
+      for (Thing* thing : things) pool.give(thing);
+      ::_exit(0);
+    }
+    int status = 0;
+    ended += ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  done = true;
+  for (std::thread& worker : workers) worker.join();
+  CHECK(ended == 50);
 }

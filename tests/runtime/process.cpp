@@ -5,8 +5,11 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -37,6 +40,28 @@ bool alive(pid_t id) {
 bool gone(pid_t id) {
   for (int i = 0; i < 3000; ++i) {
     if (!alive(id)) return true;
+    ::usleep(10000);
+  }
+  return false;
+}
+
+/// How many processes run with this word among theirs.
+int count_running(const std::string& word) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != name.npos) continue;
+    try {
+      const std::string words = '\0' + support::content_of(entry.path().string() + "/cmdline");
+      count += contains(words, '\0' + word + '\0') && alive(std::stoi(name));
+    } catch (const std::exception&) {  // it has ended meanwhile
+    }
+  }
+  return count;
+}
+bool all_gone(const std::string& word) {
+  for (int i = 0; i < 1000; ++i) {
+    if (count_running(word) == 0) return true;
     ::usleep(10000);
   }
   return false;
@@ -472,4 +497,61 @@ TEST_CASE("find_program looks through PATH") {
   CHECK(search(":" + (folder / "second") + ":") == second);
   CHECK(search("::") == "none");
   std::filesystem::current_path(here);
+}
+
+TEST_CASE("however this process ends, and whenever: what it started ends with it, and all that those started") {
+  std::mt19937 random(5);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGKILL, SIGSEGV})
+    for (int attempt = 0; attempt < 12; ++attempt) {
+      CAPTURE(signal);
+      CAPTURE(attempt);
+      const std::string word = "86400." + std::to_string(::getpid()) + std::to_string(100 * signal + attempt);
+      // One heeds no signal that can be ignored, and each has a child.
+      const std::string sleeps = "sleep " + word + " & sleep " + word, deaf = "trap '' TERM INT HUP; " + sleeps;
+      sigset_t only, before;
+      ::sigemptyset(&only);
+      ::sigaddset(&only, signal);
+      ::pthread_sigmask(SIG_BLOCK, &only, &before);  // until the handlers of the tests are gone
+      const pid_t child = ::fork();
+      if (child == 0) {
+        const struct rlimit none{0, 0};
+        ::setrlimit(RLIMIT_CORE, &none);
+        struct sigaction usual {};
+        usual.sa_handler = SIG_DFL;
+        ::sigaction(signal, &usual, nullptr);
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        (void)fxx::run_processes({{"/bin/sh", "-c", sleeps}, {"/bin/sh", "-c", deaf}, {"sleep", word}});
+        ::_exit(0);
+      }
+      ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      if (attempt == 0)  // all of them run
+        for (int i = 0; i < 1000 && count_running(word) < 5; ++i) ::usleep(10000);
+      else
+        ::usleep(static_cast<useconds_t>(random() % 12000));
+      ::kill(child, signal);
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      CHECK(WIFSIGNALED(status));
+      CHECK(all_gone(word));
+    }
+}
+
+TEST_CASE("what a program left running stays when this process ends later") {
+  const TemporaryFolder folder;
+  const std::string word = "86401." + std::to_string(::getpid());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // The first ends and leaves something behind; the second still runs when this process is killed.
+    (void)shell("sleep " + word + " >/dev/null 2>&1 &");
+    (void)shell("touch " + (folder / "there") + "; sleep " + word + "1");
+    ::_exit(0);
+  }
+  while (!std::filesystem::exists(folder / "there")) ::usleep(1000);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  CHECK(all_gone(word + "1"));
+  CHECK(count_running(word) == 1);
+  (void)shell("for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '^sleep " + word +
+              " $' && kill ${p#/proc/}; done");
+  CHECK(all_gone(word));
 }

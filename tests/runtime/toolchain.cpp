@@ -441,3 +441,29 @@ TEST_CASE("a folder that cannot be written is a fault") {
   CHECK(error.id() == ErrorId::cache_unwritable);
   CHECK(contains(error.what(), folder / "file/x/source.cpp"));
 }
+
+TEST_CASE("a path of the compiler may have blanks, as it is or in quotes") {
+  const TemporaryFolder folder;
+  const auto make = [&](const std::string& name) {
+    return folder.script(name, "[ \"$1\" = --version ] && echo spaced 1.0\n");
+  };
+  const std::string spaced = make("my tools/g++ 12/cc"), plain = make("plain"), quoted = make("it's \"one\"/cc");
+  const auto words_of = [](const char* name, const std::string& value) {
+    const Variable cxx("CXX", std::nullopt), fxx_cxx("FXX_CXX", std::nullopt), set(name, value);
+    return Toolchain::find().command();
+  };
+  using Words = std::vector<std::string>;
+  for (const char* name : {"FXX_CXX", "CXX"}) {
+    CHECK(words_of(name, spaced) == Words{spaced});
+    CHECK(words_of(name, " " + spaced + "  -m64 -DA=1 ") == Words{spaced, "-m64", "-DA=1"});
+    CHECK(words_of(name, "\"" + spaced + "\" -m64") == Words{spaced, "-m64"});
+    CHECK(words_of(name, "'" + spaced + "' '-DA=b c'") == Words{spaced, "-DA=b c"});
+    CHECK(words_of(name, quoted + " -m64") == Words{quoted, "-m64"});
+    CHECK(words_of(name, plain + " " + spaced) == Words{plain, folder / "my", "tools/g++", "12/cc"});  // no quotes
+    CHECK(words_of(name, plain + " \"" + spaced + "\"") == Words{plain, spaced});
+    CHECK(words_of(name, plain + " -DTEXT=\\\"a\\ b\\\"") == Words{plain, "-DTEXT=\"a b\""});
+  }
+  // The longest is not looked for where the shortest is a program.
+  make("my");
+  CHECK(words_of("FXX_CXX", spaced) == Words{folder / "my", "tools/g++", "12/cc"});
+}

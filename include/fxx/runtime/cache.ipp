@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 
 #include "fxx/runtime/cache.hpp"
 #include "fxx/runtime/files.hpp"
@@ -38,7 +40,7 @@ FXX_INLINE std::string cache_key(const Toolchain& toolchain, const BuildRequest&
   add_all("extra", request.extra);
   for (const char* name :
        {"CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SDKROOT"})
-    if (const char* value = ::getenv(name)) add(name, value);
+    if (const char* value = files::variable(name)) add(name, value);
   const auto native = [](const std::string& flag) { return flag.find("=native") != flag.npos; };
   if (std::any_of(request.flags.begin(), request.flags.end(), native) ||
       std::any_of(toolchain.command().begin(), toolchain.command().end(), native))
@@ -49,7 +51,8 @@ FXX_INLINE std::string cache_key(const Toolchain& toolchain, const BuildRequest&
 
 // --- an entry --------------------------------------------------------------------------------------------------------
 
-/// The headers in a rule for make, `library: source.cpp /a/b.hpp \`, with blanks and others escaped by backslashes.
+/// The headers in a rule for make, `library: source.cpp /a/b.hpp \`, with blanks and others escaped by backslashes. The
+/// compiler leaves ends of lines in names as they are; the rule itself ends none of its lines without a backslash.
 FXX_INLINE std::vector<std::string> headers_of_rule(std::string_view rule) {
   std::vector<std::string> out;
   std::string word;
@@ -59,9 +62,10 @@ FXX_INLINE std::vector<std::string> headers_of_rule(std::string_view rule) {
   };
   for (std::size_t i = 0; i < rule.size(); ++i) {
     const char c = rule[i], next = i + 1 < rule.size() ? rule[i + 1] : '\0';
-    if (c == '\\' && (next == ' ' || next == '#' || next == '\\' || next == ':')) word += rule[++i];
+    if (c == '\\' && (next == ' ' || next == '\t' || next == '#' || next == '\\' || next == ':')) word += rule[++i];
     else if (c == '$' && next == '$') word += rule[++i];
     else if (c == '\\' && next == '\n') finish();
+    else if (c == '\n' && next != '\0') word += c;
     else if (c == ' ' || c == '\n' || c == '\t' || c == '\r') finish();
     else word += c;
   }
@@ -69,15 +73,32 @@ FXX_INLINE std::vector<std::string> headers_of_rule(std::string_view rule) {
   return out;
 }
 
+/// A path as one word of one line, and back again.
+FXX_INLINE std::string in_one_line(std::string_view path) {
+  std::string out;
+  for (const char c : path) c == '\n' ? out += "\\n" : c == '\\' ? out += "\\\\" : out += c;
+  return out;
+}
+FXX_INLINE std::string from_one_line(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text[i] == '\\' && i + 1 < text.size()) out += text[++i] == 'n' ? '\n' : text[i];
+    else out += text[i];
+  return out;
+}
+
+inline constexpr std::string_view manifest_begin = "fxx entry 3\n";
+
 /// The last file written into an entry: what a look-up checks.
-///   fxx entry 2
+///   fxx entry 3
 ///   library 0123456789abcdef0123456789abcdef module-a1b2.so
 ///   header 0123456789abcdef0123456789abcdef /path/of/header.hpp
 ///   end
 FXX_INLINE std::string manifest_of(const std::string& folder, const std::string& library) {
   struct stat source {};
   ::stat((folder + "/source.cpp").c_str(), &source);
-  std::string out = "fxx entry 2\nlibrary " + hash_of_file(folder + "/" + library) + " " + library + "\n";
+  std::string out(manifest_begin);
+  out += "library " + hash_of_file(folder + "/" + library) + " " + library + "\n";
   for (const std::string& header : headers_of_rule(files::read_file(folder + "/headers.d").value_or(""))) {
     struct stat status {};
     const bool there = ::stat(header.c_str(), &status) == 0;
@@ -85,7 +106,7 @@ FXX_INLINE std::string manifest_of(const std::string& folder, const std::string&
     const bool changed =
         !there || status.st_mtim.tv_sec > source.st_mtim.tv_sec ||
         (status.st_mtim.tv_sec == source.st_mtim.tv_sec && status.st_mtim.tv_nsec > source.st_mtim.tv_nsec);
-    out += "header " + (changed ? "changed" : hash_of_file(header)) + " " + header + "\n";
+    out += "header " + (changed ? "changed" : hash_of_file(header)) + " " + in_one_line(header) + "\n";
   }
   return out + "end\n";
 }
@@ -93,7 +114,7 @@ FXX_INLINE std::string manifest_of(const std::string& folder, const std::string&
 /// The library of an entry; nothing when the entry is missing, damaged, of another key, or its headers have changed.
 FXX_INLINE std::optional<std::string> valid_library(const std::string& entry, const std::string& key) {
   const std::optional<std::string> manifest = files::read_file(entry + "/manifest");
-  if (!manifest || !manifest->starts_with("fxx entry 2\nlibrary ") || !manifest->ends_with("\nend\n"))
+  if (!manifest || !manifest->starts_with(manifest_begin) || !manifest->ends_with("\nend\n"))
     return std::nullopt;
   std::string library;
   std::string_view lines = *manifest;
@@ -103,12 +124,81 @@ FXX_INLINE std::optional<std::string> valid_library(const std::string& entry, co
     const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
     if (second == line.npos) return std::nullopt;
     const std::string_view value = line.substr(first + 1, second - first - 1);
-    std::string name(line.substr(second + 1));
+    std::string name = from_one_line(line.substr(second + 1));
     if (line.starts_with("library ")) name = library = entry + "/" + name;
     if (hash_of_file(name) != value) return std::nullopt;
   }
-  if (files::read_file(entry + "/key") != key) return std::nullopt;
+  if (library.empty() || files::read_file(entry + "/key") != key) return std::nullopt;
   return library;
+}
+
+/// Whether the variable is set by which the user says that others may write to the cache, and are trusted.
+FXX_INLINE bool is_shared() {
+  const char* value = files::variable("FXX_CACHE_SHARED");
+  return value && *value && std::string_view(value) != "0";
+}
+
+/// Why somebody else than this user and the system's administrator may put files there; empty when nobody may. `above`:
+/// it is a folder above the one that is asked about, in which others may be allowed to make files of their own.
+FXX_INLINE std::string who_else_writes(const std::string& folder, bool above) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) return "";  // not there yet
+  const std::string whose = "'" + folder + "' ";
+  if (status.st_uid != ::geteuid() && status.st_uid != 0)
+    return whose + "belongs to user " + std::to_string(status.st_uid);
+  if (above && (status.st_mode & S_ISVTX) != 0) return "";  // only their own files may others remove
+  if ((status.st_mode & S_IWOTH) != 0) return whose + "may be written to by all users";
+  // Many systems give each user a group of his own, of the same number, which may write to his folders.
+  if ((status.st_mode & S_IWGRP) != 0 && !(above && status.st_gid == status.st_uid))
+    return whose + "may be written to by group " + std::to_string(status.st_gid);
+  return "";
+}
+
+/// What is loaded from a cache runs as this user. Throws E604 where others may write to it, or to a folder above it,
+/// unless the user has said that he knows.
+FXX_INLINE void require_trusted(const std::string& cache) {
+  if (is_shared()) return;
+  std::string why = who_else_writes(cache, false);
+  for (const std::string& path : {cache, files::resolved_path(cache)})
+    for (std::size_t end = path.rfind('/'); why.empty() && end != path.npos; end = end == 0 ? path.npos : path.rfind('/', end - 1))
+      why = who_else_writes(path.substr(0, std::max<std::size_t>(end, 1)), true);
+  if (why.empty()) return;
+  throw CompileError(ErrorId::cache_unwritable,
+                     "BuildCache: the folder " + cache + " is not used, because " + why +
+                         ", who could put code there that runs as this user. Take that right away (chmod go-w), name "
+                         "another folder in FXX_CACHE_DIR, or set FXX_CACHE_SHARED=1 to trust all who may write there");
+}
+/// The same of an entry that was made by this user or the administrator, or by anybody where others are trusted.
+FXX_INLINE std::optional<std::string> trusted_library(const std::string& entry, const std::string& key) {
+  struct stat status {};
+  if (!is_shared() && ::lstat(entry.c_str(), &status) == 0 &&
+      (!S_ISDIR(status.st_mode) || (status.st_uid != ::geteuid() && status.st_uid != 0)))
+    return std::nullopt;
+  return valid_library(entry, key);
+}
+
+/// The names in a folder; none when it cannot be read.
+FXX_INLINE std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* const entries = ::opendir(folder.c_str());
+  if (!entries) return names;
+  while (const dirent* entry = ::readdir(entries))
+    if (const std::string_view name(entry->d_name); name != "." && name != "..") names.emplace_back(name);
+  ::closedir(entries);
+  return names;
+}
+
+/// What the entries of a cache may take on the disk, in bytes: the variable FXX_CACHE_MEGABYTES, else 2 GB.
+FXX_INLINE std::uint64_t limit_of_cache() {
+  constexpr std::uint64_t usual = 2048, none = 0;
+  const char* text = files::variable("FXX_CACHE_MEGABYTES");
+  std::uint64_t megabytes = usual;
+  if (text && *text) {
+    const char* const end = text + std::char_traits<char>::length(text);
+    const auto [last, error] = std::from_chars(text, end, megabytes);
+    if (error != std::errc() || last != end) megabytes = usual;
+  }
+  return megabytes == none || megabytes > (UINT64_MAX >> 20) ? UINT64_MAX : megabytes << 20;
 }
 
 [[noreturn]] FXX_INLINE void cache_unwritable(const std::string& folder, int error) {
@@ -145,11 +235,11 @@ class Aside {
 /// somebody who was earlier.
 FXX_INLINE std::string publish(Aside& aside, const std::string& cache, const std::string& entry, const std::string& key,
                                const std::string& library) {
-  // One at a time, so that a broken entry, once seen, is still the one that is moved away. Where there are no locks,
-  // the worst is that a good entry is replaced by an equal one.
+  // One at a time, so that a broken entry, once seen, is still the one that is moved away. Where there are no locks, or
+  // somebody does not give his back, the worst is that a good entry is replaced by an equal one.
   const files::Descriptor lock = files::lock_folder(cache);
-  if (!lock) cache_unwritable(cache, errno);
-  if (std::optional<std::string> earlier = valid_library(entry, key)) return *earlier;
+  if (!lock && errno != EWOULDBLOCK) cache_unwritable(cache, errno);
+  if (std::optional<std::string> earlier = trusted_library(entry, key)) return *earlier;
 
   const std::string old = aside.path() + "-old";
   for (int attempt = 0;; ++attempt) {
@@ -172,7 +262,7 @@ FXX_INLINE BuildCache::BuildCache(std::string folder) : folder_(files::absolute_
 
 FXX_INLINE std::string BuildCache::default_folder() {
   const auto variable = [](const char* name) -> std::string {
-    const char* value = ::getenv(name);
+    const char* value = files::variable(name);
     return value ? value : "";
   };
   if (std::string folder = variable("FXX_CACHE_DIR"); !folder.empty()) return folder;
@@ -197,16 +287,22 @@ FXX_INLINE std::string BuildCache::entry_name(const Toolchain& toolchain, const 
 }
 
 FXX_INLINE std::optional<std::string> BuildCache::find(const Toolchain& toolchain, const BuildRequest& request) const {
-  const std::string key = detail::cache_key(toolchain, request);
-  return detail::valid_library(folder_ + "/" + wide_hash(key), key);
+  detail::require_trusted(folder_);
+  const std::string key = detail::cache_key(toolchain, request), entry = folder_ + "/" + wide_hash(key);
+  return detail::trusted_library(entry, key);
 }
 
 FXX_INLINE std::string BuildCache::get_or_build(const Toolchain& toolchain, const BuildRequest& request,
                                                 bool* was_hit) const {
   const std::string key = detail::cache_key(toolchain, request), name = wide_hash(key), entry = folder_ + "/" + name;
-  std::optional<std::string> there = detail::valid_library(entry, key);
+  detail::require_trusted(folder_);
+  std::optional<std::string> there = detail::trusted_library(entry, key);
   if (was_hit) *was_hit = there.has_value();
-  if (there) return *there;
+  if (there) {
+    // What was used last goes last when the cache is full. A cache that cannot be written does not become full.
+    ::utimensat(AT_FDCWD, (entry + "/manifest").c_str(), nullptr, 0);
+    return *there;
+  }
 
   if (const int error = files::make_folders(folder_, 0700)) detail::cache_unwritable(folder_, error);
   remove_leftovers(24 * 3600);
@@ -227,7 +323,49 @@ FXX_INLINE std::string BuildCache::get_or_build(const Toolchain& toolchain, cons
   if (!error) error = files::write_file(aside.path() + "/key", key);
   if (!error) error = files::write_file(aside.path() + "/manifest", detail::manifest_of(aside.path(), library));
   if (error) detail::cache_unwritable(folder_, error);
-  return detail::publish(aside, folder_, entry, key, library);
+  std::string published = detail::publish(aside, folder_, entry, key, library);
+  shrink(detail::limit_of_cache(), name);
+  return published;
+}
+
+FXX_INLINE void BuildCache::shrink(std::uint64_t bytes, std::string_view kept) const {
+  struct Entry {
+    std::string name;
+    std::uint64_t bytes;
+    struct timespec used;
+  };
+  std::vector<Entry> entries;
+  std::uint64_t all = 0;
+  for (const std::string& name : detail::names_in(folder_)) {
+    const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+    if (name.size() != 32 || !std::all_of(name.begin(), name.end(), is_hex)) continue;
+    Entry entry{name, 0, {}};
+    const std::string path = folder_ + "/" + name;
+    for (const std::string& file : detail::names_in(path)) {
+      struct stat status {};
+      if (::lstat((path + "/" + file).c_str(), &status) != 0) continue;
+      entry.bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
+      if (file == "manifest") entry.used = status.st_mtim;
+    }
+    all += entry.bytes;
+    entries.push_back(std::move(entry));
+  }
+  if (all <= bytes) return;
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.used.tv_sec != b.used.tv_sec ? a.used.tv_sec < b.used.tv_sec : a.used.tv_nsec < b.used.tv_nsec;
+  });
+  const files::Descriptor lock = files::lock_folder(folder_);
+  if (!lock) return;
+  for (const Entry& entry : entries) {
+    if (all <= bytes) break;
+    if (entry.name == kept) continue;
+    // Who has its library loaded keeps that; who has just found it builds it again.
+    const std::string path = folder_ + "/" + entry.name,
+                      old = folder_ + "/aside-" + entry.name.substr(0, 8) + "-" + std::to_string(::getpid()) + "-full";
+    if (::rename(path.c_str(), old.c_str()) != 0) continue;
+    files::remove_tree(old);
+    all -= entry.bytes;
+  }
 }
 
 FXX_INLINE void BuildCache::discard(const std::string& library) const {
@@ -242,21 +380,15 @@ FXX_INLINE void BuildCache::discard(const std::string& library) const {
 }
 
 FXX_INLINE void BuildCache::remove_leftovers(double seconds) const {
-  DIR* entries = ::opendir(folder_.c_str());
-  if (!entries) return;
   struct timespec now {};
   ::clock_gettime(CLOCK_REALTIME, &now);
-  std::vector<std::string> old;
-  while (const dirent* entry = ::readdir(entries)) {
-    const std::string_view name(entry->d_name);
+  for (const std::string& name : detail::names_in(folder_)) {
     if (!name.starts_with("aside-") && !name.starts_with("failed-")) continue;
-    std::string path = folder_ + "/" + std::string(name);
+    const std::string path = folder_ + "/" + name;
     struct stat status {};
     if (::lstat(path.c_str(), &status) == 0 && static_cast<double>(now.tv_sec - status.st_mtim.tv_sec) > seconds)
-      old.push_back(std::move(path));
+      files::remove_tree(path);
   }
-  ::closedir(entries);
-  for (const std::string& path : old) files::remove_tree(path);
 }
 
 }  // namespace fxx::inline FXX_ABI

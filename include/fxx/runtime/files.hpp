@@ -2,7 +2,8 @@
 //
 // Not <filesystem>, which costs half a second of every file that includes it. Nothing here throws but for lack of
 // memory: a call gives 0 or an errno, and error_text says it in words.
-// Main names: Descriptor, read_file, write_file, make_folders, remove_tree, lock_folder, absolute_path. Cost: light.
+// Main names: Descriptor, variable, read_file, write_file, make_folders, remove_tree, lock_folder, absolute_path.
+// Cost: light.
 #pragma once
 
 #include <optional>
@@ -34,13 +35,22 @@ class Descriptor {
   int number_ = -1;
 };
 
+/// The value of an environment variable, or null: what std::getenv gives, but in a program that runs with more rights
+/// than the user who started it (setuid, setgid, capabilities), whose variables are then not trusted.
+const char* variable(const char* name);
+/// Whether this program runs with more rights than the user who started it.
+bool is_privileged();
+
 /// "No such file or directory". Safe in several threads.
 std::string error_text(int error);
 
 /// The whole of a regular file; nothing, with errno set, when it cannot be read. `limit`: largest size read, in bytes.
 std::optional<std::string> read_file(const std::string& path, std::size_t limit = std::size_t{1} << 30);
-/// Makes or overwrites a file and waits until it is on the disk, so that a rename after it never shows an empty one.
+/// Makes or overwrites a file and waits until it is on the disk, so that a rename after it never shows an empty one. A
+/// link in the place of the file is not followed: ELOOP.
 [[nodiscard]] int write_file(const std::string& path, std::string_view content);
+/// The same to a file that is open.
+[[nodiscard]] int write_file(const Descriptor& file, std::string_view content);
 [[nodiscard]] int sync_file(const std::string& path);
 
 /// Makes a folder and those above it; the last gets `mode`, as far as the umask lets it. One that exists stays.
@@ -49,8 +59,9 @@ std::optional<std::string> read_file(const std::string& path, std::size_t limit 
 void remove_tree(const std::string& path) noexcept;
 bool is_folder(const std::string& path);
 /// Waits until nobody else holds the lock of the folder, a file in it, and holds it as long as the result lives; nothing,
-/// with errno set, where there can be none.
-Descriptor lock_folder(const std::string& path);
+/// with errno set, where there can be none, and with EWOULDBLOCK when somebody held it all of `seconds`: whoever may read
+/// the file may lock it.
+Descriptor lock_folder(const std::string& path, double seconds = 30);
 
 /// As seen from the current folder; nothing is resolved.
 std::string absolute_path(std::string_view path);

@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,6 +23,15 @@ namespace fxx::inline FXX_ABI::files {
 FXX_INLINE void Descriptor::close() noexcept {
   if (number_ >= 0) ::close(std::exchange(number_, -1));
 }
+
+FXX_INLINE bool is_privileged() {
+#if defined(__linux__)
+  return ::getauxval(AT_SECURE) != 0;
+#else
+  return ::geteuid() != ::getuid() || ::getegid() != ::getgid();
+#endif
+}
+FXX_INLINE const char* variable(const char* name) { return is_privileged() ? nullptr : ::getenv(name); }
 
 FXX_INLINE std::string error_text(int error) { return std::generic_category().message(error); }
 
@@ -52,8 +65,10 @@ FXX_INLINE std::optional<std::string> read_file(const std::string& path, std::si
 }
 
 FXX_INLINE int write_file(const std::string& path, std::string_view content) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file) return errno;
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  return file ? write_file(file, content) : errno;
+}
+FXX_INLINE int write_file(const Descriptor& file, std::string_view content) {
   while (!content.empty()) {
     const ssize_t written = ::write(file.get(), content.data(), content.size());
     if (written < 0 && errno == EINTR) continue;
@@ -73,9 +88,21 @@ FXX_INLINE bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-FXX_INLINE Descriptor lock_folder(const std::string& path) {
-  Descriptor lock(::open((path + "/lock").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0666));
-  while (lock && ::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) continue;
+FXX_INLINE Descriptor lock_folder(const std::string& path, double seconds) {
+  Descriptor lock(::open((path + "/lock").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  constexpr long pause = 2'000'000;  // nanoseconds
+  for (double left = seconds; lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0;) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) break;  // where there are no locks
+    if (left <= 0) {
+      lock.close();
+      errno = EWOULDBLOCK;
+      break;
+    }
+    const struct timespec wait{0, pause};
+    ::nanosleep(&wait, nullptr);
+    left -= 1e-9 * pause;
+  }
   return lock;
 }
 

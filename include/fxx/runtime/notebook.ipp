@@ -1,9 +1,12 @@
 // Bodies of runtime/notebook.hpp.
 #pragma once
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "fxx/runtime/files.hpp"
 #include "fxx/runtime/identity.hpp"
@@ -57,11 +60,13 @@ FXX_INLINE Notebook::Notes Notebook::add(const Notes& notes) const {
   all = std::move(before);
   if (all.size() == known) return all;
   std::string aside = folder + "/aside-notes-XXXXXX";
+  // By its descriptor all the time: in a folder that others write to, another file may take its name.
+  const files::Descriptor made(::mkostemp(aside.data(), O_CLOEXEC));
+  if (!made) return all;
   // Whoever may use what lies in the folder may read the notes.
   struct stat status {};
-  if (const files::Descriptor made(::mkstemp(aside.data())); !made) return all;
-  else if (::stat(folder.c_str(), &status) == 0) ::fchmod(made.get(), (status.st_mode & 0666) | 0600);
-  if (files::write_file(aside, detail::text_of_notes(all)) != 0 || ::rename(aside.c_str(), path_.c_str()) != 0)
+  if (::stat(folder.c_str(), &status) == 0 && ::fchmod(made.get(), (status.st_mode & 0666) | 0600) != 0) errno = 0;
+  if (files::write_file(made, detail::text_of_notes(all)) != 0 || ::rename(aside.c_str(), path_.c_str()) != 0)
     ::unlink(aside.c_str());
   return all;
 }

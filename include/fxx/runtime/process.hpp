@@ -2,7 +2,9 @@
 //
 // A program is a list of words and is started directly. No shell takes part, so no word needs quoting. It gets an empty
 // standard input, none of our open files, default signals, and a process group of its own, which is what a time-out
-// ends. Safe beside other threads, which is why it is built on posix_spawn: nothing runs between fork and exec.
+// ends. That group also ends when this process does, whatever ended it: a shell with a fixed script watches for that,
+// one for each call of run_process or run_processes. Safe beside other threads: nothing but system calls runs between
+// vfork and exec. Other threads must not change environment variables meanwhile, as for all that reads these.
 // Main names: run_process, run_processes, ProcessOptions, ProcessResult, find_program, command_line. Cost: light.
 #pragma once
 
@@ -40,7 +42,7 @@ struct ProcessResult {
 /// A process that the program leaves running behind it is not waited for, nor read from any more.
 /// Errors: process_failed (E606) when it cannot be started (it does not exist, is no program, the working directory is
 /// missing), or when other code of this process took its exit status. A program that runs and fails is no error.
-/// Cost: about 1 ms; no polling while the program prints, a check every 10 ms while it is silent.
+/// Cost: about 2 ms; no polling while the program prints, a check every 10 ms while it is silent.
 ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOptions& options = {});
 
 /// Runs all of them at the same time, each as run_process does, and returns when all have ended: results in their order.
@@ -50,7 +52,8 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
 std::vector<ProcessResult> run_processes(const std::vector<std::vector<std::string>>& commands,
                                          const ProcessOptions& options = {});
 
-/// How many processors this process may use, at least 1.
+/// How many processors this process may use, at least 1: those of its affinity, no more than the quota of its control
+/// groups, rounded up.
 int available_processors();
 
 /// Path of an executable file: `name` itself when it has a slash, else the first of that name in PATH. Empty elements

@@ -5,20 +5,25 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#endif
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <deque>
 
 #include "fxx/error.hpp"
 #include "fxx/runtime/files.hpp"
+#include "fxx/runtime/limits.hpp"
 #include "fxx/runtime/process.hpp"
 
 extern "C" char** environ;
@@ -82,26 +87,201 @@ class OutputKeeper {
   std::string head_, tail_;
 };
 
-/// What posix_spawn is told, freed again.
-struct SpawnSettings {
-  SpawnSettings() {
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawnattr_init(&attributes);
+/// Reads what there is. False at the end of the stream. At most `rounds` pieces, for a writer that never stops.
+FXX_INLINE bool read_available(int pipe, OutputKeeper& output, int rounds = 16) {
+  char buffer[16384];
+  for (; rounds > 0; --rounds) {
+    const ssize_t got = ::read(pipe, buffer, sizeof buffer);
+    if (got > 0) output.append(buffer, static_cast<std::size_t>(got));
+    else if (got == 0) return false;
+    else if (errno != EINTR) return errno == EAGAIN || errno == EWOULDBLOCK;
   }
-  SpawnSettings(const SpawnSettings&) = delete;
-  SpawnSettings& operator=(const SpawnSettings&) = delete;
-  ~SpawnSettings() {
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::posix_spawnattr_destroy(&attributes);
+  return true;
+}
+
+/// Copies of the variables that we have, with `changes` on top, as "name=value". A program with more rights than its user
+/// passes on none of the user's: compilers load what some of them name. Where another thread changes variables at this
+/// time, no program can read them safely; copies make that time short.
+FXX_INLINE std::vector<std::string> merged_environment(
+    const std::vector<std::pair<std::string, std::string>>& changes) {
+  std::vector<std::string> out;
+  const auto is_changed = [&](std::string_view name) {
+    return std::any_of(changes.begin(), changes.end(), [&](const auto& change) { return change.first == name; });
+  };
+  const bool privileged = files::is_privileged();
+  for (char** entry = environ; !privileged && entry && *entry; ++entry) {
+    const std::string_view text(*entry);
+    if (!is_changed(text.substr(0, text.find('=')))) out.emplace_back(text);
   }
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
+  if (privileged && !is_changed("PATH")) out.emplace_back("PATH=/usr/local/bin:/usr/bin:/bin");
+  for (const auto& [name, value] : changes) out.push_back(name + "=" + value);
+  return out;
+}
+
+/// Pointers to texts, with a null behind them, as exec wants them.
+FXX_INLINE std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+[[noreturn]] FXX_INLINE void process_failed(const std::string& text) {
+  throw CompileError(ErrorId::process_failed, "run_process: " + text);
+}
+
+/// All that a new process needs to become a program, made before it is there.
+struct Start {
+  const char* program;
+  char* const* words;
+  char* const* variables;
+  const char* folder;  // null: ours
+  int input = -1;      // -1: an empty one
+  int output = -1;     // also for errors; -1: nowhere
+  int supervisor = -1;  // is told the number of the process, or -1
 };
+
+/// What the new process does, which shares our memory until it is a program: system calls, and nothing else. Returns the
+/// error of the one that failed.
+FXX_INLINE int become(const Start& start) {
+  if (::setpgid(0, 0) != 0) return errno;
+  // Signals are blocked, so no handler of ours runs here.
+  struct sigaction usual {};
+  usual.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &usual, nullptr);
+  if (start.supervisor >= 0) {
+    // "+1234": before anything else of it can be left behind.
+    char text[16], *at = text + sizeof text;
+    *--at = '\n';
+    for (auto id = static_cast<unsigned>(::getpid()); id != 0; id /= 10) *--at = static_cast<char>('0' + id % 10);
+    *--at = '+';
+    ::send(start.supervisor, at, static_cast<std::size_t>(text + sizeof text - at), MSG_NOSIGNAL);
+  }
+  // Ours may have the numbers 0 to 2: these are moved out of the way first.
+  const auto away = [](int file) { return file >= 0 && file < 3 ? ::fcntl(file, F_DUPFD_CLOEXEC, 3) : file; };
+  int input = away(start.input), output = away(start.output);
+  if (input < 0) input = ::open("/dev/null", O_RDONLY);
+  if (output < 0) output = ::open("/dev/null", O_WRONLY);
+  if (input < 0 || output < 0) return errno;
+  // dup2 to the same number would keep close-on-exec.
+  input = away(input);
+  output = away(output);
+  if (::dup2(input, 0) < 0 || ::dup2(output, 1) < 0 || ::dup2(output, 2) < 0) return errno;
+  if (start.folder && ::chdir(start.folder) != 0) return errno;
+  // Files that other code opened without close-on-exec: a server that the program leaves behind would hold them open.
+#if defined(SYS_close_range)
+  if (::syscall(SYS_close_range, 3u, ~0u, 0u) != 0)
+#endif
+    for (int file = 3; file < 1024; ++file) ::close(file);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execve(start.program, start.words, start.variables);
+  return errno;
+}
+
+/// Starts the process; its number, or minus an errno. This thread waits until it is a program. vfork, as posix_spawn does
+/// inside, because forking a large program is slow, and because the process must say who it is before it becomes the
+/// program, which posix_spawn cannot.
+[[gnu::noinline]] FXX_INLINE pid_t start_process(const Start* start, volatile int* error) {
+  const pid_t id = ::vfork();
+  if (id == 0) {
+    *error = become(*start);
+    ::_exit(127);
+  }
+  return id < 0 ? -errno : id;
+}
+
+/// Tells a supervisor that a group is to be left alone, before its number can become another one's.
+FXX_INLINE void forget_group(int supervisor, pid_t group) {
+  if (supervisor < 0) return;
+  const std::string text = "-" + std::to_string(group) + "\n";
+  ::send(supervisor, text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+FXX_INLINE pid_t start_process(const Start& start) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  volatile int error = 0;
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  pid_t id = start_process(&start, &error);
+  if (error != 0) {
+    int status = 0;
+    forget_group(start.supervisor, id);
+    while (::waitpid(id, &status, 0) < 0 && errno == EINTR) continue;
+    id = -error;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return id;
+}
+
+/// A small program that ends the process groups of a run when this process is no more, however it ended: an interrupt
+/// from the terminal reaches only this process, and being killed leaves it no time. It learns the groups from the
+/// processes themselves, before they are programs, and reads what it is told to the end before it acts, so none is
+/// missed. It waits on a socket whose other end closes with this process. Where it cannot be started, all else works.
+class Supervisor {
+ public:
+  Supervisor() {
+    int ends[2] = {-1, -1};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
+    files::Descriptor ours(ends[0]);
+    const files::Descriptor its(ends[1]);
+    // Signals from the terminal are not for it: it has to outlive what it looks after.
+    static const std::string script =
+        "trap '' HUP INT QUIT TERM; groups=\n"
+        "while read -r word; do case $word in\n"
+        "+*) groups=\"$groups -${word#+}\";;\n"
+        "-*) left=; for group in $groups; do [ \"$group\" = \"$word\" ] || left=\"$left $group\"; done; groups=$left;;\n"
+        "esac; done\n"
+        "[ -n \"$groups\" ] || exit 0\n"
+        "kill -s TERM -- $groups; sleep 1; kill -s KILL -- $groups\n";
+    const std::vector<std::string> words = {"/bin/sh", "-c", script}, variables = {"PATH=/usr/bin:/bin"};
+    const std::vector<char*> argv = pointers_to(words), environment = pointers_to(variables);
+    id_ = start_process({.program = "/bin/sh",
+                         .words = argv.data(),
+                         .variables = environment.data(),
+                         .folder = "/",
+                         .input = its.get()});
+    if (id_ > 0) socket_ = std::move(ours);
+  }
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+  ~Supervisor() {
+    if (id_ <= 0) return;
+    ::kill(id_, SIGKILL);
+    int status = 0;
+    while (::waitpid(id_, &status, 0) < 0 && errno == EINTR) continue;
+  }
+  /// For the processes to say who they are, or -1.
+  int socket() const { return socket_.get(); }
+
+ private:
+  pid_t id_ = -1;
+  files::Descriptor socket_;
+};
+
+FXX_INLINE pid_t spawn(const std::string& program, const std::vector<std::string>& argv, const ProcessOptions& options,
+                       int output, const Supervisor& supervisor) {
+  const std::vector<char*> words = pointers_to(argv);
+  const std::vector<std::string> environment = merged_environment(options.environment);
+  const std::vector<char*> variables = pointers_to(environment);
+  const pid_t id = start_process(
+      {.program = program.c_str(),
+       .words = words.data(),
+       .variables = variables.data(),
+       .folder = options.working_directory.empty() ? nullptr : options.working_directory.c_str(),
+       .output = output,
+       .supervisor = supervisor.socket()});
+  if (id < 0)
+    process_failed("'" + argv[0] + "' cannot be started: " + files::error_text(-id) + "; " + program +
+                   " must be a program of this machine. Command: " + command_line(argv).substr(0, 2000));
+  return id;
+}
 
 /// A started program, the leader of its process group. One that is not reaped in the end is killed with its group.
 class Child {
  public:
-  explicit Child(pid_t id) : id_(id) {}
+  Child(pid_t id, const Supervisor& supervisor) : id_(id), supervisor_(supervisor) {}
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   ~Child() {
@@ -120,6 +300,7 @@ class Child {
   /// False when somebody else has taken the status.
   bool reap(int& status) {
     reaped_ = true;
+    forget_group(supervisor_.socket(), id_);
     pid_t got = 0;
     do got = ::waitpid(id_, &status, 0);
     while (got < 0 && errno == EINTR);
@@ -128,82 +309,9 @@ class Child {
 
  private:
   pid_t id_;
+  const Supervisor& supervisor_;
   bool reaped_ = false;
 };
-
-/// Reads what there is. False at the end of the stream. At most `rounds` pieces, for a writer that never stops.
-FXX_INLINE bool read_available(int pipe, OutputKeeper& output, int rounds = 16) {
-  char buffer[16384];
-  for (; rounds > 0; --rounds) {
-    const ssize_t got = ::read(pipe, buffer, sizeof buffer);
-    if (got > 0) output.append(buffer, static_cast<std::size_t>(got));
-    else if (got == 0) return false;
-    else if (errno != EINTR) return errno == EAGAIN || errno == EWOULDBLOCK;
-  }
-  return true;
-}
-
-/// The variables that we have, with `changes` on top. The texts belong to us and to `changes` and `kept`.
-FXX_INLINE std::vector<char*> merged_environment(const std::vector<std::pair<std::string, std::string>>& changes,
-                                                 std::vector<std::string>& kept) {
-  for (const auto& [name, value] : changes) kept.push_back(name + "=" + value);
-  std::vector<char*> out;
-  for (char** entry = environ; entry && *entry; ++entry) {
-    const std::string_view text(*entry);
-    const std::string_view name = text.substr(0, text.find('='));
-    if (std::none_of(changes.begin(), changes.end(), [&](const auto& change) { return change.first == name; }))
-      out.push_back(*entry);
-  }
-  for (std::string& entry : kept) out.push_back(entry.data());
-  out.push_back(nullptr);
-  return out;
-}
-
-[[noreturn]] FXX_INLINE void process_failed(const std::string& text) {
-  throw CompileError(ErrorId::process_failed, "run_process: " + text);
-}
-
-FXX_INLINE pid_t spawn(const std::string& program, const std::vector<std::string>& argv, const ProcessOptions& options,
-                       int output) {
-  SpawnSettings settings;
-  auto& actions = settings.actions;
-  int error = ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  if (!error) error = ::posix_spawn_file_actions_adddup2(&actions, output, 1);
-  if (!error) error = ::posix_spawn_file_actions_adddup2(&actions, output, 2);
-  if (!error && !options.working_directory.empty())
-    error = ::posix_spawn_file_actions_addchdir_np(&actions, options.working_directory.c_str());
-#if defined(__GLIBC__)
-#if __GLIBC_PREREQ(2, 34)
-  // Files that other code opened without close-on-exec: a server that the program leaves behind would hold them open.
-  if (!error) error = ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
-#endif
-#endif
-  sigset_t none, all;
-  ::sigemptyset(&none);
-  ::sigfillset(&all);
-  ::sigdelset(&all, SIGKILL);
-  ::sigdelset(&all, SIGSTOP);
-  auto& attributes = settings.attributes;
-  if (!error) error = ::posix_spawnattr_setpgroup(&attributes, 0);
-  if (!error) error = ::posix_spawnattr_setsigmask(&attributes, &none);
-  if (!error) error = ::posix_spawnattr_setsigdefault(&attributes, &all);
-  if (!error)
-    error =
-        ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-
-  std::vector<char*> words;
-  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  std::vector<std::string> kept;
-  kept.reserve(options.environment.size());
-  const std::vector<char*> variables = merged_environment(options.environment, kept);
-  pid_t id = -1;
-  if (!error) error = ::posix_spawn(&id, program.c_str(), &actions, &attributes, words.data(), variables.data());
-  if (error)
-    process_failed("'" + argv[0] + "' cannot be started: " + files::error_text(error) + "; " + program +
-                   " must be a program of this machine. Command: " + command_line(argv).substr(0, 2000));
-  return id;
-}
 
 /// The file to start for argv[0].
 FXX_INLINE std::string program_of(const std::vector<std::string>& argv, const ProcessOptions& options) {
@@ -227,7 +335,7 @@ FXX_INLINE std::string program_of(const std::vector<std::string>& argv, const Pr
                    (::stat(argv[0].c_str(), &status) != 0 ? files::error_text(errno) : "it is not an executable file") +
                    "; give the path of a program");
   }
-  const char* path = ::getenv("PATH");
+  const char* path = files::variable("PATH");
   process_failed("'" + argv[0] + "' cannot be started: no program of this name is in PATH=" +
                  (path ? path : "(not set)") + "; install it or give its path");
 }
@@ -240,7 +348,7 @@ FXX_INLINE std::optional<std::string> find_program(std::string_view name) {
     std::string path(name);
     return detail::is_program(path) ? std::optional(std::move(path)) : std::nullopt;
   }
-  const char* variable = ::getenv("PATH");
+  const char* variable = files::variable("PATH");
   std::string_view folders = variable ? variable : "/usr/local/bin:/usr/bin:/bin";
   while (!folders.empty()) {
     const std::size_t colon = folders.find(':');
@@ -282,12 +390,15 @@ FXX_INLINE std::string describe(const ProcessResult& result) {
 }
 
 FXX_INLINE int available_processors() {
+  long count = std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN));
 #if defined(__linux__)
   cpu_set_t processors;
   CPU_ZERO(&processors);
-  if (::sched_getaffinity(0, sizeof processors, &processors) == 0) return std::max(1, CPU_COUNT(&processors));
+  if (::sched_getaffinity(0, sizeof processors, &processors) == 0) count = std::max(1, CPU_COUNT(&processors));
 #endif
-  return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  if (const double quota = resource_limits().processors; quota > 0)
+    count = std::clamp(static_cast<long>(std::ceil(std::min(quota, 1e6))), 1L, count);
+  return static_cast<int>(count);
 }
 
 namespace detail {
@@ -295,7 +406,7 @@ namespace detail {
 /// A program from its start to its result.
 class Running {
  public:
-  Running(const std::vector<std::string>& argv, const ProcessOptions& options)
+  Running(const std::vector<std::string>& argv, const ProcessOptions& options, const Supervisor& supervisor)
       : program_(argv.empty() ? "" : argv[0]), output_(options.output_limit) {
     const std::string program = program_of(argv, options);
     int ends[2] = {-1, -1};
@@ -306,7 +417,7 @@ class Running {
     const files::Descriptor to_us(ends[1]);
     ::fcntl(from_program_.get(), F_SETFL, O_NONBLOCK);
     start_ = monotonic_seconds();
-    child_.emplace(spawn(program, argv, options, to_us.get()));
+    child_.emplace(spawn(program, argv, options, to_us.get(), supervisor), supervisor);
   }
 
   bool running() const { return running_; }
@@ -365,8 +476,9 @@ FXX_INLINE ProcessResult run_process(const std::vector<std::string>& argv, const
 
 FXX_INLINE std::vector<ProcessResult> run_processes(const std::vector<std::vector<std::string>>& commands,
                                                     const ProcessOptions& options) {
+  const detail::Supervisor supervisor;  // ends after all of them
   std::deque<detail::Running> all;
-  for (const auto& argv : commands) all.emplace_back(argv, options);
+  for (const auto& argv : commands) all.emplace_back(argv, options, supervisor);
 
   constexpr double shortest_pause = 50e-6, longest_pause = 10e-3;
   double pause = shortest_pause;

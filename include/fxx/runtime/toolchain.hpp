@@ -25,7 +25,7 @@ struct BuildRequest {
   std::vector<std::string> extra = {};      // what else decides the result; only the cache reads it
   double timeout_seconds = 300;             // of all compilers together
   /// The most compilers that are worth running side by side. Where that is more than 1 and there are as many processors,
-  /// the source is compiled several times, each with FXX_PARTS defined as how many times and FXX_PART as which (from 0),
+  /// and memory for them, the source is compiled several times, each with FXX_PARTS defined as how many times and FXX_PART as which (from 0),
   /// and linked. It must give the same library in any number of parts, and without these macros in one.
   int parts = 1;
   /// What fails for nothing but warnings that -Werror makes errors is compiled again without it: no compiler is known
@@ -59,7 +59,9 @@ class BuildError : public CompileError {
 class Toolchain {
  public:
   /// The compiler that the variable FXX_CXX names; else CXX, when it names one that exists; else the first of c++, g++
-  /// and clang++ in PATH. The variables may hold arguments, separated by blanks: "ccache g++ -m64".
+  /// and clang++ in PATH. The variables may hold arguments, separated by blanks: "ccache g++ -m64". A path with blanks
+  /// may stand as it is or in quotes: "/opt/my tools/g++ -m64". Programs with more rights than their user (setuid) do not
+  /// look at variables, nor at PATH.
   /// Errors: compiler_missing (E601), which says what was looked for.
   /// Cost: a few file look-ups; once in a process and compiler, `--version` is run.
   static Toolchain find();

@@ -9,26 +9,53 @@
 #include <mutex>
 
 #include "fxx/runtime/files.hpp"
+#include "fxx/runtime/limits.hpp"
 #include "fxx/runtime/toolchain.hpp"
 
 namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-FXX_INLINE std::vector<std::string> split_at_blanks(std::string_view text) {
-  constexpr std::string_view blanks = " \t\r\n";
+/// The words of a command as a shell would take them apart: at blanks, but not inside quotes, nor behind a backslash.
+FXX_INLINE std::vector<std::string> split_command(std::string_view text) {
   std::vector<std::string> words;
-  for (std::size_t at = text.find_first_not_of(blanks); at != text.npos;) {
-    const std::size_t end = std::min(text.find_first_of(blanks, at), text.size());
-    words.emplace_back(text.substr(at, end - at));
-    at = text.find_first_not_of(blanks, end);
+  bool inside = false;  // a word
+  char quote = '\0';
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool blank = c == ' ' || c == '\t' || c == '\r' || c == '\n';
+    if (quote == '\0' && blank) {
+      inside = false;
+      continue;
+    }
+    if (!std::exchange(inside, true)) words.emplace_back();
+    if (quote == '\0' && (c == '"' || c == '\'')) quote = c;
+    else if (c == quote && quote != '\0') quote = '\0';
+    else if (c == '\\' && quote != '\'' && i + 1 < text.size()) words.back() += text[++i];
+    else words.back() += c;
   }
   return words;
 }
 
+/// The command that a variable holds. The program may have blanks in its path without quotes: the shortest beginning that
+/// is a program is taken for it.
 FXX_INLINE std::vector<std::string> words_of_variable(const char* name) {
-  const char* value = ::getenv(name);
-  return split_at_blanks(value ? value : "");
+  const char* value = files::variable(name);
+  const std::string_view text = value ? value : "";
+  constexpr std::string_view blanks = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(blanks);
+  if (begin == text.npos) return {};
+  for (std::size_t end = begin; end != text.npos;) {
+    end = text.find_first_of(blanks, end + 1);
+    const std::string_view program = text.substr(begin, end - begin);
+    if (program.find('/') == program.npos) break;  // found through PATH, or quoted
+    if (!find_program(program)) continue;
+    std::vector<std::string> words{std::string(program)};
+    if (end == text.npos) return words;
+    for (std::string& word : split_command(text.substr(end))) words.push_back(std::move(word));
+    return words;
+  }
+  return split_command(text);
 }
 
 /// At most `count` lines of at most `width` bytes, and how many more there are.
@@ -146,7 +173,7 @@ FXX_INLINE Toolchain Toolchain::find() {
     tried += words.empty() ? ", CXX (not set)" : ", CXX=" + command_line(words) + " (no program)";
     for (const char* name : {"c++", "g++", "clang++"})
       if (find_program(name)) return Toolchain({name});
-    const char* path = ::getenv("PATH");
+    const char* path = files::variable("PATH");
     tried += ", and c++, g++ and clang++ in PATH=" + std::string(path ? path : "(not set)");
   }
   throw CompileError(ErrorId::compiler_missing,
@@ -168,9 +195,14 @@ FXX_INLINE void add_libraries(const BuildRequest& request, std::vector<std::stri
 
 FXX_INLINE std::string object_of_part(int part) { return "part" + std::to_string(part) + ".o"; }
 
-/// How many parts to build in here.
+/// The memory that a compiler of one part takes at most, with room to spare: 0.1 GB for the models that were measured.
+inline constexpr std::uint64_t bytes_of_compiler = std::uint64_t{400} << 20;
+
+/// How many parts to build in here: no more than there are processors and memory for.
 FXX_INLINE int parts_of(const BuildRequest& request) {
-  return request.parts < 2 ? 1 : std::min(request.parts, available_processors());
+  if (request.parts < 2) return 1;
+  const std::uint64_t fit = std::clamp<std::uint64_t>(available_memory() / bytes_of_compiler, 1, 1024);
+  return std::min({request.parts, available_processors(), static_cast<int>(fit)});
 }
 
 /// Did the compiler call warnings errors, and nothing else?
