@@ -36,7 +36,7 @@ const Small& small() {
 /// The library's own entry, with memory and threads that are there already: what the kernels take.
 void kernels(benchmark::State& state) {
   const fxx::Library library(small().module->library_path());
-  void* const team = library.symbol<void*(int)>("fxx_open")(1);
+  void* const team = library.symbol<void*(int, int)>("fxx_open")(1, 0);
   const auto run = library.symbol<void(void*, fxx::kernels::ModuleCall*)>("fxx_run");
   at::Tensor output = at::zeros({64});
   void* to[] = {output.mutable_data_ptr()};

@@ -58,7 +58,7 @@ class Loaded {
            int (*call_back)(kernels::ModuleCall*, int) = nullptr, int fault = 0) {
     std::vector<std::string> first;
     for (int threads : {1, 2}) {
-      void* team = library_.symbol<void*(int)>("fxx_open")(threads);
+      void* team = library_.symbol<void*(int, int)>("fxx_open")(threads, 0);
       kernels::ModuleCall call = {};
       call.inputs = inputs.data();
       call.outputs = outputs.data();

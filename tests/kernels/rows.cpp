@@ -318,9 +318,9 @@ namespace {
 /// The norms, and behind them what nobody is to touch.
 template <GroupShape Shape>
 std::vector<float> group_normed(const std::vector<float>& x) {
-  std::vector<float> out(x.size() + 1, untouched);
+  std::vector<float> out(x.size() + 1, untouched), workspace(Shape.workspace() + 1, untouched);
   group_norm<Shape>(
-      1e-5f,
+      1e-5f, workspace.data(),
       [&](int pixel, int c, auto width) __attribute__((always_inline)) {
         return load_some<width>(x.data() + pixel * Shape.channels + c);
       },
@@ -328,6 +328,7 @@ std::vector<float> group_normed(const std::vector<float>& x) {
         store_some<width>(out.data() + pixel * Shape.channels + c, v);
       });
   CHECK(out.back() == untouched);
+  CHECK(workspace.back() == untouched);
   return out;
 }
 /// `odd`: what stands in the first group, which becomes nan, and leaves the others as they are.

@@ -213,7 +213,7 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
       "void fxx_pack([[maybe_unused]] const void* const* attributes, [[maybe_unused]] float* weights) {\n" +
       pack_lines_ +
       "}\n"
-      "void* fxx_open(int threads) { return new Team(threads); }\n"
+      "void* fxx_open(int threads, int processors) { return new Team(threads, processors); }\n"
       "void fxx_close(void* team) { delete static_cast<Team*>(team); }\n"
       "void fxx_run(void* team, ModuleCall* call) {\n"
       "  Team& threads = *static_cast<Team*>(team);\n"

@@ -1,8 +1,8 @@
 // What passes between a specialised module, built as a shared library, and the program that loads it.
 //
-// The library has four C names: `fxx_module` says what it is, `fxx_pack` fills its weights, `fxx_open` and `fxx_close`
-// make and end the threads of one caller at a time, `fxx_run` is one forward. Nothing here needs anything but a
-// compiler; C++ exceptions do not cross.
+// The library has five C names: `fxx_module` says what it is, `fxx_pack` fills its weights, `fxx_open(threads,
+// processors)` and `fxx_close` make and end the threads of one caller at a time, `fxx_run` is one forward. Nothing here
+// needs anything but a compiler; C++ exceptions do not cross.
 // Main names: ModuleCall, Fault, ModuleInfo, module_abi, most_threads. Cost: none.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace fxx::kernels {
 
 /// Changes with every change below.
-inline constexpr int module_abi = 4;
+inline constexpr int module_abi = 5;
 
 /// Of one caller.
 inline constexpr int most_threads = 256;

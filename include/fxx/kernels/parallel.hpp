@@ -12,7 +12,7 @@
 //
 // Who waits spins for some microseconds, so that a barrier takes a tenth of one and starting the team about one; then
 // it lets others run, then sleeps. So more threads than processors are slow and do not hang. One thread at a time may
-// run a team, and after fork() only the process that made it.
+// run a team. A child of fork() has none of its threads: there the caller computes all parts alone, with equal results.
 // Main names: Range, Part, Barrier, Team. Cost: light; no headers but the system's.
 #pragma once
 
@@ -26,10 +26,12 @@
 #include "fxx/kernels/module.hpp"
 #include "fxx/kernels/processor.hpp"
 
+#include <unistd.h>
+
 #if defined(__linux__)
 #include <linux/futex.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 namespace fxx::kernels::inline FXX_KERNEL_ISA {
@@ -46,7 +48,7 @@ struct Part {
   /// Which of so many items, in whole grains but for the last.
   FXX_KERNEL constexpr Range of(int items, int grain = 1) const {
     if (count == 1) return {0, items};
-    const long long grains = (items + grain - 1) / grain;
+    const long long grains = (static_cast<long long>(items) + grain - 1) / grain;
     const long long begin = grains * index / count * grain, end = grains * (index + 1) / count * grain;
     return {begin < items ? static_cast<int>(begin) : items, end < items ? static_cast<int>(end) : items};
   }
@@ -115,18 +117,74 @@ class alignas(128) Counter {
   int short_waits_ = 0;
 };
 
-/// How often to look before others are let run: about 10 us; not at all where there are fewer processors than threads,
-/// since who is waited for may need this one.
-inline int spins_for(int threads) {
+/// Returns how often a thread looks before it lets others run: for about 10 us, and once where there are fewer processors
+/// than threads, because the thread that is waited for may need this processor. `processors`: as many as the caller knows
+/// that it may use, by a quota for example; 0: it does not know.
+inline int spins_for(int threads, int processors = 0) {
+  if (processors > 0 && processors < threads) return 1;
 #if defined(__linux__)
-  cpu_set_t processors;
-  CPU_ZERO(&processors);
-  if (sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) < threads) return 1;
-#else
-  static_cast<void>(threads);
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < threads) return 1;
 #endif
   return 500;
 }
+
+/// Knows whether this is the process that made it, or a child of that one by fork(), which has none of its threads.
+/// Asking costs a load: the kernel gives children an empty page in place of this one. Where it cannot, asking costs a
+/// system call.
+class Birthplace {
+ public:
+  Birthplace() = default;
+  /// This process is the one.
+  void note() {
+    process_ = getpid();
+#if defined(__linux__) && defined(MADV_WIPEONFORK)
+    void* const page = mmap(nullptr, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return;
+    if (madvise(page, 1, MADV_WIPEONFORK) == 0) {
+      mark_ = static_cast<volatile char*>(page);
+      *mark_ = 1;
+    } else {
+      munmap(page, 1);
+    }
+#endif
+  }
+  ~Birthplace() {
+#if defined(__linux__)
+    if (mark_) munmap(const_cast<char*>(mark_), 1);
+#endif
+  }
+  Birthplace(const Birthplace&) = delete;
+  Birthplace& operator=(const Birthplace&) = delete;
+  bool is_here() const { return mark_ ? *mark_ != 0 : getpid() == process_; }
+
+ private:
+  volatile char* mark_ = nullptr;
+  pid_t process_ = 0;
+};
+
+/// Blocks the signals of the program in this thread, and in those that it starts, until the end of the scope. Those that
+/// tell of a fault of the thread itself stay, so that the program's handlers see it, and SIGPROF stays for profilers.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t blocked;
+    sigfillset(&blocked);
+    constexpr int of_the_thread[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
+    for (const int signal : of_the_thread) sigdelset(&blocked, signal);
+    done_ = pthread_sigmask(SIG_BLOCK, &blocked, &before_) == 0;
+  }
+  ~SignalsBlocked() {
+    if (done_) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+  bool done_;
+};
 
 }  // namespace detail_of_parallel
 
@@ -155,7 +213,7 @@ class Barrier {
 };
 
 /// Threads that wait for work: the caller's and `threads` - 1 of its own, fewer where they cannot be started. They end
-/// in the destructor.
+/// in the destructor. In a child of fork() there is the caller alone.
 class Team {
  public:
   static constexpr int most = most_threads;
@@ -163,14 +221,13 @@ class Team {
   /// Between steps of what runs.
   Barrier barrier;
 
-  explicit Team(int threads) {
+  /// `processors`: how many there are to run on, by a quota for example; 0: as many as the system says.
+  explicit Team(int threads, int processors = 0) {
     threads = threads < most ? threads : most;
     if (threads < 2) return;
-    barrier.spins_ = detail_of_parallel::spins_for(threads);
-    // The user's signals are none of these threads' business.
-    sigset_t all, before;
-    sigfillset(&all);
-    const bool masked = pthread_sigmask(SIG_SETMASK, &all, &before) == 0;
+    birthplace_.note();
+    barrier.spins_ = detail_of_parallel::spins_for(threads, processors);
+    const detail_of_parallel::SignalsBlocked blocked;
     while (barrier.threads_ < threads) {
       Worker& worker = workers_[barrier.threads_ - 1];
       worker.team = this;
@@ -178,10 +235,9 @@ class Team {
       if (pthread_create(&worker.thread, nullptr, &Team::work, &worker) != 0) break;
       ++barrier.threads_;  // none of them looks before there is something to run
     }
-    if (masked) pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   ~Team() {
-    if (size() == 1) return;
+    if (is_alone()) return;
     body_ = nullptr;
     start_.add();
     start_.wake();
@@ -195,7 +251,7 @@ class Team {
 
   /// Runs `body(part, data)` on all threads, and returns when all are done. It throws nothing.
   void run(void (*body)(Part, void*), void* data) {
-    if (size() == 1) return body(Part{}, data);
+    if (is_alone()) return body(Part{}, data);
     body_ = body;
     data_ = data;
     ++runs_;
@@ -212,6 +268,14 @@ class Team {
   }
 
  private:
+  /// Whether the caller has no other threads. A child of fork() forgets those that it does not have.
+  bool is_alone() {
+    if (barrier.threads_ == 1) return true;
+    if (birthplace_.is_here()) [[likely]]
+      return false;
+    barrier.threads_ = 1;
+    return true;
+  }
   struct Worker {
     Team* team;
     int index;
@@ -230,6 +294,7 @@ class Team {
   }
 
   detail_of_parallel::Counter start_, done_;
+  detail_of_parallel::Birthplace birthplace_;
   void (*body_)(Part, void*) = nullptr;
   void* data_ = nullptr;
   std::uint64_t runs_ = 0;

@@ -196,6 +196,8 @@ FXX_KERNEL void rms_norm(float eps, const Get& get, const Put& put) {
 struct GroupShape {
   int pixels = 1, channels = 1, groups = 1;
   consteval int size() const { return channels / groups; }
+  /// Floats of the workspace. It may be millions, which is why it is not on the stack.
+  constexpr std::size_t workspace() const { return 3 * static_cast<std::size_t>(vectors_of(channels)) * lanes; }
 };
 namespace detail_of_rows {
 /// The mean of a group of channels, of which there are sums.
@@ -208,15 +210,15 @@ FXX_KERNEL float mean_of_group(const float* channels) {
 }  // namespace detail_of_rows
 /// (x - mean) / sqrt(variance + eps) of the pixels' channels that are one group, channels last; as many groups as
 /// channels make it the norm of instances. `get(pixel, channel, width)` is asked three times for each element,
-/// four times where a group is of almost one value. `put(pixel, channel, value, width)` gets the results. Errors as
-/// layer_norm's, but 3 units.
+/// four times where a group is of almost one value. `put(pixel, channel, value, width)` gets the results. `workspace` is
+/// the caller's own. Errors as layer_norm's, but 3 units.
 template <GroupShape Shape, class Get, class Put>
-FXX_KERNEL void group_norm(float eps, const Get& get, const Put& put) {
+FXX_KERNEL void group_norm(float eps, float* __restrict workspace, const Get& get, const Put& put) {
   static_assert(Shape.channels % Shape.groups == 0, "fxx::kernels: groups of channels are of one size");
   using namespace detail_of_rows;
-  constexpr int room = vectors_of(Shape.channels) * lanes;
+  constexpr std::ptrdiff_t room = Shape.workspace() / 3;
   // The last two are sums before they are what their names say.
-  alignas(64) float near[room], means[room], factors[room];
+  float *const near = workspace, *const means = near + room, *const factors = means + room;
   column_sums<Shape.pixels, Shape.channels>(get, [&](int c, real sum, auto width) __attribute__((always_inline)) {
     store_some<width>(means + c, sum);
   });

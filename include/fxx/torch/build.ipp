@@ -97,7 +97,7 @@ FXX_INLINE std::string torch_folder() {
       return library.parent_path().parent_path().string();
   }
   for (const char* variable : {"Torch_DIR", "CMAKE_PREFIX_PATH"}) {
-    const char* value = std::getenv(variable);
+    const char* value = files::variable(variable);
     for (std::filesystem::path folder = value ? value : ""; !folder.empty() && folder.has_relative_path();
          folder = folder.parent_path())
       if (detail::is_torch_folder(folder)) return folder.string();

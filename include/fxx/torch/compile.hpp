@@ -30,7 +30,8 @@ namespace fxx::inline FXX_ABI {
 
 struct CompileOptions {
   Accuracy accuracy = Accuracy::standard;
-  /// Threads of one call, at most 256; 0: as many as LibTorch uses now, one where all work is done in a microsecond or two.
+  /// Threads of one call, at most 256; 0: as many as LibTorch uses now, no more than a quota of processors (of a container)
+  /// leaves, and one where all work is done in a microsecond or two.
   int threads = 0;
   /// Largest error against the interpreter on the example inputs, relative to the largest magnitude of each result;
   /// beyond it, compile throws, unless the interpreter differs as much when the inputs' last places do: where a graph
@@ -94,6 +95,10 @@ class CompiledModule : public GraphModule {
   /// unless the graph writes to its attributes, or an operator that is called back reads them.
   std::size_t weight_bytes() const { return weights_.size; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
+  /// How many of these memories, each with its threads, there are now; at most 17 are kept when nobody calls.
+  std::size_t workspaces() const { return workspaces_.size(); }
+  /// Gives back those that no call has now. The next call makes one anew.
+  void free_workspaces() { workspaces_.trim(); }
 
  private:
   friend std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
@@ -116,12 +121,19 @@ class CompiledModule : public GraphModule {
   struct Workspace {
     Memory memory;
     void* team = nullptr;
+    int threads = 1;  // of the team
     void (*close)(void*) = nullptr;
     Workspace() = default;
     Workspace(const Workspace&) = delete;
     Workspace& operator=(const Workspace&) = delete;
     ~Workspace() {
       if (team) close(team);
+    }
+    /// Takes another team in the place of the one that it has.
+    void change_team(void* other, int threads_of_other) {
+      if (team) close(team);
+      team = other;
+      threads = threads_of_other;
     }
   };
   /// What a step calls back, ready to run.
@@ -165,6 +177,11 @@ class CompiledModule : public GraphModule {
   void pack_what_it_wrote();
   void verify(const std::vector<at::Tensor>& example_inputs, double tolerance);
   std::unique_ptr<Workspace> workspace() const;
+  /// Threads for one more caller: all that were asked for, or one where callers at this time have four times as many
+  /// threads as there are processors. Results do not depend on it.
+  int threads_of_caller(std::size_t callers) const;
+  /// Gives it the threads that a caller now gets, where it has fewer.
+  void widen(Workspace& workspace) const;
   void prepare_call_backs();
   /// Returns what regions gave that the call kept.
   std::vector<c10::IValue> run_kernels(const void* const* inputs, void* const* outputs,
@@ -189,7 +206,7 @@ class CompiledModule : public GraphModule {
   KernelPlan kernels_;
   std::uint64_t source_hash_ = 0;
   Library library_;
-  void* (*open_)(int) = nullptr;
+  void* (*open_)(int, int) = nullptr;
   void (*close_)(void*) = nullptr;
   void (*run_)(void*, kernels::ModuleCall*) = nullptr;
   Memory weights_;
@@ -219,7 +236,7 @@ class CompiledModule : public GraphModule {
   std::vector<std::pair<const GraphModule*, std::uint64_t>> graphs_inside_;  // of those modules, and their versions
   std::vector<bool> uncounted_inputs_;  // that may be written to without a change of their versions
   std::uint64_t built_version_ = 0;
-  int threads_ = 1;
+  int threads_ = 1, processors_ = 1;
   bool changes_something_ = false;  // attributes or inputs are written to, or numbers are drawn
   double max_error_ = std::nan(""), build_seconds_ = 0, seconds_ = 0;
   bool built_ = false;  // by the compiler

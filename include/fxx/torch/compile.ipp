@@ -15,6 +15,9 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/passes/stable_order.hpp"
+#include "fxx/runtime/files.hpp"
+#include "fxx/runtime/limits.hpp"
+#include "fxx/runtime/process.hpp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/compile/tune.ipp"
 #include "fxx/torch/fake.hpp"
@@ -27,6 +30,15 @@ namespace detail {
 FXX_INLINE bool has_kernel_headers(const std::filesystem::path& folder) {
   std::error_code ignored;
   return std::filesystem::exists(folder / "fxx" / "kernels" / "gemm.hpp", ignored);
+}
+
+/// The folder of headers that a compiler names in one of them, `file`, so many folders below it. Nothing for a relative
+/// path: it was one from the folder that the compiler ran in, and whatever lies there when the program runs is not ours.
+FXX_INLINE std::optional<std::filesystem::path> folder_of_headers(std::string_view file, int below) {
+  std::filesystem::path folder(file);
+  if (!folder.is_absolute()) return std::nullopt;
+  for (; below > 0; --below) folder = folder.parent_path();
+  return folder;
 }
 
 /// What is free in the heap of the program, to the system. Passes, folded constants and the interpreter's run leave tens
@@ -42,7 +54,7 @@ FXX_INLINE void give_back_free_memory() {
 
 FXX_INLINE std::string kernel_headers_folder() {
   std::vector<std::filesystem::path> folders;
-  if (const char* named = std::getenv("FXX_INCLUDE"); named && *named) {
+  if (const char* named = files::variable("FXX_INCLUDE"); named && *named) {
     // Others must not take its place unnoticed.
     if (!detail::has_kernel_headers(named))
       throw CompileError(ErrorId::compiler_missing, "compile: FXX_INCLUDE names '" + std::string(named) +
@@ -51,9 +63,9 @@ FXX_INLINE std::string kernel_headers_folder() {
     folders.emplace_back(named);
   }
 #if defined(FXX_INCLUDE_FOLDER)
-  folders.emplace_back(FXX_INCLUDE_FOLDER);
+  if (const auto built_with = detail::folder_of_headers(FXX_INCLUDE_FOLDER, 0)) folders.push_back(*built_with);
 #endif
-  folders.push_back(std::filesystem::path(__FILE__).parent_path().parent_path().parent_path());
+  if (const auto included = detail::folder_of_headers(__FILE__, 3)) folders.push_back(*included);
   folders.insert(folders.end(), {"/usr/local/include", "/usr/include"});
   for (const std::filesystem::path& folder : folders)
     if (detail::has_kernel_headers(folder)) return std::filesystem::absolute(folder).lexically_normal().string();
@@ -88,7 +100,14 @@ FXX_INLINE CompiledModule::CompiledModule(GraphModule& source, const std::vector
   if (options.tolerance && !(*options.tolerance >= 0))
     throw RunError(ErrorId::input_mismatch,
                    "compile: tolerance = " + repr(*options.tolerance) + "; it is what results may differ by, 0 or more");
-  threads_ = options.threads > 0 ? options.threads : std::min(at::get_num_threads(), kernels::most_threads);
+  threads_ = options.threads;
+  processors_ = available_processors();
+  if (threads_ == 0) {
+    threads_ = std::min(at::get_num_threads(), kernels::most_threads);
+    // LibTorch counts processors, and knows nothing of quotas.
+    if (const double quota = resource_limits().processors; quota > 0)
+      threads_ = std::clamp(static_cast<int>(std::ceil(std::min(quota, 1e6))), 1, threads_);
+  }
   specialise(example_inputs, options);
 }
 

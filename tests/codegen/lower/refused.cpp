@@ -33,6 +33,41 @@ TEST_CASE("an operator without a kernel is called back, with the reason") {
   CHECK(stored(plan, 3) == "relu(i0)");
 }
 
+TEST_CASE("kernels may look a block ahead of the last element that they are made for") {
+  constexpr std::int64_t most = std::int64_t{(1u << 31) - 1}, room = 1 << 16;
+  for (const std::int64_t count : {most - room, most - room + 1, most - 64, most - 1, most, most + 1}) {
+    CAPTURE(count);
+    Net net;
+    const KernelPlan plan = net.plan_of(net.call(ops::relu, {net.input("x", {count})}, {count}));
+    CHECK(plan.called_back().empty() == (count <= most - room));
+  }
+}
+
+TEST_CASE("nothing that a kernel keeps on the stack grows with the sizes of a graph") {
+  {
+    // Rows of a filter: joined with the product before it as long as there are few.
+    for (const std::int64_t rows : {3, 255, 257, 100000}) {
+      Net net;
+      Node* x = net.convolution(net.input("x", {1, 64, rows + 64, 64}), 64, 1);
+      Node* w = net.weight("w", {64, 1, rows, 1});
+      Node* y = net.call(ops::conv2d, {x, w, {}, 1, 0, 1, 64}, {1, 64, 65, 64});
+      const KernelPlan plan = net.plan_of(net.convolution(y, 64, 1));
+      for (const KernelStep& step : plan.steps)
+        if (const auto* block = std::get_if<DepthwiseBlock>(&step.kernel)) CHECK(block->filter.kernel_height <= 256);
+    }
+  }
+  for (const std::int64_t size : {64, 1024, 1025, 1 << 20}) {
+    Net net;
+    LowerOptions options;
+    options.accuracy = Accuracy::fast;
+    options.processor.bfloat16_products = true;
+    Node *q = net.input("q", {2, 8, size}), *k = net.input("k", {2, 9, size}), *v = net.input("v", {2, 9, 8});
+    const KernelPlan plan = net.plan_of(net.call(ops::scaled_dot_product_attention, {q, k, v}, {2, 8, 8}), options);
+    for (const KernelStep& step : plan.steps)
+      if (const auto* attention = std::get_if<Attention>(&step.kernel)) CHECK(attention->reduced == (size <= 1024));
+  }
+}
+
 TEST_CASE("what has more elements than an int counts is called back, and so is a part that reaches as far") {
   const auto reasons = [](const KernelPlan& plan) {
     std::vector<std::string> all;

@@ -306,3 +306,19 @@ TEST_CASE("a program that is killed while it compiles leaves nothing that would 
   CHECK(count_entries(place.cache(), "aside-") == 0);
   CHECK(place.is_cached());
 }
+
+TEST_CASE("headers of kernels come from where they were when the program was built, never from the current folder") {
+  using detail::folder_of_headers;
+  CHECK(folder_of_headers("/a/include/fxx/torch/compile.ipp", 3) == std::filesystem::path("/a/include"));
+  CHECK(folder_of_headers("/a/include", 0) == std::filesystem::path("/a/include"));
+  for (const char* relative : {"include/fxx/torch/compile.ipp", "./fxx/torch/compile.ipp", "../fxx/torch/compile.ipp", "x", ""})
+    CHECK_FALSE(folder_of_headers(relative, 3));
+  // Somebody's folder with headers of the same names changes nothing.
+  const std::string before = kernel_headers_folder(), here = std::filesystem::current_path().string();
+  CHECK(before.starts_with("/"));
+  const TemporaryFolder folder;
+  for (const char* at : {"", "include/", "fxx/include/", "../include/"}) folder.file("in/" + std::string(at) + "fxx/kernels/gemm.hpp", "#error\n");
+  std::filesystem::current_path(folder / "in");
+  CHECK(kernel_headers_folder() == before);
+  std::filesystem::current_path(here);
+}

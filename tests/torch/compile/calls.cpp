@@ -1,4 +1,7 @@
 // Specialised modules: what is checked and noticed when they are called and compiled, by one thread and by many.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -482,6 +485,67 @@ TEST_CASE("a module that holds a compiled one is traced through it") {
   const auto gm = trace(outer, {c.x});
   const torch::NoGradGuard no_grad;
   CHECK(relative_difference(gm->run({c.x}), c10::IValue(c.net->forward(c.x) * 2)) <= 1e-5);
+}
+
+TEST_CASE("in a child of fork() a module of several threads gives the same, also while others call it") {
+  SmallCase c;  // of two threads
+  const torch::NoGradGuard no_grad;
+  const auto x = c.x.contiguous();
+  Tensor expected = torch::empty({2, 5});
+  const void* const in[] = {x.const_data_ptr()};
+  void* const out[] = {expected.data_ptr()};
+  c.compiled->run_raw(in, out);
+  std::atomic<bool> done = false;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 3; ++i)
+    callers.emplace_back([&] {
+      Tensor own = torch::empty({2, 5});
+      void* const to[] = {own.data_ptr()};
+      while (!done) c.compiled->run_raw(in, to);
+    });
+  int good = 0;
+  for (int i = 0; i < 20; ++i) {
+    Tensor result = torch::zeros({2, 5});
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(30);
+      void* const to[] = {result.data_ptr()};
+      bool right = true;
+      for (int call = 0; call < 3; ++call) {
+        c.compiled->run_raw(in, to);
+        right = right && std::memcmp(result.const_data_ptr(), expected.const_data_ptr(), expected.nbytes()) == 0;
+      }
+      c.compiled.reset();  // ends without waiting for threads that are not there
+      _exit(right ? 0 : 1);
+    }
+    int status = 0;
+    good += waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  done = true;
+  for (std::thread& caller : callers) caller.join();
+  CHECK(good == 20);
+}
+TEST_CASE("many callers at once: results are right, threads are bounded, and memory is given back") {
+  SmallCase c;
+  const torch::NoGradGuard no_grad;
+  const c10::IValue expected = c.compiled->run({c.x});
+  constexpr int callers = 60;
+  std::atomic<int> wrong = 0, arrived = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < callers; ++i)
+    threads.emplace_back([&] {
+      const torch::NoGradGuard off;
+      ++arrived;
+      while (arrived < callers) std::this_thread::yield();
+      for (int call = 0; call < 20; ++call) wrong += relative_difference(c.compiled->run({c.x}), expected) != 0;
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(c.compiled->workspaces() <= 17);
+  c.compiled->free_workspaces();
+  CHECK(c.compiled->workspaces() == 0);
+  CHECK(relative_difference(c.compiled->run({c.x}), expected) == 0);
+  CHECK(c.compiled->workspaces() == 1);
 }
 
 }  // namespace

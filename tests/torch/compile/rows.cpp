@@ -200,6 +200,20 @@ TEST_CASE("long rows, many keys, many sequences, many dimensions") {
 
 }  // namespace
 
+TEST_CASE("group norms of any number of channels") {
+  torch::manual_seed(22);
+  for (const auto& [channels, groups, pixels] : {std::tuple<int, int, int>{1000000, 1, 2}, {300000, 300000, 3}, {6, 3, 5}}) {
+    CAPTURE(channels);
+    const Tensor x = torch::randn({2, channels, pixels});
+    const auto gm = traced([groups = groups](const Tensors& in) { return torch::group_norm(in[0], groups); }, {x});
+    const auto compiled = fxx::compile(*gm, {x}, {.threads = 2, .cache_folder = cache()});
+    CHECK(compiled->called_back().empty());
+    const torch::NoGradGuard no_grad;
+    const Tensor expected = torch::group_norm(x.to(torch::kDouble), groups).to(torch::kFloat);
+    CHECK(relative_difference(compiled->forward(x), expected) <= 1e-5);
+  }
+}
+
 TEST_CASE("what is of one value throughout has norms and deviations of zero") {
   const Forward f = [](const Tensors& in) {
     const Tensor x = in[0].unsqueeze(0);

@@ -26,8 +26,10 @@ FXX_INLINE void Lowering::attention(const Node& node, const Operator& op) {
   kernel.size = q[n - 1];
   kernel.value_size = v[n - 1];
   kernel.causal = argument(node, op, "is_causal").boolean();
-  // A token or two wait for the keys to be read.
-  kernel.reduced = options_.accuracy == Accuracy::fast && options_.processor.bfloat16_products && kernel.queries >= 4;
+  // A token or two wait for the keys to be read. A vector for each element of a head stands on the stack while keys are
+  // packed, 64 kB at most.
+  kernel.reduced = options_.accuracy == Accuracy::fast && options_.processor.bfloat16_products && kernel.queries >= 4 &&
+                   kernel.size <= 1024;
   const Argument scale = argument(node, op, "scale");
   kernel.scale = scale.is_number() ? scale.number() : 1 / std::sqrt(static_cast<double>(kernel.size));
   const Sizes heads(out.begin(), out.end() - 2);

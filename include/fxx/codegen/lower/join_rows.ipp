@@ -21,6 +21,9 @@ FXX_INLINE bool is_pixelwise(const KernelStep& step, const Convolution& filter, 
 /// Below that it is there when the next kernel reads it, and threads, which each make the rows at their border, have more
 /// to do.
 inline constexpr std::int64_t least_bytes_between = 1 << 20;
+/// The kernel that makes rows for a filter keeps a number for each of these on the stack. No filter that is worth
+/// joining has as many rows.
+inline constexpr std::int64_t most_rows_of_filter = 256;
 
 FXX_INLINE void Lowering::join_rows() {
   // Is this all that is written to the buffer, by step `from`, and nobody but the next step reads it?
@@ -40,7 +43,8 @@ FXX_INLINE void Lowering::join_rows() {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     KernelStep& step = steps[i];
     const auto* filter = std::get_if<Convolution>(&step.kernel);
-    if (!filter || filter->method != Convolution::Method::depthwise || step.stores.size() != 1) {
+    if (!filter || filter->method != Convolution::Method::depthwise || step.stores.size() != 1 ||
+        (filter->kernel_height - 1) * filter->dilation_height >= most_rows_of_filter) {
       joined.push_back(std::move(step));
       continue;
     }

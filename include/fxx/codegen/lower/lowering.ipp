@@ -50,14 +50,17 @@ struct NoKernel {
   std::string why;
 };
 
-/// Kernels count elements by int, from the first in memory to the last.
+/// The most elements of a kernel's tensor. Kernels count elements by int, from the first in memory to the last, and look
+/// as far ahead as a block is large: `i + block <= end` does not overflow below this.
+inline constexpr std::int64_t most_elements = std::numeric_limits<int>::max() - (1 << 16);
+
 FXX_INLINE bool is_countable(const Node& node) {
   const TensorMeta* meta = node.tensor_meta();
   if (!meta) return true;
   std::int64_t reach = meta->numel();
   for (std::size_t i = 0; reach > 0 && i < meta->stride.size() && i < meta->shape.size(); ++i)
     reach = i == 0 ? 1 + (meta->shape[0] - 1) * meta->stride[0] : reach + (meta->shape[i] - 1) * meta->stride[i];
-  return std::max(reach, meta->numel()) <= std::numeric_limits<int>::max();
+  return std::max(reach, meta->numel()) <= most_elements;
 }
 
 class Lowering {

@@ -59,7 +59,7 @@ FXX_INLINE void Lowering::scatter_term(const Node& node, const ScatterTo& where,
     step.frame.dims[d] = {axis, steps[axis]};
     steps[axis] *= sizes[d];
   }
-  if (std::ranges::any_of(steps, [](std::int64_t size) { return size > std::numeric_limits<int>::max(); }))
+  if (std::ranges::any_of(steps, [](std::int64_t size) { return size > most_elements; }))
     throw NoKernel{"more elements than an int counts"};
   step.frame.axes = {{"group", steps[0]}, {"row", steps[1]}, {"column", steps[2]}};
   if (steps[2] == 1) {

@@ -100,9 +100,10 @@ FXX_INLINE std::string SpecialisedWriter::group_norm(Body& body, const KernelSte
       "GroupShape",
       "{.pixels = " + text(k.pixels) + ", .channels = " + text(k.channels) + ", .groups = " + text(k.groups) + "}",
       "groups");
+  scratch(body, name + ".workspace()");
   return "  const Range images = part.of(" + text(k.images) +
          ");\n  for (int image = images.begin; image < images.end; ++image)\n    group_norm<" + name + ">(" +
-         number(k.eps) + ", " + get + ", " + lambda({"pixel", "channel"}, true, inner) + "    });\n";
+         number(k.eps) + ", workspace + part.index * " + name + ".workspace(), " + get + ", " + lambda({"pixel", "channel"}, true, inner) + "    });\n";
 }
 
 }  // namespace fxx::inline FXX_ABI::detail

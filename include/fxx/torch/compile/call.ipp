@@ -92,8 +92,19 @@ FXX_INLINE std::unique_ptr<CompiledModule::Workspace> CompiledModule::workspace(
   auto made = std::make_unique<Workspace>();
   made->memory = Memory(std::max<std::size_t>(workspace_bytes_, 64));
   made->close = close_;
-  made->team = open_(threads_);
+  const int threads = threads_of_caller(workspaces_.taken());
+  made->change_team(open_(threads, processors_), threads);
   return made;
+}
+
+FXX_INLINE int CompiledModule::threads_of_caller(std::size_t callers) const {
+  const std::size_t many = 4 * static_cast<std::size_t>(std::max(processors_, threads_));
+  return (callers + 1) * static_cast<std::size_t>(threads_) <= many ? threads_ : 1;
+}
+
+FXX_INLINE void CompiledModule::widen(Workspace& workspace) const {
+  const int threads = threads_of_caller(workspaces_.taken() - 1);
+  if (threads > workspace.threads) workspace.change_team(open_(threads, processors_), threads);
 }
 
 FXX_INLINE std::vector<c10::IValue> CompiledModule::run_kernels(const void* const* inputs, void* const* outputs,
@@ -110,6 +121,8 @@ FXX_INLINE std::vector<c10::IValue> CompiledModule::run_kernels(const void* cons
     Workspace* workspace;
     ~Lease() { pool.give(workspace); }
   } lease{workspaces_, workspaces_.take([this] { return workspace(); })};
+  if (lease.workspace->threads < threads_) [[unlikely]]
+    widen(*lease.workspace);
   Host host{this, inputs, outputs, static_cast<unsigned char*>(lease.workspace->memory.data), tensors, {}, nullptr};
   if (kernels_.kept > 0) host.kept.resize(static_cast<std::size_t>(kernels_.kept));
   kernels::ModuleCall call{

@@ -106,7 +106,7 @@ FXX_INLINE BuildRequest request_for(const SpecialisedSource& source, const Compi
   // In a folder of the system's the compiler does not list headers among those that a library depends on.
   request.extra = {"module abi " + std::to_string(kernels::module_abi), "kernels " + hash_of_kernels()};
   request.timeout_seconds = options.timeout_seconds;
-  request.forgive_warnings = !std::getenv("FXX_STRICT_BUILD");
+  request.forgive_warnings = !files::variable("FXX_STRICT_BUILD");
   if (!request.forgive_warnings) request.extra.push_back("strict");
   return request;
 }
@@ -303,7 +303,7 @@ FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& opti
   built_ = built_ || !found;
   build_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - build_start).count();
   const auto* info = library_.symbol<const kernels::ModuleInfo>("fxx_module");
-  open_ = library_.symbol<void*(int)>("fxx_open");
+  open_ = library_.symbol<void*(int, int)>("fxx_open");
   close_ = library_.symbol<void(void*)>("fxx_close");
   run_ = library_.symbol<void(void*, kernels::ModuleCall*)>("fxx_run");
   workspace_bytes_ = info->memory(threads_);
