@@ -5,8 +5,12 @@
 
 #include <bit>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 
+#include "codegen/macros.hpp"
+#include "fxx/runtime/process.hpp"
+#include "runtime/support.hpp"
 #include "support.hpp"
 
 using namespace fxx;
@@ -24,6 +28,17 @@ TEST_CASE("names become identifiers") {
                                                        {"\xC3\xA9t\xC3\xA9", "_t_"},
                                                        {"line\nbreak", "line_break"},
                                                        {"int", "int_"},
+                                                       {"EOF", "EOF_m"},
+                                                       {"M_PI", "M_PI_m"},
+                                                       {"M_PIf64", "M_PIf64_m"},
+                                                       {"C10_UTIL_FLAGS_H_", "C10_UTIL_FLAGS_H_m"},
+                                                       {"stdin", "stdin_"},
+                                                       {"errno", "errno_"},
+                                                       {"I", "I_m"},
+                                                       {"W", "W"},
+                                                       {"W_ih", "W_ih"},
+                                                       {"SYS_read", "SYS_read_m"},
+                                                       {"block.0.EOF", "block_0_EOF"},
                                                        {"co_await", "co_await_"}};
   for (const auto& [name, identifier] : names) {
     CAPTURE(name);
@@ -40,6 +55,34 @@ TEST_CASE("any bytes make an identifier") {
     CAPTURE(name);
     CHECK(is_cpp_name(cpp_identifier(name)));
   }
+}
+
+TEST_CASE("no macro of the headers that generated code includes is what a name becomes") {
+  const support::TemporaryFolder folder;
+  std::string source;
+  const std::string include = std::string(std::getenv("FXX_SOURCE_DIR")) + "/include";
+  for (const auto& header : std::filesystem::directory_iterator(include + "/fxx/kernels"))
+    if (header.path().extension() == ".hpp") source += "#include \"" + header.path().string() + "\"\n";
+  for (const char* header : {"algorithm", "cmath", "exception", "iostream", "limits", "map", "string", "tuple", "vector",
+                             "cstdio", "cstdlib", "csignal", "cinttypes", "climits", "cfloat", "cerrno", "cassert"})
+    source += "#include <" + std::string(header) + ">\n";
+  folder.file("all.cpp", source);
+  for (const char* compiler : {"g++", "clang++-16", "clang++"})
+    for (const char* standard : {"-std=c++20", "-std=gnu++20"}) {
+      if (!find_program(compiler)) continue;
+      const ProcessResult result =
+          run_process({compiler, standard, "-O2", "-march=native", "-pthread", "-dM", "-E", "-I" + include, folder / "all.cpp"},
+                      {.output_limit = std::size_t{64} << 20});
+      REQUIRE_MESSAGE(result.ok(), result.output);
+      test::check_macros(result.output, 3000);
+    }
+}
+
+TEST_CASE("classes may be named in capitals, but not as macros are, nor as keywords") {
+  for (const char* good : {"Net", "MLP", "GPT2", "VAE", "I2", "ResNet18", "net", "W", "UNET"}) CHECK(is_cpp_class_name(good));
+  for (const char* bad : {"", "class", "1Net", "a b", "EOF", "NULL", "INFINITY", "M_PI", "NAN", "TORCH_CHECK", "TORCH_MODULE",
+                          "stdin", "errno", "assert", "SYS_read", "A__B", "_Net", "a.b"})
+    CHECK_FALSE(is_cpp_class_name(bad));
 }
 
 TEST_CASE("strings are one literal, whatever they hold") {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "../examples/sentence_search/bert.hpp"
+#include "codegen/macros.hpp"
 #include "fxx/io/safetensors.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/runtime/process.hpp"
@@ -544,6 +545,74 @@ TEST_CASE("a folder's class may be called like its program, or like what Meson c
     CHECK(contains(support::content_of(to + "/" + file + ".cpp"), name + "Impl"));
     CHECK(contains(support::content_of(to + "/meson.build"), "executable('" + file + "'"));
   }
+}
+
+TEST_CASE("names that are macros of LibTorch's headers, or of the system's, do not reach generated code as they are") {
+  const std::string include = torch_folder() + "/include";
+  const TemporaryFolder folder;
+  folder.file("all.cpp",
+              "#include <torch/torch.h>\n#include <ATen/core/dispatch/Dispatcher.h>\n#include <algorithm>\n#include "
+              "<cmath>\n#include <exception>\n#include <iostream>\n#include <limits>\n#include <map>\n");
+  const std::vector<std::string> compiler = {"g++", "-std=c++20", "-isystem", include, "-isystem",
+                                             include + "/torch/csrc/api/include"};
+  const auto run = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> argv = compiler;
+    argv.insert(argv.end(), words.begin(), words.end());
+    const ProcessResult result =
+        run_process(argv, {.working_directory = folder.path(), .output_limit = std::size_t{64} << 20});
+    REQUIRE_MESSAGE(result.ok(), result.output.substr(0, 3000));
+    return result.output;
+  };
+  test::check_macros(run({"-dM", "-E", "all.cpp"}), 3000);
+
+  // Attributes, inputs, modules of such names, in all kinds of code.
+  struct Named : torch::nn::Module {
+    std::vector<Tensor> tensors;
+    torch::nn::Linear layer = register_module("EXIT_SUCCESS", torch::nn::Linear(4, 4));
+    Named() {
+      for (const char* name : {"EOF", "NULL", "M_PI", "errno", "assert", "stdin", "INFINITY", "NAN", "BUFSIZ", "RAND_MAX",
+                               "INT_MAX", "M_PIf64", "TORCH_CHECK", "C10_UTIL_FLAGS_H", "SIGINT", "linux", "alloca",
+                               "_mm_prefetch", "W", "offsetof"})
+        tensors.push_back(register_parameter(name, torch::randn({4})));
+    }
+    Tensor forward(Tensor a, Tensor b, Tensor c, Tensor d) {
+      Tensor sum = layer(a * b + c * d);
+      for (const Tensor& tensor : tensors) sum = sum + tensor;
+      return sum;
+    }
+  } net;
+  const Tensors in{torch::randn({2, 4}), torch::randn({2, 4}), torch::randn({2, 4}), torch::randn({2, 4})};
+  const auto gm = trace(net, in, {.input_names = {"EOF", "stdin", "errno", "_mm_prefetch"}});
+  const torch::NoGradGuard no_grad;
+  const Tensor expected = net.forward(in[0], in[1], in[2], in[3]);
+  CHECK(same(gm->forward(in[0], in[1], in[2], in[3]), expected));
+  CHECK(same(build(*gm, in, {.cache_folder = cache()})->forward(in[0], in[1], in[2], in[3]), expected));
+  const auto compiled = fxx::compile(*gm, in, {.cache_folder = cache()});
+  CHECK(compiled->called_back().empty());
+  CHECK(relative_difference(compiled->forward(in[0], in[1], in[2], in[3]), expected) < 1e-5);
+  to_folder(*gm, folder / "net", "MLP", {.example_inputs = in});
+  run({"-fsyntax-only", folder / "net/mlp.cpp"});
+  for (const char* name : {"EOF", "NULL", "INFINITY", "M_PI", "stdin", "TORCH_CHECK"}) {
+    const Fault fault = fault_of<CodegenError>([&] { to_folder(*gm, folder / "other", name); });
+    CHECK(fault.id == 501);
+    CHECK(fault.says("macro"));
+  }
+}
+
+TEST_CASE("what to_folder writes goes through no link, and replaces what an earlier run left") {
+  const Tensor x = torch::randn({3});
+  const auto gm = trace([](Tensor t) { return torch::relu(t) + 1; }, {x});
+  const TemporaryFolder folder;
+  const std::string victim = folder.file("victim", "before");
+  std::filesystem::create_directory(folder / "net");
+  for (const char* file : {"net.h.new", "net.cpp.new", "main.cpp.new", "weights.pt.new", "meson.build.new", "README.md.new"})
+    std::filesystem::create_symlink(victim, folder / ("net/" + std::string(file)));
+  folder.file("net/meson.options.new", "left");
+  to_folder(*gm, folder / "net", "Net");
+  CHECK(support::content_of(victim) == "before");
+  CHECK_FALSE(std::filesystem::is_symlink(std::filesystem::symlink_status(folder / "net/net.cpp")));
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "net"))
+    CHECK(entry.path().extension() != ".new");
 }
 
 TEST_CASE("a folder that cannot be, or cannot be written: one error, and nothing of it is there") {

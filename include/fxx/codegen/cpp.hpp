@@ -1,6 +1,6 @@
 // C++ spellings of names and constants. Whatever text they are given, what they return is one token or one literal:
 // names that come from a model file cannot become code.
-// Main names: cpp_identifier, cpp_string, cpp_double, cpp_comment, is_cpp_name, is_cpp_type. Cost: light.
+// Main names: cpp_identifier, is_cpp_class_name, cpp_string, cpp_double, cpp_comment, is_cpp_name, is_cpp_type. Cost: light.
 #pragma once
 
 #include <string>
@@ -10,8 +10,12 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// "layer1.0.conv1" -> "layer1_0_conv1": a valid identifier, `_` for what an identifier may not hold. Not unique.
+/// "layer1.0.conv1" -> "layer1_0_conv1": a valid identifier, `_` for what an identifier may not hold. Not unique. What is
+/// written as macros are gets an ending that no macro has, whichever headers the code includes: "EOF" -> "EOF_m".
 std::string cpp_identifier(std::string_view name);
+/// Is the text an identifier that a class may have: no keyword, and no macro of the headers that generated code includes?
+/// Classes are often named in capitals, so these alone are no reason.
+bool is_cpp_class_name(std::string_view name);
 /// A string literal with its quotes: every byte but plain ASCII is an octal escape.
 std::string cpp_string(std::string_view text);
 /// A literal that reads back as the same double: 1.0, 1e-05, -std::numeric_limits<double>::infinity().

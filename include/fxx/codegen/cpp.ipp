@@ -13,9 +13,25 @@ namespace detail {
 FXX_INLINE bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
-}  // namespace detail
 
-FXX_INLINE std::string cpp_identifier(std::string_view name) {
+/// Whether the name is written as macros are: in capitals, or with a beginning that headers have for theirs.
+FXX_INLINE bool looks_like_macro(std::string_view name) {
+  bool capital = false, lower = false;
+  for (const char c : name) {
+    capital = capital || (c >= 'A' && c <= 'Z');
+    lower = lower || (c >= 'a' && c <= 'z');
+  }
+  if (!capital) return false;
+  if (!lower) return name.size() > 1 || name == "I";  // <complex.h>; matrices have other letters
+  for (const std::string_view beginning : {"C10_", "CAFFE2_", "TORCH_", "PYTORCH_", "FXX_", "SYS_", "PRI", "SCN", "bit_",
+                                           "signature_", "L_ctermid", "L_cuserid", "L_tmpnam", "P_tmpdir"})
+    if (name.starts_with(beginning)) return true;
+  // M_PIf64, and a template parameter of LibTorch's.
+  return (name.starts_with("M_") && name.size() > 2 && !(name[2] >= 'a' && name[2] <= 'z')) || name == "MaxTypeIndex";
+}
+
+/// As cpp_identifier, without regard to macros.
+FXX_INLINE std::string identifier_of(std::string_view name) {
   std::string out;
   for (char c : name) {
     const char next = detail::is_name_character(c) ? c : '_';
@@ -27,6 +43,25 @@ FXX_INLINE std::string cpp_identifier(std::string_view name) {
     out.insert(0, "m_");
   if (is_reserved_name(out)) out += '_';
   return out;
+}
+}  // namespace detail
+
+FXX_INLINE std::string cpp_identifier(std::string_view name) {
+  std::string out = detail::identifier_of(name);
+  if (detail::looks_like_macro(out)) out += out.ends_with('_') ? "m" : "_m";
+  return out;
+}
+
+FXX_INLINE bool is_cpp_class_name(std::string_view name) {
+  static constexpr std::string_view macros =
+      " "
+#include "fxx/codegen/macros.inc"
+      ;
+  if (name.empty() || detail::identifier_of(name) != name) return false;
+  if (name.find_first_of("abcdefghijklmnopqrstuvwxyz") != name.npos) return !detail::looks_like_macro(name);
+  std::string word(1, ' ');
+  ((word += name) += ' ');
+  return macros.find(word) == macros.npos;
 }
 
 FXX_INLINE std::string cpp_string(std::string_view text) {

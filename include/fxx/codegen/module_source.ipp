@@ -8,9 +8,11 @@ namespace fxx::inline FXX_ABI {
 
 FXX_INLINE ModuleSource module_source(const Graph& graph, const Owner& owner, const std::string& name,
                                       const std::string& header_file) {
-  if (name.empty() || cpp_identifier(name) != name)
-    throw CodegenError(ErrorId::no_cpp_spelling, "module_source: " + repr(std::string_view(name)) +
-                                                     " cannot name a class; give a C++ identifier");
+  if (!is_cpp_class_name(name))
+    throw CodegenError(ErrorId::no_cpp_spelling,
+                       "module_source: " + repr(std::string_view(name)) +
+                           " cannot name a class; give a C++ identifier that is neither a keyword nor a macro of "
+                           "LibTorch's headers or the system's");
   if (has_expansions(graph)) return module_source(expanded(graph), owner, name, header_file);
   const Members members(graph, owner, name + "Impl");
   detail::ForwardWriter writer(graph, owner, members, {.release_values = false, .nest_expressions = true});

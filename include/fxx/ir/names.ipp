@@ -36,6 +36,18 @@ FXX_INLINE bool is_made_from(std::string_view name, std::string_view base) {
   return name.empty() || (name.size() > 1 && name[0] == '_' && name.find_first_not_of("0123456789", 1) == name.npos);
 }
 
+namespace detail {
+/// Whether a name begins as those of the compiler's intrinsics do, many of which are macros: "_mm512_slli_epi32".
+FXX_INLINE bool is_intrinsic(std::string_view name) {
+  constexpr std::string_view beginnings[] = {"_mm",     "_kand",  "_knot",   "_kor",   "_kshift", "_kxnor",
+                                             "_kxor",   "_m_p",   "_tile_",  "_bit_scan_", "_bswap", "_cvts",
+                                             "_lrot",   "_rot",   "_rdpmc",  "_rdtsc", "_popcnt", "_xabort"};
+  for (const std::string_view beginning : beginnings)
+    if (name.starts_with(beginning)) return true;
+  return false;
+}
+}  // namespace detail
+
 FXX_INLINE bool is_reserved_name(std::string_view name) {
   static constexpr auto words = [] {
     std::array sorted = std::to_array<std::string_view>(
@@ -49,9 +61,20 @@ FXX_INLINE bool is_reserved_name(std::string_view name) {
          "requires", "return", "short", "signed", "sizeof", "static", "static_assert", "static_cast", "struct",
          "switch", "template", "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename",
          "typeof", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while", "xor", "xor_eq",
-         // names that generated code uses, and macros in lower case
-         "assert", "at", "c10", "errno", "fxx", "forward", "int64_t", "linux", "main", "major", "makedev", "minor",
-         "stderr", "stdin", "stdout", "std", "torch", "unix",
+         // names that generated code uses
+         "at", "c10", "fxx", "forward", "int64_t", "main", "std", "torch",
+         // macros in lower case of the headers that generated code includes, and of others of the system's
+         "alloca", "assert", "assert_perror", "be16toh", "be32toh", "be64toh", "errno", "htobe16", "htobe32", "htobe64",
+         "htole16", "htole32", "htole64", "htonl", "htons", "i386", "issubnormal", "iscanonical", "iseqsig", "le16toh",
+         "le32toh", "le64toh", "linux", "major", "makedev", "math_errhandling", "minor", "ntohl", "ntohs", "offsetof",
+         "pthread_cleanup_pop", "pthread_cleanup_pop_restore_np", "pthread_cleanup_push",
+         "pthread_cleanup_push_defer_np", "s6_addr", "s_addr", "sa_handler", "sa_sigaction", "sched_priority",
+         "setjmp", "si_addr", "si_addr_lsb", "si_arch", "si_band", "si_call_addr", "si_fd", "si_int", "si_lower",
+         "si_overrun", "si_pid", "si_pkey", "si_ptr", "si_status", "si_stime", "si_syscall", "si_timerid", "si_uid",
+         "si_upper", "si_utime", "si_value", "sigev_notify_attributes", "sigev_notify_function", "sigmask",
+         "sigsetjmp", "st_atime", "st_ctime", "st_mtime", "stderr", "stdin", "stdout", "strdupa", "strndupa",
+         "timeradd", "timerclear", "timercmp", "timerisset", "timersub", "unix", "va_arg", "va_copy", "va_end",
+         "va_start",
          // words of the printed form
          "device", "inf", "nan", "range", "slice"});
     std::sort(sorted.begin(), sorted.end());
@@ -63,6 +86,7 @@ FXX_INLINE bool is_reserved_name(std::string_view name) {
     for (const std::string_view word : words) bits[word.size()] |= std::uint32_t{1} << (word[0] & 31);
     return bits;
   }();
+  if (name.starts_with('_') && detail::is_intrinsic(name)) return true;
   if (name.empty() || name.size() >= letters.size() || !(letters[name.size()] >> (name[0] & 31) & 1)) return false;
   return std::binary_search(words.begin(), words.end(), name);
 }

@@ -1,9 +1,12 @@
 // Bodies of torch/to_folder.hpp.
 #pragma once
 
+#include <fcntl.h>
 #include <torch/serialize.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -110,6 +113,17 @@ FXX_INLINE std::string folder_file(std::string_view class_name) {
 template <class F>
 void write_aside(const std::filesystem::path& path, F&& write) {
   const std::filesystem::path aside = path.string() + ".new";
+  // A link in its place would be written through; what an earlier run left there is in the way.
+  std::error_code ignored_here;
+  if (!std::filesystem::is_directory(std::filesystem::symlink_status(aside, ignored_here)))
+    std::filesystem::remove(aside, ignored_here);
+  // Made by us, and by nobody else meanwhile.
+  const int made = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (made < 0)
+    throw CodegenError(ErrorId::folder_not_written,
+                       "to_folder: '" + aside.string() + "' cannot be made, " +
+                           std::generic_category().message(errno) + "; check the folder and the space on it");
+  ::close(made);
   try {
     write(aside.string());
     std::filesystem::rename(aside, path);
@@ -134,6 +148,7 @@ FXX_INLINE void write_text(const std::filesystem::path& path, const std::string&
 
 FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const std::string& name,
                           const FolderOptions& options) {
+  (void)ModuleOwner(module);  // refuses a module that holds itself, which LibTorch would save without end
   // Everything that can fail for the graph's sake comes first. LibTorch writes names into the text of its archives as
   // they are: these end a string there, and what follows is code.
   for (const std::vector<std::string>& names :

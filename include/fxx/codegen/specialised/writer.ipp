@@ -223,9 +223,9 @@ FXX_INLINE std::string SpecialisedWriter::constant(const View& view, const std::
   const plans::Buffer& buffer = buffer_of(view);
   const std::string key = std::to_string(buffer.number) + "/" + std::to_string(view.offset) + "/" + pack;
   if (const auto known = constants_.find(key); known != constants_.end()) return known->second;
-  std::string name = cpp_identifier(plan_.attributes[static_cast<std::size_t>(buffer.number)]) + suffix;
-  for (int i = 2; !constant_names_.insert(name).second; ++i)
-    name = cpp_identifier(plan_.attributes[static_cast<std::size_t>(buffer.number)]) + suffix + "_" + std::to_string(i);
+  const std::string identifier = cpp_identifier(plan_.attributes[static_cast<std::size_t>(buffer.number)]);
+  std::string name = identifier + suffix;
+  for (int i = 2; !constant_names_.insert(name).second; ++i) name = identifier + suffix + "_" + std::to_string(i);
   name += "_at";
   constant_lines_ += "inline constexpr std::size_t " + name + " = " +
                      (last_constant_.empty() ? std::string("0") : last_constant_ + " + whole(" + last_size_ + ")") +
