@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "fxx/ir/graph.hpp"
+#include "fxx/ir/print.hpp"
+#include "fxx/ops/registry.hpp"
 #include "support.hpp"
 
 using namespace fxx;
@@ -293,4 +295,37 @@ TEST_CASE("dtypes, layouts, formats and devices have PyTorch's names, numbers an
   // Every dtype has a name and a size.
   for (int i = 0; i < 128; ++i)
     CHECK((name_of(static_cast<Dtype>(i)) == "") == (element_size(static_cast<Dtype>(i)) == 0));
+}
+
+namespace {
+/// So many containers of a kind in each other, around this value.
+Argument nest_of(int kind, std::uint32_t depth, Argument value) {
+  for (std::uint32_t i = 0; i < depth; ++i) switch (kind < 4 ? kind : static_cast<int>(i % 4)) {
+      case 0: value = Argument::list({value, 1}); break;
+      case 1: value = Argument::tuple({2, value}); break;
+      case 2: value = Argument::dict({{"key", value}}); break;
+      default: value = Slice{{}, value, 2}; break;
+    }
+  return value;
+}
+}  // namespace
+
+TEST_CASE("containers are nested as deep as text holds, and no deeper") {
+  for (const int kind : {0, 1, 2, 3, 4}) {
+    CAPTURE(kind);
+    Graph g;
+    Node* x = g.placeholder("x");
+    const Argument deepest = nest_of(kind, Argument::most_nested, x);
+    g.output(deepest);
+    const std::string text = to_string(g);
+    const Graph read = parse_graph(text);
+    CHECK(to_string(read) == text);
+    CHECK(deepest == nest_of(kind, Argument::most_nested, x));
+    for (const Argument& inside : {deepest, nest_of(kind, Argument::most_nested, 3)})
+      for (const int around : {0, 1, 2, 3}) {
+        CHECK(fault_of([&] { (void)nest_of(around, 1, inside); }).id == static_cast<int>(ErrorId::nested_too_deep));
+      }
+    // However often it is tried: the stack is as before.
+    for (int i = 0; i < 1000; ++i) CHECK_THROWS_AS((void)nest_of(kind, 100000, 3), GraphError);
+  }
 }

@@ -935,3 +935,73 @@ TEST_CASE("integers reach operators whole, the largest too") {
 }
 
 }  // namespace
+
+TEST_CASE("a module that holds or calls itself is refused, directly and through others") {
+  const Tensor x = torch::randn({3});
+  const auto gm_of = [&] { return trace([](Tensor t) { return torch::relu(t) + 1; }, {x}); };
+  const auto gm = gm_of();
+  const auto refused = [](auto&& f) {
+    const Fault fault = fault_of<GraphError>(f);
+    CHECK(fault.id == 113);
+    return fault;
+  };
+  // Registered by itself.
+  CHECK(refused([&] { gm->register_module("self", gm); }).says("is that module itself"));
+  refused([&] { gm->add_submodule("self", gm); });
+  refused([&] { gm->add_submodule("a.b.self", gm); });
+  CHECK(gm->children().empty());
+  // Through a child that holds it, at any depth.
+  torch::nn::Sequential around;
+  around->push_back("gm", gm);
+  torch::nn::Sequential further(around);
+  CHECK(refused([&] { gm->register_module("around", around); }).says("holds that module"));
+  refused([&] { gm->add_submodule("further", further.ptr()); });
+  CHECK(gm->children().empty());
+  gm->add_submodule("leaf", std::make_shared<torch::nn::LinearImpl>(3, 3));
+  refused([&] { gm->replace_module("leaf", gm); });
+  CHECK(same(gm->forward(x), torch::relu(x) + 1));
+
+  // Closed afterwards, where nobody sees it: found when it is used.
+  torch::nn::Sequential inside;
+  const auto outer = gm_of();
+  REQUIRE(outer->add_submodule("inside", inside.ptr()));
+  Graph& graph = outer->graph();
+  Node* const input = graph.find_nodes(Opcode::placeholder)[0];
+  {
+    const InsertPoint point = graph.inserting_after(input);
+    Node* const call = graph.call_module("inside", {input});
+    graph.output_node()->set_arg(0, call);
+  }
+  outer->recompile();
+  inside->push_back("outer", outer);
+  CHECK(refused([&] { outer->forward(x); }).says("calls itself"));
+  refused([&] { outer->recompile(); });
+  refused([&] { outer->clone(); });
+  refused([&] { GraphModule copy(*outer, outer->graph()); });
+  refused([&] { trace(*outer, {x}); });
+  refused([&] { trace(*inside, {x}); });
+  // In other threads, too, and again.
+  std::thread([&] { refused([&] { outer->forward(x); }); }).join();
+  refused([&] { outer->forward(x); });
+  inside->unregister_module("outer");  // so that both end
+}
+
+TEST_CASE("deep nests of modules and of values are run, or refused in words") {
+  // As deep as any model is, and deeper.
+  const Tensor x = torch::randn({3});
+  torch::nn::Sequential deep(torch::nn::ReLU{});
+  for (int i = 0; i < 150; ++i) deep = torch::nn::Sequential(deep);
+  const auto gm = trace(*deep, {x});
+  CHECK(same(gm->forward(x), torch::relu(x)));
+  for (int i = 0; i < 100; ++i) deep = torch::nn::Sequential(deep);
+  CHECK(fault_of<GraphError>([&] { trace(*deep, {x}); }).id == 113);
+  // Lists in lists, as an operator or TorchScript may return them.
+  const auto nested = [](int depth) {
+    c10::IValue value(std::int64_t{1});
+    for (int i = 0; i < depth; ++i) value = c10::ivalue::Tuple::create({value});
+    return value;
+  };
+  CHECK_NOTHROW((void)to_argument(nested(64), {}));
+  for (const int depth : {65, 100, 5000})
+    CHECK(fault_of<GraphError>([&] { (void)to_argument(nested(depth), {}); }).id == 113);
+}

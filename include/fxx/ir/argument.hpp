@@ -52,6 +52,7 @@ namespace detail {
 /// compilers' built-ins, because <atomic> costs as much to include as all else here together.
 struct Box {
   mutable std::uint32_t references = 1;
+  std::uint32_t depth = 0;  // of containers in each other; 1 for one of plain values
   void retain() const { __atomic_fetch_add(&references, 1u, __ATOMIC_RELAXED); }
   /// True when the last reference is gone.
   bool drop() const { return __atomic_fetch_sub(&references, 1u, __ATOMIC_ACQ_REL) == 1; }
@@ -65,6 +66,9 @@ struct BoxOf : Box {
 
 class Argument {
  public:
+  /// How deep containers may be nested in each other: what text can hold, and what recursion over them can take.
+  static constexpr std::uint32_t most_nested = 64;
+
   enum class Kind : std::uint8_t {
     none,
     node,
@@ -111,6 +115,7 @@ class Argument {
   template <class T>
   Argument(const std::optional<T>& value) : Argument(value ? Argument(*value) : Argument()) {}
 
+  // Containers and slices throw GraphError (E113) when they are nested more than most_nested deep.
   static Argument list(std::vector<Argument> items);
   static Argument tuple(std::vector<Argument> items);
   /// Keys are strings, numbers or booleans. Throws GraphError (E110) when a key holds a node.
@@ -175,6 +180,22 @@ class Argument {
   constexpr double as_real() const { return std::bit_cast<double>(bits_); }
   const detail::Box* box() const { return reinterpret_cast<const detail::Box*>(static_cast<std::uintptr_t>(bits_)); }
   constexpr bool boxed() const { return kind_ >= Kind::complex; }
+  std::uint32_t depth() const { return is_container() ? box()->depth : 0; }
+  /// The depth of a container of something that is so deep; throws when that is too deep.
+  static std::uint32_t depth_around(std::uint32_t inner) {
+    if (inner >= most_nested) [[unlikely]]
+      nested_too_deep();
+    return inner + 1;
+  }
+  [[noreturn]] static void nested_too_deep();
+  static Argument sequence(Kind kind, std::vector<Argument> items);
+  /// A new box, already at its depth.
+  template <class T>
+  static const detail::Box* boxed_at(std::uint32_t depth, T value) {
+    auto* const made = new detail::BoxOf<T>(std::move(value));
+    made->depth = depth;
+    return made;
+  }
   void require(Kind kind) const {
     if (kind_ != kind) [[unlikely]]
       wrong_kind(kind);
@@ -209,7 +230,14 @@ struct KeywordArgument {
   bool operator==(const KeywordArgument&) const = default;
 };
 
-inline Argument::Argument(Slice value) : Argument(Kind::slice, new detail::BoxOf<Slice>(std::move(value))) {}
+inline Argument::Argument(Slice value) {
+  std::uint32_t depth = 0;
+  for (const Argument* end : {&value.start, &value.stop, &value.step})
+    depth = end->depth() > depth ? end->depth() : depth;
+  depth = depth_around(depth);
+  bits_ = reinterpret_cast<std::uintptr_t>(boxed_at(depth, std::move(value)));
+  kind_ = Kind::slice;
+}
 inline const Slice& Argument::slice() const { return unbox<Slice>(Kind::slice); }
 
 /// "integer", "memory format": the kind as messages name it.

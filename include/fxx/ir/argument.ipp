@@ -14,14 +14,23 @@ using Items = std::vector<Argument>;
 using Entries = std::vector<DictEntry>;
 }  // namespace detail
 
-FXX_INLINE Argument Argument::list(std::vector<Argument> items) {
-  return {Kind::list, new detail::BoxOf<detail::Items>(std::move(items))};
+FXX_INLINE void Argument::nested_too_deep() {
+  throw GraphError(ErrorId::nested_too_deep, "Argument: containers are nested more than " +
+                                                 std::to_string(most_nested) +
+                                                 " deep, which is what the text of a graph can hold; flatten them");
 }
-FXX_INLINE Argument Argument::tuple(std::vector<Argument> items) {
-  return {Kind::tuple, new detail::BoxOf<detail::Items>(std::move(items))};
+FXX_INLINE Argument Argument::sequence(Kind kind, std::vector<Argument> items) {
+  std::uint32_t depth = 0;
+  for (const Argument& item : items) depth = std::max(depth, item.depth());
+  depth = depth_around(depth);
+  return {kind, boxed_at(depth, std::move(items))};
 }
+FXX_INLINE Argument Argument::list(std::vector<Argument> items) { return sequence(Kind::list, std::move(items)); }
+FXX_INLINE Argument Argument::tuple(std::vector<Argument> items) { return sequence(Kind::tuple, std::move(items)); }
 FXX_INLINE Argument Argument::dict(std::vector<DictEntry> entries) {
+  std::uint32_t depth = 0;
   for (const DictEntry& entry : entries) {
+    depth = std::max({depth, entry.key.depth(), entry.value.depth()});
     bool holds_node = false;
     for_each_node(entry.key, [&](Node*) { holds_node = true; });
     if (holds_node)
@@ -29,7 +38,8 @@ FXX_INLINE Argument Argument::dict(std::vector<DictEntry> entries) {
           ErrorId::dict_key_is_node,
           "Argument::dict: a key of a dictionary cannot contain a Node; keys are strings, numbers or booleans");
   }
-  return {Kind::dict, new detail::BoxOf<detail::Entries>(std::move(entries))};
+  depth = depth_around(depth);
+  return {Kind::dict, boxed_at(depth, std::move(entries))};
 }
 
 FXX_INLINE std::span<const Argument> Argument::items() const {

@@ -184,7 +184,7 @@ class GraphParser {
   }
 
   // --- values --------------------------------------------------------------------------------------------------------
-  static constexpr int max_depth = 64;
+  static constexpr int max_depth = Argument::most_nested;
 
   Argument parse_argument(int depth) {
     if (depth > max_depth) fail("containers are nested more than " + std::to_string(max_depth) + " deep");

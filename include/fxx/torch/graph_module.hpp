@@ -39,6 +39,13 @@ R call_traced(GraphModule& module, const A&... inputs);
 /// A boxed value for each placeholder of the graph, out of one for each input.
 std::vector<c10::IValue> flatten_inputs(const Graph& graph, std::vector<c10::IValue> inputs);
 
+/// The module in a holder or a shared pointer; null for an empty one.
+template <class M>
+const torch::nn::Module* address_of(const M& module) {
+  if constexpr (requires { module.is_empty(); }) return module.is_empty() ? nullptr : module.ptr().get();
+  else return module.get();
+}
+
 }  // namespace detail
 
 class GraphModule : public torch::nn::Module {
@@ -119,15 +126,17 @@ class GraphModule : public torch::nn::Module {
   // is seen after recompile().
   at::Tensor& register_parameter(std::string name, at::Tensor tensor, bool requires_grad = true);
   at::Tensor& register_buffer(std::string name, at::Tensor tensor);
-  /// A holder or a shared pointer.
+  /// A holder or a shared pointer. Throws GraphError (E113), as add_submodule does, for a module that is or holds this one.
   template <class M>
   auto register_module(std::string name, M module) {
+    refuse_cycle(name, detail::address_of(module));
     auto registered = torch::nn::Module::register_module(std::move(name), std::move(module));
     changed();
     return registered;
   }
   template <class M>
   auto replace_module(const std::string& name, M module) {
+    refuse_cycle(name, detail::address_of(module));
     auto replaced = torch::nn::Module::replace_module(name, std::move(module));
     changed();
     return replaced;
@@ -151,6 +160,8 @@ class GraphModule : public torch::nn::Module {
   void forget_plan();
 
  private:
+  /// Throws when the module that is to be called `name` is or holds this one.
+  void refuse_cycle(const std::string& name, const torch::nn::Module* module) const;
   class Registration;
   void take_from(const ModuleOwner& root, const std::map<std::string, Attribute>& more);
   std::shared_ptr<const Plan> plan();

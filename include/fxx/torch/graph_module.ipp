@@ -319,8 +319,17 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::submodule(std::string
   return owner().module(name);
 }
 
+FXX_INLINE void GraphModule::refuse_cycle(const std::string& name, const torch::nn::Module* module) const {
+  if (!module || !detail::holds(*module, *this)) return;
+  throw GraphError(ErrorId::nested_too_deep,
+                   "GraphModule: '" + name + "' cannot be a submodule of " + class_name_ + ", because it " +
+                       (module == this ? "is that module itself" : "holds that module") +
+                       "; a module that calls itself never ends. Register a module that does not hold it");
+}
+
 FXX_INLINE bool GraphModule::add_submodule(const std::string& name, std::shared_ptr<torch::nn::Module> module) {
   if (owner().module(name) || owner().tensor(name).defined()) return false;
+  refuse_cycle(name, module.get());
   Registration(*this).add(name, module);
   changed();
   return true;
@@ -349,6 +358,7 @@ FXX_INLINE void GraphModule::delete_all_unused_submodules() {
 }
 
 FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::clone(const std::optional<torch::Device>& device) const {
+  const detail::NestedCall call("GraphModule::clone: modules");
   auto copy = std::make_shared<GraphModule>(std::map<std::string, Attribute>{}, Graph(), class_name_);
   copy->train(is_training());
   detail::clone_members(*this, *copy, device);

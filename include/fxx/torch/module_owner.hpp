@@ -25,6 +25,31 @@ namespace fxx::inline FXX_ABI {
 namespace detail {
 /// What a tensor is called, before a number, that a graph refers to and the module does not have.
 inline constexpr std::string_view constant_prefix = "_tensor_constant";
+/// Modules that are nested deeper hold themselves, and so do calls.
+inline constexpr std::size_t most_nested_modules = 200;
+/// Whether `wanted` is the module, or inside it. Throws GraphError (E113) for a module that holds itself.
+bool holds(const torch::nn::Module& tree, const torch::nn::Module& wanted);
+/// A call of a graph module, or another walk into one, as long as it lasts. The constructor throws GraphError (E113) when
+/// too many are inside each other on this thread. `what`: "GraphModule: calls", for the message.
+class NestedCall {
+ public:
+  explicit NestedCall(const char* what) {
+    if (++depth() <= most_nested_modules) [[likely]]
+      return;
+    --depth();
+    nested_too_deep(what);
+  }
+  ~NestedCall() { --depth(); }
+  NestedCall(const NestedCall&) = delete;
+  NestedCall& operator=(const NestedCall&) = delete;
+
+ private:
+  static std::size_t& depth() {
+    static thread_local std::size_t depth = 0;
+    return depth;
+  }
+  [[noreturn]] static void nested_too_deep(const char* what);
+};
 }  // namespace detail
 
 class ModuleOwner final : public Owner {
@@ -35,7 +60,8 @@ class ModuleOwner final : public Owner {
     AttributeInfo::Kind kind;
   };
 
-  /// Reads names; keeps tensors and submodules alive, not the root.
+  /// Reads names; keeps tensors and submodules alive, not the root. Throws GraphError (E113) for a module that holds
+  /// itself.
   explicit ModuleOwner(const torch::nn::Module& root, std::string class_name = {});
 
   /// With what the tensor is now: its dtype, and whether it trains, may change.

@@ -4,9 +4,45 @@
 #include <algorithm>
 #include <utility>
 
+#include "fxx/error.hpp"
 #include "fxx/torch/module_owner.hpp"
 
 namespace fxx::inline FXX_ABI {
+
+namespace detail {
+
+/// Throws when a name says that modules are nested deeper than any that do not hold themselves. LibTorch's walks over
+/// modules go deep first, so a module that holds itself is met here before the stack ends.
+FXX_INLINE void require_depth(const std::string& name, std::string_view class_name) {
+  if (name.size() <= 2 * most_nested_modules ||
+      static_cast<std::size_t>(std::count(name.begin(), name.end(), '.')) < most_nested_modules)
+    return;
+  throw GraphError(ErrorId::nested_too_deep, "ModuleOwner: " + std::string(class_name) +
+                                                 " has submodules nested more than " +
+                                                 std::to_string(most_nested_modules) + " deep ('" + name.substr(0, 60) +
+                                                 "...'), so one of them holds itself; register each module below "
+                                                 "modules that it does not hold");
+}
+
+FXX_INLINE void NestedCall::nested_too_deep(const char* what) {
+  throw GraphError(ErrorId::nested_too_deep, std::string(what) + " are nested more than " +
+                                                 std::to_string(most_nested_modules) +
+                                                 " deep, so a module calls itself, or one that calls it; take that call "
+                                                 "out of its graph, or the module from among its own submodules");
+}
+
+FXX_INLINE bool holds(const torch::nn::Module& tree, const torch::nn::Module& wanted) {
+  bool found = &tree == &wanted;
+  const std::string type = module_type_name(tree);
+  if (!found)
+    tree.apply([&](const std::string& name, const torch::nn::Module& module) {
+      require_depth(name, type);
+      found = found || &module == &wanted;
+    });
+  return found;
+}
+
+}  // namespace detail
 
 FXX_INLINE ModuleOwner::ModuleOwner(const torch::nn::Module& root, std::string class_name)
     : class_name_(class_name.empty() ? module_type_name(root) : std::move(class_name)), root_(&root) {
@@ -19,6 +55,7 @@ FXX_INLINE ModuleOwner::ModuleOwner(const torch::nn::Module& root, std::string c
   for (const auto& child : root.named_children())
     child.value()->apply(
         [this](const std::string& name, const std::shared_ptr<torch::nn::Module>& module) {
+          detail::require_depth(name, class_name_);
           modules_.push_back(Submodule{name, module, true});
         },
         child.key());

@@ -12,6 +12,7 @@
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/torch/dispatch/traced_tensor.hpp"
+#include "fxx/torch/module_owner.hpp"
 #include "fxx/torch/plan.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -463,6 +464,7 @@ FXX_INLINE void Plan::explain(const Node& node, const GivenSizes& given) const {
 }
 
 FXX_INLINE c10::IValue Plan::run(std::span<c10::IValue> inputs) const {
+  const detail::NestedCall call("GraphModule: calls of graph modules");
   if (inputs.size() > inputs_.size() && std::ranges::none_of(inputs_, &Input::takes_the_rest))
     throw RunError(ErrorId::input_mismatch, "GraphModule: " + std::to_string(inputs.size()) +
                                                 " inputs were given; the graph takes " +

@@ -22,6 +22,9 @@ c10::IValue to_list(std::vector<c10::IValue> items, const Type& type);
 
 /// The immediate that a boxed value is, for a parameter of this type. None for tensors: the caller knows their nodes.
 Argument to_argument(const c10::IValue& value, const Type& type);
+namespace detail {
+Argument to_argument_inside(const c10::IValue& value, const Type& type, std::uint32_t depth);
+}  // namespace detail
 
 /// "Tensor [2, 3] float32", "int 3": for messages.
 std::string describe(const c10::IValue& value);

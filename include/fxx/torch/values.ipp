@@ -155,11 +155,20 @@ FXX_INLINE c10::IValue to_ivalue(const Argument& argument, const Type& type) {
 }
 
 FXX_INLINE Argument to_argument(const c10::IValue& value, const Type& type) {
+  return detail::to_argument_inside(value, type, 0);
+}
+
+/// `depth`: of containers around it. Those of values may be deeper than arguments can be.
+FXX_INLINE Argument detail::to_argument_inside(const c10::IValue& value, const Type& type, std::uint32_t depth) {
   if (value.isNone() || value.isTensor()) return {};
+  if (depth > Argument::most_nested)
+    throw GraphError(ErrorId::nested_too_deep, "to_argument: a value has lists or tuples nested more than " +
+                                                   std::to_string(Argument::most_nested) +
+                                                   " deep, which is what a graph can hold; flatten them");
   if (value.isList() && !value.isString()) {
     const Type item{.base = type.base};
     std::vector<Argument> items;
-    for (const c10::IValue& v : value.toListRef()) items.push_back(to_argument(v, item));
+    for (const c10::IValue& v : value.toListRef()) items.push_back(to_argument_inside(v, item, depth + 1));
     return Argument::list(std::move(items));
   }
   switch (type.base) {
@@ -176,7 +185,8 @@ FXX_INLINE Argument to_argument(const c10::IValue& value, const Type& type) {
   if (value.isDevice()) return to_device(value.toDevice());
   if (value.isTuple()) {
     std::vector<Argument> items;
-    for (const c10::IValue& v : value.toTupleRef().elements()) items.push_back(to_argument(v, {}));
+    for (const c10::IValue& v : value.toTupleRef().elements())
+      items.push_back(to_argument_inside(v, {}, depth + 1));
     return Argument::tuple(std::move(items));
   }
   throw RunError(ErrorId::input_mismatch, "to_argument: a value of type " + value.tagKind() +
