@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <tuple>
 #include <memory>
 #include <random>
 
@@ -194,6 +195,67 @@ TEST_CASE("lengths that the file does not have are refused") {
       contains(problem_of(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10)), "100000001 bytes, more than the 100000000"));
   CHECK(contains(problem_of(std::string("\x00\xe1\xf5\x05\0\0\0\0{}", 10)), "100000000 bytes, but only 2 follow"));
   CHECK(contains(problem_of(std::string(8, '\xff') + "{}"), "18446744073709551615 bytes"));
+}
+
+TEST_CASE("files of other kinds are recognised, and the message says what reads them") {
+  const std::string rest(600, '\x01');
+  std::string tar(600, 'a');
+  tar.replace(257, 5, "ustar");
+  const std::tuple<std::string, std::string, std::string> kinds[] = {
+      {std::string("PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0c\0\x12\0archive/data.pkl", 46), "a zip archive, as torch.save",
+       "torch.load"},
+      {"PK\x03\x04" + rest, "a zip archive", "torch::jit::load"},
+      {"PK\x05\x06" + rest, "a zip archive", "safetensors.torch.save_file"},
+      {"PK\x03\x04 bias.npy" + rest, "NumPy arrays (.npz)", "numpy.load"},
+      {"\x80\x02\x8a\nl\xfc\x9c" + rest, "a Python pickle", "torch.load"},
+      {"\x80\x04\x95" + rest, "a Python pickle", "torch.load"},
+      {"\x89HDF\r\n\x1a\n" + rest, "an HDF5 file", "h5py"},
+      {std::string("GGUF\x03\0\0\0", 8) + rest, "a GGUF file", "llama.cpp"},
+      {std::string("\x93NUMPY\x01\0v", 9) + rest, "a NumPy array (.npy)", "numpy.load"},
+      {std::string("\x1c\0\0\0TFL3", 8) + rest, "a TensorFlow Lite model", "LiteRT"},
+      {std::string("\x1c\0\0\0ET12", 8) + rest, "an ExecuTorch program", "ExecuTorch"},
+      {std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10) + rest, "compressed by gzip", "gunzip"},
+      {"BZh91AY&SY" + rest, "compressed by bzip2", "bunzip2"},
+      {std::string("\xfd" "7zXZ\0\0\x04", 8) + rest, "compressed by xz", "unxz"},
+      {"\x28\xb5\x2f\xfd" + rest, "compressed by zstd", "unzstd"},
+      {tar, "a tar archive", "tar xf"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "a pointer of Git LFS", "git lfs pull"},
+      {"\n<!DOCTYPE html>\n<html>" + rest, "a web page", "download"},
+      {"{\"metadata\": {}, \"weight_map\": {}}", "a JSON text", "index"},
+      {std::string("\x08\x08\x12\x07pytorch\x1a\x05", 13) + rest, "a protobuf, as ONNX", "ONNX Runtime"},
+      {"\x08\x07:\xd2\x80\x01" + rest, "a protobuf, as ONNX", "ONNX Runtime"},
+      {"<?xml version=\"1.0\"?>" + rest, "an XML text", "OpenVINO"},
+      {"PAR1" + rest, "a Parquet file", "pyarrow"},
+      {"\x7f" "ELF\x02\x01\x01" + rest, "a program or library", ""},
+      {"%PDF-1.7\n" + rest, "a PDF document", "no weights"},
+      {"\x89PNG\r\n\x1a\n" + rest, "an image", "no weights"},
+  };
+  for (const auto& [text, what, readers] : kinds) {
+    const std::string problem = problem_of(text);
+    CAPTURE(problem);
+    CHECK(contains(problem, what));
+    CHECK(contains(problem, "a safetensors file was expected"));
+    CHECK(contains(problem, readers));
+    CHECK(!contains(problem, "bytes"));  // no length that is none
+  }
+  const TemporaryFolder folder;
+  const std::string path = folder.file("model.pth", std::get<0>(kinds[0]) + rest);
+  CHECK(contains(fault_of<FileError>([&] { (void)SafetensorsFile(path); }).what(), "model.pth' is malformed: it is a zip"));
+}
+
+TEST_CASE("a safetensors file that was cut off is taken for nothing else, whatever its length") {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 3000; ++i) {
+    std::string file(8, '\0');
+    std::uint64_t length = random() % 100'000'001;
+    if (i % 4 == 0) length = (length & ~std::uint64_t{0xff}) | (i % 8 ? 0x08u : 0x80u);  // as protobufs and pickles begin
+    if ((length & 0xffff) == 0x8b1f || (length & 0xffffff) == 0x685a42) continue;    // as gzip and bzip2 do
+    for (std::size_t k = 0; k < 8; ++k) file[k] = static_cast<char>(length >> (8 * k));
+    file += R"({"weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+    if (length <= file.size()) continue;
+    const std::string problem = problem_of(file);
+    if (!contains(problem, "its header is said to have")) FAIL(length, ": ", problem);
+  }
 }
 
 TEST_CASE("a header that is no JSON is refused with the place") {

@@ -1,8 +1,9 @@
 // Large files of models: read where they lie, written so that the old one stays until the new one is whole.
-// Main names: MappedFile, AsideFile. Cost: light.
+// Main names: MappedFile, AsideFile, kind_of_file. Cost: light.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,7 +13,9 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// A file in memory as long as the object lives, read by the system as it is used. The file must not shrink meanwhile.
+/// A file in memory as long as the object lives, read by the system as it is used. The file must not shrink meanwhile: to
+/// read what has been cut off ends the program by SIGBUS, as with any mapped file. Who replaces such a file writes
+/// another one and renames it, as AsideFile does; then the old one stays whole for those who have it.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -35,6 +38,14 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
+
+/// A kind of file that is known by its first bytes.
+struct FileKind {
+  std::string_view what;     // "a zip archive, as torch.save writes (.pt, .pth)"
+  std::string_view readers;  // a sentence: what reads it, or makes of it what was wanted
+};
+/// Returns what a file is that begins so, or nothing. At most the first 512 bytes are looked at.
+std::optional<FileKind> kind_of_file(std::span<const std::byte> bytes);
 
 /// A file written beside `path` and put in its place by commit(); without that, nothing stays of it.
 /// Errors, of all members: FileError file_unwritable (E805) with the system's reason.

@@ -43,6 +43,81 @@ FXX_INLINE MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+FXX_INLINE std::optional<FileKind> kind_of_file(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size() < 512 ? bytes.size() : 512);
+  const auto at = [&](std::size_t place, std::string_view signature) {
+    return place <= text.size() && text.substr(place).starts_with(signature);
+  };
+  const auto holds = [&](std::string_view part) { return text.find(part) != text.npos; };
+  constexpr std::string_view from_python =
+      "Python's torch.load reads it, and safetensors.torch.save_file(torch.load(path)) makes a safetensors file of a "
+      "state_dict; torch::load and torch::jit::load read what C++ and TorchScript wrote";
+  if (at(0, "PK\x03\x04") || at(0, "PK\x05\x06") || at(0, "PK\x07\x08")) {
+    if (holds(".npy")) return FileKind{"a zip archive of NumPy arrays (.npz)", "numpy.load reads it"};
+    if (holds("model.weights.h5") || holds("config.json") || holds("metadata.json"))
+      return FileKind{"a zip archive, as Keras writes (.keras)", "keras.models.load_model reads it"};
+    if (holds("model.json") || holds("archive_format"))
+      return FileKind{"a zip archive, as torch.export.save writes (.pt2)", "Python's torch.export.load reads it"};
+    return FileKind{"a zip archive, as torch.save, torch::save and TorchScript write (.pt, .pth)", from_python};
+  }
+  // What begins with a length below 2^32, as a safetensors file that was cut off, has zeros here.
+  const bool may_be_length = text.size() >= 8 && text.substr(4, 4) == std::string_view("\0\0\0\0", 4);
+  if (!may_be_length && text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5)
+    return FileKind{"a Python pickle, as old versions of torch.save write (.pt, .pth)", from_python};
+  if (at(0, "\x89HDF\r\n\x1a\n")) return FileKind{"an HDF5 file (.h5, .hdf5)", "h5py and Keras read it"};
+  if (at(0, "GGUF")) return FileKind{"a GGUF file", "llama.cpp and the Python package gguf read it"};
+  if (at(0, "lmgg") || at(0, "ggml") || at(0, "tjgg") || at(0, "ggjt") || at(0, "fmgg"))
+    return FileKind{"a file of ggml", "old versions of llama.cpp read it"};
+  if (at(0, "\x93NUMPY")) return FileKind{"a NumPy array (.npy)", "numpy.load reads it"};
+  if (at(4, "TFL3")) return FileKind{"a TensorFlow Lite model (.tflite)", "LiteRT reads it"};
+  if (at(4, "ET1") || at(4, "ET2")) return FileKind{"an ExecuTorch program (.pte)", "ExecuTorch reads it"};
+  if (at(0, "\x1f\x8b")) return FileKind{"compressed by gzip", "Decompress it first: gunzip"};
+  if (at(0, "BZh")) return FileKind{"compressed by bzip2", "Decompress it first: bunzip2"};
+  if (at(0, std::string_view("\xfd"
+                             "7zXZ\0",
+                             6)))
+    return FileKind{"compressed by xz", "Decompress it first: unxz"};
+  if (at(0, "\x28\xb5\x2f\xfd")) return FileKind{"compressed by zstd", "Decompress it first: unzstd"};
+  if (at(0, "\x04\x22\x4d\x18")) return FileKind{"compressed by lz4", "Decompress it first: unlz4"};
+  if (at(0, "7z\xbc\xaf\x27\x1c")) return FileKind{"a 7-Zip archive", "Unpack it first: 7z x"};
+  if (at(0, "Rar!\x1a\x07")) return FileKind{"a RAR archive", "Unpack it first: unrar x"};
+  if (at(257, "ustar")) return FileKind{"a tar archive", "Unpack it first: tar xf"};
+  if (at(0, "version https://git-lfs"))
+    return FileKind{"a pointer of Git LFS in the place of the file", "Fetch the file itself: git lfs pull"};
+  if (at(0, "PAR1")) return FileKind{"a Parquet file", "pyarrow and pandas read it"};
+  if (at(0, "ARROW1")) return FileKind{"an Arrow file", "pyarrow reads it"};
+  if (at(0, "MATLAB 5.0")) return FileKind{"a MATLAB file (.mat)", "scipy.io.loadmat reads it"};
+  if (at(0, "SQLite format 3")) return FileKind{"an SQLite database", "sqlite3 reads it"};
+  if (at(0, "\x7f"
+            "ELF"))
+    return FileKind{"a program or library (ELF)", "The system's loader reads it"};
+  if (at(0, "%PDF-")) return FileKind{"a PDF document", "It holds no weights"};
+  if (at(0, "\x89PNG") || at(0, "\xff\xd8\xff") || at(0, "GIF8")) return FileKind{"an image", "It holds no weights"};
+  std::string_view start = may_be_length ? std::string_view() : text;
+  if (start.starts_with("\xef\xbb\xbf")) start.remove_prefix(3);
+  start.remove_prefix(start.find_first_not_of(" \t\r\n") == start.npos ? start.size()
+                                                                       : start.find_first_not_of(" \t\r\n"));
+  const auto begins = [&](std::string_view word) {
+    for (std::size_t i = 0; i < word.size(); ++i)
+      if (i >= start.size() || (start[i] >= 'A' && start[i] <= 'Z' ? start[i] - 'A' + 'a' : start[i]) != word[i])
+        return false;
+    return true;
+  };
+  if (begins("<!doctype html") || begins("<html"))
+    return FileKind{"a web page", "A download may have been answered by a page that says why not; look at it"};
+  if (begins("<?xml")) return FileKind{"an XML text, as OpenVINO writes beside its weights", "OpenVINO reads it"};
+  if (begins("{") || begins("["))
+    return FileKind{"a JSON text",
+                    "Of a model in several files this is the index (.safetensors.index.json); load the files that it "
+                    "names"};
+  // A protobuf has no signature. ONNX models begin with their version, and go on with one of the fields 2 to 8.
+  if (!may_be_length && text.size() > 4 && text[0] == '\x08' && text[1] > 0 && text[1] < 0x20 &&
+      (text[2] == '\x12' || text[2] == '\x1a' || text[2] == '\x22' || text[2] == '\x28' || text[2] == '\x32' ||
+       text[2] == '\x3a' || text[2] == '\x42'))
+    return FileKind{"a protobuf, as ONNX (.onnx) and TensorFlow (.pb) write", "ONNX Runtime and OpenVINO read ONNX"};
+  return std::nullopt;
+}
+
 FXX_INLINE AsideFile::AsideFile(std::string path, std::string_view call) : path_(std::move(path)), call_(call) {
   // O_EXCL and a number that no other of our files has: two writers of one path never share a file.
   static std::uint32_t count = 0;

@@ -237,21 +237,31 @@ class HeaderReader {
                                                "; a safetensors file was expected. Write or download it again");
 }
 
+/// A file that does not even begin as it should: of a kind that is known, or damaged.
+[[noreturn]] FXX_INLINE void no_safetensors(std::span<const std::byte> bytes, std::string_view name,
+                                            const std::string& problem) {
+  const std::optional<FileKind> kind = kind_of_file(bytes);
+  if (!kind) safetensors_malformed(name, problem);
+  throw FileError(ErrorId::file_malformed, "SafetensorsFile: '" + std::string(name) + "' is malformed: it is " +
+                                               std::string(kind->what) + "; a safetensors file was expected. " +
+                                               std::string(kind->readers));
+}
+
 /// The length and the JSON, checked against the size of the file.
 FXX_INLINE std::string_view safetensors_header(std::span<const std::byte> bytes, std::string_view name) {
   if (bytes.size() < 8)
-    safetensors_malformed(name,
+    no_safetensors(bytes, name,
                           "it has " + std::to_string(bytes.size()) + " bytes, fewer than the 8 of the header's length");
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
   if (length > largest_safetensors_header)
-    safetensors_malformed(name, "its header is said to have " + std::to_string(length) + " bytes, more than the " +
+    no_safetensors(bytes, name, "its header is said to have " + std::to_string(length) + " bytes, more than the " +
                                     std::to_string(largest_safetensors_header) + " that are allowed");
   if (length > bytes.size() - 8)
-    safetensors_malformed(name, "its header is said to have " + std::to_string(length) + " bytes, but only " +
+    no_safetensors(bytes, name, "its header is said to have " + std::to_string(length) + " bytes, but only " +
                                     std::to_string(bytes.size() - 8) + " follow");
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);
-  if (!text.starts_with('{')) safetensors_malformed(name, "byte 8: the header does not begin with '{'");
+  if (!text.starts_with('{')) no_safetensors(bytes, name, "byte 8: the header does not begin with '{'");
   // The parser would take it for the end and believe whatever follows.
   if (const std::size_t zero = text.find('\0'); zero != text.npos)
     safetensors_malformed(name, "byte " + std::to_string(zero + 1) + " of the header: a zero byte");

@@ -20,7 +20,9 @@ struct LoadOptions {
 
 /// Copies every entry of a safetensors file into the parameter or buffer of the same qualified name, converting dtypes.
 /// Returns the names that were passed over. Throws FileError: (E801, E802) for the file, (E803) naming what is missing,
-/// unused, of another shape, or of a dtype that does not convert; then the module is as it was.
+/// unused, of another shape, or of a dtype that does not convert; then the module is as it was. A file of another kind
+/// (.pth, .npz, .h5, .gguf, .onnx ...) is named in the message, with what reads it. The file must not be cut off meanwhile
+/// (io/file.hpp).
 std::vector<std::string> load_safetensors(torch::nn::Module& module, const std::string& path,
                                           const LoadOptions& options = {});
 
