@@ -165,6 +165,8 @@ class CompiledModule : public GraphModule {
   void pack_what_it_wrote();
   void verify(const std::vector<at::Tensor>& example_inputs, double tolerance);
   std::unique_ptr<Workspace> workspace() const;
+  /// Forbids AddressSanitizer, where the kernels run under it, what lies between the buffers of an arena.
+  void guard(const Memory& arena) const;
   void prepare_call_backs();
   /// Returns what regions gave that the call kept.
   std::vector<c10::IValue> run_kernels(const void* const* inputs, void* const* outputs,
