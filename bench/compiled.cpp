@@ -2,7 +2,7 @@
 // TorchScript, called from C++ as fxx is.
 //
 // usage: bench_compiled [--threads N] [--only MODEL[,MODEL]] [--accuracy exact|standard|fast|int8] [--build FOLDER]
-//                       [--march PROCESSOR] [--tune yes]
+//                       [--march PROCESSOR] [--tune yes] [--entry tensors|raw]
 //                       [--peer PEER --folder FOLDER] [--plan yes]
 //        bench_compiled --traces FOLDER [--only MODEL[,MODEL]]
 //        bench_compiled --peak [--threads N] [--march PROCESSOR]
@@ -10,6 +10,9 @@
 //   --build   seconds from a graph to a loaded module instead; FOLDER is an empty one to build in
 //   --march   the processor that fxx compiles for instead of this one, such as haswell
 //   --tune    the ways of computing steps are measured before, or found where they were kept
+//   --entry   how fxx is called: with tensors, which it checks and whose results it allocates, as AOTInductor, TorchScript
+//             and most others are called (the default), or raw, with places for inputs and results that are made once,
+//             as OpenVINO, ONNX Runtime with bindings, MNN and LiteRT are
 //   --plan    the steps of each model with their times instead, as text
 //   --traces  leaves the models' traces, weights and inputs in FOLDER instead (traced.hpp)
 //   --peak    floating point operations a second that this processor reaches with so many threads, with AVX2 alone for
@@ -50,7 +53,7 @@ struct Settings {
   int threads = 1;
   std::set<std::string> only = {};
   std::string accuracy = "standard", march = "native", build_folder = {}, peer = {}, folder = {}, traces = {};
-  bool plan = false, tune = false;
+  bool plan = false, tune = false, raw = false;
 };
 
 // --- what is timed ---------------------------------------------------------------------------------------------------
@@ -107,7 +110,7 @@ double most_memory(F&& f) {
 
 class Compiled final : public Subject {
  public:
-  Compiled(const bench::Instance& model, const Settings& settings) : inputs_(model.inputs) {
+  Compiled(const bench::Instance& model, const Settings& settings) : inputs_(model.inputs), raw_(settings.raw) {
     if (settings.build_folder.empty()) {  // else nothing is to be warm
       // What LibTorch keeps for its own convolutions is not ours, and the table of operators is the process's.
       {
@@ -141,19 +144,26 @@ class Compiled final : public Subject {
     }
     for (const auto& input : inputs_) from_.push_back(input.data_ptr());
   }
-  /// Without tensors, as the peers are run whose inputs and results have their places.
-  void call() override { module_->run_raw(from_.data(), to_.data()); }
+  void call() override {
+    if (raw_) module_->run_raw(from_.data(), to_.data());
+    else last_ = module_->run_flat({inputs_.begin(), inputs_.end()});
+  }
   Tensors results() override {
     call();
-    return results_;
+    if (raw_) return results_;
+    Tensors found;
+    flatten(last_, found);
+    return found;
   }
   nlohmann::json facts() override {
     double flops = 0;
     double results = 0;  // are the caller's
     for (const auto& result : results_) results += static_cast<double>(result.nbytes());
-    call();
+    last_ = {};  // a caller's, too
+    const auto raw = [&] { module_->run_raw(from_.data(), to_.data()); };
+    raw();
     const double most = most_memory([&] {
-      for (int i = 0; i < 3; ++i) call();
+      for (int i = 0; i < 3; ++i) raw();
     });
     for (const fxx::KernelStep& step : module_->kernel_plan().steps) flops += step.flops;
     return {{"build_s", seconds_},
@@ -169,7 +179,9 @@ class Compiled final : public Subject {
  private:
   Tensors inputs_;  // whose memory the calls read
   std::shared_ptr<fxx::CompiledModule> module_;
-  Tensors results_;
+  bool raw_;
+  c10::IValue last_;  // what the last call with tensors gave
+  Tensors results_;   // what raw calls write
   std::vector<const void*> from_;
   std::vector<void*> to_;
   double seconds_ = 0, memory_before_ = 0;
@@ -292,8 +304,10 @@ nlohmann::json figures(const bench::Entry& entry, const Settings& settings) {
       line["eager_error"] = error_of(eager, exact);
     }
     line["ms"] = least_milliseconds(*subject);
-    if (settings.peer.empty())
+    if (settings.peer.empty()) {
+      line["entry"] = settings.raw ? "raw" : "tensors";
       for (const auto& y : exact) line["reference"].push_back(y.abs().mean().item<double>());
+    }
   } catch (const c10::Error& e) {
     line["why"] = e.what_without_backtrace();
   } catch (const std::exception& e) {
@@ -380,6 +394,7 @@ int main(int argc, char** argv) {
       else if (word == "--peer") settings.peer = value;
       else if (word == "--plan") settings.plan = value == "yes";
       else if (word == "--tune") settings.tune = value == "yes";
+      else if (word == "--entry" && (value == "tensors" || value == "raw")) settings.raw = value == "raw";
       else if (word == "--folder") settings.folder = value;
       else if (word == "--traces") settings.traces = value;
       else if (word == "--only") {

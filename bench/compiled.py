@@ -1,7 +1,9 @@
 """The figures of whole compiled models: runs bench_compiled and the peers in turns, and pairs what they print.
 
 Main names: names(), run(). A row is fxx beside the fastest of all peers whose results are as right as ours have to be;
-the others are listed. What peers/compiled.py prepares is kept in build/peers-compiled.
+the others are listed. fxx is called with tensors and gives tensors; in a row that ends in /raw it is called with places
+for inputs and results that are made once, beside the peers that are called so. What peers/compiled.py prepares is kept
+in build/peers-compiled.
 """
 
 import json
@@ -37,6 +39,9 @@ CPP_PEERS = ('aoti', 'aoti_max', 'torchscript')  # bench_compiled runs them
 # say. The linear layers of OpenVINO do not, and use AVX-512 all the same; nor would any other peer.
 AVX2 = {'march': 'haswell', 'peers': ('openvino', 'torchscript'), 'environment': {
     'ONEDNN_MAX_CPU_ISA': 'AVX2', 'ATEN_CPU_CAPABILITY': 'avx2', 'MKL_ENABLE_INSTRUCTIONS': 'AVX2'}}
+# Peers whose inputs and results have their places, as they have in a row of raw calls. The others take and give tensors.
+RAW_PEERS = ('onnxruntime', 'onnxruntime_int8', 'openvino', 'openvino_torch', 'openvino_default', 'openvino_int8', 'mnn',
+             'litert')
 REDUCED_PEERS = {'bf16': ('openvino_default',), 'int8': ('openvino_default', 'openvino_int8', 'onnxruntime_int8')}
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -53,6 +58,7 @@ class Row:
     threads: int = 1
     precision: str = ''  # or 'avx2'
     build: bool = False
+    raw: bool = False
     fxx: dict = field(default_factory=dict)    # the fastest line of bench_compiled
     peers: dict = field(default_factory=dict)  # peer -> its fastest line, or the one that says why there is none
 
@@ -64,6 +70,7 @@ def rows():
             for threads in THREADS:
                 name = '/'.join(filter(None, ('compiled', base, f'{threads}t', batch, precision)))
                 yield Row(name, model, threads, precision)
+                yield Row(name + '/raw', model, threads, precision, raw=True)
     for model in MODELS + ZOO:
         if not model.endswith('/b8'):
             for threads in THREADS:
@@ -204,7 +211,7 @@ def keep_fastest(kept, line, failures_count=False):
 
 
 def takes_part(peer, row, round_):
-    if not counts_in(peer, row.precision):
+    if not counts_in(peer, row.precision) or (row.raw and peer not in RAW_PEERS):
         return False
     if round_ == 0:
         return 'why' not in row.peers.get(peer, {})
@@ -227,11 +234,13 @@ def limit(row):
 def time_rows(program, peers, chosen):
     """Fills the rows; returns (threads, march) -> the processor's peak."""
     peak = {}
-    groups = sorted({(row.threads, row.precision) for row in chosen})
+    groups = sorted({(row.threads, row.precision, row.raw) for row in chosen})
+    twins = {(row.model, row.threads, row.precision): row for row in chosen if not row.raw}
     for round_ in range(ROUNDS):
         say(f'round {round_ + 1} of {ROUNDS}')
-        for threads, precision in groups:
-            group = {row.model: row for row in chosen if (row.threads, row.precision) == (threads, precision)}
+        for threads, precision, raw in groups:
+            group = {row.model: row for row in chosen
+                     if (row.threads, row.precision, row.raw) == (threads, precision, raw)}
             march = AVX2['march'] if precision == 'avx2' else 'native'
             lines, _ = lines_of([program, '--peak', '--threads', threads, '--march', march], threads)
             for line in lines:
@@ -239,12 +248,14 @@ def time_rows(program, peers, chosen):
                     peak[threads, march] = line
 
             ours = each(lambda left: [program, '--threads', threads, '--march', march, '--accuracy',  # noqa: B023
-                                      ACCURACY[precision], '--only', ','.join(left)],  # noqa: B023
+                                      ACCURACY[precision], '--entry', 'raw' if raw else 'tensors',  # noqa: B023
+                                      '--only', ','.join(left)],
                         group, threads, patience=300)
             for model, line in ours.items():
                 group[model].fxx = keep_fastest(group[model].fxx, line, failures_count=True)
             for peer in peers:
-                models = [model for model, row in group.items() if takes_part(peer, row, round_)]
+                models = [model for model, row in group.items() if takes_part(peer, row, round_) and
+                          not (raw and (model, threads, precision) in twins)]  # timed for the row with tensors
                 if not models:
                     continue
                 if peer in CPP_PEERS:
@@ -257,6 +268,10 @@ def time_rows(program, peers, chosen):
                 for model, line in each(command, models, threads, 120, precision).items():
                     row = group[model]
                     row.peers[peer] = keep_fastest(row.peers.get(peer, {}), line)
+    for row in chosen:
+        twin = twins.get((row.model, row.threads, row.precision))
+        if row.raw and twin:
+            row.peers = {peer: line for peer, line in twin.peers.items() if peer in RAW_PEERS}
     return peak
 
 
@@ -293,7 +308,7 @@ def describe(peer, line, row):
     return f'{peer} {value:.4g}' + (f' (error {line["error"]:.1e}: not counted)' if wrong else '')
 
 
-def emit(row, peak, absent, as_json):
+def emit(row, peak, present, absent, as_json):
     value, best, peer_value = figure_of(row)
     ratio = value / peer_value if value and peer_value else None
     machine = peak.get((row.threads, AVX2['march'] if row.precision == 'avx2' else 'native'), {})
@@ -315,6 +330,7 @@ def emit(row, peak, absent, as_json):
         line['peers'] = {peer: {key: rounded(said[key]) if key != 'why' else said[key]
                                 for key in ('ms', 'seconds', 'error', 'why') if key in said}
                          for peer, said in row.peers.items()}
+        line['versions'] = {peer: present[peer] for peer in row.peers if peer in present}
         if absent:
             line['absent'] = absent
         if 'why' in row.fxx:
@@ -368,6 +384,8 @@ def run(wanted, folder, as_json):
     chosen = [row for row in rows() if row.name in wanted]
     program = pathlib.Path(folder) / 'bench_compiled'
     present, absent = installed()
+    for peer, version in present.items():
+        say(f'peer {peer}: {version}')
     for peer, why in absent.items():
         say(f'PEER ABSENT: {peer}: {why}; bench/run --setup installs it')
     timed = [row for row in chosen if not row.build]
@@ -394,7 +412,7 @@ def run(wanted, folder, as_json):
     peak = time_rows(program, peers, timed) if timed else {}
     build_rows(program, peers, [row for row in chosen if row.build])
     for row in chosen:
-        emit(row, peak, absent, as_json)
+        emit(row, peak, present, absent, as_json)
     problems = [problem for row in chosen for problem in problems_of(row)]
     for problem in problems:
         say('FAILED: ' + problem)

@@ -32,6 +32,16 @@ def error_ids():
             yield f'docs/errors.md: the section "{heading}" says nothing'
 
 
+def provoked_ids():
+    """A test names each ErrorId: by its enumerator, as E104, or as the number that a fault has."""
+    source = (root / 'include/fxx/error.hpp').read_text()
+    body = re.search(r'enum class ErrorId[^{]*\{(.*?)\};', source, re.DOTALL)[1]
+    tests = '\n'.join(path.read_text() for path in sorted((root / 'tests').rglob('*.[hc]pp')))
+    for name, number in re.findall(r'^\s*(\w+) = (\d+),', body, re.MULTILINE):
+        if not re.search(rf'ErrorId::{name}\b|\bid(\(\))? == {number}\b|\bE{number}\b', tests):
+            yield f'no test provokes E{number} {name}'
+
+
 def anchor(heading):
     """The anchor that a Markdown heading gets on the usual hosts."""
     words = re.sub(r'[`*]|\[([^]]*)\]\([^)]*\)', lambda m: m[1] or '', heading).strip().lower()
@@ -71,7 +81,7 @@ def version():
 
 def main():
     passed = failed = 0
-    for check in (error_ids, links, version):
+    for check in (error_ids, provoked_ids, links, version):
         problems = list(check())
         print(*problems, sep='\n' if problems else '', end='\n' if problems else '')
         passed, failed = passed + (not problems), failed + bool(problems)

@@ -50,6 +50,20 @@ void check_places(KernelPlan& plan) {
 
 }  // namespace
 
+TEST_CASE("guarded buffers have memory of their own, with a gap in front and behind") {
+  KernelPlan plan;
+  for (const int elements : {1, 16, 17, 1000}) add(plan, 0, 0, elements);
+  add(plan, 1, 1, 5);
+  place_buffers(plan, /*guarded=*/true);
+  std::int64_t end = 0;
+  for (const Buffer& buffer : plan.buffers) {
+    CHECK(buffer.offset % 64 == 0);
+    CHECK(buffer.offset >= end + guard_bytes);
+    end = buffer.offset + buffer.bytes();
+  }
+  CHECK(plan.arena_bytes >= end + guard_bytes);
+}
+
 TEST_CASE("buffers that are alive together never overlap, whatever their lifetimes") {
   test::Random random(7);
   for (int round = 0; round < test::repeats(200, 50); ++round) {

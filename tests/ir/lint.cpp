@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "fxx/ir/detail/storage.hpp"
 #include "fxx/ir/graph.hpp"
 #include "fxx/ops/operation.hpp"
 #include "listed_owner.hpp"
@@ -10,6 +11,88 @@
 
 using namespace fxx;
 using test::fault_of;
+
+namespace {
+
+// No call leaves a graph broken, so the tests write to a node's private members, as a stray write to memory would: names
+// in an explicit instantiation are not checked for access.
+struct NodeMemory {
+  friend detail::ColdNode*& cold_of(NodeMemory, Node& node);
+  friend Node*& next_of(NodeMemory, Node& node);
+  friend std::uint32_t& users_of(NodeMemory, Node& node);
+};
+template <detail::ColdNode* Node::*Cold, Node* Node::*Next, std::uint32_t Node::*Users>
+struct OpenNode {
+  friend detail::ColdNode*& cold_of(NodeMemory, Node& node) { return node.*Cold; }
+  friend Node*& next_of(NodeMemory, Node& node) { return node.*Next; }
+  friend std::uint32_t& users_of(NodeMemory, Node& node) { return node.*Users; }
+};
+template struct OpenNode<&Node::cold_, &Node::next_, &Node::users_size_>;
+
+/// Sets a value until the end of a scope, so that the graph can be destroyed.
+template <class T>
+class Overwritten {
+ public:
+  Overwritten(T& place, T value) : place_(place), before_(std::exchange(place, value)) {}
+  Overwritten(const Overwritten&) = delete;
+  Overwritten& operator=(const Overwritten&) = delete;
+  ~Overwritten() { place_ = before_; }
+
+ private:
+  T& place_;
+  T before_;
+};
+
+}  // namespace
+
+TEST_CASE("two nodes of one name are found") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* relu = g.call_function(ops::relu, {x});
+  g.output(relu);
+  g.lint();
+  const Overwritten name(cold_of(NodeMemory{}, *relu)->name_text, x->name().data());
+  const Overwritten size(cold_of(NodeMemory{}, *relu)->name_size, 1u);
+  const auto fault = fault_of<GraphError>([&] { g.lint(); });
+  CHECK(fault.id == static_cast<int>(ErrorId::duplicate_name));
+  CHECK(fault.says("two nodes are called 'x'"));
+}
+
+TEST_CASE("links that contradict the list or the arguments are found") {
+  Graph g;
+  Node* x = g.placeholder("x");
+  Node* relu = g.call_function(ops::relu, {x});
+  Node* neg = g.call_function(ops::neg, {relu});
+  Node* unused = g.call_function(ops::abs, {x});
+  g.output(neg);
+  g.lint();
+  const auto check_broken = [&](std::string_view words) {
+    const auto fault = fault_of<GraphError>([&] { g.lint(); });
+    CHECK(fault.id == static_cast<int>(ErrorId::broken_links));
+    CHECK_MESSAGE(fault.says(words), fault.text);
+  };
+  {
+    const Overwritten order(cold_of(NodeMemory{}, *neg)->order, cold_of(NodeMemory{}, *x)->order);
+    check_broken("the position of node 'neg' is not after");
+  }
+  {
+    const Overwritten input(cold_of(NodeMemory{}, *x)->first_user->input, neg);
+    check_broken("the links of node 'relu' to its inputs differ");
+  }
+  {
+    const Overwritten next(next_of(NodeMemory{}, *neg), unused->next());
+    check_broken("the graph counts 5 nodes but holds 4");
+  }
+  {
+    const Overwritten users(users_of(NodeMemory{}, *relu), 2u);
+    check_broken("the node lists 1 users but 1 nodes use it");  // and counts 2
+  }
+  {
+    const Overwritten first(cold_of(NodeMemory{}, *x)->first_user, cold_of(NodeMemory{}, *relu)->first_user);
+    check_broken("'neg' is listed as a user but does not use this node");
+  }
+  g.lint();
+}
 
 TEST_CASE("a use before its definition is named, with what to do") {
   Graph g;

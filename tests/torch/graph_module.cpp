@@ -934,6 +934,16 @@ TEST_CASE("integers reach operators whole, the largest too") {
     CHECK(to_ivalue(n, {.base = ValueType::integer}).toInt() == n);
 }
 
+TEST_CASE("an argument that holds a node is no value: a fault of fxx, where it comes to that") {
+  Graph graph;
+  Node* x = graph.placeholder("x");
+  for (const Argument& argument : {Argument(x), Argument::list({1, x}), Argument::tuple({x})}) {
+    const auto fault = fault_of<InternalError>([&] { to_ivalue(argument); });
+    CHECK(fault.id == static_cast<int>(ErrorId::internal));
+    CHECK(fault.says("This is a bug in fxx"));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a module that holds or calls itself is refused, directly and through others") {

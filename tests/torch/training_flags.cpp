@@ -131,6 +131,7 @@ TEST_CASE("where the module cannot be told, the flag stays, and a note says so")
   REQUIRE(both.notes.size() == 2);
   CHECK(both.notes[0].find("asks whether it trains") != std::string::npos);
   CHECK(both.notes[1].find("other operators") != std::string::npos);
+  CHECK(both.notes[1].find("[E326") != std::string::npos);
   struct Mixes : torch::nn::Module {
     torch::nn::Dropout drop{0.5};
     Mixes() { register_module("drop", drop); }

@@ -6,6 +6,7 @@
 #include "../runtime/support.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/runtime/process.hpp"
+#include "not_checked.hpp"
 
 namespace {
 
@@ -35,7 +36,7 @@ std::string problem(const std::string& path, double timeout_seconds = 300) {
 
 TEST_CASE("a graph is drawn into a file") {
   if (!fxx::find_program("dot")) {
-    MESSAGE("Graphviz is not installed: nothing is checked");
+    fxx::test::not_checked("drawings: Graphviz is not installed");
     return;
   }
   const TemporaryFolder folder;

@@ -7,8 +7,18 @@
 
 namespace fxx::inline FXX_ABI {
 
-FXX_INLINE void place_buffers(KernelPlan& plan) {
+FXX_INLINE void place_buffers(KernelPlan& plan, bool guarded) {
   using plans::Buffer;
+  if (guarded) {
+    plan.arena_bytes = guard_bytes;
+    for (Buffer& buffer : plan.buffers)
+      if (buffer.kind == Buffer::Kind::arena && buffer.first >= 0) {
+        buffer.offset = plan.arena_bytes;
+        plan.arena_bytes += (buffer.bytes() + 63) / 64 * 64 + guard_bytes;
+      }
+    plan.live_bytes = plan.arena_bytes;
+    return;
+  }
   const auto size = [](const Buffer& b) { return (b.bytes() + 63) / 64 * 64; };
   std::vector<Buffer*> wanted;
   for (Buffer& buffer : plan.buffers)

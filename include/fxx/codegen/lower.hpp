@@ -40,6 +40,8 @@ struct LowerOptions {
   /// fake_quantize, their weights are integers of 8 bits times a scale for each column, which is in the attribute
   /// scales_name(node).
   std::vector<std::string> quantised = {};
+  /// Whether every buffer of the arena has memory of its own with a gap behind it, for a sanitizer (place_buffers).
+  bool guarded = false;
   /// What is interpreted, as gather_regions found it.
   std::vector<Region> regions = {};
 };

@@ -384,7 +384,7 @@ FXX_INLINE const std::unordered_map<std::string_view, Lowering::Handler>& Loweri
 
 FXX_INLINE KernelPlan lower(const Graph& graph, const Owner& owner, const LowerOptions& options) {
   KernelPlan plan = plans::Lowering(graph, owner, options).lower();
-  place_buffers(plan);
+  place_buffers(plan, options.guarded);
   return plan;
 }
 

@@ -182,6 +182,8 @@ class CompiledModule : public GraphModule {
   int threads_of_caller(std::size_t callers) const;
   /// Gives it the threads that a caller now gets, where it has fewer.
   void widen(Workspace& workspace) const;
+  /// Forbids AddressSanitizer, where the kernels run under it, what lies between the buffers of an arena.
+  void guard(const Memory& arena) const;
   void prepare_call_backs();
   /// Returns what regions gave that the call kept.
   std::vector<c10::IValue> run_kernels(const void* const* inputs, void* const* outputs,

@@ -7,6 +7,8 @@
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_strided_ops.h>
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -88,9 +90,22 @@ FXX_INLINE bool CompiledModule::is_current() const {
   return same;
 }
 
+FXX_INLINE void CompiledModule::guard(const Memory& arena) const {
+  using Mark = void (*)(const volatile void*, std::size_t);
+  const auto poison = reinterpret_cast<Mark>(::dlsym(RTLD_DEFAULT, "__asan_poison_memory_region"));
+  const auto unpoison = reinterpret_cast<Mark>(::dlsym(RTLD_DEFAULT, "__asan_unpoison_memory_region"));
+  if (!poison || !unpoison) return;  // the kernels run without its runtime, and were not linked with it
+  const auto* memory = static_cast<const unsigned char*>(arena.data);
+  poison(memory, static_cast<std::size_t>(kernels_.arena_bytes));
+  for (const plans::Buffer& buffer : kernels_.buffers)
+    if (buffer.kind == plans::Buffer::Kind::arena && buffer.offset >= 0)
+      unpoison(memory + buffer.offset, static_cast<std::size_t>(buffer.bytes()));
+}
+
 FXX_INLINE std::unique_ptr<CompiledModule::Workspace> CompiledModule::workspace() const {
   auto made = std::make_unique<Workspace>();
   made->memory = Memory(std::max<std::size_t>(workspace_bytes_, 64));
+  if (detail::kernels_are_guarded()) guard(made->memory);
   made->close = close_;
   const int threads = threads_of_caller(workspaces_.taken());
   made->change_team(open_(threads, processors_), threads);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <unordered_map>
 
 #include "fxx/codegen/processor.hpp"
@@ -89,6 +90,21 @@ FXX_INLINE std::string hash_of_kernels() {
   return wide_hash(all);
 }
 
+/// Returns what FXX_KERNEL_FLAGS has: flags for the compiler of kernels behind all others, with blanks between them.
+FXX_INLINE std::vector<std::string> kernel_flags() {
+  std::vector<std::string> flags;
+  const char* value = ::secure_getenv("FXX_KERNEL_FLAGS");
+  std::istringstream words(value ? value : "");
+  for (std::string word; words >> word;) flags.push_back(word);
+  return flags;
+}
+/// Whether kernels are compiled with AddressSanitizer, so that buffers have gaps between them that it watches.
+FXX_INLINE bool kernels_are_guarded() {
+  for (const std::string& flag : kernel_flags())
+    if (flag.starts_with("-fsanitize=") && flag.find("address") != flag.npos) return true;
+  return false;
+}
+
 FXX_INLINE BuildRequest request_for(const SpecialisedSource& source, const CompileOptions& options) {
   BuildRequest request;
   request.source = source.text;
@@ -102,6 +118,7 @@ FXX_INLINE BuildRequest request_for(const SpecialisedSource& source, const Compi
                    "-Wall",
                    "-Wextra",
                    "-Werror"};
+  for (std::string& flag : kernel_flags()) request.flags.push_back(std::move(flag));
   request.include_folders = {kernel_headers_folder()};
   // In a folder of the system's the compiler does not list headers among those that a library depends on.
   request.extra = {"module abi " + std::to_string(kernels::module_abi), "kernels " + hash_of_kernels()};
@@ -256,6 +273,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   const LowerOptions lowering{.accuracy = options.accuracy,
                               .processor = options.march == "native" ? this_processor() : Processor{},
                               .quantised = detail::with_scales(*prepared_, quantised),
+                              .guarded = detail::kernels_are_guarded(),
                               .regions = std::move(regions)};
   KernelPlan plan = lower(prepared, prepared_->owner(), lowering);
   double work = 0;
