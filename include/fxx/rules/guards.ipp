@@ -89,7 +89,56 @@ FXX_INLINE bool layout_is_free(Node& value) {
   return !written || !viewed;
 }
 
+/// Puts the value into the order in memory that it has now, for those who use it behind the node that takes its place.
+/// Nothing where it is not known.
+FXX_INLINE void keep_order_in_memory(Node& value) {
+  const TensorMeta* meta = value.tensor_meta();
+  const Operator* op = operator_of(value);
+  const bool known = meta && meta->stride.size() == meta->shape.size() && !meta->is_dynamic();
+  // Products lie in order, whatever their operands do.
+  bool in_order = known && lies_in_order(&value);
+  for (const std::string_view name : {"matmul", "bmm", "mm", "linear", "addmm", "baddbmm"})
+    in_order = in_order || (!known && op && op->base_name() == name);
+  if (!in_order && (!known || !is_dense(*meta))) return;
+  Graph& graph = value.graph();
+  const InsertPoint point = graph.inserting_after(&value);
+  const std::vector<Node*> users = value.users().snapshot();
+  const auto call = [&](const Operator& called, std::vector<Argument> args) {
+    Node* node = graph.call_function(called, std::move(args));
+    node->set_location(value.location());
+    return node;
+  };
+  Node* last = nullptr;
+  if (in_order) {
+    last = call(ops::contiguous, {&value});
+  } else {
+    std::vector<std::int64_t> order(meta->shape.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+      return meta->stride[static_cast<std::size_t>(a)] > meta->stride[static_cast<std::size_t>(b)];
+    });
+    std::vector<Argument> there(order.begin(), order.end()), back(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i)
+      back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+    last = call(ops::permute, {&value, Argument::list(there)});
+    last = call(ops::contiguous, {last});
+    last = call(ops::permute, {last, Argument::list(back)});
+  }
+  if (meta) last->set_tensor_meta(*meta);
+  for (Node* user : users) user->replace_input_with(&value, last);
+}
+
+/// Does somebody get it? Of a graph that belongs to a module; others are not run.
+FXX_INLINE bool is_result(const Node& node) {
+  if (!node.graph().owning_module()) return false;
+  const auto users = node.users();
+  return std::any_of(users.begin(), users.end(), [](const Node* user) { return user->opcode() == Opcode::output; });
+}
+
 FXX_INLINE void views_become_reshapes(Node& value) {
+  const std::vector<Node*> all = lying_alike(value, most_alike);
+  if (std::any_of(all.begin(), all.end(), [](const Node* node) { return is_result(*node); }))
+    keep_order_in_memory(value);
   for (Node* node : lying_alike(value, most_alike)) {
     const Operator* op = operator_of(*node);
     if (node == &value || !op || !is_view(*op)) continue;
@@ -177,7 +226,7 @@ FXX_INLINE bool nobody_sees_layout(Node& value) {
   if (!layout_is_free(value)) return false;
   for (Node* node : lying_alike(value, most_alike)) {
     const Operator* op = operator_of(*node);
-    if (node != &value && op && is_view(*op)) return false;
+    if ((node != &value && op && is_view(*op)) || is_result(*node)) return false;
   }
   return true;
 }
