@@ -71,10 +71,42 @@ FXX_INLINE const Operator* operator_run_by(const Node& node) {
   return module ? module->operation : nullptr;
 }
 
+/// Does somebody get it? Of a graph that belongs to a module; others are not run.
+FXX_INLINE bool is_result(const Node& node) {
+  if (!node.graph().owning_module()) return false;
+  const auto users = node.users();
+  return std::any_of(users.begin(), users.end(), [](const Node* user) { return user->opcode() == Opcode::output; });
+}
+
+/// How the value lies in memory: its dimensions from the one with the largest stride on. Nothing where that is not known,
+/// or there are gaps.
+FXX_INLINE std::optional<std::vector<std::int64_t>> order_in_memory(const Node& value) {
+  const TensorMeta* meta = value.tensor_meta();
+  const bool known = meta && meta->stride.size() == meta->shape.size() && !meta->is_dynamic();
+  std::vector<std::int64_t> order(known ? meta->shape.size() : 0);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
+  if (known) {
+    if (!is_dense(*meta)) return std::nullopt;
+    if (!rewrite::conditions::lies_in_order(*meta, nullptr))
+      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+        return meta->stride[static_cast<std::size_t>(a)] > meta->stride[static_cast<std::size_t>(b)];
+      });
+    return order;
+  }
+  // Products lie in order, whatever their operands do.
+  const Operator* op = operator_of(value);
+  for (const std::string_view name : {"matmul", "bmm", "mm", "linear", "addmm", "baddbmm"})
+    if (op && op->base_name() == name) return order;
+  return std::nullopt;
+}
+
 FXX_INLINE bool layout_is_free(Node& value) {
   const std::vector<Node*> alike = lying_alike(value, most_alike);
   const std::vector<const Node*> sharing = sharing_memory(value, most_alike);
   if (alike.size() >= most_alike) return false;
+  if (std::any_of(alike.begin(), alike.end(), [](const Node* node) { return is_result(*node); }) &&
+      !order_in_memory(value))
+    return false;
   bool written = false, viewed = false;  // values that only lie as this one does
   for (Node* node : alike)
     for (Node* user : node->users()) {
@@ -90,49 +122,29 @@ FXX_INLINE bool layout_is_free(Node& value) {
 }
 
 /// Puts the value into the order in memory that it has now, for those who use it behind the node that takes its place.
-/// Nothing where it is not known.
 FXX_INLINE void keep_order_in_memory(Node& value) {
-  const TensorMeta* meta = value.tensor_meta();
-  const Operator* op = operator_of(value);
-  const bool known = meta && meta->stride.size() == meta->shape.size() && !meta->is_dynamic();
-  // Products lie in order, whatever their operands do.
-  bool in_order = known && lies_in_order(&value);
-  for (const std::string_view name : {"matmul", "bmm", "mm", "linear", "addmm", "baddbmm"})
-    in_order = in_order || (!known && op && op->base_name() == name);
-  if (!in_order && (!known || !is_dense(*meta))) return;
+  const auto order = order_in_memory(value);
+  if (!order) return;
   Graph& graph = value.graph();
   const InsertPoint point = graph.inserting_after(&value);
   const std::vector<Node*> users = value.users().snapshot();
-  const auto call = [&](const Operator& called, std::vector<Argument> args) {
-    Node* node = graph.call_function(called, std::move(args));
-    node->set_location(value.location());
-    return node;
+  // A copy, since what has one size of 1 is contiguous with any stride there.
+  const auto copied = [&](Node* from) {
+    return graph.call_function(ops::clone, {from}, {{"memory_format", MemoryFormat::contiguous_format}});
   };
-  Node* last = nullptr;
-  if (in_order) {
-    last = call(ops::contiguous, {&value});
+  Node* last = &value;
+  if (std::is_sorted(order->begin(), order->end())) {
+    last = copied(last);
   } else {
-    std::vector<std::int64_t> order(meta->shape.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-      return meta->stride[static_cast<std::size_t>(a)] > meta->stride[static_cast<std::size_t>(b)];
-    });
-    std::vector<Argument> there(order.begin(), order.end()), back(order.size());
-    for (std::size_t i = 0; i < order.size(); ++i)
-      back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-    last = call(ops::permute, {&value, Argument::list(there)});
-    last = call(ops::contiguous, {last});
-    last = call(ops::permute, {last, Argument::list(back)});
+    std::vector<Argument> there(order->begin(), order->end()), back(order->size());
+    for (std::size_t i = 0; i < order->size(); ++i)
+      back[static_cast<std::size_t>((*order)[i])] = static_cast<std::int64_t>(i);
+    last = copied(graph.call_function(ops::permute, {last, Argument::list(there)}));
+    last = graph.call_function(ops::permute, {last, Argument::list(back)});
   }
-  if (meta) last->set_tensor_meta(*meta);
+  last->set_location(value.location());
+  if (const TensorMeta* meta = value.tensor_meta()) last->set_tensor_meta(*meta);
   for (Node* user : users) user->replace_input_with(&value, last);
-}
-
-/// Does somebody get it? Of a graph that belongs to a module; others are not run.
-FXX_INLINE bool is_result(const Node& node) {
-  if (!node.graph().owning_module()) return false;
-  const auto users = node.users();
-  return std::any_of(users.begin(), users.end(), [](const Node* user) { return user->opcode() == Opcode::output; });
 }
 
 FXX_INLINE void views_become_reshapes(Node& value) {

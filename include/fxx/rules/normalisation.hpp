@@ -58,6 +58,9 @@ Argument called_over_one(const Match& m, const Operator& op);
 template <auto Op>
 inline constexpr auto over_one = [](const Match& m) { return called_over_one(m, Op); };
 
+/// Minus infinity where the softmax rounds to zero, unless nothing does.
+Argument log_of_softmax(const Match& m);
+
 /// How many elements the dimensions hold is the number.
 bool counts_them(const Match& m);
 bool counts_all(const Match& m);
@@ -142,7 +145,7 @@ inline constexpr auto normalisation = [] {
               squeeze(largest, dim) | with<"dim">(none, amax(x, dims, lit<false>))) >>
               logsumexp(x, dims, lit<false>),
           is_the_reduced),
-      rule<"log of softmax", law::no_overflow>(log(softmax(x.where(floating), dim).once()) >> log_softmax(x, dim)),
+      rule<"log of softmax">(log(softmax(x.where(floating), dim).once()) >> log_of_softmax),
       rule<"log softmax", law::no_overflow | law::finite>(sub(x, logsumexp(x, dims, lit<true>)) >> over_one<ops::log_softmax_int>, one_dimension),
       rule<"log softmax, by hand", law::no_overflow | law::finite>(sub(x, log(sum(exp(x), dims, lit<true>))) >> over_one<ops::log_softmax_int>,
                                    one_dimension),
