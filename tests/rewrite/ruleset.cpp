@@ -343,3 +343,40 @@ TEST_CASE("a number in a pattern may be a list in the graph, which a capture of 
   CHECK(test::rewritten(sizes, [](auto x) { return x * 2; }) == "neg = aten::neg(%x)\nreturn %neg\n");
   CHECK(test::rewritten(sizes, [](auto x) { return x * 2.0; }) == "abs = aten::abs(%x)\nreturn %abs\n");
 }
+
+TEST_CASE("rules that need more of numbers than is assumed are left out, and the report says what the others needed") {
+  constexpr auto set = ruleset(rule<"exact">(relu(relu(x)) >> relu(x)),
+                               rule<"finite", law::finite | law::sums>(exp(relu(x)) >> sigmoid(x)),
+                               rule<"asks">(tanh(relu(x)) >> [](const Match& m) -> Argument {
+                                 if (m.may_assume(law::visible)) return m.call(ops::sin, {m[x]});
+                                 return m.call(ops::cos, {m[x]});
+                               }));
+  static_assert(rewrite::is_rule<decltype(rule<"finite", law::finite>(relu(x) >> x))>);
+  static_assert(decltype(rule<"finite", law::finite>(exp(x) >> x))::needs == law::finite);
+  const auto made = [](Graph& graph) {
+    Node* value = graph.placeholder("x");
+    for (const Operator* op : {&get_operator("aten::relu"), &get_operator("aten::relu"), &get_operator("aten::exp")})
+      value = graph.call_function(*op, {value});
+    Node* other = graph.call_function(ops::tanh, {graph.call_function(ops::relu, {value})});
+    graph.output(other);
+    return value;
+  };
+  Graph all, strict;
+  made(all);
+  Node* exponential = made(strict);
+  const auto of_all = set.apply(all);
+  CHECK(of_all["finite"] == 1);
+  CHECK(of_all.needs == (law::finite | law::sums | law::visible));
+  CHECK(to_string(of_all.needs) == "no sum that overflows, finite inputs, queries that see a key");
+  CHECK(std::string(all.output_node()->arg(0).node()->target()) == "torch.ops.aten.sin.default");
+  const auto exact = set.apply(strict, {.near_misses = true, .assume = law::sums});
+  CHECK(exact["exact"] == 1);
+  CHECK(exact["finite"] == 0);
+  CHECK(exact.needs == law::exact);
+  CHECK(std::string(strict.output_node()->arg(0).node()->target()) == "torch.ops.aten.cos.default");
+  REQUIRE(exact.near_misses.size() == 1);
+  CHECK(exact.near_misses[0].node == exponential->name());
+  CHECK(exact.near_misses[0].why.find("it needs what may not be taken for granted here: finite inputs") !=
+        std::string::npos);
+  CHECK(to_string(law::exact).empty());
+}

@@ -62,16 +62,14 @@ std::string in_cell(std::string text) {
   for (std::size_t at = text.find('|'); at != text.npos; at = text.find('|', at + 2)) text.insert(at, 1, '\\');
   return text;
 }
-std::string words_of(const test::Needs& needs, bool guarded) {
+std::string words_of(const test::Needs& needs, Law law, bool guarded) {
   std::string words;
   const auto add = [&](bool needed, std::string_view word) {
     if (needed) words += (words.empty() ? "" : ", ") + std::string(word);
   };
   add(guarded, "guard");
   add(needs.bits, "to the bit");
-  add(needs.moderate, "no overflow");
-  add(needs.finite_inputs, "finite inputs");
-  add(needs.finite_only, "finite results");
+  add(law != law::exact, to_string(law));
   add(!needs.note.empty(), needs.note);
   return words;
 }
@@ -88,7 +86,7 @@ void add_to(std::string& text, int& count, std::string_view set, const rewrite::
     text += "| " + std::string(Rule::name) + " | " +
             std::to_string(rewrite::detail::calls_in(rewrite::flat<typename Rule::pattern>.data())) + " | `" +
             in_cell(test::rule_text<Rule>()) + "` | " +
-            words_of(test::needs_of(set, Rule::name), rewrite::Guarded<Rule>) + " |\n";
+            words_of(test::needs_of(set, Rule::name), Rule::needs, rewrite::Guarded<Rule>) + " |\n";
     ++count;
   });
   text += "\n";

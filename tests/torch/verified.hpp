@@ -56,7 +56,7 @@ inline bool lacks_a_kind(const VerifyReport::Rule& r) {
          r.seen.contains("gradients") != real || r.compared < 50;
 }
 
-/// Every rule of the set `rules::name` is verified, on inputs of every kind but what tests/rules/needs.hpp excludes.
+/// Every rule of the set `rules::name` is verified, on inputs of every kind but those that its law leaves out.
 template <class... Rules>
 void all_hold(std::string_view name, const rewrite::Ruleset<Rules...>& set, const VerifyOptions& options) {
   const auto check = [](const VerifyReport& report) {
@@ -77,9 +77,6 @@ void all_hold(std::string_view name, const rewrite::Ruleset<Rules...>& set, cons
     const Needs needs = needs_of(name, rule.name);
     VerifyOptions of_rule = options;
     if (needs.bits) of_rule.law = VerifyOptions::Law::bits;
-    of_rule.moderate = needs.moderate;
-    of_rule.finite_inputs = needs.finite_inputs;
-    of_rule.finite_only = needs.finite_only;
     VerifyReport report = verify(rule, of_rule);
     // Where chance left out a kind of value that the rule is for, there are more cases.
     for (int more = 0; more < 4 && report.ok() && lacks_a_kind(report.rules[0]); ++more) {

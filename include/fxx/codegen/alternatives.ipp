@@ -29,7 +29,7 @@ class Alternatives {
         [&](const plans::Convolution& k) { convolution(k); }, [&](const plans::DepthwiseBlock&) { joined(); },
         [](const auto&) {});
     // A call back takes some microseconds by itself; LibTorch is no faster with what is small.
-    if (step_.expected >= 1e-4 && !is_quantised() && !joins()) add({.method = Way::Method::library});
+    if (step_.expected >= 1e-4 && !is_quantised() && !joins() && !is_softmax()) add({.method = Way::Method::library});
     return std::move(ways_);
   }
 
@@ -41,6 +41,11 @@ class Alternatives {
     if (std::ranges::find(ways_, way) == ways_.end()) ways_.push_back(way);
   }
   bool joins() const { return std::holds_alternative<plans::DepthwiseBlock>(step_.kernel) || !step_.joinable.empty(); }
+  /// LibTorch's operator gives another value to queries that see nothing.
+  bool is_softmax() const {
+    const auto* k = std::get_if<plans::Attention>(&step_.kernel);
+    return k && k->softmax;
+  }
   bool is_quantised() const {
     if (const auto* k = std::get_if<plans::MatrixProduct>(&step_.kernel)) return static_cast<bool>(k->quantised);
     if (const auto* k = std::get_if<plans::Convolution>(&step_.kernel)) return static_cast<bool>(k->quantised);

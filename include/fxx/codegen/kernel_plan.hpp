@@ -231,6 +231,8 @@ struct Attention {
   double scale = 1;
   bool causal = false;
   bool reduced = false;             // products of bfloat16
+  bool softmax = false;             // a query that sees nothing gets nan; else zeros
+  bool mask_replaces = false;       // where it is not 0 the mask stands in place of the score
   View q, k, v;                     // [heads, length, size], the heads at any offsets
   Sizes q_heads, k_heads, v_heads;  // offset of each head
   TermPointer mask;                 // over [heads, queries, keys]; null: none

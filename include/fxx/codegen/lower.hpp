@@ -27,6 +27,13 @@ enum class Accuracy : std::uint8_t {
 /// Why a node is called back that has a kernel (plans::Way::Method::library).
 inline constexpr std::string_view left_to_library = "tuned: LibTorch is faster";
 
+/// A call of scaled_dot_product_attention that stands for fxx::softmax_attention: a query that sees no key gets nan, and
+/// where the mask of booleans says that a key is not seen, the score is the fill.
+struct WrittenAttention {
+  std::string node;
+  double fill;
+};
+
 struct LowerOptions {
   Accuracy accuracy = Accuracy::standard;
   Processor processor = {};
@@ -42,6 +49,10 @@ struct LowerOptions {
   std::vector<std::string> quantised = {};
   /// Whether every buffer of the arena has memory of its own with a gap behind it, for a sanitizer (place_buffers).
   bool guarded = false;
+  /// Are all weights finite? From others Winograd's algorithm makes nan of what is none.
+  bool finite_weights = true;
+  /// Attention that rules made of softmax.
+  std::vector<WrittenAttention> attention = {};
   /// What is interpreted, as gather_regions found it.
   std::vector<Region> regions = {};
 };

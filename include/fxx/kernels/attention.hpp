@@ -47,6 +47,7 @@ struct AttentionShape {
   bool causal = false;          // query i sees the keys up to i + keys - queries
   bool from_first = false;      // and with this up to i, as LibTorch's is_causal
   bool hidden_is_zero = false;  // what a query that sees nothing gets
+  bool mask_replaces = false;   // where the mask is not 0 it stands in place of the score, whatever that is
   bool reduced = false;         // products of bfloat16
 
   // Found by the compiler, never while the program runs.
@@ -228,6 +229,13 @@ struct Block {
   }
 };
 
+/// A score under its mask.
+template <AttentionShape Shape>
+FXX_KERNEL real masked(real score, real mask) {
+  if constexpr (Shape.mask_replaces) return mask == splat(0.f) ? score : mask;
+  else return score + mask;
+}
+
 /// Scores of `Rows` queries with the panel of keys from `key` on.
 template <AttentionShape Shape, int Rows, int Vectors, class Mask>
 FXX_KERNEL void scores_of_panel(const Element<Shape>* __restrict queries, const Element<Shape>* __restrict panel,
@@ -242,8 +250,9 @@ FXX_KERNEL void scores_of_panel(const Element<Shape>* __restrict queries, const 
     real score = sum * scale;
     if constexpr (!__is_same(Mask, NoMask)) {
       // Nobody asks the mask for keys that there are not.
-      if (last == 0 || key + c + lanes <= Shape.keys) score = score + mask(query + r, key + c, Width<lanes>{});
-      else if constexpr (last != 0) score = score + mask(query + r, key + c, Width<last>{});
+      if (last == 0 || key + c + lanes <= Shape.keys) 
+        score = masked<Shape>(score, mask(query + r, key + c, Width<lanes>{}));
+      else if constexpr (last != 0) score = masked<Shape>(score, mask(query + r, key + c, Width<last>{}));
     }
     store(scores + r * Shape.score_stride() + c, score);
   });
@@ -418,7 +427,7 @@ FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float
 
 }  // namespace detail_of_attention
 
-/// `mask(query, key, width)` gives what is added to `width` scores, or is `no_mask`. `put(query, column, value, width)`
+/// `mask(query, key, width)` gives what is added to `width` scores, or replaces them, or is `no_mask`. `put(query, column, value, width)`
 /// gets the results. `workspace` has Shape.workspace() floats. Errors as above. Keys are packed first, which takes as
 /// long as some five queries (512 keys, Zen 5).
 template <AttentionShape Shape, class Mask, class Put>
@@ -457,9 +466,10 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
           });
       scores = scores * scale;
       if constexpr (!__is_same(Mask, NoMask)) {
-        if (key + lanes <= seen) scores = scores + mask(query, key, Width<lanes>{});
+        if (key + lanes <= seen) scores = masked<Shape>(scores, mask(query, key, Width<lanes>{}));
         else
-          for (int j = 0; key + j < seen; ++j) scores[j] += mask(query, key + j, Width<1>{})[0];
+          for (int j = 0; key + j < seen; ++j)
+            scores[j] = masked<Shape>(splat(scores[j]), mask(query, key + j, Width<1>{}))[0];
       }
       store(workspace + key, scores);
     }

@@ -12,6 +12,7 @@
 #include "fxx/ops/onednn.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/ops/rotary_embedding.hpp"
+#include "fxx/ops/softmax_attention.hpp"
 #include "fxx/ops/schema.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -183,6 +184,7 @@ FXX_INLINE const UserFunction& register_function(std::string_view name, std::str
 }
 FXX_INLINE const UserFunction* find_function(std::string_view name) {
   if (name == "fxx::rotary_embedding") return &rotary_embedding_function();  // there before somebody asks for it
+  if (name == "fxx::softmax_attention") return &softmax_attention_function();
   return detail::Registry::instance().find_function(name);
 }
 

@@ -12,6 +12,7 @@
 
 #include "fxx/ir/graph.hpp"
 #include "fxx/rewrite/pattern.hpp"
+#include "fxx/rewrite/law.hpp"
 #include "fxx/rewrite/search_patterns.hpp"
 #include "fxx/rewrite/spelling.hpp"
 #include "fxx/rewrite/term_matcher.hpp"
@@ -36,6 +37,7 @@ struct RuleFacts {
   Build build = nullptr;             // null: built from terms
   const RuleTable* alone = nullptr;  // its own tree, for siblings; null otherwise
   std::uint64_t shared = 0;          // the capture that siblings share
+  Law needs = law::exact;
 };
 
 /// What the engine needs of a rule set: plain pointers to constants, so the engine is compiled once.
@@ -51,10 +53,13 @@ struct RuleTable {
   int count, depth;
   bool uses_once;      // a pattern asks how many users a value has
   bool uses_constant;  // or what it is computed from
+  Law assumed = law::any;  // rules that need more do not match
 
   std::uint16_t root(std::uint64_t op) const { return find_root(slots, mask, op); }
-  /// The rule has no guard, or its guard agrees.
-  bool agrees(int rule, const Match& m) const { return !rules[rule].ask || rules[rule].ask(callables[2 * rule + 1], m); }
+  /// The rule needs no more than is assumed, and has no guard, or its guard agrees.
+  bool agrees(int rule, const Match& m) const {
+    return holds(rules[rule].needs, assumed) && (!rules[rule].ask || rules[rule].ask(callables[2 * rule + 1], m));
+  }
   /// Of a rule with a callable.
   Argument build(int rule, const Match& m) const { return rules[rule].build(callables[2 * rule], m); }
 };
@@ -70,6 +75,15 @@ class Match {
     return {nodes_, static_cast<std::size_t>(nodes_count_)};
   }
   int rule() const { return rule_; }
+  /// May so much be taken for granted of the numbers in tensors (RewriteOptions::assume)? For guards and callables of
+  /// rules that need it for some matches only, or make something else without it; the report counts it as needed.
+  bool may_assume(Law law) const {
+    if (!holds(law, assumed_)) return false;
+    needs_ = needs_ | law;
+    return true;
+  }
+  /// What guard and callable were allowed to assume.
+  Law needs() const { return needs_; }
 
   /// What a capture holds; the default of the schema when the argument was left out; None where the alternative that is
   /// there does not bind it. Throws RuleError (E406) when nothing in the pattern does, or only items of a group do.
@@ -145,6 +159,8 @@ class Match {
   const CapturePlace* captures_ = nullptr;
   const Term* pattern_ = nullptr;
   int captures_count_ = 0, nodes_count_ = 0, rule_ = -1;
+  Law assumed_ = law::any;
+  mutable Law needs_ = law::exact;
   std::uint32_t changed_over_ = 0;  // commutative calls whose arguments were taken the other way round, by register
   const std::vector<Match>* group_ = nullptr;
   const Found* found_ = nullptr;  // by a search, with all bindings and nodes

@@ -249,6 +249,7 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
     candidate.nodes_[0] = regs.nodes[0];
     candidate.nodes_count_ = 1;
     candidate.rule_ = rule;
+    candidate.assumed_ = rules_.assumed;
     candidate.pattern_ = pattern;
     return accept_search(pattern, candidate, match);
   }
@@ -263,6 +264,7 @@ FXX_INLINE bool MatchEngine::accept(const RuleTable& table, const State& state, 
   candidate.captures_count_ = state.other().arg;
   candidate.pattern_ = rules_.rules[rule].pattern;
   candidate.rule_ = rule;
+  candidate.assumed_ = rules_.assumed;
   if (shares_draws(candidate.nodes(), candidate.nodes().first(1), candidate)) return false;
   if (shared) {
     if (!(candidate.get(rules_.rules[rule].shared) == *shared)) return false;
@@ -476,6 +478,7 @@ FXX_INLINE std::string MatchEngine::why_declined(int rule, const Found& found) {
   match.nodes_[0] = found.roots[0];
   match.nodes_count_ = 1;
   match.rule_ = rule;
+  match.assumed_ = rules_.assumed;
   match.pattern_ = facts.pattern;
   match.found_ = &found;
   if (facts.alone) {
@@ -488,6 +491,9 @@ FXX_INLINE std::string MatchEngine::why_declined(int rule, const Found& found) {
     return "all of it is there, but its outputs cannot be computed in one place";
   if (shares_draws(found.nodes, found.roots, match))
     return "all of it is there, but somebody else uses the random numbers that it draws";
+  if (!holds(facts.needs, rules_.assumed))
+    return "all of it is there, but it needs what may not be taken for granted here: " +
+           to_string(facts.needs & ~rules_.assumed);
   if (!rules_.agrees(rule, match)) return "all of it is there, but its guard declines";
   if (facts.build) return "all of it is there, but its callable declines";
   return regions_.effects().empty() ? "all of it is there, and its result is what stands there already"

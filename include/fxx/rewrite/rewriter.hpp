@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fxx/ir/fwd.hpp"
+#include "fxx/rewrite/law.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
 
@@ -24,6 +25,8 @@ struct RewriteOptions {
   /// Whether the report says of every rule that never fired where it came nearest to it, in RewriteReport::near_misses.
   /// Takes a search for each of them at all nodes that are left: O(rules x nodes).
   bool near_misses = false;
+  /// What may be taken for granted of the numbers in tensors: rules whose law needs more are left out.
+  Law assume = law::any;
 };
 
 struct RewriteReport {
@@ -45,6 +48,8 @@ struct RewriteReport {
   std::size_t rewrites = 0, visited = 0;
   std::size_t nodes_before = 0, nodes_after = 0;
   bool stopped_at_limit = false;
+  /// What the rules that fired need: the graph gives what it gave before for all inputs that this leaves.
+  Law needs = law::exact;
   std::vector<Fired> fired;     // one per rule, in their order
   std::vector<Firing> firings;  // in the order in which they happened; only with RewriteOptions::record
   /// In the order of the rules; only with RewriteOptions::near_misses, and when the limit was not reached.

@@ -180,6 +180,7 @@ class Rewriter {
     }
     ++report_.rewrites;
     ++report_.fired[rule].times;
+    report_.needs = report_.needs | rules_.rules[rule].needs | m.needs();
     if (options_.record)
       for (const Match& member : members)
         report_.firings.push_back(
@@ -431,8 +432,10 @@ FXX_INLINE RewriteReport rewrite_graph(Graph& graph, const RuleTable& rules, con
   RewriteOptions left = options;
   if (left.limit == 0) left.limit = 1000 + 100 * graph.size();
   RewriteReport report;
+  RuleTable table = rules;
+  table.assumed = options.assume;
   for (;;) {
-    detail::Rewriter rewriter(graph, rules, left);
+    detail::Rewriter rewriter(graph, table, left);
     RewriteReport run = rewriter.run();
     const std::size_t rewrites = run.rewrites;
     const bool again = rewrites > 0 && !run.stopped_at_limit && (rules.uses_constant || rewriter.met_writes());
@@ -445,6 +448,7 @@ FXX_INLINE RewriteReport rewrite_graph(Graph& graph, const RuleTable& rules, con
 FXX_INLINE void RewriteReport::add(RewriteReport later) {
   if (fired.empty() && rewrites == 0 && visited == 0) nodes_before = later.nodes_before;
   rewrites += later.rewrites;
+  needs = needs | later.needs;
   visited += later.visited;
   nodes_after = later.nodes_after;
   stopped_at_limit = stopped_at_limit || later.stopped_at_limit;

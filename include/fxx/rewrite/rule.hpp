@@ -3,11 +3,12 @@
 // Refused, in one sentence each: a capture in the replacement that the pattern, or one of its alternatives, does not
 // bind, or binds to another kind of value; the value that is replaced as a part of its own replacement; a replacement
 // with holes; a rule that its own result matches again.
-// Main names: rule<"name">(pattern >> replacement, guard). Cost: light.
+// Main names: rule<"name">(pattern >> replacement, guard), rule<"name", law::finite>(...). Cost: light.
 #pragma once
 
 #include "fxx/ir/argument.hpp"
 #include "fxx/rewrite/covers.hpp"
+#include "fxx/rewrite/law.hpp"
 #include "fxx/rewrite/pattern.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite {
@@ -410,12 +411,13 @@ consteval auto operator|(A, B) {
 
 struct always {};
 
-template <fixed_string Name, class P, class R, class Guard>
+template <fixed_string Name, class P, class R, class Guard, Law Needs = law::exact>
 struct rule_of {
   using pattern = P;
   using replacement = R;
   using guard_type = Guard;
   static constexpr std::string_view name = Name.view();
+  static constexpr Law needs = Needs;
   [[no_unique_address]] R build;
   [[no_unique_address]] Guard guard;
 };
@@ -428,8 +430,8 @@ concept Guarded = !__is_same(typename Rule::guard_type, always);
 
 template <class R>
 inline constexpr bool is_rule = false;
-template <fixed_string Name, class P, class R, class Guard>
-inline constexpr bool is_rule<rule_of<Name, P, R, Guard>> = true;
+template <fixed_string Name, class P, class R, class Guard, Law Needs>
+inline constexpr bool is_rule<rule_of<Name, P, R, Guard, Needs>> = true;
 
 namespace detail {
 template <fixed_string Name>
@@ -467,14 +469,15 @@ consteval bool is_sound() {
 }
 }  // namespace detail
 
-/// One rewrite. The guard is a callable that takes the match and says whether the rule applies.
-template <fixed_string Name, class P, class R, class Guard = always>
+/// One rewrite. The guard is a callable that takes the match and says whether the rule applies; the law says what the
+/// rule needs of the numbers in tensors.
+template <fixed_string Name, Law Needs = law::exact, class P, class R, class Guard = always>
 consteval auto rule(arrow<P, R> a, Guard guard = {}) {
   if constexpr (P::mistaken) return detail::refused_rule<Name>{};
-  else if constexpr (detail::is_sound<P, R, Guard>()) return rule_of<Name, P, R, Guard>{a.value, guard};
+  else if constexpr (detail::is_sound<P, R, Guard>()) return rule_of<Name, P, R, Guard, Needs>{a.value, guard};
   else return detail::refused_rule<Name>{};
 }
-template <fixed_string Name, class... Args>
+template <fixed_string Name, Law = law::exact, class... Args>
 consteval detail::refused_rule<Name> rule(Args...) {
   static_assert((false || ... || __is_same(Args, mistake)),
                 "fxx::rule: write rule<\"name\">(pattern >> replacement), and a guard behind it");

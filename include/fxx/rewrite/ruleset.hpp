@@ -230,7 +230,8 @@ struct FusedRules {
 
   constexpr RuleTable table(const RuleFacts* facts, const void* const* callables) const {
     return {tree.states, tree.edges, tree.captures, roots.slots, roots.mask, &tree.sieve,
-            facts,       callables,  count,         depth,       uses_once,  uses_constant};
+            facts,       callables,  count,         depth,       uses_once,  uses_constant,
+            law::any};
   }
 };
 
@@ -333,6 +334,7 @@ template <class Rule>
 consteval RuleFacts facts() {
   RuleFacts f;
   f.name = Rule::name;
+  f.needs = Rule::needs;
   f.result = result_terms<typename Rule::replacement>;
   f.pattern = flat<typename Rule::pattern>.terms;
   f.searched = flat<typename Rule::pattern>.survey.searched;
@@ -494,9 +496,9 @@ consteval auto operator+(const A&, const B&) {
 
 /// Why the rule does not match where `node` is the root, in one sentence: the first condition that failed after most of
 /// the pattern had matched. "" when it matches.
-template <fixed_string Name, class P, class R, class Guard>
-std::string explain(const rule_of<Name, P, R, Guard>& rule, Node* node) {
-  using Rule = rule_of<Name, P, R, Guard>;
+template <fixed_string Name, class P, class R, class Guard, Law Needs>
+std::string explain(const rule_of<Name, P, R, Guard, Needs>& rule, Node* node) {
+  using Rule = rule_of<Name, P, R, Guard, Needs>;
   const void* callables[] = {&rule.build, &rule.guard};
   return explain_match(detail::fused<Rule>::data.table(detail::facts_of<Rule>, callables), 0, node);
 }

@@ -45,10 +45,14 @@ inline constexpr auto activations = [] {
   constexpr auto erf_part = add(erf(div(x, near(1.4142135623730951_c)) | mul(x, near(0.7071067811865475_c))), 1_c);
   constexpr auto cube = pow(x, 3_c) | mul(mul(x, x), x);
   constexpr auto squared = pow(x, 2_c) | mul(x, x) | square(x);
-  constexpr auto tanh_part = add(tanh(mul(add(x, mul(cube, near(0.044715_c))), near(0.7978845608028654_c))), 1_c);
+  constexpr auto part = near(0.044715_c);
+  constexpr auto part_of_cube =
+      mul(cube, part) | mul(mul(squared, part), x) | mul(squared, mul(x, part)) | mul(mul(mul(x, part), x), x);
+  constexpr auto part_of_square = mul(squared, part) | mul(mul(x, part), x);
+  constexpr auto tanh_part = add(tanh(mul(add(x, part_of_cube), near(0.7978845608028654_c))), 1_c);
   constexpr auto factored_part =
-      add(tanh(mul(mul(x, near(0.7978845608028654_c)), add(mul(squared, near(0.044715_c)), 1_c)) |
-               mul(mul(x, add(mul(squared, near(0.044715_c)), 1_c)), near(0.7978845608028654_c))),
+      add(tanh(mul(mul(x, near(0.7978845608028654_c)), add(part_of_square, 1_c)) |
+               mul(mul(x, add(part_of_square, 1_c)), near(0.7978845608028654_c))),
           1_c);
   constexpr auto six = relu6(add(x, 3_c)) | clamp(add(x, 3_c), 0_c, 6_c);
   constexpr auto log_one_plus_exp = log1p(exp(x)) | log(add(exp(x), 1_c));
@@ -59,16 +63,11 @@ inline constexpr auto activations = [] {
   constexpr auto first_half = getitem(split(x, halves, d).as<"parts">(), 0_c);
   constexpr auto second_half = getitem(split(x, halves, d).as<"parts">(), 1_c);
   return ruleset(
-      rule<"gelu">(mul(half, erf_part) >> gelu(x), is_floating),
-      rule<"gelu, halved last">((mul(mul(x, erf_part), 0.5_c) | div(mul(x, erf_part), 2_c)) >> gelu(x), is_floating),
-      rule<"gelu, half of the sum">(mul(x, mul(erf_part, 0.5_c)) >> gelu(x), is_floating),
-      // The polynomial, however it is put together, as the rules below have it.
-      rule<"cube of gelu">((mul(mul(squared, near(0.044715_c)), x) | mul(squared, mul(x, near(0.044715_c)))) >>
-                               mul(pow(x, 3_c), 0.044715_c),
-                           is_floating),
-      rule<"square of gelu">(mul(mul(x, near(0.044715_c)), x) >> mul(mul(x, x), 0.044715_c), is_floating),
+      rule<"gelu", law::formula>(mul(half, erf_part) >> gelu(x), is_floating),
+      rule<"gelu, halved last", law::no_overflow | law::formula>((mul(mul(x, erf_part), 0.5_c) | div(mul(x, erf_part), 2_c)) >> gelu(x), is_floating),
+      rule<"gelu, half of the sum", law::formula>(mul(x, mul(erf_part, 0.5_c)) >> gelu(x), is_floating),
       rule<"gelu, tanh">(mul(half, tanh_part) >> gelu(x, arg<"approximate">(text<"tanh">)), is_floating),
-      rule<"gelu, tanh, halved last">(
+      rule<"gelu, tanh, halved last", law::no_overflow>(
           (mul(mul(x, tanh_part), 0.5_c) | div(mul(x, tanh_part), 2_c)) >> gelu(x, arg<"approximate">(text<"tanh">)),
           is_floating),
       rule<"gelu, tanh, factored">(mul(half, factored_part) >> gelu(x, arg<"approximate">(text<"tanh">)), is_floating),
@@ -93,14 +92,14 @@ inline constexpr auto activations = [] {
           (div(mul(x, six), 6_c) | mul(mul(x, six), near(0.16666666666666666_c))) >> hardswish(x), is_floating),
       rule<"mish">(mul(x, tanh(softplus(x, 1_c, 20_c | 40_c))) >> mish(x), is_floating),
       rule<"mish, by hand">(mul(x, tanh(log_one_plus_exp)) >> mish(x), is_floating),
-      rule<"softplus">(log_one_plus_exp >> softplus(x, 1_c, 40_c), is_floating),
-      rule<"softplus with a factor">(div(log1p(exp(mul(x, s))), s) >> softplus(x, s, 40_c), positive_factor),
+      rule<"softplus", law::no_overflow>(log_one_plus_exp >> softplus(x, 1_c, 40_c), is_floating),
+      rule<"softplus with a factor", law::no_overflow>(div(log1p(exp(mul(x, s))), s) >> softplus(x, s, 40_c), positive_factor),
       rule<"softplus, both ways">(
           add(relu(x), log1p(exp(neg(abs(x)))) | log(add(exp(neg(abs(x))), 1_c)) | softplus(neg(abs(x)), 1_c, 40_c)) >>
               softplus(x, 1_c, 40_c),
           is_floating),
-      rule<"log_sigmoid">(log(sigmoid(x)) >> log_sigmoid(x), is_log_sigmoid),
-      rule<"log_sigmoid by softplus">(neg(softplus(neg(x), 1_c, linear_from)) >> log_sigmoid(x), is_exact_softplus),
+      rule<"log_sigmoid", law::no_overflow>(log(sigmoid(x)) >> log_sigmoid(x), is_log_sigmoid),
+      rule<"log_sigmoid by softplus", law::no_overflow>(neg(softplus(neg(x), 1_c, linear_from)) >> log_sigmoid(x), is_exact_softplus),
       rule<"elu">(where(gt(x, 0_c) | ge(x, 0_c), x, exp_minus_one) >> elu(x), is_floating),
       rule<"elu, the other way round">(where(lt(x, 0_c) | le(x, 0_c), exp_minus_one, x) >> elu(x), is_floating),
       rule<"elu with a factor">(where(gt(x, 0_c) | ge(x, 0_c), x, mul(exp_minus_one, s)) >> elu(x, s), finite_factor),

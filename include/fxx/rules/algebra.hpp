@@ -228,7 +228,8 @@ inline constexpr auto identities = [] {
 }();
 
 /// Numbers that follow each other, put together. Law: (x + a) + b = x + (a + b), (x a) b = x (a b) and so on, up to
-/// rounding; what overflows on the way may not any more. Needs: x of a known dtype; of integers, only sums, differences
+/// rounding. Where one factor makes x larger and the other smaller, what overflows on the way does not any more, so that
+/// these are put together only where overflow may be left out of account (law::no_overflow). Needs: x of a known dtype; of integers, only sums, differences
 /// and products with integers; the inner result used once.
 inline constexpr auto number_chains = [] {
   using namespace pattern;
@@ -264,14 +265,14 @@ inline constexpr auto strength_reduction = [] {
       rule<"to the power of -1">(pow(fx, -1_c) >> reciprocal(x)),
       rule<"one over the root">(reciprocal(sqrt(fx).once()) >> rsqrt(x)),
       rule<"by a root">(div(fx, sqrt(fy).once()) >> mul(x, rsqrt(y)), of_one_dtype),
-      rule<"times the reciprocal">(mul(fx, reciprocal(fy).once()) >> div(x, y), x_first),
-      rule<"by the reciprocal">(div(fx, reciprocal(fy).once()) >> mul(x, y)),
+      rule<"times the reciprocal", law::no_overflow>(mul(fx, reciprocal(fy).once()) >> div(x, y), x_first),
+      rule<"by the reciprocal", law::no_overflow | law::finite>(div(fx, reciprocal(fy).once()) >> mul(x, y)),
       rule<"by a power of two">(div(fx, s.where(power_of_two)) >> times_reciprocal),
       rule<"exp minus one">(sub(exp(fx).once(), 1_c) >> expm1(x)),
       rule<"log of one plus">(log(add(fx, 1_c).once()) >> log1p(x)), rule<"tangent">(div(sin(fx), cos(x)) >> tan(x)),
-      rule<"log of the sum of exponentials">(log(sum(exp(fx).once(), sizes, k).once()) >> logsumexp(x, sizes, k),
+      rule<"log of the sum of exponentials", law::no_overflow>(log(sum(exp(fx).once(), sizes, k).once()) >> logsumexp(x, sizes, k),
                                              over_some),
-      rule<"lerp">(add(x, mul(sub(fy, fx).once(), s).once()) >> apply<ops::lerp_Scalar>(x, y, s), lerps));
+      rule<"lerp", law::finite>(add(x, mul(sub(fy, fx).once(), s).once()) >> apply<ops::lerp_Scalar>(x, y, s), lerps));
 }();
 
 /// Casts to what a value is already, and casts on the way that lose nothing. Law: exact. Needs: the dtype of the value.

@@ -61,26 +61,34 @@ FXX_INLINE Argument total_of(const Match& m, int first_sign, int second_sign, bo
   return m.call(op, {m[x], number(m[s], m[r], first + second)});
 }
 
-/// x times, or by, what the two numbers are together.
-FXX_INLINE Argument scaled(const Match& m, const Operator& op, double factor) {
+/// x times, or by, what the two numbers are together. Where one makes x larger and the other smaller, what is between
+/// may overflow, or round to zero.
+FXX_INLINE Argument scaled(const Match& m, const Operator& op, double factor, double first, double second) {
   const bool whole = !is_floating_value(m[x]);
+  first = std::abs(first), second = std::abs(second);
+  const bool one_way = (first >= 1 && second >= 1) || (first <= 1 && second <= 1);
+  if (!whole && !one_way && !m.may_assume(law::no_overflow)) return {};
   if (!takes(m[x], m[s], m[r]) || (whole && op.id != info_of<ops::mul_Scalar>.id)) return {};
   if (!whole && !(std::isfinite(factor) && std::abs(factor) > 1e-30 && std::abs(factor) < 1e30)) return {};
   if (whole && !(std::abs(factor) < 1e15)) return {};  // beyond, the product would be a float
   return m.call(op, {m[x], number(m[s], m[r], factor)});
 }
 
-FXX_INLINE Argument times_both(const Match& m) { return scaled(m, ops::mul_Scalar, m[s].number() * m[r].number()); }
+FXX_INLINE Argument times_both(const Match& m) { 
+  return scaled(m, ops::mul_Scalar, m[s].number() * m[r].number(), m[s].number(), m[r].number());
+}
 
 FXX_INLINE Argument times_first_by_second(const Match& m) {
-  return scaled(m, ops::mul_Scalar, m[s].number() / m[r].number());
+  return scaled(m, ops::mul_Scalar, m[s].number() / m[r].number(), m[s].number(), 1 / m[r].number());
 }
 
 FXX_INLINE Argument times_second_by_first(const Match& m) {
-  return scaled(m, ops::mul_Scalar, m[r].number() / m[s].number());
+  return scaled(m, ops::mul_Scalar, m[r].number() / m[s].number(), 1 / m[s].number(), m[r].number());
 }
 
-FXX_INLINE Argument by_both(const Match& m) { return scaled(m, ops::div_Scalar, m[s].number() * m[r].number()); }
+FXX_INLINE Argument by_both(const Match& m) {
+  return scaled(m, ops::div_Scalar, m[s].number() * m[r].number(), m[s].number(), m[r].number());
+}
 
 FXX_INLINE bool is_square(const Match& m) { return is_real_or_complex(m[x]); }
 

@@ -118,20 +118,21 @@ inline constexpr auto attention_scores = [] {
           mul(where(mask, x, low), scale.where(positive)) >> where(mask, mul(x, scale), s), is_of_floats),
       rule<"scale before the mask, seen, divided">(
           div(where(mask, x, low), scale.where(positive)) >> where(mask, div(x, scale), s), is_of_floats),
-      rule<"scale of keys to queries">(matmul(q, mul(keys.as<"turned">(), scale)) >> scale_queries<false>, moves_scale),
-      rule<"scale of keys to queries, divided">(matmul(q, div(keys.as<"turned">(), scale)) >> scale_queries<true>,
+      rule<"scale of keys to queries", law::sums>(matmul(q, mul(keys.as<"turned">(), scale)) >> scale_queries<false>, moves_scale),
+      rule<"scale of keys to queries, divided", law::sums>(matmul(q, div(keys.as<"turned">(), scale)) >> scale_queries<true>,
                                                 moves_scale),
-      rule<"scale of keys to queries, transposed last">(
+      rule<"scale of keys to queries, transposed last", law::sums>(
           matmul(q, transpose(mul(k, scale), i, j)) >> scale_queries_of_transposed<false>, moves_scale),
-      rule<"scale of keys to queries, divided, transposed last">(
+      rule<"scale of keys to queries, divided, transposed last", law::sums>(
           matmul(q, transpose(div(k, scale), i, j)) >> scale_queries_of_transposed<true>, moves_scale));
 }();
 
 /// Law: softmax(q k^T c + mask) v = scaled_dot_product_attention(q, k, v, mask, scale = c), up to rounding. A query
-/// that is masked from all keys gets zeros of the operator, and nan of the written form. Needs: floating-point values
+/// that is masked from all keys gets zeros of the operator, and nan of the written form, so where it may not be assumed
+/// that all see a key (law::visible), it is fxx::softmax_attention(q, k, v, mask, fill, c), which is the written form,
+/// and there a mask that fills in any number hides what is nan. Needs: floating-point values
 /// of one type and some keys, as far as is known; shapes on the nodes where dimensions are counted from the front, and
-/// of query, key and mask where there is one; a boolean mask where scores are filled with minus infinity, and then
-/// finite values: the operator adds minus infinity to the scores, which does not hide nan. The factor stands at the
+/// of query, key and mask where there is one; a boolean mask where scores are filled with minus infinity. The factor stands at the
 /// scores, the queries, the keys or both. A softmax in another type is in one that holds more. Dropout on the weights
 /// must be gone (rules::inference), or see rules::attention_dropout. A mask that fills in a finite number of -1e9 or
 /// less is one that adds the lowest number there is. Needs: scores that are larger by far, in float32 or float64. Keys
@@ -157,73 +158,74 @@ inline constexpr auto attention = [] {
   constexpr auto one_key = (unsqueeze(k, value<"at">) | getitem(k, value<"index k">)).as<"one k">();
   constexpr auto one_value = (unsqueeze(v, value<"at">) | getitem(v, value<"index v">)).as<"one v">();
   return ruleset(
-      rule<"attention, divided, masked">(matmul(softmax(add(divided, mask), dim), v) >> build_masked<true>,
+      rule<"attention, divided, masked", law::sums>(matmul(softmax(add(divided, mask), dim), v) >> build_masked<true>,
                                          is_masked_attention),
-      rule<"attention, scaled, masked">(matmul(softmax(add(multiplied, mask), dim), v) >> build_masked<false>,
+      rule<"attention, scaled, masked", law::sums>(matmul(softmax(add(multiplied, mask), dim), v) >> build_masked<false>,
                                         is_masked_attention),
-      rule<"attention, scaled query, masked">(matmul(softmax(add(scaled_query, mask), dim), v) >> build_masked<false>,
+      rule<"attention, scaled query, masked", law::sums>(matmul(softmax(add(scaled_query, mask), dim), v) >> build_masked<false>,
                                               is_masked_attention),
-      rule<"attention, divided query, masked">(matmul(softmax(add(divided_query, mask), dim), v) >> build_masked<true>,
+      rule<"attention, divided query, masked", law::sums>(matmul(softmax(add(divided_query, mask), dim), v) >> build_masked<true>,
                                                is_masked_attention),
-      rule<"attention, unscaled, masked">(matmul(softmax(add(scores, mask), dim), v) >> build_masked<false, false>,
+      rule<"attention, unscaled, masked", law::sums>(matmul(softmax(add(scores, mask), dim), v) >> build_masked<false, false>,
                                           is_masked_attention),
-      rule<"attention, divided">(matmul(softmax(divided, dim), v) >> build<true>, is_attention),
-      rule<"attention, scaled">(matmul(softmax(multiplied, dim), v) >> build<false>, is_attention),
-      rule<"attention, scaled query and key">(matmul(softmax(scaled_both, dim), v) >> build_both, is_attention),
-      rule<"attention, scaled query">(matmul(softmax(scaled_query, dim), v) >> build<false>, is_attention),
-      rule<"attention, divided query">(matmul(softmax(divided_query, dim), v) >> build<true>, is_attention),
-      rule<"attention, scaled key">(matmul(softmax(scaled_key, dim), v) >> build<false>, is_attention),
-      rule<"attention, divided key">(matmul(softmax(divided_key, dim), v) >> build<true>, is_attention),
-      rule<"attention, unscaled">(matmul(softmax(scores, dim), v) >> build_unscaled, is_attention),
-      rule<"attention, divided, hidden">(matmul(softmax(hidden(divided), dim), v) >> build_hidden<true, false>,
+      rule<"attention, divided", law::sums>(matmul(softmax(divided, dim), v) >> build<true>, is_attention),
+      rule<"attention, scaled", law::sums>(matmul(softmax(multiplied, dim), v) >> build<false>, is_attention),
+      rule<"attention, scaled query and key", law::sums>(matmul(softmax(scaled_both, dim), v) >> build_both, is_attention),
+      rule<"attention, scaled query", law::sums>(matmul(softmax(scaled_query, dim), v) >> build<false>, is_attention),
+      rule<"attention, divided query", law::sums>(matmul(softmax(divided_query, dim), v) >> build<true>, is_attention),
+      rule<"attention, scaled key", law::sums>(matmul(softmax(scaled_key, dim), v) >> build<false>, is_attention),
+      rule<"attention, divided key", law::sums>(matmul(softmax(divided_key, dim), v) >> build<true>, is_attention),
+      rule<"attention, unscaled", law::sums>(matmul(softmax(scores, dim), v) >> build_unscaled, is_attention),
+      rule<"attention, divided, hidden", law::sums>(matmul(softmax(hidden(divided), dim), v) >> build_hidden<true, false>,
                                          is_hidden),
-      rule<"attention, scaled query, hidden">(
+      rule<"attention, scaled query, hidden", law::sums>(
           matmul(softmax(hidden(scaled_query), dim), v) >> build_hidden<false, false>, is_hidden),
-      rule<"attention, divided query, hidden">(
+      rule<"attention, divided query, hidden", law::sums>(
           matmul(softmax(hidden(divided_query), dim), v) >> build_hidden<true, false>, is_hidden),
-      rule<"attention, scaled, hidden">(matmul(softmax(hidden(times(scores)), dim), v) >> build_hidden<false, false>,
+      rule<"attention, scaled, hidden", law::sums>(matmul(softmax(hidden(times(scores)), dim), v) >> build_hidden<false, false>,
                                         is_hidden),
-      rule<"attention, scaled query, seen">(matmul(softmax(seen(scaled_query), dim), v) >> build_hidden<false, true>,
+      rule<"attention, scaled query, seen", law::sums>(matmul(softmax(seen(scaled_query), dim), v) >> build_hidden<false, true>,
                                             is_hidden),
-      rule<"attention, divided query, seen">(matmul(softmax(seen(divided_query), dim), v) >> build_hidden<true, true>,
+      rule<"attention, divided query, seen", law::sums>(matmul(softmax(seen(divided_query), dim), v) >> build_hidden<true, true>,
                                              is_hidden),
-      rule<"attention, divided, seen">(matmul(softmax(seen(divided), dim), v) >> build_hidden<true, true>, is_hidden),
-      rule<"attention, scaled, seen">(matmul(softmax(seen(times(scores)), dim), v) >> build_hidden<false, true>,
+      rule<"attention, divided, seen", law::sums>(matmul(softmax(seen(divided), dim), v) >> build_hidden<true, true>, is_hidden),
+      rule<"attention, scaled, seen", law::sums>(matmul(softmax(seen(times(scores)), dim), v) >> build_hidden<false, true>,
                                       is_hidden),
-      rule<"attention, masked, then scaled">(
+      rule<"attention, masked, then scaled", law::sums>(
           matmul(softmax(mul(add(scores, mask), scale), dim), v) >> build_scaled_mask<false>, is_masked_attention),
-      rule<"attention, masked, then divided">(
+      rule<"attention, masked, then divided", law::sums>(
           matmul(softmax(div(add(scores, mask), scale), dim), v) >> build_scaled_mask<true>, is_masked_attention),
-      rule<"attention, divided, filled">(matmul(softmax(filled(divided), dim), v) >> build_far_below<true>, is_filled),
-      rule<"attention, scaled query, filled">(matmul(softmax(filled(scaled_query), dim), v) >> build_far_below<false>,
+      rule<"attention, divided, filled", law::sums>(matmul(softmax(filled(divided), dim), v) >> build_far_below<true>, is_filled),
+      rule<"attention, scaled query, filled", law::sums>(matmul(softmax(filled(scaled_query), dim), v) >> build_far_below<false>,
                                               is_filled),
-      rule<"attention, divided query, filled">(matmul(softmax(filled(divided_query), dim), v) >> build_far_below<true>,
+      rule<"attention, divided query, filled", law::sums>(matmul(softmax(filled(divided_query), dim), v) >> build_far_below<true>,
                                                is_filled),
-      rule<"attention, filled">(matmul(softmax(filled(times(scores)), dim), v) >> build_far_below<false>, is_filled),
-      rule<"attention, softmax in a wider type, divided">(
+      rule<"attention, filled", law::sums>(matmul(softmax(filled(times(scores)), dim), v) >> build_far_below<false>, is_filled),
+      rule<"attention, softmax in a wider type, divided", law::sums>(
           matmul(apply<ops::to_dtype>(softmax(divided, dim, wide), type), v) >> build<true>, is_attention_in_type),
-      rule<"attention, softmax in a wider type">(
+      rule<"attention, softmax in a wider type", law::sums>(
           matmul(apply<ops::to_dtype>(softmax(times(scores), dim, wide), type), v) >> build<false>,
           is_attention_in_type),
-      rule<"attention, bmm, divided">(bmm(softmax(div(batched, scale), dim), v) >> build<true>, is_attention),
-      rule<"attention, bmm, scaled query">(bmm(softmax(bmm(mul(q, scale), keys), dim), v) >> build<false>,
+      rule<"attention, bmm, divided", law::sums>(bmm(softmax(div(batched, scale), dim), v) >> build<true>, is_attention),
+      rule<"attention, bmm, scaled query", law::sums>(bmm(softmax(bmm(mul(q, scale), keys), dim), v) >> build<false>,
                                            is_attention),
-      rule<"attention, bmm, divided query">(bmm(softmax(bmm(div(q, scale), keys), dim), v) >> build<true>,
+      rule<"attention, bmm, divided query", law::sums>(bmm(softmax(bmm(div(q, scale), keys), dim), v) >> build<true>,
                                             is_attention),
-      rule<"attention, bmm">(bmm(softmax(times(batched), dim), v) >> build<false>, is_attention),
-      rule<"attention, bmm, masked">(bmm(softmax(add(times(batched), mask), dim), v) >> build_masked<false>,
+      rule<"attention, bmm", law::sums>(bmm(softmax(times(batched), dim), v) >> build<false>, is_attention),
+      rule<"attention, bmm, masked", law::sums>(bmm(softmax(add(times(batched), mask), dim), v) >> build_masked<false>,
                                      is_masked_attention),
-      rule<"attention, bmm, divided, masked">(
+      rule<"attention, bmm, divided, masked", law::sums>(
           bmm(softmax(add(div(batched, scale), mask), dim), v) >> build_masked<true>, is_masked_attention),
-      rule<"attention, bmm, hidden">(bmm(softmax(hidden(times(batched)), dim), v) >> build_hidden<false, false>,
+      rule<"attention, bmm, hidden", law::sums>(bmm(softmax(hidden(times(batched)), dim), v) >> build_hidden<false, false>,
                                      is_hidden),
-      rule<"attention, bmm, divided, hidden">(
+      rule<"attention, bmm, divided, hidden", law::sums>(
           bmm(softmax(hidden(div(batched, scale)), dim), v) >> build_hidden<true, false>, is_hidden),
-      rule<"attention, baddbmm">(
+      rule<"attention, baddbmm", law::sums>(
           bmm(softmax(baddbmm(mask, q, keys, arg<"alpha">(scale)), dim), v) >> build_masked<false>,
           is_masked_attention),
-      rule<"attention, grouped keys, repeated">(attention_of(repeated(k), repeated(v)) >> build_grouped, repeats_heads),
-      rule<"attention, grouped keys, expanded">(
+      rule<"attention, grouped keys, repeated", law::sums | law::formula>(
+          attention_of(repeated(k), repeated(v)) >> build_grouped, repeats_heads),
+      rule<"attention, grouped keys, expanded", law::sums | law::formula>(
           attention_of(reshape(expand(one_key, sizes).as<"wide k">(), shape).as<"many k">(),
                        reshape(expand(one_value, sizes).as<"wide v">(), shape).as<"many v">()) >>
               build_grouped,
@@ -237,13 +239,13 @@ inline constexpr auto attention_dropout = [] {
   using namespace attention_rules;
   constexpr auto dropped = [](auto p) { return dropout(p, rate, lit<true>); };
   return ruleset(
-      rule<"attention, divided, dropout">(
+      rule<"attention, divided, dropout", law::sums | law::visible>(
           matmul(dropped(softmax(div(matmul(q, keys), scale), dim)), v) >> build_dropout<true>, is_attention),
-      rule<"attention, scaled query, dropout">(
+      rule<"attention, scaled query, dropout", law::sums | law::visible>(
           matmul(dropped(softmax(matmul(mul(q, scale), keys), dim)), v) >> build_dropout<false>, is_attention),
-      rule<"attention, divided query, dropout">(
+      rule<"attention, divided query, dropout", law::sums | law::visible>(
           matmul(dropped(softmax(matmul(div(q, scale), keys), dim)), v) >> build_dropout<true>, is_attention),
-      rule<"attention, dropout">(matmul(dropped(softmax(times(matmul(q, keys)), dim)), v) >> build_dropout<false>,
+      rule<"attention, dropout", law::sums | law::visible>(matmul(dropped(softmax(times(matmul(q, keys)), dim)), v) >> build_dropout<false>,
                                  is_attention));
 }();
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "fxx/ops/softmax_attention.hpp"
 #include "fxx/rules/attention.hpp"
 
 namespace fxx::inline FXX_ABI::rules {
@@ -45,34 +46,66 @@ FXX_INLINE Argument keys_of(const Match& m) {
   return permuted;
 }
 
+/// What a mask is made into, of the same sizes.
+FXX_INLINE Argument of_mask(const Match& m, Node* made, Dtype dtype) {
+  if (const TensorMeta* meta = meta_of(m[mask])) {
+    TensorMeta own = *meta;
+    own.dtype = dtype;
+    own.stride.clear();
+    made->set_tensor_meta(own);
+  }
+  return made;
+}
+
+FXX_INLINE Argument softmax_attention(const Match& m, const Argument& heads, const Argument& hidden,
+                                      const Argument& fill, double factor) {
+  Node* call = m.graph().create_node(CallFunction{&softmax_attention_function()},
+                                     {m[q], heads, m[v], hidden, fill, factor}, {}, "softmax_attention");
+  call->set_type("torch::Tensor");
+  return call;
+}
+
 FXX_INLINE double scale_of(const Match& m, bool divided) { return divided ? 1 / m[scale].number() : m[scale].number(); }
 
-FXX_INLINE Argument build_attention(const Match& m, double factor) {
+/// The operator where all queries may be assumed to see a key; else what is written, as one call.
+FXX_INLINE Argument attention_call(const Match& m, const Argument& added, double factor) {
   views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v]}, {{"scale", factor}});
+  const Argument heads = keys_of(m);
+  if (m.may_assume(law::visible)) {
+    std::vector<Argument> args = {m[q], heads, m[v]};
+    if (!added.is_none()) args.push_back(added);
+    return m.call(ops::scaled_dot_product_attention, args, {{"scale", factor}});
+  }
+  return softmax_attention(m, heads, added, {}, factor);
 }
+
+FXX_INLINE Argument build_attention(const Match& m, double factor) { return attention_call(m, {}, factor); }
 
 FXX_INLINE Argument masked_attention(const Match& m, double factor) {
   Argument added = m[mask];
   const TensorMeta *mask_meta = m.node(mask)->tensor_meta(), *query_meta = m.node(q)->tensor_meta();
-  if (!mask_meta || !query_meta || mask_meta->dtype != query_meta->dtype) added = m.call(ops::to_other, {added, m[q]});
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", factor}});
+  if (!mask_meta || !query_meta || mask_meta->dtype != query_meta->dtype) 
+    added = query_meta ? of_mask(m, m.call(ops::to_other, {added, m[q]}), query_meta->dtype)
+                       : Argument(m.call(ops::to_other, {added, m[q]}));
+  return attention_call(m, added, factor);
 }
 
 FXX_INLINE Argument scaled_mask_attention(const Match& m, bool divided) {
   Argument added = m[mask];
   const TensorMeta *mask_meta = m.node(mask)->tensor_meta(), *query_meta = m.node(q)->tensor_meta();
   if (mask_meta->dtype != query_meta->dtype) added = m.call(ops::to_other, {added, m[q]});
-  added = m.call(divided ? static_cast<const Operator&>(ops::div_Scalar) : ops::mul_Scalar, {added, m[scale]});
-  views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], added}, {{"scale", scale_of(m, divided)}});
+  added = of_mask(
+      m, m.call(divided ? static_cast<const Operator&>(ops::div_Scalar) : ops::mul_Scalar, {added, m[scale]}),
+      query_meta->dtype);
+  return attention_call(m, added, scale_of(m, divided));
 }
 
 FXX_INLINE Argument hidden_attention(const Match& m, bool divided, bool mask_says_what_is_seen) {
-  const Argument seen = mask_says_what_is_seen ? m[mask] : Argument(m.call(ops::logical_not, {m[mask]}));
+  const bool visible = m.may_assume(law::visible);
+  const Argument given = mask_says_what_is_seen == visible ? m[mask] : of_mask(m, m.call(ops::logical_not, {m[mask]}), Dtype::boolean);
+  if (visible) return attention_call(m, given, scale_of(m, divided));
   views_become_reshapes(*m.root());
-  return m.call(ops::scaled_dot_product_attention, {m[q], keys_of(m), m[v], seen}, {{"scale", scale_of(m, divided)}});
+  return softmax_attention(m, keys_of(m), given, -std::numeric_limits<double>::infinity(), scale_of(m, divided));
 }
 
 FXX_INLINE Argument dropout_attention(const Match& m, bool divided) {
@@ -156,7 +189,8 @@ FXX_INLINE bool is_hidden(const Match& m) {
 FXX_INLINE bool is_attention_in_type(const Match& m) {
   const TensorMeta* query = meta_of(m[q]);
   return query && is_attention(m) && m[type].kind() == Argument::Kind::dtype && m[type].dtype() == query->dtype &&
-         m[wide].kind() == Argument::Kind::dtype && holds_all(query->dtype, m[wide].dtype());
+         m[wide].kind() == Argument::Kind::dtype && holds_all(query->dtype, m[wide].dtype()) &&
+         (m[wide].dtype() == query->dtype || m.may_assume(law::visible));
 }
 
 FXX_INLINE bool is_of_floats(const Match& m) {
@@ -214,6 +248,10 @@ FXX_INLINE Argument queries_times_keys(const Match& m, const Argument& turned, b
 FXX_INLINE bool is_filled(const Match& m) { return is_single_or_double(m[q]) && is_hidden(m); }
 
 FXX_INLINE Argument build_filled(const Match& m, bool divided) {
+  if (!m.may_assume(law::visible)) {
+    views_become_reshapes(*m.root());
+    return softmax_attention(m, keys_of(m), m[mask], m[s].number(), scale_of(m, divided));
+  }
   const TensorMeta &of_mask = *meta_of(m[mask]), &query = *meta_of(m[q]);
   const double lowest = query.dtype == Dtype::float32 ? static_cast<double>(std::numeric_limits<float>::lowest())
                                                       : std::numeric_limits<double>::lowest();

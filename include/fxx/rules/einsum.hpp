@@ -21,7 +21,7 @@ Argument build_product(const Match& m);
 inline constexpr auto einsums = [] {
   using namespace pattern;
   using namespace einsum_rules;
-  return ruleset(rule<"matrix product by einsum">(einsum(equation, list(x, y)) >> build_product, is_product));
+  return ruleset(rule<"matrix product by einsum", law::sums>(einsum(equation, list(x, y)) >> build_product, is_product));
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules

@@ -27,7 +27,8 @@ bool is_other_than_vector(const Argument& value, std::int64_t size);
 /// May the value lie in memory in another order, or with gaps? Not where somebody takes it apart by strides, or writes
 /// to it or to what may be a copy of it or itself. Views may, when they become reshapes. Of modules the owner tells.
 bool layout_is_free(Node& value);
-/// `view` may not reach over gaps; `reshape` does the same and copies where it must.
+/// Before the value becomes one that lies in another order: `view` may not reach over gaps; `reshape` does the same and
+/// copies where it must. Where results of the graph lie as the value does, they go on lying so.
 void views_become_reshapes(Node& value);
 /// Of floating-point values for certain.
 bool is_floating_value(const Argument& value);
@@ -45,7 +46,8 @@ bool is_dense(const TensorMeta& meta);
 bool lies_in_order(const Argument& value);
 /// Is what a pointwise operator makes of both laid out the same, whichever of them comes first? As far as is known.
 bool lie_alike(const Argument& a, const Argument& b);
-/// Does nobody look at how the value lies in memory? `view` does, which may not reach over gaps.
+/// Does nobody look at how the value lies in memory? `view` does, which may not reach over gaps, and whoever gets a
+/// result of the graph.
 bool nobody_sees_layout(Node& value);
 /// Of 32 or 64 bits: fewer round a value on the way where one operator does not.
 bool is_single_or_double(const Argument& value);

@@ -71,10 +71,42 @@ FXX_INLINE const Operator* operator_run_by(const Node& node) {
   return module ? module->operation : nullptr;
 }
 
+/// Does somebody get it? Of a graph that belongs to a module; others are not run.
+FXX_INLINE bool is_result(const Node& node) {
+  if (!node.graph().owning_module()) return false;
+  const auto users = node.users();
+  return std::any_of(users.begin(), users.end(), [](const Node* user) { return user->opcode() == Opcode::output; });
+}
+
+/// How the value lies in memory: its dimensions from the one with the largest stride on. Nothing where that is not known,
+/// or there are gaps.
+FXX_INLINE std::optional<std::vector<std::int64_t>> order_in_memory(const Node& value) {
+  const TensorMeta* meta = value.tensor_meta();
+  const bool known = meta && meta->stride.size() == meta->shape.size() && !meta->is_dynamic();
+  std::vector<std::int64_t> order(known ? meta->shape.size() : 0);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
+  if (known) {
+    if (!is_dense(*meta)) return std::nullopt;
+    if (!rewrite::conditions::lies_in_order(*meta, nullptr))
+      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+        return meta->stride[static_cast<std::size_t>(a)] > meta->stride[static_cast<std::size_t>(b)];
+      });
+    return order;
+  }
+  // Products lie in order, whatever their operands do.
+  const Operator* op = operator_of(value);
+  for (const std::string_view name : {"matmul", "bmm", "mm", "linear", "addmm", "baddbmm"})
+    if (op && op->base_name() == name) return order;
+  return std::nullopt;
+}
+
 FXX_INLINE bool layout_is_free(Node& value) {
   const std::vector<Node*> alike = lying_alike(value, most_alike);
   const std::vector<const Node*> sharing = sharing_memory(value, most_alike);
   if (alike.size() >= most_alike) return false;
+  if (std::any_of(alike.begin(), alike.end(), [](const Node* node) { return is_result(*node); }) &&
+      !order_in_memory(value))
+    return false;
   bool written = false, viewed = false;  // values that only lie as this one does
   for (Node* node : alike)
     for (Node* user : node->users()) {
@@ -89,7 +121,36 @@ FXX_INLINE bool layout_is_free(Node& value) {
   return !written || !viewed;
 }
 
+/// Puts the value into the order in memory that it has now, for those who use it behind the node that takes its place.
+FXX_INLINE void keep_order_in_memory(Node& value) {
+  const auto order = order_in_memory(value);
+  if (!order) return;
+  Graph& graph = value.graph();
+  const InsertPoint point = graph.inserting_after(&value);
+  const std::vector<Node*> users = value.users().snapshot();
+  // A copy, since what has one size of 1 is contiguous with any stride there.
+  const auto copied = [&](Node* from) {
+    return graph.call_function(ops::clone, {from}, {{"memory_format", MemoryFormat::contiguous_format}});
+  };
+  Node* last = &value;
+  if (std::is_sorted(order->begin(), order->end())) {
+    last = copied(last);
+  } else {
+    std::vector<Argument> there(order->begin(), order->end()), back(order->size());
+    for (std::size_t i = 0; i < order->size(); ++i)
+      back[static_cast<std::size_t>((*order)[i])] = static_cast<std::int64_t>(i);
+    last = copied(graph.call_function(ops::permute, {last, Argument::list(there)}));
+    last = graph.call_function(ops::permute, {last, Argument::list(back)});
+  }
+  last->set_location(value.location());
+  if (const TensorMeta* meta = value.tensor_meta()) last->set_tensor_meta(*meta);
+  for (Node* user : users) user->replace_input_with(&value, last);
+}
+
 FXX_INLINE void views_become_reshapes(Node& value) {
+  const std::vector<Node*> all = lying_alike(value, most_alike);
+  if (std::any_of(all.begin(), all.end(), [](const Node* node) { return is_result(*node); }))
+    keep_order_in_memory(value);
   for (Node* node : lying_alike(value, most_alike)) {
     const Operator* op = operator_of(*node);
     if (node == &value || !op || !is_view(*op)) continue;
@@ -177,7 +238,7 @@ FXX_INLINE bool nobody_sees_layout(Node& value) {
   if (!layout_is_free(value)) return false;
   for (Node* node : lying_alike(value, most_alike)) {
     const Operator* op = operator_of(*node);
-    if (node != &value && op && is_view(*op)) return false;
+    if ((node != &value && op && is_view(*op)) || is_result(*node)) return false;
   }
   return true;
 }

@@ -122,49 +122,49 @@ inline constexpr auto inference = [] {
   using namespace pattern;
   using namespace inference_rules;
   return ruleset(
-      rule<"fold batch norm, conv1d">(normalised(conv1d(x, weight, bias, stride, padding, dilation, groups).once()) >>
+      rule<"fold batch norm, conv1d", law::sums | law::finite_weights>(normalised(conv1d(x, weight, bias, stride, padding, dilation, groups).once()) >>
                                           fold_convolution<ops::conv1d, 1>,
                                       foldable<1>),
-      rule<"fold batch norm, conv2d">(normalised(conv2d(x, weight, bias, stride, padding, dilation, groups).once()) >>
+      rule<"fold batch norm, conv2d", law::sums | law::finite_weights>(normalised(conv2d(x, weight, bias, stride, padding, dilation, groups).once()) >>
                                           fold_convolution<ops::conv2d, 2>,
                                       foldable<2>),
-      rule<"fold batch norm, conv3d">(normalised(conv3d(x, weight, bias, stride, padding, dilation, groups).once()) >>
+      rule<"fold batch norm, conv3d", law::sums | law::finite_weights>(normalised(conv3d(x, weight, bias, stride, padding, dilation, groups).once()) >>
                                           fold_convolution<ops::conv3d, 3>,
                                       foldable<3>),
-      rule<"fold batch norm, conv_transpose1d">(
+      rule<"fold batch norm, conv_transpose1d", law::sums | law::finite_weights>(
           normalised(conv_transpose1d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >>
               fold_transposed<ops::conv_transpose1d, 1>,
           foldable_transposed<1>),
-      rule<"fold batch norm, conv_transpose2d">(
+      rule<"fold batch norm, conv_transpose2d", law::sums | law::finite_weights>(
           normalised(conv_transpose2d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >>
               fold_transposed<ops::conv_transpose2d_input, 2>,
           foldable_transposed<2>),
-      rule<"fold batch norm, conv_transpose3d">(
+      rule<"fold batch norm, conv_transpose3d", law::sums | law::finite_weights>(
           normalised(conv_transpose3d(x, weight, bias, stride, padding, output_padding, groups, dilation).once()) >>
               fold_transposed<ops::conv_transpose3d_input, 3>,
           foldable_transposed<3>),
-      rule<"fold batch norm, linear">(normalised(linear(x, weight, bias).once()) >> fold_linear, constant_and_2d),
-      rule<"fold batch norm into what follows">(
+      rule<"fold batch norm, linear", law::sums | law::finite_weights>(normalised(linear(x, weight, bias).once()) >> fold_linear, constant_and_2d),
+      rule<"fold batch norm into what follows", law::sums | law::finite_weights>(
           (convolution(normalised(x).once()) | linear(normalised(x).once(), weight, bias)).as<"layer">() >>
               fold_into_next,
           normalises_inputs),
-      rule<"batch norm before pad">(normalised(pad((convolution(_) | transposed_convolution(_)).as<"layer">(),
+      rule<"batch norm before pad", law::sums | law::finite_weights>(normalised(pad((convolution(_) | transposed_convolution(_)).as<"layer">(),
                                                    value<"sizes">, value<"mode">, value<"filling">)
                                                    .once()) >>
                                         pad_later,
                                     pads_alike),
-      rule<"batch norm before cat">(
+      rule<"batch norm before cat", law::sums | law::finite_weights>(
           normalised(
               cat(list(each<"parts">((convolution(_) | transposed_convolution(_) | tensor<"other">).as<"layer">())),
                   value<"dim">)
                   .once()) >>
               cat_later,
           joins_convolutions),
-      rule<"fold scale">(scaled(weighted(x).where(one_user).as<"layer">()) >> scale_weight, scales_channels),
-      rule<"fold shift">(shifted(weighted(x).where(one_user).as<"layer">()) >> shift_bias, shifts_channels),
-      rule<"fold scale before">(weighted(scaled(x).where(one_user).as<"changed">()).as<"layer">() >> scale_input_weight,
+      rule<"fold scale", law::sums | law::finite_weights>(scaled(weighted(x).where(one_user).as<"layer">()) >> scale_weight, scales_channels),
+      rule<"fold shift", law::sums | law::finite_weights>(shifted(weighted(x).where(one_user).as<"layer">()) >> shift_bias, shifts_channels),
+      rule<"fold scale before", law::sums | law::finite_weights>(weighted(scaled(x).where(one_user).as<"changed">()).as<"layer">() >> scale_input_weight,
                                 scales_inputs),
-      rule<"fold shift before">((convolution(shifted(x).where(one_user).as<"changed">()) |
+      rule<"fold shift before", law::sums | law::finite_weights>((convolution(shifted(x).where(one_user).as<"changed">()) |
                                  linear(shifted(x).where(one_user).as<"changed">(), weight, bias))
                                         .as<"layer">() >>
                                     shift_input_bias,

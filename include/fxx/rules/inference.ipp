@@ -321,10 +321,16 @@ FXX_INLINE Argument fold_linear(const Match& m) {
 
 FXX_INLINE bool constant_and_2d(const Match& m) { return all_constant(m) && rank_of(m[x]) == 2 && fits_channels(m, 0); }
 
+/// Numbers that change what overflows, or rounds to zero, by more than a little.
+FXX_INLINE bool may_scale_by(const Match& m, const Argument& by) {
+  const double size = by.is_number() ? std::abs(by.number()) : 1;
+  return size == 0 || (size >= 0x1p-20 && size <= 0x1p20) || m.may_assume(law::no_overflow);
+}
+
 FXX_INLINE bool scales_channels(const Match& m) {
   const std::optional<Layer> l = layer_of(m);
   const Argument by = factor_of(m);
-  return l && is_per_channel(by, *l, l->out, std::max(rank_of(m[x]), l->place())) &&
+  return l && may_scale_by(m, by) && is_per_channel(by, *l, l->out, std::max(rank_of(m[x]), l->place())) &&
          (!l->transposed || l->groups == 1 || is_single(by));
 }
 
@@ -350,7 +356,7 @@ FXX_INLINE bool scales_inputs(const Match& m) {
   const std::optional<Layer> l = layer_of(m);
   const Argument by = factor_of(m);
   if (!l || (by.is_number() && by.number() == 0 && inverts(*m.node(changed)))) return false;
-  return meets_inputs(m, *l, by);
+  return may_scale_by(m, by) && meets_inputs(m, *l, by);
 }
 
 FXX_INLINE Argument scale_input_weight(const Match& m) {

@@ -32,13 +32,13 @@ inline constexpr auto merge_convolution = [] {
   using namespace merge_convolution_rules;
   constexpr auto pixel = weight.where(shape_is<-1, -1, 1, 1>);
   return ruleset(
-      rule<"merge convolutions, 1d">(
+      rule<"merge convolutions, 1d", law::sums>(
           siblings(x, conv1d(x, weight, bias, stride, padding, dilation)) >> merge<ops::conv1d, 1>, can_merge),
-      rule<"merge convolutions, 2d">(
+      rule<"merge convolutions, 2d", law::sums>(
           siblings(x, conv2d(x, weight, bias, stride, padding, dilation)) >> merge<ops::conv2d, 2>, can_merge),
-      rule<"merge convolutions, 3d">(
+      rule<"merge convolutions, 3d", law::sums>(
           siblings(x, conv3d(x, weight, bias, stride, padding, dilation)) >> merge<ops::conv3d, 3>, can_merge),
-      rule<"merge convolutions of one pixel">(
+      rule<"merge convolutions of one pixel", law::sums>(
           siblings(x, conv2d(x, pixel, bias, stride, padding, dilation)) >> merge<ops::conv2d, 2>, can_merge));
 }();
 

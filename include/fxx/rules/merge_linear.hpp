@@ -34,7 +34,7 @@ inline constexpr auto merge_activation = [] {
 inline constexpr auto merge_linear = [] {
   using namespace pattern;
   using namespace merge_linear_rules;
-  return ruleset(rule<"merge linears">(siblings(x, linear(x, weight, bias)) >> merge, can_merge));
+  return ruleset(rule<"merge linears", law::sums>(siblings(x, linear(x, weight, bias)) >> merge, can_merge));
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules

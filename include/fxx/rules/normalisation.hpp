@@ -58,6 +58,9 @@ Argument called_over_one(const Match& m, const Operator& op);
 template <auto Op>
 inline constexpr auto over_one = [](const Match& m) { return called_over_one(m, Op); };
 
+/// Minus infinity where the softmax rounds to zero, unless nothing does.
+Argument log_of_softmax(const Match& m);
+
 /// How many elements the dimensions hold is the number.
 bool counts_them(const Match& m);
 bool counts_all(const Match& m);
@@ -94,61 +97,61 @@ inline constexpr auto normalisation = [] {
   constexpr auto below = sub(x, maybe([](auto p) { return detach(p); }, largest));
   constexpr auto shifted = exp(below).as<"e">();
   return ruleset(
-      rule<"layer norm, divided">(divided >> build_layer_norm, over_the_last),
-      rule<"layer norm, multiplied">(multiplied >> build_layer_norm, over_the_last),
-      rule<"layer norm, weighted first">(weighted >> build_weighted_layer_norm, over_the_last_with_weight),
-      rule<"layer norm by rms norm">(rms_norm(centred, sizes, optional<"weight">, eps) >> layer_norm_of_centred,
+      rule<"layer norm, divided", law::sums>(divided >> build_layer_norm, over_the_last),
+      rule<"layer norm, multiplied", law::sums>(multiplied >> build_layer_norm, over_the_last),
+      rule<"layer norm, weighted first", law::sums | law::finite_weights>(weighted >> build_weighted_layer_norm, over_the_last_with_weight),
+      rule<"layer norm by rms norm", law::sums>(rms_norm(centred, sizes, optional<"weight">, eps) >> layer_norm_of_centred,
                                      norms_what_is_centred),
-      rule<"variance by squares">(squares >> var(x, dims, lit<false>, keep), is_floating),
-      rule<"variance without correction">(
+      rule<"variance by squares", law::sums>(squares >> var(x, dims, lit<false>, keep), is_floating),
+      rule<"variance without correction", law::sums>(
           apply<ops::var_correction>(x, dims, arg<"correction">(0_c), arg<"keepdim">(keep)) >>
           var(x, dims, lit<false>, keep)),
-      rule<"layer norm takes its weight">(
+      rule<"layer norm takes its weight", law::sums | law::finite_weights>(
           mul(layer_norm(x, sizes, none, none, value<"eps">, _).once(), weight) >> layer_norm_with_weight,
           weight_belongs),
-      rule<"layer norm takes its bias">(
+      rule<"layer norm takes its bias", law::sums>(
           add(layer_norm(x, sizes, weight, none, value<"eps">, _).once(), bias) >> layer_norm_with_bias, both_belong),
-      rule<"group norm">(any_of<ops::view, ops::reshape>(layer_norm(seen, sizes, none, none, value<"eps">, _), shape) >>
+      rule<"group norm", law::sums>(any_of<ops::view, ops::reshape>(layer_norm(seen, sizes, none, none, value<"eps">, _), shape) >>
                              build_group_norm<false>,
                          norm_of_groups),
-      rule<"group norm by batch norm">(
+      rule<"group norm by batch norm", law::sums>(
           any_of<ops::view, ops::reshape>(batch_norm(seen, none, none, none, none, lit<true>, _, value<"eps">, _),
                                           shape) >>
               build_group_norm<true>,
           norm_of_all_groups),
-      rule<"group norm takes its weight">(
+      rule<"group norm takes its weight", law::sums>(
           mul(group_norm(x, groups, none, none, value<"eps">, _).once(), weight) >> group_norm_with_weight,
           weight_is_of_channels),
-      rule<"group norm takes its bias">(
+      rule<"group norm takes its bias", law::sums>(
           add(group_norm(x, groups, optional<"weight">, none, value<"eps">, _).once(), bias) >> group_norm_with_bias,
           bias_is_of_channels),
-      rule<"rms norm, multiplied">(rms >> build_rms_norm, over_the_last),
-      rule<"rms norm, divided">(rms_divided >> build_rms_norm, over_the_last),
-      rule<"rms norm, weighted first">(rms_weighted >> build_weighted_rms_norm, over_the_last_with_weight),
-      rule<"rms norm takes its weight">(
+      rule<"rms norm, multiplied", law::sums>(rms >> build_rms_norm, over_the_last),
+      rule<"rms norm, divided", law::sums>(rms_divided >> build_rms_norm, over_the_last),
+      rule<"rms norm, weighted first", law::sums>(rms_weighted >> build_weighted_rms_norm, over_the_last_with_weight),
+      rule<"rms norm takes its weight", law::sums>(
           mul(rms_norm(x, sizes, none, value<"eps">).once(), weight) >> rms_norm_with_weight, weight_belongs),
-      rule<"softmax, shifted">(div(shifted, sum(shifted, dims, lit<true>)) >> over_one<ops::softmax_int>,
+      rule<"softmax, shifted", law::sums>(div(shifted, sum(shifted, dims, lit<true>)) >> over_one<ops::softmax_int>,
                                one_dimension),
-      rule<"softmax">(div(exponentials, sum(exponentials, dims, lit<true>)) >> over_one<ops::softmax_int>,
+      rule<"softmax", law::no_overflow | law::finite>(div(exponentials, sum(exponentials, dims, lit<true>)) >> over_one<ops::softmax_int>,
                       one_dimension),
-      rule<"softmax of what is shifted">(
+      rule<"softmax of what is shifted", law::sums>(
           any_of<ops::softmax_int, ops::log_softmax_int>(below, dim) >> softmax_unshifted, is_the_reduced),
-      rule<"logsumexp, shifted">(
+      rule<"logsumexp, shifted", law::no_overflow | law::finite_results>(
           add(log(sum(exp(less), dims, lit<true>)) | logsumexp(less, dims, lit<true>), largest) >>
               logsumexp(x, dims, lit<true>),
           is_floating),
-      rule<"logsumexp, shifted, of fewer dimensions">(
+      rule<"logsumexp, shifted, of fewer dimensions", law::no_overflow | law::finite_results>(
           add(log(sum(exp(less), dims, lit<false>)) | logsumexp(less, dims, lit<false>),
               squeeze(largest, dim) | with<"dim">(none, amax(x, dims, lit<false>))) >>
               logsumexp(x, dims, lit<false>),
           is_the_reduced),
-      rule<"log of softmax">(log(softmax(x.where(floating), dim).once()) >> log_softmax(x, dim)),
-      rule<"log softmax">(sub(x, logsumexp(x, dims, lit<true>)) >> over_one<ops::log_softmax_int>, one_dimension),
-      rule<"log softmax, by hand">(sub(x, log(sum(exp(x), dims, lit<true>))) >> over_one<ops::log_softmax_int>,
+      rule<"log of softmax">(log(softmax(x.where(floating), dim).once()) >> log_of_softmax),
+      rule<"log softmax", law::no_overflow | law::finite>(sub(x, logsumexp(x, dims, lit<true>)) >> over_one<ops::log_softmax_int>, one_dimension),
+      rule<"log softmax, by hand", law::no_overflow | law::finite>(sub(x, log(sum(exp(x), dims, lit<true>))) >> over_one<ops::log_softmax_int>,
                                    one_dimension),
-      rule<"exp of log softmax">(exp(log_softmax(x.where(floating), dim).once()) >> softmax(x, dim)),
-      rule<"mean">(div(sum(x, dims, keep).once(), s) >> mean(x, dims, keep), counts_them),
-      rule<"mean of all">(div(apply<ops::sum>(x).once(), s) >> apply<ops::mean>(x), counts_all));
+      rule<"exp of log softmax", law::sums>(exp(log_softmax(x.where(floating), dim).once()) >> softmax(x, dim)),
+      rule<"mean", law::sums>(div(sum(x, dims, keep).once(), s) >> mean(x, dims, keep), counts_them),
+      rule<"mean of all", law::sums>(div(apply<ops::sum>(x).once(), s) >> apply<ops::mean>(x), counts_all));
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "fxx/rules/normalisation.hpp"
 
@@ -150,6 +151,16 @@ FXX_INLINE bool is_the_reduced(const Match& m) {
   const std::int64_t rank = rank_of(m[x]);
   return over && over->size() == 1 && rank > 0 && is_floating_value(m[x]) &&
          (m[dim].is_none() || dimension_of((*over)[0], rank) == dimension_of(m[dim], rank));
+}
+
+FXX_INLINE Argument log_of_softmax(const Match& m) {
+  if (!m.may_assume(law::no_overflow) && meta_of(m[x])->dtype != Dtype::float32) return {};
+  Node* made = m.call(ops::log_softmax_int, {m[x], m[dim]});
+  if (m.may_assume(law::no_overflow)) return made;
+  // The logarithm of half of the smallest float: less is rounded to zero.
+  constexpr double smallest = -103.972077083992;
+  Node* vanished = m.call(ops::lt_Scalar, {made, smallest});
+  return m.call(ops::masked_fill_Scalar, {made, vanished, -std::numeric_limits<double>::infinity()});
 }
 
 FXX_INLINE bool norm_of_groups(const Match& m) {

@@ -69,12 +69,12 @@ inline constexpr auto onednn = [] {
   constexpr auto transposed =
       conv_transpose2d(x, weight, bias, stride, padding, output_padding, groups, dilation).once();
   return ruleset(
-      rule<"convolution, joined, relu">(relu(joined(convolution).once()) >> activated_sum, convolution_fits),
-      rule<"convolution, joined">(joined(convolution) >> joined_convolution, convolution_fits),
-      rule<"convolution, activated">(activated(convolution) >> fused_convolution, convolution_fits),
-      rule<"transposed convolution, activated">(activated(transposed) >> fused_transposed, transposed_fits),
-      rule<"linear, joined">(joined(linear(x, weight, bias).once()) >> joined_linear, linear_fits),
-      rule<"linear, activated">(activated(linear(x, weight, bias).once()) >> fused_linear, linear_fits));
+      rule<"convolution, joined, relu", law::no_overflow | law::finite>(relu(joined(convolution).once()) >> activated_sum, convolution_fits),
+      rule<"convolution, joined", law::no_overflow | law::finite>(joined(convolution) >> joined_convolution, convolution_fits),
+      rule<"convolution, activated", law::no_overflow | law::finite>(activated(convolution) >> fused_convolution, convolution_fits),
+      rule<"transposed convolution, activated", law::no_overflow | law::finite>(activated(transposed) >> fused_transposed, transposed_fits),
+      rule<"linear, joined", law::no_overflow | law::finite>(joined(linear(x, weight, bias).once()) >> joined_linear, linear_fits),
+      rule<"linear, activated", law::no_overflow | law::finite>(activated(linear(x, weight, bias).once()) >> fused_linear, linear_fits));
 }();
 
 }  // namespace fxx::inline FXX_ABI::rules

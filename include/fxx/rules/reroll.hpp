@@ -53,8 +53,8 @@ inline constexpr auto reroll = [] {
   constexpr auto product_once = matmul(x, flipped).once() | mm(x, flipped).once();
   return ruleset(
       rule<"linear, 2-D">(addmm(bias, x, flipped) >> linear(x, w, bias), is_bias),
-      rule<"linear, n-D">(add_(product_once, bias) >> linear(x, w, bias), is_bias),
-      rule<"linear, out of place">(add(product_once, bias) >> linear(x, w, bias), is_bias),
+      rule<"linear, n-D", law::sums | law::finite | law::finite_results>(add_(product_once, bias) >> linear(x, w, bias), is_bias),
+      rule<"linear, out of place", law::sums | law::finite | law::finite_results>(add(product_once, bias) >> linear(x, w, bias), is_bias),
       rule<"linear without bias">(product >> linear(x, w), is_flipped),
       rule<"number minus tensor">(sub_(fill_(empty_like(y, arg<"memory_format">(format)), s), y) >> rsub(y, s),
                                   is_floating),

@@ -92,7 +92,7 @@ inline constexpr auto rotary = [] {
       rule<"rotary embedding, both of pairs">(
           rotary_rules::flat(stack(both(even, odd), joined)).as<"turned">() >> build_doubled<true>,
           turns_both_of_pairs),
-      rule<"rotary embedding, complex">(
+      rule<"rotary embedding, complex", law::sums | law::formula>(
           rotary_rules::flat(view_as_real(
               mul(view_as_complex(any_of<ops::view, ops::reshape>(x, value<"sizes">).as<"pairs">()), factor))) >>
               build_complex,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fxx/rewrite/law.hpp"
 #include "fxx/torch/graph_module.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -30,12 +31,16 @@ struct OptimizeReport {
     std::string fired;  // "dropout: 13, gelu: 6"
   };
   std::vector<Stage> stages;
-  /// A line a stage: "inference: 71 -> 311 nodes, fold batch norm: 20".
+  /// What the rules that fired need of the numbers in tensors; the module gives what it gave before where that holds.
+  Law needs = law::exact;
+  /// A line a stage: "inference: 71 -> 311 nodes, fold batch norm: 20"; and "holds with queries that see a key", what
+  /// the rules that fired need, where that is something.
   std::string to_string() const;
 };
 /// The rules for inference, activations, attention and merged linears, then constants folded: what a module in eval
-/// mode can do without. Results stay equal up to rounding.
-OptimizeReport optimize_for_inference(GraphModule& module);
+/// mode can do without. Results stay equal up to rounding where `assume` holds; rules that need more are left out.
+/// Sizes and strides of results stay what they are.
+OptimizeReport optimize_for_inference(GraphModule& module, Law assume = law::ordinary | law::visible);
 
 }  // namespace fxx::inline FXX_ABI
 

@@ -191,12 +191,14 @@ FXX_INLINE std::string OptimizeReport::to_string() const {
   for (const Stage& stage : stages)
     text += stage.name + ": " + std::to_string(stage.nodes_before) + " -> " + std::to_string(stage.nodes_after) +
             " nodes" + (stage.fired.empty() ? "" : ", " + stage.fired) + "\n";
+  if (needs != law::exact) text += "holds with " + fxx::to_string(needs) + "\n";
   return text;
 }
-FXX_INLINE OptimizeReport optimize_for_inference(GraphModule& module) {
+FXX_INLINE OptimizeReport optimize_for_inference(GraphModule& module, Law assume) {
   OptimizeReport report;
   const auto apply = [&](const char* name, const auto& rules) {
-    const rewrite::RewriteReport r = rules.apply(module);
+    const rewrite::RewriteReport r = rules.apply(module, {.assume = assume});
+    report.needs = report.needs | r.needs;
     report.stages.push_back({name, r.nodes_before, r.nodes_after, r.to_string()});
   };
   apply("inference", rules::inference);

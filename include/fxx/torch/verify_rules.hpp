@@ -1,4 +1,5 @@
-// Rules checked by running: both sides of a rule on random inputs, and the input on which they differ as C++.
+// Rules checked by running: both sides of a rule on random inputs, and the input on which they differ as C++. Of the
+// inputs are left out those that the law of the rule leaves out (rewrite/law.hpp), and no others.
 //
 // For each rule, graphs are made of its pattern: all its readings, tensors of many shapes, dtypes and layouts, with
 // infinities, nan, zeros of both signs, denormals, no elements; in some, calls are written in place, or somebody else
@@ -65,6 +66,9 @@ struct VerifyOptions {
   };
   Law law = Law::rounding;
   double factor = 16;
+  /// What is assumed besides what the rule needs: inputs that this leaves out are left out, and the rule is applied as
+  /// where it may be taken for granted (RewriteOptions::assume).
+  fxx::Law assume = fxx::law::exact;
   /// Compare only elements where the pattern gives a finite number: for laws that say what happens elsewhere, as where
   /// the written form overflows.
   bool finite_only = false;
@@ -125,19 +129,20 @@ struct RuleToVerify {
   const rewrite::Term* pattern;
   std::uint64_t shared;  // by siblings; else 0
   const void* rule;
-  rewrite::RewriteReport (*apply)(const void* rule, Graph& graph);
+  Law needs;
+  rewrite::RewriteReport (*apply)(const void* rule, Graph& graph, Law assumed);
 };
 VerifyReport verify_rules(std::span<const RuleToVerify> rules, const VerifyOptions& options);
 
 template <class Rule>
-rewrite::RewriteReport apply_alone(const void* rule, Graph& graph) {
+rewrite::RewriteReport apply_alone(const void* rule, Graph& graph, Law assumed) {
   const rewrite::Ruleset<Rule> alone(*static_cast<const Rule*>(rule));
-  return alone.apply(graph);
+  return alone.apply(graph, {.assume = assumed});
 }
 template <class Rule>
 RuleToVerify to_verify(const Rule& rule) {
   return {Rule::name, rewrite::flat<typename Rule::pattern>.data(), rewrite::detail::facts_of<Rule>[0].shared, &rule,
-          &apply_alone<Rule>};
+          Rule::needs, &apply_alone<Rule>};
 }
 
 template <class... Rules>

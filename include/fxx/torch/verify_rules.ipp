@@ -45,7 +45,12 @@ FXX_INLINE std::string first_line(const std::exception& fault) {
 
 class RuleVerifier {
  public:
-  RuleVerifier(const RuleToVerify& rule, const VerifyOptions& options) : rule_(rule), options_(options) {
+  RuleVerifier(const RuleToVerify& rule, const VerifyOptions& options)
+      : rule_(rule), options_(options), assumed_(rule.needs | options.assume) {
+    const auto assumes = [&](Law law) { return (assumed_ & law) != law::exact; };
+    options_.moderate = options_.moderate || assumes(law::no_overflow | law::sums);
+    options_.finite_inputs = options_.finite_inputs || assumes(law::finite | law::formula);
+    options_.finite_only = options_.finite_only || assumes(law::finite_results | law::finite_weights | law::visible);
     if (const auto own = options.inputs.find(std::string(rule.name)); own != options.inputs.end()) own_ = &own->second;
   }
 
@@ -157,7 +162,7 @@ class RuleVerifier {
   Outcome apply_and_compare(Outcome o) {
     o.replacement.emplace(o.pattern->graph);
     try {
-      if (rule_.apply(rule_.rule, *o.replacement).rewrites == 0) return o;
+      if (rule_.apply(rule_.rule, *o.replacement, assumed_).rewrites == 0) return o;
       o.replacement->lint();
     } catch (const std::exception& fault) {
       o.fired = true;
@@ -479,7 +484,8 @@ class RuleVerifier {
   }
 
   const RuleToVerify& rule_;
-  const VerifyOptions& options_;
+  VerifyOptions options_;
+  const Law assumed_;
   const VerifyInputs* own_ = nullptr;
   VerifyReport::Rule report_;
   Trial trial_;

@@ -1,6 +1,7 @@
 // Lowering of scaled_dot_product_attention.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "fxx/codegen/lower/memory.ipp"
@@ -34,6 +35,8 @@ FXX_INLINE void Lowering::attention(const Node& node, const Operator& op) {
   kernel.scale = scale.is_number() ? scale.number() : 1 / std::sqrt(static_cast<double>(kernel.size));
   const Sizes heads(out.begin(), out.end() - 2);
   kernel.heads = product(heads);
+  const auto written = std::ranges::find(options_.attention, node.name(), &WrittenAttention::node);
+  kernel.softmax = written != options_.attention.end();
   if (mask) kernel.mask = result_term();
   require_no_library(kernel);
   const bool grouped = op.index_of("enable_gqa") >= 0 && argument(node, op, "enable_gqa").boolean();
@@ -88,7 +91,9 @@ FXX_INLINE void Lowering::attention(const Node& node, const Operator& op) {
     const bool chooses = meta_of(*mask).dtype == Dtype::boolean;
     view_of(*mask);  // computed once for all heads
     kernel.mask = term_of(*mask, sizes);
-    if (chooses) kernel.mask = call_of(kernels::Function::select, {kernel.mask, number_of(0), number_of(-INFINITY)});
+    const double hidden = kernel.softmax ? written->fill : -INFINITY;
+    if (chooses) kernel.mask = call_of(kernels::Function::select, {kernel.mask, number_of(0), number_of(hidden)});
+    kernel.mask_replaces = chooses && kernel.softmax;
   }
   const double flops =
       2. * static_cast<double>(kernel.heads * kernel.queries * kernel.keys * (kernel.size + kernel.value_size));

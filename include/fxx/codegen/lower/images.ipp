@@ -51,7 +51,8 @@ FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const Convo
   if (kernel.kernel_height == 1 && kernel.kernel_width == 1 && call.stride[0] == 1 && call.stride[1] == 1 &&
       call.padding[0] == 0 && call.padding[1] == 0)
     return way.method == Way::Method::direct && !takes_bytes(node) ? Method::direct : Method::pixelwise;
-  if (!has_winograd(kernel) || options_.accuracy == Accuracy::exact || takes_bytes(node)) return Method::direct;
+  if (!has_winograd(kernel) || options_.accuracy == Accuracy::exact || !options_.finite_weights || takes_bytes(node))
+    return Method::direct;
   if (way.method == Way::Method::direct) return Method::direct;
   if (way.method == Way::Method::winograd_2) return Method::winograd_2;
   if (way.method == Way::Method::winograd_4 && !kernel.alone) return Method::winograd_4;

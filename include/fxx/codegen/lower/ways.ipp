@@ -37,7 +37,7 @@ FXX_INLINE std::string shape_of(const Kernel& kernel) {
   if (const auto* k = std::get_if<Attention>(&kernel))
     return "attention " + std::to_string(k->heads) + " of " + detail::by({k->queries, k->keys, k->size}) +
            (k->value_size != k->size ? ", values of " + std::to_string(k->value_size) : "") +
-           (k->causal ? ", causal" : "") + (k->mask ? ", masked" : "");
+           (k->causal ? ", causal" : "") + (k->mask ? ", masked" : "") + (k->softmax ? ", as softmax" : "");
   return {};
 }
 

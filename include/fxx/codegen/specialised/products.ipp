@@ -222,7 +222,8 @@ FXX_INLINE std::string SpecialisedWriter::attention(Body& body, const KernelStep
             "{.queries = " + text(k.queries) + ", .keys = " + text(k.keys) + ", .size = " + text(k.size) +
                 ", .value_size = " + text(k.value_size) + ", .query_stride = " + text(k.q.strides[0]) +
                 ", .key_stride = " + text(k.k.strides[0]) + ", .value_stride = " + text(k.v.strides[0]) +
-                (k.causal ? ", .causal = true, .from_first = true" : "") + ", .hidden_is_zero = true" +
+                (k.causal ? ", .causal = true, .from_first = true" : "") +
+                (k.softmax ? "" : ", .hidden_is_zero = true") + (k.mask_replaces ? ", .mask_replaces = true" : "") +
                 (k.reduced ? ", .reduced = true}" : "}"),
             "attention");
   // A token reads the keys where they lie, two do where a head lies in one piece; for more they are packed first.

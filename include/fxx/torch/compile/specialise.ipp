@@ -3,8 +3,13 @@
 
 #include <dirent.h>
 
+#include <ATen/ops/all_ops.h>
+#include <ATen/ops/isfinite_ops.h>
+#include <ATen/ops/sum_ops.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -30,6 +35,7 @@
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/compile/open_modules.ipp"
 #include "fxx/torch/compile/quantised.ipp"
+#include "fxx/torch/compile/written_attention.ipp"
 #include "fxx/torch/execute.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
@@ -164,6 +170,15 @@ FXX_INLINE KernelPlan kept_plan(const KernelPlan& plan, const Graph& graph, cons
   return kept;
 }
 
+/// Is no element nan or infinite? True of what has no elements yet.
+FXX_INLINE bool all_finite(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_floating_point() || tensor.layout() != at::kStrided || is_fake(tensor)) return true;
+  const at::NoGradGuard no_grad;
+  // The sum is read once; of large numbers it may overflow.
+  return std::isfinite(at::_ops::sum::call(tensor, std::nullopt).item<double>()) ||
+         at::_ops::all::call(at::_ops::isfinite::call(tensor)).item<bool>();
+}
+
 }  // namespace detail
 
 FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& example_inputs,
@@ -206,8 +221,19 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     return Argument(node->opcode() == Opcode::placeholder);
   });
   functionalise(prepared, &prepared_->owner());
-  if (options.accuracy == Accuracy::exact) rules::apply_exact(*prepared_);
-  else rules::apply_all(*prepared_);
+  // What the graph gives of nan, infinities and what overflows stays, but in fast mode.
+  rewrite::RewriteOptions rewriting;
+  rewriting.assume = (options.accuracy == Accuracy::fast ? law::any : law::ordinary) & ~law::visible;
+  const auto is_finite = [](const Watched& w) { return detail::all_finite(w.tensor); };
+  const bool finite_weights = options.accuracy == Accuracy::fast || std::ranges::all_of(watched_, is_finite);
+  if (!finite_weights) rewriting.assume = rewriting.assume & ~law::finite_weights;
+  if (options.accuracy == Accuracy::exact) rules::apply_exact(*prepared_, rewriting);
+  else rules::apply_all(*prepared_, rewriting);
+  std::vector<WrittenAttention> attention = detail::written_attention(prepared);
+  if (!attention.empty()) {
+    rules::find_in_library("attention")->apply(*prepared_, rewriting);  // keys that were repeated for several heads
+    detail::follow(prepared, attention);
+  }
   expand_modules(prepared, prepared_->owner());
   expand_functions(prepared);
   eliminate_dead_code(prepared);
@@ -232,6 +258,13 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   if (keep_order_of_equals(prepared, Orders::sorts_and_tops, interpreted) > 0) unknown = known();
   eliminate_dead_code(prepared);  // what computed numbers
   std::vector<Region> regions = gather_regions(prepared, unknown);
+  const auto is_interpreted = [&](const Node* node) {
+    return std::ranges::any_of(regions, [&](const Region& r) { return std::ranges::find(r.nodes, node) != r.nodes.end(); });
+  };
+  if (detail::write_out(prepared, attention, is_interpreted)) {
+    unknown = known();
+    regions = gather_regions(prepared, unknown);
+  }
   const std::vector<Node*> inputs = prepared.find_nodes(Opcode::placeholder);
   uncounted_inputs_.assign(inputs.size(), false);
   for (const Node* node : prepared.nodes()) {
@@ -274,6 +307,8 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
                               .processor = options.march == "native" ? this_processor() : Processor{},
                               .quantised = detail::with_scales(*prepared_, quantised),
                               .guarded = detail::kernels_are_guarded(),
+                              .finite_weights = finite_weights,
+                              .attention = std::move(attention),
                               .regions = std::move(regions)};
   KernelPlan plan = lower(prepared, prepared_->owner(), lowering);
   double work = 0;
