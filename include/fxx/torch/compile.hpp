@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -112,6 +113,7 @@ class CompiledModule : public GraphModule {
     }
     ~Memory();
   };
+  struct Observer;
   /// What one caller needs at a time.
   struct Workspace {
     Memory memory;
@@ -138,6 +140,13 @@ class CompiledModule : public GraphModule {
     std::vector<at::Tensor>* tensors;  // the inputs as the caller gave them; null: there are none
     std::vector<c10::IValue> kept;     // what regions gave each other, and give to the caller
     std::exception_ptr exception;
+    Observer* observer;                // null: nobody looks
+  };
+  /// Who looks at a call: the time at the end of each step, and what is in memory then.
+  struct Observer {
+    std::vector<std::int64_t> times;  // a place for the start and each step
+    std::function<void(const Host&, int steps)> after_step = {};
+    std::exception_ptr exception = {};  // of that
   };
   /// A region gave other sizes than were found when it was compiled.
   struct OtherSizes : RunError {
@@ -163,12 +172,15 @@ class CompiledModule : public GraphModule {
   void forget_constants();
   /// Packs again what the graph itself has written to.
   void pack_what_it_wrote();
-  void verify(const std::vector<at::Tensor>& example_inputs, double tolerance);
+  // --- verify.ipp ----------------------------------------------------------------------------------------------------
+  /// Throws LoadError (E607) where a step, or all of it, differs from the interpreter by more than roundings explain.
+  void verify(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
+  static void after_step(kernels::ModuleCall* call, int steps);
   std::unique_ptr<Workspace> workspace() const;
   void prepare_call_backs();
   /// Returns what regions gave that the call kept.
   std::vector<c10::IValue> run_kernels(const void* const* inputs, void* const* outputs,
-                                       std::vector<at::Tensor>* tensors, std::int64_t* times = nullptr);
+                                       std::vector<at::Tensor>* tensors, Observer* observer = nullptr);
   /// The tensor that the caller or the module has, or a part of it; undefined for other memory.
   at::Tensor owned_at(const Host& host, const plans::View& view) const;
   /// A tensor over memory of the call.
@@ -180,9 +192,9 @@ class CompiledModule : public GraphModule {
   void check_inputs(const std::vector<c10::IValue>& inputs) const;
   /// Has one of them elements of another, or of an attribute? What is written to one is then written to both.
   bool share_elements(const std::vector<c10::IValue>& inputs) const;
-  c10::IValue run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times = nullptr);
+  c10::IValue run_specialised(std::vector<c10::IValue>& inputs, Observer* observer = nullptr);
   /// Likewise, and interpreted where a region gives other sizes than were found.
-  c10::IValue run_with_kernels(std::vector<c10::IValue>& inputs);
+  c10::IValue run_with_kernels(std::vector<c10::IValue>& inputs, Observer* observer = nullptr);
 
   CompileOptions options_;
   std::shared_ptr<GraphModule> prepared_;  // the graph that was lowered; its constants until they are packed

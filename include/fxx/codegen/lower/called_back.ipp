@@ -175,6 +175,7 @@ FXX_INLINE void Lowering::call_back(CallBack kernel) {
       value.kind = Value::Kind::view;
       value.dtype = meta_of(*node).dtype;
       value.view = output.view = place(*node, {.dtype = value.dtype});
+      value.steps = steps() + 1;
       value_of(*node) = std::move(value);
     } else {
       output.kept = kept_[node] = plan_.kept++;
@@ -187,6 +188,16 @@ FXX_INLINE void Lowering::call_back(CallBack kernel) {
   items_.insert(kernel.nodes.begin() + 1, kernel.nodes.end());
   step.kernel = std::move(kernel);
   add_step(std::move(step));
+}
+
+FXX_INLINE void Lowering::note_values() {
+  for (const Node* node : graph_.nodes()) {
+    const Value& value = value_of(*node);
+    if (value.kind != Value::Kind::view || value.steps < 0 || value.view.buffer < 0) continue;
+    const Buffer::Kind kind = buffer_of(value.view.buffer).kind;
+    if (kind == Buffer::Kind::arena || kind == Buffer::Kind::output)
+      plan_.values.push_back({node, value.view, value.steps});
+  }
 }
 
 FXX_INLINE void Lowering::note_last_readers() {
