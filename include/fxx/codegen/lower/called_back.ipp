@@ -191,12 +191,22 @@ FXX_INLINE void Lowering::call_back(CallBack kernel) {
 }
 
 FXX_INLINE void Lowering::note_values() {
+  // Memory may be given to a node before the steps that write to it are made.
+  std::map<std::pair<const Node*, int>, int> written;  // after so many steps
+  for (int i = 0; i < steps(); ++i) {
+    const KernelStep& step = plan_.steps[static_cast<std::size_t>(i)];
+    for (const Store& store : step.stores)
+      for (const Node* node : step.nodes) written[{node, store.to.buffer}] = i + 1;
+  }
   for (const Node* node : graph_.nodes()) {
     const Value& value = value_of(*node);
     if (value.kind != Value::Kind::view || value.steps < 0 || value.view.buffer < 0) continue;
-    const Buffer::Kind kind = buffer_of(value.view.buffer).kind;
-    if (kind == Buffer::Kind::arena || kind == Buffer::Kind::output)
-      plan_.values.push_back({node, value.view, value.steps});
+    const Buffer& buffer = buffer_of(value.view.buffer);
+    if (buffer.kind != Buffer::Kind::arena && buffer.kind != Buffer::Kind::output) continue;
+    int there = std::max(value.steps, buffer.first + 1);
+    if (const auto last = written.find({node, value.view.buffer}); last != written.end())
+      there = std::max(there, last->second);
+    plan_.values.push_back({node, value.view, there});
   }
 }
 
