@@ -101,6 +101,24 @@ TEST_CASE("a built module computes what the graph does, for inputs of other size
   CHECK(relative_difference(compiled->run({image}), gm->run({image})) == 0);
 }
 
+TEST_CASE("a linear module of any number of dimensions is built of the calls that it makes itself") {
+  torch::manual_seed(5);
+  for (const bool bias : {true, false}) {
+    torch::nn::Sequential net(torch::nn::Linear(torch::nn::LinearOptions(37, 53).bias(bias)), torch::nn::GELU(),
+                              torch::nn::Linear(torch::nn::LinearOptions(53, 29).bias(bias)));
+    net->eval();
+    const Tensor first = torch::randn({3, 11, 37});
+    const auto gm = trace(*net, {first});
+    const auto module = built(*gm, {first});
+    CHECK(module->max_error() == 0);
+    for (const auto& sizes : std::vector<std::vector<std::int64_t>>{{37}, {6, 37}, {1, 37}, {2, 5, 37}, {2, 3, 4, 37}}) {
+      const Tensor x = torch::randn(sizes);
+      CHECK(torch::equal(module->forward(x), net->forward(x)));
+      CHECK(torch::equal(module->forward(x.transpose(0, -1).contiguous().transpose(0, -1)), net->forward(x.transpose(0, -1).contiguous().transpose(0, -1))));
+    }
+  }
+}
+
 TEST_CASE("gradients pass through a built module; parameters stay those of the module") {
   torch::manual_seed(2);
   Many net;

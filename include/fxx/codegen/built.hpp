@@ -5,6 +5,7 @@
 // Main names: BuiltSource, built_source. Deterministic; linear in the graph. Cost: light.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,10 @@ class HeaderFinder {
 
 /// `graph` without calls of leaf modules that are one operator (expand_modules). Inputs and results are tensors, or
 /// lists, tuples and dicts of them. Throws CodegenError (E501), naming the node, for values of other kinds.
-BuiltSource built_source(const Graph& graph, const Owner& owner, const HeaderFinder& headers);
+/// `linear_modules`: names of the calls of aten::linear that were calls of a torch::nn::Linear. That module calls addmm
+/// for matrices and matmul for all else, with other last places than at::linear, and so does the code.
+BuiltSource built_source(const Graph& graph, const Owner& owner, const HeaderFinder& headers,
+                         const std::set<std::string>& linear_modules = {});
 
 }  // namespace fxx::inline FXX_ABI
 

@@ -19,8 +19,9 @@ namespace detail {
 
 class BuiltWriter {
  public:
-  BuiltWriter(const Graph& graph, const Owner& owner, const HeaderFinder& headers)
-      : graph_(graph), owner_(owner), finder_(headers), types_(graph, owner) {}
+  BuiltWriter(const Graph& graph, const Owner& owner, const HeaderFinder& headers,
+              const std::set<std::string>& linear_modules)
+      : graph_(graph), owner_(owner), finder_(headers), linear_modules_(linear_modules), types_(graph, owner) {}
 
   BuiltSource write() {
     last_user_.assign(graph_.index_bound(), nullptr);
@@ -233,6 +234,7 @@ class BuiltWriter {
       return number(node, op);
     if (space == "prim") return property(node, op);
     if (space != "aten") return {};
+    if (op.name == "aten::linear" && linear_modules_.contains(std::string(node.name()))) return linear_module(node, op);
     // The one operator whose narrow header needs a wide one besides; this is the same under another name.
     const std::string base(op.name == "aten::cat" ? "concat" : op.base_name());
     for (const Parameter& p : op.parameters)
@@ -255,6 +257,20 @@ class BuiltWriter {
           (i ? ", " : "") + argument(given ? *given : to_argument(parameter.standard, parameter.type), parameter.type);
     }
     return text + ")";
+  }
+
+  /// As torch::nn::functional::linear.
+  std::string linear_module(const Node& node, const Operator& op) {
+    const std::string input = argument(argument_or_default(node, op, 0), {}), weight = argument(argument_or_default(node, op, 1), {});
+    const Argument given = argument_or_default(node, op, 2);
+    for (const char* header : {"matmul", "t"}) headers_.insert("ATen/ops/" + std::string(header) + "_ops.h");
+    const std::string turned = "at::_ops::t::call(" + weight + ")", product = "at::_ops::matmul::call(" + input + ", " + turned + ")";
+    if (!given.is_node()) return product;
+    for (const char* header : {"addmm", "add"}) headers_.insert("ATen/ops/" + std::string(header) + "_ops.h");
+    const std::string bias = argument(given, {});
+    return "[&] { if (" + input + ".dim() == 2) return at::_ops::addmm::call(" + bias + ", " + input + ", " + turned +
+           ", 1, 1); at::Tensor Product = " + product + "; at::_ops::add__Tensor::call(Product, " + bias +
+           ", 1); return Product; }()";
   }
 
   std::string get_item(const Node& node) {
@@ -360,6 +376,7 @@ class BuiltWriter {
   const Graph& graph_;
   const Owner& owner_;
   const HeaderFinder& finder_;
+  const std::set<std::string>& linear_modules_;
   CppTypes types_;
   const Node* node_ = nullptr;
   std::vector<const Node*> last_user_;
@@ -371,8 +388,9 @@ class BuiltWriter {
 
 }  // namespace detail
 
-FXX_INLINE BuiltSource built_source(const Graph& graph, const Owner& owner, const HeaderFinder& headers) {
-  return detail::BuiltWriter(graph, owner, headers).write();
+FXX_INLINE BuiltSource built_source(const Graph& graph, const Owner& owner, const HeaderFinder& headers,
+                                    const std::set<std::string>& linear_modules) {
+  return detail::BuiltWriter(graph, owner, headers, linear_modules).write();
 }
 
 }  // namespace fxx::inline FXX_ABI

@@ -388,12 +388,22 @@ struct PlanOutput {
   plans::View view = {};
 };
 
+/// Where the plan stores a value of the graph; verification compares it there.
+struct PlanValue {
+  const Node* node = nullptr;
+  plans::View view = {};
+  int steps = 0;     // that have run when it is there, and before the next one may write to the same memory
+  double scale = 0;  // not 0: the memory holds bytes, and a byte stands for (byte - zero) scale
+  std::int64_t zero = 0;
+};
+
 struct KernelPlan {
   std::vector<plans::Buffer> buffers;
   std::vector<KernelStep> steps;
   std::vector<plans::View> inputs;      // by placeholder
   std::vector<std::string> attributes;  // by number of a constant
   std::vector<PlanOutput> outputs;      // the tensors of the result, in order, and what regions give to it
+  std::vector<PlanValue> values;        // of nodes that have memory; only until the module is verified
   int kept = 0;                         // values that the program keeps for the time of a call
   std::int64_t arena_bytes = 0;
   std::int64_t live_bytes = 0;  // the most that is alive in any step: no arena can be smaller

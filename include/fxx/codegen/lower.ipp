@@ -115,6 +115,7 @@ FXX_INLINE void Lowering::output(const Node& node) {
     copy.term = load_of(from, elements_of(meta.dtype));
     copy.nodes = {result};
     emit(std::move(copy), made.view);
+    plan_.values.push_back({result, plan_.outputs[next - 1].view, steps()});
   });
 }
 
@@ -158,6 +159,7 @@ FXX_INLINE KernelPlan Lowering::lower() {
         [&](const Output&) { output(*node); });
   }
   note_last_readers();
+  note_values();
   join_rows();
   plan_.weights_stay = weights_stay_;
   for (KernelStep& step : plan_.steps) step.expected = expected_seconds(step, options_.processor, flops_per_byte());

@@ -202,8 +202,10 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
         "  return __atomic_load_n(&call.fault, __ATOMIC_ACQUIRE) == fault_of_call_back && call.step == step;\n}\n\n";
   text +=
       "/// What the next step reads is written.\n"
-      "inline void end_of_step(const ModuleCall& call, Part part, Barrier& barrier, int number) {\n"
-      "  barrier.wait();\n  note_time(call.times, part, number);\n}\n\n"
+      "inline void end_of_step(ModuleCall& call, Part part, Barrier& barrier, int number) {\n"
+      "  barrier.wait();\n  if (!call.times) return;\n  note_time(call.times, part, number);\n"
+      "  if (!call.after_step) return;\n  if (part.index == 0) call.after_step(&call, number);\n"
+      "  barrier.wait();\n}\n\n"
       "void forward(ModuleCall& call, Part part, Barrier& barrier) {\n  end_of_step(call, part, barrier, 0);\n" +
       forward_lines_ + "}\n\n}  // namespace\n\n";
   out.hash = hash_of(text);

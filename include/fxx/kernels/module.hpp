@@ -37,6 +37,8 @@ struct ModuleCall {
   int fault;  // a Fault
   int step;   // of the call back that failed; -1 as long as none has
   std::int64_t* times = nullptr;  // null, or a place for the start and the end of every step, in nanoseconds
+  /// Null, or called where `times` is given when so many steps have run, while all threads wait.
+  void (*after_step)(ModuleCall* call, int steps) = nullptr;
 };
 
 /// What a library is, and the memory that it needs.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
@@ -112,13 +113,19 @@ FXX_INLINE BuiltModule::BuiltModule(GraphModule& source, const BuildOptions& opt
     : GraphModule(source, source.graph(), source.class_name()) {
   detail::know_graph_module<BuiltModule>();
   expanded_ = graph();
+  std::set<std::string> linear_modules;
+  for (const Node* node : expanded_.nodes()) {
+    const auto* call = std::get_if<CallModule>(&node->op());
+    const ModuleInfo* module = call ? owner().find_module(call->target) : nullptr;
+    if (module && module->type == "torch::nn::Linear") linear_modules.insert(std::string(node->name()));
+  }
   expand_modules(expanded_, owner());
   expand_functions(expanded_, runs_as_operators);
   built_owner_ = std::make_shared<ModuleOwner>(*this, class_name());
   expanded_.set_owning_module(built_owner_.get());
 
   const std::string torch = torch_folder();
-  built_ = built_source(expanded_, *built_owner_, detail::InstalledHeaders(torch));
+  built_ = built_source(expanded_, *built_owner_, detail::InstalledHeaders(torch), linear_modules);
   for (const std::string& name : built_.attributes) attributes_.push_back(attribute(name));
   for (const Node* node : graph().nodes()) {
     placeholders_ += node->opcode() == Opcode::placeholder;

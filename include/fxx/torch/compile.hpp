@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,8 +35,9 @@ struct CompileOptions {
   /// leaves, and one where all work is done in a microsecond or two.
   int threads = 0;
   /// Largest error against the interpreter on the example inputs, relative to the largest magnitude of each result;
-  /// beyond it, compile throws, unless the interpreter differs as much when the inputs' last places do: where a graph
-  /// rounds or compares. The interpreter computes in float32 itself. Nothing: 1e-4, in fast mode 0.05.
+  /// beyond it, compile throws, unless roundings in the interpreter's operators make a fourth of it: where a graph
+  /// rounds or compares. Each step is compared by itself besides, within its own bound (docs/reliability.md), unless
+  /// this is infinite. The interpreter computes in float32 itself. Nothing: 1e-4, in fast mode 0.05.
   std::optional<double> tolerance = {};
   /// Measures the ways in which products, convolutions and attention may be computed (tile, Winograd's algorithm or
   /// directly, joined with their neighbours or not, LibTorch itself), for each shape once, and takes the fastest; else
@@ -117,6 +119,7 @@ class CompiledModule : public GraphModule {
     }
     ~Memory();
   };
+  struct Observer;
   /// What one caller needs at a time.
   struct Workspace {
     Memory memory;
@@ -150,6 +153,13 @@ class CompiledModule : public GraphModule {
     std::vector<at::Tensor>* tensors;  // the inputs as the caller gave them; null: there are none
     std::vector<c10::IValue> kept;     // what regions gave each other, and give to the caller
     std::exception_ptr exception;
+    Observer* observer;                // null: nobody looks
+  };
+  /// Who looks at a call: the time at the end of each step, and what is in memory then.
+  struct Observer {
+    std::vector<std::int64_t> times;  // a place for the start and each step
+    std::function<void(const Host&, int steps)> after_step = {};
+    std::exception_ptr exception = {};  // of that
   };
   /// A region gave other sizes than were found when it was compiled.
   struct OtherSizes : RunError {
@@ -175,7 +185,12 @@ class CompiledModule : public GraphModule {
   void forget_constants();
   /// Packs again what the graph itself has written to.
   void pack_what_it_wrote();
-  void verify(const std::vector<at::Tensor>& example_inputs, double tolerance);
+  // --- verify.ipp ----------------------------------------------------------------------------------------------------
+  /// Throws LoadError (E607) where a step, or all of it, differs from the interpreter by more than roundings explain.
+  void verify(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
+  /// Fills the memory of a call, so that what no step writes is seen: nan as floats.
+  void spoil_memory(const Host& host) const;
+  static void after_step(kernels::ModuleCall* call, int steps);
   std::unique_ptr<Workspace> workspace() const;
   /// Threads for one more caller: all that were asked for, or one where callers at this time have four times as many
   /// threads as there are processors. Results do not depend on it.
@@ -187,7 +202,7 @@ class CompiledModule : public GraphModule {
   void prepare_call_backs();
   /// Returns what regions gave that the call kept.
   std::vector<c10::IValue> run_kernels(const void* const* inputs, void* const* outputs,
-                                       std::vector<at::Tensor>* tensors, std::int64_t* times = nullptr);
+                                       std::vector<at::Tensor>* tensors, Observer* observer = nullptr);
   /// The tensor that the caller or the module has, or a part of it; undefined for other memory.
   at::Tensor owned_at(const Host& host, const plans::View& view) const;
   /// A tensor over memory of the call.
@@ -199,9 +214,9 @@ class CompiledModule : public GraphModule {
   void check_inputs(const std::vector<c10::IValue>& inputs) const;
   /// Has one of them elements of another, or of an attribute? What is written to one is then written to both.
   bool share_elements(const std::vector<c10::IValue>& inputs) const;
-  c10::IValue run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times = nullptr);
+  c10::IValue run_specialised(std::vector<c10::IValue>& inputs, Observer* observer = nullptr);
   /// Likewise, and interpreted where a region gives other sizes than were found.
-  c10::IValue run_with_kernels(std::vector<c10::IValue>& inputs);
+  c10::IValue run_with_kernels(std::vector<c10::IValue>& inputs, Observer* observer = nullptr);
 
   CompileOptions options_;
   std::shared_ptr<GraphModule> prepared_;  // the graph that was lowered; its constants until they are packed
@@ -247,7 +262,7 @@ class CompiledModule : public GraphModule {
 /// Optimises, lowers, generates, builds, loads, packs, checks. Errors, after which `module` works as before:
 /// CodegenError (E501) for a graph whose sizes are not known or that has other values than tensors where kernels need
 /// them; CompileError for a missing compiler (E601), a failed (E602) or late (E603) compile, a cache that cannot be
-/// written (E604), with the log; LoadError (E605), (E607) when results differ more than the tolerance; RunError (E701)
+/// written (E604), with the log; LoadError (E605), (E607) when a step or all of it differs from the interpreter; RunError (E701)
 /// for too few or too many example inputs, one that is undefined or not on the CPU, a fake parameter or buffer, and for
 /// options that cannot be. At its end the free heap of the program goes back to the system (malloc_trim of glibc).
 std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,

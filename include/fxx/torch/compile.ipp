@@ -20,6 +20,7 @@
 #include "fxx/runtime/process.hpp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/compile/tune.ipp"
+#include "fxx/torch/compile/verify.ipp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/results.hpp"
 
@@ -128,40 +129,6 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> CompiledModule::clone(const std::o
 
 FXX_INLINE std::string CompiledModule::source_code() const { return specialised_source(kernels_, class_name()).text; }
 
-FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_inputs, double tolerance) {
-  if (changes_something_) return;
-  const auto is_fake_one = [](const at::Tensor& tensor) { return is_fake(tensor); };
-  if (std::ranges::any_of(example_inputs, is_fake_one)) return;
-  const at::NoGradGuard no_grad;
-  std::vector<c10::IValue> inputs(example_inputs.begin(), example_inputs.end()), taken = inputs;  // a plan takes them
-  Graph reference(graph());
-  reference.set_owning_module(graph().owning_module());
-  const bool orders = keep_order_of_equals(reference, Orders::sorts_and_tops) > 0;
-  const c10::IValue expected = orders ? Plan(reference, owner()).run(taken) : GraphModule::run_flat(inputs);
-  const c10::IValue got = run_with_kernels(inputs);
-  max_error_ = detail::relative_error(got, expected);
-  if (max_error_ <= tolerance) return;
-  // Where a graph rounds or compares, the last place of what comes before decides: there the interpreter itself, given
-  // inputs that differ in theirs, gives one or the other.
-  std::vector<c10::IValue> samples{expected};
-  at::Generator generator = at::detail::createCPUGenerator(1);
-  for (int sample = 0; sample < 24; ++sample) {
-    std::vector<c10::IValue> near = inputs;
-    for (c10::IValue& input : near) {
-      const at::Tensor given = input.toTensor();
-      if (!given.is_floating_point()) continue;
-      const at::Tensor noise = given.new_empty(given.sizes()).uniform_(-1, 1, generator);
-      input = given.add(given.mul(noise).mul_(std::ldexp(1., -22 + sample % 4)));
-    }
-    samples.push_back(orders ? Plan(reference, owner()).run(near) : GraphModule::run_flat(near));
-  }
-  if (!(detail::error_beside(got, samples) <= tolerance))
-    throw LoadError(ErrorId::result_differs,
-                    "compile: the compiled module differs from the interpreter by " + repr(max_error_) +
-                        " of the largest magnitude, and no less when the inputs' last places differ; the tolerance is " +
-                        repr(tolerance) + " (CompileOptions::tolerance). The library is at " + library_.path());
-}
-
 FXX_INLINE std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
                                                    const CompileOptions& options) {
   // Calls under autocast are interpreted: kernels are for all others.
@@ -184,7 +151,6 @@ FXX_INLINE std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vec
     throw RunError(ErrorId::input_mismatch, "compile: the example for '" + std::string(input->name()) + "' is " + what);
   }
   auto compiled = std::make_shared<CompiledModule>(module, example_inputs, options);
-  compiled->verify(example_inputs, options.tolerance.value_or(options.accuracy == Accuracy::fast ? 0.05 : 1e-4));
   compiled->forget_plan();  // the interpreter's, which few will ask for again
   detail::give_back_free_memory();
   return compiled;

@@ -16,6 +16,9 @@ namespace detail {
 /// Appends the tensors in tuples, lists and dictionaries, in their order.
 void flatten(const c10::IValue& value, std::vector<at::Tensor>& out);
 
+/// As doubles, of complex numbers both parts; integers and booleans as the widest integers, which keep all of them.
+at::Tensor comparable(const at::Tensor& tensor);
+
 /// Largest difference of two sets of results, relative to the largest magnitude of the second; infinite when they do
 /// not compare. nan beside nan and an infinity beside the same one are no difference; of integers and booleans any is 1
 /// or more.

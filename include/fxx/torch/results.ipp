@@ -27,7 +27,6 @@ FXX_INLINE void flatten(const c10::IValue& value, std::vector<at::Tensor>& out) 
     for (const auto& entry : value.toGenericDict()) flatten(entry.value(), out);
 }
 
-/// As doubles, of complex numbers both parts; integers and booleans as the widest integers, which keep all of them.
 FXX_INLINE at::Tensor comparable(const at::Tensor& tensor) {
   const at::Tensor t = tensor.detach();
   if (t.is_complex()) return at::_ops::view_as_real::call(t.to(at::kComplexDouble).resolve_conj());

@@ -109,7 +109,7 @@ std::string fault_of_program(Net& net, const DrawnProgram& program, bool compile
     if (!compiles) return "";
     step = "compile";
     const auto compiled = fxx::compile(*gm, cloned(program.inputs),
-                                       {.threads = 2, .tolerance = infinite, .cache_folder = cache()});
+                                       {.threads = 2, .tolerance = 1e30, .cache_folder = cache()});
     if (!compiled->is_current()) return step + ": it is not current";
     if (const std::string d = differ(of_module(*compiled), 1e-4); !d.empty())
       return step + ": " + d + "\n" + compiled->kernel_plan().to_string();

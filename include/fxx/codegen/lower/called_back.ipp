@@ -175,6 +175,7 @@ FXX_INLINE void Lowering::call_back(CallBack kernel) {
       value.kind = Value::Kind::view;
       value.dtype = meta_of(*node).dtype;
       value.view = output.view = place(*node, {.dtype = value.dtype});
+      value.steps = steps() + 1;
       value_of(*node) = std::move(value);
     } else {
       output.kept = kept_[node] = plan_.kept++;
@@ -187,6 +188,26 @@ FXX_INLINE void Lowering::call_back(CallBack kernel) {
   items_.insert(kernel.nodes.begin() + 1, kernel.nodes.end());
   step.kernel = std::move(kernel);
   add_step(std::move(step));
+}
+
+FXX_INLINE void Lowering::note_values() {
+  // Memory may be given to a node before the steps that write to it are made.
+  std::map<std::pair<const Node*, int>, int> written;  // after so many steps
+  for (int i = 0; i < steps(); ++i) {
+    const KernelStep& step = plan_.steps[static_cast<std::size_t>(i)];
+    for (const Store& store : step.stores)
+      for (const Node* node : step.nodes) written[{node, store.to.buffer}] = i + 1;
+  }
+  for (const Node* node : graph_.nodes()) {
+    const Value& value = value_of(*node);
+    if (value.kind != Value::Kind::view || value.steps < 0 || value.view.buffer < 0) continue;
+    const Buffer& buffer = buffer_of(value.view.buffer);
+    if (buffer.kind != Buffer::Kind::arena && buffer.kind != Buffer::Kind::output) continue;
+    int there = std::max(value.steps, buffer.first + 1);
+    if (const auto last = written.find({node, value.view.buffer}); last != written.end())
+      there = std::max(there, last->second);
+    plan_.values.push_back({node, value.view, there});
+  }
 }
 
 FXX_INLINE void Lowering::note_last_readers() {

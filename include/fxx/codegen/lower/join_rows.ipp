@@ -40,9 +40,11 @@ FXX_INLINE void Lowering::join_rows() {
     return found;
   };
   std::vector<KernelStep> steps = std::move(plan_.steps), joined;
+  std::vector<int> number(steps.size());  // of the step that each becomes, or becomes part of
   for (std::size_t i = 0; i < steps.size(); ++i) {
     KernelStep& step = steps[i];
     const auto* filter = std::get_if<Convolution>(&step.kernel);
+    number[i] = static_cast<int>(joined.size());
     if (!filter || filter->method != Convolution::Method::depthwise || step.stores.size() != 1 ||
         (filter->kernel_height - 1) * filter->dilation_height >= most_rows_of_filter) {
       joined.push_back(std::move(step));
@@ -113,9 +115,11 @@ FXX_INLINE void Lowering::join_rows() {
       step.nodes.insert(step.nodes.begin(), before.nodes.begin(), before.nodes.end());
       step.flops += before.flops;
       joined.pop_back();
+      number[i] = number[i - 1];
     }
     if (block.project) {
       KernelStep& next = steps[++i];
+      number[i] = number[i - 1];
       step.nodes.insert(step.nodes.end(), next.nodes.begin(), next.nodes.end());
       step.flops += next.flops;
       step.stores = std::move(next.stores);
@@ -134,6 +138,9 @@ FXX_INLINE void Lowering::join_rows() {
     step.bytes = 0;
     add_step(std::move(step));
   }
+  std::erase_if(plan_.values, [&](const PlanValue& value) { return buffer_of(value.view.buffer).first < 0; });
+  for (PlanValue& value : plan_.values)
+    if (value.steps > 0) value.steps = number[static_cast<std::size_t>(value.steps) - 1] + 1;
 }
 
 }  // namespace fxx::inline FXX_ABI::plans

@@ -99,6 +99,7 @@ class Lowering {
     Kind kind = Kind::none;
     Dtype dtype = Dtype::float32;
     View view = {};
+    int steps = -1;  // that have run when the view holds it; negative: not known
     // pending: computed when somebody reads it
     std::shared_ptr<const Root> root = {};
     TermPointer term = {};
@@ -167,7 +168,10 @@ class Lowering {
     value.kind = Value::Kind::view;
     value.dtype = dtype;
     value.view = std::move(view);
+    value.steps = steps();
   }
+  /// How many steps there are.
+  int steps() const { return static_cast<int>(plan_.steps.size()); }
   void set_pending(const Node& node, std::shared_ptr<const Root> root, TermPointer term,
                    std::vector<const Node*> nodes = {}) {
     Value& value = value_of(node);
@@ -226,6 +230,7 @@ class Lowering {
   /// Of attributes that the kernel may write to and somebody reads behind it, what they hold then is copied, and read.
   void renew_attributes(CallBack& kernel);
   void note_last_readers();
+  void note_values();
   // --- ways.ipp ------------------------------------------------------------------------------------------------------
   /// What it is called in LowerOptions::ways; empty where there is one way.
   std::string shape_of(const Kernel& kernel) const;

@@ -276,6 +276,7 @@ FXX_INLINE const View& Lowering::view_of(const Node& node) {
   value.view = place(node, pending);
   const View to = value.view;
   emit(std::move(pending), to);
+  value_of(node).steps = steps();
   return value_of(node).view;
 }
 

@@ -128,6 +128,7 @@ FXX_INLINE bool Lowering::quantise(const Node& value, const FakeQuantize& given)
   }
   emit(std::move(bytes), to);
   bytes_[&value] = to;
+  plan_.values.push_back({&value, to, steps(), given.scale, zero});
   TermPointer integer = load_of(std::move(to));
   if (zero != 0) integer = call_of(F::subtract, {std::move(integer), whole_number(zero)});
   set_pending(value, {}, call_of(F::multiply, {std::move(integer), number_of(static_cast<float>(given.scale))}));

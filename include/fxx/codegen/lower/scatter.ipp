@@ -27,6 +27,7 @@ FXX_INLINE View Lowering::own_copy(const Node& node, const Node& self) {
     if (to.numel() > 0) emit(std::move(value), to);
     value_of(self).kind = Value::Kind::view;
     value_of(self).view = to;
+    value_of(self).steps = steps();
   } else {
     copy_to(node, view_of(self), to);
   }

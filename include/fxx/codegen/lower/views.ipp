@@ -243,6 +243,7 @@ FXX_INLINE void Lowering::get_item(const Node& node) {
   if (tuple.kind != Value::Kind::tuple || i < 0 || i >= static_cast<std::int64_t>(tuple.items.size()))
     throw NoKernel{"an item of what is no tuple"};
   value_of(node) = tuple.items[static_cast<std::size_t>(i)];
+  value_of(node).steps = steps();
 }
 
 /// cat and stack: every part is written where it belongs.
@@ -282,6 +283,7 @@ FXX_INLINE void Lowering::concatenate(const Node& node, const Operator& op) {
       emit(value, to);
       value_of(part).kind = Value::Kind::view;  // there, and nobody else reads it
       value_of(part).view = to;
+      value_of(part).steps = steps();
     } else if (value.kind == Value::Kind::view && value.view == to) {
       continue;  // was written there
     } else {

@@ -124,7 +124,7 @@ FXX_INLINE void CompiledModule::widen(Workspace& workspace) const {
 
 FXX_INLINE std::vector<c10::IValue> CompiledModule::run_kernels(const void* const* inputs, void* const* outputs,
                                                                 std::vector<at::Tensor>* tensors,
-                                                                std::int64_t* times) {
+                                                                Observer* observer) {
   // What a call writes, the next one packs: one at a time.
   std::unique_lock<std::mutex> alone;
   if (changes_something_) {
@@ -138,11 +138,16 @@ FXX_INLINE std::vector<c10::IValue> CompiledModule::run_kernels(const void* cons
   } lease{workspaces_, workspaces_.take([this] { return workspace(); })};
   if (lease.workspace->threads < threads_) [[unlikely]]
     widen(*lease.workspace);
-  Host host{this, inputs, outputs, static_cast<unsigned char*>(lease.workspace->memory.data), tensors, {}, nullptr};
+  Host host{this,    inputs, outputs, static_cast<unsigned char*>(lease.workspace->memory.data), tensors, {},
+            nullptr, observer};
   if (kernels_.kept > 0) host.kept.resize(static_cast<std::size_t>(kernels_.kept));
   kernels::ModuleCall call{
       inputs, outputs, host.memory, static_cast<const float*>(weights_.data), &CompiledModule::call_back, &host,
-      0,      -1,      times};
+      0,      -1};
+  if (observer) [[unlikely]] {
+    call.times = observer->times.data();
+    if (observer->after_step) call.after_step = &CompiledModule::after_step;
+  }
   run_(lease.workspace->team, &call);
   if (call.fault == 0) [[likely]]
     return std::move(host.kept);
@@ -209,7 +214,7 @@ FXX_INLINE void CompiledModule::check_inputs(const std::vector<c10::IValue>& inp
   }
 }
 
-FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>& inputs, std::int64_t* times) {
+FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>& inputs, Observer* observer) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> tensors, seen, dense;  // as they were given, as the operators called back see them
   c10::SmallVector<const void*, 16> from;
@@ -262,7 +267,7 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
   std::vector<std::uint32_t> versions;
   for (const at::Tensor& tensor : seen) versions.push_back(version(tensor));
   const std::vector<c10::IValue> kept =
-      run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, times);
+      run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, observer);
   for (std::size_t i = 0; i < seen.size(); ++i)
     if (!seen[i].is_same(tensors[i]) &&
         (version(seen[i]) != versions[i] || (uncounted_inputs_[i] && !detail::have_same_bytes(seen[i], tensors[i]))))
@@ -310,9 +315,9 @@ FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs)
   return run_with_kernels(inputs);
 }
 
-FXX_INLINE c10::IValue CompiledModule::run_with_kernels(std::vector<c10::IValue>& inputs) {
+FXX_INLINE c10::IValue CompiledModule::run_with_kernels(std::vector<c10::IValue>& inputs, Observer* observer) {
   try {
-    return run_specialised(inputs);
+    return run_specialised(inputs, observer);
   } catch (const OtherSizes&) {
     if (changes_something_) throw;  // what it wrote is written
     return GraphModule::run_flat(inputs);
@@ -326,10 +331,12 @@ FXX_INLINE std::vector<double> CompiledModule::profile(const std::vector<at::Ten
                                                 " tensors were given; the graph takes " +
                                                 std::to_string(kernels_.inputs.size()));
   check_inputs({inputs.begin(), inputs.end()});
-  std::vector<std::int64_t> times(seconds.size() + 1);
+  Observer observer;
+  std::vector<std::int64_t>& times = observer.times;
+  times.resize(seconds.size() + 1);
   for (int call = 0; call < calls; ++call) {
     std::vector<c10::IValue> values(inputs.begin(), inputs.end());
-    run_specialised(values, times.data());
+    run_specialised(values, &observer);
     for (std::size_t i = 0; i < seconds.size(); ++i) {
       const double took = static_cast<double>(times[i + 1] - times[i]) * 1e-9;
       seconds[i] = call == 0 ? took : std::min(seconds[i], took);

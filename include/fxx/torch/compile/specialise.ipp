@@ -317,6 +317,10 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
   if (options.tune) plan = tuned(std::move(plan), prepared, lowering, example_inputs, options);
   take(std::move(plan), options);
+  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  verify(example_inputs, options);
+  kernels_.values = {};
+  const auto verified = std::chrono::steady_clock::now();
   if (!changes_something_) forget_constants();
   // Both stay as long as the module: copies without gaps, made when nearly all else of the heap is free again.
   Graph kept = detail::compact_copy(prepared_->graph());
@@ -324,7 +328,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   kernels_ = detail::kept_plan(kernels_, prepared_->graph(), kept);
   prepared_->graph() = std::move(kept);
   built_version_ = graph().version();
-  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - verified).count();
 }
 
 FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& options) {

@@ -73,15 +73,17 @@ FXX_INLINE std::vector<double> CompiledModule::seconds_of(TrialPlan trials, cons
   }
   for (const std::int64_t at : trials.output_at) outputs.push_back(static_cast<unsigned char*>(results.data) + at);
 
-  std::vector<std::int64_t> times(kernels_.steps.size() + 1);
+  Observer observer;
+  std::vector<std::int64_t>& times = observer.times;
+  times.resize(kernels_.steps.size() + 1);
   std::vector<double> least(trials.trials.size(), std::numeric_limits<double>::infinity());
   const auto seconds_since = [](std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  run_kernels(inputs.data(), outputs.data(), nullptr, times.data());
+  run_kernels(inputs.data(), outputs.data(), nullptr, &observer);
   const auto start = std::chrono::steady_clock::now();
   for (int turn = 0; turn < 12 && (turn < 3 || seconds_since(start) < 6); ++turn) {
-    run_kernels(inputs.data(), outputs.data(), nullptr, times.data());
+    run_kernels(inputs.data(), outputs.data(), nullptr, &observer);
     for (std::size_t i = 0; i < least.size(); ++i) {
       std::int64_t took = 0;
       for (const int step : trials.trials[i].steps)

@@ -1,0 +1,80 @@
+// Whether a compiled module gives the graph's results: each step by itself, and all of it; for torch/compile.ipp.
+#pragma once
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "fxx/torch/compile/call.ipp"
+#include "fxx/torch/compile/verify_steps.ipp"
+
+namespace fxx::inline FXX_ABI {
+
+FXX_INLINE void CompiledModule::after_step(kernels::ModuleCall* call, int steps) {
+  Host& host = *static_cast<Host*>(call->host);
+  if (host.observer->exception) return;
+  try {
+    host.observer->after_step(host, steps);
+  } catch (...) {
+    host.observer->exception = std::current_exception();
+  }
+}
+
+FXX_INLINE void CompiledModule::spoil_memory(const Host& host) const {
+  std::memset(host.memory, 0xff, workspace_bytes_);
+  for (const plans::Buffer& buffer : kernels_.buffers)
+    if (buffer.kind == plans::Buffer::Kind::output)
+      std::memset(host.outputs[buffer.number], 0xff, static_cast<std::size_t>(buffer.bytes()));
+}
+
+FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options) {
+  if (changes_something_) return;
+  const auto is_fake_one = [](const at::Tensor& tensor) { return is_fake(tensor); };
+  if (std::ranges::any_of(example_inputs, is_fake_one)) return;
+  const double tolerance = options.tolerance.value_or(options.accuracy == Accuracy::fast ? 0.05 : 1e-4);
+  const at::NoGradGuard no_grad;
+  std::vector<c10::IValue> inputs(example_inputs.begin(), example_inputs.end()), taken = inputs;  // a plan takes them
+  Graph reference(graph());
+  reference.set_owning_module(graph().owning_module());
+  const bool orders = keep_order_of_equals(reference, Orders::sorts_and_tops) > 0;
+  const c10::IValue expected = orders ? Plan(reference, owner()).run(taken) : GraphModule::run_flat(inputs);
+  c10::IValue got;
+  if (std::isinf(tolerance)) {
+    got = run_with_kernels(inputs);
+  } else {
+    detail::StepCheck check(*prepared_, kernels_, example_inputs, options.accuracy);
+    Observer observer;
+    observer.times.resize(kernels_.steps.size() + 1);
+    observer.after_step = [&](const Host& host, int steps) {
+      if (steps == 0) spoil_memory(host);
+      check.after(steps, [&](const plans::View& view) { return borrowed_at(host, view); });
+    };
+    got = run_with_kernels(inputs, &observer);
+    if (observer.exception) std::rethrow_exception(observer.exception);
+  }
+  max_error_ = detail::relative_error(got, expected);
+  if (max_error_ <= tolerance) return;
+  // Each step is right, and rewriting or a decision on the way made the difference. Where the interpreter differs as
+  // much by roundings alone, so may any program.
+  double unit = options.accuracy == Accuracy::fast ? 0x1p-8 : 0x1p-21, explained = 0;
+  for (const KernelStep& step : kernels_.steps)
+    unit = std::max(unit, detail::error_of_step(step, options.accuracy).rounding);
+  at::Generator generator = at::detail::createCPUGenerator(1);
+  const c10::IValue at_rest = Interpreter(*prepared_).run(inputs);
+  const auto enough = [&] { return max_error_ <= tolerance + 4 * explained; };
+  for (int sample = 0; sample < 16 && !enough(); ++sample) {
+    std::vector<c10::IValue> near = inputs;
+    const c10::IValue moved = detail::RoundingInterpreter(*prepared_, unit, generator).run(std::move(near));
+    explained = std::max(explained, detail::relative_error(moved, at_rest));
+  }
+  if (!enough())
+    throw LoadError(ErrorId::result_differs,
+                    "compile: the compiled module differs from the interpreter by " + repr(max_error_) +
+                        " of the largest magnitude, where roundings in every operator make " + repr(explained) +
+                        "; the tolerance is " + repr(tolerance) +
+                        " (CompileOptions::tolerance). The library is at " + library_.path());
+}
+
+}  // namespace fxx::inline FXX_ABI
