@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "../examples/sentence_search/bert.hpp"
-#include "codegen/macros.hpp"
 #include "fxx/io/safetensors.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/runtime/process.hpp"
@@ -22,6 +21,7 @@
 #include "fxx/torch/wrap.hpp"
 #include "torch/support.hpp"
 // after doctest, which the one above has to include first
+#include "codegen/macros.hpp"
 #include "runtime/support.hpp"
 
 using namespace fxx;

@@ -947,8 +947,8 @@ TEST_CASE("an argument that holds a node is no value: a fault of fxx, where it c
 }  // namespace
 
 TEST_CASE("a module that holds or calls itself is refused, directly and through others") {
-  const Tensor x = torch::randn({3});
-  const auto gm_of = [&] { return trace([](Tensor t) { return torch::relu(t) + 1; }, {x}); };
+  const torch::Tensor x = torch::randn({3});
+  const auto gm_of = [&] { return trace([](torch::Tensor t) { return torch::relu(t) + 1; }, {x}); };
   const auto gm = gm_of();
   const auto refused = [](auto&& f) {
     const Fault fault = fault_of<GraphError>(f);
@@ -963,7 +963,8 @@ TEST_CASE("a module that holds or calls itself is refused, directly and through 
   // Through a child that holds it, at any depth.
   torch::nn::Sequential around;
   around->push_back("gm", gm);
-  torch::nn::Sequential further(around);
+  torch::nn::Sequential further;
+  further->push_back(around);
   CHECK(refused([&] { gm->register_module("around", around); }).says("holds that module"));
   refused([&] { gm->add_submodule("further", further.ptr()); });
   CHECK(gm->children().empty());
@@ -980,7 +981,7 @@ TEST_CASE("a module that holds or calls itself is refused, directly and through 
   {
     const InsertPoint point = graph.inserting_after(input);
     Node* const call = graph.call_module("inside", {input});
-    graph.output_node()->set_arg(0, call);
+    graph.output_node()->update_arg(0, call);
   }
   outer->recompile();
   inside->push_back("outer", outer);
@@ -998,12 +999,19 @@ TEST_CASE("a module that holds or calls itself is refused, directly and through 
 
 TEST_CASE("deep nests of modules and of values are run, or refused in words") {
   // As deep as any model is, and deeper.
-  const Tensor x = torch::randn({3});
+  const torch::Tensor x = torch::randn({3});
   torch::nn::Sequential deep(torch::nn::ReLU{});
-  for (int i = 0; i < 150; ++i) deep = torch::nn::Sequential(deep);
+  const auto wrap = [&](int times) {
+    for (; times > 0; --times) {
+      torch::nn::Sequential around;
+      around->push_back(deep);
+      deep = around;
+    }
+  };
+  wrap(150);
   const auto gm = trace(*deep, {x});
   CHECK(same(gm->forward(x), torch::relu(x)));
-  for (int i = 0; i < 100; ++i) deep = torch::nn::Sequential(deep);
+  wrap(100);
   CHECK(fault_of<GraphError>([&] { trace(*deep, {x}); }).id == 113);
   // Lists in lists, as an operator or TorchScript may return them.
   const auto nested = [](int depth) {

@@ -15,6 +15,7 @@
 #include "fxx/ops/registry.hpp"
 #include "fxx/passes/expand_functions.hpp"
 #include "fxx/passes/leaf_modules.hpp"
+#include "fxx/runtime/files.hpp"
 #include "fxx/runtime/abi.hpp"
 #include "fxx/runtime/built_library.hpp"
 #include "fxx/torch/build.hpp"

@@ -11,6 +11,11 @@
 // after doctest, which the one above has to include first
 #include "runtime/support.hpp"
 
+namespace fxx::inline FXX_ABI::detail {
+// In torch/compile.ipp, for nobody else.
+std::optional<std::filesystem::path> folder_of_headers(std::string_view file, int below);
+}  // namespace fxx::inline FXX_ABI::detail
+
 using namespace fxx;
 using namespace fxx::test;
 using support::contains;
