@@ -261,10 +261,12 @@ class BuiltWriter {
 
   /// As torch::nn::functional::linear.
   std::string linear_module(const Node& node, const Operator& op) {
-    const std::string input = argument(argument_or_default(node, op, 0), {}), weight = argument(argument_or_default(node, op, 1), {});
+    const std::string input = argument(argument_or_default(node, op, 0), {}),
+                      weight = argument(argument_or_default(node, op, 1), {});
     const Argument given = argument_or_default(node, op, 2);
     for (const char* header : {"matmul", "t"}) headers_.insert("ATen/ops/" + std::string(header) + "_ops.h");
-    const std::string turned = "at::_ops::t::call(" + weight + ")", product = "at::_ops::matmul::call(" + input + ", " + turned + ")";
+    const std::string turned = "at::_ops::t::call(" + weight + ")",
+                      product = "at::_ops::matmul::call(" + input + ", " + turned + ")";
     if (!given.is_node()) return product;
     for (const char* header : {"addmm", "add"}) headers_.insert("ATen/ops/" + std::string(header) + "_ops.h");
     const std::string bias = argument(given, {});

@@ -262,9 +262,9 @@ class CompiledModule : public GraphModule {
 /// Optimises, lowers, generates, builds, loads, packs, checks. Errors, after which `module` works as before:
 /// CodegenError (E501) for a graph whose sizes are not known or that has other values than tensors where kernels need
 /// them; CompileError for a missing compiler (E601), a failed (E602) or late (E603) compile, a cache that cannot be
-/// written (E604), with the log; LoadError (E605), (E607) when a step or all of it differs from the interpreter; RunError (E701)
-/// for too few or too many example inputs, one that is undefined or not on the CPU, a fake parameter or buffer, and for
-/// options that cannot be. At its end the free heap of the program goes back to the system (malloc_trim of glibc).
+/// written (E604), with the log; LoadError (E605), (E607) when a step or all of it differs from the interpreter; RunError
+/// (E701) for too few or too many example inputs, one that is undefined or not on the CPU, a fake parameter or buffer,
+/// and for options that cannot be. At its end the free heap of the program goes back to the system (malloc_trim of glibc).
 std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vector<at::Tensor> example_inputs,
                                         const CompileOptions& options = {});
 

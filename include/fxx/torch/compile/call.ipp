@@ -123,8 +123,7 @@ FXX_INLINE void CompiledModule::widen(Workspace& workspace) const {
 }
 
 FXX_INLINE std::vector<c10::IValue> CompiledModule::run_kernels(const void* const* inputs, void* const* outputs,
-                                                                std::vector<at::Tensor>* tensors,
-                                                                Observer* observer) {
+                                                                std::vector<at::Tensor>* tensors, Observer* observer) {
   // What a call writes, the next one packs: one at a time.
   std::unique_lock<std::mutex> alone;
   if (changes_something_) {
@@ -142,8 +141,7 @@ FXX_INLINE std::vector<c10::IValue> CompiledModule::run_kernels(const void* cons
             nullptr, observer};
   if (kernels_.kept > 0) host.kept.resize(static_cast<std::size_t>(kernels_.kept));
   kernels::ModuleCall call{
-      inputs, outputs, host.memory, static_cast<const float*>(weights_.data), &CompiledModule::call_back, &host,
-      0,      -1};
+      inputs, outputs, host.memory, static_cast<const float*>(weights_.data), &CompiledModule::call_back, &host, 0, -1};
   if (observer) [[unlikely]] {
     call.times = observer->times.data();
     if (observer->after_step) call.after_step = &CompiledModule::after_step;
@@ -266,8 +264,7 @@ FXX_INLINE c10::IValue CompiledModule::run_specialised(std::vector<c10::IValue>&
   const auto version = [](const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); };
   std::vector<std::uint32_t> versions;
   for (const at::Tensor& tensor : seen) versions.push_back(version(tensor));
-  const std::vector<c10::IValue> kept =
-      run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, observer);
+  const std::vector<c10::IValue> kept = run_kernels(from.data(), to.data(), seen.empty() ? &tensors : &seen, observer);
   for (std::size_t i = 0; i < seen.size(); ++i)
     if (!seen[i].is_same(tensors[i]) &&
         (version(seen[i]) != versions[i] || (uncounted_inputs_[i] && !detail::have_same_bytes(seen[i], tensors[i]))))

@@ -70,11 +70,11 @@ FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_in
     explained = std::max(explained, detail::relative_error(moved, at_rest));
   }
   if (!enough())
-    throw LoadError(ErrorId::result_differs,
-                    "compile: the compiled module differs from the interpreter by " + repr(max_error_) +
-                        " of the largest magnitude, where roundings in every operator make " + repr(explained) +
-                        "; the tolerance is " + repr(tolerance) +
-                        " (CompileOptions::tolerance). The library is at " + library_.path());
+    throw LoadError(ErrorId::result_differs, "compile: the compiled module differs from the interpreter by " +
+                                                 repr(max_error_) +
+                                                 " of the largest magnitude, where roundings in every operator make " +
+                                                 repr(explained) + "; the tolerance is " + repr(tolerance) +
+                                                 " (CompileOptions::tolerance). The library is at " + library_.path());
 }
 
 }  // namespace fxx::inline FXX_ABI

@@ -36,7 +36,7 @@ namespace fxx::inline FXX_ABI::detail {
 
 /// What one step may differ by.
 struct StepError {
-  double relative = 2e-6;   // of the largest magnitude of the result, or of the element
+  double relative = 2e-6;     // of the largest magnitude of the result, or of the element
   double rounding = 0x1p-22;  // of one operation, where sensitivity is measured
 };
 FXX_INLINE StepError larger_of(const StepError& a, const StepError& b) {
@@ -101,7 +101,11 @@ class StepCheck : private Interpreter {
 
   /// The module and the plan outlive it.
   StepCheck(GraphModule& module, const KernelPlan& plan, const std::vector<at::Tensor>& inputs, Accuracy accuracy)
-      : Interpreter(module), module_(module), plan_(plan), accuracy_(accuracy), generator_(at::detail::createCPUGenerator(1)) {
+      : Interpreter(module),
+        module_(module),
+        plan_(plan),
+        accuracy_(accuracy),
+        generator_(at::detail::createCPUGenerator(1)) {
     std::size_t bound = module.graph().index_bound(), next = 0;
     values_.resize(bound);
     for (Node* node : module.graph().nodes()) {
@@ -184,7 +188,9 @@ class StepCheck : private Interpreter {
     if (!expected.isTensor()) return release_inputs();
     const at::Tensor wanted = expected.toTensor();
     at::Tensor given = memory(stored.view);
-    if (given.sizes() != wanted.sizes()) fail(stored, "has sizes " + c10::str(given.sizes()) + ", and " + c10::str(wanted.sizes()) + " when it is interpreted");
+    if (given.sizes() != wanted.sizes())
+      fail(stored,
+           "has sizes " + c10::str(given.sizes()) + ", and " + c10::str(wanted.sizes()) + " when it is interpreted");
     // As the interpreter's lies, so that operators on views find what they expect.
     at::Tensor copy = wanted.is_non_overlapping_and_dense()
                           ? at::detail::empty_strided_cpu(wanted.sizes(), wanted.strides(), wanted.scalar_type())
@@ -310,9 +316,10 @@ class StepCheck : private Interpreter {
   enum class Push : std::uint8_t { no, up, down };
   /// The values of the nodes, with roundings of `unit`, with decisions pushed one way by margins, or as they are.
   Environment run_segment(const std::vector<Node*>& segment, const Environment& leaves, double unit, Push push,
-                     const Margins& margins) {
+                          const Margins& margins) {
     Environment values;
-    for (const auto& [leaf, value] : leaves) values.emplace(leaf, unit > 0 ? with_roundings(value, unit, generator_) : value);
+    for (const auto& [leaf, value] : leaves)
+      values.emplace(leaf, unit > 0 ? with_roundings(value, unit, generator_) : value);
     for (Node* node : segment) {
       Environment inputs;
       for (const Node* input : node->all_input_nodes()) inputs.emplace(input, values.at(input));
@@ -322,7 +329,8 @@ class StepCheck : private Interpreter {
         result = run_widely(*node, inputs);
       } else if (compares(*node)) {
         const at::Tensor decided = run_widely(*node, inputs).toTensor();
-        result = push == Push::up ? decided.logical_or(margin->second) : decided.logical_and(margin->second.logical_not());
+        result =
+            push == Push::up ? decided.logical_or(margin->second) : decided.logical_and(margin->second.logical_not());
       } else {
         c10::IValue& operand = inputs[first_tensor(*node)];
         const at::Tensor by = push == Push::up ? margin->second : margin->second.neg();
@@ -351,8 +359,8 @@ class StepCheck : private Interpreter {
     return other.is_number() ? like.new_full({}, other.number()) : at::Tensor();
   }
 
-  Margins margins_of(const std::vector<Node*>& segment, const Environment& exact, const std::vector<Environment>& samples,
-                     double unit) {
+  Margins margins_of(const std::vector<Node*>& segment, const Environment& exact,
+                     const std::vector<Environment>& samples, double unit) {
     Margins margins;
     for (Node* node : segment) {
       const Node* first = first_tensor(*node);
@@ -368,9 +376,9 @@ class StepCheck : private Interpreter {
         return other.defined() ? tensor.sub(other.to(at::kDouble)) : at::Tensor();
       };
       const at::Tensor at_rest = of(exact);
-      const bool decides_floats = operand.is_floating_point() ||
-                                  (compares(*node) && other_of(*node, exact, operand).defined() &&
-                                   other_of(*node, exact, operand).is_floating_point());
+      const bool decides_floats =
+          operand.is_floating_point() || (compares(*node) && other_of(*node, exact, operand).defined() &&
+                                          other_of(*node, exact, operand).is_floating_point());
       if (!at_rest.defined() || !decides_floats) continue;
       std::vector<at::Tensor> moved;
       for (const Environment& sample : samples) moved.push_back(of(sample));
@@ -436,7 +444,8 @@ class StepCheck : private Interpreter {
   /// Where places of elements are the result (of argmax, sort, topk): whether the elements there are as good. Nothing
   /// for other results.
   std::optional<bool> same_elements(const Node* wanted, const at::Tensor& given, const at::Tensor& interpreted,
-                                    const Environment& exact, const std::vector<Environment>& samples, const StepError& error) {
+                                    const Environment& exact, const std::vector<Environment>& samples,
+                                    const StepError& error) {
     const Node* maker = wanted;
     if (base_name(*wanted) == "getitem" && wanted->arg(0).is_node()) maker = wanted->arg(0).node();
     if (given.scalar_type() != at::kLong ||
@@ -449,7 +458,8 @@ class StepCheck : private Interpreter {
     if (!from.is_floating_point()) return {};
     std::vector<at::Tensor> moved;
     for (const Environment& sample : samples) moved.push_back(sample.at(source).toTensor());
-    at::Tensor near = deviation(from, moved).add(from.abs().nan_to_num(0, 0, 0).mul(error.rounding)).mul(step_error_factor);
+    at::Tensor near =
+        deviation(from, moved).add(from.abs().nan_to_num(0, 0, 0).mul(error.rounding)).mul(step_error_factor);
     const int index = op->index_of("dim");
     const Argument dim = index >= 0 ? argument_or_default(*maker, *op, index) : Argument();
     std::int64_t d = dim.kind() == Argument::Kind::integer ? dim.integer() : 0;
@@ -474,10 +484,11 @@ class StepCheck : private Interpreter {
 
   [[noreturn]] void fail(const PlanValue& stored, const std::string& what) const {
     const KernelStep* step = stored.steps > 0 ? &plan_.steps[static_cast<std::size_t>(stored.steps) - 1] : nullptr;
-    throw LoadError(ErrorId::result_differs,
-                    "compile: '" + std::string(stored.node->name()) + "', as " +
-                        (step ? "step " + std::to_string(stored.steps - 1) + " ('" + step->name() + "')" : "the module") +
-                        " computes it, " + what);
+    throw LoadError(
+        ErrorId::result_differs,
+        "compile: '" + std::string(stored.node->name()) + "', as " +
+            (step ? "step " + std::to_string(stored.steps - 1) + " ('" + step->name() + "')" : "the module") +
+            " computes it, " + what);
   }
   [[noreturn]] void refuse(const PlanValue& stored, const at::Tensor& given, const at::Tensor& interpreted,
                            const at::Tensor& good) const {
@@ -487,8 +498,8 @@ class StepCheck : private Interpreter {
     const at::Tensor place = bad.flatten().nonzero();
     if (place.numel() > 0) {
       const auto at = place.select(0, 0).select(0, 0).item<std::int64_t>();
-      where = ": element " + std::to_string(at) + " is " + repr(x.flatten().select(0, at).item<double>()) + " and not " +
-              repr(y.flatten().select(0, at).item<double>());
+      where = ": element " + std::to_string(at) + " is " + repr(x.flatten().select(0, at).item<double>()) +
+              " and not " + repr(y.flatten().select(0, at).item<double>());
     }
     fail(stored, "differs from the interpreter, given the same operands, in " + std::to_string(place.numel()) + " of " +
                      std::to_string(x.numel()) + " elements by more than rounding explains" + where +
