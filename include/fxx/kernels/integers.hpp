@@ -236,6 +236,20 @@ FXX_KERNEL integer_64 apply_64(integer where, integer_64 yes, integer_64 no) {
   return {holds.low ? yes.low : no.low, holds.high ? yes.high : no.high};
 }
 
+namespace detail_of_integers {
+template <Function F, class R, class... A>
+[[gnu::noinline]] void put_shared(R& result, const A&... arguments) {
+  result = apply_64<F>(arguments...);
+}
+}  // namespace detail_of_integers
+/// `apply_64`, compiled once for all places where it stands.
+template <Function F, class... A>
+FXX_KERNEL auto apply_64_shared(const A&... arguments) {
+  decltype(apply_64<F>(A{}...)) result;
+  detail_of_integers::put_shared<F>(result, arguments...);
+  return result;
+}
+
 /// What may be divided by: 1 in the place of 0, which is noted as a fault where it is one of the first `width` elements.
 template <int Count>
 FXX_KERNEL integer_64 divisor_64(integer_64 y, Width<Count>, int& fault) {
@@ -320,6 +334,79 @@ FXX_KERNEL int row_arg_largest_64(const Get& get) {
 template <int N, class Get>
 FXX_KERNEL int row_arg_smallest_64(const Get& get) {
   return detail_of_integers::row_place<N>(get, [](std::int64_t a, std::int64_t b) { return a < b; });
+}
+// Columns: `get(row, column, width)` gives vectors of a row, `put(column, value, width)` gets what the rows are reduced to.
+
+namespace detail_of_integers {
+/// Calls `some(range)` for so many of the part's columns at a time that what they are reduced to stays in the first cache.
+template <int Columns, class Some>
+FXX_KERNEL void for_each_chunk(Part part, const Some& some) {
+  constexpr int chunk = detail_of_rows::chunk_vectors<Columns> * lanes;
+  const Range mine = part.of(Columns, lanes);
+  for (int first = mine.begin; first < mine.end; first += chunk)
+    some(Range{first, first + chunk < mine.end ? first + chunk : mine.end});
+}
+template <int Rows, int Columns, Function F, class Get, class Put>
+FXX_KERNEL void columns_combined(const Get& get, std::int64_t neutral, const Put& put, Part part) {
+  for_each_chunk<Columns>(part, [&](Range range) __attribute__((always_inline)) {
+    integer_64 all[detail_of_rows::chunk_vectors<Columns>];
+    for (integer_64& v : all) v = splat_64(neutral);
+    for (int row = 0; row < Rows; ++row)
+      detail_of_rows::for_each_vector_of<Columns>(range, [&](int c, auto width) __attribute__((always_inline)) {
+        integer_64& v = all[(c - range.begin) / lanes];
+        v = apply_64<F>(v, get(row, c, width));
+      });
+    detail_of_rows::for_each_vector_of<Columns>(range, [&](int c, auto width) __attribute__((always_inline)) {
+      put(c, all[(c - range.begin) / lanes], width);
+    });
+  });
+}
+template <int Rows, int Columns, Function Better, class Get, class Put>
+FXX_KERNEL void column_places(const Get& get, const Put& put, Part part) {
+  for_each_chunk<Columns>(part, [&](Range range) __attribute__((always_inline)) {
+    integer_64 best[detail_of_rows::chunk_vectors<Columns>] = {};
+    integer place[detail_of_rows::chunk_vectors<Columns>] = {};
+    for (int row = 0; row < Rows; ++row)
+      detail_of_rows::for_each_vector_of<Columns>(range, [&](int c, auto width) __attribute__((always_inline)) {
+        const int i = (c - range.begin) / lanes;
+        const integer_64 v = get(row, c, width);
+        const integer better = row == 0 ? integer{} - 1 : apply_64<Better>(v, best[i]);
+        best[i] = row == 0 ? v : apply_64<Function::select>(better, v, best[i]);
+        place[i] = better ? integer{} + row : place[i];
+      });
+    detail_of_rows::for_each_vector_of<Columns>(range, [&](int c, auto width) __attribute__((always_inline)) {
+      put(c, place[(c - range.begin) / lanes], width);
+    });
+  });
+}
+}  // namespace detail_of_integers
+
+/// Sums, products and extremes of columns; exact, or what is left of 64 bits.
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_sums_64(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_integers::columns_combined<Rows, Columns, Function::add>(get, 0, put, part);
+}
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_products_64(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_integers::columns_combined<Rows, Columns, Function::multiply>(get, 1, put, part);
+}
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_largest_64(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_integers::columns_combined<Rows, Columns, Function::maximum>(get, -0x7fffffffffffffff - 1, put, part);
+}
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_smallest_64(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_integers::columns_combined<Rows, Columns, Function::minimum>(get, 0x7fffffffffffffff, put, part);
+}
+/// `put(column, row, width)` gets an integer vector: the first row of the largest element.
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_arg_largest_64(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_integers::column_places<Rows, Columns, Function::greater>(get, put, part);
+}
+/// The same of the smallest.
+template <int Rows, int Columns, class Get, class Put>
+FXX_KERNEL void column_arg_smallest_64(const Get& get, const Put& put, Part part = Part{}) {
+  detail_of_integers::column_places<Rows, Columns, Function::less>(get, put, part);
 }
 /// `put(column, value, width)`: element i becomes the sum of those up to it.
 template <int N, class Get, class Put>

@@ -350,16 +350,22 @@ FXX_KERNEL float row_norm(float p, const Get& get) {
 // --- columns ---------------------------------------------------------------------------------------------------------
 
 namespace detail_of_rows {
-/// Calls `some(column, number of vectors, width of the last)` for groups of up to four vectors, those of the part.
+/// Calls `some(column, number of vectors, width of the last)` for groups of up to four vectors of some columns, which
+/// begin at a group.
 template <int Columns, class Some>
-FXX_KERNEL void for_each_group(const Some& some, Part part = Part{}) {
+FXX_KERNEL void for_each_group_of(Range mine, const Some& some) {
   constexpr int wide = 4 * lanes, whole = Columns / wide * wide;
-  const Range mine = part.of(Columns, wide);
-  for (int column = mine.begin; column + wide <= mine.end; column += wide) some(column, Width<4>{}, Width<lanes>{});
+  if constexpr (whole > 0)  // g++ warns of what no call reaches
+    for (int column = mine.begin; column + wide <= mine.end; column += wide) some(column, Width<4>{}, Width<lanes>{});
   if constexpr (Columns > whole) {
     constexpr int vectors = vectors_of(Columns - whole);
     if (mine.end > whole) some(whole, Width<vectors>{}, Width<Columns - whole - (vectors - 1) * lanes>{});
   }
+}
+/// The same of the part's columns.
+template <int Columns, class Some>
+FXX_KERNEL void for_each_group(const Some& some, Part part = Part{}) {
+  for_each_group_of<Columns>(part.of(Columns, 4 * lanes), some);
 }
 /// Element `v` of a group: its width is that of the last vector only there. Both are known once a loop is unrolled.
 template <int Vectors, int Last, class Each>
@@ -373,21 +379,87 @@ FXX_KERNEL auto with_width(int v, const Each& each) {
     return each(Width<lanes>{});
   }
 }
+/// Vectors of columns that are reduced at a time: what they come to stays in the first cache.
+template <int Columns>
+inline constexpr int chunk_vectors = vectors_of(Columns) < 32 ? vectors_of(Columns) : 32;
+/// Calls `some(range)` for the part's columns, so many at a time.
+template <int Columns, class Some>
+FXX_KERNEL void for_each_chunk(Part part, const Some& some) {
+  const Range mine = part.of(Columns, 4 * lanes);
+  constexpr int chunk = chunk_vectors<Columns> * lanes;
+  for (int first = mine.begin; first < mine.end; first += chunk)
+    some(Range{first, first + chunk < mine.end ? first + chunk : mine.end});
+}
+/// The cascades of a chunk of columns, 16 rows at a time: they are read along the rows, as they lie in memory, and not
+/// each column from top to bottom, where every element is on another page.
+template <int Rows, int Columns, class Combine, class Value = real>
+struct ChunkCascade {
+  static constexpr int step = 16;
+  static constexpr int levels = Rows <= step * step ? 1 : Rows <= step * step * step ? 2 : 3;
+  Value sums[levels][chunk_vectors<Columns>];
+
+  /// Combines all rows of `get(row, column, width)`.
+  template <class Get>
+  FXX_KERNEL ChunkCascade(Range range, const Get& get) {
+    for (auto& level : sums)
+      for (Value& sum : level) set_all(sum, Combine::neutral);
+    for (int row = 0; row < Rows;) {
+      const int end = row + step < Rows ? row + step : Rows;
+      for_each_group_of<Columns>(range, [&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
+                                            __attribute__((always_inline)) {
+        Value part[Vectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) set_all(part[v], Combine::neutral);
+        for (int r = row; r < end; ++r)
+#pragma GCC unroll 4
+          for (int v = 0; v < Vectors; ++v)
+            part[v] = Combine{}(part[v], with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
+                                  return get(r, column + v * lanes, width);
+                                }));
+        Value* const first = sums[0] + (column - range.begin) / lanes;
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) first[v] = Combine{}(first[v], part[v]);
+      });
+      row = end;
+      for (int level = 1, period = step * step; level < levels; ++level, period *= step)
+        if (row % period == 0) up(level);
+    }
+    for (int level = 1; level < levels; ++level) up(level);
+  }
+  FXX_KERNEL const Value& total(int vector) const { return sums[levels - 1][vector]; }
+
+ private:
+  FXX_KERNEL void up(int level) {
+    for (int i = 0; i < chunk_vectors<Columns>; ++i) {
+      sums[level][i] = Combine{}(sums[level][i], sums[level - 1][i]);
+      set_all(sums[level - 1][i], Combine::neutral);
+    }
+  }
+};
 template <int Rows, int Columns, class Combine, class Value = real, class Get, class Put>
 FXX_KERNEL void columns_reduced(const Get& get, const Put& put, Part part = Part{}) {
-  for_each_group<Columns>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
-                              __attribute__((always_inline)) {
-    Cascade<Rows, Vectors, Combine, Value> cascade;
-    cascade.add([&](int row, int v) __attribute__((always_inline)) {
-      return with_width<Vectors, Last>(
-          v, [&](auto width) __attribute__((always_inline)) { return get(row, column + v * lanes, width); });
-    });
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v)
-      with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
-        put(column + v * lanes, cascade.total(v), width);
+  if constexpr (Rows > 16 && Columns > 4 * lanes) {
+    for_each_chunk<Columns>(part, [&](Range range) __attribute__((always_inline)) {
+      const ChunkCascade<Rows, Columns, Combine, Value> cascade(range, get);
+      for_each_vector_of<Columns>(range, [&](int c, auto width) __attribute__((always_inline)) {
+        put(c, cascade.total((c - range.begin) / lanes), width);
       });
-  }, part);
+    });
+  } else {
+    for_each_group<Columns>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
+                                __attribute__((always_inline)) {
+      Cascade<Rows, Vectors, Combine, Value> cascade;
+      cascade.add([&](int row, int v) __attribute__((always_inline)) {
+        return with_width<Vectors, Last>(
+            v, [&](auto width) __attribute__((always_inline)) { return get(row, column + v * lanes, width); });
+      });
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v)
+        with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
+          put(column + v * lanes, cascade.total(v), width);
+        });
+    }, part);
+  }
 }
 /// `put` with a function of its values.
 template <class Put, class Of>
@@ -440,17 +512,39 @@ FXX_KERNEL void column_all(const Get& get, const Put& put, Part part = Part{}) {
 /// `put(column, row, width)` gets an integer vector: the first row of the largest element, or of the first nan. Exact.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_arg_largest(const Get& get, const Put& put, Part part = Part{}) {
-  detail_of_rows::for_each_vector_of<Columns>(part.of(Columns, lanes), [&](int c, auto width)
-                                                                          __attribute__((always_inline)) {
-    real best = get(0, c, width);
-    integer place{};
-    for (int row = 1; row < Rows; ++row) {
-      const real v = get(row, c, width);
-      const integer better = (v > best) | ((v != v) & (best == best));
-      best = better ? v : best;
-      place = better ? integer{} + row : place;
+  using namespace detail_of_rows;
+  constexpr int step = 16;  // rows, as of sums
+  for_each_chunk<Columns>(part, [&](Range range) __attribute__((always_inline)) {
+    real best[chunk_vectors<Columns>] = {};
+    integer place[chunk_vectors<Columns>] = {};
+    for_each_vector_of<Columns>(range, [&](int c, auto width) __attribute__((always_inline)) {
+      best[(c - range.begin) / lanes] = get(0, c, width);
+    });
+    for (int row = 1; row < Rows; row += step) {
+      const int end = row + step < Rows ? row + step : Rows;
+      for_each_group_of<Columns>(range, [&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
+                                            __attribute__((always_inline)) {
+        const int first = (column - range.begin) / lanes;
+        real top[Vectors];
+        integer at[Vectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) top[v] = best[first + v], at[v] = place[first + v];
+        for (int r = row; r < end; ++r)
+#pragma GCC unroll 4
+          for (int v = 0; v < Vectors; ++v) {
+            const real x = with_width<Vectors, Last>(
+                v, [&](auto width) __attribute__((always_inline)) { return get(r, column + v * lanes, width); });
+            const integer better = (x > top[v]) | ((x != x) & (top[v] == top[v]));
+            top[v] = better ? x : top[v];
+            at[v] = better ? integer{} + r : at[v];
+          }
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) best[first + v] = top[v], place[first + v] = at[v];
+      });
     }
-    put(c, place, width);
+    for_each_vector_of<Columns>(range, [&](int c, auto width) __attribute__((always_inline)) {
+      put(c, place[(c - range.begin) / lanes], width);
+    });
   });
 }
 /// The same of the smallest.
@@ -463,53 +557,50 @@ namespace detail_of_rows {
 /// `put(column, spread, width)` gets a SpreadInUnits<real>.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_spreads(const Get& get, const Put& put, Part part) {
-  for_each_group<Columns>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
-                              __attribute__((always_inline)) {
-    const auto element = [&](int row, int v) __attribute__((always_inline)) {
-      return with_width<Vectors, Last>(
-          v, [&](auto width) __attribute__((always_inline)) { return get(row, column + v * lanes, width); });
-    };
-    Cascade<Rows, Vectors, Add> sums;
-    sums.add(element);
-    real near[Vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) near[v] = sums.total(v) / static_cast<float>(Rows);
-    SpreadInUnits<real> spreads[Vectors];
+  for_each_chunk<Columns>(part, [&](Range range) __attribute__((always_inline)) {
+    const auto index = [&](int c) __attribute__((always_inline)) { return (c - range.begin) / lanes; };
+    real near[chunk_vectors<Columns>] = {};
+    {
+      const ChunkCascade<Rows, Columns, Add> sums(range, get);
+      for_each_vector_of<Columns>(range, [&](int c, auto) __attribute__((always_inline)) {
+        near[index(c)] = sums.total(index(c)) / static_cast<float>(Rows);
+      });
+    }
+    SpreadInUnits<real> spreads[chunk_vectors<Columns>] = {};
     bool again = false;
     for (bool first = true, lost = true; lost; first = false) {
-      Cascade<Rows, Vectors, Add, Distances> distances;
-      distances.add([&](int row, int v) __attribute__((always_inline)) {
-        return distance_of(element(row, v) - near[v]);
-      });
+      const ChunkCascade<Rows, Columns, Add, Distances> distances(
+          range, [&](int row, int c, auto width) __attribute__((always_inline)) {
+            return distance_of(get(row, c, width) - near[index(c)]);
+          });
       again = lost = false;
-#pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v)
-        with_width<Vectors, Last>(v, [&](auto width) __attribute__((always_inline)) {
-          const Distances all = distances.total(v);
-          const Spread<real> spread = settled(near[v], all, Rows);
-          const real unit = first_or<width>(unit_of(spread.squares), 1.f);
-          spreads[v] = {spread.mean, spread.squares, unit};
-          again = again || any(unit != 1.f);
-          if (Rows <= longest_unlost || !first) return;
-          // As is_lost has it: once more, around other means for those columns alone.
-          const integer lost_here = (first_or<width>(spread.squares, 1.f) == 0.f) & (all.squares != 0.f);
-          near[v] = lost_here ? spread.mean : near[v];
-          lost = lost || any(lost_here);
-        });
+      for_each_vector_of<Columns>(range, [&](int c, auto width) __attribute__((always_inline)) {
+        const int v = index(c);
+        const Distances all = distances.total(v);
+        const Spread<real> spread = settled(near[v], all, Rows);
+        const real unit = first_or<width>(unit_of(spread.squares), 1.f);
+        spreads[v] = {spread.mean, spread.squares, unit};
+        again = again || any(unit != 1.f);
+        if (Rows <= longest_unlost || !first) return;
+        // As is_lost has it: once more, around other means for those columns alone.
+        const integer lost_here = (first_or<width>(spread.squares, 1.f) == 0.f) & (all.squares != 0.f);
+        near[v] = lost_here ? spread.mean : near[v];
+        lost = lost || any(lost_here);
+      });
     }
     if (again) {
-      Cascade<Rows, Vectors, Add, Distances> in_units;
-      in_units.add([&](int row, int v) __attribute__((always_inline)) {
-        return distance_of((element(row, v) - spreads[v].mean) * spreads[v].unit);
+      const ChunkCascade<Rows, Columns, Add, Distances> in_units(
+          range, [&](int row, int c, auto width) __attribute__((always_inline)) {
+            const SpreadInUnits<real>& spread = spreads[index(c)];
+            return distance_of((get(row, c, width) - spread.mean) * spread.unit);
+          });
+      for_each_vector_of<Columns>(range, [&](int c, auto) __attribute__((always_inline)) {
+        spreads[index(c)].squares = settled(splat(0.f), in_units.total(index(c)), Rows).squares;
       });
-#pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) spreads[v].squares = settled(splat(0.f), in_units.total(v), Rows).squares;
     }
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v)
-      with_width<Vectors, Last>(
-          v, [&](auto width) __attribute__((always_inline)) { put(column + v * lanes, spreads[v], width); });
-  }, part);
+    for_each_vector_of<Columns>(
+        range, [&](int c, auto width) __attribute__((always_inline)) { put(c, spreads[index(c)], width); });
+  });
 }
 }  // namespace detail_of_rows
 /// `put(column, mean, variance, width)`; `get` is asked as often as by row_moments. Of random numbers the mean is within 2

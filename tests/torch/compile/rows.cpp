@@ -1,4 +1,7 @@
 // Specialised modules: what is reduced along dimensions, and long rows; beside LibTorch in double precision.
+#include <numeric>
+#include <random>
+
 #include "torch/compile/compiled.hpp"
 
 using namespace fxx;
@@ -114,6 +117,102 @@ TEST_CASE("places, products, variances, what is any and all, running sums: of ea
           {.more = {{transposed_copy(torch::randn(sizes))}, {sliced_copy(torch::randn(sizes))}}});
     if (sizes.size() == 3) check([](const Tensors& in) { return all_of(reductions_of(in[0])); }, {transposed_copy(x)});
   }
+}
+/// Some of the dimensions, at least one, in order.
+std::vector<std::int64_t> drawn_dims(std::int64_t count, std::mt19937& drawn) {
+  std::vector<std::int64_t> dims;
+  while (dims.empty())
+    for (std::int64_t d = 0; d < count; ++d)
+      if (drawn() % 2) dims.push_back(d);
+  return dims;
+}
+TEST_CASE("drawn reductions over any dimensions of tensors whose memory lies anyhow") {
+  std::mt19937 drawn(41);
+  torch::manual_seed(41);
+  const std::int64_t lengths[] = {1, 2, 3, 5, 8, 17, 33, 40};
+  for (int round = 0; round < 7; ++round) {
+    CAPTURE(round);
+    std::vector<std::int64_t> sizes(2 + drawn() % 4), order(sizes.size());
+    std::int64_t elements = 1;
+    for (std::int64_t& size : sizes) {
+      size = lengths[drawn() % 8];
+      if (elements * size > 30000) size = 1;
+      elements *= size;
+    }
+    if (round == 0) sizes = {300, 150};
+    if (round == 1) sizes = {2, 70, 37};
+    order.resize(sizes.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), drawn);
+    CAPTURE(sizes);
+    CAPTURE(order);
+    // As in memory another tensor would lie whose dimensions are in this order.
+    const auto lying = [&](const Tensor& t) {
+      std::vector<std::int64_t> back(order.size());
+      for (std::size_t i = 0; i < order.size(); ++i)
+        back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+      return t.permute(order).contiguous().permute(back);
+    };
+    struct Call {
+      unsigned operation;
+      std::vector<std::int64_t> dims;
+      bool keep, integers, before;
+    };
+    std::vector<Call> calls;
+    for (unsigned i = 0; i < 32; ++i)
+      calls.push_back({i % 16, drawn_dims(static_cast<std::int64_t>(sizes.size()), drawn), drawn() % 2 == 0,
+                       drawn() % 4 == 0, drawn() % 3 == 0});
+    const Forward f = [=](const Tensors& in) {
+      Tensors results;
+      for (const Call& call : calls) {
+        const bool exact = call.operation < 8;
+        Tensor x = exact && call.integers ? in[1] : in[0];
+        if (call.before) x = x * 2 - 1;
+        const std::vector<std::int64_t>& dims = call.dims;
+        const std::int64_t d = dims[0];
+        switch (call.operation) {
+          case 0: results.push_back(x.amax(dims, call.keep)); break;
+          case 1: results.push_back(x.amin(dims, call.keep)); break;
+          case 2: results.push_back(x.argmax(d, call.keep)); break;
+          case 3: results.push_back(x.argmin(d, call.keep)); break;
+          case 4: results.push_back(x.sum(dims, call.keep)); break;
+          case 5: results.push_back(torch::any(x > 1, dims, call.keep)); break;
+          case 6: results.push_back(torch::all(x > -2, dims, call.keep)); break;
+          case 7: results.push_back(call.keep ? x.argmax() : std::get<1>(x.max(d))); break;
+          case 8: results.push_back(x.mean(dims, call.keep)); break;
+          case 9: results.push_back((x * 0.1 + 1).prod(d, call.keep)); break;
+          case 10: results.push_back(x.var(dims, call.keep, call.keep)); break;
+          case 11: results.push_back(x.std(dims, !call.keep, call.keep)); break;
+          case 12: results.push_back(torch::linalg_vector_norm(x, 2, dims, call.keep)); break;
+          case 13: results.push_back(torch::linalg_vector_norm(x, call.keep ? 1 : infinite, dims, call.keep)); break;
+          case 14: results.push_back(x.logsumexp(dims, call.keep)); break;
+          default: results.push_back(x.relu().sum(dims, call.keep) + 1); break;
+        }
+      }
+      return all_of(results);
+    };
+    const Tensor x = torch::randn(sizes), n = torch::randint(-9, 9, sizes);
+    Tensor odd = x.clone(), ties = torch::randint(-1, 2, sizes).to(torch::kFloat);
+    odd.view(-1)[static_cast<std::int64_t>(drawn()) % odd.numel()] = not_a_number;
+    odd.view(-1)[static_cast<std::int64_t>(drawn()) % odd.numel()] = infinite;
+    check(f, {lying(x), lying(n)},
+          {.more = {{lying(odd), lying(n)}, {lying(ties), lying(n)}, {x, n}, {sliced_copy(x), lying(n)}}});
+  }
+}
+TEST_CASE("points whose channels lie behind each other are reduced along memory") {
+  torch::manual_seed(42);
+  auto net = std::make_shared<Net>();
+  const auto layer = net->module(torch::nn::Conv1d(torch::nn::Conv1dOptions(16, 256, 1)));
+  net->function = [=](const Tensors& in) {
+    auto convolution = layer;
+    const Tensor x = convolution(in[0]).relu();
+    return all_of({x.amax({2}), std::get<1>(x.max(2)), x.sum(2), x.std(2), x.logsumexp(2)});
+  };
+  const auto compiled = check(*net, {torch::randn({2, 16, 300})});
+  int columns = 0;
+  for (const KernelStep& step : compiled->kernel_plan().steps)
+    if (const auto* rows = std::get_if<plans::Rows>(&step.kernel)) columns += rows->columns == 256;
+  CHECK(columns == 5);
 }
 TEST_CASE("any and all over no dimension are of each element") {
   const Forward f = [](const Tensors& in) {

@@ -1,6 +1,10 @@
 // Lowering of softmax, normalisation, running sums and reductions.
 #pragma once
 
+#include <algorithm>
+#include <numeric>
+
+#include "fxx/codegen/lower/memory.ipp"
 #include "fxx/codegen/lower/terms.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
@@ -10,19 +14,43 @@ inline constexpr std::int64_t longest_row = 16384;
 /// Of reductions nothing is kept; of longer rows LibTorch's have all threads for one.
 inline constexpr std::int64_t longest_reduced_row = 1 << 20;
 
-/// These dimensions are counted by the columns, the others by the rows.
-FXX_INLINE Frame frame_of_rows(const Sizes& sizes, const Sizes& dims) {
+/// These dimensions are counted by the columns, the others by the rows: both along `order`, the outermost first.
+FXX_INLINE Frame frame_of_rows(const Sizes& sizes, const Sizes& dims, const Sizes& order) {
   Frame frame;
   frame.sizes = sizes;
   frame.dims.resize(sizes.size());
   std::int64_t columns = 1, rows = 1;
-  for (std::size_t i = sizes.size(); i-- > 0;) {
-    const bool column = std::find(dims.begin(), dims.end(), static_cast<std::int64_t>(i)) != dims.end();
-    frame.dims[i] = {column ? 1 : 0, column ? columns : rows};
-    (column ? columns : rows) *= sizes[i];
+  for (std::size_t i = order.size(); i-- > 0;) {
+    const auto d = static_cast<std::size_t>(order[i]);
+    const bool column = std::find(dims.begin(), dims.end(), order[i]) != dims.end();
+    frame.dims[d] = {column ? 1 : 0, column ? columns : rows};
+    (column ? columns : rows) *= sizes[d];
   }
   frame.axes = {{"row", rows}, {"column", columns}};
   return frame;
+}
+FXX_INLINE Sizes in_order(std::size_t dims) {
+  Sizes order(dims);
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+/// The order in which the dimensions lie in memory, the outermost first; that of the sizes where one element stands for
+/// several. Dimensions of one element stay where they are.
+FXX_INLINE Sizes order_in_memory(const View& view) {
+  Sizes all = in_order(view.sizes.size()), large;
+  for (const std::int64_t d : all) {
+    const auto i = static_cast<std::size_t>(d);
+    if (view.sizes[i] == 1) continue;
+    if (view.strides[i] == 0) return all;
+    large.push_back(d);
+  }
+  std::ranges::stable_sort(large, std::ranges::greater(), [&](std::int64_t d) {
+    return std::abs(view.strides[static_cast<std::size_t>(d)]);
+  });
+  std::size_t next = 0;
+  for (std::int64_t& d : all)
+    if (view.sizes[static_cast<std::size_t>(d)] != 1) d = large[next++];
+  return all;
 }
 /// The last `count` of so many dimensions.
 FXX_INLINE Sizes last_dims(std::size_t all, std::size_t count) {
@@ -34,7 +62,7 @@ FXX_INLINE Sizes last_dims(std::size_t all, std::size_t count) {
 /// Is there a kernel of columns, where vectors hold columns?
 FXX_INLINE bool has_columns(Rows::Kind kind) {
   using Kind = Rows::Kind;
-  return kind == Kind::softmax || kind == Kind::log_softmax || (kind >= Kind::sum && kind != Kind::log_sum_exp);
+  return kind == Kind::softmax || kind == Kind::log_softmax || kind >= Kind::sum;
 }
 /// Columns that softmax keeps; of longer ones it asks three times for each element.
 inline constexpr std::int64_t longest_kept_column = 128;
@@ -62,63 +90,111 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
   if (wanted !=
       (chooses && !byte ? Elements::mask : byte || finds || given != Elements::real ? Elements::integer : Elements::real))
     throw NoKernel{std::string(name_of(meta_of(node).dtype))};
-  kernel.read = frame_of_rows(in, dims);
+  const std::size_t n = in.size();
+  kernel.read = frame_of_rows(in, dims, in_order(n));
   kernel.rows = kernel.read.axes[0].extent;
   kernel.length = kernel.read.axes[1].extent;
   const bool kept = !kernel.reduces() && kind != Kind::running_sum && kind != Kind::running_product;
   if (const std::int64_t longest = kept ? longest_row : longest_reduced_row; kernel.length > longest)
     throw NoKernel{"rows of more than " + std::to_string(longest) + " elements"};
-  // Reductions over dimensions before the last, and of short rows: vectors hold columns.
-  const std::size_t n = in.size();
+  const auto is_reduced = [&](std::int64_t d) { return std::ranges::find(dims, d) != dims.end(); };
   bool together = !dims.empty();
   for (std::size_t i = 1; i < dims.size(); ++i) together = together && dims[i] == dims[i - 1] + 1;
-  const bool before = together && dims.back() != static_cast<std::int64_t>(n - 1);
-  std::int64_t inner = 1;  // elements behind each other that are not summed
-  for (std::size_t d = n; d-- > 0 && before && static_cast<std::int64_t>(d) > dims.back();) inner *= in[d];
-  const bool columns =
-      !integers && has_columns(kind) &&
-      ((before && (kernel.reduces() || inner >= 8)) || (together && are_short(kernel.rows, kernel.length)));
+  // Elements behind each other that are not reduced, when the dimensions lie in this order.
+  const auto inner_of = [&](const Sizes& order) {
+    std::int64_t inner = 1;
+    for (std::size_t i = n; i-- > 0;) {
+      const std::int64_t size = in[static_cast<std::size_t>(order[i])];
+      if (size == 1) continue;
+      if (is_reduced(order[i])) break;
+      inner *= size;
+    }
+    return inner;
+  };
+  // Reductions over what is not innermost in memory, and of short rows: vectors hold columns.
+  const auto in_groups = [&](std::int64_t inner) { return kernel.reduces() ? inner > 1 : together && inner >= 8; };
+  const auto holds_columns = [&](std::int64_t inner) {
+    return has_columns(kind) &&
+           (in_groups(inner) || (!integers && together && are_short(kernel.rows, kernel.length)));
+  };
+  Sizes order = in_order(n);
+  bool columns = holds_columns(inner_of(order));
   // What the input is computed of is read once, so it can be computed here unless it has a kernel of its own.
-  const bool again = kernel.is_spread() || (columns && kept && kernel.length > longest_kept_column);
+  const bool again = kernel.is_spread() || (columns && kept && kernel.length > longest_kept_column) ||
+                     (columns && kind == Kind::log_sum_exp);
   std::vector<const Node*> nodes;
   const Value& value = value_of(input);
   if (value.kind == Value::Kind::pending &&
       (value.root || calls_in(*value.term) > (again ? 0 : 24) || dims != last_dims(in.size(), 1)))
     view_of(input);
   if (value.kind == Value::Kind::pending) nodes = value.nodes;
+  if (kernel.reduces()) {
+    View lies{-1, 0, in, dense_strides(in)};
+    if (value.kind != Value::Kind::pending) lies = view_of(input);
+    else if (const std::optional<Sizes> loads = order_of_loads(*value.term, in))
+      for (std::int64_t step = 1, i = static_cast<std::int64_t>(n); i-- > 0;) {
+        const auto d = static_cast<std::size_t>((*loads)[static_cast<std::size_t>(i)]);
+        lies.strides[d] = step;
+        step *= in[d];
+      }
+    order = order_in_memory(lies);
+  }
+  const bool turned = order != in_order(n);
+  const std::int64_t inner = inner_of(order);
+  columns = holds_columns(inner);
   kernel.input = term_of(input, in);
   if (chooses) kernel.input = converted(kernel.input, Elements::mask);
   if (!integers) kernel.input = converted(kernel.input, Elements::real);
+  // Places are counted as the sizes say, sums as the elements lie.
+  if (turned && !finds) kernel.read = frame_of_rows(in, dims, order);
+  else if (turned)
+    for (std::int64_t step = 1, i = static_cast<std::int64_t>(n); i-- > 0;) {
+      const std::int64_t d = order[static_cast<std::size_t>(i)];
+      if (is_reduced(d)) continue;
+      kernel.read.dims[static_cast<std::size_t>(d)].divisor = step;
+      step *= in[static_cast<std::size_t>(d)];
+    }
   if (columns) {
-    const auto first = static_cast<std::size_t>(dims.front()), behind = static_cast<std::size_t>(dims.back()) + 1;
-    const bool groups = before && (kernel.reduces() || inner >= 8);
-    // Groups, what is summed, what stays. Of short rows there is one group.
+    // Groups, what is reduced, what stays. Of short rows there is one group.
+    const bool groups = in_groups(inner);
     std::int64_t steps[3] = {1, 1, 1};
-    for (std::size_t d = n; d-- > 0;) {
-      const int axis = d >= behind ? 2 : d >= first ? 1 : groups ? 0 : 2;
-      kernel.read.dims[d] = {axis, steps[axis]};
-      steps[axis] *= in[d];
+    bool behind = true;  // all that is reduced
+    for (std::size_t i = n; i-- > 0;) {
+      const std::int64_t d = order[i], size = in[static_cast<std::size_t>(d)];
+      Frame::Place& place = kernel.read.dims[static_cast<std::size_t>(d)];
+      if (is_reduced(d)) {
+        behind = behind && size == 1;
+        place.axis = 1;
+      } else {
+        const int axis = behind || !groups ? 2 : 0;
+        place = {axis, steps[axis]};
+        steps[axis] *= size;
+      }
     }
     kernel.rows = steps[0];
     kernel.columns = steps[2];
     kernel.read.axes = {{"row", kernel.rows}, {"k", kernel.length}, {"column", kernel.columns}};
   }
   Frame frame;
+  Sizes order_of_result;
   if (kernel.reduces()) {
     frame.axes = {{"row", kernel.rows}, {"column", std::max<std::int64_t>(kernel.columns, 1)}};
     frame.sizes = out;
     frame.dims.resize(out.size());
-    // The last sizes are the columns, until all of them are counted.
-    std::int64_t step = 1;
-    bool in_columns = kernel.columns > 1;
-    for (std::size_t i = out.size(); i-- > 0;) {
-      if (in_columns && step == kernel.columns) {
-        in_columns = false;
-        step = 1;
-      }
-      frame.dims[i] = {in_columns ? 1 : 0, step};
-      step *= out[i];
+    // What stays is counted as in the input.
+    std::vector<std::int64_t> of_input(n, -1);  // the dimension that it becomes
+    std::size_t next = 0;
+    for (std::size_t d = 0; d < n; ++d) {
+      const bool gone = is_reduced(static_cast<std::int64_t>(d));
+      if (gone && out.size() != n) continue;
+      of_input[d] = static_cast<std::int64_t>(next);
+      const Frame::Place& place = kernel.read.dims[d];
+      frame.dims[next++] = gone ? Frame::Place{0, 1} : Frame::Place{place.axis == 2 ? 1 : 0, place.divisor};
     }
+    if (turned)
+      for (const std::int64_t d : order)
+        if (const std::int64_t to = of_input[static_cast<std::size_t>(d)]; to >= 0) order_of_result.push_back(to);
+    if (order_of_result == in_order(order_of_result.size())) order_of_result.clear();
   } else {
     frame = kernel.read;
   }
@@ -133,7 +209,8 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
   if (affine.weight) with(*affine.weight, kernels::Function::multiply);
   if (affine.bias) with(*affine.bias, kernels::Function::add);
   const double flops = static_cast<double>(product(in)) * (kept ? 5 : 1);
-  set_root(node, std::move(kernel), std::move(frame), flops, {}, std::move(term), std::move(nodes));
+  set_root(node, std::move(kernel), std::move(frame), flops, std::move(order_of_result), std::move(term),
+           std::move(nodes));
 }
 
 FXX_INLINE void Lowering::softmax(const Node& node, const Operator& op) {

@@ -43,7 +43,8 @@ FXX_INLINE std::string SpecialisedWriter::columns(Body& body, const KernelStep& 
       break;
     default: name = "column_" + std::string(enumerator_name(k.kind));
   }
-  const bool place = type == "integer_64";
+  if (k.input->elements == plans::Elements::integer) name += "_64";
+  const bool place = k.kind == Kind::arg_largest || k.kind == Kind::arg_smallest;
   const std::vector<std::string> of =
       k.reduces() ? std::vector<std::string>{"column"} : std::vector<std::string>{"k", "column"};
   return "    " + name + "<" + text(k.length) + ", " + text(k.columns) + ">(" + before +
