@@ -42,7 +42,10 @@ FXX_INLINE std::string SpecialisedWriter::stem_of(const KernelStep& step) {
 
 /// What g++ -O2 takes on one core of a server, as was measured: by the kernel, and by how much is computed in its loops.
 /// What counts is how long functions take beside each other. `known`: another function has the shape of this one.
-FXX_INLINE double SpecialisedWriter::compile_milliseconds(const KernelStep& step, const std::string& text, bool known) {
+FXX_INLINE double SpecialisedWriter::compile_milliseconds(const KernelStep& step, const std::string& text,
+                                                          bool known) const {
+  if (shared_ && std::holds_alternative<plans::Pointwise>(step.kernel))
+    return 6 + static_cast<double>(text.size()) / 300;
   const double kernel = match(
       step.kernel, [](const plans::Pointwise&) { return 20.; }, [](const plans::MatrixProduct&) { return 100.; },
       [&](const plans::Convolution& k) {
@@ -124,8 +127,9 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
   auto [known, fresh] = functions_.try_emplace(definition);
   if (fresh) {
     known->second = stem + "_step_" + std::to_string(++function_counts_[stem]);
-    step_functions_.push_back(
-        {known->second, definition, compile_milliseconds(step, text, shape_counts_[stem] == shapes)});
+    const double milliseconds = compile_milliseconds(step, text, shape_counts_[stem] == shapes);
+    if (std::holds_alternative<plans::Pointwise>(step.kernel)) milliseconds_of_loops_ += milliseconds;
+    step_functions_.push_back({known->second, definition, milliseconds});
   }
   const std::string call = known->second + "(" + arguments + ");\n" + end_of_step(index);
   forward_lines_ += alone ? "  if (part.index == 0) " + call : "  " + call;
@@ -228,7 +232,12 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
 }  // namespace detail
 
 FXX_INLINE SpecialisedSource specialised_source(const KernelPlan& plan, const std::string& title) {
-  return detail::SpecialisedWriter(plan, title).write();
+  // Inlined into each loop, functions of a chain of thousands would take the compiler minutes: 5 ms for each.
+  constexpr double longest_of_loops = 2500;
+  detail::SpecialisedWriter writer(plan, title);
+  SpecialisedSource source = writer.write();
+  if (writer.milliseconds_of_loops() <= longest_of_loops) return source;
+  return detail::SpecialisedWriter(plan, title, true).write();
 }
 
 }  // namespace fxx::inline FXX_ABI

@@ -4,7 +4,7 @@
 //     store_some<width>(out + i, apply<Function::relu>(load_some<width>(a + i) + load_some<width>(b + i)));
 //   });
 //
-// Main names: pointwise, apply, gathered, scattered, copy_strided, clear_border, row_of, FXX_KERNEL_LAMBDA.
+// Main names: pointwise, apply, pointwise_shared, apply_shared, gathered, scattered, copy_strided, clear_border, row_of, FXX_KERNEL_LAMBDA.
 // Cost: light.
 #pragma once
 
@@ -31,6 +31,13 @@ FXX_KERNEL auto apply(A... arguments) {
   return Call<F>::of(arguments...);
 }
 
+/// `apply`, compiled once for all places where it stands. A call keeps no vector in a register, which is the price of
+/// modules with thousands of functions.
+template <Function F, class... A>
+[[gnu::noinline]] auto apply_shared(A... arguments) {
+  return Call<F>::of(arguments...);
+}
+
 /// Calls `each(i, width)` for the part's share of N elements.
 template <int N, class Each>
 FXX_KERNEL void pointwise(Part part, const Each& each) {
@@ -40,6 +47,20 @@ FXX_KERNEL void pointwise(Part part, const Each& each) {
   for (; i + lanes <= mine.end; i += lanes) each(i, Width<lanes>{});
   if constexpr (N % lanes != 0)
     if (i < mine.end) each(i, Width<N % lanes>{});
+}
+
+namespace detail_of_loops {
+[[gnu::noinline]] inline Range shared_range(Part part, int elements) { return part.of(elements, lanes); }
+}  // namespace detail_of_loops
+/// `pointwise` with as little for the compiler to do as possible: `each` stands there once, twice where there is a rest.
+template <int N, class Each>
+FXX_KERNEL void pointwise_shared(Part part, const Each& each) {
+  const Range mine = detail_of_loops::shared_range(part, N);
+  constexpr int whole = N / lanes * lanes;
+  if constexpr (whole > 0)
+    for (int i = mine.begin; i + lanes <= mine.end; i += lanes) each(i, Width<lanes>{});
+  if constexpr (N > whole)
+    if (mine.begin < mine.end && mine.end > whole) each(whole, Width<N - whole>{});
 }
 
 /// `at(i)` is where element i stands; zeros behind the first `Count`.

@@ -1,5 +1,9 @@
 // Specialised modules: functions element by element, over sizes that fill no vector, strides, nan and infinity; beside
 // LibTorch in double precision.
+#include <sys/resource.h>
+
+#include <random>
+
 #include "torch/compile/compiled.hpp"
 
 using namespace fxx;
@@ -192,6 +196,98 @@ TEST_CASE("nan and infinity pass through functions, softmax, sums and pooling") 
                        x.reciprocal()});
       },
       {x, y});
+}
+
+/// A chain of so many operators that keep what they get near 1: of one tensor, or with another, or with a value that was
+/// read before.
+Tensor chain_of(int operators, unsigned seed, const Tensor& x, const Tensor& y) {
+  std::mt19937 drawn(seed);
+  const auto number = [&](double from, double to) {
+    return from + (to - from) * static_cast<double>(drawn() % 1000) / 1000;
+  };
+  Tensor v = x, before = x;
+  for (int i = 0; i < operators; ++i) {
+    const Tensor last = v;
+    switch (drawn() % 16) {
+      case 0: v = v.tanh(); break;
+      case 1: v = v.sigmoid(); break;
+      case 2: v = v * number(-1, 1); break;
+      case 3: v = v + number(-1, 1); break;
+      case 4: v = v.sin(); break;
+      case 5: v = torch::gelu(v); break;
+      case 6: v = v.clamp(-2, 2); break;
+      case 7: v = v - y; break;
+      case 8: v = v * y; break;
+      case 9: v = torch::maximum(v, y); break;
+      case 10: v = torch::where(v > y, v, before); break;
+      case 11: v = v.abs(); break;
+      case 12: v = (-v).clamp(-3, 3); break;
+      case 13: v = F::silu(v); break;
+      case 14: v = v.cos(); break;
+      default: v = v - before; break;
+    }
+    before = last;
+  }
+  return v;
+}
+
+/// The same of integers.
+Tensor integer_chain_of(int operators, unsigned seed, const Tensor& x, const Tensor& y) {
+  std::mt19937 drawn(seed);
+  Tensor v = x, before = x;
+  for (int i = 0; i < operators; ++i) {
+    const Tensor last = v;
+    switch (drawn() % 8) {
+      case 0: v = v * 3; break;
+      case 1: v = v + static_cast<std::int64_t>(drawn() % 100); break;
+      case 2: v = torch::remainder(v, 1009); break;
+      case 3: v = v - y; break;
+      case 4: v = torch::maximum(v, y); break;
+      case 5: v = torch::where(v > before, v, y); break;
+      case 6: v = v.clamp(-5000, 5000); break;
+      default: v = v - before; break;
+    }
+    before = last;
+  }
+  return v;
+}
+/// Processor seconds of all children that this process has waited for: no matter what else the machine does meanwhile.
+double seconds_of_children() {
+  rusage used{};
+  getrusage(RUSAGE_CHILDREN, &used);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+TEST_CASE("chains of thousands of operators take the compiler a millisecond for each") {
+  torch::manual_seed(5);
+  const Tensor x = torch::randn({7, 19}), y = torch::rand({7, 19});
+  const Tensor n = torch::randint(-99, 99, {7, 19}), m = torch::randint(-99, 99, {7, 19});
+  for (const bool integers : {false, true}) {
+    const int count = integers ? 1500 : 3000;
+    CAPTURE(integers);
+    const auto net = net_of([&](const Tensors& in) {
+      return integers ? integer_chain_of(count, 3, in[0], in[1]) : chain_of(count, 3, in[0], in[1]);
+    });
+    const Tensors inputs = integers ? Tensors{n, m} : Tensors{x, y};
+    const auto gm = traced_net(*net, inputs);
+    const double before = seconds_of_children();
+    const auto compiled = fxx::compile(*gm, inputs, {.threads = 2, .tolerance = infinite, .cache_folder = cache()});
+    const double seconds = seconds_of_children() - before;
+    CAPTURE(seconds);
+    // On a machine that is idle half of this, or less; inlined into each loop they take three times as long.
+    CHECK(seconds < (integers ? 8e-3 : 3e-3) * count);
+    CHECK(compiled->kernel_plan().steps.size() < static_cast<std::size_t>(count) / 20);
+    CHECK(compiled->called_back().empty());
+    const torch::NoGradGuard no_grad;
+    CHECK(error_of(compiled->run(boxed(inputs)), in_double(*net, inputs)) < 1e-5);
+  }
+  // Those that models have are inlined.
+  const auto net = net_of([](const Tensors& in) { return chain_of(100, 3, in[0], in[1]); });
+  const auto few = fxx::compile(*traced_net(*net, {x, y}), {x, y}, {.threads = 1, .cache_folder = cache()});
+  CHECK(few->source_code().find("shared") == std::string::npos);
 }
 
 }  // namespace

@@ -68,6 +68,10 @@ class Lowering {
     for (const Node* node : graph.nodes())
       if (node->opcode() == Opcode::get_attr && node->tensor_meta()) elements += node->tensor_meta()->numel();
     weights_stay_ = options.weights_stay.value_or(elements < 3 << 17);  // 1.5 MB
+    if (graph.size() >= 1000) {
+      const auto nodes = graph.nodes();
+      many_ = std::ranges::count_if(nodes, [&](const Node* node) { return is_pointwise(*node); }) >= 1000;
+    }
   }
   KernelPlan lower();
 
@@ -420,6 +424,7 @@ class Lowering {
   const Owner& owner_;
   LowerOptions options_;
   bool weights_stay_ = false;  // all together are so few that a core's own caches keep them from call to call
+  bool many_ = false;          // thousands of functions of elements, of which few loops are to be made
   KernelPlan plan_;
   std::vector<Value> values_;
   std::vector<const Node*> pending_;  // some of them are placed by now

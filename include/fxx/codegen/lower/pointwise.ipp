@@ -271,7 +271,7 @@ FXX_INLINE bool Lowering::is_pointwise(const Node& node) const {
 /// long functions, unless they are in a kernel's loop: a processor looks ahead over some two hundred operations, which is
 /// several elements of each loop, but less than two of both behind each other.
 FXX_INLINE bool Lowering::read_within_expression(const Node& node) {
-  constexpr int most_transcendental = 2;
+  const int most_transcendental = many_ ? most_calls : 2, most = many_ ? most_calls_of_many : most_calls;
   const Sizes& sizes = sizes_of(node);
   const Value& shared = value_of(node);
   int transcendental = transcendental_calls_in(*shared.term);
@@ -298,7 +298,7 @@ FXX_INLINE bool Lowering::read_within_expression(const Node& node) {
     };
     for (const Argument& argument : next->args()) for_each_node(argument, read);
     for (const auto& [name, argument] : next->kwargs()) for_each_node(argument, read);
-    if (!alone || count > most_calls) return false;
+    if (!alone || count > most) return false;
     if (!shared.root && transcendental > most_transcendental) return false;
     if (readers.size() == 1) return true;
     calls[next] = count + 2;

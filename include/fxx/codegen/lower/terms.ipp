@@ -132,6 +132,8 @@ FXX_INLINE Dtype integers_together(const std::vector<const Node*>& tensors) {
 /// An expression has no more, so that it stays quick to compile and in registers. What is read several times counts as
 /// often.
 inline constexpr int most_calls = 64;
+/// What counts as often as it is read, where loops are to be few: of these no more than `most_calls` are computed.
+inline constexpr int most_calls_of_many = 512;
 FXX_INLINE int calls_in(const Term& term, std::unordered_set<const Term*>* seen = nullptr) {
   using Kind = Term::Kind;
   if (seen && !seen->insert(&term).second) return 0;
@@ -200,13 +202,15 @@ FXX_INLINE Lowering::Joined Lowering::join(std::initializer_list<const Node*> op
     if (value.kind != Value::Kind::pending || sizes_of(*operand) != sizes || !value.root) continue;
     if (!joined.root || value.root->number > joined.root->number) joined.root = value.root;
   }
-  int calls = 0;
+  int calls = 0, computed = 0;
+  std::unordered_set<const Term*> seen;
   for (const Node* operand : operands) {
     if (!operand || value_of(*operand).kind != Value::Kind::pending) continue;
     const Value& value = value_of(*operand);
     calls += calls_in(*value.term);
-    if (sizes_of(*operand) != sizes || (value.root && value.root != joined.root) || calls > most_calls)
-      view_of(*operand);
+    if (many_) computed += calls_in(*value.term, &seen);
+    const bool too_many = many_ ? calls > most_calls_of_many || computed > most_calls : calls > most_calls;
+    if (sizes_of(*operand) != sizes || (value.root && value.root != joined.root) || too_many) view_of(*operand);
   }
   for (const Node* operand : operands) {
     if (!operand || value_of(*operand).kind != Value::Kind::pending) continue;

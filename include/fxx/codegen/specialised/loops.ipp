@@ -162,6 +162,22 @@ FXX_INLINE bool joins_no_product(kernels::Function function) {
          function == F::relu || function == F::square_root;
 }
 
+/// Functions that take no more instructions than a call would.
+FXX_INLINE bool is_few_instructions(kernels::Function function) {
+  using F = kernels::Function;
+  switch (function) {
+    case F::negate:
+    case F::absolute:
+    case F::square:
+    case F::square_root:
+    case F::relu:
+    case F::maximum:
+    case F::minimum:
+    case F::select: return true;
+    default: return function >= F::less && function <= F::logical_not;
+  }
+}
+
 template <class F>
 std::string SpecialisedWriter::sharing(Body& body, const std::vector<const Term*>& terms, const Frame& frame,
                                        const std::string& indent, const F& statements) {
@@ -267,7 +283,8 @@ FXX_INLINE std::string SpecialisedWriter::expression(Body& body, const Term& ter
       default: break;
     }
   }
-  std::string result = std::string(integers ? "apply_64" : "apply") +
+  const bool shared = shared_ && in_loop_ && (integers || !is_few_instructions(term.function));
+  std::string result = std::string(integers ? "apply_64" : "apply") + (shared ? "_shared" : "") +
                        "<Function::" + std::string(name_of_function(term.function)) + ">(";
   for (std::size_t i = 0; i < term.operands.size(); ++i)
     result += (i ? ", " : "") + (is_product(*term.operands[i]) ? operand(i) : vector(body, *term.operands[i], frame));
@@ -481,8 +498,10 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
     else loops += "\n";
     indent += "  ";
   }
+  in_loop_ = true;
   const std::string inner = parts.empty() ? stores(body, step, frame, indent + "  ") : indent + "  " + parts;
-  loops += indent + "pointwise<" + text(frame.axes[last].extent) + ">(" + (shared == last ? "part" : "Part{}") + ", " +
+  in_loop_ = false;
+  loops += indent + (shared_ ? "pointwise_shared<" : "pointwise<") + text(frame.axes[last].extent) + ">(" + (shared == last ? "part" : "Part{}") + ", " +
            lambda({frame.axes[last].name}, false, inner) + indent + "});\n";
   for (std::size_t a = 0; a + 1 < last; ++a)
     if (a + 1 == shared) loops += std::string(2 * (a + 1), ' ') + "}\n";

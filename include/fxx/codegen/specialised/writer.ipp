@@ -16,8 +16,12 @@ namespace fxx::inline FXX_ABI::detail {
 
 class SpecialisedWriter {
  public:
-  SpecialisedWriter(const KernelPlan& plan, const std::string& title) : plan_(plan), title_(title) {}
+  /// `shared`: functions that loops call are compiled once for all of them, not into each.
+  SpecialisedWriter(const KernelPlan& plan, const std::string& title, bool shared = false)
+      : plan_(plan), title_(title), shared_(shared) {}
   SpecialisedSource write();
+  /// What the compiler takes for loops of elements alone, about; known once all is written.
+  double milliseconds_of_loops() const { return milliseconds_of_loops_; }
 
  private:
   using View = plans::View;
@@ -161,7 +165,7 @@ class SpecialisedWriter {
   std::string sort(Body& body, const plans::Sort& k);
   // --- specialised_source.ipp ----------------------------------------------------------------------------------------
   static std::string stem_of(const KernelStep& step);
-  static double compile_milliseconds(const KernelStep& step, const std::string& text, bool known);
+  double compile_milliseconds(const KernelStep& step, const std::string& text, bool known) const;
   std::string functions(int parts) const;
   static std::string end_of_step(int index) {
     return "  end_of_step(call, part, barrier, " + std::to_string(index + 1) + ");\n";
@@ -170,6 +174,9 @@ class SpecialisedWriter {
 
   const KernelPlan& plan_;
   std::string title_;
+  bool shared_ = false;
+  bool in_loop_ = false;  // of elements alone, whose functions are shared where any are
+  double milliseconds_of_loops_ = 0;
   std::set<std::string> headers_;
   std::map<std::string, std::string> constants_, shapes_, functions_;
   std::set<std::string> constant_names_;
