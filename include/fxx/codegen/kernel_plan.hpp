@@ -398,10 +398,16 @@ struct KernelPlan {
   bool weights_stay = false;    // are they so few that a core's own caches keep them from call to call?
 
   /// A table, a line a step: kernel, how it is computed where that was tuned, shapes, MFLOP, kB, microseconds that are
-  /// expected; `seconds`, when given, are those measured, a number a step.
+  /// expected; `seconds`, when given, are those measured, a number a step. Slow steps are marked, and named at the end.
   std::string to_string(const std::vector<double>& seconds = {}) const;
   /// The table, to standard output.
   void print(const std::vector<double>& seconds = {}) const;
+  /// A step that took at least three times what was expected, and two microseconds more.
+  struct SlowStep {
+    std::size_t step = 0;
+    double factor = 0;  // of what was expected
+  };
+  std::vector<SlowStep> slow_steps(const std::vector<double>& seconds) const;
   /// Nodes that are called back alone, with the reason.
   std::vector<std::pair<std::string, std::string>> called_back() const;
   /// Nodes of regions, with the reason.

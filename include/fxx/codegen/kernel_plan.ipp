@@ -147,13 +147,25 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
 
 }  // namespace detail
 
+FXX_INLINE std::vector<KernelPlan::SlowStep> KernelPlan::slow_steps(const std::vector<double>& seconds) const {
+  constexpr double times = 3, clock_and_barrier = 2e-6;
+  std::vector<SlowStep> slow;
+  for (std::size_t i = 0; i < steps.size() && i < seconds.size(); ++i) {
+    const double expected = steps[i].expected;
+    if (expected > 0 && seconds[i] >= times * expected && seconds[i] >= expected + clock_and_barrier)
+      slow.push_back({i, seconds[i] / expected});
+  }
+  return slow;
+}
+
 FXX_INLINE std::string KernelPlan::to_string(const std::vector<double>& seconds) const {
+  constexpr std::size_t columns = 9;
   struct Line {
-    std::string cells[8];
+    std::string cells[columns];
   };
   const bool tuned = std::ranges::any_of(steps, [](const KernelStep& step) { return step.way != plans::Way{}; });
   std::vector<Line> lines = {
-      {{"step", "kernel", "tuned", "shapes", "MFLOP", "kB", "expected us", seconds.empty() ? "" : "us"}}};
+      {{"step", "kernel", "tuned", "shapes", "MFLOP", "kB", "expected us", seconds.empty() ? "" : "us", ""}}};
   const auto decimal = [](double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%.*f", value < 10 ? 2 : 0, value);
@@ -166,16 +178,23 @@ FXX_INLINE std::string KernelPlan::to_string(const std::vector<double>& seconds)
     lines.push_back({{step.name(), std::move(kernel), step.way == plans::Way{} ? "" : step.way.to_string(),
                       std::move(shapes), decimal(step.flops * 1e-6), decimal(step.bytes * 1e-3),
                       step.expected < 0 ? "-" : decimal(step.expected * 1e6),
-                      i < seconds.size() ? decimal(seconds[i] * 1e6) : ""}});
+                      i < seconds.size() ? decimal(seconds[i] * 1e6) : "", ""}});
     flops += step.flops;
   }
-  std::size_t width[8] = {};
+  const std::vector<SlowStep> slow = slow_steps(seconds);
+  std::string slow_names;
+  for (const SlowStep& s : slow) {
+    const std::string factor = decimal(s.factor) + " x";
+    lines[s.step + 1].cells[columns - 1] = factor;
+    slow_names += (slow_names.empty() ? "" : ", ") + steps[s.step].name() + " (" + factor + ")";
+  }
+  std::size_t width[columns] = {};
   for (const Line& line : lines)
-    for (std::size_t c = 0; c < 8; ++c) width[c] = std::max(width[c], line.cells[c].size());
+    for (std::size_t c = 0; c < columns; ++c) width[c] = std::max(width[c], line.cells[c].size());
   std::string text;
   for (const Line& line : lines) {
     std::string row;
-    for (std::size_t c = 0; c < 8; ++c) {
+    for (std::size_t c = 0; c < columns; ++c) {
       if (c == 2 && !tuned) continue;
       const std::string pad(width[c] - line.cells[c].size(), ' ');
       row += (c < 4 ? line.cells[c] + pad : pad + line.cells[c]) + "  ";
@@ -185,7 +204,9 @@ FXX_INLINE std::string KernelPlan::to_string(const std::vector<double>& seconds)
   }
   text += std::to_string(steps.size()) + " steps, " + decimal(flops * 1e-6) + " MFLOP, arena " +
           decimal(static_cast<double>(arena_bytes) * 1e-3) + " kB (no less than " +
-          decimal(static_cast<double>(live_bytes) * 1e-3) + ")\n";
+          decimal(static_cast<double>(live_bytes) * 1e-3) + ")";
+  if (!slow.empty()) text += "; three times what is expected, or more: " + slow_names;
+  text += "\n";
   return text;
 }
 

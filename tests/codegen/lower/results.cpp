@@ -68,4 +68,17 @@ TEST_CASE("the plan prints as a table") {
                             "call back", "no kernel", "4 steps", "arena"})
     CHECK(text.find(words) != std::string::npos);
   CHECK(plan.to_string({1e-6, 2e-6, 3e-6, 4e-6}).find("us\n") != std::string::npos);
+  // A step that takes three times what was expected is told; what is called back has no expectation.
+  std::vector<double> seconds;
+  for (const KernelStep& step : plan.steps) seconds.push_back(step.expected > 0 ? 2.9 * step.expected : 1);
+  CHECK(plan.slow_steps(seconds).empty());
+  CHECK(plan.to_string(seconds).find("three times") == std::string::npos);
+  seconds[1] = 4 * plan.steps[1].expected + 1e-5;
+  REQUIRE(plan.slow_steps(seconds).size() == 1);
+  CHECK(plan.slow_steps(seconds)[0].step == 1);
+  CHECK(plan.slow_steps(seconds)[0].factor > 4);
+  const std::string told = plan.to_string(seconds);
+  CAPTURE(told);
+  CHECK(told.find(" x\n") != std::string::npos);
+  CHECK(told.find("three times what is expected, or more: " + plan.steps[1].name() + " (") != std::string::npos);
 }
