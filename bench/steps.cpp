@@ -3,18 +3,19 @@
 //
 // usage: bench_steps [--only FAMILY] [--drawn N]
 //   --only    what the names of cases begin with: products, convolutions, pooling, rows, reductions, elements, places,
-//             recurrent, attention
+//             attention
 //   --drawn   so many reductions (default 40)
-// Prints a line a slow step: case, step, kernel's share of what was expected, microseconds; then how many steps there
-// were. Times are the least of many calls with one thread: on a machine that is busy, steps that are slow once are to be
+// Prints a line a slow step: case, step, times what was expected, microseconds; then how many steps there were. Times are the least of many calls with one thread: on a machine that is busy, steps that are slow once are to be
 // run again.
 #include <torch/torch.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,9 +32,6 @@ struct Case {
   std::function<Tensor(const Tensors&)> forward;
   Tensors inputs;
 };
-struct Module : torch::nn::Module {
-  std::function<Tensor(const Tensors&)> function;
-};
 
 Tensor channels_last(const Tensor& image) { return image.contiguous(at::MemoryFormat::ChannelsLast); }
 
@@ -47,15 +45,22 @@ std::vector<Case> layers() {
   std::vector<Case> cases = {
       {"products/128x512x512", [=](const Tensors& in) { return torch::linear(in[0], w); }, {tokens}},
       {"products/one row", [=](const Tensors& in) { return torch::linear(in[0], w); }, {r({1, 512})}},
-      {"products/two", [](const Tensors& in) { return torch::matmul(in[0], in[1]); }, {r({8, 128, 64}), r({8, 64, 128})}},
+      {"products/two",
+       [](const Tensors& in) { return torch::matmul(in[0], in[1]); },
+       {r({8, 128, 64}), r({8, 64, 128})}},
       {"convolutions/3x3", [=](const Tensors& in) { return torch::conv2d(in[0], w3, {}, 1, 1); }, {image}},
       {"convolutions/3x3 by 2", [=](const Tensors& in) { return torch::conv2d(in[0], w3, {}, 2, 1); }, {image}},
       {"convolutions/1x1", [=](const Tensors& in) { return torch::conv2d(in[0], w1); }, {image}},
       {"convolutions/7x7", [=](const Tensors& in) { return torch::conv2d(in[0], w7, {}, 2, 3); }, {r({1, 3, 224, 224})}},
       {"convolutions/depthwise", [=](const Tensors& in) { return torch::conv2d(in[0], wd, {}, 1, 1, 1, 64); }, {image}},
-      {"convolutions/1d", [=](const Tensors& in) { return torch::conv1d(in[0], wl, {}, 1, 1); }, {r({1, 64, 1000})}},
+      {"convolutions/1d",
+       [=](const Tensors& in) { return torch::conv1d(in[0], wl, {}, at::IntArrayRef{1}, at::IntArrayRef{1}); },
+       {r({1, 64, 1000})}},
       {"convolutions/causal",
-       [=](const Tensors& in) { return torch::conv1d(torch::constant_pad_nd(in[0], {8, 0}), wl, {}, 1, 0, 4); },
+       [=](const Tensors& in) {
+         const Tensor padded = torch::constant_pad_nd(in[0], {8, 0});
+         return torch::conv1d(padded, wl, {}, at::IntArrayRef{1}, at::IntArrayRef{0}, at::IntArrayRef{4});
+       },
        {r({1, 64, 1000})}},
       {"pooling/largest", [](const Tensors& in) { return torch::max_pool2d(in[0], 3, 2, 1); }, {image}},
       {"pooling/mean", [](const Tensors& in) { return torch::avg_pool2d(in[0], 2); }, {image}},
@@ -94,7 +99,8 @@ std::vector<Case> drawn_reductions(int count) {
       sizes[drawn() % sizes.size()] = 2;
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), drawn);
-    for (std::size_t d = 0; d < order.size(); ++d) back[static_cast<std::size_t>(order[d])] = static_cast<std::int64_t>(d);
+    for (std::size_t d = 0; d < order.size(); ++d)
+      back[static_cast<std::size_t>(order[d])] = static_cast<std::int64_t>(d);
     while (dims.empty())
       for (std::size_t d = 0; d < sizes.size(); ++d)
         if (drawn() % 2) dims.push_back(static_cast<std::int64_t>(d));
@@ -139,9 +145,11 @@ int main(int argc, char** argv) {
   std::size_t steps = 0, slow = 0;
   for (const Case& c : cases) {
     if (!c.name.starts_with(only)) continue;
-    Module module;
-    module.eval();
-    const auto gm = fxx::trace(module, [&](Tensors in) { return c.forward(in); }, {c.inputs});
+    const auto module = std::make_shared<torch::nn::Module>("Case");
+    module->eval();
+    const auto gm = fxx::detail::trace_module(
+        *module, true, [&](std::span<const Tensor> in) { return c10::IValue(c.forward({in.begin(), in.end()})); },
+        c.inputs, {});
     const auto compiled = fxx::compile(*gm, c.inputs, {.threads = 1});
     const std::vector<double> seconds = compiled->profile(c.inputs, 100);
     const fxx::KernelPlan& plan = compiled->kernel_plan();

@@ -198,8 +198,8 @@ TEST_CASE("nan and infinity pass through functions, softmax, sums and pooling") 
       {x, y});
 }
 
-/// A chain of so many operators that keep what they get near 1: of one tensor, or with another at each third; some values
-/// are read several times.
+/// A chain of so many operators that keep what they get near 1: of one tensor, or with another, or with a value that was
+/// read before.
 Tensor chain_of(int operators, unsigned seed, const Tensor& x, const Tensor& y) {
   std::mt19937 drawn(seed);
   const auto number = [&](double from, double to) {
