@@ -44,6 +44,7 @@ FXX_INLINE void MetConstants::keep_those_in(const c10::StorageImpl* storage) {
     auto& [name, tensor] = constants_[i];
     written_.push_back({name, decltype(Written::tensor)(tensor.getIntrusivePtr())});
     tensor = copy_of(tensor);
+    copied_.push_back(name);
   }
   not_copied_.erase(found);
 }
