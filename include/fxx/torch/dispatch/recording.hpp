@@ -53,7 +53,8 @@ struct Recording {
   std::string member_state;  // likewise what tells that the code keeps something else for its next run
 };
 
-/// Runs the code on its inputs. Objects of TorchScript have their attributes back afterwards, unless `keeps_script`. Throws TraceError, and the code's own errors.
+/// Runs the code on its inputs. Objects of TorchScript have their attributes back afterwards, unless `keeps_script`.
+/// Throws TraceError, and the code's own errors.
 Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, RecordOptions options,
                      bool keeps_script = false);
 
