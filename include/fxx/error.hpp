@@ -59,6 +59,7 @@ enum class ErrorId : std::uint16_t {
   gradient_in_forward = 325,
   training_flag_unknown = 326,
   module_changed = 327,
+  keeps_state = 328,
   no_shape_rule = 330,
   // rewriting
   rewrite_limit = 401,

@@ -247,6 +247,7 @@ FXX_INLINE void BuiltModule::verify(const std::vector<at::Tensor>& example_input
 FXX_INLINE std::shared_ptr<BuiltModule> build(GraphModule& module, std::vector<at::Tensor> example_inputs,
                                               const BuildOptions& options) {
   module.graph().lint();
+  detail::refuse_kept_state(module, "build");
   const std::size_t takes = module.graph().find_nodes(Opcode::placeholder).size();
   if (example_inputs.size() != takes)
     throw RunError(ErrorId::input_mismatch, "build: " + std::to_string(example_inputs.size()) +

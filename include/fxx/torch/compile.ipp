@@ -134,6 +134,7 @@ FXX_INLINE std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vec
   // Calls under autocast are interpreted: kernels are for all others.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   module.graph().lint();
+  detail::refuse_kept_state(module, "compile");
   const std::size_t takes = module.graph().find_nodes(Opcode::placeholder).size();
   if (example_inputs.size() != takes)
     throw RunError(ErrorId::input_mismatch, "compile: " + std::to_string(example_inputs.size()) +
@@ -150,6 +151,7 @@ FXX_INLINE std::shared_ptr<CompiledModule> compile(GraphModule& module, std::vec
                                                            "; it has to be a dense tensor that is not quantised");
     throw RunError(ErrorId::input_mismatch, "compile: the example for '" + std::string(input->name()) + "' is " + what);
   }
+  const detail::ScriptWatch scripts;  // what runs here is no call of the caller's
   auto compiled = std::make_shared<CompiledModule>(module, example_inputs, options);
   compiled->forget_plan();  // the interpreter's, which few will ask for again
   detail::give_back_free_memory();

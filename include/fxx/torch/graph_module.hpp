@@ -147,6 +147,11 @@ class GraphModule : public torch::nn::Module {
   /// The class of the module that was traced.
   const std::string& class_name() const { return class_name_; }
 
+  /// What tells that the traced code keeps state from run to run which the graph does not have; empty when nothing does.
+  /// `compile` and `build` refuse such a graph, because its results are the code's in the first run only.
+  const std::string& kept_state() const { return kept_state_; }
+  void set_kept_state(std::string what) { kept_state_ = std::move(what); }
+
   /// Deep: graph, parameters, buffers, submodules; nothing is shared.
   std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& device = std::nullopt) const override;
   void pretty_print(std::ostream& stream) const override;
@@ -181,12 +186,17 @@ class GraphModule : public torch::nn::Module {
 
   LazyOwner lazy_owner_{*this};
   Graph graph_;
-  std::string class_name_;
+  std::string class_name_, kept_state_;
   mutable std::mutex mutex_;  // guards what is made on demand
   mutable std::shared_ptr<ModuleOwner> owner_;
   std::shared_ptr<const Plan> plan_;
   mutable std::map<std::string, std::size_t> next_names_;  // the numbers that fresh_name() tries first
 };
+
+namespace detail {
+/// Throws RunError (E328) for a graph whose traced code keeps state. `caller`: "compile".
+void refuse_kept_state(const GraphModule& module, const char* caller);
+}  // namespace detail
 
 /// Applies a rule set: calls of leaf modules are matched as the operators that they are, and stay calls where no rule
 /// fired.

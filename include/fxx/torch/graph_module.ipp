@@ -135,7 +135,9 @@ FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, 
 FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, std::string class_name,
                                     const std::map<std::string, Attribute>& more)
     : GraphModule(ModuleOwner(root, class_name.empty() ? detail::class_name_of(root) : std::move(class_name)),
-                  root.is_training(), std::move(graph), more) {}
+                  root.is_training(), std::move(graph), more) {
+  if (const auto* traced = dynamic_cast<const GraphModule*>(&root)) kept_state_ = traced->kept_state_;
+}
 FXX_INLINE GraphModule::GraphModule(const ModuleOwner& root, bool training, Graph graph,
                                     const std::map<std::string, Attribute>& more)
     : torch::nn::Module("GraphModule"), graph_(std::move(graph)), class_name_(root.class_name()) {
@@ -363,8 +365,18 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::clone(const std::opti
   copy->train(is_training());
   detail::clone_members(*this, *copy, device);
   copy->graph_ = graph_;
+  copy->kept_state_ = kept_state_;
   copy->changed();
   return copy;
+}
+
+FXX_INLINE void detail::refuse_kept_state(const GraphModule& module, const char* caller) {
+  if (module.kept_state().empty()) return;
+  throw RunError(ErrorId::keeps_state,
+                 caller + (": the code that was traced keeps state from run to run, which its graph does not: " +
+                           module.kept_state()) +
+                     ". Make the state an input and a result of forward, or a registered buffer that operators write "
+                     "to in place (add_, copy_)");
 }
 
 FXX_INLINE void GraphModule::pretty_print(std::ostream& stream) const { stream << class_name_; }

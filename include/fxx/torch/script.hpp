@@ -3,6 +3,7 @@
 //
 // The script module is a real submodule: its parameters are registered under their names and shared, it trains, moves
 // and is put in eval mode with the rest. Called with a proxy it is one call_module node.
+// Attributes that its methods assign are its state, which stays the script's: graphs run it, compile() refuses it (E328).
 // An object is a submodule too, so that graphs have a name for it. Its methods, called with proxies, are call_method
 // nodes on its get_attr.
 // Main names: nn::Script, nn::ScriptObject. Cost: heavy (torch/csrc/jit/api/module.h).

@@ -95,8 +95,9 @@ std::shared_ptr<GraphModule> trace_module(torch::nn::Module& root, bool is_modul
 /// and on others of the same shapes, or of any where dimensions are dynamic. Throws TraceError (E301) where the code
 /// branches on values, (E320, E321, E307) where it reaches elements behind the tracer's back, (E323) under autocast and
 /// in function transforms, (E325) where it asks for gradients, (E316) where it switches them on under a guard, (E327)
-/// where it registers parameters, and the module's own errors. The module is as it was before, but for what its code
-/// does to it in one run; members that are no tensors may have seen several (TraceOptions::training_flags).
+/// where it registers parameters, (E328) where TorchScript keeps state in attributes, and the module's own errors. The
+/// module is as it was before, but for what its code does to it in one run, and TorchScript is as it was; members that
+/// are no tensors may have seen several (TraceOptions::training_flags).
 template <class M>
 std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor> inputs,
                                    const TraceOptions& options = {}) {

@@ -175,6 +175,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
                                                 .freeze_random = options.freeze_random});
   write_stack_traces(recorded.places);
   Graph& graph = recorded.graph;
+  refuse_script_state(code, inputs, recorded, graph, options);
   std::optional<FurtherRuns> runs;
   if (code.is_module && options.training_flags) runs.emplace(code, inputs, recorded, graph, options.freeze_random);
   if (!is_dynamic) {
@@ -187,7 +188,7 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   if (options.strict && !options.report) refuse_baked(report.sizes);
   const std::vector<FlagUse> uses = flag_uses(graph);
   fold_filled_lists(graph, owner, recorded.constants);
-  copy_made_constants(graph, recorded.constants);
+  copy_made_constants(graph, recorded.constants, recorded.written);
   if (options.reroll_operators) rules::reroll.apply(graph);
   if (options.leaf_modules) {
     std::map<std::string, std::string, std::less<>> own;
@@ -217,7 +218,9 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   if (options.report) *options.report = std::move(report);
   else
     for (const std::string& note : report.notes) TORCH_WARN(note);
-  return std::make_shared<GraphModule>(owner, root.is_training(), std::move(graph), recorded.constants);
+  auto made = std::make_shared<GraphModule>(owner, root.is_training(), std::move(graph), recorded.constants);
+  made->set_kept_state(std::move(recorded.member_state));
+  return made;
 }
 
 }  // namespace fxx::inline FXX_ABI

@@ -66,6 +66,28 @@ FXX_INLINE at::Tensor copy_that_lies_alike(const at::Tensor& tensor) {
   return alike.set_requires_grad(copy.requires_grad());
 }
 
+/// Throws TraceError (E328) when a run of the module gives attributes of TorchScript objects other values. Kernels would
+/// give these tensors whose memory they use again.
+FXX_INLINE void refuse_script_state_of(GraphModule& module, const std::vector<at::Tensor>& example_inputs) {
+  std::vector<c10::IValue> given;
+  for (const at::Tensor& input : example_inputs) {
+    if (is_fake(input)) return;
+    given.emplace_back(copy_that_lies_alike(input));
+  }
+  const ModuleState before(module.owner(), module.graph());
+  const ScriptWatch scripts;
+  const at::NoGradGuard no_grad;
+  try {
+    module.run_flat(std::move(given));
+  } catch (const std::exception&) {
+    return;  // the caller's own run will tell
+  }
+  if (const std::string state = scripts.reassigned(); !state.empty())
+    throw TraceError(ErrorId::keeps_state,
+                     "compile: a TorchScript object that the graph calls keeps state from run to run in the attribute " +
+                         state + ". Make the state an input and a result of its method, or run the graph interpreted");
+}
+
 /// The graph once more, with modules that are more than one operator traced through: recurrent layers, and whatever a
 /// user registered. Where that cannot be, they stay calls.
 FXX_INLINE std::shared_ptr<GraphModule> opened(const std::shared_ptr<GraphModule>& module,
@@ -83,7 +105,9 @@ FXX_INLINE std::shared_ptr<GraphModule> opened(const std::shared_ptr<GraphModule
                           return module->run_flat(std::vector<c10::IValue>(inputs.begin(), inputs.end()));
                         },
                         std::move(given), options);
-  } catch (const TraceError&) {
+  } catch (const TraceError& error) {
+    if (error.id() == ErrorId::keeps_state) throw;
+    refuse_script_state_of(*module, example_inputs);
     return module;
   }
 }
@@ -133,6 +157,9 @@ FXX_INLINE void open_each(GraphModule& module, const std::vector<at::Tensor>& ex
         zeros.push_back(zeros_that_lie(meta.shape, meta.stride, static_cast<at::ScalarType>(meta.dtype)));
       }
       open = opened(alone, zeros);
+    } catch (const TraceError& error) {
+      if (error.id() == ErrorId::keeps_state) throw;
+      continue;
     } catch (const std::exception&) {
       continue;  // it may not take zeros
     }

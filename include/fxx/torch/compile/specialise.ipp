@@ -213,6 +213,8 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     else prepared_ = detail::opened(prepared_, example_inputs);
   }
   Graph& prepared = prepared_->graph();
+  const auto calls_method = [](const Node* n) { return n->opcode() == Opcode::call_method; };
+  if (std::ranges::any_of(prepared.nodes(), calls_method)) detail::refuse_script_state_of(*prepared_, example_inputs);
   expand_functions(prepared, runs_as_operators);
   note_known_sizes(*prepared_, example_inputs);
   // The results that are inputs, and no copies of them.

@@ -182,7 +182,10 @@ FXX_INLINE Argument DispatchTracer::Implementation::argument(const c10::IValue& 
       refuse_alias();
     if (!v.depends_on_inputs) v.depends_on_inputs = holds_inputs(t);
     call.given.push_back({inner_of(t), t, parameter.written});
-    call.depends = call.depends || v.depends_on_inputs;
+    if (v.depends_on_inputs) {
+      if (call.at < 32) call.elements |= 1u << call.at;
+      call.depending |= element_reads_.results_that_read(call.op, call.at, v.decided >= 0);
+    }
     if (v.decided >= 0) call.decided = v.decided;
     if (v.modules) call.modules = last_modules_ = v.modules;
     Node* node = node_of(v);
@@ -205,6 +208,19 @@ FXX_INLINE Argument DispatchTracer::Implementation::argument(const c10::IValue& 
     return {};
   }
   return to_argument(value, parameter.type);
+}
+
+FXX_INLINE bool DispatchTracer::Implementation::takes_constants_alone(const torch::jit::Stack& stack,
+                                                                      std::size_t count) const {
+  const auto is_constant = [&](const c10::IValue& value) {
+    return !value.isTensor() || !value.toTensor().defined() ||
+           (!detail::traced(value.toTensor()) && owner_.name_of(value.toTensor()).empty());
+  };
+  return std::all_of(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end(), [&](const c10::IValue& value) {
+    if (!value.isTensorList()) return is_constant(value);
+    const c10::ArrayRef<c10::IValue> items = value.toListRef();
+    return std::all_of(items.begin(), items.end(), is_constant);
+  });
 }
 
 FXX_INLINE bool DispatchTracer::Implementation::is_default(const c10::IValue& value, const c10::OperatorHandle& handle,

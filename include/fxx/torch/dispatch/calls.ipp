@@ -33,6 +33,10 @@ FXX_INLINE void DispatchTracer::Implementation::record(const c10::OperatorHandle
   const Operator& op = operator_of(handle);
   const Running running(*this, op);
   const std::size_t count = handle.schema().arguments().size();
+  if (takes_constants_alone(stack, count) && detail::in_script_compiler()) {
+    const FakeScope real(false);
+    return handle.callBoxed(stack);
+  }
   // What set_data() asks first, also that of a tensor which is no traced one.
   if (op.name == "aten::_has_compatible_shallow_copy_type" && own(stack.back().toTensor())) refuse_alias();
   if (answers_data_question(handle, op, stack, count)) return;
@@ -45,13 +49,14 @@ FXX_INLINE void DispatchTracer::Implementation::record(const c10::OperatorHandle
   // What changes the sizes of its tensor, and no elements, has to do so to the tensor itself.
   const bool detached = gradients_ && !with_gradients && !handle.hasTag(at::Tag::inplace_view);
   Call call{.op = op, .values = {values, count}, .detached = detached};
-  call.depends = has(op.traits, Trait::random);
-  const std::optional<std::int64_t> decided_dim = element_sizes_.dim_decided(handle, stack);
+  if (has(op.traits, Trait::random)) call.depending = ~0u;
+  const std::optional<detail::ElementSizes::Decided> decided = element_sizes_.dim_decided(handle, stack);
   std::vector<KeywordArgument> kwargs;
   std::vector<Argument> all(count);
   std::size_t written = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Parameter& parameter = op.parameters[i];
+    call.at = i;
     all[i] = argument(values[i], parameter, call);
     const bool standard = parameter.has_default() &&
                           (same_value(all[i], parameter.standard, parameter.type) || is_default(values[i], handle, i));
@@ -82,8 +87,8 @@ FXX_INLINE void DispatchTracer::Implementation::record(const c10::OperatorHandle
       call.copies_filled = fresh->filled();
     }
 
-  if (decided_dim)
-    call.decided = detail::ElementSizes::size_of(stack[stack.size() - handle.schema().returns().size()], *decided_dim);
+  if (decided && (decided->by < 0 ? call.depends() : (call.elements >> decided->by & 1) != 0))
+    call.decided = detail::ElementSizes::size_of(stack[stack.size() - handle.schema().returns().size()], decided->dim);
   Node* node = tracer_.create_node(CallFunction{&op}, std::span<const Argument>(all.data(), written), kwargs);
   if (call.modules) node->set_module_stack(*call.modules);
   if (options_.places) places_.emplace_back(node, where);
@@ -117,7 +122,7 @@ FXX_INLINE void DispatchTracer::Implementation::record(const c10::OperatorHandle
       result = std::move(list);
     } else {
       const bool number = result.isScalar() || result.isIntList() || result.isDoubleList() || result.isBoolList();
-      if (number && call.depends && counts_elements(op)) refuse_question(op, node);
+      if (number && call.depends() && counts_elements(op)) refuse_question(op, node);
       if (calls_) calls_->refuse();
     }
     if (item >= 0) ++item;
@@ -172,7 +177,7 @@ FXX_INLINE void DispatchTracer::Implementation::track(const at::Tensor& tensor, 
 }
 
 FXX_INLINE void DispatchTracer::Implementation::note_written(const Call& call) {
-  if (!call.depends) return;
+  if (!call.depends()) return;
   for (const Given& given : call.given) {
     const c10::StorageImpl* storage = given.written ? detail::storage_of(given.inner) : nullptr;
     if (const auto known = storages_.find(storage); known != storages_.end()) known->second.depends_on_inputs = true;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "fxx/torch/dispatch/met_constants.hpp"
 #include "fxx/torch/dispatch/traced_tensor.hpp"
 #include "fxx/torch/graph_module.hpp"
 
@@ -49,6 +50,10 @@ class DispatchTracer {
 
   /// Constants met on the way, with the names that get_attr nodes have for them.
   const std::vector<std::pair<std::string, at::Tensor>>& constants() const;
+  /// The names of those that are copies.
+  const std::vector<std::string>& copied_constants() const;
+  /// Those among them that the code wrote to, after which the graph has a copy. They outlive the tracer.
+  std::vector<detail::MetConstants::Written> written_constants();
   const std::vector<detail::TracedRead>& reads() const;
   /// Where the nodes were made, if asked for: what Node::source() does not tell.
   const std::vector<std::pair<Node*, Backtrace>>& places() const;

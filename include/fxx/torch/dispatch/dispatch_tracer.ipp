@@ -63,6 +63,12 @@ FXX_INLINE Argument DispatchTracer::argument_for(const c10::IValue& value) {
 FXX_INLINE const std::vector<std::pair<std::string, at::Tensor>>& DispatchTracer::constants() const {
   return implementation_->constants();
 }
+FXX_INLINE const std::vector<std::string>& DispatchTracer::copied_constants() const {
+  return implementation_->copied_constants();
+}
+FXX_INLINE std::vector<detail::MetConstants::Written> DispatchTracer::written_constants() {
+  return std::move(implementation_->written_constants());
+}
 FXX_INLINE const std::vector<detail::TracedRead>& DispatchTracer::reads() const { return implementation_->reads(); }
 FXX_INLINE const std::vector<std::pair<Node*, Backtrace>>& DispatchTracer::places() const {
   return implementation_->places();

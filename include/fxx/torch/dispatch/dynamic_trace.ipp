@@ -112,7 +112,7 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
       continue;
     }
     // The first run is the one that counts; what the others do to the module is undone.
-    const ModuleState state(code.owner, traces[0].graph);
+    const ModuleState state(code.owner, traces[0].graph, recordings[0].written);
     try {
       record(sizes);
     } catch (const c10::Error& error) {
@@ -125,7 +125,7 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
     }
   }
   for (const SizeSet& sizes : smallest_sizes(options.dynamic, traces[0].sizes)) {
-    const ModuleState state(code.owner, traces[0].graph);
+    const ModuleState state(code.owner, traces[0].graph, recordings[0].written);
     try {
       record(sizes);
     } catch (const TraceError&) {
@@ -148,7 +148,7 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
   for (;;) {
     const auto more = with_lines([&] { return more_sizes_to_trace(traces, options.dynamic); });
     if (more.empty()) break;
-    const ModuleState state(code.owner, traces[0].graph);
+    const ModuleState state(code.owner, traces[0].graph, recordings[0].written);
     for (const SizeSet& sizes : more) record(sizes);
   }
   if (options.record_stack_traces) write_stack_traces(recordings[0].places);

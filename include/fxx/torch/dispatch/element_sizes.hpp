@@ -14,14 +14,18 @@ namespace fxx::inline FXX_ABI::detail {
 
 class ElementSizes {
  public:
-  /// The dimension of the operator's result whose size elements of its arguments decide, counted from the end where it
-  /// is negative; none for most operators. The arguments are the last of the stack.
-  std::optional<std::int64_t> dim_decided(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
+  struct Decided {
+    std::int64_t dim;  // of the first result, counted from the end where it is negative
+    int by;            // the argument whose elements decide; -1 for all together
+  };
+  /// The dimension of the operator's result whose size elements of its arguments decide; none for most operators. The
+  /// arguments are the last of the stack.
+  std::optional<Decided> dim_decided(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
   /// The size of that dimension; -1 where the result has no such dimension.
   static std::int64_t size_of(const c10::IValue& result, std::int64_t dim);
 
  private:
-  enum class DecidedBy { none, values, repeats, mask };
+  enum class DecidedBy { none, values, classes, repeats, mask, selected, sections, lengths };
   std::unordered_map<const c10::FunctionSchema*, DecidedBy> known_;
 };
 

@@ -9,8 +9,8 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
-FXX_INLINE std::optional<std::int64_t> ElementSizes::dim_decided(const c10::OperatorHandle& op,
-                                                                 const torch::jit::Stack& stack) {
+FXX_INLINE std::optional<ElementSizes::Decided> ElementSizes::dim_decided(const c10::OperatorHandle& op,
+                                                                          const torch::jit::Stack& stack) {
   const auto& arguments = op.schema().arguments();
   const auto [known, fresh] = known_.try_emplace(&op.schema(), DecidedBy::none);
   if (fresh) {
@@ -18,6 +18,13 @@ FXX_INLINE std::optional<std::int64_t> ElementSizes::dim_decided(const c10::Oper
     if (name.name == "aten::index") known->second = DecidedBy::mask;
     else if (name.name == "aten::repeat_interleave" && name.overload_name != "self_int")
       known->second = DecidedBy::repeats;
+    else if (name.name == "aten::one_hot") known->second = DecidedBy::classes;
+    else if (name.name == "aten::masked_select") known->second = DecidedBy::selected;
+    else if (name.name == "aten::tensor_split" && name.overload_name == "tensor_indices_or_sections")
+      known->second = DecidedBy::sections;
+    else if (name.name == "aten::_pack_padded_sequence") known->second = DecidedBy::lengths;
+    // Their first results are as large as their arguments say.
+    else if (name.name == "aten::linalg_lstsq" || name.name == "aten::_ctc_loss") known->second = DecidedBy::none;
     // Operators composed of those that have the tag do not have it.
     else if (op.hasTag(at::Tag::dynamic_output_shape) || is_data_dependent(name) ||
              (name.name == "aten::where" && arguments.size() == 1))
@@ -30,8 +37,18 @@ FXX_INLINE std::optional<std::int64_t> ElementSizes::dim_decided(const c10::Oper
     const c10::IValue& value = stack[first + i];
     if (arguments[i].name() == "dim" && value.isInt()) dim = value.toInt();
     if (arguments[i].name() == "output_size" && !value.isNone()) return std::nullopt;
+    if (arguments[i].name() == "num_classes" && value.isInt() && value.toInt() >= 0) return std::nullopt;
   }
-  if (known->second != DecidedBy::mask) return dim;
+  const int last = static_cast<int>(arguments.size()) - 1;
+  switch (known->second) {
+    case DecidedBy::classes: return Decided{-1, 0};
+    case DecidedBy::repeats: return Decided{dim, arguments[0].name() == "self" ? std::min(1, last) : 0};
+    case DecidedBy::selected:
+    case DecidedBy::sections: return Decided{dim, 1};
+    case DecidedBy::lengths: return Decided{0, 1};
+    case DecidedBy::mask: break;
+    default: return Decided{dim, -1};
+  }
   const auto indices = stack[first + 1].toListRef();
   const auto is_given = [](const c10::IValue& index) { return index.isTensor() && index.toTensor().defined(); };
   const auto is_mask = [&](const c10::IValue& index) {
@@ -39,7 +56,7 @@ FXX_INLINE std::optional<std::int64_t> ElementSizes::dim_decided(const c10::Oper
            (index.toTensor().scalar_type() == at::kBool || index.toTensor().scalar_type() == at::kByte);
   };
   if (std::none_of(indices.begin(), indices.end(), is_mask)) return std::nullopt;
-  return std::find_if(indices.begin(), indices.end(), is_given) - indices.begin();
+  return Decided{std::find_if(indices.begin(), indices.end(), is_given) - indices.begin(), 1};
 }
 
 FXX_INLINE std::int64_t ElementSizes::size_of(const c10::IValue& result, std::int64_t dim) {

@@ -23,11 +23,13 @@
 #include "fxx/torch/dispatch/autograd_watch.hpp"
 #include "fxx/torch/dispatch/buffer_watch.hpp"
 #include "fxx/torch/dispatch/dispatch_tracer.hpp"
+#include "fxx/torch/dispatch/element_reads.hpp"
 #include "fxx/torch/dispatch/element_sizes.hpp"
 #include "fxx/torch/dispatch/fresh_memory.hpp"
 #include "fxx/torch/dispatch/met_constants.hpp"
 #include "fxx/torch/dispatch/recorded_calls.hpp"
 #include "fxx/torch/dispatch/refused_modes.hpp"
+#include "fxx/torch/dispatch/script_watch.hpp"
 #include "fxx/torch/dispatch/training_flags.hpp"
 #include "fxx/torch/execute.hpp"
 #include "fxx/torch/shape_rules.hpp"
@@ -112,6 +114,8 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   void record(const c10::OperatorHandle& handle, torch::jit::Stack& stack) override;
 
   const std::vector<std::pair<std::string, at::Tensor>>& constants() const { return constants_.all(); }
+  const std::vector<std::string>& copied_constants() const { return constants_.copied(); }
+  std::vector<detail::MetConstants::Written>& written_constants() { return constants_.written(); }
   const std::vector<detail::TracedRead>& reads() const { return state_->reads(); }
   const std::vector<std::pair<Node*, Backtrace>>& places() const { return places_; }
   std::vector<const Node*> held() const { return state_->held(); }
@@ -161,11 +165,17 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
     const Operator& op;
     std::span<const c10::IValue> values;
     bool detached;
-    bool depends = false;
+    std::size_t at = 0;           // the argument that is looked at
+    std::uint32_t depending = 0;  // results, as bits, that elements of inputs decide
+    std::uint32_t elements = 0;   // arguments, as bits, whose elements inputs decide
     std::int64_t decided = -1;
     bool gives_fresh = false, copies_filled = false;  // memory that no operator has written, filled by C++
     std::vector<Given> given = {};
     const ModuleStack* modules = nullptr;  // that own a parameter among the arguments
+    bool depends() const { return depending != 0; }
+    bool depends(int item) const {
+      return op.returns.size() > 1 && item >= 0 && item < 32 ? (depending >> item & 1) != 0 : depends();
+    }
   };
 
   /// What a trace before this one left may stand for its tensor still.
@@ -210,6 +220,14 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   }
   /// `node`: what is asked for; null when the graph has no name for it.
   [[noreturn]] void refuse_question(const Operator& op, const Node* node) const {
+    if (node && follows_from_packing(*node))
+      throw TraceError(ErrorId::data_dependent,
+                       "trace: the lengths of a packed sequence (pack_padded_sequence) follow from the inputs, and '" +
+                           std::string(op.name) +
+                           "' asks for their values: how many steps a recurrent layer takes would depend on the data. "
+                           "Give the lengths as numbers of C++ (torch::tensor({5, 3})), or run the layer over the "
+                           "padded sequence and mask what lies beyond the lengths",
+                       here(format_node(*node)));
     throw TraceError(
         ErrorId::data_dependent,
         "trace: '" + std::string(op.name) +
@@ -270,7 +288,7 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   Node* node_of(const Value& value) { return value.item < 0 ? value.node : tracer_.item(value.node, value.item); }
   Argument argument(const at::Tensor& tensor);
   Value value_of(const Call& call, Node* node, int item) const {
-    return {node, item, call.depends, call.detached, call.decided};
+    return {node, item, call.depends(item), call.detached, call.decided};
   }
 
   Value find(const at::Tensor& tensor, bool detaches = false);
@@ -294,6 +312,9 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
 
   Argument argument(const c10::IValue& value, const Parameter& parameter, Call& call);
 
+  /// Whether no traced tensor and none of the module's is among the arguments.
+  bool takes_constants_alone(const torch::jit::Stack& stack, std::size_t count) const;
+
   static bool is_default(const c10::IValue& value, const c10::OperatorHandle& handle, std::size_t i);
 
   // --- questions -----------------------------------------------------------------------------------------------------
@@ -303,6 +324,8 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
                              std::size_t count);
   /// Does it give C++ numbers that elements decide? Few of ATen's do; others' operators may do anything.
   static bool counts_elements(const Operator& op);
+  /// Whether the value is one of the sizes of steps that packing a padded sequence gives, or a part of it.
+  static bool follows_from_packing(const Node& node);
 
   /// LibTorch's attention asks whether query, key and value are equal, to project them in one go; apart, it computes
   /// the same. Symbols are looked up once for every place that asks.
@@ -327,6 +350,7 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   std::unordered_set<const c10::StorageImpl*> written_attributes_;
   detail::FreshMemories fresh_;
   std::optional<detail::AutogradWatch> autograd_;
+  detail::ElementReads element_reads_;
   detail::ElementSizes element_sizes_;
   std::unordered_map<const Node*, Node*> detached_;
   std::vector<std::pair<Node*, Backtrace>> places_;

@@ -5,6 +5,9 @@
 // written.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/UndefinedTensorImpl.h>
+
 #include <cstddef>
 #include <string>
 #include <unordered_map>
@@ -17,6 +20,8 @@ namespace fxx::inline FXX_ABI::detail {
 
 /// The tensor's values as they are now, in memory of their own, under no wrapper.
 at::Tensor copy_of(const at::Tensor& tensor);
+/// Whether two tensors of one dtype have the same sizes and values. Not a number is itself here.
+bool same_values(const at::Tensor& a, const at::Tensor& b);
 
 class MetConstants {
  public:
@@ -28,6 +33,15 @@ class MetConstants {
   std::string add(const at::Tensor& tensor, bool copied);
   /// The memory is about to be written: constants in it keep the values that they have.
   void keep_those_in(const c10::StorageImpl* storage);
+  /// The tensors that were copied because their memory was written, with their names: state, where somebody still holds
+  /// them after the run.
+  struct Written {
+    std::string name;
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor;
+  };
+  std::vector<Written>& written() { return written_; }
+  /// The names of those that were copied when they were met.
+  const std::vector<std::string>& copied() const { return copied_; }
   /// With the names that get_attr nodes have for them.
   const std::vector<std::pair<std::string, at::Tensor>>& all() const { return constants_; }
 
@@ -35,6 +49,8 @@ class MetConstants {
   const ModuleOwner& owner_;
   std::vector<std::pair<std::string, at::Tensor>> constants_;
   std::unordered_map<const c10::StorageImpl*, std::vector<std::size_t>> not_copied_;
+  std::vector<Written> written_;
+  std::vector<std::string> copied_;
   std::size_t next_ = 0;
 };
 

@@ -48,6 +48,17 @@ FXX_INLINE bool DispatchTracer::Implementation::counts_elements(const Operator& 
   return op.name_space() != "aten" || names.contains(op.name);
 }
 
+FXX_INLINE bool DispatchTracer::Implementation::follows_from_packing(const Node& node) {
+  const Node* from = &node;
+  for (int steps = 0; steps < 16 && from->opcode() == Opcode::call_function; ++steps) {
+    const Operator* op = from->operation();
+    if (op && op->base_name() == "_pack_padded_sequence") return true;
+    if (from->args().empty() || !from->arg(0).is_node()) return false;
+    from = from->arg(0).node();
+  }
+  return false;
+}
+
 FXX_INLINE bool DispatchTracer::Implementation::asked_by_attention() {
   const Backtrace where = Backtrace::capture(2);
   std::size_t callers = 0;

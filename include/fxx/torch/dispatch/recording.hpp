@@ -10,12 +10,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fxx/torch/dispatch/dispatch_tracer.hpp"
+#include "fxx/torch/dispatch/script_watch.hpp"
 #include "fxx/torch/graph_module.hpp"
 #include "fxx/torch/module_owner.hpp"
 
@@ -44,16 +46,24 @@ struct Recording {
   /// Nodes (by name) whose training flag stays when those of all modules are turned, as far as notes_of found out.
   std::vector<std::string> literal_flags;
   bool seeded = false;  // the code gave the generator of random numbers another seed
+  /// Constants that are tensors of the code's which it wrote to and goes on holding: the graph writes to them, too.
+  std::map<std::string, at::Tensor> written;
+  std::set<std::string> copied;  // constants that the graph has copies of
+  std::string script_state;  // an attribute of a TorchScript object that the run gave another value, or empty
+  std::string member_state;  // likewise what tells that the code keeps something else for its next run
 };
 
-/// Runs the code on its inputs. Throws TraceError, and the code's own errors.
-Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, RecordOptions options);
+/// Runs the code on its inputs. Objects of TorchScript have their attributes back afterwards, unless `keeps_script`.
+/// Throws TraceError, and the code's own errors.
+Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, RecordOptions options,
+                     bool keeps_script = false);
 
 /// Buffers and the random numbers to come, as they were: for further runs of code that writes to them; parameters only
 /// where the recorded code writes to some, since they are most of a model. A trace around this one learns nothing of it.
 class ModuleState {
  public:
-  ModuleState(const ModuleOwner& owner, const Graph& recorded);
+  /// `more`: tensors beside the module's that the code writes to.
+  ModuleState(const ModuleOwner& owner, const Graph& recorded, const std::map<std::string, at::Tensor>& more = {});
   ModuleState(const ModuleState&) = delete;
   ModuleState& operator=(const ModuleState&) = delete;
   ~ModuleState();
@@ -67,6 +77,7 @@ class ModuleState {
     std::size_t at = 0;  // in bytes_
     bool is_as_before(const char* bytes) const;
   };
+  ScriptWatch scripts_;  // attributes of TorchScript objects
   at::Generator generator_;
   std::vector<Buffer> buffers_;
   std::unique_ptr<char[]> bytes_;

@@ -5,11 +5,9 @@
 #include <c10/core/InferenceMode.h>
 
 // after the tensor's own header
-#include <ATen/ops/allclose_ops.h>
 #include <ATen/ops/clone_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_ops.h>
-#include <ATen/ops/equal_ops.h>
 
 #include <algorithm>
 #include <cstring>
@@ -21,6 +19,7 @@
 #include "fxx/ops/effects.hpp"
 #include "fxx/torch/dispatch/met_constants.hpp"
 #include "fxx/torch/dispatch/recording.hpp"
+#include "fxx/torch/dispatch/traced_constants.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/trace/scope.hpp"
 
@@ -42,38 +41,78 @@ FXX_INLINE std::uint64_t seed_of_default_generator() {
   return generator.current_seed();
 }
 
-FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, RecordOptions options) {
-  Recording out;
-  const std::uint64_t seed = seed_of_default_generator();
-  DispatchTracer tracer(out.graph, code.owner, options);
-  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = tracer.input(inputs[i], code.input_names[i]);
-  try {
-    const c10::IValue result = code.run(inputs);
-    out.graph.output(tracer.argument_for(result));
-    inputs.clear();
-  } catch (const c10::Error& error) {
-    // Autograd is asked without the dispatcher, and finds values without gradients.
-    const std::string_view what = error.what_without_backtrace();
-    if (what.find("does not require grad") == what.npos) throw;
-    throw TraceError(ErrorId::gradient_in_forward,
-                     "trace: the traced code asks for gradients, which a graph of operators does not have. Trace the "
-                     "part before it; autograd goes through the GraphModule",
-                     {{}, {}, traced_modules()});
+/// Notes which tensors the code holds on to after it wrote to them, and which members it gave another tensor. To be
+/// asked when the tracer is gone, which holds them all.
+FXX_INLINE void note_members(Recording& run, const ModuleOwner& owner, const std::vector<std::size_t>& holders_before,
+                             std::vector<MetConstants::Written> written) {
+  for (MetConstants::Written& constant : written)
+    if (auto tensor = constant.tensor.lock()) {
+      at::Tensor& held = run.written[constant.name] = at::Tensor(std::move(tensor));
+      run.constants[constant.name] = held;
+    }
+  if (run.kept.empty()) return;
+  // The code keeps what it computed. Where it let go of a tensor that it had read before, that has its place.
+  std::unordered_set<std::string_view> read;
+  for (const Node* node : run.graph.nodes())
+    if (node->opcode() == Opcode::get_attr) read.insert(node->target());
+  std::size_t i = 0;
+  for (const ModuleOwner::Tensor& entry : owner.tensors()) {
+    const std::size_t before = i < holders_before.size() ? holders_before[i] : 0;
+    ++i;
+    if (entry.tensor.use_count() < before && read.contains(entry.name)) {
+      run.member_state = "it reads '" + entry.name + "', and gives the member another tensor";
+      return;
+    }
   }
-  out.calls = tracer.calls();
-  out.kept = list_held(tracer.held());
-  out.seeded = seed_of_default_generator() != seed;
-  tracer.stop();
-  out.reads = tracer.reads();
-  out.places = tracer.places();
-  for (const auto& [name, tensor] : tracer.constants()) out.constants.emplace(name, tensor);
-  return out;
+  for (const auto& [name, value] : run.constants)
+    if (const auto* tensor = std::get_if<at::Tensor>(&value);
+        tensor && read.contains(name) && !run.copied.contains(name) && is_held_by_graph_alone(value)) {
+      run.member_state = "it reads a tensor of " + c10::str(tensor->sizes()) +
+                         " that is no registered buffer ('" + name + "'), and holds another one after the run";
+      return;
+    }
 }
 
-/// Not a number is itself here.
-FXX_INLINE bool same_values(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.is_floating_point() && !a.is_complex()) return at::_ops::equal::call(a, b);
-  return a.sizes() == b.sizes() && at::_ops::allclose::call(a, b, 0, 0, true);
+FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, RecordOptions options,
+                                bool keeps_script) {
+  Recording out;
+  const std::uint64_t seed = seed_of_default_generator();
+  std::vector<std::size_t> holders;
+  if (code.is_module)
+    for (const ModuleOwner::Tensor& entry : code.owner.tensors()) holders.push_back(entry.tensor.use_count());
+  ScriptWatch scripts;
+  std::vector<MetConstants::Written> written;
+  {
+    DispatchTracer tracer(out.graph, code.owner, options);
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = tracer.input(inputs[i], code.input_names[i]);
+    try {
+      const c10::IValue result = code.run(inputs);
+      out.graph.output(tracer.argument_for(result));
+      inputs.clear();
+    } catch (const c10::Error& error) {
+      // Autograd is asked without the dispatcher, and finds values without gradients.
+      const std::string_view what = error.what_without_backtrace();
+      if (what.find("does not require grad") == what.npos) throw;
+      throw TraceError(ErrorId::gradient_in_forward,
+                       "trace: the traced code asks for gradients, which a graph of operators does not have. Trace the "
+                       "part before it; autograd goes through the GraphModule",
+                       {{}, {}, traced_modules()});
+    }
+    out.calls = tracer.calls();
+    out.kept = list_held(tracer.held());
+    out.seeded = seed_of_default_generator() != seed;
+    tracer.stop();
+    out.reads = tracer.reads();
+    out.places = tracer.places();
+    for (const auto& [name, tensor] : tracer.constants()) out.constants.emplace(name, tensor);
+    for (const std::string& name : tracer.copied_constants()) out.copied.insert(name);
+    written = tracer.written_constants();
+  }
+  if (out.calls && !out.calls->usable()) out.calls.reset();  // it holds what the code met
+  out.script_state = scripts.reassigned();
+  if (keeps_script) scripts.keep();
+  note_members(out, code.owner, holders, std::move(written));
+  return out;
 }
 
 // --- runs that leave no trace ----------------------------------------------------------------------------------------
@@ -103,25 +142,27 @@ FXX_INLINE bool writes_parameters(const ModuleOwner& owner, const Graph& graph) 
   return false;
 }
 
-FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner, const Graph& recorded)
+FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner, const Graph& recorded,
+                                    const std::map<std::string, at::Tensor>& more)
     : generator_(at::globalContext().defaultGenerator(at::kCPU).clone()) {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
   // A model has hundreds of small ones: bytes are copied and compared a hundred times faster than operators do it.
   std::size_t bytes = 0;
   const bool parameters = writes_parameters(owner, recorded);
-  for (const ModuleOwner::Tensor& entry : owner.tensors()) {
-    const at::Tensor& t = entry.tensor;
-    const bool kept = entry.kind == AttributeInfo::Kind::buffer ||
-                      (parameters && entry.kind == AttributeInfo::Kind::parameter);
-    if (!kept || is_fake(t) || t.is_meta()) continue;
+  const auto keep = [&](const at::Tensor& t) {
+    if (is_fake(t) || t.is_meta()) return;
     if (t.layout() == at::kStrided && t.is_cpu() && t.has_storage() && t.is_contiguous() && !t.is_quantized()) {
       buffers_.push_back({.tensor = t, .sizes = c10::DimVector(t.sizes()), .type = t.scalar_type(), .at = bytes});
       bytes += t.nbytes();
     } else {
       buffers_.push_back({.tensor = t, .before = at::_ops::clone::call(t, std::nullopt)});
     }
-  }
+  };
+  for (const ModuleOwner::Tensor& entry : owner.tensors())
+    if (entry.kind == AttributeInfo::Kind::buffer || (parameters && entry.kind == AttributeInfo::Kind::parameter))
+      keep(entry.tensor);
+  for (const auto& [name, tensor] : more) keep(tensor);
   bytes_ = std::make_unique_for_overwrite<char[]>(bytes);
   for (const Buffer& buffer : buffers_)
     if (!buffer.before.defined() && buffer.tensor.nbytes() > 0)
@@ -163,7 +204,7 @@ FXX_INLINE FurtherRuns::FurtherRuns(const TracedCode& code, const std::vector<at
     : code_(code),
       inputs_(inputs),
       options_{.freeze_random = freeze_random},
-      state_(code.owner, graph),
+      state_(code.owner, graph, recorded.written),
       fakes_(recorded.kept.empty()) {}
 
 FXX_INLINE Recording FurtherRuns::operator()() {

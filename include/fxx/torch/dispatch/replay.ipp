@@ -18,6 +18,7 @@
 #include "fxx/torch/dispatch/recorded_calls.hpp"
 #include "fxx/torch/dispatch/refused_modes.hpp"
 #include "fxx/torch/dispatch/replay.hpp"
+#include "fxx/torch/dispatch/script_watch.hpp"
 #include "fxx/torch/dispatch/traced_tensor.hpp"
 #include "fxx/torch/dispatch/training_flags.hpp"
 #include "fxx/torch/execute.hpp"
@@ -298,6 +299,7 @@ class Replay final : public OperatorCalls {
 
 FXX_INLINE bool does_the_same(const TracedCode& code, const Recording& run, std::vector<std::string>& kept) {
   if (!run.calls || !run.calls->usable()) return false;
+  const ScriptWatch scripts;  // its attributes would hold tensors of the replay
   Replay replay(run, code.owner, kept);
   try {
     std::vector<at::Tensor> inputs = replay.inputs();

@@ -83,7 +83,7 @@ FXX_INLINE void add_probed_sizes(const TracedCode& code, const std::vector<at::T
   using Shapes = std::vector<std::vector<std::int64_t>>;
   Shapes shapes;
   for (const at::Tensor& input : inputs) shapes.push_back(input.sizes().vec());
-  const ModuleState state(code.owner, graph);
+  const ModuleState state(code.owner, graph, run.written);
   const auto run_at = [&](const Shapes& at) -> std::optional<Recording> {
     std::vector<at::Tensor> given;
     {

@@ -26,6 +26,10 @@ void refuse_registered(const TracedCode& code);
 /// Empty, or what to tell of constants that look like parameters: somebody forgot to register them, or traced a
 /// callable without their module.
 std::string unregistered_parameters(const Graph& graph, const TracedConstants& constants, bool is_module);
+/// Throws TraceError (E328) when methods of TorchScript objects gave attributes other values, and these decide what later
+/// runs do: the code runs twice then, which is undone.
+void refuse_script_state(const TracedCode& code, const std::vector<at::Tensor>& inputs, const Recording& run,
+                         const Graph& graph, const TraceOptions& options);
 /// What else to tell of a run, whose graph may have moved on; finds its literal_flags. `runs`: null when the code is to
 /// run no more. Throws TraceError (E322) for sizes that elements decide, under `strict`.
 std::vector<std::string> notes_of(const TracedCode& code, const Graph& graph, Recording& run,

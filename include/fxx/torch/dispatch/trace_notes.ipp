@@ -10,9 +10,12 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/torch/dispatch/met_constants.hpp"
 #include "fxx/torch/dispatch/replay.hpp"
+#include "fxx/torch/dispatch/script_watch.hpp"
 #include "fxx/torch/dispatch/trace_notes.hpp"
 #include "fxx/torch/dispatch/training_flags.hpp"
+#include "fxx/torch/fake.hpp"
 #include "fxx/trace/scope.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
@@ -207,6 +210,31 @@ FXX_INLINE Difference difference(const Graph& graph, const Recording& run, const
   return {};
 }
 
+FXX_INLINE void refuse_script_state(const TracedCode& code, const std::vector<at::Tensor>& inputs, const Recording& run,
+                                    const Graph& graph, const TraceOptions& options) {
+  if (run.script_state.empty()) return;
+  // What is written and never read, or set once, changes no results.
+  if (!c10::impl::tls_is_dispatch_key_included(trace_key)) try {
+      const ScriptWatch as_before;
+      const ModuleState state(code.owner, graph, run.written);
+      const auto again = [&] {
+        std::vector<at::Tensor> given;
+        for (const at::Tensor& input : inputs) given.push_back(is_fake(input) ? input : copy_of(input));
+        return record_run(code, std::move(given), {.freeze_random = options.freeze_random}, true);
+      };
+      const Recording first = again(), second = again();
+      if (second.script_state.empty() && difference(first.graph, first, second, options).here.empty()) return;
+    } catch (const std::exception&) {
+      // The second run cannot go on from where the first one left.
+    }
+  throw TraceError(ErrorId::keeps_state,
+                   "trace: the code keeps state from run to run: it gives the attribute " + run.script_state +
+                       " another value in every run, and a graph would do in each what it did in this one. Make the "
+                       "state an input and a result of forward, or a tensor that operators write to in place "
+                       "(self.count.add_(1))",
+                   {{}, {}, traced_modules()});
+}
+
 /// Empty, or what to tell of code that does something else in the other mode, or whenever it runs again. It runs once
 /// more, in replay; where that differs with fake tensors, and where these do so too, in the mode that it is in.
 FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, Recording& run,
@@ -222,10 +250,12 @@ FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, Re
     in_other_mode(code.root, [&](bool) { other = runs.with_fakes(); });
     const Difference by_mode = difference(graph, run, other, options);
     if (by_mode.here.empty()) return {};
-    if (const Difference again = difference(graph, run, runs.with_fakes(), options); !again.here.empty())
+    if (const Difference again = difference(graph, run, runs.with_fakes(), options); !again.here.empty()) {
+      run.member_state = again.here + " is " + again.there + " when it runs again";
       return "trace: the code does something else when it runs again: " + again.here + " is " + again.there +
              " then. The graph does in every run what the code did in this one; state belongs into registered buffers "
              "that operators write to, random numbers into operators";
+    }
     const std::string now = code.root.is_training() ? "train" : "eval",
                       then = code.root.is_training() ? "eval" : "train";
     return "trace: the code asks whether it trains: " + by_mode.here + " in " + now + " mode is " + by_mode.there +

@@ -3,6 +3,8 @@
 // <ATen/core/Tensor.h>.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <map>
 #include <string>
 
@@ -20,9 +22,13 @@ using TracedConstants = std::map<std::string, GraphModule::Attribute>;
 /// a time: empty, select, fill_. Lists that hold sizes of dynamic dimensions stay as they are.
 void fold_filled_lists(Graph& graph, const ModuleOwner& owner, TracedConstants& constants);
 
+/// Whether the graph alone holds the constant. Who captured a tensor gets that one back, and may write to it.
+bool is_held_by_graph_alone(const GraphModule::Attribute& constant);
+
 /// A constant that the code made is made anew in every run, where that can be told: the graph writes to a copy of it,
 /// and a copy is what the caller gets.
-void copy_made_constants(Graph& graph, const TracedConstants& constants);
+/// `held`: those that are tensors of the code's, which the graph writes to as the code does.
+void copy_made_constants(Graph& graph, const TracedConstants& constants, const std::map<std::string, at::Tensor>& held);
 
 }  // namespace detail
 

@@ -106,7 +106,6 @@ FXX_INLINE void fold_filled_lists(Graph& graph, const ModuleOwner& owner, Traced
   }
 }
 
-/// Does the graph alone hold it? Who captured a tensor gets that one back, and may write to it.
 FXX_INLINE bool is_held_by_graph_alone(const GraphModule::Attribute& constant) {
   const auto* tensor = std::get_if<at::Tensor>(&constant);
   if (!tensor || tensor->use_count() > 1) return false;
@@ -114,7 +113,8 @@ FXX_INLINE bool is_held_by_graph_alone(const GraphModule::Attribute& constant) {
   return !inside.has_storage() || inside.storage().use_count() == 1;
 }
 
-FXX_INLINE void copy_made_constants(Graph& graph, const TracedConstants& constants) {
+FXX_INLINE void copy_made_constants(Graph& graph, const TracedConstants& constants,
+                                    const std::map<std::string, at::Tensor>& held) {
   std::unordered_set<const Node*> written, returned;
   for (const Node* node : graph.nodes())
     for (const Node* maker : memory_written_by(*node).makers) written.insert(maker);
@@ -124,7 +124,7 @@ FXX_INLINE void copy_made_constants(Graph& graph, const TracedConstants& constan
   for (Node* node : graph.nodes()) {
     const auto* attribute = std::get_if<GetAttr>(&node->op());
     const auto constant = attribute ? constants.find(attribute->target) : constants.end();
-    if (constant == constants.end()) continue;
+    if (constant == constants.end() || held.contains(constant->first)) continue;
     if (!written.contains(node) && !(returned.contains(node) && is_held_by_graph_alone(constant->second))) continue;
     const InsertPoint point = graph.inserting_after(node);
     Node* copy = graph.call_function(table_operator(OperatorIndex::clone), {node});
