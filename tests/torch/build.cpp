@@ -170,6 +170,34 @@ TEST_CASE("another tensor or module in the place of a weight or a leaf module: i
   CHECK(relative_difference(other->run(boxed(in)), forward_of(*net)(in)) == 0);
 }
 
+TEST_CASE("a built module follows LibTorch's global state, as eager code does") {
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::arange(6), y = torch::tensor({1e-40f, 3e-39f, 1.f});
+  const auto eager = [](const Tensors& in) {
+    return c10::IValue(std::vector<Tensor>{torch::arange(4) / 2, in[0] / 3, in[0].sqrt() + torch::full({6}, 0.1),
+                                           torch::ones({6}) / 3 + in[0], torch::linspace(0, 1, 6), in[0].sigmoid(),
+                                           in[1] * 0.5});
+  };
+  const auto gm = traced(eager, {x, y});
+  const auto module = built(*gm, {x, y});
+  for (const bool doubles : {true, false})
+    for (const bool flushed : {true, false}) {
+      CAPTURE(doubles);
+      CAPTURE(flushed);
+      c10::set_default_dtype(c10::scalarTypeToTypeMeta(doubles ? torch::kDouble : torch::kFloat));
+      at::globalContext().setFlushDenormal(flushed);
+      const Tensors expected = tensors_of(eager({x, y})), given = tensors_of(module->run({x, y}));
+      c10::set_default_dtype(c10::scalarTypeToTypeMeta(torch::kFloat));
+      at::globalContext().setFlushDenormal(false);
+      CHECK(module->is_current());
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        CHECK((given[i].scalar_type() == expected[i].scalar_type()));
+        CHECK(torch::equal(given[i], expected[i]));
+      }
+    }
+}
+
 TEST_CASE("a batch norm that trains has counted no batch when it is built, and the results were compared") {
   struct Net : torch::nn::Module {
     torch::nn::BatchNorm1d bn = register_module("bn", torch::nn::BatchNorm1d(3));

@@ -29,6 +29,7 @@
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/compile/open_modules.ipp"
 #include "fxx/torch/compile/quantised.ipp"
+#include "fxx/torch/compile/torch_state.ipp"
 #include "fxx/torch/execute.hpp"
 #include "fxx/torch/fake.hpp"
 #include "fxx/torch/fold_constants.hpp"
@@ -152,6 +153,7 @@ FXX_INLINE KernelPlan kept_plan(const KernelPlan& plan, const Graph& graph, cons
 FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& example_inputs,
                                            const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
+  const std::uint64_t state = detail::torch_state(false), all_state = detail::torch_state(true);
   for (const Node* node : graph().nodes()) {
     if (node->opcode() != Opcode::call_module && node->opcode() != Opcode::get_attr) continue;
     if (const auto named = submodule(node->target())) {
@@ -271,6 +273,14 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   kernels_ = detail::kept_plan(kernels_, prepared_->graph(), kept);
   prepared_->graph() = std::move(kept);
   built_version_ = graph().version();
+  multiplies_floats_ = std::ranges::any_of(kernels_.steps, [](const KernelStep& step) {
+    return std::holds_alternative<plans::MatrixProduct>(step.kernel) ||
+           std::holds_alternative<plans::Convolution>(step.kernel) ||
+           std::holds_alternative<plans::DepthwiseBlock>(step.kernel) ||
+           std::holds_alternative<plans::Attention>(step.kernel) ||
+           std::holds_alternative<plans::Recurrent>(step.kernel);
+  });
+  made_under_ = multiplies_floats_ ? all_state : state;
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
