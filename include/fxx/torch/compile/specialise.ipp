@@ -160,6 +160,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
       for (const auto& module : named->modules()) training_flags_.emplace_back(module, module->is_training());
     } else {
       watched_.push_back({attribute(node->target())});
+      if (const at::Tensor* member = member_read(node->target())) members_.emplace_back(member, *member);
     }
   }
   for (const auto& [module, training] : training_flags_) {
@@ -167,11 +168,9 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
       graphs_inside_.emplace_back(inside, inside->graph().version());
     for (const at::Tensor& tensor : module->parameters(false)) watched_.push_back({tensor});
     for (const at::Tensor& tensor : module->buffers(false)) watched_.push_back({tensor});
-    for (const at::Tensor* member : detail::operation_tensors(*module)) {
-      members_.emplace_back(member, *member);
-      const auto same = [&](const at::Tensor& tensor) { return tensor.is_same(*member); };
-      if (std::ranges::none_of(watched_, same, &Watched::tensor))
-        watched_.push_back({*member});  // that the module does not register
+    for (const detail::TensorMember& member : detail::tensor_members(*module)) {
+      members_.emplace_back(member.member, *member.member);
+      if (member.member->defined() && member.differs()) watched_.push_back({*member.member});
     }
   }
 
