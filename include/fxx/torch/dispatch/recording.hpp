@@ -23,6 +23,8 @@ namespace fxx::inline FXX_ABI::detail {
 
 /// The code on traced tensors.
 using RunTraced = std::function<c10::IValue(std::span<const at::Tensor>)>;
+/// Takes the members of the module as they are now, and returns what puts them back.
+using TakeMembers = std::function<std::function<void()>()>;
 
 /// What is traced.
 struct TracedCode {
@@ -31,6 +33,25 @@ struct TracedCode {
   const ModuleOwner& owner;
   const RunTraced& run;
   std::span<const std::string> input_names;
+  const TakeMembers& take_members;  // may be empty
+};
+
+/// The members of C++ as they are, and again when it ends.
+class MemberState {
+ public:
+  explicit MemberState(const TracedCode& code) {
+    if (code.take_members) put_back_ = code.take_members();
+  }
+  MemberState(const MemberState&) = delete;
+  MemberState& operator=(const MemberState&) = delete;
+  ~MemberState() { put_back(); }
+  /// Now as well.
+  void put_back() const {
+    if (put_back_) put_back_();
+  }
+
+ private:
+  std::function<void()> put_back_;
 };
 
 /// What one run of the code left.
@@ -43,6 +64,7 @@ struct Recording {
   std::string kept;     // "%sum, %view": values of the trace that the code holds on to
   /// Nodes (by name) whose training flag stays when those of all modules are turned, as far as notes_of found out.
   std::vector<std::string> literal_flags;
+  int state_note = -1;  // among those of notes_of: what says that a further run does not do the same
   bool seeded = false;  // the code gave the generator of random numbers another seed
 };
 
@@ -53,7 +75,9 @@ Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, Rec
 /// where the recorded code writes to some, since they are most of a model. A trace around this one learns nothing of it.
 class ModuleState {
  public:
-  ModuleState(const ModuleOwner& owner, const Graph& recorded);
+  /// `constants`: tensors that nobody registered; those that the recorded code writes to are kept.
+  ModuleState(const ModuleOwner& owner, const Graph& recorded,
+              const std::map<std::string, GraphModule::Attribute>* constants = nullptr);
   ModuleState(const ModuleState&) = delete;
   ModuleState& operator=(const ModuleState&) = delete;
   ~ModuleState();
@@ -87,6 +111,7 @@ class FurtherRuns {
   const std::vector<at::Tensor>& inputs_;
   RecordOptions options_;
   ModuleState state_;
+  MemberState members_;
   bool fakes_;
 };
 

@@ -208,9 +208,10 @@ FXX_INLINE Difference difference(const Graph& graph, const Recording& run, const
 }
 
 /// Empty, or what to tell of code that does something else in the other mode, or whenever it runs again. It runs once
-/// more, in replay; where that differs with fake tensors, and where these do so too, in the mode that it is in.
+/// more, in replay; where that differs with fake tensors, and where these do so too, in the mode that it is in. `place`:
+/// the number of the note.
 FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, Recording& run,
-                                  const TraceOptions& options, FurtherRuns& runs) {
+                                  const TraceOptions& options, FurtherRuns& runs, std::size_t place) {
   try {
     bool same = false;
     in_other_mode(code.root, [&](bool all_turned) {
@@ -222,10 +223,12 @@ FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, Re
     in_other_mode(code.root, [&](bool) { other = runs.with_fakes(); });
     const Difference by_mode = difference(graph, run, other, options);
     if (by_mode.here.empty()) return {};
-    if (const Difference again = difference(graph, run, runs.with_fakes(), options); !again.here.empty())
+    if (const Difference again = difference(graph, run, runs.with_fakes(), options); !again.here.empty()) {
+      run.state_note = static_cast<int>(place);
       return "trace: the code does something else when it runs again: " + again.here + " is " + again.there +
              " then. The graph does in every run what the code did in this one; state belongs into registered buffers "
              "that operators write to, random numbers into operators";
+    }
     const std::string now = code.root.is_training() ? "train" : "eval",
                       then = code.root.is_training() ? "eval" : "train";
     return "trace: the code asks whether it trains: " + by_mode.here + " in " + now + " mode is " + by_mode.there +
@@ -246,17 +249,19 @@ FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const Graph
   const std::string sizes = sizes_of_elements(graph, run.reads);
   if (options.strict && !options.report && !sizes.empty()) throw TraceError(ErrorId::sizes_baked, sizes);
   note(sizes);
-  if (!run.kept.empty())
+  if (!run.kept.empty()) {
+    run.state_note = static_cast<int>(notes.size());
     note("trace: the code holds on to " + run.kept +
          " after the run, in members or globals. If its next run goes on from there, the graph does not: it starts as "
          "this run did. State belongs into registered buffers that operators write to");
+  }
   if (run.seeded)
     note(
         "trace: the code seeds the generator of random numbers (torch::manual_seed), which the graph does not. Seed "
         "it before the graph runs");
   // Under a trace around this one, further runs would be recorded there.
   if (runs && run.kept.empty() && !c10::impl::tls_is_dispatch_key_included(trace_key))
-    note(other_runs(code, graph, run, options, *runs));
+    note(other_runs(code, graph, run, options, *runs, notes.size()));
   return notes;
 }
 
