@@ -601,7 +601,7 @@ void check_taken(Layers& net, GraphModule& gm, const Tensor& x) {
   CHECK(same(gm.forward(x), expected));
   const auto copy = std::dynamic_pointer_cast<GraphModule>(gm.clone());
   CHECK(same(copy->forward(x), expected));
-  for (const auto& [name, member] : detail::differing_members(*copy)) {
+  for (const auto& [name, member] : fxx::detail::differing_members(*copy)) {
     CAPTURE(name);
     CHECK(false);
   }

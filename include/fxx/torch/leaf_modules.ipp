@@ -35,32 +35,39 @@ struct LeafEntry {
   ModuleCall call;
   bool leaf = true;                      // otherwise a tracer asked for it to be called
   std::string result = "torch::Tensor";  // of forward, where nothing describes the module
-  void (*members)(torch::nn::Module&, std::vector<TensorMember>&) = nullptr;  // null when it has no tensors
+  void (*members)(torch::nn::Module&, std::vector<TensorMember>&) = nullptr;
 };
 
-/// The tensors among the members of a module of torch::nn, which has registered each by its own name.
-template <class Impl>
-void (*members_of())(torch::nn::Module&, std::vector<TensorMember>&) {
-#define FXX_MEMBERS(f)                                                                                          \
-  f(weight) f(bias) f(running_mean) f(running_var) f(num_batches_tracked) f(in_proj_weight) f(in_proj_bias)    \
+inline at::Tensor* tensor_at(at::Tensor* tensor) { return tensor; }
+inline at::Tensor* tensor_at(const void*) { return nullptr; }
+
+#define FXX_FOR_MEMBERS(f)                                                                                          \
+  f(weight) f(bias) f(running_mean) f(running_var) f(num_batches_tracked) f(in_proj_weight) f(in_proj_bias)        \
       f(q_proj_weight) f(k_proj_weight) f(v_proj_weight) f(bias_k) f(bias_v) f(weight_ih) f(weight_hh) f(bias_ih) \
           f(bias_hh)
-#define FXX_HAS(name) || requires(Impl& m) { { m.name } -> std::same_as<at::Tensor&>; }
-  if constexpr (false FXX_MEMBERS(FXX_HAS)) {
-    return [](torch::nn::Module& module, std::vector<TensorMember>& found) {
-      auto& m = dynamic_cast<Impl&>(module);
-#define FXX_ADD(name)                                                  \
-  if constexpr (requires { { m.name } -> std::same_as<at::Tensor&>; }) \
-    found.push_back({#name, &m.name, nullptr, false});
-      FXX_MEMBERS(FXX_ADD)
-#undef FXX_ADD
-    };
-  } else {
-    return nullptr;
+/// The member of that name, if the class has one that is a tensor.
+#define FXX_MEMBER(name)                                                  \
+  template <class Impl>                                                   \
+  auto name##_of(Impl& module, int) -> decltype(tensor_at(&module.name)) { \
+    return tensor_at(&module.name);                                       \
+  }                                                                       \
+  template <class Impl>                                                   \
+  at::Tensor* name##_of(Impl&, long) {                                    \
+    return nullptr;                                                       \
   }
-#undef FXX_HAS
-#undef FXX_MEMBERS
+FXX_FOR_MEMBERS(FXX_MEMBER)
+#undef FXX_MEMBER
+
+/// Adds the tensors among the members of a module of torch::nn, which has registered each by its own name.
+template <class Impl>
+void add_members(torch::nn::Module& module, std::vector<TensorMember>& found) {
+  auto& typed = dynamic_cast<Impl&>(module);
+#define FXX_ADD(name) \
+  if (at::Tensor* member = name##_of(typed, 0)) found.push_back({#name, member, nullptr, false});
+  FXX_FOR_MEMBERS(FXX_ADD)
+#undef FXX_ADD
 }
+#undef FXX_FOR_MEMBERS
 
 class LeafTable {
  public:
@@ -87,13 +94,13 @@ class LeafTable {
     (entries_.emplace(typeid(Impls), LeafEntry{[](const torch::nn::Module& m, Describer& d) {
                                                  describe(dynamic_cast<const Impls&>(m), d);
                                                },
-                                               &call_typed<Impls>, true, "torch::Tensor", members_of<Impls>()}),
+                                               &call_typed<Impls>, true, "torch::Tensor", &add_members<Impls>}),
      ...);
   }
   template <class... Impls>
   void callable() {
     (entries_.emplace(typeid(Impls), LeafEntry{nullptr, &call_typed<Impls>, true, forward_result<Impls>(),
-                                               members_of<Impls>()}),
+                                               &add_members<Impls>}),
      ...);
   }
   LeafTable() {
