@@ -7,6 +7,8 @@
 // takes 20 s and 1.3 GB to compile.
 #include "fxx/torch/build.hpp"
 
+#include <random>
+#include <sstream>
 #include <thread>
 
 #include "../examples/sentence_search/bert.hpp"
@@ -15,7 +17,11 @@
 #include "fxx/runtime/process.hpp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/fold_constants.hpp"
+#include "fxx/passes/leaf_modules.hpp"
+#include "fxx/rules/library.hpp"
 #include "fxx/torch/fake.hpp"
+#include "fxx/torch/interpreter.hpp"
+#include "fxx/torch/quantise.hpp"
 #include "fxx/torch/to_folder.hpp"
 #include "fxx/torch/weights.hpp"
 #include "fxx/torch/wrap.hpp"
@@ -189,6 +195,34 @@ TEST_CASE("another tensor or module in the place of a weight or a leaf module: i
   net->fc->weight = fc->weight;
   net->fc->bias = fc->bias;
   CHECK(relative_difference(other->run(boxed(in)), forward_of(*net)(in)) == 0);
+}
+
+TEST_CASE("a built module follows LibTorch's global state, as eager code does") {
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::arange(6), y = torch::tensor({1e-40f, 3e-39f, 1.f});
+  const auto eager = [](const Tensors& in) {
+    return c10::IValue(std::vector<Tensor>{torch::arange(4) / 2, in[0] / 3, in[0].sqrt() + torch::full({6}, 0.1),
+                                           torch::ones({6}) / 3 + in[0], torch::linspace(0, 1, 6), in[0].sigmoid(),
+                                           in[1] * 0.5});
+  };
+  const auto gm = traced(eager, {x, y});
+  const auto module = built(*gm, {x, y});
+  for (const bool doubles : {true, false})
+    for (const bool flushed : {true, false}) {
+      CAPTURE(doubles);
+      CAPTURE(flushed);
+      c10::set_default_dtype(c10::scalarTypeToTypeMeta(doubles ? torch::kDouble : torch::kFloat));
+      at::globalContext().setFlushDenormal(flushed);
+      const Tensors expected = tensors_of(eager({x, y})), given = tensors_of(module->run({x, y}));
+      c10::set_default_dtype(c10::scalarTypeToTypeMeta(torch::kFloat));
+      at::globalContext().setFlushDenormal(false);
+      CHECK(module->is_current());
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        CHECK((given[i].scalar_type() == expected[i].scalar_type()));
+        CHECK(torch::equal(given[i], expected[i]));
+      }
+    }
 }
 
 TEST_CASE("a batch norm that trains has counted no batch when it is built, and the results were compared") {
@@ -546,6 +580,197 @@ TEST_CASE("a folder keeps the buffers as they were before its example ran, and e
   archive.load_from(folder / "net" + "/weights.pt");
   loaded.load(archive);
   CHECK(same(loaded.count, torch::zeros({3})));
+}
+
+// --- other tensors in the members of layers --------------------------------------------------------------------------
+
+namespace {
+
+struct Layers : torch::nn::Module {
+  torch::nn::Conv1d conv = register_module("conv", torch::nn::Conv1d(4, 8, 3));
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(8));
+  torch::nn::LayerNorm scale = register_module("scale", torch::nn::LayerNorm(std::vector<std::int64_t>{6}));
+  torch::nn::Sequential inside =
+      register_module("inside", torch::nn::Sequential(torch::nn::Linear(6, 8), torch::nn::PReLU(), torch::nn::Linear(8, 5)));
+  Layers() : torch::nn::Module("Layers") { eval(); }
+  Tensor forward(Tensor x) {
+    x = scale(norm(conv(x)));
+    // What is read without its layer is followed as well.
+    return inside->forward(x * norm->running_var.unsqueeze(1));
+  }
+
+  /// Another tensor for a drawn member.
+  void assign(std::mt19937& random) {
+    const auto other = [](Tensor& member) { member = torch::rand_like(member) + 0.5; };
+    switch (std::uniform_int_distribution<int>(0, 8)(random)) {
+      case 0: return other(conv->weight);
+      case 1: return other(conv->bias);
+      case 2: return other(norm->running_mean);
+      case 3: return other(norm->running_var);
+      case 4: return other(norm->weight);
+      case 5: return other(scale->bias);
+      case 6: return other(inside[0]->as<torch::nn::Linear>()->weight);
+      case 7: return other(inside[1]->as<torch::nn::PReLU>()->weight);
+      default: return other(inside[2]->as<torch::nn::Linear>()->bias);
+    }
+  }
+};
+
+/// All that takes the tensors of a module takes those that forward reads.
+void check_taken(Layers& net, GraphModule& gm, const Tensor& x) {
+  const Tensor expected = net.forward(x);
+  CHECK(same(gm.forward(x), expected));
+  const auto copy = std::dynamic_pointer_cast<GraphModule>(gm.clone());
+  CHECK(same(copy->forward(x), expected));
+  for (const auto& [name, member] : fxx::detail::differing_members(*copy)) {
+    CAPTURE(name);
+    CHECK(false);
+  }
+  const TemporaryFolder folder;
+  to_folder(gm, folder / "net", "Layers", {.example_inputs = {x}});
+  Tensors of_folder;
+  torch::load(of_folder, folder / "net" + "/example_outputs.pt");
+  CHECK(same(of_folder[0], expected));
+  Layers fresh;
+  const auto loaded = trace(fresh, {x});
+  torch::serialize::InputArchive archive;
+  archive.load_from(folder / "net" + "/weights.pt");
+  loaded->load(archive);
+  CHECK(same(loaded->forward(x), expected));
+  CHECK(relative_difference(Interpreter(gm).run({x}).toTensor(), expected) == 0);
+  CHECK(relative_difference(quantise(gm, {{x}})->forward(x), expected) < 0.1);
+}
+
+}  // namespace
+
+TEST_CASE("another tensor assigned to a member is what is saved, copied, quantised, written into folders and run") {
+  const torch::NoGradGuard no_grad;
+  std::mt19937 random(7);
+  torch::manual_seed(7);
+  const Tensor x = torch::randn({3, 4, 8});
+  for (int draw = 0; draw < 24; ++draw) {
+    CAPTURE(draw);
+    Layers net;
+    if (draw % 3 == 1) net.assign(random);  // before the trace
+    TraceReport report;
+    const auto gm = trace(net, {x}, {.report = &report});
+    CHECK((report.notes.size() == 1) == (draw % 3 == 1));
+    if (draw % 3 == 1) CHECK(contains(report.notes[0], "other tensors were assigned to members"));
+    CHECK(called_modules(gm->graph()).contains("norm"));
+    (void)gm->code();  // what is known of the layers is kept
+    if (draw % 2) (void)gm->forward(x);
+    for (int i = 0; i < 1 + draw % 3; ++i) {
+      net.assign(random);
+      check_taken(net, *gm, x);
+    }
+    // Rules read the same, and so does what they leave.
+    const Tensor expected = net.forward(x);
+    const auto rewritten = std::make_shared<GraphModule>(*gm, gm->graph());
+    optimize_for_inference(*rewritten);
+    CHECK(relative_difference(rewritten->forward(x), expected) < 1e-5);
+  }
+}
+
+TEST_CASE("members that are assigned after building and compiling are followed, also where the layer was opened") {
+  const torch::NoGradGuard no_grad;
+  std::mt19937 random(8);
+  torch::manual_seed(8);
+  const Tensor x = torch::randn({3, 4, 8});
+  for (int draw = 0; draw < 8; ++draw) {
+    CAPTURE(draw);
+    Layers net;
+    const auto gm = trace(net, {x});
+    if (draw % 2) expand_modules(gm->graph(), gm->owner());  // reads tensors without their layers
+    const auto module = built(*gm, {x});
+    const auto compiled = compile(*gm, {x}, {.threads = 1, .cache_folder = cache()});
+    CHECK(module->is_current());
+    CHECK(compiled->is_current());
+    for (int i = 0; i < 2; ++i) {
+      net.assign(random);
+      const Tensor expected = net.forward(x);
+      CHECK_FALSE(module->is_current());
+      CHECK_FALSE(compiled->is_current());
+      CHECK(same(gm->forward(x), expected));
+      CHECK(same(module->forward(x), expected));
+      CHECK(same(compiled->forward(x), expected));
+    }
+  }
+}
+
+TEST_CASE("a bias that is taken from a layer, or given to one without, is so in copies and folders") {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(9);
+  struct Two : torch::nn::Module {
+    torch::nn::Linear with = register_module("with", torch::nn::Linear(4, 4)),
+                      without = register_module(
+                          "without", torch::nn::Linear(torch::nn::LinearOptions(4, 4).bias(false)));
+    Tensor forward(Tensor x) { return without(with(x)); }
+  } net;
+  const Tensor x = torch::randn({3, 4});
+  const auto gm = trace(net, {x});
+  const auto compiled = compile(*gm, {x}, {.threads = 1, .cache_folder = cache()});
+  net.with->bias = Tensor();
+  net.without->bias = torch::randn({4});
+  const Tensor expected = net.forward(x);
+  CHECK(same(gm->forward(x), expected));
+  CHECK(same(compiled->forward(x), expected));
+  CHECK(same(std::dynamic_pointer_cast<GraphModule>(gm->clone())->forward(x), expected));
+  const TemporaryFolder folder;
+  to_folder(*gm, folder / "net", "Two", {.example_inputs = {x}});
+  const std::string header = support::content_of(folder / "net" + "/two.h") + support::content_of(folder / "net" + "/two.cpp");
+  CAPTURE(header);
+  CHECK(contains(header, "torch::nn::Linear(torch::nn::LinearOptions(4, 4).bias(false))"));
+  CHECK(contains(header, "torch::nn::Linear(4, 4)"));
+  torch::serialize::InputArchive archive;
+  archive.load_from(folder / "net" + "/weights.pt");
+  torch::serialize::InputArchive without;
+  archive.read("without", without);
+  Tensor bias;
+  without.read("bias", bias);
+  CHECK(same(bias, net.without->bias));
+}
+
+TEST_CASE("state that is loaded, and another dtype, reach the members that forward reads") {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(10);
+  const Tensor x = torch::randn({3, 4, 8});
+  Layers net, other;
+  const auto gm = trace(net, {x}), from = trace(other, {x});
+  net.norm->running_mean = torch::rand({8});
+  net.inside[0]->as<torch::nn::Linear>()->weight = torch::rand({8, 6});
+  std::stringstream stream;
+  torch::serialize::OutputArchive out;
+  from->save(out);
+  out.save_to(stream);
+  torch::serialize::InputArchive in;
+  in.load_from(stream);
+  gm->load(in);
+  CHECK(same(gm->forward(x), other.forward(x)));
+  CHECK(same(net.forward(x), other.forward(x)));
+  net.conv->bias = torch::rand({8});
+  gm->to(torch::kDouble);
+  CHECK((gm->forward(x.to(torch::kDouble)).scalar_type() == torch::kDouble));
+  CHECK(same(net.forward(x.to(torch::kDouble)), gm->forward(x.to(torch::kDouble))));
+}
+
+TEST_CASE("weights that are tied by a member stay tied, without a note") {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(11);
+  struct Tied : torch::nn::Module {
+    torch::nn::Linear out = register_module("out", torch::nn::Linear(torch::nn::LinearOptions(4, 9).bias(false)));
+    torch::nn::Embedding table = register_module("table", torch::nn::Embedding(9, 4));
+    Tied() : torch::nn::Module("Tied") { out->weight = table->weight; }
+    Tensor forward(Tensor ids) { return out(table(ids)); }
+  } net;
+  const Tensor ids = torch::tensor({1, 5, 8});
+  TraceReport report;
+  const auto gm = trace(net, {ids}, {.report = &report});
+  CHECK(report.notes.empty());
+  CHECK(same(gm->forward(ids), net.forward(ids)));
+  CHECK(gm->parameters().size() == 1);
+  const auto copy = std::dynamic_pointer_cast<GraphModule>(gm->clone());
+  CHECK(same(copy->forward(ids), net.forward(ids)));
+  CHECK(copy->parameters().size() == 1);
 }
 
 TEST_CASE("a folder's class may be called like its program, or like what Meson calls its own targets") {

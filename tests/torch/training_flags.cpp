@@ -1,5 +1,7 @@
 // Whether traced code trains: flags of operators follow the modules that they came from. One long file: each that
 // includes LibTorch takes 20 s and 1.3 GB to compile.
+#include <map>
+
 #include "fxx/ops/operation.hpp"
 #include "torch/support.hpp"
 
@@ -698,3 +700,145 @@ TEST_CASE("a module under two names is called by the first, trains as it does, a
 }
 
 }  // namespace
+
+// --- how often the code runs, and what is left of it -------------------------------------------------------------------
+
+namespace {
+
+/// A cache of keys whose place is a number of C++, and what else a class may keep from call to call.
+template <class Base>
+struct Caching : Base {
+  Tensor cache, sums = torch::zeros({4});  // the second is not registered
+  torch::nn::Linear key{nullptr};
+  torch::nn::Dropout drop{nullptr};
+  std::int64_t place = 0;
+  int calls = 0;
+  std::vector<int> sizes;
+  std::map<std::string, double> settings{{"scale", 1}};
+
+  Caching() { reset(); }
+  void reset() {
+    cache = this->register_buffer("cache", torch::zeros({64, 4}));
+    key = this->register_module("key", torch::nn::Linear(4, 4));
+    drop = this->register_module("drop", torch::nn::Dropout(0.5));
+  }
+  Tensor forward(Tensor x) {
+    ++calls;
+    sizes.push_back(static_cast<int>(x.dim()));
+    settings["scale"] *= 2;
+    sums.add_(1);
+    cache.slice(0, place, place + 1).copy_(key(x).mean(0, true));
+    place += 1;
+    return drop(x) + cache.slice(0, 0, place).sum(0);
+  }
+};
+struct CachingCloneable : Caching<torch::nn::Cloneable<CachingCloneable>> {
+  void reset() override { Caching::reset(); }
+};
+struct CachingPlain : Caching<torch::nn::Module> {};
+struct Counting : torch::nn::Cloneable<Counting> {  // whose count decides nothing
+  int calls = 0;
+  torch::nn::Linear layer{nullptr};
+  Counting() { reset(); }
+  void reset() override { layer = register_module("layer", torch::nn::Linear(4, 4)); }
+  Tensor forward(Tensor x) { return ++calls, layer(x); }
+};
+
+}  // namespace
+
+TEST_CASE("a module whose class is cloneable is after a trace as after one call, whatever ran again") {
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::rand({3, 4});
+  for (int way = 0; way < 4; ++way)
+    for (const bool training : {false, true}) {
+      CAPTURE(way);
+      CAPTURE(training);
+      torch::manual_seed(4);
+      CachingCloneable net;
+      torch::manual_seed(4);
+      CachingCloneable once;
+      net.train(training);
+      once.train(training);
+      for (int before = 0; before < 3; ++before) net.forward(x), once.forward(x);
+      TraceReport report;
+      TraceOptions options{.report = &report};
+      if (way == 1) options.strict = true;
+      torch::manual_seed(5);
+      std::shared_ptr<GraphModule> gm;
+      if (way == 2) gm = trace(net, {x}, {{0, 0, "rows"}}, options);
+      else if (way == 3) gm = trace(net, [&](Tensor t) { return net.forward(t); }, {x}, options);
+      else gm = trace(net, {x}, options);
+      const Tensor next_number = torch::rand({2});
+      torch::manual_seed(5);
+      once.forward(x);
+      CHECK(same(torch::rand({2}), next_number));
+      CHECK(net.calls == once.calls);
+      CHECK(net.place == once.place);
+      CHECK(net.sizes == once.sizes);
+      CHECK(net.settings == once.settings);
+      CHECK(same(net.cache, once.cache));
+      CHECK(same(net.sums, once.sums));
+      CHECK(net.is_training() == training);
+      CHECK(net.drop->is_training() == training);
+      CHECK(report.runs > 1);
+      CHECK(report.members_restored);
+      CHECK(report.to_string().find("the code ran " + std::to_string(report.runs) + " times in the trace; what the "
+                                    "further runs did was undone") != std::string::npos);
+      // It goes on from there.
+      net.eval();
+      once.eval();
+      CHECK(same(net.forward(x), once.forward(x)));
+    }
+}
+
+TEST_CASE("dynamic sizes are told from runs that all start from the members of the first one") {
+  const torch::NoGradGuard no_grad;
+  CachingCloneable net;
+  net.eval();
+  const auto gm = trace(net, {torch::rand({6, 4})}, {{0, 0, "rows"}});
+  for (const int rows : {1, 5, 9}) {
+    CachingCloneable fresh;
+    fresh.eval();
+    fresh.key = net.key;
+    net.cache.zero_();
+    const Tensor x = torch::rand({rows, 4});
+    CHECK(same((*gm)(x), fresh.forward(x)));
+  }
+}
+
+TEST_CASE("of other classes the report says how often the code ran, and a note where that shows") {
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::rand({3, 4});
+  CachingPlain net;
+  TraceReport report;
+  trace(net, {x}, {.report = &report});
+  CHECK(static_cast<std::size_t>(net.calls) == report.runs);
+  CHECK(report.runs > 1);
+  CHECK_FALSE(report.members_restored);
+  // What operators write to is as after one call all the same.
+  CHECK(same(net.sums, torch::ones({4})));
+  CHECK(net.cache.slice(0, 1).abs().max().item<float>() == 0);
+  bool told = false;
+  for (const std::string& note : report.notes)
+    told = told || note.find("the code ran " + std::to_string(report.runs) + " times in the trace; registered") !=
+                       std::string::npos;
+  CHECK(told);
+  CachingPlain single;
+  trace(single, {x}, {.training_flags = false, .report = &report});
+  CHECK(single.calls == 1);
+  CHECK(report.runs == 1);
+  CHECK(report.members_restored);
+  CHECK(report.to_string().find("times in the trace") == std::string::npos);
+
+  Counting counting;
+  trace(counting, {x}, {.report = &report});
+  CHECK(counting.calls == 1);
+  CHECK(report.notes.empty());
+  // A module of another class inside keeps what it keeps.
+  auto inside = torch::nn::Sequential(std::make_shared<CachingPlain>());
+  trace(inside, {x}, {.report = &report});
+  CHECK_FALSE(report.members_restored);
+  torch::nn::Sequential plain(torch::nn::Linear(4, 4), torch::nn::ReLU());
+  trace(plain, {x}, {.report = &report});
+  CHECK(report.members_restored);
+}

@@ -61,7 +61,7 @@ class BuiltModule : public GraphModule {
   int (*forward_)(void*) = nullptr;
   std::vector<at::Tensor> attributes_;
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> training_flags_;
-  std::vector<std::pair<const at::Tensor*, at::Tensor>> members_;  // of leaf modules, and what they were
+  std::vector<std::pair<const at::Tensor*, at::Tensor>> members_;  // of layers, and what they were
   std::shared_ptr<const ModuleOwner> built_owner_;
   std::uint64_t built_version_ = 0;
   std::size_t placeholders_ = 0;

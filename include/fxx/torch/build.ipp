@@ -133,8 +133,11 @@ FXX_INLINE BuiltModule::BuiltModule(GraphModule& source, const BuildOptions& opt
     if (const auto* call = std::get_if<CallModule>(&node->op())) {
       const auto module = submodule(call->target);
       training_flags_.emplace_back(module, module->is_training());
-      for (const at::Tensor* member : detail::operation_tensors(*module)) members_.emplace_back(member, *member);
+      for (const detail::TensorMember& member : detail::tensor_members(*module))
+        members_.emplace_back(member.member, *member.member);
     }
+    if (const auto* read = std::get_if<GetAttr>(&node->op()))
+      if (const at::Tensor* member = member_read(read->target)) members_.emplace_back(member, *member);
   }
 
   BuildRequest request;

@@ -67,7 +67,8 @@ class CompiledModule : public GraphModule {
   /// back sees tensors over that memory. Throws RunError (E702) when a result has no known size.
   void run_raw(const void* const* inputs, void* const* outputs);
 
-  /// Will the next call go through the kernels?
+  /// Will the next call go through the kernels? Not when the graph, its modules or tensors have changed since it was
+  /// made, nor while LibTorch's global state (docs/compile.md has the list) is another than it was then.
   bool is_current() const;
   /// Largest error against the interpreter, as in CompileOptions::tolerance; nan when it could not be measured, since
   /// running the graph changes its attributes, or draws random numbers, or the example inputs are fake.
@@ -212,6 +213,8 @@ class CompiledModule : public GraphModule {
   c10::IValue result_of(const Argument& argument, std::vector<c10::IValue>& outputs, std::size_t& next) const;
   /// Throws E701 naming the first that is no tensor of the dtype, sizes and device that it was compiled for.
   void check_inputs(const std::vector<c10::IValue>& inputs) const;
+  /// As is_current(), but for autocast: under it, inputs are looked at all the same.
+  bool is_made_for_now() const;
   /// Has one of them elements of another, or of an attribute? What is written to one is then written to both.
   bool share_elements(const std::vector<c10::IValue>& inputs) const;
   c10::IValue run_specialised(std::vector<c10::IValue>& inputs, Observer* observer = nullptr);
@@ -253,6 +256,8 @@ class CompiledModule : public GraphModule {
   std::vector<std::pair<const GraphModule*, std::uint64_t>> graphs_inside_;  // of those modules, and their versions
   std::vector<bool> uncounted_inputs_;  // that may be written to without a change of their versions
   std::uint64_t built_version_ = 0;
+  std::uint64_t made_under_ = 0;     // LibTorch's state
+  bool multiplies_floats_ = false;  // so that it matters whether LibTorch may do so with fewer bits
   int threads_ = 1, processors_ = 1;
   bool changes_something_ = false;  // attributes or inputs are written to, or numbers are drawn
   double max_error_ = std::nan(""), build_seconds_ = 0, seconds_ = 0;

@@ -84,6 +84,7 @@ FXX_INLINE bool takes_weights(const Node& node) {
 }  // namespace detail
 
 FXX_INLINE std::size_t fold_constants(GraphModule& module, const FoldOptions& options) {
+  module.follow_members();
   Graph& graph = module.graph();
   const detail::WrittenMemory written(module);
   // What is made of floats that are one value is folded for those alone that take it as weights.

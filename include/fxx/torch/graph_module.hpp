@@ -144,6 +144,9 @@ class GraphModule : public torch::nn::Module {
   void unregister_module(const std::string& name);
 
   const ModuleOwner& owner() const;
+  /// Looks whether other tensors were assigned to members of layers (`bn->running_mean = ...`), which graphs read as the
+  /// layers do. Every call looks, and so does what takes the module's tensors: saving, copies, rules, folders.
+  void follow_members() const;
   /// The class of the module that was traced.
   const std::string& class_name() const { return class_name_; }
 
@@ -156,6 +159,14 @@ class GraphModule : public torch::nn::Module {
   std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& device = std::nullopt) const override;
   void pretty_print(std::ostream& stream) const override;
 
+  // LibTorch's own, of the tensors that forward reads: where another was assigned to a member of a layer than the layer
+  // has registered, the member. save() and clone() warn of it; load() and to() register it.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Device device, bool non_blocking = false) override;
+
  protected:
   FORWARD_HAS_DEFAULT_ARGS({0, torch::nn::AnyValue(at::Tensor())}, {1, torch::nn::AnyValue(at::Tensor())},
                            {2, torch::nn::AnyValue(at::Tensor())}, {3, torch::nn::AnyValue(at::Tensor())},
@@ -163,11 +174,24 @@ class GraphModule : public torch::nn::Module {
                            {6, torch::nn::AnyValue(at::Tensor())}, {7, torch::nn::AnyValue(at::Tensor())})
   /// Lets go of the interpreter's plan, which is made again for who calls it.
   void forget_plan();
+  /// The member of a layer whose tensor the graph reads under that name; null when it is no such member. It lives as long
+  /// as this module has the name.
+  const at::Tensor* member_read(std::string_view name) const;
 
  private:
   /// Throws when the module that is to be called `name` is or holds this one.
   void refuse_cycle(const std::string& name, const torch::nn::Module* module) const;
   class Registration;
+  /// A tensor that was taken from a layer without the layer: it is what the layer's member is.
+  struct Followed {
+    std::string name;
+    std::shared_ptr<torch::nn::Module> layer;
+    const at::Tensor* member;
+    at::Tensor was;
+  };
+  void follow(std::string_view name, const ModuleOwner& root);
+  /// follow_members() for who holds the mutex.
+  void follow_members_locked() const;
   void take_from(const ModuleOwner& root, const std::map<std::string, Attribute>& more);
   std::shared_ptr<const Plan> plan();
   void changed();
@@ -185,11 +209,12 @@ class GraphModule : public torch::nn::Module {
   };
 
   LazyOwner lazy_owner_{*this};
+  mutable std::vector<Followed> followed_;
   Graph graph_;
   std::string class_name_, kept_state_;
   mutable std::mutex mutex_;  // guards what is made on demand
   mutable std::shared_ptr<ModuleOwner> owner_;
-  std::shared_ptr<const Plan> plan_;
+  mutable std::shared_ptr<const Plan> plan_;
   mutable std::map<std::string, std::size_t> next_names_;  // the numbers that fresh_name() tries first
 };
 

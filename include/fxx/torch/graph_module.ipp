@@ -57,6 +57,30 @@ FXX_INLINE void clone_members(const torch::nn::Module& from, torch::nn::Module& 
   }
 }
 
+/// Gives the layers of a copy what their originals have as members and did not register, which LibTorch does not copy.
+FXX_INLINE void clone_assigned(const torch::nn::Module& from, torch::nn::Module& to,
+                               const std::optional<torch::Device>& device) {
+  std::map<std::string, TensorMember> differing;
+  for (const auto& [name, member] : differing_members(from)) differing.emplace(name, member);
+  if (differing.empty()) return;
+  to.apply([&](const std::string& path, torch::nn::Module& module) {
+    for (const TensorMember& copy : tensor_members(module)) {
+      const auto found = differing.find(path + (path.empty() ? "" : ".") + std::string(copy.name));
+      if (found == differing.end()) continue;
+      *copy.member = clone_tensor(*found->second.member, device);
+      if (copy.registered) *copy.registered = *copy.member;
+    }
+  });
+}
+/// Puts another tensor in the place of one that is registered.
+FXX_INLINE void set_registered(const torch::nn::Module& module, const std::string& name, const at::Tensor& tensor) {
+  for (const auto* registered : {&registered_parameters(module), &registered_buffers(module)})
+    if (const at::Tensor* place = registered->find(name)) const_cast<at::Tensor&>(*place) = tensor;
+}
+FXX_INLINE void warn_of_members(const torch::nn::Module& module, std::string_view who, std::string_view takes) {
+  if (const std::string note = note_of_members(module, who, takes); !note.empty()) TORCH_WARN(note);
+}
+
 /// What the module calls itself: a graph goes by the name of the class that it was traced from.
 FXX_INLINE std::string class_name_of(const torch::nn::Module& module) {
   const auto* graph_module = dynamic_cast<const GraphModule*>(&module);
@@ -136,7 +160,12 @@ FXX_INLINE GraphModule::GraphModule(const torch::nn::Module& root, Graph graph, 
                                     const std::map<std::string, Attribute>& more)
     : GraphModule(ModuleOwner(root, class_name.empty() ? detail::class_name_of(root) : std::move(class_name)),
                   root.is_training(), std::move(graph), more) {
-  if (const auto* traced = dynamic_cast<const GraphModule*>(&root)) kept_state_ = traced->kept_state_;
+  if (const auto* traced = dynamic_cast<const GraphModule*>(&root)) {
+    kept_state_ = traced->kept_state_;
+    const std::vector<std::string_view> names = detail::referred_names(graph_);
+    for (const Followed& followed : traced->followed_)
+      if (std::binary_search(names.begin(), names.end(), std::string_view(followed.name))) followed_.push_back(followed);
+  }
 }
 FXX_INLINE GraphModule::GraphModule(const ModuleOwner& root, bool training, Graph graph,
                                     const std::map<std::string, Attribute>& more)
@@ -185,6 +214,7 @@ FXX_INLINE void GraphModule::take_from(const ModuleOwner& root, const std::map<s
                                                        "', which " + root.class_name() +
                                                        " does not have; register it as a parameter, buffer or module");
     into.add(name, tensor, root.is_parameter(name));
+    follow(name, root);
   }
 }
 
@@ -198,6 +228,40 @@ FXX_INLINE void GraphModule::changed() {
 FXX_INLINE void GraphModule::forget_plan() {
   std::lock_guard lock(mutex_);
   plan_.reset();
+}
+
+FXX_INLINE void GraphModule::follow_members() const {
+  std::lock_guard lock(mutex_);
+  follow_members_locked();
+}
+FXX_INLINE void GraphModule::follow_members_locked() const {
+  bool same = !owner_ || owner_->is_current();
+  for (Followed& followed : followed_) {
+    if (followed.member->is_same(followed.was)) continue;
+    same = false;
+    followed.was = *followed.member;
+    const auto [path, last] = detail::split_name(followed.name);
+    const torch::nn::Module* container = this;
+    for (std::size_t at = 0; container && at <= path.size();) {
+      const std::size_t dot = std::min(path.find('.', at), path.size());
+      container = detail::find_child(*const_cast<torch::nn::Module*>(container), std::string(path.substr(at, dot - at)));
+      at = dot + 1;
+    }
+    // Anything else that has taken the place by now has tensors of its own.
+    if (dynamic_cast<const detail::Container*>(container)) detail::set_registered(*container, last, *followed.member);
+  }
+  if (same) return;
+  owner_.reset();
+  plan_.reset();
+}
+FXX_INLINE void GraphModule::follow(std::string_view name, const ModuleOwner& root) {
+  if (const at::Tensor* member = root.member(name))
+    followed_.push_back({std::string(name), root.module(detail::split_name(name).first), member, *member});
+}
+FXX_INLINE const at::Tensor* GraphModule::member_read(std::string_view name) const {
+  for (const Followed& followed : followed_)
+    if (followed.name == name) return followed.member;
+  return owner().member(name);
 }
 
 FXX_INLINE const ModuleOwner& GraphModule::owner() const {
@@ -218,12 +282,16 @@ FXX_INLINE void GraphModule::recompile() {
   (void)plan();
 }
 
-FXX_INLINE std::string GraphModule::code() const { return forward_code(graph_, owner()); }
+FXX_INLINE std::string GraphModule::code() const {
+  follow_members();
+  return forward_code(graph_, owner());
+}
 
 FXX_INLINE std::shared_ptr<const Plan> GraphModule::plan() {
-  const ModuleOwner& owner = this->owner();
   std::lock_guard lock(mutex_);
-  if (!plan_ || plan_->version() != graph_.version()) plan_ = std::make_shared<const Plan>(graph_, owner);
+  follow_members_locked();
+  if (!owner_) owner_ = std::make_shared<ModuleOwner>(*this, class_name_);
+  if (!plan_ || plan_->version() != graph_.version()) plan_ = std::make_shared<const Plan>(graph_, *owner_);
   return plan_;
 }
 
@@ -274,6 +342,7 @@ FXX_INLINE at::Tensor GraphModule::forward(const at::Tensor& input0, const at::T
 }
 
 FXX_INLINE at::Tensor GraphModule::attribute(std::string_view name) const {
+  follow_members();
   const at::Tensor tensor = owner().tensor(name);
   if (!tensor.defined())
     throw GraphError(ErrorId::attribute_missing,
@@ -353,7 +422,10 @@ FXX_INLINE void GraphModule::delete_all_unused_submodules() {
   for (const std::string_view name : names)
     if (const auto module = from.module(name)) into.add(name, module);
   for (const std::string_view name : names)
-    if (const at::Tensor tensor = from.tensor(name); tensor.defined()) into.add(name, tensor, from.is_parameter(name));
+    if (const at::Tensor tensor = from.tensor(name); tensor.defined()) {
+      into.add(name, tensor, from.is_parameter(name));
+      follow(name, from);
+    }
   for (const std::string& parameter : named_parameters(false).keys())
     if (!std::binary_search(names.begin(), names.end(), std::string_view(parameter))) parameters_.erase(parameter);
   changed();
@@ -361,9 +433,12 @@ FXX_INLINE void GraphModule::delete_all_unused_submodules() {
 
 FXX_INLINE std::shared_ptr<torch::nn::Module> GraphModule::clone(const std::optional<torch::Device>& device) const {
   const detail::NestedCall call("GraphModule::clone: modules");
+  follow_members();
+  detail::warn_of_members(*this, "GraphModule::clone", "the copy has these");
   auto copy = std::make_shared<GraphModule>(std::map<std::string, Attribute>{}, Graph(), class_name_);
   copy->train(is_training());
   detail::clone_members(*this, *copy, device);
+  detail::clone_assigned(*this, *copy, device);
   copy->graph_ = graph_;
   copy->kept_state_ = kept_state_;
   copy->changed();
@@ -379,10 +454,33 @@ FXX_INLINE void detail::refuse_kept_state(const GraphModule& module, const char*
                      "to in place (add_, copy_)");
 }
 
+FXX_INLINE void GraphModule::save(torch::serialize::OutputArchive& archive) const {
+  detail::warn_of_members(*this, "GraphModule::save", "these are saved");
+  const detail::MembersRegistered members(*this);
+  torch::nn::Module::save(archive);
+}
+FXX_INLINE void GraphModule::load(torch::serialize::InputArchive& archive) {
+  detail::register_members(*this);
+  torch::nn::Module::load(archive);
+}
+FXX_INLINE void GraphModule::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
+  detail::register_members(*this);
+  torch::nn::Module::to(device, dtype, non_blocking);
+}
+FXX_INLINE void GraphModule::to(torch::Dtype dtype, bool non_blocking) {
+  detail::register_members(*this);
+  torch::nn::Module::to(dtype, non_blocking);
+}
+FXX_INLINE void GraphModule::to(torch::Device device, bool non_blocking) {
+  detail::register_members(*this);
+  torch::nn::Module::to(device, non_blocking);
+}
+
 FXX_INLINE void GraphModule::pretty_print(std::ostream& stream) const { stream << class_name_; }
 
 FXX_INLINE detail::ModuleExpansion::ModuleExpansion(GraphModule& module, std::span<const std::string_view> but)
     : module_(module) {
+  module.follow_members();
   parameterless_ = parameterless_calls(module.graph(), module.owner());
   expand_modules(module.graph(), module.owner(), but);
 }

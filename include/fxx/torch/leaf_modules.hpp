@@ -59,12 +59,41 @@ namespace detail {
 struct RegisteredParameters;
 /// Those of the module itself, undefined ones too.
 const torch::OrderedDict<std::string, at::Tensor>& registered_parameters(const torch::nn::Module& module);
+const torch::OrderedDict<std::string, at::Tensor>& registered_buffers(const torch::nn::Module& module);
 /// Is there a tensor in the module's operation that the module itself does not register? Describes nothing in words, so
 /// it takes a fraction of a microsecond.
 bool uses_unregistered(const torch::nn::Module& module);
-/// Where the module keeps the tensors of its operation: its members, which somebody may assign other tensors to. They
-/// live as long as the module.
-std::vector<const at::Tensor*> operation_tensors(const torch::nn::Module& module);
+/// A tensor that forward of a module of torch::nn reads from a member, and the place where the module has registered
+/// it. They are one tensor until somebody assigns another to the member, which LibTorch does not register.
+struct TensorMember {
+  std::string_view name;
+  at::Tensor* member;      // lives as long as the module
+  at::Tensor* registered;  // null when nothing of that name is registered
+  bool is_parameter;       // else a buffer
+  bool differs() const { return !registered || !member->is_same(*registered); }
+};
+/// The module's own; none of modules whose class is not known. Takes a fraction of a microsecond.
+std::vector<TensorMember> tensor_members(const torch::nn::Module& module);
+/// Those of the module and all below it that differ, and the qualified names of them.
+std::vector<std::pair<std::string, TensorMember>> differing_members(const torch::nn::Module& root);
+/// "'norm.running_mean' and 2 more are ...": a sentence for a note about these; empty when there are none. Members
+/// whose tensor is registered elsewhere in the hierarchy, as tied weights are, are passed over.
+std::string note_of_members(const torch::nn::Module& root, std::string_view who, std::string_view takes);
+/// Registers what the members of the modules are now.
+void register_members(torch::nn::Module& root);
+
+/// Registers what the members of the modules are, as long as it lives: for code of LibTorch that takes the registered
+/// tensors.
+class MembersRegistered {
+ public:
+  explicit MembersRegistered(const torch::nn::Module& root);
+  MembersRegistered(const MembersRegistered&) = delete;
+  MembersRegistered& operator=(const MembersRegistered&) = delete;
+  ~MembersRegistered();
+
+ private:
+  std::vector<std::pair<at::Tensor*, at::Tensor>> before_;
+};
 
 [[noreturn]] void throw_not_held(const c10::IValue& value, std::string_view type);
 /// A module that stands for a value which is no tensor: a graph that reads it gets the value.

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <typeindex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
@@ -34,7 +35,39 @@ struct LeafEntry {
   ModuleCall call;
   bool leaf = true;                      // otherwise a tracer asked for it to be called
   std::string result = "torch::Tensor";  // of forward, where nothing describes the module
+  void (*members)(torch::nn::Module&, std::vector<TensorMember>&) = nullptr;
 };
+
+inline at::Tensor* tensor_at(at::Tensor* tensor) { return tensor; }
+inline at::Tensor* tensor_at(const void*) { return nullptr; }
+
+#define FXX_FOR_MEMBERS(f)                                                                                          \
+  f(weight) f(bias) f(running_mean) f(running_var) f(num_batches_tracked) f(in_proj_weight) f(in_proj_bias)        \
+      f(q_proj_weight) f(k_proj_weight) f(v_proj_weight) f(bias_k) f(bias_v) f(weight_ih) f(weight_hh) f(bias_ih) \
+          f(bias_hh)
+/// The member of that name, if the class has one that is a tensor.
+#define FXX_MEMBER(name)                                                  \
+  template <class Impl>                                                   \
+  auto name##_of(Impl& module, int) -> decltype(tensor_at(&module.name)) { \
+    return tensor_at(&module.name);                                       \
+  }                                                                       \
+  template <class Impl>                                                   \
+  at::Tensor* name##_of(Impl&, long) {                                    \
+    return nullptr;                                                       \
+  }
+FXX_FOR_MEMBERS(FXX_MEMBER)
+#undef FXX_MEMBER
+
+/// Adds the tensors among the members of a module of torch::nn, which has registered each by its own name.
+template <class Impl>
+void add_members(torch::nn::Module& module, std::vector<TensorMember>& found) {
+  auto& typed = dynamic_cast<Impl&>(module);
+#define FXX_ADD(name) \
+  if (at::Tensor* member = name##_of(typed, 0)) found.push_back({#name, member, nullptr, false});
+  FXX_FOR_MEMBERS(FXX_ADD)
+#undef FXX_ADD
+}
+#undef FXX_FOR_MEMBERS
 
 class LeafTable {
  public:
@@ -61,12 +94,14 @@ class LeafTable {
     (entries_.emplace(typeid(Impls), LeafEntry{[](const torch::nn::Module& m, Describer& d) {
                                                  describe(dynamic_cast<const Impls&>(m), d);
                                                },
-                                               &call_typed<Impls>}),
+                                               &call_typed<Impls>, true, "torch::Tensor", &add_members<Impls>}),
      ...);
   }
   template <class... Impls>
   void callable() {
-    (entries_.emplace(typeid(Impls), LeafEntry{nullptr, &call_typed<Impls>, true, forward_result<Impls>()}), ...);
+    (entries_.emplace(typeid(Impls), LeafEntry{nullptr, &call_typed<Impls>, true, forward_result<Impls>(),
+                                               &add_members<Impls>}),
+     ...);
   }
   LeafTable() {
     described<
@@ -164,6 +199,22 @@ FXX_INLINE const torch::OrderedDict<std::string, at::Tensor>& detail::registered
     const torch::nn::Module& module) {
   return RegisteredParameters::of(module);
 }
+namespace detail {
+/// The buffers are private, and LibTorch gives copies of their dictionary alone, in which nothing can be replaced. An
+/// explicit instantiation may name what is private.
+template <auto buffers>
+struct RegisteredBuffers {
+  friend const torch::OrderedDict<std::string, at::Tensor>& private_buffers(const torch::nn::Module& module) {
+    return module.*buffers;
+  }
+};
+const torch::OrderedDict<std::string, at::Tensor>& private_buffers(const torch::nn::Module& module);
+template struct RegisteredBuffers<&torch::nn::Module::buffers_>;
+}  // namespace detail
+FXX_INLINE const torch::OrderedDict<std::string, at::Tensor>& detail::registered_buffers(
+    const torch::nn::Module& module) {
+  return private_buffers(module);
+}
 
 FXX_INLINE bool detail::uses_unregistered(const torch::nn::Module& module) {
   const auto& parameters = registered_parameters(module);
@@ -171,12 +222,11 @@ FXX_INLINE bool detail::uses_unregistered(const torch::nn::Module& module) {
   const leaf::LeafEntry* entry = leaf::LeafTable::instance().find(module);
   if (!entry || !entry->describe) return false;
   bool all = true;
-  std::optional<torch::OrderedDict<std::string, at::Tensor>> buffers;  // copies, so they are read where one is needed
   const TensorNames look = [&](const at::Tensor& tensor) {
     const auto registered = [&](const auto& item) { return item.value().is_same(tensor); };
     if (!all || std::any_of(parameters.begin(), parameters.end(), registered)) return std::string();
-    if (!buffers) buffers = module.named_buffers(false);
-    all = std::any_of(buffers->begin(), buffers->end(), registered);
+    const auto& buffers = registered_buffers(module);
+    all = std::any_of(buffers.begin(), buffers.end(), registered);
     return std::string();
   };
   ModuleInfo info;
@@ -185,18 +235,71 @@ FXX_INLINE bool detail::uses_unregistered(const torch::nn::Module& module) {
   return !all;
 }
 
-FXX_INLINE std::vector<const at::Tensor*> detail::operation_tensors(const torch::nn::Module& module) {
-  std::vector<const at::Tensor*> found;
+FXX_INLINE std::vector<detail::TensorMember> detail::tensor_members(const torch::nn::Module& module) {
+  std::vector<TensorMember> found;
   const leaf::LeafEntry* entry = leaf::LeafTable::instance().find(module);
-  if (!entry || !entry->describe) return found;
-  const TensorNames note = [&](const at::Tensor& member) {
-    found.push_back(&member);
-    return std::string();
-  };
-  ModuleInfo info;
-  leaf::Describer describer(info, note, false);
-  entry->describe(module, describer);
+  if (!entry || !entry->members) return found;
+  entry->members(const_cast<torch::nn::Module&>(module), found);
+  auto& parameters = const_cast<torch::OrderedDict<std::string, at::Tensor>&>(registered_parameters(module));
+  auto& buffers = const_cast<torch::OrderedDict<std::string, at::Tensor>&>(registered_buffers(module));
+  for (TensorMember& member : found) {
+    const std::string name(member.name);
+    member.registered = parameters.find(name);
+    member.is_parameter = member.registered != nullptr;
+    if (!member.registered) member.registered = buffers.find(name);
+  }
   return found;
+}
+
+FXX_INLINE std::vector<std::pair<std::string, detail::TensorMember>> detail::differing_members(
+    const torch::nn::Module& root) {
+  std::vector<std::pair<std::string, TensorMember>> found;
+  const auto add = [&](const std::string& path, const torch::nn::Module& module) {
+    for (const TensorMember& member : tensor_members(module))
+      if (member.differs() && (member.registered || member.member->defined()))
+        found.emplace_back(path + (path.empty() ? "" : ".") + std::string(member.name), member);
+  };
+  root.apply(torch::nn::Module::ConstNamedModuleApplyFunction(add));
+  return found;
+}
+
+FXX_INLINE std::string detail::note_of_members(const torch::nn::Module& root, std::string_view who,
+                                               std::string_view takes) {
+  const auto differing = differing_members(root);
+  if (differing.empty()) return {};
+  std::unordered_set<const c10::TensorImpl*> registered;
+  root.apply([&](const torch::nn::Module& module) {
+    for (const auto& item : registered_parameters(module)) registered.insert(item.value().unsafeGetTensorImpl());
+    for (const auto& item : registered_buffers(module)) registered.insert(item.value().unsafeGetTensorImpl());
+  });
+  std::string names;
+  std::size_t count = 0;
+  for (const auto& [name, member] : differing) {
+    if (member.member->defined() && registered.contains(member.member->unsafeGetTensorImpl())) continue;
+    if (++count <= 3) names += (names.empty() ? "'" : ", '") + name + "'";
+  }
+  if (count == 0) return {};
+  if (count > 3) names += " and " + std::to_string(count - 3) + " more";
+  return std::string(who) + ": other tensors were assigned to members of layers than are registered under their names: " +
+         names + ". forward reads the members, so " + std::string(takes) +
+         "; parameters(), buffers() and optimisers have the registered ones. Write into a registered tensor with "
+         "copy_() to keep them the same";
+}
+
+FXX_INLINE void detail::register_members(torch::nn::Module& root) {
+  for (const auto& [name, member] : differing_members(root))
+    if (member.registered) *member.registered = *member.member;
+}
+
+FXX_INLINE detail::MembersRegistered::MembersRegistered(const torch::nn::Module& root) {
+  for (const auto& [name, member] : differing_members(root)) {
+    if (!member.registered) continue;
+    before_.emplace_back(member.registered, *member.registered);
+    *member.registered = *member.member;
+  }
+}
+FXX_INLINE detail::MembersRegistered::~MembersRegistered() {
+  for (auto& [place, tensor] : before_) *place = std::move(tensor);
 }
 
 FXX_INLINE const ModuleCall& module_call_of(const torch::nn::Module& module) {

@@ -1,20 +1,22 @@
 // What a real module owns, as graphs see it: tensors and leaf modules by qualified name, and the way back by identity.
 //
 // Main names: ModuleOwner. Built in one walk over the submodules, tensors in another when somebody asks for one; a
-// tensor or module reachable by several names has the first one.
+// tensor or module reachable by several names has the first one. Where another tensor was assigned to the member of a
+// layer of torch::nn than it has registered, the name means the member, which forward reads.
 // Cost: heavy (torch/nn/module.h).
 #pragma once
 
 #include <torch/nn/module.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "fxx/ir/owner.hpp"
@@ -56,8 +58,9 @@ class ModuleOwner final : public Owner {
  public:
   struct Tensor {
     std::string name;
-    at::Tensor tensor;
+    at::Tensor tensor;  // that forward reads: what a member of a layer is, else what is registered
     AttributeInfo::Kind kind;
+    at::Tensor registered = {};
   };
 
   /// Reads names; keeps tensors and submodules alive, not the root. Throws GraphError (E113) for a module that holds
@@ -87,8 +90,13 @@ class ModuleOwner final : public Owner {
   /// May a leaf module use tensors that are registered elsewhere (ModuleInfo::borrows)? Much cheaper than to describe
   /// them all.
   bool may_borrow() const;
-  /// Is every tensor that the module has now known, under that name?
+  /// Is every tensor that the module has registered now known, under that name?
   bool knows_tensors_of(const torch::nn::Module& root) const;
+  /// Are the members of layers the tensors that were read, but for those of the root? A comparison for each.
+  bool is_current() const;
+  /// The member of a layer below the root that is read under that name; null when it is no such member. It lives as long
+  /// as the layer, which is module(path).
+  const at::Tensor* member(std::string_view name) const;
   /// Every tensor under every name, parameters before buffers.
   const std::deque<Tensor>& tensors() const { return read_tensors(), tensors_; }
 
@@ -101,20 +109,34 @@ class ModuleOwner final : public Owner {
     std::shared_ptr<torch::nn::Module> module;
     bool first;                           // of the names that it has
     std::optional<ModuleInfo> info = {};  // made when it is asked for
+    std::vector<std::pair<const at::Tensor*, at::Tensor>> described = {};  // the members that it was made of
+  };
+  struct RootTensor {
+    std::string name;
+    at::Tensor tensor, registered;
+    AttributeInfo::Kind kind;
   };
   const ModuleInfo& describe(Submodule& submodule) const;
   Submodule* find(std::string_view name) const;
   /// Tensors and their names: the first time that one is asked for.
   void read_tensors() const;
-  void insert(std::string name, const at::Tensor& tensor, AttributeInfo::Kind kind) const;
-  /// `f(module, tensor, own, kind)` for each that is defined, parameters before buffers; `module` is null for the root.
+  void insert(Tensor entry) const;
+  /// `f(module, name, registered, kind)` for each that is registered, also what is undefined, parameters before buffers;
+  /// `module` is null for the root.
   template <class F>
   void for_each_tensor(F&& f) const;
 
   std::string class_name_, root_name_;
   const torch::nn::Module* root_;  // compared, never followed
-  std::vector<std::tuple<std::string, at::Tensor, AttributeInfo::Kind>> root_tensors_;
+  std::vector<RootTensor> root_tensors_;
   mutable std::once_flag read_;
+  mutable std::atomic<bool> is_read_ = false;
+  struct MemberRead {
+    std::string name;
+    const at::Tensor* place;
+    at::Tensor was;
+  };
+  mutable std::vector<MemberRead> members_;  // of layers below the root
   mutable std::deque<Tensor> tensors_;  // whose elements stay where they are: the maps refer to them
   mutable std::unordered_map<std::string_view, const Tensor*> by_name_;
   mutable std::unordered_map<const c10::TensorImpl*, const Tensor*> by_tensor_;

@@ -48,9 +48,12 @@ FXX_INLINE ModuleOwner::ModuleOwner(const torch::nn::Module& root, std::string c
     : class_name_(class_name.empty() ? module_type_name(root) : std::move(class_name)), root_(&root) {
   // The root's own tensors are read now, since it may be gone later; submodules are kept.
   for (const auto& item : detail::registered_parameters(root))
-    root_tensors_.emplace_back(item.key(), item.value(), AttributeInfo::Kind::parameter);
-  for (const auto& item : root.named_buffers(false))
-    root_tensors_.emplace_back(item.key(), item.value(), AttributeInfo::Kind::buffer);
+    root_tensors_.push_back({item.key(), item.value(), item.value(), AttributeInfo::Kind::parameter});
+  for (const auto& item : detail::registered_buffers(root))
+    root_tensors_.push_back({item.key(), item.value(), item.value(), AttributeInfo::Kind::buffer});
+  for (const detail::TensorMember& member : detail::tensor_members(root))
+    for (RootTensor& tensor : root_tensors_)
+      if (tensor.name == member.name) tensor.tensor = *member.member;
   // What named_modules() gives, which copies every name into a dictionary.
   for (const auto& child : root.named_children())
     child.value()->apply(
@@ -65,24 +68,45 @@ FXX_INLINE ModuleOwner::ModuleOwner(const torch::nn::Module& root, std::string c
 
 FXX_INLINE void ModuleOwner::read_tensors() const {
   std::call_once(read_, [this] {
-    for_each_tensor([this](const Submodule* submodule, const std::string& own, const at::Tensor& tensor, auto kind) {
-      insert(submodule ? submodule->name + "." + own : own, tensor, kind);
+    std::unordered_map<const Submodule*, std::vector<detail::TensorMember>> members;
+    for (const Submodule& submodule : modules_)
+      if (auto found = detail::tensor_members(*submodule.module); !found.empty())
+        members.emplace(&submodule, std::move(found));
+    std::vector<Tensor> other;
+    const auto read = [&](std::string name, const at::Tensor& member, const at::Tensor& registered, auto kind) {
+      if (member.is_same(registered)) insert({std::move(name), member, kind, registered});
+      else other.push_back({std::move(name), member, kind, registered});
+    };
+    for_each_tensor([&](const Submodule* submodule, const std::string& own, const at::Tensor& registered, auto kind) {
+      if (!submodule) {
+        const auto root = std::find_if(root_tensors_.begin(), root_tensors_.end(),
+                                       [&](const RootTensor& tensor) { return tensor.name == own; });
+        return read(own, root->tensor, registered, kind);
+      }
+      std::string name = submodule->name + "." + own;
+      if (const auto found = members.find(submodule); found != members.end())
+        for (const detail::TensorMember& member : found->second)
+          if (member.name == own) {
+            members_.push_back({name, member.member, *member.member});
+            return read(std::move(name), *member.member, registered, kind);
+          }
+      read(std::move(name), registered, registered, kind);
     });
+    // A tensor that is registered elsewhere, as tied weights are, keeps the name that it has there.
+    for (Tensor& entry : other) insert(std::move(entry));
+    is_read_ = true;
   });
 }
 template <class F>
 void ModuleOwner::for_each_tensor(F&& f) const {
   for (const auto kind : {AttributeInfo::Kind::parameter, AttributeInfo::Kind::buffer}) {
-    for (const auto& [own, tensor, of_kind] : root_tensors_)
-      if (of_kind == kind && tensor.defined()) f(nullptr, own, tensor, kind);
-    for (const Submodule& submodule : modules_) {
-      const auto each = [&](const auto& items) {
-        for (const auto& item : items)
-          if (item.value().defined()) f(&submodule, item.key(), item.value(), kind);
-      };
-      if (kind == AttributeInfo::Kind::parameter) each(detail::registered_parameters(*submodule.module));
-      else each(submodule.module->named_buffers(false));
-    }
+    for (const RootTensor& tensor : root_tensors_)
+      if (tensor.kind == kind) f(nullptr, tensor.name, tensor.registered, kind);
+    for (const Submodule& submodule : modules_)
+      for (const auto& item : kind == AttributeInfo::Kind::parameter
+                                  ? detail::registered_parameters(*submodule.module)
+                                  : detail::registered_buffers(*submodule.module))
+        f(&submodule, item.key(), item.value(), kind);
   }
 }
 FXX_INLINE bool ModuleOwner::knows_tensors_of(const torch::nn::Module& root) const {
@@ -92,25 +116,41 @@ FXX_INLINE bool ModuleOwner::knows_tensors_of(const torch::nn::Module& root) con
   bool same = true;
   auto known = tensors_.begin();
   now.for_each_tensor([&](const Submodule* submodule, const std::string& own, const at::Tensor& tensor, auto) {
+    if (!tensor.defined()) return;
     const std::size_t path = submodule ? submodule->name.size() + 1 : 0;
-    same = same && known != tensors_.end() && known->tensor.is_same(tensor) &&
+    same = same && known != tensors_.end() && known->registered.is_same(tensor) &&
            known->name.size() == path + own.size() && known->name.ends_with(own) &&
            (!submodule || known->name.starts_with(submodule->name));
     if (same) ++known;
   });
   if (same) return true;
-  return std::all_of(now.tensors().begin(), now.tensors().end(),
-                     [&](const Tensor& entry) { return tensor(entry.name).is_same(entry.tensor); });
+  return std::all_of(now.tensors().begin(), now.tensors().end(), [&](const Tensor& entry) {
+    const auto before = by_name_.find(entry.name);
+    return !entry.registered.defined() ||
+           (before != by_name_.end() && before->second->registered.is_same(entry.registered));
+  });
 }
-FXX_INLINE void ModuleOwner::insert(std::string name, const at::Tensor& tensor, AttributeInfo::Kind kind) const {
-  if (!tensor.defined()) return;
-  const Tensor& entry = tensors_.emplace_back(Tensor{std::move(name), tensor, kind});
+FXX_INLINE bool ModuleOwner::is_current() const {
+  if (!is_read_) return true;
+  bool same = true;
+  for (const MemberRead& member : members_) same &= member.place->is_same(member.was);
+  return same;
+}
+FXX_INLINE const at::Tensor* ModuleOwner::member(std::string_view name) const {
+  read_tensors();
+  const auto found = std::find_if(members_.begin(), members_.end(),
+                                  [&](const MemberRead& member) { return member.name == name; });
+  return found == members_.end() ? nullptr : found->place;
+}
+FXX_INLINE void ModuleOwner::insert(Tensor given) const {
+  if (!given.tensor.defined()) return;
+  const Tensor& entry = tensors_.emplace_back(std::move(given));
   by_name_.emplace(entry.name, &entry);
-  by_tensor_.emplace(tensor.unsafeGetTensorImpl(), &entry);
+  by_tensor_.emplace(entry.tensor.unsafeGetTensorImpl(), &entry);
 }
 FXX_INLINE void ModuleOwner::add(const std::string& name, const at::Tensor& tensor, AttributeInfo::Kind kind) {
   read_tensors();
-  if (!by_name_.contains(name)) insert(name, tensor, kind);
+  if (!by_name_.contains(name)) insert({name, tensor, kind, tensor});
 }
 FXX_INLINE ModuleOwner::Submodule* ModuleOwner::find(std::string_view name) const {
   std::call_once(named_, [this] {
@@ -147,13 +187,22 @@ FXX_INLINE std::vector<const ModuleInfo*> ModuleOwner::leaf_modules() const {
 
 FXX_INLINE const ModuleInfo& ModuleOwner::describe(Submodule& submodule) const {
   std::lock_guard lock(mutex_);
-  if (submodule.info && submodule.info->training == submodule.module->is_training()) return *submodule.info;
+  const auto is_as_described = [&] {
+    return std::all_of(submodule.described.begin(), submodule.described.end(),
+                       [](const auto& member) { return member.first->is_same(member.second); });
+  };
+  if (submodule.info && submodule.info->training == submodule.module->is_training() && is_as_described())
+    return *submodule.info;
+  submodule.described.clear();
+  for (const detail::TensorMember& member : detail::tensor_members(*submodule.module))
+    submodule.described.emplace_back(member.member, *member.member);
   // Members of a shared module carry the names under which they were met first.
   ModuleInfo info =
       describe_module(*submodule.module, submodule.name, [&](const at::Tensor& tensor) { return name_of(tensor); });
   const auto registers = [&](const at::Tensor& tensor) {
-    const auto is_tensor = [&](const at::Tensor& own) { return own.is_same(tensor); };
-    const auto parameters = submodule.module->parameters(false), buffers = submodule.module->buffers(false);
+    const auto is_tensor = [&](const auto& own) { return own.value().is_same(tensor); };
+    const auto& parameters = detail::registered_parameters(*submodule.module);
+    const auto& buffers = detail::registered_buffers(*submodule.module);
     return std::any_of(parameters.begin(), parameters.end(), is_tensor) ||
            std::any_of(buffers.begin(), buffers.end(), is_tensor);
   };

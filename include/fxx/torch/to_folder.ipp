@@ -149,6 +149,7 @@ FXX_INLINE void write_text(const std::filesystem::path& path, const std::string&
 FXX_INLINE void to_folder(GraphModule& module, const std::string& folder, const std::string& name,
                           const FolderOptions& options) {
   (void)ModuleOwner(module);  // refuses a module that holds itself, which LibTorch would save without end
+  module.follow_members();
   // Everything that can fail for the graph's sake comes first. LibTorch writes names into the text of its archives as
   // they are: these end a string there, and what follows is code.
   for (const std::vector<std::string>& names :

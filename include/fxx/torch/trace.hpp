@@ -8,11 +8,15 @@
 // it, a module's a fifth more (TraceOptions::training_flags). After torch.fx experimental/proxy_tensor.py make_fx, 2.13.
 #pragma once
 
+#include <torch/nn/cloneable.h>
+
 #include <concepts>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "fxx/torch/dispatch/recording.hpp"
@@ -86,8 +90,21 @@ RunTraced run_traced(M& module) {
     return result;
   };
 }
+/// What takes the members of a module as they are, for runs of its code that are undone: numbers and handles of C++. Only
+/// of modules that can be copied (torch::nn::Cloneable): others may own what a copy must not have.
+template <class M>
+TakeMembers members_of(M& module) {
+  if constexpr (std::derived_from<M, torch::nn::Cloneable<M>> && std::is_copy_assignable_v<M>) {
+    return [&module]() -> std::function<void()> {
+      return [&module, before = std::make_shared<const M>(std::as_const(module))] { module = *before; };
+    };
+  } else {
+    return {};
+  }
+}
 std::shared_ptr<GraphModule> trace_module(torch::nn::Module& root, bool is_module, const RunTraced& run,
-                                          std::vector<at::Tensor> inputs, const TraceOptions& options);
+                                          std::vector<at::Tensor> inputs, const TraceOptions& options,
+                                          const TakeMembers& take_members = {});
 
 }  // namespace detail
 
@@ -95,9 +112,10 @@ std::shared_ptr<GraphModule> trace_module(torch::nn::Module& root, bool is_modul
 /// and on others of the same shapes, or of any where dimensions are dynamic. Throws TraceError (E301) where the code
 /// branches on values, (E320, E321, E307) where it reaches elements behind the tracer's back, (E323) under autocast and
 /// in function transforms, (E325) where it asks for gradients, (E316) where it switches them on under a guard, (E327)
-/// where it registers parameters, (E328) where TorchScript keeps state in attributes, and the module's own errors. The
-/// module is as it was before, but for what its code does to it in one run, and TorchScript is as it was; members that
-/// are no tensors may have seen several (TraceOptions::training_flags).
+/// where it registers parameters, (E328) where TorchScript keeps state in attributes, and the module's own
+/// errors. TorchScript is as it was before, and the module is, but for what its code does to it in one run: registered
+/// tensors, tensors that the graph writes to, and all members of a class that is a torch::nn::Cloneable. Other members
+/// that are no tensors, such as a count of calls, may have seen several runs (TraceReport::runs).
 template <class M>
 std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor> inputs,
                                    const TraceOptions& options = {}) {
@@ -110,7 +128,7 @@ std::shared_ptr<GraphModule> trace(M&& module_or_holder, std::vector<at::Tensor>
       "trace(net, [&](torch::Tensor x) { return net->forward(x, 2.0); }, {x})");
   const detail::RunTraced run = detail::run_traced(module);
   if constexpr (std::derived_from<Module, torch::nn::Module>) {
-    return detail::trace_module(module, true, run, std::move(inputs), options);
+    return detail::trace_module(module, true, run, std::move(inputs), options, detail::members_of(module));
   } else {
     torch::nn::Module root("Function");
     return detail::trace_module(root, false, run, std::move(inputs), options);
@@ -125,7 +143,8 @@ std::shared_ptr<GraphModule> trace(M&& module_or_holder, F&& call, std::vector<a
   auto& module = detail::unwrap_module(module_or_holder);
   static_assert(std::derived_from<std::remove_reference_t<decltype(module)>, torch::nn::Module>,
                 "fxx::trace: a callable is given beside what is no module; give the callable alone");
-  return detail::trace_module(module, true, detail::run_traced(call), std::move(inputs), options);
+  return detail::trace_module(module, true, detail::run_traced(call), std::move(inputs), options,
+                              detail::members_of(module));
 }
 
 /// With dimensions that may change from call to call: `fxx::trace(net, {ids}, {{0, 0, "batch"}, {0, 1, "time"}})`.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string_view>
+#include <typeinfo>
 
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
@@ -129,6 +131,25 @@ FXX_INLINE void follow_training_flags(const TracedCode& code, Recording& recorde
                       call->second + "'");
 }
 
+/// May modules of the hierarchy have members of C++ that nobody puts back? LibTorch's own have none that a run changes.
+FXX_INLINE bool may_keep_members(const torch::nn::Module& root, bool restored) {
+  bool may = false;
+  root.apply([&](const torch::nn::Module& module) {
+    if (restored && &module == &root) return;
+    may = may || !std::string_view(typeid(module).name()).starts_with("N5torch2nn");
+  });
+  return may;
+}
+FXX_INLINE std::string times_run(const TraceReport& report) {
+  return "the code ran " + std::to_string(report.runs) + " times in the trace; " +
+         (report.members_restored
+              ? "what the further runs did was undone"
+              : "registered tensors are as after one run, and other members of C++, such as a count of calls, as after " +
+                    std::to_string(report.runs) +
+                    ". Those of a class that is a torch::nn::Cloneable are put back, and training_flags = false needs "
+                    "one run alone");
+}
+
 /// Repeated calls of one leaf module get numbers in their frames; the dispatcher cannot see where a call begins.
 FXX_INLINE void number_calls(Graph& graph) {
   std::map<std::string_view, std::uint32_t> calls;
@@ -147,12 +168,15 @@ FXX_INLINE std::string TraceReport::to_string() const {
   std::string text;
   for (const Size& size : sizes) text += detail::describe_size(size) + "\n";
   for (const std::string& note : notes) text += note + "\n";
+  if (runs > 1) text += detail::times_run(*this) + "\n";
   return text;
 }
 
 FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& root, bool is_module,
-                                                             const RunTraced& run, std::vector<at::Tensor> inputs,
-                                                             const TraceOptions& options) {
+                                                             const RunTraced& run_code,
+                                                             std::vector<at::Tensor> inputs,
+                                                             const TraceOptions& options,
+                                                             const TakeMembers& take_members) {
   const ModuleOwner owner(root, class_name_of(root));
   const std::vector<std::string> names = input_names(options.input_names, inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -164,7 +188,11 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   const std::string type = owner.class_name();
   const TracingScope tracing(nullptr, type);
   TraceReport report;
-  const TracedCode code{root, is_module, owner, run, names};
+  const RunTraced run = [&](std::span<const at::Tensor> given) {
+    ++report.runs;
+    return run_code(given);
+  };
+  const TracedCode code{root, is_module, owner, run, names, take_members};
   const bool watch = options.strict || options.report;
   const bool is_dynamic = !options.dynamic.empty();
   Recording recorded = is_dynamic ? record_dynamic(code, inputs, options, report)
@@ -207,6 +235,9 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   number_calls(graph);
   if (std::string note = unregistered_parameters(graph, recorded.constants, is_module); !note.empty())
     report.notes.push_back(std::move(note));
+  if (is_module)
+    if (std::string note = note_of_members(root, "trace", "the graph does so, too"); !note.empty())
+      report.notes.push_back(std::move(note));
   if (options.check_mutable_operations)
     for (const Node* node : graph.nodes())
       if (const Operator* op = operator_of(*node); op && op->mutates)
@@ -215,6 +246,10 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
                              "' writes to its argument, which check_mutable_operations refuses; use the operator that "
                              "gives a new tensor",
                          {format_node(*node), node->source(), type});
+  runs.reset();  // all is put back
+  report.members_restored = report.runs <= 1 || (is_module && !may_keep_members(root, take_members != nullptr));
+  if (recorded.state_note >= 0 && report.runs > 1)
+    report.notes[static_cast<std::size_t>(recorded.state_note)] += ". Besides, " + times_run(report);
   if (options.report) *options.report = std::move(report);
   else
     for (const std::string& note : report.notes) TORCH_WARN(note);

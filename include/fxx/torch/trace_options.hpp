@@ -3,6 +3,7 @@
 // Main names: TraceOptions, TraceReport. Cost: light, no LibTorch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,6 +26,11 @@ struct TraceReport {
   /// What stays as it is without the code saying so, a sentence each: training flags, branches on them, sizes that
   /// elements decide, values that the code keeps for its next run, parameters of modules that nobody registered.
   std::vector<std::string> notes;
+  /// How often the code ran: once to be recorded, and again for training flags, dynamic sizes and `strict`.
+  std::size_t runs = 0;
+  /// Whether all that the further runs did was undone, the members of C++ too: where there were none, and for classes
+  /// that are a torch::nn::Cloneable, as far as the members are of the module itself.
+  bool members_restored = true;
 
   std::string to_string() const;
 };
@@ -40,7 +46,7 @@ struct TraceOptions {
   /// operator does not name. A module runs once more for that, in the other mode, where its operators are compared and
   /// not computed; with fake tensors where that cannot tell, and several times when it calls dropout. What this does to
   /// flags, buffers and random numbers is undone. Nobody else may use the module meanwhile. Where the module cannot be
-  /// told, the flag stays as it is, and a warning, or `report`, says so.
+  /// told, the flag stays as it is, and a warning, or `report`, says so. TraceReport::runs says how often it ran.
   bool training_flags = true;
   /// Tensors of random numbers that are made of no other tensor (torch::randn({3, 4})) become constants, as torch.fx
   /// has them; else they are drawn in every run, as the code does.

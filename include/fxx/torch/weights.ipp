@@ -11,6 +11,7 @@
 
 #include "fxx/error.hpp"
 #include "fxx/io/safetensors.hpp"
+#include "fxx/torch/leaf_modules.hpp"
 #include "fxx/torch/values.hpp"
 
 namespace fxx::inline FXX_ABI {
@@ -24,6 +25,10 @@ FXX_INLINE std::vector<std::string> load_safetensors(torch::nn::Module& module, 
   std::vector<std::pair<std::string, at::Tensor>> targets;
   for (const auto& item : module.named_parameters()) targets.emplace_back(item.key(), item.value());
   for (const auto& item : module.named_buffers()) targets.emplace_back(item.key(), item.value());
+  // forward reads the members of layers, where other tensors were assigned to them.
+  for (const auto& [name, member] : detail::differing_members(module))
+    for (auto& [target, tensor] : targets)
+      if (target == name && member.member->defined()) tensor = *member.member;
   std::set<std::string_view> names;
   std::vector<std::pair<at::Tensor, const SafetensorsEntry*>> copies;
   // All is checked before anything is copied.

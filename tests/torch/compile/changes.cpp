@@ -1,8 +1,15 @@
 // Specialised modules: what they were not made for. Members of layers that are others now, autocast, wrong inputs on
-// the way to the interpreter, wrong examples and options; copies; results that the last place of a sum decides.
+// the way to the interpreter, wrong examples and options; copies; results that the last place of a sum decides;
+// LibTorch's global state.
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 
+#include <random>
+
 #include "fxx/ops/operation.hpp"
+#include "fxx/torch/fake.hpp"
+#include "fxx/torch/interpreter.hpp"
 #include "fxx/torch/results.hpp"
 #include "torch/compile/compiled.hpp"
 
@@ -238,4 +245,222 @@ TEST_CASE("of integers every difference counts, and of complex numbers both part
   CHECK(relative_error(numbers.conj(), numbers) >= 1);
   CHECK(relative_error(numbers.conj(), numbers.conj().resolve_conj()) == 0);
   CHECK(error_beside(numbers.conj(), {numbers}) >= 1);
+}
+
+namespace {
+
+/// LibTorch's global state as it was, whatever a test does to it.
+struct StateOfTorch {
+  c10::ScalarType dtype = c10::get_default_dtype_as_scalartype();
+  at::Context& context = at::globalContext();
+  bool deterministic = context.deterministicAlgorithms(), warns = context.deterministicAlgorithmsWarnOnly(),
+       fills = context.deterministicFillUninitializedMemory();
+  at::Float32Precision products = context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL),
+                       convolutions = context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV);
+  int threads = at::get_num_threads();
+  StateOfTorch() = default;
+  StateOfTorch(const StateOfTorch&) = delete;
+  StateOfTorch& operator=(const StateOfTorch&) = delete;
+  ~StateOfTorch() { back(); }
+  void back() {
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(dtype));
+    context.setDeterministicAlgorithms(deterministic, warns);
+    context.setDeterministicFillUninitializedMemory(fills);
+    context.setFloat32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL, products);
+    context.setFloat32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV, convolutions);
+    context.setUserEnabledMkldnn(true);
+    context.setDeterministicMkldnn(false);
+    context.setUserEnabledNNPACK(true);
+    context.setSDPUseFlash(true);
+    context.setSDPUseMath(true);
+    context.setAllowFP16BF16ReductionMathSDP(false);
+    at::globalContext().setFlushDenormal(false);
+    at::set_num_threads(threads);
+  }
+};
+
+/// Factories and operators whose dtype follows from the default, on integers and floats.
+Tensor of_default_dtype(std::mt19937& random, const Tensor& integers) {
+  const auto choose = [&](int count) { return std::uniform_int_distribution<int>(0, count - 1)(random); };
+  const auto leaf = [&]() -> Tensor {
+    switch (choose(8)) {
+      case 0: return torch::arange(4) / 2;
+      case 1: return torch::arange(0., 4.);
+      case 2: return torch::full({4}, 1.25);
+      case 3: return torch::linspace(0, 1, 4);
+      case 4: return torch::ones({4}) / 3;
+      case 5: return torch::eye(4).select(0, 1) * 0.1;
+      case 6: return integers / 3;
+      default: return integers.to(torch::kInt).sigmoid();
+    }
+  };
+  Tensor x = leaf();
+  for (int i = choose(3); i > 0; --i) switch (choose(5)) {
+      case 0: x = x + leaf(); break;
+      case 1: x = x * 1.5; break;
+      case 2: x = integers.sqrt() - x; break;
+      case 3: x = torch::where(integers > 1, x, leaf()); break;
+      default: x = torch::atan2(integers + 1, integers + 2) * x;
+    }
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("another default dtype: the graph, what is built of it and what is compiled give what eager gives") {
+  const torch::NoGradGuard no_grad;
+  StateOfTorch state;
+  const Tensor x = torch::arange(4);
+  for (int group = 0; group < 4; ++group) {
+    // Many drawn results a library, since each costs the compiler a second.
+    const auto eager = [&](const Tensors& in) {
+      std::mt19937 random(static_cast<unsigned>(100 + group));
+      std::vector<Tensor> results;
+      for (int i = 0; i < 50; ++i) results.push_back(of_default_dtype(random, in[0]));
+      return c10::IValue(results);
+    };
+    const bool doubles_first = group % 2 == 1;
+    const auto dtype = [&](bool other) { return other != doubles_first ? torch::kDouble : torch::kFloat; };
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(dtype(false)));
+    const auto gm = traced(eager, {x});
+    const auto compiled = compile(*gm, {x}, {.threads = 1, .cache_folder = cache()});
+    for (const bool other : {false, true, false}) {
+      CAPTURE(group);
+      CAPTURE(other);
+      c10::set_default_dtype(c10::scalarTypeToTypeMeta(dtype(other)));
+      CHECK(compiled->is_current() != other);
+      const Tensors expected = tensors_of(eager({x})), of_graph = tensors_of(gm->run({x})),
+                    given = tensors_of(compiled->run({x})),
+                    one_by_one = tensors_of(Interpreter(*gm).run({x}));
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        CHECK((of_graph[i].scalar_type() == expected[i].scalar_type()));
+        CHECK((one_by_one[i].scalar_type() == expected[i].scalar_type()));
+        CHECK((given[i].scalar_type() == expected[i].scalar_type()));
+        CHECK(same(of_graph[i], expected[i]));
+        CHECK(relative_difference(given[i], expected[i]) <= (other ? 0 : 1e-6));
+      }
+    }
+  }
+}
+
+TEST_CASE("state of LibTorch that results follow is watched, and comes back") {
+  const torch::NoGradGuard no_grad;
+  StateOfTorch state;
+  Compiled c;
+  const auto noticed = [&](const auto& change) {
+    change();
+    const bool current = c.module->is_current();
+    const double error = c.error();
+    state.back();
+    CHECK(c.module->is_current());
+    return !current && error == 0;
+  };
+  CHECK(noticed([] { c10::set_default_dtype(c10::scalarTypeToTypeMeta(torch::kDouble)); }));
+  CHECK(noticed([&] { state.context.setDeterministicAlgorithms(true, false); }));
+  CHECK(noticed([&] { state.context.setDeterministicAlgorithms(true, true); }));
+  CHECK(noticed([&] {
+    state.context.setFloat32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL, at::Float32Precision::BF16);
+  }));
+  CHECK(noticed([&] {
+    state.context.setFloat32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV, at::Float32Precision::BF16);
+  }));
+  CHECK(noticed([&] { state.context.setSDPUseMath(false); }));
+  CHECK(noticed([&] { state.context.setSDPUseFlash(false); }));
+  CHECK(noticed([&] { state.context.setAllowFP16BF16ReductionMathSDP(true); }));
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  CHECK_FALSE(c.module->is_current());
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  CHECK(c.module->is_current());
+  {
+    const fake scope;
+    CHECK_FALSE(c.module->is_current());
+  }
+  CHECK(c.module->is_current());
+  // Each of these decides nothing but the order of sums in LibTorch, or what is cached: kernels are what they are.
+  const auto passed_over = [&](const auto& change) {
+    const Tensor before = c.module->run({c.x}).toTensor();
+    change();
+    CHECK(c.module->is_current());
+    CHECK(same(c.module->run({c.x}).toTensor(), before));
+    CHECK(c.error() <= 1e-5);
+    state.back();
+  };
+  passed_over([&] { state.context.setUserEnabledMkldnn(false); });
+  passed_over([&] { state.context.setDeterministicMkldnn(true); });
+  passed_over([&] { state.context.setUserEnabledNNPACK(false); });
+  passed_over([&] { at::set_num_threads(2); });
+  passed_over([&] { state.context.setDeterministicFillUninitializedMemory(false); });
+  passed_over([&] { at::autocast::set_autocast_dtype(at::kCPU, torch::kHalf); });
+  at::autocast::set_autocast_dtype(at::kCPU, torch::kBFloat16);
+  passed_over([&] { at::autocast::set_autocast_cache_enabled(false); });
+  at::autocast::set_autocast_cache_enabled(true);
+}
+
+TEST_CASE("compiled in another state it is current there, and nowhere else") {
+  const torch::NoGradGuard no_grad;
+  StateOfTorch state;
+  state.context.setDeterministicAlgorithms(true, false);
+  Compiled c;
+  CHECK(c.module->is_current());
+  CHECK(c.error() <= 1e-5);
+  state.back();
+  CHECK_FALSE(c.module->is_current());
+  CHECK(c.error() == 0);
+  // What takes no products does not ask how LibTorch computes them.
+  const Tensor x = torch::randn({8});
+  const auto gm = traced([](const Tensors& in) { return c10::IValue(in[0].exp() * 2); }, {x});
+  const auto compiled = compile(*gm, {x}, {.threads = 1, .cache_folder = cache()});
+  state.context.setFloat32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL, at::Float32Precision::BF16);
+  CHECK(compiled->is_current());
+}
+
+TEST_CASE("denormal numbers are zero where the thread takes them for that") {
+  const torch::NoGradGuard no_grad;
+  StateOfTorch state;
+  const Tensor x = torch::tensor({1e-40f, 3e-39f, -2e-42f, 1e-20f, 0.f, 5.f});
+  const auto eager = [](const Tensors& in) {
+    return c10::IValue(std::vector<Tensor>{in[0] * 0.5, in[0] + 1e-41, in[0] * in[0], (in[0] * 1e-3).sum()});
+  };
+  const auto gm = traced(eager, {x});
+  for (const bool flushed_first : {false, true}) {
+    if (!at::globalContext().setFlushDenormal(flushed_first)) return;  // the processor has no such mode
+    const auto compiled = compile(*gm, {x}, {.threads = 1, .cache_folder = cache()});
+    for (const bool flushed : {flushed_first, !flushed_first, flushed_first}) {
+      CAPTURE(flushed_first);
+      CAPTURE(flushed);
+      at::globalContext().setFlushDenormal(flushed);
+      CHECK(compiled->is_current() == (flushed == flushed_first));
+      const Tensors expected = tensors_of(eager({x})), given = tensors_of(compiled->run({x})),
+                    of_graph = tensors_of(gm->run({x}));
+      at::globalContext().setFlushDenormal(false);  // to compare
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        CHECK(torch::equal(given[i], expected[i]));
+        CHECK(torch::equal(of_graph[i], expected[i]));
+      }
+    }
+  }
+}
+
+TEST_CASE("in inference mode and with gradients on, results are the same numbers and tensors of the mode") {
+  StateOfTorch state;
+  Compiled c;
+  const Tensor expected = [&] {
+    const torch::NoGradGuard no_grad;
+    return c.module->run({c.x}).toTensor();
+  }();
+  {
+    const c10::InferenceMode mode;
+    CHECK(c.module->is_current());
+    const Tensor given = c.module->run({c.x}).toTensor();
+    CHECK(same(given, expected));
+    CHECK(given.is_inference() == c.net->forward(c.x).is_inference());
+    const auto inside = compile(*c.gm, {c.x}, {.threads = 1, .cache_folder = cache()});
+    CHECK(inside->is_current());
+    CHECK(same(inside->run({c.x}).toTensor(), expected));
+  }
+  const torch::AutoGradMode gradients(true);
+  CHECK(c.module->is_current());
+  CHECK(same(c.module->run({c.x}).toTensor(), expected));
 }

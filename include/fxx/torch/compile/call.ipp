@@ -3,7 +3,6 @@
 
 // after the tensor's own header
 #include <ATen/EmptyTensor.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_strided_ops.h>
 
@@ -14,6 +13,7 @@
 
 #include "fxx/error.hpp"
 #include "fxx/torch/compile/call_backs.ipp"
+#include "fxx/torch/compile/torch_state.ipp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -72,7 +72,13 @@ inline bool CompiledModule::Watched::has_its_memory() const {
 }
 
 FXX_INLINE bool CompiledModule::is_current() const {
-  if (graph().version() != built_version_) return false;
+  return is_made_for_now() && !at::autocast::is_autocast_enabled(at::kCPU);
+}
+
+FXX_INLINE bool CompiledModule::is_made_for_now() const {
+  if (graph().version() != built_version_ || detail::torch_state(multiplies_floats_) != made_under_ ||
+      detail::in_mode_of_thread())
+    return false;
   for (const auto& [module, training] : training_flags_)
     if (module->is_training() != training) return false;
   for (const auto& [inside, version] : graphs_inside_)
@@ -304,7 +310,7 @@ FXX_INLINE c10::IValue CompiledModule::run_flat(std::vector<c10::IValue> inputs)
     tangent = tangent || input.toTensor()._fw_grad(0).defined();
   }
   // Inputs left out, and all else that the kernels were not made for, are the interpreter's business.
-  if (left_out || !elements || !is_current()) return interpreted();
+  if (left_out || !elements || !is_made_for_now()) return interpreted();
   check_inputs(inputs);
   if ((gradient && at::GradMode::is_enabled()) || tangent || at::autocast::is_autocast_enabled(at::kCPU) ||
       (changes_something_ && share_elements(inputs)))

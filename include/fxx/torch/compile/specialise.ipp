@@ -35,6 +35,7 @@
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/compile/open_modules.ipp"
 #include "fxx/torch/compile/quantised.ipp"
+#include "fxx/torch/compile/torch_state.ipp"
 #include "fxx/torch/compile/written_attention.ipp"
 #include "fxx/torch/execute.hpp"
 #include "fxx/torch/fake.hpp"
@@ -184,12 +185,14 @@ FXX_INLINE bool all_finite(const at::Tensor& tensor) {
 FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& example_inputs,
                                            const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
+  const std::uint64_t state = detail::torch_state(false), all_state = detail::torch_state(true);
   for (const Node* node : graph().nodes()) {
     if (node->opcode() != Opcode::call_module && node->opcode() != Opcode::get_attr) continue;
     if (const auto named = submodule(node->target())) {
       for (const auto& module : named->modules()) training_flags_.emplace_back(module, module->is_training());
     } else {
       watched_.push_back({attribute(node->target())});
+      if (const at::Tensor* member = member_read(node->target())) members_.emplace_back(member, *member);
     }
   }
   for (const auto& [module, training] : training_flags_) {
@@ -197,11 +200,9 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
       graphs_inside_.emplace_back(inside, inside->graph().version());
     for (const at::Tensor& tensor : module->parameters(false)) watched_.push_back({tensor});
     for (const at::Tensor& tensor : module->buffers(false)) watched_.push_back({tensor});
-    for (const at::Tensor* member : detail::operation_tensors(*module)) {
-      members_.emplace_back(member, *member);
-      const auto same = [&](const at::Tensor& tensor) { return tensor.is_same(*member); };
-      if (std::ranges::none_of(watched_, same, &Watched::tensor))
-        watched_.push_back({*member});  // that the module does not register
+    for (const detail::TensorMember& member : detail::tensor_members(*module)) {
+      members_.emplace_back(member.member, *member.member);
+      if (member.member->defined() && member.differs()) watched_.push_back({*member.member});
     }
   }
 
@@ -330,6 +331,14 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   kernels_ = detail::kept_plan(kernels_, prepared_->graph(), kept);
   prepared_->graph() = std::move(kept);
   built_version_ = graph().version();
+  multiplies_floats_ = std::ranges::any_of(kernels_.steps, [](const KernelStep& step) {
+    return std::holds_alternative<plans::MatrixProduct>(step.kernel) ||
+           std::holds_alternative<plans::Convolution>(step.kernel) ||
+           std::holds_alternative<plans::DepthwiseBlock>(step.kernel) ||
+           std::holds_alternative<plans::Attention>(step.kernel) ||
+           std::holds_alternative<plans::Recurrent>(step.kernel);
+  });
+  made_under_ = multiplies_floats_ ? all_state : state;
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - verified).count();
 }
 

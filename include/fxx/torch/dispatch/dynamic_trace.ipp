@@ -100,6 +100,13 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
       if (r.of == TracedRead::Of::size) trace.reads.push_back({r.node, r.item, r.dim, r.value});
     traces.push_back(std::move(trace));
   };
+  // Further runs start from the members that the first one had, so that a count of calls is the same in all of them.
+  const std::function<void()> members_before = code.take_members ? code.take_members() : nullptr;
+  std::optional<MemberState> members_after;
+  const auto record_again = [&](const SizeSet& sizes) {
+    if (members_before) members_before();
+    record(sizes);
+  };
   const std::vector<SizeSet> first{given};
   for (const SizeSet& sizes : sizes_to_trace(options.dynamic, first)) {
     if (traces.empty()) {
@@ -109,12 +116,14 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
       if (code.is_module && options.training_flags)
         runs.emplace(code, first_inputs, recordings[0], traces[0].graph, options.freeze_random);
       report.notes = notes_of(code, traces[0].graph, recordings[0], options, runs ? &*runs : nullptr);
+      runs.reset();
+      members_after.emplace(code);
       continue;
     }
     // The first run is the one that counts; what the others do to the module is undone.
-    const ModuleState state(code.owner, traces[0].graph, recordings[0].written);
+    const ModuleState state(code.owner, traces[0].graph, &recordings[0]);
     try {
-      record(sizes);
+      record_again(sizes);
     } catch (const c10::Error& error) {
       const std::string what = error.what_without_backtrace();
       throw TraceError(ErrorId::dynamic_dim_invalid,
@@ -125,9 +134,9 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
     }
   }
   for (const SizeSet& sizes : smallest_sizes(options.dynamic, traces[0].sizes)) {
-    const ModuleState state(code.owner, traces[0].graph, recordings[0].written);
+    const ModuleState state(code.owner, traces[0].graph, &recordings[0]);
     try {
-      record(sizes);
+      record_again(sizes);
     } catch (const TraceError&) {
       throw;
     } catch (const std::exception&) {
@@ -148,8 +157,8 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
   for (;;) {
     const auto more = with_lines([&] { return more_sizes_to_trace(traces, options.dynamic); });
     if (more.empty()) break;
-    const ModuleState state(code.owner, traces[0].graph, recordings[0].written);
-    for (const SizeSet& sizes : more) record(sizes);
+    const ModuleState state(code.owner, traces[0].graph, &recordings[0]);
+    for (const SizeSet& sizes : more) record_again(sizes);
   }
   if (options.record_stack_traces) write_stack_traces(recordings[0].places);
   Graph solved = with_lines([&] { return solve_sizes(traces, options.dynamic); });

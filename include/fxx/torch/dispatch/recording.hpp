@@ -25,6 +25,8 @@ namespace fxx::inline FXX_ABI::detail {
 
 /// The code on traced tensors.
 using RunTraced = std::function<c10::IValue(std::span<const at::Tensor>)>;
+/// Takes the members of the module as they are now, and returns what puts them back.
+using TakeMembers = std::function<std::function<void()>()>;
 
 /// What is traced.
 struct TracedCode {
@@ -33,6 +35,25 @@ struct TracedCode {
   const ModuleOwner& owner;
   const RunTraced& run;
   std::span<const std::string> input_names;
+  const TakeMembers& take_members;  // may be empty
+};
+
+/// The members of C++ as they are, and again when it ends.
+class MemberState {
+ public:
+  explicit MemberState(const TracedCode& code) {
+    if (code.take_members) put_back_ = code.take_members();
+  }
+  MemberState(const MemberState&) = delete;
+  MemberState& operator=(const MemberState&) = delete;
+  ~MemberState() { put_back(); }
+  /// Now as well.
+  void put_back() const {
+    if (put_back_) put_back_();
+  }
+
+ private:
+  std::function<void()> put_back_;
 };
 
 /// What one run of the code left.
@@ -45,6 +66,7 @@ struct Recording {
   std::string kept;     // "%sum, %view": values of the trace that the code holds on to
   /// Nodes (by name) whose training flag stays when those of all modules are turned, as far as notes_of found out.
   std::vector<std::string> literal_flags;
+  int state_note = -1;  // among those of notes_of: what says that a further run does not do the same
   bool seeded = false;  // the code gave the generator of random numbers another seed
   /// Constants that are tensors of the code's which it wrote to and goes on holding: the graph writes to them, too.
   std::map<std::string, at::Tensor> written;
@@ -62,8 +84,8 @@ Recording record_run(const TracedCode& code, std::vector<at::Tensor> inputs, Rec
 /// where the recorded code writes to some, since they are most of a model. A trace around this one learns nothing of it.
 class ModuleState {
  public:
-  /// `more`: tensors beside the module's that the code writes to.
-  ModuleState(const ModuleOwner& owner, const Graph& recorded, const std::map<std::string, at::Tensor>& more = {});
+  /// `run`: whose constants, tensors that nobody registered, are kept where the recorded code writes to them.
+  ModuleState(const ModuleOwner& owner, const Graph& recorded, const Recording* run = nullptr);
   ModuleState(const ModuleState&) = delete;
   ModuleState& operator=(const ModuleState&) = delete;
   ~ModuleState();
@@ -98,6 +120,7 @@ class FurtherRuns {
   const std::vector<at::Tensor>& inputs_;
   RecordOptions options_;
   ModuleState state_;
+  MemberState members_;
   bool fakes_;
 };
 

@@ -117,15 +117,12 @@ FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> 
 
 // --- runs that leave no trace ----------------------------------------------------------------------------------------
 
-/// Does the code write to a parameter, or by way of views of one?
-FXX_INLINE bool writes_parameters(const ModuleOwner& owner, const Graph& graph) {
-  std::unordered_set<std::string> parameters;
+/// The names of attributes that the code writes to, or to views of them.
+FXX_INLINE std::unordered_set<std::string> written_attributes(const Graph& graph) {
+  std::unordered_set<std::string> names;
   for (const Node* node : graph.nodes()) {
     const Operator* op = operator_of(*node);
     if (!op || !op->mutates) continue;
-    if (parameters.empty())
-      for (const ModuleOwner::Tensor& entry : owner.tensors())
-        if (entry.kind == AttributeInfo::Kind::parameter) parameters.insert(entry.name);
     for (int i = 0; i < op->arity(); ++i) {
       if (!op->parameters[static_cast<std::size_t>(i)].written) continue;
       const Argument* written = argument_of(*node, *op, i);
@@ -136,20 +133,22 @@ FXX_INLINE bool writes_parameters(const ModuleOwner& owner, const Graph& graph) 
                                          [&](const Node* input) { return passes_on_memory(*from, *input); });
         from = viewed == inputs.end() ? nullptr : *viewed;
       }
-      if (from && parameters.contains(from->target())) return true;
+      if (from) names.insert(from->target());
     }
   }
-  return false;
+  return names;
 }
 
 FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner, const Graph& recorded,
-                                    const std::map<std::string, at::Tensor>& more)
+                                    const Recording* run)
     : generator_(at::globalContext().defaultGenerator(at::kCPU).clone()) {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
   // A model has hundreds of small ones: bytes are copied and compared a hundred times faster than operators do it.
   std::size_t bytes = 0;
-  const bool parameters = writes_parameters(owner, recorded);
+  const std::unordered_set<std::string> written = written_attributes(recorded);
+  const bool parameters =
+      std::any_of(written.begin(), written.end(), [&](const std::string& name) { return owner.is_parameter(name); });
   const auto keep = [&](const at::Tensor& t) {
     if (is_fake(t) || t.is_meta()) return;
     if (t.layout() == at::kStrided && t.is_cpu() && t.has_storage() && t.is_contiguous() && !t.is_quantized()) {
@@ -160,9 +159,13 @@ FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner, const Graph& recor
     }
   };
   for (const ModuleOwner::Tensor& entry : owner.tensors())
-    if (entry.kind == AttributeInfo::Kind::buffer || (parameters && entry.kind == AttributeInfo::Kind::parameter))
-      keep(entry.tensor);
-  for (const auto& [name, tensor] : more) keep(tensor);
+    if (entry.kind == AttributeInfo::Kind::buffer || parameters) keep(entry.tensor);
+  if (run) {
+    for (const auto& [name, tensor] : run->written) keep(tensor);
+    for (const auto& [name, value] : run->constants)
+      if (const auto* tensor = std::get_if<at::Tensor>(&value); tensor && written.contains(name) && !traced(*tensor))
+        keep(*tensor);
+  }
   bytes_ = std::make_unique_for_overwrite<char[]>(bytes);
   for (const Buffer& buffer : buffers_)
     if (!buffer.before.defined() && buffer.tensor.nbytes() > 0)
@@ -204,7 +207,8 @@ FXX_INLINE FurtherRuns::FurtherRuns(const TracedCode& code, const std::vector<at
     : code_(code),
       inputs_(inputs),
       options_{.freeze_random = freeze_random},
-      state_(code.owner, graph, recorded.written),
+      state_(code.owner, graph, &recorded),
+      members_(code),
       fakes_(recorded.kept.empty()) {}
 
 FXX_INLINE Recording FurtherRuns::operator()() {

@@ -83,7 +83,8 @@ FXX_INLINE void add_probed_sizes(const TracedCode& code, const std::vector<at::T
   using Shapes = std::vector<std::vector<std::int64_t>>;
   Shapes shapes;
   for (const at::Tensor& input : inputs) shapes.push_back(input.sizes().vec());
-  const ModuleState state(code.owner, graph, run.written);
+  const ModuleState state(code.owner, graph, &run);
+  const MemberState members(code);
   const auto run_at = [&](const Shapes& at) -> std::optional<Recording> {
     std::vector<at::Tensor> given;
     {
@@ -93,6 +94,7 @@ FXX_INLINE void add_probed_sizes(const TracedCode& code, const std::vector<at::T
                                                             at::kStrided, inputs[i].device(), std::nullopt,
                                                             inputs[i].suggest_memory_format()));
     }
+    members.put_back();
     try {
       return record_run(code, std::move(given), {.freeze_random = options.freeze_random});
     } catch (const std::exception&) {

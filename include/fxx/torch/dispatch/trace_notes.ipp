@@ -216,7 +216,7 @@ FXX_INLINE void refuse_script_state(const TracedCode& code, const std::vector<at
   // What is written and never read, or set once, changes no results.
   if (!c10::impl::tls_is_dispatch_key_included(trace_key)) try {
       const ScriptWatch as_before;
-      const ModuleState state(code.owner, graph, run.written);
+      const ModuleState state(code.owner, graph, &run);
       const auto again = [&] {
         std::vector<at::Tensor> given;
         for (const at::Tensor& input : inputs) given.push_back(is_fake(input) ? input : copy_of(input));
@@ -236,9 +236,10 @@ FXX_INLINE void refuse_script_state(const TracedCode& code, const std::vector<at
 }
 
 /// Empty, or what to tell of code that does something else in the other mode, or whenever it runs again. It runs once
-/// more, in replay; where that differs with fake tensors, and where these do so too, in the mode that it is in.
+/// more, in replay; where that differs with fake tensors, and where these do so too, in the mode that it is in. `place`:
+/// the number of the note.
 FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, Recording& run,
-                                  const TraceOptions& options, FurtherRuns& runs) {
+                                  const TraceOptions& options, FurtherRuns& runs, std::size_t place) {
   try {
     bool same = false;
     in_other_mode(code.root, [&](bool all_turned) {
@@ -252,6 +253,7 @@ FXX_INLINE std::string other_runs(const TracedCode& code, const Graph& graph, Re
     if (by_mode.here.empty()) return {};
     if (const Difference again = difference(graph, run, runs.with_fakes(), options); !again.here.empty()) {
       run.member_state = again.here + " is " + again.there + " when it runs again";
+      run.state_note = static_cast<int>(place);
       return "trace: the code does something else when it runs again: " + again.here + " is " + again.there +
              " then. The graph does in every run what the code did in this one; state belongs into registered buffers "
              "that operators write to, random numbers into operators";
@@ -276,17 +278,19 @@ FXX_INLINE std::vector<std::string> notes_of(const TracedCode& code, const Graph
   const std::string sizes = sizes_of_elements(graph, run.reads);
   if (options.strict && !options.report && !sizes.empty()) throw TraceError(ErrorId::sizes_baked, sizes);
   note(sizes);
-  if (!run.kept.empty())
+  if (!run.kept.empty()) {
+    run.state_note = static_cast<int>(notes.size());
     note("trace: the code holds on to " + run.kept +
          " after the run, in members or globals. If its next run goes on from there, the graph does not: it starts as "
          "this run did. State belongs into registered buffers that operators write to");
+  }
   if (run.seeded)
     note(
         "trace: the code seeds the generator of random numbers (torch::manual_seed), which the graph does not. Seed "
         "it before the graph runs");
   // Under a trace around this one, further runs would be recorded there.
   if (runs && run.kept.empty() && !c10::impl::tls_is_dispatch_key_included(trace_key))
-    note(other_runs(code, graph, run, options, *runs));
+    note(other_runs(code, graph, run, options, *runs, notes.size()));
   return notes;
 }
 

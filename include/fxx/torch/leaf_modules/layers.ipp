@@ -7,7 +7,7 @@ namespace fxx::inline FXX_ABI::detail::leaf {
 
 FXX_INLINE void describe(const LinearImpl& m, Describer& d) {
   d.operation(OperatorIndex::linear).input().tensor(m.weight).tensor(m.bias);
-  if (m.options.bias()) d.construct("", m.options.in_features(), m.options.out_features());
+  if (m.bias.defined()) d.construct("", m.options.in_features(), m.options.out_features());
   else
     d.construct("torch::nn::LinearOptions", m.options.in_features(), m.options.out_features())
         .with("bias", false, true);
@@ -16,7 +16,7 @@ FXX_INLINE void describe(const BilinearImpl& m, Describer& d) {
   d.operation(OperatorIndex::bilinear).input().input().tensor(m.weight).tensor(m.bias);
   d.construct("torch::nn::BilinearOptions", m.options.in1_features(), m.options.in2_features(),
               m.options.out_features())
-      .with("bias", m.options.bias(), true);
+      .with("bias", m.bias.defined(), true);
 }
 FXX_INLINE void describe(const IdentityImpl&, Describer& d) {
   d.operation(OperatorIndex::fxx_identity).input().construct("");
@@ -36,7 +36,7 @@ void describe_convolution(const Impl& m, Describer& d, OperatorIndex plain, Oper
       .with("stride", o.stride(), 1)
       .with("dilation", o.dilation(), 1)
       .with("groups", o.groups(), 1)
-      .with("bias", o.bias(), true);
+      .with("bias", m.bias.defined(), true);
   const bool zeros = std::holds_alternative<enumtype::kZeros>(o.padding_mode());
   if (std::holds_alternative<enumtype::kReflect>(o.padding_mode())) d.with("padding_mode", "torch::kReflect", "");
   if (std::holds_alternative<enumtype::kReplicate>(o.padding_mode())) d.with("padding_mode", "torch::kReplicate", "");
@@ -87,7 +87,7 @@ void describe_transposed(const Impl& m, Describer& d, OperatorIndex op, const ch
       .with("padding", padding, 0)
       .with("output_padding", o.output_padding(), 0)
       .with("groups", o.groups(), 1)
-      .with("bias", o.bias(), true)
+      .with("bias", m.bias.defined(), true)
       .with("dilation", o.dilation(), 1);
 }
 FXX_INLINE void describe(const ConvTranspose1dImpl& m, Describer& d) {
