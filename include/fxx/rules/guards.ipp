@@ -74,6 +74,8 @@ FXX_INLINE const Operator* operator_run_by(const Node& node) {
 /// Does somebody get it? Of a graph that belongs to a module; others are not run.
 FXX_INLINE bool is_result(const Node& node) {
   if (!node.graph().owning_module()) return false;
+  if (node.opcode() == Opcode::call_module)  // what it gives may lie otherwise than what it takes
+    if (const Operator* op = operator_run_by(node); op && !has(op->traits, Trait::pointwise)) return false;
   const auto users = node.users();
   return std::any_of(users.begin(), users.end(), [](const Node* user) { return user->opcode() == Opcode::output; });
 }

@@ -145,7 +145,7 @@ inline constexpr auto normalisation = [] {
               squeeze(largest, dim) | with<"dim">(none, amax(x, dims, lit<false>))) >>
               logsumexp(x, dims, lit<false>),
           is_the_reduced),
-      rule<"log of softmax">(log(softmax(x.where(floating), dim).once()) >> log_of_softmax),
+      rule<"log of softmax">(log(softmax(x.where(floating), dim)) >> log_of_softmax),
       rule<"log softmax", law::no_overflow | law::finite>(sub(x, logsumexp(x, dims, lit<true>)) >> over_one<ops::log_softmax_int>, one_dimension),
       rule<"log softmax, by hand", law::no_overflow | law::finite>(sub(x, log(sum(exp(x), dims, lit<true>))) >> over_one<ops::log_softmax_int>,
                                    one_dimension),
