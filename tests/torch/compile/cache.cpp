@@ -313,7 +313,7 @@ TEST_CASE("a program that is killed while it compiles leaves nothing that would 
 }
 
 TEST_CASE("headers of kernels come from where they were when the program was built, never from the current folder") {
-  using detail::folder_of_headers;
+  using fxx::detail::folder_of_headers;
   CHECK(folder_of_headers("/a/include/fxx/torch/compile.ipp", 3) == std::filesystem::path("/a/include"));
   CHECK(folder_of_headers("/a/include", 0) == std::filesystem::path("/a/include"));
   for (const char* relative : {"include/fxx/torch/compile.ipp", "./fxx/torch/compile.ipp", "../fxx/torch/compile.ipp", "x", ""})

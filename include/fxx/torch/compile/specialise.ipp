@@ -31,6 +31,7 @@
 #include "fxx/passes/stable_order.hpp"
 #include "fxx/rules/library.hpp"
 #include "fxx/runtime/built_library.hpp"
+#include "fxx/runtime/files.hpp"
 #include "fxx/runtime/identity.hpp"
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/compile/open_modules.ipp"
