@@ -308,7 +308,7 @@ TEST_CASE("wrong kernels are refused, of every family" * doctest::timeout(600)) 
       {"sort", "the tail of a row is not among the largest", "sorting.hpp", "for (; i < Shape.length; ++i) take(i);",
        ";"},
       {"pointwise", "the tail is dropped", "loops.hpp", "if (i < mine.end) each(i, Width<N % lanes>{});", ";"},
-      {"copy", "rows lie one element too near", nullptr, "@@", ""},
+      {"copy", "rows lie one element too near", nullptr, "a + i + j * 13, 13, width", "a + i + j * 13, 12, width"},
   };
   Mutants all;
   for (const Mutant& mutant : mutants) {
