@@ -595,7 +595,10 @@ FXX_KERNEL void column_spreads(const Get& get, const Put& put, Part part) {
             return distance_of((get(row, c, width) - spread.mean) * spread.unit);
           });
       for_each_vector_of<Columns>(range, [&](int c, auto) __attribute__((always_inline)) {
-        spreads[index(c)].squares = settled(splat(0.f), in_units.total(index(c)), Rows).squares;
+        // Of those columns alone: others are as they would be in another chunk, whatever part they are in.
+        SpreadInUnits<real>& spread = spreads[index(c)];
+        const real squares = settled(splat(0.f), in_units.total(index(c)), Rows).squares;
+        spread.squares = spread.unit != 1.f ? squares : spread.squares;
       });
     }
     for_each_vector_of<Columns>(

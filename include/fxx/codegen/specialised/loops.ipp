@@ -57,6 +57,12 @@ FXX_INLINE SpecialisedWriter::Place SpecialisedWriter::place(const View& view, c
       result.along = Place::Along::whole;
       result.stride = parts[0].stride;
       result.offset += " + " + index_text(parts[0], a.extent, a.name);
+    } else if (axis == last && in_runs_ && parts.size() > 1 && parts.back().divisor == 1 &&
+               parts.back().size % 16 == 0) {
+      // No vector, which has 16 elements at most and begins at a multiple of that, reaches beyond a run.
+      result.along = Place::Along::whole;
+      result.stride = parts.back().stride;
+      for (const Group& group : parts) result.offset += " + " + index_text(group, a.extent, a.name);
     } else if (axis == last && !parts.empty()) {
       result.along = Place::Along::scattered;
       if (parts.size() == 1 && parts[0].divisor * parts[0].size == a.extent) {

@@ -56,7 +56,9 @@ FXX_INLINE std::string SpecialisedWriter::rows(Body& body, const KernelStep& ste
   include("rows");
   include("loops");
   using Kind = plans::Rows::Kind;
+  in_runs_ = k.reduces() && !k.columns;
   const std::string type = type_of_result(k), read = returned(body, *k.input, k.read, "      ");
+  in_runs_ = false;
   if (type == "integer_64") include("integers");
   const std::string get = lambda({"column"}, false, read) + "    }";
   // Where there are few groups of columns, threads share the columns of each.

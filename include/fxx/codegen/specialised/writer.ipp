@@ -175,6 +175,7 @@ class SpecialisedWriter {
   const KernelPlan& plan_;
   std::string title_;
   bool shared_ = false;
+  bool in_runs_ = false;  // of a row that is reduced, which may be several runs of memory
   bool in_loop_ = false;  // of elements alone, whose functions are shared where any are
   double milliseconds_of_loops_ = 0;
   std::set<std::string> headers_;
