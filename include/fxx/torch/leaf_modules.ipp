@@ -38,34 +38,40 @@ struct LeafEntry {
   void (*members)(torch::nn::Module&, std::vector<TensorMember>&) = nullptr;
 };
 
-inline at::Tensor* tensor_at(at::Tensor* tensor) { return tensor; }
-inline at::Tensor* tensor_at(const void*) { return nullptr; }
+at::Tensor* address_type(at::Tensor*);
+void address_type(const void*);
 
 #define FXX_FOR_MEMBERS(f)                                                                                          \
   f(weight) f(bias) f(running_mean) f(running_var) f(num_batches_tracked) f(in_proj_weight) f(in_proj_bias)        \
       f(q_proj_weight) f(k_proj_weight) f(v_proj_weight) f(bias_k) f(bias_v) f(weight_ih) f(weight_hh) f(bias_ih) \
           f(bias_hh)
-/// The member of that name, if the class has one that is a tensor.
-#define FXX_MEMBER(name)                                                  \
-  template <class Impl>                                                   \
-  auto name##_of(Impl& module, int) -> decltype(tensor_at(&module.name)) { \
-    return tensor_at(&module.name);                                       \
-  }                                                                       \
-  template <class Impl>                                                   \
-  at::Tensor* name##_of(Impl&, long) {                                    \
-    return nullptr;                                                       \
-  }
-FXX_FOR_MEMBERS(FXX_MEMBER)
-#undef FXX_MEMBER
+/// Has the class a member of that name that is a tensor? By overloads: requirements on types crash clang 16 here.
+#define FXX_HAS(name)                                                                                  \
+  template <class Impl>                                                                                \
+  auto type_of_##name(int)->decltype(address_type(&std::declval<Impl&>().name));                       \
+  template <class Impl>                                                                                \
+  void type_of_##name(long);                                                                           \
+  template <class Impl>                                                                                \
+  inline constexpr bool has_##name = std::is_same_v<decltype(type_of_##name<Impl>(0)), at::Tensor*>;
+FXX_FOR_MEMBERS(FXX_HAS)
+#undef FXX_HAS
 
 /// Adds the tensors among the members of a module of torch::nn, which has registered each by its own name.
 template <class Impl>
 void add_members(torch::nn::Module& module, std::vector<TensorMember>& found) {
   auto& typed = dynamic_cast<Impl&>(module);
 #define FXX_ADD(name) \
-  if (at::Tensor* member = name##_of(typed, 0)) found.push_back({#name, member, nullptr, false});
+  if constexpr (has_##name<Impl>) found.push_back({#name, &typed.name, nullptr, false});
   FXX_FOR_MEMBERS(FXX_ADD)
 #undef FXX_ADD
+}
+/// Null where it has none: most modules are activations and the like.
+template <class Impl>
+constexpr auto members_of() -> void (*)(torch::nn::Module&, std::vector<TensorMember>&) {
+#define FXX_OR(name) || has_##name<Impl>
+  if constexpr (false FXX_FOR_MEMBERS(FXX_OR)) return &add_members<Impl>;
+  else return nullptr;
+#undef FXX_OR
 }
 #undef FXX_FOR_MEMBERS
 
@@ -94,13 +100,13 @@ class LeafTable {
     (entries_.emplace(typeid(Impls), LeafEntry{[](const torch::nn::Module& m, Describer& d) {
                                                  describe(dynamic_cast<const Impls&>(m), d);
                                                },
-                                               &call_typed<Impls>, true, "torch::Tensor", &add_members<Impls>}),
+                                               &call_typed<Impls>, true, "torch::Tensor", members_of<Impls>()}),
      ...);
   }
   template <class... Impls>
   void callable() {
     (entries_.emplace(typeid(Impls), LeafEntry{nullptr, &call_typed<Impls>, true, forward_result<Impls>(),
-                                               &add_members<Impls>}),
+                                               members_of<Impls>()}),
      ...);
   }
   LeafTable() {
