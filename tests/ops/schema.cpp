@@ -322,3 +322,48 @@ TEST_CASE("literals are equal as PyTorch sees it") {
   CHECK_FALSE(parse_literal("what?") == parse_literal("what?"));  // an unreadable default equals nothing
   CHECK(parse_literal("None") == parse_literal("None"));
 }
+
+// --- literals are the nearest doubles --------------------------------------------------------------------------------
+
+static_assert(fxx::parse_literal("1e30").real == 1e30);
+static_assert(fxx::parse_literal("1e-38").real == 1e-38);
+static_assert(fxx::parse_literal("-3.4028234663852886e38").real == std::numeric_limits<float>::lowest());
+static_assert(fxx::parse_literal("9007199254740993.0").real == 9007199254740992.0);  // a tie goes to the even one
+static_assert(fxx::parse_literal("9007199254740993.0000000000000000000000000001").real == 9007199254740994.0);
+static_assert(fxx::parse_literal("1.7976931348623157e308").real == std::numeric_limits<double>::max());
+static_assert(fxx::parse_literal("2.2250738585072014e-308").real == std::numeric_limits<double>::min());
+static_assert(fxx::parse_literal("5e-324").real == std::numeric_limits<double>::denorm_min());
+static_assert(fxx::parse_literal("2e-324").real == 0);
+static_assert(fxx::parse_literal("1e309").kind == fxx::Literal::Kind::other);
+static_assert(fxx::parse_literal("9223372036854775807").integer == INT64_MAX);
+static_assert(fxx::parse_literal("9223372036854775808").kind == fxx::Literal::Kind::other);
+static_assert(fxx::parse_literal("1'000.5").real == 1000.5);
+
+TEST_CASE("drawn literals are the doubles that strtod reads") {
+  fxx::test::Random random(5);
+  int wrong = 0;
+  for (int i = 0, count = fxx::test::repeats(1'000'000, 20'000); i < count; ++i) {
+    std::string text;
+    if (i % 3 == 0) {
+      double value = 0;
+      const std::uint64_t bits = random.next() & ~(std::uint64_t{1} << 63);
+      std::memcpy(&value, &bits, sizeof value);
+      if (!(value <= std::numeric_limits<double>::max())) continue;
+      char printed[64];
+      std::snprintf(printed, sizeof printed, "%.*e", static_cast<int>(random.below(20)) + 1, value);
+      text = printed;
+    } else {
+      const std::size_t digits = 1 + random.below(random.chance(50) ? 900 : 30), point = random.below(digits);
+      for (std::size_t k = 0; k < digits; ++k) {
+        if (k == point && k > 0) text += '.';
+        text += static_cast<char>('0' + random.below(10));
+      }
+      text += "e" + std::to_string(static_cast<int>(random.below(660)) - 340);
+    }
+    const double expected = std::strtod(text.c_str(), nullptr);
+    const fxx::Literal literal = fxx::parse_literal(text);
+    if (expected > std::numeric_limits<double>::max()) wrong += literal.kind != fxx::Literal::Kind::other;
+    else wrong += literal.kind != fxx::Literal::Kind::real || literal.real != expected;
+  }
+  CHECK(wrong == 0);
+}

@@ -4,6 +4,7 @@
 // Main names: SchemaSize, measure_schema, parse_schema, parse_literal. Linear in the text. Cost: light.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string_view>
 
@@ -160,6 +161,128 @@ constexpr bool parse_results(std::string_view text, F&& f) {
 
 }  // namespace detail
 
+namespace detail {
+
+/// A whole number of up to 5120 bits, for digits that a double does not hold exactly.
+struct BigNumber {
+  static constexpr int capacity = 160;
+  std::uint32_t words[capacity] = {};
+  int size = 0;  // words in use
+
+  constexpr void multiply_add(std::uint32_t factor, std::uint32_t added) {
+    std::uint64_t carry = added;
+    for (int i = 0; i < size; ++i) {
+      carry += std::uint64_t{words[i]} * factor;
+      words[i] = static_cast<std::uint32_t>(carry);
+      carry >>= 32;
+    }
+    if (carry != 0) words[size++] = static_cast<std::uint32_t>(carry);
+  }
+  constexpr void times_power_of_ten(int power) {
+    for (; power >= 9; power -= 9) multiply_add(1'000'000'000, 0);
+    for (; power > 0; --power) multiply_add(10, 0);
+  }
+  constexpr int bits() const { return size == 0 ? 0 : size * 32 - std::countl_zero(words[size - 1]); }
+  constexpr void shift_left(int by) {
+    if (size == 0) return;
+    const int whole = by / 32, rest = by % 32, before = size;
+    size = (bits() + by + 31) / 32;
+    for (int i = size - 1; i >= 0; --i) {
+      const auto at = [&](int k) { return k >= 0 && k < before ? std::uint64_t{words[k]} : 0; };
+      const std::uint64_t both = (at(i - whole) << 32) | at(i - whole - 1);
+      words[i] = static_cast<std::uint32_t>(both >> (32 - rest));
+    }
+  }
+  constexpr void halve() {
+    for (int i = 0; i < size; ++i) words[i] = (words[i] >> 1) | (i + 1 < size ? words[i + 1] << 31 : 0);
+    if (size > 0 && words[size - 1] == 0) --size;
+  }
+  constexpr int compare(const BigNumber& other) const {
+    if (size != other.size) return size < other.size ? -1 : 1;
+    for (int i = size - 1; i >= 0; --i)
+      if (words[i] != other.words[i]) return words[i] < other.words[i] ? -1 : 1;
+    return 0;
+  }
+  constexpr void subtract(const BigNumber& other) {
+    std::int64_t borrow = 0;
+    for (int i = 0; i < size; ++i) {
+      borrow += std::int64_t{words[i]} - (i < other.size ? std::int64_t{other.words[i]} : 0);
+      words[i] = static_cast<std::uint32_t>(borrow);
+      borrow >>= 32;
+    }
+    while (size > 0 && words[size - 1] == 0) --size;
+  }
+};
+
+/// The double nearest to digits * 10^power, the even one of two: infinity beyond the largest. `digits` may hold a point
+/// and separators, which count for nothing. Exact in one operation where the digits and the power are small.
+constexpr double nearest_double(std::string_view digits, int power) {
+  constexpr int most_digits = 800;  // no two doubles need more to be told apart: further ones only break ties
+  BigNumber top, bottom;
+  std::uint64_t small = 0;
+  int count = 0;
+  bool rest = false;
+  for (const char c : digits) {
+    if (c < '0' || c > '9' || (c == '0' && count == 0)) continue;
+    if (++count <= 19) small = small * 10 + static_cast<std::uint64_t>(c - '0');
+    if (count > most_digits) {
+      ++power;
+      rest = rest || c != '0';
+    }
+  }
+  if (count == 0) return 0;
+  if (count <= 19 && small <= (std::uint64_t{1} << 53) && power >= -22 && power <= 22) {
+    double scale = 1;  // exact
+    for (int k = power < 0 ? -power : power; k > 0; --k) scale *= 10;
+    return power < 0 ? static_cast<double>(small) / scale : static_cast<double>(small) * scale;
+  }
+  const int kept = count < most_digits ? count : most_digits;
+  if (kept + power > 310) return std::bit_cast<double>(std::uint64_t{0x7ff} << 52);
+  if (kept + power < -330) return 0;
+  int taken = 0;
+  for (const char c : digits) {
+    if (c < '0' || c > '9' || (c == '0' && taken == 0)) continue;
+    if (taken++ < most_digits) top.multiply_add(10, static_cast<std::uint32_t>(c - '0'));
+  }
+  if (rest) {
+    top.multiply_add(10, 1);
+    --power;
+  }
+  bottom.multiply_add(0, 1);
+  if (power > 0) top.times_power_of_ten(power);
+  else bottom.times_power_of_ten(-power);
+  // Where the leading bit of the quotient is, and the last one that a double keeps.
+  int leading = top.bits() - bottom.bits();
+  {
+    BigNumber shifted_top = top, shifted_bottom = bottom;
+    if (leading > 0) shifted_bottom.shift_left(leading);
+    else shifted_top.shift_left(-leading);
+    if (shifted_top.compare(shifted_bottom) < 0) --leading;
+  }
+  const int last = leading - 52 > -1074 ? leading - 52 : -1074;
+  if (last > 0) bottom.shift_left(last);
+  else top.shift_left(-last);
+  std::uint64_t quotient = 0;
+  bottom.shift_left(53);
+  for (int k = 53;; --k) {
+    quotient <<= 1;
+    if (top.compare(bottom) >= 0) {
+      top.subtract(bottom);
+      quotient |= 1;
+    }
+    if (k == 0) break;
+    bottom.halve();
+  }
+  top.shift_left(1);
+  const int half = top.compare(bottom);
+  if (half > 0 || (half == 0 && (quotient & 1) != 0)) ++quotient;
+  const std::uint64_t bits = (static_cast<std::uint64_t>(last + 1074) << 52) + quotient;
+  constexpr std::uint64_t infinite = std::uint64_t{0x7ff} << 52;
+  return std::bit_cast<double>(bits < infinite ? bits : infinite);
+}
+
+}  // namespace detail
+
 /// A default value or a number in a pattern: None, True, 3, -1.5e-3, "text", [1, 1]. Anything else is Kind::other.
 constexpr Literal parse_literal(std::string_view text) {
   using Kind = Literal::Kind;
@@ -189,37 +312,42 @@ constexpr Literal parse_literal(std::string_view text) {
   const bool negative = first == '-';
   if (negative) ++i;
   if (i == size) return {.kind = Kind::other};
-  // Digits as a whole number with a power of ten apart, so that 0.1 is the double nearest to 0.1.
+  // Digits with a power of ten apart, so that 0.1 is the double nearest to 0.1.
+  const std::size_t begin = i;
+  std::size_t end = size;
   std::int64_t whole = 0;
   int power = 0;
-  bool real = false, fraction = false, digits = false;
+  bool real = false, fraction = false, digits = false, fits = true;
   for (; i < size; ++i) {
     const char c = s[i];
     if (detail::is_digit(c)) {
       digits = true;
-      if (whole > 900'000'000'000'000'000) return {.kind = Kind::other};
-      whole = whole * 10 + (c - '0');
+      fits = fits && (whole < INT64_MAX / 10 || (whole == INT64_MAX / 10 && c - '0' <= INT64_MAX % 10));
+      if (fits) whole = whole * 10 + (c - '0');
       if (fraction) --power;
     } else if (c == '.' && !real) {
       real = fraction = true;
+    } else if (c == '\'' && digits) {
+      continue;
     } else if ((c == 'e' || c == 'E') && i + 1 < size) {
       real = true;
+      end = i;
       const bool down = s[i + 1] == '-';
       int exponent = 0;
       for (i += down || s[i + 1] == '+' ? 2 : 1; i < size; ++i) {
-        if (!detail::is_digit(s[i]) || exponent > 400) return {.kind = Kind::other};
-        exponent = exponent * 10 + (s[i] - '0');
+        if (s[i] == '\'') continue;
+        if (!detail::is_digit(s[i])) return {.kind = Kind::other};
+        if (exponent < 100'000) exponent = exponent * 10 + (s[i] - '0');
       }
       power += down ? -exponent : exponent;
     } else {
       return {.kind = Kind::other};
     }
   }
-  if (!digits) return {.kind = Kind::other};
+  if (!digits || (!real && !fits)) return {.kind = Kind::other};
   if (!real) return Literal::of(negative ? -whole : whole);
-  double scale = 1;
-  for (int k = power < 0 ? -power : power; k > 0; --k) scale *= 10;
-  const double value = power < 0 ? static_cast<double>(whole) / scale : static_cast<double>(whole) * scale;
+  const double value = detail::nearest_double(text.substr(begin, end - begin), power);
+  if (value > 1.7976931348623157e308) return {.kind = Kind::other};
   return Literal::of(negative ? -value : value);
 }
 

@@ -70,8 +70,12 @@ std::vector<SizeSet> sizes_to_trace(std::span<const DynamicDim> dims, std::span<
 std::vector<SizeSet> smallest_sizes(std::span<const DynamicDim> dims, const SizeSet& base);
 
 /// Further sizes to trace at, so that expressions that fit all traces can be told apart (n / 7 and n / 8 agree on many
-/// n); empty when there is no doubt. Ask again with the new traces added; it ends after a few. Throws as solve_sizes.
-std::vector<SizeSet> more_sizes_to_trace(std::span<const SizedTrace> traces, std::span<const DynamicDim> dims);
+/// n), and so that each expression is tested where it may be wrong: at large, odd and prime sizes, and below, at and
+/// above the sizes where min, max, / and % change. Numbers that no simple expression gives are looked for in some fifty
+/// traces. Empty when there is no doubt. Ask again with the new traces added; it ends after a few. `refused`: sizes
+/// that the code does not take, which are not asked for again. Throws as solve_sizes.
+std::vector<SizeSet> more_sizes_to_trace(std::span<const SizedTrace> traces, std::span<const DynamicDim> dims,
+                                         std::span<const SizeSet> refused = {});
 
 /// One graph for all sizes: the first trace, with sizes of inputs as nodes (`batch`) and numbers that follow from them
 /// computed from those. Shapes that change are marked in tensor_meta (TensorMeta::is_dynamic).

@@ -10,9 +10,10 @@
 namespace fxx::inline FXX_ABI {
 
 FXX_INLINE std::vector<SizeSet> more_sizes_to_trace(std::span<const SizedTrace> traces,
-                                                    std::span<const DynamicDim> dims) {
+                                                    std::span<const DynamicDim> dims,
+                                                    std::span<const SizeSet> refused) {
   std::vector<SizeSet> wanted;
-  detail::SizeSolver(traces, dims).solve(&wanted);
+  detail::SizeSolver(traces, dims, refused).solve(&wanted);
   return wanted;
 }
 

@@ -16,6 +16,7 @@
 #include "fxx/torch/dispatch/met_constants.hpp"
 #include "fxx/torch/dispatch/size_probe.hpp"
 #include "fxx/torch/dispatch/trace_notes.hpp"
+#include "fxx/torch/fake.hpp"
 #include "fxx/trace/sizes.hpp"
 #include "fxx/trace/symbolic.hpp"
 
@@ -81,6 +82,14 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
   std::vector<SizedTrace> traces;
   std::vector<at::Tensor> first_inputs;
   TracedConstants first_constants;
+  const auto add = [&](Recording recording, const SizeSet& sizes) {
+    recordings.push_back(std::move(recording));
+    if (recordings.size() == 1) first_constants = with_values_of_now(recordings[0].constants);
+    SizedTrace trace{std::move(recordings.back().graph), sizes, {}};
+    for (const TracedRead& r : recordings.back().reads)
+      if (r.of == TracedRead::Of::size) trace.reads.push_back({r.node, r.item, r.dim, r.value});
+    traces.push_back(std::move(trace));
+  };
   const auto record = [&](const SizeSet& sizes) {
     std::vector<at::Tensor> sized = inputs;
     for (std::size_t i = 0; i < options.dynamic.size(); ++i) {
@@ -92,13 +101,8 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
     else
       for (std::size_t i = 0; i < sized.size(); ++i)
         if (sized[i].is_same(inputs[i]) && !traced(sized[i])) sized[i] = copy_of(sized[i]);
-    recordings.push_back(
-        record_run(code, std::move(sized), {.places = true, .reads = true, .freeze_random = options.freeze_random}));
-    if (recordings.size() == 1) first_constants = with_values_of_now(recordings[0].constants);
-    SizedTrace trace{std::move(recordings.back().graph), sizes, {}};
-    for (const TracedRead& r : recordings.back().reads)
-      if (r.of == TracedRead::Of::size) trace.reads.push_back({r.node, r.item, r.dim, r.value});
-    traces.push_back(std::move(trace));
+    add(record_run(code, std::move(sized), {.places = true, .reads = true, .freeze_random = options.freeze_random}),
+        sizes);
   };
   // Further runs start from the members that the first one had, so that a count of calls is the same in all of them.
   const std::function<void()> members_before = code.take_members ? code.take_members() : nullptr;
@@ -143,6 +147,54 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
       // The code refuses that size, so the graph need not hold for it.
     }
   }
+  // Tests of expressions are large, and only shapes count: fake tensors, where the code takes them.
+  const auto with_fakes = [&](const SizeSet& sizes) {
+    std::vector<at::Tensor> given;
+    {
+      const FakeScope on;
+      for (const at::Tensor& input : first_inputs) {
+        std::vector<std::int64_t> shape = input.sizes().vec();
+        const auto i = static_cast<std::size_t>(&input - first_inputs.data());
+        for (std::size_t d = 0; d < dims.size(); ++d)
+          if (options.dynamic[d].input == i) shape[static_cast<std::size_t>(dims[d])] = sizes[which[d]];
+        given.push_back(at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow(shape), input.scalar_type(),
+                                                            at::kStrided, input.device(), std::nullopt,
+                                                            input.suggest_memory_format()));
+      }
+    }
+    return record_run(code, std::move(given), {.places = true, .reads = true, .freeze_random = options.freeze_random});
+  };
+  std::optional<bool> takes_fakes;
+  std::vector<SizeSet> refused;  // by the code, or too large to be run with real tensors
+  const auto test = [&](const SizeSet& sizes) {
+    const ModuleState state(code.owner, traces[0].graph, &recordings[0]);
+    if (members_before) members_before();
+    try {
+      if (!takes_fakes) {
+        // Under a trace around this one, fake runs would be recorded there.
+        takes_fakes = false;
+        if (recordings[0].kept.empty() && !c10::impl::tls_is_dispatch_key_included(trace_key)) {
+          const Recording again = with_fakes(traces[0].sizes);
+          takes_fakes = differing(traces[0].graph, again.graph, recordings[0], again).empty();
+          if (members_before) members_before();
+        }
+      }
+    } catch (const std::exception&) {
+    }
+    try {
+      if (*takes_fakes) return add(with_fakes(sizes), sizes);
+      constexpr double most_work = 16, always = 4096;
+      double work = 1, elements = 1;
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        work *= static_cast<double>(sizes[i]) / static_cast<double>(std::max<std::int64_t>(traces[0].sizes[i], 1));
+        elements *= static_cast<double>(sizes[i]);
+      }
+      if (work <= most_work || elements <= always) return record(sizes);
+    } catch (const std::exception&) {
+      // The code refuses that size, so the graph need not hold for it.
+    }
+    refused.push_back(sizes);
+  };
   const auto with_lines = [&](auto solve) {
     try {
       return solve();
@@ -151,14 +203,27 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
       std::vector<std::pair<Node*, Backtrace>> places;
       for (const Recording& r : recordings) places.insert(places.end(), r.places.begin(), r.places.end());
       write_stack_traces(places);
+    }
+    try {
       return solve();
+    } catch (const TraceError& error) {
+      std::string kept;
+      for (const Recording& r : recordings)
+        if (kept.empty()) kept = r.kept;
+      if (kept.empty()) throw;
+      const std::string what = error.what();
+      throw TraceError(error.id(),
+                       "trace: forward keeps " + kept +
+                           ", made by one run, for the next: a later run, at other sizes, takes the cached tensor "
+                           "instead of making its own, so the traces differ. Make the tensor in every run, or before "
+                           "the trace for the largest size, and slice it. The first difference: " +
+                           what.substr(0, what.find("; one graph has one course")));
     }
   };
   for (;;) {
-    const auto more = with_lines([&] { return more_sizes_to_trace(traces, options.dynamic); });
+    const auto more = with_lines([&] { return more_sizes_to_trace(traces, options.dynamic, refused); });
     if (more.empty()) break;
-    const ModuleState state(code.owner, traces[0].graph, &recordings[0]);
-    for (const SizeSet& sizes : more) record_again(sizes);
+    for (const SizeSet& sizes : more) test(sizes);
   }
   if (options.record_stack_traces) write_stack_traces(recordings[0].places);
   Graph solved = with_lines([&] { return solve_sizes(traces, options.dynamic); });

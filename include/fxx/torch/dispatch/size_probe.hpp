@@ -18,6 +18,9 @@ namespace fxx::inline FXX_ABI::detail {
 void add_probed_sizes(const TracedCode& code, const std::vector<at::Tensor>& inputs, const Graph& graph,
                       const Recording& run, const TraceOptions& options, std::vector<TraceReport::Size>& sizes);
 
+/// Where two runs have other numbers ("%view(size)"), up to the first node that is another ("%exp"); and constants.
+std::vector<std::string> differing(const Graph& a, const Graph& b, const Recording& of_a, const Recording& of_b);
+
 }  // namespace fxx::inline FXX_ABI::detail
 
 #if defined(FXX_HEADER_ONLY)

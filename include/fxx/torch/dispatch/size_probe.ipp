@@ -41,7 +41,6 @@ FXX_INLINE Likeness likeness(const Argument& x, const Argument& y,
   return all;
 }
 
-/// Where two runs have other numbers ("%view(size)"), up to the first node that is another ("%exp"); and constants.
 FXX_INLINE std::vector<std::string> differing(const Graph& a, const Graph& b, const Recording& of_a,
                                               const Recording& of_b) {
   std::vector<std::string> found;

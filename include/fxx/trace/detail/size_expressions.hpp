@@ -41,6 +41,8 @@ class SizeExpressions {
   int make(Kind kind, int a, int b = none);
   /// factor * e, e + added, and both, without what does nothing.
   int scaled(int e, std::int64_t factor);
+  /// -e; of a - b it is b - a.
+  int negated(int e);
   int plus(int e, std::int64_t added);
   int affine(int e, std::int64_t factor, std::int64_t added);
   /// The sum of factors[i] * terms[i], and `added`.

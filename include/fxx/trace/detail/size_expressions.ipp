@@ -59,6 +59,13 @@ FXX_INLINE int SizeExpressions::scaled(int e, std::int64_t factor) {
   if (factor == 1 || e == none) return e;
   return factor == -1 ? make(Kind::neg, e) : make(Kind::mul, e, constant(factor));
 }
+FXX_INLINE int SizeExpressions::negated(int e) {
+  if (e == none) return none;
+  const Term t = term(e);
+  if (t.kind == Kind::sub) return make(Kind::sub, t.b, t.a);
+  if (t.kind == Kind::neg) return t.a;
+  return make(Kind::neg, e);
+}
 FXX_INLINE int SizeExpressions::plus(int e, std::int64_t added) {
   if (added == 0 || e == none) return e;
   if (added > 0 || added == INT64_MIN) return make(Kind::add, e, constant(added));

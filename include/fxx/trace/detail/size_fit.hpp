@@ -16,6 +16,9 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
+/// Sums and products of int64 without overflow.
+__extension__ typedef __int128 WideInteger;
+
 /// A dynamic size: what the dimensions of one name have in common.
 struct SizeSymbol {
   std::string name;
@@ -61,6 +64,19 @@ class SizeFit {
   bool independent() const;
   bool enough_sets() const;
 
+  /// Sizes that test what a few traces gave: large, odd, prime, a multiple of much; each symbol is the largest once.
+  std::vector<std::vector<std::int64_t>> held_back() const;
+  /// Sizes for numbers that no simple expression gives: each symbol alone and all together, small and large.
+  std::vector<std::vector<std::int64_t>> survey() const;
+  /// Adds, for each symbol, the sizes below, at and above those where the expression changes its piece.
+  void add_breaks(int e, std::vector<std::vector<std::int64_t>>& points) const;
+  /// Every answer that was given so far.
+  template <class F>
+  void for_each_answer(F&& f) const {
+    for (const auto& [values, answer] : known_)
+      if (answer.expression != none) f(answer.expression);
+  }
+
  private:
   bool covered(int e) const;
   bool enough(int e, std::size_t unknowns) const;
@@ -75,6 +91,21 @@ class SizeFit {
   Answer over_reads_or_divided(const SizeValues& values, std::span<const int> operands);
   void add_over_atoms(const SizeValues& values, std::span<const int> atoms, std::vector<int>& found);
   Answer divisions(const SizeValues& values, std::span<const int> atoms, std::vector<int> found);
+
+  bool informative(const SizeValues& values) const;
+  int composed(const SizeValues& values);
+  void make_parts();
+  int truncated(int numerator, std::int64_t divisor, bool remainder);
+  int truncated_quotient(int base, const SizeValues& values);
+  int truncated_remainder(int base, std::int64_t factor, const SizeValues& values);
+  bool affine_where(const SizeValues& x, const SizeValues& values, const std::vector<bool>& taken,
+                    std::int64_t& factor, std::int64_t& added) const;
+  int bounded(int of, const SizeValues& values);
+  int divided_part(int part, const SizeValues& values);
+  int joined_parts(const SizeValues& values);
+  int extreme_parts(const SizeValues& values);
+  int over_parts(const SizeValues& values);
+  std::int64_t allowed_near(std::size_t i, std::int64_t size) const;
 
   void add_floors(int numerator, const SizeValues& values, std::int64_t factor, std::vector<int>& found);
   void add_remainders(int numerator, const SizeValues& values, std::vector<int>& found);
@@ -94,6 +125,8 @@ class SizeFit {
   std::vector<int> leaves_;     // of the symbols
   std::vector<int> monomials_;  // products of up to three symbols
   std::vector<int> floors_;     // n // k and (n + k - 1) // k
+  std::vector<int> parts_;      // one operator with one constant, each value once
+  std::map<SizeValues, int> part_of_;
   std::vector<int> atoms_;      // sizes that are read, and expressions found that are no sums of products
   std::vector<int> asked_;
   SizeValues scratch_;

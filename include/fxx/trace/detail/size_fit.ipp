@@ -8,12 +8,11 @@
 #include <numeric>
 
 #include "fxx/trace/detail/size_fit.hpp"
+#include "fxx/trace/detail/size_fit_composed.ipp"
 #include "fxx/trace/detail/size_fit_divisions.ipp"
 
 namespace fxx::inline FXX_ABI::detail {
 
-/// Sums and products of int64 without overflow.
-__extension__ typedef __int128 WideInteger;
 /// Expressions that fit, and are looked at, at most.
 inline constexpr std::size_t most_candidates = 1000;
 /// Traces beside those of single symbols after which more of them confirm nothing.
@@ -153,6 +152,14 @@ FXX_INLINE SizeFit::Answer SizeFit::integer(const SizeValues& values, std::span<
   if (answer.expression == none) answer.expression = sums_and_products(values);
   const bool over_symbols = answer.expression != none;
   if (!over_symbols) answer = over_reads_or_divided(values, operands);
+  // Few traces fit much by chance: what no simple expression gives, or one of many, is looked for in many traces.
+  if (answer.expression == none || !answer.ask.empty())
+    if (const int e = composed(values); e != none) answer = {e, none, {}};
+  const bool all_covered = std::find(covered_.begin(), covered_.end(), false) == covered_.end();
+  // A number that changes at one or two sizes alone could be anything.
+  if (!over_symbols && answer.expression != none && sets_.size() >= fewest_for_composed && !all_covered &&
+      !informative(values))
+    return {};
   if (answer.expression == none) return answer;
   if (answer.ask.empty()) answer.ask = confirming(answer.expression);
   known_.emplace(values, answer);

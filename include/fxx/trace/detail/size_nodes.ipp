@@ -83,7 +83,10 @@ FXX_INLINE Argument SizeSolver::integer(const std::vector<const Argument*>& valu
   for (const Argument* a : values) v.push_back(a->integer());
   if (std::find_if(v.begin(), v.end(), [&](auto x) { return x != v[0]; }) == v.end()) return v[0];
   const SizeFit::Answer answer = fit_.integer(v, operands());
-  if (answer.expression == none) no_expression(v);
+  if (answer.expression == none) {
+    if (!wanted_ || (!want_survey() && wanted_->empty())) no_expression(v);
+    return v[0];  // the next round knows more
+  }
   if (!answer.ask.empty()) {
     if (!wanted_)
       unsolved(path_ + " changes with the sizes, and more than one expression gives it: " + text(answer.expression) +
@@ -92,8 +95,7 @@ FXX_INLINE Argument SizeSolver::integer(const std::vector<const Argument*>& valu
                "; values are " + seen(v) + ". Trace at " + sizes_text(names_, answer.ask) +
                " as well, which would tell");
     // What was asked for another number may do for this one too; if not, the next round asks again.
-    if (wanted_->size() < 3 && std::find(wanted_->begin(), wanted_->end(), answer.ask) == wanted_->end())
-      wanted_->push_back(answer.ask);
+    if (wanted_->size() < 3 && !want(answer.ask) && wanted_->empty()) want_survey();
   }
   return argument(answer.expression);
 }

@@ -19,8 +19,14 @@ namespace fxx::inline FXX_ABI::detail {
 /// Walks the traces in step and makes one graph of them.
 class SizeSolver {
  public:
-  SizeSolver(std::span<const SizedTrace> traces, std::span<const DynamicDim> dims)
-      : traces_(traces), dims_(dims), symbols_(size_symbols(dims)), names_(size_names(dims)), fit_(symbols_, sets()) {}
+  SizeSolver(std::span<const SizedTrace> traces, std::span<const DynamicDim> dims,
+             std::span<const SizeSet> refused = {})
+      : traces_(traces),
+        dims_(dims),
+        refused_(refused),
+        symbols_(size_symbols(dims)),
+        names_(size_names(dims)),
+        fit_(symbols_, sets()) {}
 
   /// With `wanted`, goes on where several expressions fit and collects sizes that would tell them apart.
   Graph solve(std::vector<SizeSet>* wanted) {
@@ -36,6 +42,7 @@ class SizeSolver {
       for (const int read : reads_at_[place_]) fit_.add_read(read, true);
       for (const int size : sizes_of(place_)) fit_.add_read(size, false);
     }
+    if (wanted_ && wanted_->empty()) want_tests();
     return std::move(result_);
   }
 
@@ -50,6 +57,57 @@ class SizeSolver {
     std::int64_t dim;
     auto operator<=>(const ReadPlace&) const = default;
   };
+
+  // --- the sizes to trace at besides ---------------------------------------------------------------------------------
+
+  /// False when the set was traced, refused by the code, or asked for already.
+  bool want(const SizeSet& set) {
+    for (const SizedTrace& trace : traces_)
+      if (trace.sizes == set) return false;
+    if (std::find(refused_.begin(), refused_.end(), set) != refused_.end() ||
+        std::find(wanted_->begin(), wanted_->end(), set) != wanted_->end())
+      return false;
+    wanted_->push_back(set);
+    return true;
+  }
+  /// Sizes that no expression was made from: each expression has to hold there as well.
+  void want_tests() {
+    for (const SizeSet& set : fit_.held_back()) want(set);
+    std::vector<std::vector<std::int64_t>> points;
+    fit_.for_each_answer([&](int e) { fit_.add_breaks(e, points); });
+    std::size_t most = 0;
+    for (const auto& of : points) most = std::max(most, of.size());
+    constexpr std::size_t most_tests = 40;
+    for (std::size_t k = 0; k < std::min(most, most_tests); ++k) {
+      SizeSet set = traces_[0].sizes;
+      for (std::size_t i = 0; i < points.size(); ++i)
+        if (!points[i].empty()) set[i] = points[i][(k + i) % points[i].size()];
+      want(set);
+      // A piece may show only where another size is small.
+      for (std::size_t i = 0; i < points.size() && points.size() > 1; ++i) {
+        if (k >= points[i].size()) continue;
+        SizeSet alone = fit_.held_back()[0];
+        for (std::size_t j = 0; j < alone.size(); ++j) alone[j] = std::max<std::int64_t>(2, symbols_[j].minimum);
+        alone[i] = points[i][k];
+        bool allowed = true;
+        for (std::size_t j = 0; j < alone.size(); ++j) allowed = allowed && symbols_[j].allows(alone[j]);
+        if (allowed) want(alone);
+      }
+    }
+    // An expression that fails at one test after the other is none of those that are looked for.
+    if (!wanted_->empty() && traces_.size() > fit_.survey().size() + 100)
+      throw TraceError(ErrorId::size_not_solved,
+                       "trace: numbers change with the sizes, and every expression that fits " +
+                           std::to_string(traces_.size()) +
+                           " traces fails at the next; numbers have to follow from sizes by +, -, *, /, %, min, max or "
+                           "sqrt. Compute it so, or with operators that the trace sees, or leave the dimension out");
+  }
+  /// Whether there are sizes left that may show what a number follows.
+  bool want_survey() {
+    bool any = false;
+    for (const SizeSet& set : fit_.survey()) any = want(set) || any;
+    return any;
+  }
 
   // --- what was given ------------------------------------------------------------------------------------------------
 
@@ -155,9 +213,10 @@ class SizeSolver {
   template <class T>
   std::string seen(const std::vector<T>& values) const {
     std::string text;
-    for (std::size_t t = 0; t < values.size(); ++t)
+    constexpr std::size_t most = 12;
+    for (std::size_t t = 0; t < std::min(most, values.size()); ++t)
       text += (t ? ", " : "") + to_string(Argument(values[t])) + " at " + at(t);
-    return text;
+    return values.size() <= most ? text : text + ", and " + std::to_string(values.size() - most) + " more";
   }
   [[noreturn]] void unsolved(const std::string& what) const {
     throw TraceError(ErrorId::size_not_solved, "trace: " + what, context(*nodes_[0][place_]));
@@ -179,10 +238,14 @@ class SizeSolver {
   /// of x, and nothing where another dimension is cut as well. Such a trace gets the slice back: its node at that place
   /// is the value that would be sliced.
   void align();
-  static bool slices_from_start(const Node& node) {
+  static bool slices(const Node& node) {
     return node.calls(table_operator(OperatorIndex::slice_Tensor)) && node.opcode() == Opcode::call_function &&
-           node.kwargs().empty() && node.args().size() == 4 && node.arg(0).is_node() &&
-           node.arg(1).kind() == Argument::Kind::integer && node.arg(2) == Argument(0) &&
+           node.kwargs().empty() && node.args().size() >= 2 && node.arg(0).is_node() &&
+           node.arg(1).kind() == Argument::Kind::integer;
+  }
+  /// A slice of every element between two numbers, which takes everything at some sizes.
+  static bool may_take_all(const Node& node) {
+    return slices(node) && node.args().size() == 4 && node.arg(2).kind() == Argument::Kind::integer &&
            node.arg(3).kind() == Argument::Kind::integer;
   }
   void take(std::size_t t, const Node& node) {
@@ -262,6 +325,7 @@ class SizeSolver {
 
   std::span<const SizedTrace> traces_;
   std::span<const DynamicDim> dims_;
+  std::span<const SizeSet> refused_;
   std::vector<SizeSymbol> symbols_;
   std::vector<std::string> names_;
   SizeFit fit_;

@@ -26,13 +26,12 @@ FXX_INLINE void SizeSolver::align() {
       const Node* const node = current(t);
       ended = ended && !node;
       same_op = same_op && !node == !current(0) && (!node || node->op() == current(0)->op());
-      if (node && slices_from_start(*node) && (!slice || node->arg(1).integer() < slice->arg(1).integer()))
-        slice = node;
+      if (node && slices(*node) && (!slice || node->arg(1).integer() < slice->arg(1).integer())) slice = node;
     }
     if (ended) return;
     if (slice) {
       for (std::size_t t = 0; t < traces; ++t)
-        same_op = same_op && current(t) && slices_from_start(*current(t)) && current(t)->arg(1) == slice->arg(1);
+        same_op = same_op && current(t) && slices(*current(t)) && current(t)->arg(1) == slice->arg(1);
     }
     for (std::size_t t = 0; t < traces; ++t) nodes_[t].push_back(current(t));
     if (same_op) {
@@ -40,10 +39,11 @@ FXX_INLINE void SizeSolver::align() {
       out_.push_back(copies[next[0] - 1]);
       continue;
     }
-    if (!slice) {
+    if (!slice || !may_take_all(*slice)) {
       for (std::size_t t = 1; t < traces; ++t)
         if (!current(t) != !current(0) || (current(t) && !(current(t)->op() == current(0)->op())))
           differ(t, "what is called");
+      differ(1, "the dimension that is sliced");
     }
     add_slices(*slice, all, next, copies);
   }
@@ -57,7 +57,7 @@ FXX_INLINE void SizeSolver::add_slices(const Node& slice, const std::vector<std:
   const std::uint32_t sliced = places(owner, *slice.arg(0).node()).back();
   for (std::size_t t = 0; t < traces_.size(); ++t) {
     const Node* const node = nodes_[t].back();
-    if (node && slices_from_start(*node) && node->arg(1) == slice.arg(1)) {
+    if (node && slices(*node) && node->arg(1) == slice.arg(1)) {
       take(t, *all[t][next[t]++]);
       if (t == 0) out_.push_back(copies[next[0] - 1]);
       continue;
