@@ -49,6 +49,8 @@ class DispatchTracer {
 
   /// Constants met on the way, with the names that get_attr nodes have for them.
   const std::vector<std::pair<std::string, at::Tensor>>& constants() const;
+  /// Objects of TorchScript classes that operators took, likewise.
+  std::vector<std::pair<std::string, std::shared_ptr<torch::nn::Module>>> objects() const;
   const std::vector<detail::TracedRead>& reads() const;
   /// Where the nodes were made, if asked for: what Node::source() does not tell.
   const std::vector<std::pair<Node*, Backtrace>>& places() const;

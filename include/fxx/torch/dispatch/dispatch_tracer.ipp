@@ -63,6 +63,9 @@ FXX_INLINE Argument DispatchTracer::argument_for(const c10::IValue& value) {
 FXX_INLINE const std::vector<std::pair<std::string, at::Tensor>>& DispatchTracer::constants() const {
   return implementation_->constants();
 }
+FXX_INLINE std::vector<std::pair<std::string, std::shared_ptr<torch::nn::Module>>> DispatchTracer::objects() const {
+  return {implementation_->objects().begin(), implementation_->objects().end()};
+}
 FXX_INLINE const std::vector<detail::TracedRead>& DispatchTracer::reads() const { return implementation_->reads(); }
 FXX_INLINE const std::vector<std::pair<Node*, Backtrace>>& DispatchTracer::places() const {
   return implementation_->places();

@@ -11,12 +11,27 @@
 #include <utility>
 #include <vector>
 
+#include "fxx/torch/leaf_modules.hpp"
 #include "fxx/torch/module_owner.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
 
 /// The tensor's values as they are now, in memory of their own, under no wrapper.
 at::Tensor copy_of(const at::Tensor& tensor);
+
+/// An object of a TorchScript class (packed weights, a process group) as a member of a module.
+class HeldObject final : public torch::nn::Module, public HeldValue {
+ public:
+  explicit HeldObject(c10::IValue object) : torch::nn::Module("HeldObject"), object_(std::move(object)) {}
+  c10::IValue held_value() const override { return object_; }
+  /// Of the same object.
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& = std::nullopt) const override {
+    return std::make_shared<HeldObject>(object_);
+  }
+
+ private:
+  c10::IValue object_;
+};
 
 class MetConstants {
  public:
@@ -28,14 +43,18 @@ class MetConstants {
   std::string add(const at::Tensor& tensor, bool copied);
   /// The memory is about to be written: constants in it keep the values that they have.
   void keep_those_in(const c10::StorageImpl* storage);
+  /// The name of an object that operators take. The graph keeps the object itself.
+  std::string add_object(const c10::IValue& object);
   /// With the names that get_attr nodes have for them.
   const std::vector<std::pair<std::string, at::Tensor>>& all() const { return constants_; }
+  const std::vector<std::pair<std::string, std::shared_ptr<HeldObject>>>& objects() const { return objects_; }
 
  private:
   const ModuleOwner& owner_;
   std::vector<std::pair<std::string, at::Tensor>> constants_;
   std::unordered_map<const c10::StorageImpl*, std::vector<std::size_t>> not_copied_;
-  std::size_t next_ = 0;
+  std::vector<std::pair<std::string, std::shared_ptr<HeldObject>>> objects_;
+  std::size_t next_ = 0, next_object_ = 0;
 };
 
 }  // namespace fxx::inline FXX_ABI::detail
