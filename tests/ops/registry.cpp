@@ -307,7 +307,9 @@ TEST_CASE("what must stay although nobody uses it") {
   CHECK(is_impure(*two.x));
   CHECK_FALSE(is_impure(*two.t));
   CHECK_FALSE(is_impure(*g.get_attr("w")));
-  CHECK_FALSE(is_impure(*g.call_function(ops::dropout, {two.t, 0.5, true})));
+  CHECK(is_impure(*g.call_function(ops::dropout, {two.t, 0.5, true})));
+  CHECK_FALSE(is_impure(*g.call_function(ops::dropout, {two.t, 0.5, true}), false));
+  CHECK_FALSE(is_impure(*g.call_function(ops::dropout, {two.t, 0.5, false})));
   CHECK_FALSE(is_impure(*g.call_method("add", {two.t, 1})));
   CHECK(is_impure(*g.call_function(ops::relu_, {two.t})));
   CHECK(is_impure(*g.call_method("mul_", {two.t, 2})));
@@ -315,9 +317,41 @@ TEST_CASE("what must stay although nobody uses it") {
   CHECK_FALSE(is_impure(*g.call_method("no_such_method", {two.t})));
   CHECK_FALSE(is_impure(*g.call_function(register_function("tests::pure"), {two.t})));
   CHECK(is_impure(*g.call_function(register_function("tests::prints", {}, true), {two.t})));
-  CHECK(is_impure(*g.call_function(register_operator("tests::log(Tensor x) -> ()", Trait::impure), {two.t})));
+  CHECK(is_impure(*g.call_function(register_operator("tests::log(Tensor x) -> ()"), {two.t})));
   CHECK(is_impure(*g.call_module("unknown", {two.t})));
   CHECK(is_impure(*g.output(two.t)));
+}
+
+TEST_CASE("effects that follow from what a schema says and what the operator is called") {
+  Two two;
+  const auto called = [&](std::string_view schema) -> const Node& {
+    return *two.g.call_function(register_operator(schema), {two.t});
+  };
+  for (const char* schema : {
+           "effects::log(Tensor x) -> ()",
+           "effects::log.level(Tensor x, int level=0) -> ()",
+           "_c10d_functional::all_reduce(Tensor input, Any reduce_op, Any group_name) -> Tensor",
+           "_c10d_functional::wait_tensor(Tensor tensor) -> Tensor",
+           "_c10d_functional_autograd::all_to_all_single(Tensor input, SymInt[] a, SymInt[] b, Any g) -> Tensor",
+           "c10d::barrier(Tensor t, __torch__.torch.classes.c10d.ProcessGroup g, int[] d, bool a, int t=-1) -> "
+           "__torch__.torch.classes.c10d.Work",
+           "profiler::_record_function_enter_new(str name, str? args=None) -> "
+           "__torch__.torch.classes.profiler._RecordFunction",
+           "aten::_functional_assert_async.msg(Tensor self, str assert_msg, Tensor dep_token) -> Tensor",
+           "effects::store(Tensor x, __torch__.torch.classes.effects.Cache cache) -> Tensor",
+       }) {
+    INFO(schema);
+    CHECK(is_impure(called(schema), false));
+  }
+  // Weights are held, and nothing is done to them.
+  CHECK_FALSE(is_impure(called("effects::linear(Tensor x, __torch__.torch.classes.quantized.LinearPackedParamsBase w) "
+                               "-> Tensor")));
+  CHECK_FALSE(is_impure(called("effects::pack(Tensor w) -> __torch__.torch.classes.effects.Packed")));
+  // What takes a generator draws from it.
+  const Node& noise = called("effects::noise(Tensor x, *, Generator? generator=None) -> Tensor");
+  CHECK(draws_numbers(noise));
+  CHECK(is_impure(noise));
+  CHECK_FALSE(is_impure(noise, false));
 }
 
 TEST_CASE("a batch norm has an effect when it trains, or might") {

@@ -367,3 +367,35 @@ TEST_CASE("drawn literals are the doubles that strtod reads") {
   }
   CHECK(wrong == 0);
 }
+
+TEST_CASE("classes, tuples, dicts and any number of values stand in schemas") {
+  const Parsed p(
+      "c10d::allreduce_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup? group, Dict(str, (int, Tensor)[]) "
+      "sizes, Future(t) when, bool async_op=True) -> (Tensor[], __torch__.torch.classes.c10d.Work work)");
+  REQUIRE(p.well_formed);
+  REQUIRE(p.op.arity() == 5);
+  CHECK(p.parameters[0].type == Type{.base = ValueType::tensor, .list = true});
+  CHECK(p.parameters[0].type_text == "Tensor[]");
+  CHECK(p.parameters[1].type == Type{.base = ValueType::other, .optional = true});
+  CHECK(p.parameters[1].type_text == "__torch__.torch.classes.c10d.ProcessGroup?");
+  CHECK(names_class(p.parameters[1].type_text));
+  CHECK(p.parameters[2].type == Type{});
+  CHECK(p.parameters[2].type_text == "Dict(str, (int, Tensor)[])");
+  CHECK(p.parameters[2].name == "sizes");
+  CHECK(p.parameters[3].alias == 0);
+  CHECK(p.parameters[4].standard == Literal::of(true));
+  REQUIRE(p.returns.size() == 2);
+  CHECK(p.returns[1].type_text == "__torch__.torch.classes.c10d.Work");
+  CHECK(p.returns[1].name == "work");
+  CHECK(has(p.op.traits, Trait::impure));
+  CHECK_FALSE(names_class("Tensor(a!)?[]"));
+  CHECK(Parsed("t::any(...) -> ...").well_formed);
+  CHECK(Parsed("t::any(str self, ...) -> (str)").op.arity() == 1);
+  CHECK(Parsed("t::nested(((int, int), str)[] x) -> ((int, int), Tensor)").returns.size() == 2);
+  const Parsed text(R"(t::text(str a="\"\'\\", str b=", ") -> Tensor)");
+  REQUIRE(text.well_formed);
+  CHECK(text.parameters[1].default_text == "\", \"");
+  for (const char* broken : {"t::f((int x) -> ()", "t::f(Dict(str x) -> ()", "t::f(Dict(str, \"int) x) -> ()",
+                             "t::f(.. x, ...y) -> ()", "t::f() -> (Tensor"})
+    CHECK_FALSE(Parsed(broken).well_formed);
+}

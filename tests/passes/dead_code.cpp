@@ -5,6 +5,7 @@
 
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/passes/merge_equal.hpp"
 #include "fxx/trace/symbolic.hpp"
 #include "graph_text.hpp"
 #include "listed_owner.hpp"
@@ -73,12 +74,12 @@ TEST_CASE("a mutation of a temporary that nobody reads is as dead as its result"
         }) == "return %x\n");
 }
 
-TEST_CASE("random calls go, training statistics and unknown modules stay") {
+TEST_CASE("random calls, training statistics and unknown modules stay") {
   CHECK(alive([](auto x) {
           functional::rand_like(x);
           functional::dropout(x, 0.5, true);
           return x;
-        }) == "return %x\n");
+        }) == "rand_like = aten::rand_like(%x)\ndropout = aten::dropout(%x, 0.5, True)\nreturn %x\n");
   Graph g;
   Node *x = g.placeholder("x"), *s = g.get_attr("statistics");
   g.call_function(ops::batch_norm, {x, {}, {}, s, s, true, 0.1, 1e-5, false});
@@ -122,6 +123,52 @@ TEST_CASE("the caller may keep more") {
   });
   CHECK(eliminate_dead_code(g, [](const Node& n) { return n.name() == "neg"; }) == 1);
   CHECK(body_of(g) == "neg = .neg(%x)\nreturn %x\n");
+}
+
+TEST_CASE("what draws random numbers stays, unless the caller says that it may go") {
+  const auto graph = [] {
+    return symbolic_graph([](auto x) {
+      bernoulli(x);
+      dropout(x, 0.5, true);
+      dropout(x, 0.5, false);
+      empty_like(x).uniform_();
+      return rand_like(x);
+    });
+  };
+  Graph kept = graph(), erased = graph();
+  CHECK(eliminate_dead_code(kept) == 1);
+  CHECK(kept.size() == erased.size() - 1);
+  CHECK(eliminate_dead_code(erased, false) == 5);
+  CHECK(body_of(erased).starts_with("rand_like = "));
+}
+
+TEST_CASE("what is called for its effect stays, and is not merged") {
+  const Operator &log = register_operator("dead_code::log(Tensor x) -> ()"),
+                 &reduce = register_operator("_c10d_functional::tests_reduce(Tensor x) -> Tensor");
+  Graph g;
+  Node* x = g.placeholder("x");
+  for (int i = 0; i < 2; ++i) {
+    g.call_function(log, {x});
+    g.call_function(reduce, {x});
+    g.call_function(ops::relu, {x});
+  }
+  g.output(x);
+  CHECK(merge_equal(g) == 0);
+  CHECK(eliminate_dead_code(g) == 2);
+  CHECK(eliminate_dead_code(g, false) == 0);
+  CHECK(g.size() == 6);
+}
+
+TEST_CASE("equal calls are merged across an effect that is none on memory, and not across one that may be") {
+  const auto merged = [](const char* schema) {
+    Graph g;
+    Node *x = g.placeholder("x"), *first = g.call_function(ops::relu, {x});
+    g.call_function(register_operator(schema), {first});
+    g.output(g.call_function(ops::add_Tensor, {first, g.call_function(ops::relu, {x})}));
+    return merge_equal(g);
+  };
+  CHECK(merged("dead_code::log(Tensor x) -> ()") == 1);
+  CHECK(merged("dead_code::store(Tensor x, __torch__.torch.classes.dead_code.Cache? c=None) -> ()") == 0);
 }
 
 TEST_CASE("a broken graph is refused before anything is erased") {

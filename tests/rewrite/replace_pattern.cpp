@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "fxx/ops/operation.hpp"
 #include "graph_text.hpp"
 #include "support.hpp"
@@ -355,12 +358,140 @@ TEST_CASE("a pattern that returns its input as it came has it returned so") {
                  [](auto x) {
                    return std::tuple{x, x.tanh()};
                  }) == "tanh = .tanh(%x)\nadd = aten::add.Tensor(%tanh, %x)\nreturn %add\n");
-  CHECK(refused(
-      pattern,
+  CHECK(replaced([](auto x) { return x.relu() + x; }, pattern,
+                 [](auto x) {
+                   return std::tuple{x.tanh(), x};
+                 }) == "tanh = .tanh(%x)\nadd = aten::add.Tensor(%x, %tanh)\nreturn %add\n");
+}
+
+TEST_CASE("users of an input that the pattern returns get what the replacement returns in its place") {
+  const auto pattern = [](auto x) { return std::tuple{x.relu(), x}; };
+  const auto replacement = [](auto x) { return std::tuple{x.sigmoid(), x.tanh()}; };
+  CHECK(replaced(
+            [](auto x) {
+              const auto y = x.relu();
+              return y + x.neg();
+            },
+            pattern, replacement) ==
+        "sigmoid = .sigmoid(%x)\ntanh = .tanh(%x)\nneg = .neg(%tanh)\nadd = aten::add.Tensor(%sigmoid, %neg)\n"
+        "return %add\n");
+  // Those before the match too, as in torch.fx, and the output, in containers as well.
+  CHECK(replaced(
+            [](auto x) {
+              const auto y = x.cos();
+              const auto early = y.exp();
+              return std::tuple{early, y.relu(), y};
+            },
+            pattern, replacement) ==
+        "cos = .cos(%x)\nsigmoid = .sigmoid(%cos)\ntanh = .tanh(%cos)\nexp = .exp(%tanh)\n"
+        "return (%exp, %sigmoid, %tanh)\n");
+  // What the replacement is computed from keeps the value.
+  const auto two = [](auto x, auto y) { return std::tuple{x * y, x}; };
+  CHECK(replaced(
+            [](auto x) {
+              const auto before = x.exp();
+              const auto product = (x * before).neg();
+              return product + x.sin();
+            },
+            two,
+            [](auto, auto y) {
+              return std::tuple{y, y.tanh()};
+            }) == "exp = .exp(%x)\nneg = .neg(%exp)\ntanh = .tanh(%exp)\nsin = .sin(%tanh)\n"
+                  "add = aten::add.Tensor(%neg, %sin)\nreturn %add\n");
+  // An early user that cannot wait keeps it, and the later ones do not.
+  const auto late = replaced(
       [](auto x) {
-        return std::tuple{x.tanh(), x};
+        const auto early = x.exp();
+        const auto other = early.sin();
+        return std::tuple{x * other, x.cos()};
       },
-      402, "as it came"));
+      two, [](auto x, auto y) { return std::tuple{y, x + y}; });
+  CHECK(late == "exp = .exp(%x)\nsin = .sin(%exp)\nadd = aten::add.Tensor(%x, %sin)\ncos = .cos(%add)\n"
+                "return (%sin, %cos)\n");
+}
+
+TEST_CASE("values that a pattern passes on change places at once") {
+  const auto pattern = [](auto x, auto y) { return std::tuple{x * y, x, y}; };
+  CHECK(replaced(
+            [](auto x, auto y) {
+              return std::tuple{x * y, x - y, x.neg(), y.exp()};
+            },
+            pattern,
+            [](auto x, auto y) {
+              return std::tuple{x, y, x};
+            }) == "sub = aten::sub.Tensor(%y, %x)\nneg = .neg(%y)\nexp = .exp(%x)\nreturn (%x, %sub, %neg, %exp)\n");
+  // A literal has no users. Of two matches that pass on one value the first redirects its users.
+  const auto one = [](auto x, auto y) { return std::tuple{x * y, y}; };
+  const auto other = [](auto x, auto) { return std::tuple{x.sin(), x.cos()}; };
+  CHECK(replaced([](auto x) { return x * 2; }, one, other) == "sin = .sin(%x)\ncos = .cos(%x)\nreturn %sin\n");
+  const std::string chain = replaced(
+      [](auto x, auto y) {
+        return std::tuple{x * y * y, y.neg()};
+      },
+      one, other);
+  CHECK(chain.find("neg = .neg(%cos)") != std::string::npos);
+  CHECK(chain.find("return (%sin_1, %neg)") != std::string::npos);
+  // Attributes as inputs.
+  Graph graph, attribute, zero;
+  Node *w = graph.get_attr("w"), *sum = graph.call_function(ops::add_Tensor, {graph.placeholder("x"), w});
+  graph.output(Argument::list({sum, graph.call_function(ops::neg, {w})}));
+  Node *p = attribute.placeholder("x"), *weight = attribute.get_attr("w");
+  attribute.output(Argument::list({attribute.call_function(ops::add_Tensor, {p, weight}), weight}));
+  Node* q = zero.placeholder("x");
+  zero.output(Argument::list({zero.call_function(ops::relu, {q}), zero.call_function(ops::tanh, {q})}));
+  CHECK(replace_pattern(graph, attribute, zero).size() == 1);
+  graph.lint();
+  CHECK(body_of(graph).find("aten::neg(%tanh)") != std::string::npos);
+}
+
+TEST_CASE("drawn graphs with patterns that pass an input on: every user gets the value that it should") {
+  // Numbers stand for tensors: the pattern is a * b with a returned, the replacement a + b with 3 * a in its place.
+  std::mt19937 random(7);
+  const auto draw = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  std::size_t redirected = 0;
+  for (int round = 0; round < 300; ++round) {
+    Graph graph;
+    std::vector<Node*> values = {graph.placeholder("x"), graph.placeholder("y")};
+    const std::size_t count = 4 + draw(10);
+    const std::size_t at = draw(count);
+    Node* match = nullptr;
+    for (std::size_t i = 0; i < count; ++i) {
+      Node *a = values[draw(values.size())], *b = values[draw(values.size())];
+      if (i == at && a != b) match = graph.call_function(ops::mul_Tensor, {a, b});
+      values.push_back(i == at && match ? match
+                       : draw(2)        ? graph.call_function(ops::sub_Tensor, {a, b})
+                                        : graph.call_function(ops::neg, {a}));
+    }
+    if (!match) continue;
+    graph.output(Argument::list({values.begin(), values.end()}));
+    Node* const passed = match->arg(0).node();
+    // The users as they are, and of these the ones that the replacement needs.
+    const std::vector<Node*> users = passed->users().snapshot();
+    std::vector<Node*> needed = {match->arg(1).node()};
+    for (std::size_t i = 0; i < needed.size(); ++i)
+      for (Node* input : needed[i]->all_input_nodes())
+        if (std::find(needed.begin(), needed.end(), input) == needed.end()) needed.push_back(input);
+    const auto done = replace_pattern(
+        graph, [](auto a, auto b) { return std::tuple{a * b, a}; },
+        [](auto a, auto b) {
+          return std::tuple{a + b, a * 3.0};
+        });
+    graph.lint();
+    REQUIRE(done.size() == 1);
+    REQUIRE(done[0].replacements.size() == 2);
+    const Node* scaled = done[0].replacements[1];
+    for (const Node* user : users) {
+      if (user == match) continue;
+      const auto inputs = user->all_input_nodes();
+      const bool gets = std::find(inputs.begin(), inputs.end(), scaled) != inputs.end();
+      const bool keeps = std::find(inputs.begin(), inputs.end(), passed) != inputs.end();
+      CHECK(gets != keeps);
+      if (std::find(needed.begin(), needed.end(), user) != needed.end()) CHECK(keeps);
+      else if (scaled->is_before(*user)) CHECK(gets);
+      redirected += gets;
+    }
+  }
+  CHECK(redirected > 300);
 }
 
 // --- what carries over -----------------------------------------------------------------------------------------------
@@ -510,6 +641,22 @@ TEST_CASE("a replacement that does not fit is refused before anything changes") 
   open.placeholder("x");
   open.placeholder("y");
   CHECK(refused(sum, open, 402, "has no output"));
+  CHECK(refused(
+      [](auto x, auto y) {
+        return std::tuple{x.relu(), y};
+      },
+      [](auto x, auto) {
+        return std::tuple{x.tanh(), x};
+      },
+      402, "computes nothing with it"));
+  CHECK(refused(
+      [](auto x) {
+        return std::tuple{x.relu(), 3};
+      },
+      [](auto x) {
+        return std::tuple{x.tanh(), x};
+      },
+      402, "the constant 3"));
   CHECK(refused(itself, relu_of, 403, "computes nothing"));
   CHECK(refused(Graph(), relu_of, 403, "is empty"));
 }

@@ -141,8 +141,7 @@ FXX_INLINE KernelPlan Lowering::lower() {
     writes_ = writes_ || (op ? op->mutates
                              : node->opcode() == Opcode::call_module || node->opcode() == Opcode::call_function ||
                                    node->opcode() == Opcode::call_method);
-    if (is_impure(*node) && node->opcode() != Opcode::placeholder && node->opcode() != Opcode::output)
-      written_.push_back(memory_written_by(*node));
+    if (may_write_memory(*node)) written_.push_back(memory_written_by(*node));
   }
   for (const Region& region : options_.regions)
     for (std::size_t i = 0; i < region.nodes.size(); ++i) regions_[region.nodes[i]] = i == 0 ? &region : nullptr;

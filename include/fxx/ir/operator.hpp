@@ -72,12 +72,17 @@ struct Literal {
   }
 };
 
+/// Whether a schema's type is a class of TorchScript: `__torch__.torch.classes.c10d.ProcessGroup`, or an optional or a
+/// list of it.
+constexpr bool names_class(std::string_view type_text) { return type_text.starts_with("__torch__."); }
+
 struct Parameter {
   std::string_view name = {};
   Type type = {};
   bool keyword_only = false;
   bool written = false;  // `Tensor(a!)`
   char alias = 0;        // `a` of `Tensor(a)`; 0 when the value aliases nothing
+  std::string_view type_text = {};  // as the schema has it: `Tensor(a!)?[]`, or the class of an object
   std::string_view default_text = {};
   Literal standard = {};  // default value; Kind::absent when there is none
   constexpr bool has_default() const { return standard.kind != Literal::Kind::absent; }
@@ -88,6 +93,7 @@ struct Return {
   Type type = {};
   bool written = false;
   char alias = 0;
+  std::string_view type_text = {};
 };
 
 /// Properties that a schema does not tell. Combined with `|`.
@@ -100,10 +106,11 @@ enum class Trait : std::uint16_t {
   function = 16,    // at:: has a function of this name
   reduction = 32,
   fresh_view = 64,           // may return its input itself: contiguous, to, reshape
-  impure = 128,              // has an effect that the schema does not show
+  impure = 128,              // has an effect that the schema does not show, and may write to any memory
   idle_in_eval = 512,        // does nothing when its `train` is false
   updates_statistics = 256,  // writes its running statistics when told that it is training
   synonym = 1024,            // another name of an operator (ops/synonyms.hpp)
+  ordered = 2048,            // has an effect besides memory: it prints, checks, or talks to other processes
 };
 constexpr Trait operator|(Trait a, Trait b) { return static_cast<Trait>(static_cast<int>(a) | static_cast<int>(b)); }
 constexpr bool has(Trait set, Trait one) { return (static_cast<int>(set) & static_cast<int>(one)) != 0; }
@@ -124,8 +131,11 @@ struct Operator {
   std::uint8_t family = 0;        // 0 to 62, made of what it means: a first sieve for those who look for operators
 
   constexpr int arity() const { return static_cast<int>(parameters.size()); }
-  /// No visible effect, so an unused call may be removed. A random operator is pure in this sense, as in torch.fx.
-  constexpr bool pure() const { return !mutates && !has(traits, Trait::impure); }
+  /// No visible effect but drawing random numbers (Trait::random). An operator without results is called for its
+  /// effect.
+  constexpr bool pure() const {
+    return !mutates && !returns.empty() && !has(traits, Trait::impure | Trait::ordered);
+  }
   /// Does what it is told about training decide whether it has an effect?
   constexpr bool depends_on_training() const {
     return has(traits, Trait::updates_statistics) || has(traits, Trait::idle_in_eval);

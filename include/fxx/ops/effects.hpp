@@ -1,6 +1,6 @@
 // What running a node does that others can see: to memory, and to the generator of random numbers.
 //
-// Main names: is_barrier, mutates_own_temporary, draws_numbers, Memory, memory_of, memory_written_by. Cost: light.
+// Main names: is_barrier, may_write_memory, mutates_own_temporary, Memory, memory_of, memory_written_by. Cost: light.
 #pragma once
 
 #include <vector>
@@ -21,12 +21,11 @@ bool gives_booleans(const Operator& op);
 /// norm that trains). Rewrites do not look across a barrier.
 inline bool is_barrier(const Node& node) {
   const Opcode opcode = node.opcode();
-  return is_impure(node) && opcode != Opcode::placeholder && opcode != Opcode::output && !mutates_own_temporary(node);
+  return has_effect(node) && opcode != Opcode::placeholder && opcode != Opcode::output && !mutates_own_temporary(node);
 }
 
-/// Whether the node draws random numbers when it runs: two runs of it differ, and it may not change places with another
-/// that draws. Dropout that does not train, or drops nothing, draws none.
-bool draws_numbers(const Node& node);
+/// Whether running the node changes memory, or may: it has an effect that is not known to lie elsewhere.
+bool may_write_memory(const Node& node);
 
 /// The memory that a value may lie in, as far as the operators' schemas tell.
 struct Memory {

@@ -49,26 +49,6 @@ FXX_INLINE bool gives_booleans(const Operator& op) {
          std::find(std::begin(names), std::end(names), op.base_name()) != std::end(names);
 }
 
-FXX_INLINE bool draws_numbers(const Node& node) {
-  const Owner* owner = node.opcode() == Opcode::call_module ? node.graph().owning_module() : nullptr;
-  const ModuleInfo* module = owner ? owner->find_module(node.target()) : nullptr;
-  const Operator* op = module ? module->operation : operator_of(node);
-  if (!op || !has(op->traits, Trait::random)) return false;
-  const auto given = [&](const char* name) {
-    const int i = op->index_of(name);
-    if (i < 0) return Argument();
-    return module ? module->argument(i) : argument_or_default(node, *op, i);
-  };
-  for (const char* name : {"train", "training"})
-    if (const Argument flag = given(name); flag.kind() == Argument::Kind::boolean && !flag.boolean()) return false;
-  // With a probability of 0 dropout does not look; bernoulli and native_dropout do, and leave the generator in another
-  // state.
-  const bool looks = op->index_of("train") < 0 || op->name.starts_with("aten::native_");
-  for (const char* name : {looks ? "dropout_p" : "p", "dropout_p", "dropout"})
-    if (const Argument p = given(name); p.is_number() && p.number() == 0) return false;
-  return true;
-}
-
 namespace detail {
 
 FXX_INLINE bool may_return(const Operator& op, int i) {
@@ -131,8 +111,14 @@ FXX_INLINE Memory memory_of(const Node& node) {
   return std::move(search.found);
 }
 
+FXX_INLINE bool may_write_memory(const Node& node) {
+  if (node.opcode() == Opcode::placeholder || node.opcode() == Opcode::output || !has_effect(node)) return false;
+  const Operator* op = operator_of(node);
+  return !op || op->mutates || op->depends_on_training() || has(op->traits, Trait::impure);
+}
+
 FXX_INLINE Memory memory_written_by(const Node& node) {
-  if (node.opcode() == Opcode::placeholder || node.opcode() == Opcode::output || !is_impure(node)) return {};
+  if (!may_write_memory(node)) return {};
   detail::MemorySearch search;
   search.found.certain = false;
   const Operator* op = operator_of(node);

@@ -18,7 +18,8 @@
 
 namespace fxx::inline FXX_ABI {
 
-/// By qualified name ("aten::add.Tensor"); null when nobody registered it.
+/// By qualified name ("aten::add.Tensor"); null when nobody registered it, and LibTorch, where the program is linked
+/// to it, does not know it either.
 const Operator* find_operator(std::string_view name);
 /// By qualified name. Throws OperatorError (E201) that names it when there is none.
 const Operator& get_operator(std::string_view name);
@@ -60,15 +61,39 @@ bool same_value(const Argument& argument, const Literal& literal, Type type = {}
 bool fits(const Argument& argument, Type type);
 
 namespace detail {
-bool is_impure_as_called(const Node& node);
+/// Registers an operator that others know by this name, and returns it; null when they do not.
+using OperatorSource = const Operator* (*)(std::string_view name);
+/// Makes find_operator ask the source for what is not registered. There is one source.
+void set_operator_source(OperatorSource source);
+
+/// What a node's value is, as far as its producer, or for a method the node's type, tells.
+std::optional<Type> type_of(const Node& node);
+/// Whether the value is one number for certain.
+bool is_number(const Node& node);
+/// The operator that takes these arguments where some that stand for tensors are known to be numbers: an overload for
+/// numbers, for two numbers Python's operator. `op` itself where there is none; operands may change places.
+const Operator& overload_for_numbers(const Operator& op, std::vector<Argument>& args,
+                                     const std::vector<KeywordArgument>& kwargs);
+
+bool has_effect_as_called(const Node& node);
 }  // namespace detail
-/// Whether running the node has an effect besides its result, so that it must stay although nobody uses it: outputs,
-/// placeholders, mutations, statistics of a batch norm that trains, user functions marked impure. Calls of modules
-/// count as pure when their owner says which operator they are and that operator is; else as impure. (torch.fx:
-/// is_impure.)
-inline bool is_impure(const Node& node) {
+/// Whether running the node has an effect besides its result and the random numbers that it draws: outputs,
+/// placeholders, mutations, operators without results, collectives, statistics of a batch norm that trains, user
+/// functions marked impure. Calls of modules count as pure when their owner says which operator they are and that
+/// operator is; else as impure.
+inline bool has_effect(const Node& node) {
   const Operator* op = node.operation();
-  return !(op && op->always_pure()) && detail::is_impure_as_called(node);
+  return !(op && op->always_pure()) && detail::has_effect_as_called(node);
+}
+
+/// Whether the node draws random numbers when it runs: two runs of it differ, and it may not change places with another
+/// that draws. Dropout that does not train, or drops nothing, draws none.
+bool draws_numbers(const Node& node);
+
+/// Whether the node must stay although nobody uses it: it has an effect, or draws random numbers, without which those
+/// that are drawn after it would be others. `impure_random` false: drawing does not count. (torch.fx: is_impure.)
+inline bool is_impure(const Node& node, bool impure_random = true) {
+  return has_effect(node) || (impure_random && draws_numbers(node));
 }
 
 /// Which of several values a getitem takes, as it is given (-1: the last); nothing for any other node.

@@ -1,6 +1,7 @@
 // Bodies of ops/registry.hpp.
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <deque>
 #include <memory>
@@ -119,19 +120,42 @@ class Registry {
 };
 
 class RegisteredTargets final : public TargetResolver {
-  const Operator* find_operator(std::string_view name) const override { return Registry::instance().find(name); }
+  const Operator* find_operator(std::string_view name) const override { return fxx::find_operator(name); }
   const UserFunction* find_function(std::string_view name) const override { return fxx::find_function(name); }
 };
 
-/// What a node's value is, as far as its producer tells.
+/// The kind of a value by its C++ type; nothing for types that are no single value of a graph.
+FXX_INLINE std::optional<Type> type_of_cpp(std::string_view text) {
+  bool list = false;
+  if (text.starts_with("std::vector<") && text.ends_with('>')) {
+    text = text.substr(12, text.size() - 13);
+    list = true;
+  }
+  const auto of = [&](ValueType base) { return Type{.base = base, .list = list}; };
+  if (text == "double" || text == "float") return of(ValueType::real);
+  if (text == "int64_t" || text == "int") return of(ValueType::integer);
+  if (text == "bool") return of(ValueType::boolean);
+  if (text == "std::string") return of(ValueType::string);
+  if (text == "torch::Tensor" || text == "at::Tensor") return of(ValueType::tensor);
+  return std::nullopt;
+}
+
 FXX_INLINE std::optional<Type> type_of(const Node& node) {
   const Operator* op = node.opcode() == Opcode::call_method ? operator_of(node) : node.operation();
   if (!op) {
     if (node.opcode() == Opcode::get_attr) return Type{.base = ValueType::tensor};
+    if (node.opcode() == Opcode::call_method) return type_of_cpp(node.type());
     return std::nullopt;
   }
   if (op->returns.size() != 1 || op->returns[0].type.base == ValueType::other) return std::nullopt;
   return op->returns[0].type;
+}
+
+FXX_INLINE bool is_number(const Node& node) {
+  const std::optional<Type> type = type_of(node);
+  return type && !type->list &&
+         (type->base == ValueType::scalar || type->base == ValueType::integer || type->base == ValueType::real ||
+          type->base == ValueType::boolean);
 }
 
 FXX_INLINE bool node_fits(const Node& node, Type type) {
@@ -163,9 +187,42 @@ FXX_INLINE bool accepts(const Operator& op, std::span<const Argument> args, std:
   return true;
 }
 
+FXX_INLINE const Operator& overload_for_numbers(const Operator& op, std::vector<Argument>& args,
+                                                const std::vector<KeywordArgument>& kwargs) {
+  bool any = false;
+  for (std::size_t i = 0; i < args.size() && i < op.parameters.size(); ++i)
+    any = any || (op.parameters[i].type == Type{.base = ValueType::tensor} && args[i].is_node() &&
+                  is_number(*args[i].node()));
+  if (!any) return op;
+  const std::string_view base = op.name.substr(0, op.name.find('.'));
+  if (const Operator* other = resolve_overload(base, args, kwargs)) return *other;
+  if (args.size() != 2) return op;
+  if (has(op.traits, Trait::commutative)) {
+    std::swap(args[0], args[1]);
+    if (const Operator* other = resolve_overload(base, args, kwargs)) return *other;
+    std::swap(args[0], args[1]);
+  }
+  const std::string_view name = op.base_name();
+  const std::string python =
+      "operator::" + std::string(name == "div" ? "truediv" : name == "remainder" ? "mod" : name);
+  const Operator* other = op.name_space() == "aten" ? Registry::instance().find(python) : nullptr;
+  return other && accepts(*other, args, kwargs) ? *other : op;
+}
+
 }  // namespace detail
 
-FXX_INLINE const Operator* find_operator(std::string_view name) { return detail::Registry::instance().find(name); }
+namespace detail {
+FXX_INLINE std::atomic<OperatorSource>& operator_source() {
+  static constinit std::atomic<OperatorSource> source = nullptr;
+  return source;
+}
+}  // namespace detail
+FXX_INLINE void detail::set_operator_source(OperatorSource source) { operator_source() = source; }
+FXX_INLINE const Operator* find_operator(std::string_view name) {
+  if (const Operator* known = detail::Registry::instance().find(name)) return known;
+  const detail::OperatorSource source = detail::operator_source();
+  return source ? source(name) : nullptr;
+}
 FXX_INLINE const Operator& table_operator(OperatorIndex index) { return detail::Registry::instance().of_table(index); }
 FXX_INLINE const Operator& get_operator(std::string_view name) {
   if (const Operator* op = find_operator(name)) return *op;
@@ -311,7 +368,7 @@ FXX_INLINE std::optional<std::int64_t> item_taken(const Node& node) {
   return item.kind() == Argument::Kind::integer ? std::optional(item.integer()) : std::nullopt;
 }
 
-FXX_INLINE bool detail::is_impure_as_called(const Node& node) {
+FXX_INLINE bool detail::has_effect_as_called(const Node& node) {
   const auto operator_is_impure = [&](const Operator& op, auto&& argument) {
     if (!op.depends_on_training()) return !op.pure();
     // Without running statistics there is nothing to update. Of modules it is not known here.
@@ -345,6 +402,26 @@ FXX_INLINE bool detail::is_impure_as_called(const Node& node) {
         return operator_is_impure(*module->operation, [&](int i) { return module->argument(i); });
       },
       [](const Output&) { return true; });
+}
+
+FXX_INLINE bool draws_numbers(const Node& node) {
+  const Owner* owner = node.opcode() == Opcode::call_module ? node.graph().owning_module() : nullptr;
+  const ModuleInfo* module = owner ? owner->find_module(node.target()) : nullptr;
+  const Operator* op = module ? module->operation : operator_of(node);
+  if (!op || !has(op->traits, Trait::random)) return false;
+  const auto given = [&](const char* name) {
+    const int i = op->index_of(name);
+    if (i < 0) return Argument();
+    return module ? module->argument(i) : argument_or_default(node, *op, i);
+  };
+  for (const char* name : {"train", "training"})
+    if (const Argument flag = given(name); flag.kind() == Argument::Kind::boolean && !flag.boolean()) return false;
+  // With a probability of 0 dropout does not look; bernoulli and native_dropout do, and leave the generator in another
+  // state.
+  const bool looks = op->index_of("train") < 0 || op->name.starts_with("aten::native_");
+  for (const char* name : {looks ? "dropout_p" : "p", "dropout_p", "dropout"})
+    if (const Argument p = given(name); p.is_number() && p.number() == 0) return false;
+  return true;
 }
 
 FXX_INLINE const TargetResolver& registered_targets() {

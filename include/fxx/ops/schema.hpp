@@ -28,12 +28,15 @@ constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 /// By a character, as a number without a sign. Read where they are asked for: a function would be called a letter.
 struct Letters {
   bool word[256]{};     // letters, digits and underscores, of which names are
-  bool special[256]{};  // brackets, quotes and commas, at which pieces may end
+  bool type[256]{};     // those of a name and the dot, of which types are: `__torch__.torch.classes.c10d.Work`
+  bool special[256]{};  // brackets, quotes, commas and backslashes, at which pieces may end or go on
   constexpr Letters() {
     for (int c = 0; c < 26; ++c) word['a' + c] = word['A' + c] = true;
     for (int c = '0'; c <= '9'; ++c) word[c] = true;
     word[static_cast<int>('_')] = true;
-    for (const char c : {'(', ')', '[', ']', '"', '\'', ','}) special[static_cast<int>(c)] = true;
+    for (int c = 0; c < 256; ++c) type[c] = word[c];
+    type[static_cast<int>('.')] = true;
+    for (const char c : {'(', ')', '[', ']', '"', '\'', ',', '\\'}) special[static_cast<int>(c)] = true;
   }
 };
 inline constexpr Letters letters;
@@ -48,7 +51,8 @@ constexpr std::size_t end_of_piece(std::string_view text, std::size_t from) {
     if (!letters.special[static_cast<unsigned char>(s[i])]) continue;  // most of them
     const char c = s[i];
     if (quote) {
-      if (c == quote) quote = 0;
+      if (c == '\\') ++i;
+      else if (c == quote) quote = 0;
     } else if (c == '"' || c == '\'') {
       quote = c;
     } else if (c == '(' || c == '[') {
@@ -97,15 +101,43 @@ constexpr ValueType value_type(std::uint64_t name) {
   }
 }
 
-/// `Tensor(a!)?[]`: reads type and alias, leaves the cursor behind them.
+/// Whether brackets after the name of this hash hold types, as of `Dict(str, Tensor)`, and no aliases.
+constexpr bool takes_types(std::uint64_t name) {
+  switch (name) {
+    case hash_of("Dict"):
+    case hash_of("Future"):
+    case hash_of("RRef"):
+    case hash_of("Await"):
+    case hash_of("Union"): return true;
+    default: return false;
+  }
+}
+
+/// Moves the cursor from an opening bracket to behind the one that closes it. False where none does.
+constexpr bool skip_brackets(std::string_view text, std::size_t& at) {
+  int depth = 0;
+  for (; at < text.size(); ++at) {
+    if (text[at] == '"' || text[at] == '\'') return false;
+    if (text[at] == '(' || text[at] == '[') ++depth;
+    if ((text[at] == ')' || text[at] == ']') && --depth == 0) return ++at, true;
+  }
+  return false;
+}
+
+/// `Tensor(a!)?[]`: reads type and alias, leaves the cursor behind them. What is no value of an argument, such as the
+/// name of a class or a tuple of types, is ValueType::other.
 constexpr bool parse_type(std::string_view text, std::size_t& at, Type& type, char& alias, bool& written) {
   const char* const s = text.data();
   const std::size_t size = text.size(), start = at;
   std::size_t i = at;
   std::uint64_t name = hash_of_nothing;
-  for (; i < size && letters.word[static_cast<unsigned char>(s[i])]; ++i) name = (name ^ static_cast<unsigned char>(s[i])) * hash_factor;
-  if (i == start) return false;
+  for (; i < size && letters.type[static_cast<unsigned char>(s[i])]; ++i)
+    name = (name ^ static_cast<unsigned char>(s[i])) * hash_factor;
   type.base = value_type(name);
+  if (type.base == ValueType::other && i < size && s[i] == '(' && (i == start || takes_types(name)) &&
+      !skip_brackets(text, i))
+    return false;
+  if (i == start) return false;
   if (name == hash_of_sym_int) type.symbolic = true;
   for (; i < size; ++i) {
     const char c = s[i];
@@ -135,7 +167,7 @@ constexpr bool parse_type(std::string_view text, std::size_t& at, Type& type, ch
 }
 
 /// What stands behind `->`: one type, or several in brackets, each with a name or without. Calls `f(type, alias,
-/// written, name)` for each; false when the text is nothing of the kind.
+/// written, name, text of the type)` for each; false when the text is nothing of the kind.
 template <class F>
 constexpr bool parse_results(std::string_view text, F&& f) {
   const char* const s = text.data();
@@ -147,12 +179,14 @@ constexpr bool parse_results(std::string_view text, F&& f) {
     Type type;
     char alias = 0;
     bool written = false;
+    const std::size_t from = at;
     if (!parse_type(text, at, type, alias, written)) return false;
+    const std::size_t to = at;
     std::size_t name = at;
     if (at < size && s[at] == ' ')
       for (name = ++at; at < size && letters.word[static_cast<unsigned char>(s[at])];) ++at;
     if (!several && name == at && at > 0 && s[at - 1] == ' ') return false;
-    f(type, alias, written, std::string_view(s + name, at - name));
+    f(type, alias, written, std::string_view(s + name, at - name), std::string_view(s + from, to - from));
     if (!several || at >= size) return !several && at == size;
     if (s[at] == ')') return at + 1 == size;
     if (s[at] != ',') return false;
@@ -369,7 +403,8 @@ constexpr SchemaSize measure_schema(std::string_view text) {
     while (s[at] == ' ') ++at;
     std::size_t last = end;
     while (last > at && s[last - 1] == ' ') --last;
-    if (last != at + 1 || s[at] != '*') ++size.parameters;
+    const bool mark = (last == at + 1 && s[at] == '*') || (last == at + 3 && detail::begins_with(s + at, 3, "..."));
+    if (!mark) ++size.parameters;
     at = s[end] == ',' ? end + 1 : end;
   }
   if (at >= length || !detail::begins_with(s + at, length - at, ") -> ")) return size;
@@ -378,6 +413,45 @@ constexpr SchemaSize measure_schema(std::string_view text) {
 }
 
 namespace detail {
+/// Whether objects of the class only hold packed weights, so that an operator that takes one changes nothing by that.
+/// The list is that of PyTorch 2.13.
+constexpr bool holds_weights(std::string_view type_text) {
+  switch (hash_of(type_text)) {
+    case hash_of("__torch__.torch.classes.quantized.Conv2dPackedParamsBase"):
+    case hash_of("__torch__.torch.classes.quantized.Conv3dPackedParamsBase"):
+    case hash_of("__torch__.torch.classes.quantized.EmbeddingPackedParamsBase"):
+    case hash_of("__torch__.torch.classes.quantized.LinearPackedParamsBase"):
+    case hash_of("__torch__.torch.classes.xnnpack.Conv2dOpContext"):
+    case hash_of("__torch__.torch.classes.xnnpack.LinearOpContext"):
+    case hash_of("__torch__.torch.classes.xnnpack.TransposeConv2dOpContext"): return true;
+    default: return false;
+  }
+}
+/// Effects that follow from what the operator is called: collectives, ranges of the profiler, checks.
+constexpr Trait effect_of_name(std::string_view name) {
+  const char* const s = name.data();
+  const std::size_t size = name.size();
+  if (begins_with(s, size, "aten::"))
+    return begins_with(s, size, "aten::_functional_assert") || begins_with(s, size, "aten::_functional_sym_constrain")
+               ? Trait::ordered
+               : Trait::none;
+  std::uint64_t name_space = hash_of_nothing;
+  for (std::size_t i = 0; i < size && s[i] != ':'; ++i)
+    name_space = (name_space ^ static_cast<unsigned char>(s[i])) * hash_factor;
+  switch (name_space) {
+    case hash_of("_c10d_functional"):
+    case hash_of("_c10d_functional_autograd"):
+    case hash_of("c10d_functional"):
+    case hash_of("_dtensor"):
+    case hash_of("profiler"): return Trait::ordered;
+    // Schemas of these do not say what they write to.
+    case hash_of("c10d"):
+    case hash_of("symm_mem"):
+    case hash_of("fsdp"):
+    case hash_of("streams"): return Trait::impure;
+    default: return hash_of(name) == hash_of("ao::wait_tensor") ? Trait::ordered : Trait::none;
+  }
+}
 /// parse_schema, but for the lists of `op`; says how long they are.
 constexpr SchemaSize read_schema(std::string_view text, Trait traits, Parameter* parameters, Return* returns,
                                  Operator& op) {
@@ -386,8 +460,8 @@ constexpr SchemaSize read_schema(std::string_view text, Trait traits, Parameter*
   op.id = hash_of_nothing;
   for (; s[at] != '('; ++at) op.id = (op.id ^ static_cast<unsigned char>(s[at])) * hash_factor;
   op.schema = text;
-  op.traits = traits;
   op.name = {s, at};
+  op.traits = traits | effect_of_name(op.name);
   op.means = has(traits, Trait::synonym) ? hash_of(meaning_of(op.name)) : op.id;
   op.family = static_cast<std::uint8_t>(op.means % 63);
   bool keyword_only = false;
@@ -399,9 +473,16 @@ constexpr SchemaSize read_schema(std::string_view text, Trait traits, Parameter*
       if (s[at] != ',' && s[at] != ')') return {};
       continue;
     }
+    if (s[at] == '.' && begins_with(s + at, text.size() - at, "...")) {  // any number of values, of which none has a name
+      for (at += 3; s[at] == ' ';) ++at;
+      if (s[at] != ',' && s[at] != ')') return {};
+      continue;
+    }
     Parameter& p = parameters[count++];
     p.keyword_only = keyword_only;
+    const std::size_t type = at;
     if (!parse_type(text, at, p.type, p.alias, p.written) || s[at] != ' ') return {};
+    p.type_text = {s + type, at - type};
     const std::size_t name = ++at;
     while (letters.word[static_cast<unsigned char>(s[at])]) ++at;
     p.name = {s + name, at - name};
@@ -419,11 +500,13 @@ constexpr SchemaSize read_schema(std::string_view text, Trait traits, Parameter*
     }
     if (!keyword_only) op.positional = static_cast<std::uint8_t>(count);
     op.mutates |= p.written;
+    if (p.type.base == ValueType::generator) op.traits = op.traits | Trait::random;
+    if (names_class(p.type_text) && !holds_weights(p.type_text)) op.traits = op.traits | Trait::impure;
     if (count == 2) op.second_is_tensor = p.type.base == ValueType::tensor && !p.type.list && !p.type.optional;
   }
   std::size_t results = 0;
-  const auto add = [&](const Type& type, char alias, bool written, std::string_view name) {
-    returns[results++] = {name, type, written, alias};
+  const auto add = [&](const Type& type, char alias, bool written, std::string_view name, std::string_view text) {
+    returns[results++] = {name, type, written, alias, text};
     op.aliases |= alias != 0;
   };
   if (!parse_results(text.substr(at + 5), add)) return {};

@@ -11,10 +11,12 @@
 namespace fxx::inline FXX_ABI {
 
 /// A mutation of a temporary that nobody else can see is as dead as its unused result.
-FXX_INLINE bool detail::may_be_dropped(const Node& node) { return !is_impure(node) || mutates_own_temporary(node); }
+FXX_INLINE bool detail::may_be_dropped(const Node& node, bool impure_random) {
+  return (!has_effect(node) || mutates_own_temporary(node)) && !(impure_random && draws_numbers(node));
+}
 
-FXX_INLINE std::size_t eliminate_dead_code(Graph& graph) {
-  return eliminate_dead_code(graph, [](const Node&) { return false; });
+FXX_INLINE std::size_t eliminate_dead_code(Graph& graph, bool impure_random) {
+  return eliminate_dead_code(graph, [](const Node&) { return false; }, impure_random);
 }
 
 namespace detail {
@@ -22,7 +24,7 @@ namespace detail {
 /// does.
 FXX_INLINE bool is_plain(const Node& node) {
   const Operator* op = operator_of(node);
-  return op && !is_impure(node) && !has(op->traits, Trait::random);
+  return op && !has_effect(node) && !has(op->traits, Trait::random);
 }
 }  // namespace detail
 

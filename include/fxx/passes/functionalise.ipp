@@ -52,7 +52,7 @@ FXX_INLINE std::size_t erase_idle_calls(Graph& graph) {
   std::size_t erased = 0;
   for (Node* node : graph.nodes()) {
     const Operator* op = operator_of(*node);
-    if (!op || !op->mutates || !has(op->traits, Trait::idle_in_eval) || is_impure(*node)) continue;
+    if (!op || !op->mutates || !has(op->traits, Trait::idle_in_eval) || has_effect(*node)) continue;
     const Argument* given = op->parameters[0].written ? argument_of(*node, *op, 0) : nullptr;
     if (!given || !given->is_node()) continue;
     node->replace_all_uses_with(given->node());
@@ -452,7 +452,7 @@ class Functionaliser : GraphWrites {
       const bool fresh = node->index() >= object_of_.size();
       if (!fresh && !is_pure(object_of_[node->index()])) continue;
       const Operator* op = operator_of(*node);
-      if ((op && has(op->traits, Trait::random)) || is_impure(*node)) continue;
+      if ((op && has(op->traits, Trait::random)) || has_effect(*node)) continue;
       if (!op && node->opcode() != Opcode::get_attr) continue;
       graph_.erase_node(node);
     }

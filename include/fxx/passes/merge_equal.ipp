@@ -28,7 +28,7 @@ class EqualCalls {
       for (const Node* node : nodes) {
         const Operator* op = operator_of(*node);
         if (op && op->mutates) written_.push_back(memory_written_by(*node));
-        else if (is_barrier(*node)) anything_written_ = true;
+        else if (may_write_memory(*node)) anything_written_ = true;
       }
   }
 
@@ -57,7 +57,7 @@ class EqualCalls {
     if (node.num_users() == 0) return false;
     if (node.opcode() == Opcode::get_attr) return true;
     const Operator* op = operator_of(node);
-    if (!op || op->mutates || is_impure(node) || draws_numbers(node)) return false;
+    if (!op || op->mutates || has_effect(node) || draws_numbers(node)) return false;
     return op->base_name().find("empty") == std::string_view::npos && !node.all_input_nodes().empty();
   }
   static void add(std::uint64_t& hash, std::uint64_t part) { hash = (hash ^ part) * hash_factor; }

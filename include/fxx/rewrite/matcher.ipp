@@ -172,7 +172,7 @@ FXX_INLINE void Regions::survey(const Graph& graph) {
   if (std::exchange(surveyed_, true) || !graph.may_have_effects()) return;
   bool visible = false;
   for (const Node* n : graph.nodes()) {
-    if (!is_impure(*n) || n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output) continue;
+    if (!has_effect(*n) || n->opcode() == Opcode::placeholder || n->opcode() == Opcode::output) continue;
     effects_.insert(effects_.end(), n);
     visible = visible || is_barrier(*n);
   }
@@ -185,7 +185,7 @@ FXX_INLINE void Regions::survey(const Graph& graph) {
   }
 }
 FXX_INLINE void Regions::place(const Node& fresh, const Node& beside) {
-  if (is_impure(fresh)) effects_.insert(&fresh);
+  if (has_effect(fresh)) effects_.insert(&fresh);
   if (none()) return;
   if (fresh.index() >= numbers_.size()) numbers_.resize(fresh.index() + 1);
   numbers_[fresh.index()] = numbers_[beside.index()];
@@ -211,7 +211,7 @@ FXX_INLINE bool MatchEngine::can_be_taken_out(std::span<Node* const> nodes) cons
       });
       if (regions_.of(*n) + static_cast<std::uint32_t>(between) != regions_.of(*nodes[0])) return false;
     }
-    if (is_module(n) || !is_impure(*n)) continue;
+    if (is_module(n) || !has_effect(*n)) continue;
     if (is_barrier(*n)) return false;
     if (n != nodes[0] && (!first_effect || n->is_before(*first_effect))) first_effect = n;
   }
@@ -336,7 +336,7 @@ FXX_INLINE bool MatchEngine::stands_together(const Found& found, Match& candidat
       // A root is named for the guard to look at it, or to stay what it is. Where others are made of it, it moves too.
       if (!detail::uses_elsewhere(facts, b.id, static_cast<std::size_t>(root - found.roots.begin()))) return;
       const auto inputs = n->all_input_nodes();
-      early = early && !is_impure(*n) && std::all_of(inputs.begin(), inputs.end(), [&](const Node* input) {
+      early = early && !has_effect(*n) && std::all_of(inputs.begin(), inputs.end(), [&](const Node* input) {
                 return can_stand_early(can_stand_early, *input);
               });
     });

@@ -5,7 +5,9 @@
 // Pattern and replacement are callables over proxies, or Graphs; inputs and results correspond by position. What a match
 // is stands in rewrite/subgraph_matcher.hpp. Names, shapes, source lines, module stacks and meta data carry over as with
 // rules. A match is left alone where the graph writes to memory in place and the replacement would show something else.
-// What only the replaced nodes used goes with them.
+// What only the replaced nodes used goes with them, but for what has an effect or draws random numbers. Where a pattern
+// returns one of its inputs and the replacement something else in its place, the other users of that value get it: all
+// for which it can be computed in time, and that it is not computed from.
 // Main names: replace_pattern, replace_pattern_with_filters, replace_with_graph, replace_by_example, erase_nodes,
 // ReplacedPatterns, MatchFilter. GraphModules: torch/replace_pattern.hpp. Cost: light, plus what the callables' own
 // templates cost. After torch.fx subgraph_rewriter.py, 2.13; differs: filters are asked before overlaps are removed, so

@@ -52,6 +52,7 @@ struct Exchange {
   const Node* pattern;
   std::vector<Argument> values;
   int item = -1;
+  bool passed_on = false;  // an input or an attribute that the pattern returns as it came
 };
 
 FXX_INLINE void refuse_replacement(const std::string& why, const Node* node = nullptr) {
@@ -73,6 +74,7 @@ FXX_INLINE std::vector<Exchange> exchanges(const SubgraphMatcher& matcher, const
   add_leaves(matcher.pattern_result(), results);
   add_leaves(output->arg(0), values);
   std::vector<Exchange> found;
+  std::vector<const Node*> unchanged;  // passed on by both
   const auto same_number = [&](std::size_t a, std::size_t b) { return a == b && a > 1; };
   if (results.size() == 1 && same_number(results_of(results[0]), values.size())) {
     // `return topk(x, 3)` against two values.
@@ -87,33 +89,33 @@ FXX_INLINE std::vector<Exchange> exchanges(const SubgraphMatcher& matcher, const
                        output);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Argument &result = results[i], &value = values[apart ? 0 : i];
-    if (result.is_node() && computes(*result.node())) {
-      if (!value.is_node()) refuse_replacement("the replacement returns a constant; a result is a node", output);
-      const Exchange next{result.node(), {value}, apart ? static_cast<int>(i) : -1};
-      const auto known =
-          std::find_if(found.begin(), found.end(), [&](const Exchange& e) { return e.pattern == next.pattern; });
-      if (known == found.end()) found.push_back(next);
-      else if (!(known->values == next.values) || known->item != next.item)
-        refuse_replacement("the pattern returns '" + std::string(next.pattern->name()) +
-                               "' twice, the replacement two values for it; return one",
-                           output);
-      continue;
-    }
-    // What the pattern passes on has users that it does not know, and nobody replaces it.
-    bool same = !result.is_node() && !value.is_node() && !apart && same_literal(result, value, {});
-    if (result.is_node() && value.is_node() && !apart && result.node()->op() == value.node()->op()) {
+    const bool passed_on = !result.is_node() || !computes(*result.node());
+    // What the pattern passes on as the replacement does keeps its users.
+    bool same = passed_on && !result.is_node() && !value.is_node() && !apart && same_literal(result, value, {});
+    if (passed_on && result.is_node() && value.is_node() && !apart && result.node()->op() == value.node()->op())
       same = result.node()->opcode() == Opcode::get_attr;
-    }
-    for (std::size_t k = 0; k < inputs.size() && !apart; ++k)
+    for (std::size_t k = 0; k < inputs.size() && passed_on && !apart; ++k)
       same =
           same || (result == Argument(const_cast<Node*>(inputs[k])) && value == Argument(const_cast<Node*>(given[k])));
-    if (!same)
-      refuse_replacement(
-          "the pattern returns '" + to_string(result) +
-              "' as it came, the replacement something else in its place; only what the pattern computes is "
-              "replaced",
-          output);
+    if (!result.is_node() && !same)
+      refuse_replacement("the pattern returns the constant " + to_string(result) +
+                             ", which has no users, and the replacement something else in its place; return the same",
+                         output);
+    if (!result.is_node()) continue;
+    if (!value.is_node()) refuse_replacement("the replacement returns a constant; a result is a node", output);
+    const Exchange next{result.node(), {value}, apart ? static_cast<int>(i) : -1, passed_on};
+    const auto known =
+        std::find_if(found.begin(), found.end(), [&](const Exchange& e) { return e.pattern == next.pattern; });
+    if (known == found.end()) found.push_back(next);
+    else if (!(known->values == next.values) || known->item != next.item)
+      refuse_replacement("the pattern returns '" + std::string(next.pattern->name()) +
+                             "' twice, the replacement two values for it; return one",
+                         output);
+    if (same) unchanged.push_back(result.node());
   }
+  std::erase_if(found, [&](const Exchange& e) {
+    return std::find(unchanged.begin(), unchanged.end(), e.pattern) != unchanged.end();
+  });
   return found;
 }
 
@@ -137,15 +139,20 @@ FXX_INLINE PatternReplacement::PatternReplacement(Graph& graph, const SubgraphMa
     : graph_(graph), pattern_(matcher.pattern()), matcher_(matcher), matches_(std::move(matches)) {}
 
 FXX_INLINE void PatternReplacement::check(const Graph& replacement) const {
-  exchanges(matcher_, replacement);
+  const std::vector<Exchange> exchanged = exchanges(matcher_, replacement);
   const std::span<const Node* const> inputs = matcher_.pattern_placeholder_nodes();
   const std::vector<const Node*> given = placeholders_of(replacement);
+  const auto used = [](const Node& input) {
+    const auto users = input.users();
+    return std::any_of(users.begin(), users.end(), [](const Node* user) { return user->opcode() != Opcode::output; });
+  };
+  for (const Exchange& exchange : exchanged)
+    if (exchange.passed_on && exchange.pattern->opcode() == Opcode::placeholder && !used(*exchange.pattern))
+      refuse_replacement("the pattern returns the input '" + std::string(exchange.pattern->name()) +
+                             "' as it came and computes nothing with it, so nothing says whose users get what the "
+                             "replacement returns in its place; use it in the pattern",
+                         exchange.pattern);
   for (std::size_t i = 0; i < given.size(); ++i) {
-    const auto counts = [](const Node* user) { return user->opcode() != Opcode::output; };
-    const auto used = [&](const Node& input) {
-      const auto users = input.users();
-      return std::any_of(users.begin(), users.end(), counts);
-    };
     if (!used(*inputs[i]) && used(*given[i]))
       refuse_replacement("the replacement uses the input '" + std::string(given[i]->name()) +
                              "', which the pattern does not, so nothing says what it is; use it in both",
@@ -173,10 +180,19 @@ class PatternReplacer {
 
   /// False when the match is left alone, for what it would do to memory or because others were replaced around it.
   bool replace(InternalMatch& match, const Graph& replacement, std::vector<Node*>& fresh) {
-    for (Argument& value : match.placeholder_nodes) value = present(value);
-    for (NodesMap::Entry& entry : match.nodes_map.entries_)
-      if (entry.pattern_node->opcode() == Opcode::placeholder) entry.value = present(entry.value);
     const std::vector<Node*> nodes = match.nodes();
+    passed_on_.clear();
+    for (const Exchange& exchange : exchanges(matcher_, replacement)) {
+      const Argument* bound = exchange.passed_on ? match.nodes_map.find(exchange.pattern) : nullptr;
+      // Of several matches that pass on one value the first one redirects its users.
+      if (bound && bound->is_node() && !redirected_.contains(bound->node()))
+        passed_on_.emplace_back(exchange.pattern, bound->node());
+    }
+    for (Argument& value : match.placeholder_nodes) value = present(value, nodes);
+    for (NodesMap::Entry& entry : match.nodes_map.entries_)
+      if (entry.pattern_node->opcode() == Opcode::placeholder) entry.value = present(entry.value, nodes);
+    for (auto& [pattern, node] : passed_on_)
+      if (const Argument now = present(Argument(node), nodes); now.is_node()) node = now.node();
     if (lost(match, nodes)) return false;
     for (const Node* node : nodes) matched_[node->index()] = 1;
     const bool done = exchange(match, nodes, replacement, fresh);
@@ -190,7 +206,9 @@ class PatternReplacer {
       Node* node = dropped_.back();
       dropped_.pop_back();
       const Opcode opcode = node->opcode();
-      if (node->is_erased() || node->num_users() || opcode == Opcode::placeholder || is_barrier(*node)) continue;
+      if (node->is_erased() || node->num_users() || opcode == Opcode::placeholder || is_barrier(*node) ||
+          draws_numbers(*node))
+        continue;
       erase(node);
     }
   }
@@ -204,9 +222,18 @@ class PatternReplacer {
       for_each_node(value, [&](const Node* node) { gone = gone || node->is_erased(); });
     return gone;
   }
-  /// What stands for a value of the graph by now.
-  Argument present(const Argument& value) {
+  /// What stands for a value of the graph by now, as the nodes of a match see it.
+  Argument present(const Argument& value, const std::vector<Node*>& nodes) {
     return map_nodes(value, [&](Node* node) {
+      if (const auto other = redirected_.find(node); other != redirected_.end()) {
+        const auto is_user = [&](const Node* n) {
+          const auto inputs = n->all_input_nodes();
+          return std::find(inputs.begin(), inputs.end(), node) != inputs.end();
+        };
+        if (std::any_of(nodes.begin(), nodes.end(), [&](const Node* n) { return !n->is_erased() && is_user(n); }))
+          return Argument(node);
+        node = other->second;
+      }
       std::vector<Node*> way;
       Argument now = node;
       for (auto at = replaced_.find(node); at != replaced_.end();) {
@@ -228,19 +255,28 @@ class PatternReplacer {
   bool exchange(const InternalMatch& match, const std::vector<Node*>& nodes, const Graph& replacement,
                 std::vector<Node*>& fresh) {
     ReplacementPlace place;
-    if (!find_place(nodes.back(), match.returning_nodes, match.placeholder_nodes, matched_, regions_, place) ||
-        !can_be_taken_out(nodes, *place.before, matched_, regions_) || crosses_new_barrier(nodes, place))
+    if (!find_place(nodes.back(), match.returning_nodes, match.placeholder_nodes, matched_, regions_, place))
       return false;
+    const auto fits = [&] {
+      return can_be_taken_out(nodes, *place.before, matched_, regions_) && !crosses_new_barrier(nodes, place);
+    };
+    std::unordered_set<const Node*> needed;
+    if (!passed_on_.empty()) {
+      needed = needed_by(match.placeholder_nodes, passed_on_);
+      const ReplacementPlace late = place;
+      if (!place_before_users(match.placeholder_nodes, needed, place) || !fits()) place = late;
+    }
+    if (!fits()) return false;
     const std::uint32_t first_fresh = graph_.index_bound();
-    std::vector<std::pair<Node*, Argument>> results;
+    std::vector<std::pair<Node*, Argument>> results, passed_on;
     {
       const InsertPoint point = graph_.inserting_before(place.before);
-      build(match, *nodes.back(), replacement, results);
+      build(match, *nodes.back(), replacement, results, passed_on);
     }
     for (Node* node = place.before->prev(); node && node->index() >= first_fresh; node = node->prev())
       fresh.push_back(node);
     std::reverse(fresh.begin(), fresh.end());
-    if (!keeps_results(results, first_fresh)) {
+    if (!keeps_results(results, first_fresh) || !keeps_results(passed_on, first_fresh)) {
       for (auto node = fresh.rbegin(); node != fresh.rend(); ++node) graph_.erase_node(*node);
       fresh.clear();
       return false;
@@ -251,6 +287,7 @@ class PatternReplacer {
       if (is_barrier(*node)) new_barriers_.insert(node);
       if (!node->has_meta()) carry_place_over(*nodes.back(), *node);
     }
+    redirect(passed_on, results, needed, first_fresh);
     for (const auto& [old, result] : results) {
       if (!has_strides_of(*old, *result.node())) forget_strides(*old);
       if (result.node()->index() >= first_fresh) carry_over(*old, *result.node());
@@ -262,6 +299,75 @@ class PatternReplacer {
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) erase(*node);
     take_names(results, nodes, fresh, first_fresh);
     return true;
+  }
+  /// What the values are computed from, as far back as one of `passed_on`.
+  static std::unordered_set<const Node*> needed_by(const std::vector<Argument>& values,
+                                                   const std::vector<std::pair<const Node*, Node*>>& passed_on) {
+    std::unordered_set<const Node*> needed;
+    std::vector<const Node*> pending;
+    const auto add = [&](const Node* node) {
+      const auto is_behind = [&](const auto& passed) { return passed.second->is_before(*node); };
+      if (std::any_of(passed_on.begin(), passed_on.end(), is_behind) && needed.insert(node).second)
+        pending.push_back(node);
+    };
+    for (const Argument& value : values) for_each_node(value, add);
+    while (!pending.empty()) {
+      const Node* node = pending.back();
+      pending.pop_back();
+      for (const Node* input : node->all_input_nodes()) add(input);
+    }
+    return needed;
+  }
+  /// Moves the place before the first user that gets another value for one that the pattern passes on. False when what
+  /// the replacement takes cannot stand there: then users before the place keep what they have.
+  bool place_before_users(const std::vector<Argument>& inputs, const std::unordered_set<const Node*>& needed,
+                          ReplacementPlace& place) const {
+    for (const auto& [pattern, node] : passed_on_)
+      for (Node* user : node->users())
+        if (!is_matched(*user) && !needed.contains(user) && user->is_before(*place.before)) place.before = user;
+    place.hoisted.clear();
+    for (const Argument& input : inputs)
+      for_each_node(input, [&](Node* node) {
+        if (!node->is_before(*place.before) &&
+            std::find(place.hoisted.begin(), place.hoisted.end(), node) == place.hoisted.end())
+          place.hoisted.push_back(node);
+      });
+    return add_what_moves(place.hoisted, *place.before, regions_, [&](const Node& node) { return is_matched(node); });
+  }
+  /// Gives the users of what the pattern passes on what the replacement returns in its place. The replacement itself,
+  /// what it is computed from, and users before it keep the value. All exchanges happen at once: two values may change
+  /// places.
+  void redirect(const std::vector<std::pair<Node*, Argument>>& passed_on,
+                const std::vector<std::pair<Node*, Argument>>& results, const std::unordered_set<const Node*>& needed,
+                std::uint32_t first_fresh) {
+    if (passed_on.empty()) return;
+    std::vector<Node*> users;
+    for (const auto& [old, result] : passed_on) {
+      redirected_.emplace(old, result.node());
+      if (!has_strides_of(*old, *result.node())) forget_strides(*old);
+      const auto stands_for = [&](const auto& other) { return other.second == result; };
+      if (result.node()->index() >= first_fresh && std::none_of(results.begin(), results.end(), stands_for))
+        carry_over(*old, *result.node());
+      for (Node* user : old->users())
+        if (user->index() < first_fresh && !is_matched(*user) && !needed.contains(user) &&
+            result.node()->is_before(*user))
+          users.push_back(user);
+    }
+    const auto exchanged = [&](Node* node) -> Argument {
+      for (const auto* pairs : {&passed_on, &results})
+        for (const auto& [old, result] : *pairs)
+          if (old == node) return result;
+      return node;
+    };
+    std::sort(users.begin(), users.end());
+    users.erase(std::unique(users.begin(), users.end()), users.end());
+    for (Node* user : users) {
+      std::vector<Argument> args;
+      std::vector<KeywordArgument> kwargs;
+      for (const Argument& a : user->args()) args.push_back(map_nodes(a, exchanged));
+      for (const KeywordArgument& k : user->kwargs()) kwargs.push_back({k.key, map_nodes(k.value, exchanged)});
+      user->set_args_kwargs(args, kwargs);
+    }
   }
   /// Results first, each the name of the node that it stands for where it does the same; then all others.
   static void take_names(const std::vector<std::pair<Node*, Argument>>& results, const std::vector<Node*>& nodes,
@@ -289,7 +395,7 @@ class PatternReplacer {
 
   /// Copies the replacement to the insertion point, and says what each result becomes.
   void build(const InternalMatch& match, const Node& last, const Graph& replacement,
-             std::vector<std::pair<Node*, Argument>>& results) {
+             std::vector<std::pair<Node*, Argument>>& results, std::vector<std::pair<Node*, Argument>>& passed_on) {
     std::vector<Argument> values(replacement.index_bound());
     std::size_t next = 0;
     bool by_literal = false;
@@ -313,9 +419,16 @@ class PatternReplacer {
       }
     }
     for (const Exchange& exchange : exchanges(matcher_, replacement)) {
-      Node* old = match.nodes_map.node(exchange.pattern);
+      const auto passed = std::find_if(passed_on_.begin(), passed_on_.end(),
+                                       [&](const auto& p) { return p.first == exchange.pattern; });
+      if (exchange.passed_on && passed == passed_on_.end()) continue;
+      Node* old = exchange.passed_on ? passed->second : match.nodes_map.node(exchange.pattern);
       Argument value = map_nodes(exchange.values[0], value_of);
-      if (exchange.values.size() > 1) {
+      if (exchange.passed_on) {
+        if (exchange.item >= 0)
+          value = graph_.call_function(table_operator(OperatorIndex::operator_getitem), {value, exchange.item});
+        if (!(value == Argument(old))) passed_on.emplace_back(old, std::move(value));
+      } else if (exchange.values.size() > 1) {
         add_items(*old, exchange, values, results);
       } else if (exchange.item >= 0) {
         Node* item = graph_.call_function(table_operator(OperatorIndex::operator_getitem), {value, exchange.item});
@@ -387,6 +500,8 @@ class PatternReplacer {
   Regions regions_;
   std::vector<std::uint32_t> matched_;  // by index: not 0 for the nodes that are being replaced
   std::unordered_map<const Node*, Argument> replaced_;
+  std::unordered_map<const Node*, Node*> redirected_;  // what was passed on, and what its users got
+  std::vector<std::pair<const Node*, Node*>> passed_on_;  // by the present match: in the pattern, in the graph
   std::set<const Node*, Regions::IsBefore> new_barriers_;
   std::vector<Node*> dropped_;  // inputs of erased nodes
 };

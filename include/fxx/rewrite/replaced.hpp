@@ -71,7 +71,7 @@ bool add_what_moves(std::vector<Node*>& moved, const Node& place, const Regions&
   for (std::size_t i = 0; i < moved.size(); ++i) {
     const Node& node = *moved[i];
     const Operator* op = operator_of(node);
-    if (replaced(node) || is_impure(node) || (op && has(op->traits, Trait::random))) return false;
+    if (replaced(node) || has_effect(node) || (op && has(op->traits, Trait::random))) return false;
     if (!regions.none() && regions.of(node) != regions.of(place)) return false;
     for (Node* input : node.all_input_nodes()) {
       if (replaced(*input)) return false;

@@ -387,8 +387,9 @@ class Rewriter {
       push_users(user, levels - 1);
     }
   }
-  /// Drops the matched node, which nobody uses any more, and what only it used. A mutation that was matched is one of a
-  /// temporary that nobody else could see; so is any other that is not a barrier.
+  /// Drops the matched node, which nobody uses any more, and what only it used, but for what has an effect or draws
+  /// random numbers and was not matched. A mutation that was matched is one of a temporary that nobody else could see; so
+  /// is any other that is not a barrier.
   void remove(const Match& m) {
     const std::span<Node* const> matched = m.nodes();
     pending_.assign(1, m.root());
@@ -396,7 +397,9 @@ class Rewriter {
       Node* node = pending_.back();
       pending_.pop_back();
       if (node->is_erased() || node->num_users() || node->opcode() == Opcode::placeholder) continue;
-      if (is_barrier(*node) && std::find(matched.begin(), matched.end(), node) == matched.end()) continue;
+      if ((is_barrier(*node) || draws_numbers(*node)) &&
+          std::find(matched.begin(), matched.end(), node) == matched.end())
+        continue;
       inputs_.assign(node->all_input_nodes().begin(), node->all_input_nodes().end());
       regions_.forget(*node);
       graph_.erase_node(node);

@@ -23,7 +23,7 @@ FXX_INLINE std::uint64_t id_of_overload_for_numbers(const Node& node, const Oper
 FXX_INLINE bool is_constant_within(const Node& node, int& steps) {
   if (node.opcode() == Opcode::get_attr) return true;
   const Operator* op = node.operation();
-  if (steps-- <= 0 || !op || is_impure(node) || has(op->traits, Trait::random)) return false;
+  if (steps-- <= 0 || !op || has_effect(node) || has(op->traits, Trait::random)) return false;
   for (const Node* input : node.all_input_nodes())
     if (!is_constant_within(*input, steps)) return false;
   return true;

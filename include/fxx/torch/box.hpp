@@ -28,12 +28,14 @@ c10::IValue box_input(const T& value) {
 /// A value of a dict of text.
 const c10::IValue* find_member(const c10::IValue& dict, std::string_view name);
 
-/// The value that a graph returned, as C++ wants it. Throws RunError (E701) when it is something else.
+/// The value that a graph returned, as C++ wants it. A graph has None for an undefined tensor, which comes back as one,
+/// and as an empty optional. Throws RunError (E701) when it is something else.
 template <class R>
 R unbox(const c10::IValue& value, const char* where) {
   if constexpr (std::is_same_v<R, c10::IValue>) {
     return value;
   } else if constexpr (std::is_same_v<R, at::Tensor>) {
+    if (value.isNone()) return {};  // an undefined tensor
     if (!value.isTensor()) cannot_unbox(value, where, "one tensor");
     return value.toTensor();
   } else if constexpr (std::is_arithmetic_v<R>) {
@@ -87,7 +89,7 @@ R unbox(const c10::IValue& value, const char* where) {
                          typename R::value_type;
                          requires std::is_same_v<R, std::optional<typename R::value_type>>;
                        }) {
-    if (value.isNone()) return std::nullopt;
+    if (value.isNone() || (value.isTensor() && !value.toTensor().defined())) return std::nullopt;
     return unbox<typename R::value_type>(value, where);
   } else {
     constexpr bool boxed = std::is_constructible_v<c10::IValue, const R&>;

@@ -50,6 +50,10 @@ bool runs_as_operators(const UserFunction& function);
 c10::IValue call_user_function(const UserFunction& function, Values args);
 
 namespace detail {
+/// Lets find_operator, and with it parse_graph, know every operator of the dispatcher. Returns true.
+bool know_dispatcher();
+inline const bool dispatcher_is_known = know_dispatcher();
+
 /// A value made to fit its parameter as LibTorch's own callers would: 1 for a float, one number for `int[2]`.
 void adapt(c10::IValue& value, const Type& type);
 /// "While executing %relu : ...", with the user's lines where they are known: what runners add to what an operator

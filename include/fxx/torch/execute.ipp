@@ -251,6 +251,34 @@ FXX_INLINE std::optional<c10::OperatorHandle> find_handle(const Operator& op) {
       {std::string(name.substr(0, name.find('.'))), std::string(op.overload_name())});
 }
 
+namespace detail {
+/// What the dispatcher knows of an operator beside its schema.
+FXX_INLINE Trait traits_of(const c10::OperatorHandle& handle) {
+  Trait traits = Trait::none;
+  if (handle.hasTag(at::Tag::nondeterministic_seeded)) traits = traits | Trait::random;
+  if (handle.hasTag(at::Tag::pointwise)) traits = traits | Trait::pointwise;
+  // The result may be the input itself, which schemas of composite operators do not say.
+  if (handle.hasTag(at::Tag::maybe_aliasing_or_mutating)) traits = traits | Trait::fresh_view;
+  bool statistics = false, told = false;
+  for (const c10::Argument& argument : handle.schema().arguments()) {
+    const bool written = argument.alias_info() && argument.alias_info()->isWrite();
+    statistics = statistics || (argument.name() == "running_mean" && !written);
+    told = told || argument.name() == "training" || argument.name() == "train" || argument.name() == "use_input_stats";
+  }
+  return statistics && told ? traits | Trait::updates_statistics : traits;
+}
+FXX_INLINE const Operator* operator_of_dispatcher(std::string_view name) {
+  const std::size_t dot = name.find('.');
+  const auto handle = c10::Dispatcher::singleton().findSchema(
+      {std::string(name.substr(0, dot)), std::string(dot == name.npos ? "" : name.substr(dot + 1))});
+  return handle ? &register_operator(c10::str(handle->schema()), traits_of(*handle)) : nullptr;
+}
+}  // namespace detail
+FXX_INLINE bool detail::know_dispatcher() {
+  set_operator_source(operator_of_dispatcher);
+  return true;
+}
+
 FXX_INLINE const Operator& operator_of(const c10::OperatorHandle& handle) {
   // By the address of the schema, which stays as long as the operator is registered.
   thread_local std::unordered_map<const void*, const Operator*> known;
@@ -259,11 +287,7 @@ FXX_INLINE const Operator& operator_of(const c10::OperatorHandle& handle) {
   if (op) return *op;
   std::string name = schema.name();
   if (!schema.overload_name().empty()) name += "." + schema.overload_name();
-  if (const Operator* listed = find_operator(name)) return *(op = listed);
-  Trait traits = Trait::none;
-  if (handle.hasTag(at::Tag::nondeterministic_seeded)) traits = traits | Trait::random;
-  if (handle.hasTag(at::Tag::pointwise)) traits = traits | Trait::pointwise;
-  return *(op = &register_operator(c10::str(schema), traits));
+  return *(op = &get_operator(name));
 }
 
 FXX_INLINE c10::IValue call_operator(const Operator& op, Values args, const KeywordValues& kwargs) {

@@ -96,7 +96,7 @@ FXX_INLINE std::size_t fold_constants(GraphModule& module, const FoldOptions& op
       continue;
     }
     const Operator* op = operator_of(*node);
-    if (!op || is_impure(*node) || has(op->traits, Trait::random)) continue;
+    if (!op || has_effect(*node) || has(op->traits, Trait::random)) continue;
     if (detail::is_factory(*node, *op, options) && !written.holds(*node)) {
       constant[node->index()] = true;
       of_fillings[node->index()] = detail::is_filling(*op) && node->tensor_meta()->dtype == Dtype::float32;

@@ -143,7 +143,7 @@ class SizeFinder : public Interpreter {
   /// Operators of LibTorch check what they are given, so that they may be given anything.
   std::optional<c10::IValue> run_with_elements(Node& node, int trial) {
     const Operator* op = operator_of(node);
-    if (!op || op->name_space() != "aten" || is_impure(node) || has(op->traits, Trait::random)) return {};
+    if (!op || op->name_space() != "aten" || has_effect(node) || has(op->traits, Trait::random)) return {};
     std::optional<Environment> values = inputs_of(node, trial);
     if (!values) return {};
     const FakeScope real(false);

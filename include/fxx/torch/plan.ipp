@@ -81,7 +81,9 @@ class Plan::Maker {
         return list;
       }
       Source made = value_of(*argument.node());
-      if (type.base == ValueType::real || type.list) made.type = type;
+      if (type.base == ValueType::real || type.list ||
+          (type.base == ValueType::tensor && may_be_number(*argument.node())))
+        made.type = type;
       return made;
     }
     Source made;
@@ -113,6 +115,14 @@ class Plan::Maker {
     if (type.base == ValueType::other && (value.isList() || value.isTuple() || value.isGenericDict()))
       return {.kind = Source::Kind::fresh, .argument = argument};
     return {.kind = Source::Kind::constant, .constant = std::move(value)};
+  }
+  /// Whether a number may come where a tensor is expected: from a method of an object, or from an item of what one gave.
+  static bool may_be_number(const Node& node) {
+    const Node* from = &node;
+    while (from->operation() && from->operation()->name == "operator::getitem" && !from->args().empty() &&
+           from->arg(0).is_node())
+      from = from->arg(0).node();
+    return (from->opcode() == Opcode::call_method && !operator_of(*from)) || node_is_number(node);
   }
   static bool node_is_list(const Node& node) {
     const Operator* op = operator_of(node);
@@ -300,8 +310,10 @@ class Plan::Maker {
     // What may turn out to be one number, or a tuple, is made a list of where values are boxed.
     for (int i = 0; i < op.arity(); ++i) {
       const Type& type = op.parameters[static_cast<std::size_t>(i)].type;
-      const Argument* given = type.list ? argument_of(node, op, i) : nullptr;
-      if (given && given->is_node() && !node_is_list(*given->node()) &&
+      const Argument* given =
+          type.list || type.base == ValueType::tensor ? argument_of(node, op, i) : nullptr;
+      if (given && given->is_node() && !type.list && may_be_number(*given->node())) return false;
+      if (given && type.list && given->is_node() && !node_is_list(*given->node()) &&
           !(type.list_size > 0 && node_is_number(*given->node())))
         return false;
     }
@@ -420,8 +432,8 @@ FXX_INLINE void Plan::execute(const Call& call, std::vector<c10::IValue>& regist
       c10::IValue tuple = c10::ivalue::Tuple::create(std::move(stack));
       stack.clear();
       registers[static_cast<std::size_t>(call.results[0])] = std::move(tuple);
-    } else if (stack.size() == 1) {
-      registers[static_cast<std::size_t>(call.results[0])] = std::move(stack[0]);
+    } else {  // nothing is None
+      registers[static_cast<std::size_t>(call.results[0])] = stack.empty() ? c10::IValue() : std::move(stack[0]);
     }
     return;
   }

@@ -47,6 +47,8 @@ FXX_INLINE double relative_error(const c10::IValue& given, const c10::IValue& ex
   if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
   double worst = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].defined() != b[i].defined()) return std::numeric_limits<double>::infinity();
+    if (!a[i].defined()) continue;
     if (a[i].sizes() != b[i].sizes() || a[i].scalar_type() != b[i].scalar_type())
       return std::numeric_limits<double>::infinity();
     if (a[i].numel() == 0) continue;
@@ -73,9 +75,12 @@ FXX_INLINE double error_beside(const c10::IValue& given, const std::vector<c10::
   for (std::size_t s = 0; s < samples.size(); ++s) {
     flatten(samples[s], beside[s]);
     if (beside[s].size() != results.size()) return none;
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (beside[s][i].defined() != results[i].defined()) return none;
   }
   double worst = 0;
   for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].defined()) continue;
     const at::Tensor x = comparable(results[i]);
     if (x.numel() == 0) continue;
     const bool floats = x.is_floating_point();

@@ -87,19 +87,27 @@ class ScriptObject : public torch::nn::ModuleHolder<ScriptObjectImpl> {
     requires std::is_base_of_v<torch::CustomClassHolder, T>
   ScriptObject(c10::intrusive_ptr<T> object) : ScriptObject(c10::IValue(std::move(object))) {}
 
-  /// What the method returns: `R`, a tensor when it is not given; in a trace with proxies for tensors.
+  /// What the method returns: `R`, a tensor when it is not given; in a trace with proxies for tensors. A number as a
+  /// tensor is one of no dimensions, which takes no part in type promotion. What the schema of the method says of its
+  /// result becomes the type of the node, so that operators take it as the number, the text or the list that it is.
   template <class R = void, class... A>
   auto call(const std::string& method, const A&... inputs) {
     if constexpr ((fxx::detail::holds_proxies<A> || ...)) {
       Tracer& tracer = fxx::detail::tracer_of(fxx::detail::AnyOperands(inputs...));
       const Proxy made =
           from_argument<Proxy>(tracer, fxx::detail::module_argument(tracer, *get())).call(method, inputs...);
+      note_result(method, *made.node());
       return from_argument<std::conditional_t<std::is_void_v<R>, Proxy, R>>(tracer, Argument(made.node()));
     } else {
-      return fxx::detail::unbox<std::conditional_t<std::is_void_v<R>, at::Tensor, R>>(
-          call_method(method, {get()->object(), fxx::detail::box_input(inputs)...}), "nn::ScriptObject");
+      c10::IValue result = call_method(method, {get()->object(), fxx::detail::box_input(inputs)...});
+      if constexpr (std::is_void_v<R>) fxx::detail::adapt(result, {.base = ValueType::tensor});
+      return fxx::detail::unbox<std::conditional_t<std::is_void_v<R>, at::Tensor, R>>(result, "nn::ScriptObject");
     }
   }
+
+ private:
+  /// Gives the node of a call the C++ type of what the method returns, where that is no tensor.
+  void note_result(const std::string& method, Node& node) const;
 };
 
 }  // namespace fxx::inline FXX_ABI::nn

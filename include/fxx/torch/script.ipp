@@ -1,6 +1,9 @@
 // Bodies of torch/script.hpp.
 #pragma once
 
+#include <ATen/core/class_type.h>
+#include <ATen/core/function.h>
+
 #include <ostream>
 
 #include "fxx/torch/script.hpp"
@@ -53,6 +56,37 @@ FXX_INLINE std::shared_ptr<torch::nn::Module> ScriptImpl::clone(const std::optio
 FXX_INLINE ScriptObjectImpl::ScriptObjectImpl(c10::IValue object)
     : torch::nn::Module("ScriptObject"), object_(std::move(object)) {
   if (!object_.isObject()) fxx::detail::throw_not_held(object_, "object of TorchScript");
+}
+
+namespace detail {
+/// The C++ type of a value of TorchScript; "auto" for those that graphs do not tell apart.
+FXX_INLINE std::string cpp_type_of(const c10::Type& type) {
+  const auto items = [&](const char* of) {
+    std::string text;
+    for (const c10::TypePtr& item : type.containedTypes()) text += (text.empty() ? "" : ", ") + cpp_type_of(*item);
+    return of + ("<" + text + ">");
+  };
+  switch (type.kind()) {
+    case c10::TypeKind::TensorType: return "torch::Tensor";
+    case c10::TypeKind::FloatType: return "double";
+    case c10::TypeKind::IntType: return "int64_t";
+    case c10::TypeKind::BoolType: return "bool";
+    case c10::TypeKind::NumberType: return "torch::Scalar";
+    case c10::TypeKind::StringType: return "std::string";
+    case c10::TypeKind::NoneType: return "void";
+    case c10::TypeKind::ListType: return items("std::vector");
+    case c10::TypeKind::TupleType: return items("std::tuple");
+    case c10::TypeKind::OptionalType: return items("std::optional");
+    default: return "auto";
+  }
+}
+}  // namespace detail
+
+FXX_INLINE void ScriptObject::note_result(const std::string& method, Node& node) const {
+  const torch::jit::Function* function = get()->object().toObjectRef().type()->findMethod(method);
+  if (!function || function->getSchema().returns().size() != 1) return;
+  const std::string type = detail::cpp_type_of(*function->getSchema().returns()[0].type());
+  if (type != "auto" && type != "torch::Tensor") node.set_type(type);
 }
 
 FXX_INLINE void ScriptObjectImpl::pretty_print(std::ostream& stream) const {

@@ -42,7 +42,7 @@ FXX_INLINE c10::IValue to_list(std::vector<c10::IValue> items, const Type& type)
       } else {
         c10::List<at::Tensor> list;
         list.reserve(items.size());
-        for (c10::IValue& item : items) list.push_back(std::move(item).toTensor());
+        for (c10::IValue& item : items) list.push_back(item.isNone() ? at::Tensor() : std::move(item).toTensor());
         return list;
       }
     case ValueType::integer:
@@ -83,7 +83,8 @@ FXX_INLINE c10::IValue to_list(std::vector<c10::IValue> items, const Type& type)
 
 FXX_INLINE c10::IValue to_ivalue(const Argument& argument, const Type& type) {
   using Kind = Argument::Kind;
-  if (argument.is_none()) return {};
+  if (argument.is_none())  // an undefined tensor, where there has to be one
+    return type == Type{.base = ValueType::tensor} ? c10::IValue(at::Tensor()) : c10::IValue();
   if (type.list && type.base != ValueType::other) {
     const Type item{.base = type.base, .optional = type.optional_items};
     std::vector<c10::IValue> items;

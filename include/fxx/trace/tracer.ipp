@@ -289,7 +289,7 @@ FXX_INLINE Node* Tracer::call_function(const Operator& op, std::span<const Opera
   std::vector<Argument> args;
   std::vector<KeywordArgument> kwargs;
   bind(&op, operands, args, kwargs);
-  return create_proxy(CallFunction{&op}, args, kwargs, {},
+  return create_proxy(CallFunction{&detail::overload_for_numbers(op, args, kwargs)}, args, kwargs, {},
                       operands.empty() ? std::source_location() : operands[0]->location());
 }
 

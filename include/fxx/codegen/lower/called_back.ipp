@@ -91,7 +91,7 @@ FXX_INLINE std::vector<const Node*> Lowering::add_views(CallBack& kernel) const 
         break;
       }
       if (!is_inside(value) && std::find(views.begin(), views.end(), value) == views.end()) {
-        if (is_impure(*value))
+        if (may_write_memory(*value))
           fail(*node, "reads the memory around '" + std::string(value->name()) + "', which is written to");
         views.push_back(value);
       }
@@ -136,7 +136,7 @@ FXX_INLINE std::optional<CallBack::Value> Lowering::given(const Node& input, boo
 
 /// Random numbers that take the layout of an operand are drawn in the order of memory.
 FXX_INLINE bool sees_memory(const Node& node) {
-  return looks_at_memory(node) || (draws_numbers(node) && !is_impure(node));
+  return looks_at_memory(node) || (draws_numbers(node) && !has_effect(node));
 }
 
 FXX_INLINE void Lowering::call_back(CallBack kernel) {
@@ -145,7 +145,7 @@ FXX_INLINE void Lowering::call_back(CallBack kernel) {
                              const Node* node) { return inside.contains(node); };
   // What writes to memory must find all readers before it served.
   const bool writes =
-      std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [](const Node* n) { return is_impure(*n); });
+      std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [](const Node* n) { return may_write_memory(*n); });
   if (writes)
     for (std::size_t i = 0; i < pending_.size(); ++i)
       if (value_of(*pending_[i]).kind == Value::Kind::pending) view_of(*pending_[i]);

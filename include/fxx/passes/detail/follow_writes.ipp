@@ -46,7 +46,7 @@ FXX_INLINE void GraphWrites::follow(Node& node) {
       },
       [&](const CallMethod& call) {
         if (const Operator* op = operator_of(node)) return follow_operator(node, *op);
-        unknown(node, is_impure(node), "the method " + call.target + " is not known");
+        unknown(node, has_effect(node), "the method " + call.target + " is not known");
       },
       [&](const CallModule& call) { follow_module(node, call.target); }, [](const Output&) {});
 }
@@ -73,7 +73,7 @@ FXX_INLINE void GraphWrites::follow_module(Node& node, const std::string& target
   modules_.push_back(&node);
   const ModuleInfo* module = owner_ ? owner_->find_module(target) : nullptr;
   const Operator* op = module ? module->operation : nullptr;
-  const bool writes = is_impure(node);
+  const bool writes = has_effect(node);
   if (!op) return unknown(node, writes, "what the module " + target + " does is not known");
   if (op->mutates || op->aliases || (has(op->traits, Trait::fresh_view) && !module->training)) {
     if (op->mutates) record(node).left = "it is a call of a module that writes to its input; expand_modules first";
@@ -96,7 +96,7 @@ FXX_INLINE bool GraphWrites::holds_tensors(const Operator& op) {
 
 FXX_INLINE void GraphWrites::follow_operator(Node& node, const Operator& op) {
   if (op.mutates) return follow_write(node, op);
-  if (has(op.traits, Trait::updates_statistics) && is_impure(node)) {
+  if (has(op.traits, Trait::updates_statistics) && has_effect(node)) {
     record(node).left = "it updates running statistics";
     for (int i = 0; i < op.arity(); ++i) {
       const Argument* given = argument_of(node, op, i);

@@ -76,7 +76,7 @@ FXX_INLINE void CompiledModule::run_called_back(Host& host, std::size_t step) co
   std::vector<c10::IValue> inputs;
   std::vector<at::Tensor> borrowed;
   const bool keeps = std::ranges::any_of(back.outputs, [](const auto& output) { return output.kept >= 0; });
-  const bool writes = std::ranges::any_of(back.nodes, [](const Node* node) { return is_impure(*node); });
+  const bool writes = std::ranges::any_of(back.nodes, [](const Node* node) { return may_write_memory(*node); });
   // Attributes that do not lie as kernels have them, and what a part of them is a part of: what is written to that goes
   // to the attribute.
   std::vector<std::pair<std::size_t, at::Tensor>> laid_out;

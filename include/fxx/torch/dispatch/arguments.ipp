@@ -25,6 +25,8 @@ FXX_INLINE Argument DispatchTracer::Implementation::argument_for(const c10::IVal
     for (const c10::IValue& v : value.toListRef()) items.push_back(argument_for(v));
     return Argument::list(std::move(items));
   }
+  if (is_object(value))
+    if (Node* known = find_object(value)) return known;
   if (value.isCapsule() || value.isObject() || value.isPyObject())
     throw TraceError(ErrorId::unsupported_output,
                      "trace: the code returns an object of a class that graphs do not know. Describe its members with "
@@ -32,6 +34,11 @@ FXX_INLINE Argument DispatchTracer::Implementation::argument_for(const c10::IVal
                      "tuples, vectors or maps of them",
                      {{}, {}, traced_modules()});
   return to_argument(value, Type{});
+}
+
+FXX_INLINE Node* DispatchTracer::Implementation::find_object(const c10::IValue& object) const {
+  const auto found = std::find_if(objects_.begin(), objects_.end(), [&](const auto& o) { return o.first.is(object); });
+  return found == objects_.end() ? nullptr : found->second;
 }
 
 FXX_INLINE Argument DispatchTracer::Implementation::argument(const at::Tensor& tensor) {
@@ -196,6 +203,13 @@ FXX_INLINE Argument DispatchTracer::Implementation::argument(const c10::IValue& 
     std::vector<Argument> items;
     for (const c10::IValue& v : value.toListRef()) items.push_back(v.isNone() ? Argument() : tensor(v.toTensor()));
     return Argument::list(std::move(items));
+  }
+  if (is_object(value)) {
+    if (calls_) calls_->refuse();
+    if (Node* known = find_object(value)) return known;
+    Node* node = tracer_.create_node(GetAttr{constants_.add_object(value)}, {});
+    objects_.emplace_back(value, node);
+    return node;
   }
   if (value.isGenerator()) {
     const at::Generator& generator = value.toGenerator();

@@ -121,6 +121,7 @@ FXX_INLINE void DispatchTracer::Implementation::record(const c10::OperatorHandle
         for (const at::Tensor& tensor : list) note_result(tensor, call);
       result = std::move(list);
     } else {
+      if (is_object(result)) objects_.emplace_back(result, item < 0 ? node : tracer_.item(node, item));
       const bool number = result.isScalar() || result.isIntList() || result.isDoubleList() || result.isBoolList();
       if (number && call.depends() && counts_elements(op)) refuse_question(op, node);
       if (calls_) calls_->refuse();

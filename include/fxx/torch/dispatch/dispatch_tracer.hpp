@@ -54,6 +54,8 @@ class DispatchTracer {
   const std::vector<std::string>& copied_constants() const;
   /// Those among them that the code wrote to, after which the graph has a copy. They outlive the tracer.
   std::vector<detail::MetConstants::Written> written_constants();
+  /// Objects of TorchScript classes that operators took, likewise.
+  std::vector<std::pair<std::string, std::shared_ptr<torch::nn::Module>>> objects() const;
   const std::vector<detail::TracedRead>& reads() const;
   /// Where the nodes were made, if asked for: what Node::source() does not tell.
   const std::vector<std::pair<Node*, Backtrace>>& places() const;

@@ -69,6 +69,9 @@ FXX_INLINE const std::vector<std::string>& DispatchTracer::copied_constants() co
 FXX_INLINE std::vector<detail::MetConstants::Written> DispatchTracer::written_constants() {
   return std::move(implementation_->written_constants());
 }
+FXX_INLINE std::vector<std::pair<std::string, std::shared_ptr<torch::nn::Module>>> DispatchTracer::objects() const {
+  return {implementation_->objects().begin(), implementation_->objects().end()};
+}
 FXX_INLINE const std::vector<detail::TracedRead>& DispatchTracer::reads() const { return implementation_->reads(); }
 FXX_INLINE const std::vector<std::pair<Node*, Backtrace>>& DispatchTracer::places() const {
   return implementation_->places();

@@ -116,6 +116,9 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   const std::vector<std::pair<std::string, at::Tensor>>& constants() const { return constants_.all(); }
   const std::vector<std::string>& copied_constants() const { return constants_.copied(); }
   std::vector<detail::MetConstants::Written>& written_constants() { return constants_.written(); }
+  const std::vector<std::pair<std::string, std::shared_ptr<detail::HeldObject>>>& objects() const {
+    return constants_.objects();
+  }
   const std::vector<detail::TracedRead>& reads() const { return state_->reads(); }
   const std::vector<std::pair<Node*, Backtrace>>& places() const { return places_; }
   std::vector<const Node*> held() const { return state_->held(); }
@@ -319,6 +322,10 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
 
   // --- questions -----------------------------------------------------------------------------------------------------
 
+  /// The node of an object that an operator takes or the code returns; null for one that no operator has met.
+  Node* find_object(const c10::IValue& object) const;
+  static bool is_object(const c10::IValue& value) { return value.isObject() || value.isCapsule(); }
+
   /// Operators that give C++ a number or a boolean. Known answers are given, questions about traced values refused.
   bool answers_data_question(const c10::OperatorHandle& handle, const Operator& op, torch::jit::Stack& stack,
                              std::size_t count);
@@ -345,6 +352,7 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   std::optional<c10::impl::IncludeDispatchKeyGuard> include_;
   bool stopped_ = false;
   std::unordered_map<const c10::TensorImpl*, Plain> plain_;
+  std::vector<std::pair<c10::IValue, Node*>> objects_;  // that operators took or gave, and what stands for them
   std::unordered_map<const c10::StorageImpl*, TrackedMemory> storages_;
   std::unordered_map<const c10::StorageImpl*, const ModuleOwner::Tensor*> attribute_storages_;
   std::unordered_set<const c10::StorageImpl*> written_attributes_;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "fxx/torch/leaf_modules.hpp"
 #include "fxx/torch/module_owner.hpp"
 
 namespace fxx::inline FXX_ABI::detail {
@@ -22,6 +23,20 @@ namespace fxx::inline FXX_ABI::detail {
 at::Tensor copy_of(const at::Tensor& tensor);
 /// Whether two tensors of one dtype have the same sizes and values. Not a number is itself here.
 bool same_values(const at::Tensor& a, const at::Tensor& b);
+
+/// An object of a TorchScript class (packed weights, a process group) as a member of a module.
+class HeldObject final : public torch::nn::Module, public HeldValue {
+ public:
+  explicit HeldObject(c10::IValue object) : torch::nn::Module("HeldObject"), object_(std::move(object)) {}
+  c10::IValue held_value() const override { return object_; }
+  /// Of the same object.
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& = std::nullopt) const override {
+    return std::make_shared<HeldObject>(object_);
+  }
+
+ private:
+  c10::IValue object_;
+};
 
 class MetConstants {
  public:
@@ -42,8 +57,11 @@ class MetConstants {
   std::vector<Written>& written() { return written_; }
   /// The names of those that were copied when they were met.
   const std::vector<std::string>& copied() const { return copied_; }
+  /// The name of an object that operators take. The graph keeps the object itself.
+  std::string add_object(const c10::IValue& object);
   /// With the names that get_attr nodes have for them.
   const std::vector<std::pair<std::string, at::Tensor>>& all() const { return constants_; }
+  const std::vector<std::pair<std::string, std::shared_ptr<HeldObject>>>& objects() const { return objects_; }
 
  private:
   const ModuleOwner& owner_;
@@ -51,7 +69,8 @@ class MetConstants {
   std::unordered_map<const c10::StorageImpl*, std::vector<std::size_t>> not_copied_;
   std::vector<Written> written_;
   std::vector<std::string> copied_;
-  std::size_t next_ = 0;
+  std::vector<std::pair<std::string, std::shared_ptr<HeldObject>>> objects_;
+  std::size_t next_ = 0, next_object_ = 0;
 };
 
 }  // namespace fxx::inline FXX_ABI::detail

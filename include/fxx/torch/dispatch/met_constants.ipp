@@ -37,6 +37,12 @@ FXX_INLINE std::string MetConstants::add(const at::Tensor& tensor, bool copied) 
   return name;
 }
 
+FXX_INLINE std::string MetConstants::add_object(const c10::IValue& object) {
+  std::string name = owner_.fresh_name("_object", next_object_);
+  objects_.emplace_back(name, std::make_shared<HeldObject>(object));
+  return name;
+}
+
 FXX_INLINE void MetConstants::keep_those_in(const c10::StorageImpl* storage) {
   const auto found = not_copied_.find(storage);
   if (found == not_copied_.end()) return;

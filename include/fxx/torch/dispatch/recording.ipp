@@ -105,6 +105,7 @@ FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> 
     out.reads = tracer.reads();
     out.places = tracer.places();
     for (const auto& [name, tensor] : tracer.constants()) out.constants.emplace(name, tensor);
+    for (const auto& [name, object] : tracer.objects()) out.constants.emplace(name, object);
     for (const std::string& name : tracer.copied_constants()) out.copied.insert(name);
     written = tracer.written_constants();
   }
@@ -233,6 +234,14 @@ FXX_INLINE Recording FurtherRuns::with_fakes() {
 
 FXX_INLINE bool same_constant(const GraphModule::Attribute& a, const GraphModule::Attribute& b) {
   const auto *x = std::get_if<at::Tensor>(&a), *y = std::get_if<at::Tensor>(&b);
+  if (!x && !y) {
+    const auto held = [](const GraphModule::Attribute& attribute) {
+      const auto* object = dynamic_cast<const HeldValue*>(std::get<1>(attribute).get());
+      return object ? object->held_value() : c10::IValue();
+    };
+    const c10::IValue first = held(a), second = held(b);
+    return !first.isNone() && first.is(second);
+  }
   if (!x || !y || x->scalar_type() != y->scalar_type() || x->sizes() != y->sizes()) return false;
   const c10::impl::ExcludeDispatchKeyGuard unwatched(trace_key);
   return x->is_same(*y) || is_fake(*x) || is_fake(*y) || same_values(*x, *y);
