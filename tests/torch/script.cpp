@@ -262,7 +262,7 @@ TEST_CASE("state of TorchScript modules is carried or refused, and a trace leave
       {"set once", "    self.on = True\n    return x + 1\n", false},
   };
   for (const Case& c : cases) {
-    CAPTURE(c.name);
+    CAPTURE(std::string(c.name));
     std::vector<Tensor> eager;
     torch::jit::Module model = scripted(c.forward);
     for (int i = 0; i < 3; ++i) eager.push_back(model.forward({x}).toTensor().clone());

@@ -30,6 +30,15 @@ namespace fxx::inline FXX_ABI::detail {
 
 // --- the objects -----------------------------------------------------------------------------------------------------
 
+/// Gives what a function is called with. RecordFunction::inputs() asserts a flag, where NDEBUG is not defined, that a
+/// LibTorch which was built with it never sets; an explicit instantiation may name what is private.
+template <auto Member>
+struct RecordedInputs {
+  friend c10::ArrayRef<const c10::IValue> recorded_inputs(const at::RecordFunction& call) { return call.*Member; }
+};
+c10::ArrayRef<const c10::IValue> recorded_inputs(const at::RecordFunction& call);
+template struct RecordedInputs<&at::RecordFunction::inputs_>;
+
 /// The watches of a thread, and what they share.
 struct ScriptWatches {
   std::vector<ScriptWatch*> all;
@@ -51,7 +60,7 @@ FXX_INLINE ScriptWatch::ScriptWatch() {
     if (watches.optimised) torch::jit::setGraphExecutorOptimize(false);
     watches.handle = at::addThreadLocalCallback(
         at::RecordFunctionCallback([](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
-          for (const c10::IValue& input : call.inputs())
+          for (const c10::IValue& input : recorded_inputs(call))
             if (input.isObject()) watch_script_objects(input);
           return nullptr;
         })
