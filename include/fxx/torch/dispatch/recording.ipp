@@ -50,6 +50,16 @@ FXX_INLINE void note_members(Recording& run, const ModuleOwner& owner, const std
       at::Tensor& held = run.written[constant.name] = at::Tensor(std::move(tensor));
       run.constants[constant.name] = held;
     }
+  // The first operator on a tensor may be the one that writes to it: that constant is the tensor itself.
+  if (!run.constants.empty())
+    for (const Node* node : run.graph.nodes())
+      for (const Node* maker : memory_written_by(*node).makers) {
+        const auto* attribute = std::get_if<GetAttr>(&maker->op());
+        const auto found = attribute ? run.constants.find(attribute->target) : run.constants.end();
+        if (found == run.constants.end() || run.copied.contains(found->first) || is_held_by_graph_alone(found->second))
+          continue;
+        if (const auto* tensor = std::get_if<at::Tensor>(&found->second)) run.written.emplace(found->first, *tensor);
+      }
   if (run.kept.empty()) return;
   // The code keeps what it computed. Where it let go of a tensor that it had read before, that has its place.
   std::unordered_set<std::string_view> read;
