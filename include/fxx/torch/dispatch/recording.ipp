@@ -18,6 +18,7 @@
 #include "fxx/error.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/torch/dispatch/met_constants.hpp"
+#include "fxx/torch/dispatch/recorded_calls.hpp"
 #include "fxx/torch/dispatch/recording.hpp"
 #include "fxx/torch/dispatch/traced_constants.hpp"
 #include "fxx/torch/fake.hpp"
