@@ -119,7 +119,8 @@ FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> 
     for (const std::string& name : tracer.copied_constants()) out.copied.insert(name);
     written = tracer.written_constants();
   }
-  if (out.calls && !out.calls->usable()) out.calls.reset();  // it holds what the code met
+  // It holds what the code met, and is of no use where code keeps values for its next run.
+  if (out.calls && (!out.calls->usable() || !out.kept.empty())) out.calls.reset();
   out.script_state = scripts.reassigned();
   if (keeps_script) scripts.keep();
   note_members(out, code.owner, holders, std::move(written));
