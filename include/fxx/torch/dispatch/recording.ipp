@@ -18,6 +18,7 @@
 #include "fxx/error.hpp"
 #include "fxx/ops/effects.hpp"
 #include "fxx/torch/dispatch/met_constants.hpp"
+#include "fxx/torch/dispatch/recorded_calls.hpp"
 #include "fxx/torch/dispatch/recording.hpp"
 #include "fxx/torch/dispatch/traced_constants.hpp"
 #include "fxx/torch/fake.hpp"
@@ -50,6 +51,16 @@ FXX_INLINE void note_members(Recording& run, const ModuleOwner& owner, const std
       at::Tensor& held = run.written[constant.name] = at::Tensor(std::move(tensor));
       run.constants[constant.name] = held;
     }
+  // The first operator on a tensor may be the one that writes to it: that constant is the tensor itself.
+  if (!run.constants.empty())
+    for (const Node* node : run.graph.nodes())
+      for (const Node* maker : memory_written_by(*node).makers) {
+        const auto* attribute = std::get_if<GetAttr>(&maker->op());
+        const auto found = attribute ? run.constants.find(attribute->target) : run.constants.end();
+        if (found == run.constants.end() || run.copied.contains(found->first) || is_held_by_graph_alone(found->second))
+          continue;
+        if (const auto* tensor = std::get_if<at::Tensor>(&found->second)) run.written.emplace(found->first, *tensor);
+      }
   if (run.kept.empty()) return;
   // The code keeps what it computed. Where it let go of a tensor that it had read before, that has its place.
   std::unordered_set<std::string_view> read;
@@ -109,7 +120,8 @@ FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> 
     for (const std::string& name : tracer.copied_constants()) out.copied.insert(name);
     written = tracer.written_constants();
   }
-  if (out.calls && !out.calls->usable()) out.calls.reset();  // it holds what the code met
+  // It holds what the code met, and is of no use where code keeps values for its next run.
+  if (out.calls && (!out.calls->usable() || !out.kept.empty())) out.calls.reset();
   out.script_state = scripts.reassigned();
   if (keeps_script) scripts.keep();
   note_members(out, code.owner, holders, std::move(written));
