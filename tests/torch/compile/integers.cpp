@@ -214,7 +214,7 @@ TEST_CASE("to halves and doubles and back, and copies of what has no arithmetic"
   const auto gm = traced_net(*net_of(f), in);
   const torch::NoGradGuard no_grad;
   for (const int threads : {1, 2}) {
-    const auto compiled = fxx::compile(*gm, in, {.threads = threads, .tolerance = 1e30, .cache_folder = cache()});
+    const auto compiled = fxx::compile(*gm, in, {.threads = threads, .tolerance = infinite, .cache_folder = cache()});
     CHECK(called_back_operators(*compiled) == std::set<std::string>());
     for (const Tensors& inputs : {in, make(), turned}) {
       const Tensors given = tensors_of(compiled->run(boxed(inputs))), wanted = tensors_of(gm->run(boxed(inputs)));

@@ -637,7 +637,7 @@ TEST_CASE("random graphs compute what LibTorch does in double precision") {
     check_case(c, in_double(*c.net, c.inputs),
                {.accuracy = accuracies[seed % 3],
                 .threads = static_cast<int>(1 + seed / 3 % 3),
-                .tolerance = 1e30,
+                .tolerance = infinite,
                 .cache_folder = cache()});
   }
 }
@@ -656,7 +656,7 @@ TEST_CASE("random graphs for processors that can do less compute the same") {
       check_case(c, in_double(*c.net, c.inputs),
                  {.accuracy = seed % 2 ? Accuracy::exact : Accuracy::standard,
                   .threads = static_cast<int>(1 + seed % 3),
-                  .tolerance = 1e30,
+                  .tolerance = infinite,
                   .march = march,
                   .cache_folder = cache()});
     }
@@ -671,7 +671,7 @@ TEST_CASE("random graphs have nan and infinities where LibTorch has them") {
     check_case(c, in_double(*c.net, c.inputs),
                {.accuracy = Accuracy::exact,
                 .threads = static_cast<int>(1 + seed % 3),
-                .tolerance = 1e30,
+                .tolerance = infinite,
                 .cache_folder = cache()});
   }
 }
