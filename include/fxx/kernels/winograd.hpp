@@ -306,6 +306,12 @@ template <WinogradShape Shape, int Vectors>
   }
 }
 
+/// Where the tiles of the input lie.
+template <WinogradShape Shape>
+inline constexpr InputTiles input_tiles = {
+    Shape.columns(), Shape.rows() * Shape.columns(), Shape.channels, Shape.in_row * Shape.pixel(),
+    Shape.pixel(),   Shape.image(),                  Shape.row(),    Shape.point()};
+
 /// No more than Shape.block() tiles, in whole rows of the tile of sums but for the last of all, and some panels.
 template <WinogradShape Shape, class Finish>
 FXX_KERNEL void tiles(Range some, Range panels, const float* __restrict in, const float* __restrict packed,
@@ -313,10 +319,7 @@ FXX_KERNEL void tiles(Range some, Range panels, const float* __restrict in, cons
   constexpr int points = Shape.points();
   float* const transformed = workspace;
   float* const products = workspace + static_cast<std::ptrdiff_t>(points) * Shape.point();
-  constexpr std::ptrdiff_t pixel = Shape.pixel();
-  constexpr InputTiles input = {
-      Shape.columns(), Shape.rows() * Shape.columns(), Shape.channels, Shape.in_row * pixel, pixel, Shape.image(),
-      Shape.row(),     Shape.point()};
+  constexpr auto& input = input_tiles<Shape>;
   transform_inputs<Shape.outputs, Shape.channels % lanes>(input, some, in, transformed);
   detail_of_gemm::for_each_panel<Shape.out_channels, Shape.tile().vectors>([&](
       int number, int channel, auto vectors, auto last) __attribute__((always_inline)) {
@@ -329,7 +332,7 @@ FXX_KERNEL void tiles(Range some, Range panels, const float* __restrict in, cons
           const float* from = products + t * wide;
           constexpr int whole = last == lanes ? wide : wide - lanes;
           const auto again = [&](int v) __attribute__((always_inline)) {
-            return [=, &input](real* sums) __attribute__((always_inline)) {
+            return [=](real* sums) __attribute__((always_inline)) {
               sums_of_tile<Shape.outputs>(input, in + image * input.image + y * input.row + x * input.pixel, weights + v,
                                           wide, sums);
             };
