@@ -396,7 +396,7 @@ TEST_CASE("users of an input that the pattern returns get what the replacement r
             two,
             [](auto, auto y) {
               return std::tuple{y, y.tanh()};
-            }) == "exp = .exp(%x)\nneg = .neg(%exp)\ntanh = .tanh(%exp)\nsin = .sin(%tanh)\n"
+            }) == "exp = .exp(%x)\ntanh = .tanh(%exp)\nneg = .neg(%exp)\nsin = .sin(%tanh)\n"
                   "add = aten::add.Tensor(%neg, %sin)\nreturn %add\n");
   // An early user that cannot wait keeps it, and the later ones do not.
   const auto late = replaced(

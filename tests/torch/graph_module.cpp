@@ -963,7 +963,7 @@ TEST_CASE("a module that holds or calls itself is refused, directly and through 
   // Through a child that holds it, at any depth.
   torch::nn::Sequential around;
   around->push_back("gm", gm);
-  torch::nn::Sequential further;
+  torch::nn::ModuleList further;
   further->push_back(around);
   CHECK(refused([&] { gm->register_module("around", around); }).says("holds that module"));
   refused([&] { gm->add_submodule("further", further.ptr()); });
@@ -973,9 +973,14 @@ TEST_CASE("a module that holds or calls itself is refused, directly and through 
   CHECK(same(gm->forward(x), torch::relu(x) + 1));
 
   // Closed afterwards, where nobody sees it: found when it is used.
-  torch::nn::Sequential inside;
+  struct Holder : torch::nn::Module {
+    std::shared_ptr<GraphModule> held;
+    torch::Tensor forward(torch::Tensor t) { return held ? held->forward(t) : t; }
+  };
+  register_leaf<Holder>();
+  const auto inside = std::make_shared<Holder>();
   const auto outer = gm_of();
-  REQUIRE(outer->add_submodule("inside", inside.ptr()));
+  REQUIRE(outer->add_submodule("inside", inside));
   Graph& graph = outer->graph();
   Node* const input = graph.find_nodes(Opcode::placeholder)[0];
   {
@@ -984,7 +989,8 @@ TEST_CASE("a module that holds or calls itself is refused, directly and through 
     graph.output_node()->update_arg(0, call);
   }
   outer->recompile();
-  inside->push_back("outer", outer);
+  inside->register_module("outer", outer);
+  inside->held = outer;
   CHECK(refused([&] { outer->forward(x); }).says("calls itself"));
   refused([&] { outer->recompile(); });
   refused([&] { outer->clone(); });
@@ -995,18 +1001,22 @@ TEST_CASE("a module that holds or calls itself is refused, directly and through 
   std::thread([&] { refused([&] { outer->forward(x); }); }).join();
   refused([&] { outer->forward(x); });
   inside->unregister_module("outer");  // so that both end
+  inside->held.reset();
 }
 
 TEST_CASE("deep nests of modules and of values are run, or refused in words") {
   // As deep as any model is, and deeper.
   const torch::Tensor x = torch::randn({3});
-  torch::nn::Sequential deep(torch::nn::ReLU{});
-  const auto wrap = [&](int times) {
-    for (; times > 0; --times) {
-      torch::nn::Sequential around;
-      around->push_back(deep);
-      deep = around;
+  struct Nest : torch::nn::Module {
+    std::shared_ptr<Nest> inner;
+    explicit Nest(std::shared_ptr<Nest> held) : inner(std::move(held)) {
+      if (inner) register_module("inner", inner);
     }
+    torch::Tensor forward(torch::Tensor t) { return inner ? inner->forward(t) : torch::relu(t); }
+  };
+  auto deep = std::make_shared<Nest>(nullptr);
+  const auto wrap = [&](int times) {
+    for (; times > 0; --times) deep = std::make_shared<Nest>(deep);
   };
   wrap(150);
   const auto gm = trace(*deep, {x});

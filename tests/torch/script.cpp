@@ -349,6 +349,7 @@ struct InPlace : torch::nn::Module {
 TEST_CASE("state of C++ modules is refused by compile and build, and carried where operators write to it") {
   const Tensor x = torch::ones({3, 4});
   const auto refused = [&](auto module, const char* named) {
+    CAPTURE(std::string(named));
     TraceReport report;
     const auto gm = trace(module, {x}, TraceOptions{.report = &report});
     CHECK(!gm->kept_state().empty());

@@ -153,10 +153,16 @@ class BuiltWriter {
         text += " auto " + name + " = " + taken(types_.of(node), given, next) + ";";
         break;
       }
-      default:
+      default: {
+        const Operator* const op = node.operation();
+        if (op && std::ranges::any_of(op->returns, [](const Return& r) { return names_class(r.type_text); }))
+          fail("'" + name +
+               "' gives an object of a TorchScript class; a built module takes only tensors from what it calls back, so "
+               "compile the graph, or run it interpreted");
         fail("'" + name +
              "' is a number that code of yours computes; a built module takes only tensors from it, so let it "
              "return one, or run the graph interpreted");
+      }
     }
     return text + releases(node);
   }

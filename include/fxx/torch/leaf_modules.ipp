@@ -21,6 +21,7 @@
 #include "fxx/torch/leaf_modules/pointwise.ipp"
 #include "fxx/torch/leaf_modules/pooling.ipp"
 #include "fxx/torch/leaf_modules/recurrent.ipp"
+#include "fxx/torch/module_owner.hpp"
 
 namespace fxx::inline FXX_ABI {
 
@@ -261,6 +262,7 @@ FXX_INLINE std::vector<std::pair<std::string, detail::TensorMember>> detail::dif
     const torch::nn::Module& root) {
   std::vector<std::pair<std::string, TensorMember>> found;
   const auto add = [&](const std::string& path, const torch::nn::Module& module) {
+    require_depth(path, "the module");
     for (const TensorMember& member : tensor_members(module))
       if (member.differs() && (member.registered || member.member->defined()))
         found.emplace_back(path + (path.empty() ? "" : ".") + std::string(member.name), member);

@@ -29,6 +29,9 @@ namespace detail {
 inline constexpr std::string_view constant_prefix = "_tensor_constant";
 /// Modules that are nested deeper hold themselves, and so do calls.
 inline constexpr std::size_t most_nested_modules = 200;
+/// Throws GraphError (E113) when the name of a submodule, with a dot for each module around it, says that modules are
+/// nested deeper than that. LibTorch's walks over modules go deep first, and end in a stack overflow without it.
+void require_depth(const std::string& name, std::string_view class_name);
 /// Whether `wanted` is the module, or inside it. Throws GraphError (E113) for a module that holds itself.
 bool holds(const torch::nn::Module& tree, const torch::nn::Module& wanted);
 /// A call of a graph module, or another walk into one, as long as it lasts. The constructor throws GraphError (E113) when

@@ -11,8 +11,6 @@ namespace fxx::inline FXX_ABI {
 
 namespace detail {
 
-/// Throws when a name says that modules are nested deeper than any that do not hold themselves. LibTorch's walks over
-/// modules go deep first, so a module that holds itself is met here before the stack ends.
 FXX_INLINE void require_depth(const std::string& name, std::string_view class_name) {
   if (name.size() <= 2 * most_nested_modules ||
       static_cast<std::size_t>(std::count(name.begin(), name.end(), '.')) < most_nested_modules)
