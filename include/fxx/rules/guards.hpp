@@ -28,8 +28,9 @@ bool is_other_than_vector(const Argument& value, std::int64_t size);
 /// to it or to what may be a copy of it or itself. Views may, when they become reshapes. Of modules the owner tells.
 bool layout_is_free(Node& value);
 /// Before the value becomes one that lies in another order: `view` may not reach over gaps; `reshape` does the same and
-/// copies where it must. Where results of the graph lie as the value does, they go on lying so.
-void views_become_reshapes(Node& value);
+/// copies where it must. Where results of the graph lie as the value does, they go on lying so: by a copy, but where the dimensions
+/// of the value are in order and those of its replacement are as well (`in_order`).
+void views_become_reshapes(Node& value, bool in_order = false);
 /// Of floating-point values for certain.
 bool is_floating_value(const Argument& value);
 /// Dimension `dim` of a value of that rank, counted from the front; -1 when it is none, or not known.

@@ -149,9 +149,11 @@ FXX_INLINE void keep_order_in_memory(Node& value) {
   for (Node* user : users) user->replace_input_with(&value, last);
 }
 
-FXX_INLINE void views_become_reshapes(Node& value) {
+FXX_INLINE void views_become_reshapes(Node& value, bool in_order) {
   const std::vector<Node*> all = lying_alike(value, most_alike);
-  if (std::any_of(all.begin(), all.end(), [](const Node* node) { return is_result(*node); }))
+  const auto order = in_order ? order_in_memory(value) : std::nullopt;
+  const bool stays = order && std::is_sorted(order->begin(), order->end());
+  if (!stays && std::any_of(all.begin(), all.end(), [](const Node* node) { return is_result(*node); }))
     keep_order_in_memory(value);
   for (Node* node : lying_alike(value, most_alike)) {
     const Operator* op = operator_of(*node);

@@ -47,7 +47,7 @@ FXX_INLINE std::int64_t groups_of(const Match& m, bool one) {
 }
 
 FXX_INLINE Argument group_norm_of(const Match& m, bool one) {
-  views_become_reshapes(*m.root());
+  views_become_reshapes(*m.root(), /*in_order=*/true);
   return m.call(ops::group_norm, {m[x], groups_of(m, one), {}, {}, m[value<"eps">]});
 }
 
@@ -69,7 +69,7 @@ FXX_INLINE Argument as_vector(const Match& m, const Argument& value) {
 }
 
 FXX_INLINE Argument called_over_one(const Match& m, const Operator& op) {
-  if (!lies_in_order(m[x])) views_become_reshapes(*m.root());
+  if (!lies_in_order(m[x])) views_become_reshapes(*m.root(), /*in_order=*/true);
   return m.call(op, {m[x], (*integers_of(m[dims]))[0]});
 }
 
@@ -110,12 +110,12 @@ FXX_INLINE bool over_the_last(const Match& m) {
 }
 
 FXX_INLINE Argument build_layer_norm(const Match& m) {
-  views_become_reshapes(*m.root());
+  views_become_reshapes(*m.root(), /*in_order=*/true);
   return m.call(ops::layer_norm, {m[x], Argument::list(last_sizes(m)), {}, {}, m[eps].number()});
 }
 
 FXX_INLINE Argument build_rms_norm(const Match& m) {
-  views_become_reshapes(*m.root());
+  views_become_reshapes(*m.root(), /*in_order=*/true);
   return m.call(ops::rms_norm, {m[x], Argument::list(last_sizes(m)), {}, m[eps].number()});
 }
 
@@ -135,12 +135,12 @@ FXX_INLINE bool over_the_last_with_weight(const Match& m) {
 }
 
 FXX_INLINE Argument build_weighted_layer_norm(const Match& m) {
-  views_become_reshapes(*m.root());
+  views_become_reshapes(*m.root(), /*in_order=*/true);
   return m.call(ops::layer_norm, {m[x], Argument::list(last_sizes(m)), m[weight], {}, m[eps].number()});
 }
 
 FXX_INLINE Argument build_weighted_rms_norm(const Match& m) {
-  views_become_reshapes(*m.root());
+  views_become_reshapes(*m.root(), /*in_order=*/true);
   return m.call(ops::rms_norm, {m[x], Argument::list(last_sizes(m)), m[weight], m[eps].number()});
 }
 

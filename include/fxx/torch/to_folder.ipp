@@ -121,8 +121,9 @@ void write_aside(const std::filesystem::path& path, F&& write) {
   const int made = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (made < 0)
     throw CodegenError(ErrorId::folder_not_written,
-                       "to_folder: '" + aside.string() + "' cannot be made, " +
-                           std::generic_category().message(errno) + "; check the folder and the space on it");
+                       "to_folder: '" + path.string() + "' cannot be written: '" + aside.string() +
+                           "' cannot be made, " + std::generic_category().message(errno) +
+                           "; check the folder and the space on it");
   ::close(made);
   try {
     write(aside.string());
