@@ -106,10 +106,7 @@ FXX_INLINE bool layout_is_free(Node& value) {
   const std::vector<Node*> alike = lying_alike(value, most_alike);
   const std::vector<const Node*> sharing = sharing_memory(value, most_alike);
   if (alike.size() >= most_alike) return false;
-  // Where the strides are not known, as of nodes that rules made, nothing can be kept of them.
-  const TensorMeta* meta = value.tensor_meta();
-  if (meta && !meta->stride.empty() &&
-      std::any_of(alike.begin(), alike.end(), [](const Node* node) { return is_result(*node); }) &&
+  if (std::any_of(alike.begin(), alike.end(), [](const Node* node) { return is_result(*node); }) &&
       !order_in_memory(value))
     return false;
   bool written = false, viewed = false;  // values that only lie as this one does
