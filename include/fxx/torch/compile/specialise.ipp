@@ -101,7 +101,7 @@ FXX_INLINE std::string hash_of_kernels() {
 /// Returns what FXX_KERNEL_FLAGS has: flags for the compiler of kernels behind all others, with blanks between them.
 FXX_INLINE std::vector<std::string> kernel_flags() {
   std::vector<std::string> flags;
-  const char* value = ::secure_getenv("FXX_KERNEL_FLAGS");
+  const char* value = files::variable("FXX_KERNEL_FLAGS");
   std::istringstream words(value ? value : "");
   for (std::string word; words >> word;) flags.push_back(word);
   return flags;
