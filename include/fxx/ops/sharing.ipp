@@ -41,12 +41,37 @@ FXX_INLINE bool keeps_layout(const Node& user, const Node& value) {
   if (is_rotary_embedding(user)) return true;
   const Operator* op = user.opcode() == Opcode::output ? nullptr : operator_of(user);
   if (!op) return false;
-  if (has(op->traits, Trait::pointwise)) return true;
   const std::string_view name = op->base_name();
+  // A copy into a format that the call names lies as the format says.
+  if (const int at = op->index_of("memory_format"); at >= 0 && name != "contiguous") {
+    const Argument format = argument_or_default(user, *op, at);
+    if (!format.is_none() && format != Argument(MemoryFormat::preserve_format)) return false;
+  }
+  if (has(op->traits, Trait::pointwise)) return true;
   if (name.ends_with("_like")) return true;
   for (const std::string_view copy : {"clone", "to", "_to_copy", "type_as", "dropout", "alpha_dropout",
                                       "feature_dropout", "flip", "sort", "argsort"})
     if (name == copy) return true;
+  return false;
+}
+
+FXX_INLINE bool gives_order(const Operator& op) {
+  for (const std::string_view name : {"matmul", "mm", "bmm", "linear", "addmm", "baddbmm", "mv", "addmv", "contiguous"})
+    if (op.base_name() == name) return true;
+  return false;
+}
+
+FXX_INLINE bool keeps_order(const Operator& op) {
+  if (has(op.traits, Trait::pointwise) || gives_order(op)) return true;
+  for (const std::string_view name :
+       {"sum",        "mean",           "var",         "std",         "amax",
+        "amin",       "prod",           "all",         "any",         "argmax",
+        "argmin",     "logsumexp",      "norm",        "linalg_vector_norm",
+        "softmax",    "_softmax",       "log_softmax", "_log_softmax", "layer_norm",
+        "rms_norm",   "group_norm",     "clone",       "reshape",     "view",
+        "_unsafe_view", "flatten",      "unflatten",   "squeeze",     "unsqueeze",
+        "embedding",  "cat",            "stack"})
+    if (op.base_name() == name) return true;
   return false;
 }
 

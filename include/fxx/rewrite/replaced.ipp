@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "fxx/ops/sharing.hpp"
+#include "fxx/rewrite/conditions.hpp"
 #include "fxx/rewrite/replaced.hpp"
 
 namespace fxx::inline FXX_ABI::rewrite::detail {
@@ -46,10 +48,26 @@ FXX_INLINE void forget_strides(Node& old) {
   }
 }
 
+/// Is the value contiguous, as its strides say, or the operators that make it of values whose strides are known?
+FXX_INLINE bool comes_in_order(const Node& value, int most_steps) {
+  const TensorMeta* meta = value.tensor_meta();
+  if (meta && !meta->stride.empty()) return !meta->is_dynamic() && conditions::lies_in_order(*meta, nullptr);
+  const Operator* op = operator_of(value);
+  if (!op || most_steps == 0) return false;
+  if (gives_order(*op)) return true;
+  if (!keeps_order(*op)) return false;
+  const auto inputs = value.all_input_nodes();
+  return std::all_of(inputs.begin(), inputs.end(),
+                     [&](const Node* input) { return comes_in_order(*input, most_steps - 1); });
+}
+
 FXX_INLINE bool has_strides_of(const Node& old, const Node& fresh) {
   const TensorMeta *was = old.tensor_meta(), *is = fresh.tensor_meta();
   if (!was) return !gives_several(old);
-  return was->stride.empty() || (is && is->shape == was->shape && is->stride == was->stride);
+  if (was->stride.empty()) return true;
+  if (is && !is->stride.empty()) return is->shape == was->shape && is->stride == was->stride;
+  constexpr int most_steps = 4;  // what a replacement is made of
+  return !was->is_dynamic() && conditions::lies_in_order(*was, nullptr) && comes_in_order(fresh, most_steps);
 }
 
 FXX_INLINE Node* take_name(Node& fresh, std::span<Node* const> gone) {

@@ -28,15 +28,6 @@ FXX_INLINE std::vector<Argument> last_sizes(const Match& m) {
   return sizes;
 }
 
-/// The norm that takes the root's place, with the root's strides where these are those of its dimensions in order, as the
-/// norm's are: rules that look how results lie go on knowing it.
-FXX_INLINE Argument lying_in_order(const Match& m, Node* made) {
-  const TensorMeta* meta = m.root()->tensor_meta();
-  if (meta && !meta->stride.empty() && !meta->is_dynamic() && rewrite::conditions::lies_in_order(*meta, nullptr))
-    made->set_tensor_meta(*meta);
-  return made;
-}
-
 /// What the operator takes besides: x's dtype, and the sizes that are normalised.
 FXX_INLINE bool belongs(const Match& m, const Argument& value) {
   const TensorMeta *meta = meta_of(value), *of = meta_of(m[x]);
@@ -57,7 +48,7 @@ FXX_INLINE std::int64_t groups_of(const Match& m, bool one) {
 
 FXX_INLINE Argument group_norm_of(const Match& m, bool one) {
   views_become_reshapes(*m.root(), /*in_order=*/true);
-  return lying_in_order(m, m.call(ops::group_norm, {m[x], groups_of(m, one), {}, {}, m[value<"eps">]}));
+  return m.call(ops::group_norm, {m[x], groups_of(m, one), {}, {}, m[value<"eps">]});
 }
 
 /// One number a channel, in x's dtype: (C, 1, 1), (1, C, 1, 1).
@@ -83,7 +74,7 @@ FXX_INLINE Argument called_over_one(const Match& m, const Operator& op) {
 }
 
 FXX_INLINE Argument layer_norm_of_centred(const Match& m) {
-  return lying_in_order(m, m.call(ops::layer_norm, {m[x], m[sizes], m[optional<"weight">], {}, m[eps]}));
+  return m.call(ops::layer_norm, {m[x], m[sizes], m[optional<"weight">], {}, m[eps]});
 }
 
 FXX_INLINE bool weight_belongs(const Match& m) { return belongs(m, m[weight]); }
@@ -91,15 +82,15 @@ FXX_INLINE bool weight_belongs(const Match& m) { return belongs(m, m[weight]); }
 FXX_INLINE bool both_belong(const Match& m) { return belongs(m, m[weight]) && belongs(m, m[bias]); }
 
 FXX_INLINE Argument layer_norm_with_weight(const Match& m) {
-  return lying_in_order(m, m.call(ops::layer_norm, {m[x], m[sizes], m[weight], {}, m[value<"eps">]}));
+  return m.call(ops::layer_norm, {m[x], m[sizes], m[weight], {}, m[value<"eps">]});
 }
 
 FXX_INLINE Argument layer_norm_with_bias(const Match& m) {
-  return lying_in_order(m, m.call(ops::layer_norm, {m[x], m[sizes], m[weight], m[bias], m[value<"eps">]}));
+  return m.call(ops::layer_norm, {m[x], m[sizes], m[weight], m[bias], m[value<"eps">]});
 }
 
 FXX_INLINE Argument rms_norm_with_weight(const Match& m) {
-  return lying_in_order(m, m.call(ops::rms_norm, {m[x], m[sizes], m[weight], m[value<"eps">]}));
+  return m.call(ops::rms_norm, {m[x], m[sizes], m[weight], m[value<"eps">]});
 }
 
 FXX_INLINE bool weight_is_of_channels(const Match& m) { return is_of_channels(m, m[weight]); }
@@ -107,11 +98,11 @@ FXX_INLINE bool weight_is_of_channels(const Match& m) { return is_of_channels(m,
 FXX_INLINE bool bias_is_of_channels(const Match& m) { return is_of_channels(m, m[bias]); }
 
 FXX_INLINE Argument group_norm_with_weight(const Match& m) {
-  return lying_in_order(m, m.call(ops::group_norm, {m[x], m[groups], as_vector(m, m[weight]), {}, m[value<"eps">]}));
+  return m.call(ops::group_norm, {m[x], m[groups], as_vector(m, m[weight]), {}, m[value<"eps">]});
 }
 
 FXX_INLINE Argument group_norm_with_bias(const Match& m) {
-  return lying_in_order(m, m.call(ops::group_norm, {m[x], m[groups], m[optional<"weight">], as_vector(m, m[bias]), m[value<"eps">]}));
+  return m.call(ops::group_norm, {m[x], m[groups], m[optional<"weight">], as_vector(m, m[bias]), m[value<"eps">]});
 }
 
 FXX_INLINE bool over_the_last(const Match& m) {
@@ -120,12 +111,12 @@ FXX_INLINE bool over_the_last(const Match& m) {
 
 FXX_INLINE Argument build_layer_norm(const Match& m) {
   views_become_reshapes(*m.root(), /*in_order=*/true);
-  return lying_in_order(m, m.call(ops::layer_norm, {m[x], Argument::list(last_sizes(m)), {}, {}, m[eps].number()}));
+  return m.call(ops::layer_norm, {m[x], Argument::list(last_sizes(m)), {}, {}, m[eps].number()});
 }
 
 FXX_INLINE Argument build_rms_norm(const Match& m) {
   views_become_reshapes(*m.root(), /*in_order=*/true);
-  return lying_in_order(m, m.call(ops::rms_norm, {m[x], Argument::list(last_sizes(m)), {}, m[eps].number()}));
+  return m.call(ops::rms_norm, {m[x], Argument::list(last_sizes(m)), {}, m[eps].number()});
 }
 
 FXX_INLINE bool norms_what_is_centred(const Match& m) {
@@ -145,12 +136,12 @@ FXX_INLINE bool over_the_last_with_weight(const Match& m) {
 
 FXX_INLINE Argument build_weighted_layer_norm(const Match& m) {
   views_become_reshapes(*m.root(), /*in_order=*/true);
-  return lying_in_order(m, m.call(ops::layer_norm, {m[x], Argument::list(last_sizes(m)), m[weight], {}, m[eps].number()}));
+  return m.call(ops::layer_norm, {m[x], Argument::list(last_sizes(m)), m[weight], {}, m[eps].number()});
 }
 
 FXX_INLINE Argument build_weighted_rms_norm(const Match& m) {
   views_become_reshapes(*m.root(), /*in_order=*/true);
-  return lying_in_order(m, m.call(ops::rms_norm, {m[x], Argument::list(last_sizes(m)), m[weight], m[eps].number()}));
+  return m.call(ops::rms_norm, {m[x], Argument::list(last_sizes(m)), m[weight], m[eps].number()});
 }
 
 FXX_INLINE Argument softmax_unshifted(const Match& m) { return m.call(*operator_of(*m.root()), {m[x], m[dim]}); }
@@ -163,11 +154,12 @@ FXX_INLINE bool is_the_reduced(const Match& m) {
 }
 
 FXX_INLINE Argument log_of_softmax(const Match& m) {
-  if (!m.may_assume(law::no_overflow) && meta_of(m[x])->dtype != Dtype::float32) return {};
+  const bool is_double = meta_of(m[x])->dtype == Dtype::float64;
+  if (!m.may_assume(law::no_overflow) && !is_double && meta_of(m[x])->dtype != Dtype::float32) return {};
   Node* made = m.call(ops::log_softmax_int, {m[x], m[dim]});
   if (m.may_assume(law::no_overflow)) return made;
-  // The logarithm of half of the smallest float: less is rounded to zero.
-  constexpr double smallest = -103.972077083992;
+  // The logarithm of half of the smallest number of the dtype: less is rounded to zero.
+  const double smallest = is_double ? -745.133219101941 : -103.972077083992;
   Node* vanished = m.call(ops::lt_Scalar, {made, smallest});
   return m.call(ops::masked_fill_Scalar, {made, vanished, -std::numeric_limits<double>::infinity()});
 }

@@ -63,7 +63,7 @@ FXX_INLINE void note_members(Recording& run, const ModuleOwner& owner, const std
       }
   if (run.kept.empty()) return;
   // The code keeps what it computed. Where it let go of a tensor that it had read before, that has its place.
-  std::unordered_set<std::string_view> read;
+  std::unordered_set<std::string> read;
   for (const Node* node : run.graph.nodes())
     if (node->opcode() == Opcode::get_attr) read.insert(node->target());
   std::size_t i = 0;
