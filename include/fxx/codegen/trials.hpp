@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "fxx/codegen/lower.hpp"
-#include "fxx/ir/graph.hpp"
+#include "fxx/codegen/kernel_plan.hpp"
+#include "fxx/ir/fwd.hpp"
 
 namespace fxx::inline FXX_ABI {
+
+struct LowerOptions;
 
 /// A shape, and the ways that are tried.
 struct TrialSite {
@@ -31,6 +33,11 @@ struct Trial {
 };
 
 struct TrialPlan {
+  TrialPlan();
+  TrialPlan(TrialPlan&&) noexcept;
+  TrialPlan& operator=(TrialPlan&&) noexcept;
+  ~TrialPlan();
+
   KernelPlan plan;
   std::vector<Trial> trials;  // of a way that cannot be had there is none
   /// Where inputs and outputs begin, of those one after the other that have memory at the same time, in bytes. Inputs

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "fxx/codegen/arena.hpp"
+#include "fxx/codegen/lower.hpp"
 #include "fxx/codegen/lower/images.ipp"
 #include "fxx/codegen/lower/terms.ipp"
 #include "fxx/codegen/trials.hpp"
@@ -262,6 +263,12 @@ FXX_INLINE std::vector<TrialSite> trial_sites(const KernelPlan& plan) {
   }
   return sites;
 }
+
+// Here, where graphs are complete types.
+FXX_INLINE TrialPlan::TrialPlan() = default;
+FXX_INLINE TrialPlan::TrialPlan(TrialPlan&&) noexcept = default;
+FXX_INLINE TrialPlan& TrialPlan::operator=(TrialPlan&&) noexcept = default;
+FXX_INLINE TrialPlan::~TrialPlan() = default;
 
 FXX_INLINE TrialPlan trial_plan(const Graph& graph, const Owner& owner, const LowerOptions& options,
                                 const std::vector<TrialSite>& sites, std::int64_t between, bool cold) {
