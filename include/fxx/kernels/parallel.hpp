@@ -142,7 +142,9 @@ class Birthplace {
 #if defined(__linux__) && defined(MADV_WIPEONFORK)
     void* const page = mmap(nullptr, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return;
-    if (madvise(page, 1, MADV_WIPEONFORK) == 0) {
+    // Emulators accept every advice and heed none: one that does not exist tells them from kernels.
+    constexpr int no_advice = -1;
+    if (madvise(page, 1, no_advice) != 0 && madvise(page, 1, MADV_WIPEONFORK) == 0) {
       mark_ = static_cast<volatile char*>(page);
       *mark_ = 1;
     } else {
