@@ -212,14 +212,34 @@ TEST_CASE("convolutions of awkward sizes are those of double precision, and noth
 }
 
 TEST_CASE("any tile that fits, weights that are near, and rows as the outer loop") {
-  check_convolution<ConvolutionShape{.channels = 5, .out_channels = 70, .out_height = 5, .out_width = 13,
-                                     .kernel_height = 3, .kernel_width = 3, .in_row = 15, .sums = {5, 2}}>();
-  check_convolution<ConvolutionShape{.channels = 5, .out_channels = 70, .out_height = 5, .out_width = 13,
-                                     .kernel_height = 3, .kernel_width = 3, .in_row = 15, .images = 2,
+  check_convolution<ConvolutionShape{.channels = 5,
+                                     .out_channels = 70,
+                                     .out_height = 5,
+                                     .out_width = 13,
+                                     .kernel_height = 3,
+                                     .kernel_width = 3,
+                                     .in_row = 15,
+                                     .sums = {5, 2}}>();
+  check_convolution<ConvolutionShape{.channels = 5,
+                                     .out_channels = 70,
+                                     .out_height = 5,
+                                     .out_width = 13,
+                                     .kernel_height = 3,
+                                     .kernel_width = 3,
+                                     .in_row = 15,
+                                     .images = 2,
                                      .order = Order::rows}>();
-  check_convolution<ConvolutionShape{.channels = 3, .out_channels = 20, .out_height = 2, .out_width = 4,
-                                     .kernel_height = 2, .kernel_width = 2, .in_row = 5, .groups = 4, .sums = {6, 1},
-                                     .weights = Distance::near, .order = Order::rows}>();
+  check_convolution<ConvolutionShape{.channels = 3,
+                                     .out_channels = 20,
+                                     .out_height = 2,
+                                     .out_width = 4,
+                                     .kernel_height = 2,
+                                     .kernel_width = 2,
+                                     .in_row = 5,
+                                     .groups = 4,
+                                     .sums = {6, 1},
+                                     .weights = Distance::near,
+                                     .order = Order::rows}>();
 }
 
 TEST_CASE("a group of channels is a convolution whose pixels lie apart") {
@@ -352,8 +372,23 @@ TEST_CASE("sums of very many products are made of chains, however these come: th
   check_deep<ConvolutionShape{.channels = 130, .out_channels = 2 * lanes, .out_width = 5, .kernel_width = 5,
                               .in_row = 9, .in_pixel = 133}>();
   check_deep<ConvolutionShape{.channels = 1100, .out_channels = 33, .out_width = 20, .in_row = 20}>();
-  check_deep<ConvolutionShape{.channels = 270, .out_channels = 18, .out_width = 9, .kernel_width = 2, .in_row = 10,
-                              .groups = 2}>();
+  check_deep<ConvolutionShape{
+      .channels = 270, .out_channels = 18, .out_width = 9, .kernel_width = 2, .in_row = 10, .groups = 2}>();
+  // Panels of more than caches hold, in pieces: of one long row of the kernel, and of many short ones.
+  check_deep<ConvolutionShape{
+      .channels = 600, .out_channels = 50, .out_width = 29, .kernel_width = 30, .stride_width = 2, .in_row = 90}>();
+  check_deep<ConvolutionShape{.channels = 520,
+                              .out_channels = 40,
+                              .out_height = 2,
+                              .out_width = 13,
+                              .kernel_height = 5,
+                              .kernel_width = 7,
+                              .dilation_width = 2,
+                              .in_row = 27,
+                              .in_pixel = 525,
+                              .images = 2}>();
+  check_deep<ConvolutionShape{
+      .channels = 1024, .out_channels = 35, .out_width = 19, .kernel_width = 9, .in_row = 27}>();
   // Few outputs, and groups in a vector.
   check_deep<ConvolutionShape{.channels = 257 * lanes + 3, .out_channels = 1, .out_width = 3, .kernel_width = 2,
                               .in_row = 4}>();

@@ -272,6 +272,27 @@ TEST_CASE("bytes and 8-bit integers are multiplied and added up as integers, wha
   check.operator()<29, 70, 255, 256>();
 }
 
+TEST_CASE("parts that are panels give what parts of rows do, in any number") {
+  constexpr int M = 37, N = 3 * lanes + 5, K = 300;
+  const Product p = computed<M, N, K, K, TileShape{}, Distance::far, Order::panels>(fxx::test::random_floats(M * K, 1),
+                                                                                    fxx::test::random_floats(N * K, 2));
+  std::vector<float> wanted(N, -INFINITY);
+  gemm<M, N, K, K>(
+      Part{}, p.a.data(), p.packed.data(), [&](int, int column, real sum, auto width) __attribute__((always_inline)) {
+        for (int i = 0; i < width; ++i) wanted[column + i] = std::max(wanted[column + i], sum[i]);
+      });
+  for (int parts = 1; parts <= 5; ++parts) {
+    std::vector<float> found(N, -INFINITY);
+    for (int index = 0; index < parts; ++index)
+      gemm_by_panels<M, N, K, K>(
+          Part{index, parts}, p.a.data(),
+          p.packed.data(), [&](int, int column, real sum, auto width) __attribute__((always_inline)) {
+            for (int i = 0; i < width; ++i) found[column + i] = std::max(found[column + i], sum[i]);
+          });
+    CHECK(found == wanted);
+  }
+}
+
 TEST_CASE("numbers of sixteen bits are the nearest, nan stays, and vectors of them are the same") {
   static_assert(to_float(to_bfloat16(1.f)) == 1.f);
   static_assert(static_cast<int>(to_bfloat16(-0.f)) == 0x8000);

@@ -49,6 +49,8 @@ struct Buffer {
     bool empty() const { return top == 0 && left == 0 && bottom == 0 && right == 0; }
     /// What contains both.
     Border around(const Border& other) const;
+    /// This, and the other around it.
+    Border outside(const Border& other) const;
   } border = {};
   int zero = 0;  // what stands for it, of images of bytes
   /// What is in it, with the border: images, rows, pixels, channels; empty for what is no image.
@@ -321,6 +323,8 @@ using Kernel = std::variant<Pointwise, MatrixProduct, Convolution, DepthwiseBloc
 struct Store {
   View to;
   TermPointer value;
+  /// Not all: of the elements that meet where `to` has strides of 0, and of what lies there before, this one stays.
+  enum class Kept : std::uint8_t { all, largest, smallest } kept = Kept::all;
 };
 
 /// Calls `of_view` with each view that the kernel reads, or writes beside what its step stores, and `of_term` with each
@@ -379,6 +383,13 @@ struct KernelStep {
   std::vector<const Node*> joinable;  // what else another way would compute in one step with it
   std::string name() const;           // of its last node
 };
+
+/// Does it keep one of the elements that meet?
+inline bool keeps_extremes(const KernelStep& step) {
+  for (const plans::Store& store : step.stores)
+    if (store.kept != plans::Store::Kept::all) return true;
+  return false;
+}
 
 /// What becomes of a value that the graph returns.
 struct PlanOutput {

@@ -23,6 +23,9 @@ FXX_INLINE plans::Buffer::Border plans::Buffer::Border::around(const Border& oth
   return {std::max(top, other.top), std::max(left, other.left), std::max(bottom, other.bottom),
           std::max(right, other.right)};
 }
+FXX_INLINE plans::Buffer::Border plans::Buffer::Border::outside(const Border& other) const {
+  return {top + other.top, left + other.left, bottom + other.bottom, right + other.right};
+}
 
 FXX_INLINE std::string KernelStep::name() const {
   return nodes.empty() ? std::string() : std::string(nodes.back()->name());

@@ -90,9 +90,12 @@ struct ConvolutionShape {
   }
 };
 
-/// The tile of a convolution: pixels of a row by output channels.
+/// The tile of a convolution: pixels of a row by output channels. Pixels that lie a multiple of 4096 bytes apart share one
+/// set of the cache, so there are no more of them than it has ways.
 constexpr TileShape convolution_tile(const ConvolutionShape& shape) {
-  return shape.sums.rows ? shape.sums : tile_shape(shape.out_width, vectors_of(shape.out_channels));
+  if (shape.sums.rows) return shape.sums;
+  const bool share = shape.out_width > 8 && shape.stride_width * shape.pixel() % 1024 == 0;
+  return tile_shape(shape.out_width, vectors_of(shape.out_channels), share ? 8 : 14);
 }
 
 namespace detail_of_convolution {
@@ -195,6 +198,64 @@ FXX_KERNEL void for_panels_of_rows(Part part, const Each& each) {
   }
 }
 
+/// Where the loop number `run` of a window begins.
+template <ConvolutionShape Shape>
+FXX_KERNEL std::ptrdiff_t begin_of_run(int run) {
+  constexpr int of_row = Shape.dense() ? 1 : Shape.kernel_width;
+  return (static_cast<std::ptrdiff_t>(run / of_row) * Shape.dilation_height * Shape.in_row +
+          run % of_row * Shape.dilation_width) *
+         Shape.pixel();
+}
+/// So many bytes of weights stay in a core's own caches while tiles go through them; panels of more than four times that
+/// are taken in pieces.
+inline constexpr std::ptrdiff_t piece_of_panel = 1 << 18;
+/// Some rows with one panel, of which a piece at a time is multiplied with as many tiles as have room for their sums.
+template <ConvolutionShape Shape, int Vectors, int Last, class Finish>
+FXX_KERNEL void panel_in_pieces(Range rows, const float* __restrict in, const float* __restrict weights, int channel,
+                                const Finish& finish) {
+  constexpr TileShape shape = convolution_tile(Shape);
+  constexpr int wide = Vectors * lanes, bytes = wide * static_cast<int>(sizeof(float));
+  constexpr int tiles_of_row = (Shape.out_width + shape.rows - 1) / shape.rows, left = Shape.out_width % shape.rows;
+  constexpr int room = (1 << 15) / (shape.rows * bytes), most = room > 0 ? room : 1;
+  constexpr int most_k = piece_of_panel / bytes, runs = Shape.depth() / Shape.run();
+  constexpr int runs_at_once = Shape.run() >= most_k ? 1 : most_k / Shape.run();
+  constexpr int pieces = (Shape.run() + most_k - 1) / most_k, length = (Shape.run() + pieces - 1) / pieces;
+  real totals[most][shape.rows * Vectors];
+  const int tiles = (rows.end - rows.begin) * tiles_of_row;
+  for (int begin = 0; begin < tiles; begin += most) {
+    const int end = begin + most < tiles ? begin + most : tiles;
+    const float* panel = weights;
+    for (int run = 0; run < runs; run += runs_at_once)
+      for (int k = 0; k < Shape.run(); k += length) {
+        const int some = k + length < Shape.run() ? length : Shape.run() - k;
+        const int end_run = run + runs_at_once < runs ? run + runs_at_once : runs;
+        const std::ptrdiff_t size = static_cast<std::ptrdiff_t>(end_run - run) * some * wide;
+        const bool first = run == 0 && k == 0, last = end_run == runs && k + some == Shape.run();
+        auto ahead = read_ahead<bytes, most + 1, shape.rows + 1, Shape.weights>(
+            panel, size * static_cast<std::ptrdiff_t>(sizeof(float)), end - begin);
+        for (int t = begin; t < end; ++t) {
+          const int row = rows.begin + t / tiles_of_row, x = t % tiles_of_row * shape.rows;
+          const int image = row / Shape.out_height, y = row % Shape.out_height;
+          const auto tile = [&](auto count) __attribute__((always_inline)) {
+            DeepTile<count, Vectors> sums(totals[t - begin], first);
+            const float *from = window<Shape>(in, image, y, x) + k, *of_run = panel;
+            for (int r = run; r < end_run; ++r, of_run += static_cast<std::ptrdiff_t>(some) * wide)
+              sums.template add<Shape.stride_width * Shape.pixel()>(from + begin_of_run<Shape>(r), of_run, some, ahead);
+            if (!last) return sums.end_chain();
+            sums.complete();
+            sums.template finish<Last>([&](int p, int c, real sum, auto width) __attribute__((always_inline)) {
+              finish(image, y, x + p, channel + c, sum, width);
+            });
+          };
+          if constexpr (left == 0) tile(Width<shape.rows>{});
+          else if (x + shape.rows > Shape.out_width) tile(Width<left>{});
+          else if constexpr (tiles_of_row > 1) tile(Width<shape.rows>{});
+        }
+        panel += size;
+      }
+  }
+}
+
 /// All outputs of one group, `first` being the number of its first.
 template <ConvolutionShape Shape, class Element, class Weight, class Finish>
 FXX_KERNEL void group(Part part, const Element* __restrict in, const Weight* __restrict packed, int first,
@@ -230,7 +291,15 @@ FXX_KERNEL void group(Part part, const Element* __restrict in, const Weight* __r
       });
     });
   };
-  for_panels_of_rows<Shape.out_channels, shape.vectors, Shape.rows(), Shape.order>(part, panel_of_rows);
+  const auto rows_of_panel = [&](Range rows, int channel, auto vectors, auto last) __attribute__((always_inline)) {
+    constexpr bool large = static_cast<std::ptrdiff_t>(depth) * vectors * lanes * 4 > 4 * piece_of_panel;
+    constexpr bool several = (Shape.order == Order::rows ? 1 : Shape.rows()) * Shape.out_width > shape.rows;
+    if constexpr (sizeof(Weight) == sizeof(float) && large && several)
+      panel_in_pieces<Shape, vectors, last>(rows, in, packed + static_cast<std::ptrdiff_t>(channel) * depth,
+                                            first + channel, finish);
+    else panel_of_rows(rows, channel, vectors, last);
+  };
+  for_panels_of_rows<Shape.out_channels, shape.vectors, Shape.rows(), Shape.order>(part, rows_of_panel);
 }
 
 /// Some outputs of which each is a vector of sums, added up in the end.

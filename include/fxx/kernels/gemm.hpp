@@ -327,6 +327,9 @@ struct DeepTile : Tile<Rows, Vectors> {
       asm("" : "=m"(totals));
     }
   }
+  /// Of products of which some were added before, and put aside by `end_chain`; `given` are the totals.
+  FXX_KERNEL DeepTile(real* given, bool first)
+      : totals(*reinterpret_cast<real (*)[Rows][Vectors]>(given)), any(!first) {}
   /// As Tile's, of products that come in runs: `depth` is a Width, or an int.
   template <int Stride, int PanelStride = Vectors* lanes, int Last = lanes, class Length, class Ahead = NoReadAhead>
   FXX_KERNEL void add(const float* __restrict a, const float* __restrict panel, Length depth, Ahead&& ahead = Ahead{}) {
@@ -521,6 +524,23 @@ FXX_KERNEL void gemm(Part part, const Element* __restrict a, const Weight* __res
           product(detail_of_gemm::rows_of_panel<M, shape.rows, panels>(part, panel), column, vectors, last);
         });
   }
+}
+
+/// The same, of which a part is some of the panels: for a `finish` that puts the sums of a column together.
+template <int M, int N, int K, int Stride, TileShape Given = TileShape{}, Distance From = Distance::far, class Element,
+          class Weight, class Finish>
+FXX_KERNEL void gemm_by_panels(Part part, const Element* __restrict a, const Weight* __restrict packed,
+                               const Finish& finish) {
+  constexpr TileShape shape = Given.rows ? Given : gemm_tile<Weight>(M, N, Stride, From);
+  constexpr int panels = (vectors_of(N) + shape.vectors - 1) / shape.vectors;
+  constexpr int depth = detail_of_weights::whole(K, detail_of_weights::together<Weight>);
+  const Range mine = part.of(panels);
+  detail_of_gemm::for_each_panel<N, shape.vectors>([&](int panel, int column, auto vectors,
+                                                       auto last) __attribute__((always_inline)) {
+    if (panel < mine.begin || panel >= mine.end) return;
+    detail_of_gemm::panel_product<M, K, Stride, shape.rows, vectors, last, From>(
+        Range{0, M}, a, packed + static_cast<std::ptrdiff_t>(column) * depth, column, finish);
+  });
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

@@ -248,3 +248,122 @@ TEST_CASE("what is turned round is read from its end, in the loop of who reads i
   CHECK(kernel_of<Convolution>(plan.steps[4]).in.strides[3] == 8);
   CHECK_FALSE(buffer_of(plan, plan.steps[2].stores[0].to).border.empty());
 }
+
+TEST_CASE("zeros around an image are its border, and what is padded is seen in the same memory") {
+  Net net;
+  Node* x = net.input("x", {1, 4, 9, 9});
+  Node* a = net.call(ops::relu, {net.convolution(x, 8)}, {1, 8, 9, 9});
+  Node* padded = net.call(ops::constant_pad_nd, {a, listed({0, 1, 2, 0})}, {1, 8, 11, 10});
+  Node* again = net.call(ops::constant_pad_nd, {padded, listed({3, 0})}, {1, 8, 11, 13});
+  Node* pooled = net.call(ops::max_pool2d, {padded, listed({2, 2}), listed({2, 2})}, {1, 8, 5, 5});
+  const KernelPlan plan = net.plan_of(Argument::tuple({net.convolution(again, 4, 5), pooled, a}));
+  // The convolution reads two more on each side of what is padded, the pool nothing more.
+  const View& image = plan.steps[1].stores[0].to;
+  CHECK(buffer_of(plan, image).border == Buffer::Border{4, 5, 2, 3});
+  CHECK(kernel_of<Convolution>(plan.steps[1]).method == Convolution::Method::direct);
+  int readers = 0;
+  for (const KernelStep& step : plan.steps) {
+    if (const auto* pool = std::get_if<Pooling>(&step.kernel)) {
+      ++readers;
+      CHECK(pool->in.buffer == image.buffer);
+      CHECK(pool->in.offset == (2 * 17 + 5) * 8);
+      CHECK(pool->in_height == 11);
+    } else if (const auto* k = std::get_if<Convolution>(&step.kernel); k && k->kernel_height == 5) {
+      ++readers;
+      CHECK(k->in.buffer == image.buffer);
+      CHECK(k->in.offset == 0);
+    }
+  }
+  CHECK(readers == 2);
+  check_bounds(plan);
+}
+
+TEST_CASE("one pixel wide images are rows, lines of one channel are pixels, and edges that meet zeros are left out") {
+  const auto kernel_for = [](Sizes in, Sizes weight, Sizes out, Argument padding, std::int64_t dilation = 1,
+                             LowerOptions options = {}) {
+    Net net;
+    Node* x = net.input("x", in);
+    Node* w = net.weight("w", weight);
+    Node* y = net.call(ops::conv2d, {x, w, Argument(), 1, std::move(padding), dilation, 1}, std::move(out));
+    const KernelPlan plan = net.plan_of(y, options);
+    check_bounds(plan);
+    for (const KernelStep& step : plan.steps)
+      if (const auto* k = std::get_if<Convolution>(&step.kernel)) return *k;
+    return Convolution{};
+  };
+  Convolution k = kernel_for({2, 6, 40, 1}, {7, 6, 16, 1}, {2, 7, 25, 1}, 0);
+  CHECK(std::array{k.out_height, k.out_width, k.kernel_height, k.kernel_width, k.channels} ==
+        std::array<std::int64_t, 5>{1, 25, 1, 16, 6});
+  k = kernel_for({2, 1, 40, 12}, {7, 1, 3, 12}, {2, 7, 38, 1}, 0);
+  CHECK(std::array{k.out_height, k.out_width, k.kernel_height, k.kernel_width, k.channels} ==
+        std::array<std::int64_t, 5>{1, 38, 1, 3, 12});
+  // Of 64 taps 15 meet any of the 8 pixels, of 3 x 3 that are 6 apart the middle one.
+  k = kernel_for({1, 5, 8, 1}, {7, 5, 64, 1}, {1, 7, 7, 1}, listed({31, 0}));
+  CHECK(k.kernel_width == 14);
+  CHECK(k.weights.offset == 25);
+  k = kernel_for({1, 5, 4, 4}, {7, 5, 3, 3}, {1, 7, 2, 2}, 5, 6);
+  CHECK(k.kernel_height == 1);
+  CHECK(k.weights.offset == 4);
+  // 0 times what is not finite is nan.
+  LowerOptions odd;
+  odd.finite_weights = false;
+  CHECK(kernel_for({1, 5, 8, 1}, {7, 5, 64, 1}, {1, 7, 7, 1}, listed({31, 0}), 1, odd).kernel_width == 64);
+}
+
+TEST_CASE("drawn convolutions of padded images, of which slices are read, stay within their buffers") {
+  unsigned state = 7;
+  const auto drawn = [&](std::int64_t below) {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<std::int64_t>(state >> 8) % below;
+  };
+  int convolutions = 0;
+  for (int turn = 0; turn < 2000; ++turn) {
+    Net net;
+    const std::int64_t channels = drawn(3) == 0 ? 1 : 16 + drawn(3);
+    Sizes in = {1 + drawn(2), channels, 1 + drawn(12), drawn(3) == 0 ? 1 : 1 + drawn(12)};
+    const bool sequence = drawn(4) == 0;
+    if (sequence) in.erase(in.begin() + 2);
+    Node* x = net.input("x", in);
+    if (drawn(3) > 0) x = net.call(ops::relu, {x}, in);
+    Sizes now = in;
+    for (std::int64_t pads = drawn(3); pads > 0; --pads) {
+      std::vector<Argument> amounts;
+      for (std::size_t d = now.size() - 1; d >= 2; --d)
+        for (int side = 0; side < 2; ++side) {
+          const std::int64_t amount = drawn(4);
+          amounts.emplace_back(amount);
+          now[d] += amount;
+        }
+      x = net.call(ops::constant_pad_nd, {x, listed(amounts)}, now);
+    }
+    const std::int64_t groups = drawn(4) == 0 ? channels : 1, outputs = groups > 1 ? groups : 16 + drawn(3);
+    Sizes weight = {outputs, channels / groups}, out = {now[0], outputs};
+    std::vector<Argument> stride, padding, dilation;
+    bool fits = true;
+    for (std::size_t d = 2; d < now.size(); ++d) {
+      const bool wide = d == 3 && drawn(3) == 0;
+      const std::int64_t kernel = wide ? now[d] : 1 + drawn(5), by = 1 + drawn(2), apart = wide ? 1 : 1 + drawn(7);
+      const std::int64_t around = wide ? 0 : drawn(6), reach = (kernel - 1) * apart + 1;
+      weight.push_back(kernel);
+      stride.emplace_back(by), padding.emplace_back(around), dilation.emplace_back(apart);
+      fits = fits && now[d] + 2 * around >= reach;
+      out.push_back((now[d] + 2 * around - reach) / by + 1);
+    }
+    if (!fits) continue;
+    Node* y = net.call(sequence ? ops::conv1d : ops::conv2d,
+                       {x, net.weight("w", weight), Argument(), listed(stride), listed(padding), listed(dilation),
+                        groups},
+                       out);
+    for (std::int64_t slices = drawn(3); slices > 0; --slices) {
+      const auto d = static_cast<std::size_t>(2 + drawn(static_cast<std::int64_t>(out.size()) - 2));
+      const std::int64_t start = drawn(out[d]), end = start + 1 + drawn(out[d] - start);
+      out[d] = end - start;
+      y = net.call(ops::slice_Tensor, {y, static_cast<std::int64_t>(d), start, end, 1}, out);
+    }
+    const KernelPlan plan = net.plan_of(Argument::tuple({y, x}));
+    CAPTURE(plan.to_string());
+    check_bounds(plan);
+    for (const KernelStep& step : plan.steps) convolutions += std::holds_alternative<Convolution>(step.kernel);
+  }
+  CHECK(convolutions > 500);
+}

@@ -357,4 +357,195 @@ TEST_CASE("a convolution writes into an image with a border behind and below onl
   check(*net, {torch::randn({1, 1, 14, 37}), torch::randn({2, 3, 9, 8})});
 }
 
+/// Of images, with a number for both dimensions or two.
+Tensor convolved(const Tensor& x, const Tensor& w, const Tensor& bias = {}, std::vector<std::int64_t> stride = {1},
+                 std::vector<std::int64_t> padding = {0}, std::int64_t dilation = 1, std::int64_t groups = 1) {
+  return torch::conv2d(x, w, bias, stride, padding, dilation, groups);
+}
+
+TEST_CASE("of a convolution whose slice alone is read that is computed") {
+  torch::manual_seed(74);
+  auto net = std::make_shared<Net>();
+  std::vector<Tensor> layers;
+  for (int i = 0; i < 3; ++i) layers.push_back(net->parameter({17, 17, 3}, 0.2));
+  const Tensor w = net->parameter({18, 3, 3, 3}, 0.3), v = net->parameter({20, 18, 3, 3}, 0.2),
+               b = net->parameter({20}), d = net->parameter({18, 1, 4, 1}), tall = net->parameter({6, 1, 5, 1}),
+               same = net->parameter({18, 3, 1, 1});
+  net->function = [=](const Tensors& in) {
+    Tensor x = in[0];
+    for (std::int64_t i = 0, dilation = 1; i < 3; ++i, dilation *= 2) {
+      const Tensor y = torch::conv1d(x, layers[static_cast<std::size_t>(i)], {}, at::IntArrayRef{1},
+                                     at::IntArrayRef{2 * dilation}, at::IntArrayRef{dilation});
+      x = (y.slice(2, 0, -2 * dilation).relu() + x).slice(2, 0, 1000);
+    }
+    const auto made = [&](double shift) { return convolved(in[1] + shift, w, {}, {1}, {2}); };
+    const Tensor twice = convolved(made(3), v);
+    return all_of({x, convolved(made(0), v, b, {1}, {1}).relu().slice(2, 2, 9),
+                   convolved(made(1), v, b, {2}, {1}).narrow(3, 1, 4),
+                   (convolved(in[1], same) + made(2).slice(2, 1, -1).slice(3, 2, 12)).slice(2, 3), twice.slice(2, 1),
+                   twice.slice(3, 0, 2), convolved(made(4), d, {}, {2, 1}, {3, 0}, 1, 18).slice(2, 1, -1),
+                   convolved(in[1].slice(1, 0, 1).slice(3, 0, 1), tall, {}, {1}, {4, 0}).slice(2, 2, 7),
+                   convolved(made(6), v, b).slice(1, 3, 9).slice(0, 1), convolved(made(7), v, b).slice(2, 0, 9, 2)});
+  };
+  const Tensor x = torch::randn({2, 17, 23}), y = torch::randn({2, 3, 11, 10});
+  const auto compiled =
+      check(*net, {x, y}, {.tolerance = 2e-5, .more = {{x, y.contiguous(at::MemoryFormat::ChannelsLast)}}});
+  CHECK(std::ranges::any_of(compiled->kernel_plan().steps, [](const KernelStep& step) {
+    const auto* k = std::get_if<plans::Convolution>(&step.kernel);
+    return k && k->out_channels == 20 && k->stride_width == 2 && k->out_width == 4;
+  }));
+}
+
+/// How many steps copy or fill, and compute nothing.
+std::size_t copies_in(const KernelPlan& plan) {
+  return static_cast<std::size_t>(std::ranges::count_if(plan.steps, [](const KernelStep& step) {
+    return std::holds_alternative<plans::Pointwise>(step.kernel) && step.flops == 0;
+  }));
+}
+
+TEST_CASE(
+    "zeros around an image are the border of what computes it: causal layers, one side only, pools, what others read") {
+  torch::manual_seed(71);
+  {
+    CAPTURE("causal layers, each dilated more");
+    auto net = std::make_shared<Net>();
+    std::vector<std::array<Tensor, 2>> layers;
+    for (int i = 0; i < 4; ++i) layers.push_back({net->parameter({17, 17, 3}, 0.2), net->parameter({17})});
+    net->function = [=](const Tensors& in) {
+      Tensor x = in[0];
+      for (std::int64_t i = 0, dilation = 1; i < 4; ++i, dilation *= 2) {
+        const Tensor padded =
+            i % 2 ? F::pad(x, F::PadFuncOptions({2 * dilation, 0})) : torch::constant_pad_nd(x, {2 * dilation, 0});
+        const Tensor y =
+            torch::conv1d(padded, layers[static_cast<std::size_t>(i)][0], layers[static_cast<std::size_t>(i)][1],
+                          at::IntArrayRef{1}, at::IntArrayRef{0}, at::IntArrayRef{dilation});
+        x = y.relu() + x;
+      }
+      return c10::IValue(x);
+    };
+    for (const auto& [batch, length] : {std::pair{1, 50}, {3, 7}}) {
+      const auto compiled =
+          check(*net, {torch::randn({batch, 17, length})}, {.more = {{torch::randn({batch, 17, length})}}});
+      CHECK(copies_in(compiled->kernel_plan()) <=
+            2);  // the input with its border, and the result as the caller wants it
+    }
+  }
+  {
+    CAPTURE("images");
+    auto net = std::make_shared<Net>();
+    const Tensor w = net->parameter({17, 3, 3, 3}), v = net->parameter({5, 17, 3, 3}),
+                 d = net->parameter({17, 1, 3, 3}), g = net->parameter({17, 1, 5, 2}),
+                 one = net->parameter({6, 17, 1, 1}), wide = net->parameter({17, 17, 3, 3}),
+                 up = net->parameter({17, 4, 3, 3});
+    net->function = [=](const Tensors& in) {
+      const auto pad = [](const Tensor& x, std::vector<std::int64_t> by, double value = 0) {
+        return torch::constant_pad_nd(x, by, value);
+      };
+      const auto made = [&](double shift) { return convolved(in[0] + shift, w, {}, {1}, {1}).relu(); };
+      const Tensor a = made(0), b = made(1), c = made(2), e = made(3), shared = pad(made(4), {1, 2, 3, 0});
+      const Tensor parts = torch::cat({made(5), made(6).slice(1, 0, 4)}, 1);
+      return all_of({convolved(pad(a, {0, 1, 0, 1}), d, {}, {2}, {0}, 1, 17),
+                     convolved(pad(b, {1, 2}), v, {}, {1, 2}, {2, 0}),
+                     torch::max_pool2d(pad(-c, {0, 1, 1, 0}), 3, 2),
+                     torch::avg_pool2d(pad(e, {2, 1, 0, 1}), 2),
+                     shared,
+                     convolved(shared, g, {}, {1}, {0}, 1, 17),
+                     convolved(shared, one),
+                     convolved(pad(pad(made(7), {1, 0, 0, 2}), {0, 3}), wide, {}, {1}, {1}),
+                     convolved(pad(made(8), {1, 1, 1, 1}).sigmoid(), v),
+                     convolved(pad(made(9), {1, 0, 1, 0}, 2), v),
+                     convolved(pad(made(10), {-1, 2, 1, -2}), v),
+                     convolved(pad(parts, {1, 1, 0, 2}).slice(1, 2, 19), v),
+                     convolved(pad(in[0], {0, 1, 2, 0}), w),
+                     convolved(pad(in[0].slice(2, 1, 9), {2, 0}), w, {}, {1}, {1}),
+                     a,
+                     parts,
+                     torch::conv_transpose2d(pad(made(11), {1, 0, 0, 1}), up, {}, {2}, {1}),
+                     convolved(pad(made(12), {0, 0, 0, 1}).slice(2, 1, 9), wide, {}, {1}, {1}),
+                     pad(made(13), {1, 1, 1, 1}).mean({2, 3}),
+                     convolved(pad(made(14), {0, 0, 0, 0, 0, 0}), v)});
+    };
+    const Tensor x = torch::randn({2, 3, 11, 10});
+    check(*net, {x}, {.tolerance = 2e-5, .more = {{x.contiguous(at::MemoryFormat::ChannelsLast)}}});
+  }
+  {
+    CAPTURE("a wide image before a filter of single channels, joined with the product that makes it");
+    auto net = std::make_shared<Net>();
+    const Tensor expand = net->parameter({96, 16, 1, 1}), filter = net->parameter({96, 1, 3, 3}),
+                 back = net->parameter({24, 96, 1, 1});
+    net->function = [=](const Tensors& in) {
+      const Tensor wide = convolved(in[0], expand).relu();
+      return c10::IValue(
+          convolved(convolved(torch::constant_pad_nd(wide, {0, 1, 0, 1}), filter, {}, {2}, {0}, 1, 96).relu(), back));
+    };
+    const auto compiled = check(*net, {torch::randn({1, 16, 60, 61})});
+    CHECK(std::ranges::any_of(compiled->kernel_plan().steps, [](const KernelStep& step) {
+      const auto* block = std::get_if<plans::DepthwiseBlock>(&step.kernel);
+      return block && block->expand;
+    }));
+  }
+}
+
+TEST_CASE("images one pixel wide, lines of one channel, and filters larger than what they are laid on") {
+  torch::manual_seed(72);
+  struct Case {
+    std::vector<std::int64_t> in, weight;
+    std::int64_t stride, padding, dilation, groups;
+    std::vector<std::int64_t> zeros = {};
+    std::int64_t padding_width = 0;
+  };
+  const std::vector<Case> cases = {
+      {{3, 1, 301, 1}, {20, 1, 64, 1}, 4, 31, 1, 1},      {{1, 20, 40, 1}, {9, 20, 16, 1}, 1, 0, 1, 1, {0, 0, 7, 8}},
+      {{2, 17, 31, 1}, {33, 17, 5, 1}, 2, 2, 3, 1},       {{2, 18, 13, 1}, {18, 1, 3, 1}, 1, 1, 2, 18},
+      {{2, 18, 13, 1}, {12, 6, 4, 1}, 3, 2, 1, 3},        {{1, 5, 8, 1}, {7, 5, 64, 1}, 1, 0, 1, 1, {0, 0, 31, 32}},
+      {{2, 5, 1, 1}, {7, 5, 9, 1}, 1, 6, 1, 1},           {{2, 1, 23, 14}, {6, 1, 3, 14}, 1, 2, 1, 1},
+      {{3, 1, 9, 7}, {33, 1, 4, 7}, 2, 0, 2, 1},          {{1, 17, 1, 1}, {33, 17, 3, 3}, 1, 1, 1, 1, {}, 1},
+      {{2, 33, 2, 3}, {17, 33, 5, 5}, 1, 2, 1, 1, {}, 2}, {{1, 6, 4, 4}, {8, 6, 3, 3}, 1, 6, 6, 1, {}, 6},
+      {{1, 6, 4, 5}, {8, 6, 3, 3}, 1, 7, 6, 1, {}, 5},    {{1, 6, 4, 4}, {6, 1, 3, 3}, 2, 12, 12, 6, {}, 12},
+      {{2, 16, 1, 9}, {16, 16, 3, 3}, 1, 1, 1, 1, {}, 1}, {{1, 4, 6, 1}, {4, 4, 1, 1}, 1, 1, 1, 1},
+      {{2, 16, 2, 2}, {16, 16, 3, 3}, 1, 3, 1, 1, {}, 3}, {{1, 3, 2, 2}, {5, 3, 2, 2}, 1, 4, 4, 1, {}, 4}};
+  auto net = std::make_shared<Net>();
+  std::vector<std::array<Tensor, 2>> weights;
+  Tensors inputs, last;
+  for (const Case& c : cases) {
+    weights.push_back({net->parameter(c.weight, 0.3), net->parameter({c.weight[0]})});
+    inputs.push_back(torch::randn(c.in));
+    last.push_back(inputs.back().contiguous(at::MemoryFormat::ChannelsLast));
+  }
+  const auto layer = [=](std::size_t i, const Tensor& in) {
+    const Case& c = cases[i];
+    const Tensor x = c.zeros.empty() ? in : torch::constant_pad_nd(in, c.zeros);
+    return torch::conv2d(x, weights[i][0], weights[i][1], at::IntArrayRef{c.stride, c.stride},
+                         at::IntArrayRef{c.padding, c.padding_width},
+                         at::IntArrayRef{c.dilation, c.in[3] == 1 || c.weight[3] == c.in[3] ? 1 : c.dilation},
+                         c.groups);
+  };
+  net->function = [=](const Tensors& in) {
+    Tensors results;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      results.push_back(layer(i, in[i]));                 // of what the caller has
+      results.push_back(layer(i, in[i] * 2 + 1).relu());  // of what is made before
+      if (cases[i].in[3] == 1)
+        results.push_back(layer(i, (in[i].squeeze(3).transpose(1, 2) + 1).transpose(1, 2).unsqueeze(3)));
+    }
+    return all_of(results);
+  };
+  check(*net, inputs, {.more = {last}});
+
+  // What multiplies zeros only is left out, unless that is nan.
+  torch::NoGradGuard no_grad;
+  auto odd = std::make_shared<Net>();
+  Tensor w = odd->parameter({3, 2, 5}), v = odd->parameter({3, 2, 5, 1});
+  w.index_put_({0, 0, 0}, infinite);
+  v.index_put_({1, 1, 4, 0}, not_a_number);
+  odd->function = [=](const Tensors& in) {
+    return all_of({torch::conv1d(torch::constant_pad_nd(in[0], {2, 2}), w), convolved(in[1], v, {}, {1}, {2, 0})});
+  };
+  const Tensors in = {torch::randn({1, 2, 1}), torch::randn({1, 2, 2, 1})};
+  const auto compiled =
+      fxx::compile(*traced_net(*odd, in), in, {.threads = 1, .tolerance = infinite, .cache_folder = cache()});
+  const Tensors given = tensors_of(compiled->run(boxed(in))), wanted = in_double(*odd, in);
+  for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(torch::equal(given[i].isnan(), wanted[i].isnan()));
+}
+
 }  // namespace

@@ -214,6 +214,48 @@ TEST_CASE("points whose channels lie behind each other are reduced along memory"
     if (const auto* rows = std::get_if<plans::Rows>(&step.kernel)) columns += rows->columns == 256;
   CHECK(columns == 5);
 }
+TEST_CASE("the extremes of a product's rows are kept while it is computed") {
+  torch::manual_seed(73);
+  auto net = std::make_shared<Net>();
+  const Tensor w = net->parameter({200, 17}, 0.3), b = net->parameter({200}),
+               pixel = net->parameter({160, 17, 1, 1}, 0.3), point = net->parameter({144, 17, 1}, 0.3),
+               last = net->parameter({5, 200});
+  net->function = [=](const Tensors& in) {
+    const auto rows = [&](double factor) { return torch::linear(in[0] * factor, w, b); };
+    const auto image = [&](double factor) { return torch::conv2d(in[1] * factor, pixel); };
+    const Tensor twice = rows(7);
+    return all_of({rows(1).amax(1), rows(2).relu().amin({1}, true), torch::linear(rows(3).tanh().amax({0, 1}), last),
+                   rows(4).amax({0}), std::get<0>(rows(5).max(1)), twice.amax(1), twice.sum(1), rows(6).amax(2),
+                   std::get<0>(rows(8).min(0, true)), std::get<1>(rows(9).max(1)), image(1).amax({2, 3}),
+                   image(2).relu().amax({0, 3}), image(3).amin({2}, true),
+                   torch::conv1d(in[1].flatten(2), point).amax(2), (rows(10) > 0).any(1),
+                   torch::linear(in[0].slice(1, 0, 3), w).amax(1)});
+  };
+  const Tensor x = torch::randn({3, 37, 17}), y = torch::randn({2, 17, 9, 7});
+  const auto compiled = check(*net, {x, y}, {.more = {{-x, y.contiguous(at::MemoryFormat::ChannelsLast)}}});
+  CHECK(std::ranges::count_if(compiled->kernel_plan().steps, [](const KernelStep& s) { return keeps_extremes(s); }) ==
+        6);
+
+  // nan stays, and infinities do.
+  torch::NoGradGuard no_grad;
+  auto odd = std::make_shared<Net>();
+  const Tensor v = odd->parameter({130, 4});
+  odd->function = [=](const Tensors& in) {
+    const Tensor made = torch::linear(in[0], v), other = torch::linear(in[0] * 2, v);
+    return all_of({made.amax(0), other.amin(0)});
+  };
+  for (const double number : {not_a_number, infinite, -infinite}) {
+    Tensor in = torch::randn({40, 4});
+    in.index_put_({17, 2}, number);
+    const auto of =
+        fxx::compile(*traced_net(*odd, {in}), {in}, {.threads = 2, .tolerance = infinite, .cache_folder = cache()});
+    const Tensors given = tensors_of(of->run(boxed({in}))), wanted = in_double(*odd, {in});
+    CHECK(std::ranges::count_if(of->kernel_plan().steps, [](const KernelStep& s) { return keeps_extremes(s); }) == 2);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      CHECK(torch::allclose(given[i], wanted[i].to(torch::kFloat), 1e-5, 1e-5, /*equal_nan=*/true));
+  }
+}
+
 TEST_CASE("any and all over no dimension are of each element") {
   const Forward f = [](const Tensors& in) {
     return all_of({torch::any(in[0], at::IntArrayRef{}), torch::all(in[0], at::IntArrayRef{}),

@@ -1,6 +1,8 @@
 // Lowering of convolutions and pooling. A sequence [batch, channels, length] is an image of one row.
 #pragma once
 
+#include <cmath>
+
 #include "fxx/codegen/lower/estimate.ipp"
 #include "fxx/codegen/lower/products.ipp"
 #include "fxx/codegen/lower/rows.ipp"
@@ -12,11 +14,55 @@ namespace fxx::inline FXX_ABI::plans {
 struct ConvolutionCall {
   const Node *input = nullptr, *weight = nullptr, *bias = nullptr;
   std::int64_t stride[2] = {1, 1}, padding[2] = {0, 0}, dilation[2] = {1, 1}, groups = 1;
+  std::int64_t kernel[2] = {1, 1}, first[2] = {0, 0};  // what is computed of the filter, and where that begins in it
+  /// One pixel wide: computed as the one row that it is when turned, since tiles of sums are pixels of a row.
+  bool column = false;
+  bool lines = false;  // of one channel, a line at a time: its pixels are the channels of a column
 };
 
+/// Zeros that the node puts around its input, which is an image or a sequence; nothing where it is no such padding.
+FXX_INLINE std::optional<Buffer::Border> zeros_around(const Node& node) {
+  const Operator* op = known_operator(node);
+  if (!op || (op->name != "aten::pad" && op->name != "aten::constant_pad_nd")) return {};
+  const auto get = [&](std::string_view name) { return argument_or_default(node, *op, op->index_of(name)); };
+  const Argument input = get("self"), pad = get("pad"), value = get("value");
+  if (!input.is_node() || !pad.is_sequence()) return {};
+  if (op->index_of("mode") >= 0)
+    if (const Argument mode = get("mode"); mode.kind() != Argument::Kind::string || mode.string() != "constant")
+      return {};
+  if (!value.is_none() && (!value.is_number() || value.number() != 0 || std::signbit(value.number()))) return {};
+  const TensorMeta *in = input.node()->tensor_meta(), *out = node.tensor_meta();
+  if (!in || !out || in->is_dynamic() || out->is_dynamic() || !is_image(in->shape) || in->dtype != Dtype::float32 ||
+      in->numel() == 0 || !is_countable(node))
+    return {};
+  std::int64_t amounts[4] = {};  // left, right, top, bottom
+  const std::size_t most = in->dim() == 3 ? 2 : 4;
+  for (std::size_t i = 0; i < pad.items().size(); ++i) {
+    const Argument& item = pad.items()[i];
+    if (item.kind() != Argument::Kind::integer || item.integer() < 0 || (i >= most && item.integer() != 0)) return {};
+    if (i < most) amounts[i] = item.integer();
+  }
+  const Buffer::Border border{amounts[2], amounts[0], amounts[3], amounts[1]};
+  if (border.empty()) return {};
+  return border;
+}
+FXX_INLINE const Node& padded_input(const Node& pad) {
+  const Operator& op = *known_operator(pad);
+  return *argument_or_default(pad, op, op.index_of("self")).node();
+}
+/// Where padding is padded again, all of it.
+FXX_INLINE Buffer::Border all_zeros_around(const Node& node) {
+  Buffer::Border all;
+  const Node* image = &node;
+  while (const std::optional<Buffer::Border> zeros = zeros_around(*image)) {
+    all = all.outside(*zeros);
+    image = &padded_input(*image);
+  }
+  return all;
+}
+
 FXX_INLINE Convolution Lowering::convolution_of(const Node& node, const ConvolutionCall& call) const {
-  const Sizes in = image_sizes(sizes_of(*call.input)), weight = image_sizes(sizes_of(*call.weight)),
-              out = image_sizes(sizes_of(node));
+  const Sizes in = image_sizes(sizes_of(*call.input)), out = image_sizes(sizes_of(node));
   Convolution kernel;
   kernel.images = in[0];
   kernel.channels = in[1];
@@ -24,12 +70,22 @@ FXX_INLINE Convolution Lowering::convolution_of(const Node& node, const Convolut
   kernel.groups = call.groups;
   kernel.out_height = out[2];
   kernel.out_width = out[3];
-  kernel.kernel_height = weight[2];
-  kernel.kernel_width = weight[3];
+  kernel.kernel_height = call.kernel[0];
+  kernel.kernel_width = call.kernel[1];
   kernel.stride_height = call.stride[0];
   kernel.stride_width = call.stride[1];
   kernel.dilation_height = call.dilation[0];
   kernel.dilation_width = call.dilation[1];
+  if (call.lines) {
+    kernel.channels = in[3];
+    kernel.kernel_width = 1;
+  }
+  if (call.column) {
+    std::swap(kernel.out_height, kernel.out_width);
+    std::swap(kernel.kernel_height, kernel.kernel_width);
+    std::swap(kernel.stride_height, kernel.stride_width);
+    std::swap(kernel.dilation_height, kernel.dilation_width);
+  }
   kernel.alone =
       options_.accuracy == Accuracy::standard && has_winograd(kernel) && !takes_bytes(node) && is_alone(node);
   return kernel;
@@ -48,8 +104,9 @@ FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const Convo
     return call.groups == kernel.channels && kernel.out_channels == kernel.channels ? Method::depthwise
                                                                                     : Method::direct;
   const Way& way = options_.ways.empty() ? Way{} : way_of(shape_of(kernel));
-  if (kernel.kernel_height == 1 && kernel.kernel_width == 1 && call.stride[0] == 1 && call.stride[1] == 1 &&
-      call.padding[0] == 0 && call.padding[1] == 0)
+  const Sizes in = image_sizes(sizes_of(*call.input)), out = image_sizes(sizes_of(node));
+  if (call.kernel[0] == 1 && call.kernel[1] == 1 && call.stride[0] == 1 && call.stride[1] == 1 &&
+      call.padding[0] == 0 && call.padding[1] == 0 && in[2] == out[2] && in[3] == out[3])
     return way.method == Way::Method::direct && !takes_bytes(node) ? Method::direct : Method::pixelwise;
   if (!has_winograd(kernel) || options_.accuracy == Accuracy::exact || !options_.finite_weights || takes_bytes(node))
     return Method::direct;
@@ -66,20 +123,22 @@ FXX_INLINE Convolution::Method Lowering::method_of(const Node& node, const Convo
   if (!kernel.alone && cost(Method::winograd_4) < cost(best)) best = Method::winograd_4;
   return best;
 }
-FXX_INLINE Buffer::Border border_of(const ConvolutionCall& call, const Sizes& in, const Sizes& weight, const Sizes& out,
+FXX_INLINE Buffer::Border border_of(const ConvolutionCall& call, const Sizes& in, const Sizes& out,
                                     Convolution::Method method) {
-  Buffer::Border border{call.padding[0], call.padding[1], 0, 0};
+  Buffer::Border border;
   std::int64_t rows, pixels;
   if (method == Convolution::Method::winograd_4 || method == Convolution::Method::winograd_2) {
     const std::int64_t side = method == Convolution::Method::winograd_4 ? 4 : 2;
     rows = (out[2] + side - 1) / side * side + 2;
     pixels = (out[3] + side - 1) / side * side + 2;
   } else {
-    rows = (out[2] - 1) * call.stride[0] + (weight[2] - 1) * call.dilation[0] + 1;
-    pixels = (out[3] - 1) * call.stride[1] + (weight[3] - 1) * call.dilation[1] + 1;
+    rows = (out[2] - 1) * call.stride[0] + (call.kernel[0] - 1) * call.dilation[0] + 1;
+    pixels = (out[3] - 1) * call.stride[1] + (call.kernel[1] - 1) * call.dilation[1] + 1;
   }
-  border.bottom = std::max<std::int64_t>(0, rows - border.top - in[2]);
-  border.right = std::max<std::int64_t>(0, pixels - border.left - in[3]);
+  border.top = std::max<std::int64_t>(0, call.padding[0]);
+  border.left = std::max<std::int64_t>(0, call.padding[1]);
+  border.bottom = std::max<std::int64_t>(0, rows - call.padding[0] - in[2]);
+  border.right = std::max<std::int64_t>(0, pixels - call.padding[1] - in[3]);
   return border;
 }
 
@@ -138,6 +197,36 @@ FXX_INLINE std::optional<ConvolutionCall> convolution_call(const Node& node) {
     return {};
   }
   if (is_transposed(node) && call.groups > 1) return {};
+  const Sizes filter = image_sizes(w.shape), of = image_sizes(in.shape), to = image_sizes(out.shape);
+  for (std::size_t i = 0; i < 2; ++i) call.kernel[i] = filter[i + 2];
+  if (!is_transposed(node) && to[3] == 1 && to[2] > 1 && call.padding[1] == 0) {
+    call.column = of[3] == 1 && filter[3] == 1;
+    call.lines = of[3] > 1 && filter[3] == of[3] && call.dilation[1] == 1 && of[1] == 1 && call.groups == 1;
+    call.column = call.column || call.lines;
+  }
+  return call;
+}
+
+/// The same without the edges of the filter that meet nothing but zeros around the image, wherever it is.
+FXX_INLINE std::optional<ConvolutionCall> Lowering::call_of_convolution(const Node& node) const {
+  std::optional<ConvolutionCall> call = convolution_call(node);
+  if (!call || is_transposed(node) || !options_.finite_weights) return call;
+  const Sizes out = image_sizes(sizes_of(node));
+  Sizes in = image_sizes(sizes_of(*call->input));
+  const Buffer::Border zeros = all_zeros_around(*call->input);
+  in[2] -= zeros.top + zeros.bottom;
+  in[3] -= zeros.left + zeros.right;
+  const std::int64_t before[2] = {call->padding[0] + zeros.top, call->padding[1] + zeros.left};
+  const auto whole = [](std::int64_t a, std::int64_t b) { return a > 0 ? (a + b - 1) / b : 0; };
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (call->lines && i == 1) continue;
+    const std::int64_t first = whole(before[i] - (out[i + 2] - 1) * call->stride[i], call->dilation[i]);
+    const std::int64_t end = std::min(call->kernel[i], whole(in[i + 2] + before[i], call->dilation[i]));
+    if (first >= end) continue;  // nothing is left
+    call->first[i] = first;
+    call->kernel[i] = end - first;
+    call->padding[i] -= first * call->dilation[i];
+  }
   return call;
 }
 
@@ -148,16 +237,50 @@ FXX_INLINE bool Lowering::calls_library(const Node& node, const ConvolutionCall&
   return !takes_bytes(node) && is_left_to_library(kernel);
 }
 
+/// Does a kernel of images read the node, or what is computed of it element by element?
+FXX_INLINE bool Lowering::is_read_as_image(const Node& node, int depth) const {
+  return std::ranges::any_of(users_of(node), [&](const Node* user) {
+    if (const auto call = convolution_call(*user)) return call->input == &node;
+    const Operator* op = known_operator(*user);
+    if (!op) return false;
+    const std::string_view name = op->base_name();
+    if (name.starts_with("max_pool") || name.starts_with("avg_pool")) return true;
+    return depth > 0 && (zeros_around(*user) || is_pointwise(*user) || name.starts_with("fake_quantize")) &&
+           is_read_as_image(*user, depth - 1);
+  });
+}
+FXX_INLINE bool Lowering::becomes_border(const Node& pad) const {
+  return zeros_around(pad) && is_read_as_image(pad, 4) && !is_written(pad) && !is_written(padded_input(pad));
+}
+FXX_INLINE void Lowering::pad_by_border(const Node& node) {
+  const Node& input = padded_input(node);
+  const Buffer::Border zeros = *zeros_around(node);
+  View view = image_of(input, zeros.outside(border_wanted(node)));
+  view.offset -= zeros.top * view.strides[2] + zeros.left * view.strides[3];
+  view.sizes[2] += zeros.top + zeros.bottom;
+  view.sizes[3] += zeros.left + zeros.right;
+  if (sizes_of(node).size() == 3) {
+    view.sizes.erase(view.sizes.begin() + 2);
+    view.strides.erase(view.strides.begin() + 2);
+  }
+  set_view(node, std::move(view), Dtype::float32);
+}
+
 /// The largest border that a convolution among the users of the value reads.
 FXX_INLINE Buffer::Border Lowering::border_wanted(const Node& node, Dtype as) const {
   Buffer::Border border;
   for (const Node* user : users_of(node)) {
-    const std::optional<ConvolutionCall> call = convolution_call(*user);
+    if (as == Dtype::float32 && becomes_border(*user)) {
+      // The padded image is this one with its border, and reads what is around that.
+      border = border.around(zeros_around(*user)->outside(border_wanted(*user)));
+      continue;
+    }
+    const std::optional<ConvolutionCall> call = call_of_convolution(*user);
     if (!call || call->input != &node || read_as(*user) != as || calls_library(*user, *call)) continue;
     const Sizes in = image_sizes(sizes_of(node)), weight = image_sizes(sizes_of(*call->weight)),
                 out = image_sizes(sizes_of(*user));
     border = border.around(is_transposed(*user) ? border_of_transposed(*call, in, weight, out)
-                                                : border_of(*call, in, weight, out, method_of(*user, *call)));
+                                                : border_of(*call, in, out, method_of(*user, *call)));
   }
   return border;
 }
@@ -167,12 +290,13 @@ FXX_INLINE View Lowering::as_image(const View& of) const {
   if (const Sizes& image = buffer_of(view.buffer).image; view.sizes[2] == 1)
     view.strides[2] =
         !image.empty() && image[3] == view.strides[3] ? image[2] * image[3] : view.sizes[3] * view.strides[3];
+  else if (view.sizes[3] == 1) view.strides[3] = image.empty() ? view.strides[2] : image[3];
   return view;
 }
 
 FXX_INLINE Dtype Lowering::read_as(const Node& convolution) const {
   if (takes_bytes(convolution)) return Dtype::uint8;
-  const std::optional<ConvolutionCall> call = convolution_call(convolution);
+  const std::optional<ConvolutionCall> call = call_of_convolution(convolution);
   if (!call || is_transposed(convolution) || !could_be_reduced(*call) || calls_library(convolution, *call) ||
       method_of(convolution, *call) != Convolution::Method::direct)
     return Dtype::float32;
@@ -215,11 +339,14 @@ FXX_INLINE View Lowering::image_of(const Node& node, const Buffer::Border& borde
     // Somebody else's: rows of pixels of any length, if nothing around it is needed.
     if (buffer.image.empty() || (sequence && border.empty()))
       return border.empty() && at.strides[3] >= at.sizes[1] && at.strides[2] % at.strides[3] == 0;
-    return buffer.border.top >= border.top && buffer.border.left >= border.left &&
-           buffer.border.bottom >= border.bottom && buffer.border.right >= border.right &&
-           at.strides[3] == buffer.image[3] && at.strides[2] == buffer.image[2] * buffer.image[3] &&
-           at.sizes[2] == buffer.image[1] - buffer.border.top - buffer.border.bottom &&
-           at.sizes[3] == buffer.image[2] - buffer.border.left - buffer.border.right;
+    const Sizes& image = buffer.image;
+    if (at.strides[3] != image[3] || at.strides[2] != image[2] * image[3]) return false;
+    // What lies around it, all of which is border where it has all that is none.
+    const std::int64_t first = at.offset / image[3] % (image[1] * image[2]);
+    Buffer::Border around{first / image[2], first % image[2], 0, 0};
+    around.bottom = image[1] - around.top - at.sizes[2];
+    around.right = image[2] - around.left - at.sizes[3];
+    return around.around(border) == around && buffer.border.around(around) == buffer.border;
   };
   if (fits(view)) return view;
   if (const auto placed = images_.find(&node); placed != images_.end() && fits(placed->second)) return placed->second;
@@ -263,13 +390,12 @@ FXX_INLINE View Lowering::image_weights(const Node& node) {
 
 FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   require_float(node);
-  const std::optional<ConvolutionCall> call = convolution_call(node);
+  std::optional<ConvolutionCall> call = call_of_convolution(node);
   if (!call) throw NoKernel{"a convolution of this kind"};
-  const Sizes in = image_sizes(sizes_of(*call->input)), weight = image_sizes(sizes_of(*call->weight)),
-              out = image_sizes(sizes_of(node)), &sizes = sizes_of(node);
+  const Sizes in = image_sizes(sizes_of(*call->input)), out = image_sizes(sizes_of(node)), &sizes = sizes_of(node);
   if (calls_library(node, *call)) throw NoKernel{std::string(left_to_library)};
   const Convolution::Method method = method_of(node, *call);
-  const Buffer::Border border = border_of(*call, in, weight, out, method);
+  const Buffer::Border border = border_of(*call, in, out, method);
   Convolution kernel = convolution_of(node, *call);
   kernel.method = method;
   const Dtype as = read_as(node);
@@ -279,10 +405,24 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   kernel.in = bytes            ? as_image(bytes_.at(call->input))
               : kernel.reduced ? as_image(reduced_image(*call->input))
                                : image_of(*call->input, border);
+  if (call->lines && kernel.in.strides[3] != 1) {
+    call->column = call->lines = false;
+    Convolution plain = convolution_of(node, *call);
+    plain.method = kernel.method;
+    plain.quantised = kernel.quantised;
+    plain.reduced = kernel.reduced;
+    plain.in = std::move(kernel.in);
+    kernel = std::move(plain);
+  }
   kernel.weights = image_weights(*call->weight);
+  for (std::size_t i = 0; i < 2; ++i) {
+    kernel.weights.offset += call->first[i] * kernel.weights.strides[i + 2];
+    kernel.weights.sizes[i + 2] = call->kernel[i];
+  }
   TermPointer term = result_term();
   if (call->bias) term = call_of(kernels::Function::add, {term, bias_term(*call->bias, sizes, 1)});
-  const double flops = 2. * static_cast<double>(product(out)) * static_cast<double>(weight[1] * weight[2] * weight[3]);
+  const double flops = 2. * static_cast<double>(product(out)) *
+                       static_cast<double>(kernel.weights.sizes[1] * call->kernel[0] * call->kernel[1]);
   if (method == Convolution::Method::pixelwise) {
     // Every pixel by itself: a matrix product, if pixels lie at one distance.
     const View& view = kernel.in;
@@ -314,7 +454,76 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
     kernel.method = Convolution::Method::direct;
   }
   kernel.in.offset -= call->padding[0] * kernel.in.strides[2] + call->padding[1] * kernel.in.strides[3];
-  set_root(node, std::move(kernel), image_frame(sizes), flops, channels_last(sizes), std::move(term));
+  const Buffer::Border zeros = all_zeros_around(*call->input);
+  kernel.in.sizes[2] -= zeros.top + zeros.bottom;
+  kernel.in.sizes[3] -= zeros.left + zeros.right;
+  Frame frame = image_frame(sizes);
+  if (call->column) {
+    for (View* view : {&kernel.in, &kernel.weights}) {
+      if (call->lines) {
+        view->sizes[1] = view->sizes[3];
+        view->strides[1] = view->strides[3];
+        view->sizes[3] = 1;
+      }
+      std::swap(view->sizes[2], view->sizes[3]);
+      view->strides[3] = view->strides[2];
+      view->strides[2] = view->sizes[3] * view->strides[3];
+    }
+    std::swap(frame.axes[1].extent, frame.axes[2].extent);
+    std::swap(frame.dims[2], frame.dims[3]);
+  }
+  set_root(node, std::move(kernel), std::move(frame), flops, channels_last(sizes), std::move(term));
+}
+
+/// The term for a slice of what it is of, which begins there; nothing where it reads what has other sizes.
+FXX_INLINE TermPointer slice_of(const TermPointer& term, const Sizes& sizes, std::size_t dim, std::int64_t start,
+                                std::int64_t length, std::unordered_map<const Term*, TermPointer>& known) {
+  if (const auto found = known.find(term.get()); found != known.end()) return found->second;
+  Term made = *term;
+  for (TermPointer& operand : made.operands)
+    if (operand = slice_of(operand, sizes, dim, start, length, known); !operand) return {};
+  if (!made.view.sizes.empty()) {
+    if (made.view.sizes != sizes) return {};
+    made.view.offset += start * made.view.strides[dim];
+    made.view.sizes[dim] = length;
+  }
+  return known[term.get()] =
+             term->operands.empty() && term->view.sizes.empty() ? term : std::make_shared<const Term>(std::move(made));
+}
+/// Of a convolution whose slice alone is read, as behind one that is causal and padded on both sides, the slice is what
+/// is computed.
+FXX_INLINE bool Lowering::convolve_slice(const Node& node, const Node& input, std::size_t dim, std::int64_t start) {
+  const Value& value = value_of(input);
+  const auto* whole = value.root ? std::get_if<Convolution>(&value.root->kernel) : nullptr;
+  const Sizes &from = sizes_of(input), &sizes = sizes_of(node);
+  if (value.kind != Value::Kind::pending || !whole || input.num_users() != 1 || is_written(input) || is_written(node) ||
+      value.root->frame.sizes != from || product(sizes) == 0 || whole->method == Convolution::Method::transposed)
+    return false;
+  // Winograd's algorithm reads whole tiles, which end in the border where the first begins at the first pixel.
+  using Method = Convolution::Method;
+  if (start != 0 && (whole->method == Method::winograd_2 || whole->method == Method::winograd_4)) return false;
+  Root root = *value.root;
+  const int axis = root.frame.dims[dim].axis;
+  if ((axis != 1 && axis != 2) || root.frame.dims[dim].divisor != 1) return false;
+  std::unordered_map<const Term*, TermPointer> known;
+  TermPointer term = slice_of(value.term, from, dim, start, sizes[dim], known);
+  if (!term) return false;
+  auto& kernel = std::get<Convolution>(root.kernel);
+  if (axis == 1) {
+    kernel.out_height = sizes[dim];
+    kernel.in.offset += start * kernel.stride_height * kernel.in.strides[2];
+  } else {
+    kernel.out_width = sizes[dim];
+    kernel.in.offset += start * kernel.stride_width * kernel.in.strides[3];
+  }
+  root.frame.sizes = sizes;
+  root.frame.axes[static_cast<std::size_t>(axis)].extent = sizes[dim];
+  root.flops *= static_cast<double>(sizes[dim]) / static_cast<double>(from[dim]);
+  root.shape = shape_of(root.kernel);
+  std::vector<const Node*> nodes = value.nodes;
+  value_of(input) = {};
+  set_pending(node, std::make_shared<const Root>(std::move(root)), std::move(term), std::move(nodes));
+  return true;
 }
 
 FXX_INLINE void Lowering::transposed_convolution(const Node& node, const Operator&) {

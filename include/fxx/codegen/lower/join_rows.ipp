@@ -10,11 +10,11 @@ namespace fxx::inline FXX_ABI::plans {
 FXX_INLINE bool is_pixelwise(const KernelStep& step, const Convolution& filter, const Sizes& pixels) {
   const auto* k = std::get_if<MatrixProduct>(&step.kernel);
   const Frame& frame = step.frame;
-  return k && k->batch == 1 && k->weights.constant && !k->weights.reduced && !k->quantised && frame.sizes.size() == 4 &&
-         frame.sizes[0] == filter.images && frame.sizes[2] == pixels[0] && frame.sizes[3] == pixels[1] &&
-         k->rows == filter.images * pixels[0] * pixels[1] && k->columns == frame.sizes[1] && frame.dims.size() == 4 &&
-         frame.dims[0].divisor == pixels[0] * pixels[1] && frame.dims[1].axis == 1 &&
-         frame.dims[2].divisor == pixels[1];
+  return k && !keeps_extremes(step) && k->batch == 1 && k->weights.constant && !k->weights.reduced && !k->quantised &&
+         frame.sizes.size() == 4 && frame.sizes[0] == filter.images && frame.sizes[2] == pixels[0] &&
+         frame.sizes[3] == pixels[1] && k->rows == filter.images * pixels[0] * pixels[1] &&
+         k->columns == frame.sizes[1] && frame.dims.size() == 4 && frame.dims[0].divisor == pixels[0] * pixels[1] &&
+         frame.dims[1].axis == 1 && frame.dims[2].divisor == pixels[1];
 }
 
 /// What lies between two kernels is this large before it is worth a row at a time: about what a core's second cache holds.
@@ -46,6 +46,7 @@ FXX_INLINE void Lowering::join_rows() {
     const auto* filter = std::get_if<Convolution>(&step.kernel);
     number[i] = static_cast<int>(joined.size());
     if (!filter || filter->method != Convolution::Method::depthwise || step.stores.size() != 1 ||
+        filter->weights.offset != 0 ||  // part of a filter, which may begin within the image
         (filter->kernel_height - 1) * filter->dilation_height >= most_rows_of_filter) {
       joined.push_back(std::move(step));
       continue;

@@ -369,12 +369,18 @@ class Lowering {
   void addmm(const Node& node, const Operator& op);
   void matmul(const Node& node, const Operator& op);
   // --- images.ipp ----------------------------------------------------------------------------------------------------
+  /// What is computed of the call that a node makes, when there is a kernel for it.
+  std::optional<ConvolutionCall> call_of_convolution(const Node& node) const;
   double flops_per_byte() const { return weights_stay_ ? 0 : options_.processor.flops_per_byte; }
   /// All but its method, and what it reads.
   Convolution convolution_of(const Node& node, const ConvolutionCall& call) const;
   /// Are tiles of 4 not accurate enough for it?
   bool is_alone(const Node& convolution) const;
   Convolution::Method method_of(const Node& node, const ConvolutionCall& call) const;
+  bool is_read_as_image(const Node& node, int depth) const;
+  /// Is it zeros around an image, which can be its input with its border?
+  bool becomes_border(const Node& pad) const;
+  void pad_by_border(const Node& node);
   /// Around an image, by all convolutions that read it as such elements.
   Buffer::Border border_wanted(const Node& node, Dtype as = Dtype::float32) const;
   /// Is it left to LibTorch?
@@ -396,6 +402,7 @@ class Lowering {
   void adaptive_pool(const Node& node, const Operator& op);
   void adaptive_max_pool(const Node& node, const Operator& op);
   void pool_to_size(const Node& node, const Node& input, Pooling::Kind kind);
+  bool convolve_slice(const Node& node, const Node& input, std::size_t dim, std::int64_t start);
   void transposed_convolution(const Node& node, const Operator& op);
   void resize(const Node& node, const Operator& op);
   void batch_norm(const Node& node, const Operator& op);
@@ -406,6 +413,7 @@ class Lowering {
   // --- rows.ipp ------------------------------------------------------------------------------------------------------
   /// `kernel`: its kind and its numbers.
   void row_function(const Node& node, const Node& input, const Sizes& dims, Rows kernel, const Affine& affine = {});
+  bool keep_extremes(const Node& node, const Node& input, const Sizes& dims, Rows::Kind kind);
   Sizes reduced_dims(const Node& node, const Operator& op, const Node& input) const;
   void require_no_conversion(const Node& node, const Operator& op, const Node& input) const;
   void softmax(const Node& node, const Operator& op);

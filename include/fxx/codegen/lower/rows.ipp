@@ -69,6 +69,57 @@ inline constexpr std::int64_t longest_kept_column = 128;
 /// Rows that fill no vector are read as columns, where there are many.
 FXX_INLINE bool are_short(std::int64_t rows, std::int64_t length) { return length <= 16 && rows >= 64; }
 
+/// The largest or smallest of a product's rows, kept while it is computed, so that nothing is stored of it. With so few
+/// columns threads, which share these, would have nothing to do.
+inline constexpr std::int64_t least_columns_of_extremes = 128;
+FXX_INLINE bool Lowering::keep_extremes(const Node& node, const Node& input, const Sizes& dims, Rows::Kind kind) {
+  if (kind != Rows::Kind::largest && kind != Rows::Kind::smallest) return false;
+  const Value& value = value_of(input);
+  const auto* matrices = value.root ? std::get_if<MatrixProduct>(&value.root->kernel) : nullptr;
+  if (value.kind != Value::Kind::pending || !matrices || value.dtype != Dtype::float32 ||
+      meta_of(node).dtype != Dtype::float32 || matrices->batch != 1 || !matrices->weights.constant ||
+      matrices->weights.reduced || matrices->quantised || matrices->columns < least_columns_of_extremes)
+    return false;
+  const Node& reader = **input.users().begin();  // of which the node may be an item
+  const Frame& frame = value.root->frame;
+  const Sizes& in = sizes_of(input);
+  if (input.num_users() != 1 || (&reader != &node && reader.num_users() != 1) || frame.sizes != in) return false;
+  std::int64_t reduced = 1;
+  std::optional<std::size_t> column;
+  for (std::size_t d = 0; d < in.size(); ++d) {
+    const bool is_reduced = std::ranges::find(dims, static_cast<std::int64_t>(d)) != dims.end();
+    if (is_reduced) reduced *= in[d];
+    if (in[d] == 1 || frame.dims[d].axis == 0) continue;
+    if (is_reduced || column) return false;
+    column = d;
+  }
+  if (!column || in[*column] != matrices->columns || reduced < 16) return false;
+  // Columns lie behind each other, wherever else the result is wanted: it is small.
+  View result = add_dense(node, sizes_of(node)), to{result.buffer, 0, in, Sizes(in.size(), 0)};
+  const bool keeps_dims = result.sizes.size() == in.size();
+  std::int64_t step = matrices->columns;
+  for (std::size_t d = in.size(), next = result.sizes.size(); d-- > 0;) {
+    const bool is_reduced = std::ranges::find(dims, static_cast<std::int64_t>(d)) != dims.end();
+    if (is_reduced && !keeps_dims) continue;
+    --next;
+    result.strides[next] = d == *column ? 1 : step;
+    if (is_reduced) continue;
+    to.strides[d] = result.strides[next];
+    if (d != *column) step *= in[d];
+  }
+  const double none = std::numeric_limits<double>::infinity();
+  write(node, number_of(kind == Rows::Kind::largest ? -none : none), result);
+  Value pending = std::move(value_of(input));
+  value_of(input) = {};
+  pending.nodes.push_back(&node);
+  emit(std::move(pending), std::move(to));
+  KernelStep& made = plan_.steps.back();
+  made.stores[0].kept = kind == Rows::Kind::largest ? Store::Kept::largest : Store::Kept::smallest;
+  made.bytes -= static_cast<double>(4 * (product(in) - result.numel()));
+  set_view(node, result, Dtype::float32);
+  return true;
+}
+
 FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, const Sizes& dims, Rows kernel,
                                        const Affine& affine) {
   using Kind = Rows::Kind;
@@ -122,6 +173,7 @@ FXX_INLINE void Lowering::row_function(const Node& node, const Node& input, cons
   // What the input is computed of is read once, so it can be computed here unless it has a kernel of its own.
   const bool again = kernel.is_spread() || (columns && kept && kernel.length > longest_kept_column) ||
                      (columns && kind == Kind::log_sum_exp);
+  if (affine.weight == nullptr && affine.bias == nullptr && keep_extremes(node, input, dims, kind)) return;
   std::vector<const Node*> nodes;
   const Value& value = value_of(input);
   if (value.kind == Value::Kind::pending &&

@@ -132,24 +132,27 @@ FXX_INLINE void Lowering::expand(const Node& node, const Operator& op) {
 
 FXX_INLINE void Lowering::slice(const Node& node, const Operator& op) {
   const Node& input = operand(node, op, "self");
-  View view = view_of(input);
-  const std::size_t d = dimension(integer(argument(node, op, "dim")), view.sizes.size());
+  const std::size_t d = dimension(integer(argument(node, op, "dim")), sizes_of(input).size());
   const Argument first = argument(node, op, "start");
-  const std::int64_t size = view.sizes[d];
+  const std::int64_t size = sizes_of(input)[d], step = integer(argument(node, op, "step"));
   std::int64_t start = first.is_none() ? 0 : integer(first);
   start = std::clamp<std::int64_t>(start < 0 ? start + size : start, 0, size);
+  if (step == 1 && convolve_slice(node, input, d, start)) return;
+  View view = view_of(input);
   view.offset += start * view.strides[d];
-  view.strides[d] *= integer(argument(node, op, "step"));
+  view.strides[d] *= step;
   view.sizes = sizes_of(node);
   set_view(node, std::move(view), value_of(input).dtype);
 }
 
 FXX_INLINE void Lowering::narrow(const Node& node, const Operator& op) {
   const Node& input = operand(node, op, "self");
+  const std::size_t d = dimension(integer(argument(node, op, "dim")), sizes_of(input).size());
+  std::int64_t start = integer(argument(node, op, "start"));
+  if (start < 0) start += sizes_of(input)[d];
+  if (convolve_slice(node, input, d, start)) return;
   View view = view_of(input);
-  const std::size_t d = dimension(integer(argument(node, op, "dim")), view.sizes.size());
-  const std::int64_t start = integer(argument(node, op, "start"));
-  view.offset += (start < 0 ? start + view.sizes[d] : start) * view.strides[d];
+  view.offset += start * view.strides[d];
   view.sizes = sizes_of(node);
   set_view(node, std::move(view), value_of(input).dtype);
 }
@@ -371,6 +374,7 @@ FXX_INLINE void Lowering::repeat(const Node& node, const Operator& op) {
 /// Padding with a constant: that everywhere, and the input within.
 FXX_INLINE void Lowering::pad(const Node& node, const Operator& op) {
   require_elements(node);
+  if (becomes_border(node)) return pad_by_border(node);
   const Node& self = operand(node, op, "self");
   if (op.index_of("mode") >= 0) {
     const Argument mode = argument(node, op, "mode");

@@ -351,10 +351,13 @@ FXX_INLINE std::string SpecialisedWriter::each_store(Body& body, const KernelSte
       result += indent + narrowed(body, store, frame);
       continue;
     }
-    const std::string value = vector(body, *store.value, frame);
+    std::string value = vector(body, *store.value, frame);
     const std::string out = pointer(body, to, true, "out");
     const Place at = place(to, frame);
     const std::string where = out + at.offset;
+    if (store.kept != plans::Store::Kept::all)  // lowering says so of columns that lie behind each other alone
+      value = std::string("apply<Function::") + (store.kept == plans::Store::Kept::largest ? "maximum" : "minimum") +
+              ">(load_some<width>(" + where + "), " + value + ")";
     result += indent;
     if (dtype != Dtype::float32) {
       const bool mask = dtype == Dtype::boolean, strided = at.along == Place::Along::whole && at.stride != 1;

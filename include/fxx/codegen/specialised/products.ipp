@@ -187,8 +187,12 @@ FXX_INLINE std::string SpecialisedWriter::product(Body& body, const KernelStep& 
   if (k.batch == 1 && k.weights.constant) {
     const std::string weights = product_weights(body, k, step.way);
     const std::string inner = stores(body, step, step.frame, "    ");
-    return "  gemm<" + sizes + way_of_product(k, step.way) + ">(part, " + in + ", " + weights + ", " +
-           lambda({"row", "column"}, true, inner) + "  });\n";
+    // What keeps one element of each column wants all rows in one part.
+    plans::Way way = step.way;
+    const bool keeps = keeps_extremes(step);
+    if (keeps) way.by_rows = false;
+    return std::string(keeps ? "  gemm_by_panels<" : "  gemm<") + sizes + way_of_product(k, way) + ">(part, " + in +
+           ", " + weights + ", " + lambda({"row", "column"}, true, inner) + "  });\n";
   }
   include("matmul");
   const std::string from = pointer(body, w, false, "w");
