@@ -135,6 +135,11 @@ class Mutants {
       const Tensor w = random({19, 33}), b = random({19});
       families_["product"] = {[=](const Tensors& in) { return c10::IValue(torch::linear(in[0], w, b)); },
                               {random({21, 33})}};
+      families_["product that hardly counts"] = {
+          [=](const Tensors& in) {
+            return c10::IValue(torch::softmax(torch::linear(in[0], w, b), -1) * 1e-9 + 1);
+          },
+          {random({21, 33})}};
     }
     {
       torch::nn::Linear layer(65, 48);
@@ -273,6 +278,7 @@ TEST_CASE("wrong kernels are refused, of every family" * doctest::timeout(600)) 
       {"product", "the vectors of a tile change places", "gemm.hpp", "finish(r, v * lanes, sums[r][v], Width<lanes>{})",
        "finish(r, v * lanes, sums[r][Vectors - 1 - v], Width<lanes>{})"},
       {"product", "the bias is lost", nullptr, " + load_some<width>(a + column)", ""},
+      {"product that hardly counts", "the bias is lost", nullptr, " + load_some<width>(a + column)", ""},
       {"product of bytes", "products that fill no 32 bits are dropped", "gemm.hpp",
        "else if (k < depth) some(Width<1>{}, k);\n    }\n  }", "}\n  }"},
       {"convolution", "the stride between pixels is 1", "convolution.hpp",

@@ -30,6 +30,19 @@ FXX_INLINE void CompiledModule::spoil_memory(const Host& host) const {
       std::memset(host.outputs[buffer.number], 0xff, static_cast<std::size_t>(buffer.bytes()));
 }
 
+namespace detail {
+/// Throws what a step was refused with. Other errors are the check's own, of operators that cannot be run as it runs them:
+/// the results as a whole decide then.
+FXX_INLINE void refuse_or_pass(const std::exception_ptr& met) {
+  try {
+    std::rethrow_exception(met);
+  } catch (const LoadError&) {
+    throw;
+  } catch (const std::exception&) {
+  }
+}
+}  // namespace detail
+
 FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options) {
   if (changes_something_) return;
   const auto is_fake_one = [](const at::Tensor& tensor) { return is_fake(tensor); };
@@ -42,7 +55,6 @@ FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_in
   const bool orders = keep_order_of_equals(reference, Orders::sorts_and_tops) > 0;
   const c10::IValue expected = orders ? Plan(reference, owner()).run(taken) : GraphModule::run_flat(inputs);
   c10::IValue got;
-  std::exception_ptr wrong_step;
   if (std::isinf(tolerance)) {
     got = run_with_kernels(inputs);
   } else {
@@ -54,13 +66,10 @@ FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_in
       check.after(steps, [&](const plans::View& view) { return borrowed_at(host, view); });
     };
     got = run_with_kernels(inputs, &observer);
-    wrong_step = observer.exception;
+    if (observer.exception) detail::refuse_or_pass(observer.exception);
   }
   max_error_ = detail::relative_error(got, expected);
   if (max_error_ <= tolerance) return;
-  // A step that differs is refused where it shows. Operators whose results depend on more than values, such as strides
-  // into memory that lies otherwise in a copy, differ by themselves and not in the whole.
-  if (wrong_step) std::rethrow_exception(wrong_step);
   // Each step is right, and rewriting or a decision on the way made the difference. Where the interpreter differs as
   // much by roundings alone, so may any program.
   double unit = options.accuracy == Accuracy::fast ? 0x1p-8 : 0x1p-21, explained = 0;

@@ -26,6 +26,7 @@
 #include "fxx/codegen/kernel_plan.hpp"
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
+#include "fxx/ops/effects.hpp"
 #include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
 #include "fxx/torch/fake/tensors.ipp"
@@ -116,6 +117,8 @@ class StepCheck : private Interpreter {
       known.value = inputs[next++];
       known.is_there = known.is_given = true;
     }
+    for (const Node* node : module.graph().nodes())
+      if (base_name(*node).starts_with("as_strided")) keep_memory_of(first_tensor(*node));
     for (const PlanValue& value : plan.values) ++values_[value.node->index()].stored;
     for (std::size_t i = 0; i < plan.values.size(); ++i) order_.push_back(i);
     std::ranges::stable_sort(order_, {}, [&](std::size_t i) { return plan.values[i].steps; });
@@ -145,9 +148,17 @@ class StepCheck : private Interpreter {
     int users = 0, stored = 0;  // that were not computed, not compared yet
     bool is_there = false;
     bool is_given = false;  // by the caller, or by a step: not by the interpreter
+    bool keeps_memory = false;  // as_strided reads it by strides, also between the elements
   };
 
   Known& known(const Node* node) { return values_[node->index()]; }
+  /// Of the value, and of those that it is a view of.
+  void keep_memory_of(const Node* node) {
+    if (!node || known(node).keeps_memory) return;
+    known(node).keeps_memory = true;
+    for (const Node* input : node->all_input_nodes())
+      if (passes_on_memory(*node, *input)) keep_memory_of(input);
+  }
   void release(Known& known) {
     if (known.is_there && known.users <= 0 && known.stored <= 0) known.value = {}, known.is_there = false;
   }
@@ -203,8 +214,7 @@ class StepCheck : private Interpreter {
       explain(stored, node, copy, wanted, error);
     }
     Known& here = known(node);
-    here.value = std::move(copy);
-    here.is_given = true;
+    if (!here.keeps_memory) here.value = std::move(copy), here.is_given = true;
     release_inputs();
   }
 
@@ -449,17 +459,19 @@ class StepCheck : private Interpreter {
     const Node* maker = wanted;
     if (base_name(*wanted) == "getitem" && wanted->arg(0).is_node()) maker = wanted->arg(0).node();
     if (given.scalar_type() != at::kLong ||
-        !is_one_of(base_name(*maker), {"argmax", "argmin", "max", "min", "sort", "argsort", "topk"}) ||
+        !is_one_of(base_name(*maker), {"argmax", "argmin", "max", "min", "sort", "argsort", "topk", "kthvalue", "median",
+                                          "nanmedian", "mode"}) ||
         !exact.contains(maker) || !first_tensor(*maker) || !exact.contains(first_tensor(*maker)))
       return {};
     const Operator* op = operator_of(*maker);
     const Node* source = first_tensor(*maker);
     at::Tensor from = exact.at(source).toTensor();
-    if (!from.is_floating_point()) return {};
-    std::vector<at::Tensor> moved;
-    for (const Environment& sample : samples) moved.push_back(sample.at(source).toTensor());
-    at::Tensor near =
-        deviation(from, moved).add(from.abs().nan_to_num(0, 0, 0).mul(error.rounding)).mul(step_error_factor);
+    at::Tensor near = from.new_zeros(from.sizes());  // of integers, those that are equal are as good
+    if (from.is_floating_point()) {
+      std::vector<at::Tensor> moved;
+      for (const Environment& sample : samples) moved.push_back(sample.at(source).toTensor());
+      near = deviation(from, moved).add(from.abs().nan_to_num(0, 0, 0).mul(error.rounding)).mul(step_error_factor);
+    }
     const int index = op->index_of("dim");
     const Argument dim = index >= 0 ? argument_or_default(*maker, *op, index) : Argument();
     std::int64_t d = dim.kind() == Argument::Kind::integer ? dim.integer() : 0;
@@ -479,6 +491,7 @@ class StepCheck : private Interpreter {
     const at::Tensor a = from.gather(d, x), b = from.gather(d, y);
     const at::Tensor apart = near.gather(d, x).add(near.gather(d, y));
     const at::Tensor same = a.eq(b).logical_or(a.isnan().logical_and(b.isnan()));
+    if (!from.is_floating_point()) return same.all().item<bool>();
     return a.sub(b).abs().le(apart).logical_or(same).all().item<bool>();
   }
 
