@@ -534,4 +534,153 @@ TEST_CASE("readable code of a dynamic graph takes sizes from its inputs") {
   check_traced(f, *gm, {{torch::rand({5, 9})}, {torch::rand({1, 2})}}, 1e-6);
 }
 
+TEST_CASE("sizes bounded, wrapped and centred by C++: right at sizes that no trace showed") {
+  torch::NoGradGuard no_grad;
+  const auto at_rows = [](auto f, std::int64_t traced, const std::vector<std::int64_t>& sizes) {
+    const auto gm = trace(f, {torch::rand({traced, 3})}, {{0, 0, "n"}});
+    CAPTURE(to_string(gm->graph()));
+    for (const std::int64_t n : sizes) {
+      CAPTURE(n);
+      const Tensor x = torch::rand({n, 3});
+      CHECK(same((*gm)(x), f(x)));
+    }
+  };
+  const std::vector<std::int64_t> around_48 = {2, 10, 20, 47, 48, 49, 60, 96, 500, 3000};
+  for (const std::int64_t traced : {3, 10, 48, 80}) {
+    CAPTURE(traced);
+    at_rows([](Tensor x) { return x.narrow(0, 0, std::min<std::int64_t>(48, x.size(0))); }, traced, around_48);
+    at_rows([](Tensor x) { return std::get<0>(x.topk(std::min<std::int64_t>(48, x.size(0)), 0)); }, traced, around_48);
+  }
+  const auto at_columns = [](auto f, std::int64_t traced, const std::vector<std::int64_t>& sizes,
+                             std::int64_t minimum = 2) {
+    const auto gm = trace(f, {torch::rand({2, traced})}, {{0, 1, "n", minimum}});
+    CAPTURE(to_string(gm->graph()));
+    for (const std::int64_t n : sizes) {
+      CAPTURE(n);
+      const Tensor x = torch::rand({2, n});
+      CHECK(same((*gm)(x), f(x)));
+    }
+  };
+  const std::vector<std::int64_t> around_64 = {5, 63, 64, 65, 100, 127, 128, 129, 200, 640, 1000};
+  for (const std::int64_t traced : {10, 64, 100}) {
+    CAPTURE(traced);
+    at_columns([](Tensor x) { return x.slice(1, x.size(1) % 64, x.size(1)); }, traced, around_64);
+    at_columns(
+        [](Tensor x) {
+          const std::int64_t missing = (64 - x.size(1) % 64) % 64;
+          return torch::constant_pad_nd(x, {missing / 2, missing - missing / 2});
+        },
+        traced, around_64);
+  }
+  // Centre crops: of a fixed size, of a half, and of what there is when that is less.
+  const std::vector<std::int64_t> around_24 = {24, 25, 26, 31, 48, 99, 100, 500};
+  at_columns([](Tensor x) { return x.narrow(1, (x.size(1) - 24) / 2, 24); }, 40, around_24, 24);
+  at_columns([](Tensor x) { return x.narrow(1, x.size(1) / 4, x.size(1) / 2); }, 40, around_24);
+  at_columns(
+      [](Tensor x) {
+        const std::int64_t n = x.size(1), size = std::min<std::int64_t>(n, 24), start = (n - size) / 2;
+        return x.slice(1, start, start + size);
+      },
+      40, {2, 3, 10, 23, 24, 25, 26, 31, 48, 99, 500});
+}
+
+TEST_CASE("a tensor that forward caches for the next size is named, not taken for a branch") {
+  struct Gridded : torch::nn::Module {
+    Tensor grid;
+    Tensor forward(Tensor x) {
+      if (!grid.defined() || grid.size(0) != x.size(0)) grid = torch::linspace(-1, 1, x.size(0)).view({-1, 1});
+      return x + grid;
+    }
+  } net;
+  const Fault fault = fault_of<TraceError>([&] { trace(net, {torch::rand({6, 3})}, {{0, 0, "n"}}); });
+  CHECK(fault.id == 309);
+  CAPTURE(fault.text);
+  CHECK(fault.says("forward keeps"));
+  CHECK(fault.says("for the next"));
+  CHECK(!fault.says("A branch on a size"));
+}
+
+/// Arithmetic on two sizes, as code writes it: each number is at least 1.
+struct SizeCode {
+  std::vector<std::size_t> choices;
+  std::vector<std::int64_t> numbers;
+
+  explicit SizeCode(test::Random& random) {
+    for (int i = 0; i < 4; ++i) choices.push_back(random.below(12));
+    for (int i = 0; i < 4; ++i) numbers.push_back(2 + static_cast<std::int64_t>(random.below(random.chance(2) ? 8 : 70)));
+  }
+  std::int64_t one(std::size_t i, std::int64_t n, std::int64_t m) const {
+    const std::int64_t k = numbers[i];
+    switch (choices[i]) {
+      case 0: return n;
+      case 1: return n / k + 1;
+      case 2: return (n + k - 1) / k;
+      case 3: return std::min(n, k);
+      case 4: return std::max(n, k);
+      case 5: return n % k + 1;
+      case 6: return (k - n % k) % k + 1;
+      case 7: return (n + k - 1) / k * k;
+      case 8: return n + k;
+      case 9: return std::min(n, m);
+      case 10: return std::max<std::int64_t>(n - k, 1);
+      default: return n * 2 / 3 + 1;
+    }
+  }
+  std::int64_t operator()(std::size_t i, std::int64_t n, std::int64_t m) const {
+    const std::int64_t first = one(i, n, m);
+    return numbers[i] % 2 == 0 ? first : one((i + 1) % 4, first, m);
+  }
+};
+
+TEST_CASE("drawn code that computes slices, pads, views and counts from sizes: as eager at sizes never traced") {
+  torch::NoGradGuard no_grad;
+  test::Random random(20);
+  int compared = 0, refused = 0, total = 0;
+  const int count = test::repeats(220, 220);
+  for (int i = 0; i < count; ++i) {
+    const SizeCode size(random);
+    const std::vector<std::size_t> steps = {random.below(5), random.below(5)};
+    const auto code = [&](Tensor x) {
+      for (std::size_t s = 0; s < steps.size(); ++s) {
+        const std::int64_t n = x.size(0), m = x.size(1), a = size(s, n, m), b = size(s + 2, m, n);
+        switch (steps[s]) {
+          case 0: x = x.slice(0, std::min(a, n) - 1, n); break;
+          case 1: x = torch::constant_pad_nd(x, {b % 5, b / 4, 0, a % 7}); break;
+          case 2: x = x.new_zeros({a, m}) + x.sum(0) * static_cast<double>(b); break;
+          case 3: x = std::get<0>(x.topk(std::min(b, m), 1)); break;
+          default: x = x.repeat({1, 2}).view({-1, 1, 2 * m}).narrow(2, std::min(b, m), m).reshape({n, m}); break;
+        }
+      }
+      return x;
+    };
+    CAPTURE(i);
+    const auto rows = static_cast<std::int64_t>(2 + random.below(60)), columns = static_cast<std::int64_t>(2 + random.below(60));
+    const bool two = random.chance(2);
+    std::vector<DynamicDim> dims = {{0, 0, "n"}};
+    if (two) dims.push_back({0, 1, "m"});
+    TraceOptions options;
+    options.dynamic = dims;
+    try {
+      const auto gm = trace(code, {torch::rand({rows, columns})}, options);
+      CAPTURE(to_string(gm->graph()));
+      for (int j = 0; j < 8; ++j) {
+        const auto other = [&] { return static_cast<std::int64_t>(2 + random.below(random.chance(2) ? 20 : 200)); };
+        const Tensor x = torch::rand({other(), two ? other() : columns});
+        CAPTURE(x.size(0));
+        CAPTURE(x.size(1));
+        const Tensor expected = code(x);
+        CHECK(relative_difference((*gm)(x), expected) <= 1e-6);
+        ++total;
+      }
+      ++compared;
+    } catch (const TraceError& error) {
+      CAPTURE(error.what());
+      CHECK((error.id() == ErrorId::size_not_solved || error.id() == ErrorId::traces_differ));
+      ++refused;
+    }
+  }
+  MESSAGE(compared << " modules agree at " << total << " sizes, " << refused << " refused");
+  CHECK(compared > 8 * refused);
+}
+
 }  // namespace

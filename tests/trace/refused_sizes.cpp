@@ -331,7 +331,7 @@ TEST_CASE("graphs of real traces: windows of a vision transformer, with padding"
     return y.slice(1, 0, h).slice(2, 0, w).reshape({b, h * w, channels});
   };
   const Solved solved = solve(code, image, {{1, 56, 56}});
-  CHECK(solved.traces.size() <= 64);
+  CHECK(solved.traces.size() <= 20);
   test::Random random(5);
   for (int i = 0; i < 60; ++i)
     check_at(code, solved.graph, image,

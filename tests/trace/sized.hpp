@@ -65,7 +65,7 @@ Solved solve(F&& f, const std::vector<DynamicDim>& dims, const std::vector<SizeS
   for (int round = 0;; ++round) {
     const std::vector<SizeSet> more = more_sizes_to_trace(solved.traces, dims);
     if (more.empty()) break;
-    REQUIRE(round < 60);
+    REQUIRE(round < 40);
     for (const SizeSet& sizes : more) {
       for (const SizedTrace& known : solved.traces) REQUIRE(known.sizes != sizes);
       solved.traces.push_back(trace_at(f, sizes));

@@ -65,6 +65,8 @@ class SizeExpressions {
     if (t.b != none) for_each_symbol(t.b, f);
   }
   bool reads(int e) const;
+  /// How many operands there are in it.
+  std::size_t length(int e) const;
   /// Is `part` in it?
   bool contains(int e, int part) const;
   /// "2*batch + 1", as Python writes it. `names` of symbols and of reads.

@@ -119,6 +119,11 @@ FXX_INLINE bool SizeExpressions::reads(int e) const {
   return t.kind == Kind::read || (t.a != none && reads(t.a)) || (t.b != none && reads(t.b));
 }
 
+FXX_INLINE std::size_t SizeExpressions::length(int e) const {
+  const Term& t = term(e);
+  return 1 + (t.a != none ? length(t.a) : 0) + (t.b != none ? length(t.b) : 0);
+}
+
 FXX_INLINE bool SizeExpressions::contains(int e, int part) const {
   const Term& t = term(e);
   return e == part || (t.a != none && contains(t.a, part)) || (t.b != none && contains(t.b, part));

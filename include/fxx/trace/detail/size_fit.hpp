@@ -37,6 +37,57 @@ struct SizeReal {
   double factor = 1, added = 0;
 };
 
+/// One operator with one constant, applied to a size: its values in every trace, for every constant that counts. What
+/// the traces do not tell apart is kept once.
+class SizeParts {
+ public:
+  struct Part {
+    enum class Form : std::uint8_t {
+      whole,  // the expression itself
+      quotient,
+      ceiling,
+      remainder,
+      minimum,
+      maximum,
+      missing,  // to a multiple
+      below,    // the multiple below, and the one above
+      above,
+      over,  // the constant over the size
+      modulo
+    };
+    Form form;
+    int of;                  // the expression of the size
+    std::int64_t low, high;  // the constants with these values
+  };
+
+  bool made() const { return traces_ > 0; }
+  void start(std::size_t traces) { traces_ = traces; }
+  void add(const Part& part, const std::int64_t* row);
+  /// Adds all forms and constants of the size `of` with the values `n`.
+  void add_all(int of, const SizeValues& n);
+  int count() const { return static_cast<int>(parts_.size()); }
+  const Part& operator[](int part) const { return parts_[static_cast<std::size_t>(part)]; }
+  const std::int64_t* row(int part) const { return values_.data() + static_cast<std::size_t>(part) * traces_; }
+  /// The part with these values; -1 when there is none.
+  int find(const std::int64_t* row) const;
+
+ private:
+  std::uint64_t hash(const std::int64_t* row) const;
+  void place(int part);
+
+  std::size_t traces_ = 0;
+  std::vector<Part> parts_;
+  std::vector<std::int64_t> values_;
+  std::vector<int> slots_;  // of a hash table, a power of two of them
+};
+
+/// An expression that fits, and how long it is as C++ writes it.
+struct SizeCandidate {
+  int expression;
+  std::size_t length;
+};
+class ComposedFound;
+
 class SizeFit {
  public:
   static constexpr int none = SizeExpressions::none;
@@ -47,8 +98,9 @@ class SizeFit {
     std::vector<std::int64_t> ask;  // sizes that would tell; empty when there is no doubt
   };
 
-  /// `sets`: the sizes of each trace.
-  SizeFit(std::span<const SizeSymbol> symbols, std::vector<std::vector<std::int64_t>> sets);
+  /// `sets`: the sizes of each trace. `refused`: sizes that cannot be traced.
+  SizeFit(std::span<const SizeSymbol> symbols, std::vector<std::vector<std::int64_t>> sets,
+          std::span<const std::vector<std::int64_t>> refused);
 
   SizeExpressions& expressions() { return expressions_; }
   /// The size of an intermediate tensor: from now on numbers may follow from it. Of several that are equal, one that
@@ -64,18 +116,11 @@ class SizeFit {
   bool independent() const;
   bool enough_sets() const;
 
-  /// Sizes that test what a few traces gave: large, odd, prime, a multiple of much; each symbol is the largest once.
-  std::vector<std::vector<std::int64_t>> held_back() const;
-  /// Sizes for numbers that no simple expression gives: each symbol alone and all together, small and large.
-  std::vector<std::vector<std::int64_t>> survey() const;
-  /// Adds, for each symbol, the sizes below, at and above those where the expression changes its piece.
-  void add_breaks(int e, std::vector<std::vector<std::int64_t>>& points) const;
-  /// Every answer that was given so far.
-  template <class F>
-  void for_each_answer(F&& f) const {
-    for (const auto& [values, answer] : known_)
-      if (answer.expression != none) f(answer.expression);
-  }
+  /// Sizes for numbers that no simple expression gives, those that show most first; the first few are traced always, as
+  /// tests of what the given sizes showed.
+  const std::vector<std::vector<std::int64_t>>& survey();
+  /// Sizes that tell every answer from its variants that fit all traces as well.
+  std::vector<std::vector<std::int64_t>> tests();
 
  private:
   bool covered(int e) const;
@@ -92,20 +137,52 @@ class SizeFit {
   void add_over_atoms(const SizeValues& values, std::span<const int> atoms, std::vector<int>& found);
   Answer divisions(const SizeValues& values, std::span<const int> atoms, std::vector<int> found);
 
-  bool informative(const SizeValues& values) const;
-  int composed(const SizeValues& values);
+  /// An expression that is a line between two bounds, or where it is none.
+  struct Bounds {
+    std::vector<bool> taken;  // the traces that meet no bound
+    std::optional<std::int64_t> low, high;
+  };
+  /// An expression, and the traces where it is least and greatest.
+  struct Line {
+    int base;
+    std::size_t low, high;
+  };
+  std::size_t count_unusual(const SizeValues& values, std::int64_t& usual) const;
+  std::optional<std::vector<std::int64_t>> unusual(int e, std::int64_t usual);
+  Answer composed(const SizeValues& values);
   void make_parts();
+  int part_expression(const SizeParts::Part& part, std::int64_t k);
+  template <class Make>
+  void for_each_constant(const SizeParts::Part& part, Make&& make);
   int truncated(int numerator, std::int64_t divisor, bool remainder);
-  int truncated_quotient(int base, const SizeValues& values);
-  int truncated_remainder(int base, std::int64_t factor, const SizeValues& values);
-  bool affine_where(const SizeValues& x, const SizeValues& values, const std::vector<bool>& taken,
-                    std::int64_t& factor, std::int64_t& added) const;
-  int bounded(int of, const SizeValues& values);
-  int divided_part(int part, const SizeValues& values);
-  int joined_parts(const SizeValues& values);
-  int extreme_parts(const SizeValues& values);
-  int over_parts(const SizeValues& values);
+  Bounds everywhere() const { return {std::vector<bool>(sets_.size(), true), {}, {}}; }
+  void add_quotients(int base, const SizeValues& values, const std::vector<bool>& taken,
+                     std::optional<std::int64_t> least, std::optional<std::int64_t> most, ComposedFound& found);
+  void add_composed_remainders(int base, std::int64_t factor, const std::int64_t* x, const SizeValues& values,
+                               ComposedFound& found);
+  void add_bounded(const std::int64_t* x, const SizeValues& values, const Bounds& bounds, std::int64_t& factor,
+                   std::int64_t& added, bool& fits) const;
+  void add_divided_part(const SizeParts::Part& part, const std::int64_t* x, const SizeValues& values,
+                        ComposedFound& found);
+  template <class Join>
+  void with_partners(const SizeValues& rest, Join&& join);
+  void add_sums_of_parts(const SizeValues& values, ComposedFound& found);
+  void add_products_of_parts(const SizeValues& values, ComposedFound& found);
+  void add_extreme_parts(const SizeValues& values, ComposedFound& found);
+  void add_over_parts(const SizeValues& values, ComposedFound& found);
+
   std::int64_t allowed_near(std::size_t i, std::int64_t size) const;
+  bool may_ask(const std::vector<std::int64_t>& set) const;
+  template <class F>
+  void for_each_break(int e, std::size_t i, F&& f) const;
+  std::vector<std::vector<std::int64_t>> probes(std::span<const int> expressions);
+  Answer told_apart(std::vector<SizeCandidate> candidates);
+  template <class Change>
+  int changed(int e, int& place, Change&& change);
+  int replaced(int e, int from, int to);
+  std::vector<int> variants(int e);
+  void add_steps(int e, std::vector<std::vector<std::int64_t>>& asked) const;
+  std::optional<std::vector<std::int64_t>> differing_set(int a, int b) const;
 
   void add_floors(int numerator, const SizeValues& values, std::int64_t factor, std::vector<int>& found);
   void add_remainders(int numerator, const SizeValues& values, std::vector<int>& found);
@@ -119,14 +196,16 @@ class SizeFit {
   double value_of(const SizeReal& real, std::size_t trace) const;
 
   std::span<const SizeSymbol> symbols_;
-  std::vector<std::vector<std::int64_t>> sets_;
+  std::vector<std::vector<std::int64_t>> sets_, survey_;
+  std::span<const std::vector<std::int64_t>> refused_;
   SizeExpressions expressions_;
   std::vector<bool> covered_;   // symbols of which every allowed size was traced
   std::vector<int> leaves_;     // of the symbols
   std::vector<int> monomials_;  // products of up to three symbols
   std::vector<int> floors_;     // n // k and (n + k - 1) // k
-  std::vector<int> parts_;      // one operator with one constant, each value once
-  std::map<SizeValues, int> part_of_;
+  SizeParts parts_;
+  std::vector<int> bases_;  // sizes, and sums, differences and products of two
+  std::vector<Line> lines_;  // of the bases
   std::vector<int> atoms_;      // sizes that are read, and expressions found that are no sums of products
   std::vector<int> asked_;
   SizeValues scratch_;

@@ -10,6 +10,7 @@
 #include "fxx/trace/detail/size_fit.hpp"
 #include "fxx/trace/detail/size_fit_composed.ipp"
 #include "fxx/trace/detail/size_fit_divisions.ipp"
+#include "fxx/trace/detail/size_fit_tests.ipp"
 
 namespace fxx::inline FXX_ABI::detail {
 
@@ -20,8 +21,9 @@ inline constexpr std::size_t many_sets = 8;
 
 // --- what is known of the traces -------------------------------------------------------------------------------------
 
-FXX_INLINE SizeFit::SizeFit(std::span<const SizeSymbol> symbols, std::vector<std::vector<std::int64_t>> sets)
-    : symbols_(symbols), sets_(std::move(sets)), expressions_(sets_.size()) {
+FXX_INLINE SizeFit::SizeFit(std::span<const SizeSymbol> symbols, std::vector<std::vector<std::int64_t>> sets,
+                            std::span<const std::vector<std::int64_t>> refused)
+    : symbols_(symbols), sets_(std::move(sets)), refused_(refused), expressions_(sets_.size()) {
   using Kind = SizeExpressions::Kind;
   for (std::size_t i = 0; i < symbols_.size(); ++i) {
     SizeValues values;
@@ -154,12 +156,22 @@ FXX_INLINE SizeFit::Answer SizeFit::integer(const SizeValues& values, std::span<
   if (!over_symbols) answer = over_reads_or_divided(values, operands);
   // Few traces fit much by chance: what no simple expression gives, or one of many, is looked for in many traces.
   if (answer.expression == none || !answer.ask.empty())
-    if (const int e = composed(values); e != none) answer = {e, none, {}};
+    if (Answer other = composed(values); other.expression != none) answer = std::move(other);
   const bool all_covered = std::find(covered_.begin(), covered_.end(), false) == covered_.end();
-  // A number that changes at one or two sizes alone could be anything.
-  if (!over_symbols && answer.expression != none && sets_.size() >= fewest_for_composed && !all_covered &&
-      !informative(values))
-    return {};
+  // A number that changes at few sizes alone could be anything: more of these are traced, as long as there are any.
+  if (!over_symbols && answer.expression != none && answer.ask.empty() && !all_covered &&
+      sets_.size() >= fewest_for_composed + 2 * leaves_.size()) {
+    std::int64_t usual = 0;
+    const std::size_t count = count_unusual(values, usual);
+    const bool reads = expressions_.reads(answer.expression);
+    const std::size_t enough = reads || count_distinct(values) > 2 ? 3 : 6;
+    if (count < enough && reads && sets_.size() >= many_traces) return {};
+    if (count < enough && !reads) {
+      auto other = unusual(answer.expression, usual);
+      if (!other && count < 2) return {};
+      if (other) answer.ask = std::move(*other);
+    }
+  }
   if (answer.expression == none) return answer;
   if (answer.ask.empty()) answer.ask = confirming(answer.expression);
   known_.emplace(values, answer);

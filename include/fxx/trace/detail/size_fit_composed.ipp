@@ -1,7 +1,12 @@
-// Of trace/detail/size_fit.hpp: operators applied to operators, as C++ writes them, found from many traces.
+// Of trace/detail/size_fit.hpp: operators applied to operators, as C++ writes them.
+//
+// Every expression of this kind that fits is a candidate, up to a number of them: few traces fit much by chance, and
+// further traces tell the candidates apart.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <map>
 #include <numeric>
 
@@ -9,12 +14,174 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
-/// Traces that the search needs: enough to test what they determine.
-inline constexpr std::size_t fewest_for_composed = 12;
+/// Traces that the search needs beside two for each symbol: with fewer, nearly everything fits.
+inline constexpr std::size_t fewest_for_composed = 5;
 /// From here on, traces show more than a few sizes of each kind.
 inline constexpr std::size_t many_traces = 40;
 /// Divisors and bounds that are tried one by one.
 inline constexpr std::int64_t largest_composed_constant = 1100;
+/// Candidates of one kind after which the search goes on to the next kind: the next trace tells most of them apart.
+inline constexpr std::size_t most_of_kind = 12;
+/// Numbers beyond this are not looked at, so that products of two constants and one of them do not overflow.
+inline constexpr std::int64_t far_number = std::int64_t{1} << 50;
+
+// --- parts -----------------------------------------------------------------------------------------------------------
+
+FXX_INLINE std::uint64_t SizeParts::hash(const std::int64_t* row) const {
+  std::uint64_t h = 0x9e3779b97f4a7c15;
+  for (std::size_t t = 0; t < traces_; ++t) {
+    h = (h ^ static_cast<std::uint64_t>(row[t])) * 0xff51afd7ed558ccd;
+    h ^= h >> 32;
+  }
+  return h;
+}
+FXX_INLINE int SizeParts::find(const std::int64_t* row) const {
+  if (slots_.empty()) return -1;
+  for (std::size_t at = hash(row);; ++at) {
+    const int part = slots_[at & (slots_.size() - 1)];
+    if (part < 0 || std::equal(row, row + traces_, this->row(part))) return part;
+  }
+}
+FXX_INLINE void SizeParts::add(const Part& part, const std::int64_t* row) {
+  if (std::all_of(row, row + traces_, [&](auto v) { return v == row[0]; })) return;
+  if (parts_.size() * 2 >= slots_.size()) {
+    slots_.assign(std::max<std::size_t>(1024, slots_.size() * 4), -1);
+    for (std::size_t i = 0; i < parts_.size(); ++i) place(static_cast<int>(i));
+  }
+  if (const int same = find(row); same >= 0) {
+    // A run of constants that the traces do not tell apart is one part.
+    Part& known = parts_[static_cast<std::size_t>(same)];
+    if (known.form == part.form && known.of == part.of && part.low == known.high + 1) known.high = part.low;
+    return;
+  }
+  parts_.push_back(part);
+  values_.insert(values_.end(), row, row + traces_);
+  place(static_cast<int>(parts_.size()) - 1);
+}
+FXX_INLINE void SizeParts::place(int part) {
+  std::size_t at = hash(row(part));
+  while (slots_[at & (slots_.size() - 1)] >= 0) ++at;
+  slots_[at & (slots_.size() - 1)] = part;
+}
+
+FXX_INLINE void SizeParts::add_all(int of, const SizeValues& n) {
+  if (std::any_of(n.begin(), n.end(), [](auto x) { return x < 0 || x > far_number; })) return;
+  const bool divides = std::find(n.begin(), n.end(), 0) == n.end();
+  SizeValues row(traces_);
+  const auto all = [&](Part::Form form, std::int64_t last, auto&& value) {
+    for (std::int64_t k = 2; k <= last; ++k) {
+      for (std::size_t t = 0; t < traces_; ++t) row[t] = value(n[t], k);
+      add({form, of, k, k}, row.data());
+    }
+  };
+  using Form = Part::Form;
+  constexpr std::int64_t most = largest_composed_constant, usual = 256;
+  all(Form::quotient, most, [](auto x, auto k) { return x / k; });
+  all(Form::ceiling, most, [](auto x, auto k) { return (x + k - 1) / k; });
+  all(Form::remainder, most, [](auto x, auto k) { return x % k; });
+  all(Form::minimum, most, [](auto x, auto k) { return std::min<std::int64_t>(x, k); });
+  all(Form::maximum, most, [](auto x, auto k) { return std::max<std::int64_t>(x, k); });
+  all(Form::missing, usual, [](auto x, auto k) { return (k - x % k) % k; });
+  all(Form::below, usual, [](auto x, auto k) { return x / k * k; });
+  all(Form::above, usual, [](auto x, auto k) { return (x + k - 1) / k * k; });
+  if (!divides) return;
+  all(Form::over, most, [](auto x, auto k) { return k / x; });
+  all(Form::modulo, most, [](auto x, auto k) { return k % x; });
+}
+
+FXX_INLINE int SizeFit::part_expression(const SizeParts::Part& part, std::int64_t k) {
+  using Form = SizeParts::Part::Form;
+  using Kind = SizeExpressions::Kind;
+  const int n = part.of, by = expressions_.constant(k);
+  switch (part.form) {
+    case Form::whole: return n;
+    case Form::quotient: return expressions_.floor_divided(n, 0, k);
+    case Form::ceiling: return expressions_.floor_divided(n, k - 1, k);
+    case Form::remainder: return expressions_.make(Kind::mod, n, by);
+    case Form::minimum: return expressions_.make(Kind::minimum, n, by);
+    case Form::maximum: return expressions_.make(Kind::maximum, n, by);
+    case Form::missing:
+      return expressions_.make(Kind::mod, expressions_.make(Kind::sub, by, expressions_.make(Kind::mod, n, by)), by);
+    case Form::below: return expressions_.scaled(expressions_.floor_divided(n, 0, k), k);
+    case Form::above: return expressions_.scaled(expressions_.floor_divided(n, k - 1, k), k);
+    case Form::over: return expressions_.make(Kind::floordiv, by, n);
+    case Form::modulo: return expressions_.make(Kind::mod, by, n);
+  }
+  return none;
+}
+
+FXX_INLINE void SizeFit::make_parts() {
+  using Kind = SizeExpressions::Kind;
+  if (parts_.made()) return;
+  parts_.start(sets_.size());
+  const auto add = [&](int e) {
+    if (e != none) parts_.add({SizeParts::Part::Form::whole, e, 0, 0}, expressions_.values(e).data());
+  };
+  for (int n : leaves_) add(n);
+  bases_ = leaves_;
+  for (std::size_t i = 0; i < leaves_.size(); ++i)
+    for (std::size_t j = i; j < leaves_.size(); ++j) {
+      const int a = leaves_[i], b = leaves_[j];
+      bases_.push_back(expressions_.make(Kind::mul, a, b));
+      if (i == j) continue;
+      bases_.push_back(expressions_.make(Kind::add, a, b));
+      bases_.push_back(expressions_.make(Kind::sub, a, b));
+      bases_.push_back(expressions_.make(Kind::sub, b, a));
+      for (const Kind kind : {Kind::minimum, Kind::maximum}) add(expressions_.make(kind, a, b));
+      for (const Kind kind : {Kind::floordiv, Kind::mod}) {
+        add(expressions_.make(kind, a, b));
+        add(expressions_.make(kind, b, a));
+      }
+    }
+  std::erase(bases_, none);
+  for (int base : bases_) add(base);
+  for (int n : leaves_) parts_.add_all(n, expressions_.values(n));
+  for (int base : bases_) {
+    const SizeValues& x = expressions_.values(base);
+    const auto [low, high] = std::minmax_element(x.begin(), x.end());
+    lines_.push_back({base, static_cast<std::size_t>(low - x.begin()), static_cast<std::size_t>(high - x.begin())});
+  }
+}
+
+// --- what fits -------------------------------------------------------------------------------------------------------
+
+/// Collects expressions that have the values, each once.
+class ComposedFound {
+ public:
+  ComposedFound(const SizeExpressions& expressions, const SizeValues& values)
+      : expressions_(expressions), values_(values) {}
+
+  /// `length`: of what C++ writes, where the expression is longer; 0: its own.
+  void add(int e, std::size_t length = 0) {
+    if (e == SizeExpressions::none || expressions_.values(e) != values_) return;
+    if (std::any_of(found_.begin(), found_.end(), [&](const auto& known) { return known.expression == e; })) return;
+    found_.push_back({e, length ? length : expressions_.length(e)});
+  }
+  /// Begins another kind of expressions.
+  void next_kind() { before_ = found_.size(); }
+  bool full() const { return found_.size() >= before_ + most_of_kind; }
+  std::size_t size() const { return found_.size(); }
+  /// The short ones first.
+  std::vector<SizeCandidate> take() {
+    std::stable_sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) { return a.length < b.length; });
+    return std::move(found_);
+  }
+
+ private:
+  const SizeExpressions& expressions_;
+  const SizeValues& values_;
+  std::vector<SizeCandidate> found_;
+  std::size_t before_ = 0;
+};
+
+/// Calls make with the expressions of a part: its middle constant, its least and its greatest.
+template <class Make>
+void SizeFit::for_each_constant(const SizeParts::Part& part, Make&& make) {
+  const std::int64_t middle = part.low + (part.high - part.low) / 2;
+  make(part_expression(part, middle));
+  if (part.low != middle) make(part_expression(part, part.low));
+  if (part.high != middle) make(part_expression(part, part.high));
+}
 
 /// (factor * base + added) / divisor, truncated as C++ does it.
 FXX_INLINE int SizeFit::truncated(int numerator, std::int64_t divisor, bool remainder) {
@@ -36,65 +203,91 @@ FXX_INLINE int SizeFit::truncated(int numerator, std::int64_t divisor, bool rema
                            below);
 }
 
-/// Every factor and divisor for which (factor * base + added) / divisor gives the values, truncated as in C++.
-FXX_INLINE int SizeFit::truncated_quotient(int base, const SizeValues& values) {
-  if (base == none) return none;
+/// Adds (factor * base + added) / divisor, truncated as in C++, for what fits where `taken` says so (everywhere when it
+/// is empty), between the bounds where these are given.
+FXX_INLINE void SizeFit::add_quotients(int base, const SizeValues& values, const std::vector<bool>& taken,
+                                       std::optional<std::int64_t> least, std::optional<std::int64_t> most,
+                                       ComposedFound& found) {
+  using Kind = SizeExpressions::Kind;
   const SizeValues& x = expressions_.values(base);
-  constexpr std::int64_t far = std::int64_t{1} << 50;
-  std::size_t largest = 0, smallest = 0;
-  for (std::size_t t = 0; t < x.size(); ++t) {
-    if (x[t] > far || x[t] < -far || values[t] > far || values[t] < -far) return none;
+  std::vector<std::size_t> at;
+  for (std::size_t t = 0; t < x.size(); ++t)
+    if (taken.empty() || taken[t]) at.push_back(t);
+  if (at.size() < 4) return;
+  std::size_t largest = at[0], smallest = at[0];
+  for (const std::size_t t : at) {
+    if (x[t] > far_number || x[t] < -far_number || values[t] > far_number || values[t] < -far_number) return;
     if (x[t] > x[largest]) largest = t;
     if (x[t] < x[smallest]) smallest = t;
   }
   const std::int64_t dx = x[largest] - x[smallest], dv = values[largest] - values[smallest];
-  if (dx == 0 || dv == 0) return none;
-  for (std::int64_t k = 2; k <= largest_composed_constant; ++k) {
+  if (dx == 0 || dv == 0) return;
+  struct Quotient {
+    int rank;
+    std::int64_t factor, first, last, divisor;
+  };
+  std::vector<Quotient> quotients;
+  constexpr WideInteger unbounded = static_cast<WideInteger>(1) << 100;
+  for (std::int64_t k = 2; k <= largest_composed_constant && quotients.size() < 200; ++k) {
     const auto about = static_cast<std::int64_t>(static_cast<long double>(dv) * static_cast<long double>(k) /
                                                  static_cast<long double>(dx));
     for (std::int64_t a = about - 1; a <= about + 1; ++a) {
-      if (a == 0 || (a % k == 0)) continue;
-      WideInteger low = -(static_cast<WideInteger>(1) << 100), high = static_cast<WideInteger>(1) << 100;
-      for (std::size_t t = 0; t < x.size() && low <= high; ++t) {
-        const WideInteger at = static_cast<WideInteger>(values[t]) * k, product = static_cast<WideInteger>(a) * x[t];
-        low = std::max<WideInteger>(low, (values[t] > 0 ? at : at - k + 1) - product);
-        high = std::min<WideInteger>(high, (values[t] < 0 ? at : at + k - 1) - product);
+      if (a == 0 || a % k == 0) continue;
+      WideInteger low = -unbounded, high = unbounded;
+      for (const std::size_t t : at) {
+        const WideInteger v = static_cast<WideInteger>(values[t]) * k, product = static_cast<WideInteger>(a) * x[t];
+        low = std::max<WideInteger>(low, (values[t] > 0 ? v : v - k + 1) - product);
+        high = std::min<WideInteger>(high, (values[t] < 0 ? v : v + k - 1) - product);
+        if (low > high) break;
       }
-      if (low > high || low < -far || high > far) continue;
+      if (low > high || low < -far_number || high > far_number) continue;
       const auto first = static_cast<std::int64_t>(low), last = static_cast<std::int64_t>(high);
-      // Of the numbers that fit: none, what rounds up, or the one in the middle, which the next trace halves.
-      std::int64_t added = first + (last - first) / 2;
-      for (const std::int64_t usual : {k / 2, k - 1, std::int64_t{0}})
-        if (usual >= first && usual <= last) added = usual;
-      const int e = truncated(expressions_.affine(base, a, added), k, false);
-      if (e != none && expressions_.values(e) == values) return e;
+      const bool plain = first <= 0 && last >= 0, one = a == 1 || a == -1;
+      quotients.push_back({(plain ? 0 : 1) + (one ? 0 : 2) + (std::gcd(a, k) == 1 ? 0 : 4), a, first, last, k});
     }
   }
-  return none;
+  std::stable_sort(quotients.begin(), quotients.end(), [](const auto& p, const auto& q) { return p.rank < q.rank; });
+  for (const Quotient& q : quotients) {
+    if (found.full()) return;
+    const auto add = [&](std::int64_t added) {
+      const int numerator = expressions_.affine(base, q.factor, added);
+      int e = truncated(numerator, q.divisor, false);
+      if (e == none) return;
+      const std::size_t length = expressions_.length(numerator) + 2 + (least ? 2 : 0) + (most ? 2 : 0);
+      if (least) e = expressions_.make(Kind::maximum, e, expressions_.constant(*least));
+      if (most) e = expressions_.make(Kind::minimum, e, expressions_.constant(*most));
+      found.add(e, length);
+    };
+    // Of the numbers that fit: none, what rounds up, the one in the middle, and the ends, which the next trace tells.
+    for (const std::int64_t usual : {std::int64_t{0}, q.divisor - 1, q.divisor / 2})
+      if (usual >= q.first && usual <= q.last) add(usual);
+    add(q.first + (q.last - q.first) / 2);
+    add(q.first);
+    add(q.last);
+  }
 }
 
-/// The same of (factor * base + added) % divisor.
-FXX_INLINE int SizeFit::truncated_remainder(int base, std::int64_t factor, const SizeValues& values) {
-  if (base == none) return none;
-  const SizeValues& x = expressions_.values(base);
-  constexpr std::int64_t far = std::int64_t{1} << 50;
+/// Adds (factor * base + added) % divisor.
+FXX_INLINE void SizeFit::add_composed_remainders(int base, std::int64_t factor, const std::int64_t* x,
+                                                 const SizeValues& values, ComposedFound& found) {
   std::int64_t common = 0, most = 1;
-  for (std::size_t t = 0; t < x.size(); ++t) {
+  for (std::size_t t = 0; t < values.size(); ++t) {
     std::int64_t product = 0;
-    if (__builtin_mul_overflow(x[t], factor, &product) || product > far || product < -far || values[t] > far ||
-        values[t] < -far)
-      return none;
+    if (__builtin_mul_overflow(x[t], factor, &product) || product > far_number || product < -far_number ||
+        values[t] > far_number || values[t] < -far_number)
+      return;
     common = std::gcd(common, product - values[t] - (x[0] * factor - values[0]));
     most = std::max(most, std::abs(values[t]));
-    if (common == 1 || (common != 0 && common <= most)) return none;
+    if (common == 1 || (common != 0 && common <= most)) return;
   }
-  if (common == 0) return none;
-  for (std::int64_t k = most + 1; k <= std::min<std::int64_t>(common, 1 << 17); ++k) {
+  if (common == 0) return;
+  std::size_t added_here = 0;
+  for (std::int64_t k = most + 1; k <= std::min<std::int64_t>(common, 1 << 17) && added_here < 8; ++k) {
     if (common % k != 0) continue;
     const std::int64_t rest = (((values[0] - x[0] * factor) % k) + k) % k;
     // Where nothing is negative the smallest number serves; else its place is where the sign changes.
-    std::int64_t low = -far, high = far;
-    for (std::size_t t = 0; t < x.size(); ++t) {
+    std::int64_t low = -far_number, high = far_number;
+    for (std::size_t t = 0; t < values.size(); ++t) {
       if (values[t] > 0) low = std::max(low, 1 - x[t] * factor);
       if (values[t] < 0) high = std::min(high, -1 - x[t] * factor);
     }
@@ -102,407 +295,348 @@ FXX_INLINE int SizeFit::truncated_remainder(int base, std::int64_t factor, const
     if (added > high) added -= (added - high + k - 1) / k * k;
     if (added < low) added += (low - added + k - 1) / k * k;
     if (added > high) continue;
-    const int e = truncated(expressions_.affine(base, factor, added), k, true);
-    if (e != none && expressions_.values(e) == values) return e;
-  }
-  return none;
-}
-
-/// One operator with one constant, of every size and of pairs of them.
-FXX_INLINE void SizeFit::make_parts() {
-  using Kind = SizeExpressions::Kind;
-  if (!parts_.empty()) return;
-  const auto add = [&](int e) {
-    if (e == none || count_distinct(expressions_.values(e)) < 2) return;
-    if (part_of_.try_emplace(expressions_.values(e), e).second) parts_.push_back(e);
-  };
-  // What one trace does not tell from the next serves once, with the constant in the middle.
-  const auto add_all = [&](auto&& make) {
-    std::vector<int> same;
-    const auto flush = [&] {
-      if (!same.empty()) add(same[(same.size() - 1) / 2]);
-      same.clear();
-    };
-    for (std::int64_t k = 2; k <= largest_composed_constant; ++k) {
-      const int e = make(k);
-      if (e == none) continue;
-      if (!same.empty() && expressions_.values(same[0]) != expressions_.values(e)) flush();
-      same.push_back(e);
-    }
-    flush();
-  };
-  for (int n : leaves_) add(n);
-  for (std::size_t i = 0; i < leaves_.size(); ++i)
-    for (std::size_t j = i; j < leaves_.size(); ++j) {
-      const int a = leaves_[i], b = leaves_[j];
-      add(expressions_.make(Kind::mul, a, b));
-      if (i == j) continue;
-      for (const Kind kind : {Kind::add, Kind::sub, Kind::minimum, Kind::maximum}) add(expressions_.make(kind, a, b));
-      for (const Kind kind : {Kind::floordiv, Kind::mod}) {
-        add(expressions_.make(kind, a, b));
-        add(expressions_.make(kind, b, a));
-      }
-    }
-  for (int n : leaves_) {
-    add_all([&](std::int64_t k) { return expressions_.floor_divided(n, 0, k); });
-    add_all([&](std::int64_t k) { return expressions_.floor_divided(n, k - 1, k); });
-    for (const Kind kind : {Kind::mod, Kind::minimum, Kind::maximum})
-      add_all([&](std::int64_t k) { return expressions_.make(kind, n, expressions_.constant(k)); });
-    for (std::int64_t k = 2; k <= 256; ++k) {
-      const int by = expressions_.constant(k);
-      add(expressions_.make(Kind::mod, expressions_.make(Kind::sub, by, expressions_.make(Kind::mod, n, by)), by));
-    }
+    const std::size_t before = found.size();
+    const int numerator = expressions_.affine(base, factor, added);
+    if (numerator != none) found.add(truncated(numerator, k, true), expressions_.length(numerator) + 2);
+    added_here += found.size() - before;
   }
 }
 
-/// factor * x + added where `taken` says so; false unless three values of x determine and test it.
-FXX_INLINE bool SizeFit::affine_where(const SizeValues& x, const SizeValues& values, const std::vector<bool>& taken,
-                                      std::int64_t& factor, std::int64_t& added) const {
-  SizeValues some_x, some_values;
-  for (std::size_t t = 0; t < x.size(); ++t)
-    if (taken[t]) {
-      some_x.push_back(x[t]);
-      some_values.push_back(values[t]);
-    }
-  return !some_x.empty() && count_distinct(some_x) >= 3 && affine(some_x, some_values, factor, added);
-}
-
-/// min(max(factor * x + added, low), high), with what is not needed left out.
-FXX_INLINE int SizeFit::bounded(int of, const SizeValues& values) {
-  using Kind = SizeExpressions::Kind;
-  const SizeValues& x = expressions_.values(of);
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  const std::int64_t low = *least, high = *most;
-  for (const auto& [use_low, use_high] : {std::pair(false, true), std::pair(true, false), std::pair(true, true)}) {
-    std::vector<bool> taken(values.size());
-    for (std::size_t t = 0; t < values.size(); ++t)
-      taken[t] = !(use_low && values[t] == low) && !(use_high && values[t] == high);
-    std::int64_t factor = 0, added = 0;
-    if (!affine_where(x, values, taken, factor, added)) continue;
-    int e = expressions_.affine(of, factor, added);
-    if (use_low) e = expressions_.make(Kind::maximum, e, expressions_.constant(low));
-    if (use_high) e = expressions_.make(Kind::minimum, e, expressions_.constant(high));
-    if (e != none && expressions_.values(e) == values) return e;
+/// min(max(factor * x + added, low), high), with what is not needed left out; and bounded quotients of sizes.
+FXX_INLINE void SizeFit::add_bounded(const std::int64_t* x, const SizeValues& values, const Bounds& bounds,
+                                     std::int64_t& factor, std::int64_t& added, bool& fits) const {
+  fits = false;
+  std::size_t smallest = values.size(), largest = values.size();
+  for (std::size_t t = 0; t < values.size(); ++t) {
+    if (!bounds.taken[t]) continue;
+    if (smallest == values.size() || x[t] < x[smallest]) smallest = t;
+    if (largest == values.size() || x[t] > x[largest]) largest = t;
   }
-  return none;
+  if (smallest == values.size()) return;
+  const WideInteger dx = static_cast<WideInteger>(x[largest]) - x[smallest],
+                    dv = static_cast<WideInteger>(values[largest]) - values[smallest];
+  if (dx == 0 || dv == 0 || dv % dx != 0 || dv / dx > far_number || dv / dx < -far_number) return;
+  const WideInteger f = dv / dx, d = values[smallest] - f * x[smallest];
+  if (d > far_number || d < -far_number) return;
+  bool third = false;
+  for (std::size_t t = 0; t < values.size(); ++t) {
+    if (!bounds.taken[t]) continue;
+    if (f * x[t] + d != values[t]) return;
+    third = third || (x[t] != x[smallest] && x[t] != x[largest]);
+  }
+  if (!third) return;
+  factor = static_cast<std::int64_t>(f);
+  added = static_cast<std::int64_t>(d);
+  fits = true;
 }
 
 /// x / k, x % k, and what is missing to a multiple of k, for a part that is not negative.
-FXX_INLINE int SizeFit::divided_part(int part, const SizeValues& values) {
+FXX_INLINE void SizeFit::add_divided_part(const SizeParts::Part& part, const std::int64_t* x, const SizeValues& values,
+                                          ComposedFound& found) {
   using Kind = SizeExpressions::Kind;
-  const SizeValues& x = expressions_.values(part);
-  std::size_t largest = 0;
-  for (std::size_t t = 0; t < x.size(); ++t) {
-    if (x[t] < 0 || values[t] < 0) return none;
-    if (values[t] > values[largest]) largest = t;
-  }
   std::int64_t low = 2, high = INT64_MAX;
-  for (std::size_t t = 0; t < x.size() && low <= high; ++t) {
+  for (std::size_t t = 0; t < values.size(); ++t) {
+    if (x[t] < 0 || values[t] < 0) return;
     low = std::max(low, x[t] / (values[t] + 1) + 1);
     if (values[t] > 0) high = std::min(high, x[t] / values[t]);
+    if (low > high) break;
   }
-  if (low <= high && high < INT64_MAX) {
-    const int e = expressions_.make(Kind::floordiv, part, expressions_.constant(low + (high - low) / 2));
-    if (e != none && expressions_.values(e) == values) return e;
+  if (low <= high && high < INT64_MAX)
+    for (const std::int64_t k : {low + (high - low) / 2, low, high})
+      for_each_constant(part, [&](int e) { found.add(expressions_.make(Kind::floordiv, e, expressions_.constant(k))); });
+  // The greatest common divisor of what is missing is 1 for nearly every part, after two traces.
+  std::int64_t common = 0, most = 1;
+  for (std::size_t t = 0; t < values.size(); ++t) {
+    common = std::gcd(common, x[t] - values[t] - (x[0] - values[0]));
+    most = std::max(most, values[t]);
+    if (common == 1 || (common != 0 && common <= most)) return;
   }
-  if (const int e = truncated_remainder(part, 1, values); e != none) return e;
-  return none;
+  for_each_constant(part, [&](int e) { add_composed_remainders(e, 1, x, values, found); });
 }
 
-/// All sums, differences and products of two parts, or of a part and a size.
-FXX_INLINE int SizeFit::joined_parts(const SizeValues& values) {
+/// Calls `join` with every part and line that has the values `rest`.
+template <class Join>
+void SizeFit::with_partners(const SizeValues& rest, Join&& join) {
+  for (const Line& line : lines_) {
+    const SizeValues& x = expressions_.values(line.base);
+    const WideInteger dx = static_cast<WideInteger>(x[line.high]) - x[line.low],
+                      dv = static_cast<WideInteger>(rest[line.high]) - rest[line.low];
+    if (dx == 0 || dv == 0) continue;
+    if (dv > INT64_MAX || dv < INT64_MIN || dx > INT64_MAX ||
+        static_cast<std::int64_t>(dv) % static_cast<std::int64_t>(dx) != 0)
+      continue;
+    const WideInteger f = static_cast<std::int64_t>(dv) / static_cast<std::int64_t>(dx);
+    const WideInteger d = rest[line.low] - f * x[line.low];
+    if (d > far_number || d < -far_number) continue;
+    bool fits = true;
+    for (std::size_t t = 0; t < rest.size() && fits; ++t) fits = f * x[t] + d == rest[t];
+    if (fits) join(expressions_.affine(line.base, static_cast<std::int64_t>(f), static_cast<std::int64_t>(d)));
+  }
+  if (const int other = parts_.find(rest.data()); other >= 0) for_each_constant(parts_[other], join);
+}
+
+/// Adds sums and differences of two parts, or of a part and a line.
+FXX_INLINE void SizeFit::add_sums_of_parts(const SizeValues& values, ComposedFound& found) {
   using Kind = SizeExpressions::Kind;
   const std::size_t traces = values.size();
   SizeValues rest(traces);
-  std::vector<const SizeValues*> columns;
-  for (int n : leaves_) columns.push_back(&expressions_.values(n));
-  const auto partner = [&](const SizeValues& of) -> int {
-    if (const auto known = part_of_.find(of); known != part_of_.end()) return known->second;
-    for (int n : leaves_) {
-      std::int64_t factor = 0, added = 0;
-      if (affine(expressions_.values(n), of, factor, added)) return expressions_.affine(n, factor, added);
+  for (int part = 0; part < parts_.count() && !found.full(); ++part) {
+    const std::int64_t* const x = parts_.row(part);
+    for (const Kind kind : {Kind::add, Kind::sub}) {
+      bool fits = true;
+      for (std::size_t t = 0; t < traces && fits; ++t)
+        fits = kind == Kind::add ? !__builtin_sub_overflow(values[t], x[t], &rest[t])
+                                 : !__builtin_add_overflow(values[t], x[t], &rest[t]);
+      if (!fits) continue;
+      with_partners(rest, [&](int other) {
+        for_each_constant(parts_[part], [&](int e) { found.add(expressions_.make(kind, other, e)); });
+      });
     }
-    return none;
-  };
-  const auto check = [&](int e) { return e != none && expressions_.values(e) == values; };
-  for (int part : parts_) {
-    const SizeValues& x = expressions_.values(part);
-    bool fits = true;
-    for (std::size_t t = 0; t < traces && fits; ++t) fits = !__builtin_sub_overflow(values[t], x[t], &rest[t]);
-    if (fits)
-      if (const int other = partner(rest); other != none)
-        if (const int e = expressions_.make(Kind::add, other, part); check(e)) return e;
-    fits = true;
-    for (std::size_t t = 0; t < traces && fits; ++t) fits = !__builtin_add_overflow(values[t], x[t], &rest[t]);
-    if (fits)
-      if (const int other = partner(rest); other != none)
-        if (const int e = expressions_.make(Kind::sub, other, part); check(e)) return e;
   }
+}
+
+/// Adds products of two parts, or of a part and a line.
+FXX_INLINE void SizeFit::add_products_of_parts(const SizeValues& values, ComposedFound& found) {
+  using Kind = SizeExpressions::Kind;
+  const std::size_t traces = values.size();
+  SizeValues rest(traces);
   std::size_t products = 0;
-  for (int part : parts_) {
-    const SizeValues& x = expressions_.values(part);
+  std::vector<bool> taken(traces);
+  for (int part = 0; part < parts_.count() && !found.full(); ++part) {
+    const std::int64_t* const x = parts_.row(part);
     bool fits = true;
     std::size_t whole = 0;
     for (std::size_t t = 0; t < traces && fits; ++t) {
       fits = x[t] == 0 ? values[t] == 0 : values[t] % x[t] == 0;
       whole += x[t] != 0;
     }
-    if (!fits || whole < 6 || ++products > 400) continue;
-    std::vector<bool> taken(traces);
+    if (!fits || whole < 4 || ++products > 400) continue;
     for (std::size_t t = 0; t < traces; ++t) {
       taken[t] = x[t] != 0;
       rest[t] = taken[t] ? values[t] / x[t] : 0;
     }
-    for (int n : leaves_) {
-      std::int64_t factor = 0, added = 0;
-      if (!affine_where(expressions_.values(n), rest, taken, factor, added)) continue;
-      if (const int e = expressions_.make(Kind::mul, part, expressions_.affine(n, factor, added)); check(e)) return e;
+    const auto times = [&](int other) {
+      for_each_constant(parts_[part], [&](int e) { found.add(expressions_.make(Kind::mul, e, other)); });
+    };
+    if (whole == traces) {
+      with_partners(rest, times);
+      continue;
     }
-    for (int other : parts_) {
-      const SizeValues& y = expressions_.values(other);
+    const Bounds where{taken, {}, {}};
+    for (const Line& line : lines_) {
+      std::int64_t factor = 0, added = 0;
+      bool is_line = false;
+      add_bounded(expressions_.values(line.base).data(), rest, where, factor, added, is_line);
+      if (is_line) times(expressions_.affine(line.base, factor, added));
+    }
+    for (int other = 0; other < parts_.count() && !found.full(); ++other) {
+      const std::int64_t* const y = parts_.row(other);
       bool equal = true;
       for (std::size_t t = 0; t < traces && equal; ++t) equal = !taken[t] || y[t] == rest[t];
-      if (!equal) continue;
-      if (const int e = expressions_.make(Kind::mul, part, other); check(e)) return e;
+      if (equal) for_each_constant(parts_[other], times);
     }
   }
-  return none;
 }
 
-/// The smaller or the larger of two parts or lines.
-FXX_INLINE int SizeFit::extreme_parts(const SizeValues& values) {
+/// Adds the smaller or the larger of two parts, lines or numbers.
+FXX_INLINE void SizeFit::add_extreme_parts(const SizeValues& values, ComposedFound& found) {
   using Kind = SizeExpressions::Kind;
-  const std::size_t traces = values.size();
+  const std::size_t traces = values.size(), masked = std::min<std::size_t>(traces, 64);
   std::vector<int> lines;
-  for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    const SizeValues& x = expressions_.values(leaves_[i]);
+  for (const Line& base : lines_) {
+    const SizeValues& x = expressions_.values(base.base);
     std::map<std::pair<std::int64_t, std::int64_t>, int> counts;
     for (std::size_t s = 0; s < traces; ++s)
       for (std::size_t t = s + 1; t < traces && t < s + 12; ++t) {
-        const std::int64_t dx = x[t] - x[s];
-        std::int64_t dv = 0, product = 0, added = 0;
-        if (dx == 0 || __builtin_sub_overflow(values[t], values[s], &dv) || dv % dx != 0) continue;
+        std::int64_t dx = 0, dv = 0, product = 0, added = 0;
+        if (__builtin_sub_overflow(x[t], x[s], &dx) || dx == 0 || __builtin_sub_overflow(values[t], values[s], &dv) ||
+            dv % dx != 0)
+          continue;
         if (__builtin_mul_overflow(dv / dx, x[s], &product) || __builtin_sub_overflow(values[s], product, &added))
           continue;
         ++counts[{dv / dx, added}];
       }
     for (const auto& [line, count] : counts)
-      if (count >= 3 && line.first != 0) lines.push_back(expressions_.affine(leaves_[i], line.first, line.second));
+      if (count >= 3 && line.first != 0) lines.push_back(expressions_.affine(base.base, line.first, line.second));
       else if (count >= 3) lines.push_back(expressions_.constant(line.second));
   }
   std::erase(lines, none);
-  lines.insert(lines.end(), parts_.begin(), parts_.end());
+  struct Side {
+    std::uint64_t equal;  // the traces where it has the value
+    int expression, part;
+  };
+  const std::uint64_t all = masked == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << masked) - 1;
   for (const Kind kind : {Kind::minimum, Kind::maximum}) {
-    std::vector<int> beyond;
-    for (int e : lines) {
-      const SizeValues& x = expressions_.values(e);
-      bool fits = true;
-      std::size_t equal = 0;
-      for (std::size_t t = 0; t < traces && fits; ++t) {
-        fits = kind == Kind::minimum ? x[t] >= values[t] : x[t] <= values[t];
-        equal += x[t] == values[t];
+    found.next_kind();
+    std::vector<Side> sides;
+    std::map<std::uint64_t, int> of_mask;
+    const auto add = [&](const std::int64_t* x, int expression, int part) {
+      std::uint64_t equal = 0;
+      for (std::size_t t = 0; t < traces; ++t) {
+        if (kind == Kind::minimum ? x[t] < values[t] : x[t] > values[t]) return;
+        if (x[t] == values[t] && t < masked) equal |= std::uint64_t{1} << t;
       }
-      if (fits && equal >= 2) beyond.push_back(e);
-    }
-    for (std::size_t i = 0; i < beyond.size() && i < 600; ++i)
-      for (std::size_t j = i + 1; j < beyond.size() && j < 600; ++j) {
-        const SizeValues &x = expressions_.values(beyond[i]), &y = expressions_.values(beyond[j]);
-        bool fits = true;
-        for (std::size_t t = 0; t < traces && fits; ++t) fits = x[t] == values[t] || y[t] == values[t];
-        if (!fits) continue;
-        const int e = expressions_.make(kind, beyond[i], beyond[j]);
-        if (e != none && expressions_.values(e) == values) return e;
+      constexpr int most_alike = 6;
+      if (equal != 0 && ++of_mask[equal] <= most_alike) sides.push_back({equal, expression, part});
+    };
+    for (int e : lines) add(expressions_.values(e).data(), e, -1);
+    for (int part = 0; part < parts_.count(); ++part) add(parts_.row(part), none, part);
+    for (std::size_t i = 0; i < sides.size() && !found.full(); ++i)
+      for (std::size_t j = i + 1; j < sides.size() && !found.full(); ++j) {
+        if ((sides[i].equal | sides[j].equal) != all) continue;
+        // What one trace alone shows could be anything.
+        if (std::popcount(all & ~sides[j].equal) < 2 || std::popcount(all & ~sides[i].equal) < 2) continue;
+        const auto with = [&](const Side& side, auto&& f) {
+          if (side.part < 0) f(side.expression);
+          else for_each_constant(parts_[side.part], f);
+        };
+        with(sides[i], [&](int a) { with(sides[j], [&](int b) { found.add(expressions_.make(kind, a, b)); }); });
       }
   }
-  return none;
 }
 
-/// A number or a size over a part: c / n, n % (m / 2).
-FXX_INLINE int SizeFit::over_parts(const SizeValues& values) {
+/// Adds a number or a size over a part: c / n, n % (m / 2), (n + 3) / (m + 1).
+FXX_INLINE void SizeFit::add_over_parts(const SizeValues& values, ComposedFound& found) {
   using Kind = SizeExpressions::Kind;
   const std::size_t traces = values.size();
   for (std::int64_t v : values)
-    if (v < 0 || v > (std::int64_t{1} << 40)) return none;
-  const std::int64_t largest = *std::max_element(values.begin(), values.end());
-  const auto check = [&](int e) { return e != none && expressions_.values(e) == values; };
-  std::vector<int> shifted = parts_;
-  for (int n : leaves_)
-    for (std::int64_t k = -16; k <= 1100; ++k)
-      if (k != 0) shifted.push_back(expressions_.plus(n, k));
-  for (int part : shifted) {
-    if (part == none) continue;
-    const SizeValues& x = expressions_.values(part);
-    if (std::any_of(x.begin(), x.end(), [](auto v) { return v <= 0 || v > (std::int64_t{1} << 20); })) continue;
-    std::int64_t low = 0, high = INT64_MAX;
+    if (v < 0 || v > far_number) return;
+  std::vector<std::int64_t> shifted(traces);
+  const auto divide = [&](const std::int64_t* x, auto&& with) {
+    std::size_t largest = 0;
+    for (std::size_t t = 0; t < traces; ++t) {
+      if (x[t] <= 0 || x[t] > (std::int64_t{1} << 30)) return;
+      if (x[t] > x[largest]) largest = t;
+    }
+    WideInteger low = 0, high = largest_composed_constant * 1000;
     for (std::size_t t = 0; t < traces && low <= high; ++t) {
-      low = std::max(low, values[t] * x[t]);
-      high = std::min(high, values[t] * x[t] + x[t] - 1);
+      low = std::max(low, static_cast<WideInteger>(values[t]) * x[t]);
+      high = std::min(high, static_cast<WideInteger>(values[t]) * x[t] + x[t] - 1);
     }
     if (low <= high) {
-      const int e = expressions_.make(Kind::floordiv, expressions_.constant(low + (high - low) / 2), part);
-      if (check(e)) return e;
+      const auto first = static_cast<std::int64_t>(low), last = static_cast<std::int64_t>(high);
+      for (const std::int64_t c : {first + (last - first) / 2, first, last})
+        with([&](int e) { found.add(expressions_.make(Kind::floordiv, expressions_.constant(c), e)); });
     }
-    bool fits = true;
-    for (std::size_t t = 0; t < traces && fits; ++t) fits = largest % x[t] == values[t];
-    if (fits)
-      if (const int e = expressions_.make(Kind::mod, expressions_.constant(largest), part); check(e)) return e;
-    for (int n : leaves_) {
-      const SizeValues& y = expressions_.values(n);
-      for (const Kind kind : {Kind::floordiv, Kind::mod}) {
-        fits = true;
-        for (std::size_t t = 0; t < traces && fits; ++t)
-          fits = (kind == Kind::mod ? y[t] % x[t] : y[t] / x[t]) == values[t];
-        if (!fits) continue;
-        if (const int e = expressions_.make(kind, n, part); check(e)) return e;
+    for (std::int64_t c = values[largest]; c <= largest_composed_constant; c += x[largest]) {
+      bool fits = c >= 0;
+      for (std::size_t t = 0; t < traces && fits; ++t) fits = c % x[t] == values[t];
+      if (fits) with([&](int e) { found.add(expressions_.make(Kind::mod, expressions_.constant(c), e)); });
+    }
+    for (const Line& line : lines_) {
+      const SizeValues& y = expressions_.values(line.base);
+      WideInteger least = -largest_composed_constant, most = largest_composed_constant;
+      for (std::size_t t = 0; t < traces && least <= most; ++t) {
+        const WideInteger product = static_cast<WideInteger>(values[t]) * x[t];
+        least = std::max(least, product - y[t]);
+        most = std::min(most, product + x[t] - 1 - y[t]);
       }
+      if (least <= most) {
+        const auto first = static_cast<std::int64_t>(least), last = static_cast<std::int64_t>(most);
+        const auto add = [&](std::int64_t c) {
+          with([&](int e) { found.add(expressions_.make(Kind::floordiv, expressions_.plus(line.base, c), e)); });
+        };
+        if (first <= 0 && last >= 0) add(0);
+        add(first + (last - first) / 2);
+        add(first);
+        add(last);
+      }
+      bool fits = true;
+      for (std::size_t t = 0; t < traces && fits; ++t) fits = y[t] >= 0 && y[t] % x[t] == values[t];
+      if (fits) with([&](int e) { found.add(expressions_.make(Kind::mod, line.base, e)); });
     }
-  }
-  return none;
+  };
+  for (int part = 0; part < parts_.count() && !found.full(); ++part)
+    divide(parts_.row(part), [&](auto&& make) { for_each_constant(parts_[part], make); });
+  for (int n : leaves_)
+    for (std::int64_t k = -16; k <= largest_composed_constant && !found.full(); ++k) {
+      if (k == 0) continue;
+      for (std::size_t t = 0; t < traces; ++t) shifted[t] = expressions_.values(n)[t] + k;
+      divide(shifted.data(), [&](auto&& make) { make(expressions_.plus(n, k)); });
+    }
 }
 
-/// Whether the values are other than their most frequent one often enough to determine and test an expression.
-FXX_INLINE bool SizeFit::informative(const SizeValues& values) const {
+/// How often the values are other than their most frequent one, `usual`.
+FXX_INLINE std::size_t SizeFit::count_unusual(const SizeValues& values, std::int64_t& usual) const {
   SizeValues sorted = values;
   std::sort(sorted.begin(), sorted.end());
   std::size_t most = 0;
   for (std::size_t i = 0, run = 0; i < sorted.size(); ++i) {
     run = i && sorted[i] == sorted[i - 1] ? run + 1 : 1;
-    most = std::max(most, run);
+    if (run <= most) continue;
+    most = run;
+    usual = sorted[i];
   }
-  return values.size() - most >= (values.size() < many_traces ? 3 : 5);
+  return values.size() - most;
 }
 
-FXX_INLINE int SizeFit::composed(const SizeValues& values) {
+FXX_INLINE SizeFit::Answer SizeFit::composed(const SizeValues& values) {
   using Kind = SizeExpressions::Kind;
-  if (sets_.size() < fewest_for_composed + 4 * leaves_.size()) return none;
+  if (sets_.size() < fewest_for_composed + 2 * leaves_.size()) return {};
   make_parts();
-  std::vector<int> bases = leaves_;
-  for (std::size_t i = 0; i < leaves_.size(); ++i)
-    for (std::size_t j = 0; j < leaves_.size(); ++j) {
-      if (i <= j) bases.push_back(expressions_.make(Kind::mul, leaves_[i], leaves_[j]));
-      if (i < j) bases.push_back(expressions_.make(Kind::add, leaves_[i], leaves_[j]));
-      if (i != j) bases.push_back(expressions_.make(Kind::sub, leaves_[i], leaves_[j]));
+  ComposedFound found(expressions_, values);
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const std::int64_t low = *least, high = *most;
+  // A bound that one size alone meets could be anything.
+  const bool may_be_low = std::count(values.begin(), values.end(), low) > 1,
+             may_be_high = std::count(values.begin(), values.end(), high) > 1;
+  std::vector<Bounds> bounds;
+  for (const auto& [use_low, use_high] : {std::pair(false, true), std::pair(true, false), std::pair(true, true)}) {
+    if ((use_low && !may_be_low) || (use_high && !may_be_high)) continue;
+    Bounds& b = bounds.emplace_back();
+    if (use_low) b.low = low;
+    if (use_high) b.high = high;
+    for (std::int64_t v : values) b.taken.push_back(!(use_low && v == low) && !(use_high && v == high));
+  }
+  const auto bounded = [&](const std::int64_t* x, auto&& with) {
+    for (const Bounds& b : bounds) {
+      std::int64_t factor = 0, added = 0;
+      bool fits = false;
+      add_bounded(x, values, b, factor, added, fits);
+      if (!fits) continue;
+      with([&](int of) {
+        int e = expressions_.affine(of, factor, added);
+        if (b.low) e = expressions_.make(Kind::maximum, e, expressions_.constant(*b.low));
+        if (b.high) e = expressions_.make(Kind::minimum, e, expressions_.constant(*b.high));
+        found.add(e);
+      });
     }
-  std::erase(bases, none);
-  for (int base : bases)
-    if (const int e = bounded(base, values); e != none) return e;
-  for (int part : parts_)
-    if (const int e = affine_in(part, values, false); e != none) return e;
-  for (int base : bases) {
-    if (const int e = truncated_quotient(base, values); e != none) return e;
-    for (std::int64_t factor = 1; factor <= 300; ++factor)
-      for (const std::int64_t sign : {1, -1})
-        if (const int e = truncated_remainder(base, sign * factor, values); e != none) return e;
-  }
-  for (int part : parts_) {
-    if (const int e = bounded(part, values); e != none) return e;
-    if (const int e = divided_part(part, values); e != none) return e;
-  }
-  if (const int e = joined_parts(values); e != none) return e;
-  if (const int e = extreme_parts(values); e != none) return e;
-  return over_parts(values);
-}
-
-// --- the sizes that test an expression -------------------------------------------------------------------------------
-
-FXX_INLINE std::int64_t SizeFit::allowed_near(std::size_t i, std::int64_t size) const {
-  const SizeSymbol& s = symbols_[i];
-  const std::int64_t least = std::max<std::int64_t>(s.minimum, (2 + s.multiple_of - 1) / s.multiple_of * s.multiple_of);
-  return std::clamp(size / s.multiple_of * s.multiple_of, least, std::max(least, s.maximum));
-}
-
-FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::held_back() const {
-  // The smallest, odd ones, a multiple of nearly everything, and large primes; of two symbols each is the larger once.
-  constexpr std::int64_t tests[] = {2, 3, 11, 47, 1021, 20160, 100003};
-  std::vector<std::vector<std::int64_t>> sets;
-  for (const std::size_t apart : {3, 1, 6}) {
-    for (std::size_t k = 0; k < std::size(tests); ++k) {
-      std::vector<std::int64_t>& set = sets.emplace_back();
-      for (std::size_t i = 0; i < symbols_.size(); ++i)
-        set.push_back(allowed_near(i, tests[(k + apart * i) % std::size(tests)]));
-    }
-    if (symbols_.size() == 1) break;
-  }
-  return sets;
-}
-
-FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::survey() const {
-  constexpr std::int64_t ladder[] = {2,   3,   4,   5,   6,   7,   8,   9,   11,  13,  15,   16,   17,   19,   23,
-                                     29,  31,  32,  33,  40,  47,  49,  57,  63,  64,   65,   79,   96,   101,  120,
-                                     127, 128, 129, 160, 191, 223, 255, 256, 257, 331,  383,  449,  511,  513,  600,
-                                     769, 900, 999, 1023, 1025, 1200, 1543, 2049, 3001, 4099, 10007, 20160, 100003};
-  constexpr std::size_t count = std::size(ladder);
-  std::vector<std::vector<std::int64_t>> sets;
-  const std::size_t n = symbols_.size();
-  for (std::size_t k = 0; k < count; ++k) {
-    std::vector<std::int64_t>& set = sets.emplace_back();
-    for (std::size_t i = 0; i < n; ++i) set.push_back(allowed_near(i, ladder[(k + i * 23) % count]));
-  }
-  if (n > 1) {
-    for (std::size_t i = 0; i < n; ++i)
-      for (std::size_t k = i % 2; k < count; k += 2) {
-        sets.push_back(sets_[0]);
-        sets.back()[i] = allowed_near(i, ladder[k]);
-      }
-    for (std::size_t k = 0; k < count; k += 2) {
-      std::vector<std::int64_t>& set = sets.emplace_back();
-      for (std::size_t i = 0; i < n; ++i) set.push_back(allowed_near(i, ladder[k] + static_cast<std::int64_t>(3 * i)));
-    }
-  }
-  return sets;
-}
-
-FXX_INLINE void SizeFit::add_breaks(int e, std::vector<std::vector<std::int64_t>>& points) const {
-  using Kind = SizeExpressions::Kind;
-  points.resize(symbols_.size());
-  std::vector<int> pieces;
-  std::vector<std::int64_t> constants;
-  const auto look = [&](int of, auto&& self) -> void {
-    const SizeExpressions::Term& t = expressions_.term(of);
-    if (t.kind >= Kind::floordiv && t.kind <= Kind::maximum) pieces.push_back(of);
-    for (const int operand : {t.a, t.b})
-      if (operand != none) self(operand, self);
   };
-  look(e, look);
-  if (pieces.empty()) return;
-  collect_constants(e, constants);
-  const auto add = [&](std::size_t i, std::int64_t size) {
-    if (size < 2 || !symbols_[i].allows(size)) return;
-    if (std::find(points[i].begin(), points[i].end(), size) == points[i].end()) points[i].push_back(size);
-  };
-  std::vector<bool> uses(symbols_.size());
-  expressions_.for_each_symbol(e, [&](std::size_t i) { uses[i] = true; });
-  for (std::size_t i = 0; i < symbols_.size(); ++i) {
-    if (!uses[i] && !expressions_.reads(e)) continue;
-    const std::int64_t step = symbols_[i].multiple_of;
-    for (std::int64_t c : constants) {
-      c = std::abs(c);
-      if (c < 2 || c > 200000) continue;
-      for (const std::int64_t size : {c - 1, c, c + 1}) add(i, size / step * step);
-      if (c > 20000) continue;
-      const std::int64_t many = 20000 / c * c;
-      for (const std::int64_t size : {2 * c - 1, 2 * c, many - 1, many}) add(i, size / step * step);
-    }
-    // Where the other side of min and max takes over.
-    for (int piece : pieces) {
-      const SizeExpressions::Term& t = expressions_.term(piece);
-      if (t.kind != Kind::minimum && t.kind != Kind::maximum) continue;
-      std::vector<std::int64_t> at = sets_[0];
-      int last = 0, found = 0;
-      for (std::int64_t x = allowed_near(i, 2); x <= std::min<std::int64_t>(symbols_[i].maximum, 4096 * step) && found < 3;
-           x += step) {
-        at[i] = x;
-        const auto a = expressions_.evaluate(t.a, at), b = expressions_.evaluate(t.b, at);
-        if (!a || !b) continue;
-        const int side = *a < *b ? -1 : *a > *b;
-        if (last != 0 && side != last) {
-          ++found;
-          for (const std::int64_t size : {x - step, x, x + step}) add(i, size);
-        }
-        last = side;
-      }
-    }
+  for (int base : bases_) bounded(expressions_.values(base).data(), [&](auto&& make) { make(base); });
+  found.next_kind();
+  for (int part = 0; part < parts_.count() && !found.full(); ++part) {
+    std::int64_t factor = 0, added = 0;
+    bool fits = false;
+    add_bounded(parts_.row(part), values, everywhere(), factor, added, fits);
+    if (fits) for_each_constant(parts_[part], [&](int e) { found.add(expressions_.affine(e, factor, added)); });
   }
+  for (int base : bases_) {
+    found.next_kind();
+    add_quotients(base, values, {}, {}, {}, found);
+    found.next_kind();
+    const std::int64_t* const x = expressions_.values(base).data();
+    for (std::int64_t factor = 1; factor <= 300 && !found.full(); ++factor)
+      for (const std::int64_t sign : {1, -1}) add_composed_remainders(base, sign * factor, x, values, found);
+  }
+  found.next_kind();
+  for (int part = 0; part < parts_.count() && !found.full(); ++part)
+    bounded(parts_.row(part), [&](auto&& make) { for_each_constant(parts_[part], make); });
+  found.next_kind();
+  for (int part = 0; part < parts_.count() && !found.full(); ++part)
+    add_divided_part(parts_[part], parts_.row(part), values, found);
+  for (int base : leaves_)
+    for (const Bounds& b : bounds) {
+      found.next_kind();
+      add_quotients(base, values, b.taken, b.low, b.high, found);
+    }
+  found.next_kind();
+  add_sums_of_parts(values, found);
+  found.next_kind();
+  add_products_of_parts(values, found);
+  add_extreme_parts(values, found);
+  found.next_kind();
+  add_over_parts(values, found);
+  return told_apart(found.take());
 }
 
 }  // namespace fxx::inline FXX_ABI::detail

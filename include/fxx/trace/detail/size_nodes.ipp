@@ -84,7 +84,7 @@ FXX_INLINE Argument SizeSolver::integer(const std::vector<const Argument*>& valu
   if (std::find_if(v.begin(), v.end(), [&](auto x) { return x != v[0]; }) == v.end()) return v[0];
   const SizeFit::Answer answer = fit_.integer(v, operands());
   if (answer.expression == none) {
-    if (!wanted_ || (!want_survey() && wanted_->empty())) no_expression(v);
+    if (!wanted_ || (!want_held_back() && !want_survey() && wanted_->empty())) no_expression(v);
     return v[0];  // the next round knows more
   }
   if (!answer.ask.empty()) {
@@ -95,7 +95,7 @@ FXX_INLINE Argument SizeSolver::integer(const std::vector<const Argument*>& valu
                "; values are " + seen(v) + ". Trace at " + sizes_text(names_, answer.ask) +
                " as well, which would tell");
     // What was asked for another number may do for this one too; if not, the next round asks again.
-    if (wanted_->size() < 3 && !want(answer.ask) && wanted_->empty()) want_survey();
+    if (wanted_->size() < 3 && !want_more(answer.ask) && wanted_->empty()) want_survey();
   }
   return argument(answer.expression);
 }

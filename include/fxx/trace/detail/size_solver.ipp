@@ -26,7 +26,7 @@ class SizeSolver {
         refused_(refused),
         symbols_(size_symbols(dims)),
         names_(size_names(dims)),
-        fit_(symbols_, sets()) {}
+        fit_(symbols_, sets(), refused) {}
 
   /// With `wanted`, goes on where several expressions fit and collects sizes that would tell them apart.
   Graph solve(std::vector<SizeSet>* wanted) {
@@ -42,7 +42,8 @@ class SizeSolver {
       for (const int read : reads_at_[place_]) fit_.add_read(read, true);
       for (const int size : sizes_of(place_)) fit_.add_read(size, false);
     }
-    if (wanted_ && wanted_->empty()) want_tests();
+    if (wanted_ && wanted_->empty() && !want_held_back())
+      for (const SizeSet& set : fit_.tests()) want_more(set);
     return std::move(result_);
   }
 
@@ -70,43 +71,37 @@ class SizeSolver {
     wanted_->push_back(set);
     return true;
   }
-  /// Sizes that no expression was made from: each expression has to hold there as well.
-  void want_tests() {
-    for (const SizeSet& set : fit_.held_back()) want(set);
-    std::vector<std::vector<std::int64_t>> points;
-    fit_.for_each_answer([&](int e) { fit_.add_breaks(e, points); });
-    std::size_t most = 0;
-    for (const auto& of : points) most = std::max(most, of.size());
-    constexpr std::size_t most_tests = 40;
-    for (std::size_t k = 0; k < std::min(most, most_tests); ++k) {
-      SizeSet set = traces_[0].sizes;
-      for (std::size_t i = 0; i < points.size(); ++i)
-        if (!points[i].empty()) set[i] = points[i][(k + i) % points[i].size()];
-      want(set);
-      // A piece may show only where another size is small.
-      for (std::size_t i = 0; i < points.size() && points.size() > 1; ++i) {
-        if (k >= points[i].size()) continue;
-        SizeSet alone = fit_.held_back()[0];
-        for (std::size_t j = 0; j < alone.size(); ++j) alone[j] = std::max<std::int64_t>(2, symbols_[j].minimum);
-        alone[i] = points[i][k];
-        bool allowed = true;
-        for (std::size_t j = 0; j < alone.size(); ++j) allowed = allowed && symbols_[j].allows(alone[j]);
-        if (allowed) want(alone);
-      }
-    }
-    // An expression that fails at one test after the other is none of those that are looked for.
-    if (!wanted_->empty() && traces_.size() > fit_.survey().size() + 100)
-      throw TraceError(ErrorId::size_not_solved,
-                       "trace: numbers change with the sizes, and every expression that fits " +
-                           std::to_string(traces_.size()) +
-                           " traces fails at the next; numbers have to follow from sizes by +, -, *, /, %, min, max or "
-                           "sqrt. Compute it so, or with operators that the trace sees, or leave the dimension out");
-  }
-  /// Whether there are sizes left that may show what a number follows.
-  bool want_survey() {
+  /// The first sets of the survey, which every solution has to hold at; what the code refuses does not count. False when
+  /// they were traced already.
+  bool want_held_back() {
+    const std::size_t most = symbols_.size() == 1 ? 6 : symbols_.size() == 2 ? 7 : 2 + symbols_.size();
+    std::size_t count = 0;
     bool any = false;
-    for (const SizeSet& set : fit_.survey()) any = want(set) || any;
+    for (const SizeSet& set : fit_.survey()) {
+      if (std::find(refused_.begin(), refused_.end(), set) != refused_.end()) continue;
+      any = want(set) || any;
+      if (++count == most) break;
+    }
     return any;
+  }
+  /// The same, unless there are so many traces that what fits all of them fails at the next, time after time.
+  bool want_more(const SizeSet& set) {
+    const std::size_t most = 24 + 8 * symbols_.size();
+    if (!want(set)) return false;
+    if (traces_.size() < most) return true;
+    throw TraceError(ErrorId::size_not_solved,
+                     "trace: numbers change with the sizes, and each expression that fits " +
+                         std::to_string(traces_.size()) +
+                         " traces may fail at the next; numbers have to follow from sizes by +, -, *, /, %, min, max "
+                         "or sqrt. Compute it so, or with operators that the trace sees, or leave the dimension out");
+  }
+  /// Whether there are sizes left that may show what a number follows: more of them, the less earlier ones did.
+  bool want_survey() {
+    const std::size_t most = std::max<std::size_t>(2, traces_.size() / 4);
+    std::size_t count = 0;
+    for (const SizeSet& set : fit_.survey())
+      if (want(set) && ++count == most) break;
+    return count > 0;
   }
 
   // --- what was given ------------------------------------------------------------------------------------------------
