@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -35,8 +36,11 @@ def is_new_enough(clang):
 
 
 def find_compilers():
-    clang = next((c for c in CLANGS if shutil.which(c) and is_new_enough(c)), None)
-    return {'g++': 'g++'} | ({'clang++': clang} if clang else {})
+    """The one that CXX names, and for the other kind what is found."""
+    named = next((word for word in shlex.split(os.environ.get('CXX', '')) if pathlib.Path(word).stem != 'ccache'), None)
+    is_clang = named and 'clang' in subprocess.run([named, '--version'], capture_output=True, text=True).stdout
+    clang = next((c for c in ([named] if is_clang else CLANGS) if shutil.which(c) and is_new_enough(c)), None)
+    return {'g++': named if named and not is_clang else 'g++'} | ({'clang++': clang} if clang else {})
 
 
 def shipped_source():

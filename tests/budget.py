@@ -68,14 +68,15 @@ def measure(result, depfile, header, *command):
         problems = [f'it does not compile:\n{text[:2000]}']
     elif limit is None and header != 'std':
         problems = ['there is no limit for it in tests/budget.py']
+    said = subprocess.run([command[0], '-dumpversion'], capture_output=True, text=True).stdout
     results.store(result, depfile, header, problems, megabytes=megabytes, seconds=usage.ru_utime + usage.ru_stime,
-                  limit=limit)
+                  limit=limit, version=int(said.split('.')[0]))
 
 
 def check(*files):
     measured = [results.load(f) for f in files]
     yardstick = next(m for m in measured if m['name'] == 'std')
-    major = int(subprocess.run(['g++', '-dumpversion'], capture_output=True, text=True).stdout.split('.')[0])
+    major = yardstick['version']  # of the compiler that measured, which CXX may have named
     print(f'{"header":44} {"MB":>5} {"limit":>5}  ratio to std of processor time')
     for m in sorted(measured, key=lambda m: m['megabytes'], reverse=True):
         if not m['problems'] and m['limit'] and m['megabytes'] > m['limit'] and major == GXX:

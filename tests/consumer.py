@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that others can use the library: what `meson install` installs, through pkg-config, and as a Meson subproject.
 
-usage: consumer.py installed|subproject RESULT SOURCE_FOLDER TORCH_FOLDER       (with a Python that has Meson)
+usage: consumer.py installed|subproject RESULT SOURCE_FOLDER TORCH_FOLDER -- COMPILER      (with a Python that has Meson)
 Works on a copy of what a release holds, without tests, examples and benchmarks. TORCH_FOLDER may be empty.
 """
 
@@ -48,15 +48,16 @@ def copy_release(source, to):
         (shutil.copytree if (source / name).is_dir() else shutil.copy)(source / name, to / name)
 
 
-def installed(source, torch, scratch):
-    """Plain g++ with the flags that pkg-config gives."""
+def installed(source, torch, scratch, compiler):
+    """The plain compiler with the flags that pkg-config gives."""
     copy_release(source, scratch / 'fxx')
     prefix = scratch / 'prefix'
     wing = ['-Dwing=disabled']
     if torch:  # by a path without spaces, which pkg-config cannot pass on
         (scratch / 'libtorch').symlink_to(torch)
         wing = [f'-Dtorch={scratch / "libtorch"}', '-Dwing=enabled']
-    run(*MESON, 'setup', scratch / 'build', scratch / 'fxx', f'--prefix={prefix}', '--libdir=lib', *wing)
+    run(*MESON, 'setup', scratch / 'build', scratch / 'fxx', f'--prefix={prefix}', '--libdir=lib', *wing,
+        env={**os.environ, 'CXX': shlex.quote(compiler)})
     run(*MESON, 'install', '-C', scratch / 'build', '--quiet')
     shutil.rmtree(scratch / 'fxx')
     want = {p.relative_to(source).as_posix() for p in (source / 'include').rglob('*') if p.is_file()}
@@ -69,7 +70,7 @@ def installed(source, torch, scratch):
 
     def build(program, package):
         flags = shlex.split(run('pkg-config', '--cflags', '--libs', package, env=environment))
-        run('g++', '-std=c++20', '-Wall', '-Wextra', '-Werror', source / f'tests/consumer/{program}.cpp',
+        run(compiler, '-std=c++20', '-Wall', '-Wextra', '-Werror', source / f'tests/consumer/{program}.cpp',
             '-o', scratch / program, *flags)
         return scratch / program
 
@@ -78,23 +79,25 @@ def installed(source, torch, scratch):
         run(build('torch', 'fxx-torch'), env={**os.environ, 'FXX_CACHE_DIR': str(scratch / 'cache')})
 
 
-def subproject(source, torch, scratch):
+def subproject(source, torch, scratch, compiler):
     """A Meson project with a copy of ours under subprojects/."""
     project = scratch / 'project'
     shutil.copytree(source / 'tests/consumer', project)
     (project / 'subprojects').mkdir()
     copy_release(source, project / 'subprojects/fxx')
-    run(*MESON, 'setup', scratch / 'build', project, '-Dwarning_level=2', '-Dwerror=true')
+    run(*MESON, 'setup', scratch / 'build', project, '-Dwarning_level=2', '-Dwerror=true',
+        env={**os.environ, 'CXX': shlex.quote(compiler)})
     run(*MESON, 'compile', '-C', scratch / 'build', '-j', '1')
     expect_graph(scratch / 'build/compiled')
     expect_graph(scratch / 'build/header_only')
 
 
-def main(how, result, source, torch):
+def main(how, result, source, torch, _, compiler):
     problems = []
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            {'installed': installed, 'subproject': subproject}[how](pathlib.Path(source), torch, pathlib.Path(scratch))
+            {'installed': installed, 'subproject': subproject}[how](pathlib.Path(source), torch, pathlib.Path(scratch),
+                                                                    compiler)
         except Failed as failure:
             problems = [str(failure)]
     results.store(result, result + '.d', f'consumer {how}', problems)

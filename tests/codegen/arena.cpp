@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "codegen/lowered.hpp"
+#include "fxx/codegen/specialised_source.hpp"
+#include "fxx/codegen/trials.hpp"
 #include "support.hpp"
 
 using namespace fxx;
@@ -62,6 +64,32 @@ TEST_CASE("guarded buffers have memory of their own, with a gap in front and beh
     end = buffer.offset + buffer.bytes();
   }
   CHECK(plan.arena_bytes >= end + guard_bytes);
+}
+
+TEST_CASE("constants of a guarded plan have gaps behind them; ways are tried with guards, too") {
+  test::Net net;
+  Node* const x = net.input("x", {5, 70});
+  Node* const y = net.call(ops::linear, {x, net.weight("w", {30, 70}), net.weight("b", {30})}, {5, 30});
+  net.graph.output(net.call(ops::softmax_int, {y, 1}, {5, 30}));
+  const auto has = [](const KernelPlan& plan, const char* words) {
+    return specialised_source(plan, "Net").text.find(words) != std::string::npos;
+  };
+  const KernelPlan plain = net.plan(), guarded = net.plan({.guarded = true});
+  for (const char* words : {"kernels/guard.hpp", " + guarded(", "guard(weights + w_at", "guard(weights + b_at"}) {
+    CAPTURE(words);
+    CHECK_FALSE(has(plain, words));
+    CHECK(has(guarded, words));
+  }
+  std::vector<TrialSite> sites = trial_sites(plain);
+  REQUIRE(sites.size() == 1);
+  sites[0].ways = {{}};
+  CHECK_FALSE(trial_plan(net.graph, net.owner, {}, sites, 1 << 20, false).plan.guarded);
+  const KernelPlan trial = trial_plan(net.graph, net.owner, {.guarded = true}, sites, 1 << 20, false).plan;
+  CHECK(trial.guarded);
+  for (const Buffer& a : trial.buffers)
+    for (const Buffer& b : trial.buffers)
+      if (&a != &b && a.kind == Buffer::Kind::arena && b.kind == a.kind && a.first >= 0 && b.first >= 0)
+        CHECK((a.offset >= b.offset + b.bytes() + guard_bytes || b.offset >= a.offset + a.bytes() + guard_bytes));
 }
 
 TEST_CASE("buffers that are alive together never overlap, whatever their lifetimes") {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "codegen/lowered.hpp"
+#include "fxx/codegen/arena.hpp"
 #include "fxx/codegen/specialised_source.hpp"
 #include "fxx/kernels/features.hpp"
 #include "fxx/kernels/module.hpp"
@@ -21,6 +22,10 @@
 #include "fxx/runtime/library.hpp"
 #include "runtime/support.hpp"
 #include "support.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace fxx::test {
 
@@ -31,15 +36,22 @@ inline std::vector<float> numbers(std::size_t count, std::uint64_t seed) {
   return result;
 }
 
-/// A plan that was compiled and loaded.
+/// A plan that was compiled and loaded. A program with the sanitizers compiles it with them as well, and its buffers and
+/// constants have gaps between them, which they watch.
 class Loaded {
  public:
   /// In so many parts, however many processors there are; 0: in all at once, through the cache.
   Loaded(const KernelPlan& plan, const std::vector<const void*>& attributes, int parts = 0) : plan_(plan) {
     BuildRequest request;
-    const SpecialisedSource source = specialised_source(plan, "Net");
+#if defined(__SANITIZE_ADDRESS__)
+    place_buffers(plan_, /*guarded=*/true);
+#endif
+    const SpecialisedSource source = specialised_source(plan_, "Net");
     request.source = source.text;
     request.flags = {"-std=c++20", "-O1", "-march=native", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"};
+#if defined(__SANITIZE_ADDRESS__)
+    request.flags.insert(request.flags.end(), {"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1"});
+#endif
     request.include_folders = {std::string(std::getenv("FXX_SOURCE_DIR")) + "/include"};
     CAPTURE(request.source);
     library_ = Library(parts == 0 ? BuildCache().get_or_build(request) : in_parts(request, parts));
@@ -47,7 +59,7 @@ class Loaded {
     CHECK(info.abi == kernels::module_abi);
     CHECK(info.source == source.hash);
     CHECK(kernels::missing_feature(info.features) == nullptr);
-    CHECK(info.arena_bytes == static_cast<std::size_t>(plan.arena_bytes));
+    CHECK(info.arena_bytes == static_cast<std::size_t>(plan_.arena_bytes));
     weights_ = aligned(info.weights * sizeof(float));
     library_.symbol<void(const void* const*, float*)>("fxx_pack")(attributes.data(),
                                                                   reinterpret_cast<float*>(weights_.get()));
@@ -65,7 +77,17 @@ class Loaded {
       call.memory = memory_[threads - 1].get();
       call.weights = reinterpret_cast<const float*>(weights_.get());
       call.call_back = call_back;
-      std::memset(call.memory, 0xff, bytes_[memory_[threads - 1].get()]);  // nan wherever nothing is written
+      const std::size_t bytes = bytes_[call.memory];
+#if defined(__SANITIZE_ADDRESS__)
+      ASAN_UNPOISON_MEMORY_REGION(call.memory, bytes);
+#endif
+      std::memset(call.memory, 0xff, bytes);  // nan wherever nothing is written
+#if defined(__SANITIZE_ADDRESS__)
+      ASAN_POISON_MEMORY_REGION(call.memory, static_cast<std::size_t>(plan_.arena_bytes));
+      for (const plans::Buffer& buffer : plan_.buffers)
+        if (buffer.kind == plans::Buffer::Kind::arena && buffer.first >= 0)
+          ASAN_UNPOISON_MEMORY_REGION(call.memory + buffer.offset, static_cast<std::size_t>(buffer.bytes()));
+#endif
       library_.symbol<void(void*, kernels::ModuleCall*)>("fxx_run")(team, &call);
       CHECK(call.fault == fault);
       library_.symbol<void(void*)>("fxx_close")(team);

@@ -9,6 +9,7 @@ namespace fxx::inline FXX_ABI {
 
 FXX_INLINE void place_buffers(KernelPlan& plan, bool guarded) {
   using plans::Buffer;
+  plan.guarded = guarded;
   if (guarded) {
     plan.arena_bytes = guard_bytes;
     for (Buffer& buffer : plan.buffers)

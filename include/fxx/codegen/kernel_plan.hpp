@@ -419,6 +419,7 @@ struct KernelPlan {
   std::int64_t arena_bytes = 0;
   std::int64_t live_bytes = 0;  // the most that is alive in any step: no arena can be smaller
   bool weights_stay = false;    // are they so few that a core's own caches keep them from call to call?
+  bool guarded = false;         // whether buffers and packed constants have gaps between them, which a sanitizer watches.
 
   /// A table, a line a step: kernel, how it is computed where that was tuned, shapes, MFLOP, kB, microseconds that are
   /// expected; `seconds`, when given, are those measured, a number a step. Slow steps are marked, and named at the end.

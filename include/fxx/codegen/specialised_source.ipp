@@ -160,7 +160,7 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
   include("loops");
   include("module");
   include("parallel");
-  include("weights");
+  include(plan_.guarded ? "guard" : "weights");
   for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) step(i);
   SpecialisedSource out;
   out.headers.assign(headers_.begin(), headers_.end());
@@ -181,8 +181,7 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
   text += "\nnamespace [[gnu::visibility(\"hidden\")]] steps {\n\nusing namespace fxx::kernels;\n\n";
   if (!shape_lines_.empty()) text += shape_lines_ + "\n";
   if (!constant_lines_.empty()) text += "// Where each constant begins, in floats.\n" + constant_lines_;
-  text += "inline constexpr std::size_t weights_size = " +
-          (last_constant_.empty() ? std::string("0") : last_constant_ + " + whole(" + last_size_ + ")") + ";\n";
+  text += "inline constexpr std::size_t weights_size = " + end_of_constants() + ";\n";
   text += "inline constexpr std::size_t arena_bytes = " + std::to_string(plan_.arena_bytes) + ";\n";
   std::string most = "0";
   for (const std::string& floats : scratch_) most = "most_of(" + most + ", " + floats + ")";

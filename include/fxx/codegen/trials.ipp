@@ -162,7 +162,7 @@ class Trials {
     return static_cast<int>(plan_.steps.size()) - 1;
   }
   /// When all steps are there: who uses which buffer, and where they lie.
-  void finish() {
+  void finish(bool guarded) {
     for (plans::Buffer& buffer : plan_.buffers) buffer.first = buffer.last = -1;
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       plans::for_each_view(plan_.steps[i], [&](const plans::View& view) {
@@ -172,7 +172,7 @@ class Trials {
         buffer.last = static_cast<int>(i);
       });
     }
-    place_buffers(plan_);
+    place_buffers(plan_, guarded);
   }
 
  private:
@@ -309,7 +309,7 @@ FXX_INLINE TrialPlan trial_plan(const Graph& graph, const Owner& owner, const Lo
       trials.trials.push_back(std::move(trial));
     }
   }
-  all.finish();
+  all.finish(options.guarded);
   return trials;
 }
 

@@ -81,11 +81,11 @@ TEST_CASE("standard: 3 x 3 convolutions stay within five times the error of LibT
   CHECK(winograd > 0);
 }
 
-TEST_CASE("standard: where a few convolutions stand alone, they are computed in tiles of 2") {
+TEST_CASE("standard: a few convolutions that stand alone are computed in tiles of 2, six and eight in tiles of 4") {
   const torch::NoGradGuard no_grad;
   auto net = std::make_shared<Net>();
   Tensors weights;
-  for (int i = 0; i < 6; ++i) weights.push_back(net->parameter({64, 64, 3, 3}, 1 / std::sqrt(9 * 64.0)));
+  for (int i = 0; i < 8; ++i) weights.push_back(net->parameter({64, 64, 3, 3}, 1 / std::sqrt(9 * 64.0)));
   const auto compiled_of = [&](std::size_t depth, Accuracy accuracy, const Tensors& in) {
     net->function = [=](const Tensors& given) {
       Tensor x = given[0];
@@ -100,18 +100,33 @@ TEST_CASE("standard: where a few convolutions stand alone, they are computed in 
     const auto has = [&](const char* words) { return plan.find(words) != std::string::npos; };
     return std::pair(has("winograd 2 x 2"), has("winograd 4 x 4"));
   };
-  // Numbers with signs, of which tiles of 4 come to more than five times for one input in some hundreds.
+  // Numbers with signs, of which tiles of 4 come to more than five times for one input in some hundreds where they stand
+  // alone. What docs/compile.md says: tiles of 2 have about LibTorch's error, at most 1.3 times; tiles of 4 have 2.5 to
+  // 3.5 times, at most 4.7.
+  struct Claim {
+    std::size_t depth;
+    bool tiles_of_2;
+    double worst, mean;
+  };
   torch::manual_seed(8);
-  for (const std::size_t depth : {1u, 2u, 3u}) {
-    CAPTURE(depth);
-    const auto compiled = compiled_of(depth, Accuracy::standard, {torch::randn({1, 64, 14, 14})});
-    CHECK(ways(*compiled) == std::pair(true, false));
-    for (int i = 0; i < 40; ++i) {
+  for (const Claim& claim : {Claim{1, true, 1.5, 1.2}, {2, true, 1.5, 1.2}, {3, true, 1.5, 1.2}, {6, false, 5, 3.5},
+                             {8, false, 5, 3.5}}) {
+    CAPTURE(claim.depth);
+    const auto compiled = compiled_of(claim.depth, Accuracy::standard, {torch::randn({1, 64, 14, 14})});
+    CHECK(ways(*compiled) == std::pair(claim.tiles_of_2, !claim.tiles_of_2));
+    double worst = 0, sum = 0;
+    constexpr int inputs = 40;
+    for (int i = 0; i < inputs; ++i) {
       const Tensors in{torch::randn({1, 64, 14, 14})};
       const Tensor exact = in_double(*net, in).at(0), eager = tensors_of(net->function(in)).at(0);
-      CHECK(relative_difference(compiled->run(boxed(in)).toTensor().to(torch::kDouble), exact) <=
-            5 * relative_difference(eager.to(torch::kDouble), exact));
+      const double times = relative_difference(compiled->run(boxed(in)).toTensor().to(torch::kDouble), exact) /
+                           relative_difference(eager.to(torch::kDouble), exact);
+      worst = std::max(worst, times);
+      sum += times;
     }
+    MESSAGE(claim.depth, " convolutions: ", sum / inputs, " times LibTorch's error, at most ", worst);
+    CHECK(worst <= claim.worst);
+    CHECK(sum / inputs <= claim.mean);
   }
   const Tensors in{torch::randn({1, 64, 14, 14})};
   CHECK(ways(*compiled_of(5, Accuracy::standard, in)) == std::pair(true, false));

@@ -336,6 +336,17 @@ TEST_CASE("without tensors: pointers in the order of inputs and results") {
   CHECK(same(turned, expected[3]));
 }
 
+// tests/sanitized.py runs it with kernels that are broken on purpose.
+TEST_CASE("buffers between kernels, and packed weights, whose sizes fill no vector") {
+  Net net;
+  const Tensor w = net.parameter({37, 45}), v = net.parameter({29, 37}), b = net.parameter({29});
+  net.function = [=](const Tensors& in) {
+    const Tensor y = torch::softmax(torch::linear(in[0], w), -1);
+    return all_of({torch::linear(y, v, b), torch::tanh(in[0]) * in[0]});
+  };
+  check(net, {torch::randn({5, 45})});
+}
+
 TEST_CASE("profile: seconds of each step, which the plan prints") {
   SmallCase c;
   const std::vector<double> seconds = c.compiled->profile({c.x});

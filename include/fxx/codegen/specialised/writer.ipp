@@ -73,6 +73,8 @@ class SpecialisedWriter {
   std::string attribute(const View& view) const;
   /// A constant of the packed weights: declared once for one way to pack it.
   std::string constant(const View& view, const std::string& suffix, const std::string& size, const std::string& pack);
+  /// Where the next constant may begin.
+  std::string end_of_constants() const;
   /// Where the buffer begins, for the call of a step.
   std::string base(const View& view, bool written);
   std::string parameter(Body& body, const std::string& type, const std::string& argument, const std::string& wanted);
@@ -226,6 +228,11 @@ FXX_INLINE std::string SpecialisedWriter::attribute(const View& view) const {
          (view.offset ? " + " + text(view.offset) : "");
 }
 
+FXX_INLINE std::string SpecialisedWriter::end_of_constants() const {
+  if (last_constant_.empty()) return "0";
+  return last_constant_ + (plan_.guarded ? " + guarded(" : " + whole(") + last_size_ + ")";
+}
+
 FXX_INLINE std::string SpecialisedWriter::constant(const View& view, const std::string& suffix, const std::string& size,
                                                    const std::string& pack) {
   const plans::Buffer& buffer = buffer_of(view);
@@ -236,8 +243,7 @@ FXX_INLINE std::string SpecialisedWriter::constant(const View& view, const std::
   for (int i = 2; !constant_names_.insert(name).second; ++i) name = identifier + suffix + "_" + std::to_string(i);
   name += "_at";
   constant_lines_ += "inline constexpr std::size_t " + name + " = " +
-                     (last_constant_.empty() ? std::string("0") : last_constant_ + " + whole(" + last_size_ + ")") +
-                     ";\n";
+                     end_of_constants() + ";\n";
   last_constant_ = name;
   last_size_ = size;
   std::string statement = pack;
@@ -245,6 +251,7 @@ FXX_INLINE std::string SpecialisedWriter::constant(const View& view, const std::
     statement.replace(at, 3, "weights + " + name);
   for (std::size_t at; (at = statement.find("$from")) != std::string::npos;) statement.replace(at, 5, attribute(view));
   pack_lines_ += "  " + statement + ";\n";
+  if (plan_.guarded) pack_lines_ += "  guard(weights + " + name + ", " + size + ");\n";
   return constants_[key] = name;
 }
 
