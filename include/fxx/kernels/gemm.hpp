@@ -314,7 +314,9 @@ struct DeepTile : Tile<Rows, Vectors> {
   };
   real (&totals)[Rows][Vectors];  // not in here: what is in memory in part is so as a whole
   int in_chain = 0;               // products that `sums` have
-  static constexpr bool in_registers = fits_registers({2 * Rows, Vectors}, FXX_KERNEL_REGISTERS);
+  // With 31 of 32 registers in use g++ keeps weights in memory for what `finish` reads.
+  static constexpr bool in_registers =
+      fits_registers({2 * Rows, Vectors}, FXX_KERNEL_REGISTERS == 32 ? 28 : FXX_KERNEL_REGISTERS);
   bool any = in_registers;  // do totals hold something? In memory, once the first chain has ended
 
   FXX_KERNEL explicit DeepTile(Totals& given) : totals(given.of) {
