@@ -35,7 +35,11 @@ TEST_CASE("Winograd's algorithm is taken where accuracy lets it, and where tiles
   CHECK(method({1, 64, 56, 56}, 64, Accuracy::exact) == Method::direct);
   CHECK(method({1, 3, 56, 56}, 64, Accuracy::standard) == Method::direct);
   CHECK(method({1, 64, 6, 6}, 64, Accuracy::standard) == Method::winograd_2);
-  CHECK(method({1, 64, 1, 1}, 64, Accuracy::standard) == Method::direct);
+  CHECK(method({1, 64, 1, 5}, 64, Accuracy::standard) == Method::direct);
+  // All but the middle of the filter meets zeros alone.
+  Net net;
+  const KernelPlan plan = net.plan_of(net.convolution(net.behind_layers(net.input("x", {1, 64, 1, 1})), 64));
+  CHECK(std::holds_alternative<MatrixProduct>(plan.steps.back().kernel));
 }
 
 TEST_CASE("a convolution that stands nearly alone is computed in tiles of 2, or as accurately as is asked for") {
