@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that others can use the library: what `meson install` installs, through pkg-config, and as a Meson subproject.
 
-usage: consumer.py installed|subproject RESULT SOURCE_FOLDER TORCH_FOLDER -- COMPILER      (with a Python that has Meson)
+usage: consumer.py installed|subproject RESULT SOURCE_FOLDER TORCH_FOLDER -- COMPILER    (a Python that has Meson)
 Works on a copy of what a release holds, without tests, examples and benchmarks. TORCH_FOLDER may be empty.
 """
 

@@ -36,8 +36,8 @@ inline std::vector<float> numbers(std::size_t count, std::uint64_t seed) {
   return result;
 }
 
-/// A plan that was compiled and loaded. A program with the sanitizers compiles it with them as well, and its buffers and
-/// constants have gaps between them, which they watch.
+/// A plan that was compiled and loaded. A program with the sanitizers compiles it with them as well, and its buffers
+/// and constants have gaps between them, which they watch.
 class Loaded {
  public:
   /// In so many parts, however many processors there are; 0: in all at once, through the cache.
@@ -50,7 +50,8 @@ class Loaded {
     request.source = source.text;
     request.flags = {"-std=c++20", "-O1", "-march=native", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"};
 #if defined(__SANITIZE_ADDRESS__)
-    request.flags.insert(request.flags.end(), {"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1"});
+    for (const char* flag : {"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1"})
+      request.flags.emplace_back(flag);
 #endif
     request.include_folders = {std::string(std::getenv("FXX_SOURCE_DIR")) + "/include"};
     CAPTURE(request.source);

@@ -561,9 +561,9 @@ TEST_CASE("what has no kernel is called back by the number of its step, between 
   REQUIRE(plan.called_back().size() == 1);
   const std::vector<float> in = numbers(128, 1), w = numbers(144, 2), b = numbers(2, 3);
   std::vector<float> out(32);
-  static const KernelPlan* now;
-  now = &plan;
   Loaded loaded(plan, {w.data(), b.data()});
+  static const KernelPlan* now;
+  now = &loaded.plan();
   loaded.run({in.data()}, {out.data()}, [](kernels::ModuleCall* call, int step) {
     const auto& back = test::kernel_of<plans::CallBack>(now->steps[static_cast<std::size_t>(step)]);
     const auto at = [&](const plans::View& view) {
