@@ -69,11 +69,12 @@ std::vector<SizeSet> sizes_to_trace(std::span<const DynamicDim> dims, std::span<
 /// others keep those of `base`. Code that refuses them need not be traced there. Throws as sizes_to_trace.
 std::vector<SizeSet> smallest_sizes(std::span<const DynamicDim> dims, const SizeSet& base);
 
-/// Further sizes to trace at, so that expressions that fit all traces can be told apart (n / 7 and n / 8 agree on many
-/// n), and so that each expression is tested where it may be wrong: at large, odd and prime sizes, and below, at and
-/// above the sizes where min, max, / and % change. Numbers that no simple expression gives are looked for in some fifty
-/// traces. Empty when there is no doubt. Ask again with the new traces added; it ends after a few. `refused`: sizes
-/// that the code does not take, which are not asked for again. Throws as solve_sizes.
+/// Further sizes to trace at: those that leave the fewest of the expressions that fit all traces (n / 7 and n / 8 agree
+/// on many n), a few that test every solution (small, odd and large ones), and those where an expression with another
+/// constant, another rounding or a side of min or max less would differ. Numbers that no expression gives are looked for
+/// at more and more sizes, some sixty at most. Empty when there is no doubt. Ask again with the new traces added; most
+/// code needs about eight sizes more for one name and ten for two. `refused`: sizes that the code does not take, which
+/// are not asked for again. Throws as solve_sizes.
 std::vector<SizeSet> more_sizes_to_trace(std::span<const SizedTrace> traces, std::span<const DynamicDim> dims,
                                          std::span<const SizeSet> refused = {});
 

@@ -21,13 +21,13 @@ FXX_INLINE std::int64_t SizeFit::allowed_near(std::size_t i, std::int64_t size) 
 
 FXX_INLINE const std::vector<std::vector<std::int64_t>>& SizeFit::survey() {
   if (!survey_.empty()) return survey_;
-  // The smallest size, one below a multiple of nearly everything, primes, and then all magnitudes in turn.
-  constexpr std::int64_t one[] = {2,   25199, 5,  1021, 3,  23},
+  // The smallest size, one below a multiple of nearly everything, primes, a multiple of much, and then all magnitudes.
+  constexpr std::int64_t one[] = {2,   25199, 5,  1021, 3,  24},
                          ladder[] = {2,  25199, 5,  1021, 47, 100003, 331, 8,   129, 600, 20160, 15, 3,     63,   257, 900,
                                      33, 2049,  23, 96,   449, 160,   769, 3001, 11, 64,  511,   4,  31,    120,  7,   1544,
                                      191, 17,   383, 79,  6,  40,     256, 10007, 1200, 9, 101,  49, 4099,  13,   999, 19,
                                      128, 223,  57, 32,   255, 16,    65,  29,  127, 513, 1023,  1025, 1543, 2053},
-                         large = 2053, small = 3, middle = 23;
+                         large = 2520, small = 3, middle = 24;
   constexpr std::size_t count = std::size(ladder);
   const std::size_t n = symbols_.size();
   const auto add = [&](auto&& size) {
