@@ -181,6 +181,8 @@ class SizeFit {
   int changed(int e, int& place, Change&& change);
   int replaced(int e, int from, int to);
   std::vector<int> variants(int e);
+  bool has_pieces(int e) const;
+  std::vector<std::vector<std::int64_t>> unasked_sets() const;
   void add_steps(int e, std::vector<std::vector<std::int64_t>>& asked) const;
   std::optional<std::vector<std::int64_t>> differing_set(int a, int b) const;
 

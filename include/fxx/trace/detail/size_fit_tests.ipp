@@ -271,6 +271,7 @@ FXX_INLINE std::vector<int> SizeFit::variants(int e) {
     if (const auto t = expressions_.term(of); t.kind == Kind::constant)
       if (std::find(constants.begin(), constants.end(), t.value) == constants.end()) constants.push_back(t.value);
   for (const std::int64_t value : constants) {
+    if (std::abs(value / 2) > far_number) continue;
     const int from = expressions_.constant(value);
     if (std::count(operands.begin(), operands.end(), from) < 2) continue;
     for (const std::int64_t step : constants)
@@ -282,12 +283,13 @@ FXX_INLINE std::vector<int> SizeFit::variants(int e) {
     const SizeExpressions::Term t = expressions_.term(operands[place]);
     switch (t.kind) {
       case Kind::constant:
+        if (std::abs(t.value / 2) > far_number) break;
         for (const std::int64_t other : {t.value - 1, t.value + 1})
           with(place, [&](int) { return expressions_.constant(other); });
         break;
       case Kind::floordiv: {
         const SizeExpressions::Term by = expressions_.term(t.b);
-        if (by.kind != Kind::constant) break;
+        if (by.kind != Kind::constant || std::abs(by.value / 2) > far_number) break;
         for (const std::int64_t added : {by.value - 1, std::int64_t{1} - by.value, by.value / 2})
           with(place, [&](int) { return expressions_.make(Kind::floordiv, expressions_.plus(t.a, added), t.b); });
         // (n + k - 1) // k with both numbers changed.
@@ -388,6 +390,37 @@ FXX_INLINE void SizeFit::add_steps(int e, std::vector<std::vector<std::int64_t>>
   }
 }
 
+/// Does it divide, or take the smaller or larger of two?
+FXX_INLINE bool SizeFit::has_pieces(int e) const {
+  using Kind = SizeExpressions::Kind;
+  const SizeExpressions::Term& t = expressions_.term(e);
+  if (t.kind == Kind::floordiv || t.kind == Kind::mod || t.kind == Kind::minimum || t.kind == Kind::maximum) return true;
+  return (t.a != none && has_pieces(t.a)) || (t.b != none && has_pieces(t.b));
+}
+
+/// Sets that no expression asks for, where pieces show that it lacks: small sizes beside large ones, and sizes between
+/// those of the survey.
+FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::unasked_sets() const {
+  constexpr std::int64_t small = 2, large = 1400, of_one[] = {3, 4, 9, 30, 500, 800, large};
+  constexpr std::int64_t of_two[][2] = {{2, 3}, {3, 2}, {9, 9}, {4, 30}, {30, 4}, {800, large}, {large, 500}};
+  const std::size_t n = symbols_.size();
+  std::vector<std::vector<std::int64_t>> sets;
+  const auto add = [&](auto&& size) {
+    std::vector<std::int64_t> set;
+    for (std::size_t i = 0; i < n; ++i) set.push_back(allowed_near(i, size(i)));
+    if (may_ask(set) && std::find(sets.begin(), sets.end(), set) == sets.end()) sets.push_back(std::move(set));
+  };
+  if (n == 1)
+    for (const std::int64_t size : of_one) add([&](std::size_t) { return size; });
+  else
+    for (const auto& [a, b] : of_two) add([&](std::size_t i) { return i % 2 ? b : a; });
+  for (std::size_t alone = 0; n > 1 && alone < n; ++alone) {
+    add([&](std::size_t i) { return i == alone ? small : large; });
+    add([&](std::size_t i) { return i == alone ? large : small; });
+  }
+  return sets;
+}
+
 FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::tests() {
   std::vector<int> answers;
   for (const auto& [values, answer] : known_)
@@ -403,6 +436,7 @@ FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::tests() {
     if (rivals.size() > before) doubtful.push_back(e);
   }
   std::vector<std::vector<std::int64_t>> asked;
+  if (std::any_of(answers.begin(), answers.end(), [&](int e) { return has_pieces(e); })) asked = unasked_sets();
   for (int e : answers) add_steps(e, asked);
   if (rivals.empty()) return asked;
   auto sets = probes(doubtful);
