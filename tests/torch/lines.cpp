@@ -24,7 +24,7 @@ constexpr std::string_view source = R"(#include <ATen/core/Tensor.h>
 using at::Tensor;
 namespace user {
 Tensor item(const Tensor& x) { return x.mul(x.max().item<double>()); }    // line 8
-Tensor alias(const Tensor& x) { return x.add(x.data()); }                 // line 9
+Tensor alias(const Tensor& x) { x.set_data(x.relu()); return x; }         // line 9
 Tensor elements(const Tensor& x) { return x.mul(x.data_ptr<float>()[0]); }// line 10
 Tensor size(const Tensor& x) {
   return x.view({x.size(0), -1});                                         // line 12

@@ -151,6 +151,7 @@ class SizeFit {
   std::optional<std::vector<std::int64_t>> unusual(int e, std::int64_t usual);
   Answer composed(const SizeValues& values);
   void make_parts();
+  void add_whole_part(int e);
   int part_expression(const SizeParts::Part& part, std::int64_t k);
   template <class Make>
   void for_each_constant(const SizeParts::Part& part, Make&& make);

@@ -175,8 +175,10 @@ FXX_INLINE SizeFit::Answer SizeFit::integer(const SizeValues& values, std::span<
   if (answer.expression == none) return answer;
   if (answer.ask.empty()) answer.ask = confirming(answer.expression);
   known_.emplace(values, answer);
-  if (!over_symbols && std::find(atoms_.begin(), atoms_.end(), answer.expression) == atoms_.end())
+  if (!over_symbols && std::find(atoms_.begin(), atoms_.end(), answer.expression) == atoms_.end()) {
     atoms_.push_back(answer.expression);
+    if (parts_.made()) add_whole_part(answer.expression);
+  }
   return answer;
 }
 

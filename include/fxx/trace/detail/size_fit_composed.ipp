@@ -110,14 +110,17 @@ FXX_INLINE int SizeFit::part_expression(const SizeParts::Part& part, std::int64_
   return none;
 }
 
+FXX_INLINE void SizeFit::add_whole_part(int e) {
+  if (e != none) parts_.add({SizeParts::Part::Form::whole, e, 0, 0}, expressions_.values(e).data());
+}
+
 FXX_INLINE void SizeFit::make_parts() {
   using Kind = SizeExpressions::Kind;
   if (parts_.made()) return;
   parts_.start(sets_.size());
-  const auto add = [&](int e) {
-    if (e != none) parts_.add({SizeParts::Part::Form::whole, e, 0, 0}, expressions_.values(e).data());
-  };
+  const auto add = [&](int e) { add_whole_part(e); };
   for (int n : leaves_) add(n);
+  for (int atom : atoms_) add(atom);
   bases_ = leaves_;
   for (std::size_t i = 0; i < leaves_.size(); ++i)
     for (std::size_t j = i; j < leaves_.size(); ++j) {
@@ -344,6 +347,19 @@ FXX_INLINE void SizeFit::add_divided_part(const SizeParts::Part& part, const std
   if (low <= high && high < INT64_MAX)
     for (const std::int64_t k : {low + (high - low) / 2, low, high})
       for_each_constant(part, [&](int e) { found.add(expressions_.make(Kind::floordiv, e, expressions_.constant(k))); });
+  // The same rounded up: what is left of a number when its half is taken.
+  low = 2, high = INT64_MAX;
+  for (std::size_t t = 0; t < values.size() && low <= high; ++t) {
+    if (values[t] == 0) {
+      if (x[t] != 0) high = 0;
+      continue;
+    }
+    low = std::max(low, (x[t] + values[t] - 1) / values[t]);
+    if (values[t] > 1) high = std::min(high, (x[t] - 1) / (values[t] - 1));
+  }
+  if (low <= high && high < INT64_MAX)
+    for (const std::int64_t k : {low + (high - low) / 2, low, high})
+      for_each_constant(part, [&](int e) { found.add(expressions_.floor_divided(e, k - 1, k)); });
   // The greatest common divisor of what is missing is 1 for nearly every part, after two traces.
   std::int64_t common = 0, most = 1;
   for (std::size_t t = 0; t < values.size(); ++t) {

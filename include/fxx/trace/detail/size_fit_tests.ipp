@@ -402,7 +402,8 @@ FXX_INLINE bool SizeFit::has_pieces(int e) const {
 /// those of the survey.
 FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::unasked_sets() const {
   constexpr std::int64_t small = 2, large = 1400, of_one[] = {3, 4, 9, 30, 500, 800, large};
-  constexpr std::int64_t of_two[][2] = {{2, 3}, {3, 2}, {9, 9}, {4, 30}, {30, 4}, {800, large}, {large, 500}};
+  constexpr std::int64_t of_two[][2] = {{2, 3},  {3, 2},   {9, 9},   {4, 30},      {30, 4},
+                                         {5, 99}, {99, 5}, {61, 53}, {800, large}, {large, 500}};
   const std::size_t n = symbols_.size();
   std::vector<std::vector<std::int64_t>> sets;
   const auto add = [&](auto&& size) {
@@ -412,12 +413,10 @@ FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::unasked_sets() const 
   };
   if (n == 1)
     for (const std::int64_t size : of_one) add([&](std::size_t) { return size; });
-  else
-    for (const auto& [a, b] : of_two) add([&](std::size_t i) { return i % 2 ? b : a; });
-  for (std::size_t alone = 0; n > 1 && alone < n; ++alone) {
+  if (n == 2)
+    for (const auto& [a, b] : of_two) add([&](std::size_t i) { return i == 0 ? a : b; });
+  for (std::size_t alone = 0; n > 1 && alone < n; ++alone)
     add([&](std::size_t i) { return i == alone ? small : large; });
-    add([&](std::size_t i) { return i == alone ? large : small; });
-  }
   return sets;
 }
 
