@@ -11,6 +11,7 @@
 
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
 
 #include "support.hpp"
@@ -270,6 +271,52 @@ TEST_CASE("where one of several cannot be started, none is left running") {
   CHECK(contains(error.what(), "fxx-no-such-program"));
   if (std::filesystem::exists(folder / "id") && !support::content_of(folder / "id").empty())
     CHECK(gone(std::stoi(support::content_of(folder / "id"))));
+}
+
+namespace {
+/// As what a caller does while programs run.
+template <class F>
+fxx::Meanwhile meanwhile(F& f) {
+  return {[](void* data) { (*static_cast<F*>(data))(); }, &f};
+}
+}  // namespace
+
+TEST_CASE("the caller works while programs run, once, whatever they print") {
+  const TemporaryFolder folder;
+  int calls = 0;
+  // Each waits for the other.
+  auto work = [&] {
+    ++calls;
+    while (!std::filesystem::exists(folder / "running")) ::usleep(1000);
+    folder.file("worked", "");
+  };
+  const std::vector<std::string> waiting = {"/bin/sh", "-c", "touch running; until [ -e worked ]; do sleep 0.01; done"},
+                                 printing = {"/bin/sh", "-c", "head -c 300000 /dev/zero"};
+  const auto results = fxx::run_processes(
+      {waiting, printing}, {.working_directory = folder.path(), .timeout_seconds = 100, .meanwhile = meanwhile(work)});
+  CHECK(calls == 1);
+  CHECK(results[0].ok());
+  CHECK(results[1].ok());
+  CHECK(results[1].output_size == 300000);
+}
+
+TEST_CASE("who ends while the caller works is in time, who runs on is not") {
+  auto work = [] { ::usleep(1500000); };
+  const fxx::ProcessOptions options{.timeout_seconds = 1, .meanwhile = meanwhile(work)};
+  CHECK(shell("echo done", options).output == "done\n");
+  CHECK(shell("sleep 1000", options).timed_out);
+}
+
+TEST_CASE("what the caller's work throws ends the programs") {
+  const TemporaryFolder folder;
+  auto work = [&] {
+    while (!std::filesystem::exists(folder / "id")) ::usleep(1000);
+    throw std::domain_error("no more");
+  };
+  CHECK_THROWS_AS(shell("echo $$ > id.new; mv id.new id; exec sleep 1000",
+                        {.working_directory = folder.path(), .meanwhile = meanwhile(work)}),
+                  std::domain_error);
+  CHECK(gone(std::stoi(support::content_of(folder / "id"))));
 }
 
 TEST_CASE("the processors that may be used are at least one, and those of the affinity") {

@@ -91,7 +91,10 @@ TEST_CASE("a warning that -Werror makes an error is forgiven where that was aske
   const BuildError strict = fault_of<BuildError>([&] { toolchain.build(request, folder.path(), "strict.so"); });
   CHECK(contains(strict.log(), "unused"));
   request.forgive_warnings = true;
+  int calls = 0;  // of what the caller does meanwhile: not again the second time
+  request.meanwhile = {[](void* data) { ++*static_cast<int*>(data); }, &calls};
   toolchain.build(request, folder.path(), "forgiven.so");
+  CHECK(calls == 1);
   CHECK(files::read_file(folder / "forgiven.so"));
   const std::string log = files::read_file(folder / "log").value();
   CHECK(contains(log, " -Werror"));
@@ -356,6 +359,7 @@ TEST_CASE("the commands of the parts differ in the part alone, and the last link
 TEST_CASE("a source in parts becomes one library, and leaves nothing else") {
   const TemporaryFolder folder;
   folder.file("value.hpp", "#pragma once\n#define VALUE 40\n");
+  int calls = 0;
   const BuildRequest request{.source =
                                  "#include \"value.hpp\"\n"
                                  "#if !defined(FXX_PARTS)\n#define FXX_PARTS 1\n#define FXX_PART 0\n#endif\n"
@@ -365,9 +369,11 @@ TEST_CASE("a source in parts becomes one library, and leaves nothing else") {
                                  "extern \"C\" int run() { return other() + VALUE; }\n#endif\n"
                                  "#if FXX_PART == FXX_PARTS - 1\nint other() { return 2; }\n#endif\n",
                              .include_folders = {folder.path()},
-                             .parts = 3};
+                             .parts = 3,
+                             .meanwhile = {[](void* data) { ++*static_cast<int*>(data); }, &calls}};
   std::filesystem::create_directories(folder / "build");
   Toolchain::find().build(request, folder / "build");
+  CHECK(calls == 1);  // and not when the parts are linked
   const fxx::Library library(folder / "build/module.so");
   CHECK(library.symbol<int()>("run")() == 42);
   CHECK(library.symbol<int()>("parts")() == std::min(3, fxx::available_processors()));

@@ -180,6 +180,7 @@ template <int Outputs>
   constexpr int side = Outputs + 2, at[3] = {0, 1, side - 1};
   constexpr const float(&back)[3] = Transform<Outputs>::back;
   for (int i = 0; i < Outputs * Outputs; ++i) sums[i] = real{};
+#pragma GCC unroll 1
   for (int c = 0; c < tiles.channels; ++c) {
     const auto point = [&](int i, int j) {
       return load(weights + (static_cast<std::ptrdiff_t>(i * side + j) * tiles.channels + c) * wide);
@@ -187,22 +188,21 @@ template <int Outputs>
     const auto of_row = [&](int i, int s) {
       return (s == 1 ? point(i, 1) - point(i, 2) : point(i, at[s])) * back[s];
     };
+#pragma GCC unroll 1
     for (int r = 0; r < 3; ++r)
+#pragma GCC unroll 1
       for (int s = 0; s < 3; ++s) {
         const real weight = (r == 1 ? of_row(1, s) - of_row(2, s) : of_row(at[r], s)) * back[r];
+#pragma GCC unroll 1
         for (int i = 0; i < Outputs; ++i)
+#pragma GCC unroll 1
           for (int j = 0; j < Outputs; ++j)
             sums[i * Outputs + j] = sums[i * Outputs + j] + weight * in[(i + r) * tiles.row + (j + s) * tiles.pixel + c];
       }
   }
 }
-FXX_KERNEL bool any_is_no_number(real value) {
-  // Nothing but 0 comes of a number.
-  const integer no_number = (value - value) != real{};
-  int any = 0;
-  for (int lane = 0; lane < lanes; ++lane) any |= no_number[lane];
-  return any != 0;
-}
+/// Nothing but 0 comes of a number less itself.
+FXX_KERNEL bool any_is_no_number(real value) { return sum(value - value) != 0; }
 /// One vector of a tile's transformed outputs, which lie Shape.out_point() apart, to its outputs. `again(sums)` computes
 /// them as they are defined.
 template <WinogradShape Shape, int Width_, class Again, class Finish>
@@ -224,24 +224,19 @@ FXX_KERNEL void transform_output(const float* __restrict from, int image, int y,
   real all = between[0][0] + between[outputs - 1][0];
 #pragma GCC unroll 6
   for (int j = 1; j < side; ++j) all = all + (between[0][j] + between[outputs - 1][j]);
-  const bool bad = any_is_no_number(all);
-  real sums[outputs * outputs];
-  if (bad) again(sums);
+  real results[outputs * outputs];
 #pragma GCC unroll 6
-  for (int i = 0; i < outputs; ++i) {
-    real transformed[outputs];
-    Transform<outputs>::output(between[i], transformed);
-    if (bad) {
-#pragma GCC unroll 6
-      for (int j = 0; j < outputs; ++j) transformed[j] = sums[i * outputs + j];
-    }
+  for (int i = 0; i < outputs; ++i) Transform<outputs>::output(between[i], results + i * outputs);
+  if (any_is_no_number(all)) [[unlikely]]
+    again(results);
+#pragma GCC unroll 1
+  for (int i = 0; i < outputs; ++i)
     if (Shape.out_height % outputs == 0 || y + i < Shape.out_height) {
 #pragma GCC unroll 6
       for (int j = 0; j < outputs; ++j)
         if (Shape.out_width % outputs == 0 || x + j < Shape.out_width)
-          finish(image, y + i, x + j, channel, transformed[j], Width<Width_>{});
+          finish(image, y + i, x + j, channel, results[i * outputs + j], Width<Width_>{});
     }
-  }
 }
 
 /// Calls `each(number of the tile from the first, image, y, x)`.

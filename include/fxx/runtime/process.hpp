@@ -18,12 +18,21 @@
 
 namespace fxx::inline FXX_ABI {
 
+/// Work of the caller's: `call(data)`, or nothing.
+struct Meanwhile {
+  void (*call)(void* data) = nullptr;
+  void* data = nullptr;
+};
+
 struct ProcessOptions {
   std::string working_directory = {};  // empty: ours
   /// Variables set for the program beside those it inherits, or in their place.
   std::vector<std::pair<std::string, std::string>> environment = {};
   double timeout_seconds = 0;                       // 0: no limit
   std::size_t output_limit = std::size_t{1} << 20;  // bytes kept: half from the start, half from the end
+  /// Called once, when all programs have been started, and before they are waited for. What it throws ends them. Their
+  /// time limit runs on; one that has ended when this returns was in time.
+  Meanwhile meanwhile = {};
 };
 
 struct ProcessResult {

@@ -479,6 +479,7 @@ FXX_INLINE std::vector<ProcessResult> run_processes(const std::vector<std::vecto
   const detail::Supervisor supervisor;  // ends after all of them
   std::deque<detail::Running> all;
   for (const auto& argv : commands) all.emplace_back(argv, options, supervisor);
+  if (options.meanwhile.call) options.meanwhile.call(options.meanwhile.data);
 
   constexpr double shortest_pause = 50e-6, longest_pause = 10e-3;
   double pause = shortest_pause;

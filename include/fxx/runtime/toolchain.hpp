@@ -31,6 +31,8 @@ struct BuildRequest {
   /// What fails for nothing but warnings that -Werror makes errors is compiled again without it: no compiler is known
   /// before it is met. The log has both.
   bool forgive_warnings = false;
+  /// Called once while the compiler runs, as ProcessOptions says. It tells no requests apart.
+  Meanwhile meanwhile = {};
 };
 
 /// The compiler ran and built nothing: compile_failed (E602) or compile_timeout (E603). The message holds the first 20

@@ -274,11 +274,13 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
   ProcessOptions options{.working_directory = place,
                          .environment = {{"TMPDIR", place}},
                          .timeout_seconds = request.timeout_seconds,
-                         .output_limit = std::size_t{4} << 20};
+                         .output_limit = std::size_t{4} << 20,
+                         .meanwhile = request.meanwhile};
   std::string log;
   // The place among the commands of what failed, or -1.
   const auto run = [&](const std::vector<std::vector<std::string>>& commands, std::vector<ProcessResult>& results) {
     results = run_processes(commands, options);
+    options.meanwhile = {};
     int failed = -1;
     for (std::size_t i = 0; i < commands.size(); ++i) {
       log += command_line(commands[i]) + "\n" + results[i].output;
@@ -309,6 +311,7 @@ FXX_INLINE void Toolchain::build(const BuildRequest& request, const std::string&
       detail::failed_for_warnings(log)) {
     BuildRequest lenient = request;
     lenient.forgive_warnings = false;
+    lenient.meanwhile = {};
     std::erase(lenient.flags, "-Werror");
     take_time(results);
     lenient.timeout_seconds = options.timeout_seconds;

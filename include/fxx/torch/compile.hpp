@@ -29,6 +29,8 @@
 
 namespace fxx::inline FXX_ABI {
 
+struct Meanwhile;
+
 struct CompileOptions {
   Accuracy accuracy = Accuracy::standard;
   /// Threads of one call, at most 256; 0: as many as LibTorch uses now, no more than a quota of processors (of a container)
@@ -180,15 +182,21 @@ class CompiledModule : public GraphModule {
   std::string proven(const KernelPlan& plan, const Graph& graph, LowerOptions lowering,
                      const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
   /// From the plan to a library that is loaded, with its weights packed; instead of the one before.
-  void take(KernelPlan plan, const CompileOptions& options);
+  /// `meanwhile`: called where a compiler has to be waited for.
+  void take(KernelPlan plan, const CompileOptions& options, const Meanwhile* meanwhile = nullptr);
   void pack();
   /// Lets go of the constants that are packed and not read otherwise.
   void forget_constants();
   /// Packs again what the graph itself has written to.
   void pack_what_it_wrote();
   // --- verify.ipp ----------------------------------------------------------------------------------------------------
+  /// Whether a call with these tells something, and leaves nothing behind.
+  bool can_be_verified_with(const std::vector<at::Tensor>& example_inputs) const;
+  /// What the graph gives, as it was before anything was done for compiling.
+  c10::IValue interpreted_results(const std::vector<at::Tensor>& example_inputs);
   /// Throws LoadError (E607) where a step, or all of it, differs from the interpreter by more than roundings explain.
-  void verify(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options);
+  /// `expected`: interpreted_results.
+  void verify(const std::vector<at::Tensor>& example_inputs, const c10::IValue& expected, const CompileOptions& options);
   /// Fills the memory of a call, so that what no step writes is seen: nan as floats.
   void spoil_memory(const Host& host) const;
   static void after_step(kernels::ModuleCall* call, int steps);

@@ -320,9 +320,20 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   if (options.threads <= 0 && work < 2e5)
     threads_ = 1;  // a microsecond or two, in which others cannot be told what to do
   if (options.tune) plan = tuned(std::move(plan), prepared, lowering, example_inputs, options);
-  take(std::move(plan), options);
+  // Compilers are processes of their own: what their work is compared with can be computed while they run.
+  struct Reference {
+    CompiledModule& module;
+    const std::vector<at::Tensor>& inputs;
+    std::optional<c10::IValue> results;
+    void compute() {
+      if (!results && module.can_be_verified_with(inputs)) results = module.interpreted_results(inputs);
+    }
+  } reference{*this, example_inputs, {}};
+  const Meanwhile computes_it{[](void* data) { static_cast<Reference*>(data)->compute(); }, &reference};
+  take(std::move(plan), options, &computes_it);
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  verify(example_inputs, options);
+  reference.compute();
+  if (reference.results) verify(example_inputs, *reference.results, options);
   kernels_.values = {};
   const auto verified = std::chrono::steady_clock::now();
   if (!changes_something_) forget_constants();
@@ -343,14 +354,16 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - verified).count();
 }
 
-FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& options) {
+FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& options,
+                                     const Meanwhile* meanwhile) {
   workspaces_.clear();
   operators_.clear();
 
   kernels_ = std::move(plan);
   const SpecialisedSource source = specialised_source(kernels_, class_name());
   source_hash_ = source.hash;
-  const BuildRequest request = detail::request_for(source, options);
+  BuildRequest request = detail::request_for(source, options);
+  if (meanwhile) request.meanwhile = *meanwhile;
   const auto check = [&](const Library& library) {
     const auto refuse = [&](const std::string& why) {
       throw LoadError(ErrorId::load_failed, "compile: " + library.path() + why);

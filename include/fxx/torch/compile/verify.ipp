@@ -43,17 +43,24 @@ FXX_INLINE void refuse_or_pass(const std::exception_ptr& met) {
 }
 }  // namespace detail
 
-FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_inputs, const CompileOptions& options) {
-  if (changes_something_) return;
-  const auto is_fake_one = [](const at::Tensor& tensor) { return is_fake(tensor); };
-  if (std::ranges::any_of(example_inputs, is_fake_one)) return;
-  const double tolerance = options.tolerance.value_or(options.accuracy == Accuracy::fast ? 0.05 : 1e-4);
+FXX_INLINE bool CompiledModule::can_be_verified_with(const std::vector<at::Tensor>& example_inputs) const {
+  return !changes_something_ && std::ranges::none_of(example_inputs, [](const at::Tensor& t) { return is_fake(t); });
+}
+
+FXX_INLINE c10::IValue CompiledModule::interpreted_results(const std::vector<at::Tensor>& example_inputs) {
   const at::NoGradGuard no_grad;
-  std::vector<c10::IValue> inputs(example_inputs.begin(), example_inputs.end()), taken = inputs;  // a plan takes them
+  std::vector<c10::IValue> inputs(example_inputs.begin(), example_inputs.end());
   Graph reference(graph());
   reference.set_owning_module(graph().owning_module());
-  const bool orders = keep_order_of_equals(reference, Orders::sorts_and_tops) > 0;
-  const c10::IValue expected = orders ? Plan(reference, owner()).run(taken) : GraphModule::run_flat(inputs);
+  if (keep_order_of_equals(reference, Orders::sorts_and_tops) > 0) return Plan(reference, owner()).run(inputs);
+  return GraphModule::run_flat(std::move(inputs));
+}
+
+FXX_INLINE void CompiledModule::verify(const std::vector<at::Tensor>& example_inputs, const c10::IValue& expected,
+                                       const CompileOptions& options) {
+  const double tolerance = options.tolerance.value_or(options.accuracy == Accuracy::fast ? 0.05 : 1e-4);
+  const at::NoGradGuard no_grad;
+  std::vector<c10::IValue> inputs(example_inputs.begin(), example_inputs.end());
   c10::IValue got;
   if (std::isinf(tolerance)) {
     got = run_with_kernels(inputs);

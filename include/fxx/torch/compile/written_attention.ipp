@@ -49,7 +49,9 @@ FXX_INLINE std::vector<WrittenAttention> written_attention(Graph& graph) {
     if (!is_softmax_attention(*node) || !has_attention_kernel(*node)) continue;
     const InsertPoint point = graph.inserting_before(node);
     const Argument fill = node->arg(4);
-    std::vector<Argument> args = {node->arg(0), node->arg(1), node->arg(2)};
+    std::vector<Argument> args;
+    args.reserve(4);
+    for (std::size_t i = 0; i < 3; ++i) args.push_back(node->arg(i));
     if (!fill.is_none()) args.emplace_back(graph.call_function(ops::logical_not, {node->arg(3)}));
     else if (!node->arg(3).is_none()) args.push_back(node->arg(3));
     Node* call = graph.call_function(ops::scaled_dot_product_attention, args, {{"scale", node->arg(5)}});
