@@ -1,14 +1,17 @@
 // Parts cover everything once, and threads meet where they should; also built for ThreadSanitizer.
 #include "fxx/kernels/parallel.hpp"
 
+#include <dirent.h>
 #include <doctest/doctest.h>
-
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <climits>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -118,9 +121,30 @@ TEST_CASE("parts of as many items as an int counts cover them all") {
 }
 
 namespace {
+/// Waits until all other threads sleep. AddressSanitizer holds locks of its own while a thread starts: a child that is
+/// made then finds them locked, and nobody there who would unlock them. (The C library unlocks its own in a child.)
+void wait_for_other_threads() {
+#if defined(__linux__)
+  for (int asleep = 0, i = 0; asleep < 3 && i < 2000; ++i) {
+    bool all = true;
+    DIR* const tasks = ::opendir("/proc/self/task");
+    while (const dirent* task = tasks ? ::readdir(tasks) : nullptr) {
+      const std::string id = task->d_name;
+      std::ifstream file("/proc/self/task/" + id + "/stat");
+      std::string line;
+      if (id.front() == '.' || id == std::to_string(::syscall(SYS_gettid)) || !std::getline(file, line)) continue;
+      all = all && line[line.rfind(')') + 2] == 'S';
+    }
+    if (tasks) ::closedir(tasks);
+    asleep = all ? asleep + 1 : 0;
+    ::usleep(all ? 100 : 1000);
+  }
+#endif
+}
 /// Whether `f` ends in a child of this process, before the alarm, and is right there.
 template <class F>
 bool runs_in_child(const F& f) {
+  wait_for_other_threads();
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(20);
