@@ -159,6 +159,33 @@ TEST_CASE("what rounds between its parts is taken apart in single precision alon
   }
 }
 
+TEST_CASE("a batch norm that infers is a factor and a summand of each channel, where its statistics are constants") {
+  enum class What { constants, no_weight, inputs, training, laid_out_otherwise };
+  const auto made = [](What what) {
+    Graph g;
+    std::vector<Argument> arguments = {sized(g.placeholder("x"), {2, 3, 4, 4})};
+    for (const char* name : {"weight", "bias", "mean", "variance"})
+      arguments.emplace_back(sized(what == What::inputs ? g.placeholder(name) : g.get_attr(name), {3}));
+    if (what == What::no_weight) arguments[1] = arguments[2] = Argument();
+    for (const Argument& last : {Argument(what == What::training), Argument(0.1), Argument(1e-5), Argument(false)})
+      arguments.push_back(last);
+    Node* norm = sized(g.call_function(ops::batch_norm, arguments), {2, 3, 4, 4});
+    if (what == What::laid_out_otherwise)
+      norm->set_tensor_meta({.shape = {2, 3, 4, 4}, .stride = {48, 1, 12, 3}, .dtype = Dtype::float32});
+    g.output(norm);
+    return decompose(g) == 0 ? std::string("as it was") : body_of(g);
+  };
+  CHECK(made(What::constants) ==
+        "weight = attribute weight\nbias = attribute bias\nmean = attribute mean\nvariance = attribute variance\n"
+        "add = aten::add.Scalar(%variance, 1e-05)\nrsqrt = aten::rsqrt(%add)\nmul = aten::mul.Tensor(%rsqrt, %weight)\n"
+        "mul_1 = aten::mul.Tensor(%mean, %mul)\nsub = aten::sub.Tensor(%bias, %mul_1)\n"
+        "reshape = aten::reshape(%mul, [3, 1, 1])\nmul_2 = aten::mul.Tensor(%x, %reshape)\n"
+        "reshape_1 = aten::reshape(%sub, [3, 1, 1])\nbatch_norm = aten::add.Tensor(%mul_2, %reshape_1)\n"
+        "return %batch_norm\n");
+  CHECK(made(What::no_weight).find("neg = aten::neg(%mul)\n") != std::string::npos);
+  for (const What what : {What::inputs, What::training, What::laid_out_otherwise}) CHECK(made(what) == "as it was");
+}
+
 TEST_CASE("a chain of products goes the cheapest way") {
   const auto chained = [](std::vector<std::vector<std::int64_t>> sizes, std::vector<std::int64_t> result) {
     One chain(sizes);

@@ -40,6 +40,28 @@ FXX_INLINE Parts batch_norm(const Composite& c) {
   return {c(ops::batch_norm, {c["input"], c["weight"], c["bias"], c["running_mean"], c["running_var"], false,
                               c["momentum"], c["eps"], false})};
 }
+/// Of statistics that are constants: one factor and one summand a channel, which are constants too, as LibTorch computes
+/// it. Where the result lies otherwise than the input, a sum of both would lie as the input.
+FXX_INLINE Parts inferring_batch_norm(const Composite& c) {
+  const Argument x = c["input"], weight = c["weight"], bias = c["bias"], mean = c["running_mean"],
+                 variance = c["running_var"];
+  const auto is_constant = [&](const Argument& value) {
+    return c.is_tensor(value) && value.node()->opcode() == Opcode::get_attr;
+  };
+  if (c.flag("training") || !c.is_tensor(x) || c.rank(x) < 2 || !is_constant(mean) || !is_constant(variance)) return {};
+  for (const Argument& one : {weight, bias})
+    if (!one.is_none() && !is_constant(one)) return {};
+  const TensorMeta* result = c.node().tensor_meta();
+  if (!result || result->stride != x.node()->tensor_meta()->stride) return {};
+  std::vector<std::int64_t> channels(static_cast<std::size_t>(c.rank(x)) - 1, 1);
+  channels[0] = c.sizes(x)[1];
+  Argument factor = c(ops::rsqrt, {c(ops::add_Scalar, {variance, c["eps"]})});
+  if (!weight.is_none()) factor = c.mul(factor, weight);
+  const Argument centre = c.mul(mean, factor);
+  const Argument summand = bias.is_none() ? c(ops::neg, {centre}) : c.sub(bias, centre);
+  const Argument scaled = c.mul(x, c.reshape(factor, channels));
+  return {c.add(scaled, c.reshape(summand, channels))};
+}
 FXX_INLINE Parts max_pool(const Composite& c) {
   return {c(ops::max_pool2d, {c["self"], c["kernel_size"], c["stride"], c["padding"], c["dilation"], c["ceil_mode"]})};
 }
@@ -236,6 +258,7 @@ inline constexpr NamedDecomposition all[] = {
     {"aten::instance_norm", instance_norm},
     {"aten::native_layer_norm", layer_norm},
     {"aten::native_group_norm", group_norm},
+    {"aten::batch_norm", inferring_batch_norm},
     {"aten::native_batch_norm", batch_norm},
     {"aten::max_pool2d_with_indices", max_pool},
     {"aten::lstm_cell", lstm_cell},
