@@ -372,6 +372,34 @@ TEST_CASE("planes become pixels a vector of each at a time") {
   }
 }
 
+TEST_CASE("many planes become pixels a square of vectors at a time, one image or several") {
+  struct Case {
+    std::int64_t images, channels, pixels;
+  };
+  // Short axes are read element by element.
+  for (const auto& [images, channels, pixels] :
+       {Case{1, 8, 16}, Case{1, 37, 50}, Case{3, 16, 66}, Case{9, 18, 20}, Case{1, 7, 185}, Case{2, 40, 15}}) {
+    CAPTURE(channels);
+    CAPTURE(pixels);
+    Net net;
+    const Sizes from = {images, channels, pixels}, to = {images, pixels, channels};
+    Node *x = net.input("x", from), *row = net.input("row", {pixels}), *column = net.input("column", {channels, 1});
+    Node* sum = net.call(ops::add_Tensor, {net.call(ops::mul_Tensor, {x, row}, from), column}, from);
+    Node* turned = net.call(ops::transpose_int, {sum, 1, 2}, to);
+    const KernelPlan plan = net.plan_of(net.call(ops::contiguous, {turned}, to));
+    CHECK((count(specialised_source(plan, "Net").text, "transpose<") > 0) == (channels >= 8 && pixels >= 16));
+    const auto p = static_cast<std::size_t>(pixels), c = static_cast<std::size_t>(channels);
+    const std::size_t all = static_cast<std::size_t>(images) * c * p;
+    const std::vector<float> in = numbers(all, 1), r = numbers(p, 2), k = numbers(c, 3);
+    std::vector<float> out(all, -1);
+    Loaded(plan, {}).run({in.data(), r.data(), k.data()}, {out.data()});
+    std::vector<double> wanted(all);
+    for (std::size_t i = 0; i < all; ++i)
+      wanted[(i / (c * p) * p + i % p) * c + i / p % c] = static_cast<double>(in[i]) * r[i % p] + k[i / p % c];
+    check_near(out, wanted);
+  }
+}
+
 TEST_CASE("views with any strides, masks, numbers of other types and copies") {
   Net net;
   Node* x = net.input("x", {6, 20});

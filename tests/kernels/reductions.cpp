@@ -235,6 +235,53 @@ TEST_CASE("reductions of rows are those of double precision") {
   check_row<4999>();
 }
 
+namespace {
+/// Rows of runs that lie apart, beside the same elements behind each other.
+template <int Count, int Length>
+void check_runs() {
+  CAPTURE(Count);
+  CAPTURE(Length);
+  constexpr int n = Count * Length, apart = Length + 3;
+  for (const int special : {-1, 0, n / 2, n - 1}) {
+    std::vector<float> x = fxx::test::random_floats(n, 5);
+    if (special >= 0) x[special] = special % 2 ? no_number : infinity;
+    std::vector<float> lies(Count * apart - 3, 1e30f);  // what lies between is not read
+    for (int i = 0; i < n; ++i) lies[i / Length * apart + i % Length] = x[i];
+    const auto get = in_runs<Length>([&](int run, int column, auto width) __attribute__((always_inline)) {
+      return load_some<width>(lies.data() + run * apart + column);
+    });
+    const Exact exact = exact_of(x, 1);
+    CHECK(near("a sum", row_sum<n>(get), exact.sum, 1, exact.magnitude));
+    CHECK(near("a mean", row_mean<n>(get), exact.mean, 1, exact.magnitude / n));
+    if (special < 0) {
+      CHECK(near("a variance", row_variance<n>(get), exact.variance, 2, exact.variance + 1e-6));
+      CHECK(near("a deviation", row_deviation<n>(get), std::sqrt(exact.variance), 2, std::sqrt(exact.variance)));
+      const double cubes = std::cbrt(exact.cubes);
+      CHECK(near("a norm", row_norm<n>(3.f, get), cubes, units_of_norm(exact.cubes, 3), cubes));
+      CHECK(near("a norm", row_norm<n>(2.f, get), std::sqrt(exact.squares), 1, std::sqrt(exact.squares)));
+    }
+    CHECK(near("the largest", row_largest<n>(get), largest_of<n>(x), 0, 1));
+    CHECK(near("the smallest", row_smallest<n>(get), smallest_of<n>(x), 0, 1));
+    CHECK(near("the largest size", row_norm<n>(infinity, get), row_norm<n>(infinity, from(x)), 0, 1));
+    CHECK(row_norm<n>(0.f, get) == n);
+    CHECK(row_any<n>(get) == any_of<n>(x));
+    CHECK(row_all<n>(get) == all_of<n>(x));
+    const std::vector<float> zeros(lies.size());
+    CHECK_FALSE(row_any<n>(in_runs<Length>([&](int run, int column, auto width) __attribute__((always_inline)) {
+      return load_some<width>(zeros.data() + run * apart + column);
+    })));
+  }
+}
+}  // namespace
+
+TEST_CASE("rows that are runs of memory are reduced as those that are one") {
+  check_runs<2, 8>();
+  check_runs<3, 49>();
+  check_runs<40, 17>();
+  check_runs<300, 9>();
+  check_runs<5, 130>();
+}
+
 TEST_CASE("a million elements lose no more than a thousand") {
   constexpr int N = 1000003;
   std::vector<float> x(N);

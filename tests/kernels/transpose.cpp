@@ -19,6 +19,28 @@ void check_transpose() {
     for (int c = 0; c < Columns; ++c) wanted[c * OutStride + r] = in[r * RowStride + c];
   CHECK(out == wanted);
 }
+/// The same by several, each some of the columns.
+template <int Rows, int Columns>
+void check_parts() {
+  INFO("rows ", Rows, ", columns ", Columns);
+  const std::vector<float> in = fxx::test::random_floats(Rows * Columns, 3);
+  std::vector<float> wanted(in.size());
+  transpose<Rows, Columns>(in.data(), wanted.data());
+  for (int count = 1; count < 6; ++count) {
+    std::vector<float> out(in.size(), -1);
+    for (int index = 0; index < count; ++index)
+      transpose<Rows, Columns>(
+          Part{index, count}.of(Columns, lanes),
+          [&](int row, int column, auto width) { return load_some<width>(in.data() + row * Columns + column); },
+          [&](int column, int row, real value, auto width) {
+            for (int i = 0; i < width; ++i) {
+              CHECK(out[column * Rows + row + i] == -1);  // nobody else has written it
+              out[column * Rows + row + i] = value[i];
+            }
+          });
+    CHECK(out == wanted);
+  }
+}
 }  // namespace
 
 TEST_CASE("rows become columns, and nothing beside them is written") {
@@ -29,6 +51,10 @@ TEST_CASE("rows become columns, and nothing beside them is written") {
   check_transpose<33, 18, 20, 37>();
   check_transpose<3, 49>();
   check_transpose<64, 31>();
+  check_parts<5, 3>();
+  check_parts<16, 64>();
+  check_parts<9, 70>();
+  check_parts<33, 47>();
 }
 
 TEST_CASE("a square gives the sums of its rows") {

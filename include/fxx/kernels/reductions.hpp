@@ -137,7 +137,18 @@ struct Cascade {
   }
 };
 
+/// A row that is runs of so many elements, which lie behind each other: `get(run, column, width)`.
+template <int Length, class Get>
+struct Runs {
+  static constexpr int length = Length;
+  Get get;
+};
+template <class Get>
+concept IsInRuns = requires { Get::length; };
+
 /// A row as one vector: elements of the same lanes are combined.
+template <int N, class Combine, class Value = real, IsInRuns Get>
+FXX_KERNEL Value row_as_vector(const Get& row);
 template <int N, class Combine, class Value = real, class Get>
 FXX_KERNEL Value row_as_vector(const Get& get) {
   constexpr int chains = 4, quads = N / (chains * lanes), rest = quads * chains * lanes, whole = N / lanes * lanes;
@@ -156,6 +167,16 @@ FXX_KERNEL Value row_as_vector(const Get& get) {
     total = Combine{}(total, first_or<N - whole>(get(whole, Width<N - whole>{}), Combine::neutral));
   return total;
 }
+template <int N, class Combine, class Value, IsInRuns Get>
+FXX_KERNEL Value row_as_vector(const Get& row) {
+  Cascade<N / Get::length, 1, Combine, Value> cascade;
+  cascade.add([&](int run, int) __attribute__((always_inline)) {
+    return row_as_vector<Get::length, Combine, Value>([&](int c, auto width) __attribute__((always_inline)) {
+      return row.get(run, c, width);
+    });
+  });
+  return cascade.total(0);
+}
 template <int N, class Combine, class Get>
 FXX_KERNEL float row_reduced(const Get& get) {
   return detail_of_vectors::reduced<lanes / 2>(row_as_vector<N, Combine>(get), Combine{})[0];
@@ -163,14 +184,20 @@ FXX_KERNEL float row_reduced(const Get& get) {
 /// `get` with a function of its values.
 template <class Get, class Of>
 FXX_KERNEL auto of_values(const Get& get, const Of& of) {
-  return [&get, &of](int c, auto width) __attribute__((always_inline)) { return of(get(c, width)); };
+  if constexpr (IsInRuns<Get>) {
+    const auto value = [&get, &of](int run, int c, auto width) __attribute__((always_inline)) {
+      return of(get.get(run, c, width));
+    };
+    return Runs<Get::length, decltype(value)>{value};
+  } else {
+    return [&get, &of](int c, auto width) __attribute__((always_inline)) { return of(get(c, width)); };
+  }
 }
 /// Does `of` hold for one element?
 template <int N, class Get, class Of>
 FXX_KERNEL bool row_has(const Get& get, const Of& of) {
-  return any(bits_of(row_as_vector<N, Or>([&](int c, auto width) __attribute__((always_inline)) {
-    return of_bits(of(get(c, width)));
-  })));
+  const auto bits = [&](real v) __attribute__((always_inline)) { return of_bits(of(v)); };
+  return any(bits_of(row_as_vector<N, Or>(of_values(get, bits))));
 }
 
 /// The place of the first largest element, or of the first nan.
@@ -268,9 +295,8 @@ template <int N, class Get>
 FXX_KERNEL Spread<float> row_spread(const Get& get) {
   float near = row_sum<N>(get) * (1.f / N);
   for (bool first = true;; first = false) {
-    const Distances all = row_as_vector<N, Add, Distances>([&](int c, auto width) __attribute__((always_inline)) {
-      return distance_of(get(c, width) - near);
-    });
+    const auto distance = [&](real v) __attribute__((always_inline)) { return distance_of(v - near); };
+    const Distances all = row_as_vector<N, Add, Distances>(of_values(get, distance));
     const float squares = sum(all.squares);
     const Spread<float> spread = settled(near, sum(all.sum), squares, N);
     if (N <= longest_unlost || !first || !is_lost(spread.squares, squares)) return spread;
@@ -293,9 +319,8 @@ FXX_KERNEL SpreadInUnits<float> row_spread_in_units(const Get& get) {
   const Spread<float> spread = row_spread<N>(get);
   const float unit = unit_of(splat(spread.squares))[0];
   if (unit == 1.f) return {spread.mean, spread.squares, unit};
-  const Distances all = row_as_vector<N, Add, Distances>([&](int c, auto width) __attribute__((always_inline)) {
-    return distance_of((get(c, width) - spread.mean) * unit);
-  });
+  const auto distance = [&](real v) __attribute__((always_inline)) { return distance_of((v - spread.mean) * unit); };
+  const Distances all = row_as_vector<N, Add, Distances>(of_values(get, distance));
   return {spread.mean, settled(0.f, sum(all.sum), sum(all.squares), N).squares, unit};
 }
 FXX_KERNEL float divisor_of(int count, float correction) {
@@ -332,19 +357,29 @@ FXX_KERNEL float row_deviation(const Get& get, float correction = 1.f) {
 template <int N, class Get>
 FXX_KERNEL float row_norm(float p, const Get& get) {
   using namespace detail_of_rows;
-  const auto size = [&](int c, auto width) __attribute__((always_inline)) { return absolute(get(c, width)); };
-  if (p == 2.f)
-    return __builtin_sqrtf(
-        row_sum<N>(of_values(get, [](real v) __attribute__((always_inline)) { return v * v; })));
+  const auto magnitude = [](real v) __attribute__((always_inline)) { return absolute(v); };
+  const auto size = of_values(get, magnitude);
+  if (p == 2.f) {
+    const auto square = [](real v) __attribute__((always_inline)) { return v * v; };
+    return __builtin_sqrtf(row_sum<N>(of_values(get, square)));
+  }
   if (p == 1.f) return row_sum<N>(size);
   if (p == __builtin_inff()) return row_largest<N>(size);
   if (p == -__builtin_inff()) return row_smallest<N>(size);
-  if (p == 0.f)
-    return row_sum<N>(of_values(get, [](real v) __attribute__((always_inline)) { return ones(v != 0.f); }));
-  const real total = splat(row_sum<N>([&](int c, auto width) __attribute__((always_inline)) {
-    return power(size(c, width), splat(p));
-  }));
+  if (p == 0.f) {
+    const auto counted = [](real v) __attribute__((always_inline)) { return ones(v != 0.f); };
+    return row_sum<N>(of_values(get, counted));
+  }
+  const auto raised = [&](real v) __attribute__((always_inline)) { return power(absolute(v), splat(p)); };
+  const real total = splat(row_sum<N>(of_values(get, raised)));
   return power(total, splat(1.f / p))[0];
+}
+
+/// A row for those above, but for places of elements, that is runs of `Length` elements in memory:
+/// `get(run, column, width)`.
+template <int Length, class Get>
+FXX_KERNEL auto in_runs(const Get& get) {
+  return detail_of_rows::Runs<Length, Get>{get};
 }
 
 // --- columns ---------------------------------------------------------------------------------------------------------

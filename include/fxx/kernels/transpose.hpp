@@ -3,6 +3,7 @@
 //   transpose<rows, columns, row_stride, out_stride>(in, out);                     // out[c][r] = in[r][c]
 //   transpose<rows, columns>([&](int r, int c, auto width) { return ...; },        // fused with what stands before
 //                            [&](int c, int r, real value, auto width) { ... });   // and behind
+//   transpose<rows, columns>(part.of(columns, lanes), ..., ...);                   // some of the columns
 //
 // Exact. A channels-first image becomes one of channels last as a transpose of channels by pixels.
 // Main names: transpose, Square, sums_of_each. Cost: light; a transpose takes the compiler 0.1 s.
@@ -76,18 +77,25 @@ FXX_KERNEL void block(int row, int column, const Get& get, const Put& put) {
 
 /// `get(row, column, width)` gives `width` elements of a row; `put(column, row, value, width)` gets as many of a
 /// column, which are a row of the result.
+/// `some`: the columns, from a multiple of the lanes up to one, or up to the last.
 template <int Rows, int Columns, class Get, class Put>
-  requires(!__is_same(Get, const float*) && !__is_same(Get, float*))
-FXX_KERNEL void transpose(const Get& get, const Put& put) {
+FXX_KERNEL void transpose(Range some, const Get& get, const Put& put) {
   constexpr int whole_rows = Rows / lanes * lanes, whole_columns = Columns / lanes * lanes;
   const auto columns = [&]<int Count>(int row, Width<Count>) __attribute__((always_inline)) {
-    for (int column = 0; column < whole_columns; column += lanes)
+    for (int column = some.begin; column + lanes <= some.end; column += lanes)
       detail_of_transpose::block<Count, lanes>(row, column, get, put);
     if constexpr (Columns > whole_columns)
-      detail_of_transpose::block<Count, Columns - whole_columns>(row, whole_columns, get, put);
+      if (some.begin <= whole_columns && some.end > whole_columns)
+        detail_of_transpose::block<Count, Columns - whole_columns>(row, whole_columns, get, put);
   };
   for (int row = 0; row < whole_rows; row += lanes) columns(row, Width<lanes>{});
   if constexpr (Rows > whole_rows) columns(whole_rows, Width<Rows - whole_rows>{});
+}
+/// All columns.
+template <int Rows, int Columns, class Get, class Put>
+  requires(!__is_same(Get, const float*) && !__is_same(Get, float*))
+FXX_KERNEL void transpose(const Get& get, const Put& put) {
+  transpose<Rows, Columns>(Range{0, Columns}, get, put);
 }
 /// The same of matrices in memory, whose rows lie so far apart.
 template <int Rows, int Columns, int RowStride = Columns, int OutStride = Rows>

@@ -546,7 +546,8 @@ TEST_CASE("softmax and sums of short rows, and of dimensions before the last") {
   torch::manual_seed(80);
   check(
       [](const Tensors& in) {
-        const Tensor &x = in[0], &y = in[1], &z = in[2];  // [97, 7], [3, 130, 40], [2, 5, 9, 11]
+        // [97, 7], [3, 130, 40], [2, 5, 9, 11], [4, 6, 49]
+        const Tensor &x = in[0], &y = in[1], &z = in[2], &w = in[3], row = in[3].select(0, 1).select(0, 2);
         return all_of({x.softmax(1),
                        x.log_softmax(1),
                        (x * 2).softmax(1).relu(),
@@ -570,6 +571,13 @@ TEST_CASE("softmax and sums of short rows, and of dimensions before the last") {
                        y.softmax(0),
                        y.sum(1),
                        y.norm(2, {1}),
+                       w.sum({0, 2}),
+                       w.mean({0, 2}),
+                       (w * 2 - 1).relu().amax({0, 2}),
+                       w.var({0, 2}),
+                       w.norm(2, {0, 2}),
+                       (w > 2).any(2).any(0),
+                       (w + row).sum({0, 2}),
                        z.softmax(1),
                        (z + 1).softmax(1) * 2,
                        z.log_softmax(2),
@@ -577,9 +585,10 @@ TEST_CASE("softmax and sums of short rows, and of dimensions before the last") {
                        z.mean({1, 2}),
                        z.flatten(2).softmax(0)});
       },
-      {torch::randn({97, 7}), torch::randn({3, 130, 40}), torch::randn({2, 5, 9, 11})},
+      {torch::randn({97, 7}), torch::randn({3, 130, 40}), torch::randn({2, 5, 9, 11}), torch::randn({4, 6, 49})},
       {.more = {{torch::randn({97, 7}).masked_fill(torch::rand({97, 7}) > 0.7, -infinite),
-                 torch::randn({3, 130, 40}) * 30, transposed_copy(torch::randn({2, 5, 9, 11}))}}});
+                 torch::randn({3, 130, 40}) * 30, transposed_copy(torch::randn({2, 5, 9, 11})),
+                 torch::randn({4, 6, 49}) + 100}}});
 }
 
 }  // namespace

@@ -159,6 +159,35 @@ TEST_CASE("slices that are written in place, and copies of what is written later
   }
 }
 
+TEST_CASE("what is turned, with what stands before it: by squares of vectors where memory lies so, and where not") {
+  torch::manual_seed(41);
+  for (const auto& [n, c, t] : {std::tuple(1, 8, 16), std::tuple(3, 37, 50), std::tuple(2, 64, 17), std::tuple(9, 9, 33)}) {
+    CAPTURE(c);
+    const auto make = [n = n, c = c, t = t] {
+      return Tensors{torch::randn({n, c, t}), torch::randn({c, 1}), torch::randn({t}), torch::randn({n, t, c}),
+                     torch::rand({n, c, t}) > 0.5, torch::randint(-9, 10, {n, c, t})};
+    };
+    const auto f = [](const Tensors& in) {
+      const Tensor &x = in[0], &column = in[1], &row = in[2], &other = in[3], &mask = in[4], &whole = in[5];
+      return all_of({x.transpose(1, 2).contiguous(), (x * 2).relu().transpose(1, 2).contiguous(),
+                     ((x + column) * row).transpose(1, 2).contiguous(), x.transpose(1, 2) + other,
+                     torch::where(mask, x, x.exp()).transpose(1, 2).contiguous(),
+                     (whole + x).transpose(1, 2).contiguous(), mask.transpose(1, 2).contiguous(),
+                     whole.transpose(1, 2).contiguous(), x.flip({2}).transpose(1, 2).contiguous(),
+                     x.transpose(0, 2).contiguous(), x.select(1, 3).t().contiguous(),
+                     x.slice(2, 0, c10::nullopt, 2).transpose(1, 2).contiguous(),
+                     x.unsqueeze(3).expand({-1, -1, -1, 5}).permute({0, 2, 3, 1}).contiguous()});
+    };
+    Tensors turned = make();
+    for (Tensor& one : turned) one = transposed_copy(one);
+    Tensors odd = make();
+    odd[0][0][3] = not_a_number;
+    odd[0][0][5] = infinite;
+    check(f, make(), {.more = {turned, odd}});
+    check(f, turned);
+  }
+}
+
 TEST_CASE("triangles, repeats, division that rounds, filling with an element of a tensor") {
   torch::manual_seed(36);
   const Forward f = [](const Tensors& in) {

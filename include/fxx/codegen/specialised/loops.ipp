@@ -408,6 +408,26 @@ void for_each_term(const plans::Term& term, const F& f) {
   for (const plans::TermPointer& operand : term.operands) for_each_term(*operand, f);
 }
 
+/// With its last two axes exchanged.
+FXX_INLINE plans::Frame SpecialisedWriter::turned(Frame frame) {
+  const int last = static_cast<int>(frame.axes.size()) - 1;
+  std::swap(frame.axes[frame.axes.size() - 2], frame.axes.back());
+  for (Frame::Place& dim : frame.dims)
+    if (dim.axis >= last - 1) dim.axis = 2 * last - 1 - dim.axis;
+  return frame;
+}
+/// Are all elements that it is made of vectors along the last axis, or the same there?
+FXX_INLINE bool SpecialisedWriter::is_read_along(const Term& value, const Frame& frame) const {
+  bool fits = true;
+  for_each_term(value, [&](const Term& term) {
+    if (term.kind == Term::Kind::lookup || term.kind == Term::Kind::search) fits = false;
+    if (term.kind != Term::Kind::load) return;
+    const Place from = place(term.view, frame);
+    fits = fits && (from.along == Place::Along::none || (from.along == Place::Along::whole && from.stride == 1));
+  });
+  return fits;
+}
+
 /// The vectors of a copy such as that of planes into pixels: the last axis of the frame, of two to four elements, becomes
 /// parts that are interleaved, and the one before it that of vectors. Empty where memory does not lie like that.
 FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelStep& step, const Frame& frame) {
@@ -419,27 +439,41 @@ FXX_INLINE std::string SpecialisedWriter::interleaved(Body& body, const KernelSt
   if ((buffer_of(store.to).dtype != Dtype::float32 && !narrows(store)) || part.extent < 2 || part.extent > 4 ||
       frame.axes[frame.axes.size() - 2].extent < 16 || whole.along != Place::Along::whole || whole.stride != 1)
     return {};
-  Frame turned = frame;
-  std::swap(turned.axes[turned.axes.size() - 2], turned.axes.back());
   View first = store.to;
-  for (std::size_t d = 0; d < turned.dims.size(); ++d) {
-    int& axis = turned.dims[d].axis;
-    if (axis == parts) first.strides[d] = 0;
-    if (axis >= parts - 1) axis = 2 * parts - 1 - axis;
-  }
-  const Place out = place(first, turned);
-  bool fits = out.along == Place::Along::whole && out.stride == part.extent;
-  for_each_term(*store.value, [&](const Term& term) {
-    if (term.kind == Term::Kind::lookup || term.kind == Term::Kind::search) fits = false;
-    if (term.kind != Term::Kind::load) return;
-    const Place from = place(term.view, turned);
-    fits = fits && (from.along == Place::Along::none || (from.along == Place::Along::whole && from.stride == 1));
-  });
-  if (!fits) return {};
-  const std::string value = returned(body, *store.value, turned, "      ");
+  for (std::size_t d = 0; d < frame.dims.size(); ++d)
+    if (frame.dims[d].axis == parts) first.strides[d] = 0;
+  const Frame along = turned(frame);
+  const Place out = place(first, along);
+  if (out.along != Place::Along::whole || out.stride != part.extent || !is_read_along(*store.value, along)) return {};
+  const std::string value = returned(body, *store.value, along, "      ");
   return "store_interleaved<" + text(part.extent) + ">(" + pointer(body, store.to, true, "out") + out.offset +
          ", [&](int" + (mentions(value, part.name) ? " " + part.name : "") + ") FXX_KERNEL_LAMBDA {\n" + value +
          "    }, width);\n";
+}
+/// What a transpose is given where the result lies along the last axis of the frame and all that it is made of along the
+/// one before: how its rows are read, and its columns written. Empty where memory does not lie like that, or axes are
+/// too short for squares of vectors.
+FXX_INLINE std::string SpecialisedWriter::transposed(Body& body, const KernelStep& step, const Frame& frame) {
+  if (step.stores.size() != 1 || frame.axes.size() < 2) return {};
+  const plans::Store& store = step.stores[0];
+  const Frame::Axis &last = frame.axes.back(), &before = frame.axes[frame.axes.size() - 2];
+  const Place out = place(store.to, frame);
+  if (buffer_of(store.to).dtype != Dtype::float32 || store.kept != plans::Store::Kept::all || copies(store) ||
+      narrows(store) || last.extent < 8 || before.extent < 16 || out.along != Place::Along::whole || out.stride != 1)
+    return {};
+  const Frame along = turned(frame);
+  bool any = false;  // else there is nothing to turn
+  for_each_term(*store.value, [&](const Term& term) {
+    any = any || (term.kind == Term::Kind::load && place(term.view, along).along == Place::Along::whole);
+  });
+  if (!any || !is_read_along(*store.value, along)) return {};
+  include("transpose");
+  const std::string indent(2 * frame.axes.size(), ' ');
+  const std::string value = returned(body, *store.value, along, indent + "  ");
+  const std::string put =
+      indent + "  store_some<width>(" + pointer(body, store.to, true, "out") + out.offset + ", v);\n" + indent + "}";
+  return lambda({last.name, before.name}, false, value) + indent + "}, " +
+         lambda({before.name, last.name}, true, put);
 }
 
 /// Elements of inputs alone: a loop for each dimension, fewer where the memory of all views lets some be one.
@@ -487,7 +521,8 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
   include("loops");
   std::string loops, indent = "  ";
   const std::string parts = interleaved(body, step, frame);
-  const std::size_t last = frame.axes.size() - (parts.empty() ? 1 : 2);
+  const std::string squares = parts.empty() && !shared_ ? transposed(body, step, frame) : std::string();
+  const std::size_t last = frame.axes.size() - (parts.empty() && squares.empty() ? 1 : 2);
   // The axis that threads share: the first that is long enough.
   std::size_t shared = last;
   for (std::size_t a = 0; a < last; ++a)
@@ -495,8 +530,10 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
       shared = a;
       break;
     }
+  std::string closing;
   for (std::size_t a = 0; a < last; ++a) {
     const std::string& name = frame.axes[a].name;
+    if (a > 0 && a == shared) closing = std::string(2 * a, ' ') + "}\n";
     if (a == shared)
       loops += indent + "const Range range = part.of(" + text(frame.axes[a].extent) + ");\n" + indent + "for (int " +
                name + " = range.begin; " + name + " < range.end; ++" + name + ")";
@@ -507,13 +544,18 @@ FXX_INLINE std::string SpecialisedWriter::pointwise(Body& body, const KernelStep
     else loops += "\n";
     indent += "  ";
   }
+  const std::string part = shared == last ? "part" : "Part{}";
+  if (!squares.empty()) {
+    const std::string columns = text(frame.axes[last].extent);
+    loops += indent + "transpose<" + text(frame.axes.back().extent) + ", " + columns + ">(" + part + ".of(" + columns +
+             ", lanes), " + squares + ");\n";
+    return loops + closing;
+  }
   in_loop_ = true;
   const std::string inner = parts.empty() ? stores(body, step, frame, indent + "  ") : indent + "  " + parts;
   in_loop_ = false;
-  loops += indent + (shared_ ? "pointwise_shared<" : "pointwise<") + text(frame.axes[last].extent) + ">(" + (shared == last ? "part" : "Part{}") + ", " +
+  loops += indent + (shared_ ? "pointwise_shared<" : "pointwise<") + text(frame.axes[last].extent) + ">(" + part + ", " +
            lambda({frame.axes[last].name}, false, inner) + indent + "});\n";
-  for (std::size_t a = 0; a + 1 < last; ++a)
-    if (a + 1 == shared) loops += std::string(2 * (a + 1), ' ') + "}\n";
-  return loops;
+  return loops + closing;
 }
 }  // namespace fxx::inline FXX_ABI::detail

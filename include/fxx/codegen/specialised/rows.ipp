@@ -52,15 +52,54 @@ FXX_INLINE std::string SpecialisedWriter::columns(Body& body, const KernelStep& 
          lambda(of, true, inner, type) + "    }" + (place ? ")" : "") + ", " + part + ");\n";
 }
 
+/// With a last axis of so many elements, and one of runs before it.
+FXX_INLINE plans::Frame SpecialisedWriter::in_runs(Frame frame, std::int64_t length) {
+  const int last = static_cast<int>(frame.axes.size()) - 1;
+  Frame::Axis run = frame.axes.back();
+  run.name = "run";
+  run.extent /= length;
+  frame.axes.back().extent = length;
+  frame.axes.insert(frame.axes.end() - 1, std::move(run));
+  for (Frame::Place& dim : frame.dims) {
+    if (dim.axis != last) continue;
+    if (dim.divisor < length) dim.axis = last + 1;
+    else dim.divisor /= length;
+  }
+  return frame;
+}
+/// Of a reduced row that lies in runs, each of them vectors and a rest; 0 for all others.
+FXX_INLINE std::int64_t SpecialisedWriter::length_of_runs(const plans::Rows& k) const {
+  using Kind = plans::Rows::Kind;
+  if (!k.reduces() || k.columns || k.kind == Kind::arg_largest || k.kind == Kind::arg_smallest ||
+      k.input->elements != plans::Elements::real || is_read_along(*k.input, k.read))
+    return 0;
+  const int last = static_cast<int>(k.read.axes.size()) - 1;
+  for (std::size_t d = 0; d < k.read.dims.size(); ++d) {
+    const std::int64_t length = k.read.dims[d].divisor;
+    if (k.read.dims[d].axis != last || length < 8 || length >= k.length) continue;
+    bool splits = true;  // no dimension is in both
+    for (std::size_t other = 0; other < k.read.dims.size(); ++other) {
+      const std::int64_t divisor = k.read.dims[other].divisor;
+      if (k.read.dims[other].axis == last)
+        splits = splits && (divisor % length == 0 || divisor * k.read.sizes[other] <= length);
+    }
+    if (splits && is_read_along(*k.input, in_runs(k.read, length))) return length;
+  }
+  return 0;
+}
+
 FXX_INLINE std::string SpecialisedWriter::rows(Body& body, const KernelStep& step, const plans::Rows& k) {
   include("rows");
   include("loops");
   using Kind = plans::Rows::Kind;
   in_runs_ = k.reduces() && !k.columns;
-  const std::string type = type_of_result(k), read = returned(body, *k.input, k.read, "      ");
+  const std::int64_t run = length_of_runs(k);
+  const std::string type = type_of_result(k),
+                    read = returned(body, *k.input, run ? in_runs(k.read, run) : k.read, "      ");
   in_runs_ = false;
   if (type == "integer_64") include("integers");
-  const std::string get = lambda({"column"}, false, read) + "    }";
+  const std::string get = run ? "in_runs<" + text(run) + ">(" + lambda({"run", "column"}, false, read) + "    })"
+                              : lambda({"column"}, false, read) + "    }";
   // Where there are few groups of columns, threads share the columns of each.
   const bool few = k.columns && k.rows < 8;
   std::string result = few ? "  for (int row = 0; row < " + text(k.rows) + "; ++row) {\n"

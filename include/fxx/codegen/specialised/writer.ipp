@@ -132,7 +132,12 @@ class SpecialisedWriter {
   /// `[&](int row, int column, real v, auto width)`, naming what the body needs. `type` and `v`: of the value.
   static std::string lambda(const std::vector<std::string>& integers, bool value, const std::string& body,
                             const std::string& type = "real", const std::string& v = "v");
+  static Frame turned(Frame frame);
+  static Frame in_runs(Frame frame, std::int64_t length);
+  std::int64_t length_of_runs(const plans::Rows& k) const;
+  bool is_read_along(const Term& value, const Frame& frame) const;
   std::string interleaved(Body& body, const KernelStep& step, const Frame& frame);
+  std::string transposed(Body& body, const KernelStep& step, const Frame& frame);
   std::string pointwise(Body& body, const KernelStep& step);
   // --- products.ipp --------------------------------------------------------------------------------------------------
   static std::string offset_of(const Sizes& offsets, const std::string& index, const std::string& table,
