@@ -83,7 +83,8 @@ class Run:
         machine = processor()
         self.run = {'suite': suite_of(only), 'command': 'bench/run' + (f' --only {only}' if only else ''), 'date': now(),
                     'finished': False, 'processor': machine, 'commit': said_by('git', 'rev-parse', 'HEAD'),
-                    'changed': bool(said_by('git', 'status', '--porcelain', '--', 'include', 'bench', 'meson.build')),
+                    'changed': bool(said_by('git', 'status', '--porcelain', '--', 'include', 'bench', 'meson.build',
+                                            ':!bench/results')),
                     'compiler': (said_by(*(os.environ.get('CXX') or 'g++').split(), '--version').splitlines() or [''])[0],
                     'load': [load()], 'versions': versions or {}, 'absent': absent or {}}
         self.figures = []
