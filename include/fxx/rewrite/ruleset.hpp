@@ -391,6 +391,16 @@ consteval bool shrinks() {
   }
 }
 
+// What is asked of each rule is an array and no fold: clang nests a fold as deep as there are rules, and refuses 257.
+
+/// Whether all of the values are true.
+template <std::size_t N>
+consteval bool all_true(const bool (&each)[N]) {
+  for (const bool one : each)
+    if (!one) return false;
+  return true;
+}
+
 /// One of many rules; its number tells it from another of the same type.
 template <std::size_t, class Rule>
 struct held {
@@ -403,13 +413,14 @@ template <std::size_t... I, class... Rules>
 struct rule_list<std::index_sequence<I...>, Rules...> : held<I, Rules>... {
   template <class F>
   constexpr void for_each(F&& f) const {
-    (f(static_cast<const held<I, Rules>*>(this)->rule), ...);
+    const bool called[] = {(static_cast<void>(f(static_cast<const held<I, Rules>*>(this)->rule)), true)...};
+    static_cast<void>(called);
   }
   /// Of each rule its callable and its guard.
   void callables(const void** out) const {
-    ((*out++ = &static_cast<const held<I, Rules>*>(this)->rule.build,
-      *out++ = &static_cast<const held<I, Rules>*>(this)->rule.guard),
-     ...);
+    const bool written[] = {(*out++ = &static_cast<const held<I, Rules>*>(this)->rule.build,
+                             *out++ = &static_cast<const held<I, Rules>*>(this)->rule.guard, true)...};
+    static_cast<void>(written);
   }
 };
 template <class... Rules>
@@ -440,7 +451,7 @@ class Ruleset {
   /// Whether rewriting ends on every graph whatever the limit: no rule's result has as many calls as the least that its
   /// pattern takes away. Callables, captures that the result uses twice and calls that it goes on using (`as`) are not
   /// looked through: they say no.
-  static constexpr bool always_ends = (true && ... && detail::shrinks<Rules>());
+  static constexpr bool always_ends = detail::all_true({detail::shrinks<Rules>()...});
 
   /// The classes of modules that patterns name; calls of these are not opened before the rules are applied.
   static std::vector<std::string_view> module_classes() {
@@ -475,12 +486,12 @@ consteval auto refused_set() { return Ruleset<refused_rule<"refused">>({}); }
 /// All rules in one decision tree; the earlier rule wins where several match.
 template <class... Rules>
 consteval auto ruleset(Rules... rules) {
-  constexpr bool all_rules = (true && ... && is_rule<Rules>);
+  constexpr bool all_rules = detail::all_true({true, is_rule<Rules>...});
   static_assert(sizeof...(Rules) > 0, "fxx::ruleset: give at least one rule");
   static_assert(all_rules, "fxx::ruleset: an argument is not a rule; write rule<\"name\">(pattern >> replacement)");
   if constexpr (!all_rules || sizeof...(Rules) == 0) {
     return detail::refused_set();
-  } else if constexpr ((false || ... || __is_same(typename Rules::replacement, detail::refused))) {
+  } else if constexpr (!detail::all_true({!__is_same(typename Rules::replacement, detail::refused)...})) {
     return detail::refused_set();
   } else {
     detail::check_distinct<0, Rules...>();
