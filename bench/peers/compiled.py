@@ -139,11 +139,12 @@ class AotiMaxBfloat16(InBfloat16, AotiMax):
     pass
 
 
-def quantised_pt2e(module, inputs, quantizer):
-    """The module with 8-bit integers, ranges being those of its input, by PyTorch's quantisation of exported graphs."""
+def quantised_pt2e(module, inputs, quantizer, strict=False):
+    """The module with 8-bit integers, ranges being those of its input, by PyTorch's quantisation of exported graphs.
+    `strict`: exported so that each operator knows its call in the source, which the quantizer for x86 wants."""
     import torch
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-    prepared = prepare_pt2e(torch.export.export(module, inputs).module(), quantizer)
+    prepared = prepare_pt2e(torch.export.export(module, inputs, strict=strict).module(), quantizer)
     prepared(*inputs)
     return convert_pt2e(prepared)
 
@@ -156,7 +157,7 @@ class AotiInt8(Aoti):
         import torchao.quantization.pt2e.quantizer.x86_inductor_quantizer as x86
         quantizer = x86.X86InductorQuantizer()
         quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
-        return quantised_pt2e(module, inputs, quantizer)
+        return quantised_pt2e(module, inputs, quantizer, strict=True)
 
 
 class TorchScript:
