@@ -6,7 +6,8 @@
 //                       [--peer PEER --folder FOLDER] [--plan yes]
 //        bench_compiled --traces FOLDER [--only MODEL[,MODEL]]
 //        bench_compiled --peak [--threads N] [--march PROCESSOR]
-//   --peer    aoti, aoti_max or torchscript, of what peers/compiled.py left in FOLDER, instead of fxx
+//   --peer    an AOTInductor package (aoti, aoti_max, aoti_bf16 ...) or torchscript, of what peers/compiled.py left in
+//             FOLDER, instead of fxx
 //   --build   seconds from a graph to a loaded module instead; FOLDER is an empty one to build in
 //   --march   the processor that fxx compiles for instead of this one, such as haswell
 //   --tune    the ways of computing steps are measured before, or found where they were kept

@@ -1,9 +1,10 @@
 """The figures of whole compiled models: runs bench_compiled and the peers in turns, and pairs what they print.
 
 Main names: names(), run(). A row is fxx beside the fastest of all peers whose results are as right as ours have to be;
-the others are listed. fxx is called with tensors and gives tensors; in a row that ends in /raw it is called with places
-for inputs and results that are made once, beside the peers that are called so. What peers/compiled.py prepares is kept
-in build/peers-compiled.
+the others are listed. A row of `fast` or of int8 says in which precision each peer computes, and has the fastest of its
+own precision as well; one that has no such peer says so. fxx is called with tensors and gives tensors; in a row that ends
+in /raw it is called with places for inputs and results that are made once, beside the peers that are called so. What
+peers/compiled.py prepares is kept in build/peers-compiled.
 """
 
 import json
@@ -34,20 +35,26 @@ REDUCED = {'bf16': ['resnet18', 'encoder', 'minilm', 'gpt_decode'], 'int8': ['re
 THREADS = (1, 2)
 # What a reduced one is called here; what bench_compiled is told.
 ACCURACY = {'': 'standard', 'avx2': 'standard', 'bf16': 'fast', 'int8': 'int8'}
-CPP_PEERS = ('aoti', 'aoti_max', 'torchscript')  # bench_compiled runs them
+CPP_PEERS = ('aoti', 'aoti_max', 'aoti_bf16', 'aoti_max_bf16', 'aoti_int8', 'torchscript')  # bench_compiled runs them
 # Rows as on a processor that has AVX2 and no AVX-512: what fxx compiles for, and the peers that do as these variables
 # say. The linear layers of OpenVINO do not, and use AVX-512 all the same; nor would any other peer.
 AVX2 = {'march': 'haswell', 'peers': ('openvino', 'torchscript'), 'environment': {
     'ONEDNN_MAX_CPU_ISA': 'AVX2', 'ATEN_CPU_CAPABILITY': 'avx2', 'MKL_ENABLE_INSTRUCTIONS': 'AVX2'}}
 # Peers whose inputs and results have their places, as they have in a row of raw calls. The others take and give tensors.
-RAW_PEERS = ('onnxruntime', 'onnxruntime_int8', 'openvino', 'openvino_torch', 'openvino_default', 'openvino_int8', 'mnn',
-             'litert')
-REDUCED_PEERS = {'bf16': ('openvino_default',), 'int8': ('openvino_default', 'openvino_int8', 'onnxruntime_int8')}
+RAW_PEERS = ('onnxruntime', 'onnxruntime_int8', 'onnxruntime_dynamic', 'openvino', 'openvino_torch', 'openvino_default',
+             'openvino_bf16', 'openvino_int8', 'openvino_nncf', 'mnn', 'litert', 'litert_int8')
+# Peers of reduced precision, and the rows that have them beside those of floats. A peer that chooses its precision by the
+# processor says which it took.
+REDUCED_PEERS = {'bf16': ('openvino_default', 'openvino_bf16', 'aoti_bf16', 'aoti_max_bf16'),
+                 'int8': ('openvino_default', 'openvino_int8', 'openvino_nncf', 'onnxruntime_int8', 'onnxruntime_dynamic',
+                          'aoti_int8', 'executorch_int8', 'litert_int8')}
+PRECISION = {**{peer: precision for precision, peers in REDUCED_PEERS.items() for peer in peers},
+             'openvino_default': 'its own'}
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parent / 'build'
 SCRIPT = HERE / 'peers/compiled.py'
-PYTHONS = {'litert': BUILD / 'peers-litert/bin/python'}  # the others share one
+PYTHONS = {peer: BUILD / 'peers-litert/bin/python' for peer in ('litert', 'litert_int8')}  # the others share one
 KEPT = BUILD / 'peers-compiled'
 
 
@@ -146,7 +153,7 @@ def python_of(peer):
 def installed():
     """Peers with their versions; those that are absent with why."""
     present, absent = {}, {}
-    for python in {python_of(''), *PYTHONS.values()}:
+    for python in dict.fromkeys([python_of(''), *PYTHONS.values()]):
         lines, why = lines_of([python, SCRIPT, 'list']) if python.exists() else ([], f'{python} is not there')
         said = {line['peer']: line for line in lines}
         for peer in PEERS:
@@ -160,8 +167,9 @@ def installed():
     return present, absent
 
 
-PEERS = ['export', *CPP_PEERS, 'onnxruntime', 'onnxruntime_int8', 'openvino', 'openvino_torch',
-         'openvino_default', 'openvino_int8', 'ncnn', 'mnn', 'litert', 'executorch', 'iree']
+PEERS = ['export', *CPP_PEERS, 'onnxruntime', 'onnxruntime_int8', 'onnxruntime_dynamic', 'openvino', 'openvino_torch',
+         'openvino_default', 'openvino_bf16', 'openvino_int8', 'openvino_nncf', 'ncnn', 'mnn', 'litert', 'litert_int8',
+         'executorch', 'executorch_int8', 'iree']
 
 
 def trace_zoo(program, chosen):
@@ -201,13 +209,15 @@ def prepare(peers, chosen):
 # --- rounds ----------------------------------------------------------------------------------------------------------
 
 def keep_fastest(kept, line, failures_count=False):
-    """Of two lines with figures the faster, but the larger error; else the one with, or where failures count without."""
+    """Of two lines with figures the faster, but the larger error; else the one with, or where failures count without.
+    The result has the milliseconds of all rounds."""
+    line = {**line, 'rounds': [*kept.get('rounds', []), *([line['ms']] if 'ms' in line else [])]}
     if not kept:
         return line
     if 'why' in line or 'why' in kept:
-        return line if ('why' in line) == failures_count else kept
+        return {**(line if ('why' in line) == failures_count else kept), 'rounds': line['rounds']}
     worst = max(kept['error'], line['error'])
-    return {**min(kept, line, key=lambda l: l['ms']), 'error': worst}
+    return {**min(kept, line, key=lambda l: l['ms']), 'error': worst, 'rounds': line['rounds']}
 
 
 def takes_part(peer, row, round_):
@@ -291,13 +301,33 @@ def build_rows(program, peers, chosen):
 
 # --- printing --------------------------------------------------------------------------------------------------------
 
+def counted(row):
+    """Peer -> its figure, of those whose results are right."""
+    return {peer: line['seconds' if row.build else 'ms'] for peer, line in row.peers.items()
+            if 'why' not in line and (row.build or line['error'] <= limit(row))}
+
+
+def precision_of(peer, line):
+    """What a peer computes with: f32, bf16 or int8."""
+    return line.get('precision') or PRECISION.get(peer, 'f32')
+
+
 def figure_of(row):
-    key = 'build_s' if row.build else 'ms'
-    value = row.fxx.get(key)
-    counted = {peer: line['seconds' if row.build else 'ms'] for peer, line in row.peers.items()
-               if 'why' not in line and (row.build or line['error'] <= limit(row))}
-    best = min(counted, key=counted.get, default='')
-    return value, best, counted.get(best)
+    """fxx's figure; the fastest peer and its own."""
+    figures = counted(row)
+    best = min(figures, key=figures.get, default='')
+    return row.fxx.get('build_s' if row.build else 'ms'), best, figures.get(best)
+
+
+def best_of_precision(row):
+    """The fastest of the peers that compute with what the row is named after; ('', None) where none does."""
+    figures = {peer: ms for peer, ms in counted(row).items() if precision_of(peer, row.peers[peer]) == row.precision}
+    best = min(figures, key=figures.get, default='')
+    return best, figures.get(best)
+
+
+def is_reduced(row):
+    return row.precision in REDUCED
 
 
 def describe(peer, line, row):
@@ -305,50 +335,67 @@ def describe(peer, line, row):
     if value is None:
         return f'{peer}: {line["why"]}'
     wrong = not row.build and not line['error'] <= limit(row)
-    return f'{peer} {value:.4g}' + (f' (error {line["error"]:.1e}: not counted)' if wrong else '')
+    precision = f' in {precision_of(peer, line)}' if is_reduced(row) else ''
+    return f'{peer} {value:.4g}{precision}' + (f' (error {line["error"]:.1e}: not counted)' if wrong else '')
 
 
-def emit(row, peak, present, absent, as_json):
+def rounded(x):
+    return None if x is None or math.isinf(x) else float(f'{x:.5g}')
+
+
+def line_of(row, peak, present, absent):
+    """A row as it is printed with --json and kept in files."""
     value, best, peer_value = figure_of(row)
-    ratio = value / peer_value if value and peer_value else None
     machine = peak.get((row.threads, AVX2['march'] if row.precision == 'avx2' else 'native'), {})
     unit = 's' if row.build else ', '.join(filter(None, ('ms', machine.get('instructions'))))
     of_peak = None
     if value and row.fxx.get('flops') and machine:
         of_peak = row.fxx['flops'] / (value * 1e-3) / (machine['peak_gflops'] * 1e9)
+    line = {'bench': row.name, 'unit': unit, 'fxx': rounded(value), 'peer': best, 'peer_value': rounded(peer_value),
+            'ratio': rounded(value / peer_value if value and peer_value else None)}
+    if not row.build:
+        line.update(of_peak=rounded(of_peak), peak_gflops=rounded(machine.get('peak_gflops')),
+                    **{key: rounded(row.fxx.get(key))
+                       for key in ('error', 'eager_error', 'weights_mb', 'workspace_mb', 'memory_mb')},
+                    rounds=[rounded(ms) for ms in row.fxx.get('rounds', [])])
+    if is_reduced(row):
+        same, ms = best_of_precision(row)
+        line['precision'] = row.precision
+        line['peer_precision'] = precision_of(best, row.peers[best]) if best else None
+        line['same_precision'] = {'peer': same, 'value': rounded(ms),
+                                  'ratio': rounded(value / ms if value else None)} if same else None
+    line['peers'] = {peer: {**{key: rounded(said[key]) if key != 'why' else said[key]
+                               for key in ('ms', 'seconds', 'error', 'why') if key in said},
+                            **({'precision': precision_of(peer, said), 'rounds': [rounded(ms) for ms in said['rounds']]}
+                               if 'ms' in said else {})}
+                     for peer, said in row.peers.items()}
+    line['versions'] = {peer: present[peer] for peer in row.peers if peer in present}
+    if absent:
+        line['absent'] = absent
+    if 'why' in row.fxx:
+        line['why'] = row.fxx['why']
+    return line
 
-    def rounded(x):
-        return None if x is None or math.isinf(x) else float(f'{x:.5g}')
 
-    if as_json:
-        line = {'bench': row.name, 'unit': unit, 'fxx': rounded(value), 'peer': best, 'peer_value': rounded(peer_value),
-                'ratio': rounded(ratio)}
-        if not row.build:
-            line.update(of_peak=rounded(of_peak), peak_gflops=rounded(machine.get('peak_gflops')),
-                        **{key: rounded(row.fxx.get(key))
-                           for key in ('error', 'eager_error', 'weights_mb', 'workspace_mb', 'memory_mb')})
-        line['peers'] = {peer: {key: rounded(said[key]) if key != 'why' else said[key]
-                                for key in ('ms', 'seconds', 'error', 'why') if key in said}
-                         for peer, said in row.peers.items()}
-        line['versions'] = {peer: present[peer] for peer in row.peers if peer in present}
-        if absent:
-            line['absent'] = absent
-        if 'why' in row.fxx:
-            line['why'] = row.fxx['why']
-        print(json.dumps(line), flush=True)
-        return
-
+def print_row(row, line):
     def number(x, form):
         return '-' if x is None else format(x, form)
 
-    print(f'{row.name:34} {unit:10} {number(value, "9.4f"):>9}   {best or "-":16} {number(peer_value, ".4f"):>9} '
-          f'{number(ratio, ".3f"):>7}  {number(of_peak, ".0%"):>5} of peak, error {number(row.fxx.get("error"), ".1e")}'
-          if not row.build else
-          f'{row.name:34} {unit:10} {number(value, "9.4f"):>9}   {best or "-":16} {number(peer_value, ".4f"):>9} '
-          f'{number(ratio, ".3f"):>7}')
+    shown = (f'{row.name:34} {line["unit"]:10} {number(line["fxx"], "9.4f"):>9}   {line["peer"] or "-":16} '
+             f'{number(line["peer_value"], ".4f"):>9} {number(line["ratio"], ".3f"):>7}')
+    if not row.build:
+        shown += f'  {number(line["of_peak"], ".0%"):>5} of peak, error {number(line["error"], ".1e")}'
+    print(shown)
+    if is_reduced(row):
+        same = line['same_precision']
+        if not same:
+            print(f'    NO PEER IN {row.precision}: the ratio is to one in {line["peer_precision"] or "none"}')
+        elif line['peer_precision'] != row.precision:
+            print(f'    the peer computes in {line["peer_precision"]}; in {row.precision} the best is {same["peer"]} '
+                  f'{same["value"]:.4g}, {number(same["ratio"], ".3f")}')
     if 'why' in row.fxx:
         print(f'    fxx: {row.fxx["why"]}')
-    others = [describe(peer, line, row) for peer, line in row.peers.items() if peer != best]
+    others = [describe(peer, said, row) for peer, said in row.peers.items() if peer != line['peer']]
     if others:
         print('    ' + '; '.join(others), flush=True)
 
@@ -379,8 +426,8 @@ def problems_of(row):
             yield f'{row.name}: {peer} was given another model than fxx: {theirs}, not {ours}'
 
 
-def run(wanted, folder, as_json):
-    """Times the rows of these names, prints them, and tells whether all is right."""
+def run(wanted, folder, as_json, kept):
+    """Times the rows of these names, prints them, adds them to `kept` (results.Run), and tells whether all is right."""
     chosen = [row for row in rows() if row.name in wanted]
     program = pathlib.Path(folder) / 'bench_compiled'
     present, absent = installed()
@@ -391,6 +438,7 @@ def run(wanted, folder, as_json):
     timed = [row for row in chosen if not row.build]
     peers = [peer for peer in PEERS if peer in present and peer != 'export']
     if 'export' not in present:
+        absent.update({peer: f'models cannot be exported: {absent["export"]}' for peer in peers})
         peers = []
     precisions = {row.precision for row in chosen}
 
@@ -411,8 +459,19 @@ def run(wanted, folder, as_json):
                         row.peers[name] = {'why': why}
     peak = time_rows(program, peers, timed) if timed else {}
     build_rows(program, peers, [row for row in chosen if row.build])
+    run_now = {peer: present[peer] for peer in peers}
+    kept.run['versions'].update(run_now)
+    kept.run['absent'].update(absent)
+    if not as_json:
+        print('peers: ' + ('; '.join(f'{peer}: {version}' for peer, version in run_now.items()) or 'none'))
+        print('not run: ' + ('; '.join(f'{peer}: {why}' for peer, why in absent.items()) or 'none'))
     for row in chosen:
-        emit(row, peak, present, absent, as_json)
+        line = line_of(row, peak, present, absent)
+        kept.add(line)
+        if as_json:
+            print(json.dumps(line), flush=True)
+        else:
+            print_row(row, line)
     problems = [problem for row in chosen for problem in problems_of(row)]
     for problem in problems:
         say('FAILED: ' + problem)

@@ -25,6 +25,8 @@ void call(benchmark::State& state, bool with_kernel) {
   const at::Tensor a = torch::rand({64, 1024}) * 8 - 4, c = torch::rand({64, 1024}) * 8 - 4;
   const auto module = fxx::trace(*Gate(), {a, c});
   if (with_kernel && rules.apply(*module).rewrites != 1) return state.SkipWithError("nothing was fused");
+  if (!torch::allclose(module->run({a, c}).toTensor(), a.tanh() * c.sigmoid(), 1e-5, 1e-6))
+    return state.SkipWithError("the results are wrong");
   // The fastest of many, as for the peers (peers/fused.py).
   using Clock = std::chrono::steady_clock;
   for (auto _ : state) {

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Runs the benchmarks and their peers in turns, and prints a line a figure.
 
-usage: report.py FOLDER [--only NAME[,NAME]] [--json]      FOLDER holds the built programs; bench/run calls this
+usage: report.py FOLDER [--only NAME[,NAME]] [--json] [--keep]      FOLDER holds the built programs; bench/run calls this
 A NAME is a figure or the start of some: trace, graph/lint. Both sides of a figure are timed in this run: three rounds,
 in each first our programs, then the peers; the fastest of each counts. As JSON, a line is an object with the keys
-bench, unit, fxx,
-peer, peer_value, ratio (fxx / peer: lower is better); the last two are null when the peer is not installed. Whole
-compiled models (compiled/..., build/...) have more keys and more peers: see compiled.py.
+bench, unit, fxx, peer, peer_value, ratio (fxx / peer: lower is better), versions (of the peer's packages); peer_value and
+ratio are null when the peer is not installed, and absent says so. Whole compiled models (compiled/..., build/...) have
+more keys and more peers: see compiled.py. Each run leaves its raw figures in a file, which --keep puts among those of the
+repository: see results.py.
 """
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -19,6 +21,7 @@ from dataclasses import dataclass, field
 
 sys.dont_write_bytecode = True
 import compiled as whole_models  # noqa: E402
+import results  # noqa: E402
 
 ROUNDS = 3
 HERE = pathlib.Path(__file__).resolve().parent
@@ -75,11 +78,14 @@ def rules_figures():
         yield Figure(f'rules/{case}', 'rules', f'rules/{case}', 'the same, ten rules',
                      same_run=f'rules/{case}/ten_rules')
     yield Figure('rules/rewrite', 'rules', 'rules/rewrite', '', unit='us/rewrite')
+    # The least of some calls, once all code has run; and the first call of a process, on both sides.
     for case, unit in (('no_match', 'us/node'), ('rewrite', 'us/rewrite')):
-        yield Figure(f'rules/{case}/inductor', 'rules', f'rules/{case}/10k', 'PatternMatcherPass',
-                     python=f'rules/inductor/{case}', unit=unit)
-        yield Figure(f'rules/{case}/torch_fx', 'rules', f'rules/{case}/10k', 'torch.fx replace_pattern',
-                     python=f'rules/fx/{case}', unit=unit)
+        for when in ('', '/cold'):
+            fxx = f'rules/{case}/10k' if not when else f'rules/{case}/cold'
+            yield Figure(f'rules/{case}/inductor{when}', 'rules', fxx, 'PatternMatcherPass',
+                         python=f'rules/inductor/{case}{when}', unit=unit)
+            yield Figure(f'rules/{case}/torch_fx{when}', 'rules', fxx, 'torch.fx replace_pattern',
+                         python=f'rules/fx/{case}{when}', unit=unit)
     # Beside graphs of 10,000 nodes in the cache, none of which the processor has seen before; and beside a hundred that
     # are there together, as much memory as the million.
     for name, million, ten_thousand, hundred, unit in (
@@ -109,7 +115,18 @@ def parts(expression):
 
 def run_program(path, names, best, labels):
     """What the benchmarks `names` count a node, mostly microseconds: the least of some turns in random order. What they
-    say besides goes into `labels`."""
+    say besides goes into `labels`. One that ends in /cold is the first call of a process of its own."""
+    for name in sorted(n for n in names if n.endswith('/cold')):
+        case = name.split('/')[-2]
+        graph = subprocess.run([path, '--graph', case], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = subprocess.run([path, '--cold', 'rewrite' if case == 'rewrite' else 'node'], input=graph.stdout,
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f'bench: {path} failed:\n{done.stderr[-2000:]}')
+        best[name] = min(best.get(name, math.inf), float(done.stdout))
+    names = {name for name in names if not name.endswith('/cold')}
+    if not names:
+        return
     pattern = '^(' + '|'.join(sorted(names)) + ')(/(iterations|manual_time|real_time).*)?$'
     done = subprocess.run([path, f'--benchmark_filter={pattern}', '--benchmark_format=json',
                            '--benchmark_min_time=0.05',
@@ -119,6 +136,8 @@ def run_program(path, names, best, labels):
         sys.exit(f'bench: {path} failed:\n{done.stderr[-2000:]}')
     units = {'ns': 1e-3, 'us': 1.0, 'ms': 1e3, 's': 1e6}
     for entry in json.loads(done.stdout)['benchmarks']:
+        if entry.get('error_occurred'):
+            sys.exit(f'bench: {entry["name"]}: {entry.get("error_message")}')
         if entry.get('run_type') == 'iteration':
             total = entry.get('bytes', entry['real_time'] * units[entry['time_unit']])
             value = total / entry['nodes']
@@ -154,8 +173,9 @@ def run_peers(python, folder, names, best):
         run_script([python, HERE / 'peers/torch_fx.py'], names - rules - fused, best)
     if fused:
         run_script([python, HERE / 'peers/fused.py'], fused, best)
-    if rules:
-        run_script([python, HERE / 'peers/rules.py', folder], rules, best)
+    # A process for each matcher and graph, whose first call is cold.
+    for start in sorted({name.removesuffix('/cold') for name in rules}):
+        run_script([python, HERE / 'peers/rules.py', folder], rules & {start, start + '/cold'}, best)
 
 
 def nearest(wanted, names):
@@ -172,6 +192,7 @@ def main(argv):
     parser.add_argument('folder', help=argparse.SUPPRESS)
     parser.add_argument('--only', default='', metavar='NAME[,NAME]', help='figures, or what their names start with')
     parser.add_argument('--json', action='store_true', help='a JSON object a line')
+    parser.add_argument('--keep', action='store_true', help='raw figures go to bench/results instead of build/results')
     options = parser.parse_args(argv[1:])
 
     chosen = list(figures())
@@ -187,6 +208,7 @@ def main(argv):
         chosen = [f for f in chosen if any(f.name == w or f.name.startswith(w + '/') for w in wanted)]
         models = [n for n in models if any(n == w or n.startswith(w + '/') for w in wanted)]
 
+    kept = results.Run(options.only, options.keep)
     ours = {}
     for f in chosen:
         ours.setdefault(f.program, set()).update(parts(f.fxx) + ([f.same_run] if f.same_run else []))
@@ -210,7 +232,25 @@ def main(argv):
             turn = {name for name in peers if round_ == 0 or not name.startswith('rules/fx/')}
             run_peers(python, options.folder, turn, peer_best)
 
+    # What the peers are: of Python's the packages, LibTorch of a C++ forward.
+    installed = results.versions_of(python, ('torch', 'openvino')) if python else {}
+    libtorch = os.environ.get('FXX_TORCH_VERSION', '')
+
+    def versions_of(f):
+        if f.python:
+            name = 'openvino' if f.python.endswith('openvino') else 'torch'
+            return {name: installed[name]} if name in installed else {}
+        return {'LibTorch': libtorch} if f.peer == 'eager C++ forward' and libtorch else {}
+
+    absent = {f.peer: 'it is not installed; bench/run --setup installs it' if python else 'no Python with torch is installed'
+              for f in chosen if f.python and f.python not in peer_best}
+    for f in chosen:
+        if f.peer not in absent:
+            kept.run['versions'].update(versions_of(f))
+    kept.run['absent'].update(absent)
     if not options.json and chosen:
+        print('peers: ' + (', '.join(f'{name} {version}' for name, version in kept.run['versions'].items()) or 'none'))
+        print('not run: ' + ('; '.join(f'{peer}: {why}' for peer, why in absent.items()) or 'none'))
         print(f'{"figure":34} {"unit":8} {"fxx":>8}   {"peer":24} {"value":>8} {"ratio":>8}')
     for f in chosen:
         first, *rest = (best[name] for name in parts(f.fxx))
@@ -218,14 +258,20 @@ def main(argv):
         peer = best[f.same_run] if f.same_run else peer_best.get(f.python)
         ratio = None if peer is None else value / peer
         unit = ', '.join(filter(None, (f.unit, labels.get(parts(f.fxx)[0]))))
+        line = {'bench': f.name, 'unit': unit, 'fxx': round(value, 4), 'peer': f.peer,
+                'peer_value': None if peer is None else round(peer, 4),
+                'ratio': None if ratio is None else round(ratio, 4), 'versions': versions_of(f)}
+        if f.peer in absent:
+            line['absent'] = {f.peer: absent[f.peer]}
+        kept.add(line)
         if options.json:
-            print(json.dumps({'bench': f.name, 'unit': unit, 'fxx': round(value, 4), 'peer': f.peer,
-                              'peer_value': None if peer is None else round(peer, 4),
-                              'ratio': None if ratio is None else round(ratio, 4)}))
+            print(json.dumps(line))
         else:
             print(f'{f.name:34} {unit:8} {value:8.3f}   {f.peer:24} {"-" if peer is None else f"{peer:.3f}":>8} '
                   f'{"-" if ratio is None else f"{ratio:.4f}":>8}')
-    if models and not whole_models.run(models, options.folder, options.json):
+    right = not models or whole_models.run(models, options.folder, options.json, kept)
+    kept.finish()
+    if not right:
         sys.exit(1)
 
 

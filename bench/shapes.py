@@ -1,20 +1,25 @@
 """Layers in drawn shapes beside LibTorch's operators (oneDNN), OpenVINO and XNNPACK: a line a shape, then the worst, then
 geometric means.
 
-usage: shapes.py BENCH_SHAPES [--count N] [--turns N]
+usage: shapes.py BENCH_SHAPES [--count N] [--turns N] [--json yes] [--keep yes]
 
 bench_shapes runs fxx, LibTorch and OpenVINO; XNNPACK is run here, by LiteRT, while that waits. All take turns, and a
 figure is the least of a side's turns. Peers come from build/peers and build/peers-litert (bench/run --setup); those that
 are absent are named. A result whose error is above 1e-5 of the largest does not count. LiteRT's inputs and results have
-their places, the other sides take a tensor and give one.
+their places, the other sides take a tensor and give one. With --json a line is an object: what it has is said in
+bench/results/README.md. Each run leaves these lines in a file, which --keep puts among those of the repository.
 """
 
 import json
 import math
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+sys.dont_write_bytecode = True
+import results  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parent / 'build'
@@ -235,8 +240,13 @@ def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
 
+def rounded(x):
+    return float(f'{x:.5g}') if math.isfinite(x) else None
+
+
 def main():
     program, options = sys.argv[1], dict(zip(sys.argv[2::2], sys.argv[3::2]))
+    as_json = '--json' in options
     turns, count = int(options.get('--turns', 5)), options.get('--count', '200')
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -258,46 +268,74 @@ def main():
             absent['XNNPACK (LiteRT)'] = f'{python_of("peers-litert")} is not there'
         for peer, why in absent.items():
             say(f'PEER ABSENT: {peer}: {why}')
+        versions = {'LibTorch': os.environ.get('FXX_TORCH_VERSION', '')}
+        for peer, environment, package in (('OpenVINO', 'peers', 'openvino'),
+                                           ('XNNPACK (LiteRT)', 'peers-litert', 'ai-edge-litert')):
+            if peer not in absent:
+                versions.update({peer: f'{name} {version}' for name, version in
+                                 results.versions_of(python_of(environment), [package]).items()})
+        kept = results.Run('shapes', '--keep' in options, versions, absent)
+        kept.run.update(count=int(count), turns=turns)
+        if not as_json:
+            print(results.peers_line(kept.run))
 
         ours = Program(*serve)
         ratios, by_kind, without = [], {}, {}
-        print(f'{"shape":58} {"fxx us":>10} {"best peer":>20} {"us":>10} {"ratio":>7}')
+        if not as_json:
+            print(f'{"shape":58} {"fxx us":>10} {"best peer":>20} {"us":>10} {"ratio":>7}')
         for shape in shapes:
-            number, best, errors = shape['shape'], {}, {}
+            number, best, errors, reasons, times = shape['shape'], {}, {}, {}, {}
             for _ in range(turns):
                 line = ours.turn(number)
                 if 'why' in line:
                     say(f'{shape["name"]}: {line["why"]}')
+                    reasons['fxx'] = line['why']
                     if line['why'].startswith('ended'):
                         ours = Program(*serve)
                     break
                 errors.update(line.get('error', {}))
                 for side, us in line['us'].items():
                     best[side] = min(us, best.get(side, us))
+                    times.setdefault(side, []).append(us)
                 if litert:
                     line = litert.turn(number)
                     if 'us' in line:
                         best['xnnpack'] = min(line['us'], best.get('xnnpack', line['us']))
                         errors['xnnpack'] = line['error']
+                        times.setdefault('xnnpack', []).append(line['us'])
                     else:
-                        without[shape['name']] = line['why']
+                        without[shape['name']] = reasons['xnnpack'] = line['why']
                         if line['why'].startswith('ended'):
                             litert = Program(python_of('peers-litert'), '-c', RUN_LITERT, name)
             wrong = [side for side, error in errors.items() if not error <= LARGEST_ERROR]
-            if 'fxx' not in best or 'fxx' in wrong:
-                print(f'{shape["name"]:58} {"FAILED":>10} {errors}', flush=True)
-                ratios.append((math.inf, shape['name'], ''))
-                continue
+            failed = 'fxx' not in best or 'fxx' in wrong
             peers = {side: us for side, us in best.items() if side != 'fxx' and side not in wrong}
-            peer = min(peers, key=peers.get)
-            ratio = best['fxx'] / peers[peer]
+            peer = min(peers, key=peers.get, default='')
+            ratio = best['fxx'] / peers[peer] if peer and not failed else math.inf
             ratios.append((ratio, shape['name'], peer))
-            by_kind.setdefault(shape['kind'], []).append(ratio)
-            print(f'{shape["name"]:58} {best["fxx"]:10.2f} {peer:>20} {peers[peer]:10.2f} {ratio:7.3f}', flush=True)
+            line = {'bench': f'shapes/{number}', 'shape': shape['name'], 'kind': shape['kind'], 'unit': 'us',
+                    'fxx': None if failed else rounded(best['fxx']), 'peer': peer,
+                    'peer_value': rounded(peers[peer]) if peer else None, 'ratio': rounded(ratio),
+                    'turns': {side: [rounded(us) for us in of_side] for side, of_side in times.items()},
+                    'errors': {side: rounded(error) for side, error in errors.items()}, 'not_counted': wrong,
+                    'why': reasons, 'versions': versions}
+            kept.add(line)
+            if not failed and peer:
+                by_kind.setdefault(shape['kind'], []).append(ratio)
+            if as_json:
+                print(json.dumps(line), flush=True)
+            elif failed:
+                print(f'{shape["name"]:58} {"FAILED":>10} {errors}', flush=True)
+            else:
+                print(f'{shape["name"]:58} {best["fxx"]:10.2f} {peer:>20} {peers.get(peer, math.nan):10.2f} {ratio:7.3f}',
+                      flush=True)
         for program_ in filter(None, (ours, litert)):
             program_.process.stdin.close()
             program_.process.wait()
 
+        kept.finish()
+        if as_json:
+            return
         above = sorted((r for r in ratios if r[0] > GOAL), reverse=True)
         print(f'\n{len(above)} of {len(ratios)} shapes take more than {GOAL} of the best peer'
               + (f' (without {", ".join(absent)})' if absent else ''))

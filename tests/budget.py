@@ -38,7 +38,14 @@ LIMITS = [
     (r'fxx/rewrite/replace_pattern\.hpp', 188),  # with proxies
     (r'fxx/rewrite/.*', 200),
     (r'fxx/trace/.*', 145),
-    (r'fxx/[^/]*\.hpp|fxx/(codegen|io|ir|kernels|meta|ops|passes|runtime|viz)/.*', 140),
+    (r'fxx/codegen/.*', 153),
+    (r'fxx/ir/detail/storage\.hpp', 150),
+    (r'fxx/(ir|ops|passes|viz)/.*', 115),
+    (r'fxx/runtime/pool\.hpp', 107),
+    (r'fxx/(io|runtime)/.*', 85),
+    (r'fxx/[^/]*\.hpp', 64),
+    (r'fxx/meta/.*', 46),
+    (r'fxx/kernels/.*', 36),
 ]
 ONE_RULE_MORE = 0.46  # megabytes, on the way from rules_10.hpp to rules_160.hpp
 GXX = 12  # the limits hold for this major version

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the documents keep step with the code: error ids, links, the version.
+"""Checks that the documents keep step with the code: error ids, links, the version; and tables with their raw figures.
 
 usage: docs.py SOURCE_FOLDER
 """
@@ -9,6 +9,9 @@ import re
 import sys
 
 root = pathlib.Path(sys.argv[1])
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(root / 'bench'))
+import results  # noqa: E402
 
 
 def error_ids():
@@ -79,9 +82,55 @@ def version():
         yield f'version.hpp says {numbers} and "{text}", meson.build says {build}'
 
 
+def tables_of(lines):
+    """The first and last line of each table: of Markdown, or a block that is no code."""
+    at = 0
+    while at < len(lines):
+        first = at
+        if lines[at].startswith('```'):
+            at += 1
+            while not lines[at].startswith('```'):
+                at += 1
+            if lines[first].strip() == '```':
+                yield first, at
+        elif lines[at].startswith('|'):
+            while at + 1 < len(lines) and lines[at + 1].startswith('|'):
+                at += 1
+            yield first, at
+        at += 1
+
+
+def raw_figures():
+    """Files of bench/results are as its README says; each table of figures in docs/performance.md is followed by the name
+    of its file, which has its rows, or says that none was kept."""
+    for path in sorted((root / 'bench/results').rglob('*.json')):
+        for problem in results.problems_of(path):
+            yield f'{path.relative_to(root)}: {problem}'
+    page = root / 'docs/performance.md'
+    lines = page.read_text().splitlines()
+    for first, last in tables_of(lines):
+        if not re.search(r'(?<![\w.])\d[\d.]*(?!\w)', '\n'.join(lines[first + 1:last + 1])):
+            continue  # a table of words
+        where = f'docs/performance.md:{first + 1}'
+        below = next((line for line in lines[last + 1:] if line.strip()), '')
+        named = re.match(r'Raw figures: \[[^]]*\]\(([^)]*)\)', below)
+        if not named:
+            if not below.startswith('Raw figures: none were kept.'):
+                yield f'{where}: the table is not followed by a line "Raw figures: ..." (bench/results/README.md)'
+            continue
+        path = (page.parent / named[1]).resolve()
+        if not path.exists():
+            yield f'{where}: {named[1]} is not there'
+            continue
+        has = {line for table in results.tables(path) for line in table}
+        for line in lines[first:last + 1]:
+            if line not in has:
+                yield f'{where}: {named[1]} does not have the row "{line}"'
+
+
 def main():
     passed = failed = 0
-    for check in (error_ids, provoked_ids, links, version):
+    for check in (error_ids, provoked_ids, links, version, raw_figures):
         problems = list(check())
         print(*problems, sep='\n' if problems else '', end='\n' if problems else '')
         passed, failed = passed + (not problems), failed + bool(problems)

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Adds up what the tests of one `meson test` printed: a line a test, the output of those that failed, the count last.
 
+Many cases are counted several times: plain, with sanitizers, for other instructions, with another compiler. How many do is
+said, and so is what was skipped or could not be checked.
+
 usage: summary.py TESTLOG_JSON STATUS       exit status 1 when something failed; STATUS is that of `meson test`
 """
 
@@ -9,6 +12,8 @@ import pathlib
 import re
 import sys
 
+AGAIN = re.compile(r'_sanitized$|^sanitized_(?!reports)|_threads$|^clang_(?!light|bodies|wing)'
+                   r'|^kernels_(avx2|avx512|bfloat16|vnni|vnni512|aarch64)$')
 COUNTS = (
     re.compile(r'^\[doctest\] test cases: +\d+ \| +(?P<passed>\d+) passed \| +(?P<failed>\d+) failed', re.MULTILINE),
     re.compile(r'^(?P<passed>\d+) passed, (?P<failed>\d+) failed$', re.MULTILINE),
@@ -20,7 +25,7 @@ def plain(text):
 
 
 def main(log, status):
-    passed = failed = 0
+    passed = failed = again = 0
     failures, notes, rows = [], [], []
     for line in pathlib.Path(log).read_text().splitlines():
         test = json.loads(line)
@@ -33,8 +38,12 @@ def main(log, status):
         if bad:
             failures.append((name, test, output))
         passed, failed = passed + good, failed + bad
-        notes += [f'{name}: {m}' for m in re.findall(r'^note: .*$', output, re.MULTILINE)]
-        rows.append(f'  {"FAILED" if bad else "ok":6}  {name:26} {good:5} passed, {bad} failed')
+        again += good + bad if AGAIN.search(name) else 0
+        of_test = re.findall(r'^note: .*$', output, re.MULTILINE)
+        notes += [f'{name}: {m}' for m in of_test]
+        skipped = sum(m.startswith('note: skipped: ') for m in of_test)
+        rows.append(f'  {"FAILED" if bad else "ok":6}  {name:26} {good:5} passed, {bad} failed'
+                    + (f', {skipped} skipped' if skipped else ''))
     for name, test, output in failures:
         print(f'--- {name}: {test["result"]}, exit status {test["returncode"]}')
         print(output.rstrip()[-20000:])
@@ -44,6 +53,11 @@ def main(log, status):
     print(*sorted(rows), sep='\n')
     for note in notes:
         print(note)
+    unchecked = [note for note in notes if 'note: skipped: ' not in note]
+    if notes:
+        print(f'{len(notes) - len(unchecked)} cases were skipped, and {len(unchecked)} notes say what was not checked')
+    if again:
+        print(f'{again} of the cases below are others run again: with sanitizers, threads, another compiler or processor')
     if status != '0' and not failed:
         print(f'the tests ended with status {status} and none of them failed: they did not all run')
         failed = 1

@@ -10,7 +10,7 @@ usage: compiled.py list                                    the peers, and what e
 Prints a JSON object a line: model, peer, threads and ms (the least of at least ten calls), error (largest, relative to
 the largest value of each result, against PyTorch in double precision), seconds; or why there are none. Short calls are
 timed several at once, with as little of Python in between as each peer offers; of AOTInductor's and TorchScript's files
-none, since bench_compiled runs them. Copying inputs and results counts for no peer that takes its inputs beforehand.
+none, since bench_compiled runs them. A peer that chooses its precision says which it took. Copying inputs and results counts for no peer that takes its inputs beforehand.
 One process has one setting of threads: most peers read it once.
 """
 import hashlib
@@ -89,6 +89,11 @@ class Aoti:
     settings = {'freezing': True}
 
     @classmethod
+    def changed(cls, module, inputs):
+        """What is compiled in the module's place."""
+        return module
+
+    @classmethod
     def prepare(cls, stem, model, threads):
         import torch
 
@@ -97,12 +102,62 @@ class Aoti:
         module, inputs = compiled_models.make(model, stem)
         name = next(key for key, peer in PEERS.items() if peer is cls)
         with torch.no_grad():
+            module = cls.changed(module, inputs)
             torch._inductor.aoti_compile_and_package(torch.export.export(module, inputs), inductor_configs=cls.settings,
                                                      package_path=f'{stem}.{name}.{threads}t.pt2')
 
 
 class AotiMax(Aoti):
     settings = {'freezing': True, 'max_autotune': True, 'max_autotune_gemm_backends': 'CPP,ATEN'}
+
+
+class InBfloat16:
+    """Products and convolutions in bfloat16, where autocast has them so, from floats to floats as fxx's `fast`."""
+
+    @classmethod
+    def changed(cls, module, inputs):
+        import torch
+
+        class Cast(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = module
+
+            def forward(self, *given):
+                with torch.autocast('cpu', torch.bfloat16):
+                    found = self.inner(*given)
+                return torch.utils._pytree.tree_map(lambda t: t.float() if t.is_floating_point() else t, found)
+
+        return Cast().eval()
+
+
+class AotiBfloat16(InBfloat16, Aoti):
+    pass
+
+
+class AotiMaxBfloat16(InBfloat16, AotiMax):
+    pass
+
+
+def quantised_pt2e(module, inputs, quantizer, strict=False):
+    """The module with 8-bit integers, ranges being those of its input, by PyTorch's quantisation of exported graphs.
+    `strict`: exported so that each operator knows its call in the source, which the quantizer for x86 wants."""
+    import torch
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    prepared = prepare_pt2e(torch.export.export(module, inputs, strict=strict).module(), quantizer)
+    prepared(*inputs)
+    return convert_pt2e(prepared)
+
+
+class AotiInt8(Aoti):
+    packages = ('torch', 'torchao')
+
+    @classmethod
+    def changed(cls, module, inputs):
+        import torchao.quantization.pt2e.quantizer.x86_inductor_quantizer as x86
+        quantizer = x86.X86InductorQuantizer()
+        quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
+        return quantised_pt2e(module, inputs, quantizer, strict=True)
 
 
 class TorchScript:
@@ -144,6 +199,7 @@ class OpenVino:
     """Through its C interface."""
     packages = ('openvino',)
     precision = 'f32'
+    took = ''  # the precision in its lines, where that is not what its name says
     file = '.onnx'
 
     @staticmethod
@@ -195,6 +251,11 @@ class OpenVino:
                 found.append(numpy.frombuffer(ctypes.string_at(data, size), numpy.float32))
             return found
 
+        if cls.precision != 'f32':  # which it took, since not every processor has bfloat16
+            said = ctypes.c_char_p()
+            call('ov_compiled_model_get_property', compiled, b'INFERENCE_PRECISION_HINT', ctypes.byref(said))
+            cls.took = cls.took or said.value.decode()
+
         infer = ov.ov_infer_request_infer
         infer.argtypes = [ctypes.c_void_p]
         infer.restype = ctypes.c_int
@@ -223,6 +284,10 @@ class OpenVinoTorch(OpenVino):
 class OpenVinoDefault(OpenVino):
     """With the precision that it takes by itself: bfloat16 where the processor has it."""
     precision = ''
+
+
+class OpenVinoBfloat16(OpenVino):
+    precision = 'bf16'
 
 
 def quantise(stem):
@@ -261,8 +326,44 @@ class OnnxRuntimeInt8(Int8, OnnxRuntime):
     packages = ('onnxruntime', 'onnx')
 
 
+class OnnxRuntimeDynamic(OnnxRuntime):
+    """Weights in 8-bit integers, activations rounded to such in each call: what its documentation says of transformers."""
+    packages = ('onnxruntime', 'onnx')
+    file = '.dynamic.onnx'
+
+    @classmethod
+    def prepare(cls, stem, model, threads):
+        from onnxruntime import quantization
+        from onnxruntime.quantization.shape_inference import quant_pre_process
+        prepared = stem + '.prepared.onnx'
+        quant_pre_process(stem + '.onnx', prepared)
+        quantization.quantize_dynamic(prepared, stem + cls.file, per_channel=True,
+                                      weight_type=quantization.QuantType.QInt8)
+        pathlib.Path(prepared).unlink()
+
+
 class OpenVinoInt8(Int8, OpenVinoDefault):
     packages = ('openvino', 'onnxruntime', 'onnx')
+    took = 'int8'
+
+
+class OpenVinoNncf(OpenVinoDefault):
+    """Quantised by its own tool, as its documentation says; ranges are those of the model's input."""
+    packages = ('openvino', 'nncf')
+    took = 'int8'
+    file = '.nncf.xml'
+
+    @classmethod
+    def prepare(cls, stem, model, threads):
+        import nncf
+        import openvino
+        given = inputs_of(stem)
+        network = openvino.Core().read_model(stem + '.onnx')
+        names = [i.any_name for i in network.inputs]
+        kind = nncf.ModelType.TRANSFORMER if model in ('encoder', 'minilm', 'gpt_decode') else None
+        quantised = nncf.quantize(network, nncf.Dataset([dict(zip(names, given))]), subset_size=1, model_type=kind,
+                                  preset=nncf.QuantizationPreset.MIXED)
+        openvino.save_model(quantised, stem + cls.file, compress_to_fp16=False)
 
 
 class Ncnn:
@@ -387,19 +488,20 @@ class Mnn:
 class LiteRt:
     packages = ('ai-edge-litert', 'litert-torch')
     own_environment = True
+    file = '.tflite'
 
-    @staticmethod
-    def prepare(stem, model, threads):
+    @classmethod
+    def prepare(cls, stem, model, threads):
         import litert_torch
 
         import compiled_models
         module, inputs = compiled_models.make(model, stem)
-        litert_torch.convert(module, inputs).export(stem + '.tflite')
+        litert_torch.convert(module, inputs).export(stem + cls.file)
 
-    @staticmethod
-    def load(stem, threads):
+    @classmethod
+    def load(cls, stem, threads):
         from ai_edge_litert.interpreter import Interpreter
-        net = Interpreter(model_path=stem + '.tflite', num_threads=threads)
+        net = Interpreter(model_path=stem + cls.file, num_threads=threads)
         net.allocate_tensors()
         for detail, a in zip(sorted(net.get_input_details(), key=lambda d: d['name']), inputs_of(stem)):
             net.set_tensor(detail['index'], a.astype(detail['dtype']))
@@ -407,11 +509,46 @@ class LiteRt:
         return invoke, lambda: [net.get_tensor(d['index']) for d in net.get_output_details()]
 
 
+class LiteRtInt8(LiteRt):
+    """Quantised by its own tool, weights and activations; ranges are those of the model's input."""
+    packages = ('ai-edge-litert', 'litert-torch', 'ai-edge-quantizer')
+    file = '.int8.tflite'
+
+    @classmethod
+    def prepare(cls, stem, model, threads):
+        from ai_edge_litert.interpreter import Interpreter
+        from ai_edge_quantizer import quantizer, recipe
+        floats = stem + '.floats.tflite'
+        try:
+            import litert_torch
+
+            import compiled_models
+            module, inputs = compiled_models.make(model, stem)
+            litert_torch.convert(module, inputs).export(floats)
+            signatures = Interpreter(model_path=floats).get_signature_list()
+            key = next(iter(signatures))
+            made = quantizer.Quantizer(floats)
+            made.load_quantization_recipe(recipe.static_wi8_ai8())
+            for end in ('INPUT', 'OUTPUT'):  # of the model: they stay floats
+                made.update_quantization_recipe(regex='.*', operation_name=end, algorithm_key='no_quantize')
+            ranges = made.calibrate({key: [dict(zip(sorted(signatures[key]['inputs']), inputs_of(stem)))]}, num_threads=1)
+            pathlib.Path(stem + cls.file).unlink(missing_ok=True)
+            made.quantize(ranges).export_model(stem + cls.file)
+        finally:
+            pathlib.Path(floats).unlink(missing_ok=True)
+
+
 class ExecuTorch:
     packages = ('executorch',)
+    file = '.pte'
 
-    @staticmethod
-    def prepare(stem, model, threads):
+    @classmethod
+    def changed(cls, module, inputs):
+        """What is exported in the module's place."""
+        return module
+
+    @classmethod
+    def prepare(cls, stem, model, threads):
         import torch
         from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
         from executorch.exir import to_edge_transform_and_lower
@@ -419,21 +556,38 @@ class ExecuTorch:
         import compiled_models
         module, inputs = compiled_models.make(model, stem)
         with torch.no_grad():
+            module = cls.changed(module, inputs)
             program = to_edge_transform_and_lower(torch.export.export(module, inputs),
                                                   partitioner=[XnnpackPartitioner()]).to_executorch()
-        pathlib.Path(stem + '.pte').write_bytes(program.buffer)
+        pathlib.Path(stem + cls.file).write_bytes(program.buffer)
 
-    @staticmethod
-    def load(stem, threads):
+    @classmethod
+    def load(cls, stem, threads):
         import executorch.extension.pybindings.portable_lib as library
         import torch
         from executorch.runtime import Runtime
         torch.set_num_threads(threads)
         if hasattr(library, '_unsafe_reset_threadpool'):
             library._unsafe_reset_threadpool(threads)
-        method = Runtime.get().load_program(stem + '.pte').load_method('forward')
+        method = Runtime.get().load_program(stem + cls.file).load_method('forward')
         given = [torch.from_numpy(a) for a in inputs_of(stem)]
         return lambda: method.execute(given), lambda: [y.numpy() for y in method.execute(given)]
+
+
+class ExecuTorchInt8(ExecuTorch):
+    """XNNPACK's own scheme: weights in 8-bit integers with a scale a channel, activations with one a tensor, or one a row
+    that each call finds, where all is linear layers."""
+    packages = ('executorch', 'torchao')
+    file = '.int8.pte'
+
+    @classmethod
+    def changed(cls, module, inputs):
+        import executorch.backends.xnnpack.quantizer.xnnpack_quantizer as xnnpack
+        import torch
+        quantizer = xnnpack.XNNPACKQuantizer()
+        images = any(isinstance(part, torch.nn.Conv2d) for part in module.modules())
+        quantizer.set_global(xnnpack.get_symmetric_quantization_config(is_per_channel=True, is_dynamic=not images))
+        return quantised_pt2e(module, inputs, quantizer)
 
 
 class Iree:
@@ -480,10 +634,12 @@ class Iree:
         return call, results
 
 
-PEERS = {'export': Export, 'aoti': Aoti, 'aoti_max': AotiMax, 'torchscript': TorchScript, 'onnxruntime': OnnxRuntime,
-         'onnxruntime_int8': OnnxRuntimeInt8, 'openvino': OpenVino, 'openvino_torch': OpenVinoTorch,
-         'openvino_default': OpenVinoDefault, 'openvino_int8': OpenVinoInt8, 'ncnn': Ncnn, 'mnn': Mnn, 'litert': LiteRt,
-         'executorch': ExecuTorch, 'iree': Iree}
+PEERS = {'export': Export, 'aoti': Aoti, 'aoti_max': AotiMax, 'aoti_bf16': AotiBfloat16,
+         'aoti_max_bf16': AotiMaxBfloat16, 'aoti_int8': AotiInt8, 'torchscript': TorchScript, 'onnxruntime': OnnxRuntime,
+         'onnxruntime_int8': OnnxRuntimeInt8, 'onnxruntime_dynamic': OnnxRuntimeDynamic, 'openvino': OpenVino,
+         'openvino_torch': OpenVinoTorch, 'openvino_default': OpenVinoDefault, 'openvino_bf16': OpenVinoBfloat16,
+         'openvino_int8': OpenVinoInt8, 'openvino_nncf': OpenVinoNncf, 'ncnn': Ncnn, 'mnn': Mnn, 'litert': LiteRt,
+         'litert_int8': LiteRtInt8, 'executorch': ExecuTorch, 'executorch_int8': ExecuTorchInt8, 'iree': Iree}
 
 
 def version_of(peer):
@@ -519,7 +675,8 @@ def prepare(folder, name, threads, model):
     peer, stem = PEERS[name], stem_of(folder, model)
     threads = threads if getattr(peer, 'by_threads', False) else 0
     done = pathlib.Path(f'{stem}.{name}.{threads}.json')
-    texts = [inspect.getsource(peer), str(getattr(peer, 'settings', '')), version_of(peer), version_of(Export)
+    source = ''.join(inspect.getsource(base) for base in peer.__mro__[:-1])
+    texts = [source, str(getattr(peer, 'settings', '')), version_of(peer), version_of(Export)
              if not getattr(peer, 'own_environment', False) else '', origin_of(model, stem)]
     key = hashlib.sha256('\0'.join(texts).encode()).hexdigest()
     state = json.loads(done.read_text()) if done.exists() else {}
@@ -578,7 +735,10 @@ def time_one(folder, name, threads, model):
     exact = arrays(stem + '.exact.npz')
     call()
     error = error_of(results(), exact)
-    return {'error': error, 'ms': least_milliseconds(call), 'reference': [float(numpy.abs(e).mean()) for e in exact]}
+    line = {'error': error, 'ms': least_milliseconds(call), 'reference': [float(numpy.abs(e).mean()) for e in exact]}
+    if took := getattr(PEERS[name], 'took', ''):
+        line['precision'] = took
+    return line
 
 
 def build(threads, models):

@@ -39,6 +39,8 @@ def aoti():
         package = torch._inductor.aoti_compile_and_package(torch.export.export(Gate(), inputs),
                                                            package_path=f'{scratch}/gate.pt2')
         loaded = torch._inductor.aoti_load_package(package)
+        given, expected = loaded.loader.run(list(inputs))[0], Gate()(*inputs)
+        assert torch.allclose(given, expected, 1e-5, 1e-6), 'the results are wrong'
         return best(lambda: loaded.loader.run(list(inputs)))
 
 
@@ -51,8 +53,12 @@ def openvino():
     compiled = openvino.Core().compile_model(model, 'CPU', {'INFERENCE_NUM_THREADS': 1, 'PERFORMANCE_HINT': 'LATENCY',
                                                             'INFERENCE_PRECISION_HINT': 'f32'})
     request = compiled.create_infer_request()
+    given = [(numpy.random.rand(*SHAPE) * 8 - 4).astype(numpy.float32) for _ in range(2)]
     for i in range(2):
-        request.set_input_tensor(i, openvino.Tensor((numpy.random.rand(*SHAPE) * 8 - 4).astype(numpy.float32)))
+        request.set_input_tensor(i, openvino.Tensor(given[i]))
+    request.infer()
+    expected = numpy.tanh(given[0]) / (1 + numpy.exp(-given[1]))
+    assert numpy.allclose(request.get_output_tensor(0).data, expected, 1e-5, 1e-6), 'the results are wrong'
     return best(request.infer)
 
 

@@ -15,6 +15,7 @@
 
 #include "fxx/runtime/files.hpp"
 #include "fxx/runtime/library.hpp"
+#include "not_checked.hpp"
 #include "support.hpp"
 
 namespace {
@@ -483,6 +484,7 @@ TEST_CASE("without a home the folder is one in /tmp that nobody else may enter")
   const Variable cache("FXX_CACHE_DIR", std::nullopt), xdg("XDG_CACHE_HOME", std::nullopt), home("HOME", std::nullopt);
   const std::string expected = "/tmp/fxx-" + std::to_string(::geteuid());
   if (std::filesystem::exists(std::filesystem::symlink_status(expected))) {
+    fxx::test::not_checked("how the cache's folder in /tmp is made: it is there already");
     CHECK(BuildCache::default_folder() == expected);
     return;
   }

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 
+#include "fxx/runtime/identity.hpp"
 #include "support.hpp"
 
 namespace files = fxx::files;
@@ -149,4 +150,23 @@ TEST_CASE("variables are those of the environment") {
   CHECK(!files::is_privileged());
   CHECK(std::string(files::variable("FXX_OF_A_TEST")) == "value");
   CHECK(files::variable("FXX_OF_ANOTHER") == nullptr);
+}
+
+TEST_CASE("texts are told apart by FNV-1a of 128 bits, files by their content, processors by what they are") {
+  CHECK(fxx::wide_hash("") == "6c62272e07bb014262b821756295c58d");
+  CHECK(fxx::wide_hash("a") == "d228cb696f1a8caf78912b704e4a8964");
+  CHECK(fxx::wide_hash("foobar") == "343e1662793c64bf6f0d3597ba446f18");
+  CHECK(fxx::wide_hash(std::string("a\0", 2)) != fxx::wide_hash("a"));
+  const TemporaryFolder folder;
+  CHECK(fxx::hash_of_file(folder.file("some", std::string("a\0b", 3))) == fxx::wide_hash(std::string("a\0b", 3)));
+  CHECK(fxx::hash_of_file(folder.file("empty", "")) == fxx::wide_hash(""));
+  CHECK(fxx::hash_of_file(folder / "missing") == "");
+  CHECK(fxx::hash_of_file(folder.path()) == "");
+  const std::string& identity = fxx::processor_identity();
+  CHECK(&identity == &fxx::processor_identity());
+  // Of one processor only, and nothing that changes while it runs, as its frequency does.
+  CHECK_MESSAGE(!identity.empty(), "/proc/cpuinfo names neither flags nor features");
+  CHECK(identity.find("MHz") == std::string::npos);
+  const std::size_t flags = identity.find("flags");
+  if (flags != std::string::npos) CHECK(identity.find("flags", flags + 5) == std::string::npos);
 }

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -937,9 +938,11 @@ TEST_CASE("out= takes the result's size, keeps its strides when it fits, and is 
         (void)type;
       };
   const torch::NoGradGuard no_grad;
+  std::map<std::string, int> compared;  // of these four tensors
   for (const Tensor& t :
        {of({2, 3, 5, 7}), of({2, 3, 5, 7}).contiguous(at::MemoryFormat::ChannelsLast), of({3, 4, 5}), of({})})
     for (const auto& [name, f] : out_cases(torch::kFloat)) {
+      int& count = compared[name];
       Tensor none;
       try {
         none = torch::empty({0});
@@ -947,6 +950,7 @@ TEST_CASE("out= takes the result's size, keeps its strides when it fits, and is 
       } catch (const std::exception&) {
         continue;
       }
+      ++count;
       const Tensor turned = none.dim() > 1 ? torch::empty_like(none.transpose(0, 1).contiguous()).transpose(0, 1)
                                            : torch::empty_like(none);
       for (const Tensor& out : {torch::empty({0}), torch::empty_like(none), turned, torch::empty({3, 3}),
@@ -972,6 +976,7 @@ TEST_CASE("out= takes the result's size, keeps its strides when it fits, and is 
         CHECK(small.numel() == 0);
       }
     }
+  for (const auto& [name, count] : compared) CHECK_MESSAGE(count >= 2, name, " takes ", count, " of the tensors");
 }
 
 // --- what has no rule ----------------------------------------------------------------------------------------------

@@ -18,8 +18,10 @@ std::vector<N*> found_behind(N& value, std::size_t most, const Follows& follows)
   std::vector<N*> found = {&value};
   std::unordered_set<const Node*> seen = {&value};
   for (std::size_t i = 0; i < found.size() && found.size() < most; ++i)
-    for (N* user : found[i]->users())
+    for (N* user : found[i]->users()) {
+      if (found.size() >= most) break;
       if (follows(*user, *found[i]) && seen.insert(user).second) found.push_back(user);
+    }
   return found;
 }
 

@@ -71,7 +71,7 @@ constexpr auto phases(Sets... sets) {
 namespace detail {
 template <class... Rules>
 void add_names(const Ruleset<Rules...>&, std::vector<std::string_view>& names) {
-  (names.push_back(Rules::name), ...);
+  for (const std::string_view name : {std::string_view(Rules::name)...}) names.push_back(name);
 }
 inline void add_names(const AnyRuleset& set, std::vector<std::string_view>& names) {
   for (const std::string_view name : set.rule_names()) names.push_back(name);

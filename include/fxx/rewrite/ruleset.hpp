@@ -40,6 +40,16 @@ constexpr std::uint64_t root_of(const Term* t) {
 
 /// One bit of 64 for an operator.
 constexpr std::uint64_t bit_of(std::uint64_t id) { return id ? std::uint64_t{1} << (id & 63) : ~std::uint64_t{0}; }
+/// Those of all calls of a pattern. `needed`: of those without which it does not match; 0 where it is no plain pattern.
+constexpr std::uint64_t calls_named(const Term* pattern, bool needed) {
+  std::uint64_t bits = 0;
+  for (int i = 0; i < pattern->size; ++i) {
+    const Term& t = pattern[i];
+    if (t.kind == Term::Kind::call) bits |= t.id ? bit_of(t.id) : 0;
+    else if (needed && (t.kind == Term::Kind::alternatives || t.kind >= Term::Kind::rest)) return 0;
+  }
+  return bits;
+}
 /// Those of all calls that the rule is sure to make when it fires; 0 when it may decline, or a callable builds.
 constexpr std::uint64_t calls_made(const Entry& rule) {
   std::uint64_t bits = 0;
@@ -101,6 +111,7 @@ constexpr Fault diagnose(const Entry* const* rules, int n, int checked = 0) {
   std::uint64_t slots = 64;
   while (slots < 2 * size) slots *= 2;
   const auto roots = new std::uint64_t[size], makes = new std::uint64_t[size];
+  const auto needs = new std::uint64_t[size], names = new std::uint64_t[size];  // calls of the patterns
   const auto links = new int[size], named = new int[slots]{};  // named: rules by their name, counted from 1
   RulesByRoot by_root(links);
   Fault fault;
@@ -108,7 +119,9 @@ constexpr Fault diagnose(const Entry* const* rules, int n, int checked = 0) {
     const Entry& b = *rules[later];
     for (int earlier = by_root.first[list]; earlier >= 0; earlier = links[earlier]) {
       const Entry& a = *rules[earlier];
-      if (a.conditional || (roots[earlier] && roots[later] && roots[earlier] != roots[later])) continue;
+      if ((needs[earlier] & ~names[later]) || a.conditional ||
+          (roots[earlier] && roots[later] && roots[earlier] != roots[later]))
+        continue;
       // Several outputs are found where the first of them is.
       const bool is_first = b.pattern->kind == Term::Kind::outputs && a.pattern->kind != Term::Kind::outputs;
       if (!covers(a.pattern, b.pattern + is_first, false, nullptr, true)) continue;
@@ -137,6 +150,8 @@ constexpr Fault diagnose(const Entry* const* rules, int n, int checked = 0) {
     const Entry& b = *rules[later];
     roots[later] = root_of(b.pattern);
     makes[later] = calls_made(b);
+    needs[later] = calls_named(b.pattern, true);
+    names[later] = calls_named(b.pattern, false);
     std::uint64_t slot = b.name_id & (slots - 1);
     while (named[slot] && rules[named[slot] - 1]->name_id != b.name_id) slot = (slot + 1) & (slots - 1);
     if (named[slot]) {
@@ -161,6 +176,8 @@ constexpr Fault diagnose(const Entry* const* rules, int n, int checked = 0) {
   }
   delete[] roots;
   delete[] makes;
+  delete[] needs;
+  delete[] names;
   delete[] links;
   delete[] named;
   return fault;
@@ -391,6 +408,16 @@ consteval bool shrinks() {
   }
 }
 
+// What is asked of each rule is an array and no fold: clang nests a fold as deep as there are rules, and refuses 257.
+
+/// Whether all of the values are true.
+template <std::size_t N>
+consteval bool all_true(const bool (&each)[N]) {
+  for (const bool one : each)
+    if (!one) return false;
+  return true;
+}
+
 /// One of many rules; its number tells it from another of the same type.
 template <std::size_t, class Rule>
 struct held {
@@ -403,13 +430,14 @@ template <std::size_t... I, class... Rules>
 struct rule_list<std::index_sequence<I...>, Rules...> : held<I, Rules>... {
   template <class F>
   constexpr void for_each(F&& f) const {
-    (f(static_cast<const held<I, Rules>*>(this)->rule), ...);
+    const bool called[] = {(static_cast<void>(f(static_cast<const held<I, Rules>*>(this)->rule)), true)...};
+    static_cast<void>(called);
   }
   /// Of each rule its callable and its guard.
   void callables(const void** out) const {
-    ((*out++ = &static_cast<const held<I, Rules>*>(this)->rule.build,
-      *out++ = &static_cast<const held<I, Rules>*>(this)->rule.guard),
-     ...);
+    const bool written[] = {(*out++ = &static_cast<const held<I, Rules>*>(this)->rule.build,
+                             *out++ = &static_cast<const held<I, Rules>*>(this)->rule.guard, true)...};
+    static_cast<void>(written);
   }
 };
 template <class... Rules>
@@ -440,7 +468,7 @@ class Ruleset {
   /// Whether rewriting ends on every graph whatever the limit: no rule's result has as many calls as the least that its
   /// pattern takes away. Callables, captures that the result uses twice and calls that it goes on using (`as`) are not
   /// looked through: they say no.
-  static constexpr bool always_ends = (true && ... && detail::shrinks<Rules>());
+  static constexpr bool always_ends = detail::all_true({detail::shrinks<Rules>()...});
 
   /// The classes of modules that patterns name; calls of these are not opened before the rules are applied.
   static std::vector<std::string_view> module_classes() {
@@ -475,12 +503,12 @@ consteval auto refused_set() { return Ruleset<refused_rule<"refused">>({}); }
 /// All rules in one decision tree; the earlier rule wins where several match.
 template <class... Rules>
 consteval auto ruleset(Rules... rules) {
-  constexpr bool all_rules = (true && ... && is_rule<Rules>);
+  constexpr bool all_rules = detail::all_true({true, is_rule<Rules>...});
   static_assert(sizeof...(Rules) > 0, "fxx::ruleset: give at least one rule");
   static_assert(all_rules, "fxx::ruleset: an argument is not a rule; write rule<\"name\">(pattern >> replacement)");
   if constexpr (!all_rules || sizeof...(Rules) == 0) {
     return detail::refused_set();
-  } else if constexpr ((false || ... || __is_same(typename Rules::replacement, detail::refused))) {
+  } else if constexpr (!detail::all_true({!__is_same(typename Rules::replacement, detail::refused)...})) {
     return detail::refused_set();
   } else {
     detail::check_distinct<0, Rules...>();

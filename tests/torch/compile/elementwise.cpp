@@ -2,6 +2,7 @@
 // LibTorch in double precision.
 #include <sys/resource.h>
 
+#include <array>
 #include <random>
 
 #include "torch/compile/compiled.hpp"
@@ -259,6 +260,90 @@ double seconds_of_children() {
     return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
   };
   return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+namespace {
+
+/// The largest error of an element beside its own value; where both are infinite or nan there is none.
+double worst_of_elements(const Tensor& given, const Tensor& exact) {
+  const Tensor a = given.to(torch::kDouble), b = exact.to(torch::kDouble);
+  const Tensor same = (a == b).logical_or(a.isnan().logical_and(b.isnan()));
+  const Tensor error = (a - b).abs() / (b.abs() + 1e-37);  // what is less is no float with all of its digits
+  return torch::where(same, torch::zeros_like(error), error).nan_to_num(infinite, infinite).max().item<double>();
+}
+/// A function whose result has the relative error of its operands, or a few times that: none that takes one number of
+/// another away.
+Tensor well_conditioned(int which, const Tensor& a, const Tensor& b) {
+  const Tensor little = a.clamp(-4, 4);
+  switch (which) {
+    case 0: return a * b;
+    case 1: return a / (b.abs() + 1);
+    case 2: return (a.abs() + b.abs()).sqrt();
+    case 3: return little.sigmoid() * b;
+    case 4: return little.exp() * b;
+    case 5: return little.tanh() * b;
+    case 6: return torch::where(a > 0, a, b);
+    case 7: return torch::minimum(a, b);
+    case 8: return torch::maximum(a, b) * 0.5;
+    case 9: return (a.abs() + 1e-3).rsqrt() * b;
+    case 10: return F::silu(little) * b;
+    case 11: return little.expm1();
+    case 12: return a.abs().log1p() * b.sign();
+    case 13: return little.atan() * b;
+    case 14: return a.relu() + b.relu();
+    default: return (little * 3).softmax(-1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("each element is right beside its own value, however small it is beside the largest") {
+  const torch::NoGradGuard no_grad;
+  std::mt19937 random(7);
+  for (const std::int64_t columns : {37, 64, 3}) {
+    CAPTURE(columns);
+    torch::manual_seed(static_cast<std::uint64_t>(columns));
+    // Magnitudes from 2^-20 to 2^20, so the smallest is 1e-12 of the largest.
+    const auto drawn = [&] {
+      return torch::pow(2., torch::rand({5, columns}) * 40 - 20) * torch::randint(0, 2, {5, columns}).mul(2).sub(1);
+    };
+    std::vector<std::array<int, 4>> chains;
+    for (int i = 0; i < 32; ++i) {
+      chains.push_back({i % 16, 0, 0, 0});
+      for (std::size_t k = 1; k < 4; ++k) chains.back()[k] = static_cast<int>(random() % 15);
+    }
+    Net net;
+    net.function = [&](const Tensors& in) {
+      Tensors results;
+      for (std::size_t i = 0; i < chains.size(); ++i) {
+        const auto& [first, second, third, order] = chains[i];
+        const Tensor inner = well_conditioned(first, in[i % 3], in[(i + 1) % 3]);
+        const Tensor outer = well_conditioned(second, order % 2 ? inner : in[2], order % 2 ? in[2] : inner);
+        results.push_back(i < 16 ? inner : i < 24 ? outer : well_conditioned(third, outer, in[0]));
+      }
+      return all_of(results);
+    };
+    const Tensors inputs{drawn(), drawn(), drawn()};
+    const Tensors exact = in_double(net, inputs);
+    const auto gm = traced_net(net, inputs);
+    for (const Accuracy accuracy : {Accuracy::exact, Accuracy::standard})
+      for (const int threads : {1, 2}) {
+        CAPTURE(threads);
+        const auto compiled = fxx::compile(
+            *gm, inputs,
+            {.accuracy = accuracy, .threads = threads, .tolerance = infinite, .cache_folder = cache()});
+        const Tensors given = tensors_of(compiled->run(boxed(inputs)));
+        REQUIRE(given.size() == exact.size());
+        for (std::size_t i = 0; i < given.size(); ++i) {
+          const std::array<int, 4> chain = chains[i];
+          CAPTURE(i);
+          CAPTURE(chain[0]);
+          CAPTURE(chain[1]);
+          CAPTURE(chain[2]);
+          CHECK(worst_of_elements(given[i], exact[i]) <= 3e-5);
+        }
+      }
+  }
 }
 
 TEST_CASE("chains of thousands of operators take the compiler a millisecond for each") {
