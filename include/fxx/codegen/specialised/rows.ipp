@@ -67,11 +67,16 @@ FXX_INLINE plans::Frame SpecialisedWriter::in_runs(Frame frame, std::int64_t len
   }
   return frame;
 }
+/// Does its kernel take rows as runs? Others look for places, or keep the row.
+FXX_INLINE bool takes_runs(plans::Rows::Kind kind) {
+  using Kind = plans::Rows::Kind;
+  constexpr Kind all[] = {Kind::sum, Kind::mean, Kind::product,  Kind::largest,   Kind::smallest,
+                          Kind::any, Kind::all,  Kind::variance, Kind::deviation, Kind::norm};
+  return std::find(std::begin(all), std::end(all), kind) != std::end(all);
+}
 /// Of a reduced row that lies in runs, each of them vectors and a rest; 0 for all others.
 FXX_INLINE std::int64_t SpecialisedWriter::length_of_runs(const plans::Rows& k) const {
-  using Kind = plans::Rows::Kind;
-  if (!k.reduces() || k.columns || k.kind == Kind::arg_largest || k.kind == Kind::arg_smallest ||
-      k.input->elements != plans::Elements::real || is_read_along(*k.input, k.read))
+  if (k.columns || !takes_runs(k.kind) || k.input->elements != plans::Elements::real || is_read_along(*k.input, k.read))
     return 0;
   const int last = static_cast<int>(k.read.axes.size()) - 1;
   for (std::size_t d = 0; d < k.read.dims.size(); ++d) {
