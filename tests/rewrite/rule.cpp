@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 
 #include "rewrite/rewritten.hpp"
@@ -375,4 +377,30 @@ TEST_CASE("a pattern may be written with + - * /; a number on the left of + and 
               rule<"halves">(2_c * (x - y) >> sub(x, y) * 2.5_c));
   Graph g = symbolic_graph([](auto a, auto b) { return a / (exp(-a) + 1) + b * sigmoid(b) + (a - b) * 2; });
   CHECK(rules.apply(g).to_string() == "silu: 1, silu, divided: 1, halves: 1");
+}
+
+TEST_CASE("numbers of rules are those of the graph, however large, small or written") {
+  const auto matches = []<class Rule>(Rule, Argument number) {
+    constexpr auto rules = ruleset(Rule{});
+    Graph g;
+    g.output(g.call_function(ops::mul_Scalar, {g.placeholder("x"), std::move(number)}));
+    return rules.apply(g).rewrites == 1;
+  };
+  constexpr auto sixteen = rule<"r">(mul(x, 0x1p4_c) >> x);
+  CHECK(matches(sixteen, 16.0));
+  CHECK(matches(sixteen, 16));
+  CHECK_FALSE(matches(sixteen, 16.000000000000004));
+  CHECK(matches(rule<"r">(mul(x, -0x1.8p-3_c) >> x), -0.1875));
+  CHECK(matches(rule<"r">(mul(x, 0x1.fffffffffffffp1023_c) >> x), std::numeric_limits<double>::max()));
+  CHECK(matches(rule<"r">(mul(x, 0x1p-1074_c) >> x), std::numeric_limits<double>::denorm_min()));
+  // Doubles do not tell these integers apart.
+  const std::int64_t large = 9007199254740993;
+  CHECK(matches(rule<"r">(mul(x, 9007199254740993_c) >> x), large));
+  CHECK_FALSE(matches(rule<"r">(mul(x, 9007199254740993_c) >> x), large - 1));
+  CHECK_FALSE(matches(rule<"r">(mul(x, 9007199254740993_c) >> x), 9007199254740992.0));
+  CHECK(matches(rule<"r">(mul(x, 9007199254740992_c) >> x), 9007199254740992.0));
+  CHECK(matches(rule<"r">(mul(x, 9007199254740992.0_c) >> x), large - 1));
+  CHECK_FALSE(matches(rule<"r">(mul(x, 9'007'199'254'740'992_c) >> x), large));
+  CHECK(matches(rule<"r">(mul(x, -9223372036854775807_c) >> x), -std::numeric_limits<std::int64_t>::max()));
+  CHECK_FALSE(matches(rule<"r">(mul(x, 9223372036854775807_c) >> x), 0x1p63));
 }

@@ -140,3 +140,24 @@ TEST_CASE("activations of two branches") {
   CHECK(stays([](auto x) { return (x * 2).maximum(x); }));
   CHECK(stays([](auto x) { return where(x > 0, x, 0); }));  // makes 0 of nan
 }
+
+TEST_CASE("forms that round to zero what the operator keeps need their law, others hold on every input") {
+  const auto fires_exactly = [](auto f) {
+    Graph graph = symbolic_graph(f);
+    return rules::activations.apply(graph, {.assume = law::ordinary}).rewrites > 0;
+  };
+  CHECK_FALSE(fires_exactly([](Proxy x) { return 0.5 * (1 + (x / 2).tanh()); }));
+  CHECK_FALSE(fires_exactly([](Proxy x) { return 2 * (2 * x).sigmoid() - 1; }));
+  CHECK_FALSE(fires_exactly([](Proxy x) { return (1 + x.exp()).log().tanh() * x; }));
+  CHECK(fires_exactly([](Proxy x) { return x.exp().log1p().tanh() * x; }));
+  CHECK_FALSE(fires_exactly([](Proxy x) { return x.relu() + ((-x.abs()).exp() + 1).log(); }));
+  CHECK(fires_exactly([](Proxy x) { return x.relu() + (-x.abs()).exp().log1p(); }));
+  CHECK_FALSE(fires_exactly([](Proxy x) { return where(x > 0, x, x.exp() - 1); }));
+  CHECK_FALSE(fires_exactly([](Proxy x) { return where(x <= 0, 0.5 * (x.exp() - 1), x); }));
+  CHECK(fires_exactly([](Proxy x) { return where(x > 0, x, x.expm1()); }));
+  CHECK(fires_exactly([](Proxy x) { return where(x <= 0, 0.5 * x.expm1(), x); }));
+  CHECK_FALSE(fires_exactly([](Proxy x) { return x.relu() + (x.exp() - 1).clamp_max(0); }));
+  CHECK(fires_exactly([](Proxy x) { return x.relu() + x.expm1().clamp_max(0); }));
+  CHECK_FALSE(fires_exactly([](Proxy x) { return x.relu() + (2 * ((x / 2).exp() - 1)).clamp_max(0); }));
+  CHECK(fires_exactly([](Proxy x) { return x.relu() + (2 * (x / 2).expm1()).clamp_max(0); }));
+}

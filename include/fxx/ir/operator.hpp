@@ -42,6 +42,13 @@ struct Type {
   constexpr bool operator==(const Type&) const = default;
 };
 
+/// Whether an integer and a double are the same number. 2^53 + 1 and 2^53 are not, although one is the nearest double of
+/// the other.
+constexpr bool equal_numbers(std::int64_t whole, double real) {
+  return real >= -0x1p63 && real < 0x1p63 && static_cast<std::int64_t>(real) == whole &&
+         static_cast<double>(static_cast<std::int64_t>(real)) == real;
+}
+
 /// A constant that a schema or a pattern can hold.
 struct Literal {
   enum class Kind : std::uint8_t { absent, none, boolean, integer, real, string, integers, other };
@@ -64,7 +71,9 @@ struct Literal {
 
   /// Equal as PyTorch sees it: 1 == 1.0; an unreadable default equals nothing.
   constexpr bool operator==(const Literal& other) const {
-    if (is_number() && other.is_number()) return number() == other.number();
+    if (kind == Kind::real && other.is_number())
+      return other.kind == Kind::real ? real == other.real : equal_numbers(other.integer, real);
+    if (kind == Kind::integer && other.kind == Kind::real) return equal_numbers(integer, other.real);
     if (kind != other.kind || kind == Kind::other || count != other.count) return false;
     for (int i = 0; i < count; ++i)
       if (items[i] != other.items[i]) return false;

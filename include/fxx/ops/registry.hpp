@@ -54,6 +54,8 @@ Argument argument_or_default(const Node& node, const Operator& op, int i);
 /// What a default of a schema says, for a parameter of this type: schemas write dtypes, layouts and memory formats as
 /// numbers.
 Argument to_argument(const Literal& literal, Type type = {});
+/// Whether two numbers, booleans among them, are the same one: 1 and 1.0, but not 2^53 + 1 and 2^53.
+bool equal_numbers(const Argument& a, const Argument& b);
 /// Does `argument` say what `literal` says? 1 == 1.0, a number stands for a list of two of it when `type` has that
 /// size.
 bool same_value(const Argument& argument, const Literal& literal, Type type = {});

@@ -322,6 +322,14 @@ FXX_INLINE Argument argument_or_default(const Node& node, const Operator& op, in
   return to_argument(parameter.standard, parameter.type);
 }
 
+FXX_INLINE bool equal_numbers(const Argument& a, const Argument& b) {
+  const auto literal = [](const Argument& number) {
+    if (number.kind() == Argument::Kind::real) return Literal::of(number.real());
+    return Literal::of(number.kind() == Argument::Kind::boolean ? std::int64_t{number.boolean()} : number.integer());
+  };
+  return literal(a) == literal(b);
+}
+
 FXX_INLINE bool same_value(const Argument& argument, const Literal& literal, Type type) {
   using Kind = Literal::Kind;
   switch (literal.kind) {
@@ -331,7 +339,7 @@ FXX_INLINE bool same_value(const Argument& argument, const Literal& literal, Typ
     case Kind::integer:
     case Kind::real:
       if (argument.is_number() && argument.kind() != Argument::Kind::boolean)
-        return argument.number() == literal.number() &&
+        return equal_numbers(argument, to_argument(literal)) &&
                std::signbit(argument.number()) == std::signbit(literal.number());
       if (type.base == ValueType::dtype || type.base == ValueType::layout || type.base == ValueType::memory_format)
         return argument == to_argument(literal, type);

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "fxx/ir/operator.hpp"
@@ -315,9 +316,76 @@ constexpr double nearest_double(std::string_view digits, int power) {
   return std::bit_cast<double>(bits < infinite ? bits : infinite);
 }
 
+/// The digits behind the letter of an exponent, with a sign or without: false when there are none, or something else.
+/// Beyond a hundred thousand all exponents are alike.
+constexpr bool parse_exponent(std::string_view text, int& exponent) {
+  const bool down = text.starts_with('-');
+  if (down || text.starts_with('+')) text.remove_prefix(1);
+  exponent = 0;
+  bool digits = false;
+  for (const char c : text) {
+    if (c == '\'' && digits) continue;
+    if (!is_digit(c)) return false;
+    digits = true;
+    if (exponent < 100'000) exponent = exponent * 10 + (c - '0');
+  }
+  if (down) exponent = -exponent;
+  return digits;
+}
+
+constexpr int hexadecimal_digit(char c) {
+  if (is_digit(c)) return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/// Reads what stands behind `0x` in a floating-point literal of C++, `1.8p-3`: the double nearest to it, the even one of
+/// two. Infinity beyond the largest; nan when the text is nothing of the kind.
+constexpr double parse_hexadecimal(std::string_view text) {
+  constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  std::uint64_t leading = 0;  // up to 61 bits; whether further ones are set is all that counts of them
+  int power = 0;
+  bool rest = false, point = false, digits = false;
+  std::size_t i = 0;
+  for (; i < text.size() && text[i] != 'p' && text[i] != 'P'; ++i) {
+    const char c = text[i];
+    if (c == '\'' && digits) continue;
+    if (c == '.' && !point) {
+      point = true;
+      continue;
+    }
+    const int digit = hexadecimal_digit(c);
+    if (digit < 0) return none;
+    digits = true;
+    if (leading >> 57 == 0) {
+      leading = leading << 4 | static_cast<std::uint64_t>(digit);
+      if (point) power -= 4;
+    } else {
+      rest = rest || digit != 0;
+      if (!point) power += 4;
+    }
+  }
+  int exponent = 0;
+  if (!digits || i == text.size() || !parse_exponent(text.substr(i + 1), exponent)) return none;
+  if (leading == 0) return 0;
+  power += exponent;
+  const int bits = 64 - std::countl_zero(leading);
+  if (bits + power > 1024) return std::numeric_limits<double>::infinity();
+  // The power of two of the last bit that the double keeps.
+  const int last = bits + power - 53 > -1074 ? bits + power - 53 : -1074, dropped = last - power;
+  if (dropped > 62) return 0;
+  std::uint64_t kept = dropped > 0 ? leading >> dropped : leading << -dropped;
+  if (dropped > 0) {
+    const std::uint64_t below = leading & ((std::uint64_t{1} << dropped) - 1), half = std::uint64_t{1} << (dropped - 1);
+    if (below > half || (below == half && (rest || (kept & 1) != 0))) ++kept;
+  }
+  return std::bit_cast<double>((static_cast<std::uint64_t>(last + 1074) << 52) + kept);
+}
+
 }  // namespace detail
 
-/// A default value or a number in a pattern: None, True, 3, -1.5e-3, "text", [1, 1]. Anything else is Kind::other.
+/// A default value or a number in a pattern: None, True, 3, -1.5e-3, 0x1.8p-3, "text", [1, 1]. Anything else is
+/// Kind::other, as are integers beyond 64 bits and real numbers beyond the largest double.
 constexpr Literal parse_literal(std::string_view text) {
   using Kind = Literal::Kind;
   const char* const s = text.data();
@@ -346,40 +414,43 @@ constexpr Literal parse_literal(std::string_view text) {
   const bool negative = first == '-';
   if (negative) ++i;
   if (i == size) return {.kind = Kind::other};
+  if (size - i > 2 && s[i] == '0' && (s[i + 1] == 'x' || s[i + 1] == 'X')) {
+    const double value = detail::parse_hexadecimal(text.substr(i + 2));
+    if (!(value <= std::numeric_limits<double>::max())) return {.kind = Kind::other};
+    return Literal::of(negative ? -value : value);
+  }
   // Digits with a power of ten apart, so that 0.1 is the double nearest to 0.1.
   const std::size_t begin = i;
   std::size_t end = size;
-  std::int64_t whole = 0;
+  std::uint64_t whole = 0;
+  const std::uint64_t largest = static_cast<std::uint64_t>(INT64_MAX) + (negative ? 1 : 0);
   int power = 0;
   bool real = false, fraction = false, digits = false, fits = true;
   for (; i < size; ++i) {
     const char c = s[i];
     if (detail::is_digit(c)) {
       digits = true;
-      fits = fits && (whole < INT64_MAX / 10 || (whole == INT64_MAX / 10 && c - '0' <= INT64_MAX % 10));
-      if (fits) whole = whole * 10 + (c - '0');
+      const auto digit = static_cast<std::uint64_t>(c - '0');
+      fits = fits && (whole < largest / 10 || (whole == largest / 10 && digit <= largest % 10));
+      if (fits) whole = whole * 10 + digit;
       if (fraction) --power;
     } else if (c == '.' && !real) {
       real = fraction = true;
     } else if (c == '\'' && digits) {
       continue;
-    } else if ((c == 'e' || c == 'E') && i + 1 < size) {
+    } else if (c == 'e' || c == 'E') {
       real = true;
       end = i;
-      const bool down = s[i + 1] == '-';
       int exponent = 0;
-      for (i += down || s[i + 1] == '+' ? 2 : 1; i < size; ++i) {
-        if (s[i] == '\'') continue;
-        if (!detail::is_digit(s[i])) return {.kind = Kind::other};
-        if (exponent < 100'000) exponent = exponent * 10 + (s[i] - '0');
-      }
-      power += down ? -exponent : exponent;
+      if (!detail::parse_exponent(text.substr(i + 1), exponent)) return {.kind = Kind::other};
+      power += exponent;
+      break;
     } else {
       return {.kind = Kind::other};
     }
   }
   if (!digits || (!real && !fits)) return {.kind = Kind::other};
-  if (!real) return Literal::of(negative ? -whole : whole);
+  if (!real) return Literal::of(static_cast<std::int64_t>(negative ? -whole : whole));
   const double value = detail::nearest_double(text.substr(begin, end - begin), power);
   if (value > 1.7976931348623157e308) return {.kind = Kind::other};
   return Literal::of(negative ? -value : value);

@@ -60,7 +60,7 @@ FXX_INLINE bool is_default(const ModuleInfo& module, std::size_t i) {
 /// The same value, as far as the operator can tell: `2` for `[2, 2]`, defaults written out or not.
 FXX_INLINE bool same_constant(const Argument& a, const Argument& b, Type type) {
   if (a == b || (a.is_number() && b.is_number() && a.kind() != Argument::Kind::boolean &&
-                 b.kind() != Argument::Kind::boolean && a.number() == b.number()))
+                 b.kind() != Argument::Kind::boolean && equal_numbers(a, b)))
     return true;
   if (!type.list) return false;
   const auto item = [](const Argument& list, std::size_t i) -> const Argument& {

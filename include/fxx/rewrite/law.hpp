@@ -46,9 +46,12 @@ inline constexpr Law finite_weights{16};
 inline constexpr Law visible{32};
 /// The operator computes its formula. Some that LibTorch leaves to oneDNN make nan of an infinity.
 inline constexpr Law formula{64};
+/// Zero has no sign: x + 0 is 0 where x is -0, and one over them are two infinities.
+inline constexpr Law unsigned_zero{128};
 
 /// All of them: nothing is left out.
-inline constexpr Law any = no_overflow | finite | finite_results | sums | finite_weights | visible | formula;
+inline constexpr Law any =
+    no_overflow | finite | finite_results | sums | finite_weights | visible | formula | unsigned_zero;
 /// What holds of a model whose weights are finite, whatever numbers go in: what all programs share that add up in an
 /// order of their own.
 inline constexpr Law ordinary = sums | finite_weights | formula;

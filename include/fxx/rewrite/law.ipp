@@ -14,7 +14,8 @@ FXX_INLINE std::string to_string(Law law) {
                                                           {law::finite_weights, "finite weights"},
                                                           {law::finite_results, "finite results"},
                                                           {law::visible, "queries that see a key"},
-                                                          {law::formula, "the operator's formula"}};
+                                                          {law::formula, "the operator's formula"},
+                                                          {law::unsigned_zero, "zeros without a sign"}};
   std::string text;
   for (const auto& [need, word] : words)
     if ((law & need) != law::exact) text += (text.empty() ? "" : ", ") + std::string(word);

@@ -58,7 +58,9 @@ FXX_INLINE bool holds(const Test& t, const Registers& regs) {
   switch (t.kind()) {
     case K::number:
       if (a->kind() == Argument::Kind::boolean) return false;
-      if (a->is_number()) return a->number() == std::bit_cast<double>(t.payload);
+      if (a->kind() == Argument::Kind::real && t.literal->kind == Literal::Kind::real) return a->real() == t.literal->real;
+      if (a->kind() == Argument::Kind::integer) return *t.literal == Literal::of(a->integer());
+      if (a->kind() == Argument::Kind::real) return *t.literal == Literal::of(a->real());
       [[fallthrough]];  // a list of one number over and over
     case K::literal:
       return same_value(*a, *t.literal, regs.nodes[t.place().reg]->operation()->parameters[t.place().arg].type);

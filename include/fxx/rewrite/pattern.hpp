@@ -479,11 +479,14 @@ struct number {
   static constexpr Literal value = parse_literal({text, sizeof...(C)});
 };
 }  // namespace detail
-/// `0_c`, `0.5_c`: numbers that the compiler can compare.
+/// `0_c`, `0.5_c`, `0x1.8p-3_c`: numbers that the compiler can compare, each the one that C++ reads there.
 template <char... C>
 consteval auto operator""_c() {
   constexpr Literal v = detail::number<C...>::value;
-  static_assert(v.is_number(), "fxx::_c: not a decimal number");
+  constexpr std::string_view text(detail::number<C...>::text, sizeof...(C));
+  constexpr bool octal = text[0] == '0' && v.kind == Literal::Kind::integer && text.size() > 1;
+  static_assert(v.is_number() && !octal, "fxx::_c: not a decimal number, nor a hexadecimal one with an exponent, such as 0x1.8p-3; "
+                                         "integers fit into 64 bits with a sign, real numbers into a double");
   if constexpr (v.kind == Literal::Kind::real) return literal<real_bits(v.real)>{};
   else return literal<v.integer>{};
 }

@@ -137,7 +137,7 @@ FXX_INLINE bool TermMatcher::bind(std::uint64_t id, const Argument& value, std::
       // A constant of the pattern is what it says: 2 and 2.0.
       const bool counts = (constant || known.constant) && value.is_number() && known.value.is_number() &&
                           value.kind() != Argument::Kind::boolean && known.value.kind() != Argument::Kind::boolean;
-      if (known.value == value || (counts && known.value.number() == value.number())) return go_on();
+      if (known.value == value || (counts && equal_numbers(known.value, value))) return go_on();
       return fail([&] {
         return "'" + std::string(name) + "' is " + detail::words_for(&known.value) + " in one place and " +
                detail::words_for(&value) + " in another";

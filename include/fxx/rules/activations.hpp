@@ -55,8 +55,11 @@ inline constexpr auto activations = [] {
                mul(mul(x, add(part_of_square, 1_c)), near(0.7978845608028654_c))),
           1_c);
   constexpr auto six = relu6(add(x, 3_c)) | clamp(add(x, 3_c), 0_c, 6_c);
-  constexpr auto log_one_plus_exp = log1p(exp(x)) | log(add(exp(x), 1_c));
-  constexpr auto exp_minus_one = expm1(x) | sub(exp(x), 1_c);
+  // The first forms keep what is small beside 1, the second ones round it to zero.
+  constexpr auto log_one_plus_exp = log1p(exp(x));
+  constexpr auto rounded_log = log(add(exp(x), 1_c));
+  constexpr auto exp_minus_one = expm1(x);
+  constexpr auto rounded_exp = sub(exp(x), 1_c);
   constexpr auto below = add(exp(neg(x)), 1_c).as<"below">();  // 1 / (...) is recorded as full_like and div
   constexpr auto first = getitem(chunk(x, 2_c, d).as<"parts">(), 0_c);
   constexpr auto second = getitem(chunk(x, 2_c, d).as<"parts">(), 1_c);
@@ -78,10 +81,11 @@ inline constexpr auto activations = [] {
       rule<"sigmoid">(reciprocal(add(exp(neg(x)), 1_c)) >> sigmoid(x), is_floating),
       rule<"sigmoid, one over">(
           (mul(reciprocal(add(exp(neg(x)), 1_c)), 1_c) | div(full_like(below, 1_c), below)) >> sigmoid(x), is_floating),
-      rule<"sigmoid by tanh">((mul(add(tanh(half), 1_c), 0.5_c) | div(add(tanh(half), 1_c), 2_c)) >> sigmoid(x),
+      rule<"sigmoid by tanh", law::no_overflow>((mul(add(tanh(half), 1_c), 0.5_c) | div(add(tanh(half), 1_c), 2_c)) >> sigmoid(x),
                               is_floating),
-      rule<"tanh by sigmoid">(sub(mul(sigmoid(mul(x, 2_c)), 2_c), 1_c) >> tanh(x), is_floating),
-      rule<"relu by clamp">((clamp_min(x, 0_c) | clamp(x, 0_c) | threshold(x, 0_c, 0_c)) >> relu(x), is_floating),
+      rule<"tanh by sigmoid", law::no_overflow>(sub(mul(sigmoid(mul(x, 2_c)), 2_c), 1_c) >> tanh(x), is_floating),
+      rule<"relu by clamp">((clamp_min(x, 0_c) | clamp(x, 0_c)) >> relu(x), is_floating),
+      rule<"relu by threshold", law::unsigned_zero>(threshold(x, 0_c, 0_c) >> relu(x), is_floating),
       rule<"relu6">((clamp(x, 0_c, 6_c) | hardtanh(x, 0_c, 6_c) | clamp_max(relu(x), 6_c)) >> relu6(x), is_floating),
       rule<"hardsigmoid">((div(six, 6_c) | mul(six, near(0.16666666666666666_c))) >> hardsigmoid(x), is_floating),
       rule<"hardsigmoid, divided first">(
@@ -92,12 +96,13 @@ inline constexpr auto activations = [] {
           (div(mul(x, six), 6_c) | mul(mul(x, six), near(0.16666666666666666_c))) >> hardswish(x), is_floating),
       rule<"mish">(mul(x, tanh(softplus(x, 1_c, 20_c | 40_c))) >> mish(x), is_floating),
       rule<"mish, by hand">(mul(x, tanh(log_one_plus_exp)) >> mish(x), is_floating),
-      rule<"softplus", law::no_overflow>(log_one_plus_exp >> softplus(x, 1_c, 40_c), is_floating),
+      rule<"mish, by hand, rounded", law::no_overflow>(mul(x, tanh(rounded_log)) >> mish(x), is_floating),
+      rule<"softplus", law::no_overflow>((log_one_plus_exp | rounded_log) >> softplus(x, 1_c, 40_c), is_floating),
       rule<"softplus with a factor", law::no_overflow>(div(log1p(exp(mul(x, s))), s) >> softplus(x, s, 40_c), positive_factor),
       rule<"softplus, both ways">(
-          add(relu(x), log1p(exp(neg(abs(x)))) | log(add(exp(neg(abs(x))), 1_c)) | softplus(neg(abs(x)), 1_c, 40_c)) >>
-              softplus(x, 1_c, 40_c),
-          is_floating),
+          add(relu(x), log1p(exp(neg(abs(x)))) | softplus(neg(abs(x)), 1_c, 40_c)) >> softplus(x, 1_c, 40_c), is_floating),
+      rule<"softplus, both ways, rounded", law::no_overflow>(
+          add(relu(x), log(add(exp(neg(abs(x))), 1_c))) >> softplus(x, 1_c, 40_c), is_floating),
       rule<"log_sigmoid", law::no_overflow>(log(sigmoid(x)) >> log_sigmoid(x), is_log_sigmoid),
       rule<"log_sigmoid by softplus", law::no_overflow>(neg(softplus(neg(x), 1_c, linear_from)) >> log_sigmoid(x), is_exact_softplus),
       rule<"elu">(where(gt(x, 0_c) | ge(x, 0_c), x, exp_minus_one) >> elu(x), is_floating),
@@ -105,9 +110,19 @@ inline constexpr auto activations = [] {
       rule<"elu with a factor">(where(gt(x, 0_c) | ge(x, 0_c), x, mul(exp_minus_one, s)) >> elu(x, s), finite_factor),
       rule<"elu with a factor, the other way round">(
           where(lt(x, 0_c) | le(x, 0_c), mul(exp_minus_one, s), x) >> elu(x, s), finite_factor),
+      rule<"elu, rounded", law::no_overflow>((where(gt(x, 0_c) | ge(x, 0_c), x, rounded_exp) |
+                                              where(lt(x, 0_c) | le(x, 0_c), rounded_exp, x)) >>
+                                                 elu(x),
+                                             is_floating),
+      rule<"elu with a factor, rounded", law::no_overflow>((where(gt(x, 0_c) | ge(x, 0_c), x, mul(rounded_exp, s)) |
+                                                            where(lt(x, 0_c) | le(x, 0_c), mul(rounded_exp, s), x)) >>
+                                                               elu(x, s),
+                                                           finite_factor),
       rule<"elu by sum">(add(relu(x), clamp_max(exp_minus_one, 0_c)) >> elu(x), is_floating),
-      rule<"celu">(add(relu(x), clamp_max(mul(expm1(div(x, s)) | sub(exp(div(x, s)), 1_c), s), 0_c)) >> celu(x, s),
-                   positive_factor),
+      rule<"elu by sum, rounded", law::no_overflow>(add(relu(x), clamp_max(rounded_exp, 0_c)) >> elu(x), is_floating),
+      rule<"celu">(add(relu(x), clamp_max(mul(expm1(div(x, s)), s), 0_c)) >> celu(x, s), positive_factor),
+      rule<"celu, rounded", law::no_overflow>(
+          add(relu(x), clamp_max(mul(sub(exp(div(x, s)), 1_c), s), 0_c)) >> celu(x, s), positive_factor),
       rule<"selu">(mul(elu(x, near(1.6732632423543772_c)), near(1.0507009873554805_c)) >> selu(x), is_floating),
       rule<"leaky_relu">(where(gt(x, 0_c) | ge(x, 0_c), x, mul(x, s)) >> leaky_relu(x, s), finite_factor),
       rule<"leaky_relu, the other way round">(where(lt(x, 0_c) | le(x, 0_c), mul(x, s), x) >> leaky_relu(x, s),

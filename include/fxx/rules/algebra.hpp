@@ -166,8 +166,8 @@ inline constexpr auto power_of_two = [](double v) {
 
 }  // namespace algebra_rules
 
-/// What leaves its argument as it is, or what it is already. Law: each side has the same elements; x + 0 is x up to the
-/// sign of zero. Not among them, for they are not so: x * 0 = 0, x - x = 0, x / x = 1 (nan, inf), exp(log(x)) = x
+/// What leaves its argument as it is, or what it is already. Law: each side has the same elements; x + 0 is x where zeros
+/// have no sign (law::unsigned_zero). Not among them, for they are not so: x * 0 = 0, x - x = 0, x / x = 1 (nan, inf), exp(log(x)) = x
 /// (x < 0). Needs: floating-point x where a number stands beside it, since x + 0.0 turns integers into floats; known
 /// shapes where a condition might broadcast.
 inline constexpr auto identities = [] {
@@ -177,19 +177,19 @@ inline constexpr auto identities = [] {
       any_of<ops::sigmoid, ops::exp, ops::relu6, ops::hardsigmoid, ops::softplus>(x) | abs(fx) | square(fx);
   constexpr auto rounding = any_of<ops::floor, ops::ceil, ops::round, ops::trunc>;
   return ruleset(
-      rule<"plus zero">(add(fx, 0_c) >> x, same_layout), rule<"minus zero">(sub(fx, 0_c) >> x, same_layout),
+      rule<"plus zero", law::unsigned_zero>(add(fx, 0_c) >> x, same_layout), rule<"minus zero">(sub(fx, 0_c) >> x, same_layout),
       rule<"times one">(mul(fx, 1_c) >> x, same_layout), rule<"divided by one">(div(fx, 1_c) >> x, same_layout),
       rule<"to the power of one">(pow(fx, 1_c) >> x, same_layout),
       rule<"minus of minus">(neg(neg(x)) >> x, same_layout), rule<"positive">(positive(x) >> x),
-      rule<"zero minus">(rsub(fx, 0_c) >> neg(x)), rule<"times minus one">(mul(fx, -1_c) >> neg(x)),
+      rule<"zero minus", law::unsigned_zero>(rsub(fx, 0_c) >> neg(x)), rule<"times minus one">(mul(fx, -1_c) >> neg(x)),
       rule<"divided by minus one">(div(fx, -1_c) >> neg(x)),
-      rule<"minus of a difference">(neg(sub(x, y).once()) >> sub(y, x), either_first),
+      rule<"minus of a difference", law::unsigned_zero>(neg(sub(x, y).once()) >> sub(y, x), either_first),
       rule<"plus minus">(add(x, neg(y)) >> sub(x, y), sign_moves),
       rule<"minus minus">(sub(x, neg(y)) >> add(x, y), sign_moves),
       rule<"minus times minus">(mul(neg(x), neg(y)) >> mul(x, y), signs_cancel),
       rule<"minus by minus">(div(neg(fx), neg(fy)) >> div(x, y)),  // not of complex numbers: by 0 the signs differ
       rule<"number minus minus">(rsub(neg(fx), s) >> add(x, s)),
-      rule<"minus of number minus">(neg(rsub(fx, s).once()) >> sub(x, s)), rule<"abs of abs">(abs(abs(x)) >> abs(x)),
+      rule<"minus of number minus", law::unsigned_zero>(neg(rsub(fx, s).once()) >> sub(x, s)), rule<"abs of abs">(abs(abs(x)) >> abs(x)),
       rule<"abs of minus">(abs(neg(x.where(has_sign))) >> abs(x)),
       rule<"square of abs">(square(abs(fx) | neg(fx)) >> square(x)),
       rule<"cosine of minus">(cos(neg(fx) | abs(fx)) >> cos(x)), rule<"sign of sign">(sign(sign(x)) >> sign(x)),
@@ -268,8 +268,8 @@ inline constexpr auto strength_reduction = [] {
       rule<"times the reciprocal", law::no_overflow>(mul(fx, reciprocal(fy).once()) >> div(x, y), x_first),
       rule<"by the reciprocal", law::no_overflow | law::finite>(div(fx, reciprocal(fy).once()) >> mul(x, y)),
       rule<"by a power of two">(div(fx, s.where(power_of_two)) >> times_reciprocal),
-      rule<"exp minus one">(sub(exp(fx).once(), 1_c) >> expm1(x)),
-      rule<"log of one plus">(log(add(fx, 1_c).once()) >> log1p(x)), rule<"tangent">(div(sin(fx), cos(x)) >> tan(x)),
+      rule<"exp minus one", law::no_overflow>(sub(exp(fx).once(), 1_c) >> expm1(x)),
+      rule<"log of one plus", law::no_overflow>(log(add(fx, 1_c).once()) >> log1p(x)), rule<"tangent">(div(sin(fx), cos(x)) >> tan(x)),
       rule<"log of the sum of exponentials", law::no_overflow>(log(sum(exp(fx).once(), sizes, k).once()) >> logsumexp(x, sizes, k),
                                              over_some),
       rule<"lerp", law::finite>(add(x, mul(sub(fy, fx).once(), s).once()) >> apply<ops::lerp_Scalar>(x, y, s), lerps));

@@ -143,12 +143,23 @@ FXX_INLINE Argument bound_by(const Match& m, const Operator& op, bool larger) {
   return m.call(op, {m[x], second ? m[r] : m[s]});
 }
 
-FXX_INLINE bool same_layout(const Match& m) {
-  const TensorMeta* meta = meta_of(m[x]);
-  return (meta && is_dense(*meta)) || nobody_sees_layout(*m.root());
+/// Whether the strides of x are those that the root is known to have. They may be others in dimensions of one element,
+/// and where there are no elements.
+FXX_INLINE bool has_strides_of_root(const Match& m) {
+  const TensorMeta *before = m.root()->tensor_meta(), *after = meta_of(m[x]);
+  return !before || !after || before->stride.size() != after->stride.size() || before->stride == after->stride;
 }
 
-FXX_INLINE bool free_layout(const Match& m) { return lies_in_order(m[x]) || nobody_sees_layout(*m.root()); }
+FXX_INLINE bool strides_stay(const Match& m) { return has_strides_of_root(m) || nobody_sees_layout(*m.root()); }
+
+FXX_INLINE bool same_layout(const Match& m) {
+  const TensorMeta* meta = meta_of(m[x]);
+  return (meta && is_dense(*meta) && has_strides_of_root(m)) || nobody_sees_layout(*m.root());
+}
+
+FXX_INLINE bool free_layout(const Match& m) {
+  return (lies_in_order(m[x]) && has_strides_of_root(m)) || nobody_sees_layout(*m.root());
+}
 
 FXX_INLINE bool either_first(const Match& m) { return lie_alike(m[x], m[y]) || nobody_sees_layout(*m.root()); }
 
@@ -245,7 +256,7 @@ FXX_INLINE bool own_sizes(const Match& m) {
   if (!meta || !wanted || wanted->size() != meta->shape.size()) return false;
   for (std::size_t at = 0; at < wanted->size(); ++at)
     if (meta->shape[at] < 0 || ((*wanted)[at] != meta->shape[at] && (*wanted)[at] != -1)) return false;
-  return meta->numel() > 0;
+  return meta->numel() > 0 && strides_stay(m);
 }
 
 FXX_INLINE bool own_sizes_of_expand(const Match& m) {
@@ -264,7 +275,7 @@ FXX_INLINE bool all_sizes_given(const Match& m) {
 
 FXX_INLINE bool own_shape(const Match& m) {
   const TensorMeta *meta = meta_of(m[x]), *other = meta_of(m[y]);
-  return meta && other && meta->shape == other->shape;
+  return meta && other && meta->shape == other->shape && strides_stay(m);
 }
 
 FXX_INLINE bool not_one(const Match& m) {

@@ -409,3 +409,37 @@ TEST_CASE("results lie in memory as those of the module, whatever is merged, rec
     CHECK((report.needs & ~(law::ordinary | law::visible)) == law::exact);
   }
 }
+
+TEST_CASE("what is small beside 1 rounds to zero where the graph rounds it, and zeros keep their signs") {
+  const Forward f = [](const Tensors& in) {
+    const Tensor& x = in[0];
+    const auto y = [&] { return in[1] * 1.5; };
+    const Tensor zero = torch::zeros_like(x);
+    return all_of({1 / torch::log(x + 1),
+                   torch::log(torch::abs(torch::log(x + 1))),
+                   x / (torch::exp(x) - 1),
+                   torch::log((torch::tanh(x / 2) + 1) / 2),
+                   torch::log((torch::tanh(x * 0.5) + 1) * 0.5),
+                   1 / (torch::sigmoid(x * 2) * 2 - 1),
+                   1 / torch::where(x > 0, x, torch::exp(x) - 1),
+                   1 / torch::where(x <= 0, (torch::exp(x) - 1) * 2, x),
+                   1 / (torch::relu(x) + (torch::exp(x) - 1).clamp_max(0)),
+                   1 / (torch::relu(x) + ((torch::exp(x / 2) - 1) * 2).clamp_max(0)),
+                   torch::log(torch::relu(x) + torch::log(torch::exp(-torch::abs(x)) + 1)),
+                   1 / (x * torch::tanh(torch::log(torch::exp(x) + 1))),
+                   1 / (x + 0),
+                   1 / (x + 0 + 0),
+                   1 / (0 - x),
+                   1 / -(x - y()),
+                   1 / -(2 - x),
+                   1 / torch::threshold(x, 0, 0),
+                   torch::atan2(x + 0, zero - 1),
+                   torch::copysign(zero + 1, x + 0),
+                   torch::signbit(x + 0).to(torch::kFloat)});
+  };
+  // nan has no sign that counts.
+  const std::vector<float> values = {0.f,  -0.f,  1e-20f, -1e-20f, 1e-3f, -1e-3f, 1.5f,      -1.5f,    2.f,
+                                     40.f, -40.f, 80.f,   -80.f,   3.f,   -3.f,   -INFINITY, INFINITY, 0.5f};
+  const Tensor x = torch::tensor(values), y = x / 1.5;
+  check_class(f, {torch::randn({x.numel()}), torch::randn({x.numel()})}, {{x, y}, {x, torch::full_like(x, 2)}});
+}

@@ -19,7 +19,7 @@ FXX_INLINE std::vector<Argument> expanded(const Argument& value, Type type) {
 FXX_INLINE bool same_literal(const Argument& a, const Argument& b, Type type) {
   if (a == b) return true;
   const auto is_number = [](const Argument& x) { return x.is_number() && x.kind() != Argument::Kind::boolean; };
-  if (is_number(a) && is_number(b)) return a.number() == b.number();
+  if (is_number(a) && is_number(b)) return equal_numbers(a, b);
   const auto same_items = [](std::span<const Argument> x, std::span<const Argument> y) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(),
                       [](const Argument& p, const Argument& g) { return same_literal(p, g, {}); });
