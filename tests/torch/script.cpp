@@ -380,3 +380,122 @@ TEST_CASE("state of C++ modules is refused by compile and build, and carried whe
   CHECK(same(compile(*gm, {x})->forward(x), x + 3));
   CHECK(same(in_place->forward(x), x + 4));
 }
+
+namespace {
+/// A script with dropout and a batch norm in a submodule, which is in a mode of its own where `mixed` says so.
+torch::jit::Module dropping(bool training, bool mixed) {
+  torch::jit::Module model("Model"), norm("Norm"), outer("Outer");
+  norm.register_attribute("training", c10::BoolType::get(), training);
+  norm.register_buffer("mean", torch::zeros({4}));
+  norm.register_buffer("var", torch::ones({4}));
+  norm.define(R"(
+def forward(self, x):
+    return torch.batch_norm(x, None, None, self.mean, self.var, self.training, 0.1, 1e-5, False)
+)");
+  model.register_attribute("training", c10::BoolType::get(), training != mixed);
+  model.register_parameter("weight", torch::rand({4, 4}), false);
+  model.register_module("norm", norm);
+  model.define(R"(
+def forward(self, x):
+    return torch.dropout(self.norm.forward(torch.matmul(x, self.weight)), 0.5, self.training)
+)");
+  outer.register_attribute("training", c10::BoolType::get(), training);
+  outer.register_parameter("scale", torch::rand({4}).set_requires_grad(true), false);
+  outer.register_module("_model", model);
+  outer.define(R"(
+def forward(self, x):
+    y = self._model.forward(x) * self.scale
+    if self.training:
+        return y + 1
+    return torch.dropout(y, 0.5, self.training)
+)");
+  return outer;
+}
+/// Flags of all modules, what tensors hold, and whether they require gradients; in eval mode, when nothing has to be put
+/// back, how often they were written to as well.
+std::string state_of(const torch::jit::Module& module) {
+  std::ostringstream out;
+  for (const auto& part : module.named_modules())
+    out << part.name << " " << part.value.attr("training", true).toBool() << "\n";
+  for (const auto& tensor : module.named_attributes(true))
+    if (tensor.value.isTensor())
+      out << tensor.name << " " << (module.is_training() ? 0 : tensor.value.toTensor()._version()) << " "
+          << tensor.value.toTensor().requires_grad() << " " << tensor.value.toTensor().sum().item<double>() << "\n";
+  return out.str();
+}
+/// A script that is no registered submodule, whose flags follow train() all the same.
+struct Owning : torch::nn::Module {
+  torch::jit::Module script;
+  torch::nn::Dropout drop{0.5};
+  explicit Owning(torch::jit::Module module) : script(std::move(module)) {
+    register_module("drop", drop);
+    torch::nn::Module::train(script.is_training());
+  }
+  void train(bool on) override {
+    torch::nn::Module::train(on);
+    script.train(on);
+  }
+  Tensor forward(Tensor x) { return drop(script.forward({x}).toTensor()); }
+};
+}  // namespace
+
+TEST_CASE("a trace leaves a script's training flags, tensors and the next random numbers as they were") {
+  const Tensor x = torch::rand({5, 4});
+  for (const bool training : {false, true})
+    for (const bool mixed : {false, true})
+      for (int way = 0; way < 6; ++way)
+        for (const int fails : {-1, 0, 1, 2, 4}) {
+          CAPTURE(training);
+          CAPTURE(mixed);
+          CAPTURE(way);
+          CAPTURE(fails);
+          torch::jit::Module script = dropping(training, mixed);
+          const auto holder = std::make_shared<HolderImpl>(script);
+          const auto owning = std::make_shared<Owning>(script);
+          CHECK(holder->script->is_training() == training);
+          if (way == 4) script.train(!training);  // behind the holder's back
+          CHECK(holder->script->is_training() == (training != (way == 4)));
+          const std::string before = state_of(script);
+          int runs = 0;
+          const auto code = [&](Tensor t) {
+            const Tensor y = way == 3 ? owning->forward(t) : holder->forward(t);
+            if (runs++ == fails) throw std::runtime_error("half way");
+            return y;
+          };
+          for (int times = 0; times < (fails < 0 ? 2 : 1); ++times) {
+            TraceReport report;
+            TraceOptions options{.report = &report};
+            torch::manual_seed(3);
+            try {
+              if (way == 1) options.strict = true;
+              if (way == 2) options.dynamic = {{0, 0, "rows"}};
+              if (way == 3) trace(owning, code, {x}, options);
+              else if (way == 5) trace([&](Tensor t) { return code(t); }, {x}, options);
+              else trace(holder, code, {x}, options);
+            } catch (const std::exception&) {
+              CHECK(fails >= 0);
+            }
+            CHECK(state_of(script) == before);
+            CHECK(holder->is_training());
+            CHECK(owning->drop->is_training() == training);
+          }
+          if (way == 4 || fails >= 0) continue;
+          // The flags go on following train() and eval(), of one part alone too.
+          holder->script->named_modules()["_model"]->train(!training);
+          CHECK(script.attr("_model").toModule().is_training() == !training);
+          CHECK(script.attr("_model").toModule().attr("norm").toModule().is_training() == !training);
+          CHECK(script.is_training() == training);
+          holder->eval();
+          CHECK_FALSE(script.is_training());
+          CHECK_FALSE(script.attr("_model").toModule().is_training());
+        }
+}
+
+TEST_CASE("a script's dropout follows the flag of the submodule that it is of") {
+  const Tensor x = torch::rand({5, 4});
+  const auto holder = std::make_shared<HolderImpl>(dropping(false, false));
+  TraceReport report;
+  const auto gm = trace(holder, {x}, TraceOptions{.report = &report});
+  CHECK(same(gm->forward(x), holder->forward(x)));
+  CHECK_FALSE(report.notes.empty());  // forward asks whether it trains
+}

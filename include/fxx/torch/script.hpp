@@ -30,7 +30,9 @@ class ScriptImpl : public torch::nn::Module {
   c10::IValue run(std::vector<c10::IValue> inputs);
   const torch::jit::Module& script() const { return module_; }
 
+  /// Of the script itself, whoever set it. Its submodules are submodules here, each with a flag of its own.
   void train(bool on = true) override;
+  bool is_training() const noexcept override;
   void pretty_print(std::ostream& stream) const override;
   /// A copy of the script, with parameters of its own.
   std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& device = std::nullopt) const override;

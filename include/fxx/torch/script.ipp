@@ -4,22 +4,59 @@
 #include <ATen/core/class_type.h>
 #include <ATen/core/function.h>
 
+#include <map>
 #include <ostream>
 
+#include "fxx/torch/dispatch/script_watch.hpp"
 #include "fxx/torch/script.hpp"
 
 namespace fxx::inline FXX_ABI::nn {
 
 namespace detail {
-/// Registers what a script module has, by name and depth.
-FXX_INLINE void mirror(const torch::jit::Module& from, torch::nn::Module& to) {
+/// The training flag of a script module alone, without those of its submodules; null where it has none.
+FXX_INLINE const c10::IValue* training_flag(const torch::jit::Module& module) {
+  const auto slot = module._ivalue()->type()->findAttributeSlot("training");
+  const c10::IValue* flag = slot ? &module._ivalue()->getSlot(*slot) : nullptr;
+  return flag && flag->isBool() ? flag : nullptr;
+}
+FXX_INLINE void set_training_flag(const torch::jit::Module& module, bool on) {
+  const c10::IValue* flag = training_flag(module);
+  if (!flag || flag->toBool() == on) return;
+  // A trace puts attributes back to what they were before its first call, or before this.
+  fxx::detail::watch_script_objects(module._ivalue());
+  module._ivalue()->setSlot(module._ivalue()->type()->getAttributeSlot("training"), on);
+}
+
+/// A submodule of a script, which has its training flag.
+class ScriptPart final : public torch::nn::Module {
+ public:
+  explicit ScriptPart(torch::jit::Module module) : torch::nn::Module("Script"), module_(std::move(module)) {}
+  void train(bool on = true) override {
+    torch::nn::Module::train(on);
+    set_training_flag(module_, on);
+  }
+  bool is_training() const noexcept override {
+    const c10::IValue* flag = training_flag(module_);
+    return flag ? flag->toBool() : torch::nn::Module::is_training();
+  }
+
+ private:
+  torch::jit::Module module_;
+};
+
+/// Registers what a script module has, by name and depth. A submodule that has several names is one part.
+using ScriptParts = std::map<const void*, std::shared_ptr<ScriptPart>>;
+FXX_INLINE void mirror(const torch::jit::Module& from, torch::nn::Module& to, ScriptParts& parts) {
   for (const auto& parameter : from.named_parameters(false))
     to.register_parameter(parameter.name, parameter.value, parameter.value.requires_grad());
   for (const auto& buffer : from.named_buffers(false)) to.register_buffer(buffer.name, buffer.value);
   for (const auto& child : from.named_children()) {
-    auto part = std::make_shared<torch::nn::Module>("Script");
-    mirror(child.value, *part);
-    to.register_module(child.name, std::move(part));
+    std::shared_ptr<ScriptPart>& part = parts[child.value._ivalue().get()];
+    if (!part) {
+      part = std::make_shared<ScriptPart>(child.value);
+      mirror(child.value, *part, parts);
+    }
+    to.register_module(child.name, part);
   }
 }
 }  // namespace detail
@@ -32,15 +69,20 @@ FXX_INLINE ScriptImpl::ScriptImpl(torch::jit::Module module) : torch::nn::Module
     return true;
   }();
   (void)known;
-  detail::mirror(module_, *this);
-  torch::nn::Module::train(module_.is_training());
+  detail::ScriptParts parts;
+  detail::mirror(module_, *this, parts);
 }
 
 FXX_INLINE c10::IValue ScriptImpl::run(std::vector<c10::IValue> inputs) { return module_.forward(std::move(inputs)); }
 
 FXX_INLINE void ScriptImpl::train(bool on) {
   torch::nn::Module::train(on);
-  module_.train(on);
+  detail::set_training_flag(module_, on);
+}
+
+FXX_INLINE bool ScriptImpl::is_training() const noexcept {
+  const c10::IValue* flag = detail::training_flag(module_);
+  return flag ? flag->toBool() : torch::nn::Module::is_training();
 }
 
 FXX_INLINE void ScriptImpl::pretty_print(std::ostream& stream) const {

@@ -72,6 +72,7 @@ struct Recording {
   std::map<std::string, at::Tensor> written;
   std::set<std::string> copied;  // constants that the graph has copies of
   std::string script_state;  // an attribute of a TorchScript object that the run gave another value, or empty
+  std::vector<c10::IValue> script_objects;  // those that the run met
   std::string member_state;  // likewise what tells that the code keeps something else for its next run
 };
 

@@ -123,6 +123,7 @@ FXX_INLINE Recording record_run(const TracedCode& code, std::vector<at::Tensor> 
   // It holds what the code met, and is of no use where code keeps values for its next run.
   if (out.calls && (!out.calls->usable() || !out.kept.empty())) out.calls.reset();
   out.script_state = scripts.reassigned();
+  out.script_objects = scripts.objects();
   if (keeps_script) scripts.keep();
   note_members(out, code.owner, holders, std::move(written));
   return out;
@@ -174,6 +175,8 @@ FXX_INLINE ModuleState::ModuleState(const ModuleOwner& owner, const Graph& recor
   for (const ModuleOwner::Tensor& entry : owner.tensors())
     if (entry.kind == AttributeInfo::Kind::buffer || parameters) keep(entry.tensor);
   if (run) {
+    // A script may first be called when its training flags are turned.
+    for (const c10::IValue& object : run->script_objects) scripts_.watch(object);
     for (const auto& [name, tensor] : run->written) keep(tensor);
     for (const auto& [name, value] : run->constants)
       if (const auto* tensor = std::get_if<at::Tensor>(&value); tensor && written.contains(name) && !traced(*tensor))

@@ -15,6 +15,9 @@
 
 namespace fxx::inline FXX_ABI::detail {
 
+/// Lets all watches of the thread take a snapshot of the object, which is about to change, unless they have one.
+void watch_script_objects(const c10::IValue& value);
+
 /// Snapshots of the objects of TorchScript whose methods the thread calls, each from before its first call. Methods run
 /// without the optimiser meanwhile: its plans would hold what a trace computes, or fuse operators that a trace records.
 class ScriptWatch {
@@ -30,6 +33,10 @@ class ScriptWatch {
   std::string reassigned() const;
   /// Leaves the attributes as they are.
   void keep() { restores_ = false; }
+  /// Takes a snapshot of an object now, before anything calls it, unless there is one.
+  void watch(const c10::IValue& object) { add(object, {}); }
+  /// The objects that there are snapshots of, those within others too.
+  std::vector<c10::IValue> objects() const;
 
  private:
   struct Saved {

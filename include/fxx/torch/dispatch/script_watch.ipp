@@ -93,6 +93,12 @@ FXX_INLINE ScriptWatch::~ScriptWatch() {
     }
 }
 
+FXX_INLINE std::vector<c10::IValue> ScriptWatch::objects() const {
+  std::vector<c10::IValue> all;
+  for (const Object& known : objects_) all.emplace_back(known.object);
+  return all;
+}
+
 FXX_INLINE void ScriptWatch::add(const c10::IValue& value, const std::string& path) {
   const c10::intrusive_ptr<c10::ivalue::Object> object = value.toObject();
   if (!known_.insert(object.get()).second) return;
@@ -102,9 +108,21 @@ FXX_INLINE void ScriptWatch::add(const c10::IValue& value, const std::string& pa
   for (std::size_t i = 0; i < count; ++i)
     saved.slots.push_back(save(object->getSlot(i), type->is_module() && type->is_parameter(i)));
   objects_.push_back(std::move(saved));
+  // A method may take an object out of a list, a tuple or a dictionary as well.
+  const auto within = [&](const c10::IValue& held, const std::string& name, auto&& self) -> void {
+    if (held.isObject()) return add(held, name + ".");
+    if (held.isList())
+      for (const c10::IValue& item : held.toListRef()) self(item, name, self);
+    if (held.isTuple())
+      for (const c10::IValue& item : held.toTupleRef().elements()) self(item, name, self);
+    if (held.isGenericDict())
+      for (const auto& entry : held.toGenericDict()) self(entry.value(), name, self);
+  };
   for (std::size_t i = 0; i < count; ++i)
-    if (const c10::IValue& slot = object->getSlot(i); slot.isObject())
-      add(slot, path + type->getAttributeName(i) + ".");
+    if (const c10::IValue slot = object->getSlot(i); slot.isObject() || slot.isTuple() || slot.isGenericDict() ||
+                                                     (slot.isList() && slot.toList().elementType()->kind() !=
+                                                                           c10::TypeKind::TensorType))
+      within(slot, path + type->getAttributeName(i), within);
 }
 
 FXX_INLINE ScriptWatch::Saved ScriptWatch::save(const c10::IValue& value, bool parameter) {
