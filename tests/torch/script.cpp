@@ -439,7 +439,7 @@ struct Owning : torch::nn::Module {
 };
 }  // namespace
 
-TEST_CASE("a trace leaves a script's training flags, tensors and the next random numbers as they were") {
+TEST_CASE("a trace leaves a script's training flags and tensors as they were") {
   const Tensor x = torch::rand({5, 4});
   for (const bool training : {false, true})
     for (const bool mixed : {false, true})
