@@ -229,6 +229,7 @@ FXX_KERNEL void transform_output(const float* __restrict from, int image, int y,
   for (int i = 0; i < outputs; ++i) Transform<outputs>::output(between[i], results + i * outputs);
   if (any_is_no_number(all)) [[unlikely]]
     again(results);
+  // A row at a time: what follows the sums, written out for all rows, takes the compiler a tenth longer.
 #pragma GCC unroll 1
   for (int i = 0; i < outputs; ++i)
     if (Shape.out_height % outputs == 0 || y + i < Shape.out_height) {

@@ -354,8 +354,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - verified).count();
 }
 
-FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& options,
-                                     const Meanwhile* meanwhile) {
+FXX_INLINE void CompiledModule::take(KernelPlan plan, const CompileOptions& options, const Meanwhile* meanwhile) {
   workspaces_.clear();
   operators_.clear();
 
