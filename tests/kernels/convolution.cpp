@@ -6,60 +6,16 @@
 #include <limits>
 #include <random>
 
-#include "kernels/images.hpp"
+#include "kernels/convolutions.hpp"
 
 using namespace fxx::kernels;
+using fxx::test::check_convolution;
 using fxx::test::in_parts;
 using fxx::test::input_size;
 using fxx::test::Output;
 using fxx::test::untouched;
 
 namespace {
-
-/// Of floats, or of Bfloat16, whose products and sums are the same.
-template <ConvolutionShape Shape, class Element = float, bool Signs = true>
-void check_convolution() {
-  INFO("channels ", Shape.channels, " -> ", Shape.out_channels, ", output ", Shape.out_height, " x ", Shape.out_width,
-       ", kernel ", Shape.kernel_height, " x ", Shape.kernel_width, ", stride ", Shape.stride_height, " x ",
-       Shape.stride_width, ", dilation ", Shape.dilation_height, " x ", Shape.dilation_width, ", pixel ", Shape.pixel(),
-       ", images ", Shape.images, ", groups ", Shape.groups);
-  constexpr int N = Shape.out_channels * Shape.groups;
-  std::vector<float> in = fxx::test::random_floats(input_size(Shape), 1);
-  std::vector<float> weights = fxx::test::random_floats(static_cast<std::size_t>(N * Shape.depth()), 2);
-  constexpr bool floats = std::is_same_v<Element, float>;
-  if (!Signs)
-    for (auto* numbers : {&in, &weights})
-      for (float& v : *numbers) v = std::abs(v);
-  if (!floats)
-    for (auto* numbers : {&in, &weights})
-      for (float& v : *numbers) v = to_float(to_bfloat16(v));
-  const auto weight = [&](int n, int r, int s, int c) {  // as LibTorch has them: n, c, r, s
-    return weights[((n * Shape.channels + c) * Shape.kernel_height + r) * Shape.kernel_width + s];
-  };
-  const auto as_element = [](float v) {
-    if constexpr (floats) return v;
-    else return to_bfloat16(v);
-  };
-  std::vector<Element> elements(in.size()), packed(Shape.template packed<Element>(), as_element(untouched));
-  std::transform(in.begin(), in.end(), elements.begin(), as_element);
-  pack_convolution(packed.data(), Shape, weight);
-  CHECK(std::find(packed.begin(), packed.end(), as_element(untouched)) == packed.end());
-  const Output out = in_parts({Shape.images, Shape.out_height, Shape.out_width, N}, [&](Part part, Output& to) {
-    convolution<Shape>(part, elements.data(), packed.data(), to.finish());
-  });
-  const char* const what = Signs ? "a convolution" : "a convolution of numbers of one sign";
-  CHECK(out.near(what, [&](int image, int y, int x, int n, const auto& add) {
-    for (int r = 0; r < Shape.kernel_height; ++r)
-      for (int k = 0; k < Shape.kernel_width; ++k)
-        for (int c = 0; c < Shape.channels; ++c) {
-          const int row = y * Shape.stride_height + r * Shape.dilation_height;
-          const int column = x * Shape.stride_width + k * Shape.dilation_width;
-          add(in[image * Shape.image() + (row * Shape.in_row + column) * Shape.pixel() +
-                 n / Shape.out_channels * Shape.channels + c],
-              weight(n, r, k, c));
-        }
-  }, Signs));
-}
 
 /// An element that is nan is in the outputs of its group whose windows have it, and in no others.
 template <ConvolutionShape Shape>
@@ -97,60 +53,6 @@ void check_nan() {
             }
       CHECK(wrong == 0);
     }
-}
-
-/// Of bytes: sums are those of integers, to the last one.
-template <ConvolutionShape Shape>
-void check_bytes() {
-  CAPTURE(Shape.channels);
-  CAPTURE(Shape.out_channels);
-  constexpr int N = Shape.out_channels * Shape.groups, zero = 117;
-  std::mt19937 engine(7);
-  const auto number = [&] { return static_cast<int>(engine() % 256); };
-  std::vector<std::uint8_t> in(input_size(Shape));
-  std::vector<int> weights(static_cast<std::size_t>(N * Shape.depth()));
-  // Largest and smallest ones too: sixteen bits hold no sum of two such products.
-  for (auto& byte : in) byte = static_cast<std::uint8_t>(engine() % 4 == 0 ? 255 : number());
-  for (int& w : weights) w = engine() % 4 == 0 ? (engine() % 2 == 0 ? -128 : 127) : number() - 128;
-  const auto weight = [&](int n, int r, int s, int c) {
-    return static_cast<float>(weights[((n * Shape.channels + c) * Shape.kernel_height + r) * Shape.kernel_width + s]);
-  };
-  std::vector<std::int8_t> packed(Shape.template packed<std::int8_t>());
-  pack_convolution(packed.data(), Shape, weight);
-  std::vector<std::int32_t> excess(N);
-  pack_excess(excess.data(), Shape, zero, weight);
-  const int pixel = N + 1;
-  for (int parts = 1; parts <= 3; ++parts) {
-    std::vector<int> out(static_cast<std::size_t>(Shape.rows() * Shape.out_width * pixel), -7);
-    for (int index = 0; index < parts; ++index)
-      convolution<Shape>(Part{index, parts}, in.data(), packed.data(),
-                         [&](int image, int y, int x, int channel, integer sum, auto width)
-                             __attribute__((always_inline)) {
-                               const int at = (image * Shape.out_height + y) * Shape.out_width + x;
-                               for (int i = 0; i < width; ++i) out[at * pixel + channel + i] = sum[i];
-                             });
-    int wrong = 0;
-    for (int at = 0; at < Shape.rows() * Shape.out_width; ++at) {
-      const int x = at % Shape.out_width, y = at / Shape.out_width % Shape.out_height;
-      const int image = at / Shape.out_width / Shape.out_height;
-      for (int n = 0; n < N; ++n) {
-        int exact = 0, shifted = 0;
-        for (int r = 0; r < Shape.kernel_height; ++r)
-          for (int k = 0; k < Shape.kernel_width; ++k)
-            for (int c = 0; c < Shape.channels; ++c) {
-              const int row = y * Shape.stride_height + r * Shape.dilation_height;
-              const int column = x * Shape.stride_width + k * Shape.dilation_width;
-              const int byte = in[image * Shape.image() + (row * Shape.in_row + column) * Shape.pixel() +
-                                  n / Shape.out_channels * Shape.channels + c];
-              exact += byte * static_cast<int>(weight(n, r, k, c));
-              shifted += (byte - zero) * static_cast<int>(weight(n, r, k, c));
-            }
-        wrong += out[at * pixel + n] != exact || exact - excess[n] != shifted;
-      }
-      wrong += out[at * pixel + N] != -7;
-    }
-    CHECK(wrong == 0);
-  }
 }
 
 template <TransposedShape Shape, bool Signs = true>
@@ -303,37 +205,6 @@ TEST_CASE("nan is in the outputs whose windows have it, and in their group") {
                              .kernel_width = 2, .in_row = 5, .groups = 4}>();
   check_nan<ConvolutionShape{.channels = 21, .out_channels = 1, .out_height = 5, .out_width = 5, .kernel_height = 3,
                              .kernel_width = 3, .in_row = 7, .images = 2}>();
-}
-
-TEST_CASE("convolutions of sixteen bits are those of the numbers that these are") {
-  check_convolution<ConvolutionShape{.channels = 3, .out_channels = 64, .out_height = 5, .out_width = 9,
-                                     .kernel_height = 7, .kernel_width = 7, .stride_height = 2, .stride_width = 2,
-                                     .in_row = 23}, Bfloat16>();
-  check_convolution<ConvolutionShape{.channels = 5, .out_channels = 33, .out_height = 3, .out_width = 7,
-                                     .kernel_height = 3, .kernel_width = 3, .in_row = 9, .in_pixel = 6, .images = 3},
-                    Bfloat16>();
-  check_convolution<ConvolutionShape{.channels = 64, .out_channels = 1, .out_width = 19, .in_row = 19}, Bfloat16>();
-  check_convolution<ConvolutionShape{.channels = 8, .out_channels = 17, .out_height = 2, .out_width = 4,
-                                     .kernel_height = 1, .kernel_width = 3, .in_row = 6, .groups = 3}, Bfloat16>();
-}
-
-TEST_CASE("convolutions of bytes are those of integers, whatever they are") {
-  check_bytes<ConvolutionShape{.in_row = 1}>();
-  check_bytes<ConvolutionShape{.channels = 3, .out_channels = 64, .out_height = 3, .out_width = 9, .kernel_height = 7,
-                               .kernel_width = 7, .stride_height = 2, .stride_width = 2, .in_row = 23}>();
-  check_bytes<ConvolutionShape{.channels = 5, .out_channels = 33, .out_height = 3, .out_width = 13, .kernel_height = 3,
-                               .kernel_width = 3, .in_row = 15, .images = 2}>();
-  check_bytes<ConvolutionShape{.channels = 6, .out_channels = 100, .out_height = 2, .out_width = 29,
-                               .kernel_height = 3, .kernel_width = 2, .dilation_height = 2, .dilation_width = 2,
-                               .in_row = 31, .in_pixel = 7}>();
-  check_bytes<ConvolutionShape{.channels = 21, .out_channels = 1, .out_height = 5, .out_width = 5, .kernel_height = 3,
-                               .kernel_width = 3, .in_row = 7}>();
-  check_bytes<ConvolutionShape{.channels = 4, .out_channels = 4, .out_height = 3, .out_width = 9, .kernel_height = 3,
-                               .kernel_width = 3, .in_row = 11, .groups = 9}>();
-  check_bytes<ConvolutionShape{.channels = 10, .out_channels = 36, .out_height = 2, .out_width = 4,
-                               .kernel_height = 2, .kernel_width = 2, .in_row = 6, .in_pixel = 23, .groups = 2}>();
-  check_bytes<ConvolutionShape{.channels = 17, .out_channels = 40, .out_width = 50, .kernel_width = 3,
-                               .stride_width = 2, .in_row = 101}>();
 }
 
 TEST_CASE("transposed convolutions are those of double precision") {

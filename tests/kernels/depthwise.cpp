@@ -3,6 +3,7 @@
 #include "fxx/kernels/depthwise.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/images.hpp"
 
@@ -180,4 +181,66 @@ TEST_CASE("by rows, in memory or made when a window reaches them, every result i
                                  .in_pixel = 6,
                                  .images = 2},
                 MadeRows{.height = 2, .width = 3, .above = 6, .before = 6}>();
+}
+
+namespace {
+/// Beside double precision, by several parts, from memory that ends where the last sequence does.
+template <SequenceShape Shape>
+void check_sequences() {
+  INFO("channels ", Shape.channels, ", length ", Shape.length, " -> ", Shape.out_length, ", kernel ", Shape.kernel,
+       ", stride ", Shape.stride, ", dilation ", Shape.dilation, ", before ", Shape.before);
+  constexpr int channels = Shape.channels, apart = Shape.in_channel;
+  constexpr std::size_t reach = (Shape.images - 1) * Shape.in_image + (channels - 1) * apart + Shape.length;
+  const std::vector<float> in = fxx::test::random_floats(reach, 1);
+  const std::vector<float> weights = fxx::test::random_floats(channels * Shape.kernel, 2);
+  for (const int parts : {1, 2, 5}) {
+    CAPTURE(parts);
+    std::vector<float> out(Shape.images * channels * Shape.out_length, untouched), workspace(Shape.workspace(), untouched);
+    for (int index = 0; index < parts; ++index)
+      depthwise_sequences<Shape>(Part{index, parts}, in.data(), weights.data(), workspace.data(),
+                                 [&](int image, int channel, int x, real sum, auto width) {
+                                   const int at = (image * channels + channel) * Shape.out_length + x;
+                                   for (int i = 0; i < width; ++i) {
+                                     CHECK(x + i < Shape.out_length);
+                                     CHECK(out[at + i] == untouched);
+                                     out[at + i] = sum[i];
+                                   }
+                                 });
+    bool good = true;
+    for (int image = 0; image < Shape.images; ++image)
+      for (int channel = 0; channel < channels; ++channel)
+        for (int x = 0; x < Shape.out_length; ++x) {
+          double sum = 0, size = 0;
+          for (int k = 0; k < Shape.kernel; ++k) {
+            const int at = x * Shape.stride + k * Shape.dilation - Shape.before;
+            if (at < 0 || at >= Shape.length) continue;
+            const double product = double(in[image * Shape.in_image + channel * apart + at]) *
+                                   weights[channel * Shape.kernel + k];
+            sum += product, size += std::abs(product);
+          }
+          const float given = out[(image * channels + channel) * Shape.out_length + x];
+          good = good && std::abs(given - sum) <= std::ldexp(size, -23) * (Shape.kernel + 1) / 2;
+        }
+    CHECK(good);
+  }
+}
+}  // namespace
+
+TEST_CASE("filters along sequences are those of double precision, whatever zeros are around them") {
+  check_sequences<SequenceShape{.channels = 3, .length = 5, .out_length = 5, .in_channel = 5}>();
+  check_sequences<SequenceShape{.channels = 2, .length = 300, .out_length = 300, .kernel = 3, .before = 1,
+                                .images = 2, .in_channel = 303, .in_image = 700}>();
+  check_sequences<SequenceShape{.channels = 3, .length = 1000, .out_length = 250, .kernel = 9, .stride = 4, .before = 4,
+                                .in_channel = 1000}>();
+  check_sequences<SequenceShape{.channels = 1, .length = 701, .out_length = 349, .kernel = 4, .stride = 2,
+                                .in_channel = 701}>();
+  // Causal; with more zeros than there are elements; behind the end as well.
+  check_sequences<SequenceShape{.channels = 2, .length = 500, .out_length = 500, .kernel = 31, .dilation = 2,
+                                .before = 60, .in_channel = 500}>();
+  check_sequences<SequenceShape{.channels = 2, .length = 7, .out_length = 120, .kernel = 3, .dilation = 5, .before = 60,
+                                .in_channel = 7}>();
+  check_sequences<SequenceShape{.channels = 2, .length = 9, .out_length = 40, .kernel = 5, .stride = 4, .dilation = 3,
+                                .before = 80, .in_channel = 9}>();
+  check_sequences<SequenceShape{.channels = 1, .length = 4000, .out_length = 2003, .kernel = 7, .stride = 2,
+                                .dilation = 3, .before = 11, .in_channel = 4000}>();
 }

@@ -282,6 +282,58 @@ TEST_CASE("rows that are runs of memory are reduced as those that are one") {
   check_runs<5, 130>();
 }
 
+namespace {
+/// Few columns whose rows lie behind each other, beside the same columns read row by row.
+template <int Rows, int Columns>
+void check_behind() {
+  INFO("rows ", Rows, ", columns ", Columns);
+  for (const int special : {-1, 0, Rows * Columns / 2, Rows * Columns - 1}) {
+    std::vector<float> x = fxx::test::random_floats(Rows * Columns, 7);
+    for (int i = 0; i < Rows * Columns; i += 5) x[i] = i % Columns == 0 ? 0.f : x[i];
+    if (special >= 0) x[special] = special % 2 ? no_number : infinity;
+    const auto behind = rows_behind<Columns>(
+        [&](int at, auto width) __attribute__((always_inline)) { return load_some<width>(x.data() + at); });
+    const auto apart = [&](int r, int c, auto width) __attribute__((always_inline)) {
+      return load_some<width>(x.data() + r * Columns + c);
+    };
+    std::vector<float> one(Columns), other(Columns);
+    const auto to = [](std::vector<float>& out) {
+      return [&out](int c, real v, auto width) __attribute__((always_inline)) { store_some<width>(out.data() + c, v); };
+    };
+    const auto mask_to = [](std::vector<float>& out) {
+      return [&out](int c, integer v, auto width)
+                 __attribute__((always_inline)) { store_some<width>(out.data() + c, ones(v)); };
+    };
+    const auto check = [&](const char* what, double units, auto magnitude) {
+      for (int c = 0; c < Columns; ++c) CHECK(near(what, one[c], other[c], units, magnitude(c)));
+    };
+    const auto magnitude = [&](int c) {
+      double all = 0;
+      for (int r = 0; r < Rows; ++r) all += std::abs(double(x[r * Columns + c]));
+      return all;
+    };
+    const auto itself = [&](int c) { return std::abs(double(other[c])); };
+    column_sums<Rows, Columns>(behind, to(one)), column_sums<Rows, Columns>(apart, to(other));
+    check("sums of rows behind each other", 3, magnitude);
+    column_largest<Rows, Columns>(behind, to(one)), column_largest<Rows, Columns>(apart, to(other));
+    check("the largest", 0, itself);
+    column_norms<Rows, Columns>(2.f, behind, to(one)), column_norms<Rows, Columns>(2.f, apart, to(other));
+    check("norms of rows behind each other", 3, itself);
+    column_all<Rows, Columns>(behind, mask_to(one)), column_all<Rows, Columns>(apart, mask_to(other));
+    check("all", 0, itself);
+  }
+}
+}  // namespace
+
+TEST_CASE("few columns whose rows lie behind each other are reduced as others") {
+  check_behind<1, 3>();
+  check_behind<64, 1>();
+  check_behind<6, 5>();
+  check_behind<1000, 8>();
+  check_behind<4096, 3>();
+  check_behind<48, 32>();
+}
+
 TEST_CASE("a million elements lose no more than a thousand") {
   constexpr int N = 1000003;
   std::vector<float> x(N);

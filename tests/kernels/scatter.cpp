@@ -127,6 +127,14 @@ __attribute__((noinline)) void check_elements() {
         });
   });
 }
+/// Every way through the loops once: whole vectors and what is left of them, several groups, parts without rows.
+template <Combine How, class T>
+void check_some_shapes() {
+  check_rows<How, T, 1, 300, 16, 7>();
+  check_rows<How, T, 3, 17, 5, 4>();
+  check_elements<How, T, 40, 19, 1, 5>();
+  check_elements<How, T, 2, 7, 70, 3>();
+}
 template <Combine How, class T>
 void check_shapes() {
   check_rows<How, T, 1, 1, 1, 1>();
@@ -149,21 +157,21 @@ void check_shapes() {
 TEST_CASE("rows and elements go to their places, in the order of the rows, whatever the number of threads") {
   check_shapes<Combine::replace, float>();
   check_shapes<Combine::add, float>();
-  check_shapes<Combine::multiply, float>();
+  check_some_shapes<Combine::multiply, float>();
   check_shapes<Combine::largest, float>();
-  check_shapes<Combine::smallest, float>();
+  check_some_shapes<Combine::smallest, float>();
 }
 
 TEST_CASE("integers of 64, 32 and 8 bits wrap around") {
-  check_shapes<Combine::replace, std::int64_t>();
+  check_some_shapes<Combine::replace, std::int64_t>();
   check_shapes<Combine::add, std::int64_t>();
-  check_shapes<Combine::multiply, std::int64_t>();
-  check_shapes<Combine::largest, std::int64_t>();
-  check_shapes<Combine::add, std::int32_t>();
-  check_shapes<Combine::smallest, std::int32_t>();
-  check_shapes<Combine::replace, std::uint8_t>();
-  check_shapes<Combine::add, std::uint8_t>();
-  check_shapes<Combine::multiply, std::int8_t>();
+  check_some_shapes<Combine::multiply, std::int64_t>();
+  check_some_shapes<Combine::largest, std::int64_t>();
+  check_some_shapes<Combine::add, std::int32_t>();
+  check_some_shapes<Combine::smallest, std::int32_t>();
+  check_some_shapes<Combine::replace, std::uint8_t>();
+  check_some_shapes<Combine::add, std::uint8_t>();
+  check_some_shapes<Combine::multiply, std::int8_t>();
 }
 
 TEST_CASE("masks") {

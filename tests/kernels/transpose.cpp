@@ -41,7 +41,39 @@ void check_parts() {
     CHECK(out == wanted);
   }
 }
+/// Short rows, by several, each some of them.
+template <int Rows, int Length>
+void check_short() {
+  INFO("rows ", Rows, ", length ", Length);
+  const std::vector<float> in = fxx::test::random_floats(Rows * Length, 4);
+  for (int count = 1; count < 4; ++count) {
+    std::vector<float> out(in.size(), -1);
+    for (int index = 0; index < count; ++index)
+      rows_as_columns<Rows, Length>(
+          Part{index, count}.of(Rows, lanes),
+          [&](int row, int k, auto width) __attribute__((always_inline)) {
+            return load_some<width>(in.data() + row * Length + k);
+          },
+          [&](const real* elements, int row, auto width) {
+            for (int k = 0; k < Length; ++k)
+              for (int i = 0; i < width; ++i) {
+                CHECK(out[(row + i) * Length + k] == -1);  // nobody else has written it
+                out[(row + i) * Length + k] = elements[k][i];
+              }
+          });
+    CHECK(out == in);
+  }
+}
 }  // namespace
+
+TEST_CASE("vectors of short rows have each of their elements, and nothing beside them is read") {
+  check_short<1, 1>();
+  check_short<5, 3>();
+  check_short<64, 16>();
+  check_short<70, 9>();
+  check_short<33, 5>();
+  check_short<17, 23>();
+}
 
 TEST_CASE("rows become columns, and nothing beside them is written") {
   check_transpose<1, 1>();

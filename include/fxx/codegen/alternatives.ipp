@@ -136,6 +136,7 @@ class Alternatives {
 
   void convolution(const plans::Convolution& k) {
     using Method = plans::Convolution::Method;
+    if (k.method == Method::depthwise_sequences) return;
     if (k.method == Method::depthwise) return joined();
     if (k.method == Method::transposed) return direct(k, Way::Method::estimated);
     if (!plans::has_winograd(k) || target_.accuracy == Accuracy::exact) {

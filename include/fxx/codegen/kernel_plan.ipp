@@ -84,7 +84,7 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
         using Method = Convolution::Method;
         std::string name = k.method == Method::winograd_4   ? "winograd 4 x 4"
                            : k.method == Method::winograd_2 ? "winograd 2 x 2"
-                           : k.method == Method::depthwise  ? "depthwise"
+                           : k.method == Method::depthwise || k.method == Method::depthwise_sequences ? "depthwise"
                            : k.method == Method::transposed ? "transposed"
                            : k.quantised                    ? "convolution of bytes"
                            : k.reduced                      ? "convolution of bfloat16"
@@ -95,7 +95,7 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
       },
       [](const DepthwiseBlock& k) {
         const Convolution& c = k.filter;
-        return Text{std::string(k.expand ? "product, " : "") + "depthwise" + (k.project ? ", product" : ""),
+        return Text{std::string(k.expand ? "product, " : k.expanded ? "pointwise, " : "") + "depthwise" + (k.project ? ", product" : ""),
                     by({c.kernel_height, c.kernel_width}) + ", " +
                         (k.expand ? std::to_string(k.expand->depth) + " -> " : "") + std::to_string(c.channels) +
                         " -> " + by({c.out_height, c.out_width, k.project ? k.project->columns : c.channels})};

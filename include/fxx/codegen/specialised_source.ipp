@@ -23,10 +23,11 @@ FXX_INLINE std::string SpecialisedWriter::stem_of(const KernelStep& step) {
       [](const plans::MatrixProduct&) { return std::string("product"); },
       [](const plans::Convolution& k) {
         using Method = plans::Convolution::Method;
-        return std::string(k.method == Method::depthwise    ? "depthwise"
-                           : k.method == Method::direct     ? "convolution"
-                           : k.method == Method::transposed ? "transposed"
-                                                            : "winograd");
+        return std::string(k.method == Method::depthwise             ? "depthwise"
+                           : k.method == Method::depthwise_sequences ? "depthwise_sequences"
+                           : k.method == Method::direct              ? "convolution"
+                           : k.method == Method::transposed          ? "transposed"
+                                                                     : "winograd");
       },
       [](const plans::DepthwiseBlock&) { return std::string("depthwise_block"); },
       [](const plans::Pooling&) { return std::string("pool"); },
@@ -50,13 +51,13 @@ FXX_INLINE double SpecialisedWriter::compile_milliseconds(const KernelStep& step
       step.kernel, [](const plans::Pointwise&) { return 20.; }, [](const plans::MatrixProduct&) { return 100.; },
       [&](const plans::Convolution& k) {
         using Method = plans::Convolution::Method;
-        return k.method == Method::depthwise    ? 80.
-               : k.method == Method::direct     ? 110.
-               : k.method == Method::transposed ? 200.
-               : known                          ? 65.
-                                                : 115.;
+        return k.method == Method::depthwise || k.method == Method::depthwise_sequences ? 80.
+               : k.method == Method::direct                                             ? 110.
+               : k.method == Method::transposed                                         ? 200.
+               : known                                                                  ? 65.
+                                                                                        : 115.;
       },
-      [](const plans::DepthwiseBlock& k) { return 80. + (k.expand ? 70. : 0.) + (k.project ? 70. : 0.); },
+      [](const plans::DepthwiseBlock& k) { return 80. + (k.expand ? 70. : k.expanded ? 20. : 0.) + (k.project ? 70. : 0.); },
       [](const plans::Pooling&) { return 30.; }, [](const plans::Rows&) { return 60.; },
       [](const plans::Attention&) { return 300.; }, [](const plans::Recurrent&) { return 300.; },
       [](const plans::GroupNorm&) { return 80.; }, [](const plans::Resize&) { return 80.; },

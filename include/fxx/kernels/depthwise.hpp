@@ -18,8 +18,9 @@
 // A part (kernels/parallel.hpp) is some of the rows, of few rows some of the channels; by rows, each part makes the rows
 // that it reads, so some at the border of two are made twice. Sums run over r, s in order:
 // within half of the products in units of 2^-23 sum |in w|, of normally distributed numbers within 2.
-// Main names: depthwise_convolution, depthwise_by_rows, pack_depthwise, MadeRows. Cost: light; one takes the compiler
-// 0.1 s.
+// Sequences whose times lie behind each other, as LibTorch has them, are filtered where they lie (depthwise_sequences).
+// Main names: depthwise_convolution, depthwise_by_rows, depthwise_sequences, pack_depthwise, MadeRows, SequenceShape.
+// Cost: light; one takes the compiler 0.1 s.
 #pragma once
 
 #include "fxx/kernels/convolution.hpp"
@@ -171,6 +172,122 @@ FXX_KERNEL void depthwise_by_rows(Part part, const float* __restrict packed, flo
                 __attribute__((always_inline)) { finish(image, y, x, channel, sum, width); });
         done(image, y);
       });
+}
+
+/// Filters along sequences: channel c of image i lies `i * in_image + c * in_channel` floats behind the first one.
+struct SequenceShape {
+  int channels = 1, length = 1, out_length = 1;
+  int kernel = 1, stride = 1, dilation = 1;  // stride: 1, 2 or 4
+  int before = 0;                            // zeros in front; behind there are as many as windows reach
+  int images = 1;
+  int in_channel = 1, in_image = 0;
+
+  /// Outputs that are made at a time, of what fits into the first cache.
+  static constexpr int block = 16 * lanes;
+  /// Elements of one residue of the stride that a block of outputs reads.
+  constexpr int residue() const { return (block + (kernel - 1) * dilation / stride + lanes) / lanes * lanes; }
+  /// Floats of the workspace of each part.
+  constexpr std::size_t workspace() const {
+    return static_cast<std::size_t>(residue() * stride) * (stride == 1 ? 1 : 2);
+  }
+};
+
+namespace detail_of_depthwise {
+template <int First, int... I>
+FXX_KERNEL real every_second(real a, real b, kernels::detail::Indices<I...>) {
+  return __builtin_shufflevector(a, b, (2 * I + First)...);
+}
+/// Elements of each residue of `Stride` one behind the other: out[r * count + i] = in[i * Stride + r], count a multiple of
+/// the lanes.
+template <int Stride>
+FXX_KERNEL void sort_by_residue(const float* __restrict in, int count, float* __restrict out) {
+  static_assert(Stride == 2 || Stride == 4, "fxx::kernels: strides of sequences are 1, 2 and 4");
+  constexpr auto all = kernels::detail::indices<lanes>();
+  for (int i = 0; i < count; i += lanes) {
+    const float* const from = in + i * Stride;
+    const real a = load(from), b = load(from + lanes);
+    const real even = every_second<0>(a, b, all), odd = every_second<1>(a, b, all);
+    if constexpr (Stride == 2) {
+      store(out + i, even);
+      store(out + count + i, odd);
+    } else {
+      const real c = load(from + 2 * lanes), d = load(from + 3 * lanes);
+      const real even_2 = every_second<0>(c, d, all), odd_2 = every_second<1>(c, d, all);
+      store(out + i, every_second<0>(even, even_2, all));
+      store(out + count + i, every_second<0>(odd, odd_2, all));
+      store(out + 2 * count + i, every_second<1>(even, even_2, all));
+      store(out + 3 * count + i, every_second<1>(odd, odd_2, all));
+    }
+  }
+}
+/// `Count` vectors of outputs of a channel, from output `at` of the block on.
+template <SequenceShape Shape, int Count, class Each>
+FXX_KERNEL void outputs_of_sequence(const float* __restrict residues, const float* __restrict weights, int at,
+                                    const Each& each) {
+  constexpr int residue = Shape.residue();
+  real sums[Count];
+#pragma GCC unroll 4
+  for (int v = 0; v < Count; ++v) sums[v] = real{};
+#pragma GCC unroll 16
+  for (int k = 0; k < Shape.kernel; ++k) {
+    const int step = k * Shape.dilation;
+    const float* const from = residues + step % Shape.stride * residue + step / Shape.stride + at;
+    const real weight = splat(weights[k]);
+#pragma GCC unroll 4
+    for (int v = 0; v < Count; ++v) sums[v] = multiply_add(load(from + v * lanes), weight, sums[v]);
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < Count; ++v) each(v, sums[v]);
+}
+}  // namespace detail_of_depthwise
+
+/// `weights`: [channels][kernel]. `finish(image, channel, x, sum, width)` gets every sum once, `width` outputs from x on.
+/// `workspace` is the part's own. Sums run over the kernel in order; errors as above. A part is some of the channels.
+template <SequenceShape Shape, class Finish>
+FXX_KERNEL void depthwise_sequences(Part part, const float* __restrict in, const float* __restrict weights,
+                                    float* __restrict workspace, const Finish& finish) {
+  constexpr int block = Shape.block, count = Shape.residue() * Shape.stride, last = Shape.out_length % lanes;
+  const Range mine = part.of(Shape.images * Shape.channels);
+  for (int row = mine.begin; row < mine.end; ++row) {
+    const int image = row / Shape.channels, channel = row % Shape.channels;
+    const float* const from = in + static_cast<std::ptrdiff_t>(image) * Shape.in_image +
+                              static_cast<std::ptrdiff_t>(channel) * Shape.in_channel;
+    const float* const filter = weights + static_cast<std::ptrdiff_t>(channel) * Shape.kernel;
+    for (int first = 0; first < Shape.out_length; first += block) {
+      const int begin = first * Shape.stride - Shape.before;  // of what the block reads, in the sequence
+      const int low = begin < 0 ? (-begin < count ? -begin : count) : 0;
+      const int left = Shape.length - begin, high = left < low ? low : left < count ? left : count;
+      const auto bytes = [](int floats) __attribute__((always_inline)) {
+        return static_cast<std::size_t>(floats) * sizeof(float);
+      };
+      __builtin_memset(workspace, 0, bytes(low));
+      __builtin_memcpy(workspace + low, from + begin + low, bytes(high - low));
+      __builtin_memset(workspace + high, 0, bytes(count - high));
+      const float* residues = workspace;
+      if constexpr (Shape.stride > 1) {
+        detail_of_depthwise::sort_by_residue<Shape.stride>(workspace, Shape.residue(), workspace + count);
+        residues = workspace + count;
+      }
+      const int here = Shape.out_length - first < block ? Shape.out_length - first : block;
+      int x = 0;
+      for (; x + 4 * lanes <= here; x += 4 * lanes)
+        detail_of_depthwise::outputs_of_sequence<Shape, 4>(
+            residues, filter, x, [&](int v, real sum) __attribute__((always_inline)) {
+              finish(image, channel, first + x + v * lanes, sum, Width<lanes>{});
+            });
+      for (; x + lanes <= here; x += lanes)
+        detail_of_depthwise::outputs_of_sequence<Shape, 1>(
+            residues, filter, x, [&](int, real sum) __attribute__((always_inline)) {
+              finish(image, channel, first + x, sum, Width<lanes>{});
+            });
+      if constexpr (last != 0)
+        if (x < here)
+          detail_of_depthwise::outputs_of_sequence<Shape, 1>(
+              residues, filter, x, [&](int, real sum) __attribute__((always_inline)) {
+                finish(image, channel, first + x, sum, Width<last>{});
+              });
+    }
+  }
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

@@ -471,8 +471,56 @@ struct ChunkCascade {
     }
   }
 };
+/// Columns whose rows lie behind each other: element `at` of the whole is that of row `at / Columns`.
+template <int Columns, class Get>
+struct Behind {
+  static constexpr int columns = Columns;
+  Get get;
+  FXX_KERNEL real operator()(int row, int column, auto width) const { return get(row * Columns + column, width); }
+};
+template <class Get>
+concept IsBehind = requires { Get::columns; };
+/// `get` with a function of its values.
+template <class Get, class Of>
+FXX_KERNEL auto of_columns(const Get& get, const Of& of) {
+  if constexpr (IsBehind<Get>) {
+    const auto value = [&get, &of](int at, auto width) __attribute__((always_inline)) { return of(get.get(at, width)); };
+    return Behind<Get::columns, decltype(value)>{value};
+  } else {
+    return [&get, &of](int r, int c, auto width) __attribute__((always_inline)) { return of(get(r, c, width)); };
+  }
+}
+/// Rows that are taken as one, a power of two, so that few columns fill up to four vectors.
+template <int Rows, int Columns>
+FXX_KERNEL constexpr int rows_together() {
+  int together = 1;
+  while (Rows % (2 * together) == 0 && 2 * together * Columns <= 4 * lanes) together *= 2;
+  return together;
+}
 template <int Rows, int Columns, class Combine, class Value = real, class Get, class Put>
-FXX_KERNEL void columns_reduced(const Get& get, const Put& put, Part part = Part{}) {
+FXX_KERNEL void columns_reduced(const Get& get, const Put& put, Part part = Part{});
+template <int Rows, int Columns, class Combine, class Value = real, IsBehind Get, class Put>
+FXX_KERNEL void columns_reduced(const Get& columns, const Put& put, Part part = Part{}) {
+  constexpr int together = rows_together<Rows, Columns>(), wide = together * Columns;
+  const auto get = [&columns](int row, int column, auto width) __attribute__((always_inline)) {
+    return columns.get(row * wide + column, width);
+  };
+  if constexpr (together == 1) {
+    columns_reduced<Rows, Columns, Combine, Value>(get, put, part);
+  } else if (part.index == 0) {  // there is no more than one group of columns
+    float all[wide];
+    columns_reduced<Rows / together, wide, Combine, Value>(
+        get, [&](int c, real v, auto width) __attribute__((always_inline)) { store_some<width>(all + c, v); });
+    for_each_vector<Columns>([&](int c, auto width) __attribute__((always_inline)) {
+      real v = load_some<width>(all + c);
+#pragma GCC unroll 64
+      for (int row = 1; row < together; ++row) v = Combine{}(v, load_some<width>(all + row * Columns + c));
+      put(c, v, width);
+    });
+  }
+}
+template <int Rows, int Columns, class Combine, class Value, class Get, class Put>
+FXX_KERNEL void columns_reduced(const Get& get, const Put& put, Part part) {
   if constexpr (Rows > 16 && Columns > 4 * lanes) {
     for_each_chunk<Columns>(part, [&](Range range) __attribute__((always_inline)) {
       const ChunkCascade<Rows, Columns, Combine, Value> cascade(range, get);
@@ -533,15 +581,17 @@ FXX_KERNEL void column_products(const Get& get, const Put& put, Part part = Part
 /// `put(column, mask, width)` gets an integer vector, as comparisons give: is one element not zero?
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_any(const Get& get, const Put& put, Part part = Part{}) {
+  const auto bits = [](real v) __attribute__((always_inline)) { return of_bits(v != 0.f); };
   detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Or>(
-      [&](int r, int c, auto width) __attribute__((always_inline)) { return of_bits(get(r, c, width) != 0.f); },
+      detail_of_rows::of_columns(get, bits),
       [&](int c, real mask, auto width) __attribute__((always_inline)) { put(c, bits_of(mask), width); }, part);
 }
 /// The same: is none zero?
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_all(const Get& get, const Put& put, Part part = Part{}) {
+  const auto bits = [](real v) __attribute__((always_inline)) { return of_bits(v == 0.f); };
   detail_of_rows::columns_reduced<Rows, Columns, detail_of_rows::Or>(
-      [&](int r, int c, auto width) __attribute__((always_inline)) { return of_bits(get(r, c, width) == 0.f); },
+      detail_of_rows::of_columns(get, bits),
       [&](int c, real mask, auto width) __attribute__((always_inline)) { put(c, ~bits_of(mask), width); }, part);
 }
 /// `put(column, row, width)` gets an integer vector: the first row of the largest element, or of the first nan. Exact.
@@ -663,26 +713,36 @@ FXX_KERNEL void column_deviations(const Get& get, float correction, const Put& p
 /// As row_norm, with errors of columns.
 template <int Rows, int Columns, class Get, class Put>
 FXX_KERNEL void column_norms(float p, const Get& get, const Put& put, Part part = Part{}) {
-  const auto size = [&](int r, int c, auto width) __attribute__((always_inline)) { return absolute(get(r, c, width)); };
+  using namespace detail_of_rows;
+  const auto magnitude = [](real v) __attribute__((always_inline)) { return absolute(v); };
   if (p == 2.f) {
-    column_sums<Rows, Columns>([&](int r, int c, auto width) __attribute__((always_inline)) {
-      const real v = get(r, c, width);
-      return v * v;
-    }, [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, square_root(v), width); }, part);
+    const auto square = [](real v) __attribute__((always_inline)) { return v * v; };
+    column_sums<Rows, Columns>(of_columns(get, square), [&](int c, real v, auto width) __attribute__((always_inline)) {
+      put(c, square_root(v), width);
+    }, part);
   } else if (p == 1.f) {
-    column_sums<Rows, Columns>(size, put, part);
+    column_sums<Rows, Columns>(of_columns(get, magnitude), put, part);
   } else if (p == __builtin_inff()) {
-    column_largest<Rows, Columns>(size, put, part);
+    column_largest<Rows, Columns>(of_columns(get, magnitude), put, part);
   } else if (p == -__builtin_inff()) {
-    column_smallest<Rows, Columns>(size, put, part);
+    column_smallest<Rows, Columns>(of_columns(get, magnitude), put, part);
   } else if (p == 0.f) {
-    column_sums<Rows, Columns>(
-        [&](int r, int c, auto width) __attribute__((always_inline)) { return ones(get(r, c, width) != 0.f); }, put, part);
+    const auto counted = [](real v) __attribute__((always_inline)) { return ones(v != 0.f); };
+    column_sums<Rows, Columns>(of_columns(get, counted), put, part);
   } else {
-    column_sums<Rows, Columns>(
-        [&](int r, int c, auto width) __attribute__((always_inline)) { return power(size(r, c, width), splat(p)); },
-        [&](int c, real v, auto width) __attribute__((always_inline)) { put(c, power(v, splat(1.f / p)), width); }, part);
+    const auto raised = [&](real v) __attribute__((always_inline)) { return power(absolute(v), splat(p)); };
+    column_sums<Rows, Columns>(of_columns(get, raised), [&](int c, real v, auto width) __attribute__((always_inline)) {
+      put(c, power(v, splat(1.f / p)), width);
+    }, part);
   }
+}
+
+/// Columns for those above, but for places of elements and moments, whose rows lie behind each other in memory:
+/// `get(at, width)`, `at` counted from the first row's first element. So few of them that several rows fit into four
+/// vectors take as long as many.
+template <int Columns, class Get>
+FXX_KERNEL auto rows_behind(const Get& get) {
+  return detail_of_rows::Behind<Columns, Get>{get};
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

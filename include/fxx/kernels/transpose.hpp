@@ -4,9 +4,10 @@
 //   transpose<rows, columns>([&](int r, int c, auto width) { return ...; },        // fused with what stands before
 //                            [&](int c, int r, real value, auto width) { ... });   // and behind
 //   transpose<rows, columns>(part.of(columns, lanes), ..., ...);                   // some of the columns
+//   rows_as_columns<rows, length>(range, get, [&](const real* elements, int row, auto width) { ... });
 //
 // Exact. A channels-first image becomes one of channels last as a transpose of channels by pixels.
-// Main names: transpose, Square, sums_of_each. Cost: light; a transpose takes the compiler 0.1 s.
+// Main names: transpose, rows_as_columns, Square, sums_of_each. Cost: light; a transpose takes the compiler 0.1 s.
 #pragma once
 
 #include "fxx/kernels/gemm.hpp"
@@ -107,6 +108,33 @@ FXX_KERNEL void transpose(const float* __restrict in, float* __restrict out) {
       [&](int column, int row, real value, auto width) __attribute__((always_inline)) {
         store_some<width>(out + static_cast<std::ptrdiff_t>(column) * OutStride + row, value);
       });
+}
+/// Short rows, a vector of them at a time: `run(elements, row, width)` gets vectors of which `elements[k]` has element k
+/// of `width` rows, the first of them `row`. `get(row, k, width)` gives `width` elements of a row.
+/// `some`: the rows, from a multiple of the lanes up to one, or up to the last.
+template <int Rows, int Length, class Get, class Run>
+FXX_KERNEL void rows_as_columns(Range some, const Get& get, const Run& run) {
+  constexpr int squares = (Length + lanes - 1) / lanes;
+  const auto block = [&]<int Count>(int row, Width<Count> width) __attribute__((always_inline)) {
+    Square all[squares];
+#pragma GCC unroll 16
+    for (int s = 0; s < squares; ++s) {
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i) {
+        constexpr Width<(Length < lanes ? Length : lanes)> most{};
+        constexpr Width<Length - (squares - 1) * lanes> last{};
+        if (i >= Count) all[s].rows[i] = real{};
+        else if (s == squares - 1) all[s].rows[i] = get(row + i, s * lanes, last);
+        else all[s].rows[i] = get(row + i, s * lanes, most);
+      }
+      all[s].transpose();
+    }
+    run(all[0].rows, row, width);
+  };
+  int row = some.begin;
+  for (; row + lanes <= some.end; row += lanes) block(row, Width<lanes>{});
+  if constexpr (Rows % lanes != 0)
+    if (row < some.end) block(row, Width<Rows % lanes>{});
 }
 
 }  // namespace fxx::kernels::inline FXX_KERNEL_ISA

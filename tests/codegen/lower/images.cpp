@@ -96,6 +96,42 @@ TEST_CASE("what is wide between a convolution of single channels and the product
   check_bounds(plan);
 }
 
+TEST_CASE("what a convolution of single channels reads is computed, or copied for its padding, by rows") {
+  const auto steps = [](bool pixels, bool adds) {
+    Net net;
+    const auto image = [&](const char* name) {
+      Node* node = net.input(name, {1, 64, 80, 80});
+      TensorMeta meta = *node->tensor_meta();
+      if (pixels) meta.stride = {64 * 80 * 80, 1, 64 * 80, 64};
+      node->set_tensor_meta(meta);
+      return node;
+    };
+    Node* x = image("x");
+    if (adds) x = net.call(ops::relu, {net.call(ops::add_Tensor, {x, image("y")}, {1, 64, 80, 80})}, {1, 64, 80, 80});
+    const KernelPlan plan = net.plan_of(net.convolution(x, 64, 3, 64));
+    check_bounds(plan);
+    std::string all;
+    for (const KernelStep& step : plan.steps) {
+      const auto* block = std::get_if<DepthwiseBlock>(&step.kernel);
+      if (!block) {
+        all += "apart, ";
+        continue;
+      }
+      CHECK_FALSE(block->expand);
+      CHECK_FALSE(block->project);
+      CHECK(block->filter.in.buffer == -1);
+      CHECK(block->filter.padding_width == 1);
+      all += test::text_of(plan, *block->expanded);
+      CHECK(plan.arena_bytes < 80 * 80);
+      CHECK(plan.to_string().find("pointwise, depthwise") != std::string::npos);
+    }
+    return all;
+  };
+  CHECK(steps(true, false) == "x");
+  CHECK(steps(true, true) == "relu(add(x, y))");
+  CHECK(steps(false, false) == "apart, apart, ");  // planes are turned by squares of vectors
+}
+
 TEST_CASE("small images, and what others read too, stay whole") {
   Bottleneck small(32, 16, 96);
   CHECK(small.net.plan_of(small.out).steps.size() == 5);
@@ -227,6 +263,45 @@ TEST_CASE("tokens that are turned are a sequence where they lie") {
   CHECK(kernel_of<MatrixProduct>(plan.steps[0]).a == View{0, 0, {60, 16}, {16, 1}});
   CHECK(kernel_of<Convolution>(plan.steps[2]).in == View{0, 0, {2, 16, 1, 30}, {480, 1, 480, 16}});
   check_bounds(plan);
+}
+
+TEST_CASE("sequences that nobody reads as images stay as they lie: filters of channels, one channel, windows of one") {
+  Net net;
+  Node* x = net.input("x", {2, 6, 40});
+  Node* one = net.input("one", {2, 1, 40});
+  const auto filter = [&](Node* from, const char* name, std::int64_t stride, std::int64_t length) {
+    return net.call(ops::conv1d,
+                    {from, net.weight(name, {6, 1, 3}), Argument{}, stride, listed({1}), 1, 6}, {2, 6, length});
+  };
+  Node* given = net.call(ops::relu, {filter(x, "w", 2, 20)}, {2, 6, 20});
+  Node* thirds = filter(x, "w3", 3, 14);
+  Node* wide = net.call(ops::conv1d, {one, net.weight("v", {9, 1, 5}), Argument{}, 1, listed({2}), 1}, {2, 9, 40});
+  Node* mixed = net.call(ops::conv1d, {x, net.weight("m", {8, 6, 1})}, {2, 8, 40});
+  Node* read = net.call(ops::max_pool1d, {filter(x, "p", 1, 40), listed({2})}, {2, 6, 20});
+  const KernelPlan plan = net.plan_of(Argument::tuple({given, wide, mixed, thirds, read}));
+  CHECK(plan.called_back().empty());
+  check_bounds(plan);
+  int filters = 0, images = 0, in_place = 0;
+  for (const KernelStep& step : plan.steps) {
+    if (const auto* k = std::get_if<Convolution>(&step.kernel)) {
+      const bool lies = k->method == Convolution::Method::depthwise_sequences;
+      (lies ? filters : images) += 1;
+      if (!lies) continue;
+      CHECK(k->in == View{0, 0, {2, 6, 1, 40}, {240, 40, 40, 1}});
+      CHECK(k->stride_width == 2);
+      CHECK(k->padding_width == 1);
+      CHECK(step.stores[0].to.strides == Sizes{120, 20, 1});
+    } else if (const auto* product = std::get_if<MatrixProduct>(&step.kernel)) {
+      ++in_place;
+      CHECK(product->batch == 2);
+      CHECK(product->columns == 40);
+      CHECK(product->weights.view.strides[0] == 1);
+      CHECK(product->weights.view.strides[1] == (product->rows == 9 ? 1 : 40));
+    }
+  }
+  CHECK(filters == 1);  // a stride of three, and what is pooled, are images
+  CHECK(images == 2);
+  CHECK(in_place == 2);
 }
 
 TEST_CASE("what is turned round is read from its end, in the loop of who reads it") {

@@ -546,8 +546,9 @@ TEST_CASE("softmax and sums of short rows, and of dimensions before the last") {
   torch::manual_seed(80);
   check(
       [](const Tensors& in) {
-        // [97, 7], [3, 130, 40], [2, 5, 9, 11], [4, 6, 49]
+        // [97, 7], [3, 130, 40], [2, 5, 9, 11], [4, 6, 49], [1000, 3], [3, 64, 8]
         const Tensor &x = in[0], &y = in[1], &z = in[2], &w = in[3], row = in[3].select(0, 1).select(0, 2);
+        const Tensor &few = in[4], &narrow = in[5];
         return all_of({x.softmax(1),
                        x.log_softmax(1),
                        (x * 2).softmax(1).relu(),
@@ -583,12 +584,27 @@ TEST_CASE("softmax and sums of short rows, and of dimensions before the last") {
                        z.log_softmax(2),
                        z.sum(1),
                        z.mean({1, 2}),
-                       z.flatten(2).softmax(0)});
+                       z.flatten(2).softmax(0),
+                       few.sum(0),
+                       (few * 2 + 1).amax({0}),
+                       few.norm(3, {0}),
+                       few.norm(2, {0}),
+                       few.argmax(0),
+                       few.var(0),
+                       few.slice(1, 0, 2).mean(0),
+                       (few > 0).any(0),
+                       narrow.mean({0, 1}),
+                       narrow.sum(1).relu(),
+                       narrow.amin({1}),
+                       narrow.prod(1),
+                       narrow.slice(1, 0, 1).sum({0, 1})});
       },
-      {torch::randn({97, 7}), torch::randn({3, 130, 40}), torch::randn({2, 5, 9, 11}), torch::randn({4, 6, 49})},
+      {torch::randn({97, 7}), torch::randn({3, 130, 40}), torch::randn({2, 5, 9, 11}), torch::randn({4, 6, 49}),
+       torch::randn({1000, 3}), torch::randn({3, 64, 8})},
       {.more = {{torch::randn({97, 7}).masked_fill(torch::rand({97, 7}) > 0.7, -infinite),
                  torch::randn({3, 130, 40}) * 30, transposed_copy(torch::randn({2, 5, 9, 11})),
-                 torch::randn({4, 6, 49}) + 100}}});
+                 torch::randn({4, 6, 49}) + 100, transposed_copy(torch::randn({1000, 3})),
+                 torch::randn({3, 64, 8}).masked_fill(torch::rand({3, 64, 8}) > 0.99, NAN)}}});
 }
 
 }  // namespace

@@ -73,8 +73,11 @@ TEST_CASE("convolutions of sequences: lengths, strides, dilations, groups, paddi
                                    {5, 10, 5, 3, 1, 1, 1, true, false},   {8, 8, 1, 11, 1, 5, 1, true, false},
                                    {32, 16, 1, 1, 1, 2, 1, true, false},  {3, 17, 1, 3, 1, 1, 1, true, true},
                                    {17, 5, 1, 4, 2, 1, 1, false, true},   {33, 16, 1, 2, 2, 0, 1, true, true},
-                                   {16, 1, 1, 5, 3, 2, 1, true, true, 2}, {7, 7, 1, 3, 4, 0, 2, false, true}};
-  for (const std::array<std::int64_t, 2>& size : std::vector<std::array<std::int64_t, 2>>{{3, 19}, {1, 40}}) {
+                                   {16, 1, 1, 5, 3, 2, 1, true, true, 2}, {7, 7, 1, 3, 4, 0, 2, false, true},
+                                   {1, 5, 1, 7, 1, 3, 1, true, false},    {1, 40, 1, 4, 1, 0, 3, false, false},
+                                   {80, 41, 1, 1, 1, 0, 1, true, false},  {6, 6, 6, 9, 4, 4, 1, true, false},
+                                   {5, 5, 5, 4, 2, 9, 2, true, false},    {7, 7, 7, 15, 1, 14, 1, false, false}};
+  for (const std::array<std::int64_t, 2>& size : std::vector<std::array<std::int64_t, 2>>{{3, 19}, {1, 40}, {2, 1100}}) {
     CAPTURE(size[1]);
     auto net = std::make_shared<Net>();
     std::vector<std::array<Tensor, 2>> weights;
@@ -216,6 +219,42 @@ TEST_CASE("products and convolutions of single channels by rows: strides, dilati
       blocks += std::holds_alternative<plans::DepthwiseBlock>(step.kernel);
     CHECK(blocks == 1);
     // What is not a number stays one, and only where a window reaches it.
+    x[0][0][c.height / 2][c.width / 2] = NAN;
+    const torch::NoGradGuard no_grad;
+    const Tensor given = compiled->run(boxed({x})).toTensor(), wanted = net->function({x}).toTensor();
+    CHECK(torch::equal(given.isnan(), wanted.isnan()));
+  }
+}
+
+TEST_CASE("what convolutions of single channels read is copied or computed by rows, padding and all") {
+  torch::manual_seed(13);
+  struct Case {
+    std::int64_t batch, channels, height, width, kernel, stride, padding, dilation;
+    bool computed;
+  };
+  const std::vector<Case> cases = {{1, 64, 70, 83, 3, 1, 1, 1, false},
+                                   {2, 33, 91, 67, 5, 2, 2, 1, true},
+                                   {1, 48, 80, 80, 3, 1, 4, 4, true},
+                                   {3, 16, 75, 90, 3, 3, 0, 2, false},
+                                   {1, 7, 230, 201, 7, 1, 3, 1, true}};
+  for (const Case& c : cases) {
+    CAPTURE(c.channels);
+    auto net = std::make_shared<Net>();
+    const Tensor w = net->parameter({c.channels, 1, c.kernel, c.kernel}, 0.3), b = net->parameter({c.channels}),
+                 scale = net->parameter({c.channels, 1, 1});
+    net->function = [=](const Tensors& in) -> c10::IValue {
+      const Tensor x = c.computed ? torch::silu(in[0] * scale + in[0]) : in[0];
+      return torch::relu(torch::conv2d(x, w, b, c.stride, c.padding, c.dilation, c.channels));
+    };
+    const auto last = [&] {
+      return torch::randn({c.batch, c.channels, c.height, c.width}).contiguous(at::MemoryFormat::ChannelsLast);
+    };
+    Tensor x = last();
+    const auto compiled = check(*net, {x}, {.more = {{last()}}});
+    int blocks = 0;
+    for (const KernelStep& step : compiled->kernel_plan().steps)
+      blocks += std::holds_alternative<plans::DepthwiseBlock>(step.kernel);
+    CHECK(blocks == (c.padding > 0 || c.computed));
     x[0][0][c.height / 2][c.width / 2] = NAN;
     const torch::NoGradGuard no_grad;
     const Tensor given = compiled->run(boxed({x})).toTensor(), wanted = net->function({x}).toTensor();

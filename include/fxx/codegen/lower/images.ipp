@@ -388,12 +388,105 @@ FXX_INLINE View Lowering::image_weights(const Node& node) {
   return with_row(view);
 }
 
+/// Does the caller get the value, or what is computed of it element by element, and nothing else?
+FXX_INLINE bool Lowering::is_only_given(const Node& node, int depth) const {
+  return std::ranges::all_of(node.users(), [&](const Node* user) {
+    return user->opcode() == Opcode::output ||
+           (depth > 0 && is_pointwise(*user) && user->tensor_meta() && user->tensor_meta()->shape == sizes_of(node) &&
+            is_only_given(*user, depth - 1));
+  });
+}
+/// A filter of each channel along sequences that lie and are wanted with times behind each other.
+FXX_INLINE bool Lowering::filter_where_it_lies(const Node& node, const ConvolutionCall& call) {
+  const Sizes &sizes = sizes_of(node), in = image_sizes(sizes_of(*call.input)), out = image_sizes(sizes);
+  const std::int64_t stride = call.stride[1];
+  if (sizes.size() != 3 || call.groups != in[1] || in[1] != out[1] || in[1] == 1 || out[3] < 16 ||
+      (stride != 1 && stride != 2 && stride != 4) || (call.kernel[1] - 1) * call.dilation[1] > 1024 ||
+      call.padding[1] < 0 || takes_bytes(node) || value_of(*call.input).kind == Value::Kind::pending ||
+      !is_only_given(node, 4))
+    return false;
+  const View from = as_image(view_of(*call.input)), weights = image_weights(*call.weight);
+  if (from.strides[3] != 1 || from.strides[1] < from.sizes[3] ||
+      weights.strides[0] != call.kernel[1] || (call.kernel[1] > 1 && weights.strides[3] != 1))
+    return false;
+  Convolution kernel = convolution_of(node, call);
+  kernel.method = Convolution::Method::depthwise_sequences;
+  kernel.in = from;
+  kernel.padding_width = call.padding[1];
+  kernel.weights = weights;
+  TermPointer term = result_term();
+  if (call.bias) term = call_of(kernels::Function::add, {term, bias_term(*call.bias, sizes, 1)});
+  Frame frame;
+  frame.sizes = sizes;
+  frame.axes = {{"image", out[0]}, {"channel", out[1]}, {"x", out[3]}};
+  frame.dims = {{0, 1}, {1, 1}, {2, 1}};
+  const double flops = 2. * static_cast<double>(product(out) * call.kernel[1]);
+  set_root(node, std::move(kernel), std::move(frame), flops, {}, std::move(term));
+  return true;
+}
+/// A sequence of one channel, or of windows of one element, that lies and is wanted with times behind each other: weights
+/// times a matrix whose rows are the sequence from each element of the window on, with times in vectors. Nothing is
+/// turned then, nor copied but for padding.
+FXX_INLINE bool Lowering::convolution_where_it_lies(const Node& node, const ConvolutionCall& call) {
+  const Sizes &sizes = sizes_of(node), in = image_sizes(sizes_of(*call.input)), out = image_sizes(sizes);
+  const bool single = call.kernel[1] == 1 && in[3] == out[3] && call.padding[1] == 0;
+  if (sizes.size() != 3 || call.groups != 1 || call.stride[1] != 1 || !(single || in[1] == 1) || out[3] < 16 ||
+      options_.accuracy == Accuracy::fast || takes_bytes(node) || !is_only_given(node, 4) ||
+      value_of(*call.input).kind == Value::Kind::pending)
+    return false;
+  View weights = image_weights(*call.weight);
+  const std::size_t depth = single ? 1 : 3;
+  if (buffer_of(weights.buffer).kind != Buffer::Kind::constant || (weights.sizes[depth] > 1 && weights.strides[depth] != 1))
+    return false;
+  MatrixProduct matrix;
+  matrix.batch = in[0];
+  matrix.rows = out[1];
+  matrix.columns = out[3];
+  matrix.depth = single ? in[1] : call.kernel[1];
+  View from;
+  if (in[1] == 1) {
+    from = image_of(*call.input, border_of(call, in, out, Convolution::Method::direct));
+    from.offset -= call.padding[1] * from.strides[3];
+    if (from.strides[3] != 1) return false;
+  } else {
+    from = as_image(view_of(*call.input));
+    if (from.strides[3] != 1 || from.strides[1] < from.sizes[3]) return false;
+  }
+  weights.offset += call.first[1] * weights.strides[3];
+  matrix.a = {weights.buffer, weights.offset, {matrix.rows, matrix.depth}, {weights.strides[0], 1}};
+  matrix.a_row = weights.strides[0];
+  matrix.weights.constant = false;
+  matrix.weights.view = {
+      from.buffer, from.offset, {matrix.columns, matrix.depth}, {1, in[1] == 1 ? call.dilation[1] : from.strides[1]}};
+  for (std::int64_t image = 0; image < in[0]; ++image) {
+    matrix.a_batch.push_back(0);
+    matrix.weights_batch.push_back(image * from.strides[0]);
+  }
+  TermPointer term = result_term();
+  if (call.bias) term = call_of(kernels::Function::add, {term, bias_term(*call.bias, sizes, 1)});
+  const double flops = 2. * static_cast<double>(product(out) * matrix.depth);
+  choose_weights(matrix, way_of(shape_of(matrix)));
+  if (in[1] == 1) matrix.reading = MatrixProduct::Reading::by_rows;  // it is much smaller than what is made of it
+  Frame frame;
+  frame.sizes = sizes;
+  if (matrix.batch > 1) {
+    frame.axes = {{"matrix", matrix.batch}, {"row", matrix.rows}, {"column", matrix.columns}};
+    frame.dims = {{0, 1}, {1, 1}, {2, 1}};
+  } else {
+    frame.axes = {{"row", matrix.rows}, {"column", matrix.columns}};
+    frame.dims = {{0, matrix.rows}, {0, 1}, {1, 1}};
+  }
+  set_root(node, std::move(matrix), std::move(frame), flops, {}, std::move(term));
+  return true;
+}
+
 FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   require_float(node);
   std::optional<ConvolutionCall> call = call_of_convolution(node);
   if (!call) throw NoKernel{"a convolution of this kind"};
   const Sizes in = image_sizes(sizes_of(*call->input)), out = image_sizes(sizes_of(node)), &sizes = sizes_of(node);
   if (calls_library(node, *call)) throw NoKernel{std::string(left_to_library)};
+  if (convolution_where_it_lies(node, *call) || filter_where_it_lies(node, *call)) return;
   const Convolution::Method method = method_of(node, *call);
   const Buffer::Border border = border_of(*call, in, out, method);
   Convolution kernel = convolution_of(node, *call);

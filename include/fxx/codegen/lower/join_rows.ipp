@@ -1,5 +1,5 @@
 // Joins a depthwise convolution with the pixelwise products before and behind it, so that what is wide between them needs
-// some rows of memory and no more.
+// some rows of memory and no more; and with what is computed element by element before it, or copied for its padding.
 #pragma once
 
 #include "fxx/codegen/lower/images.ipp"
@@ -15,6 +15,20 @@ FXX_INLINE bool is_pixelwise(const KernelStep& step, const Convolution& filter, 
          frame.sizes[3] == pixels[1] && k->rows == filter.images * pixels[0] * pixels[1] &&
          k->columns == frame.sizes[1] && frame.dims.size() == 4 && frame.dims[0].divisor == pixels[0] * pixels[1] &&
          frame.dims[1].axis == 1 && frame.dims[2].divisor == pixels[1];
+}
+
+/// Is all that it reads of the image's sizes, channels behind each other, or the same for each of them?
+FXX_INLINE bool reads_channels(const Term& term, const View& image) {
+  if (term.kind == Term::Kind::lookup || term.kind == Term::Kind::search) return false;
+  if (term.kind == Term::Kind::load &&
+      (term.view.sizes != image.sizes || (term.view.strides[1] != 1 && term.view.strides[1] != 0)))
+    return false;
+  return std::ranges::all_of(term.operands, [&](const TermPointer& operand) { return reads_channels(*operand, image); });
+}
+/// Is it computed element by element, all pixels of an image, of what has its channels behind each other too?
+FXX_INLINE bool is_elementwise(const KernelStep& step, const View& image) {
+  return std::holds_alternative<Pointwise>(step.kernel) && step.frame.sizes == image.sizes && image.sizes.size() == 4 &&
+         step.stores[0].kept == Store::Kept::all && reads_channels(*step.stores[0].value, image);
 }
 
 /// What lies between two kernels is this large before it is worth a row at a time: about what a core's second cache holds.
@@ -60,12 +74,13 @@ FXX_INLINE void Lowering::join_rows() {
       const KernelStep& before = joined.back();
       const View to = before.stores.size() == 1 ? before.stores[0].to : View{};
       const Buffer& buffer = buffer_of(in);
-      if (to.buffer == in && to.sizes == filter->in.sizes &&
-          is_pixelwise(before, *filter, {to.sizes[2], to.sizes[3]}) && to.sizes[1] == filter->channels &&
-          buffer.image.size() == 4 && buffer.image[3] == filter->channels) {
+      const bool fits = to.buffer == in && to.sizes == filter->in.sizes && to.sizes[1] == filter->channels &&
+                        buffer.image.size() == 4 && buffer.image[3] == filter->channels;
+      const bool multiplies = fits && is_pixelwise(before, *filter, {to.sizes[2], to.sizes[3]});
+      if (multiplies || (fits && is_elementwise(before, to))) {
         const std::int64_t row = filter->in.strides[2], pixel = filter->in.strides[3],
                            ahead = to.offset - filter->in.offset;
-        block.expand = std::get<MatrixProduct>(before.kernel);
+        if (multiplies) block.expand = std::get<MatrixProduct>(before.kernel);
         block.expanded = before.stores[0].value;
         block.expanded_frame = image_frame(to.sizes);
         block.filter.in.buffer = -1;
@@ -86,15 +101,15 @@ FXX_INLINE void Lowering::join_rows() {
         }
       }
     }
-    if (block.expand || block.project) {
+    if (block.expanded || block.project) {
       step.shape = shape_of(block);
       step.way = way_of(step.shape);
     }
     const auto is_apart = [&](const View& between) {
       return step.way.method == Way::Method::apart || (step.way.method != Way::Method::joined && !is_large(between));
     };
-    const bool expands = block.expand && !is_apart(filter->in), projects = block.project && !is_apart(out);
-    if (block.expand && !expands) {
+    const bool expands = block.expanded && !is_apart(filter->in), projects = block.project && !is_apart(out);
+    if (block.expanded && !expands) {
       step.joinable.insert(step.joinable.end(), joined.back().nodes.begin(), joined.back().nodes.end());
       block.expand.reset();
       block.expanded.reset();
@@ -111,7 +126,7 @@ FXX_INLINE void Lowering::join_rows() {
       joined.push_back(std::move(step));
       continue;
     }
-    if (block.expand) {
+    if (block.expanded) {
       KernelStep& before = joined.back();
       step.nodes.insert(step.nodes.begin(), before.nodes.begin(), before.nodes.end());
       step.flops += before.flops;

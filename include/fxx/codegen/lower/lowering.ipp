@@ -397,6 +397,9 @@ class Lowering {
   View as_image(const View& of) const;
   View image_of(const Node& node, const Buffer::Border& border);
   View image_weights(const Node& node);
+  bool is_only_given(const Node& node, int depth) const;
+  bool filter_where_it_lies(const Node& node, const ConvolutionCall& call);
+  bool convolution_where_it_lies(const Node& node, const ConvolutionCall& call);
   void convolution(const Node& node, const Operator& op);
   void pool(const Node& node, const Operator& op);
   void adaptive_pool(const Node& node, const Operator& op);

@@ -26,13 +26,15 @@ FXX_INLINE std::string shape_of(const Kernel& kernel) {
            " -> " + std::to_string(k->columns) + (k->weights.constant ? "" : ", both computed") +
            (k->quantised ? ", of bytes" : "");
   if (const auto* k = std::get_if<Convolution>(&kernel)) {
-    if (k->method == Convolution::Method::depthwise) return {};
+    if (k->method == Convolution::Method::depthwise || k->method == Convolution::Method::depthwise_sequences) return {};
     return (k->method == Convolution::Method::transposed ? "transposed convolution " : "convolution ") +
            shape_of_convolution(*k);
   }
   if (const auto* k = std::get_if<DepthwiseBlock>(&kernel))
     return "depthwise " + shape_of_convolution(k->filter) +
-           (k->expand ? ", behind a product of " + std::to_string(k->expand->depth) : "") +
+           (k->expand     ? ", behind a product of " + std::to_string(k->expand->depth)
+            : k->expanded ? ", of computed rows"
+                          : "") +
            (k->project ? ", before a product to " + std::to_string(k->project->columns) : "");
   if (const auto* k = std::get_if<Attention>(&kernel))
     return "attention " + std::to_string(k->heads) + " of " + detail::by({k->queries, k->keys, k->size}) +

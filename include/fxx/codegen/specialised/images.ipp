@@ -16,6 +16,21 @@ FXX_INLINE std::string SpecialisedWriter::convolution(Body& body, const KernelSt
   const View& w = k.weights;
   const std::string weights = "ImageWeights{$from, " + text(w.strides[0]) + ", " + text(w.strides[1]) + ", " +
                               text(w.strides[2]) + ", " + text(w.strides[3]) + "}";
+  if (k.method == Method::depthwise_sequences) {
+    include("depthwise");
+    const std::string name = shape(
+        "SequenceShape",
+        "{.channels = " + text(k.channels) + ", .length = " + text(k.in.sizes[3]) + ", .out_length = " +
+            text(k.out_width) + ", .kernel = " + text(k.kernel_width) + ", .stride = " + text(k.stride_width) +
+            ", .dilation = " + text(k.dilation_width) + ", .before = " + text(k.padding_width) + ", .images = " +
+            text(k.images) + ", .in_channel = " + text(k.in.strides[1]) + ", .in_image = " + image + "}",
+        "sequences");
+    scratch(body, name + ".workspace()");
+    const std::string own = "workspace + part.index * static_cast<std::ptrdiff_t>(" + name + ".workspace())";
+    const std::string filter = pointer(body, w, false, "w"), inner = stores(body, step, step.frame, "    ");
+    return "  depthwise_sequences<" + name + ">(part, " + in + ", " + filter + ", " + own + ", " +
+           lambda({"image", "channel", "x"}, true, inner) + "  });\n";
+  }
   const std::vector<std::string> indices = {"image", "y", "x", "channel"};
   if (k.method == Method::winograd_2 || k.method == Method::winograd_4) {
     include("winograd");
@@ -154,20 +169,28 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
              vector(body, *k.expanded, *k.expanded_frame) + ");\n";
     });
     make = rows_lambda(", float* row", gemm(product, at, weights, inner));
-    scratch_size = "made_rows(" + name + ")";
+  } else if (k.expanded) {
+    const std::string inner = sharing(body, {k.expanded.get()}, *k.expanded_frame, "            ", [&] {
+      return "            store_some<width>(row + x * " + channels + " + channel, " +
+             vector(body, *k.expanded, *k.expanded_frame) + ");\n";
+    });
+    make = rows_lambda(", float* row", "        for (int x = 0; x < " + text(k.expanded_frame->sizes[3]) +
+                                           "; ++x)\n          pointwise<" + channels + ">(Part{}, " +
+                                           lambda({"channel"}, false, inner) + "          });\n");
   } else {
     in = pointer(body, filter.in, false, "in");
   }
+  if (k.expanded) scratch_size = "made_rows(" + name + ")";
   const std::string weights = depthwise_weights(body, filter, name);
   std::string result, inner, done = "[](int, int) {}";
   if (k.project) {
     // Behind the rows that are made.
-    result = "  float* const filtered = rows" + (k.expand ? " + " + scratch_size : "") + ";\n";
+    result = "  float* const filtered = rows" + (k.expanded ? " + " + scratch_size : "") + ";\n";
     inner = sharing(body, {k.filtered.get()}, *k.filtered_frame, "        ", [&] {
       return "        store_some<width>(filtered + x * " + channels + " + channel, " +
              vector(body, *k.filtered, *k.filtered_frame) + ");\n";
     });
-    scratch_size += (k.expand ? " + " : "") + text(filter.out_width * filter.channels);
+    scratch_size += (k.expanded ? " + " : "") + text(filter.out_width * filter.channels);
     const plans::MatrixProduct product = of_row(*k.project, filter.out_width);
     const std::string projected = product_weights(body, product, {});
     done = rows_lambda("", gemm(product, "filtered", projected, stores(body, step, step.frame, "          ")));
@@ -178,7 +201,7 @@ FXX_INLINE std::string SpecialisedWriter::depthwise_block(Body& body, const Kern
   std::string rows =
       "  float* const rows = workspace + part.index * static_cast<std::ptrdiff_t>(" + scratch_size + ");\n";
   std::string call = "  depthwise_by_rows<" + name;
-  if (k.expand)
+  if (k.expanded)
     call += ", MadeRows{.height = " + text(k.expanded_frame->sizes[2]) +
             ", .width = " + text(k.expanded_frame->sizes[3]) + ", .above = " + text(filter.padding_height) +
             ", .before = " + text(filter.padding_width) + "}>(\n      part, " + weights + ", rows,\n      " + make +

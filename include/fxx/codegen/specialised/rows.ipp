@@ -18,11 +18,52 @@ FXX_INLINE std::string type_of_result(const plans::Rows& k) {
   return place || k.input->elements == plans::Elements::integer ? "integer_64" : "real";
 }
 
+/// Does its kernel take rows as runs? Others look for places, or keep the row.
+FXX_INLINE bool takes_runs(plans::Rows::Kind kind) {
+  using Kind = plans::Rows::Kind;
+  constexpr Kind all[] = {Kind::sum, Kind::mean, Kind::product,  Kind::largest,   Kind::smallest,
+                          Kind::any, Kind::all,  Kind::variance, Kind::deviation, Kind::norm};
+  return std::find(std::begin(all), std::end(all), kind) != std::end(all);
+}
+/// Fewer columns fill no four vectors, wherever the module is to run.
+inline constexpr std::int64_t most_narrow_columns = 32;
+/// With what is reduced and the columns, the last two axes, as one.
+FXX_INLINE plans::Frame SpecialisedWriter::in_one_axis(Frame frame) {
+  const int last = static_cast<int>(frame.axes.size()) - 1;
+  const std::int64_t columns = frame.axes.back().extent;
+  for (Frame::Place& dim : frame.dims)
+    if (dim.axis == last - 1) dim.divisor *= columns;
+    else if (dim.axis == last) dim.axis = last - 1;
+  frame.axes.pop_back();
+  frame.axes.back().extent *= columns;
+  frame.axes.back().name = "column";
+  return frame;
+}
+/// What reductions of columns ask for: elements of several columns; where rows are short, of several rows that are
+/// turned; where several rows fit into a vector and lie behind each other, of all of them.
+FXX_INLINE std::string SpecialisedWriter::of_columns(Body& body, const plans::Rows& k) {
+  if (k.input->elements == plans::Elements::real && k.columns <= most_narrow_columns && takes_runs(k.kind) && !k.is_spread()) {
+    const Frame one = in_one_axis(k.read);
+    if (is_read_along(*k.input, one))
+      return "rows_behind<" + text(k.columns) + ">(" +
+             lambda({"column"}, false, returned(body, *k.input, one, "      ")) + "    })";
+  }
+  return lambda({"k", "column"}, false, returned(body, *k.input, k.read, "      ")) + "    }";
+}
+/// Are rows short and do they lie in memory one after the other, so that vectors of them are turned in registers?
+FXX_INLINE bool SpecialisedWriter::turns_rows(const plans::Rows& k) const {
+  return k.reduces() && k.columns && k.length >= 5 && k.length <= 16 && k.input->elements == plans::Elements::real &&
+         !is_read_along(*k.input, k.read) && is_read_along(*k.input, turned(k.read));
+}
+
 /// Of rows whose columns lie behind each other, `k.columns` of them. `part`: what is done of the columns.
 FXX_INLINE std::string SpecialisedWriter::columns(Body& body, const KernelStep& step, const plans::Rows& k,
-                                                  const std::string& read, const std::string& part) {
+                                                  const std::string& part) {
   using Kind = plans::Rows::Kind;
-  const std::string inner = stores(body, step, step.frame, "      ");
+  const bool turns = turns_rows(k);
+  const std::string get = turns ? "[&](int k, int, auto) FXX_KERNEL_LAMBDA { return elements[k]; }" : of_columns(body, k);
+  std::string inner = stores(body, step, step.frame, "      ");
+  if (turns) inner = "      const int column = first + of_block;\n" + inner;
   std::string type = type_of_result(k), name, more, before;
   switch (k.kind) {
     case Kind::sum: name = "column_sums"; break;
@@ -46,10 +87,18 @@ FXX_INLINE std::string SpecialisedWriter::columns(Body& body, const KernelStep& 
   if (k.input->elements == plans::Elements::integer) name += "_64";
   const bool place = k.kind == Kind::arg_largest || k.kind == Kind::arg_smallest;
   const std::vector<std::string> of =
-      k.reduces() ? std::vector<std::string>{"column"} : std::vector<std::string>{"k", "column"};
-  return "    " + name + "<" + text(k.length) + ", " + text(k.columns) + ">(" + before +
-         lambda({"k", "column"}, false, read) + "    }, " + more + (place ? "put_widened(" : "") +
-         lambda(of, true, inner, type) + "    }" + (place ? ")" : "") + ", " + part + ");\n";
+      turns         ? std::vector<std::string>{"of_block"}
+      : k.reduces() ? std::vector<std::string>{"column"}
+                    : std::vector<std::string>{"k", "column"};
+  const std::string put = (place ? "put_widened(" : "") + lambda(of, true, inner, type) + "    }" + (place ? ")" : "");
+  if (!turns)
+    return "    " + name + "<" + text(k.length) + ", " + text(k.columns) + ">(" + before + get + ", " + more + put + ", " +
+           part + ");\n";
+  include("transpose");
+  return "    rows_as_columns<" + text(k.columns) + ", " + text(k.length) + ">(" + part + ".of(" + text(k.columns) +
+         ", lanes), " + lambda({"column", "k"}, false, returned(body, *k.input, turned(k.read), "      ")) +
+         "    }, [&](const real* elements, int first, auto count) FXX_KERNEL_LAMBDA {\n    " + name + "<" +
+         text(k.length) + ", count>(" + before + get + ", " + more + put + ");\n    });\n";
 }
 
 /// With a last axis of so many elements, and one of runs before it.
@@ -66,13 +115,6 @@ FXX_INLINE plans::Frame SpecialisedWriter::in_runs(Frame frame, std::int64_t len
     else dim.divisor /= length;
   }
   return frame;
-}
-/// Does its kernel take rows as runs? Others look for places, or keep the row.
-FXX_INLINE bool takes_runs(plans::Rows::Kind kind) {
-  using Kind = plans::Rows::Kind;
-  constexpr Kind all[] = {Kind::sum, Kind::mean, Kind::product,  Kind::largest,   Kind::smallest,
-                          Kind::any, Kind::all,  Kind::variance, Kind::deviation, Kind::norm};
-  return std::find(std::begin(all), std::end(all), kind) != std::end(all);
 }
 /// Of a reduced row that lies in runs, each of them vectors and a rest; 0 for all others.
 FXX_INLINE std::int64_t SpecialisedWriter::length_of_runs(const plans::Rows& k) const {
@@ -99,8 +141,8 @@ FXX_INLINE std::string SpecialisedWriter::rows(Body& body, const KernelStep& ste
   using Kind = plans::Rows::Kind;
   in_runs_ = k.reduces() && !k.columns;
   const std::int64_t run = length_of_runs(k);
-  const std::string type = type_of_result(k),
-                    read = returned(body, *k.input, run ? in_runs(k.read, run) : k.read, "      ");
+  const std::string type = type_of_result(k);
+  const std::string read = k.columns ? "" : returned(body, *k.input, run ? in_runs(k.read, run) : k.read, "      ");
   in_runs_ = false;
   if (type == "integer_64") include("integers");
   const std::string get = run ? "in_runs<" + text(run) + ">(" + lambda({"run", "column"}, false, read) + "    })"
@@ -113,7 +155,7 @@ FXX_INLINE std::string SpecialisedWriter::rows(Body& body, const KernelStep& ste
   const std::string n = (k.input->elements == plans::Elements::integer ? "_64<" : "<") + text(k.length) + ">";
   if (k.columns) {
     include("reductions");
-    result += columns(body, step, k, read, few ? "part" : "Part{}");
+    result += columns(body, step, k, few ? "part" : "Part{}");
   } else if (k.reduces()) {
     std::string value = "row_" + std::string(word_of_reduction(k.kind)) + n + "(" +
                         (k.kind == Kind::norm ? number(k.p) + ", " : "") + get +

@@ -162,8 +162,10 @@ class SpecialisedWriter {
   std::string resize(Body& body, const KernelStep& step, const plans::Resize& k);
   // --- rows.ipp ------------------------------------------------------------------------------------------------------
   std::string rows(Body& body, const KernelStep& step, const plans::Rows& k);
-  std::string columns(Body& body, const KernelStep& step, const plans::Rows& k, const std::string& read,
-                      const std::string& part);
+  static plans::Frame in_one_axis(plans::Frame frame);
+  std::string of_columns(Body& body, const plans::Rows& k);
+  bool turns_rows(const plans::Rows& k) const;
+  std::string columns(Body& body, const KernelStep& step, const plans::Rows& k, const std::string& part);
   std::string group_norm(Body& body, const KernelStep& step, const plans::GroupNorm& k);
   // --- places.ipp ----------------------------------------------------------------------------------------------------
   std::string offset_of_element(const View& view, const Frame& frame) const;
