@@ -233,6 +233,9 @@ struct Tile {
 #pragma GCC unroll 2
     for (int k = 0; k < depth; ++k) {
       ahead.next();
+      // Where an element of one row is the next row's a few k later, g++ -O2 would hand all of them from k to k, in
+      // registers that it does not have.
+      if constexpr (Stride < 4) asm("" : "+r"(a));
       real weights[Vectors];
 #pragma GCC unroll 8
       for (int v = 0; v < Vectors - 1; ++v) weights[v] = load(panel + v * lanes);
