@@ -53,6 +53,14 @@ struct LowerOptions {
   bool finite_weights = true;
   /// Attention that rules made of softmax.
   std::vector<WrittenAttention> attention = {};
+  /// Names of calls of gelu that stand for their formula; of others LibTorch leaves some to oneDNN, which makes nan of an
+  /// infinity.
+  std::vector<std::string> gelu_formulas = {};
+  /// Whether LibTorch calls oneDNN.
+  bool has_onednn = true;
+  /// Floats in a vector of LibTorch's kernels, where it has some for this processor; else 0. What overflows may come out
+  /// of a vector another way than of a single element.
+  int libtorch_lanes = 16;
   /// What is interpreted, as gather_regions found it.
   std::vector<Region> regions = {};
 };

@@ -148,6 +148,7 @@ FXX_INLINE bool is_transcendental(kernels::Function function) {
   switch (function) {
     case F::silu:
     case F::gelu:
+    case F::gelu_of_onednn:
     case F::gelu_by_tanh:
     case F::mish:
     case F::log_sigmoid:
