@@ -51,6 +51,8 @@ struct LowerOptions {
   bool guarded = false;
   /// Are all weights finite? From others Winograd's algorithm makes nan of what is none.
   bool finite_weights = true;
+  /// Names of the attributes that are not: convolutions do not multiply them with the zeros around images.
+  std::vector<std::string> endless_weights = {};
   /// Attention that rules made of softmax.
   std::vector<WrittenAttention> attention = {};
   /// Names of calls of gelu that stand for their formula; of others LibTorch leaves some to oneDNN, which makes nan of an

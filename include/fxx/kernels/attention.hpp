@@ -97,10 +97,10 @@ struct AttentionShape {
   constexpr int multiplied_by(int query) const {
     const int at_once = queries >= 768 ? 256 : queries >= 192 ? 64 : 32, block = 512;  // as cpu_flash_attention has them
     const int last = query / at_once * at_once + at_once, end = (last + block - 1) / block * block;
-    return flash && end < keys ? end : keys;
+    return end < keys ? end : keys;
   }
   /// Whether values that a query does not see may make a nan of its result.
-  consteval bool shows_hidden_values() const { return causal && from_first && !reduced; }
+  consteval bool shows_hidden_values() const { return causal && from_first && flash && !reduced; }
 };
 
 /// For scores to which nothing is added.

@@ -50,6 +50,7 @@ class RuleVerifier {
     const auto assumes = [&](Law law) { return (assumed_ & law) != law::exact; };
     options_.moderate = options_.moderate || assumes(law::no_overflow | law::sums);
     options_.finite_inputs = options_.finite_inputs || assumes(law::finite | law::formula);
+    options_.signs_of_zeros = options_.signs_of_zeros && !assumes(law::unsigned_zero | law::sums | law::no_overflow);
     options_.finite_only = options_.finite_only || assumes(law::finite_results | law::finite_weights | law::visible);
     if (const auto own = options.inputs.find(std::string(rule.name)); own != options.inputs.end()) own_ = &own->second;
   }

@@ -47,7 +47,9 @@ inline SpecialRun*& special_run() {
 inline Tensor shaken(const Tensor& t) {
   const SpecialRun* run = special_run();
   if (!run || !run->shaken || t.scalar_type() != torch::kFloat) return t;
-  return t * (1 + torch::empty_like(t).uniform_(-4e-6, 4e-6));
+  const Tensor off = t * (1 + torch::empty_like(t).uniform_(-4e-6, 4e-6));
+  const Tensor few_bits = (t.abs() < 1.2e-38) & (t != 0);  // where a unit is much of the number
+  return torch::where(few_bits, t + torch::empty_like(t).uniform_(-2, 2).round() * 1.5e-45, off);
 }
 /// What a function gave whose error is one of 1, or of its argument where that is larger, not of its result.
 inline Tensor shaken_beside(const Tensor& t, const Tensor& x) {
@@ -137,6 +139,19 @@ class SpecialProgram {
     return x;
   }
 
+  /// How many functions there are of an element, of two, of an element and a number.
+  static constexpr unsigned of_one_count = 66, of_two_count = 30, of_numbers_count = 14;
+  /// All of them.
+  Tensors functions(const Tensor& x, const Tensor& y) {
+    Tensors results;
+    names_.clear();
+    for (unsigned i = 0; i < of_one_count; ++i) results.push_back(of_one(i, x));
+    for (unsigned i = 0; i < of_two_count; ++i) results.push_back(of_two(i, x, y));
+    for (unsigned i = 0; i < of_numbers_count; ++i) results.push_back(of_numbers(i, x));
+    return results;
+  }
+  const std::vector<std::string>& names() const { return names_; }
+
  private:
   enum class Kind { matrix, image, attention };
 
@@ -188,7 +203,7 @@ class SpecialProgram {
   }
   Tensor of_one(unsigned which, const Tensor& x) {
     namespace F = torch::nn::functional;
-    switch (which % 66) {
+    switch (which % of_one_count) {
       case 0: return named("exp", torch::exp(x));
       case 1: return named("log", torch::log(x));
       case 2: return named("sqrt", torch::sqrt(x));
@@ -258,7 +273,7 @@ class SpecialProgram {
     }
   }
   Tensor of_two(unsigned which, const Tensor& x, const Tensor& y) {
-    switch (which % 30) {
+    switch (which % of_two_count) {
       case 0: return named("+", x + y);
       case 1: return named("-", x - y);
       case 2: return named("*", x * y);
@@ -292,7 +307,7 @@ class SpecialProgram {
     }
   }
   Tensor of_numbers(unsigned which, const Tensor& x) {
-    switch (which % 14) {
+    switch (which % of_numbers_count) {
       case 0: return named("* 1e25 * 1e-25", x * 1e25 * 1e-25);
       case 1: return named("* 1e-25 * 1e25", x * 1e-25 * 1e25);
       case 2: return named("/ 3 * 7", x / 3 * 7);
@@ -417,6 +432,34 @@ inline SpecialExpectation special_expectation(std::vector<SpecialProgram>& progr
   }
   special_run() = nullptr;
   return expected;
+}
+
+struct SpecialCounts {
+  std::size_t compared = 0, special = 0, left_out = 0;
+};
+/// Where a result is of another class, or further off than rounding explains; empty when nowhere.
+inline std::string special_difference(const c10::IValue& given, const SpecialExpectation& expected,
+                                      const std::vector<SpecialProgram>& programs, SpecialCounts& counts) {
+  const Tensors results = tensors_of(given);
+  if (results.size() != expected.results.size()) return "number of results";
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    if (results[r].sizes() != expected.results[r].sizes()) return "sizes of " + programs[r].text();
+    const auto flat = [](const Tensor& t) { return t.to(torch::kDouble).contiguous().view({-1}); };
+    const Tensor a = flat(results[r]), b = flat(expected.results[r]), off = flat(expected.allowed[r]);
+    for (std::int64_t i = 0; i < b.numel(); ++i) {
+      const double x = a.data_ptr<double>()[i], y = b.data_ptr<double>()[i], allowed = off.data_ptr<double>()[i];
+      if (std::isnan(allowed)) {
+        ++counts.left_out;
+        continue;
+      }
+      ++counts.compared;
+      counts.special += !std::isfinite(y);
+      if (!same_class(x, y, programs[r].signs_of_zeros()) || (std::isfinite(y) && !(std::abs(x - y) <= allowed + 1e-37)))
+        return "element " + std::to_string(i) + " is " + repr(x) + " instead of " + repr(y) + " within " + repr(allowed) +
+               ": " + programs[r].text();
+    }
+  }
+  return {};
 }
 
 }  // namespace fxx::test

@@ -88,13 +88,25 @@ FXX_INLINE void Lowering::attention(const Node& node, const Operator& op) {
   }
   frame.dims[n - 2] = {1, 1};
   frame.dims[n - 1] = {2, 1};
-  if (mask) {
-    if (kernel.causal) throw NoKernel{"a mask for causal attention"};
+  if (mask && kernel.causal) throw NoKernel{"a mask for causal attention"};
+  // As operators, causal attention adds minus infinity to the scores that it hides: nan of those that are nan or infinite.
+  const bool adds = kernel.causal && kernel.flash == 0 && options_.accuracy != Accuracy::fast;
+  if (mask || adds) {
     Sizes sizes = out;
     sizes[n - 1] = kernel.keys;
     kernel.mask_frame = frame;
     kernel.mask_frame.sizes = sizes;
     kernel.mask_frame.axes[2] = {"key", kernel.keys};
+    if (adds) {
+      kernel.causal = false;
+      kernel.mask = call_of(kernels::Function::select,
+                            {call_of(kernels::Function::less_or_equal, {column_less_row(sizes), integer_of(0)}),
+                             number_of(0), number_of(-INFINITY)});
+    }
+  }
+  if (mask) {
+    Sizes sizes = out;
+    sizes[n - 1] = kernel.keys;
     if (meta_of(*mask).dtype != Dtype::boolean && meta_of(*mask).dtype != Dtype::float32)
       throw NoKernel{"a mask of " + std::string(name_of(meta_of(*mask).dtype))};
     const bool chooses = meta_of(*mask).dtype == Dtype::boolean;

@@ -111,7 +111,7 @@ FXX_INLINE T lerp(const ComposedCall& c) {
   const T &x = c.term(0), &end = c.term(1), &weight = c.term(2);
   const T way = less(end, x);
   const auto near = [&] { return multiplied_and_added(weight, way, x); };
-  const auto far = [&] { return multiplied_and_added(of(F::negate, way), rest_of_one(weight), end); };
+  const auto far = [&] { return multiplied_and_added(way, of(F::subtract, weight, 1), end); };
   if (weight->kind == Term::Kind::number) return std::abs(static_cast<float>(weight->number)) < 0.5f ? near() : far();
   return choose(of(F::less, of(F::absolute, weight), 0.5), near(), far());
 }

@@ -395,6 +395,8 @@ class Lowering {
   /// Around an image, by all convolutions that read it as such elements.
   Buffer::Border border_wanted(const Node& node, Dtype as = Dtype::float32) const;
   /// Is it left to LibTorch?
+  /// Whether the weights are an attribute with nan or infinities.
+  bool is_endless(const Node& weight) const;
   bool calls_library(const Node& node, const ConvolutionCall& call) const;
   /// In fast mode, were it computed directly?
   bool could_be_reduced(const ConvolutionCall& call) const;

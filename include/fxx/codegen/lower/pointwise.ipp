@@ -507,15 +507,9 @@ FXX_INLINE void Lowering::triangle(const Node& node, const Operator& op) {
   const std::int64_t diagonal = integer(argument(node, op, "diagonal"));
   const Sizes& sizes = sizes_of(node);
   if (sizes.size() < 2 || product(sizes) == 0) throw NoKernel{"no matrix"};
-  Term column_less_row;
-  column_less_row.kind = Term::Kind::position;
-  column_less_row.elements = Elements::integer;
-  column_less_row.view = {-1, 0, sizes, Sizes(sizes.size(), 0)};
-  column_less_row.view.strides[sizes.size() - 1] = 1;
-  column_less_row.view.strides[sizes.size() - 2] = -1;
   Joined joined = join({&self}, sizes);
   const TermPointer stays = call_of(op.base_name() == "triu" ? F::greater_or_equal : F::less_or_equal,
-                                    {std::make_shared<const Term>(std::move(column_less_row)), integer_of(diagonal)});
+                                    {column_less_row(sizes), integer_of(diagonal)});
   const Elements elements = elements_of(meta_of(node).dtype);
   const TermPointer x = term_of(self, sizes);
   set_pending(node, joined.root,

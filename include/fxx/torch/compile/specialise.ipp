@@ -326,11 +326,18 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
         w.uncounted = w.uncounted || (memory.anywhere && uncounted);
       }
   }
+  std::vector<std::string> endless_weights;
+  if (!finite_weights)
+    for (const Node* node : prepared.find_nodes(Opcode::get_attr)) {
+      const std::string& name = std::get<GetAttr>(node->op()).target;
+      if (!prepared_->submodule(name) && !detail::all_finite(prepared_->attribute(name))) endless_weights.push_back(name);
+    }
   const LowerOptions lowering{.accuracy = options.accuracy,
                               .processor = options.march == "native" ? this_processor() : Processor{},
                               .quantised = detail::with_scales(*prepared_, quantised),
                               .guarded = detail::kernels_are_guarded(),
                               .finite_weights = finite_weights,
+                              .endless_weights = std::move(endless_weights),
                               .attention = std::move(attention),
                               .gelu_formulas = std::move(gelu_formulas),
                               .has_onednn = at::globalContext().userEnabledMkldnn(),

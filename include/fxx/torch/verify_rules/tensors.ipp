@@ -255,8 +255,10 @@ FXX_INLINE double random_element(VerifyRandom& random, at::ScalarType dtype, Fla
       if (dtype == at::kDouble) largest = 1.7976931348623157e308, least = 2.2250738585072014e-308;
       if (dtype == at::kHalf) largest = 65504, least = 6.103515625e-05;
       if (dtype == at::kBFloat16) largest = 3.3895313892515355e38;
+      // A number of any magnitude: between those that overflow in a function and those that do by themselves.
+      const double any = std::exp2((random.real() * 1.9 - 0.95) * std::log2(largest)) * random.pick({1.0, -1.0});
       return random.pick({0.0, -0.0, infinite, -infinite, std::numeric_limits<double>::quiet_NaN(), least / 4,
-                          -least / 4, least, largest, -largest, 1.0, -1.0});
+                          -least / 4, least, largest, -largest, 1.0, -1.0, rounded_to(dtype, any), rounded_to(dtype, any)});
     }
     case Flavour::constant: return random.pick({0.0, 1.0, -1.0, 0.5});
     case Flavour::usual: break;
