@@ -23,7 +23,7 @@
 // scaled_dot_product_attention.
 //
 // nan and infinities come out where LibTorch's own kernel has them, which shows its blocks (`flash`): weights below
-// 2^-126 are 0 but in the last keys, which fill no vector; a nan among those alone hides nothing, so a query all of whose
+// 2^-125.5 are 0 but in the last keys, which fill no vector; a nan among those alone hides nothing, so a query all of whose
 // other scores are minus infinity gets zeros; and values that are hidden by `causal` are multiplied by 0 as far as their
 // block of 512 keys is read, which is nan of an infinity.
 // Main names: AttentionShape, attention, attention_over_cache, no_mask, visible. Cost: light; it takes the compiler

@@ -54,12 +54,13 @@ FXX_KERNEL real vanishing_exponential(real x) {
   const Exponential e = reduced(no_less(x, -132.3f));
   return (e.p + 1.f) * of_bits((integer)(((natural)e.shifted + 191u) << 23)) * 0x1p-64f;
 }
-/// e^x for any x, exactly 0 where that would be less than 1e-38.
-FXX_KERNEL real exponential_or_zero(real x) { return x < -87.f ? splat(0.f) : exponential_above(x); }
-/// That of no more than zero without gradual underflow: 0 where it would be less than 2^-126, as the vectors of LibTorch's attention have it.
+/// e^x for any x, exactly 0 where that would be less than 1e-37.
+FXX_KERNEL real exponential_or_zero(real x) { return x < -85.f ? splat(0.f) : exponential_above(x); }
+/// That of no more than zero without gradual underflow: 0 where it would be less than 2^-125.5, as the vectors of
+/// LibTorch's attention have it (exp_u20).
 FXX_KERNEL real cut_exponential(real x) {
-  const Exponential e = reduced(no_less(x, -87.336544f));
-  return x < -87.336544f ? splat(0.f) : (e.p + 1.f) * power_of_two(e.shifted);
+  const Exponential e = reduced(no_less(x, -87.f));
+  return x < -86.98996734619141f ? splat(0.f) : (e.p + 1.f) * power_of_two(e.shifted);
 }
 }  // namespace detail_of_rows
 

@@ -35,7 +35,8 @@ inline constexpr auto halved = [](const Match& m) { return is_halved(m, Chunk); 
 /// rounding; the written form may overflow, or round to zero or minus infinity, where the operator does not; at a
 /// corner the gradient is one of the two slopes. x > 0 ? x : 0 is no relu: it makes 0 of nan. Where LibTorch leaves
 /// gelu to oneDNN, that makes nan of infinity. Needs: floating-point values, which is what x is taken for when its
-/// dtype is not known; the operators know no others. Factors are finite. glu: a known even size.
+/// dtype is not known; the operators know no others. Factors are finite, those of elu and leaky_relu above
+/// zero. glu: a known even size.
 inline constexpr auto activations = [] {
   using namespace pattern;
   using namespace activation_rules;

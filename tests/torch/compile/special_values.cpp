@@ -352,7 +352,7 @@ TEST_CASE("functions of an element and of two end where LibTorch's do, in whole 
   for (const Case& c : {Case{x, y}, Case{x.slice(0, 40, 47), y.slice(0, 40, 47)}, Case{x.view({-1, 1}).expand({n, 2}).t().contiguous().t(), y.view({-1, 1}).expand({n, 2}).t().contiguous().t()},
                         Case{strided(x), strided(y)}}) {
     CAPTURE(c.x.sizes());
-    const Tensors examples = {torch::rand_like(c.x) + 0.5, torch::rand_like(c.y) + 0.5};
+    const Tensors examples = {c.x, c.y};
     const auto gm = traced_net(*net, examples);
     for (const Accuracy accuracy : {Accuracy::exact, Accuracy::standard}) {
       const auto compiled = fxx::compile(
@@ -415,7 +415,8 @@ TEST_CASE("attention gives nan, zeros and infinities where LibTorch's kernel and
       for (int i = 0; i < 2; ++i) {
         if (how % 2) put(in[0], special[random() % 5]);
         if (how % 3 == 0) put(in[1], special[random() % 5]);
-        if (how % 4 == 0) put(in[2], special[random() % 3]);
+        // Of more keys than LibTorch takes at once, an infinite value shows which weights its blocks round to 0.
+        if (how % 4 == 0) put(in[2], special[keys > 512 ? 0 : random() % 3]);
         if (how % 5 == 0) put(in[4], special[random() % 5]);
       }
       if (how % 3 == 1) in[0].select(2, static_cast<std::int64_t>(random() % static_cast<std::size_t>(queries))).fill_(NAN);
@@ -458,7 +459,7 @@ TEST_CASE("numbers that are -0 are no zeros, and weights that are not finite mee
   }
   net->function = [=](const Tensors& in) {
     return all_of({torch::conv2d(in[0], weight, {}, 1, 1), torch::conv2d(in[0], weight, {}, 2), torch::relu(torch::conv2d(in[0], weight, {}, 1, 2)),
-                   torch::conv_transpose2d(in[0], transposed, {}, 2, 1), torch::conv1d(in[0].select(0, 0), line, {}, 1, 1)});
+                   torch::conv_transpose2d(in[0], transposed, {}, 2, 1), torch::conv1d(in[0].select(2, 0), line, {}, 1, 1)});
   };
   check_class(*net, {torch::randn({2, 2, 6, 7})}, {{torch::randn({2, 2, 6, 7})}});
 }
