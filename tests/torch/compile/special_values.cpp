@@ -369,8 +369,9 @@ TEST_CASE("functions of an element and of two end where LibTorch's do, in whole 
         std::string difference;
         for (std::int64_t k = 0; k < b.numel() && difference.empty(); ++k) {
           const double u = a.data_ptr<double>()[k], v = b.data_ptr<double>()[k], from = of.data_ptr<double>()[k];
-          // Some units of the result, or where that cancels (gelu, 1 + erf, sums) of what goes in.
-          const double off = std::max({2e-6 * std::abs(v), std::isfinite(from) ? 1e-6 * std::min(std::abs(from), 100.) : 0, 1e-7});
+          // Some units of the result, or where that cancels (gelu, 1 + erf, sums) of what goes in. LibTorch rounds the
+          // exponent of pow in vectors, and not in single elements.
+          const double off = std::max({5e-6 * std::abs(v), std::isfinite(from) ? 1e-6 * std::min(std::abs(from), 100.) : 0, 1e-7});
           const bool near = std::isfinite(u) && std::isfinite(v) && std::abs(u - v) <= off;
           const bool cancels = near && std::abs(u) < 5e-6 && std::abs(v) < 5e-6 && std::abs(from) > 1e-3 && u != 0;
           const bool same = same_class(u, v, signs) || cancels || (near && v != 0 && std::abs(v) < 1e-6 && std::abs(from) > 1e-3);
