@@ -118,6 +118,8 @@ class RuleVerifier {
                                    at::kByte, at::kBool, at::kComplexFloat});
     style.flavour = of_numbers.pick({Flavour::usual, Flavour::usual, Flavour::usual, Flavour::small_integers,
                                      Flavour::special, Flavour::special, Flavour::wide, Flavour::constant});
+    // Where overflow is left out, large numbers beside infinities would be taken for infinities.
+    if (style.flavour == Flavour::special && !options_.moderate) style.flavour = Flavour::extreme;
     style.mixed = of_numbers.chance(15) ? 40 : 0;
     style.strided = of_numbers.pick({0, 0, 30, 70});
     style.constant = of_shapes.pick({0, 50, 100});
