@@ -55,11 +55,11 @@ struct LowerOptions {
   std::vector<std::string> endless_weights = {};
   /// Attention that rules made of softmax.
   std::vector<WrittenAttention> attention = {};
-  /// Names of calls of gelu that stand for their formula; of others LibTorch leaves some to oneDNN, which makes nan of an
-  /// infinity.
+  /// Names of calls of gelu that stand for their formula; of others LibTorch leaves some to oneDNN, which may make nan of
+  /// an infinity.
   std::vector<std::string> gelu_formulas = {};
-  /// Whether LibTorch calls oneDNN.
-  bool has_onednn = true;
+  /// Whether it does.
+  bool gelu_of_onednn = true;
   /// Floats in a vector of LibTorch's kernels, where it has some for this processor; else 0. What overflows may come out
   /// of a vector another way than of a single element.
   int libtorch_lanes = 16;

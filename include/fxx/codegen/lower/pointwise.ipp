@@ -223,7 +223,7 @@ FXX_INLINE TermPointer Lowering::as_in_vectors(const Node& node, const std::vect
 
 FXX_INLINE kernels::Function Lowering::gelu_of(const Node& node, const Argument& input) const {
   using F = kernels::Function;
-  if (!options_.has_onednn || !input.is_node() || std::ranges::count(options_.gelu_formulas, node.name())) return F::gelu;
+  if (!options_.gelu_of_onednn || !input.is_node() || std::ranges::count(options_.gelu_formulas, node.name())) return F::gelu;
   const TensorMeta& meta = meta_of(*input.node());
   if (meta.stride.size() != meta.shape.size() || meta.numel() == 1) return F::gelu;
   std::int64_t step = 1;

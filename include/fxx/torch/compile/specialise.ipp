@@ -5,6 +5,8 @@
 
 #include <ATen/Version.h>
 #include <ATen/ops/all_ops.h>
+#include <ATen/ops/full_ops.h>
+#include <ATen/ops/gelu_ops.h>
 #include <ATen/ops/isfinite_ops.h>
 #include <ATen/ops/sum_ops.h>
 
@@ -179,6 +181,12 @@ FXX_INLINE int lanes_of_libtorch() {
   const std::string capability = at::get_cpu_capability();
   return capability == "AVX512" ? 16 : capability == "DEFAULT" ? 0 : 8;
 }
+/// Whether LibTorch leaves gelu to oneDNN now, and that makes nan of an infinity, as it does on some processors.
+FXX_INLINE bool gelu_of_infinity_is_nan() {
+  const at::NoGradGuard no_grad;
+  const at::Tensor endless = at::_ops::full::call({2}, INFINITY, at::kFloat, std::nullopt, std::nullopt, std::nullopt);
+  return std::isnan(at::_ops::gelu::call(endless, "none").const_data_ptr<float>()[0]);
+}
 /// The calls of gelu, by name.
 FXX_INLINE std::set<std::string, std::less<>> gelus_of(const Graph& graph) {
   std::set<std::string, std::less<>> names;
@@ -340,7 +348,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
                               .endless_weights = std::move(endless_weights),
                               .attention = std::move(attention),
                               .gelu_formulas = std::move(gelu_formulas),
-                              .has_onednn = at::globalContext().userEnabledMkldnn(),
+                              .gelu_of_onednn = detail::gelu_of_infinity_is_nan(),
                               .libtorch_lanes = detail::lanes_of_libtorch(),
                               .regions = std::move(regions)};
   KernelPlan plan = lower(prepared, prepared_->owner(), lowering);
