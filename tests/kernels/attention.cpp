@@ -254,3 +254,56 @@ TEST_CASE("masks of booleans hide with minus infinity") {
   CHECK(visible(mask)[0] == -infinity);
   CHECK(visible(mask)[1] == 0);
 }
+
+TEST_CASE("nan and hidden values show where LibTorch's kernel for attention has them") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto query_of_nan = [&]<AttentionShape Shape>() {
+    std::vector<float> q = rows(Shape.queries, Shape.query_stride, Shape.size, 1);
+    const std::vector<float> k = rows(Shape.keys, Shape.key_stride, Shape.size, 2);
+    const std::vector<float> v = rows(Shape.keys, Shape.value_stride, Shape.values(), 3);
+    std::fill_n(q.begin() + Shape.query_stride, Shape.size, nan);
+    const std::vector<float> out = computed<Shape>(q, k, v, 1, {});
+    for (int i = 0; i < Shape.queries; ++i)
+      if (i != 1) CHECK(std::isfinite(out[static_cast<std::size_t>(i * (Shape.values() + 1))]));
+    return out[static_cast<std::size_t>(Shape.values() + 1)];
+  };
+  // Fewer keys than fill a vector are taken one by one, and nan is the largest of nothing then.
+  constexpr AttentionShape few{.queries = 3, .keys = 5, .size = 4, .query_stride = 4, .key_stride = 4, .value_stride = 4,
+                               .hidden_is_zero = true, .flash = 16};
+  constexpr AttentionShape more{.queries = 3, .keys = 21, .size = 4, .query_stride = 4, .key_stride = 4,
+                                .value_stride = 4, .hidden_is_zero = true, .flash = 16};
+  constexpr AttentionShape operators{.queries = 3, .keys = 5, .size = 4, .query_stride = 4, .key_stride = 4,
+                                     .value_stride = 4, .hidden_is_zero = true};
+  constexpr AttentionShape in_blocks{.queries = 3, .keys = 1301, .size = 4, .query_stride = 4, .key_stride = 4,
+                                     .value_stride = 4, .hidden_is_zero = true, .flash = 16};
+  CHECK(query_of_nan.operator()<few>() == 0);
+  CHECK(std::isnan(query_of_nan.operator()<more>()));
+  CHECK(std::isnan(query_of_nan.operator()<operators>()));
+  CHECK(std::isnan(query_of_nan.operator()<in_blocks>()));
+
+  // A hidden value that is nan: for queries that see its 512 keys' block.
+  const auto finite_rows = [&]<AttentionShape Shape>(int key) {
+    const std::vector<float> q = rows(Shape.queries, Shape.query_stride, Shape.size, 1);
+    const std::vector<float> k = rows(Shape.keys, Shape.key_stride, Shape.size, 2);
+    std::vector<float> v = rows(Shape.keys, Shape.value_stride, Shape.values(), 3);
+    v[static_cast<std::size_t>(key * Shape.value_stride)] = nan;
+    const std::vector<float> out = computed<Shape>(q, k, v, 1, {});
+    int finite = 0;
+    for (int i = 0; i < Shape.queries; ++i) {
+      finite += std::isfinite(out[static_cast<std::size_t>(i * (Shape.values() + 1))]);
+      CHECK(std::isfinite(out[static_cast<std::size_t>(i * (Shape.values() + 1) + 1)]));
+    }
+    return finite;
+  };
+  constexpr AttentionShape causal{.queries = 40, .keys = 40, .size = 4, .query_stride = 4, .key_stride = 4,
+                                  .value_stride = 4, .causal = true, .from_first = true, .hidden_is_zero = true, .flash = 16};
+  constexpr AttentionShape longer{.queries = 600, .keys = 600, .size = 4, .query_stride = 4, .key_stride = 4,
+                                  .value_stride = 4, .causal = true, .from_first = true, .hidden_is_zero = true, .flash = 16};
+  constexpr AttentionShape longest{.queries = 1100, .keys = 1100, .size = 4, .query_stride = 4, .key_stride = 4,
+                                   .value_stride = 4, .causal = true, .from_first = true, .hidden_is_zero = true, .flash = 16};
+  CHECK(finite_rows.operator()<causal>(39) == 0);
+  CHECK(finite_rows.operator()<longer>(599) == 512);
+  CHECK(finite_rows.operator()<longer>(300) == 0);
+  CHECK(finite_rows.operator()<longest>(550) == 512);
+  CHECK(finite_rows.operator()<longest>(1099) == 1024);
+}

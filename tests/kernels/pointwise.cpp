@@ -266,6 +266,8 @@ TEST_CASE("functions that cancel are near in units of their argument, or of one"
   using F = Function;
   check_within<F::gelu>(
       4, range(10), [](double v) { return v / 2 * std::erfc(-v / std::sqrt(2.)); }, 1);
+  check_within<F::gelu_of_onednn>(
+      4, range(10), [](double v) { return v / 2 * std::erfc(-v / std::sqrt(2.)); }, 1);
   check_within<F::gelu_by_tanh>(
       2.5, range(10),
       [](double v) { return v / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.)) * (v + 0.044715 * v * v * v))); }, 1);
@@ -327,6 +329,15 @@ TEST_CASE("beyond the range of numbers functions end as the exact ones do") {
   CHECK(std::isnan(at<F::mish>(-infinity)));
   CHECK(std::isnan(at<F::hard_swish>(-infinity)));
   CHECK(at<F::gelu>(infinity) == infinity);
+  CHECK(at<F::gelu>(3e38f) == 3e38f);
+  // As oneDNN's.
+  for (const float endless : {infinity, -infinity}) CHECK(std::isnan(at<F::gelu_of_onednn>(endless)));
+  CHECK(at<F::gelu_of_onednn>(3e38f) == infinity);
+  CHECK(at<F::gelu_of_onednn>(1e38f) == 1e38f);
+  CHECK(at<F::gelu_of_onednn>(-10.f) == 0);
+  CHECK(std::signbit(at<F::gelu_of_onednn>(-10.f)));
+  CHECK_FALSE(std::signbit(at<F::log_sigmoid>(200.f)));
+  CHECK(at<F::multiply_add>(3.f, 2.f, -5.f) == 1);
   CHECK(at<F::gelu_by_tanh>(infinity) == infinity);
   CHECK(at<F::silu>(infinity) == infinity);
   CHECK(at<F::hard_swish>(infinity) == infinity);

@@ -33,7 +33,7 @@ struct Soft {
   // x - largest is rounded, which the exponential shows as a part of the result.
   static double scale(const std::vector<float>& x) { return *std::max_element(x.begin(), x.end()); }
   static double bound(double largest, double x, double exact) {
-    return (4 + (largest - x) / 2) * epsilon * exact + 2e-38;
+    return (4 + (largest - x) / 2) * epsilon * exact + 3e-45;
   }
 };
 struct LogSoft {

@@ -36,7 +36,7 @@ constexpr auto of_floats = [](const Match& m) { return rules::may_be_floating(m[
 }  // namespace
 
 TEST_CASE("a law that holds for numbers is refuted by what is none") {
-  const auto wrong = rule<"nothing">(mul(x, 0_c) >> zeros_like(x), of_floats);
+  const auto wrong = rule<"nothing", fxx::law::unsigned_zero>(mul(x, 0_c) >> zeros_like(x), of_floats);
   const VerifyReport::Rule r = refuted(verify(wrong));
   CHECK(says(r.difference, "the pattern gives nan, the replacement 0.0"));
   CHECK((says(r.counter_example, "NAN") || says(r.counter_example, "INFINITY")));
@@ -45,13 +45,13 @@ TEST_CASE("a law that holds for numbers is refuted by what is none") {
 
 TEST_CASE("a law of floating-point numbers is refuted by integers") {
   // 0.0 makes floating-point numbers of integers.
-  const auto wrong = rule<"plus nothing">(add(x, 0_c) >> x);
+  const auto wrong = rule<"plus nothing", fxx::law::unsigned_zero>(add(x, 0_c) >> x);
   const VerifyReport::Rule r = refuted(verify(wrong));
   CHECK(says(r.difference, "dtype: the pattern gives "));
-  CHECK(verify(rule<"plus nothing">(add(x, 0_c) >> x, of_floats)).ok());
+  CHECK(verify(rule<"plus nothing", fxx::law::unsigned_zero>(add(x, 0_c) >> x, of_floats)).ok());
 
   const auto quotients = rule<"quotients">(add(div(x, z), div(y, z)) >> div(add(x, y), z));
-  const VerifyReport::Rule wraps = refuted(verify(quotients, {.finite_only = true, .moderate = true}));
+  const VerifyReport::Rule wraps = refuted(verify(quotients, {.finite_only = true, .signs_of_zeros = false, .moderate = true}));
   CHECK((says(wraps.counter_example, "torch::kByte") || says(wraps.counter_example, "torch::kBool") ||
          says(wraps.counter_example, "torch::kInt")));
 }
@@ -60,7 +60,7 @@ TEST_CASE("random numbers that are drawn afterwards are those that would have be
   at::manual_seed(1);
   const at::Tensor expected = at::rand({4});
   at::manual_seed(1);
-  CHECK(verify(rule<"plus nothing">(add(x, 0_c) >> x, of_floats)).ok());
+  CHECK(verify(rule<"minus nothing">(sub(x, 0_c) >> x, of_floats)).ok());
   CHECK(at::equal(at::rand({4}), expected));
 }
 
@@ -129,8 +129,52 @@ TEST_CASE("bits tell the two zeros apart, values do not") {
   using Law = VerifyOptions::Law;
   const auto law = rule<"plus nothing">(add(x, 0_c) >> x, of_floats);
   CHECK(verify(law, {.law = Law::values}).ok());
-  const VerifyReport::Rule r = refuted(verify(law, {.law = Law::bits}));
-  CHECK(says(r.difference, "the pattern gives 0.0, the replacement -0.0"));
+  for (const Law how : {Law::bits, Law::rounding}) {
+    const VerifyReport::Rule r = refuted(verify(law, {.law = how}));
+    CHECK(says(r.difference, "the pattern gives 0.0, the replacement -0.0"));
+  }
+  CHECK(verify(law, {.signs_of_zeros = false}).ok());
+  CHECK(verify(law, {.assume = fxx::law::unsigned_zero}).ok());
+}
+
+TEST_CASE("rules that are wrong for nothing but nan, infinities, zeros, overflow or what is all hidden are refuted") {
+  const auto refute = [](const auto& law) {
+    const VerifyReport report = verify(law);
+    CAPTURE(report.to_string());
+    CHECK(report.rules[0].difference != "");
+  };
+  // nan.
+  refute(rule<"maximum">(maximum(x, y) >> where(gt(x, y), x, y), of_floats));
+  refute(rule<"relu">(relu(x) >> where(gt(x, 0_c), x, zeros_like(x)), of_floats));
+  refute(rule<"not less">(logical_not(lt(x, y)) >> ge(x, y), of_floats));
+  refute(rule<"nan to zero">(where(ne(x, x), zeros_like(x), x) >> x, of_floats));
+  // Infinities.
+  refute(rule<"relu by product">(relu(x) >> mul(x, gt(x, 0_c)), of_floats));
+  refute(rule<"difference">(sub(x, x) >> mul(x, 0_c), of_floats));
+  refute(rule<"sigmoid">(sigmoid(x) >> div(exp(x), add(exp(x), 1_c)), of_floats));
+  refute(rule<"sign">(sign(x) >> div(x, abs(x)), of_floats));
+  // Signs of zeros.
+  refute(rule<"zero minus">(sub(zeros_like(x), x) >> neg(x), of_floats));
+  refute(rule<"turned difference">(neg(sub(x, y)) >> sub(y, x), of_floats));
+  refute(rule<"magnitude">(abs(x) >> where(lt(x, 0_c), neg(x), x), of_floats));
+  refute(rule<"one over">(reciprocal(add(x, 0_c)) >> reciprocal(x), of_floats));
+  // What overflows, is too small, or saturates.
+  refute(rule<"root of square">(sqrt(mul(x, x)) >> abs(x), of_floats));
+  refute(rule<"far and back">(mul(mul(x, 1e30_c), 1e-30_c) >> x, of_floats));
+  refute(rule<"halves">(div(add(x, y), 2_c) >> add(div(x, 2_c), div(y, 2_c)), of_floats));
+  refute(rule<"log of exp">(log(exp(x)) >> x, of_floats));
+  refute(rule<"log sigmoid">(log(sigmoid(x)) >> log_sigmoid(x), of_floats));
+  refute(rule<"tanh">(tanh(x) >> div(sub(exp(x), exp(neg(x))), add(exp(x), exp(neg(x)))), of_floats));
+  refute(rule<"large ones">(mul(x, 1_c) >> where(gt(x, 1e30_c), mul(x, 1e30_c), x), of_floats));
+  refute(rule<"small ones">(mul(x, 1_c) >> where(lt(abs(x), 1e-30_c), mul(x, 0_c), x), of_floats));
+  // Rows that are hidden, or have gaps.
+  refute(rule<"hidden">(softmax(masked_fill(x, tensor<"m">, s), -1_c) >>
+                            softmax(masked_fill(x, tensor<"m">, -1e9_c), -1_c),
+                        [](const Match& m) {
+                          return rules::may_be_floating(m[x]) &&
+                                 m[s].number() == -std::numeric_limits<double>::infinity();
+                        }));
+  refute(rule<"log of softmax">(log(softmax(x, -1_c)) >> log_softmax(x, -1_c), of_floats));
 }
 
 TEST_CASE("rounding is told from another law") {

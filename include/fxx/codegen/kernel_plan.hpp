@@ -243,6 +243,7 @@ struct Attention {
   bool reduced = false;             // products of bfloat16
   bool softmax = false;             // a query that sees nothing gets nan; else zeros
   bool mask_replaces = false;       // where it is not 0 the mask stands in place of the score
+  std::int64_t flash = 0;           // lanes of LibTorch's kernel for it; 0: LibTorch has none, but operators
   View q, k, v;                     // [heads, length, size], the heads at any offsets
   Sizes q_heads, k_heads, v_heads;  // offset of each head
   TermPointer mask;                 // over [heads, queries, keys]; null: none

@@ -51,8 +51,18 @@ struct LowerOptions {
   bool guarded = false;
   /// Are all weights finite? From others Winograd's algorithm makes nan of what is none.
   bool finite_weights = true;
+  /// Names of the attributes that are not: convolutions do not multiply them with the zeros around images.
+  std::vector<std::string> endless_weights = {};
   /// Attention that rules made of softmax.
   std::vector<WrittenAttention> attention = {};
+  /// Names of calls of gelu that stand for their formula; of others LibTorch leaves some to oneDNN, which may make nan of
+  /// an infinity.
+  std::vector<std::string> gelu_formulas = {};
+  /// Whether it does.
+  bool gelu_of_onednn = true;
+  /// Floats in a vector of LibTorch's kernels, where it has some for this processor; else 0. What overflows may come out
+  /// of a vector another way than of a single element.
+  int libtorch_lanes = 16;
   /// What is interpreted, as gather_regions found it.
   std::vector<Region> regions = {};
 };

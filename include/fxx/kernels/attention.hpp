@@ -21,6 +21,11 @@
 // `reduced` within 1.2e-3 beside attention of what these are rounded to. Large scores are rounded by as much as they are
 // large, and weights with them. A query that sees nothing gets nan, as softmax has it, or zeros, as LibTorch's
 // scaled_dot_product_attention.
+//
+// nan and infinities come out where LibTorch's own kernel has them, which shows its blocks (`flash`): weights below
+// 2^-125.5 are 0 but in the last keys, which fill no vector; a nan among those alone hides nothing, so a query all of whose
+// other scores are minus infinity gets zeros; and values that are hidden by `causal` are multiplied by 0 as far as their
+// block of 512 keys is read, which is nan of an infinity.
 // Main names: AttentionShape, attention, attention_over_cache, no_mask, visible. Cost: light; it takes the compiler
 // 0.3 s.
 #pragma once
@@ -49,6 +54,7 @@ struct AttentionShape {
   bool hidden_is_zero = false;  // what a query that sees nothing gets
   bool mask_replaces = false;   // where the mask is not 0 it stands in place of the score, whatever that is
   bool reduced = false;         // products of bfloat16
+  int flash = 0;                // lanes of LibTorch's kernel for attention; 0: its operators one by one
 
   // Found by the compiler, never while the program runs.
   consteval int values() const { return value_size ? value_size : size; }
@@ -85,6 +91,16 @@ struct AttentionShape {
   consteval std::size_t cache_workspace() const { return static_cast<std::size_t>(padded_keys()); }
   /// Keys that query 0 sees if it is causal, of so many.
   constexpr int ahead(int count) const { return from_first ? 1 : count - queries + 1; }
+  /// Keys from which on LibTorch's kernel takes one at a time.
+  constexpr int end_of_vectors() const { return flash ? keys / flash * flash : 0; }
+  /// Keys whose values LibTorch multiplies for a query, if it is causal, those that are hidden too.
+  constexpr int multiplied_by(int query) const {
+    const int at_once = queries >= 768 ? 256 : queries >= 192 ? 64 : 32, block = 512;  // as cpu_flash_attention has them
+    const int last = query / at_once * at_once + at_once, end = (last + block - 1) / block * block;
+    return end < keys ? end : keys;
+  }
+  /// Whether values that a query does not see may make a nan of its result.
+  consteval bool shows_hidden_values() const { return causal && from_first && flash && !reduced; }
 };
 
 /// For scores to which nothing is added.
@@ -306,12 +322,44 @@ FXX_KERNEL void values_of(const Block<Shape>& block, int count, const Put& put) 
                                    __attribute__((always_inline)) { put(r, column + c, sum, width); });
   });
 }
-/// Scores become powers; their sum. All are minus infinity where a mask hides every key, and `top` with them: that gives
-/// nan, or zeros.
+/// Scores from key `first` on become powers; their sum. All are minus infinity where a mask hides every key, and `top`
+/// with them: that gives nan, or zeros.
 template <AttentionShape Shape>
-FXX_KERNEL float powers_of_scores(float* scores, int count, float top) {
+FXX_KERNEL float powers_of_scores(float* scores, int count, float top, int first = 0) {
   const bool nothing = Shape.hidden_is_zero && top == -__builtin_inff();
-  return powers_in_place(scores, count, nothing ? 0.f : top);
+  return powers_in_place<Shape.flash != 0>(scores, count, nothing ? 0.f : top, Shape.end_of_vectors() - first);
+}
+/// The largest of scores from key `first` on among which is a nan: minus infinity where LibTorch's kernel finds no other
+/// score and drops the nan, which are all minus infinity then.
+template <AttentionShape Shape>
+[[gnu::noinline, gnu::cold]] float top_beside_nan(float* scores, int count, int first) {
+  for (int i = 0; i < count; ++i) {
+    const bool dropped = first + i >= Shape.end_of_vectors() && scores[i] != scores[i];
+    if (!dropped && scores[i] != -__builtin_inff()) return __builtin_nanf("");
+  }
+  for (int i = 0; i < count; ++i) scores[i] = -__builtin_inff();
+  return -__builtin_inff();
+}
+/// The largest of a query's scores, which are `count` from key `first` on, and of `least`.
+template <AttentionShape Shape, class Mask>
+FXX_KERNEL float top_of_scores(float* scores, int count, int first = 0, float least = -__builtin_inff()) {
+  const float top = top_of_row(scores, count, least);
+  if constexpr (Shape.flash != 0 && Shape.keys != Shape.end_of_vectors() && __is_same(Mask, NoMask))
+    if (__builtin_expect(top != top && least == -__builtin_inff(), 0)) return top_beside_nan<Shape>(scores, count, first);
+  return top;
+}
+/// Whether no value is nan or infinite.
+template <AttentionShape Shape>
+FXX_KERNEL bool all_finite(const float* __restrict values) {
+  real nothing[4] = {};
+  for (int key = 0; key < Shape.keys; ++key) {
+    const float* const from = values + static_cast<std::ptrdiff_t>(key) * Shape.value_stride;
+    detail_of_rows::for_each_vector<Shape.values()>([&](int c, auto width) __attribute__((always_inline)) {
+      real& sum = nothing[(c / lanes) % 4];
+      sum = multiply_add(load_some<width>(from + c), 0.f, sum);
+    });
+  }
+  return all((nothing[0] + nothing[1]) + (nothing[2] + nothing[3]) == 0.f);
 }
 /// What makes weights of powers with this sum.
 template <AttentionShape Shape>
@@ -325,7 +373,8 @@ FXX_KERNEL int no_more_keys(int count) {
   return count;
 }
 
-template <AttentionShape Shape, int Rows, class Mask, class Put>
+/// `Hidden`: for one query, multiplies the values that it does not see as LibTorch does.
+template <AttentionShape Shape, int Rows, bool Hidden = false, class Mask, class Put>
 FXX_KERNEL void some_queries(const float* __restrict queries, const Block<Shape>& block, float scale, int query,
                              const Mask& mask, const Put& put) {
   int seen = seen_by<Shape>(query + Rows - 1, Shape.keys);  // by any of them
@@ -336,7 +385,7 @@ FXX_KERNEL void some_queries(const float* __restrict queries, const Block<Shape>
   for (int r = 0; r < Rows; ++r) {
     const int own = seen_by<Shape>(query + r, Shape.keys);
     if (own > 0)
-      tops[r] = top_of_row(block.scores + r * Shape.score_stride(), no_more_keys<Shape>(own));
+      tops[r] = top_of_scores<Shape, Mask>(block.scores + r * Shape.score_stride(), no_more_keys<Shape>(own));
   }
   for (int r = 0; r < Rows; ++r) {
     float* row = block.scores + r * Shape.score_stride();
@@ -348,6 +397,12 @@ FXX_KERNEL void some_queries(const float* __restrict queries, const Block<Shape>
       factors[r] = factor_of<Shape>(powers_of_scores<Shape>(row, no_more_keys<Shape>(own), tops[r]));
       for (int i = vectors_of(own) * lanes; i < vectors_of(seen) * lanes; ++i) row[i] = 0.f;
     }
+  }
+  if constexpr (Hidden) {
+    static_assert(Rows == 1);
+    const int end = Shape.multiplied_by(query);
+    for (int i = vectors_of(seen) * lanes; i < vectors_of(end) * lanes; ++i) block.scores[i] = 0.f;
+    seen = end;
   }
   if (Shape.causal && seen == 0) seen = 1;  // of rows that are all nan one key is enough
   values_of<Shape, Rows>(block, seen, [&](int r, int c, real sum, auto width) __attribute__((always_inline)) {
@@ -363,20 +418,22 @@ struct Carried {
 };
 /// Scores of a query with a block of keys become weights relative to the largest score yet; returns what the results so
 /// far are to be multiplied with.
-FXX_KERNEL float carry_on(float* scores, int count, float& largest_yet, float& sum_yet) {
-  const float top = top_of_row(scores, count, largest_yet);
+template <AttentionShape Shape, class Mask>
+FXX_KERNEL float carry_on(float* scores, int first, int count, float& largest_yet, float& sum_yet) {
+  const float top = top_of_scores<Shape, Mask>(scores, count, first, largest_yet);
   const float shift = top == -__builtin_inff() ? 0.f : top;  // nothing was seen yet
-  const float sum = powers_in_place(scores, count, shift);
+  const float sum = powers_in_place<Shape.flash != 0>(scores, count, shift, Shape.end_of_vectors() - first);
   const float factor = detail_of_rows::vanishing_exponential(splat(largest_yet - shift))[0];
   largest_yet = top;
   sum_yet = sum_yet * factor + sum;
   return factor;
 }
-template <AttentionShape Shape, int Rows, class Mask>
+template <AttentionShape Shape, int Rows, bool Hidden = false, class Mask>
 FXX_KERNEL void some_queries_of_block(const float* __restrict queries, const Block<Shape>& block, float scale,
                                       int query, int first, const Mask& mask, const Carried& carried) {
   const int block_end = first + Shape.block() < Shape.keys ? first + Shape.block() : Shape.keys;
-  const int seen = seen_by<Shape>(query + Rows - 1, Shape.keys), end = seen < block_end ? seen : block_end;
+  const int seen = Hidden ? Shape.multiplied_by(query) : seen_by<Shape>(query + Rows - 1, Shape.keys);
+  const int end = seen < block_end ? seen : block_end;
   if (end <= first) return;
   scores_of_block<Shape, Rows>(queries, block, scale, query, first, end, mask);
   float factors[Rows];
@@ -384,7 +441,7 @@ FXX_KERNEL void some_queries_of_block(const float* __restrict queries, const Blo
     float* row = block.scores + r * Shape.score_stride();
     const int sees = seen_by<Shape>(query + r, Shape.keys), own = sees < end ? sees : end;
     const int count = own > first ? own - first : 0;
-    factors[r] = count > 0 ? carry_on(row, count, carried.largest[query + r], carried.sums[query + r]) : 1.f;
+    factors[r] = count > 0 ? carry_on<Shape, Mask>(row, first, count, carried.largest[query + r], carried.sums[query + r]) : 1.f;
     for (int i = vectors_of(count) * lanes; i < vectors_of(end - first) * lanes; ++i) row[i] = 0.f;
   }
   float* const results = carried.results + static_cast<std::ptrdiff_t>(query) * Shape.padded_values();
@@ -409,8 +466,16 @@ FXX_KERNEL void attention_in_blocks(const float* __restrict queries, const float
     for (int c = 0; c < Shape.padded_values(); c += lanes)
       store(carried.results + static_cast<std::ptrdiff_t>(i) * Shape.padded_values() + c, splat(0.f));
   }
+  bool hidden = false;
+  if constexpr (Shape.shows_hidden_values()) hidden = !all_finite<Shape>(values);
   for (int first = 0; first < Shape.keys; first += Shape.block()) {
     block.pack(keys, values, first);
+    if constexpr (Shape.shows_hidden_values())
+      if (__builtin_expect(hidden, 0)) {
+        for (int query = 0; query < Shape.queries; ++query)
+          some_queries_of_block<Shape, 1, true>(queries, block, scale, query, first, mask, carried);
+        continue;
+      }
     for (int query = 0; query < whole; query += rows)
       some_queries_of_block<Shape, rows>(queries, block, scale, query, first, mask, carried);
     if constexpr (Shape.queries > whole)
@@ -439,6 +504,12 @@ FXX_KERNEL void attention(const float* __restrict queries, const float* __restri
   } else {
     Block<Shape> block(workspace);
     block.pack(keys, values, 0);
+    if constexpr (Shape.shows_hidden_values())
+      if (__builtin_expect(!all_finite<Shape>(values), 0)) {
+        for (int query = 0; query < Shape.queries; ++query)
+          some_queries<Shape, 1, true>(queries, block, scale, query, mask, put);
+        return;
+      }
     constexpr int rows = Shape.tile().rows, whole = Shape.queries / rows * rows;
     for (int query = 0; query < whole; query += rows)
       some_queries<Shape, rows>(queries, block, scale, query, mask, put);
@@ -456,7 +527,7 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
                                      float* __restrict workspace, const Mask& mask, const Put& put) {
   using namespace detail_of_attention;
   for (int query = 0; query < Shape.queries; ++query) {
-    const int seen = seen_by<Shape>(query, count);
+    int seen = seen_by<Shape>(query, count);
     const float* const own = queries + static_cast<std::ptrdiff_t>(query) * Shape.query_stride;
     for (int key = 0; key < seen; key += lanes) {
       const int last = seen - key < lanes ? seen - key - 1 : lanes - 1;
@@ -476,9 +547,11 @@ FXX_KERNEL void attention_over_cache(const float* __restrict queries, const floa
     float factor = 1.f;
     if (seen > 0) {
       no_more_keys<Shape>(seen);
-      factor = factor_of<Shape>(powers_of_scores<Shape>(workspace, seen, top_of_row(workspace, seen)));
+      factor = factor_of<Shape>(powers_of_scores<Shape>(workspace, seen, top_of_scores<Shape, Mask>(workspace, seen)));
     }
     const float nothing = seen > 0 || Shape.hidden_is_zero ? 0.f : __builtin_nanf("");
+    if constexpr (Shape.shows_hidden_values())
+      for (const int end = Shape.multiplied_by(query); seen < end && seen < count; ++seen) workspace[seen] = 0.f;
     detail_of_rows::for_each_group<Shape.values()>([&]<int Vectors, int Last>(int column, Width<Vectors>, Width<Last>)
                                                        __attribute__((always_inline)) {
       using detail_of_rows::with_width;

@@ -30,6 +30,7 @@ enum class Function : std::uint8_t {
   relu,
   silu,
   gelu,
+  gelu_of_onednn,  // nan of infinity, and infinity where twice x is
   gelu_by_tanh,
   hard_sigmoid,
   hard_swish,
@@ -86,6 +87,7 @@ enum class Function : std::uint8_t {
   logical_not,
   select,    // of a comparison, what it is where it holds, and where not
   softplus,  // of x, beta and the threshold
+  multiply_add,  // x * y + z, of one rounding where the processor has it
   quantised,  // of x, what it is multiplied with, the zero point, the lowest and the highest of the integers
   copy_sign,    // of x and what has its sign
   bitwise_and,  // from here on of integers alone

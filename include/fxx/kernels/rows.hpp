@@ -48,13 +48,25 @@ struct Row {
     else return get(c, width);
   }
 };
-/// e^x for x of no more than zero, and exactly 0 where that would be less than 1e-38.
-FXX_KERNEL real vanishing_exponential(real x) { return x < -87.f ? splat(0.f) : exponential_above(x); }
+/// e^x for x of no more than zero, with gradual underflow; exactly 0 below -132, so that what is hidden costs no more.
+FXX_KERNEL real vanishing_exponential(real x) {
+  // 2^n is 2^(n + 64), which is normal, or 0 where n is -191, times 2^-64: one rounding.
+  const Exponential e = reduced(no_less(x, -132.3f));
+  return (e.p + 1.f) * of_bits((integer)(((natural)e.shifted + 191u) << 23)) * 0x1p-64f;
+}
+/// e^x for any x, exactly 0 where that would be less than 1e-37.
+FXX_KERNEL real exponential_or_zero(real x) { return x < -85.f ? splat(0.f) : exponential_above(x); }
+/// That of no more than zero without gradual underflow: 0 where it would be less than 2^-125.5, as the vectors of
+/// LibTorch's attention have it (exp_u20).
+FXX_KERNEL real cut_exponential(real x) {
+  const Exponential e = reduced(no_less(x, -87.f));
+  return x < -86.98996734619141f ? splat(0.f) : (e.p + 1.f) * power_of_two(e.shifted);
+}
 }  // namespace detail_of_rows
 
 /// e^x / sum of e^x. As in LibTorch, a row with nan, with plus infinity, or of nothing but minus infinity is all nan.
 /// Within 4 + (largest - x) / 2 units of the result, the second for rounding x - largest, as any computation in floats
-/// does; and within 2e-38, since what would be less than 1e-38 before it is divided is 0. An exponential an element.
+/// does, with gradual underflow. An exponential an element.
 template <int N, class Get, class Put>
 FXX_KERNEL void softmax(const Get& get, const Put& put) {
   using namespace detail_of_rows;
@@ -83,11 +95,20 @@ FXX_KERNEL float top_of_row(float* row, int count, float least = -__builtin_inff
   for (int i = 0; i < size; i += lanes) most = maximum(most, load(row + i));
   return largest(most);
 }
-/// Such a row becomes e^(x - top), within 1.5 + (top - x) / 2 units. Returns the sum.
-FXX_KERNEL float powers_in_place(float* row, int count, float top) {
+/// Such a row becomes e^(x - top), within 1.5 + (top - x) / 2 units; with `Cut` what is before `end_of_cut`, a whole number
+/// of vectors, without gradual underflow. Returns the sum.
+template <bool Cut = false>
+FXX_KERNEL float powers_in_place(float* row, int count, float top, int end_of_cut = 0) {
   const int size = vectors_of(count) * lanes;
   real total = splat(0.f);
-  for (int i = 0; i < size; i += lanes) {
+  int i = 0;
+  if constexpr (Cut)
+    for (; i < size && i < end_of_cut; i += lanes) {
+      const real e = detail_of_rows::cut_exponential(load(row + i) - top);
+      total = total + e;
+      store(row + i, e);
+    }
+  for (; i < size; i += lanes) {
     const real e = detail_of_rows::vanishing_exponential(load(row + i) - top);
     total = total + e;
     store(row + i, e);
@@ -116,7 +137,7 @@ FXX_KERNEL float row_log_sum_exp(const Get& get) {
   float most = row_largest<N>(row);
   if (__builtin_fabsf(most) > 3.40282347e38f) most = 0.f;
   const float total = row_sum<N>([&](int c, auto width) __attribute__((always_inline)) {
-    return vanishing_exponential(row(c, width) - most);
+    return exponential_or_zero(row(c, width) - most);
   });
   return most + logarithm(splat(total))[0];
 }
@@ -133,7 +154,7 @@ FXX_KERNEL void column_log_sum_exp(const Get& get, const Put& put, Part part = P
         most[i] = absolute(tops.total(i)) > 3.40282347e38f ? splat(0.f) : tops.total(i);
     }
     const ChunkCascade<Rows, Columns, Add> sums(range, [&](int row, int c, auto width) __attribute__((always_inline)) {
-      return vanishing_exponential(get(row, c, width) - most[(c - range.begin) / lanes]);
+      return exponential_or_zero(get(row, c, width) - most[(c - range.begin) / lanes]);
     });
     for_each_vector_of<Columns>(range, [&](int c, auto width) __attribute__((always_inline)) {
       const int i = (c - range.begin) / lanes;

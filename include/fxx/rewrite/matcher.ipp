@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "fxx/error.hpp"
@@ -58,6 +59,9 @@ FXX_INLINE bool holds(const Test& t, const Registers& regs) {
   switch (t.kind()) {
     case K::number:
       if (a->kind() == Argument::Kind::boolean) return false;
+      // x - 0 is x, and x - -0 is not.
+      if (a->kind() == Argument::Kind::real && a->real() == 0 && std::signbit(a->real()) != std::signbit(t.literal->number()))
+        return false;
       if (a->kind() == Argument::Kind::real && t.literal->kind == Literal::Kind::real) return a->real() == t.literal->real;
       if (a->kind() == Argument::Kind::integer) return *t.literal == Literal::of(a->integer());
       if (a->kind() == Argument::Kind::real) return *t.literal == Literal::of(a->real());

@@ -12,7 +12,6 @@ using namespace pattern;
 inline constexpr auto d = value<"d">;
 inline constexpr auto halves = value<"halves">;
 bool is_floating(const Match& m);
-bool finite_factor(const Match& m);
 bool positive_factor(const Match& m);
 /// Below zero the larger of x and s x is s x.
 bool is_slope(const Match& m);
@@ -36,7 +35,8 @@ inline constexpr auto halved = [](const Match& m) { return is_halved(m, Chunk); 
 /// rounding; the written form may overflow, or round to zero or minus infinity, where the operator does not; at a
 /// corner the gradient is one of the two slopes. x > 0 ? x : 0 is no relu: it makes 0 of nan. Where LibTorch leaves
 /// gelu to oneDNN, that makes nan of infinity. Needs: floating-point values, which is what x is taken for when its
-/// dtype is not known; the operators know no others. Factors are finite. glu: a known even size.
+/// dtype is not known; the operators know no others. Factors are finite, those of elu and leaky_relu above
+/// zero. glu: a known even size.
 inline constexpr auto activations = [] {
   using namespace pattern;
   using namespace activation_rules;
@@ -107,9 +107,9 @@ inline constexpr auto activations = [] {
       rule<"log_sigmoid by softplus", law::no_overflow>(neg(softplus(neg(x), 1_c, linear_from)) >> log_sigmoid(x), is_exact_softplus),
       rule<"elu">(where(gt(x, 0_c) | ge(x, 0_c), x, exp_minus_one) >> elu(x), is_floating),
       rule<"elu, the other way round">(where(lt(x, 0_c) | le(x, 0_c), exp_minus_one, x) >> elu(x), is_floating),
-      rule<"elu with a factor">(where(gt(x, 0_c) | ge(x, 0_c), x, mul(exp_minus_one, s)) >> elu(x, s), finite_factor),
+      rule<"elu with a factor">(where(gt(x, 0_c) | ge(x, 0_c), x, mul(exp_minus_one, s)) >> elu(x, s), positive_factor),
       rule<"elu with a factor, the other way round">(
-          where(lt(x, 0_c) | le(x, 0_c), mul(exp_minus_one, s), x) >> elu(x, s), finite_factor),
+          where(lt(x, 0_c) | le(x, 0_c), mul(exp_minus_one, s), x) >> elu(x, s), positive_factor),
       rule<"elu, rounded", law::no_overflow>((where(gt(x, 0_c) | ge(x, 0_c), x, rounded_exp) |
                                               where(lt(x, 0_c) | le(x, 0_c), rounded_exp, x)) >>
                                                  elu(x),
@@ -117,18 +117,18 @@ inline constexpr auto activations = [] {
       rule<"elu with a factor, rounded", law::no_overflow>((where(gt(x, 0_c) | ge(x, 0_c), x, mul(rounded_exp, s)) |
                                                             where(lt(x, 0_c) | le(x, 0_c), mul(rounded_exp, s), x)) >>
                                                                elu(x, s),
-                                                           finite_factor),
+                                                           positive_factor),
       rule<"elu by sum">(add(relu(x), clamp_max(exp_minus_one, 0_c)) >> elu(x), is_floating),
       rule<"elu by sum, rounded", law::no_overflow>(add(relu(x), clamp_max(rounded_exp, 0_c)) >> elu(x), is_floating),
       rule<"celu">(add(relu(x), clamp_max(mul(expm1(div(x, s)), s), 0_c)) >> celu(x, s), positive_factor),
       rule<"celu, rounded", law::no_overflow>(
           add(relu(x), clamp_max(mul(sub(exp(div(x, s)), 1_c), s), 0_c)) >> celu(x, s), positive_factor),
       rule<"selu">(mul(elu(x, near(1.6732632423543772_c)), near(1.0507009873554805_c)) >> selu(x), is_floating),
-      rule<"leaky_relu">(where(gt(x, 0_c) | ge(x, 0_c), x, mul(x, s)) >> leaky_relu(x, s), finite_factor),
+      rule<"leaky_relu">(where(gt(x, 0_c) | ge(x, 0_c), x, mul(x, s)) >> leaky_relu(x, s), positive_factor),
       rule<"leaky_relu, the other way round">(where(lt(x, 0_c) | le(x, 0_c), mul(x, s), x) >> leaky_relu(x, s),
-                                              finite_factor),
+                                              positive_factor),
       rule<"leaky_relu by maximum">((maximum(x, mul(x, s)) | max(x, mul(x, s))) >> leaky_relu(x, s), is_slope),
-      rule<"leaky_relu by difference">(sub(relu(x), mul(relu(neg(x)), s)) >> leaky_relu(x, s), finite_factor),
+      rule<"leaky_relu by difference">(sub(relu(x), mul(relu(neg(x)), s)) >> leaky_relu(x, s), positive_factor),
       rule<"glu by chunk">(mul(first, sigmoid(second)) >> glu(x, d), halved<true>),
       rule<"glu by split">(mul(first_half, sigmoid(second_half)) >> glu(x, d), halved<false>));
 }();

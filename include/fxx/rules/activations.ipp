@@ -20,8 +20,6 @@ FXX_INLINE bool is_halved(const Match& m, bool chunk) {
 
 FXX_INLINE bool is_floating(const Match& m) { return may_be_floating(m[x]); }
 
-FXX_INLINE bool finite_factor(const Match& m) { return may_be_floating(m[x]) && std::isfinite(m[s].number()); }
-
 FXX_INLINE bool is_log_sigmoid(const Match& m) {
   return may_be_floating(m[x]) && (lies_in_order(m[x]) || nobody_sees_layout(*m.root()));
 }
@@ -33,7 +31,10 @@ FXX_INLINE bool is_exact_softplus(const Match& m) {
   return is_log_sigmoid(m) && (from >= 40 || (from >= 20 && meta && meta->dtype != Dtype::float64));
 }
 
-FXX_INLINE bool positive_factor(const Match& m) { return finite_factor(m) && m[s].number() > 0; }
+/// Of others zeros have another sign: x > 0 ? x : -2 x is 0 of 0, and leaky_relu(0, -2) is -0.
+FXX_INLINE bool positive_factor(const Match& m) {
+  return may_be_floating(m[x]) && std::isfinite(m[s].number()) && m[s].number() > 0;
+}
 
 FXX_INLINE bool is_slope(const Match& m) { return is_floating(m) && m[s].number() > 0 && m[s].number() <= 1; }
 

@@ -230,7 +230,8 @@ inline constexpr auto identities = [] {
 /// Numbers that follow each other, put together. Law: (x + a) + b = x + (a + b), (x a) b = x (a b) and so on, up to
 /// rounding. Where one factor makes x larger and the other smaller, what overflows on the way does not any more, so that
 /// these are put together only where overflow may be left out of account (law::no_overflow). Needs: x of a known dtype; of integers, only sums, differences
-/// and products with integers; the inner result used once.
+/// and products with integers; the inner result used once; of floating-point values no sum with 0, which decides the
+/// sign of a zero.
 inline constexpr auto number_chains = [] {
   using namespace pattern;
   using namespace algebra_rules;

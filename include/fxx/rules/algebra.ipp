@@ -54,8 +54,9 @@ FXX_INLINE double largest_in(Dtype dtype) {
 FXX_INLINE Argument total_of(const Match& m, int first_sign, int second_sign, bool negative) {
   if (!takes(m[x], m[s], m[r])) return {};
   const double first = first_sign * m[s].number(), second = second_sign * m[r].number();
+  // A number that is zero decides the sign of a sum that is.
   if (is_floating_value(m[x]) &&
-      (first * second < 0 || !(std::abs(first + second) <= largest_in(meta_of(m[x])->dtype))))
+      (first * second <= 0 || !(std::abs(first + second) <= largest_in(meta_of(m[x])->dtype))))
     return {};
   const Operator& op = negative ? info_of<ops::rsub_Scalar> : info_of<ops::add_Scalar>;
   return m.call(op, {m[x], number(m[s], m[r], first + second)});
@@ -140,6 +141,7 @@ FXX_INLINE std::int64_t bound_of(const Argument& a, std::int64_t missing) {
 FXX_INLINE Argument bound_by(const Match& m, const Operator& op, bool larger) {
   const bool second = (m[s].number() < m[r].number()) == larger;
   if (std::isnan(m[s].number()) || std::isnan(m[r].number())) return {};
+  if (m[s].number() == m[r].number() && std::signbit(m[s].number()) != std::signbit(m[r].number())) return {};
   return m.call(op, {m[x], second ? m[r] : m[s]});
 }
 
@@ -196,7 +198,8 @@ FXX_INLINE bool sign_moves(const Match& m) {
 }
 
 FXX_INLINE Argument negated_number(const Match& m) {
-  if (!takes(m[x], m[s], m[s])) return {};
+  // What is multiplied with 0 is a zero with a sign, which the integer -0 does not have.
+  if (!takes(m[x], m[s], m[s]) || (is_floating_value(m[x]) && m[s].number() == 0)) return {};
   return m.call(ops::mul_Scalar, {m[x], number(m[s], m[s], -m[s].number())});
 }
 

@@ -142,10 +142,13 @@ consteval auto kernel_expression() {
       constexpr int left = form.form == Form::alpha ? 0 : 1;
       if constexpr (is_number(all[third]) && all[third].value->number() == 1)
         return apply_kernel<form.function>(kernel_argument<P, at, left>(), kernel_argument<P, at, 1 - left>());
+      else if constexpr (form.function == F::add)
+        return apply_kernel<F::multiply_add>(kernel_argument<P, at, 1 - left>(), kernel_argument<P, at, 2>(),
+                                             kernel_argument<P, at, left>());
       else
-        return apply_kernel<form.function>(
-            kernel_argument<P, at, left>(),
-            apply_kernel<F::multiply>(kernel_argument<P, at, 1 - left>(), kernel_argument<P, at, 2>()));
+        return apply_kernel<F::multiply_add>(kernel_argument<P, at, 1 - left>(),
+                                             apply_kernel<F::negate>(kernel_argument<P, at, 2>()),
+                                             kernel_argument<P, at, left>());
     } else if constexpr (form.form == Form::power) {
       constexpr double exponent = all[second].value->number();
       constexpr auto base = kernel_argument<P, at, 0>();

@@ -62,7 +62,7 @@ struct VerifyOptions {
   enum class Law : std::uint8_t {
     bits,      // the same bits; any nan is a nan
     values,    // equal numbers: the two zeros are one
-    rounding,  // the error, against float64, is at most `factor` times what the pattern's own may be
+    rounding,  // the error, against float64, is at most `factor` times what the pattern's own may be; zeros keep signs
   };
   Law law = Law::rounding;
   double factor = 16;
@@ -72,6 +72,10 @@ struct VerifyOptions {
   /// Compare only elements where the pattern gives a finite number: for laws that say what happens elsewhere, as where
   /// the written form overflows.
   bool finite_only = false;
+  /// Compare the signs of zeros where results may be rounded: one over them are two infinities. Sums in another order
+  /// (law::sums) and what is too small to be told from 0 (law::no_overflow) may have another zero, and
+  /// law::unsigned_zero says that it does not matter.
+  bool signs_of_zeros = true;
   /// Leave out cases whose inputs hold nan or infinities: for laws in which what is no number spreads further.
   bool finite_inputs = false;
   /// Leave out cases in which numbers overflow, or nearly do, on either side: a value on the way is finite and its

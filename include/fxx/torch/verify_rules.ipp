@@ -50,6 +50,7 @@ class RuleVerifier {
     const auto assumes = [&](Law law) { return (assumed_ & law) != law::exact; };
     options_.moderate = options_.moderate || assumes(law::no_overflow | law::sums);
     options_.finite_inputs = options_.finite_inputs || assumes(law::finite | law::formula);
+    options_.signs_of_zeros = options_.signs_of_zeros && !assumes(law::unsigned_zero | law::sums | law::no_overflow);
     options_.finite_only = options_.finite_only || assumes(law::finite_results | law::finite_weights | law::visible);
     if (const auto own = options.inputs.find(std::string(rule.name)); own != options.inputs.end()) own_ = &own->second;
   }
@@ -117,6 +118,8 @@ class RuleVerifier {
                                    at::kByte, at::kBool, at::kComplexFloat});
     style.flavour = of_numbers.pick({Flavour::usual, Flavour::usual, Flavour::usual, Flavour::small_integers,
                                      Flavour::special, Flavour::special, Flavour::wide, Flavour::constant});
+    // Where overflow is left out, large numbers beside infinities would be taken for infinities.
+    if (style.flavour == Flavour::special && !options_.moderate) style.flavour = Flavour::extreme;
     style.mixed = of_numbers.chance(15) ? 40 : 0;
     style.strided = of_numbers.pick({0, 0, 30, 70});
     style.constant = of_shapes.pick({0, 50, 100});

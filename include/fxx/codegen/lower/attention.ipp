@@ -39,6 +39,15 @@ FXX_INLINE void Lowering::attention(const Node& node, const Operator& op) {
   kernel.softmax = written != options_.attention.end();
   if (mask) kernel.mask = result_term();
   require_no_library(kernel);
+  // Other calls LibTorch computes by products and softmax.
+  const auto is_dense = [&](const Node& input) { return !meta_of(input).stride.empty() && meta_of(input).stride.back() == 1; };
+  const bool same_heads = std::equal(k.begin(), k.begin() + 2, v.begin()) && q[0] == k[0];
+  const std::size_t mask_rank = mask ? sizes_of(*mask).size() : 2;
+  if (!kernel.softmax && n == 4 && same_heads && kernel.size == kernel.value_size &&
+      (mask_rank == 2 || mask_rank == 4) && is_dense(query) && is_dense(key) && is_dense(value))
+    kernel.flash = options_.libtorch_lanes > 0 ? options_.libtorch_lanes : 8;
+  // LibTorch's kernel hides by minus infinity what it then multiplies with the scale.
+  if (kernel.causal && kernel.flash > 0 && !(kernel.scale > 0)) throw NoKernel{"causal attention with this scale"};
   const bool grouped = op.index_of("enable_gqa") >= 0 && argument(node, op, "enable_gqa").boolean();
   const auto read = [&](const Node& input, Sizes& offsets) {
     View view = view_of(input);
@@ -79,13 +88,25 @@ FXX_INLINE void Lowering::attention(const Node& node, const Operator& op) {
   }
   frame.dims[n - 2] = {1, 1};
   frame.dims[n - 1] = {2, 1};
-  if (mask) {
-    if (kernel.causal) throw NoKernel{"a mask for causal attention"};
+  if (mask && kernel.causal) throw NoKernel{"a mask for causal attention"};
+  // As operators, causal attention adds minus infinity to the scores that it hides: nan of those that are nan or infinite.
+  const bool adds = kernel.causal && kernel.flash == 0 && options_.accuracy != Accuracy::fast;
+  if (mask || adds) {
     Sizes sizes = out;
     sizes[n - 1] = kernel.keys;
     kernel.mask_frame = frame;
     kernel.mask_frame.sizes = sizes;
     kernel.mask_frame.axes[2] = {"key", kernel.keys};
+    if (adds) {
+      kernel.causal = false;
+      kernel.mask = call_of(kernels::Function::select,
+                            {call_of(kernels::Function::less_or_equal, {column_less_row(sizes), integer_of(0)}),
+                             number_of(0), number_of(-INFINITY)});
+    }
+  }
+  if (mask) {
+    Sizes sizes = out;
+    sizes[n - 1] = kernel.keys;
     if (meta_of(*mask).dtype != Dtype::boolean && meta_of(*mask).dtype != Dtype::float32)
       throw NoKernel{"a mask of " + std::string(name_of(meta_of(*mask).dtype))};
     const bool chooses = meta_of(*mask).dtype == Dtype::boolean;

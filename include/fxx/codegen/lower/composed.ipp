@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fxx/codegen/lower/pointwise.ipp"
 #include "fxx/codegen/lower/terms.ipp"
 
 namespace fxx::inline FXX_ABI::plans {
@@ -24,6 +25,7 @@ struct ComposedCall {
     if (!given[i].is_number()) throw NoKernel{"an argument that is not a number"};
     return given[i].number();
   }
+  VectorsOfLibtorch vectors = {};  // where LibTorch computes with those of AVX2
   bool flag(std::size_t i) const { return given[i].kind() == Argument::Kind::boolean && given[i].boolean(); }
 };
 
@@ -85,8 +87,11 @@ FXX_INLINE T rounded_to_decimals(const ComposedCall& c) {
 FXX_INLINE T softshrink(const ComposedCall& c) {
   const T& x = c.term(0);
   const double by = c.number(1);
-  return choose(of(F::greater, x, by), of(F::subtract, x, by),
-                choose(of(F::less, x, -by), of(F::add, x, by), of(F::multiply, x, 0)));
+  // What is cut off keeps its sign but in vectors; nan is nan.
+  T none = of(F::multiply, x, 0);
+  const T zero = of(F::absolute, none);
+  if (c.vectors.somewhere) none = c.vectors.everywhere ? zero : choose(c.vectors.where, zero, none);
+  return choose(of(F::greater, x, by), of(F::subtract, x, by), choose(of(F::less, x, -by), of(F::add, x, by), none));
 }
 FXX_INLINE T hypotenuse(const ComposedCall& c) {
   const T x = of(F::absolute, c.term(0)), y = of(F::absolute, c.term(1));
@@ -100,13 +105,15 @@ template <F Extreme>
 FXX_INLINE T extreme_number(const ComposedCall& c) {
   const T &x = c.term(0), &y = c.term(1);
   if (x->elements == Elements::integer) return of(Extreme, x, y);
-  return choose(of(F::is_nan, y), x, choose(of(F::is_nan, x), y, of(Extreme, x, y)));
+  return choose(of(F::is_nan, y), x, choose(of(F::is_nan, x), y, of(Extreme, y, x)));  // of two zeros the first
 }
 FXX_INLINE T lerp(const ComposedCall& c) {
   const T &x = c.term(0), &end = c.term(1), &weight = c.term(2);
   const T way = less(end, x);
-  return choose(of(F::less, of(F::absolute, weight), 0.5), add(x, times(weight, way)),
-                less(end, times(way, rest_of_one(weight))));
+  const auto near = [&] { return multiplied_and_added(weight, way, x); };
+  const auto far = [&] { return multiplied_and_added(way, of(F::subtract, weight, 1), end); };
+  if (weight->kind == Term::Kind::number) return std::abs(static_cast<float>(weight->number)) < 0.5f ? near() : far();
+  return choose(of(F::less, of(F::absolute, weight), 0.5), near(), far());
 }
 FXX_INLINE T log_add_exp(const ComposedCall& c) {
   const T &x = c.term(0), &y = c.term(1);
@@ -117,7 +124,7 @@ FXX_INLINE T log_add_exp_2(const ComposedCall& c) {
   const T &x = c.term(0), &y = c.term(1);
   const T rest = of(F::logarithm_1_plus, of(F::exponential_2, of(F::negate, of(F::absolute, less(x, y)))));
   return choose(both(of(F::equal, x, y), of(F::is_infinite, x)), x,
-                add(of(F::maximum, x, y), of(F::multiply, rest, 1.4426950408889634)));
+                multiplied_and_added(rest, number_of(1.4426950408889634), of(F::maximum, x, y)));
 }
 /// x times the logarithm of y, or of 1 + y; 0 where x is.
 template <F Logarithm>
@@ -141,9 +148,9 @@ FXX_INLINE T is_close(const ComposedCall& c) {
   return either(close, both(of(F::is_finite, differs), of(F::less_or_equal, differs, allowed)));
 }
 FXX_INLINE T addcmul(const ComposedCall& c) {
-  T product = times(c.term(1), c.term(2));
-  if (c.number(3) != 1) product = times(times(c.term(1), c.term(3)), c.term(2));
-  return add(c.term(0), product);
+  T left = c.term(1);
+  if (c.number(3) != 1) left = times(left, c.term(3));
+  return multiplied_and_added(left, c.term(2), c.term(0));
 }
 FXX_INLINE T addcdiv(const ComposedCall& c) {
   T above = c.term(1);
@@ -206,7 +213,7 @@ FXX_INLINE const Composition* composition_of(const Operator& op) {
       {"aten::special_entr", entropy},
       {"aten::special_ndtr",
        [](C c) {
-         return of(F::multiply, of(F::complementary_error, of(F::multiply, c.term(0), -0.70710678118654752)), 0.5);
+         return of(F::multiply, of(F::add, of(F::error, of(F::multiply, c.term(0), 0.70710678118654752)), 1), 0.5);
        }},
       {"aten::heaviside",
        [](C c) {
@@ -260,6 +267,7 @@ FXX_INLINE bool Lowering::composed(const Node& node, const Operator& op) {
     }
     call.terms.push_back(std::move(term));
   }
+  if (op.name == "aten::softshrink") call.vectors = vectors_of_libtorch(node, {nodes[0]}, 16);
   TermPointer result = wrapped(converted(composition->of(call), elements_of(dtype)), dtype);
   set_pending(node, joined.root, std::move(result), std::move(joined.nodes));
   return true;

@@ -230,6 +230,11 @@ FXX_INLINE std::optional<ConvolutionCall> Lowering::call_of_convolution(const No
   return call;
 }
 
+FXX_INLINE bool Lowering::is_endless(const Node& weight) const {
+  const auto* attribute = std::get_if<GetAttr>(&weight.op());
+  return attribute && std::ranges::count(options_.endless_weights, attribute->target) > 0;
+}
+
 FXX_INLINE bool Lowering::calls_library(const Node& node, const ConvolutionCall& call) const {
   if (options_.ways.empty()) return false;
   Convolution kernel = convolution_of(node, call);
@@ -486,6 +491,8 @@ FXX_INLINE void Lowering::convolution(const Node& node, const Operator&) {
   if (!call) throw NoKernel{"a convolution of this kind"};
   const Sizes in = image_sizes(sizes_of(*call->input)), out = image_sizes(sizes_of(node)), &sizes = sizes_of(node);
   if (calls_library(node, *call)) throw NoKernel{std::string(left_to_library)};
+  if ((call->padding[0] != 0 || call->padding[1] != 0) && is_endless(*call->weight))
+    throw NoKernel{"weights that are not finite, and zeros around the image"};
   if (convolution_where_it_lies(node, *call) || filter_where_it_lies(node, *call)) return;
   const Convolution::Method method = method_of(node, *call);
   const Buffer::Border border = border_of(*call, in, out, method);
@@ -623,6 +630,7 @@ FXX_INLINE void Lowering::transposed_convolution(const Node& node, const Operato
   require_float(node);
   const std::optional<ConvolutionCall> call = convolution_call(node);
   if (!call) throw NoKernel{"a transposed convolution of this kind"};
+  if (is_endless(*call->weight)) throw NoKernel{"weights that are not finite, and zeros around the image"};
   const Sizes in = image_sizes(sizes_of(*call->input)), weight = image_sizes(sizes_of(*call->weight)),
               out = image_sizes(sizes_of(node)), &sizes = sizes_of(node);
   const Buffer::Border border = border_of_transposed(*call, in, weight, out);

@@ -63,6 +63,12 @@ FXX_INLINE bool is_countable(const Node& node) {
   return std::max(reach, meta->numel()) <= most_elements;
 }
 
+/// Where LibTorch computes the elements of a node in vectors.
+struct VectorsOfLibtorch {
+  bool somewhere = false, everywhere = false;
+  TermPointer where = nullptr;  // a mask, unless everywhere
+};
+
 class Lowering {
  public:
   Lowering(const Graph& graph, const Owner& owner, const LowerOptions& options)
@@ -316,6 +322,11 @@ class Lowering {
   void col2im(const Node& node, const Operator& op);
   // --- pointwise.ipp -------------------------------------------------------------------------------------------------
   bool pointwise(const Node& node, const Operator& op);
+  /// With the operands, `at_once` elements at a time; the rest of them, and what does not lie in one piece, one by one.
+  VectorsOfLibtorch vectors_of_libtorch(const Node& node, std::initializer_list<const Node*> operands, std::int64_t at_once) const;
+  /// What LibTorch's vectors make of a function where it overflows.
+  TermPointer as_in_vectors(const Node& node, const std::vector<const Node*>& operands, TermPointer result) const;
+  kernels::Function gelu_of(const Node& node, const Argument& input) const;
   bool is_pointwise(const Node& node) const;
   bool read_within_expression(const Node& node);
   void masked_fill(const Node& node, const Operator& op);
@@ -384,6 +395,8 @@ class Lowering {
   /// Around an image, by all convolutions that read it as such elements.
   Buffer::Border border_wanted(const Node& node, Dtype as = Dtype::float32) const;
   /// Is it left to LibTorch?
+  /// Whether the weights are an attribute with nan or infinities.
+  bool is_endless(const Node& weight) const;
   bool calls_library(const Node& node, const ConvolutionCall& call) const;
   /// In fast mode, were it computed directly?
   bool could_be_reduced(const ConvolutionCall& call) const;

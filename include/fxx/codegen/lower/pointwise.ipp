@@ -148,6 +148,90 @@ FXX_INLINE TermPointer choice_of(const TermPointer& mask, TermPointer chosen, Te
                                  call_of(F::logical_and, {call_of(F::logical_not, {mask}), std::move(other)})});
 }
 
+/// x * y + z, rounded once, as LibTorch's kernels compute it within an operator. Of integers it is two calls.
+FXX_INLINE TermPointer multiplied_and_added(TermPointer x, TermPointer y, TermPointer z) {
+  using F = kernels::Function;
+  if (z->elements == Elements::real) return call_of(F::multiply_add, {std::move(x), std::move(y), std::move(z)});
+  return call_of(F::add, {std::move(z), call_of(F::multiply, {std::move(x), std::move(y)})});
+}
+
+FXX_INLINE VectorsOfLibtorch Lowering::vectors_of_libtorch(const Node& node, std::initializer_list<const Node*> operands,
+                                                           std::int64_t at_once) const {
+  const TensorMeta& meta = meta_of(node);
+  const std::int64_t count = meta.numel();
+  if (at_once <= 0 || count < at_once || meta.stride.size() != meta.shape.size()) return {};
+  for (const Node* operand : operands) {
+    if (!operand || meta_of(*operand).numel() == 1) continue;
+    if (meta_of(*operand).shape != meta.shape || meta_of(*operand).stride != meta.stride) return {};
+  }
+  // The largest place is the last of them all where no memory lies between two elements.
+  std::int64_t last = 0;
+  Term place;
+  place.kind = Term::Kind::position;
+  place.elements = Elements::integer;
+  place.view = {-1, 0, meta.shape, Sizes(meta.stride.begin(), meta.stride.end())};
+  for (std::size_t d = 0; d < meta.shape.size(); ++d) {
+    last += (meta.shape[d] - 1) * meta.stride[d];
+    if (meta.shape[d] == 1) place.view.strides[d] = 0;
+  }
+  if (last != count - 1) return {};
+  const std::int64_t whole = count / at_once * at_once;
+  if (whole == count) return {true, true};
+  return {true, false,
+          call_of(kernels::Function::less, {std::make_shared<const Term>(std::move(place)), integer_of(whole)})};
+}
+
+/// softplus, which is infinite where LibTorch's e^x is: a threshold beyond that leaves it such numbers.
+FXX_INLINE TermPointer endless_softplus(TermPointer result) {
+  using F = kernels::Function;
+  const TermPointer &x = result->operands[0], &beta = result->operands[1], &threshold = result->operands[2];
+  const bool harmless = threshold->kind == Term::Kind::number && threshold->number < 88.7;
+  if (harmless) return result;
+  const TermPointer z = call_of(F::multiply, {x, beta});
+  const TermPointer overflows = call_of(F::logical_and, {call_of(F::greater_or_equal, {z, number_of(88.72283935546875)}),
+                                                         call_of(F::less_or_equal, {z, threshold})});
+  return call_of(F::select, {overflows, call_of(F::divide, {number_of(INFINITY), beta}), result});
+}
+
+FXX_INLINE TermPointer Lowering::as_in_vectors(const Node& node, const std::vector<const Node*>& operands,
+                                               TermPointer result) const {
+  using F = kernels::Function;
+  const F function = result->function;
+  if (result->kind == Term::Kind::call && function == F::softplus) return endless_softplus(std::move(result));
+  const bool hyperbolic = function == F::hyperbolic_sine || function == F::hyperbolic_cosine;
+  if (result->kind != Term::Kind::call) return result;
+  if (!hyperbolic && function != F::rest_of_division && function != F::remainder) return result;
+  // Kernels that LibTorch has not built for AVX-512 take vectors of AVX2.
+  const std::int64_t lanes = std::min(options_.libtorch_lanes, hyperbolic ? 16 : 8);
+  const VectorsOfLibtorch vectors =
+      vectors_of_libtorch(node, {operands[0], operands.size() > 1 ? operands[1] : nullptr}, 2 * lanes);
+  if (!vectors.somewhere) return result;
+  const TermPointer& x = result->operands[0];
+  TermPointer overflows, other;
+  if (hyperbolic) {
+    // Where e^x does, though half of that would not.
+    overflows = call_of(F::greater_or_equal, {call_of(F::absolute, {x}), number_of(88.72283935546875)});
+    other = number_of(INFINITY);
+    if (function == F::hyperbolic_sine) other = call_of(F::copy_sign, {other, x});
+  } else {
+    overflows = call_of(F::is_infinite, {call_of(F::divide, {x, result->operands[1]})});
+    other = number_of(NAN);
+  }
+  if (!vectors.everywhere) overflows = call_of(F::logical_and, {vectors.where, overflows});
+  return call_of(F::select, {overflows, other, result});
+}
+
+FXX_INLINE kernels::Function Lowering::gelu_of(const Node& node, const Argument& input) const {
+  using F = kernels::Function;
+  if (!options_.gelu_of_onednn || !input.is_node() || std::ranges::count(options_.gelu_formulas, node.name())) return F::gelu;
+  const TensorMeta& meta = meta_of(*input.node());
+  if (meta.stride.size() != meta.shape.size() || meta.numel() == 1) return F::gelu;
+  std::int64_t step = 1;
+  for (std::size_t d = meta.shape.size(); d-- > 0; step *= meta.shape[d])
+    if (meta.shape[d] != 1 && meta.stride[d] != step) return F::gelu;
+  return F::gelu_of_onednn;
+}
+
 /// True when the operator has a form in kernel_forms; the node's value is an expression then.
 FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
   using detail::KernelForm;
@@ -229,11 +313,18 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
       operands[1] = call_of(F::checked_divisor, {operands[1]});
     result = form.function == F::select ? choice_of(operands[0], operands[1], operands[2])
                                         : call_of(form.function, std::move(operands));
+    if (elements == Elements::real) result = as_in_vectors(node, nodes, std::move(result));
   } else if (form.form == Form::alpha || form.form == Form::alpha_first) {
     TermPointer left = term(0), right = term(1);
     if (form.form == Form::alpha_first) std::swap(left, right);
-    if (given[2].number() != 1) right = call_of(F::multiply, {right, scalar_of(given[2], elements)});
-    result = call_of(form.function, {left, right});
+    const bool once = given[2].number() == 1;
+    if (elements == Elements::real && !once) {
+      const double factor = form.function == F::add ? given[2].number() : -given[2].number();
+      result = multiplied_and_added(right, number_of(factor), left);
+    } else {
+      if (!once) right = call_of(F::multiply, {right, scalar_of(given[2], elements)});
+      result = call_of(form.function, {left, right});
+    }
   } else if (form.form == Form::power) {
     if (!given[1].is_number()) throw NoKernel{"a power with this exponent"};
     result = power_of(term(0), given[1].number());
@@ -245,7 +336,7 @@ FXX_INLINE bool Lowering::pointwise(const Node& node, const Operator& op) {
     result = call_of(F::minimum, {call_of(F::relu, {term(0)}), number_of(6)});
   } else {
     const bool tanh = given[1].kind() == Argument::Kind::string && given[1].string() == "tanh";
-    result = call_of(tanh ? F::gelu_by_tanh : F::gelu, {term(0)});
+    result = call_of(tanh ? F::gelu_by_tanh : gelu_of(node, given[0]), {term(0)});
   }
   const bool stays = form.form == Form::clamp ||
                      (form.form == Form::plain && (form.function == F::select || form.function == F::maximum ||
@@ -416,15 +507,9 @@ FXX_INLINE void Lowering::triangle(const Node& node, const Operator& op) {
   const std::int64_t diagonal = integer(argument(node, op, "diagonal"));
   const Sizes& sizes = sizes_of(node);
   if (sizes.size() < 2 || product(sizes) == 0) throw NoKernel{"no matrix"};
-  Term column_less_row;
-  column_less_row.kind = Term::Kind::position;
-  column_less_row.elements = Elements::integer;
-  column_less_row.view = {-1, 0, sizes, Sizes(sizes.size(), 0)};
-  column_less_row.view.strides[sizes.size() - 1] = 1;
-  column_less_row.view.strides[sizes.size() - 2] = -1;
   Joined joined = join({&self}, sizes);
   const TermPointer stays = call_of(op.base_name() == "triu" ? F::greater_or_equal : F::less_or_equal,
-                                    {std::make_shared<const Term>(std::move(column_less_row)), integer_of(diagonal)});
+                                    {column_less_row(sizes), integer_of(diagonal)});
   const Elements elements = elements_of(meta_of(node).dtype);
   const TermPointer x = term_of(self, sizes);
   set_pending(node, joined.root,

@@ -37,6 +37,16 @@ FXX_INLINE TermPointer integer_of(std::int64_t value) {
   term.integer = value;
   return std::make_shared<const Term>(std::move(term));
 }
+/// By how many an element of a matrix lies right of the diagonal.
+FXX_INLINE TermPointer column_less_row(const Sizes& sizes) {
+  Term term;
+  term.kind = Term::Kind::position;
+  term.elements = Elements::integer;
+  term.view = {-1, 0, sizes, Sizes(sizes.size(), 0)};
+  term.view.strides[sizes.size() - 1] = 1;
+  term.view.strides[sizes.size() - 2] = -1;
+  return std::make_shared<const Term>(std::move(term));
+}
 /// Operands have the same elements, but for what `select` chooses by.
 FXX_INLINE TermPointer call_of(kernels::Function function, std::vector<TermPointer> operands) {
   Term term;
@@ -148,6 +158,7 @@ FXX_INLINE bool is_transcendental(kernels::Function function) {
   switch (function) {
     case F::silu:
     case F::gelu:
+    case F::gelu_of_onednn:
     case F::gelu_by_tanh:
     case F::mish:
     case F::log_sigmoid:

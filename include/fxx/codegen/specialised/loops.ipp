@@ -179,6 +179,7 @@ FXX_INLINE bool is_few_instructions(kernels::Function function) {
     case F::relu:
     case F::maximum:
     case F::minimum:
+    case F::multiply_add:
     case F::select: return true;
     default: return function >= F::less && function <= F::logical_not;
   }

@@ -228,7 +228,7 @@ FXX_INLINE std::string SpecialisedWriter::attention(Body& body, const KernelStep
                 ", .key_stride = " + text(k.k.strides[0]) + ", .value_stride = " + text(k.v.strides[0]) +
                 (k.causal ? ", .causal = true, .from_first = true" : "") +
                 (k.softmax ? "" : ", .hidden_is_zero = true") + (k.mask_replaces ? ", .mask_replaces = true" : "") +
-                (k.reduced ? ", .reduced = true}" : "}"),
+                (k.reduced ? ", .reduced = true" : "") + (k.flash > 0 ? ", .flash = " + text(k.flash) + "}" : "}"),
             "attention");
   // A token reads the keys where they lie, two do where a head lies in one piece; for more they are packed first.
   const bool dense = k.k.strides[0] == k.size && k.v.strides[0] == k.value_size;

@@ -3,7 +3,10 @@
 
 #include <dirent.h>
 
+#include <ATen/Version.h>
 #include <ATen/ops/all_ops.h>
+#include <ATen/ops/full_ops.h>
+#include <ATen/ops/gelu_ops.h>
 #include <ATen/ops/isfinite_ops.h>
 #include <ATen/ops/sum_ops.h>
 
@@ -13,6 +16,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <unordered_map>
 
@@ -172,6 +176,25 @@ FXX_INLINE KernelPlan kept_plan(const KernelPlan& plan, const Graph& graph, cons
   return kept;
 }
 
+/// Floats in a vector of LibTorch's kernels, which it chooses when the program starts.
+FXX_INLINE int lanes_of_libtorch() {
+  const std::string capability = at::get_cpu_capability();
+  return capability == "AVX512" ? 16 : capability == "DEFAULT" ? 0 : 8;
+}
+/// Whether LibTorch leaves gelu to oneDNN now, and that makes nan of an infinity, as it does on some processors.
+FXX_INLINE bool gelu_of_infinity_is_nan() {
+  const at::NoGradGuard no_grad;
+  const at::Tensor endless = at::_ops::full::call({2}, INFINITY, at::kFloat, std::nullopt, std::nullopt, std::nullopt);
+  return std::isnan(at::_ops::gelu::call(endless, "none").const_data_ptr<float>()[0]);
+}
+/// The calls of gelu, by name.
+FXX_INLINE std::set<std::string, std::less<>> gelus_of(const Graph& graph) {
+  std::set<std::string, std::less<>> names;
+  for (const Node* node : graph.nodes())
+    if (node->calls(ops::gelu)) names.emplace(node->name());
+  return names;
+}
+
 /// Is no element nan or infinite? True of what has no elements yet.
 FXX_INLINE bool all_finite(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_floating_point() || tensor.layout() != at::kStrided || is_fake(tensor)) return true;
@@ -231,6 +254,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
   const auto is_finite = [](const Watched& w) { return detail::all_finite(w.tensor); };
   const bool finite_weights = options.accuracy == Accuracy::fast || std::ranges::all_of(watched_, is_finite);
   if (!finite_weights) rewriting.assume = rewriting.assume & ~law::finite_weights;
+  const auto gelus = detail::gelus_of(prepared);
   if (options.accuracy == Accuracy::exact) rules::apply_exact(*prepared_, rewriting);
   else rules::apply_all(*prepared_, rewriting);
   std::vector<WrittenAttention> attention = detail::written_attention(prepared);
@@ -238,6 +262,9 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
     rules::find_in_library("attention")->apply(*prepared_, rewriting);  // keys that were repeated for several heads
     detail::follow(prepared, attention);
   }
+  std::vector<std::string> gelu_formulas;  // that rules recognised
+  for (const std::string& name : detail::gelus_of(prepared))
+    if (!gelus.contains(name)) gelu_formulas.push_back(name);
   expand_modules(prepared, prepared_->owner());
   expand_functions(prepared);
   eliminate_dead_code(prepared);
@@ -307,12 +334,22 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
         w.uncounted = w.uncounted || (memory.anywhere && uncounted);
       }
   }
+  std::vector<std::string> endless_weights;
+  if (!finite_weights)
+    for (const Node* node : prepared.find_nodes(Opcode::get_attr)) {
+      const std::string& name = std::get<GetAttr>(node->op()).target;
+      if (!prepared_->submodule(name) && !detail::all_finite(prepared_->attribute(name))) endless_weights.push_back(name);
+    }
   const LowerOptions lowering{.accuracy = options.accuracy,
                               .processor = options.march == "native" ? this_processor() : Processor{},
                               .quantised = detail::with_scales(*prepared_, quantised),
                               .guarded = detail::kernels_are_guarded(),
                               .finite_weights = finite_weights,
+                              .endless_weights = std::move(endless_weights),
                               .attention = std::move(attention),
+                              .gelu_formulas = std::move(gelu_formulas),
+                              .gelu_of_onednn = detail::gelu_of_infinity_is_nan(),
+                              .libtorch_lanes = detail::lanes_of_libtorch(),
                               .regions = std::move(regions)};
   KernelPlan plan = lower(prepared, prepared_->owner(), lowering);
   double work = 0;

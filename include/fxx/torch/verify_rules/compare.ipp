@@ -145,12 +145,14 @@ class Comparison {
     const std::vector<double> a = elements_of(p), b = elements_of(r);
     const Precision precision = precision_of(p.scalar_type());
     std::optional<Bounds> bounds;
+    const bool signs = options_.law == VerifyOptions::Law::bits ||
+                       (options_.law == VerifyOptions::Law::rounding && options_.signs_of_zeros && !p.is_complex());
     for (std::size_t i = 0; i < a.size(); ++i) {
       const double x = a[i], y = b[i];
       if (options_.finite_only && !std::isfinite(x)) continue;
       if (std::isnan(x) && std::isnan(y)) continue;
-      if (x == y && (options_.law != VerifyOptions::Law::bits || std::signbit(x) == std::signbit(y))) continue;
-      if (options_.law == VerifyOptions::Law::rounding) {
+      if (x == y && (!signs || std::signbit(x) == std::signbit(y))) continue;
+      if (options_.law == VerifyOptions::Law::rounding && x != y) {
         if (std::isfinite(x) && std::abs(x - y) <= 4 * precision.eps * std::abs(x)) continue;
         if (!bounds) bounds = bounds_for(result, p, a);
         if (bounds->admit(i, x, y, precision, options_.factor)) continue;

@@ -215,7 +215,7 @@ struct TensorRecipe {
 };
 
 /// What a trial's elements are like.
-enum class Flavour : std::uint8_t { usual, small_integers, special, wide, constant };
+enum class Flavour : std::uint8_t { usual, small_integers, special, extreme, wide, constant };
 
 /// What a tensor of that dtype holds of a number; the reference in float64 is to see the same.
 FXX_INLINE double rounded_to(at::ScalarType dtype, double v) {
@@ -234,7 +234,7 @@ FXX_INLINE double random_element(VerifyRandom& random, at::ScalarType dtype, Fla
   if (dtype == at::kBool) return static_cast<double>(random.below(2));
   if (at::isIntegralType(dtype, false)) {
     const bool is_unsigned = dtype == at::kByte;
-    if (flavour == Flavour::special && random.chance(20)) {
+    if ((flavour == Flavour::special || flavour == Flavour::extreme) && random.chance(20)) {
       if (is_unsigned) return random.pick({0.0, 255.0});
       if (dtype == at::kChar) return random.pick({-127.0, 127.0, 0.0});
       if (dtype == at::kShort) return random.pick({-32767.0, 32767.0, 0.0});
@@ -247,7 +247,8 @@ FXX_INLINE double random_element(VerifyRandom& random, at::ScalarType dtype, Fla
   switch (flavour) {
     case Flavour::small_integers: return static_cast<double>(random.below(7)) - 3;
     case Flavour::wide: return usual * std::exp2(static_cast<double>(random.below(25)) - 12);
-    case Flavour::special: {
+    case Flavour::special:
+    case Flavour::extreme: {
       if (!random.chance(35)) return usual;
       // Complex products of infinities depend on the order in which parts are multiplied, in C++ as in LibTorch.
       if (at::isComplexType(dtype)) return random.pick({0.0, -0.0, 1.0, -1.0});
@@ -255,6 +256,9 @@ FXX_INLINE double random_element(VerifyRandom& random, at::ScalarType dtype, Fla
       if (dtype == at::kDouble) largest = 1.7976931348623157e308, least = 2.2250738585072014e-308;
       if (dtype == at::kHalf) largest = 65504, least = 6.103515625e-05;
       if (dtype == at::kBFloat16) largest = 3.3895313892515355e38;
+      // A number of any magnitude: between those that overflow in a function and those that do by themselves.
+      if (flavour == Flavour::extreme && random.chance(15))
+        return rounded_to(dtype, std::exp2((random.real() * 1.9 - 0.95) * std::log2(largest)) * random.pick({1.0, -1.0}));
       return random.pick({0.0, -0.0, infinite, -infinite, std::numeric_limits<double>::quiet_NaN(), least / 4,
                           -least / 4, least, largest, -largest, 1.0, -1.0});
     }
