@@ -591,9 +591,42 @@ TEST_CASE("a cache that others may write to is refused, unless the user says tha
   refused(BuildCache(place.folder / "to_it"), above, "may be written to by all users");
   std::filesystem::create_directory_symlink(cache, above + "/from_there");
   refused(BuildCache(above + "/from_there"), above, "may be written to by all users");
+  // A link that leads to a link there, which leads back to a folder that nobody else may write to.
+  std::filesystem::create_directory_symlink(above + "/from_there", place.folder / "through");
+  refused(BuildCache(place.folder / "through"), above, "may be written to by all users");
+  std::filesystem::create_directory_symlink("above/../above/from_there", place.folder / "relative");
+  refused(BuildCache(place.folder / "relative"), above, "may be written to by all users");
+  std::filesystem::create_directory_symlink("circle", place.folder / "circle");
+  CHECK(fault_of<CompileError>([&] { BuildCache(place.folder / "circle").get_or_build(place.toolchain, request); }).id() ==
+        ErrorId::cache_unwritable);
   // Nothing is made in such a place either.
   refused(BuildCache(above + "/new"), above, "may be written to by all users");
   CHECK(!std::filesystem::exists(above + "/new"));
+}
+
+TEST_CASE("an entry that others may write to is built again, in a cache that is the user's") {
+  Workplace place;
+  const BuildRequest request{.source = "text"};
+  place.get(request);
+  ::chmod(place.cache.folder().c_str(), 0755);
+  const auto built_again = [&](const std::string& file, mode_t mode) {
+    CAPTURE(file);
+    CHECK(place.hits(request));
+    REQUIRE(::chmod((file.empty() ? place.entry(request) : file).c_str(), mode) == 0);
+    CHECK(!place.cache.find(place.toolchain, request));
+    CHECK(!place.hits(request));
+    CHECK(place.hits(request));
+  };
+  built_again("", 0777);
+  built_again("", 01777);
+  built_again(place.entry(request) + "/manifest", 0666);
+  built_again(*place.cache.find(place.toolchain, request), 0722);
+  // What a mask leaves to others is taken from them.
+  const mode_t before = ::umask(0);
+  const BuildRequest other{.source = "other"};
+  place.get(other);
+  ::umask(before);
+  CHECK(place.hits(other));
 }
 
 TEST_CASE("what belongs to another user is not trusted") {
@@ -615,6 +648,13 @@ TEST_CASE("what belongs to another user is not trusted") {
     const Variable shared("FXX_CACHE_SHARED", "yes");
     CHECK(place.hits(request));
   }
+  CHECK(!place.hits(request));
+  // A link of another user's, though it leads to a folder of this one.
+  std::filesystem::create_directory_symlink(place.cache.folder(), place.folder / "link");
+  CHECK(BuildCache(place.folder / "link").find(place.toolchain, request));
+  REQUIRE(::lchown((place.folder / "link").c_str(), other, other) == 0);
+  CHECK(contains(fault_of<CompileError>([&] { (void)BuildCache(place.folder / "link").find(place.toolchain, request); }).what(),
+                 "link' belongs to user 12345"));
   REQUIRE(::chown(place.cache.folder().c_str(), other, other) == 0);
   const CompileError error = fault_of<CompileError>([&] { place.cache.get_or_build(place.toolchain, request); });
   CHECK(error.id() == ErrorId::cache_unwritable);

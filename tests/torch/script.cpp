@@ -88,6 +88,10 @@ TEST_CASE("values that follow from sizes and dtypes alone are known while code i
       [](Tensor x) { return x + torch::arange(3).to(x.scalar_type()).type_as(x).sum().item<double>(); },
       [](Tensor x) { return torch::full_like(x, 2).cumsum(0).equal(torch::full_like(x, 2)) ? x : -x; },
       [](Tensor x) { return x.new_zeros({2}).any().item<bool>() ? x : x + 1; },
+      [](Tensor x) { return x * torch::broadcast_tensors({torch::arange(4), x})[0].sum().item<std::int64_t>(); },
+      [](Tensor x) { return x * torch::meshgrid({torch::ones({4}), x[0]}, "ij")[0].sum().item<double>(); },
+      [](Tensor x) { return x * torch::atleast_2d({x, torch::ones({3})})[1].sum().item<double>(); },
+      [](Tensor x) { return x * torch::_foreach_mul({x, torch::ones({3})}, 2)[1].sum().item<double>(); },
   };
   for (std::size_t i = 0; i < functions.size(); ++i) {
     CAPTURE(i);
@@ -99,6 +103,8 @@ TEST_CASE("values that follow from sizes and dtypes alone are known while code i
            [](Tensor x) { return x * torch::_shape_as_tensor(x.nonzero())[0].item<std::int64_t>(); },
            [](Tensor x) { return x * torch::zeros_like(x).copy_(x).max().item<double>(); },
            [](Tensor x) { return x * torch::ones({3, 4}).mul(x).sum().item<double>(); },
+           [](Tensor x) { return x * torch::broadcast_tensors({torch::arange(4), x})[1].sum().item<double>(); },
+           [](Tensor x) { return x * torch::_foreach_mul({x, torch::ones({3})}, x.sum())[1].sum().item<double>(); },
            [](Tensor x) { return x * torch::rand_like(x).sum().item<double>(); }})
     CHECK(has(refusal([&] { trace([&](Tensor t) { return f(t); }, {torch::randn({3, 4})}); }), "E301"));
 }
@@ -184,6 +190,12 @@ TEST_CASE("notes tell of sizes that elements decide, and of no others") {
   CHECK_FALSE(told([&](Tensor t) { return read(torch::one_hot(t, 66)); }));
   CHECK(told([&](Tensor t) { return read(torch::one_hot(t)); }));
   CHECK_FALSE(told([&](Tensor t) { return read(torch::nonzero_static(t, 5)); }));
+  // Where each element went is told of as many as there are; how often each is there, of as many as are found.
+  CHECK_FALSE(told([&](Tensor t) { return read(std::get<1>(torch::_unique2(t, true, true))); }));
+  CHECK_FALSE(told([&](Tensor t) { return read(std::get<1>(torch::unique_dim(t, 0, true, true, true))); }));
+  CHECK_FALSE(told([&](Tensor t) { return read(std::get<1>(torch::unique_consecutive(t, true))); }));
+  CHECK(told([&](Tensor t) { return read(std::get<1>(torch::_unique2(t.masked_select(t > 0), true, true))); }));
+  CHECK(told([&](Tensor t) { return read(std::get<2>(torch::_unique2(t, true, true, true))); }));
   CHECK_FALSE(told([&](Tensor t) { return read(t.repeat_interleave(torch::tensor({1, 2, 1, 1}), 0)); }));
   CHECK_FALSE(told([&](Tensor t) { return read(t.index({torch::tensor({true, false, true, true})})); }));
   CHECK_FALSE(told([&](Tensor t) { return read(t.masked_select(torch::tensor({true, false, true, true}))); }));

@@ -66,8 +66,8 @@ FXX_INLINE double SpecialisedWriter::compile_milliseconds(const KernelStep& step
   return kernel + static_cast<double>(text.size()) / 50;
 }
 
-FXX_INLINE void SpecialisedWriter::step(int index) {
-  const KernelStep& step = plan_.steps[static_cast<std::size_t>(index)];
+/// Says in a comment which nodes a step computes, and where they are from.
+FXX_INLINE void SpecialisedWriter::tell_nodes(const KernelStep& step) {
   std::string names, where, module;
   for (const Node* node : step.nodes) {
     names += (names.empty() ? "" : ", ") + std::string(node->name());
@@ -76,10 +76,38 @@ FXX_INLINE void SpecialisedWriter::step(int index) {
   }
   if (where.empty()) where = module;  // traces of C++ know no lines unless they were asked to look for them
   forward_lines_ += "  // " + cpp_comment(names + (where.empty() ? "" : ": " + where)) + "\n";
-  if (const auto* back = std::get_if<plans::CallBack>(&step.kernel)) {
-    forward_lines_ += "  // " + cpp_comment((back->is_region() ? "interpreted: " : "no kernel: ") + back->why) +
-                      "\n  if (part.index == 0) call_back(call, " + std::to_string(index) + ");\n" +
-                      end_of_step(index) + "  if (has_failed(call, " + std::to_string(index) + ")) return;\n";
+  if (const auto* back = std::get_if<plans::CallBack>(&step.kernel))
+    forward_lines_ += "  // " + cpp_comment((back->is_region() ? "interpreted: " : "no kernel: ") + back->why) + "\n";
+}
+
+/// Takes the steps that are called back from `index` on together, where they are many: a loop takes the compiler no longer
+/// for thousands of them. Returns the step after them, or `index`.
+FXX_INLINE int SpecialisedWriter::loop_of_call_backs(int index) {
+  constexpr int few = 8;
+  const auto is_called_back = [&](int i) {
+    return i < static_cast<int>(plan_.steps.size()) &&
+           std::holds_alternative<plans::CallBack>(plan_.steps[static_cast<std::size_t>(i)].kernel);
+  };
+  int end = index;
+  while (is_called_back(end)) ++end;
+  if (end - index < few) return index;
+  step_begins_.push_back(forward_lines_.size());
+  for (int i = index; i < end; ++i) tell_nodes(plan_.steps[static_cast<std::size_t>(i)]);
+  forward_lines_ += "  for (int step = " + std::to_string(index) + "; step < " + std::to_string(end) +
+                    "; ++step) {\n    if (part.index == 0) call_back(call, step);\n"
+                    "    end_of_step(call, part, barrier, step + 1);\n    if (has_failed(call, step)) return" +
+                    (in_pieces() ? " false" : "") + ";\n  }\n";
+  return end;
+}
+
+FXX_INLINE void SpecialisedWriter::step(int index) {
+  const KernelStep& step = plan_.steps[static_cast<std::size_t>(index)];
+  step_begins_.push_back(forward_lines_.size());
+  tell_nodes(step);
+  if (std::holds_alternative<plans::CallBack>(step.kernel)) {
+    forward_lines_ += "  if (part.index == 0) call_back(call, " + std::to_string(index) + ");\n" + end_of_step(index) +
+                      "  if (has_failed(call, " + std::to_string(index) + ")) return" + (in_pieces() ? " false" : "") +
+                      ";\n";
     return;
   }
   Body body;
@@ -156,13 +184,34 @@ FXX_INLINE std::string SpecialisedWriter::functions(int parts) const {
   return result;
 }
 
+/// The function that takes all steps. The compiler's time grows faster than the length of a function (6000 steps that are
+/// called back took two minutes), so of many steps each hundred have a function of their own.
+FXX_INLINE std::string SpecialisedWriter::forward_function() const {
+  const std::string head = "(ModuleCall& call, Part part, Barrier& barrier) {\n";
+  const std::string start = "  end_of_step(call, part, barrier, 0);\n";
+  if (!in_pieces()) return "void forward" + head + start + forward_lines_ + "}\n\n";
+  constexpr std::size_t steps_of_piece = 100;
+  std::string pieces, calls;
+  for (std::size_t i = 0; i < step_begins_.size(); i += steps_of_piece) {
+    const std::size_t next = i + steps_of_piece;
+    const std::size_t end = next < step_begins_.size() ? step_begins_[next] : forward_lines_.size();
+    const std::string name = "steps_from_" + std::to_string(i);
+    pieces += "/// Whether none of them has failed.\n[[gnu::noinline]] bool " + name + head +
+              forward_lines_.substr(step_begins_[i], end - step_begins_[i]) + "  return true;\n}\n\n";
+    calls += "  if (!" + name + "(call, part, barrier)) return;\n";
+  }
+  return pieces + "void forward" + head + start + calls + "}\n\n";
+}
+
 FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
   include("features");
   include("loops");
   include("module");
   include("parallel");
   include(plan_.guarded ? "guard" : "weights");
-  for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) step(i);
+  for (int i = 0; i < static_cast<int>(plan_.steps.size());)
+    if (const int next = loop_of_call_backs(i); next > i) i = next;
+    else step(i++);
   SpecialisedSource out;
   out.headers.assign(headers_.begin(), headers_.end());
   std::string& text = out.text;
@@ -205,9 +254,8 @@ FXX_INLINE SpecialisedSource SpecialisedWriter::write() {
       "inline void end_of_step(ModuleCall& call, Part part, Barrier& barrier, int number) {\n"
       "  barrier.wait();\n  if (!call.times) return;\n  note_time(call.times, part, number);\n"
       "  if (!call.after_step) return;\n  if (part.index == 0) call.after_step(&call, number);\n"
-      "  barrier.wait();\n}\n\n"
-      "void forward(ModuleCall& call, Part part, Barrier& barrier) {\n  end_of_step(call, part, barrier, 0);\n" +
-      forward_lines_ + "}\n\n}  // namespace\n\n";
+      "  barrier.wait();\n}\n\n" +
+      forward_function() + "}  // namespace\n\n";
   out.hash = hash_of(text);
   text +=
       "#pragma GCC visibility push(default)\n"

@@ -43,6 +43,36 @@ FXX_INLINE MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+namespace detail {
+/// Whether it begins as pickles of protocols 0 and 1 name a class: "ccollections\nOrderedDict\n".
+FXX_INLINE bool begins_as_class_of_pickle(std::string_view text) {
+  if (!text.starts_with('c')) return false;
+  text.remove_prefix(1);
+  for (int word = 0; word < 2; ++word) {
+    const auto is_letter = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+    };
+    std::size_t length = 0;
+    while (length < text.size() && is_letter(text[length])) ++length;
+    if (length == 0 || length == text.size() || text[length] != '\n') return false;
+    text.remove_prefix(length + 1);
+  }
+  return text.starts_with("p0\n") || text.starts_with("q");
+}
+/// Whether these are letters and ends of lines alone, in UTF-8; the last letter may be cut off.
+FXX_INLINE bool is_written_text(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if ((c < ' ' && c != '\t' && c != '\n' && c != '\r' && c != '\f') || c == 0x7f) return false;
+    if (c < 0x80) continue;
+    if (c < 0xc2 || c > 0xf4) return false;
+    for (int more = c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3; more > 0 && ++i < text.size(); --more)
+      if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return false;
+  }
+  return true;
+}
+}  // namespace detail
+
 FXX_INLINE std::optional<FileKind> kind_of_file(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size() < 512 ? bytes.size() : 512);
   const auto at = [&](std::size_t place, std::string_view signature) {
@@ -52,6 +82,10 @@ FXX_INLINE std::optional<FileKind> kind_of_file(std::span<const std::byte> bytes
   constexpr std::string_view from_python =
       "Python's torch.load reads it, and safetensors.torch.save_file(torch.load(path)) makes a safetensors file of a "
       "state_dict; torch::load and torch::jit::load read what C++ and TorchScript wrote";
+  // What begins with a length below 2^32 and a header, as a safetensors file that was cut off, is of no other kind.
+  const bool may_be_length = text.size() >= 8 && text.substr(4, 4) == std::string_view("\0\0\0\0", 4) &&
+                             (text.size() == 8 || text[8] == '{');
+  if (may_be_length) return std::nullopt;
   if (at(0, "PK\x03\x04") || at(0, "PK\x05\x06") || at(0, "PK\x07\x08")) {
     if (holds(".npy")) return FileKind{"a zip archive of NumPy arrays (.npz)", "numpy.load reads it"};
     if (holds("model.weights.h5") || holds("config.json") || holds("metadata.json"))
@@ -60,9 +94,11 @@ FXX_INLINE std::optional<FileKind> kind_of_file(std::span<const std::byte> bytes
       return FileKind{"a zip archive, as torch.export.save writes (.pt2)", "Python's torch.export.load reads it"};
     return FileKind{"a zip archive, as torch.save, torch::save and TorchScript write (.pt, .pth)", from_python};
   }
-  // What begins with a length below 2^32, as a safetensors file that was cut off, has zeros here.
-  const bool may_be_length = text.size() >= 8 && text.substr(4, 4) == std::string_view("\0\0\0\0", 4);
-  if (!may_be_length && text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5)
+  // Protocols 0 and 1 have no signature: they begin with a class, or with an empty dictionary or list and its number.
+  constexpr std::string_view empty_dictionary("}q\0", 3), empty_list("]q\0", 3);
+  const bool old_pickle = detail::begins_as_class_of_pickle(text) || at(0, "(dp0\n") || at(0, "(lp0\n") ||
+                          at(0, empty_dictionary) || at(0, empty_list);
+  if (old_pickle || (text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5))
     return FileKind{"a Python pickle, as old versions of torch.save write (.pt, .pth)", from_python};
   if (at(0, "\x89HDF\r\n\x1a\n")) return FileKind{"an HDF5 file (.h5, .hdf5)", "h5py and Keras read it"};
   if (at(0, "GGUF")) return FileKind{"a GGUF file", "llama.cpp and the Python package gguf read it"};
@@ -93,7 +129,7 @@ FXX_INLINE std::optional<FileKind> kind_of_file(std::span<const std::byte> bytes
     return FileKind{"a program or library (ELF)", "The system's loader reads it"};
   if (at(0, "%PDF-")) return FileKind{"a PDF document", "It holds no weights"};
   if (at(0, "\x89PNG") || at(0, "\xff\xd8\xff") || at(0, "GIF8")) return FileKind{"an image", "It holds no weights"};
-  std::string_view start = may_be_length ? std::string_view() : text;
+  std::string_view start = text;
   if (start.starts_with("\xef\xbb\xbf")) start.remove_prefix(3);
   start.remove_prefix(start.find_first_not_of(" \t\r\n") == start.npos ? start.size()
                                                                        : start.find_first_not_of(" \t\r\n"));
@@ -110,11 +146,22 @@ FXX_INLINE std::optional<FileKind> kind_of_file(std::span<const std::byte> bytes
     return FileKind{"a JSON text",
                     "Of a model in several files this is the index (.safetensors.index.json); load the files that it "
                     "names"};
+  if (at(0, "MZ") || at(0, "\xcf\xfa\xed\xfe"))
+    return FileKind{"a program or library of another system", "It holds no weights that can be read here"};
+  if (at(0, "RIFF") || at(0, "OggS") || at(0, "fLaC") || at(0, "ID3"))
+    return FileKind{"a sound, an image or a video", "It holds no weights"};
   // A protobuf has no signature. ONNX models begin with their version, and go on with one of the fields 2 to 8.
-  if (!may_be_length && text.size() > 4 && text[0] == '\x08' && text[1] > 0 && text[1] < 0x20 &&
+  if (text.size() > 4 && text[0] == '\x08' && text[1] > 0 && text[1] < 0x20 &&
       (text[2] == '\x12' || text[2] == '\x1a' || text[2] == '\x22' || text[2] == '\x28' || text[2] == '\x32' ||
        text[2] == '\x3a' || text[2] == '\x42'))
     return FileKind{"a protobuf, as ONNX (.onnx) and TensorFlow (.pb) write", "ONNX Runtime and OpenVINO read ONNX"};
+  // Frozen graphs of TensorFlow begin with a node, which begins with its name.
+  const auto byte = [&](std::size_t place) -> std::size_t { return static_cast<unsigned char>(text[place]); };
+  if (text.size() > 8 && text[0] == '\n' && text[2] == '\n' && byte(3) > 0 && byte(3) < byte(1) &&
+      detail::is_written_text(text.substr(4, byte(3))))
+    return FileKind{"a protobuf, as TensorFlow writes (.pb)", "TensorFlow reads it"};
+  if (text.size() >= 8 && detail::is_written_text(text))
+    return FileKind{"a text", "Look at it: a download may have been answered by a message"};
   return std::nullopt;
 }
 

@@ -252,8 +252,12 @@ FXX_INLINE std::string_view safetensors_header(std::span<const std::byte> bytes,
   if (bytes.size() < 8)
     no_safetensors(bytes, name,
                           "it has " + std::to_string(bytes.size()) + " bytes, fewer than the 8 of the header's length");
-  std::uint64_t length = 0;
+  std::uint64_t length = 0, other_way = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
+  for (std::size_t i = 0; i < 8; ++i) other_way = other_way << 8 | std::to_integer<std::uint64_t>(bytes[i]);
+  if (length > largest_safetensors_header && other_way < bytes.size() - 8 && bytes[8] == std::byte{'{'})
+    safetensors_malformed(name, "the length of its header, " + std::to_string(other_way) +
+                                    ", has its bytes in the wrong order, the highest first");
   if (length > largest_safetensors_header)
     no_safetensors(bytes, name, "its header is said to have " + std::to_string(length) + " bytes, more than the " +
                                     std::to_string(largest_safetensors_header) + " that are allowed");

@@ -138,14 +138,14 @@ FXX_INLINE bool is_shared() {
   return value && *value && std::string_view(value) != "0";
 }
 
-/// Why somebody else than this user and the system's administrator may put files there; empty when nobody may. `above`:
-/// it is a folder above the one that is asked about, in which others may be allowed to make files of their own.
-FXX_INLINE std::string who_else_writes(const std::string& folder, bool above) {
-  struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) return "";  // not there yet
-  const std::string whose = "'" + folder + "' ";
+/// Why somebody else than this user and the system's administrator may change a file, or put files into a folder; empty
+/// when nobody may. `above`: it is a folder above the one that is asked about, in which others may be allowed to make
+/// files of their own.
+FXX_INLINE std::string who_else_writes(const std::string& path, const struct stat& status, bool above) {
+  const std::string whose = "'" + path + "' ";
   if (status.st_uid != ::geteuid() && status.st_uid != 0)
     return whose + "belongs to user " + std::to_string(status.st_uid);
+  if (S_ISLNK(status.st_mode)) return "";  // a link cannot be written to, only replaced where it lies
   if (above && (status.st_mode & S_ISVTX) != 0) return "";  // only their own files may others remove
   if ((status.st_mode & S_IWOTH) != 0) return whose + "may be written to by all users";
   // Many systems give each user a group of his own, of the same number, which may write to his folders.
@@ -154,27 +154,65 @@ FXX_INLINE std::string who_else_writes(const std::string& folder, bool above) {
   return "";
 }
 
+/// The same of a folder that may not be there yet, of the folders above it, and of every link on the way: who may write
+/// where a link lies may let it lead elsewhere.
+FXX_INLINE std::string who_else_reaches(const std::string& folder) {
+  constexpr int most_links = 40;  // as the system
+  std::string here, left = folder;
+  for (int links = 0;;) {
+    const std::size_t start = left.find_first_not_of('/');
+    struct stat status {};
+    const std::string path = here.empty() ? "/" : here;
+    if (::lstat(path.c_str(), &status) != 0) return "";
+    if (S_ISLNK(status.st_mode)) {
+      if (std::string why = who_else_writes(path, status, true); !why.empty()) return why;
+      std::string to(4096, '\0');
+      const ssize_t length = ::readlink(path.c_str(), to.data(), to.size());
+      if (length <= 0 || ++links > most_links) return "";  // nothing can be opened there
+      to.resize(static_cast<std::size_t>(length));
+      here = to.starts_with('/') ? "" : here.substr(0, here.rfind('/'));
+      left = to + "/" + left;
+      continue;
+    }
+    const bool last = start == left.npos;
+    if (std::string why = who_else_writes(path, status, !last); last || !why.empty()) return why;
+    left.erase(0, start);
+    const std::string name = left.substr(0, left.find('/'));
+    left.erase(0, name.size());
+    if (name == "..") here = here.substr(0, std::min(here.rfind('/'), here.size()));
+    else if (name != ".") here += "/" + name;
+  }
+}
+
 /// What is loaded from a cache runs as this user. Throws E604 where others may write to it, or to a folder above it,
 /// unless the user has said that he knows.
 FXX_INLINE void require_trusted(const std::string& cache) {
   if (is_shared()) return;
-  std::string why = who_else_writes(cache, false);
-  for (const std::string& path : {cache, files::resolved_path(cache)})
-    for (std::size_t end = path.rfind('/'); why.empty() && end != path.npos; end = end == 0 ? path.npos : path.rfind('/', end - 1))
-      why = who_else_writes(path.substr(0, std::max<std::size_t>(end, 1)), true);
+  const std::string why = who_else_reaches(cache);
   if (why.empty()) return;
   throw CompileError(ErrorId::cache_unwritable,
                      "BuildCache: the folder " + cache + " is not used, because " + why +
                          ", who could put code there that runs as this user. Take that right away (chmod go-w), name "
                          "another folder in FXX_CACHE_DIR, or set FXX_CACHE_SHARED=1 to trust all who may write there");
 }
-/// The same of an entry that was made by this user or the administrator, or by anybody where others are trusted.
-FXX_INLINE std::optional<std::string> trusted_library(const std::string& entry, const std::string& key) {
+/// Whether nobody else may change it. The folder of an entry has the rights that the cache had when it was made.
+FXX_INLINE bool is_of_this_user(const std::string& path, mode_t kind) {
   struct stat status {};
-  if (!is_shared() && ::lstat(entry.c_str(), &status) == 0 &&
-      (!S_ISDIR(status.st_mode) || (status.st_uid != ::geteuid() && status.st_uid != 0)))
-    return std::nullopt;
-  return valid_library(entry, key);
+  return ::lstat(path.c_str(), &status) == 0 && (status.st_mode & S_IFMT) == kind &&
+         who_else_writes(path, status, false).empty();
+}
+/// The library of an entry that was made by this user or the administrator, or by anybody where others are trusted.
+FXX_INLINE std::optional<std::string> trusted_library(const std::string& entry, const std::string& key) {
+  if (is_shared()) return valid_library(entry, key);
+  if (!is_of_this_user(entry, S_IFDIR) || !is_of_this_user(entry + "/manifest", S_IFREG)) return std::nullopt;
+  std::optional<std::string> library = valid_library(entry, key);
+  return library && is_of_this_user(*library, S_IFREG) ? library : std::nullopt;
+}
+/// Takes from others what the mask of the user may have left them: to write to files of an entry.
+FXX_INLINE void keep_for_this_user(const std::string& path) {
+  struct stat status {};
+  if (!is_shared() && ::stat(path.c_str(), &status) == 0 && (status.st_mode & 022) != 0)
+    ::chmod(path.c_str(), status.st_mode & 0755);
 }
 
 /// The names in a folder; none when it cannot be read.
@@ -305,6 +343,7 @@ FXX_INLINE std::string BuildCache::get_or_build(const Toolchain& toolchain, cons
   }
 
   if (const int error = files::make_folders(folder_, 0700)) detail::cache_unwritable(folder_, error);
+  detail::require_trusted(folder_);  // somebody may have been faster
   remove_leftovers(24 * 3600);
   detail::Aside aside(folder_, name);
   // A name of its own for each build: the dynamic linker takes a library of a name it knows for the one it has loaded.
@@ -323,6 +362,8 @@ FXX_INLINE std::string BuildCache::get_or_build(const Toolchain& toolchain, cons
   if (!error) error = files::write_file(aside.path() + "/key", key);
   if (!error) error = files::write_file(aside.path() + "/manifest", detail::manifest_of(aside.path(), library));
   if (error) detail::cache_unwritable(folder_, error);
+  for (const std::string& file : {library, std::string("key"), std::string("manifest")})
+    detail::keep_for_this_user(aside.path() + "/" + file);
   std::string published = detail::publish(aside, folder_, entry, key, library);
   shrink(detail::limit_of_cache(), name);
   return published;

@@ -110,7 +110,7 @@ FXX_INLINE ResourceLimits resource_limits(const std::string& root) {
           continue;
         std::string path(line.substr(second + 1));
         // A container sees its own group as the root, under the name that the host has for it or "/".
-        if (before[3] != "/" && path.starts_with(before[3])) path.erase(0, before[3].size());
+        if (before[3] != "/" && (path + '/').starts_with(std::string(before[3]) + '/')) path.erase(0, before[3].size());
         if (path.starts_with("/..")) path.clear();
         const std::string point = root + std::string(before[4]);
         for (;;) {  // a group has no more than those above it

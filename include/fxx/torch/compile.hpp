@@ -39,7 +39,7 @@ struct CompileOptions {
   /// Largest error against the interpreter on the example inputs, relative to the largest magnitude of each result;
   /// beyond it, compile throws, unless roundings in the interpreter's operators make a fourth of it: where a graph
   /// rounds or compares. Each step is compared by itself besides, within its own bound (docs/reliability.md), unless
-  /// this is infinite. The interpreter computes in float32 itself. Nothing: 1e-4, in fast mode 0.05.
+  /// this is infinite. Nothing: 1e-4, in fast mode 0.05, beyond which steps that are right may make the difference, too.
   std::optional<double> tolerance = {};
   /// Measures the ways in which products, convolutions and attention may be computed (tile, Winograd's algorithm or
   /// directly, joined with their neighbours or not, LibTorch itself), for each shape once, and takes the fastest; else

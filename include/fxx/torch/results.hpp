@@ -23,6 +23,9 @@ at::Tensor comparable(const at::Tensor& tensor);
 /// not compare. nan beside nan and an infinity beside the same one are no difference; of integers and booleans any is 1
 /// or more.
 double relative_error(const c10::IValue& given, const c10::IValue& expected);
+/// Largest difference of each tensor of two results, relative to the largest magnitude of the same tensor of a third. One
+/// number that is infinite where the results do not have the same number of tensors.
+std::vector<double> errors_of_tensors(const c10::IValue& given, const c10::IValue& expected, const c10::IValue& like);
 
 /// The same beside results of which one is as good as another: each element counts by how far it is outside of what they
 /// span, integers and booleans by whether one of them has it. There has to be one.

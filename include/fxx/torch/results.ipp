@@ -40,30 +40,37 @@ FXX_INLINE double largest_relative(const at::Tensor& differences, const at::Tens
   return error != error ? std::numeric_limits<double>::infinity() : size > 0 ? error / size : error;
 }
 
-FXX_INLINE double relative_error(const c10::IValue& given, const c10::IValue& expected) {
-  std::vector<at::Tensor> a, b;
+/// The largest difference of two tensors, relative to the largest magnitude of a third.
+FXX_INLINE double error_of_tensor(const at::Tensor& given, const at::Tensor& expected, const at::Tensor& like) {
+  constexpr double none = std::numeric_limits<double>::infinity();
+  if (given.defined() != expected.defined()) return none;
+  if (!given.defined()) return 0;
+  if (given.sizes() != expected.sizes() || given.scalar_type() != expected.scalar_type()) return none;
+  if (given.numel() == 0) return 0;
+  const at::Tensor x = comparable(given), y = comparable(expected);
+  const at::Tensor from = like.defined() && like.numel() > 0 ? comparable(like) : y;
+  if (!x.is_floating_point())
+    return x.equal(y) ? 0 : std::max(1., largest_relative(x.to(at::kDouble).sub(y.to(at::kDouble)).abs(), from.to(at::kDouble)));
+  // nan where nan is expected is no difference, nor is the same infinity.
+  const at::Tensor same = x.eq(y).logical_or(x.isnan().logical_and(y.isnan()));
+  return largest_relative(x.sub(y).abs().masked_fill(same, 0), from);
+}
+
+FXX_INLINE std::vector<double> errors_of_tensors(const c10::IValue& given, const c10::IValue& expected,
+                                                 const c10::IValue& like) {
+  std::vector<at::Tensor> a, b, c;
   flatten(given, a);
   flatten(expected, b);
-  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
+  flatten(like, c);
+  if (a.size() != b.size() || a.size() != c.size()) return {std::numeric_limits<double>::infinity()};
+  std::vector<double> errors;
+  for (std::size_t i = 0; i < a.size(); ++i) errors.push_back(error_of_tensor(a[i], b[i], c[i]));
+  return errors;
+}
+
+FXX_INLINE double relative_error(const c10::IValue& given, const c10::IValue& expected) {
   double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i].defined() != b[i].defined()) return std::numeric_limits<double>::infinity();
-    if (!a[i].defined()) continue;
-    if (a[i].sizes() != b[i].sizes() || a[i].scalar_type() != b[i].scalar_type())
-      return std::numeric_limits<double>::infinity();
-    if (a[i].numel() == 0) continue;
-    const at::Tensor x = comparable(a[i]), y = comparable(b[i]);
-    if (!x.is_floating_point()) {
-      if (x.equal(y)) continue;
-      const at::Tensor wanted = y.to(at::kDouble);
-      worst = std::max({worst, 1., largest_relative(x.to(at::kDouble).sub(wanted).abs(), wanted)});
-      continue;
-    }
-    // nan where nan is expected is no difference, nor is the same infinity.
-    const at::Tensor same = x.eq(y).logical_or(x.isnan().logical_and(y.isnan()));
-    const at::Tensor difference = x.sub(y).abs().masked_fill(same, 0);
-    worst = std::max(worst, largest_relative(difference, y));
-  }
+  for (const double error : errors_of_tensors(given, expected, expected)) worst = std::max(worst, error);
   return worst;
 }
 

@@ -375,4 +375,48 @@ TEST_CASE("chains of thousands of operators take the compiler a millisecond for 
   CHECK(few->source_code().find("shared") == std::string::npos);
 }
 
+TEST_CASE("thousands of steps that are called back take the compiler a millisecond for each") {
+  torch::manual_seed(6);
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::randn({7, 19}, torch::kDouble);
+  constexpr int count = 3000;
+  const auto net = net_of([&](const Tensors& in) {
+    Tensor v = in[0];
+    for (int i = 0; i < count / 2; ++i) v = torch::sin(v) + 0.01;
+    return c10::IValue(v);
+  });
+  const auto gm = traced_net(*net, {x});
+  const double before = seconds_of_children();
+  const auto compiled = fxx::compile(*gm, {x}, {.threads = 1, .tolerance = infinite, .cache_folder = cache()});
+  const double seconds = seconds_of_children() - before;
+  CAPTURE(seconds);
+  CHECK(compiled->kernel_plan().steps.size() == count);
+  CHECK(seconds < 1e-3 * count);
+  CHECK(same(compiled->run({x}).toTensor(), net->function({x}).toTensor()));
+}
+
+TEST_CASE("hundreds of steps, of kernels and called back in turns: a call that fails ends them all") {
+  torch::manual_seed(7);
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::randn({7, 19}), v = torch::randn({7, 19}, torch::kDouble), rows = torch::arange(7).flip(0);
+  const auto net = net_of([](const Tensors& in) {
+    Tensor a = in[0], b = in[1];
+    for (int i = 0; i < 150; ++i) {
+      a = torch::softmax(a + b.to(torch::kFloat), -1);
+      b = torch::sin(b + a.to(torch::kDouble));
+      if (i == 100) b = b.index_select(0, in[2]);
+    }
+    return all_of({a, b});
+  });
+  const Tensors in{x, v, rows};
+  for (const int threads : {1, 2}) {
+    const auto compiled = fxx::compile(*traced_net(*net, in), in, {.threads = threads, .cache_folder = cache()});
+    CHECK(compiled->kernel_plan().steps.size() > 400);
+    for (int round = 0; round < 2; ++round) {
+      CHECK_THROWS(compiled->run({x, v, rows + 5}));
+      CHECK(relative_difference(compiled->run(boxed(in)), net->function(in)) < 1e-5);
+    }
+  }
+}
+
 }  // namespace

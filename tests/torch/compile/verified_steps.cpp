@@ -44,6 +44,41 @@ TEST_CASE("examples of zeros and of constants, whose variance cancels, are accep
   }
 }
 
+TEST_CASE("results that are nothing but rounding are accepted, each beside its own magnitude") {
+  torch::manual_seed(5);
+  const torch::NoGradGuard no_grad;
+  for (const double value : {-3.3, 0.1, 1e-20, 7e5}) {
+    CAPTURE(value);
+    // Norms of one value throughout are the rounding of its mean, which the large result beside them has nothing of.
+    const Forward net = [](const Tensors& in) {
+      const Tensor x = in[0], image = x.reshape({1, 4, 8, 32});
+      return all_of({torch::instance_norm(image, {}, {}, {}, {}, true, 0.1, 1e-5, false), torch::group_norm(image, 2),
+                     x * 1e3, torch::instance_norm(image * 3, {}, {}, {}, {}, true, 0.1, 1e-5, false)});
+    };
+    CHECK_NOTHROW(compiled(net, {torch::full({32, 32}, value)}));
+  }
+  // A cosine of 1 is more than 1, or less, by a rounding.
+  const Tensor w = torch::randn({32, 32});
+  for (int seed = 0; seed < 4; ++seed) {
+    CAPTURE(seed);
+    torch::manual_seed(seed);
+    CHECK_NOTHROW(compiled(
+        [&](const Tensors& in) {
+          const Tensor y = torch::linear(in[0], w), c = torch::cosine_similarity(y, y, -1);
+          const Tensor rest = y.mean(-1) - y.sum(-1) / 32;
+          return all_of({torch::acos(c), torch::sqrt(1 - c), torch::log(1 - c), torch::acosh(c), torch::atanh(c),
+                         torch::atan2(rest, -c), 1 / rest, rest.sign() * 3});
+        },
+        {torch::randn({40, 32})}));
+  }
+}
+
+TEST_CASE("where an operator of the interpreter's overflows inside, its value is accepted") {
+  // LibTorch's layer_norm squares what it subtracts from 0.
+  CHECK_NOTHROW(compiled([](const Tensors& in) { return c10::IValue(torch::layer_norm(in[0], {32})); },
+                         {torch::full({32, 32}, 1e20)}));
+}
+
 TEST_CASE("results whose number of elements a rounding decides are accepted") {
   torch::manual_seed(2);
   const torch::NoGradGuard no_grad;
@@ -200,7 +235,15 @@ class Mutants {
                            {random({1, 3, 6, 7})}};
     {
       const Tensor to = torch::randint(0, 5, {12});
-      families_["scatter"] = {[=](const Tensors& in) { return c10::IValue(torch::index_add(in[0], 0, to, in[1])); },
+      families_["running sum"] = {[](const Tensors& in) { return c10::IValue(in[0].cumsum(-1)); }, {random({7, 45})}};
+    {
+      const Tensor bounds = torch::linspace(-1, 1, 9);
+      families_["search"] = {[=](const Tensors& in) { return c10::IValue(torch::bucketize(in[0], bounds)); },
+                             {random({7, 45})}};
+    }
+    families_["nearest"] = {[](const Tensors& in) { return c10::IValue(torch::upsample_nearest2d(in[0], {13, 17})); },
+                            {random({1, 3, 6, 7})}};
+    families_["scatter"] = {[=](const Tensors& in) { return c10::IValue(torch::index_add(in[0], 0, to, in[1])); },
                               {random({5, 19}), random({12, 19})}};
     }
     {
@@ -313,6 +356,10 @@ TEST_CASE("wrong kernels are refused, of every family" * doctest::timeout(600)) 
        "for (int i = first + 1; i + 1 < end; ++i) {"},
       {"sort", "the tail of a row is not among the largest", "sorting.hpp", "for (; i < Shape.length; ++i) take(i);",
        ";"},
+      {"running sum", "the sum of the vectors before is lost", "copies.hpp", "total = high[lanes / 2 - 1];", ""},
+      {"search", "the last half is not looked at", "searching.hpp", "left = N; left > 0;", "left = N; left > 1;"},
+      {"nearest", "the column before is taken", "copies.hpp", "Shape.exact>(x, along)",
+       "Shape.exact>(x > 0 ? x - 1 : x, along)"},
       {"pointwise", "the tail is dropped", "loops.hpp", "if (i < mine.end) each(i, Width<N % lanes>{});", ";"},
       {"copy", "rows lie one element too near", nullptr, "a + i + j * 13, 13, width", "a + i + j * 13, 12, width"},
   };

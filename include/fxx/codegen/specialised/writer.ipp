@@ -176,9 +176,14 @@ class SpecialisedWriter {
   static std::string stem_of(const KernelStep& step);
   double compile_milliseconds(const KernelStep& step, const std::string& text, bool known) const;
   std::string functions(int parts) const;
+  std::string forward_function() const;
+  /// Whether there are so many steps that one function is not for all of them.
+  bool in_pieces() const { return plan_.steps.size() > 256; }
   static std::string end_of_step(int index) {
     return "  end_of_step(call, part, barrier, " + std::to_string(index + 1) + ");\n";
   }
+  void tell_nodes(const KernelStep& step);
+  int loop_of_call_backs(int index);
   void step(int index);
 
   const KernelPlan& plan_;
@@ -192,6 +197,7 @@ class SpecialisedWriter {
   std::set<std::string> constant_names_;
   std::map<std::string, int> shape_counts_, function_counts_;
   std::string constant_lines_, last_constant_, last_size_, pack_lines_, shape_lines_, forward_lines_;
+  std::vector<std::size_t> step_begins_;  // in forward_lines_
   std::vector<Function> step_functions_;
   std::set<std::string> scratch_;
 };

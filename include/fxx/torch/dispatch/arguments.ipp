@@ -191,7 +191,8 @@ FXX_INLINE Argument DispatchTracer::Implementation::argument(const c10::IValue& 
     call.given.push_back({inner_of(t), t, parameter.written});
     if (v.depends_on_inputs) {
       if (call.at < 32) call.elements |= 1u << call.at;
-      call.depending |= element_reads_.results_that_read(call.op, call.at, v.decided >= 0);
+      if (call.item >= 0 && call.item < 64 && element_reads_.each_by_itself(call.op)) call.items |= 1ull << call.item;
+      else call.depending |= element_reads_.results_that_read(call.op, call.at, v.decided >= 0);
     }
     if (v.decided >= 0) call.decided = v.decided;
     if (v.modules) call.modules = last_modules_ = v.modules;
@@ -201,7 +202,11 @@ FXX_INLINE Argument DispatchTracer::Implementation::argument(const c10::IValue& 
   if (value.isTensor()) return tensor(value.toTensor());
   if (parameter.type.base == ValueType::tensor && value.isList()) {
     std::vector<Argument> items;
-    for (const c10::IValue& v : value.toListRef()) items.push_back(v.isNone() ? Argument() : tensor(v.toTensor()));
+    for (const c10::IValue& v : value.toListRef()) {
+      ++call.item;
+      items.push_back(v.isNone() ? Argument() : tensor(v.toTensor()));
+    }
+    call.item = -1;
     return Argument::list(std::move(items));
   }
   if (is_object(value)) {

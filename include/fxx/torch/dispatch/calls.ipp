@@ -87,6 +87,8 @@ FXX_INLINE void DispatchTracer::Implementation::record(const c10::OperatorHandle
       call.copies_filled = fresh->filled();
     }
 
+  call.decided_before = call.decided;
+  call.as_before = decided && op.base_name().find("unique") != std::string_view::npos;  // where each element went
   if (decided && (decided->by < 0 ? call.depends() : (call.elements >> decided->by & 1) != 0))
     call.decided = detail::ElementSizes::size_of(stack[stack.size() - handle.schema().returns().size()], decided->dim);
   Node* node = tracer_.create_node(CallFunction{&op}, std::span<const Argument>(all.data(), written), kwargs);

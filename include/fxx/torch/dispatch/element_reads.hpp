@@ -17,6 +17,9 @@ class ElementReads {
   /// The results, as bits, that elements of the argument reach. `sized_by_elements`: elements decide its sizes, which
   /// then count where a result has them.
   std::uint32_t results_that_read(const Operator& op, std::size_t argument, bool sized_by_elements);
+  /// Whether the operator gives a list of tensors, each of which has the elements of the tensors at its own place of the
+  /// lists that are given.
+  bool each_by_itself(const Operator& op);
 
  private:
   /// An argument of which the operator reads less than all.
@@ -24,8 +27,10 @@ class ElementReads {
     int argument = -1;  // -1: there is none
     std::uint32_t results = ~0u;
     bool sizes = true;  // it reads sizes, and not dtype and device alone
+    bool each_by_itself = false;
   };
   static Less less_of(const Operator& op);
+  const Less& known(const Operator& op);
 
   std::unordered_map<const Operator*, Less> known_;
 };

@@ -171,12 +171,17 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
     std::size_t at = 0;           // the argument that is looked at
     std::uint32_t depending = 0;  // results, as bits, that elements of inputs decide
     std::uint32_t elements = 0;   // arguments, as bits, whose elements inputs decide
+    std::uint64_t items = 0;      // of a list that is the result, where each reads the tensors of its own place alone
+    int item = -1;                // of the list of tensors that is looked at
     std::int64_t decided = -1;
+    bool as_before = false;  // the second result has the sizes of the argument, whatever size was decided
+    std::int64_t decided_before = -1;  // by what made the arguments
     bool gives_fresh = false, copies_filled = false;  // memory that no operator has written, filled by C++
     std::vector<Given> given = {};
     const ModuleStack* modules = nullptr;  // that own a parameter among the arguments
-    bool depends() const { return depending != 0; }
+    bool depends() const { return depending != 0 || items != 0; }
     bool depends(int item) const {
+      if (items != 0 && item >= 0) return depending != 0 || (item < 64 && (items >> item & 1) != 0);
       return op.returns.size() > 1 && item >= 0 && item < 32 ? (depending >> item & 1) != 0 : depends();
     }
   };
@@ -291,7 +296,8 @@ class DispatchTracer::Implementation final : public detail::OperatorCalls {
   Node* node_of(const Value& value) { return value.item < 0 ? value.node : tracer_.item(value.node, value.item); }
   Argument argument(const at::Tensor& tensor);
   Value value_of(const Call& call, Node* node, int item) const {
-    return {node, item, call.depends(item), call.detached, call.decided};
+    return {node, item, call.depends(item), call.detached,
+            call.as_before && item == 1 ? call.decided_before : call.decided};
   }
 
   Value find(const at::Tensor& tensor, bool detaches = false);
