@@ -184,13 +184,17 @@ FXX_INLINE std::optional<std::vector<std::int64_t>> SizeFit::unusual(int e, std:
   return std::nullopt;
 }
 
+/// What few traces do not tell apart is endless: the more of them the shortest expression has survived, the less much
+/// longer ones count.
+FXX_INLINE std::size_t SizeFit::length_beside_shortest() const {
+  const std::size_t usual_traces = 7 + 3 * symbols_.size(), more = sets_.size() - std::min(sets_.size(), usual_traces);
+  return 6 - std::min<std::size_t>(6, more);
+}
+
 /// The first candidate, and the set that leaves the fewest of them whatever its answer is.
 FXX_INLINE SizeFit::Answer SizeFit::told_apart(std::vector<SizeCandidate> found) {
   if (found.empty()) return {};
-  // What few traces do not tell apart is endless: the more of them the shortest expression has survived, the less much
-  // longer ones count.
-  const std::size_t usual_traces = 7 + 3 * symbols_.size(), more = sets_.size() - std::min(sets_.size(), usual_traces);
-  const std::size_t longest = found[0].length + 6 - std::min<std::size_t>(6, more);
+  const std::size_t longest = found[0].length + length_beside_shortest();
   std::vector<int> candidates;
   for (const SizeCandidate& candidate : found)
     if (candidate.length <= longest) candidates.push_back(candidate.expression);
