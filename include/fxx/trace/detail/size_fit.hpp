@@ -129,8 +129,10 @@ class SizeFit {
   /// Sizes for numbers that no simple expression gives, those that show most first; the first few are traced always, as
   /// tests of what the given sizes showed.
   const std::vector<std::vector<std::int64_t>>& survey();
-  /// Sizes that tell every answer from its variants that fit all traces as well.
-  std::vector<std::vector<std::int64_t>> tests();
+  /// Sizes that tell every answer from its variants that fit all traces as well, and sizes that test the answers.
+  /// `asked`: the symbols whose sizes the code may compute with; where no answer has one of them, a number that is the
+  /// same in all traces may still follow from it.
+  std::vector<std::vector<std::int64_t>> tests(const std::vector<bool>& asked);
 
  private:
   bool covered(int e) const;
@@ -192,8 +194,14 @@ class SizeFit {
   int changed(int e, int& place, Change&& change);
   int replaced(int e, int from, int to);
   std::vector<int> variants(int e);
+  template <class F>
+  bool any_term(int e, F&& f) const;
   bool has_pieces(int e) const;
-  std::vector<std::vector<std::int64_t>> unasked_sets() const;
+  bool divides_by_size(int e) const;
+  bool may_saturate(int e) const;
+  void mark_used(int e);
+  std::vector<std::vector<std::int64_t>> unasked_sets(std::span<const int> answers,
+                                                      const std::vector<bool>& asked) const;
   void add_steps(int e, std::vector<std::vector<std::int64_t>>& asked) const;
   std::optional<std::vector<std::int64_t>> differing_set(int a, int b) const;
 
@@ -210,6 +218,7 @@ class SizeFit {
   std::vector<std::int64_t> confirming(int e) const;
   Answer decide(std::vector<int> candidates) const;
   std::vector<std::vector<std::int64_t>> trial_sets(std::span<const int> candidates, bool all_at_once) const;
+  std::optional<SizeReal> find_real(std::span<const double> values, std::span<const int> operands);
   double value_of(const SizeReal& real, std::size_t trace) const;
 
   std::span<const SizeSymbol> symbols_;
@@ -217,6 +226,7 @@ class SizeFit {
   std::span<const std::vector<std::int64_t>> refused_;
   SizeExpressions expressions_;
   std::vector<bool> covered_;   // symbols of which every allowed size was traced
+  std::vector<bool> used_;      // symbols that an answer has
   std::vector<int> leaves_;     // of the symbols
   std::vector<int> monomials_;  // products of up to three symbols
   struct Floor {
