@@ -609,6 +609,75 @@ TEST_CASE("a grid that forward caches in a member: made anew for each size it is
   CHECK(!fault.says("A branch on a size"));
 }
 
+TEST_CASE("numbers that LibTorch leaves out at some of the sizes: starts of 0, steps of 1, whole slices, no padding") {
+  torch::NoGradGuard no_grad;
+  using torch::indexing::None;
+  using torch::indexing::Slice;
+  const auto check = [](const std::string& name, auto f, std::int64_t minimum = 2) {
+    CAPTURE(name);
+    for (const std::int64_t traced : {16, 47, 100}) {
+      CAPTURE(traced);
+      const auto gm = trace(f, {torch::rand({2, traced})}, {{0, 1, "n", minimum}});
+      CAPTURE(to_string(gm->graph()));
+      for (const std::int64_t n : {2, 3, 5, 8, 15, 16, 31, 47, 48, 49, 50, 63, 64, 65, 96, 100, 200, 501}) {
+        if (n < minimum) continue;
+        CAPTURE(n);
+        const Tensor x = torch::rand({2, n});
+        CHECK(same((*gm)(x), f(x)));
+      }
+    }
+  };
+  check("start of a slice", [](Tensor x) { return x.slice(1, x.size(1) % 2, x.size(1)); });
+  check("start of an index", [](Tensor x) { return x.index({Slice(), Slice(x.size(1) % 3, None)}); });
+  check("the last ones", [](Tensor x) { return x.slice(1, std::max<std::int64_t>(x.size(1) - 48, 0), x.size(1)); });
+  check("step", [](Tensor x) { return x.slice(1, 0, x.size(1), 1 + x.size(1) / 50); });
+  check("narrow", [](Tensor x) { return x.narrow(1, x.size(1) % 2, x.size(1) - x.size(1) % 2); });
+  check("end from the end", [](Tensor x) { return x.index({"...", Slice(None, -(1 + x.size(1) % 4))}); }, 6);
+  check("whole at even sizes", [](Tensor x) { return x.index({Slice(), Slice(None, x.size(1) / 2 * 2)}); });
+  check("what is within", [](Tensor x) { return x.index({Slice(), Slice(x.size(1) / 4, x.size(1) - x.size(1) / 4)}); });
+  check("roll", [](Tensor x) { return torch::roll(x, {x.size(1) % 5}, {1}); });
+  check("both sides padded", [](Tensor x) {
+    return torch::constant_pad_nd(x, {x.size(1) % 2, (8 - x.size(1) % 8) % 8});
+  });
+  check("padded to a multiple", [](Tensor x) { return F::pad(x, F::PadFuncOptions({0, (16 - x.size(1) % 16) % 16})); });
+  check("zeros behind", [](Tensor x) {
+    return torch::cat({x, x.new_zeros({2, (32 - x.size(1) % 32) % 32})}, 1);
+  });
+  check("triangle", [](Tensor x) { return x.tril(x.size(1) % 3); });
+  check("repeat", [](Tensor x) { return x.repeat({1, 1 + x.size(1) % 2}); });
+  check("unfold", [](Tensor x) { return x.unfold(1, 4, 1 + x.size(1) / 40); }, 4);
+  check("centre of the largest multiple", [](Tensor x) {
+    const std::int64_t size = x.size(1) / 16 * 16;
+    return x.narrow(1, (x.size(1) - size) / 2, size);
+  }, 16);
+}
+
+TEST_CASE("a table that code keeps outside of members is named when sizes differ, and traced when it is made anew") {
+  for (const bool grows : {false, true}) {
+    CAPTURE(grows);
+    const auto make = [grows] {
+      const auto table = std::make_shared<Tensor>();
+      return [table, grows](Tensor x) {
+        const std::int64_t n = x.size(0);
+        if (!table->defined() || (grows ? table->size(0) < n : table->size(0) != n)) *table = torch::arange(n) * 0.5;
+        return x + table->slice(0, 0, n).view({-1, 1});
+      };
+    };
+    if (grows) {
+      const Fault fault = fault_of<TraceError>([&] { trace(make(), {torch::rand({6, 3})}, {{0, 0, "n"}}); });
+      CAPTURE(fault.text);
+      CHECK(fault.id == 309);
+      CHECK(!fault.says("A branch on a size"));
+      continue;
+    }
+    const auto gm = trace(make(), {torch::rand({6, 3})}, {{0, 0, "n"}});
+    for (const std::int64_t n : {2, 6, 7, 40}) {
+      const Tensor x = torch::rand({n, 3});
+      CHECK(same((*gm)(x), make()(x)));
+    }
+  }
+}
+
 /// Arithmetic on two sizes, as code writes it: each number is at least 1.
 struct SizeCode {
   std::vector<std::size_t> choices;

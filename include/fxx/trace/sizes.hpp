@@ -56,6 +56,7 @@ struct SizedTrace {
   Graph graph;              // the nodes' tensor_meta has the shapes of this trace, where it is known
   SizeSet sizes;            // that the inputs had
   std::vector<Read> reads;  // in order; may be empty
+  bool all_reads = false;   // whether `reads` has every size that the code asked for
 };
 
 /// Sizes to trace at: those given, then as many more as the solver needs, two more than there are names. A given size
@@ -72,9 +73,13 @@ std::vector<SizeSet> smallest_sizes(std::span<const DynamicDim> dims, const Size
 /// Further sizes to trace at: those that leave the fewest of the expressions that fit all traces (n / 7 and n / 8 agree
 /// on many n), a few that test every solution (small, odd and large ones), and those where an expression with another
 /// constant, another rounding or a side of min or max less would differ. Numbers that no expression gives are looked for
-/// at more and more sizes, some sixty at most. Empty when there is no doubt. Ask again with the new traces added; most
-/// code needs about eight sizes more for one name and ten for two. `refused`: sizes that the code does not take, which
-/// are not asked for again. Throws as solve_sizes.
+/// at more and more sizes, some sixty at most. Empty when there is no doubt. Ask again with the new traces added.
+///
+/// Sums and products need six to eight sizes more; divisions, remainders and bounds seven to twelve beside these. Some
+/// twenty more test what a further bound or remainder may hide behind: min and max, a quotient or remainder that is
+/// mostly one number, division by a size, and sizes that no number of the graph follows although the code may have
+/// computed with them. `refused`: sizes that the code does not take, which are not asked for again. Throws as
+/// solve_sizes.
 std::vector<SizeSet> more_sizes_to_trace(std::span<const SizedTrace> traces, std::span<const DynamicDim> dims,
                                          std::span<const SizeSet> refused = {});
 

@@ -85,7 +85,7 @@ FXX_INLINE Recording record_dynamic(const TracedCode& code, std::vector<at::Tens
   const auto add = [&](Recording recording, const SizeSet& sizes) {
     recordings.push_back(std::move(recording));
     if (recordings.size() == 1) first_constants = with_values_of_now(recordings[0].constants);
-    SizedTrace trace{std::move(recordings.back().graph), sizes, {}};
+    SizedTrace trace{std::move(recordings.back().graph), sizes, {}, true};
     for (const TracedRead& r : recordings.back().reads)
       if (r.of == TracedRead::Of::size) trace.reads.push_back({r.node, r.item, r.dim, r.value});
     traces.push_back(std::move(trace));

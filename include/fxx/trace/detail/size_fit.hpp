@@ -61,7 +61,7 @@ class SizeParts {
   };
 
   bool made() const { return traces_ > 0; }
-  void start(std::size_t traces) { traces_ = traces; }
+  void start(std::size_t traces);
   void add(const Part& part, const std::int64_t* row);
   /// Adds all forms and constants of the size `of` with the values `n`.
   void add_all(int of, const SizeValues& n);
@@ -69,16 +69,26 @@ class SizeParts {
   const Part& operator[](int part) const { return parts_[static_cast<std::size_t>(part)]; }
   const std::int64_t* row(int part) const { return values_.data() + static_cast<std::size_t>(part) * traces_; }
   /// The part with these values; -1 when there is none.
-  int find(const std::int64_t* row) const;
+  int find(const std::int64_t* row) const { return find(row, hash(row)); }
+  /// The hash is linear: that of a sum of rows is the sum of their hashes, so that sums are looked up without them.
+  std::uint64_t hash(const std::int64_t* row) const;
+  std::uint64_t hash_of(int part) const { return hashes_[static_cast<std::size_t>(part)]; }
+  /// Whether some part has the hash, which other values have too, but rarely.
+  bool has_hash(std::uint64_t hash) const;
 
  private:
-  std::uint64_t hash(const std::int64_t* row) const;
+  /// Adds a part with the value value(t) in trace t.
+  template <class F>
+  void add_row(const Part& part, F&& value);
+  int find(const std::int64_t* row, std::uint64_t hash) const;
+  std::size_t slot(std::uint64_t hash) const;
   void place(int part);
 
   std::size_t traces_ = 0;
   std::vector<Part> parts_;
   std::vector<std::int64_t> values_;
-  std::vector<int> slots_;  // of a hash table, a power of two of them
+  std::vector<std::uint64_t> weights_, hashes_;  // of the traces, and of the parts
+  std::vector<int> slots_;                       // of a hash table, a power of two of them
 };
 
 /// An expression that fits, and how long it is as C++ writes it.
@@ -119,8 +129,10 @@ class SizeFit {
   /// Sizes for numbers that no simple expression gives, those that show most first; the first few are traced always, as
   /// tests of what the given sizes showed.
   const std::vector<std::vector<std::int64_t>>& survey();
-  /// Sizes that tell every answer from its variants that fit all traces as well.
-  std::vector<std::vector<std::int64_t>> tests();
+  /// Sizes that tell every answer from its variants that fit all traces as well, and sizes that test the answers.
+  /// `asked`: the symbols whose sizes the code may compute with; where no answer has one of them, a number that is the
+  /// same in all traces may still follow from it.
+  std::vector<std::vector<std::int64_t>> tests(const std::vector<bool>& asked);
 
  private:
   bool covered(int e) const;
@@ -139,13 +151,13 @@ class SizeFit {
 
   /// An expression that is a line between two bounds, or where it is none.
   struct Bounds {
-    std::vector<bool> taken;  // the traces that meet no bound
+    std::vector<std::size_t> taken;  // the traces that meet no bound
     std::optional<std::int64_t> low, high;
   };
-  /// An expression, and the traces where it is least and greatest.
+  /// An expression, the traces where it is least and greatest, and one where it is neither, where there is one.
   struct Line {
     int base;
-    std::size_t low, high;
+    std::size_t low, high, between;
   };
   std::size_t count_unusual(const SizeValues& values, std::int64_t& usual) const;
   std::optional<std::vector<std::int64_t>> unusual(int e, std::int64_t usual);
@@ -156,13 +168,12 @@ class SizeFit {
   template <class Make>
   void for_each_constant(const SizeParts::Part& part, Make&& make);
   int truncated(int numerator, std::int64_t divisor, bool remainder);
-  Bounds everywhere() const { return {std::vector<bool>(sets_.size(), true), {}, {}}; }
-  void add_quotients(int base, const SizeValues& values, const std::vector<bool>& taken,
-                     std::optional<std::int64_t> least, std::optional<std::int64_t> most, ComposedFound& found);
+  Bounds everywhere() const;
+  void add_quotients(int base, const SizeValues& values, const Bounds& bounds, ComposedFound& found);
   void add_composed_remainders(int base, std::int64_t factor, const std::int64_t* x, const SizeValues& values,
                                ComposedFound& found);
-  void add_bounded(const std::int64_t* x, const SizeValues& values, const Bounds& bounds, std::int64_t& factor,
-                   std::int64_t& added, bool& fits) const;
+  bool is_line(const std::int64_t* x, const SizeValues& values, const Bounds& bounds, std::int64_t& factor,
+               std::int64_t& added) const;
   void add_divided_part(const SizeParts::Part& part, const std::int64_t* x, const SizeValues& values,
                         ComposedFound& found);
   template <class Join>
@@ -177,13 +188,20 @@ class SizeFit {
   template <class F>
   void for_each_break(int e, std::size_t i, F&& f) const;
   std::vector<std::vector<std::int64_t>> probes(std::span<const int> expressions);
+  std::size_t length_beside_shortest() const;
   Answer told_apart(std::vector<SizeCandidate> candidates);
   template <class Change>
   int changed(int e, int& place, Change&& change);
   int replaced(int e, int from, int to);
   std::vector<int> variants(int e);
+  template <class F>
+  bool any_term(int e, F&& f) const;
   bool has_pieces(int e) const;
-  std::vector<std::vector<std::int64_t>> unasked_sets() const;
+  bool divides_by_size(int e) const;
+  bool may_saturate(int e) const;
+  void mark_used(int e);
+  std::vector<std::vector<std::int64_t>> unasked_sets(std::span<const int> answers,
+                                                      const std::vector<bool>& asked) const;
   void add_steps(int e, std::vector<std::vector<std::int64_t>>& asked) const;
   std::optional<std::vector<std::int64_t>> differing_set(int a, int b) const;
 
@@ -191,11 +209,16 @@ class SizeFit {
   void add_remainders(int numerator, const SizeValues& values, std::vector<int>& found);
   Answer add_extremes(const SizeValues& values, std::vector<int>& found);
   void make_floors();
+  int floor_expression(int floor);
+  const std::int64_t* floor_row(int floor) const {
+    return floor_values_.data() + static_cast<std::size_t>(floor) * sets_.size();
+  }
   void add_floor_products(const SizeValues& values, std::int64_t added, std::vector<int>& found);
   void collect_constants(int e, std::vector<std::int64_t>& found) const;
   std::vector<std::int64_t> confirming(int e) const;
   Answer decide(std::vector<int> candidates) const;
   std::vector<std::vector<std::int64_t>> trial_sets(std::span<const int> candidates, bool all_at_once) const;
+  std::optional<SizeReal> find_real(std::span<const double> values, std::span<const int> operands);
   double value_of(const SizeReal& real, std::size_t trace) const;
 
   std::span<const SizeSymbol> symbols_;
@@ -203,9 +226,15 @@ class SizeFit {
   std::span<const std::vector<std::int64_t>> refused_;
   SizeExpressions expressions_;
   std::vector<bool> covered_;   // symbols of which every allowed size was traced
+  std::vector<bool> used_;      // symbols that an answer has
   std::vector<int> leaves_;     // of the symbols
   std::vector<int> monomials_;  // products of up to three symbols
-  std::vector<int> floors_;     // n // k and (n + k - 1) // k
+  struct Floor {
+    int of;
+    std::int64_t added, divisor;
+  };
+  std::vector<Floor> floors_;  // n // k and (n + k - 1) // k
+  SizeValues floor_values_;
   SizeParts parts_;
   std::vector<int> bases_;  // sizes, and sums, differences and products of two
   std::vector<Line> lines_;  // of the bases

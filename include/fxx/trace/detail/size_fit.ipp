@@ -32,6 +32,7 @@ FXX_INLINE SizeFit::SizeFit(std::span<const SizeSymbol> symbols, std::vector<std
     covered_.push_back(static_cast<std::int64_t>(count_distinct(values)) > (s.maximum - s.minimum) / s.multiple_of);
     leaves_.push_back(expressions_.leaf(Kind::symbol, static_cast<std::int64_t>(i), std::move(values)));
   }
+  used_.resize(symbols_.size());
   const std::size_t n = leaves_.size();
   monomials_ = leaves_;
   for (std::size_t i = 0; i < n; ++i)
@@ -174,6 +175,7 @@ FXX_INLINE SizeFit::Answer SizeFit::integer(const SizeValues& values, std::span<
   }
   if (answer.expression == none) return answer;
   if (answer.ask.empty()) answer.ask = confirming(answer.expression);
+  mark_used(answer.expression);
   known_.emplace(values, answer);
   if (!over_symbols && std::find(atoms_.begin(), atoms_.end(), answer.expression) == atoms_.end()) {
     atoms_.push_back(answer.expression);
@@ -547,6 +549,11 @@ FXX_INLINE double rounded_to_digits(double value, int digits) {
 }
 
 FXX_INLINE std::optional<SizeReal> SizeFit::real(std::span<const double> values, std::span<const int> operands) {
+  const std::optional<SizeReal> found = find_real(values, operands);
+  if (found) mark_used(found->e), mark_used(found->over);
+  return found;
+}
+FXX_INLINE std::optional<SizeReal> SizeFit::find_real(std::span<const double> values, std::span<const int> operands) {
   using Factor = SizeReal::Factor;
   bool single = true, positive = true;  // computed in single precision?
   for (double v : values) {

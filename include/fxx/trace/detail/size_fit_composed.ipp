@@ -27,39 +27,74 @@ inline constexpr std::int64_t far_number = std::int64_t{1} << 50;
 
 // --- parts -----------------------------------------------------------------------------------------------------------
 
-FXX_INLINE std::uint64_t SizeParts::hash(const std::int64_t* row) const {
-  std::uint64_t h = 0x9e3779b97f4a7c15;
-  for (std::size_t t = 0; t < traces_; ++t) {
-    h = (h ^ static_cast<std::uint64_t>(row[t])) * 0xff51afd7ed558ccd;
-    h ^= h >> 32;
+FXX_INLINE void SizeParts::start(std::size_t traces) {
+  traces_ = traces;
+  std::uint64_t state = 0;
+  for (std::size_t t = 0; t < traces; ++t) {
+    std::uint64_t z = state += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    weights_.push_back((z ^ (z >> 31)) | 1);
   }
+}
+FXX_INLINE std::uint64_t SizeParts::hash(const std::int64_t* row) const {
+  std::uint64_t h = 0;
+  for (std::size_t t = 0; t < traces_; ++t) h += static_cast<std::uint64_t>(row[t]) * weights_[t];
   return h;
 }
-FXX_INLINE int SizeParts::find(const std::int64_t* row) const {
+FXX_INLINE std::size_t SizeParts::slot(std::uint64_t hash) const {
+  hash = (hash ^ (hash >> 32)) * 0xff51afd7ed558ccd;
+  return static_cast<std::size_t>(hash ^ (hash >> 32));
+}
+FXX_INLINE int SizeParts::find(const std::int64_t* row, std::uint64_t hash) const {
   if (slots_.empty()) return -1;
-  for (std::size_t at = hash(row);; ++at) {
+  for (std::size_t at = slot(hash);; ++at) {
     const int part = slots_[at & (slots_.size() - 1)];
-    if (part < 0 || std::equal(row, row + traces_, this->row(part))) return part;
+    if (part < 0 || (hash_of(part) == hash && std::equal(row, row + traces_, this->row(part)))) return part;
+  }
+}
+FXX_INLINE bool SizeParts::has_hash(std::uint64_t hash) const {
+  if (slots_.empty()) return false;
+  for (std::size_t at = slot(hash);; ++at) {
+    const int part = slots_[at & (slots_.size() - 1)];
+    if (part < 0 || hash_of(part) == hash) return part >= 0;
   }
 }
 FXX_INLINE void SizeParts::add(const Part& part, const std::int64_t* row) {
-  if (std::all_of(row, row + traces_, [&](auto v) { return v == row[0]; })) return;
+  add_row(part, [&](std::size_t t) { return row[t]; });
+}
+template <class F>
+void SizeParts::add_row(const Part& part, F&& value) {
   if (parts_.size() * 2 >= slots_.size()) {
-    slots_.assign(std::max<std::size_t>(1024, slots_.size() * 4), -1);
+    slots_.assign(std::max<std::size_t>(16384, slots_.size() * 4), -1);
     for (std::size_t i = 0; i < parts_.size(); ++i) place(static_cast<int>(i));
   }
-  if (const int same = find(row); same >= 0) {
+  const std::size_t begin = parts_.size() * traces_;
+  if (values_.size() < begin + traces_) values_.resize((begin + traces_) * 2);
+  std::int64_t* const row = values_.data() + begin;
+  const std::uint64_t* const weights = weights_.data();
+  const std::size_t traces = traces_;
+  const std::int64_t first = value(0);
+  std::uint64_t h = 0, changes = 0;
+  for (std::size_t t = 0; t < traces; ++t) {
+    const std::int64_t v = value(t);
+    row[t] = v;
+    changes |= static_cast<std::uint64_t>(v ^ first);
+    h += static_cast<std::uint64_t>(v) * weights[t];
+  }
+  if (changes == 0) return;
+  if (const int same = find(row, h); same >= 0) {
     // A run of constants that the traces do not tell apart is one part.
     Part& known = parts_[static_cast<std::size_t>(same)];
     if (known.form == part.form && known.of == part.of && part.low == known.high + 1) known.high = part.low;
     return;
   }
   parts_.push_back(part);
-  values_.insert(values_.end(), row, row + traces_);
+  hashes_.push_back(h);
   place(static_cast<int>(parts_.size()) - 1);
 }
 FXX_INLINE void SizeParts::place(int part) {
-  std::size_t at = hash(row(part));
+  std::size_t at = slot(hash_of(part));
   while (slots_[at & (slots_.size() - 1)] >= 0) ++at;
   slots_[at & (slots_.size() - 1)] = part;
 }
@@ -67,26 +102,42 @@ FXX_INLINE void SizeParts::place(int part) {
 FXX_INLINE void SizeParts::add_all(int of, const SizeValues& n) {
   if (std::any_of(n.begin(), n.end(), [](auto x) { return x < 0 || x > far_number; })) return;
   const bool divides = std::find(n.begin(), n.end(), 0) == n.end();
-  SizeValues row(traces_);
-  const auto all = [&](Part::Form form, std::int64_t last, auto&& value) {
-    for (std::int64_t k = 2; k <= last; ++k) {
-      for (std::size_t t = 0; t < traces_; ++t) row[t] = value(n[t], k);
-      add({form, of, k, k}, row.data());
-    }
-  };
   using Form = Part::Form;
   constexpr std::int64_t most = largest_composed_constant, usual = 256;
-  all(Form::quotient, most, [](auto x, auto k) { return x / k; });
-  all(Form::ceiling, most, [](auto x, auto k) { return (x + k - 1) / k; });
-  all(Form::remainder, most, [](auto x, auto k) { return x % k; });
-  all(Form::minimum, most, [](auto x, auto k) { return std::min<std::int64_t>(x, k); });
-  all(Form::maximum, most, [](auto x, auto k) { return std::max<std::int64_t>(x, k); });
-  all(Form::missing, usual, [](auto x, auto k) { return (k - x % k) % k; });
-  all(Form::below, usual, [](auto x, auto k) { return x / k * k; });
-  all(Form::above, usual, [](auto x, auto k) { return (x + k - 1) / k * k; });
+  // Division is what costs: each size is divided by each constant once, and each constant by each size.
+  const std::size_t rows = static_cast<std::size_t>(most + 1) * traces_;
+  SizeValues quotients(rows), rests(rows);
+  const auto divide = [&](bool inverse) {
+    std::int64_t *q = quotients.data() + 2 * traces_, *r = rests.data() + 2 * traces_;
+    for (std::int64_t k = 2; k <= most; ++k)
+      for (const std::int64_t x : n) {
+        const std::int64_t a = inverse ? k : x, b = inverse ? x : k;
+        const bool narrow = a <= INT32_MAX && b <= INT32_MAX;
+        *q = narrow ? static_cast<std::int32_t>(a) / static_cast<std::int32_t>(b) : a / b;
+        *r++ = a - *q++ * b;
+      }
+  };
+  // `value` is asked for x, k, x / k and x % k; for the inverse forms, for k / x and k % x.
+  const auto all = [&](Part::Form form, std::int64_t last, auto&& value) {
+    for (std::int64_t k = 2; k <= last; ++k) {
+      const std::size_t at = static_cast<std::size_t>(k) * traces_;
+      const std::int64_t *const x = n.data(), *const q = quotients.data() + at, *const r = rests.data() + at;
+      add_row({form, of, k, k}, [=](std::size_t t) { return value(x[t], k, q[t], r[t]); });
+    }
+  };
+  divide(false);
+  all(Form::quotient, most, [](auto, auto, auto q, auto) { return q; });
+  all(Form::ceiling, most, [](auto, auto, auto q, auto r) { return q + (r > 0); });
+  all(Form::remainder, most, [](auto, auto, auto, auto r) { return r; });
+  all(Form::minimum, most, [](auto x, auto k, auto, auto) { return std::min<std::int64_t>(x, k); });
+  all(Form::maximum, most, [](auto x, auto k, auto, auto) { return std::max<std::int64_t>(x, k); });
+  all(Form::missing, most, [](auto, auto k, auto, auto r) { return r > 0 ? k - r : 0; });
+  all(Form::below, usual, [](auto x, auto, auto, auto r) { return x - r; });
+  all(Form::above, usual, [](auto x, auto k, auto, auto r) { return r > 0 ? x + (k - r) : x; });
   if (!divides) return;
-  all(Form::over, most, [](auto x, auto k) { return k / x; });
-  all(Form::modulo, most, [](auto x, auto k) { return k % x; });
+  divide(true);
+  all(Form::over, most, [](auto, auto, auto q, auto) { return q; });
+  all(Form::modulo, most, [](auto, auto, auto, auto r) { return r; });
 }
 
 FXX_INLINE int SizeFit::part_expression(const SizeParts::Part& part, std::int64_t k) {
@@ -142,7 +193,9 @@ FXX_INLINE void SizeFit::make_parts() {
   for (int base : bases_) {
     const SizeValues& x = expressions_.values(base);
     const auto [low, high] = std::minmax_element(x.begin(), x.end());
-    lines_.push_back({base, static_cast<std::size_t>(low - x.begin()), static_cast<std::size_t>(high - x.begin())});
+    const auto between = std::find_if(x.begin(), x.end(), [&](auto v) { return v != *low && v != *high; });
+    lines_.push_back({base, static_cast<std::size_t>(low - x.begin()), static_cast<std::size_t>(high - x.begin()),
+                      static_cast<std::size_t>((between == x.end() ? low : between) - x.begin())});
   }
 }
 
@@ -164,6 +217,12 @@ class ComposedFound {
   void next_kind() { before_ = found_.size(); }
   bool full() const { return found_.size() >= before_ + most_of_kind; }
   std::size_t size() const { return found_.size(); }
+  /// The length of the shortest; very long when there is none.
+  std::size_t shortest() const {
+    std::size_t least = 1000;
+    for (const SizeCandidate& candidate : found_) least = std::min(least, candidate.length);
+    return least;
+  }
   /// The short ones first.
   std::vector<SizeCandidate> take() {
     std::stable_sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) { return a.length < b.length; });
@@ -206,22 +265,26 @@ FXX_INLINE int SizeFit::truncated(int numerator, std::int64_t divisor, bool rema
                            below);
 }
 
-/// Adds (factor * base + added) / divisor, truncated as in C++, for what fits where `taken` says so (everywhere when it
-/// is empty), between the bounds where these are given.
-FXX_INLINE void SizeFit::add_quotients(int base, const SizeValues& values, const std::vector<bool>& taken,
-                                       std::optional<std::int64_t> least, std::optional<std::int64_t> most,
-                                       ComposedFound& found) {
+FXX_INLINE SizeFit::Bounds SizeFit::everywhere() const {
+  Bounds all;
+  for (std::size_t t = 0; t < sets_.size(); ++t) all.taken.push_back(t);
+  return all;
+}
+
+/// Adds (factor * base + added) / divisor, truncated as in C++ and kept between the bounds, where it fits the traces that
+/// meet no bound.
+FXX_INLINE void SizeFit::add_quotients(int base, const SizeValues& values, const Bounds& bounds, ComposedFound& found) {
   using Kind = SizeExpressions::Kind;
   const SizeValues& x = expressions_.values(base);
-  std::vector<std::size_t> at;
-  for (std::size_t t = 0; t < x.size(); ++t)
-    if (taken.empty() || taken[t]) at.push_back(t);
+  const auto& [at, least, most] = bounds;
   if (at.size() < 4) return;
   std::size_t largest = at[0], smallest = at[0];
+  std::int64_t farthest = 0;
   for (const std::size_t t : at) {
     if (x[t] > far_number || x[t] < -far_number || values[t] > far_number || values[t] < -far_number) return;
     if (x[t] > x[largest]) largest = t;
     if (x[t] < x[smallest]) smallest = t;
+    farthest = std::max({farthest, std::abs(x[t]), std::abs(values[t])});
   }
   const std::int64_t dx = x[largest] - x[smallest], dv = values[largest] - values[smallest];
   if (dx == 0 || dv == 0) return;
@@ -230,18 +293,29 @@ FXX_INLINE void SizeFit::add_quotients(int base, const SizeValues& values, const
     std::int64_t factor, first, last, divisor;
   };
   std::vector<Quotient> quotients;
-  constexpr WideInteger unbounded = static_cast<WideInteger>(1) << 100;
+  const auto interval = [&](std::int64_t a, std::int64_t k, auto unbounded, auto& low, auto& high) {
+    using Integer = decltype(unbounded);
+    low = -unbounded, high = unbounded;
+    for (const std::size_t t : at) {
+      const Integer v = static_cast<Integer>(values[t]) * k, product = static_cast<Integer>(a) * x[t];
+      low = std::max<Integer>(low, (values[t] > 0 ? v : v - k + 1) - product);
+      high = std::min<Integer>(high, (values[t] < 0 ? v : v + k - 1) - product);
+      if (low > high) return;
+    }
+  };
+  const long double slope = static_cast<long double>(dv) / static_cast<long double>(dx);
   for (std::int64_t k = 2; k <= largest_composed_constant && quotients.size() < 200; ++k) {
-    const auto about = static_cast<std::int64_t>(static_cast<long double>(dv) * static_cast<long double>(k) /
-                                                 static_cast<long double>(dx));
+    const auto about = static_cast<std::int64_t>(slope * static_cast<long double>(k));
+    const bool narrow = farthest < (std::int64_t{1} << 30) && std::abs(about) < (std::int64_t{1} << 30);
     for (std::int64_t a = about - 1; a <= about + 1; ++a) {
       if (a == 0 || a % k == 0) continue;
-      WideInteger low = -unbounded, high = unbounded;
-      for (const std::size_t t : at) {
-        const WideInteger v = static_cast<WideInteger>(values[t]) * k, product = static_cast<WideInteger>(a) * x[t];
-        low = std::max<WideInteger>(low, (values[t] > 0 ? v : v - k + 1) - product);
-        high = std::min<WideInteger>(high, (values[t] < 0 ? v : v + k - 1) - product);
-        if (low > high) break;
+      WideInteger low = 0, high = 0;
+      if (narrow) {
+        std::int64_t from = 0, to = 0;
+        interval(a, k, std::int64_t{1} << 61, from, to);
+        low = from, high = to;
+      } else {
+        interval(a, k, static_cast<WideInteger>(1) << 100, low, high);
       }
       if (low > high || low < -far_number || high > far_number) continue;
       const auto first = static_cast<std::int64_t>(low), last = static_cast<std::int64_t>(high);
@@ -305,32 +379,35 @@ FXX_INLINE void SizeFit::add_composed_remainders(int base, std::int64_t factor, 
   }
 }
 
-/// min(max(factor * x + added, low), high), with what is not needed left out; and bounded quotients of sizes.
-FXX_INLINE void SizeFit::add_bounded(const std::int64_t* x, const SizeValues& values, const Bounds& bounds,
-                                     std::int64_t& factor, std::int64_t& added, bool& fits) const {
-  fits = false;
-  std::size_t smallest = values.size(), largest = values.size();
-  for (std::size_t t = 0; t < values.size(); ++t) {
-    if (!bounds.taken[t]) continue;
-    if (smallest == values.size() || x[t] < x[smallest]) smallest = t;
-    if (largest == values.size() || x[t] > x[largest]) largest = t;
-  }
-  if (smallest == values.size()) return;
-  const WideInteger dx = static_cast<WideInteger>(x[largest]) - x[smallest],
-                    dv = static_cast<WideInteger>(values[largest]) - values[smallest];
-  if (dx == 0 || dv == 0 || dv % dx != 0 || dv / dx > far_number || dv / dx < -far_number) return;
-  const WideInteger f = dv / dx, d = values[smallest] - f * x[smallest];
-  if (d > far_number || d < -far_number) return;
+/// Whether values = factor * x + added in the traces that meet no bound, for three values of x at least.
+FXX_INLINE bool SizeFit::is_line(const std::int64_t* x, const SizeValues& values, const Bounds& bounds,
+                                 std::int64_t& factor, std::int64_t& added) const {
+  const auto& taken = bounds.taken;
+  if (taken.size() < 3) return false;
+  // Any two that differ give the line: most fail at the third.
+  const std::size_t a = taken[0];
+  std::size_t b = a;
+  for (const std::size_t t : taken)
+    if (values[t] != values[a]) {
+      b = t;
+      break;
+    } else if (x[t] != x[a]) {
+      return false;
+    }
+  const WideInteger dx = static_cast<WideInteger>(x[b]) - x[a], dv = static_cast<WideInteger>(values[b]) - values[a];
+  if (dv == 0 || dx == 0 || dx > INT64_MAX || dx < -INT64_MAX || dv > INT64_MAX || dv < -INT64_MAX) return false;
+  const std::int64_t f = static_cast<std::int64_t>(dv) / static_cast<std::int64_t>(dx);
+  if (f * dx != dv || f > far_number || f < -far_number) return false;
+  const WideInteger d = values[a] - static_cast<WideInteger>(f) * x[a];
+  if (d > far_number || d < -far_number) return false;
   bool third = false;
-  for (std::size_t t = 0; t < values.size(); ++t) {
-    if (!bounds.taken[t]) continue;
-    if (f * x[t] + d != values[t]) return;
-    third = third || (x[t] != x[smallest] && x[t] != x[largest]);
+  for (const std::size_t t : taken) {
+    if (static_cast<WideInteger>(f) * x[t] + d != values[t]) return false;
+    third = third || (x[t] != x[a] && x[t] != x[b]);
   }
-  if (!third) return;
-  factor = static_cast<std::int64_t>(f);
+  factor = f;
   added = static_cast<std::int64_t>(d);
-  fits = true;
+  return third;
 }
 
 /// x / k, x % k, and what is missing to a multiple of k, for a part that is not negative.
@@ -394,11 +471,37 @@ void SizeFit::with_partners(const SizeValues& rest, Join&& join) {
 /// Adds sums and differences of two parts, or of a part and a line.
 FXX_INLINE void SizeFit::add_sums_of_parts(const SizeValues& values, ComposedFound& found) {
   using Kind = SizeExpressions::Kind;
+  using Unsigned = std::uint64_t;
   const std::size_t traces = values.size();
   SizeValues rest(traces);
+  // Most parts have no partner, which a hash and three traces tell. Where these overflow, the full test decides.
+  struct Three {
+    std::size_t low, high, between;
+    Unsigned to_high, to_between;
+  };
+  std::vector<Three> three;
+  for (const Line& line : lines_) {
+    const SizeValues& x = expressions_.values(line.base);
+    const auto from_low = [&](std::size_t t) {
+      return static_cast<Unsigned>(x[t]) - static_cast<Unsigned>(x[line.low]);
+    };
+    three.push_back({line.low, line.high, line.between, from_low(line.high), from_low(line.between)});
+  }
+  const Unsigned hash = parts_.hash(values.data());
   for (int part = 0; part < parts_.count() && !found.full(); ++part) {
     const std::int64_t* const x = parts_.row(part);
     for (const Kind kind : {Kind::add, Kind::sub}) {
+      const auto rest_at = [&](std::size_t t) {
+        const auto v = static_cast<Unsigned>(values[t]), p = static_cast<Unsigned>(x[t]);
+        return kind == Kind::add ? v - p : v + p;
+      };
+      const bool may_fit =
+          parts_.has_hash(kind == Kind::add ? hash - parts_.hash_of(part) : hash + parts_.hash_of(part)) ||
+          std::any_of(three.begin(), three.end(), [&](const Three& line) {
+            const Unsigned low = rest_at(line.low);
+            return (rest_at(line.high) - low) * line.to_between == (rest_at(line.between) - low) * line.to_high;
+          });
+      if (!may_fit) continue;
       bool fits = true;
       for (std::size_t t = 0; t < traces && fits; ++t)
         fits = kind == Kind::add ? !__builtin_sub_overflow(values[t], x[t], &rest[t])
@@ -417,7 +520,7 @@ FXX_INLINE void SizeFit::add_products_of_parts(const SizeValues& values, Compose
   const std::size_t traces = values.size();
   SizeValues rest(traces);
   std::size_t products = 0;
-  std::vector<bool> taken(traces);
+  Bounds where;
   for (int part = 0; part < parts_.count() && !found.full(); ++part) {
     const std::int64_t* const x = parts_.row(part);
     bool fits = true;
@@ -427,9 +530,10 @@ FXX_INLINE void SizeFit::add_products_of_parts(const SizeValues& values, Compose
       whole += x[t] != 0;
     }
     if (!fits || whole < 4 || ++products > 400) continue;
+    where.taken.clear();
     for (std::size_t t = 0; t < traces; ++t) {
-      taken[t] = x[t] != 0;
-      rest[t] = taken[t] ? values[t] / x[t] : 0;
+      if (x[t] != 0) where.taken.push_back(t);
+      rest[t] = x[t] != 0 ? values[t] / x[t] : 0;
     }
     const auto times = [&](int other) {
       for_each_constant(parts_[part], [&](int e) { found.add(expressions_.make(Kind::mul, e, other)); });
@@ -438,18 +542,15 @@ FXX_INLINE void SizeFit::add_products_of_parts(const SizeValues& values, Compose
       with_partners(rest, times);
       continue;
     }
-    const Bounds where{taken, {}, {}};
     for (const Line& line : lines_) {
       std::int64_t factor = 0, added = 0;
-      bool is_line = false;
-      add_bounded(expressions_.values(line.base).data(), rest, where, factor, added, is_line);
-      if (is_line) times(expressions_.affine(line.base, factor, added));
+      if (is_line(expressions_.values(line.base).data(), rest, where, factor, added))
+        times(expressions_.affine(line.base, factor, added));
     }
     for (int other = 0; other < parts_.count() && !found.full(); ++other) {
       const std::int64_t* const y = parts_.row(other);
-      bool equal = true;
-      for (std::size_t t = 0; t < traces && equal; ++t) equal = !taken[t] || y[t] == rest[t];
-      if (equal) for_each_constant(parts_[other], times);
+      if (std::all_of(where.taken.begin(), where.taken.end(), [&](auto t) { return y[t] == rest[t]; }))
+        for_each_constant(parts_[other], times);
     }
   }
 }
@@ -518,56 +619,72 @@ FXX_INLINE void SizeFit::add_over_parts(const SizeValues& values, ComposedFound&
   for (std::int64_t v : values)
     if (v < 0 || v > far_number) return;
   std::vector<std::int64_t> shifted(traces);
-  const auto divide = [&](const std::int64_t* x, auto&& with) {
-    std::size_t largest = 0;
-    for (std::size_t t = 0; t < traces; ++t) {
-      if (x[t] <= 0 || x[t] > (std::int64_t{1} << 30)) return;
-      if (x[t] > x[largest]) largest = t;
-    }
-    WideInteger low = 0, high = largest_composed_constant * 1000;
-    for (std::size_t t = 0; t < traces && low <= high; ++t) {
-      low = std::max(low, static_cast<WideInteger>(values[t]) * x[t]);
-      high = std::min(high, static_cast<WideInteger>(values[t]) * x[t] + x[t] - 1);
-    }
-    if (low <= high) {
-      const auto first = static_cast<std::int64_t>(low), last = static_cast<std::int64_t>(high);
-      for (const std::int64_t c : {first + (last - first) / 2, first, last})
-        with([&](int e) { found.add(expressions_.make(Kind::floordiv, expressions_.constant(c), e)); });
-    }
-    for (std::int64_t c = values[largest]; c <= largest_composed_constant; c += x[largest]) {
-      bool fits = c >= 0;
-      for (std::size_t t = 0; t < traces && fits; ++t) fits = c % x[t] == values[t];
-      if (fits) with([&](int e) { found.add(expressions_.make(Kind::mod, expressions_.constant(c), e)); });
-    }
-    for (const Line& line : lines_) {
-      const SizeValues& y = expressions_.values(line.base);
-      WideInteger least = -largest_composed_constant, most = largest_composed_constant;
-      for (std::size_t t = 0; t < traces && least <= most; ++t) {
-        const WideInteger product = static_cast<WideInteger>(values[t]) * x[t];
-        least = std::max(least, product - y[t]);
-        most = std::min(most, product + x[t] - 1 - y[t]);
+  std::vector<const std::int64_t*> bases;
+  for (const Line& line : lines_) bases.push_back(expressions_.values(line.base).data());
+  const std::int64_t greatest = *std::max_element(values.begin(), values.end());
+  const auto divide_in = [&](auto zero, const std::int64_t* x, auto&& with) {
+    using Integer = decltype(zero);  // that holds a value times x
+    constexpr std::int64_t far_divisor = std::int64_t{1} << 30;
+    const auto may_divide = [&] {
+      return std::all_of(x, x + traces, [](std::int64_t v) { return v > 0 && v <= far_divisor; });
+    };
+    // Finds the numbers c with (y + c) / x = values. Nearly all parts have none, and a few traces tell that.
+    const auto interval = [&](auto&& y, Integer low, Integer high, auto&& add) {
+      for (std::size_t t = 0; t < traces; ++t) {
+        if (x[t] <= 0 || x[t] > far_divisor) return;
+        const Integer product = static_cast<Integer>(values[t]) * x[t] - y(t);
+        low = std::max<Integer>(low, product);
+        high = std::min<Integer>(high, product + x[t] - 1);
+        if (low > high) return;
       }
-      if (least <= most) {
-        const auto first = static_cast<std::int64_t>(least), last = static_cast<std::int64_t>(most);
-        const auto add = [&](std::int64_t c) {
-          with([&](int e) { found.add(expressions_.make(Kind::floordiv, expressions_.plus(line.base, c), e)); });
-        };
-        if (first <= 0 && last >= 0) add(0);
-        add(first + (last - first) / 2);
-        add(first);
-        add(last);
+      add(static_cast<std::int64_t>(low), static_cast<std::int64_t>(high));
+    };
+    bool rests = true;  // may it be what is left over?
+    for (std::size_t t = 0; t < traces && rests; ++t) rests = values[t] < x[t];
+    rests = rests && may_divide();
+    interval([](std::size_t) { return std::int64_t{0}; }, 0, largest_composed_constant * 1000,
+             [&](std::int64_t first, std::int64_t last) {
+               for (const std::int64_t c : {first + (last - first) / 2, first, last})
+                 with([&](int e) { found.add(expressions_.make(Kind::floordiv, expressions_.constant(c), e)); });
+             });
+    if (rests) {
+      const auto largest = static_cast<std::size_t>(std::max_element(x, x + traces) - x);
+      for (std::int64_t c = values[largest]; c <= largest_composed_constant; c += x[largest]) {
+        bool fits = c >= 0;
+        for (std::size_t t = 0; t < traces && fits; ++t) fits = c % x[t] == values[t];
+        if (fits) with([&](int e) { found.add(expressions_.make(Kind::mod, expressions_.constant(c), e)); });
       }
-      bool fits = true;
+    }
+    for (std::size_t l = 0; l < lines_.size(); ++l) {
+      const int base = lines_[l].base;
+      const std::int64_t* const y = bases[l];
+      interval([&](std::size_t t) { return y[t]; }, -largest_composed_constant, largest_composed_constant,
+               [&](std::int64_t first, std::int64_t last) {
+                 const auto add = [&](std::int64_t c) {
+                   with([&](int e) { found.add(expressions_.make(Kind::floordiv, expressions_.plus(base, c), e)); });
+                 };
+                 if (first <= 0 && last >= 0) add(0);
+                 add(first + (last - first) / 2);
+                 add(first);
+                 add(last);
+               });
+      bool fits = rests;
       for (std::size_t t = 0; t < traces && fits; ++t) fits = y[t] >= 0 && y[t] % x[t] == values[t];
-      if (fits) with([&](int e) { found.add(expressions_.make(Kind::mod, line.base, e)); });
+      if (fits) with([&](int e) { found.add(expressions_.make(Kind::mod, base, e)); });
     }
+  };
+  const auto divide = [&](const std::int64_t* x, auto&& with) {
+    // Bases are products of two sizes, which are not far.
+    if (greatest < (std::int64_t{1} << 31)) divide_in(std::int64_t{0}, x, with);
+    else divide_in(WideInteger{0}, x, with);
   };
   for (int part = 0; part < parts_.count() && !found.full(); ++part)
     divide(parts_.row(part), [&](auto&& make) { for_each_constant(parts_[part], make); });
   for (int n : leaves_)
     for (std::int64_t k = -16; k <= largest_composed_constant && !found.full(); ++k) {
       if (k == 0) continue;
-      for (std::size_t t = 0; t < traces; ++t) shifted[t] = expressions_.values(n)[t] + k;
+      const SizeValues& x = expressions_.values(n);
+      for (std::size_t t = 0; t < traces; ++t) shifted[t] = x[t] + k;
       divide(shifted.data(), [&](auto&& make) { make(expressions_.plus(n, k)); });
     }
 }
@@ -596,20 +713,20 @@ FXX_INLINE SizeFit::Answer SizeFit::composed(const SizeValues& values) {
   // A bound that one size alone meets could be anything.
   const bool may_be_low = std::count(values.begin(), values.end(), low) > 1,
              may_be_high = std::count(values.begin(), values.end(), high) > 1;
+  const Bounds all = everywhere();
   std::vector<Bounds> bounds;
   for (const auto& [use_low, use_high] : {std::pair(false, true), std::pair(true, false), std::pair(true, true)}) {
     if ((use_low && !may_be_low) || (use_high && !may_be_high)) continue;
     Bounds& b = bounds.emplace_back();
     if (use_low) b.low = low;
     if (use_high) b.high = high;
-    for (std::int64_t v : values) b.taken.push_back(!(use_low && v == low) && !(use_high && v == high));
+    for (std::size_t t = 0; t < values.size(); ++t)
+      if (!(use_low && values[t] == low) && !(use_high && values[t] == high)) b.taken.push_back(t);
   }
   const auto bounded = [&](const std::int64_t* x, auto&& with) {
     for (const Bounds& b : bounds) {
       std::int64_t factor = 0, added = 0;
-      bool fits = false;
-      add_bounded(x, values, b, factor, added, fits);
-      if (!fits) continue;
+      if (!is_line(x, values, b, factor, added)) continue;
       with([&](int of) {
         int e = expressions_.affine(of, factor, added);
         if (b.low) e = expressions_.make(Kind::maximum, e, expressions_.constant(*b.low));
@@ -622,34 +739,36 @@ FXX_INLINE SizeFit::Answer SizeFit::composed(const SizeValues& values) {
   found.next_kind();
   for (int part = 0; part < parts_.count() && !found.full(); ++part) {
     std::int64_t factor = 0, added = 0;
-    bool fits = false;
-    add_bounded(parts_.row(part), values, everywhere(), factor, added, fits);
-    if (fits) for_each_constant(parts_[part], [&](int e) { found.add(expressions_.affine(e, factor, added)); });
+    if (is_line(parts_.row(part), values, all, factor, added))
+      for_each_constant(parts_[part], [&](int e) { found.add(expressions_.affine(e, factor, added)); });
   }
   for (int base : bases_) {
     found.next_kind();
-    add_quotients(base, values, {}, {}, {}, found);
+    add_quotients(base, values, all, found);
     found.next_kind();
     const std::int64_t* const x = expressions_.values(base).data();
     for (std::int64_t factor = 1; factor <= 300 && !found.full(); ++factor)
       for (const std::int64_t sign : {1, -1}) add_composed_remainders(base, sign * factor, x, values, found);
   }
+  // With many traces the shortest expression counts alone, and a kind of longer ones need not be looked for.
+  const auto counts = [&](std::size_t length) { return length <= found.shortest() + length_beside_shortest(); };
+  constexpr std::size_t of_part = 3, of_two = 5, of_bounded_part = 5;
   found.next_kind();
-  for (int part = 0; part < parts_.count() && !found.full(); ++part)
+  for (int part = 0; part < parts_.count() && !found.full() && counts(of_bounded_part); ++part)
     bounded(parts_.row(part), [&](auto&& make) { for_each_constant(parts_[part], make); });
   found.next_kind();
-  for (int part = 0; part < parts_.count() && !found.full(); ++part)
+  for (int part = 0; part < parts_.count() && !found.full() && counts(of_part); ++part)
     add_divided_part(parts_[part], parts_.row(part), values, found);
   for (int base : leaves_)
     for (const Bounds& b : bounds) {
       found.next_kind();
-      add_quotients(base, values, b.taken, b.low, b.high, found);
+      if (counts(of_two)) add_quotients(base, values, b, found);
     }
   found.next_kind();
-  add_sums_of_parts(values, found);
+  if (counts(of_two)) add_sums_of_parts(values, found);
   found.next_kind();
-  add_products_of_parts(values, found);
-  add_extreme_parts(values, found);
+  if (counts(of_two)) add_products_of_parts(values, found);
+  if (counts(of_two)) add_extreme_parts(values, found);
   found.next_kind();
   add_over_parts(values, found);
   return told_apart(found.take());

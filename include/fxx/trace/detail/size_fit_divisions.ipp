@@ -122,14 +122,28 @@ FXX_INLINE SizeFit::Answer SizeFit::add_extremes(const SizeValues& values, std::
   return doubtful;
 }
 
-/// n // k and (n + k - 1) // k for every symbol.
+/// n // k and (n + k - 1) // k for every symbol. They become expressions when they serve.
 FXX_INLINE void SizeFit::make_floors() {
   if (!floors_.empty()) return;
+  SizeValues row(sets_.size());
   for (std::int64_t k = 2; k <= 256; ++k)
     for (int n : leaves_)
-      for (const std::int64_t b : {std::int64_t{0}, k - 1})
-        if (const int e = expressions_.floor_divided(n, b, k); e != none && count_distinct(expressions_.values(e)) > 1)
-          floors_.push_back(e);
+      for (const std::int64_t b : {std::int64_t{0}, k - 1}) {
+        const SizeValues& x = expressions_.values(n);
+        bool changes = false, fits = true;
+        for (std::size_t t = 0; t < row.size() && fits; ++t) {
+          fits = x[t] >= 0;
+          row[t] = (x[t] + b) / k;
+          changes = changes || row[t] != row[0];
+        }
+        if (!fits || !changes) continue;
+        floors_.push_back({n, b, k});
+        floor_values_.insert(floor_values_.end(), row.begin(), row.end());
+      }
+}
+FXX_INLINE int SizeFit::floor_expression(int floor) {
+  const Floor& f = floors_[static_cast<std::size_t>(floor)];
+  return expressions_.floor_divided(f.of, f.added, f.divisor);
 }
 
 /// 3*(n // 2)*(m // 4) + added, or that times a symbol. Every factor divides the product in every trace, which leaves
@@ -138,36 +152,42 @@ FXX_INLINE void SizeFit::add_floor_products(const SizeValues& values, std::int64
   SizeValues product = values;
   for (std::int64_t& v : product)
     if (__builtin_sub_overflow(v, added, &v)) return;
-  const auto divides = [&](int e) {
-    const SizeValues& factor = expressions_.values(e);
+  const auto divides = [&](const std::int64_t* factor) {
     for (std::size_t t = 0; t < product.size(); ++t)
       if (factor[t] == 0 ? product[t] != 0 : product[t] % factor[t] != 0) return false;
     return true;
   };
   constexpr std::size_t most = 128;
-  std::vector<int> factors;
-  for (int f : floors_)
-    if (factors.size() < most && divides(f)) factors.push_back(f);
+  struct Factor {
+    int of;
+    bool floor;
+    const std::int64_t* row;
+  };
+  std::vector<Factor> factors;
+  for (int f = 0; f < static_cast<int>(floors_.size()) && factors.size() < most; ++f)
+    if (divides(floor_row(f))) factors.push_back({f, true, floor_row(f)});
   // Most pairs are not proportional to the product, which floating point sees at once.
   const std::size_t first = static_cast<std::size_t>(
       std::find_if(product.begin(), product.end(), [](auto v) { return v != 0; }) - product.begin());
   if (first == product.size()) return;
-  const auto at = [&](int e, std::size_t t) { return static_cast<double>(expressions_.values(e)[t]); };
-  const auto try_factors = [&](std::span<const int> of) {
+  const auto try_factors = [&](std::span<const Factor> of) {
     double ratio = static_cast<double>(product[first]);
-    for (int e : of) ratio /= at(e, first);
+    for (const Factor& f : of) ratio /= static_cast<double>(f.row[first]);
     for (std::size_t t = 0; t < product.size(); ++t) {
       double difference = ratio;
-      for (int e : of) difference *= at(e, t);
+      for (const Factor& f : of) difference *= static_cast<double>(f.row[t]);
       difference -= static_cast<double>(product[t]);
       if (!(std::fabs(difference) < 0.5 + 1e-9 * std::fabs(static_cast<double>(product[t])))) return;
     }
-    if (const int e = affine_in_product(of, product, true); e != none) found.push_back(expressions_.plus(e, added));
+    std::vector<int> made;
+    for (const Factor& f : of) made.push_back(f.floor ? floor_expression(f.of) : f.of);
+    if (const int e = affine_in_product(made, product, true); e != none) found.push_back(expressions_.plus(e, added));
   };
   for (std::size_t i = 0; i < factors.size(); ++i)
     for (std::size_t j = i; j < factors.size(); ++j) {
       try_factors(std::array{factors[i], factors[j]});
-      for (int n : leaves_) try_factors(std::array{n, factors[i], factors[j]});
+      for (int n : leaves_)
+        try_factors(std::array{Factor{n, false, expressions_.values(n).data()}, factors[i], factors[j]});
     }
 }
 
@@ -201,20 +221,43 @@ FXX_INLINE SizeFit::Answer SizeFit::divisions(const SizeValues& values, std::spa
           if (factor != 1) add_floors(n, values, factor, found);
   // Products of those with each other and with symbols.
   make_floors();
-  for (int f : floors_) {
-    for (int n : leaves_) found.push_back(affine_in_product(std::array{n, f}, values, false));
-    found.push_back(affine_in_product(std::array{f, f}, values, false));
+  // Most products are no line of the values. Where the arithmetic here overflows, affine_in_product decides.
+  const auto may_be_line = [&](const std::int64_t* x, const std::int64_t* y) {
+    using Unsigned = std::uint64_t;
+    const auto from_first = [&](std::size_t t) {
+      return static_cast<Unsigned>(x[t]) * static_cast<Unsigned>(y[t]) -
+             static_cast<Unsigned>(x[0]) * static_cast<Unsigned>(y[0]);
+    };
+    const auto changed = [&](std::size_t t) {
+      return static_cast<Unsigned>(values[t]) - static_cast<Unsigned>(values[0]);
+    };
+    for (std::size_t t = 2; t < values.size(); ++t)
+      if (from_first(t) * changed(1) != from_first(1) * changed(t)) return false;
+    return true;
+  };
+  for (int f = 0; f < static_cast<int>(floors_.size()); ++f) {
+    const std::int64_t* const row = floor_row(f);
+    for (int n : leaves_)
+      if (may_be_line(expressions_.values(n).data(), row))
+        found.push_back(affine_in_product(std::array{n, floor_expression(f)}, values, false));
+    if (may_be_line(row, row)) {
+      const int e = floor_expression(f);
+      found.push_back(affine_in_product(std::array{e, e}, values, false));
+    }
   }
   for (const std::int64_t added : {0, 1, -1, 2, -2}) add_floor_products(values, added, found);
   // 3*n // 4, and n * (n + 1) // 2, which is whole.
-  for (int n : leaves_)
+  for (int n : leaves_) {
+    if (!enough(n, 2)) continue;
+    const SizeValues x = expressions_.values(n);
     for (std::int64_t a = 2; a <= 16; ++a)
       for (std::int64_t k = 2; k <= 64; ++k)
-        if (std::gcd(a, k) == 1)
-          for (const std::int64_t b : {std::int64_t{0}, k - 1})
-            if (const int e = expressions_.floor_divided(expressions_.scaled(n, a), b, k);
-                e != none && expressions_.values(e) == values && enough(n, 2))
-              found.push_back(e);
+        for (const std::int64_t b : {std::int64_t{0}, k - 1}) {
+          bool fits = std::gcd(a, k) == 1;
+          for (std::size_t t = 0; t < x.size() && fits; ++t) fits = x[t] >= 0 && (a * x[t] + b) / k == values[t];
+          if (fits) found.push_back(expressions_.floor_divided(expressions_.scaled(n, a), b, k));
+        }
+  }
   for (const std::int64_t k : {2, 3, 6}) {
     SizeValues multiple = values;
     bool fits = true;

@@ -27,7 +27,8 @@ FXX_INLINE const std::vector<std::vector<std::int64_t>>& SizeFit::survey() {
                                      33, 2049,  23, 96,   449, 160,   769, 3001, 11, 64,  511,   4,  31,    120,  7,   1544,
                                      191, 17,   383, 79,  6,  40,     256, 10007, 1200, 9, 101,  49, 4099,  13,   999, 19,
                                      128, 223,  57, 32,   255, 16,    65,  29,  127, 513, 1023,  1025, 1543, 2053},
-                         large = 2520, small = 3, middle = 24;
+                         large = 2520, middle = 24;
+  const std::int64_t small = symbols_.size() == 2 ? 2 : 3;
   constexpr std::size_t count = std::size(ladder);
   const std::size_t n = symbols_.size();
   const auto add = [&](auto&& size) {
@@ -43,7 +44,7 @@ FXX_INLINE const std::vector<std::vector<std::int64_t>>& SizeFit::survey() {
   // Of several symbols, each takes every size of a block in turn.
   for (std::size_t k = 0; k < count; ++k) {
     if (n > 1 && k == (n == 2 ? 4 : n)) {
-      add_all(small, 1);
+      add_all(small, n == 2 ? 0 : 1);
       add_all(large, -510);
       add_all(middle, -8);
     }
@@ -184,13 +185,17 @@ FXX_INLINE std::optional<std::vector<std::int64_t>> SizeFit::unusual(int e, std:
   return std::nullopt;
 }
 
+/// What few traces do not tell apart is endless: the more of them the shortest expression has survived, the less much
+/// longer ones count.
+FXX_INLINE std::size_t SizeFit::length_beside_shortest() const {
+  const std::size_t usual_traces = 7 + 3 * symbols_.size(), more = sets_.size() - std::min(sets_.size(), usual_traces);
+  return 6 - std::min<std::size_t>(6, more);
+}
+
 /// The first candidate, and the set that leaves the fewest of them whatever its answer is.
 FXX_INLINE SizeFit::Answer SizeFit::told_apart(std::vector<SizeCandidate> found) {
   if (found.empty()) return {};
-  // What few traces do not tell apart is endless: the more of them the shortest expression has survived, the less much
-  // longer ones count.
-  const std::size_t usual_traces = 7 + 3 * symbols_.size(), more = sets_.size() - std::min(sets_.size(), usual_traces);
-  const std::size_t longest = found[0].length + 6 - std::min<std::size_t>(6, more);
+  const std::size_t longest = found[0].length + length_beside_shortest();
   std::vector<int> candidates;
   for (const SizeCandidate& candidate : found)
     if (candidate.length <= longest) candidates.push_back(candidate.expression);
@@ -390,20 +395,63 @@ FXX_INLINE void SizeFit::add_steps(int e, std::vector<std::vector<std::int64_t>>
   }
 }
 
-/// Does it divide, or take the smaller or larger of two?
+/// Whether f(term) holds for `e` or one of its operands.
+template <class F>
+bool SizeFit::any_term(int e, F&& f) const {
+  const SizeExpressions::Term& t = expressions_.term(e);
+  return f(t) || (t.a != none && any_term(t.a, f)) || (t.b != none && any_term(t.b, f));
+}
+/// Whether it divides, or takes the smaller or larger of two.
 FXX_INLINE bool SizeFit::has_pieces(int e) const {
   using Kind = SizeExpressions::Kind;
-  const SizeExpressions::Term& t = expressions_.term(e);
-  if (t.kind == Kind::floordiv || t.kind == Kind::mod || t.kind == Kind::minimum || t.kind == Kind::maximum) return true;
-  return (t.a != none && has_pieces(t.a)) || (t.b != none && has_pieces(t.b));
+  return any_term(e, [](const auto& t) {
+    return t.kind == Kind::floordiv || t.kind == Kind::mod || t.kind == Kind::minimum || t.kind == Kind::maximum;
+  });
+}
+/// Whether it divides by what changes: then its pieces are at small sizes.
+FXX_INLINE bool SizeFit::divides_by_size(int e) const {
+  using Kind = SizeExpressions::Kind;
+  return any_term(e, [&](const auto& t) {
+    return (t.kind == Kind::floordiv || t.kind == Kind::mod) && expressions_.term(t.b).kind != Kind::constant;
+  });
+}
+/// Whether it has a bound, or one value at half of the sizes that were traced and are not small: a further piece would
+/// not show where it is at the bound. Remainders of small divisors are equal often by chance.
+FXX_INLINE bool SizeFit::may_saturate(int e) const {
+  using Kind = SizeExpressions::Kind;
+  constexpr std::int64_t small_size = 24, small_divisor = 16;
+  if (!has_pieces(e)) return false;
+  if (any_term(e, [](const auto& t) { return t.kind == Kind::minimum || t.kind == Kind::maximum; })) return true;
+  const auto is_small_rest = [&](const auto& t) {
+    return t.kind == Kind::mod && expressions_.term(t.b).kind == Kind::constant &&
+           expressions_.term(t.b).value <= small_divisor;
+  };
+  if (any_term(e, is_small_rest)) return false;
+  std::map<std::vector<std::int64_t>, std::int64_t> of_sizes;
+  for (std::size_t t = 0; t < sets_.size(); ++t) {
+    std::vector<std::int64_t> sizes;
+    expressions_.for_each_symbol(e, [&](std::size_t i) { sizes.push_back(sets_[t][i]); });
+    if (std::all_of(sizes.begin(), sizes.end(), [&](auto size) { return size > small_size; }))
+      of_sizes.emplace(std::move(sizes), expressions_.values(e)[t]);
+  }
+  SizeValues values;
+  for (const auto& [sizes, value] : of_sizes) values.push_back(value);
+  std::int64_t usual = 0;
+  return values.size() > 1 && 2 * (values.size() - count_unusual(values, usual)) >= values.size();
+}
+/// Marks the symbols that an answer has; a size that is read may have any of them.
+FXX_INLINE void SizeFit::mark_used(int e) {
+  if (e == none) return;
+  if (expressions_.reads(e)) used_.assign(used_.size(), true);
+  expressions_.for_each_symbol(e, [&](std::size_t i) { used_[i] = true; });
 }
 
 /// Sets that no expression asks for, where pieces show that it lacks: small sizes beside large ones, and sizes between
-/// those of the survey.
-FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::unasked_sets() const {
-  constexpr std::int64_t small = 2, large = 1400, of_one[] = {3, 4, 9, 30, 500, 800, large};
-  constexpr std::int64_t of_two[][2] = {{2, 3},  {3, 2},   {9, 9},   {4, 30},      {30, 4},
-                                         {5, 99}, {99, 5}, {61, 53}, {800, large}, {large, 500}};
+/// those of the survey. More of them where an answer is at a bound at many sizes, where it divides by a size, and where
+/// a symbol has not shown in any answer. Those were chosen one by one: each told most of a million pairs of drawn
+/// expressions apart that are equal in all sets before it.
+FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::unasked_sets(std::span<const int> answers,
+                                                                        const std::vector<bool>& asked) const {
   const std::size_t n = symbols_.size();
   std::vector<std::vector<std::int64_t>> sets;
   const auto add = [&](auto&& size) {
@@ -411,16 +459,38 @@ FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::unasked_sets() const 
     for (std::size_t i = 0; i < n; ++i) set.push_back(allowed_near(i, size(i)));
     if (may_ask(set) && std::find(sets.begin(), sets.end(), set) == sets.end()) sets.push_back(std::move(set));
   };
-  if (n == 1)
-    for (const std::int64_t size : of_one) add([&](std::size_t) { return size; });
-  if (n == 2)
-    for (const auto& [a, b] : of_two) add([&](std::size_t i) { return i == 0 ? a : b; });
-  for (std::size_t alone = 0; n > 1 && alone < n; ++alone)
-    add([&](std::size_t i) { return i == alone ? small : large; });
+  const auto add_all = [&](auto&& of_one, auto&& of_two) {
+    if (n == 1)
+      for (const std::int64_t size : of_one) add([&](std::size_t) { return size; });
+    if (n == 2)
+      for (const auto& [a, b] : of_two) add([&, a = a, b = b](std::size_t i) { return i == 0 ? a : b; });
+  };
+  const auto any = [&](auto&& f) { return std::any_of(answers.begin(), answers.end(), f); };
+  bool unused = false;
+  for (std::size_t i = 0; i < n; ++i) unused = unused || (asked[i] && !used_[i] && !covered_[i]);
+  if (unused || any([&](int e) { return has_pieces(e); })) {
+    constexpr std::int64_t small = 2, large = 1400, of_one[] = {3, 4, 9, 30, 500, 800, large};
+    constexpr std::int64_t of_two[][2] = {{2, 3},  {3, 2},   {9, 9},   {4, 30},      {30, 4},
+                                          {5, 99}, {99, 5}, {61, 53}, {800, large}, {large, 500}};
+    add_all(of_one, of_two);
+    for (std::size_t alone = 0; n > 1 && alone < n; ++alone)
+      add([&](std::size_t i) { return i == alone ? small : large; });
+  }
+  if (unused || any([&](int e) { return divides_by_size(e) || may_saturate(e); })) {
+    constexpr std::int64_t of_one[] = {13, 7, 110, 617, 61, 296, 11, 900, 71, 14, 41, 92, 576, 6, 397, 735};
+    constexpr std::int64_t of_two[][2] = {
+        {300, 800}, {13, 7},   {3500, 5000}, {7, 230},   {540, 11}, {5000, 71}, {71, 2600}, {11, 620},
+        {950, 950}, {193, 300}, {700, 13},    {16, 400}, {2600, 12}, {89, 3500}, {4, 4},     {400, 37},
+        {6, 540},   {230, 193}, {3, 7},       {620, 1500}, {6, 2},  {4, 7},     {5, 3},     {13, 14}};
+    add_all(of_one, of_two);
+    constexpr std::size_t of_more = 8, apart = 5;
+    for (std::size_t k = 0; n > 2 && k < of_more; ++k)
+      add([&](std::size_t i) { return of_one[(k + apart * i) % std::size(of_one)]; });
+  }
   return sets;
 }
 
-FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::tests() {
+FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::tests(const std::vector<bool>& asked_of) {
   std::vector<int> answers;
   for (const auto& [values, answer] : known_)
     if (answer.expression != none) answers.push_back(answer.expression);
@@ -434,8 +504,7 @@ FXX_INLINE std::vector<std::vector<std::int64_t>> SizeFit::tests() {
     for (int variant : variants(e)) rivals.push_back({e, variant});
     if (rivals.size() > before) doubtful.push_back(e);
   }
-  std::vector<std::vector<std::int64_t>> asked;
-  if (std::any_of(answers.begin(), answers.end(), [&](int e) { return has_pieces(e); })) asked = unasked_sets();
+  std::vector<std::vector<std::int64_t>> asked = unasked_sets(answers, asked_of);
   for (int e : answers) add_steps(e, asked);
   if (rivals.empty()) return asked;
   auto sets = probes(doubtful);

@@ -43,7 +43,7 @@ class SizeSolver {
       for (const int size : sizes_of(place_)) fit_.add_read(size, false);
     }
     if (wanted_ && wanted_->empty() && !want_held_back())
-      for (const SizeSet& set : fit_.tests()) want_more(set);
+      for (const SizeSet& set : fit_.tests(asked())) want_more(set);
     return std::move(result_);
   }
 
@@ -61,6 +61,25 @@ class SizeSolver {
 
   // --- the sizes to trace at besides ---------------------------------------------------------------------------------
 
+  /// The names whose sizes the code may compute with: those that it asked for, and all where that is not known.
+  std::vector<bool> asked() const {
+    std::vector<bool> asked(symbols_.size(), true), alone(symbols_.size(), false), told(symbols_.size(), false);
+    const SizeSet& base = traces_[0].sizes;
+    for (const SizedTrace& trace : traces_) {
+      if (!trace.all_reads) return asked;
+      const auto same_value = [](const SizedTrace::Read& a, const SizedTrace::Read& b) { return a.value == b.value; };
+      const bool same = std::equal(trace.reads.begin(), trace.reads.end(), traces_[0].reads.begin(),
+                                   traces_[0].reads.end(), same_value);
+      std::size_t differing = 0, last = 0;
+      for (std::size_t i = 0; i < base.size(); ++i)
+        if (trace.sizes[i] != base[i]) ++differing, last = i;
+      if (differing != 1) continue;
+      alone[last] = true;
+      told[last] = told[last] || !same;
+    }
+    for (std::size_t i = 0; i < asked.size(); ++i) asked[i] = told[i] || !alone[i];
+    return asked;
+  }
   /// False when the set was traced, refused by the code, or asked for already.
   bool want(const SizeSet& set) {
     for (const SizedTrace& trace : traces_)
@@ -86,7 +105,7 @@ class SizeSolver {
   }
   /// The same, unless there are so many traces that what fits all of them fails at the next, time after time.
   bool want_more(const SizeSet& set) {
-    const std::size_t most = 24 + 8 * symbols_.size();
+    const std::size_t most = 48 + 8 * symbols_.size();
     if (!want(set)) return false;
     if (traces_.size() < most) return true;
     throw TraceError(ErrorId::size_not_solved,
@@ -97,7 +116,7 @@ class SizeSolver {
   }
   /// Whether there are sizes left that may show what a number follows: more of them, the less earlier ones did.
   bool want_survey() {
-    const std::size_t most = std::max<std::size_t>(2, traces_.size() / 4);
+    const std::size_t most = std::max<std::size_t>(2, traces_.size() / 3);
     std::size_t count = 0;
     for (const SizeSet& set : fit_.survey())
       if (want(set) && ++count == most) break;

@@ -66,7 +66,9 @@ FXX_INLINE void SizeSolver::add_slices(const Node& slice, const std::vector<std:
     const TensorMeta* const meta = whole->tensor_meta();
     const std::int64_t d = meta && dim < 0 ? dim + meta->dim() : dim;
     if (!meta || d < 0 || d >= meta->dim()) differ(t ? t : owner, "what is called");
-    const std::int64_t size = meta->shape[static_cast<std::size_t>(d)];
+    // An end beyond all sizes, which Slice(start, None) has, is the same number in all traces.
+    const std::int64_t size = slice.arg(3).integer() > largest_size ? slice.arg(3).integer()
+                                                                     : meta->shape[static_cast<std::size_t>(d)];
     const bool alias = node && node->calls(table_operator(OperatorIndex::alias)) && node->arg(0).is_node() &&
                        node->arg(0).node() == whole;
     added_[{t, place_}] = {const_cast<Node*>(whole), dim, 0, size};
