@@ -415,17 +415,19 @@ FXX_INLINE bool SizeFit::divides_by_size(int e) const {
     return (t.kind == Kind::floordiv || t.kind == Kind::mod) && expressions_.term(t.b).kind != Kind::constant;
   });
 }
-/// Whether it has a bound, or one value at half of the sizes that were traced and are not small: a further piece would
-/// not show where it is at the bound. Remainders of small divisors are equal often by chance.
+/// Whether it has a bound, a remainder of a large number, or one value at half of the sizes that were traced and are not
+/// small: a further piece would not show where it is at the bound, or below that number. Remainders of small divisors are
+/// equal often by chance.
 FXX_INLINE bool SizeFit::may_saturate(int e) const {
   using Kind = SizeExpressions::Kind;
-  constexpr std::int64_t small_size = 24, small_divisor = 16;
+  constexpr std::int64_t small_size = 24, small_divisor = 16, large_divisor = 100;
   if (!has_pieces(e)) return false;
   if (any_term(e, [](const auto& t) { return t.kind == Kind::minimum || t.kind == Kind::maximum; })) return true;
-  const auto is_small_rest = [&](const auto& t) {
-    return t.kind == Kind::mod && expressions_.term(t.b).kind == Kind::constant &&
-           expressions_.term(t.b).value <= small_divisor;
+  const auto is_rest = [&](const auto& t) {
+    return t.kind == Kind::mod && expressions_.term(t.b).kind == Kind::constant;
   };
+  if (any_term(e, [&](const auto& t) { return is_rest(t) && expressions_.term(t.b).value > large_divisor; })) return true;
+  const auto is_small_rest = [&](const auto& t) { return is_rest(t) && expressions_.term(t.b).value <= small_divisor; };
   if (any_term(e, is_small_rest)) return false;
   std::map<std::vector<std::int64_t>, std::int64_t> of_sizes;
   for (std::size_t t = 0; t < sets_.size(); ++t) {
