@@ -122,7 +122,8 @@ FXX_INLINE std::string ForwardWriter::statement(const Node& node) {
     if (const Node* user = node.users().empty() ? nullptr : node.users().front()) read_at(*user, node);
     return {};
   }
-  std::string line = node.num_users() ? "auto " + std::string(node.name()) + " = " + made.text + ";" : made.text + ";";
+  const std::string type = gives_references(operator_of(node)) ? types_.of(node) : "auto";
+  std::string line = node.num_users() ? type + " " + std::string(node.name()) + " = " + made.text + ";" : made.text + ";";
   if (!options_.release_values) return line;
   std::string released;
   release(node, node, released);
