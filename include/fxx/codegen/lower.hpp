@@ -51,6 +51,8 @@ struct LowerOptions {
   bool guarded = false;
   /// Are all weights finite? From others Winograd's algorithm makes nan of what is none.
   bool finite_weights = true;
+  /// Does LibTorch fill memory that nobody has written to (deterministic algorithms)? Then it makes that memory.
+  bool fills_memory = false;
   /// Attention that rules made of softmax.
   std::vector<WrittenAttention> attention = {};
   /// What is interpreted, as gather_regions found it.

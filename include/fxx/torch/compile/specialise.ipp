@@ -312,6 +312,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
                               .quantised = detail::with_scales(*prepared_, quantised),
                               .guarded = detail::kernels_are_guarded(),
                               .finite_weights = finite_weights,
+                              .fills_memory = detail::fills_memory(),
                               .attention = std::move(attention),
                               .regions = std::move(regions)};
   KernelPlan plan = lower(prepared, prepared_->owner(), lowering);
