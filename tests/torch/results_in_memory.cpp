@@ -198,3 +198,34 @@ TEST_CASE("what rules leave out stays a copy where somebody gets it, and only th
     }
   }
 }
+
+TEST_CASE("casts stay that are none only under the default dtype that there was") {
+  const torch::NoGradGuard no_grad;
+  struct Back {
+    ~Back() { c10::set_default_dtype(c10::scalarTypeToTypeMeta(torch::kFloat)); }
+  } back;
+  const Tensor integers = torch::arange(4), floats = torch::randn({4});
+  const auto eager = [](const Tensors& in) {
+    const Tensor quotient = in[0] / 3;
+    return all_of({(torch::arange(4) / 2).to(torch::kFloat), torch::linspace(0, 1, 4).to(torch::kFloat) + 1,
+                   (in[1] * torch::ones({4})).to(torch::kFloat), quotient.type_as(in[1]),
+                   in[0].sqrt().to(torch::kFloat).exp(), quotient.to(torch::kFloat).to(torch::kDouble),
+                   in[1].exp().to(torch::kFloat), in[0].sum().to(torch::kLong)});
+  };
+  for (const auto dtype : {torch::kFloat, torch::kDouble}) {
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(dtype));
+    const auto gm = traced(eager, {integers, floats});
+    const std::size_t before = gm->graph().size();
+    rules::all.apply(*gm);
+    CHECK(gm->graph().size() < before);  // exp of floats is one of floats
+    for (const auto other : {torch::kDouble, torch::kFloat}) {
+      c10::set_default_dtype(c10::scalarTypeToTypeMeta(other));
+      const Tensors expected = tensors_of(eager({integers, floats})), given = tensors_of(gm->run({integers, floats}));
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        CHECK((given[i].scalar_type() == expected[i].scalar_type()));
+        CHECK(relative_difference(given[i], expected[i]) < 1e-6);
+      }
+    }
+  }
+}
