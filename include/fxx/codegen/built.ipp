@@ -114,7 +114,8 @@ class BuiltWriter {
   }
 
   std::string assign(const Node& node, const std::string& expression) const {
-    const std::string type = gives_references(operator_of(node)) ? tensors_type(operator_of(node)->returns.size()) : "auto";
+    const Operator* op = operator_of(node);
+    const std::string type = gives_references(op) ? tensors_type(op->returns.size()) : "auto";
     return (node.num_users() ? type + " " + std::string(node.name()) + " = " + expression + ";" : expression + ";") +
            releases(node);
   }

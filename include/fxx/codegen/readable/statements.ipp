@@ -123,7 +123,8 @@ FXX_INLINE std::string ForwardWriter::statement(const Node& node) {
     return {};
   }
   const std::string type = gives_references(operator_of(node)) ? types_.of(node) : "auto";
-  std::string line = node.num_users() ? type + " " + std::string(node.name()) + " = " + made.text + ";" : made.text + ";";
+  std::string line = made.text + ";";
+  if (node.num_users()) line = type + " " + std::string(node.name()) + " = " + line;
   if (!options_.release_values) return line;
   std::string released;
   release(node, node, released);
