@@ -275,6 +275,21 @@ TEST_CASE("graphs that write: to their input, to a buffer; that return their inp
   CHECK(same((*compiled_counts)(x), x + 1));
   CHECK(same((*compiled_counts)(x), x + 2));
 
+  // What is written to is let go before the results are taken, which C++ gives as references.
+  const auto outs = trace(
+      [](Tensor t) {
+        Tensor values = torch::empty({1}), indices = torch::empty({1}, torch::kLong);
+        const auto both = torch::max_out(values, indices, t.view({1, 3}), 1);
+        const Tensor largest = std::get<0>(both) * 2;
+        return std::tuple(largest, std::get<1>(both) + 1);
+      },
+      {x});
+  const c10::IValue of_outs = outs->run({x});
+  CHECK(relative_difference(built(*outs, {x})->run({x}), of_outs) == 0);
+  CHECK(same(of_outs.toTupleRef().elements()[0].toTensor(), x.max().view({1}) * 2));
+  CAPTURE(outs->code());
+  CHECK(contains(outs->code(), "std::tuple<torch::Tensor, torch::Tensor> "));
+
   const auto random =
       trace([](Tensor t) { return std::tuple(t, torch::dropout(t, 0.5, true) + torch::rand({3})); }, {x});
   const auto compiled_random = built(*random, {x});

@@ -283,6 +283,20 @@ TEST_CASE("results of operators that are undefined when the graph runs") {
     check(fxx::build(gm, {x}, {.cache_folder = cache()})->run({x}));
     check(compile(gm, {x}, {.cache_folder = cache()})->run({x}));
   }
+  // A mask of three truths says which gradients there are.
+  const auto masked = traced(
+      [](const Tensors& in) -> c10::IValue {
+        const Tensor ones = torch::ones_like(in[0]), mean = in[0].mean(1, true), rstd = torch::ones_like(mean);
+        const auto [of_input, of_weight, of_bias] = at::native_layer_norm_backward(
+            ones, in[0], {3}, mean, rstd, torch::ones({3}), torch::zeros({3}), {true, false, true});
+        return std::tuple{of_input, of_weight, of_bias};
+      },
+      {x});
+  const c10::IValue gradients_of_graph = masked->run({x});
+  CHECK(gradients_of_graph.toTupleRef().elements()[1].isNone());
+  const auto masked_built = fxx::build(*masked, {x}, {.cache_folder = cache()});
+  CHECK(masked_built->called_back().empty());
+  CHECK(relative_difference(masked_built->run({x}), gradients_of_graph) == 0);
   // In a trace.
   const auto gm = traced(
       [](const Tensors& in) -> c10::IValue {
@@ -418,6 +432,18 @@ struct SettledImpl : torch::nn::Module {
     return y.add(x, 1) * on + (scale * count) * x;
   }
 };
+struct CountedImpl : torch::nn::Module {
+  fxx::nn::ScriptObject settings;
+  explicit CountedImpl(c10::intrusive_ptr<Settings> given) : settings(std::move(given)) {
+    register_module("settings", settings);
+  }
+  template <class T>
+  T forward(T x) {
+    const auto count = settings.call<std::int64_t>("count", x);
+    const T y = x.view(settings.call<std::vector<std::int64_t>>("shape", x));
+    return y.unsqueeze(count - 1) * count + settings.call<double>("scaled", x);
+  }
+};
 }  // namespace
 
 TEST_CASE("a method that gives a number is one for the operators that take it") {
@@ -438,6 +464,26 @@ TEST_CASE("a method that gives a number is one for the operators that take it") 
       },
       {"object", "x"});
   CHECK(same(items->run({settings, x}).toTensor(), (x + 1) * 3));
+  // The caller may say what a method gives: a number, a list, a truth, several values.
+  const auto typed = symbolic_trace(
+      [](auto object, auto t) {
+        const auto count = object.template call<std::int64_t>("count", t);
+        const auto turned = t.view(object.template call<std::vector<std::int64_t>>("shape", t));
+        const auto pair = object.template call<std::tuple<Tensor, double>>("pair", t);
+        return turned.sum(count - 2, object.template call<bool>("on", t)).unsqueeze(count - 3) *
+               object.template call<double>("scaled", t) + std::get<0>(pair).sum() * std::get<1>(pair);
+      },
+      {"object", "x"});
+  const Tensor wanted = x.view({4, 3}).sum(1, true).unsqueeze(0) * 3.0 + (x + 1).sum() * 3.0;
+  CHECK(same(typed->run({settings, x}).toTensor(), wanted));
+  CHECK(same(Interpreter(*typed).run({settings, x}).toTensor(), wanted));
+  CountedImpl counted(settings);
+  const auto of_member = symbolic_trace(counted);
+  CHECK(same(counted.forward(x), x.view({4, 3}).unsqueeze(2) * 3 + 3.0));
+  CHECK(same((*of_member)(x), counted.forward(x)));
+  CHECK(same(Interpreter(*of_member).run({x}).toTensor(), counted.forward(x)));
+  const auto of_member_compiled = compile(*of_member, {x}, {.cache_folder = cache()});
+  CHECK(relative_difference(of_member_compiled->forward(x), counted.forward(x)) < 1e-5);
   // Of a member the schema tells.
   SettledImpl net(settings);
   const auto member = symbolic_trace(net);

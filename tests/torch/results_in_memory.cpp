@@ -2,6 +2,7 @@
 // rules make of it, and what is built.
 #include <random>
 
+#include "fxx/ops/operation.hpp"
 #include "fxx/passes/dead_code.hpp"
 #include "fxx/passes/merge_equal.hpp"
 #include "fxx/rules/all.hpp"
@@ -122,14 +123,17 @@ TEST_CASE("drawn results lie in memory as those of eager code, and share it with
           return all_of(drawn_results(seed, {in.begin(), in.end()}, w, b, nullptr));
         },
         inputs, {});
-    const auto check = [&](const std::string& what, const c10::IValue& value, bool shares = true) {
+    const auto check = [&](const std::string& what, const c10::IValue& value) {
       CAPTURE(what);
       const Tensors given = tensors_of(value);
       REQUIRE(given.size() == wanted.size());
       for (std::size_t i = 0; i < given.size(); ++i) {
         CAPTURE(i);
         CHECK(layout_difference(given[i], wanted[i]) == "");
-        if (shares) CHECK(lies_in(given[i], inputs) == lies_in(wanted[i], inputs));
+        CHECK(lies_in(given[i], inputs) == lies_in(wanted[i], inputs));
+        // Of results that are no views of each other in eager code, writing to one leaves the other as it is.
+        for (std::size_t k = 0; k < i; ++k)
+          CHECK((given[i].is_alias_of(given[k]) && !wanted[i].is_alias_of(wanted[k])) == false);
       }
     };
     check("graph", gm->run(boxed(inputs)));
@@ -141,8 +145,87 @@ TEST_CASE("drawn results lie in memory as those of eager code, and share it with
     check("merged", gm->run(boxed(inputs)));
     optimize_for_inference(optimised);
     check("optimised", optimised.run(boxed(inputs)));
-    // Rules that leave out what changes no element give the input itself.
     rules::all.apply(ruled);
-    check("rules::all", ruled.run(boxed(inputs)), false);
+    check("rules::all", ruled.run(boxed(inputs)));
+  }
+}
+
+TEST_CASE("what rules leave out stays a copy where somebody gets it, and only there") {
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::randn({3, 4});
+  struct Case {
+    Forward function;
+    std::size_t copies;  // that rules::all leaves
+  };
+  const std::vector<Case> cases = {
+      {[](const Tensors& in) -> c10::IValue { return in[0] + 0; }, 1},
+      {[](const Tensors& in) -> c10::IValue { return in[0] * 1; }, 1},
+      {[](const Tensors& in) -> c10::IValue { return in[0].flip({1}).flip({1}); }, 1},
+      {[](const Tensors& in) -> c10::IValue { return (in[0] * 1).t(); }, 1},
+      {[](const Tensors& in) -> c10::IValue { return (in[0] * 1).exp(); }, 0},
+      {[](const Tensors& in) -> c10::IValue { return in[0].exp() * 1; }, 0},
+      {[](const Tensors& in) -> c10::IValue {
+         const Tensor y = in[0].exp();
+         return all_of({y, y * 1});
+       },
+       1},
+      {[](const Tensors& in) -> c10::IValue {
+         const Tensor y = in[0].exp();
+         return all_of({y.t(), (y * 1).view({-1})});
+       },
+       1},
+      {[](const Tensors& in) -> c10::IValue {
+         const Tensor y = in[0] * 1;
+         return all_of({y, y.sin(), y.cos()});
+       },
+       1},
+      {[](const Tensors& in) -> c10::IValue { return all_of({in[0], in[0].view_as(in[0]), in[0].contiguous()}); }, 0},
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    CAPTURE(i);
+    const auto gm = traced(cases[i].function, {x});
+    rules::all.apply(*gm);
+    const std::string text = to_string(gm->graph());
+    CAPTURE(text);
+    CHECK(count_of(gm->graph(), ops::clone) == cases[i].copies);
+    const Tensor input = x.clone();
+    const Tensors wanted = tensors_of(cases[i].function({input})), given = tensors_of(gm->run({input}));
+    for (std::size_t k = 0; k < given.size(); ++k) {
+      CAPTURE(k);
+      CHECK(layout_difference(given[k], wanted[k]) == "");
+      CHECK(given[k].is_alias_of(input) == wanted[k].is_alias_of(input));
+      for (std::size_t l = 0; l < k; ++l) CHECK(given[k].is_alias_of(given[l]) == wanted[k].is_alias_of(wanted[l]));
+    }
+  }
+}
+
+TEST_CASE("casts stay that are none only under the default dtype that there was") {
+  const torch::NoGradGuard no_grad;
+  struct Back {
+    ~Back() { c10::set_default_dtype(c10::scalarTypeToTypeMeta(torch::kFloat)); }
+  } back;
+  const Tensor integers = torch::arange(4), floats = torch::randn({4});
+  const auto eager = [](const Tensors& in) {
+    const Tensor quotient = in[0] / 3;
+    return all_of({(torch::arange(4) / 2).to(torch::kFloat), torch::linspace(0, 1, 4).to(torch::kFloat) + 1,
+                   (in[1] * torch::ones({4})).to(torch::kFloat), quotient.type_as(in[1]),
+                   in[0].sqrt().to(torch::kFloat).exp(), quotient.to(torch::kFloat).to(torch::kDouble),
+                   in[1].exp().to(torch::kFloat), in[0].sum().to(torch::kLong)});
+  };
+  for (const auto dtype : {torch::kFloat, torch::kDouble}) {
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(dtype));
+    const auto gm = traced(eager, {integers, floats});
+    const std::size_t before = gm->graph().size();
+    rules::all.apply(*gm);
+    CHECK(gm->graph().size() < before);  // exp of floats is one of floats
+    for (const auto other : {torch::kDouble, torch::kFloat}) {
+      c10::set_default_dtype(c10::scalarTypeToTypeMeta(other));
+      const Tensors expected = tensors_of(eager({integers, floats})), given = tensors_of(gm->run({integers, floats}));
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        CHECK((given[i].scalar_type() == expected[i].scalar_type()));
+        CHECK(relative_difference(given[i], expected[i]) < 1e-6);
+      }
+    }
   }
 }

@@ -736,6 +736,24 @@ struct CachingCloneable : Caching<torch::nn::Cloneable<CachingCloneable>> {
   void reset() override { Caching::reset(); }
 };
 struct CachingPlain : Caching<torch::nn::Module> {};
+/// Of a class that is derived from one that can be copied: its own members are none of that one's.
+struct CachingDerived : CachingCloneable {
+  int own = 0;
+  Tensor forward(Tensor x) {
+    ++own;
+    return CachingCloneable::forward(x);
+  }
+};
+struct Virtual : torch::nn::Cloneable<Virtual> {
+  torch::nn::Dropout drop{nullptr};
+  Virtual() { reset(); }
+  void reset() override { drop = register_module("drop", torch::nn::Dropout(0.5)); }
+  virtual Tensor forward(Tensor x) { return drop(x); }
+};
+struct VirtualCounting : Virtual {
+  int calls = 0;
+  Tensor forward(Tensor x) override { return ++calls, Virtual::forward(x); }
+};
 struct Counting : torch::nn::Cloneable<Counting> {  // whose count decides nothing
   int calls = 0;
   torch::nn::Linear layer{nullptr};
@@ -834,6 +852,31 @@ TEST_CASE("of other classes the report says how often the code ran, and a note w
   trace(counting, {x}, {.report = &report});
   CHECK(counting.calls == 1);
   CHECK(report.notes.empty());
+  // A trace that throws tells it as well.
+  CachingPlain throwing;
+  report = {};
+  int left = 3;
+  const auto throws_later = [&](Tensor t) {
+    if (left-- == 0) throw std::runtime_error("later");
+    return throwing.forward(t);
+  };
+  CHECK_THROWS(trace(throwing, throws_later, {x}, {.check_mutable_operations = true, .strict = true, .report = &report}));
+  CHECK(static_cast<std::size_t>(throwing.calls) <= report.runs);
+  CHECK(report.runs > 0);
+  CHECK((report.runs == 1 || !report.members_restored));
+  // A class that is derived from one that can be copied, given as itself and as that one.
+  CachingDerived derived;
+  trace(derived, {x}, {.report = &report});
+  CHECK_FALSE(report.members_restored);
+  CHECK(static_cast<std::size_t>(derived.own) == report.runs);
+  VirtualCounting counts;
+  for (const bool shared : {false, true}) {
+    counts.calls = 0;
+    if (shared) trace(std::shared_ptr<Virtual>(std::shared_ptr<Virtual>(), &counts), {x}, {.report = &report});
+    else trace(static_cast<Virtual&>(counts), {x}, {.report = &report});
+    CHECK(static_cast<std::size_t>(counts.calls) == report.runs);
+    CHECK((report.runs == 1 || !report.members_restored));
+  }
   // A module of another class inside keeps what it keeps.
   auto inside = torch::nn::Sequential(std::make_shared<CachingPlain>());
   trace(inside, {x}, {.report = &report});

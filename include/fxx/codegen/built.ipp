@@ -114,8 +114,15 @@ class BuiltWriter {
   }
 
   std::string assign(const Node& node, const std::string& expression) const {
-    return (node.num_users() ? "auto " + std::string(node.name()) + " = " + expression + ";" : expression + ";") +
+    const Operator* op = operator_of(node);
+    const std::string type = gives_references(op) ? tensors_type(op->returns.size()) : "auto";
+    return (node.num_users() ? type + " " + std::string(node.name()) + " = " + expression + ";" : expression + ";") +
            releases(node);
+  }
+  static std::string tensors_type(std::size_t count) {
+    std::string text = "std::tuple<at::Tensor";
+    for (std::size_t i = 1; i < count; ++i) text += ", at::Tensor";
+    return text + ">";
   }
   std::string releases(const Node& node) const {
     std::string text;
@@ -378,6 +385,8 @@ class BuiltWriter {
                                                           : "at::IntArrayRef";
     std::string text;
     for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
+    if (type.base == ValueType::boolean && type.list_size > 0)
+      return "std::array<bool, " + std::to_string(type.list_size) + ">{" + text + "}";
     return items.empty() ? std::string(array) + "()" : std::string(array) + "({" + text + "})";
   }
 

@@ -53,6 +53,8 @@ struct LowerOptions {
   bool finite_weights = true;
   /// Names of the attributes that are not: convolutions do not multiply them with the zeros around images.
   std::vector<std::string> endless_weights = {};
+  /// Does LibTorch fill memory that nobody has written to (deterministic algorithms)? Then it makes that memory.
+  bool fills_memory = false;
   /// Attention that rules made of softmax.
   std::vector<WrittenAttention> attention = {};
   /// Names of calls of gelu that stand for their formula; of others LibTorch leaves some to oneDNN, which may make nan of

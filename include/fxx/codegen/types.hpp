@@ -17,6 +17,9 @@ namespace detail {
 std::string item_type(const std::string& container, std::int64_t index);
 /// Of how many items a `std::tuple<...>` is.
 std::int64_t tuple_size(const std::string& type);
+/// Whether C++ gives several references to what the operator wrote to, as `max_out` does. A variable for its result has
+/// to hold tensors: what they refer to may be gone before they are read.
+bool gives_references(const Operator* op);
 
 }  // namespace detail
 

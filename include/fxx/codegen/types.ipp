@@ -1,6 +1,7 @@
 // Bodies of codegen/types.hpp.
 #pragma once
 
+#include <algorithm>
 #include <set>
 
 #include "fxx/codegen/cpp.hpp"
@@ -63,6 +64,12 @@ FXX_INLINE std::string item_type(const std::string& container, std::int64_t inde
     }
   }
   return "auto";
+}
+
+FXX_INLINE bool gives_references(const Operator* op) {
+  return op && op->mutates && op->returns.size() > 1 &&
+         std::all_of(op->returns.begin(), op->returns.end(),
+                     [](const Return& r) { return r.type == Type{.base = ValueType::tensor}; });
 }
 
 }  // namespace detail

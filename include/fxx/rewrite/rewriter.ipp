@@ -8,7 +8,9 @@
 #include "fxx/error.hpp"
 #include "fxx/ir/print.hpp"
 #include "fxx/ops/effects.hpp"
+#include "fxx/ops/operation.hpp"
 #include "fxx/ops/registry.hpp"
+#include "fxx/ops/sharing.hpp"
 #include "fxx/rewrite/instantiate.hpp"
 #include "fxx/rewrite/matcher.hpp"
 #include "fxx/rewrite/replaced.hpp"
@@ -172,6 +174,7 @@ class Rewriter {
     for (std::size_t i = 0; i < results_.size() && !regions_.effects().empty(); ++i)
       if (!keeps(i)) results_.clear();
     if (results_.size() == 1 && is_same_call(*results_[0].node(), *n)) results_.clear();
+    copy_what_is_given_away(members, *first, first_fresh);
     // A match that is declined is nothing that the limit keeps from being done.
     report_.stopped_at_limit = !results_.empty() && report_.rewrites == options_.limit;
     if (results_.empty() || report_.stopped_at_limit) {
@@ -201,7 +204,8 @@ class Rewriter {
     for (std::size_t i = 0; i < members.size() && members.size() > 1; ++i)
       if (results_[i].node() != members[i].root()) hoist(results_[i].node(), members[i].root());
     // All first, so that nothing goes that another one's users get.
-    for (std::size_t i = 0; i < members.size(); ++i) replace(members[i], results_[i].node(), first_fresh);
+    for (std::size_t i = 0; i < members.size(); ++i)
+      replace(members[i], results_[i].node(), copies_[i], first_fresh);
     for (std::size_t i = 0; i < members.size(); ++i) {
       Node* fresh = results_[i].node();
       remove(members[i]);
@@ -247,6 +251,35 @@ class Rewriter {
     const Operator *op = result.operation(), *before = old.operation();
     return &result != &old && op && before && op->id == before->id && result.opcode() == old.opcode() &&
            std::ranges::equal(result.args(), old.args()) && std::ranges::equal(result.kwargs(), old.kwargs());
+  }
+  /// Whether a result of the graph that has memory of its own would lie in that of an input, an attribute or another
+  /// result: x + 0 is no longer a copy of x then, and who gets it may write to it.
+  bool is_given_away(const Node& old, const Node& result, std::uint32_t first_fresh) const {
+    if (&old == &result || !graph_.owning_module()) return false;
+    const Operator* op = result.index() >= first_fresh ? operator_of(result) : nullptr;
+    if (op && !op->aliases && !has(op->traits, Trait::fresh_view)) return false;
+    if (!reaches_output(old)) return false;
+    const Memory before = memory_of(old), after = memory_of(result);
+    if (may_overlap(before, after)) return false;
+    return after.shared || after.anywhere || std::ranges::any_of(after.makers, [&](const Node* maker) {
+             return maker->index() < first_fresh && reaches_output(*maker);
+           });
+  }
+  /// Into copies_: copies of the values that those who get the graph's results would share, null for others. Declines
+  /// the match where such a copy is what stands there already.
+  void copy_what_is_given_away(std::span<const Match> members, Node& first, std::uint32_t first_fresh) {
+    copies_.assign(members.size(), nullptr);
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      const Node& old = *members[i].root();
+      Node* const result = results_[i].node();
+      if (!is_given_away(old, *result, first_fresh)) continue;
+      const InsertPoint point = graph_.inserting_before(&first);
+      copies_[i] = graph_.call_function(ops::clone, {result});
+      // It lies as what was copied, where that has no gaps, which the old result does not have.
+      const TensorMeta *was = old.tensor_meta(), *is = result->tensor_meta();
+      if (was && is && was->shape == is->shape && was->stride == is->stride) copies_[i]->set_tensor_meta(*was);
+    }
+    if (results_.size() == 1 && copies_[0] && is_same_call(*copies_[0], *members[0].root())) results_.clear();
   }
   bool keeps_memory(const Match& m, const Node& result, std::uint32_t first_fresh, bool one_of_many) const {
     return detail::keeps_memory(*m.root(), result, first_fresh, one_of_many, regions_,
@@ -361,11 +394,18 @@ class Rewriter {
       values.push_back(build_next(t, m));
     }
   }
-  void replace(const Match& m, Node* fresh, std::uint32_t first_fresh) {
+  /// `copy`: what takes its place among the results of the graph, where that is not `fresh` itself.
+  void replace(const Match& m, Node* fresh, Node* copy, std::uint32_t first_fresh) {
     Node* old = m.root();
     push_users(old, rules_.depth - 1);
-    if (fresh != old && !has_strides_of(*old, *fresh)) forget_strides(*old);
+    if (fresh != old && !has_strides_of(*old, copy ? *copy : *fresh)) forget_strides(*old);
     if (fresh->index() >= first_fresh) carry_over(*old, *fresh, rules_.rules[m.rule()].name);
+    if (copy) {
+      carry_over(*old, *copy, rules_.rules[m.rule()].name);
+      for (Node* user : old->users().snapshot())
+        if (user->opcode() == Opcode::output || (passes_on_memory(*user, *old) && reaches_output(*user)))
+          user->replace_input_with(old, copy);
+    }
     while (old != fresh && old->num_users()) old->users().front()->replace_input_with(old, fresh);
   }
   void drop_fresh(Node* before, std::uint32_t first_fresh) {
@@ -424,7 +464,7 @@ class Rewriter {
   std::vector<Node*> work_;
   std::vector<bool> queued_;
   // Of one rewrite; kept, so that their memory is.
-  std::vector<Node*> built_, pending_, inputs_;
+  std::vector<Node*> built_, pending_, inputs_, copies_;
   std::vector<Argument> results_, arguments_;
   RewriteReport report_;
 };

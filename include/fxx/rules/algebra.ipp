@@ -205,19 +205,22 @@ FXX_INLINE Argument negated_number(const Match& m) {
 
 FXX_INLINE bool already_there(const Match& m) {
   const TensorMeta* meta = meta_of(m[x]);
-  return meta && m[type].kind() == Argument::Kind::dtype && m[type].dtype() == meta->dtype;
+  return meta && m[type].kind() == Argument::Kind::dtype && m[type].dtype() == meta->dtype &&
+         !may_follow_default_dtype(m[x]);
 }
 
 FXX_INLINE bool already_alike(const Match& m) {
   const TensorMeta *meta = meta_of(m[x]), *other = meta_of(m[y]);
-  return meta && other && meta->dtype == other->dtype && meta->device == other->device;
+  return meta && other && meta->dtype == other->dtype && meta->device == other->device &&
+         !may_follow_default_dtype(m[x]) && !may_follow_default_dtype(m[y]);
 }
 
 FXX_INLINE bool loses_nothing(const Match& m) {
   const TensorMeta* meta = meta_of(m[x]);
   if (!meta || m[type].kind() != Argument::Kind::dtype || m[middle].kind() != Argument::Kind::dtype) return false;
   return holds_all(meta->dtype, m[middle].dtype()) &&
-         (m[type].dtype() == meta->dtype ? same_layout(m) : is_floating_point(m[type].dtype()));
+         (m[type].dtype() == meta->dtype ? same_layout(m) : is_floating_point(m[type].dtype())) &&
+         !may_follow_default_dtype(m[x]);
 }
 
 FXX_INLINE bool same_pair(const Match& m) {

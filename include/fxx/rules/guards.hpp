@@ -33,6 +33,9 @@ bool layout_is_free(Node& value);
 void views_become_reshapes(Node& value, bool in_order = false);
 /// Of floating-point values for certain.
 bool is_floating_value(const Argument& value);
+/// Whether the value may have another dtype where LibTorch's default dtype is another: `arange(4) / 2` has, what is
+/// made of floats that are inputs or weights does not. Looks at 256 nodes at most.
+bool may_follow_default_dtype(const Argument& value);
 /// Dimension `dim` of a value of that rank, counted from the front; -1 when it is none, or not known.
 std::int64_t dimension_of(const Argument& dim, std::int64_t rank);
 /// A list of integers, or one integer; nothing when something else is in it.

@@ -209,6 +209,32 @@ FXX_INLINE bool broadcasts_into(const TensorMeta& small, const TensorMeta& large
   return true;
 }
 
+FXX_INLINE bool may_follow_default_dtype(const Argument& value) {
+  constexpr std::size_t most = 256;
+  const auto may_be_real = [](const Node& node) {
+    const TensorMeta* meta = node.tensor_meta();
+    return !meta || is_floating_point(meta->dtype) || is_complex(meta->dtype);
+  };
+  std::vector<const Node*> seen;
+  const auto look_at = [&](const Node* node) {
+    if (may_be_real(*node) && std::find(seen.begin(), seen.end(), node) == seen.end()) seen.push_back(node);
+  };
+  for_each_node(value, look_at);
+  for (std::size_t i = 0; i < seen.size() && i < most; ++i) {
+    const Node& node = *seen[i];
+    if (node.opcode() == Opcode::placeholder || node.opcode() == Opcode::get_attr) continue;
+    const Operator* op = operator_of(node);
+    const int dtype = op ? op->index_of("dtype") : -1;
+    if (dtype >= 0 && !argument_or_default(node, *op, dtype).is_none()) continue;
+    const auto inputs = node.all_input_nodes();
+    // It makes real numbers of none.
+    if (op && std::none_of(inputs.begin(), inputs.end(), [&](const Node* input) { return may_be_real(*input); }))
+      return true;
+    for (const Node* input : inputs) look_at(input);
+  }
+  return false;
+}
+
 FXX_INLINE bool is_dense(const TensorMeta& meta) {
   if (rewrite::conditions::lies_in_order(meta, nullptr)) return true;
   if (meta.stride.size() != meta.shape.size() || meta.is_dynamic()) return false;

@@ -13,12 +13,23 @@
 #include <torch/custom_class.h>
 
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "fxx/torch/box.hpp"
 #include "fxx/torch/execute.hpp"
 #include "fxx/torch/nn.hpp"
+
+namespace fxx::inline FXX_ABI {
+namespace detail {
+/// A number, or a list of numbers: a trace has proxies of its own for these.
+template <class R>
+inline constexpr bool is_number_or_list = std::is_arithmetic_v<R>;
+template <class T>
+inline constexpr bool is_number_or_list<std::vector<T>> = std::is_arithmetic_v<T>;
+}  // namespace detail
+}  // namespace fxx::inline FXX_ABI
 
 namespace fxx::inline FXX_ABI::nn {
 
@@ -99,7 +110,8 @@ class ScriptObject : public torch::nn::ModuleHolder<ScriptObjectImpl> {
       const Proxy made =
           from_argument<Proxy>(tracer, fxx::detail::module_argument(tracer, *get())).call(method, inputs...);
       note_result(method, *made.node());
-      return from_argument<std::conditional_t<std::is_void_v<R>, Proxy, R>>(tracer, Argument(made.node()));
+      if constexpr (fxx::detail::is_number_or_list<R>) return fxx::detail::traced_result<R>(tracer, made.node());
+      else return from_argument<std::conditional_t<std::is_void_v<R>, Proxy, R>>(tracer, Argument(made.node()));
     } else {
       c10::IValue result = call_method(method, {get()->object(), fxx::detail::box_input(inputs)...});
       if constexpr (std::is_void_v<R>) fxx::detail::adapt(result, {.base = ValueType::tensor});

@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -91,10 +92,13 @@ RunTraced run_traced(M& module) {
   };
 }
 /// What takes the members of a module as they are, for runs of its code that are undone: numbers and handles of C++. Only
-/// of modules that can be copied (torch::nn::Cloneable): others may own what a copy must not have.
+/// of modules that can be copied (torch::nn::Cloneable): others may own what a copy must not have. A module of a class
+/// that is derived from M has members that M does not know.
 template <class M>
 TakeMembers members_of(M& module) {
   if constexpr (std::derived_from<M, torch::nn::Cloneable<M>> && std::is_copy_assignable_v<M>) {
+    const M& of_class = module;
+    if (typeid(of_class) != typeid(M)) return {};
     return [&module]() -> std::function<void()> {
       return [&module, before = std::make_shared<const M>(std::as_const(module))] { module = *before; };
     };

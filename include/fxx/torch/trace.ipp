@@ -143,7 +143,7 @@ FXX_INLINE bool may_keep_members(const torch::nn::Module& root, bool restored) {
 FXX_INLINE std::string times_run(const TraceReport& report) {
   return "the code ran " + std::to_string(report.runs) + " times in the trace; " +
          (report.members_restored
-              ? "what the further runs did was undone"
+              ? "what the further runs did was undone, but for what members of C++ point to"
               : "registered tensors are as after one run, and other members of C++, such as a count of calls, as after " +
                     std::to_string(report.runs) +
                     ". Those of a class that is a torch::nn::Cloneable are put back, and training_flags = false needs "
@@ -188,6 +188,18 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
   const std::string type = owner.class_name();
   const TracingScope tracing(nullptr, type);
   TraceReport report;
+  // Also of a trace that fails: the code has run by then.
+  struct Told {
+    const TraceOptions& options;
+    TraceReport& report;
+    const bool all_restored;
+    bool is_told = false;
+    ~Told() {
+      if (is_told || !options.report) return;
+      report.members_restored = report.runs <= 1 || all_restored;
+      *options.report = std::move(report);
+    }
+  } told{options, report, is_module && !may_keep_members(root, take_members != nullptr)};
   const RunTraced run = [&](std::span<const at::Tensor> given) {
     ++report.runs;
     return run_code(given);
@@ -247,9 +259,10 @@ FXX_INLINE std::shared_ptr<GraphModule> detail::trace_module(torch::nn::Module& 
                              "gives a new tensor",
                          {format_node(*node), node->source(), type});
   runs.reset();  // all is put back
-  report.members_restored = report.runs <= 1 || (is_module && !may_keep_members(root, take_members != nullptr));
+  report.members_restored = report.runs <= 1 || told.all_restored;
   if (recorded.state_note >= 0 && report.runs > 1)
     report.notes[static_cast<std::size_t>(recorded.state_note)] += ". Besides, " + times_run(report);
+  told.is_told = true;
   if (options.report) *options.report = std::move(report);
   else
     for (const std::string& note : report.notes) TORCH_WARN(note);

@@ -26,7 +26,8 @@ struct TraceReport {
   /// What stays as it is without the code saying so, a sentence each: training flags, branches on them, sizes that
   /// elements decide, values that the code keeps for its next run, parameters of modules that nobody registered.
   std::vector<std::string> notes;
-  /// How often the code ran: once to be recorded, and again for training flags, dynamic sizes and `strict`.
+  /// How often the code ran: once to be recorded, and again for training flags, dynamic sizes and `strict`. A trace
+  /// that throws tells it, too.
   std::size_t runs = 0;
   /// Whether all that the further runs did was undone, the members of C++ too: where there were none, and for classes
   /// that are a torch::nn::Cloneable, as far as the members are of the module itself.

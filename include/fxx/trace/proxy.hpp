@@ -334,11 +334,10 @@ class Proxy : public ProxyBase {
                    std::source_location where = std::source_location::current()) const;
 
   /// A method by its name, for values that are objects: `shape.call("area", 2)`. Records call_method; which methods a
-  /// value has is known when the graph runs.
-  template <class... A>
-  Proxy call(std::string_view method, const A&... args) const {
-    return call_any(method, detail::AnyOperands(*this, args...));
-  }
+  /// value has is known when the graph runs. `R`: what the method gives, where that is no tensor, so that operators take
+  /// it as the number, the text or the list that it is: `x.view(shape.call<std::vector<int64_t>>("sizes"))`.
+  template <class R = void, class... A>
+  auto call(std::string_view method, const A&... args) const;
   /// A value that is called itself. Records call_method __call__, as torch.fx does.
   template <class... A>
   Proxy operator()(const A&... args) const {
@@ -409,6 +408,13 @@ auto traced_result(Tracer& tracer, Node* node, int item = ProxyBase::whole, int 
 }
 
 }  // namespace detail
+
+template <class R, class... A>
+auto Proxy::call(std::string_view method, const A&... args) const {
+  const Proxy made = call_any(method, detail::AnyOperands(*this, args...));
+  if constexpr (std::is_void_v<R>) return made;
+  else return detail::traced_result<R>(made.tracer(), made.node());
+}
 
 namespace functional {
 

@@ -468,3 +468,34 @@ TEST_CASE("in inference mode and with gradients on, results are the same numbers
   CHECK(c.module->is_current());
   CHECK(same(c.module->run({c.x}).toTensor(), expected));
 }
+
+TEST_CASE("memory that nobody has written to is filled where deterministic algorithms want it") {
+  const torch::NoGradGuard no_grad;
+  StateOfTorch state;
+  const Tensor x = torch::randn({3, 4});
+  const auto eager = [](const Tensors& in) {
+    return all_of({torch::empty({4}), torch::empty({5}, torch::kLong), torch::empty({3}, torch::kBool),
+                   torch::empty_like(in[0]), in[0].new_empty({2, 3}), torch::empty_strided({2, 3}, {1, 2}),
+                   torch::empty({3, 4}) + in[0], torch::empty({2, 4}).sum(), torch::empty_like(in[0]).copy_(in[0])});
+  };
+  for (const bool traced_so : {false, true}) {
+    state.context.setDeterministicAlgorithms(traced_so, false);
+    const auto gm = traced(eager, {x});
+    for (const bool compiled_so : {false, true}) {
+      CAPTURE(traced_so);
+      CAPTURE(compiled_so);
+      state.context.setDeterministicAlgorithms(compiled_so, false);
+      const auto compiled =
+          compile(*gm, {x}, {.threads = 1, .tolerance = compiled_so ? 1e-4 : infinite, .cache_folder = cache()});
+      state.context.setDeterministicAlgorithms(true, false);
+      CHECK(compiled->is_current() == compiled_so);
+      const c10::IValue expected = eager({x});
+      CHECK(relative_difference(gm->run({x}), expected) == 0);
+      CHECK(relative_difference(compiled->run({x}), expected) == 0);
+      // Without the filling, kernels may give what they like there.
+      state.context.setDeterministicFillUninitializedMemory(false);
+      CHECK_FALSE(compiled->is_current());
+      state.context.setDeterministicFillUninitializedMemory(true);
+    }
+  }
+}

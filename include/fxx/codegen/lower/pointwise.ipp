@@ -420,6 +420,8 @@ FXX_INLINE void Lowering::masked_fill(const Node& node, const Operator& op) {
 /// zeros, ones, full and their like: a number wherever it is read. What is empty is soon filled.
 FXX_INLINE void Lowering::constant(const Node& node, const Operator& op) {
   require_elements(node);
+  if (options_.fills_memory && op.base_name().find("empty") != std::string_view::npos)
+    throw NoKernel{"memory that LibTorch fills"};
   Argument value = op.base_name().find("ones") != std::string_view::npos ? 1 : 0;
   if (op.index_of("fill_value") >= 0) value = argument(node, op, "fill_value");
   const Dtype dtype = meta_of(node).dtype;

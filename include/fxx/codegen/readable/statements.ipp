@@ -122,7 +122,9 @@ FXX_INLINE std::string ForwardWriter::statement(const Node& node) {
     if (const Node* user = node.users().empty() ? nullptr : node.users().front()) read_at(*user, node);
     return {};
   }
-  std::string line = node.num_users() ? "auto " + std::string(node.name()) + " = " + made.text + ";" : made.text + ";";
+  const std::string type = gives_references(operator_of(node)) ? types_.of(node) : "auto";
+  std::string line = made.text + ";";
+  if (node.num_users()) line = type + " " + std::string(node.name()) + " = " + line;
   if (!options_.release_values) return line;
   std::string released;
   release(node, node, released);

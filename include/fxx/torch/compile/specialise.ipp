@@ -346,6 +346,7 @@ FXX_INLINE void CompiledModule::specialise(const std::vector<at::Tensor>& exampl
                               .guarded = detail::kernels_are_guarded(),
                               .finite_weights = finite_weights,
                               .endless_weights = std::move(endless_weights),
+                              .fills_memory = detail::fills_memory(),
                               .attention = std::move(attention),
                               .gelu_formulas = std::move(gelu_formulas),
                               .gelu_of_onednn = detail::gelu_of_infinity_is_nan(),

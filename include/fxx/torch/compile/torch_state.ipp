@@ -35,6 +35,12 @@ inline bool in_mode_of_thread() {
   return c10::impl::tls_local_dispatch_key_set().included_.has_any(modes);
 }
 
+/// Whether LibTorch fills memory that nobody has written to: with nan, or with the largest integer.
+inline bool fills_memory() {
+  const at::Context& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
 /// Everything that the kernels of a module were made for and do not ask for themselves, in one number. The list is in
 /// docs/compile.md. `reduced`: whether there are operators that LibTorch may compute with fewer bits when it is told so.
 FXX_INLINE std::uint64_t torch_state(bool reduced) {
