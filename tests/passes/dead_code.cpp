@@ -94,6 +94,19 @@ TEST_CASE("random calls, training statistics and unknown modules stay") {
   CHECK(g.size() == 7);
 }
 
+TEST_CASE("methods of objects that a module holds stay") {
+  test::ListedOwner owner;
+  owner.add(ModuleInfo{.name = "object", .type = "nn::ScriptObject", .construct = {}, .operation = nullptr, .parts = {}});
+  Graph g;
+  g.set_owning_module(&owner);
+  Node *x = g.placeholder("x"), *object = g.get_attr("object");
+  g.call_method("log", {object, x});
+  g.call_method("unknown", {x, object});
+  g.output(x);
+  CHECK(eliminate_dead_code(g) == 1);
+  CHECK(g.size() == 4);
+}
+
 TEST_CASE("a leaf module is as pure as the operator that its owner says it is") {
   test::ListedOwner owner;
   ModuleInfo relu{.name = "relu",

@@ -401,6 +401,10 @@ FXX_INLINE bool detail::has_effect_as_called(const Node& node) {
       [&](const CallMethod& call) {
         if (const Operator* op = operator_of(node))
           return operator_is_impure(*op, [&](int i) { return argument_or_default(node, *op, i); });
+        // An object that a module holds may do anything.
+        const Owner* owner = node.graph().owning_module();
+        const Node* object = !node.args().empty() && node.arg(0).is_node() ? node.arg(0).node() : nullptr;
+        if (owner && object && object->opcode() == Opcode::get_attr && owner->find_module(object->target())) return true;
         return call.target.ends_with('_');  // an unknown method that says it works in place
       },
       [&](const CallModule& call) {
