@@ -85,7 +85,8 @@ inline std::string text_of(const KernelPlan& plan, const plans::Term& term) {
       {kernels::Function::add, "add"},           {kernels::Function::subtract, "subtract"},
       {kernels::Function::multiply, "multiply"}, {kernels::Function::relu, "relu"},
       {kernels::Function::gelu, "gelu"},         {kernels::Function::select, "select"},
-      {kernels::Function::greater, "greater"},   {kernels::Function::exponential, "exponential"}};
+      {kernels::Function::greater, "greater"},   {kernels::Function::exponential, "exponential"},
+      {kernels::Function::multiply_add, "multiply_add"}};
   const auto of_buffer = [&] { return plan.buffers[static_cast<std::size_t>(term.view.buffer)].name; };
   std::string text;
   for (const plans::TermPointer& operand : term.operands) text += (text.empty() ? "" : ", ") + text_of(plan, *operand);

@@ -267,7 +267,7 @@ TEST_CASE("integers, masks and floats become each other where LibTorch makes the
                                    net.call(ops::sum, {m}, {}, Dtype::int64)}));
   CHECK(plan.called_back().empty());
   REQUIRE(plan.steps.size() == 6);
-  CHECK(stored(plan, 0) == "add(x, multiply(n, 2))");
+  CHECK(stored(plan, 0) == "multiply_add(n, 2, x)");
   CHECK(stored(plan, 1) == "multiply(n, select(m, 1, 0))");
   CHECK(stored(plan, 2) == "multiply(real(multiply(n, n)), 0.500000)");
   CHECK(stored(plan, 3) == "integer(relu(x))");
