@@ -45,7 +45,10 @@ struct Shape {
   std::string name() const {
     const auto text = [](const Sizes& sizes) {
       std::string all;
-      for (const std::int64_t size : sizes) all += (all.empty() ? "" : "x") + std::to_string(size);
+      for (const std::int64_t size : sizes) {
+        if (!all.empty()) all += 'x';
+        all += std::to_string(size);
+      }
       return all;
     };
     std::string name = kind + " " + (function.empty() ? "" : function + " ") + text(input);
