@@ -173,7 +173,8 @@ struct Convolution {
   std::int64_t images = 1, channels = 1, out_channels = 1, groups = 1;  // channels of all groups
   std::int64_t out_height = 1, out_width = 1, kernel_height = 1, kernel_width = 1;
   std::int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1;
-  std::int64_t padding_height = 0, padding_width = 0;  // transposed: what is cut off; of made rows and sequences: what is before them
+  // Transposed: what is cut off; of made rows and sequences: what is before them.
+  std::int64_t padding_height = 0, padding_width = 0;
   View in;                   // at its first pixel, padding included: [images, channels, height, width]
   View weights;              // [out channels, channels of a group, r, s]
   Quantised quantised = {};  // else `in` is bytes, and what is around it; the weights are integers times scales
@@ -181,8 +182,9 @@ struct Convolution {
   bool alone = false;        // nearly, so that tiles of 4 are not accurate enough (lower/standing.ipp)
 };
 /// A depthwise convolution with the pixelwise products before and behind it, of which either may be missing: each row goes
-/// through all of them before the next. Instead of a product there may be what is computed element by element. What it has besides the filter is elsewhere: a step of a plan has room for the
-/// largest kernel there is, and hundreds of steps are none of these.
+/// through all of them before the next. Instead of a product there may be what is computed element by element.
+/// What it has besides the filter is elsewhere: a step of a plan has room for the largest kernel there is, and hundreds
+/// of steps are none of these.
 struct DepthwiseBlock {
   Convolution filter;  // of made rows when there is `expanded`: its `in` has no buffer, but sizes and strides
   Boxed<MatrixProduct> expand, project;

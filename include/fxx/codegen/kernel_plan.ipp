@@ -95,7 +95,8 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
       },
       [](const DepthwiseBlock& k) {
         const Convolution& c = k.filter;
-        return Text{std::string(k.expand ? "product, " : k.expanded ? "pointwise, " : "") + "depthwise" + (k.project ? ", product" : ""),
+        const std::string before = k.expand ? "product, " : k.expanded ? "pointwise, " : "";
+        return Text{before + "depthwise" + (k.project ? ", product" : ""),
                     by({c.kernel_height, c.kernel_width}) + ", " +
                         (k.expand ? std::to_string(k.expand->depth) + " -> " : "") + std::to_string(c.channels) +
                         " -> " + by({c.out_height, c.out_width, k.project ? k.project->columns : c.channels})};

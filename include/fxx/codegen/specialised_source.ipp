@@ -57,7 +57,9 @@ FXX_INLINE double SpecialisedWriter::compile_milliseconds(const KernelStep& step
                : known                                                                  ? 65.
                                                                                         : 115.;
       },
-      [](const plans::DepthwiseBlock& k) { return 80. + (k.expand ? 70. : k.expanded ? 20. : 0.) + (k.project ? 70. : 0.); },
+      [](const plans::DepthwiseBlock& k) {
+        return 80. + (k.expand ? 70. : k.expanded ? 20. : 0.) + (k.project ? 70. : 0.);
+      },
       [](const plans::Pooling&) { return 30.; }, [](const plans::Rows&) { return 60.; },
       [](const plans::Attention&) { return 300.; }, [](const plans::Recurrent&) { return 300.; },
       [](const plans::GroupNorm&) { return 80.; }, [](const plans::Resize&) { return 80.; },

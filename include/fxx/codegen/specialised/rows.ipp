@@ -42,7 +42,8 @@ FXX_INLINE plans::Frame SpecialisedWriter::in_one_axis(Frame frame) {
 /// What reductions of columns ask for: elements of several columns; where rows are short, of several rows that are
 /// turned; where several rows fit into a vector and lie behind each other, of all of them.
 FXX_INLINE std::string SpecialisedWriter::of_columns(Body& body, const plans::Rows& k) {
-  if (k.input->elements == plans::Elements::real && k.columns <= most_narrow_columns && takes_runs(k.kind) && !k.is_spread()) {
+  if (k.input->elements == plans::Elements::real && k.columns <= most_narrow_columns && takes_runs(k.kind) &&
+      !k.is_spread()) {
     const Frame one = in_one_axis(k.read);
     if (is_read_along(*k.input, one))
       return "rows_behind<" + text(k.columns) + ">(" +
