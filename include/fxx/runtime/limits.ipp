@@ -98,7 +98,7 @@ FXX_INLINE ResourceLimits resource_limits(const std::string& root) {
     const std::string_view list = line.substr(first + 1, second - first - 1);
     for (const std::string_view controller : {"", "cpu", "memory"}) {
       if (controller.empty() ? !list.empty() : !detail::has_controller(list, controller)) continue;
-      // Lines "31 24 0:27 /root/of/mount /mount/point options [fields] - type source options".
+      // Lines "31 24 0:27 /folder /mounted/at options [fields] - type source options".
       for (const std::string_view mount : detail::parts_between(mounts, '\n')) {
         const std::size_t dash = mount.find(" - ");
         if (dash == mount.npos) continue;
