@@ -170,6 +170,8 @@ struct Convolution {
     transposed
   };
   Method method = Method::direct;
+  /// Has every channel a kernel of its own, however they lie?
+  bool is_depthwise() const { return method == Method::depthwise || method == Method::depthwise_sequences; }
   std::int64_t images = 1, channels = 1, out_channels = 1, groups = 1;  // channels of all groups
   std::int64_t out_height = 1, out_width = 1, kernel_height = 1, kernel_width = 1;
   std::int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1;

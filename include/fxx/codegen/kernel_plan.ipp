@@ -84,7 +84,7 @@ FXX_INLINE std::pair<std::string, std::string> described(const KernelStep& step)
         using Method = Convolution::Method;
         std::string name = k.method == Method::winograd_4   ? "winograd 4 x 4"
                            : k.method == Method::winograd_2 ? "winograd 2 x 2"
-                           : k.method == Method::depthwise || k.method == Method::depthwise_sequences ? "depthwise"
+                           : k.is_depthwise()               ? "depthwise"
                            : k.method == Method::transposed ? "transposed"
                            : k.quantised                    ? "convolution of bytes"
                            : k.reduced                      ? "convolution of bfloat16"

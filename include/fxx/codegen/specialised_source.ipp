@@ -51,11 +51,11 @@ FXX_INLINE double SpecialisedWriter::compile_milliseconds(const KernelStep& step
       step.kernel, [](const plans::Pointwise&) { return 20.; }, [](const plans::MatrixProduct&) { return 100.; },
       [&](const plans::Convolution& k) {
         using Method = plans::Convolution::Method;
-        return k.method == Method::depthwise || k.method == Method::depthwise_sequences ? 80.
-               : k.method == Method::direct                                             ? 110.
-               : k.method == Method::transposed                                         ? 200.
-               : known                                                                  ? 65.
-                                                                                        : 115.;
+        return k.is_depthwise()                 ? 80.
+               : k.method == Method::direct     ? 110.
+               : k.method == Method::transposed ? 200.
+               : known                          ? 65.
+                                                : 115.;
       },
       [](const plans::DepthwiseBlock& k) {
         return 80. + (k.expand ? 70. : k.expanded ? 20. : 0.) + (k.project ? 70. : 0.);

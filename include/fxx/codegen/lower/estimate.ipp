@@ -45,8 +45,7 @@ FXX_INLINE double expected_seconds(const KernelStep& step, const Processor& proc
   if (const auto* k = std::get_if<Convolution>(&step.kernel)) {
     if (has_winograd(*k)) return cost_of(*k, flops_per_byte) / processor.flops_per_second;
     elements = static_cast<double>(k->weights.numel());
-    if (k->method == Convolution::Method::depthwise || k->method == Convolution::Method::depthwise_sequences)
-      flops *= 2;  // whose loads are as many as its products
+    if (k->is_depthwise()) flops *= 2;  // whose loads are as many as its products
     of_bytes = static_cast<bool>(k->quantised);
     if (k->reduced) {
       weights = 2 * elements;

@@ -26,7 +26,7 @@ FXX_INLINE std::string shape_of(const Kernel& kernel) {
            " -> " + std::to_string(k->columns) + (k->weights.constant ? "" : ", both computed") +
            (k->quantised ? ", of bytes" : "");
   if (const auto* k = std::get_if<Convolution>(&kernel)) {
-    if (k->method == Convolution::Method::depthwise || k->method == Convolution::Method::depthwise_sequences) return {};
+    if (k->is_depthwise()) return {};
     return (k->method == Convolution::Method::transposed ? "transposed convolution " : "convolution ") +
            shape_of_convolution(*k);
   }
